@@ -1,0 +1,1 @@
+//! Frames, chains, pools, rings and the driver trait.

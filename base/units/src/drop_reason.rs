@@ -1,0 +1,232 @@
+//! The reasons for which a frame ends without being delivered, forwarded or held.
+//!
+//! The same word appears in the counter, the trace, the command and the page. A reason belongs to the
+//! station that gives the frame up, so `station.word()` names a folder of `path/` or `drivers/`.
+
+use core::fmt;
+
+/// A place on a frame's way, named as its folder is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Station {
+    /// `drivers/`: the kernel's or the wire's door.
+    Driver,
+    /// `path/lane`.
+    Lane,
+    /// `path/classify`.
+    Classify,
+    /// `path/flow`.
+    Flow,
+    /// `path/switch`.
+    Switch,
+    /// `path/ip`.
+    Ip,
+    /// `path/udp`.
+    Udp,
+    /// `path/tcp`.
+    Tcp,
+    /// `path/socket`.
+    Socket,
+}
+
+impl Station {
+    /// The word used in folder, counter, trace and command.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Driver => "driver",
+            Self::Lane => "lane",
+            Self::Classify => "classify",
+            Self::Flow => "flow",
+            Self::Switch => "switch",
+            Self::Ip => "ip",
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::Socket => "socket",
+        }
+    }
+}
+
+macro_rules! drop_reasons {
+    ($($(#[$doc:meta])* $station:ident $name:ident = $word:literal),* $(,)?) => {
+        /// Why a frame was dropped.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum DropReason { $($(#[$doc])* $name),* }
+
+        impl DropReason {
+            /// Every reason, in the order of the path.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The word used in counter, trace and command.
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$name => $word),* }
+            }
+
+            /// The station that gives the frame up.
+            pub const fn station(self) -> Station {
+                match self { $(Self::$name => Station::$station),* }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// The wire lost it on purpose (a fault that was asked for).
+    Driver WireLoss = "wire_loss",
+    /// The receiver's ring was full.
+    Driver RingFull = "ring_full",
+    /// The kernel refused it (interface down, or no memory).
+    Driver DeviceRefused = "device_refused",
+    /// The virtio-net header contradicts the frame.
+    Driver BadOffload = "bad_offload",
+    /// The frame does not fit the link's MTU and asks for no segmentation.
+    Driver TooLong = "rx_long",
+    /// No buffer was free.
+    Lane NoBuffer = "no_buffer",
+    /// The queue of another lane was full.
+    Lane LaneFull = "lane_full",
+    /// Shorter than an Ethernet header, or than the header that its type promises.
+    Classify TooShort = "rx_short",
+    /// Source address is a group, broadcast or zero.
+    Classify BadSource = "bad_source",
+    /// A VLAN tag where none may be, or a reserved identifier.
+    Classify BadVlan = "bad_vlan",
+    /// Over the flow's, VNIC's or link's limit, with the hold queue full.
+    Flow FlowLimit = "flow_limit",
+    /// No switch port has the destination address.
+    Switch UnknownDestination = "unknown_destination",
+    /// The destination is the port that the frame came from.
+    Switch SamePort = "same_port",
+    /// The destination's user is not attached, or its ring is full.
+    Switch PortFull = "port_full",
+    /// A link-local control protocol (BPDU, pause, LLDP) that tenants must not exchange.
+    Switch LinkLocalProtocol = "link_local_protocol",
+    /// An EtherType that no netstack handles.
+    Ip UnknownEtherType = "unknown_ethertype",
+    /// A header field is wrong (version, header length, total length).
+    Ip BadHeader = "ip_bad_header",
+    /// The header checksum is wrong.
+    Ip BadChecksum = "ip_bad_checksum",
+    /// The source address may not appear on a wire (loopback, multicast, broadcast, our own).
+    Ip Martian = "ip_martian",
+    /// Not addressed to this netstack, which does not forward.
+    Ip NotForUs = "ip_not_for_us",
+    /// IP options, source routing or an extension header that is refused.
+    Ip BadOption = "ip_bad_option",
+    /// A fragment that overlaps, is too small, reaches past 65,535 or repeats with other data.
+    Ip BadFragment = "ip_bad_fragment",
+    /// Reassembly memory or pieces ran out, or the time did.
+    Ip ReassemblyLimit = "ip_reassembly_limit",
+    /// No route to the destination.
+    Ip NoRoute = "ip_no_route",
+    /// The neighbour did not answer, or its waiting queue was full.
+    Ip NeighbourUnresolved = "ip_neighbour_unresolved",
+    /// Too large for the way, and it may not be fragmented.
+    Ip TooBig = "ip_too_big",
+    /// No protocol of that number.
+    Ip UnknownProtocol = "ip_unknown_protocol",
+    /// An ARP packet that is malformed or answers nothing we asked.
+    Ip BadArp = "ip_bad_arp",
+    /// A neighbour-discovery message that RFC 4861 tells to discard.
+    Ip BadNdp = "ip_bad_ndp",
+    /// An ICMP message that is malformed, quotes nothing of ours, or must be ignored.
+    Ip BadIcmp = "ip_bad_icmp",
+    /// The ICMP rate limit was reached.
+    Ip IcmpLimit = "ip_icmp_limit",
+    /// UDP length or checksum is wrong.
+    Udp BadDatagram = "udp_bad_datagram",
+    /// No socket on that UDP port.
+    Udp NoSocket = "udp_no_socket",
+    /// TCP data offset or checksum is wrong, or the ports are zero.
+    Tcp BadSegment = "tcp_bad_segment",
+    /// A segment for a connection that does not exist.
+    Tcp NoConnection = "tcp_no_connection",
+    /// Outside the window: answered with an ACK where RFC 9293 says so.
+    Tcp OutOfWindow = "tcp_out_of_window",
+    /// A segment that RFC 9293 or 5961 tells to discard in this state.
+    Tcp Unacceptable = "tcp_unacceptable",
+    /// An old duplicate by its timestamp (RFC 7323 PAWS).
+    Tcp OldTimestamp = "tcp_old_timestamp",
+    /// The listener's queue of half-open or finished connections was full.
+    Tcp ListenFull = "tcp_listen_full",
+    /// Data that arrived for a socket whose reader is gone.
+    Tcp NoReader = "tcp_no_reader",
+    /// The socket's receive buffer was full.
+    Socket BufferFull = "socket_buffer_full",
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// One counter per reason.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DropCounters([u64; DropReason::ALL.len()]);
+
+impl Default for DropCounters {
+    fn default() -> Self {
+        Self([0; DropReason::ALL.len()])
+    }
+}
+
+impl DropCounters {
+    /// Counts one frame.
+    pub fn count(&mut self, reason: DropReason) {
+        self.add(reason, 1);
+    }
+
+    /// Counts `frames` frames.
+    pub fn add(&mut self, reason: DropReason, frames: u64) {
+        self.0[reason as usize] += frames;
+    }
+
+    /// How many frames ended for `reason`.
+    pub fn of(&self, reason: DropReason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// How many frames ended for any reason.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Every reason that happened, with its count, in the order of the path.
+    pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL.iter().map(|&r| (r, self.of(r))).filter(|&(_, n)| n > 0)
+    }
+
+    /// Adds another lane's counters.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_reason_has_a_word_of_its_own() {
+        let words: HashSet<_> = DropReason::ALL.iter().map(|r| r.word()).collect();
+        assert_eq!(words.len(), DropReason::ALL.len());
+        for (position, reason) in DropReason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, position);
+            let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+            assert!(reason.word().bytes().all(plain), "{reason}");
+        }
+    }
+
+    #[test]
+    fn counters_add_up() {
+        let mut a = DropCounters::default();
+        a.count(DropReason::FlowLimit);
+        a.add(DropReason::NoRoute, 3);
+        let mut b = a.clone();
+        b.merge(&a);
+        assert_eq!((b.of(DropReason::NoRoute), b.total()), (6, 8));
+        assert_eq!(b.iter().count(), 2);
+    }
+}

@@ -1,0 +1,29 @@
+//! Units and names that cannot be mixed up.
+//!
+//! Every quantity that crosses a crate boundary has a type here: instants, rates, sizes, addresses and
+//! the indices of lanes, links, flows and sockets. A value that exists is valid: constructors check, and
+//! nothing later has to. The crate reads no clock and knows nothing about Firelane's stations except the
+//! words in which they give up a frame ([`DropReason`]).
+#![forbid(unsafe_code)]
+
+mod drop_reason;
+mod ids;
+mod mac;
+mod prefix;
+mod rate;
+mod seq;
+mod size;
+mod time;
+mod vlan;
+
+pub use drop_reason::{DropCounters, DropReason, Station};
+pub use ids::{
+    ConnId, FlowId, LaneId, LinkId, NetstackId, Port, Priority, SocketId, StepListId, SwitchPortId,
+};
+pub use mac::{MacAddr, ParseMacError};
+pub use prefix::{IpPrefix, ParsePrefixError};
+pub use rate::{BitRate, ParseRateError};
+pub use seq::SeqNum;
+pub use size::{Bytes, Mss, Mtu};
+pub use time::Instant;
+pub use vlan::VlanId;

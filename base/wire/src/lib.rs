@@ -1,0 +1,1 @@
+//! Checked views and plain representations of headers.

@@ -1,0 +1,1 @@
+//! The management interface: its types, errors and OpenAPI text.

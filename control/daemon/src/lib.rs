@@ -1,0 +1,1 @@
+//! firelaned: applies plans to an engine and serves the API.

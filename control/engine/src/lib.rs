@@ -1,0 +1,1 @@
+//! Lanes assembled and running; sockets like those of std and tokio.

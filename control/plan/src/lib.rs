@@ -1,0 +1,1 @@
+//! Wanted and present in, steps out.

@@ -1,0 +1,1 @@
+//! A wire inside the process, with rate, delay and faults.

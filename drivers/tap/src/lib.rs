@@ -1,0 +1,1 @@
+//! TAP with virtio-net header and segmentation offload.

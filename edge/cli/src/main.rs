@@ -1,0 +1,3 @@
+//! The firelane command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Whose frame is it.

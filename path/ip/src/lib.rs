@@ -1,0 +1,1 @@
+//! Is it for us, or onward.

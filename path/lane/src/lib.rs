@@ -1,0 +1,1 @@
+//! The vertical perimeter that walks the whole path.

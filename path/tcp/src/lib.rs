@@ -1,0 +1,1 @@
+//! The Transmission Control Protocol, without I/O.

@@ -1,0 +1,1 @@
+//! Side by side with the kernel, in one run.

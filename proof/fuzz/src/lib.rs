@@ -1,0 +1,1 @@
+//! Fuzz targets and corpora, replayed in tests.

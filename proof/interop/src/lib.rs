@@ -1,0 +1,1 @@
+//! Real programs against Linux in network namespaces.

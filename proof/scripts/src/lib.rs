@@ -1,0 +1,1 @@
+//! Packet scripts, one behaviour per file.

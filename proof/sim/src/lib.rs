@@ -1,0 +1,1 @@
+//! Many hosts, virtual time, one seed.

@@ -1,0 +1,3 @@
+//! The household rules, as tests.
+
+fn main() {}
