@@ -1,0 +1,46 @@
+# demo · test · bench · soak · lint · install. Each sets up what it needs.
+#
+#   make demo                    the main job, end to end, with real programs
+#   make demo ARGS=--json        the same as one JSON document; ARGS=--keep leaves it running
+#   make test                    everything that is tested
+#   make bench B=switch          one benchmark: a table, and a last line with the ratio
+#   make lint                    format, clippy, documentation, tidy
+
+CARGO ?= cargo
+ARGS  ?=
+B     ?=
+PREFIX ?= /usr/local
+
+.PHONY: demo test bench soak loom lint install
+
+demo:
+	@$(CARGO) xtask setup demo
+	@$(CARGO) build --quiet --release --package firelane-cli --package firelane-daemon
+	@target/release/firelane demo $(ARGS)
+
+test:
+	@$(CARGO) xtask setup test
+	$(CARGO) test --workspace
+
+loom:
+	RUSTFLAGS="--cfg loom" $(CARGO) test --release --target-dir target/loom --package firelane-frame --package firelane-lane --lib loom
+
+bench:
+	@test -n "$(B)" || { echo "usage: make bench B=switch|tap-bulk|wire-tcp|idle" >&2; exit 2; }
+	@$(CARGO) xtask setup bench
+	@$(CARGO) build --quiet --release --package firelane-bench --package firelane-cli --package firelane-daemon
+	@target/release/firelane-bench $(B)
+
+soak:
+	$(CARGO) test --release --workspace -- --ignored soak
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+	$(CARGO) xtask tidy
+
+install:
+	$(CARGO) build --release --package firelane-cli --package firelane-daemon
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/firelane target/release/firelaned
+	for name in dladm flowadm ipadm dlstat flowstat; do ln -sf firelane $(DESTDIR)$(PREFIX)/bin/$$name; done
