@@ -26,7 +26,7 @@ pub(crate) fn check(source: &Source) -> Vec<Finding> {
 fn comment(line: &str) -> Option<&str> {
     let start = line.find("//")?;
     let before = &line[..start];
-    (before.matches('"').count() % 2 == 0 && !before.ends_with(':')).then(|| &line[start..])
+    (before.matches('"').count().is_multiple_of(2) && !before.ends_with(':')).then(|| &line[start..])
 }
 
 #[cfg(test)]
