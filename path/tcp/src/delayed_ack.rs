@@ -1,0 +1,93 @@
+//! RFC 1122 §4.2.3.2 and RFC 5681 §4.2: when received data are acknowledged.
+//!
+//! Owns the count of unacknowledged bytes and the delay's deadline. Called by `receive` per segment with text
+//! ([`DelayedAck::on_data`]), by `send` for each segment that carries an ACK ([`DelayedAck::on_ack_sent`]);
+//! the connection folds [`DelayedAck::deadline`] into its own.
+
+use core::time::Duration;
+
+use firelane_units::{Bytes, Instant, Mss};
+
+/// Segments acknowledged at once before delaying starts, so that the peer's slow start gets its clock (Linux's
+/// quick ACKs).
+pub const QUICK_ACKS: u8 = 16;
+
+/// The delay when none is configured: Linux's least. RFC 9293 MUST-58 allows up to 500 ms.
+pub const DEFAULT_DELAY: Duration = Duration::from_millis(40);
+
+/// How a segment with text came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// In order, and nothing waits for earlier data.
+    InOrder,
+    /// Ahead, a duplicate, or filling a hole: the peer needs to know at once (RFC 5681 §4.2).
+    Urgent,
+}
+
+/// What has been received and not acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub struct DelayedAck {
+    /// [`Instant::FAR_FUTURE`] if no ACK is owed.
+    deadline: Instant,
+    unacknowledged: u32,
+    quick: u8,
+    due: bool,
+}
+
+impl Default for DelayedAck {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl DelayedAck {
+    /// Nothing owed.
+    pub const fn new() -> Self {
+        Self { deadline: Instant::FAR_FUTURE, unacknowledged: 0, quick: QUICK_ACKS, due: false }
+    }
+
+    /// Data arrived. `mss` is the size of the peer's full segments: two of them are acknowledged at once
+    /// (RFC 9293 SHLD-19).
+    pub fn on_data(&mut self, now: Instant, len: Bytes, mss: Mss, arrival: Arrival, delay: Duration) {
+        let len = u32::try_from(len.0).unwrap_or(u32::MAX);
+        self.unacknowledged = self.unacknowledged.saturating_add(len);
+        let two_segments = self.unacknowledged >= 2 * u32::from(mss.bytes());
+        let quick = self.quick > 0;
+        self.quick = self.quick.saturating_sub(1);
+        if arrival == Arrival::Urgent || two_segments || quick {
+            self.due = true;
+        }
+        self.deadline = self.deadline.min(now + delay);
+    }
+
+    /// Something else needs an ACK at once: a FIN, a keep-alive, an unacceptable segment.
+    pub fn demand(&mut self) {
+        self.due = true;
+    }
+
+    /// A segment with an ACK left. Data in it mean that the program answers, so delaying pays: ACKs ride on
+    /// the answers.
+    pub fn on_ack_sent(&mut self, with_data: bool) {
+        if with_data && self.unacknowledged > 0 {
+            self.quick = 0;
+        }
+        self.deadline = Instant::FAR_FUTURE;
+        self.unacknowledged = 0;
+        self.due = false;
+    }
+
+    /// Whether an ACK must go now, with data or without.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.due || self.deadline <= now
+    }
+
+    /// Whether any ACK is owed, now or later.
+    pub fn is_owed(&self) -> bool {
+        self.due || self.deadline != Instant::FAR_FUTURE
+    }
+
+    /// When the owed ACK must go.
+    pub fn deadline(&self) -> Option<Instant> {
+        (self.deadline != Instant::FAR_FUTURE).then_some(self.deadline)
+    }
+}

@@ -1,0 +1,214 @@
+//! RFC 2018, RFC 2883: what arrived ahead of its turn, and what the peer is told about it.
+//!
+//! Owns the set of receive-cursor ranges beyond the in-order point. The bytes themselves are already in the
+//! receive ring (written ahead of its published cursor); this set says which. Called by `receive`: one
+//! [`Reassembly::accept`] per segment with text, [`Reassembly::sack_blocks`] per ACK sent. The first copy
+//! of a byte wins, so a peer cannot replace what it already sent, and the number of ranges is bounded, so a
+//! peer that sends every other byte pays for it and we do not (CVE-2018-5390).
+
+use core::ops::Range;
+
+/// How many separate ranges a connection holds. A sender with four lost segments per window needs five;
+/// 64 cost 1.5 KiB while they exist.
+pub const RANGES_MAX: usize = 64;
+
+/// How many blocks fit a TCP header's options without timestamps.
+pub const BLOCKS_MAX: usize = 4;
+
+/// Ranges received ahead of the in-order cursor.
+#[derive(Debug, Default)]
+pub struct Reassembly {
+    /// Sorted, disjoint and not adjacent.
+    held: Vec<Held>,
+    /// The duplicate to report in the next ACK; empty if there is none.
+    duplicate: Range<u64>,
+    /// Grows with each arrival; orders the blocks.
+    arrivals: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    start: u64,
+    end: u64,
+    /// The number of the last arrival that touched it.
+    touched: u32,
+}
+
+/// What became of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Accepted {
+    /// It moved the in-order cursor to `next`.
+    InOrder {
+        /// The in-order cursor after this segment and what it connected to.
+        next: u64,
+        /// Whether something had been waiting behind it (RFC 5681 §4.2: acknowledge at once).
+        filled_hole: bool,
+    },
+    /// It lies ahead; acknowledge at once.
+    Ahead,
+    /// Every byte was there already; acknowledge at once.
+    Duplicate,
+    /// It lies ahead and [`RANGES_MAX`] ranges are held: nothing was taken, the peer sends it again.
+    Full,
+}
+
+/// SACK blocks in receive cursors, in the order in which the option lists them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Blocks {
+    blocks: [Range<u64>; BLOCKS_MAX],
+    len: usize,
+}
+
+impl Blocks {
+    /// The blocks.
+    pub fn as_slice(&self) -> &[Range<u64>] {
+        &self.blocks[..self.len]
+    }
+
+    fn push(&mut self, block: Range<u64>) {
+        self.blocks[self.len] = block;
+        self.len += 1;
+    }
+}
+
+impl Reassembly {
+    /// Nothing held; allocates nothing.
+    pub const fn new() -> Self {
+        Self { held: Vec::new(), duplicate: 0..0, arrivals: 0 }
+    }
+
+    /// Whether nothing waits ahead of the in-order cursor.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Whether the next ACK should carry a SACK option: something waits or a duplicate is to be reported.
+    pub fn has_report(&self) -> bool {
+        !self.held.is_empty() || !self.duplicate.is_empty()
+    }
+
+    /// Bytes held ahead of the in-order cursor.
+    pub fn held_bytes(&self) -> u64 {
+        self.held.iter().map(|held| held.end - held.start).sum()
+    }
+
+    /// Takes a segment that was cut to the receive window; `next` is the in-order cursor.
+    ///
+    /// Calls `write` for each part that was not there before, in order: those bytes and no others go to the
+    /// ring.
+    pub fn accept(&mut self, next: u64, segment: Range<u64>, mut write: impl FnMut(Range<u64>)) -> Accepted {
+        debug_assert!(segment.start < segment.end, "a segment without text is not reassembled");
+        debug_assert!(self.held.first().is_none_or(|first| first.start > next), "held ranges lie ahead");
+        if segment.start <= next && self.held.is_empty() {
+            return self.accept_simple(next, segment, write);
+        }
+        if segment.end <= next {
+            self.duplicate = segment;
+            return Accepted::Duplicate;
+        }
+        if segment.start < next {
+            self.duplicate = segment.start..next;
+        }
+        let fresh = segment.start.max(next)..segment.end;
+        // Ranges that overlap `fresh` or touch it become one with it.
+        let first = self.held.partition_point(|held| held.end < fresh.start);
+        let after = self.held.partition_point(|held| held.start <= fresh.end);
+        if first == after && fresh.start > next && self.held.len() == RANGES_MAX {
+            return Accepted::Full;
+        }
+        let wrote = self.write_gaps(first..after, &fresh, &mut write);
+        self.merge(next, first..after, fresh, wrote)
+    }
+
+    /// The common case: in order, and nothing waits.
+    fn accept_simple(
+        &mut self,
+        next: u64,
+        segment: Range<u64>,
+        mut write: impl FnMut(Range<u64>),
+    ) -> Accepted {
+        if segment.start < next {
+            self.duplicate = segment.start..segment.end.min(next);
+            if segment.end <= next {
+                return Accepted::Duplicate;
+            }
+        }
+        write(next..segment.end);
+        Accepted::InOrder { next: segment.end, filled_hole: false }
+    }
+
+    /// Hands the parts of `fresh` that no range of `overlapped` holds to `write`, and notes the first part
+    /// that one does hold. Says whether there was anything to write.
+    fn write_gaps(
+        &mut self,
+        overlapped: Range<usize>,
+        fresh: &Range<u64>,
+        write: &mut impl FnMut(Range<u64>),
+    ) -> bool {
+        let mut wrote = false;
+        let mut at = fresh.start;
+        for held in &self.held[overlapped] {
+            if at < held.start {
+                write(at..held.start.min(fresh.end));
+                wrote = true;
+            }
+            let doubled = fresh.start.max(held.start)..fresh.end.min(held.end);
+            // RFC 2883 §4: one block per ACK; it reports the first contiguous duplicate.
+            if self.duplicate.is_empty() && !doubled.is_empty() {
+                self.duplicate = doubled;
+            }
+            at = at.max(held.end);
+        }
+        if at < fresh.end {
+            write(at..fresh.end);
+            wrote = true;
+        }
+        wrote
+    }
+
+    fn merge(&mut self, next: u64, overlapped: Range<usize>, fresh: Range<u64>, wrote: bool) -> Accepted {
+        let (first, after) = (overlapped.start, overlapped.end);
+        let start = if first < after { fresh.start.min(self.held[first].start) } else { fresh.start };
+        let end = if first < after { fresh.end.max(self.held[after - 1].end) } else { fresh.end };
+        if start <= next {
+            self.held.drain(..after);
+            return Accepted::InOrder { next: end, filled_hole: true };
+        }
+        self.arrivals = self.arrivals.wrapping_add(1);
+        let merged = Held { start, end, touched: self.arrivals };
+        if first < after {
+            self.held[first] = merged;
+            self.held.drain(first + 1..after);
+        } else {
+            self.held.insert(first, merged);
+        }
+        if wrote { Accepted::Ahead } else { Accepted::Duplicate }
+    }
+
+    /// The blocks for the next ACK, at most `limit` (3 beside timestamps, else 4): the duplicate first
+    /// (RFC 2883 §4), reported once, then ranges by how recently they grew (RFC 2018 §4).
+    pub fn sack_blocks(&mut self, limit: usize) -> Blocks {
+        let mut blocks = Blocks::default();
+        let limit = limit.min(BLOCKS_MAX);
+        if limit == 0 {
+            return blocks;
+        }
+        if !self.duplicate.is_empty() {
+            blocks.push(core::mem::take(&mut self.duplicate));
+        }
+        let mut below = u32::MAX;
+        while blocks.len < limit {
+            let age = |held: &Held| self.arrivals.wrapping_sub(held.touched);
+            let older = |held: &&Held| below == u32::MAX || age(held) > below;
+            let Some(held) = self.held.iter().filter(older).min_by_key(|held| age(held)) else { break };
+            below = age(held);
+            blocks.push(held.start..held.end);
+        }
+        blocks
+    }
+
+    /// Gives memory back; call it when the connection has been idle for a while.
+    pub fn shrink(&mut self) {
+        self.held.shrink_to_fit();
+    }
+}
