@@ -1,0 +1,354 @@
+//! TCP options: MSS, window scale, SACK permitted, SACK blocks and timestamps (RFC 9293 §3.1, RFC 7323,
+//! RFC 2018).
+//!
+//! Parsed for every segment by `path/tcp`, so the layout that established connections use (two NOPs and a
+//! timestamp) is recognised as a whole. Unknown options are skipped; one whose length is impossible ends
+//! the parse, and what was read before it stands: a bad option never harms its connection. Emitted in
+//! Linux's exact order and padding, which middleboxes and test tools expect. Which options mean something
+//! on which segment is `path/tcp`'s to say.
+
+use firelane_units::SeqNum;
+
+const END: u8 = 0;
+const NOP: u8 = 1;
+const MSS: u8 = 2;
+const WINDOW_SCALE: u8 = 3;
+const SACK_PERMITTED: u8 = 4;
+const SACK: u8 = 5;
+const TIMESTAMPS: u8 = 8;
+
+/// The blocks of a SACK option, at most four: first and one past the last sequence number of each.
+#[derive(Clone, Copy, Default)]
+pub struct SackBlocks {
+    blocks: [(SeqNum, SeqNum); SackBlocks::MAX],
+    count: u8,
+}
+
+impl SackBlocks {
+    /// As many as fit into 40 bytes of options.
+    pub const MAX: usize = 4;
+    /// No block.
+    pub const EMPTY: Self = Self { blocks: [(SeqNum(0), SeqNum(0)); Self::MAX], count: 0 };
+
+    /// Adds a block; says whether there was room.
+    pub fn push(&mut self, first: SeqNum, past_last: SeqNum) -> bool {
+        let Some(slot) = self.blocks.get_mut(usize::from(self.count)) else { return false };
+        *slot = (first, past_last);
+        self.count += 1;
+        true
+    }
+
+    /// The blocks, in the order of the option.
+    #[inline]
+    pub fn as_slice(&self) -> &[(SeqNum, SeqNum)] {
+        &self.blocks[..usize::from(self.count)]
+    }
+
+    /// The blocks, in the order of the option.
+    pub fn iter(&self) -> impl Iterator<Item = (SeqNum, SeqNum)> + '_ {
+        self.as_slice().iter().copied()
+    }
+
+    /// How many blocks there are.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl FromIterator<(SeqNum, SeqNum)> for SackBlocks {
+    /// The first four.
+    fn from_iter<I: IntoIterator<Item = (SeqNum, SeqNum)>>(blocks: I) -> Self {
+        let mut out = Self::EMPTY;
+        for (first, past_last) in blocks.into_iter().take(Self::MAX) {
+            out.push(first, past_last);
+        }
+        out
+    }
+}
+
+impl PartialEq for SackBlocks {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for SackBlocks {}
+
+impl core::fmt::Debug for SackBlocks {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
+    }
+}
+
+/// The options of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TcpOptions {
+    /// The most payload that the sender takes in one segment, as announced.
+    pub mss: Option<u16>,
+    /// The sender's window shift, as announced (values above 14 included).
+    pub window_scale: Option<u8>,
+    /// Whether the sender understands SACK.
+    pub sack_permitted: bool,
+    /// What arrived out of order.
+    pub sack: SackBlocks,
+    /// Timestamp value and echo reply.
+    pub timestamps: Option<(u32, u32)>,
+}
+
+impl TcpOptions {
+    /// No option.
+    pub const EMPTY: Self = Self {
+        mss: None,
+        window_scale: None,
+        sack_permitted: false,
+        sack: SackBlocks::EMPTY,
+        timestamps: None,
+    };
+    /// The most bytes that a header has for options.
+    pub const MAX_LEN: usize = 40;
+
+    /// Reads the options field of a header. Of an option that is repeated the last counts, as on Linux.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Self {
+        match *bytes {
+            [] => Self::EMPTY,
+            [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => Self {
+                timestamps: Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))),
+                ..Self::EMPTY
+            },
+            _ => Self::parse_any(bytes),
+        }
+    }
+
+    fn parse_any(mut bytes: &[u8]) -> Self {
+        let mut options = Self::EMPTY;
+        // Each turn takes at least one byte, so 40 bytes are at most 40 turns.
+        while let [kind, rest @ ..] = bytes {
+            match *kind {
+                END => break,
+                NOP => bytes = rest,
+                kind => {
+                    let Some(&length) = rest.first() else { break };
+                    let Some((option, after)) = bytes.split_at_checked(usize::from(length)) else { break };
+                    // A length of 0 or 1 does not even cover itself.
+                    let [_, _, body @ ..] = option else { break };
+                    options.read(kind, body);
+                    bytes = after;
+                }
+            }
+        }
+        options
+    }
+
+    /// Takes one option; a known kind with another length than its own is skipped as if unknown.
+    fn read(&mut self, kind: u8, body: &[u8]) {
+        match (kind, body) {
+            (MSS, &[high, low]) => self.mss = Some(u16::from_be_bytes([high, low])),
+            (WINDOW_SCALE, &[shift]) => self.window_scale = Some(shift),
+            (SACK_PERMITTED, []) => self.sack_permitted = true,
+            (TIMESTAMPS, &[a, b, c, d, e, f, g, h]) => {
+                self.timestamps = Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])));
+            }
+            (SACK, body) => {
+                let (blocks, rest) = body.as_chunks::<8>();
+                if rest.is_empty() && !blocks.is_empty() {
+                    let edge = |b: &[u8; 8], at| SeqNum(crate::bytes::be32(b, at));
+                    self.sack = blocks.iter().map(|block| (edge(block, 0), edge(block, 4))).collect();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// How many SACK blocks fit beside the other options.
+    #[inline]
+    pub const fn sack_room(&self) -> usize {
+        let room = (Self::MAX_LEN - self.len_without_sack()).saturating_sub(4) / 8;
+        if room < SackBlocks::MAX { room } else { SackBlocks::MAX }
+    }
+
+    /// Bytes that [`emit`](Self::emit) writes, a multiple of 4 and at most 40.
+    #[inline]
+    pub const fn emitted_len(&self) -> usize {
+        let blocks = self.emitted_blocks();
+        self.len_without_sack() + if blocks > 0 { 4 + 8 * blocks } else { 0 }
+    }
+
+    const fn emitted_blocks(&self) -> usize {
+        let room = self.sack_room();
+        if self.sack.len() < room { self.sack.len() } else { room }
+    }
+
+    const fn len_without_sack(&self) -> usize {
+        let mut length = 0;
+        if self.mss.is_some() {
+            length += 4;
+        }
+        if self.timestamps.is_some() {
+            length += 12;
+        } else if self.sack_permitted {
+            length += 4;
+        }
+        if self.window_scale.is_some() {
+            length += 4;
+        }
+        length
+    }
+
+    /// Writes the options to the front of `buffer`. SACK blocks that do not fit are left out.
+    #[inline]
+    pub fn emit(&self, buffer: &mut [u8]) {
+        let mut out = Writer { rest: buffer };
+        if let Some(mss) = self.mss {
+            let [high, low] = mss.to_be_bytes();
+            out.put([MSS, 4, high, low]);
+        }
+        if let Some((value, echo)) = self.timestamps {
+            // Linux puts "SACK permitted" where the padding of the timestamps would be.
+            let lead = if self.sack_permitted { [SACK_PERMITTED, 2] } else { [NOP, NOP] };
+            out.put([lead[0], lead[1], TIMESTAMPS, 10]);
+            out.put(value.to_be_bytes());
+            out.put(echo.to_be_bytes());
+        } else if self.sack_permitted {
+            out.put([NOP, NOP, SACK_PERMITTED, 2]);
+        }
+        if let Some(shift) = self.window_scale {
+            out.put([NOP, WINDOW_SCALE, 3, shift]);
+        }
+        let blocks = self.emitted_blocks();
+        if blocks > 0 {
+            out.put([NOP, NOP, SACK, 2 + 8 * blocks as u8]);
+            for (first, past_last) in self.sack.iter().take(blocks) {
+                out.put(first.0.to_be_bytes());
+                out.put(past_last.0.to_be_bytes());
+            }
+        }
+    }
+}
+
+/// Writes words one behind the other.
+struct Writer<'a> {
+    rest: &'a mut [u8],
+}
+
+impl Writer<'_> {
+    #[inline(always)]
+    fn put(&mut self, word: [u8; 4]) {
+        let rest = core::mem::take(&mut self.rest);
+        let (slot, rest) =
+            rest.split_first_chunk_mut().expect("the caller of emit reserved emitted_len() bytes");
+        *slot = word;
+        self.rest = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn options() -> impl Strategy<Value = TcpOptions> {
+        let block = any::<(u32, u32)>().prop_map(|(a, b)| (SeqNum(a), SeqNum(b)));
+        let sack = proptest::collection::vec(block, 0..=4).prop_map(SackBlocks::from_iter);
+        (any::<Option<u16>>(), any::<Option<u8>>(), any::<bool>(), sack, any::<Option<(u32, u32)>>())
+            .prop_map(|(mss, window_scale, sack_permitted, sack, timestamps)| TcpOptions {
+                mss,
+                window_scale,
+                sack_permitted,
+                sack,
+                timestamps,
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_emitted_is_read_back(options in options()) {
+            let mut buffer = [0xee; 44];
+            let length = options.emitted_len();
+            options.emit(&mut buffer[..length]);
+            prop_assert!(length <= 40 && length % 4 == 0);
+            let fitting = options.sack.iter().take(options.sack_room()).collect();
+            prop_assert_eq!(TcpOptions::parse(&buffer[..length]), TcpOptions { sack: fitting, ..options });
+        }
+
+        #[test]
+        fn any_bytes_are_read(bytes in proptest::collection::vec(prop_oneof![0u8..12, any::<u8>()], 0..=40)) {
+            prop_assert!(TcpOptions::parse(&bytes).sack.len() <= 4);
+        }
+
+        #[test]
+        fn the_short_way_reads_the_same(value: u32, echo: u32) {
+            let mut bytes = [0; 12];
+            TcpOptions { timestamps: Some((value, echo)), ..TcpOptions::EMPTY }.emit(&mut bytes);
+            prop_assert_eq!(TcpOptions::parse(&bytes), TcpOptions::parse_any(&bytes));
+            prop_assert_eq!(TcpOptions::parse(&bytes).timestamps, Some((value, echo)));
+        }
+    }
+
+    fn emitted(options: TcpOptions) -> Vec<u8> {
+        let mut bytes = vec![0; options.emitted_len()];
+        options.emit(&mut bytes);
+        bytes
+    }
+
+    /// The layouts that Linux sends, byte by byte.
+    #[test]
+    fn linux_order_and_padding() {
+        let syn =
+            TcpOptions { mss: Some(1460), window_scale: Some(7), sack_permitted: true, ..TcpOptions::EMPTY };
+        assert_eq!(emitted(syn), [2, 4, 5, 0xb4, 1, 1, 4, 2, 1, 3, 3, 7]);
+        let stamped = TcpOptions { timestamps: Some((1, 2)), ..syn };
+        assert_eq!(emitted(stamped), [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7]);
+        let data = TcpOptions { timestamps: Some((1, 2)), ..TcpOptions::EMPTY };
+        assert_eq!(emitted(data), [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        let block = [(SeqNum(3), SeqNum(4))].into_iter().collect();
+        let gap = TcpOptions { sack: block, ..data };
+        assert_eq!(emitted(gap), [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1, 5, 10, 0, 0, 0, 3, 0, 0, 0, 4]);
+        let plain_gap = TcpOptions { sack: block, ..TcpOptions::EMPTY };
+        assert_eq!(emitted(plain_gap), [1, 1, 5, 10, 0, 0, 0, 3, 0, 0, 0, 4]);
+        assert_eq!((TcpOptions::EMPTY.sack_room(), data.sack_room()), (4, 3));
+    }
+
+    /// T02: impossible lengths end the parse, and what came before stands.
+    #[test]
+    fn t02_malformed() {
+        let mss = TcpOptions { mss: Some(1460), ..TcpOptions::EMPTY };
+        for (tail, what) in [
+            (&[3, 0, 7, 0][..], "length 0"),
+            (&[3, 1, 7, 0], "length 1"),
+            (&[8, 10, 0, 0], "past the end"),
+            (&[254, 255, 0, 0], "past the end, unknown"),
+            (&[1, 1, 1, 3], "no length"),
+            (&[0, 3, 3, 7], "behind the end of the list"),
+            (&[0xfd, 4, 1, 2], "unknown"),
+            (&[19, 2, 1, 1], "MD5 without a digest"),
+            (&[3, 4, 7, 7], "window scale of another length"),
+            (&[5, 2, 1, 1], "SACK without blocks"),
+            (&[5, 4, 0, 0], "SACK with half an edge"),
+            (&[8, 4, 0, 0], "timestamps of another length"),
+        ] {
+            let bytes = [&[2, 4, 5, 0xb4][..], tail].concat();
+            assert_eq!(TcpOptions::parse(&bytes), mss, "{what}");
+        }
+    }
+
+    #[test]
+    fn t02_anything_of_forty_bytes() {
+        assert_eq!(TcpOptions::parse(&[1; 40]), TcpOptions::EMPTY);
+        assert_eq!(TcpOptions::parse(&[0; 40]), TcpOptions::EMPTY);
+        assert_eq!(TcpOptions::parse(&[0xfd, 2].repeat(20)), TcpOptions::EMPTY);
+        let unknown_first = [30, 8, 0, 0, 0, 0, 0, 0, 3, 3, 9, 1];
+        assert_eq!(TcpOptions::parse(&unknown_first).window_scale, Some(9));
+        let repeated = [2, 4, 1, 0, 2, 4, 2, 0, 3, 3, 1, 3, 3, 2, 4, 2, 4, 2];
+        let expected =
+            TcpOptions { mss: Some(512), window_scale: Some(2), sack_permitted: true, ..TcpOptions::EMPTY };
+        assert_eq!(TcpOptions::parse(&repeated), expected);
+    }
+}
