@@ -1,0 +1,163 @@
+//! The event list: which protocol steps a connection's packets pass, inbound and outbound.
+//!
+//! The classifier stores a [`StepListId`] with each connection; the slow path (open, accept, a change of
+//! configuration) chooses it; the fast path walks it. A new protocol is a new [`Step`] and a new list, not
+//! a new branch in TCP. Steps are values of an enum and dispatched by `match`: no trait object on the path.
+
+use firelane_units::StepListId;
+
+/// One station that a packet of a connection passes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Step {
+    /// IP's checks, reassembly, and its header on the way out.
+    Ip,
+    /// The TCP connection.
+    Tcp,
+    /// UDP's checks, and its header on the way out.
+    Udp,
+    /// The socket's rings, readiness and errors.
+    Socket,
+}
+
+/// Most steps that one direction of a list has: a list is read at every packet and stays in a cache line.
+pub const STEPS_MAX: usize = 8;
+
+/// The steps of both directions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StepList {
+    inbound: Steps,
+    outbound: Steps,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Steps {
+    steps: [Step; STEPS_MAX],
+    len: u8,
+}
+
+impl Steps {
+    const fn new(list: &[Step]) -> Self {
+        assert!(list.len() <= STEPS_MAX, "a list is short");
+        let mut steps = [Step::Socket; STEPS_MAX];
+        let mut at = 0;
+        while at < list.len() {
+            steps[at] = list[at];
+            at += 1;
+        }
+        Self { steps, len: list.len() as u8 }
+    }
+
+    fn as_slice(&self) -> &[Step] {
+        &self.steps[..usize::from(self.len)]
+    }
+}
+
+impl StepList {
+    /// A list of `inbound` steps, from the wire to the socket, and `outbound` steps, back.
+    pub const fn new(inbound: &[Step], outbound: &[Step]) -> Self {
+        Self { inbound: Steps::new(inbound), outbound: Steps::new(outbound) }
+    }
+
+    /// From the wire to the socket.
+    pub fn inbound(&self) -> &[Step] {
+        self.inbound.as_slice()
+    }
+
+    /// From the socket to the wire.
+    pub fn outbound(&self) -> &[Step] {
+        self.outbound.as_slice()
+    }
+}
+
+/// Whether a walk goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Onward {
+    /// To the next step.
+    Next,
+    /// The packet ends here: consumed, held or dropped, and counted as such by the step.
+    Ended,
+}
+
+/// Walks `steps` until one ends the packet; answers whether all of them were passed.
+pub fn walk(steps: &[Step], mut pass: impl FnMut(Step) -> Onward) -> bool {
+    steps.iter().all(|&step| pass(step) == Onward::Next)
+}
+
+/// The lists of one lane, by id.
+#[derive(Clone, Debug)]
+pub struct StepLists(Vec<StepList>);
+
+impl StepLists {
+    /// A plain TCP connection's list.
+    pub const TCP: StepListId = StepListId(0);
+    /// A plain UDP socket's list.
+    pub const UDP: StepListId = StepListId(1);
+    /// The most lists that a lane keeps.
+    pub const MAX: usize = 1 << 16;
+
+    /// Adds a list, or finds the equal one; `None` if there are too many.
+    pub fn intern(&mut self, list: StepList) -> Option<StepListId> {
+        let place = match self.0.iter().position(|known| *known == list) {
+            Some(place) => place,
+            None if self.0.len() == Self::MAX => return None,
+            None => {
+                self.0.push(list);
+                self.0.len() - 1
+            }
+        };
+        Some(StepListId(u16::try_from(place).expect("at most StepLists::MAX lists")))
+    }
+
+    /// The list `id`.
+    pub fn list(&self, id: StepListId) -> &StepList {
+        self.0.get(id.index()).expect("ids are minted by intern")
+    }
+}
+
+impl Default for StepLists {
+    /// The two lists that every lane has.
+    fn default() -> Self {
+        Self(vec![
+            StepList::new(&[Step::Ip, Step::Tcp, Step::Socket], &[Step::Socket, Step::Tcp, Step::Ip]),
+            StepList::new(&[Step::Ip, Step::Udp, Step::Socket], &[Step::Socket, Step::Udp, Step::Ip]),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_ends_where_a_step_ends_it() {
+        let lists = StepLists::default();
+        let inbound = lists.list(StepLists::TCP).inbound();
+        let mut seen = Vec::new();
+        let passed = walk(inbound, |step| {
+            seen.push(step);
+            if step == Step::Tcp { Onward::Ended } else { Onward::Next }
+        });
+        assert!(!passed);
+        assert_eq!(seen, [Step::Ip, Step::Tcp]);
+        assert!(walk(inbound, |_| Onward::Next));
+    }
+
+    #[test]
+    fn the_way_out_is_the_way_in_reversed() {
+        let lists = StepLists::default();
+        for id in [StepLists::TCP, StepLists::UDP] {
+            let list = lists.list(id);
+            let reversed: Vec<Step> = list.outbound().iter().rev().copied().collect();
+            assert_eq!(list.inbound(), reversed);
+        }
+    }
+
+    #[test]
+    fn equal_lists_share_an_id() {
+        let mut lists = StepLists::default();
+        let list = StepList::new(&[Step::Ip, Step::Socket], &[Step::Ip]);
+        let id = lists.intern(list).unwrap();
+        assert_eq!((lists.intern(list), id), (Some(id), StepListId(2)));
+        assert_eq!(lists.intern(*lists.list(StepLists::UDP)), Some(StepLists::UDP));
+    }
+}

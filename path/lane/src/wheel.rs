@@ -1,0 +1,339 @@
+//! The lane's timer wheel: every connection's next deadline, in slots that are found by arithmetic.
+//!
+//! Called by the lane only; reads no clock. Timers are named by index (a connection's place in its table),
+//! and linked through indices, so nothing here points at anything. Arm and cancel take constant time.
+//! Re-arming is lazy: a timer that is pushed back, as a retransmission timer is at every acknowledgement,
+//! stays in its slot, and goes into its later one only when the earlier comes up.
+//!
+//! Six levels of 64 slots (Varghese and Lauck's hierarchical wheel): a slot of level 0 is one tick of 2^20 ns
+//! (1.05 ms), a slot of each further level is 64 slots of the one below, and 2^36 ticks are two years.
+
+use firelane_units::Instant;
+
+const SLOT_BITS: u32 = 6;
+const SLOTS: usize = 1 << SLOT_BITS;
+const LEVELS: usize = 6;
+/// Nanoseconds per tick, as a power of two: finer than any timer of TCP.
+const TICK_BITS: u32 = 20;
+const NONE: u32 = u32::MAX;
+
+/// Timers by index, fired in the order of their ticks.
+#[derive(Debug)]
+pub struct Wheel {
+    /// The tick up to which everything has fired.
+    now: u64,
+    timers: Vec<Timer>,
+    heads: [[u32; SLOTS]; LEVELS],
+    /// One bit per slot that holds a timer.
+    occupied: [u64; LEVELS],
+    armed: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Timer {
+    /// When it is wanted; [`Instant::FAR_FUTURE`] if it is not armed.
+    deadline: Instant,
+    /// The tick of the slot that it is linked in: that of its deadline, or an earlier one.
+    tick: u64,
+    previous: u32,
+    next: u32,
+    linked: bool,
+}
+
+impl Timer {
+    const UNARMED: Self =
+        Self { deadline: Instant::FAR_FUTURE, tick: 0, previous: NONE, next: NONE, linked: false };
+}
+
+impl Wheel {
+    /// A wheel without timers that stands at `now`.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            now: now.nanos() >> TICK_BITS,
+            timers: Vec::new(),
+            heads: [[NONE; SLOTS]; LEVELS],
+            occupied: [0; LEVELS],
+            armed: 0,
+        }
+    }
+
+    /// How many timers are armed.
+    pub fn len(&self) -> usize {
+        self.armed
+    }
+
+    /// Whether no timer is armed.
+    pub fn is_empty(&self) -> bool {
+        self.armed == 0
+    }
+
+    /// Arms timer `index` for `deadline`, or moves it there. [`Instant::FAR_FUTURE`] cancels it.
+    pub fn arm(&mut self, index: u32, deadline: Instant) {
+        if deadline == Instant::FAR_FUTURE {
+            self.cancel(index);
+            return;
+        }
+        let place = index as usize;
+        if place >= self.timers.len() {
+            self.timers.resize(place + 1, Timer::UNARMED);
+        }
+        let timer = &mut self.timers[place];
+        if timer.deadline == Instant::FAR_FUTURE {
+            self.armed += 1;
+        }
+        timer.deadline = deadline;
+        let tick = tick_after(deadline);
+        if timer.linked && timer.tick <= tick {
+            return;
+        }
+        if timer.linked {
+            self.unlink(index);
+        }
+        self.link(index, tick);
+    }
+
+    /// Disarms timer `index`.
+    pub fn cancel(&mut self, index: u32) {
+        let Some(timer) = self.timers.get_mut(index as usize) else { return };
+        if timer.deadline != Instant::FAR_FUTURE {
+            timer.deadline = Instant::FAR_FUTURE;
+            self.armed -= 1;
+        }
+        if timer.linked {
+            self.unlink(index);
+        }
+    }
+
+    /// When timer `index` is due, if it is armed.
+    pub fn deadline(&self, index: u32) -> Option<Instant> {
+        let deadline = self.timers.get(index as usize)?.deadline;
+        (deadline != Instant::FAR_FUTURE).then_some(deadline)
+    }
+
+    /// The instant at which [`Wheel::pop`] has to be asked again: no later than the first deadline rounded
+    /// up to its tick. It may be earlier, when a timer has yet to move down a level or was pushed back.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let (_, _, tick) = self.first_slot()?;
+        Some(Instant::from_nanos(tick.saturating_mul(1 << TICK_BITS)))
+    }
+
+    /// One timer that is due at `now`, disarmed; `None` when there are no more.
+    pub fn pop(&mut self, now: Instant) -> Option<u32> {
+        let until = now.nanos() >> TICK_BITS;
+        loop {
+            let Some((level, slot, tick)) = self.first_slot().filter(|&(_, _, tick)| tick <= until) else {
+                self.now = self.now.max(until);
+                return None;
+            };
+            self.now = self.now.max(tick);
+            let index = self.heads[level][slot];
+            self.unlink(index);
+            let wanted = tick_after(self.timers[index as usize].deadline);
+            if wanted > self.now {
+                // Cascades from a higher level, or was pushed back since it was linked.
+                self.link(index, wanted);
+                continue;
+            }
+            self.timers[index as usize].deadline = Instant::FAR_FUTURE;
+            self.armed -= 1;
+            return Some(index);
+        }
+    }
+
+    /// The slot that comes first, and the tick at which it does. A slot of a higher level whose span has
+    /// begun comes before the lower levels' later slots: its timers have to move down first.
+    fn first_slot(&self) -> Option<(usize, usize, u64)> {
+        let slots = (0..LEVELS).filter(|&level| self.occupied[level] != 0).map(|level| {
+            let shift = SLOT_BITS * level as u32;
+            // Slots wrap, so the search starts at `now`'s own.
+            let here = (self.now >> shift) as u32 % SLOTS as u32;
+            let ahead = self.occupied[level].rotate_right(here).trailing_zeros();
+            let slot = (here + ahead) as usize % SLOTS;
+            let tick = ((self.now >> shift) + u64::from(ahead)) << shift;
+            (level, slot, tick.max(self.now))
+        });
+        slots.min_by_key(|&(_, _, tick)| tick)
+    }
+
+    /// The level and slot of `tick`, which is not before `now`.
+    fn place(&self, tick: u64) -> (usize, usize) {
+        let differs = (self.now ^ tick) | (SLOTS as u64 - 1);
+        let level = ((u64::BITS - 1 - differs.leading_zeros()) / SLOT_BITS) as usize;
+        let level = level.min(LEVELS - 1);
+        let slot = (tick >> (SLOT_BITS * level as u32)) as usize % SLOTS;
+        (level, slot)
+    }
+
+    fn link(&mut self, index: u32, tick: u64) {
+        let tick = tick.max(self.now).min(self.horizon());
+        let (level, slot) = self.place(tick);
+        let head = self.heads[level][slot];
+        let timer = &mut self.timers[index as usize];
+        (timer.tick, timer.previous, timer.next, timer.linked) = (tick, NONE, head, true);
+        if head != NONE {
+            self.timers[head as usize].previous = index;
+        }
+        self.heads[level][slot] = index;
+        self.occupied[level] |= 1 << slot;
+    }
+
+    /// The last tick that the top level can hold without meeting its own tail. A later deadline is linked
+    /// there and moves on when it comes up.
+    fn horizon(&self) -> u64 {
+        let top = SLOT_BITS * (LEVELS as u32 - 1);
+        ((self.now >> top) + SLOTS as u64 - 1) << top
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let timer = self.timers[index as usize];
+        self.timers[index as usize].linked = false;
+        if timer.next != NONE {
+            self.timers[timer.next as usize].previous = timer.previous;
+        }
+        if timer.previous != NONE {
+            self.timers[timer.previous as usize].next = timer.next;
+            return;
+        }
+        let (level, slot) = self.slot_of_head(index, timer.tick);
+        self.heads[level][slot] = timer.next;
+        if timer.next == NONE {
+            self.occupied[level] &= !(1 << slot);
+        }
+    }
+
+    /// Where the head `index` is linked: `now` may have moved into its slot's span since, so that its
+    /// level by arithmetic may be a lower one than where it still stands.
+    fn slot_of_head(&self, index: u32, tick: u64) -> (usize, usize) {
+        (0..LEVELS)
+            .map(|level| (level, (tick >> (SLOT_BITS * level as u32)) as usize % SLOTS))
+            .find(|&(level, slot)| self.heads[level][slot] == index)
+            .expect("a linked timer without predecessor is the head of one of its slots")
+    }
+}
+
+/// The first tick that is not before `deadline`: a timer never fires early.
+fn tick_after(deadline: Instant) -> u64 {
+    deadline.nanos().div_ceil(1 << TICK_BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    fn at_tick(tick: u64) -> Instant {
+        Instant::from_nanos(tick << TICK_BITS)
+    }
+
+    #[test]
+    fn fires_at_the_deadline_and_never_before() {
+        let mut wheel = Wheel::new(Instant::ZERO);
+        let deadline = Instant::from_millis(200);
+        wheel.arm(3, deadline);
+        assert_eq!(wheel.pop(deadline), None, "the tick that contains the deadline has not ended");
+        assert_eq!(wheel.pop(deadline + Duration::from_millis(2)), Some(3));
+        assert_eq!((wheel.len(), wheel.next_deadline()), (0, None));
+    }
+
+    #[test]
+    fn pushing_back_moves_nothing_until_the_first_slot_comes_up() {
+        let mut wheel = Wheel::new(Instant::ZERO);
+        wheel.arm(0, at_tick(10));
+        wheel.arm(0, at_tick(500));
+        assert_eq!(wheel.next_deadline(), Some(at_tick(10)), "still linked at the earlier tick");
+        assert_eq!(wheel.pop(at_tick(10)), None);
+        assert_eq!(wheel.pop(at_tick(499)), None);
+        assert_eq!(wheel.pop(at_tick(500)), Some(0));
+    }
+
+    #[test]
+    fn a_cancelled_timer_stays_away() {
+        let mut wheel = Wheel::new(Instant::ZERO);
+        wheel.arm(0, at_tick(5));
+        wheel.arm(1, at_tick(5));
+        wheel.cancel(1);
+        wheel.cancel(7);
+        assert_eq!((wheel.deadline(0), wheel.deadline(1)), (Some(at_tick(5)), None));
+        assert_eq!((wheel.pop(at_tick(9)), wheel.pop(at_tick(9))), (Some(0), None));
+    }
+
+    #[test]
+    fn the_far_end_of_time_is_reached_in_steps() {
+        let mut wheel = Wheel::new(at_tick(77));
+        let far = at_tick(1 << 40);
+        wheel.arm(0, far);
+        let mut asked = 0;
+        let mut fired = None;
+        while fired.is_none() {
+            let next = wheel.next_deadline().expect("armed");
+            assert!(next <= far);
+            fired = wheel.pop(next);
+            asked += 1;
+        }
+        assert!(asked < 100, "asked {asked} times");
+        assert_eq!(wheel.now, 1 << 40);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Arm(u32, u64),
+        Cancel(u32),
+        Advance(u64),
+        Sleep,
+    }
+
+    fn ops() -> impl Strategy<Value = Vec<Op>> {
+        // Spans of every level: 2^0 to 2^40 nanoseconds times a tick.
+        let span = (0u32..38, any::<u64>()).prop_map(|(bits, n)| (n % (1 << bits)) << (TICK_BITS - 2));
+        let op = prop_oneof![
+            4 => (0u32..12, span.clone()).prop_map(|(i, s)| Op::Arm(i, s)),
+            1 => (0u32..12).prop_map(Op::Cancel),
+            2 => span.prop_map(Op::Advance),
+            2 => Just(Op::Sleep),
+        ];
+        proptest::collection::vec(op, 1..120)
+    }
+
+    /// Everything that fires at `now` by the slow reference: a sorted map.
+    fn fire(model: &mut BTreeMap<u32, Instant>, now: Instant) -> Vec<u32> {
+        let tick = now.nanos() >> TICK_BITS;
+        let due: Vec<u32> =
+            model.iter().filter(|&(_, &at)| tick_after(at) <= tick).map(|(&i, _)| i).collect();
+        model.retain(|i, _| !due.contains(i));
+        due
+    }
+
+    proptest! {
+        #[test]
+        fn fires_what_a_sorted_map_fires(ops in ops(), start in 0u64..1 << 50) {
+            let mut now = Instant::from_nanos(start);
+            let mut wheel = Wheel::new(now);
+            let mut model = BTreeMap::new();
+            for op in ops {
+                match op {
+                    Op::Arm(index, span) => {
+                        wheel.arm(index, now + Duration::from_nanos(span));
+                        model.insert(index, now + Duration::from_nanos(span));
+                    }
+                    Op::Cancel(index) => {
+                        wheel.cancel(index);
+                        model.remove(&index);
+                    }
+                    Op::Advance(span) => now += Duration::from_nanos(span),
+                    Op::Sleep => now = wheel.next_deadline().map_or(now, |at| now.max(at)),
+                }
+                let mut fired: Vec<u32> = core::iter::from_fn(|| wheel.pop(now)).collect();
+                fired.sort_unstable();
+                prop_assert_eq!(fired, fire(&mut model, now));
+                prop_assert_eq!(wheel.len(), model.len());
+                let earliest = model.values().map(|&at| tick_after(at)).min();
+                match (wheel.next_deadline(), earliest) {
+                    (Some(next), Some(tick)) => prop_assert!(next <= at_tick(tick)),
+                    (next, earliest) => prop_assert_eq!(next.is_some(), earliest.is_some()),
+                }
+            }
+        }
+    }
+}
