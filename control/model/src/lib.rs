@@ -1,1 +1,54 @@
-//! The nouns of the configuration.
+//! The nouns of the configuration: what a Firelane host has, as one declarative [`Model`].
+//!
+//! A model is a value. It says which links, etherstubs, VNICs, netstacks, flows and services there shall be,
+//! and nothing about how they come to be: `control/plan` compares two models, `control/daemon` carries the
+//! difference out. The file that an administrator writes is a model in TOML ([`Model::from_toml`]); the
+//! API carries the same value as JSON.
+//!
+//! Each noun has a file of its own. A name or quantity that exists is valid, because its constructor
+//! checked it. What no single noun can know (does the link exist, is the address taken) is
+//! [`Model::validate`]'s, which names every fault by the field's path in the file, `vnic.web0.over`.
+//!
+//! The crate does no I/O and knows nothing about lanes, frames or sockets.
+#![forbid(unsafe_code)]
+
+mod address;
+mod daemon;
+mod error;
+mod etherstub;
+mod flow;
+#[cfg(feature = "generate")]
+mod generate;
+mod instance;
+mod limits;
+mod link;
+mod mac;
+mod model;
+mod name;
+mod netstack;
+mod route;
+mod service;
+mod text;
+mod tunables;
+mod validate;
+mod value;
+mod vnic;
+
+pub use address::Address;
+pub use daemon::{Daemon, Lanes};
+pub use error::{FieldError, FileError};
+pub use etherstub::Etherstub;
+pub use flow::{DsField, Flow, FlowMatch, Transport};
+pub use instance::Instance;
+pub use limits::{LANES_MAX, LINKS_MAX, MAXBW_MIN, MODEL_TEXT_MAX, NETSTACKS_MAX, OBJECTS_MAX, check_maxbw};
+pub use link::{Link, LinkKind};
+pub use mac::{AUTOMATIC_MAC_PREFIX, Mac, automatic_mac};
+pub use model::{LinkClass, Model};
+pub use name::{
+    AddrObjName, FlowName, IfName, LinkName, NameError, NamespaceName, NetstackName, ServiceName,
+};
+pub use netstack::Netstack;
+pub use route::Route;
+pub use service::{Service, ServiceKind};
+pub use tunables::{Congestion, Tunables};
+pub use vnic::{Tap, Vnic, VnicUser};

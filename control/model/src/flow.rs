@@ -1,0 +1,282 @@
+//! A flow: a class of a link's traffic with a limit, a priority and counters of its own.
+//!
+//! The original allows one kind of match per link and a fixed list of combinations. We differ: any attributes
+//! may be combined, and flows of different kinds may share a link, because that restriction is what
+//! users of the original complain about most. Equal matches on one link stay refused.
+
+use core::fmt;
+use core::str::FromStr;
+
+use firelane_units::{BitRate, IpPrefix, Port, Priority};
+use serde::{Deserialize, Serialize};
+
+use crate::value::{self, TextValue, serde_as_text};
+use crate::{FieldError, LinkName};
+
+/// The protocol above IP that a flow matches.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Transport {
+    /// RFC 9293.
+    Tcp,
+    /// RFC 768.
+    Udp,
+    /// RFC 9260.
+    Sctp,
+    /// RFC 792.
+    Icmp,
+    /// RFC 4443.
+    Icmpv6,
+}
+
+impl Transport {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Tcp, Self::Udp, Self::Sctp, Self::Icmp, Self::Icmpv6];
+
+    /// The word used in commands.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
+            Self::Icmp => "icmp",
+            Self::Icmpv6 => "icmpv6",
+        }
+    }
+
+    /// The number in the IP header.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Icmp => 1,
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Icmpv6 => 58,
+            Self::Sctp => 132,
+        }
+    }
+
+    /// Whether its header has ports.
+    pub const fn has_ports(self) -> bool {
+        matches!(self, Self::Tcp | Self::Udp | Self::Sctp)
+    }
+}
+
+impl TextValue for Transport {
+    const ALLOWED: &'static str = "a transport is tcp, udp, sctp, icmp or icmpv6";
+
+    fn read(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|t| t.word().eq_ignore_ascii_case(text))
+    }
+
+    fn write(&self) -> String {
+        self.word().to_owned()
+    }
+}
+
+serde_as_text!(Transport);
+
+/// A differentiated-services field with the bits of it that count, `0x2e:0xfc`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DsField {
+    value: u8,
+    mask: u8,
+}
+
+impl DsField {
+    /// `Some` if the mask has a bit; bits of `value` outside it are cleared.
+    pub const fn new(value: u8, mask: u8) -> Option<Self> {
+        if mask == 0 { None } else { Some(Self { value: value & mask, mask }) }
+    }
+
+    /// What the masked field must be.
+    pub const fn value(self) -> u8 {
+        self.value
+    }
+
+    /// The bits that count.
+    pub const fn mask(self) -> u8 {
+        self.mask
+    }
+}
+
+impl fmt::Display for DsField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{:#x}:{:#x}", self.value, self.mask))
+    }
+}
+
+impl TextValue for DsField {
+    const ALLOWED: &'static str = "a dsfield is 0xVV or 0xVV:0xMM, value and mask from 0x01 to 0xff";
+
+    fn read(text: &str) -> Option<Self> {
+        let byte = |text: &str| {
+            let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
+            let plain = (1..=2).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
+            u8::from_str_radix(digits, 16).ok().filter(|&byte| plain && byte != 0)
+        };
+        let (value, mask) = text.split_once(':').unwrap_or((text, "0xff"));
+        Self::new(byte(value)?, byte(mask)?).filter(|field| field.value != 0)
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+}
+
+serde_as_text!(DsField);
+
+/// What a flow matches; "local" is the link's own side: destination inward, source outward.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FlowMatch {
+    /// The link's own address, or a prefix of it.
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub local_ip: Option<IpPrefix>,
+    /// The other side's address, or a prefix of it.
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub remote_ip: Option<IpPrefix>,
+    /// The protocol above IP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
+    /// The link's own port.
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u16>, minimum = 1))]
+    pub local_port: Option<Port>,
+    /// The other side's port.
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u16>, minimum = 1))]
+    pub remote_port: Option<Port>,
+    /// The differentiated-services field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dsfield: Option<DsField>,
+}
+
+/// A flow and its properties.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Flow {
+    /// The link or VNIC whose traffic it is part of.
+    pub link: LinkName,
+    /// What it matches.
+    #[serde(rename = "match")]
+    pub matching: FlowMatch,
+    /// Its limit, in each direction.
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "50M"))]
+    pub maxbw: Option<BitRate>,
+    /// Its place when a lane cannot serve everything.
+    #[serde(default = "medium", with = "value", skip_serializing_if = "is_medium")]
+    #[cfg_attr(feature = "schema", schema(value_type = String, default = "medium"))]
+    pub priority: Priority,
+}
+
+fn medium() -> Priority {
+    Priority::Medium
+}
+
+fn is_medium(priority: &Priority) -> bool {
+    *priority == Priority::Medium
+}
+
+impl FlowMatch {
+    /// The names of the attributes, as commands and file spell them.
+    pub const ATTRIBUTES: [&'static str; 6] =
+        ["local_ip", "remote_ip", "transport", "local_port", "remote_port", "dsfield"];
+
+    /// Sets the attribute `name` from text; `protocol` is the later spelling of `transport`.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), FieldError> {
+        fn put<T: TextValue>(slot: &mut Option<T>, name: &str, text: &str) -> Result<(), FieldError> {
+            if slot.is_some() {
+                return Err(FieldError::new(name, text, "each attribute may be given once"));
+            }
+            *slot = Some(T::read(text).ok_or_else(|| FieldError::new(name, text, T::ALLOWED))?);
+            Ok(())
+        }
+        match name {
+            "local_ip" => put(&mut self.local_ip, name, text),
+            "remote_ip" => put(&mut self.remote_ip, name, text),
+            "transport" | "protocol" => put(&mut self.transport, name, text),
+            "local_port" => put(&mut self.local_port, name, text),
+            "remote_port" => put(&mut self.remote_port, name, text),
+            "dsfield" => put(&mut self.dsfield, name, text),
+            _ => Err(FieldError::new(name, text, format!("an attribute is {}", Self::ATTRIBUTES.join(", ")))),
+        }
+    }
+
+    /// What equals what: the same match with host bits and spellings out of the way.
+    pub fn canonical(&self) -> Self {
+        let network = |prefix: Option<IpPrefix>| prefix.map(IpPrefix::network);
+        Self { local_ip: network(self.local_ip), remote_ip: network(self.remote_ip), ..self.clone() }
+    }
+
+    /// Whether nothing is matched, which no flow may.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for FlowMatch {
+    /// The attributes as commands spell them, `transport=tcp,local_port=443`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            self.local_ip.map(|v| format!("local_ip={v}")),
+            self.remote_ip.map(|v| format!("remote_ip={v}")),
+            self.transport.map(|v| format!("transport={}", v.word())),
+            self.local_port.map(|v| format!("local_port={v}")),
+            self.remote_port.map(|v| format!("remote_port={v}")),
+            self.dsfield.map(|v| format!("dsfield={v}")),
+        ];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(","))
+    }
+}
+
+impl FromStr for FlowMatch {
+    type Err = FieldError;
+
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        let mut matching = Self::default();
+        for part in text.split(',') {
+            let (name, value) = part
+                .split_once('=')
+                .ok_or_else(|| FieldError::new(part, "", "an attribute is written name=value"))?;
+            matching.set(name, value)?;
+        }
+        Ok(matching)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_read_as_commands_spell_them() {
+        let m: FlowMatch = "protocol=TCP,local_port=443".parse().unwrap();
+        assert_eq!(m.to_string(), "transport=tcp,local_port=443");
+        assert_eq!(m.to_string().parse::<FlowMatch>(), Ok(m));
+        let m: FlowMatch = "local_ip=10.0.0.7/24,remote_ip=10.1.0.1,dsfield=0x2E:0xfc".parse().unwrap();
+        assert_eq!(m.canonical().to_string(), "local_ip=10.0.0.0/24,remote_ip=10.1.0.1/32,dsfield=0x2c:0xfc");
+    }
+
+    #[test]
+    fn refusals_name_the_attribute() {
+        for (text, field) in [
+            ("local_port=0", "local_port"),
+            ("local_port=65536", "local_port"),
+            ("transport=tpc", "transport"),
+            ("transport=tcp,protocol=udp", "protocol"),
+            ("colour=red", "colour"),
+            ("tcp", "tcp"),
+            ("dsfield=46", "dsfield"),
+            ("dsfield=0x0", "dsfield"),
+            ("dsfield=0x1:0x0", "dsfield"),
+            ("dsfield=0x+1", "dsfield"),
+            ("local_ip=10.0.0", "local_ip"),
+        ] {
+            assert_eq!(text.parse::<FlowMatch>().unwrap_err().field, field, "{text}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Valid models out of arbitrary bytes, for property tests.
+//!
+//! Few names and few values are used, so that two generated models differ in every way that two models
+//! can: an object gone, changed in one property, or made of something else under the same name.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, Priority, VlanId};
+
+use crate::{
+    Address, DsField, Etherstub, Flow, FlowMatch, Lanes, Link, LinkKind, LinkName, Mac, Model, Netstack,
+    Route, Service, ServiceKind, Tap, Transport, Vnic, VnicUser,
+};
+
+/// Choices read off a string of bytes; zero when it ends.
+struct Dice<'a>(&'a [u8]);
+
+impl Dice<'_> {
+    fn below(&mut self, n: usize) -> usize {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        usize::from(*first) % n
+    }
+
+    fn maybe<T>(&mut self, value: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        (self.below(2) == 1).then(|| value(self))
+    }
+
+    fn rate(&mut self) -> BitRate {
+        [BitRate::ZERO, BitRate::from_bps(1_200_001), BitRate::from_mbps(50), BitRate::from_mbps(2_000)]
+            [self.below(4)]
+    }
+
+    fn mtu(&mut self) -> Mtu {
+        Mtu::new([1500, 576, 9000][self.below(3)]).expect("each is at least 576")
+    }
+
+    fn priority(&mut self) -> Priority {
+        Priority::ALL[self.below(3)]
+    }
+
+    fn prefix(&mut self, last: usize) -> IpPrefix {
+        let host = Ipv4Addr::new(10, 0, self.below(3) as u8, 1 + last as u8);
+        IpPrefix::new(IpAddr::V4(host), [24, 32, 30][self.below(3)]).expect("each is at most 32")
+    }
+}
+
+fn name<T: core::str::FromStr>(prefix: &str, number: usize) -> T {
+    let made = format!("{prefix}{number}").parse().ok();
+    made.expect("a letter and a digit are every kind of name")
+}
+
+impl Model {
+    /// A valid model; the same bytes give the same model, and every byte matters.
+    pub fn generated(bytes: &[u8]) -> Self {
+        let dice = &mut Dice(bytes);
+        let mut model = Self::default();
+        model.daemon.lanes = dice.maybe(|dice| Lanes::Count(1 + dice.below(3) as u16)).unwrap_or_default();
+        model.roll_lower(dice);
+        for number in 0..3 {
+            if dice.below(3) > 0 {
+                let mut netstack = Netstack::default();
+                if dice.below(3) == 1 {
+                    netstack.tunables.set("ttl", ["1", "64"][dice.below(2)]).expect("both are in range");
+                }
+                let gateway = Ipv4Addr::new(10, 0, 0, 200 + dice.below(2) as u8).into();
+                let route = dice.maybe(|dice| Route::new(dice.prefix(0), gateway)).flatten();
+                netstack.routes.extend(route);
+                model.netstacks.insert(name("n", number), netstack);
+            }
+        }
+        for number in 0..5 {
+            model.roll_vnic(dice, number);
+        }
+        for number in 0..4 {
+            model.roll_flow(dice, number);
+        }
+        for number in 0..3 {
+            model.roll_service(dice, number);
+        }
+        model.drop_faults();
+        model
+    }
+
+    /// Links and etherstubs under the same names.
+    fn roll_lower(&mut self, dice: &mut Dice<'_>) {
+        for number in 0..3 {
+            match dice.below(4) {
+                0 => {}
+                1 => {
+                    let kind =
+                        if dice.below(2) == 0 { LinkKind::Memory } else { LinkKind::Tap(name("t", number)) };
+                    let link = Link { mtu: dice.mtu(), maxbw: dice.maybe(Dice::rate), ..Link::new(kind) };
+                    self.links.insert(name("l", number), link);
+                }
+                _ => {
+                    let stub = Etherstub {
+                        mtu: dice.mtu(),
+                        maxbw: dice.maybe(Dice::rate),
+                        priority: dice.priority(),
+                    };
+                    self.etherstubs.insert(name("l", number), stub);
+                }
+            }
+        }
+    }
+
+    fn roll_vnic(&mut self, dice: &mut Dice<'_>, number: usize) {
+        let below: Vec<_> = self.links.keys().chain(self.etherstubs.keys()).cloned().collect();
+        if below.is_empty() || dice.below(4) == 0 {
+            return;
+        }
+        let vnic: LinkName = name("v", number);
+        let user = match dice.below(3) {
+            0 => VnicUser::Nobody,
+            1 => VnicUser::Tap(Tap {
+                namespace: dice.maybe(|dice| name("ns", dice.below(2))),
+                ifname: dice.maybe(|dice| name("t", dice.below(3))),
+                addresses: dice.maybe(|dice| dice.prefix(number)).into_iter().collect(),
+            }),
+            _ => VnicUser::Netstack(name("n", dice.below(3))),
+        };
+        if let VnicUser::Netstack(user) = &user
+            && let Some(netstack) = self.netstacks.get_mut(user)
+        {
+            let addrobj = format!("{vnic}/a{}", dice.below(2)).parse().expect("interface and string");
+            netstack.addresses.extend(Address::new(dice.prefix(number)).map(|address| (addrobj, address)));
+        }
+        let mac = [Mac::Auto, Mac::Random, Mac::Fixed(MacAddr([2, 0, 0, 0, 0, dice.below(3) as u8]))];
+        let over = below[dice.below(below.len())].clone();
+        let made = Vnic {
+            mac: mac[dice.below(3)],
+            vlan: dice.maybe(|dice| VlanId::new(1 + dice.below(2) as u16)).flatten(),
+            mtu: dice.maybe(Dice::mtu).filter(|&mtu| Some(mtu) <= self.lower_mtu(over.as_str())),
+            maxbw: dice.maybe(Dice::rate),
+            priority: dice.priority(),
+            user,
+            over,
+        };
+        self.vnics.insert(vnic, made);
+    }
+
+    fn roll_flow(&mut self, dice: &mut Dice<'_>, number: usize) {
+        let links: Vec<_> = self.link_names().map(|(name, _)| name.clone()).collect();
+        if links.is_empty() || dice.below(3) == 0 {
+            return;
+        }
+        let transport = dice.maybe(|dice| Transport::ALL[dice.below(5)]);
+        let has_ports = transport.is_some_and(Transport::has_ports);
+        let matching = FlowMatch {
+            local_ip: dice.maybe(|dice| dice.prefix(0)),
+            remote_ip: None,
+            transport,
+            local_port: dice.maybe(|dice| Port(1 + dice.below(3) as u16)).filter(|_| has_ports),
+            remote_port: None,
+            dsfield: dice.maybe(|dice| DsField::new(1 + dice.below(3) as u8, 0xff)).flatten(),
+        };
+        let link = links[dice.below(links.len())].clone();
+        let flow = Flow { link, matching, maxbw: dice.maybe(Dice::rate), priority: dice.priority() };
+        self.flows.insert(name("f", number), flow);
+    }
+
+    fn roll_service(&mut self, dice: &mut Dice<'_>, number: usize) {
+        if dice.below(2) == 1 {
+            let service = Service {
+                kind: ServiceKind::Http,
+                netstack: name("n", dice.below(3)),
+                port: Port(80 + dice.below(2) as u16),
+                root: ["www", "files"][dice.below(2)].into(),
+            };
+            self.services.insert(name("s", number), service);
+        }
+    }
+
+    /// Takes out whatever `validate` objects to.
+    fn drop_faults(&mut self) {
+        while let Some(fault) = self.validate().into_iter().next() {
+            let mut path = fault.field.splitn(3, '.');
+            let (kind, object) = (path.next().unwrap_or_default(), path.next().unwrap_or_default());
+            let removed = match kind {
+                "vnic" => self.vnics.remove(object).is_some(),
+                "flow" => self.flows.remove(object).is_some(),
+                "service" => self.services.remove(object).is_some(),
+                "netstack" => {
+                    let addrobj =
+                        path.next().and_then(|rest| rest.strip_prefix("addresses.")).unwrap_or_default();
+                    self.netstacks.get_mut(object).is_some_and(|it| it.addresses.remove(addrobj).is_some())
+                }
+                _ => false,
+            };
+            assert!(removed, "a generated model has a fault of an unexpected kind: {fault}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A link: the lower side of VNICs that leads out of Firelane.
+//!
+//! On a host it is a TAP device that the kernel bridges or routes; in tests and embedded stacks it is a
+//! memory wire. A virtual switch without a way out is an [`crate::Etherstub`].
+
+use firelane_units::{BitRate, Mtu, Priority};
+use serde::{Deserialize, Serialize};
+
+use crate::IfName;
+use crate::value;
+
+/// What a link is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LinkKind {
+    /// A TAP device of the host, by its interface name.
+    Tap(IfName),
+    /// A wire inside the process; the other end belongs to whoever embeds the stack.
+    Memory,
+}
+
+/// A link and its properties.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "LinkTable", into = "LinkTable")]
+pub struct Link {
+    /// What it is made of.
+    pub kind: LinkKind,
+    /// The largest packet it carries.
+    pub mtu: Mtu,
+    /// The limit of everything that passes it, in each direction.
+    pub maxbw: Option<BitRate>,
+    /// Its place when a lane cannot serve everything.
+    pub priority: Priority,
+}
+
+impl Link {
+    /// A link of `kind` with the default properties.
+    pub fn new(kind: LinkKind) -> Self {
+        Self { kind, mtu: Mtu::ETHERNET, maxbw: None, priority: Priority::High }
+    }
+}
+
+/// The words for what a link is made of.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+enum KindWord {
+    Tap,
+    Memory,
+}
+
+/// A link as it stands in the file.
+#[derive(Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+struct LinkTable {
+    kind: KindWord,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ifname: Option<IfName>,
+    #[serde(default = "ethernet", with = "value", skip_serializing_if = "is_ethernet")]
+    #[cfg_attr(feature = "schema", schema(value_type = u16, default = 1500))]
+    mtu: Mtu,
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "50M"))]
+    maxbw: Option<BitRate>,
+    #[serde(default = "high", with = "value", skip_serializing_if = "is_high")]
+    #[cfg_attr(feature = "schema", schema(value_type = String, default = "high"))]
+    priority: Priority,
+}
+
+fn ethernet() -> Mtu {
+    Mtu::ETHERNET
+}
+
+fn is_ethernet(mtu: &Mtu) -> bool {
+    *mtu == Mtu::ETHERNET
+}
+
+pub(crate) fn high() -> Priority {
+    Priority::High
+}
+
+pub(crate) fn is_high(priority: &Priority) -> bool {
+    *priority == Priority::High
+}
+
+impl TryFrom<LinkTable> for Link {
+    type Error = &'static str;
+
+    fn try_from(table: LinkTable) -> Result<Self, Self::Error> {
+        let kind = match (table.kind, table.ifname) {
+            (KindWord::Tap, Some(ifname)) => LinkKind::Tap(ifname),
+            (KindWord::Tap, None) => {
+                return Err("ifname: missing; kind = \"tap\" needs the interface's name");
+            }
+            (KindWord::Memory, None) => LinkKind::Memory,
+            (KindWord::Memory, Some(_)) => return Err("ifname: only kind = \"tap\" has an interface name"),
+        };
+        Ok(Self { kind, mtu: table.mtu, maxbw: table.maxbw, priority: table.priority })
+    }
+}
+
+impl From<Link> for LinkTable {
+    fn from(link: Link) -> Self {
+        let (kind, ifname) = match link.kind {
+            LinkKind::Tap(ifname) => (KindWord::Tap, Some(ifname)),
+            LinkKind::Memory => (KindWord::Memory, None),
+        };
+        Self { kind, ifname, mtu: link.mtu, maxbw: link.maxbw, priority: link.priority }
+    }
+}
+
+#[cfg(feature = "schema")]
+mod schema {
+    use utoipa::openapi::{RefOr, schema::Schema};
+
+    impl utoipa::PartialSchema for super::Link {
+        fn schema() -> RefOr<Schema> {
+            super::LinkTable::schema()
+        }
+    }
+
+    impl utoipa::ToSchema for super::Link {
+        fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+            super::LinkTable::schemas(schemas);
+        }
+    }
+}

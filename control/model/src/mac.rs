@@ -1,0 +1,95 @@
+//! How a VNIC comes by its Ethernet address.
+
+use core::str::FromStr;
+
+use firelane_units::MacAddr;
+
+use crate::LinkName;
+use crate::value::{TextValue, serde_as_text};
+
+/// Where a VNIC's address comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mac {
+    /// Firelane chooses: the same address again after a restart.
+    #[default]
+    Auto,
+    /// As `Auto`. The words differ because on hardware with factory addresses `auto` takes one of those.
+    Random,
+    /// This one.
+    Fixed(MacAddr),
+}
+
+impl TextValue for Mac {
+    const ALLOWED: &'static str =
+        "auto, random, or a unicast MAC address of six hexadecimal bytes with colons, such as 2:8:20:1:a:b";
+
+    fn read(text: &str) -> Option<Self> {
+        match text {
+            "auto" => Some(Self::Auto),
+            "random" => Some(Self::Random),
+            _ => text.parse().ok().filter(|mac: &MacAddr| mac.is_unicast()).map(Self::Fixed),
+        }
+    }
+
+    fn write(&self) -> String {
+        match self {
+            Self::Auto => "auto".to_owned(),
+            Self::Random => "random".to_owned(),
+            Self::Fixed(mac) => mac.to_string(),
+        }
+    }
+}
+
+serde_as_text!(Mac);
+
+impl FromStr for Mac {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::read(text).ok_or(Self::ALLOWED)
+    }
+}
+
+/// The first three bytes of the addresses that Firelane chooses (the Solaris default prefix).
+pub const AUTOMATIC_MAC_PREFIX: [u8; 3] = [0x02, 0x08, 0x20];
+
+/// The address that Firelane chooses for `name`. `seed` tells hosts and instances apart; `attempt` counts
+/// up from zero while the result is taken. The same arguments give the same address on every run.
+pub fn automatic_mac(name: &LinkName, seed: u64, attempt: u32) -> MacAddr {
+    // FNV-1a with a final mix: spreads names, needs no secret.
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let bytes = seed.to_le_bytes().into_iter().chain(attempt.to_le_bytes()).chain(name.as_str().bytes());
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
+    let mixed = (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let [a, b, c] = AUTOMATIC_MAC_PREFIX;
+    let [.., d, e, f] = (mixed >> 32).to_be_bytes();
+    MacAddr([a, b, c, d, e, f])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn automatic_addresses_are_stable_unicast_and_spread() {
+        let name: LinkName = "web0".parse().unwrap();
+        assert_eq!(automatic_mac(&name, 1, 0), automatic_mac(&name, 1, 0));
+        let many: HashSet<_> = (0..1000)
+            .map(|i| automatic_mac(&format!("vnic{i}").parse().unwrap(), 1, 0))
+            .chain((1..10).map(|attempt| automatic_mac(&name, 1, attempt)))
+            .collect();
+        assert!(many.len() > 1000, "{}", many.len());
+        assert!(many.iter().all(|mac| mac.is_unicast()));
+    }
+
+    #[test]
+    fn words_and_addresses() {
+        assert_eq!("auto".parse(), Ok(Mac::Auto));
+        assert_eq!("2:8:20:0:0:1".parse(), Ok(Mac::Fixed(MacAddr([2, 8, 0x20, 0, 0, 1]))));
+        for bad in ["", "AUTO", "ff:ff:ff:ff:ff:ff", "1:0:0:0:0:0", "0:0:0:0:0:0", "2:8:20:0:0"] {
+            assert_eq!(bad.parse::<Mac>(), Err(Mac::ALLOWED), "{bad:?}");
+        }
+    }
+}

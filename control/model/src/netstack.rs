@@ -1,0 +1,25 @@
+//! A netstack: one IP instance with its addresses, routes and tunables.
+//!
+//! Its interfaces are the VNICs that name it as their user; an address object's first half is the VNIC.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AddrObjName, Address, Route, Tunables};
+
+/// One IP instance.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Netstack {
+    /// The addresses, by address object.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub addresses: BTreeMap<AddrObjName, Address>,
+    /// The routes beyond those that the addresses imply.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub routes: BTreeSet<Route>,
+    /// The protocol properties that are set.
+    #[serde(default, skip_serializing_if = "Tunables::is_default")]
+    pub tunables: Tunables,
+}

@@ -1,0 +1,212 @@
+//! The configuration file: a model in TOML, in and out, with every fault traced to its line.
+//!
+//! serde reads the nouns; this file only finds out where in the text a fault lies, so that each message is
+//! one line `file:line: field: value: what is allowed`.
+
+use core::ops::Range;
+
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::limits::MODEL_TEXT_MAX;
+use crate::{FileError, Model};
+
+impl Model {
+    /// Reads the TOML `text` of the file called `file`, and validates it. Errs with every fault that could be
+    /// found: one if the text is no TOML or a field is wrong, all if the model contradicts itself.
+    pub fn from_toml(file: &str, text: &str) -> Result<Self, Vec<FileError>> {
+        let source = Source { file, text };
+        if text.len() > MODEL_TEXT_MAX {
+            return Err(vec![source.fault(0, format!("the file has more than {MODEL_TEXT_MAX} bytes"))]);
+        }
+        let document = DeTable::parse(text).map_err(|error| vec![source.syntax(&error)])?;
+        let reader = toml::de::Deserializer::from(document.clone());
+        let model = Self::deserialize(reader).map_err(|error| vec![source.refusal(&document, &error)])?;
+        let faults: Vec<_> = model
+            .validate()
+            .into_iter()
+            .map(|fault| source.fault(offset_of(&document, &fault.field), fault.to_string()))
+            .collect();
+        if faults.is_empty() { Ok(model) } else { Err(faults) }
+    }
+
+    /// The model as TOML text, which reads back as this model.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("every noun is a table, a text or a number")
+    }
+}
+
+struct Source<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn fault(&self, offset: usize, message: String) -> FileError {
+        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
+        let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+        let message = message.replace('\n', " ");
+        FileError { file: self.file.to_owned(), line, message }
+    }
+
+    fn syntax(&self, error: &toml::de::Error) -> FileError {
+        self.fault(error.span().map_or(0, |span| span.start), format!("not TOML: {}", error.message()))
+    }
+
+    /// serde's message with the path of the field before it.
+    fn refusal(&self, document: &Spanned<DeTable<'_>>, error: &toml::de::Error) -> FileError {
+        let at = error.span().unwrap_or(0..0);
+        let mut path = Vec::new();
+        path_to(document.get_ref(), &at, &mut path);
+        let message = error.message();
+        let message = match message.strip_prefix("missing field ") {
+            Some(field) => format!("{}: missing", field.trim_matches('`')),
+            None => message.to_owned(),
+        };
+        if path.is_empty() {
+            return self.fault(at.start, message);
+        }
+        // "link.net0" and "ifname: missing" read as one path.
+        let joint = if error.message().starts_with("missing field ") { "." } else { ": " };
+        self.fault(at.start, format!("{}{joint}{message}", path.join(".")))
+    }
+}
+
+fn holds(outer: &Range<usize>, inner: &Range<usize>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
+}
+
+/// Follows the tables down to the key whose text is `at`, or whose value holds it.
+fn path_to(table: &DeTable<'_>, at: &Range<usize>, path: &mut Vec<String>) -> bool {
+    for (key, value) in table.iter() {
+        path.push(key.get_ref().to_string());
+        if holds(&key.span(), at) {
+            return true;
+        }
+        let inside = match value.get_ref() {
+            DeValue::Table(inner) => path_to(inner, at, path),
+            DeValue::Array(items) => items.iter().any(|item| match item.get_ref() {
+                DeValue::Table(inner) => path_to(inner, at, path),
+                _ => false,
+            }),
+            _ => false,
+        };
+        if inside || holds(&value.span(), at) {
+            return true;
+        }
+        path.pop();
+    }
+    false
+}
+
+/// Where the field with that path begins, or the nearest table around it.
+fn offset_of(document: &Spanned<DeTable<'_>>, path: &str) -> usize {
+    let mut table = document.get_ref();
+    let mut rest = path;
+    let mut offset = 0;
+    while !rest.is_empty() {
+        // Keys may hold dots themselves (`bob.0`), so the longest key that fits is meant.
+        let fits = |key: &str| rest.strip_prefix(key).is_some_and(|r| r.is_empty() || r.starts_with('.'));
+        let found =
+            table.iter().filter(|(key, _)| fits(key.get_ref())).max_by_key(|(key, _)| key.get_ref().len());
+        let Some((key, value)) = found else { break };
+        rest = rest[key.get_ref().len()..].trim_start_matches('.');
+        match value.get_ref() {
+            DeValue::Table(inner) => {
+                offset = value.span().start;
+                table = inner;
+            }
+            _ => return key.span().start,
+        }
+    }
+    offset
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The only fault of `text`.
+    fn fault(text: &str) -> String {
+        let faults = Model::from_toml("f.toml", text).unwrap_err();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        faults[0].to_string()
+    }
+
+    const BASE: &str = "[etherstub.sw0]\n[vnic.a0]\nover = \"sw0\"\n";
+
+    #[test]
+    fn a_field_is_named_with_its_line_value_and_what_is_allowed() {
+        let table = [
+            ("maxbw = \"5Q\"", "vnic.a0.maxbw: \"5Q\": a rate is a number"),
+            ("maxbw = \"1M\"", "vnic.a0.maxbw: \"1M\": a rate is a number"),
+            ("maxbw = -5", "vnic.a0.maxbw: -5: a rate is a number"),
+            ("maxbw = true", "vnic.a0.maxbw: invalid type: boolean `true`, expected a rate is"),
+            ("vlan = 4095", "vnic.a0.vlan: 4095: a VLAN identifier is a number from 1 to 4094"),
+            ("mtu = 575", "vnic.a0.mtu: 575: an mtu is a number"),
+            ("mac = \"1:0:0:0:0:0\"", "vnic.a0.mac: \"1:0:0:0:0:0\": auto, random, or a unicast MAC"),
+            ("priority = \"urgent\"", "vnic.a0.priority: \"urgent\": a priority is low, medium or high"),
+            ("colour = 1", "vnic.a0.colour: unknown field `colour`, expected one of `over`, `mac`"),
+            ("tap = { ifname = \"../x\" }", "vnic.a0.tap.ifname: \"../x\": an interface name has"),
+            ("tap = { addresses = [\"x\"] }", "vnic.a0.tap.addresses: \"x\": an IP address"),
+            ("tap = { addresses = [\"10.0.0.0/24\"] }", "vnic.a0.tap.addresses: \"10.0.0.0/24\": a unicast"),
+        ];
+        for (line, want) in table {
+            let got = fault(&format!("{BASE}{line}\n"));
+            assert!(got.starts_with(&format!("f.toml:4: {want}")), "{line}: {got}");
+            assert!(!got.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn tables_names_and_syntax() {
+        let table = [
+            ("[vnic.a0]\nmac = \"auto\"\n", "f.toml:1: vnic.a0.over: missing"),
+            ("\n[vnic.web]\nover = \"sw0\"\n", "f.toml:2: vnic.web: \"web\": a link name has"),
+            ("[switch.a0]\n", "f.toml:1: switch: unknown field `switch`, expected one of `daemon`, `link`"),
+            ("[vnic.a0]\nover = \n", "f.toml:2: not TOML: "),
+            ("[etherstub.a0]\n[etherstub.a0]\n", "f.toml:2: not TOML: duplicate key"),
+            ("[link.n0]\nkind = \"tap\"\n", "f.toml:1: link.n0: ifname: missing; kind = \"tap\" needs"),
+            ("[link.n0]\nkind = \"wifi\"\n", "f.toml:2: link.n0.kind: unknown variant `wifi`"),
+            ("vnic = 5\n", "f.toml:1: vnic: invalid type: integer `5`, expected a map"),
+        ];
+        for (text, want) in table {
+            let got = fault(text);
+            assert!(got.starts_with(want), "{text:?}: {got}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_found_together_with_their_lines() {
+        let text = "[etherstub.sw0]\nmtu = 9001\n[vnic.sw0]\nover = \"nosw0\"\n[vnic.b0]\nover = \"sw0\"\nnetstack = \"web\"\n\
+                    [flow.f]\nlink = \"c0\"\nmatch = { local_port = 80 }\n";
+        let faults: Vec<_> =
+            Model::from_toml("f.toml", text).unwrap_err().iter().map(ToString::to_string).collect();
+        let want = [
+            "f.toml:3: vnic.sw0: etherstub.sw0 has it already",
+            "f.toml:2: etherstub.sw0.mtu: \"9001\": an etherstub's mtu is from 576 to 9000",
+            "f.toml:7: vnic.b0.netstack: \"web\": there is no netstack of that name",
+            "f.toml:4: vnic.sw0.over: \"nosw0\": is unknown; a VNIC is over a link or an etherstub",
+            "f.toml:9: flow.f.link: \"c0\": there is no link, VNIC or etherstub of that name",
+            "f.toml:10: flow.f.match.transport: a local or remote port requires transport tcp, udp or sctp",
+        ];
+        for want in want {
+            assert!(faults.iter().any(|fault| fault == want), "{want}\n{faults:#?}");
+        }
+        assert_eq!(faults.len(), want.len(), "{faults:#?}");
+    }
+
+    #[test]
+    fn names_with_dots_have_their_lines_too() {
+        let text = "[etherstub.sw0]\n[vnic.\"a.0\"]\nover = \"sw0\"\nmtu = 9001\n";
+        assert!(fault(text).starts_with("f.toml:4: vnic.a.0.mtu: \"9001\""), "{}", fault(text));
+    }
+
+    #[test]
+    fn a_huge_or_deep_file_is_refused() {
+        assert!(fault(&"#".repeat(MODEL_TEXT_MAX + 1)).contains("more than"));
+        let deep = format!("a = {}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(fault(&deep).starts_with("f.toml:1: "));
+    }
+}

@@ -1,0 +1,228 @@
+//! What no single noun can know: whether the things that a model names exist, and whether two of them collide.
+//!
+//! Every fault is reported, not only the first, each with the path of the field that has to change.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use firelane_units::Mtu;
+
+use crate::limits::{LINKS_MAX, NETSTACKS_MAX, OBJECTS_MAX};
+use crate::{FieldError, Flow, FlowName, IfName, LinkKind, LinkName, Mac, Model, Tap, Vnic};
+
+impl Model {
+    /// Every fault of the model; empty if there is none.
+    pub fn validate(&self) -> Vec<FieldError> {
+        let mut faults = Faults::default();
+        self.check_counts(&mut faults);
+        self.check_link_names(&mut faults);
+        self.check_vnics(&mut faults);
+        self.check_kernel_interfaces(&mut faults);
+        self.check_netstacks(&mut faults);
+        self.check_flows(&mut faults);
+        self.check_services(&mut faults);
+        faults.0
+    }
+
+    fn check_counts(&self, faults: &mut Faults) {
+        let links = self.links.len() + self.etherstubs.len() + self.vnics.len();
+        faults.limit("link, etherstub and vnic", links, LINKS_MAX);
+        faults.limit("netstack", self.netstacks.len(), NETSTACKS_MAX);
+        faults.limit("flow", self.flows.len(), OBJECTS_MAX);
+        faults.limit("service", self.services.len(), OBJECTS_MAX);
+        for (name, netstack) in &self.netstacks {
+            faults.limit(format!("netstack.{name}.addresses"), netstack.addresses.len(), OBJECTS_MAX);
+            faults.limit(format!("netstack.{name}.routes"), netstack.routes.len(), OBJECTS_MAX);
+        }
+    }
+
+    /// Links, etherstubs and VNICs share one name space.
+    fn check_link_names(&self, faults: &mut Faults) {
+        let mut taken = BTreeMap::new();
+        for (name, class) in self.link_names() {
+            let kind = if class.word() == "phys" { "link" } else { class.word() };
+            faults.unique(&mut taken, name, format!("{kind}.{name}"), "");
+        }
+        for (name, stub) in &self.etherstubs {
+            if stub.mtu > Mtu::ETHERSTUB {
+                faults.add(
+                    format!("etherstub.{name}.mtu"),
+                    stub.mtu,
+                    "an etherstub's mtu is from 576 to 9000",
+                );
+            }
+        }
+    }
+
+    fn check_vnics(&self, faults: &mut Faults) {
+        let mut macs = BTreeMap::new();
+        for (name, vnic) in &self.vnics {
+            let Some(lower) = self.lower_mtu(vnic.over.as_str()) else {
+                let kind = if self.vnics.contains_key(&vnic.over) { "a VNIC" } else { "unknown" };
+                let allowed = format!("is {kind}; a VNIC is over a link or an etherstub");
+                faults.add(format!("vnic.{name}.over"), &vnic.over, allowed);
+                continue;
+            };
+            if let Some(mtu) = vnic.mtu.filter(|&mtu| mtu > lower) {
+                let allowed = format!("the mtu of {} below it is {lower}", vnic.over);
+                faults.add(format!("vnic.{name}.mtu"), mtu, allowed);
+            }
+            if let Mac::Fixed(mac) = vnic.mac {
+                faults.unique(&mut macs, (&vnic.over, vnic.vlan, mac), format!("vnic.{name}.mac"), mac);
+            }
+            self.check_vnic_user(name, vnic, faults);
+        }
+    }
+
+    fn check_vnic_user(&self, name: &LinkName, vnic: &Vnic, faults: &mut Faults) {
+        if let Some(netstack) = vnic.netstack().filter(|&n| !self.netstacks.contains_key(n)) {
+            faults.add(format!("vnic.{name}.netstack"), netstack, "there is no netstack of that name");
+        }
+        let Some(tap) = vnic.tap() else { return };
+        if tap.ifname(name).parse::<IfName>().is_err() {
+            faults.add(format!("vnic.{name}.tap.ifname"), tap.ifname(name), IfName::ALLOWED);
+        }
+        let mut taken = BTreeMap::new();
+        for &prefix in &tap.addresses {
+            let field = format!("vnic.{name}.tap.addresses");
+            if crate::Address::new(prefix).is_none() {
+                let allowed = <crate::Address as crate::value::TextValue>::ALLOWED;
+                faults.add(&field, prefix, allowed);
+            }
+            faults.unique(&mut taken, prefix.addr(), field, prefix);
+        }
+    }
+
+    /// One interface name per network namespace, TAP uplinks included.
+    fn check_kernel_interfaces(&self, faults: &mut Faults) {
+        let mut taken = BTreeMap::new();
+        for (name, link) in &self.links {
+            if let LinkKind::Tap(ifname) = &link.kind {
+                faults.unique(&mut taken, (None, ifname.as_str()), format!("link.{name}.ifname"), ifname);
+            }
+        }
+        for (name, vnic) in &self.vnics {
+            if let Some(tap) = vnic.tap() {
+                let Tap { namespace, .. } = tap;
+                let ifname = tap.ifname(name);
+                faults.unique(
+                    &mut taken,
+                    (namespace.as_ref(), ifname),
+                    format!("vnic.{name}.tap.ifname"),
+                    ifname,
+                );
+            }
+        }
+    }
+
+    fn check_netstacks(&self, faults: &mut Faults) {
+        for (name, netstack) in &self.netstacks {
+            let mut taken = BTreeMap::new();
+            for (addrobj, address) in &netstack.addresses {
+                let field = format!("netstack.{name}.addresses.{addrobj}");
+                let interface = self.vnics.get(addrobj.interface());
+                if interface.and_then(Vnic::netstack) != Some(name) {
+                    let allowed = format!("{} is no VNIC of this netstack", addrobj.interface());
+                    faults.add(&field, address, allowed);
+                }
+                faults.unique(&mut taken, address.addr(), field, address);
+            }
+        }
+    }
+
+    fn check_flows(&self, faults: &mut Faults) {
+        let mut taken = BTreeMap::new();
+        for (name, flow) in &self.flows {
+            self.check_flow(name, flow, faults);
+            let field = format!("flow.{name}.match");
+            faults.unique(&mut taken, (&flow.link, flow.matching.canonical()), field, &flow.matching);
+        }
+    }
+
+    fn check_flow(&self, name: &FlowName, flow: &Flow, faults: &mut Faults) {
+        if self.class_of(flow.link.as_str()).is_none() {
+            faults.add(
+                format!("flow.{name}.link"),
+                &flow.link,
+                "there is no link, VNIC or etherstub of that name",
+            );
+        }
+        let matching = &flow.matching;
+        if matching.is_empty() {
+            let allowed = format!("missing; at least one of {}", crate::FlowMatch::ATTRIBUTES.join(", "));
+            faults.add(format!("flow.{name}.match"), "", allowed);
+        }
+        let ports = matching.local_port.is_some() || matching.remote_port.is_some();
+        if ports && !matching.transport.is_some_and(crate::Transport::has_ports) {
+            let allowed = "a local or remote port requires transport tcp, udp or sctp";
+            let value = matching.transport.map_or("", crate::Transport::word);
+            faults.add(format!("flow.{name}.match.transport"), value, allowed);
+        }
+        let families = [matching.local_ip, matching.remote_ip].map(|ip| ip.map(|ip| ip.addr().is_ipv4()));
+        if let [Some(local), Some(remote)] = families
+            && local != remote
+        {
+            let field = format!("flow.{name}.match.remote_ip");
+            let value = matching.remote_ip.map(|ip| ip.to_string()).unwrap_or_default();
+            faults.add(field, value, "local_ip and remote_ip must be of one family");
+        }
+    }
+
+    fn check_services(&self, faults: &mut Faults) {
+        let mut taken = BTreeMap::new();
+        for (name, service) in &self.services {
+            if !self.netstacks.contains_key(&service.netstack) {
+                let field = format!("service.{name}.netstack");
+                faults.add(field, &service.netstack, "there is no netstack of that name");
+            }
+            if service.root.as_os_str().is_empty() {
+                faults.add(format!("service.{name}.root"), "", "missing; the folder to serve");
+            }
+            faults.unique(
+                &mut taken,
+                (&service.netstack, service.port),
+                format!("service.{name}.port"),
+                service.port,
+            );
+        }
+    }
+}
+
+#[derive(Default)]
+struct Faults(Vec<FieldError>);
+
+impl Faults {
+    fn add(
+        &mut self,
+        field: impl core::fmt::Display,
+        value: impl core::fmt::Display,
+        allowed: impl Into<String>,
+    ) {
+        self.0.push(FieldError::new(field, value, allowed));
+    }
+
+    fn limit(&mut self, field: impl core::fmt::Display, count: usize, max: usize) {
+        if count > max {
+            self.add(field, count, format!("at most {max}"));
+        }
+    }
+
+    /// Notes that `field` takes `key`, which nothing else may.
+    fn unique<K: Ord>(
+        &mut self,
+        taken: &mut BTreeMap<K, String>,
+        key: K,
+        field: String,
+        value: impl core::fmt::Display,
+    ) {
+        match taken.entry(key) {
+            Entry::Occupied(first) => {
+                let allowed = format!("{} has it already", first.get());
+                self.add(field, value, allowed);
+            }
+            Entry::Vacant(free) => {
+                free.insert(field);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A VNIC: a virtual NIC over a link or etherstub, with exactly one user.
+
+use firelane_units::{BitRate, IpPrefix, Mtu, Priority, VlanId};
+use serde::{Deserialize, Serialize};
+
+use crate::link::{high, is_high};
+use crate::value;
+use crate::{IfName, LinkName, Mac, NamespaceName, NetstackName};
+
+/// A kernel interface in a network namespace, which is the VNIC's other side.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Tap {
+    /// The namespace, which Firelane makes if it does not exist; without one, the daemon's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<NamespaceName>,
+    /// The interface's name; without one, the VNIC's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ifname: Option<IfName>,
+    /// The addresses that Firelane gives the interface.
+    #[serde(default, with = "value::list", skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = Vec<String>))]
+    pub addresses: Vec<IpPrefix>,
+}
+
+/// Who sends and receives on a VNIC.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum VnicUser {
+    /// Nobody yet.
+    #[default]
+    Nobody,
+    /// A netstack of Firelane.
+    Netstack(NetstackName),
+    /// The kernel, through a TAP device.
+    Tap(Tap),
+}
+
+/// A virtual NIC and its properties.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "VnicTable", into = "VnicTable")]
+pub struct Vnic {
+    /// The link or etherstub below it.
+    pub over: LinkName,
+    /// Where its Ethernet address comes from.
+    pub mac: Mac,
+    /// The VLAN it belongs to.
+    pub vlan: Option<VlanId>,
+    /// The largest packet it carries; without one, as much as what is below it.
+    pub mtu: Option<Mtu>,
+    /// Its limit, in each direction.
+    pub maxbw: Option<BitRate>,
+    /// Its place when a lane cannot serve everything.
+    pub priority: Priority,
+    /// Who sends and receives on it.
+    pub user: VnicUser,
+}
+
+impl Vnic {
+    /// A VNIC over `over` with the default properties and no user.
+    pub fn new(over: LinkName) -> Self {
+        Self {
+            over,
+            mac: Mac::Auto,
+            vlan: None,
+            mtu: None,
+            maxbw: None,
+            priority: Priority::High,
+            user: VnicUser::Nobody,
+        }
+    }
+
+    /// The netstack that uses it.
+    pub fn netstack(&self) -> Option<&NetstackName> {
+        match &self.user {
+            VnicUser::Netstack(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The kernel interface that uses it.
+    pub fn tap(&self) -> Option<&Tap> {
+        match &self.user {
+            VnicUser::Tap(tap) => Some(tap),
+            _ => None,
+        }
+    }
+}
+
+impl Tap {
+    /// The kernel interface's name, for the VNIC called `vnic`. A valid model has one that Linux accepts.
+    pub fn ifname<'a>(&'a self, vnic: &'a LinkName) -> &'a str {
+        self.ifname.as_ref().map_or(vnic.as_str(), IfName::as_str)
+    }
+}
+
+/// A VNIC as it stands in the file.
+#[derive(Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+struct VnicTable {
+    over: LinkName,
+    #[serde(default, skip_serializing_if = "is_auto")]
+    mac: Mac,
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u16>, minimum = 1, maximum = 4094))]
+    vlan: Option<VlanId>,
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u16>, minimum = 576))]
+    mtu: Option<Mtu>,
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "50M"))]
+    maxbw: Option<BitRate>,
+    #[serde(default = "high", with = "value", skip_serializing_if = "is_high")]
+    #[cfg_attr(feature = "schema", schema(value_type = String, default = "high"))]
+    priority: Priority,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    netstack: Option<NetstackName>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tap: Option<Tap>,
+}
+
+fn is_auto(mac: &Mac) -> bool {
+    *mac == Mac::Auto
+}
+
+impl TryFrom<VnicTable> for Vnic {
+    type Error = &'static str;
+
+    fn try_from(table: VnicTable) -> Result<Self, Self::Error> {
+        let user = match (table.netstack, table.tap) {
+            (None, None) => VnicUser::Nobody,
+            (Some(name), None) => VnicUser::Netstack(name),
+            (None, Some(tap)) => VnicUser::Tap(tap),
+            (Some(_), Some(_)) => return Err("netstack and tap: a VNIC has one user, so only one of them"),
+        };
+        let VnicTable { over, mac, vlan, mtu, maxbw, priority, .. } = table;
+        Ok(Self { over, mac, vlan, mtu, maxbw, priority, user })
+    }
+}
+
+impl From<Vnic> for VnicTable {
+    fn from(vnic: Vnic) -> Self {
+        let Vnic { over, mac, vlan, mtu, maxbw, priority, user } = vnic;
+        let (netstack, tap) = match user {
+            VnicUser::Nobody => (None, None),
+            VnicUser::Netstack(name) => (Some(name), None),
+            VnicUser::Tap(tap) => (None, Some(tap)),
+        };
+        Self { over, mac, vlan, mtu, maxbw, priority, netstack, tap }
+    }
+}
+
+#[cfg(feature = "schema")]
+mod schema {
+    use utoipa::openapi::{RefOr, schema::Schema};
+
+    impl utoipa::PartialSchema for super::Vnic {
+        fn schema() -> RefOr<Schema> {
+            super::VnicTable::schema()
+        }
+    }
+
+    impl utoipa::ToSchema for super::Vnic {
+        fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+            super::VnicTable::schemas(schemas);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Whatever a model says survives the file and the API's JSON, and no text makes the reader panic.
+
+use firelane_model::Model;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn toml_out_and_in_is_the_same_model(bytes in vec(any::<u8>(), 0..160)) {
+        let model = Model::generated(&bytes);
+        prop_assert_eq!(model.validate(), vec![]);
+        let text = model.to_toml();
+        prop_assert_eq!(Model::from_toml("dump", &text), Ok(model), "{}", text);
+    }
+
+    #[test]
+    fn json_out_and_in_is_the_same_model(bytes in vec(any::<u8>(), 0..160)) {
+        let model = Model::generated(&bytes);
+        let text = serde_json::to_string(&model).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Model>(&text).unwrap(), model, "{}", text);
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused_on_one_line_or_read(
+        bytes in vec(any::<u8>(), 0..160), at in any::<prop::sample::Index>(), with in ".{0,3}",
+    ) {
+        let mut text = Model::generated(&bytes).to_toml();
+        let mut at = at.index(text.len() + 1);
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        text.insert_str(at, &with);
+        if let Err(faults) = Model::from_toml("f", &text) {
+            prop_assert!(!faults.is_empty());
+            for fault in faults {
+                prop_assert!(fault.line >= 1 && fault.line <= text.lines().count() + 1);
+                prop_assert!(!fault.to_string().contains('\n'), "{}", fault);
+            }
+        }
+    }
+}
