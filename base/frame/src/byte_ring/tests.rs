@@ -1,0 +1,188 @@
+//! Tests of the byte ring: a model of the stream, and threads that attach and detach.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::thread;
+
+/// The byte that belongs at a cursor, so that misplaced bytes show.
+fn byte_at(cursor: u64) -> u8 {
+    (cursor as u8).wrapping_mul(31) ^ (cursor >> 8) as u8
+}
+
+fn bytes_at(cursor: u64, len: usize) -> Vec<u8> {
+    (cursor..cursor + len as u64).map(byte_at).collect()
+}
+
+proptest! {
+    #[test]
+    fn behaves_as_a_bounded_deque(
+        capacity in 1usize..200,
+        steps in prop::collection::vec((0u8..7, 0usize..150), 0..200),
+    ) {
+        let (mut writer, mut reader) = byte_ring(capacity);
+        let mut model: VecDeque<u8> = VecDeque::new();
+        for (step, n) in steps {
+            match step {
+                0 | 1 => {
+                    let count = writer.write(&bytes_at(writer.cursor(), n));
+                    prop_assert_eq!(count, n.min(capacity - model.len()));
+                    model.extend(bytes_at(writer.cursor() - count as u64, count));
+                }
+                2 => {
+                    let mut bytes = vec![0; n];
+                    let count = reader.read(&mut bytes);
+                    let expected: Vec<u8> = model.drain(..n.min(model.len())).collect();
+                    prop_assert_eq!(&bytes[..count], &expected[..]);
+                }
+                3 => {
+                    let from = n.min(model.len());
+                    let (a, b) = reader.peek_at(reader.cursor() + from as u64, n);
+                    let expected: Vec<u8> = model.iter().copied().skip(from).take(n).collect();
+                    prop_assert_eq!([a, b].concat(), expected);
+                }
+                4 => {
+                    let count = n.min(model.len());
+                    reader.release(count);
+                    model.drain(..count);
+                }
+                5 => {
+                    let (attached, empty) = (reader.attached_bytes() > 0, model.is_empty());
+                    prop_assert_eq!(reader.detach_if_empty(), attached && empty);
+                }
+                _ => {
+                    let (attached, empty) = (writer.attached_bytes() > 0, model.is_empty());
+                    prop_assert_eq!(writer.detach_if_empty(), attached && empty);
+                }
+            }
+            prop_assert_eq!(reader.available(), model.len());
+            prop_assert_eq!(writer.free(), capacity - model.len());
+            prop_assert_eq!(writer.cursor() - reader.cursor(), model.len() as u64);
+        }
+    }
+
+    #[test]
+    fn pieces_in_any_order_make_the_stream(
+        order in Just((0..16u64).collect::<Vec<_>>()).prop_shuffle(),
+        start in 0usize..100,
+    ) {
+        let (mut writer, mut reader) = byte_ring(128);
+        writer.write(&vec![0; start]);
+        reader.release(start);
+        let base = writer.cursor();
+        for piece in order {
+            let cursor = base + piece * 8;
+            prop_assert_eq!(writer.write_at(cursor, &bytes_at(cursor, 8)), 8);
+            prop_assert!(!reader.detach_if_empty() && !writer.detach_if_empty());
+        }
+        prop_assert_eq!(writer.ahead(), base + 128);
+        prop_assert_eq!(writer.write_at(base + 128, &[1]), 0, "beyond the capacity");
+        writer.advance(128);
+        let mut got = [0; 128];
+        prop_assert_eq!(reader.read(&mut got), 128);
+        prop_assert_eq!(got.to_vec(), bytes_at(base, 128));
+        prop_assert!(reader.detach_if_empty());
+    }
+}
+
+#[test]
+fn storage_comes_with_the_first_byte_and_goes_with_the_last() {
+    let (mut writer, mut reader) = byte_ring(100_000);
+    assert_eq!((writer.attached_bytes(), writer.free()), (0, 100_000));
+    assert!(!reader.detach_if_empty());
+    assert_eq!(writer.write(&[]), 0);
+    assert_eq!(writer.attached_bytes(), 0, "an empty write attaches nothing");
+    writer.write(b"x");
+    assert_eq!(reader.attached_bytes(), 131_072);
+    assert!(!reader.detach_if_empty() && !writer.detach_if_empty());
+    reader.release(1);
+    assert!(reader.detach_if_empty() && !writer.detach_if_empty());
+    assert_eq!(reader.attached_bytes(), 0);
+    writer.write(b"y");
+    assert_eq!((reader.cursor(), reader.peek_at(1, 9).0), (1, &b"y"[..]));
+}
+
+#[test]
+fn a_larger_capacity_waits_until_the_ring_is_empty() {
+    let (mut writer, mut reader) = byte_ring(64);
+    assert!(writer.set_capacity(128), "nothing is attached");
+    writer.write(&[7; 100]);
+    assert!(!writer.set_capacity(1000));
+    assert_eq!((writer.capacity(), writer.free()), (1000, 28));
+    reader.release(100);
+    assert_eq!(writer.free(), 1000);
+    assert_eq!(writer.write(&bytes_at(100, 2000)), 1000);
+    let mut got = vec![0; 1000];
+    reader.read(&mut got);
+    assert_eq!(got, bytes_at(100, 1000));
+    assert!(writer.set_capacity(10));
+    writer.write(&[1; 5]);
+    assert!(writer.set_capacity(3));
+    assert_eq!(writer.free(), 0, "a smaller capacity leaves no room, and takes nothing away");
+}
+
+#[test]
+fn each_side_learns_that_the_other_is_gone_and_the_reader_reads_on() {
+    let (mut writer, mut reader) = byte_ring(64);
+    writer.write(b"last");
+    writer.write_at(10, b"never published");
+    assert!(!reader.is_writer_gone() && !writer.is_reader_gone());
+    drop(writer);
+    assert!(reader.is_writer_gone());
+    let mut got = [0; 10];
+    assert_eq!(reader.read(&mut got), 4);
+    assert!(reader.detach_if_empty(), "unpublished bytes went with the writer");
+
+    let (writer, reader) = byte_ring(64);
+    drop(reader);
+    assert!(writer.is_reader_gone());
+}
+
+#[test]
+#[should_panic(expected = "advance past")]
+fn nothing_can_be_published_that_was_not_written() {
+    let (mut writer, _reader) = byte_ring(64);
+    writer.write_at(0, &[1, 2]);
+    writer.advance(3);
+}
+
+#[test]
+#[should_panic(expected = "release past")]
+fn nothing_can_be_released_that_was_not_published() {
+    let (mut writer, mut reader) = byte_ring(64);
+    writer.write(&[1, 2]);
+    reader.release(3);
+}
+
+#[test]
+fn a_stream_between_threads_survives_constant_detaching() {
+    const TOTAL: u64 = 2_000_000;
+    let (mut writer, mut reader) = byte_ring(1 << 12);
+    let sender = thread::spawn(move || {
+        let mut step = 1;
+        while writer.cursor() < TOTAL {
+            let left = (TOTAL - writer.cursor()) as usize;
+            step = step * 7 % 1009 + 1;
+            if writer.write(&bytes_at(writer.cursor(), step.min(left))) == 0 {
+                thread::yield_now();
+            }
+            if step % 5 == 0 {
+                writer.detach_if_empty();
+            }
+        }
+    });
+    let mut bytes = vec![0; 1500];
+    let mut detached = 0u32;
+    while reader.cursor() < TOTAL {
+        let from = reader.cursor();
+        let count = reader.read(&mut bytes);
+        assert_eq!(bytes[..count], bytes_at(from, count));
+        if count == 0 {
+            detached += u32::from(reader.detach_if_empty());
+            thread::yield_now();
+        }
+    }
+    sender.join().unwrap();
+    assert!(detached > 0, "the test must meet its case");
+    assert!(reader.is_writer_gone() && reader.available() == 0);
+}

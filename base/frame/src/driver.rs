@@ -1,0 +1,87 @@
+//! The door to the outside: what a driver must do, and what its device can.
+//!
+//! A driver moves chains between its device and a lane, and takes every notification decision from the
+//! lane. Called by `path/lane` only, which knows drivers through this trait and is generic over it: there
+//! is no dynamic dispatch per frame.
+
+use firelane_units::{DropCounters, Instant, Mtu};
+
+use crate::{Chain, Pools};
+
+/// What a device does itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// The largest packet.
+    pub mtu: Mtu,
+    /// Completes a partial checksum.
+    pub checksum_offload: bool,
+    /// Cuts large TCP frames.
+    pub segmentation: bool,
+    /// Cuts large UDP frames.
+    pub udp_segmentation: bool,
+    /// The longest frame that it takes, link headers included; more than the MTU asks for only if it cuts.
+    pub max_frame: usize,
+}
+
+/// Ethernet's header with one VLAN tag.
+const LINK_HEADER_MAX: usize = 18;
+/// The longest IP packet.
+const PACKET_MAX: usize = 65_535;
+
+impl Capabilities {
+    /// A device that does nothing itself.
+    pub const fn plain(mtu: Mtu) -> Self {
+        Self {
+            mtu,
+            checksum_offload: false,
+            segmentation: false,
+            udp_segmentation: false,
+            max_frame: mtu.bytes() as usize + LINK_HEADER_MAX,
+        }
+    }
+
+    /// A device that completes checksums and cuts frames of up to 64 KiB.
+    pub const fn full(mtu: Mtu) -> Self {
+        Self {
+            mtu,
+            checksum_offload: true,
+            segmentation: true,
+            udp_segmentation: true,
+            max_frame: PACKET_MAX + LINK_HEADER_MAX,
+        }
+    }
+}
+
+/// A way in and out.
+pub trait Driver {
+    /// What the device does itself. It may change (an MTU that shrinks); the lane asks once per turn.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Appends up to `budget` received frames to `out` and returns how many. What the driver itself drops
+    /// is counted in `drops`.
+    fn receive(
+        &mut self,
+        pools: &mut Pools,
+        budget: usize,
+        out: &mut Chain,
+        drops: &mut DropCounters,
+    ) -> usize;
+
+    /// Sends from the front of `chain`. Frames that the device refuses are dropped and counted; when it is
+    /// full, the rest stays in the chain.
+    fn transmit(&mut self, chain: &mut Chain, drops: &mut DropCounters);
+
+    /// Asks for a wake-up when frames arrive, or takes the wish back. Returns whether frames are waiting
+    /// already: then no wake-up comes and the lane must not sleep.
+    fn notify(&mut self, on: bool) -> bool;
+
+    /// When the device will have something to do by itself: a simulated wire's next delivery.
+    fn next_event(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Tells a device that has no clock of its own what time it is.
+    fn advance(&mut self, now: Instant) {
+        let _ = now;
+    }
+}
