@@ -36,6 +36,12 @@ impl TextValue for Lanes {
 
 serde_as_text!(Lanes);
 
+impl core::fmt::Display for Lanes {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(&self.write())
+    }
+}
+
 /// Settings of the daemon itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -51,4 +51,5 @@ pub use netstack::Netstack;
 pub use route::Route;
 pub use service::{Service, ServiceKind};
 pub use tunables::{Congestion, Tunables};
+pub use value::spell_rate;
 pub use vnic::{Tap, Vnic, VnicUser};

@@ -190,6 +190,11 @@ impl TextValue for BitRate {
     }
 }
 
+/// The rate as files and commands spell it, shortest and exact: `50M`, `1200K`.
+pub fn spell_rate(rate: BitRate) -> String {
+    rate.write()
+}
+
 impl TextValue for Mtu {
     const ALLOWED: &'static str = "an mtu is a number of bytes from 576 to 65535";
     const NUMBER: bool = true;

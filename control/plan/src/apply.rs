@@ -1,0 +1,58 @@
+//! A step's effect on the record of what is present.
+
+use firelane_model::{Model, Netstack, NetstackName};
+
+use crate::{Action, Step};
+
+/// Replays `step` on `present`. A step of a plan made for another model may name what is not there; it
+/// then changes nothing.
+pub fn apply_to_model(present: &mut Model, step: &Step) {
+    match step.action.clone() {
+        Action::StopService(name) => drop(present.services.remove(&name)),
+        Action::RemoveFlow(name) => drop(present.flows.remove(&name)),
+        Action::RemoveRoute(netstack, route) => {
+            change(present, &netstack, |it| it.routes.remove(&route));
+        }
+        Action::RemoveAddress(netstack, name) => {
+            change(present, &netstack, |it| it.addresses.remove(&name));
+        }
+        Action::DeleteVnic(name) => drop(present.vnics.remove(&name)),
+        Action::DeleteEtherstub(name) => drop(present.etherstubs.remove(&name)),
+        Action::DeleteLink(name) => drop(present.links.remove(&name)),
+        Action::DeleteNetstack(name) => drop(present.netstacks.remove(&name)),
+        Action::SetDaemon(_, to) => present.daemon = to,
+        Action::CreateNetstack(name, tunables) => {
+            present.netstacks.insert(name, Netstack { tunables, ..Netstack::default() });
+        }
+        Action::SetTunables(name, tunables) => {
+            change(present, &name, |it| it.tunables = tunables);
+        }
+        Action::CreateLink(name, link) | Action::SetLink(name, _, link) => {
+            drop(present.links.insert(name, link))
+        }
+        Action::CreateEtherstub(name, stub) | Action::SetEtherstub(name, _, stub) => {
+            present.etherstubs.insert(name, stub);
+        }
+        Action::CreateVnic(name, vnic) | Action::SetVnic(name, _, vnic) => {
+            drop(present.vnics.insert(name, vnic))
+        }
+        Action::AddAddress(netstack, name, address) => {
+            change(present, &netstack, |it| it.addresses.insert(name, address));
+        }
+        Action::AddRoute(netstack, route) => {
+            change(present, &netstack, |it| it.routes.insert(route));
+        }
+        Action::AddFlow(name, flow) | Action::SetFlow(name, _, flow) => {
+            drop(present.flows.insert(name, flow))
+        }
+        Action::StartService(name, service) | Action::SetService(name, _, service) => {
+            present.services.insert(name, service);
+        }
+    }
+}
+
+fn change<R>(model: &mut Model, netstack: &NetstackName, with: impl FnOnce(&mut Netstack) -> R) {
+    if let Some(netstack) = model.netstacks.get_mut(netstack) {
+        with(netstack);
+    }
+}

@@ -1,0 +1,201 @@
+//! The comparison itself.
+
+use firelane_model::Model;
+
+use crate::torn::Torn;
+use crate::{Action, Effect, Step};
+
+/// The steps that turn `present` into `wanted`, in an order in which each can be carried out. Both models
+/// must be valid.
+pub fn plan(wanted: &Model, present: &Model) -> Vec<Step> {
+    let mut plan = Plan { wanted, present, torn: Torn { wanted, present }, steps: Vec::new() };
+    plan.take_down();
+    plan.settings();
+    plan.build_bottom();
+    plan.change_links();
+    plan.build_top();
+    plan.steps
+}
+
+struct Plan<'a> {
+    wanted: &'a Model,
+    present: &'a Model,
+    torn: Torn<'a>,
+    steps: Vec<Step>,
+}
+
+fn anew(stays: bool) -> Effect {
+    if stays { Effect::Recreate } else { Effect::Live }
+}
+
+impl Plan<'_> {
+    fn push(&mut self, effect: Effect, action: Action) {
+        self.steps.push(Step { action, effect });
+    }
+
+    fn take_down(&mut self) {
+        let (wanted, present) = (self.wanted, self.present);
+        for (name, _) in
+            present.services.iter().filter(|(name, it)| self.torn.service(name, it)).collect::<Vec<_>>()
+        {
+            self.push(anew(wanted.services.contains_key(name)), Action::StopService(name.clone()));
+        }
+        for (name, _) in
+            present.flows.iter().filter(|(name, it)| self.torn.flow(name, it)).collect::<Vec<_>>()
+        {
+            self.push(anew(wanted.flows.contains_key(name)), Action::RemoveFlow(name.clone()));
+        }
+        for (name, netstack) in &present.netstacks {
+            let shall = wanted.netstacks.get(name);
+            for route in &netstack.routes {
+                if !shall.is_some_and(|it| it.routes.contains(route)) {
+                    self.push(Effect::Live, Action::RemoveRoute(name.clone(), *route));
+                }
+            }
+            for (addrobj, address) in &netstack.addresses {
+                if self.torn.address(name, addrobj, *address) {
+                    let stays = shall.is_some_and(|it| it.addresses.contains_key(addrobj));
+                    self.push(anew(stays), Action::RemoveAddress(name.clone(), addrobj.clone()));
+                }
+            }
+        }
+        for (name, _) in
+            present.vnics.iter().filter(|(name, it)| self.torn.vnic(name, it)).collect::<Vec<_>>()
+        {
+            self.push(anew(wanted.vnics.contains_key(name)), Action::DeleteVnic(name.clone()));
+        }
+        for name in present.etherstubs.keys().filter(|name| self.torn.etherstub(name)).collect::<Vec<_>>() {
+            self.push(anew(wanted.class_of(name.as_str()).is_some()), Action::DeleteEtherstub(name.clone()));
+        }
+        for name in present.links.keys().filter(|name| self.torn.link(name)).collect::<Vec<_>>() {
+            self.push(anew(wanted.class_of(name.as_str()).is_some()), Action::DeleteLink(name.clone()));
+        }
+        for name in present.netstacks.keys().filter(|name| self.torn.netstack(name)).collect::<Vec<_>>() {
+            self.push(Effect::Live, Action::DeleteNetstack(name.clone()));
+        }
+    }
+
+    fn settings(&mut self) {
+        let (is, shall) = (&self.present.daemon, &self.wanted.daemon);
+        if is != shall {
+            // Connections are bound to lanes, and another number of lanes is another set of lanes.
+            self.push(Effect::Recreate, Action::SetDaemon(is.clone(), shall.clone()));
+        }
+    }
+
+    fn build_bottom(&mut self) {
+        let (wanted, present) = (self.wanted, self.present);
+        for (name, shall) in &wanted.netstacks {
+            match present.netstacks.get(name) {
+                None => self.push(Effect::Live, Action::create_netstack(name, shall)),
+                Some(is) if is.tunables != shall.tunables => {
+                    self.push(Effect::Live, Action::SetTunables(name.clone(), shall.tunables.clone()));
+                }
+                Some(_) => {}
+            }
+        }
+        for (name, shall) in &wanted.links {
+            if !present.links.contains_key(name) || self.torn.link(name) {
+                let effect = anew(present.class_of(name.as_str()).is_some());
+                self.push(effect, Action::CreateLink(name.clone(), shall.clone()));
+            }
+        }
+        for (name, shall) in &wanted.etherstubs {
+            if !present.etherstubs.contains_key(name) {
+                let effect = anew(present.class_of(name.as_str()).is_some());
+                self.push(effect, Action::CreateEtherstub(name.clone(), shall.clone()));
+            }
+        }
+    }
+
+    /// An MTU grows from the bottom and shrinks from the top, so a VNIC's never exceeds what is below it.
+    fn change_links(&mut self) {
+        self.change_lower(true);
+        for (name, is) in &self.present.vnics {
+            match self.wanted.vnics.get(name) {
+                Some(shall) if is != shall && !self.torn.vnic(name, is) => {
+                    let effect = if is.mtu == shall.mtu { Effect::Live } else { Effect::Brief };
+                    self.push(effect, Action::SetVnic(name.clone(), is.clone(), shall.clone()));
+                }
+                _ => {}
+            }
+        }
+        self.change_lower(false);
+    }
+
+    /// The changes of links and etherstubs whose MTU grows, or of the others.
+    fn change_lower(&mut self, growing: bool) {
+        let (wanted, present) = (self.wanted, self.present);
+        for (name, is) in &present.links {
+            match wanted.links.get(name) {
+                Some(shall) if is != shall && is.kind == shall.kind && (shall.mtu > is.mtu) == growing => {
+                    let effect = if is.mtu == shall.mtu { Effect::Live } else { Effect::Brief };
+                    self.push(effect, Action::SetLink(name.clone(), is.clone(), shall.clone()));
+                }
+                _ => {}
+            }
+        }
+        for (name, is) in &present.etherstubs {
+            match wanted.etherstubs.get(name) {
+                Some(shall) if is != shall && (shall.mtu > is.mtu) == growing => {
+                    let effect = if is.mtu == shall.mtu { Effect::Live } else { Effect::Brief };
+                    self.push(effect, Action::SetEtherstub(name.clone(), is.clone(), shall.clone()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn build_top(&mut self) {
+        let (wanted, present) = (self.wanted, self.present);
+        for (name, shall) in &wanted.vnics {
+            let is = present.vnics.get(name);
+            if is.is_none_or(|is| self.torn.vnic(name, is)) {
+                self.push(anew(is.is_some()), Action::CreateVnic(name.clone(), shall.clone()));
+            }
+        }
+        for (name, shall) in &wanted.netstacks {
+            let is = present.netstacks.get(name);
+            for (addrobj, address) in &shall.addresses {
+                let before = is.and_then(|is| is.addresses.get(addrobj));
+                if before.is_none_or(|before| self.torn.address(name, addrobj, *before)) {
+                    let action = Action::AddAddress(name.clone(), addrobj.clone(), *address);
+                    self.push(anew(before.is_some()), action);
+                }
+            }
+            for route in &shall.routes {
+                if !is.is_some_and(|is| is.routes.contains(route)) {
+                    self.push(Effect::Live, Action::AddRoute(name.clone(), *route));
+                }
+            }
+        }
+        self.build_flows();
+        self.build_services();
+    }
+
+    fn build_flows(&mut self) {
+        for (name, shall) in &self.wanted.flows {
+            match self.present.flows.get(name) {
+                Some(is) if !self.torn.flow(name, is) => {
+                    if is != shall {
+                        self.push(Effect::Live, Action::SetFlow(name.clone(), is.clone(), shall.clone()));
+                    }
+                }
+                is => self.push(anew(is.is_some()), Action::AddFlow(name.clone(), shall.clone())),
+            }
+        }
+    }
+
+    fn build_services(&mut self) {
+        for (name, shall) in &self.wanted.services {
+            match self.present.services.get(name) {
+                Some(is) if !self.torn.service(name, is) => {
+                    if is != shall {
+                        self.push(Effect::Live, Action::SetService(name.clone(), is.clone(), shall.clone()));
+                    }
+                }
+                is => self.push(anew(is.is_some()), Action::StartService(name.clone(), shall.clone())),
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! One step of a plan: what is done, and what its traffic feels of it.
+
+use core::fmt;
+
+use firelane_model::{
+    AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Link, LinkKind, LinkName, Netstack,
+    NetstackName, Route, Service, ServiceName, Tunables, Vnic, VnicUser, spell_rate,
+};
+use firelane_units::BitRate;
+
+/// What traffic feels of a step. Objects that a step does not name feel nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Effect {
+    /// Nothing pauses. An object that is deleted for good takes its own connections with it.
+    Live,
+    /// The object's traffic pauses or loses a few frames; its connections stay.
+    Brief,
+    /// The object ends and is made anew: its connections are lost.
+    Recreate,
+}
+
+impl Effect {
+    /// The word that plans show.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Brief => "brief",
+            Self::Recreate => "recreate",
+        }
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// What is done. Changes carry the object before and after.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Ends a service.
+    StopService(ServiceName),
+    /// Removes a flow.
+    RemoveFlow(FlowName),
+    /// Removes a route.
+    RemoveRoute(NetstackName, Route),
+    /// Removes an address.
+    RemoveAddress(NetstackName, AddrObjName),
+    /// Removes a VNIC.
+    DeleteVnic(LinkName),
+    /// Removes a virtual switch.
+    DeleteEtherstub(LinkName),
+    /// Removes a link.
+    DeleteLink(LinkName),
+    /// Removes a netstack.
+    DeleteNetstack(NetstackName),
+    /// Changes the daemon's settings.
+    SetDaemon(Daemon, Daemon),
+    /// Makes a netstack with nothing but its tunables.
+    CreateNetstack(NetstackName, Tunables),
+    /// Makes a link.
+    CreateLink(LinkName, Link),
+    /// Makes a virtual switch.
+    CreateEtherstub(LinkName, Etherstub),
+    /// Changes a netstack's tunables.
+    SetTunables(NetstackName, Tunables),
+    /// Changes a link's properties.
+    SetLink(LinkName, Link, Link),
+    /// Changes a virtual switch's properties.
+    SetEtherstub(LinkName, Etherstub, Etherstub),
+    /// Changes a VNIC's properties, or the addresses of its kernel interface.
+    SetVnic(LinkName, Vnic, Vnic),
+    /// Makes a VNIC.
+    CreateVnic(LinkName, Vnic),
+    /// Adds an address.
+    AddAddress(NetstackName, AddrObjName, Address),
+    /// Adds a route.
+    AddRoute(NetstackName, Route),
+    /// Changes a flow's limit or priority.
+    SetFlow(FlowName, Flow, Flow),
+    /// Adds a flow.
+    AddFlow(FlowName, Flow),
+    /// Changes the folder of a service.
+    SetService(ServiceName, Service, Service),
+    /// Begins a service.
+    StartService(ServiceName, Service),
+}
+
+/// One step of a plan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// What is done.
+    pub action: Action,
+    /// What its traffic feels of it.
+    pub effect: Effect,
+}
+
+impl fmt::Display for Step {
+    /// The step on one line, without its effect.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.action {
+            Action::StopService(name) => write!(f, "stop service {name}"),
+            Action::RemoveFlow(name) => write!(f, "remove flow {name}"),
+            Action::RemoveRoute(netstack, route) => {
+                write!(f, "remove route {} of netstack {netstack}", Way(route))
+            }
+            Action::RemoveAddress(netstack, name) => {
+                write!(f, "remove address {name} of netstack {netstack}")
+            }
+            Action::DeleteVnic(name) => write!(f, "delete vnic {name}"),
+            Action::DeleteEtherstub(name) => write!(f, "delete etherstub {name}"),
+            Action::DeleteLink(name) => write!(f, "delete link {name}"),
+            Action::DeleteNetstack(name) => write!(f, "delete netstack {name}"),
+            Action::SetDaemon(..) | Action::SetTunables(..) => self.fmt_settings(f),
+            Action::SetLink(..) | Action::SetEtherstub(..) | Action::SetVnic(..) => self.fmt_link_change(f),
+            Action::SetFlow(..) | Action::SetService(..) => self.fmt_upper_change(f),
+            _ => self.fmt_creation(f),
+        }
+    }
+}
+
+impl Step {
+    fn fmt_creation(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.action {
+            Action::CreateNetstack(name, _) => write!(f, "create netstack {name}"),
+            Action::CreateLink(name, link) => match &link.kind {
+                LinkKind::Tap(ifname) => write!(f, "create link {name} on tap {ifname}"),
+                LinkKind::Memory => write!(f, "create link {name} in memory"),
+            },
+            Action::CreateEtherstub(name, _) => write!(f, "create etherstub {name}"),
+            Action::CreateVnic(name, vnic) => {
+                write!(f, "create vnic {name} over {}{}", vnic.over, User(name, vnic))
+            }
+            Action::AddAddress(netstack, name, address) => {
+                write!(f, "add address {name} {address} to netstack {netstack}")
+            }
+            Action::AddRoute(netstack, route) => write!(f, "add route {} to netstack {netstack}", Way(route)),
+            Action::AddFlow(name, flow) => {
+                write!(f, "add flow {name} on {}: {}", flow.link, flow.matching)?;
+                flow.maxbw.map_or(Ok(()), |rate| write!(f, " maxbw={}", spell_rate(rate)))
+            }
+            Action::StartService(name, service) => {
+                write!(f, "start service {name} on netstack {} port {}", service.netstack, service.port)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn fmt_settings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.action {
+            Action::SetDaemon(from, to) => {
+                write!(f, "set daemon{}", Changes(&[change("lanes", &from.lanes, &to.lanes)]))
+            }
+            Action::SetTunables(name, _) => write!(f, "set tunables of netstack {name}"),
+            _ => Ok(()),
+        }
+    }
+
+    fn fmt_link_change(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name, changes) = match &self.action {
+            Action::SetLink(name, from, to) => {
+                let rates = change("maxbw", &rate(from.maxbw), &rate(to.maxbw));
+                let list = [
+                    change("mtu", &from.mtu, &to.mtu),
+                    rates,
+                    change("priority", &from.priority, &to.priority),
+                ];
+                ("link", name, list.to_vec())
+            }
+            Action::SetEtherstub(name, from, to) => {
+                let rates = change("maxbw", &rate(from.maxbw), &rate(to.maxbw));
+                let list = [
+                    change("mtu", &from.mtu, &to.mtu),
+                    rates,
+                    change("priority", &from.priority, &to.priority),
+                ];
+                ("etherstub", name, list.to_vec())
+            }
+            Action::SetVnic(name, from, to) => {
+                let mtu = |vnic: &Vnic| vnic.mtu.map_or_else(|| "--".to_owned(), |mtu| mtu.to_string());
+                let addresses = |vnic: &Vnic| match vnic.tap() {
+                    Some(tap) if !tap.addresses.is_empty() => join(&tap.addresses),
+                    _ => "--".to_owned(),
+                };
+                let list = [
+                    change("mtu", &mtu(from), &mtu(to)),
+                    change("maxbw", &rate(from.maxbw), &rate(to.maxbw)),
+                    change("priority", &from.priority, &to.priority),
+                    change("addresses", &addresses(from), &addresses(to)),
+                ];
+                ("vnic", name, list.to_vec())
+            }
+            _ => return Ok(()),
+        };
+        write!(f, "set {kind} {name}{}", Changes(&changes))
+    }
+
+    fn fmt_upper_change(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.action {
+            Action::SetFlow(name, from, to) => {
+                let rates = change("maxbw", &rate(from.maxbw), &rate(to.maxbw));
+                let list = [rates, change("priority", &from.priority, &to.priority)];
+                write!(f, "set flow {name}{}", Changes(&list))
+            }
+            Action::SetService(name, from, to) => {
+                let list = [change("root", &from.root.display(), &to.root.display())];
+                write!(f, "set service {name}{}", Changes(&list))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn rate(rate: Option<BitRate>) -> String {
+    rate.map_or_else(|| "--".to_owned(), spell_rate)
+}
+
+fn join(values: &[impl fmt::Display]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// `name from -> to`, or nothing if both read the same.
+fn change(name: &str, from: &impl fmt::Display, to: &impl fmt::Display) -> Option<String> {
+    let (from, to) = (from.to_string(), to.to_string());
+    (from != to).then(|| format!(" {name} {from} -> {to}"))
+}
+
+struct Changes<'a>(&'a [Option<String>]);
+
+impl fmt::Display for Changes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.iter().flatten().cloned().collect::<Vec<_>>().join(","))
+    }
+}
+
+struct Way<'a>(&'a Route);
+
+impl fmt::Display for Way<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} via {}", self.0.destination(), self.0.gateway())
+    }
+}
+
+struct User<'a>(&'a LinkName, &'a Vnic);
+
+impl fmt::Display for User<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.1.user {
+            VnicUser::Nobody => Ok(()),
+            VnicUser::Netstack(name) => write!(f, " for netstack {name}"),
+            VnicUser::Tap(tap) => {
+                write!(f, " for tap {}", tap.ifname(self.0))?;
+                tap.namespace.as_ref().map_or(Ok(()), |namespace| write!(f, " in namespace {namespace}"))
+            }
+        }
+    }
+}
+
+/// What a plan without steps says.
+pub const NO_CHANGES: &str = "no changes";
+
+/// The plan for a person: one line per step, its effect first; or [`NO_CHANGES`].
+pub fn render(steps: &[Step]) -> String {
+    if steps.is_empty() {
+        return format!("{NO_CHANGES}\n");
+    }
+    steps.iter().map(|step| format!("{:<8}  {step}\n", step.effect)).collect()
+}
+
+impl Action {
+    /// An empty netstack's addresses and routes come as steps of their own.
+    pub(crate) fn create_netstack(name: &NetstackName, netstack: &Netstack) -> Self {
+        Self::CreateNetstack(name.clone(), netstack.tunables.clone())
+    }
+}

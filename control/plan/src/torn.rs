@@ -1,0 +1,72 @@
+//! Which present objects have to go: those that are not wanted, those that cannot become what is wanted,
+//! and those that rest on one of these.
+
+use firelane_model::{
+    AddrObjName, Address, Flow, FlowName, LinkName, Model, NetstackName, Service, ServiceName, Vnic, VnicUser,
+};
+
+/// Asks about objects of `present`.
+pub(crate) struct Torn<'a> {
+    pub(crate) wanted: &'a Model,
+    pub(crate) present: &'a Model,
+}
+
+impl Torn<'_> {
+    pub(crate) fn link(&self, name: &LinkName) -> bool {
+        let kinds = [self.present, self.wanted].map(|model| model.links.get(name).map(|link| &link.kind));
+        kinds[0] != kinds[1]
+    }
+
+    pub(crate) fn etherstub(&self, name: &LinkName) -> bool {
+        !self.wanted.etherstubs.contains_key(name)
+    }
+
+    pub(crate) fn netstack(&self, name: &NetstackName) -> bool {
+        !self.wanted.netstacks.contains_key(name)
+    }
+
+    pub(crate) fn vnic(&self, name: &LinkName, is: &Vnic) -> bool {
+        let Some(shall) = self.wanted.vnics.get(name) else { return true };
+        let differs = is.over != shall.over || is.mac != shall.mac || is.vlan != shall.vlan;
+        differs
+            || !same_user(is, shall)
+            || self.below(&is.over)
+            || is.netstack().is_some_and(|n| self.netstack(n))
+    }
+
+    /// Whether the link or etherstub `name` goes. One name may change its class.
+    fn below(&self, name: &LinkName) -> bool {
+        if self.present.links.contains_key(name) { self.link(name) } else { self.etherstub(name) }
+    }
+
+    pub(crate) fn address(&self, netstack: &NetstackName, name: &AddrObjName, is: Address) -> bool {
+        let shall = self.wanted.netstacks.get(netstack).and_then(|it| it.addresses.get(name));
+        let interface = self.present.vnics.get_key_value(name.interface());
+        shall != Some(&is) || interface.is_none_or(|(vnic, it)| self.vnic(vnic, it))
+    }
+
+    pub(crate) fn flow(&self, name: &FlowName, is: &Flow) -> bool {
+        let Some(shall) = self.wanted.flows.get(name) else { return true };
+        let rests_on = match self.present.vnics.get(&is.link) {
+            Some(vnic) => self.vnic(&is.link, vnic),
+            None => self.below(&is.link),
+        };
+        is.link != shall.link || is.matching != shall.matching || rests_on
+    }
+
+    pub(crate) fn service(&self, name: &ServiceName, is: &Service) -> bool {
+        let Some(shall) = self.wanted.services.get(name) else { return true };
+        is.kind != shall.kind
+            || is.netstack != shall.netstack
+            || is.port != shall.port
+            || self.netstack(&is.netstack)
+    }
+}
+
+/// Whether the user stays; the addresses of a kernel interface change in place.
+fn same_user(is: &Vnic, shall: &Vnic) -> bool {
+    match (&is.user, &shall.user) {
+        (VnicUser::Tap(a), VnicUser::Tap(b)) => a.namespace == b.namespace && a.ifname == b.ifname,
+        (a, b) => a == b,
+    }
+}

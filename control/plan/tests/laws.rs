@@ -1,0 +1,137 @@
+//! The four laws of plans over generated models, and what a few plans say.
+
+use firelane_model::Model;
+use firelane_plan::{Action, Effect, apply_to_model, plan, render};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn models() -> impl Strategy<Value = (Model, Model)> {
+    // Half of the pairs share a prefix of their bytes and so differ in little.
+    (vec(any::<u8>(), 60..180), vec(any::<u8>(), 60..180), any::<bool>(), any::<prop::sample::Index>())
+        .prop_map(|(a, b, near, at)| {
+            let mut changed = a.clone();
+            let at = at.index(a.len());
+            changed[at] = changed[at].wrapping_add(1);
+            (Model::generated(&a), Model::generated(if near { &changed } else { &b }))
+        })
+}
+
+/// The names of the objects that an action is about, for the law of least change.
+fn subject(action: &Action) -> (&'static str, String) {
+    match action {
+        Action::StopService(n) | Action::StartService(n, _) | Action::SetService(n, ..) => {
+            ("service", n.to_string())
+        }
+        Action::RemoveFlow(n) | Action::AddFlow(n, _) | Action::SetFlow(n, ..) => ("flow", n.to_string()),
+        Action::DeleteVnic(n) | Action::CreateVnic(n, _) | Action::SetVnic(n, ..) => ("link", n.to_string()),
+        Action::DeleteEtherstub(n) | Action::CreateEtherstub(n, _) | Action::SetEtherstub(n, ..) => {
+            ("link", n.to_string())
+        }
+        Action::DeleteLink(n) | Action::CreateLink(n, _) | Action::SetLink(n, ..) => ("link", n.to_string()),
+        Action::RemoveAddress(_, n) | Action::AddAddress(_, n, _) => ("address", n.to_string()),
+        Action::SetDaemon(..) => ("daemon", String::new()),
+        Action::RemoveRoute(n, _) | Action::AddRoute(n, _) => ("netstack", n.to_string()),
+        Action::DeleteNetstack(n) | Action::CreateNetstack(n, _) | Action::SetTunables(n, _) => {
+            ("netstack", n.to_string())
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn a_model_needs_no_steps_to_itself((model, _) in models()) {
+        prop_assert_eq!(plan(&model, &model), vec![]);
+    }
+
+    #[test]
+    fn the_steps_give_what_is_wanted_and_every_stage_is_valid((wanted, present) in models()) {
+        let mut stage = present.clone();
+        for step in plan(&wanted, &present) {
+            apply_to_model(&mut stage, &step);
+            prop_assert_eq!(stage.validate(), vec![], "after {}", step);
+            prop_assert!(!step.to_string().contains('\n') && step.to_string().len() > 8);
+        }
+        prop_assert_eq!(stage, wanted);
+    }
+
+    #[test]
+    fn what_stays_equal_and_rests_on_nothing_changed_is_not_touched((wanted, present) in models()) {
+        let touched: Vec<_> = plan(&wanted, &present).iter().map(|step| subject(&step.action)).collect();
+        for (name, is) in &present.etherstubs {
+            let same = wanted.etherstubs.get(name) == Some(is);
+            prop_assert!(!same || !touched.contains(&("link", name.to_string())), "{}", name);
+        }
+        for (name, is) in &present.vnics {
+            let below = |model: &Model| (model.links.get(&is.over).cloned(), model.etherstubs.get(&is.over).cloned());
+            let same = wanted.vnics.get(name) == Some(is) && below(&wanted) == below(&present);
+            prop_assert!(!same || !touched.contains(&("link", name.to_string())), "{}", name);
+        }
+        for (name, is) in &present.flows {
+            let link = ("link", is.link.to_string());
+            let same = wanted.flows.get(name) == Some(is) && !touched.contains(&link);
+            prop_assert!(!same || !touched.contains(&("flow", name.to_string())), "{}", name);
+        }
+        for (name, is) in &present.services {
+            let same = wanted.services.get(name) == Some(is);
+            prop_assert!(!same || !touched.contains(&("service", name.to_string())), "{}", name);
+        }
+    }
+}
+
+fn two_tenants(edit: impl Fn(String) -> String) -> Model {
+    let text = edit(include_str!("../../../examples/two-tenants.toml").to_owned());
+    Model::from_toml("two-tenants.toml", &text).unwrap_or_else(|faults| panic!("{faults:#?}"))
+}
+
+#[test]
+fn from_nothing_everything_is_built_from_the_bottom() {
+    let steps = plan(&two_tenants(|text| text), &Model::default());
+    let want = "\
+live      create netstack web
+live      create etherstub vswitch1
+live      create vnic alice0 over vswitch1 for tap alice0 in namespace alice
+live      create vnic bob0 over vswitch1 for tap bob0 in namespace bob
+live      create vnic web0 over vswitch1 for netstack web
+live      add address web0/v4 10.0.0.10/24 to netstack web
+live      add address web0/v6 fd00::10/64 to netstack web
+live      add flow iperf on bob0: transport=tcp,local_port=5201 maxbw=50M
+live      start service files on netstack web port 80
+";
+    assert_eq!(render(&steps), want);
+    assert_eq!(render(&plan(&Model::default(), &two_tenants(|text| text))).lines().count(), 9);
+}
+
+#[test]
+fn a_limit_changes_live_and_a_vlan_means_a_new_vnic_with_its_flow() {
+    let present = two_tenants(|text| text);
+    let limit = two_tenants(|text| text.replace("50M", "100M"));
+    assert_eq!(render(&plan(&limit, &present)), "live      set flow iperf maxbw 50M -> 100M\n");
+    let vlan = two_tenants(|text| text.replace("[vnic.bob0]", "[vnic.bob0]\nvlan = 7"));
+    let want = "\
+recreate  remove flow iperf
+recreate  delete vnic bob0
+recreate  create vnic bob0 over vswitch1 for tap bob0 in namespace bob
+recreate  add flow iperf on bob0: transport=tcp,local_port=5201 maxbw=50M
+";
+    assert_eq!(render(&plan(&vlan, &present)), want);
+    assert_eq!(render(&plan(&present, &present)), "no changes\n");
+}
+
+#[test]
+fn an_mtu_shrinks_from_the_top() {
+    let mtus = |stub: u16, vnic: u16| {
+        two_tenants(|text| {
+            let text = text.replace("[etherstub.vswitch1]", &format!("[etherstub.vswitch1]\nmtu = {stub}"));
+            text.replace("[vnic.bob0]", &format!("[vnic.bob0]\nmtu = {vnic}"))
+        })
+    };
+    let down = plan(&mtus(1500, 1400), &mtus(9000, 8000));
+    let want =
+        "brief     set vnic bob0 mtu 8000 -> 1400\nbrief     set etherstub vswitch1 mtu 9000 -> 1500\n";
+    assert_eq!(render(&down), want);
+    let up = plan(&mtus(9000, 8000), &mtus(1500, 1400));
+    assert!(render(&up).starts_with("brief     set etherstub"), "{}", render(&up));
+    assert!(up.iter().all(|step| step.effect == Effect::Brief));
+}
