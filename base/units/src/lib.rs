@@ -6,6 +6,7 @@
 //! words in which they give up a frame ([`DropReason`]).
 #![forbid(unsafe_code)]
 
+mod direction;
 mod drop_reason;
 mod ids;
 mod mac;
@@ -16,6 +17,7 @@ mod size;
 mod time;
 mod vlan;
 
+pub use direction::Direction;
 pub use drop_reason::{DropCounters, DropReason, Station};
 pub use ids::{
     ConnId, FlowId, LaneId, LinkId, NetstackId, Port, Priority, SocketId, StepListId, SwitchPortId,

@@ -1,1 +1,32 @@
 //! Whose frame is it.
+//!
+//! The first station after a driver. [`Headers::parse`] reads each header of a frame once; everything later
+//! asks the result and never the bytes again. From the headers follow
+//!
+//! - the VNIC: destination address and VLAN, answered by `path/switch`;
+//! - the flow: [`FlowRules`] of that VNIC, the most specific rule first;
+//! - the lane: [`Tuple::symmetric_hash`] and the 128 entries of [`Steering`];
+//! - the connection and its step list: [`ConnTable`], exact match;
+//! - else the listener: [`Listeners`], a specific address before a wildcard.
+//!
+//! Every table is a lane's own replica, changed by message, so nothing here is shared or locked. Tables that a
+//! remote peer fills are keyed with a secret; tables that only the operator fills are not. No answer is ever
+//! cached by header values: the cost of a lookup depends on the rules, not on what an attacker sends.
+#![forbid(unsafe_code)]
+
+mod conn_table;
+mod headers;
+mod listeners;
+mod mix;
+mod rules;
+mod steering;
+#[cfg(test)]
+mod test_frames;
+mod tuple;
+
+pub use conn_table::{ConnTable, TableKey, TupleTaken};
+pub use headers::{Fragment, Headers, L3};
+pub use listeners::{ListenTaken, Listeners, LocalAddr};
+pub use rules::{DsField, FlowMatch, FlowRules, MASK_SETS_MAX, RuleError};
+pub use steering::{STEERING_ENTRIES, Steering};
+pub use tuple::{SteeringKey, Tuple};
