@@ -6,7 +6,6 @@
 //! belong to the engine, which calls in.
 #![deny(unsafe_code)] // allowed in `perimeter`, the leaf
 
-mod fifo;
 #[allow(unsafe_code)]
 mod perimeter;
 mod poll;

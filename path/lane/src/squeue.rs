@@ -11,10 +11,10 @@
 //! The original is described in Solaris' `inet/squeue.c`; ours has no lock, and re-entry is a
 //! value that the handler returns instead of a comparison of thread identities.
 
-use crate::fifo::{FifoIn, FifoOut, fifo};
 use crate::perimeter::{Owner, Perimeter, Poisoned};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
+use firelane_frame::MpscRing;
 use firelane_units::Instant;
 
 /// How long a thread that is not the lane's worker may drain other people's items (Solaris
@@ -81,24 +81,17 @@ pub enum Refused<T> {
 /// A lane's serialisation queue around the state `S`, for items `T`, with the worker woken through `W`.
 #[derive(Debug)]
 pub struct Squeue<S, T, W> {
-    perimeter: Perimeter<Inner<S, T>>,
-    fifo: FifoIn<T>,
+    perimeter: Perimeter<S>,
+    fifo: MpscRing<T>,
     waker: W,
     counters: Counters,
-}
-
-#[derive(Debug)]
-struct Inner<S, T> {
-    state: S,
-    fifo: FifoOut<T>,
 }
 
 impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
     /// A squeue for at most `capacity` waiting items around `state`.
     pub fn new(state: S, capacity: usize, waker: W) -> Self {
-        let (input, output) = fifo(capacity);
-        let perimeter = Perimeter::new(Inner { state, fifo: output });
-        Self { perimeter, fifo: input, waker, counters: Counters::default() }
+        let fifo = MpscRing::new(capacity);
+        Self { perimeter: Perimeter::new(state), fifo, waker, counters: Counters::default() }
     }
 
     /// Enters with `item`. `clock` is read once per item that runs.
@@ -145,7 +138,7 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
             Counters::add(&self.counters.drained_by_worker, 1);
             now = clock();
         }
-        let mut sleep = owner.state.turn(now);
+        let mut sleep = owner.turn(now);
         sleep.work_left |= owner.release().waiting > 0;
         Ok(Some(sleep))
     }
@@ -154,7 +147,7 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
     /// an answer at once. `None` means that the caller has to send an item instead.
     pub fn visit<R>(&self, now: Instant, inside: impl FnOnce(&mut S) -> R) -> Option<R> {
         let mut owner = self.perimeter.own_if_empty()?;
-        let answer = inside(&mut owner.state);
+        let answer = inside(&mut owner);
         self.leave(owner, now);
         Some(answer)
     }
@@ -181,16 +174,10 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
 
     /// The state, when the squeue ends.
     pub fn into_state(self) -> S {
-        self.perimeter.into_inner().state
+        self.perimeter.into_inner()
     }
 
-    fn run_inline(
-        &self,
-        mut owner: Owner<'_, Inner<S, T>>,
-        mode: Mode,
-        item: T,
-        clock: &impl Fn() -> Instant,
-    ) {
+    fn run_inline(&self, mut owner: Owner<'_, S>, mode: Mode, item: T, clock: &impl Fn() -> Instant) {
         let now = clock();
         let counter =
             if mode == Mode::Process { &self.counters.ran_process } else { &self.counters.ran_no_drain };
@@ -204,7 +191,7 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
     }
 
     /// Drains as a thread that is not the worker, then leaves.
-    fn drain(&self, mut owner: Owner<'_, Inner<S, T>>, clock: &impl Fn() -> Instant) {
+    fn drain(&self, mut owner: Owner<'_, S>, clock: &impl Fn() -> Instant) {
         let mut now = clock();
         let limit = now + DRAIN_LIMIT;
         while owner.waiting() > 0 && now < limit {
@@ -219,8 +206,8 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
 
     /// Runs the first waiting item. `false` if its producer has announced it and is still writing it; then
     /// it stays counted, and whoever comes next finds it.
-    fn run_next(&self, owner: &mut Owner<'_, Inner<S, T>>, now: Instant) -> bool {
-        let Some(item) = owner.fifo.pop() else { return false };
+    fn run_next(&self, owner: &mut Owner<'_, S>, now: Instant) -> bool {
+        let Some(item) = self.fifo.pop() else { return false };
         owner.took(1);
         self.run_item(owner, now, item);
         true
@@ -228,34 +215,34 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
 
     /// Runs `item`, and what its handler produces under the rule of one re-entry: at once if nothing waits;
     /// what *that* produces is queued, so that no chain of items keeps everybody else out.
-    fn run_item(&self, owner: &mut Owner<'_, Inner<S, T>>, now: Instant, item: T) {
-        let Some(produced) = owner.state.run(now, item) else { return };
+    fn run_item(&self, owner: &mut Owner<'_, S>, now: Instant, item: T) {
+        let Some(produced) = owner.run(now, item) else { return };
         if owner.waiting() > 0 {
             self.requeue(owner, now, produced);
             return;
         }
         Counters::add(&self.counters.re_entries, 1);
-        if let Some(again) = owner.state.run(now, produced) {
+        if let Some(again) = owner.run(now, produced) {
             self.requeue(owner, now, again);
         }
     }
 
     /// Appends what a handler produced. With the FIFO full it runs at once: the owner may, and to lose it
     /// is worse than to let it pass others.
-    fn requeue(&self, owner: &mut Owner<'_, Inner<S, T>>, now: Instant, item: T) {
+    fn requeue(&self, owner: &mut Owner<'_, S>, now: Instant, item: T) {
         let mut next = Some(item);
         while let Some(item) = next.take() {
             self.perimeter.announce();
             if let Err(item) = self.fifo.push(item) {
                 self.perimeter.withdraw();
-                next = owner.state.run(now, item);
+                next = owner.run(now, item);
             }
         }
     }
 
     /// Leaves the perimeter as a thread that is not the worker, and wakes the worker if it must come.
-    fn leave(&self, mut owner: Owner<'_, Inner<S, T>>, now: Instant) {
-        let deadline_moved = owner.state.leave(now);
+    fn leave(&self, mut owner: Owner<'_, S>, now: Instant) {
+        let deadline_moved = owner.leave(now);
         let left = owner.release();
         if left.waiting > 0 || left.wanted || deadline_moved {
             self.wake();

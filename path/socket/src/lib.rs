@@ -1,1 +1,30 @@
-//! Who reads it.
+//! Who reads it: the endpoints that an application and a lane share.
+//!
+//! Each endpoint has two sides. The application's side (`…End`) writes and reads bytes at once and never
+//! waits; the lane's side (`…Slot`) is where the protocol takes them and puts them. Between them are rings,
+//! a few words and nothing else: no descriptor, no lock, no thread. Waiting is the engine's: an application
+//! that finds nothing to do leaves its *interest*, looks again, and sleeps; the lane that makes the interest
+//! true gets the socket's token and passes it on after its turn.
+//!
+//! - `shared.rs`: the words between the sides: interest, flags, error, kicks.
+//! - `stream.rs`: two byte rings, for a connection. `listener.rs`: the accept queue that all lanes share.
+//! - `datagram.rs`: records in byte rings, for UDP. `error.rs`: what an application may be told.
+#![forbid(unsafe_code)]
+
+mod datagram;
+mod error;
+mod listener;
+mod shared;
+mod stream;
+
+pub use datagram::{
+    Datagram, DatagramEnd, DatagramShared, DatagramSlot, QueueIn, QueueOut, RECORD_BYTES, RecvDatagramEnd,
+    SendDatagramEnd, SendDatagramError, datagram,
+};
+pub use error::SocketError;
+pub use listener::{Accepted, HALF_OPEN_MAX, ListenerClosed, ListenerEnd, ListenerSlot, listener};
+pub use shared::{Flags, Ready, Shared, SocketToken};
+pub use stream::{
+    ConnRef, Names, ReadError, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamShared, StreamSlot,
+    WriteError, stream,
+};

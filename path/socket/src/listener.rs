@@ -1,0 +1,212 @@
+//! A listening socket: one accept queue that every lane fills.
+//!
+//! A SYN makes its connection in the lane where it arrived, so a listener is never a bottleneck; what the
+//! lanes share is this queue and a count. A place in the queue is reserved at the SYN, so a finished
+//! handshake is never refused (Solaris keeps the same promise by deferring the indication).
+
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use firelane_frame::MpscRing;
+
+use crate::{Flags, Names, Ready, Shared, SocketToken, StreamEnd};
+
+/// The most half-open connections of a listener, beside its backlog (Solaris `_conn_req_max_q0`).
+pub const HALF_OPEN_MAX: usize = 1024;
+
+/// A connection that an application may take.
+#[derive(Debug)]
+pub struct Accepted {
+    /// Its rings.
+    pub stream: StreamEnd,
+    /// Its addresses.
+    pub names: Names,
+}
+
+#[derive(Debug)]
+struct Queue {
+    words: Shared,
+    finished: MpscRing<Accepted>,
+    /// Finished connections that nobody has accepted.
+    waiting: AtomicUsize,
+    /// Half-open ones and the waiting: every place that is spoken for.
+    reserved: AtomicUsize,
+    backlog: usize,
+    closed: AtomicBool,
+}
+
+/// Makes a listener's two sides, for at most `backlog` finished connections.
+pub fn listener(backlog: usize) -> (ListenerEnd, ListenerSlot) {
+    let backlog = backlog.max(1);
+    let queue = Arc::new(Queue {
+        words: Shared::default(),
+        finished: MpscRing::new(backlog + HALF_OPEN_MAX),
+        waiting: AtomicUsize::new(0),
+        reserved: AtomicUsize::new(0),
+        backlog,
+        closed: AtomicBool::new(false),
+    });
+    (ListenerEnd { queue: Arc::clone(&queue) }, ListenerSlot { queue })
+}
+
+/// The application's side. Dropping it closes the listener; connections that nobody accepted are dropped
+/// with it, and the lanes abort them when they are told.
+#[derive(Debug)]
+pub struct ListenerEnd {
+    queue: Arc<Queue>,
+}
+
+impl ListenerEnd {
+    /// The connection that has waited longest.
+    pub fn accept(&self) -> Option<Accepted> {
+        let accepted = self.queue.finished.pop()?;
+        self.queue.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.queue.reserved.fetch_sub(1, Ordering::AcqRel);
+        accepted.stream.shared().words().set_flags(Flags::ACCEPTED);
+        Some(accepted)
+    }
+
+    /// How many connections wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.waiting.load(Ordering::Acquire)
+    }
+
+    /// Interest and token.
+    pub fn words(&self) -> &Shared {
+        &self.queue.words
+    }
+}
+
+impl Drop for ListenerEnd {
+    fn drop(&mut self) {
+        self.queue.closed.store(true, Ordering::Release);
+        while self.accept_dropped() {}
+    }
+}
+
+impl ListenerEnd {
+    fn accept_dropped(&self) -> bool {
+        let dropped = self.queue.finished.pop().is_some();
+        if dropped {
+            self.queue.waiting.fetch_sub(1, Ordering::AcqRel);
+            self.queue.reserved.fetch_sub(1, Ordering::AcqRel);
+        }
+        dropped
+    }
+}
+
+/// Nobody accepts any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListenerClosed;
+
+/// A lane's side; each lane has a clone.
+#[derive(Clone, Debug)]
+pub struct ListenerSlot {
+    queue: Arc<Queue>,
+}
+
+impl ListenerSlot {
+    /// Reserves a place for a connection whose SYN has come; `false` if the backlog is full.
+    pub fn reserve(&self) -> bool {
+        let queue = &*self.queue;
+        if queue.closed.load(Ordering::Acquire) || queue.waiting.load(Ordering::Acquire) >= queue.backlog {
+            return false;
+        }
+        let limit = queue.backlog + HALF_OPEN_MAX;
+        if queue.reserved.fetch_add(1, Ordering::AcqRel) >= limit {
+            self.cancel();
+            return false;
+        }
+        true
+    }
+
+    /// Gives a reserved place back: the handshake failed.
+    pub fn cancel(&self) {
+        self.queue.reserved.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// A connection with a reserved place is established. Answers the application to tell, if one waits.
+    /// With the listener closed the connection's application side is dropped, and the lane aborts it.
+    pub fn finish(&self, accepted: Accepted) -> Result<Option<SocketToken>, ListenerClosed> {
+        let queue = &*self.queue;
+        if queue.closed.load(Ordering::Acquire) {
+            self.cancel();
+            return Err(ListenerClosed);
+        }
+        queue.waiting.fetch_add(1, Ordering::AcqRel);
+        if queue.finished.push(accepted).is_err() {
+            queue.waiting.fetch_sub(1, Ordering::AcqRel);
+            self.cancel();
+            return Err(ListenerClosed);
+        }
+        Ok(queue.words.tell(Ready::READABLE))
+    }
+
+    /// Whether the application closed it.
+    pub fn is_closed(&self) -> bool {
+        self.queue.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether both are clones of one listener's.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.queue, &other.queue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{StreamConfig, stream};
+    use firelane_units::{LaneId, NetstackId};
+
+    fn finished(port: u16) -> Accepted {
+        let (stream, _) = stream(StreamConfig::default(), LaneId(0), NetstackId(0));
+        let local = ([10, 0, 0, 1], 80).into();
+        Accepted { stream, names: Names { local, remote: ([10, 0, 0, 2], port).into() } }
+    }
+
+    #[test]
+    fn connections_are_accepted_in_order_and_the_waiter_is_told() {
+        let (app, lane) = listener(2);
+        app.words().set_token(SocketToken(9));
+        app.words().wait_for(Ready::READABLE);
+        assert!(lane.reserve() && lane.reserve());
+        assert_eq!(lane.finish(finished(1)).unwrap(), Some(SocketToken(9)));
+        assert_eq!(lane.clone().finish(finished(2)).unwrap(), None);
+        assert_eq!(app.accept().unwrap().names.remote.port(), 1);
+        assert_eq!(app.accept().unwrap().names.remote.port(), 2);
+        assert!(app.accept().is_none());
+    }
+
+    #[test]
+    fn a_full_backlog_refuses_the_syn_and_never_the_handshake() {
+        let (app, lane) = listener(1);
+        assert!(lane.reserve() && lane.reserve());
+        assert!(lane.finish(finished(1)).is_ok());
+        assert!(!lane.reserve(), "one waits, and the backlog is one");
+        assert!(lane.finish(finished(2)).is_ok(), "its place was reserved");
+        drop((app.accept(), app.accept()));
+        assert!(lane.reserve());
+    }
+
+    #[test]
+    fn half_open_connections_have_a_limit() {
+        let (_app, lane) = listener(1);
+        let mut places = 0;
+        while lane.reserve() {
+            places += 1;
+        }
+        assert_eq!(places, 1 + HALF_OPEN_MAX);
+        lane.cancel();
+        assert!(lane.reserve());
+    }
+
+    #[test]
+    fn a_closed_listener_takes_nothing() {
+        let (app, lane) = listener(4);
+        assert!(lane.reserve());
+        drop(app);
+        assert!(lane.is_closed() && !lane.reserve());
+        assert!(lane.finish(finished(1)).is_err());
+    }
+}

@@ -1,0 +1,233 @@
+//! The words that both sides of an endpoint see: interest, flags, error and kicks.
+//!
+//! Part of every endpoint in this crate. Rules, referred to by number:
+//! - R1. The lane changes what it has to tell (ring cursors, flags, error) before it looks at the interest; the
+//!   application leaves its interest before it looks again. A full fence stands between the two halves on
+//!   both sides, so one of them sees the other and no wake-up is lost.
+//! - R2. An interest is taken by the one who fulfils it: one edge per interest.
+//! - R3. A kick's bit is set before its message is sent and cleared before its work is done, so a message on
+//!   its way covers everything that was written before it runs.
+
+use core::ops::{BitOr, BitOrAssign};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use crate::SocketError;
+
+/// The engine's name for a socket, returned with its readiness. Zero names nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct SocketToken(pub u64);
+
+macro_rules! bits {
+    ($(#[$doc:meta])* $name:ident { $($(#[$bit_doc:meta])* $bit:ident = $value:literal),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        pub struct $name(u32);
+
+        impl $name {
+            /// None of them.
+            pub const NONE: Self = Self(0);
+            $($(#[$bit_doc])* pub const $bit: Self = Self($value);)*
+
+            /// Whether all bits of `other` are in `self`.
+            pub const fn contains(self, other: Self) -> bool {
+                self.0 & other.0 == other.0
+            }
+
+            /// Whether any bit of `other` is in `self`.
+            pub const fn intersects(self, other: Self) -> bool {
+                self.0 & other.0 != 0
+            }
+
+            /// Whether no bit is set.
+            pub const fn is_empty(self) -> bool {
+                self.0 == 0
+            }
+        }
+
+        impl BitOr for $name {
+            type Output = Self;
+            fn bitor(self, rhs: Self) -> Self {
+                Self(self.0 | rhs.0)
+            }
+        }
+
+        impl BitOrAssign for $name {
+            fn bitor_assign(&mut self, rhs: Self) {
+                self.0 |= rhs.0;
+            }
+        }
+    };
+}
+
+bits! {
+    /// What a socket has become ready for, or what is waited for.
+    Ready {
+        /// Bytes, a datagram, a connection to accept, or the end of the stream.
+        READABLE = 1,
+        /// Room to write; the end of connecting.
+        WRITABLE = 2,
+        /// It failed or is closed in both directions. Always reported with the other two.
+        HANGUP = 4,
+    }
+}
+
+impl Ready {
+    /// Everything: what a failure wakes.
+    pub const ALL: Self = Self(7);
+}
+
+bits! {
+    /// What has happened to a socket for good.
+    Flags {
+        /// The connection is established.
+        CONNECTED = 1,
+        /// The peer sends no more: after the ring's last byte comes the end.
+        PEER_CLOSED = 2,
+        /// Nothing more may be written.
+        WRITE_CLOSED = 4,
+        /// The lane has forgotten the socket: nothing more happens.
+        CLOSED = 8,
+        /// An application has accepted the connection.
+        ACCEPTED = 16,
+    }
+}
+
+/// The kick bits: work that a message on its way will find.
+const KICKED: u32 = 1;
+
+/// The words of one endpoint.
+#[derive(Debug, Default)]
+pub struct Shared {
+    token: AtomicU64,
+    interest: AtomicU32,
+    flags: AtomicU32,
+    error: AtomicU32,
+    kicks: AtomicU32,
+}
+
+impl Shared {
+    /// Names the socket for its edges. The engine does so before it leaves any interest.
+    pub fn set_token(&self, token: SocketToken) {
+        self.token.store(token.0, Ordering::Release);
+    }
+
+    /// The socket's name.
+    pub fn token(&self) -> SocketToken {
+        SocketToken(self.token.load(Ordering::Acquire))
+    }
+
+    /// Application: asks to be told of `ready`. It looks again after this and before it sleeps (R1).
+    pub fn wait_for(&self, ready: Ready) {
+        self.interest.fetch_or((ready | Ready::HANGUP).0, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Lane: something has become ready. Answers the token to tell, if anybody waits for it (R1, R2).
+    pub fn tell(&self, ready: Ready) -> Option<SocketToken> {
+        fence(Ordering::SeqCst);
+        if self.interest.load(Ordering::Relaxed) & ready.0 == 0 {
+            return None;
+        }
+        let old = self.interest.fetch_and(!ready.0, Ordering::AcqRel);
+        (old & ready.0 != 0).then(|| self.token())
+    }
+
+    /// What has happened for good.
+    pub fn flags(&self) -> Flags {
+        Flags(self.flags.load(Ordering::Acquire))
+    }
+
+    /// Adds flags.
+    pub fn set_flags(&self, flags: Flags) {
+        self.flags.fetch_or(flags.0, Ordering::Release);
+    }
+
+    /// Lane: the socket failed. The first error stays.
+    pub fn fail(&self, error: SocketError) {
+        let _ = self.error.compare_exchange(0, error.code(), Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// The error, if there is one.
+    pub fn error(&self) -> Option<SocketError> {
+        SocketError::of_code(self.error.load(Ordering::Acquire))
+    }
+
+    /// Application: takes the error, so that it is told once (SO_ERROR).
+    pub fn take_error(&self) -> Option<SocketError> {
+        SocketError::of_code(self.error.swap(0, Ordering::AcqRel))
+    }
+
+    /// Application: there is work for the lane. Whether a kick message must be sent; none is needed while
+    /// another is on its way (R3).
+    pub fn kick(&self) -> bool {
+        self.kicks.fetch_or(KICKED, Ordering::AcqRel) & KICKED == 0
+    }
+
+    /// Lane: a kick arrived; also the application's, when its message found the squeue full (R3).
+    pub fn unkick(&self) {
+        self.kicks.fetch_and(!KICKED, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interest_is_told_once() {
+        let shared = Shared::default();
+        shared.set_token(SocketToken(7));
+        assert_eq!(shared.tell(Ready::READABLE), None, "nobody waits");
+        shared.wait_for(Ready::READABLE);
+        assert_eq!(shared.tell(Ready::WRITABLE), None, "not for this");
+        assert_eq!(shared.tell(Ready::READABLE), Some(SocketToken(7)));
+        assert_eq!(shared.tell(Ready::READABLE), None, "told");
+    }
+
+    #[test]
+    fn a_hang_up_is_told_to_everybody_who_waits() {
+        let shared = Shared::default();
+        shared.set_token(SocketToken(1));
+        shared.wait_for(Ready::WRITABLE);
+        assert_eq!(shared.tell(Ready::HANGUP), Some(SocketToken(1)));
+    }
+
+    #[test]
+    fn the_first_error_stays_until_it_is_taken() {
+        let shared = Shared::default();
+        shared.fail(SocketError::Reset);
+        shared.fail(SocketError::TimedOut);
+        assert_eq!(shared.take_error(), Some(SocketError::Reset));
+        assert_eq!(shared.take_error(), None);
+    }
+
+    #[test]
+    fn one_message_per_kick() {
+        let shared = Shared::default();
+        assert!(shared.kick());
+        assert!(!shared.kick());
+        shared.unkick();
+        assert!(shared.kick());
+    }
+
+    #[test]
+    fn no_wake_up_is_lost_between_two_threads() {
+        use core::sync::atomic::AtomicBool;
+        for _ in 0..2000 {
+            let (shared, data) = (Shared::default(), AtomicBool::new(false));
+            shared.set_token(SocketToken(1));
+            let (saw, told) = std::thread::scope(|scope| {
+                let app = scope.spawn(|| {
+                    shared.wait_for(Ready::READABLE);
+                    data.load(Ordering::Relaxed)
+                });
+                let lane = scope.spawn(|| {
+                    data.store(true, Ordering::Relaxed);
+                    shared.tell(Ready::READABLE).is_some()
+                });
+                (app.join().unwrap(), lane.join().unwrap())
+            });
+            assert!(saw || told);
+        }
+    }
+}
