@@ -1,1 +1,13 @@
-//! TAP with virtio-net header and segmentation offload.
+//! TAP interfaces: a VNIC whose user is the kernel, in any network namespace.
+//!
+//! [`open()`] makes the interface and returns one [`TapQueue`] per lane. Frames carry their virtio-net
+//! offload state as metadata, so segments of up to 64 KiB cross in one system call with no checksum
+//! computed on either side. The interface vanishes with its descriptors.
+
+mod open;
+mod queue;
+mod sys;
+mod virtio;
+
+pub use open::{OpenError, TapConfig, open};
+pub use queue::TapQueue;

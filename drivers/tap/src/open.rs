@@ -1,0 +1,141 @@
+//! Creating a TAP: the interface, its queues, its address and state, in any network namespace.
+//!
+//! Called by the engine when a VNIC's user is a kernel interface. A TAP lives as long as its descriptors:
+//! when the process dies, even by SIGKILL, the kernel removes the interface.
+
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use firelane_units::{IpPrefix, MacAddr, Mtu};
+use rustix::net::AddressFamily;
+
+use crate::queue::TapQueue;
+use crate::sys::{self, IfName};
+
+/// How a TAP is to be made.
+#[derive(Clone, Debug)]
+pub struct TapConfig {
+    /// How many queues; each becomes a driver of its own, usually one per lane.
+    pub queues: u16,
+    /// The largest packet.
+    pub mtu: Mtu,
+    /// The interface's Ethernet address: the kernel's, as seen by its user.
+    pub mac: MacAddr,
+    /// Addresses that the interface gets.
+    pub addresses: Vec<IpPrefix>,
+    /// The network namespace to make it in (a path such as `/run/netns/alice`), else the caller's own.
+    pub namespace: Option<PathBuf>,
+}
+
+/// Why a TAP could not be made.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The name is empty, longer than 15 bytes, or has a character that interfaces may not have.
+    Name(String),
+    /// The number of queues is zero or above 256.
+    Queues(u16),
+    /// The namespace could not be entered.
+    Namespace(PathBuf, io::Error),
+    /// `/dev/net/tun` refused: no permission, or the name is taken.
+    Create(String, io::Error),
+    /// The interface was made but could not be set up: which setting, and why.
+    Configure(&'static str, io::Error),
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Name(name) => {
+                write!(f, "interface name {name:?}: 1 to 15 printable characters without / : %")
+            }
+            Self::Queues(count) => write!(f, "queues {count}: 1 to 256"),
+            Self::Namespace(path, error) => write!(f, "network namespace {}: {error}", path.display()),
+            Self::Create(name, error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                write!(f, "interface {name:?}: the name is already taken")
+            }
+            Self::Create(name, error) => write!(f, "TAP {name:?} through /dev/net/tun: {error}"),
+            Self::Configure(what, error) => write!(f, "setting the interface's {what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Name(_) | Self::Queues(_) => None,
+            Self::Namespace(_, error) | Self::Create(_, error) | Self::Configure(_, error) => Some(error),
+        }
+    }
+}
+
+/// Makes the TAP `name` and returns its queues.
+///
+/// # Errors
+/// [`OpenError`] names the setting that failed; nothing is left behind then.
+pub fn open(name: &str, config: &TapConfig) -> Result<Vec<TapQueue>, OpenError> {
+    let ifname = IfName::new(name).ok_or_else(|| OpenError::Name(name.to_owned()))?;
+    if config.queues == 0 || config.queues > 256 {
+        return Err(OpenError::Queues(config.queues));
+    }
+    match &config.namespace {
+        None => create(name, ifname, config),
+        // Only a thread's own namespace can change, so the work is done by one that ends afterwards.
+        Some(path) => std::thread::scope(|scope| {
+            let work = scope.spawn(|| {
+                let file = File::open(path).map_err(|e| OpenError::Namespace(path.clone(), e))?;
+                let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+                rustix::thread::move_into_link_name_space(file.as_fd(), kind)
+                    .map_err(|e| OpenError::Namespace(path.clone(), e.into()))?;
+                create(name, ifname, config)
+            });
+            work.join().expect("the thread that makes a TAP does not panic")
+        }),
+    }
+}
+
+fn create(name: &str, ifname: IfName, config: &TapConfig) -> Result<Vec<TapQueue>, OpenError> {
+    let multi_queue = config.queues > 1;
+    let created = |e| OpenError::Create(name.to_owned(), e);
+    let fds: Vec<OwnedFd> =
+        (0..config.queues).map(|_| sys::open_queue(ifname, multi_queue)).collect::<io::Result<_>>().map_err(created)?;
+    let mut udp_segmentation = true;
+    for fd in &fds {
+        if !sys::set_offload(fd.as_fd(), sys::OFFLOAD_TCP | sys::OFFLOAD_UDP) {
+            udp_segmentation = false;
+            if !sys::set_offload(fd.as_fd(), sys::OFFLOAD_TCP) {
+                return Err(OpenError::Configure("offload", io::Error::last_os_error()));
+            }
+        }
+    }
+    configure(name, ifname, config)?;
+    Ok(fds.into_iter().map(|fd| TapQueue::new(fd, config.mtu, udp_segmentation)).collect())
+}
+
+fn configure(name: &str, ifname: IfName, config: &TapConfig) -> Result<(), OpenError> {
+    let failed = |what| move |e| OpenError::Configure(what, e);
+    let v4 = sys::control_socket(AddressFamily::INET).map_err(failed("address"))?;
+    sys::set_mac(v4.as_fd(), ifname, config.mac).map_err(failed("MAC address"))?;
+    sys::set_mtu(v4.as_fd(), ifname, config.mtu).map_err(failed("MTU"))?;
+    let has_v6 = config.addresses.iter().any(|a| a.addr().is_ipv6());
+    if has_v6 {
+        // We give the addresses out, so nobody else can have them: duplicate detection would only delay
+        // them by a second. Where the setting cannot be changed, the second is all that is lost.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0");
+    }
+    sys::set_up(v4.as_fd(), ifname).map_err(failed("state"))?;
+    for prefix in &config.addresses {
+        match prefix.addr() {
+            IpAddr::V4(addr) => {
+                sys::add_ipv4(v4.as_fd(), ifname, addr, prefix.prefix_len()).map_err(failed("IPv4 address"))?;
+            }
+            IpAddr::V6(addr) => {
+                let v6 = sys::control_socket(AddressFamily::INET6).map_err(failed("IPv6 address"))?;
+                sys::add_ipv6(v6.as_fd(), ifname, addr, prefix.prefix_len()).map_err(failed("IPv6 address"))?;
+            }
+        }
+    }
+    Ok(())
+}
