@@ -21,6 +21,7 @@ mod pools;
 mod return_stack;
 mod ring;
 mod sync;
+pub mod virtio;
 
 pub use byte_ring::{RingReader, RingWriter, byte_ring};
 pub use chain::Chain;

@@ -7,7 +7,6 @@
 mod open;
 mod queue;
 mod sys;
-mod virtio;
 
 pub use open::{OpenError, TapConfig, open};
 pub use queue::TapQueue;

@@ -99,8 +99,10 @@ pub fn open(name: &str, config: &TapConfig) -> Result<Vec<TapQueue>, OpenError> 
 fn create(name: &str, ifname: IfName, config: &TapConfig) -> Result<Vec<TapQueue>, OpenError> {
     let multi_queue = config.queues > 1;
     let created = |e| OpenError::Create(name.to_owned(), e);
-    let fds: Vec<OwnedFd> =
-        (0..config.queues).map(|_| sys::open_queue(ifname, multi_queue)).collect::<io::Result<_>>().map_err(created)?;
+    let fds: Vec<OwnedFd> = (0..config.queues)
+        .map(|_| sys::open_queue(ifname, multi_queue))
+        .collect::<io::Result<_>>()
+        .map_err(created)?;
     let mut udp_segmentation = true;
     for fd in &fds {
         if !sys::set_offload(fd.as_fd(), sys::OFFLOAD_TCP | sys::OFFLOAD_UDP) {
@@ -129,11 +131,13 @@ fn configure(name: &str, ifname: IfName, config: &TapConfig) -> Result<(), OpenE
     for prefix in &config.addresses {
         match prefix.addr() {
             IpAddr::V4(addr) => {
-                sys::add_ipv4(v4.as_fd(), ifname, addr, prefix.prefix_len()).map_err(failed("IPv4 address"))?;
+                sys::add_ipv4(v4.as_fd(), ifname, addr, prefix.prefix_len())
+                    .map_err(failed("IPv4 address"))?;
             }
             IpAddr::V6(addr) => {
                 let v6 = sys::control_socket(AddressFamily::INET6).map_err(failed("IPv6 address"))?;
-                sys::add_ipv6(v6.as_fd(), ifname, addr, prefix.prefix_len()).map_err(failed("IPv6 address"))?;
+                sys::add_ipv6(v6.as_fd(), ifname, addr, prefix.prefix_len())
+                    .map_err(failed("IPv6 address"))?;
             }
         }
     }

@@ -7,11 +7,10 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use firelane_frame::virtio::{self, HEADER_BYTES};
 use firelane_frame::{Capabilities, Chain, Driver, Frame, Pools};
 use firelane_units::{DropCounters, DropReason, Mtu};
 use rustix::io::Errno;
-
-use crate::virtio::{self, HEADER_BYTES};
 
 /// Ethernet header and one VLAN tag.
 const LINK_HEADER_BYTES: usize = 18;

@@ -65,7 +65,7 @@ pub(crate) fn open_queue(name: IfName, multi_queue: bool) -> io::Result<OwnedFd>
     let mut ifreq = request(name);
     ifreq.ifr_ifru.ifru_flags = wanted as libc::c_short;
     ioctl(fd.as_fd(), TUNSETIFF, &mut ifreq)?;
-    let mut header_bytes = crate::virtio::HEADER_BYTES as libc::c_int;
+    let mut header_bytes = firelane_frame::virtio::HEADER_BYTES as libc::c_int;
     ioctl(fd.as_fd(), TUNSETVNETHDRSZ, &mut header_bytes)?;
     Ok(fd)
 }
@@ -107,7 +107,12 @@ pub(crate) fn set_up(socket: BorrowedFd<'_>, name: IfName) -> io::Result<()> {
     ioctl(socket, libc::SIOCSIFFLAGS, &mut ifreq)
 }
 
-pub(crate) fn add_ipv4(socket: BorrowedFd<'_>, name: IfName, addr: Ipv4Addr, prefix_len: u8) -> io::Result<()> {
+pub(crate) fn add_ipv4(
+    socket: BorrowedFd<'_>,
+    name: IfName,
+    addr: Ipv4Addr,
+    prefix_len: u8,
+) -> io::Result<()> {
     let mask = u32::MAX.checked_shl(32 - u32::from(prefix_len)).unwrap_or(0);
     let mut ifreq = request(name);
     ifreq.ifr_ifru.ifru_addr = inet(addr);
@@ -134,7 +139,12 @@ struct In6Request {
     index: libc::c_int,
 }
 
-pub(crate) fn add_ipv6(socket: BorrowedFd<'_>, name: IfName, addr: Ipv6Addr, prefix_len: u8) -> io::Result<()> {
+pub(crate) fn add_ipv6(
+    socket: BorrowedFd<'_>,
+    name: IfName,
+    addr: Ipv6Addr,
+    prefix_len: u8,
+) -> io::Result<()> {
     let mut ifreq = request(name);
     ioctl(socket, libc::SIOCGIFINDEX, &mut ifreq)?;
     // SAFETY: SIOCGIFINDEX has just filled `ifru_ifindex`.

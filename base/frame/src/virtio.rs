@@ -1,13 +1,13 @@
-//! The virtio-net header that travels before every frame of a TAP (virtio 1.2 §5.1.6).
+//! The virtio-net header that travels before every frame of a TAP or a packet socket (virtio 1.2 §5.1.6).
 //!
 //! It carries what the two sides left undone: a checksum to complete, a large segment to cut. Here it
-//! becomes a frame's [`FrameMeta`] and back. A header that contradicts its frame is refused: it comes from
-//! the kernel, but its numbers come from whoever wrote to a packet socket.
+//! becomes a frame's [`FrameMeta`] and back, for every driver that speaks it. A header that contradicts its
+//! frame is refused: it comes from the kernel, but its numbers come from whoever wrote to a packet socket.
 
-use firelane_frame::{Checksum, FrameMeta, SegmentKind, Segmentation};
+use crate::{Checksum, FrameMeta, SegmentKind, Segmentation};
 
 /// `sizeof(struct virtio_net_hdr)`, without `num_buffers`.
-pub(crate) const HEADER_BYTES: usize = 10;
+pub const HEADER_BYTES: usize = 10;
 
 const FLAG_NEEDS_CSUM: u8 = 1;
 const FLAG_DATA_VALID: u8 = 2;
@@ -19,10 +19,13 @@ const GSO_ECN: u8 = 0x80;
 
 /// The header contradicts the frame that follows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BadOffload;
+pub struct BadOffload;
 
 /// Reads the header before `frame` into the two fields of its metadata that offload concerns.
-pub(crate) fn read(
+///
+/// # Errors
+/// [`BadOffload`] if a position lies outside the frame, the kind is unknown, or segments would be empty.
+pub fn read(
     header: &[u8; HEADER_BYTES],
     frame: &[u8],
 ) -> Result<(Checksum, Option<Segmentation>), BadOffload> {
@@ -71,7 +74,7 @@ fn segmentation(gso: u8, segment_bytes: u16, l4: u16, frame: &[u8]) -> Result<Se
 }
 
 /// The header that tells the kernel what `meta` leaves to it.
-pub(crate) fn write(meta: &FrameMeta) -> [u8; HEADER_BYTES] {
+pub fn write(meta: &FrameMeta) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     match meta.checksum {
         Checksum::Partial { start, offset } => {
@@ -131,7 +134,12 @@ mod tests {
         let frame = tcp_frame();
         let good = write(&meta(
             Checksum::Partial { start: 34, offset: 16 },
-            Some(Segmentation { kind: SegmentKind::TcpV4, segment_bytes: 1448, header_bytes: 66, ecn: false }),
+            Some(Segmentation {
+                kind: SegmentKind::TcpV4,
+                segment_bytes: 1448,
+                header_bytes: 66,
+                ecn: false,
+            }),
         ));
         let with = |position: usize, value: u8| {
             let mut header = good;
