@@ -141,6 +141,10 @@ drop_reasons! {
     Tcp NoConnection = "tcp_no_connection",
     /// Outside the window: answered with an ACK where RFC 9293 says so.
     Tcp OutOfWindow = "tcp_out_of_window",
+    /// Text that had arrived before.
+    Tcp Duplicate = "tcp_duplicate",
+    /// Text ahead of its turn while too many separate pieces already wait.
+    Tcp ReassemblyFull = "tcp_reassembly_full",
     /// A segment that RFC 9293 or 5961 tells to discard in this state.
     Tcp Unacceptable = "tcp_unacceptable",
     /// An old duplicate by its timestamp (RFC 7323 PAWS).

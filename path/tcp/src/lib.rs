@@ -1,9 +1,48 @@
 //! The Transmission Control Protocol, without I/O.
+//!
+//! A [`Connection`] is a value that its lane feeds with segments, time and the program's commands, and asks for
+//! segments to send. It knows no socket, no address and no clock. The files are the table of contents of TCP:
+//!
+//! - the connection: `connection` walks the steps of RFC 9293 §3.10 that live in `handshake`, `reset`, `receive`,
+//!   `ack`, `send` and `close`; `state` is the machine, `space` the one place that turns sequence numbers into
+//!   cursors, `timers` its clocks, `segment` what comes in and goes out;
+//! - the mechanisms: [`flight`] (what is sent and not acknowledged: round-trip time, loss detection, congestion
+//!   control), [`reassembly`], [`delayed_ack`], [`nagle`], `timestamps`, [`isn`];
+//! - what is no connection: `time_wait` (what is left of one), `reset` (answers to strays).
+//!
+//! A stream is counted by 64-bit cursors of its byte ring. The send ring is the retransmission buffer, and text
+//! that arrives is copied once, from the frame to its place in the receive ring.
+#![forbid(unsafe_code)]
 
+mod ack;
+mod close;
+mod config;
 pub mod congestion;
+mod connection;
 pub mod delayed_ack;
 pub mod flight;
+mod handshake;
 pub mod isn;
 pub mod nagle;
 pub mod reassembly;
+mod receive;
+mod reset;
 pub mod rtt;
+mod segment;
+mod send;
+mod space;
+mod state;
+mod time_wait;
+mod timers;
+mod timestamps;
+mod tuple;
+
+pub use config::{Keepalive, TcpConfig};
+pub use connection::{Birth, Connection, Rings};
+pub use isn::{Secret, TimestampClock};
+pub use reset::{ChallengeBudget, ResetBudget, reset_for};
+pub use segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut};
+pub use send::TransmitLimits;
+pub use state::{Event, State};
+pub use time_wait::{TimeWaitAnswer, TimeWaitRecord, TimeWaitTable};
+pub use tuple::Tuple;

@@ -1,0 +1,137 @@
+//! What an acknowledgment does (RFC 9293 §3.10.7.4 step 5 with RFC 5961 §5.2).
+//!
+//! Decides whether the number may be believed, hands it to `flight.rs` (loss detection, round-trip time,
+//! congestion control), releases the send ring, keeps the peer's window and notices that our FIN arrived.
+
+use core::ops::Range;
+
+use firelane_units::{DropReason, Instant};
+use firelane_wire::TcpFlags;
+
+use crate::connection::{Connection, Rings};
+use crate::flight::AckIn;
+use crate::reassembly::BLOCKS_MAX;
+use crate::segment::{Disposition, Events, SegmentIn, Verdict};
+use crate::state::{Event, State};
+
+impl Connection {
+    /// RFC 9293 §3.10.7.4 step 5.
+    pub(crate) fn check_ack(
+        &mut self,
+        now: Instant,
+        seg: &SegmentIn<'_>,
+        rings: &mut Rings<'_>,
+        out: &mut Disposition,
+    ) -> Verdict {
+        let Some(number) = seg.ack else {
+            return Err(Disposition::drop(DropReason::Unacceptable));
+        };
+        if self.state == State::SynReceived {
+            self.check_syn_acknowledged(now, seg, number, out)?;
+        }
+        let (una, nxt) = (self.flight.una(), self.flight.nxt());
+        let ack = self.send.space.cursor(number, nxt);
+        // RFC 5961 §5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT, or it is a guess.
+        let oldest = una as i64 - i64::from(self.send.max_window);
+        if ack > nxt as i64 || ack < oldest {
+            return Err(self.challenge(now, DropReason::Unacceptable));
+        }
+        if ack >= una as i64 {
+            self.take_ack(now, ack as u64, seg, rings, out);
+        }
+        if self.state == State::Closed { Err(core::mem::take(out)) } else { Ok(()) }
+    }
+
+    /// An acknowledgment between SND.UNA and SND.NXT.
+    pub(crate) fn take_ack(
+        &mut self,
+        now: Instant,
+        ack: u64,
+        seg: &SegmentIn<'_>,
+        rings: &mut Rings<'_>,
+        out: &mut Disposition,
+    ) {
+        let una = self.flight.una();
+        let window = u32::from(seg.window) << self.send.scale;
+        let duplicate = ack == una && seg.is_empty() && window == self.send.window;
+        if !self.flight.is_empty() {
+            let (sack, blocks) = self.sack_cursors(seg);
+            let ack_in = AckIn {
+                ack,
+                sack: &sack[..blocks],
+                echoed: self.stamps.echoed(now, seg.options.timestamps),
+                duplicate,
+            };
+            self.flight.on_ack(now, &ack_in);
+        }
+        self.send.update_window(seg.seq, ack, window);
+        if ack > una {
+            self.take_progress(now, una, ack, rings, out);
+        }
+    }
+
+    /// SND.UNA moved: the ring gives its bytes up, and our FIN may be among what arrived.
+    fn take_progress(
+        &mut self,
+        now: Instant,
+        una: u64,
+        ack: u64,
+        rings: &mut Rings<'_>,
+        out: &mut Disposition,
+    ) {
+        self.progress_at = now;
+        self.send.persist_backoff = 0;
+        let text_end = ack.min(self.send.fin);
+        if text_end > una {
+            rings.send.release((text_end - una) as usize);
+            out.events |= Events::WRITABLE;
+        }
+        if ack > self.send.fin {
+            self.enter(now, Event::FinAcknowledged, out);
+        }
+    }
+
+    /// The SACK blocks of a segment as send cursors. Blocks that begin before the stream are left out; the
+    /// scoreboard judges the others (RFC 2018 §4, RFC 2883).
+    #[inline]
+    fn sack_cursors(&self, seg: &SegmentIn<'_>) -> ([Range<u64>; BLOCKS_MAX], usize) {
+        let mut sack = [const { 0..0 }; BLOCKS_MAX];
+        let mut count = 0;
+        if !self.send.sack {
+            return (sack, 0);
+        }
+        let near = self.flight.nxt();
+        for &(left, right) in seg.options.sack.as_slice() {
+            let left = self.send.space.cursor(left, near);
+            let right = self.send.space.cursor(right, near);
+            if left >= 0 && left < right && count < BLOCKS_MAX {
+                sack[count] = left as u64..right as u64;
+                count += 1;
+            }
+        }
+        (sack, count)
+    }
+
+    /// Whether `seg` is what the connection expects next, so that the steps reduce to "take the ACK, take the
+    /// text": in order, nothing waiting ahead, an acknowledgment that moves forward or stands still.
+    #[inline]
+    pub(crate) fn predict(&self, now: Instant, seg: &SegmentIn<'_>) -> Option<u64> {
+        let plain = seg.flags == TcpFlags::ACK || seg.flags == TcpFlags::ACK | TcpFlags::PSH;
+        if !plain || self.state != State::Established || self.is_orphan() {
+            return None;
+        }
+        let nxt = self.receive.nxt;
+        let fits = self.receive.promised.saturating_sub(nxt) >= seg.payload.len() as u64;
+        if seg.seq != self.receive.space.seq(nxt) || !fits || !self.receive.reassembly.is_empty() {
+            return None;
+        }
+        if self.stamps.is_on()
+            && seg.options.timestamps.is_none_or(|(value, _)| self.stamps.is_old(now, value))
+        {
+            return None;
+        }
+        let (una, sent) = (self.flight.una(), self.flight.nxt());
+        let ack = self.send.space.cursor(seg.ack?, sent);
+        (ack >= una as i64 && ack <= sent as i64).then_some(ack as u64)
+    }
+}

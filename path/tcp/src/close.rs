@@ -1,0 +1,118 @@
+//! The ways a connection ends (RFC 9293 §3.6, §3.10.4, §3.10.5).
+//!
+//! Commands of the program: half close, close, abort; and what every end has in common. The FIN gets its place
+//! in the stream the moment the program says that it has written everything; `send.rs` sends it when its turn
+//! comes. Close returns at once: what was written is still delivered.
+
+use firelane_units::{DropReason, Instant};
+use firelane_wire::TcpFlags;
+
+use crate::connection::{Connection, Rings};
+use crate::segment::{CloseReason, Disposition, Events, SegmentOut};
+use crate::send::NOWHERE;
+use crate::state::{Event, State};
+use crate::timers::{QuietTimer, SendTimer};
+
+impl Connection {
+    /// The program will write no more (`shutdown(SHUT_WR)`): after what the send ring holds comes the FIN.
+    pub fn shutdown_send(&mut self, now: Instant, rings: &Rings<'_>) -> Disposition {
+        let mut out = Disposition::default();
+        if self.send.fin != NOWHERE || self.state == State::Closed {
+            return out;
+        }
+        if self.state != State::SynSent {
+            self.send.fin = rings.send.cursor() + rings.send.available() as u64;
+        }
+        // RFC 9293 §3.10.4: in SYN-RECEIVED the close waits for ESTABLISHED; `establish` repeats it.
+        self.enter(now, Event::Close, &mut out);
+        out
+    }
+
+    /// The program has closed the socket: nobody will read or write it. Data that it did not read make it a
+    /// reset, so that the peer does not take them for delivered (RFC 2525 §2.17, RFC 9293 SHLD-3).
+    pub fn close(&mut self, now: Instant, rings: &Rings<'_>) -> Disposition {
+        if rings.recv.free() < rings.recv.capacity() && self.state != State::Closed {
+            return self.abort();
+        }
+        self.options.orphan = true;
+        let out = self.shutdown_send(now, rings);
+        if self.state == State::FinWait2 {
+            self.timers.quiet = QuietTimer::FinWait2(now + self.config.fin_wait_2_timeout);
+        }
+        out
+    }
+
+    /// Ends the connection now and tells the peer with a RST (RFC 9293 §3.10.5; `SO_LINGER` with zero).
+    pub fn abort(&mut self) -> Disposition {
+        if self.state == State::Closed {
+            return Disposition::default();
+        }
+        let mut out = self.die(CloseReason::Aborted);
+        out.dropped = None;
+        out
+    }
+
+    /// Ends the connection because of a segment that cannot be honoured.
+    pub(crate) fn reset_now(&mut self, reason: CloseReason, dropped: DropReason) -> Disposition {
+        let mut out = self.die(reason);
+        out.dropped = Some(dropped);
+        out
+    }
+
+    /// Ends the connection for `reason`. The peer gets a RST if it knows of the connection (RFC 9293 §3.10.5:
+    /// SYN-RECEIVED to FIN-WAIT-2 and CLOSE-WAIT; in the others it has said everything and hears nothing).
+    pub(crate) fn die(&mut self, reason: CloseReason) -> Disposition {
+        use State as S;
+        let tell = matches!(
+            self.state,
+            S::SynReceived
+                | S::Established
+                | S::FinWait1
+                | S::FinWait2
+                | S::CloseWait
+                | S::Closing
+                | S::LastAck
+        );
+        let mut out = Disposition::closed(reason);
+        if tell {
+            let ack = self.receive.space.seq(self.receive.nxt);
+            out.reply = Some(SegmentOut::control(self.reset_seq(), Some(ack), TcpFlags::RST));
+        }
+        self.forget();
+        out
+    }
+
+    /// SND.NXT, which the peer expects unless it has yet to receive something: the SYN lies before cursor 0.
+    fn reset_seq(&self) -> firelane_units::SeqNum {
+        self.send.space.seq(self.flight.nxt())
+    }
+
+    /// Stops every clock; nothing leaves any more.
+    pub(crate) fn forget(&mut self) {
+        self.state = State::Closed;
+        self.timers.send = SendTimer::Off;
+        self.timers.quiet = QuietTimer::Off;
+    }
+
+    /// Moves to the next state and does what belongs to having entered it.
+    pub(crate) fn enter(&mut self, now: Instant, event: Event, out: &mut Disposition) {
+        let Some(next) = self.state.on(event) else { return };
+        self.state = next;
+        match next {
+            State::FinWait2 if self.options.orphan => {
+                self.timers.quiet = QuietTimer::FinWait2(now + self.config.fin_wait_2_timeout);
+            }
+            State::TimeWait => {
+                self.timers.quiet = QuietTimer::Off;
+                self.timers.send = SendTimer::Off;
+                out.events |= Events::TIME_WAIT;
+            }
+            State::Closed => {
+                self.forget();
+                out.events |= Events::CLOSED;
+                out.closed = Some(CloseReason::Finished);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What a netstack's administrator may tune, as the connections of that netstack see it.
+//!
+//! A connection holds an `Arc` of its configuration, so a change reaches running connections by handing them
+//! another one. Defaults follow Solaris (`ipadm show-prop`), except where the standards of 2026 or Linux'
+//! practice ask for a shorter time: each such field says so.
+
+use core::time::Duration;
+
+use crate::congestion::Algorithm;
+use crate::delayed_ack::DEFAULT_DELAY;
+use crate::flight::FlightConfig;
+use crate::rtt::RtoLimits;
+
+/// The tunables of TCP.
+#[derive(Clone, Debug)]
+pub struct TcpConfig {
+    /// How long an ACK may wait for company. RFC 9293 SHLD-18 allows 500 ms and Solaris takes 100 ms.
+    pub delayed_ack: Duration,
+    /// How long an attempt to connect lasts (`_ip_abort_cinterval`).
+    pub connect_timeout: Duration,
+    /// How long data may stay unacknowledged before the connection is given up (`_ip_abort_interval`; RFC 9293
+    /// §3.8.3 R2). The user timeout of RFC 5482 overrides it per socket.
+    pub abort_timeout: Duration,
+    /// What a socket that asks for keepalive starts with.
+    pub keepalive: Keepalive,
+    /// How long FIN-WAIT-2 waits for a peer's FIN once nobody can read (`_fin_wait_2_flush_interval`).
+    pub fin_wait_2_timeout: Duration,
+    /// The least time between two challenge ACKs of a connection (RFC 5961 §7; Linux' `tcp_invalid_ratelimit`).
+    pub challenge_interval: Duration,
+    /// Offer and accept timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Offer and accept selective acknowledgment (RFC 2018).
+    pub sack: bool,
+    /// Offer and accept window scaling (RFC 7323).
+    pub window_scaling: bool,
+    /// The receive buffer that a connection may grow to: the window scale is chosen for it, once.
+    pub max_receive_buffer: u32,
+    /// Loss detection and congestion control.
+    pub flight: FlightConfig,
+}
+
+/// When and how often an idle peer is asked whether it lives (RFC 9293 §3.8.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Keepalive {
+    /// Silence before the first probe.
+    pub idle: Duration,
+    /// Time between probes.
+    pub interval: Duration,
+    /// Unanswered probes before the connection is given up.
+    pub probes: u8,
+}
+
+impl Default for Keepalive {
+    /// Solaris: two hours, then eight minutes of probes.
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(7200), interval: Duration::from_secs(60), probes: 8 }
+    }
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            delayed_ack: DEFAULT_DELAY,
+            connect_timeout: Duration::from_secs(180),
+            abort_timeout: Duration::from_secs(300),
+            keepalive: Keepalive::default(),
+            fin_wait_2_timeout: Duration::from_secs(60),
+            challenge_interval: Duration::from_millis(500),
+            timestamps: true,
+            sack: true,
+            window_scaling: true,
+            max_receive_buffer: 6 << 20,
+            flight: FlightConfig {
+                algorithm: Algorithm::Cubic,
+                rto: RtoLimits::default(),
+                initial_segments: 10,
+                slow_start_after_idle: false,
+            },
+        }
+    }
+}
+
+impl TcpConfig {
+    /// The window scale to offer: the least with which the largest receive buffer fits the field
+    /// (RFC 7323 §2.3 allows at most 14).
+    pub fn window_scale(&self) -> u8 {
+        let mut scale = 0;
+        while scale < MAX_WINDOW_SCALE && self.max_receive_buffer >> scale > u32::from(u16::MAX) {
+            scale += 1;
+        }
+        scale
+    }
+}
+
+/// The largest window scale (RFC 7323 §2.3): a larger one is taken as this.
+pub(crate) const MAX_WINDOW_SCALE: u8 = 14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scale_is_the_least_that_fits() {
+        for (buffer, scale) in [(0, 0), (65_535, 0), (65_536, 1), (6 << 20, 7), (u32::MAX, 14)] {
+            let config = TcpConfig { max_receive_buffer: buffer, ..TcpConfig::default() };
+            assert_eq!(config.window_scale(), scale, "{buffer}");
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! One TCP connection: its state and the thin parents that walk the RFC's steps in order.
+//!
+//! A connection does no I/O, reads no clock and allocates nothing per segment. Three kinds of calls: the wire
+//! and the clock talk to it (`on_segment`, `on_timer`), the program commands it (`close.rs`, the setters here),
+//! and the lane asks it (`poll_transmit` in `send.rs`, `poll_at`). Every call returns what the caller must do;
+//! nothing is sent from inside. Each step of RFC 9293 §3.10 lives in the file that is named for it.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use firelane_frame::{RingReader, RingWriter};
+use firelane_units::{DropReason, Instant, Mss, SeqNum};
+
+use crate::config::{Keepalive, TcpConfig};
+use crate::flight::{Flight, TimerFired};
+use crate::isn::TimestampClock;
+use crate::receive::ReceiveSide;
+use crate::segment::{CloseReason, Disposition, SegmentIn, Verdict};
+use crate::send::SendSide;
+use crate::state::State;
+use crate::timers::{QuietTimer, SendTimer, Timers};
+use crate::timestamps::Timestamps;
+
+/// The two byte rings of a connection, as its lane holds them.
+#[derive(Debug)]
+pub struct Rings<'a> {
+    /// What the program wrote.
+    pub send: &'a mut RingReader,
+    /// What the program will read.
+    pub recv: &'a mut RingWriter,
+}
+
+/// What a connection is born with, beside its configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Birth {
+    /// The initial sequence number ([`crate::Secret::initial_sequence`]).
+    pub iss: SeqNum,
+    /// The timestamp clock ([`crate::Secret::timestamp_clock`]).
+    pub clock: TimestampClock,
+    /// The largest segment that our side of the path takes: what we announce, and the most we send.
+    pub mss: Mss,
+    /// What a peer takes that announces no MSS ([`Mss::DEFAULT_V4`] or [`Mss::DEFAULT_V6`]).
+    pub peer_default: Mss,
+}
+
+/// A TCP connection.
+#[derive(Debug)]
+pub struct Connection {
+    pub(crate) config: Arc<TcpConfig>,
+    pub(crate) send: SendSide,
+    pub(crate) receive: ReceiveSide,
+    pub(crate) flight: Flight,
+    pub(crate) stamps: Timestamps,
+    pub(crate) timers: Timers,
+    /// When the peer was last heard.
+    pub(crate) heard_at: Instant,
+    /// When the peer last acknowledged something new, or the first thing it has yet to acknowledge left.
+    pub(crate) progress_at: Instant,
+    /// When the last challenge ACK left (RFC 5961 §7).
+    pub(crate) challenged_at: Option<Instant>,
+    pub(crate) options: SocketOptions,
+    /// The least of what the peer announced and what our side takes.
+    pub(crate) peer_mss: Mss,
+    pub(crate) state: State,
+    pub(crate) pending: Pending,
+    /// How often the SYN (or SYN-ACK) was repeated.
+    pub(crate) syn_retries: u8,
+    /// Keepalive probes in a row without an answer.
+    pub(crate) keepalive_probes: u8,
+    /// We opened it; a refusal is the program's to hear (RFC 9293 §3.10.7.4 step 2).
+    pub(crate) active: bool,
+}
+
+/// What the program chose for its socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SocketOptions {
+    pub(crate) nodelay: bool,
+    pub(crate) cork: bool,
+    /// The program closed the socket: nobody will read.
+    pub(crate) orphan: bool,
+    pub(crate) keepalive: Option<CompactKeepalive>,
+    /// RFC 5482, in milliseconds; zero follows the configuration.
+    user_timeout: u32,
+}
+
+/// A [`Keepalive`] in whole milliseconds: a quarter of its size, in every connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CompactKeepalive {
+    idle: u32,
+    interval: u32,
+    pub(crate) probes: u8,
+}
+
+impl CompactKeepalive {
+    fn new(keepalive: Keepalive) -> Self {
+        Self { idle: millis(keepalive.idle), interval: millis(keepalive.interval), probes: keepalive.probes }
+    }
+
+    pub(crate) fn idle(self) -> Duration {
+        Duration::from_millis(self.idle.into())
+    }
+
+    pub(crate) fn interval(self) -> Duration {
+        Duration::from_millis(self.interval.into())
+    }
+}
+
+fn millis(span: Duration) -> u32 {
+    u32::try_from(span.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// What waits for the next `poll_transmit` beside text and ACKs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pending {
+    pub(crate) syn: bool,
+    /// A window or keepalive probe.
+    probe: bool,
+    /// The persist timer fired: what fits the window goes, however silly it looks.
+    override_sws: bool,
+}
+
+impl Pending {
+    pub(crate) fn demand_probe(&mut self) {
+        self.probe = true;
+    }
+
+    pub(crate) fn take_probe(&mut self) -> bool {
+        core::mem::take(&mut self.probe)
+    }
+
+    pub(crate) fn demand_override(&mut self) {
+        self.override_sws = true;
+    }
+
+    pub(crate) fn overrides(self) -> bool {
+        self.override_sws
+    }
+
+    /// Text left, so no window needs probing.
+    pub(crate) fn clear_override(&mut self) {
+        self.override_sws = false;
+    }
+}
+
+impl Connection {
+    /// A connection that has nothing but its birth; `handshake.rs` gives it a state.
+    pub(crate) fn new(config: &Arc<TcpConfig>, birth: &Birth, state: State, now: Instant) -> Self {
+        Self {
+            config: Arc::clone(config),
+            send: SendSide::new(birth.iss, birth.mss),
+            receive: ReceiveSide::new(birth.mss),
+            flight: Flight::new(&config.flight),
+            stamps: Timestamps::new(birth.clock, config.timestamps),
+            timers: Timers::default(),
+            heard_at: now,
+            progress_at: now,
+            challenged_at: None,
+            options: SocketOptions::default(),
+            peer_mss: birth.peer_default.min(birth.mss),
+            state,
+            pending: Pending::default(),
+            syn_retries: 0,
+            keepalive_probes: 0,
+            active: state == State::SynSent,
+        }
+    }
+
+    /// A segment of this connection arrived.
+    pub fn on_segment(&mut self, now: Instant, seg: &SegmentIn<'_>, rings: &mut Rings<'_>) -> Disposition {
+        if let Some(ack) = self.predict(now, seg) {
+            return self.on_predicted(now, ack, seg, rings);
+        }
+        let mut out = Disposition::default();
+        let verdict = match self.state {
+            State::Closed => Err(Disposition::drop(DropReason::NoConnection)),
+            State::SynSent => self.on_segment_syn_sent(now, seg, rings, &mut out),
+            _ => self.walk(now, seg, rings, &mut out),
+        };
+        match verdict {
+            Ok(()) => out,
+            Err(mut ending) => {
+                ending.events |= out.events;
+                ending
+            }
+        }
+    }
+
+    /// RFC 9293 §3.10.7.4: the eight steps, in its order. (The third, security, is obsolete.)
+    fn walk(
+        &mut self,
+        now: Instant,
+        seg: &SegmentIn<'_>,
+        rings: &mut Rings<'_>,
+        out: &mut Disposition,
+    ) -> Verdict {
+        self.check_repeated_syn(seg)?;
+        self.check_reset(now, seg)?;
+        self.check_sequence(now, seg)?;
+        self.check_syn(now, seg)?;
+        self.heard_at = now;
+        self.check_ack(now, seg, rings, out)?;
+        self.check_urgent(seg, out);
+        self.take_text(now, seg, rings, out)?;
+        self.take_fin(now, seg, out);
+        Ok(())
+    }
+
+    /// Header prediction: the next text in order, the next acknowledgment, or both.
+    #[inline]
+    fn on_predicted(
+        &mut self,
+        now: Instant,
+        ack: u64,
+        seg: &SegmentIn<'_>,
+        rings: &mut Rings<'_>,
+    ) -> Disposition {
+        let mut out = Disposition::default();
+        self.heard_at = now;
+        if let Some((value, _)) = seg.options.timestamps
+            && self.stamps.is_on()
+            && self.receive.nxt <= self.receive.acknowledged
+        {
+            self.stamps.note(now, value);
+        }
+        self.take_ack(now, ack, seg, rings, &mut out);
+        if !seg.payload.is_empty() {
+            // The prediction excludes orphans, so text cannot end the connection.
+            let _ = self.take_text(now, seg, rings, &mut out);
+        }
+        out
+    }
+
+    /// Time passed; harmless if early.
+    pub fn on_timer(&mut self, now: Instant, rings: &mut Rings<'_>) -> Disposition {
+        match self.flight.on_timer(now) {
+            TimerFired::Retransmission { .. } if self.has_waited_too_long(now) => {
+                return self.die(CloseReason::TimedOut);
+            }
+            _ => {}
+        }
+        if self.timers.send.at() <= now
+            && let Some(ending) = self.on_send_timer(now, rings)
+        {
+            return ending;
+        }
+        if self.timers.quiet.at() <= now { self.on_quiet_timer(now) } else { Disposition::default() }
+    }
+
+    /// The SYN's or the persist timer fired.
+    fn on_send_timer(&mut self, now: Instant, rings: &Rings<'_>) -> Option<Disposition> {
+        match self.timers.send {
+            SendTimer::Off => None,
+            SendTimer::Syn(_) => self.on_syn_timer(now),
+            SendTimer::Persist(_) => {
+                // RFC 9293 MUST-37: a peer that answers keeps the connection, unless the program set a limit
+                // (RFC 6429, RFC 5482).
+                let since = if self.options.user_timeout == 0 { self.heard_at } else { self.progress_at };
+                if now.saturating_since(since) >= self.patience() {
+                    return Some(self.die(CloseReason::TimedOut));
+                }
+                self.demand_window_probe(rings);
+                self.timers.send = SendTimer::Persist(now + self.persist_interval());
+                None
+            }
+        }
+    }
+
+    /// Keepalive or FIN-WAIT-2.
+    fn on_quiet_timer(&mut self, now: Instant) -> Disposition {
+        let QuietTimer::Keepalive(_) = self.timers.quiet else {
+            // FIN-WAIT-2: what the peer might still send has no reader.
+            self.forget();
+            return Disposition::closed(CloseReason::Finished);
+        };
+        let Some(keepalive) = self.options.keepalive else {
+            self.timers.quiet = QuietTimer::Off;
+            return Disposition::default();
+        };
+        let quiet_until = self.heard_at + keepalive.idle();
+        if now < quiet_until || !self.flight.is_empty() {
+            self.keepalive_probes = 0;
+            self.timers.quiet = QuietTimer::Keepalive(quiet_until.max(now + keepalive.interval()));
+            return Disposition::default();
+        }
+        if self.keepalive_probes >= keepalive.probes {
+            return self.die(CloseReason::TimedOut);
+        }
+        self.keepalive_probes += 1;
+        self.pending.demand_probe();
+        self.timers.quiet = QuietTimer::Keepalive(now + keepalive.interval());
+        Disposition::default()
+    }
+
+    /// Whether what is unacknowledged has been so for longer than anybody will wait.
+    fn has_waited_too_long(&self, now: Instant) -> bool {
+        now.saturating_since(self.progress_at) >= self.patience()
+    }
+
+    /// RFC 9293 §3.8.3 R2, or RFC 5482's user timeout.
+    pub(crate) fn patience(&self) -> Duration {
+        match self.options.user_timeout {
+            0 => self.config.abort_timeout,
+            millis => Duration::from_millis(millis.into()),
+        }
+    }
+
+    /// When [`Connection::on_timer`] or [`Connection::poll_transmit`] has something to do next.
+    pub fn poll_at(&self) -> Option<Instant> {
+        if self.state == State::Closed {
+            return None;
+        }
+        self.timers.earliest([self.flight.deadline(), self.receive.ack.deadline()])
+    }
+
+    /// Starts what an established connection has running.
+    pub(crate) fn start_keepalive(&mut self, now: Instant) {
+        let Some(keepalive) = self.options.keepalive else {
+            if matches!(self.timers.quiet, QuietTimer::Keepalive(_)) {
+                self.timers.quiet = QuietTimer::Off;
+            }
+            return;
+        };
+        if self.state.is_synchronized() && self.timers.quiet == QuietTimer::Off {
+            self.timers.quiet = QuietTimer::Keepalive(now + keepalive.idle());
+        }
+    }
+
+    /// Whether the program closed the socket, so that nobody can read.
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.options.orphan
+    }
+
+    /// The cursor of the receive ring where the peer's urgent text ends, if it ever sent any (RFC 6093: the text
+    /// itself stays in the stream).
+    pub fn urgent_mark(&self) -> Option<u64> {
+        self.receive.urgent()
+    }
+
+    /// The state.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// `TCP_NODELAY`: small segments do not wait for each other.
+    pub fn set_nodelay(&mut self, on: bool) {
+        self.options.nodelay = on;
+    }
+
+    /// `TCP_CORK`: only full segments leave, until it is taken out (or the persist timer fires).
+    pub fn set_cork(&mut self, on: bool) {
+        self.options.cork = on;
+    }
+
+    /// `SO_KEEPALIVE` with its times; `None` turns it off (RFC 9293 MUST-24 and -25: off unless asked for).
+    pub fn set_keepalive(&mut self, now: Instant, keepalive: Option<Keepalive>) {
+        self.options.keepalive = keepalive.map(CompactKeepalive::new);
+        if matches!(self.timers.quiet, QuietTimer::Keepalive(_)) {
+            self.timers.quiet = QuietTimer::Off;
+        }
+        self.keepalive_probes = 0;
+        self.start_keepalive(now);
+    }
+
+    /// `TCP_USER_TIMEOUT` (RFC 5482): how long data may stay unacknowledged; `None` follows the configuration.
+    pub fn set_user_timeout(&mut self, timeout: Option<Duration>) {
+        self.options.user_timeout = timeout.map_or(0, |span| millis(span).max(1));
+    }
+
+    /// Follows changed tunables from here on.
+    pub fn set_config(&mut self, config: Arc<TcpConfig>) {
+        self.config = config;
+    }
+}

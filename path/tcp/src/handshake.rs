@@ -1,0 +1,214 @@
+//! From SYN to ESTABLISHED (RFC 9293 §3.5, §3.10.1, §3.10.7.3).
+//!
+//! Active opens, simultaneous opens and the passive half that `syn.rs` promotes. The SYN is outside the stream
+//! (`space.rs`), so it has its own timer here and never enters the flight; of it the flight only learns the
+//! round-trip time and whether it was lost.
+
+use std::sync::Arc;
+
+use firelane_units::{DropReason, Instant, Mss, SeqNum};
+use firelane_wire::{TcpFlags, TcpOptions};
+
+use crate::config::{MAX_WINDOW_SCALE, TcpConfig};
+use crate::connection::{Birth, Connection, Rings};
+use crate::segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut, Verdict};
+use crate::space::SeqSpace;
+use crate::state::{Event, State};
+use crate::timers::SendTimer;
+
+impl Connection {
+    /// An active open (RFC 9293 §3.10.1): the SYN leaves with the next `poll_transmit`.
+    pub fn open(config: &Arc<TcpConfig>, birth: &Birth, now: Instant) -> Self {
+        let mut connection = Self::new(config, birth, State::SynSent, now);
+        connection.pending.syn = true;
+        connection
+    }
+
+    /// A passive open: `seg` is a SYN for a listener. The SYN-ACK leaves with the next `poll_transmit`.
+    pub fn from_syn(config: &Arc<TcpConfig>, birth: &Birth, seg: &SegmentIn<'_>, now: Instant) -> Self {
+        let mut connection = Self::new(config, birth, State::SynReceived, now);
+        connection.take_syn(now, seg.seq, seg.window, &seg.options);
+        connection.pending.syn = true;
+        connection
+    }
+
+    /// RFC 9293 §3.10.7.3: a segment in SYN-SENT.
+    pub(crate) fn on_segment_syn_sent(
+        &mut self,
+        now: Instant,
+        seg: &SegmentIn<'_>,
+        rings: &mut Rings<'_>,
+        out: &mut Disposition,
+    ) -> Verdict {
+        // First: SEG.ACK =< ISS or > SND.NXT is answered with a RST. Only the SYN is out, so one number is right.
+        if let Some(ack) = seg.ack
+            && ack != self.send.space.seq(0)
+        {
+            return Err(answer_with_reset(seg, ack));
+        }
+        // Second: a RST counts only with that acknowledgment (RFC 5961 §3.2 keeps this).
+        if seg.has(TcpFlags::RST) {
+            if seg.ack.is_none() {
+                return Err(Disposition::drop(DropReason::Unacceptable));
+            }
+            self.forget();
+            return Err(Disposition::closed(CloseReason::Refused));
+        }
+        // Fourth: the SYN. Fifth: neither SYN nor RST is dropped, so an ACK alone proves nothing.
+        if !seg.has(TcpFlags::SYN) {
+            return Err(Disposition::drop(DropReason::Unacceptable));
+        }
+        self.heard_at = now;
+        self.take_syn(now, seg.seq, seg.window, &seg.options);
+        if seg.ack.is_none() {
+            // Both ends open at once; text in such a SYN is left for the peer to repeat.
+            self.enter(now, Event::PeerSyn, out);
+            self.pending.syn = true;
+            return Ok(());
+        }
+        self.receive.announce_unscaled(rings.recv.free());
+        self.enter(now, Event::PeerSynAck, out);
+        self.establish(now, out);
+        self.receive.ack.demand();
+        // Its text and FIN follow the SYN, one number later.
+        let rest = SegmentIn { seq: seg.seq + 1, flags: seg.flags.without(TcpFlags::SYN), ..*seg };
+        self.check_urgent(&rest, out);
+        self.take_text(now, &rest, rings, out)?;
+        self.take_fin(now, &rest, out);
+        Ok(())
+    }
+
+    /// Learns what the peer's SYN says: its numbers, its window and what both ends agree on.
+    pub(crate) fn take_syn(&mut self, now: Instant, irs: SeqNum, window: u16, options: &TcpOptions) {
+        self.receive.space = SeqSpace::new(irs);
+        if let Some(mss) = options.mss {
+            self.peer_mss = Mss::clamped(mss);
+        }
+        self.send.mss = self.peer_mss.min(self.receive.mss);
+        self.stamps.agree(now, options.timestamps);
+        self.send.sack = self.config.sack && options.sack_permitted;
+        // RFC 7323 §2.2: both or neither.
+        if let Some(scale) = options.window_scale
+            && self.config.window_scaling
+        {
+            self.send.scaled = true;
+            self.send.scale = scale.min(MAX_WINDOW_SCALE);
+            self.receive.scale = self.config.window_scale();
+        }
+        // The window of a SYN is never scaled.
+        self.send.set_window(irs, window.into());
+    }
+
+    /// In SYN-RECEIVED the peer repeats its SYN: our answer was lost, and an ACK alone would not help.
+    pub(crate) fn check_repeated_syn(&mut self, seg: &SegmentIn<'_>) -> Verdict {
+        let repeats = self.state == State::SynReceived
+            && seg.has(TcpFlags::SYN)
+            && seg.ack.is_none()
+            && seg.seq == self.receive.space.initial();
+        if !repeats {
+            return Ok(());
+        }
+        self.pending.syn = true;
+        Err(Disposition::drop(DropReason::Duplicate))
+    }
+
+    /// Step 5 in SYN-RECEIVED: is our SYN acknowledged?
+    pub(crate) fn check_syn_acknowledged(
+        &mut self,
+        now: Instant,
+        seg: &SegmentIn<'_>,
+        ack: SeqNum,
+        out: &mut Disposition,
+    ) -> Verdict {
+        if ack != self.send.space.seq(0) {
+            return Err(answer_with_reset(seg, ack));
+        }
+        self.send.set_window(seg.seq, u32::from(seg.window) << self.send.scale);
+        self.enter(now, Event::SynAcknowledged, out);
+        self.establish(now, out);
+        Ok(())
+    }
+
+    /// The handshake is over.
+    fn establish(&mut self, now: Instant, out: &mut Disposition) {
+        self.pending.syn = false;
+        self.timers.send = SendTimer::Off;
+        let lost = self.syn_retries > 0;
+        // Karn: a repeated SYN does not tell which one was answered.
+        let rtt = (!lost).then(|| now.saturating_since(self.progress_at));
+        let text = self.text_per_segment();
+        self.flight.on_established(now, text, self.send.sack, rtt, lost);
+        self.progress_at = now;
+        out.events |= Events::CONNECTED | Events::WRITABLE;
+        if self.send.fin != crate::send::NOWHERE {
+            self.enter(now, Event::Close, out);
+        }
+        self.start_keepalive(now);
+    }
+
+    /// The SYN or SYN-ACK, if it is due.
+    pub(crate) fn poll_syn(&mut self, now: Instant, rings: &Rings<'_>) -> Option<SegmentOut> {
+        if self.state == State::Closed {
+            return None;
+        }
+        if !core::mem::take(&mut self.pending.syn) {
+            return self.poll_syn_received_ack(now, rings);
+        }
+        if self.syn_retries == 0 {
+            self.progress_at = now;
+        }
+        self.timers.send = SendTimer::Syn(now + self.flight.rtt().rto().duration());
+        let answers = self.state == State::SynReceived;
+        let ack = answers.then(|| self.receive.space.seq(0));
+        let mut out = SegmentOut::control(self.send.space.initial(), ack, TcpFlags::SYN);
+        out.window = self.receive.announce_unscaled(rings.recv.free());
+        // A SYN-ACK repeats what the SYN offered and both agree on; a SYN offers what we can.
+        let scaling = if answers { self.send.scaled } else { self.config.window_scaling };
+        out.options = TcpOptions {
+            mss: Some(self.receive.mss.bytes()),
+            window_scale: scaling.then(|| self.config.window_scale()),
+            sack_permitted: if answers { self.send.sack } else { self.config.sack },
+            timestamps: self.stamps.option(now),
+            ..TcpOptions::EMPTY
+        };
+        self.receive.ack.on_ack_sent(false);
+        Some(out)
+    }
+
+    /// In SYN-RECEIVED an unacceptable segment is answered with an ACK (a crossing SYN-ACK, above all).
+    fn poll_syn_received_ack(&mut self, now: Instant, rings: &Rings<'_>) -> Option<SegmentOut> {
+        if self.state != State::SynReceived || !self.receive.ack.is_due(now) {
+            return None;
+        }
+        let ack = self.receive.space.seq(0);
+        let mut out = SegmentOut::control(self.send.space.seq(0), Some(ack), TcpFlags::EMPTY);
+        out.options.timestamps = self.stamps.option(now);
+        out.window = self.receive.announce(rings.recv);
+        self.receive.ack.on_ack_sent(false);
+        Some(out)
+    }
+
+    /// The SYN was not answered in time.
+    pub(crate) fn on_syn_timer(&mut self, now: Instant) -> Option<Disposition> {
+        self.flight.rtt_mut().on_timeout();
+        // `progress_at` is when the first SYN left. RFC 9293 MUST-23: at least 3 minutes by default.
+        if now.saturating_since(self.progress_at) >= self.config.connect_timeout {
+            self.forget();
+            return Some(Disposition::closed(CloseReason::TimedOut));
+        }
+        self.syn_retries = self.syn_retries.saturating_add(1);
+        self.pending.syn = true;
+        self.timers.send = SendTimer::Off;
+        None
+    }
+}
+
+/// An acknowledgment of something that was never sent, while not synchronized: `<SEQ=SEG.ACK><CTL=RST>`, unless
+/// it came with a RST (RFC 9293 §3.5.2 group 2).
+fn answer_with_reset(seg: &SegmentIn<'_>, ack: SeqNum) -> Disposition {
+    let mut out = Disposition::drop(DropReason::Unacceptable);
+    if !seg.has(TcpFlags::RST) {
+        out.reply = Some(SegmentOut::control(ack, None, TcpFlags::RST));
+    }
+    out
+}

@@ -1,0 +1,300 @@
+//! The receiving half: what is acceptable, where text goes, and what window the peer gets (RFC 9293 §3.10.7.4
+//! steps 1, 6, 7 and 8, §3.8.6).
+//!
+//! Owns RCV.NXT and the promised right edge, both as cursors of the receive ring. Text goes from the frame
+//! straight into the ring: in order it is published at once, ahead of its turn it is written where it will
+//! belong and `reassembly.rs` remembers the range. Nothing is ever taken beyond the promised edge, and the
+//! promise never exceeds the ring, so a peer costs no memory that it was not offered.
+
+use firelane_frame::RingWriter;
+use firelane_units::{Bytes, DropReason, Instant, Mss, SeqNum};
+use firelane_wire::TcpFlags;
+
+use crate::connection::{Connection, Rings};
+use crate::delayed_ack::{Arrival, DelayedAck};
+use crate::nagle::{right_edge, window_update_due};
+use crate::reassembly::{Accepted, Reassembly};
+use crate::segment::{Disposition, Events, SegmentIn, Verdict};
+use crate::space::SeqSpace;
+use crate::state::Event;
+
+/// No FIN, no urgent data: a cursor that no stream reaches.
+const NOWHERE: u64 = u64::MAX;
+
+/// What the peer sends and what we told it.
+#[derive(Debug)]
+pub(crate) struct ReceiveSide {
+    pub(crate) space: SeqSpace,
+    /// RCV.NXT: the next cursor in order; one past the FIN once that is taken.
+    pub(crate) nxt: u64,
+    /// The furthest right edge ever announced (RFC 7323 §2.4: honour the largest).
+    pub(crate) promised: u64,
+    /// The last acknowledgment number sent (RFC 7323's Last.ACK.sent).
+    pub(crate) acknowledged: u64,
+    /// Where the peer's FIN lies; [`NOWHERE`] until one came.
+    fin: u64,
+    /// The cursor after the peer's urgent data; [`NOWHERE`] if there never was any.
+    urgent: u64,
+    /// The shift of the windows that we announce.
+    pub(crate) scale: u8,
+    /// The MSS that we announced.
+    pub(crate) mss: Mss,
+    /// The largest segment that the peer sent, as far as it tells the size of its full segments.
+    segment: u16,
+    pub(crate) ack: DelayedAck,
+    pub(crate) reassembly: Reassembly,
+}
+
+impl ReceiveSide {
+    /// The receiver of a connection whose peer is not heard yet; `mss` is what we announce.
+    pub(crate) fn new(mss: Mss) -> Self {
+        Self {
+            space: SeqSpace::new(SeqNum(0)),
+            nxt: 0,
+            promised: 0,
+            acknowledged: 0,
+            fin: NOWHERE,
+            urgent: NOWHERE,
+            scale: 0,
+            mss,
+            segment: Mss::DEFAULT_V4.bytes().min(mss.bytes()),
+            ack: DelayedAck::new(),
+            reassembly: Reassembly::new(),
+        }
+    }
+
+    /// The cursor of a sequence number of the peer.
+    #[inline]
+    pub(crate) fn cursor(&self, seq: SeqNum) -> i64 {
+        self.space.cursor(seq, self.nxt)
+    }
+
+    /// RFC 9293 §3.10.7.4 step 1, the four cases of the table.
+    ///
+    /// We differ: a segment that begins exactly at the right edge is acceptable, its text is not. A peer that
+    /// filled our window while something was lost sends its ACKs from there, and a peer that probes a closed
+    /// window does too.
+    #[inline]
+    fn is_acceptable(&self, start: i64, len: u32) -> bool {
+        let end = start + i64::from(len);
+        let reaches = if len == 0 { start >= self.nxt as i64 } else { end > self.nxt as i64 };
+        reaches && start <= self.promised as i64
+    }
+
+    /// Whether `seq` lies inside the window as RFC 5961 means it: at or after RCV.NXT, before the edge.
+    pub(crate) fn is_in_window(&self, seq: SeqNum) -> bool {
+        let start = self.cursor(seq);
+        start >= self.nxt as i64 && start < self.promised.max(self.nxt + 1) as i64
+    }
+
+    /// The window field of the next segment, and with it the promise.
+    pub(crate) fn announce(&mut self, ring: &RingWriter) -> u16 {
+        let (free, capacity) = (Bytes::from(ring.free()), Bytes::from(ring.capacity()));
+        let edge = right_edge(self.promised, self.nxt, free, capacity, self.mss);
+        let span = edge - self.nxt;
+        let mut field = span >> self.scale;
+        // An edge that stays must not slip left because the field is coarse: round up where the ring allows.
+        if edge == self.promised && (field << self.scale) < span && (field + 1) << self.scale <= free.0 {
+            field += 1;
+        }
+        let field = field.min(u64::from(u16::MAX));
+        self.promised = self.promised.max(self.nxt + (field << self.scale));
+        self.acknowledged = self.nxt;
+        field as u16
+    }
+
+    /// The window field of a SYN, which is never scaled (RFC 7323 §2.2).
+    pub(crate) fn announce_unscaled(&mut self, room: usize) -> u16 {
+        let field = room.min(usize::from(u16::MAX)) as u16;
+        self.promised = self.promised.max(self.nxt + u64::from(field));
+        self.acknowledged = self.nxt;
+        field
+    }
+
+    /// The window that the peer knows of, for a segment that promises nothing new.
+    pub(crate) fn last_window(&self) -> u16 {
+        let left = self.promised.saturating_sub(self.nxt) >> self.scale;
+        left.min(u64::from(u16::MAX)) as u16
+    }
+
+    /// Whether the reader made room that the peer must hear of.
+    pub(crate) fn owes_update(&self, ring: &RingWriter) -> bool {
+        let (free, capacity) = (Bytes::from(ring.free()), Bytes::from(ring.capacity()));
+        self.fin == NOWHERE && window_update_due(self.promised, self.nxt, free, capacity, self.mss)
+    }
+
+    /// The cursor after the peer's urgent data.
+    pub(crate) fn urgent(&self) -> Option<u64> {
+        (self.urgent != NOWHERE).then_some(self.urgent)
+    }
+
+    /// The size of the peer's full segments, for "acknowledge every second one".
+    #[inline]
+    fn full_segment(&mut self, payload: usize) -> Mss {
+        if payload > usize::from(self.segment) {
+            self.segment = payload.min(usize::from(self.mss.bytes())) as u16;
+        }
+        Mss::clamped(self.segment)
+    }
+
+    /// Takes the text that begins at cursor `start`. Says whether anything new was published.
+    pub(crate) fn take_text(
+        &mut self,
+        now: Instant,
+        start: i64,
+        payload: &[u8],
+        ring: &mut RingWriter,
+        delay: core::time::Duration,
+    ) -> Result<bool, DropReason> {
+        // The promise never exceeds the ring unless somebody made the ring smaller.
+        let room = ring.cursor() + ring.free() as u64;
+        let right = self.promised.min(self.fin).min(room) as i64;
+        let (from, to) = (start.max(0), (start + payload.len() as i64).min(right));
+        if from >= to {
+            self.ack.demand();
+            return Err(DropReason::OutOfWindow);
+        }
+        let full = self.full_segment(payload.len());
+        let accepted = self.reassembly.accept(self.nxt, from as u64..to as u64, |part| {
+            let offset = (part.start as i64 - start) as usize;
+            ring.write_at(part.start, &payload[offset..offset + (part.end - part.start) as usize]);
+        });
+        let len = Bytes((to - from) as u64);
+        let arrival = match accepted {
+            Accepted::InOrder { filled_hole: false, .. } => Arrival::InOrder,
+            _ => Arrival::Urgent,
+        };
+        self.ack.on_data(now, len, full, arrival, delay);
+        match accepted {
+            Accepted::InOrder { next, .. } => {
+                ring.advance((next - self.nxt) as usize);
+                self.nxt = next;
+                Ok(true)
+            }
+            Accepted::Ahead => Ok(false),
+            Accepted::Duplicate => Err(DropReason::Duplicate),
+            Accepted::Full => Err(DropReason::ReassemblyFull),
+        }
+    }
+
+    /// Remembers a FIN at the end of a segment that was taken whole. A second one elsewhere is ignored.
+    fn note_fin(&mut self, at: i64) {
+        if self.fin == NOWHERE && at >= self.nxt as i64 && at <= self.promised as i64 {
+            self.fin = at as u64;
+        }
+    }
+
+    /// Steps over the FIN if its turn has come.
+    fn reach_fin(&mut self) -> bool {
+        if self.nxt != self.fin {
+            return false;
+        }
+        self.nxt += 1;
+        self.ack.demand();
+        true
+    }
+}
+
+impl Connection {
+    /// RFC 9293 §3.10.7.4 step 1 with RFC 7323 §5.3: PAWS, then the window.
+    pub(crate) fn check_sequence(&mut self, now: Instant, seg: &SegmentIn<'_>) -> Verdict {
+        let start = self.receive.cursor(seg.seq);
+        if self.stamps.is_on() && !seg.has(TcpFlags::RST) {
+            match seg.options.timestamps {
+                Some((value, _)) if self.stamps.is_old(now, value) => {
+                    return Err(self.refuse(now, seg, DropReason::OldTimestamp));
+                }
+                // RFC 7323 §3.2: once agreed, every segment but a RST carries the option.
+                // A SYN goes on to its challenge: a peer that lost its state knows of no agreement.
+                None if !seg.has(TcpFlags::SYN) => return Err(Disposition::drop(DropReason::OldTimestamp)),
+                _ => {}
+            }
+        }
+        if !self.receive.is_acceptable(start, seg.len()) {
+            return Err(self.refuse(now, seg, DropReason::OutOfWindow));
+        }
+        if let Some((value, _)) = seg.options.timestamps
+            && self.stamps.is_on()
+            && start <= self.receive.acknowledged as i64
+        {
+            self.stamps.note(now, value);
+        }
+        Ok(())
+    }
+
+    /// A segment that is not acceptable is answered with an ACK, a RST with silence. Answers to segments
+    /// without text are limited, so that two peers out of step do not acknowledge each other for ever.
+    fn refuse(&mut self, now: Instant, seg: &SegmentIn<'_>, reason: DropReason) -> Disposition {
+        if seg.has(TcpFlags::RST) {
+            return Disposition::drop(reason);
+        }
+        // RFC 2883 §4: text that came before is reported as a duplicate.
+        let start = self.receive.cursor(seg.seq);
+        let end = start + seg.payload.len() as i64;
+        if start >= 0 && start < end && end <= self.receive.nxt as i64 && self.send.sack {
+            let next = self.receive.nxt;
+            self.receive.reassembly.accept(next, start as u64..end as u64, |_| {});
+        }
+        if !seg.payload.is_empty() || seg.has(TcpFlags::FIN) || self.may_challenge(now) {
+            self.receive.ack.demand();
+        }
+        Disposition::drop(reason)
+    }
+
+    /// Step 6: the urgent pointer (RFC 9293 §3.8.5). It points after the last urgent octet (RFC 6093), and only
+    /// moves forward; the text stays in the stream.
+    pub(crate) fn check_urgent(&mut self, seg: &SegmentIn<'_>, out: &mut Disposition) {
+        if !seg.has(TcpFlags::URG) || seg.urgent == 0 || !self.state.may_receive_text() {
+            return;
+        }
+        let at = self.receive.cursor(seg.seq) + i64::from(seg.urgent);
+        let known = self.receive.urgent().unwrap_or(self.receive.nxt);
+        if at > known as i64 {
+            self.receive.urgent = at as u64;
+            out.events |= Events::URGENT;
+        }
+    }
+
+    /// Step 7: the text. Says what is wrong if it ends the connection.
+    pub(crate) fn take_text(
+        &mut self,
+        now: Instant,
+        seg: &SegmentIn<'_>,
+        rings: &mut Rings<'_>,
+        out: &mut Disposition,
+    ) -> Verdict {
+        if seg.payload.is_empty() || !self.state.may_receive_text() {
+            return Ok(());
+        }
+        let start = self.receive.cursor(seg.seq);
+        let is_new = start + seg.payload.len() as i64 > self.receive.nxt as i64;
+        if self.is_orphan() && is_new {
+            // RFC 9293 §3.6.1: nobody can read it, so the peer must learn that it is lost.
+            return Err(self.reset_now(crate::CloseReason::Aborted, DropReason::NoReader));
+        }
+        match self.receive.take_text(now, start, seg.payload, rings.recv, self.config.delayed_ack) {
+            Ok(true) => out.events |= Events::READABLE,
+            Ok(false) => {}
+            Err(reason) => out.dropped = Some(reason),
+        }
+        Ok(())
+    }
+
+    /// Step 8: the FIN, when everything before it is here.
+    pub(crate) fn take_fin(&mut self, now: Instant, seg: &SegmentIn<'_>, out: &mut Disposition) {
+        if seg.has(TcpFlags::FIN) && out.dropped != Some(DropReason::ReassemblyFull) {
+            self.receive.note_fin(self.receive.cursor(seg.seq) + seg.payload.len() as i64);
+        }
+        if self.receive.reach_fin() {
+            out.events |= Events::PEER_CLOSED | Events::READABLE;
+            self.enter(now, Event::PeerFin, out);
+        }
+    }
+
+    /// The program has read: the peer may have to hear that there is room.
+    pub fn window_opened(&mut self, rings: &Rings<'_>) {
+        if self.state.may_receive_text() && self.receive.owes_update(rings.recv) {
+            self.receive.ack.demand();
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The sending half: what leaves next (RFC 9293 §3.8.6, §3.10.2).
+//!
+//! Owns the peer's window and our FIN's place, as cursors of the send ring. `poll_transmit` is asked until it
+//! has nothing: first what the handshake or a reset owes, then probes and retransmissions, then new text, then
+//! a bare ACK. The send ring is the retransmission buffer, so every segment is a range of cursors; nothing is
+//! copied or queued here.
+
+use core::ops::Range;
+
+use firelane_units::{Bytes, Instant, Mss, SeqNum};
+use firelane_wire::{TcpFlags, TcpOptions};
+
+use crate::connection::{Connection, Rings};
+use crate::nagle::{Offer, sendable};
+use crate::reassembly::BLOCKS_MAX;
+use crate::segment::SegmentOut;
+use crate::space::SeqSpace;
+use crate::timers::SendTimer;
+
+/// No FIN: a cursor that no stream reaches.
+pub(crate) const NOWHERE: u64 = u64::MAX;
+
+/// What the way down can carry in one piece.
+#[derive(Clone, Copy, Debug)]
+pub struct TransmitLimits {
+    /// The most text of one large segment: up to 64 KiB where the device or software cuts it. At least one MSS
+    /// is always sent.
+    pub max_segment_payload: Bytes,
+}
+
+/// What we send and what the peer lets us.
+#[derive(Debug)]
+pub(crate) struct SendSide {
+    pub(crate) space: SeqSpace,
+    /// SND.UNA + SND.WND as the last window update put it; never used to take back what is already sent.
+    edge: u64,
+    /// SND.WND as last announced, unscaled.
+    pub(crate) window: u32,
+    /// Max(SND.WND).
+    pub(crate) max_window: u32,
+    /// SND.WL1 and SND.WL2.
+    updated_by: (SeqNum, u64),
+    /// Where our FIN lies; [`NOWHERE`] while the program may still write.
+    pub(crate) fin: u64,
+    /// The cursor after the last segment that was not full (Minshall).
+    small_end: u64,
+    /// The cursor after our urgent data.
+    urgent: u64,
+    /// The shift of the windows that the peer announces.
+    pub(crate) scale: u8,
+    /// Both ends scale their windows.
+    pub(crate) scaled: bool,
+    /// The largest segment that peer and path take, options included (RFC 6691).
+    pub(crate) mss: Mss,
+    /// The peer understands SACK.
+    pub(crate) sack: bool,
+    /// Window probes in a row without progress.
+    pub(crate) persist_backoff: u8,
+}
+
+impl SendSide {
+    pub(crate) fn new(iss: SeqNum, mss: Mss) -> Self {
+        Self {
+            space: SeqSpace::new(iss),
+            edge: 0,
+            window: 0,
+            max_window: 0,
+            updated_by: (SeqNum(0), 0),
+            fin: NOWHERE,
+            small_end: 0,
+            urgent: 0,
+            scale: 0,
+            scaled: false,
+            mss,
+            sack: false,
+            persist_backoff: 0,
+        }
+    }
+
+    /// The window of the segment that made the connection (RFC 9293 §3.10.7.3).
+    pub(crate) fn set_window(&mut self, seq: SeqNum, window: u32) {
+        self.window = window;
+        self.max_window = self.max_window.max(window);
+        self.edge = u64::from(window);
+        self.updated_by = (seq, 0);
+    }
+
+    /// RFC 9293 §3.10.7.4 step 5: the newest segment's window counts, newest by sequence number, then by
+    /// acknowledgment (MUST-34: the edge may move left, and what is beyond it stays sent).
+    #[inline]
+    pub(crate) fn update_window(&mut self, seq: SeqNum, ack: u64, window: u32) {
+        let (last_seq, last_ack) = self.updated_by;
+        if last_seq.before(seq) || (last_seq == seq && last_ack <= ack) {
+            let edge = ack + u64::from(window);
+            if edge > self.edge {
+                self.persist_backoff = 0;
+            }
+            (self.window, self.edge, self.updated_by) = (window, edge, (seq, ack));
+            self.max_window = self.max_window.max(window);
+        }
+    }
+
+    /// How much the window admits beyond `nxt`.
+    #[inline]
+    pub(crate) fn room(&self, nxt: u64) -> u64 {
+        self.edge.saturating_sub(nxt)
+    }
+
+    /// The sequence number of a segment without text. Beyond a window that the peer took back it would not be
+    /// acceptable there, and its ACK would be lost.
+    fn seq_without_text(&self, una: u64, nxt: u64) -> SeqNum {
+        self.space.seq(if nxt <= self.edge { nxt } else { self.edge.max(una).min(nxt) })
+    }
+}
+
+impl Connection {
+    /// The next segment to send, or `None` if there is nothing (left). Ask until `None`.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        rings: &mut Rings<'_>,
+        limits: &TransmitLimits,
+    ) -> Option<SegmentOut> {
+        if !self.state.is_synchronized() {
+            return self.poll_syn(now, rings);
+        }
+        if self.state.may_send_text()
+            && let Some(range) = self.next_range(rings, limits)
+        {
+            return Some(self.emit(now, range, rings));
+        }
+        if self.state.may_send_text() {
+            self.keep_persist_timer(now, rings);
+        }
+        self.poll_bare(now, rings)
+    }
+
+    /// The persist timer fired: what fits goes, however small; if nothing fits, the window is asked for.
+    pub(crate) fn demand_window_probe(&mut self, rings: &Rings<'_>) {
+        self.send.persist_backoff = self.send.persist_backoff.saturating_add(1);
+        let nxt = self.flight.nxt();
+        if self.send.room(nxt) > 0 && nxt < self.text_end(rings) {
+            self.pending.demand_override();
+        } else {
+            self.pending.demand_probe();
+        }
+    }
+
+    /// The cursor where the text to send ends.
+    #[inline]
+    fn text_end(&self, rings: &Rings<'_>) -> u64 {
+        (rings.send.cursor() + rings.send.available() as u64).min(self.send.fin)
+    }
+
+    /// The payload of a full segment with the options that it would carry.
+    pub(crate) fn segment_bytes(&self, options: &TcpOptions) -> u16 {
+        // The MSS floor of 88 leaves room for the longest options (40).
+        self.send.mss.bytes().saturating_sub(options.emitted_len() as u16).max(1)
+    }
+
+    /// The range that goes next: a probe, what was lost, or what is new.
+    fn next_range(&mut self, rings: &Rings<'_>, limits: &TransmitLimits) -> Option<Range<u64>> {
+        let mss = u64::from(self.text_per_segment().bytes());
+        let most = (limits.max_segment_payload.0 - limits.max_segment_payload.0 % mss).max(mss);
+        let fresh = self.fresh(rings, most);
+        if let Some(range) = self.flight.poll_probe(fresh.as_ref().map(|f| f.start..f.end.min(f.start + mss)))
+        {
+            return Some(range);
+        }
+        let budget = self.flight.budget().0;
+        let whole = budget - budget % mss;
+        if let Some(lost) = self.flight.next_retransmit(Bytes(most.min(whole.max(mss))), fresh.is_some()) {
+            if lost.end - lost.start > budget {
+                self.flight.on_window_exhausted();
+                return None;
+            }
+            return Some(lost);
+        }
+        let Some(fresh) = fresh else {
+            if self.flight.nxt() >= self.text_end(rings) {
+                self.flight.on_data_exhausted();
+            }
+            return None;
+        };
+        self.cut_to_budget(fresh, budget, mss)
+    }
+
+    /// What of `fresh` congestion control lets go: all of it, or whole segments. A FIN alone always goes.
+    fn cut_to_budget(&mut self, fresh: Range<u64>, budget: u64, mss: u64) -> Option<Range<u64>> {
+        let text = fresh.end.min(self.send.fin) - fresh.start;
+        if text <= budget {
+            return Some(fresh);
+        }
+        let whole = budget - budget % mss;
+        if whole == 0 {
+            self.flight.on_window_exhausted();
+            return None;
+        }
+        Some(fresh.start..fresh.start + whole)
+    }
+
+    /// The text (and FIN) that was never sent, that the peer's window admits and that is worth a segment.
+    fn fresh(&self, rings: &Rings<'_>, most: u64) -> Option<Range<u64>> {
+        let nxt = self.flight.nxt();
+        let text_end = self.text_end(rings);
+        if nxt > text_end {
+            return None;
+        }
+        let queued = text_end - nxt;
+        let room = self.send.room(nxt);
+        let closes = self.send.fin == text_end;
+        let text = if queued == 0 {
+            0
+        } else if self.pending.overrides() {
+            queued.min(room).min(most)
+        } else {
+            sendable(&Offer {
+                queued: Bytes(queued),
+                usable: Bytes(room.min(most)),
+                largest_window: Bytes(self.send.max_window.into()),
+                mss: self.text_per_segment(),
+                nodelay: self.options.nodelay,
+                cork: self.options.cork,
+                last: closes,
+                small_under_way: self.send.small_end > self.flight.una(),
+            })
+            .0
+        };
+        let fin = u64::from(closes && text == queued && room > text);
+        (text + fin > 0).then(|| nxt..nxt + text + fin)
+    }
+
+    /// Makes the segment for a range of the stream, new or old, and notes that it left.
+    fn emit(&mut self, now: Instant, range: Range<u64>, rings: &Rings<'_>) -> SegmentOut {
+        let text = range.start.min(self.send.fin)..range.end.min(self.send.fin);
+        let mut flags = TcpFlags::ACK;
+        if range.end > self.send.fin {
+            flags |= TcpFlags::FIN;
+        }
+        let is_last = text.end == rings.send.cursor() + rings.send.available() as u64;
+        if is_last && text.start < text.end {
+            flags |= TcpFlags::PSH;
+        }
+        let urgent = self.urgent_pointer(&range);
+        if urgent != 0 {
+            flags |= TcpFlags::URG;
+        }
+        let mut out = self.header(now, range.start, flags, rings);
+        out.urgent = urgent;
+        out.segment_bytes = self.segment_bytes(&out.options);
+        let is_small = !(text.end - text.start).is_multiple_of(u64::from(out.segment_bytes));
+        if range.start >= self.flight.nxt() {
+            if is_small {
+                self.send.small_end = text.end;
+            }
+            if self.flight.is_empty() {
+                self.progress_at = now;
+            }
+            self.pending.clear_override();
+            self.timers.send = SendTimer::Off;
+        }
+        out.payload = text;
+        self.flight.on_sent(now, range);
+        out
+    }
+
+    /// Header fields of a segment at `cursor`; sending it settles the ACK that was owed.
+    fn header(&mut self, now: Instant, cursor: u64, flags: TcpFlags, rings: &Rings<'_>) -> SegmentOut {
+        let with_text = flags != TcpFlags::ACK;
+        let seq = self.send.space.seq(cursor);
+        let mut out = SegmentOut::control(seq, Some(self.receive.space.seq(self.receive.nxt)), flags);
+        out.options.timestamps = self.stamps.option(now);
+        if self.receive.reassembly.has_report() && self.send.sack {
+            self.report_ranges(&mut out.options);
+        }
+        out.window = self.receive.announce(rings.recv);
+        self.receive.ack.on_ack_sent(with_text);
+        out
+    }
+
+    /// RFC 2018 §4: the ranges that arrived ahead, as many as fit (three beside timestamps).
+    fn report_ranges(&mut self, options: &mut TcpOptions) {
+        let limit = if options.timestamps.is_some() { BLOCKS_MAX - 1 } else { BLOCKS_MAX };
+        let space = self.receive.space;
+        for block in self.receive.reassembly.sack_blocks(limit).as_slice() {
+            options.sack.push(space.seq(block.start), space.seq(block.end));
+        }
+    }
+
+    /// The urgent pointer of a segment that begins at `range.start`: where the urgent text ends (RFC 6093).
+    fn urgent_pointer(&self, range: &Range<u64>) -> u16 {
+        let ahead = self.send.urgent.saturating_sub(range.start);
+        u16::try_from(ahead).unwrap_or(u16::MAX)
+    }
+
+    /// Segments without text: a window probe, a keepalive probe, or an ACK that is due.
+    fn poll_bare(&mut self, now: Instant, rings: &Rings<'_>) -> Option<SegmentOut> {
+        let (una, nxt) = (self.flight.una(), self.flight.nxt());
+        if self.pending.take_probe() {
+            // RFC 9293 §3.8.6.1 and §3.8.4. We differ: as Linux does, both probes repeat the last acknowledged
+            // number without text, so the stream never runs ahead of a closed window; the peer must answer
+            // either kind with an ACK (MUST-26 is for keepalive, step 1 for all others).
+            let before = una.wrapping_sub(1);
+            return Some(self.header(now, before, TcpFlags::ACK, rings));
+        }
+        if !self.receive.ack.is_due(now) {
+            return None;
+        }
+        let seq = self.send.seq_without_text(una, nxt);
+        let mut out = self.header(now, nxt, TcpFlags::ACK, rings);
+        out.seq = seq;
+        Some(out)
+    }
+
+    /// While something waits and nothing is in flight, only the persist timer can wake the connection: the
+    /// update that would open the window may be lost (RFC 9293 §3.8.6.1, MUST-36).
+    fn keep_persist_timer(&mut self, now: Instant, rings: &Rings<'_>) {
+        let waits = self.flight.nxt() < self.text_end(rings) || self.owes_fin();
+        if !waits || !self.flight.is_empty() {
+            if matches!(self.timers.send, SendTimer::Persist(_)) {
+                self.timers.send = SendTimer::Off;
+            }
+        } else if self.timers.send == SendTimer::Off {
+            self.timers.send = SendTimer::Persist(now + self.persist_interval());
+        }
+    }
+
+    /// Our FIN has a place and was never sent.
+    fn owes_fin(&self) -> bool {
+        self.flight.nxt() <= self.send.fin && self.send.fin != NOWHERE
+    }
+
+    /// The time-out, doubled with each probe that changed nothing (SHLD-30: exponentially).
+    pub(crate) fn persist_interval(&self) -> core::time::Duration {
+        let backed_off = self.flight.rtt().rto().duration() * (1 << self.send.persist_backoff.min(16));
+        backed_off.min(PERSIST_MAX)
+    }
+
+    /// What the program has written so far is urgent (`MSG_OOB`; RFC 9293 §3.8.5).
+    pub fn mark_urgent(&mut self, rings: &Rings<'_>) {
+        self.send.urgent = self.text_end(rings);
+    }
+
+    /// The path's largest segment changed, options included: what `ip` learned from the route or from ICMP.
+    pub fn set_path_mss(&mut self, mss: Mss) {
+        let mss = mss.min(self.peer_mss);
+        if mss != self.send.mss {
+            self.send.mss = mss;
+            self.flight.set_mss(self.text_per_segment());
+        }
+    }
+
+    /// The text of a full segment with only the options that every segment carries.
+    pub(crate) fn text_per_segment(&self) -> Mss {
+        let stamps = if self.stamps.is_on() { TIMESTAMPS_LEN } else { 0 };
+        Mss::clamped(self.send.mss.bytes() - stamps)
+    }
+}
+
+/// The longest time between two window probes (RFC 9293 §3.8.6.1 asks for exponential growth; Linux and Solaris
+/// stop at the largest time-out, a minute).
+const PERSIST_MAX: core::time::Duration = core::time::Duration::from_secs(60);
+
+/// The timestamps option with its padding.
+const TIMESTAMPS_LEN: u16 = 12;

@@ -1,0 +1,101 @@
+//! The four numbers that name a connection, small enough for tables of many.
+//!
+//! Addresses of both families in one form (an IPv4 address is its mapped IPv6 one), so that a key has one layout
+//! and 36 bytes. Used by the tables of what is not yet or no longer a connection (`syn.rs`, `time_wait.rs`).
+
+use core::hash::{BuildHasher, Hasher};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use firelane_units::Port;
+use siphasher::sip::SipHasher13;
+
+/// Local and remote address and port.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Tuple {
+    local: [u8; 16],
+    remote: [u8; 16],
+    local_port: Port,
+    remote_port: Port,
+}
+
+impl Tuple {
+    /// The connection between `local` and `remote`.
+    pub fn new(local: SocketAddr, remote: SocketAddr) -> Self {
+        Self {
+            local: octets(local.ip()),
+            remote: octets(remote.ip()),
+            local_port: Port(local.port()),
+            remote_port: Port(remote.port()),
+        }
+    }
+
+    /// Our end.
+    pub fn local(&self) -> SocketAddr {
+        SocketAddr::new(address(self.local), self.local_port.0)
+    }
+
+    /// The peer's end.
+    pub fn remote(&self) -> SocketAddr {
+        SocketAddr::new(address(self.remote), self.remote_port.0)
+    }
+}
+
+fn octets(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+fn address(octets: [u8; 16]) -> IpAddr {
+    Ipv6Addr::from(octets).to_canonical()
+}
+
+/// Keyed hashing, so that a peer who chooses ports cannot choose buckets (R09 of the attack list).
+#[derive(Clone)]
+pub(crate) struct KeyedHash([u8; 16]);
+
+impl KeyedHash {
+    pub(crate) fn new(key: [u8; 16]) -> Self {
+        Self(key)
+    }
+}
+
+impl core::fmt::Debug for KeyedHash {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("KeyedHash(..)")
+    }
+}
+
+impl BuildHasher for KeyedHash {
+    type Hasher = SipHasher13;
+
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_key(&self.0)
+    }
+}
+
+impl KeyedHash {
+    pub(crate) fn of(&self, tuple: &Tuple) -> u64 {
+        let mut hasher = self.build_hasher();
+        hasher.write(&tuple.local);
+        hasher.write(&tuple.remote);
+        hasher.write_u32(u32::from(tuple.local_port.0) << 16 | u32::from(tuple.remote_port.0));
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_families_read_back() {
+        for (local, remote) in [("10.0.0.1:80", "10.0.0.2:4000"), ("[fd00::1]:80", "[fd00::2]:4000")] {
+            let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
+            let tuple = Tuple::new(local, remote);
+            assert_eq!((tuple.local(), tuple.remote()), (local, remote));
+        }
+        assert_eq!(size_of::<Tuple>(), 36);
+    }
+}
