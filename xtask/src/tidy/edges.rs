@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Finding;
 
 const BASE: &[&str] = &["firelane-units", "firelane-wire", "firelane-frame"];
-const DRIVERS: &[&str] = &["firelane-driver-memory", "firelane-driver-tap"];
+const DRIVERS: &[&str] = &["firelane-driver-memory", "firelane-driver-tap", "firelane-driver-packet"];
 const PATH: &[&str] = &[
     "firelane-classify",
     "firelane-flow",
@@ -28,7 +28,7 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
     let sets: &[&[&'static str]] = match name {
         "firelane-units" => &[],
         "firelane-wire" | "firelane-frame" | "firelane-model" => &[&["firelane-units"]],
-        "firelane-driver-memory" | "firelane-driver-tap" => &[BASE],
+        "firelane-driver-memory" | "firelane-driver-tap" | "firelane-driver-packet" => &[BASE],
         "firelane-classify" | "firelane-flow" | "firelane-switch" | "firelane-ip" | "firelane-udp"
         | "firelane-tcp" | "firelane-socket" => &[BASE],
         "firelane-lane" => &[BASE, PATH],

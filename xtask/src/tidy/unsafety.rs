@@ -18,6 +18,7 @@ const PERMITTED: &[&str] = &[
     "base/frame/src/byte_ring.rs",
     "path/lane/src/perimeter.rs",
     "drivers/tap/src/sys.rs",
+    "drivers/packet/src/sys.rs",
     "control/engine/src/sys.rs",
 ];
 

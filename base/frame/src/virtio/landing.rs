@@ -1,0 +1,115 @@
+//! Where frames land that a device hands over one by one with a virtio-net header before each.
+//!
+//! Nobody knows a frame's length before it is read, so it is read into a large buffer that is kept ready;
+//! a small frame is copied out of it, so that a queue of acknowledgements does not pin 64 KiB each. The
+//! reading itself is the driver's: this file does no I/O.
+
+use firelane_units::{DropCounters, DropReason};
+
+use super::header::{self, BadOffload, HEADER_BYTES};
+use crate::{Chain, Frame, Pools};
+
+/// The longest frame that a kernel hands over: 64 KiB of packet behind an Ethernet header with one tag.
+pub const FRAME_BYTES_MAX: usize = 65_535 + 18;
+/// Frames up to this length are copied to a small buffer.
+const COPY_BYTES_MAX: usize = 1_600;
+
+/// A large buffer, ready for the next frame.
+#[derive(Debug, Default)]
+pub struct Landing(Option<Frame>);
+
+impl Landing {
+    /// Reads up to `budget` frames to the end of `out` and returns how many.
+    ///
+    /// `read` fills a header and a body and returns the length of both together, or `None` if the device has
+    /// nothing. A header that contradicts its frame costs the frame: [`DropReason::BadOffload`].
+    pub fn receive(
+        &mut self,
+        pools: &mut Pools,
+        budget: usize,
+        out: &mut Chain,
+        drops: &mut DropCounters,
+        mut read: impl FnMut(&mut [u8; HEADER_BYTES], &mut [u8]) -> Option<usize>,
+    ) -> usize {
+        let mut frames = 0;
+        for _ in 0..budget {
+            let Some(mut frame) = self.0.take().or_else(|| pools.take(FRAME_BYTES_MAX)) else { break };
+            frame.truncate(0);
+            let mut bytes = [0; HEADER_BYTES];
+            let Some(length) = read(&mut bytes, frame.append(FRAME_BYTES_MAX)) else {
+                self.0 = Some(frame);
+                break;
+            };
+            frame.truncate(length.saturating_sub(HEADER_BYTES));
+            match header::read(&bytes, frame.as_slice()) {
+                Ok((checksum, segmentation)) => {
+                    let meta = frame.meta_mut();
+                    (meta.checksum, meta.segmentation) = (checksum, segmentation);
+                    out.push(self.settle(frame, pools));
+                    frames += 1;
+                }
+                Err(BadOffload) => {
+                    self.0 = Some(frame);
+                    drops.count(DropReason::BadOffload);
+                }
+            }
+        }
+        frames
+    }
+
+    /// Moves a small frame to a small buffer and keeps the large one.
+    fn settle(&mut self, frame: Frame, pools: &mut Pools) -> Frame {
+        if frame.len() > COPY_BYTES_MAX {
+            return frame;
+        }
+        match pools.duplicate(&frame) {
+            Some(small) => {
+                self.0 = Some(frame);
+                small
+            }
+            None => frame,
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::PoolsConfig;
+
+    /// Reads the given frames behind all-zero headers.
+    fn receive(landing: &mut Landing, pools: &mut Pools, frames: &[usize]) -> (Chain, DropCounters) {
+        let (mut out, mut drops, mut rest) = (Chain::new(), DropCounters::default(), frames.iter());
+        landing.receive(pools, 64, &mut out, &mut drops, |header, body| {
+            let length = *rest.next()?;
+            header[1] = u8::from(length == 13) * 9;
+            body[..length].fill(length as u8);
+            Some(HEADER_BYTES + length)
+        });
+        (out, drops)
+    }
+
+    #[test]
+    fn small_frames_do_not_pin_large_buffers() {
+        let mut pools = Pools::new(PoolsConfig { small_slots: 8, large_slots: 2 });
+        let mut landing = Landing::default();
+        let (out, _) = receive(&mut landing, &mut pools, &[60, 1514, 60_000]);
+        assert_eq!(out.iter().map(Frame::len).collect::<Vec<_>>(), [60, 1514, 60_000]);
+        assert!(out.iter().all(|f| f.as_slice().iter().all(|&b| b == f.len() as u8)));
+        assert_eq!((pools.small.free(), pools.large.free()), (6, 0), "one large frame out, one ready");
+    }
+
+    #[test]
+    fn a_contradicting_header_costs_its_frame_only() {
+        let mut pools = Pools::new(PoolsConfig { small_slots: 8, large_slots: 1 });
+        let (out, drops) = receive(&mut Landing::default(), &mut pools, &[13, 60]);
+        assert_eq!((out.len(), drops.of(DropReason::BadOffload)), (1, 1));
+    }
+
+    #[test]
+    fn without_a_buffer_nothing_is_read() {
+        let mut pools = Pools::new(PoolsConfig { small_slots: 8, large_slots: 0 });
+        let (out, _) = receive(&mut Landing::default(), &mut pools, &[60]);
+        assert!(out.is_empty());
+    }
+}

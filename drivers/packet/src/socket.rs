@@ -1,0 +1,84 @@
+//! A packet socket as a [`Driver`]: for the near end of a veth pair whose far end is a program's interface.
+//!
+//! Used by the engine where `/dev/net/tun` may not be opened (an ordinary user in a user namespace of his
+//! own may make veth pairs but often no TAP). Frames keep their offload state through the virtio-net header
+//! (packet(7), `PACKET_VNET_HDR`), so segments of up to 64 KiB cross whole. The interface must not be used
+//! by the kernel's own stack: it sees every frame too.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use firelane_frame::virtio::{self, Landing};
+use firelane_frame::{Capabilities, Chain, Driver, Pools};
+use firelane_units::{DropCounters, DropReason, Mtu};
+use rustix::io::Errno;
+
+use crate::sys;
+
+/// A packet socket on one interface.
+#[derive(Debug)]
+pub struct PacketSocket {
+    fd: OwnedFd,
+    mtu: Mtu,
+    landing: Landing,
+}
+
+impl PacketSocket {
+    /// Opens a socket on the interface `name` of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// The interface does not exist, or the process has no `CAP_NET_RAW` there.
+    pub fn open(name: &str, mtu: Mtu) -> io::Result<Self> {
+        let probe =
+            rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
+        let index = rustix::net::netdevice::name_to_index(&probe, name)?;
+        Ok(Self { fd: sys::open(index)?, mtu, landing: Landing::default() })
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Driver for PacketSocket {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { udp_segmentation: false, ..Capabilities::full(self.mtu) }
+    }
+
+    fn receive(
+        &mut self,
+        pools: &mut Pools,
+        budget: usize,
+        out: &mut Chain,
+        drops: &mut DropCounters,
+    ) -> usize {
+        let fd = &self.fd;
+        self.landing.receive(pools, budget, out, drops, |header, body| {
+            rustix::io::readv(fd, &mut [IoSliceMut::new(header), IoSliceMut::new(body)]).ok()
+        })
+    }
+
+    fn transmit(&mut self, chain: &mut Chain, drops: &mut DropCounters) {
+        while let Some(frame) = chain.pop() {
+            let header = virtio::write(frame.meta());
+            let parts = [IoSlice::new(&header), IoSlice::new(frame.as_slice())];
+            match rustix::io::writev(&self.fd, &parts) {
+                Ok(_) => {}
+                // The socket's send buffer is full: the kernel has not yet let go of earlier frames.
+                Err(Errno::AGAIN | Errno::NOBUFS) => {
+                    chain.push_front(frame);
+                    return;
+                }
+                Err(Errno::INVAL | Errno::MSGSIZE) => drops.count(DropReason::BadOffload),
+                Err(_) => drops.count(DropReason::DeviceRefused),
+            }
+        }
+    }
+
+    /// The descriptor is level-triggered: whoever waits for it is told of frames that are there already.
+    fn notify(&mut self, _on: bool) -> bool {
+        false
+    }
+}
