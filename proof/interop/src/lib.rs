@@ -1,1 +1,11 @@
-//! Real programs against Linux in network namespaces.
+//! Real programs against Firelane, in network namespaces that each test makes for itself.
+//!
+//! [`Sandbox`] is a world of its own (user, mount and network namespace) that ends with its owner, whatever
+//! happens to it; [`Daemon`] is a real `firelaned` inside one. Tests run beside each other, as root and as
+//! an ordinary user, and leave nothing behind.
+
+mod daemon;
+mod sandbox;
+
+pub use daemon::{Daemon, binary};
+pub use sandbox::{Output, Sandbox};

@@ -1,0 +1,95 @@
+//! A real `firelaned` inside a sandbox.
+//!
+//! Tests start it with a configuration, speak to it with the real `firelane` command, and may kill it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::sandbox::{Output, Sandbox, finish};
+
+/// How long the daemon may take to answer after its start.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A running daemon.
+#[derive(Debug)]
+pub struct Daemon<'a> {
+    sandbox: &'a Sandbox,
+    child: Child,
+    runtime: PathBuf,
+}
+
+impl<'a> Daemon<'a> {
+    /// Starts `firelaned` with the configuration file `config` and waits until it answers.
+    ///
+    /// # Panics
+    /// If it does not answer within ten seconds; its messages are on standard error then.
+    pub fn start(sandbox: &'a Sandbox, config: &Path) -> Self {
+        let runtime = sandbox.folder().join("run");
+        let mut command = sandbox.command(binary("firelaned"));
+        command.arg("--config").arg(config).arg("--runtime-dir").arg(&runtime);
+        let child = command.stdin(Stdio::null()).spawn().expect("firelaned starts");
+        let daemon = Self { sandbox, child, runtime };
+        let deadline = Instant::now() + START_TIMEOUT;
+        while !daemon.firelane(&["status"]).status.success() {
+            assert!(Instant::now() < deadline, "firelaned does not answer");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        daemon
+    }
+
+    /// Runs the `firelane` command against this daemon.
+    pub fn firelane(&self, args: &[&str]) -> Output {
+        let mut command = self.sandbox.command(binary("firelane"));
+        command.env("FIRELANE_SOCKET", self.runtime.join("api.sock"));
+        finish(&mut command, args)
+    }
+
+    /// Where the daemon keeps its socket and state.
+    pub fn runtime(&self) -> &Path {
+        &self.runtime
+    }
+
+    /// The daemon's process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends the daemon without warning (SIGKILL).
+    pub fn kill(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Daemon<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The path of one of our programs, built beside the tests.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn binary(name: &str) -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let folder = BUILT.get_or_init(build);
+    folder.join(name)
+}
+
+/// Builds the programs once per test run, in the profile of the tests, and returns their folder.
+fn build() -> PathBuf {
+    let tests = std::env::current_exe().expect("a test is a file");
+    let profile = tests.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps").to_owned();
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["build", "--quiet", "--package", "firelane-cli", "--package", "firelane-daemon"]);
+    if profile.ends_with("release") {
+        command.arg("--release");
+    }
+    command.env("CARGO_TARGET_DIR", profile.parent().expect("target"));
+    assert!(command.status().expect("cargo runs").success(), "the programs build");
+    profile
+}

@@ -1,0 +1,168 @@
+//! A user, mount and network namespace that a test owns.
+//!
+//! A holder process keeps the namespaces; commands enter them with `nsenter`. The holder dies with the test
+//! (parent-death signal), and with it everything inside: processes, interfaces, mounts. `/run` is a private
+//! tmpfs, so network namespaces named there belong to the sandbox alone.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What the holder does: private `/run`, loopback up, say so, and wait for the end of its input.
+const HOLDER: &str =
+    "mount -t tmpfs tmpfs /run && mkdir -p /run/netns && ip link set lo up && echo ready && cat";
+
+/// A world of its own for one test.
+#[derive(Debug)]
+pub struct Sandbox {
+    holder: Child,
+    pid: u32,
+    folder: PathBuf,
+    is_root: bool,
+}
+
+/// What a command printed and how it ended.
+#[derive(Debug)]
+pub struct Output {
+    /// The command line, for messages.
+    pub command: String,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl Output {
+    /// Standard output of a command that must have succeeded.
+    ///
+    /// # Panics
+    /// With the whole output, if it failed.
+    #[track_caller]
+    pub fn expect_success(self) -> String {
+        assert!(self.status.success(), "{}\n{}\n{}{}", self.command, self.status, self.stdout, self.stderr);
+        self.stdout
+    }
+
+    /// The exit code; 128 plus the signal if one ended it, as a shell says.
+    pub fn code(&self) -> i32 {
+        self.status.code().or(self.status.signal().map(|s| 128 + s)).unwrap_or(-1)
+    }
+}
+
+impl Sandbox {
+    /// Makes the namespaces.
+    ///
+    /// # Panics
+    /// If they cannot be made: `unshare` is missing or user namespaces are forbidden.
+    pub fn new() -> Self {
+        let is_root = rustix::process::geteuid().is_root();
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--net", "--propagation", "private"]);
+        if !is_root {
+            command.args(["--user", "--map-root-user"]);
+        }
+        command.args(["sh", "-c", HOLDER]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = command.spawn().expect("setpriv and unshare (util-linux) are installed");
+        let mut line = String::new();
+        BufReader::new(holder.stdout.as_mut().expect("stdout is piped"))
+            .read_line(&mut line)
+            .expect("readable");
+        assert_eq!(line, "ready\n", "the sandbox could not be made: user and network namespaces are needed");
+        let pid = holder.id();
+        let folder = private_folder();
+        Self { holder, pid, folder, is_root }
+    }
+
+    /// A folder that is removed with the sandbox.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A command that will run inside.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg("--target").arg(self.pid.to_string()).args(["--mount", "--net"]);
+        if !self.is_root {
+            command.args(["--user", "--preserve-credentials"]);
+        }
+        command.arg("--wdns=/").arg("--").arg(program).env("PATH", search_path());
+        command
+    }
+
+    /// Runs a command line inside, in the network namespace `netns` if one is named.
+    pub fn run(&self, netns: Option<&str>, program: &str, args: &[&str]) -> Output {
+        let mut command = match netns {
+            Some(name) => {
+                let mut command = self.command("ip");
+                command.args(["netns", "exec", name, program]);
+                command
+            }
+            None => self.command(program),
+        };
+        finish(&mut command, args)
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn finish(command: &mut Command, args: &[&str]) -> Output {
+    let output = command.args(args).stdin(Stdio::null()).output().expect("nsenter is installed");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Output {
+        command: format!("{command:?}"),
+        status: output.status,
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
+}
+
+/// Administration programs are found even where the test's own PATH lacks `/usr/sbin`.
+fn search_path() -> String {
+    let own = std::env::var("PATH").unwrap_or_default();
+    format!("{own}:/usr/sbin:/sbin")
+}
+
+fn private_folder() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("firelane-test-{}-{number}", std::process::id()));
+    fs::create_dir_all(&folder).expect("the temporary folder is writable");
+    folder
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // The holder's namespaces end with the last process inside, so those are ended first.
+        for pid in processes_in_namespace_of(self.pid) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Every process that shares the mount namespace of `pid`, which only this sandbox's processes do.
+fn processes_in_namespace_of(pid: u32) -> Vec<rustix::process::Pid> {
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let Some(ours) = namespace(&pid.to_string()) else { return Vec::new() };
+    if namespace("self").is_some_and(|own| own == ours) {
+        return Vec::new();
+    }
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.bytes().all(|b| b.is_ascii_digit()) && namespace(name).as_ref() == Some(&ours))
+        .filter_map(|name| rustix::process::Pid::from_raw(name.parse().ok()?))
+        .collect()
+}
