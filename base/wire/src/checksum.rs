@@ -23,7 +23,7 @@ impl Sum {
     /// The sum of `bytes`; an odd last byte is padded with a zero.
     #[inline]
     pub fn of(bytes: &[u8]) -> Self {
-        if bytes.len() < BLOCK { Self(sum_tail(bytes)) } else { Self(sum_blocks(bytes)) }
+        if bytes.len() < SHORT { Self(sum_short(bytes)) } else { Self(sum_blocks(bytes)) }
     }
 
     /// The sum of a header of constant even size, without a loop.
@@ -150,19 +150,11 @@ pub fn sum(bytes: &[u8]) -> Sum {
 #[inline]
 pub fn copy_and_sum(dst: &mut [u8], src: &[u8]) -> Sum {
     assert_eq!(dst.len(), src.len(), "source and destination have the same length");
-    let mut total = 0;
-    for (to, from) in dst.chunks_mut(FLUSH).zip(src.chunks(FLUSH)) {
-        let (to_blocks, to_tail) = to.as_chunks_mut::<BLOCK>();
-        let (from_blocks, from_tail) = from.as_chunks::<BLOCK>();
-        let mut lanes = Lanes::default();
-        for (to, from) in to_blocks.iter_mut().zip(from_blocks) {
-            lanes.add(from);
-            *to = *from;
-        }
-        to_tail.copy_from_slice(from_tail);
-        total += lanes.total() + sum_tail(from_tail);
+    if src.len() < SHORT {
+        dst.copy_from_slice(src);
+        return Sum(sum_short(src));
     }
-    Sum(total)
+    Sum(copy_and_sum_blocks(dst, src))
 }
 
 /// The checksum after one 16-bit word under it changed from `old` to `new` (RFC 1624 equation 3).
@@ -179,6 +171,9 @@ pub const fn update32(checksum: u16, old: u32, new: u32) -> u16 {
 
 /// Bytes that one step of the vector loop takes: four 128-bit registers.
 const BLOCK: usize = 64;
+
+/// Below this the lanes' start and end cost more than they save.
+const SHORT: usize = 256;
 
 /// Bytes after which the 32-bit lanes are emptied; they could hold 65,536 blocks.
 const FLUSH: usize = BLOCK * 32_768;
@@ -222,14 +217,30 @@ fn sum_blocks(bytes: &[u8]) -> u64 {
         for block in blocks {
             lanes.add(block);
         }
-        total += lanes.total() + sum_tail(tail);
+        total += lanes.total() + sum_short(tail);
     }
     total
 }
 
-/// The sum of fewer than [`BLOCK`] bytes.
+fn copy_and_sum_blocks(dst: &mut [u8], src: &[u8]) -> u64 {
+    let mut total = 0;
+    for (to, from) in dst.chunks_mut(FLUSH).zip(src.chunks(FLUSH)) {
+        let (to_blocks, to_tail) = to.as_chunks_mut::<BLOCK>();
+        let (from_blocks, from_tail) = from.as_chunks::<BLOCK>();
+        let mut lanes = Lanes::default();
+        for (to, from) in to_blocks.iter_mut().zip(from_blocks) {
+            lanes.add(from);
+            *to = *from;
+        }
+        to_tail.copy_from_slice(from_tail);
+        total += lanes.total() + sum_short(from_tail);
+    }
+    total
+}
+
+/// The sum of few bytes, widening each word to 64 bits.
 #[inline]
-fn sum_tail(bytes: &[u8]) -> u64 {
+fn sum_short(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<4>();
     let mut total: u64 = words.iter().map(|&word| u64::from(u32::from_ne_bytes(word))).sum();
     let mut last = [0; 4];
@@ -258,7 +269,7 @@ mod tests {
 
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         prop_oneof![
-            proptest::collection::vec(any::<u8>(), 0..300),
+            proptest::collection::vec(any::<u8>(), 0..600),
             proptest::collection::vec(prop_oneof![Just(0xff), Just(0), any::<u8>()], 0..5000),
         ]
     }

@@ -5,6 +5,7 @@
 //! which no station here handles; they are shown as they are.
 
 use core::fmt;
+use core::net::IpAddr;
 
 use firelane_units::MacAddr;
 
@@ -132,6 +133,20 @@ impl EthernetRepr {
     }
 }
 
+/// The Ethernet address of an IP multicast group (RFC 1112 §6.4, RFC 2464 §7).
+pub fn group_mac(group: IpAddr) -> MacAddr {
+    match group {
+        IpAddr::V4(group) => {
+            let [_, b, c, d] = group.octets();
+            MacAddr([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+        }
+        IpAddr::V6(group) => {
+            let [.., a, b, c, d] = group.octets();
+            MacAddr([0x33, 0x33, a, b, c, d])
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,5 +168,16 @@ mod tests {
     fn thirteen_bytes_are_no_frame() {
         assert_eq!(EthernetView::parse(&[0; 13]).unwrap_err(), EthernetError::Truncated);
         assert!(EthernetView::parse(&[0; 14]).unwrap().payload().is_empty());
+    }
+
+    #[test]
+    fn groups_have_addresses_of_their_own() {
+        for (group, mac) in [
+            ("224.0.0.1", "01:00:5e:00:00:01"),
+            ("239.255.255.250", "01:00:5e:7f:ff:fa"),
+            ("ff02::1:ff00:10", "33:33:ff:00:00:10"),
+        ] {
+            assert_eq!(group_mac(group.parse().unwrap()).to_string(), mac);
+        }
     }
 }

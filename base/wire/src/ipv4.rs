@@ -338,19 +338,23 @@ impl Ipv4Repr {
     /// Writes the header, with its checksum, to the front of `buffer`.
     #[inline]
     pub fn emit(&self, buffer: &mut [u8]) {
-        let header = fixed::<{ Ipv4View::HEADER_LEN }>(buffer);
+        let total_len = Ipv4View::HEADER_LEN as u16 + self.payload_len;
         let fragment = u16::from(self.dont_fragment) << 14
             | u16::from(self.more_fragments) << 13
             | self.fragment_offset >> 3;
-        put(header, 0, [0x45, self.dscp << 2 | self.ecn.bits()]);
-        put(header, 2, (Ipv4View::HEADER_LEN as u16 + self.payload_len).to_be_bytes());
-        put(header, 4, self.identification.to_be_bytes());
-        put(header, 6, fragment.to_be_bytes());
-        put(header, 8, [self.ttl, self.protocol.0, 0, 0]);
-        put(header, 12, self.src.octets());
-        put(header, 16, self.dst.octets());
-        let checksum = Sum::of_fixed(header).checksum();
-        put(header, 10, checksum.to_be_bytes());
+        // The sum is taken from the values: reading back what was just stored would stall.
+        let pair = |high: u16, low: u16| u32::from(high) << 16 | u32::from(low);
+        let class = 0x4500 | u16::from(self.dscp << 2 | self.ecn.bits());
+        let hops = u16::from(self.ttl) << 8 | u16::from(self.protocol.0);
+        let (first, second) = (pair(class, total_len), pair(self.identification, fragment));
+        let (src, dst) = (self.src.to_bits(), self.dst.to_bits());
+        let sum = Sum::ZERO.add_u32(first).add_u32(second).add_u16(hops).add_u32(src).add_u32(dst);
+        let header = fixed::<{ Ipv4View::HEADER_LEN }>(buffer);
+        put(header, 0, first.to_be_bytes());
+        put(header, 4, second.to_be_bytes());
+        put(header, 8, pair(hops, sum.checksum()).to_be_bytes());
+        put(header, 12, src.to_be_bytes());
+        put(header, 16, dst.to_be_bytes());
     }
 
     /// The sum of the pseudo-header in front of the payload.
