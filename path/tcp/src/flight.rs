@@ -13,15 +13,17 @@
 //!   after each segment, new or old; [`Flight::on_data_exhausted`] or [`Flight::on_window_exhausted`]
 //!   with the reason why sending stopped;
 //! - [`Flight::deadline`] is the earliest instant at which [`Flight::on_timer`] must be called.
-#![allow(clippy::todo)]
 
 use core::ops::Range;
 use core::time::Duration;
 
 use firelane_units::{Bytes, Instant, Mss};
 
-use crate::congestion::Algorithm;
+use crate::congestion::{Algorithm, Control};
+use crate::rate::RateSample;
+use crate::recovery::{Path, Recovery};
 use crate::rtt::{RtoLimits, Rtt};
+use crate::sent::SentRange;
 
 /// What a connection may choose about sending.
 #[derive(Clone, Copy, Debug)]
@@ -92,14 +94,52 @@ pub enum Phase {
     Loss,
 }
 
+impl Default for FlightConfig {
+    fn default() -> Self {
+        Self {
+            algorithm: Algorithm::default(),
+            rto: RtoLimits::default(),
+            initial_segments: 10,
+            slow_start_after_idle: true,
+        }
+    }
+}
+
 /// Sent, unacknowledged data and everything that decides what may follow.
+///
+/// What must be remembered while nothing is out is inline and small; the rest exists from the first segment sent until
+/// [`Flight::shrink`].
 #[derive(Debug)]
-pub struct Flight;
+pub struct Flight {
+    recovery: Option<Box<Recovery>>,
+    /// `una` and `nxt` while `recovery` does not exist.
+    cursor: u64,
+    last_sent_at: Instant,
+    rtt: Rtt,
+    control: Control,
+    mss: Mss,
+    initial_segments: u16,
+    slow_start_after_idle: bool,
+    sack: bool,
+    timeouts: u8,
+}
 
 impl Flight {
     /// A flight for a connection whose SYN has not been answered.
-    pub fn new(_config: &FlightConfig) -> Self {
-        todo!()
+    pub fn new(config: &FlightConfig) -> Self {
+        let mss = Mss::DEFAULT_V4;
+        Self {
+            recovery: None,
+            cursor: 0,
+            last_sent_at: Instant::ZERO,
+            rtt: Rtt::new(config.rto),
+            control: Control::new(config.algorithm, mss, config.initial_segments),
+            mss,
+            initial_segments: config.initial_segments,
+            slow_start_after_idle: config.slow_start_after_idle,
+            sack: false,
+            timeouts: 0,
+        }
     }
 
     /// The handshake finished: what was agreed, and how it went.
@@ -108,115 +148,215 @@ impl Flight {
     /// window to one segment (RFC 6928 §2).
     pub fn on_established(
         &mut self,
-        _now: Instant,
-        _mss: Mss,
-        _sack: bool,
-        _rtt: Option<Duration>,
-        _syn_lost: bool,
+        now: Instant,
+        mss: Mss,
+        sack: bool,
+        rtt: Option<Duration>,
+        syn_lost: bool,
     ) {
-        todo!()
+        let segments = if syn_lost { 1 } else { self.initial_segments };
+        self.mss = mss;
+        self.sack = sack;
+        self.control = Control::new(self.control.algorithm(), mss, segments);
+        self.last_sent_at = now;
+        self.rtt.on_progress();
+        self.timeouts = 0;
+        if let Some(rtt) = rtt {
+            self.rtt.on_sample(now, rtt);
+        } else if syn_lost {
+            self.rtt.on_untimed_handshake();
+        }
     }
 
-    /// The path's MSS changed.
-    pub fn set_mss(&mut self, _mss: Mss) {
-        todo!()
+    /// The payload of a full segment on the path changed.
+    pub fn set_mss(&mut self, mss: Mss) {
+        self.mss = mss;
+        self.control.set_mss(mss);
+    }
+
+    /// The payload of a full segment.
+    pub fn mss(&self) -> Mss {
+        self.mss
     }
 
     /// The round-trip estimator.
     pub fn rtt(&self) -> &Rtt {
-        todo!()
+        &self.rtt
     }
 
     /// The estimator, for the handshake's samples and time-outs.
     pub fn rtt_mut(&mut self) -> &mut Rtt {
-        todo!()
+        &mut self.rtt
     }
 
     /// The first cursor that is not acknowledged.
     pub fn una(&self) -> u64 {
-        todo!()
+        self.recovery.as_ref().map_or(self.cursor, |recovery| recovery.sent().una())
     }
 
     /// The cursor after the last one that was ever sent.
     pub fn nxt(&self) -> u64 {
-        todo!()
+        self.recovery.as_ref().map_or(self.cursor, |recovery| recovery.sent().nxt())
     }
 
     /// Whether everything sent is acknowledged.
     pub fn is_empty(&self) -> bool {
-        todo!()
+        self.recovery.as_ref().is_none_or(|recovery| recovery.sent().is_empty())
     }
 
-    /// Bytes believed to be on the way (RFC 6675's pipe).
+    /// Bytes believed to be under way (RFC 6675's pipe).
     pub fn in_flight(&self) -> Bytes {
-        todo!()
+        self.recovery.as_ref().map_or(Bytes::ZERO, |recovery| recovery.in_flight(self.mss))
+    }
+
+    /// Bytes lost and not sent again yet.
+    pub fn lost(&self) -> Bytes {
+        self.recovery.as_ref().map_or(Bytes::ZERO, |recovery| recovery.sent().lost())
+    }
+
+    /// Bytes selectively acknowledged.
+    pub fn sacked(&self) -> Bytes {
+        self.recovery.as_ref().map_or(Bytes::ZERO, |recovery| recovery.sent().sacked())
+    }
+
+    /// The sent ranges, in order, for diagnosis.
+    pub fn ranges(&self) -> impl Iterator<Item = &SentRange> {
+        self.recovery.iter().flat_map(|recovery| recovery.sent().iter())
     }
 
     /// The congestion window.
     pub fn window(&self) -> Bytes {
-        todo!()
+        self.control.window()
     }
 
     /// The slow start threshold, `None` before the first loss.
     pub fn slow_start_threshold(&self) -> Option<Bytes> {
-        todo!()
+        self.control.slow_start_threshold()
+    }
+
+    /// The congestion control algorithm.
+    pub fn algorithm(&self) -> Algorithm {
+        self.control.algorithm()
     }
 
     /// The sender's state.
     pub fn phase(&self) -> Phase {
-        todo!()
+        self.recovery.as_ref().map_or(Phase::Open, |recovery| recovery.phase())
     }
 
-    /// How many bytes congestion control lets go now, beside what is on the way. At least one segment
-    /// if nothing is on the way. Send a segment only if it fits.
+    /// Retransmission time-outs in a row without progress.
+    pub fn timeouts(&self) -> u8 {
+        self.timeouts
+    }
+
+    /// The latest measurement of how fast data arrive.
+    pub fn delivery_rate(&self) -> Option<RateSample> {
+        self.recovery.as_ref().and_then(|recovery| recovery.rate_sample())
+    }
+
+    /// How many bytes congestion control lets go now, beside what is under way. At least one segment
+    /// if nothing is under way. Send a segment only if it fits.
     pub fn budget(&self) -> Bytes {
-        todo!()
+        let in_flight = self.in_flight();
+        let room = self.control.window().saturating_sub(in_flight);
+        if in_flight == Bytes::ZERO { room.max(Bytes(self.mss.bytes().into())) } else { room }
     }
 
     /// The probe that [`TimerFired::Probe`] announced, once; it ignores [`Flight::budget`]. `fresh` is the
     /// next segment of new data if there is one that the peer's window admits.
-    pub fn poll_probe(&mut self, _fresh: Option<Range<u64>>) -> Option<Range<u64>> {
-        todo!()
+    pub fn poll_probe(&mut self, fresh: Option<Range<u64>>) -> Option<Range<u64>> {
+        self.recovery.as_mut()?.poll_probe(fresh, self.mss)
     }
 
     /// The first lost range, cut to `limit`; `None` if there is none, or if new data should go first and
     /// `fresh` says that there is some (F-RTO). It stays lost until [`Flight::on_sent`] reports it.
-    pub fn next_retransmit(&self, _limit: Bytes, _fresh: bool) -> Option<Range<u64>> {
-        todo!()
+    pub fn next_retransmit(&mut self, limit: Bytes, fresh: bool) -> Option<Range<u64>> {
+        self.recovery.as_mut()?.next_retransmit(limit, fresh)
     }
 
     /// A segment left. What lies below [`Flight::nxt`] is a retransmission; new data begin there exactly.
-    pub fn on_sent(&mut self, _now: Instant, _range: Range<u64>) {
-        todo!()
+    pub fn on_sent(&mut self, now: Instant, range: Range<u64>) {
+        if self.is_empty() {
+            self.note_idle(now);
+        }
+        self.last_sent_at = now;
+        let (recovery, path) = self.parts();
+        recovery.on_sent(now, range, &path);
+    }
+
+    /// RFC 5681 §4.1: after a time-out's worth of silence the window says nothing about the path.
+    fn note_idle(&mut self, now: Instant) {
+        let idle = now.saturating_since(self.last_sent_at);
+        let timeouts = idle.as_micros() / self.rtt.rto().duration().as_micros();
+        let timeouts = u32::try_from(timeouts).unwrap_or(u32::MAX);
+        let restart = self.slow_start_after_idle.then_some(self.initial_segments);
+        self.control.on_idle(idle, timeouts, restart);
     }
 
     /// Sending stopped because the program has nothing to send.
     pub fn on_data_exhausted(&mut self) {
-        todo!()
+        if self.recovery.is_some() {
+            let (recovery, path) = self.parts();
+            recovery.on_data_exhausted(&path);
+        }
     }
 
     /// Sending stopped because of [`Flight::budget`] while data waited.
     pub fn on_window_exhausted(&mut self) {
-        todo!()
+        if let Some(recovery) = &mut self.recovery {
+            recovery.on_window_exhausted();
+        }
     }
 
     /// An acknowledgement arrived; `una <= ack <= nxt` was checked.
-    pub fn on_ack(&mut self, _now: Instant, _ack: &AckIn<'_>) -> AckOut {
-        todo!()
+    pub fn on_ack(&mut self, now: Instant, ack: &AckIn<'_>) -> AckOut {
+        debug_assert!(
+            self.una() <= ack.ack && ack.ack <= self.nxt(),
+            "RFC 9293 §3.10.7.4: SEG.ACK is acceptable"
+        );
+        if self.recovery.is_none() {
+            return AckOut::default();
+        }
+        let (recovery, mut path) = self.parts();
+        let out = recovery.on_ack(now, ack, &mut path);
+        if out.acked > Bytes::ZERO {
+            self.timeouts = 0;
+        }
+        out
     }
 
     /// The earliest instant at which [`Flight::on_timer`] has something to do; `None` if nothing is out.
     pub fn deadline(&self) -> Option<Instant> {
-        todo!()
+        self.recovery.as_ref()?.deadline()
     }
 
-    /// Time passed. Calling it early is harmless.
-    pub fn on_timer(&mut self, _now: Instant) -> TimerFired {
-        todo!()
+    /// Time passed. Calling it early is harmless; it reports one deadline per call, so call it until it
+    /// answers [`TimerFired::Nothing`].
+    pub fn on_timer(&mut self, now: Instant) -> TimerFired {
+        if self.deadline().is_none_or(|deadline| deadline > now) {
+            return TimerFired::Nothing;
+        }
+        let mut timeouts = self.timeouts;
+        let (recovery, mut path) = self.parts();
+        let fired = recovery.on_timer(now, &mut path, &mut timeouts);
+        self.timeouts = timeouts;
+        fired
     }
 
     /// Gives memory back; call it when the connection has been idle for a while.
     pub fn shrink(&mut self) {
-        todo!()
+        if self.is_empty() {
+            self.cursor = self.nxt();
+            self.recovery = None;
+        } else if let Some(recovery) = &mut self.recovery {
+            recovery.shrink();
+        }
+    }
+
+    fn parts(&mut self) -> (&mut Recovery, Path<'_>) {
+        let cursor = self.cursor;
+        let recovery = self.recovery.get_or_insert_with(|| Box::new(Recovery::new(cursor)));
+        let path = Path { rtt: &mut self.rtt, control: &mut self.control, mss: self.mss, sack: self.sack };
+        (recovery, path)
     }
 }

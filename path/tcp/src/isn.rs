@@ -74,6 +74,11 @@ impl TimestampClock {
         (now.millis() as u32).wrapping_add(self.offset)
     }
 
+    /// The start of the tick in which `at` lies: instants of one tick have the same timestamp.
+    pub const fn tick_start(at: Instant) -> Instant {
+        Instant::from_millis(at.millis())
+    }
+
     /// When the segment left whose timestamp the peer echoes: the start of that tick. `None` if the value
     /// lies in the future, which no honest peer's does.
     pub const fn sent_at(self, echoed: u32, now: Instant) -> Option<Instant> {

@@ -79,8 +79,23 @@ impl Rtt {
 
     /// A round trip was measured (RFC 6298 §2.2 and §2.3).
     pub fn on_sample(&mut self, now: Instant, sample: Duration) {
-        // A sample of zero would read as "no sample"; half the circle of u32 keeps the sums below from
-        // overflowing.
+        let micros = self.smooth(sample);
+        self.note_minimum(now, micros);
+    }
+
+    /// A round trip that only a timestamp measured: up to a tick too long, so the minimum does not hear of it.
+    pub fn on_coarse_sample(&mut self, sample: Duration) {
+        self.smooth(sample);
+    }
+
+    /// The round trip of the newest range that an ACK covers: free of the peer's delay for earlier ones, it counts for
+    /// the minimum alone.
+    pub fn on_least(&mut self, now: Instant, sample: Duration) {
+        self.note_minimum(now, micros(sample).clamp(1, SAMPLE_MAX));
+    }
+
+    fn smooth(&mut self, sample: Duration) -> u32 {
+        // A sample of zero would read as "no sample".
         let sample = micros(sample).clamp(1, SAMPLE_MAX);
         self.latest = sample;
         if self.smoothed == 0 {
@@ -92,7 +107,7 @@ impl Rtt {
             self.variation = self.variation - self.variation / 4 + deviation;
             self.smoothed = (self.smoothed - self.smoothed / 8 + sample).max(1);
         }
-        self.note_minimum(now, sample);
+        sample
     }
 
     fn note_minimum(&mut self, now: Instant, sample: u32) {
@@ -129,6 +144,14 @@ impl Rtt {
     /// since a sample needs new data and the window may be closed.
     pub fn on_progress(&mut self) {
         self.backoff = 0;
+    }
+
+    /// The SYN was lost and nothing was measured: three seconds for the first data (RFC 6298 §5.7).
+    pub fn on_untimed_handshake(&mut self) {
+        if self.smoothed == 0 {
+            let fallback = micros(Duration::from_secs(3));
+            self.limits.initial = self.limits.initial.max(fallback).min(self.limits.max);
+        }
     }
 
     /// How often in a row the time-out has doubled.

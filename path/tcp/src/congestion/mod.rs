@@ -1,7 +1,26 @@
-//! Congestion control: how many bytes may be on the way.
+//! Congestion control: how many bytes may be under way.
 //!
-//! Owns the congestion window. [`Control`] is an enum so that the packet path dispatches statically; each
-//! algorithm has a file. Called by `flight` only.
+//! Owns the congestion window. [`Control`] is an enum, so the packet path dispatches statically; each
+//! algorithm has a file, and what they share is in `window`. Called by `recovery` only, which decides when something was
+//! lost; the algorithm answers with a threshold, and proportional rate reduction leads the window there.
+//!
+//! Per ACK outside fast recovery: [`Control::on_ack`]. At a loss: [`Control::on_loss`], then per ACK
+//! [`Control::set_window`] with what PRR says, at the end [`Control::on_recovered`]. At a time-out:
+//! [`Control::on_timeout`]. A control is `Copy`: undoing a reduction is restoring a copy.
+
+mod cubic;
+mod hystart;
+mod newreno;
+mod window;
+
+use core::time::Duration;
+
+use firelane_units::{Bytes, Instant, Mss};
+
+pub use cubic::Cubic;
+pub use hystart::{HyStart, Pace};
+pub use newreno::NewReno;
+pub use window::{WINDOW_MAX, Window};
 
 /// Which algorithm a connection uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,6 +38,280 @@ impl Algorithm {
         match self {
             Self::Cubic => "cubic",
             Self::NewReno => "newreno",
+        }
+    }
+
+    /// The algorithm called `word`.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Cubic, Self::NewReno].into_iter().find(|algorithm| algorithm.word() == word)
+    }
+}
+
+/// What an ACK tells congestion control.
+#[derive(Clone, Copy, Debug)]
+pub struct AckSample {
+    /// When it came.
+    pub now: Instant,
+    /// Bytes that it delivered for the first time.
+    pub delivered: Bytes,
+    /// The cumulative acknowledgement after it.
+    pub una: u64,
+    /// The end of what was sent.
+    pub nxt: u64,
+    /// The round trip of the newest range that it acknowledges, if it measures one.
+    pub rtt: Option<Duration>,
+    /// The smoothed round-trip time; zero if there is none.
+    pub smoothed: Duration,
+    /// Whether the window limited what was sent: only then does an ACK show that the path carries more
+    /// (RFC 7661).
+    pub window_limited: bool,
+}
+
+/// The congestion control of one connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Control {
+    /// CUBIC.
+    Cubic(Cubic),
+    /// NewReno.
+    NewReno(NewReno),
+}
+
+macro_rules! each {
+    ($self:expr, $inner:ident => $body:expr) => {
+        match $self {
+            Self::Cubic($inner) => $body,
+            Self::NewReno($inner) => $body,
+        }
+    };
+}
+
+impl Control {
+    /// A control in slow start with an initial window of `segments` (RFC 6928).
+    pub fn new(algorithm: Algorithm, mss: Mss, segments: u16) -> Self {
+        let window = Window::initial(mss, segments);
+        match algorithm {
+            Algorithm::Cubic => Self::Cubic(Cubic::new(window)),
+            Algorithm::NewReno => Self::NewReno(NewReno::new(window)),
+        }
+    }
+
+    fn inner(&self) -> &Window {
+        each!(self, inner => &inner.window)
+    }
+
+    fn inner_mut(&mut self) -> &mut Window {
+        each!(self, inner => &mut inner.window)
+    }
+
+    /// Which algorithm it is.
+    pub fn algorithm(&self) -> Algorithm {
+        match self {
+            Self::Cubic(_) => Algorithm::Cubic,
+            Self::NewReno(_) => Algorithm::NewReno,
+        }
+    }
+
+    /// The congestion window.
+    pub fn window(&self) -> Bytes {
+        Bytes(self.inner().bytes().into())
+    }
+
+    /// The slow start threshold; `None` before the first loss.
+    pub fn slow_start_threshold(&self) -> Option<Bytes> {
+        self.inner().threshold()
+    }
+
+    /// Whether the window grows exponentially.
+    pub fn in_slow_start(&self) -> bool {
+        self.inner().in_slow_start()
+    }
+
+    /// Sets the window to what proportional rate reduction found.
+    pub fn set_window(&mut self, window: Bytes) {
+        self.inner_mut().set(window.0);
+    }
+
+    /// The path's segment size changed.
+    pub fn set_mss(&mut self, mss: Mss) {
+        self.inner_mut().set_mss(mss);
+    }
+
+    /// An ACK outside fast recovery delivered something.
+    pub fn on_ack(&mut self, ack: &AckSample) {
+        each!(self, inner => inner.on_ack(ack));
+    }
+
+    /// Something was lost, once per recovery: sets the threshold. `outstanding` is what was sent and not
+    /// acknowledged (FlightSize).
+    pub fn on_loss(&mut self, outstanding: Bytes) {
+        each!(self, inner => inner.on_loss(outstanding));
+    }
+
+    /// Fast recovery ended: everything that was out when it began has arrived.
+    pub fn on_recovered(&mut self) {
+        self.inner_mut().set_to_threshold();
+    }
+
+    /// The retransmission time-out fired: one segment beside the `in_flight` bytes that are not lost
+    /// (RFC 5681 §3.1). [`Control::on_loss`] went before unless this window's reduction was made already.
+    pub fn on_timeout(&mut self, in_flight: Bytes) {
+        let mss = u64::from(self.inner().mss());
+        self.inner_mut().set(in_flight.0 + mss);
+        each!(self, inner => inner.on_slow_start());
+    }
+
+    /// Data go after nothing was under way for `idle`, which is `timeouts` whole retransmission time-outs;
+    /// `restart` says whether the window shrinks for it.
+    pub fn on_idle(&mut self, idle: Duration, timeouts: u32, restart: Option<u16>) {
+        if let (Some(segments), 1..) = (restart, timeouts) {
+            let window = self.inner_mut();
+            let initial = Window::initial(Mss::clamped(window.mss() as u16), segments);
+            window.restart(initial, timeouts);
+        }
+        each!(self, inner => inner.on_idle(idle));
+    }
+
+    /// The reduction was a mistake: `self` as it was before, with the window no smaller than it is.
+    pub fn undo(&mut self, before: &Self) {
+        let window = self.window().max(before.window());
+        *self = *before;
+        self.set_window(window);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample(now: Instant, delivered: u64, una: u64) -> AckSample {
+        AckSample {
+            now,
+            delivered: Bytes(delivered),
+            una,
+            nxt: una + 100_000,
+            rtt: Some(Duration::from_millis(50)),
+            smoothed: Duration::from_millis(50),
+            window_limited: true,
+        }
+    }
+
+    #[test]
+    fn rfc_6928_initial_windows() {
+        for (mss, window) in
+            [(536, 5_360), (1_460, 14_600), (1_448, 14_480), (4_000, 14_600), (9_000, 18_000)]
+        {
+            let control = Control::new(Algorithm::Cubic, Mss::clamped(mss), 10);
+            assert_eq!(control.window(), Bytes(window), "mss {mss}");
+        }
+        assert_eq!(Control::new(Algorithm::NewReno, Mss::clamped(1_460), 1).window(), Bytes(1_460));
+    }
+
+    #[test]
+    fn words_are_read_back() {
+        for algorithm in [Algorithm::Cubic, Algorithm::NewReno] {
+            assert_eq!(Algorithm::from_word(algorithm.word()), Some(algorithm));
+        }
+        assert_eq!(Algorithm::from_word("vegas"), None);
+    }
+
+    #[test]
+    fn idle_halves_per_timeout_down_to_the_initial_window() {
+        let mut control = Control::new(Algorithm::NewReno, Mss::clamped(1_000), 10);
+        control.set_window(Bytes(80_000));
+        let hour = Duration::from_secs(3_600);
+        let mut once = control;
+        once.on_idle(hour, 1, Some(10));
+        assert_eq!(once.window(), Bytes(40_000));
+        let mut long = control;
+        long.on_idle(hour, 200, Some(10));
+        assert_eq!(long.window(), Bytes(10_000));
+        control.on_idle(hour, 200, None);
+        assert_eq!(control.window(), Bytes(80_000));
+    }
+
+    #[test]
+    fn a_control_stays_small() {
+        assert!(core::mem::size_of::<Control>() <= 80, "{}", core::mem::size_of::<Control>());
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Event {
+        Ack(u64),
+        Loss,
+        Recovered,
+        Timeout,
+        Idle(u32),
+        Mss(u16),
+    }
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        let event = prop_oneof![
+            8 => (1u64..200_000).prop_map(Event::Ack),
+            1 => Just(Event::Loss),
+            1 => Just(Event::Recovered),
+            1 => Just(Event::Timeout),
+            1 => (0u32..40).prop_map(Event::Idle),
+            1 => (0u16..9_000).prop_map(Event::Mss),
+        ];
+        prop::collection::vec(event, 1..200)
+    }
+
+    proptest! {
+        #[test]
+        fn windows_keep_their_bounds_and_only_losses_shrink_them(
+            events in events(), newreno: bool, step in 1u64..200,
+        ) {
+            let algorithm = if newreno { Algorithm::NewReno } else { Algorithm::Cubic };
+            let mut control = Control::new(algorithm, Mss::clamped(1_460), 10);
+            let (mut now, mut una) = (Instant::from_secs(1), 0);
+            for event in events {
+                now += Duration::from_millis(step);
+                let before = control;
+                match event {
+                    Event::Ack(delivered) => {
+                        una += delivered;
+                        control.on_ack(&sample(now, delivered, una));
+                        prop_assert!(control.window() >= before.window());
+                        prop_assert!(control.window().0 <= before.window().0 + delivered.max(80_000));
+                    }
+                    Event::Loss => {
+                        control.on_loss(before.window());
+                        let threshold = control.slow_start_threshold().expect("a loss sets it");
+                        prop_assert!(threshold.0 <= before.window().0.max(2 * 9_000));
+                    }
+                    Event::Recovered => control.on_recovered(),
+                    Event::Timeout => control.on_timeout(Bytes::ZERO),
+                    Event::Idle(timeouts) => {
+                        control.on_idle(Duration::from_secs(timeouts.into()), timeouts, Some(10));
+                        prop_assert!(control.window() <= before.window());
+                    }
+                    Event::Mss(mss) => control.set_mss(Mss::clamped(mss)),
+                }
+                prop_assert!(control.window().0 <= u64::from(WINDOW_MAX));
+                prop_assert!(control.window().0 >= u64::from(Mss::FLOOR));
+            }
+        }
+
+        #[test]
+        fn no_growth_while_the_program_limits(delivered in 1u64..100_000, newreno: bool) {
+            let algorithm = if newreno { Algorithm::NewReno } else { Algorithm::Cubic };
+            let mut control = Control::new(algorithm, Mss::clamped(1_460), 10);
+            let before = control.window();
+            let ack = AckSample { window_limited: false, ..sample(Instant::from_secs(1), delivered, delivered) };
+            control.on_ack(&ack);
+            prop_assert_eq!(control.window(), before);
+        }
+
+        #[test]
+        fn undo_restores(loss_window in 20_000u64..1_000_000) {
+            let mut control = Control::new(Algorithm::Cubic, Mss::clamped(1_460), 10);
+            control.set_window(Bytes(loss_window));
+            let before = control;
+            control.on_loss(Bytes(loss_window));
+            control.on_timeout(Bytes::ZERO);
+            control.undo(&before);
+            prop_assert_eq!(control, before);
         }
     }
 }

@@ -1,0 +1,169 @@
+//! The delivery-rate sampler of draft-ietf-ccwg-bbr §4.1: how fast did data arrive, and was the program in the way?
+//!
+//! Owns the count of delivered bytes and the instants around it. A [`Snapshot`] is stored with every range when it
+//! leaves; when the range arrives, the difference between then and the present is a [`RateSample`]. Called by
+//! `recovery`. Model-based congestion control and `tcp_info` read it.
+
+use core::time::Duration;
+
+use firelane_units::{BitRate, Bytes, Instant};
+
+use crate::sent::SentRange;
+
+/// What the sampler remembers with each range sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Snapshot {
+    /// Bytes delivered so far.
+    pub delivered: u64,
+    /// When the last of them was known to be delivered.
+    pub delivered_at: Instant,
+    /// When the range left that began the sampling interval.
+    pub first_sent_at: Instant,
+    /// Whether the program, not the path, limited what was under way.
+    pub app_limited: bool,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RateSample {
+    /// Bytes delivered in `interval`.
+    pub delivered: Bytes,
+    /// The longer of the time to send them and the time to see them acknowledged.
+    pub interval: Duration,
+    /// Whether the program limited the rate, so that it says nothing about the path.
+    pub app_limited: bool,
+}
+
+impl RateSample {
+    /// The rate; `None` for an interval too short to mean anything.
+    pub fn rate(&self) -> Option<BitRate> {
+        let nanos = self.interval.as_nanos();
+        if nanos == 0 {
+            return None;
+        }
+        let bits = u128::from(self.delivered.0) * 8 * 1_000_000_000 / nanos;
+        Some(BitRate::from_bps(u64::try_from(bits).unwrap_or(u64::MAX)))
+    }
+}
+
+/// The sampler of one connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RateSampler {
+    delivered: u64,
+    delivered_at: Instant,
+    first_sent_at: Instant,
+    /// The delivered count at which the last bubble in the pipe has drained; zero if there is none.
+    app_limited_until: u64,
+    /// The snapshot of the most recently sent range that arrived with the ACK being processed.
+    newest: Option<(Instant, Snapshot)>,
+}
+
+impl RateSampler {
+    /// A range is about to leave; gives what to store with it. `idle` says that nothing is under way.
+    pub fn on_sent(&mut self, now: Instant, idle: bool) -> Snapshot {
+        if idle {
+            self.first_sent_at = now;
+            self.delivered_at = now;
+        }
+        Snapshot {
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+            app_limited: self.app_limited_until != 0,
+        }
+    }
+
+    /// The program has nothing more to send while `in_flight` bytes are under way.
+    pub fn on_app_limited(&mut self, in_flight: Bytes) {
+        self.app_limited_until = (self.delivered + in_flight.0).max(1);
+    }
+
+    /// A range (or a piece of one) arrived.
+    pub fn on_delivered(&mut self, now: Instant, range: &SentRange) {
+        self.delivered += range.len().0;
+        self.delivered_at = now;
+        let newer = self.newest.is_none_or(|(sent_at, snapshot)| {
+            (range.snapshot.delivered, range.sent_at) > (snapshot.delivered, sent_at)
+        });
+        if newer {
+            self.newest = Some((range.sent_at, range.snapshot));
+        }
+    }
+
+    /// All ranges of an ACK were reported: the sample it gives, if it delivered anything and the interval is
+    /// at least the least round trip (a shorter one was measured on a spurious retransmission).
+    pub fn on_ack_done(&mut self, min_rtt: Duration) -> Option<RateSample> {
+        if self.app_limited_until != 0 && self.delivered > self.app_limited_until {
+            self.app_limited_until = 0;
+        }
+        let (sent_at, prior) = self.newest.take()?;
+        self.first_sent_at = sent_at;
+        let send_elapsed = sent_at.saturating_since(prior.first_sent_at);
+        let ack_elapsed = self.delivered_at.saturating_since(prior.delivered_at);
+        let interval = send_elapsed.max(ack_elapsed);
+        if interval < min_rtt {
+            return None;
+        }
+        Some(RateSample {
+            delivered: Bytes(self.delivered - prior.delivered),
+            interval,
+            app_limited: prior.app_limited,
+        })
+    }
+
+    /// Bytes delivered so far.
+    pub fn delivered(&self) -> Bytes {
+        Bytes(self.delivered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: u64, end: u64, sent_at: Instant, snapshot: Snapshot) -> SentRange {
+        SentRange::first(start..end, sent_at, snapshot)
+    }
+
+    #[test]
+    fn a_steady_pipe_shows_its_rate() {
+        // 1000 bytes per 10 ms over a round trip of 50 ms: 800 kb/s.
+        let mut sampler = RateSampler::default();
+        let at = |n: u64| Instant::from_millis(1_000 + 10 * n);
+        let mut sent = Vec::new();
+        let mut last = None;
+        for n in 0..40u64 {
+            if n >= 5 {
+                sampler.on_delivered(at(n), &sent[n as usize - 5]);
+                last = sampler.on_ack_done(Duration::from_millis(50));
+            }
+            let snapshot = sampler.on_sent(at(n), n == 0);
+            sent.push(range(n * 1_000, (n + 1) * 1_000, at(n), snapshot));
+        }
+        let last = last.expect("the last ACK delivered something");
+        assert_eq!(last.rate(), Some(BitRate::from_bps(800_000)));
+        assert!(!last.app_limited);
+    }
+
+    #[test]
+    fn a_bubble_marks_samples_until_it_has_drained() {
+        let mut sampler = RateSampler::default();
+        let t = Instant::from_millis;
+        let first = range(0, 100, t(1), sampler.on_sent(t(1), true));
+        sampler.on_app_limited(Bytes(100));
+        let second = range(100, 200, t(2), sampler.on_sent(t(2), false));
+        assert!(!first.snapshot.app_limited && second.snapshot.app_limited);
+        sampler.on_delivered(t(11), &first);
+        sampler.on_ack_done(Duration::ZERO);
+        assert!(sampler.on_sent(t(11), false).app_limited, "100 of 100 are delivered, none more");
+        sampler.on_delivered(t(12), &second);
+        let sample = sampler.on_ack_done(Duration::ZERO).expect("delivered");
+        assert!(sample.app_limited);
+        assert!(!sampler.on_sent(t(12), false).app_limited);
+    }
+
+    #[test]
+    fn an_ack_of_nothing_gives_no_sample() {
+        assert_eq!(RateSampler::default().on_ack_done(Duration::ZERO), None);
+    }
+}

@@ -1,0 +1,571 @@
+//! What happens to sent data: loss detection, recovery and its undoing.
+//!
+//! Owns everything that exists only while data are out: the sent ranges, RACK (RFC 8985) for peers with SACK and duplicate
+//! ACKs (RFC 6582) for others, fast recovery with proportional rate reduction, the retransmission time-out
+//! (RFC 6298), F-RTO (RFC 5682), and three ways to learn that nothing had been lost: a timestamp (Eifel,
+//! RFC 3522), duplicates reported for all retransmissions (RFC 3708), and F-RTO. Called by `flight` only, which lends
+//! the estimator and the congestion control.
+
+use core::ops::Range;
+use core::time::Duration;
+
+use firelane_units::{Bytes, Instant, Mss};
+
+use crate::congestion::{AckSample, Control};
+use crate::flight::{AckIn, AckOut, Phase, TimerFired};
+use crate::isn::TimestampClock;
+use crate::prr::{Prr, PrrAck};
+use crate::rack::{DUP_THRESHOLD, Rack};
+use crate::rate::{RateSample, RateSampler};
+use crate::rtt::Rtt;
+use crate::sent::{Mark, SentRange, SentRanges};
+use crate::tlp::{Tlp, Verdict};
+
+/// What the flight lends for a call.
+pub(crate) struct Path<'a> {
+    pub(crate) rtt: &'a mut Rtt,
+    pub(crate) control: &'a mut Control,
+    pub(crate) mss: Mss,
+    pub(crate) sack: bool,
+}
+
+/// The state of sent data.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    sent: SentRanges,
+    rack: Rack,
+    tlp: Tlp,
+    prr: Prr,
+    rate: RateSampler,
+    rate_sample: Option<RateSample>,
+    phase: Phase,
+    /// When everything before it is acknowledged, the recovery that began there ends.
+    point: Option<u64>,
+    episode: Option<Episode>,
+    frto: Frto,
+    /// Duplicate ACKs of a peer without SACK: each stands for a segment that left the path.
+    duplicates: u32,
+    /// [`Instant::FAR_FUTURE`] if the timer is not running.
+    rto_at: Instant,
+    reorder_at: Instant,
+    /// Data up to here were sent while the window was the limit.
+    limited_until: u64,
+}
+
+/// What is needed to take a reduction back.
+#[derive(Clone, Copy, Debug)]
+struct Episode {
+    before: Control,
+    /// When the first retransmission left.
+    retransmitted_at: Option<Instant>,
+    /// Bytes retransmitted and not reported as duplicates.
+    retransmitted: u64,
+}
+
+/// RFC 5682 §3.1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Frto {
+    Off,
+    /// The first segment was sent again; the next ACK decides.
+    Waiting,
+    /// It was acknowledged: new data go next, to see whether the rest arrives by itself.
+    SendNew,
+}
+
+/// What an ACK delivered.
+#[derive(Debug, Default)]
+struct News {
+    acked: u64,
+    delivered: u64,
+    /// When the oldest and the newest of the cumulatively acknowledged first transmissions left.
+    oldest: Option<Instant>,
+    newest: Option<Instant>,
+    /// The same for selectively acknowledged ones.
+    sacked_oldest: Option<Instant>,
+    acked_retransmission: bool,
+    sacked: bool,
+    /// A range that was held lost arrived, and it was sent only once.
+    original: bool,
+    dsack: Option<Range<u64>>,
+    lost: u64,
+}
+
+impl News {
+    fn on_piece(&mut self, piece: &SentRange, cumulative: bool) {
+        self.delivered += piece.len().0;
+        self.sacked |= !cumulative;
+        if piece.is_retransmitted() {
+            self.acked_retransmission |= cumulative;
+            return;
+        }
+        self.original |= piece.mark == Mark::Lost;
+        self.newest = self.newest.max(Some(piece.sent_at));
+        let oldest = if cumulative { &mut self.oldest } else { &mut self.sacked_oldest };
+        if oldest.is_none_or(|oldest| piece.sent_at < oldest) {
+            *oldest = Some(piece.sent_at);
+        }
+    }
+}
+
+impl Recovery {
+    pub(crate) fn new(cursor: u64) -> Self {
+        Self {
+            sent: SentRanges::new(cursor),
+            rack: Rack::new(cursor),
+            tlp: Tlp::new(),
+            prr: Prr::default(),
+            rate: RateSampler::default(),
+            rate_sample: None,
+            phase: Phase::Open,
+            point: None,
+            episode: None,
+            frto: Frto::Off,
+            duplicates: 0,
+            rto_at: Instant::FAR_FUTURE,
+            reorder_at: Instant::FAR_FUTURE,
+            limited_until: cursor,
+        }
+    }
+
+    pub(crate) fn sent(&self) -> &SentRanges {
+        &self.sent
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub(crate) fn rate_sample(&self) -> Option<RateSample> {
+        self.rate_sample
+    }
+
+    pub(crate) fn shrink(&mut self) {
+        self.sent.shrink();
+    }
+
+    /// Bytes under way. Without SACK, each duplicate ACK stands for a segment that arrived.
+    pub(crate) fn in_flight(&self, mss: Mss) -> Bytes {
+        self.sent.in_flight().saturating_sub(self.duplicate_bytes(mss))
+    }
+
+    /// The first segment is what is missing, so duplicates cannot stand for it: a peer that sends more
+    /// of them than segments are out gains nothing.
+    fn duplicate_bytes(&self, mss: Mss) -> Bytes {
+        let mss = u64::from(mss.bytes());
+        let most = self.sent.outstanding().0.saturating_sub(mss);
+        Bytes((u64::from(self.duplicates) * mss).min(most))
+    }
+}
+
+/// Sending.
+impl Recovery {
+    pub(crate) fn poll_probe(&mut self, fresh: Option<Range<u64>>, mss: Mss) -> Option<Range<u64>> {
+        if !self.tlp.is_due() {
+            return None;
+        }
+        if self.sent.is_empty() {
+            self.tlp.cancel();
+            return None;
+        }
+        let nxt = self.sent.nxt();
+        let start = nxt.saturating_sub(u64::from(mss.bytes())).max(self.sent.una());
+        if self.phase == Phase::Open {
+            // A duplicate that the probe causes says nothing about an earlier recovery.
+            self.episode = None;
+        }
+        Some(self.tlp.take(fresh, start..nxt))
+    }
+
+    pub(crate) fn next_retransmit(&mut self, limit: Bytes, fresh: bool) -> Option<Range<u64>> {
+        let lost = self.sent.first_lost()?;
+        if self.frto == Frto::SendNew {
+            if fresh {
+                return None;
+            }
+            // RFC 5682 §2.1 step 2b: without new data the conventional recovery goes on.
+            self.frto = Frto::Off;
+        }
+        let end = lost.end.min(lost.start + limit.0);
+        (end > lost.start).then_some(lost.start..end)
+    }
+
+    pub(crate) fn on_sent(&mut self, now: Instant, range: Range<u64>, path: &Path<'_>) {
+        let len = range.end - range.start;
+        let is_new = range.start >= self.sent.nxt();
+        let is_front = range.start == self.sent.una();
+        let snapshot = self.rate.on_sent(now, self.sent.is_empty());
+        self.sent.on_sent(now, range, snapshot);
+        if self.phase == Phase::Recovery {
+            self.prr.on_sent(Bytes(len));
+        }
+        if let (false, Some(episode)) = (is_new, &mut self.episode) {
+            episode.retransmitted += len;
+            episode.retransmitted_at.get_or_insert(now);
+        }
+        if self.rto_at == Instant::FAR_FUTURE || (is_front && !is_new) {
+            self.rto_at = now + path.rtt.rto().duration();
+        }
+        self.schedule_probe(now, path);
+        self.note_window_limit(path);
+    }
+
+    /// Whether the window, and not the program, is what limits: in slow start if more than half of it is used,
+    /// since it doubles per round trip, else if no segment more fits.
+    fn note_window_limit(&mut self, path: &Path<'_>) {
+        let (window, in_flight) = (path.control.window().0, self.in_flight(path.mss).0);
+        let is_full = in_flight + u64::from(path.mss.bytes()) > window;
+        if is_full || (path.control.in_slow_start() && 2 * in_flight > window) {
+            self.limited_until = self.sent.nxt();
+        }
+    }
+
+    pub(crate) fn on_window_exhausted(&mut self) {
+        self.limited_until = self.sent.nxt();
+    }
+
+    pub(crate) fn on_data_exhausted(&mut self, path: &Path<'_>) {
+        let in_flight = self.in_flight(path.mss);
+        if self.sent.lost() == Bytes::ZERO && in_flight < path.control.window() {
+            self.rate.on_app_limited(in_flight);
+        }
+    }
+
+    /// RFC 8985 §7.2: a probe is for a quiet connection with data out and no probe under way.
+    fn schedule_probe(&mut self, now: Instant, path: &Path<'_>) {
+        let is_calm = self.phase == Phase::Open && self.sent.sacked() == Bytes::ZERO && !self.sent.is_empty();
+        if !path.sack || !is_calm || self.tlp.in_episode() {
+            self.tlp.cancel();
+        } else if !self.tlp.is_due() {
+            let lone = self.sent.outstanding().0 <= u64::from(path.mss.bytes());
+            self.tlp.schedule(now, path.rtt, lone, self.rto_at);
+        }
+    }
+}
+
+/// Acknowledgements.
+impl Recovery {
+    pub(crate) fn on_ack(&mut self, now: Instant, ack: &AckIn<'_>, path: &mut Path<'_>) -> AckOut {
+        let before = self.sent.una();
+        let limited = before < self.limited_until;
+        let had_duplicates = self.duplicate_bytes(path.mss);
+        let mut news = News::default();
+        self.take_cumulative(now, ack, path, &mut news);
+        self.take_selective(now, ack, path, &mut news);
+        self.take_duplicate(ack, path, &mut news);
+        self.sample_round_trip(now, ack, path, &news);
+        self.rate_sample = self.rate.on_ack_done(path.rtt.minimum().unwrap_or_default()).or(self.rate_sample);
+        self.settle_probe(ack, path, &news);
+        let undone = self.undo_if_spurious(ack, path, &news);
+        self.advance_frto(ack, &news);
+        self.leave_recovery(path, &news);
+        self.detect(now, path, &mut news);
+        self.enter_recovery(path);
+        // Without SACK, what a duplicate stood for is not delivered again when it is acknowledged.
+        let duplicates = self.duplicate_bytes(path.mss);
+        let delivered = (news.delivered + duplicates.0).saturating_sub(had_duplicates.0);
+        self.set_window(now, Bytes(delivered), limited, path, &news);
+        self.restart_timers(now, path, &news);
+        AckOut { acked: Bytes(news.acked), delivered: Bytes(news.delivered), lost: Bytes(news.lost), undone }
+    }
+
+    fn take_cumulative(&mut self, now: Instant, ack: &AckIn<'_>, path: &mut Path<'_>, news: &mut News) {
+        let (rack, rate, rtt) = (&mut self.rack, &mut self.rate, &*path.rtt);
+        let acked = self.sent.on_cumulative_ack(ack.ack, |piece| {
+            rack.on_delivered(now, piece, ack.echoed, rtt);
+            rate.on_delivered(now, piece);
+            news.on_piece(piece, true);
+        });
+        news.acked = acked.0;
+        if news.acked > 0 {
+            path.rtt.on_progress();
+        }
+    }
+
+    fn take_selective(&mut self, now: Instant, ack: &AckIn<'_>, path: &Path<'_>, news: &mut News) {
+        if !path.sack {
+            return;
+        }
+        for (index, block) in ack.sack.iter().enumerate() {
+            if self.sent.is_valid_block(block) {
+                let (rack, rate) = (&mut self.rack, &mut self.rate);
+                let repeated = index == 0 && is_within_next(ack.sack);
+                if repeated {
+                    news.dsack = Some(block.clone());
+                }
+                self.sent.on_sack_block(block, path.mss, |piece| {
+                    rack.on_delivered(now, piece, ack.echoed, path.rtt);
+                    rate.on_delivered(now, piece);
+                    news.on_piece(piece, false);
+                });
+            } else if index == 0 && block.start < block.end && block.end <= self.sent.una() {
+                // RFC 2883 §4: a first block below the acknowledgement reports a duplicate.
+                news.dsack = Some(block.clone());
+            }
+        }
+        if let Some(block) = &news.dsack {
+            self.rack.on_dsack(self.sent.una(), self.sent.nxt());
+            if let Some(episode) = &mut self.episode {
+                episode.retransmitted = episode.retransmitted.saturating_sub(block.end - block.start);
+            }
+        }
+    }
+
+    /// RFC 5681 §3.2 and RFC 6582 for peers without SACK.
+    fn take_duplicate(&mut self, ack: &AckIn<'_>, path: &Path<'_>, news: &mut News) {
+        if path.sack {
+            return;
+        }
+        if news.acked > 0 {
+            // One of the segments acknowledged filled the hole; the others had sent duplicates.
+            let segments = news.acked.div_ceil(u64::from(path.mss.bytes())) as u32;
+            self.duplicates = self.duplicates.saturating_sub(segments - 1);
+            if self.phase == Phase::Open || self.phase == Phase::Disorder {
+                self.duplicates = 0;
+            }
+            let is_partial = self.phase == Phase::Recovery && self.point.is_some_and(|p| self.sent.una() < p);
+            if is_partial {
+                news.lost += self.sent.mark_front_lost(Bytes(path.mss.bytes().into())).0;
+            }
+        } else if ack.duplicate && !self.sent.is_empty() {
+            self.duplicates = self.duplicates.saturating_add(1);
+        }
+    }
+
+    /// RFC 6298 §3 (Karn): first transmissions give samples; among retransmissions, a timestamp does.
+    fn sample_round_trip(&mut self, now: Instant, ack: &AckIn<'_>, path: &mut Path<'_>, news: &News) {
+        let since = |at: Instant| now.saturating_since(at);
+        let cumulative = news.oldest.filter(|_| !news.acked_retransmission);
+        if let Some(newest) = news.newest.filter(|_| !news.acked_retransmission) {
+            path.rtt.on_least(now, since(newest));
+        }
+        if let Some(sent_at) = cumulative.or(news.sacked_oldest) {
+            path.rtt.on_sample(now, since(sent_at));
+        } else if let (Some(echoed), 1..) = (ack.echoed, news.acked) {
+            path.rtt.on_coarse_sample(since(echoed));
+        }
+    }
+
+    fn settle_probe(&mut self, ack: &AckIn<'_>, path: &mut Path<'_>, news: &News) {
+        let bare_duplicate = ack.duplicate && ack.sack.is_empty();
+        if self.tlp.on_ack(ack.ack, news.dsack.as_ref(), bare_duplicate) == Verdict::RepairedLoss
+            && matches!(self.phase, Phase::Open | Phase::Disorder)
+        {
+            path.control.on_loss(self.sent.outstanding());
+            path.control.on_recovered();
+        }
+    }
+
+    fn undo_if_spurious(&mut self, ack: &AckIn<'_>, path: &mut Path<'_>, news: &News) -> bool {
+        let Some(episode) = self.episode else { return false };
+        let recovering = matches!(self.phase, Phase::Recovery | Phase::Loss);
+        let by_timestamp = recovering
+            && news.acked > 0
+            && match (ack.echoed, episode.retransmitted_at) {
+                (Some(echoed), Some(first)) => echoed < TimestampClock::tick_start(first),
+                // Everything that was held lost arrived before it was sent again.
+                (_, None) => self.point.is_some_and(|point| ack.ack >= point),
+                (None, Some(_)) => false,
+            };
+        let by_duplicates =
+            news.dsack.is_some() && episode.retransmitted_at.is_some() && episode.retransmitted == 0;
+        // Without SACK, an ACK that also covers a retransmission may be due to that one alone.
+        let original = news.original && (path.sack || !news.acked_retransmission);
+        let by_frto = self.phase == Phase::Loss && self.frto != Frto::Off && original;
+        if !(by_timestamp || by_duplicates || by_frto) {
+            return false;
+        }
+        path.control.undo(&episode.before);
+        self.episode = None;
+        if recovering {
+            self.sent.unmark_lost();
+            self.phase = Phase::Open;
+            self.frto = Frto::Off;
+            self.duplicates = 0;
+        }
+        true
+    }
+
+    fn advance_frto(&mut self, ack: &AckIn<'_>, news: &News) {
+        let beyond = self.point.is_none_or(|point| ack.ack >= point);
+        let says_nothing = news.acked == 0 && !ack.duplicate && !news.sacked;
+        self.frto = match self.frto {
+            Frto::Waiting | Frto::SendNew if news.acked > 0 && !beyond => Frto::SendNew,
+            unchanged if says_nothing => unchanged,
+            _ => Frto::Off,
+        };
+    }
+
+    fn leave_recovery(&mut self, path: &mut Path<'_>, news: &News) {
+        let is_over = news.acked > 0 && self.point.is_some_and(|point| self.sent.una() >= point);
+        if !is_over || !matches!(self.phase, Phase::Recovery | Phase::Loss) {
+            return;
+        }
+        if self.phase == Phase::Recovery {
+            path.control.on_recovered();
+        }
+        self.phase = Phase::Open;
+        self.frto = Frto::Off;
+        self.duplicates = 0;
+        self.rack.on_recovered();
+    }
+
+    fn detect(&mut self, now: Instant, path: &Path<'_>, news: &mut News) {
+        let recovering = matches!(self.phase, Phase::Recovery | Phase::Loss);
+        if path.sack {
+            let window = self.rack.reordering_window(recovering, self.sent.sacked_segments(), path.rtt);
+            let detection = self.rack.detect(now, &mut self.sent, window);
+            news.lost += detection.lost;
+            self.reorder_at = detection.again_at.unwrap_or(Instant::FAR_FUTURE);
+        } else if !recovering && self.duplicates >= DUP_THRESHOLD {
+            // RFC 6582 §3.2 step 2: duplicates of data from before the last recovery start no other one.
+            if self.point.is_none_or(|point| self.sent.una() > point) {
+                news.lost += self.sent.mark_front_lost(Bytes(path.mss.bytes().into())).0;
+            }
+        }
+        if !recovering {
+            let quiet = self.sent.sacked() == Bytes::ZERO && self.duplicates == 0;
+            self.phase = if quiet { Phase::Open } else { Phase::Disorder };
+        }
+    }
+
+    fn enter_recovery(&mut self, path: &mut Path<'_>) {
+        let recovering = matches!(self.phase, Phase::Recovery | Phase::Loss);
+        if recovering || self.sent.lost() == Bytes::ZERO {
+            return;
+        }
+        self.begin_episode(path);
+        self.phase = Phase::Recovery;
+        self.prr = Prr::start(self.sent.outstanding());
+    }
+
+    fn begin_episode(&mut self, path: &mut Path<'_>) {
+        self.episode = Some(Episode { before: *path.control, retransmitted_at: None, retransmitted: 0 });
+        self.point = Some(self.sent.nxt());
+        path.control.on_loss(self.sent.outstanding());
+        self.tlp.on_recovery();
+    }
+
+    fn set_window(
+        &mut self,
+        now: Instant,
+        delivered: Bytes,
+        limited: bool,
+        path: &mut Path<'_>,
+        news: &News,
+    ) {
+        if self.phase == Phase::Recovery {
+            let ack = PrrAck {
+                delivered,
+                in_flight: self.in_flight(path.mss),
+                slow_start_threshold: path.control.slow_start_threshold().unwrap_or(path.control.window()),
+                safe: news.acked > 0 && news.lost == 0,
+            };
+            if delivered > Bytes::ZERO || news.lost > 0 {
+                path.control.set_window(self.prr.on_ack(&ack, path.mss));
+            }
+        } else if delivered > Bytes::ZERO {
+            path.control.on_ack(&AckSample {
+                now,
+                delivered,
+                una: self.sent.una(),
+                nxt: self.sent.nxt(),
+                rtt: news.newest.map(|at| now.saturating_since(at)),
+                smoothed: path.rtt.smoothed().unwrap_or_default(),
+                window_limited: limited,
+            });
+        }
+    }
+
+    fn restart_timers(&mut self, now: Instant, path: &Path<'_>, news: &News) {
+        if self.sent.is_empty() {
+            self.rto_at = Instant::FAR_FUTURE;
+            self.reorder_at = Instant::FAR_FUTURE;
+            self.tlp.cancel();
+            return;
+        }
+        if news.acked > 0 {
+            // RFC 6298 §5.3.
+            self.rto_at = now + path.rtt.rto().duration();
+        }
+        if news.delivered > 0 {
+            self.schedule_probe(now, path);
+        }
+    }
+}
+
+/// Timers.
+impl Recovery {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let earliest = self.rto_at.min(self.reorder_at).min(self.tlp.deadline());
+        (earliest != Instant::FAR_FUTURE).then_some(earliest)
+    }
+
+    pub(crate) fn on_timer(&mut self, now: Instant, path: &mut Path<'_>, timeouts: &mut u8) -> TimerFired {
+        if self.reorder_at <= now {
+            let mut news = News::default();
+            self.detect(now, path, &mut news);
+            self.enter_recovery(path);
+            // A loss is no permission to send: in recovery the window follows what is under way.
+            self.set_window(now, Bytes::ZERO, false, path, &news);
+            return TimerFired::Reordering;
+        }
+        if self.tlp.deadline() <= now {
+            self.tlp.on_timer();
+            self.rto_at = now + path.rtt.rto().duration();
+            return TimerFired::Probe;
+        }
+        if self.rto_at <= now {
+            *timeouts = timeouts.saturating_add(1);
+            self.on_timeout(now, path);
+            return TimerFired::Retransmission { count: *timeouts };
+        }
+        TimerFired::Nothing
+    }
+
+    /// RFC 6298 §5.4 to §5.6, RFC 8985 §6.3, RFC 5681 §3.1.
+    fn on_timeout(&mut self, now: Instant, path: &mut Path<'_>) {
+        let in_loss_window = self.point.is_some_and(|point| self.sent.una() < point);
+        let is_new = matches!(self.phase, Phase::Open | Phase::Disorder) || !in_loss_window;
+        let recovering = !matches!(self.phase, Phase::Open | Phase::Disorder);
+        if is_new {
+            self.begin_episode(path);
+        } else {
+            // The reduction for this window was made. RFC 5682 §3.1: data sent meanwhile belong to it.
+            self.point = Some(self.sent.nxt());
+        }
+        self.tlp.on_recovery();
+        self.mark_on_timeout(now, path, recovering);
+        self.duplicates = 0;
+        self.phase = Phase::Loss;
+        self.frto = if is_new { Frto::Waiting } else { Frto::Off };
+        self.reorder_at = Instant::FAR_FUTURE;
+        path.rtt.on_timeout();
+        path.control.on_timeout(self.sent.in_flight());
+        self.rto_at = now + path.rtt.rto().duration();
+    }
+
+    fn mark_on_timeout(&mut self, now: Instant, path: &Path<'_>, recovering: bool) {
+        if self.sent.front_is_sacked() {
+            // The peer holds the first byte that it asks for: it has thrown away what it reported.
+            self.sent.on_reneged();
+        }
+        let window = if path.sack {
+            self.rack.reordering_window(recovering, self.sent.sacked_segments(), path.rtt)
+        } else {
+            Duration::ZERO
+        };
+        if path.sack && path.rtt.smoothed().is_some() {
+            self.rack.mark_on_timeout(now, &mut self.sent, window, path.mss);
+        } else {
+            // Nothing tells the segments apart: go back to the first.
+            let all = self.sent.outstanding();
+            self.sent.mark_front_lost(all);
+        }
+    }
+}
+
+/// RFC 2883 §4: a first block inside the second one reports a duplicate beyond the acknowledgement.
+fn is_within_next(blocks: &[Range<u64>]) -> bool {
+    let [first, second, ..] = blocks else { return false };
+    second.start <= first.start && first.end <= second.end
+}
