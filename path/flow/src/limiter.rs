@@ -1,0 +1,256 @@
+//! A limit in bits per second, kept by a virtual clock.
+//!
+//! The clock says until when the bytes that passed have paid for the line. A frame may pass as soon as that
+//! moment is reached, and moves it on by the frame's own time. So over any window the bytes passed are the
+//! rate times the window, plus at most [`SLACK`] of it and the frame that comes last; there is no bucket that
+//! could be full when the first frame comes, and no tick whose edge could be seen. Fractions of a nanosecond are
+//! carried on, so that no rate drifts.
+
+use core::time::Duration;
+
+use firelane_units::{BitRate, Bytes, Instant};
+
+/// How much unused time is remembered. A lane that wakes up this much late loses nothing; a sender that was
+/// silent gains no more than this. Half a millisecond keeps every window of 100 ms within 1 % or two frames.
+pub(crate) const SLACK: Duration = Duration::from_micros(500);
+/// How long a fast flow's frames are gathered before they are released together: at most 10,000 wake-ups
+/// per second, whatever the rate. Two nested limits and a lane that is 100 us late stay within the slack.
+const GATHER: Duration = Duration::from_micros(100);
+/// How much of the line one frame may take at most, if it can be cut.
+const PIECE: Duration = Duration::from_micros(400);
+/// The frame whose time decides whether gathering is worth the wait: an Ethernet frame.
+const ORDINARY_FRAME: Bytes = Bytes(1514);
+
+/// Numerator of a byte's time: `bytes * BYTE_NANOS / rate` are nanoseconds.
+const BYTE_NANOS: u64 = 8_000_000_000;
+/// More than any frame, and small enough that its time fits 64 bits.
+const CHARGE_MAX: u64 = 1 << 30;
+
+/// One direction's limit.
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    rate: BitRate,
+    /// Until when the line is paid for.
+    paid_until: Instant,
+    /// The fraction of a nanosecond beyond `paid_until`, in units of 1 / rate.
+    rest: u64,
+    /// Zero at rates whose frames take longer than gathering.
+    gather: Duration,
+}
+
+impl Limiter {
+    /// A limit that begins at `now`. Rate zero lets nothing pass.
+    pub fn new(rate: BitRate, now: Instant) -> Self {
+        Self { rate, paid_until: now, rest: 0, gather: gather(rate) }
+    }
+
+    /// The limit.
+    pub const fn rate(&self) -> BitRate {
+        self.rate
+    }
+
+    /// Whether nothing ever passes.
+    #[inline]
+    pub const fn is_closed(&self) -> bool {
+        self.rate.bps() == 0
+    }
+
+    /// Whether a frame may pass.
+    #[inline]
+    pub fn is_ready(&self, now: Instant) -> bool {
+        self.paid_until <= now && !self.is_closed()
+    }
+
+    /// From when on a frame may pass.
+    pub const fn ready_at(&self) -> Instant {
+        if self.is_closed() { Instant::FAR_FUTURE } else { self.paid_until }
+    }
+
+    /// When it is worth waking up for frames that wait: a little later than the first could pass, if many
+    /// will then.
+    pub fn wake_at(&self) -> Instant {
+        if self.is_closed() { Instant::FAR_FUTURE } else { self.paid_until + self.gather }
+    }
+
+    /// Charges bytes that pass at `now`.
+    #[inline]
+    pub fn charge(&mut self, now: Instant, bytes: Bytes) {
+        if self.is_closed() {
+            return;
+        }
+        let earliest = now - SLACK;
+        if self.paid_until < earliest {
+            self.paid_until = earliest;
+            self.rest = 0;
+        }
+        let time = bytes.0.min(CHARGE_MAX) * BYTE_NANOS + self.rest;
+        self.paid_until += Duration::from_nanos(time / self.rate.bps());
+        self.rest = time % self.rate.bps();
+    }
+
+    /// Changes the rate. What was sent beyond `now` stays owed, as bytes: a slow limit's long debt does not
+    /// outlive it.
+    pub fn set_rate(&mut self, now: Instant, rate: BitRate) {
+        if rate == self.rate {
+            return;
+        }
+        let owed = self.paid_until.saturating_since(now).as_nanos() * u128::from(self.rate.bps());
+        let nanos = owed.checked_div(u128::from(rate.bps())).unwrap_or(0);
+        let debt = u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos);
+        *self = Self { rate, paid_until: now + debt, rest: 0, gather: gather(rate) };
+    }
+
+    /// How many bytes a sender may build into frames now: what is unused, and one piece. Zero if none.
+    pub fn allowance(&self, now: Instant) -> Bytes {
+        if !self.is_ready(now) {
+            return Bytes::ZERO;
+        }
+        let unused = now.saturating_since(self.paid_until).min(SLACK);
+        self.rate.bytes_in(unused + PIECE)
+    }
+
+    /// The most bytes that one frame should take, if it can be cut.
+    pub fn piece(&self) -> Bytes {
+        self.rate.bytes_in(PIECE)
+    }
+}
+
+fn gather(rate: BitRate) -> Duration {
+    if rate.time_for(ORDINARY_FRAME) >= GATHER { Duration::ZERO } else { GATHER }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MTU_FRAME: u64 = 1514;
+
+    /// Sends frames of these sizes as early as the limiter allows, waking up `lateness` nanoseconds late in turn.
+    fn saturate(rate: BitRate, sizes: &[u64], lateness: &[u64], until: Instant) -> Vec<(Instant, u64)> {
+        let mut limiter = Limiter::new(rate, Instant::ZERO);
+        let (mut now, mut passed) = (Instant::ZERO, vec![]);
+        for n in 0.. {
+            if !limiter.is_ready(now) {
+                now = limiter.wake_at() + Duration::from_nanos(lateness[n % lateness.len()]);
+            }
+            if now > until {
+                break;
+            }
+            let bytes = sizes[n % sizes.len()];
+            limiter.charge(now, Bytes(bytes));
+            passed.push((now, bytes));
+        }
+        passed
+    }
+
+    fn within(passed: &[(Instant, u64)], from: Instant, window: Duration) -> u64 {
+        passed.iter().filter(|(at, _)| *at >= from && *at < from + window).map(|(_, b)| b).sum()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// Issue 6: 1 % or two frames over any 100 ms above 10 Mb/s, with a lane that is up to 250 us late.
+        #[test]
+        fn every_window_is_exact(
+            mbps in 10u64..400,
+            sizes in prop::collection::vec(60u64..=MTU_FRAME, 1..20),
+            lateness in prop::collection::vec(0u64..250_000, 1..20),
+            starts in prop::collection::vec(0u64..900, 8),
+        ) {
+            let (rate, window) = (BitRate::from_mbps(mbps), Duration::from_millis(100));
+            let passed = saturate(rate, &sizes, &lateness, Instant::from_secs(1));
+            let wanted = rate.bytes_in(window).0;
+            let allowed = (wanted / 100).max(2 * MTU_FRAME);
+            // The first window begins with the first frame: there is no burst in the first second.
+            for start in starts.into_iter().chain([0]) {
+                let bytes = within(&passed, Instant::from_millis(start), window);
+                prop_assert!(bytes.abs_diff(wanted) <= allowed, "{bytes} for {wanted} at {start} ms");
+            }
+        }
+
+        /// However senders behave, no window gets more than its share.
+        #[test]
+        fn random_arrivals_never_exceed_the_limit(
+            kbps in 1u64..100_000,
+            arrivals in prop::collection::vec((0u64..3_000_000, 60u64..9018), 1..300),
+        ) {
+            let rate = BitRate::from_bps(kbps * 1000);
+            let mut limiter = Limiter::new(rate, Instant::ZERO);
+            let (mut now, mut passed) = (Instant::ZERO, vec![]);
+            for (pause, bytes) in arrivals {
+                now += Duration::from_nanos(pause);
+                if limiter.is_ready(now) {
+                    limiter.charge(now, Bytes(bytes));
+                    passed.push((now, bytes));
+                }
+            }
+            for (i, &(from, _)) in passed.iter().enumerate() {
+                let mut sum = 0;
+                for &(to, bytes) in &passed[i..] {
+                    // What came before the last frame is within the limit; the last one may go beyond it.
+                    let window = to.saturating_since(from) + SLACK;
+                    prop_assert!(sum <= rate.bytes_in(window).0 + 1, "{sum} B in {window:?}");
+                    sum += bytes;
+                }
+            }
+        }
+
+        /// A million frames at an awkward rate end when arithmetic says, to the nanosecond.
+        #[test]
+        fn nothing_drifts(bps in 1_000_003u64..40_000_000_000, bytes in 60u64..2000) {
+            let rate = BitRate::from_bps(bps);
+            let mut limiter = Limiter::new(rate, Instant::ZERO);
+            let frames = 10_000;
+            for _ in 0..frames {
+                limiter.charge(limiter.ready_at(), Bytes(bytes));
+            }
+            let exact = u128::from(bytes * frames) * 8_000_000_000 / u128::from(bps);
+            prop_assert_eq!(u128::from(limiter.ready_at().nanos()), exact);
+        }
+
+        #[test]
+        fn a_new_rate_keeps_the_debt_in_bytes(old in 1u64..1 << 40, new in 1u64..1 << 40, bytes in 1u64..65_536) {
+            let mut limiter = Limiter::new(BitRate::from_bps(old), Instant::from_secs(1));
+            limiter.charge(Instant::from_secs(1), Bytes(bytes));
+            limiter.set_rate(Instant::from_secs(1), BitRate::from_bps(new));
+            let wait = limiter.ready_at().saturating_since(Instant::from_secs(1)).as_nanos();
+            let exact = u128::from(bytes) * 8_000_000_000 / u128::from(new);
+            // Half a nanosecond of the old rate, seen through the new one.
+            prop_assert!(wait.abs_diff(exact) <= 1 + u128::from(old.div_ceil(new)), "{wait} for {exact}");
+        }
+    }
+
+    #[test]
+    fn one_bit_per_second_passes_one_frame_and_then_waits_for_hours() {
+        let mut limiter = Limiter::new(BitRate::from_bps(1), Instant::ZERO);
+        assert!(limiter.is_ready(Instant::ZERO));
+        limiter.charge(Instant::ZERO, Bytes(MTU_FRAME));
+        assert_eq!(limiter.ready_at(), Instant::from_secs(8 * MTU_FRAME));
+        limiter.set_rate(Instant::ZERO, BitRate::from_mbps(1000));
+        assert_eq!(limiter.ready_at(), Instant::from_nanos(8 * MTU_FRAME));
+    }
+
+    #[test]
+    fn rate_zero_passes_nothing_and_can_be_lifted() {
+        let mut limiter = Limiter::new(BitRate::ZERO, Instant::ZERO);
+        assert!(!limiter.is_ready(Instant::FAR_FUTURE));
+        assert_eq!(
+            (limiter.ready_at(), limiter.allowance(Instant::ZERO)),
+            (Instant::FAR_FUTURE, Bytes::ZERO)
+        );
+        limiter.set_rate(Instant::from_secs(5), BitRate::from_mbps(1));
+        assert!(limiter.is_ready(Instant::from_secs(5)));
+    }
+
+    #[test]
+    fn silence_earns_no_more_than_the_slack() {
+        let mut limiter = Limiter::new(BitRate::from_mbps(80), Instant::ZERO);
+        let now = Instant::from_secs(10);
+        // 80 Mb/s are 10 bytes per microsecond: 500 us of slack and 400 us of a piece.
+        assert_eq!(limiter.allowance(now), Bytes(9_000));
+        limiter.charge(now, Bytes(5_000));
+        assert_eq!(limiter.ready_at(), now);
+    }
+}

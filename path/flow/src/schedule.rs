@@ -1,0 +1,173 @@
+//! The release of held frames: which flow is next when a limit has room again.
+//!
+//! Each gate has its own queues of waiting flows and one alarm. When the alarm is due, the gate serves the
+//! highest rank first and, inside a rank, deficit round robin: each flow gets the same bytes per round whatever the
+//! size of its frames (Shreedhar and Varghese, 1995). A flow that another gate holds back moves to that gate's
+//! queue. Every step serves, rotates or moves a flow, and a flow moves down only to a gate that has no room at
+//! this instant, so a release ends.
+
+use core::cmp::Reverse;
+
+use firelane_frame::Frame;
+use firelane_units::{Bytes, Direction, DropCounters, DropReason, FlowId, Instant};
+
+use crate::gate::Gate;
+use crate::table::FlowTable;
+
+/// Bytes that each waiting flow may send per round: four Ethernet frames, so that flows of small frames are
+/// served in chains, and large frames take few rounds.
+const QUANTUM: u64 = 4 * 1514;
+
+/// A gate to look at, earliest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Alarm(Reverse<(Instant, FlowId, Direction)>);
+
+enum Step {
+    /// A frame passed, or the flow's turn is over.
+    Served,
+    /// The flow waits elsewhere, or has nothing left.
+    Left,
+}
+
+impl FlowTable {
+    /// Releases what may pass at `now`, in order of priority and fairly inside it. Each frame goes to `pass` with its
+    /// direction and flow. Frames whose limit was set to zero are dropped and counted in `drops`.
+    ///
+    /// Returns when to call again, if anything is held.
+    pub fn release(
+        &mut self,
+        now: Instant,
+        drops: &mut DropCounters,
+        mut pass: impl FnMut(Direction, FlowId, Frame),
+    ) -> Option<Instant> {
+        for (flow, direction) in core::mem::take(&mut self.loose) {
+            while let Step::Served = self.serve(now, flow, direction, None, drops, &mut pass) {}
+        }
+        while let Some(&Alarm(Reverse((at, gate, direction)))) = self.alarms.peek()
+            && at <= now
+        {
+            self.alarms.pop();
+            if let Some(state) = self.armed_at(gate, direction, at) {
+                state.armed = None;
+                self.open(now, gate, direction, drops, &mut pass);
+            }
+        }
+        self.forget_stale_alarms();
+        self.next_release()
+    }
+
+    /// When [`release`](Self::release) has something to do.
+    pub fn next_release(&self) -> Option<Instant> {
+        if !self.loose.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        self.alarms.peek().map(|&Alarm(Reverse((at, ..)))| at)
+    }
+
+    /// The gate, if this is its alarm and not one that a change of the limit has made void.
+    fn armed_at(&mut self, flow: FlowId, direction: Direction, at: Instant) -> Option<&mut Gate> {
+        let gate = self.nodes.get_mut(flow)?.side_mut(direction).gate.as_deref_mut()?;
+        (gate.armed == Some(at)).then_some(gate)
+    }
+
+    /// Keeps the first alarm a true one, so that nobody wakes up for a void one.
+    pub(crate) fn forget_stale_alarms(&mut self) {
+        while let Some(&Alarm(Reverse((at, gate, direction)))) = self.alarms.peek()
+            && self.armed_at(gate, direction, at).is_none()
+        {
+            self.alarms.pop();
+        }
+    }
+
+    /// Sets a gate's alarm, if flows wait there and it has none.
+    pub(crate) fn arm(&mut self, flow: FlowId, direction: Direction) {
+        let Some(gate) = &mut self.nodes.at_mut(flow).side_mut(direction).gate else { return };
+        if gate.armed.is_some() || gate.first().is_none() {
+            return;
+        }
+        // A gate that was shut has frames to drop, which needs no waiting.
+        let at = if gate.limiter.is_closed() { Instant::ZERO } else { gate.limiter.wake_at() };
+        gate.armed = Some(at);
+        self.alarms.push(Alarm(Reverse((at, flow, direction))));
+    }
+
+    /// Serves the flows that wait at a gate until it has no room left.
+    fn open(
+        &mut self,
+        now: Instant,
+        gate: FlowId,
+        direction: Direction,
+        drops: &mut DropCounters,
+        pass: &mut impl FnMut(Direction, FlowId, Frame),
+    ) {
+        loop {
+            let Some(state) = &self.nodes.at(gate).side(direction).gate else { return };
+            if !state.limiter.is_ready(now) && !state.limiter.is_closed() {
+                return self.arm(gate, direction);
+            }
+            let Some((flow, rank)) = state.first() else { return };
+            let side = self.nodes.at_mut(flow).side_mut(direction);
+            if !side.in_turn {
+                side.in_turn = true;
+                side.deficit += QUANTUM;
+            }
+            if side.hold.next_bytes().is_some_and(|bytes| bytes.0 > side.deficit) {
+                side.in_turn = false;
+                self.nodes.dequeue(gate, direction, rank);
+                self.nodes.enqueue(flow, direction, gate);
+                continue;
+            }
+            self.serve(now, flow, direction, Some((gate, rank)), drops, pass);
+        }
+    }
+
+    /// Lets the first frame of a flow pass, whose turn it is at gate `here`; or moves the flow to the gate that
+    /// holds it back.
+    fn serve(
+        &mut self,
+        now: Instant,
+        flow: FlowId,
+        direction: Direction,
+        here: Option<(FlowId, usize)>,
+        drops: &mut DropCounters,
+        pass: &mut impl FnMut(Direction, FlowId, Frame),
+    ) -> Step {
+        let is_shut = self.nodes.is_shut(flow, direction);
+        let closed = match is_shut {
+            true => None,
+            false => self.nodes.next_closed(now, flow, direction, here.map(|(gate, _)| gate)),
+        };
+        let side = self.nodes.at_mut(flow).side_mut(direction);
+        if closed.is_none()
+            && let Some(frame) = side.hold.pop()
+        {
+            self.held -= 1;
+            let bytes = Bytes::from(frame.wire_bytes());
+            side.deficit = side.deficit.saturating_sub(bytes.0);
+            if is_shut {
+                side.counters.drop(&frame);
+                drops.count(DropReason::FlowLimit);
+            } else {
+                side.counters.pass(&frame);
+                self.nodes.charge(now, flow, direction, bytes);
+                pass(direction, flow, frame);
+            }
+        }
+        let side = self.nodes.at_mut(flow).side_mut(direction);
+        let is_done = side.hold.is_empty();
+        if closed.is_none() && !is_done {
+            return Step::Served;
+        }
+        (side.deficit, side.in_turn) = (0, false);
+        if let Some((gate, rank)) = here {
+            self.nodes.dequeue(gate, direction, rank);
+        }
+        if let Some(closed) = closed
+            && !is_done
+        {
+            self.nodes.enqueue(flow, direction, closed);
+            self.arm(closed, direction);
+        }
+        Step::Left
+    }
+}

@@ -1,0 +1,342 @@
+//! The flows of one lane: what the lane asks per frame, and what it is told when configuration changes.
+//!
+//! Owned by a lane and asked from its turn only. Per frame, a flow without any limit above it costs one index and
+//! five additions; everything else happens only where there is a limit. Changes come as messages between turns.
+
+use std::collections::BinaryHeap;
+
+use firelane_frame::{Chain, Frame, Pools, offload};
+use firelane_units::{BitRate, Bytes, Direction, DropCounters, DropReason, FlowId, Instant, Priority};
+
+use crate::counters::Counters;
+use crate::gate::Gate;
+use crate::nest::{NEST_MAX, Node, Nodes, Side};
+use crate::schedule::Alarm;
+
+/// How many frames all flows of a lane may hold together, so that limited flows do not use up the pool that others
+/// need. One flow may hold as many as are free (Choudhury and Hahne's dynamic threshold): a flood of small frames
+/// gets half, and leaves the other half to its neighbours.
+pub const HELD_FRAMES_MAX: usize = 4096;
+/// How many frames a flow may hold whatever the others hold.
+const HELD_FRAMES_LEAST: usize = 4;
+
+/// How a flow is set up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowConfig {
+    /// What it is part of: the VNIC's flow, or the link's.
+    pub parent: Option<FlowId>,
+    /// The limit in each direction; zero lets nothing pass.
+    pub maxbw: Option<BitRate>,
+    /// Who goes first when several wait.
+    pub priority: Priority,
+}
+
+/// What becomes of a frame.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It goes on.
+    Pass(Frame),
+    /// It waits here and comes out of [`FlowTable::release`].
+    Held,
+    /// It is given back to be dropped and counted; the flow has counted it already.
+    Drop(Frame, DropReason),
+}
+
+/// What a sender on this host may send now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Credit {
+    /// There is no limit.
+    Unlimited,
+    /// This many wire bytes, and always one frame.
+    Bytes(Bytes),
+    /// Nothing before this instant. Ask again then.
+    At(Instant),
+}
+
+/// Why a flow could not be added or removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlowError {
+    /// The identifier is in use.
+    Exists,
+    /// There is no such flow.
+    Unknown,
+    /// The parent does not exist.
+    NoParent,
+    /// More than [`NEST_MAX`] levels.
+    TooDeep,
+    /// Other flows are part of it.
+    HasChildren,
+}
+
+/// All flows of a lane.
+#[derive(Default)]
+pub struct FlowTable {
+    pub(crate) nodes: Nodes,
+    /// When which gate is worth looking at.
+    pub(crate) alarms: BinaryHeap<Alarm>,
+    /// Flows that hold frames but wait at no gate, because the gate was taken away.
+    pub(crate) loose: Vec<(FlowId, Direction)>,
+    pub(crate) held: usize,
+    /// Frames whose flow does not exist; they pass.
+    stray: Counters,
+    /// Where large frames are cut; kept for its storage.
+    pieces: Chain,
+}
+
+impl FlowTable {
+    /// No flows.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks whether a frame may pass. Frames of one flow and direction keep their order.
+    #[inline]
+    pub fn admit(&mut self, now: Instant, flow: FlowId, direction: Direction, frame: Frame) -> Verdict {
+        let Some(node) = self.nodes.get_mut(flow) else {
+            self.stray.arrived += 1;
+            self.stray.pass(&frame);
+            return Verdict::Pass(frame);
+        };
+        let side = node.side_mut(direction);
+        side.counters.arrived += 1;
+        if side.tightest.is_none() && side.hold.is_empty() {
+            side.counters.pass(&frame);
+            return Verdict::Pass(frame);
+        }
+        self.admit_limited(now, flow, direction, frame)
+    }
+
+    fn admit_limited(&mut self, now: Instant, flow: FlowId, direction: Direction, frame: Frame) -> Verdict {
+        let bytes = Bytes::from(frame.wire_bytes());
+        let side = self.nodes.at_mut(flow).side_mut(direction);
+        let tightest = side.tightest.unwrap_or(BitRate::from_bps(u64::MAX));
+        if tightest == BitRate::ZERO {
+            side.counters.drop(&frame);
+            return Verdict::Drop(frame, DropReason::FlowLimit);
+        }
+        let gate = if side.hold.is_empty() { self.nodes.first_closed(now, flow, direction) } else { None };
+        let side = self.nodes.at_mut(flow).side_mut(direction);
+        if side.hold.is_empty() && gate.is_none() {
+            side.counters.pass(&frame);
+            self.nodes.charge(now, flow, direction, bytes);
+            return Verdict::Pass(frame);
+        }
+        let share = HELD_FRAMES_MAX.saturating_sub(self.held).max(HELD_FRAMES_LEAST);
+        if side.hold.len() >= share || !side.hold.has_room(tightest, bytes) {
+            side.counters.drop(&frame);
+            return Verdict::Drop(frame, DropReason::FlowLimit);
+        }
+        side.counters.held += 1;
+        side.hold.push(frame);
+        self.held += 1;
+        if let Some(gate) = gate {
+            self.nodes.enqueue(flow, direction, gate);
+            self.arm(gate, direction);
+        }
+        Verdict::Held
+    }
+
+    /// Asks for a frame that may be large: if it takes more of the limit than one piece should, it is cut into its
+    /// segments first, and each is asked for. What passes goes to `pass`, what is dropped is counted in `drops`.
+    #[allow(clippy::too_many_arguments)] // The lane's own parts, which no struct holds together.
+    pub fn admit_cut(
+        &mut self,
+        now: Instant,
+        flow: FlowId,
+        direction: Direction,
+        frame: Frame,
+        pools: &mut Pools,
+        drops: &mut DropCounters,
+        mut pass: impl FnMut(Frame),
+    ) {
+        let mut settle = |verdict: Verdict, pools: &mut Pools| match verdict {
+            Verdict::Pass(frame) => pass(frame),
+            Verdict::Held => {}
+            Verdict::Drop(frame, reason) => {
+                drops.count(reason);
+                pools.put(frame);
+            }
+        };
+        if !self.must_cut(flow, direction, &frame) {
+            return settle(self.admit(now, flow, direction, frame), pools);
+        }
+        let mut pieces = core::mem::take(&mut self.pieces);
+        let cut = offload::segment(frame, pools, &mut pieces);
+        while let Some(piece) = pieces.pop() {
+            settle(self.admit(now, flow, direction, piece), pools);
+        }
+        self.pieces = pieces;
+        if let Err(reason) = cut {
+            drops.count(reason);
+        }
+    }
+
+    /// Whether a frame takes more of its tightest limit than one frame should, and can be cut.
+    #[inline]
+    pub fn must_cut(&self, flow: FlowId, direction: Direction, frame: &Frame) -> bool {
+        frame.meta().segmentation.is_some_and(|cut| cut.segments(frame.len()) > 1)
+            && self.tightest_piece(flow, direction).is_some_and(|piece| frame.wire_bytes() as u64 > piece.0)
+    }
+
+    fn tightest_piece(&self, flow: FlowId, direction: Direction) -> Option<Bytes> {
+        let node = self.nodes.get(flow)?;
+        node.side(direction).tightest?;
+        let gates = self.nodes.upward(flow).filter_map(|at| self.nodes.at(at).side(direction).gate.as_ref());
+        gates.map(|gate| gate.limiter.piece()).min()
+    }
+
+    /// What a socket whose traffic belongs to `flow` may send now. A sender that stays within it and asks again
+    /// when told to is never dropped at the limit.
+    pub fn credit(&self, now: Instant, flow: FlowId, direction: Direction) -> Credit {
+        let Some(node) = self.nodes.get(flow) else { return Credit::Unlimited };
+        let side = node.side(direction);
+        if let Some(gate) = side.waits_at {
+            // The flow has frames of its own in the queue; more would only make it longer.
+            let gate = self.nodes.at(gate).side(direction).gate.as_ref();
+            return Credit::At(gate.map_or(now, |gate| gate.limiter.wake_at()));
+        }
+        if side.tightest.is_none() {
+            return Credit::Unlimited;
+        }
+        let rank = self.nodes.rank(flow);
+        let mut credit = Credit::Unlimited;
+        for at in self.nodes.upward(flow) {
+            let Some(gate) = &self.nodes.at(at).side(direction).gate else { continue };
+            // Where others wait, one piece may queue behind them: a socket has no other way to its share.
+            let bytes = match gate.has_waiting(rank) {
+                true if !gate.limiter.is_closed() => gate.limiter.piece(),
+                _ if gate.limiter.is_ready(now) => gate.limiter.allowance(now),
+                _ => return Credit::At(gate.limiter.wake_at()),
+            };
+            credit = match credit {
+                Credit::Bytes(others) => Credit::Bytes(others.min(bytes)),
+                _ => Credit::Bytes(bytes),
+            };
+        }
+        credit
+    }
+
+    /// Charges bytes that move without frames (fused loopback), within the credit given.
+    pub fn spend(&mut self, now: Instant, flow: FlowId, direction: Direction, packets: u64, bytes: Bytes) {
+        if let Some(node) = self.nodes.get_mut(flow) {
+            node.side_mut(direction).counters.spend(packets, bytes);
+            self.nodes.charge(now, flow, direction, bytes);
+        }
+    }
+
+    /// Adds a flow.
+    pub fn insert(&mut self, now: Instant, flow: FlowId, config: FlowConfig) -> Result<(), FlowError> {
+        if self.nodes.get(flow).is_some() {
+            return Err(FlowError::Exists);
+        }
+        if let Some(parent) = config.parent {
+            self.nodes.get(parent).ok_or(FlowError::NoParent)?;
+            if self.nodes.upward(parent).count() >= NEST_MAX {
+                return Err(FlowError::TooDeep);
+            }
+        }
+        let sides = Direction::ALL.map(|_| Side::new(config.maxbw, now));
+        self.nodes.put(flow, Node { parent: config.parent, priority: config.priority, sides });
+        self.nodes.refresh();
+        Ok(())
+    }
+
+    /// Removes a flow and hands out the frames that it held, to be classified again.
+    pub fn remove(&mut self, flow: FlowId, mut held: impl FnMut(Direction, Frame)) -> Result<(), FlowError> {
+        self.nodes.get(flow).ok_or(FlowError::Unknown)?;
+        if self.nodes.iter().any(|(_, node)| node.parent == Some(flow)) {
+            return Err(FlowError::HasChildren);
+        }
+        Direction::ALL.into_iter().for_each(|direction| self.nodes.leave(flow, direction));
+        self.loose.retain(|&(loose, _)| loose != flow);
+        let mut node = self.nodes.take(flow).ok_or(FlowError::Unknown)?;
+        for direction in Direction::ALL {
+            while let Some(frame) = node.side_mut(direction).hold.pop() {
+                self.held -= 1;
+                held(direction, frame);
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes a flow's limit while traffic runs.
+    pub fn set_maxbw(&mut self, now: Instant, flow: FlowId, maxbw: Option<BitRate>) -> Result<(), FlowError> {
+        self.nodes.get(flow).ok_or(FlowError::Unknown)?;
+        for direction in Direction::ALL {
+            let gate = &mut self.nodes.at_mut(flow).side_mut(direction).gate;
+            match (gate, maxbw) {
+                (Some(gate), Some(rate)) => {
+                    gate.limiter.set_rate(now, rate);
+                    gate.armed = None;
+                    self.arm(flow, direction);
+                }
+                (gate @ None, Some(rate)) => *gate = Some(Box::new(Gate::new(rate, now))),
+                (gate @ Some(_), None) => {
+                    *gate = None;
+                    self.loosen(flow, direction);
+                }
+                (None, None) => {}
+            }
+        }
+        self.nodes.refresh();
+        self.forget_stale_alarms();
+        Ok(())
+    }
+
+    /// The flows that waited at a gate that is gone are tried again at the next release.
+    fn loosen(&mut self, gate: FlowId, direction: Direction) {
+        let waited = |node: &Node| node.side(direction).waits_at == Some(gate);
+        let flows: Vec<_> = self.nodes.iter().filter(|(_, node)| waited(node)).map(|(id, _)| id).collect();
+        for flow in flows {
+            self.nodes.at_mut(flow).side_mut(direction).waits_at = None;
+            self.loose.push((flow, direction));
+        }
+    }
+
+    /// Changes a flow's priority, and with it the rank of what is part of it.
+    pub fn set_priority(&mut self, flow: FlowId, priority: Priority) -> Result<(), FlowError> {
+        self.nodes.get_mut(flow).ok_or(FlowError::Unknown)?.priority = priority;
+        let family = |(id, node): &(FlowId, &Node)| *id == flow || node.parent == Some(flow);
+        let ids: Vec<_> = self.nodes.iter().filter(family).map(|(id, _)| id).collect();
+        for (id, direction) in ids.into_iter().flat_map(|id| Direction::ALL.map(|d| (id, d))) {
+            if let Some(gate) = self.nodes.at(id).side(direction).waits_at {
+                self.nodes.leave(id, direction);
+                self.nodes.enqueue(id, direction, gate);
+            }
+        }
+        Ok(())
+    }
+
+    /// A flow's configuration.
+    pub fn config(&self, flow: FlowId) -> Option<FlowConfig> {
+        let node = self.nodes.get(flow)?;
+        let maxbw = node.side(Direction::In).gate.as_ref().map(|gate| gate.limiter.rate());
+        Some(FlowConfig { parent: node.parent, maxbw, priority: node.priority })
+    }
+
+    /// What a flow's own traffic did in one direction; what is part of it is counted there.
+    pub fn counters(&self, flow: FlowId, direction: Direction) -> Option<Counters> {
+        self.nodes.get(flow).map(|node| node.side(direction).counters)
+    }
+
+    /// How many frames and wire bytes a flow holds.
+    pub fn held(&self, flow: FlowId, direction: Direction) -> Option<(usize, Bytes)> {
+        let hold = &self.nodes.get(flow)?.side(direction).hold;
+        Some((hold.len(), hold.bytes()))
+    }
+
+    /// How many frames all flows hold.
+    pub fn held_frames(&self) -> usize {
+        self.held
+    }
+
+    /// Frames whose flow does not exist. They pass.
+    pub fn stray(&self) -> Counters {
+        self.stray
+    }
+
+    /// The identifiers of all flows.
+    pub fn flows(&self) -> impl Iterator<Item = FlowId> {
+        self.nodes.iter().map(|(id, _)| id)
+    }
+}

@@ -1,0 +1,507 @@
+//! The nest as a whole, in virtual time: limits, order, fairness, priority, live changes, and the sums.
+//!
+//! Senders here are worse than real ones: they send without pause and ignore drops.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests, outside #[test] functions.
+
+use core::time::Duration;
+
+use firelane_flow::{Counters, Credit, FlowConfig, FlowError, FlowTable, NEST_MAX, Verdict};
+use firelane_frame::{Checksum, Frame, Pools, PoolsConfig, SegmentKind, Segmentation};
+use firelane_units::{BitRate, Bytes, Direction, DropCounters, DropReason, FlowId, Instant, Priority};
+use proptest::prelude::*;
+
+const IN: Direction = Direction::In;
+const OUT: Direction = Direction::Out;
+const LINK: FlowId = FlowId(0);
+/// What a limiter forgives a late lane.
+const SLACK: Duration = Duration::from_micros(500);
+
+/// A table, the frames' source, and everything that passed.
+struct World {
+    flows: FlowTable,
+    pools: Pools,
+    drops: DropCounters,
+    now: Instant,
+    sent: u32,
+    passed: Vec<Passed>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Passed {
+    at: Instant,
+    flow: FlowId,
+    direction: Direction,
+    bytes: u64,
+    serial: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            flows: FlowTable::new(),
+            pools: Pools::new(PoolsConfig { small_slots: 8192, large_slots: 64 }),
+            drops: DropCounters::default(),
+            now: Instant::from_secs(1),
+            sent: 0,
+            passed: vec![],
+        }
+    }
+
+    fn add(&mut self, flow: u32, parent: Option<u32>, maxbw: Option<BitRate>, priority: Priority) -> FlowId {
+        let config = FlowConfig { parent: parent.map(FlowId), maxbw, priority };
+        self.flows.insert(self.now, FlowId(flow), config).unwrap();
+        FlowId(flow)
+    }
+
+    fn limited(&mut self, flow: u32, parent: Option<u32>, mbps: u64) -> FlowId {
+        self.add(flow, parent, Some(BitRate::from_mbps(mbps)), Priority::Medium)
+    }
+
+    fn free(&mut self, flow: u32, parent: Option<u32>) -> FlowId {
+        self.add(flow, parent, None, Priority::Medium)
+    }
+
+    fn frame(&mut self, bytes: usize) -> Frame {
+        let mut frame = self.pools.take(bytes).expect("the pool is larger than what may be held");
+        frame.append(bytes).fill(0);
+        frame.as_mut_slice()[..4].copy_from_slice(&self.sent.to_be_bytes());
+        self.sent += 1;
+        frame
+    }
+
+    fn send(&mut self, flow: FlowId, direction: Direction, bytes: usize) {
+        let frame = self.frame(bytes);
+        match self.flows.admit(self.now, flow, direction, frame) {
+            Verdict::Pass(frame) => self.note(direction, flow, &frame),
+            Verdict::Held => {}
+            Verdict::Drop(frame, reason) => {
+                self.drops.count(reason);
+                self.pools.put(frame);
+            }
+        }
+    }
+
+    fn note(&mut self, direction: Direction, flow: FlowId, frame: &Frame) {
+        let serial = u32::from_be_bytes(*frame.as_slice().first_chunk().unwrap());
+        self.passed.push(Passed { at: self.now, flow, direction, bytes: frame.wire_bytes() as u64, serial });
+    }
+
+    fn release(&mut self) -> Option<Instant> {
+        let mut out = vec![];
+        let next = self.flows.release(self.now, &mut self.drops, |d, f, frame| out.push((d, f, frame)));
+        out.iter().for_each(|(d, f, frame)| self.note(*d, *f, frame));
+        next
+    }
+
+    /// Lets these flows send as much as they like for `span`, with a lane that turns every 100 us.
+    fn saturate(&mut self, flows: &[(FlowId, usize)], span: Duration) {
+        let end = self.now + span;
+        while self.now < end {
+            self.release();
+            for &(flow, bytes) in flows {
+                // Two ticks at 1 Gb/s are more than any flow here is given in one turn.
+                for _ in 0..(20_000 / bytes) {
+                    self.send(flow, IN, bytes);
+                }
+            }
+            self.now += Duration::from_micros(100);
+        }
+    }
+
+    fn drain(&mut self) {
+        for _ in 0..1_000_000 {
+            match self.release() {
+                Some(next) => self.now = self.now.max(next),
+                None => return,
+            }
+        }
+        panic!("frames are held for ever");
+    }
+
+    fn bytes_of(&self, flow: FlowId, from: Instant) -> u64 {
+        self.passed.iter().filter(|p| p.flow == flow && p.at >= from).map(|p| p.bytes).sum()
+    }
+
+    fn counters(&self, flow: FlowId, direction: Direction) -> Counters {
+        self.flows.counters(flow, direction).unwrap()
+    }
+
+    /// In = passed + held + dropped, for every flow and direction and for the whole.
+    fn assert_conservation(&self) {
+        let (mut arrived, mut held, mut dropped) = (0, 0, 0);
+        for flow in self.flows.flows() {
+            for direction in Direction::ALL {
+                let c = self.counters(flow, direction);
+                let (waiting, _) = self.flows.held(flow, direction).unwrap();
+                assert_eq!(c.arrived, c.passed + c.dropped + waiting as u64, "{flow} {direction:?}");
+                let seen = self.passed.iter().filter(|p| p.flow == flow && p.direction == direction);
+                assert_eq!(c.passed, seen.clone().count() as u64);
+                assert_eq!(c.bytes, seen.map(|p| p.bytes).sum::<u64>());
+                arrived += c.arrived;
+                held += waiting;
+                dropped += c.dropped;
+            }
+        }
+        assert_eq!(arrived, u64::from(self.sent));
+        assert_eq!(held, self.flows.held_frames());
+        assert_eq!(dropped, self.drops.of(DropReason::FlowLimit));
+    }
+}
+
+fn assert_share(bytes: u64, rate: BitRate, span: Duration) {
+    let wanted = rate.bytes_in(span).0;
+    assert!(bytes.abs_diff(wanted) <= (wanted / 100).max(2 * 1514), "{bytes} B, wanted {wanted}");
+}
+
+/// Which flows there are in the random test: (identifier, parent).
+const TREE: [(u32, Option<u32>); 7] =
+    [(0, None), (1, Some(0)), (2, Some(0)), (3, Some(1)), (4, Some(1)), (5, Some(2)), (6, Some(3))];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Whatever comes: sums add up, each flow keeps its order, no limit anywhere in the tree is exceeded, and
+    /// everything that is held leaves.
+    #[test]
+    fn the_laws_hold_under_random_traffic(
+        limits in prop::collection::vec(prop::option::of(1u64..400), 7),
+        priorities in prop::collection::vec(0usize..3, 7),
+        traffic in prop::collection::vec((0u32..7, any::<bool>(), 60usize..1514, 0u64..80, 1u8..30), 1..80),
+    ) {
+        let mut world = World::new();
+        for (id, parent) in TREE {
+            let maxbw = limits[id as usize].map(BitRate::from_mbps);
+            world.add(id, parent, maxbw, Priority::ALL[priorities[id as usize]]);
+        }
+        for (flow, outward, bytes, pause, count) in traffic {
+            let direction = if outward { OUT } else { IN };
+            for _ in 0..count {
+                world.send(FlowId(flow), direction, bytes);
+            }
+            world.assert_conservation();
+            world.now += Duration::from_micros(pause);
+            world.release();
+        }
+        world.drain();
+        world.assert_conservation();
+        prop_assert_eq!(world.flows.held_frames(), 0);
+        for (id, _) in TREE {
+            for direction in Direction::ALL {
+                let own: Vec<_> =
+                    world.passed.iter().filter(|p| p.flow == FlowId(id) && p.direction == direction).collect();
+                prop_assert!(own.is_sorted_by_key(|p| p.serial), "flow {} out of order", id);
+                if let Some(mbps) = limits[id as usize] {
+                    assert_limit(&world.passed, id, direction, BitRate::from_mbps(mbps))?;
+                }
+            }
+        }
+    }
+}
+
+/// No window holds more than the limit, the slack and the frame that ends it; for all traffic below `top`.
+fn assert_limit(
+    passed: &[Passed],
+    top: u32,
+    direction: Direction,
+    rate: BitRate,
+) -> Result<(), TestCaseError> {
+    let is_below = |flow: FlowId| {
+        let parent = |id: u32| TREE[id as usize].1;
+        core::iter::successors(Some(flow.0), |&id| parent(id)).any(|id| id == top)
+    };
+    let below: Vec<_> = passed.iter().filter(|p| is_below(p.flow) && p.direction == direction).collect();
+    for (i, first) in below.iter().enumerate() {
+        let mut sum = 0;
+        for p in &below[i..] {
+            let window = p.at.saturating_since(first.at) + SLACK;
+            prop_assert!(sum <= rate.bytes_in(window).0 + 1, "flow {} passed {} B in {:?}", top, sum, window);
+            sum += p.bytes;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_flow_gets_its_limit_from_the_first_second() {
+    for (mbps, bytes) in [(10, 1514), (50, 1514), (50, 60), (900, 1514)] {
+        let mut world = World::new();
+        let flow = world.limited(1, None, mbps);
+        let start = world.now;
+        let span = Duration::from_millis(400);
+        world.saturate(&[(flow, bytes)], span);
+        for window in 0..4 {
+            let from = start + Duration::from_millis(window * 100);
+            let to = from + Duration::from_millis(100);
+            let bytes: u64 = world.passed.iter().filter(|p| p.at >= from && p.at < to).map(|p| p.bytes).sum();
+            assert_share(bytes, BitRate::from_mbps(mbps), Duration::from_millis(100));
+        }
+        world.assert_conservation();
+    }
+}
+
+#[test]
+fn a_flow_cannot_escape_the_limit_of_its_vnic_nor_both_that_of_the_link() {
+    let mut world = World::new();
+    world.limited(0, None, 60);
+    world.limited(1, Some(0), 50);
+    let flow = world.limited(2, Some(1), 40);
+    let rest = world.free(3, Some(1));
+    let other = world.free(4, Some(0));
+    let (start, span) = (world.now, Duration::from_millis(500));
+    world.saturate(&[(flow, 1514), (rest, 1514), (other, 1514)], span);
+    let [flow, rest, other] = [flow, rest, other].map(|f| world.bytes_of(f, start));
+    assert_share(flow + rest + other, BitRate::from_mbps(60), span);
+    assert!(flow + rest <= BitRate::from_mbps(50).bytes_in(span + SLACK).0 + 1514);
+    assert!(flow <= BitRate::from_mbps(40).bytes_in(span + SLACK).0 + 1514);
+    // Three flows share 60 Mb/s in turn.
+    for share in [flow, rest, other] {
+        assert!(share.abs_diff((flow + rest + other) / 3) < 60_000, "{flow} {rest} {other}");
+    }
+}
+
+#[test]
+fn the_size_of_frames_does_not_change_the_share() {
+    let mut world = World::new();
+    world.limited(0, None, 100);
+    let flows = [(world.free(1, Some(0)), 60), (world.free(2, Some(0)), 1514), (world.free(3, Some(0)), 590)];
+    let start = world.now;
+    world.saturate(&flows, Duration::from_millis(500));
+    let shares = flows.map(|(flow, _)| world.bytes_of(flow, start));
+    let third = shares.iter().sum::<u64>() / 3;
+    assert!(shares.iter().all(|share| share.abs_diff(third) < third / 50), "{shares:?}");
+}
+
+/// A flow that wakes up at the right moment by a limit of its own must not starve one that only waits.
+#[test]
+fn flows_with_limits_of_their_own_do_not_starve_their_neighbour() {
+    let mut world = World::new();
+    world.limited(0, None, 100);
+    let mut flows: Vec<_> = (1..=4).map(|id| (world.limited(id, Some(0), 50), 1514)).collect();
+    flows.push((world.free(5, Some(0)), 1514));
+    let start = world.now;
+    world.saturate(&flows, Duration::from_millis(500));
+    let fair = BitRate::from_mbps(20).bytes_in(Duration::from_millis(500)).0;
+    for (flow, _) in flows {
+        let share = world.bytes_of(flow, start);
+        assert!(share.abs_diff(fair) < fair / 10, "flow {flow} got {share} of {fair}");
+    }
+}
+
+#[test]
+fn a_higher_priority_is_served_first_and_the_rest_goes_to_the_others() {
+    let mut world = World::new();
+    world.limited(0, None, 100);
+    let high = world.add(1, Some(0), Some(BitRate::from_mbps(70)), Priority::High);
+    let medium = world.free(2, Some(0));
+    let low = world.add(3, Some(0), None, Priority::Low);
+    let (start, span) = (world.now, Duration::from_millis(500));
+    world.saturate(&[(low, 1514), (medium, 1514), (high, 1514)], span);
+    assert_share(world.bytes_of(high, start), BitRate::from_mbps(70), span);
+    let rest = world.bytes_of(medium, start);
+    assert!(rest.abs_diff(BitRate::from_mbps(30).bytes_in(span).0) < 60_000, "{rest}");
+    assert!(world.bytes_of(low, start) <= 4 * 1514, "low only gets what comes before the others wait");
+    world.assert_conservation();
+}
+
+#[test]
+fn lowering_a_vnic_lowers_its_flows() {
+    let mut world = World::new();
+    world.limited(0, None, 100);
+    world.add(1, Some(0), None, Priority::High);
+    world.add(2, Some(0), None, Priority::High);
+    let (one, two) = (world.free(3, Some(1)), world.add(4, Some(2), None, Priority::High));
+    world.flows.set_priority(FlowId(2), Priority::Low).unwrap();
+    let start = world.now;
+    world.saturate(&[(one, 1514), (two, 1514)], Duration::from_millis(100));
+    assert!(world.bytes_of(two, start) <= 4 * 1514);
+    world.flows.set_priority(FlowId(1), Priority::Low).unwrap();
+    world.flows.set_priority(FlowId(2), Priority::Medium).unwrap();
+    let (start, before) = (world.now, world.bytes_of(two, start));
+    world.saturate(&[(one, 1514), (two, 1514)], Duration::from_millis(100));
+    assert!(world.bytes_of(one, start) <= 8 * 1514 && world.bytes_of(two, start) > before + 1_000_000);
+}
+
+#[test]
+fn both_directions_have_the_limit_each() {
+    let mut world = World::new();
+    let flow = world.limited(1, None, 8);
+    let start = world.now;
+    for _ in 0..1000 {
+        world.release();
+        world.send(flow, IN, 1514);
+        world.send(flow, OUT, 1514);
+        world.now += Duration::from_micros(500);
+    }
+    for direction in Direction::ALL {
+        assert_share(
+            world.counters(flow, direction).bytes,
+            BitRate::from_mbps(8),
+            world.now.saturating_since(start),
+        );
+    }
+}
+
+#[test]
+fn a_limit_changes_while_frames_are_held() {
+    let mut world = World::new();
+    let flow = world.add(1, None, Some(BitRate::from_bps(1)), Priority::Medium);
+    (0..4).for_each(|_| world.send(flow, IN, 1000));
+    assert_eq!(world.flows.held(flow, IN), Some((2, Bytes(2000))), "one passed, one was dropped");
+    // A slow limit's debt of hours does not outlive it.
+    world.flows.set_maxbw(world.now, flow, Some(BitRate::from_mbps(80))).unwrap();
+    world.now += Duration::from_millis(1);
+    world.release();
+    assert_eq!((world.flows.held_frames(), world.passed.len()), (0, 3));
+    // Taking the limit away lets out what is held, at once.
+    world.flows.set_maxbw(world.now, flow, Some(BitRate::from_bps(1))).unwrap();
+    (0..3).for_each(|_| world.send(flow, IN, 1000));
+    world.flows.set_maxbw(world.now, flow, None).unwrap();
+    world.send(flow, IN, 1000);
+    assert_eq!(world.flows.next_release(), Some(Instant::ZERO));
+    world.release();
+    world.send(flow, IN, 1000);
+    assert_eq!((world.flows.held_frames(), world.flows.next_release()), (0, None));
+    assert!(world.passed.is_sorted_by_key(|p| p.serial));
+    world.assert_conservation();
+    assert_eq!(world.flows.config(flow).unwrap().maxbw, None);
+}
+
+#[test]
+fn a_limit_of_zero_drops_everything_also_what_is_held_and_what_is_below() {
+    let mut world = World::new();
+    let link = world.limited(0, None, 1);
+    let flow = world.free(1, Some(0));
+    (0..3).for_each(|_| world.send(flow, IN, 1000));
+    assert_eq!(world.flows.held_frames(), 2);
+    world.flows.set_maxbw(world.now, link, Some(BitRate::ZERO)).unwrap();
+    world.send(flow, IN, 1000);
+    assert_eq!(world.release(), None);
+    assert_eq!((world.flows.held_frames(), world.drops.of(DropReason::FlowLimit)), (0, 3));
+    assert_eq!(world.flows.credit(world.now, flow, IN), Credit::At(Instant::FAR_FUTURE));
+    world.flows.set_maxbw(world.now, link, Some(BitRate::from_mbps(1))).unwrap();
+    world.send(flow, IN, 1000);
+    assert_eq!(world.counters(flow, IN).passed, 2);
+    world.assert_conservation();
+}
+
+#[test]
+fn a_removed_flow_hands_out_what_it_held() {
+    let mut world = World::new();
+    world.limited(0, None, 1);
+    let flow = world.free(1, Some(0));
+    (0..3).for_each(|_| world.send(flow, IN, 1000));
+    let mut handed = 0;
+    assert_eq!(world.flows.remove(LINK, |_, _| ()), Err(FlowError::HasChildren));
+    world.flows.remove(flow, |direction, _| handed += u32::from(direction == IN)).unwrap();
+    assert_eq!((handed, world.flows.held_frames()), (2, 0));
+    assert_eq!(world.flows.remove(flow, |_, _| ()), Err(FlowError::Unknown));
+    world.drain();
+    // A frame whose flow is gone passes and is counted apart.
+    world.send(flow, IN, 500);
+    assert_eq!((world.flows.stray().passed, world.flows.stray().bytes), (1, 500));
+}
+
+#[test]
+fn refusals() {
+    let mut world = World::new();
+    let config = |parent| FlowConfig { parent, maxbw: None, priority: Priority::Medium };
+    world.free(0, None);
+    assert_eq!(world.flows.insert(world.now, FlowId(0), config(None)), Err(FlowError::Exists));
+    assert_eq!(world.flows.insert(world.now, FlowId(1), config(Some(FlowId(9)))), Err(FlowError::NoParent));
+    for depth in 1..NEST_MAX as u32 {
+        world.free(depth, Some(depth - 1));
+    }
+    let too_deep = config(Some(FlowId(NEST_MAX as u32 - 1)));
+    assert_eq!(world.flows.insert(world.now, FlowId(9), too_deep), Err(FlowError::TooDeep));
+    assert_eq!(world.flows.set_maxbw(world.now, FlowId(9), None), Err(FlowError::Unknown));
+    assert_eq!(world.flows.set_priority(FlowId(9), Priority::Low), Err(FlowError::Unknown));
+}
+
+/// A socket that asks before it sends gets its limit to the byte, and nothing is ever dropped or even held long.
+#[test]
+fn a_sender_within_its_credit_is_never_dropped() {
+    for mbps in [1, 50, 900] {
+        let mut world = World::new();
+        world.limited(0, None, mbps);
+        let flow = world.free(1, Some(0));
+        let (start, span) = (world.now, Duration::from_secs(1));
+        while world.now < start + span {
+            match world.flows.credit(world.now, flow, OUT) {
+                Credit::At(at) => world.now = at,
+                Credit::Bytes(bytes) => {
+                    let count = (bytes.0 / 1514).max(1);
+                    (0..count).for_each(|_| world.send(flow, OUT, 1514));
+                }
+                Credit::Unlimited => panic!("the flow is limited"),
+            }
+            world.release();
+        }
+        world.drain();
+        assert_eq!((world.drops.total(), world.flows.held_frames()), (0, 0));
+        assert_share(
+            world.counters(flow, OUT).bytes,
+            BitRate::from_mbps(mbps),
+            world.now.saturating_since(start),
+        );
+    }
+}
+
+#[test]
+fn a_socket_gets_its_share_beside_senders_that_do_not_ask() {
+    let mut world = World::new();
+    world.limited(0, None, 100);
+    let (flood, socket) = (world.free(1, Some(0)), world.free(2, Some(0)));
+    let start = world.now;
+    for _ in 0..5000 {
+        world.release();
+        (0..20).for_each(|_| world.send(flood, IN, 1514));
+        if let Credit::Bytes(bytes) = world.flows.credit(world.now, socket, IN) {
+            (0..(bytes.0 / 1514).max(1)).for_each(|_| world.send(socket, IN, 1514));
+        }
+        world.now += Duration::from_micros(100);
+    }
+    let share = world.bytes_of(socket, start);
+    let half = BitRate::from_mbps(50).bytes_in(Duration::from_millis(500)).0;
+    assert!(share > half * 8 / 10, "{share} of {half}");
+    assert_eq!(world.counters(socket, IN).dropped, 0);
+}
+
+#[test]
+fn a_large_frame_is_cut_so_that_the_limit_stays_exact() {
+    let mut world = World::new();
+    let (slow, fast) = (world.limited(1, None, 50), world.limited(2, None, 9000));
+    let mut frame = large_frame(&mut world);
+    frame.meta_mut().segmentation = None;
+    assert!(!world.flows.must_cut(slow, IN, &frame), "only frames that can be cut");
+    let frame = large_frame(&mut world);
+    assert!(world.flows.must_cut(slow, IN, &frame) && !world.flows.must_cut(fast, IN, &frame));
+    let (mut passed, now) = (0, world.now);
+    let World { flows, pools, drops, .. } = &mut world;
+    flows.admit_cut(now, slow, IN, frame, pools, drops, |piece| {
+        assert_eq!(piece.len(), 1514);
+        passed += 1;
+    });
+    let c = flows.counters(slow, IN).unwrap();
+    assert_eq!((passed, c.arrived, c.passed, flows.held_frames()), (1, 40, 1, 39));
+    assert_eq!(drops.total(), 0);
+    let whole = large_frame(&mut world);
+    let World { flows, pools, drops, .. } = &mut world;
+    flows.admit_cut(now, fast, IN, whole, pools, drops, |frame| assert_eq!(frame.len(), 54 + 40 * 1460));
+    assert_eq!(flows.counters(fast, IN).unwrap().packets, 40);
+}
+
+fn large_frame(world: &mut World) -> Frame {
+    let mut frame = world.pools.take(54 + 40 * 1460).unwrap();
+    frame.append(54 + 40 * 1460).fill(0);
+    let bytes = frame.as_mut_slice();
+    bytes[12..14].copy_from_slice(&[8, 0]);
+    bytes[14] = 0x45;
+    bytes[16..18].copy_from_slice(&(40u16 * 1460 + 40).to_be_bytes());
+    bytes[23] = 6;
+    bytes[46] = 0x50;
+    frame.meta_mut().checksum = Checksum::Partial { start: 34, offset: 16 };
+    frame.meta_mut().segmentation =
+        Some(Segmentation { kind: SegmentKind::TcpV4, segment_bytes: 1460, header_bytes: 54, ecn: false });
+    frame
+}
