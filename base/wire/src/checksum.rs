@@ -175,8 +175,8 @@ const BLOCK: usize = 64;
 /// Below this the lanes' start and end cost more than they save.
 const SHORT: usize = 256;
 
-/// Bytes after which the 32-bit lanes are emptied; they could hold 65,536 blocks.
-const FLUSH: usize = BLOCK * 32_768;
+/// Blocks after which the 32-bit lanes are emptied; they could hold twice as many.
+const FLUSH: usize = 32_768;
 
 /// Sixteen pairs of 32-bit accumulators that the compiler keeps in vector registers.
 ///
@@ -209,31 +209,41 @@ impl Lanes {
     }
 }
 
-fn sum_blocks(bytes: &[u8]) -> u64 {
-    let mut total = 0;
-    for part in bytes.chunks(FLUSH) {
-        let (blocks, tail) = part.as_chunks::<BLOCK>();
-        let mut lanes = Lanes::default();
-        for block in blocks {
-            lanes.add(block);
-        }
-        total += lanes.total() + sum_short(tail);
+/// The sum of whole blocks, at most [`FLUSH`]. Not inlined: code around it makes the compiler give up the
+/// vector registers.
+#[inline(never)]
+fn sum_lanes(blocks: &[[u8; BLOCK]]) -> u64 {
+    let mut lanes = Lanes::default();
+    for block in blocks {
+        lanes.add(block);
     }
-    total
+    lanes.total()
+}
+
+/// As [`sum_lanes`], with a copy. Each block is loaded once, for both.
+#[inline(never)]
+fn copy_and_sum_lanes(to: &mut [[u8; BLOCK]], from: &[[u8; BLOCK]]) -> u64 {
+    let mut lanes = Lanes::default();
+    for (to, from) in to.iter_mut().zip(from) {
+        let block = *from;
+        *to = block;
+        lanes.add(&block);
+    }
+    lanes.total()
+}
+
+fn sum_blocks(bytes: &[u8]) -> u64 {
+    let (blocks, tail) = bytes.as_chunks::<BLOCK>();
+    blocks.chunks(FLUSH).map(sum_lanes).sum::<u64>() + sum_short(tail)
 }
 
 fn copy_and_sum_blocks(dst: &mut [u8], src: &[u8]) -> u64 {
-    let mut total = 0;
-    for (to, from) in dst.chunks_mut(FLUSH).zip(src.chunks(FLUSH)) {
-        let (to_blocks, to_tail) = to.as_chunks_mut::<BLOCK>();
-        let (from_blocks, from_tail) = from.as_chunks::<BLOCK>();
-        let mut lanes = Lanes::default();
-        for (to, from) in to_blocks.iter_mut().zip(from_blocks) {
-            lanes.add(from);
-            *to = *from;
-        }
-        to_tail.copy_from_slice(from_tail);
-        total += lanes.total() + sum_short(from_tail);
+    let (to, to_tail) = dst.as_chunks_mut::<BLOCK>();
+    let (from, from_tail) = src.as_chunks::<BLOCK>();
+    let mut total = sum_short(from_tail);
+    to_tail.copy_from_slice(from_tail);
+    for (to, from) in to.chunks_mut(FLUSH).zip(from.chunks(FLUSH)) {
+        total += copy_and_sum_lanes(to, from);
     }
     total
 }
@@ -353,7 +363,7 @@ mod tests {
 
     #[test]
     fn more_than_the_lanes_hold_is_summed_exactly() {
-        let bytes = vec![0xff; FLUSH * 2 + 77];
+        let bytes = vec![0xff; BLOCK * (FLUSH * 2 + 1) + 13];
         assert_eq!(Sum::of(&bytes).folded(), naive(&bytes));
         let mut copy = vec![0; bytes.len()];
         assert_eq!(copy_and_sum(&mut copy, &bytes).folded(), naive(&bytes));
