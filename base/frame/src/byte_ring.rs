@@ -214,6 +214,7 @@ impl RingWriter {
             return (&mut [], &mut []);
         }
         let (storage, storage_len) = self.enter();
+        memory::touch(storage);
         self.ahead = self.ahead.max(cursor + len as u64);
         let (offset, first, second) = Shared::pieces(cursor, len, storage_len);
         // SAFETY: (R2) `room_at` kept the range within `tail..head + capacity`, and the capacity within the

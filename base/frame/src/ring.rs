@@ -244,6 +244,11 @@ impl<T> Consumer<T> {
 impl Consumer<Frame> {
     /// Moves up to `budget` frames from the ring to the end of `out`, and returns how many.
     pub fn pop_into(&mut self, out: &mut Chain, budget: usize) -> usize {
+        self.pop_each_into(out, budget, |_| {})
+    }
+
+    /// As [`Consumer::pop_into`], and lets `f` see each frame on its way.
+    pub fn pop_each_into(&mut self, out: &mut Chain, budget: usize, mut f: impl FnMut(&mut Frame)) -> usize {
         let seen = self.len_seen();
         let count = if seen >= budget { budget } else { self.len().min(budget) };
         if count == 0 {
@@ -251,7 +256,8 @@ impl Consumer<Frame> {
         }
         out.reserve(count);
         for _ in 0..count {
-            let frame = self.lift();
+            let mut frame = self.lift();
+            f(&mut frame);
             out.push(frame);
         }
         self.release();
