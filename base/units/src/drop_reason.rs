@@ -93,6 +93,8 @@ drop_reasons! {
     Flow FlowLimit = "flow_limit",
     /// No switch port has the destination address.
     Switch UnknownDestination = "unknown_destination",
+    /// The port that the frame came from, or was meant for, was removed meanwhile.
+    Switch NoPort = "no_port",
     /// The destination is the port that the frame came from.
     Switch SamePort = "same_port",
     /// The destination's user is not attached, or its ring is full.

@@ -1,1 +1,28 @@
 //! Where does it go.
+//!
+//! A virtual switch: what VNICs that share a link or an etherstub see between them. It does not learn. Stations'
+//! addresses are known, because the switch's owner gave them out, so a frame with a stolen source address moves no
+//! table entry, and a flood of random addresses fills nothing.
+//!
+//! ```text
+//!   station port --\                            /--> station port     (address, VLAN) is known
+//!   station port ---> check_ingress -> forward ----> every port        broadcast, multicast
+//!   uplink ---------/                           \--> uplink, or drop  not known
+//! ```
+//!
+//! Per frame the lane calls [`Switch::forward`] and then, for each port that gets it, [`Switch::deliver`], which
+//! counts it and sets or strips the VLAN tag; [`Switch::flood`] does both for all receivers of a group. Inside a
+//! station's port frames carry no tag: the port's VLAN is a fact of the port.
+#![forbid(unsafe_code)]
+
+mod address_table;
+mod counters;
+mod flood;
+mod port;
+mod switch;
+mod tag;
+
+pub use counters::PortCounters;
+pub use flood::Flooded;
+pub use port::{GroupFilter, PortConfig, PortError, Role};
+pub use switch::{Destination, L2, Switch};

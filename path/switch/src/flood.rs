@@ -1,0 +1,125 @@
+//! Copies for every port of a VLAN: broadcast and multicast.
+//!
+//! The last receiver gets the frame itself, the others get copies. If no buffer is free, the receivers that get no
+//! copy are counted; the frame itself is always delivered.
+
+use firelane_frame::{Frame, Pools};
+use firelane_units::{DropCounters, DropReason, SwitchPortId, VlanId};
+
+use crate::port::{Port, Role};
+use crate::switch::{L2, Switch};
+
+/// The ports of each VLAN, kept so that flooding looks at no others.
+#[derive(Clone, Default)]
+pub(crate) struct Vlans(Vec<(Option<VlanId>, Vec<SwitchPortId>)>);
+
+/// What a flood became.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Flooded {
+    /// Frames delivered: the frame itself and its copies.
+    pub delivered: usize,
+    /// Receivers without a copy; counted as [`DropReason::NoBuffer`].
+    pub missed: usize,
+}
+
+impl Vlans {
+    /// Sorts the ports by VLAN. The uplink carries all of them.
+    pub(crate) fn rebuild(&mut self, ports: &[Option<Port>]) {
+        let stations = ports.iter().flatten().filter(|port| port.config.role != Role::Uplink);
+        let mut vlans: Vec<_> = stations.map(|port| port.config.own_vlan()).collect();
+        vlans.sort_unstable();
+        vlans.dedup();
+        let members = |vlan| {
+            let carries = |port: &Option<Port>| port.as_ref().is_some_and(|port| port.carries(vlan));
+            (0u32..)
+                .map(SwitchPortId)
+                .zip(ports)
+                .filter(|(_, port)| carries(port))
+                .map(|(id, _)| id)
+                .collect()
+        };
+        self.0 = vlans.into_iter().map(|vlan| (vlan, members(vlan))).collect();
+    }
+
+    fn of(&self, vlan: Option<VlanId>) -> Option<usize> {
+        self.0.binary_search_by_key(&vlan, |(v, _)| *v).ok()
+    }
+}
+
+impl Switch {
+    /// Delivers a frame that [`forward`](Self::forward) sent to all: each receiver's goes to `deliver`, ready as
+    /// after [`deliver`](Self::deliver). A frame that nobody listens to is dropped as
+    /// [`DropReason::UnknownDestination`].
+    pub fn flood(
+        &mut self,
+        ingress: SwitchPortId,
+        l2: &L2,
+        frame: Frame,
+        pools: &mut Pools,
+        drops: &mut DropCounters,
+        mut deliver: impl FnMut(SwitchPortId, Frame),
+    ) -> Flooded {
+        let mut flooded = Flooded::default();
+        let Some(Some(port)) = self.ports.get(ingress.index()) else {
+            drops.count(DropReason::NoPort);
+            pools.put(frame);
+            return flooded;
+        };
+        let Some(vlan) = self.vlans.of(port.vlan_of(l2.vlan)) else {
+            drops.count(DropReason::UnknownDestination);
+            pools.put(frame);
+            return flooded;
+        };
+        let mut last = None;
+        for nth in 0..self.vlans.0[vlan].1.len() {
+            let member = self.vlans.0[vlan].1[nth];
+            if member == ingress || !self.listens(member, l2) {
+                continue;
+            }
+            // One receiver late, so that the last one is known to be the last.
+            let Some(receiver) = last.replace(member) else { continue };
+            if let Some(copy) = self.copy_for(ingress, receiver, l2, &frame, pools) {
+                flooded.delivered += 1;
+                deliver(receiver, copy);
+            } else {
+                flooded.missed += 1;
+                drops.count(DropReason::NoBuffer);
+            }
+        }
+        let mut frame = frame;
+        match last {
+            Some(receiver) if self.deliver(ingress, receiver, l2, &mut frame) => {
+                flooded.delivered += 1;
+                deliver(receiver, frame);
+            }
+            _ => {
+                drops.count(DropReason::UnknownDestination);
+                pools.put(frame);
+            }
+        }
+        flooded
+    }
+
+    fn listens(&self, member: SwitchPortId, l2: &L2) -> bool {
+        matches!(self.ports.get(member.index()), Some(Some(port)) if port.config.groups.wants(l2.dst))
+    }
+
+    fn copy_for(
+        &mut self,
+        ingress: SwitchPortId,
+        receiver: SwitchPortId,
+        l2: &L2,
+        frame: &Frame,
+        pools: &mut Pools,
+    ) -> Option<Frame> {
+        if let Some(mut copy) = pools.duplicate(frame)
+            && self.deliver(ingress, receiver, l2, &mut copy)
+        {
+            return Some(copy);
+        }
+        if let Some(Some(port)) = self.ports.get_mut(receiver.index()) {
+            port.counters.ierrors += 1;
+        }
+        None
+    }
+}

@@ -1,0 +1,103 @@
+//! A switch port: who is attached, in which VLAN, and which groups it listens to.
+
+use firelane_units::{MacAddr, SwitchPortId, VlanId};
+
+use crate::counters::PortCounters;
+
+/// How a port is attached.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortConfig {
+    /// What it leads to.
+    pub role: Role,
+    /// The addresses of the stations behind it. An uplink may have some too: those of the device itself.
+    pub addresses: Vec<MacAddr>,
+    /// Which multicast groups it gets.
+    pub groups: GroupFilter,
+}
+
+impl PortConfig {
+    /// The VLAN of the port's own stations.
+    pub(crate) fn own_vlan(&self) -> Option<VlanId> {
+        match self.role {
+            Role::Station { vlan } => vlan,
+            Role::Uplink => None,
+        }
+    }
+}
+
+/// What a port leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// A VNIC's user. Its frames carry no tag; they are all in one VLAN, or in none.
+    Station {
+        /// The VLAN.
+        vlan: Option<VlanId>,
+    },
+    /// The rest of the world: the lower link, where frames of a VLAN are tagged and others are not. A switch has one
+    /// at most; an etherstub has none.
+    Uplink,
+}
+
+/// Which multicast groups a port gets. Broadcast is always delivered.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum GroupFilter {
+    /// Every group.
+    #[default]
+    All,
+    /// These groups, sorted.
+    Only(Vec<MacAddr>),
+}
+
+impl GroupFilter {
+    /// A filter for these groups.
+    pub fn only(mut groups: Vec<MacAddr>) -> Self {
+        groups.sort_unstable();
+        Self::Only(groups)
+    }
+
+    #[inline]
+    pub(crate) fn wants(&self, group: MacAddr) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(groups) => group.is_broadcast() || groups.binary_search(&group).is_ok(),
+        }
+    }
+}
+
+/// Why a port could not be added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PortError {
+    /// The identifier is in use.
+    Exists,
+    /// A station needs an address, and it must be one station's.
+    NotUnicast,
+    /// Another port of the VLAN has the address.
+    AddressTaken(SwitchPortId),
+    /// The switch has an uplink already.
+    SecondUplink(SwitchPortId),
+}
+
+#[derive(Clone)]
+pub(crate) struct Port {
+    pub(crate) config: PortConfig,
+    pub(crate) counters: PortCounters,
+}
+
+impl Port {
+    /// Whether frames of a VLAN may leave here.
+    pub(crate) fn carries(&self, vlan: Option<VlanId>) -> bool {
+        match self.config.role {
+            Role::Station { vlan: own } => own == vlan,
+            Role::Uplink => true,
+        }
+    }
+
+    /// The VLAN of a frame that came from here with this tag.
+    #[inline]
+    pub(crate) fn vlan_of(&self, tag: Option<VlanId>) -> Option<VlanId> {
+        match self.config.role {
+            Role::Station { vlan } => vlan,
+            Role::Uplink => tag,
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The switch: its ports, and the decision for one frame.
+//!
+//! A lane owns a replica; ports are added and removed by messages, with the same identifiers everywhere. A frame
+//! that comes from a port, or is on its way to one, when the port is removed is dropped as `no_port`.
+
+use firelane_frame::Frame;
+use firelane_units::{DropReason, MacAddr, SwitchPortId, VlanId};
+
+use crate::address_table::AddressTable;
+use crate::counters::PortCounters;
+use crate::flood::Vlans;
+use crate::port::{GroupFilter, Port, PortConfig, PortError, Role};
+use crate::tag;
+
+/// What the switch needs to know of a frame's headers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct L2 {
+    /// Destination address.
+    pub dst: MacAddr,
+    /// Source address.
+    pub src: MacAddr,
+    /// The VLAN of its tag.
+    pub vlan: Option<VlanId>,
+    /// Whether it has a tag, be it only a priority tag.
+    pub tagged: bool,
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Destination {
+    /// It goes to one port.
+    Port(SwitchPortId),
+    /// It goes to every port of its VLAN but the one it came from.
+    Flood,
+    /// It is dropped; the port it came from has counted it.
+    Drop(DropReason),
+}
+
+/// One virtual switch.
+#[derive(Clone)]
+pub struct Switch {
+    pub(crate) ports: Vec<Option<Port>>,
+    addresses: AddressTable,
+    pub(crate) vlans: Vlans,
+    uplink: Option<SwitchPortId>,
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Switch {
+    /// A switch without ports.
+    pub fn new() -> Self {
+        Self { ports: vec![], addresses: AddressTable::new(), vlans: Vlans::default(), uplink: None }
+    }
+
+    /// Where a frame from `ingress` goes. Counts it for that port.
+    #[inline]
+    pub fn forward(&mut self, ingress: SwitchPortId, l2: &L2, frame: &Frame) -> Destination {
+        let Some(port) = self.ports.get_mut(ingress.index()).and_then(Option::as_mut) else {
+            return Destination::Drop(DropReason::NoPort);
+        };
+        let decided = match check_ingress(port, l2) {
+            Err(reason) => Destination::Drop(reason),
+            Ok(()) if l2.dst.is_multicast() => Destination::Flood,
+            Ok(()) => match self.addresses.lookup(l2.dst, port.vlan_of(l2.vlan)).or(self.uplink) {
+                Some(found) if found != ingress => Destination::Port(found),
+                // What comes up from the wire for nobody here has its way on the wire.
+                Some(_) if port.config.role == Role::Uplink => {
+                    Destination::Drop(DropReason::UnknownDestination)
+                }
+                Some(_) => Destination::Drop(DropReason::SamePort),
+                None => Destination::Drop(DropReason::UnknownDestination),
+            },
+        };
+        match decided {
+            Destination::Drop(_) => port.counters.oerrors += 1,
+            Destination::Port(_) | Destination::Flood => port.counters.sent(frame),
+        }
+        decided
+    }
+
+    /// Makes a frame ready for `to`, which [`forward`](Self::forward) named: sets or strips the tag, and counts it.
+    /// `false` if one of the ports was removed meanwhile: the caller drops the frame as [`DropReason::NoPort`].
+    #[inline]
+    #[must_use]
+    pub fn deliver(&mut self, ingress: SwitchPortId, to: SwitchPortId, l2: &L2, frame: &mut Frame) -> bool {
+        let vlan = match self.ports.get(ingress.index()) {
+            Some(Some(port)) => port.vlan_of(l2.vlan),
+            _ => return false,
+        };
+        let Some(Some(port)) = self.ports.get_mut(to.index()) else { return false };
+        match (port.config.role, vlan) {
+            (Role::Station { .. }, _) if l2.tagged => tag::pop(frame),
+            (Role::Uplink, Some(vlan)) if !l2.tagged => tag::push(frame, vlan),
+            (Role::Station { .. } | Role::Uplink, _) => {}
+        }
+        port.counters.received(frame);
+        true
+    }
+
+    /// Says that a delivered frame could not be handed to the port's user ([`DropReason::PortFull`]).
+    pub fn refuse(&mut self, to: SwitchPortId, frame: &Frame) {
+        if let Some(Some(port)) = self.ports.get_mut(to.index()) {
+            port.counters.refused(frame);
+        }
+    }
+
+    /// The identifier that the next port should get: the lowest that is free.
+    pub fn free_port(&self) -> SwitchPortId {
+        let free = self.ports.iter().position(Option::is_none).unwrap_or(self.ports.len());
+        SwitchPortId(free as u32)
+    }
+
+    /// Adds a port under an identifier that [`free_port`](Self::free_port) of one replica named.
+    pub fn add_port(&mut self, id: SwitchPortId, config: PortConfig) -> Result<(), PortError> {
+        self.check(id, &config)?;
+        for &address in &config.addresses {
+            self.addresses.insert(address, config.own_vlan(), id);
+        }
+        if config.role == Role::Uplink {
+            self.uplink = Some(id);
+        }
+        if self.ports.len() <= id.index() {
+            self.ports.resize_with(id.index() + 1, || None);
+        }
+        self.ports[id.index()] = Some(Port { config, counters: PortCounters::default() });
+        self.vlans.rebuild(&self.ports);
+        Ok(())
+    }
+
+    fn check(&self, id: SwitchPortId, config: &PortConfig) -> Result<(), PortError> {
+        if self.config(id).is_some() {
+            return Err(PortError::Exists);
+        }
+        if let (Role::Uplink, Some(uplink)) = (config.role, self.uplink) {
+            return Err(PortError::SecondUplink(uplink));
+        }
+        let needs_address = config.role != Role::Uplink && config.addresses.is_empty();
+        if needs_address || config.addresses.iter().any(|a| !a.is_unicast()) {
+            return Err(PortError::NotUnicast);
+        }
+        for (n, &address) in config.addresses.iter().enumerate() {
+            if let Some(taken) = self.addresses.lookup(address, config.own_vlan()) {
+                return Err(PortError::AddressTaken(taken));
+            }
+            if config.addresses[..n].contains(&address) {
+                return Err(PortError::AddressTaken(id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a port and returns what it counted.
+    pub fn remove_port(&mut self, id: SwitchPortId) -> Option<PortCounters> {
+        let port = self.ports.get_mut(id.index())?.take()?;
+        self.addresses.remove_port(id);
+        if self.uplink == Some(id) {
+            self.uplink = None;
+        }
+        self.vlans.rebuild(&self.ports);
+        Some(port.counters)
+    }
+
+    /// Changes which groups a port gets. `false` if there is no such port.
+    pub fn set_groups(&mut self, id: SwitchPortId, groups: GroupFilter) -> bool {
+        match self.ports.get_mut(id.index()) {
+            Some(Some(port)) => {
+                port.config.groups = groups;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A port's configuration.
+    pub fn config(&self, id: SwitchPortId) -> Option<&PortConfig> {
+        self.ports.get(id.index())?.as_ref().map(|port| &port.config)
+    }
+
+    /// What a port counted, in this lane.
+    pub fn counters(&self, id: SwitchPortId) -> Option<PortCounters> {
+        self.ports.get(id.index())?.as_ref().map(|port| port.counters)
+    }
+
+    /// The port of a station.
+    pub fn port_of(&self, address: MacAddr, vlan: Option<VlanId>) -> Option<SwitchPortId> {
+        self.addresses.lookup(address, vlan)
+    }
+
+    /// The port to the rest of the world.
+    pub fn uplink(&self) -> Option<SwitchPortId> {
+        self.uplink
+    }
+
+    /// The identifiers of all ports.
+    pub fn ports(&self) -> impl Iterator<Item = SwitchPortId> {
+        (0u32..).map(SwitchPortId).zip(&self.ports).filter_map(|(id, port)| port.as_ref().map(|_| id))
+    }
+
+    /// The same switch for another lane, with counters at zero.
+    pub fn replica(&self) -> Self {
+        let mut copy = self.clone();
+        copy.ports.iter_mut().flatten().for_each(|port| port.counters = PortCounters::default());
+        copy
+    }
+}
+
+/// Whether a port may send this frame at all. Everything that protects a link from its own user is judged here,
+/// before any table is asked.
+#[inline]
+fn check_ingress(port: &Port, l2: &L2) -> Result<(), DropReason> {
+    if is_link_local(l2.dst) {
+        return Err(DropReason::LinkLocalProtocol);
+    }
+    // A station that could tag its frames could hop to another VLAN.
+    if l2.tagged && port.config.role != Role::Uplink {
+        return Err(DropReason::BadVlan);
+    }
+    Ok(())
+}
+
+/// 01:80:C2:00:00:00 to 0F: bridges never forward them (IEEE 802.1Q table 8-1).
+#[inline]
+fn is_link_local(address: MacAddr) -> bool {
+    address.to_u64() & !0x0f == 0x0180_c200_0000
+}
