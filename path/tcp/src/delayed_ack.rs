@@ -91,3 +91,69 @@ impl DelayedAck {
         (self.deadline != Instant::FAR_FUTURE).then_some(self.deadline)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: Mss = Mss::clamped(1_000);
+    const NOW: Instant = Instant::from_secs(1);
+
+    /// An acknowledger whose peer is past its slow start.
+    fn calm() -> DelayedAck {
+        let mut ack = DelayedAck::new();
+        ack.on_data(NOW, Bytes(1), MSS, Arrival::InOrder, DEFAULT_DELAY);
+        ack.on_ack_sent(true);
+        ack
+    }
+
+    fn data(ack: &mut DelayedAck, at: Instant, len: u64, arrival: Arrival) {
+        ack.on_data(at, Bytes(len), MSS, arrival, DEFAULT_DELAY);
+    }
+
+    #[test]
+    fn every_second_segment_or_the_delay() {
+        let mut ack = calm();
+        data(&mut ack, NOW, 1_000, Arrival::InOrder);
+        assert!(!ack.is_due(NOW) && ack.is_owed());
+        assert_eq!(ack.deadline(), Some(NOW + DEFAULT_DELAY));
+        assert!(ack.is_due(NOW + DEFAULT_DELAY), "RFC 9293 MUST-58");
+        data(&mut ack, NOW + Duration::from_millis(5), 1_000, Arrival::InOrder);
+        assert!(ack.is_due(NOW), "RFC 9293 SHLD-19");
+        assert_eq!(ack.deadline(), Some(NOW + DEFAULT_DELAY), "later data do not put the deadline off");
+        ack.on_ack_sent(false);
+        assert!(!ack.is_owed() && ack.deadline().is_none());
+    }
+
+    #[test]
+    fn holes_and_demands_are_acknowledged_at_once() {
+        let mut ack = calm();
+        data(&mut ack, NOW, 1, Arrival::Urgent);
+        assert!(ack.is_due(NOW));
+        ack.on_ack_sent(false);
+        ack.demand();
+        assert!(ack.is_due(NOW) && ack.is_owed() && ack.deadline().is_none());
+    }
+
+    #[test]
+    fn the_first_segments_are_quick_until_the_program_answers() {
+        let mut ack = DelayedAck::new();
+        for n in 0..QUICK_ACKS {
+            data(&mut ack, NOW, 100, Arrival::InOrder);
+            assert!(ack.is_due(NOW), "segment {n}");
+            ack.on_ack_sent(false);
+        }
+        data(&mut ack, NOW, 100, Arrival::InOrder);
+        assert!(!ack.is_due(NOW));
+        let mut answering = DelayedAck::new();
+        data(&mut answering, NOW, 100, Arrival::InOrder);
+        answering.on_ack_sent(true);
+        data(&mut answering, NOW, 100, Arrival::InOrder);
+        assert!(!answering.is_due(NOW), "the answer carries the ACK");
+    }
+
+    #[test]
+    fn it_is_small() {
+        assert!(core::mem::size_of::<DelayedAck>() <= 16);
+    }
+}

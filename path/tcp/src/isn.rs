@@ -89,3 +89,84 @@ impl TimestampClock {
         Some(Instant::from_millis(now.millis() - ticks))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{Ipv4Addr, Ipv6Addr};
+    use core::time::Duration;
+    use proptest::prelude::*;
+
+    fn secret(byte: u8) -> Secret {
+        Secret::new(core::array::from_fn(|i| byte.wrapping_mul(31).wrapping_add(i as u8)))
+    }
+
+    fn end(last: u8, port: u16) -> SocketAddr {
+        SocketAddr::new(Ipv4Addr::new(10, 0, 0, last).into(), port)
+    }
+
+    #[test]
+    fn one_tuple_moves_with_the_clock_alone() {
+        // RFC 6528 §3: an incarnation begins after the last one, 250,000 numbers per second.
+        let (local, remote) = (end(1, 80), end(2, 40_000));
+        let now = Instant::from_secs(77);
+        let first = secret(1).initial_sequence(now, local, remote);
+        let later = secret(1).initial_sequence(now + Duration::from_secs(1), local, remote);
+        assert_eq!(later.distance_from(first), 250_000);
+    }
+
+    #[test]
+    fn secret_tuple_and_direction_matter() {
+        let now = Instant::from_secs(1);
+        let (a, b) = (end(1, 80), end(2, 40_000));
+        let base = secret(1).initial_sequence(now, a, b);
+        let v6 = |last| SocketAddr::new(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last).into(), 80);
+        let others = [
+            secret(2).initial_sequence(now, a, b),
+            secret(1).initial_sequence(now, b, a),
+            secret(1).initial_sequence(now, a, end(2, 40_001)),
+            secret(1).initial_sequence(now, a, end(3, 40_000)),
+            secret(1).initial_sequence(now, v6(1), v6(2)),
+        ];
+        assert!(others.iter().all(|&other| other != base));
+        assert!(!format!("{:?}", secret(7)).contains(char::is_numeric), "a secret is not printed");
+    }
+
+    #[test]
+    fn numbers_of_neighbouring_tuples_are_spread_evenly() {
+        // S14: 65,536 ports, one instant. Each bit is set half the time, and so is each bit of the difference
+        // between neighbours; five standard deviations are 640.
+        let now = Instant::from_secs(5);
+        for key in 0..4 {
+            let secret = secret(key);
+            let number = |port| secret.initial_sequence(now, end(1, 80), end(2, port)).0;
+            let offset = |port| secret.timestamp_clock(end(1, 80), end(2, port)).value(now);
+            for value in [&number as &dyn Fn(u16) -> u32, &offset] {
+                for bit in 0..32 {
+                    let ones = (0..=u16::MAX).filter(|&port| value(port) >> bit & 1 == 1).count();
+                    let flips = (0..u16::MAX).filter(|&port| (value(port) ^ value(port + 1)) >> bit & 1 == 1);
+                    assert!(ones.abs_diff(32_768) < 640, "bit {bit}: {ones}");
+                    assert!(flips.count().abs_diff(32_768) < 640, "bit {bit}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_echo_from_the_future_is_refused() {
+        let clock = TimestampClock::from_offset(7);
+        let now = Instant::from_secs(10);
+        assert_eq!(clock.sent_at(clock.value(now).wrapping_add(1), now), None);
+        assert_eq!(clock.sent_at(clock.value(now).wrapping_sub(10_001), now), None, "before the epoch");
+    }
+
+    proptest! {
+        #[test]
+        fn an_echo_gives_the_tick_back(offset: u32, sent in 0u64..1 << 50, flight in 0u64..1 << 40) {
+            let clock = TimestampClock::from_offset(offset);
+            let sent = Instant::from_nanos(sent);
+            let now = sent + Duration::from_nanos(flight);
+            prop_assert_eq!(clock.sent_at(clock.value(sent), now), Some(TimestampClock::tick_start(sent)));
+        }
+    }
+}

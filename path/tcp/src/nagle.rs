@@ -67,3 +67,125 @@ pub fn window_update_due(announced: u64, next: u64, free: Bytes, capacity: Bytes
     let was_closed = announced.saturating_sub(next) < mss.min(capacity.0 / 2).max(1);
     gain > 0 && (was_closed || gain >= (2 * mss).min(capacity.0 / 2).max(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MSS: Mss = Mss::clamped(1_000);
+
+    fn offer(queued: u64, usable: u64) -> Offer {
+        Offer {
+            queued: Bytes(queued),
+            usable: Bytes(usable),
+            largest_window: Bytes(64_000),
+            mss: MSS,
+            nodelay: false,
+            cork: false,
+            last: false,
+            small_under_way: false,
+        }
+    }
+
+    #[test]
+    fn what_goes() {
+        let small = offer(10, 64_000);
+        let cases = [
+            ("nothing", offer(0, 64_000), 0),
+            ("a first small segment", small, 10),
+            ("Nagle holds a second", Offer { small_under_way: true, ..small }, 0),
+            ("unless the program says no delay", Offer { small_under_way: true, nodelay: true, ..small }, 10),
+            ("or closes", Offer { small_under_way: true, last: true, ..small }, 10),
+            ("cork holds the first", Offer { cork: true, ..small }, 0),
+            ("cork beats no delay", Offer { cork: true, nodelay: true, ..small }, 0),
+            ("a close beats cork", Offer { cork: true, last: true, ..small }, 10),
+            ("Minshall: 1.5 segments go whole", offer(1_500, 64_000), 1_500),
+            (
+                "the rest waits behind a small one",
+                Offer { small_under_way: true, ..offer(1_500, 64_000) },
+                1_000,
+            ),
+            (
+                "whole segments always",
+                Offer { small_under_way: true, cork: true, ..offer(3_000, 64_000) },
+                3_000,
+            ),
+            ("a window cuts at a segment", offer(9_000, 2_700), 2_000),
+            ("no silly segment", offer(9_000, 700), 0),
+            (
+                "half the peer's largest window",
+                Offer { largest_window: Bytes(1_400), ..offer(9_000, 700) },
+                700,
+            ),
+            ("a closed window", Offer { last: true, nodelay: true, ..offer(9_000, 0) }, 0),
+        ];
+        for (what, offer, bytes) in cases {
+            assert_eq!(sendable(&offer), Bytes(bytes), "{what}");
+        }
+    }
+
+    #[test]
+    fn the_edge_moves_by_a_segment_or_half_the_ring() {
+        // announced, next, free, capacity -> edge
+        for (announced, next, free, capacity, edge) in [
+            (10_000, 10_000, 999, 64_000, 10_000),
+            (10_000, 10_000, 1_000, 64_000, 11_000),
+            (10_000, 10_000, 500, 1_000, 10_500),
+            (10_000, 10_000, 499, 1_000, 10_000),
+            (20_000, 10_000, 2_000, 64_000, 20_000),
+            (10_000, 12_000, 0, 64_000, 12_000),
+            (0, 0, 0, 0, 0),
+        ] {
+            let moved = right_edge(announced, next, Bytes(free), Bytes(capacity), MSS);
+            assert_eq!(moved, edge, "{announced} {next} {free} {capacity}");
+        }
+    }
+
+    #[test]
+    fn when_a_window_update_goes() {
+        // announced, next, free, capacity -> due
+        for (announced, next, free, capacity, due) in [
+            (10_000, 10_000, 999, 64_000, false),
+            (10_000, 10_000, 1_000, 64_000, true),
+            (15_000, 10_000, 6_999, 64_000, false),
+            (15_000, 10_000, 7_000, 64_000, true),
+            (15_000, 10_000, 5_000, 64_000, false),
+            (10_500, 10_000, 1_000, 1_000, true),
+        ] {
+            let is_due = window_update_due(announced, next, Bytes(free), Bytes(capacity), MSS);
+            assert_eq!(is_due, due, "{announced} {next} {free} {capacity}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_is_there_and_silly_only_with_a_reason(
+            queued in 0u64..10_000, usable in 0u64..10_000, largest in 0u64..20_000,
+            nodelay: bool, cork: bool, last: bool, small_under_way: bool,
+        ) {
+            let offer = Offer {
+                largest_window: Bytes(largest), nodelay, cork, last, small_under_way, ..offer(queued, usable)
+            };
+            let goes = sendable(&offer).0;
+            prop_assert!(goes <= queued.min(usable));
+            prop_assert!(goes + 1_000 > queued.min(usable), "whole segments never wait");
+            if goes % 1_000 != 0 {
+                prop_assert!(goes == queued || goes >= largest.div_ceil(2));
+            }
+            // Something goes when all is acknowledged, the window is open and nobody corks: no deadlock.
+            if queued > 0 && usable >= queued && !cork && !small_under_way {
+                prop_assert_eq!(goes, queued);
+            }
+        }
+
+        #[test]
+        fn the_edge_never_moves_left(
+            announced in 0u64..100_000, next in 0u64..100_000, free in 0u64..100_000, capacity in 0u64..200_000,
+        ) {
+            let edge = right_edge(announced, next, Bytes(free), Bytes(capacity), MSS);
+            prop_assert!(edge >= announced && edge >= next);
+            prop_assert!(edge <= (next + free).max(announced).max(next));
+        }
+    }
+}

@@ -212,3 +212,173 @@ impl Reassembly {
         self.held.shrink_to_fit();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A receiver over [`Reassembly`]: one entry per byte, holding the number of the segment that wrote it.
+    #[derive(Default)]
+    struct Receiver {
+        set: Reassembly,
+        next: u64,
+        bytes: Vec<Option<usize>>,
+    }
+
+    impl Receiver {
+        fn accept(&mut self, segment: Range<u64>, number: usize) -> Accepted {
+            let bytes = &mut self.bytes;
+            let mut last_end = 0;
+            let accepted = self.set.accept(self.next, segment, |part| {
+                assert!(part.start < part.end && part.start >= last_end, "parts come in order, none empty");
+                last_end = part.end;
+                bytes.resize(bytes.len().max(part.end as usize), None);
+                for byte in &mut bytes[part.start as usize..part.end as usize] {
+                    assert_eq!(*byte, None, "the first copy wins");
+                    *byte = Some(number);
+                }
+            });
+            if let Accepted::InOrder { next, .. } = accepted {
+                assert!(next > self.next);
+                self.next = next;
+            }
+            accepted
+        }
+
+        fn blocks(&mut self, limit: usize) -> Vec<Range<u64>> {
+            self.set.sack_blocks(limit).as_slice().to_vec()
+        }
+    }
+
+    #[test]
+    fn rfc_2018_section_7_case_2() {
+        // The first four of eight segments of 500 bytes arrive, the last four are lost.
+        let mut receiver = Receiver { next: 5_000, ..Receiver::default() };
+        for n in 0..4 {
+            receiver.accept(5_000 + 500 * n..5_500 + 500 * n, 0);
+            assert_eq!((receiver.next, receiver.blocks(4)), (5_500 + 500 * n, vec![]));
+        }
+    }
+
+    #[test]
+    fn rfc_2018_section_7_case_1_and_3() {
+        // The first is lost, the other seven arrive.
+        let mut receiver = Receiver { next: 5_000, ..Receiver::default() };
+        for n in 1..8 {
+            receiver.accept(5_000 + 500 * n..5_500 + 500 * n, 0);
+            assert_eq!((receiver.next, receiver.blocks(4)), (5_000, vec![5_500..5_500 + 500 * n]));
+        }
+        // The second, fourth, sixth and eighth are lost.
+        let mut receiver = Receiver { next: 5_000, ..Receiver::default() };
+        receiver.accept(5_000..5_500, 0);
+        receiver.accept(6_000..6_500, 0);
+        assert_eq!(receiver.blocks(3), [6_000..6_500]);
+        receiver.accept(7_000..7_500, 0);
+        assert_eq!(receiver.blocks(3), [7_000..7_500, 6_000..6_500]);
+        receiver.accept(8_000..8_500, 0);
+        assert_eq!(receiver.blocks(3), [8_000..8_500, 7_000..7_500, 6_000..6_500]);
+        // The fourth comes late: it joins its neighbours and is the most recent.
+        receiver.accept(6_500..7_000, 0);
+        assert_eq!(receiver.blocks(3), [6_000..7_500, 8_000..8_500]);
+        // The second comes too: everything up to the sixth is in order.
+        let filled = receiver.accept(5_500..6_000, 0);
+        assert_eq!(filled, Accepted::InOrder { next: 7_500, filled_hole: true });
+        assert_eq!(receiver.blocks(3), [8_000..8_500]);
+    }
+
+    #[test]
+    fn rfc_2883_section_4_examples() {
+        // §4.1.1: a full duplicate below the acknowledgement.
+        let mut receiver = Receiver { next: 3_000, ..Receiver::default() };
+        receiver.accept(3_000..4_000, 0);
+        assert_eq!(receiver.accept(3_000..3_500, 0), Accepted::Duplicate);
+        assert_eq!(receiver.blocks(4), [3_000..3_500]);
+        assert_eq!(receiver.blocks(4), [], "reported once");
+        // §4.1.2: a duplicate in a block beyond the acknowledgement: the block follows.
+        receiver.accept(4_500..5_000, 0);
+        receiver.accept(5_000..5_500, 0);
+        receiver.blocks(4);
+        assert_eq!(receiver.accept(4_500..5_000, 0), Accepted::Duplicate);
+        assert_eq!(receiver.blocks(4), [4_500..5_000, 4_500..5_500]);
+        // §4.2: part of the segment is a duplicate below the acknowledgement.
+        receiver.accept(3_500..4_200, 0);
+        assert_eq!(receiver.blocks(4), [3_500..4_000, 4_500..5_500]);
+    }
+
+    #[test]
+    fn the_limit_holds_and_in_order_data_still_pass() {
+        // R05: every other byte.
+        let mut receiver = Receiver::default();
+        for n in 0..RANGES_MAX as u64 {
+            assert_eq!(receiver.accept(2 * n + 1..2 * n + 2, 0), Accepted::Ahead);
+        }
+        let beyond = 10_000..10_001;
+        assert_eq!(receiver.accept(beyond.clone(), 0), Accepted::Full);
+        assert_eq!(receiver.bytes.get(10_000), None, "nothing was taken");
+        assert_eq!(receiver.accept(2..3, 0), Accepted::Ahead, "joins two, so it needs no room");
+        assert_eq!(receiver.accept(beyond, 0), Accepted::Ahead);
+        let all = receiver.accept(0..200, 0);
+        assert_eq!(all, Accepted::InOrder { next: 200, filled_hole: true });
+    }
+
+    #[test]
+    fn nothing_held_is_nothing_allocated() {
+        let mut receiver = Receiver::default();
+        receiver.accept(0..1_000, 0);
+        assert_eq!(receiver.set.held.capacity(), 0);
+        receiver.accept(2_000..3_000, 0);
+        receiver.accept(1_000..2_000, 0);
+        receiver.set.shrink();
+        assert_eq!(receiver.set.held.capacity(), 0);
+        assert!(core::mem::size_of::<Reassembly>() <= 48);
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_bitmap(
+            segments in prop::collection::vec((0u64..600, 1u64..120), 1..80), limit in 0usize..6,
+        ) {
+            let mut receiver = Receiver::default();
+            let mut model: Vec<Option<usize>> = vec![None; 1_000];
+            for (number, &(start, len)) in segments.iter().enumerate() {
+                let segment = start..start + len;
+                let duplicate = segment.clone().find(|&at| model[at as usize].is_some());
+                let accepted = receiver.accept(segment.clone(), number);
+                if accepted == Accepted::Full {
+                    prop_assert_eq!(receiver.set.held.len(), RANGES_MAX);
+                    continue;
+                }
+                for byte in &mut model[start as usize..(start + len) as usize] {
+                    byte.get_or_insert(number);
+                }
+                let next = model.iter().position(Option::is_none).unwrap_or(model.len());
+                prop_assert_eq!(receiver.next, next as u64);
+                let written = &receiver.bytes[..];
+                prop_assert_eq!(written, &model[..written.len()]);
+                prop_assert!(model[written.len()..].iter().all(Option::is_none));
+                let beyond = model[next..].iter().filter(|byte| byte.is_some()).count() as u64;
+                prop_assert_eq!(receiver.set.held_bytes(), beyond);
+                prop_assert_eq!(receiver.set.is_empty(), beyond == 0);
+
+                let blocks = receiver.blocks(limit);
+                prop_assert!(blocks.len() <= limit.min(BLOCKS_MAX));
+                let reported = blocks.first().filter(|_| duplicate.is_some());
+                prop_assert_eq!(reported.map(|block| block.start), duplicate.filter(|_| limit > 0));
+                let skip = usize::from(duplicate.is_some());
+                for block in blocks.iter().skip(skip) {
+                    prop_assert!(block.start > next as u64);
+                    prop_assert!(model[block.start as usize..block.end as usize].iter().all(Option::is_some));
+                    prop_assert!(model[block.start as usize - 1].is_none() && model[block.end as usize].is_none());
+                }
+                if accepted == Accepted::Ahead && blocks.len() > skip {
+                    let first = &blocks[skip];
+                    prop_assert!(first.start <= segment.start.max(next as u64) && segment.end <= first.end);
+                }
+                if limit == 0 {
+                    receiver.blocks(1);
+                }
+            }
+        }
+    }
+}

@@ -189,3 +189,124 @@ const SAMPLE_MAX: u32 = 256_000_000;
 fn micros(span: Duration) -> u32 {
     u32::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn millis(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn rtt(limits: RtoLimits, samples: &[u64]) -> Rtt {
+        let mut rtt = Rtt::new(limits);
+        for (n, &sample) in samples.iter().enumerate() {
+            rtt.on_sample(Instant::from_secs(n as u64), millis(sample));
+        }
+        rtt
+    }
+
+    #[test]
+    fn rfc_6298_section_2() {
+        // §2.1: one second before any sample.
+        assert_eq!(rtt(RtoLimits::default(), &[]).rto().duration(), Duration::from_secs(1));
+        // §2.2: SRTT = R, RTTVAR = R/2, RTO = SRTT + 4 RTTVAR.
+        let first = rtt(RtoLimits::default(), &[400]);
+        assert_eq!((first.smoothed(), first.variation()), (Some(millis(400)), millis(200)));
+        assert_eq!(first.rto().duration(), millis(1_200));
+        // §2.3: RTTVAR = 3/4 200 + 1/4 |400 - 800| = 250, SRTT = 7/8 400 + 1/8 800 = 450.
+        let second = rtt(RtoLimits::default(), &[400, 800]);
+        assert_eq!((second.smoothed(), second.variation()), (Some(millis(450)), millis(250)));
+        assert_eq!(second.rto().duration(), millis(1_450));
+        // A steady path: the variation dies out and the floor is what remains above the round trip.
+        let steady = rtt(RtoLimits::default(), &[50; 100]);
+        assert_eq!(steady.rto().duration(), millis(250));
+    }
+
+    #[test]
+    fn section_5_backs_off_and_progress_ends_it() {
+        let mut rtt = rtt(RtoLimits::default(), &[100]);
+        let base = rtt.rto().duration();
+        let mut last = base;
+        for _ in 0..30 {
+            rtt.on_timeout();
+            let next = rtt.rto().duration();
+            assert_eq!(next, (last * 2).min(Duration::from_secs(60)));
+            last = next;
+        }
+        rtt.on_progress();
+        assert_eq!(rtt.rto().duration(), base);
+    }
+
+    #[test]
+    fn section_5_7_a_lost_syn_without_a_sample() {
+        let mut untimed = rtt(RtoLimits::default(), &[]);
+        untimed.on_untimed_handshake();
+        assert_eq!(untimed.rto().duration(), Duration::from_secs(3));
+        let mut timed = rtt(RtoLimits::default(), &[10]);
+        timed.on_untimed_handshake();
+        assert_eq!(timed.rto().duration(), millis(210));
+    }
+
+    #[test]
+    fn the_minimum_forgets() {
+        let mut rtt = Rtt::new(RtoLimits::default());
+        rtt.on_sample(Instant::from_secs(1), millis(10));
+        rtt.on_least(Instant::from_secs(100), millis(30));
+        assert_eq!(rtt.minimum(), Some(millis(10)));
+        rtt.on_coarse_sample(millis(1));
+        assert_eq!(rtt.minimum(), Some(millis(10)), "a tick is too coarse for a minimum");
+        rtt.on_least(Instant::from_secs(302), millis(30));
+        assert_eq!(rtt.minimum(), Some(millis(30)));
+    }
+
+    #[test]
+    fn limits_are_brought_into_order() {
+        let limits = RtoLimits::new(Duration::ZERO, Duration::from_secs(500), Duration::from_secs(300));
+        let rto = Rtt::new(limits).rto().duration();
+        assert_eq!(rto, RtoLimits::CEILING);
+        let limits = RtoLimits::new(Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        assert_eq!(Rtt::new(limits).rto().duration(), RtoLimits::FLOOR);
+        assert!(core::mem::size_of::<Rtt>() <= 40);
+    }
+
+    proptest! {
+        #[test]
+        fn the_time_out_keeps_its_bounds(
+            samples in prop::collection::vec(0u64..400_000_000_000, 1..60),
+            timeouts in 0usize..30,
+            min in 1u64..2_000,
+            max in 2_000u64..200_000,
+        ) {
+            let limits = RtoLimits::new(millis(1_000), millis(min), millis(max));
+            let mut rtt = Rtt::new(limits);
+            for (n, &nanos) in samples.iter().enumerate() {
+                rtt.on_sample(Instant::from_secs(n as u64), Duration::from_nanos(nanos));
+                let smoothed = rtt.smoothed().expect("there was a sample");
+                let rto = rtt.rto().duration();
+                prop_assert!(rto >= millis(min) && rto <= millis(max));
+                prop_assert!(rto >= smoothed.min(millis(max)));
+                prop_assert!(rtt.minimum() <= Some(smoothed + Duration::from_micros(1)));
+            }
+            let mut last = rtt.rto();
+            for _ in 0..timeouts {
+                rtt.on_timeout();
+                prop_assert!(rtt.rto() >= last);
+                last = rtt.rto();
+            }
+            prop_assert!(last.duration() <= millis(max));
+        }
+
+        #[test]
+        fn steady_samples_converge(micros in 1u64..10_000_000, start in 1u64..10_000_000) {
+            let mut rtt = Rtt::new(RtoLimits::default());
+            rtt.on_sample(Instant::ZERO, Duration::from_micros(start));
+            for _ in 0..200 {
+                rtt.on_sample(Instant::ZERO, Duration::from_micros(micros));
+            }
+            let smoothed = rtt.smoothed().expect("there were samples").as_micros() as u64;
+            prop_assert!(smoothed.abs_diff(micros) <= 1 + micros / 1_000, "{} of {}", smoothed, micros);
+        }
+    }
+}
