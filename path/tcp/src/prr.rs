@@ -34,6 +34,11 @@ impl Prr {
         Self { outstanding: outstanding.0.max(1), delivered: 0, sent: 0 }
     }
 
+    /// Outstanding bytes when recovery began.
+    pub fn outstanding(&self) -> Bytes {
+        Bytes(self.outstanding)
+    }
+
     /// The congestion window after an ACK.
     pub fn on_ack(&mut self, ack: &PrrAck, mss: Mss) -> Bytes {
         let mss = u64::from(mss.bytes());

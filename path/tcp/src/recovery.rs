@@ -148,11 +148,15 @@ impl Recovery {
         self.sent.in_flight().saturating_sub(self.duplicate_bytes(mss))
     }
 
-    /// The first segment is what is missing, so duplicates cannot stand for it: a peer that sends more
-    /// of them than segments are out gains nothing.
+    /// What duplicates stand for. The first segment is what is missing, so not for that; and not for more than
+    /// twice what was out when recovery began, so that a peer that makes duplicates up gains nothing (Savage's
+    /// duplicate ACK spoofing).
     fn duplicate_bytes(&self, mss: Mss) -> Bytes {
         let mss = u64::from(mss.bytes());
-        let most = self.sent.outstanding().0.saturating_sub(mss);
+        let mut most = self.sent.outstanding().0.saturating_sub(mss);
+        if self.phase == Phase::Recovery {
+            most = most.min(2 * self.prr.outstanding().0);
+        }
         Bytes((u64::from(self.duplicates) * mss).min(most))
     }
 }
@@ -326,7 +330,8 @@ impl Recovery {
             if is_partial {
                 news.lost += self.sent.mark_front_lost(Bytes(path.mss.bytes().into())).0;
             }
-        } else if ack.duplicate && !self.sent.is_empty() {
+        } else if ack.duplicate && !self.sent.is_empty() && self.phase != Phase::Loss {
+            // After a time-out everything is sent again: duplicates then say that it was not needed, no more.
             self.duplicates = self.duplicates.saturating_add(1);
         }
     }

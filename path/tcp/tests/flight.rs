@@ -1,0 +1,617 @@
+//! The sending side against a small network: a sender, a path with delay, rate and faults, a receiver.
+//!
+//! Each scenario names one thing that can go wrong on the way and what RFC 5681, 6298, 6582, 8985, 5682, 3522 or 3708 makes of
+//! it. The receiver is `Reassembly`, so both halves of SACK are tried against each other. Time is virtual.
+
+use core::ops::Range;
+use core::time::Duration;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use firelane_tcp::TimestampClock;
+use firelane_tcp::congestion::Algorithm;
+use firelane_tcp::flight::{AckIn, Flight, FlightConfig, Phase, TimerFired};
+use firelane_tcp::reassembly::Reassembly;
+use firelane_units::{Bytes, Instant, Mss};
+use proptest::prelude::*;
+
+const MSS: u64 = 1_000;
+
+/// What the path does to the n-th segment (or ACK) that enters it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Pass,
+    Lose,
+    Delay(Duration),
+    /// Held until then, if it would arrive earlier.
+    Until(Instant),
+    Double,
+}
+
+/// What travels, ordered by when it arrives and then by when it left.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Cargo {
+    Segment { start: u64, end: u64, stamp: u32 },
+    Ack { ack: u64, sack: Vec<(u64, u64)>, echo: u32 },
+}
+
+type FateOf = Box<dyn FnMut(u64, &Range<u64>) -> Fate>;
+
+struct Network {
+    now: Instant,
+    flight: Flight,
+    /// How many bytes the program wants to send.
+    length: u64,
+    sack: bool,
+    clock: Option<TimestampClock>,
+    one_way: Duration,
+    /// The path carries one segment per this time, and queues the others.
+    per_segment: Duration,
+    free_at: Instant,
+    segment_fate: FateOf,
+    ack_fate: FateOf,
+    received: Reassembly,
+    next: u64,
+    wire: BinaryHeap<Reverse<(Instant, u64, Cargo)>>,
+    entered: u64,
+    acks: u64,
+    sent_bytes: u64,
+    timeouts: u32,
+    probes: u32,
+    undone: u32,
+    phases: Vec<Phase>,
+}
+
+impl Network {
+    fn new(length: u64) -> Self {
+        let mut flight = Flight::new(&FlightConfig::default());
+        let start = Instant::from_secs(1_000);
+        let rtt = Duration::from_millis(50);
+        flight.on_established(start, Mss::clamped(MSS as u16), true, Some(rtt), false);
+        Self {
+            now: start,
+            flight,
+            length,
+            sack: true,
+            clock: None,
+            one_way: rtt / 2,
+            per_segment: Duration::from_micros(100),
+            free_at: start,
+            segment_fate: Box::new(|_, _| Fate::Pass),
+            ack_fate: Box::new(|_, _| Fate::Pass),
+            received: Reassembly::new(),
+            next: 0,
+            wire: BinaryHeap::new(),
+            entered: 0,
+            acks: 0,
+            sent_bytes: 0,
+            timeouts: 0,
+            probes: 0,
+            undone: 0,
+            phases: vec![Phase::Open],
+        }
+    }
+
+    fn without_sack(mut self) -> Self {
+        let rtt = Some(self.one_way * 2);
+        self.flight.on_established(self.now, Mss::clamped(MSS as u16), false, rtt, false);
+        self.sack = false;
+        self
+    }
+
+    fn with_timestamps(mut self) -> Self {
+        self.clock = Some(TimestampClock::from_offset(12_345));
+        self
+    }
+
+    fn losing(self, lost: &[u64]) -> Self {
+        let lost = lost.to_vec();
+        self.segments(move |n, _| if lost.contains(&n) { Fate::Lose } else { Fate::Pass })
+    }
+
+    fn segments(mut self, fate: impl FnMut(u64, &Range<u64>) -> Fate + 'static) -> Self {
+        self.segment_fate = Box::new(fate);
+        self
+    }
+
+    fn acks(mut self, fate: impl FnMut(u64, &Range<u64>) -> Fate + 'static) -> Self {
+        self.ack_fate = Box::new(fate);
+        self
+    }
+
+    /// The connection's sending loop, as `flight`'s documentation orders it.
+    fn transmit(&mut self) {
+        loop {
+            let nxt = self.flight.nxt();
+            let fresh = (nxt < self.length).then(|| nxt..(nxt + MSS).min(self.length));
+            if let Some(probe) = self.flight.poll_probe(fresh.clone()) {
+                self.probes += 1;
+                self.send(probe);
+                continue;
+            }
+            let budget = self.flight.budget();
+            if let Some(lost) = self.flight.next_retransmit(Bytes(MSS), fresh.is_some()) {
+                if lost.end - lost.start > budget.0 {
+                    return self.flight.on_window_exhausted();
+                }
+                self.send(lost);
+                continue;
+            }
+            match fresh {
+                None => return self.flight.on_data_exhausted(),
+                Some(range) if range.end - range.start > budget.0 => {
+                    return self.flight.on_window_exhausted();
+                }
+                Some(range) => self.send(range),
+            }
+        }
+    }
+
+    fn send(&mut self, range: Range<u64>) {
+        assert!(range.start < range.end && range.end <= self.length);
+        self.sent_bytes += range.end - range.start;
+        self.flight.on_sent(self.now, range.clone());
+        let fate = (self.segment_fate)(self.entered, &range);
+        let stamp = self.clock.map_or(0, |clock| clock.value(self.now));
+        self.entered += 1;
+        self.free_at = self.free_at.max(self.now) + self.per_segment;
+        let arrives = self.free_at + self.one_way;
+        self.launch(arrives, fate, || Cargo::Segment { start: range.start, end: range.end, stamp });
+    }
+
+    fn launch(&mut self, arrives: Instant, fate: Fate, cargo: impl Fn() -> Cargo) {
+        let order = self.entered + self.acks;
+        match fate {
+            Fate::Lose => {}
+            Fate::Pass => self.wire.push(Reverse((arrives, order, cargo()))),
+            Fate::Delay(by) => self.wire.push(Reverse((arrives + by, order, cargo()))),
+            Fate::Until(at) => self.wire.push(Reverse((arrives.max(at), order, cargo()))),
+            Fate::Double => {
+                self.wire.push(Reverse((arrives, order, cargo())));
+                self.wire.push(Reverse((arrives, order, cargo())));
+            }
+        }
+    }
+
+    fn receive(&mut self, range: Range<u64>, stamp: u32) {
+        use firelane_tcp::reassembly::Accepted;
+        if let Accepted::InOrder { next, .. } = self.received.accept(self.next, range.clone(), |_| {}) {
+            self.next = next;
+        }
+        let sack = if self.sack { self.received.sack_blocks(3) } else { Default::default() };
+        let sack: Vec<_> = sack.as_slice().iter().map(|block| (block.start, block.end)).collect();
+        let fate = (self.ack_fate)(self.acks, &range);
+        let ack = self.next;
+        self.acks += 1;
+        let arrives = self.now + self.one_way;
+        self.launch(arrives, fate, || Cargo::Ack { ack, sack: sack.clone(), echo: stamp });
+    }
+
+    fn acknowledge(&mut self, ack: u64, sack: &[(u64, u64)], echo: u32) {
+        if ack < self.flight.una() {
+            return;
+        }
+        let sack: Vec<_> = sack.iter().map(|&(start, end)| start..end).collect();
+        let duplicate = ack == self.flight.una() && !self.flight.is_empty();
+        let echoed = self.clock.and_then(|clock| clock.sent_at(echo, self.now));
+        let out = self.flight.on_ack(self.now, &AckIn { ack, sack: &sack, echoed, duplicate });
+        self.undone += u32::from(out.undone);
+        self.note_phase();
+    }
+
+    fn note_phase(&mut self) {
+        if self.phases.last() != Some(&self.flight.phase()) {
+            self.phases.push(self.flight.phase());
+        }
+    }
+
+    /// One event: an arrival or a deadline, whichever is first. `false` when nothing is left to happen.
+    fn step(&mut self) -> bool {
+        self.transmit();
+        assert_eq!(self.flight.is_empty(), self.flight.deadline().is_none(), "data out need a timer");
+        let arrival = self.wire.peek().map(|Reverse((at, ..))| *at);
+        let due = [arrival, self.flight.deadline()].into_iter().flatten().min();
+        let Some(due) = due else { return false };
+        self.now = self.now.max(due);
+        if arrival == Some(due) {
+            let Reverse((_, _, cargo)) = self.wire.pop().expect("it was peeked");
+            match cargo {
+                Cargo::Segment { start, end, stamp } => self.receive(start..end, stamp),
+                Cargo::Ack { ack, sack, echo } => self.acknowledge(ack, &sack, echo),
+            }
+            return true;
+        }
+        match self.flight.on_timer(self.now) {
+            TimerFired::Retransmission { .. } => self.timeouts += 1,
+            TimerFired::Probe | TimerFired::Reordering => {}
+            TimerFired::Nothing => panic!("a deadline passed and nothing was due"),
+        }
+        self.note_phase();
+        true
+    }
+
+    /// Runs until everything is acknowledged; gives the time that took.
+    fn run(&mut self) -> Duration {
+        let start = self.now;
+        for _ in 0..1_000_000 {
+            if self.flight.una() == self.length {
+                return self.now.saturating_since(start);
+            }
+            assert!(self.step(), "stuck at {} of {}: {:?}", self.flight.una(), self.length, self.flight);
+        }
+        panic!("too slow: {:?}", self.flight);
+    }
+
+    /// Bytes sent beyond the stream's length.
+    fn excess(&self) -> u64 {
+        self.sent_bytes - self.length
+    }
+}
+
+#[test]
+fn a_clean_path_costs_nothing_extra() {
+    let mut network = Network::new(400 * MSS);
+    let took = network.run();
+    assert_eq!((network.excess(), network.timeouts, network.probes), (0, 0, 0));
+    assert_eq!(network.phases, [Phase::Open]);
+    // 10, 20, 40, 80, 160, 90: six round trips of slow start and 40 ms to serialise.
+    assert!(took < Duration::from_millis(6 * 50 + 50), "{took:?}");
+    assert!(network.flight.window().0 >= 300 * MSS, "{:?}", network.flight.window());
+    let srtt = network.flight.rtt().smoothed().expect("samples");
+    assert!(srtt >= Duration::from_millis(50) && srtt < Duration::from_millis(70), "{srtt:?}");
+}
+
+#[test]
+fn one_loss_is_one_retransmission_and_one_reduction() {
+    for (algorithm, share) in [(Algorithm::Cubic, 70), (Algorithm::NewReno, 50)] {
+        let mut network = Network::new(400 * MSS).losing(&[45]);
+        let config = FlightConfig { algorithm, ..FlightConfig::default() };
+        network.flight = Flight::new(&config);
+        let rtt = Some(Duration::from_millis(50));
+        network.flight.on_established(network.now, Mss::clamped(MSS as u16), true, rtt, false);
+        let mut window = 0;
+        while !network.phases.contains(&Phase::Recovery) {
+            window = network.flight.window().0;
+            assert!(network.step());
+        }
+        let threshold = network.flight.slow_start_threshold().expect("a loss").0;
+        assert!(
+            threshold <= window * (share + 5) / 100 && threshold >= window * (share - 15) / 100,
+            "{window} {threshold}"
+        );
+        network.run();
+        assert_eq!((network.excess(), network.timeouts), (MSS, 0), "{algorithm:?}");
+        assert_eq!(network.phases, [Phase::Open, Phase::Disorder, Phase::Recovery, Phase::Open]);
+    }
+}
+
+#[test]
+fn many_losses_in_a_window_are_repaired_in_one_recovery() {
+    let lost: Vec<u64> = (30..70).step_by(3).collect();
+    let mut network = Network::new(400 * MSS).losing(&lost);
+    network.run();
+    assert_eq!((network.excess(), network.timeouts), (lost.len() as u64 * MSS, 0));
+    let recoveries = network.phases.iter().filter(|phase| **phase == Phase::Recovery).count();
+    assert_eq!(recoveries, 1, "{:?}", network.phases);
+}
+
+#[test]
+fn a_lost_retransmission_needs_no_time_out() {
+    let mut copies = 0;
+    let mut network = Network::new(400 * MSS).segments(move |_, range| {
+        copies += u64::from(range.start == 40 * MSS);
+        if range.start == 40 * MSS && copies < 4 { Fate::Lose } else { Fate::Pass }
+    });
+    network.run();
+    assert_eq!((network.excess(), network.timeouts), (3 * MSS, 0));
+}
+
+#[test]
+fn a_lost_tail_is_probed_long_before_the_time_out() {
+    // The last three of ten segments: the probe repeats the last, its SACK shows the others.
+    let mut network = Network::new(10 * MSS).losing(&[7, 8, 9]);
+    let took = network.run();
+    assert_eq!((network.probes, network.timeouts), (1, 0));
+    assert!(took < Duration::from_millis(310), "{took:?}");
+    assert_eq!(network.excess(), 3 * MSS);
+    assert!(network.phases.contains(&Phase::Recovery));
+}
+
+#[test]
+fn a_probe_that_repairs_the_loss_itself_still_reduces_the_window() {
+    // RFC 8985 §7.4.2: only the last segment was lost, so nothing but the probe shows it.
+    let mut network = Network::new(10 * MSS).losing(&[9]);
+    network.run();
+    network.length += 2 * MSS;
+    network.run();
+    assert_eq!((network.probes, network.timeouts), (1, 0));
+    assert!(network.flight.slow_start_threshold().is_some());
+    assert_eq!(network.excess(), MSS);
+}
+
+#[test]
+fn a_probe_for_a_late_ack_reduces_nothing() {
+    // The ACKs of the first flight are late by three round trips: the probe causes a duplicate, which says so.
+    let late = Duration::from_millis(120);
+    let mut network =
+        Network::new(10 * MSS).acks(move |n, _| if n < 10 { Fate::Delay(late) } else { Fate::Pass });
+    network.run();
+    network.length += 5 * MSS;
+    network.run();
+    assert_eq!((network.probes, network.timeouts), (1, 0));
+    assert_eq!(network.flight.slow_start_threshold(), None);
+}
+
+#[test]
+fn a_dead_path_backs_off_and_comes_back() {
+    // Everything is lost for ten seconds.
+    let mut network = Network::new(40 * MSS).segments(|n, _| if n < 17 { Fate::Lose } else { Fate::Pass });
+    let took = network.run();
+    assert!(network.timeouts >= 5, "{}", network.timeouts);
+    // 250 ms doubled each time: the sum of the waits is the time it took.
+    assert!(took > Duration::from_secs(4) && took < Duration::from_secs(60), "{took:?}");
+    assert_eq!(network.flight.timeouts(), 0, "progress ends the count");
+    assert_eq!(network.flight.rtt().backoff(), 0);
+}
+
+#[test]
+fn a_time_out_restarts_from_one_segment() {
+    let mut network =
+        Network::new(100 * MSS).segments(|n, _| if (20..70).contains(&n) { Fate::Lose } else { Fate::Pass });
+    while network.timeouts == 0 {
+        assert!(network.step());
+    }
+    assert_eq!(network.flight.phase(), Phase::Loss);
+    assert_eq!(network.flight.budget(), Bytes(MSS));
+    network.run();
+    assert_eq!(network.flight.phase(), Phase::Open);
+}
+
+/// The way back is dead for half a second, from the second flight on; then all ACKs arrive at once.
+fn spike(network: Network) -> Network {
+    let until = network.now + Duration::from_millis(550);
+    network.acks(move |n, _| if n >= 10 { Fate::Until(until) } else { Fate::Pass })
+}
+
+#[test]
+fn a_delay_spike_is_found_out_by_frto() {
+    let mut network = spike(Network::new(200 * MSS));
+    let mut window = 0;
+    while network.timeouts == 0 {
+        window = network.flight.window().0;
+        assert!(network.step());
+    }
+    network.run();
+    assert_eq!((network.timeouts, network.undone), (1, 1), "{:?}", network.phases);
+    assert!(network.flight.window().0 >= window, "the window came back");
+    assert!(network.excess() <= 2 * MSS, "{}", network.excess());
+}
+
+#[test]
+fn a_delay_spike_is_found_out_by_a_timestamp() {
+    let mut network = spike(Network::new(200 * MSS).with_timestamps());
+    network.run();
+    assert_eq!((network.timeouts, network.undone), (1, 1));
+    assert_eq!(network.flight.slow_start_threshold(), None, "as before the time-out");
+}
+
+#[test]
+fn a_delay_spike_without_sack_is_found_out_too() {
+    let mut network = spike(Network::new(200 * MSS).without_sack());
+    network.run();
+    assert_eq!((network.timeouts, network.undone), (1, 1), "{:?}", network.phases);
+}
+
+#[test]
+fn a_real_time_out_is_not_undone() {
+    for sack in [true, false] {
+        let mut network = Network::new(200 * MSS);
+        if !sack {
+            network = network.without_sack();
+        }
+        // The whole second flight is lost.
+        let mut network =
+            network.segments(|n, _| if (10..30).contains(&n) { Fate::Lose } else { Fate::Pass });
+        network.run();
+        assert_eq!(network.undone, 0, "sack {sack}: {:?}", network.phases);
+        assert!(network.flight.slow_start_threshold().is_some());
+    }
+}
+
+#[test]
+fn duplicates_of_all_retransmissions_undo_the_reduction() {
+    // One segment is late by 30 ms: it is sent again, and the receiver reports the duplicate.
+    let late = Duration::from_millis(30);
+    let mut network =
+        Network::new(200 * MSS).segments(move |n, _| if n == 40 { Fate::Delay(late) } else { Fate::Pass });
+    network.run();
+    assert_eq!((network.timeouts, network.undone), (0, 1), "{:?}", network.phases);
+    assert_eq!(network.flight.slow_start_threshold(), None);
+}
+
+#[test]
+fn reordering_is_learned() {
+    // Every tenth segment is late by 4 ms (40 segments). A few are sent again, then no more.
+    let late = Duration::from_millis(4);
+    let mut network = Network::new(2_000 * MSS)
+        .segments(move |n, _| if n % 10 == 9 { Fate::Delay(late) } else { Fate::Pass });
+    network.run();
+    assert_eq!(network.timeouts, 0);
+    assert!(network.excess() <= 10 * MSS, "{} of 200 late segments were sent again", network.excess() / MSS);
+}
+
+#[test]
+fn three_duplicates_without_sack() {
+    let mut network = Network::new(200 * MSS).without_sack().losing(&[25]);
+    network.run();
+    assert_eq!((network.excess(), network.timeouts), (MSS, 0));
+    assert!(network.phases.contains(&Phase::Recovery));
+}
+
+#[test]
+fn partial_acknowledgements_without_sack() {
+    // RFC 6582: one retransmission per round trip, no time-out.
+    let mut network = Network::new(300 * MSS).without_sack().losing(&[30, 34, 38]);
+    network.run();
+    assert_eq!((network.excess(), network.timeouts), (3 * MSS, 0));
+    let recoveries = network.phases.iter().filter(|phase| **phase == Phase::Recovery).count();
+    assert_eq!(recoveries, 1, "{:?}", network.phases);
+}
+
+#[test]
+fn limited_transmit_keeps_a_small_window_alive() {
+    // RFC 3042: with three segments out and the first lost, two duplicates let two new segments go, whose
+    // duplicates make the third. Without SACK, so that RACK cannot help.
+    let mut network = Network::new(20 * MSS).without_sack().losing(&[0]);
+    let config = FlightConfig { initial_segments: 3, ..FlightConfig::default() };
+    network.flight = Flight::new(&config);
+    let rtt = Some(Duration::from_millis(50));
+    network.flight.on_established(network.now, Mss::clamped(MSS as u16), false, rtt, false);
+    network.run();
+    assert_eq!((network.excess(), network.timeouts), (MSS, 0));
+}
+
+#[test]
+fn a_reneging_peer_gets_everything_again() {
+    let mut network = Network::new(10 * MSS);
+    network.transmit();
+    let t = |millis| Instant::from_secs(1_000) + Duration::from_millis(millis);
+    let flight = &mut network.flight;
+    let ack = |ack, sack| AckIn { ack, sack, echoed: None, duplicate: false };
+    // 1000..10000 is reported; then the acknowledgement stops at 1000, which the peer says it has.
+    flight.on_ack(t(50), &ack(0, &[1_000..10_000]));
+    flight.on_sent(t(51), 0..1_000);
+    flight.on_ack(t(101), &ack(1_000, &[]));
+    let deadline = flight.deadline().expect("data are out");
+    assert!(matches!(flight.on_timer(deadline), TimerFired::Retransmission { .. }));
+    assert_eq!(flight.next_retransmit(Bytes(MSS), false), Some(1_000..2_000));
+    assert_eq!(flight.sacked(), Bytes::ZERO);
+}
+
+#[test]
+fn an_idle_flight_is_small_and_starts_again() {
+    let mut network = Network::new(100 * MSS);
+    network.run();
+    let window = network.flight.window();
+    network.flight.shrink();
+    assert_eq!((network.flight.una(), network.flight.nxt()), (100 * MSS, 100 * MSS));
+    assert_eq!(network.flight.ranges().count(), 0);
+    assert!(size_of::<Flight>() <= 200, "{}", size_of::<Flight>());
+    // RFC 5681 §4.1: after a long silence, from the initial window.
+    network.now += Duration::from_secs(60);
+    network.length += 100 * MSS;
+    network.transmit();
+    assert_eq!(network.flight.in_flight(), Bytes(10 * MSS));
+    assert!(window > Bytes(50 * MSS));
+    network.run();
+    assert_eq!((network.excess(), network.timeouts), (0, 0));
+}
+
+#[test]
+fn dup_ack_spoofing_gains_nothing() {
+    // S06: a peer without SACK sends ten thousand duplicates for ten segments.
+    let mut network = Network::new(1_000 * MSS).without_sack();
+    network.transmit();
+    for _ in 0..10_000 {
+        network.now += Duration::from_micros(10);
+        network.flight.on_ack(network.now, &AckIn { ack: 0, sack: &[], echoed: None, duplicate: true });
+        network.transmit();
+    }
+    // Ten and two of limited transmit were out when recovery began; twice that and the window are the bound.
+    assert!(network.flight.nxt() <= 40 * MSS, "{} segments went out", network.flight.nxt() / MSS);
+}
+
+#[derive(Clone, Debug)]
+struct Faults {
+    loss: u8,
+    late: u8,
+    double: u8,
+    seed: u64,
+}
+
+fn faults() -> impl Strategy<Value = Faults> {
+    (0u8..60, 0u8..60, 0u8..60, any::<u64>()).prop_map(|(loss, late, double, seed)| Faults {
+        loss,
+        late,
+        double,
+        seed,
+    })
+}
+
+impl Faults {
+    /// A fate from a small generator (xorshift), the same for the same seed.
+    fn into_fates(self) -> impl FnMut(u64, &Range<u64>) -> Fate {
+        let mut state = self.seed | 1;
+        move |_, _| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let draw = (state >> 32) as u8;
+            let (late, double) = (self.loss.saturating_add(self.late), self.double);
+            match draw {
+                _ if draw < self.loss => Fate::Lose,
+                _ if draw < late => Fate::Delay(Duration::from_micros(state % 80_000)),
+                _ if draw < late.saturating_add(double) => Fate::Double,
+                _ => Fate::Pass,
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_byte_arrives_over_any_path(
+        segments in faults(), acks in faults(), length in 1u64..150_000, sack: bool, timestamps: bool, newreno: bool,
+    ) {
+        let mut network = Network::new(length);
+        let algorithm = if newreno { Algorithm::NewReno } else { Algorithm::Cubic };
+        network.flight = Flight::new(&FlightConfig { algorithm, ..FlightConfig::default() });
+        let rtt = Some(Duration::from_millis(50));
+        network.flight.on_established(network.now, Mss::clamped(MSS as u16), sack, rtt, false);
+        network.sack = sack;
+        if timestamps {
+            network = network.with_timestamps();
+        }
+        let mut network = network.segments(segments.into_fates()).acks(acks.into_fates());
+        network.run();
+        prop_assert_eq!(network.next, length);
+        prop_assert!(network.flight.is_empty() && network.flight.deadline().is_none());
+        prop_assert_eq!(network.flight.in_flight(), Bytes::ZERO);
+    }
+
+    /// T04: any acknowledgement that passes RFC 9293's check, with any blocks, at any time.
+    #[test]
+    fn no_acknowledgement_breaks_the_books(
+        events in prop::collection::vec(
+            (0u64..50_000, prop::collection::vec((0u64..80_000, 0u64..20_000), 0..4), any::<bool>(), 0u64..400),
+            1..150,
+        ),
+        sack: bool,
+    ) {
+        let mut network = Network::new(200 * MSS).segments(|_, _| Fate::Lose);
+        let rtt = Some(Duration::from_millis(50));
+        network.flight.on_established(network.now, Mss::clamped(MSS as u16), sack, rtt, false);
+        for (advance, blocks, duplicate, millis) in events {
+            network.transmit();
+            network.now += Duration::from_millis(millis);
+            let (una, nxt) = (network.flight.una(), network.flight.nxt());
+            let sack: Vec<_> = blocks.iter().map(|&(from, len)| {
+                // Some blocks lie below the acknowledgement, some are empty, some are turned round.
+                let start = (una + from).saturating_sub(10_000);
+                start..(start + len).saturating_sub(500)
+            }).collect();
+            let ack = if duplicate { una } else { (una + advance).min(nxt) };
+            network.flight.on_ack(network.now, &AckIn { ack, sack: &sack, echoed: None, duplicate });
+            while network.flight.on_timer(network.now) != TimerFired::Nothing {
+                network.transmit();
+            }
+            let flight = &network.flight;
+            let outstanding = Bytes(flight.nxt() - flight.una());
+            prop_assert!(flight.in_flight() + flight.sacked() + flight.lost() <= outstanding);
+            prop_assert!(flight.window() >= Bytes(MSS));
+            prop_assert_eq!(flight.is_empty(), flight.deadline().is_none());
+        }
+    }
+}
