@@ -1,1 +1,49 @@
-//! The management interface: its types, errors and OpenAPI text.
+//! The management interface: what can be asked of a Firelane host and what it answers.
+//!
+//! [`Api`] is the one trait. The daemon implements it over an engine, [`Stub`] over nothing but models, the
+//! command's client over a unix socket; commands, tests and the page are written against the trait and
+//! cannot tell them apart. The wire form is REST with JSON bodies: [`dispatch`] turns a request into a call
+//! of the trait, so a server is any HTTP library in front of that one function.
+//!
+//! ```text
+//! command -> Api (client) -> HTTP over a unix socket -> dispatch -> Api (daemon) -> plan -> engine
+//!                                                                     |
+//!                                                    Store: models, active and persistent
+//! ```
+//!
+//! A change is a value, [`Change`], and its effect on the configuration is pure: [`Store::changed`] gives the
+//! next pair of models or the reason why not, in the words of Solaris. The daemon plans from the present
+//! model to that one, carries the steps out, and keeps the new store. [`Snapshot`] builds every answer
+//! from a model and the few [`Facts`] that only a running engine knows.
+//!
+//! `openapi.json` beside this crate's manifest is the interface as OpenAPI 3.1, compared in a test.
+#![forbid(unsafe_code)]
+
+mod api;
+mod change;
+mod dispatch;
+mod edit;
+mod error;
+mod handlers;
+mod openapi;
+pub mod paths;
+mod props;
+mod status;
+mod store;
+mod stub;
+mod view;
+
+pub use api::{Api, Which};
+pub use change::{
+    AddFlow, Change, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateVnic, PropChange, SetProps,
+};
+pub use dispatch::{Method, Request, Response, dispatch};
+pub use error::ApiError;
+pub use openapi::openapi_text;
+pub use status::Status;
+pub use store::Store;
+pub use stub::{Planner, Stub};
+pub use view::{
+    AddrInfo, AddressState, DropInfo, EtherstubInfo, Facts, FlowInfo, FlowStats, IfInfo, LinkInfo, LinkState,
+    LinkStats, NetstackInfo, PlanReply, PlanStep, Property, Snapshot, StatusInfo, Traffic, VnicInfo,
+};

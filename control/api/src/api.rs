@@ -1,0 +1,58 @@
+//! The trait that the daemon, the stub and the client implement.
+
+use firelane_model::Model;
+
+use crate::{
+    AddrInfo, ApiError, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo, LinkInfo,
+    LinkStats, NetstackInfo, PlanReply, Property, StatusInfo, VnicInfo,
+};
+
+/// Which of the two configurations is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Which {
+    /// What is in force.
+    #[default]
+    Active,
+    /// What the next start begins with (`-P`).
+    Persistent,
+}
+
+/// What can be asked of a Firelane host. Every call is whole: it fails without an effect, or succeeds.
+/// Calls may block; a server makes them off its own threads.
+pub trait Api: Send + Sync {
+    /// What runs, and whether all is well.
+    fn status(&self) -> Result<StatusInfo, ApiError>;
+    /// The whole configuration.
+    fn model(&self, which: Which) -> Result<Model, ApiError>;
+    /// What replacing the active configuration would do; changes nothing.
+    fn plan(&self, wanted: &Model) -> Result<PlanReply, ApiError>;
+    /// Replaces the configuration: the active one and, unless `temporary`, the persistent one. Gives the
+    /// steps that were carried out.
+    fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError>;
+    /// Changes one thing.
+    fn change(&self, request: &ChangeRequest) -> Result<(), ApiError>;
+    /// Links of every class.
+    fn links(&self, which: Which) -> Result<Vec<LinkInfo>, ApiError>;
+    /// VNICs.
+    fn vnics(&self, which: Which) -> Result<Vec<VnicInfo>, ApiError>;
+    /// Virtual switches.
+    fn etherstubs(&self, which: Which) -> Result<Vec<EtherstubInfo>, ApiError>;
+    /// Flows.
+    fn flows(&self, which: Which) -> Result<Vec<FlowInfo>, ApiError>;
+    /// Address objects.
+    fn addrs(&self, which: Which) -> Result<Vec<AddrInfo>, ApiError>;
+    /// IP interfaces.
+    fn ifs(&self, which: Which) -> Result<Vec<IfInfo>, ApiError>;
+    /// Netstacks.
+    fn netstacks(&self, which: Which) -> Result<Vec<NetstackInfo>, ApiError>;
+    /// The properties of the link `name`.
+    fn link_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError>;
+    /// The properties of the flow `name`.
+    fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError>;
+    /// Traffic of every link since it was made.
+    fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError>;
+    /// Traffic of every flow since it was made.
+    fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError>;
+    /// Frames that ended, by station and reason, since the daemon's start.
+    fn drops(&self) -> Result<Vec<DropInfo>, ApiError>;
+}

@@ -1,0 +1,145 @@
+//! Changes as values: one for each command that changes something, with the body that carries it.
+
+use std::collections::BTreeMap;
+
+use firelane_model::{AddrObjName, Address, Etherstub, Flow, FlowName, LinkName, NetstackName, Vnic};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// One change of the configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Makes a virtual switch.
+    CreateEtherstub(LinkName, Etherstub),
+    /// Removes a virtual switch.
+    DeleteEtherstub(LinkName),
+    /// Makes a VNIC.
+    CreateVnic(LinkName, Vnic),
+    /// Removes a VNIC.
+    DeleteVnic(LinkName),
+    /// Sets or resets properties of a link, etherstub or VNIC.
+    SetLinkProps(LinkName, Vec<PropChange>),
+    /// Adds a flow.
+    AddFlow(FlowName, Flow),
+    /// Removes a flow.
+    RemoveFlow(FlowName),
+    /// Sets or resets properties of a flow.
+    SetFlowProps(FlowName, Vec<PropChange>),
+    /// Gives a VNIC to a netstack, which is made if it does not exist.
+    CreateIf(LinkName, NetstackName),
+    /// Takes a VNIC from its netstack, with its addresses.
+    DeleteIf(LinkName),
+    /// Adds an address; its interface is made as by `CreateIf` if it does not exist.
+    CreateAddr(AddrObjName, Address),
+    /// Removes an address.
+    DeleteAddr(AddrObjName),
+}
+
+/// A change with its persistence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChangeRequest {
+    /// Whether the change is gone after the next start (`-t`).
+    pub temporary: bool,
+    /// What changes.
+    pub change: Change,
+}
+
+/// A property and its new value; without one it is reset to its default.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PropChange {
+    /// The property's name.
+    pub name: String,
+    /// The value as commands spell it.
+    pub value: Option<String>,
+}
+
+/// The netstack that `ipadm` means unless told otherwise.
+pub(crate) const DEFAULT_NETSTACK: &str = "default";
+
+pub(crate) fn default_netstack() -> NetstackName {
+    DEFAULT_NETSTACK.parse().expect("a plain word is a netstack's name")
+}
+
+/// Body: makes a virtual switch.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateEtherstub {
+    /// Its name.
+    pub name: LinkName,
+    /// Its properties.
+    #[serde(default)]
+    pub etherstub: Etherstub,
+    /// Whether it is gone after the next start.
+    #[serde(default)]
+    pub temporary: bool,
+}
+
+/// Body: makes a VNIC.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateVnic {
+    /// Its name.
+    pub name: LinkName,
+    /// Its properties.
+    pub vnic: Vnic,
+    /// Whether it is gone after the next start.
+    #[serde(default)]
+    pub temporary: bool,
+}
+
+/// Body: adds a flow.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddFlow {
+    /// Its name.
+    pub name: FlowName,
+    /// What it matches, and its properties.
+    pub flow: Flow,
+    /// Whether it is gone after the next start.
+    #[serde(default)]
+    pub temporary: bool,
+}
+
+/// Body: sets properties, and resets those whose value is null.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetProps {
+    /// The properties' new values as commands spell them (`"maxbw": "50M"`); null resets.
+    pub props: BTreeMap<String, Option<String>>,
+    /// Whether the values are gone after the next start.
+    #[serde(default)]
+    pub temporary: bool,
+}
+
+impl SetProps {
+    pub(crate) fn changes(self) -> Vec<PropChange> {
+        self.props.into_iter().map(|(name, value)| PropChange { name, value }).collect()
+    }
+}
+
+/// Body: gives a VNIC to a netstack.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateIf {
+    /// The VNIC's name.
+    pub name: LinkName,
+    /// The netstack, which is made if it does not exist; `default` if not given.
+    #[serde(default = "default_netstack")]
+    pub netstack: NetstackName,
+    /// Whether it is gone after the next start.
+    #[serde(default)]
+    pub temporary: bool,
+}
+
+/// Body: adds an address.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateAddr {
+    /// The address object's name.
+    pub name: AddrObjName,
+    /// The address with its prefix length.
+    pub address: Address,
+    /// Whether it is gone after the next start.
+    #[serde(default)]
+    pub temporary: bool,
+}

@@ -1,0 +1,192 @@
+//! From a request to a call of the trait: the routes, and nothing of HTTP but method, path and body.
+//!
+//! A server hands every request of its clients to [`dispatch`] and sends back what it gives. Nothing here
+//! panics for any bytes, and every refusal has a body that names the field.
+
+use firelane_model::MODEL_TEXT_MAX;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::handlers::ROUTES;
+use crate::{Api, ApiError, Status, Which};
+
+/// The methods of the interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method {
+    /// Reads.
+    Get,
+    /// Makes an object.
+    Post,
+    /// Replaces the whole.
+    Put,
+    /// Changes an object.
+    Patch,
+    /// Removes an object.
+    Delete,
+}
+
+impl Method {
+    /// The word on the wire.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    /// The method of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Get, Self::Post, Self::Put, Self::Patch, Self::Delete].into_iter().find(|m| m.word() == word)
+    }
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What is to be done.
+    pub method: Method,
+    /// To what: the path without the query.
+    pub path: &'a str,
+    /// The query without its question mark; empty if there is none.
+    pub query: &'a str,
+    /// The body; empty if there is none.
+    pub body: &'a [u8],
+}
+
+/// A response. Its body is JSON.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// A request whose path has been taken apart.
+pub(crate) struct Call<'a> {
+    /// The name in the path; empty for a collection.
+    pub(crate) name: &'a str,
+    query: &'a str,
+    body: &'a [u8],
+}
+
+impl Call<'_> {
+    pub(crate) fn which(&self) -> Result<Which, ApiError> {
+        Ok(if self.flag("persistent")? { Which::Persistent } else { Which::Active })
+    }
+
+    pub(crate) fn temporary(&self) -> Result<bool, ApiError> {
+        self.flag("temporary")
+    }
+
+    fn flag(&self, name: &str) -> Result<bool, ApiError> {
+        let mut value = false;
+        for part in self.query.split('&').filter(|part| !part.is_empty()) {
+            match part.split_once('=') {
+                Some((key, "true")) if key == name => value = true,
+                Some((key, "false")) if key == name => value = false,
+                _ => {
+                    return Err(ApiError::new(
+                        Status::BadArg,
+                        "query",
+                        part,
+                        format!("{name}=true or {name}=false"),
+                    ));
+                }
+            }
+        }
+        Ok(value)
+    }
+
+    /// The query must be empty.
+    pub(crate) fn no_flags(&self) -> Result<(), ApiError> {
+        if self.query.is_empty() {
+            Ok(())
+        } else {
+            Err(ApiError::new(Status::BadArg, "query", self.query, "none"))
+        }
+    }
+
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+        serde_json::from_slice(self.body)
+            .map_err(|error| ApiError::new(Status::BadArg, "body", "", error.to_string()))
+    }
+
+    pub(crate) fn parsed<T: std::str::FromStr>(&self, field: &str) -> Result<T, ApiError>
+    where
+        T::Err: std::fmt::Display,
+    {
+        let unknown = |error: T::Err| ApiError::new(Status::NotFound, field, self.name, error.to_string());
+        self.name.parse().map_err(unknown)
+    }
+}
+
+pub(crate) type Handler = fn(&dyn Api, &Call<'_>) -> Result<Vec<u8>, ApiError>;
+
+/// One route: `{name}` in the path stands for a name, which may contain a slash if it comes last.
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    pub(crate) handler: Handler,
+}
+
+pub(crate) fn body(value: &impl Serialize) -> Result<Vec<u8>, ApiError> {
+    serde_json::to_vec(value).map_err(|error| ApiError::new(Status::Failed, "", "", error.to_string()))
+}
+
+/// Answers one request.
+pub fn dispatch(api: &dyn Api, request: &Request<'_>) -> Response {
+    let answer = find(request).and_then(|(route, call)| (route.handler)(api, &call));
+    match answer {
+        Ok(body) => Response { status: 200, body },
+        Err(error) => Response { status: error.status.http(), body: body(&error).unwrap_or_default() },
+    }
+}
+
+fn find<'a>(request: &Request<'a>) -> Result<(&'static Route, Call<'a>), ApiError> {
+    if request.body.len() > MODEL_TEXT_MAX {
+        let allowed = format!("at most {MODEL_TEXT_MAX} bytes");
+        return Err(ApiError::new(Status::TooMany, "body", request.body.len(), allowed));
+    }
+    let mut known_path = false;
+    for route in ROUTES {
+        let Some(name) = name_in(route.path, request.path) else { continue };
+        if route.method == request.method {
+            return Ok((route, Call { name, query: request.query, body: request.body }));
+        }
+        known_path = true;
+    }
+    let method = request.method.word();
+    Err(if known_path {
+        ApiError::new(Status::NotSupported, "method", method, "another method of this path")
+    } else {
+        ApiError::new(Status::NotFound, "path", request.path.escape_debug(), "see /v1/openapi.json")
+    })
+}
+
+/// The name in `path` if it has the form of `pattern`.
+fn name_in<'a>(pattern: &str, path: &'a str) -> Option<&'a str> {
+    let Some((before, after)) = pattern.split_once("{name}") else {
+        return (pattern == path).then_some("");
+    };
+    let name = path.strip_prefix(before)?.strip_suffix(after)?;
+    (!name.is_empty() && (after.is_empty() || !name.contains('/'))).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_paths() {
+        assert_eq!(name_in("/v1/links", "/v1/links"), Some(""));
+        assert_eq!(name_in("/v1/links", "/v1/links/"), None);
+        assert_eq!(name_in("/v1/addrs/{name}", "/v1/addrs/web0/v4"), Some("web0/v4"));
+        assert_eq!(name_in("/v1/links/{name}/props", "/v1/links/web0/props"), Some("web0"));
+        assert_eq!(name_in("/v1/links/{name}/props", "/v1/links/props"), None);
+        assert_eq!(name_in("/v1/links/{name}/props", "/v1/links//props"), None);
+    }
+}

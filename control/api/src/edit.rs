@@ -1,0 +1,183 @@
+//! What each change does to a model, or which status word says that it cannot.
+//!
+//! The checks are those of the Solaris commands, in their order and with their words. Whatever they let through
+//! is still validated as a whole, so no change can leave a model that a restart would refuse.
+
+use firelane_model::{
+    AddrObjName, Address, Flow, FlowName, LinkClass, LinkName, Mac, Model, NetstackName, Transport, Vnic,
+    VnicUser,
+};
+
+use crate::change::default_netstack;
+use crate::{ApiError, Change, PropChange, Status, props};
+
+/// Makes `change` on `model`; on an error the model is left half changed and must be thrown away.
+pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
+    match change {
+        Change::CreateEtherstub(name, etherstub) => {
+            free_name(model, name)?;
+            model.etherstubs.insert(name.clone(), etherstub.clone());
+        }
+        Change::DeleteEtherstub(name) => delete_etherstub(model, name)?,
+        Change::CreateVnic(name, vnic) => create_vnic(model, name, vnic)?,
+        Change::DeleteVnic(name) => delete_vnic(model, name)?,
+        Change::SetLinkProps(name, changes) => set_link_props(model, name, changes)?,
+        Change::AddFlow(name, flow) => add_flow(model, name, flow)?,
+        Change::RemoveFlow(name) => drop(model.flows.remove(name).ok_or(Status::NotFound)?),
+        Change::SetFlowProps(name, changes) => {
+            let flow = model.flows.get_mut(name).ok_or(Status::NotFound)?;
+            changes.iter().try_for_each(|change| props::set_flow(flow, change))?;
+        }
+        Change::CreateIf(name, netstack) => create_if(model, name, netstack)?,
+        Change::DeleteIf(name) => delete_if(model, name)?,
+        Change::CreateAddr(name, address) => create_addr(model, name, *address)?,
+        Change::DeleteAddr(name) => {
+            let removed = model.netstacks.values_mut().find_map(|it| it.addresses.remove(name));
+            removed.ok_or_else(|| ApiError::new(Status::NoAddrObj, "addrobj", name, ""))?;
+        }
+    }
+    model.validate().into_iter().next().map_or(Ok(()), |fault| Err(fault.into()))
+}
+
+fn free_name(model: &Model, name: &LinkName) -> Result<(), ApiError> {
+    match model.class_of(name.as_str()) {
+        Some(_) => Err(Status::Exists.into()),
+        None => Ok(()),
+    }
+}
+
+/// A link cannot go while it has flows or VNICs.
+fn unused(model: &Model, name: &LinkName) -> Result<(), ApiError> {
+    if let Some((flow, _)) = model.flows_on(name.as_str()).next() {
+        return Err(ApiError::new(Status::LinkHasFlows, "flow", flow, ""));
+    }
+    match model.vnics_over(name.as_str()).next() {
+        Some((vnic, _)) => Err(ApiError::new(Status::LinkBusy, "vnic", vnic, "")),
+        None => Ok(()),
+    }
+}
+
+fn delete_etherstub(model: &mut Model, name: &LinkName) -> Result<(), ApiError> {
+    match model.class_of(name.as_str()) {
+        None => return Err(Status::NotFound.into()),
+        Some(LinkClass::Etherstub) => unused(model, name)?,
+        Some(_) => return Err(Status::LinkInvalid.into()),
+    }
+    model.etherstubs.remove(name);
+    Ok(())
+}
+
+fn create_vnic(model: &mut Model, name: &LinkName, vnic: &Vnic) -> Result<(), ApiError> {
+    free_name(model, name)?;
+    if !matches!(model.class_of(vnic.over.as_str()), Some(LinkClass::Phys | LinkClass::Etherstub)) {
+        return Err(ApiError::new(Status::LinkInvalid, "over", &vnic.over, "a link or an etherstub"));
+    }
+    let lower = model.mtu_of(vnic.over.as_str());
+    if let Some(mtu) = vnic.mtu.filter(|&mtu| Some(mtu) > lower) {
+        let allowed = lower.map(|lower| format!("576 to {lower}")).unwrap_or_default();
+        return Err(ApiError::new(Status::BadMtu, "mtu", mtu, allowed));
+    }
+    let taken = |(_, other): (&LinkName, &Vnic)| other.mac == vnic.mac && other.vlan == vnic.vlan;
+    if let Mac::Fixed(mac) = vnic.mac
+        && model.vnics_over(vnic.over.as_str()).any(taken)
+    {
+        return Err(ApiError::new(Status::MacInUse, "mac", mac, ""));
+    }
+    model.vnics.insert(name.clone(), vnic.clone());
+    Ok(())
+}
+
+fn delete_vnic(model: &mut Model, name: &LinkName) -> Result<(), ApiError> {
+    let vnic = match model.class_of(name.as_str()) {
+        None => return Err(Status::NotFound.into()),
+        Some(LinkClass::Vnic) => &model.vnics[name],
+        Some(_) => return Err(Status::LinkInvalid.into()),
+    };
+    if let Some(netstack) = vnic.netstack() {
+        return Err(ApiError::new(Status::LinkBusy, "netstack", netstack, ""));
+    }
+    unused(model, name)?;
+    model.vnics.remove(name);
+    Ok(())
+}
+
+fn set_link_props(model: &mut Model, name: &LinkName, changes: &[PropChange]) -> Result<(), ApiError> {
+    let mut slots = props::slots(model, name.as_str()).ok_or(Status::NotFound)?;
+    for change in changes {
+        slots.set(change)?;
+    }
+    // An MTU is bounded from below by what rests on the link, and from above by what it rests on.
+    let faults = model.validate();
+    let mtu = faults.into_iter().find(|fault| fault.field.ends_with(".mtu"));
+    mtu.map_or(Ok(()), |fault| Err(ApiError { status: Status::BadMtu, ..fault.into() }))
+}
+
+fn add_flow(model: &mut Model, name: &FlowName, flow: &Flow) -> Result<(), ApiError> {
+    if model.flows.contains_key(name) {
+        return Err(Status::Exists.into());
+    }
+    if model.class_of(flow.link.as_str()).is_none() {
+        return Err(ApiError::new(Status::LinkInvalid, "link", &flow.link, ""));
+    }
+    let matching = &flow.matching;
+    if matching.is_empty() {
+        let allowed = format!("at least one of {}", firelane_model::FlowMatch::ATTRIBUTES.join(", "));
+        return Err(ApiError::new(Status::BadArg, "attributes", "", allowed));
+    }
+    let ports = matching.local_port.is_some() || matching.remote_port.is_some();
+    if ports && !matching.transport.is_some_and(Transport::has_ports) {
+        return Err(ApiError::new(Status::PortNeedsTransport, "transport", "", "tcp, udp or sctp"));
+    }
+    let canonical = matching.canonical();
+    let identical = |(_, other): &(&FlowName, &Flow)| other.matching.canonical() == canonical;
+    if let Some((other, _)) = model.flows_on(flow.link.as_str()).find(identical) {
+        return Err(ApiError::new(Status::FlowIdentical, "flow", other, ""));
+    }
+    model.flows.insert(name.clone(), flow.clone());
+    Ok(())
+}
+
+fn create_if(model: &mut Model, name: &LinkName, netstack: &NetstackName) -> Result<(), ApiError> {
+    let vnic = model.vnics.get_mut(name).ok_or(Status::NoDatalink)?;
+    match &vnic.user {
+        VnicUser::Nobody => vnic.user = VnicUser::Netstack(netstack.clone()),
+        VnicUser::Netstack(_) => return Err(Status::IfExists.into()),
+        VnicUser::Tap(tap) => {
+            return Err(ApiError::new(Status::IfInUse, "tap", tap.ifname(name), ""));
+        }
+    }
+    model.netstacks.entry(netstack.clone()).or_default();
+    Ok(())
+}
+
+fn delete_if(model: &mut Model, name: &LinkName) -> Result<(), ApiError> {
+    let vnic = model.vnics.get_mut(name).ok_or(Status::NoIf)?;
+    let VnicUser::Netstack(netstack) = &vnic.user else { return Err(Status::NoIf.into()) };
+    if let Some(netstack) = model.netstacks.get_mut(netstack) {
+        netstack.addresses.retain(|addrobj, _| addrobj.interface() != name.as_str());
+    }
+    vnic.user = VnicUser::Nobody;
+    Ok(())
+}
+
+fn create_addr(model: &mut Model, name: &AddrObjName, address: Address) -> Result<(), ApiError> {
+    let (link, vnic) = model.vnics.get_key_value(name.interface()).ok_or(Status::NoDatalink)?;
+    let netstack = match &vnic.user {
+        VnicUser::Netstack(netstack) => netstack.clone(),
+        VnicUser::Nobody => {
+            let link = link.clone();
+            create_if(model, &link, &default_netstack())?;
+            default_netstack()
+        }
+        VnicUser::Tap(tap) => return Err(ApiError::new(Status::IfInUse, "tap", tap.ifname(link), "")),
+    };
+    let addresses = &mut model.netstacks.entry(netstack).or_default().addresses;
+    if addresses.contains_key(name) {
+        return Err(Status::AddrObjExists.into());
+    }
+    if let Some((other, _)) = addresses.iter().find(|(_, other)| other.addr() == address.addr()) {
+        return Err(ApiError::new(Status::AddrInUse, "addrobj", other, ""));
+    }
+    addresses.insert(name.clone(), address);
+    Ok(())
+}

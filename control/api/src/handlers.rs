@@ -1,0 +1,325 @@
+//! One function per route, with its entry in the OpenAPI text.
+
+use utoipa::OpenApi;
+
+use firelane_model::{LinkClass, Model};
+
+use crate::change::{AddFlow, CreateAddr, CreateEtherstub, CreateIf, CreateVnic, SetProps};
+use crate::dispatch::{Call, Route, body};
+use crate::error::Problem;
+use crate::{
+    AddrInfo, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo,
+    LinkInfo, LinkStats, Method, NetstackInfo, PlanReply, Property, StatusInfo, VnicInfo, openapi, paths,
+};
+
+type Reply = Result<Vec<u8>, ApiError>;
+
+const fn route(method: Method, path: &'static str, handler: crate::dispatch::Handler) -> Route {
+    Route { method, path, handler }
+}
+
+/// Every route.
+pub(crate) const ROUTES: &[Route] = &[
+    route(Method::Get, paths::STATUS, status),
+    route(Method::Get, paths::OPENAPI, openapi_json),
+    route(Method::Get, paths::MODEL, dump_model),
+    route(Method::Put, paths::MODEL, apply_model),
+    route(Method::Post, paths::PLAN, plan_model),
+    route(Method::Get, paths::LINKS, links),
+    route(Method::Get, "/v1/links/{name}/props", link_props),
+    route(Method::Patch, "/v1/links/{name}/props", set_link_props),
+    route(Method::Get, paths::VNICS, vnics),
+    route(Method::Post, paths::VNICS, create_vnic),
+    route(Method::Delete, "/v1/vnics/{name}", delete_vnic),
+    route(Method::Get, paths::ETHERSTUBS, etherstubs),
+    route(Method::Post, paths::ETHERSTUBS, create_etherstub),
+    route(Method::Delete, "/v1/etherstubs/{name}", delete_etherstub),
+    route(Method::Get, paths::FLOWS, flows),
+    route(Method::Post, paths::FLOWS, add_flow),
+    route(Method::Delete, "/v1/flows/{name}", remove_flow),
+    route(Method::Get, "/v1/flows/{name}/props", flow_props),
+    route(Method::Patch, "/v1/flows/{name}/props", set_flow_props),
+    route(Method::Get, paths::IFS, ifs),
+    route(Method::Post, paths::IFS, create_if),
+    route(Method::Delete, "/v1/ifs/{name}", delete_if),
+    route(Method::Get, paths::ADDRS, addrs),
+    route(Method::Post, paths::ADDRS, create_addr),
+    route(Method::Delete, "/v1/addrs/{name}", delete_addr),
+    route(Method::Get, paths::NETSTACKS, netstacks),
+    route(Method::Get, paths::LINK_STATS, link_stats),
+    route(Method::Get, paths::FLOW_STATS, flow_stats),
+    route(Method::Get, paths::DROPS, drops),
+];
+
+/// The interface as OpenAPI.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Firelane",
+        version = "1",
+        description = "What can be asked of a Firelane host, over its unix socket.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
+    ),
+    servers((url = "http://localhost", description = "the daemon's unix socket")),
+    components(schemas(Problem, LinkClass)),
+    paths(
+        status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
+        create_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, flows, add_flow, remove_flow,
+        flow_props, set_flow_props, ifs, create_if, delete_if, addrs, create_addr, delete_addr, netstacks,
+        link_stats, flow_stats, drops
+    )
+)]
+pub(crate) struct Document;
+
+fn change(api: &dyn Api, temporary: bool, change: Change) -> Reply {
+    api.change(&ChangeRequest { temporary, change })?;
+    Ok(b"{}".to_vec())
+}
+
+/// What runs, and whether all is well.
+#[utoipa::path(get, path = "/v1/status", responses((status = 200, body = StatusInfo), (status = "4XX", body = Problem)))]
+fn status(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.status()?)
+}
+
+/// This text.
+#[utoipa::path(get, path = "/v1/openapi.json", responses((status = 200, description = "OpenAPI 3.1")))]
+fn openapi_json(_: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    Ok(openapi::openapi_text().into_bytes())
+}
+
+/// The whole configuration.
+#[utoipa::path(get, path = "/v1/model",
+    params(("persistent" = Option<bool>, Query, description = "what the next start begins with")),
+    responses((status = 200, body = Model), (status = "4XX", body = Problem)))]
+fn dump_model(api: &dyn Api, call: &Call<'_>) -> Reply {
+    body(&api.model(call.which()?)?)
+}
+
+/// Replaces the whole configuration and answers with the steps that were carried out.
+#[utoipa::path(put, path = "/v1/model", request_body = Model,
+    params(("temporary" = Option<bool>, Query, description = "gone after the next start")),
+    responses((status = 200, body = PlanReply), (status = "4XX", body = Problem)))]
+fn apply_model(api: &dyn Api, call: &Call<'_>) -> Reply {
+    let wanted: Model = call.json()?;
+    body(&api.apply(&wanted, call.temporary()?)?)
+}
+
+/// The steps that replacing the configuration would take; changes nothing.
+#[utoipa::path(post, path = "/v1/plan", request_body = Model,
+    responses((status = 200, body = PlanReply), (status = "4XX", body = Problem)))]
+fn plan_model(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let wanted: Model = call.json()?;
+    body(&api.plan(&wanted)?)
+}
+
+/// Links of every class.
+#[utoipa::path(get, path = "/v1/links",
+    params(("persistent" = Option<bool>, Query, description = "what the next start begins with")),
+    responses((status = 200, body = Vec<LinkInfo>), (status = "4XX", body = Problem)))]
+fn links(api: &dyn Api, call: &Call<'_>) -> Reply {
+    body(&api.links(call.which()?)?)
+}
+
+/// The properties of a link, etherstub or VNIC.
+#[utoipa::path(get, path = "/v1/links/{name}/props",
+    params(("name" = String, Path, description = "the link"),
+        ("persistent" = Option<bool>, Query, description = "what the next start begins with")),
+    responses((status = 200, body = Vec<Property>), (status = "4XX", body = Problem)))]
+fn link_props(api: &dyn Api, call: &Call<'_>) -> Reply {
+    body(&api.link_props(call.name, call.which()?)?)
+}
+
+/// Sets or resets properties of a link, etherstub or VNIC.
+#[utoipa::path(patch, path = "/v1/links/{name}/props", request_body = SetProps,
+    params(("name" = String, Path, description = "the link")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn set_link_props(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: SetProps = call.json()?;
+    change(api, request.temporary, Change::SetLinkProps(call.parsed("link")?, request.changes()))
+}
+
+/// VNICs.
+#[utoipa::path(get, path = "/v1/vnics",
+    params(("persistent" = Option<bool>, Query, description = "what the next start begins with")),
+    responses((status = 200, body = Vec<VnicInfo>), (status = "4XX", body = Problem)))]
+fn vnics(api: &dyn Api, call: &Call<'_>) -> Reply {
+    body(&api.vnics(call.which()?)?)
+}
+
+/// Makes a VNIC.
+#[utoipa::path(post, path = "/v1/vnics", request_body = CreateVnic,
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn create_vnic(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: CreateVnic = call.json()?;
+    change(api, request.temporary, Change::CreateVnic(request.name, request.vnic))
+}
+
+/// Removes a VNIC.
+#[utoipa::path(delete, path = "/v1/vnics/{name}",
+    params(("name" = String, Path, description = "the VNIC"),
+        ("temporary" = Option<bool>, Query, description = "returns at the next start")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn delete_vnic(api: &dyn Api, call: &Call<'_>) -> Reply {
+    change(api, call.temporary()?, Change::DeleteVnic(call.parsed("vnic")?))
+}
+
+/// Virtual switches.
+#[utoipa::path(get, path = "/v1/etherstubs",
+    params(("persistent" = Option<bool>, Query, description = "what the next start begins with")),
+    responses((status = 200, body = Vec<EtherstubInfo>), (status = "4XX", body = Problem)))]
+fn etherstubs(api: &dyn Api, call: &Call<'_>) -> Reply {
+    body(&api.etherstubs(call.which()?)?)
+}
+
+/// Makes a virtual switch.
+#[utoipa::path(post, path = "/v1/etherstubs", request_body = CreateEtherstub,
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn create_etherstub(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: CreateEtherstub = call.json()?;
+    change(api, request.temporary, Change::CreateEtherstub(request.name, request.etherstub))
+}
+
+/// Removes a virtual switch.
+#[utoipa::path(delete, path = "/v1/etherstubs/{name}",
+    params(("name" = String, Path, description = "the etherstub"),
+        ("temporary" = Option<bool>, Query, description = "returns at the next start")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn delete_etherstub(api: &dyn Api, call: &Call<'_>) -> Reply {
+    change(api, call.temporary()?, Change::DeleteEtherstub(call.parsed("etherstub")?))
+}
+
+/// Flows.
+#[utoipa::path(get, path = "/v1/flows",
+    params(("persistent" = Option<bool>, Query, description = "what the next start begins with")),
+    responses((status = 200, body = Vec<FlowInfo>), (status = "4XX", body = Problem)))]
+fn flows(api: &dyn Api, call: &Call<'_>) -> Reply {
+    body(&api.flows(call.which()?)?)
+}
+
+/// Adds a flow.
+#[utoipa::path(post, path = "/v1/flows", request_body = AddFlow,
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn add_flow(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: AddFlow = call.json()?;
+    change(api, request.temporary, Change::AddFlow(request.name, request.flow))
+}
+
+/// Removes a flow.
+#[utoipa::path(delete, path = "/v1/flows/{name}",
+    params(("name" = String, Path, description = "the flow"),
+        ("temporary" = Option<bool>, Query, description = "returns at the next start")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn remove_flow(api: &dyn Api, call: &Call<'_>) -> Reply {
+    change(api, call.temporary()?, Change::RemoveFlow(call.parsed("flow")?))
+}
+
+/// The properties of a flow.
+#[utoipa::path(get, path = "/v1/flows/{name}/props",
+    params(("name" = String, Path, description = "the flow"),
+        ("persistent" = Option<bool>, Query, description = "what the next start begins with")),
+    responses((status = 200, body = Vec<Property>), (status = "4XX", body = Problem)))]
+fn flow_props(api: &dyn Api, call: &Call<'_>) -> Reply {
+    body(&api.flow_props(call.name, call.which()?)?)
+}
+
+/// Sets or resets properties of a flow.
+#[utoipa::path(patch, path = "/v1/flows/{name}/props", request_body = SetProps,
+    params(("name" = String, Path, description = "the flow")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn set_flow_props(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: SetProps = call.json()?;
+    change(api, request.temporary, Change::SetFlowProps(call.parsed("flow")?, request.changes()))
+}
+
+/// IP interfaces.
+#[utoipa::path(get, path = "/v1/ifs",
+    params(("persistent" = Option<bool>, Query, description = "what the next start begins with")),
+    responses((status = 200, body = Vec<IfInfo>), (status = "4XX", body = Problem)))]
+fn ifs(api: &dyn Api, call: &Call<'_>) -> Reply {
+    body(&api.ifs(call.which()?)?)
+}
+
+/// Gives a VNIC to a netstack.
+#[utoipa::path(post, path = "/v1/ifs", request_body = CreateIf,
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn create_if(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: CreateIf = call.json()?;
+    change(api, request.temporary, Change::CreateIf(request.name, request.netstack))
+}
+
+/// Takes a VNIC from its netstack, with its addresses.
+#[utoipa::path(delete, path = "/v1/ifs/{name}",
+    params(("name" = String, Path, description = "the interface"),
+        ("temporary" = Option<bool>, Query, description = "returns at the next start")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn delete_if(api: &dyn Api, call: &Call<'_>) -> Reply {
+    change(api, call.temporary()?, Change::DeleteIf(call.parsed("interface")?))
+}
+
+/// Address objects.
+#[utoipa::path(get, path = "/v1/addrs",
+    params(("persistent" = Option<bool>, Query, description = "what the next start begins with")),
+    responses((status = 200, body = Vec<AddrInfo>), (status = "4XX", body = Problem)))]
+fn addrs(api: &dyn Api, call: &Call<'_>) -> Reply {
+    body(&api.addrs(call.which()?)?)
+}
+
+/// Adds an address.
+#[utoipa::path(post, path = "/v1/addrs", request_body = CreateAddr,
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn create_addr(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: CreateAddr = call.json()?;
+    change(api, request.temporary, Change::CreateAddr(request.name, request.address))
+}
+
+/// Removes an address. The name contains a slash, which stands in the path as it is.
+#[utoipa::path(delete, path = "/v1/addrs/{name}",
+    params(("name" = String, Path, description = "the address object, such as web0/v4"),
+        ("temporary" = Option<bool>, Query, description = "returns at the next start")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn delete_addr(api: &dyn Api, call: &Call<'_>) -> Reply {
+    change(api, call.temporary()?, Change::DeleteAddr(call.parsed("addrobj")?))
+}
+
+/// Netstacks.
+#[utoipa::path(get, path = "/v1/netstacks",
+    params(("persistent" = Option<bool>, Query, description = "what the next start begins with")),
+    responses((status = 200, body = Vec<NetstackInfo>), (status = "4XX", body = Problem)))]
+fn netstacks(api: &dyn Api, call: &Call<'_>) -> Reply {
+    body(&api.netstacks(call.which()?)?)
+}
+
+/// Traffic of every link since it was made.
+#[utoipa::path(get, path = "/v1/stats/links",
+    responses((status = 200, body = Vec<LinkStats>), (status = "4XX", body = Problem)))]
+fn link_stats(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.link_stats()?)
+}
+
+/// Traffic of every flow since it was made.
+#[utoipa::path(get, path = "/v1/stats/flows",
+    responses((status = 200, body = Vec<FlowStats>), (status = "4XX", body = Problem)))]
+fn flow_stats(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.flow_stats()?)
+}
+
+/// Frames that ended, by station and reason, since the daemon's start.
+#[utoipa::path(get, path = "/v1/drops",
+    responses((status = 200, body = Vec<DropInfo>), (status = "4XX", body = Problem)))]
+fn drops(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.drops()?)
+}

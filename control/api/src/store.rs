@@ -1,0 +1,106 @@
+//! The two configurations: what is in force, and what the next start begins with.
+//!
+//! A change is persistent and active unless asked otherwise; `-t` changes only what is in force. The pair is
+//! a value: [`Store::changed`] gives the next one, and the caller keeps it once the engine has followed.
+
+use firelane_model::Model;
+
+use crate::edit::edit;
+use crate::{ApiError, Change, ChangeRequest, Status, Which};
+
+/// The active and the persistent configuration.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Store {
+    /// What is in force.
+    pub active: Model,
+    /// What the next start begins with.
+    pub persistent: Model,
+}
+
+impl Store {
+    /// A store in which both configurations are `model`.
+    pub fn new(model: Model) -> Self {
+        Self { active: model.clone(), persistent: model }
+    }
+
+    /// One of the two configurations.
+    pub fn model(&self, which: Which) -> &Model {
+        match which {
+            Which::Active => &self.active,
+            Which::Persistent => &self.persistent,
+        }
+    }
+
+    /// The store after `request`, or why there is none.
+    pub fn changed(&self, request: &ChangeRequest) -> Result<Self, ApiError> {
+        let active = edited(&self.active, &request.change);
+        if request.temporary {
+            if let Change::AddFlow(name, _) = &request.change
+                && self.persistent.flows.contains_key(name)
+                && !self.active.flows.contains_key(name)
+            {
+                return Err(Status::PersistentFlowExists.into());
+            }
+            return Ok(Self { active: active?, persistent: self.persistent.clone() });
+        }
+        let persistent = edited(&self.persistent, &request.change);
+        let (active, persistent) = match (active, persistent) {
+            (Ok(active), Ok(persistent)) => (active, persistent),
+            // What is only active, or only persistent, is deleted where it is.
+            (Ok(active), Err(error)) if is_deletion(&request.change) && is_absence(error.status) => {
+                (active, self.persistent.clone())
+            }
+            (Err(error), Ok(persistent)) if is_deletion(&request.change) && is_absence(error.status) => {
+                (self.active.clone(), persistent)
+            }
+            (Err(error), _) => return Err(error),
+            (Ok(_), Err(error)) => return Err(only_persistent(&request.change, error)),
+        };
+        Ok(Self { active, persistent })
+    }
+
+    /// The store after the whole configuration is replaced.
+    pub fn replaced(&self, wanted: &Model, temporary: bool) -> Result<Self, ApiError> {
+        if let Some(fault) = wanted.validate().into_iter().next() {
+            return Err(fault.into());
+        }
+        let persistent = if temporary { &self.persistent } else { wanted };
+        Ok(Self { active: wanted.clone(), persistent: persistent.clone() })
+    }
+}
+
+fn edited(model: &Model, change: &Change) -> Result<Model, ApiError> {
+    let mut model = model.clone();
+    edit(&mut model, change).map(|()| model)
+}
+
+fn is_deletion(change: &Change) -> bool {
+    matches!(
+        change,
+        Change::DeleteEtherstub(_)
+            | Change::DeleteVnic(_)
+            | Change::RemoveFlow(_)
+            | Change::DeleteIf(_)
+            | Change::DeleteAddr(_)
+    )
+}
+
+fn is_absence(status: Status) -> bool {
+    matches!(status, Status::NotFound | Status::NoIf | Status::NoAddrObj)
+}
+
+/// The change is possible now but not at the next start: what it rests on is temporary.
+fn only_persistent(change: &Change, error: ApiError) -> ApiError {
+    match change {
+        Change::AddFlow(name, _) if error.status == Status::Exists => {
+            ApiError::new(Status::PersistentFlowExists, "flow", name, "")
+        }
+        _ if matches!(error.status, Status::LinkInvalid | Status::NotFound) => {
+            ApiError { status: Status::TemporaryBelow, ..error }
+        }
+        _ if matches!(error.status, Status::NoDatalink | Status::NoIf) => {
+            ApiError { status: Status::TemporaryObject, ..error }
+        }
+        _ => error,
+    }
+}

@@ -1,0 +1,162 @@
+//! A host without an engine: the interface over nothing but two models.
+//!
+//! Commands are tested against it from their arguments to their output, in one process. Its links are up,
+//! its addresses usable and its counters whatever a test puts there.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use firelane_model::{AddrObjName, LinkName, Model, automatic_mac};
+use firelane_units::MacAddr;
+
+use crate::{
+    AddrInfo, AddressState, Api, ApiError, ChangeRequest, DropInfo, EtherstubInfo, Facts, FlowInfo,
+    FlowStats, IfInfo, LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property, Snapshot,
+    StatusInfo, Store, VnicInfo, Which,
+};
+
+/// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
+pub type Planner = fn(wanted: &Model, present: &Model) -> Vec<PlanStep>;
+
+/// A host without an engine.
+pub struct Stub {
+    planner: Planner,
+    store: Mutex<Store>,
+    /// What `link_stats` answers.
+    pub link_stats: Vec<LinkStats>,
+    /// What `flow_stats` answers.
+    pub flow_stats: Vec<FlowStats>,
+    /// What `drops` answers.
+    pub drops: Vec<DropInfo>,
+}
+
+impl Stub {
+    /// A host with `model`.
+    pub fn new(model: Model, planner: Planner) -> Self {
+        let store = Mutex::new(Store::new(model));
+        Self { planner, store, link_stats: Vec::new(), flow_stats: Vec::new(), drops: Vec::new() }
+    }
+
+    /// Both configurations as they are.
+    pub fn store(&self) -> Store {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Store> {
+        // The store is replaced whole, so a panic elsewhere cannot leave it half changed.
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn snapshot<T>(&self, which: Which, view: impl FnOnce(Snapshot<'_>) -> T) -> T {
+        let store = self.lock();
+        let facts: &dyn Facts = match which {
+            Which::Active => &Running,
+            Which::Persistent => &Stored,
+        };
+        view(Snapshot { model: store.model(which), persistent: &store.persistent, facts })
+    }
+}
+
+struct Running;
+
+impl Facts for Running {
+    fn link_state(&self, _: &LinkName) -> LinkState {
+        LinkState::Up
+    }
+
+    fn mac(&self, name: &LinkName) -> Option<MacAddr> {
+        Some(automatic_mac(name, 0, 0))
+    }
+
+    fn address_state(&self, _: &AddrObjName) -> AddressState {
+        AddressState::Ok
+    }
+}
+
+struct Stored;
+
+impl Facts for Stored {}
+
+impl Api for Stub {
+    fn status(&self) -> Result<StatusInfo, ApiError> {
+        let store = self.lock();
+        Ok(StatusInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            lanes: 1,
+            links: store.active.link_names().count(),
+            flows: store.active.flows.len(),
+            netstacks: store.active.netstacks.len(),
+            ..StatusInfo::default()
+        })
+    }
+
+    fn model(&self, which: Which) -> Result<Model, ApiError> {
+        Ok(self.lock().model(which).clone())
+    }
+
+    fn plan(&self, wanted: &Model) -> Result<PlanReply, ApiError> {
+        let next = self.lock().replaced(wanted, true)?;
+        Ok(PlanReply { steps: (self.planner)(&next.active, &self.lock().active) })
+    }
+
+    fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError> {
+        let mut store = self.lock();
+        let next = store.replaced(wanted, temporary)?;
+        let steps = (self.planner)(&next.active, &store.active);
+        *store = next;
+        Ok(PlanReply { steps })
+    }
+
+    fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {
+        let mut store = self.lock();
+        *store = store.changed(request)?;
+        Ok(())
+    }
+
+    fn links(&self, which: Which) -> Result<Vec<LinkInfo>, ApiError> {
+        Ok(self.snapshot(which, |it| it.links()))
+    }
+
+    fn vnics(&self, which: Which) -> Result<Vec<VnicInfo>, ApiError> {
+        Ok(self.snapshot(which, |it| it.vnics()))
+    }
+
+    fn etherstubs(&self, which: Which) -> Result<Vec<EtherstubInfo>, ApiError> {
+        Ok(self.snapshot(which, |it| it.etherstubs()))
+    }
+
+    fn flows(&self, which: Which) -> Result<Vec<FlowInfo>, ApiError> {
+        Ok(self.snapshot(which, |it| it.flows()))
+    }
+
+    fn addrs(&self, which: Which) -> Result<Vec<AddrInfo>, ApiError> {
+        Ok(self.snapshot(which, |it| it.addrs()))
+    }
+
+    fn ifs(&self, which: Which) -> Result<Vec<IfInfo>, ApiError> {
+        Ok(self.snapshot(which, |it| it.ifs()))
+    }
+
+    fn netstacks(&self, which: Which) -> Result<Vec<NetstackInfo>, ApiError> {
+        Ok(self.snapshot(which, |it| it.netstacks()))
+    }
+
+    fn link_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError> {
+        self.snapshot(which, |it| it.link_props(name))
+    }
+
+    fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError> {
+        self.snapshot(which, |it| it.flow_props(name))
+    }
+
+    fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError> {
+        Ok(self.link_stats.clone())
+    }
+
+    fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError> {
+        Ok(self.flow_stats.clone())
+    }
+
+    fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {
+        Ok(self.drops.clone())
+    }
+}

@@ -1,0 +1,448 @@
+//! What the interface answers, and how an answer is built from a model and the engine's facts.
+
+use firelane_model::{
+    AddrObjName, FlowMatch, FlowName, LinkClass, LinkKind, LinkName, Mac, Model, NetstackName, VnicUser,
+    spell_rate,
+};
+use firelane_units::{MacAddr, Mtu};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{ApiError, Status, props};
+
+/// Whether a link passes frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkState {
+    /// It does.
+    Up,
+    /// It does not.
+    Down,
+    /// Nobody can tell, because it is not active.
+    #[default]
+    Unknown,
+}
+
+impl LinkState {
+    /// The word used in commands.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// How far an address is usable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AddressState {
+    /// It is in use.
+    Ok,
+    /// It is being checked for duplicates.
+    Tentative,
+    /// Another station has it.
+    Duplicate,
+    /// Its interface is down.
+    Inaccessible,
+    /// It is not active.
+    #[default]
+    Disabled,
+}
+
+impl AddressState {
+    /// The word used in commands.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Tentative => "tentative",
+            Self::Duplicate => "duplicate",
+            Self::Inaccessible => "inaccessible",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
+/// A link of any class.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LinkInfo {
+    /// Its name.
+    pub name: LinkName,
+    /// What kind of link it is.
+    pub class: LinkClass,
+    /// The largest packet it carries.
+    pub mtu: u16,
+    /// Whether it passes frames.
+    pub state: LinkState,
+    /// What it rests on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<LinkName>,
+    /// The kernel's device below it; only of class phys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Its speed in Mb/s; 0 if it has none of its own.
+    pub speed: u64,
+}
+
+/// A VNIC.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct VnicInfo {
+    /// Its name.
+    pub name: LinkName,
+    /// The link or etherstub below it.
+    pub over: LinkName,
+    /// The speed below it in Mb/s; 0 if there is none.
+    pub speed: u64,
+    /// Its Ethernet address; absent if it is not active and Firelane chooses the address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub macaddress: Option<String>,
+    /// `random` or `fixed`.
+    pub macaddrtype: String,
+    /// Its VLAN; 0 if none.
+    pub vid: u16,
+    /// The netstack that uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netstack: Option<NetstackName>,
+    /// The kernel interface that uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ifname: Option<String>,
+    /// The namespace of that interface, as the model calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// A virtual switch.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct EtherstubInfo {
+    /// Its name.
+    pub name: LinkName,
+    /// The largest packet it carries.
+    pub mtu: u16,
+}
+
+/// A flow.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FlowInfo {
+    /// Its name.
+    pub name: FlowName,
+    /// The link whose traffic it is part of.
+    pub link: LinkName,
+    /// What it matches.
+    #[serde(rename = "match")]
+    pub matching: FlowMatch,
+    /// Its limit, as the file spells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maxbw: Option<String>,
+    /// Its priority.
+    pub priority: String,
+}
+
+/// An address object.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AddrInfo {
+    /// Its name.
+    pub name: AddrObjName,
+    /// The netstack that has it.
+    pub netstack: NetstackName,
+    /// Where it comes from: `static`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// How far it is usable.
+    pub state: AddressState,
+    /// The address with its prefix length.
+    pub addr: String,
+    /// Whether it returns at the next start.
+    pub persistent: bool,
+}
+
+/// An IP interface.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct IfInfo {
+    /// Its name, which is its VNIC's.
+    pub name: LinkName,
+    /// The netstack that has it.
+    pub netstack: NetstackName,
+    /// `ok`, `down` or `disabled`.
+    pub state: String,
+    /// Whether it returns at the next start.
+    pub persistent: bool,
+}
+
+/// A netstack.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct NetstackInfo {
+    /// Its name.
+    pub name: NetstackName,
+    /// Its interfaces.
+    pub interfaces: Vec<LinkName>,
+    /// Its addresses with their prefix lengths.
+    pub addresses: Vec<String>,
+    /// Its configured routes, `destination via gateway`.
+    pub routes: Vec<String>,
+}
+
+/// A property of a link or flow.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Property {
+    /// Its name.
+    pub property: String,
+    /// `rw` or `r-`.
+    pub perm: String,
+    /// Its value; empty if unset.
+    pub value: String,
+    /// Its default; empty if unset.
+    pub default: String,
+    /// Its possible values; empty if they cannot be listed.
+    pub possible: String,
+}
+
+/// Counters of one direction-pair. Inward is towards the link's user, outward is from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Traffic {
+    /// Frames inward.
+    pub ipackets: u64,
+    /// Bytes inward.
+    pub rbytes: u64,
+    /// Frames inward that were dropped.
+    pub ierrors: u64,
+    /// Frames outward.
+    pub opackets: u64,
+    /// Bytes outward.
+    pub obytes: u64,
+    /// Frames outward that were dropped.
+    pub oerrors: u64,
+}
+
+/// A link's traffic.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LinkStats {
+    /// The link's name.
+    pub name: LinkName,
+    /// Its counters since it was made.
+    pub traffic: Traffic,
+}
+
+/// A flow's traffic.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FlowStats {
+    /// The flow's name.
+    pub name: FlowName,
+    /// The link whose traffic it is part of.
+    pub link: LinkName,
+    /// Its counters since it was made.
+    pub traffic: Traffic,
+    /// Frames that its limit holds back at this moment.
+    pub held: u64,
+}
+
+/// Frames that ended at one station for one reason.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DropInfo {
+    /// The station's word.
+    pub station: String,
+    /// The reason's word.
+    pub reason: String,
+    /// How many.
+    pub frames: u64,
+}
+
+/// What runs, and whether all is well.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct StatusInfo {
+    /// Firelane's version.
+    pub version: String,
+    /// The daemon's instance; empty if it is the host's only one.
+    pub instance: String,
+    /// The daemon's process.
+    pub pid: u32,
+    /// Seconds since its start.
+    pub uptime_seconds: u64,
+    /// Lanes that run.
+    pub lanes: u16,
+    /// Links of every class.
+    pub links: usize,
+    /// Flows.
+    pub flows: usize,
+    /// Netstacks.
+    pub netstacks: usize,
+    /// What does not work although the configuration asks for it, one line each; the rest runs.
+    pub problems: Vec<String>,
+}
+
+/// One step of a plan.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PlanStep {
+    /// What its traffic feels: `live`, `brief` or `recreate`.
+    pub effect: String,
+    /// What is done, on one line.
+    pub step: String,
+}
+
+/// A plan; without steps there is nothing to change.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct PlanReply {
+    /// The steps in their order.
+    pub steps: Vec<PlanStep>,
+}
+
+/// What only a running engine knows. The defaults are those of a configuration that is not active.
+pub trait Facts {
+    /// Whether the link passes frames.
+    fn link_state(&self, _name: &LinkName) -> LinkState {
+        LinkState::Unknown
+    }
+
+    /// The link's speed in Mb/s; 0 if it has none of its own.
+    fn link_speed(&self, _name: &LinkName) -> u64 {
+        0
+    }
+
+    /// The link's Ethernet address.
+    fn mac(&self, _name: &LinkName) -> Option<MacAddr> {
+        None
+    }
+
+    /// How far the address is usable.
+    fn address_state(&self, _name: &AddrObjName) -> AddressState {
+        AddressState::Disabled
+    }
+}
+
+/// A configuration with its facts: every answer but the counters.
+#[derive(Clone, Copy)]
+pub struct Snapshot<'a> {
+    /// The configuration that is shown.
+    pub model: &'a Model,
+    /// The configuration that the next start begins with.
+    pub persistent: &'a Model,
+    /// What the engine knows of it.
+    pub facts: &'a dyn Facts,
+}
+
+impl Snapshot<'_> {
+    /// Links of every class.
+    pub fn links(&self) -> Vec<LinkInfo> {
+        self.model.link_names().map(|(name, class)| self.link(name, class)).collect()
+    }
+
+    fn link(&self, name: &LinkName, class: LinkClass) -> LinkInfo {
+        let device = self.model.links.get(name).map(|link| match &link.kind {
+            LinkKind::Tap(ifname) => ifname.to_string(),
+            LinkKind::Memory => "memory".to_owned(),
+        });
+        LinkInfo {
+            name: name.clone(),
+            class,
+            mtu: self.model.mtu_of(name.as_str()).map_or(0, Mtu::bytes),
+            state: self.facts.link_state(name),
+            over: self.model.vnics.get(name).map(|vnic| vnic.over.clone()),
+            device,
+            speed: self.facts.link_speed(name),
+        }
+    }
+
+    /// VNICs.
+    pub fn vnics(&self) -> Vec<VnicInfo> {
+        let info = |(name, vnic): (&LinkName, &firelane_model::Vnic)| {
+            let fixed = match vnic.mac {
+                Mac::Fixed(mac) => Some(mac),
+                Mac::Auto | Mac::Random => None,
+            };
+            let (netstack, tap) = match &vnic.user {
+                VnicUser::Netstack(netstack) => (Some(netstack.clone()), None),
+                VnicUser::Tap(tap) => (None, Some(tap)),
+                VnicUser::Nobody => (None, None),
+            };
+            VnicInfo {
+                name: name.clone(),
+                over: vnic.over.clone(),
+                speed: self.facts.link_speed(&vnic.over),
+                macaddress: fixed.or_else(|| self.facts.mac(name)).map(|mac| mac.to_string()),
+                macaddrtype: if fixed.is_some() { "fixed" } else { "random" }.to_owned(),
+                vid: vnic.vlan.map_or(0, firelane_units::VlanId::id),
+                netstack,
+                ifname: tap.map(|tap| tap.ifname(name).to_owned()),
+                namespace: tap.and_then(|tap| tap.namespace.as_ref()).map(ToString::to_string),
+            }
+        };
+        self.model.vnics.iter().map(info).collect()
+    }
+
+    /// Virtual switches.
+    pub fn etherstubs(&self) -> Vec<EtherstubInfo> {
+        let stubs = self.model.etherstubs.iter();
+        stubs.map(|(name, stub)| EtherstubInfo { name: name.clone(), mtu: stub.mtu.bytes() }).collect()
+    }
+
+    /// Flows.
+    pub fn flows(&self) -> Vec<FlowInfo> {
+        let info = |(name, flow): (&FlowName, &firelane_model::Flow)| FlowInfo {
+            name: name.clone(),
+            link: flow.link.clone(),
+            matching: flow.matching.clone(),
+            maxbw: flow.maxbw.map(spell_rate),
+            priority: flow.priority.word().to_owned(),
+        };
+        self.model.flows.iter().map(info).collect()
+    }
+
+    /// Address objects.
+    pub fn addrs(&self) -> Vec<AddrInfo> {
+        let info =
+            |(netstack, name, address): (&NetstackName, &AddrObjName, firelane_model::Address)| AddrInfo {
+                name: name.clone(),
+                netstack: netstack.clone(),
+                kind: "static".to_owned(),
+                state: self.facts.address_state(name),
+                addr: address.to_string(),
+                persistent: self.persistent.addresses().any(|(_, other, _)| other == name),
+            };
+        self.model.addresses().map(info).collect()
+    }
+
+    /// IP interfaces.
+    pub fn ifs(&self) -> Vec<IfInfo> {
+        let vnics = self.model.vnics.iter().filter_map(|(name, vnic)| Some((name, vnic.netstack()?)));
+        let info = |(name, netstack): (&LinkName, &NetstackName)| IfInfo {
+            name: name.clone(),
+            netstack: netstack.clone(),
+            state: match self.facts.link_state(name) {
+                LinkState::Up => "ok",
+                LinkState::Down => "down",
+                LinkState::Unknown => "disabled",
+            }
+            .to_owned(),
+            persistent: self.persistent.vnics.get(name).is_some_and(|vnic| vnic.netstack().is_some()),
+        };
+        vnics.map(info).collect()
+    }
+
+    /// Netstacks.
+    pub fn netstacks(&self) -> Vec<NetstackInfo> {
+        let info = |(name, netstack): (&NetstackName, &firelane_model::Netstack)| {
+            let vnics = self.model.vnics.iter().filter(|(_, vnic)| vnic.netstack() == Some(name));
+            let routes = netstack.routes.iter();
+            NetstackInfo {
+                name: name.clone(),
+                interfaces: vnics.map(|(name, _)| name.clone()).collect(),
+                addresses: netstack.addresses.values().map(ToString::to_string).collect(),
+                routes: routes
+                    .map(|route| format!("{} via {}", route.destination(), route.gateway()))
+                    .collect(),
+            }
+        };
+        self.model.netstacks.iter().map(info).collect()
+    }
+
+    /// The properties of the link `name`.
+    pub fn link_props(&self, name: &str) -> Result<Vec<Property>, ApiError> {
+        let (name, _) = self.model.link_names().find(|(n, _)| n.as_str() == name).ok_or(Status::NotFound)?;
+        Ok(props::of_link(self.model, name, self.facts.link_state(name)))
+    }
+
+    /// The properties of the flow `name`.
+    pub fn flow_props(&self, name: &str) -> Result<Vec<Property>, ApiError> {
+        self.model.flows.get(name).map(props::of_flow).ok_or_else(|| Status::NotFound.into())
+    }
+}

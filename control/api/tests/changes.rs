@@ -1,0 +1,250 @@
+//! Changes one after another, through the routes: what they do, and with which word they are refused.
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
+
+use firelane_api::{Method, PlanStep, Request, Stub, dispatch};
+use firelane_model::Model;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn planner(wanted: &Model, present: &Model) -> Vec<PlanStep> {
+    let steps = firelane_plan::plan(wanted, present);
+    steps.iter().map(|s| PlanStep { effect: s.effect.to_string(), step: s.to_string() }).collect()
+}
+
+fn two_tenants() -> Stub {
+    let text = include_str!("../../../examples/two-tenants.toml");
+    Stub::new(Model::from_toml("two-tenants.toml", text).unwrap(), planner)
+}
+
+/// Sends `METHOD /path?query` and gives the status with the body.
+fn send(stub: &Stub, line: &str, body: &Value) -> (u16, Value) {
+    let (method, target) = line.split_once(' ').unwrap();
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let method = Method::from_word(method).unwrap();
+    let response = dispatch(stub, &Request { method, path, query, body: body.as_bytes() });
+    (response.status, serde_json::from_slice(&response.body).unwrap())
+}
+
+/// The status text of a refusal, or "" if the request went through.
+fn refusal(stub: &Stub, line: &str, body: &Value) -> String {
+    let before = stub.store();
+    let (status, answer) = send(stub, line, body);
+    if status == 200 {
+        return String::new();
+    }
+    assert_eq!(stub.store(), before, "a refused request changed something");
+    answer["status"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_vnic_with_a_flow_comes_and_goes() {
+    let stub = Stub::new(Model::default(), planner);
+    let flow = |port: u16| json!({"link": "vnic3", "match": {"transport": "tcp", "local_port": port}, "maxbw": "50M"});
+    let table = [
+        ("POST /v1/vnics", json!({"name": "vnic3", "vnic": {"over": "sw1"}}), "invalid link"),
+        ("POST /v1/etherstubs", json!({"name": "sw1"}), ""),
+        ("POST /v1/etherstubs", json!({"name": "sw1"}), "object already exists"),
+        ("POST /v1/vnics", json!({"name": "vnic3", "vnic": {"over": "sw1", "mac": "2:8:20:0:0:1"}}), ""),
+        ("POST /v1/vnics", json!({"name": "vnic3", "vnic": {"over": "sw1"}}), "object already exists"),
+        ("POST /v1/vnics", json!({"name": "vnic4", "vnic": {"over": "vnic3"}}), "invalid link"),
+        (
+            "POST /v1/vnics",
+            json!({"name": "vnic4", "vnic": {"over": "sw1", "mac": "2:8:20:0:0:1"}}),
+            "MAC address is already in use",
+        ),
+        ("POST /v1/vnics", json!({"name": "vnic", "vnic": {"over": "sw1"}}), "invalid argument"),
+        ("POST /v1/flows", json!({"name": "f1", "flow": flow(443)}), ""),
+        ("POST /v1/flows", json!({"name": "f1", "flow": flow(80)}), "object already exists"),
+        (
+            "POST /v1/flows",
+            json!({"name": "f2", "flow": flow(443)}),
+            "a flow with identical attributes exists",
+        ),
+        (
+            "POST /v1/flows",
+            json!({"name": "f2", "flow": {"link": "vnic3", "match": {"local_port": 1}}}),
+            "local or remote port requires transport",
+        ),
+        ("POST /v1/flows", json!({"name": "f2", "flow": {"link": "vnic3", "match": {}}}), "invalid argument"),
+        ("POST /v1/flows", json!({"name": "f2", "flow": {"link": "vnic9", "match": {}}}), "invalid link"),
+        ("PATCH /v1/flows/f1/props", json!({"props": {"maxbw": "100M"}}), ""),
+        ("PATCH /v1/flows/f1/props", json!({"props": {"maxbw": "1M"}}), "minimum value for maxbw is 1200K"),
+        ("PATCH /v1/flows/f1/props", json!({"props": {"priority": "urgent"}}), "invalid value"),
+        ("PATCH /v1/flows/f1/props", json!({"props": {"colour": "red"}}), "invalid property"),
+        (
+            "PATCH /v1/links/vnic3/props",
+            json!({"props": {"mtu": "9001"}}),
+            "MTU check failed, MTU outside of device's supported range",
+        ),
+        ("PATCH /v1/links/vnic3/props", json!({"props": {"mtu": "9000", "priority": null}}), ""),
+        (
+            "PATCH /v1/links/sw1/props",
+            json!({"props": {"mtu": "1500"}}),
+            "MTU check failed, MTU outside of device's supported range",
+        ),
+        ("PATCH /v1/links/vnic3/props", json!({"props": {"state": "down"}}), "read-only property"),
+        ("DELETE /v1/etherstubs/sw1", Value::Null, "link busy"),
+        ("DELETE /v1/vnics/vnic3", Value::Null, "link still has flows"),
+        ("DELETE /v1/vnics/sw1", Value::Null, "invalid link"),
+        ("DELETE /v1/flows/f1", Value::Null, ""),
+        ("DELETE /v1/flows/f1", Value::Null, "object not found"),
+        ("DELETE /v1/vnics/vnic3", Value::Null, ""),
+        ("DELETE /v1/vnics/vnic3", Value::Null, "object not found"),
+        ("DELETE /v1/etherstubs/sw1", Value::Null, ""),
+    ];
+    for (line, body, want) in table {
+        assert_eq!(refusal(&stub, line, &body), want, "{line} {body}");
+    }
+    assert_eq!(stub.store().active, Model::default());
+}
+
+#[test]
+fn interfaces_and_addresses() {
+    let stub = two_tenants();
+    let addr = |name: &str, address: &str| json!({"name": name, "address": address});
+    let table = [
+        ("POST /v1/ifs", json!({"name": "nosuch0"}), "Datalink does not exist"),
+        ("POST /v1/ifs", json!({"name": "web0"}), "Interface already exists"),
+        ("POST /v1/ifs", json!({"name": "alice0"}), "Interface already in use"),
+        ("POST /v1/addrs", addr("web0/v4", "10.0.0.99/24"), "Address object already exists"),
+        ("POST /v1/addrs", addr("web0/x", "10.0.0.10/24"), "Address already in use"),
+        ("POST /v1/addrs", addr("web0/x", "10.0.0.255/24"), "invalid argument"),
+        ("POST /v1/addrs", addr("web0/x", "10.0.0.99/24"), ""),
+        ("DELETE /v1/addrs/web0/x", Value::Null, ""),
+        ("DELETE /v1/addrs/web0/x", Value::Null, "Object not found"),
+        ("DELETE /v1/vnics/web0", Value::Null, "link busy"),
+        ("DELETE /v1/ifs/web0", Value::Null, ""),
+        ("DELETE /v1/ifs/web0", Value::Null, "Interface does not exist"),
+        ("POST /v1/addrs", addr("web0/v4", "10.0.0.10/24"), ""),
+    ];
+    for (line, body, want) in table {
+        assert_eq!(refusal(&stub, line, &body), want, "{line} {body}");
+    }
+    let (_, ifs) = send(&stub, "GET /v1/ifs", &Value::Null);
+    assert_eq!(ifs, json!([{"name": "web0", "netstack": "default", "state": "ok", "persistent": true}]));
+}
+
+#[test]
+fn what_is_temporary_is_not_in_the_next_start() {
+    let stub = two_tenants();
+    let table = [
+        ("POST /v1/etherstubs", json!({"name": "sw2", "temporary": true}), ""),
+        (
+            "POST /v1/vnics",
+            json!({"name": "t0", "vnic": {"over": "sw2"}}),
+            "can't create persistent object on top of temporary object",
+        ),
+        ("POST /v1/vnics", json!({"name": "t0", "vnic": {"over": "sw2"}, "temporary": true}), ""),
+        ("PATCH /v1/flows/iperf/props", json!({"props": {"maxbw": "100M"}, "temporary": true}), ""),
+        ("DELETE /v1/flows/iperf?temporary=true", Value::Null, ""),
+        (
+            "POST /v1/flows",
+            json!({"name": "iperf", "flow": {"link": "bob0", "match": {"transport": "udp"}}}),
+            "persistent flow with the same name exists",
+        ),
+        ("DELETE /v1/flows/iperf", Value::Null, ""),
+        ("DELETE /v1/vnics/t0", Value::Null, ""),
+    ];
+    let start = stub.store().persistent;
+    for (line, body, want) in table {
+        if line.starts_with("DELETE /v1/flows/iperf") && !line.contains("temporary") {
+            assert_eq!(stub.store().persistent, start);
+        }
+        assert_eq!(refusal(&stub, line, &body), want, "{line} {body}");
+    }
+    let (_, active) = send(&stub, "GET /v1/etherstubs", &Value::Null);
+    let (_, persistent) = send(&stub, "GET /v1/etherstubs?persistent=true", &Value::Null);
+    assert_eq!((active.as_array().unwrap().len(), persistent.as_array().unwrap().len()), (2, 1));
+}
+
+#[test]
+fn the_whole_configuration_is_planned_and_replaced() {
+    let stub = Stub::new(Model::default(), planner);
+    let wanted = serde_json::to_value(two_tenants().store().active).unwrap();
+    let (_, plan) = send(&stub, "POST /v1/plan", &wanted);
+    assert_eq!(plan["steps"].as_array().unwrap().len(), 9);
+    assert_eq!(stub.store().active, Model::default());
+    let (_, applied) = send(&stub, "PUT /v1/model", &wanted);
+    assert_eq!(applied, plan);
+    let (_, again) = send(&stub, "PUT /v1/model", &wanted);
+    assert_eq!(again, json!({"steps": []}));
+    let (_, dump) = send(&stub, "GET /v1/model", &Value::Null);
+    assert_eq!(dump, wanted);
+    assert_eq!(
+        refusal(&stub, "PUT /v1/model", &json!({"vnic": {"a0": {"over": "nosuch0"}}})),
+        "invalid value"
+    );
+}
+
+#[test]
+fn requests_that_fit_no_route_say_so() {
+    let stub = two_tenants();
+    assert_eq!(send(&stub, "GET /v1/nothing", &Value::Null).0, 404);
+    assert_eq!(send(&stub, "PUT /v1/links", &Value::Null).0, 501);
+    assert_eq!(send(&stub, "GET /v1/links?colour=red", &Value::Null).0, 400);
+    assert_eq!(send(&stub, "GET /v1/links/nosuch0/props", &Value::Null).0, 404);
+    assert_eq!(send(&stub, "DELETE /v1/vnics/..", &Value::Null).0, 404);
+    let (status, answer) =
+        send(&stub, "POST /v1/vnics", &json!({"name": "v0", "vnic": {"over": "vswitch1", "maxbw": "5Q"}}));
+    assert_eq!(status, 400);
+    assert!(answer["allowed"].as_str().unwrap().starts_with("\"5Q\": a rate is a number"), "{answer}");
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_routes_panic(method in 0usize..5, path in ".{0,30}", query in ".{0,20}", body in ".{0,60}") {
+        let stub = two_tenants();
+        let words = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+        for path in [format!("/v1/{path}"), format!("/v1/flows/{path}"), "/v1/vnics".into(), "/v1/model".into()] {
+            let method = Method::from_word(words[method]).unwrap();
+            let response = dispatch(&stub, &Request { method, path: &path, query: &query, body: body.as_bytes() });
+            prop_assert!(serde_json::from_slice::<Value>(&response.body).is_ok());
+        }
+    }
+
+    #[test]
+    fn every_change_leaves_both_models_valid(choices in prop::collection::vec((0usize..12, 0u8..4, 0u8..4, any::<bool>()), 1..30)) {
+        let stub = Stub::new(Model::default(), planner);
+        for (kind, a, b, temporary) in choices {
+            let (line, body) = some_change(kind, a, b, temporary);
+            send(&stub, &line, &body);
+            let store = stub.store();
+            prop_assert_eq!(store.active.validate(), vec![]);
+            prop_assert_eq!(store.persistent.validate(), vec![]);
+        }
+    }
+}
+
+fn some_change(kind: usize, a: u8, b: u8, temporary: bool) -> (String, Value) {
+    let query = if temporary { "?temporary=true" } else { "" };
+    let flow = json!({"link": format!("v{a}"), "match": {"transport": "tcp", "local_port": 1 + b}});
+    match kind {
+        0 => ("POST /v1/etherstubs".into(), json!({"name": format!("s{a}"), "temporary": temporary})),
+        1 => (format!("DELETE /v1/etherstubs/s{a}{query}"), Value::Null),
+        2 | 3 => {
+            let vnic = json!({"over": format!("s{b}")});
+            ("POST /v1/vnics".into(), json!({"name": format!("v{a}"), "vnic": vnic, "temporary": temporary}))
+        }
+        4 => (format!("DELETE /v1/vnics/v{a}{query}"), Value::Null),
+        5 => {
+            ("POST /v1/flows".into(), json!({"name": format!("f{b}"), "flow": flow, "temporary": temporary}))
+        }
+        6 => (format!("DELETE /v1/flows/f{a}{query}"), Value::Null),
+        7 => ("POST /v1/ifs".into(), json!({"name": format!("v{a}"), "temporary": temporary})),
+        8 => (format!("DELETE /v1/ifs/v{a}{query}"), Value::Null),
+        9 => {
+            let address = format!("10.0.{b}.1/24");
+            (
+                "POST /v1/addrs".into(),
+                json!({"name": format!("v{a}/x{b}"), "address": address, "temporary": temporary}),
+            )
+        }
+        10 => (format!("DELETE /v1/addrs/v{a}/x{b}{query}"), Value::Null),
+        _ => {
+            let mtu = ["1500", "9000", "576", "1400"][usize::from(b)];
+            let name = if a < 2 { format!("s{a}") } else { format!("v{a}") };
+            (format!("PATCH /v1/links/{name}/props"), json!({"props": {"mtu": mtu}, "temporary": temporary}))
+        }
+    }
+}
