@@ -1,0 +1,224 @@
+//! Reading a request's body: a known number of bytes, or chunks (RFC 9112 §6, §7.1).
+//!
+//! Called by `connection.rs`, which keeps what was read beyond the head in a buffer. A body is handed on in
+//! pieces; it is never held whole.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::request::BodyLength;
+
+/// How much is read at once.
+const PIECE_BYTES: usize = 64 * 1024;
+/// The longest chunk-size line, extensions included, and the longest trailer.
+const LINE_BYTES_MAX: usize = 4096;
+
+/// A stream with what was read from it but not yet used.
+pub(crate) struct Buffered<S> {
+    pub(crate) stream: S,
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl<S: AsyncRead + Unpin> Buffered<S> {
+    pub(crate) fn new(stream: S) -> Self {
+        Self { stream, bytes: Vec::new(), used: 0 }
+    }
+
+    /// What was read but not used.
+    pub(crate) fn unused(&self) -> &[u8] {
+        &self.bytes[self.used..]
+    }
+
+    /// Uses up `count` bytes. An empty buffer is given back, so that an idle connection holds none.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.used += count;
+        if self.used == self.bytes.len() {
+            self.bytes = Vec::new();
+            self.used = 0;
+        }
+    }
+
+    /// Reads more. Returns how many bytes came; zero at the end of the stream.
+    pub(crate) async fn fill(&mut self) -> io::Result<usize> {
+        if self.used > 0 {
+            self.bytes.drain(..self.used);
+            self.used = 0;
+        }
+        // The first byte is waited for without a buffer: most of a connection's life is spent here.
+        let mut first = [0];
+        let mut count = 0;
+        if self.bytes.is_empty() {
+            if self.stream.read(&mut first).await? == 0 {
+                return Ok(0);
+            }
+            self.bytes.push(first[0]);
+            count = 1;
+        }
+        let mut piece = vec![0; PIECE_BYTES];
+        let read = if count == 0 {
+            self.stream.read(&mut piece).await?
+        } else {
+            read_what_is_there(&mut self.stream, &mut piece).await?
+        };
+        self.bytes.extend_from_slice(&piece[..read]);
+        Ok(count + read)
+    }
+}
+
+/// Reads without waiting: zero if nothing is there.
+async fn read_what_is_there<S: AsyncRead + Unpin>(stream: &mut S, piece: &mut [u8]) -> io::Result<usize> {
+    tokio::select! {
+        biased;
+        read = stream.read(piece) => read,
+        () = std::future::ready(()) => Ok(0),
+    }
+}
+
+/// Why a body ended early.
+#[derive(Debug)]
+pub(crate) enum BodyError {
+    /// The stream failed or ended inside the body.
+    Stream,
+    /// The chunks are malformed.
+    Malformed,
+}
+
+/// A body that is being read.
+pub(crate) struct Body {
+    state: State,
+}
+
+enum State {
+    /// So many bytes are left.
+    Known(u64),
+    /// A chunk-size line follows.
+    Size,
+    /// So many bytes of a chunk are left, then its line end.
+    Chunk(u64),
+    /// Trailer lines follow, up to an empty one.
+    Trailer,
+}
+
+impl Body {
+    pub(crate) fn new(length: BodyLength) -> Self {
+        let state = match length {
+            BodyLength::Known(count) => State::Known(count),
+            BodyLength::Chunked => State::Size,
+        };
+        Self { state }
+    }
+
+    /// The next piece, at least one byte; `None` at the end of the body.
+    pub(crate) async fn next<S: AsyncRead + Unpin>(
+        &mut self,
+        from: &mut Buffered<S>,
+    ) -> Result<Option<Vec<u8>>, BodyError> {
+        loop {
+            match self.state {
+                State::Known(0) => return Ok(None),
+                State::Known(left) => {
+                    let piece = take(from, left).await?;
+                    self.state = State::Known(left - piece.len() as u64);
+                    return Ok(Some(piece));
+                }
+                State::Size => {
+                    let size = chunk_size(&line(from).await?).ok_or(BodyError::Malformed)?;
+                    self.state = if size == 0 { State::Trailer } else { State::Chunk(size) };
+                }
+                State::Chunk(0) => {
+                    if !line(from).await?.is_empty() {
+                        return Err(BodyError::Malformed);
+                    }
+                    self.state = State::Size;
+                }
+                State::Chunk(left) => {
+                    let piece = take(from, left).await?;
+                    self.state = State::Chunk(left - piece.len() as u64);
+                    return Ok(Some(piece));
+                }
+                State::Trailer => {
+                    if line(from).await?.is_empty() {
+                        self.state = State::Known(0);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Takes at least one and at most `limit` bytes.
+async fn take<S: AsyncRead + Unpin>(from: &mut Buffered<S>, limit: u64) -> Result<Vec<u8>, BodyError> {
+    if from.unused().is_empty() && from.fill().await.map_err(|_| BodyError::Stream)? == 0 {
+        return Err(BodyError::Stream);
+    }
+    let count = from.unused().len().min(usize::try_from(limit).unwrap_or(usize::MAX));
+    let piece = from.unused()[..count].to_vec();
+    from.consume(count);
+    Ok(piece)
+}
+
+/// Takes a line without its end.
+async fn line<S: AsyncRead + Unpin>(from: &mut Buffered<S>) -> Result<Vec<u8>, BodyError> {
+    loop {
+        if let Some(end) = from.unused().windows(2).position(|w| w == b"\r\n") {
+            let line = from.unused()[..end].to_vec();
+            from.consume(end + 2);
+            return Ok(line);
+        }
+        if from.unused().len() > LINE_BYTES_MAX {
+            return Err(BodyError::Malformed);
+        }
+        if from.fill().await.map_err(|_| BodyError::Stream)? == 0 {
+            return Err(BodyError::Stream);
+        }
+    }
+}
+
+/// The size in a chunk-size line; extensions are ignored (RFC 9112 §7.1.1).
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(line).ok()?.split(';').next()?.trim_end();
+    let hexadecimal = !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    hexadecimal.then(|| u64::from_str_radix(text, 16).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(length: BodyLength, wire: &[u8]) -> Result<(Vec<u8>, Vec<u8>), BodyError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let mut from = Buffered::new(wire);
+            let (mut body, mut all) = (Body::new(length), Vec::new());
+            while let Some(piece) = body.next(&mut from).await? {
+                assert!(!piece.is_empty());
+                all.extend(piece);
+            }
+            Ok((all, from.unused().to_vec()))
+        })
+    }
+
+    #[test]
+    fn bodies_end_where_they_say() {
+        let (body, rest) = read_all(BodyLength::Known(5), b"helloGET /").unwrap();
+        assert_eq!((body.as_slice(), rest.as_slice()), (b"hello".as_slice(), b"GET /".as_slice()));
+        let (body, rest) =
+            read_all(BodyLength::Chunked, b"5;x=1\r\nhello\r\n1\r\n!\r\n0\r\nTrailer: t\r\n\r\nnext")
+                .unwrap();
+        assert_eq!((body.as_slice(), rest.as_slice()), (b"hello!".as_slice(), b"next".as_slice()));
+        assert_eq!(read_all(BodyLength::Known(0), b"").unwrap().0, b"");
+    }
+
+    #[test]
+    fn malformed_and_short_bodies_are_refused() {
+        for wire in [&b"x\r\n"[..], b"5\r\nhelloX\r\n", b"-1\r\n", b"fffffffffffffffff\r\n", b"\r\n"] {
+            assert!(matches!(read_all(BodyLength::Chunked, wire), Err(BodyError::Malformed)), "{wire:?}");
+        }
+        for wire in [&b"5\r\nhel"[..], b"", b"5"] {
+            assert!(matches!(read_all(BodyLength::Chunked, wire), Err(BodyError::Stream)), "{wire:?}");
+        }
+        assert!(matches!(read_all(BodyLength::Known(5), b"hel"), Err(BodyError::Stream)));
+    }
+}

@@ -1,0 +1,236 @@
+//! The head of a request (RFC 9112 §3), read from a buffer that grows until the head is whole.
+//!
+//! Called by `connection.rs`. What the head says about the body is a sum, so that a length and chunks can
+//! never both be believed (request smuggling, RFC 9112 §6.3).
+
+use crate::response::Status;
+
+/// The longest head that is read.
+pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
+const HEADERS_MAX: usize = 64;
+
+/// What a client may ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Method {
+    Get,
+    Head,
+    Store,
+}
+
+/// How long the body is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BodyLength {
+    Known(u64),
+    Chunked,
+}
+
+/// One range of bytes, as asked for (RFC 9110 §14.1.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Range {
+    From { first: u64, last: Option<u64> },
+    Last(u64),
+}
+
+/// A request without its body.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) target: String,
+    pub(crate) body: BodyLength,
+    pub(crate) keep_alive: bool,
+    pub(crate) expects_continue: bool,
+    pub(crate) range: Option<Range>,
+}
+
+/// Reads a head from the front of `bytes`. `None` if it is not yet whole; else the request and the length
+/// of its head.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Status> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Request::new(&mut headers);
+    let length = match head.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) if length <= HEAD_BYTES_MAX => length,
+        Ok(httparse::Status::Partial) if bytes.len() < HEAD_BYTES_MAX => return Ok(None),
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(Status::HeadTooLarge),
+        Err(httparse::Error::Version) => return Err(Status::VersionNotSupported),
+        Err(_) => return Err(Status::BadRequest),
+    };
+    let method = match head.method {
+        Some("GET") => Method::Get,
+        Some("HEAD") => Method::Head,
+        Some("PUT" | "POST") => Method::Store,
+        _ => return Err(Status::MethodNotAllowed),
+    };
+    let is_1_1 = head.version == Some(1);
+    let fields = Fields::read(head.headers, is_1_1)?;
+    if is_1_1 && fields.hosts != 1 {
+        // RFC 9112 §3.2: a request without exactly one Host field is answered with 400.
+        return Err(Status::BadRequest);
+    }
+    let request = Request {
+        method,
+        target: head.path.unwrap_or_default().to_owned(),
+        body: fields.body()?,
+        keep_alive: fields.keep_alive,
+        expects_continue: fields.expects_continue,
+        range: fields.range,
+    };
+    Ok(Some((request, length)))
+}
+
+/// The header fields that matter here.
+struct Fields {
+    hosts: usize,
+    length: Option<u64>,
+    chunked: bool,
+    keep_alive: bool,
+    expects_continue: bool,
+    range: Option<Range>,
+}
+
+impl Fields {
+    fn read(headers: &[httparse::Header<'_>], is_1_1: bool) -> Result<Self, Status> {
+        let mut fields = Self {
+            hosts: 0,
+            length: None,
+            chunked: false,
+            keep_alive: is_1_1,
+            expects_continue: false,
+            range: None,
+        };
+        for header in headers {
+            let value = std::str::from_utf8(header.value).map_err(|_| Status::BadRequest)?.trim();
+            fields.take(header.name, value)?;
+        }
+        Ok(fields)
+    }
+
+    fn take(&mut self, name: &str, value: &str) -> Result<(), Status> {
+        if name.eq_ignore_ascii_case("host") {
+            self.hosts += 1;
+        } else if name.eq_ignore_ascii_case("content-length") {
+            let length = decimal(value).ok_or(Status::BadRequest)?;
+            if self.length.replace(length).is_some_and(|earlier| earlier != length) {
+                return Err(Status::BadRequest);
+            }
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            if !value.eq_ignore_ascii_case("chunked") {
+                return Err(Status::NotImplemented);
+            }
+            self.chunked = true;
+        } else if name.eq_ignore_ascii_case("connection") {
+            for word in value.split(',').map(str::trim) {
+                if word.eq_ignore_ascii_case("close") {
+                    self.keep_alive = false;
+                } else if word.eq_ignore_ascii_case("keep-alive") {
+                    self.keep_alive = true;
+                }
+            }
+        } else if name.eq_ignore_ascii_case("expect") {
+            if !value.eq_ignore_ascii_case("100-continue") {
+                return Err(Status::ExpectationFailed);
+            }
+            self.expects_continue = true;
+        } else if name.eq_ignore_ascii_case("range") {
+            self.range = parse_range(value);
+        }
+        Ok(())
+    }
+
+    /// RFC 9112 §6.3: a length beside chunks is an attack or a mistake, and refused.
+    fn body(&self) -> Result<BodyLength, Status> {
+        match (self.length, self.chunked) {
+            (Some(_), true) => Err(Status::BadRequest),
+            (None, true) => Ok(BodyLength::Chunked),
+            (length, false) => Ok(BodyLength::Known(length.unwrap_or(0))),
+        }
+    }
+}
+
+fn decimal(text: &str) -> Option<u64> {
+    (!text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
+}
+
+/// One range in bytes. Anything else is ignored, as RFC 9110 §14.2 allows.
+fn parse_range(value: &str) -> Option<Range> {
+    let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
+    match (decimal(first), last) {
+        (Some(first), "") => Some(Range::From { first, last: None }),
+        (Some(first), last) => {
+            decimal(last).filter(|&last| last >= first).map(|last| Range::From { first, last: Some(last) })
+        }
+        (None, last) if first.is_empty() => decimal(last).map(Range::Last),
+        (None, _) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn request(text: &str) -> Result<Request, Status> {
+        Ok(parse(text.as_bytes())?.expect("the head is whole").0)
+    }
+
+    #[test]
+    fn a_plain_get() {
+        let text = "GET /a%20b?x HTTP/1.1\r\nHost: x\r\n\r\nrest";
+        let (request, length) = parse(text.as_bytes()).unwrap().unwrap();
+        assert_eq!(length, text.len() - 4);
+        assert_eq!((request.method, request.target.as_str()), (Method::Get, "/a%20b?x"));
+        assert!(request.keep_alive && !request.expects_continue);
+    }
+
+    #[test]
+    fn what_the_fields_say() {
+        let closing = request("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        assert!(!closing.keep_alive);
+        let old = request("GET / HTTP/1.0\r\n\r\n").unwrap();
+        assert!(!old.keep_alive);
+        let upload =
+            request("POST /f HTTP/1.1\r\nHost: x\r\nContent-Length: 7\r\nExpect: 100-continue\r\n\r\n")
+                .unwrap();
+        assert_eq!((upload.body, upload.expects_continue), (BodyLength::Known(7), true));
+        let ranged = request("GET / HTTP/1.1\r\nHost: x\r\nRange: bytes=5-9\r\n\r\n").unwrap();
+        assert_eq!(ranged.range, Some(Range::From { first: 5, last: Some(9) }));
+    }
+
+    #[test]
+    fn ranges() {
+        assert_eq!(parse_range("bytes=5-"), Some(Range::From { first: 5, last: None }));
+        assert_eq!(parse_range("bytes=-5"), Some(Range::Last(5)));
+        for ignored in ["bytes=9-5", "bytes=a-b", "lines=1-2", "bytes=1-2,4-5", "bytes=", "bytes=-"] {
+            assert_eq!(parse_range(ignored), None, "{ignored}");
+        }
+    }
+
+    #[test]
+    fn refusals() {
+        for (text, status) in [
+            ("GET / HTTP/1.1\r\n\r\n", Status::BadRequest),
+            ("BREW / HTTP/1.1\r\nHost: x\r\n\r\n", Status::MethodNotAllowed),
+            (
+                "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+                Status::BadRequest,
+            ),
+            (
+                "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+                Status::BadRequest,
+            ),
+            ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\n", Status::BadRequest),
+            ("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", Status::NotImplemented),
+            ("GET / HTTP/1.1\r\nHost: x\r\nExpect: tea\r\n\r\n", Status::ExpectationFailed),
+        ] {
+            assert_eq!(request(text), Err(status), "{text:?}");
+        }
+        let endless = format!("GET / HTTP/1.1\r\nX: {}", "y".repeat(HEAD_BYTES_MAX));
+        assert_eq!(parse(endless.as_bytes()), Err(Status::HeadTooLarge));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_get_an_answer(bytes: Vec<u8>) {
+            let _ = parse(&bytes);
+        }
+    }
+}

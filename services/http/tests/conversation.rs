@@ -1,0 +1,104 @@
+//! Whole conversations over a pipe: what a client sends, what it gets.
+
+use std::path::PathBuf;
+
+use firelane_http::{Files, serve};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("firelane-http-test-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Sends `text`, closes the sending side, and returns everything that comes back.
+fn converse(folder: &Folder, text: &[u8]) -> String {
+    let files = Files::new(&folder.0).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let (mut client, server) = tokio::io::duplex(4096);
+        let serving = async { serve(server, &files).await.unwrap() };
+        let asking = async {
+            let (mut from, mut to) = tokio::io::split(&mut client);
+            let mut answer = Vec::new();
+            let send = async {
+                to.write_all(text).await.unwrap();
+                to.shutdown().await.unwrap();
+            };
+            let (_, read) = tokio::join!(send, from.read_to_end(&mut answer));
+            read.unwrap();
+            String::from_utf8_lossy(&answer).into_owned()
+        };
+        tokio::join!(serving, asking).1
+    })
+}
+
+#[test]
+fn a_file_twice_over_one_connection() {
+    let folder = Folder::new("twice");
+    std::fs::write(folder.0.join("a.txt"), "hello").unwrap();
+    let get = b"GET /a.txt HTTP/1.1\r\nHost: x\r\n\r\n";
+    let answer = converse(&folder, &[&get[..], get].concat());
+    assert_eq!(answer.matches("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n").count(), 2, "{answer}");
+    assert!(answer.ends_with("\r\n\r\nhello"));
+}
+
+#[test]
+fn a_large_file_arrives_whole() {
+    let folder = Folder::new("large");
+    let content: Vec<u8> = (0..1_000_003u32).map(|i| b'a' + (i % 23) as u8).collect();
+    std::fs::write(folder.0.join("big"), &content).unwrap();
+    let answer = converse(&folder, b"GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(body.as_bytes() == content, "{} of {} bytes", body.len(), content.len());
+}
+
+#[test]
+fn head_range_and_missing() {
+    let folder = Folder::new("range");
+    std::fs::write(folder.0.join("a"), "0123456789").unwrap();
+    let head = converse(&folder, b"HEAD /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(head.contains("Content-Length: 10\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    let part =
+        converse(&folder, b"GET /a HTTP/1.1\r\nHost: x\r\nRange: bytes=-3\r\nConnection: close\r\n\r\n");
+    assert!(part.starts_with("HTTP/1.1 206 ") && part.ends_with("bytes 7-9/10\r\n\r\n789"), "{part}");
+    let beyond = converse(&folder, b"GET /a HTTP/1.1\r\nHost: x\r\nRange: bytes=10-\r\n\r\n");
+    assert!(beyond.starts_with("HTTP/1.1 416 "), "{beyond}");
+    let none = converse(&folder, b"GET /none HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(none.starts_with("HTTP/1.1 404 Not Found\r\n"), "{none}");
+}
+
+#[test]
+fn uploads_are_stored_whole_or_not_at_all() {
+    let folder = Folder::new("upload");
+    let stored = || std::fs::read_to_string(folder.0.join("up")).ok();
+    let first = converse(&folder, b"POST /up HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
+    assert!(first.starts_with("HTTP/1.1 201 Created\r\n"), "{first}");
+    let chunked =
+        b"PUT /up HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n3\r\nnew\r\n0\r\n\r\n";
+    let second = converse(&folder, chunked);
+    assert!(second.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"), "{second}");
+    assert_eq!(stored().as_deref(), Some("new"));
+    let broken = converse(&folder, b"POST /up HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\nhalf");
+    assert!(broken.starts_with("HTTP/1.1 400 "), "{broken}");
+    assert_eq!(stored().as_deref(), Some("new"));
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no part file is left");
+}
+
+#[test]
+fn a_bad_request_is_answered_and_ends_the_connection() {
+    let folder = Folder::new("bad");
+    let answer = converse(&folder, b"nonsense\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1);
+}
