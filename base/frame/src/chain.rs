@@ -136,6 +136,17 @@ impl Chain {
         self.frames.drain(..)
     }
 
+    /// Takes the first `count` frames (or all, if there are fewer), in order.
+    pub fn drain_front(&mut self, count: usize) -> impl ExactSizeIterator<Item = Frame> + '_ {
+        let count = count.min(self.len());
+        if count == self.len() {
+            self.bytes = 0;
+        } else {
+            self.bytes -= self.frames.iter().take(count).map(|f| f.len() as u64).sum::<u64>();
+        }
+        self.frames.drain(..count)
+    }
+
     /// Sends all frames home.
     pub fn clear(&mut self) {
         self.frames.clear();

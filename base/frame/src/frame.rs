@@ -6,14 +6,14 @@
 use core::fmt;
 
 use crate::meta::FrameMeta;
-use crate::pool::{HEADROOM, Slot};
+use crate::pool::{HEADROOM, NoNiche, Slot};
 
 /// The owner of a slot, and of the part of it that is in use.
 pub struct Frame {
     slot: Slot,
     start: u32,
     len: u32,
-    meta: FrameMeta,
+    meta: NoNiche<FrameMeta>,
 }
 
 const _: () = assert!(size_of::<Frame>() == 48);
@@ -21,7 +21,7 @@ const _: () = assert!(size_of::<Frame>() == 48);
 impl Frame {
     #[inline]
     pub(crate) fn in_slot(slot: Slot) -> Self {
-        Self { slot, start: HEADROOM as u32, len: 0, meta: FrameMeta::default() }
+        Self { slot, start: HEADROOM as u32, len: 0, meta: NoNiche::new(FrameMeta::default()) }
     }
 
     #[inline]
@@ -132,26 +132,26 @@ impl Frame {
         assert!(headroom <= self.slot.len(), "headroom of {headroom} in {} bytes", self.slot.len());
         self.start = headroom as u32;
         self.len = 0;
-        self.meta = FrameMeta::default();
+        *self.meta_mut() = FrameMeta::default();
     }
 
     /// What is known beside the bytes.
     #[inline]
     pub fn meta(&self) -> &FrameMeta {
-        &self.meta
+        self.meta.get()
     }
 
     /// What is known beside the bytes.
     #[inline]
     pub fn meta_mut(&mut self) -> &mut FrameMeta {
-        &mut self.meta
+        self.meta.get_mut()
     }
 
     /// The bytes that this frame is on a medium: a frame that will be cut counts the headers of every
     /// segment.
     #[inline]
     pub fn wire_bytes(&self) -> usize {
-        self.meta.segmentation.map_or(self.len(), |cut| cut.wire_bytes(self.len()))
+        self.meta().segmentation.map_or(self.len(), |cut| cut.wire_bytes(self.len()))
     }
 }
 
@@ -160,7 +160,7 @@ impl fmt::Debug for Frame {
         f.debug_struct("Frame")
             .field("len", &self.len)
             .field("headroom", &self.start)
-            .field("meta", &self.meta)
+            .field("meta", self.meta())
             .finish_non_exhaustive()
     }
 }

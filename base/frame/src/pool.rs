@@ -13,14 +13,14 @@
 
 use core::alloc::Layout;
 use core::fmt;
-use core::mem::ManuallyDrop;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 use core::slice;
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
 
 use crate::Frame;
 use crate::return_stack::{Closed, ReturnStack, SLOTS_MAX};
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{AtomicU32, Ordering};
 
 /// Bytes kept free before the content of a fresh frame: room for a virtio-net header and for the headers
 /// of two encapsulations.
@@ -103,7 +103,7 @@ impl Pool {
             Some(index) => index,
             None => self.collect_one()?,
         };
-        let slot = Slot { shared: self.shared, index, bytes: self.shared().slot_bytes };
+        let slot = Slot { shared: self.shared.as_ptr(), index, bytes: self.shared().slot_bytes };
         Some(Frame::in_slot(slot))
     }
 
@@ -132,7 +132,7 @@ impl Pool {
     /// Whether the frame's slot belongs to this pool.
     #[inline]
     pub fn owns(&self, frame: &Frame) -> bool {
-        frame.slot().shared == self.shared
+        core::ptr::eq(frame.slot().shared, self.shared.as_ptr())
     }
 
     /// How many slots are free, those that came home meanwhile included.
@@ -157,7 +157,7 @@ impl Drop for Pool {
         let home = self.shared().returns.close().count() + self.free.len();
         // SAFETY: (R3) one for the pool itself and one for each slot that is home: no one else gives
         // these back, because the stack is closed and its content was counted here.
-        unsafe { Shared::give_back(self.shared, home as u32 + 1) };
+        unsafe { Shared::give_back(self.shared.as_ptr(), home as u32 + 1) };
     }
 }
 
@@ -177,15 +177,15 @@ impl Shared {
     ///
     /// # Safety
     /// The caller owns `count` of the references (R3) and does not touch `this` afterwards.
-    unsafe fn give_back(this: NonNull<Self>, count: u32) {
+    unsafe fn give_back(this: *const Self, count: u32) {
         // SAFETY: the caller's references keep it alive up to here.
-        let before = unsafe { this.as_ref() }.refs.fetch_sub(count, Ordering::Release);
-        if before == count {
-            fence(Ordering::Acquire);
+        let refs = unsafe { &(*this).refs };
+        // Acquire: what the others did before they gave theirs back comes before the end of the slab.
+        if refs.fetch_sub(count, Ordering::AcqRel) == count {
             // SAFETY: (R3) nobody else has a reference; it came from `Box::leak` and the slab from
             // `alloc_zeroed` with this layout.
             unsafe {
-                let shared = Box::from_raw(this.as_ptr());
+                let shared = Box::from_raw(this.cast_mut());
                 dealloc(shared.slab.as_ptr(), shared.layout);
             }
         }
@@ -193,8 +193,10 @@ impl Shared {
 }
 
 /// One slot, owned. Dropping it sends it home.
+///
+/// The pointer is never null, and not a `NonNull` for the same reason that [`NoNiche`] has.
 pub(crate) struct Slot {
-    shared: NonNull<Shared>,
+    shared: *const Shared,
     index: u32,
     bytes: u32,
 }
@@ -215,7 +217,7 @@ impl Slot {
         // SAFETY: (R3) this slot's reference keeps the pool's shared part; the index is below `slots`, so
         // the address is within the slab.
         unsafe {
-            let shared = self.shared.as_ref();
+            let shared = &*self.shared;
             shared.slots_begin.as_ptr().add(self.index as usize * self.bytes as usize)
         }
     }
@@ -237,11 +239,35 @@ impl Drop for Slot {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: (R3) this slot's reference keeps it; after a successful push it is not touched again.
-        let pushed = unsafe { self.shared.as_ref() }.returns.push(self.index);
+        let pushed = unsafe { &*self.shared }.returns.push(self.index);
         if let Err(Closed) = pushed {
             // SAFETY: (R3) the pool is gone and left this slot's reference to its holder.
             unsafe { Shared::give_back(self.shared, 1) };
         }
+    }
+}
+
+/// A value whose spare bit patterns the compiler does not use. A frame has none, so `Option<Frame>` is a
+/// tag beside a frame, and a frame moves as three words of 16 bytes. Told apart by a pattern inside, it would
+/// move in pieces that overlap, and each later move would wait for them: twice the cost of a frame ring.
+pub(crate) struct NoNiche<T: Copy>(MaybeUninit<T>);
+
+impl<T: Copy> NoNiche<T> {
+    #[inline]
+    pub(crate) fn new(value: T) -> Self {
+        Self(MaybeUninit::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> &T {
+        // SAFETY: `new` is the only way to make one, and it initialises.
+        unsafe { self.0.assume_init_ref() }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        // SAFETY: as in `get`.
+        unsafe { self.0.assume_init_mut() }
     }
 }
 

@@ -166,8 +166,7 @@ impl Producer<Frame> {
     /// As [`Producer::push_chain`], with at most `limit` frames.
     pub fn push_front_of(&mut self, chain: &mut Chain, limit: usize) -> usize {
         let count = self.room_for(chain.len().min(limit));
-        for _ in 0..count {
-            let Some(frame) = chain.pop() else { break };
+        for frame in chain.drain_front(count) {
             self.place(frame);
         }
         self.publish();
