@@ -1,6 +1,6 @@
 //! The virtio-net header of TAPs and packet sockets, and receiving frames behind it.
 //!
-//! [`header`] turns the header into a frame's metadata and back; [`landing`] is the receive loop that every
+//! `header.rs` turns the header into a frame's metadata and back; `landing.rs` is the receive loop that every
 //! driver with such a header shares. Used by `drivers/tap` and `drivers/packet`.
 
 mod header;
