@@ -90,7 +90,20 @@ impl TcpConfig {
         }
         scale
     }
+
+    /// The scale for a receive ring of `capacity` bytes at birth: a ring that is tiny beside the largest one
+    /// could otherwise never announce anything but zero.
+    pub(crate) fn window_scale_for(&self, capacity: usize) -> u8 {
+        let mut scale = self.window_scale();
+        while scale > 0 && capacity >> scale < WINDOW_STEPS_MIN {
+            scale -= 1;
+        }
+        scale
+    }
 }
+
+/// A ring is announced in at least so many steps.
+const WINDOW_STEPS_MIN: usize = 256;
 
 /// The largest window scale (RFC 7323 §2.3): a larger one is taken as this.
 pub(crate) const MAX_WINDOW_SCALE: u8 = 14;
@@ -104,6 +117,14 @@ mod tests {
         for (buffer, scale) in [(0, 0), (65_535, 0), (65_536, 1), (6 << 20, 7), (u32::MAX, 14)] {
             let config = TcpConfig { max_receive_buffer: buffer, ..TcpConfig::default() };
             assert_eq!(config.window_scale(), scale, "{buffer}");
+        }
+    }
+
+    #[test]
+    fn a_tiny_ring_is_announced_finely() {
+        let config = TcpConfig::default();
+        for (capacity, scale) in [(1, 0), (511, 0), (512, 1), (32_767, 6), (32_768, 7), (6 << 20, 7)] {
+            assert_eq!(config.window_scale_for(capacity), scale, "{capacity}");
         }
     }
 }

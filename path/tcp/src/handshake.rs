@@ -93,7 +93,8 @@ impl Connection {
         {
             self.send.scaled = true;
             self.send.scale = scale.min(MAX_WINDOW_SCALE);
-            self.receive.scale = self.config.window_scale();
+        } else {
+            self.receive.scale = 0;
         }
         // The window of a SYN is never scaled.
         self.send.set_window(irs, window.into());
@@ -164,9 +165,12 @@ impl Connection {
         out.window = self.receive.announce_unscaled(rings.recv.free());
         // A SYN-ACK repeats what the SYN offered and both agree on; a SYN offers what we can.
         let scaling = if answers { self.send.scaled } else { self.config.window_scaling };
+        if scaling {
+            self.receive.scale = self.config.window_scale_for(rings.recv.capacity());
+        }
         out.options = TcpOptions {
             mss: Some(self.receive.mss.bytes()),
-            window_scale: scaling.then(|| self.config.window_scale()),
+            window_scale: scaling.then_some(self.receive.scale),
             sack_permitted: if answers { self.send.sack } else { self.config.sack },
             timestamps: self.stamps.option(now),
             ..TcpOptions::EMPTY

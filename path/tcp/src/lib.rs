@@ -22,6 +22,7 @@ mod connection;
 pub mod delayed_ack;
 pub mod flight;
 mod handshake;
+mod info;
 pub mod isn;
 pub mod nagle;
 pub mod prr;
@@ -45,6 +46,7 @@ mod tuple;
 
 pub use config::{Keepalive, TcpConfig};
 pub use connection::{Birth, Connection, Rings};
+pub use info::Info;
 pub use isn::{Secret, TimestampClock};
 pub use reset::{ChallengeBudget, ResetBudget, reset_for};
 pub use segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut};

@@ -81,6 +81,14 @@ impl ReceiveSide {
         reaches && start <= self.promised as i64
     }
 
+    /// RFC 7323 §4.3 (2): the segment reaches the last acknowledgment number sent. One that ends just there, all
+    /// of it a duplicate because our ACK was lost, counts: the answer then echoes the copy that it answers, as
+    /// in Linux and FreeBSD, and the peer does not take the time between the copies for a round trip.
+    fn covers_acknowledged(&self, start: i64, len: u32) -> bool {
+        let acknowledged = self.acknowledged as i64;
+        start <= acknowledged && start + i64::from(len) >= acknowledged
+    }
+
     /// Whether `seq` lies inside the window as RFC 5961 means it: at or after RCV.NXT, before the edge.
     pub(crate) fn is_in_window(&self, seq: SeqNum) -> bool {
         let start = self.cursor(seq);
@@ -121,6 +129,11 @@ impl ReceiveSide {
     pub(crate) fn owes_update(&self, ring: &RingWriter) -> bool {
         let (free, capacity) = (Bytes::from(ring.free()), Bytes::from(ring.capacity()));
         self.fin == NOWHERE && window_update_due(self.promised, self.nxt, free, capacity, self.mss)
+    }
+
+    /// The cursor after the last octet of text that came in order.
+    pub(crate) fn text_end(&self) -> u64 {
+        self.nxt.min(self.fin)
     }
 
     /// The cursor after the peer's urgent data.
@@ -210,14 +223,14 @@ impl Connection {
                 _ => {}
             }
         }
-        if !self.receive.is_acceptable(start, seg.len()) {
-            return Err(self.refuse(now, seg, DropReason::OutOfWindow));
-        }
         if let Some((value, _)) = seg.options.timestamps
             && self.stamps.is_on()
-            && start <= self.receive.acknowledged as i64
+            && self.receive.covers_acknowledged(start, seg.len())
         {
             self.stamps.note(now, value);
+        }
+        if !self.receive.is_acceptable(start, seg.len()) {
+            return Err(self.refuse(now, seg, DropReason::OutOfWindow));
         }
         Ok(())
     }

@@ -54,6 +54,8 @@ pub(crate) struct SendSide {
     pub(crate) mss: Mss,
     /// The peer understands SACK.
     pub(crate) sack: bool,
+    /// Text that was sent more than once.
+    pub(crate) retransmitted: Bytes,
     /// Window probes in a row without progress.
     pub(crate) persist_backoff: u8,
 }
@@ -73,6 +75,7 @@ impl SendSide {
             scaled: false,
             mss,
             sack: false,
+            retransmitted: Bytes::ZERO,
             persist_backoff: 0,
         }
     }
@@ -160,7 +163,7 @@ impl Connection {
 
     /// The range that goes next: a probe, what was lost, or what is new.
     fn next_range(&mut self, rings: &Rings<'_>, limits: &TransmitLimits) -> Option<Range<u64>> {
-        let mss = u64::from(self.text_per_segment().bytes());
+        let mss = u64::from(self.flight.mss().bytes());
         let most = (limits.max_segment_payload.0 - limits.max_segment_payload.0 % mss).max(mss);
         let fresh = self.fresh(rings, most);
         if let Some(range) = self.flight.poll_probe(fresh.as_ref().map(|f| f.start..f.end.min(f.start + mss)))
@@ -218,7 +221,7 @@ impl Connection {
                 queued: Bytes(queued),
                 usable: Bytes(room.min(most)),
                 largest_window: Bytes(self.send.max_window.into()),
-                mss: self.text_per_segment(),
+                mss: self.flight.mss(),
                 nodelay: self.options.nodelay,
                 cork: self.options.cork,
                 last: closes,
@@ -258,6 +261,8 @@ impl Connection {
             }
             self.pending.clear_override();
             self.timers.send = SendTimer::Off;
+        } else {
+            self.send.retransmitted += Bytes(text.end - text.start);
         }
         out.payload = text;
         self.flight.on_sent(now, range);

@@ -1,7 +1,7 @@
 //! The four numbers that name a connection, small enough for tables of many.
 //!
 //! Addresses of both families in one form (an IPv4 address is its mapped IPv6 one), so that a key has one layout
-//! and 36 bytes. Used by the tables of what is not yet or no longer a connection (`syn.rs`, `time_wait.rs`).
+//! and 36 bytes. Used by the tables of what is not yet a connection (`syn.rs`) or was one (`time_wait.rs`).
 
 use core::hash::{BuildHasher, Hasher};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};

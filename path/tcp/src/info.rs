@@ -1,0 +1,112 @@
+//! A truthful snapshot of a connection: what `TCP_INFO`, `netstat` and `connstat` show.
+//!
+//! Every field is read where it is kept, at the moment of asking; nothing is estimated for the sake of filling
+//! a field. The layouts of other systems are made from this by whoever speaks them.
+
+use core::time::Duration;
+
+use firelane_units::{BitRate, Bytes, Instant, Mss};
+
+use crate::congestion::Algorithm;
+use crate::connection::Connection;
+use crate::flight::Phase;
+use crate::state::State;
+
+/// What is known of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Info {
+    /// The state of RFC 9293.
+    pub state: State,
+    /// The state of the sender.
+    pub phase: Phase,
+    /// Which congestion control decides.
+    pub congestion: Algorithm,
+    /// Both ends send timestamps.
+    pub timestamps: bool,
+    /// The peer understands SACK.
+    pub sack: bool,
+    /// The shifts of the peer's windows and of ours, if both scale.
+    pub window_scales: Option<(u8, u8)>,
+    /// The text of a full segment that we send.
+    pub send_mss: Mss,
+    /// The largest segment that we announced.
+    pub receive_mss: Mss,
+    /// The retransmission time-out, backed off.
+    pub rto: Duration,
+    /// The smoothed round-trip time, once there was a sample.
+    pub rtt: Option<Duration>,
+    /// Its mean deviation.
+    pub rtt_variation: Duration,
+    /// The least round-trip time of the last minutes.
+    pub rtt_minimum: Option<Duration>,
+    /// Retransmission time-outs in a row.
+    pub timeouts: u8,
+    /// Window probes in a row.
+    pub window_probes: u8,
+    /// Keepalive probes in a row.
+    pub keepalive_probes: u8,
+    /// The congestion window.
+    pub congestion_window: Bytes,
+    /// The slow start threshold, after the first loss.
+    pub slow_start_threshold: Option<Bytes>,
+    /// The peer's window, as last announced.
+    pub send_window: Bytes,
+    /// Our window, as last announced and not used up.
+    pub receive_window: Bytes,
+    /// Sent and believed to be on the way.
+    pub in_flight: Bytes,
+    /// Sent and not cumulatively acknowledged, FIN included.
+    pub unacknowledged: Bytes,
+    /// Selectively acknowledged.
+    pub sacked: Bytes,
+    /// Believed lost and not sent again yet.
+    pub lost: Bytes,
+    /// Text that was acknowledged, ever.
+    pub bytes_acknowledged: Bytes,
+    /// Text that arrived in order, ever.
+    pub bytes_received: Bytes,
+    /// Text that was sent more than once, ever.
+    pub bytes_retransmitted: Bytes,
+    /// The rate of delivery that was last measured.
+    pub delivery_rate: Option<BitRate>,
+    /// Since the peer was last heard.
+    pub last_heard: Duration,
+}
+
+impl Connection {
+    /// What is known of the connection at `now`.
+    pub fn info(&self, now: Instant) -> Info {
+        let (flight, rtt) = (&self.flight, self.flight.rtt());
+        let (una, nxt) = (flight.una(), flight.nxt());
+        Info {
+            state: self.state,
+            phase: flight.phase(),
+            congestion: flight.algorithm(),
+            timestamps: self.stamps.is_on(),
+            sack: self.send.sack,
+            window_scales: self.send.scaled.then_some((self.send.scale, self.receive.scale)),
+            send_mss: self.text_per_segment(),
+            receive_mss: self.receive.mss,
+            rto: rtt.rto().duration(),
+            rtt: rtt.smoothed(),
+            rtt_variation: rtt.variation(),
+            rtt_minimum: rtt.minimum(),
+            timeouts: flight.timeouts(),
+            window_probes: self.send.persist_backoff,
+            keepalive_probes: self.keepalive_probes,
+            congestion_window: flight.window(),
+            slow_start_threshold: flight.slow_start_threshold(),
+            send_window: Bytes(self.send.window.into()),
+            receive_window: Bytes(self.receive.promised.saturating_sub(self.receive.nxt)),
+            in_flight: flight.in_flight(),
+            unacknowledged: Bytes(nxt - una),
+            sacked: flight.sacked(),
+            lost: flight.lost(),
+            bytes_acknowledged: Bytes(una.min(self.send.fin)),
+            bytes_received: Bytes(self.receive.text_end()),
+            bytes_retransmitted: self.send.retransmitted,
+            delivery_rate: flight.delivery_rate().and_then(|sample| sample.rate()),
+            last_heard: now.saturating_since(self.heard_at),
+        }
+    }
+}

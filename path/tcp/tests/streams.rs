@@ -1,0 +1,119 @@
+//! Whatever the wire does, both streams arrive whole and in order, and the connection ends.
+
+mod common;
+
+use std::time::Duration;
+
+use common::World;
+use common::host::Script;
+use common::random::Random;
+use common::wire::Faults;
+use firelane_tcp::TcpConfig;
+
+fn config(random: &mut Random) -> TcpConfig {
+    TcpConfig {
+        // A fifth of all packets lost, both ways, makes rows of failures that the default would give up on.
+        abort_timeout: Duration::from_secs(6 * 3600),
+        connect_timeout: Duration::from_secs(3600),
+        timestamps: random.chance(70),
+        sack: random.chance(70),
+        window_scaling: random.chance(70),
+        max_receive_buffer: random.pick(&[1 << 14, 1 << 16, 1 << 20, 6 << 20]),
+        ..TcpConfig::default()
+    }
+}
+
+fn script(random: &mut Random) -> Script {
+    let mss = random.pick(&[88, 100, 536, 1220, 1448, 1460, 8948, 9000]);
+    let large = random.pick(&[1, 1460, 16_384, 65_535]);
+    // Near the wrap in most runs, so that the stream crosses it.
+    let iss = u32::MAX - random.between(0, 100_000) as u32;
+    let rings = [1, 7, 100, 1000, 4096, 20_000, 65_536, 262_144];
+    let recv_ring = random.pick(&rings) as usize;
+    let send_ring = random.pick(&rings) as usize;
+    let slow = random.chance(30);
+    Script {
+        opens: false,
+        config: config(random),
+        mss,
+        large,
+        cut: random.chance(60),
+        iss,
+        send_ring,
+        recv_ring,
+        bytes: 0,
+        write: random.pick(&[1, 100, 1460, 5000, 100_000]),
+        write_every: if random.chance(20) {
+            Duration::from_millis(random.between(0, 50))
+        } else {
+            Duration::ZERO
+        },
+        read_every: if slow { Duration::from_millis(random.between(0, 3000)) } else { Duration::ZERO },
+        read: random.pick(&[1, 50, 1000, 1 << 16, 1 << 18]),
+        closes_first: false,
+        abort_after: None,
+        nodelay: random.chance(30),
+    }
+}
+
+/// How much goes one way: no more than some hundreds of reads, writes and windows, so that runs stay short.
+fn amount(random: &mut Random, from: &Script, to: &Script) -> u64 {
+    let least = from.send_ring.min(to.recv_ring).min(from.write).min(to.read) as u64;
+    let most = (least * 300).min(400_000);
+    if random.chance(10) { 0 } else { random.between(1, most) }
+}
+
+fn faults(random: &mut Random) -> Faults {
+    Faults {
+        loss: random.pick(&[0, 0, 1, 5, 20]),
+        duplicate: random.pick(&[0, 0, 2, 10]),
+        reorder: random.pick(&[0, 0, 3, 20]),
+        delay: Duration::from_micros(random.pick(&[0, 10, 1000, 20_000, 150_000])),
+        jitter: Duration::from_micros(random.pick(&[0, 0, 100, 5000])),
+        until: 20_000,
+    }
+}
+
+fn scripts(random: &mut Random) -> [Script; 2] {
+    let (mut left, mut right) = (script(random), script(random));
+    left.bytes = amount(random, &left, &right);
+    right.bytes = amount(random, &right, &left);
+    left.opens = true;
+    // Both at once opens simultaneously; neither closing first would wait for ever.
+    right.opens = random.chance(15);
+    match random.between(0, 2) {
+        0 => left.closes_first = true,
+        1 => right.closes_first = true,
+        _ => (left.closes_first, right.closes_first) = (true, true),
+    }
+    [left, right]
+}
+
+fn run(seed: u64) {
+    let mut random = Random::new(seed);
+    let scripts = scripts(&mut random);
+    let faults = faults(&mut random);
+    let mut world = World::new(seed, scripts, faults);
+    world.run();
+    world.assert_streams_equal();
+    world.assert_graceful();
+}
+
+/// Runs the seeds and names the first that fails.
+fn each_seed(seeds: std::ops::Range<u64>, run: impl Fn(u64) + std::panic::RefUnwindSafe) {
+    if let Some(seed) = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
+        return run(seed);
+    }
+    let more = std::env::var("SEEDS").ok().and_then(|count| count.parse().ok());
+    for seed in seeds.start..more.unwrap_or(seeds.end) {
+        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
+            eprintln!("replay with SEED={seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn streams_survive_any_wire() {
+    each_seed(0..400, run);
+}
