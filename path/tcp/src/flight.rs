@@ -287,7 +287,9 @@ impl Flight {
     /// RFC 5681 §4.1: after a time-out's worth of silence the window says nothing about the path.
     fn note_idle(&mut self, now: Instant) {
         let idle = now.saturating_since(self.last_sent_at);
-        let timeouts = idle.as_micros() / self.rtt.rto().duration().as_micros();
+        let rto = self.rtt.rto().duration();
+        // The division is for the rare case: request and response come here each time.
+        let timeouts = if idle < rto { 0 } else { idle.as_nanos() / rto.as_nanos() };
         let timeouts = u32::try_from(timeouts).unwrap_or(u32::MAX);
         let restart = self.slow_start_after_idle.then_some(self.initial_segments);
         self.control.on_idle(idle, timeouts, restart);

@@ -170,7 +170,7 @@ mod tests {
             let goes = sendable(&offer).0;
             prop_assert!(goes <= queued.min(usable));
             prop_assert!(goes + 1_000 > queued.min(usable), "whole segments never wait");
-            if goes % 1_000 != 0 {
+            if !goes.is_multiple_of(1_000) {
                 prop_assert!(goes == queued || goes >= largest.div_ceil(2));
             }
             // Something goes when all is acknowledged, the window is open and nobody corks: no deadlock.

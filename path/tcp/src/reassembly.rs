@@ -214,6 +214,7 @@ impl Reassembly {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // a list of blocks may have one block
 mod tests {
     use super::*;
     use proptest::prelude::*;

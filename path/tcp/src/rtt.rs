@@ -112,7 +112,7 @@ impl Rtt {
 
     fn note_minimum(&mut self, now: Instant, sample: u32) {
         let now = now.millis() as u32;
-        let expired = u128::from(now.wrapping_sub(self.min_at)) > MIN_RTT_WINDOW.as_millis();
+        let expired = u64::from(now.wrapping_sub(self.min_at)) > MIN_RTT_WINDOW.as_secs() * 1_000;
         if self.min == 0 || sample <= self.min || expired {
             self.min = sample;
             self.min_at = now;
@@ -187,7 +187,8 @@ const SAMPLE_MAX: u32 = 256_000_000;
 
 /// Whole microseconds, rounded up so that a minimum is kept, saturating.
 fn micros(span: Duration) -> u32 {
-    u32::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(u32::MAX)
+    let whole = span.as_secs().saturating_mul(1_000_000);
+    u32::try_from(whole.saturating_add(span.subsec_nanos().div_ceil(1_000).into())).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -686,7 +686,9 @@ mod tests {
         sent.on_sent(at(1), 0..100_000, Snapshot::default());
         for n in 0..40_000 {
             sent.on_sack_block(&(2 * n + 1..2 * n + 2), MSS, |_| {});
-            assert!(sent.iter().count() <= RANGES_MAX);
+            if n % 1_000 == 0 {
+                assert!(sent.iter().count() <= RANGES_MAX);
+            }
         }
         let sacked = sent.sacked().0;
         assert!(sacked < 40_000, "blocks that would cut more are ignored");
