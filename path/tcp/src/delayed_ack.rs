@@ -8,8 +8,8 @@ use core::time::Duration;
 
 use firelane_units::{Bytes, Instant, Mss};
 
-/// Segments acknowledged at once before delaying starts, so that the peer's slow start gets its clock (Linux's
-/// quick ACKs).
+/// Segments acknowledged at once before delaying starts, so that the peer's slow start gets its clock
+/// (Linux's quick ACKs).
 pub const QUICK_ACKS: u8 = 16;
 
 /// The delay when none is configured: Linux's least. RFC 9293 MUST-58 allows up to 500 ms.

@@ -107,8 +107,8 @@ impl Default for FlightConfig {
 
 /// Sent, unacknowledged data and everything that decides what may follow.
 ///
-/// What must be remembered while nothing is out is inline and small; the rest exists from the first segment sent until
-/// [`Flight::shrink`].
+/// What must be remembered while nothing is out is inline and small; the rest exists from the first segment
+/// sent until [`Flight::shrink`].
 #[derive(Debug)]
 pub struct Flight {
     recovery: Option<Box<Recovery>>,

@@ -50,8 +50,8 @@ pub fn sendable(offer: &Offer) -> Bytes {
 
 /// The receive window's right edge to announce, as a receive cursor.
 ///
-/// `announced` is the last edge, `next` the in-order cursor, `free` the room in the ring. The edge never moves
-/// left (RFC 9293 SHLD-14), and right only by half the ring or one segment at once (§3.8.6.2.2).
+/// `announced` is the last edge, `next` the in-order cursor, `free` the room in the ring. The edge never
+/// moves left (RFC 9293 SHLD-14), and right only by half the ring or one segment at once (§3.8.6.2.2).
 pub fn right_edge(announced: u64, next: u64, free: Bytes, capacity: Bytes, mss: Mss) -> u64 {
     let reachable = next + free.0;
     let step = (capacity.0 / 2).min(u64::from(mss.bytes())).max(1);

@@ -1,8 +1,8 @@
 //! RFC 6937 with RFC 9937's choice of bound: proportional rate reduction.
 //!
-//! During fast recovery, paces what is sent against what arrives, so that the window goes down to its new value evenly
-//! over one round trip. Owns the counters of one recovery. Called by `recovery`: [`Prr::on_ack`] per ACK and
-//! [`Prr::on_sent`] per segment while it recovers.
+//! During fast recovery, paces what is sent against what arrives, so that the window goes down to its new
+//! value evenly over one round trip. Owns the counters of one recovery. Called by `recovery`: [`Prr::on_ack`]
+//! per ACK and [`Prr::on_sent`] per segment while it recovers.
 
 use firelane_units::{Bytes, Mss};
 

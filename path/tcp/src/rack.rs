@@ -1,7 +1,7 @@
 //! RFC 8985 §6: RACK, loss detection by time.
 //!
-//! A range is lost when something sent after it has arrived and a reordering window has passed since.
-//! Owns the most recently sent range that arrived, and the reordering window with its adaptation to duplicates.
+//! A range is lost when something sent after it has arrived and a reordering window has passed since. Owns
+//! the most recently sent range that arrived, and the reordering window with its adaptation to duplicates.
 //! Called by `recovery`: [`Rack::on_delivered`] for each piece that an ACK delivers, [`Rack::on_dsack`], then
 //! [`Rack::judge`] over the ranges.
 

@@ -1,8 +1,9 @@
-//! The delivery-rate sampler of draft-ietf-ccwg-bbr §4.1: how fast did data arrive, and was the program in the way?
+//! The delivery-rate sampler of draft-ietf-ccwg-bbr §4.1: how fast did data arrive, and was the program in
+//! the way?
 //!
-//! Owns the count of delivered bytes and the instants around it. A [`Snapshot`] is stored with every range when it
-//! leaves; when the range arrives, the difference between then and the present is a [`RateSample`]. Called by
-//! `recovery`. Model-based congestion control and `tcp_info` read it.
+//! Owns the count of delivered bytes and the instants around it. A [`Snapshot`] is stored with every range
+//! when it leaves; when the range arrives, the difference between then and the present is a [`RateSample`].
+//! Called by `recovery`. Model-based congestion control and `tcp_info` read it.
 
 use core::time::Duration;
 

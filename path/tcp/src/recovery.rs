@@ -1,10 +1,10 @@
 //! What happens to sent data: loss detection, recovery and its undoing.
 //!
-//! Owns everything that exists only while data are out: the sent ranges, RACK (RFC 8985) for peers with SACK and duplicate
-//! ACKs (RFC 6582) for others, fast recovery with proportional rate reduction, the retransmission time-out
-//! (RFC 6298), F-RTO (RFC 5682), and three ways to learn that nothing had been lost: a timestamp (Eifel,
-//! RFC 3522), duplicates reported for all retransmissions (RFC 3708), and F-RTO. Called by `flight` only, which lends
-//! the estimator and the congestion control.
+//! Owns everything that exists only while data are out: the sent ranges, RACK (RFC 8985) for peers with SACK
+//! and duplicate ACKs (RFC 6582) for others, fast recovery with proportional rate reduction, the
+//! retransmission time-out (RFC 6298), F-RTO (RFC 5682), and three ways to learn that nothing had been lost:
+//! a timestamp (Eifel, RFC 3522), duplicates reported for all retransmissions (RFC 3708), and F-RTO. Called
+//! by `flight` only, which lends the estimator and the congestion control.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -148,9 +148,9 @@ impl Recovery {
         self.sent.in_flight().saturating_sub(self.duplicate_bytes(mss))
     }
 
-    /// What duplicates stand for. The first segment is what is missing, so not for that; and not for more than
-    /// twice what was out when recovery began, so that a peer that makes duplicates up gains nothing (Savage's
-    /// duplicate ACK spoofing).
+    /// What duplicates stand for. The first segment is what is missing, so not for that; and not for more
+    /// than twice what was out when recovery began, so that a peer that makes duplicates up gains nothing
+    /// (Savage's duplicate ACK spoofing).
     fn duplicate_bytes(&self, mss: Mss) -> Bytes {
         let mss = u64::from(mss.bytes());
         let mut most = self.sent.outstanding().0.saturating_sub(mss);
@@ -213,8 +213,8 @@ impl Recovery {
         self.note_window_limit(path);
     }
 
-    /// Whether the window, and not the program, is what limits: in slow start if more than half of it is used,
-    /// since it doubles per round trip, else if no segment more fits.
+    /// Whether the window, and not the program, is what limits: in slow start if more than half of it is
+    /// used, since it doubles per round trip, else if no segment more fits.
     fn note_window_limit(&mut self, path: &Path<'_>) {
         let (window, in_flight) = (path.control.window().0, self.in_flight(path.mss).0);
         let is_full = in_flight + u64::from(path.mss.bytes()) > window;

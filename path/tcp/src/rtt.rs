@@ -1,8 +1,8 @@
 //! RFC 6298: the round-trip estimator and the retransmission time-out.
 //!
 //! Owns srtt, rttvar, the windowed minimum and the exponential back-off. Called by `flight`, and by the
-//! handshake for the SYN. Reads no clock: a sample is a duration that the caller measured. Whether a
-//! sample is usable (Karn's algorithm: never from a range that was retransmitted, unless a timestamp tells which
+//! handshake for the SYN. Reads no clock: a sample is a duration that the caller measured. Whether a sample
+//! is usable (Karn's algorithm: never from a range that was retransmitted, unless a timestamp tells which
 //! transmission was answered) is the caller's decision.
 
 use core::time::Duration;
@@ -23,7 +23,8 @@ impl RtoLimits {
     /// The greatest maximum, RFC 6298 §2.5 allows any bound of at least 60 s.
     pub const CEILING: Duration = Duration::from_secs(240);
 
-    /// Bounds in microseconds resolution, each brought into order: `FLOOR <= min <= initial <= max <= CEILING`.
+    /// Bounds in microseconds resolution, each brought into order: `FLOOR <= min <= initial <= max <=
+    /// CEILING`.
     pub fn new(initial: Duration, min: Duration, max: Duration) -> Self {
         let max = max.clamp(Self::FLOOR, Self::CEILING);
         let min = min.clamp(Self::FLOOR, max);
@@ -83,13 +84,14 @@ impl Rtt {
         self.note_minimum(now, micros);
     }
 
-    /// A round trip that only a timestamp measured: up to a tick too long, so the minimum does not hear of it.
+    /// A round trip that only a timestamp measured: up to a tick too long, so the minimum does not hear of
+    /// it.
     pub fn on_coarse_sample(&mut self, sample: Duration) {
         self.smooth(sample);
     }
 
-    /// The round trip of the newest range that an ACK covers: free of the peer's delay for earlier ones, it counts for
-    /// the minimum alone.
+    /// The round trip of the newest range that an ACK covers: free of the peer's delay for earlier ones, it
+    /// counts for the minimum alone.
     pub fn on_least(&mut self, now: Instant, sample: Duration) {
         self.note_minimum(now, micros(sample).clamp(1, SAMPLE_MAX));
     }

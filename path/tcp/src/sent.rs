@@ -1,11 +1,13 @@
 //! The list of sent ranges beside the send ring: when each left, how often, and what became of it.
 //!
-//! Owns the scoreboard of RFC 2018 and RFC 6675, and the per-transmission facts that RACK (RFC 8985) and delivery-rate
-//! sampling need. The bytes stay in the send ring; a range is two cursors of it. Ranges are sorted, adjacent
-//! and cover exactly `una..nxt`. Called by `recovery` only: it decides what is lost, this file keeps the books.
+//! Owns the scoreboard of RFC 2018 and RFC 6675, and the per-transmission facts that RACK (RFC 8985) and
+//! delivery-rate sampling need. The bytes stay in the send ring; a range is two cursors of it. Ranges are
+//! sorted, adjacent and cover exactly `una..nxt`. Called by `recovery` only: it decides what is lost, this
+//! file keeps the books.
 //!
-//! The work per ACK is bounded whatever the peer sends: neighbours that were selectively acknowledged become one
-//! range, and [`RANGES_MAX`] limits into how many pieces a peer can cut the list (CVE-2019-11477 and -11478).
+//! The work per ACK is bounded whatever the peer sends: neighbours that were selectively acknowledged become
+//! one range, and [`RANGES_MAX`] limits into how many pieces a peer can cut the list (CVE-2019-11477 and
+//! -11478).
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -182,7 +184,8 @@ impl SentRanges {
         self.ranges.back()
     }
 
-    /// A segment left: `range` begins at [`SentRanges::nxt`], or lies wholly below it and is a retransmission.
+    /// A segment left: `range` begins at [`SentRanges::nxt`], or lies wholly below it and is a
+    /// retransmission.
     pub fn on_sent(&mut self, now: Instant, range: Range<u64>, snapshot: Snapshot) {
         debug_assert!(range.start < range.end && range.start >= self.una, "only outstanding data are sent");
         if range.start >= self.nxt {
@@ -220,7 +223,8 @@ impl SentRanges {
             let crowded = full && last.mark == Mark::InFlight;
             if last.shares_fate(&range) || crowded {
                 last.end = range.end;
-                // The later instant for both: the older bytes are then declared lost too late, never too early.
+                // The later instant for both: the older bytes are then declared lost too late, never too
+                // early.
                 last.sent_at = range.sent_at;
                 last.snapshot = range.snapshot;
                 return;
@@ -259,8 +263,8 @@ impl SentRanges {
         acked
     }
 
-    /// The peer selectively acknowledged `block`, which lies within `una..nxt`. Calls `each` for every piece that
-    /// is new, in order, with the mark it had.
+    /// The peer selectively acknowledged `block`, which lies within `una..nxt`. Calls `each` for every piece
+    /// that is new, in order, with the mark it had.
     pub fn on_sack_block(&mut self, block: &Range<u64>, mss: Mss, mut each: impl FnMut(&SentRange)) {
         debug_assert!(self.is_valid_block(block), "the caller checks blocks");
         let mut at = block.start;

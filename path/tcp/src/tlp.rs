@@ -1,8 +1,8 @@
 //! RFC 8985 §7: tail loss probes.
 //!
-//! When the last segments of a burst are lost, nothing arrives that could show it. After two round trips without news,
-//! one segment more (new, or the last one again) provokes an acknowledgement, long before the time-out. Owns the
-//! probe's deadline and the episode that it opens. Called by `recovery`.
+//! When the last segments of a burst are lost, nothing arrives that could show it. After two round trips
+//! without news, one segment more (new, or the last one again) provokes an acknowledgement, long before the
+//! time-out. Owns the probe's deadline and the episode that it opens. Called by `recovery`.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -12,7 +12,8 @@ use firelane_units::Instant;
 use crate::rtt::Rtt;
 
 /// How long a peer may hold back the ACK of a lone segment. Linux assumes 200 ms, which equals its least
-/// time-out, so that a lone segment is never probed; the common delays are 40 ms (Linux) and 100 ms (Solaris).
+/// time-out, so that a lone segment is never probed; the common delays are 40 ms (Linux) and 100 ms
+/// (Solaris).
 pub const MAX_ACK_DELAY: Duration = Duration::from_millis(100);
 
 /// The probe timer never runs shorter: a wheel's tick would fire it at once.
@@ -58,8 +59,8 @@ impl Tlp {
         self.end.is_some()
     }
 
-    /// Schedules a probe (§7.2), never after the time-out `rto_at`. `lone` says that at most one segment is out,
-    /// whose ACK the peer may delay.
+    /// Schedules a probe (§7.2), never after the time-out `rto_at`. `lone` says that at most one segment is
+    /// out, whose ACK the peer may delay.
     pub fn schedule(&mut self, now: Instant, rtt: &Rtt, lone: bool, rto_at: Instant) {
         let Some(smoothed) = rtt.smoothed() else { return self.cancel() };
         let wait = 2 * smoothed + if lone { MAX_ACK_DELAY } else { Duration::ZERO };

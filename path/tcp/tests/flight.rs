@@ -1,7 +1,8 @@
 //! The sending side against a small network: a sender, a path with delay, rate and faults, a receiver.
 //!
-//! Each scenario names one thing that can go wrong on the way and what RFC 5681, 6298, 6582, 8985, 5682, 3522 or 3708 makes of
-//! it. The receiver is `Reassembly`, so both halves of SACK are tried against each other. Time is virtual.
+//! Each scenario names one thing that can go wrong on the way and what RFC 5681, 6298, 6582, 8985, 5682, 3522
+//! or 3708 makes of it. The receiver is `Reassembly`, so both halves of SACK are tried against each other.
+//! Time is virtual.
 #![allow(clippy::single_range_in_vec_init)] // a list of blocks may have one block
 
 use core::ops::Range;
@@ -332,7 +333,8 @@ fn a_probe_that_repairs_the_loss_itself_still_reduces_the_window() {
 
 #[test]
 fn a_probe_for_a_late_ack_reduces_nothing() {
-    // The ACKs of the first flight are late by three round trips: the probe causes a duplicate, which says so.
+    // The ACKs of the first flight are late by three round trips: the probe causes a duplicate, which says
+    // so.
     let late = Duration::from_millis(120);
     let mut network =
         Network::new(10 * MSS).acks(move |n, _| if n < 10 { Fate::Delay(late) } else { Fate::Pass });

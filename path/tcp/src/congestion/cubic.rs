@@ -1,8 +1,8 @@
 //! RFC 9438: CUBIC.
 //!
-//! After a loss the window follows a cubic function of time that is flat around the window of the last loss. Owns
-//! that window and the curve of the present epoch. All sums are in bytes; only the curve itself is computed in floating point,
-//! with basic operations that give the same bits everywhere.
+//! After a loss the window follows a cubic function of time that is flat around the window of the last loss.
+//! Owns that window and the curve of the present epoch. All sums are in bytes; only the curve itself is
+//! computed in floating point, with basic operations that give the same bits everywhere.
 
 use core::time::Duration;
 
@@ -105,8 +105,8 @@ impl Cubic {
 
     /// RFC 9438 §4.6 and §4.7.
     ///
-    /// We differ: the window is reduced from itself, not from what was outstanding. §4.6 allows it to those that do not
-    /// grow the window while the program limits.
+    /// We differ: the window is reduced from itself, not from what was outstanding. §4.6 allows it to those
+    /// that do not grow the window while the program limits.
     pub(super) fn on_loss(&mut self, _outstanding: Bytes) {
         let window = self.window.bytes();
         let lowered = u64::from(window) * (BETA.1 + BETA.0) / (2 * BETA.1);
@@ -213,8 +213,8 @@ mod tests {
         }
     }
 
-    /// Runs congestion avoidance for `rounds` round trips, one ACK per segment, after a loss at `window` bytes; gives
-    /// the window in segments after each round.
+    /// Runs congestion avoidance for `rounds` round trips, one ACK per segment, after a loss at `window`
+    /// bytes; gives the window in segments after each round.
     fn rounds(window: u64, rtt: Duration, rounds: u32) -> Vec<u64> {
         let mut cubic = control(window);
         cubic.on_loss(Bytes(window));

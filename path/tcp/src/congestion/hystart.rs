@@ -1,8 +1,8 @@
 //! RFC 9406: HyStart++, leaving slow start before it overflows the path.
 //!
-//! Watches the least round trip of each round of slow start. When it rises, growth slows to a quarter for up to five rounds
-//! (conservative slow start); if it falls back, slow start resumes, else congestion avoidance begins. Owned and
-//! called by `cubic` during the first slow start only.
+//! Watches the least round trip of each round of slow start. When it rises, growth slows to a quarter for up
+//! to five rounds (conservative slow start); if it falls back, slow start resumes, else congestion avoidance
+//! begins. Owned and called by `cubic` during the first slow start only.
 
 use core::time::Duration;
 

@@ -1,8 +1,9 @@
 //! Congestion control: how many bytes may be under way.
 //!
 //! Owns the congestion window. [`Control`] is an enum, so the packet path dispatches statically; each
-//! algorithm has a file, and what they share is in `window`. Called by `recovery` only, which decides when something was
-//! lost; the algorithm answers with a threshold, and proportional rate reduction leads the window there.
+//! algorithm has a file, and what they share is in `window`. Called by `recovery` only, which decides when
+//! something was lost; the algorithm answers with a threshold, and proportional rate reduction leads the
+//! window there.
 //!
 //! Per ACK outside fast recovery: [`Control::on_ack`]. At a loss: [`Control::on_loss`], then per ACK
 //! [`Control::set_window`] with what PRR says, at the end [`Control::on_recovered`]. At a time-out:

@@ -1,7 +1,7 @@
 //! The congestion window itself, and what all algorithms do alike with it.
 //!
-//! Owns window, slow start threshold and segment size of a connection, in 32 bits each: RFC 7323 ends windows at
-//! 1 GiB. Called by the algorithms of this folder only.
+//! Owns window, slow start threshold and segment size of a connection, in 32 bits each: RFC 7323 ends windows
+//! at 1 GiB. Called by the algorithms of this folder only.
 
 use firelane_units::{Bytes, Mss};
 
@@ -13,8 +13,9 @@ const NO_THRESHOLD: u32 = u32::MAX;
 
 /// The most that one ACK adds in slow start, in segments and in bytes, whichever is more.
 ///
-/// RFC 9406 §4.2 recommends 8 segments for senders that do not pace. We differ for large segments: a peer that receives
-/// 64 KiB at once acknowledges them at once, and growing by 8 segments per ACK would then not double the window.
+/// RFC 9406 §4.2 recommends 8 segments for senders that do not pace. We differ for large segments: a peer
+/// that receives 64 KiB at once acknowledges them at once, and growing by 8 segments per ACK would then not
+/// double the window.
 const GROWTH_SEGMENTS: u32 = 8;
 const GROWTH_BYTES: u32 = 64 * 1024;
 
@@ -27,8 +28,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// The initial window (RFC 6928 §2): `segments`, but no more bytes than as many segments of 1460 have, unless
-    /// that is less than two segments.
+    /// The initial window (RFC 6928 §2): `segments`, but no more bytes than as many segments of 1460 have,
+    /// unless that is less than two segments.
     pub fn initial(mss: Mss, segments: u16) -> Self {
         let (size, segments) = (u32::from(mss.bytes()), u32::from(segments.max(1)));
         let most = (segments * 1_460).max(segments.min(2) * size);
@@ -91,9 +92,9 @@ impl Window {
         }
     }
 
-    /// Data go after an idle time of `timeouts` retransmission time-outs: RFC 5681 §4.1 restarts from the initial
-    /// window; as Linux does, the window halves per time-out and does not fall below it. The threshold
-    /// remembers three quarters of what was (RFC 2861 §3.1).
+    /// Data go after an idle time of `timeouts` retransmission time-outs: RFC 5681 §4.1 restarts from the
+    /// initial window; as Linux does, the window halves per time-out and does not fall below it. The
+    /// threshold remembers three quarters of what was (RFC 2861 §3.1).
     pub fn restart(&mut self, initial: Self, timeouts: u32) {
         if let Some(threshold) = self.threshold() {
             self.set_threshold(threshold.0.max(u64::from(self.bytes / 4 * 3)));

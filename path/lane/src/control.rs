@@ -1,0 +1,175 @@
+//! Changes of the link side's configuration: links, ports, flows.
+//!
+//! Called by `lane.rs` for each [`Control`] message. The engine has checked the change; what still contradicts
+//! this replica is refused as a whole and reported.
+
+use firelane_frame::Driver;
+use firelane_switch::{GroupFilter, PortConfig as SwitchPort, PortError, Role, Switch};
+use firelane_units::{BitRate, Direction, FlowId, LaneId, LinkId, NetstackId, Priority};
+
+use firelane_classify::{FlowRules, RuleError, Steering};
+use firelane_flow::FlowError;
+
+use crate::common::Common;
+use crate::counters::PortCounters;
+use crate::links::Links;
+use crate::message::{FlowSetup, LinkConfig, PortConfig, PortKind, PortUser, Stage};
+use crate::ports::{FlowPlace, Port, Queue, SwitchedLink};
+
+/// Why a change was refused, in words.
+pub(crate) type Refusal = &'static str;
+
+impl<D: Driver> Links<D> {
+    pub(crate) fn add_link(&mut self, config: LinkConfig) -> Result<(), Refusal> {
+        let link = SwitchedLink { switch: Switch::new(), mtu: config.mtu, uplink: None, ports: Vec::new() };
+        self.switches.insert(config.link.index(), link).map_err(|_| "the link exists")
+    }
+
+    pub(crate) fn remove_link(&mut self, link: LinkId) -> Result<(), Refusal> {
+        if self.ports.iter().any(|port| port.over == link) {
+            return Err("the link has ports");
+        }
+        self.switches.remove(link.index()).map(drop).ok_or("no such link")
+    }
+
+    pub(crate) fn add_port(&mut self, config: PortConfig, driver: Option<D>) -> Result<(), Refusal> {
+        if self.ports.get(config.id.index()).is_some() {
+            return Err("the port exists");
+        }
+        let link = self.switches.get_mut(config.over.index()).ok_or("no such link")?;
+        let at_switch = link.switch.free_port();
+        let (role, addresses) = match config.kind {
+            PortKind::Uplink => (Role::Uplink, Vec::new()),
+            PortKind::Vnic { mac, vlan, .. } => (Role::Station { vlan }, vec![mac]),
+        };
+        let groups = GroupFilter::All;
+        link.switch.add_port(at_switch, SwitchPort { role, addresses, groups }).map_err(|error| match error {
+            PortError::Exists => "the switch port exists",
+            PortError::NotUnicast => "the address is no station's",
+            PortError::AddressTaken(_) => "another port has the address",
+            PortError::SecondUplink(_) => "the switch has an uplink",
+        })?;
+        if link.ports.len() <= at_switch.index() {
+            link.ports.resize(at_switch.index() + 1, None);
+        }
+        link.ports[at_switch.index()] = Some(config.id);
+        if config.kind == PortKind::Uplink {
+            link.uplink = Some(config.id);
+        }
+        let queue = driver.map(|driver| self.add_queue(driver, config.id));
+        let PortConfig { id, over, kind, user } = config;
+        let (rules, counters) = (FlowRules::new(), PortCounters::default());
+        let port = Port { id, over, kind, user, at_switch, queue, rules, counters };
+        self.ports.insert(id.index(), port).map_err(|_| "the port exists")
+    }
+
+    fn add_queue(&mut self, driver: D, port: LinkId) -> usize {
+        let place = (0..).find(|&n| self.queues.get(n).is_none()).expect("some number is free");
+        assert!(self.queues.insert(place, Queue::new(driver, port)).is_ok(), "the place is free");
+        place
+    }
+
+    /// Removes a port. What waited for its device ends here; its flows were removed before.
+    pub(crate) fn remove_port(&mut self, common: &mut Common<D>, id: LinkId) -> Result<(), Refusal> {
+        let port = self.ports.remove(id.index()).ok_or("no such port")?;
+        if let Some(link) = self.switches.get_mut(port.over.index()) {
+            link.switch.remove_port(port.at_switch);
+            link.ports[port.at_switch.index()] = None;
+            if link.uplink == Some(id) {
+                link.uplink = None;
+            }
+        }
+        if let Some(mut queue) = port.queue.and_then(|queue| self.queues.remove(queue)) {
+            common.drop_chain(&mut queue.tx, firelane_units::DropReason::NoPort);
+        }
+        Ok(())
+    }
+
+    /// Gives a port another user.
+    pub(crate) fn set_user(&mut self, id: LinkId, user: PortUser) -> Result<(), Refusal> {
+        self.ports.get_mut(id.index()).ok_or("no such port")?.user = user;
+        Ok(())
+    }
+
+    pub(crate) fn add_flow(&mut self, common: &Common<D>, setup: FlowSetup) -> Result<(), Refusal> {
+        let FlowSetup { flow, owner, rule, config, home } = setup;
+        self.flows.insert(common.now, flow, config).map_err(flow_refusal)?;
+        if let Some(rule) = rule {
+            let entered = match self.ports.get_mut(owner.index()) {
+                Some(port) => port.rules.insert(&rule, flow).map_err(rule_refusal),
+                None => Err("no such port"),
+            };
+            if let Err(refusal) = entered {
+                self.flows.remove(flow, |_, _| {}).expect("it was added just above");
+                return Err(refusal);
+            }
+        }
+        self.rules_changed += 1;
+        self.places.insert(flow.index(), FlowPlace { owner, rule, home }).map_err(|_| "the flow exists")
+    }
+
+    /// Removes a flow; the frames that it held are classified again.
+    pub(crate) fn remove_flow(&mut self, common: &mut Common<D>, flow: FlowId) -> Result<(), Refusal> {
+        let mut held = Vec::new();
+        self.flows.remove(flow, |direction, frame| held.push((direction, frame))).map_err(flow_refusal)?;
+        self.rules_changed += 1;
+        let place = self.places.remove(flow.index()).ok_or("no such flow")?;
+        if let (Some(rule), Some(port)) = (place.rule, self.ports.get_mut(place.owner.index())) {
+            port.rules.remove(&rule);
+        }
+        for (direction, frame) in held {
+            match direction {
+                Direction::Out => {
+                    let ingress = frame.meta().ingress;
+                    self.resume(common, Stage::Out, ingress, frame);
+                }
+                Direction::In => self.resume(common, Stage::In, place.owner, frame),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_maxbw(
+        &mut self,
+        common: &Common<D>,
+        flow: FlowId,
+        maxbw: Option<BitRate>,
+    ) -> Result<(), Refusal> {
+        self.flows.set_maxbw(common.now, flow, maxbw).map_err(flow_refusal)
+    }
+
+    pub(crate) fn set_priority(&mut self, flow: FlowId, priority: Priority) -> Result<(), Refusal> {
+        self.flows.set_priority(flow, priority).map_err(flow_refusal)
+    }
+
+    pub(crate) fn set_home(&mut self, flow: FlowId, home: Option<LaneId>) -> Result<(), Refusal> {
+        self.places.get_mut(flow.index()).ok_or("no such flow")?.home = home;
+        Ok(())
+    }
+
+    pub(crate) fn set_steering(&mut self, netstack: NetstackId, steering: Option<Steering>) {
+        self.steerings.remove(netstack.index());
+        if let Some(steering) = steering {
+            assert!(self.steerings.insert(netstack.index(), steering).is_ok(), "the place was emptied");
+        }
+    }
+}
+
+fn flow_refusal(error: FlowError) -> Refusal {
+    match error {
+        FlowError::Exists => "the flow exists",
+        FlowError::Unknown => "no such flow",
+        FlowError::NoParent => "the flow's parent does not exist",
+        FlowError::TooDeep => "flows nest too deep",
+        FlowError::HasChildren => "other flows are part of it",
+    }
+}
+
+fn rule_refusal(error: RuleError) -> Refusal {
+    match error {
+        RuleError::Empty => "the rule pins nothing",
+        RuleError::MixedFamilies => "local and remote address are of different families",
+        RuleError::Identical(_) => "another flow has the same attributes",
+        RuleError::TooManyMaskSets => "too many kinds of rules",
+    }
+}

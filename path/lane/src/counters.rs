@@ -1,0 +1,126 @@
+//! What a lane counts, and the law that the counts obey.
+//!
+//! Every frame ends in exactly one of: delivered, forwarded, held, dropped with a named reason. In a lane
+//!
+//! ```text
+//! received + originated + copied + taken = delivered + forwarded + handed + dropped + held
+//! ```
+//!
+//! where `held` is what is inside at the moment of reading, `taken` came from other lanes and `handed` went to
+//! them. Over all lanes, with no item between two of them, `taken` equals `handed`.
+
+use firelane_flow::Counters;
+use firelane_units::{Direction, DropCounters, FlowId, LaneId, LinkId};
+
+use crate::squeue::SqueueStats;
+
+/// A lane's counters since it began.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LaneCounters {
+    /// Frames that drivers received, those that they dropped themselves included.
+    pub received: u64,
+    /// Frames that netstacks made.
+    pub originated: u64,
+    /// Frames that came into being on the way: copies for a group, pieces of a cut one beyond the first.
+    pub copied: u64,
+    /// Frames that other lanes handed over.
+    pub taken: u64,
+    /// Frames that a netstack consumed.
+    pub delivered: u64,
+    /// Frames that a driver took.
+    pub forwarded: u64,
+    /// Frames that were handed to other lanes.
+    pub handed: u64,
+    /// Frames that ended here, by reason.
+    pub drops: DropCounters,
+    /// Turns of the worker.
+    pub turns: u64,
+}
+
+impl LaneCounters {
+    /// Frames that came into the lane or into being there.
+    pub const fn entered(&self) -> u64 {
+        self.received + self.originated + self.copied + self.taken
+    }
+
+    /// Frames that ended in the lane or left it.
+    pub fn ended(&self) -> u64 {
+        self.delivered + self.forwarded + self.handed + self.drops.total()
+    }
+
+    /// Adds another lane's counters.
+    pub fn merge(&mut self, other: &Self) {
+        self.received += other.received;
+        self.originated += other.originated;
+        self.copied += other.copied;
+        self.taken += other.taken;
+        self.delivered += other.delivered;
+        self.forwarded += other.forwarded;
+        self.handed += other.handed;
+        self.drops.merge(&other.drops);
+        self.turns += other.turns;
+    }
+}
+
+/// One direction of a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortTraffic {
+    /// Packets as a wire would carry them: a large frame counts its segments.
+    pub packets: u64,
+    /// Their bytes, link headers included.
+    pub bytes: u64,
+    /// Frames that were dropped at this port.
+    pub dropped: u64,
+}
+
+/// Both directions of a port, as its user sees them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortCounters {
+    /// Towards the user.
+    pub inward: PortTraffic,
+    /// From the user.
+    pub outward: PortTraffic,
+}
+
+impl PortTraffic {
+    pub(crate) fn count(&mut self, frame: &firelane_frame::Frame) {
+        let cut = frame.meta().segmentation;
+        self.packets += cut.map_or(1, |cut| cut.segments(frame.len()) as u64);
+        self.bytes += frame.wire_bytes() as u64;
+    }
+
+    /// Adds another lane's.
+    pub fn merge(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.dropped += other.dropped;
+    }
+}
+
+/// Everything that can be read of a lane, at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Which lane.
+    pub lane: LaneId,
+    /// Its counters.
+    pub counters: LaneCounters,
+    /// Frames inside: held by limits, and waiting for a driver, a neighbour or their other fragments.
+    pub held: u64,
+    /// Each port's traffic in this lane.
+    pub ports: Vec<(LinkId, PortCounters)>,
+    /// Each flow's traffic in this lane, inward and outward.
+    pub flows: Vec<(FlowId, [Counters; Direction::ALL.len()])>,
+    /// Connections of all netstacks.
+    pub connections: usize,
+    /// Records in TIME-WAIT.
+    pub time_wait: usize,
+    /// The squeue's statistics; filled in by whoever holds it.
+    pub squeue: SqueueStats,
+}
+
+impl Snapshot {
+    /// Whether every frame is accounted for.
+    pub fn is_conserved(&self) -> bool {
+        self.counters.entered() == self.counters.ended() + self.held
+    }
+}

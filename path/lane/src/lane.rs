@@ -1,0 +1,182 @@
+//! The lane: a link side, a shard of every netstack, and what both use.
+//!
+//! Owned by its squeue (`host.rs`); entered by messages ([`Lane::on_message`]) and by the worker's turn
+//! (`turn.rs`). It owns no thread and no clock.
+
+use firelane_frame::{Chain, Driver};
+use firelane_units::{DropReason, Instant, LaneId};
+
+use crate::common::Common;
+use crate::config::LaneConfig;
+use crate::control::Refusal;
+use crate::counters::Snapshot;
+use crate::links::Links;
+use crate::message::{Control, Frames, LaneMessage, PortUser};
+use crate::outbox::{Notice, Outlet};
+use crate::poll::PollPolicy;
+use crate::squeue::SqueueStats;
+use crate::stacks::Stacks;
+
+/// One CPU's vertical perimeter, for driver queues `D`.
+pub struct Lane<D> {
+    pub(crate) common: Common<D>,
+    pub(crate) links: Links<D>,
+    pub(crate) stacks: Stacks,
+    pub(crate) policy: PollPolicy,
+    /// The instant that the worker sleeps to, as its last turn said.
+    pub(crate) sleeps_until: Option<Instant>,
+    /// Some device was full when the lane last sent.
+    pub(crate) is_tx_full: bool,
+    /// Storage of what is fetched, and of what netstacks make.
+    pub(crate) fetched: Chain,
+    pub(crate) departures: Chain,
+}
+
+impl<D: Driver> Lane<D> {
+    /// A lane without links and netstacks.
+    pub fn new(config: LaneConfig) -> Self {
+        Self {
+            links: Links::new(config.secrets.steering()),
+            stacks: Stacks::new(&config),
+            common: Common::new(&config),
+            policy: PollPolicy::default(),
+            sleeps_until: None,
+            is_tx_full: false,
+            fetched: Chain::new(),
+            departures: Chain::new(),
+        }
+    }
+
+    /// Which lane it is.
+    pub fn id(&self) -> LaneId {
+        self.common.id
+    }
+
+    /// Handles one item of its squeue. What it causes to be sent leaves with [`Lane::settle`] or the turn.
+    pub fn on_message(&mut self, now: Instant, message: LaneMessage<D>) {
+        self.common.now = now;
+        match message {
+            LaneMessage::Frames(frames) => self.on_frames(frames),
+            LaneMessage::Kick { netstack, conn } => self.stacks.kick(&mut self.common, netstack, conn),
+            LaneMessage::KickDatagrams { netstack, socket } => self.stacks.kick_datagrams(netstack, socket),
+            LaneMessage::Socket(netstack, command) => {
+                self.stacks.on_command(&mut self.common, &mut self.links, netstack, command);
+            }
+            LaneMessage::Control(control) => self.on_control(*control),
+            LaneMessage::Learned(netstack, learned) => {
+                self.stacks.on_learned(&mut self.common, netstack, *learned);
+            }
+        }
+    }
+
+    /// Frames that another lane hands over.
+    fn on_frames(&mut self, frames: Frames) {
+        let Frames { from, stage, link, mut chain } = frames;
+        let count = chain.len();
+        self.common.counters.taken += count as u64;
+        while let Some(frame) = chain.pop() {
+            self.links.resume(&mut self.common, stage, link, frame);
+        }
+        self.stacks.arrive(&mut self.common, &mut self.links);
+        self.common.outbox.recycle(chain);
+        if self.common.backlogs.consumed(from, count) {
+            self.common.outbox.wakes.push(from);
+        }
+    }
+
+    fn on_control(&mut self, control: Control<D>) {
+        let what = control.word();
+        if let Err(why) = self.apply(control) {
+            self.common.outbox.notices.push(Notice::Refused { what, why });
+        }
+    }
+
+    fn apply(&mut self, control: Control<D>) -> Result<(), Refusal> {
+        let Self { common, links, stacks, .. } = self;
+        match control {
+            Control::AddLink(config) => links.add_link(config),
+            Control::RemoveLink(link) => links.remove_link(link),
+            Control::AddPort(config, driver) => {
+                links.add_port(config, driver)?;
+                stacks.attach(common, links, config)
+            }
+            Control::RemovePort(id) => {
+                stacks.detach(common, links, id);
+                links.remove_port(common, id)
+            }
+            Control::SetUser(id, user) => {
+                stacks.detach(common, links, id);
+                links.set_user(id, user)?;
+                match (user, links.port_config(id)) {
+                    (PortUser::Netstack(_), Some(config)) => stacks.attach(common, links, config),
+                    _ => Ok(()),
+                }
+            }
+            Control::AddFlow(setup) => links.add_flow(common, setup),
+            Control::RemoveFlow(flow) => links.remove_flow(common, flow),
+            Control::SetMaxbw(flow, maxbw) => links.set_maxbw(common, flow, maxbw),
+            Control::SetPriority(flow, priority) => links.set_priority(flow, priority),
+            Control::SetHome(flow, home) => links.set_home(flow, home),
+            Control::AddNetstack(config) => {
+                links.set_steering(config.id, Some(config.steering.clone()));
+                stacks.add(common, config)
+            }
+            Control::RemoveNetstack(id) => {
+                links.set_steering(id, None);
+                stacks.remove(common, id)
+            }
+            Control::AddAddress(id, link, address) => stacks.add_address(common, id, link, address),
+            Control::RemoveAddress(id, link, address) => stacks.remove_address(common, id, link, address),
+            Control::AddRoute(id, route) => stacks.add_route(id, route),
+            Control::RemoveRoute(id, route) => stacks.remove_route(id, route),
+            Control::SetTcp(id, config) => stacks.set_tcp(id, config),
+        }
+    }
+
+    /// Passes everything that is for somebody else on to `outlet`. Answers whether something could not be and
+    /// has to be tried again.
+    pub fn empty_outbox(&mut self, outlet: &mut impl Outlet<D>) -> bool {
+        let Common { id, outbox, backlogs, counters, pools, .. } = &mut self.common;
+        if outbox.is_empty() {
+            return false;
+        }
+        outbox.pass_on(*id, outlet);
+        // The backlog counts the frames before anybody can consume them.
+        outbox.seal(*id, |frames| backlogs.add(*id, frames));
+        let mut messages = outbox.take_messages();
+        let mut kept = Vec::new();
+        for (lane, message) in messages.drain(..) {
+            let frames = if let LaneMessage::Frames(frames) = &message { frames.chain.len() } else { 0 };
+            match outlet.fill(lane, message) {
+                Ok(()) => counters.handed += frames as u64,
+                Err(LaneMessage::Frames(mut refused)) => {
+                    backlogs.consumed(*id, frames);
+                    counters.drops.add(DropReason::LaneFull, frames as u64);
+                    pools.put_all(&mut refused.chain);
+                    outbox.recycle(refused.chain);
+                }
+                Err(message) => kept.push((lane, message)),
+            }
+        }
+        let is_left = !kept.is_empty();
+        messages.append(&mut kept);
+        outbox.put_back(messages);
+        is_left
+    }
+
+    /// Everything that can be read, at this moment.
+    pub fn snapshot(&self) -> Snapshot {
+        let held = self.links.flows.held_frames() + self.links.queued() + self.stacks.held();
+        let flows = self.links.flows.flows().map(|flow| (flow, self.links.flow_counters(flow))).collect();
+        Snapshot {
+            lane: self.common.id,
+            counters: self.common.counters.clone(),
+            held: held as u64,
+            ports: self.links.ports.iter().map(|port| (port.id, port.counters)).collect(),
+            flows,
+            connections: self.stacks.connections(),
+            time_wait: self.stacks.time_wait(),
+            squeue: SqueueStats::default(),
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! The link side of a lane: from a driver or a netstack, through limits and switch, to a driver or a netstack.
+//!
+//! ```text
+//!  driver --> out (sender's VNIC: flow, limit) --> switch --> inward (receiver's VNIC: flow, limit) --> deliver
+//!    uplink ------------------------------------->
+//!  netstack ->                                                                       deliver --> arrivals
+//! ```
+//!
+//! Called by `turn.rs` with chains. Each function is one stage for one frame and ends it or calls the next; a
+//! frame that must go on in another lane (a limit's home, a driver's queue) goes to the outbox with the stage
+//! at which it goes on. What is for a netstack of this lane gathers in `arrivals`.
+
+use core::mem;
+
+use firelane_classify::{Headers, Steering, SteeringKey};
+use firelane_flow::{Counters, FlowTable, Verdict};
+use firelane_frame::{Chain, Driver, Frame};
+use firelane_switch::{Destination, L2};
+use firelane_units::{Direction, DropReason, FlowId, LinkId, NetstackId, SwitchPortId};
+
+use crate::common::Common;
+use crate::message::{PortConfig, PortKind, PortUser, Stage};
+use crate::steer::lane_of;
+use crate::ports::{Dense, FlowPlace, Port, Queue, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
+
+/// A frame for a netstack of this lane.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) netstack: NetstackId,
+    pub(crate) link: LinkId,
+    pub(crate) frame: Frame,
+    pub(crate) headers: Headers,
+}
+
+/// The link side.
+pub(crate) struct Links<D> {
+    pub(crate) ports: Dense<Port>,
+    pub(crate) switches: Dense<SwitchedLink>,
+    pub(crate) flows: FlowTable,
+    pub(crate) places: Dense<FlowPlace>,
+    pub(crate) queues: Dense<Queue<D>>,
+    /// Which lane of a netstack gets what.
+    pub(crate) steerings: Dense<Steering>,
+    pub(crate) steering_key: SteeringKey,
+    /// How often flow rules have changed: who remembers a look-up compares.
+    pub(crate) rules_changed: u32,
+    /// What netstacks of this lane are about to get.
+    pub(crate) arrivals: Vec<Arrival>,
+    /// Storage of what the limits release.
+    released: Vec<(Direction, FlowId, Frame)>,
+    /// Storage of a flood's copies.
+    copies: Vec<(SwitchPortId, Frame)>,
+}
+
+impl<D: Driver> Links<D> {
+    pub(crate) fn new(steering_key: SteeringKey) -> Self {
+        Self {
+            steerings: Dense::new(),
+            steering_key,
+            rules_changed: 0,
+            ports: Dense::new(),
+            switches: Dense::new(),
+            flows: FlowTable::new(),
+            places: Dense::new(),
+            queues: Dense::new(),
+            arrivals: Vec::new(),
+            released: Vec::new(),
+            copies: Vec::new(),
+        }
+    }
+
+    /// Frames that the driver of `link` received.
+    pub(crate) fn from_driver(&mut self, common: &mut Common<D>, link: LinkId, chain: &mut Chain) {
+        let Some(port) = self.ports.get(link.index()) else {
+            return common.drop_chain(chain, DropReason::NoPort);
+        };
+        let is_vnic = matches!(port.kind, PortKind::Vnic { .. });
+        while let Some(mut frame) = chain.pop() {
+            frame.meta_mut().ingress = link;
+            match Headers::parse(frame.as_slice()) {
+                Ok(headers) if is_vnic => self.out(common, link, frame, &headers),
+                Ok(headers) => self.switch(common, link, frame, &headers),
+                Err(reason) => common.drop_frame(frame, reason),
+            }
+        }
+    }
+
+    /// Frames that netstacks made; each names its VNIC as its ingress.
+    pub(crate) fn from_netstacks(&mut self, common: &mut Common<D>, chain: &mut Chain) {
+        while let Some(frame) = chain.pop() {
+            let link = frame.meta().ingress;
+            self.resume(common, Stage::Out, link, frame);
+        }
+    }
+
+    /// Goes on with a frame at `stage` of `link`: one that was handed over, or held.
+    pub(crate) fn resume(&mut self, common: &mut Common<D>, stage: Stage, link: LinkId, frame: Frame) {
+        match Headers::parse(frame.as_slice()) {
+            Ok(headers) => match stage {
+                Stage::Out => self.out(common, link, frame, &headers),
+                Stage::In => self.inward(common, link, frame, &headers),
+                Stage::Deliver => self.deliver(common, link, frame, &headers),
+            },
+            Err(reason) => common.drop_frame(frame, reason),
+        }
+    }
+
+    /// The outward side of the VNIC that sent a frame.
+    fn out(&mut self, common: &mut Common<D>, link: LinkId, mut frame: Frame, headers: &Headers) {
+        let Some(port) = self.ports.get_mut(link.index()) else {
+            return common.drop_frame(frame, DropReason::NoPort);
+        };
+        let flow = port.rules.lookup(headers, Direction::Out).or(port.default_flow());
+        if let Some(home) = flow.and_then(|flow| self.places.get(flow.index())?.home)
+            && home != common.id
+        {
+            return common.outbox.hand_over(home, Stage::Out, link, frame);
+        }
+        port.counters.outward.count(&frame);
+        let Some(flow) = flow else { return self.switch(common, link, frame, headers) };
+        frame.meta_mut().flow = flow.into();
+        if self.flows.must_cut(flow, Direction::Out, &frame) {
+            return self.admit_cut(common, Stage::Out, flow, link, frame);
+        }
+        match self.flows.admit(common.now, flow, Direction::Out, frame) {
+            Verdict::Pass(frame) => self.switch(common, link, frame, headers),
+            Verdict::Held => {}
+            Verdict::Drop(frame, reason) => self.drop_at(common, link, Direction::Out, frame, reason),
+        }
+    }
+
+    /// The switch of the link that `ingress` is attached to.
+    fn switch(&mut self, common: &mut Common<D>, ingress: LinkId, mut frame: Frame, headers: &Headers) {
+        let Some((over, from)) = self.ports.get(ingress.index()).map(|port| (port.over, port.at_switch)) else {
+            return common.drop_frame(frame, DropReason::NoPort);
+        };
+        let Some(link) = self.switches.get_mut(over.index()) else {
+            return common.drop_frame(frame, DropReason::NoPort);
+        };
+        let l2 = l2(headers);
+        match link.switch.forward(from, &l2, &frame) {
+            Destination::Port(at) => {
+                let before = frame.len();
+                let to = link.port(at).filter(|_| link.switch.deliver(from, at, &l2, &mut frame));
+                match to {
+                    // A tag was set or stripped: the headers lie elsewhere.
+                    Some(to) if frame.len() != before => self.resume(common, Stage::In, to, frame),
+                    Some(to) => self.inward(common, to, frame, headers),
+                    None => common.drop_frame(frame, DropReason::NoPort),
+                }
+            }
+            Destination::Flood => self.flood(common, over, from, frame, &l2),
+            Destination::Drop(reason) => self.drop_at(common, ingress, Direction::Out, frame, reason),
+        }
+    }
+
+    /// A copy for each member of a group.
+    fn flood(&mut self, common: &mut Common<D>, over: LinkId, from: SwitchPortId, frame: Frame, l2: &L2) {
+        let link = self.switches.get_mut(over.index()).expect("the frame was switched there");
+        let mut copies = mem::take(&mut self.copies);
+        let Common { pools, counters, .. } = common;
+        let flooded = link.switch.flood(from, l2, frame, pools, &mut counters.drops, |at, copy| {
+            copies.push((at, copy));
+        });
+        counters.copied += (flooded.delivered + flooded.missed).saturating_sub(1) as u64;
+        for (at, copy) in copies.drain(..) {
+            match self.switches.get(over.index()).and_then(|link| link.port(at)) {
+                Some(to) => self.resume(common, Stage::In, to, copy),
+                None => common.drop_frame(copy, DropReason::NoPort),
+            }
+        }
+        self.copies = copies;
+    }
+
+    /// The inward side of the port that gets a frame.
+    fn inward(&mut self, common: &mut Common<D>, to: LinkId, mut frame: Frame, headers: &Headers) {
+        let Some(port) = self.ports.get(to.index()) else {
+            return common.drop_frame(frame, DropReason::NoPort);
+        };
+        let Some(flow) = port.rules.lookup(headers, Direction::In).or(port.default_flow()) else {
+            return self.deliver(common, to, frame, headers);
+        };
+        if let Some(home) = self.places.get(flow.index()).and_then(|place| place.home)
+            && home != common.id
+        {
+            return common.outbox.hand_over(home, Stage::In, to, frame);
+        }
+        frame.meta_mut().flow = flow.into();
+        if self.flows.must_cut(flow, Direction::In, &frame) {
+            return self.admit_cut(common, Stage::In, flow, to, frame);
+        }
+        match self.flows.admit(common.now, flow, Direction::In, frame) {
+            Verdict::Pass(frame) => self.deliver(common, to, frame, headers),
+            Verdict::Held => {}
+            Verdict::Drop(frame, reason) => self.drop_at(common, to, Direction::In, frame, reason),
+        }
+    }
+
+    /// Hands a frame to the user of a port.
+    fn deliver(&mut self, common: &mut Common<D>, to: LinkId, frame: Frame, headers: &Headers) {
+        let Some(port) = self.ports.get_mut(to.index()) else {
+            return common.drop_frame(frame, DropReason::NoPort);
+        };
+        match (port.user, port.queue) {
+            (PortUser::Netstack(netstack), _) => {
+                let steering = self.steerings.get(netstack.index());
+                let lane = steering.map_or(common.id, |s| lane_of(headers, s, &self.steering_key));
+                if lane != common.id {
+                    return common.outbox.hand_over(lane, Stage::Deliver, to, frame);
+                }
+                port.counters.inward.count(&frame);
+                self.arrivals.push(Arrival { netstack, link: to, frame, headers: *headers });
+            }
+            (PortUser::Driver { .. }, Some(queue)) => {
+                let queue = self.queues.get_mut(queue).expect("a port's queue ends with the port");
+                if queue.tx.len() >= TX_QUEUE_MAX {
+                    port.counters.inward.dropped += 1;
+                    return common.drop_frame(frame, DropReason::PortFull);
+                }
+                port.counters.inward.count(&frame);
+                queue.tx.push(frame);
+            }
+            (PortUser::Driver { through }, None) if through != common.id => {
+                common.outbox.hand_over(through, Stage::Deliver, to, frame);
+            }
+            (PortUser::Driver { .. } | PortUser::Nobody, _) => {
+                port.counters.inward.dropped += 1;
+                common.drop_frame(frame, DropReason::PortFull);
+            }
+        }
+    }
+
+    /// Asks the limits for a large frame in pieces, and goes on with those that pass.
+    fn admit_cut(
+        &mut self,
+        common: &mut Common<D>,
+        stage: Stage,
+        flow: FlowId,
+        link: LinkId,
+        frame: Frame,
+    ) {
+        let direction = if stage == Stage::Out { Direction::Out } else { Direction::In };
+        let pieces = frame.meta().segmentation.map_or(1, |cut| cut.segments(frame.len()));
+        common.counters.copied += pieces as u64 - 1;
+        let mut released = mem::take(&mut self.released);
+        let Common { now, pools, counters, .. } = common;
+        let dropped = counters.drops.total();
+        self.flows.admit_cut(*now, flow, direction, frame, pools, &mut counters.drops, |piece| {
+            released.push((direction, flow, piece));
+        });
+        let dropped = counters.drops.total() - dropped;
+        self.count_drops(link, direction, dropped);
+        self.go_on(common, &mut released);
+        self.released = released;
+    }
+
+    /// Goes on with the frames that their limits release at this instant.
+    pub(crate) fn release(&mut self, common: &mut Common<D>) {
+        if self.flows.next_release().is_none_or(|at| at > common.now) {
+            return;
+        }
+        let mut released = mem::take(&mut self.released);
+        self.flows.release(common.now, &mut common.counters.drops, |direction, flow, frame| {
+            released.push((direction, flow, frame));
+        });
+        self.go_on(common, &mut released);
+        self.released = released;
+    }
+
+    /// What comes after the limits: the switch outward, the user inward.
+    fn go_on(&mut self, common: &mut Common<D>, released: &mut Vec<(Direction, FlowId, Frame)>) {
+        for (direction, flow, frame) in released.drain(..) {
+            let headers = match Headers::parse(frame.as_slice()) {
+                Ok(headers) => headers,
+                Err(reason) => {
+                    common.drop_frame(frame, reason);
+                    continue;
+                }
+            };
+            match (direction, self.places.get(flow.index()).map(|place| place.owner)) {
+                (Direction::Out, _) => {
+                    let ingress = frame.meta().ingress;
+                    self.switch(common, ingress, frame, &headers);
+                }
+                (Direction::In, Some(owner)) => self.deliver(common, owner, frame, &headers),
+                (Direction::In, None) => common.drop_frame(frame, DropReason::NoPort),
+            }
+        }
+    }
+
+    fn drop_at(
+        &mut self,
+        common: &mut Common<D>,
+        link: LinkId,
+        direction: Direction,
+        frame: Frame,
+        reason: DropReason,
+    ) {
+        self.count_drops(link, direction, 1);
+        common.drop_frame(frame, reason);
+    }
+
+    fn count_drops(&mut self, link: LinkId, direction: Direction, dropped: u64) {
+        if let Some(port) = self.ports.get_mut(link.index()) {
+            match direction {
+                Direction::In => port.counters.inward.dropped += dropped,
+                Direction::Out => port.counters.outward.dropped += dropped,
+            }
+        }
+    }
+
+    /// A port's configuration.
+    pub(crate) fn port_config(&self, id: LinkId) -> Option<PortConfig> {
+        let port = self.ports.get(id.index())?;
+        Some(PortConfig { id, over: port.over, kind: port.kind, user: port.user })
+    }
+
+    /// A flow's counters, inward and outward.
+    pub(crate) fn flow_counters(&self, flow: FlowId) -> [Counters; 2] {
+        Direction::ALL.map(|direction| self.flows.counters(flow, direction).unwrap_or_default())
+    }
+
+    /// Whether the device behind the port that a VNIC's frames to `mac` leave by has enough to do.
+    pub(crate) fn is_busy(&self, to: LinkId) -> bool {
+        let queue = self.ports.get(to.index()).and_then(|port| self.queues.get(port.queue?));
+        queue.is_some_and(|queue| queue.tx.len() >= TX_QUEUE_BUSY)
+    }
+}
+
+fn l2(headers: &Headers) -> L2 {
+    L2 { dst: headers.dst, src: headers.src, vlan: headers.vlan, tagged: headers.tagged }
+}

@@ -1,0 +1,358 @@
+//! What enters a lane through its squeue: frames of other lanes, changes of configuration, commands of sockets.
+//!
+//! A lane never stops for a change: it receives it as a message (that is what "IP multithreading" means
+//! here). Every change is sent to all lanes; each applies it to its own replica. The engine checks a change
+//! before it sends it, so a lane that must refuse one reports a [`crate::Notice`] and goes on.
+
+use core::net::{IpAddr, SocketAddr};
+use core::ops::RangeInclusive;
+use core::time::Duration;
+use std::sync::Arc;
+
+use firelane_classify::{FlowMatch, Steering};
+use firelane_flow::FlowConfig;
+use firelane_frame::Chain;
+use firelane_socket::{ConnRef, DatagramSlot, ListenerSlot, StreamConfig, StreamSlot};
+use firelane_tcp::{Keepalive, TcpConfig};
+use firelane_units::{
+    BitRate, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId, VlanId,
+};
+
+/// An item of a lane's squeue, for a lane whose driver queues are `D`.
+#[derive(Debug)]
+pub enum LaneMessage<D> {
+    /// Frames that another lane hands over.
+    Frames(Frames),
+    /// An application wrote into, or read from, a stream's rings.
+    Kick {
+        /// The connection's netstack.
+        netstack: NetstackId,
+        /// The connection.
+        conn: ConnRef,
+    },
+    /// An application queued datagrams.
+    KickDatagrams {
+        /// The socket's netstack.
+        netstack: NetstackId,
+        /// The socket.
+        socket: SocketId,
+    },
+    /// A socket's command.
+    Socket(NetstackId, SocketCommand),
+    /// A change of configuration.
+    Control(Box<Control<D>>),
+    /// What one lane of a netstack learned and the others need.
+    Learned(NetstackId, Box<Learned>),
+}
+
+/// Frames on their way, and where they go on.
+#[derive(Debug)]
+pub struct Frames {
+    /// The lane that fetched or made them: its backlog counts them until they are consumed.
+    pub from: LaneId,
+    /// Where their way goes on.
+    pub stage: Stage,
+    /// The link that the stage is about.
+    pub link: LinkId,
+    /// The frames.
+    pub chain: Chain,
+}
+
+/// A place on a frame's way at which lanes hand over.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Stage {
+    /// Before the outward limits of the VNIC that sent them: their home is the receiving lane.
+    Out,
+    /// Before the inward limits of the VNIC that gets them: their home is the receiving lane.
+    In,
+    /// Past all limits, before the user of the link: a driver queue or a netstack's shard.
+    Deliver,
+}
+
+/// A change of configuration.
+#[derive(Debug)]
+pub enum Control<D> {
+    /// A link begins: a NIC, a TAP, a wire, or an etherstub, each with the switch that its VNICs share.
+    AddLink(LinkConfig),
+    /// A link ends; its ports were removed before.
+    RemoveLink(LinkId),
+    /// A port begins, with this lane's queue of its driver if it has one here.
+    AddPort(PortConfig, Option<D>),
+    /// A port ends.
+    RemovePort(LinkId),
+    /// A port gets another user.
+    SetUser(LinkId, PortUser),
+    /// A flow begins.
+    AddFlow(FlowSetup),
+    /// A flow ends.
+    RemoveFlow(FlowId),
+    /// A flow's limit changes; traffic runs on.
+    SetMaxbw(FlowId, Option<BitRate>),
+    /// A flow's priority changes.
+    SetPriority(FlowId, Priority),
+    /// A flow's home changes (a limit came or went above it).
+    SetHome(FlowId, Option<LaneId>),
+    /// A netstack begins.
+    AddNetstack(NetstackConfig),
+    /// A netstack ends; its connections are aborted.
+    RemoveNetstack(NetstackId),
+    /// An address of a netstack begins.
+    AddAddress(NetstackId, LinkId, IpPrefix),
+    /// An address of a netstack ends.
+    RemoveAddress(NetstackId, LinkId, IpAddr),
+    /// A route of a netstack begins.
+    AddRoute(NetstackId, RouteConfig),
+    /// A route of a netstack ends.
+    RemoveRoute(NetstackId, RouteConfig),
+    /// TCP's tunables change.
+    SetTcp(NetstackId, Arc<TcpConfig>),
+}
+
+impl<D> Control<D> {
+    /// The change in words, for notices.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::AddLink(_) => "add link",
+            Self::RemoveLink(_) => "remove link",
+            Self::AddPort(..) => "add port",
+            Self::RemovePort(_) => "remove port",
+            Self::SetUser(..) => "set user",
+            Self::AddFlow(_) => "add flow",
+            Self::RemoveFlow(_) => "remove flow",
+            Self::SetMaxbw(..) => "set maxbw",
+            Self::SetPriority(..) => "set priority",
+            Self::SetHome(..) => "set home",
+            Self::AddNetstack(_) => "add netstack",
+            Self::RemoveNetstack(_) => "remove netstack",
+            Self::AddAddress(..) => "add address",
+            Self::RemoveAddress(..) => "remove address",
+            Self::AddRoute(..) => "add route",
+            Self::RemoveRoute(..) => "remove route",
+            Self::SetTcp(..) => "set tcp",
+        }
+    }
+}
+
+/// A link and its switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkConfig {
+    /// Its identifier.
+    pub link: LinkId,
+    /// The largest packet between its VNICs.
+    pub mtu: Mtu,
+}
+
+/// A port of a link's switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortConfig {
+    /// The port's own identifier: the VNIC's, or for the uplink the link's.
+    pub id: LinkId,
+    /// The link whose switch it is attached to.
+    pub over: LinkId,
+    /// What it is.
+    pub kind: PortKind,
+    /// Who gets what arrives at it.
+    pub user: PortUser,
+}
+
+/// What a port is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PortKind {
+    /// The link's lower side: unknown destinations go there.
+    Uplink,
+    /// A VNIC.
+    Vnic {
+        /// Its address.
+        mac: MacAddr,
+        /// Its VLAN.
+        vlan: Option<VlanId>,
+        /// The flow that everything belongs to that no flow of its own matches. It carries the VNIC's limit.
+        flow: FlowId,
+    },
+}
+
+/// Who gets what arrives at a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PortUser {
+    /// Nobody as yet: what arrives is dropped.
+    Nobody,
+    /// A driver. A lane that has no queue of it hands its frames to lane `through`.
+    Driver {
+        /// The lane whose queue takes what other lanes send.
+        through: LaneId,
+    },
+    /// A netstack.
+    Netstack(NetstackId),
+}
+
+/// A flow of a VNIC, or the flow that carries a VNIC's or a link's own limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowSetup {
+    /// Its identifier.
+    pub flow: FlowId,
+    /// The VNIC or link that it belongs to.
+    pub owner: LinkId,
+    /// What its frames have in common; `None` for the flow that carries a VNIC's or link's own limit.
+    pub rule: Option<FlowMatch>,
+    /// Limit, priority and parent.
+    pub config: FlowConfig,
+    /// The lane in which it is limited, if it or anything above it has a limit: one lane, so that the limit
+    /// is exact, and the same for all that share a limit.
+    pub home: Option<LaneId>,
+}
+
+/// One IP instance, as each lane's shard gets it.
+#[derive(Clone, Debug)]
+pub struct NetstackConfig {
+    /// Its identifier.
+    pub id: NetstackId,
+    /// Which lane owns which connections.
+    pub steering: Steering,
+    /// TCP's tunables.
+    pub tcp: Arc<TcpConfig>,
+    /// Where local ports are chosen from (RFC 6056).
+    pub ephemeral: RangeInclusive<u16>,
+    /// How long TIME-WAIT lasts.
+    pub time_wait: Duration,
+    /// Whether packets for others are forwarded.
+    pub forwarding: bool,
+}
+
+impl NetstackConfig {
+    /// A netstack with default tunables, all in one lane.
+    pub fn new(id: NetstackId) -> Self {
+        Self {
+            id,
+            steering: Steering::single(LaneId(0)),
+            tcp: Arc::new(TcpConfig::default()),
+            // Solaris' smallest and largest anonymous port.
+            ephemeral: 32_768..=65_535,
+            time_wait: Duration::from_secs(60),
+            forwarding: false,
+        }
+    }
+}
+
+/// A route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RouteConfig {
+    /// Where to.
+    pub destination: IpPrefix,
+    /// Through whom; `None` if it is on the link.
+    pub gateway: Option<IpAddr>,
+    /// By which link; `None` chooses the one on which the gateway is.
+    pub link: Option<LinkId>,
+}
+
+/// A socket's command. Commands for connections that are gone do nothing.
+#[derive(Debug)]
+pub enum SocketCommand {
+    /// Opens a connection.
+    Connect(Box<Connect>),
+    /// Listens; sent to every lane of the netstack.
+    Listen(Box<Listen>),
+    /// Ends a listener; sent to every lane of the netstack.
+    Unlisten(SocketId),
+    /// The program writes no more.
+    Shutdown(ConnRef),
+    /// The program closed the socket.
+    Close(ConnRef),
+    /// The program wants a reset.
+    Abort(ConnRef),
+    /// An option of a connection.
+    SetOption(ConnRef, StreamOption),
+    /// Opens a datagram socket; sent to the lane that [`crate::datagram_lane`] names.
+    Bind(Box<Bind>),
+    /// The program closed a datagram socket.
+    CloseDatagrams(SocketId),
+}
+
+/// An active open.
+#[derive(Debug)]
+pub struct Connect {
+    /// To whom.
+    pub remote: SocketAddr,
+    /// From which address, if the program bound one. A port other than zero must steer to this lane.
+    pub local: Option<SocketAddr>,
+    /// The lane's side of the stream.
+    pub stream: StreamSlot,
+    /// What the program chose.
+    pub options: StreamOptions,
+}
+
+/// A listener.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// The engine's name for it, the same in every lane.
+    pub socket: SocketId,
+    /// On what; an unspecified address is every address of its family.
+    pub local: SocketAddr,
+    /// Whether `[::]` leaves IPv4 to others.
+    pub v6_only: bool,
+    /// This lane's side of the accept queue.
+    pub slot: ListenerSlot,
+    /// The ring sizes of its connections.
+    pub rings: StreamConfig,
+    /// What its connections start with.
+    pub options: StreamOptions,
+}
+
+/// A datagram socket.
+#[derive(Debug)]
+pub struct Bind {
+    /// The engine's name for it.
+    pub socket: SocketId,
+    /// On what; port zero lets the lane choose.
+    pub local: SocketAddr,
+    /// Whether `[::]` leaves IPv4 to others.
+    pub v6_only: bool,
+    /// With whom only, if it is connected.
+    pub remote: Option<SocketAddr>,
+    /// The lane's side of the queues.
+    pub slot: DatagramSlot,
+}
+
+/// The options that a stream starts with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StreamOptions {
+    /// Small segments do not wait for each other (TCP_NODELAY).
+    pub nodelay: bool,
+    /// The peer is asked whether it lives (SO_KEEPALIVE).
+    pub keepalive: Option<Keepalive>,
+    /// How long data may stay unacknowledged (TCP_USER_TIMEOUT).
+    pub user_timeout: Option<Duration>,
+}
+
+/// A change of one option.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StreamOption {
+    /// TCP_NODELAY.
+    Nodelay(bool),
+    /// TCP_CORK.
+    Cork(bool),
+    /// SO_KEEPALIVE and its times.
+    Keepalive(Option<Keepalive>),
+    /// TCP_USER_TIMEOUT.
+    UserTimeout(Option<Duration>),
+}
+
+/// What one lane of a netstack tells the others.
+#[derive(Clone, Debug)]
+pub enum Learned {
+    /// A neighbour's address.
+    Neighbour {
+        /// On which link.
+        link: LinkId,
+        /// Whose.
+        ip: IpAddr,
+        /// What it is.
+        mac: MacAddr,
+    },
+    /// A path's largest packet.
+    PathMtu {
+        /// Towards whom.
+        destination: IpAddr,
+        /// How large.
+        mtu: Mtu,
+    },
+}

@@ -1,0 +1,148 @@
+//! What leaves a lane by another way than a driver: items for other lanes, readiness, notices.
+//!
+//! Filled while somebody is inside; emptied by whoever leaves the perimeter (`host.rs`), who passes everything
+//! on to an [`Outlet`]. Frames for one lane, stage and link leave as one chain.
+
+use core::mem;
+
+use firelane_frame::{Chain, Frame};
+use firelane_socket::{Ready, SocketToken};
+use firelane_units::{IpPrefix, LaneId, LinkId, MacAddr, NetstackId};
+
+use crate::message::{Frames, LaneMessage, Stage};
+
+/// Where a lane's outbox is emptied: the engine's squeues and sleepers.
+pub trait Outlet<D> {
+    /// Puts an item into another lane's squeue with *fill*; gives it back if that is full.
+    fn fill(&mut self, lane: LaneId, message: LaneMessage<D>) -> Result<(), LaneMessage<D>>;
+
+    /// Wakes another lane's worker: its backlog was consumed.
+    fn wake(&mut self, lane: LaneId);
+
+    /// A socket has become ready for what somebody waits for.
+    fn ready(&mut self, token: SocketToken, ready: Ready);
+
+    /// Something that an operator may want to know.
+    fn notice(&mut self, lane: LaneId, notice: Notice);
+}
+
+/// What a lane reports to the engine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// A change could not be applied.
+    Refused {
+        /// Which change, in words.
+        what: &'static str,
+        /// Why, in words.
+        why: &'static str,
+    },
+    /// An address passed duplicate address detection.
+    AddressReady(NetstackId, LinkId, IpPrefix),
+    /// Somebody else has the address; it is not used.
+    DuplicateAddress(NetstackId, LinkId, IpPrefix, MacAddr),
+}
+
+/// A lane's outbox.
+#[derive(Debug)]
+pub(crate) struct Outbox<D> {
+    pub(crate) messages: Vec<(LaneId, LaneMessage<D>)>,
+    pub(crate) ready: Vec<(SocketToken, Ready)>,
+    pub(crate) wakes: Vec<LaneId>,
+    pub(crate) notices: Vec<Notice>,
+    frames: Vec<Bound>,
+    /// Emptied chains, kept for their storage.
+    spare: Vec<Chain>,
+}
+
+/// Frames that gather for one place.
+#[derive(Debug)]
+struct Bound {
+    lane: LaneId,
+    stage: Stage,
+    link: LinkId,
+    chain: Chain,
+}
+
+/// More spare chains than a turn uses are given back to the allocator.
+const SPARE_MAX: usize = 64;
+
+impl<D> Outbox<D> {
+    pub(crate) fn new() -> Self {
+        Self {
+            messages: Vec::new(),
+            ready: Vec::new(),
+            wakes: Vec::new(),
+            notices: Vec::new(),
+            frames: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Hands a frame to `lane`, to go on there at `stage` of `link`.
+    pub(crate) fn hand_over(&mut self, lane: LaneId, stage: Stage, link: LinkId, frame: Frame) {
+        let fits = |b: &&mut Bound| b.lane == lane && b.stage == stage && b.link == link;
+        if let Some(bound) = self.frames.iter_mut().find(fits) {
+            bound.chain.push(frame);
+            return;
+        }
+        let mut chain = self.spare.pop().unwrap_or_default();
+        chain.push(frame);
+        self.frames.push(Bound { lane, stage, link, chain });
+    }
+
+    /// Turns the gathered frames into items; calls `handed` with each chain's length.
+    pub(crate) fn seal(&mut self, from: LaneId, mut handed: impl FnMut(usize)) {
+        for Bound { lane, stage, link, chain } in self.frames.drain(..) {
+            handed(chain.len());
+            self.messages.push((lane, LaneMessage::Frames(Frames { from, stage, link, chain })));
+        }
+    }
+
+    /// Keeps an emptied chain's storage.
+    pub(crate) fn recycle(&mut self, mut chain: Chain) {
+        chain.clear();
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(chain);
+        }
+    }
+
+    /// A socket has become ready, if anybody waits for it.
+    pub(crate) fn tell(&mut self, token: Option<SocketToken>, ready: Ready) {
+        if let Some(token) = token {
+            self.ready.push((token, ready));
+        }
+    }
+
+    /// Whether there is nothing to pass on.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+            && self.frames.is_empty()
+            && self.ready.is_empty()
+            && self.wakes.is_empty()
+            && self.notices.is_empty()
+    }
+
+    /// Passes readiness, wake-ups and notices on.
+    pub(crate) fn pass_on(&mut self, from: LaneId, outlet: &mut impl Outlet<D>) {
+        for (token, ready) in self.ready.drain(..) {
+            outlet.ready(token, ready);
+        }
+        for lane in self.wakes.drain(..) {
+            outlet.wake(lane);
+        }
+        for notice in self.notices.drain(..) {
+            outlet.notice(from, notice);
+        }
+    }
+
+    /// Takes the items for other lanes; [`Outbox::put_back`] returns the emptied list.
+    pub(crate) fn take_messages(&mut self) -> Vec<(LaneId, LaneMessage<D>)> {
+        mem::take(&mut self.messages)
+    }
+
+    /// Keeps what could not be passed on, and the list's storage.
+    pub(crate) fn put_back(&mut self, mut kept: Vec<(LaneId, LaneMessage<D>)>) {
+        kept.append(&mut self.messages);
+        self.messages = kept;
+    }
+}

@@ -1,0 +1,133 @@
+//! The link side's tables: ports, the switches that they are attached to, the driver queues behind them.
+//!
+//! A replica per lane, changed by message. A port is named by a link identifier, which the engine mints densely,
+//! so every look-up is an index.
+
+use firelane_classify::FlowRules;
+use firelane_frame::{Capabilities, Chain, Driver};
+use firelane_switch::Switch;
+use firelane_units::{FlowId, LaneId, LinkId, Mtu, SwitchPortId};
+
+use crate::counters::PortCounters;
+use crate::message::{PortKind, PortUser};
+
+/// A port of a link's switch: an uplink or a VNIC.
+pub(crate) struct Port {
+    pub(crate) id: LinkId,
+    /// The link whose switch it is attached to.
+    pub(crate) over: LinkId,
+    pub(crate) kind: PortKind,
+    pub(crate) user: PortUser,
+    pub(crate) at_switch: SwitchPortId,
+    /// This lane's queue of the driver.
+    pub(crate) queue: Option<usize>,
+    pub(crate) rules: FlowRules,
+    pub(crate) counters: PortCounters,
+}
+
+impl Port {
+    /// The flow of what no rule matches; `None` for an uplink, whose link's limit is the VNICs' parent.
+    pub(crate) fn default_flow(&self) -> Option<FlowId> {
+        match self.kind {
+            PortKind::Uplink => None,
+            PortKind::Vnic { flow, .. } => Some(flow),
+        }
+    }
+}
+
+/// A link's switch.
+pub(crate) struct SwitchedLink {
+    pub(crate) switch: Switch,
+    pub(crate) mtu: Mtu,
+    pub(crate) uplink: Option<LinkId>,
+    /// From the switch's ports to ours.
+    pub(crate) ports: Vec<Option<LinkId>>,
+}
+
+impl SwitchedLink {
+    pub(crate) fn port(&self, at: SwitchPortId) -> Option<LinkId> {
+        self.ports.get(at.index()).copied().flatten()
+    }
+}
+
+/// A driver queue of this lane.
+pub(crate) struct Queue<D> {
+    pub(crate) driver: D,
+    pub(crate) port: LinkId,
+    /// What waits to be sent.
+    pub(crate) tx: Chain,
+    pub(crate) capabilities: Capabilities,
+    /// How far the frames of `tx` have been made fit for the device.
+    pub(crate) prepared: usize,
+}
+
+impl<D: Driver> Queue<D> {
+    pub(crate) fn new(driver: D, port: LinkId) -> Self {
+        let capabilities = driver.capabilities();
+        Self { driver, port, tx: Chain::new(), capabilities, prepared: 0 }
+    }
+}
+
+/// Frames that may wait for a device before forwarded ones are dropped: a device that takes nothing must not
+/// use up the lane's buffers.
+pub(crate) const TX_QUEUE_MAX: usize = 1024;
+
+/// Frames waiting for a device above which this host's own sockets wait: back-pressure first, loss last.
+pub(crate) const TX_QUEUE_BUSY: usize = 256;
+
+/// Values by a dense identifier.
+#[derive(Debug)]
+pub(crate) struct Dense<T>(Vec<Option<T>>);
+
+impl<T> Dense<T> {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        self.0.get(index)?.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        self.0.get_mut(index)?.as_mut()
+    }
+
+    /// Puts a value in; gives it back if the place is taken.
+    pub(crate) fn insert(&mut self, index: usize, value: T) -> Result<(), T> {
+        if self.get(index).is_some() {
+            return Err(value);
+        }
+        if self.0.len() <= index {
+            self.0.resize_with(index + 1, || None);
+        }
+        self.0[index] = Some(value);
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, index: usize) -> Option<T> {
+        self.0.get_mut(index)?.take()
+    }
+
+    /// How many places there are, empty ones included.
+    pub(crate) fn places(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().flatten()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.iter_mut().flatten()
+    }
+}
+
+/// Which lane limits a flow, and whose it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowPlace {
+    pub(crate) owner: LinkId,
+    pub(crate) rule: Option<firelane_classify::FlowMatch>,
+    pub(crate) home: Option<LaneId>,
+}

@@ -1,0 +1,122 @@
+//! A table whose places are reused, and whose keys tell the users of a place apart.
+//!
+//! Connections live in one: the index is small and stays (the timer wheel and the connection table name it),
+//! and the generation makes a command for a connection that is gone miss its successor.
+
+use firelane_units::ConnId;
+
+use firelane_socket::ConnRef;
+
+/// Values by index, with a free list through the empty places.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    places: Vec<Place<T>>,
+    free: Option<u32>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    /// Counts the users of this place; zero is never used.
+    generation: u32,
+    content: Content<T>,
+}
+
+#[derive(Debug)]
+enum Content<T> {
+    Used(T),
+    Free { next: Option<u32> },
+}
+
+impl<T> Slab<T> {
+    pub(crate) const fn new() -> Self {
+        Self { places: Vec::new(), free: None, len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Puts `value` in a place and names it.
+    pub(crate) fn insert(&mut self, value: T) -> ConnRef {
+        self.len += 1;
+        if let Some(index) = self.free {
+            let place = &mut self.places[index as usize];
+            if let Content::Free { next } = place.content {
+                self.free = next;
+            }
+            place.content = Content::Used(value);
+            return ConnRef { conn: ConnId(index), generation: place.generation };
+        }
+        let index = u32::try_from(self.places.len()).expect("memory ends before 2^32 connections");
+        self.places.push(Place { generation: 1, content: Content::Used(value) });
+        ConnRef { conn: ConnId(index), generation: 1 }
+    }
+
+    /// Empties a place.
+    pub(crate) fn remove(&mut self, conn: ConnId) -> Option<T> {
+        let place = self.places.get_mut(conn.index())?;
+        if let Content::Free { .. } = place.content {
+            return None;
+        }
+        place.generation = place.generation.wrapping_add(1).max(1);
+        let content = core::mem::replace(&mut place.content, Content::Free { next: self.free });
+        self.free = Some(conn.0);
+        self.len -= 1;
+        match content {
+            Content::Used(value) => Some(value),
+            Content::Free { .. } => None,
+        }
+    }
+
+    /// The value at an index, whoever uses it.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, conn: ConnId) -> Option<&mut T> {
+        match &mut self.places.get_mut(conn.index())?.content {
+            Content::Used(value) => Some(value),
+            Content::Free { .. } => None,
+        }
+    }
+
+    /// The value at an index, whoever uses it.
+    pub(crate) fn get(&self, conn: ConnId) -> Option<&T> {
+        match &self.places.get(conn.index())?.content {
+            Content::Used(value) => Some(value),
+            Content::Free { .. } => None,
+        }
+    }
+
+    /// The index of a reference, if its user is still there.
+    pub(crate) fn resolve(&self, reference: ConnRef) -> Option<ConnId> {
+        let place = self.places.get(reference.conn.index())?;
+        let used = matches!(place.content, Content::Used(_));
+        (used && place.generation == reference.generation).then_some(reference.conn)
+    }
+
+    /// Every value, with its name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnRef, &T)> {
+        self.places.iter().zip(0u32..).filter_map(|(place, index)| match &place.content {
+            Content::Used(value) => {
+                Some((ConnRef { conn: ConnId(index), generation: place.generation }, value))
+            }
+            Content::Free { .. } => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_to_the_last_user_of_a_place_finds_nobody() {
+        let mut slab = Slab::new();
+        let (a, b) = (slab.insert('a'), slab.insert('b'));
+        assert_eq!((slab.remove(a.conn), slab.remove(a.conn)), (Some('a'), None));
+        let c = slab.insert('c');
+        assert_eq!(c.conn, a.conn, "the place is reused");
+        assert_eq!((slab.resolve(a), slab.resolve(c), slab.resolve(b)), (None, Some(c.conn), Some(b.conn)));
+        assert_eq!((slab.len(), slab.get(c.conn)), (2, Some(&'c')));
+        assert_eq!(slab.iter().map(|(r, &v)| (r, v)).collect::<Vec<_>>(), [(c, 'c'), (b, 'b')]);
+    }
+}

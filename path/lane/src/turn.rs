@@ -1,0 +1,98 @@
+//! One turn of a lane: fetch, pass through, let time work, send, and say until when to sleep.
+//!
+//! Called by the worker through the squeue (`host.rs`). Application threads that ran an item inline settle
+//! instead: they finish what they began and leave fetching and time to the worker.
+
+use core::time::Duration;
+
+use firelane_frame::Driver;
+use firelane_units::Instant;
+
+use crate::lane::Lane;
+use crate::poll::Rest;
+use crate::squeue::Sleep;
+
+/// How often netstacks and link side may answer each other within one turn before the worker looks at its
+/// squeue again: two sockets of one lane that talk to each other must not keep everybody else out.
+const ROUNDS_MAX: usize = 64;
+
+/// When to try a full device again: a device has no way to say that it has room, and a ring of 256 frames at
+/// 10 Gb/s empties in 300 µs.
+const TX_RETRY: Duration = Duration::from_micros(100);
+
+impl<D: Driver> Lane<D> {
+    /// The worker's turn. The squeue's waiting items ran before.
+    pub fn turn(&mut self, now: Instant) -> Sleep {
+        self.common.now = now;
+        self.common.counters.turns += 1;
+        self.links.advance(now);
+        self.stacks.on_time(&mut self.common);
+        self.links.release(&mut self.common);
+        let fetched = self.fetch();
+        let more = self.pass_on();
+        self.is_tx_full = self.links.flush(&mut self.common);
+        let sleep = self.rest(fetched, more);
+        self.sleeps_until = if sleep.work_left { Some(now) } else { sleep.until };
+        sleep
+    }
+
+    /// Finishes what an item began: what is to be sent is sent. Answers whether the worker must be woken: there is
+    /// more to do, or something is due before it would wake up.
+    pub fn settle(&mut self, now: Instant) -> bool {
+        self.common.now = now;
+        let more = self.pass_on();
+        self.is_tx_full = self.links.flush(&mut self.common);
+        let next = self.next_deadline();
+        let is_late = next.is_some_and(|at| self.sleeps_until.is_none_or(|until| at < until));
+        if is_late {
+            // Asked once: until its next turn the worker is on its way.
+            self.sleeps_until = next;
+        }
+        more || is_late
+    }
+
+    fn fetch(&mut self) -> usize {
+        let backlog = self.common.backlogs.of(self.common.id);
+        if !self.policy.may_fetch(backlog) {
+            return 0;
+        }
+        let Self { links, common, stacks, fetched, .. } = self;
+        let frames = links.fetch(common, fetched, |links, common| stacks.arrive(common, links));
+        if frames > 0 && !self.policy.is_polling() {
+            self.links.notify(false);
+        }
+        frames
+    }
+
+    /// Lets netstacks and link side answer each other until both are silent; whether they are not.
+    fn pass_on(&mut self) -> bool {
+        for _ in 0..ROUNDS_MAX {
+            self.stacks.arrive(&mut self.common, &mut self.links);
+            self.stacks.transmit(&mut self.common, &mut self.links, &mut self.departures);
+            if self.departures.is_empty() {
+                return false;
+            }
+            self.common.counters.originated += self.departures.len() as u64;
+            self.links.from_netstacks(&mut self.common, &mut self.departures);
+        }
+        true
+    }
+
+    /// What the worker does next.
+    fn rest(&mut self, fetched: usize, more: bool) -> Sleep {
+        let backlog = self.common.backlogs.of(self.common.id);
+        let rest = self.policy.after_fetch(fetched, backlog);
+        let waiting = rest == Rest::AwaitNotification && self.links.notify(true);
+        let work_left = more || waiting || rest == Rest::PollAgain;
+        Sleep { until: self.next_deadline(), work_left }
+    }
+
+    /// The earliest instant at which there is something to do without being woken.
+    fn next_deadline(&self) -> Option<Instant> {
+        let retry = self.is_tx_full.then(|| self.common.now + TX_RETRY);
+        [self.links.flows.next_release(), self.links.next_event(), self.stacks.next_deadline(), retry]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
