@@ -43,12 +43,14 @@ impl<D: Driver> Links<D> {
             PortKind::Vnic { mac, vlan, .. } => (Role::Station { vlan }, vec![mac]),
         };
         let groups = GroupFilter::All;
-        link.switch.add_port(at_switch, SwitchPort { role, addresses, groups }).map_err(|error| match error {
-            PortError::Exists => "the switch port exists",
-            PortError::NotUnicast => "the address is no station's",
-            PortError::AddressTaken(_) => "another port has the address",
-            PortError::SecondUplink(_) => "the switch has an uplink",
-        })?;
+        link.switch.add_port(at_switch, SwitchPort { role, addresses, groups }).map_err(
+            |error| match error {
+                PortError::Exists => "the switch port exists",
+                PortError::NotUnicast => "the address is no station's",
+                PortError::AddressTaken(_) => "another port has the address",
+                PortError::SecondUplink(_) => "the switch has an uplink",
+            },
+        )?;
         if link.ports.len() <= at_switch.index() {
             link.ports.resize(at_switch.index() + 1, None);
         }

@@ -43,7 +43,7 @@ impl<D: Driver> Links<D> {
             common.counters.received += frames as u64 + (common.counters.drops.total() - dropped);
             if frames > 0 {
                 fetched += frames;
-                self.from_driver(common, port, chain);
+                self.take_received(common, port, chain);
                 between(self, common);
             }
         }
@@ -78,7 +78,11 @@ impl<D: Driver> Links<D> {
 
     /// Turns notifications on or off; answers whether frames are waiting already.
     pub(crate) fn notify(&mut self, on: bool) -> bool {
-        self.queues.iter_mut().fold(false, |waiting, queue| queue.driver.notify(on) || waiting)
+        let mut waiting = false;
+        for queue in self.queues.iter_mut() {
+            waiting |= queue.driver.notify(on);
+        }
+        waiting
     }
 
     /// When a device will have something to do by itself.

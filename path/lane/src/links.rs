@@ -20,8 +20,8 @@ use firelane_units::{Direction, DropReason, FlowId, LinkId, NetstackId, SwitchPo
 
 use crate::common::Common;
 use crate::message::{PortConfig, PortKind, PortUser, Stage};
-use crate::steer::lane_of;
 use crate::ports::{Dense, FlowPlace, Port, Queue, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
+use crate::steer::lane_of;
 
 /// A frame for a netstack of this lane.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl<D: Driver> Links<D> {
     }
 
     /// Frames that the driver of `link` received.
-    pub(crate) fn from_driver(&mut self, common: &mut Common<D>, link: LinkId, chain: &mut Chain) {
+    pub(crate) fn take_received(&mut self, common: &mut Common<D>, link: LinkId, chain: &mut Chain) {
         let Some(port) = self.ports.get(link.index()) else {
             return common.drop_chain(chain, DropReason::NoPort);
         };
@@ -86,7 +86,7 @@ impl<D: Driver> Links<D> {
     }
 
     /// Frames that netstacks made; each names its VNIC as its ingress.
-    pub(crate) fn from_netstacks(&mut self, common: &mut Common<D>, chain: &mut Chain) {
+    pub(crate) fn take_departures(&mut self, common: &mut Common<D>, chain: &mut Chain) {
         while let Some(frame) = chain.pop() {
             let link = frame.meta().ingress;
             self.resume(common, Stage::Out, link, frame);
@@ -131,7 +131,8 @@ impl<D: Driver> Links<D> {
 
     /// The switch of the link that `ingress` is attached to.
     fn switch(&mut self, common: &mut Common<D>, ingress: LinkId, mut frame: Frame, headers: &Headers) {
-        let Some((over, from)) = self.ports.get(ingress.index()).map(|port| (port.over, port.at_switch)) else {
+        let Some((over, from)) = self.ports.get(ingress.index()).map(|port| (port.over, port.at_switch))
+        else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
         let Some(link) = self.switches.get_mut(over.index()) else {
@@ -231,14 +232,7 @@ impl<D: Driver> Links<D> {
     }
 
     /// Asks the limits for a large frame in pieces, and goes on with those that pass.
-    fn admit_cut(
-        &mut self,
-        common: &mut Common<D>,
-        stage: Stage,
-        flow: FlowId,
-        link: LinkId,
-        frame: Frame,
-    ) {
+    fn admit_cut(&mut self, common: &mut Common<D>, stage: Stage, flow: FlowId, link: LinkId, frame: Frame) {
         let direction = if stage == Stage::Out { Direction::Out } else { Direction::In };
         let pieces = frame.meta().segmentation.map_or(1, |cut| cut.segments(frame.len()));
         common.counters.copied += pieces as u64 - 1;

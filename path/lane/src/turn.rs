@@ -73,7 +73,7 @@ impl<D: Driver> Lane<D> {
                 return false;
             }
             self.common.counters.originated += self.departures.len() as u64;
-            self.links.from_netstacks(&mut self.common, &mut self.departures);
+            self.links.take_departures(&mut self.common, &mut self.departures);
         }
         true
     }

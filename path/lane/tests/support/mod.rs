@@ -1,0 +1,226 @@
+//! Lanes without threads: a world that takes turns in virtual time, and a driver made of two rings.
+#![allow(dead_code, missing_docs, unreachable_pub)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use firelane_flow::FlowConfig;
+use firelane_frame::{
+    Capabilities, Chain, Driver, FrameConsumer, FrameProducer, Pools, PoolsConfig, frame_ring,
+};
+use firelane_lane::*;
+use firelane_socket::{Ready, SocketToken};
+use firelane_units::{
+    BitRate, DropCounters, FlowId, Instant, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority,
+};
+
+/// One end of an in-process wire at full speed.
+pub struct RingDriver {
+    pub rx: FrameConsumer,
+    pub tx: FrameProducer,
+    pub capabilities: Capabilities,
+}
+
+pub fn wire(capabilities: Capabilities) -> (RingDriver, RingDriver) {
+    let (a_tx, b_rx) = frame_ring(1024);
+    let (b_tx, a_rx) = frame_ring(1024);
+    (RingDriver { rx: a_rx, tx: a_tx, capabilities }, RingDriver { rx: b_rx, tx: b_tx, capabilities })
+}
+
+impl Driver for RingDriver {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn receive(&mut self, _: &mut Pools, budget: usize, out: &mut Chain, _: &mut DropCounters) -> usize {
+        self.rx.pop_into(out, budget)
+    }
+
+    fn transmit(&mut self, chain: &mut Chain, _: &mut DropCounters) {
+        self.tx.push_chain(chain);
+    }
+
+    fn notify(&mut self, on: bool) -> bool {
+        self.rx.wish_wake(on)
+    }
+}
+
+/// What lanes gave to the engine.
+#[derive(Default)]
+pub struct Mail {
+    pub messages: Vec<(LaneId, LaneMessage<RingDriver>)>,
+    pub ready: Vec<(SocketToken, Ready)>,
+    pub notices: Vec<Notice>,
+}
+
+impl Outlet<RingDriver> for Mail {
+    fn fill(
+        &mut self,
+        lane: LaneId,
+        message: LaneMessage<RingDriver>,
+    ) -> Result<(), LaneMessage<RingDriver>> {
+        self.messages.push((lane, message));
+        Ok(())
+    }
+
+    fn wake(&mut self, _: LaneId) {}
+
+    fn ready(&mut self, token: SocketToken, ready: Ready) {
+        self.ready.push((token, ready));
+    }
+
+    fn notice(&mut self, _: LaneId, notice: Notice) {
+        self.notices.push(notice);
+    }
+}
+
+/// Lanes of one process, and the time.
+pub struct World {
+    pub lanes: Vec<Lane<RingDriver>>,
+    pub mail: Mail,
+    pub now: Instant,
+}
+
+pub fn secrets() -> Secrets {
+    Secrets::new(std::array::from_fn(|n| (n * 37 + 11) as u8))
+}
+
+impl World {
+    pub fn new(lanes: u16) -> Self {
+        let backlogs = Arc::new(Backlogs::new(usize::from(lanes)));
+        let lane = |n| {
+            let mut config = LaneConfig::new(LaneId(n), secrets(), Arc::clone(&backlogs), Instant::ZERO);
+            config.pools = PoolsConfig { small_slots: 8192, large_slots: 256 };
+            Lane::new(config)
+        };
+        let lanes = (0..lanes).map(lane).collect();
+        Self { lanes, mail: Mail::default(), now: Instant::ZERO }
+    }
+
+    pub fn lane_ids(&self) -> Vec<LaneId> {
+        self.lanes.iter().map(Lane::id).collect()
+    }
+
+    /// Sends the same change to every lane.
+    pub fn all(&mut self, control: impl Fn() -> Control<RingDriver>) {
+        for lane in &mut self.lanes {
+            lane.on_message(self.now, LaneMessage::Control(Box::new(control())));
+        }
+        self.exchange();
+        assert_eq!(self.mail.notices, [], "every change is accepted");
+    }
+
+    /// A port whose driver has the queue `queues[n]` in lane n, if there is one.
+    pub fn add_port(&mut self, config: PortConfig, queues: Vec<RingDriver>) {
+        let mut queues = queues.into_iter();
+        for lane in &mut self.lanes {
+            let control = Control::AddPort(config, queues.next());
+            lane.on_message(self.now, LaneMessage::Control(Box::new(control)));
+        }
+        self.exchange();
+        assert_eq!(self.mail.notices, [], "the port is accepted");
+    }
+
+    /// A flow with a limit of its own, or of its parent.
+    pub fn add_flow(&mut self, setup: FlowSetup) {
+        self.all(|| Control::AddFlow(setup));
+    }
+
+    /// Hands everything that lanes have for each other over.
+    pub fn exchange(&mut self) {
+        for lane in &mut self.lanes {
+            assert!(!lane.empty_outbox(&mut self.mail));
+        }
+        for (lane, message) in std::mem::take(&mut self.mail.messages) {
+            self.lanes[lane.index()].on_message(self.now, message);
+        }
+    }
+
+    /// Turns of every lane until none has work left; the earliest instant that any sleeps to.
+    pub fn run(&mut self) -> Option<Instant> {
+        for _ in 0..10_000 {
+            let mut until: Option<Instant> = None;
+            let mut busy = false;
+            for n in 0..self.lanes.len() {
+                let sleep = self.lanes[n].turn(self.now);
+                busy |= sleep.work_left;
+                until = [until, sleep.until].into_iter().flatten().min();
+                self.exchange();
+                busy |= !self.mail.messages.is_empty();
+            }
+            if !busy && until.is_none_or(|at| at > self.now) {
+                return until;
+            }
+        }
+        panic!("the lanes never become silent");
+    }
+
+    /// Lets time pass, from one deadline to the next.
+    pub fn run_for(&mut self, span: Duration) {
+        let end = self.now + span;
+        while let Some(at) = self.run().filter(|&at| at <= end) {
+            self.now = at;
+        }
+        self.now = end;
+        self.run();
+    }
+
+    /// The law of `counters.rs`, in each lane and over all of them.
+    pub fn check_conservation(&self) {
+        let (mut taken, mut handed) = (0, 0);
+        for lane in &self.lanes {
+            let snapshot = lane.snapshot();
+            assert!(snapshot.is_conserved(), "{snapshot:#?}");
+            taken += snapshot.counters.taken;
+            handed += snapshot.counters.handed;
+        }
+        assert_eq!(taken, handed);
+    }
+
+    /// All lanes' counters.
+    pub fn counters(&self) -> LaneCounters {
+        let mut sum = LaneCounters::default();
+        self.lanes.iter().for_each(|lane| sum.merge(&lane.snapshot().counters));
+        sum
+    }
+}
+
+pub fn mac(n: u8) -> MacAddr {
+    MacAddr([2, 8, 0x20, 0, 0, n])
+}
+
+/// A flow that carries a VNIC's or link's own limit.
+pub fn plain_flow(flow: FlowId, owner: LinkId, maxbw: Option<BitRate>, home: Option<LaneId>) -> FlowSetup {
+    let config = FlowConfig { parent: None, maxbw, priority: Priority::Medium };
+    FlowSetup { flow, owner, rule: None, config, home }
+}
+
+pub fn vnic(id: u32, over: u32, mac_end: u8, flow: u32, user: PortUser) -> PortConfig {
+    let kind = PortKind::Vnic { mac: mac(mac_end), vlan: None, flow: FlowId(flow) };
+    PortConfig { id: LinkId(id), over: LinkId(over), kind, user }
+}
+
+pub const NETSTACK: NetstackId = NetstackId(0);
+pub const MTU: Mtu = Mtu::ETHERNET;
+
+/// A UDP frame between the stations `from` and `to` of 10.0.0.0/24.
+pub fn udp_frame(
+    pools: &mut Pools,
+    from: u8,
+    to: u8,
+    ports: (u16, u16),
+    len: usize,
+) -> firelane_frame::Frame {
+    let mut bytes = vec![0u8; len.max(60)];
+    let total = (bytes.len() - 14) as u16;
+    bytes[0..6].copy_from_slice(&mac(to).0);
+    bytes[6..12].copy_from_slice(&mac(from).0);
+    bytes[12..14].copy_from_slice(&[8, 0]);
+    bytes[14..24].copy_from_slice(&[0x45, 0, (total >> 8) as u8, total as u8, 0, 0, 0, 0, 64, 17]);
+    bytes[26..34].copy_from_slice(&[10, 0, 0, from, 10, 0, 0, to]);
+    bytes[34..36].copy_from_slice(&ports.0.to_be_bytes());
+    bytes[36..38].copy_from_slice(&ports.1.to_be_bytes());
+    let udp = total - 20;
+    bytes[38..40].copy_from_slice(&udp.to_be_bytes());
+    pools.copy_of(&bytes).expect("the test's pool is large enough")
+}

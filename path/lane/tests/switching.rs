@@ -1,0 +1,154 @@
+//! Frames between drivers through one, two and four lanes: where they go, what limits do, that none is lost.
+
+mod support;
+
+use std::time::Duration;
+
+use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
+use firelane_lane::*;
+use firelane_units::{BitRate, DropReason, FlowId, LaneId, LinkId};
+use support::*;
+
+/// An etherstub with two TAP-like VNICs of one queue each, in the lanes 0 and the last.
+struct Stub {
+    world: World,
+    pools: Pools,
+    alice: RingDriver,
+    bob: RingDriver,
+}
+
+fn stub(lanes: u16, limit: Option<BitRate>) -> Stub {
+    let mut world = World::new(lanes);
+    let last = LaneId(lanes - 1);
+    let home = limit.map(|_| LaneId(lanes / 2));
+    world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: MTU }));
+    world.add_flow(plain_flow(FlowId(1), LinkId(1), None, None));
+    world.add_flow(plain_flow(FlowId(2), LinkId(2), limit, home));
+    let (alice, a) = wire(Capabilities::plain(MTU));
+    let (bob, b) = wire(Capabilities::plain(MTU));
+    world.add_port(vnic(1, 0, 1, 1, PortUser::Driver { through: LaneId(0) }), vec![a]);
+    let config = vnic(2, 0, 2, 2, PortUser::Driver { through: last });
+    let mut queue = Some(b);
+    for lane in &mut world.lanes {
+        let here = if lane.id() == last { queue.take() } else { None };
+        lane.on_message(world.now, LaneMessage::Control(Box::new(Control::AddPort(config, here))));
+    }
+    let pools = Pools::new(PoolsConfig { small_slots: 4096, large_slots: 4 });
+    Stub { world, pools, alice, bob }
+}
+
+impl Stub {
+    fn send(&mut self, count: usize, to: u8, len: usize) {
+        let mut chain = Chain::new();
+        for n in 0..count {
+            chain.push(udp_frame(&mut self.pools, 1, to, (n as u16 + 1, 53), len));
+        }
+        while !chain.is_empty() {
+            self.alice.tx.push_chain(&mut chain);
+            self.world.run();
+        }
+    }
+
+    fn received(&mut self) -> Chain {
+        let mut chain = Chain::new();
+        self.bob.rx.pop_into(&mut chain, usize::MAX);
+        chain
+    }
+}
+
+#[test]
+fn frames_reach_the_station_that_they_name_in_order() {
+    for lanes in [1, 2, 4] {
+        let mut stub = stub(lanes, None);
+        stub.send(500, 2, 100);
+        let got = stub.received();
+        let ports: Vec<u8> = got.iter().map(|f| f.as_slice()[35]).collect();
+        assert_eq!(got.len(), 500, "{lanes} lanes");
+        assert!((0..500).all(|n| ports[n] == (n + 1) as u8), "in order");
+        let counters = stub.world.counters();
+        assert_eq!((counters.received, counters.forwarded, counters.drops.total()), (500, 500, 0));
+        stub.world.check_conservation();
+    }
+}
+
+#[test]
+fn what_nobody_has_is_dropped_with_its_reason() {
+    let mut stub = stub(2, None);
+    stub.send(3, 77, 100);
+    let mut runt = Chain::new();
+    runt.push(stub.pools.copy_of(&[1, 2, 3]).unwrap());
+    stub.alice.tx.push_chain(&mut runt);
+    stub.world.run();
+    let drops = stub.world.counters().drops;
+    let reasons: Vec<_> = drops.iter().collect();
+    assert_eq!(reasons, [(DropReason::TooShort, 1), (DropReason::UnknownDestination, 3)]);
+    stub.world.check_conservation();
+}
+
+#[test]
+fn a_broadcast_reaches_everybody_but_its_sender() {
+    let mut stub = stub(2, None);
+    let mut frame = udp_frame(&mut stub.pools, 1, 2, (1, 2), 60);
+    frame.as_mut_slice()[..6].fill(0xff);
+    let mut chain = Chain::new();
+    chain.push(frame);
+    stub.alice.tx.push_chain(&mut chain);
+    stub.world.run();
+    assert_eq!(stub.received().len(), 1);
+    let mut back = Chain::new();
+    assert_eq!(stub.alice.rx.pop_into(&mut back, 9), 0);
+    stub.world.check_conservation();
+}
+
+#[test]
+fn a_limit_holds_in_one_lane_whatever_the_number_of_lanes() {
+    for lanes in [1, 2, 4] {
+        // 8 Mb/s for a second is a megabyte; ten times as much is offered, evenly.
+        let mut stub = stub(lanes, Some(BitRate::from_mbps(8)));
+        let mut bytes = 0;
+        for _ in 0..1000 {
+            stub.send(10, 2, 1000);
+            stub.world.run_for(Duration::from_millis(1));
+            bytes += stub.received().bytes().0;
+            stub.world.check_conservation();
+        }
+        assert!((990_000..=1_022_000).contains(&bytes), "{bytes} bytes with {lanes} lanes");
+        let counters = stub.world.counters();
+        let held: u64 = stub.world.lanes.iter().map(|lane| lane.snapshot().held).sum();
+        assert_eq!(counters.drops.of(DropReason::FlowLimit) + counters.forwarded + held, 10_000);
+    }
+}
+
+#[test]
+fn a_limit_that_is_lifted_lets_everything_go() {
+    let mut stub = stub(2, Some(BitRate::ZERO));
+    stub.send(5, 2, 100);
+    assert_eq!(stub.world.counters().drops.of(DropReason::FlowLimit), 5);
+    stub.world.all(|| Control::SetMaxbw(FlowId(2), None));
+    stub.send(5, 2, 100);
+    assert_eq!(stub.received().len(), 5);
+    stub.world.check_conservation();
+}
+
+#[test]
+fn a_port_that_goes_takes_its_frames_along() {
+    let mut stub = stub(1, None);
+    stub.world.all(|| Control::RemovePort(LinkId(2)));
+    stub.send(4, 2, 100);
+    assert_eq!(stub.world.counters().drops.total(), 4);
+    stub.world.check_conservation();
+}
+
+#[test]
+fn a_device_that_takes_nothing_costs_no_more_than_its_queue() {
+    let mut stub = stub(1, None);
+    stub.send(3000, 2, 60);
+    // 1,024 in the ring, 1,024 waiting for it, the rest dropped.
+    let counters = stub.world.counters();
+    assert_eq!((counters.forwarded, counters.drops.of(DropReason::PortFull)), (1024, 952));
+    stub.world.check_conservation();
+    assert_eq!(stub.received().len(), 1024);
+    stub.world.run_for(Duration::from_millis(1));
+    assert_eq!(stub.received().len(), 1024);
+    stub.world.check_conservation();
+}
