@@ -122,7 +122,7 @@ impl Connection {
         }
         let nxt = self.receive.nxt;
         let fits = self.receive.promised.saturating_sub(nxt) >= seg.payload.len() as u64;
-        if seg.seq != self.receive.space.seq(nxt) || !fits || !self.receive.reassembly.is_empty() {
+        if seg.seq != self.receive.space.seq(nxt) || !fits || self.receive.holds_ahead() {
             return None;
         }
         if self.stamps.is_on()

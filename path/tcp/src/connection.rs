@@ -56,8 +56,8 @@ pub struct Connection {
     pub(crate) heard_at: Instant,
     /// When the peer last acknowledged something new, or the first thing it has yet to acknowledge left.
     pub(crate) progress_at: Instant,
-    /// When the last challenge ACK left (RFC 5961 §7).
-    pub(crate) challenged_at: Option<Instant>,
+    /// When the last challenge ACK left (RFC 5961 §7); the epoch if none ever did.
+    pub(crate) challenged_at: Instant,
     pub(crate) options: SocketOptions,
     /// The least of what the peer announced and what our side takes.
     pub(crate) peer_mss: Mss,
@@ -72,41 +72,58 @@ pub struct Connection {
 }
 
 /// What the program chose for its socket.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct SocketOptions {
     pub(crate) nodelay: bool,
     pub(crate) cork: bool,
     /// The program closed the socket: nobody will read.
     pub(crate) orphan: bool,
-    pub(crate) keepalive: Option<CompactKeepalive>,
-    /// RFC 5482, in milliseconds; zero follows the configuration.
-    user_timeout: u32,
+    /// What few sockets ask for; most connections do not pay for it.
+    rare: Option<Box<RareOptions>>,
 }
 
-/// A [`Keepalive`] in whole milliseconds: a quarter of its size, in every connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CompactKeepalive {
-    idle: u32,
-    interval: u32,
-    pub(crate) probes: u8,
+/// Options that most sockets leave alone.
+#[derive(Clone, Copy, Debug, Default)]
+struct RareOptions {
+    keepalive: Option<Keepalive>,
+    /// RFC 5482.
+    user_timeout: Option<Duration>,
+    /// The cursor after our urgent text.
+    urgent_sent: u64,
+    /// The cursor after the peer's urgent text.
+    urgent_received: Option<u64>,
 }
 
-impl CompactKeepalive {
-    fn new(keepalive: Keepalive) -> Self {
-        Self { idle: millis(keepalive.idle), interval: millis(keepalive.interval), probes: keepalive.probes }
+impl SocketOptions {
+    fn rare(&mut self) -> &mut RareOptions {
+        self.rare.get_or_insert_default()
     }
 
-    pub(crate) fn idle(self) -> Duration {
-        Duration::from_millis(self.idle.into())
+    fn keepalive(&self) -> Option<Keepalive> {
+        self.rare.as_ref()?.keepalive
     }
 
-    pub(crate) fn interval(self) -> Duration {
-        Duration::from_millis(self.interval.into())
+    fn user_timeout(&self) -> Option<Duration> {
+        self.rare.as_ref()?.user_timeout
     }
-}
 
-fn millis(span: Duration) -> u32 {
-    u32::try_from(span.as_millis()).unwrap_or(u32::MAX)
+    /// The cursor after our urgent text; zero if there never was any.
+    #[inline]
+    pub(crate) fn urgent_sent(&self) -> u64 {
+        self.rare.as_ref().map_or(0, |rare| rare.urgent_sent)
+    }
+
+    pub(crate) fn set_urgent_sent(&mut self, cursor: u64) {
+        self.rare().urgent_sent = cursor;
+    }
+
+    pub(crate) fn urgent_received(&self) -> Option<u64> {
+        self.rare.as_ref()?.urgent_received
+    }
+
+    pub(crate) fn set_urgent_received(&mut self, cursor: u64) {
+        self.rare().urgent_received = Some(cursor);
+    }
 }
 
 /// What waits for the next `poll_transmit` beside text and ACKs.
@@ -154,7 +171,7 @@ impl Connection {
             timers: Timers::default(),
             heard_at: now,
             progress_at: now,
-            challenged_at: None,
+            challenged_at: Instant::ZERO,
             options: SocketOptions::default(),
             peer_mss: birth.peer_default.min(birth.mss),
             state,
@@ -232,11 +249,14 @@ impl Connection {
 
     /// Time passed; harmless if early.
     pub fn on_timer(&mut self, now: Instant, rings: &mut Rings<'_>) -> Disposition {
-        match self.flight.on_timer(now) {
-            TimerFired::Retransmission { .. } if self.has_waited_too_long(now) => {
-                return self.die(CloseReason::TimedOut);
+        loop {
+            match self.flight.on_timer(now) {
+                TimerFired::Nothing => break,
+                TimerFired::Retransmission { .. } if self.has_waited_too_long(now) => {
+                    return self.die(CloseReason::TimedOut);
+                }
+                _ => {}
             }
-            _ => {}
         }
         if self.timers.send.at() <= now
             && let Some(ending) = self.on_send_timer(now, rings)
@@ -254,7 +274,8 @@ impl Connection {
             SendTimer::Persist(_) => {
                 // RFC 9293 MUST-37: a peer that answers keeps the connection, unless the program set a limit
                 // (RFC 6429, RFC 5482).
-                let since = if self.options.user_timeout == 0 { self.heard_at } else { self.progress_at };
+                let limited = self.options.user_timeout().is_some();
+                let since = if limited { self.progress_at } else { self.heard_at };
                 if now.saturating_since(since) >= self.patience() {
                     return Some(self.die(CloseReason::TimedOut));
                 }
@@ -272,14 +293,14 @@ impl Connection {
             self.forget();
             return Disposition::closed(CloseReason::Finished);
         };
-        let Some(keepalive) = self.options.keepalive else {
+        let Some(keepalive) = self.options.keepalive() else {
             self.timers.quiet = QuietTimer::Off;
             return Disposition::default();
         };
-        let quiet_until = self.heard_at + keepalive.idle();
+        let quiet_until = self.heard_at + keepalive.idle;
         if now < quiet_until || !self.flight.is_empty() {
             self.keepalive_probes = 0;
-            self.timers.quiet = QuietTimer::Keepalive(quiet_until.max(now + keepalive.interval()));
+            self.timers.quiet = QuietTimer::Keepalive(quiet_until.max(now + keepalive.interval));
             return Disposition::default();
         }
         if self.keepalive_probes >= keepalive.probes {
@@ -287,7 +308,7 @@ impl Connection {
         }
         self.keepalive_probes += 1;
         self.pending.demand_probe();
-        self.timers.quiet = QuietTimer::Keepalive(now + keepalive.interval());
+        self.timers.quiet = QuietTimer::Keepalive(now + keepalive.interval);
         Disposition::default()
     }
 
@@ -298,10 +319,7 @@ impl Connection {
 
     /// RFC 9293 §3.8.3 R2, or RFC 5482's user timeout.
     pub(crate) fn patience(&self) -> Duration {
-        match self.options.user_timeout {
-            0 => self.config.abort_timeout,
-            millis => Duration::from_millis(millis.into()),
-        }
+        self.options.user_timeout().unwrap_or(self.config.abort_timeout)
     }
 
     /// When [`Connection::on_timer`] or [`Connection::poll_transmit`] has something to do next.
@@ -314,14 +332,14 @@ impl Connection {
 
     /// Starts what an established connection has running.
     pub(crate) fn start_keepalive(&mut self, now: Instant) {
-        let Some(keepalive) = self.options.keepalive else {
+        let Some(keepalive) = self.options.keepalive() else {
             if matches!(self.timers.quiet, QuietTimer::Keepalive(_)) {
                 self.timers.quiet = QuietTimer::Off;
             }
             return;
         };
         if self.state.is_synchronized() && self.timers.quiet == QuietTimer::Off {
-            self.timers.quiet = QuietTimer::Keepalive(now + keepalive.idle());
+            self.timers.quiet = QuietTimer::Keepalive(now + keepalive.idle);
         }
     }
 
@@ -333,7 +351,7 @@ impl Connection {
     /// The cursor of the receive ring where the peer's urgent text ends, if it ever sent any (RFC 6093: the text
     /// itself stays in the stream).
     pub fn urgent_mark(&self) -> Option<u64> {
-        self.receive.urgent()
+        self.options.urgent_received()
     }
 
     /// The state.
@@ -353,7 +371,7 @@ impl Connection {
 
     /// `SO_KEEPALIVE` with its times; `None` turns it off (RFC 9293 MUST-24 and -25: off unless asked for).
     pub fn set_keepalive(&mut self, now: Instant, keepalive: Option<Keepalive>) {
-        self.options.keepalive = keepalive.map(CompactKeepalive::new);
+        self.options.rare().keepalive = keepalive;
         if matches!(self.timers.quiet, QuietTimer::Keepalive(_)) {
             self.timers.quiet = QuietTimer::Off;
         }
@@ -363,11 +381,38 @@ impl Connection {
 
     /// `TCP_USER_TIMEOUT` (RFC 5482): how long data may stay unacknowledged; `None` follows the configuration.
     pub fn set_user_timeout(&mut self, timeout: Option<Duration>) {
-        self.options.user_timeout = timeout.map_or(0, |span| millis(span).max(1));
+        self.options.rare().user_timeout = timeout;
+    }
+
+    /// Gives back memory that an idle connection does not need; cheap to ask at any time.
+    pub fn shrink(&mut self) {
+        self.receive.shrink();
+        self.flight.shrink();
     }
 
     /// Follows changed tunables from here on.
     pub fn set_config(&mut self, config: Arc<TcpConfig>) {
         self.config = config;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An idle connection is this struct: the flight's books and the reassembly's ranges are allocated while
+    /// they are needed.
+    #[test]
+    fn an_idle_connection_is_small() {
+        let parts = [
+            ("flight", size_of::<Flight>()),
+            ("receive", size_of::<ReceiveSide>()),
+            ("send", size_of::<SendSide>()),
+            ("options", size_of::<SocketOptions>()),
+            ("timers", size_of::<Timers>()),
+            ("stamps", size_of::<Timestamps>()),
+        ];
+        let size = size_of::<Connection>();
+        assert!(size <= 400, "{size} bytes: {parts:?}");
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use firelane_units::{DropReason, Instant, Mss, SeqNum};
-use firelane_wire::{TcpFlags, TcpOptions};
+use firelane_wire::{SackBlocks, TcpFlags, TcpOptions};
 
 use crate::config::{MAX_WINDOW_SCALE, TcpConfig};
 use crate::connection::{Birth, Connection, Rings};
@@ -29,6 +29,28 @@ impl Connection {
         let mut connection = Self::new(config, birth, State::SynReceived, now);
         connection.take_syn(now, seg.seq, seg.window, &seg.options);
         connection.pending.syn = true;
+        connection
+    }
+
+    /// The connection that a half-open entry becomes: its SYN-ACK left `retries + 1` times, first at `sent_at`,
+    /// and announced `room` bytes. The caller feeds it the segment that completed the handshake.
+    pub(crate) fn from_half_open(
+        config: &Arc<TcpConfig>,
+        birth: &Birth,
+        syn: &SegmentIn<'_>,
+        room: usize,
+        sent: (Instant, u8),
+    ) -> Self {
+        let (sent_at, retries) = sent;
+        let mut connection = Self::new(config, birth, State::SynReceived, sent_at);
+        connection.take_syn(sent_at, syn.seq, syn.window, &syn.options);
+        if connection.send.scaled {
+            connection.receive.scale = config.window_scale_for(room);
+        }
+        connection.receive.announce_unscaled(room);
+        connection.syn_retries = retries;
+        let rto = connection.flight.rtt().rto().duration();
+        connection.timers.send = SendTimer::Syn(sent_at + rto);
         connection
     }
 
@@ -173,7 +195,7 @@ impl Connection {
             window_scale: scaling.then_some(self.receive.scale),
             sack_permitted: if answers { self.send.sack } else { self.config.sack },
             timestamps: self.stamps.option(now),
-            ..TcpOptions::EMPTY
+            sack: SackBlocks::EMPTY,
         };
         self.receive.ack.on_ack_sent(false);
         Some(out)

@@ -8,7 +8,7 @@
 //!   cursors, `timers` its clocks, `segment` what comes in and goes out;
 //! - the mechanisms: [`flight`] (what is sent and not acknowledged: round-trip time, loss detection, congestion
 //!   control), [`reassembly`], [`delayed_ack`], [`nagle`], `timestamps`, [`isn`];
-//! - what is no connection: `time_wait` (what is left of one), `reset` (answers to strays).
+//! - what is no connection: `syn` (not yet one), `time_wait` (what is left of one), `reset` (answers to strays).
 //!
 //! A stream is counted by 64-bit cursors of its byte ring. The send ring is the retransmission buffer, and text
 //! that arrives is copied once, from the frame to its place in the receive ring.
@@ -38,6 +38,7 @@ mod send;
 pub mod sent;
 mod space;
 mod state;
+mod syn;
 mod time_wait;
 mod timers;
 mod timestamps;
@@ -52,5 +53,6 @@ pub use reset::{ChallengeBudget, ResetBudget, reset_for};
 pub use segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut};
 pub use send::TransmitLimits;
 pub use state::{Event, State};
+pub use syn::{SynAnswer, SynLimits, SynTable};
 pub use time_wait::{TimeWaitAnswer, TimeWaitRecord, TimeWaitTable};
 pub use tuple::Tuple;

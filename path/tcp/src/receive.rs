@@ -6,6 +6,8 @@
 //! belong and `reassembly.rs` remembers the range. Nothing is ever taken beyond the promised edge, and the
 //! promise never exceeds the ring, so a peer costs no memory that it was not offered.
 
+use core::ops::Range;
+
 use firelane_frame::RingWriter;
 use firelane_units::{Bytes, DropReason, Instant, Mss, SeqNum};
 use firelane_wire::TcpFlags;
@@ -13,12 +15,12 @@ use firelane_wire::TcpFlags;
 use crate::connection::{Connection, Rings};
 use crate::delayed_ack::{Arrival, DelayedAck};
 use crate::nagle::{right_edge, window_update_due};
-use crate::reassembly::{Accepted, Reassembly};
+use crate::reassembly::{Accepted, Blocks, Reassembly};
 use crate::segment::{Disposition, Events, SegmentIn, Verdict};
 use crate::space::SeqSpace;
 use crate::state::Event;
 
-/// No FIN, no urgent data: a cursor that no stream reaches.
+/// No FIN: a cursor that no stream reaches.
 const NOWHERE: u64 = u64::MAX;
 
 /// What the peer sends and what we told it.
@@ -33,8 +35,6 @@ pub(crate) struct ReceiveSide {
     pub(crate) acknowledged: u64,
     /// Where the peer's FIN lies; [`NOWHERE`] until one came.
     fin: u64,
-    /// The cursor after the peer's urgent data; [`NOWHERE`] if there never was any.
-    urgent: u64,
     /// The shift of the windows that we announce.
     pub(crate) scale: u8,
     /// The MSS that we announced.
@@ -42,7 +42,8 @@ pub(crate) struct ReceiveSide {
     /// The largest segment that the peer sent, as far as it tells the size of its full segments.
     segment: u16,
     pub(crate) ack: DelayedAck,
-    pub(crate) reassembly: Reassembly,
+    /// What waits ahead of its turn; `None` until something did.
+    reassembly: Option<Box<Reassembly>>,
 }
 
 impl ReceiveSide {
@@ -54,12 +55,11 @@ impl ReceiveSide {
             promised: 0,
             acknowledged: 0,
             fin: NOWHERE,
-            urgent: NOWHERE,
             scale: 0,
             mss,
             segment: Mss::DEFAULT_V4.bytes().min(mss.bytes()),
             ack: DelayedAck::new(),
-            reassembly: Reassembly::new(),
+            reassembly: None,
         }
     }
 
@@ -136,9 +136,36 @@ impl ReceiveSide {
         self.nxt.min(self.fin)
     }
 
-    /// The cursor after the peer's urgent data.
-    pub(crate) fn urgent(&self) -> Option<u64> {
-        (self.urgent != NOWHERE).then_some(self.urgent)
+    /// Whether text waits ahead of its turn.
+    #[inline]
+    pub(crate) fn holds_ahead(&self) -> bool {
+        self.reassembly.as_ref().is_some_and(|held| !held.is_empty())
+    }
+
+    /// Whether the next ACK should carry SACK blocks.
+    #[inline]
+    pub(crate) fn has_report(&self) -> bool {
+        self.reassembly.as_ref().is_some_and(|held| held.has_report())
+    }
+
+    /// The blocks of the next ACK.
+    pub(crate) fn sack_blocks(&mut self, limit: usize) -> Blocks {
+        self.reassembly.as_mut().map(|held| held.sack_blocks(limit)).unwrap_or_default()
+    }
+
+    /// Hands a range to reassembly. What continues the stream while nothing waits needs no books.
+    #[inline]
+    fn accept(&mut self, range: Range<u64>, mut write: impl FnMut(Range<u64>)) -> Accepted {
+        if range.start == self.nxt && self.reassembly.is_none() {
+            write(range.clone());
+            return Accepted::InOrder { next: range.end, filled_hole: false };
+        }
+        self.reassembly.get_or_insert_default().accept(self.nxt, range, write)
+    }
+
+    /// Gives back the books if nothing waits.
+    pub(crate) fn shrink(&mut self) {
+        self.reassembly.take_if(|held| !held.has_report());
     }
 
     /// The size of the peer's full segments, for "acknowledge every second one".
@@ -168,7 +195,7 @@ impl ReceiveSide {
             return Err(DropReason::OutOfWindow);
         }
         let full = self.full_segment(payload.len());
-        let accepted = self.reassembly.accept(self.nxt, from as u64..to as u64, |part| {
+        let accepted = self.accept(from as u64..to as u64, |part| {
             let offset = (part.start as i64 - start) as usize;
             ring.write_at(part.start, &payload[offset..offset + (part.end - part.start) as usize]);
         });
@@ -245,8 +272,7 @@ impl Connection {
         let start = self.receive.cursor(seg.seq);
         let end = start + seg.payload.len() as i64;
         if start >= 0 && start < end && end <= self.receive.nxt as i64 && self.send.sack {
-            let next = self.receive.nxt;
-            self.receive.reassembly.accept(next, start as u64..end as u64, |_| {});
+            self.receive.accept(start as u64..end as u64, |_| {});
         }
         if !seg.payload.is_empty() || seg.has(TcpFlags::FIN) || self.may_challenge(now) {
             self.receive.ack.demand();
@@ -261,9 +287,9 @@ impl Connection {
             return;
         }
         let at = self.receive.cursor(seg.seq) + i64::from(seg.urgent);
-        let known = self.receive.urgent().unwrap_or(self.receive.nxt);
+        let known = self.options.urgent_received().unwrap_or(self.receive.nxt);
         if at > known as i64 {
-            self.receive.urgent = at as u64;
+            self.options.set_urgent_received(at as u64);
             out.events |= Events::URGENT;
         }
     }

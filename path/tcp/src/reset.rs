@@ -76,9 +76,10 @@ impl Connection {
     /// RFC 5961 §7 and the ACK-storm rule: one answer to what is not acceptable per interval.
     pub(crate) fn may_challenge(&mut self, now: Instant) -> bool {
         let interval = self.config.challenge_interval;
-        let allowed = self.challenged_at.is_none_or(|at| now.saturating_since(at) >= interval);
+        let last = self.challenged_at;
+        let allowed = last == Instant::ZERO || now.saturating_since(last) >= interval;
         if allowed {
-            self.challenged_at = Some(now);
+            self.challenged_at = now;
         }
         allowed
     }

@@ -39,13 +39,11 @@ pub(crate) struct SendSide {
     /// Max(SND.WND).
     pub(crate) max_window: u32,
     /// SND.WL1 and SND.WL2.
-    updated_by: (SeqNum, u64),
+    updated_by: (SeqNum, SeqNum),
     /// Where our FIN lies; [`NOWHERE`] while the program may still write.
     pub(crate) fin: u64,
     /// The cursor after the last segment that was not full (Minshall).
     small_end: u64,
-    /// The cursor after our urgent data.
-    urgent: u64,
     /// The shift of the windows that the peer announces.
     pub(crate) scale: u8,
     /// Both ends scale their windows.
@@ -67,10 +65,9 @@ impl SendSide {
             edge: 0,
             window: 0,
             max_window: 0,
-            updated_by: (SeqNum(0), 0),
+            updated_by: (SeqNum(0), SeqNum(0)),
             fin: NOWHERE,
             small_end: 0,
-            urgent: 0,
             scale: 0,
             scaled: false,
             mss,
@@ -85,7 +82,7 @@ impl SendSide {
         self.window = window;
         self.max_window = self.max_window.max(window);
         self.edge = u64::from(window);
-        self.updated_by = (seq, 0);
+        self.updated_by = (seq, self.space.seq(0));
     }
 
     /// RFC 9293 §3.10.7.4 step 5: the newest segment's window counts, newest by sequence number, then by
@@ -93,12 +90,13 @@ impl SendSide {
     #[inline]
     pub(crate) fn update_window(&mut self, seq: SeqNum, ack: u64, window: u32) {
         let (last_seq, last_ack) = self.updated_by;
-        if last_seq.before(seq) || (last_seq == seq && last_ack <= ack) {
+        let number = self.space.seq(ack);
+        if last_seq.before(seq) || (last_seq == seq && last_ack.at_or_before(number)) {
             let edge = ack + u64::from(window);
             if edge > self.edge {
                 self.persist_backoff = 0;
             }
-            (self.window, self.edge, self.updated_by) = (window, edge, (seq, ack));
+            (self.window, self.edge, self.updated_by) = (window, edge, (seq, number));
             self.max_window = self.max_window.max(window);
         }
     }
@@ -275,7 +273,7 @@ impl Connection {
         let seq = self.send.space.seq(cursor);
         let mut out = SegmentOut::control(seq, Some(self.receive.space.seq(self.receive.nxt)), flags);
         out.options.timestamps = self.stamps.option(now);
-        if self.receive.reassembly.has_report() && self.send.sack {
+        if self.receive.has_report() && self.send.sack {
             self.report_ranges(&mut out.options);
         }
         out.window = self.receive.announce(rings.recv);
@@ -287,14 +285,14 @@ impl Connection {
     fn report_ranges(&mut self, options: &mut TcpOptions) {
         let limit = if options.timestamps.is_some() { BLOCKS_MAX - 1 } else { BLOCKS_MAX };
         let space = self.receive.space;
-        for block in self.receive.reassembly.sack_blocks(limit).as_slice() {
+        for block in self.receive.sack_blocks(limit).as_slice() {
             options.sack.push(space.seq(block.start), space.seq(block.end));
         }
     }
 
     /// The urgent pointer of a segment that begins at `range.start`: where the urgent text ends (RFC 6093).
     fn urgent_pointer(&self, range: &Range<u64>) -> u16 {
-        let ahead = self.send.urgent.saturating_sub(range.start);
+        let ahead = self.options.urgent_sent().saturating_sub(range.start);
         u16::try_from(ahead).unwrap_or(u16::MAX)
     }
 
@@ -343,7 +341,8 @@ impl Connection {
 
     /// What the program has written so far is urgent (`MSG_OOB`; RFC 9293 §3.8.5).
     pub fn mark_urgent(&mut self, rings: &Rings<'_>) {
-        self.send.urgent = self.text_end(rings);
+        let end = self.text_end(rings);
+        self.options.set_urgent_sent(end);
     }
 
     /// The path's largest segment changed, options included: what `ip` learned from the route or from ICMP.

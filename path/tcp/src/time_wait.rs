@@ -332,3 +332,6 @@ impl TimeWaitTable {
 fn tick_of(now: Instant) -> u32 {
     (now.millis() / TICK.as_millis() as u64) as u32 + 1
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,14 +3,16 @@
 //! Owns TS.Recent. Called by `receive.rs` before the sequence check (PAWS) and by `send.rs` for every segment.
 //! The values that we send come from [`TimestampClock`], which is secret per pair of endpoints.
 
-use core::time::Duration;
-
 use firelane_units::Instant;
 
 use crate::isn::TimestampClock;
 
-/// How long TS.Recent protects: after this much silence the peer's clock may have wrapped (RFC 7323 §5.5).
-const RECENT_LIFETIME: Duration = Duration::from_secs(24 * 24 * 3600);
+/// How many seconds TS.Recent protects: after so much silence the peer's clock may have wrapped (RFC 7323 §5.5).
+const RECENT_LIFETIME: u32 = 24 * 24 * 3600;
+
+fn seconds(now: Instant) -> u32 {
+    (now.millis() / 1000) as u32
+}
 
 /// The timestamps of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -18,14 +20,14 @@ pub(crate) struct Timestamps {
     clock: TimestampClock,
     /// TS.Recent, the value to echo.
     recent: u32,
-    /// When `recent` was learned.
-    recent_at: Instant,
+    /// When `recent` was learned, in whole seconds: the protection lasts for days.
+    recent_at: u32,
     on: bool,
 }
 
 impl Timestamps {
     pub(crate) fn new(clock: TimestampClock, on: bool) -> Self {
-        Self { clock, recent: 0, recent_at: Instant::ZERO, on }
+        Self { clock, recent: 0, recent_at: 0, on }
     }
 
     /// Both ends use the option.
@@ -46,21 +48,22 @@ impl Timestamps {
     pub(crate) fn agree(&mut self, now: Instant, value: Option<(u32, u32)>) {
         self.on &= value.is_some();
         if let Some((value, _)) = value {
-            (self.recent, self.recent_at) = (value, now);
+            (self.recent, self.recent_at) = (value, seconds(now));
         }
     }
 
     /// RFC 7323 §5.3 R1: the segment is an old duplicate.
     #[inline]
     pub(crate) fn is_old(&self, now: Instant, value: u32) -> bool {
-        (value.wrapping_sub(self.recent) as i32) < 0 && now.saturating_since(self.recent_at) < RECENT_LIFETIME
+        (value.wrapping_sub(self.recent) as i32) < 0
+            && seconds(now).saturating_sub(self.recent_at) < RECENT_LIFETIME
     }
 
     /// RFC 7323 §4.3 (2): `value` came with a segment that covers the last acknowledgment number sent.
     #[inline]
     pub(crate) fn note(&mut self, now: Instant, value: u32) {
         if !self.is_old(now, value) {
-            (self.recent, self.recent_at) = (value, now);
+            (self.recent, self.recent_at) = (value, seconds(now));
         }
     }
 
@@ -81,6 +84,7 @@ impl Timestamps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::time::Duration;
 
     #[test]
     fn a_value_is_old_until_the_protection_ends() {

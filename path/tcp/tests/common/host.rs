@@ -150,7 +150,7 @@ impl Host {
     }
 
     fn tuple() -> Tuple {
-        Tuple::new("10.0.0.1:80".parse().unwrap(), "10.0.0.2:4000".parse().unwrap())
+        Tuple::new(([10, 0, 0, 1], 80).into(), ([10, 0, 0, 2], 4000).into())
     }
 
     pub fn state(&self) -> State {

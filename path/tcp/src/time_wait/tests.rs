@@ -1,0 +1,143 @@
+use super::*;
+use firelane_wire::{Ecn, TcpOptions};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn tuple(port: u16) -> Tuple {
+    Tuple::new(([10, 0, 0, 1], 80).into(), ([10, 0, 0, 2], port).into())
+}
+
+fn record(port: u16) -> TimeWaitRecord {
+    TimeWaitRecord {
+        tuple: tuple(port),
+        snd_nxt: SeqNum(1000),
+        rcv_nxt: SeqNum(2000),
+        recent: 50,
+        clock: TimestampClock::from_offset(0),
+        ends: 0,
+        next: NIL,
+        window: 9,
+        has_timestamps: true,
+    }
+}
+
+fn seg(seq: u32, flags: TcpFlags, value: Option<u32>) -> SegmentIn<'static> {
+    SegmentIn {
+        seq: SeqNum(seq),
+        ack: flags.contains(TcpFlags::ACK).then_some(SeqNum(1000)),
+        flags,
+        window: 0,
+        urgent: 0,
+        options: TcpOptions { timestamps: value.map(|value| (value, 0)), ..TcpOptions::EMPTY },
+        payload: &[],
+        ecn: Ecn::NotCapable,
+    }
+}
+
+fn table() -> TimeWaitTable {
+    TimeWaitTable::new([5; 16], Duration::from_secs(60), 100)
+}
+
+fn at(secs: u64) -> Instant {
+    Instant::from_secs(1000 + secs)
+}
+
+#[test]
+fn a_record_is_64_bytes() {
+    assert!(size_of::<TimeWaitRecord>() <= 64, "{}", size_of::<TimeWaitRecord>());
+}
+
+/// RFC 9293 §3.10.7.4 in TIME-WAIT, RFC 1337 and RFC 6191.
+#[test]
+fn answers() {
+    let (ack, fin, syn, rst) = (TcpFlags::ACK, TcpFlags::FIN, TcpFlags::SYN, TcpFlags::RST);
+    for (seq, flags, value, answer) in [
+        (1999, fin.with(ack), Some(50), "reply"),
+        (2000, ack, Some(50), "drop"),
+        (1990, ack, Some(50), "reply"),
+        (2000, rst, None, "drop"),
+        (2000, rst.with(ack), Some(60), "drop"),
+        (5, syn, Some(51), "reuse"),
+        (2001, syn, Some(50), "reuse"),
+        (2000, syn, Some(50), "reply"),
+        (2001, syn, Some(49), "reply"),
+        (2001, syn, None, "reuse"),
+        (1000, syn, None, "reply"),
+        (2001, syn.with(ack), Some(51), "reply"),
+    ] {
+        let mut table = table();
+        assert!(table.insert(at(0), record(1)));
+        let said = match table.on_segment(at(1), &tuple(1), &seg(seq, flags, value)) {
+            TimeWaitAnswer::Unknown => "unknown",
+            TimeWaitAnswer::Drop(_) => "drop",
+            TimeWaitAnswer::Reply(out) => {
+                assert_eq!((out.seq, out.ack, out.window), (SeqNum(1000), Some(SeqNum(2000)), 9));
+                "reply"
+            }
+            TimeWaitAnswer::Reuse { least_iss } => {
+                assert!(least_iss.after(SeqNum(1000)));
+                assert!(table.is_empty());
+                "reuse"
+            }
+        };
+        assert_eq!(said, answer, "{seq} {flags:?} {value:?}");
+    }
+}
+
+#[test]
+fn a_repeated_fin_restarts_the_time() {
+    let mut table = table();
+    table.insert(at(0), record(1));
+    table.insert(at(0), record(2));
+    let fin = seg(1999, TcpFlags::FIN.with(TcpFlags::ACK), Some(50));
+    assert!(matches!(table.on_segment(at(50), &tuple(1), &fin), TimeWaitAnswer::Reply(_)));
+    table.on_timer(at(62));
+    assert_eq!(table.len(), 1);
+    assert!(matches!(table.on_segment(at(62), &tuple(2), &fin), TimeWaitAnswer::Unknown));
+    table.on_timer(at(112));
+    assert!(table.is_empty() && table.poll_at().is_none());
+}
+
+#[test]
+fn beyond_the_limit_nothing_is_kept() {
+    let mut table = TimeWaitTable::new([5; 16], Duration::from_secs(60), 2);
+    assert!(table.insert(at(0), record(1)) && table.insert(at(0), record(2)));
+    assert!(!table.insert(at(0), record(3)));
+    assert!(table.insert(at(0), record(2)), "a newer one of the same tuple replaces it");
+    assert_eq!(table.len(), 2);
+}
+
+proptest! {
+    /// The wheel and its index against a map of deadlines.
+    #[test]
+    fn behaves_like_a_map_of_deadlines(steps in proptest::collection::vec((0u16..40, 0u64..30, 0u8..4), 1..300)) {
+        let mut table = table();
+        let mut model = BTreeMap::new();
+        let mut now = at(0);
+        for (port, pause, what) in steps {
+            now += Duration::from_secs(pause);
+            table.on_timer(now);
+            model.retain(|_, ends| *ends + TICK > now);
+            match what {
+                0 | 1 => {
+                    prop_assert!(table.insert(now, record(port)));
+                    model.insert(port, now + Duration::from_secs(60));
+                }
+                2 => {
+                    let syn = seg(3000, TcpFlags::SYN, None);
+                    let reused = matches!(
+                        table.on_segment(now, &tuple(port), &syn),
+                        TimeWaitAnswer::Reuse { .. }
+                    );
+                    prop_assert_eq!(reused, model.remove(&port).is_some());
+                }
+                _ => {
+                    let known = table.on_segment(now, &tuple(port), &seg(2000, TcpFlags::ACK, Some(50)));
+                    prop_assert_eq!(known != TimeWaitAnswer::Unknown, model.contains_key(&port));
+                }
+            }
+            prop_assert_eq!(table.len(), model.len());
+            prop_assert_eq!(table.poll_at().is_some(), !model.is_empty());
+        }
+    }
+}
