@@ -105,40 +105,73 @@ impl Headers {
     /// interpreted.
     #[inline]
     pub fn parse(frame: &[u8]) -> Result<Self, DropReason> {
+        let mut headers = Self::EMPTY;
+        headers.read(frame)?;
+        Ok(headers)
+    }
+
+    /// Reads the headers of `frame` in place of those of another, as [`parse`](Self::parse) does. A lane that keeps
+    /// one `Headers` for a chain saves a copy per frame. After an error they describe no frame.
+    #[inline]
+    pub fn read(&mut self, frame: &[u8]) -> Result<(), DropReason> {
         let ethernet = frame.first_chunk::<ETHERNET_BYTES>().ok_or(DropReason::TooShort)?;
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *ethernet;
         let src = MacAddr([s0, s1, s2, s3, s4, s5]);
-        if !src.is_unicast() {
+        if src.0[0] & 1 != 0 || src == MacAddr::ZERO {
             return Err(DropReason::BadSource);
         }
-        let mut headers = Self {
-            dst: MacAddr([d0, d1, d2, d3, d4, d5]),
-            src,
-            vlan: None,
-            tagged: false,
-            ethertype: EtherType(u16::from_be_bytes([t0, t1])),
-            l3_offset: ETHERNET_BYTES as u16,
-            l3: L3::Other,
-            protocol: IpProtocol(0),
-            ttl: 0,
-            dsfield: 0,
-            fragment: Fragment::Whole,
-            l4_offset: 0,
-            l3_end: 0,
-            ports: None,
-            tcp_flags: TcpFlags::default(),
+        self.dst = MacAddr([d0, d1, d2, d3, d4, d5]);
+        self.src = src;
+        (self.vlan, self.tagged) = (None, false);
+        self.ethertype = EtherType(u16::from_be_bytes([t0, t1]));
+        self.l3_offset = ETHERNET_BYTES as u16;
+        if is_tag(self.ethertype) {
+            self.read_tag(frame)?;
+        }
+        self.forget_packet();
+        let packet = &frame[usize::from(self.l3_offset)..];
+        let is_good = match self.ethertype {
+            EtherType::IPV4 => self.read_v4(packet).is_some(),
+            EtherType::IPV6 => self.read_v6(packet).is_some(),
+            EtherType::ARP => {
+                self.l3 = L3::Arp;
+                true
+            }
+            _ => true,
         };
-        if is_tag(headers.ethertype) {
-            headers.read_tag(frame)?;
+        if !is_good {
+            self.forget_packet();
+            self.l3 = L3::Malformed;
         }
-        let packet = &frame[usize::from(headers.l3_offset)..];
-        match headers.ethertype {
-            EtherType::IPV4 => headers.l3 = headers.read_v4(packet).unwrap_or(L3::Malformed),
-            EtherType::IPV6 => headers.l3 = headers.read_v6(packet).unwrap_or(L3::Malformed),
-            EtherType::ARP => headers.l3 = L3::Arp,
-            _ => {}
-        }
-        Ok(headers)
+        Ok(())
+    }
+
+    /// Headers of no frame, for [`read`](Self::read).
+    pub const EMPTY: Self = Self {
+        dst: MacAddr::ZERO,
+        src: MacAddr::ZERO,
+        vlan: None,
+        tagged: false,
+        ethertype: EtherType(0),
+        l3_offset: 0,
+        l3: L3::Other,
+        protocol: IpProtocol(0),
+        ttl: 0,
+        dsfield: 0,
+        fragment: Fragment::Whole,
+        l4_offset: 0,
+        l3_end: 0,
+        ports: None,
+        tcp_flags: TcpFlags::EMPTY,
+    };
+
+    /// Back to a frame without a packet.
+    #[inline]
+    fn forget_packet(&mut self) {
+        self.l3 = L3::Other;
+        (self.protocol, self.ttl, self.dsfield) = (IpProtocol(0), 0, 0);
+        (self.fragment, self.ports, self.tcp_flags) = (Fragment::Whole, None, TcpFlags::EMPTY);
+        (self.l4_offset, self.l3_end) = (0, 0);
     }
 
     /// Source and destination address of the packet.
@@ -184,7 +217,7 @@ impl Headers {
     }
 
     #[inline]
-    fn read_v4(&mut self, packet: &[u8]) -> Option<L3> {
+    fn read_v4(&mut self, packet: &[u8]) -> Option<()> {
         let h = packet.first_chunk::<20>()?;
         let header_bytes = usize::from(h[0] & 0x0f) * 4;
         let total = usize::from(u16::from_be_bytes([h[2], h[3]]));
@@ -199,11 +232,13 @@ impl Headers {
         self.dsfield = h[1];
         self.l3_end = u32::from(self.l3_offset) + total as u32;
         self.read_transport(IpProtocol(h[9]), packet, header_bytes);
-        Some(L3::V4 { src: [h[12], h[13], h[14], h[15]].into(), dst: [h[16], h[17], h[18], h[19]].into() })
+        self.l3 =
+            L3::V4 { src: [h[12], h[13], h[14], h[15]].into(), dst: [h[16], h[17], h[18], h[19]].into() };
+        Some(())
     }
 
     #[inline]
-    fn read_v6(&mut self, packet: &[u8]) -> Option<L3> {
+    fn read_v6(&mut self, packet: &[u8]) -> Option<()> {
         let h = packet.first_chunk::<IPV6_BYTES>()?;
         if h[0] >> 4 != 6 {
             return None;
@@ -219,7 +254,8 @@ impl Headers {
             None => self.protocol = protocol,
         }
         let (src, dst) = (h[8..].first_chunk::<16>()?, h[24..].first_chunk::<16>()?);
-        Some(L3::V6 { src: (*src).into(), dst: (*dst).into() })
+        self.l3 = L3::V6 { src: (*src).into(), dst: (*dst).into() };
+        Some(())
     }
 
     /// Walks the extension headers (RFC 8200 §4.1) to the transport protocol and its offset. The offset is
@@ -355,6 +391,10 @@ mod tests {
             }
             frame.truncate(cut);
             let Ok(headers) = Headers::parse(&frame) else { return Ok(()) };
+            // What was read before leaves no trace.
+            let mut reused = Headers::parse(&frames::samples()[cut % frames::samples().len()]).unwrap();
+            reused.read(&frame).unwrap();
+            prop_assert_eq!(&reused, &headers);
             prop_assert!(usize::from(headers.l3_offset) <= frame.len());
             prop_assert!(headers.l3_end as usize <= frame.len());
             if headers.ports.is_some() {

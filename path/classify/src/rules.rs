@@ -99,12 +99,7 @@ struct MaskSet {
 /// Which bits of a packet are pinned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Mask {
-    local: u128,
-    remote: u128,
-    protocol: u8,
-    local_port: u16,
-    remote_port: u16,
-    dsfield: u8,
+    bits: Key,
     family: Family,
 }
 
@@ -115,15 +110,13 @@ enum Family {
     V6,
 }
 
-/// The pinned bits' values, or a packet's. IPv4 addresses are in mapped form.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A packet's values, the pinned bits of them, or their mask. IPv4 addresses are in mapped form.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Key {
     local: u128,
     remote: u128,
-    local_port: u16,
-    remote_port: u16,
-    protocol: u8,
-    dsfield: u8,
+    /// Protocol, local port, remote port and DS field, from high to low.
+    rest: u64,
 }
 
 impl FlowRules {
@@ -141,13 +134,12 @@ impl FlowRules {
         }
         let (family, packet, has_ports) = Key::of(headers, direction)?;
         self.sets.iter().find_map(|set| {
-            let Mask { local_port, remote_port, family: wanted, .. } = set.mask;
-            let possible =
-                (wanted == Family::Any || wanted == family) && (has_ports || local_port | remote_port == 0);
-            if !possible {
+            let Mask { bits, family: wanted } = &set.mask;
+            let is_family = *wanted == Family::Any || *wanted == family;
+            if !is_family || (!has_ports && bits.rest & PORTS != 0) {
                 return None;
             }
-            let key = packet.masked(&set.mask);
+            let key = packet.masked(bits);
             set.table.find(key.hash(), |(k, _)| *k == key).map(|&(_, flow)| flow)
         })
     }
@@ -211,25 +203,22 @@ impl FlowMatch {
             (Some(a), Some(b)) if a != b => return Err(RuleError::MixedFamilies),
             (Some(named), _) | (None, Some(named)) => named,
         };
-        let port_mask = |port: Option<Port>| if port.is_some() { u16::MAX } else { 0 };
-        let mask = Mask {
+        let port = |port: Option<Port>| port.map_or((0, 0), |p| (p.0, u16::MAX));
+        let ((local_port, local_mask), (remote_port, remote_mask)) =
+            (port(self.local_port), port(self.remote_port));
+        let (protocol, protocol_mask) = self.transport.map_or((0, 0), |t| (t.0, u8::MAX));
+        let (ds, ds_mask) = self.dsfield.map_or((0, 0), |ds| (ds.value, ds.mask));
+        let mask = Key {
             local: self.local_ip.map_or(0, mask_bits),
             remote: self.remote_ip.map_or(0, mask_bits),
-            protocol: if self.transport.is_some() { u8::MAX } else { 0 },
-            local_port: port_mask(self.local_port),
-            remote_port: port_mask(self.remote_port),
-            dsfield: self.dsfield.map_or(0, |ds| ds.mask),
-            family,
+            rest: pack(protocol_mask, local_mask, remote_mask, ds_mask),
         };
         let key = Key {
             local: self.local_ip.map_or(0, |p| bits(p.addr())),
             remote: self.remote_ip.map_or(0, |p| bits(p.addr())),
-            local_port: self.local_port.map_or(0, |p| p.0),
-            remote_port: self.remote_port.map_or(0, |p| p.0),
-            protocol: self.transport.map_or(0, |t| t.0),
-            dsfield: self.dsfield.map_or(0, |ds| ds.value),
+            rest: pack(protocol, local_port, remote_port, ds),
         };
-        Ok((mask, key.masked(&mask)))
+        Ok((Mask { bits: mask, family }, key.masked(&mask)))
     }
 }
 
@@ -242,13 +231,7 @@ impl Mask {
             Family::V4 => (mask as u32).count_ones(),
             Family::Any | Family::V6 => mask.count_ones(),
         };
-        named
-            + address(self.local)
-            + address(self.remote)
-            + self.protocol.count_ones()
-            + self.local_port.count_ones()
-            + self.remote_port.count_ones()
-            + self.dsfield.count_ones()
+        named + address(self.bits.local) + address(self.bits.remote) + self.bits.rest.count_ones()
     }
 
     /// What the tables are sorted by: the first is the most specific.
@@ -271,36 +254,40 @@ impl Key {
             Direction::In => (dst, src, dst_port, src_port),
             Direction::Out => (src, dst, src_port, dst_port),
         };
-        let (protocol, dsfield) = (headers.protocol.0, headers.dsfield);
-        let key = Self { local, remote, local_port, remote_port, protocol, dsfield };
-        Some((family, key, headers.ports.is_some()))
+        let rest = pack(headers.protocol.0, local_port, remote_port, headers.dsfield);
+        Some((family, Self { local, remote, rest }, headers.ports.is_some()))
     }
 
     #[inline]
-    const fn masked(&self, mask: &Mask) -> Self {
+    const fn masked(&self, mask: &Self) -> Self {
         Self {
             local: self.local & mask.local,
             remote: self.remote & mask.remote,
-            local_port: self.local_port & mask.local_port,
-            remote_port: self.remote_port & mask.remote_port,
-            protocol: self.protocol & mask.protocol,
-            dsfield: self.dsfield & mask.dsfield,
+            rest: self.rest & mask.rest,
         }
     }
 
     /// Only the operator chooses what a table holds, so the constants need not be secret.
     #[inline]
     const fn hash(&self) -> u64 {
+        let rest = self.rest ^ 0x8ebc_6af0_9c88_c6e3;
+        if self.local | self.remote == 0 {
+            return fold(rest, 0x9e37_79b9_7f4a_7c15);
+        }
         let [local_high, local_low] = halves(self.local);
         let [remote_high, remote_low] = halves(self.remote);
-        let rest = (self.local_port as u64) << 32
-            | (self.remote_port as u64) << 16
-            | (self.protocol as u64) << 8
-            | self.dsfield as u64;
         let a = fold(local_low ^ 0x9e37_79b9_7f4a_7c15, local_high ^ 0xd1b5_4a32_d192_ed03);
         let b = fold(remote_low ^ 0xa076_1d64_78bd_642f, remote_high ^ 0xe703_7ed1_a0b4_28db);
-        fold(a ^ b.rotate_left(32), rest ^ 0x8ebc_6af0_9c88_c6e3)
+        fold(a ^ b.rotate_left(32), rest)
     }
+}
+
+/// The port bits of [`pack`].
+const PORTS: u64 = pack(0, u16::MAX, u16::MAX, 0);
+
+#[inline]
+const fn pack(protocol: u8, local_port: u16, remote_port: u16, dsfield: u8) -> u64 {
+    (protocol as u64) << 40 | (local_port as u64) << 24 | (remote_port as u64) << 8 | dsfield as u64
 }
 
 const fn family(prefix: IpPrefix) -> Family {

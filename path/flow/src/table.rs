@@ -89,26 +89,33 @@ impl FlowTable {
         Self::default()
     }
 
-    /// Asks whether a frame may pass. Frames of one flow and direction keep their order.
+    /// Lets a frame pass if no limit stands on its way, and counts it. If not, the caller asks
+    /// [`admit`](Self::admit). Most frames need no more than this, and it moves none.
     #[inline]
+    pub fn pass_unlimited(&mut self, flow: FlowId, direction: Direction, frame: &Frame) -> bool {
+        let Some(node) = self.nodes.get_mut(flow) else { return false };
+        let side = node.side_mut(direction);
+        if side.tightest.is_some() || !side.hold.is_empty() {
+            return false;
+        }
+        side.counters.arrived += 1;
+        side.counters.pass(frame);
+        true
+    }
+
+    /// Asks whether a frame may pass. Frames of one flow and direction keep their order.
     pub fn admit(&mut self, now: Instant, flow: FlowId, direction: Direction, frame: Frame) -> Verdict {
+        if self.pass_unlimited(flow, direction, &frame) {
+            return Verdict::Pass(frame);
+        }
         let Some(node) = self.nodes.get_mut(flow) else {
             self.stray.arrived += 1;
             self.stray.pass(&frame);
             return Verdict::Pass(frame);
         };
+        let bytes = Bytes::from(frame.wire_bytes());
         let side = node.side_mut(direction);
         side.counters.arrived += 1;
-        if side.tightest.is_none() && side.hold.is_empty() {
-            side.counters.pass(&frame);
-            return Verdict::Pass(frame);
-        }
-        self.admit_limited(now, flow, direction, frame)
-    }
-
-    fn admit_limited(&mut self, now: Instant, flow: FlowId, direction: Direction, frame: Frame) -> Verdict {
-        let bytes = Bytes::from(frame.wire_bytes());
-        let side = self.nodes.at_mut(flow).side_mut(direction);
         let tightest = side.tightest.unwrap_or(BitRate::from_bps(u64::MAX));
         if tightest == BitRate::ZERO {
             side.counters.drop(&frame);
