@@ -173,10 +173,6 @@ impl Recovery {
         }
         let nxt = self.sent.nxt();
         let start = nxt.saturating_sub(u64::from(mss.bytes())).max(self.sent.una());
-        if self.phase == Phase::Open {
-            // A duplicate that the probe causes says nothing about an earlier recovery.
-            self.episode = None;
-        }
         Some(self.tlp.take(fresh, start..nxt))
     }
 
@@ -521,14 +517,14 @@ impl Recovery {
         }
         if self.rto_at <= now {
             *timeouts = timeouts.saturating_add(1);
-            self.on_timeout(now, path);
+            self.on_timeout(now, path, *timeouts > 1);
             return TimerFired::Retransmission { count: *timeouts };
         }
         TimerFired::Nothing
     }
 
     /// RFC 6298 §5.4 to §5.6, RFC 8985 §6.3, RFC 5681 §3.1.
-    fn on_timeout(&mut self, now: Instant, path: &mut Path<'_>) {
+    fn on_timeout(&mut self, now: Instant, path: &mut Path<'_>, repeated: bool) {
         let in_loss_window = self.point.is_some_and(|point| self.sent.una() < point);
         let is_new = matches!(self.phase, Phase::Open | Phase::Disorder) || !in_loss_window;
         let recovering = !matches!(self.phase, Phase::Open | Phase::Disorder);
@@ -542,7 +538,8 @@ impl Recovery {
         self.mark_on_timeout(now, path, recovering);
         self.duplicates = 0;
         self.phase = Phase::Loss;
-        self.frto = if is_new { Frto::Waiting } else { Frto::Off };
+        // RFC 5682 §2.1: only while no more than the first segment was sent again.
+        self.frto = if is_new || repeated { Frto::Waiting } else { Frto::Off };
         self.reorder_at = Instant::FAR_FUTURE;
         path.rtt.on_timeout();
         path.control.on_timeout(self.sent.in_flight());
