@@ -10,7 +10,9 @@ use firelane_classify::{FlowMatch, FlowRules, Headers};
 use firelane_flow::{FlowConfig, FlowTable, Verdict};
 use firelane_frame::{Chain, Frame, Pools, PoolsConfig, frame_ring};
 use firelane_switch::{Destination, GroupFilter, L2, PortConfig, Role, Switch};
-use firelane_units::{Direction, DropCounters, FlowId, Instant, MacAddr, Port, Priority, SwitchPortId};
+use firelane_units::{
+    BitRate, Direction, DropCounters, FlowId, Instant, MacAddr, Port, Priority, SwitchPortId,
+};
 use firelane_wire::IpProtocol;
 
 const CHAIN: usize = 256;
@@ -131,7 +133,7 @@ fn measure(what: &str, mut round: impl FnMut(Instant)) {
     let mut samples: Vec<f64> = (0..SAMPLES)
         .map(|sample| {
             let start = Clock::now();
-            (0..ROUNDS).for_each(|n| round(Instant::from_micros((sample * ROUNDS + n) as u64)));
+            (0..ROUNDS).for_each(|n| round(Instant::from_micros((1000 + sample * ROUNDS + n) as u64)));
             start.elapsed().as_nanos() as f64 / (ROUNDS * CHAIN) as f64
         })
         .collect();
@@ -176,6 +178,19 @@ fn main() {
         lane.turn(now, ingress, &mut chain, &mut out);
         chain.append(&mut out);
     });
+    // A limit that is never reached, on every VNIC: each frame is charged twice.
+    let (vnics, terabit) = (lane.vnics.clone(), BitRate::from_mbps(1_000_000));
+    let limit = |lane: &mut Lane, maxbw| {
+        for (_, flow) in &vnics {
+            lane.flows.set_maxbw(Instant::ZERO, *flow, maxbw).expect("the VNICs have flows");
+        }
+    };
+    limit(&mut lane, Some(terabit));
+    measure("the same, limited", |now| {
+        lane.turn(now, ingress, &mut chain, &mut out);
+        chain.append(&mut out);
+    });
+    limit(&mut lane, None);
     let mut work = Chain::with_capacity(CHAIN);
     measure("ring to ring", |now| {
         to_lane.push_chain(&mut chain);
