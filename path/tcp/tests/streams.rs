@@ -8,7 +8,7 @@ use common::World;
 use common::host::Script;
 use common::random::Random;
 use common::wire::Faults;
-use firelane_tcp::TcpConfig;
+use firelane_tcp::{CloseReason, Keepalive, State, TcpConfig};
 
 fn config(random: &mut Random) -> TcpConfig {
     TcpConfig {
@@ -53,6 +53,8 @@ fn script(random: &mut Random) -> Script {
         closes_first: false,
         abort_after: None,
         nodelay: random.chance(30),
+        keepalive: None,
+        stall: Duration::ZERO,
     }
 }
 
@@ -116,4 +118,85 @@ fn each_seed(seeds: std::ops::Range<u64>, run: impl Fn(u64) + std::panic::RefUnw
 #[test]
 fn streams_survive_any_wire() {
     each_seed(0..400, run);
+}
+
+/// The reader sleeps for minutes while the window is closed, and probes and their answers are lost.
+#[test]
+fn streams_survive_a_closed_window() {
+    each_seed(0..100, |seed| {
+        let mut random = Random::new(seed ^ 0x5a5a);
+        let mut scripts = scripts(&mut random);
+        for script in &mut scripts {
+            script.stall = Duration::from_secs(random.between(0, 1200));
+        }
+        let faults = faults(&mut random);
+        let mut world = World::new(seed, scripts, faults);
+        world.run();
+        world.assert_streams_equal();
+        world.assert_graceful();
+    });
+}
+
+/// One end aborts in the middle: the other learns it from the RST, or from the answer to what it sends.
+#[test]
+fn an_abort_ends_both() {
+    each_seed(0..200, |seed| {
+        let mut random = Random::new(seed ^ 0xa5a5);
+        let mut scripts = scripts(&mut random);
+        let who = random.between(0, 1) as usize;
+        scripts[who].abort_after = Some(random.between(0, scripts[1 - who].bytes));
+        let keepalive =
+            Keepalive { idle: Duration::from_secs(30), interval: Duration::from_secs(5), probes: 9 };
+        scripts[1 - who].keepalive = Some(keepalive);
+        let faults = faults(&mut random);
+        let mut world = World::new(seed, scripts, faults);
+        world.run();
+        world.assert_prefixes();
+        let closed = world.hosts[who].closed;
+        let aborted = closed == Some(CloseReason::Aborted);
+        assert!(
+            aborted || closed == Some(CloseReason::Finished) || world.hosts[who].state() == State::TimeWait
+        );
+    });
+}
+
+/// Both FINs cross: CLOSING on both sides, and both go through TIME-WAIT.
+#[test]
+fn both_may_close_at_once() {
+    for bytes in [0, 1, 1000] {
+        // Opened at once, they run in step.
+        let script = Script { opens: true, closes_first: true, bytes, ..Script::default() };
+        let delay = Faults { delay: Duration::from_millis(50), ..Faults::default() };
+        let mut world = World::new(1, [script.clone(), script], delay);
+        world.run();
+        world.assert_streams_equal();
+        assert!(world.hosts.iter().all(|host| host.visited.contains(&State::Closing)), "{}", world.describe());
+        assert!(world.hosts.iter().all(|host| host.state() == State::TimeWait), "{}", world.describe());
+    }
+}
+
+/// RFC 9293 §3.5 figure 8: the SYNs cross.
+#[test]
+fn both_may_open_at_once() {
+    let script = Script { opens: true, bytes: 5000, closes_first: true, ..Script::default() };
+    let delay = Faults { delay: Duration::from_millis(50), ..Faults::default() };
+    let mut world = World::new(1, [script.clone(), script], delay);
+    world.run_until(|world| world.hosts.iter().all(|host| host.state() == State::SynReceived));
+    world.run();
+    world.assert_streams_equal();
+    world.assert_graceful();
+}
+
+/// One end closes at once and still receives everything (half close).
+#[test]
+fn a_half_closed_connection_carries_the_rest() {
+    let opens = Script { opens: true, bytes: 100, closes_first: true, ..Script::default() };
+    let sends = Script { bytes: 300_000, ..Script::default() };
+    let delay = Faults { delay: Duration::from_millis(10), ..Faults::default() };
+    let mut world = World::new(1, [opens, sends], delay);
+    world.run_until(|world| world.hosts[0].state() == State::FinWait2 && world.hosts[0].received < 100_000);
+    assert_eq!(world.hosts[1].state(), State::CloseWait);
+    world.run();
+    world.assert_streams_equal();
+    world.assert_graceful();
 }

@@ -1,3 +1,5 @@
+//! TIME-WAIT against RFC 9293, 1337 and 6191 by table, and the wheel against a map of deadlines.
+
 use super::*;
 use firelane_wire::{Ecn, TcpOptions};
 use proptest::prelude::*;

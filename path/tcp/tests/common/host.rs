@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use firelane_frame::{RingReader, RingWriter, byte_ring};
 use firelane_tcp::{
-    Birth, CloseReason, Connection, Disposition, Events, Rings, SegmentOut, State, TcpConfig, TimeWaitAnswer,
-    TimeWaitTable, TimestampClock, TransmitLimits, Tuple, reset_for,
+    Birth, CloseReason, Connection, Disposition, Events, Keepalive, Rings, SegmentOut, State, TcpConfig,
+    TimeWaitAnswer, TimeWaitTable, TimestampClock, TransmitLimits, Tuple, reset_for,
 };
 use firelane_units::{Bytes, Instant, Mss, SeqNum};
 use firelane_wire::TcpFlags;
@@ -42,6 +42,9 @@ pub struct Script {
     /// Aborts after so much was received.
     pub abort_after: Option<u64>,
     pub nodelay: bool,
+    pub keepalive: Option<Keepalive>,
+    /// Reads nothing for so long after the connection is made.
+    pub stall: Duration,
 }
 
 impl Default for Script {
@@ -63,6 +66,8 @@ impl Default for Script {
             closes_first: false,
             abort_after: None,
             nodelay: false,
+            keepalive: None,
+            stall: Duration::ZERO,
         }
     }
 }
@@ -85,6 +90,8 @@ pub struct Host {
     time_wait: TimeWaitTable,
     in_time_wait: bool,
     pub outbox: Vec<Packet>,
+    /// Every state that it was seen in, in order.
+    pub visited: Vec<State>,
     pub laws: Laws,
     salt: u64,
     last_timer: (Instant, u32),
@@ -133,6 +140,7 @@ impl Host {
             time_wait: TimeWaitTable::new([3; 16], Duration::from_secs(60), 16),
             in_time_wait: false,
             outbox: Vec::new(),
+            visited: Vec::new(),
             laws: Laws::default(),
             salt: random.next(),
             script,
@@ -186,7 +194,7 @@ impl Host {
         if self.connection.is_none() && self.script.opens && self.closed.is_none() && !self.in_time_wait {
             self.connection =
                 Some(Connection::open(&Arc::new(self.script.config.clone()), &self.birth(), now));
-            self.set_options();
+            self.set_options(now);
         }
         self.write(now);
         self.read(now);
@@ -204,9 +212,11 @@ impl Host {
         self.flush(now);
     }
 
-    fn set_options(&mut self) {
+    fn set_options(&mut self, now: Instant) {
+        self.next_read = now + self.script.stall;
         if let Some(connection) = &mut self.connection {
             connection.set_nodelay(self.script.nodelay);
+            connection.set_keepalive(now, self.script.keepalive);
         }
     }
 
@@ -242,7 +252,7 @@ impl Host {
         if listens && packet.flags == TcpFlags::SYN {
             let config = Arc::new(self.script.config.clone());
             self.connection = Some(Connection::from_syn(&config, &self.birth(), &seg, now));
-            self.set_options();
+            self.set_options(now);
             self.flush(now);
         } else if let Some(out) = reset_for(&seg) {
             self.post(out);
@@ -250,6 +260,9 @@ impl Host {
     }
 
     fn act(&mut self, now: Instant, out: Disposition) {
+        if self.visited.last() != Some(&self.state()) {
+            self.visited.push(self.state());
+        }
         if out.events.contains(Events::CONNECTED) {
             assert!(!self.connected, "connected twice");
             self.connected = true;

@@ -109,6 +109,14 @@ impl World {
         }
     }
 
+    /// What one read is the beginning of what the other wrote (each octet was compared as it was read).
+    pub fn assert_prefixes(&self) {
+        for (from, to) in [(0, 1), (1, 0)] {
+            let written = self.hosts[from].script.bytes - self.hosts[from].left_to_write;
+            assert!(self.hosts[to].received <= written, "{}", self.describe());
+        }
+    }
+
     /// Both ended because both had closed.
     pub fn assert_graceful(&self) {
         for host in &self.hosts {
