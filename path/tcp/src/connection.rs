@@ -168,7 +168,7 @@ impl Connection {
             receive: ReceiveSide::new(birth.mss),
             flight: Flight::new(&config.flight),
             stamps: Timestamps::new(birth.clock, config.timestamps),
-            timers: Timers::default(),
+            timers: Timers::new(),
             heard_at: now,
             progress_at: now,
             challenged_at: Instant::ZERO,
@@ -184,6 +184,7 @@ impl Connection {
 
     /// A segment of this connection arrived.
     pub fn on_segment(&mut self, now: Instant, seg: &SegmentIn<'_>, rings: &mut Rings<'_>) -> Disposition {
+        self.timers.note_traffic(now);
         if let Some(ack) = self.predict(now, seg) {
             return self.on_predicted(now, ack, seg, rings);
         }
@@ -262,6 +263,9 @@ impl Connection {
             && let Some(ending) = self.on_send_timer(now, rings)
         {
             return ending;
+        }
+        if self.timers.take_idle(now, self.heard_at) {
+            self.shrink(rings);
         }
         if self.timers.quiet.at() <= now { self.on_quiet_timer(now) } else { Disposition::default() }
     }
@@ -384,10 +388,13 @@ impl Connection {
         self.options.rare().user_timeout = timeout;
     }
 
-    /// Gives back memory that an idle connection does not need; cheap to ask at any time.
-    pub fn shrink(&mut self) {
+    /// Gives back memory that an idle connection does not need: the books of what was sent and of what came
+    /// ahead, and the storage of rings that hold nothing. A second of silence does this by itself.
+    pub fn shrink(&mut self, rings: &mut Rings<'_>) {
         self.receive.shrink();
         self.flight.shrink();
+        rings.send.detach_if_empty();
+        rings.recv.detach_if_empty();
     }
 
     /// Follows changed tunables from here on.

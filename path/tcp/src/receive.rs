@@ -42,6 +42,9 @@ pub(crate) struct ReceiveSide {
     /// The largest segment that the peer sent, as far as it tells the size of its full segments.
     segment: u16,
     pub(crate) ack: DelayedAck,
+    /// Bare ACKs owed one by one: a peer without SACK counts duplicates (RFC 5681 §3.2), so one ACK must not
+    /// stand for several segments that came ahead in one turn.
+    repeats: u8,
     /// What waits ahead of its turn; `None` until something did.
     reassembly: Option<Box<Reassembly>>,
 }
@@ -59,6 +62,7 @@ impl ReceiveSide {
             mss,
             segment: Mss::DEFAULT_V4.bytes().min(mss.bytes()),
             ack: DelayedAck::new(),
+            repeats: 0,
             reassembly: None,
         }
     }
@@ -125,10 +129,13 @@ impl ReceiveSide {
         left.min(u64::from(u16::MAX)) as u16
     }
 
-    /// Whether the reader made room that the peer must hear of.
+    /// Whether the reader made room that the peer must hear of. While at least a segment is left, the window
+    /// must double first, as in Linux: until then the ACKs of what arrives tell it early enough.
     pub(crate) fn owes_update(&self, ring: &RingWriter) -> bool {
         let (free, capacity) = (Bytes::from(ring.free()), Bytes::from(ring.capacity()));
-        self.fin == NOWHERE && window_update_due(self.promised, self.nxt, free, capacity, self.mss)
+        let left = self.promised.saturating_sub(self.nxt);
+        let worth = left < u64::from(self.mss.bytes()) || free.0 >= 2 * left;
+        worth && self.fin == NOWHERE && window_update_due(self.promised, self.nxt, free, capacity, self.mss)
     }
 
     /// The cursor after the last octet of text that came in order.
@@ -185,6 +192,7 @@ impl ReceiveSide {
         payload: &[u8],
         ring: &mut RingWriter,
         delay: core::time::Duration,
+        counts_duplicates: bool,
     ) -> Result<bool, DropReason> {
         // The promise never exceeds the ring unless somebody made the ring smaller.
         let room = ring.cursor() + ring.free() as u64;
@@ -209,12 +217,23 @@ impl ReceiveSide {
             Accepted::InOrder { next, .. } => {
                 ring.advance((next - self.nxt) as usize);
                 self.nxt = next;
+                self.repeats = 0;
                 Ok(true)
             }
-            Accepted::Ahead => Ok(false),
+            Accepted::Ahead => {
+                self.repeats = self.repeats.saturating_add(counts_duplicates.into());
+                Ok(false)
+            }
             Accepted::Duplicate => Err(DropReason::Duplicate),
             Accepted::Full => Err(DropReason::ReassemblyFull),
         }
+    }
+
+    /// Whether a bare ACK must leave; asking counts one of the repeats as sent.
+    pub(crate) fn take_bare_ack(&mut self, now: Instant) -> bool {
+        let owed = self.repeats > 0 || self.ack.is_due(now);
+        self.repeats = self.repeats.saturating_sub(1);
+        owed
     }
 
     /// Remembers a FIN at the end of a segment that was taken whole. A second one elsewhere is ignored.
@@ -311,7 +330,8 @@ impl Connection {
             // RFC 9293 §3.6.1: nobody can read it, so the peer must learn that it is lost.
             return Err(self.reset_now(crate::CloseReason::Aborted, DropReason::NoReader));
         }
-        match self.receive.take_text(now, start, seg.payload, rings.recv, self.config.delayed_ack) {
+        let counts = !self.send.sack;
+        match self.receive.take_text(now, start, seg.payload, rings.recv, self.config.delayed_ack, counts) {
             Ok(true) => out.events |= Events::READABLE,
             Ok(false) => {}
             Err(reason) => out.dropped = Some(reason),
@@ -331,7 +351,8 @@ impl Connection {
     }
 
     /// The program has read: the peer may have to hear that there is room.
-    pub fn window_opened(&mut self, rings: &Rings<'_>) {
+    pub fn window_opened(&mut self, now: Instant, rings: &Rings<'_>) {
+        self.timers.note_traffic(now);
         if self.state.may_receive_text() && self.receive.owes_update(rings.recv) {
             self.receive.ack.demand();
         }

@@ -58,6 +58,25 @@ impl Connection {
         if seg.has(TcpFlags::SYN) { Err(self.challenge(now, DropReason::Unacceptable)) } else { Ok(()) }
     }
 
+    /// An ICMP error arrived that quotes a segment of ours beginning at `quoted`; `hard` errors say that trying
+    /// again is useless. RFC 5927 §4: believed only if it quotes what is in flight, and it ends only a connection
+    /// that is not synchronized, everywhere else retransmission decides (RFC 1122 §4.2.3.9 asked for more trust).
+    pub fn on_unreachable(&mut self, quoted: SeqNum, hard: bool) -> Disposition {
+        let connecting = matches!(self.state, State::SynSent | State::SynReceived);
+        if !(hard && connecting && quoted == self.send.space.initial()) {
+            return Disposition::default();
+        }
+        self.forget();
+        Disposition::closed(CloseReason::Unreachable)
+    }
+
+    /// Whether a segment of ours that begins at `quoted` is in flight: what an ICMP "too big" must quote before
+    /// [`Connection::set_path_mss`] follows it (RFC 5927 §7.2).
+    pub fn has_in_flight(&self, quoted: SeqNum) -> bool {
+        let at = self.send.space.cursor(quoted, self.flight.nxt());
+        at >= self.flight.una() as i64 && at < self.flight.nxt() as i64
+    }
+
     /// A challenge ACK, if this connection may send one yet.
     pub(crate) fn challenge(&mut self, now: Instant, reason: DropReason) -> Disposition {
         let mut out = Disposition::drop(reason);

@@ -151,6 +151,8 @@ pub enum CloseReason {
     Reset,
     /// Nothing came back for too long (`ETIMEDOUT`).
     TimedOut,
+    /// The network says that the peer cannot be reached (`EHOSTUNREACH`), while connecting.
+    Unreachable,
     /// We gave it up: an abort, or data that nobody can read any more.
     Aborted,
 }

@@ -306,7 +306,7 @@ impl Connection {
             let before = una.wrapping_sub(1);
             return Some(self.header(now, before, TcpFlags::ACK, rings));
         }
-        if !self.receive.ack.is_due(now) {
+        if !self.receive.take_bare_ack(now) {
             return None;
         }
         let seq = self.send.seq_without_text(una, nxt);

@@ -5,6 +5,8 @@
 //! its deadline where it is when traffic makes it moot, and looks again when it comes, so that segments do not
 //! move wheel entries about.
 
+use core::time::Duration;
+
 use firelane_units::Instant;
 
 /// What the sender waits for while nothing of its stream is in flight.
@@ -53,21 +55,48 @@ impl QuietTimer {
     }
 }
 
+/// How long after traffic an idle connection gives its memory back.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
+
 /// The clocks beside those of loss detection and the delayed ACK.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Timers {
     pub(crate) send: SendTimer,
     pub(crate) quiet: QuietTimer,
+    /// When to look whether the connection has gone idle; far away if nothing happened since the last look.
+    idle: Instant,
 }
 
 impl Timers {
+    pub(crate) fn new() -> Self {
+        Self { send: SendTimer::Off, quiet: QuietTimer::Off, idle: Instant::FAR_FUTURE }
+    }
+
+    /// Something happened. The look that is already due is not put off: at worst it finds traffic.
+    #[inline]
+    pub(crate) fn note_traffic(&mut self, now: Instant) {
+        if self.idle == Instant::FAR_FUTURE {
+            self.idle = now + IDLE_AFTER;
+        }
+    }
+
+    /// Whether the look at the memory is due; `heard_at` is when traffic was last seen.
+    pub(crate) fn take_idle(&mut self, now: Instant, heard_at: Instant) -> bool {
+        if self.idle > now {
+            return false;
+        }
+        let quiet_until = heard_at + IDLE_AFTER;
+        self.idle = if quiet_until > now { quiet_until } else { Instant::FAR_FUTURE };
+        quiet_until <= now
+    }
+
     /// The earliest of these and of `others`, or `None` if nothing runs.
     #[inline]
     pub(crate) fn earliest(&self, others: [Option<Instant>; 2]) -> Option<Instant> {
         let at = others
             .into_iter()
             .flatten()
-            .fold(self.send.at().min(self.quiet.at()), |least, other| least.min(other));
+            .fold(self.send.at().min(self.quiet.at()).min(self.idle), |least, other| least.min(other));
         (at != Instant::FAR_FUTURE).then_some(at)
     }
 }
@@ -79,12 +108,25 @@ mod tests {
     #[test]
     fn the_deadline_is_the_earliest_clock() {
         let at = Instant::from_millis;
-        let mut timers = Timers::default();
+        let mut timers = Timers::new();
         assert_eq!(timers.earliest([None, None]), None);
         timers.quiet = QuietTimer::Keepalive(at(50));
         assert_eq!(timers.earliest([None, Some(at(60))]), Some(at(50)));
         timers.send = SendTimer::Persist(at(30));
         assert_eq!(timers.earliest([Some(at(40)), None]), Some(at(30)));
         assert_eq!(timers.earliest([Some(at(40)), Some(at(1))]), Some(at(1)));
+    }
+
+    #[test]
+    fn memory_is_looked_at_once_after_the_traffic() {
+        let at = Instant::from_millis;
+        let mut timers = Timers::new();
+        timers.note_traffic(at(0));
+        timers.note_traffic(at(900));
+        assert_eq!(timers.earliest([None, None]), Some(at(1000)));
+        assert!(!timers.take_idle(at(1000), at(900)));
+        assert_eq!(timers.earliest([None, None]), Some(at(1900)));
+        assert!(timers.take_idle(at(1900), at(900)));
+        assert_eq!(timers.earliest([None, None]), None);
     }
 }

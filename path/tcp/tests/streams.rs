@@ -170,7 +170,11 @@ fn both_may_close_at_once() {
         let mut world = World::new(1, [script.clone(), script], delay);
         world.run();
         world.assert_streams_equal();
-        assert!(world.hosts.iter().all(|host| host.visited.contains(&State::Closing)), "{}", world.describe());
+        assert!(
+            world.hosts.iter().all(|host| host.visited.contains(&State::Closing)),
+            "{}",
+            world.describe()
+        );
         assert!(world.hosts.iter().all(|host| host.state() == State::TimeWait), "{}", world.describe());
     }
 }

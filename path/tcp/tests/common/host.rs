@@ -345,7 +345,7 @@ impl Host {
             self.received += count as u64;
             self.next_read = now + self.script.read_every;
             if let Some(connection) = &mut self.connection {
-                connection.window_opened(&Rings { send: &mut self.send, recv: &mut self.recv });
+                connection.window_opened(now, &Rings { send: &mut self.send, recv: &mut self.recv });
             }
         }
         self.program(now);
