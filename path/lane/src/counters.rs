@@ -33,6 +33,8 @@ pub struct LaneCounters {
     pub handed: u64,
     /// Frames that ended here, by reason.
     pub drops: DropCounters,
+    /// Segments that found no buffer; TCP sends them again.
+    pub unsent: u64,
     /// Turns of the worker.
     pub turns: u64,
 }
@@ -58,6 +60,7 @@ impl LaneCounters {
         self.forwarded += other.forwarded;
         self.handed += other.handed;
         self.drops.merge(&other.drops);
+        self.unsent += other.unsent;
         self.turns += other.turns;
     }
 }

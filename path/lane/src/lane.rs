@@ -60,7 +60,7 @@ impl<D: Driver> Lane<D> {
             LaneMessage::Kick { netstack, conn } => self.stacks.kick(&mut self.common, netstack, conn),
             LaneMessage::KickDatagrams { netstack, socket } => self.stacks.kick_datagrams(netstack, socket),
             LaneMessage::Socket(netstack, command) => {
-                self.stacks.on_command(&mut self.common, &mut self.links, netstack, command);
+                self.stacks.on_command(&mut self.common, netstack, command);
             }
             LaneMessage::Control(control) => self.on_control(*control),
             LaneMessage::Learned(netstack, learned) => {
@@ -92,7 +92,7 @@ impl<D: Driver> Lane<D> {
     }
 
     fn apply(&mut self, control: Control<D>) -> Result<(), Refusal> {
-        let Self { common, links, stacks, .. } = self;
+        let Self { common, links, stacks, departures, .. } = self;
         match control {
             Control::AddLink(config) => links.add_link(config),
             Control::RemoveLink(link) => links.remove_link(link),
@@ -123,7 +123,7 @@ impl<D: Driver> Lane<D> {
             }
             Control::RemoveNetstack(id) => {
                 links.set_steering(id, None);
-                stacks.remove(common, id)
+                stacks.remove(common, links, departures, id)
             }
             Control::AddAddress(id, link, address) => stacks.add_address(common, id, link, address),
             Control::RemoveAddress(id, link, address) => stacks.remove_address(common, id, link, address),

@@ -11,12 +11,14 @@
 //! at which it goes on. What is for a netstack of this lane gathers in `arrivals`.
 
 use core::mem;
+use core::net::IpAddr;
 
-use firelane_classify::{Headers, Steering, SteeringKey};
-use firelane_flow::{Counters, FlowTable, Verdict};
-use firelane_frame::{Chain, Driver, Frame};
+use firelane_classify::{Fragment, Headers, L3, Steering, SteeringKey, Tuple};
+use firelane_flow::{Counters, Credit, FlowTable, Verdict};
+use firelane_frame::{Chain, Frame};
 use firelane_switch::{Destination, L2};
-use firelane_units::{Direction, DropReason, FlowId, LinkId, NetstackId, SwitchPortId};
+use firelane_units::{Direction, DropReason, FlowId, LinkId, MacAddr, NetstackId, SwitchPortId};
+use firelane_wire::{EtherType, TcpFlags};
 
 use crate::common::Common;
 use crate::message::{PortConfig, PortKind, PortUser, Stage};
@@ -52,7 +54,7 @@ pub(crate) struct Links<D> {
     copies: Vec<(SwitchPortId, Frame)>,
 }
 
-impl<D: Driver> Links<D> {
+impl<D> Links<D> {
     pub(crate) fn new(steering_key: SteeringKey) -> Self {
         Self {
             steerings: Dense::new(),
@@ -75,11 +77,12 @@ impl<D: Driver> Links<D> {
             return common.drop_chain(chain, DropReason::NoPort);
         };
         let is_vnic = matches!(port.kind, PortKind::Vnic { .. });
+        let mut headers = Headers::EMPTY;
         while let Some(mut frame) = chain.pop() {
             frame.meta_mut().ingress = link;
-            match Headers::parse(frame.as_slice()) {
-                Ok(headers) if is_vnic => self.out(common, link, frame, &headers),
-                Ok(headers) => self.switch(common, link, frame, &headers),
+            match headers.read(frame.as_slice()) {
+                Ok(()) if is_vnic => self.out(common, link, frame, &headers),
+                Ok(()) => self.switch(common, link, frame, &headers),
                 Err(reason) => common.drop_frame(frame, reason),
             }
         }
@@ -119,6 +122,9 @@ impl<D: Driver> Links<D> {
         port.counters.outward.count(&frame);
         let Some(flow) = flow else { return self.switch(common, link, frame, headers) };
         frame.meta_mut().flow = flow.into();
+        if self.flows.pass_unlimited(flow, Direction::Out, &frame) {
+            return self.switch(common, link, frame, headers);
+        }
         if self.flows.must_cut(flow, Direction::Out, &frame) {
             return self.admit_cut(common, Stage::Out, flow, link, frame);
         }
@@ -187,6 +193,9 @@ impl<D: Driver> Links<D> {
             return common.outbox.hand_over(home, Stage::In, to, frame);
         }
         frame.meta_mut().flow = flow.into();
+        if self.flows.pass_unlimited(flow, Direction::In, &frame) {
+            return self.deliver(common, to, frame, headers);
+        }
         if self.flows.must_cut(flow, Direction::In, &frame) {
             return self.admit_cut(common, Stage::In, flow, to, frame);
         }
@@ -303,6 +312,20 @@ impl<D: Driver> Links<D> {
         }
     }
 
+    /// The flow of what a connection of the VNIC `link` sends.
+    pub(crate) fn flow_out(&self, link: LinkId, tuple: &Tuple) -> Option<FlowId> {
+        let port = self.ports.get(link.index())?;
+        port.rules.lookup(&headers_of(tuple), Direction::Out).or(port.default_flow())
+    }
+
+    /// What a sender in `flow` may send now. Where the limit's home is another lane, its hold is the only brake.
+    pub(crate) fn credit(&self, common: &Common<D>, flow: FlowId) -> Credit {
+        match self.places.get(flow.index()).and_then(|place| place.home) {
+            Some(home) if home != common.id => Credit::Unlimited,
+            _ => self.flows.credit(common.now, flow, Direction::Out),
+        }
+    }
+
     /// A port's configuration.
     pub(crate) fn port_config(&self, id: LinkId) -> Option<PortConfig> {
         let port = self.ports.get(id.index())?;
@@ -323,4 +346,30 @@ impl<D: Driver> Links<D> {
 
 fn l2(headers: &Headers) -> L2 {
     L2 { dst: headers.dst, src: headers.src, vlan: headers.vlan, tagged: headers.tagged }
+}
+
+/// The headers that a connection's segments have, as far as flow rules ask for them.
+fn headers_of(tuple: &Tuple) -> Headers {
+    let (l3, ethertype) = match (tuple.local(), tuple.remote()) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => (L3::V4 { src, dst }, EtherType::IPV4),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => (L3::V6 { src, dst }, EtherType::IPV6),
+        _ => (L3::Other, EtherType(0)),
+    };
+    Headers {
+        dst: MacAddr::ZERO,
+        src: MacAddr::ZERO,
+        vlan: None,
+        tagged: false,
+        ethertype,
+        l3_offset: 0,
+        l3,
+        protocol: tuple.protocol(),
+        ttl: 0,
+        dsfield: 0,
+        fragment: Fragment::Whole,
+        l4_offset: 0,
+        l3_end: 0,
+        ports: Some((tuple.local_port(), tuple.remote_port())),
+        tcp_flags: TcpFlags::EMPTY,
+    }
 }

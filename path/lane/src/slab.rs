@@ -93,6 +93,14 @@ impl<T> Slab<T> {
         (used && place.generation == reference.generation).then_some(reference.conn)
     }
 
+    /// Every value.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.places.iter_mut().filter_map(|place| match &mut place.content {
+            Content::Used(value) => Some(value),
+            Content::Free { .. } => None,
+        })
+    }
+
     /// Every value, with its name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnRef, &T)> {
         self.places.iter().zip(0u32..).filter_map(|(place, index)| match &place.content {

@@ -1,8 +1,9 @@
 //! A listening socket: one accept queue that every lane fills.
 //!
 //! A SYN makes its connection in the lane where it arrived, so a listener is never a bottleneck; what the
-//! lanes share is this queue and a count. A place in the queue is reserved at the SYN, so a finished
-//! handshake is never refused (Solaris keeps the same promise by deferring the indication).
+//! lanes share is this queue and a count. With the backlog full, SYNs are refused; a handshake that began before
+//! is still finished, for which the queue has [`HALF_OPEN_MAX`] places more (Solaris keeps the same promise by
+//! deferring the indication).
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use firelane_frame::MpscRing;
 
 use crate::{Flags, Names, Ready, Shared, SocketToken, StreamEnd};
 
-/// The most half-open connections of a listener, beside its backlog (Solaris `_conn_req_max_q0`).
+/// Places beside the backlog, for handshakes that began before it was full (Solaris `_conn_req_max_q0`).
 pub const HALF_OPEN_MAX: usize = 1024;
 
 /// A connection that an application may take.
@@ -29,8 +30,6 @@ struct Queue {
     finished: MpscRing<Accepted>,
     /// Finished connections that nobody has accepted.
     waiting: AtomicUsize,
-    /// Half-open ones and the waiting: every place that is spoken for.
-    reserved: AtomicUsize,
     backlog: usize,
     closed: AtomicBool,
 }
@@ -42,7 +41,6 @@ pub fn listener(backlog: usize) -> (ListenerEnd, ListenerSlot) {
         words: Shared::default(),
         finished: MpscRing::new(backlog + HALF_OPEN_MAX),
         waiting: AtomicUsize::new(0),
-        reserved: AtomicUsize::new(0),
         backlog,
         closed: AtomicBool::new(false),
     });
@@ -61,7 +59,6 @@ impl ListenerEnd {
     pub fn accept(&self) -> Option<Accepted> {
         let accepted = self.queue.finished.pop()?;
         self.queue.waiting.fetch_sub(1, Ordering::AcqRel);
-        self.queue.reserved.fetch_sub(1, Ordering::AcqRel);
         accepted.stream.shared().words().set_flags(Flags::ACCEPTED);
         Some(accepted)
     }
@@ -89,13 +86,12 @@ impl ListenerEnd {
         let dropped = self.queue.finished.pop().is_some();
         if dropped {
             self.queue.waiting.fetch_sub(1, Ordering::AcqRel);
-            self.queue.reserved.fetch_sub(1, Ordering::AcqRel);
         }
         dropped
     }
 }
 
-/// Nobody accepts any more.
+/// Nobody accepts the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListenerClosed;
 
@@ -106,37 +102,22 @@ pub struct ListenerSlot {
 }
 
 impl ListenerSlot {
-    /// Reserves a place for a connection whose SYN has come; `false` if the backlog is full.
-    pub fn reserve(&self) -> bool {
+    /// Whether a SYN may begin a handshake.
+    pub fn has_room(&self) -> bool {
         let queue = &*self.queue;
-        if queue.closed.load(Ordering::Acquire) || queue.waiting.load(Ordering::Acquire) >= queue.backlog {
-            return false;
-        }
-        let limit = queue.backlog + HALF_OPEN_MAX;
-        if queue.reserved.fetch_add(1, Ordering::AcqRel) >= limit {
-            self.cancel();
-            return false;
-        }
-        true
+        !queue.closed.load(Ordering::Acquire) && queue.waiting.load(Ordering::Acquire) < queue.backlog
     }
 
-    /// Gives a reserved place back: the handshake failed.
-    pub fn cancel(&self) {
-        self.queue.reserved.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    /// A connection with a reserved place is established. Answers the application to tell, if one waits.
-    /// With the listener closed the connection's application side is dropped, and the lane aborts it.
+    /// A connection is established. Answers the application to tell, if one waits.
+    /// With the listener closed, or all places taken, the connection's application side is dropped, and the lane aborts it.
     pub fn finish(&self, accepted: Accepted) -> Result<Option<SocketToken>, ListenerClosed> {
         let queue = &*self.queue;
         if queue.closed.load(Ordering::Acquire) {
-            self.cancel();
             return Err(ListenerClosed);
         }
         queue.waiting.fetch_add(1, Ordering::AcqRel);
         if queue.finished.push(accepted).is_err() {
             queue.waiting.fetch_sub(1, Ordering::AcqRel);
-            self.cancel();
             return Err(ListenerClosed);
         }
         Ok(queue.words.tell(Ready::READABLE))
@@ -170,7 +151,6 @@ mod tests {
         let (app, lane) = listener(2);
         app.words().set_token(SocketToken(9));
         app.words().wait_for(Ready::READABLE);
-        assert!(lane.reserve() && lane.reserve());
         assert_eq!(lane.finish(finished(1)).unwrap(), Some(SocketToken(9)));
         assert_eq!(lane.clone().finish(finished(2)).unwrap(), None);
         assert_eq!(app.accept().unwrap().names.remote.port(), 1);
@@ -179,34 +159,32 @@ mod tests {
     }
 
     #[test]
-    fn a_full_backlog_refuses_the_syn_and_never_the_handshake() {
+    fn a_full_backlog_refuses_the_syn_and_not_the_handshake() {
         let (app, lane) = listener(1);
-        assert!(lane.reserve() && lane.reserve());
+        assert!(lane.has_room());
         assert!(lane.finish(finished(1)).is_ok());
-        assert!(!lane.reserve(), "one waits, and the backlog is one");
-        assert!(lane.finish(finished(2)).is_ok(), "its place was reserved");
+        assert!(!lane.has_room(), "one waits, and the backlog is one");
+        assert!(lane.finish(finished(2)).is_ok(), "its SYN came before");
         drop((app.accept(), app.accept()));
-        assert!(lane.reserve());
+        assert!(lane.has_room());
     }
 
     #[test]
-    fn half_open_connections_have_a_limit() {
-        let (_app, lane) = listener(1);
+    fn the_queue_has_an_end() {
+        let (app, lane) = listener(1);
         let mut places = 0;
-        while lane.reserve() {
+        while lane.finish(finished(1)).is_ok() {
             places += 1;
         }
-        assert_eq!(places, 1 + HALF_OPEN_MAX);
-        lane.cancel();
-        assert!(lane.reserve());
+        assert!(places > HALF_OPEN_MAX, "{places}");
+        assert_eq!(app.waiting(), places);
     }
 
     #[test]
     fn a_closed_listener_takes_nothing() {
         let (app, lane) = listener(4);
-        assert!(lane.reserve());
         drop(app);
-        assert!(lane.is_closed() && !lane.reserve());
-        assert!(lane.finish(finished(1)).is_err());
+        assert!(lane.is_closed() && !lane.has_room());
+        assert_eq!(lane.finish(finished(1)), Err(ListenerClosed));
     }
 }

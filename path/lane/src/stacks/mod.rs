@@ -1,65 +1,201 @@
-//! The netstacks of a lane: one shard of each.
+//! The netstacks of a lane: one shard of each, and the connections of all of them.
+//!
+//! Called by `lane.rs` with messages and by `turn.rs` with frames and time. Each mechanism has its file:
+//! `inbound` (a frame's way to its socket), `events` (what TCP tells), `outbound` (a segment's way to IP), `open`
+//! (how connections begin), `commands` (what programs say), `conn` and `shard` (the state).
+
+mod commands;
+mod conn;
+mod events;
+mod inbound;
+mod open;
+mod outbound;
+mod shard;
+mod stand_in;
 
 use core::net::IpAddr;
-use firelane_frame::{Chain, Driver};
-use firelane_socket::ConnRef;
-use firelane_tcp::TcpConfig;
-use firelane_units::{Instant, IpPrefix, LinkId, NetstackId, SocketId};
 use std::sync::Arc;
 
+use firelane_frame::{Chain, Driver};
+use firelane_socket::{ConnRef, SocketError};
+use firelane_tcp::TcpConfig;
+use firelane_units::{Instant, IpPrefix, LaneId, LinkId, NetstackId, SocketId};
+
+pub(crate) use stand_in::{Delivered, Egress, Input, Ip, IpConfig, RouteError};
+
+use self::conn::Conns;
+use self::inbound::Inside;
+use self::shard::Shard;
 use crate::common::Common;
 use crate::config::LaneConfig;
 use crate::control::Refusal;
 use crate::links::Links;
-use crate::message::{Learned, NetstackConfig, PortConfig, RouteConfig, SocketCommand};
+use crate::message::{Learned, NetstackConfig, PortConfig, PortKind, PortUser, RouteConfig, SocketCommand};
+use crate::ports::Dense;
+use crate::steps::StepLists;
 
-pub(crate) struct Stacks;
+/// Every netstack's shard in this lane.
+pub(crate) struct Stacks {
+    shards: Dense<Shard>,
+    conns: Conns,
+    steps: StepLists,
+    /// How many connections to make room for in a new netstack.
+    room: usize,
+}
+
+const NO_NETSTACK: Refusal = "no such netstack";
 
 impl Stacks {
-    pub(crate) fn new(_config: &LaneConfig) -> Self {
-        Self
-    }
-    pub(crate) fn arrive<D: Driver>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
-        for arrival in links.arrivals.drain(..) {
-            common.deliver(arrival.frame);
+    pub(crate) fn new(config: &LaneConfig) -> Self {
+        Self {
+            shards: Dense::new(),
+            conns: Conns::new(config.start),
+            steps: StepLists::default(),
+            room: config.connections,
         }
     }
-    pub(crate) fn transmit<D>(&mut self, _: &mut Common<D>, _: &mut Links<D>, _: &mut Chain) {}
-    pub(crate) fn kick<D>(&mut self, _: &mut Common<D>, _: NetstackId, _: ConnRef) {}
+
+    /// Lets the netstacks have the frames that are for them.
+    pub(crate) fn arrive<D: Driver>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
+        for arrival in links.arrivals.drain(..) {
+            self.arrive_one(common, arrival);
+        }
+    }
+
+    /// Lets sockets send, and collects what the netstacks have made.
+    pub(crate) fn transmit<D: Driver>(
+        &mut self,
+        common: &mut Common<D>,
+        links: &mut Links<D>,
+        out: &mut Chain,
+    ) {
+        self.transmit_streams(common, links);
+        for shard in self.shards.iter_mut() {
+            shard.ip.poll_output(out);
+        }
+    }
+
+    fn inside<'a, D>(&'a mut self, common: &'a mut Common<D>, netstack: NetstackId) -> Option<Inside<'a, D>> {
+        let shard = self.shards.get_mut(netstack.index())?;
+        Some(Inside { common, shard, conns: &mut self.conns })
+    }
+
+    /// An application wrote or read.
+    pub(crate) fn kick<D>(&mut self, common: &mut Common<D>, netstack: NetstackId, conn: ConnRef) {
+        if let Some(mut inside) = self.inside(common, netstack) {
+            inside.kick(conn);
+        }
+    }
+
     pub(crate) fn kick_datagrams(&mut self, _: NetstackId, _: SocketId) {}
+
+    /// A socket's command.
     pub(crate) fn on_command<D>(
         &mut self,
-        _: &mut Common<D>,
-        _: &mut Links<D>,
-        _: NetstackId,
-        _: SocketCommand,
+        common: &mut Common<D>,
+        netstack: NetstackId,
+        command: SocketCommand,
     ) {
+        if let Some(mut inside) = self.inside(common, netstack) {
+            inside.on_command(command);
+        }
     }
+
+    /// Another lane of a netstack has learned something.
     pub(crate) fn on_learned<D>(&mut self, _: &mut Common<D>, _: NetstackId, _: Learned) {}
+
+    /// Timers that are due.
+    pub(crate) fn on_time<D>(&mut self, common: &mut Common<D>) {
+        while let Some(id) = self.conns.next_due(common.now) {
+            let Some(conn) = self.conns.slab.get_mut(id) else { continue };
+            let netstack = conn.netstack;
+            let (tcp, mut rings) = conn.parts();
+            let told = tcp.on_timer(common.now, &mut rings);
+            if let Some(mut inside) = self.inside(common, netstack) {
+                inside.conclude(id, told);
+            }
+        }
+        for n in 0..self.shards.places() {
+            if let Some(mut inside) = self.inside(common, NetstackId(n as u16)) {
+                inside.on_shard_time();
+            }
+        }
+    }
+
+    /// When something is due.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let shards = self.shards.iter().filter_map(Shard::next_deadline).min();
+        [self.conns.next_deadline(), shards].into_iter().flatten().min()
+    }
+
+    /// Frames inside the netstacks.
+    pub(crate) fn held(&self) -> usize {
+        0
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.conns.slab.len()
+    }
+
+    pub(crate) fn time_wait(&self) -> usize {
+        self.shards.iter().map(|shard| shard.time_wait.len()).sum()
+    }
+
+    pub(crate) fn add<D>(&mut self, common: &mut Common<D>, config: NetstackConfig) -> Result<(), Refusal> {
+        let shard = Shard::new(common, config, self.room);
+        self.shards.insert(shard.config.id.index(), shard).map_err(|_| "the netstack exists")
+    }
+
+    /// Ends a netstack: its connections are aborted, and their peers are told before it goes.
+    pub(crate) fn remove<D: Driver>(
+        &mut self,
+        common: &mut Common<D>,
+        links: &mut Links<D>,
+        out: &mut Chain,
+        id: NetstackId,
+    ) -> Result<(), Refusal> {
+        let mut inside = self.inside(common, id).ok_or(NO_NETSTACK)?;
+        inside.abort_all();
+        self.transmit(common, links, out);
+        self.shards.remove(id.index()).map(drop).ok_or(NO_NETSTACK)
+    }
+
+    /// A port of a netstack begins.
     pub(crate) fn attach<D>(
         &mut self,
         _: &mut Common<D>,
-        _: &mut Links<D>,
-        _: PortConfig,
+        links: &Links<D>,
+        config: PortConfig,
     ) -> Result<(), Refusal> {
+        let (PortUser::Netstack(id), PortKind::Vnic { mac, .. }) = (config.user, config.kind) else {
+            return Ok(());
+        };
+        let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
+        let mtu = links.switches.get(config.over.index()).ok_or("no such link")?.mtu;
+        shard.ip.add_interface(config.id, mac, mtu);
+        shard.links.push(config.id);
         Ok(())
     }
-    pub(crate) fn detach<D>(&mut self, _: &mut Common<D>, _: &mut Links<D>, _: LinkId) {}
-    pub(crate) fn add<D>(&mut self, _: &mut Common<D>, _: NetstackConfig) -> Result<(), Refusal> {
-        Ok(())
+
+    /// A port ends, or gets another user.
+    pub(crate) fn detach<D>(&mut self, _: &mut Common<D>, _: &Links<D>, link: LinkId) {
+        for shard in self.shards.iter_mut().filter(|shard| shard.links.contains(&link)) {
+            shard.links.retain(|&mine| mine != link);
+            shard.ip.remove_interface(link);
+        }
     }
-    pub(crate) fn remove<D>(&mut self, _: &mut Common<D>, _: NetstackId) -> Result<(), Refusal> {
-        Ok(())
-    }
+
     pub(crate) fn add_address<D>(
         &mut self,
         _: &mut Common<D>,
-        _: NetstackId,
-        _: LinkId,
-        _: IpPrefix,
+        id: NetstackId,
+        link: LinkId,
+        address: IpPrefix,
     ) -> Result<(), Refusal> {
+        self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip.add_address(link, address);
         Ok(())
     }
+
     pub(crate) fn remove_address<D>(
         &mut self,
         _: &mut Common<D>,
@@ -69,26 +205,44 @@ impl Stacks {
     ) -> Result<(), Refusal> {
         Ok(())
     }
+
     pub(crate) fn add_route(&mut self, _: NetstackId, _: RouteConfig) -> Result<(), Refusal> {
         Ok(())
     }
+
     pub(crate) fn remove_route(&mut self, _: NetstackId, _: RouteConfig) -> Result<(), Refusal> {
         Ok(())
     }
-    pub(crate) fn set_tcp(&mut self, _: NetstackId, _: Arc<TcpConfig>) -> Result<(), Refusal> {
+
+    /// Gives a netstack's present and future connections other tunables.
+    pub(crate) fn set_tcp(&mut self, id: NetstackId, config: Arc<TcpConfig>) -> Result<(), Refusal> {
+        let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
+        shard.config.tcp = Arc::clone(&config);
+        for conn in self.conns.slab.iter_mut().filter(|conn| conn.netstack == id) {
+            conn.tcp.set_config(Arc::clone(&config));
+        }
         Ok(())
     }
-    pub(crate) fn on_time<D>(&mut self, _: &mut Common<D>) {}
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        None
+}
+
+impl<D> Inside<'_, D> {
+    /// What is due in the shard itself.
+    fn on_shard_time(&mut self) {
+        let now = self.common.now;
+        self.shard.ip.on_timer(now, &mut self.common.pools);
+        self.shard.time_wait.on_timer(now);
+        let mut again = Vec::new();
+        self.shard.half_open.on_timer(now, |names, answer| again.push((*names, answer)));
+        for (names, answer) in again {
+            self.send_loose(names.local(), names.remote(), &answer);
+        }
     }
-    pub(crate) fn held(&self) -> usize {
-        0
-    }
-    pub(crate) fn connections(&self) -> usize {
-        0
-    }
-    pub(crate) fn time_wait(&self) -> usize {
-        0
-    }
+}
+
+fn ip_config(_config: &NetstackConfig, _seed: u64, _lane: LaneId) -> IpConfig {
+    IpConfig
+}
+
+fn route_error(_error: RouteError) -> SocketError {
+    SocketError::NetworkUnreachable
 }

@@ -9,9 +9,12 @@ use firelane_frame::{
     Capabilities, Chain, Driver, FrameConsumer, FrameProducer, Pools, PoolsConfig, frame_ring,
 };
 use firelane_lane::*;
-use firelane_socket::{Ready, SocketToken};
+use firelane_socket::{
+    ConnRef, ListenerEnd, ReadError, Ready, SocketToken, StreamConfig, StreamEnd, WriteError, listener,
+    stream,
+};
 use firelane_units::{
-    BitRate, DropCounters, FlowId, Instant, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority,
+    BitRate, DropCounters, FlowId, Instant, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId,
 };
 
 /// One end of an in-process wire at full speed.
@@ -224,3 +227,115 @@ pub fn udp_frame(
     bytes[38..40].copy_from_slice(&udp.to_be_bytes());
     pools.copy_of(&bytes).expect("the test's pool is large enough")
 }
+
+/// Two netstacks on one etherstub, each with its addresses on a VNIC: 10.0.0.1 and .2, fd00::1 and ::2.
+pub fn two_stacks(lanes: u16, link_mtu: Mtu) -> World {
+    let mut world = World::new(lanes);
+    let ids = world.lane_ids();
+    world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: link_mtu }));
+    for n in 1..=2u8 {
+        let steering = firelane_classify::Steering::even(&ids);
+        let config = NetstackConfig { steering, ..NetstackConfig::new(NetstackId(u16::from(n))) };
+        world.all(|| Control::AddNetstack(config.clone()));
+        let (link, flow) = (LinkId(u32::from(n)), FlowId(u32::from(n)));
+        world.add_flow(plain_flow(flow, link, None, None));
+        let user = PortUser::Netstack(NetstackId(u16::from(n)));
+        world.add_port(vnic(link.0, 0, n, flow.0, user), vec![]);
+        for address in [format!("10.0.0.{n}/24"), format!("fd00::{n}/64")] {
+            let address = address.parse().expect("a prefix");
+            world.all(|| Control::AddAddress(NetstackId(u16::from(n)), link, address));
+        }
+    }
+    world
+}
+
+/// What an application does, without waiting.
+impl World {
+    pub fn listen(&mut self, netstack: u16, socket: u32, local: &str, backlog: usize) -> ListenerEnd {
+        let (end, slot) = listener(backlog);
+        let listen = Listen {
+            socket: SocketId(socket),
+            local: local.parse().expect("an address and a port"),
+            v6_only: false,
+            slot,
+            rings: RINGS,
+            options: StreamOptions::default(),
+        };
+        for lane in &mut self.lanes {
+            let command = SocketCommand::Listen(Box::new(listen.clone()));
+            lane.on_message(self.now, LaneMessage::Socket(NetstackId(netstack), command));
+        }
+        end
+    }
+
+    pub fn connect(&mut self, netstack: u16, lane: u16, remote: &str) -> StreamEnd {
+        let (end, slot) = stream(RINGS, LaneId(lane), NetstackId(netstack));
+        let remote = remote.parse().expect("an address and a port");
+        let options = StreamOptions::default();
+        let connect = Connect { remote, local: None, stream: slot, options };
+        let command = SocketCommand::Connect(Box::new(connect));
+        let message = LaneMessage::Socket(NetstackId(netstack), command);
+        self.lanes[usize::from(lane)].on_message(self.now, message);
+        end
+    }
+
+    pub fn command(&mut self, end: &StreamEnd, command: impl FnOnce(ConnRef) -> SocketCommand) {
+        let shared = end.shared();
+        let conn = shared.conn().expect("the connection is made");
+        let message = LaneMessage::Socket(shared.netstack(), command(conn));
+        self.lanes[shared.lane().index()].on_message(self.now, message);
+    }
+
+    fn kick(&mut self, end: &StreamEnd) {
+        let shared = end.shared();
+        let (netstack, conn) = (shared.netstack(), shared.conn().expect("the connection is made"));
+        self.lanes[shared.lane().index()].on_message(self.now, LaneMessage::Kick { netstack, conn });
+    }
+
+    /// Writes what has room.
+    pub fn write(&mut self, end: &mut StreamEnd, bytes: &[u8]) -> Result<usize, WriteError> {
+        let count = end.send.write(bytes)?;
+        if end.send.kick() {
+            self.kick(end);
+        }
+        Ok(count)
+    }
+
+    /// Reads what there is.
+    pub fn read(&mut self, end: &mut StreamEnd, to: &mut [u8]) -> Result<usize, ReadError> {
+        let count = end.recv.read(to)?;
+        if end.recv.kick() {
+            self.kick(end);
+        }
+        Ok(count)
+    }
+
+    /// Sends `bytes` from one end and reads them at the other; time passes when nothing else does.
+    pub fn transfer(&mut self, from: &mut StreamEnd, to: &mut StreamEnd, bytes: &[u8]) {
+        let (mut sent, mut got) = (0, Vec::with_capacity(bytes.len()));
+        let mut buffer = vec![0; 256 * 1024];
+        let mut idle = 0;
+        while got.len() < bytes.len() {
+            let mut moved = false;
+            if sent < bytes.len()
+                && let Ok(count) = self.write(from, &bytes[sent..])
+            {
+                sent += count;
+                moved = true;
+            }
+            let until = self.run();
+            while let Ok(count @ 1..) = self.read(to, &mut buffer) {
+                got.extend_from_slice(&buffer[..count]);
+                moved = true;
+            }
+            idle = if moved { 0 } else { idle + 1 };
+            assert!(idle < 1000, "stuck at {} of {} bytes", got.len(), bytes.len());
+            if !moved {
+                self.now = until.expect("data are missing, so something is due");
+            }
+        }
+        assert!(got == bytes, "the bytes arrive as they were sent");
+    }
+}
+
+pub const RINGS: StreamConfig = StreamConfig { send_capacity: 256 * 1024, recv_capacity: 256 * 1024 };

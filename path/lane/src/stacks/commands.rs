@@ -1,0 +1,118 @@
+//! Commands of sockets: listen, shutdown, close, abort, options, and the kicks that say "look at the rings".
+
+use firelane_classify::LocalAddr;
+use firelane_socket::ConnRef;
+use firelane_tcp::Disposition;
+use firelane_units::{ConnId, SocketId};
+
+use super::inbound::Inside;
+use super::open::port;
+use super::shard::Listening;
+use crate::message::{Listen, SocketCommand, StreamOption};
+
+impl<D> Inside<'_, D> {
+    pub(crate) fn on_command(&mut self, command: SocketCommand) {
+        match command {
+            SocketCommand::Connect(connect) => self.open_active(*connect),
+            SocketCommand::Listen(listen) => self.listen(*listen),
+            SocketCommand::Unlisten(socket) => self.unlisten(socket),
+            SocketCommand::Shutdown(conn) => self.command(conn, |inside, id| {
+                let now = inside.common.now;
+                let (tcp, rings) = inside.conns.slab.get_mut(id)?.parts();
+                Some(tcp.shutdown_send(now, &rings))
+            }),
+            SocketCommand::Close(conn) => self.command(conn, Self::close),
+            SocketCommand::Abort(conn) => {
+                self.command(conn, |inside, id| Some(inside.conns.slab.get_mut(id)?.tcp.abort()))
+            }
+            SocketCommand::SetOption(conn, option) => self.command(conn, |inside, id| {
+                let now = inside.common.now;
+                let tcp = &mut inside.conns.slab.get_mut(id)?.tcp;
+                match option {
+                    StreamOption::Nodelay(on) => tcp.set_nodelay(on),
+                    StreamOption::Cork(on) => tcp.set_cork(on),
+                    StreamOption::Keepalive(keepalive) => tcp.set_keepalive(now, keepalive),
+                    StreamOption::UserTimeout(timeout) => tcp.set_user_timeout(timeout),
+                }
+                Some(Disposition::default())
+            }),
+            SocketCommand::Bind(_) | SocketCommand::CloseDatagrams(_) => {}
+        }
+    }
+
+    /// The application wrote, or read.
+    pub(crate) fn kick(&mut self, conn: ConnRef) {
+        self.command(conn, |inside, id| {
+            let conn = inside.conns.slab.get_mut(id)?;
+            conn.stream.shared().words().unkick();
+            let (tcp, rings) = conn.parts();
+            tcp.window_opened(&rings);
+            Some(Disposition::default())
+        });
+    }
+
+    pub(crate) fn close(&mut self, id: ConnId) -> Option<Disposition> {
+        let now = self.common.now;
+        let (tcp, rings) = self.conns.slab.get_mut(id)?.parts();
+        Some(tcp.close(now, &rings))
+    }
+
+    /// Calls into a connection, if it is still there, and acts on what it says.
+    fn command(&mut self, conn: ConnRef, call: impl FnOnce(&mut Self, ConnId) -> Option<Disposition>) {
+        if let Some(id) = self.conns.slab.resolve(conn)
+            && let Some(told) = call(self, id)
+        {
+            self.conclude(id, told);
+        }
+    }
+
+    fn listen(&mut self, listen: Listen) {
+        let Listen { socket, local, v6_only, slot, rings, options } = listen;
+        let address = LocalAddr::of(local.ip(), v6_only);
+        let listening = Listening { address, port: port(local), slot, rings, options };
+        if self.shard.listeners.insert(address, port(local), socket).is_err() {
+            return self.refuse("listen", "another socket listens there");
+        }
+        if self.shard.listening.insert(socket.index(), listening).is_err() {
+            self.shard.listeners.remove(address, port(local), socket);
+            self.refuse("listen", "the socket listens already");
+        }
+    }
+
+    /// Ends a listener, and every connection of it that nobody has accepted.
+    fn unlisten(&mut self, socket: SocketId) {
+        let Some(listening) = self.shard.listening.remove(socket.index()) else { return };
+        self.shard.listeners.remove(listening.address, listening.port, socket);
+        self.shard.half_open.forget_listener(socket);
+        let netstack = self.shard.config.id;
+        let orphans: Vec<ConnRef> = self
+            .conns
+            .slab
+            .iter()
+            .filter(|(_, conn)| conn.netstack == netstack && conn.is_orphan_of(&listening.slot))
+            .map(|(reference, _)| reference)
+            .collect();
+        for orphan in orphans {
+            self.command(orphan, |inside, id| Some(inside.conns.slab.get_mut(id)?.tcp.abort()));
+        }
+    }
+
+    /// Aborts every connection of the netstack.
+    pub(crate) fn abort_all(&mut self) {
+        let netstack = self.shard.config.id;
+        let all: Vec<ConnRef> = self
+            .conns
+            .slab
+            .iter()
+            .filter(|(_, conn)| conn.netstack == netstack)
+            .map(|(reference, _)| reference)
+            .collect();
+        for conn in all {
+            self.command(conn, |inside, id| Some(inside.conns.slab.get_mut(id)?.tcp.abort()));
+        }
+    }
+
+    fn refuse(&mut self, what: &'static str, why: &'static str) {
+        self.common.outbox.notices.push(crate::outbox::Notice::Refused { what, why });
+    }
+}

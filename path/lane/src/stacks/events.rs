@@ -1,0 +1,94 @@
+//! What a connection has to tell, to its socket and to the lane: the end of every call into TCP.
+//!
+//! Rings first, flags second, readiness last: an application that is told finds what it was told about.
+
+use firelane_socket::{Accepted, Flags, ListenerClosed, Ready, SocketError};
+use firelane_tcp::{CloseReason, Disposition, Events};
+use firelane_units::ConnId;
+
+use super::conn::{Conn, Leaving};
+use super::inbound::Inside;
+use crate::common::Common;
+
+impl<D> Inside<'_, D> {
+    /// Acts on what a call into TCP said, and makes the connection dirty: it may have something to send.
+    pub(crate) fn conclude(&mut self, id: ConnId, told: Disposition) {
+        let Disposition { events, reply, closed, dropped: _ } = told;
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        if events.contains(Events::CONNECTED) && !on_connected(conn, self.common) {
+            let told = conn.tcp.abort();
+            return self.conclude(id, told);
+        }
+        if events.contains(Events::PEER_CLOSED) {
+            conn.stream.shared().words().set_flags(Flags::PEER_CLOSED);
+        }
+        if let Some(reason) = closed {
+            on_closed(conn, reason);
+        } else if events.contains(Events::TIME_WAIT) {
+            conn.leaving = Leaving::TimeWait;
+        }
+        let ready = readiness(events, closed);
+        if !ready.is_empty() {
+            let token = conn.stream.tell(ready);
+            self.common.outbox.tell(token, ready);
+        }
+        if let Some(reply) = reply
+            && (!events.contains(Events::CHALLENGE) || self.shard.challenges.allow(self.common.now))
+        {
+            self.send_reply(id, &reply);
+        }
+        self.conns.touch(id);
+    }
+}
+
+fn readiness(events: Events, closed: Option<CloseReason>) -> Ready {
+    if closed.is_some() {
+        return Ready::ALL;
+    }
+    let mut ready = Ready::NONE;
+    if events.contains(Events::READABLE) || events.contains(Events::PEER_CLOSED) {
+        ready |= Ready::READABLE;
+    }
+    if events.contains(Events::WRITABLE) || events.contains(Events::CONNECTED) {
+        ready |= Ready::WRITABLE;
+    }
+    ready
+}
+
+/// The handshake is over: an active opener may write, a passive connection goes to its listener. `false` if
+/// nobody accepts it.
+fn on_connected<D>(conn: &mut Conn, common: &mut Common<D>) -> bool {
+    let shared = conn.stream.share();
+    shared.words().set_flags(Flags::CONNECTED);
+    let (Some(end), Some(listener)) = (conn.embryo.take(), &conn.listener) else { return true };
+    let names = shared.names().expect("a passive connection is bound when it is made");
+    match listener.finish(Accepted { stream: *end, names }) {
+        Ok(token) => {
+            common.outbox.tell(token, Ready::READABLE);
+            true
+        }
+        Err(ListenerClosed) => false,
+    }
+}
+
+/// Tells the socket that nothing more happens.
+pub(crate) fn say_closed<D>(conn: &Conn, common: &mut Common<D>) {
+    conn.stream.shared().words().set_flags(Flags::CLOSED);
+    let token = conn.stream.tell(Ready::ALL);
+    common.outbox.tell(token, Ready::ALL);
+}
+
+fn on_closed(conn: &mut Conn, reason: CloseReason) {
+    let error = match reason {
+        CloseReason::Finished => None,
+        CloseReason::Refused => Some(SocketError::Refused),
+        CloseReason::Reset => Some(SocketError::Reset),
+        CloseReason::TimedOut => Some(SocketError::TimedOut),
+        CloseReason::Aborted => Some(SocketError::Aborted),
+    };
+    if let Some(error) = error {
+        conn.stream.fail(error);
+    }
+    conn.stream.shared().words().set_flags(Flags::CLOSED);
+    conn.leaving = Leaving::Gone;
+}

@@ -1,0 +1,231 @@
+//! What a netstack's shard does with a frame that is for it.
+//!
+//! The exact match comes first: a segment of a known connection walks the connection's own list of steps. The
+//! rest goes through IP and then to whoever waits: a listener, TIME-WAIT, a datagram socket, or nobody.
+
+use core::net::SocketAddr;
+
+use firelane_classify::{Headers, Tuple};
+use firelane_frame::Frame;
+use firelane_tcp::{Disposition, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for};
+use firelane_units::{ConnId, DropReason, LinkId, StepListId};
+use firelane_wire::{IpProtocol, TcpFlags, TcpView};
+
+use super::conn::Conns;
+use super::shard::Shard;
+use super::{Delivered, Input, Stacks};
+use crate::common::Common;
+use crate::links::Arrival;
+use crate::steps::{Onward, Step, StepLists, walk};
+
+/// One shard with the lane's connections: what every mechanism here needs.
+pub(crate) struct Inside<'a, D> {
+    pub(crate) common: &'a mut Common<D>,
+    pub(crate) shard: &'a mut Shard,
+    pub(crate) conns: &'a mut Conns,
+}
+
+/// A packet on its walk.
+struct Travel<'a> {
+    link: LinkId,
+    headers: &'a Headers,
+    /// Before IP.
+    frame: Option<Frame>,
+    /// Between IP and the transport.
+    packet: Option<Delivered>,
+    /// What the transport has to tell the socket.
+    told: Disposition,
+}
+
+impl Stacks {
+    /// One frame for a netstack of this lane.
+    pub(crate) fn arrive_one<D>(&mut self, common: &mut Common<D>, arrival: Arrival) {
+        let Arrival { netstack, link, frame, headers } = arrival;
+        let Some(shard) = self.shards.get_mut(netstack.index()) else {
+            return common.drop_frame(frame, DropReason::NoPort);
+        };
+        let mut inside = Inside { common, shard, conns: &mut self.conns };
+        let known = match headers.protocol {
+            IpProtocol::TCP => headers.tuple().and_then(|tuple| inside.shard.conns.lookup(&tuple)),
+            _ => None,
+        };
+        match known {
+            Some((conn, steps)) => inside.walk_in(&self.steps, conn, steps, link, frame, &headers),
+            None => inside.slow_path(link, frame, &headers),
+        }
+    }
+}
+
+impl<D> Inside<'_, D> {
+    /// A segment of a known connection: the steps of its list, in order.
+    fn walk_in(
+        &mut self,
+        lists: &StepLists,
+        conn: ConnId,
+        steps: StepListId,
+        link: LinkId,
+        frame: Frame,
+        headers: &Headers,
+    ) {
+        let mut travel =
+            Travel { link, headers, frame: Some(frame), packet: None, told: Disposition::default() };
+        walk(lists.list(steps).inbound(), |step| match step {
+            Step::Ip => self.pass_ip(&mut travel),
+            Step::Tcp => self.pass_tcp(conn, &mut travel),
+            Step::Socket => self.pass_socket(conn, &mut travel),
+            // A connection's list has no datagrams.
+            Step::Udp => Onward::Ended,
+        });
+    }
+
+    fn pass_ip(&mut self, travel: &mut Travel<'_>) -> Onward {
+        let Some(frame) = travel.frame.take() else { return Onward::Ended };
+        travel.packet = self.through_ip(travel.link, frame, travel.headers);
+        if travel.packet.is_some() { Onward::Next } else { Onward::Ended }
+    }
+
+    fn pass_tcp(&mut self, conn: ConnId, travel: &mut Travel<'_>) -> Onward {
+        let Some(packet) = travel.packet.take() else { return Onward::Ended };
+        let verdict = parse(&packet).map(|(view, _)| {
+            let seg = segment_in(&view, &packet);
+            let (tcp, mut rings) = self.conns.slab.get_mut(conn).expect(TABLED).parts();
+            tcp.on_segment(self.common.now, &seg, &mut rings)
+        });
+        match verdict {
+            Ok(told) => {
+                match told.dropped {
+                    Some(reason) => self.common.drop_frame(packet.frame, reason),
+                    None => self.common.deliver(packet.frame),
+                }
+                travel.told = told;
+                Onward::Next
+            }
+            Err(reason) => {
+                self.common.drop_frame(packet.frame, reason);
+                Onward::Ended
+            }
+        }
+    }
+
+    fn pass_socket(&mut self, conn: ConnId, travel: &mut Travel<'_>) -> Onward {
+        self.conclude(conn, core::mem::take(&mut travel.told));
+        Onward::Next
+    }
+
+    /// IP's part: `None` if the packet ended there.
+    fn through_ip(&mut self, link: LinkId, frame: Frame, headers: &Headers) -> Option<Delivered> {
+        match self.shard.ip.input(self.common.now, link, frame, headers) {
+            Input::Deliver(packet) => Some(packet),
+            Input::Consumed => {
+                self.common.counters.delivered += 1;
+                None
+            }
+            Input::Drop(reason, frame) => {
+                self.common.drop_frame(frame, reason);
+                None
+            }
+        }
+    }
+
+    /// A packet of no known connection.
+    fn slow_path(&mut self, link: LinkId, frame: Frame, headers: &Headers) {
+        let Some(packet) = self.through_ip(link, frame, headers) else { return };
+        match packet.protocol {
+            IpProtocol::TCP => self.stray_segment(packet),
+            _ => self.common.drop_frame(packet.frame, DropReason::UnknownProtocol),
+        }
+    }
+
+    /// A segment that belongs to no connection: TIME-WAIT, a listener, or nobody.
+    fn stray_segment(&mut self, packet: Delivered) {
+        let parsed = parse(&packet).map(|(view, names)| (segment_in(&view, &packet), names));
+        let verdict = match parsed {
+            Ok((seg, names)) => self.answer_stray(&seg, names),
+            Err(reason) => Err(reason),
+        };
+        match verdict {
+            Ok(()) => self.common.deliver(packet.frame),
+            Err(reason) => self.common.drop_frame(packet.frame, reason),
+        }
+    }
+
+    fn answer_stray(
+        &mut self,
+        seg: &SegmentIn<'_>,
+        (local, remote): (SocketAddr, SocketAddr),
+    ) -> Result<(), DropReason> {
+        let names = firelane_tcp::Tuple::new(local, remote);
+        let now = self.common.now;
+        match self.shard.half_open.on_segment(now, &names, seg) {
+            SynAnswer::Unknown => {}
+            SynAnswer::Drop(reason) => return Err(reason),
+            SynAnswer::Reply(reply) => return self.answer(local, remote, &reply),
+            SynAnswer::Promote { connection, listener } => {
+                return self.promote(*connection, listener, seg, local, remote);
+            }
+        }
+        let least_iss = match self.shard.time_wait.on_segment(now, &names, seg) {
+            TimeWaitAnswer::Unknown => None,
+            TimeWaitAnswer::Drop(reason) => return Err(reason),
+            TimeWaitAnswer::Reply(reply) => return self.answer(local, remote, &reply),
+            TimeWaitAnswer::Reuse { least_iss } => Some(least_iss),
+        };
+        let is_opening = seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK) && !seg.has(TcpFlags::RST);
+        if is_opening && self.shard.listener(local).is_some() {
+            return self.on_syn(seg, local, remote, least_iss);
+        }
+        // RFC 9293 §3.10.7.1: a segment for nobody is answered with a RST, a RST with nothing.
+        if let Some(reply) = reset_for(seg)
+            && self.shard.resets.allow(self.common.now)
+        {
+            self.send_loose(local, remote, &reply);
+        }
+        Err(DropReason::NoConnection)
+    }
+
+    fn answer(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        reply: &SegmentOut,
+    ) -> Result<(), DropReason> {
+        self.send_loose(local, remote, reply);
+        Ok(())
+    }
+
+    /// The shape of a connection's key in the connection table.
+    pub(crate) fn tuple(local: SocketAddr, remote: SocketAddr) -> Option<Tuple> {
+        let end = |a: SocketAddr| (a.ip(), firelane_units::Port(a.port()));
+        Tuple::new(IpProtocol::TCP, end(local), end(remote))
+    }
+}
+
+/// Why an index from the connection table names a connection.
+pub(crate) const TABLED: &str = "a connection leaves its table before its place";
+
+/// The TCP header of a packet, and the two ends: local first.
+fn parse(packet: &Delivered) -> Result<(TcpView<'_>, (SocketAddr, SocketAddr)), DropReason> {
+    let segment = packet.frame.as_slice().get(packet.payload.clone()).ok_or(DropReason::BadSegment)?;
+    let view = TcpView::parse(segment).map_err(|_| DropReason::BadSegment)?;
+    let has_ports = view.src_port().0 != 0 && view.dst_port().0 != 0;
+    let must_check = packet.frame.meta().checksum.needs_check();
+    if !has_ports || (must_check && !view.is_checksum_valid(packet.src, packet.dst)) {
+        return Err(DropReason::BadSegment);
+    }
+    let local = SocketAddr::new(packet.dst, view.dst_port().0);
+    let remote = SocketAddr::new(packet.src, view.src_port().0);
+    Ok((view, (local, remote)))
+}
+
+fn segment_in<'a>(view: &TcpView<'a>, packet: &Delivered) -> SegmentIn<'a> {
+    SegmentIn {
+        seq: view.seq(),
+        ack: view.ack(),
+        flags: view.flags(),
+        window: view.window(),
+        urgent: view.urgent(),
+        options: view.options(),
+        payload: view.payload(),
+        ecn: packet.ecn,
+    }
+}

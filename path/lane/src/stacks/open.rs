@@ -1,0 +1,181 @@
+//! How connections begin: a program's connect, or a SYN for a listener.
+//!
+//! A passive connection is made in the lane where its SYN arrived, which steering has made the right one. An
+//! active one chooses a local port whose answers will arrive in this lane (RFC 6056 §3.3.3: from a secret
+//! offset per peer, so that nobody can guess the next port).
+
+use core::net::{IpAddr, SocketAddr};
+
+use firelane_classify::{SteeringKey, Tuple};
+use firelane_socket::{Flags, Names, Ready, SocketError, stream};
+use firelane_tcp::{Birth, Connection, SegmentIn};
+use firelane_units::{ConnId, DropReason, Instant, Mss, Port, SeqNum, SocketId};
+
+use super::Egress;
+use super::conn::Conn;
+use super::inbound::{Inside, TABLED};
+use super::outbound::mss_of;
+use crate::message::{Connect, StreamOptions};
+use crate::steer::connection_lane;
+
+impl<D> Inside<'_, D> {
+    /// A program's connect.
+    pub(crate) fn open_active(&mut self, connect: Connect) {
+        let Connect { remote, local, stream, options } = connect;
+        let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+        let src = local.map(|l| l.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
+        let opened = match self.shard.ip.egress(self.common.now, src, remote.ip()) {
+            Ok(egress) => {
+                self.free_tuple(&egress, remote, local.map_or(0, |l| l.port())).map(|t| (egress, t))
+            }
+            Err(error) => Err(super::route_error(error)),
+        };
+        let (egress, tuple) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                stream.fail(error);
+                stream.shared().words().set_flags(Flags::CLOSED);
+                let token = stream.tell(Ready::ALL);
+                return self.common.outbox.tell(token, Ready::ALL);
+            }
+        };
+        let names = Names { local: SocketAddr::new(tuple.local(), tuple.local_port().0), remote };
+        let birth = self.birth(&egress, &names, None);
+        let mut tcp = Connection::open(&self.shard.config.tcp, &birth, self.common.now);
+        set_options(&mut tcp, &options, self.common.now);
+        let conn = Conn::new(tcp, stream, tuple, self.shard.config.id, Some(egress));
+        self.enter(conn, names);
+    }
+
+    /// A SYN for a listener: it costs an entry of the half-open table, no connection.
+    pub(crate) fn on_syn(
+        &mut self,
+        seg: &SegmentIn<'_>,
+        local: SocketAddr,
+        remote: SocketAddr,
+        least_iss: Option<SeqNum>,
+    ) -> Result<(), DropReason> {
+        let now = self.common.now;
+        let (socket, listening) = self.shard.listener(local).ok_or(DropReason::NoConnection)?;
+        if !listening.slot.has_room() {
+            return Err(DropReason::ListenFull);
+        }
+        let room = listening.rings.recv_capacity as u32;
+        let egress =
+            self.shard.ip.egress(now, Some(local.ip()), remote.ip()).map_err(|_| DropReason::NoRoute)?;
+        let birth = self.birth(&egress, &Names { local, remote }, least_iss);
+        let names = firelane_tcp::Tuple::new(local, remote);
+        let config = &self.shard.config.tcp;
+        let answer = self.shard.half_open.on_syn(now, names, (socket, config), birth, room, seg)?;
+        self.send_by(&egress, local, remote, &answer);
+        Ok(())
+    }
+
+    /// A half-open connection's handshake completes with `seg`: it gets its rings and its place.
+    pub(crate) fn promote(
+        &mut self,
+        tcp: Connection,
+        socket: SocketId,
+        seg: &SegmentIn<'_>,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<(), DropReason> {
+        let Some(listening) = self.shard.listening.get(socket.index()).cloned() else {
+            return Err(DropReason::NoConnection);
+        };
+        let tuple = Self::tuple(local, remote).ok_or(DropReason::BadSegment)?;
+        let route = self.shard.ip.egress(self.common.now, Some(local.ip()), remote.ip()).ok();
+        let (end, stream) = stream(listening.rings, self.common.id, self.shard.config.id);
+        let mut conn = Conn::new(tcp, stream, tuple, self.shard.config.id, route);
+        conn.listener = Some(listening.slot);
+        conn.embryo = Some(Box::new(end));
+        set_options(&mut conn.tcp, &listening.options, self.common.now);
+        let id = self.enter(conn, Names { local, remote });
+        let (tcp, mut rings) = self.conns.slab.get_mut(id).expect(TABLED).parts();
+        let told = tcp.on_segment(self.common.now, seg, &mut rings);
+        let dropped = told.dropped;
+        self.conclude(id, told);
+        dropped.map_or(Ok(()), Err)
+    }
+
+    /// Takes a new connection into the tables.
+    fn enter(&mut self, conn: Conn, names: Names) -> ConnId {
+        let (tuple, steps) = (conn.tuple, conn.steps);
+        let reference = self.conns.insert(conn);
+        self.shard.conns.insert(tuple, reference.conn, steps).expect("the tuple was looked up and is free");
+        let conn = self.conns.slab.get(reference.conn).expect("it was put in just above");
+        conn.stream.shared().bind(reference, names);
+        reference.conn
+    }
+
+    fn birth(&self, egress: &Egress, names: &Names, least_iss: Option<SeqNum>) -> Birth {
+        let Names { local, remote } = *names;
+        let iss = self.shard.secret.initial_sequence(self.common.now, local, remote);
+        // RFC 6191 §2: beyond everything that the incarnation before has sent.
+        let iss = least_iss.filter(|&least| iss.before(least)).unwrap_or(iss);
+        let clock = self.shard.secret.timestamp_clock(local, remote);
+        let peer_default = if remote.is_ipv4() { Mss::DEFAULT_V4 } else { Mss::DEFAULT_V6 };
+        Birth { iss, clock, mss: mss_of(egress), peer_default }
+    }
+
+    /// The tuple of an active connection: with the program's local port, or with one that is free and whose
+    /// segments arrive in this lane.
+    fn free_tuple(&mut self, egress: &Egress, remote: SocketAddr, port: u16) -> Result<Tuple, SocketError> {
+        let local = egress.src;
+        let key = self.common.secrets.steering();
+        if port != 0 {
+            let tuple =
+                Self::tuple(SocketAddr::new(local, port), remote).ok_or(SocketError::NetworkUnreachable)?;
+            return if self.is_free(&tuple) { Ok(tuple) } else { Err(SocketError::AddressInUse) };
+        }
+        let range = self.shard.config.ephemeral.clone();
+        let (first, count) = (*range.start(), u32::from(*range.end() - *range.start()) + 1);
+        let offset = port_offset(self.common.secrets.ports(), local, remote);
+        for _ in 0..count {
+            let step = offset.wrapping_add(self.shard.port_counter) % count;
+            self.shard.port_counter = self.shard.port_counter.wrapping_add(1);
+            let candidate = first + step as u16;
+            let Some(tuple) = Self::tuple(SocketAddr::new(local, candidate), remote) else { break };
+            if self.is_mine(&tuple, &key) && self.is_free(&tuple) {
+                return Ok(tuple);
+            }
+        }
+        Err(SocketError::NoPort)
+    }
+
+    fn is_mine(&self, tuple: &Tuple, key: &SteeringKey) -> bool {
+        connection_lane(tuple, &self.shard.config.steering, key) == self.common.id
+    }
+
+    /// Whether no connection and no listener of the same address has the tuple's local end.
+    fn is_free(&self, tuple: &Tuple) -> bool {
+        self.shard.conns.lookup(tuple).is_none()
+            && self.shard.listeners.lookup(tuple.local(), tuple.local_port()).is_none()
+    }
+}
+
+fn set_options(tcp: &mut Connection, options: &StreamOptions, now: Instant) {
+    tcp.set_nodelay(options.nodelay);
+    tcp.set_keepalive(now, options.keepalive);
+    tcp.set_user_timeout(options.user_timeout);
+}
+
+/// Where the search for a port towards this peer begins.
+fn port_offset(key: u64, local: IpAddr, remote: SocketAddr) -> u32 {
+    let word = |ip: IpAddr| match ip {
+        IpAddr::V4(a) => u128::from(a.to_bits()),
+        IpAddr::V6(a) => a.to_bits(),
+    };
+    let mut mixed = key ^ u64::from(remote.port());
+    for part in [word(local), word(remote.ip())] {
+        for half in [part as u64, (part >> 64) as u64] {
+            mixed = (mixed ^ half).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        }
+    }
+    (mixed >> 32) as u32 ^ mixed as u32
+}
+
+/// A port as the tables have it.
+pub(crate) const fn port(address: SocketAddr) -> Port {
+    Port(address.port())
+}

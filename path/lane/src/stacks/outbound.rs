@@ -1,0 +1,260 @@
+//! From a connection's send ring to a frame: the outbound walk.
+//!
+//! The socket's limit is asked first (back-pressure first, loss last), then TCP for a segment, which is copied
+//! once, from the ring into the frame. The checksum is left to whoever puts the frame on a medium: a device, or
+//! `offload::prepare`, or nobody if the frame never leaves this host.
+
+use core::net::SocketAddr;
+
+use firelane_flow::Credit;
+use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
+use firelane_tcp::{SegmentOut, TransmitLimits};
+use firelane_units::{Bytes, ConnId, FlowId, Mss, Port};
+use firelane_wire::{IpProtocol, Sum, TcpFlags, TcpRepr, tcp};
+
+use super::conn::{Conn, Leaving};
+use super::inbound::Inside;
+use super::{Egress, Stacks};
+use crate::common::Common;
+use crate::links::Links;
+
+/// The most text of one large segment: what fits an IP packet beside the longest headers.
+const SEGMENT_MAX: u64 = 65_535 - 60 - 60;
+
+/// How many frames one connection may make before the next dirty one has its turn.
+const FRAMES_PER_TURN: usize = 16;
+
+/// Everything before the text, for what a limit's credit must cover.
+const HEADERS_MAX: u64 = 18 + 40 + 60;
+
+/// The text that a small frame holds beside the longest headers: the pool's slots are 2 KiB.
+const SMALL_TEXT: u64 = 1500;
+
+/// How a connection's turn to send ended.
+enum Pause {
+    /// It has nothing to send.
+    Empty,
+    /// It has more, and others wait.
+    Again,
+    /// It waits for a limit or a device, and will be made dirty.
+    Waits,
+}
+
+impl Stacks {
+    /// Lets every connection that is dirty at this moment send its share.
+    pub(crate) fn transmit_streams<D>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
+        self.conns.wake(common.now, |port| links.is_busy(port));
+        for _ in 0..self.conns.dirty() {
+            let Some(id) = self.conns.next_dirty() else { return };
+            let Some(netstack) = self.conns.slab.get(id).map(|conn| conn.netstack) else { continue };
+            let Some(shard) = self.shards.get_mut(netstack.index()) else { continue };
+            let mut inside = Inside { common, shard, conns: &mut self.conns };
+            match inside.send_share(id, links) {
+                Pause::Again => inside.conns.touch(id),
+                Pause::Empty => inside.settle(id),
+                Pause::Waits => {}
+            }
+            self.conns.arm(id);
+        }
+    }
+}
+
+impl<D> Inside<'_, D> {
+    /// One connection's share of a turn.
+    fn send_share(&mut self, id: ConnId, links: &mut Links<D>) -> Pause {
+        for _ in 0..FRAMES_PER_TURN {
+            let (limits, is_limited) = match self.limits(id, links) {
+                Ok(limits) => limits,
+                Err(pause) => return pause,
+            };
+            let Some(conn) = self.conns.slab.get_mut(id) else { return Pause::Waits };
+            let (tcp, mut rings) = conn.parts();
+            let Some(out) = tcp.poll_transmit(self.common.now, &mut rings, &limits) else {
+                return Pause::Empty;
+            };
+            if !self.send_segment(id, &out) {
+                return Pause::Again;
+            }
+            if is_limited {
+                // The next question to the limit comes after this frame has been charged.
+                return Pause::Again;
+            }
+        }
+        Pause::Again
+    }
+
+    /// How much one segment may carry now, or why none may leave; and whether a limit said so.
+    fn limits(&mut self, id: ConnId, links: &Links<D>) -> Result<(TransmitLimits, bool), Pause> {
+        let flow = self.flow_of(id, links);
+        let mut most = SEGMENT_MAX;
+        let mut is_limited = false;
+        if let Some(flow) = flow {
+            match links.credit(self.common, flow) {
+                Credit::Unlimited => {}
+                Credit::Bytes(bytes) => {
+                    most = most.min(bytes.0.saturating_sub(HEADERS_MAX));
+                    is_limited = true;
+                }
+                Credit::At(until) => {
+                    self.conns.wait_for_credit(id, until);
+                    return Err(Pause::Waits);
+                }
+            }
+        }
+        // A segment that TCP has counted as sent must leave, so its buffer is made sure of first.
+        if self.common.pools.small.free() == 0 {
+            return Err(Pause::Again);
+        }
+        if self.common.pools.large.free() == 0 {
+            most = most.min(SMALL_TEXT);
+        }
+        Ok((TransmitLimits { max_segment_payload: Bytes(most) }, is_limited))
+    }
+
+    /// The flow of a connection's segments, looked up again when rules have changed.
+    fn flow_of(&mut self, id: ConnId, links: &Links<D>) -> Option<FlowId> {
+        let conn = self.conns.slab.get_mut(id)?;
+        if let Some((seen, flow)) = conn.flow
+            && seen == links.rules_changed
+        {
+            return flow;
+        }
+        let link = conn.route.as_ref()?.link;
+        let flow = links.flow_out(link, &conn.tuple);
+        conn.flow = Some((links.rules_changed, flow));
+        flow
+    }
+
+    /// Builds a connection's segment and hands it to IP. `false` if it has no way out at present; TCP sends it
+    /// again as if it were lost.
+    fn send_segment(&mut self, id: ConnId, out: &SegmentOut) -> bool {
+        let Some(egress) = self.route_of(id) else { return false };
+        let Some(conn) = self.conns.slab.get_mut(id) else { return false };
+        let Some(frame) = build(conn, &egress, out, self.common) else {
+            self.common.counters.unsent += 1;
+            return false;
+        };
+        self.shard.ip.send(self.common.now, &egress, IpProtocol::TCP, out.ecn, frame);
+        true
+    }
+
+    /// The way of a connection's segments, looked up again when routes or addresses have changed.
+    fn route_of(&mut self, id: ConnId) -> Option<Egress> {
+        let conn = self.conns.slab.get_mut(id)?;
+        if let Some(egress) = &conn.route
+            && self.shard.ip.is_current(egress)
+        {
+            return Some(*egress);
+        }
+        let (local, remote) = (conn.tuple.local(), conn.tuple.remote());
+        conn.route = self.shard.ip.egress(self.common.now, Some(local), remote).ok();
+        if let Some(egress) = &conn.route {
+            conn.tcp.set_path_mss(mss_of(egress));
+        }
+        conn.route
+    }
+
+    /// A reply that belongs to no position in the stream: a RST or a challenge ACK.
+    pub(crate) fn send_reply(&mut self, id: ConnId, out: &SegmentOut) {
+        self.send_segment(id, out);
+    }
+
+    /// An answer to a segment of no connection.
+    pub(crate) fn send_loose(&mut self, local: SocketAddr, remote: SocketAddr, out: &SegmentOut) {
+        if let Ok(egress) = self.shard.ip.egress(self.common.now, Some(local.ip()), remote.ip()) {
+            self.send_by(&egress, local, remote, out);
+        }
+    }
+
+    /// A segment of no connection, by a way that is known.
+    pub(crate) fn send_by(
+        &mut self,
+        egress: &Egress,
+        local: SocketAddr,
+        remote: SocketAddr,
+        out: &SegmentOut,
+    ) {
+        let Some(mut frame) = self.common.pools.take(0) else { return };
+        let header = TcpHeader { ports: (Port(local.port()), Port(remote.port())), egress };
+        header.prepend(&mut frame, out);
+        self.shard.ip.send(self.common.now, egress, IpProtocol::TCP, out.ecn, frame);
+    }
+
+    /// A connection has nothing left to send: if its end has come, it goes.
+    fn settle(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        match conn.leaving {
+            Leaving::No => {
+                conn.stream.detach_if_empty();
+                return;
+            }
+            Leaving::TimeWait => {
+                let local = SocketAddr::new(conn.tuple.local(), conn.tuple.local_port().0);
+                let remote = SocketAddr::new(conn.tuple.remote(), conn.tuple.remote_port().0);
+                let names = firelane_tcp::Tuple::new(local, remote);
+                let Some(record) = conn.tcp.time_wait_record(names) else { return };
+                self.shard.time_wait.insert(self.common.now, record);
+                super::events::say_closed(conn, self.common);
+            }
+            Leaving::Gone => {}
+        }
+        self.shard.conns.remove(&conn.tuple, id);
+        self.conns.remove(id);
+    }
+}
+
+/// The largest TCP segment, text and options, that a way carries (RFC 6691).
+pub(crate) fn mss_of(egress: &Egress) -> Mss {
+    let headers = if egress.dst.is_ipv4() { 20 + 20 } else { 40 + 20 };
+    Mss::clamped(egress.mtu.bytes() - headers)
+}
+
+/// A connection's segment as a frame that begins with its TCP header.
+fn build<D>(conn: &Conn, egress: &Egress, out: &SegmentOut, common: &mut Common<D>) -> Option<Frame> {
+    let len = out.payload_len();
+    let mut frame = common.pools.take(len)?;
+    if len > 0 {
+        let copied = conn.stream.send.copy_at(out.payload.start, frame.append(len));
+        debug_assert_eq!(copied, len, "unacknowledged text stays in the ring");
+    }
+    let ports = (conn.tuple.local_port(), conn.tuple.remote_port());
+    let header_bytes = TcpHeader { ports, egress }.prepend(&mut frame, out);
+    if out.segment_bytes > 0 && len > usize::from(out.segment_bytes) {
+        let kind = if egress.dst.is_ipv4() { SegmentKind::TcpV4 } else { SegmentKind::TcpV6 };
+        let ecn = out.flags.contains(TcpFlags::CWR);
+        let segment_bytes = out.segment_bytes;
+        frame.meta_mut().segmentation = Some(Segmentation { kind, segment_bytes, header_bytes, ecn });
+    }
+    Some(frame)
+}
+
+/// What a TCP header needs beside the segment.
+struct TcpHeader<'a> {
+    ports: (Port, Port),
+    egress: &'a Egress,
+}
+
+impl TcpHeader<'_> {
+    /// Puts the header before the text; its length.
+    fn prepend(&self, frame: &mut Frame, out: &SegmentOut) -> u16 {
+        let repr = TcpRepr {
+            src_port: self.ports.0,
+            dst_port: self.ports.1,
+            seq: out.seq,
+            ack: out.ack,
+            flags: out.flags,
+            window: out.window,
+            urgent: out.urgent,
+            options: out.options,
+        };
+        let header_bytes = repr.emitted_len();
+        let header = frame.prepend(header_bytes);
+        repr.emit(header);
+        let total = frame.len() as u32;
+        let pseudo = Sum::pseudo(self.egress.src, self.egress.dst, IpProtocol::TCP, total);
+        tcp::fill_partial(frame.as_mut_slice(), pseudo);
+        let offset = tcp::CHECKSUM_OFFSET as u16;
+        frame.meta_mut().checksum = Checksum::Partial { start: 0, offset };
+        header_bytes as u16
+    }
+}

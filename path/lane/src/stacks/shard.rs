@@ -1,0 +1,81 @@
+//! One netstack's shard in one lane: its IP side, its tables, its listeners, its budgets.
+//!
+//! Everything that all lanes must agree on (addresses, routes, neighbours, listeners, tunables) is a replica,
+//! changed by message; connections and datagram sockets exist in one shard only.
+
+use core::net::SocketAddr;
+
+use firelane_classify::{ConnTable, Listeners, LocalAddr};
+use firelane_socket::{ListenerSlot, StreamConfig};
+use firelane_tcp::{ChallengeBudget, ResetBudget, Secret, SynLimits, SynTable, TimeWaitTable};
+use firelane_units::{Instant, LinkId, Port, SocketId};
+
+use super::{Ip, ip_config};
+use crate::common::Common;
+use crate::message::{NetstackConfig, StreamOptions};
+use crate::ports::Dense;
+
+/// How many records one netstack's shard keeps in TIME-WAIT: 10,000 connections per second for a minute.
+const TIME_WAIT_MAX: usize = 600_000;
+
+/// How many challenge ACKs a shard sends per second (RFC 5961 §7; Linux' default).
+const CHALLENGES_PER_SECOND: u32 = 1000;
+
+/// A netstack's shard.
+pub(crate) struct Shard {
+    pub(crate) config: NetstackConfig,
+    pub(crate) ip: Ip,
+    pub(crate) conns: ConnTable,
+    pub(crate) listeners: Listeners,
+    pub(crate) listening: Dense<Listening>,
+    pub(crate) half_open: SynTable,
+    pub(crate) time_wait: TimeWaitTable,
+    pub(crate) secret: Secret,
+    pub(crate) challenges: ChallengeBudget,
+    pub(crate) resets: ResetBudget,
+    /// The VNICs that this netstack uses.
+    pub(crate) links: Vec<LinkId>,
+    /// Where the search for a local port begins (RFC 6056 §3.3.3).
+    pub(crate) port_counter: u32,
+}
+
+/// A listener as a shard knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Listening {
+    pub(crate) address: LocalAddr,
+    pub(crate) port: Port,
+    pub(crate) slot: ListenerSlot,
+    pub(crate) rings: StreamConfig,
+    pub(crate) options: StreamOptions,
+}
+
+impl Shard {
+    pub(crate) fn new<D>(common: &Common<D>, config: NetstackConfig, connections: usize) -> Self {
+        let secrets = &common.secrets;
+        Self {
+            ip: Ip::new(ip_config(&config, secrets.ip(), common.id)),
+            conns: ConnTable::new(secrets.table(), connections),
+            listeners: Listeners::new(),
+            listening: Dense::new(),
+            half_open: SynTable::new(secrets.time_wait(), SynLimits::default()),
+            time_wait: TimeWaitTable::new(secrets.time_wait(), config.time_wait, TIME_WAIT_MAX),
+            secret: Secret::new(secrets.sequence()),
+            challenges: ChallengeBudget::new(secrets.challenge(), CHALLENGES_PER_SECOND),
+            resets: ResetBudget::new(ResetBudget::DEFAULT_RATE),
+            links: Vec::new(),
+            port_counter: 0,
+            config,
+        }
+    }
+
+    /// The listener for what comes to `local`.
+    pub(crate) fn listener(&self, local: SocketAddr) -> Option<(SocketId, &Listening)> {
+        let socket = self.listeners.lookup(local.ip(), Port(local.port()))?;
+        Some((socket, self.listening.get(socket.index())?))
+    }
+
+    /// When this shard itself has something to do.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        [self.ip.poll_at(), self.time_wait.poll_at(), self.half_open.poll_at()].into_iter().flatten().min()
+    }
+}

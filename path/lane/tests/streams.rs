@@ -1,0 +1,128 @@
+//! Connections between two netstacks of one process, over an etherstub, with one, two and four lanes.
+
+mod support;
+
+use std::time::Duration;
+
+use firelane_lane::SocketCommand;
+use firelane_socket::{Flags, ReadError, SocketError, StreamEnd, WriteError};
+use firelane_units::{LaneId, Mtu};
+use support::*;
+
+const REMOTES: [(&str, &str); 2] = [("10.0.0.2:80", "10.0.0.2:80"), ("[fd00::2]:80", "[fd00::2]:80")];
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n * 31 + (n >> 8)) as u8).collect()
+}
+
+/// A connection from stack 1, opened in `lane`, to a listener of stack 2.
+fn connected(world: &mut World, lane: u16, listen: &str, remote: &str) -> (StreamEnd, StreamEnd) {
+    let listener = world.listen(2, u32::from(lane), listen, 8);
+    let client = world.connect(1, lane, remote);
+    world.run();
+    assert_eq!(client.poll_connected(), Ok(true));
+    let accepted = listener.accept().expect("the handshake is over");
+    assert_eq!(accepted.names.remote, client.shared().names().unwrap().local);
+    (client, accepted.stream)
+}
+
+#[test]
+fn bytes_travel_both_ways_and_the_end_is_seen() {
+    for lanes in [1, 2, 4] {
+        for (listen, remote) in REMOTES {
+            let mut world = two_stacks(lanes, Mtu::ETHERNET);
+            let (mut client, mut server) = connected(&mut world, lanes - 1, listen, remote);
+            assert_eq!(client.shared().lane(), LaneId(lanes - 1));
+            world.transfer(&mut client, &mut server, &pattern(1_000_000));
+            world.transfer(&mut server, &mut client, &pattern(300_000));
+            world.command(&client, SocketCommand::Shutdown);
+            world.run();
+            let mut byte = [0];
+            assert_eq!(world.read(&mut server, &mut byte), Ok(0));
+            world.command(&server, SocketCommand::Close);
+            world.run();
+            assert_eq!(world.read(&mut client, &mut byte), Ok(0));
+            world.check_conservation();
+            let (connections, waiting) = (sum(&world, |s| s.connections), sum(&world, |s| s.time_wait));
+            assert_eq!((connections, waiting), (0, 1), "who closed first waits");
+            world.run_for(Duration::from_secs(70));
+            assert_eq!(sum(&world, |s| s.time_wait), 0);
+        }
+    }
+}
+
+fn sum(world: &World, of: impl Fn(&firelane_lane::Snapshot) -> usize) -> usize {
+    world.lanes.iter().map(|lane| of(&lane.snapshot())).sum()
+}
+
+#[test]
+fn nobody_listens() {
+    let mut world = two_stacks(2, Mtu::ETHERNET);
+    let client = world.connect(1, 0, "10.0.0.2:81");
+    world.run();
+    assert_eq!(client.poll_connected(), Err(SocketError::Refused));
+    assert_eq!(sum(&world, |s| s.connections), 0);
+    world.check_conservation();
+}
+
+#[test]
+fn nobody_answers() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let client = world.connect(1, 0, "10.0.0.77:80");
+    world.run_for(Duration::from_secs(400));
+    assert_eq!(client.poll_connected(), Err(SocketError::TimedOut));
+    world.check_conservation();
+}
+
+#[test]
+fn a_reset_reaches_the_other_side() {
+    let mut world = two_stacks(2, Mtu::ETHERNET);
+    let (client, mut server) = connected(&mut world, 1, "10.0.0.2:80", "10.0.0.2:80");
+    world.command(&client, SocketCommand::Abort);
+    world.run();
+    let mut byte = [0];
+    assert_eq!(world.read(&mut server, &mut byte), Err(ReadError::Failed(SocketError::Reset)));
+    assert_eq!(world.write(&mut server, b"x"), Err(WriteError::Closed));
+    assert_eq!(sum(&world, |s| s.connections + s.time_wait), 0);
+}
+
+#[test]
+fn what_nobody_accepts_goes_with_its_listener() {
+    let mut world = two_stacks(2, Mtu::ETHERNET);
+    let listener = world.listen(2, 5, "10.0.0.2:80", 8);
+    let clients: Vec<StreamEnd> = (0..2).map(|lane| world.connect(1, lane, "10.0.0.2:80")).collect();
+    world.run();
+    drop(listener);
+    for lane in &mut world.lanes {
+        let command = SocketCommand::Unlisten(firelane_units::SocketId(5));
+        let netstack = firelane_units::NetstackId(2);
+        lane.on_message(world.now, firelane_lane::LaneMessage::Socket(netstack, command));
+    }
+    world.run();
+    for client in &clients {
+        assert!(client.shared().words().flags().contains(Flags::CLOSED));
+    }
+    assert_eq!(sum(&world, |s| s.connections), 0);
+}
+
+#[test]
+fn many_connections_spread_over_the_lanes() {
+    let mut world = two_stacks(4, Mtu::ETHERNET);
+    let listener = world.listen(2, 1, "10.0.0.2:80", 128);
+    let mut clients: Vec<StreamEnd> = (0..100).map(|n| world.connect(1, n % 4, "10.0.0.2:80")).collect();
+    world.run();
+    let mut servers = Vec::new();
+    while let Some(accepted) = listener.accept() {
+        servers.push(accepted);
+    }
+    assert_eq!(servers.len(), 100);
+    let mut in_lane = [0; 4];
+    for accepted in &mut servers {
+        in_lane[accepted.stream.shared().lane().index()] += 1;
+        let client =
+            clients.iter_mut().find(|c| c.shared().names().unwrap().local == accepted.names.remote).unwrap();
+        world.transfer(client, &mut accepted.stream, &pattern(5000));
+    }
+    assert_eq!(in_lane, [25; 4], "both ends hash alike");
+    world.check_conservation();
+}
