@@ -43,10 +43,11 @@ impl<D> Inside<'_, D> {
     /// The application wrote, or read.
     pub(crate) fn kick(&mut self, conn: ConnRef) {
         self.command(conn, |inside, id| {
+            let now = inside.common.now;
             let conn = inside.conns.slab.get_mut(id)?;
             conn.stream.shared().words().unkick();
             let (tcp, rings) = conn.parts();
-            tcp.window_opened(&rings);
+            tcp.window_opened(now, &rings);
             Some(Disposition::default())
         });
     }

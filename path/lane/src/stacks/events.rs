@@ -83,6 +83,7 @@ fn on_closed(conn: &mut Conn, reason: CloseReason) {
         CloseReason::Finished => None,
         CloseReason::Refused => Some(SocketError::Refused),
         CloseReason::Reset => Some(SocketError::Reset),
+        CloseReason::Unreachable => Some(SocketError::HostUnreachable),
         CloseReason::TimedOut => Some(SocketError::TimedOut),
         CloseReason::Aborted => Some(SocketError::Aborted),
     };
