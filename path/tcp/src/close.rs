@@ -31,7 +31,7 @@ impl Connection {
     /// The program has closed the socket: nobody will read or write it. Data that it did not read make it a
     /// reset, so that the peer does not take them for delivered (RFC 2525 §2.17, RFC 9293 SHLD-3).
     pub fn close(&mut self, now: Instant, rings: &Rings<'_>) -> Disposition {
-        if rings.recv.free() < rings.recv.capacity() && self.state != State::Closed {
+        if rings.recv.unread() > 0 && self.state != State::Closed {
             return self.abort();
         }
         self.options.orphan = true;

@@ -250,6 +250,9 @@ impl Connection {
 
     /// Time passed; harmless if early.
     pub fn on_timer(&mut self, now: Instant, rings: &mut Rings<'_>) -> Disposition {
+        if self.limit_at().is_some_and(|at| at <= now) {
+            return self.die(CloseReason::TimedOut);
+        }
         loop {
             match self.flight.on_timer(now) {
                 TimerFired::Nothing => break,
@@ -276,10 +279,9 @@ impl Connection {
             SendTimer::Off => None,
             SendTimer::Syn(_) => self.on_syn_timer(now),
             SendTimer::Persist(_) => {
-                // RFC 9293 MUST-37: a peer that answers keeps the connection, unless the program set a limit
-                // (RFC 6429, RFC 5482).
-                let limited = self.options.user_timeout().is_some();
-                let since = if limited { self.progress_at } else { self.heard_at };
+                // RFC 9293 MUST-37: a peer that answers keeps the connection, unless nobody is left who would
+                // want it to (RFC 6429: the system may reclaim it).
+                let since = if self.options.orphan { self.progress_at } else { self.heard_at };
                 if now.saturating_since(since) >= self.patience() {
                     return Some(self.die(CloseReason::TimedOut));
                 }
@@ -326,12 +328,19 @@ impl Connection {
         self.options.user_timeout().unwrap_or(self.config.abort_timeout)
     }
 
+    /// When the program's own limit ends the wait for an acknowledgment (RFC 5482), be the window open or closed.
+    fn limit_at(&self) -> Option<Instant> {
+        let limit = self.options.user_timeout()?;
+        let waits = !self.flight.is_empty() || self.timers.send != SendTimer::Off;
+        waits.then(|| self.progress_at + limit)
+    }
+
     /// When [`Connection::on_timer`] or [`Connection::poll_transmit`] has something to do next.
     pub fn poll_at(&self) -> Option<Instant> {
         if self.state == State::Closed {
             return None;
         }
-        self.timers.earliest([self.flight.deadline(), self.receive.ack.deadline()])
+        self.timers.earliest([self.flight.deadline(), self.receive.ack.deadline(), self.limit_at()])
     }
 
     /// Starts what an established connection has running.
@@ -375,7 +384,9 @@ impl Connection {
 
     /// `SO_KEEPALIVE` with its times; `None` turns it off (RFC 9293 MUST-24 and -25: off unless asked for).
     pub fn set_keepalive(&mut self, now: Instant, keepalive: Option<Keepalive>) {
-        self.options.rare().keepalive = keepalive;
+        if keepalive != self.options.keepalive() {
+            self.options.rare().keepalive = keepalive;
+        }
         if matches!(self.timers.quiet, QuietTimer::Keepalive(_)) {
             self.timers.quiet = QuietTimer::Off;
         }
@@ -385,7 +396,9 @@ impl Connection {
 
     /// `TCP_USER_TIMEOUT` (RFC 5482): how long data may stay unacknowledged; `None` follows the configuration.
     pub fn set_user_timeout(&mut self, timeout: Option<Duration>) {
-        self.options.rare().user_timeout = timeout;
+        if timeout != self.options.user_timeout() {
+            self.options.rare().user_timeout = timeout;
+        }
     }
 
     /// Gives back memory that an idle connection does not need: the books of what was sent and of what came

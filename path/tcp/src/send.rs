@@ -324,6 +324,9 @@ impl Connection {
                 self.timers.send = SendTimer::Off;
             }
         } else if self.timers.send == SendTimer::Off {
+            if self.send.persist_backoff == 0 {
+                self.progress_at = now;
+            }
             self.timers.send = SendTimer::Persist(now + self.persist_interval());
         }
     }

@@ -6,6 +6,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod host;
+pub mod lab;
 pub mod random;
 pub mod wire;
 
