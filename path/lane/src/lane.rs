@@ -58,7 +58,9 @@ impl<D: Driver> Lane<D> {
         match message {
             LaneMessage::Frames(frames) => self.on_frames(frames),
             LaneMessage::Kick { netstack, conn } => self.stacks.kick(&mut self.common, netstack, conn),
-            LaneMessage::KickDatagrams { netstack, socket } => self.stacks.kick_datagrams(netstack, socket),
+            LaneMessage::KickDatagrams { netstack, socket } => {
+                self.stacks.kick_datagrams(&mut self.common, netstack, socket);
+            }
             LaneMessage::Socket(netstack, command) => {
                 self.stacks.on_command(&mut self.common, netstack, command);
             }

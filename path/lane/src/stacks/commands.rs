@@ -36,7 +36,8 @@ impl<D> Inside<'_, D> {
                 }
                 Some(Disposition::default())
             }),
-            SocketCommand::Bind(_) | SocketCommand::CloseDatagrams(_) => {}
+            SocketCommand::Bind(bind) => self.bind(*bind),
+            SocketCommand::CloseDatagrams(socket) => self.close_datagrams(socket),
         }
     }
 

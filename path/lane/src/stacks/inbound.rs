@@ -132,6 +132,7 @@ impl<D> Inside<'_, D> {
         let Some(packet) = self.through_ip(link, frame, headers) else { return };
         match packet.protocol {
             IpProtocol::TCP => self.stray_segment(packet),
+            IpProtocol::UDP => self.datagram(packet),
             _ => self.common.drop_frame(packet.frame, DropReason::UnknownProtocol),
         }
     }

@@ -6,6 +6,7 @@
 
 mod commands;
 mod conn;
+mod datagrams;
 mod events;
 mod inbound;
 mod open;
@@ -71,6 +72,8 @@ impl Stacks {
     ) {
         self.transmit_streams(common, links);
         for shard in self.shards.iter_mut() {
+            let mut inside = Inside { common, shard, conns: &mut self.conns };
+            inside.transmit_datagrams(links);
             shard.ip.poll_output(out);
         }
     }
@@ -87,7 +90,17 @@ impl Stacks {
         }
     }
 
-    pub(crate) fn kick_datagrams(&mut self, _: NetstackId, _: SocketId) {}
+    /// An application queued datagrams.
+    pub(crate) fn kick_datagrams<D>(
+        &mut self,
+        common: &mut Common<D>,
+        netstack: NetstackId,
+        socket: SocketId,
+    ) {
+        if let Some(mut inside) = self.inside(common, netstack) {
+            inside.kick_datagrams(socket);
+        }
+    }
 
     /// A socket's command.
     pub(crate) fn on_command<D>(

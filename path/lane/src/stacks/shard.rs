@@ -4,12 +4,15 @@
 //! changed by message; connections and datagram sockets exist in one shard only.
 
 use core::net::SocketAddr;
+use std::collections::VecDeque;
 
 use firelane_classify::{ConnTable, Listeners, LocalAddr};
 use firelane_socket::{ListenerSlot, StreamConfig};
 use firelane_tcp::{ChallengeBudget, ResetBudget, Secret, SynLimits, SynTable, TimeWaitTable};
+use firelane_udp::UdpTable;
 use firelane_units::{Instant, LinkId, Port, SocketId};
 
+use super::datagrams::DatagramSocket;
 use super::{Ip, ip_config};
 use crate::common::Common;
 use crate::message::{NetstackConfig, StreamOptions};
@@ -33,6 +36,12 @@ pub(crate) struct Shard {
     pub(crate) secret: Secret,
     pub(crate) challenges: ChallengeBudget,
     pub(crate) resets: ResetBudget,
+    pub(crate) udp: UdpTable,
+    pub(crate) datagrams: Dense<DatagramSocket>,
+    /// Datagram sockets with something to send.
+    pub(crate) dirty_datagrams: VecDeque<SocketId>,
+    /// Those that wait for a limit, in order of time.
+    pub(crate) limited_datagrams: VecDeque<(Instant, SocketId)>,
     /// The VNICs that this netstack uses.
     pub(crate) links: Vec<LinkId>,
     /// Where the search for a local port begins (RFC 6056 §3.3.3).
@@ -62,6 +71,10 @@ impl Shard {
             secret: Secret::new(secrets.sequence()),
             challenges: ChallengeBudget::new(secrets.challenge(), CHALLENGES_PER_SECOND),
             resets: ResetBudget::new(ResetBudget::DEFAULT_RATE),
+            udp: UdpTable::new(),
+            datagrams: Dense::new(),
+            dirty_datagrams: VecDeque::new(),
+            limited_datagrams: VecDeque::new(),
             links: Vec::new(),
             port_counter: 0,
             config,
@@ -76,6 +89,10 @@ impl Shard {
 
     /// When this shard itself has something to do.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        [self.ip.poll_at(), self.time_wait.poll_at(), self.half_open.poll_at()].into_iter().flatten().min()
+        let limited = self.limited_datagrams.front().map(|&(at, _)| at);
+        [self.ip.poll_at(), self.time_wait.poll_at(), self.half_open.poll_at(), limited]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }

@@ -10,11 +10,12 @@ use firelane_frame::{
 };
 use firelane_lane::*;
 use firelane_socket::{
-    ConnRef, ListenerEnd, ReadError, Ready, SocketToken, StreamConfig, StreamEnd, WriteError, listener,
-    stream,
+    ConnRef, DatagramEnd, ListenerEnd, ReadError, Ready, SocketToken, StreamConfig, StreamEnd, WriteError,
+    datagram, listener, stream,
 };
 use firelane_units::{
-    BitRate, DropCounters, FlowId, Instant, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId,
+    BitRate, DropCounters, FlowId, Instant, LaneId, LinkId, MacAddr, Mtu, NetstackId, Port, Priority,
+    SocketId,
 };
 
 /// One end of an in-process wire at full speed.
@@ -339,3 +340,30 @@ impl World {
 }
 
 pub const RINGS: StreamConfig = StreamConfig { send_capacity: 256 * 1024, recv_capacity: 256 * 1024 };
+
+impl World {
+    /// A datagram socket in the lane that its port steers to; port zero is `lane`'s choice.
+    pub fn bind(&mut self, netstack: u16, socket: u32, lane: u16, local: &str) -> DatagramEnd {
+        let local: std::net::SocketAddr = local.parse().expect("an address and a port");
+        let steering = firelane_classify::Steering::even(&self.lane_ids());
+        let lane = match local.port() {
+            0 => LaneId(lane),
+            port => datagram_lane(Port(port), &steering, &secrets().steering()),
+        };
+        let (end, slot) = datagram(1 << 16, 1 << 16, lane, NetstackId(netstack));
+        let bind = Bind { socket: SocketId(socket), local, v6_only: false, remote: None, slot };
+        let message = LaneMessage::Socket(NetstackId(netstack), SocketCommand::Bind(Box::new(bind)));
+        self.lanes[lane.index()].on_message(self.now, message);
+        end
+    }
+
+    pub fn send_to(&mut self, end: &mut DatagramEnd, socket: u32, peer: std::net::SocketAddr, bytes: &[u8]) {
+        end.send.send(peer, bytes).expect("the queue has room");
+        if end.send.kick() {
+            let shared = end.send.shared();
+            let (netstack, socket) = (shared.netstack(), SocketId(socket));
+            let message = LaneMessage::KickDatagrams { netstack, socket };
+            self.lanes[shared.lane().index()].on_message(self.now, message);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Datagrams between two netstacks of one process, with one, two and four lanes.
+
+mod support;
+
+use firelane_socket::{Ready, SocketError, SocketToken};
+use firelane_units::{DropReason, Mtu};
+use support::*;
+
+#[test]
+fn a_question_and_its_answer() {
+    for lanes in [1, 2, 4] {
+        for (any, server) in [("0.0.0.0", "10.0.0.2:53"), ("[::]", "[fd00::2]:53")] {
+            let mut world = two_stacks(lanes, Mtu::ETHERNET);
+            let mut dns = world.bind(2, 1, 0, &format!("{any}:53"));
+            let mut client = world.bind(1, 2, lanes - 1, &format!("{any}:0"));
+            let port = client.recv.shared().local().expect("it is bound at once").port();
+            assert!(port >= 32_768);
+            dns.recv.shared().words().set_token(SocketToken(7));
+            dns.recv.shared().words().wait_for(Ready::READABLE);
+            world.send_to(&mut client, 2, server.parse().unwrap(), b"who?");
+            world.run();
+            assert_eq!(world.mail.ready, [(SocketToken(7), Ready::READABLE)]);
+            let mut buffer = [0; 100];
+            let question = dns.recv.recv(&mut buffer).unwrap().expect("it has arrived");
+            assert_eq!((&buffer[..question.copied], question.peer.port()), (&b"who?"[..], port));
+            world.send_to(&mut dns, 1, question.peer, b"me");
+            world.run();
+            let answer = client.recv.recv(&mut buffer).unwrap().expect("it has arrived");
+            assert_eq!((&buffer[..answer.copied], answer.peer), (&b"me"[..], server.parse().unwrap()));
+            world.check_conservation();
+        }
+    }
+}
+
+#[test]
+fn a_full_queue_drops_and_counts() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let _server = world.bind(2, 1, 0, "10.0.0.2:9");
+    let mut client = world.bind(1, 2, 0, "10.0.0.1:0");
+    for _ in 0..100 {
+        world.send_to(&mut client, 2, "10.0.0.2:9".parse().unwrap(), &[0; 1000]);
+        world.run();
+    }
+    // 64 KiB hold 64 records of 1,024 bytes.
+    assert_eq!(world.counters().drops.of(DropReason::BufferFull), 36);
+    world.check_conservation();
+}
+
+#[test]
+fn nobody_has_the_port_and_two_cannot_share_it() {
+    let mut world = two_stacks(2, Mtu::ETHERNET);
+    let mut client = world.bind(1, 2, 0, "10.0.0.1:4000");
+    world.send_to(&mut client, 2, "10.0.0.2:9".parse().unwrap(), b"x");
+    world.run();
+    assert_eq!(world.counters().drops.of(DropReason::NoSocket), 1);
+    let mut second = world.bind(1, 3, 0, "10.0.0.1:4000");
+    assert_eq!(second.recv.recv(&mut []), Err(SocketError::AddressInUse));
+}
