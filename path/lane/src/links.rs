@@ -243,15 +243,15 @@ impl<D> Links<D> {
     /// Asks the limits for a large frame in pieces, and goes on with those that pass.
     fn admit_cut(&mut self, common: &mut Common<D>, stage: Stage, flow: FlowId, link: LinkId, frame: Frame) {
         let direction = if stage == Stage::Out { Direction::Out } else { Direction::In };
-        let pieces = frame.meta().segmentation.map_or(1, |cut| cut.segments(frame.len()));
-        common.counters.copied += pieces as u64 - 1;
         let mut released = mem::take(&mut self.released);
         let Common { now, pools, counters, .. } = common;
-        let dropped = counters.drops.total();
+        let (dropped, held) = (counters.drops.total(), self.flows.held_frames());
         self.flows.admit_cut(*now, flow, direction, frame, pools, &mut counters.drops, |piece| {
             released.push((direction, flow, piece));
         });
         let dropped = counters.drops.total() - dropped;
+        let held = self.flows.held_frames() - held;
+        counters.copied += (released.len() + held) as u64 + dropped - 1;
         self.count_drops(link, direction, dropped);
         self.go_on(common, &mut released);
         self.released = released;

@@ -4,9 +4,9 @@ mod support;
 
 use std::time::Duration;
 
-use firelane_lane::SocketCommand;
+use firelane_lane::{Control, SocketCommand};
 use firelane_socket::{Flags, ReadError, SocketError, StreamEnd, WriteError};
-use firelane_units::{LaneId, Mtu};
+use firelane_units::{BitRate, FlowId, LaneId, Mtu};
 use support::*;
 
 const REMOTES: [(&str, &str); 2] = [("10.0.0.2:80", "10.0.0.2:80"), ("[fd00::2]:80", "[fd00::2]:80")];
@@ -19,7 +19,8 @@ fn pattern(len: usize) -> Vec<u8> {
 fn connected(world: &mut World, lane: u16, listen: &str, remote: &str) -> (StreamEnd, StreamEnd) {
     let listener = world.listen(2, u32::from(lane), listen, 8);
     let client = world.connect(1, lane, remote);
-    world.run();
+    // A limit may hold even the handshake.
+    world.run_for(Duration::from_millis(10));
     assert_eq!(client.poll_connected(), Ok(true));
     let accepted = listener.accept().expect("the handshake is over");
     assert_eq!(accepted.names.remote, client.shared().names().unwrap().local);
@@ -125,4 +126,47 @@ fn many_connections_spread_over_the_lanes() {
     }
     assert_eq!(in_lane, [25; 4], "both ends hash alike");
     world.check_conservation();
+}
+
+/// Bytes that arrive in one second of a transfer that never ends, with `mbps` on the VNIC of stack `limited`.
+fn bytes_in_a_second(lanes: u16, limited: u32, mbps: u64) -> (u64, World) {
+    let mut world = two_stacks(lanes, Mtu::ETHERNET);
+    let flow = FlowId(limited);
+    world.all(|| Control::SetHome(flow, Some(LaneId(0))));
+    world.all(|| Control::SetMaxbw(flow, Some(BitRate::from_mbps(mbps))));
+    let (mut client, mut server) = connected(&mut world, 0, "10.0.0.2:80", "10.0.0.2:80");
+    let (mut got, mut buffer) = (0, vec![0; 1 << 20]);
+    let chunk = pattern(1 << 16);
+    let end = world.now + Duration::from_secs(1);
+    while world.now < end {
+        while world.write(&mut client, &chunk).is_ok() {}
+        let until = world.run();
+        while let Ok(count @ 1..) = world.read(&mut server, &mut buffer) {
+            got += count as u64;
+        }
+        world.now = until.expect("a limited sender waits for its limit").min(end);
+    }
+    world.check_conservation();
+    (got, world)
+}
+
+#[test]
+fn a_limited_sender_waits_and_loses_nothing() {
+    for mbps in [2, 50, 1000] {
+        let (bytes, world) = bytes_in_a_second(1, 1, mbps);
+        let promised = mbps * 1_000_000 / 8;
+        let share = bytes as f64 / promised as f64;
+        // Headers take 66 of 1,514 bytes.
+        assert!((0.93..=0.965).contains(&share), "{mbps} Mb/s: {bytes} bytes, {share}");
+        assert_eq!(world.counters().drops.total(), 0);
+    }
+}
+
+#[test]
+fn a_limited_receiver_holds_and_drops_and_its_sender_adapts() {
+    for (lanes, mbps) in [(1, 20), (1, 200), (2, 50)] {
+        let (bytes, _) = bytes_in_a_second(lanes, 2, mbps);
+        let share = bytes as f64 / (mbps * 1_000_000 / 8) as f64;
+        assert!((0.80..=0.965).contains(&share), "{lanes} lanes, {mbps} Mb/s: {bytes} bytes, {share}");
+    }
 }

@@ -84,6 +84,14 @@ impl Ip {
     ) {
         let Some(&(_, our, _)) = self.links.iter().find(|l| l.0 == e.link) else { return };
         let len = frame.len();
+        let shift = 14 + if e.dst.is_ipv4() { 20 } else { 40 };
+        let meta = frame.meta_mut();
+        if let firelane_frame::Checksum::Partial { start, .. } = &mut meta.checksum {
+            *start += shift;
+        }
+        if let Some(cut) = &mut meta.segmentation {
+            cut.header_bytes += shift;
+        }
         let et = match (e.src, e.dst) {
             (IpAddr::V4(s), IpAddr::V4(d)) => {
                 let h = frame.prepend(20);
