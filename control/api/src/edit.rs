@@ -26,7 +26,7 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
         Change::RemoveFlow(name) => drop(model.flows.remove(name).ok_or(Status::NotFound)?),
         Change::SetFlowProps(name, changes) => {
             let flow = model.flows.get_mut(name).ok_or(Status::NotFound)?;
-            changes.iter().try_for_each(|change| props::set_flow(flow, change))?;
+            changes.iter().try_for_each(|change| props::set_flow_prop(flow, change))?;
         }
         Change::CreateIf(name, netstack) => create_if(model, name, netstack)?,
         Change::DeleteIf(name) => delete_if(model, name)?,
@@ -108,8 +108,11 @@ fn set_link_props(model: &mut Model, name: &LinkName, changes: &[PropChange]) ->
     }
     // An MTU is bounded from below by what rests on the link, and from above by what it rests on.
     let faults = model.validate();
-    let mtu = faults.into_iter().find(|fault| fault.field.ends_with(".mtu"));
-    mtu.map_or(Ok(()), |fault| Err(ApiError { status: Status::BadMtu, ..fault.into() }))
+    let Some(fault) = faults.into_iter().find(|fault| fault.field.ends_with(".mtu")) else { return Ok(()) };
+    let own = fault.field.ends_with(&format!(".{name}.mtu"));
+    let value = changes.iter().find(|change| change.name == "mtu").and_then(|change| change.value.clone());
+    let allowed = if own { fault.allowed } else { fault.to_string() };
+    Err(ApiError::new(Status::BadMtu, "mtu", value.unwrap_or_default(), allowed))
 }
 
 fn add_flow(model: &mut Model, name: &FlowName, flow: &Flow) -> Result<(), ApiError> {
@@ -127,6 +130,11 @@ fn add_flow(model: &mut Model, name: &FlowName, flow: &Flow) -> Result<(), ApiEr
     let ports = matching.local_port.is_some() || matching.remote_port.is_some();
     if ports && !matching.transport.is_some_and(Transport::has_ports) {
         return Err(ApiError::new(Status::PortNeedsTransport, "transport", "", "tcp, udp or sctp"));
+    }
+    if let (Some(local), Some(remote)) = (matching.local_ip, matching.remote_ip)
+        && local.addr().is_ipv4() != remote.addr().is_ipv4()
+    {
+        return Err(ApiError::new(Status::BadIp, "remote_ip", remote, "of the same family as local_ip"));
     }
     let canonical = matching.canonical();
     let identical = |(_, other): &(&FlowName, &Flow)| other.matching.canonical() == canonical;

@@ -40,6 +40,7 @@ pub use change::{
 pub use dispatch::{Method, Request, Response, dispatch};
 pub use error::ApiError;
 pub use openapi::openapi_text;
+pub use props::{set_flow_prop, set_vnic_prop};
 pub use status::Status;
 pub use store::Store;
 pub use stub::{Planner, Stub};

@@ -1,4 +1,7 @@
-//! The paths of the interface. A name follows its collection's path after a slash.
+//! The paths of the interface, and where its socket is. A name follows its collection's path after a slash.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 /// What runs, and whether all is well.
 pub const STATUS: &str = "/v1/status";
@@ -30,3 +33,37 @@ pub const DROPS: &str = "/v1/drops";
 pub const OPENAPI: &str = "/v1/openapi.json";
 /// Follows a link's or flow's name: its properties.
 pub const PROPS: &str = "props";
+
+/// The environment variable that names the socket.
+pub const SOCKET_VARIABLE: &str = "FIRELANE_SOCKET";
+
+/// Where the daemon listens and commands look: `explicit` if given, else `/run/firelane/api.sock` for root, else
+/// below an ordinary user's `runtime_dir` (XDG_RUNTIME_DIR); nowhere if there is none.
+pub fn socket_path(explicit: Option<&OsStr>, is_root: bool, runtime_dir: Option<&OsStr>) -> Option<PathBuf> {
+    match explicit.filter(|path| !path.is_empty()) {
+        Some(path) => Some(path.into()),
+        None if is_root => Some("/run/firelane/api.sock".into()),
+        None => {
+            let dir = runtime_dir.map(Path::new).filter(|dir| dir.is_absolute())?;
+            Some(dir.join("firelane/api.sock"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_socket_is_where_the_user_may_have_it() {
+        let [explicit, dir] = ["/x/y", "/run/user/7"].map(OsStr::new);
+        assert_eq!(socket_path(Some(explicit), true, None), Some("/x/y".into()));
+        assert_eq!(socket_path(None, true, Some(dir)), Some("/run/firelane/api.sock".into()));
+        assert_eq!(
+            socket_path(Some(OsStr::new("")), false, Some(dir)),
+            Some("/run/user/7/firelane/api.sock".into())
+        );
+        assert_eq!(socket_path(None, false, Some(OsStr::new("relative"))), None);
+        assert_eq!(socket_path(None, false, None), None);
+    }
+}

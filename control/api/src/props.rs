@@ -1,6 +1,6 @@
 //! Properties of links and flows: the one table of names, values, defaults and what is possible.
 
-use firelane_model::{Flow, LinkClass, LinkName, MAXBW_MIN, Model};
+use firelane_model::{Flow, LinkClass, LinkName, MAXBW_MIN, Model, Vnic};
 use firelane_units::{BitRate, Mtu, Priority};
 
 use crate::{ApiError, LinkState, PropChange, Property, Status};
@@ -38,9 +38,17 @@ pub(crate) fn slots<'a>(model: &'a mut Model, name: &str) -> Option<LinkProps<'a
         let mtu = MtuSlot::Own(&mut it.mtu, Mtu::ETHERSTUB);
         return Some(LinkProps { maxbw: &mut it.maxbw, priority: &mut it.priority, mtu });
     }
-    let it = model.vnics.get_mut(name)?;
-    let mtu = MtuSlot::Inherited(&mut it.mtu);
-    Some(LinkProps { maxbw: &mut it.maxbw, priority: &mut it.priority, mtu })
+    model.vnics.get_mut(name).map(vnic_slots)
+}
+
+fn vnic_slots(vnic: &mut Vnic) -> LinkProps<'_> {
+    let mtu = MtuSlot::Inherited(&mut vnic.mtu);
+    LinkProps { maxbw: &mut vnic.maxbw, priority: &mut vnic.priority, mtu }
+}
+
+/// Sets or resets one property of a VNIC that is about to be made.
+pub fn set_vnic_prop(vnic: &mut Vnic, change: &PropChange) -> Result<(), ApiError> {
+    vnic_slots(vnic).set(change)
 }
 
 /// The names of the properties that a link has and that cannot be set.
@@ -75,7 +83,7 @@ impl LinkProps<'_> {
 }
 
 /// Sets or resets one property of a flow.
-pub(crate) fn set_flow(flow: &mut Flow, change: &PropChange) -> Result<(), ApiError> {
+pub fn set_flow_prop(flow: &mut Flow, change: &PropChange) -> Result<(), ApiError> {
     match (change.name.as_str(), change.value.as_deref()) {
         ("maxbw", None) => flow.maxbw = None,
         ("maxbw", Some(text)) => flow.maxbw = Some(read_maxbw(text)?),

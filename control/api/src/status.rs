@@ -67,6 +67,8 @@ statuses! {
     TryAgain = "try again later", 503;
     /// Another link has the address.
     MacInUse = "MAC address is already in use", 409;
+    /// The link has no factory addresses to choose from.
+    NoFactoryMac = "factory MAC address slots not supported", 501;
     /// There are too many.
     TooMany = "too many elements specified", 400;
     /// Another flow of the link matches the same.
@@ -115,6 +117,8 @@ statuses! {
     BadName = "Invalid name", 400;
     /// The object is only active, or what it rests on is.
     TemporaryObject = "Persistent operation on temporary object", 409;
+    /// Firelane cannot do it with addresses.
+    IpNotSupported = "Operation not supported", 501;
     /// The daemon does not answer.
     NoDaemon = "could not reach firelaned", 503;
 }

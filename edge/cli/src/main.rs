@@ -1,3 +1,10 @@
-//! The firelane command.
+//! The `firelane` command, and `dladm`, `flowadm`, `ipadm`, `dlstat` and `flowstat` when called by those names.
+//!
+//! All of it is in the library, so that tests run the whole command in one process.
+#![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    firelane_cli::main(std::env::args_os())
+}

@@ -1,0 +1,286 @@
+//! The interface over the daemon's unix socket: one HTTP/1.1 request per connection.
+//!
+//! The daemon is trusted no further than its answers parse: sizes are bounded, and a daemon that does not
+//! answer in time is an error, not a wait without end.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use firelane_api::{
+    AddFlow, AddrInfo, Api, ApiError, Change, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf,
+    CreateVnic, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo, LinkInfo, LinkStats, Method,
+    NetstackInfo, PlanReply, PropChange, Property, SetProps, Status, StatusInfo, VnicInfo, Which, paths,
+};
+use firelane_model::{MODEL_TEXT_MAX, Model};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::common::system_message;
+
+/// How long the daemon may take for one answer: an apply of a large file makes thousands of devices.
+const ANSWER_TIME: Duration = Duration::from_secs(120);
+/// The longest answer: a model with every list, in JSON.
+const ANSWER_MAX: u64 = 4 * MODEL_TEXT_MAX as u64;
+/// Status line and headers of an answer.
+const HEADERS_MAX: usize = 64;
+
+/// The daemon behind a socket.
+#[derive(Debug)]
+pub struct Client {
+    socket: Option<PathBuf>,
+}
+
+impl Client {
+    /// The daemon behind `socket`.
+    pub fn new(socket: PathBuf) -> Self {
+        Self { socket: Some(socket) }
+    }
+
+    /// The daemon that `FIRELANE_SOCKET` names, or the one of this user.
+    pub fn of_environment() -> Self {
+        let explicit = std::env::var_os(paths::SOCKET_VARIABLE);
+        let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR");
+        let is_root = rustix::process::geteuid().is_root();
+        Self { socket: paths::socket_path(explicit.as_deref(), is_root, runtime_dir.as_deref()) }
+    }
+
+    fn get<T: DeserializeOwned>(&self, path: &str, which: Which) -> Result<T, ApiError> {
+        let query = if which == Which::Persistent { "?persistent=true" } else { "" };
+        self.send(Method::Get, &format!("{path}{query}"), &())
+    }
+
+    fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        target: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ApiError> {
+        let body = serde_json::to_vec(body).map_err(|error| garbled(&error.to_string()))?;
+        let body = if body == b"null" { Vec::new() } else { body };
+        let (status, answer) = self.exchange(method, target, &body)?;
+        if status == 200 {
+            return serde_json::from_slice(&answer).map_err(|error| garbled(&error.to_string()));
+        }
+        Err(serde_json::from_slice(&answer).unwrap_or_else(|_| garbled(&format!("HTTP status {status}"))))
+    }
+
+    fn exchange(&self, method: Method, target: &str, body: &[u8]) -> Result<(u16, Vec<u8>), ApiError> {
+        // No name has such bytes, and in a request line they would mean something else.
+        if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Status::NotFound.into());
+        }
+        let Some(socket) = &self.socket else {
+            let allowed = format!("set {} or XDG_RUNTIME_DIR", paths::SOCKET_VARIABLE);
+            return Err(ApiError::new(Status::NoDaemon, "socket", "", allowed));
+        };
+        let unreachable = |error: std::io::Error| {
+            let why = match error.kind() {
+                std::io::ErrorKind::WouldBlock => "it does not answer".to_owned(),
+                _ => system_message(&error),
+            };
+            ApiError::new(Status::NoDaemon, "socket", socket.display(), why)
+        };
+        let mut stream = UnixStream::connect(socket).map_err(unreachable)?;
+        stream.set_read_timeout(Some(ANSWER_TIME)).map_err(unreachable)?;
+        stream.set_write_timeout(Some(ANSWER_TIME)).map_err(unreachable)?;
+        let head = format!(
+            "{} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n",
+            method.word(),
+            body.len()
+        );
+        let written = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+        let mut answer = Vec::new();
+        let read = stream.take(ANSWER_MAX).read_to_end(&mut answer);
+        // A daemon that refuses a body may answer and close before it has read all of it.
+        read.map_err(unreachable)?;
+        if answer.is_empty() {
+            written.map_err(unreachable)?;
+        }
+        split_answer(&answer)
+    }
+}
+
+fn garbled(why: &str) -> ApiError {
+    ApiError::new(Status::Failed, "answer", "", format!("firelaned's answer makes no sense: {why}"))
+}
+
+/// The status and body of an HTTP answer that ends with its connection.
+fn split_answer(answer: &[u8]) -> Result<(u16, Vec<u8>), ApiError> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = httparse::Response::new(&mut headers);
+    let parsed = response.parse(answer).map_err(|error| garbled(&error.to_string()))?;
+    let (httparse::Status::Complete(start), Some(status)) = (parsed, response.code) else {
+        return Err(garbled("it is cut off"));
+    };
+    let header = |name: &str| {
+        let found = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+        found.and_then(|header| std::str::from_utf8(header.value).ok())
+    };
+    let rest = &answer[start..];
+    if header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
+        return unchunked(rest).map(|body| (status, body)).ok_or_else(|| garbled("a chunk is cut off"));
+    }
+    let length = header("content-length").and_then(|value| value.trim().parse().ok()).unwrap_or(rest.len());
+    rest.get(..length).map(|body| (status, body.to_vec())).ok_or_else(|| garbled("its body is cut off"))
+}
+
+fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let httparse::Status::Complete((start, size)) = httparse::parse_chunk_size(rest).ok()? else {
+            return None;
+        };
+        if size == 0 {
+            return Some(body);
+        }
+        let end = start.checked_add(usize::try_from(size).ok()?)?;
+        body.extend_from_slice(rest.get(start..end)?);
+        rest = rest.get(end..)?.strip_prefix(b"\r\n")?;
+    }
+}
+
+fn props(changes: &[PropChange], temporary: bool) -> SetProps {
+    SetProps {
+        props: changes.iter().map(|change| (change.name.clone(), change.value.clone())).collect(),
+        temporary,
+    }
+}
+
+impl Api for Client {
+    fn status(&self) -> Result<StatusInfo, ApiError> {
+        self.get(paths::STATUS, Which::Active)
+    }
+
+    fn model(&self, which: Which) -> Result<Model, ApiError> {
+        self.get(paths::MODEL, which)
+    }
+
+    fn plan(&self, wanted: &Model) -> Result<PlanReply, ApiError> {
+        self.send(Method::Post, paths::PLAN, wanted)
+    }
+
+    fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError> {
+        self.send(Method::Put, &format!("{}?temporary={temporary}", paths::MODEL), wanted)
+    }
+
+    fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {
+        let temporary = request.temporary;
+        let delete = |path: &str, name: &dyn std::fmt::Display| {
+            self.send(Method::Delete, &format!("{path}/{name}?temporary={temporary}"), &())
+        };
+        let _: serde_json::Value = match request.change.clone() {
+            Change::CreateEtherstub(name, etherstub) => {
+                self.send(Method::Post, paths::ETHERSTUBS, &CreateEtherstub { name, etherstub, temporary })
+            }
+            Change::DeleteEtherstub(name) => delete(paths::ETHERSTUBS, &name),
+            Change::CreateVnic(name, vnic) => {
+                self.send(Method::Post, paths::VNICS, &CreateVnic { name, vnic, temporary })
+            }
+            Change::DeleteVnic(name) => delete(paths::VNICS, &name),
+            Change::SetLinkProps(name, changes) => {
+                let target = format!("{}/{name}/{}", paths::LINKS, paths::PROPS);
+                self.send(Method::Patch, &target, &props(&changes, temporary))
+            }
+            Change::AddFlow(name, flow) => {
+                self.send(Method::Post, paths::FLOWS, &AddFlow { name, flow, temporary })
+            }
+            Change::RemoveFlow(name) => delete(paths::FLOWS, &name),
+            Change::SetFlowProps(name, changes) => {
+                let target = format!("{}/{name}/{}", paths::FLOWS, paths::PROPS);
+                self.send(Method::Patch, &target, &props(&changes, temporary))
+            }
+            Change::CreateIf(name, netstack) => {
+                self.send(Method::Post, paths::IFS, &CreateIf { name, netstack, temporary })
+            }
+            Change::DeleteIf(name) => delete(paths::IFS, &name),
+            Change::CreateAddr(name, address) => {
+                self.send(Method::Post, paths::ADDRS, &CreateAddr { name, address, temporary })
+            }
+            Change::DeleteAddr(name) => delete(paths::ADDRS, &name),
+        }?;
+        Ok(())
+    }
+
+    fn links(&self, which: Which) -> Result<Vec<LinkInfo>, ApiError> {
+        self.get(paths::LINKS, which)
+    }
+
+    fn vnics(&self, which: Which) -> Result<Vec<VnicInfo>, ApiError> {
+        self.get(paths::VNICS, which)
+    }
+
+    fn etherstubs(&self, which: Which) -> Result<Vec<EtherstubInfo>, ApiError> {
+        self.get(paths::ETHERSTUBS, which)
+    }
+
+    fn flows(&self, which: Which) -> Result<Vec<FlowInfo>, ApiError> {
+        self.get(paths::FLOWS, which)
+    }
+
+    fn addrs(&self, which: Which) -> Result<Vec<AddrInfo>, ApiError> {
+        self.get(paths::ADDRS, which)
+    }
+
+    fn ifs(&self, which: Which) -> Result<Vec<IfInfo>, ApiError> {
+        self.get(paths::IFS, which)
+    }
+
+    fn netstacks(&self, which: Which) -> Result<Vec<NetstackInfo>, ApiError> {
+        self.get(paths::NETSTACKS, which)
+    }
+
+    fn link_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError> {
+        self.get(&format!("{}/{name}/{}", paths::LINKS, paths::PROPS), which)
+    }
+
+    fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError> {
+        self.get(&format!("{}/{name}/{}", paths::FLOWS, paths::PROPS), which)
+    }
+
+    fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError> {
+        self.get(paths::LINK_STATS, Which::Active)
+    }
+
+    fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError> {
+        self.get(paths::FLOW_STATS, Which::Active)
+    }
+
+    fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {
+        self.get(paths::DROPS, Which::Active)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_with_a_length_in_chunks_or_to_the_end() {
+        let head = "HTTP/1.1 200 OK\r\n";
+        for answer in [
+            format!("{head}content-length: 2\r\n\r\n{{}}"),
+            format!("{head}\r\n{{}}"),
+            format!("{head}Transfer-Encoding: chunked\r\n\r\n1\r\n{{\r\n1\r\n}}\r\n0\r\n\r\n"),
+        ] {
+            assert_eq!(split_answer(answer.as_bytes()), Ok((200, b"{}".to_vec())), "{answer}");
+            for end in 0..head.len() + 2 {
+                assert!(split_answer(&answer.as_bytes()[..end]).is_err());
+            }
+        }
+        for bad in ["", "nonsense\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}"] {
+            assert_eq!(split_answer(bad.as_bytes()).unwrap_err().status, Status::Failed);
+        }
+    }
+
+    #[test]
+    fn without_a_daemon_the_socket_is_named() {
+        let client = Client::new("/nonexistent/api.sock".into());
+        let want = "could not reach firelaned (socket=/nonexistent/api.sock: No such file or directory)";
+        assert_eq!(client.status().unwrap_err().to_string(), want);
+        let nowhere = Client { socket: None };
+        assert!(nowhere.status().unwrap_err().to_string().contains("FIRELANE_SOCKET"));
+    }
+}

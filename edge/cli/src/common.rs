@@ -1,0 +1,210 @@
+//! What the Solaris commands share: verbs and their usage, property lists, intervals, names.
+
+use std::time::Duration;
+
+use firelane_api::{ApiError, PropChange, Status};
+
+use crate::getopt::{self, Args, Opt, OptError};
+use crate::session::{Failure, Session, die};
+
+/// A subcommand: its names, its usage, its options and what it does.
+pub(crate) struct Verb {
+    pub(crate) names: &'static [&'static str],
+    pub(crate) usage: &'static str,
+    pub(crate) options: &'static [Opt],
+    pub(crate) run: fn(&mut Session<'_>, &Call<'_>) -> Result<(), Failure>,
+}
+
+/// A subcommand's call.
+pub(crate) struct Call<'a> {
+    pub(crate) args: Args,
+    pub(crate) usage: &'a str,
+}
+
+impl Call<'_> {
+    /// The failure that shows how the subcommand is used.
+    pub(crate) fn misused(&self) -> Failure {
+        Failure::Text(format!("usage: {}", self.usage))
+    }
+
+    /// The only operand.
+    pub(crate) fn operand(&self) -> Result<&str, Failure> {
+        match self.args.operands.as_slice() {
+            [only] => Ok(only),
+            _ => Err(self.misused()),
+        }
+    }
+
+    /// The only operand, if there is one.
+    pub(crate) fn optional_operand(&self) -> Result<Option<&str>, Failure> {
+        match self.args.operands.as_slice() {
+            [] => Ok(None),
+            [only] => Ok(Some(only)),
+            _ => Err(self.misused()),
+        }
+    }
+
+    /// The interval of `-i`.
+    pub(crate) fn interval(&self) -> Result<Option<Duration>, Failure> {
+        let Some(text) = self.args.value('i') else { return Ok(None) };
+        let plain = text.bytes().all(|b| b.is_ascii_digit());
+        let seconds = text.parse::<u32>().ok().filter(|&seconds| plain && seconds > 0);
+        let seconds = seconds.ok_or_else(|| die(format!("invalid interval value '{text}'")))?;
+        Ok(Some(Duration::from_secs(seconds.into())))
+    }
+
+    /// An alternate root belongs to a file tree that Firelane does not have.
+    pub(crate) fn no_root(&self) -> Result<(), Failure> {
+        match self.args.value('R') {
+            None => Ok(()),
+            Some(root) => Err(die(format!("-R {root}: {}", Status::NotSupported.text()))),
+        }
+    }
+}
+
+/// Finds the subcommand `words[0]` and runs it.
+pub(crate) fn run_verb(
+    session: &mut Session<'_>,
+    program: &str,
+    verbs: &[Verb],
+    words: &[String],
+) -> Result<(), Failure> {
+    let Some((name, rest)) = words.split_first() else { return Err(Failure::Text(usage(program, verbs))) };
+    if matches!(name.as_str(), "help" | "--help" | "-?") {
+        return Ok(writeln!(session.out, "{}", usage(program, verbs))?);
+    }
+    let Some(verb) = verbs.iter().find(|verb| verb.names.contains(&name.as_str())) else {
+        return Err(Failure::Die(format!("unknown subcommand '{name}'\n{}", usage(program, verbs))));
+    };
+    call(session, verb, rest)
+}
+
+/// Runs `verb` with the words after its name.
+pub(crate) fn call(session: &mut Session<'_>, verb: &Verb, words: &[String]) -> Result<(), Failure> {
+    let args = getopt::parse(verb.options, words).map_err(|error| match error {
+        OptError::Twice(_) => die(error.to_string()),
+        _ => die(format!("{error}\nusage: {}", verb.usage)),
+    })?;
+    (verb.run)(session, &Call { args, usage: verb.usage })
+}
+
+fn usage(program: &str, verbs: &[Verb]) -> String {
+    let lines: String = verbs.iter().map(|verb| format!("\n    {}", verb.usage)).collect();
+    format!("usage: {program} <subcommand> <args>...{lines}")
+}
+
+/// Splits `name=value,...`; a value goes on over a comma if what follows has no equals sign. None if a
+/// part has no name, or if values are needed and one is missing.
+pub(crate) fn prop_list(texts: &[&str]) -> Option<Vec<PropChange>> {
+    let mut list: Vec<PropChange> = Vec::new();
+    for text in texts {
+        let mut open = false;
+        for part in text.split(',') {
+            match (part.split_once('='), list.last_mut()) {
+                (Some((name, value)), _) if !name.is_empty() && !value.is_empty() => {
+                    list.push(PropChange { name: name.to_owned(), value: Some(value.to_owned()) });
+                    open = true;
+                }
+                (None, Some(last)) if open && !part.is_empty() => {
+                    if let Some(value) = &mut last.value {
+                        value.push(',');
+                        value.push_str(part);
+                    }
+                }
+                _ => return None,
+            }
+        }
+    }
+    (!list.is_empty()).then_some(list)
+}
+
+/// Splits `name,...`. None if a part is empty or has a value.
+pub(crate) fn name_list(texts: &[&str]) -> Option<Vec<String>> {
+    let parts: Vec<_> = texts.iter().flat_map(|text| text.split(',')).map(str::to_owned).collect();
+    parts.iter().all(|part| !part.is_empty() && !part.contains('=')).then_some(parts)
+}
+
+/// Says what is wrong with a property in the words that `dladm` and `flowadm` share.
+pub(crate) fn prop_failure(
+    session: &mut Session<'_>,
+    program: &str,
+    kind: &str,
+    object: &str,
+    reset: bool,
+    error: &ApiError,
+) -> Failure {
+    let (name, value) = (error.field.as_str(), error.value.as_str());
+    let message = match error.status {
+        Status::NoDaemon => return error.clone().into(),
+        Status::BadProperty => format!("invalid {kind} property '{name}'{}", allowed(error)),
+        // What is allowed is a list of words, or else a sentence.
+        Status::BadValue if !error.allowed.contains(' ') => {
+            format!("{kind} property '{name}' must be one of: {}", error.allowed)
+        }
+        Status::BadValue => {
+            format!("{value} is an invalid value for {kind} property {name}{}", allowed(error))
+        }
+        _ => {
+            let verb = if reset { "reset" } else { "set" };
+            format!("cannot {verb} {kind} property '{name}' on '{object}': {error}")
+        }
+    };
+    session.warn(program, &message);
+    Failure::Said
+}
+
+/// The system's message without its ` (os error 2)`.
+pub(crate) fn system_message(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split_once(" (os error").map_or(text.as_str(), |(message, _)| message).to_owned()
+}
+
+fn allowed(error: &ApiError) -> String {
+    if error.allowed.is_empty() { String::new() } else { format!(" ({})", error.allowed) }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! A session whose outputs are strings.
+
+    use super::*;
+    use firelane_api::Stub;
+    use firelane_model::Model;
+
+    /// Runs `command` and gives both outputs.
+    pub(crate) fn capture(
+        rows: Option<usize>,
+        command: impl FnOnce(&mut Session<'_>) -> Result<(), Failure>,
+    ) -> (String, String) {
+        let stub = Stub::new(Model::default(), |_, _| Vec::new());
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut session = Session { api: &stub, out: &mut out, err: &mut err, rows, sleep: &mut |_| false };
+        let result = command(&mut session);
+        session.report("prog", result, 1);
+        (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn property_lists() {
+        let list = |text: &str| {
+            prop_list(&[text]).map(|list| {
+                list.into_iter()
+                    .map(|p| format!("{}:{}", p.name, p.value.unwrap()))
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            })
+        };
+        assert_eq!(list("maxbw=50M,priority=low").as_deref(), Some("maxbw:50M priority:low"));
+        assert_eq!(list("cpus=0,1,priority=low").as_deref(), Some("cpus:0,1 priority:low"));
+        for bad in ["", "maxbw", "=5", "maxbw=", "maxbw=5,,x=1", "5,maxbw=1"] {
+            assert_eq!(list(bad), None, "{bad:?}");
+        }
+        assert_eq!(name_list(&["a,b", "c"]), Some(["a", "b", "c"].map(str::to_owned).to_vec()));
+        assert_eq!(name_list(&["a=1"]), None);
+    }
+}

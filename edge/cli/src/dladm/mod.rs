@@ -1,0 +1,138 @@
+//! `dladm`: links, VNICs, etherstubs and their properties.
+
+mod change;
+mod prop;
+mod show;
+
+pub(crate) use prop::print as print_props;
+
+use crate::common::{Call, Verb, call, run_verb};
+use crate::getopt::{Opt, flag, value, values};
+use crate::session::{Failure, Session};
+
+const PROGRAM: &str = "dladm";
+
+const CREATE: &[Opt] = &[flag('t', "temporary"), value('R', "root-dir")];
+const CREATE_VNIC: &[Opt] = &[
+    flag('t', "temporary"),
+    value('R', "root-dir"),
+    value('l', "link"),
+    value('m', "mac-address"),
+    value('n', "slot"),
+    value('r', "mac-prefix"),
+    value('v', "vlan-id"),
+    value('V', "vrid"),
+    value('A', "address-family"),
+    flag('f', "force"),
+    values('p', "prop"),
+];
+const SHOW: &[Opt] = &[
+    flag('p', "parsable"),
+    flag('P', "persistent"),
+    value('o', "output"),
+    flag('s', "statistics"),
+    value('i', "interval"),
+    flag('j', "json"),
+];
+const SHOW_VNIC: &[Opt] = &[
+    flag('p', "parsable"),
+    flag('P', "persistent"),
+    value('o', "output"),
+    value('l', "link"),
+    flag('s', "statistics"),
+    value('i', "interval"),
+    flag('j', "json"),
+];
+const SET_PROP: &[Opt] = &[flag('t', "temporary"), value('R', "root-dir"), values('p', "prop")];
+const SHOW_PROP: &[Opt] = &[
+    flag('c', "parsable"),
+    flag('P', "persistent"),
+    value('o', "output"),
+    values('p', "prop"),
+    flag('j', "json"),
+];
+
+const SHOW_LINK: Verb = Verb {
+    names: &["show-link"],
+    usage: "show-link        [-P] [-s [-i <interval>]] [[-p] -o <field>,..] [-j] [<link>]",
+    options: SHOW,
+    run: show::links,
+};
+
+const VERBS: &[Verb] = &[
+    SHOW_LINK,
+    Verb {
+        names: &["show-phys"],
+        usage: "show-phys        [-P] [[-p] -o <field>,..] [-j] [<link>]",
+        options: SHOW,
+        run: show::phys,
+    },
+    Verb {
+        names: &["set-linkprop"],
+        usage: "set-linkprop     [-t] -p <prop>=<value>[,...] <link>",
+        options: SET_PROP,
+        run: prop::set,
+    },
+    Verb {
+        names: &["reset-linkprop"],
+        usage: "reset-linkprop   [-t] [-p <prop>,..] <link>",
+        options: SET_PROP,
+        run: prop::reset,
+    },
+    Verb {
+        names: &["show-linkprop"],
+        usage: "show-linkprop    [-P] [[-c] -o <field>,..] [-p <prop>,..] [-j] [<link>]",
+        options: SHOW_PROP,
+        run: prop::show,
+    },
+    Verb {
+        names: &["create-vnic"],
+        usage: "create-vnic      [-t] -l <link> [-m <value> | auto | random] [-v <vid>]\n\
+                \x20                    [-p <prop>=<value>[,...]] <vnic-link>",
+        options: CREATE_VNIC,
+        run: change::create_vnic,
+    },
+    Verb {
+        names: &["delete-vnic"],
+        usage: "delete-vnic      [-t] <vnic-link>",
+        options: CREATE,
+        run: change::delete_vnic,
+    },
+    Verb {
+        names: &["show-vnic"],
+        usage: "show-vnic        [-P] [-l <link>] [-s [-i <interval>]] [[-p] -o <field>,..] [-j] [<vnic-link>]",
+        options: SHOW_VNIC,
+        run: show::vnics,
+    },
+    Verb {
+        names: &["create-etherstub"],
+        usage: "create-etherstub [-t] <etherstub-link>",
+        options: CREATE,
+        run: change::create_etherstub,
+    },
+    Verb {
+        names: &["delete-etherstub"],
+        usage: "delete-etherstub [-t] <etherstub-link>",
+        options: CREATE,
+        run: change::delete_etherstub,
+    },
+    Verb {
+        names: &["show-etherstub"],
+        usage: "show-etherstub   [-P] [[-p] -o <field>,..] [-j] [<etherstub-link>]",
+        options: SHOW,
+        run: show::etherstubs,
+    },
+];
+
+/// Runs `dladm` with the words after its name; without any it shows the links.
+pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
+    if words.is_empty() {
+        return call(session, &SHOW_LINK, words);
+    }
+    run_verb(session, PROGRAM, VERBS, words)
+}
+
+/// Whether the change is temporary.
+fn temporary(call: &Call<'_>) -> bool {
+    call.args.has('t')
+}

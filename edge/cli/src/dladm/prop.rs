@@ -1,0 +1,139 @@
+//! `dladm` verbs for properties of links.
+
+use firelane_api::{Change, ChangeRequest, PropChange, Property, Status, Which};
+use firelane_model::LinkName;
+use serde::Serialize;
+
+use super::{PROGRAM, temporary};
+use crate::common::{Call, name_list, prop_failure, prop_list};
+use crate::ofmt::{Column, Style, Table, col};
+use crate::session::{Failure, Session, die};
+
+const PROPERTY: &[Column] = &[
+    col("LINK", 13),
+    col("PROPERTY", 16),
+    col("PERM", 5),
+    col("VALUE", 15),
+    col("DEFAULT", 15),
+    col("POSSIBLE", 20),
+];
+
+fn link(call: &Call<'_>) -> Result<LinkName, Failure> {
+    let text = call.operand()?;
+    text.parse()
+        .map_err(|error| die(format!("link {text} is not valid: {} ({error})", Status::NotFound.text())))
+}
+
+fn change(
+    session: &mut Session<'_>,
+    call: &Call<'_>,
+    changes: Vec<PropChange>,
+    reset: bool,
+) -> Result<(), Failure> {
+    let name = link(call)?;
+    let change = Change::SetLinkProps(name.clone(), changes);
+    let result = session.api.change(&ChangeRequest { temporary: temporary(call), change });
+    result.map_err(|error| match error.status {
+        Status::NotFound => die(format!("link {name} is not valid: {error}")),
+        _ => prop_failure(session, PROGRAM, "link", name.as_str(), reset, &error),
+    })
+}
+
+/// set-linkprop
+pub(super) fn set(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    call.no_root()?;
+    let texts: Vec<_> = call.args.values('p').collect();
+    if texts.is_empty() {
+        return Err(die("link property must be specified"));
+    }
+    let wrong =
+        || die(format!("invalid link property specified ({}: property=value[,...])", texts.join(",")));
+    change(session, call, prop_list(&texts).ok_or_else(wrong)?, false)
+}
+
+/// reset-linkprop
+pub(super) fn reset(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    call.no_root()?;
+    let texts: Vec<_> = call.args.values('p').collect();
+    let wrong = || die(format!("invalid link property specified ({}: property[,...])", texts.join(",")));
+    let names = match texts.is_empty() {
+        true => ["maxbw", "priority", "mtu"].map(str::to_owned).to_vec(),
+        false => name_list(&texts).ok_or_else(wrong)?,
+    };
+    change(session, call, names.into_iter().map(|name| PropChange { name, value: None }).collect(), true)
+}
+
+/// show-linkprop
+pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let which = if call.args.has('P') { Which::Persistent } else { Which::Active };
+    let mut links = session.api.links(which)?;
+    super::show::only(
+        &mut links,
+        call.optional_operand()?,
+        |link| link.name.as_str(),
+        "link {} is not valid",
+    )?;
+    let texts: Vec<_> = call.args.values('p').collect();
+    let wrong = || die(format!("invalid link properties specified ({})", texts.join(",")));
+    let wanted = if texts.is_empty() { None } else { Some(name_list(&texts).ok_or_else(wrong)?) };
+    let mut all = Vec::new();
+    for link in &links {
+        all.push((link.name.to_string(), session.api.link_props(link.name.as_str(), which)?));
+    }
+    print(session, call, PROPERTY, "link", &mut all, wanted.as_deref())
+}
+
+/// An object's properties as JSON.
+#[derive(Serialize)]
+struct Properties<'a> {
+    name: &'a str,
+    properties: &'a [Property],
+}
+
+/// Prints the properties of each object, all or those `wanted`; `template` says with which columns.
+pub(crate) fn print(
+    session: &mut Session<'_>,
+    call: &Call<'_>,
+    template: &[Column],
+    kind: &str,
+    all: &mut [(String, Vec<Property>)],
+    wanted: Option<&[String]>,
+) -> Result<(), Failure> {
+    let program = if kind == "link" { PROGRAM } else { "flowadm" };
+    let mut failed = false;
+    for name in wanted.unwrap_or_default() {
+        if !all.iter().all(|(_, props)| props.iter().any(|prop| prop.property == *name)) {
+            session.warn(program, &format!("invalid {kind} property '{name}'"));
+            failed = true;
+        }
+    }
+    for (_, props) in all.iter_mut() {
+        if let Some(names) = wanted {
+            let place = |prop: &Property| names.iter().position(|name| *name == prop.property);
+            props.retain(|prop| place(prop).is_some());
+            props.sort_by_key(place);
+        }
+    }
+    if call.args.has('j') {
+        let objects: Vec<_> = all.iter().map(|(name, properties)| Properties { name, properties }).collect();
+        session.json("properties", &objects, false)?;
+        return if failed { Err(Failure::Said) } else { Ok(()) };
+    }
+    let parsable = call.args.has('c');
+    let style = Style { fields: call.args.value('o'), parsable, wrap: !parsable, ..Style::default() };
+    let fields = template.iter().map(|column| column.name).collect::<Vec<_>>().join(",");
+    let mut table = Table::open(session, program, template, &fields, style)?;
+    for (name, props) in all.iter() {
+        for prop in props {
+            let perm = (kind == "link").then(|| prop.perm.clone());
+            let row: Vec<_> = [name, &prop.property]
+                .into_iter()
+                .cloned()
+                .chain(perm)
+                .chain([&prop.value, &prop.default, &prop.possible].into_iter().cloned())
+                .collect();
+            table.row(session, &row)?;
+        }
+    }
+    if failed { Err(Failure::Said) } else { Ok(()) }
+}

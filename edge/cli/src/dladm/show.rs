@@ -1,0 +1,247 @@
+//! `dladm` verbs that list links.
+
+use std::collections::BTreeMap;
+
+use firelane_api::{Api, LinkInfo, Status, Traffic, VnicInfo, Which};
+use firelane_model::LinkClass;
+
+use super::PROGRAM;
+use crate::common::Call;
+use crate::ofmt::{Column, Style, Table, UNKNOWN, col};
+use crate::session::{Failure, Session, die};
+
+const LINK: &[Column] =
+    &[col("LINK", 12), col("CLASS", 10), col("MTU", 7), col("STATE", 9), col("BRIDGE", 11), col("OVER", 30)];
+const STATS: &[Column] = &[
+    col("LINK", 15),
+    col("IPACKETS", 10),
+    col("RBYTES", 8),
+    col("IERRORS", 10),
+    col("OPACKETS", 12),
+    col("OBYTES", 12),
+    col("OERRORS", 8),
+];
+const PHYS: &[Column] = &[
+    col("LINK", 13),
+    col("MEDIA", 21),
+    col("STATE", 11),
+    col("SPEED", 9),
+    col("DUPLEX", 9),
+    col("DEVICE", 13),
+];
+const VNIC: &[Column] = &[
+    col("LINK", 13),
+    col("OVER", 13),
+    col("SPEED", 9),
+    col("MACADDRESS", 18),
+    col("MACADDRTYPE", 20),
+    col("VID", 7),
+    col("ZONE", 20),
+];
+const ETHERSTUB: &[Column] = &[col("LINK", 32)];
+
+fn which(call: &Call<'_>) -> Which {
+    if call.args.has('P') { Which::Persistent } else { Which::Active }
+}
+
+fn style<'a>(call: &'a Call<'_>) -> Style<'a> {
+    Style { fields: call.args.value('o'), parsable: call.args.has('p'), ..Style::default() }
+}
+
+/// The options that every list shares.
+fn check(call: &Call<'_>) -> Result<(), Failure> {
+    if call.args.has('i') && !call.args.has('s') {
+        return Err(die("the option -i can be used only with -s"));
+    }
+    if call.args.has('s') && call.args.has('P') {
+        return Err(die("the option -P cannot be used with -s"));
+    }
+    Ok(())
+}
+
+/// Keeps the items called `name`, of which there must be one.
+pub(super) fn only<T>(
+    items: &mut Vec<T>,
+    name: Option<&str>,
+    of: impl Fn(&T) -> &str,
+    what: &str,
+) -> Result<(), Failure> {
+    if let Some(name) = name {
+        items.retain(|item| of(item) == name);
+        if items.is_empty() {
+            return Err(die(format!("{}: {}", what.replace("{}", name), Status::NotFound.text())));
+        }
+    }
+    Ok(())
+}
+
+/// show-link
+pub(super) fn links(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    check(call)?;
+    let name = call.optional_operand()?;
+    let mut links = session.api.links(which(call))?;
+    only(&mut links, name, |link| link.name.as_str(), "link {} is not valid")?;
+    if call.args.has('s') {
+        let names: Vec<_> = links.iter().map(|link| link.name.to_string()).collect();
+        return statistics(session, call, &names);
+    }
+    if call.args.has('j') {
+        return session.json("links", &links, false);
+    }
+    let fields =
+        if call.args.has('P') { "link,class,bridge,over" } else { "link,class,mtu,state,bridge,over" };
+    let mut table = Table::open(session, PROGRAM, LINK, fields, style(call))?;
+    for link in &links {
+        let over = link.over.as_ref().map(ToString::to_string).unwrap_or_default();
+        let state = link.state.word().to_owned();
+        let row = [
+            link.name.to_string(),
+            link.class.word().to_owned(),
+            link.mtu.to_string(),
+            state,
+            String::new(),
+            over,
+        ];
+        table.row(session, &row)?;
+    }
+    Ok(())
+}
+
+/// Counters of the links called `names`, once or at each interval.
+fn statistics(session: &mut Session<'_>, call: &Call<'_>, names: &[String]) -> Result<(), Failure> {
+    let interval = call.interval()?;
+    let mut before: BTreeMap<String, Traffic> = BTreeMap::new();
+    let mut table = Table::open(
+        session,
+        PROGRAM,
+        STATS,
+        "link,ipackets,rbytes,ierrors,opackets,obytes,oerrors",
+        style(call),
+    )?;
+    loop {
+        let mut stats = session.api.link_stats()?;
+        stats.retain(|link| names.iter().any(|name| name == link.name.as_str()));
+        for link in &mut stats {
+            let now = link.traffic;
+            link.traffic =
+                crate::stat::since(now, before.insert(link.name.to_string(), now).unwrap_or_default());
+        }
+        if call.args.has('j') {
+            session.json("links", &stats, interval.is_some())?;
+        } else {
+            for link in &stats {
+                let t = link.traffic;
+                let counters = [t.ipackets, t.rbytes, t.ierrors, t.opackets, t.obytes, t.oerrors];
+                let row: Vec<_> =
+                    std::iter::once(link.name.to_string()).chain(counters.map(|n| n.to_string())).collect();
+                table.row(session, &row)?;
+            }
+            session.out.flush()?;
+        }
+        match interval {
+            Some(interval) if (session.sleep)(interval) => {}
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// show-phys
+pub(super) fn phys(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let name = call.optional_operand()?;
+    let mut links: Vec<LinkInfo> = session.api.links(which(call))?;
+    links.retain(|link| link.class == LinkClass::Phys);
+    only(&mut links, name, |link| link.name.as_str(), "link {} is not valid")?;
+    if call.args.has('j') {
+        return session.json("links", &links, false);
+    }
+    let mut table = Table::open(session, PROGRAM, PHYS, "link,media,state,speed,duplex,device", style(call))?;
+    for link in &links {
+        let device = link.device.clone().unwrap_or_default();
+        let (state, speed) = (link.state.word().to_owned(), link.speed.to_string());
+        table
+            .row(session, &[link.name.to_string(), "Ethernet".into(), state, speed, "full".into(), device])?;
+    }
+    Ok(())
+}
+
+/// show-vnic
+pub(super) fn vnics(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    check(call)?;
+    let name = call.optional_operand()?;
+    let mut vnics = session.api.vnics(which(call))?;
+    if let Some(over) = call.args.value('l') {
+        if !is_link(session.api, over, which(call))? {
+            return Err(die(format!("invalid link name '{over}'")));
+        }
+        vnics.retain(|vnic| vnic.over.as_str() == over);
+    }
+    only(&mut vnics, name, |vnic| vnic.name.as_str(), "invalid vnic name '{}'")?;
+    if call.args.has('s') {
+        let names: Vec<_> = vnics.iter().map(|vnic| vnic.name.to_string()).collect();
+        return statistics(session, call, &names);
+    }
+    if call.args.has('j') {
+        return session.json("vnics", &vnics, false);
+    }
+    let fields = if call.args.has('P') {
+        "link,over,macaddress,macaddrtype,vid"
+    } else {
+        "link,over,speed,macaddress,macaddrtype,vid"
+    };
+    let mut table = Table::open(session, PROGRAM, VNIC, fields, style(call))?;
+    for vnic in &vnics {
+        table.row(session, &vnic_row(vnic))?;
+    }
+    Ok(())
+}
+
+fn is_link(api: &dyn Api, name: &str, which: Which) -> Result<bool, Failure> {
+    Ok(api.links(which)?.iter().any(|link| link.name.as_str() == name))
+}
+
+fn vnic_row(vnic: &VnicInfo) -> [String; 7] {
+    let zone = vnic.netstack.as_ref().map(ToString::to_string).or_else(|| vnic.namespace.clone());
+    [
+        vnic.name.to_string(),
+        vnic.over.to_string(),
+        vnic.speed.to_string(),
+        vnic.macaddress.as_deref().map_or_else(|| UNKNOWN.to_owned(), short_mac),
+        vnic.macaddrtype.clone(),
+        vnic.vid.to_string(),
+        zone.unwrap_or_default(),
+    ]
+}
+
+/// The address as Solaris prints it, without leading zeros: `2:8:20:1:a:b`.
+fn short_mac(text: &str) -> String {
+    let short = |byte: &str| match byte.trim_start_matches('0') {
+        "" => "0".to_owned(),
+        digits => digits.to_owned(),
+    };
+    text.split(':').map(short).collect::<Vec<_>>().join(":")
+}
+
+/// show-etherstub
+pub(super) fn etherstubs(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let name = call.optional_operand()?;
+    let mut stubs = session.api.etherstubs(which(call))?;
+    only(&mut stubs, name, |stub| stub.name.as_str(), "invalid etherstub name '{}'")?;
+    if call.args.has('j') {
+        return session.json("etherstubs", &stubs, false);
+    }
+    let mut table = Table::open(session, PROGRAM, ETHERSTUB, "link", style(call))?;
+    for stub in &stubs {
+        table.row(session, &[stub.name.to_string()])?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_no_leading_zeros() {
+        assert_eq!(short_mac("02:08:20:00:0a:ff"), "2:8:20:0:a:ff");
+    }
+}

@@ -1,0 +1,163 @@
+//! `ipadm` verbs for addresses.
+
+use std::net::IpAddr;
+
+use firelane_api::{AddrInfo, ApiError, Change, ChangeRequest, Status, Which};
+use firelane_model::{AddrObjName, Address};
+use firelane_units::IpPrefix;
+
+use super::PROGRAM;
+use crate::common::Call;
+use crate::ofmt::{Column, Style, Table, col};
+use crate::session::{Failure, Session, die, die_status};
+
+const ADDRESS: &[Column] = &[
+    col("ADDROBJ", 18),
+    col("TYPE", 9),
+    col("STATE", 13),
+    col("CURRENT", 8),
+    col("PERSISTENT", 11),
+    col("ADDR", 46),
+];
+
+/// create-addr
+pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let with_usage = |message: String| die(format!("{message}\nusage: {}", call.usage));
+    let (Some(kind), [text]) = (call.args.value('T'), call.args.operands.as_slice()) else {
+        return Err(with_usage("Invalid arguments".into()));
+    };
+    if text.split_once('/').is_none_or(|(_, string)| string.is_empty()) {
+        return Err(with_usage(format!("invalid address object name: {text}")));
+    }
+    match kind {
+        "static" => {}
+        "dhcp" | "addrconf" => {
+            let error = ApiError::new(Status::IpNotSupported, "-T", kind, "static");
+            return Err(die_status("Could not create address", &error));
+        }
+        _ => return Err(die(format!("Invalid address type {kind} (static)"))),
+    }
+    let foreign = ['h', 'i', 'p', 'w', '1'].into_iter().any(|letter| call.args.has(letter));
+    let Some(address) = call.args.value('a').filter(|_| !foreign) else {
+        return Err(with_usage(format!("Invalid arguments for type {kind}")));
+    };
+    if call.args.has('d') {
+        return Err(die_status(
+            "Could not create address",
+            &ApiError::new(Status::IpNotSupported, "-d", "", ""),
+        ));
+    }
+    let local = local_address(address).map_err(with_usage)?;
+    let name: AddrObjName = text.parse().map_err(|error| {
+        die(format!("Error in creating address object: {} ({text}: {error})", Status::BadName.text()))
+    })?;
+    let address = read_address(local).ok_or_else(|| {
+        let allowed = "a unicast address of a host, with an optional prefix length";
+        die(format!("Error in setting local address: {} ({local}: {allowed})", Status::BadAddr.text()))
+    })?;
+    let request = ChangeRequest { temporary: call.args.has('t'), change: Change::CreateAddr(name, address) };
+    session.api.change(&request).map_err(|error| die_status("Could not create address", &error))
+}
+
+/// The address in `[local=]address`; a point-to-point `remote=` is not supported.
+fn local_address(text: &str) -> Result<&str, String> {
+    let mut local = None;
+    for part in text.split(',') {
+        let address = match part.split_once('=') {
+            Some(("local", address)) => address,
+            Some(("remote", _)) => return Err(format!("Invalid address provided ({part}: only local=)")),
+            Some(_) => return Err("Invalid address provided".into()),
+            None => part,
+        };
+        if local.replace(address).is_some() {
+            return Err("Multiple local addresses provided".into());
+        }
+    }
+    local.filter(|address| !address.is_empty()).ok_or_else(|| "Missing local address".into())
+}
+
+/// Reads an address; without a length IPv4 has that of its class, as in the original, and IPv6 has 64.
+fn read_address(text: &str) -> Option<Address> {
+    let prefix = match text.parse::<IpAddr>() {
+        Err(_) => text.parse().ok()?,
+        Ok(addr @ IpAddr::V6(_)) => IpPrefix::new(addr, 64)?,
+        Ok(addr @ IpAddr::V4(v4)) => {
+            let len = match v4.octets()[0] {
+                0..=127 => 8,
+                128..=191 => 16,
+                _ => 24,
+            };
+            IpPrefix::new(addr, len)?
+        }
+    };
+    Address::new(prefix)
+}
+
+/// delete-addr
+pub(super) fn delete(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let text = call.operand()?;
+    let name: AddrObjName = text.parse().map_err(|error| {
+        die(format!("could not delete address: {} ({text}: {error})", Status::NoAddrObj.text()))
+    })?;
+    let request = ChangeRequest { temporary: false, change: Change::DeleteAddr(name) };
+    session.api.change(&request).map_err(|error| die_status("could not delete address", &error))
+}
+
+/// show-addr
+pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let fields = call.args.value('o');
+    if call.args.has('p') && fields.is_none() {
+        return Err(die("-p requires -o"));
+    }
+    let which = if call.args.has('P') { Which::Persistent } else { Which::Active };
+    let name = call.optional_operand()?;
+    let parts =
+        name.map(|name| name.split_once('/').ok_or_else(|| die("Invalid address object name provided")));
+    let mut addrs = session.api.addrs(which).map_err(|error| die_status("Could not get address", &error))?;
+    match parts.transpose()? {
+        None => {}
+        Some((interface, "")) => addrs.retain(|addr| addr.name.interface() == interface),
+        Some(_) => {
+            addrs.retain(|addr| Some(addr.name.as_str()) == name);
+            if addrs.is_empty() {
+                return Err(die("Address object not found"));
+            }
+        }
+    }
+    if call.args.has('j') {
+        return session.json("addresses", &addrs, false);
+    }
+    let style = Style { fields, parsable: call.args.has('p'), ..Style::default() };
+    let mut table = Table::open(session, PROGRAM, ADDRESS, "addrobj,type,state,addr", style)?;
+    for addr in &addrs {
+        table.row(session, &row(addr))?;
+    }
+    Ok(())
+}
+
+/// Flags: U up, u unnumbered, p private, t temporary, d deprecated.
+fn row(addr: &AddrInfo) -> [String; 6] {
+    let (current, persistent) = if addr.persistent { ("U----", "U--") } else { ("U--t-", "---") };
+    let state = addr.state.word().to_owned();
+    [addr.name.to_string(), addr.kind.clone(), state, current.into(), persistent.into(), addr.addr.clone()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_length_has_that_of_its_class() {
+        for (text, want) in [
+            ("10.0.0.5", Some("10.0.0.5/8")),
+            ("172.16.0.5", Some("172.16.0.5/16")),
+            ("192.168.0.5", Some("192.168.0.5/24")),
+            ("192.168.0.5/30", Some("192.168.0.5/30")),
+            ("fd00::5", Some("fd00::5/64")),
+            ("127.0.0.1", None),
+            ("host", None),
+        ] {
+            assert_eq!(read_address(text).map(|a| a.to_string()).as_deref(), want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `ipadm` verbs for interfaces.
+
+use firelane_api::{Change, ChangeRequest, IfInfo, Status, Which};
+use firelane_model::{LinkName, NetstackName};
+
+use super::PROGRAM;
+use crate::common::Call;
+use crate::ofmt::{Column, Style, Table, col};
+use crate::session::{Failure, Session, die, die_status};
+
+const INTERFACE: &[Column] =
+    &[col("IFNAME", 11), col("CLASS", 10), col("STATE", 9), col("CURRENT", 13), col("PERSISTENT", 11)];
+
+/// create-if, create-ip
+pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let text = call.operand()?;
+    let failed = format!("Could not create {text} ");
+    let name: LinkName =
+        text.parse().map_err(|error| die(format!("{failed}: {} ({error})", Status::NoDatalink.text())))?;
+    let netstack = call.args.value('N').unwrap_or("default");
+    let netstack: NetstackName = netstack
+        .parse()
+        .map_err(|error| die(format!("{failed}: {} (-N {netstack}: {error})", Status::BadName.text())))?;
+    let request = ChangeRequest { temporary: call.args.has('t'), change: Change::CreateIf(name, netstack) };
+    session.api.change(&request).map_err(|error| die_status(&failed, &error))
+}
+
+/// delete-if, delete-ip
+pub(super) fn delete(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let text = call.operand()?;
+    let failed = format!("Could not delete {text}");
+    let name: LinkName =
+        text.parse().map_err(|error| die(format!("{failed}: {} ({error})", Status::NoIf.text())))?;
+    let request = ChangeRequest { temporary: false, change: Change::DeleteIf(name) };
+    session.api.change(&request).map_err(|error| die_status(&failed, &error))
+}
+
+/// show-if
+pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let which = if call.args.has('P') { Which::Persistent } else { Which::Active };
+    let mut ifs = session.api.ifs(which).map_err(|error| die_status("Could not get interface(s)", &error))?;
+    if let Some(name) = call.optional_operand()? {
+        ifs.retain(|it| it.name.as_str() == name);
+        if ifs.is_empty() {
+            return Err(die(format!("Could not get interface(s): {}", Status::NoIf.text())));
+        }
+    }
+    if call.args.has('j') {
+        return session.json("interfaces", &ifs, false);
+    }
+    let style = Style { fields: call.args.value('o'), parsable: call.args.has('p'), ..Style::default() };
+    let mut table = Table::open(session, PROGRAM, INTERFACE, "ifname,class,state,current,persistent", style)?;
+    for it in &ifs {
+        table.row(session, &row(it))?;
+    }
+    Ok(())
+}
+
+/// Flags: broadcast, multicast, IPv4 and IPv6 hold for every interface of a netstack; the letters between
+/// them (p v I s i V a) belong to kinds of interface that there are none of.
+fn row(it: &IfInfo) -> [String; 5] {
+    let persistent = if it.persistent { "-46" } else { "---" };
+    [it.name.to_string(), "ip".into(), it.state.clone(), "bm-------46".into(), persistent.into()]
+}

@@ -1,0 +1,99 @@
+//! The command: `firelane` with its own verbs, and the five Solaris commands as subcommands or by name.
+//!
+//! A command is a function of a [`Session`] (the interface to the daemon, two outputs, the terminal's height
+//! and a way to sleep) and its arguments. It speaks to nothing else, so the tests run every command against a
+//! stub and compare its whole output. The Solaris commands keep the option grammar ([`getopt`]), the
+//! columns ([`ofmt`]) and the messages of the original to the letter, because scripts read them; where one
+//! field is at fault the detail follows the original's text in parentheses. `firelane`'s own verbs are
+//! clap's and exit 2 on bad input.
+#![forbid(unsafe_code)]
+
+mod client;
+mod common;
+mod dladm;
+mod flowadm;
+mod getopt;
+mod ipadm;
+mod ofmt;
+mod own;
+mod session;
+mod stat;
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+pub use client::Client;
+pub use session::Session;
+
+use session::Failure;
+
+/// A command that takes the words after its name.
+type Command = fn(&mut Session<'_>, &[String]) -> Result<(), Failure>;
+
+/// The Solaris commands by name.
+const COMMANDS: [(&str, Command); 5] = [
+    ("dladm", dladm::run),
+    ("flowadm", flowadm::run),
+    ("ipadm", ipadm::run),
+    ("dlstat", stat::dlstat::run),
+    ("flowstat", stat::flowstat::run),
+];
+
+/// Exit code of a usage error or malformed input of `firelane`'s own verbs.
+pub const EXIT_USAGE: u8 = 2;
+/// Exit code of `firelane`'s own verbs when the daemon does not answer.
+pub const EXIT_NO_DAEMON: u8 = 75;
+
+/// Runs the process's command line against the daemon.
+pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let mut words = Vec::new();
+    for arg in args {
+        match arg.into_string() {
+            Ok(word) => words.push(word),
+            Err(raw) => {
+                eprintln!("firelane: argument {raw:?} is not UTF-8");
+                return ExitCode::from(EXIT_USAGE);
+            }
+        }
+    }
+    let client = Client::of_environment();
+    let stdout = std::io::stdout();
+    let rows = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
+    let mut session = Session {
+        api: &client,
+        out: &mut stdout.lock(),
+        err: &mut std::io::stderr().lock(),
+        rows: rows.map(|size| usize::from(size.ws_row)).filter(|&rows| rows > 0),
+        sleep: &mut |span: Duration| {
+            std::thread::sleep(span);
+            true
+        },
+    };
+    ExitCode::from(run(&mut session, &words))
+}
+
+/// Runs the command line `words`, the program's name first, and gives its exit code.
+pub fn run(session: &mut Session<'_>, words: &[String]) -> u8 {
+    let program = words.first().map_or("firelane", String::as_str);
+    let program = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or("firelane");
+    let rest = words.get(1..).unwrap_or_default();
+    let (name, rest, command) = match find(program) {
+        Some((name, command)) => (name, rest, command),
+        None => match rest.split_first().and_then(|(first, rest)| Some((find(first)?, rest))) {
+            Some(((name, command), rest)) => (name, rest, command),
+            None => return own::run(session, rest),
+        },
+    };
+    let result = command(session, rest);
+    let code = session.report(name, result, 1);
+    // A reader that went away (`| head`) is no failure of the command.
+    let _ = session.out.flush();
+    code
+}
+
+fn find(name: &str) -> Option<(&'static str, Command)> {
+    COMMANDS.into_iter().find(|(command, _)| *command == name)
+}

@@ -1,0 +1,302 @@
+//! `firelane`'s own verbs: a configuration file checked, planned, applied and dumped; what runs; what was
+//! dropped. Bad input exits 2, failure 1, no daemon 75.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use firelane_api::{ApiError, PlanReply, Status, Which};
+use firelane_model::{MODEL_TEXT_MAX, Model};
+
+use crate::common::system_message;
+use crate::ofmt::{Column, Style, Table, col};
+use crate::session::{Failure, Session, die};
+use crate::{EXIT_NO_DAEMON, EXIT_USAGE};
+
+const PROGRAM: &str = "firelane";
+
+/// Network lanes for every service on a host.
+#[derive(Parser, Debug)]
+#[command(name = "firelane", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// Check a configuration file without touching anything
+    Check {
+        /// The file; - is the standard input
+        file: PathBuf,
+    },
+    /// Show what applying a configuration file would do
+    Plan {
+        /// The file; - is the standard input
+        file: PathBuf,
+        /// Answer in JSON
+        #[arg(short, long)]
+        json: bool,
+    },
+    /// Make the host what a configuration file says
+    Apply {
+        /// The file; - is the standard input
+        file: PathBuf,
+        /// Until the next start only
+        #[arg(short, long)]
+        temporary: bool,
+        /// Answer in JSON
+        #[arg(short, long)]
+        json: bool,
+    },
+    /// Write the configuration as a file that can be applied
+    Dump {
+        /// The file; the standard output if not given or -
+        file: Option<PathBuf>,
+        /// What the next start begins with instead of what is in force
+        #[arg(short = 'P', long)]
+        persistent: bool,
+        /// JSON instead of TOML
+        #[arg(short, long)]
+        json: bool,
+    },
+    /// Show what runs, and whether all is well
+    Status {
+        /// Answer in JSON
+        #[arg(short, long)]
+        json: bool,
+    },
+    /// Show the frames that were dropped, by station and reason
+    Drops {
+        /// Answer in JSON
+        #[arg(short, long)]
+        json: bool,
+        /// The fields to show
+        #[arg(short, value_name = "FIELD,...")]
+        output: Option<String>,
+        /// Output for programs; needs -o
+        #[arg(short, long)]
+        parsable: bool,
+    },
+    /// Administer links, VNICs and etherstubs
+    Dladm(Words),
+    /// Administer flows
+    Flowadm(Words),
+    /// Administer interfaces and addresses
+    Ipadm(Words),
+    /// Show the traffic of links
+    Dlstat(Words),
+    /// Show the traffic of flows
+    Flowstat(Words),
+}
+
+/// The words of a Solaris command, which has a grammar of its own.
+#[derive(clap::Args, Debug)]
+#[command(disable_help_flag = true)]
+struct Words {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+/// Bad input, as opposed to a failure.
+struct Refused(Failure, u8);
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self(failure, 1)
+    }
+}
+
+impl From<std::io::Error> for Refused {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.into(), 1)
+    }
+}
+
+impl From<ApiError> for Refused {
+    fn from(error: ApiError) -> Self {
+        let code = match error.status {
+            Status::NoDaemon => EXIT_NO_DAEMON,
+            _ if error.status.http() == 400 => EXIT_USAGE,
+            _ => 1,
+        };
+        Self(error.into(), code)
+    }
+}
+
+/// Runs `firelane` with the words after its name and gives the exit code.
+pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> u8 {
+    let words = std::iter::once(OsString::from(PROGRAM)).chain(words.iter().map(OsString::from));
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => return usage(session, &error),
+    };
+    let result = match cli.verb {
+        Verb::Check { file } => check(session, &file),
+        Verb::Plan { file, json } => plan(session, &file, json),
+        Verb::Apply { file, temporary, json } => apply(session, &file, temporary, json),
+        Verb::Dump { file, persistent, json } => dump(session, file.as_deref(), persistent, json),
+        Verb::Status { json } => status(session, json),
+        Verb::Drops { json, output, parsable } => drops(session, json, output.as_deref(), parsable),
+        Verb::Dladm(it) => crate::dladm::run(session, &it.words).map_err(Refused::from),
+        Verb::Flowadm(it) => crate::flowadm::run(session, &it.words).map_err(Refused::from),
+        Verb::Ipadm(it) => crate::ipadm::run(session, &it.words).map_err(Refused::from),
+        Verb::Dlstat(it) => crate::stat::dlstat::run(session, &it.words).map_err(Refused::from),
+        Verb::Flowstat(it) => crate::stat::flowstat::run(session, &it.words).map_err(Refused::from),
+    };
+    match result {
+        Ok(()) => 0,
+        Err(Refused(failure, code)) => session.report(PROGRAM, Err(failure), code),
+    }
+}
+
+/// Help and the version are asked for; everything else is bad input and takes one line.
+fn usage(session: &mut Session<'_>, error: &clap::Error) -> u8 {
+    let text = error.render().to_string();
+    let (output, text, code): (&mut dyn std::io::Write, _, _) = match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => (session.out, text, 0),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => (session.err, text, EXIT_USAGE),
+        _ => {
+            let what =
+                text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+            let usage =
+                text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("firelane --help");
+            let what = what.strip_prefix("error: ").unwrap_or(&what).to_owned();
+            (session.err, format!("{PROGRAM}: {what} (usage: {usage})\n"), EXIT_USAGE)
+        }
+    };
+    // An output that is gone is no bad input.
+    let _ = output.write_all(text.as_bytes());
+    code
+}
+
+/// Reads a configuration file; every fault is one line.
+fn read(session: &mut Session<'_>, file: &Path) -> Result<Model, Refused> {
+    let bad = |message: String| Refused(die(message), EXIT_USAGE);
+    let name = file.display().to_string();
+    let mut bytes = Vec::new();
+    // One byte more than allowed shows that there are too many.
+    let limit = MODEL_TEXT_MAX as u64 + 1;
+    let read = if name == "-" {
+        std::io::stdin().lock().take(limit).read_to_end(&mut bytes)
+    } else {
+        File::open(file).and_then(|opened| opened.take(limit).read_to_end(&mut bytes))
+    };
+    read.map_err(|error| bad(format!("{name}: {}", system_message(&error))))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let line =
+            1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|&&b| b == b'\n').count();
+        bad(format!("{name}:{line}: not UTF-8"))
+    })?;
+    Model::from_toml(&name, &text).map_err(|faults| {
+        // As in `report`.
+        let _ = faults.iter().try_for_each(|fault| writeln!(session.err, "{fault}"));
+        Refused(Failure::Said, EXIT_USAGE)
+    })
+}
+
+fn check(session: &mut Session<'_>, file: &Path) -> Result<(), Refused> {
+    let model = read(session, file)?;
+    let count = |n: usize, what: &str| match n {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        _ => Some(format!("{n} {what}s")),
+    };
+    let parts: Vec<_> = [
+        count(model.links.len(), "link"),
+        count(model.etherstubs.len(), "etherstub"),
+        count(model.vnics.len(), "vnic"),
+        count(model.netstacks.len(), "netstack"),
+        count(model.addresses().count(), "address").map(|text| text.replace("addresss", "addresses")),
+        count(model.flows.len(), "flow"),
+        count(model.services.len(), "service"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let what = if parts.is_empty() { "nothing configured".to_owned() } else { parts.join(", ") };
+    Ok(writeln!(session.out, "{}: ok: {what}", file.display())?)
+}
+
+fn show_plan(session: &mut Session<'_>, reply: &PlanReply, json: bool) -> Result<(), Refused> {
+    if json {
+        return Ok(session.json("steps", &reply.steps, false)?);
+    }
+    if reply.steps.is_empty() {
+        return Ok(writeln!(session.out, "no changes")?);
+    }
+    for step in &reply.steps {
+        writeln!(session.out, "{:<8}  {}", step.effect, step.step)?;
+    }
+    Ok(())
+}
+
+fn plan(session: &mut Session<'_>, file: &Path, json: bool) -> Result<(), Refused> {
+    let model = read(session, file)?;
+    let reply = session.api.plan(&model)?;
+    show_plan(session, &reply, json)
+}
+
+fn apply(session: &mut Session<'_>, file: &Path, temporary: bool, json: bool) -> Result<(), Refused> {
+    let model = read(session, file)?;
+    let reply = session.api.apply(&model, temporary)?;
+    show_plan(session, &reply, json)
+}
+
+fn dump(session: &mut Session<'_>, file: Option<&Path>, persistent: bool, json: bool) -> Result<(), Refused> {
+    let which = if persistent { Which::Persistent } else { Which::Active };
+    let model = session.api.model(which)?;
+    let text = if json {
+        let text =
+            serde_json::to_string_pretty(&model).map_err(|error| Refused(die(error.to_string()), 1))?;
+        text + "\n"
+    } else {
+        model.to_toml()
+    };
+    match file.filter(|file| file.as_os_str() != "-") {
+        None => Ok(session.out.write_all(text.as_bytes())?),
+        Some(file) => std::fs::write(file, text)
+            .map_err(|error| Refused(die(format!("{}: {}", file.display(), system_message(&error))), 1)),
+    }
+}
+
+fn status(session: &mut Session<'_>, json: bool) -> Result<(), Refused> {
+    let status = session.api.status()?;
+    if json {
+        return Ok(session.json("status", &status, false)?);
+    }
+    let instance =
+        if status.instance.is_empty() { String::new() } else { format!(" instance {}", status.instance) };
+    writeln!(
+        session.out,
+        "firelaned {}{instance} pid {} up {} s",
+        status.version, status.pid, status.uptime_seconds
+    )?;
+    writeln!(
+        session.out,
+        "lanes {}  links {}  flows {}  netstacks {}",
+        status.lanes, status.links, status.flows, status.netstacks
+    )?;
+    for problem in &status.problems {
+        writeln!(session.out, "problem: {problem}")?;
+    }
+    Ok(())
+}
+
+const DROPS: &[Column] = &[col("STATION", 11), col("REASON", 26), col("FRAMES", 12)];
+
+fn drops(session: &mut Session<'_>, json: bool, output: Option<&str>, parsable: bool) -> Result<(), Refused> {
+    let drops = session.api.drops()?;
+    if json {
+        return Ok(session.json("drops", &drops, false)?);
+    }
+    let style = Style { fields: output, parsable, ..Style::default() };
+    let mut table = Table::open(session, PROGRAM, DROPS, "station,reason,frames", style)?;
+    for drop in &drops {
+        table.row(session, &[drop.station.clone(), drop.reason.clone(), drop.frames.to_string()])?;
+    }
+    Ok(())
+}

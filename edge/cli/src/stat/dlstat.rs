@@ -1,0 +1,175 @@
+//! `dlstat`: traffic of links.
+//!
+//! Firelane classifies in software, so a link's frames are counted in one receive and one transmit lane of kind
+//! `sw`; how many came by poll or by notification is counted per lane, not per link, and shown as unknown.
+
+use firelane_api::{LinkStats, Status, Which};
+use firelane_model::LinkClass;
+
+use super::{Before, Options, dump};
+use crate::ofmt::{Column, Table, UNKNOWN, col};
+use crate::session::{Failure, Session, die};
+
+const PROGRAM: &str = "dlstat";
+const USAGE: &str = "dlstat [-r | -t] [-i interval] [link]\n\
+                     \x20      dlstat [-a | -A] [-i interval] [-p] [-o field[,...]]\n\
+                     \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
+                     \x20      dlstat show-phys [-r | -t] [-i interval] [-p] [-o field[,...]]\n\
+                     \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
+                     \x20      dlstat show-link [-r | -t] [-i interval] [-p] [-o field[,...]]\n\
+                     \x20             [-u R|K|M|G|T|P] [-j] [link]";
+
+const TOTAL: &[Column] =
+    &[col("LINK", 15), col("IPKTS", 8), col("RBYTES", 8), col("OPKTS", 8), col("OBYTES", 8)];
+const LANES: &[Column] =
+    &[col("LINK", 15), col("TYPE", 5), col("ID", 7), col("INDEX", 6), col("PKTS", 8), col("BYTES", 8)];
+const RECEIVE: &[Column] = &[
+    col("LINK", 15),
+    col("TYPE", 5),
+    col("ID", 7),
+    col("INDEX", 6),
+    col("IPKTS", 8),
+    col("RBYTES", 8),
+    col("INTRS", 8),
+    col("POLLS", 8),
+    col("SDROPS", 8),
+    col("CH<10", 8),
+    col("CH10-50", 8),
+    col("CH>50", 8),
+];
+const TRANSMIT: &[Column] = &[
+    col("LINK", 15),
+    col("TYPE", 5),
+    col("ID", 7),
+    col("INDEX", 6),
+    col("OPKTS", 8),
+    col("OBYTES", 8),
+    col("BLKCNT", 8),
+    col("UBLKCNT", 8),
+    col("SDROPS", 8),
+];
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum View {
+    Total,
+    Lanes,
+    Phys,
+}
+
+/// Runs `dlstat` with the words after its name.
+pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
+    let (view, words) = match words.first().map(String::as_str) {
+        Some("show-link") => (View::Lanes, &words[1..]),
+        Some("show-phys") => (View::Phys, &words[1..]),
+        Some(verb) if verb.starts_with("show-") => {
+            return Err(die(format!("unknown subcommand '{verb}'\nusage: {USAGE}")));
+        }
+        _ => (View::Total, words),
+    };
+    let options = Options::parse(words, USAGE)?;
+    if options.call.args.has('l') {
+        return Err(die(format!("unrecognized option '-l'\nusage: {USAGE}")));
+    }
+    let receive = options.call.args.has('r');
+    let (template, fields) = match view {
+        View::Total => (
+            TOTAL,
+            options
+                .fields("link,ipkts,rbytes", "link,opkts,obytes", "link,ipkts,rbytes,opkts,obytes")
+                .to_owned(),
+        ),
+        _ => {
+            let template = if receive {
+                RECEIVE
+            } else if options.call.args.has('t') {
+                TRANSMIT
+            } else {
+                LANES
+            };
+            (template, template.iter().map(|column| column.name).collect::<Vec<_>>().join(","))
+        }
+    };
+    let mut table = Table::open(session, PROGRAM, template, &fields, options.style())?;
+    let mut before = Before::default();
+    let mut first = true;
+    loop {
+        let mut links = selected(session, &options, view, first)?;
+        first = false;
+        for link in &mut links {
+            link.traffic = before.since(link.name.as_str(), link.traffic);
+        }
+        report(session, &options, view, &links, &mut table)?;
+        if !options.again(session)? {
+            return Ok(());
+        }
+    }
+}
+
+fn report(
+    session: &mut Session<'_>,
+    options: &Options<'_>,
+    view: View,
+    links: &[LinkStats],
+    table: &mut Table<'_>,
+) -> Result<(), Failure> {
+    if options.call.args.has('j') {
+        return session.json("links", &links, options.call.args.has('i'));
+    }
+    for link in links {
+        if options.call.args.has('A') || (view == View::Total && options.call.args.has('a')) {
+            dump(session, link.name.as_str(), link.traffic)?;
+            continue;
+        }
+        for row in rows(link, options, view) {
+            table.row(session, &row)?;
+        }
+    }
+    Ok(())
+}
+
+/// The links that the view and the operand name. They must exist when the command begins.
+fn selected(
+    session: &mut Session<'_>,
+    options: &Options<'_>,
+    view: View,
+    first: bool,
+) -> Result<Vec<LinkStats>, Failure> {
+    let mut stats = session.api.link_stats()?;
+    if view == View::Phys {
+        let mut phys = session.api.links(Which::Active)?;
+        phys.retain(|link| link.class == LinkClass::Phys);
+        stats.retain(|link| phys.iter().any(|it| it.name == link.name));
+    }
+    if let Some(name) = options.call.optional_operand()? {
+        stats.retain(|link| link.name.as_str() == name);
+        if first && stats.is_empty() {
+            return Err(die(format!("link {name} is not valid: {}", Status::NotFound.text())));
+        }
+    }
+    Ok(stats)
+}
+
+fn rows(link: &LinkStats, options: &Options<'_>, view: View) -> Vec<Vec<String>> {
+    let (t, scale) = (link.traffic, options.scale);
+    let lane = |kind: &str, rest: Vec<String>| {
+        let names = [link.name.to_string(), kind.to_owned(), "sw".to_owned(), String::new()];
+        names.into_iter().chain(rest).collect::<Vec<_>>()
+    };
+    let unknown = || UNKNOWN.to_owned();
+    if view == View::Total {
+        let counters = [t.ipackets, t.rbytes, t.opackets, t.obytes].map(|count| scale.show(count));
+        return vec![std::iter::once(link.name.to_string()).chain(counters).collect()];
+    }
+    let received = || vec![scale.show(t.ipackets), scale.show(t.rbytes)];
+    let sent = || vec![scale.show(t.opackets), scale.show(t.obytes)];
+    if options.call.args.has('r') {
+        let rest = [unknown(), unknown(), scale.show(t.ierrors), unknown(), unknown(), unknown()];
+        return vec![lane("rx", received().into_iter().chain(rest).collect())];
+    }
+    if options.call.args.has('t') {
+        let rest = [unknown(), unknown(), scale.show(t.oerrors)];
+        return vec![lane("tx", sent().into_iter().chain(rest).collect())];
+    }
+    vec![lane("rx", received()), lane("tx", sent())]
+}

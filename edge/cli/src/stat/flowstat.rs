@@ -1,0 +1,85 @@
+//! `flowstat`: traffic of flows.
+
+use firelane_api::FlowStats;
+
+use super::{Before, Options, dump};
+use crate::ofmt::{Column, Table, col};
+use crate::session::{Failure, Session, die};
+
+const PROGRAM: &str = "flowstat";
+const USAGE: &str = "flowstat [-r | -t] [-i interval] [-l link] [flow]\n\
+                     \x20      flowstat [-A] [-i interval] [-p] [-o field[,...]]\n\
+                     \x20               [-u R|K|M|G|T|P] [-j] [-l link] [flow]";
+
+const FLOW: &[Column] = &[
+    col("FLOW", 15),
+    col("IPKTS", 8),
+    col("RBYTES", 8),
+    col("IERRS", 8),
+    col("OPKTS", 8),
+    col("OBYTES", 8),
+    col("OERRS", 8),
+];
+
+/// Runs `flowstat` with the words after its name.
+pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
+    let options = Options::parse(words, USAGE)?;
+    let fields = options.fields(
+        "flow,ipkts,rbytes,ierrs",
+        "flow,opkts,obytes,oerrs",
+        "flow,ipkts,rbytes,ierrs,opkts,obytes,oerrs",
+    );
+    let mut table = Table::open(session, PROGRAM, FLOW, fields, options.style())?;
+    let mut before = Before::default();
+    let mut first = true;
+    loop {
+        let mut flows = selected(session, &options, first)?;
+        first = false;
+        for flow in &mut flows {
+            flow.traffic = before.since(flow.name.as_str(), flow.traffic);
+        }
+        if options.call.args.has('j') {
+            session.json("flows", &flows, options.call.args.has('i'))?;
+        } else {
+            for flow in &flows {
+                if options.call.args.has('A') {
+                    dump(session, flow.name.as_str(), flow.traffic)?;
+                } else {
+                    table.row(session, &row(flow, &options))?;
+                }
+            }
+        }
+        if !options.again(session)? {
+            return Ok(());
+        }
+    }
+}
+
+/// The flows that the options and the operand name. They must exist when the command begins.
+fn selected(
+    session: &mut Session<'_>,
+    options: &Options<'_>,
+    first: bool,
+) -> Result<Vec<FlowStats>, Failure> {
+    let mut flows = session.api.flow_stats()?;
+    if let Some(link) = options.call.args.value('l') {
+        let links = session.api.links(firelane_api::Which::Active)?;
+        if first && !links.iter().any(|it| it.name.as_str() == link) {
+            return Err(die(format!("invalid link '{link}'")));
+        }
+        flows.retain(|flow| flow.link.as_str() == link);
+    }
+    if let Some(name) = options.call.optional_operand()? {
+        flows.retain(|flow| flow.name.as_str() == name);
+        if first && flows.is_empty() {
+            return Err(die(format!("invalid flow {name}")));
+        }
+    }
+    Ok(flows)
+}
+
+fn row(flow: &FlowStats, options: &Options<'_>) -> Vec<String> {
+    let t = flow.traffic;
+    let counters = [t.ipackets, t.rbytes, t.ierrors, t.opackets, t.obytes, t.oerrors];
+    std::iter::once(flow.name.to_string()).chain(counters.map(|count| options.scale.show(count))).collect()
+}

@@ -1,0 +1,128 @@
+//! `dlstat` and `flowstat`: traffic of links and flows, once or at each interval.
+//!
+//! At the first interval the totals are shown, afterwards what came since the one before.
+
+pub(crate) mod dlstat;
+pub(crate) mod flowstat;
+mod scale;
+
+use std::collections::BTreeMap;
+
+use firelane_api::Traffic;
+
+use crate::common::Call;
+use crate::getopt::{self, Args, Opt, OptError, flag, value};
+use crate::ofmt::Style;
+use crate::session::{Failure, Session, die};
+use scale::Scale;
+
+/// What came between two readings. Counters begin again when an object is made anew.
+pub(crate) fn since(now: Traffic, before: Traffic) -> Traffic {
+    let delta = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+    Traffic {
+        ipackets: delta(now.ipackets, before.ipackets),
+        rbytes: delta(now.rbytes, before.rbytes),
+        ierrors: delta(now.ierrors, before.ierrors),
+        opackets: delta(now.opackets, before.opackets),
+        obytes: delta(now.obytes, before.obytes),
+        oerrors: delta(now.oerrors, before.oerrors),
+    }
+}
+
+/// The readings before, by name.
+#[derive(Default)]
+struct Before(BTreeMap<String, Traffic>);
+
+impl Before {
+    /// What came since the last reading of `name`.
+    fn since(&mut self, name: &str, now: Traffic) -> Traffic {
+        since(now, self.0.insert(name.to_owned(), now).unwrap_or_default())
+    }
+}
+
+/// The options that both commands have.
+const OPTIONS: &[Opt] = &[
+    flag('r', "receive"),
+    flag('t', "transmit"),
+    flag('a', "all"),
+    flag('A', "dump"),
+    value('i', "interval"),
+    flag('p', "parsable"),
+    value('o', "output"),
+    value('u', "unit"),
+    value('l', "link"),
+    flag('j', "json"),
+];
+
+/// The options' meaning, checked as the original checks them.
+struct Options<'a> {
+    call: Call<'a>,
+    scale: Scale,
+}
+
+impl<'a> Options<'a> {
+    fn parse(words: &[String], usage: &'a str) -> Result<Self, Failure> {
+        let args: Args = getopt::parse(OPTIONS, words).map_err(|error| match error {
+            OptError::Twice(_) => die(error.to_string()),
+            _ => die(format!("{error}\nusage: {usage}")),
+        })?;
+        let call = Call { args, usage };
+        let has = |letter| call.args.has(letter);
+        if has('r') && has('t') {
+            return Err(die("the option -t and -r are not compatible"));
+        }
+        if has('u') && has('p') {
+            return Err(die("the option -u and -p are not compatible"));
+        }
+        if has('p') && !has('o') {
+            return Err(die("-p requires -o"));
+        }
+        if has('p') && call.args.value('o').is_some_and(|fields| fields.eq_ignore_ascii_case("all")) {
+            return Err(die("\"-o all\" is invalid with -p"));
+        }
+        if has('A') && ['r', 't', 'p', 'o', 'u', 'i'].into_iter().any(has) {
+            return Err(die("the option -A is not compatible with -r, -t, -p, -o, -u, -i"));
+        }
+        let scale = match call.args.value('u') {
+            Some(unit) => Scale::of_unit(unit)
+                .ok_or_else(|| die(format!("invalid unit value '{unit}', unit must be R|K|M|G|T|P")))?,
+            None if call.args.has('p') => Scale::Plain,
+            None => Scale::Auto,
+        };
+        call.interval()?;
+        Ok(Self { call, scale })
+    }
+
+    /// The fields to show: those of `-o`, or by direction.
+    fn fields(&self, receive: &'static str, transmit: &'static str, both: &'static str) -> &'static str {
+        match (self.call.args.has('r'), self.call.args.has('t')) {
+            (true, _) => receive,
+            (_, true) => transmit,
+            _ => both,
+        }
+    }
+
+    fn style(&self) -> Style<'_> {
+        // `all` means every field of the chosen direction, which is the default.
+        let fields = self.call.args.value('o').filter(|fields| !fields.eq_ignore_ascii_case("all"));
+        Style { fields, parsable: self.call.args.has('p'), right: true, wrap: false }
+    }
+
+    /// Sleeps until the next report; false if there is none.
+    fn again(&self, session: &mut Session<'_>) -> Result<bool, Failure> {
+        session.out.flush()?;
+        let interval = self.call.interval()?;
+        Ok(interval.is_some_and(|interval| (session.sleep)(interval)))
+    }
+}
+
+/// Every counter of one object, one per line.
+fn dump(session: &mut Session<'_>, name: &str, traffic: Traffic) -> Result<(), Failure> {
+    writeln!(session.out, "{name}")?;
+    let Traffic { ipackets, rbytes, ierrors, opackets, obytes, oerrors } = traffic;
+    let names = ["ipackets", "rbytes", "ierrors", "opackets", "obytes", "oerrors"];
+    for (name, count) in names.into_iter().zip([ipackets, rbytes, ierrors, opackets, obytes, oerrors]) {
+        writeln!(session.out, "\t{name:>15}\t{count:>15}")?;
+    }
+    Ok(())
+}

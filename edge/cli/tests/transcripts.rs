@@ -1,0 +1,162 @@
+//! Whole commands against a host without an engine, from their words to every byte of their output.
+//!
+//! A transcript is a file of commands with their expected output: `$ ` begins a command, `! ` a line of the error
+//! output, `~` is an empty line, `exit N` ends a command that failed. `# host:` says what the host has, `# file:` what a file holds.
+//! `FIRELANE_BLESS=1 cargo test -p firelane-cli` rewrites the expectations; the diff is then the review.
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
+
+use std::path::{Path, PathBuf};
+
+use firelane_api::{DropInfo, FlowStats, LinkStats, PlanStep, Stub, Traffic};
+use firelane_cli::{Session, run};
+use firelane_model::Model;
+
+const TWO_TENANTS: &str = include_str!("../../../examples/two-tenants.toml");
+
+fn planner(wanted: &Model, present: &Model) -> Vec<PlanStep> {
+    let steps = firelane_plan::plan(wanted, present);
+    steps.iter().map(|s| PlanStep { effect: s.effect.to_string(), step: s.to_string() }).collect()
+}
+
+fn host(name: &str) -> Stub {
+    let model = match name {
+        "empty" => Model::default(),
+        "two-tenants" => Model::from_toml("two-tenants.toml", TWO_TENANTS).unwrap(),
+        "uplink" => {
+            let text = "[link.net0]\nkind = \"tap\"\nifname = \"tap0\"\n[vnic.vnic1]\nover = \"net0\"\nvlan = 7\n\
+                        mac = \"2:8:20:0:a:1\"\n";
+            Model::from_toml("uplink.toml", text).unwrap()
+        }
+        _ => panic!("no host is called {name}"),
+    };
+    let traffic = |n: u64| Traffic {
+        ipackets: 528_450 * n,
+        rbytes: 787_390_000 * n,
+        ierrors: n - 1,
+        opackets: 179_390 * n,
+        obytes: 11_850_000 * n,
+        oerrors: 7 * n,
+    };
+    let mut stub = Stub::new(model, planner);
+    let store = stub.store();
+    let links = store.active.link_names().zip(1..);
+    stub.link_stats =
+        links.map(|((name, _), n)| LinkStats { name: name.clone(), traffic: traffic(n) }).collect();
+    let flows = store.active.flows.iter();
+    stub.flow_stats = flows
+        .map(|(name, flow)| FlowStats {
+            name: name.clone(),
+            link: flow.link.clone(),
+            traffic: traffic(1),
+            held: 3,
+        })
+        .collect();
+    stub.drops = [("flow", "flow_limit", 1234), ("switch", "unknown_destination", 5)]
+        .map(|(station, reason, frames)| DropInfo { station: station.into(), reason: reason.into(), frames })
+        .into();
+    stub
+}
+
+/// What one command says. Its words are separated by spaces; quotes keep a word together.
+fn say(stub: &Stub, folder: &Path, line: &str) -> String {
+    let words: Vec<String> =
+        split(line).into_iter().map(|word| word.replace("@", folder.to_str().unwrap())).collect();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut reports = 2;
+    let mut session = Session {
+        api: stub,
+        out: &mut out,
+        err: &mut err,
+        rows: None,
+        sleep: &mut |_| {
+            reports -= 1;
+            reports > 0
+        },
+    };
+    let code = run(&mut session, &words);
+    let clean = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(folder.to_str().unwrap(), "@");
+    let mut said = clean(out);
+    assert!(said.is_empty() || said.ends_with('\n'), "{line}: {said:?}");
+    // An empty line would end the expectation.
+    said = said
+        .lines()
+        .map(|line| if line.is_empty() { "~\n".to_owned() } else { format!("{line}\n") })
+        .collect();
+    for line in clean(err).lines() {
+        said.push_str(&format!("! {line}\n"));
+    }
+    if code != 0 {
+        said.push_str(&format!("exit {code}\n"));
+    }
+    said
+}
+
+fn split(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            _ => words.last_mut().unwrap().push(c),
+        }
+    }
+    words
+}
+
+/// Replays a transcript and gives it as it should be.
+fn replay(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).unwrap();
+    let folder = std::env::temp_dir().join(format!(
+        "firelane-transcript-{}-{}",
+        std::process::id(),
+        path.file_stem().unwrap().to_str().unwrap()
+    ));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("two-tenants.toml"), TWO_TENANTS).unwrap();
+    let mut stub = host("empty");
+    let mut replayed = String::new();
+    let mut expecting = false;
+    for line in text.lines() {
+        if let Some(command) = line.strip_prefix("$ ") {
+            replayed.push_str(&format!("{line}\n{}", say(&stub, &folder, command)));
+            expecting = true;
+            continue;
+        }
+        if line.is_empty() || line.starts_with('#') {
+            expecting = false;
+        }
+        if let Some(name) = line.strip_prefix("# host: ") {
+            stub = host(name);
+        } else if let Some(file) = line.strip_prefix("# file: ") {
+            let (name, content) = file.split_once(' ').unwrap();
+            std::fs::write(folder.join(name), content.replace("\\n", "\n")).unwrap();
+        }
+        if !expecting {
+            replayed.push_str(&format!("{line}\n"));
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    replayed
+}
+
+#[test]
+fn every_transcript_replays() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 5);
+    let mut stale = Vec::new();
+    for path in paths {
+        let replayed = replay(&path);
+        if std::env::var_os("FIRELANE_BLESS").is_some() {
+            std::fs::write(&path, &replayed).unwrap();
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        if replayed != text {
+            let differs = replayed.lines().zip(text.lines()).find(|(a, b)| a != b);
+            stale.push(format!("{}: {differs:?}", path.display()));
+        }
+    }
+    assert!(stale.is_empty(), "{stale:#?}");
+}
