@@ -1,0 +1,144 @@
+//! CPU time of processes and of the machine, and binding to CPUs.
+//!
+//! A process' time comes from the scheduler in nanoseconds (`/proc/PID/task/*/schedstat`). Network work that the
+//! kernel does on behalf of a process while it runs is in it; what falls into idle time or into `ksoftirqd`
+//! belongs to nobody, so a round also looks at the whole machine (`/proc/stat`, in ticks).
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::peer::Result;
+
+/// Binds the calling thread, and what it starts, to a CPU (modulo the number that there are).
+pub(crate) fn bind(cpu: usize) -> Result<()> {
+    let allowed = rustix::thread::sched_getaffinity(None)?;
+    let cpus: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&n| allowed.is_set(n)).collect();
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpus[cpu % cpus.len()]);
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+/// The CPU time that all threads of a process have used; those that have ended are missing.
+pub(crate) fn process_time(pid: u32) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads
+        .map(|thread| schedstat(&fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default()))
+        .sum()
+}
+
+/// The first number is the time on a CPU in nanoseconds.
+fn schedstat(text: &str) -> Duration {
+    Duration::from_nanos(text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or_default())
+}
+
+/// The calling thread's CPU time.
+pub(crate) fn thread_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// Measures a round: wall time, the processes that are party to it, and the machine.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    parties: Vec<u32>,
+    start: Instant,
+    times: Duration,
+    machine: Machine,
+}
+
+/// What a round took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Used {
+    pub(crate) wall: Duration,
+    /// CPU time of the parties and of the kernel's network threads.
+    pub(crate) parties: Duration,
+    /// CPU time of all CPUs, whoever used it.
+    pub(crate) machine: Duration,
+    /// Time that the hypervisor gave to others.
+    pub(crate) stolen: Duration,
+}
+
+impl Meter {
+    /// Begins a round of the processes `parties`.
+    pub(crate) fn start(parties: &[u32]) -> Self {
+        let mut parties = parties.to_vec();
+        parties.extend(softirq_threads());
+        let times = parties.iter().map(|&pid| process_time(pid)).sum();
+        Self { parties, start: Instant::now(), times, machine: Machine::read() }
+    }
+
+    /// Ends it.
+    pub(crate) fn stop(&self) -> Used {
+        let times: Duration = self.parties.iter().map(|&pid| process_time(pid)).sum();
+        let machine = Machine::read();
+        Used {
+            wall: self.start.elapsed(),
+            parties: times.saturating_sub(self.times),
+            machine: machine.busy.saturating_sub(self.machine.busy),
+            stolen: machine.stolen.saturating_sub(self.machine.stolen),
+        }
+    }
+}
+
+impl Used {
+    /// The share of all CPU time that went to others than the parties, or was stolen.
+    pub(crate) fn foreign(&self) -> f64 {
+        let others = self.machine.saturating_sub(self.parties) + self.stolen;
+        others.as_secs_f64() / self.wall.as_secs_f64().max(1e-9)
+    }
+}
+
+/// The machine's CPU time since it started.
+#[derive(Clone, Copy, Debug, Default)]
+struct Machine {
+    busy: Duration,
+    stolen: Duration,
+}
+
+impl Machine {
+    fn read() -> Self {
+        Self::parse(&fs::read_to_string("/proc/stat").unwrap_or_default())
+    }
+
+    fn parse(stat: &str) -> Self {
+        let line = stat.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
+        let ticks: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let sum = |columns: &[usize]| columns.iter().filter_map(|&n| ticks.get(n)).sum::<u64>();
+        // user nice system idle iowait irq softirq steal; the kernel's user interface has 100 ticks a second.
+        let time = |ticks| Duration::from_millis(10 * ticks);
+        Self { busy: time(sum(&[0, 1, 2, 5, 6])), stolen: time(sum(&[7])) }
+    }
+}
+
+/// The kernel's threads that do network work which nobody else was there to do.
+fn softirq_threads() -> Vec<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("ksoftirqd/"))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_works_uses_time() {
+        let start = thread_time();
+        let meter = Meter::start(&[std::process::id()]);
+        while thread_time() - start < Duration::from_millis(20) {
+            std::hint::black_box(0);
+        }
+        assert!(meter.stop().parties >= Duration::from_millis(10));
+    }
+
+    #[test]
+    fn the_machines_line_is_read_by_column() {
+        let machine = Machine::parse("cpu  1 2 3 1000 7 4 5 6 0 0\ncpu0 9 9 9 9\n");
+        assert_eq!((machine.busy, machine.stolen), (Duration::from_millis(150), Duration::from_millis(60)));
+        assert_eq!(schedstat("1500 7 1\n"), Duration::from_nanos(1500));
+    }
+}

@@ -1,0 +1,71 @@
+//! Side by side with the kernel, in one run: `firelane-bench NAME` prints a table and a last line
+//! `NAME: ratio R (firelane X, peer Y)`.
+//!
+//! A benchmark interleaves its own rounds with its peer's (A B A B), five rounds or more, and reports medians
+//! with the tenth and ninetieth percentile. It is bounded in time and leaves nothing behind. The program also
+//! starts itself as `firelane-bench --peer ROLE ...`: the processes that are measured.
+
+#[allow(dead_code)]
+mod alloc;
+mod bridge;
+#[allow(dead_code)]
+mod cpu;
+#[allow(dead_code)]
+mod peer;
+mod report;
+mod switch;
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: alloc::Counting = alloc::Counting;
+
+/// A benchmark: its name, what it measures in a line, and the whole of it.
+struct Bench {
+    name: &'static str,
+    about: &'static str,
+    run: fn() -> peer::Result<report::Verdict>,
+}
+
+const BENCHES: &[Bench] = &[Bench {
+    name: "switch",
+    about: "64-byte frames, ring -> classify -> flow -> switch -> ring in one lane, beside the kernel's bridge",
+    run: switch::run,
+}];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["--peer", role, rest @ ..] => finish(&format!("peer {role}"), peer::play(role, rest)),
+        ["--help" | "-h"] => {
+            print!("{}", usage());
+            ExitCode::SUCCESS
+        }
+        [name] => match BENCHES.iter().find(|bench| bench.name == *name) {
+            Some(bench) => finish(name, (bench.run)().map(|verdict| println!("{verdict}"))),
+            None => refuse(&format!("no benchmark is called {name:?}")),
+        },
+        _ => refuse("one benchmark is named at a time"),
+    }
+}
+
+fn usage() -> String {
+    let list: String = BENCHES.iter().map(|b| format!("  {:<10} {}\n", b.name, b.about)).collect();
+    format!("usage: firelane-bench NAME\n{list}")
+}
+
+fn refuse(why: &str) -> ExitCode {
+    eprint!("firelane-bench: {why}\n{}", usage());
+    ExitCode::from(2)
+}
+
+fn finish(what: &str, result: peer::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("firelane-bench: {what}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The processes that a benchmark measures: this program again, in a role, perhaps inside a sandbox.
+//!
+//! A peer says `ready`, then answers each line of its input with a line of numbers, and ends with its input. It
+//! thus lives through all rounds, and its CPU time can be read from outside between them.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use firelane_interop::Sandbox;
+
+/// Errors of benchmarks are for a reader: a sentence.
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Plays a role until the input ends.
+pub(crate) fn play(role: &str, args: &[&str]) -> Result<()> {
+    match role {
+        "bridge-sender" => crate::bridge::play_sender(args),
+        _ => Err(format!("no peer plays {role:?}").into()),
+    }
+}
+
+/// Answers each line of standard input with the numbers that `answer` makes of its words.
+pub(crate) fn serve(mut answer: impl FnMut(&[&str]) -> Result<Vec<u64>>) -> Result<()> {
+    say("ready")?;
+    for line in std::io::stdin().lines() {
+        let line = line?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let numbers: Vec<String> = answer(&words)?.iter().map(u64::to_string).collect();
+        say(&numbers.join(" "))?;
+    }
+    Ok(())
+}
+
+fn say(line: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+/// A process in a role; it ends with its owner.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    child: Child,
+    commands: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    /// Starts a peer: beside us, in a sandbox, or in one of its network namespaces.
+    pub(crate) fn start(place: Place<'_>, role: &str, args: &[&str]) -> Result<Self> {
+        let program = std::env::current_exe()?;
+        let mut command = place.command(program.as_os_str());
+        command.arg("--peer").arg(role).args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let answers = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let commands = child.stdin.take();
+        let mut peer = Self { child, commands, answers };
+        match peer.line()?.as_str() {
+            "ready" => Ok(peer),
+            other => Err(format!("the {role} did not become ready: {other:?}").into()),
+        }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Gives it a command and waits for its answer.
+    pub(crate) fn ask(&mut self, command: &str) -> Result<Vec<u64>> {
+        writeln!(self.commands.as_mut().expect("open until the end"), "{command}")?;
+        let line = self.line()?;
+        line.split_whitespace()
+            .map(|word| word.parse().map_err(|_| format!("{command}: {line:?} is no answer").into()))
+            .collect()
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        if self.answers.read_line(&mut line)? == 0 {
+            return Err("a peer ended early".into());
+        }
+        Ok(line.trim_end().to_owned())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        drop(self.commands.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where a process runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place<'a> {
+    /// In our own namespaces.
+    Here,
+    /// In a sandbox's namespaces.
+    Sandbox(&'a Sandbox),
+    /// In a named network namespace of a sandbox.
+    Netns(&'a Sandbox, &'a str),
+}
+
+impl Place<'_> {
+    fn command(self, program: &OsStr) -> Command {
+        match self {
+            Self::Here => Command::new(program),
+            Self::Sandbox(sandbox) => sandbox.command(program),
+            Self::Netns(sandbox, name) => {
+                let mut command = sandbox.command("ip");
+                command.args(["netns", "exec", name]).arg(program);
+                command
+            }
+        }
+    }
+}
+
+/// Runs `ip` with each line's words inside the sandbox.
+pub(crate) fn ip(sandbox: &Sandbox, lines: &[&str]) -> Result<()> {
+    for line in lines {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let output = sandbox.run(None, "ip", &words);
+        if !output.status.success() {
+            return Err(format!("ip {line}: {}", output.stderr.trim()).into());
+        }
+    }
+    Ok(())
+}
