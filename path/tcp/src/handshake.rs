@@ -146,7 +146,6 @@ impl Connection {
         if ack != self.send.space.seq(0) {
             return Err(answer_with_reset(seg, ack));
         }
-        self.send.set_window(seg.seq, u32::from(seg.window) << self.send.scale);
         self.enter(now, Event::SynAcknowledged, out);
         self.establish(now, out);
         Ok(())

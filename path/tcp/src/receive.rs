@@ -358,3 +358,25 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firelane_frame::byte_ring;
+
+    /// While the edge stays where it is, a coarse field is rounded up, so that the edge does not slip left.
+    #[test]
+    fn an_edge_that_stays_does_not_slip() {
+        let (mut ring, mut reader) = byte_ring(4096);
+        let mut side = ReceiveSide { scale: 4, ..ReceiveSide::new(Mss::clamped(1000)) };
+        assert_eq!(side.announce(&ring), 256);
+        ring.write(&[0; 2000]);
+        side.nxt = 2000;
+        reader.release(900);
+        // 2,096 octets are promised: no multiple of 16 less than that may be said while there is room.
+        side.nxt = 2001;
+        ring.write(&[0; 1]);
+        assert_eq!(side.announce(&ring), 131);
+        assert!(side.promised >= 4096 && side.promised <= ring.cursor() + ring.free() as u64);
+    }
+}

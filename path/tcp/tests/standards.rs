@@ -271,6 +271,43 @@ fn duplicates_are_not_merged_without_sack() {
     assert_eq!(lab.sent(), [". 1:1(0) ack 1 win 10000"; 3]);
 }
 
+#[test]
+fn a_filled_hole_is_one_acknowledgment() {
+    let mut lab = Lab::established();
+    for seq in [11, 21, 31, 1] {
+        lab.get(Peer::new(ACK, seq).text(10));
+    }
+    assert_eq!(lab.sent(), [". 1:1(0) ack 41 win 9960"]);
+}
+
+/// RFC 7323 §4.3: when an ACK stands for several segments, the echo is of the first of them.
+#[test]
+fn the_echo_of_a_delayed_ack_is_the_oldest() {
+    let mut lab = stamped();
+    lab.get(Peer::new(ACK, 1).text(10).stamps(510, 0));
+    lab.get(Peer::new(ACK, 11).text(10).stamps(520, 0));
+    assert_eq!(lab.sent(), [". 1:1(0) ack 21 win 9980 ts 100000 510"]);
+}
+
+/// A ring that is made smaller takes nothing that it has no room for, whatever was promised.
+#[test]
+fn a_smaller_ring_drops_what_it_cannot_hold() {
+    let mut lab = Lab::established();
+    lab.rings(|_, _, rings| rings.recv.set_capacity(100));
+    lab.get(Peer::new(ACK, 1).text(1000));
+    assert_eq!((lab.read(), lab.sent()), (100, vec![". 1:1(0) ack 101 win 9900".to_string()]));
+}
+
+/// Nothing lies behind a FIN.
+#[test]
+fn text_behind_a_fin_is_not_taken() {
+    let mut lab = Lab::established();
+    lab.get(Peer::new(FIN, 11).text(10));
+    lab.get(Peer::new(ACK, 16).text(100));
+    lab.get(Peer::new(ACK, 1).text(200));
+    assert_eq!((lab.read(), lab.state()), (20, State::CloseWait));
+}
+
 /// S13: the first copy wins.
 #[test]
 fn s13_an_overlap_does_not_change_what_arrived() {
@@ -410,6 +447,90 @@ fn an_old_window_does_not_count() {
     assert_eq!(lab.sent(), ["P. 2001:3001(1000) ack 1 win 10000"]);
 }
 
+/// SND.WL1: segments that change places do not change the window back.
+#[test]
+fn the_newest_window_counts() {
+    let mut lab = Lab::established();
+    lab.write(100);
+    lab.get(Peer::new(ACK, 11).text(10).win(0));
+    lab.get(Peer::new(ACK, 1).text(10).win(5000));
+    assert_eq!(lab.sent(), [". 1:1(0) ack 21 win 9980"]);
+}
+
+/// A segment beyond a window that was taken back would not be acceptable, and its ACK would be lost.
+#[test]
+fn an_ack_stays_inside_a_window_that_shrank() {
+    let mut lab = Lab::established();
+    lab.write(2000);
+    lab.sent();
+    lab.get(Peer::new(ACK, 1).acks(1001).win(100));
+    lab.get(Peer::new(ACK, 1).acks(1001).win(100).text(10));
+    assert_eq!(lab.sent(), [". 1101:1101(0) ack 11 win 9990"]);
+}
+
+#[test]
+fn a_fin_needs_room_in_the_window() {
+    let mut lab = Lab::established();
+    lab.get(Peer::new(ACK, 1).win(100));
+    lab.write(100);
+    lab.shutdown();
+    assert_eq!(lab.sent(), ["P. 1:101(100) ack 1 win 10000"]);
+    lab.get(Peer::new(ACK, 1).acks(101).win(0));
+    assert_eq!(lab.sent(), NOTHING);
+    lab.get(Peer::new(ACK, 1).acks(101).win(1));
+    assert_eq!(lab.sent(), ["F. 101:101(0) ack 1 win 10000"]);
+}
+
+/// RFC 6928: ten segments at first, RFC 5681: then as ACKs come.
+#[test]
+fn the_congestion_window_is_kept() {
+    let mut lab = Lab::established();
+    lab.get(Peer::new(ACK, 1).win(60_000));
+    lab.write(50_000);
+    assert_eq!(lab.sent().len(), 10);
+    lab.get(Peer::new(ACK, 1).acks(2001).win(60_000));
+    assert_eq!(lab.sent().len(), 4);
+}
+
+/// While something is in flight its own timer keeps the connection awake; a closed window asks for no probes.
+#[test]
+fn probes_do_not_mix_with_retransmissions() {
+    let mut lab = Lab::established();
+    lab.get(Peer::new(ACK, 1).win(1000));
+    lab.write(5000);
+    lab.sent();
+    let (lines, _) = lab.wait(secs(5));
+    assert!(lines.len() > 2 && lines.iter().all(|line| line.contains("1:1001(1000)")), "{lines:?}");
+}
+
+/// The override is for one segment: what the next small window admits waits again.
+#[test]
+fn a_silly_window_is_used_once_per_time_out() {
+    let mut lab = Lab::established();
+    lab.get(Peer::new(ACK, 1).win(10));
+    lab.write(100);
+    lab.sent();
+    assert_eq!(lab.wait(ms(250)).0, ["200 . 1:11(10) ack 1 win 10000"]);
+    lab.get(Peer::new(ACK, 1).acks(11).win(10));
+    assert_eq!(lab.sent(), NOTHING);
+    assert_eq!(lab.wait(ms(250)).0, ["200 . 11:21(10) ack 1 win 10000"]);
+    lab.get(Peer::new(ACK, 1).acks(21).win(0));
+    assert_eq!(lab.sent(), NOTHING);
+    assert_eq!(lab.wait(ms(250)).0.len(), 1, "progress takes the back-off back");
+}
+
+/// Karn: a SYN that was repeated gives no sample.
+#[test]
+fn a_repeated_syn_gives_no_round_trip_time() {
+    for (wait, sampled) in [(500, true), (1500, false)] {
+        let mut lab = Lab::opening(plain());
+        lab.sent();
+        lab.wait(ms(wait));
+        lab.get(Peer::new(SYN.with(ACK), 0).acks(1));
+        assert_eq!(lab.connection.info(lab.now).rtt.is_some(), sampled);
+    }
+}
+
 /// MUST-36 and MUST-37: a closed window is probed for ever while the peer answers.
 #[test]
 fn s11_a_closed_window_is_probed_with_back_off() {
@@ -500,6 +621,18 @@ fn keepalive_asks_and_gives_up() {
     let (lines, told) = lab.wait(secs(20));
     assert_eq!(lines.len(), 3);
     assert_eq!((told.closed, reply(&told).as_str()), (Some(CloseReason::TimedOut), "R. 1:1(0) ack 1 win 0"));
+}
+
+/// Retransmission asks the same question.
+#[test]
+fn no_keepalive_while_text_is_unacknowledged() {
+    let mut lab = Lab::established();
+    lab.connection.set_keepalive(lab.now, Some(Keepalive { idle: secs(1), interval: secs(1), probes: 3 }));
+    lab.write(10);
+    lab.sent();
+    let (lines, told) = lab.wait(secs(60));
+    assert!(lines.iter().all(|line| line.contains("1:11(10)")), "{lines:?}");
+    assert_eq!(told.closed, None);
 }
 
 /// MUST-24, MUST-25: not unless asked for.

@@ -92,6 +92,8 @@ fn a_repeated_fin_restarts_the_time() {
     table.insert(at(0), record(1));
     table.insert(at(0), record(2));
     let fin = seg(1999, TcpFlags::FIN.with(TcpFlags::ACK), Some(50));
+    let elsewhere = seg(1900, TcpFlags::FIN.with(TcpFlags::ACK), Some(50));
+    assert!(matches!(table.on_segment(at(50), &tuple(2), &elsewhere), TimeWaitAnswer::Reply(_)));
     assert!(matches!(table.on_segment(at(50), &tuple(1), &fin), TimeWaitAnswer::Reply(_)));
     table.on_timer(at(62));
     assert_eq!(table.len(), 1);
