@@ -513,7 +513,7 @@ fn a_silly_window_is_used_once_per_time_out() {
     assert_eq!(lab.wait(ms(250)).0, ["200 . 1:11(10) ack 1 win 10000"]);
     lab.get(Peer::new(ACK, 1).acks(11).win(10));
     assert_eq!(lab.sent(), NOTHING);
-    assert_eq!(lab.wait(ms(250)).0, ["200 . 11:21(10) ack 1 win 10000"]);
+    assert_eq!(lab.wait(ms(250)).0, ["206 . 11:21(10) ack 1 win 10000"], "the time-out has seen 50 ms");
     lab.get(Peer::new(ACK, 1).acks(21).win(0));
     assert_eq!(lab.sent(), NOTHING);
     assert_eq!(lab.wait(ms(250)).0.len(), 1, "progress takes the back-off back");
