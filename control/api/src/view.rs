@@ -1,5 +1,7 @@
 //! What the interface answers, and how an answer is built from a model and the engine's facts.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use firelane_model::{
     AddrObjName, FlowMatch, FlowName, LinkClass, LinkKind, LinkName, Mac, Model, NetstackName, VnicUser,
     spell_rate,
@@ -389,6 +391,7 @@ impl Snapshot<'_> {
 
     /// Address objects.
     pub fn addrs(&self) -> Vec<AddrInfo> {
+        let persistent: BTreeSet<_> = self.persistent.addresses().map(|(_, name, _)| name).collect();
         let info =
             |(netstack, name, address): (&NetstackName, &AddrObjName, firelane_model::Address)| AddrInfo {
                 name: name.clone(),
@@ -396,7 +399,7 @@ impl Snapshot<'_> {
                 kind: "static".to_owned(),
                 state: self.facts.address_state(name),
                 addr: address.to_string(),
-                persistent: self.persistent.addresses().any(|(_, other, _)| other == name),
+                persistent: persistent.contains(name),
             };
         self.model.addresses().map(info).collect()
     }
@@ -420,12 +423,17 @@ impl Snapshot<'_> {
 
     /// Netstacks.
     pub fn netstacks(&self) -> Vec<NetstackInfo> {
+        let mut interfaces: BTreeMap<&NetstackName, Vec<LinkName>> = BTreeMap::new();
+        for (name, vnic) in &self.model.vnics {
+            if let Some(netstack) = vnic.netstack() {
+                interfaces.entry(netstack).or_default().push(name.clone());
+            }
+        }
         let info = |(name, netstack): (&NetstackName, &firelane_model::Netstack)| {
-            let vnics = self.model.vnics.iter().filter(|(_, vnic)| vnic.netstack() == Some(name));
             let routes = netstack.routes.iter();
             NetstackInfo {
                 name: name.clone(),
-                interfaces: vnics.map(|(name, _)| name.clone()).collect(),
+                interfaces: interfaces.get(name).cloned().unwrap_or_default(),
                 addresses: netstack.addresses.values().map(ToString::to_string).collect(),
                 routes: routes
                     .map(|route| format!("{} via {}", route.destination(), route.gateway()))

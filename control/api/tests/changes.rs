@@ -143,6 +143,8 @@ fn what_is_temporary_is_not_in_the_next_start() {
             json!({"name": "iperf", "flow": {"link": "bob0", "match": {"transport": "udp"}}}),
             "persistent flow with the same name exists",
         ),
+        ("PATCH /v1/links/t0/props", json!({"props": {"maxbw": "5M"}}), "change cannot be persistent"),
+        ("PATCH /v1/links/t0/props", json!({"props": {"maxbw": "5M"}, "temporary": true}), ""),
         ("DELETE /v1/flows/iperf", Value::Null, ""),
         ("DELETE /v1/vnics/t0", Value::Null, ""),
     ];

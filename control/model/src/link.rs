@@ -39,12 +39,14 @@ impl Link {
     }
 }
 
-/// The words for what a link is made of.
+/// What a link is made of.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 enum KindWord {
+    /// A TAP device of the host.
     Tap,
+    /// A wire inside the process.
     Memory,
 }
 
@@ -53,15 +55,20 @@ enum KindWord {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 struct LinkTable {
+    /// What it is made of.
     kind: KindWord,
+    /// The TAP device's interface name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ifname: Option<IfName>,
+    /// The largest packet it carries.
     #[serde(default = "ethernet", with = "value", skip_serializing_if = "is_ethernet")]
     #[cfg_attr(feature = "schema", schema(value_type = u16, default = 1500))]
     mtu: Mtu,
+    /// Its limit, in each direction.
     #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "50M"))]
     maxbw: Option<BitRate>,
+    /// Its place when a lane cannot serve everything.
     #[serde(default = "high", with = "value", skip_serializing_if = "is_high")]
     #[cfg_attr(feature = "schema", schema(value_type = String, default = "high"))]
     priority: Priority,

@@ -12,9 +12,12 @@ use toml::de::{DeTable, DeValue};
 use crate::limits::MODEL_TEXT_MAX;
 use crate::{FileError, Model};
 
+/// The faults of one file that are shown: more than anybody mends at once, and few enough to find the lines of.
+const FAULTS_SHOWN_MAX: usize = 100;
+
 impl Model {
     /// Reads the TOML `text` of the file called `file`, and validates it. Errs with every fault that could be
-    /// found: one if the text is no TOML or a field is wrong, all if the model contradicts itself.
+    /// found: one if the text is no TOML or a field is wrong, the first hundred if the model contradicts itself.
     pub fn from_toml(file: &str, text: &str) -> Result<Self, Vec<FileError>> {
         let source = Source { file, text };
         if text.len() > MODEL_TEXT_MAX {
@@ -26,6 +29,7 @@ impl Model {
         let faults: Vec<_> = model
             .validate()
             .into_iter()
+            .take(FAULTS_SHOWN_MAX)
             .map(|fault| source.fault(offset_of(&document, &fault.field), fault.to_string()))
             .collect();
         if faults.is_empty() { Ok(model) } else { Err(faults) }

@@ -99,23 +99,31 @@ impl Tap {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 struct VnicTable {
+    /// The link or etherstub below it.
     over: LinkName,
+    /// `auto`, `random` or an address.
     #[serde(default, skip_serializing_if = "is_auto")]
     mac: Mac,
+    /// The VLAN it belongs to.
     #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<u16>, minimum = 1, maximum = 4094))]
     vlan: Option<VlanId>,
+    /// The largest packet it carries; without one, as much as what is below it.
     #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<u16>, minimum = 576))]
     mtu: Option<Mtu>,
+    /// Its limit, in each direction.
     #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "50M"))]
     maxbw: Option<BitRate>,
+    /// Its place when a lane cannot serve everything.
     #[serde(default = "high", with = "value", skip_serializing_if = "is_high")]
     #[cfg_attr(feature = "schema", schema(value_type = String, default = "high"))]
     priority: Priority,
+    /// Its user, if that is a netstack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     netstack: Option<NetstackName>,
+    /// Its user, if that is the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tap: Option<Tap>,
 }

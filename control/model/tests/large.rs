@@ -1,0 +1,28 @@
+//! A host with as many VNICs as one host may have is read, checked and written without growing pains.
+
+use std::fmt::Write;
+
+use firelane_model::{LINKS_MAX, Model};
+
+fn host_with(vnics: usize) -> String {
+    let mut text = String::from("[etherstub.sw0]\n");
+    for number in 0..vnics {
+        write!(text, "[vnic.v{number}]\nover = \"sw0\"\nmaxbw = \"50M\"\n").expect("a string grows");
+    }
+    text
+}
+
+#[test]
+fn the_largest_model_reads_back_and_one_more_link_is_refused() {
+    let model = Model::from_toml("large.toml", &host_with(LINKS_MAX - 1)).expect("as many as allowed");
+    assert_eq!(model.vnics.len(), LINKS_MAX - 1);
+    assert_eq!(Model::from_toml("dump", &model.to_toml()), Ok(model));
+    let faults = Model::from_toml("large.toml", &host_with(LINKS_MAX)).expect_err("one too many");
+    assert_eq!(faults[0].to_string(), "large.toml:1: link, etherstub and vnic: \"20001\": at most 20000");
+}
+
+#[test]
+fn a_file_that_is_wrong_everywhere_gives_a_hundred_lines() {
+    let text = host_with(10_000).replace("[etherstub.sw0]\n", "");
+    assert_eq!(Model::from_toml("large.toml", &text).expect_err("no switch").len(), 100);
+}
