@@ -1,4 +1,4 @@
-//! The files under `examples/` are models, and say what their pages promise.
+//! The files under `examples/` are models and say what their pages promise; so is the one in the manual.
 
 use firelane_model::{LinkClass, Model, VnicUser};
 
@@ -29,4 +29,12 @@ fn an_example_dumped_reads_back() {
     let model = two_tenants();
     let text = model.to_toml();
     assert_eq!(Model::from_toml("dump", &text), Ok(model), "{text}");
+}
+
+#[test]
+fn the_manual_shows_a_file_that_is_right() {
+    let page = include_str!("../../../docs/man/firelane.toml.5.md");
+    let text = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let model = Model::from_toml("firelane.toml.5.md", text).unwrap_or_else(|faults| panic!("{faults:#?}"));
+    assert_eq!(model.link_names().count(), 4);
 }

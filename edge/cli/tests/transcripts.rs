@@ -160,3 +160,25 @@ fn every_transcript_replays() {
     }
     assert!(stale.is_empty(), "{stale:#?}");
 }
+
+#[test]
+fn the_pages_show_every_usage() {
+    let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/man");
+    let stub = host("empty");
+    for command in ["dladm", "flowadm", "ipadm"] {
+        let page = std::fs::read_to_string(pages.join(format!("{command}.8.md"))).unwrap();
+        let help = say(&stub, &pages, &format!("{command} help"));
+        assert!(help.lines().count() > 5);
+        for line in help.lines().skip(1) {
+            assert!(page.lines().any(|it| it == line), "{command}.8.md lacks {line:?}");
+        }
+    }
+    let page = std::fs::read_to_string(pages.join("dlstat.8.md")).unwrap();
+    for command in ["dlstat", "flowstat"] {
+        let said = say(&stub, &pages, &format!("{command} a b"));
+        for line in said.lines().filter_map(|line| line.strip_prefix("! ")) {
+            let line = line.strip_prefix("usage: ").unwrap_or(line);
+            assert!(page.lines().any(|it| it == line), "dlstat.8.md lacks {line:?}");
+        }
+    }
+}
