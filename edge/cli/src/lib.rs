@@ -2,8 +2,8 @@
 //!
 //! A command is a function of a [`Session`] (the interface to the daemon, two outputs, the terminal's height
 //! and a way to sleep) and its arguments. It speaks to nothing else, so the tests run every command against a
-//! stub and compare its whole output. The Solaris commands keep the option grammar ([`getopt`]), the
-//! columns ([`ofmt`]) and the messages of the original to the letter, because scripts read them; where one
+//! stub and compare its whole output. The Solaris commands keep the option grammar (`getopt.rs`), the
+//! columns (`ofmt.rs`) and the messages of the original to the letter, because scripts read them; where one
 //! field is at fault the detail follows the original's text in parentheses. `firelane`'s own verbs are
 //! clap's and exit 2 on bad input.
 #![forbid(unsafe_code)]

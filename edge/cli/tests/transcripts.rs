@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use firelane_api::{DropInfo, FlowStats, LinkStats, PlanStep, Stub, Traffic};
 use firelane_cli::{Session, run};
 use firelane_model::Model;
+use proptest::prelude::*;
 
 const TWO_TENANTS: &str = include_str!("../../../examples/two-tenants.toml");
 
@@ -180,5 +181,36 @@ fn the_pages_show_every_usage() {
             let line = line.strip_prefix("usage: ").unwrap_or(line);
             assert!(page.lines().any(|it| it == line), "dlstat.8.md lacks {line:?}");
         }
+    }
+}
+
+/// Words that get far into a command, and words that do not.
+fn word() -> impl Strategy<Value = String> {
+    let known = "dladm flowadm ipadm dlstat flowstat show-link show-vnic create-vnic delete-vnic set-linkprop show-linkprop \
+                 create-etherstub show-etherstub add-flow remove-flow show-flow set-flowprop show-flowprop create-if \
+                 create-addr delete-addr show-addr show-if check plan status drops -l -p -o -P -t -j -s -i -a -c -m -v \
+                 -T -A -r -u -N -R static all web0 bob0 vswitch1 iperf web0/v4 1 x= =x , transport=tcp local_port=1 \
+                 maxbw=5M,priority=low mtu=1 link,over --link=web0 --json -- - 10.0.0.9/24 /nonexistent/file";
+    let known: Vec<String> = known.split_whitespace().map(str::to_owned).collect();
+    prop_oneof![8 => prop::sample::select(known), 1 => "[^\\n]{0,12}"]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn no_words_make_a_command_panic(words in prop::collection::vec(word(), 0..7)) {
+        // `dump FILE` would write where the words say, and `check -` waits for the terminal.
+        prop_assume!(!words.iter().any(|word| word == "dump"));
+        prop_assume!(!words.first().is_some_and(|word| word == "check" || word == "plan") || !words.contains(&"-".to_owned()));
+        let stub = host("two-tenants");
+        let line: Vec<_> = std::iter::once("firelane".to_owned()).chain(words).collect();
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut session = Session { api: &stub, out: &mut out, err: &mut err, rows: Some(2), sleep: &mut |_| false };
+        let code = run(&mut session, &line);
+        prop_assert!([0, 1, 2].contains(&code));
+        prop_assert!(code == 0 || !err.is_empty(), "{:?} failed without a word", line);
+        let store = stub.store();
+        prop_assert_eq!(store.active.validate(), vec![]);
     }
 }
