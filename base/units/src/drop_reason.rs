@@ -123,6 +123,8 @@ drop_reasons! {
     Ip NeighbourUnresolved = "ip_neighbour_unresolved",
     /// Too large for the way, and it may not be fragmented.
     Ip TooBig = "ip_too_big",
+    /// All its hops were made before it could be forwarded.
+    Ip HopsExceeded = "ip_hops_exceeded",
     /// No protocol of that number.
     Ip UnknownProtocol = "ip_unknown_protocol",
     /// An ARP packet that is malformed or answers nothing we asked.

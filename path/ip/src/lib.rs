@@ -1,1 +1,54 @@
-//! Is it for us, or onward.
+//! Is it for us, or onward: one netstack's IP side in one lane.
+//!
+//! [`Ip`] owns what a lane needs to know of a netstack's addresses, routes and neighbours. It takes frames
+//! that are for the netstack ([`Ip::input`]) and says what to do with them; it takes payloads of transports
+//! ([`Ip::send`]) and makes frames of them. It answers ARP, neighbour discovery and ICMP itself.
+//!
+//! Every lane of a netstack has a replica, told of every change by message. One, the home lane, gets what
+//! has no ports (ARP, ICMP, fragments), answers for the interfaces and tests their addresses; what it learns
+//! about neighbours leaves as an [`IpEvent`] for the others. A lane that lacks a neighbour asks by itself.
+//!
+//! ```text
+//! input.rs ── arp.rs, ndp.rs ── neighbour.rs ──┐
+//!    │   └── icmpv4.rs, icmpv6.rs              ├── output.rs ── poll_output
+//!    ├── reassembly.rs                         │      └── fragment.rs
+//!    └── Delivered ── (udp, tcp) ── egress.rs ─┘
+//! ```
+//!
+//! Nothing here reads a clock, locks, or allocates per packet of a transport.
+#![forbid(unsafe_code)]
+
+mod address;
+mod arp;
+mod config;
+mod egress;
+mod event;
+mod forward;
+mod fragment;
+mod icmp_error;
+mod icmp_limit;
+mod icmpv4;
+mod icmpv6;
+mod ident;
+mod input;
+mod input_v4;
+mod input_v6;
+mod interface;
+mod ndp;
+mod neighbour;
+mod output;
+mod pmtu;
+mod random;
+mod resolve;
+mod route;
+mod stack;
+
+pub use address::{Address, AddressError, AddressState};
+pub use config::{DadConfig, IfConfig, IpConfig, LOOPBACK, LOOPBACK_MAC};
+pub use egress::{Egress, RouteError};
+pub use event::{ErrorKind, IpEvent, TransportError};
+pub use input::{Delivered, Input};
+pub use neighbour::{Neighbour, NeighbourState};
+pub use output::{Sent, Upper};
+pub use route::{Origin, Route, RouteTableError};
+pub use stack::{Ip, Made};

@@ -1,0 +1,383 @@
+//! The addresses of a netstack and their test for duplicates (RFC 5227 §2.1, RFC 4862 §5.4).
+//!
+//! Owns each address' state and the times of its probes and announcements; says what is to be sent next,
+//! `arp.rs` and `ndp.rs` send it. Every lane runs the same sequence, so an address becomes usable in all at
+//! about the same time; only the home lane sends.
+
+use core::net::{IpAddr, Ipv4Addr};
+use core::time::Duration;
+
+use firelane_units::{Instant, IpPrefix, LinkId};
+
+use crate::config::DadConfig;
+use crate::random::Random;
+
+/// What may be done with an address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AddressState {
+    /// It is being tested; not used.
+    Tentative,
+    /// Used.
+    Preferred,
+    /// Somebody else has it; not used.
+    Duplicate,
+}
+
+impl AddressState {
+    /// The word that Solaris' `ipadm` uses.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Tentative => "tentative",
+            Self::Preferred => "ok",
+            Self::Duplicate => "duplicate",
+        }
+    }
+}
+
+/// An address of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Address {
+    /// On which link.
+    pub link: LinkId,
+    /// The address and its subnet.
+    pub prefix: IpPrefix,
+    /// What may be done with it.
+    pub state: AddressState,
+    dad: Dad,
+}
+
+/// Where an address is in its sequence of probes and announcements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Dad {
+    probes_left: u8,
+    announcements_left: u8,
+    next: Option<Instant>,
+    /// Whether it was said that the address is usable.
+    is_told: bool,
+    /// When the address was last defended.
+    defended: Option<Instant>,
+    nonce: [u8; 6],
+}
+
+/// Why an address is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AddressError {
+    /// There is no such interface.
+    Link,
+    /// It is no address that one station can have.
+    Invalid,
+    /// The netstack has it already.
+    Exists,
+    /// The netstack does not have it.
+    Missing,
+    /// As many addresses as there may be.
+    Full,
+}
+
+impl core::fmt::Display for AddressError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Link => "there is no such interface",
+            Self::Invalid => "one station cannot have that address",
+            Self::Exists => "the address exists",
+            Self::Missing => "there is no such address",
+            Self::Full => "there are too many addresses",
+        })
+    }
+}
+
+impl core::error::Error for AddressError {}
+
+/// What an address' sequence asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DadStep {
+    /// Ask whether anybody has it, with this nonce where there is room for one (RFC 7527).
+    Probe(LinkId, IpAddr, [u8; 6]),
+    /// It is usable.
+    Ready(LinkId, IpPrefix),
+    /// Tell everybody that it is ours.
+    Announce(LinkId, IpAddr),
+}
+
+/// RFC 5227 §1.1: ANNOUNCE_NUM and ANNOUNCE_INTERVAL.
+const ANNOUNCEMENTS: u8 = 2;
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
+/// RFC 5227 §1.1: the least time between two defences.
+const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
+/// Addresses of one netstack.
+const ADDRESSES_MAX: usize = 1024;
+
+/// The addresses, in order.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    list: Vec<Address>,
+    dad: DadConfig,
+    /// No sequence goes on before; exact after [`Addresses::poll`] has found nothing.
+    next: Option<Instant>,
+}
+
+impl Addresses {
+    pub(crate) const fn new(dad: DadConfig) -> Self {
+        Self { list: Vec::new(), dad, next: None }
+    }
+
+    /// Adds an address, whose test begins.
+    pub(crate) fn add(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        prefix: IpPrefix,
+        random: &mut Random,
+    ) -> Result<(), AddressError> {
+        if !is_station(prefix) {
+            return Err(AddressError::Invalid);
+        }
+        if self.list.len() == ADDRESSES_MAX {
+            return Err(AddressError::Full);
+        }
+        let Err(at) = self.position(prefix.addr()) else { return Err(AddressError::Exists) };
+        let [.., a, b, c, d, e, f] = random.draw().to_be_bytes();
+        let delay = u64::try_from(self.dad.delay.as_nanos()).unwrap_or(u64::MAX);
+        let first = now + Duration::from_nanos(random.below(delay.saturating_add(1)));
+        let dad = Dad {
+            probes_left: self.dad.probes,
+            announcements_left: ANNOUNCEMENTS,
+            next: Some(first),
+            is_told: false,
+            defended: None,
+            nonce: [a, b, c, d, e, f],
+        };
+        let state = if dad.probes_left == 0 { AddressState::Preferred } else { AddressState::Tentative };
+        self.list.insert(at, Address { link, prefix, state, dad });
+        self.wake_by(first);
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, link: LinkId, addr: IpAddr) -> Result<Address, AddressError> {
+        match self.position(addr) {
+            Ok(at) if self.list[at].link == link => Ok(self.list.remove(at)),
+            _ => Err(AddressError::Missing),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, addr: IpAddr) -> Option<&Address> {
+        self.position(addr).ok().map(|at| &self.list[at])
+    }
+
+    /// Whether packets for `addr` are for this netstack.
+    #[inline]
+    pub(crate) fn is_usable(&self, addr: IpAddr) -> bool {
+        self.get(addr).is_some_and(|address| address.state == AddressState::Preferred)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Address> {
+        self.list.iter()
+    }
+
+    pub(crate) fn on(&self, link: LinkId) -> impl Iterator<Item = &Address> {
+        self.list.iter().filter(move |address| address.link == link)
+    }
+
+    /// Whether `addr` is the broadcast address of one of the subnets, or of all (RFC 1122 §3.2.1.3).
+    #[inline]
+    pub(crate) fn is_broadcast(&self, addr: Ipv4Addr) -> bool {
+        addr.is_broadcast() || self.list.iter().any(|address| broadcast_of(address.prefix) == Some(addr))
+    }
+
+    /// The nonce of `addr`'s probes.
+    pub(crate) fn nonce(&self, addr: IpAddr) -> Option<[u8; 6]> {
+        self.get(addr).map(|address| address.dad.nonce)
+    }
+
+    /// Somebody else has `addr`: says whether that is news.
+    pub(crate) fn on_duplicate(&mut self, link: LinkId, addr: IpAddr) -> Option<IpPrefix> {
+        let at = self.position(addr).ok()?;
+        let address = &mut self.list[at];
+        if address.link != link || address.state == AddressState::Duplicate {
+            return None;
+        }
+        address.state = AddressState::Duplicate;
+        address.dad.next = None;
+        Some(address.prefix)
+    }
+
+    /// Whether to answer somebody who claims `addr`, which we use (RFC 5227 §2.4 (b)).
+    pub(crate) fn may_defend(&mut self, now: Instant, addr: IpAddr) -> bool {
+        let Ok(at) = self.position(addr) else { return false };
+        let dad = &mut self.list[at].dad;
+        let is_soon = dad.defended.is_some_and(|last| now.saturating_since(last) < DEFEND_INTERVAL);
+        if !is_soon {
+            dad.defended = Some(now);
+        }
+        !is_soon
+    }
+
+    /// When [`poll`](Self::poll) has something.
+    pub(crate) const fn poll_at(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// The next step that is due.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<DadStep> {
+        if self.next.is_none_or(|next| next > now) {
+            return None;
+        }
+        let interval = self.dad.interval;
+        let due = self.list.iter_mut().find(|address| address.dad.next.is_some_and(|next| next <= now));
+        if let Some(address) = due {
+            return Some(address.step(now, interval));
+        }
+        self.next = self.list.iter().filter_map(|address| address.dad.next).min();
+        None
+    }
+
+    fn wake_by(&mut self, at: Instant) {
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
+    }
+
+    #[inline]
+    fn position(&self, addr: IpAddr) -> Result<usize, usize> {
+        self.list.binary_search_by(|address| address.prefix.addr().cmp(&addr))
+    }
+}
+
+impl Address {
+    fn step(&mut self, now: Instant, interval: Duration) -> DadStep {
+        let addr = self.prefix.addr();
+        let dad = &mut self.dad;
+        if dad.probes_left > 0 {
+            dad.probes_left -= 1;
+            dad.next = Some(now + interval);
+            return DadStep::Probe(self.link, addr, dad.nonce);
+        }
+        // The first announcement follows at once: the time of the next step stays.
+        if !dad.is_told {
+            dad.is_told = true;
+            self.state = AddressState::Preferred;
+            return DadStep::Ready(self.link, self.prefix);
+        }
+        dad.announcements_left -= 1;
+        dad.next = (dad.announcements_left > 0).then_some(now + ANNOUNCE_INTERVAL);
+        DadStep::Announce(self.link, addr)
+    }
+}
+
+/// Whether one station can have the address: neither group, nor broadcast, nor a special address.
+fn is_station(prefix: IpPrefix) -> bool {
+    let addr = prefix.addr();
+    if addr.is_unspecified() || addr.is_multicast() || addr.is_loopback() {
+        return false;
+    }
+    match addr {
+        IpAddr::V4(v4) => {
+            let is_network = prefix.prefix_len() < 31 && prefix.network().addr() == addr;
+            v4.octets()[0] < 240 && v4.octets()[0] != 0 && broadcast_of(prefix) != Some(v4) && !is_network
+        }
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().is_none(),
+    }
+}
+
+/// The broadcast address of a subnet. Two stations, or one, need none (RFC 3021).
+pub(crate) fn broadcast_of(prefix: IpPrefix) -> Option<Ipv4Addr> {
+    let IpAddr::V4(addr) = prefix.addr() else { return None };
+    let host_bits = u32::MAX.checked_shr(u32::from(prefix.prefix_len())).unwrap_or(0);
+    (prefix.prefix_len() < 31).then(|| Ipv4Addr::from_bits(addr.to_bits() | host_bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Keyed;
+
+    const LINK: LinkId = LinkId(1);
+
+    fn addresses(dad: DadConfig) -> (Addresses, Random) {
+        (Addresses::new(dad), Random::new(Keyed::new([3; 16], 0)))
+    }
+
+    /// All steps until nothing is left to do, with the millisecond of each.
+    fn run(addresses: &mut Addresses) -> Vec<(u64, DadStep)> {
+        let mut steps = Vec::new();
+        while let Some(now) = addresses.poll_at() {
+            while let Some(step) = addresses.poll(now) {
+                steps.push((now.millis(), step));
+            }
+        }
+        steps
+    }
+
+    #[test]
+    fn an_address_is_probed_used_and_announced() {
+        let (mut list, mut random) = addresses(DadConfig::FAST);
+        let prefix: IpPrefix = "10.0.0.1/24".parse().unwrap();
+        list.add(Instant::ZERO, LINK, prefix, &mut random).unwrap();
+        assert_eq!(list.get(prefix.addr()).unwrap().state, AddressState::Tentative);
+        assert!(!list.is_usable(prefix.addr()));
+        let steps = run(&mut list);
+        let start = steps[0].0;
+        assert!(start <= 100);
+        let times: Vec<u64> = steps.iter().map(|(at, _)| at - start).collect();
+        assert_eq!(times, [0, 150, 300, 450, 450, 2450]);
+        assert!(matches!(steps[2].1, DadStep::Probe(LINK, ip, _) if ip == prefix.addr()));
+        assert_eq!(steps[3].1, DadStep::Ready(LINK, prefix));
+        assert_eq!(steps[4].1, DadStep::Announce(LINK, prefix.addr()));
+        assert!(list.is_usable(prefix.addr()));
+    }
+
+    #[test]
+    fn without_a_test_an_address_is_usable_at_once() {
+        let (mut list, mut random) = addresses(DadConfig::OFF);
+        let prefix: IpPrefix = "fd00::1/64".parse().unwrap();
+        list.add(Instant::ZERO, LINK, prefix, &mut random).unwrap();
+        assert!(list.is_usable(prefix.addr()));
+        assert_eq!(run(&mut list)[0], (0, DadStep::Ready(LINK, prefix)));
+    }
+
+    #[test]
+    fn a_duplicate_is_never_used_and_ends_its_sequence() {
+        let (mut list, mut random) = addresses(DadConfig::FAST);
+        let prefix: IpPrefix = "10.0.0.1/24".parse().unwrap();
+        list.add(Instant::ZERO, LINK, prefix, &mut random).unwrap();
+        assert_eq!(list.on_duplicate(LINK, prefix.addr()), Some(prefix));
+        assert_eq!(list.on_duplicate(LINK, prefix.addr()), None);
+        assert_eq!(run(&mut list), []);
+        assert_eq!(list.get(prefix.addr()).unwrap().state, AddressState::Duplicate);
+    }
+
+    #[test]
+    fn a_claim_is_answered_once_in_ten_seconds() {
+        let (mut list, mut random) = addresses(DadConfig::OFF);
+        let prefix: IpPrefix = "10.0.0.1/24".parse().unwrap();
+        list.add(Instant::ZERO, LINK, prefix, &mut random).unwrap();
+        let answers = [0, 1, 9, 10, 11].map(|s| list.may_defend(Instant::from_secs(s), prefix.addr()));
+        assert_eq!(answers, [true, false, false, true, false]);
+    }
+
+    #[test]
+    fn what_a_station_can_have() {
+        let (mut list, mut random) = addresses(DadConfig::OFF);
+        for (text, result) in [
+            ("10.0.0.1/24", Ok(())),
+            ("10.0.0.1/8", Err(AddressError::Exists)),
+            ("10.0.0.0/24", Err(AddressError::Invalid)),
+            ("10.0.0.255/24", Err(AddressError::Invalid)),
+            ("10.1.0.0/31", Ok(())),
+            ("10.1.0.1/31", Ok(())),
+            ("10.2.0.1/32", Ok(())),
+            ("127.0.0.1/8", Err(AddressError::Invalid)),
+            ("224.0.0.1/4", Err(AddressError::Invalid)),
+            ("240.0.0.1/4", Err(AddressError::Invalid)),
+            ("0.1.2.3/8", Err(AddressError::Invalid)),
+            ("::1", Err(AddressError::Invalid)),
+            ("ff02::1", Err(AddressError::Invalid)),
+            ("::ffff:10.0.0.9", Err(AddressError::Invalid)),
+            ("fe80::1/10", Ok(())),
+        ] {
+            let prefix: IpPrefix = text.parse().unwrap();
+            assert_eq!(list.add(Instant::ZERO, LINK, prefix, &mut random), result, "{text}");
+        }
+        assert!(list.is_broadcast(Ipv4Addr::new(10, 0, 0, 255)));
+        assert!(!list.is_broadcast(Ipv4Addr::new(10, 1, 0, 1)));
+    }
+}

@@ -1,0 +1,67 @@
+//! What a netstack's IP side is told at the start and per interface.
+
+use core::time::Duration;
+
+use firelane_units::{LinkId, MacAddr, Mtu};
+
+/// The link of packets that a netstack sends to itself. No switch knows it: whoever takes frames out of
+/// [`Ip::poll_output`](crate::Ip::poll_output) gives those with this link back to
+/// [`Ip::input`](crate::Ip::input), in the lane that their addresses and ports steer to.
+pub const LOOPBACK: LinkId = LinkId(u32::MAX);
+
+/// The address of both ends of [`LOOPBACK`].
+pub const LOOPBACK_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x01]);
+
+/// What a netstack's IP side is told at the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IpConfig {
+    /// Random bytes, unknown outside: keys of tables, identifications, spread of timers.
+    pub secret: [u8; 16],
+    /// Whether packets for others are forwarded.
+    pub forwarding: bool,
+    /// How an address is tested before it is used.
+    pub dad: DadConfig,
+}
+
+impl IpConfig {
+    /// A host with the usual test for duplicate addresses.
+    pub const fn new(secret: [u8; 16]) -> Self {
+        Self { secret, forwarding: false, dad: DadConfig::FAST }
+    }
+}
+
+/// How an address is tested before it is used (RFC 5227 §2.1, RFC 4862 §5.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DadConfig {
+    /// Questions before the address is used; with zero it is used at once.
+    pub probes: u8,
+    /// The longest wait before the first question; the wait is chosen at random.
+    pub delay: Duration,
+    /// Time between questions, and after the last.
+    pub interval: Duration,
+}
+
+impl DadConfig {
+    /// No test: addresses are used, and announced, at once.
+    pub const OFF: Self = Self { probes: 0, delay: Duration::ZERO, interval: Duration::ZERO };
+    /// Solaris' fast test, for links whose other stations answer at once: three questions in half a second.
+    pub const FAST: Self =
+        Self { probes: 3, delay: Duration::from_millis(100), interval: Duration::from_millis(150) };
+    /// RFC 5227's, for links with slow stations: about five seconds.
+    pub const SLOW: Self =
+        Self { probes: 3, delay: Duration::from_secs(1), interval: Duration::from_millis(1500) };
+}
+
+/// What one lane's shard is told of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IfConfig {
+    /// The VNIC.
+    pub link: LinkId,
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+    /// Its largest packet.
+    pub mtu: Mtu,
+    /// Whether this lane answers for the interface (ARP, neighbour solicitations, echoes) and tests its
+    /// addresses. One lane of the netstack does.
+    pub is_home: bool,
+}

@@ -1,0 +1,243 @@
+//! The way to a destination, decided once and cached by its user (RFC 1122 §3.3.1, RFC 6724 §5).
+//!
+//! An [`Egress`] says which link, which source, which next hop and how large. It is good while the shard's
+//! generation is its own; whatever changes ways (addresses, routes, neighbours, path MTUs) begins a new
+//! generation, and [`Ip::send`](crate::Ip::send) looks again by itself.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use firelane_units::{Instant, LinkId, MacAddr, Mtu};
+use firelane_wire::ethernet;
+
+use crate::address::{AddressState, broadcast_of};
+use crate::config::{LOOPBACK, LOOPBACK_MAC};
+use crate::neighbour::NeighbourId;
+use crate::route::Route;
+use crate::stack::Ip;
+
+/// The way to a destination.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Egress {
+    /// By which link; [`LOOPBACK`] if the destination is this netstack.
+    pub link: LinkId,
+    /// That link's own address.
+    pub src_mac: MacAddr,
+    /// Who takes it first: a gateway, or the destination.
+    pub next_hop: IpAddr,
+    /// The next hop's address, if it is known.
+    pub dst_mac: Option<MacAddr>,
+    /// The source address.
+    pub src: IpAddr,
+    /// The destination.
+    pub dst: IpAddr,
+    /// The largest packet on the way, as far as it is known.
+    pub mtu: Mtu,
+    /// The generation in which this was found.
+    pub generation: u32,
+    pub(crate) neighbour: Option<NeighbourId>,
+}
+
+/// Why there is no way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RouteError {
+    /// No route (ENETUNREACH).
+    NoRoute,
+    /// No address that may be the source (EADDRNOTAVAIL).
+    NoSource,
+    /// The source is not an address of this netstack, or not usable yet (EADDRNOTAVAIL).
+    SourceNotOurs,
+    /// Source and destination are of different families.
+    Family,
+}
+
+impl core::fmt::Display for RouteError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::NoRoute => "no route to the destination",
+            Self::NoSource => "no address that may be the source",
+            Self::SourceNotOurs => "the source address is not usable here",
+            Self::Family => "source and destination are of different families",
+        })
+    }
+}
+
+impl core::error::Error for RouteError {}
+
+/// Where a packet goes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Way {
+    pub(crate) link: LinkId,
+    pub(crate) next_hop: IpAddr,
+    /// The Ethernet address of a group, or of oneself; of others it is asked for.
+    pub(crate) mac: Option<MacAddr>,
+}
+
+impl Ip {
+    /// The way to `dst`, from `src` or from the address that suits best.
+    pub fn egress(&mut self, now: Instant, src: Option<IpAddr>, dst: IpAddr) -> Result<Egress, RouteError> {
+        if let Some(src) = src {
+            self.check_source(src, dst)?;
+        }
+        let way = self.way(src, dst).ok_or(RouteError::NoRoute)?;
+        let src = match src {
+            Some(src) => src,
+            None => self.choose_source(way, dst).ok_or(RouteError::NoSource)?,
+        };
+        let interface = *self.interfaces.get(way.link).ok_or(RouteError::NoRoute)?;
+        let neighbour = match way.mac {
+            Some(_) => None,
+            None => self.neighbours.resolve(now, way.link, way.next_hop),
+        };
+        Ok(Egress {
+            link: way.link,
+            src_mac: interface.mac,
+            next_hop: way.next_hop,
+            dst_mac: way.mac.or(neighbour.map(|(_, mac)| mac)),
+            src,
+            dst,
+            mtu: self.paths.mtu(dst, interface.mtu),
+            generation: self.generation,
+            neighbour: neighbour.map(|(id, _)| id),
+        })
+    }
+
+    /// Whether nothing has changed since `egress` was found.
+    #[inline]
+    pub const fn is_current(&self, egress: &Egress) -> bool {
+        egress.generation == self.generation
+    }
+
+    /// A transport made progress to `egress`' destination: its next hop need not be asked (RFC 4861
+    /// §7.3.1). Cheap enough for every acknowledgment.
+    #[inline]
+    pub fn confirm_reachable(&mut self, now: Instant, egress: &Egress) {
+        if let (Some(id), Some(mac)) = (egress.neighbour, egress.dst_mac)
+            && self.is_current(egress)
+        {
+            self.neighbours.confirm(now, id, mac);
+        }
+    }
+
+    fn check_source(&self, src: IpAddr, dst: IpAddr) -> Result<(), RouteError> {
+        if src.is_ipv4() != dst.is_ipv4() {
+            return Err(RouteError::Family);
+        }
+        if self.is_local(src) { Ok(()) } else { Err(RouteError::SourceNotOurs) }
+    }
+
+    /// Whether packets for `addr` are for this netstack: a usable address, or the loopback's.
+    #[inline]
+    pub fn is_local(&self, addr: IpAddr) -> bool {
+        addr.is_loopback() || self.addresses.is_usable(addr)
+    }
+
+    /// Where a packet for `dst` goes next.
+    pub(crate) fn way(&self, src: Option<IpAddr>, dst: IpAddr) -> Option<Way> {
+        if dst.is_unspecified() {
+            return None;
+        }
+        if self.is_local(dst) {
+            return Some(Way { link: LOOPBACK, next_hop: dst, mac: Some(LOOPBACK_MAC) });
+        }
+        if src.is_some_and(|src| src.is_loopback()) {
+            return None;
+        }
+        let src_link = src.and_then(|src| self.addresses.get(src)).map(|address| address.link);
+        if dst.is_multicast() {
+            let link = self.group_link(src_link, dst)?;
+            return Some(Way { link, next_hop: dst, mac: Some(ethernet::group_mac(dst)) });
+        }
+        if let IpAddr::V4(v4) = dst
+            && let Some(link) = self.broadcast_link(src_link, v4)
+        {
+            return Some(Way { link, next_hop: dst, mac: Some(MacAddr::BROADCAST) });
+        }
+        if is_link_local(dst) {
+            let link = self.group_link(src_link, dst)?;
+            return Some(Way { link, next_hop: dst, mac: None });
+        }
+        self.routed(src_link, dst)
+    }
+
+    /// By the longest matching route; of several alike, by the one over the source's own link, whose limits
+    /// the source's packets are subject to.
+    fn routed(&self, src_link: Option<LinkId>, dst: IpAddr) -> Option<Way> {
+        let by = |route: &Route| self.route_link(route);
+        let best = *self.routes.lookup(dst, |route| by(route).is_some())?;
+        let same = |route: &Route| {
+            route.destination == best.destination && src_link.is_some() && by(route) == src_link
+        };
+        let route = self.routes.lookup(dst, same).unwrap_or(&best);
+        Some(Way { link: by(route)?, next_hop: route.gateway.unwrap_or(dst), mac: None })
+    }
+
+    /// The link of a route: its own, or the one on which its gateway is.
+    fn route_link(&self, route: &Route) -> Option<LinkId> {
+        let link = match (route.link, route.gateway) {
+            (Some(link), _) => link,
+            (None, Some(gateway)) if is_link_local(gateway) => self.group_link(None, gateway)?,
+            (None, Some(gateway)) => self.routes.lookup(gateway, |r| r.gateway.is_none())?.link?,
+            (None, None) => return None,
+        };
+        self.interfaces.get(link).map(|_| link)
+    }
+
+    /// The link for a destination that every link has: the source's, a route's, or the first that has an
+    /// address of the family.
+    fn group_link(&self, src_link: Option<LinkId>, dst: IpAddr) -> Option<LinkId> {
+        let routed = || self.routes.lookup(dst, |r| r.destination.prefix_len() > 0).and_then(|r| r.link);
+        let first = || {
+            let same_family = |addr: IpAddr| addr.is_ipv4() == dst.is_ipv4();
+            self.addresses.iter().find(|a| same_family(a.prefix.addr())).map(|a| a.link)
+        };
+        src_link.or_else(routed).or_else(first)
+    }
+
+    /// The link if `dst` is a broadcast address.
+    fn broadcast_link(&self, src_link: Option<LinkId>, dst: Ipv4Addr) -> Option<LinkId> {
+        if dst.is_broadcast() {
+            return self.group_link(src_link, dst.into());
+        }
+        let of_subnet = |a: &&crate::Address| broadcast_of(a.prefix) == Some(dst);
+        self.addresses.iter().find(of_subnet).map(|address| address.link)
+    }
+
+    /// The source address that suits best: on the link and in the next hop's subnet, of the destination's
+    /// scope, with the longest common prefix (RFC 6724 §5, rules 1, 2, 5 and 8).
+    pub(crate) fn choose_source(&self, way: Way, dst: IpAddr) -> Option<IpAddr> {
+        if way.link == LOOPBACK {
+            return Some(match dst {
+                IpAddr::V4(v4) if v4.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(v6) if v6.is_loopback() => Ipv6Addr::LOCALHOST.into(),
+                own => own,
+            });
+        }
+        let rank = |address: &crate::Address| {
+            let addr = address.prefix.addr();
+            let is_on_link = address.link == way.link;
+            let is_in_subnet = is_on_link && address.prefix.contains(way.next_hop);
+            let same_scope = is_link_local(addr) == is_link_local(dst);
+            (is_on_link, same_scope, is_in_subnet, common_bits(addr, dst))
+        };
+        self.addresses
+            .iter()
+            .filter(|a| a.state == AddressState::Preferred && a.prefix.addr().is_ipv4() == dst.is_ipv4())
+            .filter(|a| a.link == way.link || !is_link_local(a.prefix.addr()))
+            .max_by_key(|a| rank(a))
+            .map(|a| a.prefix.addr())
+    }
+}
+
+/// Whether an address means another station on every link (RFC 4291 §2.5.6). IPv4's 169.254/16 is routed
+/// like a subnet, as it is one.
+pub(crate) const fn is_link_local(addr: IpAddr) -> bool {
+    matches!(addr, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+fn common_bits(a: IpAddr, b: IpAddr) -> u32 {
+    match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,79 @@
+//! What a shard tells the lane: for the other shards of the netstack, for transports, for the operator.
+
+use core::net::IpAddr;
+
+use firelane_units::{IpPrefix, LinkId, MacAddr, Mtu, Port, SeqNum};
+use firelane_wire::IpProtocol;
+
+/// Something that others need to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IpEvent {
+    /// A neighbour's address: the other shards hear it by
+    /// [`on_neighbour_learned`](crate::Ip::on_neighbour_learned).
+    NeighbourLearned {
+        /// On which link.
+        link: LinkId,
+        /// Whose.
+        ip: IpAddr,
+        /// What it is.
+        mac: MacAddr,
+    },
+    /// An address passed the test; the home lane says so, the others take it for granted.
+    AddressReady(LinkId, IpPrefix),
+    /// Somebody else has the address; it is not used. The other shards hear it by
+    /// [`on_duplicate_address`](crate::Ip::on_duplicate_address).
+    DuplicateAddress(LinkId, IpPrefix, MacAddr),
+    /// A path's largest packet has changed in this shard: the others hear it by
+    /// [`on_path_mtu`](crate::Ip::on_path_mtu).
+    PathMtu {
+        /// Towards whom.
+        dst: IpAddr,
+        /// How large.
+        mtu: Mtu,
+    },
+    /// An error about a packet that this netstack is said to have sent.
+    TransportError(TransportError),
+}
+
+/// An error about a packet that this netstack is said to have sent. Whether it did is the transport's to
+/// check: a socket with these ports, for TCP a sequence number in flight (RFC 5927 §4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransportError {
+    /// The packet's transport.
+    pub protocol: IpProtocol,
+    /// The packet's source: an address of this netstack.
+    pub src: IpAddr,
+    /// The packet's destination.
+    pub dst: IpAddr,
+    /// Its source and destination port: local and remote.
+    pub ports: (Port, Port),
+    /// A TCP segment's sequence number.
+    pub seq: Option<SeqNum>,
+    /// What happened to it.
+    pub kind: ErrorKind,
+}
+
+/// What happened to a packet. All are soft for an established connection (RFC 5461, RFC 1122 §4.2.3.9).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorKind {
+    /// No way to the network (ENETUNREACH).
+    NetworkUnreachable,
+    /// The host does not answer (EHOSTUNREACH).
+    HostUnreachable,
+    /// The host does not have the protocol (ENOPROTOOPT).
+    ProtocolUnreachable,
+    /// Nobody listens on the port (ECONNREFUSED).
+    PortUnreachable,
+    /// An administrator forbids it (EACCES).
+    Prohibited,
+    /// Its hops or its reassembly time were used up (EHOSTUNREACH).
+    TimeExceeded,
+    /// A header field was refused (EPROTO).
+    ParameterProblem,
+    /// It was too large for a link on its way (EMSGSIZE). A transport that really sent it passes the MTU
+    /// to [`Ip::confirm_path_mtu`](crate::Ip::confirm_path_mtu); nothing is believed before.
+    TooBig {
+        /// That link's MTU, already within the limits of reason.
+        mtu: Mtu,
+    },
+}

@@ -1,0 +1,159 @@
+//! Errors about packets of others (RFC 1122 §3.2.2, RFC 1812 §4.3.2, RFC 4443 §2.4).
+//!
+//! Owns the rules by which no error is sent, for both versions, and the messages. A packet that cannot be
+//! sent an error about is dropped in silence by whoever asked.
+
+use core::net::IpAddr;
+
+use firelane_frame::Pools;
+use firelane_units::{Instant, Mtu};
+use firelane_wire::{
+    Ecn, Icmpv4Repr, Icmpv4Unreachable, Icmpv4View, Icmpv6Repr, Icmpv6Unreachable, Icmpv6View, IpProtocol,
+    Ipv4View, Ipv6View, TimeExceeded, ext, icmpv4, icmpv6,
+};
+
+use crate::icmp_limit::IcmpKind;
+use crate::input::Delivered;
+use crate::output::{Sent, Upper, pair_v6};
+use crate::stack::Ip;
+
+/// What is wrong with a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum IcmpError {
+    /// No socket on the port.
+    PortUnreachable,
+    /// No such protocol; where the packet names it.
+    ProtocolUnreachable { named_at: u16 },
+    /// The next hop does not answer.
+    HostUnreachable,
+    /// No route.
+    NoRoute,
+    /// Too large for the next link.
+    TooBig(Mtu),
+    /// Its time was up.
+    TimeExceeded(TimeExceeded),
+    /// An IPv6 header that cannot be processed: code and pointer, and whether a group is no excuse.
+    Problem { code: u8, pointer: u16, even_to_groups: bool },
+}
+
+impl Ip {
+    /// Tells the sender of a datagram that nobody listens on its port.
+    pub fn unreachable_port(&mut self, now: Instant, delivered: &Delivered, pools: &mut Pools) {
+        if !delivered.is_broadcast_or_multicast {
+            let packet = &delivered.frame.as_slice()[delivered.l3_offset..delivered.payload.end];
+            self.send_error(now, packet, IcmpError::PortUnreachable, pools);
+        }
+    }
+
+    /// Sends an error about `packet`, which begins with an IP header, to its source, if the rules allow it.
+    pub(crate) fn send_error(&mut self, now: Instant, packet: &[u8], error: IcmpError, pools: &mut Pools) {
+        match packet.first().map(|byte| byte >> 4) {
+            Some(4) => self.send_error_v4(now, packet, error, pools),
+            Some(6) => self.send_error_v6(now, packet, error, pools),
+            _ => {}
+        }
+    }
+
+    fn send_error_v4(&mut self, now: Instant, packet: &[u8], error: IcmpError, pools: &mut Pools) {
+        let Ok(view) = Ipv4View::parse_quoted(packet) else { return };
+        let (src, dst) = (view.src(), view.dst());
+        let is_icmp_error = view.protocol() == IpProtocol::ICMPV4
+            && !Icmpv4View::parse(view.payload()).is_ok_and(|message| !message.is_error());
+        let is_one_station = !src.is_unspecified() && !src.is_multicast() && src.octets()[0] < 240;
+        if is_icmp_error
+            || view.fragment_offset() > 0
+            || !is_one_station
+            || self.addresses.is_broadcast(src)
+            || dst.is_multicast()
+            || self.addresses.is_broadcast(dst)
+        {
+            return;
+        }
+        let end = usize::from(view.total_len()).min(packet.len()).min(icmpv4::QUOTE_MAX);
+        let quoted = &packet[..end];
+        let unreachable = |reason| Icmpv4Repr::Unreachable { reason, quoted };
+        let message = match error {
+            IcmpError::PortUnreachable => unreachable(Icmpv4Unreachable::Port),
+            IcmpError::ProtocolUnreachable { .. } => unreachable(Icmpv4Unreachable::Protocol),
+            IcmpError::HostUnreachable => unreachable(Icmpv4Unreachable::Host),
+            IcmpError::NoRoute => unreachable(Icmpv4Unreachable::Network),
+            IcmpError::TooBig(mtu) => {
+                unreachable(Icmpv4Unreachable::FragmentationNeeded { mtu: mtu.bytes() })
+            }
+            IcmpError::TimeExceeded(reason) => Icmpv4Repr::TimeExceeded { reason, quoted },
+            IcmpError::Problem { code, pointer, .. } => {
+                Icmpv4Repr::ParameterProblem { code, pointer: pointer as u8, quoted }
+            }
+        };
+        self.send_message(now, dst.into(), src.into(), message.emitted_len(), pools, |body, _| {
+            message.emit(body);
+        });
+    }
+
+    fn send_error_v6(&mut self, now: Instant, packet: &[u8], error: IcmpError, pools: &mut Pools) {
+        let Ok(view) = Ipv6View::parse_quoted(packet) else { return };
+        let (src, dst) = (view.src(), view.dst());
+        let even_to_groups =
+            matches!(error, IcmpError::TooBig(_) | IcmpError::Problem { even_to_groups: true, .. });
+        let may_answer =
+            !src.is_unspecified() && !src.is_multicast() && (!dst.is_multicast() || even_to_groups);
+        if !may_answer || is_icmpv6_error(&view) {
+            return;
+        }
+        let end = (Ipv6View::HEADER_LEN + view.payload().len()).min(icmpv6::QUOTE_MAX);
+        let quoted = &packet[..end];
+        let unreachable = |reason| Icmpv6Repr::Unreachable { reason, quoted };
+        let problem =
+            |code, pointer| Icmpv6Repr::ParameterProblem { code, pointer: u32::from(pointer), quoted };
+        let message = match error {
+            IcmpError::PortUnreachable => unreachable(Icmpv6Unreachable::Port),
+            IcmpError::ProtocolUnreachable { named_at } => problem(1, named_at),
+            IcmpError::HostUnreachable => unreachable(Icmpv6Unreachable::Address),
+            IcmpError::NoRoute => unreachable(Icmpv6Unreachable::NoRoute),
+            IcmpError::TooBig(mtu) => Icmpv6Repr::PacketTooBig { mtu: u32::from(mtu.bytes()), quoted },
+            IcmpError::TimeExceeded(reason) => Icmpv6Repr::TimeExceeded { reason, quoted },
+            IcmpError::Problem { code, pointer, .. } => problem(code, pointer),
+        };
+        self.send_message(now, dst.into(), src.into(), message.emitted_len(), pools, |body, egress| {
+            message.emit(body);
+            if let Some((from, to)) = pair_v6(egress) {
+                icmpv6::fill_checksum(body, from, to);
+            }
+        });
+    }
+
+    /// Sends a message of `len` bytes from `ours`, if that is an address of this netstack, to `to`.
+    fn send_message(
+        &mut self,
+        now: Instant,
+        ours: IpAddr,
+        to: IpAddr,
+        len: usize,
+        pools: &mut Pools,
+        emit: impl FnOnce(&mut [u8], &crate::Egress),
+    ) {
+        let src = Some(ours).filter(|&ours| self.is_local(ours));
+        let Ok(mut egress) = self.egress(now, src, to) else { return };
+        if !self.icmp_limit.allow(now, IcmpKind::Error, to, &mut self.random) {
+            return;
+        }
+        let Some(mut frame) = pools.take(len) else { return };
+        emit(frame.append(len), &egress);
+        let protocol = if to.is_ipv4() { IpProtocol::ICMPV4 } else { IpProtocol::ICMPV6 };
+        let upper = Upper { protocol, ecn: Ecn::NotCapable, dont_fragment: false };
+        match self.send(now, &mut egress, frame, upper, pools) {
+            Sent::Out | Sent::Held => self.made.messages += 1,
+            Sent::Drop(frame, _) => pools.put(frame),
+        }
+    }
+}
+
+/// Whether a packet is an ICMPv6 error, a redirect (RFC 4443 §2.4 (e)), or cannot be told.
+fn is_icmpv6_error(packet: &Ipv6View<'_>) -> bool {
+    // A chain that cannot be walked is what errors are about: only what it certainly ends in counts.
+    let Ok(chain) = ext::walk(packet) else { return packet.next_header() == IpProtocol::ICMPV6 };
+    let is_later = chain.fragment.is_some_and(|fragment| fragment.repr.offset > 0);
+    chain.upper == IpProtocol::ICMPV6
+        && (is_later
+            || Icmpv6View::parse(chain.payload(packet)).map_or(true, |m| m.is_error() || m.kind() == 137))
+}

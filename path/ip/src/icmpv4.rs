@@ -1,0 +1,142 @@
+//! ICMP messages for this station (RFC 792, RFC 1122 §3.2.2, RFC 5927).
+//!
+//! Answers echoes and hands errors to the transport whose packet they quote. Nothing that an error says is
+//! believed here.
+
+use core::net::IpAddr;
+
+use firelane_frame::{Frame, FrameMeta, Pools, offload};
+use firelane_units::{DropReason, Instant};
+use firelane_wire::{Ecn, Icmpv4Repr, Icmpv4Unreachable, Icmpv4View, IpProtocol, QuoteError, Quoted, icmpv4};
+
+use crate::config::LOOPBACK;
+use crate::event::{ErrorKind, IpEvent, TransportError};
+use crate::icmp_limit::IcmpKind;
+use crate::input::{Delivered, Input};
+use crate::output::{Sent, Upper};
+use crate::pmtu::claimed_mtu;
+use crate::stack::Ip;
+
+impl Ip {
+    /// A whole ICMP message.
+    pub(crate) fn input_icmpv4(
+        &mut self,
+        now: Instant,
+        mut delivered: Delivered,
+        pools: &mut Pools,
+    ) -> Input {
+        if let Err(reason) = offload::complete_checksum(&mut delivered.frame) {
+            return Input::Drop(delivered.frame, reason);
+        }
+        match self.on_icmpv4(&delivered) {
+            Ok(true) => self.answer_echo(now, delivered, IpProtocol::ICMPV4, pools),
+            Ok(false) => {
+                pools.put(delivered.frame);
+                Input::Consumed
+            }
+            Err(reason) => Input::Drop(delivered.frame, reason),
+        }
+    }
+
+    /// Says whether the message is an echo request.
+    fn on_icmpv4(&mut self, delivered: &Delivered) -> Result<bool, DropReason> {
+        let view = Icmpv4View::parse(&delivered.frame.as_slice()[delivered.payload.clone()])?;
+        if !view.is_checksum_valid() {
+            return Err(DropReason::BadIcmp);
+        }
+        let message = Icmpv4Repr::parse(&view)?;
+        let (kind, quoted) = match message {
+            Icmpv4Repr::EchoRequest { .. } => return Ok(true),
+            // Nobody here asks.
+            Icmpv4Repr::EchoReply { .. } => return Err(DropReason::BadIcmp),
+            Icmpv4Repr::Unreachable { reason, quoted } => (unreachable_kind(reason, quoted), quoted),
+            Icmpv4Repr::TimeExceeded { quoted, .. } => (ErrorKind::TimeExceeded, quoted),
+            Icmpv4Repr::ParameterProblem { quoted, .. } => (ErrorKind::ParameterProblem, quoted),
+        };
+        self.on_quoted(Quoted::parse_v4(quoted), kind, delivered).map(|()| false)
+    }
+
+    /// Hands an error to the transport whose packet it quotes, if that may have been ours (RFC 5927 §4).
+    pub(crate) fn on_quoted(
+        &mut self,
+        quoted: Result<Quoted<'_>, QuoteError>,
+        kind: ErrorKind,
+        delivered: &Delivered,
+    ) -> Result<(), DropReason> {
+        let quoted = quoted?;
+        // Errors are sent to the source of what they are about.
+        if quoted.src != delivered.dst {
+            return Err(DropReason::BadIcmp);
+        }
+        let ports = quoted.ports().ok_or(DropReason::BadIcmp)?;
+        self.tell(IpEvent::TransportError(TransportError {
+            protocol: quoted.protocol,
+            src: quoted.src,
+            dst: quoted.dst,
+            ports,
+            seq: quoted.seq(),
+            kind,
+        }));
+        Ok(())
+    }
+
+    /// Sends a message back as its answer, in the frame in which it came (RFC 1122 §3.2.2.6, RFC 4443 §4.2).
+    pub(crate) fn answer_echo(
+        &mut self,
+        now: Instant,
+        delivered: Delivered,
+        protocol: IpProtocol,
+        pools: &mut Pools,
+    ) -> Input {
+        let Delivered { mut frame, src, dst, payload, link, is_broadcast_or_multicast, .. } = delivered;
+        let is_ours = link == LOOPBACK || self.interfaces.is_home(link);
+        // I12: an echo to a group would be answered by all of it.
+        if !is_ours || is_broadcast_or_multicast {
+            return Input::Drop(frame, DropReason::BadIcmp);
+        }
+        if !self.icmp_limit.allow(now, IcmpKind::Echo, src, &mut self.random) {
+            return Input::Drop(frame, DropReason::IcmpLimit);
+        }
+        let Ok(mut egress) = self.egress(now, Some(dst), src) else {
+            return Input::Drop(frame, DropReason::NoRoute);
+        };
+        keep(&mut frame, payload);
+        match src {
+            IpAddr::V4(_) => icmpv4::answer_echo(frame.as_mut_slice()),
+            IpAddr::V6(_) => firelane_wire::icmpv6::answer_echo(frame.as_mut_slice()),
+        }
+        let upper = Upper { protocol, ecn: Ecn::NotCapable, dont_fragment: false };
+        match self.send(now, &mut egress, frame, upper, pools) {
+            Sent::Out | Sent::Held => {
+                self.made.messages += 1;
+                Input::Consumed
+            }
+            Sent::Drop(frame, reason) => Input::Drop(frame, reason),
+        }
+    }
+}
+
+/// Keeps a part of a frame as the payload of another.
+fn keep(frame: &mut Frame, part: core::ops::Range<usize>) {
+    frame.truncate(part.end);
+    frame.trim_front(part.start);
+    *frame.meta_mut() = FrameMeta::default();
+}
+
+fn unreachable_kind(reason: Icmpv4Unreachable, quoted: &[u8]) -> ErrorKind {
+    match reason {
+        Icmpv4Unreachable::Network => ErrorKind::NetworkUnreachable,
+        Icmpv4Unreachable::Protocol => ErrorKind::ProtocolUnreachable,
+        Icmpv4Unreachable::Port => ErrorKind::PortUnreachable,
+        Icmpv4Unreachable::FragmentationNeeded { mtu } => {
+            let packet_len = quoted.get(2..4).map_or(0, |len| u16::from_be_bytes([len[0], len[1]]));
+            ErrorKind::TooBig {
+                mtu: claimed_mtu(core::net::Ipv4Addr::UNSPECIFIED.into(), mtu.into(), packet_len),
+            }
+        }
+        Icmpv4Unreachable::Prohibited | Icmpv4Unreachable::Other(9 | 10) => ErrorKind::Prohibited,
+        Icmpv4Unreachable::Host | Icmpv4Unreachable::SourceRoute | Icmpv4Unreachable::Other(_) => {
+            ErrorKind::HostUnreachable
+        }
+    }
+}

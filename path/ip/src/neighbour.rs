@@ -1,0 +1,466 @@
+//! Who is on the link: one table for ARP and neighbour discovery, with the states of RFC 4861 §7.3.2.
+//!
+//! Owns entries, their timers, and the frames that wait for an answer. It sends nothing: it says whom to
+//! ask ([`Due::Ask`]) and gives frames back; `arp.rs` and `ndp.rs` speak on the wire. Entries, entries
+//! without answer and waiting frames are each bounded (RFC 6583): a scan of a subnet cannot push out
+//! neighbours that are there.
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::{BTreeSet, VecDeque};
+
+use firelane_frame::{Chain, Frame};
+use firelane_units::{Instant, LinkId, MacAddr};
+use hashbrown::HashMap;
+
+use crate::random::{Keyed, Random};
+
+/// What is known about a neighbour (RFC 4861 §7.3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum NeighbourState {
+    /// Asked for; no answer yet.
+    Incomplete,
+    /// Answered, or was heard of by a transport, not long ago.
+    Reachable,
+    /// Answered some time ago.
+    Stale,
+    /// Used since it became stale; a transport may still confirm it.
+    Delay,
+    /// Being asked again.
+    Probe,
+}
+
+impl NeighbourState {
+    /// The word that is shown.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Incomplete => "incomplete",
+            Self::Reachable => "reachable",
+            Self::Stale => "stale",
+            Self::Delay => "delay",
+            Self::Probe => "probe",
+        }
+    }
+}
+
+/// A neighbour, as it is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Neighbour {
+    /// On which link.
+    pub link: LinkId,
+    /// Who.
+    pub ip: IpAddr,
+    /// Its Ethernet address, if it is known.
+    pub mac: Option<MacAddr>,
+    /// What is known about it.
+    pub state: NeighbourState,
+    /// Frames that wait for its address.
+    pub waiting: usize,
+}
+
+/// How somebody's address was heard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Evidence {
+    /// An answer to us. Without `replace` it only confirms.
+    Answer { replace: bool },
+    /// A statement that nobody asked for.
+    Claim { replace: bool },
+    /// Somebody asks us something, so we shall answer: this alone makes a new entry.
+    Question,
+    /// Another lane of the netstack heard it.
+    Hearsay,
+}
+
+/// What came of a piece of evidence.
+#[derive(Debug, Default)]
+pub(crate) struct Learnt {
+    /// An address is new or another: cached ways are void.
+    pub(crate) changed: bool,
+    /// The other lanes should hear of it.
+    pub(crate) is_news: bool,
+    /// Frames whose wait is over.
+    pub(crate) released: Chain,
+}
+
+/// What happened to a frame that has to wait.
+#[derive(Debug, Default)]
+pub(crate) struct Wait {
+    /// The neighbour is to be asked.
+    pub(crate) ask: bool,
+    /// Frames that wait no more: for them there is no room.
+    pub(crate) refused: Chain,
+}
+
+/// What time has brought.
+#[derive(Debug)]
+pub(crate) enum Due {
+    /// Ask for the address: everybody, or one whose address is known.
+    Ask { link: LinkId, ip: IpAddr, to: Option<MacAddr> },
+    /// The neighbour does not answer; what waited for it comes back.
+    Failed { queue: Chain },
+    /// Its users must look again, so that it is asked if it is used.
+    Aged,
+}
+
+/// A place in the table, for confirmation without a search.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NeighbourId(u32);
+
+/// Entries in all: four thousand stations on a link are many.
+const ENTRIES_MAX: usize = 4096;
+/// Entries without an answer.
+const INCOMPLETE_MAX: usize = 256;
+/// Frames that wait for one neighbour: a datagram of 64 KiB in fragments.
+const WAITING_MAX: usize = 48;
+/// Frames that wait in all.
+const HELD_MAX: usize = 1024;
+/// Entries that are looked at to make room for a new one.
+const SEARCH_MAX: usize = 16;
+/// RFC 4861 §10.
+const REACHABLE_TIME: Duration = Duration::from_secs(30);
+const DELAY_FIRST_PROBE: Duration = Duration::from_secs(5);
+const RETRANS_TIMER: Duration = Duration::from_secs(1);
+const MAX_PROBES: u8 = 3;
+
+#[derive(Debug)]
+struct Entry {
+    link: LinkId,
+    ip: IpAddr,
+    mac: MacAddr,
+    state: NeighbourState,
+    timer: Option<Instant>,
+    /// A confirmation moves only this; the timer follows when it fires.
+    reachable_until: Instant,
+    used: Instant,
+    probes: u8,
+    queue: Chain,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct Neighbours {
+    slots: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    map: HashMap<(LinkId, IpAddr), u32, Keyed>,
+    agenda: BTreeSet<(Instant, u32)>,
+    /// Entries without an answer, oldest first.
+    incomplete: VecDeque<u32>,
+    held: usize,
+    /// Where the search for an entry to give up goes on.
+    hand: usize,
+    reachable_time: Duration,
+}
+
+impl Neighbours {
+    pub(crate) fn new(keyed: Keyed, random: &mut Random) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            map: HashMap::with_hasher(keyed),
+            agenda: BTreeSet::new(),
+            incomplete: VecDeque::new(),
+            held: 0,
+            hand: 0,
+            // RFC 4861 §6.3.2: spread, so that hosts do not ask all at once.
+            reachable_time: random.around(REACHABLE_TIME),
+        }
+    }
+
+    /// The address to send to, if it is known.
+    pub(crate) fn resolve(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        ip: IpAddr,
+    ) -> Option<(NeighbourId, MacAddr)> {
+        let slot = *self.map.get(&(link, ip))?;
+        let entry = self.entry(slot);
+        if entry.state == NeighbourState::Incomplete {
+            return None;
+        }
+        entry.used = now;
+        let mac = entry.mac;
+        if entry.state == NeighbourState::Stale {
+            self.set(slot, NeighbourState::Delay, Some(now + DELAY_FIRST_PROBE));
+        }
+        Some((NeighbourId(slot), mac))
+    }
+
+    /// Lets a frame wait for the answer of a neighbour whose address is not known.
+    pub(crate) fn wait(&mut self, now: Instant, link: LinkId, ip: IpAddr, frame: Frame) -> Wait {
+        let mut wait = Wait::default();
+        let slot = match self.map.get(&(link, ip)) {
+            Some(&slot) => Some(slot),
+            None => self.begin(now, link, ip, &mut wait),
+        };
+        let Some(slot) = slot.filter(|_| self.held < HELD_MAX) else {
+            wait.refused.push(frame);
+            return wait;
+        };
+        self.held += 1;
+        let queue = &mut self.entry(slot).queue;
+        queue.push(frame);
+        // RFC 4861 §7.2.2: the oldest gives way.
+        if queue.len() > WAITING_MAX
+            && let Some(oldest) = queue.pop()
+        {
+            wait.refused.push(oldest);
+            self.held -= 1;
+        }
+        wait
+    }
+
+    fn begin(&mut self, now: Instant, link: LinkId, ip: IpAddr, wait: &mut Wait) -> Option<u32> {
+        if self.incomplete.len() == INCOMPLETE_MAX
+            && let Some(&oldest) = self.incomplete.front()
+        {
+            wait.refused.append(&mut self.remove(oldest).queue);
+        }
+        let slot = self.create(now, link, ip)?;
+        self.incomplete.push_back(slot);
+        self.entry(slot).probes = 1;
+        self.set(slot, NeighbourState::Incomplete, Some(now + RETRANS_TIMER));
+        wait.ask = true;
+        Some(slot)
+    }
+
+    /// Somebody's address was heard (RFC 4861 §7.2.3 to §7.2.5; for ARP the same).
+    pub(crate) fn learn(
+        &mut self,
+        now: Instant,
+        (link, ip): (LinkId, IpAddr),
+        mac: Option<MacAddr>,
+        evidence: Evidence,
+    ) -> Learnt {
+        match (self.map.get(&(link, ip)).copied(), mac) {
+            (Some(slot), mac) if self.entry(slot).state != NeighbourState::Incomplete => {
+                self.update(now, slot, mac, evidence)
+            }
+            (Some(slot), Some(mac)) => self.complete(now, slot, mac, evidence),
+            (None, Some(mac)) if evidence == Evidence::Question => {
+                let Some(slot) = self.create(now, link, ip) else { return Learnt::default() };
+                self.entry(slot).mac = mac;
+                Learnt { changed: true, is_news: true, released: Chain::default() }
+            }
+            // Another lane may have asked.
+            (_, mac) => Learnt {
+                is_news: mac.is_some() && matches!(evidence, Evidence::Answer { .. }),
+                ..Learnt::default()
+            },
+        }
+    }
+
+    fn complete(&mut self, now: Instant, slot: u32, mac: MacAddr, evidence: Evidence) -> Learnt {
+        self.incomplete.retain(|&other| other != slot);
+        let entry = self.entry(slot);
+        entry.mac = mac;
+        let mut released = Chain::default();
+        released.append(&mut entry.queue);
+        self.held -= released.len();
+        match evidence {
+            Evidence::Answer { .. } => self.set_reachable(now, slot),
+            // What waited uses it: it will be asked unless a transport confirms it.
+            _ if !released.is_empty() => {
+                self.set(slot, NeighbourState::Delay, Some(now + DELAY_FIRST_PROBE));
+            }
+            _ => self.set(slot, NeighbourState::Stale, None),
+        }
+        Learnt { changed: true, is_news: evidence != Evidence::Hearsay, released }
+    }
+
+    fn update(&mut self, now: Instant, slot: u32, mac: Option<MacAddr>, evidence: Evidence) -> Learnt {
+        let entry = self.entry(slot);
+        let (state, differs) = (entry.state, mac.is_some_and(|mac| mac != entry.mac));
+        let may_replace = match evidence {
+            Evidence::Answer { replace } | Evidence::Claim { replace } => replace,
+            Evidence::Question | Evidence::Hearsay => true,
+        };
+        let is_answer = matches!(evidence, Evidence::Answer { .. });
+        if differs && !may_replace {
+            if state == NeighbourState::Reachable {
+                self.set(slot, NeighbourState::Stale, None);
+            }
+            return Learnt { changed: state == NeighbourState::Reachable, ..Learnt::default() };
+        }
+        if let Some(mac) = mac {
+            self.entry(slot).mac = mac;
+        }
+        let was_asked = matches!(state, NeighbourState::Delay | NeighbourState::Probe);
+        let is_confirmed = match evidence {
+            Evidence::Answer { .. } => was_asked || !differs,
+            Evidence::Hearsay => was_asked && !differs,
+            Evidence::Claim { .. } | Evidence::Question => false,
+        };
+        if is_confirmed {
+            self.set_reachable(now, slot);
+        } else if differs {
+            self.set(slot, NeighbourState::Stale, None);
+        }
+        Learnt { changed: differs, is_news: is_answer || differs, released: Chain::default() }
+    }
+
+    /// A transport made progress over this neighbour (RFC 4861 §7.3.1).
+    #[inline]
+    pub(crate) fn confirm(&mut self, now: Instant, id: NeighbourId, mac: MacAddr) {
+        let reachable_until = now + self.reachable_time;
+        let Some(Some(entry)) = self.slots.get_mut(id.0 as usize) else { return };
+        if entry.mac != mac {
+            return;
+        }
+        match entry.state {
+            NeighbourState::Incomplete => {}
+            NeighbourState::Reachable => entry.reachable_until = reachable_until,
+            _ => self.set_reachable(now, id.0),
+        }
+    }
+
+    /// When [`poll`](Self::poll) has something.
+    pub(crate) fn poll_at(&self) -> Option<Instant> {
+        self.agenda.first().map(|&(at, _)| at)
+    }
+
+    /// The next thing that is due.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<Due> {
+        loop {
+            let &(at, slot) = self.agenda.first()?;
+            if at > now {
+                return None;
+            }
+            let entry = self.entry(slot);
+            let (link, ip, state) = (entry.link, entry.ip, entry.state);
+            let is_spent = entry.probes >= MAX_PROBES;
+            match state {
+                NeighbourState::Reachable if entry.reachable_until > now => {
+                    let until = entry.reachable_until;
+                    self.set(slot, state, Some(until));
+                }
+                NeighbourState::Reachable | NeighbourState::Stale => {
+                    self.set(slot, NeighbourState::Stale, None);
+                    return Some(Due::Aged);
+                }
+                NeighbourState::Incomplete | NeighbourState::Probe if is_spent => {
+                    let queue = self.remove(slot).queue;
+                    return Some(Due::Failed { queue });
+                }
+                NeighbourState::Incomplete => {
+                    entry.probes += 1;
+                    self.set(slot, state, Some(now + RETRANS_TIMER));
+                    return Some(Due::Ask { link, ip, to: None });
+                }
+                NeighbourState::Delay | NeighbourState::Probe => {
+                    entry.probes = if state == NeighbourState::Delay { 1 } else { entry.probes + 1 };
+                    let to = Some(entry.mac);
+                    self.set(slot, NeighbourState::Probe, Some(now + RETRANS_TIMER));
+                    return Some(Due::Ask { link, ip, to });
+                }
+            }
+        }
+    }
+
+    /// Forgets the neighbours of a link; gives back what waited for them.
+    pub(crate) fn forget(&mut self, link: LinkId) -> Chain {
+        let mut queues = Chain::default();
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].as_ref().is_some_and(|entry| entry.link == link) {
+                queues.append(&mut self.remove(slot as u32).queue);
+            }
+        }
+        queues
+    }
+
+    /// Frames that wait.
+    pub(crate) const fn held(&self) -> usize {
+        self.held
+    }
+
+    /// All, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Neighbour> {
+        self.slots.iter().flatten().map(|entry| Neighbour {
+            link: entry.link,
+            ip: entry.ip,
+            mac: (entry.state != NeighbourState::Incomplete).then_some(entry.mac),
+            state: entry.state,
+            waiting: entry.queue.len(),
+        })
+    }
+
+    fn entry(&mut self, slot: u32) -> &mut Entry {
+        self.slots[slot as usize].as_mut().expect("map, agenda and lists name entries that exist")
+    }
+
+    fn set_reachable(&mut self, now: Instant, slot: u32) {
+        let until = now + self.reachable_time;
+        self.entry(slot).reachable_until = until;
+        self.set(slot, NeighbourState::Reachable, Some(until));
+    }
+
+    fn set(&mut self, slot: u32, state: NeighbourState, timer: Option<Instant>) {
+        let entry = self.entry(slot);
+        entry.state = state;
+        let old = core::mem::replace(&mut entry.timer, timer);
+        if let Some(old) = old {
+            self.agenda.remove(&(old, slot));
+        }
+        if let Some(timer) = timer {
+            self.agenda.insert((timer, slot));
+        }
+    }
+
+    /// A new entry, stale; `None` if there is no room.
+    fn create(&mut self, now: Instant, link: LinkId, ip: IpAddr) -> Option<u32> {
+        if self.map.len() >= ENTRIES_MAX {
+            let old = self.oldest_unused()?;
+            self.remove(old);
+        }
+        let entry = Entry {
+            link,
+            ip,
+            mac: MacAddr::ZERO,
+            state: NeighbourState::Stale,
+            timer: None,
+            reachable_until: now,
+            used: now,
+            probes: 0,
+            queue: Chain::default(),
+        };
+        let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+        if slot as usize == self.slots.len() {
+            self.slots.push(None);
+        }
+        self.slots[slot as usize] = Some(entry);
+        self.map.insert((link, ip), slot);
+        Some(slot)
+    }
+
+    /// Of the next few entries that are stale, the one whose last use is the longest ago.
+    fn oldest_unused(&mut self) -> Option<u32> {
+        let mut oldest: Option<(Instant, u32)> = None;
+        for _ in 0..self.slots.len() {
+            self.hand = (self.hand + 1) % self.slots.len();
+            let stale = self.slots[self.hand].as_ref().filter(|e| e.state == NeighbourState::Stale);
+            if let Some(entry) = stale
+                && oldest.is_none_or(|(used, _)| entry.used < used)
+            {
+                oldest = Some((entry.used, self.hand as u32));
+            }
+            if oldest.is_some() && self.hand.is_multiple_of(SEARCH_MAX) {
+                break;
+            }
+        }
+        oldest.map(|(_, slot)| slot)
+    }
+
+    fn remove(&mut self, slot: u32) -> Entry {
+        let entry = self.slots[slot as usize].take().expect("only entries that exist are removed");
+        self.map.remove(&(entry.link, entry.ip));
+        if let Some(timer) = entry.timer {
+            self.agenda.remove(&(timer, slot));
+        }
+        if entry.state == NeighbourState::Incomplete {
+            self.incomplete.retain(|&other| other != slot);
+        }
+        self.held -= entry.queue.len();
+        self.free.push(slot);
+        entry
+    }
+}

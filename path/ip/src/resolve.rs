@@ -1,0 +1,108 @@
+//! Between the neighbour table and the wire: what is learned, whom to ask, what to claim.
+//!
+//! Chooses between ARP and neighbour discovery, frees frames that waited, and tells the other lanes.
+
+use core::net::IpAddr;
+
+use firelane_frame::{Frame, Pools};
+use firelane_units::{Instant, LinkId, MacAddr};
+use firelane_wire::{EthernetView, Quoted};
+
+use crate::address::AddressState;
+use crate::event::{ErrorKind, IpEvent, TransportError};
+use crate::icmp_error::IcmpError;
+use crate::neighbour::Evidence;
+use crate::stack::Ip;
+
+impl Ip {
+    /// Somebody's address was heard.
+    pub(crate) fn learn(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        ip: IpAddr,
+        mac: Option<MacAddr>,
+        evidence: Evidence,
+    ) {
+        let mut learnt = self.neighbours.learn(now, (link, ip), mac, evidence);
+        if learnt.changed {
+            self.begin_generation();
+        }
+        let Some(mac) = mac else { return };
+        if learnt.is_news && evidence != Evidence::Hearsay {
+            self.tell(IpEvent::NeighbourLearned { link, ip, mac });
+        }
+        while let Some(mut frame) = learnt.released.pop() {
+            frame.as_mut_slice()[..6].copy_from_slice(&mac.0);
+            self.out.push(frame);
+        }
+    }
+
+    /// Asks for a neighbour's address: everybody, or the one who had it.
+    pub(crate) fn ask(&mut self, link: LinkId, ip: IpAddr, to: Option<MacAddr>, pools: &mut Pools) {
+        let asker = self.asker(link, ip);
+        match (ip, asker) {
+            (IpAddr::V4(target), Some(IpAddr::V4(src))) => {
+                self.send_arp_request(link, src, target, to, pools)
+            }
+            (IpAddr::V6(target), Some(IpAddr::V6(src))) => self.send_solicit(link, src, target, to, pools),
+            // Without an address nobody can answer; the table gives up after its three tries.
+            _ => {}
+        }
+    }
+
+    /// The address to ask from: on the link, best in the target's subnet.
+    fn asker(&self, link: LinkId, ip: IpAddr) -> Option<IpAddr> {
+        self.addresses
+            .on(link)
+            .filter(|a| a.state == AddressState::Preferred && a.prefix.addr().is_ipv4() == ip.is_ipv4())
+            .max_by_key(|a| a.prefix.contains(ip))
+            .map(|a| a.prefix.addr())
+    }
+
+    /// Asks whether anybody has an address that is being tested.
+    pub(crate) fn probe(&mut self, link: LinkId, addr: IpAddr, nonce: [u8; 6], pools: &mut Pools) {
+        match addr {
+            IpAddr::V4(addr) => self.send_arp_probe(link, addr, pools),
+            IpAddr::V6(addr) => self.send_dad_solicit(link, addr, nonce, pools),
+        }
+    }
+
+    /// Tells everybody that an address is ours.
+    pub(crate) fn announce(&mut self, link: LinkId, addr: IpAddr, pools: &mut Pools) {
+        match addr {
+            IpAddr::V4(addr) => self.send_arp_announcement(link, addr, pools),
+            IpAddr::V6(addr) => self.send_unsolicited_advert(link, addr, pools),
+        }
+    }
+
+    /// Somebody else has `addr`: it is not used from here on.
+    pub(crate) fn on_conflict(&mut self, link: LinkId, addr: IpAddr, mac: MacAddr) {
+        if let Some(prefix) = self.addresses.on_duplicate(link, addr) {
+            self.begin_generation();
+            self.tell(IpEvent::DuplicateAddress(link, prefix, mac));
+        }
+    }
+
+    /// The next hop of a frame that waited does not answer: its sender is told.
+    pub(crate) fn on_unresolved(&mut self, now: Instant, frame: &Frame, pools: &mut Pools) {
+        let packet = &frame.as_slice()[EthernetView::HEADER_LEN..];
+        let quoted = match packet.first().map(|byte| byte >> 4) {
+            Some(4) => Quoted::parse_v4(packet),
+            _ => Quoted::parse_v6(packet),
+        };
+        let Ok(quoted) = quoted else { return };
+        if !self.is_local(quoted.src) {
+            self.send_error(now, packet, IcmpError::HostUnreachable, pools);
+        } else if let Some(ports) = quoted.ports() {
+            self.tell(IpEvent::TransportError(TransportError {
+                protocol: quoted.protocol,
+                src: quoted.src,
+                dst: quoted.dst,
+                ports,
+                seq: quoted.seq(),
+                kind: ErrorKind::HostUnreachable,
+            }));
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! One netstack's IP side in one lane: what it is told, what it tells, and what is shown of it.
+//!
+//! Owns the tables and hands each packet to the file that knows its protocol. It reads no clock, waits for
+//! nothing and sends nothing itself: frames and events lie ready until [`Ip::poll_output`] and
+//! [`Ip::poll_event`] take them.
+
+use core::net::IpAddr;
+use std::collections::VecDeque;
+
+use firelane_frame::{Chain, Frame, Pools};
+use firelane_units::{DropCounters, DropReason, Instant, IpPrefix, LinkId, MacAddr, Mtu};
+
+use crate::address::{Address, AddressError, Addresses, DadStep};
+use crate::config::{IfConfig, IpConfig};
+use crate::event::IpEvent;
+use crate::icmp_limit::IcmpLimit;
+use crate::ident::Identifications;
+use crate::interface::Interfaces;
+use crate::neighbour::{Due, Evidence, Neighbour, Neighbours};
+use crate::pmtu::Paths;
+use crate::random::{Keyed, Random};
+use crate::route::{Origin, Route, RouteTableError, Routes};
+
+/// Events that wait to be taken; what comes on top is lost, and will be asked for again.
+const EVENTS_MAX: usize = 1024;
+
+/// Frames that were made here, as opposed to received or sent by a transport: with them a lane's frames
+/// add up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Made {
+    /// Questions, answers and errors: ARP, neighbour discovery, ICMP.
+    pub messages: u64,
+    /// Fragments of datagrams that were cut.
+    pub fragments: u64,
+    /// Datagrams that were put together.
+    pub datagrams: u64,
+}
+
+/// One netstack's IP side in one lane.
+#[derive(Debug)]
+pub struct Ip {
+    pub(crate) config: IpConfig,
+    pub(crate) interfaces: Interfaces,
+    pub(crate) addresses: Addresses,
+    pub(crate) routes: Routes,
+    pub(crate) neighbours: Neighbours,
+    pub(crate) paths: Paths,
+    pub(crate) identifications: Identifications,
+    pub(crate) icmp_limit: IcmpLimit,
+    pub(crate) random: Random,
+    pub(crate) generation: u32,
+    pub(crate) out: Chain,
+    /// Storage for the pieces of a datagram that is being cut.
+    pub(crate) pieces: Chain,
+    pub(crate) made: Made,
+    events: VecDeque<IpEvent>,
+    drops: DropCounters,
+}
+
+impl Ip {
+    /// A netstack without interfaces.
+    pub fn new(config: IpConfig) -> Self {
+        let keyed = |purpose| Keyed::new(config.secret, purpose);
+        let mut random = Random::new(keyed(0));
+        Self {
+            config,
+            interfaces: Interfaces::new(),
+            addresses: Addresses::new(config.dad),
+            routes: Routes::new(keyed(1)),
+            neighbours: Neighbours::new(keyed(2), &mut random),
+            paths: Paths::new(keyed(3)),
+            identifications: Identifications::new(keyed(4), &mut random),
+            icmp_limit: IcmpLimit::new(keyed(5)),
+            random,
+            generation: 1,
+            out: Chain::default(),
+            pieces: Chain::default(),
+            made: Made::default(),
+            events: VecDeque::new(),
+            drops: DropCounters::default(),
+        }
+    }
+
+    /// Adds an interface, or changes it.
+    pub fn add_interface(&mut self, config: IfConfig) {
+        self.interfaces.set(config);
+        self.begin_generation();
+    }
+
+    /// Removes an interface with its addresses, routes and neighbours.
+    pub fn remove_interface(&mut self, link: LinkId, pools: &mut Pools) {
+        if !self.interfaces.remove(link) {
+            return;
+        }
+        let gone: Vec<IpAddr> = self.addresses.on(link).map(|a| a.prefix.addr()).collect();
+        for addr in gone {
+            self.addresses.remove(link, addr).expect("the address was just listed");
+        }
+        self.routes.forget(link);
+        let mut waiting = self.neighbours.forget(link);
+        while let Some(frame) = waiting.pop() {
+            self.give_up(frame, DropReason::NeighbourUnresolved, pools);
+        }
+        self.begin_generation();
+    }
+
+    /// Adds an address, whose test begins, and the route to its subnet.
+    pub fn add_address(&mut self, now: Instant, link: LinkId, prefix: IpPrefix) -> Result<(), AddressError> {
+        if self.interfaces.get(link).is_none() {
+            return Err(AddressError::Link);
+        }
+        self.addresses.add(now, link, prefix, &mut self.random)?;
+        if prefix != IpPrefix::host(prefix.addr()) {
+            // Another address of the same subnet may have brought it already.
+            let _ = self.routes.add(connected(link, prefix));
+        }
+        self.begin_generation();
+        Ok(())
+    }
+
+    /// Removes an address, and the route to its subnet if no other address is in it.
+    pub fn remove_address(&mut self, link: LinkId, addr: IpAddr) -> Result<(), AddressError> {
+        let prefix = self.addresses.remove(link, addr)?.prefix;
+        let network = prefix.network();
+        if !self.addresses.on(link).any(|other| other.prefix.network() == network) {
+            let _ = self.routes.remove(connected(link, prefix));
+        }
+        self.begin_generation();
+        Ok(())
+    }
+
+    /// Adds an operator's route: through a gateway, by a link, or both.
+    pub fn add_route(
+        &mut self,
+        destination: IpPrefix,
+        gateway: Option<IpAddr>,
+        link: Option<LinkId>,
+    ) -> Result<(), RouteTableError> {
+        if link.is_some_and(|link| self.interfaces.get(link).is_none()) {
+            return Err(RouteTableError::Link);
+        }
+        self.routes.add(Route { destination, gateway, link, origin: Origin::Operator })?;
+        self.begin_generation();
+        Ok(())
+    }
+
+    /// Removes an operator's route.
+    pub fn remove_route(
+        &mut self,
+        destination: IpPrefix,
+        gateway: Option<IpAddr>,
+        link: Option<LinkId>,
+    ) -> Result<(), RouteTableError> {
+        self.routes.remove(Route { destination, gateway, link, origin: Origin::Operator })?;
+        self.begin_generation();
+        Ok(())
+    }
+
+    /// Turns forwarding on or off.
+    pub const fn set_forwarding(&mut self, forwarding: bool) {
+        self.config.forwarding = forwarding;
+    }
+
+    /// Another lane heard a neighbour.
+    pub fn on_neighbour_learned(&mut self, now: Instant, link: LinkId, ip: IpAddr, mac: MacAddr) {
+        self.learn(now, link, ip, Some(mac), Evidence::Hearsay);
+    }
+
+    /// Another lane heard that somebody else has an address of ours.
+    pub fn on_duplicate_address(&mut self, link: LinkId, addr: IpAddr) {
+        if self.addresses.on_duplicate(link, addr).is_some() {
+            self.begin_generation();
+        }
+    }
+
+    /// Another lane learned a path's MTU.
+    pub fn on_path_mtu(&mut self, now: Instant, dst: IpAddr, mtu: Mtu) {
+        self.lower_path(now, dst, mtu);
+    }
+
+    /// A transport that really sent a packet to `dst` was told that it was too large: the path's MTU is
+    /// believed, and if it is news, the other lanes are told.
+    pub fn confirm_path_mtu(&mut self, now: Instant, dst: IpAddr, mtu: Mtu) {
+        if self.lower_path(now, dst, mtu) {
+            let mtu = self.path_mtu(dst).unwrap_or(mtu);
+            self.tell(IpEvent::PathMtu { dst, mtu });
+        }
+    }
+
+    fn lower_path(&mut self, now: Instant, dst: IpAddr, mtu: Mtu) -> bool {
+        let link_mtu = self.way(None, dst).and_then(|way| self.interfaces.get(way.link)).map(|i| i.mtu);
+        let is_news = link_mtu.is_some_and(|link_mtu| self.paths.lower(now, dst, mtu, link_mtu));
+        if is_news {
+            self.begin_generation();
+        }
+        is_news
+    }
+
+    /// The largest packet on the way to `dst`, if there is a way.
+    pub fn path_mtu(&self, dst: IpAddr) -> Option<Mtu> {
+        let way = self.way(None, dst)?;
+        self.interfaces.get(way.link).map(|interface| self.paths.mtu(dst, interface.mtu))
+    }
+
+    /// The next frame to be sent. Its meta's ingress is the VNIC that sends it, or
+    /// [`LOOPBACK`](crate::LOOPBACK).
+    #[inline]
+    pub fn poll_output(&mut self) -> Option<Frame> {
+        self.out.pop()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<IpEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`on_timer`](Self::on_timer) has something to do.
+    pub fn poll_at(&self) -> Option<Instant> {
+        let times = [self.addresses.poll_at(), self.neighbours.poll_at(), self.paths.poll_at()];
+        times.into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub fn on_timer(&mut self, now: Instant, pools: &mut Pools) {
+        while let Some(step) = self.addresses.poll(now) {
+            self.on_dad_step(step, pools);
+        }
+        while let Some(due) = self.neighbours.poll(now) {
+            self.on_due(now, due, pools);
+        }
+        if self.paths.on_timer(now) {
+            self.begin_generation();
+        }
+    }
+
+    fn on_dad_step(&mut self, step: DadStep, pools: &mut Pools) {
+        match step {
+            DadStep::Ready(link, prefix) => {
+                self.begin_generation();
+                if self.interfaces.is_home(link) {
+                    self.tell(IpEvent::AddressReady(link, prefix));
+                }
+            }
+            DadStep::Probe(link, ..) | DadStep::Announce(link, _) if !self.interfaces.is_home(link) => {}
+            DadStep::Probe(link, addr, nonce) => self.probe(link, addr, nonce, pools),
+            DadStep::Announce(link, addr) => self.announce(link, addr, pools),
+        }
+    }
+
+    fn on_due(&mut self, now: Instant, due: Due, pools: &mut Pools) {
+        match due {
+            Due::Ask { link, ip, to } => self.ask(link, ip, to, pools),
+            Due::Failed { mut queue } => {
+                self.begin_generation();
+                while let Some(frame) = queue.pop() {
+                    self.on_unresolved(now, &frame, pools);
+                    self.give_up(frame, DropReason::NeighbourUnresolved, pools);
+                }
+            }
+            Due::Aged => self.begin_generation(),
+        }
+    }
+
+    /// Whenever this number changes, what was found by [`egress`](Self::egress) is to be found again.
+    #[inline]
+    pub const fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Frames that wait here: for a neighbour's address, or for the rest of their datagram.
+    pub fn held_frames(&self) -> usize {
+        self.neighbours.held()
+    }
+
+    /// Frames that were given up after they had been taken, since the last call.
+    pub fn take_drops(&mut self) -> DropCounters {
+        core::mem::take(&mut self.drops)
+    }
+
+    /// Frames that were made here.
+    pub const fn made(&self) -> Made {
+        self.made
+    }
+
+    /// The interfaces, in order of their links.
+    pub fn interfaces(&self) -> impl Iterator<Item = &IfConfig> {
+        self.interfaces.iter()
+    }
+
+    /// The addresses, in order.
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.addresses.iter()
+    }
+
+    /// The routes, in no order.
+    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter()
+    }
+
+    /// The neighbours, in no order.
+    pub fn neighbours(&self) -> impl Iterator<Item = Neighbour> {
+        self.neighbours.iter()
+    }
+
+    pub(crate) const fn begin_generation(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    pub(crate) fn tell(&mut self, event: IpEvent) {
+        if self.events.len() < EVENTS_MAX {
+            self.events.push_back(event);
+        }
+    }
+
+    /// Ends a frame that was taken before.
+    pub(crate) fn give_up(&mut self, frame: Frame, reason: DropReason, pools: &mut Pools) {
+        self.drops.count(reason);
+        pools.put(frame);
+    }
+}
+
+const fn connected(link: LinkId, prefix: IpPrefix) -> Route {
+    Route { destination: prefix, gateway: None, link: Some(link), origin: Origin::Address }
+}

@@ -1,0 +1,68 @@
+//! Echoes between stations: resolution, answers, fragments, oneself.
+
+mod common;
+
+use core::net::IpAddr;
+
+use common::{Station, exchange, ip};
+use firelane_ip::{Sent, Upper};
+use firelane_units::{DropReason, Instant};
+use firelane_wire::{Ecn, Icmpv4Repr, Icmpv6Repr, IpProtocol, icmpv6};
+
+fn upper(protocol: IpProtocol) -> Upper {
+    Upper { protocol, ecn: Ecn::NotCapable, dont_fragment: false }
+}
+
+fn request_v4(data: &[u8]) -> Vec<u8> {
+    let request = Icmpv4Repr::EchoRequest { identifier: 1, sequence: 2, data };
+    let mut bytes = vec![0; request.emitted_len()];
+    request.emit(&mut bytes);
+    bytes
+}
+
+#[test]
+fn an_echo_resolves_the_neighbour_and_is_answered() {
+    let mut a = Station::new(1, &["10.0.0.1/24"]);
+    let mut b = Station::new(2, &["10.0.0.2/24"]);
+    let now = Instant::from_secs(1);
+    assert!(matches!(a.send(now, "10.0.0.2", &request_v4(b"hello"), upper(IpProtocol::ICMPV4)), Sent::Held));
+    assert_eq!(a.ip.held_frames(), 1);
+    let wire = exchange(now, &mut [&mut a, &mut b]);
+    // Question, answer, echo, echo.
+    assert_eq!(wire.len(), 4);
+    assert_eq!(wire[3][34], 0);
+    assert_eq!(&wire[3][42..], b"hello");
+    // Nobody at `a` waits for the answer.
+    assert_eq!((a.drops, b.drops), (vec![DropReason::BadIcmp], vec![]));
+    assert_eq!(a.ip.held_frames(), 0);
+}
+
+#[test]
+fn an_echo_over_ipv6_too() {
+    let mut a = Station::new(1, &["fd00::1/64"]);
+    let mut b = Station::new(2, &["fd00::2/64"]);
+    let now = Instant::from_secs(1);
+    let request = Icmpv6Repr::EchoRequest { identifier: 1, sequence: 2, data: b"hello" };
+    let mut bytes = vec![0; request.emitted_len()];
+    request.emit(&mut bytes);
+    let (IpAddr::V6(src), IpAddr::V6(dst)) = (ip("fd00::1"), ip("fd00::2")) else { unreachable!() };
+    icmpv6::fill_checksum(&mut bytes, src, dst);
+    assert!(matches!(a.send(now, "fd00::2", &bytes, upper(IpProtocol::ICMPV6)), Sent::Held));
+    let wire = exchange(now, &mut [&mut a, &mut b]);
+    assert_eq!(wire.len(), 4);
+    assert_eq!(wire[3][54], 129);
+    assert_eq!(&wire[3][62..], b"hello");
+    assert_eq!((a.drops, b.drops), (vec![DropReason::BadIcmp], vec![]));
+}
+
+#[test]
+fn an_echo_to_oneself_never_reaches_the_wire() {
+    let now = Instant::from_secs(1);
+    for dst in ["10.0.0.1", "127.0.0.1"] {
+        let mut a = Station::new(1, &["10.0.0.1/24"]);
+        assert!(matches!(a.send(now, dst, &request_v4(b"x"), upper(IpProtocol::ICMPV4)), Sent::Out));
+        assert_eq!(a.outputs(now), Vec::<Vec<u8>>::new());
+        assert_eq!(a.drops, [DropReason::BadIcmp], "the answer, for which nobody waits");
+        assert_eq!(a.ip.made().messages, 2, "the address was announced, the echo answered");
+    }
+}
