@@ -1,1 +1,45 @@
-//! Lanes assembled and running; sockets like those of std and tokio.
+//! Firelane for Rust programs: lanes running on threads, and sockets like those of std and tokio.
+//!
+//! [`Stack::builder`] makes an engine with one netstack, without a daemon, a NIC or root;
+//! [`TcpListener`], [`TcpStream`] and [`UdpSocket`] open on it. [`Engine`] is the whole: links, VNICs, flows,
+//! netstacks, all changeable while traffic runs. The daemon is one user of it, any program another.
+//!
+//! What lives here is what lanes must not have: threads, CPU binding, the clock and waiting.
+//! - `engine.rs`, `registry.rs`, `snapshot.rs`: changes, checked and sent to every lane; counters read.
+//! - `fabric.rs`, `worker.rs`, `bell.rs`: the lanes' squeues, their threads, how they sleep and are woken.
+//! - `sleepers.rs`: who waits for which socket. `tcp_*.rs`, `udp_socket.rs`: the sockets.
+//! - `queue.rs`: every kind of driver as one type.
+#![forbid(unsafe_code)]
+
+mod bell;
+mod clock;
+mod engine;
+mod error;
+mod fabric;
+mod queue;
+mod registry;
+mod sleepers;
+mod snapshot;
+mod stack;
+mod tcp_listener;
+mod tcp_stream;
+mod udp_socket;
+mod worker;
+
+pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
+pub use error::ChangeError;
+pub use queue::Queue;
+pub use snapshot::EngineSnapshot;
+pub use stack::{Stack, StackBuilder};
+pub use tcp_listener::{ListenConfig, TcpListener};
+pub use tcp_stream::TcpStream;
+pub use udp_socket::UdpSocket;
+pub use worker::{Ran, Worker};
+
+pub use firelane_classify::{DsField, FlowMatch};
+pub use firelane_driver_memory::{Conditions, WireConfig, wire};
+pub use firelane_driver_packet::PacketSocket;
+pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};
+pub use firelane_lane::{Notice, RouteConfig};
+pub use firelane_socket::StreamConfig;
+pub use firelane_tcp::{Keepalive, TcpConfig};

@@ -1,0 +1,147 @@
+//! How a lane's worker sleeps and is woken: one epoll set per lane, with a bell (eventfd) in it.
+//!
+//! Rung by application threads, other lanes and wires. A ring costs a system call only when the worker
+//! sleeps. Rules:
+//! - R1. The worker clears the bell before it looks for work, never after, so a ring during the work is kept.
+//! - R2. It sleeps only after the state word went from `AWAKE` to `ASLEEP`; a ring in between makes the word
+//!   `RUNG` and the step fail.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Wake as TaskWake;
+use std::time::Duration;
+
+use firelane_lane::Wake;
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+const RUNG: u32 = 2;
+
+/// The epoll key of the bell itself; everything else in the set is a device.
+const BELL_KEY: u64 = 0;
+const DEVICE_KEY: u64 = 1;
+
+/// One lane's bell and what its worker waits for.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    state: AtomicU32,
+    eventfd: OwnedFd,
+    set: OwnedFd,
+}
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Arc<Self>> {
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let key = epoll::EventData::new_u64(BELL_KEY);
+        epoll::add(&set, &eventfd, key, epoll::EventFlags::IN)?;
+        Ok(Arc::new(Self { state: AtomicU32::new(AWAKE), eventfd, set }))
+    }
+
+    /// Adds a device. Edge-triggered: it wakes for arrivals after the lane has emptied it, and while the
+    /// lane leaves frames in the device on purpose it does not.
+    pub(crate) fn watch(&self, device: BorrowedFd<'_>) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        Ok(epoll::add(&self.set, device, epoll::EventData::new_u64(DEVICE_KEY), flags)?)
+    }
+
+    /// The worker is about to look for work (R1).
+    pub(crate) fn clear(&self) {
+        self.state.store(AWAKE, Ordering::SeqCst);
+    }
+
+    /// The worker sleeps until the bell rings, a device has frames, or the time is over.
+    pub(crate) fn sleep(&self, limit: Option<Duration>) {
+        if self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            return;
+        }
+        let limit = limit.map(|limit| Timespec {
+            tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: limit.subsec_nanos().into(),
+        });
+        let mut events = [const { std::mem::MaybeUninit::uninit() }; 16];
+        if let Ok((events, _)) = epoll::wait(&self.set, &mut events, limit.as_ref())
+            && events.iter().any(|event| event.data.u64() == BELL_KEY)
+        {
+            let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
+        }
+    }
+
+    /// Wakes the worker, or keeps it from falling asleep.
+    pub(crate) fn ring(&self) {
+        if self.state.swap(RUNG, Ordering::SeqCst) == ASLEEP {
+            // The counter of an eventfd cannot overflow by ones, and nothing else can fail here.
+            let _ = rustix::io::write(self.eventfd.as_fd(), &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// The squeue's way to ring.
+#[derive(Clone, Debug)]
+pub(crate) struct Ringer(pub(crate) Arc<Bell>);
+
+impl Wake for Ringer {
+    fn wake(&self) {
+        self.0.ring();
+    }
+}
+
+impl TaskWake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ring();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn a_ring_before_sleep_is_not_lost() {
+        let bell = Bell::new().unwrap();
+        bell.clear();
+        bell.ring();
+        let before = Instant::now();
+        bell.sleep(Some(Duration::from_secs(10)));
+        assert!(before.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_ring_ends_sleep_and_the_next_sleep_lasts() {
+        let bell = Bell::new().unwrap();
+        std::thread::scope(|scope| {
+            bell.clear();
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                bell.ring();
+            });
+            bell.sleep(None);
+        });
+        bell.clear();
+        let before = Instant::now();
+        bell.sleep(Some(Duration::from_millis(20)));
+        assert!(before.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn a_device_ends_sleep_once_per_arrival() {
+        let bell = Bell::new().unwrap();
+        let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+        bell.watch(reader.as_fd()).unwrap();
+        rustix::io::write(&writer, b"x").unwrap();
+        bell.clear();
+        bell.sleep(None);
+        bell.clear();
+        let before = Instant::now();
+        bell.sleep(Some(Duration::from_millis(20)));
+        assert!(before.elapsed() >= Duration::from_millis(20), "what is left in the device is no arrival");
+    }
+}

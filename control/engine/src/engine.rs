@@ -1,0 +1,532 @@
+//! The engine: lanes running on threads, and every change to what they carry.
+//!
+//! A change is checked here against the registry, then sent to every lane as a message; lanes never stop for
+//! it. Used by the daemon, and by `stack.rs` for programs that embed one netstack.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use firelane_classify::{FlowMatch, Steering};
+use firelane_flow::FlowConfig;
+use firelane_frame::PoolsConfig;
+use firelane_lane::{
+    Control, FlowSetup, LaneMessage, LinkConfig, NetstackConfig, Notice, PortConfig, PortKind, PortUser,
+    RouteConfig, Wake,
+};
+use firelane_tcp::TcpConfig;
+use firelane_units::{
+    BitRate, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId, VlanId,
+};
+
+use crate::error::ChangeError;
+use crate::fabric::{Fabric, LaneSizes};
+use crate::queue::Queue;
+use crate::registry::{Flow, Link, Netstack, Registry, Vnic};
+use crate::snapshot::EngineSnapshot;
+use crate::worker::Worker;
+
+/// More lanes than this serve no machine that one process runs on.
+const LANES_MAX: usize = 256;
+
+/// How an engine is made.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// How many lanes.
+    pub lanes: usize,
+    /// The CPUs that the lanes' workers are bound to, in order; empty leaves them to the scheduler.
+    pub cpus: Vec<usize>,
+    /// The sizes of each lane's buffer pools.
+    pub pools: PoolsConfig,
+    /// Whether the engine starts a thread per lane. Without, the program drives [`Engine::workers`] itself.
+    pub threads: bool,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { lanes: 1, cpus: Vec::new(), pools: PoolsConfig::default(), threads: true }
+    }
+}
+
+/// A VNIC to be made.
+#[derive(Clone, Debug)]
+pub struct VnicConfig {
+    /// Its address.
+    pub mac: MacAddr,
+    /// Its VLAN.
+    pub vlan: Option<VlanId>,
+    /// Its limit in each direction.
+    pub maxbw: Option<BitRate>,
+    /// Its priority.
+    pub priority: Priority,
+}
+
+impl VnicConfig {
+    /// A VNIC without a limit.
+    pub fn new(mac: MacAddr) -> Self {
+        // Solaris' default for links.
+        Self { mac, vlan: None, maxbw: None, priority: Priority::High }
+    }
+}
+
+/// Who uses a VNIC.
+#[derive(Debug)]
+pub enum VnicUser {
+    /// Nobody yet.
+    Nobody,
+    /// A netstack of this engine.
+    Netstack(NetstackId),
+    /// A device with so many queues: the kernel through a TAP, another process, a wire.
+    Device(Vec<Queue>),
+}
+
+/// Lanes, and what they carry. Clones are the same engine; it ends with the last of them.
+#[derive(Clone, Debug)]
+pub struct Engine(pub(crate) Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) fabric: Arc<Fabric>,
+    registry: Mutex<Registry>,
+    next_socket: AtomicU32,
+    next_lane: AtomicU32,
+    stop: Arc<AtomicBool>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    notices: Mutex<Receiver<(LaneId, Notice)>>,
+}
+
+impl Engine {
+    /// Makes the lanes and starts their threads.
+    ///
+    /// # Errors
+    /// The number of lanes is zero or above 256, a CPU cannot be bound to, or descriptors ran out.
+    pub fn start(config: &EngineConfig) -> io::Result<Self> {
+        if config.lanes == 0 || config.lanes > LANES_MAX {
+            let text = format!("lanes {}: 1 to {LANES_MAX}", config.lanes);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let (sender, receiver) = channel();
+        let fabric = Fabric::new(&LaneSizes { lanes: config.lanes, pools: config.pools }, sender)?;
+        let engine = Self(Arc::new(Inner {
+            fabric,
+            registry: Mutex::default(),
+            next_socket: AtomicU32::new(0),
+            next_lane: AtomicU32::new(0),
+            stop: Arc::default(),
+            threads: Mutex::default(),
+            notices: Mutex::new(receiver),
+        }));
+        if config.threads {
+            engine.start_threads(config)?;
+        }
+        Ok(engine)
+    }
+
+    fn start_threads(&self, config: &EngineConfig) -> io::Result<()> {
+        let (sender, started) = channel();
+        for (nth, mut worker) in self.workers().into_iter().enumerate() {
+            let cpu = (!config.cpus.is_empty()).then(|| config.cpus[nth % config.cpus.len()]);
+            let sender = sender.clone();
+            let name = format!("lane{}", worker.lane());
+            let thread = std::thread::Builder::new().name(name).spawn(move || {
+                let bound = cpu.map_or(Ok(()), |cpu| worker.bind_to_cpu(cpu));
+                let go_on = bound.is_ok();
+                let _ = sender.send(bound.map_err(|e| (cpu, e)));
+                if go_on {
+                    worker.run();
+                }
+            })?;
+            self.0.threads().push(thread);
+        }
+        for _ in 0..config.lanes {
+            if let Ok(Err((cpu, error))) = started.recv() {
+                let text = format!("CPU {}: {error}", cpu.unwrap_or_default());
+                return Err(io::Error::new(error.kind(), text));
+            }
+        }
+        Ok(())
+    }
+
+    /// The lanes' workers, for a program that drives them itself.
+    pub fn workers(&self) -> Vec<Worker> {
+        let make = |lane| Worker::new(Arc::clone(&self.0.fabric), lane, Arc::clone(&self.0.stop));
+        self.0.fabric.lane_ids().map(make).collect()
+    }
+
+    /// How many lanes there are.
+    pub fn lanes(&self) -> usize {
+        self.0.fabric.lane_count()
+    }
+
+    /// Makes an etherstub, or the link above a device that [`Engine::add_uplink`] names.
+    ///
+    /// # Errors
+    /// A lane has failed.
+    pub fn add_link(&self, mtu: Mtu) -> Result<LinkId, ChangeError> {
+        let mut registry = self.0.registry();
+        let (link, flow) = (registry.mint_link(), registry.mint_flow());
+        self.0.tell_all(|_| Control::AddLink(LinkConfig { link, mtu }))?;
+        let config = FlowConfig { parent: None, maxbw: None, priority: Priority::High };
+        let setup = FlowSetup { flow, owner: link, rule: None, config, home: None };
+        self.0.tell_all(|_| Control::AddFlow(setup))?;
+        registry.flows.insert(flow, Flow { owner: link, rule: None, config, home: None });
+        registry.links.insert(link, Link { flow, uplink: None });
+        Ok(link)
+    }
+
+    /// Removes a link.
+    ///
+    /// # Errors
+    /// It does not exist, or has VNICs.
+    pub fn remove_link(&self, link: LinkId) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        let entry = registry.links.get(&link).ok_or(ChangeError::NoLink(link))?;
+        if registry.vnics.values().any(|vnic| vnic.over == link) {
+            return Err(ChangeError::LinkBusy(link));
+        }
+        let (flow, uplink) = (entry.flow, entry.uplink);
+        self.0.tell_all(|_| Control::RemoveFlow(flow))?;
+        if let Some(uplink) = uplink {
+            self.0.tell_all(|_| Control::RemovePort(uplink))?;
+        }
+        self.0.tell_all(|_| Control::RemoveLink(link))?;
+        registry.flows.remove(&flow);
+        registry.links.remove(&link);
+        Ok(())
+    }
+
+    /// Gives a link its lower side: unknown destinations go there.
+    ///
+    /// # Errors
+    /// The link does not exist or has an uplink, or a queue cannot be waited for.
+    pub fn add_uplink(&self, link: LinkId, queues: Vec<Queue>) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        let id = registry.mint_link();
+        let entry = registry.links.get_mut(&link).ok_or(ChangeError::NoLink(link))?;
+        if entry.uplink.is_some() {
+            return Err(ChangeError::HasUplink(link));
+        }
+        self.0.add_port(id, link, PortKind::Uplink, VnicUser::Device(queues))?;
+        entry.uplink = Some(id);
+        Ok(())
+    }
+
+    /// Makes a VNIC over a link.
+    ///
+    /// # Errors
+    /// The link or netstack does not exist, the address is in use, or a queue cannot be waited for.
+    pub fn add_vnic(&self, over: LinkId, config: &VnicConfig, user: VnicUser) -> Result<LinkId, ChangeError> {
+        let mut registry = self.0.registry();
+        let link = registry.links.get(&over).ok_or(ChangeError::NoLink(over))?;
+        let parent = Some(link.flow);
+        let is_taken = |v: &Vnic| v.over == over && v.mac == config.mac && v.vlan == config.vlan;
+        if registry.vnics.values().any(is_taken) {
+            return Err(ChangeError::MacTaken(config.mac));
+        }
+        let netstack = match user {
+            VnicUser::Netstack(id) => Some(id),
+            VnicUser::Nobody | VnicUser::Device(_) => None,
+        };
+        if let Some(id) = netstack.filter(|id| !registry.netstacks.contains_key(id)) {
+            return Err(ChangeError::NoNetstack(id));
+        }
+        let (id, flow) = (registry.mint_link(), registry.mint_flow());
+        let limits = FlowConfig { parent, maxbw: config.maxbw, priority: config.priority };
+        let home = registry.home_of(flow, &limits, self.lanes());
+        let setup = FlowSetup { flow, owner: id, rule: None, config: limits, home };
+        self.0.tell_all(|_| Control::AddFlow(setup))?;
+        let kind = PortKind::Vnic { mac: config.mac, vlan: config.vlan, flow };
+        if let Err(error) = self.0.add_port(id, over, kind, user) {
+            self.0.tell_all(|_| Control::RemoveFlow(flow))?;
+            return Err(error);
+        }
+        registry.flows.insert(flow, Flow { owner: id, rule: None, config: limits, home });
+        let vnic = Vnic { over, mac: config.mac, vlan: config.vlan, flow, netstack };
+        registry.vnics.insert(id, vnic);
+        Ok(id)
+    }
+
+    /// Removes a VNIC with its flows and addresses.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn remove_vnic(&self, vnic: LinkId) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        let flow = registry.vnics.get(&vnic).ok_or(ChangeError::NoLink(vnic))?.flow;
+        for flow in registry.flows_of(vnic).into_iter().chain([flow]) {
+            self.0.tell_all(|_| Control::RemoveFlow(flow))?;
+            registry.flows.remove(&flow);
+        }
+        self.0.tell_all(|_| Control::RemovePort(vnic))?;
+        registry.vnics.remove(&vnic);
+        for netstack in registry.netstacks.values_mut() {
+            netstack.addresses.retain(|(link, _)| *link != vnic);
+        }
+        Ok(())
+    }
+
+    /// Changes the limit of a VNIC or of a link; traffic runs on.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn set_link_maxbw(&self, link: LinkId, maxbw: Option<BitRate>) -> Result<(), ChangeError> {
+        let registry = self.0.registry();
+        let flow = registry.vnics.get(&link).map(|v| v.flow);
+        let flow = flow.or_else(|| registry.links.get(&link).map(|l| l.flow));
+        drop(registry);
+        self.set_flow_maxbw(flow.ok_or(ChangeError::NoLink(link))?, maxbw)
+    }
+
+    /// Changes the priority of a VNIC or of a link.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn set_link_priority(&self, link: LinkId, priority: Priority) -> Result<(), ChangeError> {
+        let registry = self.0.registry();
+        let flow = registry.vnics.get(&link).map(|v| v.flow);
+        let flow = flow.or_else(|| registry.links.get(&link).map(|l| l.flow));
+        drop(registry);
+        self.set_flow_priority(flow.ok_or(ChangeError::NoLink(link))?, priority)
+    }
+
+    /// Makes a flow of a VNIC.
+    ///
+    /// # Errors
+    /// The VNIC does not exist, or one of its flows has the same attributes.
+    pub fn add_flow(
+        &self,
+        vnic: LinkId,
+        rule: FlowMatch,
+        maxbw: Option<BitRate>,
+        priority: Priority,
+    ) -> Result<FlowId, ChangeError> {
+        let mut registry = self.0.registry();
+        let parent = Some(registry.vnics.get(&vnic).ok_or(ChangeError::NoLink(vnic))?.flow);
+        let same = registry.flows_of(vnic).into_iter().find(|id| registry.flows[id].rule == Some(rule));
+        if let Some(id) = same {
+            return Err(ChangeError::IdenticalFlow(id));
+        }
+        let flow = registry.mint_flow();
+        let config = FlowConfig { parent, maxbw, priority };
+        let home = registry.home_of(flow, &config, self.lanes());
+        let setup = FlowSetup { flow, owner: vnic, rule: Some(rule), config, home };
+        self.0.tell_all(|_| Control::AddFlow(setup))?;
+        registry.flows.insert(flow, Flow { owner: vnic, rule: Some(rule), config, home });
+        Ok(flow)
+    }
+
+    /// Removes a flow.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn remove_flow(&self, flow: FlowId) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        registry.flows.get(&flow).filter(|f| f.rule.is_some()).ok_or(ChangeError::NoFlow(flow))?;
+        self.0.tell_all(|_| Control::RemoveFlow(flow))?;
+        registry.flows.remove(&flow);
+        Ok(())
+    }
+
+    /// Changes a flow's limit; traffic runs on.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn set_flow_maxbw(&self, flow: FlowId, maxbw: Option<BitRate>) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        registry.flows.get_mut(&flow).ok_or(ChangeError::NoFlow(flow))?.config.maxbw = maxbw;
+        let moved = registry.rehome(self.lanes());
+        let set_homes = || -> Result<(), ChangeError> {
+            moved.iter().try_for_each(|&(id, home)| self.0.tell_all(|_| Control::SetHome(id, home)))
+        };
+        // A limited flow always has its home: it comes before the limit and goes after it.
+        if maxbw.is_some() {
+            set_homes()?;
+        }
+        self.0.tell_all(|_| Control::SetMaxbw(flow, maxbw))?;
+        if maxbw.is_none() {
+            set_homes()?;
+        }
+        Ok(())
+    }
+
+    /// Changes a flow's priority.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn set_flow_priority(&self, flow: FlowId, priority: Priority) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        registry.flows.get_mut(&flow).ok_or(ChangeError::NoFlow(flow))?.config.priority = priority;
+        self.0.tell_all(|_| Control::SetPriority(flow, priority))
+    }
+
+    /// Makes a netstack whose connections spread over all lanes.
+    ///
+    /// # Errors
+    /// A lane has failed.
+    pub fn add_netstack(&self, tcp: TcpConfig) -> Result<NetstackId, ChangeError> {
+        let mut registry = self.0.registry();
+        let id = registry.mint_netstack();
+        let lanes: Vec<_> = self.0.fabric.lane_ids().collect();
+        let mut config = NetstackConfig::new(id);
+        config.steering = Steering::even(&lanes);
+        config.tcp = Arc::new(tcp);
+        self.0.tell_all(|_| Control::AddNetstack(config.clone()))?;
+        registry.netstacks.insert(id, Netstack { lanes, ..Netstack::default() });
+        Ok(id)
+    }
+
+    /// Removes a netstack; its connections are aborted.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn remove_netstack(&self, id: NetstackId) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        registry.netstacks.remove(&id).ok_or(ChangeError::NoNetstack(id))?;
+        self.0.tell_all(|_| Control::RemoveNetstack(id))
+    }
+
+    /// Changes TCP's tunables for new connections of a netstack.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn set_tcp(&self, id: NetstackId, tcp: TcpConfig) -> Result<(), ChangeError> {
+        self.0.registry().netstacks.get(&id).ok_or(ChangeError::NoNetstack(id))?;
+        let tcp = Arc::new(tcp);
+        self.0.tell_all(|_| Control::SetTcp(id, Arc::clone(&tcp)))
+    }
+
+    /// Gives the netstack of a VNIC an address.
+    ///
+    /// # Errors
+    /// The VNIC does not exist or has no netstack.
+    pub fn add_address(&self, vnic: LinkId, address: IpPrefix) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        let id = registry.netstack_of(vnic)?;
+        self.0.tell_all(|_| Control::AddAddress(id, vnic, address))?;
+        registry.netstack_mut(id)?.addresses.push((vnic, address));
+        Ok(())
+    }
+
+    /// Takes an address from the netstack of a VNIC.
+    ///
+    /// # Errors
+    /// The VNIC does not exist or has no netstack.
+    pub fn remove_address(&self, vnic: LinkId, address: IpPrefix) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        let id = registry.netstack_of(vnic)?;
+        self.0.tell_all(|_| Control::RemoveAddress(id, vnic, address.addr()))?;
+        registry.netstack_mut(id)?.addresses.retain(|a| *a != (vnic, address));
+        Ok(())
+    }
+
+    /// Gives a netstack a route.
+    ///
+    /// # Errors
+    /// The netstack does not exist.
+    pub fn add_route(&self, id: NetstackId, route: RouteConfig) -> Result<(), ChangeError> {
+        self.0.registry().netstack_mut(id)?;
+        self.0.tell_all(|_| Control::AddRoute(id, route))
+    }
+
+    /// Takes a route from a netstack.
+    ///
+    /// # Errors
+    /// The netstack does not exist.
+    pub fn remove_route(&self, id: NetstackId, route: RouteConfig) -> Result<(), ChangeError> {
+        self.0.registry().netstack_mut(id)?;
+        self.0.tell_all(|_| Control::RemoveRoute(id, route))
+    }
+
+    /// Everything that can be read of all lanes.
+    pub fn snapshot(&self) -> EngineSnapshot {
+        EngineSnapshot::take(&self.0.fabric)
+    }
+
+    /// What lanes have reported since the last call: refused changes, addresses that became ready.
+    pub fn notices(&self) -> Vec<(LaneId, Notice)> {
+        self.0.notices.lock().unwrap_or_else(PoisonError::into_inner).try_iter().collect()
+    }
+}
+
+impl Registry {
+    fn netstack_of(&self, vnic: LinkId) -> Result<NetstackId, ChangeError> {
+        let vnic_entry = self.vnics.get(&vnic).ok_or(ChangeError::NoLink(vnic))?;
+        vnic_entry.netstack.ok_or(ChangeError::NoUser(vnic))
+    }
+
+    pub(crate) fn netstack_mut(&mut self, id: NetstackId) -> Result<&mut Netstack, ChangeError> {
+        self.netstacks.get_mut(&id).ok_or(ChangeError::NoNetstack(id))
+    }
+}
+
+impl Inner {
+    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn mint_socket(&self) -> SocketId {
+        SocketId(self.next_socket.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// One of `lanes`, in turn.
+    pub(crate) fn some_lane(&self, lanes: &[LaneId]) -> LaneId {
+        let turn = self.next_lane.fetch_add(1, Ordering::Relaxed) as usize;
+        lanes[turn % lanes.len()]
+    }
+
+    /// Sends a change to every lane.
+    fn tell_all(&self, control: impl Fn(LaneId) -> Control<Queue>) -> Result<(), ChangeError> {
+        self.fabric.lane_ids().try_for_each(|lane| self.tell(lane, control(lane)))
+    }
+
+    /// Sends a change to a lane, and gives its worker a turn: a new queue must be asked for notifications.
+    fn tell(&self, lane: LaneId, control: Control<Queue>) -> Result<(), ChangeError> {
+        self.fabric.enter_surely(lane, LaneMessage::Control(Box::new(control)))?;
+        self.fabric.squeue(lane).waker().wake();
+        Ok(())
+    }
+
+    /// Adds a port with its queues dealt to the lanes. With fewer queues than lanes different devices begin at
+    /// different lanes, so that they do not crowd in the first.
+    fn add_port(&self, id: LinkId, over: LinkId, kind: PortKind, user: VnicUser) -> Result<(), ChangeError> {
+        let lanes = self.fabric.lane_count();
+        let first = id.index() % lanes;
+        let (user, queues) = match user {
+            VnicUser::Nobody => (PortUser::Nobody, Vec::new()),
+            VnicUser::Netstack(netstack) => (PortUser::Netstack(netstack), Vec::new()),
+            VnicUser::Device(queues) => (PortUser::Driver { through: LaneId(first as u16) }, queues),
+        };
+        let mut dealt: Vec<Option<Queue>> = (0..lanes).map(|_| None).collect();
+        for (nth, queue) in queues.into_iter().take(lanes).enumerate() {
+            dealt[(first + nth) % lanes] = Some(queue);
+        }
+        for (lane, queue) in self.fabric.lane_ids().zip(&dealt) {
+            if let Some(queue) = queue {
+                self.fabric.watch(lane, queue)?;
+            }
+        }
+        let config = PortConfig { id, over, kind, user };
+        let mut dealt = self.fabric.lane_ids().zip(dealt);
+        dealt.try_for_each(|(lane, queue)| self.tell(lane, Control::AddPort(config, queue)))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        for lane in self.fabric.lane_ids() {
+            self.fabric.squeue(lane).waker().wake();
+        }
+        let own = std::thread::current().id();
+        for thread in self.threads().drain(..).filter(|t| t.thread().id() != own) {
+            // A lane that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}

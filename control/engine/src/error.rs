@@ -1,0 +1,123 @@
+//! What callers of the engine are told: failed changes, and socket failures as `std::io` errors.
+
+use std::fmt;
+use std::io;
+
+use firelane_socket::SocketError;
+use firelane_units::{FlowId, LinkId, MacAddr, NetstackId};
+
+use crate::fabric::EnterError;
+
+/// Why a change to an engine was refused. Nothing has changed then.
+#[derive(Debug)]
+pub enum ChangeError {
+    /// There is no such link or VNIC.
+    NoLink(LinkId),
+    /// There is no such flow.
+    NoFlow(FlowId),
+    /// There is no such netstack.
+    NoNetstack(NetstackId),
+    /// VNICs are still attached to the link.
+    LinkBusy(LinkId),
+    /// Another VNIC of the link has the address.
+    MacTaken(MacAddr),
+    /// The link has an uplink already.
+    HasUplink(LinkId),
+    /// Another flow of the VNIC has the same attributes.
+    IdenticalFlow(FlowId),
+    /// The VNIC has no netstack, so it has no addresses.
+    NoUser(LinkId),
+    /// A device or the kernel refused.
+    Device(io::Error),
+    /// A TAP could not be made.
+    Tap(firelane_driver_tap::OpenError),
+    /// A lane is out of service after a fault of ours.
+    LaneFailed,
+}
+
+impl fmt::Display for ChangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoLink(id) => write!(f, "there is no link {id}"),
+            Self::NoFlow(id) => write!(f, "there is no flow {id}"),
+            Self::NoNetstack(id) => write!(f, "there is no netstack {id}"),
+            Self::LinkBusy(id) => write!(f, "link {id} still has VNICs"),
+            Self::MacTaken(mac) => write!(f, "MAC address {mac} is already in use"),
+            Self::HasUplink(id) => write!(f, "link {id} already has an uplink"),
+            Self::IdenticalFlow(id) => write!(f, "flow {id} has identical attributes"),
+            Self::NoUser(id) => write!(f, "VNIC {id} has no netstack"),
+            Self::Device(error) => write!(f, "device: {error}"),
+            Self::Tap(error) => error.fmt(f),
+            Self::LaneFailed => f.write_str("a lane is out of service"),
+        }
+    }
+}
+
+impl std::error::Error for ChangeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Device(error) => Some(error),
+            Self::Tap(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for ChangeError {
+    fn from(error: io::Error) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl From<firelane_driver_tap::OpenError> for ChangeError {
+    fn from(error: firelane_driver_tap::OpenError) -> Self {
+        Self::Tap(error)
+    }
+}
+
+impl From<EnterError> for ChangeError {
+    fn from(_: EnterError) -> Self {
+        Self::LaneFailed
+    }
+}
+
+impl From<ChangeError> for io::Error {
+    fn from(error: ChangeError) -> Self {
+        io::Error::other(error)
+    }
+}
+
+/// A socket's failure as the error number that POSIX has for it.
+pub(crate) fn io_error(error: SocketError) -> io::Error {
+    use rustix::io::Errno;
+    let number = match error {
+        SocketError::Refused => Errno::CONNREFUSED,
+        SocketError::Reset => Errno::CONNRESET,
+        SocketError::TimedOut => Errno::TIMEDOUT,
+        SocketError::HostUnreachable => Errno::HOSTUNREACH,
+        SocketError::NetworkUnreachable => Errno::NETUNREACH,
+        SocketError::Aborted => Errno::CONNABORTED,
+        SocketError::NoPort | SocketError::AddressNotAvailable => Errno::ADDRNOTAVAIL,
+        SocketError::AddressInUse => Errno::ADDRINUSE,
+        SocketError::MessageTooLong => Errno::MSGSIZE,
+        SocketError::NoBuffers => Errno::NOBUFS,
+    };
+    number.into()
+}
+
+/// The lane that a socket lives in is out of service.
+pub(crate) fn lane_failed() -> io::Error {
+    rustix::io::Errno::NETDOWN.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_socket_error_has_its_number() {
+        let numbers: Vec<_> = SocketError::ALL.into_iter().map(|e| io_error(e).raw_os_error()).collect();
+        assert!(numbers.iter().all(Option::is_some));
+        assert_eq!(io_error(SocketError::Refused).kind(), io::ErrorKind::ConnectionRefused);
+    }
+}

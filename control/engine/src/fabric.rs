@@ -1,0 +1,193 @@
+//! All lanes of an engine, and every way into them.
+//!
+//! Owns the squeues; implements the outlet through which lanes reach each other, sleeping sockets and the
+//! operator. Application threads enter with *process* and so do the work of their own call; a lane's worker
+//! that runs application code itself leaves items to its next turn.
+
+use std::cell::Cell;
+use std::io;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::Waker;
+
+use firelane_lane::{
+    Backlogs, Host, Lane, LaneConfig, LaneMessage, Mode, Notice, Outlet, Refused, Secrets, Squeue, Wake,
+};
+use firelane_socket::{Ready, SocketToken};
+use firelane_units::{Instant, LaneId};
+
+use crate::bell::{Bell, Ringer};
+use crate::clock::Clock;
+use crate::queue::Queue;
+use crate::sleepers::Sleepers;
+
+/// How many items wait before a squeue at the most.
+const SQUEUE_ITEMS: usize = 4096;
+
+pub(crate) type Message = LaneMessage<Queue>;
+pub(crate) type LaneSqueue = Squeue<Host<Queue, FabricOutlet>, Message, Ringer>;
+
+thread_local! {
+    /// The lane whose worker this thread is.
+    static WORKER_OF: Cell<Option<LaneId>> = const { Cell::new(None) };
+}
+
+/// Marks this thread as the worker of `lane`.
+pub(crate) fn become_worker(lane: LaneId) {
+    WORKER_OF.set(Some(lane));
+}
+
+/// The lanes.
+#[derive(Debug)]
+pub(crate) struct Fabric {
+    pub(crate) clock: Clock,
+    pub(crate) secrets: Secrets,
+    pub(crate) sleepers: Sleepers,
+    lanes: Box<[Place]>,
+    notices: Mutex<Sender<(LaneId, Notice)>>,
+}
+
+/// A lane with its bell.
+struct Place {
+    squeue: LaneSqueue,
+    bell: Arc<Bell>,
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Place").field("bell", &self.bell).finish_non_exhaustive()
+    }
+}
+
+/// A lane's squeue did not take an item: it is full, or the lane is out of service after a panic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EnterError {
+    Full,
+    LaneFailed,
+}
+
+impl Fabric {
+    /// Lanes without threads.
+    pub(crate) fn new(configs: &LaneSizes, notices: Sender<(LaneId, Notice)>) -> io::Result<Arc<Self>> {
+        let mut random = [0; Secrets::BYTES];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let (clock, secrets) = (Clock::new(), Secrets::new(random));
+        let backlogs = Arc::new(Backlogs::new(configs.lanes));
+        let bells: Vec<_> = (0..configs.lanes).map(|_| Bell::new()).collect::<io::Result<_>>()?;
+        Ok(Arc::new_cyclic(|fabric: &Weak<Self>| {
+            let place = |(index, bell): (usize, Arc<Bell>)| {
+                let id = LaneId(u16::try_from(index).expect("the engine has at most 256 lanes"));
+                let mut config = LaneConfig::new(id, secrets, Arc::clone(&backlogs), clock.now());
+                config.pools = configs.pools;
+                let outlet = FabricOutlet { fabric: fabric.clone() };
+                let host = Host { lane: Lane::new(config), outlet };
+                let squeue = Squeue::new(host, SQUEUE_ITEMS, Ringer(Arc::clone(&bell)));
+                Place { squeue, bell }
+            };
+            let lanes = bells.into_iter().enumerate().map(place).collect();
+            Self { clock, secrets, sleepers: Sleepers::default(), lanes, notices: Mutex::new(notices) }
+        }))
+    }
+
+    pub(crate) fn lane_count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    pub(crate) fn lane_ids(&self) -> impl Iterator<Item = LaneId> + use<> {
+        (0..self.lanes.len()).map(|index| LaneId(index as u16))
+    }
+
+    pub(crate) fn squeue(&self, lane: LaneId) -> &LaneSqueue {
+        &self.lanes[lane.index()].squeue
+    }
+
+    pub(crate) fn bell(&self, lane: LaneId) -> &Arc<Bell> {
+        &self.lanes[lane.index()].bell
+    }
+
+    /// Enters `lane` with an item: inline if nobody is inside, else it waits there.
+    pub(crate) fn enter(&self, lane: LaneId, message: Message) -> Result<(), EnterError> {
+        // A worker that runs application code would do its lane's output once per item; its next turn does it
+        // once for all.
+        let mode = if WORKER_OF.get() == Some(lane) { Mode::Fill } else { Mode::Process };
+        match self.squeue(lane).enter(mode, message, &|| self.clock.now()) {
+            Ok(_) => Ok(()),
+            Err(Refused::Full(_)) => Err(EnterError::Full),
+            Err(Refused::Poisoned(_)) => Err(EnterError::LaneFailed),
+        }
+    }
+
+    /// Enters `lane` and waits for room if its squeue is full: for changes, which must not be lost.
+    pub(crate) fn enter_surely(&self, lane: LaneId, message: Message) -> Result<(), EnterError> {
+        let mut message = message;
+        loop {
+            match self.squeue(lane).enter(Mode::Process, message, &|| self.clock.now()) {
+                Ok(_) => return Ok(()),
+                Err(Refused::Full(back)) => message = back,
+                Err(Refused::Poisoned(_)) => return Err(EnterError::LaneFailed),
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Makes a driver's queue wake the worker of `lane`.
+    pub(crate) fn watch(&self, lane: LaneId, queue: &Queue) -> io::Result<()> {
+        match queue {
+            Queue::Memory(end) => {
+                end.set_waker(Waker::from(Arc::clone(self.bell(lane))));
+                Ok(())
+            }
+            Queue::Tap(_) | Queue::Packet(_) => match queue.descriptor() {
+                Some(descriptor) => self.bell(lane).watch(descriptor),
+                None => Ok(()),
+            },
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+}
+
+/// How large an engine's lanes are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneSizes {
+    pub(crate) lanes: usize,
+    pub(crate) pools: firelane_frame::PoolsConfig,
+}
+
+/// A lane's way out. Weak, because the fabric owns the lanes.
+#[derive(Debug)]
+pub(crate) struct FabricOutlet {
+    fabric: Weak<Fabric>,
+}
+
+impl Outlet<Queue> for FabricOutlet {
+    fn fill(&mut self, lane: LaneId, message: Message) -> Result<(), Message> {
+        let Some(fabric) = self.fabric.upgrade() else { return Ok(()) };
+        match fabric.squeue(lane).fill(message) {
+            Ok(_) => Ok(()),
+            Err(Refused::Full(message) | Refused::Poisoned(message)) => Err(message),
+        }
+    }
+
+    fn wake(&mut self, lane: LaneId) {
+        if let Some(fabric) = self.fabric.upgrade() {
+            fabric.squeue(lane).waker().wake();
+        }
+    }
+
+    fn ready(&mut self, token: SocketToken, ready: Ready) {
+        if let Some(fabric) = self.fabric.upgrade() {
+            fabric.sleepers.wake(token, ready);
+        }
+    }
+
+    fn notice(&mut self, lane: LaneId, notice: Notice) {
+        if let Some(fabric) = self.fabric.upgrade() {
+            let sender = fabric.notices.lock().unwrap_or_else(PoisonError::into_inner);
+            // Nobody listens: an embedded stack need not.
+            let _ = sender.send((lane, notice));
+        }
+    }
+}

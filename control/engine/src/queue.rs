@@ -1,0 +1,92 @@
+//! Every kind of driver queue as one type, so that a lane is generic over one driver and dispatches
+//! without a table.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use firelane_driver_memory::End;
+use firelane_driver_packet::PacketSocket;
+use firelane_driver_tap::TapQueue;
+use firelane_frame::{Capabilities, Chain, Driver, Pools};
+use firelane_units::{DropCounters, Instant};
+
+/// A driver's queue, for one lane.
+#[derive(Debug)]
+pub enum Queue {
+    /// An end of a wire of memory.
+    Memory(Box<End>),
+    /// A queue of a TAP.
+    Tap(TapQueue),
+    /// A packet socket on a veth.
+    Packet(PacketSocket),
+}
+
+impl Queue {
+    /// The descriptor that becomes readable when frames arrive, for kernel devices.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Tap(queue) => Some(queue.as_fd()),
+            Self::Packet(socket) => Some(socket.as_fd()),
+        }
+    }
+}
+
+impl From<End> for Queue {
+    fn from(end: End) -> Self {
+        Self::Memory(Box::new(end))
+    }
+}
+
+impl From<TapQueue> for Queue {
+    fn from(queue: TapQueue) -> Self {
+        Self::Tap(queue)
+    }
+}
+
+impl From<PacketSocket> for Queue {
+    fn from(socket: PacketSocket) -> Self {
+        Self::Packet(socket)
+    }
+}
+
+macro_rules! each {
+    ($self:ident, $queue:ident => $call:expr) => {
+        match $self {
+            Self::Memory($queue) => $call,
+            Self::Tap($queue) => $call,
+            Self::Packet($queue) => $call,
+        }
+    };
+}
+
+impl Driver for Queue {
+    fn capabilities(&self) -> Capabilities {
+        each!(self, queue => queue.capabilities())
+    }
+
+    fn receive(
+        &mut self,
+        pools: &mut Pools,
+        budget: usize,
+        out: &mut Chain,
+        drops: &mut DropCounters,
+    ) -> usize {
+        each!(self, queue => queue.receive(pools, budget, out, drops))
+    }
+
+    fn transmit(&mut self, chain: &mut Chain, drops: &mut DropCounters) {
+        each!(self, queue => queue.transmit(chain, drops));
+    }
+
+    fn notify(&mut self, on: bool) -> bool {
+        each!(self, queue => queue.notify(on))
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        each!(self, queue => queue.next_event())
+    }
+
+    fn advance(&mut self, now: Instant) {
+        each!(self, queue => queue.advance(now));
+    }
+}

@@ -1,0 +1,176 @@
+//! What the engine remembers of its configuration: enough to check a change before any lane gets it.
+//!
+//! Owned by `engine.rs` under its lock. It knows which flow is part of which, and from that the lane in which
+//! each is limited: a limit is exact because one lane keeps it, so all flows below one limit share a lane.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use firelane_classify::FlowMatch;
+use firelane_flow::FlowConfig;
+use firelane_units::{FlowId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId, VlanId};
+
+/// A link: what VNICs are attached to.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) flow: FlowId,
+    pub(crate) uplink: Option<LinkId>,
+}
+
+/// A VNIC.
+#[derive(Debug)]
+pub(crate) struct Vnic {
+    pub(crate) over: LinkId,
+    pub(crate) mac: MacAddr,
+    pub(crate) vlan: Option<VlanId>,
+    pub(crate) flow: FlowId,
+    pub(crate) netstack: Option<NetstackId>,
+}
+
+/// A flow, or the limit of a VNIC or link.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) owner: LinkId,
+    pub(crate) rule: Option<FlowMatch>,
+    pub(crate) config: FlowConfig,
+    pub(crate) home: Option<LaneId>,
+}
+
+/// A netstack.
+#[derive(Debug, Default)]
+pub(crate) struct Netstack {
+    pub(crate) lanes: Vec<LaneId>,
+    pub(crate) addresses: Vec<(LinkId, IpPrefix)>,
+    pub(crate) listeners: Vec<SocketAddr>,
+}
+
+impl Netstack {
+    /// Whether a listener on `wanted` would meet one that is there.
+    pub(crate) fn is_taken(&self, wanted: SocketAddr) -> bool {
+        let meets = |there: &SocketAddr| {
+            there.port() == wanted.port()
+                && (there.ip() == wanted.ip()
+                    || (covers(there.ip(), wanted.ip()) || covers(wanted.ip(), there.ip())))
+        };
+        self.listeners.iter().any(meets)
+    }
+
+    /// Whether the netstack may listen on or send from `addr`.
+    pub(crate) fn owns(&self, addr: IpAddr) -> bool {
+        addr.is_unspecified() || self.addresses.iter().any(|(_, prefix)| prefix.addr() == addr)
+    }
+}
+
+/// An unspecified address covers its family; IPv6's covers IPv4 too, as dual-stack sockets do.
+fn covers(any: IpAddr, one: IpAddr) -> bool {
+    any.is_unspecified() && (any.is_ipv6() || one.is_ipv4())
+}
+
+/// Everything.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    pub(crate) links: BTreeMap<LinkId, Link>,
+    pub(crate) vnics: BTreeMap<LinkId, Vnic>,
+    pub(crate) flows: BTreeMap<FlowId, Flow>,
+    pub(crate) netstacks: BTreeMap<NetstackId, Netstack>,
+    next_link: u32,
+    next_flow: u32,
+    next_netstack: u16,
+}
+
+impl Registry {
+    pub(crate) fn mint_link(&mut self) -> LinkId {
+        self.next_link += 1;
+        LinkId(self.next_link - 1)
+    }
+
+    pub(crate) fn mint_flow(&mut self) -> FlowId {
+        self.next_flow += 1;
+        FlowId(self.next_flow - 1)
+    }
+
+    pub(crate) fn mint_netstack(&mut self) -> NetstackId {
+        self.next_netstack += 1;
+        NetstackId(self.next_netstack - 1)
+    }
+
+    /// The flows of a VNIC, its own limit not among them.
+    pub(crate) fn flows_of(&self, vnic: LinkId) -> Vec<FlowId> {
+        let is_its = |flow: &Flow| flow.owner == vnic && flow.rule.is_some();
+        self.flows.iter().filter(|(_, flow)| is_its(flow)).map(|(&id, _)| id).collect()
+    }
+
+    /// The lane in which a flow with this configuration is limited: that of the topmost limit above it.
+    pub(crate) fn home_of(&self, flow: FlowId, config: &FlowConfig, lanes: usize) -> Option<LaneId> {
+        let mut limited = config.maxbw.map(|_| flow);
+        let mut parent = config.parent;
+        while let Some(id) = parent {
+            let Some(above) = self.flows.get(&id) else { break };
+            if above.config.maxbw.is_some() {
+                limited = Some(id);
+            }
+            parent = above.config.parent;
+        }
+        limited.map(|top| LaneId((top.index() % lanes) as u16))
+    }
+
+    /// Brings every flow's home up to date and answers those that changed.
+    pub(crate) fn rehome(&mut self, lanes: usize) -> Vec<(FlowId, Option<LaneId>)> {
+        let homes: Vec<_> =
+            self.flows.iter().map(|(&id, flow)| (id, self.home_of(id, &flow.config, lanes))).collect();
+        homes
+            .into_iter()
+            .filter(|(id, home)| {
+                let flow = self.flows.get_mut(id).expect("the identifiers are the table's own");
+                std::mem::replace(&mut flow.home, *home) != *home
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firelane_units::{BitRate, Priority};
+
+    fn add(registry: &mut Registry, parent: Option<FlowId>, mbps: Option<u64>) -> FlowId {
+        let id = registry.mint_flow();
+        let maxbw = mbps.map(BitRate::from_mbps);
+        let config = FlowConfig { parent, maxbw, priority: Priority::Medium };
+        registry.flows.insert(id, Flow { owner: LinkId(0), rule: None, config, home: None });
+        id
+    }
+
+    #[test]
+    fn flows_below_one_limit_share_its_lane() {
+        let mut registry = Registry::default();
+        let link = add(&mut registry, None, None);
+        let vnic = add(&mut registry, Some(link), Some(10));
+        let one = add(&mut registry, Some(vnic), Some(1));
+        let two = add(&mut registry, Some(vnic), None);
+        let free = add(&mut registry, Some(link), None);
+        assert_eq!(registry.rehome(2).len(), 3);
+        let home = |id| registry.flows[&id].home;
+        assert_eq!((home(one), home(two)), (home(vnic), home(vnic)));
+        assert_eq!((home(vnic), home(free), home(link)), (Some(LaneId(1)), None, None));
+        assert!(registry.rehome(2).is_empty());
+    }
+
+    #[test]
+    fn listeners_meet_on_their_port_and_address() {
+        let listening =
+            |addr: &str| Netstack { listeners: vec![addr.parse().unwrap()], ..Netstack::default() };
+        for (there, wanted, taken) in [
+            ("10.0.0.1:80", "10.0.0.1:80", true),
+            ("10.0.0.1:80", "10.0.0.1:81", false),
+            ("10.0.0.1:80", "10.0.0.2:80", false),
+            ("0.0.0.0:80", "10.0.0.2:80", true),
+            ("10.0.0.2:80", "0.0.0.0:80", true),
+            ("[::]:80", "10.0.0.2:80", true),
+            ("[fd00::1]:80", "10.0.0.2:80", false),
+            ("0.0.0.0:80", "[fd00::1]:80", false),
+        ] {
+            assert_eq!(listening(there).is_taken(wanted.parse().unwrap()), taken, "{there} {wanted}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Everything that can be read of an engine, summed over its lanes.
+//!
+//! Reading never stops a lane: a snapshot is taken by whoever is let in between two items, lane after lane.
+
+use std::collections::BTreeMap;
+
+use firelane_flow::Counters;
+use firelane_lane::{LaneCounters, PortCounters, Snapshot};
+use firelane_units::{FlowId, LinkId};
+
+use crate::fabric::Fabric;
+
+/// All lanes' counters.
+#[derive(Clone, Debug, Default)]
+pub struct EngineSnapshot {
+    /// Each lane's own.
+    pub lanes: Vec<Snapshot>,
+    /// The sum of the lanes' counters.
+    pub counters: LaneCounters,
+    /// Frames inside.
+    pub held: u64,
+    /// Each port's traffic.
+    pub ports: BTreeMap<LinkId, PortCounters>,
+    /// Each flow's traffic, inward and outward.
+    pub flows: BTreeMap<FlowId, [Counters; 2]>,
+    /// Connections of all netstacks.
+    pub connections: usize,
+    /// Records in TIME-WAIT.
+    pub time_wait: usize,
+}
+
+impl EngineSnapshot {
+    pub(crate) fn take(fabric: &Fabric) -> Self {
+        let mut sum = Self::default();
+        for lane in fabric.lane_ids() {
+            let squeue = fabric.squeue(lane);
+            let snapshot = loop {
+                if squeue.is_poisoned() {
+                    break None;
+                }
+                match squeue.visit(fabric.now(), |host| host.lane.snapshot()) {
+                    Some(snapshot) => break Some(snapshot),
+                    None => std::thread::yield_now(),
+                }
+            };
+            if let Some(mut snapshot) = snapshot {
+                snapshot.squeue = squeue.stats();
+                sum.add(snapshot);
+            }
+        }
+        sum
+    }
+
+    fn add(&mut self, lane: Snapshot) {
+        self.counters.merge(&lane.counters);
+        self.held += lane.held;
+        self.connections += lane.connections;
+        self.time_wait += lane.time_wait;
+        for (id, counters) in &lane.ports {
+            let port = self.ports.entry(*id).or_default();
+            port.inward.merge(&counters.inward);
+            port.outward.merge(&counters.outward);
+        }
+        for (id, counters) in &lane.flows {
+            let flow = self.flows.entry(*id).or_default();
+            flow.iter_mut().zip(counters).for_each(|(sum, one)| sum.merge(one));
+        }
+        self.lanes.push(lane);
+    }
+}

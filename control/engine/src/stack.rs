@@ -1,0 +1,198 @@
+//! A netstack as a program sees it: the handle that sockets are opened on, and a builder for embedding one.
+//!
+//! ```no_run
+//! use firelane::{Stack, TcpListener};
+//! # fn main() -> std::io::Result<()> {
+//! let (here, _there) = firelane::wire(firelane::WireConfig::default());
+//! let stack = Stack::builder().interface(here).address("10.0.0.1/24")?.build()?;
+//! let listener = TcpListener::bind(&stack, "10.0.0.1:7")?;
+//! # let _ = listener;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use firelane_lane::RouteConfig;
+use firelane_tcp::TcpConfig;
+use firelane_units::{IpPrefix, MacAddr, Mtu, NetstackId};
+
+use crate::engine::{Engine, EngineConfig, Inner, VnicConfig, VnicUser};
+use crate::queue::Queue;
+
+/// One IP instance. Clones are the same netstack; the engine runs as long as any of them or a socket does.
+#[derive(Clone, Debug)]
+pub struct Stack {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) id: NetstackId,
+}
+
+impl Stack {
+    /// Begins an engine with one netstack.
+    pub fn builder() -> StackBuilder {
+        StackBuilder {
+            engine: EngineConfig::default(),
+            tcp: TcpConfig::default(),
+            interfaces: Vec::new(),
+            routes: Vec::new(),
+        }
+    }
+
+    /// The engine that it runs in.
+    pub fn engine(&self) -> Engine {
+        Engine(Arc::clone(&self.inner))
+    }
+
+    /// Its identifier in that engine.
+    pub fn id(&self) -> NetstackId {
+        self.id
+    }
+}
+
+impl Engine {
+    /// The handle of a netstack, to open sockets on.
+    pub fn stack(&self, id: NetstackId) -> Option<Stack> {
+        let exists = self.0.registry().netstacks.contains_key(&id);
+        exists.then(|| Stack { inner: Arc::clone(&self.0), id })
+    }
+}
+
+#[derive(Debug)]
+struct Interface {
+    queues: Vec<Queue>,
+    mac: Option<MacAddr>,
+    mtu: Mtu,
+    addresses: Vec<IpPrefix>,
+}
+
+/// Builds an engine with one netstack.
+#[derive(Debug)]
+pub struct StackBuilder {
+    engine: EngineConfig,
+    tcp: TcpConfig,
+    interfaces: Vec<Interface>,
+    routes: Vec<RouteConfig>,
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+impl StackBuilder {
+    /// How many lanes; one unless said otherwise.
+    #[must_use]
+    pub fn lanes(mut self, lanes: usize) -> Self {
+        self.engine.lanes = lanes;
+        self
+    }
+
+    /// The CPUs that lanes are bound to.
+    #[must_use]
+    pub fn cpus(mut self, cpus: &[usize]) -> Self {
+        self.engine.cpus = cpus.to_vec();
+        self
+    }
+
+    /// Starts no threads: the program drives the lanes through [`Engine::workers`].
+    #[must_use]
+    pub fn driven(mut self) -> Self {
+        self.engine.threads = false;
+        self
+    }
+
+    /// TCP's tunables.
+    #[must_use]
+    pub fn tcp(mut self, tcp: TcpConfig) -> Self {
+        self.tcp = tcp;
+        self
+    }
+
+    /// Begins an interface over a device with one queue: a wire's end, a TAP, a packet socket.
+    #[must_use]
+    pub fn interface(self, queue: impl Into<Queue>) -> Self {
+        self.interface_queues(vec![queue.into()])
+    }
+
+    /// Begins an interface over a device with several queues.
+    #[must_use]
+    pub fn interface_queues(mut self, queues: Vec<Queue>) -> Self {
+        let mtu = queues.first().map_or(Mtu::ETHERNET, |queue| {
+            use firelane_frame::Driver;
+            queue.capabilities().mtu
+        });
+        self.interfaces.push(Interface { queues, mac: None, mtu, addresses: Vec::new() });
+        self
+    }
+
+    /// The Ethernet address of the interface begun last; otherwise one is drawn.
+    ///
+    /// # Errors
+    /// No interface was begun, or the text is no unicast address.
+    pub fn mac(mut self, mac: &str) -> io::Result<Self> {
+        let address: MacAddr = mac.parse().map_err(|e| invalid(format!("MAC address {mac:?}: {e}")))?;
+        if !address.is_unicast() {
+            return Err(invalid(format!("MAC address {mac:?}: not the address of one station")));
+        }
+        self.last("mac")?.mac = Some(address);
+        Ok(self)
+    }
+
+    /// An address of the interface begun last, such as `10.0.0.1/24`.
+    ///
+    /// # Errors
+    /// No interface was begun, or the text is no address with prefix length.
+    pub fn address(mut self, address: &str) -> io::Result<Self> {
+        let prefix = address.parse().map_err(|e| invalid(format!("address {address:?}: {e}")))?;
+        self.last("address")?.addresses.push(prefix);
+        Ok(self)
+    }
+
+    /// The default route through `gateway`.
+    ///
+    /// # Errors
+    /// The text is no address.
+    pub fn gateway(mut self, gateway: &str) -> io::Result<Self> {
+        let gateway: IpAddr =
+            gateway.parse().map_err(|_| invalid(format!("gateway {gateway:?}: invalid IP address")))?;
+        let any: IpAddr = if gateway.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+        let destination = IpPrefix::new(any, 0).expect("zero fits every family");
+        self.routes.push(RouteConfig { destination, gateway: Some(gateway), link: None });
+        Ok(self)
+    }
+
+    fn last(&mut self, what: &str) -> io::Result<&mut Interface> {
+        self.interfaces.last_mut().ok_or_else(|| invalid(format!("{what}: begin an interface first")))
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The engine cannot start, or refuses one of the parts.
+    pub fn build(self) -> io::Result<Stack> {
+        let engine = Engine::start(&self.engine)?;
+        let id = engine.add_netstack(self.tcp)?;
+        for interface in self.interfaces {
+            let link = engine.add_link(interface.mtu)?;
+            engine.add_uplink(link, interface.queues)?;
+            let mac = interface.mac.map_or_else(random_mac, Ok)?;
+            let vnic = engine.add_vnic(link, &VnicConfig::new(mac), VnicUser::Netstack(id))?;
+            for address in interface.addresses {
+                engine.add_address(vnic, address)?;
+            }
+        }
+        for route in self.routes {
+            engine.add_route(id, route)?;
+        }
+        Ok(Stack { inner: Arc::clone(&engine.0), id })
+    }
+}
+
+/// A locally administered address under the prefix that Solaris gives random addresses.
+fn random_mac() -> io::Result<MacAddr> {
+    let mut tail = [0; 3];
+    getrandom::fill(&mut tail).map_err(io::Error::other)?;
+    let [d, e, f] = tail;
+    Ok(MacAddr([0x02, 0x08, 0x20, d, e, f]))
+}

@@ -1,0 +1,190 @@
+//! A listening socket for programs, like `std::net::TcpListener`.
+//!
+//! Every lane of the netstack has its own end of the listener, so connections are accepted from whichever
+//! lane finished one; what is shared is the accept queue.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use firelane_lane::{LaneMessage, Listen, SocketCommand, StreamOptions};
+use firelane_socket::{ListenerEnd, Ready, SocketToken, StreamConfig, listener};
+use firelane_units::SocketId;
+use rustix::io::Errno;
+
+use crate::engine::Inner;
+use crate::error::lane_failed;
+use crate::sleepers::{Seat, block_on};
+use crate::stack::Stack;
+use crate::tcp_stream::TcpStream;
+
+/// The backlog of [`TcpListener::bind`], as in std.
+const BACKLOG: usize = 128;
+/// How many random ports are tried before a listener on port zero is refused.
+const PORT_TRIES: usize = 64;
+
+/// A listening socket. Dropping it closes the listener and what nobody accepted.
+#[derive(Debug)]
+pub struct TcpListener {
+    engine: Arc<Inner>,
+    stack: Stack,
+    socket: SocketId,
+    local: SocketAddr,
+    end: ListenerEnd,
+    token: SocketToken,
+    seat: Arc<Seat>,
+    nonblocking: AtomicBool,
+}
+
+/// How a listener is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct ListenConfig {
+    /// The most finished connections that wait to be accepted.
+    pub backlog: usize,
+    /// The ring sizes of its connections.
+    pub rings: StreamConfig,
+    /// Whether `[::]` leaves IPv4 to others.
+    pub v6_only: bool,
+}
+
+impl Default for ListenConfig {
+    fn default() -> Self {
+        Self { backlog: BACKLOG, rings: StreamConfig::default(), v6_only: false }
+    }
+}
+
+impl TcpListener {
+    /// Listens on `addr`; port zero draws a free one.
+    ///
+    /// # Errors
+    /// As `std::net::TcpListener::bind`: the address is in use or not one of the netstack's.
+    pub fn bind(stack: &Stack, addr: impl ToSocketAddrs) -> io::Result<Self> {
+        let addr = addr.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
+        Self::bind_with(stack, addr, ListenConfig::default())
+    }
+
+    /// Listens with a configuration of the caller's.
+    ///
+    /// # Errors
+    /// As [`TcpListener::bind`].
+    pub fn bind_with(stack: &Stack, addr: SocketAddr, config: ListenConfig) -> io::Result<Self> {
+        let engine = Arc::clone(&stack.inner);
+        let (local, lanes) = reserve(stack, addr)?;
+        let socket = engine.mint_socket();
+        let (end, slot) = listener(config.backlog);
+        let (token, seat) = engine.fabric.sleepers.sit();
+        end.words().set_token(token);
+        let listen = Listen {
+            socket,
+            local,
+            v6_only: config.v6_only,
+            slot,
+            rings: config.rings,
+            options: StreamOptions::default(),
+        };
+        let nonblocking = AtomicBool::new(false);
+        let listener = Self { engine, stack: stack.clone(), socket, local, end, token, seat, nonblocking };
+        for lane in lanes {
+            let command = SocketCommand::Listen(Box::new(listen.clone()));
+            let message = LaneMessage::Socket(stack.id, command);
+            listener.engine.fabric.enter_surely(lane, message).map_err(|_| lane_failed())?;
+        }
+        Ok(listener)
+    }
+
+    /// The connection that has waited longest; waits for one.
+    ///
+    /// # Errors
+    /// `WouldBlock` in non-blocking mode if there is none.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        if let Some(accepted) = self.take() {
+            return Ok(accepted);
+        }
+        if self.nonblocking.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(block_on(None, |context| self.poll_accept(context)).expect("without a limit it ends ready"))
+    }
+
+    /// The connection that has waited longest, without blocking the thread.
+    pub async fn accept_async(&self) -> (TcpStream, SocketAddr) {
+        std::future::poll_fn(|context| self.poll_accept(context)).await
+    }
+
+    /// The connection that has waited longest, if there is one.
+    pub fn poll_accept(&self, context: &mut Context<'_>) -> Poll<(TcpStream, SocketAddr)> {
+        if let Some(accepted) = self.take() {
+            return Poll::Ready(accepted);
+        }
+        self.seat.leave(Ready::READABLE, context.waker());
+        self.end.words().wait_for(Ready::READABLE);
+        self.take().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn take(&self) -> Option<(TcpStream, SocketAddr)> {
+        let accepted = self.end.accept()?;
+        Some((TcpStream::new(Arc::clone(&self.engine), accepted.stream), accepted.names.remote))
+    }
+
+    /// Whether [`TcpListener::accept`] returns `WouldBlock` instead of waiting.
+    ///
+    /// # Errors
+    /// Never; as in std.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What it listens on.
+    ///
+    /// # Errors
+    /// Never; as in std.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.local)
+    }
+}
+
+impl Drop for TcpListener {
+    fn drop(&mut self) {
+        let lanes = self.engine.registry().netstack_mut(self.stack.id).map(|netstack| {
+            netstack.listeners.retain(|addr| *addr != self.local);
+            netstack.lanes.clone()
+        });
+        for lane in lanes.unwrap_or_default() {
+            let message = LaneMessage::Socket(self.stack.id, SocketCommand::Unlisten(self.socket));
+            // A lane that has failed listens to nobody.
+            let _ = self.engine.fabric.enter_surely(lane, message);
+        }
+        self.engine.fabric.sleepers.stand_up(self.token);
+    }
+}
+
+/// Reserves the address in the engine's registry; answers the whole address and the netstack's lanes.
+fn reserve(stack: &Stack, addr: SocketAddr) -> io::Result<(SocketAddr, Vec<firelane_units::LaneId>)> {
+    let mut registry = stack.inner.registry();
+    let netstack = registry.netstack_mut(stack.id)?;
+    if !netstack.owns(addr.ip()) {
+        return Err(Errno::ADDRNOTAVAIL.into());
+    }
+    let local = if addr.port() == 0 {
+        let draw = || -> io::Result<SocketAddr> { Ok(SocketAddr::new(addr.ip(), random_port()?)) };
+        let mut tries = (0..PORT_TRIES).map(|_| draw());
+        tries.find(|a| !matches!(a, Ok(a) if netstack.is_taken(*a))).ok_or(Errno::ADDRINUSE)??
+    } else {
+        addr
+    };
+    if netstack.is_taken(local) {
+        return Err(Errno::ADDRINUSE.into());
+    }
+    netstack.listeners.push(local);
+    Ok((local, netstack.lanes.clone()))
+}
+
+/// A port of the ephemeral range (Solaris: 32768 to 65535).
+pub(crate) fn random_port() -> io::Result<u16> {
+    let mut bytes = [0; 2];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(u16::from_ne_bytes(bytes) | 0x8000)
+}

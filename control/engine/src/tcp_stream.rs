@@ -1,0 +1,452 @@
+//! A TCP connection for programs: blocking like `std::net::TcpStream`, and asynchronous for tokio.
+//!
+//! Reads and writes touch the connection's rings at once. A write enters the lane inline when nobody is
+//! inside, so its segments leave in the caller's thread; otherwise the lane finds them.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use firelane_lane::{Connect, LaneMessage, SocketCommand, StreamOption, StreamOptions};
+use firelane_socket::{
+    ConnRef, ReadError, Ready, RecvEnd, SendEnd, SocketToken, StreamConfig, StreamEnd, StreamShared,
+    WriteError, stream,
+};
+use firelane_tcp::Keepalive;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::engine::Inner;
+use crate::error::{io_error, lane_failed};
+use crate::fabric::EnterError;
+use crate::sleepers::{Seat, block_on};
+use crate::stack::Stack;
+
+/// A connection between two sockets. Clones are the same connection, which closes with the last of them.
+#[derive(Clone, Debug)]
+pub struct TcpStream {
+    socket: Arc<Socket>,
+}
+
+#[derive(Debug)]
+struct Socket {
+    engine: Arc<Inner>,
+    shared: Arc<StreamShared>,
+    send: Mutex<SendEnd>,
+    recv: Mutex<RecvEnd>,
+    token: SocketToken,
+    seat: Arc<Seat>,
+    nonblocking: AtomicBool,
+    timeouts: Mutex<Timeouts>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Timeouts {
+    read: Option<Duration>,
+    write: Option<Duration>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl TcpStream {
+    /// Connects to the first of `addr`'s addresses that answers.
+    ///
+    /// # Errors
+    /// As `std::net::TcpStream::connect`.
+    pub fn connect(stack: &Stack, addr: impl ToSocketAddrs) -> io::Result<Self> {
+        Self::each_address(addr, |remote| {
+            let stream = Self::begin(stack, remote, StreamConfig::default())?;
+            block_on(None, |context| stream.poll_connected(context))
+                .expect("without a limit it ends ready")?;
+            Ok(stream)
+        })
+    }
+
+    /// Connects with ring sizes of the caller's choice, for at most `limit`.
+    ///
+    /// # Errors
+    /// As [`TcpStream::connect`]; `TimedOut` after `limit`.
+    pub fn connect_with(
+        stack: &Stack,
+        remote: SocketAddr,
+        rings: StreamConfig,
+        limit: Duration,
+    ) -> io::Result<Self> {
+        let stream = Self::begin(stack, remote, rings)?;
+        match block_on(Some(limit), |context| stream.poll_connected(context)) {
+            Some(result) => result.map(|()| stream),
+            None => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Begins to connect; [`TcpStream::poll_connected`] tells the outcome.
+    ///
+    /// # Errors
+    /// The netstack is gone, or its lane out of service.
+    pub fn begin(stack: &Stack, remote: SocketAddr, rings: StreamConfig) -> io::Result<Self> {
+        let engine = &stack.inner;
+        let lanes = engine.registry().netstack_mut(stack.id).map(|n| n.lanes.clone())?;
+        let lane = engine.some_lane(&lanes);
+        let (end, slot) = stream(rings, lane, stack.id);
+        let socket = Self::new(Arc::clone(engine), end);
+        let connect = Connect { remote, local: None, stream: slot, options: StreamOptions::default() };
+        let command = SocketCommand::Connect(Box::new(connect));
+        engine
+            .fabric
+            .enter_surely(lane, LaneMessage::Socket(stack.id, command))
+            .map_err(|_| lane_failed())?;
+        Ok(socket)
+    }
+
+    /// Connects without blocking the thread.
+    ///
+    /// # Errors
+    /// As [`TcpStream::connect`].
+    pub async fn connect_async(stack: &Stack, remote: SocketAddr) -> io::Result<Self> {
+        let stream = Self::begin(stack, remote, StreamConfig::default())?;
+        std::future::poll_fn(|context| stream.poll_connected(context)).await?;
+        Ok(stream)
+    }
+
+    fn each_address<T>(
+        addr: impl ToSocketAddrs,
+        mut connect: impl FnMut(SocketAddr) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut last = None;
+        for remote in addr.to_socket_addrs()? {
+            match connect(remote) {
+                Ok(value) => return Ok(value),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::ErrorKind::InvalidInput.into()))
+    }
+
+    pub(crate) fn new(engine: Arc<Inner>, end: StreamEnd) -> Self {
+        let (token, seat) = engine.fabric.sleepers.sit();
+        let shared = Arc::clone(end.shared());
+        shared.words().set_token(token);
+        let StreamEnd { send, recv } = end;
+        let socket = Socket {
+            engine,
+            shared,
+            send: Mutex::new(send),
+            recv: Mutex::new(recv),
+            token,
+            seat,
+            nonblocking: AtomicBool::new(false),
+            timeouts: Mutex::default(),
+        };
+        Self { socket: Arc::new(socket) }
+    }
+
+    /// Whether the connection is established; pending while it is under way.
+    ///
+    /// # Errors
+    /// Why it could not be.
+    pub fn poll_connected(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_for(Ready::WRITABLE, context, |socket| {
+            let words = socket.shared.words();
+            let flags = words.flags();
+            if flags.contains(firelane_socket::Flags::CONNECTED) {
+                return Some(Ok(()));
+            }
+            if let Some(error) = words.take_error() {
+                return Some(Err(io_error(error)));
+            }
+            flags
+                .contains(firelane_socket::Flags::CLOSED)
+                .then(|| Err(io::ErrorKind::ConnectionAborted.into()))
+        })
+    }
+
+    /// Reads what there is; `WouldBlock` if there is nothing.
+    ///
+    /// # Errors
+    /// As `std::net::TcpStream::read` in non-blocking mode.
+    pub fn try_read(&self, to: &mut [u8]) -> io::Result<usize> {
+        self.socket.read(to).unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+    }
+
+    /// Writes what there is room for; `WouldBlock` if there is none.
+    ///
+    /// # Errors
+    /// As `std::net::TcpStream::write` in non-blocking mode.
+    pub fn try_write(&self, from: &[u8]) -> io::Result<usize> {
+        self.socket.write(from).unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+    }
+
+    /// Waits until a read would not block.
+    ///
+    /// # Errors
+    /// Never; the failure of the connection makes it readable.
+    pub async fn readable(&self) -> io::Result<()> {
+        let check = |socket: &Socket| lock(&socket.recv).is_readable().then_some(Ok(()));
+        std::future::poll_fn(|context| self.poll_for(Ready::READABLE, context, check)).await
+    }
+
+    /// Polls `check`; leaves the waker and the interest if it has nothing, and looks again.
+    fn poll_for<T>(
+        &self,
+        ready: Ready,
+        context: &mut Context<'_>,
+        mut check: impl FnMut(&Socket) -> Option<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let socket = &*self.socket;
+        if let Some(result) = check(socket) {
+            return Poll::Ready(result);
+        }
+        socket.wait_for(ready, context.waker());
+        check(socket).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// As [`TcpStream::poll_for`], blocking the thread, for at most `limit`.
+    fn block_for<T>(
+        &self,
+        ready: Ready,
+        limit: Option<Duration>,
+        mut check: impl FnMut(&Socket) -> Option<io::Result<T>>,
+    ) -> io::Result<T> {
+        if let Some(result) = check(&self.socket) {
+            return result;
+        }
+        if self.socket.nonblocking.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let result = block_on(limit, |context| self.poll_for(ready, context, &mut check));
+        // As with SO_RCVTIMEO, a time-out is reported as EAGAIN.
+        result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    /// `NotConnected` while connecting.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.shared.names().map(|n| n.remote).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Our address.
+    ///
+    /// # Errors
+    /// `NotConnected` while connecting.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.shared.names().map(|n| n.local).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Ends one direction or both. Reading ends here only: the peer is not told.
+    ///
+    /// # Errors
+    /// `NotConnected` while connecting.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        if matches!(how, Shutdown::Write | Shutdown::Both) {
+            let conn = self.socket.conn()?;
+            lock(&self.socket.send).shut();
+            self.socket.command(SocketCommand::Shutdown(conn))?;
+        }
+        Ok(())
+    }
+
+    /// Whether calls return `WouldBlock` instead of waiting.
+    ///
+    /// # Errors
+    /// Never; as in std.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.socket.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether small segments are sent without waiting for each other (TCP_NODELAY).
+    ///
+    /// # Errors
+    /// `NotConnected` while connecting.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.socket.set_option(StreamOption::Nodelay(nodelay))
+    }
+
+    /// When and how often a silent peer is asked whether it lives; `None` never asks (SO_KEEPALIVE).
+    ///
+    /// # Errors
+    /// `NotConnected` while connecting.
+    pub fn set_keepalive(&self, keepalive: Option<Keepalive>) -> io::Result<()> {
+        self.socket.set_option(StreamOption::Keepalive(keepalive))
+    }
+
+    /// How long data may stay unacknowledged before the connection is given up (TCP_USER_TIMEOUT).
+    ///
+    /// # Errors
+    /// `NotConnected` while connecting.
+    pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.socket.set_option(StreamOption::UserTimeout(timeout))
+    }
+
+    /// How long a read waits at most.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a zero duration, as in std.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        lock(&self.socket.timeouts).read = checked(timeout)?;
+        Ok(())
+    }
+
+    /// How long a write waits at most.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a zero duration, as in std.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        lock(&self.socket.timeouts).write = checked(timeout)?;
+        Ok(())
+    }
+
+    /// Resets the connection: what was not delivered is discarded (SO_LINGER with zero, then close).
+    pub fn abort(&self) {
+        if let Ok(conn) = self.socket.conn() {
+            let _ = self.socket.command(SocketCommand::Abort(conn));
+        }
+    }
+}
+
+fn checked(timeout: Option<Duration>) -> io::Result<Option<Duration>> {
+    if timeout == Some(Duration::ZERO) { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(timeout) }
+}
+
+impl Socket {
+    /// `None` if nothing can be read now.
+    fn read(&self, to: &mut [u8]) -> Option<io::Result<usize>> {
+        let mut recv = lock(&self.recv);
+        match recv.read(to) {
+            Ok(count) => {
+                if count > 0 && recv.kick() {
+                    drop(recv);
+                    self.kick();
+                }
+                Some(Ok(count))
+            }
+            Err(ReadError::WouldBlock) => None,
+            Err(ReadError::Failed(error)) => Some(Err(io_error(error))),
+        }
+    }
+
+    /// `None` if nothing can be written now.
+    fn write(&self, from: &[u8]) -> Option<io::Result<usize>> {
+        let mut send = lock(&self.send);
+        match send.write(from) {
+            Ok(count) => {
+                if count > 0 && send.kick() {
+                    drop(send);
+                    self.kick();
+                }
+                Some(Ok(count))
+            }
+            Err(WriteError::WouldBlock) => None,
+            Err(WriteError::Closed) => Some(Err(io::ErrorKind::BrokenPipe.into())),
+            Err(WriteError::Failed(error)) => Some(Err(io_error(error))),
+        }
+    }
+
+    /// Tells the lane that there is work in the rings. The bit that `kick()` set promises a message, so it is
+    /// sent even if the squeue is full for a while.
+    fn kick(&self) {
+        let Some(conn) = self.shared.conn() else { return };
+        let message = || LaneMessage::Kick { netstack: self.shared.netstack(), conn };
+        let fabric = &self.engine.fabric;
+        if fabric.enter(self.shared.lane(), message()) == Err(EnterError::Full) {
+            // A lane that has failed needs no kick.
+            let _ = fabric.enter_surely(self.shared.lane(), message());
+        }
+    }
+
+    fn wait_for(&self, ready: Ready, waker: &Waker) {
+        self.seat.leave(ready, waker);
+        self.shared.words().wait_for(ready);
+    }
+
+    fn conn(&self) -> io::Result<ConnRef> {
+        self.shared.conn().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    fn command(&self, command: SocketCommand) -> io::Result<()> {
+        let message = LaneMessage::Socket(self.shared.netstack(), command);
+        self.engine.fabric.enter_surely(self.shared.lane(), message).map_err(|_| lane_failed())
+    }
+
+    fn set_option(&self, option: StreamOption) -> io::Result<()> {
+        self.command(SocketCommand::SetOption(self.conn()?, option))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Some(conn) = self.shared.conn() {
+            // A lane that has failed has no connections left to close.
+            let _ = self.command(SocketCommand::Close(conn));
+        }
+        self.engine.fabric.sleepers.stand_up(self.token);
+    }
+}
+
+impl Read for &TcpStream {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let limit = lock(&self.socket.timeouts).read;
+        self.block_for(Ready::READABLE, limit, |socket| socket.read(to))
+    }
+}
+
+impl Write for &TcpStream {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        let limit = lock(&self.socket.timeouts).write;
+        self.block_for(Ready::WRITABLE, limit, |socket| socket.write(from))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for TcpStream {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(to)
+    }
+}
+
+impl Write for TcpStream {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        (&*self).write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsyncRead for TcpStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let space = to.initialize_unfilled();
+        let count = ready!(self.poll_for(Ready::READABLE, context, |socket| socket.read(space)))?;
+        to.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for TcpStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_for(Ready::WRITABLE, context, |socket| socket.write(from))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.shutdown(Shutdown::Write))
+    }
+}

@@ -1,0 +1,267 @@
+//! A UDP socket for programs, like `std::net::UdpSocket`.
+//!
+//! The socket lives in the lane that its local port steers to; datagrams wait in bounded rings on both sides.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use firelane_classify::Steering;
+use firelane_lane::{Bind, LaneMessage, SocketCommand, datagram_lane};
+use firelane_socket::{
+    DatagramEnd, DatagramShared, Flags, Ready, RecvDatagramEnd, SendDatagramEnd, SendDatagramError,
+    SocketToken, datagram,
+};
+use firelane_units::{Port, SocketId};
+use rustix::io::Errno;
+
+use crate::engine::Inner;
+use crate::error::{io_error, lane_failed};
+use crate::fabric::EnterError;
+use crate::sleepers::{Seat, block_on};
+use crate::stack::Stack;
+use crate::tcp_listener::random_port;
+
+/// The bytes that wait in each direction (Linux' default of `net.core.rmem_default`, rounded up).
+const QUEUE_BYTES: usize = 256 * 1024;
+/// How many random ports are tried before a socket on port zero is refused.
+const PORT_TRIES: usize = 64;
+
+/// A UDP socket. Dropping it closes it.
+#[derive(Debug)]
+pub struct UdpSocket {
+    engine: Arc<Inner>,
+    socket: SocketId,
+    shared: Arc<DatagramShared>,
+    send: Mutex<SendDatagramEnd>,
+    recv: Mutex<RecvDatagramEnd>,
+    remote: Option<SocketAddr>,
+    token: SocketToken,
+    seat: Arc<Seat>,
+    nonblocking: AtomicBool,
+    read_timeout: Mutex<Option<Duration>>,
+}
+
+impl UdpSocket {
+    /// Binds to `addr`; port zero draws a free one.
+    ///
+    /// # Errors
+    /// The address is in use or not one of the netstack's.
+    pub fn bind(stack: &Stack, addr: impl ToSocketAddrs) -> io::Result<Self> {
+        let addr = addr.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
+        Self::open(stack, addr, None)
+    }
+
+    /// Binds to `addr` and exchanges datagrams with `remote` alone.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::bind`].
+    pub fn connected(stack: &Stack, addr: SocketAddr, remote: SocketAddr) -> io::Result<Self> {
+        Self::open(stack, addr, Some(remote))
+    }
+
+    fn open(stack: &Stack, addr: SocketAddr, remote: Option<SocketAddr>) -> io::Result<Self> {
+        if !stack.inner.registry().netstack_mut(stack.id)?.owns(addr.ip()) {
+            return Err(Errno::ADDRNOTAVAIL.into());
+        }
+        if addr.port() != 0 {
+            return Self::open_on(stack, addr, remote);
+        }
+        for _ in 0..PORT_TRIES {
+            match Self::open_on(stack, SocketAddr::new(addr.ip(), random_port()?), remote) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                done => return done,
+            }
+        }
+        Err(Errno::ADDRINUSE.into())
+    }
+
+    fn open_on(stack: &Stack, local: SocketAddr, remote: Option<SocketAddr>) -> io::Result<Self> {
+        let engine = Arc::clone(&stack.inner);
+        let lanes = engine.registry().netstack_mut(stack.id).map(|n| n.lanes.clone())?;
+        let key = engine.fabric.secrets.steering();
+        let lane = datagram_lane(Port(local.port()), &Steering::even(&lanes), &key);
+        let (DatagramEnd { send, recv }, slot) = datagram(QUEUE_BYTES, QUEUE_BYTES, lane, stack.id);
+        let shared = Arc::clone(send.shared());
+        let (token, seat) = engine.fabric.sleepers.sit();
+        shared.words().set_token(token);
+        let socket = engine.mint_socket();
+        let opened = Self {
+            engine,
+            socket,
+            shared,
+            send: Mutex::new(send),
+            recv: Mutex::new(recv),
+            remote,
+            token,
+            seat,
+            nonblocking: AtomicBool::new(false),
+            read_timeout: Mutex::default(),
+        };
+        let bind = Bind { socket, local, v6_only: false, remote, slot };
+        opened.command(SocketCommand::Bind(Box::new(bind)))?;
+        let outcome = block_on(None, |context| opened.poll_for(Ready::WRITABLE, context, Self::bound));
+        outcome.expect("without a limit it ends ready").map(|()| opened)
+    }
+
+    fn bound(&self) -> Option<io::Result<()>> {
+        let words = self.shared.words();
+        if words.flags().contains(Flags::CONNECTED) {
+            return Some(Ok(()));
+        }
+        words.take_error().map(|error| Err(io_error(error)))
+    }
+
+    /// Sends a datagram to `addr`.
+    ///
+    /// # Errors
+    /// It is too long, an earlier one was refused, or the queue is full in non-blocking mode.
+    pub fn send_to(&self, payload: &[u8], addr: impl ToSocketAddrs) -> io::Result<usize> {
+        let addr = addr.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
+        self.block_for(Ready::WRITABLE, None, |socket| socket.try_send(addr, payload))
+    }
+
+    /// Sends a datagram to the peer of a connected socket.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send_to`]; `NotConnected` without a peer.
+    pub fn send(&self, payload: &[u8]) -> io::Result<usize> {
+        let addr = self.remote.ok_or(io::ErrorKind::NotConnected)?;
+        self.send_to(payload, addr)
+    }
+
+    /// Receives a datagram; what does not fit into `to` is lost.
+    ///
+    /// # Errors
+    /// A peer refused an earlier datagram, or nothing came within the time-out.
+    pub fn recv_from(&self, to: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let limit = *self.read_timeout.lock().unwrap_or_else(PoisonError::into_inner);
+        self.block_for(Ready::READABLE, limit, |socket| socket.try_recv(to))
+    }
+
+    /// Sends without blocking the thread.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send_to`].
+    pub async fn send_to_async(&self, payload: &[u8], addr: SocketAddr) -> io::Result<usize> {
+        let send = |socket: &Self| socket.try_send(addr, payload);
+        std::future::poll_fn(|context| self.poll_for(Ready::WRITABLE, context, send)).await
+    }
+
+    /// Receives without blocking the thread.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub async fn recv_from_async(&self, to: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        std::future::poll_fn(|context| self.poll_for(Ready::READABLE, context, |s| s.try_recv(to))).await
+    }
+
+    fn try_send(&self, addr: SocketAddr, payload: &[u8]) -> Option<io::Result<usize>> {
+        let mut send = self.send.lock().unwrap_or_else(PoisonError::into_inner);
+        match send.send(addr, payload) {
+            Ok(()) => {
+                let owes_kick = send.kick();
+                drop(send);
+                if owes_kick {
+                    self.kick();
+                }
+                Some(Ok(payload.len()))
+            }
+            Err(SendDatagramError::WouldBlock) => None,
+            Err(SendDatagramError::TooLong) => Some(Err(Errno::MSGSIZE.into())),
+            Err(SendDatagramError::Failed(error)) => Some(Err(io_error(error))),
+        }
+    }
+
+    fn try_recv(&self, to: &mut [u8]) -> Option<io::Result<(usize, SocketAddr)>> {
+        let mut recv = self.recv.lock().unwrap_or_else(PoisonError::into_inner);
+        match recv.recv(to) {
+            Ok(taken) => taken.map(|datagram| Ok((datagram.copied, datagram.peer))),
+            Err(error) => Some(Err(io_error(error))),
+        }
+    }
+
+    fn kick(&self) {
+        let message = || LaneMessage::KickDatagrams { netstack: self.shared.netstack(), socket: self.socket };
+        let fabric = &self.engine.fabric;
+        if fabric.enter(self.shared.lane(), message()) == Err(EnterError::Full) {
+            // A lane that has failed needs no kick.
+            let _ = fabric.enter_surely(self.shared.lane(), message());
+        }
+    }
+
+    fn poll_for<T>(
+        &self,
+        ready: Ready,
+        context: &mut Context<'_>,
+        mut check: impl FnMut(&Self) -> Option<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if let Some(result) = check(self) {
+            return Poll::Ready(result);
+        }
+        self.seat.leave(ready, context.waker());
+        self.shared.words().wait_for(ready);
+        check(self).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn block_for<T>(
+        &self,
+        ready: Ready,
+        limit: Option<Duration>,
+        mut check: impl FnMut(&Self) -> Option<io::Result<T>>,
+    ) -> io::Result<T> {
+        if let Some(result) = check(self) {
+            return result;
+        }
+        if self.nonblocking.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let result = block_on(limit, |context| self.poll_for(ready, context, &mut check));
+        result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+    }
+
+    fn command(&self, command: SocketCommand) -> io::Result<()> {
+        let message = LaneMessage::Socket(self.shared.netstack(), command);
+        self.engine.fabric.enter_surely(self.shared.lane(), message).map_err(|_| lane_failed())
+    }
+
+    /// What it is bound to.
+    ///
+    /// # Errors
+    /// `NotConnected` if the lane has forgotten it.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.shared.local().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Whether calls return `WouldBlock` instead of waiting.
+    ///
+    /// # Errors
+    /// Never; as in std.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How long a receive waits at most.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a zero duration, as in std.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        if timeout == Some(Duration::ZERO) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        *self.read_timeout.lock().unwrap_or_else(PoisonError::into_inner) = timeout;
+        Ok(())
+    }
+}
+
+impl Drop for UdpSocket {
+    fn drop(&mut self) {
+        // A lane that has failed has no sockets left to close.
+        let _ = self.command(SocketCommand::CloseDatagrams(self.socket));
+        self.engine.fabric.sleepers.stand_up(self.token);
+    }
+}

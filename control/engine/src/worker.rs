@@ -1,0 +1,85 @@
+//! A lane's worker: turn after turn, asleep when there is nothing to do.
+//!
+//! The engine starts one thread per lane with it; a program that wants its own thread to be the lane's drives
+//! it by hand ([`Worker::run_once`]), and its socket calls on that thread cost no hand-off.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use firelane_units::LaneId;
+
+use crate::fabric::{Fabric, become_worker};
+
+/// Runs one lane.
+#[derive(Debug)]
+pub struct Worker {
+    fabric: Arc<Fabric>,
+    lane: LaneId,
+    stop: Arc<AtomicBool>,
+}
+
+/// What [`Worker::run_once`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ran {
+    /// There is more to do at once.
+    Busy,
+    /// There was nothing more to do; the worker has slept, if it was allowed to.
+    Idle,
+    /// The lane is out of service: a handler has panicked inside.
+    Failed,
+}
+
+impl Worker {
+    pub(crate) fn new(fabric: Arc<Fabric>, lane: LaneId, stop: Arc<AtomicBool>) -> Self {
+        Self { fabric, lane, stop }
+    }
+
+    /// Which lane it runs.
+    pub fn lane(&self) -> LaneId {
+        self.lane
+    }
+
+    /// Binds the calling thread to a CPU.
+    ///
+    /// # Errors
+    /// The CPU does not exist, or this process may not use it.
+    pub fn bind_to_cpu(&self, cpu: usize) -> std::io::Result<()> {
+        let mut cpus = rustix::thread::CpuSet::new();
+        if cpu >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
+        cpus.set(cpu);
+        Ok(rustix::thread::sched_setaffinity(None, &cpus)?)
+    }
+
+    /// Takes one turn and then sleeps for at most `limit` if there is nothing to do (`None`: until there is).
+    pub fn run_once(&mut self, limit: Option<Duration>) -> Ran {
+        become_worker(self.lane);
+        let fabric = &*self.fabric;
+        let bell = fabric.bell(self.lane);
+        bell.clear();
+        let until = match fabric.squeue(self.lane).work(&|| fabric.now()) {
+            Err(_) => return Ran::Failed,
+            // Somebody else is inside and wakes us when he leaves.
+            Ok(None) => None,
+            Ok(Some(sleep)) if sleep.work_left => return Ran::Busy,
+            Ok(Some(sleep)) => sleep.until,
+        };
+        let until = until.map(|at| at.saturating_since(fabric.now()));
+        match [until, limit].into_iter().flatten().min() {
+            Some(Duration::ZERO) => {}
+            limit => bell.sleep(limit),
+        }
+        Ran::Idle
+    }
+
+    /// Runs until the engine ends.
+    pub(crate) fn run(&mut self) {
+        while !self.stop.load(Ordering::Acquire) {
+            if self.run_once(None) == Ran::Failed {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Sockets over two netstacks in one process: blocking, asynchronous, many at once, and refused.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::thread;
+use std::time::Duration;
+
+use firelane::{Stack, TcpListener, TcpStream, UdpSocket, WireConfig, wire};
+
+/// A server with `lanes` lanes at 10.0.0.1 and fd00::1, and a client at 10.0.0.2 and fd00::2.
+fn pair(lanes: usize) -> (Stack, Stack) {
+    let (left, right) = wire(WireConfig::default());
+    let stack = |end: firelane::Queue, n: u8| {
+        let builder =
+            Stack::builder().lanes(lanes).interface(end).mac(&format!("02:08:20:00:00:0{n}")).unwrap();
+        let builder = builder.address(&format!("10.0.0.{n}/24")).unwrap();
+        builder.address(&format!("fd00::{n}/64")).unwrap().build().unwrap()
+    };
+    (stack(left.into(), 1), stack(right.into(), 2))
+}
+
+/// Echoes every connection of `listener` to its end.
+fn echo(listener: TcpListener) {
+    thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
+        }
+    });
+}
+
+#[test]
+fn what_is_sent_comes_back_over_both_families_and_any_number_of_lanes() {
+    for lanes in [1, 2, 4] {
+        let (server, client) = pair(lanes);
+        echo(TcpListener::bind(&server, "0.0.0.0:7").unwrap());
+        for address in ["10.0.0.1:7"] {
+            let mut stream = TcpStream::connect(&client, address).unwrap();
+            let sent: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+            let mut writing = stream.clone();
+            let content = sent.clone();
+            let writer = thread::spawn(move || {
+                writing.write_all(&content).unwrap();
+                writing.shutdown(Shutdown::Write).unwrap();
+            });
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received).unwrap();
+            writer.join().unwrap();
+            assert!(received == sent, "{lanes} lanes, {address}: {} bytes", received.len());
+        }
+    }
+}
+
+#[test]
+fn many_connections_at_once_each_get_their_own_bytes() {
+    let (server, client) = pair(2);
+    echo(TcpListener::bind(&server, "10.0.0.1:7").unwrap());
+    let threads: Vec<_> = (0..40u8)
+        .map(|n| {
+            let client = client.clone();
+            thread::spawn(move || {
+                let mut stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+                for round in 0..50 {
+                    let message = [n, round, n ^ round];
+                    stream.write_all(&message).unwrap();
+                    let mut answer = [0; 3];
+                    stream.read_exact(&mut answer).unwrap();
+                    assert_eq!(answer, message);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+}
+
+#[test]
+fn a_port_without_a_listener_refuses_and_a_taken_one_is_in_use() {
+    let (server, client) = pair(1);
+    let error = TcpStream::connect(&client, "10.0.0.1:9").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    let listener = TcpListener::bind(&server, "10.0.0.1:9").unwrap();
+    let taken = TcpListener::bind(&server, "0.0.0.0:9").unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::AddrInUse);
+    let foreign = TcpListener::bind(&server, "10.0.0.7:9").unwrap_err();
+    assert_eq!(foreign.kind(), ErrorKind::AddrNotAvailable);
+    drop(listener);
+    TcpListener::bind(&server, "0.0.0.0:9").unwrap();
+}
+
+#[test]
+fn a_read_with_a_time_out_gives_up() {
+    let (server, client) = pair(1);
+    let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+    let mut stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+    let (_kept, peer) = listener.accept().unwrap();
+    assert_eq!(peer, stream.local_addr().unwrap());
+    stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    assert_eq!(stream.read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_closed_peer_ends_the_stream_and_refuses_writes() {
+    let (server, client) = pair(1);
+    let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+    let mut stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+    let (mut accepted, _) = listener.accept().unwrap();
+    accepted.write_all(b"bye").unwrap();
+    drop(accepted);
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "bye");
+    let failed = (0..1000).find_map(|_| {
+        thread::sleep(Duration::from_millis(1));
+        stream.write_all(b"x").err()
+    });
+    assert!(matches!(failed.map(|e| e.kind()), Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)));
+}
+
+#[test]
+fn datagrams_keep_their_bounds_and_their_senders() {
+    let (server, client) = pair(2);
+    let there = UdpSocket::bind(&server, "10.0.0.1:53").unwrap();
+    let here = UdpSocket::bind(&client, "10.0.0.2:0").unwrap();
+    for payload in [&b"one"[..], b"", b"three"] {
+        here.send_to(payload, "10.0.0.1:53").unwrap();
+        let mut buffer = [0; 100];
+        let (length, from) = there.recv_from(&mut buffer).unwrap();
+        assert_eq!((&buffer[..length], from), (payload, here.local_addr().unwrap()));
+        there.send_to(&buffer[..length], from).unwrap();
+        assert_eq!(here.recv_from(&mut buffer).unwrap(), (length, "10.0.0.1:53".parse().unwrap()));
+    }
+    let taken = UdpSocket::bind(&server, "10.0.0.1:53").unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::AddrInUse);
+}
+
+#[test]
+fn a_program_may_drive_its_lanes_itself() {
+    let (left, right) = wire(WireConfig::default());
+    let stack = |end: firelane::Queue, n: u8| {
+        let builder = Stack::builder().driven().interface(end).mac(&format!("02:08:20:00:00:0{n}")).unwrap();
+        builder.address(&format!("10.0.0.{n}/24")).unwrap().build().unwrap()
+    };
+    let (server, client) = (stack(left.into(), 1), stack(right.into(), 2));
+    let mut workers: Vec<_> =
+        server.engine().workers().into_iter().chain(client.engine().workers()).collect();
+    let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let stream = TcpStream::begin(&client, "10.0.0.1:7".parse().unwrap(), Default::default()).unwrap();
+    let (mut accepted, mut answer) = (None, [0; 4]);
+    for round in 0.. {
+        assert!(round < 100_000, "the connection makes no progress");
+        for worker in &mut workers {
+            worker.run_once(Some(Duration::ZERO));
+        }
+        if accepted.is_none() {
+            accepted = listener.accept().ok();
+        }
+        let _ = stream.try_write(b"ping");
+        if accepted.as_ref().is_some_and(|(peer, _)| peer.try_read(&mut answer).is_ok()) {
+            break;
+        }
+    }
+    assert_eq!(&answer, b"ping");
+}
