@@ -32,8 +32,8 @@ fn echo(listener: TcpListener) {
 fn what_is_sent_comes_back_over_both_families_and_any_number_of_lanes() {
     for lanes in [1, 2, 4] {
         let (server, client) = pair(lanes);
-        echo(TcpListener::bind(&server, "0.0.0.0:7").unwrap());
-        for address in ["10.0.0.1:7"] {
+        echo(TcpListener::bind(&server, "[::]:7").unwrap());
+        for address in ["10.0.0.1:7", "[fd00::1]:7"] {
             let mut stream = TcpStream::connect(&client, address).unwrap();
             let sent: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
             let mut writing = stream.clone();
