@@ -54,7 +54,7 @@ impl Ip {
             Cast::Ours | Cast::Group => {}
         }
         if header.more_fragments || header.fragment_offset > 0 {
-            return Input::Drop(frame, DropReason::ReassemblyLimit);
+            return self.input_fragment_v4(now, link, frame, l3_offset, pools);
         }
         let start = l3_offset + header_len;
         let delivered = Delivered {

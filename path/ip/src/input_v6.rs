@@ -66,7 +66,7 @@ impl Ip {
         };
         if chain.is_fragment() {
             return match origin {
-                Origin::Wire => Input::Drop(frame, DropReason::ReassemblyLimit),
+                Origin::Wire => self.input_fragment_v6(now, link, frame, l3_offset, &chain, pools),
                 // CVE-2021-24086: fragments of fragments.
                 Origin::Reassembly => Input::Drop(frame, DropReason::BadFragment),
             };

@@ -222,7 +222,7 @@ mod tests {
             dst in 0u32..16,
         ) {
             // Few bits at both ends, so that prefixes nest and destinations hit.
-            let spread = |bits: u32| IpAddr::V4(Ipv4Addr::from_bits(bits << 30 | bits >> 2 | bits << 8));
+            let spread = |bits: u32| IpAddr::V4(Ipv4Addr::from_bits(bits.rotate_right(2) | bits << 8));
             let mut table = routes();
             let mut naive: Vec<Route> = Vec::new();
             for (i, &(bits, len)) in prefixes.iter().enumerate() {

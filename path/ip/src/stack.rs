@@ -19,6 +19,7 @@ use crate::interface::Interfaces;
 use crate::neighbour::{Due, Evidence, Neighbour, Neighbours};
 use crate::pmtu::Paths;
 use crate::random::{Keyed, Random};
+use crate::reassembly::Reassembly;
 use crate::route::{Origin, Route, RouteTableError, Routes};
 
 /// Events that wait to be taken; what comes on top is lost, and will be asked for again.
@@ -47,6 +48,7 @@ pub struct Ip {
     pub(crate) paths: Paths,
     pub(crate) identifications: Identifications,
     pub(crate) icmp_limit: IcmpLimit,
+    pub(crate) reassembly: Reassembly,
     pub(crate) random: Random,
     pub(crate) generation: u32,
     pub(crate) out: Chain,
@@ -71,6 +73,7 @@ impl Ip {
             paths: Paths::new(keyed(3)),
             identifications: Identifications::new(keyed(4), &mut random),
             icmp_limit: IcmpLimit::new(keyed(5)),
+            reassembly: Reassembly::new(keyed(6)),
             random,
             generation: 1,
             out: Chain::default(),
@@ -216,8 +219,10 @@ impl Ip {
 
     /// When [`on_timer`](Self::on_timer) has something to do.
     pub fn poll_at(&self) -> Option<Instant> {
-        let times = [self.addresses.poll_at(), self.neighbours.poll_at(), self.paths.poll_at()];
-        times.into_iter().flatten().min()
+        [self.addresses.poll_at(), self.neighbours.poll_at(), self.paths.poll_at(), self.reassembly.poll_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Does what is due.
@@ -228,6 +233,7 @@ impl Ip {
         while let Some(due) = self.neighbours.poll(now) {
             self.on_due(now, due, pools);
         }
+        self.expire_fragments(now, pools);
         if self.paths.on_timer(now) {
             self.begin_generation();
         }
@@ -269,7 +275,7 @@ impl Ip {
 
     /// Frames that wait here: for a neighbour's address, or for the rest of their datagram.
     pub fn held_frames(&self) -> usize {
-        self.neighbours.held()
+        self.neighbours.held() + self.reassembly.held()
     }
 
     /// Frames that were given up after they had been taken, since the last call.
