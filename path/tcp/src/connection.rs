@@ -219,7 +219,7 @@ impl Connection {
         self.check_ack(now, seg, rings, out)?;
         self.check_urgent(seg, out);
         self.take_text(now, seg, rings, out)?;
-        self.take_fin(now, seg, out);
+        self.take_fin(now, seg, rings, out);
         Ok(())
     }
 

@@ -96,7 +96,7 @@ impl Connection {
         let rest = SegmentIn { seq: seg.seq + 1, flags: seg.flags.without(TcpFlags::SYN), ..*seg };
         self.check_urgent(&rest, out);
         self.take_text(now, &rest, rings, out)?;
-        self.take_fin(now, &rest, out);
+        self.take_fin(now, &rest, rings, out);
         Ok(())
     }
 

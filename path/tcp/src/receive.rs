@@ -236,9 +236,10 @@ impl ReceiveSide {
         owed
     }
 
-    /// Remembers a FIN at the end of a segment that was taken whole. A second one elsewhere is ignored.
-    fn note_fin(&mut self, at: i64) {
-        if self.fin == NOWHERE && at >= self.nxt as i64 && at <= self.promised as i64 {
+    /// Remembers a FIN at the end of a segment that was taken whole. What came first counts: a second FIN
+    /// elsewhere is ignored, and so is one before text that is already here, up to `ahead`.
+    fn note_fin(&mut self, at: i64, ahead: u64) {
+        if self.fin == NOWHERE && at >= self.nxt.max(ahead) as i64 && at <= self.promised as i64 {
             self.fin = at as u64;
         }
     }
@@ -340,9 +341,16 @@ impl Connection {
     }
 
     /// Step 8: the FIN, when everything before it is here.
-    pub(crate) fn take_fin(&mut self, now: Instant, seg: &SegmentIn<'_>, out: &mut Disposition) {
+    pub(crate) fn take_fin(
+        &mut self,
+        now: Instant,
+        seg: &SegmentIn<'_>,
+        rings: &Rings<'_>,
+        out: &mut Disposition,
+    ) {
         if seg.has(TcpFlags::FIN) && out.dropped != Some(DropReason::ReassemblyFull) {
-            self.receive.note_fin(self.receive.cursor(seg.seq) + seg.payload.len() as i64);
+            let at = self.receive.cursor(seg.seq) + seg.payload.len() as i64;
+            self.receive.note_fin(at, rings.recv.ahead());
         }
         if self.receive.reach_fin() {
             out.events |= Events::PEER_CLOSED | Events::READABLE;

@@ -692,6 +692,17 @@ fn s06_a_second_fin_elsewhere_is_ignored() {
     assert_eq!((lab.state(), lab.read()), (State::CloseWait, 20));
 }
 
+/// S06: text that is already here is not cut off by a FIN before it.
+#[test]
+fn s06_a_fin_before_text_is_ignored() {
+    let mut lab = Lab::established();
+    lab.get(Peer::new(ACK, 7).text(10));
+    lab.get(Peer::new(FIN, 1).text(5));
+    assert_eq!((lab.state(), lab.read()), (State::Established, 5));
+    lab.get(Peer::new(ACK, 6).text(1));
+    assert_eq!((lab.state(), lab.read()), (State::Established, 11));
+}
+
 /// SHLD-3, RFC 2525 §2.17.
 #[test]
 fn closing_with_unread_text_is_a_reset() {

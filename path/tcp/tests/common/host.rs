@@ -334,7 +334,7 @@ impl Host {
 
     fn read(&mut self, now: Instant) {
         while self.next_read <= now {
-            let mut text = vec![0; self.script.read];
+            let mut text = vec![0; self.script.read.min(self.reader.available())];
             let count = self.reader.read(&mut text);
             if count == 0 {
                 break;

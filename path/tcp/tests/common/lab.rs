@@ -161,7 +161,7 @@ impl Lab {
 
     /// The peer sends.
     pub fn get(&mut self, peer: Peer) -> Disposition {
-        let payload: Vec<u8> = (0..peer.text as u32).map(|n| (peer.seq + n) as u8).collect();
+        let payload: Vec<u8> = (0..peer.text as u32).map(|n| peer.seq.wrapping_add(n) as u8).collect();
         let seg = SegmentIn {
             seq: IRS + peer.seq,
             ack: peer.ack.map(|ack| ISS + ack),
