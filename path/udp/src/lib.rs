@@ -1,6 +1,6 @@
 //! UDP (RFC 768, RFC 1122 §4.1, RFC 8085): what a datagram means, and whose it is.
 //!
-//! [`receive`] checks a datagram that `ip` delivered; [`UdpTable`] says which socket gets it; [`encode`]
+//! [`receive()`] checks a datagram that `ip` delivered; [`UdpTable`] says which socket gets it; [`encode()`]
 //! puts a header before a payload that a socket sends; [`Fault`] says what an ICMP error means to a
 //! socket. `path/lane` calls all of them and moves the payload between frames and the sockets' queues.
 //! Nothing here does I/O, keeps a payload, reads a clock or draws a random number.
