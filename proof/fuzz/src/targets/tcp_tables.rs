@@ -1,0 +1,191 @@
+//! The tables of what is not yet a connection, or was one, against any order of segments and time.
+//!
+//! The laws: both stay within their limits, counts agree with each other, time empties them, and what grows
+//! out of a half-open entry is a connection that works.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use firelane_frame::byte_ring;
+use firelane_tcp::{
+    Birth, Rings, SegmentIn, SynAnswer, SynLimits, SynTable, TcpConfig, TimeWaitTable, TimestampClock,
+    TransmitLimits, Tuple,
+};
+use firelane_units::{Bytes, Instant, Mss, SeqNum, SocketId};
+use firelane_wire::{Ecn, TcpFlags, TcpOptions};
+
+use crate::feedback::note;
+use crate::input::Input;
+
+const LIMITS: SynLimits = SynLimits { per_listener: 4, total: 6 };
+const TIME_WAIT_LIMIT: usize = 3;
+
+struct Tables {
+    syn: SynTable,
+    time_wait: TimeWaitTable,
+    config: Arc<TcpConfig>,
+    now: Instant,
+}
+
+/// Steps of three bytes or more.
+pub fn target_tcp_tables(data: &[u8]) {
+    let mut input = Input::new(data);
+    let mut tables = Tables {
+        syn: SynTable::new([7; 16], LIMITS),
+        time_wait: TimeWaitTable::new([8; 16], Duration::from_secs(60), TIME_WAIT_LIMIT),
+        config: Arc::new(TcpConfig::default()),
+        now: Instant::from_secs(1000),
+    };
+    for _ in 0..500 {
+        if input.is_empty() {
+            break;
+        }
+        tables.step(&mut input);
+        tables.check();
+    }
+    // Whatever is left goes away by itself.
+    for _ in 0..200 {
+        let Some(at) = [tables.syn.poll_at(), tables.time_wait.poll_at()].into_iter().flatten().min() else {
+            break;
+        };
+        tables.now = tables.now.max(at);
+        tables.on_time();
+    }
+    assert!(tables.syn.is_empty() && tables.time_wait.is_empty(), "{tables:?}", tables = tables.syn);
+}
+
+fn tuple(peer: u8) -> Tuple {
+    Tuple::new(([10, 0, 0, 1], 80).into(), ([10, 0, 0, peer % 12], 4000).into())
+}
+
+fn birth(peer: u8) -> Birth {
+    Birth {
+        iss: SeqNum(u32::MAX - u32::from(peer)),
+        clock: TimestampClock::from_offset(9),
+        mss: Mss::clamped(1460),
+        peer_default: Mss::DEFAULT_V4,
+    }
+}
+
+impl Tables {
+    fn step(&mut self, input: &mut Input<'_>) {
+        let (what, peer) = (input.u8(), input.u8());
+        match what & 7 {
+            0 | 1 => self.on_syn(peer, input),
+            2..=4 => self.on_segment(what, peer, input),
+            5 => {
+                self.now += Duration::from_micros(input.amount() << 4);
+                self.on_time();
+            }
+            6 if peer & 7 == 0 => self.syn.forget_listener(SocketId(u32::from(what >> 7))),
+            _ => self.close_one(peer),
+        }
+    }
+
+    fn segment(
+        &self,
+        input: &mut Input<'_>,
+        seq: SeqNum,
+        ack: Option<SeqNum>,
+        flags: TcpFlags,
+    ) -> SegmentIn<'static> {
+        let options = TcpOptions::parse(input.take(12));
+        let window = input.u16();
+        SegmentIn { seq, ack, flags, window, urgent: 0, options, payload: &[], ecn: Ecn::NotCapable }
+    }
+
+    fn on_syn(&mut self, peer: u8, input: &mut Input<'_>) {
+        let seg = self.segment(input, SeqNum(u32::from(peer)), None, TcpFlags::SYN);
+        match self.syn.on_segment(self.now, &tuple(peer), &seg) {
+            SynAnswer::Unknown => {}
+            _ => return note("repeated SYN"),
+        }
+        let listener = (SocketId(u32::from(peer & 1)), &self.config);
+        let before = self.syn.len();
+        let answer = self.syn.on_syn(self.now, tuple(peer), listener, birth(peer), 65_536, &seg);
+        note(("syn", answer.is_ok(), before));
+        if let Ok(out) = answer {
+            assert_eq!(out.ack, Some(seg.seq + 1));
+            assert!(out.flags.contains(TcpFlags::SYN));
+        }
+    }
+
+    fn on_segment(&mut self, what: u8, peer: u8, input: &mut Input<'_>) {
+        let off = |bits: u8| [0, 0, 0, 1, u32::MAX, 1 << 20, 1 << 31, 2][usize::from(bits & 7)];
+        let seq = SeqNum(u32::from(peer)) + 1 + off(what >> 3);
+        let ack = birth(peer).iss + 1 + off(what >> 5);
+        let bits = input.u8();
+        let flags = if bits & 3 == 0 { TcpFlags::ACK } else { TcpFlags::from_bits(bits.into()) };
+        let seg = self.segment(input, seq, flags.ack().then_some(ack), flags);
+        let answer = self.time_wait.on_segment(self.now, &tuple(peer), &seg);
+        note(core::mem::discriminant(&answer));
+        let before = self.syn.len();
+        let answer = self.syn.on_segment(self.now, &tuple(peer), &seg);
+        note(core::mem::discriminant(&answer));
+        if let SynAnswer::Promote { mut connection, .. } = answer {
+            assert_eq!(self.syn.len() + 1, before);
+            let (_writer, mut send) = byte_ring(1 << 16);
+            let (mut recv, _reader) = byte_ring(1 << 16);
+            let rings = &mut Rings { send: &mut send, recv: &mut recv };
+            connection.on_segment(self.now, &seg, rings);
+            let limits = TransmitLimits { max_segment_payload: Bytes(1460) };
+            for count in 0.. {
+                assert!(count < 100);
+                if connection.poll_transmit(self.now, rings, &limits).is_none() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// A connection that is closed by both ends leaves a record.
+    fn close_one(&mut self, peer: u8) {
+        use firelane_tcp::Connection;
+        let (_writer, mut send) = byte_ring(1 << 10);
+        let (mut recv, _reader) = byte_ring(1 << 10);
+        let rings = &mut Rings { send: &mut send, recv: &mut recv };
+        let seg = |seq: u32, ack: Option<SeqNum>, flags| SegmentIn {
+            seq: SeqNum(seq),
+            ack,
+            flags,
+            window: 1000,
+            urgent: 0,
+            options: TcpOptions::default(),
+            payload: &[],
+            ecn: Ecn::NotCapable,
+        };
+        let limits = TransmitLimits { max_segment_payload: Bytes(1460) };
+        let (now, iss) = (self.now, birth(peer).iss);
+        let syn = seg(5, None, TcpFlags::SYN);
+        let mut connection = Connection::from_syn(&self.config, &birth(peer), &syn, now);
+        while connection.poll_transmit(now, rings, &limits).is_some() {}
+        connection.on_segment(now, &seg(6, Some(iss + 1), TcpFlags::ACK), rings);
+        connection.shutdown_send(now, rings);
+        while connection.poll_transmit(now, rings, &limits).is_some() {}
+        connection.on_segment(now, &seg(6, Some(iss + 2), TcpFlags::ACK | TcpFlags::FIN), rings);
+        let record = connection.time_wait_record(tuple(peer)).expect("both ends closed, ours first");
+        let taken = self.time_wait.insert(now, record);
+        note(("time wait", taken, self.time_wait.len()));
+    }
+
+    fn on_time(&mut self) {
+        let now = self.now;
+        let mut sent = 0;
+        self.syn.on_timer(now, |_, out| {
+            assert!(out.flags.contains(TcpFlags::SYN));
+            sent += 1;
+        });
+        assert!(sent <= 6 * 16, "each entry has a handful of retries");
+        self.time_wait.on_timer(now);
+        for at in [self.syn.poll_at(), self.time_wait.poll_at()].into_iter().flatten() {
+            assert!(at > now, "a deadline that stays due");
+        }
+    }
+
+    fn check(&self) {
+        assert!(self.syn.len() <= LIMITS.total as usize);
+        assert!(self.time_wait.len() <= TIME_WAIT_LIMIT);
+        let by_listener: u32 = (0..2).map(|n| self.syn.len_of(SocketId(n))).sum();
+        assert_eq!(by_listener as usize, self.syn.len());
+    }
+}
