@@ -37,7 +37,12 @@ pub const TARGETS: &[Target] = &[
         share: 16_000,
     },
     Target { name: "arp", about: "ARP packets", run: targets::wire::target_arp, share: 16_000 },
-    Target { name: "ipv4", about: "IPv4 headers with options", run: targets::wire::target_ipv4, share: 32_000 },
+    Target {
+        name: "ipv4",
+        about: "IPv4 headers with options",
+        run: targets::wire::target_ipv4,
+        share: 32_000,
+    },
     Target {
         name: "ipv6",
         about: "IPv6 with extension headers",

@@ -351,6 +351,16 @@ impl Host {
         self.outbox.extend(packet.cut(if self.setup.cut { usize::from(segment_bytes) } else { 0 }));
     }
 
+    /// Text of an honest peer lies within what this host has promised.
+    pub(super) fn check_allowed(&self, packet: &Packet) {
+        if packet.payload.is_empty() {
+            return;
+        }
+        let (_, edge) = self.promised.expect("text before anything was promised");
+        let end = packet.seq + packet.payload.len() as u32;
+        assert!(end.at_or_before(edge), "text to {end:?} beyond the window's edge {edge:?}");
+    }
+
     /// With `FIRELANE_FUZZ_TRACE` set, what passes is printed: for replays.
     fn trace(&self, what: &str, seg: &SegmentIn<'_>) {
         if *TRACES {

@@ -86,6 +86,7 @@ impl World {
     fn deliver(&mut self, to: usize, count: usize) {
         for _ in 0..count {
             let Some(packet) = self.wires[to].pop_front() else { break };
+            self.hosts[to].check_allowed(&packet);
             self.hosts[to].on_packet(self.now, &packet);
             self.collect(to);
         }
