@@ -197,11 +197,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives a link its lower side: unknown destinations go there.
+    /// Gives a link its lower side: unknown destinations go there. The answer names its counters.
     ///
     /// # Errors
     /// The link does not exist or has an uplink, or a queue cannot be waited for.
-    pub fn add_uplink(&self, link: LinkId, queues: Vec<Queue>) -> Result<(), ChangeError> {
+    pub fn add_uplink(&self, link: LinkId, queues: Vec<Queue>) -> Result<LinkId, ChangeError> {
         let mut registry = self.0.registry();
         let id = registry.mint_link();
         let entry = registry.links.get_mut(&link).ok_or(ChangeError::NoLink(link))?;
@@ -210,7 +210,7 @@ impl Engine {
         }
         self.0.add_port(id, link, PortKind::Uplink, VnicUser::Device(queues))?;
         entry.uplink = Some(id);
-        Ok(())
+        Ok(id)
     }
 
     /// Makes a VNIC over a link.

@@ -1,0 +1,225 @@
+//! From the command line to a running host, and back to nothing.
+//!
+//! Called by `main.rs`. Order: the configuration file is read before anything is touched; folders are locked
+//! before anything in them is used; what an earlier daemon left is cleaned before anything is made; the socket
+//! exists from then on, and answers once the configuration is carried out.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use firelane::{Engine, EngineConfig};
+use firelane_model::{Lanes, MODEL_TEXT_MAX, Model};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::{Args, Environment, Folders};
+use crate::folder::{self, Lock, LockError};
+use crate::host::{Host, Parts};
+use crate::kernel::Kernel;
+use crate::server;
+use crate::state::{Found, State, first_of};
+use crate::works::Works;
+
+/// The socket's name, in the runtime folder.
+const SOCKET: &str = "api.sock";
+/// A TAP's queues: one for each lane up to so many, each a descriptor.
+const QUEUES_MAX: usize = 8;
+
+/// Why the daemon ended before its time: one line, and the exit code.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) text: String,
+    pub(crate) code: u8,
+}
+
+/// The operator's mistake.
+fn mistake(text: impl fmt::Display) -> Refusal {
+    Refusal { text: text.to_string(), code: 2 }
+}
+
+/// The system's refusal.
+fn failure(text: impl fmt::Display) -> Refusal {
+    Refusal { text: text.to_string(), code: 1 }
+}
+
+/// Runs the daemon until a signal ends it.
+pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
+    let configured = args.config.as_deref().map(read_config).transpose()?;
+    let folders = args.folders(&Environment::of_process()).map_err(mistake)?;
+    let mut early = Vec::new();
+    let _locks = take_folders(&folders, &mut early)?;
+    if args.clean {
+        clean(args, &folders);
+        return Ok(());
+    }
+    let state = State::new(&folders.state);
+    let wanted = choose_model(&state, configured, &mut early);
+    let lanes = lane_count(args.lanes, wanted.daemon.lanes);
+    let queues = u16::try_from(lanes.min(QUEUES_MAX)).unwrap_or(1);
+    let mut kernel = Kernel::new(args.instance.clone(), &folders.state, queues);
+    kernel.recover(&wanted);
+    let socket = folders.runtime.join(SOCKET);
+    let listener =
+        server::bind(&socket).map_err(|error| failure(format!("{}: {error}", socket.display())))?;
+    let config = EngineConfig { lanes, ..EngineConfig::default() };
+    let engine = Engine::start(&config).map_err(|error| failure(format!("lanes: {error}")))?;
+    let runtime = Runtime::new().map_err(failure)?;
+    let works = Works::new(engine, kernel, &args.instance, folders.state, runtime.handle().clone());
+    let parts =
+        Parts { instance: args.instance.to_string(), lanes_given: args.lanes.is_some(), works, state, early };
+    let host = Arc::new(Host::start(parts, &wanted));
+    tracing::info!("{lanes} lanes; {}", socket.display());
+    let ended = runtime.block_on(until_signal(listener, Arc::clone(&host)));
+    // New requests fail to connect from here on.
+    let _ = std::fs::remove_file(&socket);
+    host.shut_down();
+    ended.map_err(failure)
+}
+
+async fn until_signal(listener: std::os::unix::net::UnixListener, host: Arc<Host>) -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let serving = server::serve(listener, host);
+    tokio::pin!(serving);
+    loop {
+        tokio::select! {
+            ended = &mut serving => return ended,
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            // The terminal that started us may go; configuration is changed through the socket.
+            _ = hang_up.recv() => tracing::info!("SIGHUP does nothing: use `firelane apply FILE`"),
+        }
+    }
+    tracing::info!("ending");
+    Ok(())
+}
+
+fn read_config(path: &Path) -> Result<Model, Refusal> {
+    let named = |error: io::Error| mistake(format!("--config {}: {error}", path.display()));
+    let size = std::fs::metadata(path).map_err(named)?.len();
+    if size > MODEL_TEXT_MAX as u64 {
+        let text = format!("--config {}: {size} bytes: at most {MODEL_TEXT_MAX}", path.display());
+        return Err(mistake(text));
+    }
+    let text = std::fs::read_to_string(path).map_err(named)?;
+    Model::from_toml(&path.to_string_lossy(), &text).map_err(|faults| mistake(first_of(&faults)))
+}
+
+/// Makes and locks the folders. Without a runtime folder there is no socket and no sense; a state folder that
+/// cannot be used costs persistence only.
+fn take_folders(folders: &Folders, early: &mut Vec<String>) -> Result<(Lock, Option<Lock>), Refusal> {
+    let take = |path: &Path| folder::make(path).map_err(LockError::Io).and_then(|()| Lock::take(path));
+    let taken =
+        |path: &Path, pid: &str| failure(format!("{}: in use by firelaned, process {pid}", path.display()));
+    let runtime = take(&folders.runtime).map_err(|error| match error {
+        LockError::Taken(pid) => taken(&folders.runtime, &pid),
+        LockError::Io(error) => failure(format!("--runtime-dir {}: {error}", folders.runtime.display())),
+    })?;
+    match take(&folders.state) {
+        Ok(lock) => Ok((runtime, Some(lock))),
+        Err(LockError::Taken(pid)) => Err(taken(&folders.state, &pid)),
+        Err(LockError::Io(error)) => {
+            let text = format!("state folder {}: {error}; nothing is remembered", folders.state.display());
+            tracing::error!("{text}");
+            early.push(text);
+            Ok((runtime, None))
+        }
+    }
+}
+
+/// What to begin with: what is remembered, else the file, else nothing.
+fn choose_model(state: &State, configured: Option<Model>, early: &mut Vec<String>) -> Model {
+    match state.load() {
+        Found::Model(remembered) => {
+            if configured.is_some_and(|it| it != *remembered) {
+                let path = state.path().display();
+                tracing::warn!(
+                    "the configuration remembered in {path} is used; `firelane apply` replaces it"
+                );
+            }
+            return *remembered;
+        }
+        Found::Nothing => {}
+        Found::Broken(why) => {
+            tracing::error!("{why}");
+            early.push(why);
+        }
+    }
+    let model = configured.unwrap_or_default();
+    let kept = state.prepare(&model).and_then(|it| it.commit().map_err(|error| state.refused(&error)));
+    if let Err(error) = kept {
+        tracing::error!("{error}");
+        early.push(error.to_string());
+    }
+    model
+}
+
+fn lane_count(given: Option<u16>, configured: Lanes) -> usize {
+    match (given, configured) {
+        (Some(given), _) => given.into(),
+        (None, Lanes::Count(count)) => count.into(),
+        (None, Lanes::Auto) => {
+            let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+            cpus.min(firelane_model::LANES_MAX.into())
+        }
+    }
+}
+
+/// Removes what a daemon that died has left; its configuration stays.
+fn clean(args: &Args, folders: &Folders) {
+    let mut kernel = Kernel::new(args.instance.clone(), &folders.state, 1);
+    kernel.recover(&Model::default());
+    let _ = std::fs::remove_file(folders.runtime.join(SOCKET));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::tests::Scratch;
+
+    fn model(text: &str) -> Model {
+        Model::from_toml("test", text).unwrap()
+    }
+
+    #[test]
+    fn what_is_remembered_comes_before_the_file() {
+        let folder = Scratch::new();
+        let state = State::new(folder.path());
+        let (one, two) = (model("[etherstub.one1]\n"), model("[etherstub.two2]\n"));
+        let mut early = Vec::new();
+        assert_eq!(choose_model(&state, Some(one.clone()), &mut early), one);
+        assert_eq!(choose_model(&state, Some(two), &mut early), one);
+        assert_eq!(choose_model(&state, None, &mut early), one);
+        assert!(early.is_empty());
+    }
+
+    #[test]
+    fn without_a_place_for_state_the_file_is_used_and_the_fault_is_told() {
+        let one = model("[etherstub.one1]\n");
+        let mut early = Vec::new();
+        let state = State::new(Path::new("/nonexistent"));
+        assert_eq!(choose_model(&state, Some(one.clone()), &mut early), one);
+        assert!(early.len() == 1 && early[0].contains("/nonexistent/model.toml"), "{early:?}");
+    }
+
+    #[test]
+    fn a_broken_state_falls_back_to_the_file() {
+        let folder = Scratch::new();
+        let state = State::new(folder.path());
+        std::fs::write(state.path(), "[[[").unwrap();
+        let one = model("[etherstub.one1]\n");
+        let mut early = Vec::new();
+        assert_eq!(choose_model(&state, Some(one.clone()), &mut early), one);
+        assert_eq!(early.len(), 1);
+    }
+
+    #[test]
+    fn the_option_comes_before_the_configuration_before_the_machine() {
+        assert_eq!(lane_count(Some(3), Lanes::Count(5)), 3);
+        assert_eq!(lane_count(None, Lanes::Count(5)), 5);
+        assert!(lane_count(None, Lanes::Auto) >= 1);
+    }
+}

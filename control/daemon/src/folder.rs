@@ -1,0 +1,145 @@
+//! Folders and files of the daemon: locked against a second daemon, written whole or not at all.
+//!
+//! Called by `daemon.rs` at the start, and by `state.rs` and `owned.rs` for every write.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::FlockOperation;
+
+/// The file that a daemon holds locked in each of its folders.
+const LOCK: &str = "lock";
+
+/// Makes a folder for the daemon and whoever may read its files.
+pub(crate) fn make(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)
+}
+
+/// A folder that is this daemon's as long as the value lives, whatever ends the process.
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "the lock is the open file")] File);
+
+/// Why a folder is not ours.
+#[derive(Debug)]
+pub(crate) enum LockError {
+    /// Another daemon uses it: its process, if it has said so.
+    Taken(String),
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl Lock {
+    /// Takes `folder`, which exists.
+    pub(crate) fn take(folder: &Path) -> Result<Self, LockError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o644);
+        let mut file = options.open(folder.join(LOCK)).map_err(LockError::Io)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut pid = String::new();
+                let _ = file.read_to_string(&mut pid);
+                return Err(LockError::Taken(pid.trim().to_owned()));
+            }
+            Err(error) => return Err(LockError::Io(error.into())),
+        }
+        // The number is for people; a lock without it is a lock.
+        let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        Ok(Self(file))
+    }
+}
+
+/// A new content of a file that is on the disk but not yet in its place.
+#[derive(Debug)]
+pub(crate) struct Prepared<'a> {
+    path: &'a Path,
+    temporary: std::path::PathBuf,
+}
+
+/// Writes `content` beside `path`. A full disk shows here, while nothing is changed.
+pub(crate) fn prepare<'a>(path: &'a Path, content: &str) -> io::Result<Prepared<'a>> {
+    let prepared = Prepared { path, temporary: path.with_extension("new") };
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&prepared.temporary)?;
+    file.write_all(content.as_bytes())?;
+    file.sync_all()?;
+    Ok(prepared)
+}
+
+impl Prepared<'_> {
+    /// Puts the content in its place.
+    pub(crate) fn commit(self) -> io::Result<()> {
+        fs::rename(&self.temporary, self.path)?;
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        File::open(folder)?.sync_all()
+    }
+}
+
+impl Drop for Prepared<'_> {
+    fn drop(&mut self) {
+        // Gone already if it was committed.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+/// Replaces the content of `path` whole.
+pub(crate) fn replace(path: &Path, content: &str) -> io::Result<()> {
+    prepare(path, content)?.commit()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A folder that is removed with its test.
+    pub(crate) struct Scratch(PathBuf);
+
+    impl Scratch {
+        pub(crate) fn new() -> Self {
+            static COUNT: AtomicU32 = AtomicU32::new(0);
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("firelaned-{}-{number}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        pub(crate) fn path(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_folder_has_one_owner_at_a_time() {
+        let folder = Scratch::new();
+        let lock = Lock::take(folder.path()).unwrap();
+        match Lock::take(folder.path()) {
+            Err(LockError::Taken(pid)) => assert_eq!(pid, std::process::id().to_string()),
+            other => panic!("{other:?}"),
+        }
+        drop(lock);
+        Lock::take(folder.path()).unwrap();
+        assert!(matches!(Lock::take(&folder.path().join("absent")), Err(LockError::Io(_))));
+    }
+
+    #[test]
+    fn a_write_that_is_not_committed_changes_nothing() {
+        let folder = Scratch::new();
+        let path = folder.path().join("file");
+        replace(&path, "one").unwrap();
+        drop(prepare(&path, "two").unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one");
+        prepare(&path, "three").unwrap().commit().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "three");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,276 @@
+//! The host behind the interface: two configurations, what runs, and the way from one to the other.
+//!
+//! `server.rs` calls it through the trait [`Api`]. One lock covers all of it, so changes are made one after the
+//! other, each whole. The order of a change: write the persistent configuration beside its place (a full disk
+//! shows here), carry out the steps and replay each on the record of what is present, put the file in its
+//! place. A step that fails takes the steps before it back.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use firelane_api::{
+    AddrInfo, Api, ApiError, ChangeRequest, DropInfo, EtherstubInfo, Facts, FlowInfo, FlowStats, IfInfo,
+    LinkInfo, LinkStats, NetstackInfo, PlanReply, PlanStep, Property, Snapshot, StatusInfo, Store, VnicInfo,
+    Which,
+};
+use firelane_model::{Daemon, Lanes, Model};
+use firelane_plan::{Step, apply_to_model, plan};
+
+use crate::addresses::Addresses;
+use crate::facts::{Running, Stored};
+use crate::state::State;
+use crate::stats;
+use crate::works::Works;
+
+/// A running host.
+#[derive(Debug)]
+pub(crate) struct Host {
+    started: Instant,
+    instance: String,
+    /// Whether `--lanes` decides, and not the configuration.
+    lanes_given: bool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    works: Works,
+    state: State,
+    addresses: Addresses,
+    /// What went wrong before there was a configuration.
+    early: Vec<String>,
+    /// Steps of the start that failed.
+    failed: Vec<(Step, ApiError)>,
+}
+
+/// What a host is made of.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) instance: String,
+    pub(crate) lanes_given: bool,
+    pub(crate) works: Works,
+    pub(crate) state: State,
+    pub(crate) early: Vec<String>,
+}
+
+impl Host {
+    /// Carries out `wanted` as far as possible: what fails is logged and shown in status, the rest runs.
+    pub(crate) fn start(parts: Parts, wanted: &Model) -> Self {
+        let Parts { instance, lanes_given, works, state, early } = parts;
+        // Lanes run already.
+        let active = Model { daemon: wanted.daemon.clone(), ..Model::default() };
+        let store = Store { active, persistent: wanted.clone() };
+        let addresses = Addresses::default();
+        let mut inner = Inner { store, works, state, addresses, early, failed: Vec::new() };
+        inner.begin(wanted);
+        Self { started: Instant::now(), instance, lanes_given, inner: Mutex::new(inner) }
+    }
+
+    /// Ends what runs, in order.
+    pub(crate) fn shut_down(&self) {
+        self.lock().works.shut_down();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic half-way through a step leaves a record that is true but for that step.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn view<T>(&self, which: Which, view: impl FnOnce(Snapshot<'_>) -> T) -> T {
+        let mut inner = self.lock();
+        inner.note_addresses();
+        let Inner { store, works, addresses, .. } = &*inner;
+        let running = Running { works, model: &store.active, addresses };
+        let facts: &dyn Facts = match which {
+            Which::Active => &running,
+            Which::Persistent => &Stored,
+        };
+        view(Snapshot { model: store.model(which), persistent: &store.persistent, facts })
+    }
+}
+
+impl Inner {
+    fn begin(&mut self, wanted: &Model) {
+        for step in plan(wanted, &self.store.active) {
+            match self.carry_out(&step) {
+                Ok(()) => {}
+                Err(error) => {
+                    tracing::error!("{step}: {error}");
+                    self.failed.push((step, error));
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, step: &Step) -> Result<(), ApiError> {
+        self.works.carry_out(step, &self.store.active)?;
+        tracing::info!("{step}");
+        self.addresses.follow(step);
+        apply_to_model(&mut self.store.active, step);
+        Ok(())
+    }
+
+    /// Goes from the present store to `next`, or stays where it is.
+    fn move_to(&mut self, next: Store) -> Result<Vec<Step>, ApiError> {
+        let before = self.store.active.clone();
+        let steps = plan(&next.active, &before);
+        let moved = self.move_through(&steps, &next);
+        if moved.is_err() {
+            self.take_back(&before);
+        }
+        self.works.kernel.collect(&self.store.active);
+        moved.map(|()| steps)
+    }
+
+    fn move_through(&mut self, steps: &[Step], next: &Store) -> Result<(), ApiError> {
+        if next.persistent == self.store.persistent {
+            return steps.iter().try_for_each(|step| self.try_step(step));
+        }
+        // The state's place is a value of its own, because its borrow outlives the steps.
+        let state = self.state.clone();
+        let prepared = state.prepare(&next.persistent)?;
+        steps.iter().try_for_each(|step| self.try_step(step))?;
+        prepared.commit().map_err(|error| state.refused(&error))?;
+        self.store.persistent = next.persistent.clone();
+        Ok(())
+    }
+
+    fn try_step(&mut self, step: &Step) -> Result<(), ApiError> {
+        self.carry_out(step).inspect_err(|error| tracing::warn!("{step}: {error}"))
+    }
+
+    fn take_back(&mut self, before: &Model) {
+        for step in plan(before, &self.store.active) {
+            if let Err(error) = self.carry_out(&step) {
+                tracing::error!("taking a failed change back: {step}: {error}");
+                self.failed.push((step, error));
+            }
+        }
+    }
+
+    fn note_addresses(&mut self) {
+        self.addresses.note(self.works.engine.notices(), &self.works);
+    }
+
+    fn problems(&self, lanes_given: bool) -> Vec<String> {
+        let mut problems = self.early.clone();
+        let failed = self.failed.iter().filter(|(step, _)| self.is_missing(step));
+        problems.extend(failed.map(|(step, error)| format!("{step}: {error}")));
+        problems.extend(self.works.detours());
+        problems.extend(self.works.kernel.fault().map(str::to_owned));
+        let running = self.works.engine.lanes();
+        if let Daemon { lanes: Lanes::Count(wanted) } = self.store.active.daemon
+            && usize::from(wanted) != running
+            && !lanes_given
+        {
+            problems.push(format!("lanes: {running} run; {wanted} will after the next start of firelaned"));
+        }
+        problems
+    }
+
+    /// Whether what `step` makes is still wanted and still not there.
+    fn is_missing(&self, step: &Step) -> bool {
+        let would_change = |model: &Model| {
+            let mut after = model.clone();
+            apply_to_model(&mut after, step);
+            after != *model
+        };
+        would_change(&self.store.active) && !would_change(&self.store.persistent)
+    }
+}
+
+fn shown(steps: &[Step]) -> PlanReply {
+    let shown = |step: &Step| PlanStep { effect: step.effect.word().to_owned(), step: step.to_string() };
+    PlanReply { steps: steps.iter().map(shown).collect() }
+}
+
+impl Api for Host {
+    fn status(&self) -> Result<StatusInfo, ApiError> {
+        let inner = self.lock();
+        let model = &inner.store.active;
+        Ok(StatusInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instance: self.instance.clone(),
+            pid: std::process::id(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            lanes: u16::try_from(inner.works.engine.lanes()).unwrap_or(u16::MAX),
+            links: model.link_names().count(),
+            flows: model.flows.len(),
+            netstacks: model.netstacks.len(),
+            problems: inner.problems(self.lanes_given),
+        })
+    }
+
+    fn model(&self, which: Which) -> Result<Model, ApiError> {
+        Ok(self.lock().store.model(which).clone())
+    }
+
+    fn plan(&self, wanted: &Model) -> Result<PlanReply, ApiError> {
+        let inner = self.lock();
+        let next = inner.store.replaced(wanted, true)?;
+        Ok(shown(&plan(&next.active, &inner.store.active)))
+    }
+
+    fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError> {
+        let mut inner = self.lock();
+        let next = inner.store.replaced(wanted, temporary)?;
+        inner.move_to(next).map(|steps| shown(&steps))
+    }
+
+    fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {
+        let mut inner = self.lock();
+        let next = inner.store.changed(request)?;
+        inner.move_to(next).map(drop)
+    }
+
+    fn links(&self, which: Which) -> Result<Vec<LinkInfo>, ApiError> {
+        Ok(self.view(which, |it| it.links()))
+    }
+
+    fn vnics(&self, which: Which) -> Result<Vec<VnicInfo>, ApiError> {
+        Ok(self.view(which, |it| it.vnics()))
+    }
+
+    fn etherstubs(&self, which: Which) -> Result<Vec<EtherstubInfo>, ApiError> {
+        Ok(self.view(which, |it| it.etherstubs()))
+    }
+
+    fn flows(&self, which: Which) -> Result<Vec<FlowInfo>, ApiError> {
+        Ok(self.view(which, |it| it.flows()))
+    }
+
+    fn addrs(&self, which: Which) -> Result<Vec<AddrInfo>, ApiError> {
+        Ok(self.view(which, |it| it.addrs()))
+    }
+
+    fn ifs(&self, which: Which) -> Result<Vec<IfInfo>, ApiError> {
+        Ok(self.view(which, |it| it.ifs()))
+    }
+
+    fn netstacks(&self, which: Which) -> Result<Vec<NetstackInfo>, ApiError> {
+        Ok(self.view(which, |it| it.netstacks()))
+    }
+
+    fn link_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError> {
+        self.view(which, |it| it.link_props(name))
+    }
+
+    fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError> {
+        self.view(which, |it| it.flow_props(name))
+    }
+
+    fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError> {
+        let inner = self.lock();
+        Ok(stats::links(&inner.works, &inner.store.active))
+    }
+
+    fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError> {
+        let inner = self.lock();
+        Ok(stats::flows(&inner.works, &inner.store.active))
+    }
+
+    fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {
+        Ok(stats::drops(&self.lock().works))
+    }
+}

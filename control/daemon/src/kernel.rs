@@ -1,0 +1,273 @@
+//! Everything that the daemon has in the kernel: interfaces that use VNICs, and the namespaces they are in.
+//!
+//! Called by `works.rs`. An interface is a TAP; where `/dev/net/tun` cannot be opened, it is a veth pair, and
+//! status says so with the reason. Namespaces that exist already are used and left as they are; those made
+//! here are removed when nothing of the configuration is in them.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use firelane::{OpenError, Queue, TapConfig, open_tap};
+use firelane_api::{ApiError, Status};
+use firelane_model::{Instance, LinkName, Model, Tap};
+use firelane_units::{IpPrefix, MacAddr, Mtu};
+use rustix::io::Errno;
+
+use crate::netns::{self, Presence};
+use crate::owned::Owned;
+use crate::veth::{self, Pair};
+use crate::{mac, netlink};
+
+/// How long a name may stay taken: a TAP ends some time after its last descriptor is closed.
+const NAME_WAIT: Duration = Duration::from_secs(1);
+/// Between two looks.
+const NAME_POLL: Duration = Duration::from_millis(10);
+
+/// What the daemon has in the kernel.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    instance: Instance,
+    owned: Owned,
+    queues: u16,
+}
+
+/// An interface of the kernel that uses a VNIC or carries a link.
+#[derive(Debug)]
+pub(crate) struct Device {
+    ifname: String,
+    namespace: Option<PathBuf>,
+    detour: Option<Detour>,
+}
+
+/// A veth pair in place of a TAP.
+#[derive(Debug)]
+struct Detour {
+    near: String,
+    why: String,
+}
+
+impl Device {
+    /// How it is attached if that is not by a TAP, and why.
+    pub(crate) fn detour(&self) -> Option<String> {
+        let it = self.detour.as_ref()?;
+        Some(format!("{}: veth pair {} in place of a TAP, which is slower: {}", self.ifname, it.near, it.why))
+    }
+}
+
+/// An interface that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// The VNIC or link.
+    pub(crate) link: &'a LinkName,
+    /// Which interface.
+    pub(crate) tap: &'a Tap,
+    /// Its Ethernet address.
+    pub(crate) mac: MacAddr,
+    /// The largest packet.
+    pub(crate) mtu: Mtu,
+}
+
+impl Kernel {
+    /// What the record in `state_folder` says is ours. A TAP gets `queues` queues.
+    pub(crate) fn new(instance: Instance, state_folder: &Path, queues: u16) -> Self {
+        Self { instance, owned: Owned::load(state_folder), queues }
+    }
+
+    /// Removes what a daemon that died has left and `wanted` has no use for. Namespaces that are wanted stay,
+    /// with the programs inside.
+    pub(crate) fn recover(&mut self, wanted: &Model) {
+        for name in self.owned.interfaces() {
+            match veth::delete(&name) {
+                Ok(()) => self.owned.forget_interface(&name),
+                Err(error) => tracing::warn!("interface {name}, left by an earlier run: {error}"),
+            }
+        }
+        self.collect(wanted);
+    }
+
+    /// Removes namespaces of ours that `present` has no use for.
+    pub(crate) fn collect(&mut self, present: &Model) {
+        let taps = present.vnics.values().filter_map(|vnic| vnic.tap()?.namespace.as_ref());
+        let used: BTreeSet<String> = taps.map(|name| self.instance.namespace(name)).collect();
+        for name in self.owned.namespaces().into_iter().filter(|name| !used.contains(name)) {
+            match self.remove_namespace(&name) {
+                Ok(()) => self.owned.forget_namespace(&name),
+                Err(error) => tracing::warn!("network namespace {name}: {error}"),
+            }
+        }
+    }
+
+    fn remove_namespace(&self, name: &str) -> io::Result<()> {
+        match netns::look(name)? {
+            Presence::Namespace(inode) if !self.owned.has_namespace(name, inode) => {
+                tracing::warn!("network namespace {name} was replaced by somebody and stays");
+                Ok(())
+            }
+            Presence::Absent => Ok(()),
+            Presence::Namespace(_) | Presence::Leftover => {
+                tracing::info!("network namespace {name} removed");
+                netns::delete(name)
+            }
+        }
+    }
+
+    /// Makes sure that the namespace `name` exists.
+    fn ensure_namespace(&mut self, name: &str) -> io::Result<()> {
+        match netns::look(name)? {
+            Presence::Namespace(inode) => {
+                if self.owned.has_namespace(name, inode) {
+                    self.owned.note_namespace(name, inode);
+                }
+                return Ok(());
+            }
+            Presence::Leftover if self.owned.has_begun_namespace(name) => netns::delete(name)?,
+            Presence::Leftover => {
+                let text = format!("{} is no network namespace", netns::path_of(name).display());
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+            }
+            Presence::Absent => {}
+        }
+        self.owned.note_namespace(name, 0);
+        match netns::create(name) {
+            Ok(inode) => {
+                self.owned.note_namespace(name, inode);
+                tracing::info!("network namespace {name} made");
+                Ok(())
+            }
+            Err(error) => {
+                self.owned.forget_namespace(name);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes an interface and gives its queues.
+    pub(crate) fn open(&mut self, wanted: &Wanted<'_>) -> Result<(Device, Vec<Queue>), ApiError> {
+        let ifname = wanted.tap.ifname(wanted.link).to_owned();
+        let name = wanted.tap.namespace.as_ref().map(|name| self.instance.namespace(name));
+        if let Some(name) = &name {
+            let refused =
+                |error: io::Error| ApiError::new(status_of(&error), "namespace", name, error.to_string());
+            self.ensure_namespace(name).map_err(refused)?;
+        }
+        let namespace = name.as_deref().map(netns::path_of);
+        let config = TapConfig {
+            queues: self.queues,
+            mtu: wanted.mtu,
+            mac: wanted.mac,
+            addresses: wanted.tap.addresses.clone(),
+            namespace: namespace.clone(),
+        };
+        match open_when_free(&ifname, &config) {
+            Ok(queues) => {
+                let queues = queues.into_iter().map(Queue::from).collect();
+                Ok((Device { ifname, namespace, detour: None }, queues))
+            }
+            Err(OpenError::Create(_, error)) if means_no_tun(&error) => {
+                self.open_veth(wanted, ifname, namespace, &format!("/dev/net/tun: {error}"))
+            }
+            Err(OpenError::Create(_, error)) if is(&error, Errno::BUSY) => {
+                Err(ApiError::new(Status::Exists, "tap", ifname, "the interface's name is already taken"))
+            }
+            Err(error) => Err(ApiError::new(Status::Io, "tap", ifname, error.to_string())),
+        }
+    }
+
+    fn open_veth(
+        &mut self,
+        wanted: &Wanted<'_>,
+        ifname: String,
+        namespace: Option<PathBuf>,
+        why: &str,
+    ) -> Result<(Device, Vec<Queue>), ApiError> {
+        let near = mac::near_name(wanted.link, &self.instance);
+        self.owned.note_interface(&near);
+        let pair = Pair {
+            near: &near,
+            ifname: &ifname,
+            namespace: namespace.as_deref(),
+            mac: wanted.mac,
+            mtu: wanted.mtu,
+            addresses: &wanted.tap.addresses,
+        };
+        match veth::create(&pair) {
+            Ok(socket) => {
+                let device = Device { ifname, namespace, detour: Some(Detour { near, why: why.to_owned() }) };
+                tracing::warn!("{}", device.detour().unwrap_or_default());
+                Ok((device, vec![Queue::from(socket)]))
+            }
+            Err(error) => {
+                self.owned.forget_interface(&near);
+                let allowed = format!("{why}; nor can a veth pair be made: {error}");
+                Err(ApiError::new(status_of(&error), "tap", ifname, allowed))
+            }
+        }
+    }
+
+    /// Removes what remains of an interface once its queues are closed.
+    pub(crate) fn close(&mut self, device: &Device) {
+        let Some(detour) = &device.detour else { return };
+        match veth::delete(&detour.near) {
+            Ok(()) => self.owned.forget_interface(&detour.near),
+            Err(error) => tracing::warn!("interface {}: {error}", detour.near),
+        }
+    }
+
+    /// Changes the addresses of an interface from `is` to `shall`; on an error they are as before.
+    pub(crate) fn readdress(
+        &self,
+        device: &Device,
+        is: &[IpPrefix],
+        shall: &[IpPrefix],
+    ) -> Result<(), ApiError> {
+        let change = |is: &[IpPrefix], shall: &[IpPrefix]| {
+            netns::inside(device.namespace.as_deref(), || {
+                let gone = is.iter().filter(|it| !shall.contains(it));
+                let new = shall.iter().filter(|it| !is.contains(it));
+                gone.into_iter().try_for_each(|it| netlink::remove_address(&device.ifname, *it))?;
+                new.into_iter().try_for_each(|it| netlink::add_address(&device.ifname, *it))
+            })
+        };
+        change(is, shall).map_err(|error| {
+            let _ = change(shall, is);
+            ApiError::new(status_of(&error), "addresses", &device.ifname, error.to_string())
+        })
+    }
+
+    /// What may remain in the kernel if the daemon is killed.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.owned.fault()
+    }
+}
+
+/// Opens a TAP, and waits a little if its name is that of one which is just ending.
+fn open_when_free(ifname: &str, config: &TapConfig) -> Result<Vec<firelane::TapQueue>, OpenError> {
+    let deadline = Instant::now() + NAME_WAIT;
+    loop {
+        match open_tap(ifname, config) {
+            Err(OpenError::Create(_, error)) if is(&error, Errno::BUSY) && Instant::now() < deadline => {
+                std::thread::sleep(NAME_POLL);
+            }
+            other => return other,
+        }
+    }
+}
+
+fn is(error: &io::Error, number: Errno) -> bool {
+    error.raw_os_error() == Some(number.raw_os_error())
+}
+
+/// Whether the error says that this host or this user has no TAPs at all.
+fn means_no_tun(error: &io::Error) -> bool {
+    [Errno::ACCESS, Errno::PERM, Errno::NOENT, Errno::NODEV, Errno::NXIO].into_iter().any(|it| is(error, it))
+}
+
+fn status_of(error: &io::Error) -> Status {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Status::Denied,
+        io::ErrorKind::AlreadyExists => Status::Exists,
+        _ => Status::Io,
+    }
+}

@@ -1,1 +1,0 @@
-//! firelaned: applies plans to an engine and serves the API.

@@ -1,0 +1,75 @@
+//! Ethernet addresses and interface names that the daemon chooses: the same again after a restart, others on
+//! another host or in another instance.
+//!
+//! Called by `works.rs` and `kernel.rs`.
+
+use std::fs;
+
+use firelane_model::{Instance, LinkName, Mac, automatic_mac};
+use firelane_units::MacAddr;
+
+/// Chooses addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Macs {
+    seed: u64,
+}
+
+impl Macs {
+    /// The choices of this host and `instance`.
+    pub(crate) fn of_host(instance: &Instance) -> Self {
+        let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+        Self { seed: digest(&[machine.trim(), &instance.to_string()]) }
+    }
+
+    /// The address of the VNIC or link `name`, which none of `taken` has.
+    pub(crate) fn choose(self, name: &LinkName, wanted: Mac, taken: &[MacAddr]) -> MacAddr {
+        match wanted {
+            Mac::Fixed(mac) => mac,
+            Mac::Auto | Mac::Random => (0..)
+                .map(|attempt| automatic_mac(name, self.seed, attempt))
+                .find(|mac| !taken.contains(mac))
+                .expect("there are more addresses than VNICs"),
+        }
+    }
+}
+
+/// The name of the near end of a veth pair for the VNIC `name`: eleven characters, so that one more fits.
+pub(crate) fn near_name(name: &LinkName, instance: &Instance) -> String {
+    format!("fl{:09x}", digest(&[&instance.to_string(), name.as_str()]) >> 28)
+}
+
+/// FNV-1a over parts with their ends: names things, keeps no secret.
+fn digest(parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_repeat_avoid_what_is_taken_and_differ_between_instances() {
+        let name: LinkName = "web0".parse().unwrap();
+        let [one, two] = ["", "demo"].map(|it| it.parse::<Instance>().unwrap());
+        let macs = Macs::of_host(&one);
+        let first = macs.choose(&name, Mac::Auto, &[]);
+        assert_eq!(macs.choose(&name, Mac::Random, &[]), first);
+        assert_ne!(macs.choose(&name, Mac::Auto, &[first]), first);
+        assert_ne!(Macs::of_host(&two).choose(&name, Mac::Auto, &[]), first);
+        assert_eq!(macs.choose(&name, Mac::Fixed(first), &[first]), first);
+    }
+
+    #[test]
+    fn a_pairs_name_fits_the_kernel() {
+        let [one, two] = ["", "demo"].map(|it| it.parse::<Instance>().unwrap());
+        let names = ["web0", "a_very_long_name_of_a_vnic_12345"].map(|it| it[..it.len().min(31)].to_owned());
+        for name in names {
+            let name: LinkName = name.trim_end_matches(char::is_alphabetic).parse().unwrap();
+            assert_eq!(near_name(&name, &one).len(), 11);
+            assert_ne!(near_name(&name, &one), near_name(&name, &two));
+        }
+    }
+}

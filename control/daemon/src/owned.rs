@@ -1,0 +1,161 @@
+//! The record of what the daemon has made in the kernel and what would outlive it.
+//!
+//! Called by `kernel.rs`, which writes a thing down before it makes it, so that the next start can clean up
+//! whatever moment ended the daemon. A TAP needs no record: it goes with its descriptors.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::folder;
+
+/// The file's name, in the state folder.
+const FILE: &str = "owned.toml";
+
+/// Namespaces and interfaces that are ours.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    path: PathBuf,
+    record: Record,
+    /// Why the record on the disk is not true, if it is not.
+    fault: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    /// Nothing that was made before the last boot exists.
+    #[serde(default)]
+    boot: String,
+    /// Network namespaces with their inode, which is 0 until it is known.
+    #[serde(default)]
+    namespaces: BTreeMap<String, u64>,
+    /// Near ends of veth pairs.
+    #[serde(default)]
+    interfaces: BTreeSet<String>,
+}
+
+impl Owned {
+    /// The record in `folder`; empty if there is none of this boot.
+    pub(crate) fn load(folder: &Path) -> Self {
+        Self::load_for(folder, &boot())
+    }
+
+    fn load_for(folder: &Path, boot: &str) -> Self {
+        let path = folder.join(FILE);
+        let mut fault = None;
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let record: Record = toml::from_str(&text).unwrap_or_else(|error| {
+            fault = Some(format!("{}: {}", path.display(), error.message()));
+            Record::default()
+        });
+        let record = if record.boot == boot { record } else { Record::default() };
+        Self { path, record: Record { boot: boot.to_owned(), ..record }, fault }
+    }
+
+    /// Whether the namespace `name` with that inode is ours.
+    pub(crate) fn has_namespace(&self, name: &str, inode: u64) -> bool {
+        self.record.namespaces.get(name).is_some_and(|known| *known == inode || *known == 0)
+    }
+
+    /// Whether we have at least begun to make a namespace `name`.
+    pub(crate) fn has_begun_namespace(&self, name: &str) -> bool {
+        self.record.namespaces.contains_key(name)
+    }
+
+    /// The names of all namespaces that are ours.
+    pub(crate) fn namespaces(&self) -> Vec<String> {
+        self.record.namespaces.keys().cloned().collect()
+    }
+
+    /// All interfaces that are ours.
+    pub(crate) fn interfaces(&self) -> Vec<String> {
+        self.record.interfaces.iter().cloned().collect()
+    }
+
+    /// Writes a namespace down: before it is made with inode 0, then with the one it has.
+    pub(crate) fn note_namespace(&mut self, name: &str, inode: u64) {
+        self.record.namespaces.insert(name.to_owned(), inode);
+        self.save();
+    }
+
+    /// The namespace `name` is gone.
+    pub(crate) fn forget_namespace(&mut self, name: &str) {
+        self.record.namespaces.remove(name);
+        self.save();
+    }
+
+    /// Writes an interface down.
+    pub(crate) fn note_interface(&mut self, name: &str) {
+        self.record.interfaces.insert(name.to_owned());
+        self.save();
+    }
+
+    /// The interface `name` is gone.
+    pub(crate) fn forget_interface(&mut self, name: &str) {
+        self.record.interfaces.remove(name);
+        self.save();
+    }
+
+    /// Why the next start might not clean up everything.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
+    fn save(&mut self) {
+        let text = toml::to_string(&self.record).expect("the record has only names and numbers");
+        let written = folder::replace(&self.path, &text);
+        self.fault = written.err().map(|error| {
+            tracing::warn!("{}: {error}", self.path.display());
+            format!("{}: {error}; what is made may remain if firelaned is killed", self.path.display())
+        });
+    }
+}
+
+/// The kernel's name for the time since the last boot.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::tests::Scratch;
+
+    #[test]
+    fn what_is_noted_is_known_after_a_restart_but_not_after_a_boot() {
+        let folder = Scratch::new();
+        let mut owned = Owned::load_for(folder.path(), "boot 1");
+        owned.note_namespace("alice", 0);
+        owned.note_namespace("bob", 77);
+        owned.note_interface("fl1");
+        let again = Owned::load_for(folder.path(), "boot 1");
+        assert_eq!(
+            (again.namespaces(), again.interfaces()),
+            (vec!["alice".into(), "bob".into()], vec!["fl1".into()])
+        );
+        assert!(again.has_namespace("alice", 5), "its inode was never learnt");
+        assert!(again.has_namespace("bob", 77) && !again.has_namespace("bob", 78));
+        assert!(!again.has_begun_namespace("carol"));
+        assert!(Owned::load_for(folder.path(), "boot 2").namespaces().is_empty());
+        owned.forget_namespace("alice");
+        owned.forget_interface("fl1");
+        let again = Owned::load_for(folder.path(), "boot 1");
+        assert_eq!((again.namespaces(), again.interfaces()), (vec!["bob".into()], vec![]));
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_or_written_is_a_named_fault() {
+        let folder = Scratch::new();
+        fs::write(folder.path().join(FILE), "namespaces = 7\n").unwrap();
+        let mut owned = Owned::load_for(folder.path(), "boot");
+        assert!(owned.fault().unwrap().contains("owned.toml"));
+        owned.note_interface("fl1");
+        assert_eq!(owned.fault(), None, "the record is true again");
+        let mut lost = Owned::load_for(Path::new("/nonexistent"), "boot");
+        lost.note_interface("fl1");
+        assert!(lost.fault().unwrap().contains("/nonexistent/owned.toml"));
+    }
+}

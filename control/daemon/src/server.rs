@@ -1,0 +1,98 @@
+//! The interface on its unix socket: HTTP in front of `dispatch`, and nothing else.
+//!
+//! Called by `daemon.rs`. Every request is answered on a thread that may block, and a fault of ours ends that
+//! request alone.
+
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use firelane_api::{Api, ApiError, Method, Status, dispatch};
+use firelane_model::MODEL_TEXT_MAX;
+use rustix::fs::Mode;
+use tokio::net::UnixListener;
+
+use crate::host::Host;
+
+/// Opens the socket for the owner and the group. One that a daemon before us has left is replaced; the lock of
+/// its folder says that it is dead.
+pub(crate) fn bind(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path)?,
+        Ok(_) => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    // The socket never has more rights than it shall have, not even for a moment.
+    let before = rustix::process::umask(Mode::from_raw_mode(0o117));
+    let listener = std::os::unix::net::UnixListener::bind(path);
+    rustix::process::umask(before);
+    let listener = listener?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Answers requests until the task is cancelled.
+pub(crate) async fn serve(listener: std::os::unix::net::UnixListener, host: Arc<Host>) -> io::Result<()> {
+    let listener = UnixListener::from_std(listener)?;
+    axum::serve(listener, Router::new().fallback(answer).with_state(host)).await
+}
+
+async fn answer(State(host): State<Arc<Host>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let Some(method) = Method::from_word(head.method.as_str()) else {
+        return refusal(&ApiError::new(Status::NotSupported, "method", head.method, ""));
+    };
+    let Ok(body) = to_bytes(body, MODEL_TEXT_MAX).await else {
+        let allowed = format!("at most {MODEL_TEXT_MAX} bytes");
+        return refusal(&ApiError::new(Status::TooMany, "body", "", allowed));
+    };
+    let work = tokio::task::spawn_blocking(move || {
+        let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
+        dispatch(&*host as &dyn Api, &firelane_api::Request { method, path, query, body: &body })
+    });
+    match work.await {
+        Ok(answer) => response(answer.status, answer.body),
+        Err(_) => refusal(&ApiError::new(Status::Failed, "", "", "a fault in firelaned; its log says more")),
+    }
+}
+
+fn refusal(error: &ApiError) -> Response {
+    response(error.status.http(), serde_json::to_vec(error).unwrap_or_default())
+}
+
+fn response(status: u16, body: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::tests::Scratch;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_a_file_is_not() {
+        let folder = Scratch::new();
+        let path = folder.path().join("api.sock");
+        drop(bind(&path).unwrap());
+        let _listener = bind(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        let path = folder.path().join("file");
+        std::fs::write(&path, "precious").unwrap();
+        assert!(bind(&path).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    }
+}

@@ -1,0 +1,129 @@
+//! The persistent configuration: one file, `model.toml`, that the next start begins with.
+//!
+//! Called by `daemon.rs` at the start and by `host.rs` around every change. A file that cannot be read is set
+//! aside, not overwritten; a folder that cannot be written to refuses persistent changes and nothing else.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use firelane_api::{ApiError, Status};
+use firelane_model::Model;
+
+use crate::folder::{self, Prepared};
+
+/// The file's name, in the state folder.
+const FILE: &str = "model.toml";
+
+/// The persistent configuration's place.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    path: PathBuf,
+}
+
+/// What was found at the start.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// Nothing: this is the first start.
+    Nothing,
+    /// A configuration.
+    Model(Box<Model>),
+    /// Something else, and what is wrong with it.
+    Broken(String),
+}
+
+impl State {
+    /// The state in `folder`.
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self { path: folder.join(FILE) }
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads it. A broken file is renamed, so that it can be repaired by hand.
+    pub(crate) fn load(&self) -> Found {
+        let text = match fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Nothing,
+            Err(error) => return self.broken(&format!("{}: {error}", self.path.display())),
+        };
+        match Model::from_toml(&self.path.to_string_lossy(), &text) {
+            Ok(model) => Found::Model(Box::new(model)),
+            Err(faults) => self.broken(&first_of(&faults)),
+        }
+    }
+
+    fn broken(&self, why: &str) -> Found {
+        let aside = self.path.with_extension("toml.broken");
+        match fs::rename(&self.path, &aside) {
+            Ok(()) => Found::Broken(format!("{why}; the file is kept as {}", aside.display())),
+            Err(_) => Found::Broken(why.to_owned()),
+        }
+    }
+
+    /// Writes `model` beside the file: the part of a change that a full disk can refuse.
+    pub(crate) fn prepare(&self, model: &Model) -> Result<Prepared<'_>, ApiError> {
+        folder::prepare(&self.path, &model.to_toml()).map_err(|error| self.refused(&error))
+    }
+
+    /// The error of a write that failed.
+    pub(crate) fn refused(&self, error: &io::Error) -> ApiError {
+        ApiError::new(Status::Io, "state", self.path.display(), error.to_string())
+    }
+}
+
+/// The first fault on one line, with the number of the others.
+pub(crate) fn first_of<E: std::fmt::Display>(faults: &[E]) -> String {
+    match faults {
+        [] => String::new(),
+        [only] => only.to_string(),
+        [first, others @ ..] => format!("{first} (and {} more)", others.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::tests::Scratch;
+
+    #[test]
+    fn what_was_committed_is_found_again() {
+        let folder = Scratch::new();
+        let state = State::new(folder.path());
+        assert!(matches!(state.load(), Found::Nothing));
+        let model = Model::from_toml("test", "[etherstub.vswitch1]\n").unwrap();
+        state.prepare(&model).unwrap().commit().unwrap();
+        match state.load() {
+            Found::Model(found) => assert_eq!(*found, model),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_broken_file_is_named_and_set_aside() {
+        let folder = Scratch::new();
+        let state = State::new(folder.path());
+        for content in [&b"[vnic.web0]\nover = 7\n"[..], b"\xff\xfe", b"[[["] {
+            fs::write(state.path(), content).unwrap();
+            match state.load() {
+                Found::Broken(why) => {
+                    assert!(why.contains("model.toml") && why.lines().count() == 1, "{why}");
+                    assert!(why.contains("model.toml.broken"), "{why}");
+                }
+                other => panic!("{other:?}"),
+            }
+            assert!(matches!(state.load(), Found::Nothing), "it is out of the way");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_gone_refuses_with_the_files_name() {
+        let state = State::new(Path::new("/nonexistent"));
+        assert!(
+            state.prepare(&Model::default()).unwrap_err().to_string().contains("/nonexistent/model.toml")
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! The engine's counters under the names of the model.
+//!
+//! Called by `host.rs`. Inward is towards a VNIC's user; on a link or etherstub it is what VNICs sent into it.
+
+use firelane::{EngineSnapshot, Traffic as Counted};
+use firelane_api::{DropInfo, FlowStats, LinkStats, Traffic};
+use firelane_model::{LinkClass, LinkName, Model};
+use firelane_units::{DropReason, LinkId};
+
+use crate::works::Works;
+
+/// Traffic of every link, etherstub and VNIC.
+pub(crate) fn links(works: &Works, model: &Model) -> Vec<LinkStats> {
+    let snapshot = works.engine.snapshot();
+    let stats = |(name, class): (&LinkName, LinkClass)| {
+        let traffic = match class {
+            LinkClass::Vnic => works.vnics.get(name).map(|it| port(&snapshot, it.id)),
+            LinkClass::Phys => works.links.get(name).and_then(|it| it.uplink).map(|id| port(&snapshot, id)),
+            LinkClass::Etherstub => Some(switched(&snapshot, works, model, name)),
+        };
+        LinkStats { name: name.clone(), traffic: traffic.unwrap_or_default() }
+    };
+    model.link_names().map(stats).collect()
+}
+
+fn port(snapshot: &EngineSnapshot, id: LinkId) -> Traffic {
+    let Some(counters) = snapshot.ports.get(&id) else { return Traffic::default() };
+    Traffic {
+        ipackets: counters.inward.packets,
+        rbytes: counters.inward.bytes,
+        ierrors: counters.inward.dropped,
+        opackets: counters.outward.packets,
+        obytes: counters.outward.bytes,
+        oerrors: counters.outward.dropped,
+    }
+}
+
+/// What passed a virtual switch: its VNICs' outward traffic came in, their inward traffic went out.
+fn switched(snapshot: &EngineSnapshot, works: &Works, model: &Model, name: &LinkName) -> Traffic {
+    let vnics = model.vnics_over(name.as_str()).filter_map(|(vnic, _)| works.vnics.get(vnic));
+    vnics.map(|it| port(snapshot, it.id)).fold(Traffic::default(), |sum, it| Traffic {
+        ipackets: sum.ipackets + it.opackets,
+        rbytes: sum.rbytes + it.obytes,
+        ierrors: sum.ierrors + it.oerrors,
+        opackets: sum.opackets + it.ipackets,
+        obytes: sum.obytes + it.rbytes,
+        oerrors: sum.oerrors + it.ierrors,
+    })
+}
+
+/// Traffic of every flow.
+pub(crate) fn flows(works: &Works, model: &Model) -> Vec<FlowStats> {
+    let snapshot = works.engine.snapshot();
+    let counters = |name| snapshot.flows.get(works.flows.get(name)?).copied();
+    let stats = model.flows.iter().map(|(name, flow)| {
+        let [inward, outward] = counters(name).unwrap_or_default();
+        let traffic = Traffic {
+            ipackets: inward.packets,
+            rbytes: inward.bytes,
+            ierrors: inward.dropped,
+            opackets: outward.packets,
+            obytes: outward.bytes,
+            oerrors: outward.dropped,
+        };
+        let held = held(&inward) + held(&outward);
+        FlowStats { name: name.clone(), link: flow.link.clone(), traffic, held }
+    });
+    stats.collect()
+}
+
+/// Frames that arrived and have not ended.
+fn held(counted: &Counted) -> u64 {
+    counted.arrived.saturating_sub(counted.passed + counted.dropped)
+}
+
+/// Frames that ended, by station and reason.
+pub(crate) fn drops(works: &Works) -> Vec<DropInfo> {
+    let info = |(reason, frames): (DropReason, u64)| DropInfo {
+        station: reason.station().word().to_owned(),
+        reason: reason.word().to_owned(),
+        frames,
+    };
+    works.engine.snapshot().counters.drops.iter().map(info).collect()
+}

@@ -1,0 +1,433 @@
+//! What stands behind the names of the model: the engine's identifiers, the kernel's interfaces, services.
+//!
+//! Called by `host.rs`, which gives one step at a time. A step is carried out whole or not at all; what it
+//! needs and is not there is an error, because at the start a step may rest on one that failed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use firelane::{Engine, RouteConfig, VnicConfig, VnicUser};
+use firelane_api::{ApiError, Status};
+use firelane_model::{
+    AddrObjName, Etherstub, Flow, FlowName, Instance, Link, LinkKind, LinkName, Mac, Model, NetstackName,
+    Route, Service, Tap, Tunables, Vnic,
+};
+use firelane_plan::{Action, Step};
+use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
+
+use crate::kernel::{Device, Kernel, Wanted};
+use crate::mac::Macs;
+use crate::services::Services;
+use crate::settings;
+
+/// Everything that runs.
+#[derive(Debug)]
+pub(crate) struct Works {
+    pub(crate) engine: Engine,
+    pub(crate) kernel: Kernel,
+    pub(crate) links: BTreeMap<LinkName, Lower>,
+    pub(crate) vnics: BTreeMap<LinkName, Upper>,
+    pub(crate) netstacks: BTreeMap<NetstackName, NetstackId>,
+    pub(crate) flows: BTreeMap<FlowName, FlowId>,
+    services: Services,
+    macs: Macs,
+}
+
+/// A link or etherstub.
+#[derive(Debug)]
+pub(crate) struct Lower {
+    pub(crate) id: LinkId,
+    pub(crate) uplink: Option<LinkId>,
+    pub(crate) device: Option<Device>,
+}
+
+/// A VNIC.
+#[derive(Debug)]
+pub(crate) struct Upper {
+    pub(crate) id: LinkId,
+    pub(crate) mac: MacAddr,
+    pub(crate) device: Option<Device>,
+}
+
+type Done = Result<(), ApiError>;
+
+impl Works {
+    /// Nothing but an engine. Services keep relative folders in `data`.
+    pub(crate) fn new(
+        engine: Engine,
+        kernel: Kernel,
+        instance: &Instance,
+        data: PathBuf,
+        runtime: tokio::runtime::Handle,
+    ) -> Self {
+        Self {
+            engine,
+            kernel,
+            links: BTreeMap::new(),
+            vnics: BTreeMap::new(),
+            netstacks: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            services: Services::new(runtime, data),
+            macs: Macs::of_host(instance),
+        }
+    }
+
+    /// Carries out `step`; `present` is the model before it.
+    pub(crate) fn carry_out(&mut self, step: &Step, present: &Model) -> Done {
+        match &step.action {
+            // Lanes are made at the start; status says what the next one changes.
+            Action::SetDaemon(..) => Ok(()),
+            Action::CreateNetstack(name, tunables) => self.create_netstack(name, tunables),
+            Action::SetTunables(name, tunables) => self.set_tunables(name, tunables),
+            Action::DeleteNetstack(name) => self.delete_netstack(name),
+            Action::CreateLink(name, link) => self.create_link(name, link),
+            Action::CreateEtherstub(name, stub) => self.create_etherstub(name, stub),
+            Action::DeleteLink(name) | Action::DeleteEtherstub(name) => self.delete_lower(name),
+            Action::SetLink(name, from, to) => self.set_lower(name, from.into(), to.into()),
+            Action::SetEtherstub(name, from, to) => self.set_lower(name, from.into(), to.into()),
+            Action::CreateVnic(name, vnic) => self.create_vnic(name, vnic, present),
+            Action::SetVnic(name, from, to) => self.set_vnic(name, from, to),
+            Action::DeleteVnic(name) => self.delete_vnic(name),
+            Action::AddFlow(..) | Action::SetFlow(..) | Action::RemoveFlow(_) => self.step_of_flow(step),
+            Action::StartService(..) | Action::SetService(..) | Action::StopService(_) => {
+                self.step_of_service(step, present)
+            }
+            _ => self.step_of_ip(step, present),
+        }
+    }
+
+    fn step_of_ip(&mut self, step: &Step, present: &Model) -> Done {
+        match &step.action {
+            Action::AddAddress(_, name, address) => {
+                Ok(self.engine.add_address(self.interface(name)?, address.prefix()).map_err(refused)?)
+            }
+            Action::RemoveAddress(netstack, name) => {
+                let known = present.netstacks.get(netstack).and_then(|it| it.addresses.get(name));
+                let address = known.ok_or(Status::NoAddrObj)?;
+                self.engine.remove_address(self.interface(name)?, address.prefix()).map_err(refused)
+            }
+            Action::AddRoute(netstack, route) => {
+                self.engine.add_route(self.netstack(netstack)?, way(route)).map_err(refused)
+            }
+            Action::RemoveRoute(netstack, route) => {
+                self.engine.remove_route(self.netstack(netstack)?, way(route)).map_err(refused)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn step_of_flow(&mut self, step: &Step) -> Done {
+        match &step.action {
+            Action::AddFlow(name, flow) => self.add_flow(name, flow),
+            Action::SetFlow(name, from, to) => self.set_flow(name, from, to),
+            Action::RemoveFlow(name) => {
+                self.engine.remove_flow(self.flow(name)?).map_err(refused)?;
+                self.flows.remove(name);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn step_of_service(&mut self, step: &Step, present: &Model) -> Done {
+        match &step.action {
+            Action::StartService(name, service) => {
+                let stack = self.stack_of(service)?;
+                let netstack = present.netstacks.get(&service.netstack);
+                let tunables = netstack.map(|it| it.tunables.clone()).unwrap_or_default();
+                self.services.start(name, service, &stack, &tunables)
+            }
+            Action::SetService(name, _, to) => self.services.change(name, to),
+            Action::StopService(name) => {
+                self.services.stop(name);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends everything that is not in a lane: services, and then the interfaces with their namespaces.
+    pub(crate) fn shut_down(&mut self) {
+        self.services.stop_all();
+        for name in self.vnics.keys().cloned().collect::<Vec<_>>() {
+            if let Err(error) = self.delete_vnic(&name) {
+                tracing::warn!("vnic {name}: {error}");
+            }
+        }
+        for name in self.links.keys().cloned().collect::<Vec<_>>() {
+            if let Err(error) = self.delete_lower(&name) {
+                tracing::warn!("link {name}: {error}");
+            }
+        }
+        self.kernel.collect(&Model::default());
+    }
+
+    /// Interfaces that are attached in another way than by a TAP, and why.
+    pub(crate) fn detours(&self) -> Vec<String> {
+        let devices =
+            self.links.values().map(|it| &it.device).chain(self.vnics.values().map(|it| &it.device));
+        devices.filter_map(|it| it.as_ref()?.detour()).collect()
+    }
+
+    fn netstack(&self, name: &NetstackName) -> Result<NetstackId, ApiError> {
+        let known = self.netstacks.get(name).copied();
+        known.ok_or_else(|| ApiError::new(Status::NotFound, "netstack", name, ""))
+    }
+
+    fn flow(&self, name: &FlowName) -> Result<FlowId, ApiError> {
+        self.flows.get(name).copied().ok_or_else(|| ApiError::new(Status::NotFound, "flow", name, ""))
+    }
+
+    fn interface(&self, address: &AddrObjName) -> Result<LinkId, ApiError> {
+        let known = self.vnics.get(address.interface());
+        known.map(|it| it.id).ok_or_else(|| ApiError::new(Status::NoIf, "interface", address.interface(), ""))
+    }
+
+    fn stack_of(&self, service: &Service) -> Result<firelane::Stack, ApiError> {
+        let id = self.netstack(&service.netstack)?;
+        self.engine.stack(id).ok_or_else(|| Status::NotFound.into())
+    }
+}
+
+/// Netstacks.
+impl Works {
+    fn create_netstack(&mut self, name: &NetstackName, tunables: &Tunables) -> Done {
+        let id = self.engine.add_netstack(settings::tcp(tunables)?).map_err(refused)?;
+        self.netstacks.insert(name.clone(), id);
+        Ok(())
+    }
+
+    fn set_tunables(&mut self, name: &NetstackName, tunables: &Tunables) -> Done {
+        self.engine.set_tcp(self.netstack(name)?, settings::tcp(tunables)?).map_err(refused)
+    }
+
+    fn delete_netstack(&mut self, name: &NetstackName) -> Done {
+        self.engine.remove_netstack(self.netstack(name)?).map_err(refused)?;
+        self.netstacks.remove(name);
+        Ok(())
+    }
+}
+
+/// The properties that links of every class have.
+#[derive(Clone, Copy)]
+struct Properties {
+    mtu: Option<Mtu>,
+    maxbw: Option<BitRate>,
+    priority: Priority,
+}
+
+impl From<&Link> for Properties {
+    fn from(it: &Link) -> Self {
+        Self { mtu: Some(it.mtu), maxbw: it.maxbw, priority: it.priority }
+    }
+}
+
+impl From<&Etherstub> for Properties {
+    fn from(it: &Etherstub) -> Self {
+        Self { mtu: Some(it.mtu), maxbw: it.maxbw, priority: it.priority }
+    }
+}
+
+impl From<&Vnic> for Properties {
+    fn from(it: &Vnic) -> Self {
+        Self { mtu: it.mtu, maxbw: it.maxbw, priority: it.priority }
+    }
+}
+
+/// Links and etherstubs.
+impl Works {
+    fn create_link(&mut self, name: &LinkName, link: &Link) -> Done {
+        let LinkKind::Tap(ifname) = &link.kind else {
+            return self.create_lower(name, link.mtu, link.into(), None, Vec::new());
+        };
+        let tap = Tap { ifname: Some(ifname.clone()), ..Tap::default() };
+        let mac = self.macs.choose(name, Mac::Auto, &self.taken());
+        let wanted = Wanted { link: name, tap: &tap, mac, mtu: link.mtu };
+        let (device, queues) = self.kernel.open(&wanted)?;
+        self.create_lower(name, link.mtu, link.into(), Some(device), queues)
+    }
+
+    fn create_etherstub(&mut self, name: &LinkName, stub: &Etherstub) -> Done {
+        self.create_lower(name, stub.mtu, stub.into(), None, Vec::new())
+    }
+
+    fn create_lower(
+        &mut self,
+        name: &LinkName,
+        mtu: Mtu,
+        properties: Properties,
+        device: Option<Device>,
+        queues: Vec<firelane::Queue>,
+    ) -> Done {
+        let made = self.engine.add_link(mtu).map_err(refused).and_then(|id| {
+            let uplink = device.is_some().then(|| self.engine.add_uplink(id, queues)).transpose();
+            let set = uplink.map_err(refused).and_then(|uplink| {
+                self.limit(id, Properties::UNLIMITED, properties).map(|()| Lower { id, uplink, device: None })
+            });
+            set.inspect_err(|_| drop(self.engine.remove_link(id)))
+        });
+        match made {
+            Ok(lower) => {
+                self.links.insert(name.clone(), Lower { device, ..lower });
+                Ok(())
+            }
+            Err(error) => {
+                device.iter().for_each(|device| self.kernel.close(device));
+                Err(error)
+            }
+        }
+    }
+
+    fn delete_lower(&mut self, name: &LinkName) -> Done {
+        let lower = self.links.get(name).ok_or(Status::LinkInvalid)?;
+        self.engine.remove_link(lower.id).map_err(refused)?;
+        if let Some(device) = self.links.remove(name).and_then(|it| it.device) {
+            self.kernel.close(&device);
+        }
+        Ok(())
+    }
+
+    fn set_lower(&mut self, name: &LinkName, from: Properties, to: Properties) -> Done {
+        let id = self.links.get(name).ok_or(Status::LinkInvalid)?.id;
+        same_mtu(from, to)?;
+        self.limit(id, from, to)
+    }
+
+    /// Changes limit and priority; on an error they are as before.
+    fn limit(&self, id: LinkId, from: Properties, to: Properties) -> Done {
+        let change = |from: Properties, to: Properties| {
+            if from.maxbw != to.maxbw {
+                self.engine.set_link_maxbw(id, to.maxbw)?;
+            }
+            if from.priority != to.priority {
+                self.engine.set_link_priority(id, to.priority)?;
+            }
+            Ok(())
+        };
+        change(from, to).map_err(|error| {
+            let _ = change(to, from);
+            refused(error)
+        })
+    }
+
+    fn taken(&self) -> Vec<MacAddr> {
+        self.vnics.values().map(|it| it.mac).collect()
+    }
+}
+
+impl Properties {
+    /// What a link of the engine begins with.
+    const UNLIMITED: Self = Self { mtu: None, maxbw: None, priority: Priority::High };
+}
+
+/// Rings and segments are laid out for the MTU that a link was made with.
+fn same_mtu(from: Properties, to: Properties) -> Done {
+    match to.mtu {
+        mtu if mtu == from.mtu => Ok(()),
+        mtu => {
+            let value = mtu.map_or_else(|| "--".to_owned(), |mtu| mtu.to_string());
+            Err(ApiError::new(Status::NotSupported, "mtu", value, "the MTU is fixed when a link is made"))
+        }
+    }
+}
+
+/// VNICs.
+impl Works {
+    fn create_vnic(&mut self, name: &LinkName, vnic: &Vnic, present: &Model) -> Done {
+        let absent = || ApiError::new(Status::LinkInvalid, "over", &vnic.over, "");
+        let over = self.links.get(&vnic.over).ok_or_else(absent)?.id;
+        let mtu = vnic.mtu.or_else(|| present.mtu_of(vnic.over.as_str())).ok_or_else(absent)?;
+        let mac = self.macs.choose(name, vnic.mac, &self.taken());
+        let mut device = None;
+        let user = match &vnic.user {
+            firelane_model::VnicUser::Nobody => VnicUser::Nobody,
+            firelane_model::VnicUser::Netstack(netstack) => VnicUser::Netstack(self.netstack(netstack)?),
+            firelane_model::VnicUser::Tap(tap) => {
+                let (opened, queues) = self.kernel.open(&Wanted { link: name, tap, mac, mtu })?;
+                device = Some(opened);
+                VnicUser::Device(queues)
+            }
+        };
+        let config = VnicConfig {
+            vlan: vnic.vlan,
+            maxbw: vnic.maxbw,
+            priority: vnic.priority,
+            ..VnicConfig::new(mac)
+        };
+        match self.engine.add_vnic(over, &config, user) {
+            Ok(id) => {
+                self.vnics.insert(name.clone(), Upper { id, mac, device });
+                Ok(())
+            }
+            Err(error) => {
+                device.iter().for_each(|device| self.kernel.close(device));
+                Err(refused(error))
+            }
+        }
+    }
+
+    fn delete_vnic(&mut self, name: &LinkName) -> Done {
+        let id = self.vnics.get(name).ok_or(Status::LinkInvalid)?.id;
+        self.engine.remove_vnic(id).map_err(refused)?;
+        if let Some(device) = self.vnics.remove(name).and_then(|it| it.device) {
+            self.kernel.close(&device);
+        }
+        Ok(())
+    }
+
+    fn set_vnic(&mut self, name: &LinkName, from: &Vnic, to: &Vnic) -> Done {
+        let vnic = self.vnics.get(name).ok_or(Status::LinkInvalid)?;
+        same_mtu(from.into(), to.into())?;
+        self.limit(vnic.id, from.into(), to.into())?;
+        let (Some(device), Some(is), Some(shall)) = (&vnic.device, from.tap(), to.tap()) else {
+            return Ok(());
+        };
+        let readdressed = self.kernel.readdress(device, &is.addresses, &shall.addresses);
+        readdressed.inspect_err(|_| drop(self.limit(vnic.id, to.into(), from.into())))
+    }
+}
+
+/// Flows.
+impl Works {
+    fn add_flow(&mut self, name: &FlowName, flow: &Flow) -> Done {
+        let vnic = self.vnics.get(&flow.link).ok_or_else(|| {
+            let allowed = if self.links.contains_key(&flow.link) { "flows are on VNICs" } else { "" };
+            ApiError::new(Status::LinkInvalid, "link", &flow.link, allowed)
+        })?;
+        let rule = settings::rule(&flow.matching);
+        let id = self.engine.add_flow(vnic.id, rule, flow.maxbw, flow.priority).map_err(refused)?;
+        self.flows.insert(name.clone(), id);
+        Ok(())
+    }
+
+    fn set_flow(&mut self, name: &FlowName, from: &Flow, to: &Flow) -> Done {
+        let id = self.flow(name)?;
+        if from.maxbw != to.maxbw {
+            self.engine.set_flow_maxbw(id, to.maxbw).map_err(refused)?;
+        }
+        if from.priority != to.priority {
+            self.engine.set_flow_priority(id, to.priority).map_err(refused)?;
+        }
+        Ok(())
+    }
+}
+
+fn way(route: &Route) -> RouteConfig {
+    RouteConfig { destination: route.destination(), gateway: Some(route.gateway()), link: None }
+}
+
+/// The engine's refusal in the words of the interface.
+fn refused(error: firelane::ChangeError) -> ApiError {
+    use firelane::ChangeError as E;
+    let status = match &error {
+        E::NoLink(_) => Status::LinkInvalid,
+        E::NoFlow(_) | E::NoNetstack(_) => Status::NotFound,
+        E::LinkBusy(_) => Status::LinkBusy,
+        E::MacTaken(_) => Status::MacInUse,
+        E::IdenticalFlow(_) => Status::FlowIdentical,
+        E::NoUser(_) => Status::NoIf,
+        E::Device(_) | E::Tap(_) => Status::Io,
+        E::HasUplink(_) | E::LaneFailed => Status::Failed,
+    };
+    ApiError::new(status, "", "", error.to_string())
+}
