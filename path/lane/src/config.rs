@@ -73,12 +73,12 @@ impl Secrets {
 
     /// The key of port choice (RFC 6056).
     pub(crate) fn ports(&self) -> u64 {
-        self.word(14)
+        self.word(5) ^ self.word(13)
     }
 
-    /// The seed of whatever a netstack's IP side draws by chance.
-    pub(crate) fn ip(&self) -> u64 {
-        self.word(15)
+    /// What a netstack's IP side draws by chance.
+    pub(crate) fn ip(&self) -> [u8; 16] {
+        self.part(112)
     }
 
     fn word(&self, n: usize) -> u64 {

@@ -103,11 +103,11 @@ impl<D: Driver> Lane<D> {
                 stacks.attach(common, links, config)
             }
             Control::RemovePort(id) => {
-                stacks.detach(common, links, id);
+                stacks.detach(common, id);
                 links.remove_port(common, id)
             }
             Control::SetUser(id, user) => {
-                stacks.detach(common, links, id);
+                stacks.detach(common, id);
                 links.set_user(id, user)?;
                 match (user, links.port_config(id)) {
                     (PortUser::Netstack(_), Some(config)) => stacks.attach(common, links, config),
@@ -168,12 +168,12 @@ impl<D: Driver> Lane<D> {
 
     /// Everything that can be read, at this moment.
     pub fn snapshot(&self) -> Snapshot {
-        let held = self.links.flows.held_frames() + self.links.queued() + self.stacks.held();
+        let held = (self.links.flows.held_frames() + self.links.queued()) as u64 + self.stacks.held();
         let flows = self.links.flows.flows().map(|flow| (flow, self.links.flow_counters(flow))).collect();
         Snapshot {
             lane: self.common.id,
             counters: self.common.counters.clone(),
-            held: held as u64,
+            held,
             ports: self.links.ports.iter().map(|port| (port.id, port.counters)).collect(),
             flows,
             connections: self.stacks.connections(),

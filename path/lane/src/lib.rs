@@ -1,11 +1,55 @@
 //! The vertical perimeter that walks the whole path.
 //!
-//! A lane is everything that one CPU needs to take frames from drivers to sockets and back: queues, timers,
-//! its shard of every netstack. At most one thread is inside it at a time, so nothing inside takes a lock.
-//! The squeue is the door; the rest of the crate is what stands behind it. Threads, clock and waiting
-//! belong to the engine, which calls in.
+//! # What a lane is
+//!
+//! A lane is everything that one CPU needs to take frames from drivers to sockets and back: queues of drivers, a
+//! replica of every switch and flow table, timers, buffers, and a shard of every netstack. At most one thread is
+//! inside it at a time, normally its own worker, bound to the CPU. So nothing inside is shared, nothing inside takes
+//! a lock, and nothing inside waits: what cannot go on now is held with a deadline, or left where it came from.
+//!
+//! ```text
+//!   application threads        other lanes           the lane's worker
+//!   (process, no drain)          (fill)             (work: drain, turn)
+//!            \                     |                      /
+//!             v                    v                     v
+//!          +------------------- Squeue ---------------------+   squeue.rs   FIFO, one owner, three ways in
+//!          |  perimeter.rs: the one word that says who      |
+//!          |  +------------------- Host ------------------+ |   host.rs     empties the outbox on leaving
+//!          |  |  +---------------- Lane ----------------+ | |   lane.rs, turn.rs
+//!          |  |  | Links: drivers, ports, switches, flows| | |   links.rs, drive.rs, ports.rs, control.rs
+//!          |  |  | Stacks: shards, connections, sockets  | | |   stacks/
+//!          |  |  | Common: clock, pools, counters, outbox| | |   common.rs, outbox.rs, counters.rs
+//!          |  |  +--------------------------------------+ | |
+//!          |  +-------------------------------------------+ |
+//!          +------------------------------------------------+
+//! ```
+//!
+//! # Who may enter, and what they do there
+//!
+//! Anybody may enter who finds nobody inside; who finds somebody leaves an item ([`LaneMessage`]) in the FIFO. An
+//! application that writes to a socket of an idle lane therefore runs TCP, IP, switch and driver on its own thread,
+//! without a hand-off: that is what makes a squeue cheaper than a lock and a thread. Whoever leaves settles first:
+//! what its items made ready to send is sent, and what the lane has for others (the [`Outlet`]: items for other
+//! lanes, sockets that became ready) is passed on. Only the worker fetches from drivers and lets time work.
+//!
+//! # Where things live
+//!
+//! Many lanes serve one netstack. A connection belongs to one lane for its life: a symmetric hash of its addresses
+//! and ports chooses an entry of the netstack's steering table ([`connection_lane`]), so both directions meet there,
+//! and an active opener picks its local port to suit. What has no ports (ARP, ICMP, fragments) belongs to the
+//! netstack's home lane, which tells the others what it learned. A flow with a limit has a home, too: its limiter
+//! exists once, so it is exact. A frame that arrives elsewhere is handed over with *fill* at the [`Stage`] at which
+//! it goes on. Changes of configuration ([`Control`]) are messages to every lane; none of them stops.
+//!
+//! # When it polls and when it sleeps
+//!
+//! `poll.rs` decides by backlog alone: frames that were fetched and that nobody has consumed. In one lane everything
+//! runs to completion, so backlog is what waits in other lanes' FIFOs. The worker fetches while it finds something,
+//! leaves frames in the ring above 256 of backlog until it is down to 16, and asks for notifications only after an
+//! empty fetch with nothing queued. Then it sleeps to the next deadline, and an idle lane uses no CPU.
+//!
+//! Threads, CPU binding, clock and waiting are the engine's. `path/README.md` follows a frame with function names.
 #![deny(unsafe_code)] // allowed in `perimeter`, the leaf
-#![allow(dead_code)]
 
 mod backlog;
 mod common;

@@ -16,6 +16,7 @@ use core::net::IpAddr;
 use firelane_classify::{Fragment, Headers, L3, Steering, SteeringKey, Tuple};
 use firelane_flow::{Counters, Credit, FlowTable, Verdict};
 use firelane_frame::{Chain, Frame};
+use firelane_ip::LOOPBACK;
 use firelane_switch::{Destination, L2};
 use firelane_units::{Direction, DropReason, FlowId, LinkId, MacAddr, NetstackId, SwitchPortId};
 use firelane_wire::{EtherType, TcpFlags};
@@ -103,6 +104,7 @@ impl<D> Links<D> {
                 Stage::Out => self.out(common, link, frame, &headers),
                 Stage::In => self.inward(common, link, frame, &headers),
                 Stage::Deliver => self.deliver(common, link, frame, &headers),
+                Stage::Loopback(netstack) => self.loop_back(common, netstack, frame, &headers),
             },
             Err(reason) => common.drop_frame(frame, reason),
         }
@@ -238,6 +240,24 @@ impl<D> Links<D> {
                 common.drop_frame(frame, DropReason::PortFull);
             }
         }
+    }
+
+    /// Hands a frame that a netstack sent to itself to the shard that it belongs to.
+    fn loop_back(&mut self, common: &mut Common<D>, netstack: NetstackId, frame: Frame, headers: &Headers) {
+        let steering = self.steerings.get(netstack.index());
+        let lane = steering.map_or(common.id, |s| lane_of(headers, s, &self.steering_key));
+        if lane != common.id {
+            return common.outbox.hand_over(lane, Stage::Loopback(netstack), LOOPBACK, frame);
+        }
+        self.arrivals.push(Arrival { netstack, link: LOOPBACK, frame, headers: *headers });
+    }
+
+    /// The port to which a VNIC's frames for the station `mac` go.
+    pub(crate) fn port_towards(&self, vnic: LinkId, mac: MacAddr) -> Option<LinkId> {
+        let port = self.ports.get(vnic.index())?;
+        let PortKind::Vnic { vlan, .. } = port.kind else { return None };
+        let link = self.switches.get(port.over.index())?;
+        link.switch.port_of(mac, vlan).and_then(|at| link.port(at)).or(link.uplink)
     }
 
     /// Asks the limits for a large frame in pieces, and goes on with those that pass.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use firelane_classify::{FlowMatch, Steering};
 use firelane_flow::FlowConfig;
 use firelane_frame::Chain;
+use firelane_ip::{DadConfig, TransportError};
 use firelane_socket::{ConnRef, DatagramSlot, ListenerSlot, StreamConfig, StreamSlot};
 use firelane_tcp::{Keepalive, TcpConfig};
 use firelane_units::{
@@ -67,10 +68,13 @@ pub enum Stage {
     In,
     /// Past all limits, before the user of the link: a driver queue or a netstack's shard.
     Deliver,
+    /// From a netstack to itself: before its shard in the receiving lane.
+    Loopback(NetstackId),
 }
 
 /// A change of configuration.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // It travels in a box of its own, and rarely.
 pub enum Control<D> {
     /// A link begins: a NIC, a TAP, a wire, or an etherstub, each with the switch that its VNICs share.
     AddLink(LinkConfig),
@@ -216,6 +220,8 @@ pub struct NetstackConfig {
     pub time_wait: Duration,
     /// Whether packets for others are forwarded.
     pub forwarding: bool,
+    /// How its addresses are tested before they are used; not at all unless asked for.
+    pub dad: DadConfig,
 }
 
 impl NetstackConfig {
@@ -229,6 +235,7 @@ impl NetstackConfig {
             ephemeral: 32_768..=65_535,
             time_wait: Duration::from_secs(60),
             forwarding: false,
+            dad: DadConfig::OFF,
         }
     }
 }
@@ -351,8 +358,17 @@ pub enum Learned {
     /// A path's largest packet.
     PathMtu {
         /// Towards whom.
-        destination: IpAddr,
+        dst: IpAddr,
         /// How large.
         mtu: Mtu,
     },
+    /// Somebody else has an address of ours.
+    Duplicate {
+        /// On which link.
+        link: LinkId,
+        /// Which.
+        ip: IpAddr,
+    },
+    /// An ICMP error about a packet of a connection or socket of the lane that is told.
+    Error(TransportError),
 }

@@ -29,8 +29,7 @@ impl<D: Driver> Lane<D> {
         self.stacks.on_time(&mut self.common);
         self.links.release(&mut self.common);
         let fetched = self.fetch();
-        let more = self.pass_on();
-        self.is_tx_full = self.links.flush(&mut self.common);
+        let more = self.pass_on() | self.flush();
         let sleep = self.rest(fetched, more);
         self.sleeps_until = if sleep.work_left { Some(now) } else { sleep.until };
         sleep
@@ -40,8 +39,7 @@ impl<D: Driver> Lane<D> {
     /// more to do, or something is due before it would wake up.
     pub fn settle(&mut self, now: Instant) -> bool {
         self.common.now = now;
-        let more = self.pass_on();
-        self.is_tx_full = self.links.flush(&mut self.common);
+        let more = self.pass_on() | self.flush();
         let next = self.next_deadline();
         let is_late = next.is_some_and(|at| self.sleeps_until.is_none_or(|until| at < until));
         if is_late {
@@ -72,10 +70,15 @@ impl<D: Driver> Lane<D> {
             if self.departures.is_empty() {
                 return false;
             }
-            self.common.counters.originated += self.departures.len() as u64;
             self.links.take_departures(&mut self.common, &mut self.departures);
         }
         true
+    }
+
+    /// Sends once; whether sockets that waited for a device may go on at once.
+    fn flush(&mut self) -> bool {
+        self.is_tx_full = self.links.flush(&mut self.common);
+        !self.is_tx_full && self.stacks.has_blocked()
     }
 
     /// What the worker does next.

@@ -5,6 +5,7 @@ use firelane_socket::ConnRef;
 use firelane_tcp::Disposition;
 use firelane_units::{ConnId, SocketId};
 
+use super::conn::Conn;
 use super::inbound::Inside;
 use super::open::port;
 use super::shard::Listening;
@@ -99,14 +100,14 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    /// Aborts every connection of the netstack.
-    pub(crate) fn abort_all(&mut self) {
+    /// Aborts the netstack's connections that `which` names.
+    pub(crate) fn abort_all(&mut self, which: impl Fn(&Conn) -> bool) {
         let netstack = self.shard.config.id;
         let all: Vec<ConnRef> = self
             .conns
             .slab
             .iter()
-            .filter(|(_, conn)| conn.netstack == netstack)
+            .filter(|(_, conn)| conn.netstack == netstack && which(conn))
             .map(|(reference, _)| reference)
             .collect();
         for conn in all {

@@ -8,11 +8,11 @@ use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use firelane_classify::Tuple;
+use firelane_ip::Egress;
 use firelane_socket::{ConnRef, Flags, ListenerSlot, StreamEnd, StreamSlot};
 use firelane_tcp::{Connection, Rings};
 use firelane_units::{ConnId, FlowId, Instant, LinkId, NetstackId, StepListId};
 
-use super::Egress;
 use crate::slab::Slab;
 use crate::steps::StepLists;
 use crate::wheel::Wheel;
@@ -185,6 +185,11 @@ impl Conns {
                 self.touch(id);
             }
         }
+    }
+
+    /// Whether somebody waits for a device.
+    pub(crate) fn has_blocked(&self) -> bool {
+        !self.blocked.is_empty()
     }
 
     /// When the next timer or limit is due.

@@ -7,13 +7,13 @@ use core::net::SocketAddr;
 
 use firelane_classify::Tuple;
 use firelane_flow::Credit;
+use firelane_ip::{Delivered, Egress, Upper};
 use firelane_socket::{DatagramSlot, Flags, Ready, SocketError};
 use firelane_udp::{Binding, ChecksumWork, append_payload, encode, free_port, receive};
 use firelane_units::{DropReason, Instant, Port, SocketId};
-use firelane_wire::{Ecn, IpProtocol};
+use firelane_wire::IpProtocol;
 
 use super::inbound::Inside;
-use super::{Delivered, Egress};
 use crate::links::Links;
 use crate::message::Bind;
 use crate::steer::datagram_lane;
@@ -29,6 +29,13 @@ pub(crate) struct DatagramSocket {
     route: Option<(SocketAddr, Egress)>,
     /// It has something to send and stands in the list of those that do.
     is_dirty: bool,
+}
+
+impl DatagramSocket {
+    /// Something that the program is told at its next call.
+    pub(crate) fn fail(&self, error: SocketError) {
+        self.slot.shared().words().fail(error);
+    }
 }
 
 /// How a socket's turn to send ended.
@@ -73,7 +80,7 @@ impl<D> Inside<'_, D> {
         if let Some(remote) = remote
             && local.ip().is_unspecified()
         {
-            let egress = self.shard.ip.egress(self.common.now, None, remote.ip().to_canonical());
+            let egress = self.shard.ip.core.egress(self.common.now, None, remote.ip().to_canonical());
             local.set_ip(egress.map_err(super::route_error)?.src);
         }
         let mut binding = Binding::new(local, v6_only);
@@ -112,17 +119,20 @@ impl<D> Inside<'_, D> {
 
     /// A datagram arrived.
     pub(crate) fn datagram(&mut self, packet: Delivered) {
-        let Delivered { frame, src, dst, payload, .. } = packet;
-        let datagram = match receive(&frame, src, dst, payload) {
+        let Delivered { src, dst, .. } = packet;
+        let datagram = match receive(&packet.frame, src, dst, packet.payload.clone()) {
             Ok(datagram) => datagram,
-            Err(reason) => return self.common.drop_frame(frame, reason),
+            Err(reason) => return self.common.drop_frame(packet.frame, reason),
         };
         let local = SocketAddr::new(dst, datagram.dst_port.0);
         let remote = SocketAddr::new(src, datagram.src_port.0);
         let Some(socket) = self.shard.udp.lookup(local, remote) else {
-            return self.common.drop_frame(frame, DropReason::NoSocket);
+            self.shard.ip.core.unreachable_port(self.common.now, &packet, &mut self.common.pools);
+            self.shard.ip.touch();
+            return self.common.drop_frame(packet.frame, DropReason::NoSocket);
         };
         let place = self.shard.datagrams.get_mut(socket.index()).expect("bound sockets have a place");
+        let Delivered { frame, .. } = packet;
         let mut is_full = false;
         for piece in datagram.pieces() {
             is_full |= !place.slot.recv.push(remote, &frame.as_slice()[piece]);
@@ -134,7 +144,7 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    fn tell_datagrams(&mut self, socket: SocketId, ready: Ready) {
+    pub(crate) fn tell_datagrams(&mut self, socket: SocketId, ready: Ready) {
         if let Some(place) = self.shard.datagrams.get(socket.index()) {
             let token = place.slot.tell(ready);
             self.common.outbox.tell(token, ready);
@@ -209,7 +219,7 @@ impl<D> Inside<'_, D> {
         len: usize,
         links: &Links<D>,
     ) -> Result<(), Option<Instant>> {
-        let (egress, local) = match self.way_of(socket, peer) {
+        let (mut egress, local) = match self.way_of(socket, peer) {
             Ok(way) => way,
             Err(error) => return self.cannot_send(socket, error),
         };
@@ -225,7 +235,7 @@ impl<D> Inside<'_, D> {
         if encode(&mut frame, local, peer, ChecksumWork::Payload(sum)).is_err() {
             return self.cannot_send(socket, SocketError::MessageTooLong);
         }
-        self.shard.ip.send(self.common.now, &egress, IpProtocol::UDP, Ecn::NotCapable, frame);
+        self.shard.ip.send(self.common, &mut egress, frame, Upper::udp());
         Ok(())
     }
 
@@ -236,13 +246,13 @@ impl<D> Inside<'_, D> {
         let port = binding.port().0;
         if let Some((last, egress)) = &place.route
             && *last == peer
-            && self.shard.ip.is_current(egress)
+            && self.shard.ip.core.is_current(egress)
         {
             return Ok((*egress, SocketAddr::new(egress.src, port)));
         }
         let bound = place.slot.shared().local().map(|local| local.ip());
         let src = bound.filter(|ip| !ip.is_unspecified());
-        let egress = self.shard.ip.egress(self.common.now, src, peer.ip().to_canonical());
+        let egress = self.shard.ip.core.egress(self.common.now, src, peer.ip().to_canonical());
         let egress = egress.map_err(super::route_error)?;
         place.route = Some((peer, egress));
         Ok((egress, SocketAddr::new(egress.src, port)))

@@ -7,13 +7,14 @@ use core::net::SocketAddr;
 
 use firelane_classify::{Headers, Tuple};
 use firelane_frame::Frame;
+use firelane_ip::Delivered;
 use firelane_tcp::{Disposition, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for};
 use firelane_units::{ConnId, DropReason, LinkId, StepListId};
 use firelane_wire::{IpProtocol, TcpFlags, TcpView};
 
+use super::Stacks;
 use super::conn::Conns;
 use super::shard::Shard;
-use super::{Delivered, Input, Stacks};
 use crate::common::Common;
 use crate::links::Arrival;
 use crate::steps::{Onward, Step, StepLists, walk};
@@ -80,7 +81,7 @@ impl<D> Inside<'_, D> {
 
     fn pass_ip(&mut self, travel: &mut Travel<'_>) -> Onward {
         let Some(frame) = travel.frame.take() else { return Onward::Ended };
-        travel.packet = self.through_ip(travel.link, frame, travel.headers);
+        travel.packet = self.shard.ip.input(self.common, travel.link, frame, travel.headers.l3_offset);
         if travel.packet.is_some() { Onward::Next } else { Onward::Ended }
     }
 
@@ -112,24 +113,9 @@ impl<D> Inside<'_, D> {
         Onward::Next
     }
 
-    /// IP's part: `None` if the packet ended there.
-    fn through_ip(&mut self, link: LinkId, frame: Frame, headers: &Headers) -> Option<Delivered> {
-        match self.shard.ip.input(self.common.now, link, frame, headers) {
-            Input::Deliver(packet) => Some(packet),
-            Input::Consumed => {
-                self.common.counters.delivered += 1;
-                None
-            }
-            Input::Drop(reason, frame) => {
-                self.common.drop_frame(frame, reason);
-                None
-            }
-        }
-    }
-
     /// A packet of no known connection.
     fn slow_path(&mut self, link: LinkId, frame: Frame, headers: &Headers) {
-        let Some(packet) = self.through_ip(link, frame, headers) else { return };
+        let Some(packet) = self.shard.ip.input(self.common, link, frame, headers.l3_offset) else { return };
         match packet.protocol {
             IpProtocol::TCP => self.stray_segment(packet),
             IpProtocol::UDP => self.datagram(packet),

@@ -9,29 +9,31 @@ mod conn;
 mod datagrams;
 mod events;
 mod inbound;
+mod ip_side;
+mod learned;
 mod open;
 mod outbound;
 mod shard;
-mod stand_in;
 
 use core::net::IpAddr;
 use std::sync::Arc;
 
-use firelane_frame::{Chain, Driver};
+use firelane_frame::{Chain, Driver, Frame};
+use firelane_ip::{AddressError, IfConfig, IpConfig, LOOPBACK, RouteError, RouteTableError};
 use firelane_socket::{ConnRef, SocketError};
 use firelane_tcp::TcpConfig;
-use firelane_units::{Instant, IpPrefix, LaneId, LinkId, NetstackId, SocketId};
-
-pub(crate) use stand_in::{Delivered, Egress, Input, Ip, IpConfig, RouteError};
+use firelane_units::{Instant, IpPrefix, LinkId, NetstackId, SocketId};
 
 use self::conn::Conns;
 use self::inbound::Inside;
 use self::shard::Shard;
 use crate::common::Common;
-use crate::config::LaneConfig;
+use crate::config::{LaneConfig, Secrets};
 use crate::control::Refusal;
 use crate::links::Links;
-use crate::message::{Learned, NetstackConfig, PortConfig, PortKind, PortUser, RouteConfig, SocketCommand};
+use crate::message::{
+    Learned, NetstackConfig, PortConfig, PortKind, PortUser, RouteConfig, SocketCommand, Stage,
+};
 use crate::ports::Dense;
 use crate::steps::StepLists;
 
@@ -40,6 +42,8 @@ pub(crate) struct Stacks {
     shards: Dense<Shard>,
     conns: Conns,
     steps: StepLists,
+    /// Storage of what a netstack sends to itself.
+    loops: Vec<Frame>,
     /// How many connections to make room for in a new netstack.
     room: usize,
 }
@@ -52,6 +56,7 @@ impl Stacks {
             shards: Dense::new(),
             conns: Conns::new(config.start),
             steps: StepLists::default(),
+            loops: Vec::new(),
             room: config.connections,
         }
     }
@@ -74,7 +79,11 @@ impl Stacks {
         for shard in self.shards.iter_mut() {
             let mut inside = Inside { common, shard, conns: &mut self.conns };
             inside.transmit_datagrams(links);
-            shard.ip.poll_output(out);
+            inside.pass_events();
+            shard.ip.collect(common, out, &mut self.loops);
+            for frame in self.loops.drain(..) {
+                links.resume(common, Stage::Loopback(shard.config.id), LOOPBACK, frame);
+            }
         }
     }
 
@@ -115,7 +124,11 @@ impl Stacks {
     }
 
     /// Another lane of a netstack has learned something.
-    pub(crate) fn on_learned<D>(&mut self, _: &mut Common<D>, _: NetstackId, _: Learned) {}
+    pub(crate) fn on_learned<D>(&mut self, common: &mut Common<D>, netstack: NetstackId, learned: Learned) {
+        if let Some(mut inside) = self.inside(common, netstack) {
+            inside.on_learned(learned);
+        }
+    }
 
     /// Timers that are due.
     pub(crate) fn on_time<D>(&mut self, common: &mut Common<D>) {
@@ -135,6 +148,11 @@ impl Stacks {
         }
     }
 
+    /// Whether a socket waits for a device.
+    pub(crate) fn has_blocked(&self) -> bool {
+        self.conns.has_blocked()
+    }
+
     /// When something is due.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let shards = self.shards.iter().filter_map(Shard::next_deadline).min();
@@ -142,8 +160,8 @@ impl Stacks {
     }
 
     /// Frames inside the netstacks.
-    pub(crate) fn held(&self) -> usize {
-        0
+    pub(crate) fn held(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.ip.held()).sum()
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -168,7 +186,7 @@ impl Stacks {
         id: NetstackId,
     ) -> Result<(), Refusal> {
         let mut inside = self.inside(common, id).ok_or(NO_NETSTACK)?;
-        inside.abort_all();
+        inside.abort_all(|_| true);
         self.transmit(common, links, out);
         self.shards.remove(id.index()).map(drop).ok_or(NO_NETSTACK)
     }
@@ -176,7 +194,7 @@ impl Stacks {
     /// A port of a netstack begins.
     pub(crate) fn attach<D>(
         &mut self,
-        _: &mut Common<D>,
+        common: &mut Common<D>,
         links: &Links<D>,
         config: PortConfig,
     ) -> Result<(), Refusal> {
@@ -185,46 +203,57 @@ impl Stacks {
         };
         let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
         let mtu = links.switches.get(config.over.index()).ok_or("no such link")?.mtu;
-        shard.ip.add_interface(config.id, mac, mtu);
+        let is_home = shard.config.steering.home() == common.id;
+        shard.ip.core.add_interface(IfConfig { link: config.id, mac, mtu, is_home });
         shard.links.push(config.id);
         Ok(())
     }
 
     /// A port ends, or gets another user.
-    pub(crate) fn detach<D>(&mut self, _: &mut Common<D>, _: &Links<D>, link: LinkId) {
+    pub(crate) fn detach<D>(&mut self, common: &mut Common<D>, link: LinkId) {
         for shard in self.shards.iter_mut().filter(|shard| shard.links.contains(&link)) {
             shard.links.retain(|&mine| mine != link);
-            shard.ip.remove_interface(link);
+            shard.ip.core.remove_interface(link, &mut common.pools);
+            shard.ip.touch();
         }
     }
 
     pub(crate) fn add_address<D>(
         &mut self,
-        _: &mut Common<D>,
+        common: &mut Common<D>,
         id: NetstackId,
         link: LinkId,
         address: IpPrefix,
     ) -> Result<(), Refusal> {
-        self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip.add_address(link, address);
-        Ok(())
+        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        ip.touch();
+        ip.core.add_address(common.now, link, address).map_err(address_refusal)
     }
 
+    /// An address ends, and with it the connections that have it.
     pub(crate) fn remove_address<D>(
         &mut self,
-        _: &mut Common<D>,
-        _: NetstackId,
-        _: LinkId,
-        _: IpAddr,
+        common: &mut Common<D>,
+        id: NetstackId,
+        link: LinkId,
+        address: IpAddr,
     ) -> Result<(), Refusal> {
-        Ok(())
+        let mut inside = self.inside(common, id).ok_or(NO_NETSTACK)?;
+        inside.abort_all(|conn| conn.tuple.local() == address);
+        inside.shard.ip.touch();
+        inside.shard.ip.core.remove_address(link, address).map_err(address_refusal)
     }
 
-    pub(crate) fn add_route(&mut self, _: NetstackId, _: RouteConfig) -> Result<(), Refusal> {
-        Ok(())
+    pub(crate) fn add_route(&mut self, id: NetstackId, route: RouteConfig) -> Result<(), Refusal> {
+        let RouteConfig { destination, gateway, link } = route;
+        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        ip.core.add_route(destination, gateway, link).map_err(route_refusal)
     }
 
-    pub(crate) fn remove_route(&mut self, _: NetstackId, _: RouteConfig) -> Result<(), Refusal> {
-        Ok(())
+    pub(crate) fn remove_route(&mut self, id: NetstackId, route: RouteConfig) -> Result<(), Refusal> {
+        let RouteConfig { destination, gateway, link } = route;
+        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        ip.core.remove_route(destination, gateway, link).map_err(route_refusal)
     }
 
     /// Gives a netstack's present and future connections other tunables.
@@ -242,7 +271,7 @@ impl<D> Inside<'_, D> {
     /// What is due in the shard itself.
     fn on_shard_time(&mut self) {
         let now = self.common.now;
-        self.shard.ip.on_timer(now, &mut self.common.pools);
+        self.shard.ip.on_time(self.common);
         self.shard.time_wait.on_timer(now);
         let mut again = Vec::new();
         self.shard.half_open.on_timer(now, |names, answer| again.push((*names, answer)));
@@ -252,10 +281,34 @@ impl<D> Inside<'_, D> {
     }
 }
 
-fn ip_config(_config: &NetstackConfig, _seed: u64, _lane: LaneId) -> IpConfig {
-    IpConfig
+fn ip_config(config: &NetstackConfig, secrets: &Secrets) -> IpConfig {
+    IpConfig { forwarding: config.forwarding, dad: config.dad, ..IpConfig::new(secrets.ip()) }
 }
 
-fn route_error(_error: RouteError) -> SocketError {
-    SocketError::NetworkUnreachable
+const fn route_error(error: RouteError) -> SocketError {
+    match error {
+        RouteError::NoRoute | RouteError::Family => SocketError::NetworkUnreachable,
+        RouteError::NoSource | RouteError::SourceNotOurs => SocketError::AddressNotAvailable,
+    }
+}
+
+const fn address_refusal(error: AddressError) -> Refusal {
+    match error {
+        AddressError::Link => "the netstack does not have the link",
+        AddressError::Invalid => "it is no address that one station can have",
+        AddressError::Exists => "the netstack has the address",
+        AddressError::Missing => "the netstack does not have the address",
+        AddressError::Full => "the netstack has as many addresses as it may",
+    }
+}
+
+const fn route_refusal(error: RouteTableError) -> Refusal {
+    match error {
+        RouteTableError::Family => "destination and gateway are of different families",
+        RouteTableError::Gateway => "a route needs a link, or a station as its gateway",
+        RouteTableError::Exists => "the route exists",
+        RouteTableError::Missing => "there is no such route",
+        RouteTableError::Link => "the netstack does not have the link",
+        RouteTableError::Full => "the netstack has as many routes as it may",
+    }
 }

@@ -7,11 +7,11 @@
 use core::net::{IpAddr, SocketAddr};
 
 use firelane_classify::{SteeringKey, Tuple};
+use firelane_ip::Egress;
 use firelane_socket::{Flags, Names, Ready, SocketError, stream};
 use firelane_tcp::{Birth, Connection, SegmentIn};
 use firelane_units::{ConnId, DropReason, Instant, Mss, Port, SeqNum, SocketId};
 
-use super::Egress;
 use super::conn::Conn;
 use super::inbound::{Inside, TABLED};
 use super::outbound::mss_of;
@@ -24,7 +24,7 @@ impl<D> Inside<'_, D> {
         let Connect { remote, local, stream, options } = connect;
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         let src = local.map(|l| l.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
-        let opened = match self.shard.ip.egress(self.common.now, src, remote.ip()) {
+        let opened = match self.shard.ip.core.egress(self.common.now, src, remote.ip()) {
             Ok(egress) => {
                 self.free_tuple(&egress, remote, local.map_or(0, |l| l.port())).map(|t| (egress, t))
             }
@@ -61,13 +61,13 @@ impl<D> Inside<'_, D> {
             return Err(DropReason::ListenFull);
         }
         let room = listening.rings.recv_capacity as u32;
-        let egress =
-            self.shard.ip.egress(now, Some(local.ip()), remote.ip()).map_err(|_| DropReason::NoRoute)?;
+        let egress = self.shard.ip.core.egress(now, Some(local.ip()), remote.ip());
+        let mut egress = egress.map_err(|_| DropReason::NoRoute)?;
         let birth = self.birth(&egress, &Names { local, remote }, least_iss);
         let names = firelane_tcp::Tuple::new(local, remote);
         let config = &self.shard.config.tcp;
         let answer = self.shard.half_open.on_syn(now, names, (socket, config), birth, room, seg)?;
-        self.send_by(&egress, local, remote, &answer);
+        self.send_by(&mut egress, local, remote, &answer);
         Ok(())
     }
 
@@ -84,7 +84,7 @@ impl<D> Inside<'_, D> {
             return Err(DropReason::NoConnection);
         };
         let tuple = Self::tuple(local, remote).ok_or(DropReason::BadSegment)?;
-        let route = self.shard.ip.egress(self.common.now, Some(local.ip()), remote.ip()).ok();
+        let route = self.shard.ip.core.egress(self.common.now, Some(local.ip()), remote.ip()).ok();
         let (end, stream) = stream(listening.rings, self.common.id, self.shard.config.id);
         let mut conn = Conn::new(tcp, stream, tuple, self.shard.config.id, route);
         conn.listener = Some(listening.slot);

@@ -8,13 +8,14 @@ use core::net::SocketAddr;
 
 use firelane_flow::Credit;
 use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
+use firelane_ip::{Egress, Upper};
 use firelane_tcp::{SegmentOut, TransmitLimits};
-use firelane_units::{Bytes, ConnId, FlowId, Mss, Port};
+use firelane_units::{Bytes, ConnId, FlowId, LinkId, Mss, Port};
 use firelane_wire::{IpProtocol, Sum, TcpFlags, TcpRepr, tcp};
 
+use super::Stacks;
 use super::conn::{Conn, Leaving};
 use super::inbound::Inside;
-use super::{Egress, Stacks};
 use crate::common::Common;
 use crate::links::Links;
 
@@ -62,6 +63,10 @@ impl Stacks {
 impl<D> Inside<'_, D> {
     /// One connection's share of a turn.
     fn send_share(&mut self, id: ConnId, links: &mut Links<D>) -> Pause {
+        if let Some(port) = self.busy_port(id, links) {
+            self.conns.wait_for_device(id, port);
+            return Pause::Waits;
+        }
         for _ in 0..FRAMES_PER_TURN {
             let (limits, is_limited) = match self.limits(id, links) {
                 Ok(limits) => limits,
@@ -81,6 +86,13 @@ impl<D> Inside<'_, D> {
             }
         }
         Pause::Again
+    }
+
+    /// The port that a connection's segments leave by, if its device has enough to do.
+    fn busy_port(&self, id: ConnId, links: &Links<D>) -> Option<LinkId> {
+        let route = self.conns.slab.get(id)?.route.as_ref()?;
+        let port = links.port_towards(route.link, route.dst_mac?)?;
+        links.is_busy(port).then_some(port)
     }
 
     /// How much one segment may carry now, or why none may leave; and whether a limit said so.
@@ -128,13 +140,13 @@ impl<D> Inside<'_, D> {
     /// Builds a connection's segment and hands it to IP. `false` if it has no way out at present; TCP sends it
     /// again as if it were lost.
     fn send_segment(&mut self, id: ConnId, out: &SegmentOut) -> bool {
-        let Some(egress) = self.route_of(id) else { return false };
+        let Some(mut egress) = self.route_of(id) else { return false };
         let Some(conn) = self.conns.slab.get_mut(id) else { return false };
         let Some(frame) = build(conn, &egress, out, self.common) else {
             self.common.counters.unsent += 1;
             return false;
         };
-        self.shard.ip.send(self.common.now, &egress, IpProtocol::TCP, out.ecn, frame);
+        self.shard.ip.send(self.common, &mut egress, frame, Upper::tcp(out.ecn));
         true
     }
 
@@ -142,12 +154,12 @@ impl<D> Inside<'_, D> {
     fn route_of(&mut self, id: ConnId) -> Option<Egress> {
         let conn = self.conns.slab.get_mut(id)?;
         if let Some(egress) = &conn.route
-            && self.shard.ip.is_current(egress)
+            && self.shard.ip.core.is_current(egress)
         {
             return Some(*egress);
         }
         let (local, remote) = (conn.tuple.local(), conn.tuple.remote());
-        conn.route = self.shard.ip.egress(self.common.now, Some(local), remote).ok();
+        conn.route = self.shard.ip.core.egress(self.common.now, Some(local), remote).ok();
         if let Some(egress) = &conn.route {
             conn.tcp.set_path_mss(mss_of(egress));
         }
@@ -161,15 +173,15 @@ impl<D> Inside<'_, D> {
 
     /// An answer to a segment of no connection.
     pub(crate) fn send_loose(&mut self, local: SocketAddr, remote: SocketAddr, out: &SegmentOut) {
-        if let Ok(egress) = self.shard.ip.egress(self.common.now, Some(local.ip()), remote.ip()) {
-            self.send_by(&egress, local, remote, out);
+        if let Ok(mut egress) = self.shard.ip.core.egress(self.common.now, Some(local.ip()), remote.ip()) {
+            self.send_by(&mut egress, local, remote, out);
         }
     }
 
     /// A segment of no connection, by a way that is known.
     pub(crate) fn send_by(
         &mut self,
-        egress: &Egress,
+        egress: &mut Egress,
         local: SocketAddr,
         remote: SocketAddr,
         out: &SegmentOut,
@@ -177,7 +189,7 @@ impl<D> Inside<'_, D> {
         let Some(mut frame) = self.common.pools.take(0) else { return };
         let header = TcpHeader { ports: (Port(local.port()), Port(remote.port())), egress };
         header.prepend(&mut frame, out);
-        self.shard.ip.send(self.common.now, egress, IpProtocol::TCP, out.ecn, frame);
+        self.shard.ip.send(self.common, egress, frame, Upper::tcp(out.ecn));
     }
 
     /// A connection has nothing left to send: if its end has come, it goes.

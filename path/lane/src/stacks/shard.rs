@@ -10,10 +10,11 @@ use firelane_classify::{ConnTable, Listeners, LocalAddr};
 use firelane_socket::{ListenerSlot, StreamConfig};
 use firelane_tcp::{ChallengeBudget, ResetBudget, Secret, SynLimits, SynTable, TimeWaitTable};
 use firelane_udp::UdpTable;
-use firelane_units::{Instant, LinkId, Port, SocketId};
+use firelane_units::{Instant, LaneId, LinkId, Port, SocketId};
 
 use super::datagrams::DatagramSocket;
-use super::{Ip, ip_config};
+use super::ip_config;
+use super::ip_side::IpSide;
 use crate::common::Common;
 use crate::message::{NetstackConfig, StreamOptions};
 use crate::ports::Dense;
@@ -27,7 +28,9 @@ const CHALLENGES_PER_SECOND: u32 = 1000;
 /// A netstack's shard.
 pub(crate) struct Shard {
     pub(crate) config: NetstackConfig,
-    pub(crate) ip: Ip,
+    /// The other lanes that have a shard of this netstack with connections.
+    pub(crate) others: Vec<LaneId>,
+    pub(crate) ip: IpSide,
     pub(crate) conns: ConnTable,
     pub(crate) listeners: Listeners,
     pub(crate) listening: Dense<Listening>,
@@ -62,7 +65,7 @@ impl Shard {
     pub(crate) fn new<D>(common: &Common<D>, config: NetstackConfig, connections: usize) -> Self {
         let secrets = &common.secrets;
         Self {
-            ip: Ip::new(ip_config(&config, secrets.ip(), common.id)),
+            ip: IpSide::new(ip_config(&config, secrets)),
             conns: ConnTable::new(secrets.table(), connections),
             listeners: Listeners::new(),
             listening: Dense::new(),
@@ -77,6 +80,7 @@ impl Shard {
             limited_datagrams: VecDeque::new(),
             links: Vec::new(),
             port_counter: 0,
+            others: others(&config, common.id),
             config,
         }
     }
@@ -95,4 +99,12 @@ impl Shard {
             .flatten()
             .min()
     }
+}
+
+fn others(config: &NetstackConfig, me: LaneId) -> Vec<LaneId> {
+    let mut lanes = config.steering.entries().to_vec();
+    lanes.sort_unstable();
+    lanes.dedup();
+    lanes.retain(|&lane| lane != me);
+    lanes
 }

@@ -111,6 +111,7 @@ impl World {
             lane.on_message(self.now, LaneMessage::Control(Box::new(control())));
         }
         self.exchange();
+        self.mail.notices.retain(|notice| matches!(notice, Notice::Refused { .. }));
         assert_eq!(self.mail.notices, [], "every change is accepted");
     }
 
@@ -122,6 +123,7 @@ impl World {
             lane.on_message(self.now, LaneMessage::Control(Box::new(control)));
         }
         self.exchange();
+        self.mail.notices.retain(|notice| matches!(notice, Notice::Refused { .. }));
         assert_eq!(self.mail.notices, [], "the port is accepted");
     }
 
@@ -130,14 +132,17 @@ impl World {
         self.all(|| Control::AddFlow(setup));
     }
 
-    /// Hands everything that lanes have for each other over.
-    pub fn exchange(&mut self) {
+    /// Hands everything that lanes have for each other over; whether there was anything.
+    pub fn exchange(&mut self) -> bool {
         for lane in &mut self.lanes {
             assert!(!lane.empty_outbox(&mut self.mail));
         }
-        for (lane, message) in std::mem::take(&mut self.mail.messages) {
+        let messages = std::mem::take(&mut self.mail.messages);
+        let moved = !messages.is_empty();
+        for (lane, message) in messages {
             self.lanes[lane.index()].on_message(self.now, message);
         }
+        moved
     }
 
     /// Turns of every lane until none has work left; the earliest instant that any sleeps to.
@@ -149,8 +154,7 @@ impl World {
                 let sleep = self.lanes[n].turn(self.now);
                 busy |= sleep.work_left;
                 until = [until, sleep.until].into_iter().flatten().min();
-                self.exchange();
-                busy |= !self.mail.messages.is_empty();
+                busy |= self.exchange();
             }
             if !busy && until.is_none_or(|at| at > self.now) {
                 return until;
@@ -236,7 +240,8 @@ pub fn two_stacks(lanes: u16, link_mtu: Mtu) -> World {
     world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: link_mtu }));
     for n in 1..=2u8 {
         let steering = firelane_classify::Steering::even(&ids);
-        let config = NetstackConfig { steering, ..NetstackConfig::new(NetstackId(u16::from(n))) };
+        let dad = firelane_ip::DadConfig::OFF;
+        let config = NetstackConfig { steering, dad, ..NetstackConfig::new(NetstackId(u16::from(n))) };
         world.all(|| Control::AddNetstack(config.clone()));
         let (link, flow) = (LinkId(u32::from(n)), FlowId(u32::from(n)));
         world.add_flow(plain_flow(flow, link, None, None));

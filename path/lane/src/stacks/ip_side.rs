@@ -1,0 +1,116 @@
+//! A shard's IP side and its books: every frame that goes into IP is accounted for when it comes out.
+//!
+//! IP keeps frames (for a neighbour's answer, for the rest of a datagram), makes some (questions, errors, fragments)
+//! and consumes some (answers, pieces of a datagram). It does not say which for each call; what is inside is
+//! counted here, and what has left without coming out was consumed.
+
+use core::mem;
+
+use firelane_frame::{Chain, Frame};
+use firelane_ip::{Delivered, Egress, Input, Ip, IpConfig, LOOPBACK, Made, Sent, Upper};
+use firelane_units::{Instant, LinkId};
+
+use crate::common::Common;
+
+/// The IP side of a shard.
+#[derive(Debug)]
+pub(crate) struct IpSide {
+    pub(crate) core: Ip,
+    /// Frames that went in and have not come out.
+    inside: u64,
+    made: Made,
+    /// A call was made since the books were closed.
+    is_open: bool,
+}
+
+impl IpSide {
+    pub(crate) fn new(config: IpConfig) -> Self {
+        Self { core: Ip::new(config), inside: 0, made: Made::default(), is_open: false }
+    }
+
+    /// A frame for this netstack. `Some` if it is for a transport.
+    #[inline]
+    pub(crate) fn input<D>(
+        &mut self,
+        common: &mut Common<D>,
+        link: LinkId,
+        frame: Frame,
+        l3_offset: u16,
+    ) -> Option<Delivered> {
+        match self.core.input(common.now, link, frame, usize::from(l3_offset), &mut common.pools) {
+            Input::Deliver(packet) => return Some(packet),
+            Input::Drop(frame, reason) => common.drop_frame(frame, reason),
+            Input::Consumed | Input::Forwarded | Input::Held => self.inside += 1,
+        }
+        self.is_open = true;
+        None
+    }
+
+    /// A transport's payload on its way.
+    #[inline]
+    pub(crate) fn send<D>(
+        &mut self,
+        common: &mut Common<D>,
+        egress: &mut Egress,
+        frame: Frame,
+        upper: Upper,
+    ) {
+        common.counters.originated += 1;
+        self.is_open = true;
+        match self.core.send(common.now, egress, frame, upper, &mut common.pools) {
+            Sent::Out | Sent::Held => self.inside += 1,
+            Sent::Drop(frame, reason) => common.drop_frame(frame, reason),
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn on_time<D>(&mut self, common: &mut Common<D>) {
+        if self.core.poll_at().is_some_and(|at| at <= common.now) {
+            self.core.on_timer(common.now, &mut common.pools);
+            self.is_open = true;
+        }
+    }
+
+    /// Says that something was asked of `core` directly, so that the books are closed again.
+    pub(crate) fn touch(&mut self) {
+        self.is_open = true;
+    }
+
+    /// Takes the frames that are ready: those for the wire into `out`, those for this netstack itself into
+    /// `loops`. Closes the books.
+    pub(crate) fn collect<D>(&mut self, common: &mut Common<D>, out: &mut Chain, loops: &mut Vec<Frame>) {
+        if !mem::take(&mut self.is_open) {
+            return;
+        }
+        let mut left = 0;
+        while let Some(frame) = self.core.poll_output() {
+            left += 1;
+            if frame.meta().ingress == LOOPBACK { loops.push(frame) } else { out.push(frame) }
+        }
+        let drops = self.core.take_drops();
+        let dropped = drops.total();
+        if dropped > 0 {
+            common.counters.drops.merge(&drops);
+        }
+        let made = total(self.core.made()) - total(mem::replace(&mut self.made, self.core.made()));
+        common.counters.originated += made;
+        let held = self.core.held_frames() as u64;
+        let gone = left + dropped + held;
+        debug_assert!(self.inside + made >= gone, "IP gives out what was put in or made there");
+        common.counters.delivered += (self.inside + made).saturating_sub(gone);
+        self.inside = held;
+    }
+
+    /// Frames inside.
+    pub(crate) fn held(&self) -> u64 {
+        self.inside
+    }
+
+    pub(crate) fn poll_at(&self) -> Option<Instant> {
+        self.core.poll_at()
+    }
+}
+
+const fn total(made: Made) -> u64 {
+    made.messages + made.fragments + made.datagrams
+}

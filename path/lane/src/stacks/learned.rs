@@ -1,0 +1,130 @@
+//! What IP has to tell: to the netstack's other lanes, to the transports, to the operator.
+//!
+//! The home lane hears ARP, neighbour discovery and ICMP for all lanes of a netstack, so most of it is said there
+//! and must reach the others. An ICMP error goes to the lane of the connection or socket that it quotes, which
+//! believes it only if the quoted packet may be its own (RFC 5927 §4).
+
+use core::net::{IpAddr, SocketAddr};
+
+use firelane_classify::Tuple;
+use firelane_ip::{ErrorKind, IpEvent, TransportError};
+use firelane_socket::{Ready, SocketError};
+use firelane_tcp::Disposition;
+use firelane_udp::Blamed;
+use firelane_units::{LaneId, Port};
+use firelane_wire::IpProtocol;
+
+use super::inbound::Inside;
+use crate::message::{LaneMessage, Learned};
+use crate::outbox::Notice;
+use crate::steer::{connection_lane, datagram_lane};
+
+impl<D> Inside<'_, D> {
+    /// Passes on what IP has said since the last time.
+    pub(crate) fn pass_events(&mut self) {
+        while let Some(event) = self.shard.ip.core.poll_event() {
+            let netstack = self.shard.config.id;
+            match event {
+                IpEvent::NeighbourLearned { link, ip, mac } => {
+                    self.tell_lanes(&Learned::Neighbour { link, ip, mac });
+                }
+                IpEvent::PathMtu { dst, mtu } => self.tell_lanes(&Learned::PathMtu { dst, mtu }),
+                IpEvent::AddressReady(link, prefix) => {
+                    self.common.outbox.notices.push(Notice::AddressReady(netstack, link, prefix));
+                }
+                IpEvent::DuplicateAddress(link, prefix, mac) => {
+                    self.tell_lanes(&Learned::Duplicate { link, ip: prefix.addr() });
+                    let notice = Notice::DuplicateAddress(netstack, link, prefix, mac);
+                    self.common.outbox.notices.push(notice);
+                }
+                IpEvent::TransportError(error) => self.blame(error),
+            }
+        }
+    }
+
+    /// Tells every other lane of the netstack.
+    fn tell_lanes(&mut self, learned: &Learned) {
+        for n in 0..self.shard.others.len() {
+            self.tell_lane(self.shard.others[n], learned.clone());
+        }
+    }
+
+    fn tell_lane(&mut self, lane: LaneId, learned: Learned) {
+        let message = LaneMessage::Learned(self.shard.config.id, Box::new(learned));
+        self.common.outbox.messages.push((lane, message));
+    }
+
+    /// Another lane has learned something.
+    pub(crate) fn on_learned(&mut self, learned: Learned) {
+        let now = self.common.now;
+        let ip = &mut self.shard.ip;
+        ip.touch();
+        match learned {
+            Learned::Neighbour { link, ip: whose, mac } => {
+                ip.core.on_neighbour_learned(now, link, whose, mac)
+            }
+            Learned::PathMtu { dst, mtu } => ip.core.on_path_mtu(now, dst, mtu),
+            Learned::Duplicate { link, ip: addr } => ip.core.on_duplicate_address(link, addr),
+            Learned::Error(error) => self.blame(error),
+        }
+    }
+
+    /// An ICMP error: whose packet does it quote?
+    fn blame(&mut self, error: TransportError) {
+        let (local, remote) = ((error.src, error.ports.0), (error.dst, error.ports.1));
+        let key = self.common.secrets.steering();
+        let steering = &self.shard.config.steering;
+        let tuple = Tuple::new(error.protocol, local, remote);
+        let lane = match (error.protocol, &tuple) {
+            (IpProtocol::TCP, Some(tuple)) => connection_lane(tuple, steering, &key),
+            (IpProtocol::UDP, Some(_)) => datagram_lane(local.1, steering, &key),
+            _ => return,
+        };
+        if lane != self.common.id {
+            return self.tell_lane(lane, Learned::Error(error));
+        }
+        match tuple {
+            Some(tuple) if error.protocol == IpProtocol::TCP => self.blame_connection(&tuple, &error),
+            _ => self.blame_datagrams(local, remote, &error),
+        }
+    }
+
+    fn blame_connection(&mut self, tuple: &Tuple, error: &TransportError) {
+        let Some((id, _)) = self.shard.conns.lookup(tuple) else { return };
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        let Some(quoted) = error.seq else { return };
+        if let ErrorKind::TooBig { mtu } = error.kind {
+            if conn.tcp.has_in_flight(quoted) {
+                // The next segment looks its way up again, and finds the smaller MTU there.
+                self.shard.ip.core.confirm_path_mtu(self.common.now, error.dst, mtu);
+                self.shard.ip.touch();
+                self.conclude(id, Disposition::default());
+            }
+            return;
+        }
+        let told = conn.tcp.on_unreachable(quoted, is_hard(error.kind));
+        self.conclude(id, told);
+    }
+
+    fn blame_datagrams(&mut self, local: (IpAddr, Port), remote: (IpAddr, Port), error: &TransportError) {
+        let end = |(ip, port): (IpAddr, Port)| SocketAddr::new(ip, port.0);
+        let Some(blamed) = self.shard.udp.blamed(end(local), end(remote)) else { return };
+        if let ErrorKind::TooBig { mtu } = error.kind {
+            self.shard.ip.core.confirm_path_mtu(self.common.now, error.dst, mtu);
+            self.shard.ip.touch();
+            return;
+        }
+        // RFC 1122 §4.1.3.3; an unconnected socket could not know which peer is meant.
+        if let (Blamed::Connected(socket), true) = (blamed, is_hard(error.kind))
+            && let Some(place) = self.shard.datagrams.get(socket.index())
+        {
+            place.fail(SocketError::Refused);
+            self.tell_datagrams(socket, Ready::ALL);
+        }
+    }
+}
+
+/// Whether trying again is useless (RFC 1122 §4.2.3.9).
+const fn is_hard(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::PortUnreachable | ErrorKind::ProtocolUnreachable | ErrorKind::Prohibited)
+}
