@@ -111,6 +111,8 @@ const ADDRESSES_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Addresses {
     list: Vec<Address>,
+    /// The subnets' broadcast addresses, in order: asked for every packet.
+    broadcasts: Vec<Ipv4Addr>,
     dad: DadConfig,
     /// No sequence goes on before; exact after [`Addresses::poll`] has found nothing.
     next: Option<Instant>,
@@ -118,7 +120,7 @@ pub(crate) struct Addresses {
 
 impl Addresses {
     pub(crate) const fn new(dad: DadConfig) -> Self {
-        Self { list: Vec::new(), dad, next: None }
+        Self { list: Vec::new(), broadcasts: Vec::new(), dad, next: None }
     }
 
     /// Adds an address, whose test begins.
@@ -149,15 +151,19 @@ impl Addresses {
         };
         let state = if dad.probes_left == 0 { AddressState::Preferred } else { AddressState::Tentative };
         self.list.insert(at, Address { link, prefix, state, dad });
+        self.list_broadcasts();
         self.wake_by(first);
         Ok(())
     }
 
     pub(crate) fn remove(&mut self, link: LinkId, addr: IpAddr) -> Result<Address, AddressError> {
-        match self.position(addr) {
-            Ok(at) if self.list[at].link == link => Ok(self.list.remove(at)),
-            _ => Err(AddressError::Missing),
+        let at = self.position(addr).map_err(|_| AddressError::Missing)?;
+        if self.list[at].link != link {
+            return Err(AddressError::Missing);
         }
+        let gone = self.list.remove(at);
+        self.list_broadcasts();
+        Ok(gone)
     }
 
     #[inline]
@@ -182,7 +188,7 @@ impl Addresses {
     /// Whether `addr` is the broadcast address of one of the subnets, or of all (RFC 1122 §3.2.1.3).
     #[inline]
     pub(crate) fn is_broadcast(&self, addr: Ipv4Addr) -> bool {
-        addr.is_broadcast() || self.list.iter().any(|address| broadcast_of(address.prefix) == Some(addr))
+        addr.is_broadcast() || self.broadcasts.binary_search(&addr).is_ok()
     }
 
     /// The nonce of `addr`'s probes.
@@ -230,6 +236,12 @@ impl Addresses {
         }
         self.next = self.list.iter().filter_map(|address| address.dad.next).min();
         None
+    }
+
+    fn list_broadcasts(&mut self) {
+        self.broadcasts = self.list.iter().filter_map(|address| broadcast_of(address.prefix)).collect();
+        self.broadcasts.sort_unstable();
+        self.broadcasts.dedup();
     }
 
     fn wake_by(&mut self, at: Instant) {

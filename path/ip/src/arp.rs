@@ -75,7 +75,10 @@ impl Ip {
         if !packet.sender_ip.is_unspecified() {
             let evidence = match packet.operation {
                 ArpOperation::Reply if is_for_us => Evidence::Answer { replace: true },
-                ArpOperation::Request if is_for_us => Evidence::Question,
+                // An asker that is not on the link's subnets is answered, and not remembered.
+                ArpOperation::Request if is_for_us && self.is_on_link(link, packet.sender_ip) => {
+                    Evidence::Question
+                }
                 _ => Evidence::Claim { replace: true },
             };
             self.learn(now, link, packet.sender_ip.into(), Some(packet.sender_mac), evidence);
@@ -85,6 +88,10 @@ impl Ip {
             let Some(mac) = self.interfaces.mac(link) else { return };
             self.send_arp(link, packet.sender_mac, &packet.reply_from(mac), pools);
         }
+    }
+
+    fn is_on_link(&self, link: LinkId, addr: Ipv4Addr) -> bool {
+        self.addresses.on(link).any(|address| address.prefix.contains(addr.into()))
     }
 
     pub(crate) fn send_arp_request(

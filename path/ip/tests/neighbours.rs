@@ -1,0 +1,448 @@
+//! Neighbours in virtual time: the sequences of RFC 4861 §7.3 for both protocols, and their limits (A01 to
+//! A09).
+
+mod common;
+
+use std::time::Duration;
+
+use common::{LINK, Station, exchange, ip, mac};
+use firelane_ip::{DadConfig, ErrorKind, IpEvent, NeighbourState, Sent, Upper};
+use firelane_units::{DropReason, Instant, MacAddr};
+use firelane_wire::ndp::solicited_node;
+use firelane_wire::{
+    ArpOperation, ArpRepr, ArpView, EtherType, EthernetRepr, IpProtocol, Ipv6Repr, NdpMessage, NdpOption,
+    NdpRepr, icmpv6,
+};
+use proptest::prelude::*;
+
+const NOW: Instant = Instant::from_secs(1);
+
+fn arp(src: MacAddr, packet: &ArpRepr) -> Vec<u8> {
+    let mut bytes = vec![0; 14 + packet.emitted_len()];
+    EthernetRepr { dst: MacAddr::BROADCAST, src, ethertype: EtherType::ARP }.emit(&mut bytes);
+    packet.emit(&mut bytes[14..]);
+    bytes
+}
+
+fn reply(from: u8, ip: &str, to: &str) -> Vec<u8> {
+    arp(
+        mac(from),
+        &ArpRepr {
+            operation: ArpOperation::Reply,
+            sender_mac: mac(from),
+            sender_ip: ip.parse().unwrap(),
+            target_mac: mac(1),
+            target_ip: to.parse().unwrap(),
+        },
+    )
+}
+
+fn ndp(from: u8, src: &str, dst: &str, message: NdpMessage, options: &[NdpOption<'_>]) -> Vec<u8> {
+    let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
+    let repr = NdpRepr { message, options };
+    let mut header = Ipv6Repr::new(src, dst, IpProtocol::ICMPV6, repr.emitted_len() as u16);
+    header.hop_limit = 255;
+    let mut bytes = vec![0; 54 + repr.emitted_len()];
+    EthernetRepr { dst: mac(1), src: mac(from), ethertype: EtherType::IPV6 }.emit(&mut bytes);
+    header.emit(&mut bytes[14..]);
+    repr.emit(&mut bytes[54..]);
+    icmpv6::fill_checksum(&mut bytes[54..], src, dst);
+    bytes
+}
+
+fn state(station: &Station, of: &str) -> Option<(NeighbourState, Option<MacAddr>)> {
+    station.ip.neighbours().find(|n| n.ip == ip(of)).map(|n| (n.state, n.mac))
+}
+
+/// Runs the timers up to `until`; the seconds at which frames left, with the first byte of their
+/// destination (ff or 33: everybody; 02: one station).
+fn run(station: &mut Station, until: u64) -> Vec<(u64, u8)> {
+    let mut sent = Vec::new();
+    while let Some(at) = station.ip.poll_at().filter(|at| *at <= Instant::from_secs(until)) {
+        station.ip.on_timer(at, &mut station.pools);
+        sent.extend(station.outputs(at).iter().map(|frame| (at.millis() / 1000, frame[0])));
+    }
+    sent
+}
+
+/// A station whose address was announced long ago.
+fn settled(addresses: &[&str]) -> Station {
+    let mut a = Station::new(1, addresses);
+    run(&mut a, 60);
+    a.events.clear();
+    a
+}
+
+const LATER: Instant = Instant::from_secs(100);
+
+#[test]
+fn nobody_answers_three_questions_and_the_sender_hears_of_it() {
+    for (own, other, group) in [("10.0.0.1/24", "10.0.0.9", 0xff), ("fd00::1/64", "fd00::9", 0x33)] {
+        let mut a = settled(&[own]);
+        let segment = [0, 80, 1, 187, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0];
+        assert!(matches!(a.send(LATER, other, &segment, Upper::tcp(Default::default())), Sent::Held));
+        assert_eq!(a.outputs(LATER).len(), 1);
+        assert_eq!(state(&a, other), Some((NeighbourState::Incomplete, None)));
+        assert_eq!(run(&mut a, 200), [(101, group), (102, group)]);
+        assert_eq!((state(&a, other), a.ip.held_frames()), (None, 0));
+        assert_eq!(a.ip.take_drops().of(DropReason::NeighbourUnresolved), 1);
+        let Some(IpEvent::TransportError(error)) = a.events.pop() else { panic!("an error is due") };
+        assert_eq!((error.kind, error.ports.0.0, error.ports.1.0), (ErrorKind::HostUnreachable, 80, 443));
+        assert_eq!(error.seq.map(|seq| seq.0), Some(9));
+    }
+}
+
+#[test]
+fn a_neighbour_ages_and_is_asked_again_only_if_it_is_used() {
+    for (own, other, peer) in
+        [("10.0.0.1/24", "10.0.0.2", "10.0.0.2/24"), ("fd00::1/64", "fd00::2", "fd00::2/64")]
+    {
+        let (mut a, mut b) = (settled(&[own]), Station::new(2, &[peer]));
+        let _ = a.send(LATER, other, &[0; 20], Upper::udp());
+        exchange(LATER, &mut [&mut a, &mut b]);
+        let reachable = Some((NeighbourState::Reachable, Some(mac(2))));
+        assert_eq!(state(&a, other), reachable);
+        let generation = a.ip.generation();
+        assert_eq!(run(&mut a, 200), [], "an idle neighbour is left alone");
+        assert_eq!(state(&a, other), Some((NeighbourState::Stale, Some(mac(2)))));
+        assert_ne!(a.ip.generation(), generation, "its users look again");
+        assert!(a.ip.poll_at().is_none(), "nothing wakes an idle station");
+
+        let used = Instant::from_secs(300);
+        assert!(matches!(a.send(used, other, &[0; 20], Upper::udp()), Sent::Out));
+        assert_eq!(state(&a, other).unwrap().0, NeighbourState::Delay);
+        a.outputs(used);
+        assert_eq!(run(&mut a, 305), [(305, 2)], "one station is asked, five seconds later");
+        assert_eq!(state(&a, other).unwrap().0, NeighbourState::Probe);
+        let egress = a.ip.egress(Instant::from_secs(305), None, ip(other)).unwrap();
+        assert_eq!(egress.dst_mac, Some(mac(2)), "meanwhile it is believed");
+        assert_eq!(run(&mut a, 400), [(306, 2), (307, 2)]);
+        assert_eq!(state(&a, other), None);
+        assert!(!a.ip.is_current(&egress));
+    }
+}
+
+#[test]
+fn an_answer_to_a_probe_or_a_transport_confirms() {
+    let (mut a, mut b) = (settled(&["10.0.0.1/24"]), Station::new(2, &["10.0.0.2/24"]));
+    let _ = a.send(LATER, "10.0.0.2", &[0; 20], Upper::udp());
+    exchange(LATER, &mut [&mut a, &mut b]);
+    run(&mut a, 200);
+    let at = Instant::from_secs(200);
+    let egress = a.ip.egress(at, None, ip("10.0.0.2")).unwrap();
+    assert_eq!(state(&a, "10.0.0.2").unwrap().0, NeighbourState::Delay);
+    a.ip.confirm_reachable(at, &egress);
+    assert_eq!(state(&a, "10.0.0.2").unwrap().0, NeighbourState::Reachable);
+    assert_eq!(run(&mut a, 300), []);
+    // Again stale; this time nobody confirms, and the answer to the probe does.
+    let at = Instant::from_secs(300);
+    a.ip.egress(at, None, ip("10.0.0.2")).unwrap();
+    a.ip.on_timer(at + Duration::from_secs(5), &mut a.pools);
+    exchange(at + Duration::from_secs(5), &mut [&mut a, &mut b]);
+    assert_eq!(state(&a, "10.0.0.2").unwrap().0, NeighbourState::Reachable);
+}
+
+#[test]
+fn a_confirmation_every_second_keeps_a_neighbour_reachable() {
+    let (mut a, mut b) = (settled(&["10.0.0.1/24"]), Station::new(2, &["10.0.0.2/24"]));
+    let _ = a.send(LATER, "10.0.0.2", &[0; 20], Upper::udp());
+    exchange(LATER, &mut [&mut a, &mut b]);
+    let egress = a.ip.egress(LATER, None, ip("10.0.0.2")).unwrap();
+    for second in 100..300 {
+        assert_eq!(run(&mut a, second), []);
+        a.ip.confirm_reachable(Instant::from_secs(second), &egress);
+        assert_eq!(state(&a, "10.0.0.2").unwrap().0, NeighbourState::Reachable);
+    }
+}
+
+#[test]
+fn a01_a05_malformed_arp_is_dropped() {
+    let good = reply(2, "10.0.0.2", "10.0.0.1");
+    for (at, value) in
+        [(14, 9), (17, 9), (18, 5), (19, 16), (21, 0), (21, 3), (21, 4), (21, 9), (22, 1), (28, 224)]
+    {
+        let mut a = settled(&["10.0.0.1/24"]);
+        let mut bad = good.clone();
+        bad[at] = value;
+        assert_eq!(a.input_bytes(NOW, &bad), "drop", "byte {at}");
+        assert_eq!((a.outputs(NOW).len(), a.drops.as_slice()), (0, &[DropReason::BadArp][..]));
+    }
+    let mut a = settled(&["10.0.0.1/24"]);
+    assert_eq!(a.input_bytes(NOW, &good[..41]), "drop");
+}
+
+#[test]
+fn a02_an_answer_that_nobody_asked_for_makes_no_entry_and_is_news_for_other_lanes() {
+    let mut a = settled(&["10.0.0.1/24"]);
+    assert_eq!(a.input_bytes(NOW, &reply(2, "10.0.0.2", "10.0.0.1")), "consumed");
+    a.outputs(NOW);
+    assert_eq!(state(&a, "10.0.0.2"), None);
+    assert_eq!(a.events, [IpEvent::NeighbourLearned { link: LINK, ip: ip("10.0.0.2"), mac: mac(2) }]);
+    // A gratuitous one, for others: neither entry nor news.
+    assert_eq!(
+        a.input_bytes(NOW, &arp(mac(2), &ArpRepr::announcement(mac(2), "10.0.0.2".parse().unwrap()))),
+        "consumed"
+    );
+    a.outputs(NOW);
+    assert_eq!((state(&a, "10.0.0.2"), a.events.len()), (None, 1));
+}
+
+#[test]
+fn a_question_makes_an_entry_and_is_answered_by_the_home_lane_only() {
+    for (is_home, answers) in [(true, 1), (false, 0)] {
+        let mut a = Station::bare(1, DadConfig::OFF, is_home, 1500);
+        a.ip.add_address(NOW, LINK, "10.0.0.1/24".parse().unwrap()).unwrap();
+        run(&mut a, 60);
+        let question = ArpRepr::request(mac(2), "10.0.0.2".parse().unwrap(), "10.0.0.1".parse().unwrap());
+        assert_eq!(a.input_bytes(NOW, &arp(mac(2), &question)), "consumed");
+        let out = a.outputs(NOW);
+        assert_eq!(out.len(), answers);
+        for answer in out {
+            let answer = ArpRepr::parse(&ArpView::parse(&answer[14..]).unwrap());
+            assert_eq!(answer, question.reply_from(mac(1)));
+        }
+        assert_eq!(state(&a, "10.0.0.2"), Some((NeighbourState::Stale, Some(mac(2)))));
+    }
+}
+
+#[test]
+fn another_lane_that_asked_hears_the_answer_and_sends_what_waited() {
+    let mut lane = Station::bare(1, DadConfig::OFF, false, 1500);
+    lane.ip.add_address(NOW, LINK, "10.0.0.1/24".parse().unwrap()).unwrap();
+    run(&mut lane, 60);
+    assert!(matches!(lane.send(LATER, "10.0.0.2", &[0; 20], Upper::udp()), Sent::Held));
+    let question = lane.outputs(LATER);
+    assert_eq!((question.len(), question[0][0]), (1, 0xff));
+    lane.ip.on_neighbour_learned(LATER, LINK, ip("10.0.0.2"), mac(2));
+    let out = lane.outputs(LATER);
+    assert_eq!((out.len(), &out[0][..6], lane.events.len()), (1, &mac(2).0[..], 0));
+    // What another lane heard of strangers is of no interest.
+    lane.ip.on_neighbour_learned(LATER, LINK, ip("10.0.0.3"), mac(3));
+    assert_eq!(state(&lane, "10.0.0.3"), None);
+}
+
+#[test]
+fn a04_a_scan_is_bounded_and_leaves_known_neighbours_alone() {
+    let (mut a, mut b) = (settled(&["10.0.0.1/8"]), Station::new(2, &["10.0.0.2/8"]));
+    let _ = a.send(LATER, "10.0.0.2", &[0; 20], Upper::udp());
+    exchange(LATER, &mut [&mut a, &mut b]);
+    for i in 0..5000u32 {
+        let target = std::net::Ipv4Addr::from_bits(0x0a01_0000 + i).to_string();
+        let _ = a.send(LATER, &target, &[0; 20], Upper::udp());
+        a.outputs(LATER);
+    }
+    assert_eq!(a.ip.neighbours().filter(|n| n.state == NeighbourState::Incomplete).count(), 256);
+    assert_eq!(state(&a, "10.0.0.2").unwrap().0, NeighbourState::Reachable);
+    assert_eq!(a.ip.held_frames(), 256);
+    assert_eq!(a.ip.take_drops().of(DropReason::NeighbourUnresolved), 5000 - 256);
+}
+
+#[test]
+fn a04_frames_that_wait_for_one_neighbour_are_bounded_and_the_newest_stay() {
+    let mut a = settled(&["10.0.0.1/24"]);
+    for i in 0..100u8 {
+        let _ = a.send(LATER, "10.0.0.2", &[i; 20], Upper::udp());
+    }
+    assert_eq!((a.outputs(LATER).len(), a.ip.held_frames()), (1, 48));
+    a.input_bytes(LATER, &reply(2, "10.0.0.2", "10.0.0.1"));
+    let out = a.outputs(LATER);
+    assert_eq!(out.iter().map(|frame| frame[34]).collect::<Vec<_>>(), (52..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_flood_of_questions_fills_the_table_and_no_more() {
+    let mut a = settled(&["10.0.0.1/8"]);
+    for i in 0..6000u32 {
+        let from = std::net::Ipv4Addr::from_bits(0x0a01_0000 + i);
+        a.input_bytes(NOW, &arp(mac(2), &ArpRepr::request(mac(2), from, "10.0.0.1".parse().unwrap())));
+        a.outputs(NOW);
+    }
+    assert_eq!(a.ip.neighbours().count(), 4096);
+    assert!(matches!(a.send(NOW, "10.0.0.2", &[0; 20], Upper::udp()), Sent::Held), "a new one finds room");
+}
+
+#[test]
+fn a09_an_advertisement_replaces_what_is_known_only_if_it_says_so() {
+    let target = "fd00::2".parse().unwrap();
+    let advert = |mac: MacAddr, solicited, replace| {
+        let message = NdpMessage::NeighbourAdvert { target, router: false, solicited, replace };
+        let dst = if solicited { "fd00::1" } else { "ff02::1" };
+        ndp(2, "fd00::2", dst, message, &[NdpOption::TargetLinkLayer(mac)])
+    };
+    let old = Some(mac(2));
+    for (bytes, state_after, mac_after) in [
+        (advert(mac(3), true, false), NeighbourState::Stale, old),
+        (advert(mac(3), false, true), NeighbourState::Stale, Some(mac(3))),
+        (advert(mac(2), false, true), NeighbourState::Reachable, old),
+        (advert(mac(2), true, false), NeighbourState::Reachable, old),
+        (advert(MacAddr::BROADCAST, true, true), NeighbourState::Reachable, old),
+    ] {
+        let (mut a, mut b) = (settled(&["fd00::1/64"]), Station::new(2, &["fd00::2/64"]));
+        let _ = a.send(LATER, "fd00::2", &[0; 20], Upper::udp());
+        exchange(LATER, &mut [&mut a, &mut b]);
+        assert_eq!(a.input_bytes(LATER, &bytes), "consumed");
+        assert_eq!(state(&a, "fd00::2"), Some((state_after, mac_after)));
+    }
+}
+
+#[test]
+fn a06_a07_a10_what_neighbour_discovery_discards() {
+    let solicit = NdpMessage::NeighbourSolicit { target: "fd00::1".parse().unwrap() };
+    let good = || ndp(2, "fd00::2", "fd00::1", solicit, &[NdpOption::SourceLinkLayer(mac(2))]);
+    let mut low = good();
+    low[21] = 254;
+    let router = NdpMessage::RouterAdvert {
+        hop_limit: 64,
+        managed: false,
+        other: false,
+        preference: Default::default(),
+        lifetime: Duration::from_secs(1800),
+        reachable: Duration::ZERO,
+        retransmit: Duration::ZERO,
+    };
+    let redirect =
+        NdpMessage::Redirect { target: "fe80::2".parse().unwrap(), destination: "fd00::9".parse().unwrap() };
+    let fragmented = {
+        let plain = good();
+        let mut bytes = plain[..54].to_vec();
+        let len = (plain.len() - 54 + 8) as u16;
+        bytes[18..20].copy_from_slice(&len.to_be_bytes());
+        bytes[20] = 44;
+        bytes.extend([58, 0, 0, 0, 0, 0, 0, 1]);
+        bytes.extend(&plain[54..]);
+        bytes
+    };
+    for bad in [
+        low,
+        ndp(2, "fe80::2", "ff02::1", router, &[]),
+        ndp(2, "fe80::2", "fd00::1", redirect, &[]),
+        fragmented,
+    ] {
+        let mut a = settled(&["fd00::1/64"]);
+        assert_eq!(a.input_bytes(NOW, &bad), "drop");
+        assert_eq!((a.outputs(NOW).len(), a.drops.as_slice()), (0, &[DropReason::BadNdp][..]));
+    }
+    let mut a = settled(&["fd00::1/64"]);
+    assert_eq!((a.input_bytes(NOW, &good()), a.outputs(NOW).len()), ("consumed", 1));
+}
+
+/// The seconds at which a tested address is asked for, used and announced, for the home lane and another.
+fn dad(dad: DadConfig, is_home: bool, address: &str) -> (Station, Vec<(u64, u8)>) {
+    let mut a = Station::bare(1, dad, is_home, 1500);
+    a.ip.add_address(Instant::ZERO, LINK, address.parse().unwrap()).unwrap();
+    let sent = run(&mut a, 20);
+    (a, sent)
+}
+
+#[test]
+fn an_address_is_tested_by_the_home_lane_and_usable_in_all() {
+    for address in ["10.0.0.1/24", "fd00::1/64"] {
+        let (home, sent) = dad(DadConfig::SLOW, true, address);
+        assert_eq!(sent.len(), 5, "three probes, two announcements");
+        assert_eq!(home.events, [IpEvent::AddressReady(LINK, address.parse().unwrap())]);
+        let (other, sent) = dad(DadConfig::SLOW, false, address);
+        assert_eq!((sent.len(), other.events.len()), (0, 0));
+        let addr = address.split('/').next().unwrap();
+        assert!(home.ip.is_local(ip(addr)) && other.ip.is_local(ip(addr)));
+    }
+}
+
+#[test]
+fn a08_somebody_who_has_the_address_keeps_it() {
+    for (address, other) in [("10.0.0.5/24", "10.0.0.5/24"), ("fd00::5/64", "fd00::5/64")] {
+        let mut b = Station::new(2, &[other]);
+        let mut a = Station::bare(1, DadConfig::FAST, true, 1500);
+        a.ip.add_address(NOW, LINK, address.parse().unwrap()).unwrap();
+        let at = a.ip.poll_at().unwrap();
+        a.ip.on_timer(at, &mut a.pools);
+        exchange(at, &mut [&mut a, &mut b]);
+        assert_eq!(a.events, [IpEvent::DuplicateAddress(LINK, address.parse().unwrap(), mac(2))]);
+        assert_eq!(run(&mut a, 20), [], "it gives up");
+        assert!(!a.ip.is_local(ip(address.split('/').next().unwrap())));
+        assert!(
+            a.ip.egress(NOW, None, ip(if address.contains(':') { "fd00::9" } else { "10.0.0.9" })).is_err()
+        );
+    }
+}
+
+#[test]
+fn two_that_test_the_same_address_at_once_both_give_up() {
+    let probe = arp(mac(2), &ArpRepr::probe(mac(2), "10.0.0.5".parse().unwrap()));
+    let target = "fd00::5".parse().unwrap();
+    let solicited = solicited_node(target).to_string();
+    let message = NdpMessage::NeighbourSolicit { target };
+    let other_nonce = ndp(2, "::", &solicited, message, &[NdpOption::Nonce(&[1; 6])]);
+    for (address, bytes) in [("10.0.0.5/24", probe), ("fd00::5/64", other_nonce)] {
+        let mut a = Station::bare(1, DadConfig::FAST, true, 1500);
+        a.ip.add_address(NOW, LINK, address.parse().unwrap()).unwrap();
+        a.input_bytes(NOW, &bytes);
+        a.outputs(NOW);
+        assert_eq!(a.events, [IpEvent::DuplicateAddress(LINK, address.parse().unwrap(), mac(2))]);
+    }
+}
+
+#[test]
+fn a_probe_that_the_link_reflects_is_no_conflict() {
+    for address in ["10.0.0.5/24", "fd00::5/64"] {
+        let mut a = Station::bare(1, DadConfig::FAST, true, 1500);
+        a.ip.add_address(NOW, LINK, address.parse().unwrap()).unwrap();
+        while let Some(at) = a.ip.poll_at().filter(|at| *at < Instant::from_secs(9)) {
+            a.ip.on_timer(at, &mut a.pools);
+            for own in a.outputs(at) {
+                a.input_bytes(at, &own);
+            }
+        }
+        assert_eq!(a.events, [IpEvent::AddressReady(LINK, address.parse().unwrap())], "{address}");
+    }
+}
+
+#[test]
+fn an_address_in_use_is_defended_once_in_ten_seconds() {
+    let mut a = settled(&["10.0.0.1/24"]);
+    let claim = arp(mac(9), &ArpRepr::announcement(mac(9), "10.0.0.1".parse().unwrap()));
+    let sent: Vec<usize> = [100, 101, 105, 110, 111]
+        .map(|second| {
+            let now = Instant::from_secs(second);
+            a.input_bytes(now, &claim);
+            a.outputs(now).len()
+        })
+        .to_vec();
+    assert_eq!(sent, [1, 0, 0, 1, 0]);
+    assert!(a.ip.is_local(ip("10.0.0.1")));
+    assert_eq!(state(&a, "10.0.0.1"), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Any sequence of things that happen to a neighbour: what went in is sent, held or dropped, and an idle
+    /// station comes to rest.
+    #[test]
+    fn frames_are_conserved_and_time_comes_to_rest(events in proptest::collection::vec((0u8..6, 0u8..3, 0u64..20), 1..60)) {
+        let mut a = settled(&["10.0.0.1/24"]);
+        let (mut now, mut sent, mut out, mut dropped) = (LATER, 0u64, 0u64, 0u64);
+        for (what, who, wait) in events {
+            now += Duration::from_secs(wait);
+            let other = format!("10.0.0.{}", 2 + who);
+            match what {
+                0 | 1 => {
+                    sent += 1;
+                    prop_assert!(!matches!(a.send(now, &other, &[0; 20], Upper::udp()), Sent::Drop(..)));
+                }
+                2 => { a.input_bytes(now, &reply(2 + who, &other, "10.0.0.1")); }
+                3 => { a.input_bytes(now, &reply(9, &other, "10.0.0.1")); }
+                4 => a.ip.on_neighbour_learned(now, LINK, ip(&other), mac(7)),
+                _ => {
+                    let egress = a.ip.egress(now, None, ip(&other)).unwrap();
+                    a.ip.confirm_reachable(now, &egress);
+                }
+            }
+            a.ip.on_timer(now, &mut a.pools);
+            out += a.outputs(now).iter().filter(|frame| frame[12..14] == [8, 0]).count() as u64;
+            dropped += a.ip.take_drops().total();
+            prop_assert_eq!(sent, out + dropped + a.ip.held_frames() as u64);
+        }
+        run(&mut a, 10_000);
+        prop_assert_eq!((a.ip.poll_at(), a.ip.held_frames()), (None, 0));
+    }
+}
