@@ -8,8 +8,8 @@ use core::net::IpAddr;
 use firelane_frame::Pools;
 use firelane_units::{Instant, Mtu};
 use firelane_wire::{
-    Ecn, Icmpv4Repr, Icmpv4Unreachable, Icmpv4View, Icmpv6Repr, Icmpv6Unreachable, Icmpv6View, IpProtocol,
-    Ipv4View, Ipv6View, TimeExceeded, ext, icmpv4, icmpv6,
+    Ecn, Icmpv4Repr, Icmpv4Unreachable, Icmpv4View, Icmpv6Repr, Icmpv6Unreachable, IpProtocol, Ipv4View,
+    Ipv6View, Quoted, TimeExceeded, ext, icmpv4, icmpv6,
 };
 
 use crate::icmp_limit::IcmpKind;
@@ -97,7 +97,7 @@ impl Ip {
             matches!(error, IcmpError::TooBig(_) | IcmpError::Problem { even_to_groups: true, .. });
         let may_answer =
             !src.is_unspecified() && !src.is_multicast() && (!dst.is_multicast() || even_to_groups);
-        if !may_answer || is_icmpv6_error(&view) {
+        if !may_answer || is_icmpv6_error(packet, &view) {
             return;
         }
         let end = (Ipv6View::HEADER_LEN + view.payload().len()).min(icmpv6::QUOTE_MAX);
@@ -148,12 +148,17 @@ impl Ip {
     }
 }
 
-/// Whether a packet is an ICMPv6 error, a redirect (RFC 4443 §2.4 (e)), or cannot be told.
-fn is_icmpv6_error(packet: &Ipv6View<'_>) -> bool {
-    // A chain that cannot be walked is what errors are about: only what it certainly ends in counts.
-    let Ok(chain) = ext::walk(packet) else { return packet.next_header() == IpProtocol::ICMPV6 };
-    let is_later = chain.fragment.is_some_and(|fragment| fragment.repr.offset > 0);
-    chain.upper == IpProtocol::ICMPV6
-        && (is_later
-            || Icmpv6View::parse(chain.payload(packet)).map_or(true, |m| m.is_error() || m.kind() == 137))
+/// Whether a packet is an ICMPv6 error or a redirect (RFC 4443 §2.4 (e)), or may be one.
+fn is_icmpv6_error(packet: &[u8], view: &Ipv6View<'_>) -> bool {
+    match Quoted::parse_v6(packet) {
+        Ok(quoted) => {
+            let kind = quoted.transport()[0];
+            quoted.protocol == IpProtocol::ICMPV6 && (kind < 128 || kind == REDIRECT)
+        }
+        // The message is cut off or in another fragment.
+        Err(_) => ext::walk(view).map_or(view.next_header(), |chain| chain.upper) == IpProtocol::ICMPV6,
+    }
 }
+
+/// The type of neighbour discovery's redirect.
+const REDIRECT: u8 = 137;

@@ -1,0 +1,368 @@
+//! Ways out: sources, routes, generations, offload metadata, oneself, and packets for others.
+
+mod common;
+
+use common::{Station, exchange, ip, mac};
+use firelane_frame::{Checksum, SegmentKind, Segmentation};
+use firelane_ip::{
+    AddressError, DadConfig, IfConfig, Ip, IpConfig, IpEvent, LOOPBACK, RouteError, RouteTableError, Sent,
+    Upper,
+};
+use firelane_units::{DropReason, Instant, IpPrefix, LinkId, MacAddr, Mtu};
+use firelane_wire::{
+    Ecn, EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View, Sum, TcpFlags, TcpRepr,
+    tcp,
+};
+
+const NOW: Instant = Instant::from_secs(100);
+const A: LinkId = LinkId(1);
+const B: LinkId = LinkId(2);
+
+fn prefix(text: &str) -> IpPrefix {
+    text.parse().unwrap()
+}
+
+/// A netstack with two interfaces, whose addresses are usable.
+fn two(addresses: &[(LinkId, &str)]) -> Ip {
+    let mut stack = Ip::new(IpConfig { secret: [1; 16], forwarding: false, dad: DadConfig::OFF });
+    for (link, last, mtu) in [(A, 0xa, Mtu::ETHERNET), (B, 0xb, Mtu::ETHERSTUB)] {
+        stack.add_interface(IfConfig { link, mac: mac(last), mtu, is_home: true });
+    }
+    for &(link, address) in addresses {
+        stack.add_address(NOW, link, prefix(address)).unwrap();
+    }
+    stack
+}
+
+#[test]
+fn the_source_suits_the_destination() {
+    let mut stack = two(&[
+        (A, "10.0.0.1/24"),
+        (A, "10.1.0.1/24"),
+        (B, "10.2.0.1/24"),
+        (A, "fd00::1/64"),
+        (A, "fe80::1/64"),
+        (B, "fd00:2::1/64"),
+    ]);
+    stack.add_route(prefix("0.0.0.0/0"), Some(ip("10.1.0.254")), None).unwrap();
+    stack.add_route(prefix("::/0"), Some(ip("fe80::fe")), Some(A)).unwrap();
+    for (dst, src, link, hop) in [
+        ("10.0.0.9", "10.0.0.1", A, "10.0.0.9"),
+        ("10.1.0.9", "10.1.0.1", A, "10.1.0.9"),
+        ("10.2.0.9", "10.2.0.1", B, "10.2.0.9"),
+        ("192.0.2.1", "10.1.0.1", A, "10.1.0.254"),
+        ("fd00::9", "fd00::1", A, "fd00::9"),
+        ("fe80::9", "fe80::1", A, "fe80::9"),
+        ("fd00:2::9", "fd00:2::1", B, "fd00:2::9"),
+        ("2001:db8::1", "fd00::1", A, "fe80::fe"),
+        ("10.0.0.1", "10.0.0.1", LOOPBACK, "10.0.0.1"),
+        ("127.1.2.3", "127.0.0.1", LOOPBACK, "127.1.2.3"),
+        ("::1", "::1", LOOPBACK, "::1"),
+    ] {
+        let egress = stack.egress(NOW, None, ip(dst)).unwrap();
+        assert_eq!((egress.src, egress.link, egress.next_hop), (ip(src), link, ip(hop)), "{dst}");
+    }
+}
+
+#[test]
+fn groups_have_addresses_of_their_own() {
+    let mut stack = two(&[(A, "10.0.0.1/24"), (B, "10.2.0.1/24"), (B, "fd00::1/64")]);
+    for (src, dst, link, expected) in [
+        (None, "10.0.0.255", A, MacAddr::BROADCAST),
+        (None, "10.2.0.255", B, MacAddr::BROADCAST),
+        (None, "255.255.255.255", A, MacAddr::BROADCAST),
+        (Some("10.2.0.1"), "255.255.255.255", B, MacAddr::BROADCAST),
+        (None, "224.0.0.251", A, MacAddr([1, 0, 0x5e, 0, 0, 251])),
+        (None, "ff02::fb", B, MacAddr([0x33, 0x33, 0, 0, 0, 0xfb])),
+    ] {
+        let egress = stack.egress(NOW, src.map(ip), ip(dst)).unwrap();
+        assert_eq!((egress.link, egress.dst_mac), (link, Some(expected)), "{dst}");
+    }
+}
+
+#[test]
+fn a_source_keeps_its_own_link_if_a_route_there_is_as_good() {
+    let mut stack = two(&[(A, "10.0.0.1/24"), (B, "10.0.0.2/24")]);
+    for (src, link) in [("10.0.0.1", A), ("10.0.0.2", B)] {
+        assert_eq!(stack.egress(NOW, Some(ip(src)), ip("10.0.0.9")).unwrap().link, link);
+    }
+}
+
+#[test]
+fn why_there_is_no_way() {
+    let mut stack = two(&[(A, "10.0.0.1/24")]);
+    for (src, dst, error) in [
+        (None, "192.0.2.1", RouteError::NoRoute),
+        (None, "0.0.0.0", RouteError::NoRoute),
+        (None, "fd00::1", RouteError::NoRoute),
+        (Some("10.0.0.7"), "10.0.0.9", RouteError::SourceNotOurs),
+        (Some("10.0.0.1"), "fd00::1", RouteError::Family),
+        (Some("127.0.0.1"), "10.0.0.9", RouteError::NoRoute),
+    ] {
+        assert_eq!(stack.egress(NOW, src.map(ip), ip(dst)).unwrap_err(), error, "{src:?} {dst}");
+    }
+    stack.add_route(prefix("fd00::/64"), None, Some(A)).unwrap();
+    assert_eq!(stack.egress(NOW, None, ip("fd00::1")).unwrap_err(), RouteError::NoSource);
+}
+
+#[test]
+fn routes_come_and_go_with_addresses_and_interfaces() {
+    let mut pools = firelane_frame::Pools::default();
+    let mut stack = two(&[(A, "10.0.0.1/24"), (A, "10.0.0.2/24")]);
+    assert_eq!(stack.routes().count(), 1);
+    stack.remove_address(A, ip("10.0.0.1")).unwrap();
+    assert_eq!(stack.routes().count(), 1, "the other address still brings it");
+    let egress = stack.egress(NOW, None, ip("10.0.0.9")).unwrap();
+    assert!(stack.is_current(&egress));
+    stack.remove_address(A, ip("10.0.0.2")).unwrap();
+    assert!(!stack.is_current(&egress));
+    assert_eq!((stack.routes().count(), stack.addresses().count()), (0, 0));
+    assert_eq!(stack.remove_address(A, ip("10.0.0.2")), Err(AddressError::Missing));
+
+    stack.add_address(NOW, B, prefix("10.2.0.1/24")).unwrap();
+    stack.add_route(prefix("0.0.0.0/0"), Some(ip("10.2.0.254")), None).unwrap();
+    assert_eq!(stack.add_route(prefix("10.9.0.0/16"), None, Some(LinkId(9))), Err(RouteTableError::Link));
+    assert_eq!(stack.add_address(NOW, LinkId(9), prefix("10.9.0.1/24")), Err(AddressError::Link));
+    stack.remove_interface(B, &mut pools);
+    assert_eq!(stack.egress(NOW, None, ip("192.0.2.1")).unwrap_err(), RouteError::NoRoute);
+    // A gateway without a link of its own waits until there is one again.
+    stack.add_address(NOW, A, prefix("10.2.0.1/24")).unwrap();
+    assert_eq!(stack.egress(NOW, None, ip("192.0.2.1")).unwrap().link, A);
+    stack.remove_route(prefix("0.0.0.0/0"), Some(ip("10.2.0.254")), None).unwrap();
+    assert_eq!(stack.remove_route(prefix("10.2.0.0/24"), None, Some(A)), Err(RouteTableError::Missing));
+}
+
+#[test]
+fn frames_that_wait_end_with_their_interface() {
+    let mut a = Station::new(1, &["10.0.0.1/24"]);
+    assert!(matches!(a.send(NOW, "10.0.0.2", &[0; 20], Upper::udp()), Sent::Held));
+    a.ip.remove_interface(common::LINK, &mut a.pools);
+    assert_eq!((a.ip.held_frames(), a.ip.take_drops().total()), (0, 1));
+}
+
+/// A large TCP segment as a connection makes it: offsets count from the TCP header.
+fn large(a: &mut Station, src: &str, dst: &str, text: usize) -> firelane_frame::Frame {
+    let mut frame = a.pools.take(text).unwrap();
+    frame.append(text).fill(7);
+    let header = TcpRepr {
+        src_port: firelane_units::Port(80),
+        dst_port: firelane_units::Port(443),
+        seq: firelane_units::SeqNum(1),
+        ack: None,
+        flags: TcpFlags::ACK,
+        window: 1,
+        urgent: 0,
+        options: Default::default(),
+    };
+    header.emit(frame.prepend(header.emitted_len()));
+    let pseudo = Sum::pseudo(ip(src), ip(dst), IpProtocol::TCP, frame.len() as u32);
+    tcp::fill_partial(frame.as_mut_slice(), pseudo);
+    let kind = if ip(src).is_ipv4() { SegmentKind::TcpV4 } else { SegmentKind::TcpV6 };
+    frame.meta_mut().checksum = Checksum::Partial { start: 0, offset: 16 };
+    frame.meta_mut().segmentation =
+        Some(Segmentation { kind, segment_bytes: 1400, header_bytes: 20, ecn: false });
+    frame
+}
+
+#[test]
+fn a_large_segment_passes_whole_and_can_be_cut_into_right_ones() {
+    for (src, dst, header) in [("10.0.0.1", "10.0.0.2", 34), ("fd00::1", "fd00::2", 54)] {
+        let mut a = Station::new(1, &[&format!("{src}/24")]);
+        let _ = a.send(NOW, dst, &[0; 8], Upper::udp());
+        a.ip.on_neighbour_learned(NOW, common::LINK, ip(dst), mac(2));
+        a.outputs(NOW);
+        let mut egress = a.ip.egress(NOW, None, ip(dst)).unwrap();
+        let frame = large(&mut a, src, dst, 64_000);
+        let sent = a.ip.send(NOW, &mut egress, frame, Upper::tcp(Ecn::Capable0), &mut a.pools);
+        assert!(matches!(sent, Sent::Out));
+        let frame = a.ip.poll_output().unwrap();
+        assert_eq!((frame.len(), frame.meta().ingress), (header + 20 + 64_000, common::LINK));
+        assert_eq!(frame.meta().checksum, Checksum::Partial { start: header as u16, offset: 16 });
+        assert_eq!(frame.meta().segmentation.unwrap().header_bytes, header as u16 + 20);
+        let mut cut = firelane_frame::Chain::default();
+        assert_eq!(firelane_frame::offload::segment(frame, &mut a.pools, &mut cut), Ok(46));
+        let mut b = Station::new(2, &[&format!("{dst}/24")]);
+        for segment in cut.iter() {
+            assert_eq!(b.input_bytes(NOW, segment.as_slice()), "deliver");
+            let delivered = b.delivered.pop().unwrap();
+            let view = firelane_wire::TcpView::parse(&delivered.frame.as_slice()[delivered.payload]).unwrap();
+            assert!(view.is_checksum_valid(ip(src), ip(dst)));
+            assert_eq!(delivered.ecn, Ecn::Capable0);
+        }
+    }
+}
+
+#[test]
+fn a_datagram_to_oneself_arrives_by_the_loopback() {
+    for dst in ["10.0.0.1", "127.0.0.1", "fd00::1", "::1"] {
+        let mut a = Station::new(1, &["10.0.0.1/24", "fd00::1/64"]);
+        assert!(matches!(a.send(NOW, dst, &[9; 60_000], Upper::udp()), Sent::Out));
+        assert_eq!(a.outputs(NOW).len(), 0);
+        let delivered = a.delivered.pop().unwrap();
+        assert_eq!((delivered.dst, delivered.link, delivered.payload.len()), (ip(dst), LOOPBACK, 60_000));
+        a.ip.unreachable_port(NOW, &delivered, &mut a.pools);
+        a.outputs(NOW);
+        let is_told = matches!(a.events.pop(), Some(IpEvent::TransportError(_)));
+        assert!(is_told, "an error to oneself arrives too");
+    }
+}
+
+#[test]
+fn a_cached_way_is_looked_up_again_when_something_changed() {
+    let (mut a, mut b) = (Station::new(1, &["10.0.0.1/24"]), Station::new(2, &["10.0.0.2/24"]));
+    let mut egress = a.ip.egress(NOW, None, ip("10.0.0.2")).unwrap();
+    assert_eq!(egress.dst_mac, None);
+    let mut send = |a: &mut Station| {
+        let frame = a.frame(&[0; 20]);
+        a.ip.send(NOW, &mut egress, frame, Upper::udp(), &mut a.pools)
+    };
+    assert!(matches!(send(&mut a), Sent::Held));
+    exchange(NOW, &mut [&mut a, &mut b]);
+    assert!(matches!(send(&mut a), Sent::Out));
+    assert_eq!(a.outputs(NOW)[0][..6], mac(2).0);
+    // The neighbour has a new address, and says so.
+    let mut claim = vec![0; 42];
+    EthernetRepr { dst: MacAddr::BROADCAST, src: mac(5), ethertype: EtherType::ARP }.emit(&mut claim);
+    firelane_wire::ArpRepr::announcement(mac(5), "10.0.0.2".parse().unwrap()).emit(&mut claim[14..]);
+    a.input_bytes(NOW, &claim);
+    assert!(matches!(send(&mut a), Sent::Out));
+    assert_eq!(a.outputs(NOW)[0][..6], mac(5).0);
+    a.ip.remove_address(common::LINK, ip("10.0.0.1")).unwrap();
+    assert!(matches!(send(&mut a), Sent::Drop(frame, DropReason::NoRoute) if frame.len() == 20));
+}
+
+/// A router between 10.0.0.0/24 and fd00::/64 on link A and 10.2.0.0/24 and fd02::/64 on link B, whose
+/// neighbours it knows.
+fn router(mtu_a: u16) -> Station {
+    let mut router = Station::bare(1, DadConfig::OFF, true, 1500);
+    router.ip = two(&[(A, "10.0.0.1/24"), (B, "10.2.0.1/24"), (A, "fd00::1/64"), (B, "fd02::1/64")]);
+    router.ip.set_forwarding(true);
+    let mtu = Mtu::new(mtu_a).unwrap();
+    router.ip.add_interface(IfConfig { link: A, mac: mac(0xa), mtu, is_home: true });
+    for (peer, link) in [("10.0.0.9", A), ("10.2.0.9", B), ("fd00::9", A), ("fd02::9", B)] {
+        let _ = router.send(NOW, peer, &[0; 8], Upper::udp());
+        router.ip.on_neighbour_learned(NOW, link, ip(peer), mac(9));
+    }
+    router.ip.on_timer(NOW, &mut router.pools);
+    while router.ip.poll_output().is_some() {}
+    router
+}
+
+fn packet(dst: &str, len: usize, hops: u8, dont_fragment: bool) -> Vec<u8> {
+    let mut bytes = vec![0; 14];
+    let ethertype = if ip(dst).is_ipv4() { EtherType::IPV4 } else { EtherType::IPV6 };
+    EthernetRepr { dst: mac(0xb), src: mac(9), ethertype }.emit(&mut bytes);
+    if let std::net::IpAddr::V4(dst) = ip(dst) {
+        let mut header = Ipv4Repr::new("10.2.0.9".parse().unwrap(), dst, IpProtocol::UDP, len as u16);
+        (header.ttl, header.dont_fragment, header.identification) = (hops, dont_fragment, 77);
+        bytes.extend([0; 20]);
+        header.emit(&mut bytes[14..]);
+    } else {
+        let std::net::IpAddr::V6(dst) = ip(dst) else { unreachable!() };
+        let mut header = Ipv6Repr::new("fd02::9".parse().unwrap(), dst, IpProtocol::UDP, len as u16);
+        header.hop_limit = hops;
+        bytes.extend([0; 40]);
+        header.emit(&mut bytes[14..]);
+    }
+    bytes.extend((0..len).map(|i| i as u8));
+    bytes
+}
+
+/// What a router makes of a packet that arrives by link B.
+fn route(router: &mut Station, bytes: &[u8]) -> (&'static str, Vec<(LinkId, Vec<u8>)>) {
+    let frame = router.frame(bytes);
+    let result = router.input(NOW, B, frame);
+    let mut out = Vec::new();
+    while let Some(frame) = router.ip.poll_output() {
+        out.push((frame.meta().ingress, frame.as_slice().to_vec()));
+    }
+    (result, out)
+}
+
+#[test]
+fn a_packet_for_another_goes_on_with_one_hop_less() {
+    for (dst, hops_at) in [("10.0.0.9", 22), ("fd00::9", 21)] {
+        let mut router = router(1500);
+        let bytes = packet(dst, 100, 64, true);
+        let (result, out) = route(&mut router, &bytes);
+        assert_eq!((result, out.len(), out[0].0), ("forwarded", 1, A));
+        let sent = &out[0].1;
+        assert_eq!((&sent[..6], &sent[6..12], sent[hops_at]), (&mac(9).0[..], &mac(0xa).0[..], 63));
+        assert_eq!(sent[sent.len() - 100..], bytes[bytes.len() - 100..]);
+        if ip(dst).is_ipv4() {
+            assert!(Ipv4View::parse(&sent[14..]).unwrap().is_checksum_valid());
+        }
+        router.ip.set_forwarding(false);
+        assert_eq!(route(&mut router, &bytes).0, "drop");
+        assert_eq!(router.drops, [DropReason::NotForUs]);
+    }
+}
+
+#[test]
+fn what_cannot_go_on_is_reported() {
+    for (dst, len, hops, reason, kind) in [
+        ("10.0.0.9", 100, 1, DropReason::HopsExceeded, [11, 0]),
+        ("fd00::9", 100, 1, DropReason::HopsExceeded, [3, 0]),
+        ("192.0.2.1", 100, 64, DropReason::NoRoute, [3, 0]),
+        ("2001:db8::1", 100, 64, DropReason::NoRoute, [1, 0]),
+        ("10.0.0.9", 1400, 64, DropReason::TooBig, [3, 4]),
+        ("fd00::9", 1400, 64, DropReason::TooBig, [2, 0]),
+    ] {
+        let mut router = router(1300);
+        let (result, out) = route(&mut router, &packet(dst, len, hops, true));
+        assert_eq!((result, router.drops.as_slice()), ("drop", &[reason][..]), "{dst}");
+        let at = if ip(dst).is_ipv4() { 34 } else { 54 };
+        assert_eq!((out.len(), out[0].0, &out[0].1[at..at + 2]), (1, B, &kind[..]), "{dst}");
+        if reason == DropReason::TooBig {
+            assert_eq!(out[0].1[at + 6..at + 8], 1300u16.to_be_bytes());
+        }
+    }
+}
+
+#[test]
+fn a_packet_that_may_be_cut_is_cut_on_the_way() {
+    let mut router = router(576);
+    let (result, out) = route(&mut router, &packet("10.0.0.9", 1400, 64, false));
+    assert_eq!((result, out.len()), ("forwarded", 3));
+    let mut end = Station::new(9, &["10.0.0.9/24"]);
+    for (_, frame) in &out {
+        let view = Ipv4View::parse(&frame[14..]).unwrap();
+        assert!(view.is_checksum_valid() && view.ttl() == 63 && view.identification() == 77);
+        end.input_bytes(NOW, frame);
+    }
+    let delivered = end.delivered.pop().unwrap();
+    let expected: Vec<u8> = (0..1400).map(|i| i as u8).collect();
+    assert_eq!(delivered.frame.as_slice()[delivered.payload], expected);
+}
+
+#[test]
+fn a_next_hop_that_does_not_answer_is_reported_to_the_sender() {
+    for (dst, kind) in [("10.0.0.77", [3, 1]), ("fd00::77", [1, 3])] {
+        let mut router = router(1500);
+        let (result, out) = route(&mut router, &packet(dst, 100, 64, true));
+        assert_eq!((result, out.len(), router.ip.held_frames()), ("held", 1, 1));
+        let mut errors = Vec::new();
+        for second in 101..110 {
+            router.ip.on_timer(Instant::from_secs(second), &mut router.pools);
+            while let Some(frame) = router.ip.poll_output() {
+                let at = if ip(dst).is_ipv4() { 34 } else { 54 };
+                if frame.meta().ingress == B
+                    && [1, 58].contains(&frame.as_slice()[if at == 34 { 23 } else { 20 }])
+                {
+                    errors.push([frame.as_slice()[at], frame.as_slice()[at + 1]]);
+                }
+            }
+        }
+        errors.retain(|error| ![135, 136].contains(&error[0]));
+        assert_eq!((errors, router.ip.take_drops().total()), (vec![kind], 1));
+    }
+}
+
+#[test]
+fn a_link_local_source_does_not_leave_its_link() {
+    let mut router = router(1500);
+    let mut bytes = packet("fd00::9", 100, 64, true);
+    bytes[22..38].copy_from_slice(&"fe80::9".parse::<std::net::Ipv6Addr>().unwrap().octets());
+    assert_eq!(route(&mut router, &bytes), ("drop", vec![]));
+    assert_eq!(Ipv6View::parse(&bytes[14..]).unwrap().hop_limit(), 64);
+}
