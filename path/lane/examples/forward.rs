@@ -24,8 +24,8 @@ fn forward() {
     let (mut alice, a) = wire(Capabilities::plain(MTU));
     let (mut bob, b) = wire(Capabilities::plain(MTU));
     let user = PortUser::Driver { through: LaneId(0) };
-    world.add_port(vnic(1, 0, 1, 1, user), vec![a]);
-    world.add_port(vnic(2, 0, 2, 2, user), vec![b]);
+    world.add_port(vnic(1, 0, 1, 1, user), vec![a.into()]);
+    world.add_port(vnic(2, 0, 2, 2, user), vec![b.into()]);
     let mut pools = Pools::new(PoolsConfig { small_slots: 1024, large_slots: 1 });
     let mut chain = Chain::new();
     for n in 0..CHAIN {

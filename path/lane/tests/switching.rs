@@ -26,9 +26,9 @@ fn stub(lanes: u16, limit: Option<BitRate>) -> Stub {
     world.add_flow(plain_flow(FlowId(2), LinkId(2), limit, home));
     let (alice, a) = wire(Capabilities::plain(MTU));
     let (bob, b) = wire(Capabilities::plain(MTU));
-    world.add_port(vnic(1, 0, 1, 1, PortUser::Driver { through: LaneId(0) }), vec![a]);
+    world.add_port(vnic(1, 0, 1, 1, PortUser::Driver { through: LaneId(0) }), vec![a.into()]);
     let config = vnic(2, 0, 2, 2, PortUser::Driver { through: last });
-    let mut queue = Some(b);
+    let mut queue = Some(AnyDriver::Ring(b));
     for lane in &mut world.lanes {
         let here = if lane.id() == last { queue.take() } else { None };
         lane.on_message(world.now, LaneMessage::Control(Box::new(Control::AddPort(config, here))));

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use firelane_driver_memory::{End, WireConfig};
 use firelane_flow::FlowConfig;
 use firelane_frame::{
     Capabilities, Chain, Driver, FrameConsumer, FrameProducer, Pools, PoolsConfig, frame_ring,
@@ -31,6 +32,68 @@ pub fn wire(capabilities: Capabilities) -> (RingDriver, RingDriver) {
     (RingDriver { rx: a_rx, tx: a_tx, capabilities }, RingDriver { rx: b_rx, tx: b_tx, capabilities })
 }
 
+/// What the lanes of these tests drive: a ring at full speed, or a simulated wire.
+pub enum AnyDriver {
+    Ring(RingDriver),
+    Wire(End),
+}
+
+impl From<RingDriver> for AnyDriver {
+    fn from(ring: RingDriver) -> Self {
+        Self::Ring(ring)
+    }
+}
+
+impl Driver for AnyDriver {
+    fn capabilities(&self) -> Capabilities {
+        match self {
+            Self::Ring(ring) => ring.capabilities(),
+            Self::Wire(wire) => wire.capabilities(),
+        }
+    }
+
+    fn receive(
+        &mut self,
+        pools: &mut Pools,
+        budget: usize,
+        out: &mut Chain,
+        drops: &mut DropCounters,
+    ) -> usize {
+        match self {
+            Self::Ring(ring) => ring.receive(pools, budget, out, drops),
+            Self::Wire(wire) => wire.receive(pools, budget, out, drops),
+        }
+    }
+
+    fn transmit(&mut self, chain: &mut Chain, drops: &mut DropCounters) {
+        match self {
+            Self::Ring(ring) => ring.transmit(chain, drops),
+            Self::Wire(wire) => wire.transmit(chain, drops),
+        }
+    }
+
+    fn notify(&mut self, on: bool) -> bool {
+        match self {
+            Self::Ring(ring) => ring.notify(on),
+            Self::Wire(wire) => wire.notify(on),
+        }
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        match self {
+            Self::Ring(ring) => ring.next_event(),
+            Self::Wire(wire) => wire.next_event(),
+        }
+    }
+
+    fn advance(&mut self, now: Instant) {
+        match self {
+            Self::Ring(ring) => ring.advance(now),
+            Self::Wire(wire) => wire.advance(now),
+        }
+    }
+}
+
 impl Driver for RingDriver {
     fn capabilities(&self) -> Capabilities {
         self.capabilities
@@ -52,17 +115,17 @@ impl Driver for RingDriver {
 /// What lanes gave to the engine.
 #[derive(Default)]
 pub struct Mail {
-    pub messages: Vec<(LaneId, LaneMessage<RingDriver>)>,
+    pub messages: Vec<(LaneId, LaneMessage<AnyDriver>)>,
     pub ready: Vec<(SocketToken, Ready)>,
     pub notices: Vec<Notice>,
 }
 
-impl Outlet<RingDriver> for Mail {
+impl Outlet<AnyDriver> for Mail {
     fn fill(
         &mut self,
         lane: LaneId,
-        message: LaneMessage<RingDriver>,
-    ) -> Result<(), LaneMessage<RingDriver>> {
+        message: LaneMessage<AnyDriver>,
+    ) -> Result<(), LaneMessage<AnyDriver>> {
         self.messages.push((lane, message));
         Ok(())
     }
@@ -80,7 +143,7 @@ impl Outlet<RingDriver> for Mail {
 
 /// Lanes of one process, and the time.
 pub struct World {
-    pub lanes: Vec<Lane<RingDriver>>,
+    pub lanes: Vec<Lane<AnyDriver>>,
     pub mail: Mail,
     pub now: Instant,
 }
@@ -106,7 +169,7 @@ impl World {
     }
 
     /// Sends the same change to every lane.
-    pub fn all(&mut self, control: impl Fn() -> Control<RingDriver>) {
+    pub fn all(&mut self, control: impl Fn() -> Control<AnyDriver>) {
         for lane in &mut self.lanes {
             lane.on_message(self.now, LaneMessage::Control(Box::new(control())));
         }
@@ -116,7 +179,7 @@ impl World {
     }
 
     /// A port whose driver has the queue `queues[n]` in lane n, if there is one.
-    pub fn add_port(&mut self, config: PortConfig, queues: Vec<RingDriver>) {
+    pub fn add_port(&mut self, config: PortConfig, queues: Vec<AnyDriver>) {
         let mut queues = queues.into_iter();
         for lane in &mut self.lanes {
             let control = Control::AddPort(config, queues.next());
@@ -236,23 +299,44 @@ pub fn udp_frame(
 /// Two netstacks on one etherstub, each with its addresses on a VNIC: 10.0.0.1 and .2, fd00::1 and ::2.
 pub fn two_stacks(lanes: u16, link_mtu: Mtu) -> World {
     let mut world = World::new(lanes);
-    let ids = world.lane_ids();
     world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: link_mtu }));
-    for n in 1..=2u8 {
-        let steering = firelane_classify::Steering::even(&ids);
-        let dad = firelane_ip::DadConfig::OFF;
-        let config = NetstackConfig { steering, dad, ..NetstackConfig::new(NetstackId(u16::from(n))) };
-        world.all(|| Control::AddNetstack(config.clone()));
-        let (link, flow) = (LinkId(u32::from(n)), FlowId(u32::from(n)));
-        world.add_flow(plain_flow(flow, link, None, None));
-        let user = PortUser::Netstack(NetstackId(u16::from(n)));
-        world.add_port(vnic(link.0, 0, n, flow.0, user), vec![]);
-        for address in [format!("10.0.0.{n}/24"), format!("fd00::{n}/64")] {
-            let address = address.parse().expect("a prefix");
-            world.all(|| Control::AddAddress(NetstackId(u16::from(n)), link, address));
-        }
+    for n in 1..=2 {
+        world.add_stack(n);
     }
     world
+}
+
+/// Two hosts on a wire: netstack 1 of the first, netstack 2 of the second, addresses as above.
+pub fn two_hosts(lanes: u16, config: WireConfig) -> (World, World) {
+    let mtu = config.capabilities.mtu;
+    let (a, b) = firelane_driver_memory::wire(config);
+    let host = |n: u8, end: End| {
+        let mut world = World::new(lanes);
+        world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu }));
+        let (kind, user) = (PortKind::Uplink, PortUser::Driver { through: LaneId(0) });
+        let uplink = PortConfig { id: LinkId(0), over: LinkId(0), kind, user };
+        world.add_port(uplink, vec![AnyDriver::Wire(end)]);
+        world.add_stack(n);
+        world
+    };
+    (host(1, a), host(2, b))
+}
+
+impl World {
+    /// Netstack `n` with a VNIC of its own over link 0.
+    fn add_stack(&mut self, n: u8) {
+        let id = NetstackId(u16::from(n));
+        let steering = firelane_classify::Steering::even(&self.lane_ids());
+        let config = NetstackConfig { steering, ..NetstackConfig::new(id) };
+        self.all(|| Control::AddNetstack(config.clone()));
+        let (link, flow) = (LinkId(u32::from(n)), FlowId(u32::from(n)));
+        self.add_flow(plain_flow(flow, link, None, None));
+        self.add_port(vnic(link.0, 0, n, flow.0, PortUser::Netstack(id)), vec![]);
+        for address in [format!("10.0.0.{n}/24"), format!("fd00::{n}/64")] {
+            let address = address.parse().expect("a prefix");
+            self.all(|| Control::AddAddress(id, link, address));
+        }
+    }
 }
 
 /// What an application does, without waiting.
