@@ -121,11 +121,7 @@ pub struct Mail {
 }
 
 impl Outlet<AnyDriver> for Mail {
-    fn fill(
-        &mut self,
-        lane: LaneId,
-        message: LaneMessage<AnyDriver>,
-    ) -> Result<(), LaneMessage<AnyDriver>> {
+    fn fill(&mut self, lane: LaneId, message: LaneMessage<AnyDriver>) -> Result<(), LaneMessage<AnyDriver>> {
         self.messages.push((lane, message));
         Ok(())
     }
