@@ -11,6 +11,7 @@ use firelane_wire::ethernet;
 
 use crate::address::{AddressState, broadcast_of};
 use crate::config::{LOOPBACK, LOOPBACK_MAC};
+use crate::ident::CounterId;
 use crate::neighbour::NeighbourId;
 use crate::route::Route;
 use crate::stack::Ip;
@@ -35,6 +36,8 @@ pub struct Egress {
     /// The generation in which this was found.
     pub generation: u32,
     pub(crate) neighbour: Option<NeighbourId>,
+    /// The counter of its datagrams' numbers, found when the first is cut or may be.
+    pub(crate) counter: Option<CounterId>,
 }
 
 /// Why there is no way.
@@ -98,6 +101,7 @@ impl Ip {
             mtu: self.paths.mtu(dst, interface.mtu),
             generation: self.generation,
             neighbour: neighbour.map(|(id, _)| id),
+            counter: None,
         })
     }
 

@@ -7,7 +7,7 @@ use core::net::Ipv6Addr;
 
 use firelane_frame::{Frame, Pools};
 use firelane_units::{DropReason, Instant, LinkId};
-use firelane_wire::{ExtError, HeaderProblem, IpProtocol, Ipv6Repr, Ipv6View, ext, ndp};
+use firelane_wire::{ExtChain, ExtError, HeaderProblem, IpProtocol, Ipv6Repr, Ipv6View, ext, ndp};
 
 use crate::config::LOOPBACK;
 use crate::icmp_error::IcmpError;
@@ -85,8 +85,19 @@ impl Ip {
             link,
             l3_offset,
         };
+        self.deliver_v6(now, delivered, &chain, was_fragmented, pools)
+    }
+
+    fn deliver_v6(
+        &mut self,
+        now: Instant,
+        delivered: Delivered,
+        chain: &ExtChain,
+        was_fragmented: bool,
+        pools: &mut Pools,
+    ) -> Input {
         // Only neighbour discovery comes from nobody.
-        if header.src.is_unspecified() && chain.upper != IpProtocol::ICMPV6 {
+        if delivered.src.is_unspecified() && chain.upper != IpProtocol::ICMPV6 {
             return Input::Drop(delivered.frame, DropReason::Martian);
         }
         match chain.upper {
@@ -97,7 +108,7 @@ impl Ip {
                 Input::Consumed
             }
             _ => {
-                let packet = &delivered.frame.as_slice()[l3_offset..delivered.payload.end];
+                let packet = &delivered.frame.as_slice()[delivered.l3_offset..delivered.payload.end];
                 let error = IcmpError::ProtocolUnreachable { named_at: chain.named_at };
                 self.send_error(now, packet, error, pools);
                 Input::Drop(delivered.frame, DropReason::UnknownProtocol)

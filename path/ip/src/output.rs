@@ -103,7 +103,7 @@ impl Ip {
     fn send_whole(
         &mut self,
         now: Instant,
-        egress: &Egress,
+        egress: &mut Egress,
         mut frame: Frame,
         upper: Upper,
         pools: &mut Pools,
@@ -131,7 +131,7 @@ impl Ip {
     fn send_cut(
         &mut self,
         now: Instant,
-        egress: &Egress,
+        egress: &mut Egress,
         mut frame: Frame,
         upper: Upper,
         pools: &mut Pools,
@@ -190,8 +190,11 @@ impl Ip {
         sent
     }
 
-    fn identification(&mut self, egress: &Egress) -> u32 {
-        self.identifications.next(egress.src, egress.dst, &mut self.random)
+    #[inline]
+    fn identification(&mut self, egress: &mut Egress) -> u32 {
+        let find = || self.identifications.counter(egress.src, egress.dst);
+        let counter = *egress.counter.get_or_insert_with(find);
+        self.identifications.next(counter, &mut self.random)
     }
 
     /// Puts Ethernet in front of a packet and sends it, or lets it wait for the next hop's address. Never
