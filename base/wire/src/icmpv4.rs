@@ -267,7 +267,11 @@ impl<'a> Icmpv4Repr<'a> {
 pub fn answer_echo(message: &mut [u8]) {
     let header = fixed::<{ Icmpv4View::HEADER_LEN }>(message);
     let answer = u16::from_be_bytes([ECHO_REPLY, 0]);
-    let checksum = update16(be16(header, 2), be16(header, 0), answer);
+    // Of the two zeroes of ones' complement only this one is right in an answer that is zero throughout.
+    let checksum = match update16(be16(header, 2), be16(header, 0), answer) {
+        0 => 0xffff,
+        checksum => checksum,
+    };
     put(header, 0, answer.to_be_bytes());
     put(header, 2, checksum.to_be_bytes());
 }
@@ -281,6 +285,14 @@ mod tests {
         let mut bytes = vec![0xee; repr.emitted_len()];
         repr.emit(&mut bytes);
         bytes
+    }
+
+    #[test]
+    fn the_answer_to_nothing_but_zeroes_has_a_checksum() {
+        let mut message = emitted(&Icmpv4Repr::EchoRequest { identifier: 0, sequence: 0, data: &[0; 6] });
+        answer_echo(&mut message);
+        assert_eq!(message, [0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(Icmpv4View::parse(&message).unwrap().is_checksum_valid());
     }
 
     proptest! {
