@@ -16,6 +16,7 @@ use firelane_classify::Steering;
 use firelane_driver_memory::End;
 use firelane_flow::FlowConfig;
 use firelane_frame::PoolsConfig;
+use firelane_ip::DadConfig;
 use firelane_lane::{
     Backlogs, Control, Entered, FlowSetup, Host as Inside, Lane, LaneConfig, LaneMessage, LinkConfig, Mode,
     NetstackConfig, Notice, Outlet, PortConfig, PortKind, PortUser, Refused, Secrets, Snapshot, Squeue, Wake,
@@ -130,13 +131,15 @@ pub struct StackConfig {
     pub maxbw: Option<BitRate>,
     /// How long TIME-WAIT lasts.
     pub time_wait: Duration,
+    /// How its addresses are tested.
+    pub dad: DadConfig,
 }
 
 impl StackConfig {
     /// The default netstack with number `number`.
     pub fn new(number: u8) -> Self {
         let time_wait = Duration::from_secs(60);
-        Self { number, tcp: Arc::default(), maxbw: None, time_wait }
+        Self { number, tcp: Arc::default(), maxbw: None, time_wait, dad: DadConfig::OFF }
     }
 }
 
@@ -312,6 +315,7 @@ impl Host {
             steering: Steering::even(&all),
             tcp: Arc::clone(&config.tcp),
             time_wait: config.time_wait,
+            dad: config.dad,
             ..NetstackConfig::new(id)
         };
         self.control(now, |_| Control::AddNetstack(stack.clone()));
