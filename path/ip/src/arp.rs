@@ -61,7 +61,8 @@ impl Ip {
                     self.send_arp_announcement(link, claimed, pools);
                 }
             }
-            AddressState::Duplicate => {}
+            // It is the other's, and he is a neighbour like any.
+            AddressState::Duplicate => return false,
         }
         true
     }

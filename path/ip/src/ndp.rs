@@ -129,8 +129,9 @@ impl Ip {
                     self.on_conflict(link, target.into(), mac.unwrap_or(from));
                 }
             }
-            Some(_) => {}
-            None => {
+            Some(AddressState::Preferred) => {}
+            // What is a duplicate here is the other's, and he is a neighbour like any.
+            Some(AddressState::Duplicate) | None => {
                 let evidence = match solicited {
                     true => Evidence::Answer { replace },
                     false => Evidence::Claim { replace },

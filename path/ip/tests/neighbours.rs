@@ -366,6 +366,25 @@ fn a08_somebody_who_has_the_address_keeps_it() {
 }
 
 #[test]
+fn the_owner_of_an_address_that_was_wanted_is_a_neighbour_like_any() {
+    for (own, wanted) in [("10.0.0.1/24", "10.0.0.5/24"), ("fd00::1/64", "fd00::5/64")] {
+        let mut b = Station::new(2, &[wanted]);
+        let mut a = Station::bare(1, DadConfig::FAST, true, 1500);
+        for address in [own, wanted] {
+            a.ip.add_address(NOW, LINK, address.parse().unwrap()).unwrap();
+        }
+        while let Some(at) = a.ip.poll_at().filter(|at| *at < Instant::from_secs(9)) {
+            a.ip.on_timer(at, &mut a.pools);
+            exchange(at, &mut [&mut a, &mut b]);
+        }
+        let other = wanted.split('/').next().unwrap();
+        let _ = a.send(LATER, other, &[9; 20], Upper::udp());
+        exchange(LATER, &mut [&mut a, &mut b]);
+        assert_eq!(b.delivered.len(), 1, "{wanted}");
+    }
+}
+
+#[test]
 fn two_that_test_the_same_address_at_once_both_give_up() {
     let probe = arp(mac(2), &ArpRepr::probe(mac(2), "10.0.0.5".parse().unwrap()));
     let target = "fd00::5".parse().unwrap();
