@@ -264,3 +264,27 @@ fn what_is_cut_is_what_the_rfcs_say() {
     let lens: Vec<_> = frames[2..].iter().map(|f| Ipv6View::parse(&f[14..]).unwrap().payload_len()).collect();
     assert_eq!(lens, [1456, 1456, 8 + 104]);
 }
+
+#[test]
+fn a_piece_behind_the_last_one_condemns() {
+    for pieces in
+        [[(24, 8, false), (32, 8, true)], [(32, 8, true), (24, 8, false)], [(24, 8, false), (40, 8, false)]]
+    {
+        let frames = pieces.map(|(offset, len, more)| udp(1, offset, len, more));
+        assert_eq!(run(&frames), (vec!["held", "drop"], 0), "{pieces:?}");
+    }
+}
+
+#[test]
+fn what_condemned_datagrams_held_is_free_again() {
+    let (_, mut b) = pair(&["10.0.0.1/24"], &["10.0.0.2/24"]);
+    // More than the limit of 4 MiB passes through; nothing of it stays to push out the last datagram.
+    for id in 0..2047u16 {
+        b.input_bytes(NOW, &udp(id, 0, 1480, true));
+        b.input_bytes(NOW, &udp(id, 8, 1480, true));
+        b.ip.take_drops();
+    }
+    assert_eq!(b.input_bytes(NOW, &udp(9999, 0, 1480, true)), "held");
+    assert_eq!(b.ip.take_drops().of(DropReason::ReassemblyLimit), 0);
+    assert_eq!(b.input_bytes(NOW, &udp(3, 1480, 8, false)), "drop", "the condemned are remembered");
+}

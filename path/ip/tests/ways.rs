@@ -366,3 +366,16 @@ fn a_link_local_source_does_not_leave_its_link() {
     assert_eq!(route(&mut router, &bytes), ("drop", vec![]));
     assert_eq!(Ipv6View::parse(&bytes[14..]).unwrap().hop_limit(), 64);
 }
+
+#[test]
+fn c06_a_later_fragment_that_cannot_go_on_is_not_reported() {
+    for (offset, answers) in [(0u16, 1), (1480, 0)] {
+        let mut router = router(1500);
+        let mut bytes = packet("10.0.0.9", 104, 1, false);
+        let mut header = Ipv4Repr::parse(&Ipv4View::parse(&bytes[14..]).unwrap());
+        (header.fragment_offset, header.more_fragments) = (offset, true);
+        header.emit(&mut bytes[14..]);
+        let (result, out) = route(&mut router, &bytes);
+        assert_eq!((result, out.len()), ("drop", answers));
+    }
+}
