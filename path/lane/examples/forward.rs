@@ -1,12 +1,12 @@
 //! How long a lane takes per forwarded frame: ring -> lane -> ring, and per byte of a connection inside it.
 //!
-//! `cargo run --release -p firelane-lane --example forward` prints nanoseconds per 64-byte frame and gigabits per
-//! second between two sockets of one lane.
+//! `cargo run --release -p firelane-lane --example forward [forward|stream|request-response|idle]` prints nanoseconds
+//! per 64-byte frame, gigabits per second between two sockets of one lane, requests per second, and memory.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use std::time::Instant as Clock;
+use std::time::{Duration, Instant as Clock};
 
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
@@ -66,7 +66,82 @@ fn stream() {
     println!("stream: {:.1} Gb/s between two sockets of one lane", got as f64 * 8.0 / 1e9 / seconds);
 }
 
+/// Requests and responses of 64 bytes over 64 connections between two netstacks of one lane.
+fn request_response() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let listener = world.listen(2, 1, "10.0.0.2:80", 128);
+    // The neighbours get to know each other first: only a few frames may wait for an answer.
+    let _first = world.connect(1, 0, "10.0.0.2:80");
+    world.run();
+    listener.accept().expect("the handshake is over");
+    let mut clients: Vec<_> = (0..64).map(|_| world.connect(1, 0, "10.0.0.2:80")).collect();
+    world.run();
+    let mut servers: Vec<_> = std::iter::from_fn(|| listener.accept()).map(|a| a.stream).collect();
+    assert_eq!(servers.len(), 64);
+    let (mut buffer, message) = ([0; 64], [7; 64]);
+    let (start, mut answers) = (Clock::now(), 0u64);
+    for client in &mut clients {
+        world.write(client, &message).expect("there is room");
+    }
+    while answers < 2_000_000 {
+        world.now = Instant::from_nanos(start.elapsed().as_nanos() as u64 + 1_000_000_000);
+        let _ = world.lanes[0].turn(world.now);
+        for server in &mut servers {
+            if let Ok(64) = world.read(server, &mut buffer) {
+                world.write(server, &buffer).expect("there is room");
+            }
+        }
+        let _ = world.lanes[0].turn(world.now);
+        for client in &mut clients {
+            if let Ok(64) = world.read(client, &mut buffer) {
+                answers += 1;
+                world.write(client, &message).expect("there is room");
+            }
+        }
+    }
+    let rate = answers as f64 / start.elapsed().as_secs_f64() / 1e6;
+    println!("request-response: {rate:.2} M/s with both ends in one lane");
+}
+
+/// Resident memory per idle connection, one end, with the application's side.
+fn idle() {
+    let resident = || {
+        let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+        let pages: u64 = statm.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
+        pages * 4096
+    };
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let listener = world.listen(2, 1, "10.0.0.2:80", 4096);
+    let _first = world.connect(1, 0, "10.0.0.2:80");
+    world.run();
+    listener.accept().expect("the handshake is over");
+    let mut pairs = Vec::with_capacity(20_000);
+    let before = resident();
+    for _ in 0..20_000 {
+        let client = world.connect(1, 0, "10.0.0.2:80");
+        world.run();
+        pairs.push((client, listener.accept().expect("the handshake is over").stream));
+    }
+    world.run_for(Duration::from_secs(2));
+    let fresh = (resident() - before) / 40_000;
+    // One after the other says something; a second later its rings are given back.
+    for (client, server) in &mut pairs {
+        world.write(client, b"x").expect("there is room");
+        world.run_for(Duration::from_millis(10));
+        assert_eq!(world.read(server, &mut [0; 16]), Ok(1));
+    }
+    world.run_for(Duration::from_secs(2));
+    let used = (resident() - before) / 40_000;
+    println!("idle: {fresh} bytes per connection's end, {used} after it was used; both sides of the socket");
+}
+
 fn main() {
-    forward();
-    stream();
+    let only = std::env::args().nth(1);
+    let parts: [(&str, fn()); 4] =
+        [("forward", forward), ("stream", stream), ("request-response", request_response), ("idle", idle)];
+    for (name, part) in parts {
+        if only.as_deref().is_none_or(|only| only == name) {
+            part();
+        }
+    }
 }

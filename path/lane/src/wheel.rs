@@ -33,16 +33,25 @@ pub struct Wheel {
 struct Timer {
     /// When it is wanted; [`Instant::FAR_FUTURE`] if it is not armed.
     deadline: Instant,
-    /// The tick of the slot that it is linked in: that of its deadline, or an earlier one.
+    /// The tick of the slot that it is linked in: that of its deadline, or an earlier one. [`UNLINKED`] if it
+    /// stands in none.
     tick: u64,
     previous: u32,
     next: u32,
-    linked: bool,
 }
+
+/// A tick that no timer has.
+const UNLINKED: u64 = u64::MAX;
+
+const _: () = assert!(size_of::<Timer>() == 24);
 
 impl Timer {
     const UNARMED: Self =
-        Self { deadline: Instant::FAR_FUTURE, tick: 0, previous: NONE, next: NONE, linked: false };
+        Self { deadline: Instant::FAR_FUTURE, tick: UNLINKED, previous: NONE, next: NONE };
+
+    const fn is_linked(&self) -> bool {
+        self.tick != UNLINKED
+    }
 }
 
 impl Wheel {
@@ -83,10 +92,10 @@ impl Wheel {
         }
         timer.deadline = deadline;
         let tick = tick_after(deadline);
-        if timer.linked && timer.tick <= tick {
+        if timer.is_linked() && timer.tick <= tick {
             return;
         }
-        if timer.linked {
+        if timer.is_linked() {
             self.unlink(index);
         }
         self.link(index, tick);
@@ -99,7 +108,7 @@ impl Wheel {
             timer.deadline = Instant::FAR_FUTURE;
             self.armed -= 1;
         }
-        if timer.linked {
+        if timer.is_linked() {
             self.unlink(index);
         }
     }
@@ -169,7 +178,7 @@ impl Wheel {
         let (level, slot) = self.place(tick);
         let head = self.heads[level][slot];
         let timer = &mut self.timers[index as usize];
-        (timer.tick, timer.previous, timer.next, timer.linked) = (tick, NONE, head, true);
+        (timer.tick, timer.previous, timer.next) = (tick, NONE, head);
         if head != NONE {
             self.timers[head as usize].previous = index;
         }
@@ -186,7 +195,7 @@ impl Wheel {
 
     fn unlink(&mut self, index: u32) {
         let timer = self.timers[index as usize];
-        self.timers[index as usize].linked = false;
+        self.timers[index as usize].tick = UNLINKED;
         if timer.next != NONE {
             self.timers[timer.next as usize].previous = timer.previous;
         }

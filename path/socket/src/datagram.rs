@@ -2,7 +2,7 @@
 //!
 //! A record is a header of [`RECORD_BYTES`] (length and the other side's address) and the payload, written
 //! as a whole or not at all. So a queue is bounded in bytes, allocates nothing per datagram, and owns no
-//! storage while it is empty.
+//! storage before its first.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -246,9 +246,11 @@ impl QueueOut {
     /// Drops the first datagram, whose payload is `len` bytes long.
     pub fn skip(&mut self, len: usize) {
         self.0.release(RECORD_BYTES + len);
-        if self.0.available() == 0 {
-            self.0.detach_if_empty();
-        }
+    }
+
+    /// Gives storage back that holds nothing: not after every datagram, or each would pay for its own.
+    pub fn detach_if_empty(&mut self) -> bool {
+        self.0.detach_if_empty()
     }
 }
 

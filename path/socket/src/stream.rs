@@ -4,7 +4,7 @@
 //! lane's side ([`StreamSlot`]) belongs to the connection. The send ring *is* TCP's retransmission buffer:
 //! the lane releases bytes when they are acknowledged. Neither side waits.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -47,6 +47,29 @@ pub struct Names {
     pub remote: SocketAddr,
 }
 
+/// [`Names`] in a form for many: IPv4 addresses mapped, no scopes.
+#[derive(Debug)]
+struct CompactNames {
+    addresses: [[u8; 16]; 2],
+    ports: [u16; 2],
+}
+
+impl CompactNames {
+    fn new(names: Names) -> Self {
+        let octets = |end: SocketAddr| match end.ip() {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        };
+        let Names { local, remote } = names;
+        Self { addresses: [octets(local), octets(remote)], ports: [local.port(), remote.port()] }
+    }
+
+    fn expand(&self) -> Names {
+        let end = |n: usize| SocketAddr::new(IpAddr::from(self.addresses[n]).to_canonical(), self.ports[n]);
+        Names { local: end(0), remote: end(1) }
+    }
+}
+
 /// What both sides of a stream see beside the rings.
 #[derive(Debug)]
 pub struct StreamShared {
@@ -55,7 +78,7 @@ pub struct StreamShared {
     netstack: NetstackId,
     /// A [`ConnRef`] in one word; zero until the lane has made the connection.
     conn: AtomicU64,
-    names: OnceLock<Names>,
+    names: OnceLock<CompactNames>,
 }
 
 impl StreamShared {
@@ -86,13 +109,13 @@ impl StreamShared {
     /// # Panics
     /// If it was made before.
     pub fn bind(&self, conn: ConnRef, names: Names) {
-        assert!(self.names.set(names).is_ok(), "a stream is bound once");
+        assert!(self.names.set(CompactNames::new(names)).is_ok(), "a stream is bound once");
         self.conn.store(u64::from(conn.generation) << 32 | u64::from(conn.conn.0), Ordering::Release);
     }
 
     /// The two ends' addresses; `None` while the lane has not made the connection.
     pub fn names(&self) -> Option<Names> {
-        self.names.get().copied()
+        self.names.get().map(CompactNames::expand)
     }
 }
 
@@ -324,12 +347,6 @@ impl StreamSlot {
     /// The connection failed: whoever waits is to be told.
     pub fn fail(&self, error: SocketError) {
         self.shared.words.fail(error);
-    }
-
-    /// Gives back storage that is not in use: an idle connection owns none.
-    pub fn detach_if_empty(&mut self) {
-        self.send.detach_if_empty();
-        self.recv.detach_if_empty();
     }
 }
 

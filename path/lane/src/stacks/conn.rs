@@ -28,7 +28,8 @@ pub(crate) struct Conn {
     pub(crate) is_dirty: bool,
     /// The end is near: what follows when nothing is left to send.
     pub(crate) leaving: Leaving,
-    pub(crate) route: Option<Egress>,
+    /// The way of its segments; an idle connection has none.
+    pub(crate) route: Option<Box<Egress>>,
     /// Which flow its segments belong to, and the count of rule changes at which that was looked up.
     pub(crate) flow: Option<(u32, Option<FlowId>)>,
     /// Whose passive connection it is.
@@ -65,11 +66,16 @@ impl Conn {
             steps: StepLists::TCP,
             is_dirty: false,
             leaving: Leaving::No,
-            route,
+            route: route.map(Box::new),
             flow: None,
             listener: None,
             embryo: None,
         }
+    }
+
+    /// Whether a second of silence has taken its rings' storage: then its way is looked up again when needed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.stream.send.attached_bytes() == 0 && self.stream.recv.attached_bytes() == 0
     }
 
     /// Whether it came by `listener` and nobody has accepted it.

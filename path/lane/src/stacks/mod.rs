@@ -137,6 +137,9 @@ impl Stacks {
             let netstack = conn.netstack;
             let (tcp, mut rings) = conn.parts();
             let told = tcp.on_timer(common.now, &mut rings);
+            if conn.is_idle() {
+                conn.route = None;
+            }
             if let Some(mut inside) = self.inside(common, netstack) {
                 inside.conclude(id, told);
             }

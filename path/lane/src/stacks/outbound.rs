@@ -156,14 +156,13 @@ impl<D> Inside<'_, D> {
         if let Some(egress) = &conn.route
             && self.shard.ip.core.is_current(egress)
         {
-            return Some(*egress);
+            return Some(**egress);
         }
         let (local, remote) = (conn.tuple.local(), conn.tuple.remote());
-        conn.route = self.shard.ip.core.egress(self.common.now, Some(local), remote).ok();
-        if let Some(egress) = &conn.route {
-            conn.tcp.set_path_mss(mss_of(egress));
-        }
-        conn.route
+        let egress = self.shard.ip.core.egress(self.common.now, Some(local), remote).ok()?;
+        conn.tcp.set_path_mss(mss_of(&egress));
+        conn.route = Some(Box::new(egress));
+        Some(egress)
     }
 
     /// A reply that belongs to no position in the stream: a RST or a challenge ACK.
@@ -196,10 +195,7 @@ impl<D> Inside<'_, D> {
     fn settle(&mut self, id: ConnId) {
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         match conn.leaving {
-            Leaving::No => {
-                conn.stream.detach_if_empty();
-                return;
-            }
+            Leaving::No => return,
             Leaving::TimeWait => {
                 let local = SocketAddr::new(conn.tuple.local(), conn.tuple.local_port().0);
                 let remote = SocketAddr::new(conn.tuple.remote(), conn.tuple.remote_port().0);
