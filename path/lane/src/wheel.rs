@@ -46,8 +46,7 @@ const UNLINKED: u64 = u64::MAX;
 const _: () = assert!(size_of::<Timer>() == 24);
 
 impl Timer {
-    const UNARMED: Self =
-        Self { deadline: Instant::FAR_FUTURE, tick: UNLINKED, previous: NONE, next: NONE };
+    const UNARMED: Self = Self { deadline: Instant::FAR_FUTURE, tick: UNLINKED, previous: NONE, next: NONE };
 
     const fn is_linked(&self) -> bool {
         self.tick != UNLINKED

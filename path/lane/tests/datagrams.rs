@@ -56,3 +56,39 @@ fn nobody_has_the_port_and_two_cannot_share_it() {
     let mut second = world.bind(1, 3, 0, "10.0.0.1:4000");
     assert_eq!(second.recv.recv(&mut []), Err(SocketError::AddressInUse));
 }
+
+#[test]
+fn a_datagram_larger_than_the_link_arrives_whole() {
+    for lanes in [1, 2, 4] {
+        for (any, to) in [("0.0.0.0", "10.0.0.2"), ("[::]", "[fd00::2]")] {
+            let mut world = two_stacks(lanes, Mtu::ETHERNET);
+            let mut client = world.bind(1, 100, 0, &format!("{any}:0"));
+            // Ports of every lane: the pieces meet in the home lane, the datagram in its socket's.
+            for n in 0..8 {
+                let mut server = world.bind(2, n, 0, &format!("{any}:{}", 5000 + n));
+                let payload: Vec<u8> = (0..5000).map(|byte| (byte * 7 + n) as u8).collect();
+                world.send_to(&mut client, 100, format!("{to}:{}", 5000 + n).parse().unwrap(), &payload);
+                world.run();
+                let mut buffer = vec![0; 6000];
+                let got = server.recv.recv(&mut buffer).unwrap().expect("it has arrived");
+                assert_eq!(buffer[..got.copied], payload);
+            }
+            world.check_conservation();
+        }
+    }
+}
+
+#[test]
+fn a_netstack_talks_to_itself() {
+    for lanes in [1, 4] {
+        let mut world = two_stacks(lanes, Mtu::ETHERNET);
+        let mut server = world.bind(1, 1, 0, "0.0.0.0:53");
+        let mut client = world.bind(1, 2, 0, "127.0.0.1:0");
+        world.send_to(&mut client, 2, "127.0.0.1:53".parse().unwrap(), &[5; 9000]);
+        world.run();
+        let mut buffer = vec![0; 10_000];
+        let got = server.recv.recv(&mut buffer).unwrap().expect("it has arrived");
+        assert_eq!((got.copied, got.peer.ip()), (9000, "127.0.0.1".parse::<std::net::IpAddr>().unwrap()));
+        world.check_conservation();
+    }
+}

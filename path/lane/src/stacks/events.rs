@@ -27,6 +27,12 @@ impl<D> Inside<'_, D> {
         } else if events.contains(Events::TIME_WAIT) {
             conn.leaving = Leaving::TimeWait;
         }
+        if events.contains(Events::WRITABLE)
+            && let Some(route) = &conn.route
+        {
+            // What the peer acknowledges has reached it: its neighbour entry needs no question.
+            self.shard.ip.core.confirm_reachable(self.common.now, route);
+        }
         let ready = readiness(events, closed);
         if !ready.is_empty() {
             let token = conn.stream.tell(ready);

@@ -5,11 +5,11 @@
 
 use core::net::SocketAddr;
 
-use firelane_classify::{Headers, Tuple};
+use firelane_classify::{Fragment, Headers, Tuple};
 use firelane_frame::Frame;
-use firelane_ip::Delivered;
+use firelane_ip::{Delivered, LOOPBACK};
 use firelane_tcp::{Disposition, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for};
-use firelane_units::{ConnId, DropReason, LinkId, StepListId};
+use firelane_units::{ConnId, DropReason, LaneId, LinkId, StepListId};
 use firelane_wire::{IpProtocol, TcpFlags, TcpView};
 
 use super::Stacks;
@@ -17,6 +17,8 @@ use super::conn::Conns;
 use super::shard::Shard;
 use crate::common::Common;
 use crate::links::Arrival;
+use crate::message::Stage;
+use crate::steer::lane_of;
 use crate::steps::{Onward, Step, StepLists, walk};
 
 /// One shard with the lane's connections: what every mechanism here needs.
@@ -116,11 +118,34 @@ impl<D> Inside<'_, D> {
     /// A packet of no known connection.
     fn slow_path(&mut self, link: LinkId, frame: Frame, headers: &Headers) {
         let Some(packet) = self.shard.ip.input(self.common, link, frame, headers.l3_offset) else { return };
+        if headers.fragment != Fragment::Whole
+            && let Some(lane) = self.lane_of_whole(&packet)
+        {
+            return self.hand_on(lane, packet);
+        }
         match packet.protocol {
             IpProtocol::TCP => self.stray_segment(packet),
             IpProtocol::UDP => self.datagram(packet),
             _ => self.common.drop_frame(packet.frame, DropReason::UnknownProtocol),
         }
+    }
+
+    /// The other lane that a datagram belongs to which was put together here: fragments have no ports, so they
+    /// met in the home lane.
+    fn lane_of_whole(&mut self, packet: &Delivered) -> Option<LaneId> {
+        self.shard.ip.touch();
+        let headers = Headers::parse(packet.frame.as_slice()).ok()?;
+        let key = self.common.secrets.steering();
+        let lane = lane_of(&headers, &self.shard.config.steering, &key);
+        (lane != self.common.id).then_some(lane)
+    }
+
+    fn hand_on(&mut self, lane: LaneId, packet: Delivered) {
+        let stage = match packet.link {
+            LOOPBACK => Stage::Loopback(self.shard.config.id),
+            _ => Stage::Deliver,
+        };
+        self.common.outbox.hand_over(lane, stage, packet.link, packet.frame);
     }
 
     /// A segment that belongs to no connection: TIME-WAIT, a listener, or nobody.
