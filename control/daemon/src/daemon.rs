@@ -19,7 +19,8 @@ use crate::folder::{self, Lock, LockError};
 use crate::host::{Host, Parts};
 use crate::kernel::Kernel;
 use crate::server;
-use crate::state::{Found, State, first_of};
+use crate::state::{Found, State};
+use crate::text::{first_of, plain};
 use crate::works::Works;
 
 /// The socket's name, in the runtime folder.
@@ -36,12 +37,12 @@ pub(crate) struct Refusal {
 
 /// The operator's mistake.
 fn mistake(text: impl fmt::Display) -> Refusal {
-    Refusal { text: text.to_string(), code: 2 }
+    Refusal { text: plain(&text), code: 2 }
 }
 
 /// The system's refusal.
 fn failure(text: impl fmt::Display) -> Refusal {
-    Refusal { text: text.to_string(), code: 1 }
+    Refusal { text: plain(&text), code: 1 }
 }
 
 /// Runs the daemon until a signal ends it.
@@ -122,7 +123,8 @@ fn take_folders(folders: &Folders, early: &mut Vec<String>) -> Result<(Lock, Opt
         Ok(lock) => Ok((runtime, Some(lock))),
         Err(LockError::Taken(pid)) => Err(taken(&folders.state, &pid)),
         Err(LockError::Io(error)) => {
-            let text = format!("state folder {}: {error}; nothing is remembered", folders.state.display());
+            let text =
+                format!("state folder {}: {}; nothing is remembered", folders.state.display(), plain(&error));
             tracing::error!("{text}");
             early.push(text);
             Ok((runtime, None))

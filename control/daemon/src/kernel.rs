@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use crate::netns::{self, Presence};
 use crate::owned::Owned;
+use crate::text::plain;
 use crate::veth::{self, Pair};
 use crate::{mac, netlink};
 
@@ -153,6 +154,15 @@ impl Kernel {
             self.ensure_namespace(name).map_err(refused)?;
         }
         let namespace = name.as_deref().map(netns::path_of);
+        let free = becomes_free(&ifname, namespace.as_deref());
+        if !free.map_err(|error| ApiError::new(Status::Io, "tap", &ifname, plain(&error)))? {
+            return Err(ApiError::new(
+                Status::Exists,
+                "tap",
+                ifname,
+                "the interface's name is already taken",
+            ));
+        }
         let config = TapConfig {
             queues: self.queues,
             mtu: wanted.mtu,
@@ -160,18 +170,15 @@ impl Kernel {
             addresses: wanted.tap.addresses.clone(),
             namespace: namespace.clone(),
         };
-        match open_when_free(&ifname, &config) {
+        match open_tap(&ifname, &config) {
             Ok(queues) => {
                 let queues = queues.into_iter().map(Queue::from).collect();
                 Ok((Device { ifname, namespace, detour: None }, queues))
             }
             Err(OpenError::Create(_, error)) if means_no_tun(&error) => {
-                self.open_veth(wanted, ifname, namespace, &format!("/dev/net/tun: {error}"))
+                self.open_veth(wanted, ifname, namespace, &format!("/dev/net/tun: {}", plain(&error)))
             }
-            Err(OpenError::Create(_, error)) if is(&error, Errno::BUSY) => {
-                Err(ApiError::new(Status::Exists, "tap", ifname, "the interface's name is already taken"))
-            }
-            Err(error) => Err(ApiError::new(Status::Io, "tap", ifname, error.to_string())),
+            Err(error) => Err(ApiError::new(Status::Io, "tap", ifname, plain(&error))),
         }
     }
 
@@ -200,7 +207,7 @@ impl Kernel {
             }
             Err(error) => {
                 self.owned.forget_interface(&near);
-                let allowed = format!("{why}; nor can a veth pair be made: {error}");
+                let allowed = format!("{why}; nor can a veth pair be made: {}", plain(&error));
                 Err(ApiError::new(status_of(&error), "tap", ifname, allowed))
             }
         }
@@ -242,17 +249,18 @@ impl Kernel {
     }
 }
 
-/// Opens a TAP, and waits a little if its name is that of one which is just ending.
-fn open_when_free(ifname: &str, config: &TapConfig) -> Result<Vec<firelane::TapQueue>, OpenError> {
+/// Waits a little while `ifname` is that of an interface which is just ending; whether it is free then.
+///
+/// The kernel would let us attach to somebody's persistent TAP of that name, so it is asked beforehand.
+fn becomes_free(ifname: &str, namespace: Option<&Path>) -> io::Result<bool> {
     let deadline = Instant::now() + NAME_WAIT;
-    loop {
-        match open_tap(ifname, config) {
-            Err(OpenError::Create(_, error)) if is(&error, Errno::BUSY) && Instant::now() < deadline => {
-                std::thread::sleep(NAME_POLL);
-            }
-            other => return other,
+    while netns::inside(namespace, || netlink::exists(ifname))? {
+        if Instant::now() >= deadline {
+            return Ok(false);
         }
+        std::thread::sleep(NAME_POLL);
     }
+    Ok(true)
 }
 
 fn is(error: &io::Error, number: Errno) -> bool {

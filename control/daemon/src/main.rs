@@ -27,6 +27,7 @@ mod services;
 mod settings;
 mod state;
 mod stats;
+mod text;
 mod veth;
 mod works;
 

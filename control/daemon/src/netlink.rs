@@ -12,6 +12,15 @@ use firelane_units::{IpPrefix, MacAddr, Mtu};
 use rtnetlink::packet_route::address::AddressMessage;
 use rtnetlink::{AddressMessageBuilder, Handle, LinkUnspec, LinkVeth};
 
+/// Whether there is an interface `name`.
+pub(crate) fn exists(name: &str) -> io::Result<bool> {
+    match index_of(name) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Switches an interface on.
 pub(crate) fn set_up(name: &str) -> io::Result<()> {
     let index = index_of(name)?;
@@ -56,11 +65,10 @@ pub(crate) fn move_to(name: &str, namespace: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Deletes an interface. One that is gone already is no error.
 pub(crate) fn delete(name: &str) -> io::Result<()> {
-    let index = match index_of(name) {
-        Ok(index) => index,
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => return Ok(()),
-        Err(error) => return Err(error),
-    };
+    if !exists(name)? {
+        return Ok(());
+    }
+    let index = index_of(name)?;
     request(async |it| it.link().del(index).execute().await)
 }
 

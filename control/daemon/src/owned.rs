@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::folder;
+use crate::text::plain;
 
 /// The file's name, in the state folder.
 const FILE: &str = "owned.toml";
@@ -109,7 +110,11 @@ impl Owned {
         let written = folder::replace(&self.path, &text);
         self.fault = written.err().map(|error| {
             tracing::warn!("{}: {error}", self.path.display());
-            format!("{}: {error}; what is made may remain if firelaned is killed", self.path.display())
+            format!(
+                "{}: {}; what is made may remain if firelaned is killed",
+                self.path.display(),
+                plain(&error)
+            )
         });
     }
 }

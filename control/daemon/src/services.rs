@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::settings;
+use crate::text::plain;
 
 /// The most connections of one service; more wait in its listener. Ten times what the idle benchmark holds.
 const CONNECTIONS_MAX: usize = 10_240;
@@ -84,8 +85,7 @@ impl Services {
 
     fn files(&self, service: &Service) -> Result<Files, ApiError> {
         let root = self.root_of(&service.root);
-        Files::new(&root)
-            .map_err(|error| ApiError::new(Status::Io, "root", root.display(), error.to_string()))
+        Files::new(&root).map_err(|error| ApiError::new(Status::Io, "root", root.display(), plain(&error)))
     }
 
     fn root_of(&self, root: &Path) -> PathBuf {
@@ -99,7 +99,7 @@ fn port_refused(service: &Service, error: &io::Error) -> ApiError {
             let allowed = format!("another listener of netstack {} has it", service.netstack);
             ApiError::new(Status::AddrInUse, "port", service.port, allowed)
         }
-        _ => ApiError::new(Status::Io, "port", service.port, error.to_string()),
+        _ => ApiError::new(Status::Io, "port", service.port, plain(&error)),
     }
 }
 

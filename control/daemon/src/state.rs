@@ -11,6 +11,7 @@ use firelane_api::{ApiError, Status};
 use firelane_model::Model;
 
 use crate::folder::{self, Prepared};
+use crate::text::{first_of, plain};
 
 /// The file's name, in the state folder.
 const FILE: &str = "model.toml";
@@ -48,7 +49,7 @@ impl State {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Nothing,
-            Err(error) => return self.broken(&format!("{}: {error}", self.path.display())),
+            Err(error) => return self.broken(&format!("{}: {}", self.path.display(), plain(&error))),
         };
         match Model::from_toml(&self.path.to_string_lossy(), &text) {
             Ok(model) => Found::Model(Box::new(model)),
@@ -71,16 +72,7 @@ impl State {
 
     /// The error of a write that failed.
     pub(crate) fn refused(&self, error: &io::Error) -> ApiError {
-        ApiError::new(Status::Io, "state", self.path.display(), error.to_string())
-    }
-}
-
-/// The first fault on one line, with the number of the others.
-pub(crate) fn first_of<E: std::fmt::Display>(faults: &[E]) -> String {
-    match faults {
-        [] => String::new(),
-        [only] => only.to_string(),
-        [first, others @ ..] => format!("{first} (and {} more)", others.len()),
+        ApiError::new(Status::Io, "state", self.path.display(), plain(error))
     }
 }
 

@@ -3,7 +3,7 @@
 //! Tests start it with a configuration, speak to it with the real `firelane` command, and may kill it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -26,9 +26,17 @@ impl<'a> Daemon<'a> {
     /// # Panics
     /// If it does not answer within ten seconds; its messages are on standard error then.
     pub fn start(sandbox: &'a Sandbox, config: &Path) -> Self {
-        let runtime = sandbox.folder().join("run");
+        Self::start_with(sandbox, &["--config", &config.to_string_lossy()])
+    }
+
+    /// Starts `firelaned` with `args` and waits until it answers. The same sandbox means the same folders.
+    ///
+    /// # Panics
+    /// As [`Daemon::start`].
+    pub fn start_with(sandbox: &'a Sandbox, args: &[&str]) -> Self {
+        let runtime = Self::runtime_in(sandbox);
         let mut command = sandbox.command(binary("firelaned"));
-        command.arg("--config").arg(config).arg("--runtime-dir").arg(&runtime);
+        command.args(args).arg("--runtime-dir").arg(&runtime);
         let child = command.stdin(Stdio::null()).spawn().expect("firelaned starts");
         let daemon = Self { sandbox, child, runtime };
         let deadline = Instant::now() + START_TIMEOUT;
@@ -37,6 +45,17 @@ impl<'a> Daemon<'a> {
             std::thread::sleep(Duration::from_millis(20));
         }
         daemon
+    }
+
+    /// Runs `firelaned` with `args` and the folders of [`Daemon::start`] to its end, which it must reach by itself.
+    pub fn run(sandbox: &Sandbox, args: &[&str]) -> Output {
+        let mut command = sandbox.command(binary("firelaned"));
+        command.arg("--runtime-dir").arg(Self::runtime_in(sandbox));
+        finish(&mut command, args)
+    }
+
+    fn runtime_in(sandbox: &Sandbox) -> PathBuf {
+        sandbox.folder().join("run")
     }
 
     /// Runs the `firelane` command against this daemon.
@@ -54,6 +73,16 @@ impl<'a> Daemon<'a> {
     /// The daemon's process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Asks the daemon to end (SIGTERM) and waits until it has.
+    ///
+    /// # Panics
+    /// If it cannot be waited for.
+    pub fn terminate(mut self) -> ExitStatus {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        self.child.wait().expect("our own child")
     }
 
     /// Ends the daemon without warning (SIGKILL).

@@ -1,0 +1,302 @@
+//! The real daemon from its start to its end, and what every kind of end leaves behind.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use firelane_interop::{Daemon, Sandbox};
+
+/// The configuration of the demo.
+fn two_tenants() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/two-tenants.toml")
+}
+
+fn namespaces(sandbox: &Sandbox) -> Vec<String> {
+    let list = sandbox.run(None, "ip", &["netns", "list"]).expect_success();
+    let mut names: Vec<String> =
+        list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
+    names.sort();
+    names
+}
+
+fn interfaces(sandbox: &Sandbox, namespace: Option<&str>) -> String {
+    sandbox.run(namespace, "ip", &["-o", "address"]).expect_success()
+}
+
+#[track_caller]
+fn ping(sandbox: &Sandbox, from: &str, to: &str) {
+    sandbox.run(Some(from), "ping", &["-c", "1", "-W", "5", to]).expect_success();
+}
+
+fn written(sandbox: &Sandbox, name: &str, text: &str) -> String {
+    let path = sandbox.folder().join(name);
+    fs::write(&path, text).expect("the sandbox's folder is writable");
+    path.to_string_lossy().into_owned()
+}
+
+#[test]
+fn a_configuration_becomes_namespaces_interfaces_and_a_path_between_them() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let status = daemon.firelane(&["status"]).expect_success();
+    assert!(status.contains("lanes") && !status.contains("problem"), "{status}");
+    assert!(status.contains(&format!("pid {}", daemon.pid())), "{status}");
+    assert_eq!(namespaces(&sandbox), ["alice", "bob"]);
+    let alice = interfaces(&sandbox, Some("alice"));
+    assert!(alice.contains("10.0.0.1/24") && alice.contains("fd00::1/64") && alice.contains("127.0.0.1"));
+    ping(&sandbox, "alice", "10.0.0.2");
+    ping(&sandbox, "bob", "fd00::1");
+    let mode = fs::metadata(daemon.runtime().join("api.sock")).expect("the socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+}
+
+#[test]
+fn applying_what_is_there_says_so_and_a_bad_file_changes_nothing() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let file = two_tenants();
+    let file = file.to_string_lossy();
+    assert_eq!(daemon.firelane(&["apply", &file]).expect_success(), "no changes\n");
+    let before = daemon.firelane(&["dump"]).expect_success();
+    let bad = written(&sandbox, "bad.toml", "[etherstub.vswitch1]\n[vnic.web0]\nover = \"vswitch7\"\n");
+    let refused = daemon.firelane(&["apply", &bad]);
+    assert_eq!(refused.code(), 2, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("vnic.web0.over") && refused.stderr.lines().count() == 1,
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(daemon.firelane(&["dump"]).expect_success(), before);
+}
+
+#[test]
+fn a_clean_end_leaves_nothing_but_what_the_next_start_begins_with() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let before = daemon.firelane(&["dump"]).expect_success();
+    let socket = daemon.runtime().join("api.sock");
+    assert!(daemon.terminate().success());
+    assert!(namespaces(&sandbox).is_empty() && !socket.exists());
+    let daemon = Daemon::start_with(&sandbox, &[]);
+    assert_eq!(daemon.firelane(&["dump"]).expect_success(), before);
+    ping(&sandbox, "alice", "10.0.0.2");
+}
+
+#[test]
+fn after_a_kill_the_next_start_recovers_and_removes_what_nobody_wants() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    daemon.firelane(&["flowadm", "set-flowprop", "-p", "maxbw=80M", "iperf"]).expect_success();
+    let carol = "[vnic.carol0]\nover = \"vswitch1\"\ntap = { namespace = \"carol\" }\n";
+    let more = fs::read_to_string(two_tenants()).expect("readable") + "\n" + carol;
+    let more = written(&sandbox, "more.toml", &more);
+    let kept = daemon.firelane(&["dump"]).expect_success();
+    daemon.firelane(&["apply", "--temporary", &more]).expect_success();
+    assert_eq!(namespaces(&sandbox), ["alice", "bob", "carol"]);
+    // A tenant's program, which knows nothing of the daemon.
+    let mut program =
+        sandbox.command("ip").args(["netns", "exec", "alice", "sleep", "60"]).spawn().expect("ip");
+    daemon.kill();
+    assert_eq!(namespaces(&sandbox), ["alice", "bob", "carol"], "nobody was there to remove them");
+
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    assert_eq!(namespaces(&sandbox), ["alice", "bob"], "what was temporary is gone");
+    let dump = daemon.firelane(&["dump"]).expect_success();
+    assert_eq!(dump, kept, "what was remembered, not the file and not what was temporary");
+    assert!(dump.contains("80M"), "{dump}");
+    ping(&sandbox, "alice", "10.0.0.2");
+    let inside = sandbox.run(None, "ip", &["netns", "pids", "alice"]).expect_success();
+    assert!(inside.contains(&program.id().to_string()), "the program is still in its namespace: {inside:?}");
+    let _ = program.kill();
+    let _ = program.wait();
+}
+
+#[test]
+fn what_a_killed_daemon_left_can_be_removed_without_a_start() {
+    let sandbox = Sandbox::new();
+    Daemon::start(&sandbox, &two_tenants()).kill();
+    assert_eq!(namespaces(&sandbox), ["alice", "bob"]);
+    Daemon::run(&sandbox, &["--clean"]).expect_success();
+    assert!(namespaces(&sandbox).is_empty());
+    assert!(!sandbox.folder().join("run/api.sock").exists());
+}
+
+#[test]
+fn namespaces_that_were_there_before_stay() {
+    let sandbox = Sandbox::new();
+    sandbox.run(None, "ip", &["netns", "add", "alice"]).expect_success();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    ping(&sandbox, "alice", "10.0.0.2");
+    assert!(daemon.terminate().success());
+    assert_eq!(namespaces(&sandbox), ["alice"]);
+    assert!(!interfaces(&sandbox, Some("alice")).contains("alice0"));
+}
+
+#[test]
+fn a_second_daemon_is_refused_and_the_first_runs_on() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let second = Daemon::run(&sandbox, &[]);
+    assert_eq!(second.code(), 1);
+    assert!(second.stderr.contains(&format!("process {}", daemon.pid())), "{}", second.stderr);
+    assert_eq!(second.stderr.lines().count(), 1, "{}", second.stderr);
+    assert_eq!(Daemon::run(&sandbox, &["--clean"]).code(), 1, "nor is it cleaned away");
+    assert_eq!(namespaces(&sandbox), ["alice", "bob"]);
+    daemon.firelane(&["status"]).expect_success();
+}
+
+#[test]
+fn mistakes_at_the_start_are_one_line_and_touch_nothing() {
+    let sandbox = Sandbox::new();
+    let files = [
+        ("bad1.toml", "[vnic.web0]\nover = \"vswitch1\"\n", "vnic.web0.over"),
+        ("bad2.toml", "[etherstub.vswitch1]\nmtu = \"big\"\n", "mtu"),
+        ("bad3.toml", "etherstub = [[\n", "bad3.toml:"),
+    ];
+    for (name, text, word) in files {
+        let file = written(&sandbox, name, text);
+        let refused = Daemon::run(&sandbox, &["--config", &file]);
+        assert_eq!(refused.code(), 2, "{name}: {}", refused.stderr);
+        assert!(refused.stderr.contains(word) && refused.stderr.lines().count() == 1, "{}", refused.stderr);
+    }
+    for args in
+        [&["--config", "/nonexistent.toml"][..], &["--lanes", "0"], &["--instance", "/"], &["--colour"]]
+    {
+        let refused = Daemon::run(&sandbox, args);
+        assert_eq!(refused.code(), 2, "{args:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains(args[args.len() - 1]) || refused.stderr.contains(args[0]));
+        assert_eq!(refused.stderr.lines().count(), 1, "{}", refused.stderr);
+    }
+    assert!(!sandbox.folder().join("run").exists());
+}
+
+#[test]
+fn a_name_that_is_taken_costs_its_vnic_and_can_be_repaired() {
+    let sandbox = Sandbox::new();
+    sandbox.run(None, "ip", &["netns", "add", "alice"]).expect_success();
+    let taken = &["link", "add", "alice0", "type", "veth", "peer", "name", "other0"];
+    sandbox.run(Some("alice"), "ip", taken).expect_success();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let status = daemon.firelane(&["status"]).expect_success();
+    assert!(status.contains("create vnic alice0") && status.contains("already taken"), "{status}");
+    ping(&sandbox, "bob", "10.0.0.2");
+    sandbox.run(Some("alice"), "ip", &["link", "delete", "alice0"]).expect_success();
+    let file = two_tenants();
+    let applied = daemon.firelane(&["apply", &file.to_string_lossy()]).expect_success();
+    assert!(applied.contains("create vnic alice0") && !applied.contains("bob0"), "{applied}");
+    ping(&sandbox, "alice", "10.0.0.2");
+    let status = daemon.firelane(&["status"]).expect_success();
+    assert!(!status.contains("problem"), "{status}");
+}
+
+#[test]
+fn a_step_that_fails_takes_the_steps_before_it_back() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    sandbox
+        .run(None, "ip", &["link", "add", "dave0", "type", "veth", "peer", "name", "other0"])
+        .expect_success();
+    let more = "\n[vnic.carol0]\nover = \"vswitch1\"\ntap = { namespace = \"carol\" }\n\
+                \n[vnic.dave0]\nover = \"vswitch1\"\ntap = {}\n";
+    let more = fs::read_to_string(two_tenants()).expect("readable") + more;
+    let more = written(&sandbox, "more.toml", &more);
+    let before = daemon.firelane(&["dump"]).expect_success();
+    let refused = daemon.firelane(&["apply", &more]);
+    assert_eq!(refused.code(), 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("dave0"), "{}", refused.stderr);
+    assert_eq!(daemon.firelane(&["dump"]).expect_success(), before);
+    assert_eq!(namespaces(&sandbox), ["alice", "bob"], "carol's was made and taken back");
+    ping(&sandbox, "alice", "10.0.0.2");
+}
+
+#[test]
+fn a_state_that_cannot_be_read_is_set_aside_and_told() {
+    let sandbox = Sandbox::new();
+    let state = sandbox.folder().join("run/state");
+    fs::create_dir_all(&state).expect("writable");
+    fs::write(state.join("model.toml"), "[etherstub.vswitch1\nmtu = ").expect("writable");
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let status = daemon.firelane(&["status"]).expect_success();
+    assert!(status.contains("model.toml.broken"), "{status}");
+    ping(&sandbox, "alice", "10.0.0.2");
+    assert!(state.join("model.toml.broken").exists());
+}
+
+#[test]
+fn a_full_disk_refuses_persistent_changes_and_nothing_else() {
+    let sandbox = Sandbox::new();
+    let state = sandbox.folder().join("run/state");
+    fs::create_dir_all(&state).expect("writable");
+    let state = state.to_string_lossy().into_owned();
+    sandbox.run(None, "mount", &["-t", "tmpfs", "-o", "size=64k", "tmpfs", &state]).expect_success();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let fill = format!("cat /dev/zero > {state}/filler");
+    sandbox.run(None, "sh", &["-c", &fill]);
+    let limit = |value: &str| format!("maxbw={value}");
+    let refused = daemon.firelane(&["flowadm", "set-flowprop", "-p", &limit("70M"), "iperf"]);
+    assert!(
+        refused.stderr.contains("No space left") && refused.stderr.contains("model.toml"),
+        "{}",
+        refused.stderr
+    );
+    assert!(daemon.firelane(&["dump"]).expect_success().contains("50M"), "nothing changed");
+    ping(&sandbox, "alice", "10.0.0.2");
+    daemon.firelane(&["flowadm", "set-flowprop", "-t", "-p", &limit("70M"), "iperf"]).expect_success();
+    assert!(daemon.firelane(&["dump"]).expect_success().contains("70M"), "temporary changes need no disk");
+    sandbox.run(None, "rm", &[&format!("{state}/filler")]).expect_success();
+    daemon.firelane(&["flowadm", "set-flowprop", "-p", &limit("60M"), "iperf"]).expect_success();
+}
+
+#[test]
+fn without_tap_devices_vnics_use_veth_pairs_and_status_says_why() {
+    let sandbox = Sandbox::new();
+    sandbox.run(None, "mount", &["-t", "tmpfs", "tmpfs", "/dev/net"]).expect_success();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let status = daemon.firelane(&["status"]).expect_success();
+    assert!(
+        status.contains("alice0: veth pair") && status.contains("/dev/net/tun: No such file"),
+        "{status}"
+    );
+    ping(&sandbox, "alice", "10.0.0.2");
+    ping(&sandbox, "alice", "fd00::2");
+    daemon.kill();
+    let links = |sandbox: &Sandbox| sandbox.run(None, "ip", &["-o", "link"]).expect_success().lines().count();
+    assert_eq!(links(&sandbox), 3, "a veth pair outlives its maker");
+    Daemon::run(&sandbox, &["--clean"]).expect_success();
+    assert_eq!(links(&sandbox), 1);
+    assert!(namespaces(&sandbox).is_empty());
+}
+
+#[test]
+fn addresses_of_an_interface_change_in_place() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let text = fs::read_to_string(two_tenants()).expect("readable").replace("10.0.0.1/24", "10.0.0.9/24");
+    let file = written(&sandbox, "moved.toml", &text);
+    let applied = daemon.firelane(&["apply", &file]).expect_success();
+    assert!(applied.contains("set vnic alice0 addresses"), "{applied}");
+    let alice = interfaces(&sandbox, Some("alice"));
+    assert!(alice.contains("10.0.0.9/24") && !alice.contains("10.0.0.1/24"), "{alice}");
+    ping(&sandbox, "bob", "10.0.0.9");
+}
+
+#[test]
+fn instances_on_one_host_keep_out_of_each_others_way() {
+    let sandbox = Sandbox::new();
+    let one = Daemon::start(&sandbox, &two_tenants());
+    let folder = sandbox.folder().join("other");
+    let file = two_tenants();
+    let mut command = sandbox.command(firelane_interop::binary("firelaned"));
+    command.arg("--config").arg(&file).arg("--runtime-dir").arg(&folder).args(["--instance", "two"]);
+    let mut two = command.spawn().expect("firelaned starts");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while namespaces(&sandbox).len() < 4 {
+        assert!(std::time::Instant::now() < deadline, "the second instance does not start");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(namespaces(&sandbox), ["alice", "bob", "two-alice", "two-bob"]);
+    let _ = two.kill();
+    let _ = two.wait();
+    assert!(one.terminate().success());
+    assert_eq!(namespaces(&sandbox), ["two-alice", "two-bob"]);
+}
