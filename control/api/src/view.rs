@@ -268,6 +268,12 @@ pub struct StatusInfo {
     pub flows: usize,
     /// Netstacks.
     pub netstacks: usize,
+    /// TCP connections of all netstacks, those in TIME-WAIT not counted.
+    #[serde(default)]
+    pub connections: usize,
+    /// What works in another way than it could on this host, with the reason, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// What does not work although the configuration asks for it, one line each; the rest runs.
     pub problems: Vec<String>,
 }

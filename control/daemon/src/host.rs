@@ -153,13 +153,17 @@ impl Inner {
         self.addresses.note(self.works.engine.notices(), &self.works);
     }
 
-    fn problems(&self, lanes_given: bool) -> Vec<String> {
+    fn problems(&self, lanes_given: bool, lanes_alive: usize) -> Vec<String> {
         let mut problems = self.early.clone();
         let failed = self.failed.iter().filter(|(step, _)| self.is_missing(step));
         problems.extend(failed.map(|(step, error)| format!("{step}: {error}")));
-        problems.extend(self.works.detours());
         problems.extend(self.works.kernel.fault().map(str::to_owned));
         let running = self.works.engine.lanes();
+        if lanes_alive < running {
+            let lost = running - lanes_alive;
+            problems
+                .push(format!("lanes: {lost} of {running} out of service after a fault; the log says more"));
+        }
         if let Daemon { lanes: Lanes::Count(wanted) } = self.store.active.daemon
             && usize::from(wanted) != running
             && !lanes_given
@@ -189,6 +193,7 @@ impl Api for Host {
     fn status(&self) -> Result<StatusInfo, ApiError> {
         let inner = self.lock();
         let model = &inner.store.active;
+        let snapshot = inner.works.engine.snapshot();
         Ok(StatusInfo {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             instance: self.instance.clone(),
@@ -198,7 +203,9 @@ impl Api for Host {
             links: model.link_names().count(),
             flows: model.flows.len(),
             netstacks: model.netstacks.len(),
-            problems: inner.problems(self.lanes_given),
+            connections: snapshot.connections,
+            notes: inner.works.detours(),
+            problems: inner.problems(self.lanes_given, snapshot.lanes.len()),
         })
     }
 

@@ -277,9 +277,12 @@ fn status(session: &mut Session<'_>, json: bool) -> Result<(), Refused> {
     )?;
     writeln!(
         session.out,
-        "lanes {}  links {}  flows {}  netstacks {}",
-        status.lanes, status.links, status.flows, status.netstacks
+        "lanes {}  links {}  flows {}  netstacks {}  connections {}",
+        status.lanes, status.links, status.flows, status.netstacks, status.connections
     )?;
+    for note in &status.notes {
+        writeln!(session.out, "note: {note}")?;
+    }
     for problem in &status.problems {
         writeln!(session.out, "problem: {problem}")?;
     }
