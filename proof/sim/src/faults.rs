@@ -117,11 +117,14 @@ pub(crate) fn schedule(sim: &mut Sim, weather: &BTreeSet<Weather>, stop: Instant
                 let wire = sim.wire(n);
                 if is_forth { wire.forth.clone() } else { wire.back.clone() }
             };
+            // Two bits flipped in one frame can hide each other from a sum of 16 bits, so only the first wire of a
+            // way flips any.
+            let may_corrupt = is_forth || sim.wires().len() == 1;
             let climate = control.conditions();
             let mut at = sim.now();
             while at < stop {
                 let mut conditions = climate.clone();
-                for kind in weather {
+                for kind in weather.iter().filter(|kind| **kind != Weather::Corruption || may_corrupt) {
                     kind.strike(&mut conditions, random);
                 }
                 let control = control.clone();

@@ -44,8 +44,8 @@ const PORT: u16 = 80;
 /// Everything must have ended so long after the faults: five minutes of patience, and the longest back-off.
 const PATIENCE: Duration = Duration::from_secs(500);
 
-/// Plays the world of `seed`, and panics if anything in it is wrong.
-pub fn play(seed: u64, scale: Scale, test: &str) {
+/// Plays the world of `seed`, and panics if anything in it is wrong. Answers how it ended.
+pub fn play(seed: u64, scale: Scale, test: &str) -> String {
     let mut sim = Sim::new(seed);
     sim.set_replay(test, "");
     let mut random = sim.random().fork();
@@ -62,6 +62,7 @@ pub fn play(seed: u64, scale: Scale, test: &str) {
     sim.check_conservation();
     sim.check_that_nothing_remains();
     sim.check_conservation();
+    format!("{:?}\n{}", sim.endings(), sim.describe())
 }
 
 /// Hosts and wires: two hosts back to back, or any number around a switch.

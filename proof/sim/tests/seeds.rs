@@ -4,22 +4,30 @@ use firelane_sim::{Scale, for_seeds, play};
 
 #[test]
 fn small_worlds_a() {
-    for_seeds(0..150, |seed| play(seed, Scale::QUICK, "small_worlds_a"));
+    for_seeds(0..150, |seed| drop(play(seed, Scale::QUICK, "small_worlds_a")));
 }
 
 #[test]
 fn small_worlds_b() {
-    for_seeds(1000..1150, |seed| play(seed, Scale::QUICK, "small_worlds_b"));
+    for_seeds(1000..1150, |seed| drop(play(seed, Scale::QUICK, "small_worlds_b")));
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn soak_large_worlds() {
-    for_seeds(0..200, |seed| play(seed, Scale::LARGE, "soak_large_worlds"));
+    for_seeds(0..200, |seed| drop(play(seed, Scale::LARGE, "soak_large_worlds")));
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn soak_small_worlds() {
-    for_seeds(10_000..20_000, |seed| play(seed, Scale::QUICK, "soak_small_worlds"));
+    for_seeds(10_000..20_000, |seed| drop(play(seed, Scale::QUICK, "soak_small_worlds")));
+}
+
+#[test]
+fn a_seed_plays_the_same_twice() {
+    for_seeds(500..505, |seed| {
+        let play = || play(seed, Scale::QUICK, "a_seed_plays_the_same_twice");
+        assert_eq!(play(), play());
+    });
 }
