@@ -10,6 +10,7 @@
 
 mod client;
 mod common;
+mod demo;
 mod dladm;
 mod flowadm;
 mod getopt;

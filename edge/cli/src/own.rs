@@ -81,6 +81,8 @@ enum Verb {
         #[arg(short, long)]
         parsable: bool,
     },
+    /// Show the whole of it with two tenants and real programs
+    Demo(crate::demo::Options),
     /// Administer links, VNICs and etherstubs
     Dladm(Words),
     /// Administer flows
@@ -141,6 +143,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> u8 {
         Verb::Dump { file, persistent, json } => dump(session, file.as_deref(), persistent, json),
         Verb::Status { json } => status(session, json),
         Verb::Drops { json, output, parsable } => drops(session, json, output.as_deref(), parsable),
+        Verb::Demo(options) => crate::demo::run(session, options).map_err(Refused::from),
         Verb::Dladm(it) => crate::dladm::run(session, &it.words).map_err(Refused::from),
         Verb::Flowadm(it) => crate::flowadm::run(session, &it.words).map_err(Refused::from),
         Verb::Ipadm(it) => crate::ipadm::run(session, &it.words).map_err(Refused::from),

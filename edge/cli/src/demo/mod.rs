@@ -1,0 +1,95 @@
+//! `firelane demo`: the main job end to end, with real programs at the edges.
+//!
+//! It starts a real `firelaned` with `examples/two-tenants.toml` in a place of its own, lets `ping`, `curl` and
+//! `iperf3` work in the two tenants' namespaces, and prints what was wanted against what was measured. Called
+//! by `own.rs`; speaks to the daemon through its interface alone.
+//!
+//! - `place.rs`: folders, and for an ordinary user a user namespace. `host.rs`: the daemon and its end.
+//! - `program.rs`: real programs, run inside a namespace. `checks.rs`: what is wanted. `report.rs`: the output.
+
+mod checks;
+mod host;
+mod place;
+mod program;
+mod report;
+
+use crate::session::{Failure, Session, die};
+use place::Place;
+use report::Report;
+
+/// How the demo is run.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// One JSON document of all figures
+    #[arg(long)]
+    json: bool,
+    /// Leave it running and print commands to try
+    #[arg(long, conflicts_with_all = ["clean", "json"])]
+    keep: bool,
+    /// End a demo that was left running, or died, and remove what it left behind
+    #[arg(long)]
+    clean: bool,
+}
+
+/// The configuration that the demo runs.
+const CONFIG: &str = include_str!("../../../../examples/two-tenants.toml");
+
+/// Runs the demo, or cleans up after one.
+pub(crate) fn run(session: &mut Session<'_>, options: Options) -> Result<(), Failure> {
+    let place = Place::of_this_user();
+    if options.clean {
+        host::clean(&place).map_err(die)?;
+        return Ok(writeln!(session.out, "demo: clean")?);
+    }
+    if !place.is_inside() {
+        return Err(place.enter(&options.words()));
+    }
+    host::clean(&place).map_err(die)?;
+    let outcome = perform(session, options, &place);
+    if !options.keep || outcome.is_err() {
+        host::clean(&place).map_err(die)?;
+    }
+    outcome
+}
+
+fn perform(session: &mut Session<'_>, options: Options, place: &Place) -> Result<(), Failure> {
+    let mut report = Report::new(options.json);
+    report.say(session, &format!("{}\n", picture()))?;
+    let host = host::Host::start(place, CONFIG).map_err(die)?;
+    checks::run(session, &host, &mut report)?;
+    let all_well = report.finish(session, &host)?;
+    if options.keep {
+        write!(session.out, "{}", place.commands_to_try(host.pid()))?;
+    }
+    host.let_go(options.keep);
+    if all_well { Ok(()) } else { Err(Failure::Said) }
+}
+
+/// The topology as the configuration file draws it.
+fn picture() -> String {
+    let drawing = CONFIG.lines().skip(2).take_while(|line| line.starts_with('#'));
+    let lines: Vec<_> = drawing.map(|line| line.trim_start_matches('#').trim_end()).collect();
+    lines.join("\n")
+}
+
+impl Options {
+    /// The words that ask for the same again.
+    fn words(self) -> Vec<&'static str> {
+        let chosen = [(self.json, "--json"), (self.keep, "--keep"), (self.clean, "--clean")];
+        chosen.into_iter().filter(|(is_set, _)| *is_set).map(|(_, word)| word).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_picture_shows_both_tenants_and_the_switch() {
+        let picture = picture();
+        for word in ["alice0", "bob0", "netstack \"web\"", "vswitch1", "10.0.0.10", "fd00::2"] {
+            assert!(picture.contains(word), "{word} in\n{picture}");
+        }
+        assert!(!picture.contains('#'));
+    }
+}
