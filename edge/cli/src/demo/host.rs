@@ -17,7 +17,7 @@ use crate::client::Client;
 /// How long the daemon may take to answer, and to end when asked.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Where the daemon keeps its services' data, below its state folder.
-const SERVED: &str = "state/data/www";
+const SERVED: &str = "state/www";
 
 /// A running daemon.
 #[derive(Debug)]
