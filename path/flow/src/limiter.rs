@@ -13,6 +13,9 @@ use firelane_units::{BitRate, Bytes, Instant};
 /// How much unused time is remembered. A lane that wakes up this much late loses nothing; a sender that was
 /// silent gains no more than this. Half a millisecond keeps every window of 100 ms within 1 % or two frames.
 pub(crate) const SLACK: Duration = Duration::from_micros(500);
+/// How much time is made up for if somebody waited for the limit all the while and only the lane was late: a
+/// tick of the original. A machine that gives the lane no CPU for longer makes the flow lose the rest.
+pub(crate) const LATE_MAX: Duration = Duration::from_millis(10);
 /// How long a fast flow's frames are gathered before they are released together: at most 10,000 wake-ups
 /// per second, whatever the rate. Two nested limits and a lane that is 100 us late stay within the slack.
 const GATHER: Duration = Duration::from_micros(100);
@@ -36,12 +39,23 @@ pub struct Limiter {
     rest: u64,
     /// Zero at rates whose frames take longer than gathering.
     gather: Duration,
+    /// Somebody waits for the limit.
+    waiting: Option<Waiting>,
+}
+
+/// Who waited for a limit may make up for the lane's lateness, in the turn that ends the waiting.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// When the waiting could have ended.
+    since: Instant,
+    /// The turn in which it ended.
+    turn: Option<Instant>,
 }
 
 impl Limiter {
     /// A limit that begins at `now`. Rate zero lets nothing pass.
     pub fn new(rate: BitRate, now: Instant) -> Self {
-        Self { rate, paid_until: now, rest: 0, gather: gather(rate) }
+        Self { rate, paid_until: now, rest: 0, gather: gather(rate), waiting: None }
     }
 
     /// The limit.
@@ -72,13 +86,37 @@ impl Limiter {
         if self.is_closed() { Instant::FAR_FUTURE } else { self.paid_until + self.gather }
     }
 
+    /// Somebody is told to wait until the limit is ready. If the lane then comes late, the time counts as used.
+    pub fn note_waiting(&mut self) {
+        self.waiting = Some(Waiting { since: self.paid_until, turn: None });
+    }
+
+    /// Nobody waits.
+    pub fn forget_waiting(&mut self) {
+        self.waiting = None;
+    }
+
+    /// From when on unused time counts at `now`.
+    fn counts_from(&self, now: Instant) -> Instant {
+        let usual = now - SLACK;
+        match self.waiting {
+            Some(Waiting { since, turn }) if turn.is_none_or(|turn| turn == now) => {
+                since.max(now - LATE_MAX).min(usual)
+            }
+            _ => usual,
+        }
+    }
+
     /// Charges bytes that pass at `now`.
     #[inline]
     pub fn charge(&mut self, now: Instant, bytes: Bytes) {
         if self.is_closed() {
             return;
         }
-        let earliest = now - SLACK;
+        let earliest = self.counts_from(now);
+        if let Some(waiting) = &mut self.waiting {
+            waiting.turn.get_or_insert(now);
+        }
         if self.paid_until < earliest {
             self.paid_until = earliest;
             self.rest = 0;
@@ -97,7 +135,7 @@ impl Limiter {
         let owed = self.paid_until.saturating_since(now).as_nanos() * u128::from(self.rate.bps());
         let nanos = owed.checked_div(u128::from(rate.bps())).unwrap_or(0);
         let debt = u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos);
-        *self = Self { rate, paid_until: now + debt, rest: 0, gather: gather(rate) };
+        *self = Self { rate, paid_until: now + debt, rest: 0, gather: gather(rate), waiting: None };
     }
 
     /// How many bytes a sender may build into frames now: what is unused, and one piece. Zero if none.
@@ -105,7 +143,7 @@ impl Limiter {
         if !self.is_ready(now) {
             return Bytes::ZERO;
         }
-        let unused = now.saturating_since(self.paid_until).min(SLACK);
+        let unused = now.saturating_since(self.paid_until.max(self.counts_from(now)));
         self.rate.bytes_in(unused + PIECE)
     }
 
@@ -167,6 +205,30 @@ mod tests {
             for start in starts.into_iter().chain([0]) {
                 let bytes = within(&passed, Instant::from_millis(start), window);
                 prop_assert!(bytes.abs_diff(wanted) <= allowed, "{bytes} for {wanted} at {start} ms");
+            }
+        }
+
+        /// A lane that is late by up to ten milliseconds makes up for it while frames wait, and by no more.
+        #[test]
+        fn who_waits_loses_nothing_to_a_late_lane(
+            mbps in 1u64..1000,
+            lateness in prop::collection::vec(0u64..9_800_000, 1..20),
+        ) {
+            let rate = BitRate::from_mbps(mbps);
+            let mut limiter = Limiter::new(rate, Instant::ZERO);
+            let mut passed = 0;
+            for late in lateness.iter().cycle() {
+                limiter.note_waiting();
+                let now = limiter.wake_at() + Duration::from_nanos(*late);
+                if now > Instant::from_secs(1) {
+                    break;
+                }
+                while limiter.is_ready(now) {
+                    limiter.charge(now, Bytes(MTU_FRAME));
+                    passed += MTU_FRAME;
+                }
+                let due = rate.bytes_in(now.saturating_since(Instant::ZERO)).0;
+                prop_assert!(passed <= due + MTU_FRAME && passed + 2 * MTU_FRAME > due, "{passed} of {due}");
             }
         }
 
@@ -242,6 +304,19 @@ mod tests {
         );
         limiter.set_rate(Instant::from_secs(5), BitRate::from_mbps(1));
         assert!(limiter.is_ready(Instant::from_secs(5)));
+    }
+
+    #[test]
+    fn waiting_that_has_ended_earns_nothing_later() {
+        let mut limiter = Limiter::new(BitRate::from_mbps(80), Instant::ZERO);
+        limiter.charge(Instant::ZERO, Bytes(1_000));
+        limiter.note_waiting();
+        let late = Instant::from_millis(5);
+        limiter.charge(late, Bytes(1_000));
+        assert!(limiter.ready_at() < late - SLACK, "the rest of the lateness may be used in the same turn");
+        let later = Instant::from_secs(1);
+        limiter.charge(later, Bytes(5_000));
+        assert_eq!(limiter.ready_at(), later, "and not in another");
     }
 
     #[test]

@@ -87,6 +87,7 @@ impl FlowTable {
         }
         // A gate that was shut has frames to drop, which needs no waiting.
         let at = if gate.limiter.is_closed() { Instant::ZERO } else { gate.limiter.wake_at() };
+        gate.limiter.note_waiting();
         gate.armed = Some(at);
         self.alarms.push(Alarm(Reverse((at, flow, direction))));
     }
@@ -101,11 +102,11 @@ impl FlowTable {
         pass: &mut impl FnMut(Direction, FlowId, Frame),
     ) {
         loop {
-            let Some(state) = &self.nodes.at(gate).side(direction).gate else { return };
+            let Some(state) = &mut self.nodes.at_mut(gate).side_mut(direction).gate else { return };
+            let Some((flow, rank)) = state.first() else { return state.limiter.forget_waiting() };
             if !state.limiter.is_ready(now) && !state.limiter.is_closed() {
                 return self.arm(gate, direction);
             }
-            let Some((flow, rank)) = state.first() else { return };
             let side = self.nodes.at_mut(flow).side_mut(direction);
             if !side.in_turn {
                 side.in_turn = true;
