@@ -3,8 +3,9 @@
 //! Called by `turn.rs`. A chain is fetched, passed through the link side, and then the next queue has its turn,
 //! so that no device starves the others.
 
+use firelane_flow::Credit;
 use firelane_frame::{Chain, Driver, offload};
-use firelane_units::Instant;
+use firelane_units::{FlowId, Instant, LinkId};
 
 use crate::common::Common;
 use crate::links::Links;
@@ -34,20 +35,68 @@ impl<D: Driver> Links<D> {
         while nth < self.queues.places() {
             let place = nth;
             nth += 1;
-            let Some(queue) = self.queues.get_mut(place) else { continue };
-            let port = queue.port;
-            let dropped = common.counters.drops.total();
-            let Common { pools, counters, .. } = common;
-            let frames = queue.driver.receive(pools, FETCH_FRAMES, chain, &mut counters.drops);
-            // What the driver itself dropped had come in, too.
-            common.counters.received += frames as u64 + (common.counters.drops.total() - dropped);
+            let frames = self.fetch_from(common, place, chain);
             if frames > 0 {
                 fetched += frames;
-                self.take_received(common, port, chain);
                 between(self, common);
             }
         }
         fetched
+    }
+
+    /// Fetches from one queue. A port of its own limit is fetched from frame by frame, and not at all while it is
+    /// over the limit: what it may not send stays in its ring, where its sender sees it.
+    fn fetch_from(&mut self, common: &mut Common<D>, place: usize, chain: &mut Chain) -> usize {
+        let Some(queue) = self.queues.get_mut(place) else { return 0 };
+        queue.not_before = None;
+        let port = queue.port;
+        let Some(flow) = self.own_limit(common, port) else {
+            return self.fetch_chain(common, place, FETCH_FRAMES, chain);
+        };
+        let mut fetched = 0;
+        let mut not_before = None;
+        while fetched < FETCH_FRAMES {
+            if let Credit::At(until) = self.credit(common, flow) {
+                not_before = Some(until);
+                break;
+            }
+            if self.fetch_chain(common, place, 1, chain) == 0 {
+                break;
+            }
+            fetched += 1;
+        }
+        if let Some(queue) = self.queues.get_mut(place) {
+            queue.not_before = not_before;
+        }
+        fetched
+    }
+
+    /// The flow that limits everything that a port's user sends, if there is such a limit and it is kept here.
+    fn own_limit(&self, common: &Common<D>, port: LinkId) -> Option<FlowId> {
+        let port = self.ports.get(port.index())?;
+        let flow = port.default_flow()?;
+        let is_kept_here = self.places.get(flow.index())?.home == Some(common.id);
+        (is_kept_here && port.rules.is_empty()).then_some(flow)
+    }
+
+    fn fetch_chain(
+        &mut self,
+        common: &mut Common<D>,
+        place: usize,
+        budget: usize,
+        chain: &mut Chain,
+    ) -> usize {
+        let Some(queue) = self.queues.get_mut(place) else { return 0 };
+        let port = queue.port;
+        let dropped = common.counters.drops.total();
+        let Common { pools, counters, .. } = common;
+        let frames = queue.driver.receive(pools, budget, chain, &mut counters.drops);
+        // What the driver itself dropped had come in, too.
+        common.counters.received += frames as u64 + (common.counters.drops.total() - dropped);
+        if frames > 0 {
+            self.take_received(common, port, chain);
+        }
+        frames
     }
 
     /// Sends what waits for the devices. Answers whether some device is full and frames wait on.
@@ -76,18 +125,25 @@ impl<D: Driver> Links<D> {
         full
     }
 
-    /// Turns notifications on or off; answers whether frames are waiting already.
+    /// Turns notifications on or off; answers whether frames are waiting already. A device whose port is over
+    /// its limit stays quiet: nobody would fetch.
     pub(crate) fn notify(&mut self, on: bool) -> bool {
         let mut waiting = false;
         for queue in self.queues.iter_mut() {
-            waiting |= queue.driver.notify(on);
+            let wanted = on && queue.not_before.is_none();
+            waiting |= queue.driver.notify(wanted) && wanted;
         }
         waiting
     }
 
-    /// When a device will have something to do by itself.
+    /// When a device will have something to do by itself, or a port may be fetched from again.
     pub(crate) fn next_event(&self) -> Option<Instant> {
-        self.queues.iter().filter_map(|queue| queue.driver.next_event()).min()
+        let times = self.queues.iter().map(|queue| match queue.not_before {
+            // Behind a limit of zero nothing ever happens.
+            Some(at) => (at != Instant::FAR_FUTURE).then_some(at),
+            None => queue.driver.next_event(),
+        });
+        times.flatten().min()
     }
 
     /// Frames that wait for devices.

@@ -6,7 +6,7 @@
 use firelane_classify::FlowRules;
 use firelane_frame::{Capabilities, Chain, Driver};
 use firelane_switch::Switch;
-use firelane_units::{FlowId, LaneId, LinkId, Mtu, SwitchPortId};
+use firelane_units::{FlowId, Instant, LaneId, LinkId, Mtu, SwitchPortId};
 
 use crate::counters::PortCounters;
 use crate::message::{PortKind, PortUser};
@@ -59,12 +59,14 @@ pub(crate) struct Queue<D> {
     pub(crate) capabilities: Capabilities,
     /// How far the frames of `tx` have been made fit for the device.
     pub(crate) prepared: usize,
+    /// The port is over its limit until then, and its frames stay in the device's ring.
+    pub(crate) not_before: Option<Instant>,
 }
 
 impl<D: Driver> Queue<D> {
     pub(crate) fn new(driver: D, port: LinkId) -> Self {
         let capabilities = driver.capabilities();
-        Self { driver, port, tx: Chain::new(), capabilities, prepared: 0 }
+        Self { driver, port, tx: Chain::new(), capabilities, prepared: 0, not_before: None }
     }
 }
 

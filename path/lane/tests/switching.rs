@@ -120,6 +120,30 @@ fn a_limit_holds_in_one_lane_whatever_the_number_of_lanes() {
 }
 
 #[test]
+fn a_sender_with_a_ring_of_its_own_is_not_fetched_over_its_limit() {
+    for lanes in [1, 2] {
+        let mut stub = stub(lanes, None);
+        stub.world.all(|| Control::SetHome(FlowId(1), Some(LaneId(0))));
+        stub.world.all(|| Control::SetMaxbw(FlowId(1), Some(BitRate::from_mbps(8))));
+        let mut chain = Chain::new();
+        for n in 0..1000 {
+            chain.push(udp_frame(&mut stub.pools, 1, 2, (n, 53), 1250));
+        }
+        stub.alice.tx.push_chain(&mut chain);
+        stub.world.run_for(Duration::from_millis(500));
+        // Half a second of 8 Mb/s are 400 frames of 1,250 bytes; the others wait where their sender sees them.
+        let passed = stub.received().len();
+        assert!((398..=402).contains(&passed), "{passed}");
+        assert!(stub.alice.tx.free() < 1024 - 590, "{} places are free", stub.alice.tx.free());
+        assert_eq!(stub.world.counters().drops.total(), 0);
+        stub.world.all(|| Control::SetMaxbw(FlowId(1), None));
+        stub.world.run();
+        assert_eq!(stub.received().len() + passed, 1000);
+        stub.world.check_conservation();
+    }
+}
+
+#[test]
 fn a_limit_that_is_lifted_lets_everything_go() {
     let mut stub = stub(2, Some(BitRate::ZERO));
     stub.send(5, 2, 100);
