@@ -19,8 +19,8 @@ use firelane_plan::{Step, apply_to_model, plan};
 use crate::addresses::Addresses;
 use crate::facts::{Running, Stored};
 use crate::state::State;
-use crate::stats;
 use crate::works::Works;
+use crate::{rebuild, stats};
 
 /// A running host.
 #[derive(Debug)]
@@ -104,6 +104,13 @@ impl Inner {
     }
 
     fn carry_out(&mut self, step: &Step) -> Result<(), ApiError> {
+        match rebuild::instead_of(step, &self.store.active) {
+            None => self.carry_out_plainly(step),
+            Some(steps) => steps.iter().try_for_each(|step| self.carry_out_plainly(step)),
+        }
+    }
+
+    fn carry_out_plainly(&mut self, step: &Step) -> Result<(), ApiError> {
         self.works.carry_out(step, &self.store.active)?;
         tracing::info!("{step}");
         self.addresses.follow(step);

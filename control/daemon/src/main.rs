@@ -22,6 +22,7 @@ mod mac;
 mod netlink;
 mod netns;
 mod owned;
+mod rebuild;
 mod server;
 mod services;
 mod settings;

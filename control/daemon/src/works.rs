@@ -211,26 +211,25 @@ impl Works {
 /// The properties that links of every class have.
 #[derive(Clone, Copy)]
 struct Properties {
-    mtu: Option<Mtu>,
     maxbw: Option<BitRate>,
     priority: Priority,
 }
 
 impl From<&Link> for Properties {
     fn from(it: &Link) -> Self {
-        Self { mtu: Some(it.mtu), maxbw: it.maxbw, priority: it.priority }
+        Self { maxbw: it.maxbw, priority: it.priority }
     }
 }
 
 impl From<&Etherstub> for Properties {
     fn from(it: &Etherstub) -> Self {
-        Self { mtu: Some(it.mtu), maxbw: it.maxbw, priority: it.priority }
+        Self { maxbw: it.maxbw, priority: it.priority }
     }
 }
 
 impl From<&Vnic> for Properties {
     fn from(it: &Vnic) -> Self {
-        Self { mtu: it.mtu, maxbw: it.maxbw, priority: it.priority }
+        Self { maxbw: it.maxbw, priority: it.priority }
     }
 }
 
@@ -289,7 +288,6 @@ impl Works {
 
     fn set_lower(&mut self, name: &LinkName, from: Properties, to: Properties) -> Done {
         let id = self.links.get(name).ok_or(Status::LinkInvalid)?.id;
-        same_mtu(from, to)?;
         self.limit(id, from, to)
     }
 
@@ -317,23 +315,16 @@ impl Works {
 
 impl Properties {
     /// What a link of the engine begins with.
-    const UNLIMITED: Self = Self { mtu: None, maxbw: None, priority: Priority::High };
-}
-
-/// Rings and segments are laid out for the MTU that a link was made with.
-fn same_mtu(from: Properties, to: Properties) -> Done {
-    match to.mtu {
-        mtu if mtu == from.mtu => Ok(()),
-        mtu => {
-            let value = mtu.map_or_else(|| "--".to_owned(), |mtu| mtu.to_string());
-            Err(ApiError::new(Status::NotSupported, "mtu", value, "the MTU is fixed when a link is made"))
-        }
-    }
+    const UNLIMITED: Self = Self { maxbw: None, priority: Priority::High };
 }
 
 /// VNICs.
 impl Works {
     fn create_vnic(&mut self, name: &LinkName, vnic: &Vnic, present: &Model) -> Done {
+        if let (Some(mtu), Some(_)) = (vnic.mtu, vnic.netstack()) {
+            let allowed = "a netstack's VNIC has the MTU of what is below it";
+            return Err(ApiError::new(Status::NotSupported, "mtu", mtu, allowed));
+        }
         let absent = || ApiError::new(Status::LinkInvalid, "over", &vnic.over, "");
         let over = self.links.get(&vnic.over).ok_or_else(absent)?.id;
         let mtu = vnic.mtu.or_else(|| present.mtu_of(vnic.over.as_str())).ok_or_else(absent)?;
@@ -377,7 +368,6 @@ impl Works {
 
     fn set_vnic(&mut self, name: &LinkName, from: &Vnic, to: &Vnic) -> Done {
         let vnic = self.vnics.get(name).ok_or(Status::LinkInvalid)?;
-        same_mtu(from.into(), to.into())?;
         self.limit(vnic.id, from.into(), to.into())?;
         let (Some(device), Some(is), Some(shall)) = (&vnic.device, from.tap(), to.tap()) else {
             return Ok(());

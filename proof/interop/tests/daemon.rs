@@ -300,3 +300,38 @@ fn instances_on_one_host_keep_out_of_each_others_way() {
     assert!(one.terminate().success());
     assert_eq!(namespaces(&sandbox), ["two-alice", "two-bob"]);
 }
+
+#[test]
+fn another_mtu_reaches_interfaces_while_their_programs_run_on() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    daemon.firelane(&["dladm", "set-linkprop", "-p", "mtu=1500", "vswitch1"]).expect_success();
+    for tenant in ["alice", "bob"] {
+        let links = sandbox.run(Some(tenant), "ip", &["-o", "link"]).expect_success();
+        assert!(links.contains("mtu 1500"), "{links}");
+    }
+    ping(&sandbox, "alice", "10.0.0.2");
+    let status = daemon.firelane(&["status"]).expect_success();
+    assert!(status.contains("links 4  flows 1") && !status.contains("problem"), "{status}");
+}
+
+#[test]
+fn killed_at_any_moment_it_starts_again_and_leaves_nothing_in_the_end() {
+    let sandbox = Sandbox::new();
+    let file = two_tenants();
+    for milliseconds in [0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128] {
+        let mut command = sandbox.command(firelane_interop::binary("firelaned"));
+        command.arg("--config").arg(&file).arg("--runtime-dir").arg(sandbox.folder().join("run"));
+        let mut daemon = command.spawn().expect("firelaned starts");
+        std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+        let _ = daemon.kill();
+        let _ = daemon.wait();
+    }
+    let daemon = Daemon::start(&sandbox, &file);
+    assert_eq!(namespaces(&sandbox), ["alice", "bob"]);
+    let status = daemon.firelane(&["status"]).expect_success();
+    assert!(!status.contains("problem"), "{status}");
+    ping(&sandbox, "alice", "10.0.0.2");
+    assert!(daemon.terminate().success());
+    assert!(namespaces(&sandbox).is_empty());
+}

@@ -1,0 +1,94 @@
+//! Changes that the engine cannot make in place: the MTU of a link that exists.
+//!
+//! Called by `host.rs`. Rings and segments are laid out for the MTU that a link was made with, so the link and
+//! what rests on it are taken down and made again, step by step like everything else. Netstacks, services and
+//! namespaces stay; traffic pauses.
+
+use firelane_model::{LinkName, Model};
+use firelane_plan::{Action, Step, apply_to_model, plan};
+
+/// The steps in place of `step`, if it cannot be carried out as it is.
+pub(crate) fn instead_of(step: &Step, present: &Model) -> Option<Vec<Step>> {
+    let name = with_another_mtu(&step.action)?;
+    let mut after = present.clone();
+    apply_to_model(&mut after, step);
+    let without = without(present, name);
+    let mut steps = plan(&without, present);
+    steps.extend(plan(&after, &without));
+    Some(steps)
+}
+
+fn with_another_mtu(action: &Action) -> Option<&LinkName> {
+    match action {
+        Action::SetLink(name, from, to) if from.mtu != to.mtu => Some(name),
+        Action::SetEtherstub(name, from, to) if from.mtu != to.mtu => Some(name),
+        Action::SetVnic(name, from, to) if from.mtu != to.mtu => Some(name),
+        _ => None,
+    }
+}
+
+/// `model` without the link `name` and what rests on it.
+fn without(model: &Model, name: &LinkName) -> Model {
+    let mut rest = model.clone();
+    rest.links.remove(name);
+    rest.etherstubs.remove(name);
+    rest.vnics.retain(|vnic, it| vnic != name && it.over != *name);
+    let Model { links, etherstubs, vnics, flows, netstacks, .. } = &mut rest;
+    flows.retain(|_, it| {
+        let name = &it.link;
+        links.contains_key(name) || etherstubs.contains_key(name) || vnics.contains_key(name)
+    });
+    for netstack in netstacks.values_mut() {
+        netstack.addresses.retain(|address, _| vnics.contains_key(address.interface()));
+    }
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TENANTS: &str = include_str!("../../../examples/two-tenants.toml");
+
+    #[test]
+    fn another_mtu_takes_down_what_rests_on_the_link_and_nothing_else() {
+        let present = Model::from_toml("test", TENANTS).unwrap();
+        let wanted = TENANTS.replace("[etherstub.vswitch1]", "[etherstub.vswitch1]\nmtu = 1500");
+        let wanted = Model::from_toml("test", &wanted).unwrap();
+        let steps = plan(&wanted, &present);
+        let [step] = steps.as_slice() else { panic!("{steps:?}") };
+        let mut reached = present.clone();
+        for step in instead_of(step, &present).unwrap() {
+            let touched = step.to_string();
+            assert!(!touched.contains("service") && !touched.contains("create netstack"), "{touched}");
+            assert!(!touched.starts_with("set "), "{touched}");
+            apply_to_model(&mut reached, &step);
+            assert!(reached.validate().is_empty(), "after {touched}");
+        }
+        assert_eq!(reached, wanted);
+    }
+
+    #[test]
+    fn a_vnic_is_made_again_alone() {
+        let present = Model::from_toml("test", TENANTS).unwrap();
+        let wanted = TENANTS.replace("[vnic.bob0]", "[vnic.bob0]\nmtu = 1500");
+        let wanted = Model::from_toml("test", &wanted).unwrap();
+        let step = plan(&wanted, &present).remove(0);
+        let steps = instead_of(&step, &present).unwrap();
+        let lines: Vec<String> = steps.iter().map(ToString::to_string).collect();
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        assert!(
+            lines[0].starts_with("remove flow iperf") && lines[3].starts_with("add flow iperf"),
+            "{lines:?}"
+        );
+        assert!(lines.iter().all(|line| !line.contains("alice")), "{lines:?}");
+    }
+
+    #[test]
+    fn other_changes_are_made_in_place() {
+        let present = Model::from_toml("test", TENANTS).unwrap();
+        let wanted = TENANTS.replace("[vnic.bob0]", "[vnic.bob0]\nmaxbw = \"1G\"");
+        let wanted = Model::from_toml("test", &wanted).unwrap();
+        assert!(plan(&wanted, &present).iter().all(|step| instead_of(step, &present).is_none()));
+    }
+}
