@@ -3,6 +3,7 @@
 //! The engine starts one thread per lane with it; a program that wants its own thread to be the lane's drives
 //! it by hand ([`Worker::run_once`]), and its socket calls on that thread cost no hand-off.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -76,6 +77,9 @@ impl Worker {
 
     /// Runs until the engine ends.
     pub(crate) fn run(&mut self) {
+        // The kernel's default gathers timers over 50 us; a limit wakes up for each frame. Where it cannot be
+        // changed, wakes come that much later.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         while !self.stop.load(Ordering::Acquire) {
             if self.run_once(None) == Ran::Failed {
                 return;
