@@ -1,17 +1,25 @@
-//! How many frames each lane has fetched that nobody has consumed yet.
+//! How many frames each lane has fetched that nobody has consumed yet, and the emptied chains they came in.
 //!
 //! Shared by all lanes: the lane that fetched counts up when it hands frames over, the lane that consumes counts
-//! down. This is the number that the polling policy (`poll.rs`) decides on.
+//! down. This is the number that the polling policy (`poll.rs`) decides on. The consumer also gives the emptied
+//! chains up here, so that traffic in one direction does not allocate at one end and free at the other.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use firelane_frame::{Chain, MpscRing};
 use firelane_units::LaneId;
 
 use crate::poll::PollPolicy;
 
-/// One count per lane.
+/// One count per lane, and spare chains for all.
 #[derive(Debug)]
-pub struct Backlogs(Box<[Count]>);
+pub struct Backlogs {
+    counts: Box<[Count]>,
+    spare: MpscRing<Chain>,
+}
+
+/// How many emptied chains wait to be used again.
+const SPARE_CHAINS: usize = 256;
 
 /// A count on a cache line of its own: neighbours belong to other CPUs.
 #[derive(Debug, Default)]
@@ -21,24 +29,37 @@ struct Count(AtomicUsize);
 impl Backlogs {
     /// Counts for `lanes` lanes.
     pub fn new(lanes: usize) -> Self {
-        Self((0..lanes).map(|_| Count::default()).collect())
+        let counts = (0..lanes).map(|_| Count::default()).collect();
+        Self { counts, spare: MpscRing::new(SPARE_CHAINS) }
     }
 
     /// How many frames of `lane` wait elsewhere.
     pub fn of(&self, lane: LaneId) -> usize {
-        self.0.get(lane.index()).map_or(0, |count| count.0.load(Ordering::Acquire))
+        self.counts.get(lane.index()).map_or(0, |count| count.0.load(Ordering::Acquire))
+    }
+
+    /// An empty chain, with storage if one is spare.
+    pub(crate) fn chain(&self) -> Chain {
+        self.spare.pop().unwrap_or_else(|| Chain::with_capacity(crate::drive::FETCH_FRAMES))
+    }
+
+    /// Keeps an emptied chain's storage.
+    pub(crate) fn recycle(&self, mut chain: Chain) {
+        chain.clear();
+        // With enough of them spare, this one's storage is given back.
+        let _ = self.spare.push(chain);
     }
 
     /// `lane` handed `frames` frames over.
     pub fn add(&self, lane: LaneId, frames: usize) {
-        if let Some(count) = self.0.get(lane.index()) {
+        if let Some(count) = self.counts.get(lane.index()) {
             count.0.fetch_add(frames, Ordering::AcqRel);
         }
     }
 
     /// `frames` frames of `lane` were consumed. Whether it must be called to fetch more.
     pub fn consumed(&self, lane: LaneId, frames: usize) -> bool {
-        let Some(count) = self.0.get(lane.index()) else { return false };
+        let Some(count) = self.counts.get(lane.index()) else { return false };
         let before = count.0.fetch_sub(frames, Ordering::AcqRel);
         debug_assert!(before >= frames, "only what was handed over is consumed");
         PollPolicy::consumers_call(before, before - frames)

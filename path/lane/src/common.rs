@@ -32,7 +32,7 @@ impl<D> Common<D> {
             now: config.start,
             pools: Pools::new(config.pools),
             counters: LaneCounters::default(),
-            outbox: Outbox::new(),
+            outbox: Outbox::new(Arc::clone(&config.backlogs)),
             secrets: config.secrets,
             backlogs: Arc::clone(&config.backlogs),
         }

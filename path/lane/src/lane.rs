@@ -80,7 +80,7 @@ impl<D: Driver> Lane<D> {
             self.links.resume(&mut self.common, stage, link, frame);
         }
         self.stacks.arrive(&mut self.common, &mut self.links);
-        self.common.outbox.recycle(chain);
+        self.common.backlogs.recycle(chain);
         if self.common.backlogs.consumed(from, count) {
             self.common.outbox.wakes.push(from);
         }
@@ -155,7 +155,7 @@ impl<D: Driver> Lane<D> {
                     backlogs.consumed(*id, frames);
                     counters.drops.add(DropReason::LaneFull, frames as u64);
                     pools.put_all(&mut refused.chain);
-                    outbox.recycle(refused.chain);
+                    backlogs.recycle(refused.chain);
                 }
                 Err(message) => kept.push((lane, message)),
             }

@@ -4,11 +4,13 @@
 //! on to an [`Outlet`]. Frames for one lane, stage and link leave as one chain.
 
 use core::mem;
+use std::sync::Arc;
 
 use firelane_frame::{Chain, Frame};
 use firelane_socket::{Ready, SocketToken};
 use firelane_units::{IpPrefix, LaneId, LinkId, MacAddr, NetstackId};
 
+use crate::backlog::Backlogs;
 use crate::message::{Frames, LaneMessage, Stage};
 
 /// Where a lane's outbox is emptied: the engine's squeues and sleepers.
@@ -50,8 +52,7 @@ pub(crate) struct Outbox<D> {
     pub(crate) wakes: Vec<LaneId>,
     pub(crate) notices: Vec<Notice>,
     frames: Vec<Bound>,
-    /// Emptied chains, kept for their storage.
-    spare: Vec<Chain>,
+    backlogs: Arc<Backlogs>,
 }
 
 /// Frames that gather for one place.
@@ -63,18 +64,15 @@ struct Bound {
     chain: Chain,
 }
 
-/// More spare chains than a turn uses are given back to the allocator.
-const SPARE_MAX: usize = 64;
-
 impl<D> Outbox<D> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(backlogs: Arc<Backlogs>) -> Self {
         Self {
             messages: Vec::new(),
             ready: Vec::new(),
             wakes: Vec::new(),
             notices: Vec::new(),
             frames: Vec::new(),
-            spare: Vec::new(),
+            backlogs,
         }
     }
 
@@ -85,7 +83,7 @@ impl<D> Outbox<D> {
             bound.chain.push(frame);
             return;
         }
-        let mut chain = self.spare.pop().unwrap_or_default();
+        let mut chain = self.backlogs.chain();
         chain.push(frame);
         self.frames.push(Bound { lane, stage, link, chain });
     }
@@ -95,14 +93,6 @@ impl<D> Outbox<D> {
         for Bound { lane, stage, link, chain } in self.frames.drain(..) {
             handed(chain.len());
             self.messages.push((lane, LaneMessage::Frames(Frames { from, stage, link, chain })));
-        }
-    }
-
-    /// Keeps an emptied chain's storage.
-    pub(crate) fn recycle(&mut self, mut chain: Chain) {
-        chain.clear();
-        if self.spare.len() < SPARE_MAX {
-            self.spare.push(chain);
         }
     }
 
