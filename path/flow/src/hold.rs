@@ -2,7 +2,8 @@
 //!
 //! A hold is short on purpose: two ticks of 10 ms at the flow's limit, as in the original, and never less than
 //! two of the largest frames seen. Longer queues would only add delay, because a sender that gets no answer
-//! keeps sending.
+//! keeps sending. When it is full the frame that has waited longest is dropped for the new one: what comes after
+//! the gap tells a TCP receiver at once, while a gap at the end would be found by a time-out.
 
 use core::time::Duration;
 
@@ -24,8 +25,16 @@ impl Hold {
     /// Whether a frame of `bytes` may wait behind the others, in a flow whose tightest limit is `rate`.
     pub(crate) fn has_room(&mut self, rate: BitRate, bytes: Bytes) -> bool {
         self.largest = self.largest.max(bytes.0);
-        let limit = rate.bytes_in(HOLD_TIME).0.max(2 * self.largest);
-        self.bytes + bytes.0 <= limit
+        self.bytes + bytes.0 <= self.limit(rate)
+    }
+
+    /// Whether a frame of `bytes` may wait if the first of those that wait makes room.
+    pub(crate) fn has_room_without_first(&self, rate: BitRate, bytes: Bytes) -> bool {
+        self.next_bytes().is_some_and(|first| self.bytes - first.0 + bytes.0 <= self.limit(rate))
+    }
+
+    fn limit(&self, rate: BitRate) -> u64 {
+        rate.bytes_in(HOLD_TIME).0.max(2 * self.largest)
     }
 
     pub(crate) fn push(&mut self, frame: Frame) {

@@ -4,11 +4,13 @@
 //! All of them are charged together when it passes, none when it does not. The Solaris original did not nest:
 //! a flow's traffic escaped its link's limit.
 
-use firelane_units::{BitRate, Bytes, Direction, FlowId, Instant, Priority};
+use firelane_frame::Frame;
+use firelane_units::{BitRate, Bytes, Direction, DropReason, FlowId, Instant, Priority};
 
 use crate::counters::Counters;
 use crate::gate::{Gate, Links, RANKS};
 use crate::hold::Hold;
+use crate::table::Verdict;
 
 /// How deep flows nest: flow, VNIC, link, and the link's zone.
 pub const NEST_MAX: usize = 4;
@@ -40,6 +42,21 @@ pub(crate) struct Side {
 impl Side {
     pub(crate) fn new(maxbw: Option<BitRate>, now: Instant) -> Self {
         Self { gate: maxbw.map(|rate| Box::new(Gate::new(rate, now))), ..Self::default() }
+    }
+
+    /// Drops a frame because the hold is full: the one that has waited longest, if `frame` can have its place,
+    /// else `frame` itself.
+    pub(crate) fn drop_one(&mut self, rate: BitRate, bytes: Bytes, frame: Frame) -> Verdict {
+        let dropped = match self.hold.has_room_without_first(rate, bytes).then(|| self.hold.pop()).flatten() {
+            Some(first) => {
+                self.counters.held += 1;
+                self.hold.push(frame);
+                first
+            }
+            None => frame,
+        };
+        self.counters.drop(&dropped);
+        Verdict::Drop(dropped, DropReason::FlowLimit)
     }
 }
 

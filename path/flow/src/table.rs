@@ -38,7 +38,8 @@ pub enum Verdict {
     Pass(Frame),
     /// It waits here and comes out of [`FlowTable::release`].
     Held,
-    /// It is given back to be dropped and counted; the flow has counted it already.
+    /// This frame, or one of the same flow that has waited and makes room for it, is given back to be dropped and
+    /// counted; the flow has counted it already.
     Drop(Frame, DropReason),
 }
 
@@ -130,8 +131,7 @@ impl FlowTable {
         }
         let share = HELD_FRAMES_MAX.saturating_sub(self.held).max(HELD_FRAMES_LEAST);
         if side.hold.len() >= share || !side.hold.has_room(tightest, bytes) {
-            side.counters.drop(&frame);
-            return Verdict::Drop(frame, DropReason::FlowLimit);
+            return side.drop_one(tightest, bytes, frame);
         }
         side.counters.held += 1;
         side.hold.push(frame);

@@ -505,3 +505,21 @@ fn large_frame(world: &mut World) -> Frame {
         Some(Segmentation { kind: SegmentKind::TcpV4, segment_bytes: 1460, header_bytes: 54, ecn: false });
     frame
 }
+
+#[test]
+fn a_full_hold_drops_the_frame_that_has_waited_longest() {
+    let mut world = World::new();
+    let flow = world.limited(1, None, 10);
+    for _ in 0..40 {
+        world.send(flow, IN, 1514);
+    }
+    let (waiting, bytes) = world.flows.held(flow, IN).unwrap();
+    assert!(bytes.0 <= 25_000, "20 ms at 10 Mb/s: {bytes}");
+    assert_eq!(world.drops.of(DropReason::FlowLimit), 39 - waiting as u64);
+    world.drain();
+    let serials: Vec<_> = world.passed.iter().map(|p| p.serial).collect();
+    let newest = 40 - waiting as u32;
+    assert_eq!(serials[0], 0, "the first passes at once");
+    assert_eq!(serials[1..], (newest..40).collect::<Vec<_>>(), "then the newest, in order");
+    world.assert_conservation();
+}
