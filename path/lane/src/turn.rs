@@ -16,8 +16,8 @@ use crate::squeue::Sleep;
 /// squeue again: two sockets of one lane that talk to each other must not keep everybody else out.
 const ROUNDS_MAX: usize = 64;
 
-/// When to try a full device again: a device has no way to say that it has room, and a ring of 256 frames at
-/// 10 Gb/s empties in 300 µs.
+/// When to try a full device or an empty pool again: neither says when it has room, and a ring of 256 frames
+/// at 10 Gb/s empties in 300 µs.
 const TX_RETRY: Duration = Duration::from_micros(100);
 
 impl<D: Driver> Lane<D> {
@@ -92,7 +92,8 @@ impl<D: Driver> Lane<D> {
 
     /// The earliest instant at which there is something to do without being woken.
     fn next_deadline(&self) -> Option<Instant> {
-        let retry = self.is_tx_full.then(|| self.common.now + TX_RETRY);
+        let is_stuck = self.is_tx_full || self.stacks.has_dirty();
+        let retry = is_stuck.then(|| self.common.now + TX_RETRY);
         [self.links.flows.next_release(), self.links.next_event(), self.stacks.next_deadline(), retry]
             .into_iter()
             .flatten()

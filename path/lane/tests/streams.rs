@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use firelane_lane::{Control, SocketCommand};
 use firelane_socket::{Flags, ReadError, SocketError, StreamEnd, WriteError};
-use firelane_units::{BitRate, FlowId, LaneId, Mtu};
+use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId};
 use support::*;
 
 const REMOTES: [(&str, &str); 2] = [("10.0.0.2:80", "10.0.0.2:80"), ("[fd00::2]:80", "[fd00::2]:80")];
@@ -169,4 +169,30 @@ fn a_limited_receiver_holds_and_drops_and_its_sender_adapts() {
         let share = bytes as f64 / (mbps * 1_000_000 / 8) as f64;
         assert!((0.80..=0.965).contains(&share), "{lanes} lanes, {mbps} Mb/s: {bytes} bytes, {share}");
     }
+}
+
+#[test]
+fn a_netstack_that_ends_takes_its_connections_along() {
+    let mut world = two_stacks(2, Mtu::ETHERNET);
+    let (client, mut server) = connected(&mut world, 1, "10.0.0.2:80", "10.0.0.2:80");
+    let mut datagrams = world.bind(1, 9, 0, "10.0.0.1:9");
+    world.all(|| Control::RemoveNetstack(NetstackId(1)));
+    world.run();
+    assert!(client.shared().words().flags().contains(Flags::CLOSED));
+    assert_eq!(datagrams.recv.recv(&mut []), Err(SocketError::Aborted));
+    assert_eq!(world.read(&mut server, &mut [0]), Err(ReadError::Failed(SocketError::Reset)));
+    assert_eq!(sum(&world, |s| s.connections), 0);
+    world.check_conservation();
+}
+
+#[test]
+fn a_connection_without_a_way_sleeps_until_its_time_is_up() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let (mut client, _server) = connected(&mut world, 0, "10.0.0.2:80", "10.0.0.2:80");
+    world.all(|| Control::RemovePort(LinkId(1)));
+    world.write(&mut client, b"hello?").unwrap();
+    let turns = world.counters().turns;
+    world.run_for(Duration::from_secs(400));
+    assert!(world.counters().turns - turns < 500, "{} turns", world.counters().turns - turns);
+    assert_eq!(client.recv.read(&mut [0]), Err(ReadError::Failed(SocketError::TimedOut)));
 }

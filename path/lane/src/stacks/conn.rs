@@ -193,6 +193,15 @@ impl Conns {
         }
     }
 
+    /// Takes out every connection of a netstack.
+    pub(crate) fn purge(&mut self, netstack: NetstackId) {
+        let of_it = self.slab.iter().filter(|(_, conn)| conn.netstack == netstack);
+        let all: Vec<ConnId> = of_it.map(|(reference, _)| reference.conn).collect();
+        for id in all {
+            self.remove(id);
+        }
+    }
+
     /// Whether somebody waits for a device.
     pub(crate) fn has_blocked(&self) -> bool {
         !self.blocked.is_empty()

@@ -14,6 +14,8 @@ use firelane_units::{DropReason, Instant, Port, SocketId};
 use firelane_wire::IpProtocol;
 
 use super::inbound::Inside;
+use super::shard::Shard;
+use crate::common::Common;
 use crate::links::Links;
 use crate::message::Bind;
 use crate::steer::datagram_lane;
@@ -29,6 +31,16 @@ pub(crate) struct DatagramSocket {
     route: Option<(SocketAddr, Egress)>,
     /// It has something to send and stands in the list of those that do.
     is_dirty: bool,
+}
+
+impl Shard {
+    /// The netstack ends: whoever waits at a socket is told.
+    pub(crate) fn fail_datagrams<D>(&mut self, common: &mut Common<D>) {
+        for place in self.datagrams.iter() {
+            let token = fail(&place.slot, SocketError::Aborted);
+            common.outbox.tell(token, Ready::ALL);
+        }
+    }
 }
 
 impl DatagramSocket {

@@ -151,6 +151,11 @@ impl Stacks {
         }
     }
 
+    /// Whether a connection has more to send and could not: it is out of buffers.
+    pub(crate) fn has_dirty(&self) -> bool {
+        self.conns.dirty() > 0
+    }
+
     /// Whether a socket waits for a device.
     pub(crate) fn has_blocked(&self) -> bool {
         self.conns.has_blocked()
@@ -191,7 +196,10 @@ impl Stacks {
         let mut inside = self.inside(common, id).ok_or(NO_NETSTACK)?;
         inside.abort_all(|_| true);
         self.transmit(common, links, out);
-        self.shards.remove(id.index()).map(drop).ok_or(NO_NETSTACK)
+        self.conns.purge(id);
+        let mut shard = self.shards.remove(id.index()).ok_or(NO_NETSTACK)?;
+        shard.fail_datagrams(common);
+        Ok(())
     }
 
     /// A port of a netstack begins.

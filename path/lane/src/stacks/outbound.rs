@@ -77,8 +77,8 @@ impl<D> Inside<'_, D> {
             let Some(out) = tcp.poll_transmit(self.common.now, &mut rings, &limits) else {
                 return Pause::Empty;
             };
-            if !self.send_segment(id, &out) {
-                return Pause::Again;
+            if let Err(pause) = self.send_segment(id, &out) {
+                return pause;
             }
             if is_limited {
                 // The next question to the limit comes after this frame has been charged.
@@ -137,17 +137,17 @@ impl<D> Inside<'_, D> {
         flow
     }
 
-    /// Builds a connection's segment and hands it to IP. `false` if it has no way out at present; TCP sends it
-    /// again as if it were lost.
-    fn send_segment(&mut self, id: ConnId, out: &SegmentOut) -> bool {
-        let Some(mut egress) = self.route_of(id) else { return false };
-        let Some(conn) = self.conns.slab.get_mut(id) else { return false };
+    /// Builds a connection's segment and hands it to IP. Without a way or a buffer TCP sends it again, as if it
+    /// were lost; without a way there is no hurry.
+    fn send_segment(&mut self, id: ConnId, out: &SegmentOut) -> Result<(), Pause> {
+        let Some(mut egress) = self.route_of(id) else { return Err(Pause::Empty) };
+        let Some(conn) = self.conns.slab.get_mut(id) else { return Err(Pause::Empty) };
         let Some(frame) = build(conn, &egress, out, self.common) else {
             self.common.counters.unsent += 1;
-            return false;
+            return Err(Pause::Again);
         };
         self.shard.ip.send(self.common, &mut egress, frame, Upper::tcp(out.ecn));
-        true
+        Ok(())
     }
 
     /// The way of a connection's segments, looked up again when routes or addresses have changed.
@@ -167,7 +167,8 @@ impl<D> Inside<'_, D> {
 
     /// A reply that belongs to no position in the stream: a RST or a challenge ACK.
     pub(crate) fn send_reply(&mut self, id: ConnId, out: &SegmentOut) {
-        self.send_segment(id, out);
+        // Neither is ever sent again: what asked for it will come again.
+        let _ = self.send_segment(id, out);
     }
 
     /// An answer to a segment of no connection.
