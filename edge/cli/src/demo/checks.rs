@@ -29,8 +29,8 @@ const MEASURE: Duration = Duration::from_millis(1500);
 
 /// Runs every check.
 pub(super) fn run(session: &mut Session<'_>, host: &Host, report: &mut Report) -> Result<(), Failure> {
-    for problem in host.problems() {
-        report.say(session, &format!("note: {problem}\n"))?;
+    for note in host.notes() {
+        report.say(session, &format!("note: {note}\n"))?;
     }
     ping(session, report, "ping 10.0.0.10", "10.0.0.10")?;
     ping(session, report, "ping fd00::10", "fd00::10")?;

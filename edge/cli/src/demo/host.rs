@@ -64,11 +64,8 @@ impl Host {
     fn wait_for_answer(&mut self, place: &Place) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Ok(status) = self.client.status() {
-                return match status.problems.first() {
-                    Some(problem) if status.problems.iter().any(|p| is_fatal(p)) => Err(problem.clone()),
-                    _ => Ok(()),
-                };
+            if self.client.status().is_ok() {
+                return Ok(());
             }
             let ended = self.child.as_mut().and_then(|c| c.try_wait().ok().flatten());
             if ended.is_some() || Instant::now() > deadline {
@@ -89,9 +86,10 @@ impl Host {
         &self.served
     }
 
-    /// What the daemon says is wrong although it runs, such as a slower way to a namespace.
-    pub(super) fn problems(&self) -> Vec<String> {
-        self.client.status().map(|status| status.problems).unwrap_or_default()
+    /// What the daemon says about this host: a slower way to a namespace, and what does not work.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let status = self.client.status().unwrap_or_default();
+        status.notes.into_iter().chain(status.problems).collect()
     }
 
     /// The counters of a flow.
@@ -135,12 +133,6 @@ impl Drop for Host {
             let _ = child.wait();
         }
     }
-}
-
-/// Whether a problem means that the demo cannot work.
-fn is_fatal(problem: &str) -> bool {
-    problem.contains("alice0") && problem.contains("cannot")
-        || problem.contains("bob0") && problem.contains("cannot")
 }
 
 /// Asks a process to end, and makes it.

@@ -110,7 +110,7 @@ impl Report {
             "ok": all_well,
             "configuration": CONFIG,
             "topology": picture(),
-            "problems": host.problems(),
+            "notes": host.notes(),
             "checks": self.rows,
             "flowstat": list(&["flowstat", "-j"], "flows"),
             "dlstat": list(&["dlstat", "-j"], "links"),
