@@ -18,6 +18,7 @@ use super::conn::{Conn, Leaving};
 use super::inbound::Inside;
 use crate::common::Common;
 use crate::links::Links;
+use crate::steps::{Onward, Step, StepLists, walk};
 
 /// The most text of one large segment: what fits an IP packet beside the longest headers.
 const SEGMENT_MAX: u64 = 65_535 - 60 - 60;
@@ -30,6 +31,19 @@ const HEADERS_MAX: u64 = 18 + 40 + 60;
 
 /// The text that a small frame holds beside the longest headers: the pool's slots are 2 KiB.
 const SMALL_TEXT: u64 = 1500;
+
+/// Without a limit, TCP may make the largest segments.
+const UNLIMITED: TransmitLimits = TransmitLimits { max_segment_payload: Bytes(SEGMENT_MAX) };
+
+/// A segment on its walk outward.
+struct Outgoing {
+    limits: TransmitLimits,
+    /// A flow's limit had a say.
+    is_limited: bool,
+    segment: Option<SegmentOut>,
+    /// Why the walk ended early.
+    pause: Option<Pause>,
+}
 
 /// How a connection's turn to send ended.
 enum Pause {
@@ -50,7 +64,7 @@ impl Stacks {
             let Some(netstack) = self.conns.slab.get(id).map(|conn| conn.netstack) else { continue };
             let Some(shard) = self.shards.get_mut(netstack.index()) else { continue };
             let mut inside = Inside { common, shard, conns: &mut self.conns };
-            match inside.send_share(id, links) {
+            match inside.send_share(id, &self.steps, links) {
                 Pause::Again => inside.conns.touch(id),
                 Pause::Empty => inside.settle(id),
                 Pause::Waits => {}
@@ -61,31 +75,56 @@ impl Stacks {
 }
 
 impl<D> Inside<'_, D> {
-    /// One connection's share of a turn.
-    fn send_share(&mut self, id: ConnId, links: &mut Links<D>) -> Pause {
+    /// One connection's share of a turn: walks of its outbound steps, one segment each.
+    fn send_share(&mut self, id: ConnId, lists: &StepLists, links: &mut Links<D>) -> Pause {
         if let Some(port) = self.busy_port(id, links) {
             self.conns.wait_for_device(id, port);
             return Pause::Waits;
         }
+        let Some(steps) = self.conns.slab.get(id).map(|conn| conn.steps) else { return Pause::Waits };
+        let list = lists.list(steps).outbound();
         for _ in 0..FRAMES_PER_TURN {
-            let (limits, is_limited) = match self.limits(id, links) {
-                Ok(limits) => limits,
-                Err(pause) => return pause,
-            };
-            let Some(conn) = self.conns.slab.get_mut(id) else { return Pause::Waits };
-            let (tcp, mut rings) = conn.parts();
-            let Some(out) = tcp.poll_transmit(self.common.now, &mut rings, &limits) else {
-                return Pause::Empty;
-            };
-            if let Err(pause) = self.send_segment(id, &out) {
+            let mut outgoing = Outgoing { limits: UNLIMITED, is_limited: false, segment: None, pause: None };
+            walk(list, |step| match self.pass_out(step, id, links, &mut outgoing) {
+                Ok(()) => Onward::Next,
+                Err(pause) => {
+                    outgoing.pause = Some(pause);
+                    Onward::Ended
+                }
+            });
+            if let Some(pause) = outgoing.pause {
                 return pause;
             }
-            if is_limited {
+            if outgoing.is_limited {
                 // The next question to the limit comes after this frame has been charged.
                 return Pause::Again;
             }
         }
         Pause::Again
+    }
+
+    /// One step of a segment's way out.
+    #[inline]
+    fn pass_out(
+        &mut self,
+        step: Step,
+        id: ConnId,
+        links: &Links<D>,
+        outgoing: &mut Outgoing,
+    ) -> Result<(), Pause> {
+        match step {
+            Step::Socket => (outgoing.limits, outgoing.is_limited) = self.limits(id, links)?,
+            Step::Tcp => {
+                let conn = self.conns.slab.get_mut(id).ok_or(Pause::Waits)?;
+                let (tcp, mut rings) = conn.parts();
+                let segment = tcp.poll_transmit(self.common.now, &mut rings, &outgoing.limits);
+                outgoing.segment = Some(segment.ok_or(Pause::Empty)?);
+            }
+            Step::Ip => self.send_segment(id, outgoing.segment.as_ref().ok_or(Pause::Empty)?)?,
+            // A connection's list has no datagrams.
+            Step::Udp => return Err(Pause::Empty),
+        }
+        Ok(())
     }
 
     /// The port that a connection's segments leave by, if its device has enough to do.
