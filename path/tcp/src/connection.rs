@@ -212,6 +212,7 @@ impl Connection {
         out: &mut Disposition,
     ) -> Verdict {
         self.check_repeated_syn(seg)?;
+        let seg = &self.behind_crossing_syn(seg);
         self.check_reset(now, seg)?;
         self.check_sequence(now, seg)?;
         self.check_syn(now, seg)?;

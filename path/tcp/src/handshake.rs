@@ -135,6 +135,21 @@ impl Connection {
         Err(Disposition::drop(DropReason::Duplicate))
     }
 
+    /// RFC 9293 §3.5 figure 8, line 6: both ends opened at once, and the peer's SYN-ACK crosses ours. Its SYN is the
+    /// one that we know, a number before the window, so what counts is what follows it.
+    pub(crate) fn behind_crossing_syn<'a>(&self, seg: &SegmentIn<'a>) -> SegmentIn<'a> {
+        let crosses = self.state == State::SynReceived
+            && seg.has(TcpFlags::SYN)
+            && seg.ack == Some(self.send.space.seq(0))
+            && seg.seq == self.receive.space.initial();
+        if !crosses {
+            return *seg;
+        }
+        // The window of a SYN is never scaled (RFC 7323 §2.2); that of what follows it is.
+        let window = seg.window >> self.send.scale;
+        SegmentIn { seq: seg.seq + 1, flags: seg.flags.without(TcpFlags::SYN), window, ..*seg }
+    }
+
     /// Step 5 in SYN-RECEIVED: is our SYN acknowledged?
     pub(crate) fn check_syn_acknowledged(
         &mut self,
