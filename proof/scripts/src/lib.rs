@@ -1,1 +1,21 @@
 //! Packet scripts, one behaviour per file.
+//!
+//! A script plays one end of a wire against a real lane with one netstack, in virtual time: it injects packets,
+//! makes socket calls and says what must come back, and when. Every packet that the netstack sends must be
+//! expected by some line; a script that leaves one out fails. The language is in `README.md` beside the scripts.
+//!
+//! `text.rs` reads lines, `packet.rs` and `segment.rs` know the packets of the language, `station.rs` is the
+//! script's end of the wire, `sockets.rs` makes the calls, `run.rs` walks through the events.
+#![forbid(unsafe_code)]
+
+mod options;
+mod run;
+mod segment;
+mod settings;
+mod sockets;
+mod station;
+mod text;
+
+pub use run::{Failure, run};
+pub use settings::Family;
+pub use text::{ParseError, Script};

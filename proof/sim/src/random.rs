@@ -84,7 +84,7 @@ impl Pattern {
             let count = rest.len().min(8 - from);
             let (now, later) = rest.split_at_mut(count);
             now.copy_from_slice(&word[from..from + count]);
-            place += count as u64;
+            place = place.wrapping_add(count as u64);
             rest = later;
         }
     }
@@ -93,7 +93,7 @@ impl Pattern {
     pub fn first_wrong(self, at: u64, bytes: &[u8]) -> Option<u64> {
         let mut expected = [0; 512];
         for (n, chunk) in bytes.chunks(expected.len()).enumerate() {
-            let start = at + (n * expected.len()) as u64;
+            let start = at.wrapping_add((n * expected.len()) as u64);
             self.fill(start, &mut expected[..chunk.len()]);
             if let Some(wrong) = chunk.iter().zip(&expected).position(|(a, b)| a != b) {
                 return Some(start + wrong as u64);

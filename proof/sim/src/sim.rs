@@ -7,20 +7,20 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use firelane_driver_memory::{Conditions, Control as WireControl, End, WireConfig, wire};
 use firelane_frame::Capabilities;
-use firelane_lane::{LaneMessage, Notice, SocketCommand, StreamOptions};
-use firelane_socket::{ConnRef, ListenerEnd, StreamConfig};
+use firelane_lane::{Control, LaneMessage, Mode, Notice, SocketCommand};
+use firelane_socket::ConnRef;
 use firelane_units::{Instant, LaneId, LinkId, MacAddr, Mtu, NetstackId, SocketId};
 
 use crate::app::{App, AppId, Cx, Next, any_mode};
 use crate::host::{Host, HostConfig, Mail, StackConfig, StackId};
 use crate::random::Random;
 use crate::session::Ending;
+use crate::trace::Port;
 
 /// Rounds at one instant after which somebody must be talking to himself.
 const ROUNDS_MAX: usize = 100_000;
@@ -220,14 +220,15 @@ impl Sim {
         std::mem::take(&mut self.mail.borrow_mut().notices)
     }
 
-    pub(crate) fn next_socket(&mut self, host: usize) -> SocketId {
+    /// A name for a listener.
+    pub fn next_socket(&mut self, host: usize) -> SocketId {
         self.hosts[host].next_socket()
     }
 
     /// Sends a socket's command to a lane.
     pub fn command(&mut self, host: usize, lane: LaneId, netstack: NetstackId, command: SocketCommand) {
         let message = LaneMessage::Socket(netstack, command);
-        self.hosts[host].enter(lane, firelane_lane::Mode::Process, self.now, message);
+        self.hosts[host].enter(lane, Mode::Process, self.now, message);
     }
 
     /// Tells a lane that an application wrote or read.
@@ -236,8 +237,13 @@ impl Sim {
         self.hosts[host].enter(lane, mode, self.now, LaneMessage::Kick { netstack, conn });
     }
 
+    /// Hands an item to a lane, as a program that enters it does.
+    pub fn send(&mut self, host: usize, lane: LaneId, message: LaneMessage<Port>) {
+        self.hosts[host].enter(lane, Mode::Process, self.now, message);
+    }
+
     /// Sends a change of configuration to every lane of a host.
-    pub fn control(&mut self, host: usize, change: impl Fn() -> firelane_lane::Control<crate::trace::Port>) {
+    pub fn control(&mut self, host: usize, change: impl Fn() -> Control<Port>) {
         self.hosts[host].control(self.now, |_| change());
     }
 
@@ -348,19 +354,6 @@ impl Sim {
             }
         }
         text
-    }
-
-    /// A listener of a caller that is no application, on the stack's address of the family.
-    pub fn listen(&mut self, stack: StackId, local: SocketAddr, backlog: usize) -> ListenerEnd {
-        let (end, slot) = firelane_socket::listener(backlog);
-        let socket = self.next_socket(stack.host);
-        let (rings, options) = (StreamConfig::default(), StreamOptions::default());
-        let listen = firelane_lane::Listen { socket, local, v6_only: true, slot, rings, options };
-        for n in 0..self.lanes(stack.host) {
-            let command = SocketCommand::Listen(Box::new(listen.clone()));
-            self.command(stack.host, LaneId(n as u16), stack.netstack, command);
-        }
-        end
     }
 }
 

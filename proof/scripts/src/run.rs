@@ -1,0 +1,372 @@
+//! Walks through a script's events.
+//!
+//! Time goes from one thing that is due to the next, up to the event's own. Packets that come are kept with the
+//! time at which they came, until a line expects them; before time goes on, every one of them must be.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+use firelane_sim::{Sim, StackId};
+use firelane_units::Instant;
+use firelane_wire::{Ecn, IpProtocol, TcpView};
+
+use crate::segment::{Flow, Segment};
+use crate::settings::{Family, Settings, number};
+use crate::sockets::{Effect, Sockets};
+use crate::station::{Seen, Station};
+use crate::text::{Action, Call, Event, Script, When, span};
+
+/// The peer's port, unless a line or a connect says another.
+const PEER_PORT: u16 = 40_000;
+/// The netstack's port, unless it listens at another.
+const OUR_PORT: u16 = 80;
+
+/// Where and why a script failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// In which line, from one.
+    pub line: usize,
+    /// What was expected, and what came.
+    pub what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.line, self.what)
+    }
+}
+
+/// Runs a script over one family. Nothing happens if the script is not about that family.
+pub fn run(script: &Script, family: Family) -> Result<(), Failure> {
+    if !script.settings.families.contains(&family) {
+        return Ok(());
+    }
+    let mut runner = Runner::new(&script.settings, family);
+    for event in &script.events {
+        runner.play(event).map_err(|what| Failure { line: event.line, what })?;
+    }
+    let line = script.events.last().map_or(0, |event| event.line);
+    runner.nothing_waits("the end").map_err(|what| Failure { line, what })
+}
+
+/// What a peer says in its handshake.
+struct Meeting {
+    port: String,
+    options: String,
+    stamp: bool,
+    window: u16,
+    rtt: Duration,
+}
+
+impl Meeting {
+    fn of(call: &Call) -> Result<Self, String> {
+        let mut words = call.arguments.iter();
+        let port = words.next().ok_or("a handshake needs a port")?.clone();
+        let (mut mss, mut window, mut rtt) = ("mss 1000".to_owned(), u16::MAX, Duration::from_millis(50));
+        let (mut sack, mut stamp, mut scale) = (false, false, None);
+        for word in words {
+            match word.split_whitespace().collect::<Vec<_>>()[..] {
+                ["sack"] => sack = true,
+                ["ts"] => stamp = true,
+                ["mss", n] => mss = format!("mss {n}"),
+                ["wscale", n] => scale = Some(format!("nop,wscale {n}")),
+                ["win", n] => window = number(n)?,
+                ["rtt", n] => rtt = span(n)?,
+                _ => return Err(format!("`{word}` is no part of a handshake")),
+            }
+        }
+        let permitted = if sack { "sackOK" } else { "nop,nop" };
+        let middle = match (stamp, sack) {
+            (true, _) => Some(format!("{permitted},TS val 1000 ecr 0")),
+            (false, true) => Some("nop,nop,sackOK".into()),
+            (false, false) => None,
+        };
+        let options = [Some(mss), middle, scale].into_iter().flatten().collect::<Vec<_>>().join(",");
+        Ok(Self { port, options, stamp, window, rtt })
+    }
+}
+
+/// One connection's numbers and our port of it.
+struct Known {
+    flow: Flow,
+    our_port: u16,
+}
+
+struct Runner<'a> {
+    settings: &'a Settings,
+    sim: Sim,
+    station: Station,
+    sockets: Sockets,
+    start: Instant,
+    /// When the last event happened.
+    last: Instant,
+    seen: VecDeque<(Instant, Seen)>,
+    /// By the peer's port.
+    flows: BTreeMap<u16, Known>,
+    peer_port: u16,
+    our_port: u16,
+}
+
+impl<'a> Runner<'a> {
+    fn new(settings: &'a Settings, family: Family) -> Self {
+        let mut sim = Sim::new(1);
+        let mtu = settings.mtu(family);
+        let host = sim.host(settings.host(), mtu);
+        let stack: StackId = sim.stack(host, &settings.stack(1));
+        let end = sim.dangle(host, mtu);
+        let mut station = Station::new(end, stack, family.is_v6());
+        let sockets = Sockets::new(stack, family.is_v6(), station.ip);
+        sim.settle();
+        // The announcements of the netstack's addresses.
+        station.receive(sim.now());
+        let start = sim.now();
+        Self {
+            settings,
+            sim,
+            station,
+            sockets,
+            start,
+            last: start,
+            seen: VecDeque::new(),
+            flows: BTreeMap::new(),
+            peer_port: PEER_PORT,
+            our_port: OUR_PORT,
+        }
+    }
+
+    fn play(&mut self, event: &Event) -> Result<(), String> {
+        let (from, to) = self.due(event.when);
+        match &event.action {
+            Action::Expect(segment) => self.expect(segment, from, to),
+            Action::Inject(segment) => {
+                self.go_to(from)?;
+                self.inject(segment);
+                Ok(())
+            }
+            Action::Quiet => {
+                self.go_to(to)?;
+                self.nothing_waits("silence")
+            }
+            Action::Call(call) => {
+                self.go_to(from)?;
+                match call.function.as_str() {
+                    "established" => self.establish(call, event.line),
+                    "opened" => self.open(call, event.line),
+                    _ => self.call(call),
+                }
+            }
+        }
+    }
+
+    /// Plays lines that stand for the call in `line`.
+    fn play_lines(&mut self, lines: &[String], line: usize) -> Result<(), String> {
+        lines.iter().try_for_each(|text| {
+            let event = Event::parse(line, text)?;
+            self.play(&event).map_err(|what| format!("in `{text}`: {what}"))
+        })
+    }
+
+    /// `c = established(80, mss 1000, sack, ts, wscale 7, win 500, rtt .05)`: the peer has opened a connection.
+    fn establish(&mut self, call: &Call, line: usize) -> Result<(), String> {
+        let Meeting { port, options, stamp, window, rtt } = Meeting::of(call)?;
+        let name = call.name.as_deref().ok_or("established needs a name for its socket")?;
+        let stamped =
+            if stamp { format!(" <nop,nop,TS val {} ecr 0>", 1000 + rtt.as_millis()) } else { String::new() };
+        let rtt = rtt.as_secs_f64();
+        self.play_lines(
+            &[
+                format!("+0 listener-of-{name} = listen({port})"),
+                format!("+0 < S 0:0(0) win 65535 <{options}>"),
+                "+0 > S. 0:0(0) ack 1 <...>".into(),
+                format!("+{rtt} < . 1:1(0) ack 1 win {window}{stamped}"),
+                format!("+0 {name} = accept(listener-of-{name})"),
+            ],
+            line,
+        )
+    }
+
+    /// `c = opened(8080, ...)`: the netstack has opened a connection, with the same words.
+    fn open(&mut self, call: &Call, line: usize) -> Result<(), String> {
+        let Meeting { port, options, window, rtt, .. } = Meeting::of(call)?;
+        let name = call.name.as_deref().ok_or("opened needs a name for its socket")?;
+        let rtt = rtt.as_secs_f64();
+        self.play_lines(
+            &[
+                format!("+0 {name} = connect({port})"),
+                "+0 > S 0:0(0) <...>".into(),
+                format!("+{rtt} < S. 0:0(0) ack 1 win {window} <{options}>"),
+                "+0 > . 1:1(0) ack 1 <...>".into(),
+            ],
+            line,
+        )
+    }
+
+    /// Between which instants an event happens.
+    fn due(&self, when: When) -> (Instant, Instant) {
+        match when {
+            When::After(span) => (self.last + span, self.last + span),
+            When::At(span) => (self.start + span, self.start + span),
+            When::Within(from, to) => (self.last + from, self.last + to),
+        }
+    }
+
+    /// Lets time pass to `at`. What has come before must have been expected.
+    fn go_to(&mut self, at: Instant) -> Result<(), String> {
+        if at > self.sim.now() {
+            self.nothing_waits("nothing")?;
+            while self.advance(at) {
+                self.nothing_waits("nothing")?;
+            }
+            self.nothing_waits("nothing")?;
+        }
+        self.last = at;
+        Ok(())
+    }
+
+    fn nothing_waits(&mut self, expected: &str) -> Result<(), String> {
+        let Some((at, seen)) = self.seen.pop_front() else { return Ok(()) };
+        let shown = self.show(seen);
+        Err(format!("expected {expected}, got {shown} at {}", self.seconds(at)))
+    }
+
+    /// One step of time, up to `limit`. Whether there is more before it.
+    fn advance(&mut self, limit: Instant) -> bool {
+        self.collect();
+        match self.sim.next_deadline() {
+            Some(at) if at <= limit => {
+                self.sim.run_until(at, |_| false);
+                self.collect();
+                true
+            }
+            _ => {
+                self.sim.run_until(limit, |_| false);
+                false
+            }
+        }
+    }
+
+    /// Fetches what came, until nobody has anything to say at this instant.
+    fn collect(&mut self) {
+        loop {
+            self.sim.settle();
+            let now = self.sim.now();
+            let came = self.station.receive(now);
+            let is_silent = self.station.take_silence() && came.is_empty();
+            self.seen.extend(came.into_iter().map(|seen| (now, seen)));
+            if is_silent {
+                return;
+            }
+        }
+    }
+
+    fn seconds(&self, at: Instant) -> String {
+        let since = at.saturating_since(self.start);
+        let after = at.saturating_since(self.last);
+        format!("{:.4} (+{:.4})", since.as_secs_f64(), after.as_secs_f64())
+    }
+
+    fn expect(&mut self, segment: &Segment, from: Instant, to: Instant) -> Result<(), String> {
+        let latest = to + self.settings.tolerance;
+        self.collect();
+        while self.seen.is_empty() && self.advance(latest) {}
+        let Some((at, seen)) = self.seen.pop_front() else {
+            return Err(format!("expected `{segment}`, got nothing until {}", self.seconds(latest)));
+        };
+        let shown = self.seconds(at);
+        let got = match seen {
+            Seen::Tcp { bytes, ecn } => self.read(&bytes, ecn)?,
+            Seen::Other(what) => return Err(format!("expected `{segment}`, got {what} at {shown}")),
+        };
+        let port = segment.port.unwrap_or(self.peer_port);
+        if got.port != Some(port) || !segment.matches(&got) {
+            let got = self.brief(got, segment);
+            return Err(format!("expected `{segment}`, got `{got}` at {shown}"));
+        }
+        if at < from || at > latest {
+            return Err(format!("`{segment}` came at {shown}, not at {}", self.seconds(from)));
+        }
+        self.last = at;
+        Ok(())
+    }
+
+    /// What came, without what the line does not ask for.
+    fn brief(&self, mut got: Segment, expected: &Segment) -> Segment {
+        if got.port == Some(expected.port.unwrap_or(self.peer_port)) {
+            got.port = expected.port;
+        }
+        if expected.options.is_none() {
+            got.options = None;
+        }
+        got
+    }
+
+    fn show(&mut self, seen: Seen) -> String {
+        match seen {
+            Seen::Other(what) => what,
+            Seen::Tcp { bytes, ecn } => match self.read(&bytes, ecn) {
+                Ok(mut segment) => {
+                    segment.port = segment.port.filter(|&port| port != self.peer_port);
+                    format!("`{segment}`")
+                }
+                Err(what) => what,
+            },
+        }
+    }
+
+    /// A segment of the netstack's in the script's numbers.
+    fn read(&mut self, bytes: &[u8], ecn: Ecn) -> Result<Segment, String> {
+        let view = TcpView::parse(bytes).map_err(|error| format!("a bad segment: {error:?}"))?;
+        if !view.is_checksum_valid(self.station.theirs, self.station.ip) {
+            return Err("a segment with a wrong checksum".into());
+        }
+        let known = self.flow(view.dst_port().0, view.src_port().0);
+        let mut segment = Segment::read(&view, ecn, &mut known.flow)?;
+        if known.our_port != view.src_port().0 {
+            return Err(format!("a segment from port {}: `{segment}`", view.src_port().0));
+        }
+        segment.port = Some(view.dst_port().0);
+        Ok(segment)
+    }
+
+    fn flow(&mut self, peer_port: u16, our_port: u16) -> &mut Known {
+        let first = self.settings.peer_first;
+        self.flows.entry(peer_port).or_insert_with(|| Known { flow: Flow::new(first), our_port })
+    }
+
+    fn inject(&mut self, segment: &Segment) {
+        let (peer_port, our_port) = (segment.port.unwrap_or(self.peer_port), self.our_port);
+        let (src, dst, first) = (self.station.ip, self.station.theirs, self.settings.peer_first);
+        let known = self.flow(peer_port, our_port);
+        if segment.is_new {
+            known.flow = Flow::new(first);
+            known.our_port = our_port;
+        }
+        let bytes = segment.emit(&known.flow, ((src, peer_port), (dst, known.our_port)));
+        let ecn = segment.ecn.unwrap_or_default();
+        self.station.send(self.sim.now(), IpProtocol::TCP, ecn, &bytes);
+        self.collect();
+    }
+
+    fn call(&mut self, call: &Call) -> Result<(), String> {
+        let (result, effect) = self.sockets.call(&mut self.sim, self.settings, call)?;
+        match effect {
+            Effect::None => {}
+            Effect::Listens(port) => self.our_port = port,
+            Effect::Connects(ours, peers) => {
+                self.peer_port = peers;
+                self.flow(peers, ours);
+            }
+        }
+        self.collect();
+        let expected = match (&call.result, call.function.as_str()) {
+            (Some(result), _) => result.as_str(),
+            (None, "read" | "write") => call.arguments.get(1).map_or("", String::as_str),
+            (None, _) => "ok",
+        };
+        if result == expected {
+            return Ok(());
+        }
+        Err(format!("expected {}() = {expected}, got {result}", call.function))
+    }
+}

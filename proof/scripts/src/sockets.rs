@@ -1,0 +1,260 @@
+//! The socket calls of a script, and their results as words.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use firelane_lane::{Connect, LaneMessage, Listen, SocketCommand, StreamOption};
+use firelane_sim::{Sim, StackId};
+use firelane_socket::{
+    Accepted, ListenerEnd, ReadError, SocketError, StreamEnd, WriteError, listener, stream,
+};
+use firelane_units::{LaneId, SocketId};
+
+use crate::segment::{OUR_TEXT, PEER_TEXT};
+use crate::settings::{Settings, keepalive, number, on};
+use crate::text::{Call, span};
+
+/// A script's sockets by name.
+pub(crate) struct Sockets {
+    stack: StackId,
+    is_v6: bool,
+    peer: std::net::IpAddr,
+    named: BTreeMap<String, Socket>,
+}
+
+enum Socket {
+    Listener { end: ListenerEnd, socket: SocketId },
+    Stream(Box<Stream>),
+}
+
+struct Stream {
+    end: StreamEnd,
+    written: u64,
+    read: u64,
+}
+
+/// What a call brought about, beside its result.
+pub(crate) enum Effect {
+    None,
+    /// A listener at this port.
+    Listens(u16),
+    /// A connection from this port of ours to that of the peer.
+    Connects(u16, u16),
+}
+
+type Answer = Result<(String, Effect), String>;
+
+impl Sockets {
+    pub(crate) fn new(stack: StackId, is_v6: bool, peer: std::net::IpAddr) -> Self {
+        Self { stack, is_v6, peer, named: BTreeMap::new() }
+    }
+
+    /// Makes a call. `Err` is a mistake of the script's.
+    pub(crate) fn call(&mut self, sim: &mut Sim, settings: &Settings, call: &Call) -> Answer {
+        let words: Vec<&str> = call.arguments.iter().map(String::as_str).collect();
+        let done = |word: String| Ok((word, Effect::None));
+        match (call.function.as_str(), &words[..]) {
+            ("listen", [port]) => self.listen(sim, settings, call, port, 16),
+            ("listen", [port, backlog]) => self.listen(sim, settings, call, port, number(backlog)?),
+            ("connect", [port]) => self.connect(sim, settings, call, number(port)?),
+            ("accept", [name]) => done(self.accept(call, name)?),
+            ("write", [name, count]) => done(self.write(sim, name, number(count)?)?),
+            ("read", [name, count]) => done(self.read(sim, name, number(count)?)?),
+            ("connected", [name]) => done(match self.stream(name)?.end.poll_connected() {
+                Ok(true) => "yes".into(),
+                Ok(false) => "no".into(),
+                Err(error) => word_of(error).into(),
+            }),
+            ("unacknowledged", [name]) => done(self.stream(name)?.end.send.unacknowledged().to_string()),
+            ("shutdown", [name]) => {
+                self.stream(name)?.end.send.shut();
+                self.command(sim, name, SocketCommand::Shutdown)?;
+                done("ok".into())
+            }
+            ("close", [name]) => done(self.close(sim, name)?),
+            ("abort", [name]) => {
+                self.command(sim, name, SocketCommand::Abort)?;
+                self.named.remove(*name);
+                done("ok".into())
+            }
+            ("set", [name, option, values @ ..]) => {
+                let option = stream_option(option, values)?;
+                self.command(sim, name, |conn| SocketCommand::SetOption(conn, option))?;
+                done("ok".into())
+            }
+            ("connections", []) => done(sum(sim, |s| s.connections)),
+            ("time_wait", []) => done(sum(sim, |s| s.time_wait)),
+            ("drops", [reason]) => done(drops(sim, reason)?),
+            (function, words) => Err(format!("there is no {function} with {} arguments", words.len())),
+        }
+    }
+
+    fn name(call: &Call) -> Result<String, String> {
+        call.name.clone().ok_or_else(|| format!("{} needs a name for its socket", call.function))
+    }
+
+    fn stream(&mut self, name: &str) -> Result<&mut Stream, String> {
+        match self.named.get_mut(name) {
+            Some(Socket::Stream(stream)) => Ok(stream),
+            _ => Err(format!("`{name}` is no connection")),
+        }
+    }
+
+    fn listen(
+        &mut self,
+        sim: &mut Sim,
+        settings: &Settings,
+        call: &Call,
+        port: &str,
+        backlog: usize,
+    ) -> Answer {
+        let (end, slot) = listener(backlog);
+        let port = number(port)?;
+        let socket = sim.next_socket(self.stack.host);
+        let local = self.stack.at(self.is_v6, port);
+        let (rings, options) = (settings.rings, settings.options);
+        let listen = Listen { socket, local, v6_only: true, slot, rings, options };
+        for n in 0..sim.lanes(self.stack.host) {
+            let command = SocketCommand::Listen(Box::new(listen.clone()));
+            sim.command(self.stack.host, LaneId(n as u16), self.stack.netstack, command);
+        }
+        self.named.insert(Self::name(call)?, Socket::Listener { end, socket });
+        Ok(("ok".into(), Effect::Listens(port)))
+    }
+
+    fn connect(&mut self, sim: &mut Sim, settings: &Settings, call: &Call, port: u16) -> Answer {
+        let (end, slot) = stream(settings.rings, LaneId(0), self.stack.netstack);
+        let remote = SocketAddr::new(self.peer, port);
+        let connect = Connect { remote, local: None, stream: slot, options: settings.options };
+        let command = SocketCommand::Connect(Box::new(connect));
+        sim.command(self.stack.host, LaneId(0), self.stack.netstack, command);
+        let effect =
+            end.shared().names().map_or(Effect::None, |names| Effect::Connects(names.local.port(), port));
+        self.named.insert(Self::name(call)?, Socket::Stream(Box::new(Stream { end, written: 0, read: 0 })));
+        Ok(("ok".into(), effect))
+    }
+
+    fn accept(&mut self, call: &Call, name: &str) -> Result<String, String> {
+        let Some(Socket::Listener { end, .. }) = self.named.get(name) else {
+            return Err(format!("`{name}` is no listener"));
+        };
+        let Some(Accepted { stream: end, .. }) = end.accept() else { return Ok("again".into()) };
+        self.named.insert(Self::name(call)?, Socket::Stream(Box::new(Stream { end, written: 0, read: 0 })));
+        Ok("ok".into())
+    }
+
+    fn write(&mut self, sim: &mut Sim, name: &str, count: usize) -> Result<String, String> {
+        let stream = self.stream(name)?;
+        let mut bytes = vec![0; count];
+        OUR_TEXT.fill(stream.written, &mut bytes);
+        let result = stream.end.send.write(&bytes);
+        let kicks = result.is_ok() && stream.end.send.kick();
+        stream.written += result.unwrap_or(0) as u64;
+        if kicks {
+            self.kick(sim, name)?;
+        }
+        Ok(match result {
+            Ok(count) => count.to_string(),
+            Err(WriteError::WouldBlock) => "again".into(),
+            Err(WriteError::Closed) => "closed".into(),
+            Err(WriteError::Failed(error)) => word_of(error).into(),
+        })
+    }
+
+    fn read(&mut self, sim: &mut Sim, name: &str, count: usize) -> Result<String, String> {
+        let stream = self.stream(name)?;
+        let mut bytes = vec![0; count];
+        let result = stream.end.recv.read(&mut bytes);
+        let got = result.unwrap_or(0);
+        let at = stream.read;
+        stream.read += got as u64;
+        let kicks = stream.end.recv.kick();
+        if kicks {
+            self.kick(sim, name)?;
+        }
+        if let Some(wrong) = PEER_TEXT.first_wrong(at, &bytes[..got]) {
+            return Ok(format!("a wrong byte at {wrong}"));
+        }
+        Ok(match result {
+            Ok(0) if count > 0 => "eof".into(),
+            Ok(count) => count.to_string(),
+            Err(ReadError::WouldBlock) => "again".into(),
+            Err(ReadError::Failed(error)) => word_of(error).into(),
+        })
+    }
+
+    fn close(&mut self, sim: &mut Sim, name: &str) -> Result<String, String> {
+        let Some(Socket::Listener { .. }) = self.named.get(name) else {
+            self.command(sim, name, SocketCommand::Close)?;
+            self.named.remove(name);
+            return Ok("ok".into());
+        };
+        if let Some(Socket::Listener { end, socket }) = self.named.remove(name) {
+            drop(end);
+            for n in 0..sim.lanes(self.stack.host) {
+                let command = SocketCommand::Unlisten(socket);
+                sim.command(self.stack.host, LaneId(n as u16), self.stack.netstack, command);
+            }
+        }
+        Ok("ok".into())
+    }
+
+    fn kick(&mut self, sim: &mut Sim, name: &str) -> Result<(), String> {
+        let stack = self.stack;
+        let shared = self.stream(name)?.end.shared();
+        let conn = shared.conn().ok_or("the connection was never made")?;
+        let message = LaneMessage::Kick { netstack: stack.netstack, conn };
+        sim.send(stack.host, shared.lane(), message);
+        Ok(())
+    }
+
+    fn command(
+        &mut self,
+        sim: &mut Sim,
+        name: &str,
+        command: impl FnOnce(firelane_socket::ConnRef) -> SocketCommand,
+    ) -> Result<(), String> {
+        let stack = self.stack;
+        let shared = self.stream(name)?.end.shared();
+        let conn = shared.conn().ok_or("the connection was never made")?;
+        sim.command(stack.host, shared.lane(), stack.netstack, command(conn));
+        Ok(())
+    }
+}
+
+fn stream_option(option: &str, values: &[&str]) -> Result<StreamOption, String> {
+    Ok(match (option, values) {
+        ("nodelay", [word]) => StreamOption::Nodelay(on(word)?),
+        ("cork", [word]) => StreamOption::Cork(on(word)?),
+        ("user_timeout", ["off"]) => StreamOption::UserTimeout(None),
+        ("user_timeout", [seconds]) => StreamOption::UserTimeout(Some(span(seconds)?)),
+        ("keepalive", ["off"]) => StreamOption::Keepalive(None),
+        ("keepalive", [idle, interval, probes]) => {
+            StreamOption::Keepalive(Some(keepalive(idle, interval, probes)?))
+        }
+        _ => return Err(format!("`{option}` is no option with such values")),
+    })
+}
+
+fn sum(sim: &Sim, of: impl Fn(&firelane_lane::Snapshot) -> usize) -> String {
+    sim.snapshots().iter().map(of).sum::<usize>().to_string()
+}
+
+/// How many frames were dropped for a reason.
+fn drops(sim: &Sim, reason: &str) -> Result<String, String> {
+    let known = firelane_units::DropReason::ALL.iter().find(|known| known.word() == reason);
+    let known = *known.ok_or_else(|| format!("`{reason}` is no reason for a drop"))?;
+    let count = |s: &firelane_lane::Snapshot| s.counters.drops.of(known) as usize;
+    Ok(sum(sim, count))
+}
+
+const fn word_of(error: SocketError) -> &'static str {
+    match error {
+        SocketError::Refused => "refused",
+        SocketError::Reset => "reset",
+        SocketError::TimedOut => "timedout",
+        SocketError::HostUnreachable | SocketError::NetworkUnreachable => "unreachable",
+        SocketError::Aborted => "aborted",
+        _ => "failed",
+    }
+}

@@ -1,0 +1,197 @@
+//! The script's end of the wire: a station that answers for its address and hands on what else it gets.
+//!
+//! ARP and neighbour discovery are answered here, so that scripts of other protocols need not mention them.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use firelane_driver_memory::End;
+use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
+use firelane_sim::{StackId, station_mac};
+use firelane_units::{DropCounters, Instant, MacAddr};
+use firelane_wire::{
+    ArpOperation, ArpRepr, ArpView, Ecn, EtherType, EthernetRepr, EthernetView, Icmpv6View, IpProtocol,
+    Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View, NdpEnvelope, NdpMessage, NdpOption, NdpRepr, NdpView, icmpv6,
+};
+
+/// The last byte of the station's addresses.
+const NUMBER: u8 = 2;
+
+/// What came for the script.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Seen {
+    /// A TCP segment from the netstack's address to the station's.
+    Tcp { bytes: Vec<u8>, ecn: Ecn },
+    /// Anything else, in words.
+    Other(String),
+}
+
+/// The station.
+pub(crate) struct Station {
+    end: End,
+    pools: Pools,
+    drops: DropCounters,
+    is_v6: bool,
+    pub(crate) ip: IpAddr,
+    pub(crate) theirs: IpAddr,
+    their_mac: MacAddr,
+    /// It has sent something since it was last asked.
+    has_spoken: bool,
+}
+
+impl Station {
+    /// At the other end of the wire from `stack`.
+    pub(crate) fn new(end: End, stack: StackId, is_v6: bool) -> Self {
+        let me = StackId { number: NUMBER, ..stack };
+        Self {
+            end,
+            pools: Pools::new(PoolsConfig { small_slots: 256, large_slots: 4 }),
+            drops: DropCounters::default(),
+            is_v6,
+            ip: me.ip(is_v6),
+            theirs: stack.ip(is_v6),
+            their_mac: station_mac(stack.number),
+            has_spoken: false,
+        }
+    }
+
+    /// Whether it has sent nothing since the last question.
+    pub(crate) fn take_silence(&mut self) -> bool {
+        !core::mem::take(&mut self.has_spoken)
+    }
+
+    /// Sends an IP packet's payload to the netstack.
+    pub(crate) fn send(&mut self, now: Instant, protocol: IpProtocol, ecn: Ecn, payload: &[u8]) {
+        let packet = match (self.ip, self.theirs) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let mut repr = Ipv4Repr::new(src, dst, protocol, payload.len() as u16);
+                repr.ecn = ecn;
+                repr.dont_fragment = true;
+                let mut bytes = vec![0; repr.emitted_len()];
+                repr.emit(&mut bytes);
+                bytes
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => ipv6_header(src, dst, protocol, ecn, payload.len()),
+            _ => unreachable!("both addresses are of the script's family"),
+        };
+        let ethertype = if self.is_v6 { EtherType::IPV6 } else { EtherType::IPV4 };
+        self.send_frame(now, self.their_mac, ethertype, &[&packet, payload]);
+    }
+
+    fn send_frame(&mut self, now: Instant, dst: MacAddr, ethertype: EtherType, parts: &[&[u8]]) {
+        let mut bytes = vec![0; 14];
+        EthernetRepr { dst, src: station_mac(NUMBER), ethertype }.emit(&mut bytes);
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        let mut chain = Chain::new();
+        chain.push(self.pools.copy_of(&bytes).expect("the station's pool is large enough"));
+        self.end.advance(now);
+        self.end.transmit(&mut chain, &mut self.drops);
+        self.has_spoken = true;
+        assert_eq!(self.drops.total(), 0, "the script's wire takes every frame");
+    }
+
+    /// What has arrived. Questions for the station's address are answered.
+    pub(crate) fn receive(&mut self, now: Instant) -> Vec<Seen> {
+        let mut chain = Chain::new();
+        self.end.advance(now);
+        while self.end.receive(&mut self.pools, 64, &mut chain, &mut self.drops) > 0 {}
+        self.end.notify(true);
+        let frames: Vec<Vec<u8>> = chain.drain().map(|frame| frame.as_slice().to_vec()).collect();
+        frames.iter().filter_map(|frame| self.look_at(now, frame)).collect()
+    }
+
+    fn look_at(&mut self, now: Instant, frame: &[u8]) -> Option<Seen> {
+        let ethernet = EthernetView::parse(frame).expect("the netstack sends whole frames");
+        let payload = ethernet.payload();
+        match ethernet.ethertype() {
+            EtherType::ARP => self.on_arp(now, payload),
+            EtherType::IPV4 => {
+                let Ok(ip) = Ipv4View::parse(payload) else { return other("a bad IPv4 packet") };
+                if !ip.is_checksum_valid() {
+                    return other("an IPv4 header with a wrong checksum");
+                }
+                let ends = (ip.src().into(), ip.dst().into());
+                self.on_packet(now, ends, ip.protocol(), ip.ecn(), ip.payload())
+            }
+            EtherType::IPV6 => {
+                let Ok(ip) = Ipv6View::parse(payload) else { return other("a bad IPv6 packet") };
+                let ends = (ip.src().into(), ip.dst().into());
+                self.on_packet(now, ends, ip.next_header(), ip.ecn(), ip.payload())
+            }
+            ethertype => other(&format!("a frame of type {:04x}", ethertype.0)),
+        }
+    }
+
+    fn on_packet(
+        &mut self,
+        now: Instant,
+        ends: (IpAddr, IpAddr),
+        protocol: IpProtocol,
+        ecn: Ecn,
+        payload: &[u8],
+    ) -> Option<Seen> {
+        if let (IpProtocol::ICMPV6, (IpAddr::V6(src), IpAddr::V6(dst))) = (protocol, ends) {
+            return self.on_icmpv6(now, src, dst, payload);
+        }
+        if ends != (self.theirs, self.ip) {
+            return other(&format!("a packet from {} to {}", ends.0, ends.1));
+        }
+        match protocol {
+            IpProtocol::TCP => Some(Seen::Tcp { bytes: payload.to_vec(), ecn }),
+            protocol => other(&format!("a packet of protocol {}", protocol.0)),
+        }
+    }
+
+    fn on_arp(&mut self, now: Instant, bytes: &[u8]) -> Option<Seen> {
+        let view = ArpView::parse(bytes).expect("the netstack sends whole ARP packets");
+        if view.operation() == ArpOperation::Request && IpAddr::V4(view.target_ip()) == self.ip {
+            let reply = ArpRepr::parse(&view).reply_from(station_mac(NUMBER));
+            let mut packet = vec![0; reply.emitted_len()];
+            reply.emit(&mut packet);
+            self.send_frame(now, view.sender_mac(), EtherType::ARP, &[&packet]);
+        }
+        None
+    }
+
+    fn on_icmpv6(&mut self, now: Instant, src: Ipv6Addr, dst: Ipv6Addr, bytes: &[u8]) -> Option<Seen> {
+        let Ok(icmp) = Icmpv6View::parse(bytes) else { return other("a bad ICMPv6 message") };
+        if !icmp.is_neighbour_discovery() {
+            return other(&format!("an ICMPv6 message of type {}", icmp.kind()));
+        }
+        let envelope = NdpEnvelope { src, dst, hop_limit: 255 };
+        let Ok(ndp) = NdpView::parse(&envelope, bytes) else { return other("a bad NDP message") };
+        if let NdpMessage::NeighbourSolicit { target } = ndp.message()
+            && IpAddr::V6(target) == self.ip
+            && !src.is_unspecified()
+        {
+            self.advertise(now, target, src);
+        }
+        None
+    }
+
+    /// Answers a neighbour solicitation.
+    fn advertise(&mut self, now: Instant, target: Ipv6Addr, to: Ipv6Addr) {
+        let message = NdpMessage::NeighbourAdvert { target, router: false, solicited: true, replace: true };
+        let options = [NdpOption::TargetLinkLayer(station_mac(NUMBER))];
+        let repr = NdpRepr { message, options: &options };
+        let mut bytes = vec![0; repr.emitted_len()];
+        repr.emit(&mut bytes);
+        icmpv6::fill_checksum(&mut bytes, target, to);
+        let header = ipv6_header(target, to, IpProtocol::ICMPV6, Ecn::NotCapable, bytes.len());
+        self.send_frame(now, self.their_mac, EtherType::IPV6, &[&header, &bytes]);
+    }
+}
+
+fn other(what: &str) -> Option<Seen> {
+    Some(Seen::Other(what.to_owned()))
+}
+
+fn ipv6_header(src: Ipv6Addr, dst: Ipv6Addr, protocol: IpProtocol, ecn: Ecn, len: usize) -> Vec<u8> {
+    let mut repr = Ipv6Repr::new(src, dst, protocol, len as u16);
+    repr.ecn = ecn;
+    if protocol == IpProtocol::ICMPV6 {
+        repr.hop_limit = 255;
+    }
+    let mut bytes = vec![0; repr.emitted_len()];
+    repr.emit(&mut bytes);
+    bytes
+}
