@@ -14,7 +14,7 @@ use firelane_api::{
     Which,
 };
 use firelane_model::{Daemon, Lanes, Model};
-use firelane_plan::{Step, apply_to_model, plan};
+use firelane_plan::{Effect, Step, apply_to_model, plan};
 
 use crate::addresses::Addresses;
 use crate::facts::{Running, Stored};
@@ -191,8 +191,15 @@ impl Inner {
     }
 }
 
-fn shown(steps: &[Step]) -> PlanReply {
-    let shown = |step: &Step| PlanStep { effect: step.effect.word().to_owned(), step: step.to_string() };
+/// The steps as they are felt: one that stands for several, which end what it names, says so.
+fn shown(steps: &[Step], before: &Model) -> PlanReply {
+    let mut present = before.clone();
+    let shown = |step: &Step| {
+        let is_rebuilt = rebuild::instead_of(step, &present).is_some();
+        let effect = if is_rebuilt { Effect::Recreate } else { step.effect };
+        apply_to_model(&mut present, step);
+        PlanStep { effect: effect.word().to_owned(), step: step.to_string() }
+    };
     PlanReply { steps: steps.iter().map(shown).collect() }
 }
 
@@ -223,13 +230,14 @@ impl Api for Host {
     fn plan(&self, wanted: &Model) -> Result<PlanReply, ApiError> {
         let inner = self.lock();
         let next = inner.store.replaced(wanted, true)?;
-        Ok(shown(&plan(&next.active, &inner.store.active)))
+        Ok(shown(&plan(&next.active, &inner.store.active), &inner.store.active))
     }
 
     fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError> {
         let mut inner = self.lock();
         let next = inner.store.replaced(wanted, temporary)?;
-        inner.move_to(next).map(|steps| shown(&steps))
+        let before = inner.store.active.clone();
+        inner.move_to(next).map(|steps| shown(&steps, &before))
     }
 
     fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {

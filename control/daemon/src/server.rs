@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -20,6 +21,9 @@ use rustix::fs::Mode;
 use tokio::net::UnixListener;
 
 use crate::host::Host;
+
+/// How long a request's body may take: it comes from a program on the same host.
+const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// Opens the socket for the owner and the group. One that a daemon before us has left is replaced; the lock of
 /// its folder says that it is dead.
@@ -52,9 +56,13 @@ async fn answer(State(host): State<Arc<Host>>, request: Request) -> Response {
     let Some(method) = Method::from_word(head.method.as_str()) else {
         return refusal(&ApiError::new(Status::NotSupported, "method", head.method, ""));
     };
-    let Ok(body) = to_bytes(body, MODEL_TEXT_MAX).await else {
-        let allowed = format!("at most {MODEL_TEXT_MAX} bytes");
-        return refusal(&ApiError::new(Status::TooMany, "body", "", allowed));
+    let body = match tokio::time::timeout(BODY_TIME, to_bytes(body, MODEL_TEXT_MAX)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => {
+            let allowed = format!("at most {MODEL_TEXT_MAX} bytes");
+            return refusal(&ApiError::new(Status::TooMany, "body", "", allowed));
+        }
+        Err(_) => return refusal(&ApiError::new(Status::TimedOut, "body", "", "a whole request")),
     };
     let work = tokio::task::spawn_blocking(move || {
         let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
