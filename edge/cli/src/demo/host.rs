@@ -170,22 +170,30 @@ pub(super) fn clean(place: &Place) -> Result<(), String> {
         end(pid);
     }
     // An ordinary user's namespaces ended with their last process; root's have names and are removed by name.
-    if rustix::process::geteuid().is_root()
-        && let Ok(command) = std::env::current_exe()
-    {
-        let daemon = command.with_file_name("firelaned");
-        let status = Command::new(&daemon)
-            .arg("--clean")
-            .arg("--runtime-dir")
-            .arg(folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        if !status.as_ref().is_ok_and(std::process::ExitStatus::success) {
-            return Err(format!("{} --clean --runtime-dir {}: failed", daemon.display(), folder.display()));
-        }
+    if rustix::process::geteuid().is_root() {
+        remove_namespaces(place)?;
     }
     place.remove()
+}
+
+/// Lets the daemon's own program remove what a dead daemon owned. One that was killed a moment ago may still hold
+/// its lock, so this is tried for a while.
+fn remove_namespaces(place: &Place) -> Result<(), String> {
+    let command = std::env::current_exe().map_err(|e| format!("this program's own path: {e}"))?;
+    let daemon = command.with_file_name("firelaned");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut cleaning = Command::new(&daemon);
+        cleaning.arg("--clean").arg("--runtime-dir").arg(place.folder()).stdin(Stdio::null());
+        let output = cleaning.output().map_err(|e| format!("{}: {e}", daemon.display()))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(String::from_utf8_lossy(&output.stderr).trim_end().to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Whether the process is a daemon of this place: its number may have been used again.
