@@ -1,13 +1,13 @@
 //! Fragments back into datagrams (RFC 791 §3.2, RFC 815, RFC 8200 §4.5).
 //!
-//! Owns the datagrams that are not complete: the frames of their pieces, in order, within three limits
-//! (memory, pieces, time). A piece that overlaps another condemns its datagram in both versions (RFC 5722,
+//! Owns the datagrams that are not complete: the frames of their pieces, in order, within limits of memory,
+//! pieces and time, in all and per source: who sends most loses first. A piece that overlaps another condemns its datagram in both versions (RFC 5722,
 //! RFC 1858); the condemned keep their place until their time is up, so that what still comes is dropped
 //! too. Called by `input_fragment.rs`, which knows headers; this file knows only offsets.
 
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use firelane_frame::{Chain, Frame, Pools};
 use firelane_units::{DropReason, Instant};
@@ -22,6 +22,9 @@ const MEMORY_MAX: usize = 4 << 20;
 const PIECES_MAX: usize = 64;
 /// Datagrams, condemned ones included.
 const DATAGRAMS_MAX: usize = 2048;
+/// Of both, one source has at most a quarter: eleven datagrams of 64 KiB at a time.
+const SOURCE_MEMORY_MAX: usize = MEMORY_MAX / 4;
+const SOURCE_DATAGRAMS_MAX: usize = DATAGRAMS_MAX / 4;
 /// The longest datagram (I05).
 const DATAGRAM_MAX: u32 = 65_535;
 /// How long the rest of a datagram is waited for (I07; RFC 8200 §4.5).
@@ -95,6 +98,13 @@ struct Datagram {
     serial: u64,
 }
 
+/// What one source has of the limits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    memory: usize,
+    datagrams: usize,
+}
+
 /// A datagram whose time was up, without its pieces but the first.
 #[derive(Debug)]
 pub(crate) struct Expired {
@@ -108,6 +118,9 @@ pub(crate) struct Reassembly {
     table: HashMap<Key, Datagram, Keyed>,
     /// By deadline: the first is the next that is given up, whatever the reason.
     ages: BTreeMap<(Instant, u64), Key>,
+    /// The same by source.
+    ages_by_source: BTreeSet<(IpAddr, Instant, u64)>,
+    shares: HashMap<IpAddr, Share, Keyed>,
     serial: u64,
     memory: usize,
     held: usize,
@@ -120,6 +133,8 @@ impl Reassembly {
         Self {
             table: HashMap::with_hasher(keyed),
             ages: BTreeMap::new(),
+            ages_by_source: BTreeSet::new(),
+            shares: HashMap::with_hasher(keyed),
             serial: 0,
             memory: 0,
             held: 0,
@@ -138,9 +153,11 @@ impl Reassembly {
         let datagram = self.table.get_mut(&key).expect("the datagram was just begun");
         match datagram.place(&piece) {
             Place::At(at) => {
-                self.memory += piece.memory();
-                self.held += 1;
+                let memory = piece.memory();
                 datagram.insert(at, piece);
+                self.memory += memory;
+                self.held += 1;
+                self.share(key.src).memory += memory;
             }
             Place::Copy => return Added::Refused(piece.frame, DropReason::BadFragment),
             Place::Wrong(reason) => {
@@ -148,7 +165,7 @@ impl Reassembly {
                 return Added::Refused(piece.frame, reason);
             }
         }
-        if datagram.total == Some(datagram.received) {
+        if self.table.get(&key).is_some_and(|datagram| datagram.total == Some(datagram.received)) {
             return self.complete(&key);
         }
         self.make_room(&key);
@@ -156,6 +173,9 @@ impl Reassembly {
     }
 
     fn begin(&mut self, now: Instant, key: Key) {
+        if self.share(key.src).datagrams == SOURCE_DATAGRAMS_MAX {
+            self.give_up_oldest_of(key.src, None);
+        }
         if self.table.len() == DATAGRAMS_MAX {
             self.give_up_oldest(None);
         }
@@ -169,7 +189,9 @@ impl Reassembly {
             deadline: now + timeout,
             serial: self.serial,
         };
+        self.share(key.src).datagrams += 1;
         self.ages.insert((datagram.deadline, datagram.serial), key);
+        self.ages_by_source.insert((key.src, datagram.deadline, datagram.serial));
         self.table.insert(key, datagram);
     }
 
@@ -187,15 +209,35 @@ impl Reassembly {
         }
     }
 
-    /// Gives up the oldest datagrams until what is held fits the memory; `newest` last.
+    /// Gives up the oldest datagrams until what is held fits the memory, first the source's own; never
+    /// `newest`, whose pieces are bounded by themselves.
     fn make_room(&mut self, newest: &Key) {
+        while self.share(newest.src).memory > SOURCE_MEMORY_MAX
+            && self.give_up_oldest_of(newest.src, Some(newest))
+        {}
         while self.memory > MEMORY_MAX && self.give_up_oldest(Some(newest)) {}
+    }
+
+    fn share(&mut self, src: IpAddr) -> &mut Share {
+        self.shares.entry(src).or_default()
+    }
+
+    /// Gives up the source's oldest datagram but `spared`; says whether there was one.
+    fn give_up_oldest_of(&mut self, src: IpAddr, spared: Option<&Key>) -> bool {
+        let of_source = self.ages_by_source.range((src, Instant::ZERO, 0)..);
+        let keys = of_source.take_while(|age| age.0 == src).map(|age| self.ages[&(age.1, age.2)]);
+        let oldest = keys.into_iter().find(|key| Some(key) != spared);
+        oldest.is_some_and(|key| self.give_up_datagram(&key))
     }
 
     /// Gives up the oldest datagram but `spared`; says whether there was one.
     fn give_up_oldest(&mut self, spared: Option<&Key>) -> bool {
-        let Some(key) = self.ages.values().find(|&key| Some(key) != spared).copied() else { return false };
-        let datagram = self.remove(&key).expect("ages name datagrams that exist");
+        let oldest = self.ages.values().find(|&key| Some(key) != spared).copied();
+        oldest.is_some_and(|key| self.give_up_datagram(&key))
+    }
+
+    fn give_up_datagram(&mut self, key: &Key) -> bool {
+        let datagram = self.remove(key).expect("ages name datagrams that exist");
         let reason = DropReason::ReassemblyLimit;
         self.given_up.extend(datagram.pieces.into_iter().map(|piece| (piece.frame, reason)));
         true
@@ -205,19 +247,30 @@ impl Reassembly {
     fn condemn(&mut self, key: &Key, reason: DropReason) {
         let Some(datagram) = self.table.get_mut(key) else { return };
         datagram.is_condemned = true;
-        for piece in datagram.pieces.drain(..) {
-            self.memory -= piece.memory();
-            self.held -= 1;
-            self.given_up.push((piece.frame, reason));
-        }
+        let pieces = core::mem::take(&mut datagram.pieces);
+        self.release(key.src, &pieces);
+        self.given_up.extend(pieces.into_iter().map(|piece| (piece.frame, reason)));
     }
 
     fn remove(&mut self, key: &Key) -> Option<Datagram> {
         let datagram = self.table.remove(key)?;
         self.ages.remove(&(datagram.deadline, datagram.serial));
-        self.memory -= datagram.pieces.iter().map(Piece::memory).sum::<usize>();
-        self.held -= datagram.pieces.len();
+        self.ages_by_source.remove(&(key.src, datagram.deadline, datagram.serial));
+        self.release(key.src, &datagram.pieces);
+        let share = self.share(key.src);
+        share.datagrams -= 1;
+        if share.datagrams == 0 {
+            self.shares.remove(&key.src);
+        }
         Some(datagram)
+    }
+
+    /// Takes pieces that leave out of the books.
+    fn release(&mut self, src: IpAddr, pieces: &[Piece]) {
+        let memory: usize = pieces.iter().map(Piece::memory).sum();
+        self.memory -= memory;
+        self.held -= pieces.len();
+        self.share(src).memory -= memory;
     }
 
     /// When [`poll`](Self::poll) has something.

@@ -198,18 +198,68 @@ fn v06_an_atomic_fragment_does_not_mix_with_others_of_its_number() {
     assert_eq!((results, held), (vec!["held", "deliver", "deliver"], 0));
 }
 
-#[test]
-fn i07_memory_is_bounded_and_the_oldest_goes_first() {
+/// A first piece from one of many sources.
+fn first_from(source: u8, id: u16) -> Vec<u8> {
+    let mut frame = udp(id, 0, 1480, true);
+    frame[29] = source;
+    // The checksum follows the source, which was 10.0.0.1.
+    let sum = u16::from_be_bytes([frame[24], frame[25]]);
+    let new = firelane_wire::checksum::update16(sum, 1, source.into());
+    frame[24..26].copy_from_slice(&new.to_be_bytes());
+    frame
+}
+
+fn roomy() -> Station {
     let (_, mut b) = pair(&["10.0.0.1/24"], &["10.0.0.2/24"]);
     b.pools = firelane_frame::Pools::new(firelane_frame::PoolsConfig { small_slots: 4096, large_slots: 4 });
+    b
+}
+
+#[test]
+fn i07_memory_is_bounded_and_the_oldest_goes_first() {
+    let mut b = roomy();
     for id in 0..3000 {
-        assert_eq!(b.input_bytes(NOW, &udp(id, 0, 1480, true)), "held");
+        assert_eq!(b.input_bytes(NOW, &first_from(10 + (id % 8) as u8, id)), "held");
     }
     assert_eq!(b.ip.held_frames(), 2048);
     assert_eq!(b.ip.take_drops().of(DropReason::ReassemblyLimit), 952);
     // The newest are still there, the oldest are not.
-    assert_eq!(b.input_bytes(NOW, &udp(2999, 1480, 8, false)), "deliver");
-    assert_eq!(b.input_bytes(NOW, &udp(0, 1480, 8, false)), "held");
+    assert_eq!(b.input_bytes(NOW, &first_from(10 + 7, 2999)), "drop", "a copy");
+    assert_eq!(b.input_bytes(NOW, &first_from(10, 0)), "held", "new again");
+}
+
+#[test]
+fn i07_one_source_pushes_out_only_its_own() {
+    let mut b = roomy();
+    assert_eq!(b.input_bytes(NOW, &first_from(50, 7)), "held");
+    for id in 0..3000 {
+        assert_eq!(b.input_bytes(NOW, &udp(id, 0, 1480, true)), "held");
+    }
+    assert_eq!(b.ip.held_frames(), 1 + 512);
+    assert_eq!(b.ip.take_drops().of(DropReason::ReassemblyLimit), 3000 - 512);
+    assert_eq!(b.input_bytes(NOW, &first_from(50, 7)), "drop", "a copy: the other's is still there");
+    assert_eq!(b.input_bytes(NOW, &udp(2999, 1480, 8, false)), "deliver", "the newest is, too");
+    assert_eq!(b.input_bytes(NOW, &udp(0, 1480, 8, false)), "held", "the oldest is not");
+    let due = NOW + std::time::Duration::from_secs(30);
+    b.ip.on_timer(due, &mut b.pools);
+    assert_eq!(b.ip.held_frames(), 1, "an error to the other, whose Ethernet address is not known");
+    // The share is free again.
+    for id in 0..512 {
+        assert_eq!(b.input_bytes(due, &udp(id, 0, 1480, true)), "held");
+    }
+    assert_eq!(b.ip.held_frames(), 1 + 512);
+}
+
+#[test]
+fn i07_large_pieces_of_one_source_are_bounded_by_their_memory() {
+    let mut b = roomy();
+    // Several pieces each: the limit is on memory, not on datagrams.
+    for id in 0..200 {
+        for part in 0..8 {
+            assert_eq!(b.input_bytes(NOW, &udp(id, part * 1480, 1480, true)), "held");
+        }
+    }
+    assert_eq!(b.ip.held_frames(), 512, "1 MiB in buffers of 2 KiB");
 }
 
 #[test]
@@ -278,8 +328,8 @@ fn a_piece_behind_the_last_one_condemns() {
 #[test]
 fn what_condemned_datagrams_held_is_free_again() {
     let (_, mut b) = pair(&["10.0.0.1/24"], &["10.0.0.2/24"]);
-    // More than the limit of 4 MiB passes through; nothing of it stays to push out the last datagram.
-    for id in 0..2047u16 {
+    // Twice what one source may hold passes through; nothing of it stays to push out the last datagram.
+    for id in 0..511u16 {
         for offset in [0, 1480, 8] {
             b.input_bytes(NOW, &udp(id, offset, 1480, true));
         }
