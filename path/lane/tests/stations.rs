@@ -122,6 +122,25 @@ fn a_datagram_for_nobody_is_answered_with_an_error() {
     station.world.check_conservation();
 }
 
+#[test]
+fn frames_that_wait_in_a_netstack_are_counted_when_it_ends() {
+    let mut world = two_stacks(1, MTU);
+    // Nobody has the address, so the SYN waits for an answer.
+    let _stream = world.connect(1, 0, "10.0.0.99:80");
+    world.run();
+    assert_eq!(world.lanes[0].snapshot().held, 1);
+    world.all(|| Control::RemovePort(LinkId(1)));
+    world.all(|| Control::RemoveNetstack(firelane_units::NetstackId(1)));
+    world.check_conservation();
+    assert_eq!(world.lanes[0].snapshot().held, 0);
+
+    let _stream = world.connect(2, 0, "10.0.0.99:80");
+    world.run();
+    world.all(|| Control::RemoveNetstack(firelane_units::NetstackId(2)));
+    world.check_conservation();
+    assert_eq!(world.counters().drops.of(DropReason::NoPort), 1);
+}
+
 /// Frames that look right at first: an Ethernet header for us, and then anything.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let ethertype = prop_oneof![Just(0x0800u16), Just(0x86dd), Just(0x0806), Just(0x8100), any::<u16>()];

@@ -22,7 +22,7 @@ use firelane_frame::{Chain, Driver, Frame};
 use firelane_ip::{AddressError, IfConfig, IpConfig, LOOPBACK, RouteError, RouteTableError};
 use firelane_socket::{ConnRef, SocketError};
 use firelane_tcp::TcpConfig;
-use firelane_units::{Instant, IpPrefix, LinkId, NetstackId, SocketId};
+use firelane_units::{DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
 
 use self::conn::Conns;
 use self::inbound::Inside;
@@ -199,6 +199,8 @@ impl Stacks {
         self.conns.purge(id);
         let mut shard = self.shards.remove(id.index()).ok_or(NO_NETSTACK)?;
         shard.fail_datagrams(common);
+        // What waits for a neighbour or for its other fragments ends with the netstack.
+        common.counters.drops.add(DropReason::NoPort, shard.ip.held());
         Ok(())
     }
 
