@@ -122,4 +122,22 @@ pub const TARGETS: &[Target] = &[
         run: targets::api::target_api,
         share: 4_800,
     },
+    Target {
+        name: "cli",
+        about: "command lines of the Solaris commands",
+        run: targets::cli::target_cli,
+        share: 2000,
+    },
+    Target {
+        name: "ip",
+        about: "a netstack's IP side: frames, time, datagrams",
+        run: targets::ip::target_ip,
+        share: 2000,
+    },
+    Target {
+        name: "lane",
+        about: "the whole receive path, with sockets and changes",
+        run: targets::lane::target_lane,
+        share: 1000,
+    },
 ];

@@ -36,6 +36,12 @@ pub fn of(name: &str) -> Vec<Seed> {
         "offload" => named(offload()),
         "tcp_pair" | "tcp_hostile" | "tcp_tables" => scenarios(),
         "model" => named(models()),
+        "lane" => {
+            [named([("frames", lane_steps()), ("talk", talk(0)), ("talk-two-lanes", talk(7))]), scenarios()]
+                .concat()
+        }
+        "ip" => named([("frames", steps(0)), ("frames-forward", steps(2))]),
+        "cli" => named(commands()),
         "api" => named(requests()),
         _ => Vec::new(),
     }
@@ -50,7 +56,7 @@ fn prefixed(front: &[u8], bytes: &[u8]) -> Vec<u8> {
 }
 
 /// One frame of every kind, for the classifier and everything behind it.
-pub fn frames() -> [(&'static str, Vec<u8>); 10] {
+pub fn frames() -> [(&'static str, Vec<u8>); 14] {
     let tagged = {
         let mut bytes = vec![0; 4];
         let repr =
@@ -71,7 +77,31 @@ pub fn frames() -> [(&'static str, Vec<u8>); 10] {
         ("echo6", frame(EtherType::IPV6, &packet6(IpProtocol::ICMPV6, &echo6))),
         ("chain6", frame(EtherType::IPV6, &chain6())),
         ("tagged", tagged),
+        ("first4", frame(EtherType::IPV4, &fragment4(0, true, &udp4()[..8]))),
+        ("last4", frame(EtherType::IPV4, &fragment4(8, false, &udp4()[8..]))),
+        ("first6", frame(EtherType::IPV6, &fragment6(0, true, &udp6()[..8]))),
+        ("last6", frame(EtherType::IPV6, &fragment6(8, false, &udp6()[8..]))),
     ]
+}
+
+fn fragment4(offset: u16, more: bool, part: &[u8]) -> Vec<u8> {
+    let repr = Ipv4Repr {
+        identification: 77,
+        dont_fragment: false,
+        more_fragments: more,
+        fragment_offset: offset,
+        ..Ipv4Repr::new(A4, B4, IpProtocol::UDP, part.len() as u16)
+    };
+    let mut bytes = vec![0; 20];
+    repr.emit(&mut bytes);
+    prefixed(&bytes, part)
+}
+
+fn fragment6(offset: u16, more: bool, part: &[u8]) -> Vec<u8> {
+    let repr = FragmentRepr { next_header: IpProtocol::UDP, offset, more, identification: 77 };
+    let mut bytes = vec![0; repr.emitted_len()];
+    repr.emit(&mut bytes);
+    packet6(IpProtocol::FRAGMENT, &prefixed(&bytes, part))
 }
 
 fn frame(ethertype: EtherType, payload: &[u8]) -> Vec<u8> {
@@ -255,6 +285,58 @@ fn offload() -> [(&'static str, Vec<u8>); 2] {
 fn scenarios() -> Vec<Seed> {
     let lengths = [40, 200, 800, 1600];
     lengths.into_iter().map(|len| (format!("random-{len}"), Random::new(len as u64).bytes(len))).collect()
+}
+
+/// Every frame, repaired.
+fn lane_steps() -> Vec<u8> {
+    let mut bytes = vec![0];
+    for (_, frame) in frames() {
+        bytes.push(0);
+        bytes.extend_from_slice(&(frame.len() as u16).to_be_bytes());
+        bytes.push(0xff);
+        bytes.extend_from_slice(&frame);
+    }
+    bytes
+}
+
+/// Every frame, repaired, with a datagram sent between.
+fn steps(station: u8) -> Vec<u8> {
+    let mut bytes = vec![station];
+    for (_, frame) in frames() {
+        bytes.push(0);
+        bytes.extend_from_slice(&(frame.len() as u16).to_be_bytes());
+        bytes.push(0xff);
+        bytes.extend_from_slice(&frame);
+        bytes.extend_from_slice(&[7, 0, 1, 0x80, 40]);
+    }
+    bytes
+}
+
+/// A connection that is made, accepted, written to, read from and closed, by both versions of IP.
+fn talk(world: u8) -> Vec<u8> {
+    let mut bytes = vec![world];
+    for v6 in [0, 1] {
+        // SYN, ACK, accept, text, read, write, ACK, FIN, close, ACK; time between.
+        bytes.extend_from_slice(&[9, 0x7c, v6, v6, 0, 0, 1, 0]);
+        bytes.extend_from_slice(&[4, v6, 0, 0, 0, 13, 0, 0]);
+        bytes.extend_from_slice(&[4, v6, 0, 16, 0, 13, 10, v6, 0xd0, 200]);
+        bytes.extend_from_slice(&[13, 7, v6, 0xc0, 200, 4, v6, 0, 0, 0, 12]);
+        bytes.extend_from_slice(&[4, v6, 0x80, 0, 0, 13, 14, v6, 4, v6, 0, 0, 0, 11, 0xa0, 9]);
+    }
+    bytes.extend_from_slice(&[13, 4, 0, 0, 99, 12, 13, 4, 0, 1, 99, 12]);
+    bytes
+}
+
+fn commands() -> [(&'static str, Vec<u8>); 2] {
+    let show = "dladm show-link\ndladm show-vnic -o link,over\ndladm show-linkprop -p mtu web0\n\
+                flowadm show-flow -p\nflowadm show-flowprop iperf\nipadm show-addr web0/\nipadm show-if\n\
+                dlstat -i 1 web0\nflowstat -r iperf\nflowstat -A\n";
+    let change = "dladm create-etherstub vswitch2\ndladm create-vnic -l vswitch2 -p maxbw=1000M vnic3\n\
+                  flowadm create-flow -l vnic3 protocol=tcp,local_port=443 -p maxbw=50M http-1\n\
+                  flowadm set-flowprop -l vnic3 -p maxbw=100M http-1\nflowadm remove-flow http-1\n\
+                  ipadm create-addr -T static -a 10.9.9.9/24 vnic3/v4\nipadm delete-addr vnic3/v4\n\
+                  ipadm delete-if vnic3\ndladm reset-linkprop -t -p maxbw vnic3\ndladm delete-vnic vnic3\n";
+    [("show", show.into()), ("change", change.into())]
 }
 
 fn models() -> [(&'static str, Vec<u8>); 3] {

@@ -15,14 +15,19 @@ static EXAMPLE: LazyLock<Model> = LazyLock::new(|| {
     Model::from_toml("two-tenants.toml", text).expect("the example is valid")
 });
 
-fn planner(wanted: &Model, present: &Model) -> Vec<PlanStep> {
+/// The model of the demo.
+pub(super) fn example() -> Model {
+    EXAMPLE.clone()
+}
+
+pub(super) fn planner(wanted: &Model, present: &Model) -> Vec<PlanStep> {
     let steps = firelane_plan::plan(wanted, present);
     steps.iter().map(|step| PlanStep { effect: step.effect.to_string(), step: step.to_string() }).collect()
 }
 
 /// Requests, one behind the other: a line `METHOD path?query`, lines of body, and an empty line between two.
 pub fn target_api(data: &[u8]) {
-    let stub = Stub::new(EXAMPLE.clone(), planner);
+    let stub = Stub::new(example(), planner);
     let text = String::from_utf8_lossy(data);
     for request in text.split("\n\n").take(20) {
         let (line, body) = request.split_once('\n').unwrap_or((request, ""));

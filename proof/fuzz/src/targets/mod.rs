@@ -4,6 +4,11 @@
 
 pub mod api;
 pub mod classify;
+pub mod cli;
+mod frames;
+pub mod ip;
+pub mod lane;
+mod lane_world;
 pub mod model;
 pub mod offload;
 mod tcp_host;

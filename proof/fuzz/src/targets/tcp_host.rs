@@ -4,7 +4,7 @@
 //! out of the ring, acknowledgments and promises never go back, no call sends without end.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use firelane_frame::{RingReader, RingWriter, byte_ring};
@@ -15,10 +15,8 @@ use firelane_tcp::{
 use firelane_units::{Bytes, Instant, Mss, SeqNum};
 use firelane_wire::{Ecn, TcpFlags, TcpOptions};
 
-use crate::feedback::note;
+use crate::feedback::{TRACES, note};
 use crate::input::Input;
-
-static TRACES: LazyLock<bool> = LazyLock::new(|| std::env::var_os("FIRELANE_FUZZ_TRACE").is_some());
 
 /// A segment on its way.
 #[derive(Clone, Debug)]
