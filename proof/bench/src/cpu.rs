@@ -1,8 +1,8 @@
 //! CPU time of processes and of the machine, and binding to CPUs.
 //!
-//! A process' time comes from the scheduler in nanoseconds (`/proc/PID/task/*/schedstat`). Network work that the
-//! kernel does on behalf of a process while it runs is in it; what falls into idle time or into `ksoftirqd`
-//! belongs to nobody, so a round also looks at the whole machine (`/proc/stat`, in ticks).
+//! A process' time comes from the scheduler in nanoseconds (its CPU clock). Network work that the kernel does
+//! while a process runs is in it; what `ksoftirqd` does is added; what falls into idle time belongs to nobody, so
+//! a round also looks at the whole machine (`/proc/stat`, in ticks).
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -18,17 +18,16 @@ pub(crate) fn bind(cpu: usize) -> Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// The CPU time that all threads of a process have used; those that have ended are missing.
+/// The CPU time that a process has used, by all its threads, those that have ended included.
 pub(crate) fn process_time(pid: u32) -> Duration {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    threads
-        .map(|thread| schedstat(&fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default()))
-        .sum()
-}
-
-/// The first number is the time on a CPU in nanoseconds.
-fn schedstat(text: &str) -> Duration {
-    Duration::from_nanos(text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or_default())
+    let mut clock = 0;
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls write one value each, into a variable that outlives the call.
+    let is_known = unsafe {
+        libc::clock_getcpuclockid(pid.cast_signed(), &raw mut clock) == 0
+            && libc::clock_gettime(clock, &raw mut now) == 0
+    };
+    if is_known { Duration::new(now.tv_sec as u64, now.tv_nsec as u32) } else { Duration::ZERO }
 }
 
 /// The calling thread's CPU time.
@@ -139,6 +138,5 @@ mod tests {
     fn the_machines_line_is_read_by_column() {
         let machine = Machine::parse("cpu  1 2 3 1000 7 4 5 6 0 0\ncpu0 9 9 9 9\n");
         assert_eq!((machine.busy, machine.stolen), (Duration::from_millis(150), Duration::from_millis(60)));
-        assert_eq!(schedstat("1500 7 1\n"), Duration::from_nanos(1500));
     }
 }

@@ -8,12 +8,15 @@
 #[allow(dead_code)]
 mod alloc;
 mod bridge;
-#[allow(dead_code)]
+mod bulk;
 mod cpu;
+mod kernel;
 #[allow(dead_code)]
 mod peer;
 mod report;
+mod rr;
 mod switch;
+mod wire_tcp;
 
 use std::process::ExitCode;
 
@@ -27,11 +30,18 @@ struct Bench {
     run: fn() -> peer::Result<report::Verdict>,
 }
 
-const BENCHES: &[Bench] = &[Bench {
-    name: "switch",
-    about: "64-byte frames, ring -> classify -> flow -> switch -> ring in one lane, beside the kernel's bridge",
-    run: switch::run,
-}];
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "switch",
+        about: "64-byte frames, ring -> classify -> flow -> switch -> ring in one lane, beside the kernel's bridge",
+        run: switch::run,
+    },
+    Bench {
+        name: "wire-tcp",
+        about: "bulk and request/response between two stacks over a memory wire, beside kernel loopback",
+        run: wire_tcp::run,
+    },
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -10,12 +10,16 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use firelane_interop::Sandbox;
 
 /// Errors of benchmarks are for a reader: a sentence.
-pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Plays a role until the input ends.
 pub(crate) fn play(role: &str, args: &[&str]) -> Result<()> {
     match role {
         "bridge-sender" => crate::bridge::play_sender(args),
+        "bulk-server" => crate::kernel::play_bulk_server(args),
+        "bulk-client" => crate::kernel::play_bulk_client(args),
+        "rr-server" => crate::kernel::play_rr_server(args),
+        "rr-client" => crate::kernel::play_rr_client(args),
         _ => Err(format!("no peer plays {role:?}").into()),
     }
 }

@@ -7,6 +7,9 @@ use std::fmt;
 /// How many rounds a benchmark makes at least: fewer have no spread worth the name.
 pub(crate) const ROUNDS_MIN: usize = 5;
 
+/// What others may use of the CPUs in a round that counts as quiet: a twentieth of two.
+const QUIET_CPUS: f64 = 0.1;
+
 /// One quantity, measured once per round.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<f64>);
@@ -58,6 +61,14 @@ impl Table {
     pub(crate) fn row(&self, what: &str, samples: &Samples, unit: &str) {
         let [low, median, high] = [0.1, 0.5, 0.9].map(|p| number(samples.percentile(p)));
         println!("{what:<44} {median:>10}  {low:>10} .. {high:<10} {unit:<14}");
+    }
+
+    /// How much of the machine others used meanwhile: a figure from a busy machine is worth little.
+    pub(crate) fn disturbance(&self, foreign: &Samples) {
+        self.row("CPUs that others used meanwhile", foreign, "CPUs");
+        if foreign.median() > QUIET_CPUS {
+            self.note("the machine was not quiet: measure again when it is");
+        }
     }
 
     /// A fact that has no spread.

@@ -1,1 +1,0 @@
-//! Side by side with the kernel, in one run.
