@@ -143,10 +143,10 @@ impl ReceiveSide {
         self.nxt.min(self.fin)
     }
 
-    /// Whether text waits ahead of its turn.
+    /// Whether text or a FIN waits ahead of its turn.
     #[inline]
     pub(crate) fn holds_ahead(&self) -> bool {
-        self.reassembly.as_ref().is_some_and(|held| !held.is_empty())
+        self.fin != NOWHERE || self.reassembly.as_ref().is_some_and(|held| !held.is_empty())
     }
 
     /// Whether the next ACK should carry SACK blocks.
@@ -355,6 +355,10 @@ impl Connection {
         if self.receive.reach_fin() {
             out.events |= Events::PEER_CLOSED | Events::READABLE;
             self.enter(now, Event::PeerFin, out);
+        } else if seg.has(TcpFlags::FIN) && self.state.may_receive_text() {
+            // RFC 5681 §4.2: ahead of its turn it tells of a hole like any text does, so the peer hears of it at
+            // once.
+            self.receive.ack.demand();
         }
     }
 
