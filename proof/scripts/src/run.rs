@@ -177,7 +177,7 @@ impl<'a> Runner<'a> {
         self.play_lines(
             &[
                 format!("+0 listener-of-{name} = listen({port})"),
-                format!("+0 < S 0:0(0) win 65535 <{options}>"),
+                format!("+0 < S 0:0(0) win {window} <{options}>"),
                 "+0 > S. 0:0(0) ack 1 <...>".into(),
                 format!("+{rtt} < . 1:1(0) ack 1 win {window}{stamped}"),
                 format!("+0 {name} = accept(listener-of-{name})"),
