@@ -5,17 +5,17 @@
 //! with the tenth and ninetieth percentile. It is bounded in time and leaves nothing behind. The program also
 //! starts itself as `firelane-bench --peer ROLE ...`: the processes that are measured.
 
-#[allow(dead_code)]
 mod alloc;
 mod bridge;
 mod bulk;
 mod cpu;
+mod idle;
 mod kernel;
-#[allow(dead_code)]
 mod peer;
 mod report;
 mod rr;
 mod switch;
+mod tap_bulk;
 mod wire_tcp;
 
 use std::process::ExitCode;
@@ -40,6 +40,16 @@ const BENCHES: &[Bench] = &[
         name: "wire-tcp",
         about: "bulk and request/response between two stacks over a memory wire, beside kernel loopback",
         run: wire_tcp::run,
+    },
+    Bench {
+        name: "tap-bulk",
+        about: "one connection over TAP to Firelane, beside veth to the kernel, per CPU-second of all parties",
+        run: tap_bulk::run,
+    },
+    Bench {
+        name: "idle",
+        about: "1,000 idle connections: the daemon's CPU, and memory beside the kernel's",
+        run: idle::run,
     },
 ];
 

@@ -20,6 +20,8 @@ pub(crate) fn play(role: &str, args: &[&str]) -> Result<()> {
         "bulk-client" => crate::kernel::play_bulk_client(args),
         "rr-server" => crate::kernel::play_rr_server(args),
         "rr-client" => crate::kernel::play_rr_client(args),
+        "tap-server" => crate::tap_bulk::play_server(),
+        "idle-client" => crate::idle::play_client(),
         _ => Err(format!("no peer plays {role:?}").into()),
     }
 }
@@ -51,7 +53,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Starts a peer: beside us, in a sandbox, or in one of its network namespaces.
+    /// Starts a peer in a sandbox, or in one of its network namespaces.
     pub(crate) fn start(place: Place<'_>, role: &str, args: &[&str]) -> Result<Self> {
         let program = std::env::current_exe()?;
         let mut command = place.command(program.as_os_str());
@@ -100,8 +102,6 @@ impl Drop for Peer {
 /// Where a process runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place<'a> {
-    /// In our own namespaces.
-    Here,
     /// In a sandbox's namespaces.
     Sandbox(&'a Sandbox),
     /// In a named network namespace of a sandbox.
@@ -111,7 +111,6 @@ pub(crate) enum Place<'a> {
 impl Place<'_> {
     fn command(self, program: &OsStr) -> Command {
         match self {
-            Self::Here => Command::new(program),
             Self::Sandbox(sandbox) => sandbox.command(program),
             Self::Netns(sandbox, name) => {
                 let mut command = sandbox.command("ip");
