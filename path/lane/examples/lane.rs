@@ -1,6 +1,6 @@
 //! How long a lane takes per forwarded frame: ring -> lane -> ring, and per byte of a connection inside it.
 //!
-//! `cargo run --release -p firelane-lane --example forward [forward|stream|request-response|idle]` prints nanoseconds
+//! `cargo run --release -p firelane-lane --example lane [forward|stream|request-response|idle]` prints nanoseconds
 //! per 64-byte frame, gigabits per second between two sockets of one lane, requests per second, and memory.
 
 #[path = "../tests/support/mod.rs"]
