@@ -29,8 +29,9 @@ impl Source {
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Self> {
         let tree = syn::parse_file(text).with_context(|| path.display().to_string())?;
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        let whole_file_is_test =
-            path.components().any(|c| c.as_os_str() == "tests" || c.as_os_str() == "benches");
+        let is_test_name =
+            |name: &std::ffi::OsStr| name == "tests" || name == "tests.rs" || name == "benches";
+        let whole_file_is_test = path.components().any(|c| is_test_name(c.as_os_str()));
         let mut finder = TestFinder { test_lines: vec![whole_file_is_test; lines.len() + 2] };
         finder.visit_file(&tree);
         Ok(Self { path: path.to_owned(), lines, tree, test_lines: finder.test_lines })
