@@ -1,6 +1,7 @@
 //! The engine's counters under the names of the model.
 //!
-//! Called by `host.rs`. Inward is towards a VNIC's user; on a link or etherstub it is what VNICs sent into it.
+//! Called by `host.rs`. Inward is towards a VNIC's user; on a link it is what came from outside, on an etherstub
+//! what VNICs sent into it.
 
 use firelane::{EngineSnapshot, Traffic as Counted};
 use firelane_api::{DropInfo, FlowStats, LinkStats, Traffic};
@@ -15,7 +16,9 @@ pub(crate) fn links(works: &Works, model: &Model) -> Vec<LinkStats> {
     let stats = |(name, class): (&LinkName, LinkClass)| {
         let traffic = match class {
             LinkClass::Vnic => works.vnics.get(name).map(|it| port(&snapshot, it.id)),
-            LinkClass::Phys => works.links.get(name).and_then(|it| it.uplink).map(|id| port(&snapshot, id)),
+            LinkClass::Phys => {
+                works.links.get(name).and_then(|it| it.uplink).map(|id| turned(port(&snapshot, id)))
+            }
             LinkClass::Etherstub => Some(switched(&snapshot, works, model, name)),
         };
         LinkStats { name: name.clone(), traffic: traffic.unwrap_or_default() }
@@ -35,17 +38,29 @@ fn port(snapshot: &EngineSnapshot, id: LinkId) -> Traffic {
     }
 }
 
-/// What passed a virtual switch: its VNICs' outward traffic came in, their inward traffic went out.
+/// What passed a virtual switch.
 fn switched(snapshot: &EngineSnapshot, works: &Works, model: &Model, name: &LinkName) -> Traffic {
     let vnics = model.vnics_over(name.as_str()).filter_map(|(vnic, _)| works.vnics.get(vnic));
-    vnics.map(|it| port(snapshot, it.id)).fold(Traffic::default(), |sum, it| Traffic {
-        ipackets: sum.ipackets + it.opackets,
-        rbytes: sum.rbytes + it.obytes,
-        ierrors: sum.ierrors + it.oerrors,
-        opackets: sum.opackets + it.ipackets,
-        obytes: sum.obytes + it.rbytes,
-        oerrors: sum.oerrors + it.ierrors,
+    vnics.map(|it| turned(port(snapshot, it.id))).fold(Traffic::default(), |sum, it| Traffic {
+        ipackets: sum.ipackets + it.ipackets,
+        rbytes: sum.rbytes + it.rbytes,
+        ierrors: sum.ierrors + it.ierrors,
+        opackets: sum.opackets + it.opackets,
+        obytes: sum.obytes + it.obytes,
+        oerrors: sum.oerrors + it.oerrors,
     })
+}
+
+/// A port's traffic as the switch sees it: what the port's user sends comes in.
+fn turned(it: Traffic) -> Traffic {
+    Traffic {
+        ipackets: it.opackets,
+        rbytes: it.obytes,
+        ierrors: it.oerrors,
+        opackets: it.ipackets,
+        obytes: it.rbytes,
+        oerrors: it.ierrors,
+    }
 }
 
 /// Traffic of every flow.

@@ -83,7 +83,11 @@ impl<D> Links<D> {
             frame.meta_mut().ingress = link;
             match headers.read(frame.as_slice()) {
                 Ok(()) if is_vnic => self.out(common, link, frame, &headers),
-                Ok(()) => self.switch(common, link, frame, &headers),
+                Ok(()) => {
+                    let port = self.ports.get_mut(link.index()).expect("it was there for the chain");
+                    port.counters.outward.count(&frame);
+                    self.switch(common, link, frame, &headers);
+                }
                 Err(reason) => common.drop_frame(frame, reason),
             }
         }

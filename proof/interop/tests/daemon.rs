@@ -335,3 +335,23 @@ fn killed_at_any_moment_it_starts_again_and_leaves_nothing_in_the_end() {
     assert!(daemon.terminate().success());
     assert!(namespaces(&sandbox).is_empty());
 }
+
+#[test]
+fn a_link_leads_to_the_host_and_counts_both_ways() {
+    const HOST: &str = "[link.net0]\nkind = \"tap\"\nifname = \"fl0\"\n\
+        [vnic.web0]\nover = \"net0\"\nnetstack = \"web\"\n\
+        [netstack.web.addresses]\n\"web0/v4\" = \"10.9.0.10/24\"\n";
+    let sandbox = Sandbox::new();
+    let file = written(&sandbox, "host.toml", HOST);
+    let daemon = Daemon::start_with(&sandbox, &["--config", &file]);
+    sandbox.run(None, "ip", &["address", "add", "10.9.0.1/24", "dev", "fl0"]).expect_success();
+    sandbox.run(None, "ping", &["-c", "3", "-i", "0.2", "-W", "5", "10.9.0.10"]).expect_success();
+    let stats = daemon.firelane(&["dlstat", "show-link", "-j", "net0"]).expect_success();
+    let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+    let text = stats.to_string();
+    let counter = |name: &str| {
+        let link = &stats["links"][0];
+        link["traffic"][name].as_u64().unwrap_or_else(|| panic!("{name} in {text}"))
+    };
+    assert!(counter("ipackets") >= 3 && counter("opackets") >= 3, "{text}");
+}
