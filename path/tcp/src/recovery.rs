@@ -50,6 +50,8 @@ pub(crate) struct Recovery {
     reorder_at: Instant,
     /// Data up to here were sent while the window was the limit.
     limited_until: u64,
+    /// What ACKs without progress delivered, and the window has yet to grow for.
+    unrewarded: Bytes,
 }
 
 /// What is needed to take a reduction back.
@@ -124,6 +126,7 @@ impl Recovery {
             rto_at: Instant::FAR_FUTURE,
             reorder_at: Instant::FAR_FUTURE,
             limited_until: cursor,
+            unrewarded: Bytes::ZERO,
         }
     }
 
@@ -442,6 +445,7 @@ impl Recovery {
     fn begin_episode(&mut self, path: &mut Path<'_>) {
         self.episode = Some(Episode { before: *path.control, retransmitted_at: None, retransmitted: 0 });
         self.point = Some(self.sent.nxt());
+        self.unrewarded = Bytes::ZERO;
         path.control.on_loss(self.sent.outstanding());
         self.tlp.on_recovery();
     }
@@ -464,10 +468,14 @@ impl Recovery {
             if delivered > Bytes::ZERO || news.lost > 0 {
                 path.control.set_window(self.prr.on_ack(&ack, path.mss));
             }
-        } else if delivered > Bytes::ZERO {
+            return;
+        }
+        self.unrewarded += delivered;
+        // RFC 5681 §3.2 (1): duplicate ACKs do not open the window; what they delivered counts when the hole is filled.
+        if news.acked > 0 && self.unrewarded > Bytes::ZERO {
             path.control.on_ack(&AckSample {
                 now,
-                delivered,
+                delivered: core::mem::take(&mut self.unrewarded),
                 una: self.sent.una(),
                 nxt: self.sent.nxt(),
                 rtt: news.newest.map(|at| now.saturating_since(at)),
