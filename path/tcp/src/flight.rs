@@ -276,17 +276,25 @@ impl Flight {
 
     /// A segment left. What lies below [`Flight::nxt`] is a retransmission; new data begin there exactly.
     pub fn on_sent(&mut self, now: Instant, range: Range<u64>) {
-        if self.is_empty() {
-            self.note_idle(now);
-        }
+        self.wake(now);
         self.last_sent_at = now;
         let (recovery, path) = self.parts();
         recovery.on_sent(now, range, &path);
     }
 
+    /// Something is about to leave while nothing is out: asked before [`Flight::budget`], so that a large segment is not
+    /// cut to a window of before the silence.
+    #[inline]
+    pub fn wake(&mut self, now: Instant) {
+        if self.is_empty() {
+            self.note_idle(now);
+        }
+    }
+
     /// RFC 5681 §4.1: after a time-out's worth of silence the window says nothing about the path.
     fn note_idle(&mut self, now: Instant) {
         let idle = now.saturating_since(self.last_sent_at);
+        self.last_sent_at = now;
         let rto = self.rtt.rto().duration();
         // The division is for the rare case: request and response come here each time.
         let timeouts = if idle < rto { 0 } else { idle.as_nanos() / rto.as_nanos() };

@@ -126,7 +126,7 @@ impl Connection {
             return self.poll_syn(now, rings);
         }
         if self.state.may_send_text()
-            && let Some(range) = self.next_range(rings, limits)
+            && let Some(range) = self.next_range(now, rings, limits)
         {
             return Some(self.emit(now, range, rings));
         }
@@ -160,13 +160,16 @@ impl Connection {
     }
 
     /// The range that goes next: a probe, what was lost, or what is new.
-    fn next_range(&mut self, rings: &Rings<'_>, limits: &TransmitLimits) -> Option<Range<u64>> {
+    fn next_range(&mut self, now: Instant, rings: &Rings<'_>, limits: &TransmitLimits) -> Option<Range<u64>> {
         let mss = u64::from(self.flight.mss().bytes());
         let most = (limits.max_segment_payload.0 - limits.max_segment_payload.0 % mss).max(mss);
         let fresh = self.fresh(rings, most);
         if let Some(range) = self.flight.poll_probe(fresh.as_ref().map(|f| f.start..f.end.min(f.start + mss)))
         {
             return Some(range);
+        }
+        if fresh.is_some() {
+            self.flight.wake(now);
         }
         let budget = self.flight.budget().0;
         let whole = budget - budget % mss;
