@@ -52,6 +52,17 @@ impl Addresses {
         }
     }
 
+    /// Whether some are still being tested.
+    pub(crate) fn are_pending(&self) -> bool {
+        self.0.values().any(|(_, state)| *state == AddressState::Tentative)
+    }
+
+    /// Addresses that are not used because another station has them, one line each.
+    pub(crate) fn duplicates(&self) -> impl Iterator<Item = String> {
+        let duplicates = self.0.iter().filter(|(_, (_, state))| *state == AddressState::Duplicate);
+        duplicates.map(|(name, (address, _))| format!("address {name} {address}: another station has it"))
+    }
+
     /// The state of `name`.
     pub(crate) fn state(&self, name: &AddrObjName) -> AddressState {
         self.0.get(name).map_or(AddressState::Disabled, |(_, state)| *state)

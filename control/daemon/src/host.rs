@@ -6,7 +6,7 @@
 //! place. A step that fails takes the steps before it back.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use firelane_api::{
     AddrInfo, Api, ApiError, ChangeRequest, DropInfo, EtherstubInfo, Facts, FlowInfo, FlowStats, IfInfo,
@@ -21,6 +21,11 @@ use crate::facts::{Running, Stored};
 use crate::state::State;
 use crate::works::Works;
 use crate::{rebuild, stats};
+
+/// How long the start waits for the tests of addresses, which take half a second.
+const ADDRESSES_TIME: Duration = Duration::from_secs(2);
+/// Between two looks.
+const ADDRESSES_POLL: Duration = Duration::from_millis(10);
 
 /// A running host.
 #[derive(Debug)]
@@ -64,6 +69,7 @@ impl Host {
         let addresses = Addresses::default();
         let mut inner = Inner { store, works, state, addresses, early, failed: Vec::new() };
         inner.begin(wanted);
+        inner.await_addresses();
         Self { started: Instant::now(), instance, lanes_given, inner: Mutex::new(inner) }
     }
 
@@ -156,6 +162,16 @@ impl Inner {
         }
     }
 
+    /// Whoever gets the first answer shall find the addresses in use.
+    fn await_addresses(&mut self) {
+        let deadline = Instant::now() + ADDRESSES_TIME;
+        self.note_addresses();
+        while self.addresses.are_pending() && Instant::now() < deadline {
+            std::thread::sleep(ADDRESSES_POLL);
+            self.note_addresses();
+        }
+    }
+
     fn note_addresses(&mut self) {
         self.addresses.note(self.works.engine.notices(), &self.works);
     }
@@ -164,6 +180,7 @@ impl Inner {
         let mut problems = self.early.clone();
         let failed = self.failed.iter().filter(|(step, _)| self.is_missing(step));
         problems.extend(failed.map(|(step, error)| format!("{step}: {error}")));
+        problems.extend(self.addresses.duplicates());
         problems.extend(self.works.kernel.fault().map(str::to_owned));
         let running = self.works.engine.lanes();
         if lanes_alive < running {
@@ -205,7 +222,8 @@ fn shown(steps: &[Step], before: &Model) -> PlanReply {
 
 impl Api for Host {
     fn status(&self) -> Result<StatusInfo, ApiError> {
-        let inner = self.lock();
+        let mut inner = self.lock();
+        inner.note_addresses();
         let model = &inner.store.active;
         let snapshot = inner.works.engine.snapshot();
         Ok(StatusInfo {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use firelane::{Engine, RouteConfig, VnicConfig, VnicUser};
+use firelane::{DadConfig, Engine, RouteConfig, VnicConfig, VnicUser};
 use firelane_api::{ApiError, Status};
 use firelane_model::{
     AddrObjName, Etherstub, Flow, FlowName, Instance, Link, LinkKind, LinkName, Mac, Model, NetstackName,
@@ -192,7 +192,7 @@ impl Works {
 /// Netstacks.
 impl Works {
     fn create_netstack(&mut self, name: &NetstackName, tunables: &Tunables) -> Done {
-        let id = self.engine.add_netstack(settings::tcp(tunables)?).map_err(refused)?;
+        let id = self.engine.add_netstack_with(settings::tcp(tunables)?, DadConfig::FAST).map_err(refused)?;
         self.netstacks.insert(name.clone(), id);
         Ok(())
     }

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use firelane_classify::{FlowMatch, Steering};
 use firelane_flow::FlowConfig;
 use firelane_frame::PoolsConfig;
+use firelane_ip::DadConfig;
 use firelane_lane::{
     Control, FlowSetup, LaneMessage, LinkConfig, NetstackConfig, Notice, PortConfig, PortKind, PortUser,
     RouteConfig, Wake,
@@ -361,17 +362,27 @@ impl Engine {
         self.0.tell_all(|_| Control::SetPriority(flow, priority))
     }
 
-    /// Makes a netstack whose connections spread over all lanes.
+    /// Makes a netstack whose connections spread over all lanes. Its addresses are used at once.
     ///
     /// # Errors
     /// A lane has failed.
     pub fn add_netstack(&self, tcp: TcpConfig) -> Result<NetstackId, ChangeError> {
+        self.add_netstack_with(tcp, DadConfig::OFF)
+    }
+
+    /// Makes a netstack whose addresses are tested for duplicates before they are used. A notice says how each
+    /// test ended.
+    ///
+    /// # Errors
+    /// A lane has failed.
+    pub fn add_netstack_with(&self, tcp: TcpConfig, dad: DadConfig) -> Result<NetstackId, ChangeError> {
         let mut registry = self.0.registry();
         let id = registry.mint_netstack();
         let lanes: Vec<_> = self.0.fabric.lane_ids().collect();
         let mut config = NetstackConfig::new(id);
         config.steering = Steering::even(&lanes);
         config.tcp = Arc::new(tcp);
+        config.dad = dad;
         self.0.tell_all(|_| Control::AddNetstack(config.clone()))?;
         registry.netstacks.insert(id, Netstack { lanes, ..Netstack::default() });
         Ok(id)

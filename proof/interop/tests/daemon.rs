@@ -355,3 +355,18 @@ fn a_link_leads_to_the_host_and_counts_both_ways() {
     };
     assert!(counter("ipackets") >= 3 && counter("opackets") >= 3, "{text}");
 }
+
+#[test]
+fn an_address_that_a_tenant_has_is_not_used_and_told() {
+    let sandbox = Sandbox::new();
+    let text = fs::read_to_string(two_tenants()).expect("readable").replace("10.0.0.10/24", "10.0.0.1/24");
+    let file = written(&sandbox, "twice.toml", &text);
+    let daemon = Daemon::start_with(&sandbox, &["--config", &file]);
+    let addresses = daemon.firelane(&["ipadm", "show-addr"]).expect_success();
+    let state = |name: &str| addresses.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(state("web0/v4").contains("duplicate") && state("web0/v6").contains(" ok "), "{addresses}");
+    let status = daemon.firelane(&["status"]).expect_success();
+    assert!(status.contains("web0/v4 10.0.0.1/24: another station has it"), "{status}");
+    ping(&sandbox, "bob", "10.0.0.1");
+    ping(&sandbox, "bob", "fd00::10");
+}
