@@ -2,7 +2,7 @@
 //!
 //! A [`Frame`] owns one slot of a [`Pool`]; a [`Chain`] is a FIFO of frames that stations hand on together.
 //! Frames cross threads by handle through [`frame_ring`] (one producer, one consumer) or inside a
-//! [`MpscRing`] (many producers); bytes of a stream cross through [`byte_ring`], whose 64-bit cursors are
+//! [`MpscRing`] (many producers); bytes of a stream cross through [`byte_ring()`], whose 64-bit cursors are
 //! TCP's sequence numbers. A [`Driver`] is the door to the outside, with [`Capabilities`]; what a device
 //! cannot do itself, [`offload`] does in software.
 //!

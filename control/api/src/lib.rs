@@ -2,7 +2,7 @@
 //!
 //! [`Api`] is the one trait. The daemon implements it over an engine, [`Stub`] over nothing but models, the
 //! command's client over a unix socket; commands, tests and the page are written against the trait and
-//! cannot tell them apart. The wire form is REST with JSON bodies: [`dispatch`] turns a request into a call
+//! cannot tell them apart. The wire form is REST with JSON bodies: [`dispatch()`] turns a request into a call
 //! of the trait, so a server is any HTTP library in front of that one function.
 //!
 //! ```text

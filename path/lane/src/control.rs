@@ -1,6 +1,6 @@
 //! Changes of the link side's configuration: links, ports, flows.
 //!
-//! Called by `lane.rs` for each [`Control`] message. The engine has checked the change; what still contradicts
+//! Called by `lane.rs` for each [`crate::Control`] message. The engine has checked the change; what still contradicts
 //! this replica is refused as a whole and reported.
 
 use firelane_frame::Driver;

@@ -3,7 +3,7 @@
 //! A range is lost when something sent after it has arrived and a reordering window has passed since. Owns
 //! the most recently sent range that arrived, and the reordering window with its adaptation to duplicates.
 //! Called by `recovery`: [`Rack::on_delivered`] for each piece that an ACK delivers, [`Rack::on_dsack`], then
-//! [`Rack::judge`] over the ranges.
+//! [`Rack::detect`] over the ranges.
 
 use core::time::Duration;
 
