@@ -7,10 +7,8 @@ use firelane::{Stack, TcpListener, TcpStream, WireConfig, wire};
 
 fn main() -> std::io::Result<()> {
     let (left, right) = wire(WireConfig::default());
-    let server =
-        Stack::builder().interface(left).mac("02:08:20:00:00:01")?.address("10.0.0.1/24")?.build()?;
-    let client =
-        Stack::builder().interface(right).mac("02:08:20:00:00:02")?.address("10.0.0.2/24")?.build()?;
+    let server = Stack::builder().interface(left).address("10.0.0.1/24")?.build()?;
+    let client = Stack::builder().interface(right).address("10.0.0.2/24")?.build()?;
 
     let listener = TcpListener::bind(&server, "10.0.0.1:7")?;
     let echoing = std::thread::spawn(move || -> std::io::Result<u64> {
