@@ -46,13 +46,15 @@ pub(crate) fn run(session: &mut Session<'_>, options: Options) -> Result<(), Fai
     }
     host::clean(&place).map_err(die)?;
     let outcome = perform(session, options, &place);
+    // Who wants to keep it wants to look at what failed, too.
     if !options.keep || outcome.is_err() {
         host::clean(&place).map_err(die)?;
     }
-    outcome
+    if outcome? { Ok(()) } else { Err(Failure::Said) }
 }
 
-fn perform(session: &mut Session<'_>, options: Options, place: &Place) -> Result<(), Failure> {
+/// Runs all checks; whether all is well.
+fn perform(session: &mut Session<'_>, options: Options, place: &Place) -> Result<bool, Failure> {
     let mut report = Report::new(options.json);
     report.say(session, &format!("{}\n", picture()))?;
     let host = host::Host::start(place, CONFIG).map_err(die)?;
@@ -62,7 +64,7 @@ fn perform(session: &mut Session<'_>, options: Options, place: &Place) -> Result
         write!(session.out, "{}", place.commands_to_try(host.pid()))?;
     }
     host.let_go(options.keep);
-    if all_well { Ok(()) } else { Err(Failure::Said) }
+    Ok(all_well)
 }
 
 /// The topology as the configuration file draws it.
