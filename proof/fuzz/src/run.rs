@@ -16,8 +16,10 @@ use crate::mutate::mutate;
 use crate::random::Random;
 use crate::{Target, corpus};
 
-/// A run that takes longer is a failure: nothing here has more than some thousand steps.
-const TIME_MAX: Duration = Duration::from_secs(20);
+/// An input that takes longer each time it is run is a failure: nothing here has more than some thousand
+/// steps. Once may be the machine's fault.
+const TIME_MAX: Duration = Duration::from_secs(10);
+const SLOW_RUNS: usize = 3;
 
 /// An input that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,16 +41,19 @@ impl fmt::Display for Failure {
 
 /// Runs one input. What it panics with goes to standard error as usual.
 pub fn run(target: &Target, input: &[u8]) -> Result<(), Failure> {
-    let begin = Instant::now();
-    let what = match catch_unwind(AssertUnwindSafe(|| (target.run)(input))) {
-        Ok(()) if begin.elapsed() < TIME_MAX => return Ok(()),
-        Ok(()) => format!("took {:?}", begin.elapsed()),
-        Err(panic) => panic
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()))
-            .unwrap_or_else(|| "panicked".to_owned()),
-    };
+    let mut what = String::new();
+    for _ in 0..SLOW_RUNS {
+        let begin = Instant::now();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (target.run)(input))) {
+            let text = panic.downcast_ref::<&str>().map(|&text| text.to_owned());
+            what = panic.downcast_ref::<String>().cloned().or(text).unwrap_or_else(|| "panicked".to_owned());
+            break;
+        }
+        if begin.elapsed() < TIME_MAX {
+            return Ok(());
+        }
+        what = format!("takes {:?}", begin.elapsed());
+    }
     let file = keep(target, input).unwrap_or_else(|error| PathBuf::from(format!("(not written: {error})")));
     Err(Failure { target: target.name, what, file })
 }
