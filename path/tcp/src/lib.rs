@@ -44,6 +44,7 @@ mod timers;
 mod timestamps;
 pub mod tlp;
 mod tuple;
+mod undo;
 
 pub use config::{Keepalive, TcpConfig};
 pub use connection::{Birth, Connection, Rings};

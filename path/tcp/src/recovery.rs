@@ -2,9 +2,8 @@
 //!
 //! Owns everything that exists only while data are out: the sent ranges, RACK (RFC 8985) for peers with SACK
 //! and duplicate ACKs (RFC 6582) for others, fast recovery with proportional rate reduction, the
-//! retransmission time-out (RFC 6298), F-RTO (RFC 5682), and three ways to learn that nothing had been lost:
-//! a timestamp (Eifel, RFC 3522), duplicates reported for all retransmissions (RFC 3708), and F-RTO. Called
-//! by `flight` only, which lends the estimator and the congestion control.
+//! retransmission time-out (RFC 6298) and F-RTO (RFC 5682), and asks `undo` whether anything had been lost at
+//! all. Called by `flight` only, which lends the estimator and the congestion control.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -13,13 +12,13 @@ use firelane_units::{Bytes, Instant, Mss};
 
 use crate::congestion::{AckSample, Control};
 use crate::flight::{AckIn, AckOut, Phase, TimerFired};
-use crate::isn::TimestampClock;
 use crate::prr::{Prr, PrrAck};
 use crate::rack::{DUP_THRESHOLD, Rack};
 use crate::rate::{RateSample, RateSampler};
 use crate::rtt::Rtt;
 use crate::sent::{Mark, SentRange, SentRanges};
 use crate::tlp::{Tlp, Verdict};
+use crate::undo::{Evidence, Undo};
 
 /// What the flight lends for a call.
 pub(crate) struct Path<'a> {
@@ -41,7 +40,7 @@ pub(crate) struct Recovery {
     phase: Phase,
     /// When everything before it is acknowledged, the recovery that began there ends.
     point: Option<u64>,
-    episode: Option<Episode>,
+    undo: Undo,
     frto: Frto,
     /// Duplicate ACKs of a peer without SACK: each stands for a segment that left the path.
     duplicates: u32,
@@ -52,16 +51,6 @@ pub(crate) struct Recovery {
     limited_until: u64,
     /// What ACKs without progress delivered, and the window has yet to grow for.
     unrewarded: Bytes,
-}
-
-/// What is needed to take a reduction back.
-#[derive(Clone, Copy, Debug)]
-struct Episode {
-    before: Control,
-    /// When the first retransmission left.
-    retransmitted_at: Option<Instant>,
-    /// Bytes retransmitted and not reported as duplicates.
-    retransmitted: u64,
 }
 
 /// RFC 5682 §3.1.
@@ -120,7 +109,7 @@ impl Recovery {
             rate_sample: None,
             phase: Phase::Open,
             point: None,
-            episode: None,
+            undo: Undo::default(),
             frto: Frto::Off,
             duplicates: 0,
             rto_at: Instant::FAR_FUTURE,
@@ -201,9 +190,8 @@ impl Recovery {
         if self.phase == Phase::Recovery {
             self.prr.on_sent(Bytes(len));
         }
-        if let (false, Some(episode)) = (is_new, &mut self.episode) {
-            episode.retransmitted += len;
-            episode.retransmitted_at.get_or_insert(now);
+        if !is_new {
+            self.undo.on_resent(now, len);
         }
         if self.rto_at == Instant::FAR_FUTURE || (is_front && !is_new) {
             self.rto_at = now + path.rtt.rto().duration();
@@ -290,7 +278,7 @@ impl Recovery {
         }
         for (index, block) in ack.sack.iter().enumerate() {
             if self.sent.is_valid_block(block) {
-                let (rack, rate) = (&mut self.rack, &mut self.rate);
+                let (rack, rate, undo) = (&mut self.rack, &mut self.rate, &mut self.undo);
                 let repeated = index == 0 && is_within_next(ack.sack);
                 if repeated {
                     news.dsack = Some(block.clone());
@@ -298,6 +286,7 @@ impl Recovery {
                 self.sent.on_sack_block(block, path.mss, |piece| {
                     rack.on_delivered(now, piece, ack.echoed, path.rtt);
                     rate.on_delivered(now, piece);
+                    undo.on_sacked(now, piece, path.rtt.minimum());
                     news.on_piece(piece, false);
                 });
             } else if index == 0 && block.start < block.end && block.end <= self.sent.una() {
@@ -305,11 +294,10 @@ impl Recovery {
                 news.dsack = Some(block.clone());
             }
         }
-        if let Some(block) = &news.dsack {
+        if let Some(block) = &news.dsack
+            && self.undo.on_report(block)
+        {
             self.rack.on_dsack(self.sent.una(), self.sent.nxt());
-            if let Some(episode) = &mut self.episode {
-                episode.retransmitted = episode.retransmitted.saturating_sub(block.end - block.start);
-            }
         }
     }
 
@@ -360,26 +348,21 @@ impl Recovery {
     }
 
     fn undo_if_spurious(&mut self, ack: &AckIn<'_>, path: &mut Path<'_>, news: &News) -> bool {
-        let Some(episode) = self.episode else { return false };
         let recovering = matches!(self.phase, Phase::Recovery | Phase::Loss);
-        let by_timestamp = recovering
-            && news.acked > 0
-            && match (ack.echoed, episode.retransmitted_at) {
-                (Some(echoed), Some(first)) => echoed < TimestampClock::tick_start(first),
-                // Everything that was held lost arrived before it was sent again.
-                (_, None) => self.point.is_some_and(|point| ack.ack >= point),
-                (None, Some(_)) => false,
-            };
-        let by_duplicates =
-            news.dsack.is_some() && episode.retransmitted_at.is_some() && episode.retransmitted == 0;
+        let evidence = Evidence {
+            progress: news.acked > 0,
+            echoed: ack.echoed,
+            is_over: self.point.is_some_and(|point| ack.ack >= point),
+            duplicate: news.dsack.is_some(),
+            resent_in_flight: self.sent.resent_in_flight().0,
+        };
         // Without SACK, an ACK that also covers a retransmission may be due to that one alone.
         let original = news.original && (path.sack || !news.acked_retransmission);
         let by_frto = self.phase == Phase::Loss && self.frto != Frto::Off && original;
-        if !(by_timestamp || by_duplicates || by_frto) {
-            return false;
-        }
-        path.control.undo(&episode.before);
-        self.episode = None;
+        let before = if by_frto { self.undo.before() } else { self.undo.verdict(&evidence, recovering) };
+        let Some(before) = before else { return false };
+        path.control.undo(&before);
+        self.undo.forget();
         if recovering {
             self.sent.unmark_lost();
             self.phase = Phase::Open;
@@ -443,7 +426,7 @@ impl Recovery {
     }
 
     fn begin_episode(&mut self, path: &mut Path<'_>) {
-        self.episode = Some(Episode { before: *path.control, retransmitted_at: None, retransmitted: 0 });
+        self.undo.begin(*path.control, &self.sent);
         self.point = Some(self.sent.nxt());
         self.unrewarded = Bytes::ZERO;
         path.control.on_loss(self.sent.outstanding());

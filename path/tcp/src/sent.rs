@@ -110,6 +110,8 @@ pub struct SentRanges {
     nxt: u64,
     sacked: u64,
     lost: u64,
+    /// Bytes under way that were sent more than once.
+    resent: u64,
     sacked_segments: u32,
     /// No lost range begins before this cursor.
     lost_from: u64,
@@ -124,6 +126,7 @@ impl SentRanges {
             nxt: cursor,
             sacked: 0,
             lost: 0,
+            resent: 0,
             sacked_segments: 0,
             lost_from: cursor,
         }
@@ -164,6 +167,11 @@ impl SentRanges {
         Bytes(self.nxt - self.una - self.sacked - self.lost)
     }
 
+    /// Bytes under way that were sent more than once (Linux' `retrans_out`).
+    pub fn resent_in_flight(&self) -> Bytes {
+        Bytes(self.resent)
+    }
+
     /// How many segments are selectively acknowledged.
     pub fn sacked_segments(&self) -> u32 {
         self.sacked_segments
@@ -197,12 +205,15 @@ impl SentRanges {
         let after = self.split_at(range.end);
         for index in first..after {
             let sent = &mut self.ranges[index];
+            let len = sent.end - sent.start;
             match sent.mark {
-                Mark::Lost => self.lost -= sent.end - sent.start,
+                Mark::Lost => self.lost -= len,
+                Mark::InFlight if sent.is_retransmitted() => self.resent -= len,
                 Mark::InFlight => {}
                 // The peer has it and told us so: sending it again changes nothing in the books.
                 Mark::Sacked => continue,
             }
+            self.resent += len;
             sent.mark = Mark::InFlight;
             sent.sent_at = now;
             sent.snapshot = snapshot;
@@ -246,6 +257,7 @@ impl SentRanges {
             match piece.mark {
                 Mark::Sacked => self.sacked -= piece.len().0,
                 Mark::Lost => self.lost -= piece.len().0,
+                Mark::InFlight if piece.is_retransmitted() => self.resent -= piece.len().0,
                 Mark::InFlight => {}
             }
             if piece.mark != Mark::Sacked {
@@ -293,8 +305,10 @@ impl SentRanges {
         let range = &mut self.ranges[index];
         each(range);
         let len = range.end - range.start;
-        if range.mark == Mark::Lost {
-            self.lost -= len;
+        match range.mark {
+            Mark::Lost => self.lost -= len,
+            Mark::InFlight if range.is_retransmitted() => self.resent -= len,
+            Mark::InFlight | Mark::Sacked => {}
         }
         range.mark = Mark::Sacked;
         range.segments = u16::try_from(len.div_ceil(u64::from(mss.bytes()))).unwrap_or(u16::MAX);
@@ -332,6 +346,9 @@ impl SentRanges {
                 Judgement::Lost => {
                     range.mark = Mark::Lost;
                     self.lost += range.end - range.start;
+                    if range.is_retransmitted() {
+                        self.resent -= range.end - range.start;
+                    }
                     self.lost_from = self.lost_from.min(range.start);
                 }
                 Judgement::Stop => break,
@@ -353,6 +370,9 @@ impl SentRanges {
         for range in &mut self.ranges {
             if range.mark == Mark::Lost {
                 range.mark = Mark::InFlight;
+                if range.is_retransmitted() {
+                    self.resent += range.end - range.start;
+                }
             }
         }
         self.lost = 0;
@@ -633,6 +653,8 @@ mod tests {
         assert_eq!(sent.in_flight(), Bytes(model.count(Mark::InFlight)));
         assert_eq!(sent.sacked(), Bytes(model.count(Mark::Sacked)));
         assert_eq!(sent.lost(), Bytes(model.count(Mark::Lost)));
+        let resent = model.outstanding().iter().filter(|byte| byte.0 == Mark::InFlight && byte.2 > 1).count();
+        assert_eq!(sent.resent_in_flight(), Bytes(resent as u64));
         assert_eq!(sent.sacked_segments() == 0, sent.sacked() == Bytes::ZERO);
         let front = model.bytes.get(model.una).is_some_and(|byte| byte.0 == Mark::Sacked);
         assert_eq!(sent.front_is_sacked(), front);
