@@ -85,8 +85,10 @@ impl Rack {
         }
     }
 
-    /// A duplicate was reported: the window was too small. Counted once per round trip (§6.2 step 4).
+    /// A duplicate of a retransmission was reported: the window was too small. Counted once per round trip (§6.2
+    /// step 4). A range that is sent again before its first copy arrives shows its being late in no other way.
     pub fn on_dsack(&mut self, una: u64, nxt: u64) {
+        self.reordering_seen = true;
         if self.duplicate_round.is_some_and(|round| una >= round) {
             self.duplicate_round = None;
         }
@@ -241,7 +243,7 @@ mod tests {
     #[test]
     fn duplicates_widen_the_window_once_per_round_and_it_falls_back() {
         let (mut rack, rtt) = (Rack::new(0), rtt_of(100));
-        rack.reordering_seen = true;
+        assert_eq!(rack.reordering_window(true, 3, &rtt), Duration::ZERO);
         let quarters = |rack: &Rack| rack.reordering_window(false, 0, &rtt).as_millis() / 25;
         rack.on_dsack(0, 10_000);
         rack.on_dsack(5_000, 12_000);

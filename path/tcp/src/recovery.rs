@@ -296,6 +296,7 @@ impl Recovery {
         }
         if let Some(block) = &news.dsack
             && self.undo.on_report(block)
+            && !self.tlp.explains(block)
         {
             self.rack.on_dsack(self.sent.una(), self.sent.nxt());
         }

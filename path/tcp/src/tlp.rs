@@ -105,6 +105,11 @@ impl Tlp {
         Verdict::Nothing
     }
 
+    /// Whether a duplicate that the peer reports is the probe's, which no detector sent.
+    pub fn explains(&self, block: &Range<u64>) -> bool {
+        self.is_retransmission && self.end == Some(block.end)
+    }
+
     /// Recovery began: the probe did its work.
     pub fn on_recovery(&mut self) {
         *self = Self::new();

@@ -35,6 +35,7 @@ fn faults() -> Vec<(&'static str, Conditions)> {
         ("5 % lost", random(5.0)),
         ("bursts lost", Conditions { loss: Loss::Burst(burst), ..Conditions::default() }),
         ("3 % overtaken", Conditions { reorder: late, ..Conditions::default() }),
+        ("1 %, 3 % over", Conditions { reorder: late, ..random(1.0) }),
         ("5 % doubled", doubles),
         // Elsewhere a megabyte may wait before the wire, 84 ms of it; here 4 ms.
         ("short queue", Conditions { queue: Bytes(50_000), ..Conditions::default() }),
