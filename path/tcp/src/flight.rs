@@ -168,10 +168,15 @@ impl Flight {
         }
     }
 
-    /// The payload of a full segment on the path changed.
+    /// The payload of a full segment on the path changed. If it became less, longer ranges under way are lost.
     pub fn set_mss(&mut self, mss: Mss) {
+        let has_shrunk = mss < self.mss;
         self.mss = mss;
         self.control.set_mss(mss);
+        if has_shrunk && self.recovery.is_some() {
+            let (recovery, mut path) = self.parts();
+            recovery.on_path_shrunk(&mut path);
+        }
     }
 
     /// The payload of a full segment.

@@ -16,7 +16,7 @@ use crate::prr::{Prr, PrrAck};
 use crate::rack::{DUP_THRESHOLD, Rack};
 use crate::rate::{RateSample, RateSampler};
 use crate::rtt::Rtt;
-use crate::sent::{Mark, SentRange, SentRanges};
+use crate::sent::{Judgement, Mark, SentRange, SentRanges};
 use crate::tlp::{Tlp, Verdict};
 use crate::undo::{Evidence, Undo};
 
@@ -208,6 +208,27 @@ impl Recovery {
         if is_full || (path.control.in_slow_start() && 2 * in_flight > window) {
             self.limited_until = self.sent.nxt();
         }
+    }
+
+    /// The path carries smaller segments than before. What left in larger ones cannot have arrived and goes again.
+    /// RFC 8201 §5.4: that is no sign of congestion, so the window stays, but it is filled by slow start.
+    pub(crate) fn on_path_shrunk(&mut self, path: &mut Path<'_>) {
+        let most = u64::from(path.mss.bytes());
+        let too_long =
+            |range: &SentRange| if range.len().0 > most { Judgement::Lost } else { Judgement::Keep };
+        if self.sent.judge(too_long) == Bytes::ZERO {
+            return;
+        }
+        self.tlp.on_recovery();
+        if matches!(self.phase, Phase::Recovery | Phase::Loss) {
+            return;
+        }
+        self.undo.forget();
+        self.point = Some(self.sent.nxt());
+        self.phase = Phase::Loss;
+        self.frto = Frto::Off;
+        self.duplicates = 0;
+        path.control.on_path_shrunk(self.sent.in_flight());
     }
 
     pub(crate) fn on_window_exhausted(&mut self) {

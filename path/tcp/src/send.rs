@@ -351,7 +351,8 @@ impl Connection {
         self.options.set_urgent_sent(end);
     }
 
-    /// The path's largest segment changed, options included: what `ip` learned from the route or from ICMP.
+    /// The path's largest segment changed, options included: what `ip` learned from the route or from ICMP. What is
+    /// under way and too long for it is cut anew and sent again (RFC 1191 §6.4, RFC 8201 §5.4).
     pub fn set_path_mss(&mut self, mss: Mss) {
         let mss = mss.min(self.peer_mss);
         if mss != self.send.mss {

@@ -4,10 +4,11 @@
 //! makes socket calls and says what must come back, and when. Every packet that the netstack sends must be
 //! expected by some line; a script that leaves one out fails. The language is in `README.md` beside the scripts.
 //!
-//! `text.rs` reads lines, `packet.rs` and `segment.rs` know the packets of the language, `station.rs` is the
-//! script's end of the wire, `sockets.rs` makes the calls, `run.rs` walks through the events.
+//! `text.rs` reads lines, `packet.rs` and `segment.rs` know the packets of the language, `icmp.rs` what
+//! routers say, `station.rs` is the script's end of the wire, `sockets.rs` makes the calls, `run.rs` walks through the events.
 #![forbid(unsafe_code)]
 
+mod icmp;
 mod options;
 mod run;
 mod segment;

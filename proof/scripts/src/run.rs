@@ -11,6 +11,7 @@ use firelane_sim::{Sim, StackId};
 use firelane_units::Instant;
 use firelane_wire::{Ecn, IpProtocol, TcpView};
 
+use crate::icmp::too_big;
 use crate::segment::{Flow, Segment};
 use crate::settings::{Family, Settings, number};
 use crate::sockets::{Effect, Sockets};
@@ -153,6 +154,7 @@ impl<'a> Runner<'a> {
                 match call.function.as_str() {
                     "established" => self.establish(call, event.line),
                     "opened" => self.open(call, event.line),
+                    "toobig" => self.say_too_big(call),
                     _ => self.call(call),
                 }
             }
@@ -346,6 +348,24 @@ impl<'a> Runner<'a> {
         let ecn = segment.ecn.unwrap_or_default();
         self.station.send(self.sim.now(), IpProtocol::TCP, ecn, &bytes);
         self.collect();
+    }
+
+    /// `toobig(1220, 1001)`: a router says that its next link carries segments of 1,220 bytes, and quotes the
+    /// netstack's segment that begins at 1001.
+    fn say_too_big(&mut self, call: &Call) -> Result<(), String> {
+        let [mss, seq] = call.arguments.as_slice() else {
+            return Err("toobig takes an MSS and a number".into());
+        };
+        let (mss, seq): (u16, u32) = (number(mss)?, number(seq)?);
+        let (peer_port, our_port) = (self.peer_port, self.our_port);
+        let known = self.flow(peer_port, our_port);
+        let first = known.flow.our_first.ok_or("the netstack has sent nothing yet")?;
+        let ports = (known.our_port, peer_port);
+        let (kind, message) =
+            too_big(self.station.theirs, self.station.ip, ports, first.wrapping_add(seq), mss);
+        self.station.send(self.sim.now(), kind, Ecn::default(), &message);
+        self.collect();
+        Ok(())
     }
 
     fn call(&mut self, call: &Call) -> Result<(), String> {

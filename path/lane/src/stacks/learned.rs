@@ -95,9 +95,10 @@ impl<D> Inside<'_, D> {
         let Some(quoted) = error.seq else { return };
         if let ErrorKind::TooBig { mtu } = error.kind {
             if conn.tcp.has_in_flight(quoted) {
-                // The next segment looks its way up again, and finds the smaller MTU there.
                 self.shard.ip.core.confirm_path_mtu(self.common.now, error.dst, mtu);
                 self.shard.ip.touch();
+                // The way is looked up again, and TCP told of the smaller MTU there.
+                self.route_of(id);
                 self.conclude(id, Disposition::default());
             }
             return;

@@ -81,6 +81,8 @@ impl<D> Inside<'_, D> {
             self.conns.wait_for_device(id, port);
             return Pause::Waits;
         }
+        // If the way has changed, TCP learns what it carries before it cuts the next segment.
+        self.route_of(id);
         let Some(steps) = self.conns.slab.get(id).map(|conn| conn.steps) else { return Pause::Waits };
         let list = lists.list(steps).outbound();
         for _ in 0..FRAMES_PER_TURN {
@@ -190,7 +192,7 @@ impl<D> Inside<'_, D> {
     }
 
     /// The way of a connection's segments, looked up again when routes or addresses have changed.
-    fn route_of(&mut self, id: ConnId) -> Option<Egress> {
+    pub(crate) fn route_of(&mut self, id: ConnId) -> Option<Egress> {
         let conn = self.conns.slab.get_mut(id)?;
         if let Some(egress) = &conn.route
             && self.shard.ip.core.is_current(egress)

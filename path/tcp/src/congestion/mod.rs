@@ -161,6 +161,14 @@ impl Control {
         each!(self, inner => inner.on_slow_start());
     }
 
+    /// What is in flight but for `in_flight` bytes was too long for the path: the window is reached again by slow
+    /// start.
+    pub fn on_path_shrunk(&mut self, in_flight: Bytes) {
+        let window = self.window().0;
+        self.inner_mut().set_threshold(window);
+        self.on_timeout(in_flight);
+    }
+
     /// Data go after nothing was under way for `idle`, which is `timeouts` whole retransmission time-outs;
     /// `restart` says whether the window shrinks for it.
     pub fn on_idle(&mut self, idle: Duration, timeouts: u32, restart: Option<u16>) {
