@@ -61,6 +61,7 @@ impl Connection {
                 sack: &sack[..blocks],
                 echoed: self.stamps.echoed(now, seg.options.timestamps),
                 duplicate,
+                congested: seg.has(TcpFlags::ECE) && self.ecn.is_on(),
             };
             self.flight.on_ack(now, &ack_in);
         }
@@ -116,8 +117,10 @@ impl Connection {
     /// text": in order, nothing waiting ahead, an acknowledgment that moves forward or stands still.
     #[inline]
     pub(crate) fn predict(&self, now: Instant, seg: &SegmentIn<'_>) -> Option<u64> {
-        let plain = seg.flags == TcpFlags::ACK || seg.flags == TcpFlags::ACK | TcpFlags::PSH;
-        if !plain || self.state != State::Established || self.is_orphan() {
+        // The bits of ECN are seen to where the ACK and the text are taken.
+        let beside = TcpFlags::PSH | TcpFlags::ECE | TcpFlags::CWR;
+        let is_plain = seg.flags.without(beside) == TcpFlags::ACK;
+        if !is_plain || self.state != State::Established || self.is_orphan() {
             return None;
         }
         let nxt = self.receive.nxt;

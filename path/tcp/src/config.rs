@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use crate::congestion::Algorithm;
 use crate::delayed_ack::DEFAULT_DELAY;
+use crate::ecn::EcnPolicy;
 use crate::flight::FlightConfig;
 use crate::rtt::RtoLimits;
 
@@ -35,6 +36,8 @@ pub struct TcpConfig {
     pub window_scaling: bool,
     /// The receive buffer that a connection may grow to: the window scale is chosen for it, once.
     pub max_receive_buffer: u32,
+    /// Explicit congestion notification (RFC 3168; Solaris' property `ecn`, whose default is `passive`).
+    pub ecn: EcnPolicy,
     /// Loss detection and congestion control.
     pub flight: FlightConfig,
 }
@@ -70,11 +73,13 @@ impl Default for TcpConfig {
             sack: true,
             window_scaling: true,
             max_receive_buffer: 6 << 20,
+            ecn: EcnPolicy::default(),
             flight: FlightConfig {
                 algorithm: Algorithm::Cubic,
                 rto: RtoLimits::default(),
                 initial_segments: 10,
                 slow_start_after_idle: false,
+                abe: false,
             },
         }
     }

@@ -12,6 +12,7 @@ use firelane_frame::{RingReader, RingWriter};
 use firelane_units::{DropReason, Instant, Mss, SeqNum};
 
 use crate::config::{Keepalive, TcpConfig};
+use crate::ecn::EcnState;
 use crate::flight::{Flight, TimerFired};
 use crate::isn::TimestampClock;
 use crate::receive::ReceiveSide;
@@ -51,6 +52,7 @@ pub struct Connection {
     pub(crate) receive: ReceiveSide,
     pub(crate) flight: Flight,
     pub(crate) stamps: Timestamps,
+    pub(crate) ecn: EcnState,
     pub(crate) timers: Timers,
     /// When the peer was last heard.
     pub(crate) heard_at: Instant,
@@ -168,6 +170,7 @@ impl Connection {
             receive: ReceiveSide::new(birth.mss),
             flight: Flight::new(&config.flight),
             stamps: Timestamps::new(birth.clock, config.timestamps),
+            ecn: EcnState::default(),
             timers: Timers::new(),
             heard_at: now,
             progress_at: now,

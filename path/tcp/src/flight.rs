@@ -36,6 +36,8 @@ pub struct FlightConfig {
     pub initial_segments: u16,
     /// Whether an idle connection restarts from the initial window (RFC 5681 §4.1).
     pub slow_start_after_idle: bool,
+    /// Whether an echoed congestion mark reduces the window by less than a loss does (RFC 8511).
+    pub abe: bool,
 }
 
 /// The part of a segment's acknowledgement that loss detection needs, in send cursors.
@@ -49,6 +51,8 @@ pub struct AckIn<'a> {
     pub echoed: Option<Instant>,
     /// Whether RFC 5681 §2 calls it a duplicate: no data, no SYN or FIN, the same window and `ack == una`.
     pub duplicate: bool,
+    /// Whether it echoes a congestion mark (ECE), on a connection with ECN.
+    pub congested: bool,
 }
 
 /// What an acknowledgement did.
@@ -88,6 +92,8 @@ pub enum Phase {
     Open,
     /// Duplicate acknowledgements or SACK blocks, no loss yet.
     Disorder,
+    /// The window is being reduced because of a congestion mark (RFC 3168); nothing is lost.
+    Reduced,
     /// Fast recovery.
     Recovery,
     /// Recovery after a retransmission time-out.
@@ -101,6 +107,7 @@ impl Default for FlightConfig {
             rto: RtoLimits::default(),
             initial_segments: 10,
             slow_start_after_idle: true,
+            abe: false,
         }
     }
 }
@@ -120,6 +127,7 @@ pub struct Flight {
     mss: Mss,
     initial_segments: u16,
     slow_start_after_idle: bool,
+    abe: bool,
     sack: bool,
     timeouts: u8,
 }
@@ -137,6 +145,7 @@ impl Flight {
             mss,
             initial_segments: config.initial_segments,
             slow_start_after_idle: config.slow_start_after_idle,
+            abe: config.abe,
             sack: false,
             timeouts: 0,
         }
@@ -340,6 +349,11 @@ impl Flight {
         out
     }
 
+    /// Whether the window was reduced since the last question: the peer is told with CWR (RFC 3168 §6.1.2).
+    pub fn take_reduced(&mut self) -> bool {
+        self.recovery.as_mut().is_some_and(|recovery| recovery.take_reduced())
+    }
+
     /// The earliest instant at which [`Flight::on_timer`] has something to do; `None` if nothing is out.
     pub fn deadline(&self) -> Option<Instant> {
         self.recovery.as_ref()?.deadline()
@@ -371,7 +385,13 @@ impl Flight {
     fn parts(&mut self) -> (&mut Recovery, Path<'_>) {
         let cursor = self.cursor;
         let recovery = self.recovery.get_or_insert_with(|| Box::new(Recovery::new(cursor)));
-        let path = Path { rtt: &mut self.rtt, control: &mut self.control, mss: self.mss, sack: self.sack };
+        let path = Path {
+            rtt: &mut self.rtt,
+            control: &mut self.control,
+            mss: self.mss,
+            sack: self.sack,
+            abe: self.abe,
+        };
         (recovery, path)
     }
 }

@@ -11,6 +11,7 @@ use firelane_wire::{SackBlocks, TcpFlags, TcpOptions};
 
 use crate::config::{MAX_WINDOW_SCALE, TcpConfig};
 use crate::connection::{Birth, Connection, Rings};
+use crate::ecn;
 use crate::segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut, Verdict};
 use crate::space::SeqSpace;
 use crate::state::{Event, State};
@@ -28,6 +29,7 @@ impl Connection {
     pub fn from_syn(config: &Arc<TcpConfig>, birth: &Birth, seg: &SegmentIn<'_>, now: Instant) -> Self {
         let mut connection = Self::new(config, birth, State::SynReceived, now);
         connection.take_syn(now, seg.seq, seg.window, &seg.options);
+        connection.take_ecn_of_syn(seg);
         connection.pending.syn = true;
         connection
     }
@@ -44,6 +46,7 @@ impl Connection {
         let (sent_at, retries) = sent;
         let mut connection = Self::new(config, birth, State::SynReceived, sent_at);
         connection.take_syn(sent_at, syn.seq, syn.window, &syn.options);
+        connection.take_ecn_of_syn(syn);
         if connection.send.scaled {
             connection.receive.scale = config.window_scale_for(room);
         }
@@ -84,16 +87,18 @@ impl Connection {
         self.take_syn(now, seg.seq, seg.window, &seg.options);
         if seg.ack.is_none() {
             // Both ends open at once; text in such a SYN is left for the peer to repeat.
+            self.take_ecn_of_syn(seg);
             self.enter(now, Event::PeerSyn, out);
             self.pending.syn = true;
             return Ok(());
         }
+        self.ecn.take_syn_ack(seg.flags);
         self.receive.announce_unscaled(rings.recv.free());
         self.enter(now, Event::PeerSynAck, out);
         self.establish(now, out);
         self.receive.ack.demand();
         // Its text and FIN follow the SYN, one number later.
-        let rest = SegmentIn { seq: seg.seq + 1, flags: seg.flags.without(TcpFlags::SYN), ..*seg };
+        let rest = SegmentIn { seq: seg.seq + 1, flags: seg.flags.without(ecn::OF_SYN), ..*seg };
         self.check_urgent(&rest, out);
         self.take_text(now, &rest, rings, out)?;
         self.take_fin(now, &rest, rings, out);
@@ -147,7 +152,7 @@ impl Connection {
         }
         // The window of a SYN is never scaled (RFC 7323 §2.2); that of what follows it is.
         let window = seg.window >> self.send.scale;
-        SegmentIn { seq: seg.seq + 1, flags: seg.flags.without(TcpFlags::SYN), window, ..*seg }
+        SegmentIn { seq: seg.seq + 1, flags: seg.flags.without(ecn::OF_SYN), window, ..*seg }
     }
 
     /// Step 5 in SYN-RECEIVED: is our SYN acknowledged?
@@ -197,7 +202,8 @@ impl Connection {
         self.timers.send = SendTimer::Syn(now + self.flight.rtt().rto().duration());
         let answers = self.state == State::SynReceived;
         let ack = answers.then(|| self.receive.space.seq(0));
-        let mut out = SegmentOut::control(self.send.space.initial(), ack, TcpFlags::SYN);
+        let ecn = if answers { self.ecn.answer() } else { self.ask_for_ecn() };
+        let mut out = SegmentOut::control(self.send.space.initial(), ack, TcpFlags::SYN | ecn);
         out.window = self.receive.announce_unscaled(rings.recv.free());
         // A SYN-ACK repeats what the SYN offered and both agree on; a SYN offers what we can.
         let scaling = if answers { self.send.scaled } else { self.config.window_scaling };

@@ -25,6 +25,10 @@ pub struct Info {
     pub timestamps: bool,
     /// The peer understands SACK.
     pub sack: bool,
+    /// Both ends take part in ECN.
+    pub ecn: bool,
+    /// The peer has sent something that could be marked.
+    pub ecn_seen: bool,
     /// The shifts of the peer's windows and of ours, if both scale.
     pub window_scales: Option<(u8, u8)>,
     /// The text of a full segment that we send.
@@ -84,6 +88,8 @@ impl Connection {
             congestion: flight.algorithm(),
             timestamps: self.stamps.is_on(),
             sack: self.send.sack,
+            ecn: self.ecn.is_on(),
+            ecn_seen: self.ecn.is_seen(),
             window_scales: self.send.scaled.then_some((self.send.scale, self.receive.scale)),
             send_mss: self.text_per_segment(),
             receive_mss: self.receive.mss,

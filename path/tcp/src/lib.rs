@@ -7,7 +7,7 @@
 //!   `ack`, `send` and `close`; `state` is the machine, `space` the one place that turns sequence numbers into
 //!   cursors, `timers` its clocks, `segment` what comes in and goes out;
 //! - the mechanisms: [`flight`] (what is sent and not acknowledged: round-trip time, loss detection, congestion
-//!   control), [`reassembly`], [`delayed_ack`], [`nagle`], `timestamps`, [`isn`];
+//!   control), [`reassembly`], [`delayed_ack`], [`nagle`], `timestamps`, `ecn`, [`isn`];
 //! - what is no connection: `syn` (not yet one), `time_wait` (what is left of one), `reset` (answers to strays).
 //!
 //! A stream is counted by 64-bit cursors of its byte ring. The send ring is the retransmission buffer, and text
@@ -20,6 +20,7 @@ mod config;
 pub mod congestion;
 mod connection;
 pub mod delayed_ack;
+mod ecn;
 pub mod flight;
 mod handshake;
 mod info;
@@ -48,6 +49,7 @@ mod undo;
 
 pub use config::{Keepalive, TcpConfig};
 pub use connection::{Birth, Connection, Rings};
+pub use ecn::EcnPolicy;
 pub use info::Info;
 pub use isn::{Secret, TimestampClock};
 pub use reset::{ChallengeBudget, ResetBudget, reset_for};

@@ -331,6 +331,7 @@ impl Connection {
             // RFC 9293 §3.6.1: nobody can read it, so the peer must learn that it is lost.
             return Err(self.reset_now(crate::CloseReason::Aborted, DropReason::NoReader));
         }
+        self.take_ecn(now, seg, rings, out);
         let counts = !self.send.sack;
         match self.receive.take_text(now, start, seg.payload, rings.recv, self.config.delayed_ack, counts) {
             Ok(true) => out.events |= Events::READABLE,

@@ -26,6 +26,7 @@ pub(crate) struct Path<'a> {
     pub(crate) control: &'a mut Control,
     pub(crate) mss: Mss,
     pub(crate) sack: bool,
+    pub(crate) abe: bool,
 }
 
 /// The state of sent data.
@@ -49,6 +50,8 @@ pub(crate) struct Recovery {
     reorder_at: Instant,
     /// Data up to here were sent while the window was the limit.
     limited_until: u64,
+    /// The window was reduced, and the peer has yet to hear of it (RFC 3168 §6.1.2).
+    is_reduced: bool,
     /// What ACKs without progress delivered, and the window has yet to grow for.
     unrewarded: Bytes,
 }
@@ -115,6 +118,7 @@ impl Recovery {
             rto_at: Instant::FAR_FUTURE,
             reorder_at: Instant::FAR_FUTURE,
             limited_until: cursor,
+            is_reduced: false,
             unrewarded: Bytes::ZERO,
         }
     }
@@ -129,6 +133,20 @@ impl Recovery {
 
     pub(crate) fn rate_sample(&self) -> Option<RateSample> {
         self.rate_sample
+    }
+
+    pub(crate) fn take_reduced(&mut self) -> bool {
+        core::mem::take(&mut self.is_reduced)
+    }
+
+    /// Whether something is held lost and repaired.
+    fn is_recovering(&self) -> bool {
+        matches!(self.phase, Phase::Recovery | Phase::Loss)
+    }
+
+    /// Whether proportional rate reduction leads the window.
+    fn is_reducing(&self) -> bool {
+        matches!(self.phase, Phase::Recovery | Phase::Reduced)
     }
 
     pub(crate) fn shrink(&mut self) {
@@ -187,7 +205,7 @@ impl Recovery {
         let is_front = range.start == self.sent.una();
         let snapshot = self.rate.on_sent(now, self.sent.is_empty());
         self.sent.on_sent(now, range, snapshot);
-        if self.phase == Phase::Recovery {
+        if self.is_reducing() {
             self.prr.on_sent(Bytes(len));
         }
         if !is_new {
@@ -244,7 +262,9 @@ impl Recovery {
 
     /// RFC 8985 §7.2: a probe is for a quiet connection with data out and no probe under way.
     fn schedule_probe(&mut self, now: Instant, path: &Path<'_>) {
-        let is_calm = self.phase == Phase::Open && self.sent.sacked() == Bytes::ZERO && !self.sent.is_empty();
+        let is_calm = matches!(self.phase, Phase::Open | Phase::Reduced)
+            && self.sent.sacked() == Bytes::ZERO
+            && !self.sent.is_empty();
         if !path.sack || !is_calm || self.tlp.in_episode() {
             self.tlp.cancel();
         } else if !self.tlp.is_due() {
@@ -267,11 +287,14 @@ impl Recovery {
         self.sample_round_trip(now, ack, path, &news);
         self.rate_sample = self.rate.on_ack_done(path.rtt.minimum().unwrap_or_default()).or(self.rate_sample);
         self.settle_probe(ack, path, &news);
+        let (una, nxt) = (self.sent.una(), self.sent.nxt());
+        path.control.on_echo(Bytes(news.delivered), ack.congested, una, nxt);
         let undone = self.undo_if_spurious(ack, path, &news);
         self.advance_frto(ack, &news);
         self.leave_recovery(path, &news);
         self.detect(now, path, &mut news);
         self.enter_recovery(path);
+        self.heed_mark(ack, path);
         // Without SACK, what a duplicate stood for is not delivered again when it is acknowledged.
         let duplicates = self.duplicate_bytes(path.mss);
         let delivered = (news.delivered + duplicates.0).saturating_sub(had_duplicates.0);
@@ -332,7 +355,7 @@ impl Recovery {
             // One of the segments acknowledged filled the hole; the others had sent duplicates.
             let segments = news.acked.div_ceil(u64::from(path.mss.bytes())) as u32;
             self.duplicates = self.duplicates.saturating_sub(segments - 1);
-            if self.phase == Phase::Open || self.phase == Phase::Disorder {
+            if !self.is_recovering() {
                 self.duplicates = 0;
             }
             let is_partial = self.phase == Phase::Recovery && self.point.is_some_and(|p| self.sent.una() < p);
@@ -370,7 +393,7 @@ impl Recovery {
     }
 
     fn undo_if_spurious(&mut self, ack: &AckIn<'_>, path: &mut Path<'_>, news: &News) -> bool {
-        let recovering = matches!(self.phase, Phase::Recovery | Phase::Loss);
+        let recovering = self.is_recovering();
         let evidence = Evidence {
             progress: news.acked > 0,
             echoed: ack.echoed,
@@ -385,6 +408,7 @@ impl Recovery {
         let Some(before) = before else { return false };
         path.control.undo(&before);
         self.undo.forget();
+        self.is_reduced = false;
         if recovering {
             self.sent.unmark_lost();
             self.phase = Phase::Open;
@@ -406,10 +430,10 @@ impl Recovery {
 
     fn leave_recovery(&mut self, path: &mut Path<'_>, news: &News) {
         let is_over = news.acked > 0 && self.point.is_some_and(|point| self.sent.una() >= point);
-        if !is_over || !matches!(self.phase, Phase::Recovery | Phase::Loss) {
+        if !is_over || !(self.is_recovering() || self.is_reducing()) {
             return;
         }
-        if self.phase == Phase::Recovery {
+        if self.is_reducing() {
             path.control.on_recovered();
         }
         self.phase = Phase::Open;
@@ -419,7 +443,7 @@ impl Recovery {
     }
 
     fn detect(&mut self, now: Instant, path: &Path<'_>, news: &mut News) {
-        let recovering = matches!(self.phase, Phase::Recovery | Phase::Loss);
+        let recovering = self.is_recovering();
         if path.sack {
             let window = self.rack.reordering_window(recovering, self.sent.sacked_segments(), path.rtt);
             let detection = self.rack.detect(now, &mut self.sent, window);
@@ -431,20 +455,43 @@ impl Recovery {
                 news.lost += self.sent.mark_front_lost(Bytes(path.mss.bytes().into())).0;
             }
         }
-        if !recovering {
+        if !recovering && self.phase != Phase::Reduced {
             let quiet = self.sent.sacked() == Bytes::ZERO && self.duplicates == 0;
             self.phase = if quiet { Phase::Open } else { Phase::Disorder };
         }
     }
 
     fn enter_recovery(&mut self, path: &mut Path<'_>) {
-        let recovering = matches!(self.phase, Phase::Recovery | Phase::Loss);
-        if recovering || self.sent.lost() == Bytes::ZERO {
+        if self.is_recovering() || self.sent.lost() == Bytes::ZERO {
             return;
         }
-        self.begin_episode(path);
+        if self.phase == Phase::Reduced {
+            // The reduction for this window was made when a mark came, and is not taken back.
+            self.point = Some(self.sent.nxt());
+            self.tlp.on_recovery();
+        } else {
+            self.begin_episode(path);
+            self.prr = Prr::start(self.sent.outstanding());
+        }
         self.phase = Phase::Recovery;
-        self.prr = Prr::start(self.sent.outstanding());
+    }
+
+    /// RFC 3168 §6.1.2: an echoed mark reduces the window as a loss does, once per window of data.
+    fn heed_mark(&mut self, ack: &AckIn<'_>, path: &mut Path<'_>) {
+        if !ack.congested || self.is_recovering() || self.is_reducing() {
+            return;
+        }
+        path.control.on_mark(self.sent.outstanding(), path.abe);
+        self.is_reduced = true;
+        self.undo.forget();
+        self.unrewarded = Bytes::ZERO;
+        self.point = Some(self.sent.nxt());
+        if self.sent.is_empty() {
+            path.control.on_recovered();
+        } else {
+            self.phase = Phase::Reduced;
+            self.prr = Prr::start(self.sent.outstanding());
+        }
     }
 
     fn begin_episode(&mut self, path: &mut Path<'_>) {
@@ -452,6 +499,7 @@ impl Recovery {
         self.point = Some(self.sent.nxt());
         self.unrewarded = Bytes::ZERO;
         path.control.on_loss(self.sent.outstanding());
+        self.is_reduced = true;
         self.tlp.on_recovery();
     }
 
@@ -463,7 +511,7 @@ impl Recovery {
         path: &mut Path<'_>,
         news: &News,
     ) {
-        if self.phase == Phase::Recovery {
+        if self.is_reducing() {
             let ack = PrrAck {
                 delivered,
                 in_flight: self.in_flight(path.mss),
@@ -539,9 +587,9 @@ impl Recovery {
     /// RFC 6298 §5.4 to §5.6, RFC 8985 §6.3, RFC 5681 §3.1.
     fn on_timeout(&mut self, now: Instant, path: &mut Path<'_>, repeated: bool) {
         let in_loss_window = self.point.is_some_and(|point| self.sent.una() < point);
-        let is_new = matches!(self.phase, Phase::Open | Phase::Disorder) || !in_loss_window;
-        let recovering = !matches!(self.phase, Phase::Open | Phase::Disorder);
-        if is_new {
+        let recovering = self.is_recovering();
+        let is_new = !recovering || !in_loss_window;
+        if is_new && !(self.phase == Phase::Reduced && in_loss_window) {
             self.begin_episode(path);
         } else {
             // The reduction for this window was made. RFC 5682 §3.1: data sent meanwhile belong to it.

@@ -262,6 +262,9 @@ impl Connection {
             }
             self.pending.clear_override();
             self.timers.send = SendTimer::Off;
+            if text.start < text.end {
+                self.put_ecn(&mut out);
+            }
         } else {
             self.send.retransmitted += Bytes(text.end - text.start);
         }
@@ -274,6 +277,7 @@ impl Connection {
     fn header(&mut self, now: Instant, cursor: u64, flags: TcpFlags, rings: &Rings<'_>) -> SegmentOut {
         let with_text = flags != TcpFlags::ACK;
         let seq = self.send.space.seq(cursor);
+        let flags = flags | self.ecn.echo();
         let mut out = SegmentOut::control(seq, Some(self.receive.space.seq(self.receive.nxt)), flags);
         out.options.timestamps = self.stamps.option(now);
         if self.receive.has_report() && self.send.sack {
@@ -301,21 +305,26 @@ impl Connection {
 
     /// Segments without text: a window probe, a keepalive probe, or an ACK that is due.
     fn poll_bare(&mut self, now: Instant, rings: &Rings<'_>) -> Option<SegmentOut> {
-        let (una, nxt) = (self.flight.una(), self.flight.nxt());
         if self.pending.take_probe() {
             // RFC 9293 §3.8.6.1 and §3.8.4. We differ: as Linux does, both probes repeat the last acknowledged
             // number without text, so the stream never runs ahead of a closed window; the peer must answer
             // either kind with an ACK (MUST-26 is for keepalive, step 1 for all others).
-            let before = una.wrapping_sub(1);
+            let before = self.flight.una().wrapping_sub(1);
             return Some(self.header(now, before, TcpFlags::ACK, rings));
         }
         if !self.receive.take_bare_ack(now) {
             return None;
         }
+        Some(self.bare_ack(now, rings))
+    }
+
+    /// A segment that carries nothing but an ACK.
+    pub(crate) fn bare_ack(&mut self, now: Instant, rings: &Rings<'_>) -> SegmentOut {
+        let (una, nxt) = (self.flight.una(), self.flight.nxt());
         let seq = self.send.seq_without_text(una, nxt);
         let mut out = self.header(now, nxt, TcpFlags::ACK, rings);
         out.seq = seq;
-        Some(out)
+        out
     }
 
     /// While something waits and nothing is in flight, only the persist timer can wake the connection: the

@@ -15,6 +15,7 @@ use firelane_wire::{Ecn, TcpFlags, TcpOptions};
 
 use crate::config::TcpConfig;
 use crate::connection::{Birth, Connection};
+use crate::ecn;
 use crate::segment::{SegmentIn, SegmentOut};
 use crate::tuple::{KeyedHash, Tuple};
 
@@ -65,6 +66,8 @@ struct HalfOpen {
     irs: SeqNum,
     window: u16,
     options: TcpOptions,
+    /// The SYN asked for ECN.
+    asks_ecn: bool,
     /// The ring that the connection will have.
     room: u32,
     sent_at: Instant,
@@ -77,7 +80,7 @@ impl HalfOpen {
         SegmentIn {
             seq: self.irs,
             ack: None,
-            flags: TcpFlags::SYN,
+            flags: if self.asks_ecn { TcpFlags::SYN | ecn::ASKS } else { TcpFlags::SYN },
             window: self.window,
             urgent: 0,
             options: self.options,
@@ -88,7 +91,9 @@ impl HalfOpen {
 
     fn syn_ack(&self, now: Instant) -> SegmentOut {
         let (config, said) = (&self.config, &self.options);
-        let mut out = SegmentOut::control(self.birth.iss, Some(self.irs + 1), TcpFlags::SYN);
+        let agrees = self.asks_ecn && ecn::is_accepted(config);
+        let flags = if agrees { TcpFlags::SYN | TcpFlags::ECE } else { TcpFlags::SYN };
+        let mut out = SegmentOut::control(self.birth.iss, Some(self.irs + 1), flags);
         out.window = self.window_field();
         out.options = TcpOptions {
             mss: Some(self.birth.mss.bytes()),
@@ -188,6 +193,7 @@ impl SynTable {
             irs: seg.seq,
             window: seg.window,
             options: TcpOptions { sack: Default::default(), ..seg.options },
+            asks_ecn: ecn::is_asked(seg),
             room,
             sent_at: now,
             retries: 0,

@@ -202,7 +202,8 @@ impl Network {
         let sack: Vec<_> = sack.iter().map(|&(start, end)| start..end).collect();
         let duplicate = ack == self.flight.una() && !self.flight.is_empty();
         let echoed = self.clock.and_then(|clock| clock.sent_at(echo, self.now));
-        let out = self.flight.on_ack(self.now, &AckIn { ack, sack: &sack, echoed, duplicate });
+        let out =
+            self.flight.on_ack(self.now, &AckIn { ack, sack: &sack, echoed, duplicate, congested: false });
         self.undone += u32::from(out.undone);
         self.note_phase();
     }
@@ -457,7 +458,7 @@ fn duplicates_from_before_a_recovery_start_no_other() {
     // RFC 6582 §3.2 step 2, and §4.1: una stands where the last recovery ended.
     let mut network = Network::new(10 * MSS).without_sack();
     network.transmit();
-    let duplicate = |ack| AckIn { ack, sack: &[], echoed: None, duplicate: true };
+    let duplicate = |ack| AckIn { ack, sack: &[], echoed: None, duplicate: true, congested: false };
     let times = |network: &mut Network, ack| {
         for _ in 0..3 {
             network.now += Duration::from_millis(1);
@@ -483,7 +484,7 @@ fn a_loss_found_by_the_clock_opens_the_window_for_one_segment() {
     let mut network = Network::new(10 * MSS);
     network.transmit();
     network.now += Duration::from_millis(50);
-    let ack = AckIn { ack: 0, sack: &[1_000..2_000], echoed: None, duplicate: true };
+    let ack = AckIn { ack: 0, sack: &[1_000..2_000], echoed: None, duplicate: true, congested: false };
     network.flight.on_ack(network.now, &ack);
     assert_eq!((network.flight.phase(), network.flight.lost()), (Phase::Disorder, Bytes::ZERO));
     let deadline = network.flight.deadline().expect("a suspect");
@@ -681,7 +682,7 @@ fn a_reneging_peer_gets_everything_again() {
     network.transmit();
     let t = |millis| Instant::from_secs(1_000) + Duration::from_millis(millis);
     let flight = &mut network.flight;
-    let ack = |ack, sack| AckIn { ack, sack, echoed: None, duplicate: false };
+    let ack = |ack, sack| AckIn { ack, sack, echoed: None, duplicate: false, congested: false };
     // 1000..10000 is reported; then the acknowledgement stops at 1000, which the peer says it has.
     flight.on_ack(t(50), &ack(0, &[1_000..10_000]));
     flight.on_sent(t(51), 0..1_000);
@@ -718,7 +719,10 @@ fn dup_ack_spoofing_gains_nothing() {
     network.transmit();
     for _ in 0..10_000 {
         network.now += Duration::from_micros(10);
-        network.flight.on_ack(network.now, &AckIn { ack: 0, sack: &[], echoed: None, duplicate: true });
+        network.flight.on_ack(
+            network.now,
+            &AckIn { ack: 0, sack: &[], echoed: None, duplicate: true, congested: false },
+        );
         network.transmit();
     }
     // Ten and two of limited transmit were out when recovery began; twice that and the window are the bound.
@@ -824,7 +828,7 @@ proptest! {
                 start..(start + len).saturating_sub(500)
             }).collect();
             let ack = if duplicate { una } else { (una + advance).min(nxt) };
-            network.flight.on_ack(network.now, &AckIn { ack, sack: &sack, echoed: None, duplicate });
+            network.flight.on_ack(network.now, &AckIn { ack, sack: &sack, echoed: None, duplicate, congested: false });
             while network.flight.on_timer(network.now) != TimerFired::Nothing {
                 network.transmit();
             }

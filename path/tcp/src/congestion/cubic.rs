@@ -14,6 +14,8 @@ use super::{AckSample, HyStart, Pace, Window};
 const C: f64 = 0.4;
 /// beta_cubic = 0.7 as a fraction.
 const BETA: (u64, u64) = (7, 10);
+/// What a congestion mark leaves with RFC 8511 §3.
+const BETA_ECN: (u64, u64) = (85, 100);
 /// alpha_cubic = 3 (1 - beta) / (1 + beta) = 9/17 (RFC 9438 §4.3).
 const ALPHA: (u64, u64) = (9, 17);
 
@@ -108,12 +110,21 @@ impl Cubic {
     /// We differ: the window is reduced from itself, not from what was outstanding. §4.6 allows it to those
     /// that do not grow the window while the program limits.
     pub(super) fn on_loss(&mut self, _outstanding: Bytes) {
+        self.reduce(BETA);
+    }
+
+    /// RFC 8511: a mark comes earlier than a loss would, so more stays.
+    pub(super) fn on_mark(&mut self) {
+        self.reduce(BETA_ECN);
+    }
+
+    fn reduce(&mut self, beta: (u64, u64)) {
         let window = self.window.bytes();
-        let lowered = u64::from(window) * (BETA.1 + BETA.0) / (2 * BETA.1);
+        let lowered = u64::from(window) * (beta.1 + beta.0) / (2 * beta.1);
         // Fast convergence: a window that did not reach the last one leaves room for others.
         self.max = if window < self.max { lowered as u32 } else { window };
         self.prior = window;
-        self.window.set_threshold(u64::from(window) * BETA.0 / BETA.1);
+        self.window.set_threshold(u64::from(window) * beta.0 / beta.1);
         self.stage = Stage::Turning;
     }
 

@@ -10,6 +10,7 @@
 //! [`Control::on_timeout`]. A control is `Copy`: undoing a reduction is restoring a copy.
 
 mod cubic;
+mod dctcp;
 mod hystart;
 mod newreno;
 mod window;
@@ -19,6 +20,7 @@ use core::time::Duration;
 use firelane_units::{Bytes, Instant, Mss};
 
 pub use cubic::Cubic;
+pub use dctcp::Dctcp;
 pub use hystart::{HyStart, Pace};
 pub use newreno::NewReno;
 pub use window::{WINDOW_MAX, Window};
@@ -31,20 +33,26 @@ pub enum Algorithm {
     Cubic,
     /// RFC 5681 with appropriate byte counting (RFC 3465).
     NewReno,
+    /// RFC 8257, for networks that mark early.
+    Dctcp,
 }
 
 impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Cubic, Self::NewReno, Self::Dctcp];
+
     /// The word used by properties and `tcp_info`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Cubic => "cubic",
             Self::NewReno => "newreno",
+            Self::Dctcp => "dctcp",
         }
     }
 
     /// The algorithm called `word`.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Cubic, Self::NewReno].into_iter().find(|algorithm| algorithm.word() == word)
+        Self::ALL.into_iter().find(|algorithm| algorithm.word() == word)
     }
 }
 
@@ -75,6 +83,8 @@ pub enum Control {
     Cubic(Cubic),
     /// NewReno.
     NewReno(NewReno),
+    /// DCTCP.
+    Dctcp(Dctcp),
 }
 
 macro_rules! each {
@@ -82,6 +92,7 @@ macro_rules! each {
         match $self {
             Self::Cubic($inner) => $body,
             Self::NewReno($inner) => $body,
+            Self::Dctcp($inner) => $body,
         }
     };
 }
@@ -93,6 +104,7 @@ impl Control {
         match algorithm {
             Algorithm::Cubic => Self::Cubic(Cubic::new(window)),
             Algorithm::NewReno => Self::NewReno(NewReno::new(window)),
+            Algorithm::Dctcp => Self::Dctcp(Dctcp::new(window)),
         }
     }
 
@@ -109,6 +121,7 @@ impl Control {
         match self {
             Self::Cubic(_) => Algorithm::Cubic,
             Self::NewReno(_) => Algorithm::NewReno,
+            Self::Dctcp(_) => Algorithm::Dctcp,
         }
     }
 
@@ -146,6 +159,24 @@ impl Control {
     /// acknowledged (FlightSize).
     pub fn on_loss(&mut self, outstanding: Bytes) {
         each!(self, inner => inner.on_loss(outstanding));
+    }
+
+    /// The peer echoed a congestion mark, at most once per window of data: sets the threshold as a loss does
+    /// (RFC 3168 §6.1.2). `abe` asks for the smaller steps of RFC 8511.
+    pub fn on_mark(&mut self, outstanding: Bytes, abe: bool) {
+        match self {
+            Self::Cubic(cubic) if abe => cubic.on_mark(),
+            Self::NewReno(reno) if abe => reno.on_mark(outstanding),
+            Self::Dctcp(dctcp) => dctcp.on_mark(),
+            _ => self.on_loss(outstanding),
+        }
+    }
+
+    /// An ACK in any state: what it delivered, and whether it echoed a mark.
+    pub fn on_echo(&mut self, delivered: Bytes, congested: bool, una: u64, nxt: u64) {
+        if let Self::Dctcp(dctcp) = self {
+            dctcp.on_echo(delivered, congested, una, nxt);
+        }
     }
 
     /// Fast recovery ended: everything that was out when it began has arrived.
@@ -218,7 +249,7 @@ mod tests {
 
     #[test]
     fn words_are_read_back() {
-        for algorithm in [Algorithm::Cubic, Algorithm::NewReno] {
+        for algorithm in Algorithm::ALL {
             assert_eq!(Algorithm::from_word(algorithm.word()), Some(algorithm));
         }
         assert_eq!(Algorithm::from_word("vegas"), None);

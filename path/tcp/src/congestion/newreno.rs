@@ -23,24 +23,17 @@ impl NewReno {
     }
 
     pub(super) fn on_ack(&mut self, ack: &AckSample) {
-        if !ack.window_limited {
-            return;
-        }
-        let mut delivered = ack.delivered.0;
-        if self.window.in_slow_start() {
-            delivered = self.window.slow_start(delivered, 1);
-        }
-        // RFC 3465 §2.1: one segment per window of bytes acknowledged.
-        let counted = u64::from(self.counted) + delivered;
-        let window = u64::from(self.window.bytes());
-        if counted >= window {
-            self.window.set(window + u64::from(self.window.mss()));
-        }
-        self.counted = (counted % window) as u32;
+        grow(&mut self.window, &mut self.counted, ack);
     }
 
     pub(super) fn on_loss(&mut self, outstanding: Bytes) {
         self.window.set_threshold(outstanding.0 / 2);
+        self.counted = 0;
+    }
+
+    /// RFC 8511 §3: a mark comes earlier than a loss would, so four fifths stay.
+    pub(super) fn on_mark(&mut self, outstanding: Bytes) {
+        self.window.set_threshold(outstanding.0 * 4 / 5);
         self.counted = 0;
     }
 
@@ -49,6 +42,24 @@ impl NewReno {
     }
 
     pub(super) fn on_idle(&mut self, _idle: Duration) {}
+}
+
+/// Slow start, then a segment per window of bytes that arrived, of which `counted` wait for their growth.
+pub(super) fn grow(window: &mut Window, counted: &mut u32, ack: &AckSample) {
+    if !ack.window_limited {
+        return;
+    }
+    let mut delivered = ack.delivered.0;
+    if window.in_slow_start() {
+        delivered = window.slow_start(delivered, 1);
+    }
+    // RFC 3465 §2.1: one segment per window of bytes acknowledged.
+    let sum = u64::from(*counted) + delivered;
+    let bytes = u64::from(window.bytes());
+    if sum >= bytes {
+        window.set(bytes + u64::from(window.mss()));
+    }
+    *counted = (sum % bytes) as u32;
 }
 
 #[cfg(test)]
