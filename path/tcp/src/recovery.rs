@@ -294,7 +294,7 @@ impl Recovery {
         self.leave_recovery(path, &news);
         self.detect(now, path, &mut news);
         self.enter_recovery(path);
-        self.heed_mark(ack, path);
+        self.heed_mark(ack, path, &news);
         // Without SACK, what a duplicate stood for is not delivered again when it is acknowledged.
         let duplicates = self.duplicate_bytes(path.mss);
         let delivered = (news.delivered + duplicates.0).saturating_sub(had_duplicates.0);
@@ -429,11 +429,19 @@ impl Recovery {
     }
 
     fn leave_recovery(&mut self, path: &mut Path<'_>, news: &News) {
-        let is_over = news.acked > 0 && self.point.is_some_and(|point| self.sent.una() >= point);
-        if !is_over || !(self.is_recovering() || self.is_reducing()) {
+        let una = self.sent.una();
+        if news.acked == 0 || self.point.is_none_or(|point| una < point) {
             return;
         }
-        if self.is_reducing() {
+        if self.phase == Phase::Reduced && (Some(una) > self.point || self.sent.is_empty()) {
+            // Only what left after the reduction shows that the peer has heard of it.
+            path.control.on_recovered();
+            self.phase = Phase::Open;
+        }
+        if !self.is_recovering() {
+            return;
+        }
+        if self.phase == Phase::Recovery {
             path.control.on_recovered();
         }
         self.phase = Phase::Open;
@@ -476,12 +484,16 @@ impl Recovery {
         self.phase = Phase::Recovery;
     }
 
-    /// RFC 3168 §6.1.2: an echoed mark reduces the window as a loss does, once per window of data.
-    fn heed_mark(&mut self, ack: &AckIn<'_>, path: &mut Path<'_>) {
-        if !ack.congested || self.is_recovering() || self.is_reducing() {
+    /// RFC 3168 §6.1.2: an echoed mark reduces the window as a loss does, once per window of data: until something
+    /// is acknowledged that left after the last reduction, the peer repeats what it said before that.
+    fn heed_mark(&mut self, ack: &AckIn<'_>, path: &mut Path<'_>, news: &News) {
+        let is_repeated = self.point.is_some_and(|point| self.sent.una() <= point);
+        if !ack.congested || is_repeated || self.is_recovering() || self.is_reducing() {
             return;
         }
-        path.control.on_mark(self.sent.outstanding(), path.abe);
+        // What was out when the ACK came.
+        let outstanding = self.sent.outstanding() + Bytes(news.acked);
+        path.control.on_mark(outstanding, path.abe);
         self.is_reduced = true;
         self.undo.forget();
         self.unrewarded = Bytes::ZERO;
@@ -490,7 +502,7 @@ impl Recovery {
             path.control.on_recovered();
         } else {
             self.phase = Phase::Reduced;
-            self.prr = Prr::start(self.sent.outstanding());
+            self.prr = Prr::start(outstanding);
         }
     }
 

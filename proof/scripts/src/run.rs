@@ -56,6 +56,8 @@ struct Meeting {
     port: String,
     options: String,
     stamp: bool,
+    /// Who opens asks for ECN, and the other one agrees.
+    ecn: bool,
     window: u16,
     rtt: Duration,
 }
@@ -65,11 +67,12 @@ impl Meeting {
         let mut words = call.arguments.iter();
         let port = words.next().ok_or("a handshake needs a port")?.clone();
         let (mut mss, mut window, mut rtt) = ("mss 1000".to_owned(), u16::MAX, Duration::from_millis(50));
-        let (mut sack, mut stamp, mut scale) = (false, false, None);
+        let (mut sack, mut stamp, mut ecn, mut scale) = (false, false, false, None);
         for word in words {
             match word.split_whitespace().collect::<Vec<_>>()[..] {
                 ["sack"] => sack = true,
                 ["ts"] => stamp = true,
+                ["ecn"] => ecn = true,
                 ["mss", n] => mss = format!("mss {n}"),
                 ["wscale", n] => scale = Some(format!("nop,wscale {n}")),
                 ["win", n] => window = number(n)?,
@@ -84,7 +87,7 @@ impl Meeting {
             (false, false) => None,
         };
         let options = [Some(mss), middle, scale].into_iter().flatten().collect::<Vec<_>>().join(",");
-        Ok(Self { port, options, stamp, window, rtt })
+        Ok(Self { port, options, stamp, ecn, window, rtt })
     }
 }
 
@@ -171,7 +174,7 @@ impl<'a> Runner<'a> {
 
     /// `c = established(80, mss 1000, sack, ts, wscale 7, win 500, rtt .05)`: the peer has opened a connection.
     fn establish(&mut self, call: &Call, line: usize) -> Result<(), String> {
-        let Meeting { port, options, stamp, window, rtt } = Meeting::of(call)?;
+        let Meeting { port, options, stamp, ecn, window, rtt } = Meeting::of(call)?;
         let name = call.name.as_deref().ok_or("established needs a name for its socket")?;
         let stamped =
             if stamp { format!(" <nop,nop,TS val {} ecr 0>", 1000 + rtt.as_millis()) } else { String::new() };
@@ -179,8 +182,8 @@ impl<'a> Runner<'a> {
         self.play_lines(
             &[
                 format!("+0 listener-of-{name} = listen({port})"),
-                format!("+0 < S 0:0(0) win {window} <{options}>"),
-                "+0 > S. 0:0(0) ack 1 <...>".into(),
+                format!("+0 < {} 0:0(0) win {window} <{options}>", if ecn { "SEW" } else { "S" }),
+                format!("+0 > {} 0:0(0) ack 1 <...>", if ecn { "SE." } else { "S." }),
                 format!("+{rtt} < . 1:1(0) ack 1 win {window}{stamped}"),
                 format!("+0 {name} = accept(listener-of-{name})"),
             ],
@@ -190,14 +193,14 @@ impl<'a> Runner<'a> {
 
     /// `c = opened(8080, ...)`: the netstack has opened a connection, with the same words.
     fn open(&mut self, call: &Call, line: usize) -> Result<(), String> {
-        let Meeting { port, options, window, rtt, .. } = Meeting::of(call)?;
+        let Meeting { port, options, ecn, window, rtt, .. } = Meeting::of(call)?;
         let name = call.name.as_deref().ok_or("opened needs a name for its socket")?;
         let rtt = rtt.as_secs_f64();
         self.play_lines(
             &[
                 format!("+0 {name} = connect({port})"),
-                "+0 > S 0:0(0) <...>".into(),
-                format!("+{rtt} < S. 0:0(0) ack 1 win {window} <{options}>"),
+                format!("+0 > {} 0:0(0) <...>", if ecn { "SEW" } else { "S" }),
+                format!("+{rtt} < {} 0:0(0) ack 1 win {window} <{options}>", if ecn { "SE." } else { "S." }),
                 "+0 > . 1:1(0) ack 1 <...>".into(),
             ],
             line,

@@ -102,7 +102,9 @@ impl Segment {
                 "ack" => segment.ack = Some(parse(value()?)?),
                 "win" => segment.window = Some(parse(value()?)?),
                 "urg" => segment.urgent = Some(parse(value()?)?),
+                "noect" => segment.ecn = Some(Ecn::NotCapable),
                 "ect0" => segment.ecn = Some(Ecn::Capable0),
+                "ect1" => segment.ecn = Some(Ecn::Capable1),
                 "ce" => segment.ecn = Some(Ecn::Congested),
                 "new" => segment.is_new = true,
                 "badsum" => segment.bad_sum = true,
@@ -220,6 +222,7 @@ impl fmt::Display for Segment {
         }
         match self.ecn {
             Some(Ecn::Capable0) => f.write_str(" ect0"),
+            Some(Ecn::Capable1) => f.write_str(" ect1"),
             Some(Ecn::Congested) => f.write_str(" ce"),
             _ => Ok(()),
         }

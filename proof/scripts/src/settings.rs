@@ -9,7 +9,7 @@ use firelane_lane::StreamOptions;
 use firelane_sim::{HostConfig, StackConfig};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{Keepalive, TcpConfig};
+use firelane_tcp::{EcnPolicy, Keepalive, TcpConfig};
 use firelane_units::Mtu;
 
 use crate::text::span;
@@ -104,6 +104,11 @@ impl Settings {
             "challenge_interval" => tcp.challenge_interval = span(value)?,
             "initial_segments" => tcp.flight.initial_segments = number(value)?,
             "slow_start_after_idle" => tcp.flight.slow_start_after_idle = on(value)?,
+            "abe" => tcp.flight.abe = on(value)?,
+            "ecn" => {
+                let policy = EcnPolicy::from_word(value);
+                tcp.ecn = policy.ok_or(format!("`{value}` is neither never nor passive nor active"))?;
+            }
             "congestion" => {
                 let algorithm = Algorithm::from_word(value);
                 tcp.flight.algorithm = algorithm.ok_or(format!("`{value}` is no congestion control"))?;

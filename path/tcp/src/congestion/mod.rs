@@ -279,16 +279,22 @@ mod tests {
     enum Event {
         Ack(u64),
         Loss,
+        Mark(bool),
         Recovered,
         Timeout,
         Idle(u32),
         Mss(u16),
     }
 
+    fn algorithms() -> impl Strategy<Value = Algorithm> {
+        prop::sample::select(&Algorithm::ALL[..])
+    }
+
     fn events() -> impl Strategy<Value = Vec<Event>> {
         let event = prop_oneof![
             8 => (1u64..200_000).prop_map(Event::Ack),
             1 => Just(Event::Loss),
+            1 => any::<bool>().prop_map(Event::Mark),
             1 => Just(Event::Recovered),
             1 => Just(Event::Timeout),
             1 => (0u32..40).prop_map(Event::Idle),
@@ -300,9 +306,8 @@ mod tests {
     proptest! {
         #[test]
         fn windows_keep_their_bounds_and_only_losses_shrink_them(
-            events in events(), newreno: bool, step in 1u64..200,
+            events in events(), algorithm in algorithms(), step in 1u64..200,
         ) {
-            let algorithm = if newreno { Algorithm::NewReno } else { Algorithm::Cubic };
             let mut control = Control::new(algorithm, Mss::clamped(1_460), 10);
             let (mut now, mut una) = (Instant::from_secs(1), 0);
             for event in events {
@@ -311,6 +316,7 @@ mod tests {
                 match event {
                     Event::Ack(delivered) => {
                         una += delivered;
+                        control.on_echo(Bytes(delivered), delivered % 3 == 0, una, una + 100_000);
                         control.on_ack(&sample(now, delivered, una));
                         prop_assert!(control.window() >= before.window());
                         // ABC: what arrived, and at most one segment that earlier arrivals had earned.
@@ -319,6 +325,11 @@ mod tests {
                     Event::Loss => {
                         control.on_loss(before.window());
                         let threshold = control.slow_start_threshold().expect("a loss sets it");
+                        prop_assert!(threshold.0 <= before.window().0.max(2 * 9_000));
+                    }
+                    Event::Mark(abe) => {
+                        control.on_mark(before.window(), abe);
+                        let threshold = control.slow_start_threshold().expect("a mark sets it");
                         prop_assert!(threshold.0 <= before.window().0.max(2 * 9_000));
                     }
                     Event::Recovered => control.on_recovered(),
@@ -335,8 +346,7 @@ mod tests {
         }
 
         #[test]
-        fn no_growth_while_the_program_limits(delivered in 1u64..100_000, newreno: bool) {
-            let algorithm = if newreno { Algorithm::NewReno } else { Algorithm::Cubic };
+        fn no_growth_while_the_program_limits(delivered in 1u64..100_000, algorithm in algorithms()) {
             let mut control = Control::new(algorithm, Mss::clamped(1_460), 10);
             let before = control.window();
             let ack = AckSample { window_limited: false, ..sample(Instant::from_secs(1), delivered, delivered) };
@@ -345,8 +355,8 @@ mod tests {
         }
 
         #[test]
-        fn undo_restores(loss_window in 20_000u64..1_000_000) {
-            let mut control = Control::new(Algorithm::Cubic, Mss::clamped(1_460), 10);
+        fn undo_restores(loss_window in 20_000u64..1_000_000, algorithm in algorithms()) {
+            let mut control = Control::new(algorithm, Mss::clamped(1_460), 10);
             control.set_window(Bytes(loss_window));
             let before = control;
             control.on_loss(Bytes(loss_window));
