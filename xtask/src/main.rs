@@ -11,7 +11,12 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     match (args.next().as_deref(), args.next()) {
-        (Some("tidy"), None) => report(tidy::run()),
+        (Some("tidy"), None) => {
+            if let Ok(counts) = tidy::requirements() {
+                println!("{counts}");
+            }
+            report(tidy::run())
+        }
         (Some("setup"), Some(purpose)) => match setup::run(&purpose) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

@@ -283,10 +283,7 @@ impl Connection {
             SendTimer::Off => None,
             SendTimer::Syn(_) => self.on_syn_timer(now),
             SendTimer::Persist(_) => {
-                // RFC 9293 MUST-37: a peer that answers keeps the connection, unless nobody is left who would
-                // want it to (RFC 6429: the system may reclaim it).
-                let since = if self.options.orphan { self.progress_at } else { self.heard_at };
-                if now.saturating_since(since) >= self.patience() {
+                if now.saturating_since(self.closed_window_since()) >= self.patience() {
                     return Some(self.die(CloseReason::TimedOut));
                 }
                 self.demand_window_probe(rings);
@@ -322,9 +319,18 @@ impl Connection {
         Disposition::default()
     }
 
-    /// Whether what is unacknowledged has been so for longer than anybody will wait.
+    /// Whether what is unacknowledged has been so for longer than anybody will wait. Behind a window that the peer
+    /// took back nothing can be acknowledged, so there its answers count, as they do for probes (SHLD-17).
     fn has_waited_too_long(&self, now: Instant) -> bool {
-        now.saturating_since(self.progress_at) >= self.patience()
+        let is_closed = self.send.room(self.flight.una()) == 0;
+        let since = if is_closed { self.closed_window_since() } else { self.progress_at };
+        now.saturating_since(since) >= self.patience()
+    }
+
+    /// Since when patience with a closed window is used up. RFC 9293 MUST-37: a peer that answers keeps the
+    /// connection, unless nobody is left who would want it to (RFC 6429: the system may reclaim it).
+    fn closed_window_since(&self) -> Instant {
+        if self.options.orphan { self.progress_at } else { self.heard_at }
     }
 
     /// RFC 9293 §3.8.3 R2, or RFC 5482's user timeout.

@@ -341,7 +341,8 @@ impl<'a> Runner<'a> {
 
     fn inject(&mut self, segment: &Segment) {
         let (peer_port, our_port) = (segment.port.unwrap_or(self.peer_port), self.our_port);
-        let (src, dst, first) = (self.station.ip, self.station.theirs, self.settings.peer_first);
+        let dst = if segment.to_all { self.station.everybody() } else { self.station.theirs };
+        let (src, first) = (self.station.ip, self.settings.peer_first);
         let known = self.flow(peer_port, our_port);
         if segment.is_new {
             known.flow = Flow::new(first);
@@ -349,7 +350,7 @@ impl<'a> Runner<'a> {
         }
         let bytes = segment.emit(&known.flow, ((src, peer_port), (dst, known.our_port)));
         let ecn = segment.ecn.unwrap_or_default();
-        self.station.send(self.sim.now(), IpProtocol::TCP, ecn, &bytes);
+        self.station.send(self.sim.now(), dst, IpProtocol::TCP, ecn, &bytes);
         self.collect();
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Segment {
     pub(crate) bad_sum: bool,
     /// Injected with text that differs from what belongs there.
     pub(crate) other_text: bool,
+    /// Injected with the address of all stations of the link as its destination.
+    pub(crate) to_all: bool,
 }
 
 /// What a connection's relative numbers are relative to.
@@ -95,6 +97,7 @@ impl Segment {
             ecn: None,
             bad_sum: false,
             other_text: false,
+            to_all: false,
         };
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
@@ -109,6 +112,7 @@ impl Segment {
                 "new" => segment.is_new = true,
                 "badsum" => segment.bad_sum = true,
                 "othertext" => segment.other_text = true,
+                "toall" => segment.to_all = true,
                 _ => return Err(format!("`{word}` is no part of a segment")),
             }
         }
@@ -178,6 +182,7 @@ impl Segment {
             ecn: Some(ecn),
             bad_sum: false,
             other_text: false,
+            to_all: false,
         })
     }
 

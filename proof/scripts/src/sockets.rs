@@ -56,7 +56,7 @@ impl Sockets {
         match (call.function.as_str(), &words[..]) {
             ("listen", [port]) => self.listen(sim, settings, call, port, 16),
             ("listen", [port, backlog]) => self.listen(sim, settings, call, port, number(backlog)?),
-            ("connect", [port]) => self.connect(sim, settings, call, number(port)?),
+            ("connect", [port, words @ ..]) => self.connect(sim, settings, call, number(port)?, words),
             ("accept", [name]) => done(self.accept(call, name)?),
             ("write", [name, count]) => done(self.write(sim, name, number(count)?)?),
             ("read", [name, count]) => done(self.read(sim, name, number(count)?)?),
@@ -122,10 +122,25 @@ impl Sockets {
         Ok(("ok".into(), Effect::Listens(port)))
     }
 
-    fn connect(&mut self, sim: &mut Sim, settings: &Settings, call: &Call, port: u16) -> Answer {
+    /// `connect(port, from 5000, to 224.0.0.1)`: from a port that the program chooses, and to somebody else.
+    fn connect(
+        &mut self,
+        sim: &mut Sim,
+        settings: &Settings,
+        call: &Call,
+        port: u16,
+        words: &[&str],
+    ) -> Answer {
         let (end, slot) = stream(settings.rings, LaneId(0), self.stack.netstack);
-        let remote = SocketAddr::new(self.peer, port);
-        let connect = Connect { remote, local: None, stream: slot, options: settings.options };
+        let (mut remote, mut local) = (SocketAddr::new(self.peer, port), None);
+        for word in words {
+            match word.split_once(' ') {
+                Some(("from", n)) => local = Some(self.stack.at(self.is_v6, number(n)?)),
+                Some(("to", address)) => remote.set_ip(number(address)?),
+                _ => return Err(format!("`{word}` is no part of a connect")),
+            }
+        }
+        let connect = Connect { remote, local, stream: slot, options: settings.options };
         let command = SocketCommand::Connect(Box::new(connect));
         sim.command(self.stack.host, LaneId(0), self.stack.netstack, command);
         let effect =

@@ -2,7 +2,7 @@
 //!
 //! ARP and neighbour discovery are answered here, so that scripts of other protocols need not mention them.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use firelane_driver_memory::End;
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
@@ -10,7 +10,7 @@ use firelane_sim::{StackId, station_mac};
 use firelane_units::{DropCounters, Instant, MacAddr};
 use firelane_wire::{
     ArpOperation, ArpRepr, ArpView, Ecn, EtherType, EthernetRepr, EthernetView, Icmpv6View, IpProtocol,
-    Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View, NdpEnvelope, NdpMessage, NdpOption, NdpRepr, NdpView, icmpv6,
+    Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View, NdpEnvelope, NdpMessage, NdpOption, NdpRepr, NdpView, ethernet, icmpv6,
 };
 
 /// The last byte of the station's addresses.
@@ -59,9 +59,9 @@ impl Station {
         !core::mem::take(&mut self.has_spoken)
     }
 
-    /// Sends an IP packet's payload to the netstack.
-    pub(crate) fn send(&mut self, now: Instant, protocol: IpProtocol, ecn: Ecn, payload: &[u8]) {
-        let packet = match (self.ip, self.theirs) {
+    /// Sends an IP packet's payload to `dst`: the netstack, or a group that it belongs to.
+    pub(crate) fn send(&mut self, now: Instant, dst: IpAddr, protocol: IpProtocol, ecn: Ecn, payload: &[u8]) {
+        let packet = match (self.ip, dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 let mut repr = Ipv4Repr::new(src, dst, protocol, payload.len() as u16);
                 repr.ecn = ecn;
@@ -74,7 +74,16 @@ impl Station {
             _ => unreachable!("both addresses are of the script's family"),
         };
         let ethertype = if self.is_v6 { EtherType::IPV6 } else { EtherType::IPV4 };
-        self.send_frame(now, self.their_mac, ethertype, &[&packet, payload]);
+        let mac = if dst.is_multicast() { ethernet::group_mac(dst) } else { self.their_mac };
+        self.send_frame(now, mac, ethertype, &[&packet, payload]);
+    }
+
+    /// The group that every station of the link belongs to.
+    pub(crate) fn everybody(&self) -> IpAddr {
+        match self.ip {
+            IpAddr::V4(_) => Ipv4Addr::new(224, 0, 0, 1).into(),
+            IpAddr::V6(_) => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1).into(),
+        }
     }
 
     fn send_frame(&mut self, now: Instant, dst: MacAddr, ethertype: EtherType, parts: &[&[u8]]) {

@@ -8,6 +8,7 @@ mod edges;
 mod functions;
 mod length;
 mod purity;
+mod requirements;
 mod source;
 mod stations;
 mod unsafety;
@@ -45,12 +46,19 @@ pub(crate) fn run() -> Result<Vec<Finding>> {
     let mut findings = edges::check(root)?;
     findings.extend(docs::check(root)?);
     findings.extend(stations::check(root)?);
+    findings.extend(requirements::check(root)?);
     for path in source::rust_files(root)? {
         let source = Source::read(root, &path)?;
         findings.extend(check_source(&source));
     }
     findings.sort();
     Ok(findings)
+}
+
+/// What the tables of requirements count, for a person.
+pub(crate) fn requirements() -> Result<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies below the root")?;
+    requirements::summary(root)
 }
 
 fn check_source(source: &Source) -> Vec<Finding> {

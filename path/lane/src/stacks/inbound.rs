@@ -152,6 +152,8 @@ impl<D> Inside<'_, D> {
     fn stray_segment(&mut self, packet: Delivered) {
         let parsed = parse(&packet).map(|(view, names)| (segment_in(&view, &packet), names));
         let verdict = match parsed {
+            // RFC 9293 MUST-57: what is for a group opens nothing and is answered with nothing.
+            Ok(_) if packet.is_broadcast_or_multicast => Err(DropReason::Unacceptable),
             Ok((seg, names)) => self.answer_stray(&seg, names),
             Err(reason) => Err(reason),
         };

@@ -25,6 +25,10 @@ impl<D> Inside<'_, D> {
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         let src = local.map(|l| l.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
         let opened = match self.shard.ip.core.egress(self.common.now, src, remote.ip()) {
+            // RFC 9293 MUST-46: nobody connects to a group.
+            Ok(egress) if egress.dst_mac.is_some_and(|mac| !mac.is_unicast()) => {
+                Err(SocketError::NetworkUnreachable)
+            }
             Ok(egress) => {
                 self.free_tuple(&egress, remote, local.map_or(0, |l| l.port())).map(|t| (egress, t))
             }
