@@ -126,6 +126,16 @@ mod tests {
     }
 
     #[test]
+    fn times_that_the_standards_bound() {
+        let config = TcpConfig::default();
+        assert!(config.keepalive.idle >= Duration::from_secs(2 * 3600), "RFC 9293 MUST-28");
+        assert!(config.keepalive.probes > 1, "RFC 9293 MUST-29");
+        assert!(config.connect_timeout >= Duration::from_secs(180), "RFC 9293 MUST-23");
+        assert!(config.abort_timeout >= Duration::from_secs(100), "RFC 9293 SHLD-11");
+        assert!(config.delayed_ack < Duration::from_millis(500), "RFC 9293 MUST-40");
+    }
+
+    #[test]
     fn a_tiny_ring_is_announced_finely() {
         let config = TcpConfig::default();
         for (capacity, scale) in [(1, 0), (511, 0), (512, 1), (32_767, 6), (32_768, 7), (6 << 20, 7)] {

@@ -146,6 +146,12 @@ impl<'a> Runner<'a> {
             Action::Inject(segment) => {
                 self.go_to(from)?;
                 self.inject(segment);
+                self.collect();
+                Ok(())
+            }
+            Action::InjectBeforeNext(segment) => {
+                self.go_to(from)?;
+                self.inject(segment);
                 Ok(())
             }
             Action::Quiet => {
@@ -351,7 +357,6 @@ impl<'a> Runner<'a> {
         let bytes = segment.emit(&known.flow, ((src, peer_port), (dst, known.our_port)));
         let ecn = segment.ecn.unwrap_or_default();
         self.station.send(self.sim.now(), dst, IpProtocol::TCP, ecn, &bytes);
-        self.collect();
     }
 
     /// `toobig(1220, 1001)`: a router says that its next link carries segments of 1,220 bytes, and quotes the

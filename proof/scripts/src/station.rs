@@ -10,7 +10,8 @@ use firelane_sim::{StackId, station_mac};
 use firelane_units::{DropCounters, Instant, MacAddr};
 use firelane_wire::{
     ArpOperation, ArpRepr, ArpView, Ecn, EtherType, EthernetRepr, EthernetView, Icmpv6View, IpProtocol,
-    Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View, NdpEnvelope, NdpMessage, NdpOption, NdpRepr, NdpView, ethernet, icmpv6,
+    Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View, NdpEnvelope, NdpMessage, NdpOption, NdpRepr, NdpView, ethernet,
+    icmpv6,
 };
 
 /// The last byte of the station's addresses.

@@ -54,6 +54,8 @@ pub(crate) enum When {
 pub(crate) enum Action {
     /// The peer sends a segment.
     Inject(Segment),
+    /// The peer sends a segment, and the next one arrives in the same turn of the lane.
+    InjectBeforeNext(Segment),
     /// The netstack must send this segment.
     Expect(Segment),
     /// The netstack must have sent nothing.
@@ -139,6 +141,9 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
 
 impl Action {
     fn parse(text: &str) -> Result<Self, String> {
+        if let Some(segment) = text.strip_prefix("<<") {
+            return Ok(Self::InjectBeforeNext(Segment::parse(segment)?));
+        }
         if let Some(segment) = text.strip_prefix('<') {
             return Ok(Self::Inject(Segment::parse(segment)?));
         }
@@ -174,6 +179,7 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inject(segment) => write!(f, "< {segment}"),
+            Self::InjectBeforeNext(segment) => write!(f, "<< {segment}"),
             Self::Expect(segment) => write!(f, "> {segment}"),
             Self::Quiet => f.write_str("quiet"),
             Self::Call(call) => write!(f, "{}({})", call.function, call.arguments.join(", ")),

@@ -63,9 +63,11 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     findings.extend(numbering_faults(&rows).into_iter().map(|fault| at(1, &fault)));
     for page in ["README.md", "SPECIFICATION.md"] {
         let text = fs::read_to_string(root.join(page)).context(page)?;
-        findings.extend(miscounted(&text, &rows).into_iter().map(|(line, fault)| {
-            Finding::new(Path::new(page), line, fault)
-        }));
+        findings.extend(
+            miscounted(&text, &rows)
+                .into_iter()
+                .map(|(line, fault)| Finding::new(Path::new(page), line, fault)),
+        );
     }
     Ok(findings)
 }
@@ -134,8 +136,11 @@ fn row_faults(row: &Row<'_>, places: &mut Places<'_>) -> Vec<String> {
 /// Ids that appear twice, and numbers that are missing.
 fn numbering_faults(rows: &[Row<'_>]) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    let mut faults: Vec<String> =
-        rows.iter().filter(|row| !seen.insert(row.id)).map(|row| format!("{} stands twice", row.id)).collect();
+    let mut faults: Vec<String> = rows
+        .iter()
+        .filter(|row| !seen.insert(row.id))
+        .map(|row| format!("{} stands twice", row.id))
+        .collect();
     for (prefix, last) in NUMBERED {
         let missing = (1..=last).map(|n| format!("{prefix}{n}")).filter(|id| !seen.contains(id.as_str()));
         faults.extend(missing.map(|id| format!("{id} is missing")));
@@ -160,7 +165,8 @@ fn miscounted(text: &str, rows: &[Row<'_>]) -> Vec<(usize, String)> {
             }
         }
     }
-    let silent = NUMBERED.iter().map(|(prefix, _)| prefix.trim_end_matches('-')).filter(|name| !told.contains(name));
+    let silent =
+        NUMBERED.iter().map(|(prefix, _)| prefix.trim_end_matches('-')).filter(|name| !told.contains(name));
     faults.extend(silent.map(|name| (1, format!("it does not say how many {name} of RFC 9293 are obeyed"))));
     faults
 }
