@@ -372,7 +372,7 @@ impl<'a> Runner<'a> {
         let ports = (known.our_port, peer_port);
         let (kind, message) =
             too_big(self.station.theirs, self.station.ip, ports, first.wrapping_add(seq), mss);
-        self.station.send(self.sim.now(), kind, Ecn::default(), &message);
+        self.station.send(self.sim.now(), self.station.theirs, kind, Ecn::default(), &message);
         self.collect();
         Ok(())
     }
