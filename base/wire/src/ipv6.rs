@@ -199,6 +199,16 @@ pub fn decrement_hop_limit(packet: &mut [u8]) {
     header[7] = header[7].wrapping_sub(1);
 }
 
+/// Marks a packet as congested (RFC 3168 §5). The packet has been parsed and is of a capable transport.
+///
+/// # Panics
+/// If `packet` is shorter than a header.
+#[inline]
+pub fn mark_congested(packet: &mut [u8]) {
+    let header = fixed::<{ Ipv6View::HEADER_LEN }>(packet);
+    header[1] |= Ecn::Congested.bits() << 4;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -77,6 +77,8 @@ pub struct Conditions {
     pub jitter: Duration,
     /// Which frames are lost.
     pub loss: Loss,
+    /// Which packets are marked instead of lost, if their transport is capable (RFC 3168).
+    pub mark: Mark,
     /// Which frames are overtaken.
     pub reorder: Reorder,
     /// How many frames arrive twice.
@@ -100,6 +102,7 @@ impl Default for Conditions {
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             loss: Loss::None,
+            mark: Mark::None,
             reorder: Reorder::None,
             duplicate: Chance::NEVER,
             corrupt: Chance::NEVER,
@@ -135,6 +138,18 @@ pub struct GilbertElliott {
     pub loss_good: Chance,
     /// Loss while bad.
     pub loss_bad: Chance,
+}
+
+/// Which packets of ECN-capable transports get the mark "congestion experienced".
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum Mark {
+    /// None.
+    #[default]
+    None,
+    /// Each with the same chance.
+    Random(Chance),
+    /// Those that find more than this waiting: what a data centre's switch does for DCTCP (RFC 8257 §3.1).
+    Above(Bytes),
 }
 
 /// Which frames are overtaken by later ones.

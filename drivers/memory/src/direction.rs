@@ -11,7 +11,8 @@ use firelane_frame::{Chain, Frame, Pools, offload};
 use firelane_units::{DropCounters, DropReason, Instant};
 
 use crate::chance::Random;
-use crate::conditions::{Conditions, Corruption, GilbertElliott, Loss, Reorder};
+use crate::conditions::{Conditions, Corruption, GilbertElliott, Loss, Mark, Reorder};
+use crate::mark::mark;
 
 /// An Ethernet header; what lies behind is what an MTU limits, and what a receiver can check.
 const ETHERNET_BYTES: usize = 14;
@@ -34,6 +35,8 @@ pub struct WireCounters {
     pub dropped_long: u64,
     /// Second copies.
     pub duplicated: u64,
+    /// Arrive, or arrived, with the mark "congestion experienced".
+    pub marked: u64,
     /// Arrive, or arrived, with a flipped bit.
     pub corrupted: u64,
     /// Arrive, or arrived, after later ones.
@@ -143,13 +146,17 @@ impl Direction {
         self.counters.sent_bytes += frame.len() as u64;
         let index = self.index;
         self.index += 1;
-        let departs = self.admit(&frame).inspect_err(|reason| match reason {
+        let waiting = self.sender.waiting(self.now);
+        let departs = self.admit(&frame, waiting).inspect_err(|reason| match reason {
             DropReason::TooLong => self.counters.dropped_long += 1,
             _ => self.counters.dropped_full += 1,
         })?;
         if self.conditions.blackhole || self.is_lost(index) {
             self.counters.dropped_loss += 1;
             return Err(DropReason::WireLoss);
+        }
+        if self.is_marked(waiting) && mark(&mut frame) {
+            self.counters.marked += 1;
         }
         if self.random.happens(self.conditions.corrupt) {
             self.corrupt(&mut frame);
@@ -159,7 +166,7 @@ impl Direction {
     }
 
     /// When the frame has left, if it is short enough and the queue has room.
-    fn admit(&mut self, frame: &Frame) -> Result<Instant, DropReason> {
+    fn admit(&mut self, frame: &Frame, waiting: u64) -> Result<Instant, DropReason> {
         let packet_bytes = frame.meta().segmentation.map_or(frame.len(), |cut| {
             frame.len().min(usize::from(cut.header_bytes) + usize::from(cut.segment_bytes))
         });
@@ -168,7 +175,6 @@ impl Direction {
             return Err(DropReason::TooLong);
         }
         let bytes = frame.wire_bytes() as u64;
-        let waiting = self.sender.waiting(self.now);
         if waiting > 0 && waiting + bytes > self.conditions.queue.0 {
             return Err(DropReason::RingFull);
         }
@@ -185,6 +191,15 @@ impl Direction {
                 self.is_bad ^= changes;
                 self.random.happens(if self.is_bad { *loss_bad } else { *loss_good })
             }
+        }
+    }
+
+    /// Whether a frame that finds so much waiting is to be marked.
+    fn is_marked(&mut self, waiting: u64) -> bool {
+        match self.conditions.mark {
+            Mark::None => false,
+            Mark::Random(chance) => self.random.happens(chance),
+            Mark::Above(bytes) => waiting > bytes.0,
         }
     }
 

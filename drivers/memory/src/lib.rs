@@ -5,7 +5,7 @@
 //! direction is a seeded model in the time that [`Driver::advance`](firelane_frame::Driver::advance) tells:
 //!
 //! ```text
-//!   transmit -> too long? -> queue (tail drop) -> rate, FIFO -> loss, corruption -> delay, jitter -> receive
+//!   transmit -> too long? -> queue (tail drop, mark) -> rate, FIFO -> loss, corruption -> delay, jitter -> receive
 //!                                                               duplicate, reorder
 //! ```
 //!
@@ -17,8 +17,9 @@ mod chance;
 mod conditions;
 mod direction;
 mod end;
+mod mark;
 
 pub use chance::Chance;
-pub use conditions::{Conditions, Corruption, GilbertElliott, Loss, Reorder, WireConfig};
+pub use conditions::{Conditions, Corruption, GilbertElliott, Loss, Mark, Reorder, WireConfig};
 pub use direction::WireCounters;
 pub use end::{Control, End, EndCounters, wire};

@@ -4,10 +4,10 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use firelane_driver_memory::{
-    Chance, Conditions, Control, Corruption, End, GilbertElliott, Loss, Reorder, WireConfig, wire,
+    Chance, Conditions, Control, Corruption, End, GilbertElliott, Loss, Mark, Reorder, WireConfig, wire,
 };
 use firelane_frame::{Chain, Checksum, Driver, Pools, PoolsConfig};
-use firelane_units::{BitRate, Bytes, DropCounters, DropReason, Instant, Mtu};
+use firelane_units::{BitRate, Bytes, DropCounters, DropReason, Instant, MacAddr, Mtu};
 use proptest::prelude::*;
 
 /// Two ends, and what a test needs to use them.
@@ -323,6 +323,7 @@ prop_compose! {
             delay: micros(delay),
             jitter: micros(jitter),
             loss: Loss::Random(loss),
+            mark: Mark::None,
             reorder: Reorder::Positions { chance: reorder, later, at_most: micros(300) },
             duplicate,
             corrupt,
@@ -367,6 +368,55 @@ fn play(bench: &mut Bench, steps: &[Step]) -> Vec<(Instant, u32)> {
         assert_eq!((c.sent, c.delivered), (u64::from(bench.sent), arrivals.len() as u64));
     }
     arrivals
+}
+
+/// RFC 3168 §5: what finds a queue is marked, but only if its transport takes part; checksums stay right.
+#[test]
+fn a_queue_marks_capable_packets() {
+    use firelane_wire::{Ecn, EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View};
+    let frame = |v6: bool, ecn: Ecn| {
+        let mut bytes = vec![0; 14 + 40 + 100];
+        let ethertype = if v6 { EtherType::IPV6 } else { EtherType::IPV4 };
+        EthernetRepr { dst: MacAddr([2; 6]), src: MacAddr([4; 6]), ethertype }.emit(&mut bytes);
+        if v6 {
+            let (src, dst) = ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap());
+            let mut header = Ipv6Repr::new(src, dst, IpProtocol::UDP, 100);
+            header.ecn = ecn;
+            header.emit(&mut bytes[14..]);
+        } else {
+            let mut header = Ipv4Repr::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), IpProtocol::UDP, 120);
+            header.ecn = ecn;
+            header.emit(&mut bytes[14..]);
+        }
+        bytes
+    };
+    for v6 in [false, true] {
+        let rate = Some(BitRate::from_mbps(1));
+        let conditions = Conditions { rate, mark: Mark::Above(Bytes(300)), ..Conditions::default() };
+        let mut bench = Bench::new(1, conditions);
+        let kinds = [Ecn::Capable0, Ecn::Capable0, Ecn::Capable0, Ecn::NotCapable, Ecn::Capable1];
+        let mut chain: Chain =
+            kinds.iter().map(|&ecn| bench.pools.copy_of(&frame(v6, ecn)).expect("a free slot")).collect();
+        bench.one.transmit(&mut chain, &mut bench.drops);
+        bench.at(Instant::from_secs(1));
+        let mut out = Chain::new();
+        bench.two.receive(&mut bench.pools, usize::MAX, &mut out, &mut bench.drops);
+        let seen: Vec<Ecn> = out
+            .iter()
+            .map(|frame| {
+                let packet = &frame.as_slice()[14..];
+                if v6 {
+                    Ipv6View::parse(packet).expect("IPv6").ecn()
+                } else {
+                    Ipv4View::parse(packet).expect("a right checksum").ecn()
+                }
+            })
+            .collect();
+        use Ecn::{Capable0, Congested, NotCapable};
+        assert_eq!(seen, [Capable0, Capable0, Congested, NotCapable, Congested]);
+        assert_eq!(bench.control.counters().marked, 2);
+        bench.pools.put_all(&mut out);
+    }
 }
 
 proptest! {

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use firelane_driver_memory::{Chance, Conditions, Corruption, GilbertElliott, Loss, Reorder};
+use firelane_driver_memory::{Chance, Conditions, Corruption, GilbertElliott, Loss, Mark, Reorder};
 use firelane_units::{BitRate, Bytes, Instant, Mtu};
 
 use crate::random::Random;
@@ -36,11 +36,13 @@ pub enum Weather {
     MtuShrinks,
     /// For a while nothing gets through.
     Flaps,
+    /// Packets of capable transports are marked.
+    Marks,
 }
 
 impl Weather {
     /// All of it.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Loss,
         Self::Bursts,
         Self::Late,
@@ -51,6 +53,7 @@ impl Weather {
         Self::RateChanges,
         Self::MtuShrinks,
         Self::Flaps,
+        Self::Marks,
     ];
 
     /// Changes `conditions` in its way.
@@ -86,6 +89,8 @@ impl Weather {
                 conditions.rate = Some(BitRate::from_bps(random.size(500_000..1_000_000_000)))
             }
             Self::MtuShrinks => conditions.mtu = Mtu::new(random.within(576..1500) as u16),
+            Self::Marks if random.one_in(2) => conditions.mark = Mark::Random(percent(random, 30)),
+            Self::Marks => conditions.mark = Mark::Above(Bytes(random.size(1_500..100_000))),
             Self::Flaps => conditions.blackhole = random.one_in(3),
         }
     }

@@ -5,11 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use firelane_driver_memory::Conditions;
 use firelane_ip::DadConfig;
 use firelane_lane::Notice;
+use firelane_tcp::congestion::Algorithm;
+use firelane_tcp::{EcnPolicy, TcpConfig};
 use firelane_units::{LaneId, Mtu};
 
 use crate::faults::{random_conditions, random_weather, schedule};
@@ -76,6 +79,7 @@ fn build(sim: &mut Sim, scale: Scale, random: &mut Random) -> Vec<StackId> {
         let mut config = StackConfig::new(number);
         // Short enough that a test sees its end, long enough to be met by late duplicates.
         config.time_wait = Duration::from_secs(random.within(2..60));
+        config.tcp = Arc::new(random_tcp(random));
         config.dad = random.pick(&[DadConfig::OFF, DadConfig::FAST]);
         stacks.push(sim.stack(host, &config));
     }
@@ -99,6 +103,16 @@ fn build(sim: &mut Sim, scale: Scale, random: &mut Random) -> Vec<StackId> {
     }
     await_addresses(sim, stacks.len());
     stacks
+}
+
+/// Netstacks differ in how they answer congestion; they must get along.
+fn random_tcp(random: &mut Random) -> TcpConfig {
+    let ecn = random.pick(&[EcnPolicy::Never, EcnPolicy::Passive, EcnPolicy::Active]);
+    let mut tcp = TcpConfig { ecn, ..TcpConfig::default() };
+    if random.one_in(2) {
+        tcp.flight.algorithm = random.pick(&Algorithm::ALL);
+    }
+    tcp
 }
 
 /// Lets hosts test their addresses; nobody else has them, and no change is refused.

@@ -2,10 +2,13 @@
 //! change of numbers. `FIRELANE_BLESS=1` writes the table anew.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
-use firelane_driver_memory::{Chance, Conditions, GilbertElliott, Loss, Reorder};
+use firelane_driver_memory::{Chance, Conditions, GilbertElliott, Loss, Mark, Reorder};
 use firelane_sim::{Client, HostConfig, Plan, Server, Sim, SocketConfig, StackConfig};
+use firelane_tcp::congestion::Algorithm;
+use firelane_tcp::{EcnPolicy, TcpConfig};
 use firelane_units::{BitRate, Bytes, Mtu};
 
 /// What is sent, and how long at most.
@@ -15,7 +18,25 @@ const LIMIT: Duration = Duration::from_secs(20);
 const DELAYS: [u64; 3] = [1, 10, 50];
 const BUFFERS: [usize; 3] = [16, 128, 1024];
 
-/// The wires of the rows.
+/// The rows: their wire, and how both ends are tuned.
+fn rows() -> Vec<(&'static str, Conditions, TcpConfig)> {
+    let plain = TcpConfig::default();
+    let mut rows: Vec<_> = faults().into_iter().map(|(name, wire)| (name, wire, plain.clone())).collect();
+    // A data centre's switch marks early: 20 kB are 1.6 ms of this wire.
+    let marks = Conditions { mark: Mark::Above(Bytes(20_000)), ..Conditions::default() };
+    let ecn = TcpConfig { ecn: EcnPolicy::Active, ..TcpConfig::default() };
+    rows.push(("marked, ecn", marks.clone(), ecn));
+    rows.push(("marked, dctcp", marks, with(Algorithm::Dctcp)));
+    rows
+}
+
+fn with(algorithm: Algorithm) -> TcpConfig {
+    let mut tcp = TcpConfig::default();
+    tcp.flight.algorithm = algorithm;
+    tcp
+}
+
+/// The wires of the rows of CUBIC.
 fn faults() -> Vec<(&'static str, Conditions)> {
     let random =
         |percent| Conditions { loss: Loss::Random(Chance::percent(percent)), ..Conditions::default() };
@@ -43,11 +64,11 @@ fn faults() -> Vec<(&'static str, Conditions)> {
 }
 
 /// Goodput in kilobits per second over a wire of 100 Mb/s.
-fn goodput(faults: &Conditions, delay: Duration, buffer: usize) -> u64 {
+fn goodput(faults: &Conditions, tcp: &TcpConfig, delay: Duration, buffer: usize) -> u64 {
     let mut sim = Sim::new(1);
     let sides = [1, 2].map(|number| {
         let host = sim.host(HostConfig::default(), Mtu::ETHERNET);
-        sim.stack(host, &StackConfig::new(number))
+        sim.stack(host, &StackConfig { tcp: Arc::new(tcp.clone()), ..StackConfig::new(number) })
     });
     let rate = Some(BitRate::from_mbps(100));
     let forth = Conditions { rate, delay, ..faults.clone() };
@@ -79,11 +100,11 @@ fn table() -> String {
         }
     }
     text.push('\n');
-    for (name, conditions) in faults() {
+    for (name, conditions, tcp) in rows() {
         let _ = write!(text, "{name:16}");
         for delay in DELAYS {
             for buffer in BUFFERS {
-                let kbps = goodput(&conditions, Duration::from_millis(delay), buffer * 1024);
+                let kbps = goodput(&conditions, &tcp, Duration::from_millis(delay), buffer * 1024);
                 let _ = write!(text, "{:>16}", format!("{}.{:02}", kbps / 1000, kbps % 1000 / 10));
             }
         }
