@@ -1,16 +1,18 @@
 //! A stream of bytes between one writer and one reader, addressed by 64-bit cursors.
 //!
-//! A stream socket is two of these. A cursor counts the bytes since the stream began, so TCP's sequence
-//! numbers are cursors plus a constant, and the send ring is the retransmission buffer. The storage is not
-//! the stream: it is attached at the first write, may be detached whenever no byte is in it, and may differ
-//! in size each time. A ring without storage costs less than 200 bytes, both halves included.
+//! A stream socket is two of these, one in each direction, in one allocation ([`byte_rings`]). A cursor counts
+//! the bytes since the stream began, so TCP's sequence numbers are cursors plus a constant, and the send ring
+//! is the retransmission buffer. The storage is not the stream: it is attached at the first write, may be
+//! detached whenever no byte is in it, and may differ in size each time. Two rings without storage cost 144
+//! bytes and their halves.
 //!
 //! ```text
 //!   released by the reader        published by the writer       end of what was written ahead
 //!            head  <=  readable  <=  tail  <=  out of order, with holes  <=  ahead  <=  head + capacity
 //! ```
 //!
-//! R1. Only the writer moves `tail` and attaches storage; only the reader moves `head`.
+//! R1. Only the writer moves `tail` and attaches storage; only the reader moves `head`. Each reads its own cursor
+//!     back from there.
 //! R2. The reader touches `head..tail`, the writer `tail..head + capacity`. A side gives bytes up by a release
 //!     store of its cursor and gains them by an acquire load of the other's.
 //! R3. While the writer is inside a write, or has bytes ahead of `tail`, it holds HELD in the state word, and
@@ -21,63 +23,138 @@
 
 use core::cell::Cell;
 use core::fmt;
+use core::ops::Deref;
 use core::slice;
 
-use crate::sync::{Arc, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicPtr, AtomicU64, Ordering};
 
 /// Storage is attached.
 const ATTACHED: u64 = 1;
 /// The writer is inside, or has bytes ahead (R3).
 const HELD: u64 = 2;
+/// The storage's size as a power of two: six bits of the state word.
+const SIZE_SHIFT: u32 = 2;
+const SIZE: u64 = 0x3f << SIZE_SHIFT;
 /// One completed stay of the writer.
-const EPOCH: u64 = 4;
+const EPOCH: u64 = 1 << 8;
 
 /// The largest capacity: 1 GiB, the largest TCP window (RFC 7323 §2.3).
 const CAPACITY_MAX: usize = 1 << 30;
 /// The smallest storage.
 const STORAGE_MIN: usize = 64;
 
-/// The writer's words are at the beginning and the reader's at the end, so far apart that they never share a
-/// cache line, wherever the allocation begins.
+/// What one party writes: the tail and the storage of the ring that it writes, the head of the one that it reads.
 #[repr(C)]
-struct Shared {
+#[derive(Default)]
+struct Side {
     tail: AtomicU64,
+    head: AtomicU64,
     state: AtomicU64,
     storage: AtomicPtr<u8>,
-    storage_len: AtomicU32,
-    writer_gone: AtomicBool,
-    reader_gone: AtomicBool,
-    apart: [u8; 32],
-    head: AtomicU64,
+}
+
+/// How many words the margin has.
+pub const MARGIN_WORDS: usize = 8;
+
+/// The words between the two parties' sides. They keep the sides on different cache lines, wherever the
+/// allocation begins; whoever owns the rings may use them for what both parties must see.
+pub type Margin = [core::sync::atomic::AtomicU64; MARGIN_WORDS];
+
+/// Two rings in opposite directions.
+#[repr(C)]
+#[derive(Default)]
+struct Block {
+    one: Side,
+    margin: Margin,
+    two: Side,
 }
 
 #[cfg(not(loom))]
 const _: () = {
-    assert!(core::mem::offset_of!(Shared, head) >= 64);
+    assert!(core::mem::offset_of!(Block, two) - size_of::<Side>() >= 64);
     // `Arc` adds two counters.
-    assert!(size_of::<Shared>() + 16 + size_of::<RingWriter>() + size_of::<RingReader>() < 200);
+    assert!(size_of::<Block>() + 16 == 144);
+    assert!(size_of::<RingWriter>() + size_of::<RingReader>() == 56);
 };
 
 /// A stream of at most `capacity` unread bytes (up to 1 GiB), without storage as yet.
 pub fn byte_ring(capacity: usize) -> (RingWriter, RingReader) {
-    let shared = Arc::new(Shared {
-        tail: AtomicU64::new(0),
-        state: AtomicU64::new(0),
-        storage: AtomicPtr::new(core::ptr::null_mut()),
-        storage_len: AtomicU32::new(0),
-        writer_gone: AtomicBool::new(false),
-        reader_gone: AtomicBool::new(false),
-        apart: [0; 32],
-        head: AtomicU64::new(0),
-    });
-    let writer = RingWriter {
-        shared: Arc::clone(&shared),
-        tail: 0,
+    let ((writer, _), (_, reader)) = byte_rings(capacity, 1);
+    (writer, reader)
+}
+
+/// Two streams between two parties: for each of them the half that it writes and the half that it reads. The
+/// first party's stream has at most `one` unread bytes, the second's `two`.
+pub fn byte_rings(one: usize, two: usize) -> ((RingWriter, RingReader), (RingWriter, RingReader)) {
+    let block = Arc::new(Block::default());
+    let writer = |by: Party, capacity: usize| RingWriter {
+        block: Arc::clone(&block),
         ahead: 0,
         head_seen: Cell::new(0),
         capacity: clamped(capacity),
+        by,
     };
-    (writer, RingReader { shared, head: 0, tail_seen: Cell::new(0) })
+    let reader = |by: Party| RingReader { block: Arc::clone(&block), tail_seen: Cell::new(0), by };
+    ((writer(Party::One, one), reader(Party::One)), (writer(Party::Two, two), reader(Party::Two)))
+}
+
+/// Whose half it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Party {
+    One,
+    Two,
+}
+
+impl Block {
+    /// The ring that `party` writes.
+    #[inline]
+    fn written_by(&self, party: Party) -> Ring<'_> {
+        match party {
+            Party::One => Ring { writer: &self.one, reader: &self.two },
+            Party::Two => Ring { writer: &self.two, reader: &self.one },
+        }
+    }
+
+    /// The ring that `party` reads.
+    #[inline]
+    fn read_by(&self, party: Party) -> Ring<'_> {
+        match party {
+            Party::One => self.written_by(Party::Two),
+            Party::Two => self.written_by(Party::One),
+        }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        for party in [Party::One, Party::Two] {
+            let ring = self.written_by(party);
+            let (storage, len) = ring.storage();
+            if ring.attached_bytes() > 0 {
+                // SAFETY: all halves are gone.
+                unsafe { memory::free(storage, len) };
+            }
+        }
+    }
+}
+
+/// The margin of two rings, for who holds none of their halves.
+#[derive(Clone)]
+pub struct MarginRef(Arc<Block>);
+
+impl Deref for MarginRef {
+    type Target = Margin;
+
+    #[inline]
+    fn deref(&self) -> &Margin {
+        &self.0.margin
+    }
+}
+
+impl fmt::Debug for MarginRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MarginRef").finish_non_exhaustive()
+    }
 }
 
 fn clamped(capacity: usize) -> u32 {
@@ -88,11 +165,19 @@ fn storage_for(capacity: u32) -> usize {
     (capacity as usize).next_power_of_two().max(STORAGE_MIN)
 }
 
-impl Shared {
+/// One ring: the words of both parties that are about it.
+#[derive(Clone, Copy)]
+struct Ring<'a> {
+    writer: &'a Side,
+    reader: &'a Side,
+}
+
+impl Ring<'_> {
     /// Where the storage is and how long.
-    fn storage(&self) -> (*mut u8, usize) {
-        let len = self.storage_len.load(Ordering::Relaxed) as usize;
-        (self.storage.load(Ordering::Relaxed), len)
+    #[inline]
+    fn storage(self) -> (*mut u8, usize) {
+        let state = self.writer.state.load(Ordering::Relaxed);
+        (self.writer.storage.load(Ordering::Relaxed), size_in(state))
     }
 
     /// The two pieces of storage for `len` bytes at `cursor`: offset and length of the first, length of the
@@ -104,11 +189,11 @@ impl Shared {
     }
 
     /// Detaches storage that `state` shows attached and not held, if the word is unchanged (R4).
-    fn detach_from(&self, state: u64) -> bool {
+    fn detach_from(self, state: u64) -> bool {
         // Read first: after the swap the writer may attach other storage.
-        let (storage, len) = self.storage();
+        let (storage, len) = (self.writer.storage.load(Ordering::Relaxed), size_in(state));
         let swapped =
-            self.state.compare_exchange(state, state & !ATTACHED, Ordering::AcqRel, Ordering::Relaxed);
+            self.writer.state.compare_exchange(state, state & !ATTACHED, Ordering::AcqRel, Ordering::Relaxed);
         if swapped.is_ok() {
             // SAFETY: (R4) this side won the swap, so the storage is this side's to free; (R5) nobody
             // touches it.
@@ -117,33 +202,45 @@ impl Shared {
         swapped.is_ok()
     }
 
-    fn attached_bytes(&self) -> usize {
-        let attached = self.state.load(Ordering::Acquire) & ATTACHED != 0;
-        if attached { self.storage_len.load(Ordering::Relaxed) as usize } else { 0 }
+    fn attached_bytes(self) -> usize {
+        let state = self.writer.state.load(Ordering::Acquire);
+        if state & ATTACHED != 0 { size_in(state) } else { 0 }
     }
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if self.attached_bytes() > 0 {
-            let (storage, len) = self.storage();
-            // SAFETY: both halves are gone.
-            unsafe { memory::free(storage, len) };
-        }
-    }
+/// How long the storage is, by the state word.
+#[inline]
+const fn size_in(state: u64) -> usize {
+    1 << ((state & SIZE) >> SIZE_SHIFT)
 }
 
 /// The side that writes the stream.
 pub struct RingWriter {
-    shared: Arc<Shared>,
-    tail: u64,
+    block: Arc<Block>,
     /// The end of the furthest byte written; `tail` or behind it unless data are out of order.
     ahead: u64,
     head_seen: Cell<u64>,
     capacity: u32,
+    by: Party,
 }
 
 impl RingWriter {
+    #[inline]
+    fn ring(&self) -> Ring<'_> {
+        self.block.written_by(self.by)
+    }
+
+    /// The words between this ring's side and the other party's.
+    #[inline]
+    pub fn margin(&self) -> &Margin {
+        &self.block.margin
+    }
+
+    /// The same, to be kept beside the halves.
+    pub fn margin_ref(&self) -> MarginRef {
+        MarginRef(Arc::clone(&self.block))
+    }
+
     /// The most unread bytes.
     pub fn capacity(&self) -> usize {
         self.capacity as usize
@@ -159,13 +256,13 @@ impl RingWriter {
     /// Bytes published so far.
     #[inline]
     pub fn cursor(&self) -> u64 {
-        self.tail
+        self.ring().writer.tail.load(Ordering::Relaxed)
     }
 
     /// Published bytes that the reader has not released.
     pub fn unread(&self) -> usize {
-        self.head_seen.set(self.shared.head.load(Ordering::Acquire));
-        (self.tail - self.head_seen.get()) as usize
+        self.head_seen.set(self.ring().reader.head.load(Ordering::Acquire));
+        (self.cursor() - self.head_seen.get()) as usize
     }
 
     /// How many bytes can be written after the cursor.
@@ -176,14 +273,14 @@ impl RingWriter {
 
     /// The capacity that holds at present: what was asked for, unless the storage is smaller and in use.
     fn room_limit(&self) -> usize {
-        let attached = self.shared.attached_bytes();
-        let replaceable = attached == 0 || (self.ahead <= self.tail && self.unread() == 0);
+        let attached = self.attached_bytes();
+        let replaceable = attached == 0 || (self.ahead <= self.cursor() && self.unread() == 0);
         if replaceable { self.capacity() } else { self.capacity().min(attached) }
     }
 
     /// Writes as much of `bytes` as there is room for, publishes it and returns how much.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
-        let count = self.write_at(self.tail, bytes);
+        let count = self.write_at(self.cursor(), bytes);
         self.advance(count);
         count
     }
@@ -208,7 +305,7 @@ impl RingWriter {
     /// # Panics
     /// If `cursor` is before the published cursor.
     pub fn space_at(&mut self, cursor: u64, len: usize) -> (&mut [u8], &mut [u8]) {
-        assert!(cursor >= self.tail, "written bytes are the reader's");
+        assert!(cursor >= self.cursor(), "written bytes are the reader's");
         let len = self.room_at(cursor, len);
         if len == 0 {
             return (&mut [], &mut []);
@@ -216,7 +313,7 @@ impl RingWriter {
         let (storage, storage_len) = self.enter();
         memory::touch(storage);
         self.ahead = self.ahead.max(cursor + len as u64);
-        let (offset, first, second) = Shared::pieces(cursor, len, storage_len);
+        let (offset, first, second) = Ring::pieces(cursor, len, storage_len);
         // SAFETY: (R2) `room_at` kept the range within `tail..head + capacity`, and the capacity within the
         // storage, so the pieces are in bounds, do not overlap and are the writer's; (R3) `enter` holds the
         // storage until `advance`. It was zeroed when attached.
@@ -242,32 +339,32 @@ impl RingWriter {
 
     /// Holds the storage (R3), attaching it if there is none, or if it is empty and of another size.
     fn enter(&mut self) -> (*mut u8, usize) {
-        let shared = &*self.shared;
-        let state = shared.state.load(Ordering::Relaxed);
+        let ring = self.ring();
+        let state = ring.writer.state.load(Ordering::Relaxed);
         if state & HELD != 0 {
-            return shared.storage();
+            return ring.storage();
         }
         let wanted = storage_for(self.capacity);
         if state & ATTACHED != 0 {
-            let outgrown = shared.storage().1 < wanted && self.unread() == 0;
+            let outgrown = size_in(state) < wanted && self.unread() == 0;
             if outgrown {
-                shared.detach_from(state);
+                ring.detach_from(state);
             } else {
-                let held =
-                    shared.state.compare_exchange(state, state | HELD, Ordering::Acquire, Ordering::Relaxed);
+                let word = &ring.writer.state;
+                let held = word.compare_exchange(state, state | HELD, Ordering::Acquire, Ordering::Relaxed);
                 if held.is_ok() {
-                    return shared.storage();
+                    return ring.storage();
                 }
             }
         }
         // The storage is detached: by this side, by the reader, or it never was attached. Nobody but the
         // writer changes the word while it says so.
-        let state = shared.state.load(Ordering::Acquire);
+        let state = ring.writer.state.load(Ordering::Acquire);
         debug_assert_eq!(state & (ATTACHED | HELD), 0, "only the writer attaches");
         let storage = memory::zeroed(wanted);
-        shared.storage.store(storage, Ordering::Relaxed);
-        shared.storage_len.store(wanted as u32, Ordering::Relaxed);
-        shared.state.store(state | ATTACHED | HELD, Ordering::Release);
+        let size = u64::from(wanted.trailing_zeros()) << SIZE_SHIFT;
+        ring.writer.storage.store(storage, Ordering::Relaxed);
+        ring.writer.state.store(state & !SIZE | size | ATTACHED | HELD, Ordering::Release);
         (storage, wanted)
     }
 
@@ -280,10 +377,9 @@ impl RingWriter {
         if count == 0 {
             return;
         }
-        let tail = self.tail + count as u64;
+        let tail = self.cursor() + count as u64;
         assert!(tail <= self.ahead, "advance past what was written");
-        self.tail = tail;
-        self.shared.tail.store(tail, Ordering::Release);
+        self.ring().writer.tail.store(tail, Ordering::Release);
         if self.ahead == tail {
             self.leave();
         }
@@ -291,68 +387,73 @@ impl RingWriter {
 
     /// Forgets bytes that were written ahead and not published, so that they do not hold the storage.
     pub fn discard_ahead(&mut self) {
-        if self.ahead > self.tail {
-            self.ahead = self.tail;
+        if self.ahead > self.cursor() {
+            self.ahead = self.cursor();
             self.leave();
         }
     }
 
     /// The end of the furthest byte written: equal to the cursor unless data are out of order.
     pub fn ahead(&self) -> u64 {
-        self.ahead.max(self.tail)
+        self.ahead.max(self.cursor())
     }
 
     /// Lets go of the storage (R3). While it is held, nobody else changes the state word.
     fn leave(&self) {
-        let state = self.shared.state.load(Ordering::Relaxed);
+        let word = &self.ring().writer.state;
+        let state = word.load(Ordering::Relaxed);
         debug_assert_eq!(state & (ATTACHED | HELD), ATTACHED | HELD, "the writer was inside");
-        self.shared.state.store((state & !HELD).wrapping_add(EPOCH), Ordering::Release);
+        word.store((state & !HELD).wrapping_add(EPOCH), Ordering::Release);
     }
 
     /// Detaches the storage if no byte is in it. Returns whether this call did.
     pub fn detach_if_empty(&mut self) -> bool {
-        let state = self.shared.state.load(Ordering::Acquire);
-        state & (ATTACHED | HELD) == ATTACHED && self.unread() == 0 && self.shared.detach_from(state)
+        let state = self.ring().writer.state.load(Ordering::Acquire);
+        state & (ATTACHED | HELD) == ATTACHED && self.unread() == 0 && self.ring().detach_from(state)
     }
 
     /// How many bytes of storage are attached.
     pub fn attached_bytes(&self) -> usize {
-        self.shared.attached_bytes()
-    }
-
-    /// Whether the reader was dropped.
-    pub fn is_reader_gone(&self) -> bool {
-        self.shared.reader_gone.load(Ordering::Acquire)
+        self.ring().attached_bytes()
     }
 }
 
 impl Drop for RingWriter {
     fn drop(&mut self) {
         self.discard_ahead();
-        self.shared.writer_gone.store(true, Ordering::Release);
     }
 }
 
 /// The side that reads the stream.
 pub struct RingReader {
-    shared: Arc<Shared>,
-    head: u64,
+    block: Arc<Block>,
     tail_seen: Cell<u64>,
+    by: Party,
 }
 
 impl RingReader {
+    #[inline]
+    fn ring(&self) -> Ring<'_> {
+        self.block.read_by(self.by)
+    }
+
+    /// The words between this ring's side and the other party's.
+    #[inline]
+    pub fn margin(&self) -> &Margin {
+        &self.block.margin
+    }
+
     /// Bytes released so far.
     #[inline]
     pub fn cursor(&self) -> u64 {
-        self.head
+        self.ring().reader.head.load(Ordering::Relaxed)
     }
 
-    /// How many bytes can be read. If the writer is gone, asking again after [`RingReader::is_writer_gone`]
-    /// tells the last word.
+    /// How many bytes can be read.
     #[inline]
     pub fn available(&self) -> usize {
-        self.tail_seen.set(self.shared.tail.load(Ordering::Acquire));
-        (self.tail_seen.get() - self.head) as usize
+        self.tail_seen.set(self.ring().writer.tail.load(Ordering::Acquire));
+        (self.tail_seen.get() - self.cursor()) as usize
     }
 
     /// Up to `len` published bytes from `cursor` on, in at most two pieces.
@@ -360,7 +461,7 @@ impl RingReader {
     /// # Panics
     /// If `cursor` is before the released cursor.
     pub fn peek_at(&self, cursor: u64, len: usize) -> (&[u8], &[u8]) {
-        assert!(cursor >= self.head, "released bytes are the writer's");
+        assert!(cursor >= self.cursor(), "released bytes are the writer's");
         if self.tail_seen.get() < cursor.saturating_add(len as u64) {
             self.available();
         }
@@ -368,9 +469,9 @@ impl RingReader {
         if len == 0 {
             return (&[], &[]);
         }
-        let (storage, storage_len) = self.shared.storage();
+        let (storage, storage_len) = self.ring().storage();
         memory::touch(storage);
-        let (offset, first, second) = Shared::pieces(cursor, len, storage_len);
+        let (offset, first, second) = Ring::pieces(cursor, len, storage_len);
         // SAFETY: (R2) the range is within `head..tail`, so it is the reader's until `release`, which needs
         // `&mut self`; while it is not empty the storage stays (R4, R5), and the acquire load of `tail` made
         // the storage that the writer attached before visible.
@@ -379,7 +480,7 @@ impl RingReader {
 
     /// Copies as much as there is into `to`, releases it and returns how much.
     pub fn read(&mut self, to: &mut [u8]) -> usize {
-        let count = self.copy_at(self.head, to);
+        let count = self.copy_at(self.cursor(), to);
         self.release(count);
         count
     }
@@ -397,43 +498,31 @@ impl RingReader {
     /// # Panics
     /// If that is more than was published.
     pub fn release(&mut self, count: usize) {
-        let head = self.head + count as u64;
+        let head = self.cursor() + count as u64;
         if head > self.tail_seen.get() {
             self.available();
             assert!(head <= self.tail_seen.get(), "release past what was published");
         }
-        self.head = head;
-        self.shared.head.store(head, Ordering::Release);
+        self.ring().reader.head.store(head, Ordering::Release);
     }
 
     /// Detaches the storage if no byte is in it and the writer is not at work. Returns whether this call
     /// did.
     pub fn detach_if_empty(&mut self) -> bool {
-        let state = self.shared.state.load(Ordering::Acquire);
-        state & (ATTACHED | HELD) == ATTACHED && self.available() == 0 && self.shared.detach_from(state)
+        let state = self.ring().writer.state.load(Ordering::Acquire);
+        state & (ATTACHED | HELD) == ATTACHED && self.available() == 0 && self.ring().detach_from(state)
     }
 
     /// How many bytes of storage are attached.
     pub fn attached_bytes(&self) -> usize {
-        self.shared.attached_bytes()
-    }
-
-    /// Whether the writer was dropped. What it published before can still be read.
-    pub fn is_writer_gone(&self) -> bool {
-        self.shared.writer_gone.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for RingReader {
-    fn drop(&mut self) {
-        self.shared.reader_gone.store(true, Ordering::Release);
+        self.ring().attached_bytes()
     }
 }
 
 impl fmt::Debug for RingWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RingWriter")
-            .field("cursor", &self.tail)
+            .field("cursor", &self.cursor())
             .field("ahead", &self.ahead())
             .field("capacity", &self.capacity)
             .finish()
@@ -442,7 +531,7 @@ impl fmt::Debug for RingWriter {
 
 impl fmt::Debug for RingReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RingReader").field("cursor", &self.head).finish_non_exhaustive()
+        f.debug_struct("RingReader").field("cursor", &self.cursor()).finish_non_exhaustive()
     }
 }
 

@@ -23,7 +23,7 @@ mod ring;
 mod sync;
 pub mod virtio;
 
-pub use byte_ring::{RingReader, RingWriter, byte_ring};
+pub use byte_ring::{MARGIN_WORDS, Margin, MarginRef, RingReader, RingWriter, byte_ring, byte_rings};
 pub use chain::Chain;
 pub use driver::{Capabilities, Driver};
 pub use frame::Frame;
