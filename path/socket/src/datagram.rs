@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use firelane_frame::{RingReader, RingWriter, byte_ring};
 use firelane_units::{LaneId, NetstackId};
 
-use crate::{Flags, Ready, Shared, SocketError, SocketToken};
+use crate::{Flags, Ready, Shared, SocketError, SocketToken, Words};
 
 /// The bytes of a queue that a datagram takes beside its payload.
 pub const RECORD_BYTES: usize = 24;
@@ -27,8 +27,8 @@ pub struct DatagramShared {
 
 impl DatagramShared {
     /// Interest, flags, error, kicks.
-    pub fn words(&self) -> &Shared {
-        &self.words
+    pub fn words(&self) -> Words<'_> {
+        self.words.words()
     }
 
     /// The lane that owns the socket.
@@ -47,7 +47,7 @@ impl DatagramShared {
     /// If it was bound before.
     pub fn bind(&self, local: SocketAddr) {
         assert!(self.local.set(local).is_ok(), "a socket is bound once");
-        self.words.set_flags(Flags::CONNECTED);
+        self.words().set_flags(Flags::CONNECTED);
     }
 
     /// The local address; `None` while the lane has not bound it.
@@ -115,7 +115,7 @@ pub struct SendDatagramEnd {
 impl SendDatagramEnd {
     /// Queues `payload` for `peer`. The caller kicks the lane if [`SendDatagramEnd::kick`] says so.
     pub fn send(&mut self, peer: SocketAddr, payload: &[u8]) -> Result<(), SendDatagramError> {
-        if let Some(error) = self.shared.words.take_error() {
+        if let Some(error) = self.shared.words().take_error() {
             return Err(SendDatagramError::Failed(error));
         }
         // RFC 768: the length field counts the header's eight bytes.
@@ -127,7 +127,7 @@ impl SendDatagramEnd {
 
     /// Whether a kick message must be sent to the lane for what was queued.
     pub fn kick(&self) -> bool {
-        self.shared.words.kick()
+        self.shared.words().kick()
     }
 
     /// What both sides see.
@@ -148,7 +148,7 @@ impl RecvDatagramEnd {
     pub fn recv(&mut self, to: &mut [u8]) -> Result<Option<Datagram>, SocketError> {
         let taken = self.queue.pop(to);
         if taken.is_none()
-            && let Some(error) = self.shared.words.take_error()
+            && let Some(error) = self.shared.words().take_error()
         {
             return Err(error);
         }
@@ -162,7 +162,7 @@ impl RecvDatagramEnd {
 
     /// Whether the next receive does not block.
     pub fn is_readable(&self) -> bool {
-        self.queue.0.available() > 0 || self.shared.words.error().is_some()
+        self.queue.0.available() > 0 || self.shared.words().error().is_some()
     }
 
     /// What both sides see.
@@ -189,7 +189,7 @@ impl DatagramSlot {
 
     /// Something has become ready; answers whom to tell.
     pub fn tell(&self, ready: Ready) -> Option<SocketToken> {
-        self.shared.words.tell(ready)
+        self.shared.words().tell(ready)
     }
 }
 

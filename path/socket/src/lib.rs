@@ -23,8 +23,8 @@ pub use datagram::{
 };
 pub use error::SocketError;
 pub use listener::{Accepted, HALF_OPEN_MAX, ListenerClosed, ListenerEnd, ListenerSlot, listener};
-pub use shared::{Flags, Ready, Shared, SocketToken};
+pub use shared::{Flags, Ready, Shared, SocketToken, Words};
 pub use stream::{
-    ConnRef, Names, ReadError, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamShared, StreamSlot,
-    WriteError, stream,
+    ConnRef, Names, ReadError, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamRef, StreamShared,
+    StreamSlot, WriteError, stream,
 };

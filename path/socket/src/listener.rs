@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use firelane_frame::MpscRing;
 
-use crate::{Flags, Names, Ready, Shared, SocketToken, StreamEnd};
+use crate::{Flags, Names, Ready, Shared, SocketToken, StreamEnd, Words};
 
 /// Places beside the backlog, for handshakes that began before it was full (Solaris `_conn_req_max_q0`).
 pub const HALF_OPEN_MAX: usize = 1024;
@@ -69,8 +69,8 @@ impl ListenerEnd {
     }
 
     /// Interest and token.
-    pub fn words(&self) -> &Shared {
-        &self.queue.words
+    pub fn words(&self) -> Words<'_> {
+        self.queue.words.words()
     }
 }
 
@@ -120,7 +120,7 @@ impl ListenerSlot {
             queue.waiting.fetch_sub(1, Ordering::AcqRel);
             return Err(ListenerClosed);
         }
-        Ok(queue.words.tell(Ready::READABLE))
+        Ok(queue.words.words().tell(Ready::READABLE))
     }
 
     /// Whether the application closed it.

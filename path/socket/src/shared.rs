@@ -9,7 +9,7 @@
 //!   its way covers everything that was written before it runs.
 
 use core::ops::{BitOr, BitOrAssign};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::SocketError;
 
@@ -92,81 +92,101 @@ bits! {
     }
 }
 
-/// The kick bits: work that a message on its way will find.
-const KICKED: u32 = 1;
+/// Where in the second word the interest, the kick bit, the flags and the error lie.
+const INTEREST: u64 = 0xff;
+const KICKED: u64 = 1 << 8;
+const FLAGS_SHIFT: u32 = 16;
+const ERROR_SHIFT: u32 = 32;
 
-/// The words of one endpoint.
+/// The words of an endpoint that has no rings of bytes to keep them between.
 #[derive(Debug, Default)]
-pub struct Shared {
-    token: AtomicU64,
-    interest: AtomicU32,
-    flags: AtomicU32,
-    error: AtomicU32,
-    kicks: AtomicU32,
-}
+pub struct Shared([AtomicU64; 2]);
 
 impl Shared {
+    /// The words.
+    pub fn words(&self) -> Words<'_> {
+        let [token, state] = &self.0;
+        Words { token, state }
+    }
+}
+
+/// The words of one endpoint: its token, and interest, kicks, flags and error together in one.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a> {
+    pub(crate) token: &'a AtomicU64,
+    pub(crate) state: &'a AtomicU64,
+}
+
+impl Words<'_> {
     /// Names the socket for its edges. The engine does so before it leaves any interest.
-    pub fn set_token(&self, token: SocketToken) {
+    pub fn set_token(self, token: SocketToken) {
         self.token.store(token.0, Ordering::Release);
     }
 
     /// The socket's name.
-    pub fn token(&self) -> SocketToken {
+    pub fn token(self) -> SocketToken {
         SocketToken(self.token.load(Ordering::Acquire))
     }
 
     /// Application: asks to be told of `ready`. It looks again after this and before it sleeps (R1).
-    pub fn wait_for(&self, ready: Ready) {
-        self.interest.fetch_or((ready | Ready::HANGUP).0, Ordering::Relaxed);
+    pub fn wait_for(self, ready: Ready) {
+        self.state.fetch_or(u64::from((ready | Ready::HANGUP).0), Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// Lane: something has become ready. Answers the token to tell, if anybody waits for it (R1, R2).
-    pub fn tell(&self, ready: Ready) -> Option<SocketToken> {
+    pub fn tell(self, ready: Ready) -> Option<SocketToken> {
         fence(Ordering::SeqCst);
-        if self.interest.load(Ordering::Relaxed) & ready.0 == 0 {
+        let ready = u64::from(ready.0);
+        if self.state.load(Ordering::Relaxed) & INTEREST & ready == 0 {
             return None;
         }
-        let old = self.interest.fetch_and(!ready.0, Ordering::AcqRel);
-        (old & ready.0 != 0).then(|| self.token())
+        let old = self.state.fetch_and(!ready, Ordering::AcqRel);
+        (old & ready != 0).then(|| self.token())
     }
 
     /// What has happened for good.
-    pub fn flags(&self) -> Flags {
-        Flags(self.flags.load(Ordering::Acquire))
+    pub fn flags(self) -> Flags {
+        Flags((self.state.load(Ordering::Acquire) >> FLAGS_SHIFT) as u32 & 0xffff)
     }
 
     /// Adds flags.
-    pub fn set_flags(&self, flags: Flags) {
-        self.flags.fetch_or(flags.0, Ordering::Release);
+    pub fn set_flags(self, flags: Flags) {
+        self.state.fetch_or(u64::from(flags.0) << FLAGS_SHIFT, Ordering::Release);
     }
 
     /// Lane: the socket failed. The first error stays.
-    pub fn fail(&self, error: SocketError) {
-        let _ = self.error.compare_exchange(0, error.code(), Ordering::Release, Ordering::Relaxed);
+    pub fn fail(self, error: SocketError) {
+        let first = |state| (error_in(state) == 0).then_some(state | u64::from(error.code()) << ERROR_SHIFT);
+        let _ = self.state.fetch_update(Ordering::Release, Ordering::Relaxed, first);
     }
 
     /// The error, if there is one.
-    pub fn error(&self) -> Option<SocketError> {
-        SocketError::of_code(self.error.load(Ordering::Acquire))
+    pub fn error(self) -> Option<SocketError> {
+        SocketError::of_code(error_in(self.state.load(Ordering::Acquire)))
     }
 
     /// Application: takes the error, so that it is told once (SO_ERROR).
-    pub fn take_error(&self) -> Option<SocketError> {
-        SocketError::of_code(self.error.swap(0, Ordering::AcqRel))
+    pub fn take_error(self) -> Option<SocketError> {
+        // Every write asks, and there is hardly ever one.
+        self.error()?;
+        SocketError::of_code(error_in(self.state.fetch_and((1 << ERROR_SHIFT) - 1, Ordering::AcqRel)))
     }
 
     /// Application: there is work for the lane. Whether a kick message must be sent; none is needed while
     /// another is on its way (R3).
-    pub fn kick(&self) -> bool {
-        self.kicks.fetch_or(KICKED, Ordering::AcqRel) & KICKED == 0
+    pub fn kick(self) -> bool {
+        self.state.fetch_or(KICKED, Ordering::AcqRel) & KICKED == 0
     }
 
     /// Lane: a kick arrived; also the application's, when its message found the squeue full (R3).
-    pub fn unkick(&self) {
-        self.kicks.fetch_and(!KICKED, Ordering::AcqRel);
+    pub fn unkick(self) {
+        self.state.fetch_and(!KICKED, Ordering::AcqRel);
     }
+}
+
+const fn error_in(state: u64) -> u32 {
+    (state >> ERROR_SHIFT) as u32
 }
 
 #[cfg(test)]
@@ -176,6 +196,7 @@ mod tests {
     #[test]
     fn an_interest_is_told_once() {
         let shared = Shared::default();
+        let shared = shared.words();
         shared.set_token(SocketToken(7));
         assert_eq!(shared.tell(Ready::READABLE), None, "nobody waits");
         shared.wait_for(Ready::READABLE);
@@ -187,6 +208,7 @@ mod tests {
     #[test]
     fn a_hang_up_is_told_to_everybody_who_waits() {
         let shared = Shared::default();
+        let shared = shared.words();
         shared.set_token(SocketToken(1));
         shared.wait_for(Ready::WRITABLE);
         assert_eq!(shared.tell(Ready::HANGUP), Some(SocketToken(1)));
@@ -195,6 +217,7 @@ mod tests {
     #[test]
     fn the_first_error_stays_until_it_is_taken() {
         let shared = Shared::default();
+        let shared = shared.words();
         shared.fail(SocketError::Reset);
         shared.fail(SocketError::TimedOut);
         assert_eq!(shared.take_error(), Some(SocketError::Reset));
@@ -204,6 +227,7 @@ mod tests {
     #[test]
     fn one_message_per_kick() {
         let shared = Shared::default();
+        let shared = shared.words();
         assert!(shared.kick());
         assert!(!shared.kick());
         shared.unkick();
@@ -215,6 +239,7 @@ mod tests {
         use core::sync::atomic::AtomicBool;
         for _ in 0..2000 {
             let (shared, data) = (Shared::default(), AtomicBool::new(false));
+            let shared = shared.words();
             shared.set_token(SocketToken(1));
             let (saw, told) = std::thread::scope(|scope| {
                 let app = scope.spawn(|| {

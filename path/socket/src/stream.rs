@@ -3,15 +3,17 @@
 //! The application's side is two halves ([`SendEnd`], [`RecvEnd`]) that may live in different threads; the
 //! lane's side ([`StreamSlot`]) belongs to the connection. The send ring *is* TCP's retransmission buffer:
 //! the lane releases bytes when they are acknowledged. Neither side waits.
+//!
+//! A stream is one allocation: what both sides see beside the rings ([`StreamShared`]) lies in the margin between
+//! the rings' sides.
 
-use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::sync::atomic::Ordering;
 
-use firelane_frame::{RingReader, RingWriter, byte_ring};
+use firelane_frame::{Margin, MarginRef, RingReader, RingWriter, byte_rings};
 use firelane_units::{ConnId, LaneId, NetstackId};
 
-use crate::{Flags, Ready, Shared, SocketError, SocketToken};
+use crate::{Flags, Ready, SocketError, SocketToken, Words};
 
 /// The sizes of a stream's rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,59 +49,53 @@ pub struct Names {
     pub remote: SocketAddr,
 }
 
-/// [`Names`] in a form for many: IPv4 addresses mapped, no scopes.
-#[derive(Debug)]
-struct CompactNames {
-    addresses: [[u8; 16]; 2],
-    ports: [u16; 2],
-}
-
-impl CompactNames {
-    fn new(names: Names) -> Self {
-        let octets = |end: SocketAddr| match end.ip() {
-            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-            IpAddr::V6(address) => address.octets(),
-        };
-        let Names { local, remote } = names;
-        Self { addresses: [octets(local), octets(remote)], ports: [local.port(), remote.port()] }
-    }
-
-    fn expand(&self) -> Names {
-        let end = |n: usize| SocketAddr::new(IpAddr::from(self.addresses[n]).to_canonical(), self.ports[n]);
-        Names { local: end(0), remote: end(1) }
-    }
+/// What each word of the margin is for.
+mod word {
+    pub(super) const TOKEN: usize = 0;
+    /// Interest, kicks, flags, error.
+    pub(super) const STATE: usize = 1;
+    /// A [`super::ConnRef`]; zero until the lane has made the connection. The words after it are read when it is
+    /// there.
+    pub(super) const CONN: usize = 2;
+    /// Lane, netstack and the two ports, 16 bits each.
+    pub(super) const PLACE: usize = 3;
+    /// The local address and the remote one, two words each, IPv4 mapped. (Streams have no scopes.)
+    pub(super) const ADDRESSES: [usize; 2] = [4, 6];
 }
 
 /// What both sides of a stream see beside the rings.
-#[derive(Debug)]
-pub struct StreamShared {
-    words: Shared,
-    lane: LaneId,
-    netstack: NetstackId,
-    /// A [`ConnRef`] in one word; zero until the lane has made the connection.
-    conn: AtomicU64,
-    names: OnceLock<CompactNames>,
-}
+#[derive(Clone, Copy, Debug)]
+pub struct StreamShared<'a>(&'a Margin);
 
-impl StreamShared {
+impl<'a> StreamShared<'a> {
     /// Interest, flags, error, kicks.
-    pub fn words(&self) -> &Shared {
-        &self.words
+    pub fn words(self) -> Words<'a> {
+        Words { token: &self.0[word::TOKEN], state: &self.0[word::STATE] }
+    }
+
+    fn place(self) -> [u16; 4] {
+        let place = self.0[word::PLACE].load(Ordering::Relaxed);
+        [0, 16, 32, 48].map(|shift| (place >> shift) as u16)
+    }
+
+    fn set_place(self, place: [u16; 4]) {
+        let word = place.iter().rev().fold(0, |word, &part| word << 16 | u64::from(part));
+        self.0[word::PLACE].store(word, Ordering::Relaxed);
     }
 
     /// The lane that owns the connection.
-    pub fn lane(&self) -> LaneId {
-        self.lane
+    pub fn lane(self) -> LaneId {
+        LaneId(self.place()[0])
     }
 
     /// The netstack that the connection belongs to.
-    pub fn netstack(&self) -> NetstackId {
-        self.netstack
+    pub fn netstack(self) -> NetstackId {
+        NetstackId(self.place()[1])
     }
 
     /// The connection; `None` while the lane has not made it.
-    pub fn conn(&self) -> Option<ConnRef> {
-        let word = self.conn.load(Ordering::Acquire);
+    pub fn conn(self) -> Option<ConnRef> {
+        let word = self.0[word::CONN].load(Ordering::Acquire);
         let (generation, conn) = ((word >> 32) as u32, ConnId(word as u32));
         (generation != 0).then_some(ConnRef { conn, generation })
     }
@@ -108,36 +104,55 @@ impl StreamShared {
     ///
     /// # Panics
     /// If it was made before.
-    pub fn bind(&self, conn: ConnRef, names: Names) {
-        assert!(self.names.set(CompactNames::new(names)).is_ok(), "a stream is bound once");
-        self.conn.store(u64::from(conn.generation) << 32 | u64::from(conn.conn.0), Ordering::Release);
+    pub fn bind(self, conn: ConnRef, names: Names) {
+        assert!(self.conn().is_none(), "a stream is bound once");
+        let [lane, netstack, ..] = self.place();
+        self.set_place([lane, netstack, names.local.port(), names.remote.port()]);
+        for (end, at) in [names.local, names.remote].into_iter().zip(word::ADDRESSES) {
+            let bits = match end.ip() {
+                IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+                IpAddr::V6(address) => address.to_bits(),
+            };
+            self.0[at].store((bits >> 64) as u64, Ordering::Relaxed);
+            self.0[at + 1].store(bits as u64, Ordering::Relaxed);
+        }
+        let word = u64::from(conn.generation) << 32 | u64::from(conn.conn.0);
+        self.0[word::CONN].store(word, Ordering::Release);
     }
 
     /// The two ends' addresses; `None` while the lane has not made the connection.
-    pub fn names(&self) -> Option<Names> {
-        self.names.get().map(CompactNames::expand)
+    pub fn names(self) -> Option<Names> {
+        self.conn()?;
+        let [.., local_port, remote_port] = self.place();
+        let address = |at: usize| {
+            let [high, low] = [at, at + 1].map(|n| u128::from(self.0[n].load(Ordering::Relaxed)));
+            IpAddr::from(Ipv6Addr::from_bits(high << 64 | low)).to_canonical()
+        };
+        let [local, remote] = word::ADDRESSES.map(address);
+        let (local, remote) = (SocketAddr::new(local, local_port), SocketAddr::new(remote, remote_port));
+        Some(Names { local, remote })
+    }
+}
+
+/// What both sides see, for who keeps it beside the halves.
+#[derive(Clone, Debug)]
+pub struct StreamRef(MarginRef);
+
+impl StreamRef {
+    /// What both sides see.
+    pub fn get(&self) -> StreamShared<'_> {
+        StreamShared(&self.0)
     }
 }
 
 /// Makes a stream's two sides, for a connection of `netstack` in `lane`.
 pub fn stream(config: StreamConfig, lane: LaneId, netstack: NetstackId) -> (StreamEnd, StreamSlot) {
-    let (send_writer, send_reader) = byte_ring(config.send_capacity);
-    let (recv_writer, recv_reader) = byte_ring(config.recv_capacity);
-    let shared = Arc::new(StreamShared {
-        words: Shared::default(),
-        lane,
-        netstack,
-        conn: AtomicU64::new(0),
-        names: OnceLock::new(),
-    });
-    let send = SendEnd { ring: send_writer, shared: Arc::clone(&shared) };
-    let recv = RecvEnd {
-        ring: recv_reader,
-        kicked_at: 0,
-        kick_step: (config.recv_capacity / 4).max(1) as u64,
-        shared: Arc::clone(&shared),
-    };
-    (StreamEnd { send, recv }, StreamSlot { send: send_reader, recv: recv_writer, shared })
+    let ((writer, reader), (recv, send)) = byte_rings(config.send_capacity, config.recv_capacity);
+    StreamShared(writer.margin()).set_place([lane.0, netstack.0, 0, 0]);
+    let kick_step = u32::try_from(recv.capacity() / 4).map_or(u32::MAX, |step| step.max(1));
+    let end =
+        StreamEnd { send: SendEnd { ring: writer }, recv: RecvEnd { ring: reader, kicked_at: 0, kick_step } };
+    (end, StreamSlot { send, recv })
 }
 
 /// The application's side.
@@ -151,8 +166,13 @@ pub struct StreamEnd {
 
 impl StreamEnd {
     /// What both sides see.
-    pub fn shared(&self) -> &Arc<StreamShared> {
-        &self.send.shared
+    pub fn shared(&self) -> StreamShared<'_> {
+        self.send.shared()
+    }
+
+    /// The same, to be kept beside the halves.
+    pub fn share(&self) -> StreamRef {
+        StreamRef(self.send.ring.margin_ref())
     }
 
     /// Where connecting stands: `Ok(true)` when it is established, `Ok(false)` while it is under way.
@@ -193,13 +213,12 @@ pub enum ReadError {
 #[derive(Debug)]
 pub struct SendEnd {
     ring: RingWriter,
-    shared: Arc<StreamShared>,
 }
 
 impl SendEnd {
     /// Copies as much of `bytes` as has room. The caller kicks the lane if [`SendEnd::kick`] says so.
     pub fn write(&mut self, bytes: &[u8]) -> Result<usize, WriteError> {
-        let words = &self.shared.words;
+        let words = self.shared().words();
         if let Some(error) = words.take_error() {
             return Err(WriteError::Failed(error));
         }
@@ -218,7 +237,7 @@ impl SendEnd {
 
     /// Whether a kick message must be sent to the lane for what was written.
     pub fn kick(&self) -> bool {
-        self.shared.words.kick()
+        self.shared().words().kick()
     }
 
     /// Bytes that could be written now.
@@ -233,12 +252,12 @@ impl SendEnd {
 
     /// Refuses further writes; the caller sends the lane the command that makes the FIN.
     pub fn shut(&self) {
-        self.shared.words.set_flags(Flags::WRITE_CLOSED);
+        self.shared().words().set_flags(Flags::WRITE_CLOSED);
     }
 
     /// What both sides see.
-    pub fn shared(&self) -> &Arc<StreamShared> {
-        &self.shared
+    pub fn shared(&self) -> StreamShared<'_> {
+        StreamShared(self.ring.margin())
     }
 }
 
@@ -249,8 +268,7 @@ pub struct RecvEnd {
     /// The cursor at the last kick, and how far from it the next is due: a window update is worth a message
     /// only when it opens the window by a good part.
     kicked_at: u64,
-    kick_step: u64,
-    shared: Arc<StreamShared>,
+    kick_step: u32,
 }
 
 impl RecvEnd {
@@ -275,7 +293,7 @@ impl RecvEnd {
 
     /// `Ok` if no more bytes come.
     fn why_empty(&self) -> Result<(), ReadError> {
-        let words = &self.shared.words;
+        let words = self.shared().words();
         let flags = words.flags();
         if self.ring.available() == 0
             && let Some(error) = words.take_error()
@@ -295,7 +313,7 @@ impl RecvEnd {
 
     /// Whether the next read does not block.
     pub fn is_readable(&self) -> bool {
-        let words = &self.shared.words;
+        let words = self.shared().words();
         words.flags().intersects(Flags::PEER_CLOSED | Flags::CLOSED)
             || words.error().is_some()
             || self.ring.available() > 0
@@ -305,16 +323,16 @@ impl RecvEnd {
     /// read since the last.
     pub fn kick(&mut self) -> bool {
         let cursor = self.ring.cursor();
-        if cursor - self.kicked_at < self.kick_step {
+        if cursor - self.kicked_at < u64::from(self.kick_step) {
             return false;
         }
         self.kicked_at = cursor;
-        self.shared.words.kick()
+        self.shared().words().kick()
     }
 
     /// What both sides see.
-    pub fn shared(&self) -> &Arc<StreamShared> {
-        &self.shared
+    pub fn shared(&self) -> StreamShared<'_> {
+        StreamShared(self.ring.margin())
     }
 }
 
@@ -325,28 +343,22 @@ pub struct StreamSlot {
     pub send: RingReader,
     /// Where received bytes go.
     pub recv: RingWriter,
-    shared: Arc<StreamShared>,
 }
 
 impl StreamSlot {
     /// What both sides see.
-    pub fn shared(&self) -> &StreamShared {
-        &self.shared
-    }
-
-    /// The other side's address of what both see, to put into an accepted stream's tables.
-    pub fn share(&self) -> Arc<StreamShared> {
-        Arc::clone(&self.shared)
+    pub fn shared(&self) -> StreamShared<'_> {
+        StreamShared(self.send.margin())
     }
 
     /// Something has become ready; answers whom to tell.
     pub fn tell(&self, ready: Ready) -> Option<SocketToken> {
-        self.shared.words.tell(ready)
+        self.shared().words().tell(ready)
     }
 
     /// The connection failed: whoever waits is to be told.
     pub fn fail(&self, error: SocketError) {
-        self.shared.words.fail(error);
+        self.shared().words().fail(error);
     }
 }
 

@@ -64,7 +64,7 @@ fn readiness(events: Events, closed: Option<CloseReason>) -> Ready {
 /// The handshake is over: an active opener may write, a passive connection goes to its listener. `false` if
 /// nobody accepts it.
 fn on_connected<D>(conn: &mut Conn, common: &mut Common<D>) -> bool {
-    let shared = conn.stream.share();
+    let shared = conn.stream.shared();
     shared.words().set_flags(Flags::CONNECTED);
     let (Some(end), Some(listener)) = (conn.embryo.take(), &conn.listener) else { return true };
     let names = shared.names().expect("a passive connection is bound when it is made");
