@@ -3,41 +3,91 @@
 //! A socket gets a token at its birth and gives it back at its end. A lane that makes an interest true names
 //! the token; here it finds the wakers. Blocking calls are wakers too: they unpark their thread.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use firelane_socket::{Ready, SocketToken};
 
-/// The wakers of one socket: one task may wait for each direction, and any number of threads.
+/// The wakers of one socket.
 #[derive(Debug, Default)]
-pub(crate) struct Seat {
-    readable: Mutex<Vec<Waker>>,
-    writable: Mutex<Vec<Waker>>,
+pub(crate) struct Seat(Mutex<Wakers>);
+
+/// One waits for each direction as a rule; any number may.
+#[derive(Debug, Default)]
+struct Wakers {
+    readable: Option<Waker>,
+    writable: Option<Waker>,
+    crowd: Option<Box<Crowd>>,
+}
+
+#[derive(Debug, Default)]
+struct Crowd(Vec<(Ready, Waker)>);
+
+impl Wakers {
+    fn first(&mut self, side: Ready) -> &mut Option<Waker> {
+        if side == Ready::READABLE { &mut self.readable } else { &mut self.writable }
+    }
+
+    fn leave(&mut self, side: Ready, waker: &Waker) {
+        match self.first(side) {
+            Some(first) if first.will_wake(waker) => {}
+            Some(_) => {
+                let Crowd(crowd) = &mut **self.crowd.get_or_insert_default();
+                if !crowd.iter().any(|(other, w)| *other == side && w.will_wake(waker)) {
+                    crowd.push((side, waker.clone()));
+                }
+            }
+            first => *first = Some(waker.clone()),
+        }
+    }
+
+    /// Takes out whoever waits for a direction of `ready`.
+    fn take(&mut self, ready: Ready) -> Self {
+        let mut taken = Self::default();
+        for side in [Ready::READABLE, Ready::WRITABLE] {
+            if ready.intersects(side | Ready::HANGUP) {
+                *taken.first(side) = self.first(side).take();
+            }
+        }
+        if let Some(crowd) = self.crowd.take() {
+            for (side, waker) in crowd.0 {
+                let to = if ready.intersects(side | Ready::HANGUP) { &mut taken } else { &mut *self };
+                to.leave(side, &waker);
+            }
+        }
+        taken
+    }
+
+    fn wake(self) {
+        let crowd = self.crowd.into_iter().flat_map(|crowd| crowd.0).map(|(_, waker)| waker);
+        self.readable.into_iter().chain(self.writable).chain(crowd).for_each(Waker::wake);
+    }
 }
 
 impl Seat {
-    fn side(&self, ready: Ready) -> &Mutex<Vec<Waker>> {
-        if ready.contains(Ready::READABLE) { &self.readable } else { &self.writable }
+    fn wakers(&self) -> MutexGuard<'_, Wakers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leaves a waker for one direction.
     pub(crate) fn leave(&self, ready: Ready, waker: &Waker) {
-        let mut wakers = self.side(ready).lock().unwrap_or_else(PoisonError::into_inner);
-        if !wakers.iter().any(|w| w.will_wake(waker)) {
-            wakers.push(waker.clone());
-        }
+        let side = if ready.contains(Ready::READABLE) { Ready::READABLE } else { Ready::WRITABLE };
+        self.wakers().leave(side, waker);
     }
+}
 
-    fn wake(&self, ready: Ready) {
-        for side in [Ready::READABLE, Ready::WRITABLE] {
-            if ready.intersects(side | Ready::HANGUP) {
-                let wakers =
-                    std::mem::take(&mut *self.side(side).lock().unwrap_or_else(PoisonError::into_inner));
-                wakers.into_iter().for_each(Waker::wake);
-            }
-        }
+/// A socket that somebody may wait for: it has its seat inside.
+pub(crate) trait Seated: Send + Sync + fmt::Debug {
+    /// Where who waits leaves wakers.
+    fn seat(&self) -> &Seat;
+}
+
+impl Seated for Seat {
+    fn seat(&self) -> &Seat {
+        self
     }
 }
 
@@ -49,37 +99,44 @@ pub(crate) struct Sleepers {
 
 #[derive(Debug, Default)]
 struct Seats {
-    places: Vec<Option<Arc<Seat>>>,
-    free: Vec<usize>,
+    places: Vec<Option<Arc<dyn Seated>>>,
+    free: Vec<u32>,
 }
 
 impl Sleepers {
-    /// A token and its seat.
-    pub(crate) fn sit(&self) -> (SocketToken, Arc<Seat>) {
-        let seat = Arc::new(Seat::default());
+    /// A token for a socket.
+    pub(crate) fn sit(&self, socket: Arc<dyn Seated>) -> SocketToken {
         let mut seats = self.seats.write().unwrap_or_else(PoisonError::into_inner);
-        let place = seats.free.pop().unwrap_or(seats.places.len());
+        let place = seats.free.pop().map_or(seats.places.len(), |place| place as usize);
         if place == seats.places.len() {
             seats.places.push(None);
         }
-        seats.places[place] = Some(Arc::clone(&seat));
-        (SocketToken(place as u64 + 1), seat)
+        seats.places[place] = Some(socket);
+        SocketToken(place as u64 + 1)
     }
 
     /// Gives a token back.
     pub(crate) fn stand_up(&self, token: SocketToken) {
         let mut seats = self.seats.write().unwrap_or_else(PoisonError::into_inner);
         let Some(place) = place(token) else { return };
-        if seats.places.get_mut(place).and_then(Option::take).is_some() {
-            seats.free.push(place);
+        let left = seats.places.get_mut(place).and_then(Option::take);
+        if left.is_some() {
+            // A process ends before it has 2^32 sockets.
+            seats.free.push(place as u32);
         }
+        // A socket may be the last user of the engine, and with it of this table.
+        drop((seats, left));
     }
 
     /// Wakes whoever waits for `ready` of a socket.
     pub(crate) fn wake(&self, token: SocketToken, ready: Ready) {
         let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(seat) = place(token).and_then(|p| seats.places.get(p)).and_then(Option::as_ref) {
-            seat.wake(ready);
+        let socket = place(token).and_then(|p| seats.places.get(p)).and_then(Option::as_ref);
+        let woken = socket.map(|socket| socket.seat().wakers().take(ready));
+        // Who is woken may end a socket at once, which needs the table.
+        drop(seats);
+        if let Some(woken) = woken {
+            woken.wake();
         }
     }
 }
@@ -125,11 +182,12 @@ pub(crate) fn block_on<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn a_ready_socket_wakes_its_waiting_thread() {
-        let sleepers = Sleepers::default();
-        let (token, seat) = sleepers.sit();
+        let (sleepers, seat) = (Sleepers::default(), Arc::new(Seat::default()));
+        let token = sleepers.sit(Arc::clone(&seat) as Arc<dyn Seated>);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 let mut polls = 0;
@@ -155,13 +213,47 @@ mod tests {
     #[test]
     fn tokens_are_used_again_and_stale_ones_wake_nobody() {
         let sleepers = Sleepers::default();
-        let (first, _) = sleepers.sit();
+        let sit = || sleepers.sit(Arc::new(Seat::default()));
+        let first = sit();
         sleepers.stand_up(first);
         sleepers.wake(first, Ready::ALL);
         sleepers.stand_up(first);
-        let (second, _) = sleepers.sit();
+        let second = sit();
         assert_eq!(first, second);
-        let (third, _) = sleepers.sit();
+        let third = sit();
         assert_ne!(second, third);
+    }
+
+    /// Counts how often it was woken.
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn each_waiter_of_a_direction_is_woken_once_and_the_others_stay() {
+        let (sleepers, seat) = (Sleepers::default(), Arc::new(Seat::default()));
+        let token = sleepers.sit(Arc::clone(&seat) as Arc<dyn Seated>);
+        let counts: [Arc<Count>; 4] = Default::default();
+        let wakers = counts.clone().map(Waker::from);
+        let sides = [Ready::READABLE, Ready::READABLE, Ready::READABLE, Ready::WRITABLE];
+        for _ in 0..2 {
+            for (side, waker) in sides.iter().zip(&wakers) {
+                seat.leave(*side, waker);
+            }
+        }
+        let woken = || counts.each_ref().map(|count| count.0.load(Ordering::Relaxed));
+        sleepers.wake(token, Ready::READABLE);
+        assert_eq!(woken(), [1, 1, 1, 0]);
+        seat.leave(Ready::WRITABLE, &wakers[0]);
+        sleepers.wake(token, Ready::READABLE);
+        assert_eq!(woken(), [1, 1, 1, 0]);
+        sleepers.wake(token, Ready::HANGUP);
+        sleepers.wake(token, Ready::ALL);
+        assert_eq!(woken(), [2, 1, 1, 1]);
     }
 }

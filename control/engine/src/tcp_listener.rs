@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::engine::Inner;
 use crate::error::lane_failed;
-use crate::sleepers::{Seat, block_on};
+use crate::sleepers::{Seat, Seated, block_on};
 use crate::stack::Stack;
 use crate::tcp_stream::TcpStream;
 
@@ -74,7 +74,8 @@ impl TcpListener {
         let (local, lanes) = reserve(stack, addr)?;
         let socket = engine.mint_socket();
         let (end, slot) = listener(config.backlog);
-        let (token, seat) = engine.fabric.sleepers.sit();
+        let seat = Arc::new(Seat::default());
+        let token = engine.fabric.sleepers.sit(Arc::clone(&seat) as Arc<dyn Seated>);
         end.words().set_token(token);
         let listen = Listen {
             socket,

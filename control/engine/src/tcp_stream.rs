@@ -6,15 +6,14 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use firelane_lane::{Connect, LaneMessage, SocketCommand, StreamOption, StreamOptions};
 use firelane_socket::{
-    ConnRef, ReadError, Ready, RecvEnd, SendEnd, SocketToken, StreamConfig, StreamEnd, StreamShared,
-    WriteError, stream,
+    ConnRef, ReadError, Ready, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamRef, WriteError, stream,
 };
 use firelane_tcp::Keepalive;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -22,31 +21,72 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::engine::Inner;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::EnterError;
-use crate::sleepers::{Seat, block_on};
+use crate::sleepers::{Seat, Seated, block_on};
 use crate::stack::Stack;
 
 /// A connection between two sockets. Clones are the same connection, which closes with the last of them.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct TcpStream {
     socket: Arc<Socket>,
 }
 
+/// What the clones share. The table of sleepers has a reference too, so the clones are counted apart.
 #[derive(Debug)]
 struct Socket {
     engine: Arc<Inner>,
-    shared: Arc<StreamShared>,
+    shared: StreamRef,
     send: Mutex<SendEnd>,
     recv: Mutex<RecvEnd>,
-    token: SocketToken,
-    seat: Arc<Seat>,
+    seat: Seat,
+    read_limit: Limit,
+    write_limit: Limit,
+    clones: AtomicU32,
     nonblocking: AtomicBool,
-    timeouts: Mutex<Timeouts>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Timeouts {
-    read: Option<Duration>,
-    write: Option<Duration>,
+// What an idle connection costs here, beside `Arc`'s counters and a place among the sleepers.
+const _: () = assert!(size_of::<Socket>() <= 176);
+
+impl Seated for Socket {
+    fn seat(&self) -> &Seat {
+        &self.seat
+    }
+}
+
+impl Clone for TcpStream {
+    fn clone(&self) -> Self {
+        self.socket.clones.fetch_add(1, Ordering::Relaxed);
+        Self { socket: Arc::clone(&self.socket) }
+    }
+}
+
+impl Drop for TcpStream {
+    fn drop(&mut self) {
+        if self.socket.clones.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.socket.close();
+        }
+    }
+}
+
+/// How long a call waits at most, in nanoseconds; zero is for ever.
+#[derive(Debug, Default)]
+struct Limit(AtomicU64);
+
+impl Limit {
+    fn get(&self) -> Option<Duration> {
+        let nanos = self.0.load(Ordering::Relaxed);
+        (nanos != 0).then(|| Duration::from_nanos(nanos))
+    }
+
+    fn set(&self, limit: Option<Duration>) -> io::Result<()> {
+        if limit == Some(Duration::ZERO) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // Beyond 584 years it is for ever too.
+        let nanos = limit.and_then(|limit| u64::try_from(limit.as_nanos()).ok()).unwrap_or(0);
+        self.0.store(nanos, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -128,21 +168,22 @@ impl TcpStream {
     }
 
     pub(crate) fn new(engine: Arc<Inner>, end: StreamEnd) -> Self {
-        let (token, seat) = engine.fabric.sleepers.sit();
-        let shared = Arc::clone(end.shared());
-        shared.words().set_token(token);
+        let shared = end.share();
         let StreamEnd { send, recv } = end;
-        let socket = Socket {
+        let socket = Arc::new(Socket {
             engine,
             shared,
             send: Mutex::new(send),
             recv: Mutex::new(recv),
-            token,
-            seat,
+            seat: Seat::default(),
+            read_limit: Limit::default(),
+            write_limit: Limit::default(),
+            clones: AtomicU32::new(1),
             nonblocking: AtomicBool::new(false),
-            timeouts: Mutex::default(),
-        };
-        Self { socket: Arc::new(socket) }
+        });
+        let token = socket.engine.fabric.sleepers.sit(Arc::clone(&socket) as Arc<dyn Seated>);
+        socket.shared.get().words().set_token(token);
+        Self { socket }
     }
 
     /// Whether the connection is established; pending while it is under way.
@@ -151,7 +192,7 @@ impl TcpStream {
     /// Why it could not be.
     pub fn poll_connected(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_for(Ready::WRITABLE, context, |socket| {
-            let words = socket.shared.words();
+            let words = socket.shared.get().words();
             let flags = words.flags();
             if flags.contains(firelane_socket::Flags::CONNECTED) {
                 return Some(Ok(()));
@@ -228,7 +269,7 @@ impl TcpStream {
     /// # Errors
     /// `NotConnected` while connecting.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.shared.names().map(|n| n.remote).ok_or_else(|| io::ErrorKind::NotConnected.into())
+        self.socket.shared.get().names().map(|n| n.remote).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Our address.
@@ -236,7 +277,7 @@ impl TcpStream {
     /// # Errors
     /// `NotConnected` while connecting.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.shared.names().map(|n| n.local).ok_or_else(|| io::ErrorKind::NotConnected.into())
+        self.socket.shared.get().names().map(|n| n.local).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Ends one direction or both. Reading ends here only: the peer is not told.
@@ -290,8 +331,7 @@ impl TcpStream {
     /// # Errors
     /// `InvalidInput` for a zero duration, as in std.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        lock(&self.socket.timeouts).read = checked(timeout)?;
-        Ok(())
+        self.socket.read_limit.set(timeout)
     }
 
     /// How long a write waits at most.
@@ -299,8 +339,7 @@ impl TcpStream {
     /// # Errors
     /// `InvalidInput` for a zero duration, as in std.
     pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        lock(&self.socket.timeouts).write = checked(timeout)?;
-        Ok(())
+        self.socket.write_limit.set(timeout)
     }
 
     /// Resets the connection: what was not delivered is discarded (SO_LINGER with zero, then close).
@@ -309,10 +348,6 @@ impl TcpStream {
             let _ = self.socket.command(SocketCommand::Abort(conn));
         }
     }
-}
-
-fn checked(timeout: Option<Duration>) -> io::Result<Option<Duration>> {
-    if timeout == Some(Duration::ZERO) { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(timeout) }
 }
 
 impl Socket {
@@ -352,54 +387,53 @@ impl Socket {
     /// Tells the lane that there is work in the rings. The bit that `kick()` set promises a message, so it is
     /// sent even if the squeue is full for a while.
     fn kick(&self) {
-        let Some(conn) = self.shared.conn() else { return };
-        let message = || LaneMessage::Kick { netstack: self.shared.netstack(), conn };
+        let Some(conn) = self.shared.get().conn() else { return };
+        let message = || LaneMessage::Kick { netstack: self.shared.get().netstack(), conn };
         let fabric = &self.engine.fabric;
-        if fabric.enter(self.shared.lane(), message()) == Err(EnterError::Full) {
+        if fabric.enter(self.shared.get().lane(), message()) == Err(EnterError::Full) {
             // A lane that has failed needs no kick.
-            let _ = fabric.enter_surely(self.shared.lane(), message());
+            let _ = fabric.enter_surely(self.shared.get().lane(), message());
         }
     }
 
     fn wait_for(&self, ready: Ready, waker: &Waker) {
         self.seat.leave(ready, waker);
-        self.shared.words().wait_for(ready);
+        self.shared.get().words().wait_for(ready);
     }
 
     fn conn(&self) -> io::Result<ConnRef> {
-        self.shared.conn().ok_or_else(|| io::ErrorKind::NotConnected.into())
+        self.shared.get().conn().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     fn command(&self, command: SocketCommand) -> io::Result<()> {
-        let message = LaneMessage::Socket(self.shared.netstack(), command);
-        self.engine.fabric.enter_surely(self.shared.lane(), message).map_err(|_| lane_failed())
+        let message = LaneMessage::Socket(self.shared.get().netstack(), command);
+        self.engine.fabric.enter_surely(self.shared.get().lane(), message).map_err(|_| lane_failed())
     }
 
     fn set_option(&self, option: StreamOption) -> io::Result<()> {
         self.command(SocketCommand::SetOption(self.conn()?, option))
     }
-}
 
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if let Some(conn) = self.shared.conn() {
+    /// The last clone is gone.
+    fn close(&self) {
+        if let Ok(conn) = self.conn() {
             // A lane that has failed has no connections left to close.
             let _ = self.command(SocketCommand::Close(conn));
         }
-        self.engine.fabric.sleepers.stand_up(self.token);
+        self.engine.fabric.sleepers.stand_up(self.shared.get().words().token());
     }
 }
 
 impl Read for &TcpStream {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let limit = lock(&self.socket.timeouts).read;
+        let limit = self.socket.read_limit.get();
         self.block_for(Ready::READABLE, limit, |socket| socket.read(to))
     }
 }
 
 impl Write for &TcpStream {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        let limit = lock(&self.socket.timeouts).write;
+        let limit = self.socket.write_limit.get();
         self.block_for(Ready::WRITABLE, limit, |socket| socket.write(from))
     }
 

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use crate::engine::Inner;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::EnterError;
-use crate::sleepers::{Seat, block_on};
+use crate::sleepers::{Seat, Seated, block_on};
 use crate::stack::Stack;
 use crate::tcp_listener::random_port;
 
@@ -86,7 +86,8 @@ impl UdpSocket {
         let lane = datagram_lane(Port(local.port()), &Steering::even(&lanes), &key);
         let (DatagramEnd { send, recv }, slot) = datagram(QUEUE_BYTES, QUEUE_BYTES, lane, stack.id);
         let shared = Arc::clone(send.shared());
-        let (token, seat) = engine.fabric.sleepers.sit();
+        let seat = Arc::new(Seat::default());
+        let token = engine.fabric.sleepers.sit(Arc::clone(&seat) as Arc<dyn Seated>);
         shared.words().set_token(token);
         let socket = engine.mint_socket();
         let opened = Self {

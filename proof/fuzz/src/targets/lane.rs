@@ -269,7 +269,7 @@ impl Scene {
 
     fn stream(&mut self, at: usize, what: u8, input: &mut Input<'_>) {
         let mut end = self.streams.swap_remove(at);
-        let shared = std::sync::Arc::clone(end.shared());
+        let shared = end.shared();
         let (lane, conn) = (shared.lane().index(), shared.conn());
         let mut kick = false;
         let command = match what & 15 {
