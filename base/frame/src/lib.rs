@@ -1,13 +1,13 @@
 //! Frames, chains, pools, rings and the driver trait: what travels, and how it gets in.
 //!
 //! A [`Frame`] owns one slot of a [`Pool`]; a [`Chain`] is a FIFO of frames that stations hand on together.
-//! Frames cross threads by handle through [`frame_ring`] (one producer, one consumer) or inside a
-//! [`MpscRing`] (many producers); bytes of a stream cross through [`byte_ring()`], whose 64-bit cursors are
+//! Frames cross threads by handle through [`frame_ring`] (one producer, one consumer), short ones by content
+//! through [`parcel_ring`], or inside a [`MpscRing`] (many producers); bytes of a stream cross through [`byte_ring()`], whose 64-bit cursors are
 //! TCP's sequence numbers. A [`Driver`] is the door to the outside, with [`Capabilities`]; what a device
 //! cannot do itself, [`offload`] does in software.
 //!
 //! Nothing here reads a clock, takes a lock or allocates per frame. Unsafe code is in `pool.rs`, `ring.rs`,
-//! `mpsc.rs` and `byte_ring.rs` only. With `--cfg loom` the atomics become loom's and the models run.
+//! `parcel.rs`, `mpsc.rs` and `byte_ring.rs` only. With `--cfg loom` the atomics become loom's and the models run.
 
 mod byte_ring;
 mod chain;
@@ -16,6 +16,7 @@ mod frame;
 mod meta;
 mod mpsc;
 pub mod offload;
+mod parcel;
 mod pool;
 mod pools;
 mod return_stack;
@@ -29,6 +30,7 @@ pub use driver::{Capabilities, Driver};
 pub use frame::Frame;
 pub use meta::{Checksum, FlowTag, FrameMeta, SegmentKind, Segmentation};
 pub use mpsc::MpscRing;
+pub use parcel::{ParcelConsumer, ParcelProducer, parcel_ring};
 pub use pool::{HEADROOM, Pool, PoolConfig};
 pub use pools::{Pools, PoolsConfig};
 pub use ring::{Consumer, FrameConsumer, FrameProducer, Producer, frame_ring, spsc_ring};

@@ -1,6 +1,6 @@
 //! A ring between two threads: one producer, one consumer, no lock; items move by value.
 //!
-//! Frames cross lanes and in-process wires through it, a chain at a time ([`frame_ring`]).
+//! Frames cross by handle, a chain at a time ([`frame_ring`]), or short ones by content (`parcel.rs`).
 //!
 //! R1. Only the producer moves `tail`, only the consumer moves `head`; both count up and wrap with `usize`.
 //! R2. Slots `head..tail` hold items and belong to the consumer; all others are empty and belong to the
@@ -108,7 +108,7 @@ impl<T> Producer<T> {
     }
 
     /// Room for `wanted` items if there is, else what there is (R3).
-    fn room_for(&mut self, wanted: usize) -> usize {
+    pub(crate) fn room_for(&mut self, wanted: usize) -> usize {
         let seen = self.free_seen();
         if seen >= wanted { wanted } else { self.free().min(wanted) }
     }
@@ -126,13 +126,23 @@ impl<T> Producer<T> {
     /// Writes the next slot, which must be free, without showing it to the consumer.
     #[inline]
     fn place(&mut self, item: T) {
+        // SAFETY: the item is written whole.
+        unsafe { self.place_with(|slot| _ = slot.write(item)) };
+    }
+
+    /// As [`Producer::place`], writing the item where it will lie.
+    ///
+    /// # Safety
+    /// There is room for one, and `write` leaves an item in the slot.
+    #[inline]
+    pub(crate) unsafe fn place_with(&mut self, write: impl FnOnce(&mut MaybeUninit<T>)) {
         // SAFETY: (R2) the caller made sure that the slot at `tail` is free, so it is the producer's and
         // holds no item.
-        self.shared.slot(self.tail).with_mut(|slot| unsafe { (*slot).write(item) });
+        self.shared.slot(self.tail).with_mut(|slot| write(unsafe { &mut *slot }));
         self.tail = self.tail.wrapping_add(1);
     }
 
-    fn publish(&self) {
+    pub(crate) fn publish(&self) {
         self.shared.tail.0.store(self.tail, Ordering::Release);
     }
 
@@ -208,14 +218,28 @@ impl<T> Consumer<T> {
     /// Takes the item at `head`, which must be there, without giving the slot back.
     #[inline]
     fn lift(&mut self) -> T {
-        // SAFETY: (R2) the caller made sure that the slot at `head` holds an item; `head` moves past it,
-        // so it is read once.
-        let item = self.shared.slot(self.head).with_mut(|slot| unsafe { (*slot).assume_init_read() });
-        self.head = self.head.wrapping_add(1);
-        item
+        // SAFETY: the item is read once: `head` moves past it.
+        unsafe { self.lift_with(|slot| slot.assume_init_read()) }
     }
 
-    fn release(&self) {
+    /// As [`Consumer::lift`], reading the item where it lies.
+    ///
+    /// # Safety
+    /// There is an item, and `read` takes out of it whatever needs to be dropped.
+    #[inline]
+    pub(crate) unsafe fn lift_with<R>(&mut self, read: impl FnOnce(&mut MaybeUninit<T>) -> R) -> R {
+        // SAFETY: (R2) the caller made sure that the slot at `head` holds an item, so it is the consumer's.
+        let read = self.shared.slot(self.head).with_mut(|slot| read(unsafe { &mut *slot }));
+        self.head = self.head.wrapping_add(1);
+        read
+    }
+
+    /// How many of `wanted` items are there (R3).
+    pub(crate) fn ready(&mut self, wanted: usize) -> usize {
+        if self.len_seen() >= wanted { wanted } else { self.len().min(wanted) }
+    }
+
+    pub(crate) fn release(&self) {
         self.shared.head.0.store(self.head, Ordering::Release);
     }
 
@@ -248,8 +272,7 @@ impl Consumer<Frame> {
 
     /// As [`Consumer::pop_into`], and lets `f` see each frame on its way.
     pub fn pop_each_into(&mut self, out: &mut Chain, budget: usize, mut f: impl FnMut(&mut Frame)) -> usize {
-        let seen = self.len_seen();
-        let count = if seen >= budget { budget } else { self.len().min(budget) };
+        let count = self.ready(budget);
         if count == 0 {
             return 0;
         }

@@ -8,8 +8,8 @@ use core::task::Waker;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use firelane_frame::{
-    Capabilities, Chain, Checksum, Driver, FlowTag, Frame, FrameConsumer, FrameProducer, Pools, SegmentKind,
-    frame_ring,
+    Capabilities, Chain, Checksum, Driver, FlowTag, Frame, ParcelConsumer, ParcelProducer, Pools,
+    SegmentKind, parcel_ring,
 };
 use firelane_units::{DropCounters, DropReason, Instant};
 
@@ -31,8 +31,8 @@ pub fn wire(config: WireConfig) -> (End, End) {
             Way::Timed { outward: back, inward: forth, now },
         )
     } else {
-        let (forth_in, forth_out) = frame_ring(ring_frames);
-        let (back_in, back_out) = frame_ring(ring_frames);
+        let (forth_in, forth_out) = parcel_ring(ring_frames);
+        let (back_in, back_out) = parcel_ring(ring_frames);
         (
             Way::Rings { outward: forth_in, inward: back_out },
             Way::Rings { outward: back_in, inward: forth_out },
@@ -72,7 +72,7 @@ pub struct EndCounters {
 }
 
 enum Way {
-    Rings { outward: FrameProducer, inward: FrameConsumer },
+    Rings { outward: ParcelProducer, inward: ParcelConsumer },
     Timed { outward: Arc<Timed>, inward: Arc<Timed>, now: Instant },
 }
 
@@ -208,7 +208,7 @@ impl Driver for End {
         let bytes_before = out.bytes();
         let frames = match &mut self.way {
             Way::Rings { inward, .. } => {
-                let frames = inward.pop_each_into(out, budget, forget_sender);
+                let frames = inward.pop_into(pools, budget, out, forget_sender);
                 if frames > 0 && inward.take_room_wish() {
                     ring(&self.peer_bell);
                 }

@@ -14,6 +14,7 @@ use super::source::Source;
 const PERMITTED: &[&str] = &[
     "base/frame/src/pool.rs",
     "base/frame/src/ring.rs",
+    "base/frame/src/parcel.rs",
     "base/frame/src/mpsc.rs",
     "base/frame/src/byte_ring.rs",
     "path/lane/src/perimeter.rs",
