@@ -62,15 +62,25 @@ impl<D: Driver> Lane<D> {
         frames
     }
 
-    /// Lets netstacks and link side answer each other until both are silent; whether they are not.
+    /// Lets netstacks and link side answer each other until both are silent; whether they are not. What a round
+    /// made is sent at its end: the far side begins with it while the next round is made.
     fn pass_on(&mut self) -> bool {
+        self.stacks.arrive(&mut self.common, &mut self.links);
+        // Who could not send is dirty again, so rounds without a result are counted, not asked for.
+        let mut barren = self.stacks.rounds();
         for _ in 0..ROUNDS_MAX {
-            self.stacks.arrive(&mut self.common, &mut self.links);
             self.stacks.transmit(&mut self.common, &mut self.links, &mut self.departures);
             if self.departures.is_empty() {
-                return false;
+                if barren <= 1 {
+                    return false;
+                }
+                barren -= 1;
+                continue;
             }
             self.links.take_departures(&mut self.common, &mut self.departures);
+            self.stacks.arrive(&mut self.common, &mut self.links);
+            barren = self.stacks.rounds();
+            self.is_tx_full = self.links.flush(&mut self.common);
         }
         true
     }

@@ -147,6 +147,10 @@ impl Pending {
         core::mem::take(&mut self.probe)
     }
 
+    pub(crate) fn is_empty(self) -> bool {
+        !(self.syn || self.probe || self.override_sws)
+    }
+
     pub(crate) fn demand_override(&mut self) {
         self.override_sws = true;
     }

@@ -282,6 +282,11 @@ impl Flight {
         self.recovery.as_mut()?.poll_probe(fresh, self.mss)
     }
 
+    /// Whether neither a probe nor a retransmission waits to be sent.
+    pub fn owes_nothing(&self) -> bool {
+        self.recovery.as_ref().is_none_or(|recovery| recovery.owes_nothing())
+    }
+
     /// The first lost range, cut to `limit`; `None` if there is none, or if new data should go first and
     /// `fresh` says that there is some (F-RTO). It stays lost until [`Flight::on_sent`] reports it.
     pub fn next_retransmit(&mut self, limit: Bytes, fresh: bool) -> Option<Range<u64>> {

@@ -229,9 +229,14 @@ impl ReceiveSide {
         }
     }
 
+    /// Whether [`Self::take_bare_ack`] would say yes.
+    pub(crate) fn owes_bare_ack(&self, now: Instant) -> bool {
+        self.repeats > 0 || self.ack.is_due(now)
+    }
+
     /// Whether a bare ACK must leave; asking counts one of the repeats as sent.
     pub(crate) fn take_bare_ack(&mut self, now: Instant) -> bool {
-        let owed = self.repeats > 0 || self.ack.is_due(now);
+        let owed = self.owes_bare_ack(now);
         self.repeats = self.repeats.saturating_sub(1);
         owed
     }

@@ -186,6 +186,10 @@ impl Recovery {
         Some(self.tlp.take(fresh, start..nxt))
     }
 
+    pub(crate) fn owes_nothing(&self) -> bool {
+        self.sent.lost() == Bytes::ZERO && !self.tlp.is_due()
+    }
+
     pub(crate) fn next_retransmit(&mut self, limit: Bytes, fresh: bool) -> Option<Range<u64>> {
         let lost = self.sent.first_lost()?;
         if self.frto == Frto::SendNew {

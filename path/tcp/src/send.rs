@@ -15,6 +15,7 @@ use crate::nagle::{Offer, sendable};
 use crate::reassembly::BLOCKS_MAX;
 use crate::segment::SegmentOut;
 use crate::space::SeqSpace;
+use crate::state::State;
 use crate::timers::SendTimer;
 
 /// No FIN: a cursor that no stream reaches.
@@ -134,6 +135,19 @@ impl Connection {
             self.keep_persist_timer(now, rings);
         }
         self.poll_bare(now, rings)
+    }
+
+    /// Whether [`Connection::poll_transmit`] would find nothing: all text was sent once, none is lost, no ACK is
+    /// due, no probe. It spares the asking where that is frequent; in doubt, and while anything closes, it
+    /// says no.
+    pub fn is_quiet(&self, now: Instant, rings: &Rings<'_>) -> bool {
+        self.state == State::Established
+            && self.send.fin == NOWHERE
+            && self.flight.nxt() == self.text_end(rings)
+            && self.flight.owes_nothing()
+            && self.pending.is_empty()
+            && !self.receive.owes_bare_ack(now)
+            && self.timers.send == SendTimer::Off
     }
 
     /// The persist timer fired: what fits goes, however small; if nothing fits, the window is asked for.
@@ -269,7 +283,11 @@ impl Connection {
             self.send.retransmitted += Bytes(text.end - text.start);
         }
         out.payload = text;
+        let end = range.end;
         self.flight.on_sent(now, range);
+        if end >= self.text_end(rings) && self.flight.lost() == Bytes::ZERO {
+            self.flight.on_data_exhausted();
+        }
         out
     }
 

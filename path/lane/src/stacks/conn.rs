@@ -84,6 +84,12 @@ impl Conn {
         !is_accepted && self.listener.as_ref().is_some_and(|mine| mine.is_same(listener))
     }
 
+    /// Whether it has nothing to send and does not end: asked where most connections are.
+    pub(crate) fn is_quiet(&mut self, now: Instant) -> bool {
+        let (tcp, rings) = self.parts();
+        tcp.is_quiet(now, &rings) && self.leaving == Leaving::No
+    }
+
     /// The connection and its rings, for a call.
     pub(crate) fn parts(&mut self) -> (&mut Connection, Rings<'_>) {
         (&mut self.tcp, Rings { send: &mut self.stream.send, recv: &mut self.stream.recv })

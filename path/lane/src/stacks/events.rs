@@ -11,7 +11,7 @@ use super::inbound::Inside;
 use crate::common::Common;
 
 impl<D> Inside<'_, D> {
-    /// Acts on what a call into TCP said, and makes the connection dirty: it may have something to send.
+    /// Acts on what a call into TCP said, and makes the connection dirty if it may have something to send.
     pub(crate) fn conclude(&mut self, id: ConnId, told: Disposition) {
         let Disposition { events, reply, closed, dropped: _ } = told;
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
@@ -43,7 +43,11 @@ impl<D> Inside<'_, D> {
         {
             self.send_reply(id, &reply);
         }
-        self.conns.touch(id);
+        let now = self.common.now;
+        match self.conns.slab.get_mut(id).is_some_and(|conn| conn.is_quiet(now)) {
+            true => self.conns.arm(id),
+            false => self.conns.touch(id),
+        }
     }
 }
 

@@ -151,6 +151,11 @@ impl Stacks {
         }
     }
 
+    /// How many rounds of [`Stacks::transmit`] the connections that are dirty now need.
+    pub(crate) fn rounds(&self) -> usize {
+        self.conns.dirty().div_ceil(outbound::CONNECTIONS_PER_ROUND)
+    }
+
     /// Whether a connection has more to send and could not: it is out of buffers.
     pub(crate) fn has_dirty(&self) -> bool {
         self.conns.dirty() > 0

@@ -26,6 +26,11 @@ const SEGMENT_MAX: u64 = 65_535 - 60 - 60;
 /// How many frames one connection may make before the next dirty one has its turn.
 const FRAMES_PER_TURN: usize = 16;
 
+/// How many connections send in one round, after which what they made goes to the devices. Enough to pay a
+/// doorbell, few enough that the far side is not kept waiting: with all in one piece, two lanes that answer each
+/// other would work in turn and never at the same time.
+pub(crate) const CONNECTIONS_PER_ROUND: usize = 16;
+
 /// Everything before the text, for what a limit's credit must cover.
 const HEADERS_MAX: u64 = 18 + 40 + 60;
 
@@ -56,10 +61,10 @@ enum Pause {
 }
 
 impl Stacks {
-    /// Lets every connection that is dirty at this moment send its share.
+    /// Lets connections that are dirty at this moment send their share, one round's worth of them.
     pub(crate) fn transmit_streams<D>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
         self.conns.wake(common.now, |port| links.is_busy(port));
-        for _ in 0..self.conns.dirty() {
+        for _ in 0..self.conns.dirty().min(CONNECTIONS_PER_ROUND) {
             let Some(id) = self.conns.next_dirty() else { return };
             let Some(netstack) = self.conns.slab.get(id).map(|conn| conn.netstack) else { continue };
             let Some(shard) = self.shards.get_mut(netstack.index()) else { continue };
@@ -96,6 +101,9 @@ impl<D> Inside<'_, D> {
             });
             if let Some(pause) = outgoing.pause {
                 return pause;
+            }
+            if self.conns.slab.get_mut(id).is_some_and(|conn| conn.is_quiet(self.common.now)) {
+                return Pause::Empty;
             }
             if outgoing.is_limited {
                 // The next question to the limit comes after this frame has been charged.
