@@ -153,8 +153,12 @@ drop_reasons! {
     Tcp Unacceptable = "tcp_unacceptable",
     /// An old duplicate by its timestamp (RFC 7323 PAWS).
     Tcp OldTimestamp = "tcp_old_timestamp",
-    /// The listener's queue of half-open or finished connections was full.
+    /// The listener's queue of finished connections was full.
     Tcp ListenFull = "tcp_listen_full",
+    /// Too many half-open connections, of the listener or of the lane, with SYN cookies off.
+    Tcp HalfOpenFull = "tcp_half_open_full",
+    /// While SYN cookies were out, an ACK that acknowledges none of ours.
+    Tcp BadCookie = "tcp_bad_cookie",
     /// Data that arrived for a socket whose reader is gone.
     Tcp NoReader = "tcp_no_reader",
     /// The socket's receive buffer was full.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use firelane_flow::Counters;
 use firelane_lane::{LaneCounters, PortCounters, Snapshot};
+use firelane_tcp::SynCounters;
 use firelane_units::{FlowId, LinkId};
 
 use crate::fabric::Fabric;
@@ -27,6 +28,10 @@ pub struct EngineSnapshot {
     pub connections: usize,
     /// Records in TIME-WAIT.
     pub time_wait: usize,
+    /// Half-open connections of all netstacks.
+    pub half_open: usize,
+    /// What the tables of half-open connections have counted.
+    pub syn: SynCounters,
 }
 
 impl EngineSnapshot {
@@ -56,6 +61,8 @@ impl EngineSnapshot {
         self.held += lane.held;
         self.connections += lane.connections;
         self.time_wait += lane.time_wait;
+        self.half_open += lane.half_open;
+        self.syn.merge(&lane.syn);
         for (id, counters) in &lane.ports {
             let port = self.ports.entry(*id).or_default();
             port.inward.merge(&counters.inward);

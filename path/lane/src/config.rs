@@ -39,7 +39,7 @@ pub struct Secrets([u8; Self::BYTES]);
 
 impl Secrets {
     /// How many random bytes they are drawn from.
-    pub const BYTES: usize = 128;
+    pub const BYTES: usize = 144;
 
     /// Secrets from random bytes.
     pub const fn new(random: [u8; Self::BYTES]) -> Self {
@@ -64,6 +64,11 @@ impl Secrets {
     /// The key of the TIME-WAIT table.
     pub(crate) fn time_wait(&self) -> [u8; 16] {
         self.part(80)
+    }
+
+    /// The key of SYN cookies (RFC 4987).
+    pub(crate) fn cookie(&self) -> [u8; 16] {
+        self.part(128)
     }
 
     /// The key of the challenge budget.

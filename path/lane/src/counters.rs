@@ -10,6 +10,7 @@
 //! them. Over all lanes, with no item between two of them, `taken` equals `handed`.
 
 use firelane_flow::Counters;
+use firelane_tcp::SynCounters;
 use firelane_units::{Direction, DropCounters, FlowId, LaneId, LinkId};
 
 use crate::squeue::SqueueStats;
@@ -117,6 +118,10 @@ pub struct Snapshot {
     pub connections: usize,
     /// Records in TIME-WAIT.
     pub time_wait: usize,
+    /// Half-open connections of all netstacks.
+    pub half_open: usize,
+    /// What the tables of half-open connections have counted.
+    pub syn: SynCounters,
     /// The squeue's statistics; filled in by whoever holds it.
     pub squeue: SqueueStats,
 }

@@ -170,6 +170,7 @@ impl<D: Driver> Lane<D> {
     pub fn snapshot(&self) -> Snapshot {
         let held = (self.links.flows.held_frames() + self.links.queued()) as u64 + self.stacks.held();
         let flows = self.links.flows.flows().map(|flow| (flow, self.links.flow_counters(flow))).collect();
+        let (half_open, syn) = self.stacks.half_open();
         Snapshot {
             lane: self.common.id,
             counters: self.common.counters.clone(),
@@ -178,6 +179,8 @@ impl<D: Driver> Lane<D> {
             flows,
             connections: self.stacks.connections(),
             time_wait: self.stacks.time_wait(),
+            half_open,
+            syn,
             squeue: SqueueStats::default(),
         }
     }

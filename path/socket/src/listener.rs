@@ -1,9 +1,8 @@
 //! A listening socket: one accept queue that every lane fills.
 //!
 //! A SYN makes its connection in the lane where it arrived, so a listener is never a bottleneck; what the
-//! lanes share is this queue and a count. With the backlog full, SYNs are refused; a handshake that began before
-//! is still finished, for which the queue has [`HALF_OPEN_MAX`] places more (Solaris keeps the same promise by
-//! deferring the indication).
+//! lanes share is this queue and a count. With the backlog full, SYNs and the last ACKs of handshakes are dropped,
+//! and their senders try again; lanes that finish handshakes at the same moment find [`HALF_OPEN_MAX`] places more.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use firelane_frame::MpscRing;
 
 use crate::{Flags, Names, Ready, Shared, SocketToken, StreamEnd, Words};
 
-/// Places beside the backlog, for handshakes that began before it was full (Solaris `_conn_req_max_q0`).
+/// Places beside the backlog, for handshakes that end in several lanes at once.
 pub const HALF_OPEN_MAX: usize = 1024;
 
 /// A connection that an application may take.
@@ -102,7 +101,7 @@ pub struct ListenerSlot {
 }
 
 impl ListenerSlot {
-    /// Whether a SYN may begin a handshake.
+    /// Whether a handshake may begin or end.
     pub fn has_room(&self) -> bool {
         let queue = &*self.queue;
         !queue.closed.load(Ordering::Acquire) && queue.waiting.load(Ordering::Acquire) < queue.backlog
@@ -159,12 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn a_full_backlog_refuses_the_syn_and_not_the_handshake() {
+    fn a_full_backlog_has_no_room_but_places_for_a_race() {
         let (app, lane) = listener(1);
         assert!(lane.has_room());
         assert!(lane.finish(finished(1)).is_ok());
         assert!(!lane.has_room(), "one waits, and the backlog is one");
-        assert!(lane.finish(finished(2)).is_ok(), "its SYN came before");
+        assert!(lane.finish(finished(2)).is_ok(), "another lane was faster");
         drop((app.accept(), app.accept()));
         assert!(lane.has_room());
     }

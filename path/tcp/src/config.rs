@@ -38,8 +38,21 @@ pub struct TcpConfig {
     pub max_receive_buffer: u32,
     /// Explicit congestion notification (RFC 3168; Solaris' property `ecn`, whose default is `passive`).
     pub ecn: EcnPolicy,
+    /// When a SYN is answered with a cookie.
+    pub syn_cookies: SynCookies,
     /// Loss detection and congestion control.
     pub flight: FlightConfig,
+}
+
+/// When a SYN is answered with a cookie instead of an entry (RFC 4987 §3.6; Linux: `tcp_syncookies` 0, 1, 2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SynCookies {
+    /// Never: beyond a limit SYNs are dropped.
+    Off,
+    /// Beyond a limit.
+    Pressure,
+    /// Always, which shows what an application loses by it.
+    Always,
 }
 
 /// When and how often an idle peer is asked whether it lives (RFC 9293 §3.8.4).
@@ -74,6 +87,7 @@ impl Default for TcpConfig {
             window_scaling: true,
             max_receive_buffer: 6 << 20,
             ecn: EcnPolicy::default(),
+            syn_cookies: SynCookies::Pressure,
             flight: FlightConfig {
                 algorithm: Algorithm::Cubic,
                 rto: RtoLimits::default(),

@@ -132,6 +132,8 @@ impl SocketOptions {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pending {
     pub(crate) syn: bool,
+    /// Nobody knows when our SYN-ACK left: it was a cookie.
+    pub(crate) syn_unmeasured: bool,
     /// A window or keepalive probe.
     probe: bool,
     /// The persist timer fired: what fits the window goes, however silly it looks.

@@ -17,6 +17,15 @@ use crate::space::SeqSpace;
 use crate::state::{Event, State};
 use crate::timers::SendTimer;
 
+/// When the SYN-ACK left that the peer has answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SynAckSent {
+    /// First at `at`, and again so often.
+    First { at: Instant, retries: u8 },
+    /// It was a cookie, so nobody remembers; the answer came `now`.
+    Unknown { now: Instant },
+}
+
 impl Connection {
     /// An active open (RFC 9293 §3.10.1): the SYN leaves with the next `poll_transmit`.
     pub fn open(config: &Arc<TcpConfig>, birth: &Birth, now: Instant) -> Self {
@@ -34,16 +43,19 @@ impl Connection {
         connection
     }
 
-    /// The connection that a half-open entry becomes: its SYN-ACK left `retries + 1` times, first at `sent_at`,
-    /// and announced `room` bytes. The caller feeds it the segment that completed the handshake.
+    /// The connection that a half-open entry becomes: its SYN-ACK left as `sent` says, and announced `room` bytes.
+    /// The caller feeds it the segment that completed the handshake.
     pub(crate) fn from_half_open(
         config: &Arc<TcpConfig>,
         birth: &Birth,
         syn: &SegmentIn<'_>,
         room: usize,
-        sent: (Instant, u8),
+        sent: SynAckSent,
     ) -> Self {
-        let (sent_at, retries) = sent;
+        let (sent_at, retries) = match sent {
+            SynAckSent::First { at, retries } => (at, retries),
+            SynAckSent::Unknown { now } => (now, 0),
+        };
         let mut connection = Self::new(config, birth, State::SynReceived, sent_at);
         connection.take_syn(sent_at, syn.seq, syn.window, &syn.options);
         connection.take_ecn_of_syn(syn);
@@ -52,6 +64,7 @@ impl Connection {
         }
         connection.receive.announce_unscaled(room);
         connection.syn_retries = retries;
+        connection.pending.syn_unmeasured = matches!(sent, SynAckSent::Unknown { .. });
         let rto = connection.flight.rtt().rto().duration();
         connection.timers.send = SendTimer::Syn(sent_at + rto);
         connection
@@ -177,7 +190,8 @@ impl Connection {
         self.timers.send = SendTimer::Off;
         let lost = self.syn_retries > 0;
         // Karn: a repeated SYN does not tell which one was answered.
-        let rtt = (!lost).then(|| now.saturating_since(self.progress_at));
+        let is_measured = !lost && !core::mem::take(&mut self.pending.syn_unmeasured);
+        let rtt = is_measured.then(|| now.saturating_since(self.progress_at));
         let text = self.text_per_segment();
         self.flight.on_established(now, text, self.send.sack, rtt, lost);
         self.progress_at = now;

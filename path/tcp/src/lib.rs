@@ -8,7 +8,8 @@
 //!   cursors, `timers` its clocks, `segment` what comes in and goes out;
 //! - the mechanisms: [`flight`] (what is sent and not acknowledged: round-trip time, loss detection, congestion
 //!   control), [`reassembly`], [`delayed_ack`], [`nagle`], `timestamps`, `ecn`, [`isn`];
-//! - what is no connection: `syn` (not yet one), `time_wait` (what is left of one), `reset` (answers to strays).
+//! - what is no connection: `syn` and `cookie` (not yet one), `time_wait` (what is left of one), `reset` (answers to
+//!   strays).
 //!
 //! A stream is counted by 64-bit cursors of its byte ring. The send ring is the retransmission buffer, and text
 //! that arrives is copied once, from the frame to its place in the receive ring.
@@ -19,6 +20,7 @@ mod close;
 mod config;
 pub mod congestion;
 mod connection;
+mod cookie;
 pub mod delayed_ack;
 mod ecn;
 pub mod flight;
@@ -45,9 +47,10 @@ mod timers;
 mod timestamps;
 pub mod tlp;
 mod tuple;
+mod tuple_index;
 mod undo;
 
-pub use config::{Keepalive, TcpConfig};
+pub use config::{Keepalive, SynCookies, TcpConfig};
 pub use connection::{Birth, Connection, Rings};
 pub use ecn::EcnPolicy;
 pub use info::Info;
@@ -56,6 +59,6 @@ pub use reset::{ChallengeBudget, ResetBudget, reset_for};
 pub use segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut};
 pub use send::TransmitLimits;
 pub use state::{Event, State};
-pub use syn::{SynAnswer, SynLimits, SynTable};
+pub use syn::{HalfOpen, Opening, SynAnswer, SynCounters, SynLimits, SynTable};
 pub use time_wait::{TimeWaitAnswer, TimeWaitRecord, TimeWaitTable};
 pub use tuple::Tuple;

@@ -1,28 +1,39 @@
-//! Half-open connections: a small entry per SYN that a listener has answered (RFC 4987, RFC 9293 §3.10.7.2).
+//! Half-open connections: a small entry per SYN that a listener has answered, or a cookie when there are too
+//! many (RFC 4987, RFC 9293 §3.10.7.2).
 //!
 //! A SYN costs no connection and no ring: an entry of a hundred bytes remembers what it said until the ACK comes,
-//! and the table repeats the SYN-ACK. Entries are limited per listener and in all. When the table is full, the
-//! oldest entry whose first SYN-ACK went unanswered gives way, as in Solaris; if there is none, the SYN is
-//! dropped, and its sender will try again. A cookie would be made where [`SynTable::on_syn`] finds no room.
+//! and the table repeats the SYN-ACK. Entries are limited per listener and in all. Beyond a limit the SYN-ACK is a
+//! cookie (`cookie.rs`), which costs nothing; an ACK is read as a cookie only while this listener has lately made
+//! some. With cookies off, the oldest entry whose first SYN-ACK went unanswered gives way, as in Solaris; if there
+//! is none, the SYN is dropped, and its sender will try again.
 
-use std::collections::{HashMap, VecDeque};
+mod half_open;
+
 use std::sync::Arc;
 
 use core::time::Duration;
 
-use firelane_units::{DropReason, Instant, SeqNum, SocketId};
-use firelane_wire::{Ecn, TcpFlags, TcpOptions};
+use firelane_units::{DropReason, Instant, SocketId};
+use firelane_wire::TcpFlags;
 
-use crate::config::TcpConfig;
-use crate::connection::{Birth, Connection};
-use crate::ecn;
+pub use self::half_open::HalfOpen;
+use self::half_open::PeerSyn;
+use crate::config::{MAX_WINDOW_SCALE, SynCookies, TcpConfig};
+use crate::connection::Birth;
+use crate::cookie::{Cookies, Offer};
+use crate::handshake::SynAckSent;
 use crate::segment::{SegmentIn, SegmentOut};
-use crate::tuple::{KeyedHash, Tuple};
+use crate::tuple::Tuple;
+use crate::tuple_index::{NIL, Tag, TupleIndex};
 
 /// How often a SYN-ACK is repeated (Linux: `tcp_synack_retries`), at 1, 2, 4, 8 and 16 s.
 const RETRIES_MAX: usize = 5;
 /// How long the first SYN-ACK waits (RFC 6298 §2.1).
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long after a listener's last cookie an ACK may still be one (Linux: `TCP_SYNCOOKIE_VALID`).
+const COOKIES_VALID: Duration = Duration::from_secs(120);
+/// An empty table keeps the memory of so many entries.
+const KEPT_WHEN_EMPTY: usize = 1024;
 
 /// How many half-open connections there may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +50,27 @@ impl Default for SynLimits {
     }
 }
 
+/// What is known beside a segment that may open a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening<'a> {
+    /// Which connection.
+    pub tuple: Tuple,
+    /// Whose.
+    pub listener: SocketId,
+    /// The netstack's tunables.
+    pub config: &'a Arc<TcpConfig>,
+    /// What it would be born with.
+    pub birth: Birth,
+    /// The receive ring that it would have.
+    pub room: u32,
+    /// It follows a connection in TIME-WAIT (RFC 6191): its peer is real, and its first number is chosen, so it gets
+    /// an entry where others get a cookie.
+    pub reopens: bool,
+}
+
 /// What a half-open connection answers.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // Made once per connection and taken apart at once; a box would cost more.
 pub enum SynAnswer {
     /// No such entry: the segment belongs to somebody else.
     Unknown,
@@ -48,176 +78,229 @@ pub enum SynAnswer {
     Drop(DropReason),
     /// The SYN-ACK again, a challenge ACK, or a RST.
     Reply(SegmentOut),
-    /// The handshake completes: give the connection its rings and then this same segment.
-    Promote {
-        /// In SYN-RECEIVED.
-        connection: Box<Connection>,
-        /// Whose it is.
-        listener: SocketId,
-    },
+    /// The handshake completes: let it become a connection, and give that this same segment.
+    Promote(HalfOpen),
 }
 
-/// One SYN that was answered.
-#[derive(Clone, Debug)]
-struct HalfOpen {
-    listener: SocketId,
-    birth: Birth,
-    /// What the SYN said, without text.
-    irs: SeqNum,
-    window: u16,
-    options: TcpOptions,
-    /// The SYN asked for ECN.
-    asks_ecn: bool,
-    /// The ring that the connection will have.
-    room: u32,
-    sent_at: Instant,
+/// What a table has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SynCounters {
+    /// SYN-ACKs that were cookies (Linux: `SyncookiesSent`).
+    pub cookies_sent: u64,
+    /// Connections that came of one (`SyncookiesRecv`).
+    pub cookies_accepted: u64,
+    /// ACKs that could have been one and were not (`SyncookiesFailed`).
+    pub cookies_failed: u64,
+    /// Entries that gave way to newer ones.
+    pub evicted: u64,
+    /// SYN-ACKs that were repeated.
+    pub repeated: u64,
+}
+
+impl SynCounters {
+    /// Adds another table's.
+    pub fn merge(&mut self, other: &Self) {
+        self.cookies_sent += other.cookies_sent;
+        self.cookies_accepted += other.cookies_accepted;
+        self.cookies_failed += other.cookies_failed;
+        self.evicted += other.evicted;
+        self.repeated += other.repeated;
+    }
+}
+
+/// A place of the table.
+#[derive(Debug)]
+struct Place {
+    /// `None` in the free list.
+    entry: Option<HalfOpen>,
+    tuple: Tuple,
+    tag: Tag,
     retries: u8,
-    config: Arc<TcpConfig>,
+    /// When the SYN-ACK is repeated, or the entry forgotten.
+    due: Instant,
+    /// Neighbours in the list of its retries; `next` also links the free list.
+    previous: u32,
+    next: u32,
 }
 
-impl HalfOpen {
-    fn syn(&self) -> SegmentIn<'static> {
-        SegmentIn {
-            seq: self.irs,
-            ack: None,
-            flags: if self.asks_ecn { TcpFlags::SYN | ecn::ASKS } else { TcpFlags::SYN },
-            window: self.window,
-            urgent: 0,
-            options: self.options,
-            payload: &[],
-            ecn: Ecn::NotCapable,
-        }
-    }
+/// Places in the order in which they are due.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+}
 
-    fn syn_ack(&self, now: Instant) -> SegmentOut {
-        let (config, said) = (&self.config, &self.options);
-        let agrees = self.asks_ecn && ecn::is_accepted(config);
-        let flags = if agrees { TcpFlags::SYN | TcpFlags::ECE } else { TcpFlags::SYN };
-        let mut out = SegmentOut::control(self.birth.iss, Some(self.irs + 1), flags);
-        out.window = self.window_field();
-        out.options = TcpOptions {
-            mss: Some(self.birth.mss.bytes()),
-            window_scale: said
-                .window_scale
-                .filter(|_| config.window_scaling)
-                .map(|_| config.window_scale_for(self.room as usize)),
-            sack_permitted: config.sack && said.sack_permitted,
-            timestamps: said
-                .timestamps
-                .filter(|_| config.timestamps)
-                .map(|(value, _)| (self.birth.clock.value(now), value)),
-            ..TcpOptions::EMPTY
-        };
-        out
-    }
-
-    fn window_field(&self) -> u16 {
-        self.room.min(u32::from(u16::MAX)) as u16
-    }
-
-    /// `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`.
-    fn challenge(&self, now: Instant) -> SegmentOut {
-        let mut out = SegmentOut::control(self.birth.iss + 1, Some(self.irs + 1), TcpFlags::EMPTY);
-        out.window = self.window_field();
-        let stamps = self.syn_ack(now).options.timestamps;
-        out.options.timestamps = stamps;
-        out
-    }
-
-    fn promote(&self) -> Box<Connection> {
-        let sent = (self.sent_at, self.retries);
-        let connection =
-            Connection::from_half_open(&self.config, &self.birth, &self.syn(), self.room as usize, sent);
-        Box::new(connection)
-    }
+/// What is kept of one listener.
+#[derive(Clone, Copy, Debug)]
+struct OfListener {
+    half_open: u32,
+    /// Until when an ACK may be a cookie.
+    cookies_until: Instant,
 }
 
 /// The half-open connections of a lane.
 #[derive(Debug)]
 pub struct SynTable {
     limits: SynLimits,
-    entries: HashMap<Tuple, HalfOpen, KeyedHash>,
-    per_listener: HashMap<SocketId, u32, KeyedHash>,
-    /// By retries: what waits for its time-out, in the order of the time-outs. An item whose entry is gone, or
-    /// has moved on, is skipped.
-    waiting: [VecDeque<(Instant, Tuple)>; RETRIES_MAX + 1],
+    cookies: Cookies,
+    counters: SynCounters,
+    places: Vec<Place>,
+    free: u32,
+    index: TupleIndex,
+    /// By retries: each list waits equally long, so it is in order of time.
+    lists: [List; RETRIES_MAX + 1],
+    listeners: Vec<OfListener>,
 }
 
 impl SynTable {
-    /// An empty table, hashed with the secret `key`.
-    pub fn new(key: [u8; 16], limits: SynLimits) -> Self {
+    /// An empty table, hashed with one secret `key`, its cookies made with another.
+    pub fn new(key: [u8; 16], cookie_key: [u8; 16], limits: SynLimits) -> Self {
         Self {
             limits,
-            entries: HashMap::with_hasher(KeyedHash::new(key)),
-            per_listener: HashMap::with_hasher(KeyedHash::new(key)),
-            waiting: Default::default(),
+            cookies: Cookies::new(cookie_key),
+            counters: SynCounters::default(),
+            places: Vec::new(),
+            free: NIL,
+            index: TupleIndex::new(key),
+            lists: [List { first: NIL, last: NIL }; RETRIES_MAX + 1],
+            listeners: Vec::new(),
         }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.index.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.index.len() == 0
     }
 
     /// How many `listener` has.
     pub fn len_of(&self, listener: SocketId) -> u32 {
-        self.per_listener.get(&listener).copied().unwrap_or(0)
+        self.listeners.get(listener.index()).map_or(0, |of| of.half_open)
     }
 
-    /// A SYN for `listener` on `tuple`, which has no entry. `room` is the receive ring that the connection will
-    /// have. The answer is the SYN-ACK.
+    /// What it has counted.
+    pub fn counters(&self) -> SynCounters {
+        self.counters
+    }
+
+    /// A SYN for a listener, whose tuple has no entry. The answer is the SYN-ACK.
     pub fn on_syn(
         &mut self,
         now: Instant,
-        tuple: Tuple,
-        listener: (SocketId, &Arc<TcpConfig>),
-        birth: Birth,
-        room: u32,
+        opening: &Opening<'_>,
         seg: &SegmentIn<'_>,
     ) -> Result<SegmentOut, DropReason> {
-        let (listener, config) = listener;
-        if self.len_of(listener) >= self.limits.per_listener {
-            return Err(DropReason::ListenFull);
-        }
-        if self.entries.len() >= self.limits.total as usize && !self.evict() {
-            return Err(DropReason::ListenFull);
-        }
+        let has_enough = self.len_of(opening.listener) >= self.limits.per_listener;
+        let is_full = self.len() >= self.limits.total as usize;
         let entry = HalfOpen {
-            listener,
-            birth,
-            irs: seg.seq,
-            window: seg.window,
-            options: TcpOptions { sack: Default::default(), ..seg.options },
-            asks_ecn: ecn::is_asked(seg),
-            room,
-            sent_at: now,
-            retries: 0,
-            config: Arc::clone(config),
+            listener: opening.listener,
+            birth: opening.birth,
+            peer: PeerSyn::new(seg),
+            room: opening.room,
+            sent: SynAckSent::First { at: now, retries: 0 },
+            config: Arc::clone(opening.config),
         };
+        let wants_cookie = match opening.config.syn_cookies {
+            SynCookies::Off => false,
+            SynCookies::Pressure => has_enough || is_full,
+            SynCookies::Always => true,
+        };
+        if wants_cookie && !opening.reopens {
+            return Ok(self.answer_with_cookie(now, &opening.tuple, entry));
+        }
+        if (has_enough && !opening.reopens) || (is_full && !self.evict()) {
+            return Err(DropReason::HalfOpenFull);
+        }
         let answer = entry.syn_ack(now);
-        self.waiting[0].push_back((now + FIRST_TIMEOUT, tuple));
-        self.entries.insert(tuple, entry);
-        *self.per_listener.entry(listener).or_insert(0) += 1;
+        self.insert(now, opening.tuple, entry);
         Ok(answer)
     }
 
-    /// A segment came for `tuple`: the steps of RFC 9293 §3.10.7.4 as far as they mean something here.
-    pub fn on_segment(&mut self, now: Instant, tuple: &Tuple, seg: &SegmentIn<'_>) -> SynAnswer {
-        let Some(entry) = self.entries.get(tuple) else { return SynAnswer::Unknown };
-        if seg.has(TcpFlags::SYN) && seg.seq == entry.irs && seg.ack.is_none() {
+    /// The SYN-ACK that remembers the SYN itself.
+    fn answer_with_cookie(&mut self, now: Instant, tuple: &Tuple, mut entry: HalfOpen) -> SegmentOut {
+        let announced = entry.peer.mss.unwrap_or(entry.birth.peer_default.bytes());
+        entry.birth.iss = self.cookies.make(now, tuple, entry.peer.irs, announced);
+        self.counters.cookies_sent += 1;
+        self.of_listener(entry.listener).cookies_until = now + COOKIES_VALID;
+        let mut out = entry.syn_ack(now);
+        match &mut out.options.timestamps {
+            Some((stamp, _)) => {
+                let scale = entry.peer.offer.scale.map(|scale| scale.min(MAX_WINDOW_SCALE));
+                *stamp = Offer { scale, ..entry.peer.offer }.stamp(entry.birth.clock, now);
+            }
+            // Nothing would remember them.
+            None => {
+                (out.options.window_scale, out.options.sack_permitted) = (None, false);
+                out.flags = out.flags.without(TcpFlags::ECE);
+            }
+        }
+        out
+    }
+
+    /// Whether a cookie of `listener` may still come back.
+    pub fn expects_cookie(&self, now: Instant, listener: SocketId) -> bool {
+        self.listeners.get(listener.index()).is_some_and(|of| now < of.cookies_until)
+    }
+
+    /// An ACK for a listener, of a tuple that nobody knows: is it a cookie of ours? `None` if it cannot be one.
+    pub fn on_cookie(
+        &mut self,
+        now: Instant,
+        opening: &Opening<'_>,
+        seg: &SegmentIn<'_>,
+    ) -> Option<Result<HalfOpen, DropReason>> {
+        let may_be_one =
+            self.expects_cookie(now, opening.listener) && !seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::RST);
+        let ack = seg.ack.filter(|_| may_be_one)?;
+        let (irs, cookie) = (seg.seq - 1, ack - 1);
+        let Some(mss) = self.cookies.read(now, &opening.tuple, irs, cookie) else {
+            self.counters.cookies_failed += 1;
+            return Some(Err(DropReason::BadCookie));
+        };
+        self.counters.cookies_accepted += 1;
+        let stamps = seg.options.timestamps.filter(|_| opening.config.timestamps);
+        let offer = stamps.map(|(_, echo)| Offer::of_echo(opening.birth.clock, echo)).unwrap_or_default();
+        Some(Ok(HalfOpen {
+            listener: opening.listener,
+            birth: Birth { iss: cookie, ..opening.birth },
+            peer: PeerSyn {
+                irs,
+                mss: Some(mss),
+                window: seg.window,
+                offer,
+                stamp: stamps.map(|(value, _)| value),
+            },
+            room: opening.room,
+            sent: SynAckSent::Unknown { now },
+            config: Arc::clone(opening.config),
+        }))
+    }
+
+    /// A segment came for `tuple`: the steps of RFC 9293 §3.10.7.4 as far as they mean something here. `has_room`
+    /// says whether the listener takes one more connection; if not, the ACK is dropped, and its sender will hear the
+    /// SYN-ACK again (Linux: `tcp_abort_on_overflow` off).
+    pub fn on_segment(
+        &mut self,
+        now: Instant,
+        tuple: &Tuple,
+        seg: &SegmentIn<'_>,
+        has_room: impl FnOnce(SocketId) -> bool,
+    ) -> SynAnswer {
+        let Some(position) = self.find(tuple) else { return SynAnswer::Unknown };
+        let Some(entry) = &self.places[position as usize].entry else { return SynAnswer::Unknown };
+        if seg.has(TcpFlags::SYN) && seg.seq == entry.peer.irs && seg.ack.is_none() {
             return SynAnswer::Reply(entry.syn_ack(now));
         }
-        let ahead = seg.seq.offset_from(entry.irs + 1);
+        let ahead = seg.seq.offset_from(entry.peer.irs + 1);
         if seg.has(TcpFlags::RST) {
             // RFC 5961 §3.2, as in `reset.rs`.
             return match ahead {
                 0 => {
-                    self.remove(tuple);
+                    self.remove(position);
                     SynAnswer::Drop(DropReason::Unacceptable)
                 }
                 _ => SynAnswer::Drop(DropReason::OutOfWindow),
@@ -231,208 +314,145 @@ impl SynTable {
             Some(ack) if ack != entry.birth.iss + 1 => {
                 SynAnswer::Reply(SegmentOut::control(ack, None, TcpFlags::RST))
             }
-            Some(_) => {
-                let (connection, listener) = (entry.promote(), entry.listener);
-                self.remove(tuple);
-                SynAnswer::Promote { connection, listener }
-            }
+            Some(_) if !has_room(entry.listener) => SynAnswer::Drop(DropReason::ListenFull),
+            Some(_) => self.remove(position).map_or(SynAnswer::Unknown, SynAnswer::Promote),
         }
     }
 
     /// The listener is gone, and what it had half open with it.
     pub fn forget_listener(&mut self, listener: SocketId) {
-        self.entries.retain(|_, entry| entry.listener != listener);
-        self.per_listener.remove(&listener);
+        for position in 0..self.places.len() as u32 {
+            let entry = self.places.get(position as usize).and_then(|place| place.entry.as_ref());
+            if entry.is_some_and(|entry| entry.listener == listener) {
+                self.remove(position);
+            }
+        }
+        if let Some(of) = self.listeners.get_mut(listener.index()) {
+            of.cookies_until = Instant::ZERO;
+        }
     }
 
-    /// When [`SynTable::on_timer`] has something to do; early at worst.
+    /// When [`SynTable::on_timer`] has something to do.
     pub fn poll_at(&self) -> Option<Instant> {
-        self.waiting.iter().filter_map(|queue| queue.front()).map(|&(at, _)| at).min()
+        let firsts = self.lists.iter().filter_map(|list| self.places.get(list.first as usize));
+        firsts.map(|place| place.due).min()
     }
 
     /// Repeats the SYN-ACKs that are due through `send`, and forgets what has been repeated often enough.
     pub fn on_timer(&mut self, now: Instant, mut send: impl FnMut(&Tuple, SegmentOut)) {
         for retries in 0..=RETRIES_MAX {
-            while let Some(tuple) = self.next_due(retries, now) {
-                if retries == RETRIES_MAX {
-                    self.remove(&tuple);
+            loop {
+                let position = self.lists[retries].first;
+                let Some(place) = self.places.get_mut(position as usize).filter(|place| place.due <= now)
+                else {
+                    break;
+                };
+                let Some(entry) = place.entry.as_mut().filter(|_| retries < RETRIES_MAX) else {
+                    self.remove(position);
                     continue;
+                };
+                if let SynAckSent::First { retries, .. } = &mut entry.sent {
+                    *retries += 1;
                 }
-                let Some(entry) = self.entries.get_mut(&tuple) else { continue };
-                entry.retries += 1;
-                send(&tuple, entry.syn_ack(now));
-                let wait = FIRST_TIMEOUT * (1 << entry.retries);
-                self.waiting[retries + 1].push_back((now + wait, tuple));
+                send(&place.tuple, entry.syn_ack(now));
+                self.counters.repeated += 1;
+                self.unlink(position);
+                self.link(now, position, retries + 1);
             }
         }
-    }
-
-    /// The next entry that has waited long enough after so many retries.
-    fn next_due(&mut self, retries: usize, now: Instant) -> Option<Tuple> {
-        loop {
-            let &(at, tuple) = self.waiting[retries].front()?;
-            let is_live = self.is_live(&tuple, retries, at);
-            if is_live && at > now {
-                return None;
-            }
-            self.waiting[retries].pop_front();
-            if is_live {
-                return Some(tuple);
-            }
-        }
-    }
-
-    /// Whether the item that waits until `at` is its entry's own, and not that of an earlier one of that tuple.
-    fn is_live(&self, tuple: &Tuple, retries: usize, at: Instant) -> bool {
-        self.entries.get(tuple).is_some_and(|entry| {
-            usize::from(entry.retries) == retries && (retries > 0 || entry.sent_at + FIRST_TIMEOUT == at)
-        })
     }
 
     /// Makes room: the oldest entry that has been repeated goes.
     fn evict(&mut self) -> bool {
-        for retries in (1..=RETRIES_MAX).rev() {
-            while let Some((at, tuple)) = self.waiting[retries].pop_front() {
-                if self.is_live(&tuple, retries, at) {
-                    self.remove(&tuple);
-                    return true;
-                }
-            }
+        let Some(list) = self.lists[1..].iter().rev().find(|list| list.first != NIL) else { return false };
+        self.remove(list.first);
+        self.counters.evicted += 1;
+        true
+    }
+}
+
+/// The places, their lists and their index.
+impl SynTable {
+    fn find(&self, tuple: &Tuple) -> Option<u32> {
+        if self.is_empty() {
+            return None;
         }
-        false
+        let tag = self.index.tag(tuple);
+        self.index.find(tag, |position| self.places[position as usize].tuple == *tuple)
     }
 
-    fn remove(&mut self, tuple: &Tuple) {
-        let Some(entry) = self.entries.remove(tuple) else { return };
-        if let Some(count) = self.per_listener.get_mut(&entry.listener) {
-            *count -= 1;
-            if *count == 0 {
-                self.per_listener.remove(&entry.listener);
+    fn of_listener(&mut self, listener: SocketId) -> &mut OfListener {
+        let n = listener.index();
+        if n >= self.listeners.len() {
+            let none = OfListener { half_open: 0, cookies_until: Instant::ZERO };
+            self.listeners.resize(n + 1, none);
+        }
+        &mut self.listeners[n]
+    }
+
+    fn insert(&mut self, now: Instant, tuple: Tuple, entry: HalfOpen) {
+        self.of_listener(entry.listener).half_open += 1;
+        let tag = self.index.tag(&tuple);
+        let place = Place { entry: Some(entry), tuple, tag, retries: 0, due: now, previous: NIL, next: NIL };
+        let position = match self.places.get_mut(self.free as usize) {
+            Some(free) => {
+                let position = self.free;
+                self.free = free.next;
+                *free = place;
+                position
             }
+            None => {
+                self.places.push(place);
+                self.places.len() as u32 - 1
+            }
+        };
+        self.link(now, position, 0);
+        self.index.insert(tag, position);
+    }
+
+    fn remove(&mut self, position: u32) -> Option<HalfOpen> {
+        let place = self.places.get_mut(position as usize)?;
+        let entry = place.entry.take()?;
+        let tag = place.tag;
+        self.index.remove(tag, position);
+        self.unlink(position);
+        self.places[position as usize].next = self.free;
+        self.free = position;
+        self.of_listener(entry.listener).half_open -= 1;
+        if self.is_empty() && self.places.capacity() > KEPT_WHEN_EMPTY {
+            // What a flood has taken comes back when it is over.
+            (self.places, self.free) = (Vec::new(), NIL);
+            self.index.shrink_if_empty();
+        }
+        Some(entry)
+    }
+
+    /// Puts a place at the end of the list of those with so many retries.
+    fn link(&mut self, now: Instant, position: u32, retries: usize) {
+        let last = core::mem::replace(&mut self.lists[retries].last, position);
+        match self.places.get_mut(last as usize) {
+            Some(before) => before.next = position,
+            None => self.lists[retries].first = position,
+        }
+        let place = &mut self.places[position as usize];
+        place.retries = retries as u8;
+        place.due = now + FIRST_TIMEOUT * (1 << retries);
+        (place.previous, place.next) = (last, NIL);
+    }
+
+    fn unlink(&mut self, position: u32) {
+        let Place { previous, next, retries, .. } = self.places[position as usize];
+        let list = &mut self.lists[usize::from(retries)];
+        match self.places.get_mut(previous as usize) {
+            Some(before) => before.next = next,
+            None => list.first = next,
+        }
+        match self.places.get_mut(next as usize) {
+            Some(after) => after.previous = previous,
+            None => list.last = previous,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::isn::TimestampClock;
-    use crate::state::State;
-    use firelane_units::Mss;
-
-    const LISTENER: SocketId = SocketId(7);
-    const ISS: SeqNum = SeqNum(5000);
-
-    fn tuple(port: u16) -> Tuple {
-        Tuple::new(([10, 0, 0, 1], 80).into(), ([10, 0, 0, 2], port).into())
-    }
-
-    fn birth() -> Birth {
-        let clock = TimestampClock::from_offset(0);
-        Birth { iss: ISS, clock, mss: Mss::clamped(1460), peer_default: Mss::DEFAULT_V4 }
-    }
-
-    fn syn() -> SegmentIn<'static> {
-        SegmentIn {
-            seq: SeqNum(100),
-            ack: None,
-            flags: TcpFlags::SYN,
-            window: 1000,
-            urgent: 0,
-            options: TcpOptions { mss: Some(1400), window_scale: Some(3), ..TcpOptions::EMPTY },
-            payload: &[],
-            ecn: Ecn::NotCapable,
-        }
-    }
-
-    fn at(secs: u64) -> Instant {
-        Instant::from_secs(1000 + secs)
-    }
-
-    fn table(per_listener: u32, total: u32) -> SynTable {
-        SynTable::new([1; 16], SynLimits { per_listener, total })
-    }
-
-    fn open(table: &mut SynTable, now: Instant, port: u16) -> Result<SegmentOut, DropReason> {
-        let config = Arc::new(TcpConfig::default());
-        table.on_syn(now, tuple(port), (LISTENER, &config), birth(), 65_536, &syn())
-    }
-
-    /// What the entry says to a segment: (seq offset from IRS, ack offset from ISS, flags) -> answer.
-    #[test]
-    fn answers() {
-        let (ack, rst, syn_bit) = (TcpFlags::ACK, TcpFlags::RST, TcpFlags::SYN);
-        for (seq, acked, flags, answer, left) in [
-            (0, None, syn_bit, "SYN-ACK", 1),
-            (1, Some(1), ack, "promote", 0),
-            (1, Some(1), ack.with(TcpFlags::FIN), "promote", 0),
-            (1, Some(2), ack, "RST", 1),
-            (1, None, TcpFlags::EMPTY, "drop", 1),
-            (0, Some(1), ack, "ACK", 1),
-            (70_000, Some(1), ack, "ACK", 1),
-            (5, None, syn_bit, "ACK", 1),
-            (1, None, rst, "drop", 0),
-            (2, None, rst, "drop", 1),
-            (0, None, rst, "drop", 1),
-        ] {
-            let mut table = table(10, 10);
-            open(&mut table, at(0), 1).expect("room");
-            let ack = acked.map(|ahead| ISS + ahead);
-            let seg = SegmentIn { seq: SeqNum(100) + seq, ack, flags, options: TcpOptions::EMPTY, ..syn() };
-            let said = match table.on_segment(at(0), &tuple(1), &seg) {
-                SynAnswer::Unknown => "unknown",
-                SynAnswer::Drop(_) => "drop",
-                SynAnswer::Reply(out) if out.flags.contains(TcpFlags::RST) => "RST",
-                SynAnswer::Reply(out) if out.flags.contains(TcpFlags::SYN) => "SYN-ACK",
-                SynAnswer::Reply(_) => "ACK",
-                SynAnswer::Promote { connection, listener } => {
-                    assert_eq!((connection.state(), listener), (State::SynReceived, LISTENER));
-                    "promote"
-                }
-            };
-            assert_eq!((said, table.len()), (answer, left), "{seq} {acked:?} {flags:?}");
-        }
-    }
-
-    #[test]
-    fn the_answer_repeats_what_both_agree_on() {
-        let out = open(&mut table(1, 1), at(0), 1).expect("room");
-        assert_eq!((out.seq, out.ack, out.window), (ISS, Some(SeqNum(101)), 65_535));
-        assert_eq!((out.options.mss, out.options.window_scale), (Some(1460), Some(7)));
-        assert_eq!((out.options.timestamps, out.options.sack_permitted), (None, false));
-    }
-
-    #[test]
-    fn a_syn_ack_is_repeated_five_times_and_forgotten() {
-        let mut table = table(10, 10);
-        open(&mut table, at(0), 1).expect("room");
-        let mut sent = Vec::new();
-        while let Some(due) = table.poll_at() {
-            table.on_timer(due, |_, out| {
-                assert!(out.flags.contains(TcpFlags::SYN));
-                sent.push(due.saturating_since(at(0)).as_secs());
-            });
-        }
-        assert_eq!(sent, [1, 3, 7, 15, 31]);
-        assert!(table.is_empty() && table.len_of(LISTENER) == 0);
-    }
-
-    #[test]
-    fn limits_hold_and_an_unanswered_entry_gives_way() {
-        let mut small = table(2, 10);
-        open(&mut small, at(0), 1).expect("room");
-        open(&mut small, at(0), 2).expect("room");
-        assert_eq!(open(&mut small, at(0), 3), Err(DropReason::ListenFull));
-
-        let mut full = table(10, 2);
-        open(&mut full, at(0), 1).expect("room");
-        assert!(open(&mut full, at(1), 2).is_ok());
-        assert_eq!(open(&mut full, at(1), 3), Err(DropReason::ListenFull));
-        full.on_timer(at(1), |_, _| {});
-        assert!(open(&mut full, at(1), 3).is_ok());
-        assert!(matches!(full.on_segment(at(1), &tuple(1), &syn()), SynAnswer::Unknown));
-        assert!(matches!(full.on_segment(at(1), &tuple(2), &syn()), SynAnswer::Reply(_)));
-        full.forget_listener(LISTENER);
-        assert!(full.is_empty());
-    }
-}
+mod tests;

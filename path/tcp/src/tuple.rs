@@ -40,6 +40,15 @@ impl Tuple {
     }
 }
 
+impl Tuple {
+    /// Gives a keyed hash its 36 bytes.
+    pub(crate) fn feed(&self, hasher: &mut impl Hasher) {
+        hasher.write(&self.local);
+        hasher.write(&self.remote);
+        hasher.write_u32(u32::from(self.local_port.0) << 16 | u32::from(self.remote_port.0));
+    }
+}
+
 fn octets(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
@@ -78,9 +87,7 @@ impl BuildHasher for KeyedHash {
 impl KeyedHash {
     pub(crate) fn of(&self, tuple: &Tuple) -> u64 {
         let mut hasher = self.build_hasher();
-        hasher.write(&tuple.local);
-        hasher.write(&tuple.remote);
-        hasher.write_u32(u32::from(tuple.local_port.0) << 16 | u32::from(tuple.remote_port.0));
+        tuple.feed(&mut hasher);
         hasher.finish()
     }
 }

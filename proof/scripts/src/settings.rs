@@ -9,7 +9,7 @@ use firelane_lane::StreamOptions;
 use firelane_sim::{HostConfig, StackConfig};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{EcnPolicy, Keepalive, TcpConfig};
+use firelane_tcp::{EcnPolicy, Keepalive, SynCookies, TcpConfig};
 use firelane_units::Mtu;
 
 use crate::text::span;
@@ -102,6 +102,13 @@ impl Settings {
             "abort_timeout" => tcp.abort_timeout = span(value)?,
             "fin_wait_2_timeout" => tcp.fin_wait_2_timeout = span(value)?,
             "challenge_interval" => tcp.challenge_interval = span(value)?,
+            "syn_cookies" => {
+                let word = |(word, _): &&(&str, SynCookies)| *word == value;
+                let words =
+                    [("off", SynCookies::Off), ("on", SynCookies::Pressure), ("always", SynCookies::Always)];
+                let found = words.iter().find(word);
+                tcp.syn_cookies = found.ok_or(format!("`{value}` is none of off, on, always"))?.1;
+            }
             "initial_segments" => tcp.flight.initial_segments = number(value)?,
             "slow_start_after_idle" => tcp.flight.slow_start_after_idle = on(value)?,
             "abe" => tcp.flight.abe = on(value)?,

@@ -170,13 +170,11 @@ impl<D> Inside<'_, D> {
     ) -> Result<(), DropReason> {
         let names = firelane_tcp::Tuple::new(local, remote);
         let now = self.common.now;
-        match self.shard.half_open.on_segment(now, &names, seg) {
+        match self.shard.on_half_open(now, &names, seg) {
             SynAnswer::Unknown => {}
             SynAnswer::Drop(reason) => return Err(reason),
             SynAnswer::Reply(reply) => return self.answer(local, remote, &reply),
-            SynAnswer::Promote { connection, listener } => {
-                return self.promote(*connection, listener, seg, local, remote);
-            }
+            SynAnswer::Promote(half_open) => return self.promote(&half_open, seg, local, remote),
         }
         let least_iss = match self.shard.time_wait.on_segment(now, &names, seg) {
             TimeWaitAnswer::Unknown => None,
@@ -188,13 +186,18 @@ impl<D> Inside<'_, D> {
         if is_opening && self.shard.listener(local).is_some() {
             return self.on_syn(seg, local, remote, least_iss);
         }
+        let refused = match self.read_cookie(seg, local, remote) {
+            Ok(half_open) => return self.promote(&half_open, seg, local, remote),
+            Err(DropReason::ListenFull) => return Err(DropReason::ListenFull),
+            Err(reason) => reason,
+        };
         // RFC 9293 §3.10.7.1: a segment for nobody is answered with a RST, a RST with nothing.
         if let Some(reply) = reset_for(seg)
             && self.shard.resets.allow(self.common.now)
         {
             self.send_loose(local, remote, &reply);
         }
-        Err(DropReason::NoConnection)
+        Err(refused)
     }
 
     fn answer(

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use firelane_frame::{Chain, Driver, Frame};
 use firelane_ip::{AddressError, IfConfig, IpConfig, LOOPBACK, RouteError, RouteTableError};
 use firelane_socket::{ConnRef, SocketError};
-use firelane_tcp::TcpConfig;
+use firelane_tcp::{SynCounters, TcpConfig};
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
 
 use self::conn::Conns;
@@ -183,6 +183,15 @@ impl Stacks {
 
     pub(crate) fn time_wait(&self) -> usize {
         self.shards.iter().map(|shard| shard.time_wait.len()).sum()
+    }
+
+    pub(crate) fn half_open(&self) -> (usize, SynCounters) {
+        let mut sum = (0, SynCounters::default());
+        for shard in self.shards.iter() {
+            sum.0 += shard.half_open.len();
+            sum.1.merge(&shard.half_open.counters());
+        }
+        sum
     }
 
     pub(crate) fn add<D>(&mut self, common: &mut Common<D>, config: NetstackConfig) -> Result<(), Refusal> {

@@ -9,8 +9,8 @@ use core::net::{IpAddr, SocketAddr};
 use firelane_classify::{SteeringKey, Tuple};
 use firelane_ip::Egress;
 use firelane_socket::{Flags, Names, Ready, SocketError, stream};
-use firelane_tcp::{Birth, Connection, SegmentIn};
-use firelane_units::{ConnId, DropReason, Instant, Mss, Port, SeqNum, SocketId};
+use firelane_tcp::{Birth, Connection, HalfOpen, Opening, SegmentIn};
+use firelane_units::{ConnId, DropReason, Instant, Mss, Port, SeqNum};
 
 use super::conn::Conn;
 use super::inbound::{Inside, TABLED};
@@ -67,30 +67,62 @@ impl<D> Inside<'_, D> {
         let room = listening.rings.recv_capacity as u32;
         let egress = self.shard.ip.core.egress(now, Some(local.ip()), remote.ip());
         let mut egress = egress.map_err(|_| DropReason::NoRoute)?;
-        let birth = self.birth(&egress, &Names { local, remote }, least_iss);
-        let names = firelane_tcp::Tuple::new(local, remote);
-        let config = &self.shard.config.tcp;
-        let answer = self.shard.half_open.on_syn(now, names, (socket, config), birth, room, seg)?;
+        let opening = Opening {
+            tuple: firelane_tcp::Tuple::new(local, remote),
+            listener: socket,
+            config: &self.shard.config.tcp,
+            birth: self.birth(&egress, &Names { local, remote }, least_iss),
+            room,
+            reopens: least_iss.is_some(),
+        };
+        let answer = self.shard.half_open.on_syn(now, &opening, seg)?;
         self.send_by(&mut egress, local, remote, &answer);
         Ok(())
+    }
+
+    /// A segment that nobody knows and that is no SYN: the third of a handshake whose second was a cookie, or
+    /// nobody's.
+    pub(crate) fn read_cookie(
+        &mut self,
+        seg: &SegmentIn<'_>,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<HalfOpen, DropReason> {
+        let (socket, listening) = self.shard.listener(local).ok_or(DropReason::NoConnection)?;
+        if !self.shard.half_open.expects_cookie(self.common.now, socket) {
+            return Err(DropReason::NoConnection);
+        }
+        let (room, has_room) = (listening.rings.recv_capacity as u32, listening.slot.has_room());
+        let egress = self.shard.ip.core.egress(self.common.now, Some(local.ip()), remote.ip());
+        let egress = egress.map_err(|_| DropReason::NoRoute)?;
+        let opening = Opening {
+            tuple: firelane_tcp::Tuple::new(local, remote),
+            listener: socket,
+            config: &self.shard.config.tcp,
+            birth: self.birth(&egress, &Names { local, remote }, None),
+            room,
+            reopens: false,
+        };
+        let half_open = self.shard.half_open.on_cookie(self.common.now, &opening, seg);
+        let half_open = half_open.ok_or(DropReason::NoConnection)??;
+        if has_room { Ok(half_open) } else { Err(DropReason::ListenFull) }
     }
 
     /// A half-open connection's handshake completes with `seg`: it gets its rings and its place.
     pub(crate) fn promote(
         &mut self,
-        tcp: Connection,
-        socket: SocketId,
+        half_open: &HalfOpen,
         seg: &SegmentIn<'_>,
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<(), DropReason> {
-        let Some(listening) = self.shard.listening.get(socket.index()).cloned() else {
+        let Some(listening) = self.shard.listening.get(half_open.listener().index()).cloned() else {
             return Err(DropReason::NoConnection);
         };
         let tuple = Self::tuple(local, remote).ok_or(DropReason::BadSegment)?;
         let route = self.shard.ip.core.egress(self.common.now, Some(local.ip()), remote.ip()).ok();
         let (end, stream) = stream(listening.rings, self.common.id, self.shard.config.id);
-        let mut conn = Conn::new(tcp, stream, tuple, self.shard.config.id, route);
+        let mut conn = Conn::new(half_open.connection(), stream, tuple, self.shard.config.id, route);
         conn.listener = Some(listening.slot);
         conn.embryo = Some(Box::new(end));
         set_options(&mut conn.tcp, &listening.options, self.common.now);

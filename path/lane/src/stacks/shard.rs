@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 
 use firelane_classify::{ConnTable, Listeners, LocalAddr};
 use firelane_socket::{ListenerSlot, StreamConfig};
-use firelane_tcp::{ChallengeBudget, ResetBudget, Secret, SynLimits, SynTable, TimeWaitTable};
+use firelane_tcp::{
+    ChallengeBudget, ResetBudget, Secret, SegmentIn, SynAnswer, SynLimits, SynTable, TimeWaitTable, Tuple,
+};
 use firelane_udp::UdpTable;
 use firelane_units::{Instant, LaneId, LinkId, Port, SocketId};
 
@@ -69,7 +71,7 @@ impl Shard {
             conns: ConnTable::new(secrets.table(), connections),
             listeners: Listeners::new(),
             listening: Dense::new(),
-            half_open: SynTable::new(secrets.time_wait(), SynLimits::default()),
+            half_open: SynTable::new(secrets.time_wait(), secrets.cookie(), SynLimits::default()),
             time_wait: TimeWaitTable::new(secrets.time_wait(), config.time_wait, TIME_WAIT_MAX),
             secret: Secret::new(secrets.sequence()),
             challenges: ChallengeBudget::new(secrets.challenge(), CHALLENGES_PER_SECOND),
@@ -89,6 +91,13 @@ impl Shard {
     pub(crate) fn listener(&self, local: SocketAddr) -> Option<(SocketId, &Listening)> {
         let socket = self.listeners.lookup(local.ip(), Port(local.port()))?;
         Some((socket, self.listening.get(socket.index())?))
+    }
+
+    /// What its table of half-open connections says to a segment.
+    pub(crate) fn on_half_open(&mut self, now: Instant, names: &Tuple, seg: &SegmentIn<'_>) -> SynAnswer {
+        let listening = &self.listening;
+        let has_room = |socket: SocketId| listening.get(socket.index()).is_some_and(|it| it.slot.has_room());
+        self.half_open.on_segment(now, names, seg, has_room)
     }
 
     /// When this shard itself has something to do.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use firelane_frame::byte_ring;
 use firelane_tcp::{
-    Birth, Rings, SegmentIn, SynAnswer, SynLimits, SynTable, TcpConfig, TimeWaitTable, TimestampClock,
-    TransmitLimits, Tuple,
+    Birth, HalfOpen, Opening, Rings, SegmentIn, SegmentOut, SynAnswer, SynCookies, SynLimits, SynTable,
+    TcpConfig, TimeWaitTable, TimestampClock, TransmitLimits, Tuple,
 };
 use firelane_units::{Bytes, Instant, Mss, SeqNum, SocketId};
 use firelane_wire::{Ecn, TcpFlags, TcpOptions};
@@ -23,7 +23,8 @@ const TIME_WAIT_LIMIT: usize = 3;
 struct Tables {
     syn: SynTable,
     time_wait: TimeWaitTable,
-    config: Arc<TcpConfig>,
+    /// One without cookies, one with them beyond the limits, by the high bits of the peer.
+    configs: [Arc<TcpConfig>; 8],
     now: Instant,
 }
 
@@ -31,9 +32,12 @@ struct Tables {
 pub fn target_tcp_tables(data: &[u8]) {
     let mut input = Input::new(data);
     let mut tables = Tables {
-        syn: SynTable::new([7; 16], LIMITS),
+        syn: SynTable::new([7; 16], [9; 16], LIMITS),
         time_wait: TimeWaitTable::new([8; 16], Duration::from_secs(60), TIME_WAIT_LIMIT),
-        config: Arc::new(TcpConfig::default()),
+        configs: core::array::from_fn(|n| {
+            let syn_cookies = [SynCookies::Off, SynCookies::Pressure][n & 1];
+            Arc::new(TcpConfig { syn_cookies, ..TcpConfig::default() })
+        }),
         now: Instant::from_secs(1000),
     };
     for _ in 0..500 {
@@ -67,6 +71,33 @@ fn birth(peer: u8) -> Birth {
     }
 }
 
+fn opening(config: &Arc<TcpConfig>, peer: u8) -> Opening<'_> {
+    Opening {
+        tuple: tuple(peer),
+        listener: SocketId(u32::from(peer & 1)),
+        config,
+        birth: birth(peer),
+        room: 65_536,
+        reopens: peer & 0x1f == 0x1f,
+    }
+}
+
+/// What grows out of a handshake is a connection that works.
+fn grow_up(half_open: HalfOpen, now: Instant, seg: &SegmentIn<'_>) {
+    let mut connection = half_open.connection();
+    let (_writer, mut send) = byte_ring(1 << 16);
+    let (mut recv, _reader) = byte_ring(1 << 16);
+    let rings = &mut Rings { send: &mut send, recv: &mut recv };
+    connection.on_segment(now, seg, rings);
+    let limits = TransmitLimits { max_segment_payload: Bytes(1460) };
+    for count in 0.. {
+        assert!(count < 100);
+        if connection.poll_transmit(now, rings, &limits).is_none() {
+            break;
+        }
+    }
+}
+
 impl Tables {
     fn step(&mut self, input: &mut Input<'_>) {
         let (what, peer) = (input.u8(), input.u8());
@@ -96,17 +127,43 @@ impl Tables {
 
     fn on_syn(&mut self, peer: u8, input: &mut Input<'_>) {
         let seg = self.segment(input, SeqNum(u32::from(peer)), None, TcpFlags::SYN);
-        match self.syn.on_segment(self.now, &tuple(peer), &seg) {
+        match self.syn.on_segment(self.now, &tuple(peer), &seg, |_| true) {
             SynAnswer::Unknown => {}
             _ => return note("repeated SYN"),
         }
-        let listener = (SocketId(u32::from(peer & 1)), &self.config);
-        let before = self.syn.len();
-        let answer = self.syn.on_syn(self.now, tuple(peer), listener, birth(peer), 65_536, &seg);
-        note(("syn", answer.is_ok(), before));
+        let (before, cookies) = (self.syn.len(), self.syn.counters().cookies_sent);
+        let config = Arc::clone(&self.configs[usize::from(peer >> 5)]);
+        let opening = opening(&config, peer);
+        let answer = self.syn.on_syn(self.now, &opening, &seg);
+        let is_cookie = self.syn.counters().cookies_sent > cookies;
+        note(("syn", answer.is_ok(), is_cookie, before));
+        assert!(!is_cookie || self.syn.len() == before, "a cookie costs nothing");
         if let Ok(out) = answer {
             assert_eq!(out.ack, Some(seg.seq + 1));
             assert!(out.flags.contains(TcpFlags::SYN));
+            if is_cookie {
+                self.return_cookie(&opening, &seg, &out, input);
+            }
+        }
+    }
+
+    /// The peer answers a cookie, with a mistake or none.
+    fn return_cookie(
+        &mut self,
+        opening: &Opening<'_>,
+        syn: &SegmentIn<'_>,
+        out: &SegmentOut,
+        input: &mut Input<'_>,
+    ) {
+        let mistake = u32::from(input.u8() & 1);
+        let echo = out.options.timestamps.map(|(value, _)| (1, value));
+        let options = TcpOptions { timestamps: echo, ..TcpOptions::EMPTY };
+        let ack = Some(out.seq + 1 + mistake);
+        let seg = SegmentIn { seq: syn.seq + 1, ack, flags: TcpFlags::ACK, options, ..*syn };
+        let read = self.syn.on_cookie(self.now, opening, &seg).expect("a cookie is out");
+        match read {
+            Ok(half_open) => grow_up(half_open, self.now, &seg),
+            Err(_) => assert_eq!(mistake, 1, "our own cookie is believed"),
         }
     }
 
@@ -120,21 +177,11 @@ impl Tables {
         let answer = self.time_wait.on_segment(self.now, &tuple(peer), &seg);
         note(core::mem::discriminant(&answer));
         let before = self.syn.len();
-        let answer = self.syn.on_segment(self.now, &tuple(peer), &seg);
+        let answer = self.syn.on_segment(self.now, &tuple(peer), &seg, |_| bits & 64 == 0);
         note(core::mem::discriminant(&answer));
-        if let SynAnswer::Promote { mut connection, .. } = answer {
+        if let SynAnswer::Promote(half_open) = answer {
             assert_eq!(self.syn.len() + 1, before);
-            let (_writer, mut send) = byte_ring(1 << 16);
-            let (mut recv, _reader) = byte_ring(1 << 16);
-            let rings = &mut Rings { send: &mut send, recv: &mut recv };
-            connection.on_segment(self.now, &seg, rings);
-            let limits = TransmitLimits { max_segment_payload: Bytes(1460) };
-            for count in 0.. {
-                assert!(count < 100);
-                if connection.poll_transmit(self.now, rings, &limits).is_none() {
-                    break;
-                }
-            }
+            grow_up(half_open, self.now, &seg);
         }
     }
 
@@ -157,7 +204,7 @@ impl Tables {
         let limits = TransmitLimits { max_segment_payload: Bytes(1460) };
         let (now, iss) = (self.now, birth(peer).iss);
         let syn = seg(5, None, TcpFlags::SYN);
-        let mut connection = Connection::from_syn(&self.config, &birth(peer), &syn, now);
+        let mut connection = Connection::from_syn(&self.configs[0], &birth(peer), &syn, now);
         while connection.poll_transmit(now, rings, &limits).is_some() {}
         connection.on_segment(now, &seg(6, Some(iss + 1), TcpFlags::ACK), rings);
         connection.shutdown_send(now, rings);

@@ -1,0 +1,122 @@
+//! One half-open connection: what its SYN said and what was answered (RFC 9293 §3.10.7.2, RFC 4987 §3.4).
+//!
+//! A hundred bytes, without rings, socket or timer of its own. `syn.rs` keeps them; a cookie that comes back
+//! (`cookie.rs`) is turned into one for the moment in which it grows up.
+
+use std::sync::Arc;
+
+use firelane_units::{Instant, SeqNum, SocketId};
+use firelane_wire::{Ecn, TcpFlags, TcpOptions};
+
+use crate::config::TcpConfig;
+use crate::connection::{Birth, Connection};
+use crate::cookie::Offer;
+use crate::ecn;
+use crate::handshake::SynAckSent;
+use crate::segment::{SegmentIn, SegmentOut};
+
+/// What the peer's SYN said, without text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeerSyn {
+    pub(super) irs: SeqNum,
+    pub(super) mss: Option<u16>,
+    pub(super) window: u16,
+    pub(super) offer: Offer,
+    /// The peer's timestamp, if it uses them.
+    pub(super) stamp: Option<u32>,
+}
+
+impl PeerSyn {
+    pub(super) fn new(seg: &SegmentIn<'_>) -> Self {
+        let TcpOptions { mss, window_scale, sack_permitted, timestamps, .. } = seg.options;
+        Self {
+            irs: seg.seq,
+            mss,
+            window: seg.window,
+            offer: Offer { scale: window_scale, sack: sack_permitted, ecn: ecn::is_asked(seg) },
+            stamp: timestamps.map(|(value, _)| value),
+        }
+    }
+
+    /// The options as they stood in the SYN.
+    fn options(&self) -> TcpOptions {
+        TcpOptions {
+            mss: self.mss,
+            window_scale: self.offer.scale,
+            sack_permitted: self.offer.sack,
+            timestamps: self.stamp.map(|value| (value, 0)),
+            ..TcpOptions::EMPTY
+        }
+    }
+}
+
+/// A SYN that was answered.
+#[derive(Clone, Debug)]
+pub struct HalfOpen {
+    pub(super) listener: SocketId,
+    pub(super) birth: Birth,
+    pub(super) peer: PeerSyn,
+    /// The ring that the connection will have.
+    pub(super) room: u32,
+    pub(super) sent: SynAckSent,
+    pub(super) config: Arc<TcpConfig>,
+}
+
+impl HalfOpen {
+    /// Whose connection it will be.
+    pub fn listener(&self) -> SocketId {
+        self.listener
+    }
+
+    /// The connection that it becomes, in SYN-RECEIVED: give it its rings, and then the segment that completed
+    /// the handshake.
+    pub fn connection(&self) -> Connection {
+        let syn = SegmentIn {
+            seq: self.peer.irs,
+            ack: None,
+            flags: if self.peer.offer.ecn { TcpFlags::SYN | ecn::ASKS } else { TcpFlags::SYN },
+            window: self.peer.window,
+            urgent: 0,
+            options: self.peer.options(),
+            payload: &[],
+            ecn: Ecn::NotCapable,
+        };
+        Connection::from_half_open(&self.config, &self.birth, &syn, self.room as usize, self.sent)
+    }
+
+    /// The SYN-ACK: it repeats what the SYN offered and both agree on.
+    pub(super) fn syn_ack(&self, now: Instant) -> SegmentOut {
+        let (config, peer) = (&self.config, &self.peer);
+        let agrees = peer.offer.ecn && ecn::is_accepted(config);
+        let flags = if agrees { TcpFlags::SYN | TcpFlags::ECE } else { TcpFlags::SYN };
+        let mut out = SegmentOut::control(self.birth.iss, Some(peer.irs + 1), flags);
+        out.window = self.window_field();
+        let scale = peer.offer.scale.filter(|_| config.window_scaling);
+        out.options = TcpOptions {
+            mss: Some(self.birth.mss.bytes()),
+            window_scale: scale.map(|_| config.window_scale_for(self.room as usize)),
+            sack_permitted: config.sack && peer.offer.sack,
+            timestamps: self.stamps(now),
+            ..TcpOptions::EMPTY
+        };
+        out
+    }
+
+    /// `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`.
+    pub(super) fn challenge(&self, now: Instant) -> SegmentOut {
+        let mut out = SegmentOut::control(self.birth.iss + 1, Some(self.peer.irs + 1), TcpFlags::EMPTY);
+        out.window = self.window_field();
+        out.options.timestamps = self.stamps(now);
+        out
+    }
+
+    /// Our timestamp and the echo of the peer's, if both use them.
+    pub(super) fn stamps(&self, now: Instant) -> Option<(u32, u32)> {
+        let echo = self.peer.stamp.filter(|_| self.config.timestamps)?;
+        Some((self.birth.clock.value(now), echo))
+    }
+
+    pub(super) fn window_field(&self) -> u16 {
+        self.room.min(u32::from(u16::MAX)) as u16
+    }
+}
