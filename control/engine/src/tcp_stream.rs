@@ -16,6 +16,8 @@ use firelane_socket::{
     ConnRef, ReadError, Ready, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamRef, WriteError, stream,
 };
 use firelane_tcp::Keepalive;
+use firelane_tcp::congestion::Algorithm;
+use firelane_units::BitRate;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::engine::Inner;
@@ -324,6 +326,22 @@ impl TcpStream {
     /// `NotConnected` while connecting.
     pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.socket.set_option(StreamOption::UserTimeout(timeout))
+    }
+
+    /// Which congestion control decides how much it sends (TCP_CONGESTION); it goes on from the present window.
+    ///
+    /// # Errors
+    /// `NotConnected` while connecting.
+    pub fn set_congestion_control(&self, algorithm: Algorithm) -> io::Result<()> {
+        self.socket.set_option(StreamOption::Congestion(algorithm))
+    }
+
+    /// How fast it sends at most, and evenly (SO_MAX_PACING_RATE); `None` lifts the limit.
+    ///
+    /// # Errors
+    /// `NotConnected` while connecting.
+    pub fn set_max_pacing_rate(&self, limit: Option<BitRate>) -> io::Result<()> {
+        self.socket.set_option(StreamOption::PacingLimit(limit))
     }
 
     /// How long a read waits at most.

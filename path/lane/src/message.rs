@@ -14,6 +14,7 @@ use firelane_flow::FlowConfig;
 use firelane_frame::Chain;
 use firelane_ip::{DadConfig, TransportError};
 use firelane_socket::{ConnRef, DatagramSlot, ListenerSlot, StreamConfig, StreamSlot};
+use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Keepalive, TcpConfig};
 use firelane_units::{
     BitRate, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId, VlanId,
@@ -328,6 +329,10 @@ pub struct StreamOptions {
     pub keepalive: Option<Keepalive>,
     /// How long data may stay unacknowledged (TCP_USER_TIMEOUT).
     pub user_timeout: Option<Duration>,
+    /// Which congestion control it uses, if not the netstack's (TCP_CONGESTION).
+    pub congestion: Option<Algorithm>,
+    /// How fast it may send (SO_MAX_PACING_RATE).
+    pub pacing_limit: Option<BitRate>,
 }
 
 /// A change of one option.
@@ -341,6 +346,10 @@ pub enum StreamOption {
     Keepalive(Option<Keepalive>),
     /// TCP_USER_TIMEOUT.
     UserTimeout(Option<Duration>),
+    /// TCP_CONGESTION.
+    Congestion(Algorithm),
+    /// SO_MAX_PACING_RATE.
+    PacingLimit(Option<BitRate>),
 }
 
 /// What one lane of a netstack tells the others.

@@ -94,6 +94,7 @@ impl Default for TcpConfig {
                 initial_segments: 10,
                 slow_start_after_idle: false,
                 abe: false,
+                pacing: false,
             },
         }
     }

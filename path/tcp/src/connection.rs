@@ -9,9 +9,10 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use firelane_frame::{RingReader, RingWriter};
-use firelane_units::{DropReason, Instant, Mss, SeqNum};
+use firelane_units::{BitRate, DropReason, Instant, Mss, SeqNum};
 
 use crate::config::{Keepalive, TcpConfig};
+use crate::congestion::Algorithm;
 use crate::ecn::EcnState;
 use crate::flight::{Flight, TimerFired};
 use crate::isn::TimestampClock;
@@ -90,6 +91,8 @@ struct RareOptions {
     keepalive: Option<Keepalive>,
     /// RFC 5482.
     user_timeout: Option<Duration>,
+    /// `SO_MAX_PACING_RATE`.
+    pacing_limit: Option<BitRate>,
     /// The cursor after our urgent text.
     urgent_sent: u64,
     /// The cursor after the peer's urgent text.
@@ -107,6 +110,11 @@ impl SocketOptions {
 
     fn user_timeout(&self) -> Option<Duration> {
         self.rare.as_ref()?.user_timeout
+    }
+
+    #[inline]
+    pub(crate) fn pacing_limit(&self) -> Option<BitRate> {
+        self.rare.as_ref()?.pacing_limit
     }
 
     /// The cursor after our urgent text; zero if there never was any.
@@ -356,7 +364,8 @@ impl Connection {
         if self.state == State::Closed {
             return None;
         }
-        self.timers.earliest([self.flight.deadline(), self.receive.ack.deadline(), self.limit_at()])
+        let (flight, ack) = (self.flight.deadline(), self.receive.ack.deadline());
+        self.timers.earliest([flight, ack, self.limit_at(), self.flight.paced_until()])
     }
 
     /// Starts what an established connection has running.
@@ -415,6 +424,18 @@ impl Connection {
         if timeout != self.options.user_timeout() {
             self.options.rare().user_timeout = timeout;
         }
+    }
+
+    /// `SO_MAX_PACING_RATE`: sends no faster than this, and evenly.
+    pub fn set_pacing_limit(&mut self, limit: Option<BitRate>) {
+        if limit != self.options.pacing_limit() {
+            self.options.rare().pacing_limit = limit;
+        }
+    }
+
+    /// `TCP_CONGESTION`: another congestion control goes on from the present window.
+    pub fn set_algorithm(&mut self, algorithm: Algorithm) {
+        self.flight.set_algorithm(algorithm);
     }
 
     /// Gives back memory that an idle connection does not need: the books of what was sent and of what came

@@ -17,7 +17,7 @@
 use core::ops::Range;
 use core::time::Duration;
 
-use firelane_units::{Bytes, Instant, Mss};
+use firelane_units::{BitRate, Bytes, Instant, Mss};
 
 use crate::congestion::{Algorithm, Control};
 use crate::rate::RateSample;
@@ -38,6 +38,8 @@ pub struct FlightConfig {
     pub slow_start_after_idle: bool,
     /// Whether an echoed congestion mark reduces the window by less than a loss does (RFC 8511).
     pub abe: bool,
+    /// Whether the window is spread over the round trip, whatever the algorithm. BBR always does.
+    pub pacing: bool,
 }
 
 /// The part of a segment's acknowledgement that loss detection needs, in send cursors.
@@ -108,6 +110,7 @@ impl Default for FlightConfig {
             initial_segments: 10,
             slow_start_after_idle: true,
             abe: false,
+            pacing: false,
         }
     }
 }
@@ -128,6 +131,7 @@ pub struct Flight {
     initial_segments: u16,
     slow_start_after_idle: bool,
     abe: bool,
+    pacing: bool,
     sack: bool,
     timeouts: u8,
 }
@@ -146,6 +150,7 @@ impl Flight {
             initial_segments: config.initial_segments,
             slow_start_after_idle: config.slow_start_after_idle,
             abe: config.abe,
+            pacing: config.pacing,
             sack: false,
             timeouts: 0,
         }
@@ -274,6 +279,44 @@ impl Flight {
         let in_flight = self.in_flight();
         let room = self.control.window().saturating_sub(in_flight);
         if in_flight == Bytes::ZERO { room.max(Bytes(self.mss.bytes().into())) } else { room }
+    }
+
+    /// Something is about to leave: how much of it may, in one large segment, or `None` if pacing holds it until
+    /// [`Flight::paced_until`]. `limit` is the program's own.
+    #[inline]
+    pub fn pace(&mut self, now: Instant, limit: Option<BitRate>) -> Option<Bytes> {
+        let own = if self.pacing { self.control.pacing_rate(self.rtt.smoothed()) } else { None };
+        let rate = [own, limit].into_iter().flatten().min();
+        let mss = self.mss;
+        match &mut self.recovery {
+            None if rate.is_none() => Some(Bytes(u64::MAX)),
+            Some(recovery) => recovery.pacer().ask(now, rate, mss),
+            None => self.parts().0.pacer().ask(now, rate, mss),
+        }
+    }
+
+    /// When that may leave which [`Flight::pace`] told to wait.
+    #[inline]
+    pub fn paced_until(&self) -> Option<Instant> {
+        self.recovery.as_ref()?.paced_until()
+    }
+
+    /// Something else than pacing keeps the connection from sending.
+    pub fn on_pause(&mut self) {
+        if let Some(recovery) = &mut self.recovery {
+            recovery.pacer().on_pause();
+        }
+    }
+
+    /// Another algorithm goes on from the present window.
+    pub fn set_algorithm(&mut self, algorithm: Algorithm) {
+        if algorithm == self.control.algorithm() {
+            return;
+        }
+        self.control = self.control.turned_into(algorithm);
+        if let Some(recovery) = &mut self.recovery {
+            recovery.forget_undo();
+        }
     }
 
     /// The probe that [`TimerFired::Probe`] announced, once; it ignores [`Flight::budget`]. `fresh` is the

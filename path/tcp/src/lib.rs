@@ -28,6 +28,7 @@ mod handshake;
 mod info;
 pub mod isn;
 pub mod nagle;
+pub mod pace;
 pub mod prr;
 pub mod rack;
 pub mod rate;

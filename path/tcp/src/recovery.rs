@@ -12,6 +12,7 @@ use firelane_units::{Bytes, Instant, Mss};
 
 use crate::congestion::{AckSample, Control};
 use crate::flight::{AckIn, AckOut, Phase, TimerFired};
+use crate::pace::Pacer;
 use crate::prr::{Prr, PrrAck};
 use crate::rack::{DUP_THRESHOLD, Rack};
 use crate::rate::{RateSample, RateSampler};
@@ -36,6 +37,7 @@ pub(crate) struct Recovery {
     rack: Rack,
     tlp: Tlp,
     prr: Prr,
+    pacer: Pacer,
     rate: RateSampler,
     rate_sample: Option<RateSample>,
     phase: Phase,
@@ -108,6 +110,7 @@ impl Recovery {
             rack: Rack::new(cursor),
             tlp: Tlp::new(),
             prr: Prr::default(),
+            pacer: Pacer::default(),
             rate: RateSampler::default(),
             rate_sample: None,
             phase: Phase::Open,
@@ -133,6 +136,19 @@ impl Recovery {
 
     pub(crate) fn rate_sample(&self) -> Option<RateSample> {
         self.rate_sample
+    }
+
+    pub(crate) fn pacer(&mut self) -> &mut Pacer {
+        &mut self.pacer
+    }
+
+    pub(crate) fn paced_until(&self) -> Option<Instant> {
+        self.pacer.deadline()
+    }
+
+    /// Congestion control has changed: what it was before a reduction is nothing to return to.
+    pub(crate) fn forget_undo(&mut self) {
+        self.undo.forget();
     }
 
     pub(crate) fn take_reduced(&mut self) -> bool {
@@ -207,6 +223,7 @@ impl Recovery {
         let len = range.end - range.start;
         let is_new = range.start >= self.sent.nxt();
         let is_front = range.start == self.sent.una();
+        self.pacer.on_sent(now, Bytes(len));
         let snapshot = self.rate.on_sent(now, self.sent.is_empty());
         self.sent.on_sent(now, range, snapshot);
         if self.is_reducing() {
@@ -254,6 +271,7 @@ impl Recovery {
     }
 
     pub(crate) fn on_window_exhausted(&mut self) {
+        self.pacer.on_pause();
         self.limited_until = self.sent.nxt();
     }
 

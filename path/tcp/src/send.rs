@@ -192,15 +192,27 @@ impl Connection {
                 self.flight.on_window_exhausted();
                 return None;
             }
-            return Some(lost);
+            return self.hold_to_pace(now, lost, mss);
         }
         let Some(fresh) = fresh else {
             if self.flight.nxt() >= self.text_end(rings) {
                 self.flight.on_data_exhausted();
             }
+            self.flight.on_pause();
             return None;
         };
-        self.cut_to_budget(fresh, budget, mss)
+        let fresh = self.cut_to_budget(fresh, budget, mss)?;
+        self.hold_to_pace(now, fresh, mss)
+    }
+
+    /// What of `range` may leave now if the connection is paced; it is asked again when its time has come.
+    #[inline]
+    fn hold_to_pace(&mut self, now: Instant, range: Range<u64>, mss: u64) -> Option<Range<u64>> {
+        let most = self.flight.pace(now, self.options.pacing_limit())?.0;
+        if range.end - range.start <= most {
+            return Some(range);
+        }
+        Some(range.start..range.start + (most - most % mss).max(mss))
     }
 
     /// What of `fresh` congestion control lets go: all of it, or whole segments. A FIN alone always goes.
@@ -349,7 +361,7 @@ impl Connection {
     /// update that would open the window may be lost (RFC 9293 §3.8.6.1, MUST-36).
     fn keep_persist_timer(&mut self, now: Instant, rings: &Rings<'_>) {
         let waits = self.flight.nxt() < self.text_end(rings) || self.owes_fin();
-        if !waits || !self.flight.is_empty() {
+        if !waits || !self.flight.is_empty() || self.flight.paced_until().is_some() {
             if matches!(self.timers.send, SendTimer::Persist(_)) {
                 self.timers.send = SendTimer::Off;
             }

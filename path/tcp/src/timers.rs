@@ -92,7 +92,7 @@ impl Timers {
 
     /// The earliest of these and of `others`, or `None` if nothing runs.
     #[inline]
-    pub(crate) fn earliest(&self, others: [Option<Instant>; 3]) -> Option<Instant> {
+    pub(crate) fn earliest(&self, others: [Option<Instant>; 4]) -> Option<Instant> {
         let at = others
             .into_iter()
             .flatten()
@@ -109,12 +109,12 @@ mod tests {
     fn the_deadline_is_the_earliest_clock() {
         let at = Instant::from_millis;
         let mut timers = Timers::new();
-        assert_eq!(timers.earliest([None, None, None]), None);
+        assert_eq!(timers.earliest([None, None, None, None]), None);
         timers.quiet = QuietTimer::Keepalive(at(50));
-        assert_eq!(timers.earliest([None, Some(at(60)), None]), Some(at(50)));
+        assert_eq!(timers.earliest([None, Some(at(60)), None, None]), Some(at(50)));
         timers.send = SendTimer::Persist(at(30));
-        assert_eq!(timers.earliest([Some(at(40)), None, None]), Some(at(30)));
-        assert_eq!(timers.earliest([Some(at(40)), Some(at(1)), None]), Some(at(1)));
+        assert_eq!(timers.earliest([Some(at(40)), None, None, None]), Some(at(30)));
+        assert_eq!(timers.earliest([Some(at(40)), Some(at(1)), None, None]), Some(at(1)));
     }
 
     #[test]
@@ -123,10 +123,10 @@ mod tests {
         let mut timers = Timers::new();
         timers.note_traffic(at(0));
         timers.note_traffic(at(900));
-        assert_eq!(timers.earliest([None, None, None]), Some(at(1000)));
+        assert_eq!(timers.earliest([None, None, None, None]), Some(at(1000)));
         assert!(!timers.take_idle(at(1000), at(900)));
-        assert_eq!(timers.earliest([None, None, None]), Some(at(1900)));
+        assert_eq!(timers.earliest([None, None, None, None]), Some(at(1900)));
         assert!(timers.take_idle(at(1900), at(900)));
-        assert_eq!(timers.earliest([None, None, None]), None);
+        assert_eq!(timers.earliest([None, None, None, None]), None);
     }
 }

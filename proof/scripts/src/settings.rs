@@ -111,6 +111,7 @@ impl Settings {
             }
             "initial_segments" => tcp.flight.initial_segments = number(value)?,
             "slow_start_after_idle" => tcp.flight.slow_start_after_idle = on(value)?,
+            "pacing" => tcp.flight.pacing = on(value)?,
             "abe" => tcp.flight.abe = on(value)?,
             "ecn" => {
                 let policy = EcnPolicy::from_word(value);

@@ -8,7 +8,8 @@ use firelane_sim::{Sim, StackId};
 use firelane_socket::{
     Accepted, ListenerEnd, ReadError, SocketError, StreamEnd, WriteError, listener, stream,
 };
-use firelane_units::{LaneId, SocketId};
+use firelane_tcp::congestion::Algorithm;
+use firelane_units::{BitRate, LaneId, SocketId};
 
 use crate::segment::{OUR_TEXT, PEER_TEXT};
 use crate::settings::{Settings, keepalive, number, on};
@@ -247,6 +248,12 @@ fn stream_option(option: &str, values: &[&str]) -> Result<StreamOption, String> 
         ("keepalive", [idle, interval, probes]) => {
             StreamOption::Keepalive(Some(keepalive(idle, interval, probes)?))
         }
+        ("congestion", [word]) => {
+            let algorithm = Algorithm::from_word(word);
+            StreamOption::Congestion(algorithm.ok_or(format!("`{word}` is no congestion control"))?)
+        }
+        ("pacing_limit", ["off"]) => StreamOption::PacingLimit(None),
+        ("pacing_limit", [bits]) => StreamOption::PacingLimit(Some(BitRate::from_bps(number(bits)?))),
         _ => return Err(format!("`{option}` is no option with such values")),
     })
 }

@@ -194,6 +194,10 @@ fn set_options(tcp: &mut Connection, options: &StreamOptions, now: Instant) {
     tcp.set_nodelay(options.nodelay);
     tcp.set_keepalive(now, options.keepalive);
     tcp.set_user_timeout(options.user_timeout);
+    tcp.set_pacing_limit(options.pacing_limit);
+    if let Some(algorithm) = options.congestion {
+        tcp.set_algorithm(algorithm);
+    }
 }
 
 /// Where the search for a port towards this peer begins.

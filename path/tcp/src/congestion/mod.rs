@@ -17,7 +17,7 @@ mod window;
 
 use core::time::Duration;
 
-use firelane_units::{Bytes, Instant, Mss};
+use firelane_units::{BitRate, Bytes, Instant, Mss};
 
 pub use cubic::Cubic;
 pub use dctcp::Dctcp;
@@ -100,7 +100,10 @@ macro_rules! each {
 impl Control {
     /// A control in slow start with an initial window of `segments` (RFC 6928).
     pub fn new(algorithm: Algorithm, mss: Mss, segments: u16) -> Self {
-        let window = Window::initial(mss, segments);
+        Self::beginning_with(algorithm, Window::initial(mss, segments))
+    }
+
+    fn beginning_with(algorithm: Algorithm, window: Window) -> Self {
         match algorithm {
             Algorithm::Cubic => Self::Cubic(Cubic::new(window)),
             Algorithm::NewReno => Self::NewReno(NewReno::new(window)),
@@ -114,6 +117,22 @@ impl Control {
 
     fn inner_mut(&mut self) -> &mut Window {
         each!(self, inner => &mut inner.window)
+    }
+
+    /// `algorithm`, going on from the present window.
+    pub fn turned_into(&self, algorithm: Algorithm) -> Self {
+        Self::beginning_with(algorithm, *self.inner())
+    }
+
+    /// How fast a paced connection sends; `None` before the first round trip. As in Linux, faster than a window per
+    /// round trip: twice as fast while the window doubles, else by a fifth, so that it may grow.
+    pub fn pacing_rate(&self, smoothed: Option<Duration>) -> Option<BitRate> {
+        let nanos = smoothed?.as_nanos().max(1);
+        let (window, threshold) = (self.window().0, self.slow_start_threshold());
+        let doubles = threshold.is_none_or(|threshold| window < threshold.0 / 2);
+        let percent = if doubles { 200 } else { 120 };
+        let bits = u128::from(window) * 8 * percent * 10_000_000 / nanos;
+        Some(BitRate::from_bps(u64::try_from(bits).unwrap_or(u64::MAX)))
     }
 
     /// Which algorithm it is.
