@@ -4,6 +4,8 @@
 //! (`turn.rs`). It owns no thread and no clock.
 
 use firelane_frame::{Chain, Driver};
+use firelane_socket::ConnRef;
+use firelane_tcp::Info;
 use firelane_units::{DropReason, Instant, LaneId};
 
 use crate::common::Common;
@@ -164,6 +166,11 @@ impl<D: Driver> Lane<D> {
         messages.append(&mut kept);
         outbox.put_back(messages);
         is_left
+    }
+
+    /// What is known of a connection; `None` if it is gone.
+    pub fn stream_info(&self, now: Instant, conn: ConnRef) -> Option<Info> {
+        self.stacks.info(now, conn)
     }
 
     /// Everything that can be read, at this moment.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use firelane_frame::{Chain, Driver, Frame};
 use firelane_ip::{AddressError, IfConfig, IpConfig, LOOPBACK, RouteError, RouteTableError};
 use firelane_socket::{ConnRef, SocketError};
-use firelane_tcp::{SynCounters, TcpConfig};
+use firelane_tcp::{Info, SynCounters, TcpConfig};
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
 
 use self::conn::Conns;
@@ -175,6 +175,12 @@ impl Stacks {
     /// Frames inside the netstacks.
     pub(crate) fn held(&self) -> u64 {
         self.shards.iter().map(|shard| shard.ip.held()).sum()
+    }
+
+    /// What is known of a connection.
+    pub(crate) fn info(&self, now: Instant, conn: ConnRef) -> Option<Info> {
+        let id = self.conns.slab.resolve(conn)?;
+        Some(self.conns.slab.get(id)?.tcp.info(now))
     }
 
     pub(crate) fn connections(&self) -> usize {
