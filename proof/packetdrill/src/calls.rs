@@ -313,13 +313,7 @@ impl Plugin {
         self.enter().files.insert(Kind::Epoll(Epoll::default()), false)
     }
 
-    pub(crate) fn epoll_control(
-        &self,
-        epoll: i32,
-        op: i32,
-        fd: i32,
-        event: Option<(u32, u64)>,
-    ) -> Sys<()> {
+    pub(crate) fn epoll_control(&self, epoll: i32, op: i32, fd: i32, event: Option<(u32, u64)>) -> Sys<()> {
         let mut inner = self.enter();
         if !inner.files.is_ours(fd) {
             // A descriptor of the host's must exist; a file of the disk is refused as the kernel does.

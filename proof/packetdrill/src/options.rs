@@ -52,15 +52,14 @@ const NAMES: &str = "an option is local, mtu, cc, timestamps, sack, wscale, iw, 
     profile, patience or seed";
 
 impl Default for Options {
-    /// What Linux gives a program: 128 KiB to receive into, 16 KiB to send from and more as it goes, which our rings
-    /// have from the start.
+    /// Linux' first receive window, and a send buffer that its tuning would have reached.
     fn default() -> Self {
         Self {
             local: Vec::new(),
             mtu: Mtu::ETHERNET,
             tcp: TcpConfig::default(),
             time_wait: Duration::from_secs(60),
-            send_buf: 4 << 20,
+            send_buf: 1 << 20,
             recv_buf: 65_535,
             patience: Duration::from_secs(10_000),
             seed: 1,

@@ -274,9 +274,27 @@ fn get_socket(kind: &mut Kind, name: i32) -> Sys<Vec<u8>> {
         libc::SO_RCVBUF => stored.recv_buffer,
         libc::SO_KEEPALIVE => stored.keepalive.into(),
         libc::SO_OOBINLINE => 1,
-        libc::SO_TYPE => if is_stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM },
-        libc::SO_PROTOCOL => if is_stream { libc::IPPROTO_TCP } else { libc::IPPROTO_UDP },
-        libc::SO_DOMAIN => if stored.is_v6 { libc::AF_INET6 } else { libc::AF_INET },
+        libc::SO_TYPE => {
+            if is_stream {
+                libc::SOCK_STREAM
+            } else {
+                libc::SOCK_DGRAM
+            }
+        }
+        libc::SO_PROTOCOL => {
+            if is_stream {
+                libc::IPPROTO_TCP
+            } else {
+                libc::IPPROTO_UDP
+            }
+        }
+        libc::SO_DOMAIN => {
+            if stored.is_v6 {
+                libc::AF_INET6
+            } else {
+                libc::AF_INET
+            }
+        }
         libc::SO_ACCEPTCONN => is_listening.into(),
         _ => return fail(libc::ENOPROTOOPT),
     }))
@@ -347,7 +365,8 @@ fn bytes_of(value: i32) -> Vec<u8> {
 
 /// `struct timeval`; zero is no time-out.
 fn timeout(value: &[u8]) -> Sys<Option<Duration>> {
-    let word = |at: usize| value.get(at..at + 8).and_then(|b| <[u8; 8]>::try_from(b).ok()).map(i64::from_ne_bytes);
+    let word =
+        |at: usize| value.get(at..at + 8).and_then(|b| <[u8; 8]>::try_from(b).ok()).map(i64::from_ne_bytes);
     let (Some(seconds), Some(micros)) = (word(0), word(8)) else { return fail(libc::EINVAL) };
     if !(0..1_000_000).contains(&micros) {
         return fail(libc::EDOM);

@@ -30,8 +30,13 @@ pub(crate) struct StreamSocket {
 
 enum State {
     /// Neither connected nor listening; what connecting failed with, until somebody asks.
-    Fresh { error: Option<SocketError> },
-    Listening { end: ListenerEnd, id: SocketId },
+    Fresh {
+        error: Option<SocketError>,
+    },
+    Listening {
+        end: ListenerEnd,
+        id: SocketId,
+    },
     Connected(Box<Conn>),
 }
 
@@ -193,12 +198,7 @@ impl StreamSocket {
         Ok(Some((socket, names.remote)))
     }
 
-    pub(crate) fn read(
-        &mut self,
-        world: &mut World,
-        len: usize,
-        flags: i32,
-    ) -> Sys<Option<Received>> {
+    pub(crate) fn read(&mut self, world: &mut World, len: usize, flags: i32) -> Sys<Option<Received>> {
         let State::Connected(conn) = &mut self.state else {
             return match &mut self.state {
                 State::Fresh { error } => Err(error.take().map_or(Errno(libc::ENOTCONN), Errno::from)),

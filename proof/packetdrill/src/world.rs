@@ -77,7 +77,8 @@ impl World {
         let now = Instant::from_secs(1);
         let mut config = LaneConfig::new(LANE, secrets, Arc::new(Backlogs::new(1)), now);
         config.connections = 16;
-        config.pools = PoolsConfig { small_slots: 8192, large_slots: 64 };
+        // packetdrill locks all memory, which an ordinary user may do with little of it.
+        config.pools = PoolsConfig { small_slots: 1024, large_slots: 16 };
         let (link, device) = link(options.mtu);
         let lane = Lane::new(config);
         let mut world = Self { options, lane, link, post: Post::default(), now, until: None, sockets: 0 };

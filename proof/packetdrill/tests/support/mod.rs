@@ -162,9 +162,8 @@ impl Drill {
 
     pub fn nonblocking(&self, fd: i32) {
         // SAFETY: the argument is a number.
-        let set = unsafe {
-            (self.table.fcntl)(self.table.userdata, fd, libc::F_SETFL, libc::O_NONBLOCK.into())
-        };
+        let set =
+            unsafe { (self.table.fcntl)(self.table.userdata, fd, libc::F_SETFL, libc::O_NONBLOCK.into()) };
         assert_eq!(set, 0);
     }
 
