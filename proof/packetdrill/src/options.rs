@@ -6,8 +6,8 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-use firelane_tcp::TcpConfig;
 use firelane_tcp::congestion::Algorithm;
+use firelane_tcp::{EcnPolicy, TcpConfig};
 use firelane_units::{IpPrefix, Mtu};
 
 /// What the plug-in is made from.
@@ -35,7 +35,7 @@ pub struct Options {
 pub struct ParseError {
     field: String,
     value: String,
-    allowed: &'static str,
+    allowed: String,
 }
 
 impl fmt::Display for ParseError {
@@ -47,7 +47,7 @@ impl fmt::Display for ParseError {
 impl core::error::Error for ParseError {}
 
 /// Every option's name.
-const NAMES: &str = "an option is local, mtu, cc, timestamps, sack, wscale, iw, recv_buf, send_buf, max_buf, \
+const NAMES: &str = "an option is local, mtu, cc, ecn, timestamps, sack, wscale, iw, recv_buf, send_buf, max_buf, \
     delayed_ack, connect_timeout, abort_timeout, fin_wait_2, time_wait, challenge_interval, slow_start_after_idle, \
     profile, patience or seed";
 
@@ -80,8 +80,8 @@ impl FromStr for Options {
     }
 }
 
-fn mistake(field: &str, value: &str, allowed: &'static str) -> ParseError {
-    ParseError { field: field.to_owned(), value: value.to_owned(), allowed }
+fn mistake(field: &str, value: &str, allowed: &str) -> ParseError {
+    ParseError { field: field.to_owned(), value: value.to_owned(), allowed: allowed.to_owned() }
 }
 
 impl Options {
@@ -99,9 +99,15 @@ impl Options {
             "profile" if value == "linux" => {}
             "profile" => return Err(mistake(name, value, "a profile is linux")),
             "cc" => {
-                let known = "a congestion control is cubic or newreno";
+                let known = || Algorithm::ALL.map(Algorithm::word).join(", ");
+                // Linux calls it reno.
+                let word = if value == "reno" { "newreno" } else { value };
                 tcp.flight.algorithm =
-                    Algorithm::from_word(value).ok_or_else(|| mistake(name, value, known))?;
+                    Algorithm::from_word(word).ok_or_else(|| mistake(name, value, &known()))?;
+            }
+            "ecn" => {
+                tcp.ecn = EcnPolicy::from_word(value)
+                    .ok_or_else(|| mistake(name, value, "never, passive or active"))?;
             }
             "timestamps" => tcp.timestamps = switch(name, value)?,
             "sack" => tcp.sack = switch(name, value)?,
@@ -127,7 +133,7 @@ impl Options {
 
 const BYTES: &str = "a number of bytes";
 
-fn number<T: FromStr>(name: &str, value: &str, allowed: &'static str) -> Result<T, ParseError> {
+fn number<T: FromStr>(name: &str, value: &str, allowed: &str) -> Result<T, ParseError> {
     value.parse().map_err(|_| mistake(name, value, allowed))
 }
 
@@ -153,11 +159,14 @@ mod tests {
     #[test]
     fn options_are_read() {
         let options: Options =
-            "local=10.0.0.1/24, mtu=1400,cc=newreno,timestamps=off,delayed_ack=.04,seed=7".parse().unwrap();
+            "local=10.0.0.1/24, mtu=1400,cc=reno,ecn=active,timestamps=off,delayed_ack=.04,seed=7"
+                .parse()
+                .unwrap();
         assert_eq!(options.local, ["10.0.0.1/24".parse().unwrap()]);
         assert_eq!(options.mtu, Mtu::new(1400).unwrap());
         assert_eq!(options.tcp.flight.algorithm, Algorithm::NewReno);
         assert!(!options.tcp.timestamps && options.tcp.sack);
+        assert_eq!(options.tcp.ecn, EcnPolicy::Active);
         assert_eq!((options.tcp.delayed_ack, options.seed), (Duration::from_millis(40), 7));
         assert!("".parse::<Options>().is_ok());
     }
@@ -166,7 +175,7 @@ mod tests {
     fn a_mistake_names_field_value_and_what_is_allowed() {
         for (text, said) in [
             ("mtu=12", "mtu: \"12\": 576 to 65535"),
-            ("cc=vegas", "cc: \"vegas\": a congestion control is"),
+            ("cc=vegas", "cc: \"vegas\": cubic, newreno"),
             ("sack=maybe", "sack: \"maybe\": on or off"),
             ("colour=red", "colour: \"red\": an option is local"),
             ("sack", "sack: \"\": name=value"),

@@ -7,7 +7,6 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use firelane_lane::{StreamOption, StreamOptions};
-use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Keepalive, State};
 
 use crate::errno::{Errno, Sys, fail};
@@ -214,9 +213,9 @@ fn set_congestion(world: &World, value: &[u8]) -> Sys<()> {
 
 /// Linux' name for the congestion control.
 fn congestion(world: &World) -> &'static str {
-    match world.options.tcp.flight.algorithm {
-        Algorithm::Cubic => "cubic",
-        Algorithm::NewReno => "reno",
+    match world.options.tcp.flight.algorithm.word() {
+        "newreno" => "reno",
+        word => word,
     }
 }
 

@@ -68,6 +68,7 @@ const fn phase(phase: Phase) -> u8 {
     match phase {
         Phase::Open => 0,
         Phase::Disorder => 1,
+        Phase::Reduced => 2,
         Phase::Recovery => 3,
         Phase::Loss => 4,
     }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
@@ -404,6 +404,23 @@ fn shutdown_ends_directions() {
         assert_eq!(drill.shutdown(fd, libc::SHUT_RD), Ok(0));
         assert_eq!(drill.read(fd, 9), Ok(Vec::new()));
     });
+}
+
+#[test]
+fn an_ipv6_socket_serves_ipv4_in_mapped_addresses() {
+    let drill = Drill::new("", false);
+    let wide = Drill { is_v6: true, ..drill };
+    let listener = wide.tcp();
+    let mapped = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => IpAddr::from(ip.to_ipv6_mapped()),
+        ip => ip,
+    };
+    assert_eq!(drill.bind_to(listener, SocketAddr::new(mapped(drill.local()), 80)), Ok(0));
+    drill.listen(listener, 1).unwrap();
+    drill.opens(80);
+    let (_, from) = drill.accept(listener).unwrap();
+    assert_eq!(from, sockaddr(SocketAddr::new(mapped(drill.remote()), 9)));
+    drill.free();
 }
 
 #[test]
