@@ -74,7 +74,8 @@ const fn phase(phase: Phase) -> u8 {
     }
 }
 
-/// `TCPI_OPT_TIMESTAMPS`, `TCPI_OPT_SACK`, `TCPI_OPT_WSCALE`.
+/// `TCPI_OPT_TIMESTAMPS`, `_SACK`, `_WSCALE`, `_ECN` and `_ECN_SEEN`.
 fn options(info: &Info) -> u8 {
-    u8::from(info.timestamps) | u8::from(info.sack) << 1 | u8::from(info.window_scales.is_some()) << 2
+    let bits = [info.timestamps, info.sack, info.window_scales.is_some(), info.ecn, info.ecn_seen];
+    bits.into_iter().rev().fold(0, |all, bit| all << 1 | u8::from(bit))
 }
