@@ -7,7 +7,9 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use firelane_lane::{StreamOption, StreamOptions};
+use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Keepalive, State};
+use firelane_units::BitRate;
 
 use crate::errno::{Errno, Sys, fail};
 use crate::files::Kind;
@@ -35,6 +37,8 @@ pub(crate) struct Stored {
     nodelay: bool,
     pub(crate) cork: bool,
     user_timeout: u32,
+    congestion: Option<Algorithm>,
+    pacing_limit: Option<BitRate>,
     broadcast: bool,
     priority: i32,
     mark: i32,
@@ -63,6 +67,8 @@ impl Stored {
             nodelay: false,
             cork: false,
             user_timeout: 0,
+            congestion: None,
+            pacing_limit: None,
             broadcast: false,
             priority: 0,
             mark: 0,
@@ -77,7 +83,13 @@ impl Stored {
 
     /// What a connection starts with.
     pub(crate) fn stream_options(&self) -> StreamOptions {
-        StreamOptions { nodelay: self.nodelay, keepalive: self.asks(), user_timeout: self.patience() }
+        StreamOptions {
+            nodelay: self.nodelay,
+            keepalive: self.asks(),
+            user_timeout: self.patience(),
+            congestion: self.congestion,
+            pacing_limit: self.pacing_limit,
+        }
     }
 
     fn asks(&self) -> Option<Keepalive> {
@@ -134,6 +146,7 @@ fn set_socket(world: &mut World, kind: &mut Kind, name: i32, value: &[u8]) -> Sy
             stored.send_timeout = timeout(value)?;
             return Ok(());
         }
+        libc::SO_MAX_PACING_RATE => return set_pacing(world, kind, value),
         _ => {}
     }
     let number = int(value)?;
@@ -166,7 +179,7 @@ fn set_tcp(world: &mut World, kind: &mut Kind, name: i32, value: &[u8]) -> Sys<(
         return fail(libc::ENOPROTOOPT);
     }
     if name == libc::TCP_CONGESTION {
-        return set_congestion(world, value);
+        return set_congestion(world, kind, value);
     }
     let number = int(value)?;
     let stored = kind.stored()?;
@@ -205,18 +218,35 @@ fn set_tcp(world: &mut World, kind: &mut Kind, name: i32, value: &[u8]) -> Sys<(
     Ok(())
 }
 
-/// The netstack has one congestion control; naming it changes nothing, another is not there (ENOENT, as in Linux).
-fn set_congestion(world: &World, value: &[u8]) -> Sys<()> {
+/// A word of Linux' or of the stack's; one that is unknown is not there (ENOENT, as in Linux).
+fn set_congestion(world: &mut World, kind: &mut Kind, value: &[u8]) -> Sys<()> {
     let word = value.split(|&byte| byte == 0).next().unwrap_or_default();
-    if word == congestion(world).as_bytes() { Ok(()) } else { fail(libc::ENOENT) }
+    let word = if word == b"reno" { b"newreno" } else { word };
+    let known = core::str::from_utf8(word).ok().and_then(Algorithm::from_word);
+    let algorithm = known.ok_or(Errno(libc::ENOENT))?;
+    kind.stored()?.congestion = Some(algorithm);
+    kind.tell(world, StreamOption::Congestion(algorithm));
+    Ok(())
 }
 
-/// Linux' name for the congestion control.
-fn congestion(world: &World) -> &'static str {
-    match world.options.tcp.flight.algorithm.word() {
+/// Linux' name for a socket's congestion control.
+fn congestion(world: &World, stored: &Stored) -> &'static str {
+    match stored.congestion.unwrap_or(world.options.tcp.flight.algorithm).word() {
         "newreno" => "reno",
         word => word,
     }
+}
+
+/// SO_MAX_PACING_RATE: bytes per second in four or eight bytes, all ones for no limit.
+fn set_pacing(world: &mut World, kind: &mut Kind, value: &[u8]) -> Sys<()> {
+    let bytes_per_second = match <[u8; 8]>::try_from(value) {
+        Ok(wide) => Some(u64::from_ne_bytes(wide)).filter(|&rate| rate != u64::MAX),
+        Err(_) => Some(int(value)? as u32).filter(|&rate| rate != u32::MAX).map(u64::from),
+    };
+    let limit = bytes_per_second.map(|rate| BitRate::from_bps(rate.saturating_mul(8)));
+    kind.stored()?.pacing_limit = limit;
+    kind.tell(world, StreamOption::PacingLimit(limit));
+    Ok(())
 }
 
 /// getsockopt(2): the option's bytes, of which the caller takes what he has room for.
@@ -224,7 +254,8 @@ pub(crate) fn get(world: &World, kind: &mut Kind, level: i32, name: i32) -> Sys<
     match (level, name) {
         (libc::SOL_SOCKET, _) => get_socket(kind, name),
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
-            let mut word = congestion(world).as_bytes().to_vec();
+            let Kind::Stream(socket) = kind else { return fail(libc::EOPNOTSUPP) };
+            let mut word = congestion(world, &socket.stored).as_bytes().to_vec();
             word.resize(16, 0);
             Ok(word)
         }
@@ -261,6 +292,10 @@ fn get_socket(kind: &mut Kind, name: i32) -> Sys<Vec<u8>> {
             let mut bytes = bytes_of(stored.linger.is_some().into());
             bytes.extend(bytes_of(stored.linger.unwrap_or(0)));
             return Ok(bytes);
+        }
+        libc::SO_MAX_PACING_RATE => {
+            let rate = stored.pacing_limit.map_or(u64::MAX, |limit| limit.bps() / 8);
+            return Ok(rate.to_ne_bytes().to_vec());
         }
         libc::SO_RCVTIMEO => return Ok(timeval(stored.recv_timeout)),
         libc::SO_SNDTIMEO => return Ok(timeval(stored.send_timeout)),

@@ -329,6 +329,14 @@ fn options_are_kept_and_answered_as_linux_does() {
         assert_eq!(drill.set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &[30]), Ok(0));
         assert_eq!(tcp(libc::TCP_KEEPIDLE), Ok(30));
         assert_eq!(drill.get(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION).unwrap()[..6], *b"cubic\0");
+        let vegas = i32::from_ne_bytes(*b"vega");
+        assert_eq!(drill.set(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &[vegas]), Err(libc::ENOENT));
+        let reno = i32::from_ne_bytes(*b"reno");
+        assert_eq!(drill.set(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &[reno]), Ok(0));
+        assert_eq!(drill.get(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION).unwrap()[..5], *b"reno\0");
+        assert_eq!(socket(libc::SO_MAX_PACING_RATE), Ok(-1), "no limit");
+        assert_eq!(drill.set(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &[125_000]), Ok(0));
+        assert_eq!(socket(libc::SO_MAX_PACING_RATE), Ok(125_000));
         assert_eq!(drill.set(fd, libc::IPPROTO_TCP, 250, &[1]), Err(libc::ENOPROTOOPT));
         assert_eq!(drill.set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &[]), Err(EINVAL));
         assert_eq!(drill.set(99, libc::SOL_SOCKET, libc::SO_RCVBUF, &[1]), Err(EBADF));
