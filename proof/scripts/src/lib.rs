@@ -8,8 +8,10 @@
 //! routers say, `station.rs` is the script's end of the wire, `sockets.rs` makes the calls, `run.rs` walks through the events.
 #![forbid(unsafe_code)]
 
+mod datagrams;
 mod icmp;
 mod options;
+mod packet;
 mod run;
 mod segment;
 mod settings;

@@ -127,7 +127,7 @@ impl Opt {
 }
 
 /// Bytes from hexadecimal digits.
-fn bytes(digits: &str) -> Option<Vec<u8>> {
+pub(crate) fn bytes(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     pairs.map(|pair| u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }

@@ -11,7 +11,8 @@ use firelane_sim::{Sim, StackId};
 use firelane_units::Instant;
 use firelane_wire::{Ecn, IpProtocol, TcpView};
 
-use crate::icmp::too_big;
+use crate::icmp::{About, Message, too_big};
+use crate::packet::{Body, Envelope, Packet};
 use crate::segment::{Flow, Segment};
 use crate::settings::{Family, Settings, number};
 use crate::sockets::{Effect, Sockets};
@@ -143,15 +144,16 @@ impl<'a> Runner<'a> {
         let (from, to) = self.due(event.when);
         match &event.action {
             Action::Expect(segment) => self.expect(segment, from, to),
-            Action::Inject(segment) => {
+            Action::ExpectOther(words) => self.expect_other(words, from, to),
+            Action::Inject(packet) => {
                 self.go_to(from)?;
-                self.inject(segment);
+                self.inject(packet);
                 self.collect();
                 Ok(())
             }
-            Action::InjectBeforeNext(segment) => {
+            Action::InjectBeforeNext(packet) => {
                 self.go_to(from)?;
-                self.inject(segment);
+                self.inject(packet);
                 Ok(())
             }
             Action::Quiet => {
@@ -277,28 +279,47 @@ impl<'a> Runner<'a> {
         format!("{:.4} (+{:.4})", since.as_secs_f64(), after.as_secs_f64())
     }
 
-    fn expect(&mut self, segment: &Segment, from: Instant, to: Instant) -> Result<(), String> {
+    /// The next packet that comes until `to`, and when it came.
+    fn next_seen(&mut self, expected: &str, to: Instant) -> Result<(Instant, Seen), String> {
         let latest = to + self.settings.tolerance;
         self.collect();
         while self.seen.is_empty() && self.advance(latest) {}
-        let Some((at, seen)) = self.seen.pop_front() else {
-            return Err(format!("expected `{segment}`, got nothing until {}", self.seconds(latest)));
-        };
+        let seen = self.seen.pop_front();
+        seen.ok_or_else(|| format!("expected `{expected}`, got nothing until {}", self.seconds(latest)))
+    }
+
+    /// A packet came at `at`: is that when it was expected?
+    fn note_time(&mut self, what: &str, at: Instant, from: Instant, to: Instant) -> Result<(), String> {
+        if at < from || at > to + self.settings.tolerance {
+            return Err(format!("`{what}` came at {}, not at {}", self.seconds(at), self.seconds(from)));
+        }
+        self.last = at;
+        Ok(())
+    }
+
+    fn expect(&mut self, segment: &Segment, from: Instant, to: Instant) -> Result<(), String> {
+        let text = segment.to_string();
+        let (at, seen) = self.next_seen(&text, to)?;
         let shown = self.seconds(at);
         let got = match seen {
             Seen::Tcp { bytes, ecn } => self.read(&bytes, ecn)?,
-            Seen::Other(what) => return Err(format!("expected `{segment}`, got {what} at {shown}")),
+            Seen::Other(what) => return Err(format!("expected `{text}`, got {what} at {shown}")),
         };
         let port = segment.port.unwrap_or(self.peer_port);
         if got.port != Some(port) || !segment.matches(&got) {
             let got = self.brief(got, segment);
-            return Err(format!("expected `{segment}`, got `{got}` at {shown}"));
+            return Err(format!("expected `{text}`, got `{got}` at {shown}"));
         }
-        if at < from || at > latest {
-            return Err(format!("`{segment}` came at {shown}, not at {}", self.seconds(from)));
+        self.note_time(&text, at, from, to)
+    }
+
+    fn expect_other(&mut self, words: &str, from: Instant, to: Instant) -> Result<(), String> {
+        let (at, seen) = self.next_seen(words, to)?;
+        let got = self.show(seen);
+        if got != words {
+            return Err(format!("expected `{words}`, got {got} at {}", self.seconds(at)));
         }
-        self.last = at;
-        Ok(())
+        self.note_time(words, at, from, to)
     }
 
     /// What came, without what the line does not ask for.
@@ -345,18 +366,35 @@ impl<'a> Runner<'a> {
         self.flows.entry(peer_port).or_insert_with(|| Known { flow: Flow::new(first), our_port })
     }
 
-    fn inject(&mut self, segment: &Segment) {
-        let (peer_port, our_port) = (segment.port.unwrap_or(self.peer_port), self.our_port);
-        let dst = if segment.to_all { self.station.everybody() } else { self.station.theirs };
-        let (src, first) = (self.station.ip, self.settings.peer_first);
-        let known = self.flow(peer_port, our_port);
-        if segment.is_new {
-            known.flow = Flow::new(first);
-            known.our_port = our_port;
-        }
-        let bytes = segment.emit(&known.flow, ((src, peer_port), (dst, known.our_port)));
-        let ecn = segment.ecn.unwrap_or_default();
-        self.station.send(self.sim.now(), dst, IpProtocol::TCP, ecn, &bytes);
+    fn inject(&mut self, packet: &Packet) {
+        let (src, dst) = self.station.ends(&packet.envelope);
+        let (protocol, ecn, bytes) = match &packet.body {
+            Body::Segment(segment) => {
+                let (peer_port, our_port) = (segment.port.unwrap_or(self.peer_port), self.our_port);
+                let first = self.settings.peer_first;
+                let known = self.flow(peer_port, our_port);
+                if segment.is_new {
+                    known.flow = Flow::new(first);
+                    known.our_port = our_port;
+                }
+                let bytes = segment.emit(&known.flow, ((src, peer_port), (dst, known.our_port)));
+                (IpProtocol::TCP, segment.ecn.unwrap_or_default(), bytes)
+            }
+            Body::Udp(datagram) => (IpProtocol::UDP, Ecn::default(), datagram.emit(src, dst)),
+            Body::Icmp(message) => return self.say(&packet.envelope, message),
+            Body::Bytes(count) => (IpProtocol(253), Ecn::default(), vec![0; *count]),
+        };
+        self.station.send(self.sim.now(), &packet.envelope, protocol, ecn, &bytes);
+    }
+
+    /// Sends an ICMP message. What it quotes is the netstack's packet to the station.
+    fn say(&mut self, envelope: &Envelope, message: &Message) {
+        let (src, dst) = self.station.ends(envelope);
+        let about = message.about().map_or((self.our_port, self.peer_port), |about| about.ports);
+        let first = self.flow(about.1, about.0).flow.our_first.unwrap_or(0);
+        let bytes = message.emit(src, dst, first);
+        let protocol = if dst.is_ipv4() { IpProtocol::ICMPV4 } else { IpProtocol::ICMPV6 };
+        self.station.send(self.sim.now(), envelope, protocol, Ecn::default(), &bytes);
     }
 
     /// `toobig(1220, 1001)`: a router says that its next link carries segments of 1,220 bytes, and quotes the
@@ -365,14 +403,10 @@ impl<'a> Runner<'a> {
         let [mss, seq] = call.arguments.as_slice() else {
             return Err("toobig takes an MSS and a number".into());
         };
-        let (mss, seq): (u16, u32) = (number(mss)?, number(seq)?);
         let (peer_port, our_port) = (self.peer_port, self.our_port);
-        let known = self.flow(peer_port, our_port);
-        let first = known.flow.our_first.ok_or("the netstack has sent nothing yet")?;
-        let ports = (known.our_port, peer_port);
-        let (kind, message) =
-            too_big(self.station.theirs, self.station.ip, ports, first.wrapping_add(seq), mss);
-        self.station.send(self.sim.now(), self.station.theirs, kind, Ecn::default(), &message);
+        let ports = (self.flow(peer_port, our_port).our_port, peer_port);
+        let message = too_big(self.station.ip.is_ipv6(), About::segment(ports, number(seq)?), number(mss)?);
+        self.say(&Envelope::default(), &message);
         self.collect();
         Ok(())
     }
@@ -390,7 +424,7 @@ impl<'a> Runner<'a> {
         self.collect();
         let expected = match (&call.result, call.function.as_str()) {
             (Some(result), _) => result.as_str(),
-            (None, "read" | "write") => call.arguments.get(1).map_or("", String::as_str),
+            (None, "read" | "write" | "recv") => call.arguments.get(1).map_or("", String::as_str),
             (None, _) => "ok",
         };
         if result == expected {

@@ -37,8 +37,8 @@ pub(crate) struct Segment {
     pub(crate) bad_sum: bool,
     /// Injected with text that differs from what belongs there.
     pub(crate) other_text: bool,
-    /// Injected with the address of all stations of the link as its destination.
-    pub(crate) to_all: bool,
+    /// The data offset that the header tells, in words, instead of the truth.
+    pub(crate) offset: Option<u8>,
 }
 
 /// What a connection's relative numbers are relative to.
@@ -97,7 +97,7 @@ impl Segment {
             ecn: None,
             bad_sum: false,
             other_text: false,
-            to_all: false,
+            offset: None,
         };
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
@@ -112,7 +112,7 @@ impl Segment {
                 "new" => segment.is_new = true,
                 "badsum" => segment.bad_sum = true,
                 "othertext" => segment.other_text = true,
-                "toall" => segment.to_all = true,
+                "offset" => segment.offset = Some(parse(value()?)?),
                 _ => return Err(format!("`{word}` is no part of a segment")),
             }
         }
@@ -143,7 +143,7 @@ impl Segment {
         let header = 20 + options.len();
         let mut bytes = vec![0; header + self.len as usize];
         repr.emit(&mut bytes[..20]);
-        bytes[12] = (header as u8 / 4) << 4 | bytes[12] & 0x0f;
+        bytes[12] = self.offset.unwrap_or(header as u8 / 4) << 4 | bytes[12] & 0x0f;
         bytes[20..header].copy_from_slice(&options);
         let text = if self.other_text { OTHER_TEXT } else { PEER_TEXT };
         text.fill(self.seq.wrapping_sub(1) as u64, &mut bytes[header..]);
@@ -182,7 +182,7 @@ impl Segment {
             ecn: Some(ecn),
             bad_sum: false,
             other_text: false,
-            to_all: false,
+            offset: None,
         })
     }
 

@@ -11,6 +11,7 @@ use firelane_socket::{
 use firelane_tcp::congestion::Algorithm;
 use firelane_units::{BitRate, LaneId, SocketId};
 
+use crate::datagrams::DatagramSocket;
 use crate::segment::{OUR_TEXT, PEER_TEXT};
 use crate::settings::{Settings, keepalive, number, on};
 use crate::text::{Call, span};
@@ -26,6 +27,7 @@ pub(crate) struct Sockets {
 enum Socket {
     Listener { end: ListenerEnd, socket: SocketId },
     Stream(Box<Stream>),
+    Datagrams(Box<DatagramSocket>),
 }
 
 struct Stream {
@@ -58,6 +60,16 @@ impl Sockets {
             ("listen", [port]) => self.listen(sim, settings, call, port, 16),
             ("listen", [port, backlog]) => self.listen(sim, settings, call, port, number(backlog)?),
             ("connect", [port, words @ ..]) => self.connect(sim, settings, call, number(port)?, words),
+            ("bind", words) => {
+                let socket = DatagramSocket::bind(sim, settings, (self.stack, self.peer), words)?;
+                self.named.insert(Self::name(call)?, Socket::Datagrams(Box::new(socket)));
+                done("ok".into())
+            }
+            ("send", [name, words @ ..]) => {
+                let ends = (self.stack, self.peer);
+                done(self.datagrams(name)?.send(sim, ends, words)?)
+            }
+            ("recv", [name, room]) => done(self.datagrams(name)?.recv(number(room)?)),
             ("accept", [name]) => done(self.accept(call, name)?),
             ("write", [name, count]) => done(self.write(sim, name, number(count)?)?),
             ("read", [name, count]) => done(self.read(sim, name, number(count)?)?),
@@ -98,6 +110,13 @@ impl Sockets {
         match self.named.get_mut(name) {
             Some(Socket::Stream(stream)) => Ok(stream),
             _ => Err(format!("`{name}` is no connection")),
+        }
+    }
+
+    fn datagrams(&mut self, name: &str) -> Result<&mut DatagramSocket, String> {
+        match self.named.get_mut(name) {
+            Some(Socket::Datagrams(socket)) => Ok(socket),
+            _ => Err(format!("`{name}` is no datagram socket")),
         }
     }
 
@@ -200,6 +219,12 @@ impl Sockets {
     }
 
     fn close(&mut self, sim: &mut Sim, name: &str) -> Result<String, String> {
+        if let Some(Socket::Datagrams(_)) = self.named.get(name) {
+            if let Some(Socket::Datagrams(socket)) = self.named.remove(name) {
+                socket.close(sim, self.stack);
+            }
+            return Ok("ok".into());
+        }
         let Some(Socket::Listener { .. }) = self.named.get(name) else {
             self.command(sim, name, SocketCommand::Close)?;
             self.named.remove(name);
@@ -270,7 +295,7 @@ fn drops(sim: &Sim, reason: &str) -> Result<String, String> {
     Ok(sum(sim, count))
 }
 
-const fn word_of(error: SocketError) -> &'static str {
+pub(crate) const fn word_of(error: SocketError) -> &'static str {
     match error {
         SocketError::Refused => "refused",
         SocketError::Reset => "reset",

@@ -9,10 +9,12 @@ use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
 use firelane_sim::{StackId, station_mac};
 use firelane_units::{DropCounters, Instant, MacAddr};
 use firelane_wire::{
-    ArpOperation, ArpRepr, ArpView, Ecn, EtherType, EthernetRepr, EthernetView, Icmpv6View, IpProtocol,
-    Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View, NdpEnvelope, NdpMessage, NdpOption, NdpRepr, NdpView, ethernet,
+    ArpOperation, ArpRepr, ArpView, Ecn, EtherType, EthernetRepr, EthernetView, FragmentView, Icmpv6View,
+    IpProtocol, Ipv4View, Ipv6Repr, Ipv6View, NdpEnvelope, NdpMessage, NdpOption, NdpRepr, NdpView, ethernet,
     icmpv6,
 };
+
+use crate::packet::{Envelope, describe};
 
 /// The last byte of the station's addresses.
 const NUMBER: u8 = 2;
@@ -60,27 +62,34 @@ impl Station {
         !core::mem::take(&mut self.has_spoken)
     }
 
-    /// Sends an IP packet's payload to `dst`: the netstack, or a group that it belongs to.
-    pub(crate) fn send(&mut self, now: Instant, dst: IpAddr, protocol: IpProtocol, ecn: Ecn, payload: &[u8]) {
-        let packet = match (self.ip, dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let mut repr = Ipv4Repr::new(src, dst, protocol, payload.len() as u16);
-                repr.ecn = ecn;
-                repr.dont_fragment = true;
-                let mut bytes = vec![0; repr.emitted_len()];
-                repr.emit(&mut bytes);
-                bytes
-            }
-            (IpAddr::V6(src), IpAddr::V6(dst)) => ipv6_header(src, dst, protocol, ecn, payload.len()),
-            _ => unreachable!("both addresses are of the script's family"),
-        };
+    /// Sends an IP packet: what it carries, and what is unusual about it.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        envelope: &Envelope,
+        protocol: IpProtocol,
+        ecn: Ecn,
+        payload: &[u8],
+    ) {
+        let (src, dst) = self.ends(envelope);
+        let packet = envelope.wrap((src, dst), protocol, ecn, payload);
         let ethertype = if self.is_v6 { EtherType::IPV6 } else { EtherType::IPV4 };
-        let mac = if dst.is_multicast() { ethernet::group_mac(dst) } else { self.their_mac };
-        self.send_frame(now, mac, ethertype, &[&packet, payload]);
+        let mac = match () {
+            () if envelope.broadcast => MacAddr::BROADCAST,
+            () if dst.is_multicast() => ethernet::group_mac(dst),
+            () => self.their_mac,
+        };
+        self.send_frame(now, mac, ethertype, &[&packet]);
+    }
+
+    /// From whom and to whom a packet goes: usually from the station to the netstack.
+    pub(crate) fn ends(&self, envelope: &Envelope) -> (IpAddr, IpAddr) {
+        let dst = if envelope.to_all { self.everybody() } else { envelope.to.unwrap_or(self.theirs) };
+        (envelope.from.unwrap_or(self.ip), dst)
     }
 
     /// The group that every station of the link belongs to.
-    pub(crate) fn everybody(&self) -> IpAddr {
+    fn everybody(&self) -> IpAddr {
         match self.ip {
             IpAddr::V4(_) => Ipv4Addr::new(224, 0, 0, 1).into(),
             IpAddr::V6(_) => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1).into(),
@@ -120,11 +129,21 @@ impl Station {
                     return other("an IPv4 header with a wrong checksum");
                 }
                 let ends = (ip.src().into(), ip.dst().into());
+                if ip.is_fragment() {
+                    let (from, len) = (usize::from(ip.fragment_offset()), ip.payload().len());
+                    return other(&fragment(from, len, ip.more_fragments()));
+                }
                 self.on_packet(now, ends, ip.protocol(), ip.ecn(), ip.payload())
             }
             EtherType::IPV6 => {
                 let Ok(ip) = Ipv6View::parse(payload) else { return other("a bad IPv6 packet") };
                 let ends = (ip.src().into(), ip.dst().into());
+                if ip.next_header() == IpProtocol::FRAGMENT
+                    && let Ok(piece) = FragmentView::parse(ip.payload())
+                {
+                    let (from, len) = (usize::from(piece.offset()), piece.payload().len());
+                    return other(&fragment(from, len, piece.more()));
+                }
                 self.on_packet(now, ends, ip.next_header(), ip.ecn(), ip.payload())
             }
             ethertype => other(&format!("a frame of type {:04x}", ethertype.0)),
@@ -140,14 +159,16 @@ impl Station {
         payload: &[u8],
     ) -> Option<Seen> {
         if let (IpProtocol::ICMPV6, (IpAddr::V6(src), IpAddr::V6(dst))) = (protocol, ends) {
-            return self.on_icmpv6(now, src, dst, payload);
+            if let Some(seen) = self.on_icmpv6(now, src, dst, payload) {
+                return seen;
+            }
         }
         if ends != (self.theirs, self.ip) {
             return other(&format!("a packet from {} to {}", ends.0, ends.1));
         }
         match protocol {
             IpProtocol::TCP => Some(Seen::Tcp { bytes: payload.to_vec(), ecn }),
-            protocol => other(&format!("a packet of protocol {}", protocol.0)),
+            protocol => other(&describe(ends.0, ends.1, protocol, payload)),
         }
     }
 
@@ -162,20 +183,27 @@ impl Station {
         None
     }
 
-    fn on_icmpv6(&mut self, now: Instant, src: Ipv6Addr, dst: Ipv6Addr, bytes: &[u8]) -> Option<Seen> {
-        let Ok(icmp) = Icmpv6View::parse(bytes) else { return other("a bad ICMPv6 message") };
+    /// Neighbour discovery is answered here; `None` is another message.
+    fn on_icmpv6(
+        &mut self,
+        now: Instant,
+        src: Ipv6Addr,
+        dst: Ipv6Addr,
+        bytes: &[u8],
+    ) -> Option<Option<Seen>> {
+        let Ok(icmp) = Icmpv6View::parse(bytes) else { return Some(other("a bad ICMPv6 message")) };
         if !icmp.is_neighbour_discovery() {
-            return other(&format!("an ICMPv6 message of type {}", icmp.kind()));
+            return None;
         }
         let envelope = NdpEnvelope { src, dst, hop_limit: 255 };
-        let Ok(ndp) = NdpView::parse(&envelope, bytes) else { return other("a bad NDP message") };
+        let Ok(ndp) = NdpView::parse(&envelope, bytes) else { return Some(other("a bad NDP message")) };
         if let NdpMessage::NeighbourSolicit { target } = ndp.message()
             && IpAddr::V6(target) == self.ip
             && !src.is_unspecified()
         {
             self.advertise(now, target, src);
         }
-        None
+        Some(None)
     }
 
     /// Answers a neighbour solicitation.
@@ -189,6 +217,11 @@ impl Station {
         let header = ipv6_header(target, to, IpProtocol::ICMPV6, Ecn::NotCapable, bytes.len());
         self.send_frame(now, self.their_mac, EtherType::IPV6, &[&header, &bytes]);
     }
+}
+
+/// A piece of a datagram, in the words of a line.
+fn fragment(from: usize, len: usize, more: bool) -> String {
+    format!("fragment {from}:{}{}", from + len, if more { " more" } else { "" })
 }
 
 fn other(what: &str) -> Option<Seen> {

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::packet::Packet;
 use crate::segment::Segment;
 use crate::settings::Settings;
 
@@ -53,11 +54,13 @@ pub(crate) enum When {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
     /// The peer sends a segment.
-    Inject(Segment),
+    Inject(Packet),
     /// The peer sends a segment, and the next one arrives in the same turn of the lane.
-    InjectBeforeNext(Segment),
+    InjectBeforeNext(Packet),
     /// The netstack must send this segment.
     Expect(Segment),
+    /// The netstack must send what these words describe.
+    ExpectOther(String),
     /// The netstack must have sent nothing.
     Quiet,
     /// A call.
@@ -142,12 +145,16 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
 impl Action {
     fn parse(text: &str) -> Result<Self, String> {
         if let Some(segment) = text.strip_prefix("<<") {
-            return Ok(Self::InjectBeforeNext(Segment::parse(segment)?));
+            return Ok(Self::InjectBeforeNext(Packet::parse(segment)?));
         }
         if let Some(segment) = text.strip_prefix('<') {
-            return Ok(Self::Inject(Segment::parse(segment)?));
+            return Ok(Self::Inject(Packet::parse(segment)?));
         }
         if let Some(segment) = text.strip_prefix('>') {
+            let words = segment.trim();
+            if ["udp ", "icmp ", "fragment "].iter().any(|word| words.starts_with(word)) {
+                return Ok(Self::ExpectOther(words.to_owned()));
+            }
             return Ok(Self::Expect(Segment::parse(segment)?));
         }
         if text == "quiet" {
@@ -178,9 +185,10 @@ impl Call {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Inject(segment) => write!(f, "< {segment}"),
-            Self::InjectBeforeNext(segment) => write!(f, "<< {segment}"),
+            Self::Inject(packet) => write!(f, "< {packet:?}"),
+            Self::InjectBeforeNext(packet) => write!(f, "<< {packet:?}"),
             Self::Expect(segment) => write!(f, "> {segment}"),
+            Self::ExpectOther(words) => write!(f, "> {words}"),
             Self::Quiet => f.write_str("quiet"),
             Self::Call(call) => write!(f, "{}({})", call.function, call.arguments.join(", ")),
         }
