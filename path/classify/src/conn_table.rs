@@ -163,4 +163,34 @@ mod tests {
         assert_eq!(table.lookup(&tuple(1)), Some((ConnId(7), StepListId(3))));
         assert_eq!(table.lookup(&tuple(1).reversed()), None);
     }
+
+    /// How many of `tuples` share the fullest of `buckets` under `key`.
+    fn depth(tuples: &[Tuple], key: TableKey, buckets: u64) -> usize {
+        let table = ConnTable::new(key, 0);
+        let mut counts = HashMap::new();
+        for tuple in tuples {
+            *counts.entry(hash(&table.hasher, tuple) % buckets).or_insert(0usize) += 1;
+        }
+        counts.into_values().max().unwrap_or(0)
+    }
+
+    #[test]
+    fn r09_tuples_that_were_chosen_without_the_key_spread() {
+        let (known, secret) = (TableKey(1, 2), TableKey(0x1234_5678_9abc_def0, 77));
+        let all: Vec<Tuple> = (0..1_u32 << 18)
+            .map(|n| {
+                let (peer, port) = (0x0a00_0000 + (n >> 16), Port(n as u16));
+                Tuple::v4(IpProtocol::TCP, (0x0a00_000a.into(), Port(80)), (peer.into(), port))
+            })
+            .collect();
+        // Neighbouring addresses and ports, one per bucket on average.
+        assert!(depth(&all[..1 << 16], secret, 1 << 16) <= 16);
+        // What collides under another key than the table's.
+        let table = ConnTable::new(known, 0);
+        let chosen: Vec<Tuple> =
+            all.iter().filter(|tuple| hash(&table.hasher, tuple) % 256 == 0).copied().collect();
+        assert!(chosen.len() > 900);
+        assert_eq!(depth(&chosen, known, 256), chosen.len());
+        assert!(depth(&chosen, secret, 1024) <= 16);
+    }
 }

@@ -8,8 +8,8 @@
 //!   cursors, `timers` its clocks, `segment` what comes in and goes out;
 //! - the mechanisms: [`flight`] (what is sent and not acknowledged: round-trip time, loss detection, congestion
 //!   control), [`reassembly`], [`delayed_ack`], [`nagle`], `timestamps`, `ecn`, [`isn`];
-//! - what is no connection: `syn` and `cookie` (not yet one), `time_wait` (what is left of one), `reset` (answers to
-//!   strays).
+//! - what is no connection: `listen` (what a listener takes), `syn` and `cookie` (not yet one), `time_wait` (what is
+//!   left of one), `reset` (answers to strays).
 //!
 //! A stream is counted by 64-bit cursors of its byte ring. The send ring is the retransmission buffer, and text
 //! that arrives is copied once, from the frame to its place in the receive ring.
@@ -27,6 +27,7 @@ pub mod flight;
 mod handshake;
 mod info;
 pub mod isn;
+mod listen;
 pub mod nagle;
 pub mod pace;
 pub mod prr;
@@ -56,6 +57,7 @@ pub use connection::{Birth, Connection, Rings};
 pub use ecn::EcnPolicy;
 pub use info::Info;
 pub use isn::{Secret, TimestampClock};
+pub use listen::AtListener;
 pub use reset::{ChallengeBudget, ResetBudget, reset_for};
 pub use segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut};
 pub use send::TransmitLimits;

@@ -146,7 +146,9 @@ impl Segment {
         bytes[12] = self.offset.unwrap_or(header as u8 / 4) << 4 | bytes[12] & 0x0f;
         bytes[20..header].copy_from_slice(&options);
         let text = if self.other_text { OTHER_TEXT } else { PEER_TEXT };
-        text.fill(self.seq.wrapping_sub(1) as u64, &mut bytes[header..]);
+        // Text begins behind the SYN, which has a number of its own.
+        let from = self.seq - 1 + i64::from(self.flags.contains(TcpFlags::SYN));
+        text.fill(from as u64, &mut bytes[header..]);
         let pseudo = Sum::pseudo(src, dst, IpProtocol::TCP, bytes.len() as u32);
         tcp::fill_checksum(&mut bytes, pseudo);
         if self.bad_sum {

@@ -97,7 +97,9 @@ impl Sockets {
             }
             ("connections", []) => done(sum(sim, |s| s.connections)),
             ("time_wait", []) => done(sum(sim, |s| s.time_wait)),
+            ("drops", []) => done(sum(sim, |s| s.counters.drops.total() as usize)),
             ("drops", [reason]) => done(drops(sim, reason)?),
+            ("turns", []) => done(sum(sim, |s| s.counters.turns as usize)),
             (function, words) => Err(format!("there is no {function} with {} arguments", words.len())),
         }
     }

@@ -8,9 +8,9 @@ use core::net::SocketAddr;
 use firelane_classify::{Fragment, Headers, Tuple};
 use firelane_frame::Frame;
 use firelane_ip::{Delivered, LOOPBACK};
-use firelane_tcp::{Disposition, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for};
+use firelane_tcp::{AtListener, Disposition, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for};
 use firelane_units::{ConnId, DropReason, LaneId, LinkId, StepListId};
-use firelane_wire::{IpProtocol, TcpFlags, TcpView};
+use firelane_wire::{IpProtocol, TcpView};
 
 use super::Stacks;
 use super::conn::Conns;
@@ -182,9 +182,12 @@ impl<D> Inside<'_, D> {
             TimeWaitAnswer::Reply(reply) => return self.answer(local, remote, &reply),
             TimeWaitAnswer::Reuse { least_iss } => Some(least_iss),
         };
-        let is_opening = seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::ACK) && !seg.has(TcpFlags::RST);
-        if is_opening && self.shard.listener(local).is_some() {
-            return self.on_syn(seg, local, remote, least_iss);
+        if self.shard.listener(local).is_some() {
+            match AtListener::of(seg) {
+                AtListener::Open => return self.on_syn(seg, local, remote, least_iss),
+                AtListener::Ignore => return Err(DropReason::Unacceptable),
+                AtListener::Reset => {}
+            }
         }
         let refused = match self.read_cookie(seg, local, remote) {
             Ok(half_open) => return self.promote(&half_open, seg, local, remote),

@@ -50,6 +50,9 @@ pub(crate) struct Stacks {
 
 const NO_NETSTACK: Refusal = "no such netstack";
 
+/// Connections whose timers one turn serves: some hundred microseconds of work.
+const TIMERS_PER_TURN: usize = 512;
+
 impl Stacks {
     pub(crate) fn new(config: &LaneConfig) -> Self {
         Self {
@@ -130,9 +133,11 @@ impl Stacks {
         }
     }
 
-    /// Timers that are due.
+    /// Timers that are due, or as many of them as one turn serves: the rest stays due, so the next turn comes at once,
+    /// and frames and messages have theirs in between (R12).
     pub(crate) fn on_time<D>(&mut self, common: &mut Common<D>) {
-        while let Some(id) = self.conns.next_due(common.now) {
+        for _ in 0..TIMERS_PER_TURN {
+            let Some(id) = self.conns.next_due(common.now) else { break };
             let Some(conn) = self.conns.slab.get_mut(id) else { continue };
             let netstack = conn.netstack;
             let (tcp, mut rings) = conn.parts();
