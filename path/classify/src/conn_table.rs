@@ -188,7 +188,7 @@ mod tests {
         // What collides under another key than the table's.
         let table = ConnTable::new(known, 0);
         let chosen: Vec<Tuple> =
-            all.iter().filter(|tuple| hash(&table.hasher, tuple) % 256 == 0).copied().collect();
+            all.iter().filter(|tuple| hash(&table.hasher, tuple).is_multiple_of(256)).copied().collect();
         assert!(chosen.len() > 900);
         assert_eq!(depth(&chosen, known, 256), chosen.len());
         assert!(depth(&chosen, secret, 1024) <= 16);

@@ -158,10 +158,10 @@ impl Station {
         ecn: Ecn,
         payload: &[u8],
     ) -> Option<Seen> {
-        if let (IpProtocol::ICMPV6, (IpAddr::V6(src), IpAddr::V6(dst))) = (protocol, ends) {
-            if let Some(seen) = self.on_icmpv6(now, src, dst, payload) {
-                return seen;
-            }
+        if let (IpProtocol::ICMPV6, (IpAddr::V6(src), IpAddr::V6(dst))) = (protocol, ends)
+            && let Some(seen) = self.on_icmpv6(now, src, dst, payload)
+        {
+            return seen;
         }
         if ends != (self.theirs, self.ip) {
             return other(&format!("a packet from {} to {}", ends.0, ends.1));
