@@ -31,7 +31,8 @@ fn socket(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+/// Listens with cubic.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let fd = socket(address)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
     rustix::net::bind(&fd, &address)?;

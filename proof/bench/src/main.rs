@@ -11,7 +11,9 @@ mod bulk;
 mod cpu;
 mod idle;
 mod kernel;
+mod loss;
 mod peer;
+mod relay;
 mod report;
 mod rr;
 mod switch;
@@ -45,6 +47,11 @@ const BENCHES: &[Bench] = &[
         name: "tap-bulk",
         about: "one connection over TAP to Firelane, beside veth to the kernel, per CPU-second of all parties",
         run: tap_bulk::run,
+    },
+    Bench {
+        name: "loss",
+        about: "goodput over paths that lose and reorder, beside the kernel through the same relay",
+        run: loss::run,
     },
     Bench {
         name: "idle",

@@ -21,6 +21,9 @@ pub(crate) fn play(role: &str, args: &[&str]) -> Result<()> {
         "rr-server" => crate::kernel::play_rr_server(args),
         "rr-client" => crate::kernel::play_rr_client(args),
         "tap-server" => crate::tap_bulk::play_server(),
+        "loss-relay" => crate::loss::play_relay(),
+        "loss-sink" => crate::loss::play_sink(args),
+        "loss-source" => crate::loss::play_source(),
         "idle-client" => crate::idle::play_client(),
         _ => Err(format!("no peer plays {role:?}").into()),
     }
