@@ -42,7 +42,7 @@ pub use firelane_driver_packet::PacketSocket;
 pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};
 pub use firelane_flow::Counters as Traffic;
 pub use firelane_ip::DadConfig;
-pub use firelane_lane::{Notice, RouteConfig};
+pub use firelane_lane::{Notice, RouteConfig, StreamInfo};
 pub use firelane_socket::StreamConfig;
 pub use firelane_tcp::congestion::Algorithm;
 pub use firelane_tcp::{Keepalive, TcpConfig};

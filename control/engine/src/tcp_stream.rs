@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use firelane_lane::{Connect, LaneMessage, SocketCommand, StreamOption, StreamOptions};
+use firelane_lane::{Connect, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
 use firelane_socket::{
     ConnRef, ReadError, Ready, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamRef, WriteError, stream,
 };
@@ -358,6 +358,27 @@ impl TcpStream {
     /// `InvalidInput` for a zero duration, as in std.
     pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.socket.write_limit.set(timeout)
+    }
+
+    /// What is known of the connection: windows, round trips, losses, counts. [`StreamInfo::tcp_info`] gives it as
+    /// Linux' `TCP_INFO` does.
+    ///
+    /// # Errors
+    /// `NotConnected` while connecting, and once the connection is gone.
+    pub fn info(&self) -> io::Result<StreamInfo> {
+        let conn = self.socket.conn()?;
+        let (fabric, lane) = (&self.socket.engine.fabric, self.socket.shared.get().lane());
+        let squeue = fabric.squeue(lane);
+        loop {
+            if squeue.is_poisoned() {
+                return Err(lane_failed());
+            }
+            let now = fabric.now();
+            if let Some(info) = squeue.visit(now, |host| host.lane.stream_info(now, conn)) {
+                return info.ok_or_else(|| io::ErrorKind::NotConnected.into());
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Resets the connection: what was not delivered is discarded (SO_LINGER with zero, then close).

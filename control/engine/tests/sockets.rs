@@ -161,3 +161,32 @@ fn a_program_may_drive_its_lanes_itself() {
     }
     assert_eq!(&answer, b"ping");
 }
+
+/// `TCP_INFO` of both ends of a transfer agrees with what was sent.
+#[test]
+fn a_stream_tells_what_it_knows_of_itself() {
+    let (server, client) = pair(2);
+    let listener = TcpListener::bind(&server, "[::]:7").unwrap();
+    for (address, mtu) in [("10.0.0.1:7", 1500), ("[fd00::1]:7", 1500)] {
+        let mut near = TcpStream::connect(&client, address).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        near.write_all(&[7; 100_000]).unwrap();
+        far.read_exact(&mut [0; 100_000]).unwrap();
+        let info = far.info().unwrap();
+        assert_eq!((info.tcp.bytes_received.0, info.unread.0), (100_000, 0));
+        assert_eq!((info.local, info.remote), (near.peer_addr().unwrap(), near.local_addr().unwrap()));
+        // The last ACK may still be on its way.
+        let info = std::iter::repeat_with(|| near.info().unwrap())
+            .find(|info| info.tcp.unacknowledged.0 == 0 && info.unsent.0 == 0)
+            .unwrap();
+        assert_eq!(info.tcp.bytes_acknowledged.0, 100_000);
+        assert!(info.tcp.counts.text_out >= 69, "100,000 bytes in segments of 1,448 or less");
+        assert_eq!(info.path_mtu().bytes(), mtu);
+        let bytes = info.tcp_info();
+        assert_eq!((bytes.len(), bytes[0]), (240, 1), "tcpi_state is TCP_ESTABLISHED");
+        near.abort();
+        // The connection ends; a socket of none knows nothing.
+        let gone = std::iter::repeat_with(|| near.info()).find_map(Result::err).unwrap();
+        assert_eq!(gone.kind(), ErrorKind::NotConnected);
+    }
+}

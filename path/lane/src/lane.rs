@@ -5,7 +5,6 @@
 
 use firelane_frame::{Chain, Driver};
 use firelane_socket::ConnRef;
-use firelane_tcp::Info;
 use firelane_units::{DropReason, Instant, LaneId};
 
 use crate::common::Common;
@@ -18,6 +17,7 @@ use crate::outbox::{Notice, Outlet};
 use crate::poll::PollPolicy;
 use crate::squeue::SqueueStats;
 use crate::stacks::Stacks;
+use crate::stream_info::StreamInfo;
 
 /// One CPU's vertical perimeter, for driver queues `D`.
 pub struct Lane<D> {
@@ -168,9 +168,9 @@ impl<D: Driver> Lane<D> {
         is_left
     }
 
-    /// What is known of a connection; `None` if it is gone.
-    pub fn stream_info(&self, now: Instant, conn: ConnRef) -> Option<Info> {
-        self.stacks.info(now, conn)
+    /// What is known of a connection at `now`; `None` if it is gone.
+    pub fn stream_info(&self, now: Instant, conn: ConnRef) -> Option<StreamInfo> {
+        self.stacks.stream_info(now, conn)
     }
 
     /// Everything that can be read, at this moment.

@@ -13,6 +13,7 @@ use firelane_units::{BitRate, DropReason, Instant, Mss, SeqNum};
 
 use crate::config::{Keepalive, TcpConfig};
 use crate::congestion::Algorithm;
+use crate::counts::Counts;
 use crate::ecn::EcnState;
 use crate::flight::{Flight, TimerFired};
 use crate::isn::TimestampClock;
@@ -55,6 +56,7 @@ pub struct Connection {
     pub(crate) stamps: Timestamps,
     pub(crate) ecn: EcnState,
     pub(crate) timers: Timers,
+    pub(crate) counts: Counts,
     /// When the peer was last heard.
     pub(crate) heard_at: Instant,
     /// When the peer last acknowledged something new, or the first thing it has yet to acknowledge left.
@@ -186,6 +188,7 @@ impl Connection {
             stamps: Timestamps::new(birth.clock, config.timestamps),
             ecn: EcnState::default(),
             timers: Timers::new(),
+            counts: Counts::default(),
             heard_at: now,
             progress_at: now,
             challenged_at: Instant::ZERO,
@@ -202,6 +205,7 @@ impl Connection {
     /// A segment of this connection arrived.
     pub fn on_segment(&mut self, now: Instant, seg: &SegmentIn<'_>, rings: &mut Rings<'_>) -> Disposition {
         self.timers.note_traffic(now);
+        self.counts.on_received(now, seg.payload.len(), self.receive.segment().into());
         if let Some(ack) = self.predict(now, seg) {
             return self.on_predicted(now, ack, seg, rings);
         }
@@ -272,7 +276,11 @@ impl Connection {
             return self.die(CloseReason::TimedOut);
         }
         loop {
-            match self.flight.on_timer(now) {
+            let fired = self.flight.on_timer(now);
+            if matches!(fired, TimerFired::Retransmission { .. }) {
+                self.counts.timeouts = self.counts.timeouts.wrapping_add(1);
+            }
+            match fired {
                 TimerFired::Nothing => break,
                 TimerFired::Retransmission { .. } if self.has_waited_too_long(now) => {
                     return self.die(CloseReason::TimedOut);
@@ -470,6 +478,6 @@ mod tests {
             ("stamps", size_of::<Timestamps>()),
         ];
         let size = size_of::<Connection>();
-        assert!(size <= 400, "{size} bytes: {parts:?}");
+        assert!(size <= 448, "{size} bytes: {parts:?}");
     }
 }

@@ -68,6 +68,10 @@ pub struct AckOut {
     pub lost: Bytes,
     /// A reduction was taken back because nothing had been lost.
     pub undone: bool,
+    /// It reported a duplicate (RFC 2883).
+    pub duplicate: bool,
+    /// It showed that the peer received out of order.
+    pub reordered: bool,
 }
 
 /// What a deadline meant.
@@ -268,6 +272,16 @@ impl Flight {
         self.timeouts
     }
 
+    /// Bytes under way that were sent more than once.
+    pub fn resent(&self) -> Bytes {
+        self.recovery.as_ref().map_or(Bytes::ZERO, |recovery| recovery.sent().resent_in_flight())
+    }
+
+    /// When data last left.
+    pub fn last_sent_at(&self) -> Instant {
+        self.last_sent_at
+    }
+
     /// The latest measurement of how fast data arrive.
     pub fn delivery_rate(&self) -> Option<RateSample> {
         self.recovery.as_ref().and_then(|recovery| recovery.rate_sample())
@@ -285,14 +299,19 @@ impl Flight {
     /// [`Flight::paced_until`]. `limit` is the program's own.
     #[inline]
     pub fn pace(&mut self, now: Instant, limit: Option<BitRate>) -> Option<Bytes> {
-        let own = if self.pacing { self.control.pacing_rate(self.rtt.smoothed()) } else { None };
-        let rate = [own, limit].into_iter().flatten().min();
+        let rate = self.pacing_rate(limit);
         let mss = self.mss;
         match &mut self.recovery {
             None if rate.is_none() => Some(Bytes(u64::MAX)),
             Some(recovery) => recovery.pacer().ask(now, rate, mss),
             None => self.parts().0.pacer().ask(now, rate, mss),
         }
+    }
+
+    /// The rate at which segments leave, if anything paces them; `limit` is the program's own.
+    pub fn pacing_rate(&self, limit: Option<BitRate>) -> Option<BitRate> {
+        let own = if self.pacing { self.control.pacing_rate(self.rtt.smoothed()) } else { None };
+        [own, limit].into_iter().flatten().min()
     }
 
     /// When that may leave which [`Flight::pace`] told to wait.

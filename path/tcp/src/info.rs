@@ -9,6 +9,7 @@ use firelane_units::{BitRate, Bytes, Instant, Mss};
 
 use crate::congestion::Algorithm;
 use crate::connection::Connection;
+use crate::counts::Counts;
 use crate::flight::Phase;
 use crate::state::State;
 
@@ -33,8 +34,14 @@ pub struct Info {
     pub window_scales: Option<(u8, u8)>,
     /// The text of a full segment that we send.
     pub send_mss: Mss,
+    /// The largest segment that the path takes, headers of IP and TCP excluded, as far as we know.
+    pub path_mss: Mss,
     /// The largest segment that we announced.
     pub receive_mss: Mss,
+    /// The largest segment that the peer was seen to send.
+    pub receive_segment: u16,
+    /// How long an ACK may wait.
+    pub delayed_ack: Duration,
     /// The retransmission time-out, backed off.
     pub rto: Duration,
     /// The smoothed round-trip time, once there was a sample.
@@ -45,6 +52,8 @@ pub struct Info {
     pub rtt_minimum: Option<Duration>,
     /// Retransmission time-outs in a row.
     pub timeouts: u8,
+    /// How often the time-out was doubled.
+    pub backoff: u8,
     /// Window probes in a row.
     pub window_probes: u8,
     /// Keepalive probes in a row.
@@ -63,6 +72,8 @@ pub struct Info {
     pub unacknowledged: Bytes,
     /// Selectively acknowledged.
     pub sacked: Bytes,
+    /// Under way for the second time or more.
+    pub repeated: Bytes,
     /// Believed lost and not sent again yet.
     pub lost: Bytes,
     /// Text that was acknowledged, ever.
@@ -71,10 +82,24 @@ pub struct Info {
     pub bytes_received: Bytes,
     /// Text that was sent more than once, ever.
     pub bytes_retransmitted: Bytes,
+    /// The rate at which segments leave, if anything paces them.
+    pub pacing_rate: Option<BitRate>,
+    /// The most of it that the program asked for.
+    pub pacing_limit: Option<BitRate>,
     /// The rate of delivery that was last measured.
     pub delivery_rate: Option<BitRate>,
+    /// The program, not the path, limited that rate.
+    pub app_limited: bool,
+    /// The round trip that the receiver sees, once it measured one.
+    pub receive_rtt: Option<Duration>,
+    /// Since data last left.
+    pub last_sent: Duration,
+    /// Since text last arrived.
+    pub last_text: Duration,
     /// Since the peer was last heard.
     pub last_heard: Duration,
+    /// Segments, ever.
+    pub counts: Counts,
 }
 
 impl Connection {
@@ -92,12 +117,16 @@ impl Connection {
             ecn_seen: self.ecn.is_seen(),
             window_scales: self.send.scaled.then_some((self.send.scale, self.receive.scale)),
             send_mss: self.text_per_segment(),
+            path_mss: self.send.path_mss,
             receive_mss: self.receive.mss,
+            receive_segment: self.receive.segment(),
+            delayed_ack: self.config.delayed_ack,
             rto: rtt.rto().duration(),
             rtt: rtt.smoothed(),
             rtt_variation: rtt.variation(),
             rtt_minimum: rtt.minimum(),
             timeouts: flight.timeouts(),
+            backoff: rtt.backoff(),
             window_probes: self.send.persist_backoff,
             keepalive_probes: self.keepalive_probes,
             congestion_window: flight.window(),
@@ -107,12 +136,20 @@ impl Connection {
             in_flight: flight.in_flight(),
             unacknowledged: Bytes(nxt - una),
             sacked: flight.sacked(),
+            repeated: flight.resent(),
             lost: flight.lost(),
             bytes_acknowledged: Bytes(una.min(self.send.fin)),
             bytes_received: Bytes(self.receive.text_end()),
             bytes_retransmitted: self.send.retransmitted,
+            pacing_rate: flight.pacing_rate(self.options.pacing_limit()),
+            pacing_limit: self.options.pacing_limit(),
             delivery_rate: flight.delivery_rate().and_then(|sample| sample.rate()),
+            app_limited: flight.delivery_rate().is_some_and(|sample| sample.app_limited),
+            receive_rtt: None,
+            last_sent: now.saturating_since(flight.last_sent_at()),
+            last_text: Duration::from_millis(self.counts.since_text(now).into()),
             last_heard: now.saturating_since(self.heard_at),
+            counts: self.counts,
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct Rack {
     forward: u64,
     /// The peer has been seen to receive out of order.
     reordering_seen: bool,
+    /// How often, modulo its width.
+    reorderings: u8,
     /// The reordering window in quarters of the least round trip.
     window_quarters: u8,
     window_persists: u8,
@@ -56,10 +58,16 @@ impl Rack {
             rtt: Duration::ZERO,
             forward: una,
             reordering_seen: false,
+            reorderings: 0,
             window_quarters: 1,
             window_persists: 0,
             duplicate_round: None,
         }
+    }
+
+    /// A count that changes when the peer is seen to receive out of order.
+    pub fn reorderings(&self) -> u8 {
+        self.reorderings
     }
 
     /// A piece arrived (RFC 8985 §6.2 steps 1 to 3). `echoed` is when the segment left whose timestamp the
@@ -69,6 +77,7 @@ impl Rack {
             self.forward = piece.end;
         } else if piece.end < self.forward && !piece.is_retransmitted() {
             self.reordering_seen = true;
+            self.reorderings = self.reorderings.wrapping_add(1);
         }
         let took = now.saturating_since(piece.sent_at);
         if piece.is_retransmitted() {

@@ -175,6 +175,12 @@ impl ReceiveSide {
         self.reassembly.take_if(|held| !held.has_report());
     }
 
+    /// The size of the peer's full segments, as far as they tell it.
+    #[inline]
+    pub(crate) fn segment(&self) -> u16 {
+        self.segment
+    }
+
     /// The size of the peer's full segments, for "acknowledge every second one".
     #[inline]
     fn full_segment(&mut self, payload: usize) -> Mss {
@@ -340,7 +346,7 @@ impl Connection {
         let counts = !self.send.sack;
         match self.receive.take_text(now, start, seg.payload, rings.recv, self.config.delayed_ack, counts) {
             Ok(true) => out.events |= Events::READABLE,
-            Ok(false) => {}
+            Ok(false) => self.counts.on_unordered(seg.payload.len(), self.receive.segment().into()),
             Err(reason) => out.dropped = Some(reason),
         }
         Ok(())

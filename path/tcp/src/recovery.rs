@@ -301,6 +301,7 @@ impl Recovery {
     pub(crate) fn on_ack(&mut self, now: Instant, ack: &AckIn<'_>, path: &mut Path<'_>) -> AckOut {
         let before = self.sent.una();
         let limited = before < self.limited_until;
+        let reorderings = self.rack.reorderings();
         let had_duplicates = self.duplicate_bytes(path.mss);
         let mut news = News::default();
         self.take_cumulative(now, ack, path, &mut news);
@@ -322,7 +323,14 @@ impl Recovery {
         let delivered = (news.delivered + duplicates.0).saturating_sub(had_duplicates.0);
         self.set_window(now, Bytes(delivered), limited, path, &news);
         self.restart_timers(now, path, &news);
-        AckOut { acked: Bytes(news.acked), delivered: Bytes(news.delivered), lost: Bytes(news.lost), undone }
+        AckOut {
+            acked: Bytes(news.acked),
+            delivered: Bytes(news.delivered),
+            lost: Bytes(news.lost),
+            undone,
+            duplicate: news.dsack.is_some(),
+            reordered: self.rack.reorderings() != reorderings,
+        }
     }
 
     fn take_cumulative(&mut self, now: Instant, ack: &AckIn<'_>, path: &mut Path<'_>, news: &mut News) {

@@ -49,6 +49,8 @@ pub(crate) struct SendSide {
     pub(crate) scale: u8,
     /// Both ends scale their windows.
     pub(crate) scaled: bool,
+    /// The largest segment that the path takes, as far as we know.
+    pub(crate) path_mss: Mss,
     /// The largest segment that peer and path take, options included (RFC 6691).
     pub(crate) mss: Mss,
     /// The peer understands SACK.
@@ -71,6 +73,7 @@ impl SendSide {
             small_end: 0,
             scale: 0,
             scaled: false,
+            path_mss: mss,
             mss,
             sack: false,
             retransmitted: Bytes::ZERO,
@@ -118,6 +121,18 @@ impl SendSide {
 impl Connection {
     /// The next segment to send, or `None` if there is nothing (left). Ask until `None`.
     pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        rings: &mut Rings<'_>,
+        limits: &TransmitLimits,
+    ) -> Option<SegmentOut> {
+        let nxt = self.flight.nxt();
+        let out = self.next_segment(now, rings, limits)?;
+        self.counts.on_sent(&out, out.segment_bytes > 0 && out.payload.start < nxt);
+        Some(out)
+    }
+
+    fn next_segment(
         &mut self,
         now: Instant,
         rings: &mut Rings<'_>,
@@ -393,6 +408,7 @@ impl Connection {
     /// The path's largest segment changed, options included: what `ip` learned from the route or from ICMP. What is
     /// under way and too long for it is cut anew and sent again (RFC 1191 §6.4, RFC 8201 §5.4).
     pub fn set_path_mss(&mut self, mss: Mss) {
+        self.send.path_mss = mss;
         let mss = mss.min(self.peer_mss);
         if mss != self.send.mss {
             self.send.mss = mss;

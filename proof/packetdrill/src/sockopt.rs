@@ -7,8 +7,8 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use firelane_lane::{StreamOption, StreamOptions};
+use firelane_tcp::Keepalive;
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{Keepalive, State};
 use firelane_units::BitRate;
 
 use crate::errno::{Errno, Sys, fail};
@@ -265,7 +265,7 @@ pub(crate) fn get(world: &World, kind: &mut Kind, level: i32, name: i32) -> Sys<
                 Some(info) => tcp_info::layout(&info),
                 None => {
                     // TCP_LISTEN is 10; a socket without a connection is closed.
-                    let state = if socket.is_listening() { 10 } else { tcp_info::state(State::Closed) };
+                    let state = if socket.is_listening() { 10 } else { tcp_info::CLOSED };
                     let mut bytes = vec![0; tcp_info::LEN];
                     bytes[0] = state;
                     bytes
@@ -336,7 +336,7 @@ fn get_socket(kind: &mut Kind, name: i32) -> Sys<Vec<u8>> {
 
 fn get_tcp(world: &World, kind: &mut Kind, name: i32) -> Sys<Vec<u8>> {
     let Kind::Stream(socket) = kind else { return fail(libc::ENOPROTOOPT) };
-    let mss = socket.info(world).map(|info| info.send_mss.bytes());
+    let mss = socket.info(world).map(|info| info.tcp.send_mss.bytes());
     let stored = &socket.stored;
     let seconds = |span: Duration| span.as_secs() as i32;
     Ok(bytes_of(match name {
@@ -360,7 +360,7 @@ pub(crate) fn ioctl(world: &World, kind: &mut Kind, request: u64) -> Sys<i32> {
         Kind::Stream(socket) if socket.is_listening() => fail(libc::EINVAL),
         Kind::Stream(socket) => {
             let (to_read, unacknowledged) = socket.queued().unwrap_or_default();
-            let sent = socket.info(world).map_or(0, |info| info.unacknowledged.0 as usize);
+            let sent = socket.info(world).map_or(0, |info| info.tcp.unacknowledged.0 as usize);
             match request {
                 libc::FIONREAD => Ok(number(to_read)),
                 libc::TIOCOUTQ => Ok(number(unacknowledged)),

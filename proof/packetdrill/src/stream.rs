@@ -5,12 +5,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use firelane_lane::{Connect, Listen, SocketCommand, StreamOption};
+use firelane_lane::{Connect, Listen, SocketCommand, StreamInfo, StreamOption};
 use firelane_socket::{
     Accepted, ConnRef, Flags, ListenerEnd, ReadError, SocketError, StreamConfig, StreamEnd, WriteError,
     listener, stream,
 };
-use firelane_tcp::Info;
 use firelane_units::SocketId;
 
 use crate::errno::{Errno, Sys, fail};
@@ -355,7 +354,7 @@ impl StreamSocket {
         }
     }
 
-    pub(crate) fn info(&self, world: &World) -> Option<Info> {
+    pub(crate) fn info(&self, world: &World) -> Option<StreamInfo> {
         let State::Connected(conn) = &self.state else { return None };
         world.info(conn.reference()?)
     }

@@ -11,10 +11,9 @@ use firelane_flow::FlowConfig;
 use firelane_frame::PoolsConfig;
 use firelane_lane::{
     Backlogs, Control, FlowSetup, Lane, LaneConfig, LaneMessage, LinkConfig, NetstackConfig, Notice, Outlet,
-    PortConfig, PortKind, PortUser, RouteConfig, Secrets, SocketCommand,
+    PortConfig, PortKind, PortUser, RouteConfig, Secrets, SocketCommand, StreamInfo,
 };
 use firelane_socket::{ConnRef, Ready, SocketToken};
-use firelane_tcp::Info;
 use firelane_units::{FlowId, Instant, IpPrefix, LaneId, LinkId, NetstackId, Priority, SocketId};
 
 use crate::errno::{Sys, fail};
@@ -180,7 +179,7 @@ impl World {
     }
 
     /// What is known of a connection.
-    pub(crate) fn info(&self, conn: ConnRef) -> Option<Info> {
+    pub(crate) fn info(&self, conn: ConnRef) -> Option<StreamInfo> {
         self.lane.stream_info(self.now, conn)
     }
 

@@ -5,16 +5,18 @@
 //! with much to send does not keep others waiting.
 
 use core::cmp::Reverse;
+use core::net::SocketAddr;
 use std::collections::{BinaryHeap, VecDeque};
 
 use firelane_classify::Tuple;
 use firelane_ip::Egress;
 use firelane_socket::{ConnRef, Flags, ListenerSlot, StreamEnd, StreamSlot};
 use firelane_tcp::{Connection, Rings};
-use firelane_units::{ConnId, FlowId, Instant, LinkId, NetstackId, StepListId};
+use firelane_units::{Bytes, ConnId, FlowId, Instant, LinkId, NetstackId, StepListId};
 
 use crate::slab::Slab;
 use crate::steps::StepLists;
+use crate::stream_info::StreamInfo;
 use crate::wheel::Wheel;
 
 /// A connection and what the lane knows of it.
@@ -88,6 +90,22 @@ impl Conn {
     pub(crate) fn is_quiet(&mut self, now: Instant) -> bool {
         let (tcp, rings) = self.parts();
         tcp.is_quiet(now, &rings) && self.leaving == Leaving::No
+    }
+
+    /// What is known of it.
+    pub(crate) fn info(&self, now: Instant) -> StreamInfo {
+        let tcp = self.tcp.info(now);
+        let (send, recv) = (&self.stream.send, &self.stream.recv);
+        let sent = tcp.bytes_acknowledged + tcp.unacknowledged;
+        let written = send.cursor() + send.available() as u64;
+        StreamInfo {
+            local: SocketAddr::new(self.tuple.local(), self.tuple.local_port().0),
+            remote: SocketAddr::new(self.tuple.remote(), self.tuple.remote_port().0),
+            unsent: Bytes(written.saturating_sub(sent.0)),
+            unread: Bytes::from(recv.capacity() - recv.free()),
+            receive_buffer: Bytes::from(recv.capacity()),
+            tcp,
+        }
     }
 
     /// The connection and its rings, for a call.

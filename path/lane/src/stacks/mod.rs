@@ -21,7 +21,7 @@ use std::sync::Arc;
 use firelane_frame::{Chain, Driver, Frame};
 use firelane_ip::{AddressError, IfConfig, IpConfig, LOOPBACK, RouteError, RouteTableError};
 use firelane_socket::{ConnRef, SocketError};
-use firelane_tcp::{Info, SynCounters, TcpConfig};
+use firelane_tcp::{SynCounters, TcpConfig};
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
 
 use self::conn::Conns;
@@ -36,6 +36,7 @@ use crate::message::{
 };
 use crate::ports::Dense;
 use crate::steps::StepLists;
+use crate::stream_info::StreamInfo;
 
 /// Every netstack's shard in this lane.
 pub(crate) struct Stacks {
@@ -182,10 +183,10 @@ impl Stacks {
         self.shards.iter().map(|shard| shard.ip.held()).sum()
     }
 
-    /// What is known of a connection.
-    pub(crate) fn info(&self, now: Instant, conn: ConnRef) -> Option<Info> {
+    /// What is known of a connection, if it still exists.
+    pub(crate) fn stream_info(&self, now: Instant, conn: ConnRef) -> Option<StreamInfo> {
         let id = self.conns.slab.resolve(conn)?;
-        Some(self.conns.slab.get(id)?.tcp.info(now))
+        Some(self.conns.slab.get(id)?.info(now))
     }
 
     pub(crate) fn connections(&self) -> usize {

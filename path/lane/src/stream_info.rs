@@ -1,0 +1,40 @@
+//! What is known of a connection and its socket: what `getsockopt(TCP_INFO)`, `netstat` and `connstat` ask for.
+//!
+//! A value that [`Lane::stream_info`](crate::Lane::stream_info) makes for whoever visits the lane; nothing here is on
+//! the path of a frame.
+
+use core::net::SocketAddr;
+
+use firelane_tcp::{Info, Surroundings, TCP_INFO_LEN};
+use firelane_units::{Bytes, Mtu};
+
+/// A connection, its rings and its names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamInfo {
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+    /// What TCP knows.
+    pub tcp: Info,
+    /// Text that the program wrote and that was never sent.
+    pub unsent: Bytes,
+    /// Text that the program has yet to read.
+    pub unread: Bytes,
+    /// The receive ring's size (SO_RCVBUF).
+    pub receive_buffer: Bytes,
+}
+
+impl StreamInfo {
+    /// The largest packet that the path takes, as far as we know.
+    pub fn path_mtu(&self) -> Mtu {
+        let headers = if self.remote.is_ipv4() { 20 + 20 } else { 40 + 20 };
+        Mtu::new(self.tcp.path_mss.bytes().saturating_add(headers)).unwrap_or(Mtu::ETHERNET)
+    }
+
+    /// Linux' `struct tcp_info`, up to and with `tcpi_rehash`.
+    pub fn tcp_info(&self) -> [u8; TCP_INFO_LEN] {
+        let Self { unsent, receive_buffer, .. } = *self;
+        self.tcp.tcp_info(&Surroundings { path_mtu: self.path_mtu(), unsent, receive_buffer })
+    }
+}

@@ -1,0 +1,102 @@
+//! What a connection counts, ever: segments of both directions, and what was unusual about them.
+//!
+//! Called by the steps that see a segment (`connection`, `receive`, `ack`, `send`); `info` shows the counts. A large
+//! segment counts as the pieces that it is on the wire. The counters are 32 bits wide and wrap, as those of Linux'
+//! `tcp_info` do: a connection is small, and whoever watches one takes differences.
+
+use firelane_units::Instant;
+
+use crate::flight::AckOut;
+use crate::segment::SegmentOut;
+
+/// The counts of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Segments that arrived.
+    pub segments_in: u32,
+    /// Segments that left.
+    pub segments_out: u32,
+    /// Of those that arrived, the ones with text.
+    pub text_in: u32,
+    /// Of those that left, the ones with text or FIN.
+    pub text_out: u32,
+    /// Of those that left, the ones that had left before.
+    pub repeated: u32,
+    /// Duplicates that the peer reported (RFC 2883).
+    pub duplicates: u32,
+    /// Segments that came ahead of their turn.
+    pub unordered: u32,
+    /// Times that the peer was seen to receive out of order.
+    pub reorderings: u16,
+    /// Retransmission time-outs.
+    pub timeouts: u16,
+    /// When text last arrived, in milliseconds.
+    text_at: u32,
+}
+
+impl Counts {
+    /// A segment arrived, with `len` bytes of text in pieces of at most `piece`.
+    #[inline]
+    pub(crate) fn on_received(&mut self, now: Instant, len: usize, piece: usize) {
+        let pieces = if len <= piece { 1 } else { len.div_ceil(piece) as u32 };
+        self.segments_in = self.segments_in.wrapping_add(pieces);
+        if len > 0 {
+            self.text_in = self.text_in.wrapping_add(pieces);
+            self.text_at = now.millis() as u32;
+        }
+    }
+
+    /// A segment leaves.
+    #[inline]
+    pub(crate) fn on_sent(&mut self, out: &SegmentOut, has_left_before: bool) {
+        let pieces = out.pieces() as u32;
+        self.segments_out = self.segments_out.wrapping_add(pieces);
+        if out.segment_bytes > 0 {
+            self.text_out = self.text_out.wrapping_add(pieces);
+        }
+        if has_left_before {
+            self.repeated = self.repeated.wrapping_add(pieces);
+        }
+    }
+
+    /// An acknowledgement was digested.
+    #[inline]
+    pub(crate) fn on_ack(&mut self, ack: &AckOut) {
+        self.duplicates = self.duplicates.wrapping_add(ack.duplicate.into());
+        self.reorderings = self.reorderings.wrapping_add(ack.reordered.into());
+    }
+
+    /// Text came ahead of its turn.
+    pub(crate) fn on_unordered(&mut self, len: usize, piece: usize) {
+        self.unordered = self.unordered.wrapping_add(len.div_ceil(piece.max(1)) as u32);
+    }
+
+    /// Milliseconds since text last arrived.
+    pub(crate) fn since_text(&self, now: Instant) -> u32 {
+        (now.millis() as u32).wrapping_sub(self.text_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firelane_units::SeqNum;
+    use firelane_wire::TcpFlags;
+
+    #[test]
+    fn a_large_segment_counts_as_its_pieces() {
+        let mut counts = Counts::default();
+        for (len, pieces) in [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (64_000, 64)] {
+            let before = counts;
+            counts.on_received(Instant::from_millis(7), len, 1_000);
+            assert_eq!(counts.segments_in - before.segments_in, pieces, "{len}");
+            assert_eq!(counts.text_in - before.text_in, if len > 0 { pieces } else { 0 });
+        }
+        assert_eq!(counts.since_text(Instant::from_millis(10)), 3);
+        let mut out = SegmentOut::control(SeqNum(1), None, TcpFlags::ACK);
+        counts.on_sent(&out, false);
+        (out.payload, out.segment_bytes) = (0..2_500, 1_000);
+        counts.on_sent(&out, true);
+        assert_eq!((counts.segments_out, counts.text_out, counts.repeated), (4, 3, 3));
+    }
+}

@@ -1,0 +1,180 @@
+//! `struct tcp_info` as Linux lays it out (include/uapi/linux/tcp.h of 6.x), up to `tcpi_rehash`.
+//!
+//! Makes the bytes that `getsockopt(TCP_INFO)` gives from an [`Info`]. Linux counts windows and what is under way in
+//! segments; ours are counted in bytes and given in segments of the present MSS, rounded up (the congestion window
+//! down, as only whole segments leave). Zero where Linux has a number and we keep none: the times that a sender was
+//! busy or limited, `fackets` (zero in Linux, too), fast open's failures and rehashes.
+
+use core::time::Duration;
+
+use firelane_units::{Bytes, Mtu};
+
+use crate::flight::Phase;
+use crate::info::Info;
+use crate::rack::DUP_THRESHOLD;
+use crate::state::State;
+
+/// How long the structure is, up to and with `tcpi_rehash`.
+pub const TCP_INFO_LEN: usize = 240;
+
+/// No threshold (`TCP_INFINITE_SSTHRESH`).
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+
+/// What a connection does not know itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Surroundings {
+    /// The largest packet of its way.
+    pub path_mtu: Mtu,
+    /// Text that the program wrote and that was never sent.
+    pub unsent: Bytes,
+    /// The receive buffer.
+    pub receive_buffer: Bytes,
+}
+
+/// Fields one after the other, in the machine's order.
+struct Writer {
+    bytes: [u8; TCP_INFO_LEN],
+    at: usize,
+}
+
+impl Writer {
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.bytes[self.at..self.at + N].copy_from_slice(&bytes);
+        self.at += N;
+    }
+
+    fn bytes(&mut self, values: impl IntoIterator<Item = u8>) {
+        values.into_iter().for_each(|value| self.put([value]));
+    }
+
+    fn words(&mut self, values: impl IntoIterator<Item = u32>) {
+        values.into_iter().for_each(|value| self.put(value.to_ne_bytes()));
+    }
+
+    fn longs(&mut self, values: impl IntoIterator<Item = u64>) {
+        values.into_iter().for_each(|value| self.put(value.to_ne_bytes()));
+    }
+}
+
+impl Info {
+    /// The structure's bytes.
+    pub fn tcp_info(&self, around: &Surroundings) -> [u8; TCP_INFO_LEN] {
+        let mut to = Writer { bytes: [0; TCP_INFO_LEN], at: 0 };
+        self.put_state(&mut to);
+        self.put_windows(&mut to, around);
+        self.put_totals(&mut to, around);
+        debug_assert_eq!(to.at, TCP_INFO_LEN, "every field has its place");
+        to.bytes
+    }
+
+    /// `tcpi_state` to `tcpi_fackets`.
+    fn put_state(&self, to: &mut Writer) {
+        let (peer, ours) = self.window_scales.unwrap_or_default();
+        to.bytes([
+            linux_state(self.state),
+            linux_phase(self.phase),
+            self.timeouts,
+            self.window_probes.max(self.keepalive_probes),
+            self.backoff,
+            self.option_bits(),
+            scales(peer, ours),
+            self.app_limited.into(),
+        ]);
+        to.words([micros(self.rto), micros(self.delayed_ack)]);
+        to.words([self.send_mss.bytes().into(), self.receive_segment.into()]);
+        to.words(
+            [self.unacknowledged, self.sacked, self.lost, self.repeated].map(|bytes| self.segments(bytes)),
+        );
+        to.words([0]);
+    }
+
+    /// `tcpi_last_data_sent` to `tcpi_total_retrans`.
+    fn put_windows(&self, to: &mut Writer, around: &Surroundings) {
+        // Linux does not remember when it last sent an ACK either.
+        to.words([millis(self.last_sent), 0, millis(self.last_text), millis(self.last_heard)]);
+        let receive_buffer = word(around.receive_buffer);
+        to.words([around.path_mtu.bytes().into(), receive_buffer]);
+        to.words([self.rtt.map_or(0, micros), micros(self.rtt_variation)]);
+        let threshold = self.slow_start_threshold.map_or(INFINITE_SSTHRESH, |bytes| self.segments(bytes));
+        let window = word(self.congestion_window) / u32::from(self.send_mss.bytes());
+        to.words([threshold, window, self.receive_mss.bytes().into(), DUP_THRESHOLD]);
+        to.words([self.receive_rtt.map_or(0, micros), receive_buffer]);
+        to.words([self.counts.repeated]);
+    }
+
+    /// `tcpi_pacing_rate` to `tcpi_rehash`.
+    fn put_totals(&self, to: &mut Writer, around: &Surroundings) {
+        let counts = &self.counts;
+        let bytes_per_second = |rate: Option<firelane_units::BitRate>| rate.map(|rate| rate.bps() / 8);
+        // Without pacing there is no such rate: Linux says the largest number.
+        to.longs(
+            [self.pacing_rate, self.pacing_limit].map(|rate| bytes_per_second(rate).unwrap_or(u64::MAX)),
+        );
+        to.longs([self.bytes_acknowledged.0, self.bytes_received.0]);
+        to.words([counts.segments_out, counts.segments_in]);
+        to.words([word(around.unsent), self.rtt_minimum.map_or(u32::MAX, micros)]);
+        to.words([counts.text_in, counts.text_out]);
+        to.longs([bytes_per_second(self.delivery_rate).unwrap_or(0)]);
+        to.longs([0, 0, 0]);
+        to.words([self.segments(self.bytes_acknowledged + self.sacked), 0]);
+        let sent = self.bytes_acknowledged + self.unacknowledged + self.bytes_retransmitted;
+        to.longs([sent.0, self.bytes_retransmitted.0]);
+        to.words([counts.duplicates, counts.reorderings.into(), counts.unordered]);
+        to.words([word(self.send_window), word(self.receive_window), 0]);
+    }
+
+    /// `TCPI_OPT_...`.
+    fn option_bits(&self) -> u8 {
+        let bits = [self.timestamps, self.sack, self.window_scales.is_some(), self.ecn, self.ecn_seen];
+        bits.iter().enumerate().fold(0, |all, (n, &on)| all | u8::from(on) << n)
+    }
+
+    fn segments(&self, bytes: Bytes) -> u32 {
+        let segments = bytes.0.div_ceil(u64::from(self.send_mss.bytes()));
+        u32::try_from(segments).unwrap_or(u32::MAX)
+    }
+}
+
+/// `TCP_ESTABLISHED` and so on (include/net/tcp_states.h).
+const fn linux_state(state: State) -> u8 {
+    match state {
+        State::Established => 1,
+        State::SynSent => 2,
+        State::SynReceived => 3,
+        State::FinWait1 => 4,
+        State::FinWait2 => 5,
+        State::TimeWait => 6,
+        State::Closed => 7,
+        State::CloseWait => 8,
+        State::LastAck => 9,
+        State::Closing => 11,
+    }
+}
+
+/// `TCP_CA_Open` and so on.
+const fn linux_phase(phase: Phase) -> u8 {
+    match phase {
+        Phase::Open => 0,
+        Phase::Disorder => 1,
+        Phase::Reduced => 2,
+        Phase::Recovery => 3,
+        Phase::Loss => 4,
+    }
+}
+
+/// Two fields of four bits: the first takes the lower half on little-endian machines, the upper on others.
+const fn scales(first: u8, second: u8) -> u8 {
+    if cfg!(target_endian = "little") { first | second << 4 } else { first << 4 | second }
+}
+
+fn micros(span: Duration) -> u32 {
+    u32::try_from(span.as_micros()).unwrap_or(u32::MAX)
+}
+
+fn millis(span: Duration) -> u32 {
+    u32::try_from(span.as_millis()).unwrap_or(u32::MAX)
+}
+
+fn word(bytes: Bytes) -> u32 {
+    u32::try_from(bytes.0).unwrap_or(u32::MAX)
+}
