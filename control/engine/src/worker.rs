@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use firelane_lane::Idle;
 use firelane_units::LaneId;
 
 use crate::fabric::{Fabric, become_worker};
@@ -60,13 +61,17 @@ impl Worker {
         let fabric = &*self.fabric;
         let bell = fabric.bell(self.lane);
         bell.clear();
-        let until = match fabric.squeue(self.lane).work(&|| fabric.now()) {
+        let idle = if limit == Some(Duration::ZERO) { Idle::StaysAwake } else { Idle::Sleeps };
+        let until = match fabric.squeue(self.lane).work(idle, &|| fabric.now()) {
             Err(_) => return Ran::Failed,
             // Somebody else is inside and wakes us when he leaves.
             Ok(None) => None,
             Ok(Some(sleep)) if sleep.work_left => return Ran::Busy,
             Ok(Some(sleep)) => sleep.until,
         };
+        if idle == Idle::StaysAwake {
+            return Ran::Idle;
+        }
         let until = until.map(|at| at.saturating_since(fabric.now()));
         match [until, limit].into_iter().flatten().min() {
             Some(Duration::ZERO) => {}

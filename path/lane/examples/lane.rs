@@ -37,7 +37,7 @@ fn forward() {
         for n in 0..100u64 {
             alice.tx.push_chain(&mut chain);
             let now = Instant::from_micros(sample * 1000 + n);
-            while world.lanes[0].turn(now).work_left {}
+            while world.lanes[0].turn(now, Idle::StaysAwake).work_left {}
             bob.rx.pop_into(&mut chain, CHAIN);
             assert_eq!(chain.len(), CHAIN);
         }
@@ -57,7 +57,7 @@ fn stream() {
     while got < 4 << 30 {
         world.now = Instant::from_nanos(start.elapsed().as_nanos() as u64 + 1_000_000_000);
         let _ = world.write(&mut client, &chunk);
-        let _ = world.lanes[0].turn(world.now);
+        let _ = world.lanes[0].turn(world.now, Idle::StaysAwake);
         while let Ok(count @ 1..) = world.read(&mut server, &mut buffer) {
             got += count as u64;
         }
@@ -85,13 +85,13 @@ fn request_response() {
     }
     while answers < 2_000_000 {
         world.now = Instant::from_nanos(start.elapsed().as_nanos() as u64 + 1_000_000_000);
-        let _ = world.lanes[0].turn(world.now);
+        let _ = world.lanes[0].turn(world.now, Idle::StaysAwake);
         for server in &mut servers {
             if let Ok(64) = world.read(server, &mut buffer) {
                 world.write(server, &buffer).expect("there is room");
             }
         }
-        let _ = world.lanes[0].turn(world.now);
+        let _ = world.lanes[0].turn(world.now, Idle::StaysAwake);
         for client in &mut clients {
             if let Ok(64) = world.read(client, &mut buffer) {
                 answers += 1;

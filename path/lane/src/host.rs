@@ -9,7 +9,7 @@ use firelane_units::Instant;
 use crate::lane::Lane;
 use crate::message::LaneMessage;
 use crate::outbox::Outlet;
-use crate::squeue::{Inside, Sleep};
+use crate::squeue::{Idle, Inside, Sleep};
 
 /// A lane with its outlet.
 pub struct Host<D, O> {
@@ -30,8 +30,8 @@ impl<D: Driver, O: Outlet<D>> Inside<LaneMessage<D>> for Host<D, O> {
         self.lane.empty_outbox(&mut self.outlet) || wakes
     }
 
-    fn turn(&mut self, now: Instant) -> Sleep {
-        let mut sleep = self.lane.turn(now);
+    fn turn(&mut self, now: Instant, idle: Idle) -> Sleep {
+        let mut sleep = self.lane.turn(now, idle);
         sleep.work_left |= self.lane.empty_outbox(&mut self.outlet);
         sleep
     }

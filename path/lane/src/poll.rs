@@ -52,6 +52,11 @@ impl PollPolicy {
         rest
     }
 
+    /// The drivers were told to be quiet, for a lane that does not sleep.
+    pub const fn poll_on(&mut self) {
+        self.polling = true;
+    }
+
     /// Whether the drivers' notifications are off.
     pub const fn is_polling(&self) -> bool {
         self.polling

@@ -35,7 +35,17 @@ pub trait Inside<T> {
     fn leave(&mut self, now: Instant) -> bool;
 
     /// The worker's turn, after the waiting items ran.
-    fn turn(&mut self, now: Instant) -> Sleep;
+    fn turn(&mut self, now: Instant, idle: Idle) -> Sleep;
+}
+
+/// What the worker will do if there is nothing to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Idle {
+    /// It sleeps, and must be woken when something arrives.
+    Sleeps,
+    /// It comes again at once and looks itself. To ask for notifications that nobody waits for would cost both
+    /// sides of every ring a cache line each time that it is empty.
+    StaysAwake,
 }
 
 /// What the worker does after a turn.
@@ -128,7 +138,7 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
 
     /// The worker: runs what waits, without a limit, and takes one turn. `None` means that somebody is
     /// inside, who will wake the worker when he leaves; it sleeps meanwhile.
-    pub fn work(&self, clock: &impl Fn() -> Instant) -> Result<Option<Sleep>, Poisoned> {
+    pub fn work(&self, idle: Idle, clock: &impl Fn() -> Instant) -> Result<Option<Sleep>, Poisoned> {
         let Some(mut owner) = self.perimeter.own_or_want()? else {
             Counters::add(&self.counters.worker_turned_back, 1);
             return Ok(None);
@@ -145,7 +155,7 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
         if ran > 0 {
             Counters::add(&self.counters.drained_by_worker, ran as u64);
         }
-        let mut sleep = owner.turn(now);
+        let mut sleep = owner.turn(now, idle);
         sleep.work_left |= owner.release().waiting > 0;
         Ok(Some(sleep))
     }
@@ -390,7 +400,7 @@ mod tests {
             self.deadline_moved
         }
 
-        fn turn(&mut self, _now: Instant) -> Sleep {
+        fn turn(&mut self, _now: Instant, _idle: Idle) -> Sleep {
             self.turns += 1;
             Sleep { until: None, work_left: false }
         }
@@ -425,7 +435,7 @@ mod tests {
         queue.fill(1).unwrap();
         queue.fill(2).unwrap();
         assert_eq!((bells(&queue), queue.waiting()), (1, 2));
-        let sleep = queue.work(&still).unwrap().unwrap();
+        let sleep = queue.work(Idle::Sleeps, &still).unwrap().unwrap();
         assert!(!sleep.work_left);
         let stats = queue.stats();
         assert_eq!((stats.queued_fill, stats.drained_by_worker, stats.longest), (2, 2, 2));
@@ -467,7 +477,7 @@ mod tests {
         queue.enter(Mode::Process, 3, &clock).unwrap();
         // Clock readings: start 15, after the first item 30, after the second 45: past 15 + 20.
         assert_eq!((queue.waiting(), bells(&queue)), (1, 2));
-        queue.work(&still).unwrap();
+        queue.work(Idle::Sleeps, &still).unwrap();
         assert_eq!(queue.into_state().ran, [1, 2, 3]);
     }
 
@@ -478,7 +488,7 @@ mod tests {
         queue.enter(Mode::NoDrain, 1, &still).unwrap();
         assert_eq!((queue.stats().re_entries, queue.waiting(), bells(&queue)), (1, 1, 1));
         assert_eq!(queue.visit(Instant::ZERO, |_| ()), None, "something waits");
-        queue.work(&still).unwrap();
+        queue.work(Idle::Sleeps, &still).unwrap();
         assert_eq!(queue.into_state().ran, [1, 10, 11]);
     }
 
@@ -488,9 +498,9 @@ mod tests {
         queue.visit(Instant::ZERO, |log| log.produces.push_back(10)).unwrap();
         queue.fill(1).unwrap();
         queue.fill(2).unwrap();
-        let sleep = queue.work(&still).unwrap().unwrap();
+        let sleep = queue.work(Idle::Sleeps, &still).unwrap().unwrap();
         assert!(sleep.work_left, "the produced item is behind the two");
-        queue.work(&still).unwrap();
+        queue.work(Idle::Sleeps, &still).unwrap();
         assert_eq!(queue.into_state().ran, [1, 2, 10]);
     }
 
@@ -522,14 +532,14 @@ mod tests {
                     for item in of_thread(n) {
                         let mode = [Mode::Fill, Mode::NoDrain, Mode::Process][item as usize % 3];
                         while queue.enter(mode, item, &still).is_err() {
-                            let _ = queue.work(&still);
+                            let _ = queue.work(Idle::Sleeps, &still);
                         }
                     }
                 });
             }
         });
         while queue.waiting() > 0 {
-            queue.work(&still).unwrap();
+            queue.work(Idle::Sleeps, &still).unwrap();
         }
         let ran = queue.into_state().ran;
         for n in 0..3 {
@@ -562,7 +572,7 @@ mod model {
             false
         }
 
-        fn turn(&mut self, _now: Instant) -> Sleep {
+        fn turn(&mut self, _now: Instant, _idle: Idle) -> Sleep {
             Sleep { until: None, work_left: false }
         }
     }
@@ -589,7 +599,7 @@ mod model {
     fn worker(queue: &ModelQueue, rounds: usize) {
         for _ in 0..rounds {
             if queue.waker().0.swap(false, Seq::SeqCst) {
-                if let Ok(Some(sleep)) = queue.work(&still)
+                if let Ok(Some(sleep)) = queue.work(Idle::Sleeps, &still)
                     && sleep.work_left
                 {
                     queue.wake();
@@ -622,7 +632,7 @@ mod model {
                 assert!(queue.waker().0.load(Seq::SeqCst), "items wait and nobody will come");
             }
             while queue.waiting() > 0 {
-                assert!(queue.work(&still).unwrap().is_some());
+                assert!(queue.work(Idle::Sleeps, &still).unwrap().is_some());
             }
             let log = Arc::try_unwrap(queue).ok().expect("all threads ended").into_state().0;
             let of = |decade: u32| log.iter().copied().filter(|i| i / 10 == decade).collect::<Vec<_>>();
@@ -653,7 +663,7 @@ mod model {
                 let queue = Arc::clone(&queue);
                 thread::spawn(move || queue.enter(Mode::NoDrain, 1, &still).is_ok())
             };
-            let turned_back = matches!(queue.work(&still), Ok(None));
+            let turned_back = matches!(queue.work(Idle::Sleeps, &still), Ok(None));
             other.join().unwrap();
             assert!(!turned_back || queue.waker().0.load(Seq::SeqCst), "a wish is remembered");
         });

@@ -10,7 +10,7 @@ use firelane_units::Instant;
 
 use crate::lane::Lane;
 use crate::poll::Rest;
-use crate::squeue::Sleep;
+use crate::squeue::{Idle, Sleep};
 
 /// How often netstacks and link side may answer each other within one turn before the worker looks at its
 /// squeue again: two sockets of one lane that talk to each other must not keep everybody else out.
@@ -22,7 +22,7 @@ const TX_RETRY: Duration = Duration::from_micros(100);
 
 impl<D: Driver> Lane<D> {
     /// The worker's turn. The squeue's waiting items ran before.
-    pub fn turn(&mut self, now: Instant) -> Sleep {
+    pub fn turn(&mut self, now: Instant, idle: Idle) -> Sleep {
         self.common.now = now;
         self.common.counters.turns += 1;
         self.links.advance(now);
@@ -30,7 +30,7 @@ impl<D: Driver> Lane<D> {
         self.links.release(&mut self.common);
         let fetched = self.fetch();
         let more = self.pass_on() | self.flush();
-        let sleep = self.rest(fetched, more);
+        let sleep = self.rest(fetched, more, idle);
         self.sleeps_until = if sleep.work_left { Some(now) } else { sleep.until };
         sleep
     }
@@ -92,7 +92,14 @@ impl<D: Driver> Lane<D> {
     }
 
     /// What the worker does next.
-    fn rest(&mut self, fetched: usize, more: bool) -> Sleep {
+    fn rest(&mut self, fetched: usize, more: bool, idle: Idle) -> Sleep {
+        if idle == Idle::StaysAwake {
+            if !self.policy.is_polling() {
+                self.links.notify(false);
+                self.policy.poll_on();
+            }
+            return Sleep { until: self.next_deadline(), work_left: more || fetched > 0 };
+        }
         let backlog = self.common.backlogs.of(self.common.id);
         let rest = self.policy.after_fetch(fetched, backlog);
         let waiting = rest == Rest::AwaitNotification && self.links.notify(true);

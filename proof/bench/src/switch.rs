@@ -12,8 +12,8 @@ use firelane_driver_memory::{End, WireConfig, wire};
 use firelane_flow::FlowConfig;
 use firelane_frame::{Capabilities, Chain, Driver, Frame, Pools, PoolsConfig};
 use firelane_lane::{
-    Backlogs, Control, FlowSetup, Host, Lane, LaneConfig, LaneMessage, LinkConfig, Mode, Notice, Outlet,
-    PortConfig, PortKind, PortUser, Secrets, Squeue, Wake,
+    Backlogs, Control, FlowSetup, Host, Idle, Lane, LaneConfig, LaneMessage, LinkConfig, Mode, Notice,
+    Outlet, PortConfig, PortKind, PortUser, Secrets, Squeue, Wake,
 };
 use firelane_socket::{Ready, SocketToken};
 use firelane_units::{DropCounters, FlowId, Instant, LaneId, LinkId, MacAddr, Mtu, Port, Priority};
@@ -194,7 +194,7 @@ impl World {
                 self.feed();
                 let epoch = self.epoch;
                 let clock = || Instant::from_nanos(epoch.elapsed().as_nanos() as u64);
-                self.squeue.work(&clock).expect("the lane works");
+                self.squeue.work(Idle::StaysAwake, &clock).expect("the lane works");
                 self.drain();
             }
             busy = cpu::thread_time() - start;

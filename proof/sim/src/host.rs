@@ -18,8 +18,9 @@ use firelane_flow::FlowConfig;
 use firelane_frame::PoolsConfig;
 use firelane_ip::DadConfig;
 use firelane_lane::{
-    Backlogs, Control, Entered, FlowSetup, Host as Inside, Lane, LaneConfig, LaneMessage, LinkConfig, Mode,
-    NetstackConfig, Notice, Outlet, PortConfig, PortKind, PortUser, Refused, Secrets, Snapshot, Squeue, Wake,
+    Backlogs, Control, Entered, FlowSetup, Host as Inside, Idle, Lane, LaneConfig, LaneMessage, LinkConfig,
+    Mode, NetstackConfig, Notice, Outlet, PortConfig, PortKind, PortUser, Refused, Secrets, Snapshot, Squeue,
+    Wake,
 };
 use firelane_socket::{Ready, SocketToken};
 use firelane_tcp::TcpConfig;
@@ -244,8 +245,11 @@ impl Host {
                 continue;
             }
             worked = true;
-            let sleep =
-                self.lane(n).work(&|| now).expect("no handler panics").expect("nobody else is inside");
+            let sleep = self
+                .lane(n)
+                .work(Idle::Sleeps, &|| now)
+                .expect("no handler panics")
+                .expect("nobody else is inside");
             self.sleeps[n] = sleep.until;
             if sleep.work_left {
                 self.bells[n].ring();

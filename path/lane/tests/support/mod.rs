@@ -210,7 +210,7 @@ impl World {
             let mut until: Option<Instant> = None;
             let mut busy = false;
             for n in 0..self.lanes.len() {
-                let sleep = self.lanes[n].turn(self.now);
+                let sleep = self.lanes[n].turn(self.now, Idle::Sleeps);
                 busy |= sleep.work_left;
                 until = [until, sleep.until].into_iter().flatten().min();
                 busy |= self.exchange();

@@ -12,8 +12,8 @@ use firelane_frame::{
     Capabilities, Chain, Driver, Frame, FrameConsumer, FrameProducer, Pools, PoolsConfig, frame_ring,
 };
 use firelane_lane::{
-    Backlogs, Control, FlowSetup, Lane, LaneConfig, LaneMessage, LinkConfig, NetstackConfig, Notice, Outlet,
-    PortConfig, PortKind, PortUser, Secrets, Snapshot,
+    Backlogs, Control, FlowSetup, Idle, Lane, LaneConfig, LaneMessage, LinkConfig, NetstackConfig, Notice,
+    Outlet, PortConfig, PortKind, PortUser, Secrets, Snapshot,
 };
 use firelane_socket::{Ready, SocketToken};
 use firelane_units::{
@@ -214,7 +214,7 @@ impl World {
         for _ in 0..2000 {
             let (mut until, mut busy) = (None::<Instant>, false);
             for n in 0..self.lanes.len() {
-                let sleep = self.lanes[n].turn(self.now);
+                let sleep = self.lanes[n].turn(self.now, Idle::Sleeps);
                 busy |= sleep.work_left;
                 until = [until, sleep.until].into_iter().flatten().min();
                 busy |= self.exchange();
