@@ -7,7 +7,8 @@
 //! What lives here is what lanes must not have: threads, CPU binding, the clock and waiting.
 //! - `engine.rs`, `registry.rs`, `snapshot.rs`: changes, checked and sent to every lane; counters read.
 //! - `fabric.rs`, `worker.rs`, `bell.rs`: the lanes' squeues, their threads, how they sleep and are woken.
-//! - `sleepers.rs`: who waits for which socket. `tcp_*.rs`, `udp_socket.rs`: the sockets.
+//! - `sleepers.rs`: who waits for which socket; `poller.rs`: one who waits for many. `tcp_*.rs`, `udp_socket.rs`:
+//!   the sockets.
 //! - `queue.rs`: every kind of driver as one type.
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ mod clock;
 mod engine;
 mod error;
 mod fabric;
+mod poller;
 mod queue;
 mod registry;
 mod sleepers;
@@ -28,6 +30,7 @@ mod worker;
 
 pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
 pub use error::ChangeError;
+pub use poller::{Event, Poller, Source};
 pub use queue::Queue;
 pub use snapshot::EngineSnapshot;
 pub use stack::{Stack, StackBuilder};
@@ -43,7 +46,7 @@ pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};
 pub use firelane_flow::Counters as Traffic;
 pub use firelane_ip::DadConfig;
 pub use firelane_lane::{Notice, RouteConfig, StreamInfo};
-pub use firelane_socket::StreamConfig;
+pub use firelane_socket::{Ready, StreamConfig};
 pub use firelane_tcp::congestion::Algorithm;
 pub use firelane_tcp::{Keepalive, TcpConfig};
 pub use firelane_wire::IpProtocol;

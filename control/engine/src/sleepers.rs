@@ -11,20 +11,26 @@ use std::time::{Duration, Instant};
 
 use firelane_socket::{Ready, SocketToken};
 
+use crate::poller::Watch;
+
 /// The wakers of one socket.
 #[derive(Debug, Default)]
 pub(crate) struct Seat(Mutex<Wakers>);
 
 /// One waits for each direction as a rule; any number may.
 #[derive(Debug, Default)]
-struct Wakers {
+pub(crate) struct Wakers {
     readable: Option<Waker>,
     writable: Option<Waker>,
     crowd: Option<Box<Crowd>>,
 }
 
+/// What few sockets have: more who wait than one for each direction, and a poller that watches it.
 #[derive(Debug, Default)]
-struct Crowd(Vec<(Ready, Waker)>);
+struct Crowd {
+    others: Vec<(Ready, Waker)>,
+    watch: Option<Arc<Watch>>,
+}
 
 impl Wakers {
     fn first(&mut self, side: Ready) -> &mut Option<Waker> {
@@ -35,16 +41,16 @@ impl Wakers {
         match self.first(side) {
             Some(first) if first.will_wake(waker) => {}
             Some(_) => {
-                let Crowd(crowd) = &mut **self.crowd.get_or_insert_default();
-                if !crowd.iter().any(|(other, w)| *other == side && w.will_wake(waker)) {
-                    crowd.push((side, waker.clone()));
+                let others = &mut self.crowd.get_or_insert_default().others;
+                if !others.iter().any(|(other, w)| *other == side && w.will_wake(waker)) {
+                    others.push((side, waker.clone()));
                 }
             }
             first => *first = Some(waker.clone()),
         }
     }
 
-    /// Takes out whoever waits for a direction of `ready`.
+    /// Takes out whoever waits for a direction of `ready`, and tells the poller.
     fn take(&mut self, ready: Ready) -> Self {
         let mut taken = Self::default();
         for side in [Ready::READABLE, Ready::WRITABLE] {
@@ -52,17 +58,19 @@ impl Wakers {
                 *taken.first(side) = self.first(side).take();
             }
         }
-        if let Some(crowd) = self.crowd.take() {
-            for (side, waker) in crowd.0 {
-                let to = if ready.intersects(side | Ready::HANGUP) { &mut taken } else { &mut *self };
-                to.leave(side, &waker);
-            }
+        let Some(crowd) = &mut self.crowd else { return taken };
+        if let Some(watch) = &crowd.watch {
+            watch.ring(ready);
+        }
+        for (side, waker) in std::mem::take(&mut crowd.others) {
+            let to = if ready.intersects(side | Ready::HANGUP) { &mut taken } else { &mut *self };
+            to.leave(side, &waker);
         }
         taken
     }
 
     fn wake(self) {
-        let crowd = self.crowd.into_iter().flat_map(|crowd| crowd.0).map(|(_, waker)| waker);
+        let crowd = self.crowd.into_iter().flat_map(|crowd| crowd.others).map(|(_, waker)| waker);
         self.readable.into_iter().chain(self.writable).chain(crowd).for_each(Waker::wake);
     }
 }
@@ -76,6 +84,17 @@ impl Seat {
     pub(crate) fn leave(&self, ready: Ready, waker: &Waker) {
         let side = if ready.contains(Ready::READABLE) { Ready::READABLE } else { Ready::WRITABLE };
         self.wakers().leave(side, waker);
+    }
+
+    /// Takes out whoever waits for `ready`, and tells the poller.
+    pub(crate) fn ring(&self, ready: Ready) -> Wakers {
+        self.wakers().take(ready)
+    }
+
+    /// Lets a poller watch, or takes the watch back; answers the one that was there.
+    pub(crate) fn set_watch(&self, watch: Option<Arc<Watch>>) -> Option<Arc<Watch>> {
+        let mut wakers = self.wakers();
+        std::mem::replace(&mut wakers.crowd.get_or_insert_default().watch, watch)
     }
 }
 
@@ -132,7 +151,7 @@ impl Sleepers {
     pub(crate) fn wake(&self, token: SocketToken, ready: Ready) {
         let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
         let socket = place(token).and_then(|p| seats.places.get(p)).and_then(Option::as_ref);
-        let woken = socket.map(|socket| socket.seat().wakers().take(ready));
+        let woken = socket.map(|socket| socket.seat().ring(ready));
         // Who is woken may end a socket at once, which needs the table.
         drop(seats);
         if let Some(woken) = woken {

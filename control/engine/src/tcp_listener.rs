@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use crate::engine::Inner;
 use crate::error::lane_failed;
+use crate::poller::sealed::Watched;
 use crate::sleepers::{Seat, Seated, block_on};
 use crate::stack::Stack;
 use crate::tcp_stream::TcpStream;
@@ -188,4 +189,15 @@ pub(crate) fn random_port() -> io::Result<u16> {
     let mut bytes = [0; 2];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(u16::from_ne_bytes(bytes) | 0x8000)
+}
+
+#[allow(private_interfaces)]
+impl Watched for TcpListener {
+    fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
+    fn stand(&self, ready: Ready) {
+        self.end.words().watch(ready);
+    }
 }

@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::engine::Inner;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::EnterError;
+use crate::poller::sealed::Watched;
 use crate::sleepers::{Seat, Seated, block_on};
 use crate::stack::Stack;
 
@@ -521,5 +522,16 @@ impl AsyncWrite for TcpStream {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(self.shutdown(Shutdown::Write))
+    }
+}
+
+#[allow(private_interfaces)]
+impl Watched for TcpStream {
+    fn seat(&self) -> &Seat {
+        &self.socket.seat
+    }
+
+    fn stand(&self, ready: Ready) {
+        self.socket.shared.get().words().watch(ready);
     }
 }

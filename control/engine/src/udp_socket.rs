@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use crate::engine::Inner;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::EnterError;
+use crate::poller::sealed::Watched;
 use crate::sleepers::{Seat, Seated, block_on};
 use crate::stack::Stack;
 use crate::tcp_listener::random_port;
@@ -264,5 +265,16 @@ impl Drop for UdpSocket {
         // A lane that has failed has no sockets left to close.
         let _ = self.command(SocketCommand::CloseDatagrams(self.socket));
         self.engine.fabric.sleepers.stand_up(self.token);
+    }
+}
+
+#[allow(private_interfaces)]
+impl Watched for UdpSocket {
+    fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
+    fn stand(&self, ready: Ready) {
+        self.shared.words().watch(ready);
     }
 }

@@ -4,7 +4,8 @@
 //! - R1. The lane changes what it has to tell (ring cursors, flags, error) before it looks at the interest; the
 //!   application leaves its interest before it looks again. A full fence stands between the two halves on
 //!   both sides, so one of them sees the other and no wake-up is lost.
-//! - R2. An interest is taken by the one who fulfils it: one edge per interest.
+//! - R2. An interest is taken by the one who fulfils it: one edge per interest. A standing interest stays, and
+//!   gets every edge.
 //! - R3. A kick's bit is set before its message is sent and cleared before its work is done, so a message on
 //!   its way covers everything that was written before it runs.
 
@@ -36,6 +37,16 @@ macro_rules! bits {
             /// Whether any bit of `other` is in `self`.
             pub const fn intersects(self, other: Self) -> bool {
                 self.0 & other.0 != 0
+            }
+
+            /// As a number, for words that several threads change.
+            pub const fn bits(self) -> u32 {
+                self.0
+            }
+
+            /// The bits of such a number.
+            pub const fn of_bits(bits: u32) -> Self {
+                Self(bits)
             }
 
             /// Whether no bit is set.
@@ -93,7 +104,10 @@ bits! {
 }
 
 /// Where in the second word the interest, the kick bit, the flags and the error lie.
-const INTEREST: u64 = 0xff;
+const INTEREST: u64 = 0x0f;
+/// An interest that stays when it was fulfilled.
+const STANDING: u64 = INTEREST << STANDING_SHIFT;
+const STANDING_SHIFT: u32 = 4;
 const KICKED: u64 = 1 << 8;
 const FLAGS_SHIFT: u32 = 16;
 const ERROR_SHIFT: u32 = 32;
@@ -134,15 +148,24 @@ impl Words<'_> {
         fence(Ordering::SeqCst);
     }
 
+    /// Application: asks to be told of `ready` each time, until [`Words::watch`] of something else (R1).
+    pub fn watch(self, ready: Ready) {
+        self.state.fetch_and(!STANDING, Ordering::Relaxed);
+        self.state.fetch_or(u64::from(ready.0) << STANDING_SHIFT, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
     /// Lane: something has become ready. Answers the token to tell, if anybody waits for it (R1, R2).
     pub fn tell(self, ready: Ready) -> Option<SocketToken> {
         fence(Ordering::SeqCst);
         let ready = u64::from(ready.0);
-        if self.state.load(Ordering::Relaxed) & INTEREST & ready == 0 {
-            return None;
+        let state = self.state.load(Ordering::Relaxed);
+        let stands = state & STANDING & ready << STANDING_SHIFT != 0;
+        if state & INTEREST & ready == 0 {
+            return stands.then(|| self.token());
         }
         let old = self.state.fetch_and(!ready, Ordering::AcqRel);
-        (old & ready != 0).then(|| self.token())
+        (stands || old & ready != 0).then(|| self.token())
     }
 
     /// What has happened for good.
@@ -203,6 +226,24 @@ mod tests {
         assert_eq!(shared.tell(Ready::WRITABLE), None, "not for this");
         assert_eq!(shared.tell(Ready::READABLE), Some(SocketToken(7)));
         assert_eq!(shared.tell(Ready::READABLE), None, "told");
+    }
+
+    #[test]
+    fn a_standing_interest_is_told_each_time() {
+        let shared = Shared::default();
+        let shared = shared.words();
+        shared.set_token(SocketToken(7));
+        shared.watch(Ready::READABLE);
+        for _ in 0..2 {
+            assert_eq!(shared.tell(Ready::WRITABLE), None, "not for this");
+            assert_eq!(shared.tell(Ready::READABLE), Some(SocketToken(7)));
+        }
+        shared.wait_for(Ready::WRITABLE);
+        assert_eq!(shared.tell(Ready::WRITABLE), Some(SocketToken(7)));
+        assert_eq!(shared.tell(Ready::WRITABLE), None, "told");
+        shared.watch(Ready::NONE);
+        assert_eq!(shared.tell(Ready::READABLE), None, "nobody watches");
+        assert_eq!((shared.flags(), shared.error()), (Flags::NONE, None));
     }
 
     #[test]

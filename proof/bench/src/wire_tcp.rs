@@ -9,7 +9,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use firelane::{Ran, Stack, StreamConfig, TcpListener, TcpStream, WireConfig, Worker, wire};
+use firelane::{
+    Event, Poller, Ran, Ready, Stack, StreamConfig, TcpListener, TcpStream, WireConfig, Worker, wire,
+};
 use firelane_driver_memory::End;
 use firelane_interop::Sandbox;
 
@@ -170,6 +172,37 @@ struct Pair {
     next_port: u16,
 }
 
+/// A program that sends back what arrives, as the kernel's peer does with epoll.
+struct Bounce<'a> {
+    streams: &'a [TcpStream],
+    poller: Poller,
+    events: Vec<Event>,
+}
+
+impl<'a> Bounce<'a> {
+    fn new(streams: &'a [TcpStream]) -> Result<Self> {
+        let poller = Poller::new();
+        for (key, stream) in streams.iter().enumerate() {
+            poller.watch(stream, key as u64, Ready::READABLE)?;
+        }
+        Ok(Self { streams, poller, events: Vec::new() })
+    }
+
+    /// How many messages went back.
+    fn run(&mut self) -> Result<u64> {
+        let (mut message, mut bounced) = ([0; rr::REQUEST_BYTES], 0);
+        self.poller.wait(&mut self.events, Some(Duration::ZERO));
+        for event in &self.events {
+            let stream = &self.streams[event.key as usize];
+            if some(stream.try_read(&mut message))? == Some(rr::REQUEST_BYTES) {
+                stream.try_write(&message)?;
+                bounced += 1;
+            }
+        }
+        Ok(bounced)
+    }
+}
+
 /// A program's part of a turn: what it got done, in the unit that is counted.
 trait Program: FnMut() -> Result<u64> + Send {}
 
@@ -223,17 +256,8 @@ impl Pair {
         for stream in &clients {
             stream.try_write(&[7; rr::REQUEST_BYTES])?;
         }
-        let bounce = |streams: &[TcpStream]| {
-            let (mut message, mut bounced) = ([0; rr::REQUEST_BYTES], 0);
-            for stream in streams {
-                if some(stream.try_read(&mut message))? == Some(rr::REQUEST_BYTES) {
-                    stream.try_write(&message)?;
-                    bounced += 1;
-                }
-            }
-            Ok(bounced)
-        };
-        let used = self.play(span, cpus, || bounce(&clients), || bounce(&servers).map(|_: u64| 0))?;
+        let (mut asking, mut answering) = (Bounce::new(&clients)?, Bounce::new(&servers)?);
+        let used = self.play(span, cpus, || asking.run(), || answering.run().map(|_| 0))?;
         clients.iter().for_each(TcpStream::abort);
         Ok(used)
     }

@@ -1,0 +1,236 @@
+//! Many sockets, one place to wait: what epoll is for descriptors.
+//!
+//! A program that serves many connections from one thread asks a [`Poller`] which of them have become ready,
+//! instead of asking each. Events are edges, as with `EPOLLET`: one comes when something new has arrived since the
+//! last, so a program reads until nothing is left. A lane that makes a watched socket ready finds the watch at the
+//! socket's seat (`sleepers.rs`) and puts it in the poller's list; the list holds a watch at most once.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use firelane_socket::Ready;
+
+use crate::sleepers::Seat;
+
+/// Waits for any of many sockets.
+#[derive(Debug, Default)]
+pub struct Poller {
+    list: Arc<List>,
+}
+
+/// A socket has become ready.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// What the program called it.
+    pub key: u64,
+    /// For what: something arrived, or there is room; [`Ready::HANGUP`] if it is closed or has failed.
+    pub ready: Ready,
+}
+
+/// A socket that a [`Poller`] can watch.
+pub trait Source: sealed::Watched {}
+
+impl<T: sealed::Watched> Source for T {}
+
+pub(crate) mod sealed {
+    use super::{Ready, Seat};
+
+    /// What a watch needs of a socket.
+    pub trait Watched {
+        /// Where a lane finds the watch.
+        #[doc(hidden)]
+        #[allow(private_interfaces)]
+        fn seat(&self) -> &Seat;
+
+        /// Asks to be told of `ready` each time.
+        #[doc(hidden)]
+        fn stand(&self, ready: Ready);
+    }
+}
+
+/// What is ready and was not yet reported.
+#[derive(Debug, Default)]
+struct List {
+    ready: Mutex<Pending>,
+    bell: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    watches: Vec<Arc<Watch>>,
+    /// Threads that sleep.
+    waiting: usize,
+}
+
+/// One watched socket.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    list: Arc<List>,
+    key: u64,
+    /// What it has become ready for since it was last reported: not zero while it is in the list.
+    ready: AtomicU32,
+}
+
+impl List {
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watch {
+    /// Something has become ready.
+    pub(crate) fn ring(self: &Arc<Self>, ready: Ready) {
+        // Acquire and release on both sides: who reports it sees what was ready before.
+        if ready.is_empty() || self.ready.fetch_or(ready.bits(), Ordering::AcqRel) != 0 {
+            return;
+        }
+        let mut pending = self.list.lock();
+        pending.watches.push(Arc::clone(self));
+        if pending.waiting > 0 {
+            self.list.bell.notify_one();
+        }
+    }
+}
+
+impl Poller {
+    /// A poller that watches nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reports under `key` when `source` becomes ready for one of `interest`; being closed is always reported. What is
+    /// ready already is reported once, whether it is or not: the program looks.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if a poller watches it.
+    pub fn watch(&self, source: &impl Source, key: u64, interest: Ready) -> io::Result<()> {
+        let watch = Arc::new(Watch { list: Arc::clone(&self.list), key, ready: AtomicU32::new(0) });
+        if let Some(other) = source.seat().set_watch(Some(Arc::clone(&watch))) {
+            source.seat().set_watch(Some(other));
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        source.stand(interest | Ready::HANGUP);
+        watch.ring(interest);
+        Ok(())
+    }
+
+    /// Ends the watch. An event that is in the list is still reported.
+    ///
+    /// # Errors
+    /// `NotFound` if no poller watches it.
+    pub fn forget(&self, source: &impl Source) -> io::Result<()> {
+        source.stand(Ready::NONE);
+        source.seat().set_watch(None).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Waits for at most `limit` (`None`: for ever) until something is ready, and puts it in `events` in place of what
+    /// was there.
+    pub fn wait(&self, events: &mut Vec<Event>, limit: Option<Duration>) {
+        events.clear();
+        let mut pending = self.list.lock();
+        if pending.watches.is_empty() && limit != Some(Duration::ZERO) {
+            pending = self.sleep(pending, limit);
+        }
+        for watch in pending.watches.drain(..) {
+            events
+                .push(Event { key: watch.key, ready: Ready::of_bits(watch.ready.swap(0, Ordering::AcqRel)) });
+        }
+    }
+
+    fn sleep<'a>(
+        &'a self,
+        mut pending: MutexGuard<'a, Pending>,
+        limit: Option<Duration>,
+    ) -> MutexGuard<'a, Pending> {
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        while pending.watches.is_empty() {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                break;
+            }
+            pending.waiting += 1;
+            pending = match left {
+                None => self.list.bell.wait(pending).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => {
+                    self.list.bell.wait_timeout(pending, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+            pending.waiting -= 1;
+        }
+        pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Double(Seat);
+
+    #[allow(private_interfaces)]
+    impl sealed::Watched for Double {
+        fn seat(&self) -> &Seat {
+            &self.0
+        }
+
+        fn stand(&self, _: Ready) {}
+    }
+
+    fn wait(poller: &Poller) -> Vec<(u64, Ready)> {
+        let mut events = Vec::new();
+        poller.wait(&mut events, Some(Duration::ZERO));
+        events.iter().map(|event| (event.key, event.ready)).collect()
+    }
+
+    #[test]
+    fn what_happens_twice_is_reported_once_and_both() {
+        let (poller, source) = (Poller::new(), Double::default());
+        poller.watch(&source, 9, Ready::READABLE).unwrap();
+        assert_eq!(wait(&poller), [(9, Ready::READABLE)], "it may be ready already");
+        assert_eq!(wait(&poller), []);
+        _ = source.0.ring(Ready::READABLE);
+        _ = source.0.ring(Ready::HANGUP);
+        assert_eq!(wait(&poller), [(9, Ready::READABLE | Ready::HANGUP)]);
+        assert_eq!(wait(&poller), []);
+    }
+
+    #[test]
+    fn a_socket_has_one_poller() {
+        let (one, two, source) = (Poller::new(), Poller::new(), Double::default());
+        one.watch(&source, 1, Ready::READABLE).unwrap();
+        assert_eq!(two.watch(&source, 2, Ready::READABLE).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!((wait(&one).len(), wait(&two).len()), (1, 0));
+        one.forget(&source).unwrap();
+        assert_eq!(one.forget(&source).unwrap_err().kind(), io::ErrorKind::NotFound);
+        _ = source.0.ring(Ready::READABLE);
+        assert_eq!(wait(&one), [], "nobody watches");
+        two.watch(&source, 2, Ready::READABLE).unwrap();
+        assert_eq!(wait(&two).len(), 1);
+    }
+
+    #[test]
+    fn a_sleeper_is_woken_and_a_limit_ends_the_wait() {
+        let (poller, source) = (Poller::new(), Double::default());
+        poller.watch(&source, 3, Ready::READABLE).unwrap();
+        wait(&poller);
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                let mut events = Vec::new();
+                poller.wait(&mut events, Some(Duration::from_secs(10)));
+                events
+            });
+            while !sleeper.is_finished() {
+                _ = source.0.ring(Ready::WRITABLE);
+                std::thread::yield_now();
+            }
+            assert_eq!(sleeper.join().unwrap()[0].key, 3);
+        });
+        wait(&poller);
+        let mut events = Vec::new();
+        poller.wait(&mut events, Some(Duration::from_millis(5)));
+        assert_eq!(events, []);
+    }
+}
