@@ -87,6 +87,16 @@ impl core::fmt::Debug for SackBlocks {
     }
 }
 
+/// In which order and with which padding options are written. They differ in SYNs alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OptionLayout {
+    /// MSS, SACK permitted, timestamps, window scale: each word full, SACK permitted in the padding of timestamps.
+    #[default]
+    Linux,
+    /// MSS, window scale, SACK permitted, timestamps, then the end of the list and zeros.
+    FreeBsd,
+}
+
 /// The options of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpOptions {
@@ -100,6 +110,8 @@ pub struct TcpOptions {
     pub sack: SackBlocks,
     /// Timestamp value and echo reply.
     pub timestamps: Option<(u32, u32)>,
+    /// How they are written; of options that were read it says nothing.
+    pub layout: OptionLayout,
 }
 
 impl TcpOptions {
@@ -110,6 +122,7 @@ impl TcpOptions {
         sack_permitted: false,
         sack: SackBlocks::EMPTY,
         timestamps: None,
+        layout: OptionLayout::Linux,
     };
     /// The most bytes that a header has for options.
     pub const MAX_LEN: usize = 40;
@@ -199,6 +212,7 @@ impl TcpOptions {
         if self.window_scale.is_some() {
             length += 4;
         }
+        // FreeBSD lets SACK permitted and the timestamps share a word, as Linux does, so the sums are the same.
         length
     }
 
@@ -206,6 +220,10 @@ impl TcpOptions {
     #[inline]
     pub fn emit(&self, buffer: &mut [u8]) {
         let mut out = Writer { rest: buffer };
+        let of_syn = self.sack.is_empty() && (self.window_scale.is_some() || self.sack_permitted);
+        if self.layout == OptionLayout::FreeBsd && of_syn {
+            return self.emit_freebsd_syn(&mut out);
+        }
         if let Some(mss) = self.mss {
             let [high, low] = mss.to_be_bytes();
             out.put([MSS, 4, high, low]);
@@ -230,6 +248,30 @@ impl TcpOptions {
                 out.put(past_last.0.to_be_bytes());
             }
         }
+    }
+}
+
+impl TcpOptions {
+    /// A SYN's options as FreeBSD's `tcp_addoptions` writes them.
+    #[cold]
+    fn emit_freebsd_syn(&self, out: &mut Writer<'_>) {
+        if let Some(mss) = self.mss {
+            let [high, low] = mss.to_be_bytes();
+            out.put([MSS, 4, high, low]);
+        }
+        if let Some(shift) = self.window_scale {
+            out.put([NOP, WINDOW_SCALE, 3, shift]);
+        }
+        let Some((value, echo)) = self.timestamps else {
+            if self.sack_permitted {
+                out.put([SACK_PERMITTED, 2, END, END]);
+            }
+            return;
+        };
+        let lead = if self.sack_permitted { [SACK_PERMITTED, 2] } else { [NOP, NOP] };
+        out.put([lead[0], lead[1], TIMESTAMPS, 10]);
+        out.put(value.to_be_bytes());
+        out.put(echo.to_be_bytes());
     }
 }
 
@@ -264,6 +306,7 @@ mod tests {
                 sack_permitted,
                 sack,
                 timestamps,
+                layout: OptionLayout::Linux,
             })
     }
 
@@ -314,6 +357,26 @@ mod tests {
         let plain_gap = TcpOptions { sack: block, ..TcpOptions::EMPTY };
         assert_eq!(emitted(plain_gap), [1, 1, 5, 10, 0, 0, 0, 3, 0, 0, 0, 4]);
         assert_eq!((TcpOptions::EMPTY.sack_room(), data.sack_room()), (4, 3));
+    }
+
+    /// FreeBSD's SYNs, byte by byte.
+    #[test]
+    fn freebsd_order_and_padding() {
+        let layout = OptionLayout::FreeBsd;
+        let syn = TcpOptions {
+            mss: Some(1460),
+            window_scale: Some(6),
+            sack_permitted: true,
+            layout,
+            ..TcpOptions::EMPTY
+        };
+        assert_eq!(emitted(syn), [2, 4, 5, 0xb4, 1, 3, 3, 6, 4, 2, 0, 0]);
+        let stamped = TcpOptions { timestamps: Some((1, 2)), ..syn };
+        assert_eq!(emitted(stamped), [2, 4, 5, 0xb4, 1, 3, 3, 6, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        let data = TcpOptions { timestamps: Some((1, 2)), layout, ..TcpOptions::EMPTY };
+        assert_eq!(emitted(data), [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        let no_sack = TcpOptions { sack_permitted: false, ..stamped };
+        assert_eq!(emitted(no_sack), [2, 4, 5, 0xb4, 1, 3, 3, 6, 1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
     }
 
     /// T02: impossible lengths end the parse, and what came before stands.

@@ -10,6 +10,7 @@ use crate::congestion::Algorithm;
 use crate::delayed_ack::DEFAULT_DELAY;
 use crate::ecn::EcnPolicy;
 use crate::flight::FlightConfig;
+use crate::profile::Profile;
 use crate::rtt::RtoLimits;
 
 /// The tunables of TCP.
@@ -26,8 +27,13 @@ pub struct TcpConfig {
     pub keepalive: Keepalive,
     /// How long FIN-WAIT-2 waits for a peer's FIN once nobody can read (`_fin_wait_2_flush_interval`).
     pub fin_wait_2_timeout: Duration,
-    /// The least time between two challenge ACKs of a connection (RFC 5961 §7; Linux' `tcp_invalid_ratelimit`).
+    /// Which system it looks like; [`TcpConfig::with_profile`] sets what goes with it.
+    pub profile: Profile,
+    /// In each such time a connection sends at most [`TcpConfig::challenge_burst`] challenge ACKs (RFC 5961 §7;
+    /// Linux' `tcp_invalid_ratelimit`).
     pub challenge_interval: Duration,
+    /// How many.
+    pub challenge_burst: u8,
     /// Offer and accept timestamps (RFC 7323).
     pub timestamps: bool,
     /// Offer and accept selective acknowledgment (RFC 2018).
@@ -81,7 +87,9 @@ impl Default for TcpConfig {
             abort_timeout: Duration::from_secs(300),
             keepalive: Keepalive::default(),
             fin_wait_2_timeout: Duration::from_secs(60),
+            profile: Profile::Linux,
             challenge_interval: Duration::from_millis(500),
+            challenge_burst: 1,
             timestamps: true,
             sack: true,
             window_scaling: true,

@@ -61,13 +61,15 @@ pub struct Connection {
     pub(crate) heard_at: Instant,
     /// When the peer last acknowledged something new, or the first thing it has yet to acknowledge left.
     pub(crate) progress_at: Instant,
-    /// When the last challenge ACK left (RFC 5961 §7); the epoch if none ever did.
+    /// When the present interval of challenge ACKs began (RFC 5961 §7); the epoch if none ever left.
     pub(crate) challenged_at: Instant,
     pub(crate) options: SocketOptions,
     /// The least of what the peer announced and what our side takes.
     pub(crate) peer_mss: Mss,
     pub(crate) state: State,
     pub(crate) pending: Pending,
+    /// How many challenge ACKs have left in it.
+    pub(crate) challenges: u8,
     /// How often the SYN (or SYN-ACK) was repeated.
     pub(crate) syn_retries: u8,
     /// Keepalive probes in a row without an answer.
@@ -196,6 +198,7 @@ impl Connection {
             peer_mss: birth.peer_default.min(birth.mss),
             state,
             pending: Pending::default(),
+            challenges: 0,
             syn_retries: 0,
             keepalive_probes: 0,
             active: state == State::SynSent,

@@ -186,6 +186,11 @@ impl Flight {
         }
     }
 
+    /// The initial window, and that after silence, in full segments.
+    pub fn set_initial_segments(&mut self, segments: u16) {
+        self.initial_segments = segments;
+    }
+
     /// The payload of a full segment on the path changed. If it became less, longer ranges under way are lost.
     pub fn set_mss(&mut self, mss: Mss) {
         let has_shrunk = mss < self.mss;

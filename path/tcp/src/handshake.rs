@@ -62,7 +62,8 @@ impl Connection {
         if connection.send.scaled {
             connection.receive.scale = config.window_scale_for(room);
         }
-        connection.receive.announce_unscaled(room);
+        let announced = connection.syn_window(room);
+        connection.receive.announce_unscaled(announced);
         connection.syn_retries = retries;
         connection.pending.syn_unmeasured = matches!(sent, SynAckSent::Unknown { .. });
         let rto = connection.flight.rtt().rto().duration();
@@ -106,7 +107,8 @@ impl Connection {
             return Ok(());
         }
         self.ecn.take_syn_ack(seg.flags);
-        self.receive.announce_unscaled(rings.recv.free());
+        let announced = self.syn_window(rings.recv.free());
+        self.receive.announce_unscaled(announced);
         self.enter(now, Event::PeerSynAck, out);
         self.establish(now, out);
         self.receive.ack.demand();
@@ -193,6 +195,8 @@ impl Connection {
         let is_measured = !lost && !core::mem::take(&mut self.pending.syn_unmeasured);
         let rtt = is_measured.then(|| now.saturating_since(self.progress_at));
         let text = self.text_per_segment();
+        let segments = self.config.profile.initial_segments(self.config.flight.initial_segments, text);
+        self.flight.set_initial_segments(segments);
         self.flight.on_established(now, text, self.send.sack, rtt, lost);
         self.progress_at = now;
         out.events |= Events::CONNECTED | Events::WRITABLE;
@@ -218,7 +222,8 @@ impl Connection {
         let ack = answers.then(|| self.receive.space.seq(0));
         let ecn = if answers { self.ecn.answer() } else { self.ask_for_ecn() };
         let mut out = SegmentOut::control(self.send.space.initial(), ack, TcpFlags::SYN | ecn);
-        out.window = self.receive.announce_unscaled(rings.recv.free());
+        let announced = self.syn_window(rings.recv.free());
+        out.window = self.receive.announce_unscaled(announced);
         // A SYN-ACK repeats what the SYN offered and both agree on; a SYN offers what we can.
         let scaling = if answers { self.send.scaled } else { self.config.window_scaling };
         if scaling {
@@ -230,9 +235,16 @@ impl Connection {
             sack_permitted: if answers { self.send.sack } else { self.config.sack },
             timestamps: self.stamps.option(now),
             sack: SackBlocks::EMPTY,
+            layout: self.config.profile.layout(),
         };
         self.receive.ack.on_ack_sent(false);
         Some(out)
+    }
+
+    /// How much of the free `room` our SYN or SYN-ACK announces.
+    fn syn_window(&self, room: usize) -> usize {
+        let stamped = self.state == State::SynReceived && self.stamps.is_on();
+        self.config.profile.syn_window(room, self.receive.mss, stamped)
     }
 
     /// In SYN-RECEIVED an unacceptable segment is answered with an ACK (a crossing SYN-ACK, above all).

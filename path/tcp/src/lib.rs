@@ -4,7 +4,7 @@
 //! segments to send. It knows no socket, no address and no clock. The files are the table of contents of TCP:
 //!
 //! - the connection: `connection` walks the steps of RFC 9293 §3.10 that live in `handshake`, `reset`, `receive`,
-//!   `ack`, `send` and `close`; `state` is the machine, `space` the one place that turns sequence numbers into
+//!   `ack`, `send` and `close`; `profile` says which system it looks like, `state` is the machine, `space` the one place that turns sequence numbers into
 //!   cursors, `timers` its clocks, `segment` what comes in and goes out;
 //! - the mechanisms: [`flight`] (what is sent and not acknowledged: round-trip time, loss detection, congestion
 //!   control), [`reassembly`], [`delayed_ack`], [`nagle`], `timestamps`, `ecn`, [`isn`];
@@ -31,6 +31,7 @@ pub mod isn;
 mod listen;
 pub mod nagle;
 pub mod pace;
+mod profile;
 pub mod prr;
 pub mod rack;
 pub mod rate;
@@ -61,6 +62,7 @@ pub use ecn::EcnPolicy;
 pub use info::Info;
 pub use isn::{Secret, TimestampClock};
 pub use listen::AtListener;
+pub use profile::Profile;
 pub use reset::{ChallengeBudget, ResetBudget, reset_for};
 pub use segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut};
 pub use send::TransmitLimits;

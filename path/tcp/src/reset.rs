@@ -92,14 +92,15 @@ impl Connection {
         out
     }
 
-    /// RFC 5961 §7 and the ACK-storm rule: one answer to what is not acceptable per interval.
+    /// RFC 5961 §7 and the ACK-storm rule: so many answers per interval to what is not acceptable.
     pub(crate) fn may_challenge(&mut self, now: Instant) -> bool {
         let interval = self.config.challenge_interval;
         let last = self.challenged_at;
-        let allowed = last == Instant::ZERO || now.saturating_since(last) >= interval;
-        if allowed {
-            self.challenged_at = now;
+        if last == Instant::ZERO || now.saturating_since(last) >= interval {
+            (self.challenged_at, self.challenges) = (now, 0);
         }
+        let allowed = self.challenges < self.config.challenge_burst;
+        self.challenges += u8::from(allowed);
         allowed
     }
 }

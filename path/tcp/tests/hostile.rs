@@ -52,6 +52,7 @@ fn segment(random: &mut Random, lab: &Lab) -> Peer {
         sack_permitted: random.chance(10),
         sack,
         timestamps: random.chance(80).then(|| (500 + random.between(0, 50) as u32, stamp(random))),
+        ..TcpOptions::EMPTY
     };
     peer
 }

@@ -180,6 +180,7 @@ fn tcp(syn: bool, text: &[u8]) -> Vec<u8> {
             [(seq(10), seq(20)), (seq(30), seq(40))].into_iter().collect()
         },
         timestamps: Some((1, 2)),
+        ..TcpOptions::EMPTY
     };
     let repr = TcpRepr {
         src_port: Port(40_000),

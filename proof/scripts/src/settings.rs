@@ -9,7 +9,7 @@ use firelane_lane::StreamOptions;
 use firelane_sim::{HostConfig, StackConfig};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{EcnPolicy, Keepalive, SynCookies, TcpConfig};
+use firelane_tcp::{EcnPolicy, Keepalive, Profile, SynCookies, TcpConfig};
 use firelane_units::Mtu;
 
 use crate::text::span;
@@ -102,6 +102,11 @@ impl Settings {
             "abort_timeout" => tcp.abort_timeout = span(value)?,
             "fin_wait_2_timeout" => tcp.fin_wait_2_timeout = span(value)?,
             "challenge_interval" => tcp.challenge_interval = span(value)?,
+            "profile" => {
+                let profile = Profile::from_word(value).ok_or(format!("`{value}` is no profile"))?;
+                *tcp = tcp.clone().with_profile(profile);
+            }
+            "challenge_burst" => tcp.challenge_burst = number(value)?,
             "syn_cookies" => {
                 let word = |(word, _): &&(&str, SynCookies)| *word == value;
                 let words =

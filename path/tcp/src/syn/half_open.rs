@@ -97,6 +97,7 @@ impl HalfOpen {
             window_scale: scale.map(|_| config.window_scale_for(self.room as usize)),
             sack_permitted: config.sack && peer.offer.sack,
             timestamps: self.stamps(now),
+            layout: config.profile.layout(),
             ..TcpOptions::EMPTY
         };
         out
@@ -117,6 +118,8 @@ impl HalfOpen {
     }
 
     pub(super) fn window_field(&self) -> u16 {
-        self.room.min(u32::from(u16::MAX)) as u16
+        let stamped = self.peer.stamp.is_some() && self.config.timestamps;
+        let window = self.config.profile.syn_window(self.room as usize, self.birth.mss, stamped);
+        window.min(usize::from(u16::MAX)) as u16
     }
 }
