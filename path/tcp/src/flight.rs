@@ -186,9 +186,9 @@ impl Flight {
         }
     }
 
-    /// The initial window, and that after silence, in full segments.
-    pub fn set_initial_segments(&mut self, segments: u16) {
-        self.initial_segments = segments;
+    /// Begins with as many segments as the configuration says, whatever their size.
+    pub fn begin_with_whole_segments(&mut self) {
+        self.control.set_initial_segments(self.initial_segments);
     }
 
     /// The payload of a full segment on the path changed. If it became less, longer ranges under way are lost.

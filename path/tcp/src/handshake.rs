@@ -195,9 +195,10 @@ impl Connection {
         let is_measured = !lost && !core::mem::take(&mut self.pending.syn_unmeasured);
         let rtt = is_measured.then(|| now.saturating_since(self.progress_at));
         let text = self.text_per_segment();
-        let segments = self.config.profile.initial_segments(self.config.flight.initial_segments, text);
-        self.flight.set_initial_segments(segments);
         self.flight.on_established(now, text, self.send.sack, rtt, lost);
+        if !lost && self.config.profile.begins_with_whole_segments() {
+            self.flight.begin_with_whole_segments();
+        }
         self.progress_at = now;
         out.events |= Events::CONNECTED | Events::WRITABLE;
         if self.send.fin != crate::send::NOWHERE {

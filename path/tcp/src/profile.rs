@@ -19,8 +19,8 @@ use crate::config::TcpConfig;
 
 /// Bytes of every segment that the timestamps option takes.
 const STAMP_BYTES: usize = 12;
-/// RFC 6928 §2: the initial window in bytes.
-const INITIAL_BYTES: u16 = 14_600;
+/// A ring of fewer segments is announced whole. We differ: Linux rounds those too, which costs up to half of them.
+const ROUNDED_SEGMENTS: usize = 16;
 
 /// Which system a netstack looks like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -62,17 +62,14 @@ impl Profile {
     pub(crate) fn syn_window(self, room: usize, mss: Mss, stamped: bool) -> usize {
         let text = usize::from(mss.bytes()) - if stamped { STAMP_BYTES } else { 0 };
         match self {
-            Self::Linux if room > text => room - room % text,
+            Self::Linux if room >= text * ROUNDED_SEGMENTS => room - room % text,
             Self::Linux | Self::FreeBsd => room,
         }
     }
 
-    /// The initial window in segments of `mss` bytes, where the configuration allows `most`.
-    pub(crate) fn initial_segments(self, most: u16, mss: Mss) -> u16 {
-        match self {
-            Self::Linux => most,
-            Self::FreeBsd => most.min((INITIAL_BYTES / mss.bytes()).max(2)),
-        }
+    /// Whether the initial window is so many segments, however large; else RFC 6928 §2 bounds their bytes too.
+    pub(crate) const fn begins_with_whole_segments(self) -> bool {
+        matches!(self, Self::Linux)
     }
 }
 
@@ -104,25 +101,12 @@ mod tests {
         for (profile, stamped, room, window) in [
             (Profile::Linux, false, 65_536, 64_240),
             (Profile::Linux, true, 65_536, 65_160),
-            (Profile::Linux, false, 1000, 1000),
-            (Profile::Linux, false, 1460, 1460),
+            (Profile::Linux, false, 10_000, 10_000),
+            (Profile::Linux, false, 23_360, 23_360),
+            (Profile::Linux, false, 24_000, 23_360),
             (Profile::FreeBsd, true, 65_536, 65_536),
         ] {
             assert_eq!(profile.syn_window(room, mss, stamped), window, "{profile:?} {stamped} {room}");
-        }
-    }
-
-    #[test]
-    fn initial_windows() {
-        for (profile, mss, segments) in [
-            (Profile::Linux, 1460, 10),
-            (Profile::Linux, 8960, 10),
-            (Profile::FreeBsd, 1460, 10),
-            (Profile::FreeBsd, 536, 10),
-            (Profile::FreeBsd, 4000, 3),
-            (Profile::FreeBsd, 8960, 2),
-        ] {
-            assert_eq!(profile.initial_segments(10, Mss::clamped(mss)), segments, "{profile:?} {mss}");
         }
     }
 

@@ -119,6 +119,12 @@ impl Control {
         each!(self, inner => &mut inner.window)
     }
 
+    /// An initial window of `segments`, whatever their size: Linux' reading of RFC 6928.
+    pub fn set_initial_segments(&mut self, segments: u16) {
+        let window = self.inner_mut();
+        window.set(u64::from(segments) * u64::from(window.mss()));
+    }
+
     /// `algorithm`, going on from the present window.
     pub fn turned_into(&self, algorithm: Algorithm) -> Self {
         Self::beginning_with(algorithm, *self.inner())

@@ -113,7 +113,7 @@ fn r08_a_full_accept_queue_drops_the_last_ack() {
 #[test]
 fn the_answer_repeats_what_both_agree_on() {
     let out = open(&mut table(1, 1), at(0), 1).expect("room");
-    assert_eq!((out.seq, out.ack, out.window), (ISS, Some(SeqNum(101)), 65_535));
+    assert_eq!((out.seq, out.ack, out.window), (ISS, Some(SeqNum(101)), 64_240));
     assert_eq!((out.options.mss, out.options.window_scale), (Some(1460), Some(7)));
     assert_eq!((out.options.timestamps, out.options.sack_permitted), (None, false));
 }
