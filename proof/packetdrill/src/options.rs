@@ -7,7 +7,7 @@ use core::str::FromStr;
 use core::time::Duration;
 
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{EcnPolicy, TcpConfig};
+use firelane_tcp::{EcnPolicy, Profile, TcpConfig};
 use firelane_units::{IpPrefix, Mtu};
 
 /// What the plug-in is made from.
@@ -96,8 +96,11 @@ impl Options {
                 let mtu = number(name, value, "576 to 65535")?;
                 self.mtu = Mtu::new(mtu).ok_or_else(|| mistake(name, value, "576 to 65535"))?;
             }
-            "profile" if value == "linux" => {}
-            "profile" => return Err(mistake(name, value, "a profile is linux")),
+            "profile" => {
+                let profile =
+                    Profile::from_word(value).ok_or_else(|| mistake(name, value, "linux or freebsd"))?;
+                *tcp = tcp.clone().with_profile(profile);
+            }
             "cc" => {
                 let known = || Algorithm::ALL.map(Algorithm::word).join(", ");
                 // Linux calls it reno.

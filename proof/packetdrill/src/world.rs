@@ -10,8 +10,8 @@ use std::time::Duration;
 use firelane_flow::FlowConfig;
 use firelane_frame::PoolsConfig;
 use firelane_lane::{
-    Backlogs, Control, FlowSetup, Lane, LaneConfig, LaneMessage, LinkConfig, NetstackConfig, Notice, Outlet,
-    PortConfig, PortKind, PortUser, RouteConfig, Secrets, SocketCommand, StreamInfo,
+    Backlogs, Control, FlowSetup, Idle, Lane, LaneConfig, LaneMessage, LinkConfig, NetstackConfig, Notice,
+    Outlet, PortConfig, PortKind, PortUser, RouteConfig, Secrets, SocketCommand, StreamInfo,
 };
 use firelane_socket::{ConnRef, Ready, SocketToken};
 use firelane_units::{FlowId, Instant, IpPrefix, LaneId, LinkId, NetstackId, Priority, SocketId};
@@ -192,7 +192,7 @@ impl World {
     fn settle(&mut self) {
         self.link.set_now(self.now);
         for _ in 0..TURNS_MAX {
-            let sleep = self.lane.turn(self.now);
+            let sleep = self.lane.turn(self.now, Idle::Sleeps);
             let is_kept = self.lane.empty_outbox(&mut self.post);
             assert!(!is_kept, "one lane has nobody to pass anything on to");
             self.until = sleep.until;
