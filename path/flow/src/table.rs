@@ -90,6 +90,15 @@ impl FlowTable {
         Self::default()
     }
 
+    /// Whether no limit stands on the way of this flow's frames, and none waits.
+    #[inline]
+    pub fn is_unlimited(&self, flow: FlowId, direction: Direction) -> bool {
+        self.nodes.get(flow).is_some_and(|node| {
+            let side = node.side(direction);
+            side.tightest.is_none() && side.hold.is_empty()
+        })
+    }
+
     /// Lets a frame pass if no limit stands on its way, and counts it. If not, the caller asks
     /// [`admit`](Self::admit). Most frames need no more than this, and it moves none.
     #[inline]

@@ -33,6 +33,7 @@ impl<D: Driver> Links<D> {
     }
 
     pub(crate) fn add_port(&mut self, config: PortConfig, driver: Option<D>) -> Result<(), Refusal> {
+        self.changed();
         if self.ports.get(config.id.index()).is_some() {
             return Err("the port exists");
         }
@@ -73,6 +74,7 @@ impl<D: Driver> Links<D> {
 
     /// Removes a port. What waited for its device ends here; its flows were removed before.
     pub(crate) fn remove_port(&mut self, common: &mut Common<D>, id: LinkId) -> Result<(), Refusal> {
+        self.changed();
         let port = self.ports.remove(id.index()).ok_or("no such port")?;
         if let Some(link) = self.switches.get_mut(port.over.index()) {
             link.switch.remove_port(port.at_switch);
@@ -89,6 +91,7 @@ impl<D: Driver> Links<D> {
 
     /// Gives a port another user.
     pub(crate) fn set_user(&mut self, id: LinkId, user: PortUser) -> Result<(), Refusal> {
+        self.changed();
         self.ports.get_mut(id.index()).ok_or("no such port")?.user = user;
         Ok(())
     }
@@ -106,7 +109,7 @@ impl<D: Driver> Links<D> {
                 return Err(refusal);
             }
         }
-        self.rules_changed += 1;
+        self.changed();
         self.places.insert(flow.index(), FlowPlace { owner, rule, home }).map_err(|_| "the flow exists")
     }
 
@@ -114,7 +117,7 @@ impl<D: Driver> Links<D> {
     pub(crate) fn remove_flow(&mut self, common: &mut Common<D>, flow: FlowId) -> Result<(), Refusal> {
         let mut held = Vec::new();
         self.flows.remove(flow, |direction, frame| held.push((direction, frame))).map_err(flow_refusal)?;
-        self.rules_changed += 1;
+        self.changed();
         let place = self.places.remove(flow.index()).ok_or("no such flow")?;
         if let (Some(rule), Some(port)) = (place.rule, self.ports.get_mut(place.owner.index())) {
             port.rules.remove(&rule);
@@ -145,6 +148,7 @@ impl<D: Driver> Links<D> {
     }
 
     pub(crate) fn set_home(&mut self, flow: FlowId, home: Option<LaneId>) -> Result<(), Refusal> {
+        self.changed();
         self.places.get_mut(flow.index()).ok_or("no such flow")?.home = home;
         Ok(())
     }

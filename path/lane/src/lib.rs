@@ -74,6 +74,7 @@ mod steps;
 mod stream_info;
 mod sync;
 mod turn;
+mod ways;
 mod wheel;
 
 pub use backlog::Backlogs;

@@ -25,6 +25,7 @@ use crate::common::Common;
 use crate::message::{PortConfig, PortKind, PortUser, Stage};
 use crate::ports::{Dense, FlowPlace, Port, Queue, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
 use crate::steer::lane_of;
+use crate::ways::Ways;
 
 /// A frame for a netstack of this lane.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub(crate) struct Links<D> {
     pub(crate) steering_key: SteeringKey,
     /// How often flow rules have changed: who remembers a look-up compares.
     pub(crate) rules_changed: u32,
+    /// Ways that frames have taken.
+    pub(crate) ways: Ways,
     /// What netstacks of this lane are about to get.
     pub(crate) arrivals: Vec<Arrival>,
     /// Storage of what the limits release.
@@ -61,6 +64,7 @@ impl<D> Links<D> {
             steerings: Dense::new(),
             steering_key,
             rules_changed: 0,
+            ways: Ways::new(),
             ports: Dense::new(),
             switches: Dense::new(),
             flows: FlowTable::new(),
@@ -81,14 +85,17 @@ impl<D> Links<D> {
         let mut headers = Headers::EMPTY;
         while let Some(mut frame) = chain.pop() {
             frame.meta_mut().ingress = link;
-            match headers.read(frame.as_slice()) {
-                Ok(()) if is_vnic => self.out(common, link, frame, &headers),
-                Ok(()) => {
-                    let port = self.ports.get_mut(link.index()).expect("it was there for the chain");
-                    port.counters.outward.count(&frame);
-                    self.switch(common, link, frame, &headers);
-                }
-                Err(reason) => common.drop_frame(frame, reason),
+            if let Err(reason) = headers.read(frame.as_slice()) {
+                common.drop_frame(frame, reason);
+                continue;
+            }
+            let Err(frame) = self.enter(common, link, frame, &headers) else { continue };
+            if is_vnic {
+                self.out(common, link, frame, &headers);
+            } else {
+                let port = self.ports.get_mut(link.index()).expect("it was there for the chain");
+                port.counters.outward.count(&frame);
+                self.switch(common, link, frame, &headers);
             }
         }
     }
@@ -96,6 +103,7 @@ impl<D> Links<D> {
     /// Frames that netstacks made; each names its VNIC as its ingress.
     pub(crate) fn take_departures(&mut self, common: &mut Common<D>, chain: &mut Chain) {
         while let Some(frame) = chain.pop() {
+            let Err(frame) = self.depart(common, frame) else { continue };
             let link = frame.meta().ingress;
             self.resume(common, Stage::Out, link, frame);
         }
@@ -158,7 +166,10 @@ impl<D> Links<D> {
                 match to {
                     // A tag was set or stripped: the headers lie elsewhere.
                     Some(to) if frame.len() != before => self.resume(common, Stage::In, to, frame),
-                    Some(to) => self.inward(common, to, frame, headers),
+                    Some(to) => {
+                        self.remember(common, ingress, headers, (from, at), to);
+                        self.inward(common, to, frame, headers);
+                    }
                     None => common.drop_frame(frame, DropReason::NoPort),
                 }
             }
@@ -213,7 +224,7 @@ impl<D> Links<D> {
     }
 
     /// Hands a frame to the user of a port.
-    fn deliver(&mut self, common: &mut Common<D>, to: LinkId, frame: Frame, headers: &Headers) {
+    pub(crate) fn deliver(&mut self, common: &mut Common<D>, to: LinkId, frame: Frame, headers: &Headers) {
         let Some(port) = self.ports.get_mut(to.index()) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
@@ -254,6 +265,12 @@ impl<D> Links<D> {
             return common.outbox.hand_over(lane, Stage::Loopback(netstack), LOOPBACK, frame);
         }
         self.arrivals.push(Arrival { netstack, link: LOOPBACK, frame, headers: *headers });
+    }
+
+    /// Ports, switches or flows have changed: what was looked up before counts no more.
+    pub(crate) fn changed(&mut self) {
+        self.rules_changed += 1;
+        self.ways.forget();
     }
 
     /// The port to which a VNIC's frames for the station `mac` go.

@@ -102,6 +102,18 @@ impl Switch {
         true
     }
 
+    /// Counts a frame that goes the way of one before it, which [`forward`](Self::forward) and
+    /// [`deliver`](Self::deliver) let pass as it was. The caller looks again when ports have changed.
+    #[inline]
+    pub fn pass(&mut self, ingress: SwitchPortId, to: SwitchPortId, frame: &Frame) {
+        if let Some(Some(port)) = self.ports.get_mut(ingress.index()) {
+            port.counters.sent(frame);
+        }
+        if let Some(Some(port)) = self.ports.get_mut(to.index()) {
+            port.counters.received(frame);
+        }
+    }
+
     /// Says that a delivered frame could not be handed to the port's user ([`DropReason::PortFull`]).
     pub fn refuse(&mut self, to: SwitchPortId, frame: &Frame) {
         if let Some(Some(port)) = self.ports.get_mut(to.index()) {
