@@ -78,14 +78,9 @@ impl TcpListener {
         let seat = Arc::new(Seat::default());
         let token = engine.fabric.sleepers.sit(Arc::clone(&seat) as Arc<dyn Seated>);
         end.words().set_token(token);
-        let listen = Listen {
-            socket,
-            local,
-            v6_only: config.v6_only,
-            slot,
-            rings: config.rings,
-            options: StreamOptions::default(),
-        };
+        let autotune = config.rings == StreamConfig::default();
+        let options = StreamOptions { autotune, ..StreamOptions::default() };
+        let listen = Listen { socket, local, v6_only: config.v6_only, slot, rings: config.rings, options };
         let nonblocking = AtomicBool::new(false);
         let listener = Self { engine, stack: stack.clone(), socket, local, end, token, seat, nonblocking };
         for lane in lanes {

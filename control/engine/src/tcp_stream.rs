@@ -137,7 +137,9 @@ impl TcpStream {
         let lane = engine.some_lane(&lanes);
         let (end, slot) = stream(rings, lane, stack.id);
         let socket = Self::new(Arc::clone(engine), end);
-        let connect = Connect { remote, local: None, stream: slot, options: StreamOptions::default() };
+        let options =
+            StreamOptions { autotune: rings == StreamConfig::default(), ..StreamOptions::default() };
+        let connect = Connect { remote, local: None, stream: slot, options };
         let command = SocketCommand::Connect(Box::new(connect));
         engine
             .fabric

@@ -323,6 +323,9 @@ pub struct Bind {
 /// The options that a stream starts with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamOptions {
+    /// The rings grow with what the path carries, up to the netstack's limits; set unless the program chose their
+    /// sizes (SO_RCVBUF).
+    pub autotune: bool,
     /// Small segments do not wait for each other (TCP_NODELAY).
     pub nodelay: bool,
     /// The peer is asked whether it lives (SO_KEEPALIVE).

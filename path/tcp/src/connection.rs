@@ -83,6 +83,8 @@ pub struct Connection {
 pub(crate) struct SocketOptions {
     pub(crate) nodelay: bool,
     pub(crate) cork: bool,
+    /// The sizes of the rings follow what the path carries.
+    pub(crate) autotune: bool,
     /// The program closed the socket: nobody will read.
     pub(crate) orphan: bool,
     /// What few sockets ask for; most connections do not pay for it.
@@ -411,6 +413,12 @@ impl Connection {
     /// `TCP_NODELAY`: small segments do not wait for each other.
     pub fn set_nodelay(&mut self, on: bool) {
         self.options.nodelay = on;
+    }
+
+    /// Whether the receive ring grows with what the program reads, up to the netstack's limit (Linux:
+    /// `tcp_moderate_rcvbuf`, unless SO_RCVBUF was set).
+    pub fn set_autotune(&mut self, on: bool) {
+        self.options.autotune = on;
     }
 
     /// `TCP_CORK`: only full segments leave, until it is taken out (or the persist timer fires).

@@ -145,7 +145,7 @@ impl Connection {
             pacing_limit: self.options.pacing_limit(),
             delivery_rate: flight.delivery_rate().and_then(|sample| sample.rate()),
             app_limited: flight.delivery_rate().is_some_and(|sample| sample.app_limited),
-            receive_rtt: None,
+            receive_rtt: self.receive.round_trip(),
             last_sent: now.saturating_since(flight.last_sent_at()),
             last_text: Duration::from_millis(self.counts.since_text(now).into()),
             last_heard: now.saturating_since(self.heard_at),

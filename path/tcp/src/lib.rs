@@ -37,6 +37,7 @@ pub mod rack;
 pub mod rate;
 pub mod reassembly;
 mod receive;
+mod receive_tuning;
 mod recovery;
 mod reset;
 pub mod rtt;

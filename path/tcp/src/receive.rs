@@ -16,6 +16,7 @@ use crate::connection::{Connection, Rings};
 use crate::delayed_ack::{Arrival, DelayedAck};
 use crate::nagle::{right_edge, window_update_due};
 use crate::reassembly::{Accepted, Blocks, Reassembly};
+use crate::receive_tuning::{ReceiveTuning, TextIn};
 use crate::segment::{Disposition, Events, SegmentIn, Verdict};
 use crate::space::SeqSpace;
 use crate::state::Event;
@@ -47,6 +48,8 @@ pub(crate) struct ReceiveSide {
     repeats: u8,
     /// What waits ahead of its turn; `None` until something did.
     reassembly: Option<Box<Reassembly>>,
+    /// How large the ring should be; `None` while idle, or if the program has said it.
+    tuning: Option<Box<ReceiveTuning>>,
 }
 
 impl ReceiveSide {
@@ -64,6 +67,7 @@ impl ReceiveSide {
             ack: DelayedAck::new(),
             repeats: 0,
             reassembly: None,
+            tuning: None,
         }
     }
 
@@ -170,8 +174,38 @@ impl ReceiveSide {
         self.reassembly.get_or_insert_default().accept(self.nxt, range, write)
     }
 
+    /// The round trip that the receiver sees, once it measured one.
+    pub(crate) fn round_trip(&self) -> Option<core::time::Duration> {
+        self.tuning.as_ref()?.round_trip()
+    }
+
+    /// Text arrived: lets the ring grow, up to `most`, if the program reads as fast as it comes.
+    fn tune(
+        &mut self,
+        now: Instant,
+        echoed: Option<Instant>,
+        is_stamped: bool,
+        ring: &mut RingWriter,
+        most: usize,
+    ) {
+        let (edge, nxt, mss) = (self.promised, self.nxt, self.mss);
+        let read = |ring: &RingWriter| ring.cursor() - ring.unread() as u64;
+        let tuning =
+            self.tuning.get_or_insert_with(|| Box::new(ReceiveTuning::new(now, read(ring), edge, mss)));
+        tuning.on_text(&TextIn { now, echoed, is_stamped, nxt, edge });
+        if tuning.is_round_over(now)
+            && let Some(wanted) = tuning.end_round(now, read(ring), mss)
+        {
+            let wanted = usize::try_from(wanted).unwrap_or(most).min(most);
+            if wanted > ring.capacity() {
+                ring.set_capacity(wanted);
+            }
+        }
+    }
+
     /// Gives back the books if nothing waits.
     pub(crate) fn shrink(&mut self) {
+        self.tuning = None;
         self.reassembly.take_if(|held| !held.has_report());
     }
 
@@ -345,11 +379,24 @@ impl Connection {
         self.take_ecn(now, seg, rings, out);
         let counts = !self.send.sack;
         match self.receive.take_text(now, start, seg.payload, rings.recv, self.config.delayed_ack, counts) {
-            Ok(true) => out.events |= Events::READABLE,
+            Ok(true) => {
+                out.events |= Events::READABLE;
+                if self.options.autotune {
+                    self.tune_receiver(now, seg, rings.recv);
+                }
+            }
             Ok(false) => self.counts.on_unordered(seg.payload.len(), self.receive.segment().into()),
             Err(reason) => out.dropped = Some(reason),
         }
         Ok(())
+    }
+
+    fn tune_receiver(&mut self, now: Instant, seg: &SegmentIn<'_>, ring: &mut RingWriter) {
+        let is_full = seg.payload.len() >= usize::from(self.receive.segment());
+        let stamps = seg.options.timestamps.filter(|_| is_full);
+        let echoed = self.stamps.echoed(now, stamps);
+        let most = self.config.max_receive_buffer as usize;
+        self.receive.tune(now, echoed, self.stamps.is_on(), ring, most);
     }
 
     /// Step 8: the FIN, when everything before it is here.

@@ -84,6 +84,8 @@ impl Stored {
     /// What a connection starts with.
     pub(crate) fn stream_options(&self) -> StreamOptions {
         StreamOptions {
+            // Scripts expect the windows of the buffer that they have.
+            autotune: false,
             nodelay: self.nodelay,
             keepalive: self.asks(),
             user_timeout: self.patience(),

@@ -191,6 +191,7 @@ impl<D> Inside<'_, D> {
 }
 
 fn set_options(tcp: &mut Connection, options: &StreamOptions, now: Instant) {
+    tcp.set_autotune(options.autotune);
     tcp.set_nodelay(options.nodelay);
     tcp.set_keepalive(now, options.keepalive);
     tcp.set_user_timeout(options.user_timeout);
