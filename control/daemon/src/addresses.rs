@@ -37,6 +37,7 @@ impl Addresses {
                     tracing::error!("address {prefix}: the station {mac} has it already");
                     (link, prefix, AddressState::Duplicate)
                 }
+                Notice::Configured(..) => continue,
                 Notice::Refused { what, why } => {
                     tracing::error!("lane {lane}: {what}: {why}");
                     continue;

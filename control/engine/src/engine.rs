@@ -3,6 +3,7 @@
 //! A change is checked here against the registry, then sent to every lane as a message; lanes never stop for
 //! it. Used by the daemon, and by `stack.rs` for programs that embed one netstack.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -12,7 +13,7 @@ use std::thread::JoinHandle;
 use firelane_classify::{FlowMatch, Steering};
 use firelane_flow::FlowConfig;
 use firelane_frame::PoolsConfig;
-use firelane_ip::DadConfig;
+use firelane_ip::{DadConfig, IidKind};
 use firelane_lane::{
     Control, FlowSetup, LaneMessage, LinkConfig, NetstackConfig, Notice, PortConfig, PortKind, PortUser,
     RouteConfig, Wake,
@@ -43,11 +44,14 @@ pub struct EngineConfig {
     pub pools: PoolsConfig,
     /// Whether the engine starts a thread per lane. Without, the program drives [`Engine::workers`] itself.
     pub threads: bool,
+    /// What the identifiers of automatic addresses are made from (RFC 7217). A host that keeps it comes back
+    /// with the same addresses; `None` draws another at every start.
+    pub stable_secret: Option<[u8; 16]>,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { lanes: 1, cpus: Vec::new(), pools: PoolsConfig::default(), threads: true }
+        Self { lanes: 1, cpus: Vec::new(), pools: PoolsConfig::default(), threads: true, stable_secret: None }
     }
 }
 
@@ -95,7 +99,10 @@ pub(crate) struct Inner {
     next_lane: AtomicU32,
     stop: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    notices: Mutex<Receiver<(LaneId, Notice)>>,
+    pub(crate) notices: Mutex<Receiver<(LaneId, Notice)>>,
+    /// Notices that were looked at for what they say about addresses, and that nobody has taken.
+    pub(crate) noted: Mutex<VecDeque<(LaneId, Notice)>>,
+    pub(crate) stable_secret: Option<[u8; 16]>,
 }
 
 impl Engine {
@@ -118,6 +125,8 @@ impl Engine {
             stop: Arc::default(),
             threads: Mutex::default(),
             notices: Mutex::new(receiver),
+            noted: Mutex::default(),
+            stable_secret: config.stable_secret,
         }));
         if config.threads {
             engine.start_threads(config)?;
@@ -264,6 +273,7 @@ impl Engine {
         registry.vnics.remove(&vnic);
         for netstack in registry.netstacks.values_mut() {
             netstack.addresses.retain(|(link, _)| *link != vnic);
+            netstack.configured.retain(|(link, _)| *link != vnic);
         }
         Ok(())
     }
@@ -383,6 +393,8 @@ impl Engine {
         config.steering = Steering::even(&lanes);
         config.tcp = Arc::new(tcp);
         config.dad = dad;
+        config.link_local = Some(IidKind::Stable);
+        config.stable_secret = self.0.stable_secret;
         self.0.tell_all(|_| Control::AddNetstack(config.clone()))?;
         registry.netstacks.insert(id, Netstack { lanes, ..Netstack::default() });
         Ok(id)
@@ -453,11 +465,6 @@ impl Engine {
     /// Everything that can be read of all lanes.
     pub fn snapshot(&self) -> EngineSnapshot {
         EngineSnapshot::take(&self.0.fabric)
-    }
-
-    /// What lanes have reported since the last call: refused changes, addresses that became ready.
-    pub fn notices(&self) -> Vec<(LaneId, Notice)> {
-        self.0.notices.lock().unwrap_or_else(PoisonError::into_inner).try_iter().collect()
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Flow {
 pub(crate) struct Netstack {
     pub(crate) lanes: Vec<LaneId>,
     pub(crate) addresses: Vec<(LinkId, IpPrefix)>,
+    /// Addresses that it made itself, as its lanes have reported them.
+    pub(crate) configured: Vec<(LinkId, IpPrefix)>,
     pub(crate) listeners: Vec<SocketAddr>,
 }
 
@@ -57,7 +59,8 @@ impl Netstack {
 
     /// Whether the netstack may listen on or send from `addr`.
     pub(crate) fn owns(&self, addr: IpAddr) -> bool {
-        addr.is_unspecified() || self.addresses.iter().any(|(_, prefix)| prefix.addr() == addr)
+        let mut owned = self.addresses.iter().chain(&self.configured);
+        addr.is_unspecified() || owned.any(|(_, prefix)| prefix.addr() == addr)
     }
 }
 

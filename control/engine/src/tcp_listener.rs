@@ -160,7 +160,7 @@ impl Drop for TcpListener {
 
 /// Reserves the address in the engine's registry; answers the whole address and the netstack's lanes.
 fn reserve(stack: &Stack, addr: SocketAddr) -> io::Result<(SocketAddr, Vec<firelane_units::LaneId>)> {
-    let mut registry = stack.inner.registry();
+    let mut registry = stack.inner.registry_of_now();
     let netstack = registry.netstack_mut(stack.id)?;
     if !netstack.owns(addr.ip()) {
         return Err(Errno::ADDRNOTAVAIL.into());

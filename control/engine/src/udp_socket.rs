@@ -65,7 +65,7 @@ impl UdpSocket {
     }
 
     fn open(stack: &Stack, addr: SocketAddr, remote: Option<SocketAddr>) -> io::Result<Self> {
-        if !stack.inner.registry().netstack_mut(stack.id)?.owns(addr.ip()) {
+        if !stack.inner.registry_of_now().netstack_mut(stack.id)?.owns(addr.ip()) {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
         if addr.port() != 0 {

@@ -19,6 +19,8 @@ pub enum AddressState {
     Tentative,
     /// Used.
     Preferred,
+    /// Used by what uses it already; nothing new begins with it (RFC 4862 §5.5.4).
+    Deprecated,
     /// Somebody else has it; not used.
     Duplicate,
 }
@@ -28,10 +30,23 @@ impl AddressState {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Tentative => "tentative",
-            Self::Preferred => "ok",
+            Self::Preferred | Self::Deprecated => "ok",
             Self::Duplicate => "duplicate",
         }
     }
+}
+
+/// Where an address comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AddressOrigin {
+    /// From the operator.
+    Operator,
+    /// Made for the link alone (RFC 4862 §5.3).
+    LinkLocal,
+    /// Made from a prefix that a router announced (RFC 4862 §5.5).
+    Prefix,
+    /// The same, for a while, so that its user is not recognised (RFC 8981).
+    Temporary,
 }
 
 /// An address of an interface.
@@ -43,6 +58,8 @@ pub struct Address {
     pub prefix: IpPrefix,
     /// What may be done with it.
     pub state: AddressState,
+    /// Where it comes from.
+    pub origin: AddressOrigin,
     dad: Dad,
 }
 
@@ -56,8 +73,17 @@ struct Dad {
     is_told: bool,
     /// When the address was last defended.
     defended: Option<Instant>,
-    nonce: [u8; 6],
+    /// Of the last questions, each its own (RFC 7527 §4.1).
+    nonces: [Nonce; NONCES],
 }
+
+/// The number by which a question is recognised when the link brings it back.
+pub(crate) type Nonce = [u8; 6];
+
+/// Questions that may still be on their way back.
+const NONCES: usize = 4;
+/// RFC 7527 §4.1: further questions after one has come back (RFC 4861's MAX_MULTICAST_SOLICIT).
+const LOOPED_PROBES: u8 = 3;
 
 /// Why an address is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,9 +118,9 @@ impl core::error::Error for AddressError {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DadStep {
     /// Ask whether anybody has it, with this nonce where there is room for one (RFC 7527).
-    Probe(LinkId, IpAddr, [u8; 6]),
+    Probe(LinkId, IpAddr, Nonce),
     /// It is usable.
-    Ready(LinkId, IpPrefix),
+    Ready(LinkId, IpPrefix, AddressOrigin),
     /// Tell everybody that it is ours.
     Announce(LinkId, IpAddr),
 }
@@ -129,6 +155,7 @@ impl Addresses {
         now: Instant,
         link: LinkId,
         prefix: IpPrefix,
+        origin: AddressOrigin,
         random: &mut Random,
     ) -> Result<(), AddressError> {
         if !is_station(prefix) {
@@ -138,7 +165,6 @@ impl Addresses {
             return Err(AddressError::Full);
         }
         let Err(at) = self.position(prefix.addr()) else { return Err(AddressError::Exists) };
-        let [.., a, b, c, d, e, f] = random.draw().to_be_bytes();
         let delay = u64::try_from(self.dad.delay.as_nanos()).unwrap_or(u64::MAX);
         let first = now + Duration::from_nanos(random.below(delay.saturating_add(1)));
         let dad = Dad {
@@ -147,12 +173,40 @@ impl Addresses {
             next: Some(first),
             is_told: false,
             defended: None,
-            nonce: [a, b, c, d, e, f],
+            nonces: [[0; 6]; NONCES],
         };
         let state = if dad.probes_left == 0 { AddressState::Preferred } else { AddressState::Tentative };
-        self.list.insert(at, Address { link, prefix, state, dad });
+        self.list.insert(at, Address { link, prefix, state, origin, dad });
         self.list_broadcasts();
         self.wake_by(first);
+        Ok(())
+    }
+
+    /// Notes an address that another lane has tested, or what has become of one.
+    pub(crate) fn copy(
+        &mut self,
+        link: LinkId,
+        prefix: IpPrefix,
+        origin: AddressOrigin,
+        state: AddressState,
+    ) -> Result<(), AddressError> {
+        match self.position(prefix.addr()) {
+            Ok(at) if self.list[at].link == link => self.list[at].state = state,
+            Ok(_) => return Err(AddressError::Exists),
+            Err(_) if self.list.len() == ADDRESSES_MAX => return Err(AddressError::Full),
+            Err(at) => {
+                let nonces = [[0; 6]; NONCES];
+                let dad = Dad {
+                    probes_left: 0,
+                    announcements_left: 0,
+                    next: None,
+                    is_told: true,
+                    defended: None,
+                    nonces,
+                };
+                self.list.insert(at, Address { link, prefix, state, origin, dad });
+            }
+        }
         Ok(())
     }
 
@@ -174,7 +228,7 @@ impl Addresses {
     /// Whether packets for `addr` are for this netstack.
     #[inline]
     pub(crate) fn is_usable(&self, addr: IpAddr) -> bool {
-        self.get(addr).is_some_and(|address| address.state == AddressState::Preferred)
+        self.get(addr).is_some_and(Address::is_usable)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Address> {
@@ -191,9 +245,16 @@ impl Addresses {
         addr.is_broadcast() || self.broadcasts.binary_search(&addr).is_ok()
     }
 
-    /// The nonce of `addr`'s probes.
-    pub(crate) fn nonce(&self, addr: IpAddr) -> Option<[u8; 6]> {
-        self.get(addr).map(|address| address.dad.nonce)
+    /// Whether a test for `addr` with this nonce is our own question, which the link has brought back. The
+    /// address stays in its test then: what came back may have drowned an answer (RFC 7527 §4.1).
+    pub(crate) fn is_looped(&mut self, addr: IpAddr, nonce: &[u8]) -> bool {
+        let Ok(at) = self.position(addr) else { return false };
+        let dad = &mut self.list[at].dad;
+        let is_own = nonce != [0; 6] && dad.nonces.iter().any(|own| own == nonce);
+        if is_own && !dad.is_told && dad.probes_left == 0 {
+            dad.probes_left = LOOPED_PROBES;
+        }
+        is_own
     }
 
     /// Somebody else has `addr`: says whether that is news.
@@ -225,14 +286,14 @@ impl Addresses {
     }
 
     /// The next step that is due.
-    pub(crate) fn poll(&mut self, now: Instant) -> Option<DadStep> {
+    pub(crate) fn poll(&mut self, now: Instant, random: &mut Random) -> Option<DadStep> {
         if self.next.is_none_or(|next| next > now) {
             return None;
         }
         let interval = self.dad.interval;
         let due = self.list.iter_mut().find(|address| address.dad.next.is_some_and(|next| next <= now));
         if let Some(address) = due {
-            return Some(address.step(now, interval));
+            return Some(address.step(now, interval, random));
         }
         self.next = self.list.iter().filter_map(|address| address.dad.next).min();
         None
@@ -255,19 +316,28 @@ impl Addresses {
 }
 
 impl Address {
-    fn step(&mut self, now: Instant, interval: Duration) -> DadStep {
+    /// Whether packets for it are for this netstack, and may come from it.
+    #[inline]
+    pub const fn is_usable(&self) -> bool {
+        matches!(self.state, AddressState::Preferred | AddressState::Deprecated)
+    }
+
+    fn step(&mut self, now: Instant, interval: Duration, random: &mut Random) -> DadStep {
         let addr = self.prefix.addr();
         let dad = &mut self.dad;
         if dad.probes_left > 0 {
             dad.probes_left -= 1;
             dad.next = Some(now + interval);
-            return DadStep::Probe(self.link, addr, dad.nonce);
+            let [.., a, b, c, d, e, f] = random.draw().to_be_bytes();
+            dad.nonces.rotate_right(1);
+            dad.nonces[0] = [a, b, c, d, e, f];
+            return DadStep::Probe(self.link, addr, dad.nonces[0]);
         }
         // The first announcement follows at once: the time of the next step stays.
         if !dad.is_told {
             dad.is_told = true;
             self.state = AddressState::Preferred;
-            return DadStep::Ready(self.link, self.prefix);
+            return DadStep::Ready(self.link, self.prefix, self.origin);
         }
         dad.announcements_left -= 1;
         dad.next = (dad.announcements_left > 0).then_some(now + ANNOUNCE_INTERVAL);
@@ -303,16 +373,17 @@ mod tests {
     use crate::random::Keyed;
 
     const LINK: LinkId = LinkId(1);
+    const OPERATOR: AddressOrigin = AddressOrigin::Operator;
 
     fn addresses(dad: DadConfig) -> (Addresses, Random) {
         (Addresses::new(dad), Random::new(Keyed::new([3; 16], 0)))
     }
 
     /// All steps until nothing is left to do, with the millisecond of each.
-    fn run(addresses: &mut Addresses) -> Vec<(u64, DadStep)> {
+    fn run((addresses, random): (&mut Addresses, &mut Random)) -> Vec<(u64, DadStep)> {
         let mut steps = Vec::new();
         while let Some(now) = addresses.poll_at() {
-            while let Some(step) = addresses.poll(now) {
+            while let Some(step) = addresses.poll(now, random) {
                 steps.push((now.millis(), step));
             }
         }
@@ -323,37 +394,59 @@ mod tests {
     fn an_address_is_probed_used_and_announced() {
         let (mut list, mut random) = addresses(DadConfig::FAST);
         let prefix: IpPrefix = "10.0.0.1/24".parse().unwrap();
-        list.add(Instant::ZERO, LINK, prefix, &mut random).unwrap();
+        list.add(Instant::ZERO, LINK, prefix, OPERATOR, &mut random).unwrap();
         assert_eq!(list.get(prefix.addr()).unwrap().state, AddressState::Tentative);
         assert!(!list.is_usable(prefix.addr()));
-        let steps = run(&mut list);
+        let steps = run((&mut list, &mut random));
         let start = steps[0].0;
         assert!(start <= 100);
         let times: Vec<u64> = steps.iter().map(|(at, _)| at - start).collect();
         assert_eq!(times, [0, 150, 300, 450, 450, 2450]);
         assert!(matches!(steps[2].1, DadStep::Probe(LINK, ip, _) if ip == prefix.addr()));
-        assert_eq!(steps[3].1, DadStep::Ready(LINK, prefix));
+        assert_eq!(steps[3].1, DadStep::Ready(LINK, prefix, OPERATOR));
         assert_eq!(steps[4].1, DadStep::Announce(LINK, prefix.addr()));
         assert!(list.is_usable(prefix.addr()));
+    }
+
+    #[test]
+    fn a_question_that_comes_back_is_no_conflict_and_prolongs_the_test() {
+        let (mut list, mut random) = addresses(DadConfig::FAST);
+        let prefix: IpPrefix = "fd00::1/64".parse().unwrap();
+        list.add(Instant::ZERO, LINK, prefix, OPERATOR, &mut random).unwrap();
+        let (mut probes, mut nonces) = (0, Vec::new());
+        while let Some(now) = list.poll_at() {
+            while let Some(step) = list.poll(now, &mut random) {
+                let DadStep::Probe(_, addr, nonce) = step else { continue };
+                probes += 1;
+                assert!(!nonces.contains(&nonce), "each question has a nonce of its own");
+                nonces.push(nonce);
+                // The link is looped until the fifth question.
+                assert!(probes > 5 || list.is_looped(addr, &nonce));
+            }
+        }
+        // Three, three more because the third came back, and no more because the sixth did not.
+        assert_eq!(probes, 6);
+        assert!(list.is_usable(prefix.addr()));
+        assert!(!list.is_looped(prefix.addr(), &[1; 6]));
     }
 
     #[test]
     fn without_a_test_an_address_is_usable_at_once() {
         let (mut list, mut random) = addresses(DadConfig::OFF);
         let prefix: IpPrefix = "fd00::1/64".parse().unwrap();
-        list.add(Instant::ZERO, LINK, prefix, &mut random).unwrap();
+        list.add(Instant::ZERO, LINK, prefix, OPERATOR, &mut random).unwrap();
         assert!(list.is_usable(prefix.addr()));
-        assert_eq!(run(&mut list)[0], (0, DadStep::Ready(LINK, prefix)));
+        assert_eq!(run((&mut list, &mut random))[0], (0, DadStep::Ready(LINK, prefix, OPERATOR)));
     }
 
     #[test]
     fn a_duplicate_is_never_used_and_ends_its_sequence() {
         let (mut list, mut random) = addresses(DadConfig::FAST);
         let prefix: IpPrefix = "10.0.0.1/24".parse().unwrap();
-        list.add(Instant::ZERO, LINK, prefix, &mut random).unwrap();
+        list.add(Instant::ZERO, LINK, prefix, OPERATOR, &mut random).unwrap();
         assert_eq!(list.on_duplicate(LINK, prefix.addr()), Some(prefix));
         assert_eq!(list.on_duplicate(LINK, prefix.addr()), None);
-        assert_eq!(run(&mut list), []);
+        assert_eq!(run((&mut list, &mut random)), []);
         assert_eq!(list.get(prefix.addr()).unwrap().state, AddressState::Duplicate);
     }
 
@@ -361,7 +454,7 @@ mod tests {
     fn a_claim_is_answered_once_in_ten_seconds() {
         let (mut list, mut random) = addresses(DadConfig::OFF);
         let prefix: IpPrefix = "10.0.0.1/24".parse().unwrap();
-        list.add(Instant::ZERO, LINK, prefix, &mut random).unwrap();
+        list.add(Instant::ZERO, LINK, prefix, OPERATOR, &mut random).unwrap();
         let answers = [0, 1, 9, 10, 11].map(|s| list.may_defend(Instant::from_secs(s), prefix.addr()));
         assert_eq!(answers, [true, false, false, true, false]);
     }
@@ -387,7 +480,7 @@ mod tests {
             ("fe80::1/10", Ok(())),
         ] {
             let prefix: IpPrefix = text.parse().unwrap();
-            assert_eq!(list.add(Instant::ZERO, LINK, prefix, &mut random), result, "{text}");
+            assert_eq!(list.add(Instant::ZERO, LINK, prefix, OPERATOR, &mut random), result, "{text}");
         }
         assert!(list.is_broadcast(Ipv4Addr::new(10, 0, 0, 255)));
         assert!(!list.is_broadcast(Ipv4Addr::new(10, 1, 0, 1)));

@@ -52,11 +52,11 @@ impl Ip {
             return false;
         };
         match address.state {
-            AddressState::Tentative => self.on_conflict(link, claimed.into(), packet.sender_mac),
+            AddressState::Tentative => self.on_conflict(now, link, claimed.into(), packet.sender_mac),
             // A probe for an address that is used is answered like any question.
-            AddressState::Preferred if is_probe => return false,
+            AddressState::Preferred | AddressState::Deprecated if is_probe => return false,
             // RFC 5227 §2.4 (c): the address is kept, and defended at most once in ten seconds.
-            AddressState::Preferred => {
+            AddressState::Preferred | AddressState::Deprecated => {
                 if self.interfaces.is_home(link) && self.addresses.may_defend(now, claimed.into()) {
                     self.send_arp_announcement(link, claimed, pools);
                 }
@@ -69,10 +69,8 @@ impl Ip {
 
     /// RFC 826's reception.
     fn on_arp(&mut self, now: Instant, link: LinkId, packet: &ArpRepr, pools: &mut Pools) {
-        let is_for_us = self
-            .addresses
-            .get(packet.target_ip.into())
-            .is_some_and(|a| a.link == link && a.state == AddressState::Preferred);
+        let is_for_us =
+            self.addresses.get(packet.target_ip.into()).is_some_and(|a| a.link == link && a.is_usable());
         if !packet.sender_ip.is_unspecified() {
             let evidence = match packet.operation {
                 ArpOperation::Reply if is_for_us => Evidence::Answer { replace: true },

@@ -4,6 +4,8 @@ use core::time::Duration;
 
 use firelane_units::{LinkId, MacAddr, Mtu};
 
+use crate::iid::IidKind;
+
 /// The link of packets that a netstack sends to itself. No switch knows it: whoever takes frames out of
 /// [`Ip::poll_output`](crate::Ip::poll_output) gives those with this link back to
 /// [`Ip::input`](crate::Ip::input), in the lane that their addresses and ports steer to.
@@ -21,12 +23,18 @@ pub struct IpConfig {
     pub forwarding: bool,
     /// How an address is tested before it is used.
     pub dad: DadConfig,
+    /// How the link-local address of an interface is made (RFC 4862 §5.3); `None` makes none.
+    pub link_local: Option<IidKind>,
+    /// Random bytes, unknown outside, that stay the same when the netstack comes back: its identifiers do so
+    /// too (RFC 7217 §5).
+    pub stable_secret: [u8; 16],
 }
 
 impl IpConfig {
-    /// A host with the usual test for duplicate addresses.
+    /// A host with the usual test for duplicate addresses, without addresses of its own making.
     pub const fn new(secret: [u8; 16]) -> Self {
-        Self { secret, forwarding: false, dad: DadConfig::FAST }
+        let dad = DadConfig::FAST;
+        Self { secret, forwarding: false, dad, link_local: None, stable_secret: secret }
     }
 }
 

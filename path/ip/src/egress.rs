@@ -9,7 +9,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use firelane_units::{Instant, LinkId, MacAddr, Mtu};
 use firelane_wire::ethernet;
 
-use crate::address::{AddressState, broadcast_of};
+use crate::address::broadcast_of;
 use crate::config::{LOOPBACK, LOOPBACK_MAC};
 use crate::ident::CounterId;
 use crate::neighbour::NeighbourId;
@@ -225,7 +225,7 @@ impl Ip {
         };
         self.addresses
             .iter()
-            .filter(|a| a.state == AddressState::Preferred && a.prefix.addr().is_ipv4() == dst.is_ipv4())
+            .filter(|a| a.is_usable() && a.prefix.addr().is_ipv4() == dst.is_ipv4())
             .filter(|a| a.link == way.link || !is_link_local(a.prefix.addr()))
             .max_by_key(|a| rank(a))
             .map(|a| a.prefix.addr())

@@ -5,6 +5,8 @@ use core::net::IpAddr;
 use firelane_units::{IpPrefix, LinkId, MacAddr, Mtu, Port, SeqNum};
 use firelane_wire::IpProtocol;
 
+use crate::address::AddressOrigin;
+
 /// Something that others need to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IpEvent {
@@ -23,6 +25,9 @@ pub enum IpEvent {
     /// Somebody else has the address; it is not used. The other shards hear it by
     /// [`on_duplicate_address`](crate::Ip::on_duplicate_address).
     DuplicateAddress(LinkId, IpPrefix, MacAddr),
+    /// The home lane has configured something by itself: the other shards hear it by
+    /// [`on_configured`](crate::Ip::on_configured).
+    Configured(Configured),
     /// A path's largest packet has changed in this shard: the others hear it by
     /// [`on_path_mtu`](crate::Ip::on_path_mtu).
     PathMtu {
@@ -33,6 +38,29 @@ pub enum IpEvent {
     },
     /// An error about a packet that this netstack is said to have sent.
     TransportError(TransportError),
+}
+
+/// Something that a host configured by itself, as its home lane decided and every lane has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Configured {
+    /// An address is usable, and preferred or not.
+    Address {
+        /// On which link.
+        link: LinkId,
+        /// The address and its subnet.
+        prefix: IpPrefix,
+        /// Where it comes from.
+        origin: AddressOrigin,
+        /// Nothing new begins with it.
+        is_deprecated: bool,
+    },
+    /// An address ends.
+    NoAddress {
+        /// On which link.
+        link: LinkId,
+        /// Which.
+        addr: IpAddr,
+    },
 }
 
 /// An error about a packet that this netstack is said to have sent. Whether it did is the transport's to

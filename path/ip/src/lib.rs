@@ -20,6 +20,7 @@
 
 mod address;
 mod arp;
+mod autoconf;
 mod config;
 mod egress;
 mod event;
@@ -30,6 +31,7 @@ mod icmp_limit;
 mod icmpv4;
 mod icmpv6;
 mod ident;
+mod iid;
 mod input;
 mod input_fragment;
 mod input_v4;
@@ -38,6 +40,7 @@ mod interface;
 mod ndp;
 mod neighbour;
 mod output;
+mod own_address;
 mod pmtu;
 mod random;
 mod reassembly;
@@ -45,10 +48,11 @@ mod resolve;
 mod route;
 mod stack;
 
-pub use address::{Address, AddressError, AddressState};
+pub use address::{Address, AddressError, AddressOrigin, AddressState};
 pub use config::{DadConfig, IfConfig, IpConfig, LOOPBACK, LOOPBACK_MAC};
 pub use egress::{Egress, RouteError};
-pub use event::{ErrorKind, IpEvent, TransportError};
+pub use event::{Configured, ErrorKind, IpEvent, TransportError};
+pub use iid::IidKind;
 pub use input::{Delivered, Input};
 pub use neighbour::{Neighbour, NeighbourState};
 pub use output::{Sent, Upper};

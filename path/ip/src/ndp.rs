@@ -84,13 +84,12 @@ impl Ip {
         let Some(address) = self.addresses.get(target.into()).filter(|a| a.link == link) else {
             return Err(DropReason::NotForUs);
         };
-        let state = address.state;
+        let (state, is_usable) = (address.state, address.is_usable());
         let is_test = envelope.src.is_unspecified();
-        if state != AddressState::Preferred {
-            let own_nonce = self.addresses.nonce(target.into());
-            let is_own = nonce.is_some() && nonce == own_nonce.as_ref().map(|nonce| &nonce[..]);
+        if !is_usable {
+            let is_own = nonce.is_some_and(|nonce| self.addresses.is_looped(target.into(), nonce));
             if is_test && !is_own && state == AddressState::Tentative {
-                self.on_conflict(link, target.into(), from);
+                self.on_conflict(now, link, target.into(), from);
             }
             return Ok(());
         }
@@ -126,10 +125,10 @@ impl Ip {
             Some(AddressState::Tentative) => {
                 // Our own announcement, reflected by the link, names our own Ethernet address.
                 if self.interfaces.mac(link) != Some(from) {
-                    self.on_conflict(link, target.into(), mac.unwrap_or(from));
+                    self.on_conflict(now, link, target.into(), mac.unwrap_or(from));
                 }
             }
-            Some(AddressState::Preferred) => {}
+            Some(AddressState::Preferred | AddressState::Deprecated) => {}
             // What is a duplicate here is the other's, and he is a neighbour like any.
             Some(AddressState::Duplicate) | None => {
                 let evidence = match solicited {

@@ -8,7 +8,6 @@ use firelane_frame::{Frame, Pools};
 use firelane_units::{Instant, LinkId, MacAddr};
 use firelane_wire::{EthernetView, Quoted};
 
-use crate::address::AddressState;
 use crate::event::{ErrorKind, IpEvent, TransportError};
 use crate::icmp_error::IcmpError;
 use crate::neighbour::Evidence;
@@ -55,7 +54,7 @@ impl Ip {
     fn asker(&self, link: LinkId, ip: IpAddr) -> Option<IpAddr> {
         self.addresses
             .on(link)
-            .filter(|a| a.state == AddressState::Preferred && a.prefix.addr().is_ipv4() == ip.is_ipv4())
+            .filter(|a| a.is_usable() && a.prefix.addr().is_ipv4() == ip.is_ipv4())
             .max_by_key(|a| a.prefix.contains(ip))
             .map(|a| a.prefix.addr())
     }
@@ -77,10 +76,11 @@ impl Ip {
     }
 
     /// Somebody else has `addr`: it is not used from here on.
-    pub(crate) fn on_conflict(&mut self, link: LinkId, addr: IpAddr, mac: MacAddr) {
+    pub(crate) fn on_conflict(&mut self, now: Instant, link: LinkId, addr: IpAddr, mac: MacAddr) {
         if let Some(prefix) = self.addresses.on_duplicate(link, addr) {
             self.begin_generation();
             self.tell(IpEvent::DuplicateAddress(link, prefix, mac));
+            self.on_own_duplicate(now, link, addr);
         }
     }
 

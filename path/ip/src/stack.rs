@@ -10,9 +10,10 @@ use std::collections::VecDeque;
 use firelane_frame::{Chain, Frame, Pools};
 use firelane_units::{DropCounters, DropReason, Instant, IpPrefix, LinkId, MacAddr, Mtu};
 
-use crate::address::{Address, AddressError, Addresses, DadStep};
+use crate::address::{Address, AddressError, AddressOrigin, Addresses, DadStep};
+use crate::autoconf::Autoconf;
 use crate::config::{IfConfig, IpConfig};
-use crate::event::IpEvent;
+use crate::event::{Configured, IpEvent};
 use crate::icmp_limit::IcmpLimit;
 use crate::ident::Identifications;
 use crate::interface::Interfaces;
@@ -43,6 +44,7 @@ pub struct Ip {
     pub(crate) config: IpConfig,
     pub(crate) interfaces: Interfaces,
     pub(crate) addresses: Addresses,
+    pub(crate) autoconf: Autoconf,
     pub(crate) routes: Routes,
     pub(crate) neighbours: Neighbours,
     pub(crate) paths: Paths,
@@ -68,6 +70,7 @@ impl Ip {
             config,
             interfaces: Interfaces::new(),
             addresses: Addresses::new(config.dad),
+            autoconf: Autoconf::new(config.stable_secret),
             routes: Routes::new(keyed(1)),
             neighbours: Neighbours::new(keyed(2), &mut random),
             paths: Paths::new(keyed(3)),
@@ -99,6 +102,7 @@ impl Ip {
         for addr in gone {
             self.addresses.remove(link, addr).expect("the address was just listed");
         }
+        self.autoconf.forget(link);
         self.routes.forget(link);
         let mut waiting = self.neighbours.forget(link);
         while let Some(frame) = waiting.pop() {
@@ -112,7 +116,7 @@ impl Ip {
         if self.interfaces.get(link).is_none() {
             return Err(AddressError::Link);
         }
-        self.addresses.add(now, link, prefix, &mut self.random)?;
+        self.addresses.add(now, link, prefix, AddressOrigin::Operator, &mut self.random)?;
         if prefix != IpPrefix::host(prefix.addr()) {
             // Another address of the same subnet may have brought it already.
             let _ = self.routes.add(connected(link, prefix));
@@ -219,15 +223,22 @@ impl Ip {
 
     /// When [`on_timer`](Self::on_timer) has something to do.
     pub fn poll_at(&self) -> Option<Instant> {
-        [self.addresses.poll_at(), self.neighbours.poll_at(), self.paths.poll_at(), self.reassembly.poll_at()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.autoconf.poll_at(),
+            self.addresses.poll_at(),
+            self.neighbours.poll_at(),
+            self.paths.poll_at(),
+            self.reassembly.poll_at(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Does what is due.
     pub fn on_timer(&mut self, now: Instant, pools: &mut Pools) {
-        while let Some(step) = self.addresses.poll(now) {
+        self.run_autoconf(now);
+        while let Some(step) = self.addresses.poll(now, &mut self.random) {
             self.on_dad_step(step, pools);
         }
         while let Some(due) = self.neighbours.poll(now) {
@@ -241,11 +252,14 @@ impl Ip {
 
     fn on_dad_step(&mut self, step: DadStep, pools: &mut Pools) {
         match step {
-            DadStep::Ready(link, prefix) => {
+            DadStep::Ready(link, prefix, AddressOrigin::Operator) => {
                 self.begin_generation();
                 if self.interfaces.is_home(link) {
                     self.tell(IpEvent::AddressReady(link, prefix));
                 }
+            }
+            DadStep::Ready(link, prefix, origin) => {
+                self.configure(Configured::Address { link, prefix, origin, is_deprecated: false });
             }
             DadStep::Probe(link, ..) | DadStep::Announce(link, _) if !self.interfaces.is_home(link) => {}
             DadStep::Probe(link, addr, nonce) => self.probe(link, addr, nonce, pools),

@@ -407,8 +407,9 @@ fn a_probe_that_the_link_reflects_is_no_conflict() {
         a.ip.add_address(NOW, LINK, address.parse().unwrap()).unwrap();
         while let Some(at) = a.ip.poll_at().filter(|at| *at < Instant::from_secs(9)) {
             a.ip.on_timer(at, &mut a.pools);
-            for own in a.outputs(at) {
-                a.input_bytes(at, &own);
+            let is_looped = at.saturating_since(NOW) < Duration::from_secs(1);
+            for own in a.outputs(at).iter().filter(|_| is_looped) {
+                a.input_bytes(at, own);
             }
         }
         assert_eq!(a.events, [IpEvent::AddressReady(LINK, address.parse().unwrap())], "{address}");

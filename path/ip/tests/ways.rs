@@ -24,7 +24,7 @@ fn prefix(text: &str) -> IpPrefix {
 
 /// A netstack with two interfaces, whose addresses are usable.
 fn two(addresses: &[(LinkId, &str)]) -> Ip {
-    let mut stack = Ip::new(IpConfig { secret: [1; 16], forwarding: false, dad: DadConfig::OFF });
+    let mut stack = Ip::new(IpConfig { dad: DadConfig::OFF, ..IpConfig::new([1; 16]) });
     for (link, last, mtu) in [(A, 0xa, Mtu::ETHERNET), (B, 0xb, Mtu::ETHERSTUB)] {
         stack.add_interface(IfConfig { link, mac: mac(last), mtu, is_home: true });
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use firelane_classify::{FlowMatch, Steering};
 use firelane_flow::FlowConfig;
 use firelane_frame::Chain;
-use firelane_ip::{DadConfig, TransportError};
+use firelane_ip::{Configured, DadConfig, IidKind, TransportError};
 use firelane_socket::{ConnRef, DatagramSlot, ListenerSlot, StreamConfig, StreamSlot};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Keepalive, TcpConfig};
@@ -223,6 +223,10 @@ pub struct NetstackConfig {
     pub forwarding: bool,
     /// How its addresses are tested before they are used; not at all unless asked for.
     pub dad: DadConfig,
+    /// How the link-local addresses of its interfaces are made; none unless asked for.
+    pub link_local: Option<IidKind>,
+    /// What the identifiers of its own addresses are made from; `None` draws it from the process' secrets.
+    pub stable_secret: Option<[u8; 16]>,
 }
 
 impl NetstackConfig {
@@ -237,6 +241,8 @@ impl NetstackConfig {
             time_wait: Duration::from_secs(60),
             forwarding: false,
             dad: DadConfig::OFF,
+            link_local: None,
+            stable_secret: None,
         }
     }
 }
@@ -381,6 +387,8 @@ pub enum Learned {
         /// Which.
         ip: IpAddr,
     },
+    /// Something that the netstack configured by itself.
+    Configured(Configured),
     /// An ICMP error about a packet of a connection or socket of the lane that is told.
     Error(TransportError),
 }

@@ -7,6 +7,7 @@ use core::mem;
 use std::sync::Arc;
 
 use firelane_frame::{Chain, Frame};
+use firelane_ip::Configured;
 use firelane_socket::{Ready, SocketToken};
 use firelane_units::{IpPrefix, LaneId, LinkId, MacAddr, NetstackId};
 
@@ -40,6 +41,8 @@ pub enum Notice {
     },
     /// An address passed duplicate address detection.
     AddressReady(NetstackId, LinkId, IpPrefix),
+    /// A netstack has configured something by itself; its home lane says so.
+    Configured(NetstackId, Configured),
     /// Somebody else has the address; it is not used.
     DuplicateAddress(NetstackId, LinkId, IpPrefix, MacAddr),
 }

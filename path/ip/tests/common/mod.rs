@@ -43,7 +43,7 @@ impl Station {
     }
 
     pub fn bare(last: u8, dad: DadConfig, is_home: bool, mtu: u16) -> Self {
-        let mut ip = Ip::new(IpConfig { secret: [last; 16], forwarding: false, dad });
+        let mut ip = Ip::new(IpConfig { dad, ..IpConfig::new([last; 16]) });
         ip.add_interface(IfConfig { link: LINK, mac: mac(last), mtu: Mtu::new(mtu).unwrap(), is_home });
         Self {
             ip,

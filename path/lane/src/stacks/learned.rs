@@ -7,7 +7,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use firelane_classify::Tuple;
-use firelane_ip::{ErrorKind, IpEvent, TransportError};
+use firelane_ip::{Configured, ErrorKind, IpEvent, TransportError};
 use firelane_socket::{Ready, SocketError};
 use firelane_tcp::Disposition;
 use firelane_udp::Blamed;
@@ -27,6 +27,11 @@ impl<D> Inside<'_, D> {
             match event {
                 IpEvent::NeighbourLearned { link, ip, mac } => {
                     self.tell_lanes(&Learned::Neighbour { link, ip, mac });
+                }
+                IpEvent::Configured(change) => {
+                    self.tell_lanes(&Learned::Configured(change));
+                    self.on_own_change(change);
+                    self.common.outbox.notices.push(Notice::Configured(netstack, change));
                 }
                 IpEvent::PathMtu { dst, mtu } => self.tell_lanes(&Learned::PathMtu { dst, mtu }),
                 IpEvent::AddressReady(link, prefix) => {
@@ -65,7 +70,18 @@ impl<D> Inside<'_, D> {
             }
             Learned::PathMtu { dst, mtu } => ip.core.on_path_mtu(now, dst, mtu),
             Learned::Duplicate { link, ip: addr } => ip.core.on_duplicate_address(link, addr),
+            Learned::Configured(change) => {
+                ip.core.on_configured(change);
+                self.on_own_change(change);
+            }
             Learned::Error(error) => self.blame(error),
+        }
+    }
+
+    /// An address that has ended takes its connections with it.
+    fn on_own_change(&mut self, change: Configured) {
+        if let Configured::NoAddress { addr, .. } = change {
+            self.abort_all(|conn| conn.tuple.local() == addr);
         }
     }
 

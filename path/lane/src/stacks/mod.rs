@@ -244,6 +244,8 @@ impl Stacks {
         let mtu = links.switches.get(config.over.index()).ok_or("no such link")?.mtu;
         let is_home = shard.config.steering.home() == common.id;
         shard.ip.core.add_interface(IfConfig { link: config.id, mac, mtu, is_home });
+        shard.ip.core.bring_up(common.now, config.id);
+        shard.ip.touch();
         shard.links.push(config.id);
         Ok(())
     }
@@ -321,7 +323,14 @@ impl<D> Inside<'_, D> {
 }
 
 fn ip_config(config: &NetstackConfig, secrets: &Secrets) -> IpConfig {
-    IpConfig { forwarding: config.forwarding, dad: config.dad, ..IpConfig::new(secrets.ip()) }
+    let drawn = IpConfig::new(secrets.ip());
+    IpConfig {
+        forwarding: config.forwarding,
+        dad: config.dad,
+        link_local: config.link_local,
+        stable_secret: config.stable_secret.unwrap_or(drawn.stable_secret),
+        ..drawn
+    }
 }
 
 const fn route_error(error: RouteError) -> SocketError {

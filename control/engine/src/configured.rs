@@ -1,0 +1,69 @@
+//! What netstacks have configured by themselves, as the engine knows it.
+//!
+//! The lanes report it as notices. They are looked at when somebody asks for them, and before a program binds to
+//! an address that the operator has not given: it may be one that the netstack made.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use firelane_ip::Configured;
+use firelane_lane::Notice;
+use firelane_units::{IpPrefix, LaneId, LinkId, NetstackId};
+
+use crate::engine::{Engine, Inner};
+use crate::registry::Registry;
+
+/// Notices that wait for whoever asks; the oldest give way.
+const NOTED_MAX: usize = 4096;
+
+impl Engine {
+    /// What lanes have reported since the last call: refused changes, addresses that became ready.
+    pub fn notices(&self) -> Vec<(LaneId, Notice)> {
+        drop(self.0.registry_of_now());
+        self.0.noted.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    }
+
+    /// The addresses that a netstack has made itself and uses.
+    pub fn configured_addresses(&self, id: NetstackId) -> Vec<(LinkId, IpPrefix)> {
+        let registry = self.0.registry_of_now();
+        registry.netstacks.get(&id).map(|netstack| netstack.configured.clone()).unwrap_or_default()
+    }
+}
+
+impl Inner {
+    /// The registry, with what the lanes have reported until now.
+    pub(crate) fn registry_of_now(&self) -> MutexGuard<'_, Registry> {
+        let mut registry = self.registry();
+        self.note(&mut registry);
+        registry
+    }
+
+    fn note(&self, registry: &mut Registry) {
+        let notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        for (lane, notice) in notices.try_iter() {
+            if let Notice::Configured(id, change) = notice
+                && let Some(netstack) = registry.netstacks.get_mut(&id)
+            {
+                follow(&mut netstack.configured, change);
+            }
+            noted.push_back((lane, notice));
+        }
+        // A program that never asks must not collect them for ever.
+        while noted.len() > NOTED_MAX {
+            noted.pop_front();
+        }
+    }
+}
+
+fn follow(addresses: &mut Vec<(LinkId, IpPrefix)>, change: Configured) {
+    match change {
+        Configured::Address { link, prefix, .. } => {
+            if !addresses.contains(&(link, prefix)) {
+                addresses.push((link, prefix));
+            }
+        }
+        Configured::NoAddress { link, addr } => {
+            addresses.retain(|(on, prefix)| *on != link || prefix.addr() != addr);
+        }
+    }
+}
