@@ -45,7 +45,7 @@ pub use ip::{Ecn, IpProtocol};
 pub use ipv4::{Ipv4Error, Ipv4Option, Ipv4OptionFault, Ipv4Options, Ipv4Repr, Ipv4View};
 pub use ipv6::{Ipv6Error, Ipv6Repr, Ipv6View};
 pub use ndp::{NdpEnvelope, NdpError, NdpMessage, NdpRepr, NdpView, RouterPreference};
-pub use ndp_options::{NdpOption, NdpOptions, PrefixInformation};
+pub use ndp_options::{NdpOption, NdpOptions, PrefixInformation, RouteInformation};
 pub use tcp::{TcpError, TcpFlags, TcpRepr, TcpView};
 pub use tcp_options::{OptionLayout, SackBlocks, TcpOptions};
 pub use udp::{UdpError, UdpRepr, UdpView};

@@ -77,6 +77,26 @@ pub enum RouterPreference {
     High,
 }
 
+impl RouterPreference {
+    /// The two bits of a message; `None` for the reserved value.
+    pub(crate) const fn from_bits(bits: u8) -> Option<Self> {
+        match bits {
+            0 => Some(Self::Medium),
+            1 => Some(Self::High),
+            3 => Some(Self::Low),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn bits(self) -> u8 {
+        match self {
+            Self::Low => 3,
+            Self::Medium => 0,
+            Self::High => 1,
+        }
+    }
+}
+
 /// The fixed part of a message, as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NdpMessage {
@@ -167,11 +187,7 @@ impl NdpMessage {
             hop_limit: fixed[4],
             managed: fixed[5] & 0x80 != 0,
             other: fixed[5] & 0x40 != 0,
-            preference: match fixed[5] >> 3 & 3 {
-                1 => RouterPreference::High,
-                3 => RouterPreference::Low,
-                _ => RouterPreference::Medium,
-            },
+            preference: RouterPreference::from_bits(fixed[5] >> 3 & 3).unwrap_or_default(),
             lifetime: Duration::from_secs(u64::from(be16(fixed, 6))),
             reachable: Duration::from_millis(u64::from(be32(fixed, 8))),
             retransmit: Duration::from_millis(u64::from(be32(fixed, 12))),
@@ -237,12 +253,7 @@ impl NdpMessage {
         match *self {
             Self::RouterSolicit => {}
             Self::RouterAdvert { hop_limit, managed, other, preference, lifetime, reachable, retransmit } => {
-                let preference = match preference {
-                    RouterPreference::Low => 3,
-                    RouterPreference::Medium => 0,
-                    RouterPreference::High => 1,
-                };
-                let flags = u8::from(managed) << 7 | u8::from(other) << 6 | preference << 3;
+                let flags = u8::from(managed) << 7 | u8::from(other) << 6 | preference.bits() << 3;
                 let lifetime = u16::try_from(lifetime.as_secs()).unwrap_or(u16::MAX);
                 let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
                 let fixed = fixed::<16>(buffer);

@@ -10,6 +10,7 @@ use firelane_units::MacAddr;
 
 use crate::NdpError;
 use crate::bytes::{array, be32, fixed, put};
+use crate::ndp::RouterPreference;
 
 /// Options in one message. A full Ethernet frame of prefixes has 46; more is no honest router.
 pub const OPTIONS_MAX: usize = 64;
@@ -36,6 +37,19 @@ impl PrefixInformation {
     pub const INFINITE: Duration = Duration::from_secs(u32::MAX as u64);
 }
 
+/// A route that a router announces (RFC 4191 §2.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RouteInformation {
+    /// Where to; bits behind its length mean nothing.
+    pub prefix: Ipv6Addr,
+    /// How many bits count, at most 128.
+    pub prefix_len: u8,
+    /// How much to like it.
+    pub preference: RouterPreference,
+    /// How long it is good; [`PrefixInformation::INFINITE`] is for ever. Whole seconds.
+    pub lifetime: Duration,
+}
+
 /// One option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NdpOption<'a> {
@@ -51,12 +65,21 @@ pub enum NdpOption<'a> {
     Mtu(u32),
     /// A number by which a solicitation is recognised (RFC 3971 §5.3.2, RFC 7527); 6 bytes, or 8 more.
     Nonce(&'a [u8]),
+    /// A route behind the router.
+    Route(RouteInformation),
     /// Recursive DNS servers (RFC 8106 §5.1).
     RecursiveDns {
         /// How long they may be used. Whole seconds.
         lifetime: Duration,
         /// Their addresses.
         servers: &'a [[u8; 16]],
+    },
+    /// Domains in which short names are looked for (RFC 8106 §5.2).
+    DnsSearch {
+        /// How long they may be used. Whole seconds.
+        lifetime: Duration,
+        /// Their names, for [`search_domains`], padded with zeroes.
+        names: &'a [u8],
     },
     /// Any other: type and contents, 6 bytes or 8 more.
     Other(u8, &'a [u8]),
@@ -77,6 +100,11 @@ impl<'a> NdpOption<'a> {
             (5, &[_, _, a, b, c, d]) => Self::Mtu(u32::from_be_bytes([a, b, c, d])),
             (1 | 2 | 5, _) => return Err(NdpError::OptionLength),
             (14, nonce) => Self::Nonce(nonce),
+            (24, body) => read_route(body).map_or(Self::Other(24, body), Self::Route),
+            (31, [_, _, a, b, c, d, names @ ..]) if names.len() >= 8 => {
+                let lifetime = u32::from_be_bytes([*a, *b, *c, *d]);
+                Self::DnsSearch { lifetime: Duration::from_secs(lifetime.into()), names }
+            }
             (25, body) => Self::read_dns(body).unwrap_or(Self::Other(25, body)),
             (kind, body) => Self::Other(kind, body),
         };
@@ -101,7 +129,9 @@ impl<'a> NdpOption<'a> {
             Self::Redirected(quoted) => (4, 6 + quoted.len()),
             Self::Mtu(_) => (5, 6),
             Self::Nonce(nonce) => (14, nonce.len()),
+            Self::Route(route) => (24, route_len(route)),
             Self::RecursiveDns { servers, .. } => (25, 6 + 16 * servers.len()),
+            Self::DnsSearch { names, .. } => (31, 6 + names.len()),
             Self::Other(kind, body) => (*kind, body.len()),
         }
     }
@@ -126,6 +156,11 @@ impl<'a> NdpOption<'a> {
             Self::Redirected(quoted) => option[8..8 + quoted.len()].copy_from_slice(quoted),
             Self::Mtu(mtu) => option[4..8].copy_from_slice(&mtu.to_be_bytes()),
             Self::Nonce(body) | Self::Other(_, body) => option[2..2 + body.len()].copy_from_slice(body),
+            Self::Route(route) => emit_route(&route, option),
+            Self::DnsSearch { lifetime, names } => {
+                option[4..8].copy_from_slice(&seconds(lifetime).to_be_bytes());
+                option[8..8 + names.len()].copy_from_slice(names);
+            }
             Self::RecursiveDns { lifetime, servers } => {
                 option[4..8].copy_from_slice(&seconds(lifetime).to_be_bytes());
                 option[8..].copy_from_slice(servers.as_flattened());
@@ -152,6 +187,77 @@ fn emit_prefix(prefix: &PrefixInformation, option: &mut [u8; 32]) {
     put(option, 4, seconds(prefix.valid).to_be_bytes());
     put(option, 8, seconds(prefix.preferred).to_be_bytes());
     put(option, 16, prefix.prefix.octets());
+}
+
+/// RFC 4191 §2.3: one whose preference is the reserved value is ignored, like one whose prefix is not all there.
+fn read_route(body: &[u8]) -> Option<RouteInformation> {
+    let (head, prefix) = body.split_first_chunk::<6>()?;
+    let prefix_len = head[0];
+    if prefix_len > 128 || prefix.len() > 16 || prefix.len() * 8 < usize::from(prefix_len) {
+        return None;
+    }
+    let mut octets = [0; 16];
+    octets[..prefix.len()].copy_from_slice(prefix);
+    Some(RouteInformation {
+        prefix: octets.into(),
+        prefix_len,
+        preference: RouterPreference::from_bits(head[1] >> 3 & 3)?,
+        lifetime: Duration::from_secs(u64::from(be32(head, 2))),
+    })
+}
+
+/// Bytes behind type and length: the prefix as far as its length says, in units of eight.
+const fn route_len(route: &RouteInformation) -> usize {
+    6 + match route.prefix_len {
+        0 => 0,
+        1..=64 => 8,
+        65.. => 16,
+    }
+}
+
+fn emit_route(route: &RouteInformation, option: &mut [u8]) {
+    option[2] = route.prefix_len;
+    option[3] = route.preference.bits() << 3;
+    option[4..8].copy_from_slice(&seconds(route.lifetime).to_be_bytes());
+    let prefix = &mut option[8..];
+    prefix.copy_from_slice(&route.prefix.octets()[..prefix.len()]);
+}
+
+/// The names in a [`NdpOption::DnsSearch`], each a list of labels; it ends where one is malformed or the padding
+/// begins (RFC 8106 §5.2, RFC 1035 §3.1).
+pub fn search_domains(names: &[u8]) -> impl Iterator<Item = impl Iterator<Item = &[u8]>> {
+    let mut rest = names;
+    core::iter::from_fn(move || {
+        let len = name_len(rest)?;
+        let (name, behind) = rest.split_at(len);
+        rest = behind;
+        Some(labels(name))
+    })
+}
+
+/// Bytes of the name at the front, its closing zero included. RFC 1035 §3.1: labels have at most 63 bytes and a
+/// name 255; RFC 8106 §5.2: it is not compressed.
+fn name_len(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        match *bytes.get(at)? {
+            0 => return (at > 0).then_some(at + 1),
+            len @ 1..=63 => at += 1 + usize::from(len),
+            _ => return None,
+        }
+        if at >= 255 {
+            return None;
+        }
+    }
+}
+
+fn labels(mut name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    core::iter::from_fn(move || {
+        let (&len, behind) = name.split_first().filter(|(len, _)| **len > 0)?;
+        let (label, rest) = behind.split_at_checked(usize::from(len))?;
+        name = rest;
+        Some(label)
+    })
 }
 
 fn seconds(span: Duration) -> u32 {
@@ -249,6 +355,47 @@ mod tests {
         let dns = NdpOption::RecursiveDns { lifetime: Duration::from_secs(60), servers: &server };
         assert_eq!(emitted(dns)[..8], [25, 3, 0, 0, 0, 0, 0, 60]);
         assert_eq!(emitted(dns)[8..], server[0]);
+    }
+
+    #[test]
+    fn routes_of_every_length_and_those_that_are_ignored() {
+        let route = |prefix: &str, prefix_len| RouteInformation {
+            prefix: prefix.parse().unwrap(),
+            prefix_len,
+            preference: RouterPreference::High,
+            lifetime: Duration::from_secs(600),
+        };
+        for (route, len) in [(route("::", 0), 8), (route("fd00:1::", 48), 16), (route("fd00::1", 128), 24)] {
+            let bytes = emitted(NdpOption::Route(route));
+            assert_eq!((bytes.len(), bytes[3]), (len, 0x08));
+            assert_eq!(NdpOption::read(&bytes), Ok((NdpOption::Route(route), &[][..])));
+        }
+        let good = emitted(NdpOption::Route(route("fd00:1::", 48)));
+        for (at, value) in [(2, 65), (2, 129), (3, 0x10)] {
+            let mut bad = good.clone();
+            bad[at] = value;
+            assert!(matches!(NdpOption::read(&bad), Ok((NdpOption::Other(24, _), _))), "{at} {value}");
+        }
+    }
+
+    #[test]
+    fn search_domains_are_read_until_the_padding_or_the_first_mistake() {
+        let read = |names: &[u8]| -> Vec<String> {
+            let text = |label: &[u8]| String::from_utf8_lossy(label).into_owned();
+            search_domains(names).map(|name| name.map(text).collect::<Vec<_>>().join(".")).collect()
+        };
+        let names = b"\x07example\x03org\0\x03lab\0\0\0\0";
+        assert_eq!(read(names), ["example.org", "lab"]);
+        let option = NdpOption::DnsSearch { lifetime: Duration::from_secs(9), names };
+        let bytes = emitted(option);
+        let Ok((NdpOption::DnsSearch { lifetime, names }, [])) = NdpOption::read(&bytes) else {
+            panic!("it reads what it wrote")
+        };
+        assert_eq!((lifetime.as_secs(), read(names)), (9, vec!["example.org".to_owned(), "lab".to_owned()]));
+        assert_eq!(read(b"\x03lab\0\xc0\x00\0"), ["lab"]);
+        assert_eq!(read(b"\x09lab\0"), [] as [&str; 0]);
+        assert_eq!(read(&[1; 300]), [] as [&str; 0]);
+        assert_eq!(read(&[0; 8]), [] as [&str; 0]);
     }
 
     #[test]

@@ -183,7 +183,11 @@ fn create_addr(model: &mut Model, name: &AddrObjName, address: Address) -> Resul
     if addresses.contains_key(name) {
         return Err(Status::AddrObjExists.into());
     }
-    if let Some((other, _)) = addresses.iter().find(|(_, other)| other.addr() == address.addr()) {
+    let is_same = |other_name: &AddrObjName, other: &Address| match address.addr() {
+        Some(addr) => other.addr() == Some(addr),
+        None => other.addr().is_none() && other_name.interface() == name.interface(),
+    };
+    if let Some((other, _)) = addresses.iter().find(|(other_name, other)| is_same(other_name, other)) {
         return Err(ApiError::new(Status::AddrInUse, "addrobj", other, ""));
     }
     addresses.insert(name.clone(), address);

@@ -45,6 +45,7 @@ pub use status::Status;
 pub use store::Store;
 pub use stub::{Planner, Stub};
 pub use view::{
-    AddrInfo, AddressState, DropInfo, EtherstubInfo, Facts, FlowInfo, FlowStats, IfInfo, LinkInfo, LinkState,
-    LinkStats, NetstackInfo, PlanReply, PlanStep, Property, Snapshot, StatusInfo, Traffic, VnicInfo,
+    AddrInfo, AddressState, ConfiguredAddress, DropInfo, EtherstubInfo, Facts, FlowInfo, FlowStats, IfInfo,
+    LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property, Snapshot, StatusInfo,
+    Traffic, VnicInfo,
 };

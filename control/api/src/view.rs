@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use firelane_model::{
-    AddrObjName, FlowMatch, FlowName, LinkClass, LinkKind, LinkName, Mac, Model, NetstackName, VnicUser,
-    spell_rate,
+    AddrObjName, Address, FlowMatch, FlowName, LinkClass, LinkKind, LinkName, Mac, Model, NetstackName,
+    VnicUser, spell_rate,
 };
-use firelane_units::{MacAddr, Mtu};
+use firelane_units::{IpPrefix, MacAddr, Mtu};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -147,7 +147,7 @@ pub struct AddrInfo {
     pub name: AddrObjName,
     /// The netstack that has it.
     pub netstack: NetstackName,
-    /// Where it comes from: `static`.
+    /// Where it comes from: `static` or `addrconf`.
     #[serde(rename = "type")]
     pub kind: String,
     /// How far it is usable.
@@ -156,6 +156,12 @@ pub struct AddrInfo {
     pub addr: String,
     /// Whether it returns at the next start.
     pub persistent: bool,
+    /// Whether nothing new begins with it.
+    #[serde(default)]
+    pub deprecated: bool,
+    /// Whether it is one of those that change (RFC 8981).
+    #[serde(default)]
+    pub temporary: bool,
 }
 
 /// An IP interface.
@@ -315,6 +321,22 @@ pub trait Facts {
     fn address_state(&self, _name: &AddrObjName) -> AddressState {
         AddressState::Disabled
     }
+
+    /// The addresses that the object's interface has configured by itself.
+    fn configured(&self, _name: &AddrObjName) -> Vec<ConfiguredAddress> {
+        Vec::new()
+    }
+}
+
+/// An address that an interface has configured by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConfiguredAddress {
+    /// The address with its prefix length.
+    pub prefix: IpPrefix,
+    /// Whether nothing new begins with it.
+    pub deprecated: bool,
+    /// Whether it is one of those that change (RFC 8981).
+    pub temporary: bool,
 }
 
 /// A configuration with its facts: every answer but the counters.
@@ -398,16 +420,36 @@ impl Snapshot<'_> {
     /// Address objects.
     pub fn addrs(&self) -> Vec<AddrInfo> {
         let persistent: BTreeSet<_> = self.persistent.addresses().map(|(_, name, _)| name).collect();
-        let info =
-            |(netstack, name, address): (&NetstackName, &AddrObjName, firelane_model::Address)| AddrInfo {
+        let mut infos = Vec::new();
+        for (netstack, name, address) in self.model.addresses() {
+            let info = AddrInfo {
                 name: name.clone(),
                 netstack: netstack.clone(),
-                kind: "static".to_owned(),
+                kind: address.kind().to_owned(),
                 state: self.facts.address_state(name),
-                addr: address.to_string(),
+                addr: address.prefix().map(|prefix| prefix.to_string()).unwrap_or_default(),
                 persistent: persistent.contains(name),
+                deprecated: false,
+                temporary: false,
             };
-        self.model.addresses().map(info).collect()
+            let configured = match address {
+                Address::Static(_) => Vec::new(),
+                Address::Addrconf(_) => self.facts.configured(name),
+            };
+            let row = |own: ConfiguredAddress| AddrInfo {
+                state: AddressState::Ok,
+                addr: own.prefix.to_string(),
+                deprecated: own.deprecated,
+                temporary: own.temporary,
+                ..info.clone()
+            };
+            // As in the original, an object has a row for each of its addresses, and one if it has none.
+            match configured.is_empty() {
+                true => infos.push(info),
+                false => infos.extend(configured.into_iter().map(row)),
+            }
+        }
+        infos
     }
 
     /// IP interfaces.

@@ -3,27 +3,37 @@
 //! Called by `host.rs`: steps begin and end addresses, notices say what duplicate address detection found.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use firelane::Notice;
-use firelane_api::AddressState;
+use firelane::{AddressOrigin, Configured, Notice};
+use firelane_api::{AddressState, ConfiguredAddress};
 use firelane_model::{AddrObjName, Address};
 use firelane_plan::{Action, Step};
-use firelane_units::LaneId;
+use firelane_units::{IpPrefix, LaneId, LinkId};
 
 use crate::works::Works;
 
 /// The state of every address object in force.
 #[derive(Debug, Default)]
-pub(crate) struct Addresses(BTreeMap<AddrObjName, (Address, AddressState)>);
+pub(crate) struct Addresses {
+    known: BTreeMap<AddrObjName, (Address, AddressState)>,
+    /// What interfaces have configured by themselves.
+    configured: BTreeMap<LinkId, Vec<ConfiguredAddress>>,
+}
 
 impl Addresses {
     /// Notes an address that `step` has added or removed.
     pub(crate) fn follow(&mut self, step: &Step) {
         match &step.action {
             Action::AddAddress(_, name, address) => {
-                self.0.insert(name.clone(), (*address, AddressState::Tentative));
+                // Whether an automatic one comes is the network's to say: nobody waits for it.
+                let state = match address {
+                    Address::Static(_) => AddressState::Tentative,
+                    Address::Addrconf(_) => AddressState::Ok,
+                };
+                self.known.insert(name.clone(), (*address, state));
             }
-            Action::RemoveAddress(_, name) => drop(self.0.remove(name)),
+            Action::RemoveAddress(_, name) => drop(self.known.remove(name)),
             _ => {}
         }
     }
@@ -37,15 +47,26 @@ impl Addresses {
                     tracing::error!("address {prefix}: the station {mac} has it already");
                     (link, prefix, AddressState::Duplicate)
                 }
-                Notice::Configured(..) => continue,
+                Notice::Configured(_, change) => {
+                    self.configure(change);
+                    continue;
+                }
+                Notice::Resolvers(_, known) => {
+                    tracing::info!(
+                        "name servers of routers: {:?}, domains {:?}",
+                        known.servers,
+                        known.domains
+                    );
+                    continue;
+                }
                 Notice::Refused { what, why } => {
                     tracing::error!("lane {lane}: {what}: {why}");
                     continue;
                 }
             };
             let interface = works.vnics.iter().find(|(_, it)| it.id == link).map(|(name, _)| name.as_str());
-            let meant = self.0.iter_mut().find(|(name, (address, _))| {
-                Some(name.interface()) == interface && address.addr() == prefix.addr()
+            let meant = self.known.iter_mut().find(|(name, (address, _))| {
+                Some(name.interface()) == interface && address.addr() == Some(prefix.addr())
             });
             if let Some((_, (_, known))) = meant {
                 *known = state;
@@ -53,19 +74,46 @@ impl Addresses {
         }
     }
 
+    fn configure(&mut self, change: Configured) {
+        match change {
+            Configured::Address { link, prefix, origin, is_deprecated: deprecated } => {
+                let temporary = origin == AddressOrigin::Temporary;
+                let list = self.configured.entry(link).or_default();
+                list.retain(|own| own.prefix != prefix);
+                list.push(ConfiguredAddress { prefix, deprecated, temporary });
+                list.sort_by_key(|own| (!is_link_local(own.prefix), own.temporary, own.prefix));
+            }
+            Configured::NoAddress { link, addr } => {
+                let list = self.configured.entry(link).or_default();
+                list.retain(|own| own.prefix.addr() != addr);
+            }
+            Configured::Route(_) | Configured::NoRoute(_) | Configured::Link(..) => {}
+        }
+    }
+
+    /// What the interface of `name` has configured by itself, its link-local address first.
+    pub(crate) fn configured(&self, name: &AddrObjName, works: &Works) -> Vec<ConfiguredAddress> {
+        let link = works.vnics.get(name.interface()).map(|it| it.id);
+        link.and_then(|link| self.configured.get(&link)).cloned().unwrap_or_default()
+    }
+
     /// Whether some are still being tested.
     pub(crate) fn are_pending(&self) -> bool {
-        self.0.values().any(|(_, state)| *state == AddressState::Tentative)
+        self.known.values().any(|(_, state)| *state == AddressState::Tentative)
     }
 
     /// Addresses that are not used because another station has them, one line each.
     pub(crate) fn duplicates(&self) -> impl Iterator<Item = String> {
-        let duplicates = self.0.iter().filter(|(_, (_, state))| *state == AddressState::Duplicate);
+        let duplicates = self.known.iter().filter(|(_, (_, state))| *state == AddressState::Duplicate);
         duplicates.map(|(name, (address, _))| format!("address {name} {address}: another station has it"))
     }
 
     /// The state of `name`.
     pub(crate) fn state(&self, name: &AddrObjName) -> AddressState {
-        self.0.get(name).map_or(AddressState::Disabled, |(_, state)| *state)
+        self.known.get(name).map_or(AddressState::Disabled, |(_, state)| *state)
     }
+}
+
+fn is_link_local(prefix: IpPrefix) -> bool {
+    matches!(prefix.addr(), IpAddr::V6(addr) if addr.is_unicast_link_local())
 }

@@ -18,6 +18,7 @@ use crate::args::{Args, Environment, Folders};
 use crate::folder::{self, Lock, LockError};
 use crate::host::{Host, Parts};
 use crate::kernel::Kernel;
+use crate::secret;
 use crate::server;
 use crate::state::{Found, State};
 use crate::text::{first_of, plain};
@@ -64,7 +65,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
     let socket = folders.runtime.join(SOCKET);
     let listener =
         server::bind(&socket).map_err(|error| failure(format!("{}: {error}", socket.display())))?;
-    let config = EngineConfig { lanes, ..EngineConfig::default() };
+    let (stable_secret, fault) = secret::read_or_draw(&folders.state);
+    early.extend(fault);
+    let config = EngineConfig { lanes, stable_secret, ..EngineConfig::default() };
     let engine = Engine::start(&config).map_err(|error| failure(format!("lanes: {error}")))?;
     let runtime = Runtime::new().map_err(failure)?;
     let works = Works::new(engine, kernel, &args.instance, folders.state, runtime.handle().clone());

@@ -23,6 +23,7 @@ mod netlink;
 mod netns;
 mod owned;
 mod rebuild;
+mod secret;
 mod server;
 mod services;
 mod settings;

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use firelane::{DadConfig, Engine, RouteConfig, VnicConfig, VnicUser};
+use firelane::{AutoconfConfig, DadConfig, Engine, IidKind, RouteConfig, VnicConfig, VnicUser};
 use firelane_api::{ApiError, Status};
 use firelane_model::{
-    AddrObjName, Etherstub, Flow, FlowName, Instance, Link, LinkKind, LinkName, Mac, Model, NetstackName,
-    Route, Service, Tap, Tunables, Vnic,
+    AddrObjName, Addrconf, Address, Etherstub, Flow, FlowName, Instance, Link, LinkKind, LinkName, Mac,
+    Model, NetstackName, Route, Service, Tap, Tunables, Vnic,
 };
 use firelane_plan::{Action, Step};
 use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
@@ -99,12 +99,22 @@ impl Works {
     fn step_of_ip(&mut self, step: &Step, present: &Model) -> Done {
         match &step.action {
             Action::AddAddress(_, name, address) => {
-                Ok(self.engine.add_address(self.interface(name)?, address.prefix()).map_err(refused)?)
+                let link = self.interface(name)?;
+                match address {
+                    Address::Static(it) => self.engine.add_address(link, it.prefix()).map_err(refused),
+                    Address::Addrconf(it) => {
+                        self.engine.set_autoconf(link, Some(autoconf(it))).map_err(refused)
+                    }
+                }
             }
             Action::RemoveAddress(netstack, name) => {
                 let known = present.netstacks.get(netstack).and_then(|it| it.addresses.get(name));
                 let address = known.ok_or(Status::NoAddrObj)?;
-                self.engine.remove_address(self.interface(name)?, address.prefix()).map_err(refused)
+                let link = self.interface(name)?;
+                match address {
+                    Address::Static(it) => self.engine.remove_address(link, it.prefix()).map_err(refused),
+                    Address::Addrconf(_) => self.engine.set_autoconf(link, None).map_err(refused),
+                }
             }
             Action::AddRoute(netstack, route) => {
                 self.engine.add_route(self.netstack(netstack)?, way(route)).map_err(refused)
@@ -186,6 +196,16 @@ impl Works {
     fn stack_of(&self, service: &Service) -> Result<firelane::Stack, ApiError> {
         let id = self.netstack(&service.netstack)?;
         self.engine.stack(id).ok_or_else(|| Status::NotFound.into())
+    }
+}
+
+/// The engine's words for how an interface configures itself. The daemon has no DHCPv6 client, so `stateful` changes
+/// nothing yet that a router's flags could ask for.
+fn autoconf(conf: &Addrconf) -> AutoconfConfig {
+    AutoconfConfig {
+        iid: conf.interface_id.map_or(IidKind::Stable, IidKind::Token),
+        stateless: conf.stateless,
+        temporary: conf.temporary,
     }
 }
 

@@ -5,12 +5,13 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use firelane_ip::Configured;
+use firelane_ip::{Configured, Resolvers};
 use firelane_lane::Notice;
 use firelane_units::{IpPrefix, LaneId, LinkId, NetstackId};
 
 use crate::engine::{Engine, Inner};
 use crate::registry::Registry;
+use crate::stack::Stack;
 
 /// Notices that wait for whoever asks; the oldest give way.
 const NOTED_MAX: usize = 4096;
@@ -29,6 +30,14 @@ impl Engine {
     }
 }
 
+impl Stack {
+    /// The name servers and search domains that the routers of the netstack's links announce (RFC 8106).
+    pub fn resolvers(&self) -> Vec<Resolvers> {
+        let registry = self.inner.registry_of_now();
+        registry.netstacks.get(&self.id).map(|netstack| netstack.resolvers.clone()).unwrap_or_default()
+    }
+}
+
 impl Inner {
     /// The registry, with what the lanes have reported until now.
     pub(crate) fn registry_of_now(&self) -> MutexGuard<'_, Registry> {
@@ -41,10 +50,19 @@ impl Inner {
         let notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         for (lane, notice) in notices.try_iter() {
-            if let Notice::Configured(id, change) = notice
-                && let Some(netstack) = registry.netstacks.get_mut(&id)
-            {
-                follow(&mut netstack.configured, change);
+            match &notice {
+                Notice::Configured(id, change) => {
+                    if let Some(netstack) = registry.netstacks.get_mut(id) {
+                        follow(&mut netstack.configured, *change);
+                    }
+                }
+                Notice::Resolvers(id, known) => {
+                    if let Some(netstack) = registry.netstacks.get_mut(id) {
+                        netstack.resolvers.retain(|old| old.link != known.link);
+                        netstack.resolvers.push(known.clone());
+                    }
+                }
+                _ => {}
             }
             noted.push_back((lane, notice));
         }
@@ -65,5 +83,6 @@ fn follow(addresses: &mut Vec<(LinkId, IpPrefix)>, change: Configured) {
         Configured::NoAddress { link, addr } => {
             addresses.retain(|(on, prefix)| *on != link || prefix.addr() != addr);
         }
+        Configured::Route(_) | Configured::NoRoute(_) | Configured::Link(..) => {}
     }
 }

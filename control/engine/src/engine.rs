@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use firelane_classify::{FlowMatch, Steering};
 use firelane_flow::FlowConfig;
 use firelane_frame::PoolsConfig;
-use firelane_ip::{DadConfig, IidKind};
+use firelane_ip::{AutoconfConfig, DadConfig, IidKind};
 use firelane_lane::{
     Control, FlowSetup, LaneMessage, LinkConfig, NetstackConfig, Notice, PortConfig, PortKind, PortUser,
     RouteConfig, Wake,
@@ -442,6 +442,15 @@ impl Engine {
         self.0.tell_all(|_| Control::RemoveAddress(id, vnic, address.addr()))?;
         registry.netstack_mut(id)?.addresses.retain(|a| *a != (vnic, address));
         Ok(())
+    }
+
+    /// Lets a VNIC's netstack configure IPv6 on it by itself, in another way, or no more.
+    ///
+    /// # Errors
+    /// The VNIC does not exist or has no netstack.
+    pub fn set_autoconf(&self, vnic: LinkId, settings: Option<AutoconfConfig>) -> Result<(), ChangeError> {
+        let id = self.0.registry().netstack_of(vnic)?;
+        self.0.tell_all(|_| Control::SetAutoconf(id, vnic, settings))
     }
 
     /// Gives a netstack a route.

@@ -45,7 +45,7 @@ pub use firelane_driver_memory::{Conditions, WireConfig, wire};
 pub use firelane_driver_packet::PacketSocket;
 pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};
 pub use firelane_flow::Counters as Traffic;
-pub use firelane_ip::{AddressOrigin, Configured, DadConfig, IidKind};
+pub use firelane_ip::{AddressOrigin, AutoconfConfig, Configured, DadConfig, IidKind, Resolvers};
 pub use firelane_lane::{Notice, RouteConfig, StreamInfo};
 pub use firelane_socket::{Ready, StreamConfig};
 pub use firelane_tcp::congestion::Algorithm;

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use firelane_classify::FlowMatch;
 use firelane_flow::FlowConfig;
+use firelane_ip::Resolvers;
 use firelane_units::{FlowId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId, VlanId};
 
 /// A link: what VNICs are attached to.
@@ -43,6 +44,8 @@ pub(crate) struct Netstack {
     pub(crate) addresses: Vec<(LinkId, IpPrefix)>,
     /// Addresses that it made itself, as its lanes have reported them.
     pub(crate) configured: Vec<(LinkId, IpPrefix)>,
+    /// What its routers say about names, by link.
+    pub(crate) resolvers: Vec<Resolvers>,
     pub(crate) listeners: Vec<SocketAddr>,
 }
 

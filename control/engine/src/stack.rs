@@ -15,6 +15,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use firelane_ip::AutoconfConfig;
 use firelane_lane::RouteConfig;
 use firelane_tcp::TcpConfig;
 use firelane_units::{IpPrefix, MacAddr, Mtu, NetstackId};
@@ -65,6 +66,7 @@ struct Interface {
     mac: Option<MacAddr>,
     mtu: Mtu,
     addresses: Vec<IpPrefix>,
+    autoconf: Option<AutoconfConfig>,
 }
 
 /// Builds an engine with one netstack.
@@ -122,7 +124,8 @@ impl StackBuilder {
             use firelane_frame::Driver;
             queue.capabilities().mtu
         });
-        self.interfaces.push(Interface { queues, mac: None, mtu, addresses: Vec::new() });
+        let addresses = Vec::new();
+        self.interfaces.push(Interface { queues, mac: None, mtu, addresses, autoconf: None });
         self
     }
 
@@ -146,6 +149,15 @@ impl StackBuilder {
     pub fn address(mut self, address: &str) -> io::Result<Self> {
         let prefix = address.parse().map_err(|e| invalid(format!("address {address:?}: {e}")))?;
         self.last("address")?.addresses.push(prefix);
+        Ok(self)
+    }
+
+    /// Lets the interface begun last configure IPv6 by itself, as its routers say.
+    ///
+    /// # Errors
+    /// No interface was begun.
+    pub fn autoconf(mut self, settings: AutoconfConfig) -> io::Result<Self> {
+        self.last("autoconf")?.autoconf = Some(settings);
         Ok(self)
     }
 
@@ -180,6 +192,9 @@ impl StackBuilder {
             let vnic = engine.add_vnic(link, &VnicConfig::new(mac), VnicUser::Netstack(id))?;
             for address in interface.addresses {
                 engine.add_address(vnic, address)?;
+            }
+            if interface.autoconf.is_some() {
+                engine.set_autoconf(vnic, interface.autoconf)?;
             }
         }
         for route in self.routes {

@@ -1,14 +1,107 @@
 //! An address of a netstack's interface: what stands behind an address object such as `web0/v4`.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 
 use firelane_units::IpPrefix;
 
 use crate::value::{TextValue, serde_as_text};
 
-/// A static address with its prefix length.
+/// What an address object stands for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Address(IpPrefix);
+pub enum Address {
+    /// One address with its prefix length.
+    Static(StaticAddress),
+    /// The IPv6 addresses that the interface configures by itself.
+    Addrconf(Addrconf),
+}
+
+/// An address that one station can have, with its prefix length.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StaticAddress(IpPrefix);
+
+impl StaticAddress {
+    /// The address with its prefix length.
+    pub const fn prefix(self) -> IpPrefix {
+        self.0
+    }
+}
+
+/// How an interface configures IPv6 addresses by itself (`ipadm create-addr -T addrconf`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Addrconf {
+    /// The lower half of its addresses, if the operator chooses it.
+    pub interface_id: Option<[u8; 8]>,
+    /// Whether addresses are asked for by DHCPv6 if a router says so.
+    pub stateful: bool,
+    /// Whether addresses are made from the prefixes that routers announce.
+    pub stateless: bool,
+    /// Whether temporary addresses are made too (RFC 8981).
+    pub temporary: bool,
+}
+
+impl Default for Addrconf {
+    /// As Solaris has it.
+    fn default() -> Self {
+        Self { interface_id: None, stateful: true, stateless: true, temporary: false }
+    }
+}
+
+/// The word of the file and of `ipadm -T`.
+const ADDRCONF: &str = "addrconf";
+
+impl Addrconf {
+    /// Reads one `name=value`, as in `stateless=no` or `interface-id=::1`; `None` if there is no such thing.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Option<Self> {
+        let is_on = || match value {
+            "yes" => Some(true),
+            "no" => Some(false),
+            _ => None,
+        };
+        match name {
+            "stateful" => self.stateful = is_on()?,
+            "stateless" => self.stateless = is_on()?,
+            "temporary" => self.temporary = is_on()?,
+            "interface-id" => self.interface_id = Some(read_interface_id(value)?),
+            _ => return None,
+        }
+        Some(self)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut words = text.split(',');
+        words.next().filter(|word| *word == ADDRCONF)?;
+        words.try_fold(Self::default(), |conf, word| {
+            let (name, value) = word.split_once('=')?;
+            conf.with(name, value)
+        })
+    }
+
+    fn write(&self) -> String {
+        let mut text = ADDRCONF.to_owned();
+        if let Some([a, b, c, d, e, f, g, h]) = self.interface_id {
+            let id = Ipv6Addr::from([0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f, g, h]);
+            text += &format!(",interface-id={id}");
+        }
+        let usual = Self::default();
+        let words = [
+            ("stateful", self.stateful, usual.stateful),
+            ("stateless", self.stateless, usual.stateless),
+            ("temporary", self.temporary, usual.temporary),
+        ];
+        for (name, is, _) in words.into_iter().filter(|(_, is, usual)| is != usual) {
+            text += &format!(",{name}={}", if is { "yes" } else { "no" });
+        }
+        text
+    }
+}
+
+/// Reads an address of which only the lower half is set, and some of it.
+fn read_interface_id(text: &str) -> Option<[u8; 8]> {
+    let [network @ .., a, b, c, d, e, f, g, h] = text.parse::<Ipv6Addr>().ok()?.octets();
+    let id = [a, b, c, d, e, f, g, h];
+    (network == [0; 8] && id != [0; 8]).then_some(id)
+}
 
 impl Address {
     /// `Some` if one station can have the address: it is unicast and, where the prefix leaves room for
@@ -27,30 +120,46 @@ impl Address {
             }
             IpAddr::V6(addr) => !addr.is_unspecified() && !addr.is_loopback() && !addr.is_multicast(),
         };
-        (usable && prefix.prefix_len() > 0).then_some(Self(prefix))
+        (usable && prefix.prefix_len() > 0).then_some(Self::Static(StaticAddress(prefix)))
     }
 
-    /// The address with its prefix length.
-    pub const fn prefix(self) -> IpPrefix {
-        self.0
+    /// The address with its prefix length, if it is static.
+    pub const fn prefix(self) -> Option<IpPrefix> {
+        match self {
+            Self::Static(address) => Some(address.prefix()),
+            Self::Addrconf(_) => None,
+        }
     }
 
-    /// The address alone.
-    pub const fn addr(self) -> IpAddr {
-        self.0.addr()
+    /// The address alone, if it is static.
+    pub fn addr(self) -> Option<IpAddr> {
+        self.prefix().map(IpPrefix::addr)
+    }
+
+    /// The word of `ipadm -T`.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Static(_) => "static",
+            Self::Addrconf(_) => ADDRCONF,
+        }
     }
 }
 
 impl TextValue for Address {
-    const ALLOWED: &'static str =
-        "a unicast IP address of a host with a prefix length, such as 10.0.0.10/24 or fd00::10/64";
+    const ALLOWED: &'static str = "a unicast IP address of a host with a prefix length, such as 10.0.0.10/24 or fd00::10/64, or addrconf";
 
     fn read(text: &str) -> Option<Self> {
-        text.parse().ok().and_then(Self::new)
+        match Addrconf::read(text) {
+            Some(conf) => Some(Self::Addrconf(conf)),
+            None => text.parse().ok().and_then(Self::new),
+        }
     }
 
     fn write(&self) -> String {
-        self.0.to_string()
+        match self {
+            Self::Static(address) => address.prefix().to_string(),
+            Self::Addrconf(conf) => conf.write(),
+        }
     }
 }
 
@@ -58,13 +167,39 @@ serde_as_text!(Address);
 
 impl core::fmt::Display for Address {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.0.fmt(f)
+        f.pad(&self.write())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addrconf_and_its_properties() {
+        for text in
+            ["addrconf", "addrconf,stateless=no", "addrconf,interface-id=::1:2,stateful=no,temporary=yes"]
+        {
+            assert_eq!(Address::read(text).unwrap().to_string(), text);
+        }
+        let Some(Address::Addrconf(conf)) = Address::read("addrconf,interface-id=::a:b:c:d,stateful=yes")
+        else {
+            panic!("it is well formed")
+        };
+        assert_eq!(conf.interface_id, Some([0, 0xa, 0, 0xb, 0, 0xc, 0, 0xd]));
+        assert_eq!((conf.stateful, conf.stateless, conf.temporary), (true, true, false));
+        for bad in [
+            "addrconf,",
+            "addrconf,stateless",
+            "addrconf,stateless=maybe",
+            "addrconf,speed=yes",
+            "addrconf,interface-id=::",
+            "addrconf,interface-id=fd00::1",
+            "addrconfig",
+        ] {
+            assert_eq!(Address::read(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn only_addresses_that_a_host_can_have() {

@@ -34,7 +34,7 @@ mod validate;
 mod value;
 mod vnic;
 
-pub use address::Address;
+pub use address::{Addrconf, Address, StaticAddress};
 pub use daemon::{Daemon, Lanes};
 pub use error::{FieldError, FileError};
 pub use etherstub::Etherstub;

@@ -117,7 +117,7 @@ impl Model {
 
     fn check_netstacks(&self, faults: &mut Faults) {
         for (name, netstack) in &self.netstacks {
-            let mut taken = BTreeMap::new();
+            let (mut taken, mut automatic) = (BTreeMap::new(), BTreeMap::new());
             for (addrobj, address) in &netstack.addresses {
                 let field = format!("netstack.{name}.addresses.{addrobj}");
                 let interface = self.vnics.get(addrobj.interface());
@@ -125,7 +125,11 @@ impl Model {
                     let allowed = format!("{} is no VNIC of this netstack", addrobj.interface());
                     faults.add(&field, address, allowed);
                 }
-                faults.unique(&mut taken, address.addr(), field, address);
+                match address.addr() {
+                    Some(addr) => faults.unique(&mut taken, addr, field, address),
+                    // One interface is configured in one way.
+                    None => faults.unique(&mut automatic, addrobj.interface(), field, address),
+                }
             }
         }
     }

@@ -4,7 +4,7 @@
 //! `arp.rs` and `ndp.rs` send it. Every lane runs the same sequence, so an address becomes usable in all at
 //! about the same time; only the home lane sends.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
 use firelane_units::{Instant, IpPrefix, LinkId};
@@ -210,6 +210,14 @@ impl Addresses {
         Ok(())
     }
 
+    /// Says whether an address that is used is preferred; says whether that is news.
+    pub(crate) fn set_deprecated(&mut self, addr: IpAddr, is_deprecated: bool) -> bool {
+        let state = if is_deprecated { AddressState::Deprecated } else { AddressState::Preferred };
+        let Ok(at) = self.position(addr) else { return false };
+        let address = &mut self.list[at];
+        address.is_usable() && core::mem::replace(&mut address.state, state) != state
+    }
+
     pub(crate) fn remove(&mut self, link: LinkId, addr: IpAddr) -> Result<Address, AddressError> {
         let at = self.position(addr).map_err(|_| AddressError::Missing)?;
         if self.list[at].link != link {
@@ -237,6 +245,14 @@ impl Addresses {
 
     pub(crate) fn on(&self, link: LinkId) -> impl Iterator<Item = &Address> {
         self.list.iter().filter(move |address| address.link == link)
+    }
+
+    /// The link-local address that may be used on a link.
+    pub(crate) fn link_local(&self, link: LinkId) -> Option<Ipv6Addr> {
+        self.on(link).filter(|address| address.is_usable()).find_map(|address| match address.prefix.addr() {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => Some(v6),
+            _ => None,
+        })
     }
 
     /// Whether `addr` is the broadcast address of one of the subnets, or of all (RFC 1122 §3.2.1.3).

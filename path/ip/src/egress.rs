@@ -1,10 +1,10 @@
-//! The way to a destination, decided once and cached by its user (RFC 1122 §3.3.1, RFC 6724 §5).
+//! The way to a destination, decided once and cached by its user (RFC 1122 §3.3.1, RFC 4861 §5.2).
 //!
 //! An [`Egress`] says which link, which source, which next hop and how large. It is good while the shard's
 //! generation is its own; whatever changes ways (addresses, routes, neighbours, path MTUs) begins a new
 //! generation, and [`Ip::send`](crate::Ip::send) looks again by itself.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_units::{Instant, LinkId, MacAddr, Mtu};
 use firelane_wire::ethernet;
@@ -12,9 +12,12 @@ use firelane_wire::ethernet;
 use crate::address::broadcast_of;
 use crate::config::{LOOPBACK, LOOPBACK_MAC};
 use crate::ident::CounterId;
-use crate::neighbour::NeighbourId;
-use crate::route::Route;
+use crate::neighbour::{NeighbourId, Standing};
+use crate::route::{Origin, Route};
 use crate::stack::Ip;
+
+/// RFC 1122 §3.2.1.7, with the value that hosts use.
+const TTL: u8 = 64;
 
 /// The way to a destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +36,8 @@ pub struct Egress {
     pub dst: IpAddr,
     /// The largest packet on the way, as far as it is known.
     pub mtu: Mtu,
+    /// The hop limit, or TTL, of packets that name none.
+    pub hops: u8,
     /// The generation in which this was found.
     pub generation: u32,
     pub(crate) neighbour: Option<NeighbourId>,
@@ -98,7 +103,8 @@ impl Ip {
             dst_mac: way.mac.or(neighbour.map(|(_, mac)| mac)),
             src,
             dst,
-            mtu: self.paths.mtu(dst, interface.mtu),
+            mtu: self.paths.mtu(dst, self.interfaces.mtu(way.link, dst).unwrap_or(interface.mtu)),
+            hops: self.hops(way.link, dst),
             generation: self.generation,
             neighbour: neighbour.map(|(id, _)| id),
             counter: None,
@@ -166,13 +172,40 @@ impl Ip {
     /// By the longest matching route; of several alike, by the one over the source's own link, whose limits
     /// the source's packets are subject to.
     fn routed(&self, src_link: Option<LinkId>, dst: IpAddr) -> Option<Way> {
-        let by = |route: &Route| self.route_link(route);
-        let best = *self.routes.lookup(dst, |route| by(route).is_some())?;
-        let same = |route: &Route| {
-            route.destination == best.destination && src_link.is_some() && by(route) == src_link
+        let score = |route: &Route| {
+            let link = self.route_link(route)?;
+            Some((self.standing(route, link), src_link == Some(link)))
         };
-        let route = self.routes.lookup(dst, same).unwrap_or(&best);
-        Some(Way { link: by(route)?, next_hop: route.gateway.unwrap_or(dst), mac: None })
+        let route = self.routes.best(dst, score)?;
+        Some(Way { link: self.route_link(route)?, next_hop: route.gateway.unwrap_or(dst), mac: None })
+    }
+
+    /// Whether a route's router answers (RFC 4861 §6.3.6). The operator's routes are as he says.
+    fn standing(&self, route: &Route, link: LinkId) -> Standing {
+        match (route.origin, route.gateway) {
+            (Origin::Router(_), Some(router)) if self.suspects.contains(&(link, router)) => Standing::Silent,
+            (Origin::Router(_), Some(router)) => self.neighbours.standing(link, router),
+            _ => Standing::Answers,
+        }
+    }
+
+    /// A neighbour does not answer: if it is a router, another is asked first, until this one is heard again.
+    pub(crate) fn suspect(&mut self, link: LinkId, ip: IpAddr) {
+        let is_router = |route: &Route| {
+            matches!(route.origin, Origin::Router(_)) && route.gateway == Some(ip) && route.link == Some(link)
+        };
+        if self.routes.iter().any(is_router) && !self.suspects.contains(&(link, ip)) {
+            self.suspects.push((link, ip));
+        }
+    }
+
+    /// The hop limit of packets that name none: a group's do not leave the link (RFC 1112 §6.1, RFC 3493 §5.2).
+    fn hops(&self, link: LinkId, dst: IpAddr) -> u8 {
+        match dst {
+            _ if dst.is_multicast() => 1,
+            IpAddr::V4(_) => TTL,
+            IpAddr::V6(_) => self.interfaces.parameters(link).hop_limit,
+        }
     }
 
     /// The link of a route: its own, or the one on which its gateway is.
@@ -205,43 +238,10 @@ impl Ip {
         let of_subnet = |a: &&crate::Address| broadcast_of(a.prefix) == Some(dst);
         self.addresses.iter().find(of_subnet).map(|address| address.link)
     }
-
-    /// The source address that suits best: on the link and in the next hop's subnet, of the destination's
-    /// scope, with the longest common prefix (RFC 6724 §5, rules 1, 2, 5 and 8).
-    pub(crate) fn choose_source(&self, way: Way, dst: IpAddr) -> Option<IpAddr> {
-        if way.link == LOOPBACK {
-            return Some(match dst {
-                IpAddr::V4(v4) if v4.is_loopback() => Ipv4Addr::LOCALHOST.into(),
-                IpAddr::V6(v6) if v6.is_loopback() => Ipv6Addr::LOCALHOST.into(),
-                own => own,
-            });
-        }
-        let rank = |address: &crate::Address| {
-            let addr = address.prefix.addr();
-            let is_on_link = address.link == way.link;
-            let is_in_subnet = is_on_link && address.prefix.contains(way.next_hop);
-            let same_scope = is_link_local(addr) == is_link_local(dst);
-            (is_on_link, same_scope, is_in_subnet, common_bits(addr, dst))
-        };
-        self.addresses
-            .iter()
-            .filter(|a| a.is_usable() && a.prefix.addr().is_ipv4() == dst.is_ipv4())
-            .filter(|a| a.link == way.link || !is_link_local(a.prefix.addr()))
-            .max_by_key(|a| rank(a))
-            .map(|a| a.prefix.addr())
-    }
 }
 
 /// Whether an address means another station on every link (RFC 4291 §2.5.6). IPv4's 169.254/16 is routed
 /// like a subnet, as it is one.
 pub(crate) const fn is_link_local(addr: IpAddr) -> bool {
     matches!(addr, IpAddr::V6(v6) if v6.is_unicast_link_local())
-}
-
-fn common_bits(a: IpAddr, b: IpAddr) -> u32 {
-    match (a, b) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-        _ => 0,
-    }
 }

@@ -1,11 +1,13 @@
 //! What a shard tells the lane: for the other shards of the netstack, for transports, for the operator.
 
 use core::net::IpAddr;
+use core::time::Duration;
 
 use firelane_units::{IpPrefix, LinkId, MacAddr, Mtu, Port, SeqNum};
 use firelane_wire::IpProtocol;
 
 use crate::address::AddressOrigin;
+use crate::route::Route;
 
 /// Something that others need to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +30,9 @@ pub enum IpEvent {
     /// The home lane has configured something by itself: the other shards hear it by
     /// [`on_configured`](crate::Ip::on_configured).
     Configured(Configured),
+    /// The name servers or search domains of a link have changed: [`Ip::resolvers`](crate::Ip::resolvers) has
+    /// them.
+    Resolvers(LinkId),
     /// A path's largest packet has changed in this shard: the others hear it by
     /// [`on_path_mtu`](crate::Ip::on_path_mtu).
     PathMtu {
@@ -61,6 +66,33 @@ pub enum Configured {
         /// Which.
         addr: IpAddr,
     },
+    /// A route begins.
+    Route(Route),
+    /// A route ends.
+    NoRoute(Route),
+    /// A router has said how packets are sent on its link.
+    Link(LinkId, LinkParameters),
+}
+
+/// How IPv6 packets are sent on a link, as far as its routers say (RFC 4861 §6.3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkParameters {
+    /// The hop limit of packets that are sent.
+    pub hop_limit: u8,
+    /// The largest packet, if it is smaller than the interface's.
+    pub mtu: Option<Mtu>,
+    /// How long a neighbour is taken for reachable after it was heard, before it is spread.
+    pub reachable: Duration,
+    /// Time between questions for a neighbour.
+    pub retransmit: Duration,
+}
+
+impl Default for LinkParameters {
+    /// What holds without a router (RFC 4861 §10).
+    fn default() -> Self {
+        let (reachable, retransmit) = (Duration::from_secs(30), Duration::from_secs(1));
+        Self { hop_limit: 64, mtu: None, reachable, retransmit }
+    }
 }
 
 /// An error about a packet that this netstack is said to have sent. Whether it did is the transport's to

@@ -1,7 +1,8 @@
 //! Interface identifiers: the lower half of an IPv6 address that a host makes itself.
 //!
-//! Owns the ways to make one: stable and opaque (RFC 7217), from the Ethernet address (RFC 4291 appendix A),
-//! and chosen by the operator. Called by `own_address.rs`; an opaque one is never a reserved one (RFC 5453). The inputs are written byte by byte, so that an address is the same after a restart and
+//! Owns the three ways to make one: stable and opaque (RFC 7217), from the Ethernet address (RFC 4291
+//! appendix A), and temporary (RFC 8981 §3.3.2); a hashed one is never a reserved one (RFC 5453). Called by
+//! `own_address.rs` and `temporary.rs`. The inputs are written byte by byte, so that an address is the same after a restart and
 //! after a change of compiler.
 
 use core::hash::Hasher;
@@ -37,11 +38,16 @@ pub(crate) struct IidInput {
 /// The stable identifier; `None` if there is no other to try.
 pub(crate) fn stable(kind: IidKind, secret: &[u8; 16], input: &IidInput) -> Option<[u8; 8]> {
     match kind {
-        IidKind::Stable => Some(hashed(secret, STABLE, input)),
+        IidKind::Stable => Some(hashed(secret, STABLE, input, 0)),
         IidKind::Eui64 if input.tries == 0 => Some(eui64(input.mac)),
         IidKind::Token(token) if input.tries == 0 => Some(token),
         IidKind::Eui64 | IidKind::Token(_) => None,
     }
+}
+
+/// A temporary identifier: another for each `serial`.
+pub(crate) fn temporary(secret: &[u8; 16], input: &IidInput, serial: u64) -> [u8; 8] {
+    hashed(secret, TEMPORARY, input, serial)
 }
 
 /// The address with this upper and lower half.
@@ -51,16 +57,18 @@ pub(crate) fn address(network: Ipv6Addr, iid: [u8; 8]) -> Ipv6Addr {
     Ipv6Addr::from([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p])
 }
 
-/// What the hash is for: hashes for other purposes say nothing about these.
+/// What the hash is for, so that stable and temporary identifiers say nothing about each other.
 const STABLE: u8 = 1;
+const TEMPORARY: u8 = 2;
 
-fn hashed(secret: &[u8; 16], purpose: u8, input: &IidInput) -> [u8; 8] {
+fn hashed(secret: &[u8; 16], purpose: u8, input: &IidInput, serial: u64) -> [u8; 8] {
     // RFC 7217 §5: a reserved identifier is passed over for the next.
     for again in 0..u8::MAX {
         let mut hasher = SipHasher24::new_with_key(secret);
         hasher.write(&[purpose, again, input.tries]);
         hasher.write(&input.network.octets()[..8]);
         hasher.write(&input.mac.0);
+        hasher.write(&serial.to_be_bytes());
         let iid = hasher.finish().to_be_bytes();
         if !is_reserved(iid) {
             return iid;
@@ -115,6 +123,8 @@ mod tests {
             make(&SECRET, &input("fd00:1::", 1)),
             make(&[8; 16], &input("fd00:1::", 0)),
             make(&SECRET, &other_mac),
+            temporary(&SECRET, &input("fd00:1::", 0), 0),
+            temporary(&SECRET, &input("fd00:1::", 0), 1),
         ];
         for (i, one) in others.iter().enumerate() {
             assert_ne!(*one, first);

@@ -1,8 +1,11 @@
 //! The interfaces of a netstack in one shard: the VNICs it has, and the loopback that it always has.
 
+use core::net::IpAddr;
+
 use firelane_units::{LinkId, MacAddr, Mtu};
 
 use crate::config::{IfConfig, LOOPBACK, LOOPBACK_MAC};
+use crate::event::LinkParameters;
 
 /// The largest packet to oneself: the longest that IP has.
 const LOOPBACK_MTU: u16 = u16::MAX;
@@ -10,7 +13,7 @@ const LOOPBACK_MTU: u16 = u16::MAX;
 /// The interfaces, few, in order of their links.
 #[derive(Debug)]
 pub(crate) struct Interfaces {
-    list: Vec<IfConfig>,
+    list: Vec<(IfConfig, LinkParameters)>,
     loopback: IfConfig,
 }
 
@@ -24,8 +27,8 @@ impl Interfaces {
     /// Adds an interface, or changes it.
     pub(crate) fn set(&mut self, config: IfConfig) {
         match self.position(config.link) {
-            Ok(at) => self.list[at] = config,
-            Err(at) => self.list.insert(at, config),
+            Ok(at) => self.list[at].0 = config,
+            Err(at) => self.list.insert(at, (config, LinkParameters::default())),
         }
     }
 
@@ -39,7 +42,25 @@ impl Interfaces {
         if link == LOOPBACK {
             return Some(&self.loopback);
         }
-        self.position(link).ok().map(|at| &self.list[at])
+        self.position(link).ok().map(|at| &self.list[at].0)
+    }
+
+    /// What the routers of a link have said.
+    pub(crate) fn parameters(&self, link: LinkId) -> LinkParameters {
+        self.position(link).map_or_else(|_| LinkParameters::default(), |at| self.list[at].1)
+    }
+
+    pub(crate) fn set_parameters(&mut self, link: LinkId, parameters: LinkParameters) {
+        if let Ok(at) = self.position(link) {
+            self.list[at].1 = parameters;
+        }
+    }
+
+    /// The largest packet to `dst` by `link`: a router may have said that IPv6's are smaller.
+    pub(crate) fn mtu(&self, link: LinkId, dst: IpAddr) -> Option<Mtu> {
+        let own = self.get(link)?.mtu;
+        let said = self.parameters(link).mtu.filter(|_| dst.is_ipv6() && link != LOOPBACK);
+        Some(said.map_or(own, |said| said.min(own)))
     }
 
     pub(crate) fn is_home(&self, link: LinkId) -> bool {
@@ -52,10 +73,10 @@ impl Interfaces {
 
     /// All but the loopback.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &IfConfig> {
-        self.list.iter()
+        self.list.iter().map(|(config, _)| config)
     }
 
     fn position(&self, link: LinkId) -> Result<usize, usize> {
-        self.list.binary_search_by_key(&link, |interface| interface.link)
+        self.list.binary_search_by_key(&link, |(interface, _)| interface.link)
     }
 }

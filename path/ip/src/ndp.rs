@@ -1,7 +1,6 @@
 //! Neighbour discovery (RFC 4861 §7) and its test for duplicate addresses (RFC 4862 §5.4, RFC 7527).
 //!
-//! The sibling of `arp.rs` for IPv6. Router advertisements and redirects are not obeyed: addresses and
-//! routes come from the model (A07, A09).
+//! The sibling of `arp.rs` for IPv6. Router advertisements go on to `ra.rs`; redirects are not obeyed (A09, C05).
 
 use core::net::Ipv6Addr;
 
@@ -20,6 +19,9 @@ use crate::stack::Ip;
 
 /// Everybody on the link.
 pub(crate) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+/// Every router on the link.
+const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
 /// From whom, to whom, on the link and by address.
 #[derive(Clone, Copy)]
@@ -64,10 +66,9 @@ impl Ip {
                 );
                 Ok(())
             }
-            // We differ: a host may ask routers, and ours is told its routes by the operator.
-            NdpMessage::RouterSolicit | NdpMessage::RouterAdvert { .. } | NdpMessage::Redirect { .. } => {
-                Err(DropReason::BadNdp)
-            }
+            NdpMessage::RouterAdvert { .. } => self.on_router_advert(now, link, envelope, &view, from),
+            // We differ: what a netstack is a router for is the operator's to say, and no redirect changes it (C05).
+            NdpMessage::RouterSolicit | NdpMessage::Redirect { .. } => Err(DropReason::BadNdp),
         }
     }
 
@@ -156,6 +157,22 @@ impl Ip {
         let message = NdpMessage::NeighbourSolicit { target };
         let options = [NdpOption::SourceLinkLayer(mac)];
         self.send_ndp(Course { link, dst_mac, src, dst }, &NdpRepr { message, options: &options }, pools);
+    }
+
+    /// Asks which routers there are (RFC 4861 §6.3.7), from the link-local address if that can be used already.
+    pub(crate) fn send_router_solicit(&mut self, link: LinkId, pools: &mut Pools) {
+        let Some(mac) = self.interfaces.mac(link) else { return };
+        let src = self.addresses.link_local(link);
+        let course = Course {
+            link,
+            dst_mac: ethernet::group_mac(ALL_ROUTERS.into()),
+            src: src.unwrap_or(Ipv6Addr::UNSPECIFIED),
+            dst: ALL_ROUTERS,
+        };
+        let option = [NdpOption::SourceLinkLayer(mac)];
+        // RFC 4861 §4.1: nobody has no Ethernet address to name.
+        let options = if src.is_some() { &option[..] } else { &[] };
+        self.send_ndp(course, &NdpRepr { message: NdpMessage::RouterSolicit, options }, pools);
     }
 
     /// Asks whether anybody has an address that is being tested.

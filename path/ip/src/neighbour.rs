@@ -28,6 +28,8 @@ pub enum NeighbourState {
     Delay,
     /// Being asked again.
     Probe,
+    /// Does not answer; still sent to by whoever has no other way, and asked ever more rarely (RFC 7048).
+    Unreachable,
 }
 
 impl NeighbourState {
@@ -39,6 +41,7 @@ impl NeighbourState {
             Self::Stale => "stale",
             Self::Delay => "delay",
             Self::Probe => "probe",
+            Self::Unreachable => "unreachable",
         }
     }
 }
@@ -96,10 +99,20 @@ pub(crate) struct Wait {
 pub(crate) enum Due {
     /// Ask for the address: everybody, or one whose address is known.
     Ask { link: LinkId, ip: IpAddr, to: Option<MacAddr> },
+    /// It does not answer: everybody is asked, and its users look for another way.
+    Unreachable { link: LinkId, ip: IpAddr },
     /// The neighbour does not answer; what waited for it comes back.
-    Failed { queue: Chain },
+    Failed { link: LinkId, ip: IpAddr, queue: Chain },
     /// Its users must look again, so that it is asked if it is used.
     Aged,
+}
+
+/// How good a gateway is, worst first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Standing {
+    Silent,
+    Unknown,
+    Answers,
 }
 
 /// A place in the table, for confirmation without a search.
@@ -121,6 +134,9 @@ const REACHABLE_TIME: Duration = Duration::from_secs(30);
 const DELAY_FIRST_PROBE: Duration = Duration::from_secs(5);
 const RETRANS_TIMER: Duration = Duration::from_secs(1);
 const MAX_PROBES: u8 = 3;
+/// RFC 7048 §4: how the time between questions grows.
+const BACKOFF_MULTIPLE: u32 = 3;
+const MAX_RETRANS_TIMER: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct Entry {
@@ -132,6 +148,8 @@ struct Entry {
     /// A confirmation moves only this; the timer follows when it fires.
     reachable_until: Instant,
     used: Instant,
+    /// When it was asked without an answer.
+    asked: Instant,
     probes: u8,
     queue: Chain,
 }
@@ -149,6 +167,9 @@ pub(crate) struct Neighbours {
     /// Where the search for an entry to give up goes on.
     hand: usize,
     reachable_time: Duration,
+    /// What routers have said, for IPv6 on their links: how long a neighbour is reachable, and the time between
+    /// questions.
+    timers: Vec<(LinkId, Duration, Duration)>,
 }
 
 impl Neighbours {
@@ -163,6 +184,32 @@ impl Neighbours {
             hand: 0,
             // RFC 4861 §6.3.2: spread, so that hosts do not ask all at once.
             reachable_time: random.around(REACHABLE_TIME),
+            timers: Vec::new(),
+        }
+    }
+
+    /// A router has said how neighbours are asked on its link.
+    pub(crate) fn set_timers(&mut self, link: LinkId, reachable: Duration, retransmit: Duration) {
+        self.timers.retain(|(other, ..)| *other != link);
+        self.timers.push((link, reachable, retransmit));
+    }
+
+    fn timers(&self, link: LinkId, ip: IpAddr) -> (Duration, Duration) {
+        let said = self.timers.iter().find(|(other, ..)| *other == link && ip.is_ipv6());
+        said.map_or((self.reachable_time, RETRANS_TIMER), |&(_, reachable, retransmit)| {
+            (reachable, retransmit)
+        })
+    }
+
+    /// How good a gateway is as far as this table knows (RFC 4861 §6.3.6): one that answers, one that is not
+    /// known, one that does not answer.
+    pub(crate) fn standing(&self, link: LinkId, ip: IpAddr) -> Standing {
+        let entry = self.map.get(&(link, ip)).and_then(|&slot| self.slots[slot as usize].as_ref());
+        match entry.map(|entry| (entry.state, entry.probes)) {
+            Some((NeighbourState::Unreachable, _)) => Standing::Silent,
+            Some((NeighbourState::Incomplete, probes)) if probes > 1 => Standing::Silent,
+            Some((NeighbourState::Incomplete, _)) | None => Standing::Unknown,
+            Some(_) => Standing::Answers,
         }
     }
 
@@ -219,7 +266,8 @@ impl Neighbours {
         let slot = self.create(now, link, ip)?;
         self.incomplete.push_back(slot);
         self.entry(slot).probes = 1;
-        self.set(slot, NeighbourState::Incomplete, Some(now + RETRANS_TIMER));
+        let (_, retransmit) = self.timers(link, ip);
+        self.set(slot, NeighbourState::Incomplete, Some(now + retransmit));
         wait.ask = true;
         Some(slot)
     }
@@ -285,7 +333,8 @@ impl Neighbours {
         if let Some(mac) = mac {
             self.entry(slot).mac = mac;
         }
-        let was_asked = matches!(state, NeighbourState::Delay | NeighbourState::Probe);
+        let was_asked =
+            matches!(state, NeighbourState::Delay | NeighbourState::Probe | NeighbourState::Unreachable);
         let is_confirmed = match evidence {
             Evidence::Answer { .. } => was_asked || !differs,
             Evidence::Hearsay => was_asked && !differs,
@@ -302,14 +351,16 @@ impl Neighbours {
     /// A transport made progress over this neighbour (RFC 4861 §7.3.1).
     #[inline]
     pub(crate) fn confirm(&mut self, now: Instant, id: NeighbourId, mac: MacAddr) {
-        let reachable_until = now + self.reachable_time;
-        let Some(Some(entry)) = self.slots.get_mut(id.0 as usize) else { return };
+        let Some(Some(entry)) = self.slots.get(id.0 as usize) else { return };
         if entry.mac != mac {
             return;
         }
         match entry.state {
             NeighbourState::Incomplete => {}
-            NeighbourState::Reachable => entry.reachable_until = reachable_until,
+            NeighbourState::Reachable => {
+                let until = now + self.timers(entry.link, entry.ip).0;
+                self.entry(id.0).reachable_until = until;
+            }
             _ => self.set_reachable(now, id.0),
         }
     }
@@ -328,7 +379,9 @@ impl Neighbours {
             }
             let entry = self.entry(slot);
             let (link, ip, state) = (entry.link, entry.ip, entry.state);
-            let is_spent = entry.probes >= MAX_PROBES;
+            let (is_spent, is_used) = (entry.probes >= MAX_PROBES, entry.used >= entry.asked);
+            let (_, retransmit) = self.timers(link, ip);
+            let entry = self.entry(slot);
             match state {
                 NeighbourState::Reachable if entry.reachable_until > now => {
                     let until = entry.reachable_until;
@@ -338,19 +391,33 @@ impl Neighbours {
                     self.set(slot, NeighbourState::Stale, None);
                     return Some(Due::Aged);
                 }
-                NeighbourState::Incomplete | NeighbourState::Probe if is_spent => {
+                NeighbourState::Incomplete if is_spent => {
                     let queue = self.remove(slot).queue;
-                    return Some(Due::Failed { queue });
+                    return Some(Due::Failed { link, ip, queue });
                 }
                 NeighbourState::Incomplete => {
                     entry.probes += 1;
-                    self.set(slot, state, Some(now + RETRANS_TIMER));
+                    self.set(slot, state, Some(now + retransmit));
                     return Some(Due::Ask { link, ip, to: None });
                 }
-                NeighbourState::Delay | NeighbourState::Probe => {
+                // Nobody uses it any more.
+                NeighbourState::Unreachable if !is_used => {
+                    let queue = self.remove(slot).queue;
+                    return Some(Due::Failed { link, ip, queue });
+                }
+                NeighbourState::Probe | NeighbourState::Unreachable if is_spent => {
+                    let exponent = u32::from(entry.probes - MAX_PROBES) + 1;
+                    let wait = retransmit.saturating_mul(BACKOFF_MULTIPLE.saturating_pow(exponent));
+                    entry.probes = entry.probes.saturating_add(1);
+                    entry.asked = now;
+                    let at = now + wait.min(MAX_RETRANS_TIMER);
+                    self.set(slot, NeighbourState::Unreachable, Some(at));
+                    return Some(Due::Unreachable { link, ip });
+                }
+                NeighbourState::Delay | NeighbourState::Probe | NeighbourState::Unreachable => {
                     entry.probes = if state == NeighbourState::Delay { 1 } else { entry.probes + 1 };
                     let to = Some(entry.mac);
-                    self.set(slot, NeighbourState::Probe, Some(now + RETRANS_TIMER));
+                    self.set(slot, NeighbourState::Probe, Some(now + retransmit));
                     return Some(Due::Ask { link, ip, to });
                 }
             }
@@ -389,7 +456,9 @@ impl Neighbours {
     }
 
     fn set_reachable(&mut self, now: Instant, slot: u32) {
-        let until = now + self.reachable_time;
+        let entry = self.entry(slot);
+        let (link, ip) = (entry.link, entry.ip);
+        let until = now + self.timers(link, ip).0;
         self.entry(slot).reachable_until = until;
         self.set(slot, NeighbourState::Reachable, Some(until));
     }
@@ -420,6 +489,7 @@ impl Neighbours {
             timer: None,
             reachable_until: now,
             used: now,
+            asked: now,
             probes: 0,
             queue: Chain::default(),
         };
@@ -437,7 +507,8 @@ impl Neighbours {
         let mut oldest: Option<(Instant, u32)> = None;
         for _ in 0..self.slots.len() {
             self.hand = (self.hand + 1) % self.slots.len();
-            let stale = self.slots[self.hand].as_ref().filter(|e| e.state == NeighbourState::Stale);
+            let is_idle = |e: &&Entry| matches!(e.state, NeighbourState::Stale | NeighbourState::Unreachable);
+            let stale = self.slots[self.hand].as_ref().filter(is_idle);
             if let Some(entry) = stale
                 && oldest.is_none_or(|(used, _)| entry.used < used)
             {

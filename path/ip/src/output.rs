@@ -24,17 +24,19 @@ pub struct Upper {
     pub ecn: Ecn,
     /// Whether the packet must not be cut, here or on the way.
     pub dont_fragment: bool,
+    /// Its hop limit or TTL; `None` is the link's.
+    pub hops: Option<u8>,
 }
 
 impl Upper {
     /// A TCP segment: never cut, since TCP finds the path's MTU (RFC 1191 §6.4).
     pub const fn tcp(ecn: Ecn) -> Self {
-        Self { protocol: IpProtocol::TCP, ecn, dont_fragment: true }
+        Self { protocol: IpProtocol::TCP, ecn, dont_fragment: true, hops: None }
     }
 
     /// A UDP datagram: may be cut.
     pub const fn udp() -> Self {
-        Self { protocol: IpProtocol::UDP, ecn: Ecn::NotCapable, dont_fragment: false }
+        Self { protocol: IpProtocol::UDP, ecn: Ecn::NotCapable, dont_fragment: false, hops: None }
     }
 }
 
@@ -108,9 +110,10 @@ impl Ip {
         upper: Upper,
         pools: &mut Pools,
     ) -> Sent {
+        let hops = upper.hops.unwrap_or(egress.hops);
         match (egress.src, egress.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let mut header = header_v4(src, dst, upper, frame.len());
+                let mut header = header_v4(src, dst, upper, hops, frame.len());
                 // RFC 6864 §4.1: a datagram that cannot be cut needs no identification.
                 if !upper.dont_fragment {
                     header.identification = self.identification(egress) as u16;
@@ -118,7 +121,7 @@ impl Ip {
                 prepend_v4(&mut frame, &header);
             }
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                let header = header_v6(src, dst, upper, frame.len());
+                let header = header_v6(src, dst, upper, hops, frame.len());
                 prepend_v6(&mut frame, &header);
             }
             _ => return Sent::Drop(frame, DropReason::NoRoute),
@@ -143,17 +146,19 @@ impl Ip {
             return Sent::Drop(frame, reason);
         }
         let (identification, mtu) = (self.identification(egress), egress.mtu);
-        let len = frame.len();
+        let (len, hops) = (frame.len(), upper.hops.unwrap_or(egress.hops));
         match (egress.src, egress.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let header =
-                    Ipv4Repr { identification: identification as u16, ..header_v4(src, dst, upper, len) };
+                let header = Ipv4Repr {
+                    identification: identification as u16,
+                    ..header_v4(src, dst, upper, hops, len)
+                };
                 self.send_pieces(now, &egress.hop(), frame, pools, |payload, pools, out| {
                     fragment::cut_v4(payload, &header, mtu, pools, out)
                 })
             }
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                let header = header_v6(src, dst, upper, len);
+                let header = header_v6(src, dst, upper, hops, len);
                 self.send_pieces(now, &egress.hop(), frame, pools, |payload, pools, out| {
                     fragment::cut_v6(payload, &header, identification, mtu, pools, out)
                 })
@@ -226,18 +231,20 @@ impl Ip {
 
 /// A datagram's IPv4 header.
 #[inline]
-const fn header_v4(src: Ipv4Addr, dst: Ipv4Addr, upper: Upper, len: usize) -> Ipv4Repr {
+const fn header_v4(src: Ipv4Addr, dst: Ipv4Addr, upper: Upper, hops: u8, len: usize) -> Ipv4Repr {
     let mut header = Ipv4Repr::new(src, dst, upper.protocol, len as u16);
     header.ecn = upper.ecn;
     header.dont_fragment = upper.dont_fragment;
+    header.ttl = hops;
     header
 }
 
 /// A datagram's IPv6 header.
 #[inline]
-const fn header_v6(src: Ipv6Addr, dst: Ipv6Addr, upper: Upper, len: usize) -> Ipv6Repr {
+const fn header_v6(src: Ipv6Addr, dst: Ipv6Addr, upper: Upper, hops: u8, len: usize) -> Ipv6Repr {
     let mut header = Ipv6Repr::new(src, dst, upper.protocol, len as u16);
     header.ecn = upper.ecn;
+    header.hop_limit = hops;
     header
 }
 

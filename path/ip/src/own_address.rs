@@ -1,6 +1,7 @@
 //! One address that this host makes itself: which it is now, and which comes next if another has it.
 //!
-//! The state machine of RFC 4862 §5.4.5 and RFC 7217 §6, used by `autoconf.rs`: try, be told of a duplicate, wait, try the next identifier, and after a
+//! The state machine of RFC 4862 §5.4.5 and RFC 7217 §6, used by `autoconf.rs` for the link-local address and by
+//! `slaac.rs` for those of a prefix: try, be told of a duplicate, wait, try the next identifier, and after a
 //! few tries give up (A08). It sends nothing and keeps no table.
 
 use core::net::Ipv6Addr;
@@ -52,6 +53,11 @@ impl OwnAddress {
     /// Which it is now.
     pub(crate) const fn addr(&self) -> Ipv6Addr {
         self.addr
+    }
+
+    /// Where it is on its way.
+    pub(crate) const fn phase(&self) -> Phase {
+        self.phase
     }
 
     /// When it is to be tried.
@@ -109,7 +115,7 @@ mod tests {
             assert_eq!(own.poll(now), None);
             own.on_duplicate(now, &SECRET);
         }
-        assert_eq!((tried.len(), own.phase), (3, Phase::GivenUp));
+        assert_eq!((tried.len(), own.phase()), (3, Phase::GivenUp));
         tried.dedup();
         assert_eq!(tried.len(), 3);
     }
@@ -120,7 +126,7 @@ mod tests {
             let mut own = own(kind);
             assert!(own.poll(Instant::ZERO).is_some());
             assert!(!own.on_duplicate(Instant::ZERO, &SECRET));
-            assert_eq!((own.phase, own.poll_at()), (Phase::GivenUp, None));
+            assert_eq!((own.phase(), own.poll_at()), (Phase::GivenUp, None));
         }
     }
 }

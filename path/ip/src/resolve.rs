@@ -24,6 +24,9 @@ impl Ip {
         evidence: Evidence,
     ) {
         let mut learnt = self.neighbours.learn(now, (link, ip), mac, evidence);
+        if !self.suspects.is_empty() {
+            self.suspects.retain(|suspect| *suspect != (link, ip));
+        }
         if learnt.changed {
             self.begin_generation();
         }

@@ -7,6 +7,7 @@
 use core::net::IpAddr;
 
 use firelane_units::{IpPrefix, LinkId};
+use firelane_wire::RouterPreference;
 use hashbrown::HashMap;
 
 use crate::random::Keyed;
@@ -31,6 +32,24 @@ pub enum Origin {
     Address,
     /// From the operator.
     Operator,
+    /// From a router that says so of its link (RFC 4861 §6.3.4).
+    OnLink,
+    /// From a router that says so of itself, and how much it is to be liked (RFC 4191).
+    Router(RouterPreference),
+}
+
+impl Route {
+    /// Which of several to the same network comes first: a link that is directly attached is the shortest way; the
+    /// operator's word counts more than a router's.
+    const fn rank(&self) -> u8 {
+        match (self.gateway, self.origin) {
+            (None, _) => 0,
+            (Some(_), Origin::Router(RouterPreference::High)) => 2,
+            (Some(_), Origin::Router(RouterPreference::Medium)) => 3,
+            (Some(_), Origin::Router(RouterPreference::Low)) => 4,
+            (Some(_), _) => 1,
+        }
+    }
 }
 
 /// Why a route is refused.
@@ -93,8 +112,7 @@ impl Routes {
         if same.contains(&route) {
             return Err(RouteTableError::Exists);
         }
-        // A link that is directly attached is the shortest way.
-        let at = if route.gateway.is_none() { 0 } else { same.len() };
+        let at = same.partition_point(|other| other.rank() <= route.rank());
         same.insert(at, route);
         self.count += 1;
         let lengths = &mut self.lengths[family(route.destination.addr())];
@@ -124,6 +142,19 @@ impl Routes {
             }
         }
         Ok(())
+    }
+
+    /// Of the longest matches that have a score, the one with the highest; of several, the first.
+    pub(crate) fn best<S: Ord>(
+        &self,
+        dst: IpAddr,
+        mut score: impl FnMut(&Route) -> Option<S>,
+    ) -> Option<&Route> {
+        self.lengths[family(dst)].iter().find_map(|&(len, _)| {
+            let network = IpPrefix::new(dst, len)?.network();
+            let scored = self.table.get(&network)?.iter().filter_map(|route| Some((score(route)?, route)));
+            scored.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, route)| route)
+        })
     }
 
     /// The longest match among the routes that `usable` accepts.
@@ -194,6 +225,29 @@ mod tests {
         assert_eq!(by("10.9.2.3").as_deref(), Some("10.0.0.0/8"));
         assert_eq!(by("192.0.2.1").as_deref(), Some("0.0.0.0/0"));
         assert_eq!(by("2001:db8::1"), None);
+    }
+
+    #[test]
+    fn of_several_to_one_network_the_link_comes_first_and_the_operator_before_a_router() {
+        let mut table = routes();
+        let by = |gateway: &str, origin| Route { origin, ..route("::/0", Some(gateway), Some(1)) };
+        for new in [
+            by("fe80::3", Origin::Router(RouterPreference::Low)),
+            by("fe80::1", Origin::Router(RouterPreference::High)),
+            by("fe80::2", Origin::Router(RouterPreference::Medium)),
+            by("fe80::9", Origin::Operator),
+        ] {
+            table.add(new).unwrap();
+        }
+        let dst: IpAddr = "2001:db8::1".parse().unwrap();
+        let mut order = Vec::new();
+        while let Some(first) = table.best(dst, |route| (!order.contains(&route.gateway)).then_some(0)) {
+            order.push(first.gateway);
+        }
+        let text: Vec<String> = order.iter().flatten().map(ToString::to_string).collect();
+        assert_eq!(text, ["fe80::9", "fe80::1", "fe80::2", "fe80::3"]);
+        let liked = table.best(dst, |route| Some(route.gateway == "fe80::3".parse().ok())).unwrap();
+        assert_eq!(liked.gateway, "fe80::3".parse().ok());
     }
 
     #[test]

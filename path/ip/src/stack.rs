@@ -21,6 +21,7 @@ use crate::neighbour::{Due, Evidence, Neighbour, Neighbours};
 use crate::pmtu::Paths;
 use crate::random::{Keyed, Random};
 use crate::reassembly::Reassembly;
+use crate::refused::Refused;
 use crate::route::{Origin, Route, RouteTableError, Routes};
 
 /// Events that wait to be taken; what comes on top is lost, and will be asked for again.
@@ -48,6 +49,9 @@ pub struct Ip {
     pub(crate) routes: Routes,
     pub(crate) neighbours: Neighbours,
     pub(crate) paths: Paths,
+    pub(crate) refused: Refused,
+    /// Routers that have not answered, until they are heard again (RFC 4861 §6.3.6).
+    pub(crate) suspects: Vec<(LinkId, IpAddr)>,
     pub(crate) identifications: Identifications,
     pub(crate) icmp_limit: IcmpLimit,
     pub(crate) reassembly: Reassembly,
@@ -74,6 +78,8 @@ impl Ip {
             routes: Routes::new(keyed(1)),
             neighbours: Neighbours::new(keyed(2), &mut random),
             paths: Paths::new(keyed(3)),
+            refused: Refused::default(),
+            suspects: Vec::new(),
             identifications: Identifications::new(keyed(4), &mut random),
             icmp_limit: IcmpLimit::new(keyed(5)),
             reassembly: Reassembly::new(keyed(6)),
@@ -195,7 +201,7 @@ impl Ip {
     }
 
     fn lower_path(&mut self, now: Instant, dst: IpAddr, mtu: Mtu) -> bool {
-        let link_mtu = self.way(None, dst).and_then(|way| self.interfaces.get(way.link)).map(|i| i.mtu);
+        let link_mtu = self.way(None, dst).and_then(|way| self.interfaces.mtu(way.link, dst));
         let is_news = link_mtu.is_some_and(|link_mtu| self.paths.lower(now, dst, mtu, link_mtu));
         if is_news {
             self.begin_generation();
@@ -206,7 +212,7 @@ impl Ip {
     /// The largest packet on the way to `dst`, if there is a way.
     pub fn path_mtu(&self, dst: IpAddr) -> Option<Mtu> {
         let way = self.way(None, dst)?;
-        self.interfaces.get(way.link).map(|interface| self.paths.mtu(dst, interface.mtu))
+        self.interfaces.mtu(way.link, dst).map(|mtu| self.paths.mtu(dst, mtu))
     }
 
     /// The next frame to be sent. Its meta's ingress is the VNIC that sends it, or
@@ -237,9 +243,9 @@ impl Ip {
 
     /// Does what is due.
     pub fn on_timer(&mut self, now: Instant, pools: &mut Pools) {
-        self.run_autoconf(now);
+        self.run_autoconf(now, pools);
         while let Some(step) = self.addresses.poll(now, &mut self.random) {
-            self.on_dad_step(step, pools);
+            self.on_dad_step(now, step, pools);
         }
         while let Some(due) = self.neighbours.poll(now) {
             self.on_due(now, due, pools);
@@ -250,7 +256,7 @@ impl Ip {
         }
     }
 
-    fn on_dad_step(&mut self, step: DadStep, pools: &mut Pools) {
+    fn on_dad_step(&mut self, now: Instant, step: DadStep, pools: &mut Pools) {
         match step {
             DadStep::Ready(link, prefix, AddressOrigin::Operator) => {
                 self.begin_generation();
@@ -259,7 +265,9 @@ impl Ip {
                 }
             }
             DadStep::Ready(link, prefix, origin) => {
-                self.configure(Configured::Address { link, prefix, origin, is_deprecated: false });
+                let is_deprecated = self.autoconf.is_deprecated(now, prefix.addr());
+                self.addresses.set_deprecated(prefix.addr(), is_deprecated);
+                self.configure(Configured::Address { link, prefix, origin, is_deprecated });
             }
             DadStep::Probe(link, ..) | DadStep::Announce(link, _) if !self.interfaces.is_home(link) => {}
             DadStep::Probe(link, addr, nonce) => self.probe(link, addr, nonce, pools),
@@ -270,12 +278,18 @@ impl Ip {
     fn on_due(&mut self, now: Instant, due: Due, pools: &mut Pools) {
         match due {
             Due::Ask { link, ip, to } => self.ask(link, ip, to, pools),
-            Due::Failed { mut queue } => {
+            Due::Failed { link, ip, mut queue } => {
+                self.suspect(link, ip);
                 self.begin_generation();
                 while let Some(frame) = queue.pop() {
                     self.on_unresolved(now, &frame, pools);
                     self.give_up(frame, DropReason::NeighbourUnresolved, pools);
                 }
+            }
+            Due::Unreachable { link, ip } => {
+                // Its users look for another way, or go on with this one.
+                self.begin_generation();
+                self.ask(link, ip, None, pools);
             }
             Due::Aged => self.begin_generation(),
         }
@@ -300,6 +314,11 @@ impl Ip {
     /// Frames that were made here.
     pub const fn made(&self) -> Made {
         self.made
+    }
+
+    /// What was refused because a list was full.
+    pub const fn refused(&self) -> Refused {
+        self.refused
     }
 
     /// The interfaces, in order of their links.

@@ -116,7 +116,9 @@ fn a_neighbour_ages_and_is_asked_again_only_if_it_is_used() {
         assert_eq!(state(&a, other).unwrap().0, NeighbourState::Probe);
         let egress = a.ip.egress(Instant::from_secs(305), None, ip(other)).unwrap();
         assert_eq!(egress.dst_mac, Some(mac(2)), "meanwhile it is believed");
-        assert_eq!(run(&mut a, 400), [(306, 2), (307, 2)]);
+        // RFC 7048: then everybody is asked, once, since nobody uses it any more.
+        let everybody = if own.contains(':') { 0x33 } else { 0xff };
+        assert_eq!(run(&mut a, 400), [(306, 2), (307, 2), (308, everybody)]);
         assert_eq!(state(&a, other), None);
         assert!(!a.ip.is_current(&egress));
     }

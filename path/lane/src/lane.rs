@@ -132,6 +132,7 @@ impl<D: Driver> Lane<D> {
             Control::AddAddress(id, link, address) => stacks.add_address(common, id, link, address),
             Control::RemoveAddress(id, link, address) => stacks.remove_address(common, id, link, address),
             Control::AddRoute(id, route) => stacks.add_route(id, route),
+            Control::SetAutoconf(id, link, settings) => stacks.set_autoconf(common, id, link, settings),
             Control::RemoveRoute(id, route) => stacks.remove_route(id, route),
             Control::SetTcp(id, config) => stacks.set_tcp(id, config),
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use firelane_classify::{FlowMatch, Steering};
 use firelane_flow::FlowConfig;
 use firelane_frame::Chain;
-use firelane_ip::{Configured, DadConfig, IidKind, TransportError};
+use firelane_ip::{AutoconfConfig, Configured, DadConfig, IidKind, TransportError};
 use firelane_socket::{ConnRef, DatagramSlot, ListenerSlot, StreamConfig, StreamSlot};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Keepalive, TcpConfig};
@@ -105,6 +105,8 @@ pub enum Control<D> {
     AddAddress(NetstackId, LinkId, IpPrefix),
     /// An address of a netstack ends.
     RemoveAddress(NetstackId, LinkId, IpAddr),
+    /// A link of a netstack is configured automatically, in another way, or no more.
+    SetAutoconf(NetstackId, LinkId, Option<AutoconfConfig>),
     /// A route of a netstack begins.
     AddRoute(NetstackId, RouteConfig),
     /// A route of a netstack ends.
@@ -131,6 +133,7 @@ impl<D> Control<D> {
             Self::RemoveNetstack(_) => "remove netstack",
             Self::AddAddress(..) => "add address",
             Self::RemoveAddress(..) => "remove address",
+            Self::SetAutoconf(..) => "set autoconf",
             Self::AddRoute(..) => "add route",
             Self::RemoveRoute(..) => "remove route",
             Self::SetTcp(..) => "set tcp",

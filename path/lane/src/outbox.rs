@@ -7,7 +7,7 @@ use core::mem;
 use std::sync::Arc;
 
 use firelane_frame::{Chain, Frame};
-use firelane_ip::Configured;
+use firelane_ip::{Configured, Resolvers};
 use firelane_socket::{Ready, SocketToken};
 use firelane_units::{IpPrefix, LaneId, LinkId, MacAddr, NetstackId};
 
@@ -43,6 +43,8 @@ pub enum Notice {
     AddressReady(NetstackId, LinkId, IpPrefix),
     /// A netstack has configured something by itself; its home lane says so.
     Configured(NetstackId, Configured),
+    /// The name servers or search domains that a netstack's routers announce on a link have changed.
+    Resolvers(NetstackId, Resolvers),
     /// Somebody else has the address; it is not used.
     DuplicateAddress(NetstackId, LinkId, IpPrefix, MacAddr),
 }

@@ -267,6 +267,12 @@ fn option_equal(ours: &NdpOption<'_>, theirs: &NdpOptionSlice<'_>) -> bool {
         (NdpOption::Nonce(body), NdpOptionSlice::Unknown(theirs)) => {
             theirs.option_type().0 == 14 && *body == theirs.data()
         }
+        (NdpOption::Route(route), NdpOptionSlice::Unknown(theirs)) => {
+            theirs.option_type().0 == 24 && theirs.data()[0] == route.prefix_len
+        }
+        (NdpOption::DnsSearch { names, .. }, NdpOptionSlice::Unknown(theirs)) => {
+            theirs.option_type().0 == 31 && theirs.data()[6..] == **names
+        }
         (NdpOption::Other(kind, body), NdpOptionSlice::Unknown(theirs)) => {
             *kind == theirs.option_type().0 && *body == theirs.data()
         }

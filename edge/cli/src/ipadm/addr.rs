@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use firelane_api::{AddrInfo, ApiError, Change, ChangeRequest, Status, Which};
-use firelane_model::{AddrObjName, Address};
+use firelane_model::{AddrObjName, Addrconf, Address};
 use firelane_units::IpPrefix;
 
 use super::PROGRAM;
@@ -29,34 +29,64 @@ pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
     if text.split_once('/').is_none_or(|(_, string)| string.is_empty()) {
         return Err(with_usage(format!("invalid address object name: {text}")));
     }
-    match kind {
-        "static" => {}
-        "dhcp" | "addrconf" => {
-            let error = ApiError::new(Status::IpNotSupported, "-T", kind, "static");
+    let own: &[char] = match kind {
+        "static" => &['a', 'd'],
+        "addrconf" => &['i', 'p'],
+        "dhcp" => {
+            let error = ApiError::new(Status::IpNotSupported, "-T", kind, "static, addrconf");
             return Err(die_status("Could not create address", &error));
         }
-        _ => return Err(die(format!("Invalid address type {kind} (static)"))),
-    }
-    let foreign = ['h', 'i', 'p', 'w', '1'].into_iter().any(|letter| call.args.has(letter));
-    let Some(address) = call.args.value('a').filter(|_| !foreign) else {
-        return Err(with_usage(format!("Invalid arguments for type {kind}")));
+        _ => return Err(die(format!("Invalid address type {kind} (static, addrconf)"))),
     };
-    if call.args.has('d') {
-        return Err(die_status(
-            "Could not create address",
-            &ApiError::new(Status::IpNotSupported, "-d", "", ""),
-        ));
+    let is_foreign = |letter: &char| call.args.has(*letter) && !own.contains(letter);
+    if ['a', 'd', 'h', 'i', 'p', 'w', '1'].iter().any(is_foreign) {
+        return Err(with_usage(format!("Invalid arguments for type {kind}")));
     }
-    let local = local_address(address).map_err(with_usage)?;
-    let name: AddrObjName = text.parse().map_err(|error| {
-        die(format!("Error in creating address object: {} ({text}: {error})", Status::BadName.text()))
-    })?;
-    let address = read_address(local).ok_or_else(|| {
-        let allowed = "a unicast address of a host, with an optional prefix length";
-        die(format!("Error in setting local address: {} ({local}: {allowed})", Status::BadAddr.text()))
-    })?;
+    let name = || -> Result<AddrObjName, Failure> {
+        text.parse().map_err(|error| {
+            die(format!("Error in creating address object: {} ({text}: {error})", Status::BadName.text()))
+        })
+    };
+    let (name, address) = if kind == "addrconf" {
+        (name()?, Address::Addrconf(read_addrconf(call).map_err(with_usage)?))
+    } else {
+        let Some(address) = call.args.value('a') else {
+            return Err(with_usage(format!("Invalid arguments for type {kind}")));
+        };
+        if call.args.has('d') {
+            let error = ApiError::new(Status::IpNotSupported, "-d", "", "");
+            return Err(die_status("Could not create address", &error));
+        }
+        let local = local_address(address).map_err(with_usage)?;
+        (name()?, static_address(local)?)
+    };
     let request = ChangeRequest { temporary: call.args.has('t'), change: Change::CreateAddr(name, address) };
     session.api.change(&request).map_err(|error| die_status("Could not create address", &error))
+}
+
+fn static_address(local: &str) -> Result<Address, Failure> {
+    read_address(local).ok_or_else(|| {
+        let allowed = "a unicast address of a host, with an optional prefix length";
+        die(format!("Error in setting local address: {} ({local}: {allowed})", Status::BadAddr.text()))
+    })
+}
+
+/// What `-i` and `-p` say about automatic addresses.
+fn read_addrconf(call: &Call<'_>) -> Result<Addrconf, String> {
+    let mut conf = Addrconf::default();
+    if let Some(id) = call.args.value('i') {
+        let given = conf.with("interface-id", id);
+        let allowed = "the lower 64 bits of an IPv6 address, such as ::1a:2b:3c:4d";
+        conf = given.ok_or_else(|| format!("Invalid interface ID provided ({id}: {allowed})"))?;
+    }
+    for word in call.args.values('p').flat_map(|words| words.split(',')) {
+        let given = word.split_once('=').filter(|(name, _)| *name != "interface-id");
+        let allowed = "stateful, stateless or temporary = yes or no";
+        conf = given
+            .and_then(|(name, value)| conf.with(name, value))
+            .ok_or_else(|| format!("Invalid property provided ({word}: {allowed})"))?;
+    }
+    Ok(conf)
 }
 
 /// The address in `[local=]address`; a point-to-point `remote=` is not supported.
@@ -137,9 +167,12 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
 
 /// Flags: U up, u unnumbered, p private, t temporary, d deprecated.
 fn row(addr: &AddrInfo) -> [String; 6] {
-    let (current, persistent) = if addr.persistent { ("U----", "U--") } else { ("U--t-", "---") };
+    let is_temporary = !addr.persistent || addr.temporary;
+    let flag = |letter, is_set: bool| if is_set { letter } else { '-' };
+    let current = format!("U--{}{}", flag('t', is_temporary), flag('d', addr.deprecated));
+    let persistent = if addr.persistent { "U--" } else { "---" };
     let state = addr.state.word().to_owned();
-    [addr.name.to_string(), addr.kind.clone(), state, current.into(), persistent.into(), addr.addr.clone()]
+    [addr.name.to_string(), addr.kind.clone(), state, current, persistent.into(), addr.addr.clone()]
 }
 
 #[cfg(test)]

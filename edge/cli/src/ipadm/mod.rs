@@ -7,7 +7,7 @@ mod addr;
 mod iface;
 
 use crate::common::{Verb, call, run_verb};
-use crate::getopt::{Opt, flag, value};
+use crate::getopt::{Opt, flag, value, values};
 use crate::session::{Failure, Session};
 
 const PROGRAM: &str = "ipadm";
@@ -23,7 +23,7 @@ const CREATE_ADDR: &[Opt] = &[
     flag('d', "down"),
     value('h', "reqhost"),
     value('i', "interface-id"),
-    value('p', "prop"),
+    values('p', "prop"),
     value('w', "wait"),
     flag('1', "primary"),
 ];
@@ -57,7 +57,8 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         names: &["create-addr"],
-        usage: "create-addr\t[-t] -T static -a [local=]addr[/prefixlen] <addrobj>",
+        usage: "create-addr\t[-t] -T static -a [local=]addr[/prefixlen] <addrobj>\n\
+            create-addr\t[-t] -T addrconf [-i interface-id] [-p <prop>={yes|no}]... <addrobj>",
         options: CREATE_ADDR,
         run: addr::create,
     },

@@ -33,6 +33,11 @@ impl<D> Inside<'_, D> {
                     self.on_own_change(change);
                     self.common.outbox.notices.push(Notice::Configured(netstack, change));
                 }
+                IpEvent::Resolvers(link) => {
+                    let resolvers = self.shard.ip.core.resolvers().find(|known| known.link == link);
+                    let notice = resolvers.map(|known| Notice::Resolvers(netstack, known));
+                    self.common.outbox.notices.extend(notice);
+                }
                 IpEvent::PathMtu { dst, mtu } => self.tell_lanes(&Learned::PathMtu { dst, mtu }),
                 IpEvent::AddressReady(link, prefix) => {
                     self.common.outbox.notices.push(Notice::AddressReady(netstack, link, prefix));

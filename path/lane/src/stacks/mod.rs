@@ -19,7 +19,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use firelane_frame::{Chain, Driver, Frame};
-use firelane_ip::{AddressError, IfConfig, IpConfig, LOOPBACK, RouteError, RouteTableError};
+use firelane_ip::{AddressError, AutoconfConfig, IfConfig, IpConfig, LOOPBACK, RouteError, RouteTableError};
 use firelane_socket::{ConnRef, SocketError};
 use firelane_tcp::{SynCounters, TcpConfig};
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
@@ -283,6 +283,20 @@ impl Stacks {
         inside.abort_all(|conn| conn.tuple.local() == address);
         inside.shard.ip.touch();
         inside.shard.ip.core.remove_address(link, address).map_err(address_refusal)
+    }
+
+    /// Says how a link is configured automatically: its home lane does it.
+    pub(crate) fn set_autoconf<D>(
+        &mut self,
+        common: &mut Common<D>,
+        id: NetstackId,
+        link: LinkId,
+        settings: Option<AutoconfConfig>,
+    ) -> Result<(), Refusal> {
+        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        ip.touch();
+        ip.core.set_autoconf(common.now, link, settings);
+        Ok(())
     }
 
     pub(crate) fn add_route(&mut self, id: NetstackId, route: RouteConfig) -> Result<(), Refusal> {
