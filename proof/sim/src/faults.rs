@@ -107,7 +107,8 @@ pub fn random_conditions(random: &mut Random) -> Conditions {
 
 /// Draws the kinds of weather of a world.
 pub(crate) fn random_weather(random: &mut Random) -> BTreeSet<Weather> {
-    let count = random.below(4);
+    // Mostly a few kinds, so that each shows what it alone does; now and then everything at once.
+    let count = random.pick(&[0, 1, 1, 1, 2, 2, 3, 3, 4, 6, 20]);
     (0..count).map(|_| random.pick(&Weather::ALL)).collect()
 }
 

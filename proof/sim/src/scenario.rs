@@ -37,6 +37,9 @@ pub struct Scale {
 impl Scale {
     /// What is over in some milliseconds.
     pub const QUICK: Self = Self { hosts: 4, sessions: 8, bytes: 400_000, storm: Duration::from_secs(10) };
+    /// As many hosts as a switch may have, and little to say.
+    pub const CROWD: Self = Self { hosts: 50, sessions: 60, bytes: 30_000, storm: Duration::from_secs(4) };
+
     /// What takes its time.
     pub const LARGE: Self =
         Self { hosts: 50, sessions: 200, bytes: 2_000_000, storm: Duration::from_secs(25) };

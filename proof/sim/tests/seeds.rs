@@ -4,12 +4,23 @@ use firelane_sim::{Scale, for_seeds, play};
 
 #[test]
 fn small_worlds_a() {
-    for_seeds(0..150, |seed| drop(play(seed, Scale::QUICK, "small_worlds_a")));
+    for_seeds(0..145, |seed| drop(play(seed, Scale::QUICK, "small_worlds_a")));
 }
 
 #[test]
 fn small_worlds_b() {
-    for_seeds(1000..1150, |seed| drop(play(seed, Scale::QUICK, "small_worlds_b")));
+    for_seeds(1000..1145, |seed| drop(play(seed, Scale::QUICK, "small_worlds_b")));
+}
+
+#[test]
+fn crowded_worlds() {
+    for_seeds(2000..2010, |seed| drop(play(seed, Scale::CROWD, "crowded_worlds")));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn soak_crowded_worlds() {
+    for_seeds(30_000..30_500, |seed| drop(play(seed, Scale::CROWD, "soak_crowded_worlds")));
 }
 
 #[test]
