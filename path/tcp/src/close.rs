@@ -63,16 +63,8 @@ impl Connection {
     /// SYN-RECEIVED to FIN-WAIT-2 and CLOSE-WAIT; in the others it has said everything and hears nothing).
     pub(crate) fn die(&mut self, reason: CloseReason) -> Disposition {
         use State as S;
-        let tell = matches!(
-            self.state,
-            S::SynReceived
-                | S::Established
-                | S::FinWait1
-                | S::FinWait2
-                | S::CloseWait
-                | S::Closing
-                | S::LastAck
-        );
+        let tell =
+            matches!(self.state, S::SynReceived | S::Established | S::FinWait1 | S::FinWait2 | S::CloseWait);
         let mut out = Disposition::closed(reason);
         if tell {
             let ack = self.receive.space.seq(self.receive.nxt);
