@@ -128,6 +128,15 @@ impl Ip {
         }
     }
 
+    /// A transport has waited in vain for `dst`: the next hop of `src`'s packets is asked whether it is there.
+    pub fn doubt(&mut self, now: Instant, src: IpAddr, dst: IpAddr) {
+        if let Ok(egress) = self.egress(now, Some(src), dst)
+            && let Some(id) = egress.neighbour
+        {
+            self.neighbours.doubt(now, id);
+        }
+    }
+
     fn check_source(&self, src: IpAddr, dst: IpAddr) -> Result<(), RouteError> {
         if src.is_ipv4() != dst.is_ipv4() {
             return Err(RouteError::Family);

@@ -365,6 +365,17 @@ impl Neighbours {
         }
     }
 
+    /// A transport hears nothing from beyond a neighbour: it is asked at once whether it is there, and forgotten if it
+    /// does not answer (RFC 1122 §3.3.1.4, RFC 9293 MUST-20). Its address may be wrong: ARP has no checksum.
+    pub(crate) fn doubt(&mut self, now: Instant, id: NeighbourId) {
+        use NeighbourState::{Delay, Reachable, Stale};
+        let Some(Some(entry)) = self.slots.get_mut(id.0 as usize) else { return };
+        if matches!(entry.state, Reachable | Stale | Delay) {
+            entry.probes = 0;
+            self.set(id.0, NeighbourState::Probe, Some(now));
+        }
+    }
+
     /// When [`poll`](Self::poll) has something.
     pub(crate) fn poll_at(&self) -> Option<Instant> {
         self.agenda.first().map(|&(at, _)| at)

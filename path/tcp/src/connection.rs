@@ -24,6 +24,9 @@ use crate::state::State;
 use crate::timers::{QuietTimer, SendTimer, Timers};
 use crate::timestamps::Timestamps;
 
+/// How many answers in a row fail to come before the way is in doubt (RFC 9293 SHLD-10: at least three).
+const R1: u8 = 3;
+
 /// The two byte rings of a connection, as its lane holds them.
 #[derive(Debug)]
 pub struct Rings<'a> {
@@ -358,6 +361,16 @@ impl Connection {
     /// connection, unless nobody is left who would want it to (RFC 6429: the system may reclaim it).
     fn closed_window_since(&self) -> Instant {
         if self.options.orphan { self.progress_at } else { self.heard_at }
+    }
+
+    /// Whether so much has gone unanswered in a row that the way is in doubt: R1 of RFC 9293 §3.8.3, for a SYN, for text
+    /// or for the question whether the peer lives. The lane asks after a timer and tells IP (MUST-20).
+    pub fn doubts_way(&self) -> bool {
+        let unanswered = match self.state {
+            State::SynSent => self.syn_retries,
+            _ => self.flight.timeouts().max(self.keepalive_probes),
+        };
+        unanswered >= R1
     }
 
     /// RFC 9293 §3.8.3 R2, or RFC 5482's user timeout.

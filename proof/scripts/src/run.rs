@@ -166,6 +166,10 @@ impl<'a> Runner<'a> {
                     "established" => self.establish(call, event.line),
                     "opened" => self.open(call, event.line),
                     "toobig" => self.say_too_big(call),
+                    "moves" => {
+                        self.station.moves();
+                        Ok(())
+                    }
                     _ => self.call(call),
                 }
             }

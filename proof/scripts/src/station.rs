@@ -37,6 +37,7 @@ pub(crate) struct Station {
     pub(crate) ip: IpAddr,
     pub(crate) theirs: IpAddr,
     their_mac: MacAddr,
+    mac: MacAddr,
     /// It has sent something since it was last asked.
     has_spoken: bool,
 }
@@ -53,6 +54,7 @@ impl Station {
             ip: me.ip(is_v6),
             theirs: stack.ip(is_v6),
             their_mac: station_mac(stack.number),
+            mac: station_mac(NUMBER),
             has_spoken: false,
         }
     }
@@ -82,6 +84,11 @@ impl Station {
         self.send_frame(now, mac, ethertype, &[&packet]);
     }
 
+    /// Its address moves to another card, and it tells nobody.
+    pub(crate) fn moves(&mut self) {
+        self.mac = station_mac(NUMBER + 100);
+    }
+
     /// From whom and to whom a packet goes: usually from the station to the netstack.
     pub(crate) fn ends(&self, envelope: &Envelope) -> (IpAddr, IpAddr) {
         let dst = if envelope.to_all { self.everybody() } else { envelope.to.unwrap_or(self.theirs) };
@@ -98,7 +105,7 @@ impl Station {
 
     fn send_frame(&mut self, now: Instant, dst: MacAddr, ethertype: EtherType, parts: &[&[u8]]) {
         let mut bytes = vec![0; 14];
-        EthernetRepr { dst, src: station_mac(NUMBER), ethertype }.emit(&mut bytes);
+        EthernetRepr { dst, src: self.mac, ethertype }.emit(&mut bytes);
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         let mut chain = Chain::new();
         chain.push(self.pools.copy_of(&bytes).expect("the station's pool is large enough"));
@@ -120,6 +127,9 @@ impl Station {
 
     fn look_at(&mut self, now: Instant, frame: &[u8]) -> Option<Seen> {
         let ethernet = EthernetView::parse(frame).expect("the netstack sends whole frames");
+        if ethernet.dst().is_unicast() && ethernet.dst() != self.mac {
+            return None;
+        }
         let payload = ethernet.payload();
         match ethernet.ethertype() {
             EtherType::ARP => self.on_arp(now, payload),
@@ -175,7 +185,7 @@ impl Station {
     fn on_arp(&mut self, now: Instant, bytes: &[u8]) -> Option<Seen> {
         let view = ArpView::parse(bytes).expect("the netstack sends whole ARP packets");
         if view.operation() == ArpOperation::Request && IpAddr::V4(view.target_ip()) == self.ip {
-            let reply = ArpRepr::parse(&view).reply_from(station_mac(NUMBER));
+            let reply = ArpRepr::parse(&view).reply_from(self.mac);
             let mut packet = vec![0; reply.emitted_len()];
             reply.emit(&mut packet);
             self.send_frame(now, view.sender_mac(), EtherType::ARP, &[&packet]);
@@ -209,7 +219,7 @@ impl Station {
     /// Answers a neighbour solicitation.
     fn advertise(&mut self, now: Instant, target: Ipv6Addr, to: Ipv6Addr) {
         let message = NdpMessage::NeighbourAdvert { target, router: false, solicited: true, replace: true };
-        let options = [NdpOption::TargetLinkLayer(station_mac(NUMBER))];
+        let options = [NdpOption::TargetLinkLayer(self.mac)];
         let repr = NdpRepr { message, options: &options };
         let mut bytes = vec![0; repr.emitted_len()];
         repr.emit(&mut bytes);

@@ -143,10 +143,15 @@ impl Stacks {
             let netstack = conn.netstack;
             let (tcp, mut rings) = conn.parts();
             let told = tcp.on_timer(common.now, &mut rings);
+            let doubted = tcp.doubts_way().then_some((conn.tuple.local(), conn.tuple.remote()));
             if conn.is_idle() {
                 conn.route = None;
             }
             if let Some(mut inside) = self.inside(common, netstack) {
+                if let Some((local, remote)) = doubted {
+                    inside.shard.ip.core.doubt(inside.common.now, local, remote);
+                    inside.shard.ip.touch();
+                }
                 inside.conclude(id, told);
             }
         }
