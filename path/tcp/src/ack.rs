@@ -83,6 +83,10 @@ impl Connection {
     ) {
         self.progress_at = now;
         self.send.persist_backoff = 0;
+        let most = self.route_mss();
+        if self.options.mtu_search_mut().is_some_and(|search| search.on_progress(now, ack, most)) {
+            self.follow_path();
+        }
         let text_end = ack.min(self.send.fin);
         if text_end > una {
             rings.send.release((text_end - una) as usize);

@@ -40,6 +40,9 @@ pub struct TcpConfig {
     pub sack: bool,
     /// Offer and accept window scaling (RFC 7323).
     pub window_scaling: bool,
+    /// Find out by time-outs and probes that the path drops large segments silently (RFC 4821; Linux'
+    /// `tcp_mtu_probing`).
+    pub mtu_probing: bool,
     /// The receive buffer that a connection may grow to: the window scale is chosen for it, once.
     pub max_receive_buffer: u32,
     /// Explicit congestion notification (RFC 3168; Solaris' property `ecn`, whose default is `passive`).
@@ -93,6 +96,7 @@ impl Default for TcpConfig {
             timestamps: true,
             sack: true,
             window_scaling: true,
+            mtu_probing: true,
             max_receive_buffer: 6 << 20,
             ecn: EcnPolicy::default(),
             syn_cookies: SynCookies::Pressure,

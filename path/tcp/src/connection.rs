@@ -17,6 +17,7 @@ use crate::counts::Counts;
 use crate::ecn::EcnState;
 use crate::flight::{Flight, TimerFired};
 use crate::isn::TimestampClock;
+use crate::mtu_search::{DOUBT_AFTER, MtuSearch};
 use crate::receive::ReceiveSide;
 use crate::segment::{CloseReason, Disposition, SegmentIn, Verdict};
 use crate::send::SendSide;
@@ -94,9 +95,11 @@ pub(crate) struct SocketOptions {
     rare: Option<Box<RareOptions>>,
 }
 
-/// Options that most sockets leave alone.
-#[derive(Clone, Copy, Debug, Default)]
+/// Options that most sockets leave alone, and what only troubled connections have.
+#[derive(Debug, Default)]
 struct RareOptions {
+    /// The search for the path's largest segment, once time-outs have made it necessary.
+    mtu_search: Option<MtuSearch>,
     keepalive: Option<Keepalive>,
     /// RFC 5482.
     user_timeout: Option<Duration>,
@@ -111,6 +114,22 @@ struct RareOptions {
 impl SocketOptions {
     fn rare(&mut self) -> &mut RareOptions {
         self.rare.get_or_insert_default()
+    }
+
+    #[inline]
+    pub(crate) fn mtu_search(&self) -> Option<&MtuSearch> {
+        self.rare.as_ref()?.mtu_search.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn mtu_search_mut(&mut self) -> Option<&mut MtuSearch> {
+        self.rare.as_mut()?.mtu_search.as_mut()
+    }
+
+    fn begin_mtu_search(&mut self, search: Option<MtuSearch>) {
+        if search.is_some() {
+            self.rare().mtu_search = search;
+        }
     }
 
     fn keepalive(&self) -> Option<Keepalive> {
@@ -293,6 +312,7 @@ impl Connection {
                 TimerFired::Retransmission { .. } if self.has_waited_too_long(now) => {
                     return self.die(CloseReason::TimedOut);
                 }
+                TimerFired::Retransmission { count } if count >= DOUBT_AFTER => self.doubt_path(),
                 _ => {}
             }
         }
@@ -305,6 +325,18 @@ impl Connection {
             self.shrink(rings);
         }
         if self.timers.quiet.at() <= now { self.on_quiet_timer(now) } else { Disposition::default() }
+    }
+
+    /// Nothing has arrived for several time-outs: perhaps because it is too long for the path (RFC 4821 §7.8).
+    fn doubt_path(&mut self) {
+        if !self.config.mtu_probing {
+            return;
+        }
+        match self.options.mtu_search_mut() {
+            Some(search) => search.on_timeout(),
+            None => self.options.begin_mtu_search(MtuSearch::begin(self.send.mss)),
+        }
+        self.follow_path();
     }
 
     /// The SYN's or the persist timer fired.

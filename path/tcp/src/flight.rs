@@ -199,6 +199,11 @@ impl Flight {
         if has_shrunk && self.recovery.is_some() {
             let (recovery, mut path) = self.parts();
             recovery.on_path_shrunk(&mut path);
+            if self.timeouts > 0 {
+                // The one segment that a time-out lets go is a smaller one now.
+                let in_flight = self.in_flight();
+                self.control.on_timeout(in_flight);
+            }
         }
     }
 
@@ -285,6 +290,11 @@ impl Flight {
     /// When data last left.
     pub fn last_sent_at(&self) -> Instant {
         self.last_sent_at
+    }
+
+    /// The range that leaves next probes the path: its loss is no sign of congestion (RFC 4821 §7.6.1).
+    pub fn set_mtu_probe(&mut self, range: Range<u64>) {
+        self.parts().0.set_mtu_probe(range);
     }
 
     /// The latest measurement of how fast data arrive.

@@ -29,6 +29,7 @@ mod handshake;
 mod info;
 pub mod isn;
 mod listen;
+mod mtu_search;
 pub mod nagle;
 pub mod pace;
 mod profile;

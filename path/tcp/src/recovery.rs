@@ -43,6 +43,7 @@ pub(crate) struct Recovery {
     phase: Phase,
     /// When everything before it is acknowledged, the recovery that began there ends.
     point: Option<u64>,
+    mtu_probe: Option<Range<u64>>,
     undo: Undo,
     frto: Frto,
     /// Duplicate ACKs of a peer without SACK: each stands for a segment that left the path.
@@ -115,6 +116,7 @@ impl Recovery {
             rate_sample: None,
             phase: Phase::Open,
             point: None,
+            mtu_probe: None,
             undo: Undo::default(),
             frto: Frto::Off,
             duplicates: 0,
@@ -163,6 +165,10 @@ impl Recovery {
     /// Whether proportional rate reduction leads the window.
     fn is_reducing(&self) -> bool {
         matches!(self.phase, Phase::Recovery | Phase::Reduced)
+    }
+
+    pub(crate) fn set_mtu_probe(&mut self, range: Range<u64>) {
+        self.mtu_probe = Some(range);
     }
 
     pub(crate) fn shrink(&mut self) {
@@ -499,8 +505,14 @@ impl Recovery {
         }
     }
 
+    /// Whether nothing is lost but the probe of the path's MTU.
+    fn is_probe_alone_lost(&self) -> bool {
+        let (Some(probe), Some(lost)) = (&self.mtu_probe, self.sent.first_lost()) else { return false };
+        probe.start <= lost.start && lost.end <= probe.end && self.sent.lost().0 == lost.end - lost.start
+    }
+
     fn enter_recovery(&mut self, path: &mut Path<'_>) {
-        if self.is_recovering() || self.sent.lost() == Bytes::ZERO {
+        if self.is_recovering() || self.sent.lost() == Bytes::ZERO || self.is_probe_alone_lost() {
             return;
         }
         if self.phase == Phase::Reduced {

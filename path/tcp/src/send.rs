@@ -11,6 +11,8 @@ use firelane_units::{Bytes, Instant, Mss, SeqNum};
 use firelane_wire::{TcpFlags, TcpOptions};
 
 use crate::connection::{Connection, Rings};
+use crate::flight::Phase;
+use crate::mtu_search::FOLLOWERS;
 use crate::nagle::{Offer, sendable};
 use crate::reassembly::BLOCKS_MAX;
 use crate::segment::SegmentOut;
@@ -216,6 +218,9 @@ impl Connection {
             self.flight.on_pause();
             return None;
         };
+        if let Some(probe) = self.mtu_probe(now, rings, limits) {
+            return Some(probe);
+        }
         let fresh = self.cut_to_budget(fresh, budget, mss)?;
         self.hold_to_pace(now, fresh, mss)
     }
@@ -293,6 +298,13 @@ impl Connection {
         let mut out = self.header(now, range.start, flags, rings);
         out.urgent = urgent;
         out.segment_bytes = self.segment_bytes(&out.options);
+        if let Some(search) = self.options.mtu_search_mut() {
+            if search.is_probe(&range) && range.start >= self.flight.nxt() {
+                out.segment_bytes = (range.end - range.start) as u16;
+            } else if range.start < self.flight.nxt() {
+                search.on_resent(now, &range);
+            }
+        }
         let is_small = !(text.end - text.start).is_multiple_of(u64::from(out.segment_bytes));
         if range.start >= self.flight.nxt() {
             if is_small {
@@ -409,11 +421,43 @@ impl Connection {
     /// under way and too long for it is cut anew and sent again (RFC 1191 §6.4, RFC 8201 §5.4).
     pub fn set_path_mss(&mut self, mss: Mss) {
         self.send.path_mss = mss;
-        let mss = mss.min(self.peer_mss);
+        self.follow_path();
+    }
+
+    /// Cuts segments as peer, route and search allow.
+    pub(crate) fn follow_path(&mut self) {
+        let mss = self.route_mss();
+        let mss = self.options.mtu_search().map_or(mss, |search| search.size().min(mss));
         if mss != self.send.mss {
             self.send.mss = mss;
             self.flight.set_mss(self.text_per_segment());
         }
+    }
+
+    /// What the peer takes and the route claims to carry.
+    pub(crate) fn route_mss(&self) -> Mss {
+        self.send.path_mss.min(self.peer_mss)
+    }
+
+    /// A segment that is larger than the others, to see whether the path carries it: its range, if the search wants
+    /// one, the sender is calm, and enough follows to show a loss at once (RFC 4821 §7.4).
+    fn mtu_probe(&mut self, now: Instant, rings: &Rings<'_>, limits: &TransmitLimits) -> Option<Range<u64>> {
+        let most = self.route_mss();
+        let size = self.options.mtu_search_mut()?.candidate(now, most)?;
+        let mss = u64::from(self.flight.mss().bytes());
+        let len = u64::from(size) - u64::from(self.send.mss.bytes()) + mss;
+        let nxt = self.flight.nxt();
+        let needed = len + FOLLOWERS * mss;
+        let room =
+            self.send.room(nxt).min(self.text_end(rings).saturating_sub(nxt)).min(self.flight.budget().0);
+        let is_calm = self.flight.phase() == Phase::Open && self.flight.sacked() == Bytes::ZERO;
+        if !is_calm || room < needed || len > limits.max_segment_payload.0 {
+            return None;
+        }
+        let range = nxt..nxt + len;
+        self.flight.set_mtu_probe(range.clone());
+        self.options.mtu_search_mut()?.on_probe(range.clone(), size);
+        Some(range)
     }
 
     /// The text of a full segment with only the options that every segment carries.
