@@ -498,8 +498,8 @@ impl Connection {
     }
 
     /// `TCP_CONGESTION`: another congestion control goes on from the present window.
-    pub fn set_algorithm(&mut self, algorithm: Algorithm) {
-        self.flight.set_algorithm(algorithm);
+    pub fn set_algorithm(&mut self, now: Instant, algorithm: Algorithm) {
+        self.flight.set_algorithm(now, algorithm);
     }
 
     /// Gives back memory that an idle connection does not need: the books of what was sent and of what came

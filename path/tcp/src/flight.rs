@@ -19,6 +19,7 @@ use core::time::Duration;
 
 use firelane_units::{BitRate, Bytes, Instant, Mss};
 
+use crate::congestion::bbr::Bbr;
 use crate::congestion::{Algorithm, Control};
 use crate::rate::RateSample;
 use crate::recovery::{Path, Recovery};
@@ -184,6 +185,16 @@ impl Flight {
         } else if syn_lost {
             self.rtt.on_untimed_handshake();
         }
+        self.begin_model(now);
+    }
+
+    /// A model begins with what is known of the path, if the algorithm has one.
+    fn begin_model(&mut self, now: Instant) {
+        let new = || Bbr::new(now, self.mss, self.control.window(), self.rtt.smoothed());
+        let model = (self.control.algorithm() == Algorithm::Bbr).then(|| Box::new(new()));
+        if model.is_some() || self.recovery.is_some() {
+            self.parts().0.set_model(model);
+        }
     }
 
     /// Begins with as many segments as the configuration says, whatever their size.
@@ -196,6 +207,9 @@ impl Flight {
         let has_shrunk = mss < self.mss;
         self.mss = mss;
         self.control.set_mss(mss);
+        if let Some(model) = self.model_mut() {
+            model.set_mss(mss);
+        }
         if has_shrunk && self.recovery.is_some() {
             let (recovery, mut path) = self.parts();
             recovery.on_path_shrunk(&mut path);
@@ -272,6 +286,11 @@ impl Flight {
         self.control.algorithm()
     }
 
+    /// The model of BBR, if that is the algorithm.
+    pub fn bbr(&self) -> Option<&Bbr> {
+        self.recovery.as_ref()?.model()
+    }
+
     /// The sender's state.
     pub fn phase(&self) -> Phase {
         self.recovery.as_ref().map_or(Phase::Open, |recovery| recovery.phase())
@@ -325,7 +344,11 @@ impl Flight {
 
     /// The rate at which segments leave, if anything paces them; `limit` is the program's own.
     pub fn pacing_rate(&self, limit: Option<BitRate>) -> Option<BitRate> {
-        let own = if self.pacing { self.control.pacing_rate(self.rtt.smoothed()) } else { None };
+        let own = match self.bbr() {
+            Some(model) => Some(model.pacing_rate()),
+            None if self.pacing => self.control.pacing_rate(self.rtt.smoothed()),
+            None => None,
+        };
         [own, limit].into_iter().flatten().min()
     }
 
@@ -343,11 +366,12 @@ impl Flight {
     }
 
     /// Another algorithm goes on from the present window.
-    pub fn set_algorithm(&mut self, algorithm: Algorithm) {
+    pub fn set_algorithm(&mut self, now: Instant, algorithm: Algorithm) {
         if algorithm == self.control.algorithm() {
             return;
         }
         self.control = self.control.turned_into(algorithm);
+        self.begin_model(now);
         if let Some(recovery) = &mut self.recovery {
             recovery.forget_undo();
         }
@@ -391,6 +415,11 @@ impl Flight {
     fn note_idle(&mut self, now: Instant) {
         let idle = now.saturating_since(self.last_sent_at);
         self.last_sent_at = now;
+        let window = self.control.window();
+        if let Some(model) = self.model_mut() {
+            let window = model.on_restart(now, window);
+            return self.control.set_window(window);
+        }
         let rto = self.rtt.rto().duration();
         // The division is for the rare case: request and response come here each time.
         let timeouts = if idle < rto { 0 } else { idle.as_nanos() / rto.as_nanos() };
@@ -456,12 +485,17 @@ impl Flight {
 
     /// Gives memory back; call it when the connection has been idle for a while.
     pub fn shrink(&mut self) {
-        if self.is_empty() {
+        // A model counts rounds by what the sampler has counted: both stay.
+        if self.is_empty() && self.model_mut().is_none() {
             self.cursor = self.nxt();
             self.recovery = None;
         } else if let Some(recovery) = &mut self.recovery {
             recovery.shrink();
         }
+    }
+
+    fn model_mut(&mut self) -> Option<&mut Bbr> {
+        self.recovery.as_mut()?.model_mut()
     }
 
     fn parts(&mut self) -> (&mut Recovery, Path<'_>) {

@@ -20,8 +20,17 @@ pub struct Snapshot {
     pub delivered_at: Instant,
     /// When the range left that began the sampling interval.
     pub first_sent_at: Instant,
+    /// Bytes under way once it had left; of a burst, after its last segment.
+    pub in_flight: u32,
     /// Whether the program, not the path, limited what was under way.
     pub app_limited: bool,
+}
+
+impl Snapshot {
+    /// Whether the two differ only in how much of a burst had left before.
+    pub fn shares_round(&self, other: &Self) -> bool {
+        *self == Self { in_flight: self.in_flight, ..*other }
+    }
 }
 
 /// One measurement.
@@ -29,8 +38,15 @@ pub struct Snapshot {
 pub struct RateSample {
     /// Bytes delivered in `interval`.
     pub delivered: Bytes,
-    /// The longer of the time to send them and the time to see them acknowledged.
+    /// The longer of the time to send them and the time to see them acknowledged; zero if it is too short to mean
+    /// anything.
     pub interval: Duration,
+    /// Bytes that had been delivered when the newest range left that arrived.
+    pub prior_delivered: Bytes,
+    /// Bytes under way once that range had left.
+    pub in_flight: Bytes,
+    /// The count of lost bytes when it left, modulo 2^32.
+    pub lost_before: u32,
     /// Whether the program limited the rate, so that it says nothing about the path.
     pub app_limited: bool,
 }
@@ -56,7 +72,7 @@ pub struct RateSampler {
     /// The delivered count at which the last bubble in the pipe has drained; zero if there is none.
     app_limited_until: u64,
     /// The snapshot of the most recently sent range that arrived with the ACK being processed.
-    newest: Option<(Instant, Snapshot)>,
+    newest: Option<(Instant, Snapshot, u32)>,
 }
 
 impl RateSampler {
@@ -70,6 +86,7 @@ impl RateSampler {
             delivered: self.delivered,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
+            in_flight: 0,
             app_limited: self.app_limited_until != 0,
         }
     }
@@ -83,31 +100,31 @@ impl RateSampler {
     pub fn on_delivered(&mut self, now: Instant, range: &SentRange) {
         self.delivered += range.len().0;
         self.delivered_at = now;
-        let newer = self.newest.is_none_or(|(sent_at, snapshot)| {
+        let newer = self.newest.is_none_or(|(sent_at, snapshot, _)| {
             (range.snapshot.delivered, range.sent_at) > (snapshot.delivered, sent_at)
         });
         if newer {
-            self.newest = Some((range.sent_at, range.snapshot));
+            self.newest = Some((range.sent_at, range.snapshot, range.lost_before));
         }
     }
 
-    /// All ranges of an ACK were reported: the sample it gives, if it delivered anything and the interval is
-    /// at least the least round trip (a shorter one was measured on a spurious retransmission).
+    /// All ranges of an ACK were reported: the sample it gives, if it delivered anything. An interval below the least
+    /// round trip was measured on a spurious retransmission, and counts as none.
     pub fn on_ack_done(&mut self, min_rtt: Duration) -> Option<RateSample> {
         if self.app_limited_until != 0 && self.delivered > self.app_limited_until {
             self.app_limited_until = 0;
         }
-        let (sent_at, prior) = self.newest.take()?;
+        let (sent_at, prior, lost_before) = self.newest.take()?;
         self.first_sent_at = sent_at;
         let send_elapsed = sent_at.saturating_since(prior.first_sent_at);
         let ack_elapsed = self.delivered_at.saturating_since(prior.delivered_at);
         let interval = send_elapsed.max(ack_elapsed);
-        if interval < min_rtt {
-            return None;
-        }
         Some(RateSample {
             delivered: Bytes(self.delivered - prior.delivered),
-            interval,
+            interval: if interval < min_rtt { Duration::ZERO } else { interval },
+            prior_delivered: Bytes(prior.delivered),
+            in_flight: Bytes(prior.in_flight.into()),
+            lost_before,
             app_limited: prior.app_limited,
         })
     }

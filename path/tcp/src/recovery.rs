@@ -5,17 +5,20 @@
 //! retransmission time-out (RFC 6298) and F-RTO (RFC 5682), and asks `undo` whether anything had been lost at
 //! all. Called by `flight` only, which lends the estimator and the congestion control.
 
+mod model;
+
 use core::ops::Range;
 use core::time::Duration;
 
 use firelane_units::{Bytes, Instant, Mss};
 
+use crate::congestion::bbr::Bbr;
 use crate::congestion::{AckSample, Control};
 use crate::flight::{AckIn, AckOut, Phase, TimerFired};
 use crate::pace::Pacer;
 use crate::prr::{Prr, PrrAck};
 use crate::rack::{DUP_THRESHOLD, Rack};
-use crate::rate::{RateSample, RateSampler};
+use crate::rate::{RateSample, RateSampler, Snapshot};
 use crate::rtt::Rtt;
 use crate::sent::{Judgement, Mark, SentRange, SentRanges};
 use crate::tlp::{Tlp, Verdict};
@@ -38,6 +41,8 @@ pub(crate) struct Recovery {
     tlp: Tlp,
     prr: Prr,
     pacer: Pacer,
+    /// The model of BBR, if that is the algorithm.
+    model: Option<Box<Bbr>>,
     rate: RateSampler,
     rate_sample: Option<RateSample>,
     phase: Phase,
@@ -84,6 +89,7 @@ struct News {
     /// A range that was held lost arrived, and it was sent only once.
     original: bool,
     dsack: Option<Range<u64>>,
+    sample: Option<RateSample>,
     lost: u64,
 }
 
@@ -112,6 +118,7 @@ impl Recovery {
             tlp: Tlp::new(),
             prr: Prr::default(),
             pacer: Pacer::default(),
+            model: None,
             rate: RateSampler::default(),
             rate_sample: None,
             phase: Phase::Open,
@@ -230,7 +237,9 @@ impl Recovery {
         let is_new = range.start >= self.sent.nxt();
         let is_front = range.start == self.sent.una();
         self.pacer.on_sent(now, Bytes(len));
-        let snapshot = self.rate.on_sent(now, self.sent.is_empty());
+        let in_flight = self.sent.in_flight().0.saturating_add(len);
+        let in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
+        let snapshot = Snapshot { in_flight, ..self.rate.on_sent(now, self.sent.is_empty()) };
         self.sent.on_sent(now, range, snapshot);
         if self.is_reducing() {
             self.prr.on_sent(Bytes(len));
@@ -273,6 +282,8 @@ impl Recovery {
         self.phase = Phase::Loss;
         self.frto = Frto::Off;
         self.duplicates = 0;
+        // What is too long for the path says nothing of how full it is.
+        self.sent.take_note();
         path.control.on_path_shrunk(self.sent.in_flight());
     }
 
@@ -314,7 +325,10 @@ impl Recovery {
         self.take_selective(now, ack, path, &mut news);
         self.take_duplicate(ack, path, &mut news);
         self.sample_round_trip(now, ack, path, &news);
-        self.rate_sample = self.rate.on_ack_done(path.rtt.minimum().unwrap_or_default()).or(self.rate_sample);
+        news.sample = self.rate.on_ack_done(path.rtt.minimum().unwrap_or_default());
+        if news.sample.is_some_and(|sample| sample.rate().is_some()) {
+            self.rate_sample = news.sample;
+        }
         self.settle_probe(ack, path, &news);
         let (una, nxt) = (self.sent.una(), self.sent.nxt());
         path.control.on_echo(Bytes(news.delivered), ack.congested, una, nxt);
@@ -322,6 +336,7 @@ impl Recovery {
         self.advance_frto(ack, &news);
         self.leave_recovery(path, &news);
         self.detect(now, path, &mut news);
+        self.tell_losses(now, path);
         self.enter_recovery(path);
         self.heed_mark(ack, path, &news);
         // Without SACK, what a duplicate stood for is not delivered again when it is acknowledged.
@@ -443,6 +458,7 @@ impl Recovery {
         let before = if by_frto { self.undo.before() } else { self.undo.verdict(&evidence, recovering) };
         let Some(before) = before else { return false };
         path.control.undo(&before);
+        self.tell_undo();
         self.undo.forget();
         self.is_reduced = false;
         if recovering {
@@ -480,6 +496,7 @@ impl Recovery {
         if self.phase == Phase::Recovery {
             path.control.on_recovered();
         }
+        self.tell_recovered(path);
         self.phase = Phase::Open;
         self.frto = Frto::Off;
         self.duplicates = 0;
@@ -533,6 +550,9 @@ impl Recovery {
         if !ack.congested || is_repeated || self.is_recovering() || self.is_reducing() {
             return;
         }
+        if self.tell_mark(path) {
+            return;
+        }
         // What was out when the ACK came.
         let outstanding = self.sent.outstanding() + Bytes(news.acked);
         path.control.on_mark(outstanding, path.abe);
@@ -552,6 +572,7 @@ impl Recovery {
         self.undo.begin(*path.control, &self.sent);
         self.point = Some(self.sent.nxt());
         self.unrewarded = Bytes::ZERO;
+        self.tell_recovery(path);
         path.control.on_loss(self.sent.outstanding());
         self.is_reduced = true;
         self.tlp.on_recovery();
@@ -565,6 +586,10 @@ impl Recovery {
         path: &mut Path<'_>,
         news: &News,
     ) {
+        if self.model.is_some() {
+            self.follow_model(now, delivered, limited, path, news);
+            return;
+        }
         if self.is_reducing() {
             let ack = PrrAck {
                 delivered,
@@ -620,6 +645,7 @@ impl Recovery {
         if self.reorder_at <= now {
             let mut news = News::default();
             self.detect(now, path, &mut news);
+            self.tell_losses(now, path);
             self.enter_recovery(path);
             // A loss is no permission to send: in recovery the window follows what is under way.
             self.set_window(now, Bytes::ZERO, false, path, &news);
@@ -651,6 +677,7 @@ impl Recovery {
         }
         self.tlp.on_recovery();
         self.mark_on_timeout(now, path, recovering);
+        self.tell_losses(now, path);
         self.duplicates = 0;
         self.phase = Phase::Loss;
         // RFC 5682 §2.1: only while no more than the first segment was sent again.

@@ -43,6 +43,8 @@ pub struct SentRange {
     pub sent_at: Instant,
     /// The rate sampler's state when it was last sent.
     pub snapshot: Snapshot,
+    /// The count of lost bytes then, modulo 2^32.
+    pub lost_before: u32,
     /// How often it was sent.
     pub transmissions: u8,
     /// What is known of it.
@@ -59,6 +61,7 @@ impl SentRange {
             end: range.end,
             sent_at,
             snapshot,
+            lost_before: 0,
             transmissions: 1,
             mark: Mark::InFlight,
             segments: 0,
@@ -87,7 +90,8 @@ impl SentRange {
             && next.mark == Mark::InFlight
             && self.sent_at == next.sent_at
             && self.transmissions == next.transmissions
-            && self.snapshot == next.snapshot
+            && self.lost_before == next.lost_before
+            && self.snapshot.shares_round(&next.snapshot)
     }
 }
 
@@ -102,6 +106,39 @@ pub enum Judgement {
     Stop,
 }
 
+/// A range that was found lost: how much was, of what was in flight with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LossNote {
+    /// Its bytes.
+    pub len: u64,
+    /// What was in flight once it had left.
+    pub in_flight: u64,
+    /// What was found lost since then, itself included.
+    pub lost: u64,
+    /// Whether the program was the limit when it left.
+    pub app_limited: bool,
+}
+
+impl LossNote {
+    /// The note of `range`, after which `lost` bytes were ever lost.
+    fn of(range: &SentRange, lost: u64) -> Self {
+        Self {
+            len: range.len().0,
+            in_flight: range.snapshot.in_flight.into(),
+            lost: (lost as u32).wrapping_sub(range.lost_before).into(),
+            app_limited: range.snapshot.app_limited,
+        }
+    }
+
+    /// Whether more than one byte in `share` was lost.
+    pub fn exceeds(&self, share: u64) -> bool {
+        self.lost.saturating_mul(share) > self.in_flight
+    }
+}
+
+/// More than one byte in so many is more than chance: BBR's line (draft-ietf-ccwg-bbr §2.5, LossThresh).
+pub const LOSS_SHARE: u64 = 50;
+
 /// All sent and not cumulatively acknowledged ranges of a connection.
 #[derive(Debug)]
 pub struct SentRanges {
@@ -115,6 +152,9 @@ pub struct SentRanges {
     sacked_segments: u32,
     /// No lost range begins before this cursor.
     lost_from: u64,
+    /// Bytes ever found lost.
+    lost_ever: u64,
+    note: Option<LossNote>,
 }
 
 impl SentRanges {
@@ -129,6 +169,8 @@ impl SentRanges {
             resent: 0,
             sacked_segments: 0,
             lost_from: cursor,
+            lost_ever: 0,
+            note: None,
         }
     }
 
@@ -197,7 +239,8 @@ impl SentRanges {
     pub fn on_sent(&mut self, now: Instant, range: Range<u64>, snapshot: Snapshot) {
         debug_assert!(range.start < range.end && range.start >= self.una, "only outstanding data are sent");
         if range.start >= self.nxt {
-            self.push(SentRange::first(range, now, snapshot));
+            let lost_before = self.lost_ever as u32;
+            self.push(SentRange { lost_before, ..SentRange::first(range, now, snapshot) });
             return;
         }
         debug_assert!(range.end <= self.nxt, "a retransmission carries no new data");
@@ -217,6 +260,7 @@ impl SentRanges {
             sent.mark = Mark::InFlight;
             sent.sent_at = now;
             sent.snapshot = snapshot;
+            sent.lost_before = self.lost_ever as u32;
             sent.transmissions = sent.transmissions.saturating_add(1);
         }
         if range.start <= self.lost_from {
@@ -334,6 +378,17 @@ impl SentRanges {
         Some(lost.start..lost.end)
     }
 
+    /// Bytes ever found lost.
+    pub fn lost_ever(&self) -> u64 {
+        self.lost_ever
+    }
+
+    /// What was found lost since the last question: the first range with which losses exceeded [`LOSS_SHARE`], or the
+    /// last one if none did.
+    pub fn take_note(&mut self) -> Option<LossNote> {
+        self.note.take()
+    }
+
     /// Looks at each range under way, in order; says how many bytes were judged lost.
     pub fn judge(&mut self, mut judge: impl FnMut(&SentRange) -> Judgement) -> Bytes {
         let before = self.lost;
@@ -345,7 +400,12 @@ impl SentRanges {
                 Judgement::Keep => {}
                 Judgement::Lost => {
                     range.mark = Mark::Lost;
-                    self.lost += range.end - range.start;
+                    let len = range.end - range.start;
+                    self.lost += len;
+                    self.lost_ever += len;
+                    if self.note.is_none_or(|note| !note.exceeds(LOSS_SHARE)) {
+                        self.note = Some(LossNote::of(range, self.lost_ever));
+                    }
                     if range.is_retransmitted() {
                         self.resent -= range.end - range.start;
                     }

@@ -27,7 +27,25 @@ fn rows() -> Vec<(&'static str, Conditions, TcpConfig)> {
     let ecn = TcpConfig { ecn: EcnPolicy::Active, ..TcpConfig::default() };
     rows.push(("marked, ecn", marks.clone(), ecn));
     rows.push(("marked, dctcp", marks, with(Algorithm::Dctcp)));
+    for (name, wire) in faults() {
+        if let Some(name) = of_bbr(name) {
+            rows.push((name, wire, with(Algorithm::Bbr)));
+        }
+    }
     rows
+}
+
+/// What a row of CUBIC is called as one of BBR, if it is worth one.
+fn of_bbr(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "nothing" => "bbr",
+        "1 % lost" => "bbr 1 % lost",
+        "5 % lost" => "bbr 5 % lost",
+        "bursts lost" => "bbr bursts lost",
+        "3 % overtaken" => "bbr 3 % over",
+        "short queue" => "bbr short queue",
+        _ => return None,
+    })
 }
 
 fn with(algorithm: Algorithm) -> TcpConfig {

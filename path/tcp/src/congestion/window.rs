@@ -69,6 +69,11 @@ impl Window {
         self.threshold = bytes.max(2 * self.mss());
     }
 
+    /// The same without a threshold.
+    pub fn without_threshold(self) -> Self {
+        Self { threshold: NO_THRESHOLD, ..self }
+    }
+
     /// Whether the window is below the threshold.
     pub fn in_slow_start(&self) -> bool {
         self.bytes < self.threshold
