@@ -132,6 +132,19 @@ impl TcpStream {
     /// # Errors
     /// The netstack is gone, or its lane out of service.
     pub fn begin(stack: &Stack, remote: SocketAddr, rings: StreamConfig) -> io::Result<Self> {
+        Self::begin_from(stack, None, remote, rings)
+    }
+
+    /// Begins to connect from an address of the netstack's, and from a port unless that is zero.
+    ///
+    /// # Errors
+    /// As [`TcpStream::begin`]; an address that the netstack does not have is told with the outcome.
+    pub fn begin_from(
+        stack: &Stack,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        rings: StreamConfig,
+    ) -> io::Result<Self> {
         let engine = &stack.inner;
         let lanes = engine.registry().netstack_mut(stack.id).map(|n| n.lanes.clone())?;
         let lane = engine.some_lane(&lanes);
@@ -139,7 +152,7 @@ impl TcpStream {
         let socket = Self::new(Arc::clone(engine), end);
         let options =
             StreamOptions { autotune: rings == StreamConfig::default(), ..StreamOptions::default() };
-        let connect = Connect { remote, local: None, stream: slot, options };
+        let connect = Connect { remote, local, stream: slot, options };
         let command = SocketCommand::Connect(Box::new(connect));
         engine
             .fabric

@@ -8,6 +8,7 @@
 mod alloc;
 mod bridge;
 mod bulk;
+mod conn_rate;
 mod cpu;
 mod idle;
 mod kernel;
@@ -42,6 +43,11 @@ const BENCHES: &[Bench] = &[
         name: "wire-tcp",
         about: "bulk and request/response between two stacks over a memory wire, beside kernel loopback",
         run: wire_tcp::run,
+    },
+    Bench {
+        name: "conn-rate",
+        about: "connect, a byte each way, close, through TIME-WAIT, beside kernel loopback",
+        run: conn_rate::run,
     },
     Bench {
         name: "tap-bulk",

@@ -20,6 +20,8 @@ pub(crate) fn play(role: &str, args: &[&str]) -> Result<()> {
         "bulk-client" => crate::kernel::play_bulk_client(args),
         "rr-server" => crate::kernel::play_rr_server(args),
         "rr-client" => crate::kernel::play_rr_client(args),
+        "conn-server" => crate::conn_rate::play_server(args),
+        "conn-client" => crate::conn_rate::play_client(args),
         "tap-server" => crate::tap_bulk::play_server(),
         "loss-relay" => crate::loss::play_relay(),
         "loss-sink" => crate::loss::play_sink(args),

@@ -91,11 +91,11 @@ pub(crate) fn run() -> Result<Verdict> {
 }
 
 /// What a round moved, and what it used.
-struct Used {
-    count: u64,
-    wall: Duration,
-    busy: Duration,
-    foreign: f64,
+pub(crate) struct Used {
+    pub(crate) count: u64,
+    pub(crate) wall: Duration,
+    pub(crate) busy: Duration,
+    pub(crate) foreign: f64,
 }
 
 /// The peer: processes over the loopback of a sandbox.
@@ -138,26 +138,30 @@ impl Kernel {
 }
 
 /// A stack whose only lane is run by whoever holds this.
-struct Side {
-    stack: Stack,
+pub(crate) struct Side {
+    pub(crate) stack: Stack,
     worker: Worker,
 }
 
 impl Side {
-    fn new(end: End, mac: &str, address: &str) -> Result<Self> {
-        let stack = Stack::builder().driven().interface(end).mac(mac)?.address(address)?.build()?;
+    pub(crate) fn new(end: End, mac: &str, addresses: &[String]) -> Result<Self> {
+        let mut builder = Stack::builder().driven().interface(end).mac(mac)?;
+        for address in addresses {
+            builder = builder.address(address)?;
+        }
+        let stack = builder.build()?;
         let worker = stack.engine().workers().pop().ok_or("a stack has a lane")?;
         Ok(Self { stack, worker })
     }
 
     /// A turn of the lane, without sleep.
-    fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         assert_ne!(self.worker.run_once(Some(Duration::ZERO)), Ran::Failed, "the lane is in service");
     }
 }
 
 /// `None` for what would block.
-fn some<T>(result: IoResult<T>) -> Result<Option<T>> {
+pub(crate) fn some<T>(result: IoResult<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
@@ -166,9 +170,9 @@ fn some<T>(result: IoResult<T>) -> Result<Option<T>> {
 }
 
 /// Two stacks on one wire.
-struct Pair {
-    client: Side,
-    server: Side,
+pub(crate) struct Pair {
+    pub(crate) client: Side,
+    pub(crate) server: Side,
     next_port: u16,
 }
 
@@ -204,15 +208,20 @@ impl<'a> Bounce<'a> {
 }
 
 /// A program's part of a turn: what it got done, in the unit that is counted.
-trait Program: FnMut() -> Result<u64> + Send {}
+pub(crate) trait Program: FnMut() -> Result<u64> + Send {}
 
 impl<F: FnMut() -> Result<u64> + Send> Program for F {}
 
 impl Pair {
     fn new() -> Result<Self> {
+        Self::with_addresses(&["10.0.0.1/24".to_owned()], &["10.0.0.2/24".to_owned()])
+    }
+
+    /// Two stacks with addresses of the caller's choice.
+    pub(crate) fn with_addresses(client: &[String], server: &[String]) -> Result<Self> {
         let (one, two) = wire(WireConfig::default());
-        let client = Side::new(one, "02:08:20:00:00:01", "10.0.0.1/24")?;
-        let server = Side::new(two, "02:08:20:00:00:02", "10.0.0.2/24")?;
+        let client = Side::new(one, "02:08:20:00:00:01", client)?;
+        let server = Side::new(two, "02:08:20:00:00:02", server)?;
         Ok(Self { client, server, next_port: 1024 })
     }
 
@@ -263,7 +272,7 @@ impl Pair {
     }
 
     /// Runs a program on each side.
-    fn play(
+    pub(crate) fn play(
         &mut self,
         span: Duration,
         cpus: Cpus,
@@ -312,7 +321,7 @@ impl Pair {
 
 /// How many CPUs the two lanes have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Cpus {
+pub(crate) enum Cpus {
     /// They take turns on one: what a lane costs, whatever else the machine does.
     One,
     /// One each.
