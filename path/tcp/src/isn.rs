@@ -38,6 +38,12 @@ impl Secret {
         SeqNum(ticks.wrapping_add(hash(&self.sequence, local, remote)))
     }
 
+    /// Where the search for a local port towards a peer begins: F(local address, remote address and port, secret) of
+    /// RFC 6056 §3.3.3. A clock's tuple has a local port, so port zero makes this a function of its own.
+    pub fn port_offset(&self, local: IpAddr, remote: SocketAddr) -> u32 {
+        hash(&self.timestamp, SocketAddr::new(local, 0), remote)
+    }
+
     /// The timestamp clock of a connection. Its offset depends on the four-tuple alone, so timestamps grow
     /// from one incarnation to the next and TIME-WAIT may be reused (RFC 6191).
     pub fn timestamp_clock(&self, local: SocketAddr, remote: SocketAddr) -> TimestampClock {
@@ -155,6 +161,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// S14: first ports towards neighbouring peers are spread evenly over the range, and one peer's says nothing about
+    /// the next one's.
+    #[test]
+    fn s14_ports_towards_neighbours_are_spread_evenly() {
+        const RANGE: u32 = 28_232;
+        let ports: Vec<u32> =
+            (1..=u16::MAX).map(|port| secret(3).port_offset(end(1, 0).ip(), end(2, port)) % RANGE).collect();
+        // 16 buckets of 4096 with a standard deviation of 62.
+        let mut buckets = [0u32; 16];
+        let mut steps = [0u32; 16];
+        ports.iter().for_each(|port| buckets[(port * 16 / RANGE) as usize] += 1);
+        ports
+            .windows(2)
+            .for_each(|pair| steps[((pair[1] + RANGE - pair[0]) % RANGE * 16 / RANGE) as usize] += 1);
+        for counts in [buckets, steps] {
+            assert!(counts.iter().all(|count| count.abs_diff(4096) < 310), "{counts:?}");
+        }
+        assert_ne!(
+            secret(3).port_offset(end(1, 0).ip(), end(2, 80)),
+            secret(4).port_offset(end(1, 0).ip(), end(2, 80))
+        );
     }
 
     #[test]

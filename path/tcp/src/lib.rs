@@ -71,5 +71,5 @@ pub use send::TransmitLimits;
 pub use state::{Event, State};
 pub use syn::{HalfOpen, Opening, SynAnswer, SynCounters, SynLimits, SynTable};
 pub use tcp_info::{Surroundings, TCP_INFO_LEN};
-pub use time_wait::{TimeWaitAnswer, TimeWaitRecord, TimeWaitTable};
+pub use time_wait::{Reopening, TimeWaitAnswer, TimeWaitRecord, TimeWaitTable};
 pub use tuple::Tuple;

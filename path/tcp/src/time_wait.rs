@@ -20,6 +20,8 @@ use crate::tuple::{KeyedHash, Tuple};
 const TICK: Duration = Duration::from_secs(1);
 /// Buckets: the longest TIME-WAIT is 10 minutes.
 const BUCKETS: usize = 610;
+/// Beyond the largest window that can still be in the network (Linux: 65,535 and two).
+const INCARNATIONS_APART: u32 = 65_537;
 /// The end of a list.
 const NIL: u32 = u32::MAX;
 
@@ -99,6 +101,17 @@ pub enum TimeWaitAnswer {
     },
 }
 
+/// Whether our own program may open a connection on a tuple.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reopening {
+    /// Nothing waits there.
+    Free,
+    /// It must wait.
+    Waits,
+    /// The record is gone: begin with an initial number after this one.
+    After(SeqNum),
+}
+
 /// The records of one lane.
 #[derive(Debug)]
 pub struct TimeWaitTable {
@@ -172,8 +185,7 @@ impl TimeWaitTable {
             return TimeWaitAnswer::Drop(DropReason::Unacceptable);
         }
         if seg.has(TcpFlags::SYN) && seg.ack.is_none() && record.yields_to(seg) {
-            // Beyond the largest window that can still be in the network (Linux adds the same).
-            let least_iss = record.snd_nxt + 65_537;
+            let least_iss = record.snd_nxt + INCARNATIONS_APART;
             self.kill(slot);
             return TimeWaitAnswer::Reuse { least_iss };
         }
@@ -186,6 +198,20 @@ impl TimeWaitTable {
             return TimeWaitAnswer::Drop(DropReason::Unacceptable);
         }
         TimeWaitAnswer::Reply(record.acknowledge(now))
+    }
+
+    /// Our own program wants the tuple again (RFC 6191 §2 from the other end, as Linux' `tcp_tw_reuse`): with timestamps
+    /// nothing old can be taken for new once their clock has moved, for which Linux, too, gives it a second.
+    pub fn reopen(&mut self, now: Instant, tuple: &Tuple) -> Reopening {
+        let Some(slot) = self.find(tuple) else { return Reopening::Free };
+        let record = &self.records[self.index[slot] as usize];
+        let began = record.ends.saturating_sub((self.interval.as_millis() / TICK.as_millis()) as u32 + 1);
+        if !record.has_timestamps || tick_of(now) < began + 2 {
+            return Reopening::Waits;
+        }
+        let least_iss = record.snd_nxt + INCARNATIONS_APART;
+        self.kill(slot);
+        Reopening::After(least_iss)
     }
 
     /// When [`TimeWaitTable::on_timer`] has something to do.

@@ -4,12 +4,12 @@
 //! active one chooses a local port whose answers will arrive in this lane (RFC 6056 §3.3.3: from a secret
 //! offset per peer, so that nobody can guess the next port).
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use firelane_classify::{SteeringKey, Tuple};
 use firelane_ip::Egress;
 use firelane_socket::{Flags, Names, Ready, SocketError, stream};
-use firelane_tcp::{Birth, Connection, HalfOpen, Opening, SegmentIn};
+use firelane_tcp::{Birth, Connection, HalfOpen, Opening, Reopening, SegmentIn};
 use firelane_units::{ConnId, DropReason, Instant, Mss, Port, SeqNum};
 
 use super::conn::Conn;
@@ -34,7 +34,7 @@ impl<D> Inside<'_, D> {
             }
             Err(error) => Err(super::route_error(error)),
         };
-        let (egress, tuple) = match opened {
+        let (egress, (tuple, least_iss)) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 stream.fail(error);
@@ -44,7 +44,7 @@ impl<D> Inside<'_, D> {
             }
         };
         let names = Names { local: SocketAddr::new(tuple.local(), tuple.local_port().0), remote };
-        let birth = self.birth(&egress, &names, None);
+        let birth = self.birth(&egress, &names, least_iss);
         let mut tcp = Connection::open(&self.shard.config.tcp, &birth, self.common.now);
         set_options(&mut tcp, &options, self.common.now);
         let conn = Conn::new(tcp, stream, tuple, self.shard.config.id, Some(egress));
@@ -155,25 +155,34 @@ impl<D> Inside<'_, D> {
     }
 
     /// The tuple of an active connection: with the program's local port, or with one that is free and whose
-    /// segments arrive in this lane.
-    fn free_tuple(&mut self, egress: &Egress, remote: SocketAddr, port: u16) -> Result<Tuple, SocketError> {
+    /// segments arrive in this lane (RFC 6056 §3.3.3, algorithm 3). Beside it, what the initial number must exceed if
+    /// the tuple comes out of TIME-WAIT.
+    fn free_tuple(
+        &mut self,
+        egress: &Egress,
+        remote: SocketAddr,
+        port: u16,
+    ) -> Result<(Tuple, Option<SeqNum>), SocketError> {
         let local = egress.src;
         let key = self.common.secrets.steering();
         if port != 0 {
-            let tuple =
-                Self::tuple(SocketAddr::new(local, port), remote).ok_or(SocketError::NetworkUnreachable)?;
-            return if self.is_free(&tuple) { Ok(tuple) } else { Err(SocketError::AddressInUse) };
+            let local = SocketAddr::new(local, port);
+            let tuple = Self::tuple(local, remote).ok_or(SocketError::NetworkUnreachable)?;
+            let least_iss = self.claim(&tuple, local, remote).ok_or(SocketError::AddressInUse)?;
+            return Ok((tuple, least_iss));
         }
         let range = self.shard.config.ephemeral.clone();
         let (first, count) = (*range.start(), u32::from(*range.end() - *range.start()) + 1);
-        let offset = port_offset(self.common.secrets.ports(), local, remote);
+        let offset = self.shard.secret.port_offset(local, remote);
         for _ in 0..count {
             let step = offset.wrapping_add(self.shard.port_counter) % count;
             self.shard.port_counter = self.shard.port_counter.wrapping_add(1);
-            let candidate = first + step as u16;
-            let Some(tuple) = Self::tuple(SocketAddr::new(local, candidate), remote) else { break };
-            if self.is_mine(&tuple, &key) && self.is_free(&tuple) {
-                return Ok(tuple);
+            let local = SocketAddr::new(local, first + step as u16);
+            let Some(tuple) = Self::tuple(local, remote) else { break };
+            if self.is_mine(&tuple, &key)
+                && let Some(least_iss) = self.claim(&tuple, local, remote)
+            {
+                return Ok((tuple, least_iss));
             }
         }
         Err(SocketError::NoPort)
@@ -183,10 +192,19 @@ impl<D> Inside<'_, D> {
         connection_lane(tuple, &self.shard.config.steering, key) == self.common.id
     }
 
-    /// Whether no connection and no listener of the same address has the tuple's local end.
-    fn is_free(&self, tuple: &Tuple) -> bool {
-        self.shard.conns.lookup(tuple).is_none()
-            && self.shard.listeners.lookup(tuple.local(), tuple.local_port()).is_none()
+    /// Takes a tuple, unless a connection has it, a listener of the same address has its local end, or it must stay in
+    /// TIME-WAIT.
+    fn claim(&mut self, tuple: &Tuple, local: SocketAddr, remote: SocketAddr) -> Option<Option<SeqNum>> {
+        if self.shard.conns.lookup(tuple).is_some()
+            || self.shard.listeners.lookup(tuple.local(), tuple.local_port()).is_some()
+        {
+            return None;
+        }
+        match self.shard.time_wait.reopen(self.common.now, &firelane_tcp::Tuple::new(local, remote)) {
+            Reopening::Free => Some(None),
+            Reopening::After(least_iss) => Some(Some(least_iss)),
+            Reopening::Waits => None,
+        }
     }
 }
 
@@ -199,21 +217,6 @@ fn set_options(tcp: &mut Connection, options: &StreamOptions, now: Instant) {
     if let Some(algorithm) = options.congestion {
         tcp.set_algorithm(now, algorithm);
     }
-}
-
-/// Where the search for a port towards this peer begins.
-fn port_offset(key: u64, local: IpAddr, remote: SocketAddr) -> u32 {
-    let word = |ip: IpAddr| match ip {
-        IpAddr::V4(a) => u128::from(a.to_bits()),
-        IpAddr::V6(a) => a.to_bits(),
-    };
-    let mut mixed = key ^ u64::from(remote.port());
-    for part in [word(local), word(remote.ip())] {
-        for half in [part as u64, (part >> 64) as u64] {
-            mixed = (mixed ^ half).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        }
-    }
-    (mixed >> 32) as u32 ^ mixed as u32
 }
 
 /// A port as the tables have it.

@@ -49,6 +49,26 @@ fn a_record_is_64_bytes() {
     assert!(size_of::<TimeWaitRecord>() <= 64, "{}", size_of::<TimeWaitRecord>());
 }
 
+/// R07: our own program gets the tuple again after a second if both ends use timestamps, else after the whole time.
+#[test]
+fn r07_the_tuple_is_ours_again_after_a_second_with_timestamps() {
+    for (has_timestamps, secs, answer) in [
+        (true, 0, Reopening::Waits),
+        (true, 2, Reopening::After(SeqNum(1000) + INCARNATIONS_APART)),
+        (false, 2, Reopening::Waits),
+        (false, 59, Reopening::Waits),
+        (false, 62, Reopening::Free),
+    ] {
+        let mut table = table();
+        assert_eq!(table.reopen(at(0), &tuple(1)), Reopening::Free);
+        assert!(table.insert(at(0), TimeWaitRecord { has_timestamps, ..record(1) }));
+        table.on_timer(at(secs));
+        assert_eq!(table.reopen(at(secs), &tuple(1)), answer, "{has_timestamps} after {secs} s");
+        let left = usize::from(answer == Reopening::Waits);
+        assert_eq!(table.len(), left, "{has_timestamps} after {secs} s");
+    }
+}
+
 /// RFC 9293 §3.10.7.4 in TIME-WAIT, RFC 1337 and RFC 6191.
 #[test]
 fn answers() {
