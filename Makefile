@@ -43,4 +43,4 @@ lint:
 install:
 	$(CARGO) build --release --package firelane-cli --package firelane-daemon
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/firelane target/release/firelaned
-	for name in dladm flowadm ipadm dlstat flowstat; do ln -sf firelane $(DESTDIR)$(PREFIX)/bin/$$name; done
+	for name in dladm flowadm ipadm dlstat flowstat netstat connstat; do ln -sf firelane $(DESTDIR)$(PREFIX)/bin/$$name; done

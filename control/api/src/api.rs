@@ -4,7 +4,7 @@ use firelane_model::Model;
 
 use crate::{
     AddrInfo, ApiError, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo, LinkInfo,
-    LinkStats, NetstackInfo, PlanReply, Property, StatusInfo, VnicInfo,
+    LinkStats, NetstackInfo, PlanReply, Property, ProtocolProperty, SocketPage, StatusInfo, VnicInfo,
 };
 
 /// Which of the two configurations is meant.
@@ -49,6 +49,10 @@ pub trait Api: Send + Sync {
     fn link_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError>;
     /// The properties of the flow `name`.
     fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError>;
+    /// The protocol properties of the netstack `name`.
+    fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError>;
+    /// Sockets of the netstack `netstack` or of all; `after` is where the page before said that this one begins.
+    fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError>;
     /// Traffic of every link since it was made.
     fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError>;
     /// Traffic of every flow since it was made.

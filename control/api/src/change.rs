@@ -29,6 +29,8 @@ pub enum Change {
     CreateIf(LinkName, NetstackName),
     /// Takes a VNIC from its netstack, with its addresses.
     DeleteIf(LinkName),
+    /// Sets or resets protocol properties of a netstack, each named as `tcp.send_buf`.
+    SetNetstackProps(NetstackName, Vec<PropChange>),
     /// Adds an address; its interface is made as by `CreateIf` if it does not exist.
     CreateAddr(AddrObjName, Address),
     /// Removes an address.

@@ -82,6 +82,21 @@ impl Call<'_> {
         self.flag("temporary")
     }
 
+    /// The values of `names` in the query, which may have no others. No value has bytes that a query escapes.
+    pub(crate) fn values<const N: usize>(&self, names: [&str; N]) -> Result<[Option<&str>; N], ApiError> {
+        let mut values = [None; N];
+        for part in self.query.split('&').filter(|part| !part.is_empty()) {
+            let known = part
+                .split_once('=')
+                .and_then(|(key, value)| Some((names.iter().position(|name| *name == key)?, value)));
+            let Some((place, value)) = known else {
+                return Err(ApiError::new(Status::BadArg, "query", part, names.join("=, ") + "="));
+            };
+            values[place] = Some(value);
+        }
+        Ok(values)
+    }
+
     fn flag(&self, name: &str) -> Result<bool, ApiError> {
         let mut value = false;
         for part in self.query.split('&').filter(|part| !part.is_empty()) {

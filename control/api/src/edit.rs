@@ -9,7 +9,7 @@ use firelane_model::{
 };
 
 use crate::change::default_netstack;
-use crate::{ApiError, Change, PropChange, Status, props};
+use crate::{ApiError, Change, PropChange, Status, props, protocol_props};
 
 /// Makes `change` on `model`; on an error the model is left half changed and must be thrown away.
 pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
@@ -27,6 +27,14 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
         Change::SetFlowProps(name, changes) => {
             let flow = model.flows.get_mut(name).ok_or(Status::NotFound)?;
             changes.iter().try_for_each(|change| props::set_flow_prop(flow, change))?;
+        }
+        Change::SetNetstackProps(name, changes) => {
+            let allowed = || ApiError::new(Status::NotFound, "netstack", name, "");
+            let tunables = &mut model.netstacks.get_mut(name).ok_or_else(allowed)?.tunables;
+            changes.iter().try_for_each(|change| protocol_props::set(tunables, change))?;
+            if let Some(fault) = tunables.contradictions().into_iter().next() {
+                return Err(ApiError { status: Status::OutOfRange, ..fault.into() });
+            }
         }
         Change::CreateIf(name, netstack) => create_if(model, name, netstack)?,
         Change::DeleteIf(name) => delete_if(model, name)?,

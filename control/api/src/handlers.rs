@@ -9,7 +9,8 @@ use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
 use crate::{
     AddrInfo, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo,
-    LinkInfo, LinkStats, Method, NetstackInfo, PlanReply, Property, StatusInfo, VnicInfo, openapi, paths,
+    LinkInfo, LinkStats, Method, NetstackInfo, PlanReply, Property, ProtocolProperty, SocketPage, StatusInfo,
+    VnicInfo, openapi, paths,
 };
 
 type Reply = Result<Vec<u8>, ApiError>;
@@ -46,6 +47,9 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Post, paths::ADDRS, create_addr),
     route(Method::Delete, "/v1/addrs/{name}", delete_addr),
     route(Method::Get, paths::NETSTACKS, netstacks),
+    route(Method::Get, "/v1/netstacks/{name}/props", netstack_props),
+    route(Method::Patch, "/v1/netstacks/{name}/props", set_netstack_props),
+    route(Method::Get, paths::SOCKETS, sockets),
     route(Method::Get, paths::LINK_STATS, link_stats),
     route(Method::Get, paths::FLOW_STATS, flow_stats),
     route(Method::Get, paths::DROPS, drops),
@@ -66,7 +70,7 @@ pub(crate) const ROUTES: &[Route] = &[
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
         create_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, flows, add_flow, remove_flow,
         flow_props, set_flow_props, ifs, create_if, delete_if, addrs, create_addr, delete_addr, netstacks,
-        link_stats, flow_stats, drops
+        netstack_props, set_netstack_props, sockets, link_stats, flow_stats, drops
     )
 )]
 pub(crate) struct Document;
@@ -298,6 +302,35 @@ fn delete_addr(api: &dyn Api, call: &Call<'_>) -> Reply {
     responses((status = 200, body = Vec<NetstackInfo>), (status = "4XX", body = Problem)))]
 fn netstacks(api: &dyn Api, call: &Call<'_>) -> Reply {
     body(&api.netstacks(call.which()?)?)
+}
+
+/// The protocol properties of a netstack.
+#[utoipa::path(get, path = "/v1/netstacks/{name}/props",
+    params(("name" = String, Path, description = "the netstack")),
+    responses((status = 200, body = Vec<ProtocolProperty>), (status = "4XX", body = Problem)))]
+fn netstack_props(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.netstack_props(call.name)?)
+}
+
+/// Sets or resets protocol properties of a netstack, each named as `tcp.send_buf`.
+#[utoipa::path(patch, path = "/v1/netstacks/{name}/props", request_body = SetProps,
+    params(("name" = String, Path, description = "the netstack")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn set_netstack_props(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: SetProps = call.json()?;
+    change(api, request.temporary, Change::SetNetstackProps(call.parsed("netstack")?, request.changes()))
+}
+
+/// Sockets, in pages: each says what asks for the next one.
+#[utoipa::path(get, path = "/v1/sockets",
+    params(("netstack" = Option<String>, Query, description = "only those of this netstack"),
+        ("after" = Option<String>, Query, description = "`next` of the page before")),
+    responses((status = 200, body = SocketPage), (status = "4XX", body = Problem)))]
+fn sockets(api: &dyn Api, call: &Call<'_>) -> Reply {
+    let [netstack, after] = call.values(["netstack", "after"])?;
+    body(&api.sockets(netstack, after)?)
 }
 
 /// Traffic of every link since it was made.

@@ -28,6 +28,8 @@ mod handlers;
 mod openapi;
 pub mod paths;
 mod props;
+mod protocol_props;
+mod sockets;
 mod status;
 mod store;
 mod stub;
@@ -41,11 +43,12 @@ pub use dispatch::{Method, Request, Response, dispatch};
 pub use error::ApiError;
 pub use openapi::openapi_text;
 pub use props::{set_flow_prop, set_vnic_prop};
+pub use sockets::{ConnectionInfo, SocketInfo, SocketPage};
 pub use status::Status;
 pub use store::Store;
 pub use stub::{Planner, Stub};
 pub use view::{
     AddrInfo, AddressState, ConfiguredAddress, DropInfo, EtherstubInfo, Facts, FlowInfo, FlowStats, IfInfo,
-    LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property, Snapshot, StatusInfo,
-    Traffic, VnicInfo,
+    LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property, ProtocolProperty, Snapshot,
+    StatusInfo, Traffic, VnicInfo,
 };

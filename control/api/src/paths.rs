@@ -23,6 +23,8 @@ pub const ADDRS: &str = "/v1/addrs";
 pub const IFS: &str = "/v1/ifs";
 /// Netstacks.
 pub const NETSTACKS: &str = "/v1/netstacks";
+/// Sockets, in pages.
+pub const SOCKETS: &str = "/v1/sockets";
 /// Traffic of links.
 pub const LINK_STATS: &str = "/v1/stats/links";
 /// Traffic of flows.

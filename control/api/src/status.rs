@@ -117,6 +117,14 @@ statuses! {
     BadName = "Invalid name", 400;
     /// The object is only active, or what it rests on is.
     TemporaryObject = "Persistent operation on temporary object", 409;
+    /// There is no such protocol property.
+    PropUnknown = "Unknown property", 404;
+    /// The value of a protocol property is malformed.
+    InvalidArgument = "Invalid argument provided", 400;
+    /// The value of a protocol property is outside its range.
+    OutOfRange = "Value is outside the allowed range", 400;
+    /// The property can only be read.
+    PropReadOnly = "Permission denied", 403;
     /// Firelane cannot do it with addresses.
     IpNotSupported = "Operation not supported", 501;
     /// The daemon does not answer.

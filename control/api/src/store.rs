@@ -95,7 +95,9 @@ fn only_persistent(change: &Change, error: ApiError) -> ApiError {
         Change::AddFlow(name, _) if error.status == Status::Exists => {
             ApiError::new(Status::PersistentFlowExists, "flow", name, "")
         }
-        Change::SetLinkProps(..) | Change::SetFlowProps(..) if error.status == Status::NotFound => {
+        Change::SetLinkProps(..) | Change::SetFlowProps(..) | Change::SetNetstackProps(..)
+            if error.status == Status::NotFound =>
+        {
             Status::TemporaryOnly.into()
         }
         _ if matches!(error.status, Status::LinkInvalid | Status::NotFound) => {

@@ -10,8 +10,8 @@ use firelane_units::MacAddr;
 
 use crate::{
     AddrInfo, AddressState, Api, ApiError, ChangeRequest, DropInfo, EtherstubInfo, Facts, FlowInfo,
-    FlowStats, IfInfo, LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property, Snapshot,
-    StatusInfo, Store, VnicInfo, Which,
+    FlowStats, IfInfo, LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property,
+    ProtocolProperty, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, Store, VnicInfo, Which,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -27,13 +27,22 @@ pub struct Stub {
     pub flow_stats: Vec<FlowStats>,
     /// What `drops` answers.
     pub drops: Vec<DropInfo>,
+    /// What `sockets` answers, two on a page.
+    pub sockets: Vec<SocketInfo>,
 }
 
 impl Stub {
     /// A host with `model`.
     pub fn new(model: Model, planner: Planner) -> Self {
         let store = Mutex::new(Store::new(model));
-        Self { planner, store, link_stats: Vec::new(), flow_stats: Vec::new(), drops: Vec::new() }
+        Self {
+            planner,
+            store,
+            link_stats: Vec::new(),
+            flow_stats: Vec::new(),
+            drops: Vec::new(),
+            sockets: Vec::new(),
+        }
     }
 
     /// Both configurations as they are.
@@ -146,6 +155,22 @@ impl Api for Stub {
 
     fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError> {
         self.snapshot(which, |it| it.flow_props(name))
+    }
+
+    fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
+        self.snapshot(Which::Active, |it| it.netstack_props(name))
+    }
+
+    fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {
+        const ON_A_PAGE: usize = 2;
+        let start = after.unwrap_or("0").parse::<usize>();
+        let start =
+            start.map_err(|_| ApiError::new(Status::BadArg, "after", after.unwrap_or_default(), ""))?;
+        let of_it = |it: &&SocketInfo| netstack.is_none_or(|name| it.netstack.as_str() == name);
+        let all: Vec<_> = self.sockets.iter().filter(of_it).collect();
+        let page = all.iter().skip(start).take(ON_A_PAGE).map(|it| (*it).clone()).collect();
+        let next = start + ON_A_PAGE;
+        Ok(SocketPage { sockets: page, next: (next < all.len()).then(|| next.to_string()) })
     }
 
     fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError> {

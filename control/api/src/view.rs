@@ -10,7 +10,7 @@ use firelane_units::{IpPrefix, MacAddr, Mtu};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{ApiError, Status, props};
+use crate::{ApiError, Status, props, protocol_props};
 
 /// Whether a link passes frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -202,6 +202,25 @@ pub struct Property {
     /// Its default; empty if unset.
     pub default: String,
     /// Its possible values; empty if they cannot be listed.
+    pub possible: String,
+}
+
+/// A protocol property of a netstack.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ProtocolProperty {
+    /// Whose it is: `ipv4`, `tcp`, ...
+    pub protocol: String,
+    /// Its name.
+    pub property: String,
+    /// `rw` or `r-`.
+    pub perm: String,
+    /// The value that holds.
+    pub current: String,
+    /// The value that the next start sets; empty if it sets none.
+    pub persistent: String,
+    /// The value of a property that is not set.
+    pub default: String,
+    /// Its possible values.
     pub possible: String,
 }
 
@@ -489,6 +508,12 @@ impl Snapshot<'_> {
             }
         };
         self.model.netstacks.iter().map(info).collect()
+    }
+
+    /// The protocol properties of the netstack `name`.
+    pub fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
+        let netstack = self.model.netstacks.get(name).ok_or(Status::NotFound)?;
+        Ok(protocol_props::of_netstack(netstack, self.persistent.netstacks.get(name)))
     }
 
     /// The properties of the link `name`.

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use firelane_api::{
     AddrInfo, Api, ApiError, ChangeRequest, DropInfo, EtherstubInfo, Facts, FlowInfo, FlowStats, IfInfo,
-    LinkInfo, LinkStats, NetstackInfo, PlanReply, PlanStep, Property, Snapshot, StatusInfo, Store, VnicInfo,
-    Which,
+    LinkInfo, LinkStats, NetstackInfo, PlanReply, PlanStep, Property, ProtocolProperty, Snapshot, SocketPage,
+    StatusInfo, Store, VnicInfo, Which,
 };
 use firelane_model::{Daemon, Lanes, Model};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
@@ -20,7 +20,7 @@ use crate::addresses::Addresses;
 use crate::facts::{Running, Stored};
 use crate::state::State;
 use crate::works::Works;
-use crate::{rebuild, stats};
+use crate::{rebuild, sockets, stats};
 
 /// How long the start waits for the tests of addresses, which take half a second.
 const ADDRESSES_TIME: Duration = Duration::from_secs(2);
@@ -298,6 +298,18 @@ impl Api for Host {
 
     fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError> {
         self.view(which, |it| it.flow_props(name))
+    }
+
+    fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
+        self.view(Which::Active, |it| it.netstack_props(name))
+    }
+
+    fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {
+        let (engine, netstacks) = {
+            let inner = self.lock();
+            (inner.works.engine.clone(), inner.works.netstacks.clone())
+        };
+        sockets::page(&engine, &netstacks, netstack, after)
     }
 
     fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError> {

@@ -27,6 +27,7 @@ mod secret;
 mod server;
 mod services;
 mod settings;
+mod sockets;
 mod state;
 mod stats;
 mod text;

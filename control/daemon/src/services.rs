@@ -7,19 +7,21 @@ use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use firelane::{Stack, TcpListener};
+use firelane::{ListenConfig, Stack, TcpListener};
 use firelane_api::{ApiError, Status};
 use firelane_http::Files;
-use firelane_model::{Service, ServiceKind, ServiceName, Tunables};
+use firelane_model::{Service, ServiceKind, ServiceName};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::settings;
 use crate::text::plain;
 
 /// The most connections of one service; more wait in its listener. Ten times what the idle benchmark holds.
 const CONNECTIONS_MAX: usize = 10_240;
+
+/// How many connections a service lets wait: browsers and load generators open many at once.
+const BACKLOG: usize = 1024;
 
 /// The services that run.
 #[derive(Debug)]
@@ -47,13 +49,14 @@ impl Services {
         name: &ServiceName,
         service: &Service,
         stack: &Stack,
-        tunables: &Tunables,
     ) -> Result<(), ApiError> {
         let ServiceKind::Http = service.kind;
         let files = self.files(service)?;
         let everywhere = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), service.port.0);
-        let listener = TcpListener::bind_with(stack, everywhere, settings::listen(tunables))
-            .map_err(|error| port_refused(service, &error))?;
+        let refused = |error: io::Error| port_refused(service, &error);
+        let rings = stack.sockets().map_err(refused)?.stream;
+        let config = ListenConfig { backlog: BACKLOG, rings, keepalive: true, ..ListenConfig::default() };
+        let listener = TcpListener::bind_with(stack, everywhere, config).map_err(refused)?;
         let (files, current) = watch::channel(files);
         let task = self.runtime.spawn(serve_all(name.clone(), listener, current));
         self.running.insert(name.clone(), Running { task, files });

@@ -1,46 +1,83 @@
 //! From the model's words to the engine's: protocol properties and the attributes of flows.
 //!
-//! Called by `works.rs`. A property that the engine cannot carry out is refused by name.
+//! Called by `works.rs`. Every property of the model's table has its place here: a test sets each and looks for the
+//! difference.
 
-use firelane::{Algorithm, DsField, FlowMatch, IpProtocol, ListenConfig, TcpConfig};
-use firelane_api::{ApiError, Status};
-use firelane_model::{Congestion, Tunables};
+use std::time::Duration;
 
-/// TCP with the properties of a netstack.
-pub(crate) fn tcp(tunables: &Tunables) -> Result<TcpConfig, ApiError> {
-    let time_wait = tunables.time_wait_interval().map(|it| it.as_millis().to_string());
-    let unsettable = [
-        ("ttl", tunables.ttl().map(|it| it.to_string())),
-        ("hoplimit", tunables.hoplimit().map(|it| it.to_string())),
-        ("time_wait_interval", time_wait),
-    ];
-    for (name, value) in unsettable {
-        if let Some(value) = value {
-            return Err(ApiError::new(Status::NotSupported, name, value, "only the default"));
-        }
+use firelane::{
+    Algorithm, DadConfig, DsField, FlowMatch, Forwarding, HopLimits, IpProtocol, Keepalive, NetstackConfig,
+    RtoLimits, SocketDefaults, StreamConfig, TcpConfig, Willing,
+};
+use firelane_model::{Prop, Tunables};
+use firelane_units::Mss;
+
+/// A netstack with its protocol properties. The model has checked them.
+pub(crate) fn netstack(tunables: &Tunables) -> NetstackConfig {
+    let number = |prop| tunables.number(prop);
+    let is_on = |prop| tunables.word(prop) == "on";
+    let octet = |prop| u8::try_from(number(prop)).unwrap_or(u8::MAX);
+    let port = |prop| u16::try_from(number(prop)).unwrap_or(u16::MAX);
+    let limited = number(Prop::RstSentRateEnabled) != 0;
+    NetstackConfig {
+        tcp: tcp(tunables),
+        dad: DadConfig::FAST,
+        forwarding: Forwarding { v4: is_on(Prop::Forwarding4), v6: is_on(Prop::Forwarding6) },
+        hops: HopLimits { v4: octet(Prop::Ttl), v6: octet(Prop::HopLimit) },
+        tcp_ports: port(Prop::TcpSmallestPort)..=port(Prop::TcpLargestPort),
+        udp_ports: port(Prop::UdpSmallestPort)..=port(Prop::UdpLargestPort),
+        time_wait: millis(tunables, Prop::TimeWaitInterval),
+        resets_per_second: if limited { number(Prop::RstSentRate) } else { u32::MAX },
+        sockets: SocketDefaults {
+            stream: StreamConfig {
+                send_capacity: bytes(tunables, Prop::TcpSendBuf),
+                recv_capacity: bytes(tunables, Prop::TcpRecvBuf),
+            },
+            datagrams_out: bytes(tunables, Prop::UdpSendBuf),
+            datagrams_in: bytes(tunables, Prop::UdpRecvBuf),
+            backlog: bytes(tunables, Prop::ConnReqMin)..=bytes(tunables, Prop::ConnReqMaxQ),
+        },
     }
-    let mut config = TcpConfig::default();
-    if let Some(bytes) = tunables.recv_buf() {
-        config.max_receive_buffer = config.max_receive_buffer.max(bytes);
-    }
-    match tunables.congestion_control {
-        Some(Congestion::NewReno) => config.flight.algorithm = Algorithm::NewReno,
-        Some(Congestion::Cubic) => config.flight.algorithm = Algorithm::Cubic,
-        None => {}
-    }
-    Ok(config)
 }
 
-/// A listener with the properties of its netstack.
-pub(crate) fn listen(tunables: &Tunables) -> ListenConfig {
-    /// Solaris' `conn_req_max_q` is 128; browsers and load generators open more at once.
-    const BACKLOG: usize = 1024;
-    let mut config = ListenConfig { backlog: BACKLOG, ..ListenConfig::default() };
-    let bytes = |it: Option<u32>| it.and_then(|it| usize::try_from(it).ok());
-    config.backlog = bytes(tunables.conn_req_max()).unwrap_or(config.backlog);
-    config.rings.send_capacity = bytes(tunables.send_buf()).unwrap_or(config.rings.send_capacity);
-    config.rings.recv_capacity = bytes(tunables.recv_buf()).unwrap_or(config.rings.recv_capacity);
+fn tcp(tunables: &Tunables) -> TcpConfig {
+    /// Questions in the time that `_keepalive_abort_interval` gives a silent peer.
+    const PROBES: u8 = 8;
+    let millis = |prop| millis(tunables, prop);
+    let mss = |prop| Mss::clamped(u16::try_from(tunables.number(prop)).unwrap_or(u16::MAX));
+    let willing = |prop| Willing::from_word(tunables.word(prop));
+    let mut config = TcpConfig {
+        delayed_ack: millis(Prop::DeferredAckInterval),
+        connect_timeout: millis(Prop::AbortConnectInterval),
+        abort_timeout: millis(Prop::AbortInterval),
+        keepalive: Keepalive {
+            idle: millis(Prop::KeepaliveInterval),
+            interval: millis(Prop::KeepaliveAbortInterval) / PROBES.into(),
+            probes: PROBES,
+        },
+        fin_wait_2_timeout: millis(Prop::FinWait2Interval),
+        timestamps: tunables.number(Prop::TstampAlways) != 0,
+        sack: willing(Prop::Sack).unwrap_or(Willing::Active),
+        ecn: willing(Prop::TcpEcn).unwrap_or(Willing::Passive),
+        window_scaling: tunables.number(Prop::WscaleAlways) != 0,
+        default_mss: [mss(Prop::MssDefault4), mss(Prop::MssDefault6)],
+        max_receive_buffer: tunables.number(Prop::TcpMaxBuf),
+        ..TcpConfig::default()
+    };
+    config.flight.rto =
+        RtoLimits::new(millis(Prop::RexmitInitial), millis(Prop::RexmitMin), millis(Prop::RexmitMax));
+    let algorithm = tunables.word(Prop::CongestionControl);
+    let known = Algorithm::ALL.into_iter().find(|it| it.word() == algorithm);
+    config.flight.algorithm = known.unwrap_or(config.flight.algorithm);
     config
+}
+
+fn millis(tunables: &Tunables, prop: Prop) -> Duration {
+    Duration::from_millis(tunables.number(prop).into())
+}
+
+fn bytes(tunables: &Tunables, prop: Prop) -> usize {
+    usize::try_from(tunables.number(prop)).unwrap_or(usize::MAX)
 }
 
 /// What a flow matches.
@@ -58,20 +95,45 @@ pub(crate) fn rule(matching: &firelane_model::FlowMatch) -> FlowMatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelane_model::{Allowed, Setting};
     use firelane_units::Port;
 
+    /// Everything that reaches the engine, as text.
+    fn reached(tunables: &Tunables) -> String {
+        format!("{:?}", netstack(tunables))
+    }
+
     #[test]
-    fn properties_reach_tcp_and_listeners_or_are_refused_by_name() {
-        let mut tunables = Tunables::default();
-        tunables.set("congestion_control", "newreno").unwrap();
-        tunables.set("recv_buf", "16777216").unwrap();
-        tunables.set("conn_req_max", "7").unwrap();
-        let config = tcp(&tunables).unwrap();
-        assert_eq!((config.flight.algorithm, config.max_receive_buffer), (Algorithm::NewReno, 16 << 20));
-        let listener = listen(&tunables);
-        assert_eq!((listener.backlog, listener.rings.recv_capacity), (7, 16 << 20));
-        tunables.set("ttl", "9").unwrap();
-        assert_eq!(tcp(&tunables).unwrap_err().field, "ttl");
+    fn every_property_makes_a_difference_and_its_default_makes_none() {
+        let nothing = Tunables::default();
+        for &prop in Prop::ALL {
+            let line = prop.line();
+            let other = match (line.allowed, line.default) {
+                (Allowed::Words(words), Setting::Word(default)) => {
+                    (*words.iter().find(|word| **word != default).unwrap()).to_owned()
+                }
+                (Allowed::Number(min, _), Setting::Number(default)) if default > min => {
+                    (default - 1).to_string()
+                }
+                (_, default) => (default.to_string().parse::<u32>().unwrap() + 1).to_string(),
+            };
+            let mut tunables = Tunables::default();
+            tunables.set(prop, &line.default.to_string()).unwrap();
+            assert_eq!(reached(&tunables), reached(&nothing), "{prop}");
+            tunables.set(prop, &other).unwrap();
+            if prop == Prop::UdpMaxBuf {
+                // It bounds the other two, which is the model's to check.
+                continue;
+            }
+            assert_ne!(reached(&tunables), reached(&nothing), "{prop}={other}");
+        }
+    }
+
+    #[test]
+    fn the_table_has_the_engines_defaults() {
+        let ours = netstack(&Tunables::default());
+        let engines = NetstackConfig { dad: DadConfig::FAST, ..NetstackConfig::default() };
+        assert_eq!(format!("{ours:?}"), format!("{engines:?}"));
     }
 
     #[test]

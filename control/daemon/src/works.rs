@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use firelane::{AutoconfConfig, DadConfig, Engine, IidKind, RouteConfig, VnicConfig, VnicUser};
+use firelane::{AutoconfConfig, Engine, IidKind, RouteConfig, VnicConfig, VnicUser};
 use firelane_api::{ApiError, Status};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Etherstub, Flow, FlowName, Instance, Link, LinkKind, LinkName, Mac,
@@ -78,7 +78,7 @@ impl Works {
             // Lanes are made at the start; status says what the next one changes.
             Action::SetDaemon(..) => Ok(()),
             Action::CreateNetstack(name, tunables) => self.create_netstack(name, tunables),
-            Action::SetTunables(name, tunables) => self.set_tunables(name, tunables),
+            Action::SetTunables(name, _, tunables) => self.set_tunables(name, tunables),
             Action::DeleteNetstack(name) => self.delete_netstack(name),
             Action::CreateLink(name, link) => self.create_link(name, link),
             Action::CreateEtherstub(name, stub) => self.create_etherstub(name, stub),
@@ -90,7 +90,7 @@ impl Works {
             Action::DeleteVnic(name) => self.delete_vnic(name),
             Action::AddFlow(..) | Action::SetFlow(..) | Action::RemoveFlow(_) => self.step_of_flow(step),
             Action::StartService(..) | Action::SetService(..) | Action::StopService(_) => {
-                self.step_of_service(step, present)
+                self.step_of_service(step)
             }
             _ => self.step_of_ip(step, present),
         }
@@ -139,13 +139,11 @@ impl Works {
         }
     }
 
-    fn step_of_service(&mut self, step: &Step, present: &Model) -> Done {
+    fn step_of_service(&mut self, step: &Step) -> Done {
         match &step.action {
             Action::StartService(name, service) => {
                 let stack = self.stack_of(service)?;
-                let netstack = present.netstacks.get(&service.netstack);
-                let tunables = netstack.map(|it| it.tunables.clone()).unwrap_or_default();
-                self.services.start(name, service, &stack, &tunables)
+                self.services.start(name, service, &stack)
             }
             Action::SetService(name, _, to) => self.services.change(name, to),
             Action::StopService(name) => {
@@ -212,13 +210,13 @@ fn autoconf(conf: &Addrconf) -> AutoconfConfig {
 /// Netstacks.
 impl Works {
     fn create_netstack(&mut self, name: &NetstackName, tunables: &Tunables) -> Done {
-        let id = self.engine.add_netstack_with(settings::tcp(tunables)?, DadConfig::FAST).map_err(refused)?;
+        let id = self.engine.add_netstack_with(&settings::netstack(tunables)).map_err(refused)?;
         self.netstacks.insert(name.clone(), id);
         Ok(())
     }
 
     fn set_tunables(&mut self, name: &NetstackName, tunables: &Tunables) -> Done {
-        self.engine.set_tcp(self.netstack(name)?, settings::tcp(tunables)?).map_err(refused)
+        self.engine.tune(self.netstack(name)?, &settings::netstack(tunables)).map_err(refused)
     }
 
     fn delete_netstack(&mut self, name: &NetstackName) -> Done {

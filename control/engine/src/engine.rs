@@ -13,10 +13,10 @@ use std::thread::JoinHandle;
 use firelane_classify::{FlowMatch, Steering};
 use firelane_flow::FlowConfig;
 use firelane_frame::PoolsConfig;
-use firelane_ip::{AutoconfConfig, DadConfig, IidKind};
+use firelane_ip::{AutoconfConfig, IidKind};
 use firelane_lane::{
-    Control, FlowSetup, LaneMessage, LinkConfig, NetstackConfig, Notice, PortConfig, PortKind, PortUser,
-    RouteConfig, Wake,
+    Control, FlowSetup, LaneMessage, LinkConfig, NetstackConfig as LaneNetstack, Notice, PortConfig,
+    PortKind, PortUser, RouteConfig, Wake,
 };
 use firelane_tcp::TcpConfig;
 use firelane_units::{
@@ -25,6 +25,7 @@ use firelane_units::{
 
 use crate::error::ChangeError;
 use crate::fabric::{Fabric, LaneSizes};
+use crate::netstack_config::NetstackConfig;
 use crate::queue::Queue;
 use crate::registry::{Flow, Link, Netstack, Registry, Vnic};
 use crate::snapshot::EngineSnapshot;
@@ -377,26 +378,27 @@ impl Engine {
     /// # Errors
     /// A lane has failed.
     pub fn add_netstack(&self, tcp: TcpConfig) -> Result<NetstackId, ChangeError> {
-        self.add_netstack_with(tcp, DadConfig::OFF)
+        self.add_netstack_with(&NetstackConfig { tcp, ..NetstackConfig::default() })
     }
 
-    /// Makes a netstack whose addresses are tested for duplicates before they are used. A notice says how each
-    /// test ended.
+    /// Makes a netstack with tunables of the caller's. If its addresses are tested for duplicates before they are
+    /// used, a notice says how each test ended.
     ///
     /// # Errors
     /// A lane has failed.
-    pub fn add_netstack_with(&self, tcp: TcpConfig, dad: DadConfig) -> Result<NetstackId, ChangeError> {
+    pub fn add_netstack_with(&self, config: &NetstackConfig) -> Result<NetstackId, ChangeError> {
         let mut registry = self.0.registry();
         let id = registry.mint_netstack();
         let lanes: Vec<_> = self.0.fabric.lane_ids().collect();
-        let mut config = NetstackConfig::new(id);
-        config.steering = Steering::even(&lanes);
-        config.tcp = Arc::new(tcp);
-        config.dad = dad;
-        config.link_local = Some(IidKind::Stable);
-        config.stable_secret = self.0.stable_secret;
-        self.0.tell_all(|_| Control::AddNetstack(config.clone()))?;
-        registry.netstacks.insert(id, Netstack { lanes, ..Netstack::default() });
+        let mut base = LaneNetstack::new(id);
+        base.steering = Steering::even(&lanes);
+        base.dad = config.dad;
+        base.link_local = Some(IidKind::Stable);
+        base.stable_secret = self.0.stable_secret;
+        let told = config.for_lanes(base);
+        self.0.tell_all(|_| Control::AddNetstack(told.clone()))?;
+        let config = Arc::new(config.clone());
+        registry.netstacks.insert(id, Netstack { lanes, config, ..Netstack::default() });
         Ok(id)
     }
 
@@ -410,14 +412,16 @@ impl Engine {
         self.0.tell_all(|_| Control::RemoveNetstack(id))
     }
 
-    /// Changes TCP's tunables for new connections of a netstack.
+    /// Changes a netstack's tunables. Its shards follow at once and running connections within a few turns of their
+    /// lanes; what two ends agreed on when they connected stays, and so do the sizes of sockets that are open.
     ///
     /// # Errors
     /// It does not exist.
-    pub fn set_tcp(&self, id: NetstackId, tcp: TcpConfig) -> Result<(), ChangeError> {
-        self.0.registry().netstacks.get(&id).ok_or(ChangeError::NoNetstack(id))?;
-        let tcp = Arc::new(tcp);
-        self.0.tell_all(|_| Control::SetTcp(id, Arc::clone(&tcp)))
+    pub fn tune(&self, id: NetstackId, config: &NetstackConfig) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        registry.netstack_mut(id)?.config = Arc::new(config.clone());
+        let told = config.for_lanes(LaneNetstack::new(id));
+        self.0.tell_all(|_| Control::Tune(told.clone()))
     }
 
     /// Gives the netstack of a VNIC an address.

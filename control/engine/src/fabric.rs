@@ -11,13 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
 
 use firelane_lane::{
-    Backlogs, Host, Lane, LaneConfig, LaneMessage, Mode, Notice, Outlet, Refused, Secrets, Squeue, Wake,
+    Backlogs, Host, Lane, LaneConfig, LaneMessage, Mode, Notice, Outlet, Question, Refused, Secrets, Squeue,
+    Wake,
 };
 use firelane_socket::{Ready, SocketToken};
 use firelane_units::{Instant, LaneId};
 
 use crate::bell::{Bell, Ringer};
 use crate::clock::Clock;
+use crate::desk::Desk;
 use crate::queue::Queue;
 use crate::sleepers::Sleepers;
 
@@ -43,6 +45,7 @@ pub(crate) struct Fabric {
     pub(crate) clock: Clock,
     pub(crate) secrets: Secrets,
     pub(crate) sleepers: Sleepers,
+    pub(crate) desk: Desk,
     lanes: Box<[Place]>,
     notices: Mutex<Sender<(LaneId, Notice)>>,
 }
@@ -85,7 +88,14 @@ impl Fabric {
                 Place { squeue, bell }
             };
             let lanes = bells.into_iter().enumerate().map(place).collect();
-            Self { clock, secrets, sleepers: Sleepers::default(), lanes, notices: Mutex::new(notices) }
+            Self {
+                clock,
+                secrets,
+                sleepers: Sleepers::default(),
+                desk: Desk::default(),
+                lanes,
+                notices: Mutex::new(notices),
+            }
         }))
     }
 
@@ -188,6 +198,12 @@ impl Outlet<Queue> for FabricOutlet {
             let sender = fabric.notices.lock().unwrap_or_else(PoisonError::into_inner);
             // Nobody listens: an embedded stack need not.
             let _ = sender.send((lane, notice));
+        }
+    }
+
+    fn answer(&mut self, question: Question) {
+        if let Some(fabric) = self.fabric.upgrade() {
+            fabric.desk.hand_back(question);
         }
     }
 }

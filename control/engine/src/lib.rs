@@ -15,9 +15,11 @@
 mod bell;
 mod clock;
 mod configured;
+mod desk;
 mod engine;
 mod error;
 mod fabric;
+mod netstack_config;
 mod poller;
 mod queue;
 mod registry;
@@ -29,8 +31,10 @@ mod tcp_stream;
 mod udp_socket;
 mod worker;
 
+pub use desk::{SocketCursor, SocketPage};
 pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
 pub use error::ChangeError;
+pub use netstack_config::{NetstackConfig, SocketDefaults};
 pub use poller::{Event, Poller, Source};
 pub use queue::Queue;
 pub use snapshot::EngineSnapshot;
@@ -45,9 +49,14 @@ pub use firelane_driver_memory::{Conditions, WireConfig, wire};
 pub use firelane_driver_packet::PacketSocket;
 pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};
 pub use firelane_flow::Counters as Traffic;
-pub use firelane_ip::{AddressOrigin, AutoconfConfig, Configured, DadConfig, IidKind, Resolvers};
-pub use firelane_lane::{Notice, RouteConfig, StreamInfo};
+pub use firelane_ip::{
+    AddressOrigin, AutoconfConfig, Configured, DadConfig, Forwarding, HopLimits, IidKind, Resolvers,
+};
+pub use firelane_lane::{
+    ConnectionRow, Cursor, Notice, RouteConfig, SocketKind, SocketRow, StreamInfo, Table,
+};
 pub use firelane_socket::{Ready, StreamConfig};
 pub use firelane_tcp::congestion::Algorithm;
-pub use firelane_tcp::{Keepalive, TcpConfig};
+pub use firelane_tcp::rtt::RtoLimits;
+pub use firelane_tcp::{Keepalive, TcpConfig, Willing};
 pub use firelane_wire::IpProtocol;

@@ -5,11 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use firelane_classify::FlowMatch;
 use firelane_flow::FlowConfig;
 use firelane_ip::Resolvers;
 use firelane_units::{FlowId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId, VlanId};
+
+use crate::netstack_config::NetstackConfig;
 
 /// A link: what VNICs are attached to.
 #[derive(Debug)]
@@ -47,6 +50,7 @@ pub(crate) struct Netstack {
     /// What its routers say about names, by link.
     pub(crate) resolvers: Vec<Resolvers>,
     pub(crate) listeners: Vec<SocketAddr>,
+    pub(crate) config: Arc<NetstackConfig>,
 }
 
 impl Netstack {

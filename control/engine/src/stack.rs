@@ -17,10 +17,12 @@ use std::sync::Arc;
 
 use firelane_ip::AutoconfConfig;
 use firelane_lane::RouteConfig;
+use firelane_socket::StreamConfig;
 use firelane_tcp::TcpConfig;
 use firelane_units::{IpPrefix, MacAddr, Mtu, NetstackId};
 
 use crate::engine::{Engine, EngineConfig, Inner, VnicConfig, VnicUser};
+use crate::netstack_config::{NetstackConfig, SocketDefaults};
 use crate::queue::Queue;
 
 /// One IP instance. Clones are the same netstack; the engine runs as long as any of them or a socket does.
@@ -44,6 +46,24 @@ impl Stack {
     /// The engine that it runs in.
     pub fn engine(&self) -> Engine {
         Engine(Arc::clone(&self.inner))
+    }
+
+    /// Its tunables as they are now.
+    pub(crate) fn config(&self) -> io::Result<Arc<NetstackConfig>> {
+        Ok(Arc::clone(&self.inner.registry().netstack_mut(self.id)?.config))
+    }
+
+    /// Whether `rings` are what sockets begin with when their program does not choose: those follow their reader.
+    pub(crate) fn is_usual(&self, rings: StreamConfig) -> io::Result<bool> {
+        Ok(rings == StreamConfig::default() || rings == self.config()?.sockets.stream)
+    }
+
+    /// What its sockets begin with.
+    ///
+    /// # Errors
+    /// The netstack is gone.
+    pub fn sockets(&self) -> io::Result<SocketDefaults> {
+        Ok(self.config()?.sockets.clone())
     }
 
     /// Its identifier in that engine.

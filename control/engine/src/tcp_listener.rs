@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
@@ -48,25 +49,28 @@ pub struct ListenConfig {
     pub rings: StreamConfig,
     /// Whether `[::]` leaves IPv4 to others.
     pub v6_only: bool,
+    /// Whether its connections' peers are asked whether they live, as often as the netstack says (SO_KEEPALIVE).
+    pub keepalive: bool,
 }
 
 impl Default for ListenConfig {
     fn default() -> Self {
-        Self { backlog: BACKLOG, rings: StreamConfig::default(), v6_only: false }
+        Self { backlog: BACKLOG, rings: StreamConfig::default(), v6_only: false, keepalive: false }
     }
 }
 
 impl TcpListener {
-    /// Listens on `addr`; port zero draws a free one.
+    /// Listens on `addr` with the netstack's buffers; port zero draws a free one.
     ///
     /// # Errors
     /// As `std::net::TcpListener::bind`: the address is in use or not one of the netstack's.
     pub fn bind(stack: &Stack, addr: impl ToSocketAddrs) -> io::Result<Self> {
         let addr = addr.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
-        Self::bind_with(stack, addr, ListenConfig::default())
+        let rings = stack.config()?.sockets.stream;
+        Self::bind_with(stack, addr, ListenConfig { rings, ..ListenConfig::default() })
     }
 
-    /// Listens with a configuration of the caller's.
+    /// Listens with a configuration of the caller's; the netstack bounds the backlog.
     ///
     /// # Errors
     /// As [`TcpListener::bind`].
@@ -74,12 +78,13 @@ impl TcpListener {
         let engine = Arc::clone(&stack.inner);
         let (local, lanes) = reserve(stack, addr)?;
         let socket = engine.mint_socket();
-        let (end, slot) = listener(config.backlog);
+        let (end, slot) = listener(stack.config()?.sockets.backlog(config.backlog));
         let seat = Arc::new(Seat::default());
         let token = engine.fabric.sleepers.sit(Arc::clone(&seat) as Arc<dyn Seated>);
         end.words().set_token(token);
-        let autotune = config.rings == StreamConfig::default();
-        let options = StreamOptions { autotune, ..StreamOptions::default() };
+        let autotune = stack.is_usual(config.rings)?;
+        let options =
+            StreamOptions { autotune, keepalive_default: config.keepalive, ..StreamOptions::default() };
         let listen = Listen { socket, local, v6_only: config.v6_only, slot, rings: config.rings, options };
         let nonblocking = AtomicBool::new(false);
         let listener = Self { engine, stack: stack.clone(), socket, local, end, token, seat, nonblocking };
@@ -166,7 +171,8 @@ fn reserve(stack: &Stack, addr: SocketAddr) -> io::Result<(SocketAddr, Vec<firel
         return Err(Errno::ADDRNOTAVAIL.into());
     }
     let local = if addr.port() == 0 {
-        let draw = || -> io::Result<SocketAddr> { Ok(SocketAddr::new(addr.ip(), random_port()?)) };
+        let ports = &netstack.config.tcp_ports;
+        let draw = || -> io::Result<SocketAddr> { Ok(SocketAddr::new(addr.ip(), random_port(ports)?)) };
         let mut tries = (0..PORT_TRIES).map(|_| draw());
         tries.find(|a| !matches!(a, Ok(a) if netstack.is_taken(*a))).ok_or(Errno::ADDRINUSE)??
     } else {
@@ -179,11 +185,12 @@ fn reserve(stack: &Stack, addr: SocketAddr) -> io::Result<(SocketAddr, Vec<firel
     Ok((local, netstack.lanes.clone()))
 }
 
-/// A port of the ephemeral range (Solaris: 32768 to 65535).
-pub(crate) fn random_port() -> io::Result<u16> {
-    let mut bytes = [0; 2];
+/// A port of the range that the netstack draws local ports from.
+pub(crate) fn random_port(ports: &RangeInclusive<u16>) -> io::Result<u16> {
+    let mut bytes = [0; 4];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(u16::from_ne_bytes(bytes) | 0x8000)
+    let count = u32::from(ports.end().saturating_sub(*ports.start())) + 1;
+    Ok(ports.start() + (u32::from_ne_bytes(bytes) % count) as u16)
 }
 
 #[allow(private_interfaces)]

@@ -103,7 +103,7 @@ impl TcpStream {
     /// As `std::net::TcpStream::connect`.
     pub fn connect(stack: &Stack, addr: impl ToSocketAddrs) -> io::Result<Self> {
         Self::each_address(addr, |remote| {
-            let stream = Self::begin(stack, remote, StreamConfig::default())?;
+            let stream = Self::begin(stack, remote, stack.config()?.sockets.stream)?;
             block_on(None, |context| stream.poll_connected(context))
                 .expect("without a limit it ends ready")?;
             Ok(stream)
@@ -150,8 +150,7 @@ impl TcpStream {
         let lane = engine.some_lane(&lanes);
         let (end, slot) = stream(rings, lane, stack.id);
         let socket = Self::new(Arc::clone(engine), end);
-        let options =
-            StreamOptions { autotune: rings == StreamConfig::default(), ..StreamOptions::default() };
+        let options = StreamOptions { autotune: stack.is_usual(rings)?, ..StreamOptions::default() };
         let connect = Connect { remote, local, stream: slot, options };
         let command = SocketCommand::Connect(Box::new(connect));
         engine
@@ -166,7 +165,7 @@ impl TcpStream {
     /// # Errors
     /// As [`TcpStream::connect`].
     pub async fn connect_async(stack: &Stack, remote: SocketAddr) -> io::Result<Self> {
-        let stream = Self::begin(stack, remote, StreamConfig::default())?;
+        let stream = Self::begin(stack, remote, stack.config()?.sockets.stream)?;
         std::future::poll_fn(|context| stream.poll_connected(context)).await?;
         Ok(stream)
     }

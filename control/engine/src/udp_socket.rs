@@ -26,8 +26,6 @@ use crate::sleepers::{Seat, Seated, block_on};
 use crate::stack::Stack;
 use crate::tcp_listener::random_port;
 
-/// The bytes that wait in each direction (Linux' default of `net.core.rmem_default`, rounded up).
-const QUEUE_BYTES: usize = 256 * 1024;
 /// How many random ports are tried before a socket on port zero is refused.
 const PORT_TRIES: usize = 64;
 
@@ -65,14 +63,18 @@ impl UdpSocket {
     }
 
     fn open(stack: &Stack, addr: SocketAddr, remote: Option<SocketAddr>) -> io::Result<Self> {
-        if !stack.inner.registry_of_now().netstack_mut(stack.id)?.owns(addr.ip()) {
+        let mut registry = stack.inner.registry_of_now();
+        let netstack = registry.netstack_mut(stack.id)?;
+        if !netstack.owns(addr.ip()) {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
+        let ports = netstack.config.udp_ports.clone();
+        drop(registry);
         if addr.port() != 0 {
             return Self::open_on(stack, addr, remote);
         }
         for _ in 0..PORT_TRIES {
-            match Self::open_on(stack, SocketAddr::new(addr.ip(), random_port()?), remote) {
+            match Self::open_on(stack, SocketAddr::new(addr.ip(), random_port(&ports)?), remote) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 done => return done,
             }
@@ -83,9 +85,11 @@ impl UdpSocket {
     fn open_on(stack: &Stack, local: SocketAddr, remote: Option<SocketAddr>) -> io::Result<Self> {
         let engine = Arc::clone(&stack.inner);
         let lanes = engine.registry().netstack_mut(stack.id).map(|n| n.lanes.clone())?;
+        let sockets = &stack.config()?.sockets;
         let key = engine.fabric.secrets.steering();
         let lane = datagram_lane(Port(local.port()), &Steering::even(&lanes), &key);
-        let (DatagramEnd { send, recv }, slot) = datagram(QUEUE_BYTES, QUEUE_BYTES, lane, stack.id);
+        let (DatagramEnd { send, recv }, slot) =
+            datagram(sockets.datagrams_out, sockets.datagrams_in, lane, stack.id);
         let shared = Arc::clone(send.shared());
         let seat = Arc::new(Seat::default());
         let token = engine.fabric.sleepers.sit(Arc::clone(&seat) as Arc<dyn Seated>);

@@ -9,7 +9,7 @@ use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, Priority, VlanId};
 
 use crate::{
     Address, DsField, Etherstub, Flow, FlowMatch, Lanes, Link, LinkKind, LinkName, Mac, Model, Netstack,
-    Route, Service, ServiceKind, Tap, Transport, Vnic, VnicUser,
+    Prop, Route, Service, ServiceKind, Tap, Transport, Vnic, VnicUser,
 };
 
 /// Choices read off a string of bytes; zero when it ends.
@@ -61,7 +61,7 @@ impl Model {
             if dice.below(3) > 0 {
                 let mut netstack = Netstack::default();
                 if dice.below(3) == 1 {
-                    netstack.tunables.set("ttl", ["1", "64"][dice.below(2)]).expect("both are in range");
+                    netstack.tunables.set(Prop::Ttl, ["1", "64"][dice.below(2)]).expect("both are in range");
                 }
                 let gateway = Ipv4Addr::new(10, 0, 0, 200 + dice.below(2) as u8).into();
                 let route = dice.maybe(|dice| Route::new(dice.prefix(0), gateway)).flatten();

@@ -26,6 +26,7 @@ mod mac;
 mod model;
 mod name;
 mod netstack;
+mod property;
 mod route;
 mod service;
 mod text;
@@ -48,8 +49,9 @@ pub use name::{
     AddrObjName, FlowName, IfName, LinkName, NameError, NamespaceName, NetstackName, ServiceName,
 };
 pub use netstack::Netstack;
+pub use property::{Allowed, Line as PropLine, Prop, PropertyError, Protocol, Setting};
 pub use route::Route;
 pub use service::{Service, ServiceKind};
-pub use tunables::{Congestion, Tunables};
+pub use tunables::Tunables;
 pub use value::spell_rate;
 pub use vnic::{Tap, Vnic, VnicUser};

@@ -21,5 +21,6 @@ pub struct Netstack {
     pub routes: BTreeSet<Route>,
     /// The protocol properties that are set.
     #[serde(default, skip_serializing_if = "Tunables::is_default")]
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, BTreeMap<String, Object>>))]
     pub tunables: Tunables,
 }

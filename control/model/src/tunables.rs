@@ -1,191 +1,276 @@
-//! A netstack's tunables: the protocol properties that an administrator may set.
+//! A netstack's tunables: the protocol properties that are set. What is not set has the default of `property.rs`.
 //!
-//! The names are those of `ipadm set-prop`; each is absent unless set, and the stack's own default holds.
+//! In the file they are a table per protocol: `tunables = { tcp = { send_buf = 262144 }, ipv4 = { ttl = 32 } }`.
 
-use core::time::Duration;
+use core::fmt;
+use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::FieldError;
-use crate::value::{self, TextValue, serde_as_text};
+use crate::property::{Prop, PropertyError, Protocol, Setting};
+use crate::value::refusal;
 
-/// Which congestion control new connections use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Congestion {
-    /// RFC 9438.
-    Cubic,
-    /// RFC 6582.
-    NewReno,
-}
-
-impl TextValue for Congestion {
-    const ALLOWED: &'static str = "a congestion control is cubic or newreno";
-
-    fn read(text: &str) -> Option<Self> {
-        match text {
-            "cubic" => Some(Self::Cubic),
-            "newreno" => Some(Self::NewReno),
-            _ => None,
-        }
-    }
-
-    fn write(&self) -> String {
-        match self {
-            Self::Cubic => "cubic",
-            Self::NewReno => "newreno",
-        }
-        .to_owned()
-    }
-}
-
-serde_as_text!(Congestion);
-
-/// A whole number with limits, so that a tunable that exists is usable.
-macro_rules! bounded {
-    ($($(#[$doc:meta])* $name:ident($int:ty) = $min:literal..=$max:literal, $allowed:literal;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub(crate) struct $name(pub(crate) $int);
-
-        impl TextValue for $name {
-            const ALLOWED: &'static str = $allowed;
-            const NUMBER: bool = true;
-
-            fn read(text: &str) -> Option<Self> {
-                text.parse().ok().filter(|n| ($min..=$max).contains(n)).map(Self)
-            }
-
-            fn write(&self) -> String {
-                self.0.to_string()
-            }
-        }
-    )*};
-}
-
-bounded! {
-    /// A time to live or hop limit.
-    HopLimit(u8) = 1..=255, "a time to live or hop limit is a number from 1 to 255";
-    /// A socket buffer: from one page to what a 64-bit host can spare for one connection.
-    Buffer(u32) = 4_096..=1_073_741_824, "a socket buffer is a number of bytes from 4096 to 1073741824";
-    /// A time in milliseconds, up to the ten minutes that Solaris allows for TIME_WAIT.
-    Millis(u32) = 1_000..=600_000, "a time is a number of milliseconds from 1000 to 600000";
-    /// A listen backlog (Solaris: 1 to 2^31 - 1; here bounded by what one listener may hold).
-    Backlog(u32) = 1..=65_536, "a backlog is a number from 1 to 65536";
-}
-
-/// The protocol properties of one netstack.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Tunables {
-    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<u8>, minimum = 1))]
-    ttl: Option<HopLimit>,
-    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<u8>, minimum = 1))]
-    hoplimit: Option<HopLimit>,
-    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 4096))]
-    send_buf: Option<Buffer>,
-    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 4096))]
-    recv_buf: Option<Buffer>,
-    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1))]
-    conn_req_max: Option<Backlog>,
-    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1000))]
-    time_wait_interval: Option<Millis>,
-    /// Which congestion control new connections use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub congestion_control: Option<Congestion>,
-}
+/// The protocol properties of one netstack that are set.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tunables(BTreeMap<Prop, Setting>);
 
 impl Tunables {
-    /// The time to live of IPv4 packets.
-    pub fn ttl(&self) -> Option<u8> {
-        self.ttl.map(|n| n.0)
+    /// What `prop` is set to.
+    pub fn get(&self, prop: Prop) -> Option<Setting> {
+        self.0.get(&prop).copied()
     }
 
-    /// The hop limit of IPv6 packets.
-    pub fn hoplimit(&self) -> Option<u8> {
-        self.hoplimit.map(|n| n.0)
+    /// What holds: what `prop` is set to, or its default.
+    pub fn effective(&self, prop: Prop) -> Setting {
+        self.get(prop).unwrap_or(prop.line().default)
     }
 
-    /// A new socket's send buffer, in bytes.
-    pub fn send_buf(&self) -> Option<u32> {
-        self.send_buf.map(|n| n.0)
-    }
-
-    /// A new socket's receive buffer, in bytes.
-    pub fn recv_buf(&self) -> Option<u32> {
-        self.recv_buf.map(|n| n.0)
-    }
-
-    /// The most finished connections that wait for one listener.
-    pub fn conn_req_max(&self) -> Option<u32> {
-        self.conn_req_max.map(|n| n.0)
-    }
-
-    /// How long a closed connection's addresses and ports rest.
-    pub fn time_wait_interval(&self) -> Option<Duration> {
-        self.time_wait_interval.map(|n| Duration::from_millis(n.0.into()))
-    }
-
-    /// Sets or, with an empty text, resets the property `name`.
-    pub fn set(&mut self, name: &str, text: &str) -> Result<(), FieldError> {
-        fn put<T: TextValue>(slot: &mut Option<T>, name: &str, text: &str) -> Result<(), FieldError> {
-            *slot = match text {
-                "" => None,
-                _ => Some(T::read(text).ok_or_else(|| FieldError::new(name, text, T::ALLOWED))?),
-            };
-            Ok(())
-        }
-        match name {
-            "ttl" => put(&mut self.ttl, name, text),
-            "hoplimit" => put(&mut self.hoplimit, name, text),
-            "send_buf" => put(&mut self.send_buf, name, text),
-            "recv_buf" => put(&mut self.recv_buf, name, text),
-            "conn_req_max" => put(&mut self.conn_req_max, name, text),
-            "time_wait_interval" => put(&mut self.time_wait_interval, name, text),
-            "congestion_control" => put(&mut self.congestion_control, name, text),
-            _ => Err(FieldError::new(name, text, format!("a property is {}", Self::NAMES.join(", ")))),
+    /// The number that holds; zero for a property that is a word.
+    pub fn number(&self, prop: Prop) -> u32 {
+        match self.effective(prop) {
+            Setting::Number(number) => number,
+            Setting::Word(_) => 0,
         }
     }
 
-    /// The properties' names.
-    pub const NAMES: [&'static str; 7] = [
-        "ttl",
-        "hoplimit",
-        "send_buf",
-        "recv_buf",
-        "conn_req_max",
-        "time_wait_interval",
-        "congestion_control",
-    ];
+    /// The word that holds; empty for a property that is a number.
+    pub fn word(&self, prop: Prop) -> &'static str {
+        match self.effective(prop) {
+            Setting::Word(word) => word,
+            Setting::Number(_) => "",
+        }
+    }
+
+    /// Sets a property.
+    pub fn set(&mut self, prop: Prop, text: &str) -> Result<(), PropertyError> {
+        self.0.insert(prop, prop.read(text)?);
+        Ok(())
+    }
+
+    /// Gives a property its default again.
+    pub fn reset(&mut self, prop: Prop) {
+        self.0.remove(&prop);
+    }
+
+    /// What is set, by protocol.
+    pub fn iter(&self) -> impl Iterator<Item = (Prop, Setting)> {
+        self.0.iter().map(|(prop, setting)| (*prop, *setting))
+    }
 
     /// Whether nothing is set.
     pub fn is_default(&self) -> bool {
-        *self == Self::default()
+        self.0.is_empty()
+    }
+
+    /// Properties that contradict each other: the one that is set, with the other in the error.
+    pub fn contradictions(&self) -> Vec<FieldError> {
+        /// The first may be no more than the second.
+        const ORDER: [(Prop, Prop); 8] = [
+            (Prop::TcpSendBuf, Prop::TcpMaxBuf),
+            (Prop::TcpRecvBuf, Prop::TcpMaxBuf),
+            (Prop::UdpSendBuf, Prop::UdpMaxBuf),
+            (Prop::UdpRecvBuf, Prop::UdpMaxBuf),
+            (Prop::TcpSmallestPort, Prop::TcpLargestPort),
+            (Prop::UdpSmallestPort, Prop::UdpLargestPort),
+            (Prop::RexmitMin, Prop::RexmitMax),
+            (Prop::RexmitInitial, Prop::RexmitMax),
+        ];
+        let wrong = ORDER.iter().filter(|(less, more)| self.number(*less) > self.number(*more));
+        wrong.map(|&(less, more)| self.contradiction(less, more)).collect()
+    }
+
+    fn contradiction(&self, less: Prop, more: Prop) -> FieldError {
+        let (is, bound) = (self.number(less), self.number(more));
+        if self.get(less).is_some() {
+            return FieldError::new(less, is, format!("at most {bound}, the {}", more.line().name));
+        }
+        FieldError::new(more, bound, format!("at least {is}, the {}", less.line().name))
+    }
+}
+
+impl Serialize for Tunables {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        for protocol in Protocol::ALL {
+            let of_it: BTreeMap<_, _> =
+                self.iter().filter(|(prop, _)| prop.line().protocol == protocol).collect();
+            if !of_it.is_empty() {
+                map.serialize_entry(protocol.word(), &Settings(of_it))?;
+            }
+        }
+        map.end()
+    }
+}
+
+struct Settings(BTreeMap<Prop, Setting>);
+
+impl Serialize for Settings {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(self.0.len()))?;
+        for (prop, setting) in &self.0 {
+            match setting {
+                Setting::Number(number) => map.serialize_entry(prop.line().name, number)?,
+                Setting::Word(word) => map.serialize_entry(prop.line().name, word)?,
+            }
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Tunables {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(Protocols)
+    }
+}
+
+struct Protocols;
+
+impl<'de> Visitor<'de> for Protocols {
+    type Value = Tunables;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of properties for each of ip, ipv4, ipv6, icmp, tcp and udp")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tunables, A::Error> {
+        let mut tunables = Tunables::default();
+        while let Some(word) = map.next_key::<String>()? {
+            let Some(protocol) = Protocol::from_word(&word) else {
+                return Err(A::Error::custom(refusal(
+                    &word,
+                    "a protocol is ip, ipv4, ipv6, icmp, tcp or udp",
+                )));
+            };
+            map.next_value_seed(Properties { protocol, into: &mut tunables })?;
+        }
+        Ok(tunables)
+    }
+}
+
+struct Properties<'a> {
+    protocol: Protocol,
+    into: &'a mut Tunables,
+}
+
+impl<'de> DeserializeSeed<'de> for Properties<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Properties<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a table of properties of {}", self.protocol.word())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            let said = |error: PropertyError| {
+                let FieldError { field, allowed, .. } = error.into_field();
+                A::Error::custom(refusal(&format!("{field:?}"), &allowed))
+            };
+            let prop = Prop::find(self.protocol, &name).map_err(said)?;
+            let setting = map.next_value_seed(Value(prop))?;
+            self.into.0.insert(prop, setting);
+        }
+        Ok(())
+    }
+}
+
+/// One value, from a number or a text.
+struct Value(Prop);
+
+impl<'de> DeserializeSeed<'de> for Value {
+    type Value = Setting;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Setting, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl Value {
+    fn read<E: Error>(&self, text: &str) -> Result<Setting, E> {
+        self.0
+            .read(text)
+            .map_err(|error| E::custom(refusal(&format!("{text:?}"), &error.into_field().allowed)))
+    }
+}
+
+impl Visitor<'_> for Value {
+    type Value = Setting;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.line().allowed)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Setting, E> {
+        self.read(text)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Setting, E> {
+        self.read(&number.to_string())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Setting, E> {
+        self.read(&number.to_string())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Model;
 
     #[test]
-    fn every_name_can_be_set_and_reset() {
-        let mut tunables = Tunables::default();
-        for name in Tunables::NAMES {
-            let value = if name == "congestion_control" { "newreno" } else { "5000" };
-            let value = if matches!(name, "ttl" | "hoplimit") { "64" } else { value };
-            tunables.set(name, value).unwrap();
-            assert!(!tunables.is_default(), "{name}");
-            tunables.set(name, "").unwrap();
-            assert!(tunables.is_default(), "{name}");
+    fn every_property_can_be_set_written_read_and_reset() {
+        let mut model = Model::from_toml("test", "[netstack.web]\n").unwrap();
+        let tunables =
+            |model: &mut Model| model.netstacks.values_mut().next().map(core::mem::take).unwrap().tunables;
+        let mut all = Tunables::default();
+        for prop in Prop::ALL {
+            all.set(*prop, &prop.line().default.to_string()).unwrap();
         }
-        assert_eq!(tunables.set("ttl", "0").unwrap_err().field, "ttl");
-        assert!(tunables.set("_secret", "1").unwrap_err().allowed.contains("send_buf"));
+        assert_eq!(all.contradictions(), []);
+        model.netstacks.values_mut().for_each(|netstack| netstack.tunables = all.clone());
+        let mut again = Model::from_toml("test", &model.to_toml()).unwrap();
+        assert_eq!(tunables(&mut again), all);
+        for prop in Prop::ALL {
+            all.reset(*prop);
+        }
+        assert!(all.is_default());
+    }
+
+    #[test]
+    fn a_fault_is_named_by_its_path() {
+        for (text, wanted) in [
+            ("tcp = { send_buf = 1 }", "netstack.web.tunables.tcp.send_buf: \"1\": 4096-1073741824"),
+            ("tcp = { sack = \"yes\" }", "netstack.web.tunables.tcp.sack: \"yes\": never,passive,active"),
+            (
+                "tcp = { _ipv4_ttl = 9 }",
+                "netstack.web.tunables.tcp: \"_ipv4_ttl\": it is the property ttl of ipv4",
+            ),
+            ("ipv4 = { tttl = 9 }", "netstack.web.tunables.ipv4: \"tttl\": ipv4 has forwarding, ttl"),
+            ("sctp = {}", "netstack.web.tunables: sctp: a protocol is ip, ipv4, ipv6, icmp, tcp or udp"),
+            (
+                "tcp = { send_buf = 1000000000 }",
+                "netstack.web.tunables.tcp.send_buf: \"1000000000\": at most 6291456, the max_buf",
+            ),
+            (
+                "tcp = { max_buf = 131072 }",
+                "netstack.web.tunables.tcp.max_buf: \"131072\": at least 1048576, the send_buf",
+            ),
+        ] {
+            let faults =
+                Model::from_toml("f", &format!("[netstack.web]\ntunables = {{ {text} }}\n")).unwrap_err();
+            let first = faults[0].to_string();
+            assert!(first.ends_with(wanted), "{first}\nwanted {wanted}");
+        }
     }
 }

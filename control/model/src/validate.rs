@@ -117,6 +117,10 @@ impl Model {
 
     fn check_netstacks(&self, faults: &mut Faults) {
         for (name, netstack) in &self.netstacks {
+            for fault in netstack.tunables.contradictions() {
+                let field = format!("netstack.{name}.tunables.{}", fault.field);
+                faults.add(field, fault.value, fault.allowed);
+            }
             let (mut taken, mut automatic) = (BTreeMap::new(), BTreeMap::new());
             for (addrobj, address) in &netstack.addresses {
                 let field = format!("netstack.{name}.addresses.{addrobj}");

@@ -24,7 +24,7 @@ pub fn apply_to_model(present: &mut Model, step: &Step) {
         Action::CreateNetstack(name, tunables) => {
             present.netstacks.insert(name, Netstack { tunables, ..Netstack::default() });
         }
-        Action::SetTunables(name, tunables) => {
+        Action::SetTunables(name, _, tunables) => {
             change(present, &name, |it| it.tunables = tunables);
         }
         Action::CreateLink(name, link) | Action::SetLink(name, _, link) => {

@@ -89,7 +89,10 @@ impl Plan<'_> {
             match present.netstacks.get(name) {
                 None => self.push(Effect::Live, Action::create_netstack(name, shall)),
                 Some(is) if is.tunables != shall.tunables => {
-                    self.push(Effect::Live, Action::SetTunables(name.clone(), shall.tunables.clone()));
+                    self.push(
+                        Effect::Live,
+                        Action::SetTunables(name.clone(), is.tunables.clone(), shall.tunables.clone()),
+                    );
                 }
                 Some(_) => {}
             }

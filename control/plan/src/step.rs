@@ -4,7 +4,7 @@ use core::fmt;
 
 use firelane_model::{
     AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Link, LinkKind, LinkName, Netstack,
-    NetstackName, Route, Service, ServiceName, Tunables, Vnic, VnicUser, spell_rate,
+    NetstackName, Prop, Route, Service, ServiceName, Tunables, Vnic, VnicUser, spell_rate,
 };
 use firelane_units::BitRate;
 
@@ -64,7 +64,7 @@ pub enum Action {
     /// Makes a virtual switch.
     CreateEtherstub(LinkName, Etherstub),
     /// Changes a netstack's tunables.
-    SetTunables(NetstackName, Tunables),
+    SetTunables(NetstackName, Tunables, Tunables),
     /// Changes a link's properties.
     SetLink(LinkName, Link, Link),
     /// Changes a virtual switch's properties.
@@ -152,7 +152,14 @@ impl Step {
             Action::SetDaemon(from, to) => {
                 write!(f, "set daemon{}", Changes(&[change("lanes", &from.lanes, &to.lanes)]))
             }
-            Action::SetTunables(name, _) => write!(f, "set tunables of netstack {name}"),
+            Action::SetTunables(name, from, to) => {
+                let differs = |prop: &&Prop| from.get(**prop) != to.get(**prop);
+                let changed = Prop::ALL.iter().filter(differs);
+                let list: Vec<_> = changed
+                    .map(|&prop| change(&prop.to_string(), &from.effective(prop), &to.effective(prop)))
+                    .collect();
+                write!(f, "set tunables of netstack {name}{}", Changes(&list))
+            }
             _ => Ok(()),
         }
     }

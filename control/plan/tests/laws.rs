@@ -31,7 +31,7 @@ fn subject(action: &Action) -> (&'static str, String) {
         Action::RemoveAddress(_, n) | Action::AddAddress(_, n, _) => ("address", n.to_string()),
         Action::SetDaemon(..) => ("daemon", String::new()),
         Action::RemoveRoute(n, _) | Action::AddRoute(n, _) => ("netstack", n.to_string()),
-        Action::DeleteNetstack(n) | Action::CreateNetstack(n, _) | Action::SetTunables(n, _) => {
+        Action::DeleteNetstack(n) | Action::CreateNetstack(n, _) | Action::SetTunables(n, ..) => {
             ("netstack", n.to_string())
         }
     }

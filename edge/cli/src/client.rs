@@ -11,7 +11,8 @@ use std::time::Duration;
 use firelane_api::{
     AddFlow, AddrInfo, Api, ApiError, Change, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf,
     CreateVnic, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo, LinkInfo, LinkStats, Method,
-    NetstackInfo, PlanReply, PropChange, Property, SetProps, Status, StatusInfo, VnicInfo, Which, paths,
+    NetstackInfo, PlanReply, PropChange, Property, ProtocolProperty, SetProps, SocketPage, Status,
+    StatusInfo, VnicInfo, Which, paths,
 };
 use firelane_model::{MODEL_TEXT_MAX, Model};
 use serde::Serialize;
@@ -196,6 +197,10 @@ impl Api for Client {
                 self.send(Method::Post, paths::IFS, &CreateIf { name, netstack, temporary })
             }
             Change::DeleteIf(name) => delete(paths::IFS, &name),
+            Change::SetNetstackProps(name, changes) => {
+                let target = format!("{}/{name}/{}", paths::NETSTACKS, paths::PROPS);
+                self.send(Method::Patch, &target, &props(&changes, temporary))
+            }
             Change::CreateAddr(name, address) => {
                 self.send(Method::Post, paths::ADDRS, &CreateAddr { name, address, temporary })
             }
@@ -238,6 +243,17 @@ impl Api for Client {
 
     fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError> {
         self.get(&format!("{}/{name}/{}", paths::FLOWS, paths::PROPS), which)
+    }
+
+    fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
+        self.get(&format!("{}/{name}/{}", paths::NETSTACKS, paths::PROPS), Which::Active)
+    }
+
+    fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {
+        let netstack = netstack.map(|name| format!("netstack={name}"));
+        let after = after.map(|place| format!("after={place}"));
+        let query: Vec<_> = netstack.into_iter().chain(after).collect();
+        self.get(&format!("{}?{}", paths::SOCKETS, query.join("&")), Which::Active)
     }
 
     fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError> {

@@ -1,4 +1,4 @@
-//! The command: `firelane` with its own verbs, and the five Solaris commands as subcommands or by name.
+//! The command: `firelane` with its own verbs, and the Solaris commands as subcommands or by name.
 //!
 //! A command is a function of a [`Session`] (the interface to the daemon, two outputs, the terminal's height
 //! and a way to sleep) and its arguments. It speaks to nothing else, so the tests run every command against a
@@ -19,6 +19,7 @@ mod ofmt;
 mod own;
 mod session;
 mod stat;
+mod view;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -35,12 +36,14 @@ use session::Failure;
 type Command = fn(&mut Session<'_>, &[String]) -> Result<(), Failure>;
 
 /// The Solaris commands by name.
-const COMMANDS: [(&str, Command); 5] = [
+const COMMANDS: [(&str, Command); 7] = [
     ("dladm", dladm::run),
     ("flowadm", flowadm::run),
     ("ipadm", ipadm::run),
     ("dlstat", stat::dlstat::run),
     ("flowstat", stat::flowstat::run),
+    ("netstat", view::netstat::run),
+    ("connstat", view::connstat::run),
 ];
 
 /// Exit code of a usage error or malformed input of `firelane`'s own verbs.

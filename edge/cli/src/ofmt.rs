@@ -30,6 +30,8 @@ pub(crate) struct Style<'a> {
     pub(crate) right: bool,
     /// Whether lists may wrap over several rows.
     pub(crate) wrap: bool,
+    /// What stands between the fields for programs, in place of a colon; values are not escaped then.
+    pub(crate) separator: Option<char>,
 }
 
 /// What an unknown value is shown as.
@@ -123,11 +125,11 @@ impl<'a> Table<'a> {
     }
 
     fn parsable_row(&self, session: &mut Session<'_>, values: &[String]) -> Result<(), Failure> {
-        let escape = self.columns.len() > 1;
+        let escape = self.columns.len() > 1 && self.style.separator.is_none();
         let mut line = String::new();
         for (position, &(index, _)) in self.columns.iter().enumerate() {
             if position > 0 {
-                line.push(':');
+                line.push(self.style.separator.unwrap_or(':'));
             }
             for c in values[index].chars() {
                 if escape && matches!(c, ':' | '\\') {

@@ -93,6 +93,10 @@ enum Verb {
     Dlstat(Words),
     /// Show the traffic of flows
     Flowstat(Words),
+    /// Show sockets
+    Netstat(Words),
+    /// Show what TCP knows of connections
+    Connstat(Words),
 }
 
 /// The words of a Solaris command, which has a grammar of its own.
@@ -149,6 +153,8 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> u8 {
         Verb::Ipadm(it) => crate::ipadm::run(session, &it.words).map_err(Refused::from),
         Verb::Dlstat(it) => crate::stat::dlstat::run(session, &it.words).map_err(Refused::from),
         Verb::Flowstat(it) => crate::stat::flowstat::run(session, &it.words).map_err(Refused::from),
+        Verb::Netstat(it) => crate::view::netstat::run(session, &it.words).map_err(Refused::from),
+        Verb::Connstat(it) => crate::view::connstat::run(session, &it.words).map_err(Refused::from),
     };
     match result {
         Ok(()) => 0,

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use firelane_api::{DropInfo, FlowStats, LinkStats, PlanStep, Stub, Traffic};
+use firelane_api::{ConnectionInfo, DropInfo, FlowStats, LinkStats, PlanStep, SocketInfo, Stub, Traffic};
 use firelane_cli::{Session, run};
 use firelane_model::Model;
 use proptest::prelude::*;
@@ -52,10 +52,67 @@ fn host(name: &str) -> Stub {
             held: 3,
         })
         .collect();
+    if name == "two-tenants" {
+        stub.sockets = sockets();
+    }
     stub.drops = [("flow", "flow_limit", 1234), ("switch", "unknown_destination", 5)]
         .map(|(station, reason, frames)| DropInfo { station: station.into(), reason: reason.into(), frames })
         .into();
     stub
+}
+
+/// A socket of each kind.
+fn sockets() -> Vec<SocketInfo> {
+    let socket = |protocol: &str, state: &str, local: &str, remote: Option<&str>| SocketInfo {
+        netstack: "web".parse().unwrap(),
+        protocol: protocol.to_owned(),
+        state: state.to_owned(),
+        local: local.parse().unwrap(),
+        remote: remote.map(|it| it.parse().unwrap()),
+        backlog: None,
+        time_wait_ms: None,
+        tcp: None,
+    };
+    let known = |n: u64| ConnectionInfo {
+        inbytes: 1_250_000 * n,
+        outbytes: 268_435_456 * n,
+        retransbytes: 2896 * n,
+        insegs: 900,
+        outsegs: 190_000,
+        retranssegs: 2,
+        inunordersegs: 1,
+        recvq: 7,
+        sendq: 65_160,
+        suna: 43_440,
+        unsent: 21_720,
+        swnd: 3_145_728,
+        rwnd: 1_048_576,
+        cwnd: 144_800,
+        mss: 1448,
+        rto_us: 201_375,
+        rtt_us: Some(1375),
+        snxt: 0x8000_a9b0,
+        suna_seq: 0x8000_0000,
+        rnxt: 0x1234_5678,
+        rack: 0x1234_5678,
+        ..ConnectionInfo::default()
+    };
+    let mut all = vec![
+        SocketInfo { backlog: Some([2, 1024]), ..socket("tcp", "LISTEN", "[::]:80", None) },
+        SocketInfo {
+            tcp: Some(Box::new(known(1))),
+            ..socket("tcp", "ESTABLISHED", "10.0.0.10:80", Some("10.0.0.1:43210"))
+        },
+        socket("tcp", "TIME_WAIT", "10.0.0.10:80", Some("10.0.0.2:43211")),
+        SocketInfo {
+            tcp: Some(Box::new(known(2))),
+            ..socket("tcp", "CLOSE_WAIT", "[fd00::10]:80", Some("[fd00::1]:43212"))
+        },
+        socket("udp", "Idle", "10.0.0.10:53", None),
+        socket("udp", "Connected", "[fd00::10]:5353", Some("[fd00::2]:5353")),
+    ];
+    all[2].time_wait_ms = Some(12_345);
+    all
 }
 
 /// What one command says. Its words are separated by spaces; quotes keep a word together.
@@ -186,7 +243,7 @@ fn the_pages_show_every_usage() {
 
 /// Words that get far into a command, and words that do not.
 fn word() -> impl Strategy<Value = String> {
-    let known = "dladm flowadm ipadm dlstat flowstat show-link show-vnic create-vnic delete-vnic set-linkprop show-linkprop \
+    let known = "dladm flowadm ipadm dlstat flowstat netstat connstat show-prop set-prop reset-prop ttl=9 ipv4 tcp -f inet -F -c -e 1 show-link show-vnic create-vnic delete-vnic set-linkprop show-linkprop \
                  create-etherstub show-etherstub add-flow remove-flow show-flow set-flowprop show-flowprop create-if \
                  create-addr delete-addr show-addr show-if check plan status drops -l -p -o -P -t -j -s -i -a -c -m -v \
                  -T -A -r -u -N -R static all web0 bob0 vswitch1 iperf web0/v4 1 x= =x , transport=tcp local_port=1 \

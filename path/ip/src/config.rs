@@ -20,7 +20,9 @@ pub struct IpConfig {
     /// Random bytes, unknown outside: keys of tables, identifications, spread of timers.
     pub secret: [u8; 16],
     /// Whether packets for others are forwarded.
-    pub forwarding: bool,
+    pub forwarding: Forwarding,
+    /// The hops that packets made here may take.
+    pub hops: HopLimits,
     /// How an address is tested before it is used.
     pub dad: DadConfig,
     /// How the link-local address of an interface is made (RFC 4862 §5.3); `None` makes none.
@@ -34,8 +36,46 @@ impl IpConfig {
     /// A host with the usual test for duplicate addresses, without addresses of its own making.
     pub const fn new(secret: [u8; 16]) -> Self {
         let dad = DadConfig::FAST;
-        Self { secret, forwarding: false, dad, link_local: None, stable_secret: secret }
+        let (forwarding, hops) = (Forwarding::OFF, HopLimits::DEFAULT);
+        Self { secret, forwarding, hops, dad, link_local: None, stable_secret: secret }
     }
+}
+
+/// Which family's packets for others are forwarded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Forwarding {
+    /// IPv4's.
+    pub v4: bool,
+    /// IPv6's.
+    pub v6: bool,
+}
+
+impl Forwarding {
+    /// A host's.
+    pub const OFF: Self = Self { v4: false, v6: false };
+    /// A router's.
+    pub const ON: Self = Self { v4: true, v6: true };
+}
+
+impl From<bool> for Forwarding {
+    fn from(on: bool) -> Self {
+        if on { Self::ON } else { Self::OFF }
+    }
+}
+
+/// How many hops a packet of a transport may take (`ttl` of RFC 791, hop limit of RFC 8200). Neighbour discovery
+/// has a number of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HopLimits {
+    /// IPv4's.
+    pub v4: u8,
+    /// IPv6's.
+    pub v6: u8,
+}
+
+impl HopLimits {
+    /// What IANA recommends.
+    pub const DEFAULT: Self = Self { v4: 64, v6: 64 };
 }
 
 /// How an address is tested before it is used (RFC 5227 §2.1, RFC 4862 §5.1).

@@ -16,9 +16,6 @@ use crate::neighbour::{NeighbourId, Standing};
 use crate::route::{Origin, Route};
 use crate::stack::Ip;
 
-/// RFC 1122 §3.2.1.7, with the value that hosts use.
-const TTL: u8 = 64;
-
 /// The way to a destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Egress {
@@ -212,8 +209,8 @@ impl Ip {
     fn hops(&self, link: LinkId, dst: IpAddr) -> u8 {
         match dst {
             _ if dst.is_multicast() => 1,
-            IpAddr::V4(_) => TTL,
-            IpAddr::V6(_) => self.interfaces.parameters(link).hop_limit,
+            IpAddr::V4(_) => self.config.hops.v4,
+            IpAddr::V6(_) => self.interfaces.parameters(link).hop_limit.unwrap_or(self.config.hops.v6),
         }
     }
 

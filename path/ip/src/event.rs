@@ -77,8 +77,8 @@ pub enum Configured {
 /// How IPv6 packets are sent on a link, as far as its routers say (RFC 4861 §6.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkParameters {
-    /// The hop limit of packets that are sent.
-    pub hop_limit: u8,
+    /// The hop limit of packets that are sent; the netstack's own if no router has said one.
+    pub hop_limit: Option<u8>,
     /// The largest packet, if it is smaller than the interface's.
     pub mtu: Option<Mtu>,
     /// How long a neighbour is taken for reachable after it was heard, before it is spread.
@@ -91,7 +91,7 @@ impl Default for LinkParameters {
     /// What holds without a router (RFC 4861 §10).
     fn default() -> Self {
         let (reachable, retransmit) = (Duration::from_secs(30), Duration::from_secs(1));
-        Self { hop_limit: 64, mtu: None, reachable, retransmit }
+        Self { hop_limit: None, mtu: None, reachable, retransmit }
     }
 }
 

@@ -32,7 +32,7 @@ impl Ip {
         l3_offset: usize,
         pools: &mut Pools,
     ) -> Input {
-        if !self.config.forwarding {
+        if !self.config.forwarding.v4 {
             return Input::Drop(frame, DropReason::NotForUs);
         }
         let transit = match Ipv4View::parse(&frame.as_slice()[l3_offset..]) {
@@ -60,7 +60,7 @@ impl Ip {
         };
         // RFC 4291 §2.5: such sources do not leave their link, or their host.
         let stays = view.src().is_unspecified() || view.src().is_unicast_link_local();
-        if !self.config.forwarding || stays {
+        if !self.config.forwarding.v6 || stays {
             return Input::Drop(frame, DropReason::NotForUs);
         }
         if let Err(error) = ext::walk_hop_by_hop(&view) {

@@ -61,7 +61,7 @@ mod temporary;
 
 pub use address::{Address, AddressError, AddressOrigin, AddressState};
 pub use autoconf::AutoconfConfig;
-pub use config::{DadConfig, IfConfig, IpConfig, LOOPBACK, LOOPBACK_MAC};
+pub use config::{DadConfig, Forwarding, HopLimits, IfConfig, IpConfig, LOOPBACK, LOOPBACK_MAC};
 pub use egress::{Egress, RouteError};
 pub use event::{Configured, ErrorKind, IpEvent, LinkParameters, TransportError};
 pub use iid::IidKind;

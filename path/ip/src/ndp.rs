@@ -198,7 +198,7 @@ impl Ip {
 
     fn send_advert(&mut self, course: Course, target: Ipv6Addr, solicited: bool, pools: &mut Pools) {
         let Some(mac) = self.interfaces.mac(course.link) else { return };
-        let router = self.config.forwarding;
+        let router = self.config.forwarding.v6;
         let message = NdpMessage::NeighbourAdvert { target, router, solicited, replace: true };
         self.send_ndp(course, &NdpRepr { message, options: &[NdpOption::TargetLinkLayer(mac)] }, pools);
     }

@@ -51,7 +51,7 @@ impl Ip {
         };
         // RFC 4861 §6.2.7: a router only compares advertisements; ours are the operator's.
         let is_wanted = self.autoconf.link(link).is_some_and(|auto| auto.settings.is_some());
-        if self.config.forwarding || !is_wanted {
+        if self.config.forwarding.v6 || !is_wanted {
             return Err(DropReason::BadNdp);
         }
         let router = envelope.src;
@@ -61,7 +61,7 @@ impl Ip {
             self.learn(now, link, router.into(), Some(from), Evidence::Claim { replace: false });
         }
         self.hear_route(now, link, Announced { router, destination: everywhere(), preference }, lifetime);
-        let mut parameters = LinkParameters { hop_limit, mtu: None, reachable, retransmit };
+        let mut parameters = LinkParameters { hop_limit: Some(hop_limit), mtu: None, reachable, retransmit };
         for option in view.options() {
             match option {
                 NdpOption::Mtu(mtu) => parameters.mtu = u16::try_from(mtu).ok().and_then(Mtu::new),
@@ -180,7 +180,7 @@ impl Ip {
         let known = self.interfaces.parameters(link);
         let mtus = MTU_LEAST..=interface.mtu.bytes();
         let parameters = LinkParameters {
-            hop_limit: if said.hop_limit >= HOP_LIMIT_LEAST { said.hop_limit } else { known.hop_limit },
+            hop_limit: said.hop_limit.filter(|it| *it >= HOP_LIMIT_LEAST).or(known.hop_limit),
             mtu: said.mtu.filter(|mtu| mtus.contains(&mtu.bytes())).or(known.mtu),
             reachable: match said.reachable {
                 Duration::ZERO => known.reachable,

@@ -12,7 +12,7 @@ use firelane_units::{DropCounters, DropReason, Instant, IpPrefix, LinkId, MacAdd
 
 use crate::address::{Address, AddressError, AddressOrigin, Addresses, DadStep};
 use crate::autoconf::Autoconf;
-use crate::config::{IfConfig, IpConfig};
+use crate::config::{Forwarding, HopLimits, IfConfig, IpConfig};
 use crate::event::{Configured, IpEvent};
 use crate::icmp_limit::IcmpLimit;
 use crate::ident::Identifications;
@@ -169,9 +169,17 @@ impl Ip {
         Ok(())
     }
 
-    /// Turns forwarding on or off.
-    pub const fn set_forwarding(&mut self, forwarding: bool) {
-        self.config.forwarding = forwarding;
+    /// Turns forwarding on or off, for both families or each.
+    pub fn set_forwarding(&mut self, forwarding: impl Into<Forwarding>) {
+        self.config.forwarding = forwarding.into();
+    }
+
+    /// Changes the hops that packets made from here on may take.
+    pub fn set_hop_limits(&mut self, hops: HopLimits) {
+        if self.config.hops != hops {
+            self.config.hops = hops;
+            self.begin_generation();
+        }
     }
 
     /// Another lane heard a neighbour.

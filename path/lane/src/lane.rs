@@ -70,6 +70,10 @@ impl<D: Driver> Lane<D> {
             LaneMessage::Learned(netstack, learned) => {
                 self.stacks.on_learned(&mut self.common, netstack, *learned);
             }
+            LaneMessage::Ask(mut question) => {
+                self.stacks.answer(now, self.common.id, &mut question);
+                self.common.outbox.answers.push(*question);
+            }
         }
     }
 
@@ -134,7 +138,7 @@ impl<D: Driver> Lane<D> {
             Control::AddRoute(id, route) => stacks.add_route(id, route),
             Control::SetAutoconf(id, link, settings) => stacks.set_autoconf(common, id, link, settings),
             Control::RemoveRoute(id, route) => stacks.remove_route(id, route),
-            Control::SetTcp(id, config) => stacks.set_tcp(id, config),
+            Control::Tune(config) => stacks.tune(config),
         }
     }
 

@@ -74,6 +74,7 @@ mod steps;
 mod stream_info;
 mod sync;
 mod turn;
+mod view;
 mod ways;
 mod wheel;
 
@@ -93,4 +94,5 @@ pub use squeue::{DRAIN_LIMIT, Entered, Idle, Inside, Mode, Refused, Sleep, Squeu
 pub use steer::{connection_lane, datagram_lane};
 pub use steps::{Onward, STEPS_MAX, Step, StepList, StepLists, walk};
 pub use stream_info::StreamInfo;
+pub use view::{ConnectionRow, Cursor, PLACES_PER_ANSWER, Question, SocketKind, SocketRow, Table};
 pub use wheel::Wheel;

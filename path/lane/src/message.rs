@@ -12,13 +12,15 @@ use std::sync::Arc;
 use firelane_classify::{FlowMatch, Steering};
 use firelane_flow::FlowConfig;
 use firelane_frame::Chain;
-use firelane_ip::{AutoconfConfig, Configured, DadConfig, IidKind, TransportError};
+use firelane_ip::{AutoconfConfig, Configured, DadConfig, Forwarding, HopLimits, IidKind, TransportError};
 use firelane_socket::{ConnRef, DatagramSlot, ListenerSlot, StreamConfig, StreamSlot};
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{Keepalive, TcpConfig};
+use firelane_tcp::{Keepalive, ResetBudget, TcpConfig};
 use firelane_units::{
     BitRate, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId, VlanId,
 };
+
+use crate::view::Question;
 
 /// An item of a lane's squeue, for a lane whose driver queues are `D`.
 #[derive(Debug)]
@@ -45,6 +47,8 @@ pub enum LaneMessage<D> {
     Control(Box<Control<D>>),
     /// What one lane of a netstack learned and the others need.
     Learned(NetstackId, Box<Learned>),
+    /// A question about the lane's sockets.
+    Ask(Box<Question>),
 }
 
 /// Frames on their way, and where they go on.
@@ -111,8 +115,8 @@ pub enum Control<D> {
     AddRoute(NetstackId, RouteConfig),
     /// A route of a netstack ends.
     RemoveRoute(NetstackId, RouteConfig),
-    /// TCP's tunables change.
-    SetTcp(NetstackId, Arc<TcpConfig>),
+    /// A netstack's tunables change; identity, steering and address tests stay.
+    Tune(NetstackConfig),
 }
 
 impl<D> Control<D> {
@@ -136,7 +140,7 @@ impl<D> Control<D> {
             Self::SetAutoconf(..) => "set autoconf",
             Self::AddRoute(..) => "add route",
             Self::RemoveRoute(..) => "remove route",
-            Self::SetTcp(..) => "set tcp",
+            Self::Tune(_) => "tune",
         }
     }
 }
@@ -218,12 +222,18 @@ pub struct NetstackConfig {
     pub steering: Steering,
     /// TCP's tunables.
     pub tcp: Arc<TcpConfig>,
-    /// Where local ports are chosen from (RFC 6056).
-    pub ephemeral: RangeInclusive<u16>,
+    /// Where connections' local ports are chosen from (RFC 6056).
+    pub tcp_ports: RangeInclusive<u16>,
+    /// Where datagram sockets' local ports are chosen from.
+    pub udp_ports: RangeInclusive<u16>,
     /// How long TIME-WAIT lasts.
     pub time_wait: Duration,
     /// Whether packets for others are forwarded.
-    pub forwarding: bool,
+    pub forwarding: Forwarding,
+    /// The hops that its packets may take.
+    pub hops: HopLimits,
+    /// How many RSTs each lane sends per second to segments of no connection; `u32::MAX` is no limit.
+    pub resets_per_second: u32,
     /// How its addresses are tested before they are used; not at all unless asked for.
     pub dad: DadConfig,
     /// How the link-local addresses of its interfaces are made; none unless asked for.
@@ -240,9 +250,12 @@ impl NetstackConfig {
             steering: Steering::single(LaneId(0)),
             tcp: Arc::new(TcpConfig::default()),
             // Solaris' smallest and largest anonymous port.
-            ephemeral: 32_768..=65_535,
+            tcp_ports: 32_768..=65_535,
+            udp_ports: 32_768..=65_535,
             time_wait: Duration::from_secs(60),
-            forwarding: false,
+            forwarding: Forwarding::OFF,
+            hops: HopLimits::DEFAULT,
+            resets_per_second: ResetBudget::DEFAULT_RATE,
             dad: DadConfig::OFF,
             link_local: None,
             stable_secret: None,
@@ -339,6 +352,8 @@ pub struct StreamOptions {
     pub nodelay: bool,
     /// The peer is asked whether it lives (SO_KEEPALIVE).
     pub keepalive: Option<Keepalive>,
+    /// The same at the times that the netstack has when the connection begins.
+    pub keepalive_default: bool,
     /// How long data may stay unacknowledged (TCP_USER_TIMEOUT).
     pub user_timeout: Option<Duration>,
     /// Which congestion control it uses, if not the netstack's (TCP_CONGESTION).

@@ -13,6 +13,7 @@ use firelane_units::{IpPrefix, LaneId, LinkId, MacAddr, NetstackId};
 
 use crate::backlog::Backlogs;
 use crate::message::{Frames, LaneMessage, Stage};
+use crate::view::Question;
 
 /// Where a lane's outbox is emptied: the engine's squeues and sleepers.
 pub trait Outlet<D> {
@@ -27,6 +28,9 @@ pub trait Outlet<D> {
 
     /// Something that an operator may want to know.
     fn notice(&mut self, lane: LaneId, notice: Notice);
+
+    /// A question is answered. Whoever asks nothing need not listen.
+    fn answer(&mut self, _question: Question) {}
 }
 
 /// What a lane reports to the engine.
@@ -56,6 +60,7 @@ pub(crate) struct Outbox<D> {
     pub(crate) ready: Vec<(SocketToken, Ready)>,
     pub(crate) wakes: Vec<LaneId>,
     pub(crate) notices: Vec<Notice>,
+    pub(crate) answers: Vec<Question>,
     frames: Vec<Bound>,
     backlogs: Arc<Backlogs>,
 }
@@ -76,6 +81,7 @@ impl<D> Outbox<D> {
             ready: Vec::new(),
             wakes: Vec::new(),
             notices: Vec::new(),
+            answers: Vec::new(),
             frames: Vec::new(),
             backlogs,
         }
@@ -115,9 +121,10 @@ impl<D> Outbox<D> {
             && self.ready.is_empty()
             && self.wakes.is_empty()
             && self.notices.is_empty()
+            && self.answers.is_empty()
     }
 
-    /// Passes readiness, wake-ups and notices on.
+    /// Passes readiness, wake-ups, notices and answers on.
     pub(crate) fn pass_on(&mut self, from: LaneId, outlet: &mut impl Outlet<D>) {
         for (token, ready) in self.ready.drain(..) {
             outlet.ready(token, ready);
@@ -127,6 +134,9 @@ impl<D> Outbox<D> {
         }
         for notice in self.notices.drain(..) {
             outlet.notice(from, notice);
+        }
+        for question in self.answers.drain(..) {
+            outlet.answer(question);
         }
     }
 

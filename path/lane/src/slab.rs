@@ -3,6 +3,8 @@
 //! Connections live in one: the index is small and stays (the timer wheel and the connection table name it),
 //! and the generation makes a command for a connection that is gone miss its successor.
 
+use core::ops::Range;
+
 use firelane_units::ConnId;
 
 use firelane_socket::ConnRef;
@@ -93,9 +95,24 @@ impl<T> Slab<T> {
         (used && place.generation == reference.generation).then_some(reference.conn)
     }
 
-    /// Every value.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.places.iter_mut().filter_map(|place| match &mut place.content {
+    /// How many places there are, free ones included.
+    pub(crate) fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// What is at an index: `None` beyond the last place, `Some(None)` at a free one.
+    pub(crate) fn place(&self, index: u32) -> Option<Option<&T>> {
+        self.places.get(index as usize).map(|place| match &place.content {
+            Content::Used(value) => Some(value),
+            Content::Free { .. } => None,
+        })
+    }
+
+    /// The values at the indices of `range`, as far as there are such places.
+    pub(crate) fn places_mut(&mut self, range: Range<u32>) -> impl Iterator<Item = &mut T> {
+        let end = (range.end as usize).min(self.places.len());
+        let start = (range.start as usize).min(end);
+        self.places[start..end].iter_mut().filter_map(|place| match &mut place.content {
             Content::Used(value) => Some(value),
             Content::Free { .. } => None,
         })

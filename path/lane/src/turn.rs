@@ -26,6 +26,7 @@ impl<D: Driver> Lane<D> {
         self.common.now = now;
         self.common.counters.turns += 1;
         self.links.advance(now);
+        self.stacks.sweep();
         self.stacks.on_time(&mut self.common);
         self.links.release(&mut self.common);
         let fetched = self.fetch();
@@ -111,7 +112,8 @@ impl<D: Driver> Lane<D> {
     fn next_deadline(&self) -> Option<Instant> {
         let is_stuck = self.is_tx_full || self.stacks.has_dirty();
         let retry = is_stuck.then(|| self.common.now + TX_RETRY);
-        [self.links.flows.next_release(), self.links.next_event(), self.stacks.next_deadline(), retry]
+        let sweep = self.stacks.sweep_at(self.common.now);
+        [self.links.flows.next_release(), self.links.next_event(), self.stacks.next_deadline(), retry, sweep]
             .into_iter()
             .flatten()
             .min()

@@ -122,6 +122,16 @@ impl ListenerSlot {
         Ok(queue.words.words().tell(Ready::READABLE))
     }
 
+    /// How many connections wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.waiting.load(Ordering::Acquire)
+    }
+
+    /// How many may wait.
+    pub fn backlog(&self) -> usize {
+        self.queue.backlog
+    }
+
     /// Whether the application closed it.
     pub fn is_closed(&self) -> bool {
         self.queue.closed.load(Ordering::Acquire)

@@ -6,9 +6,10 @@
 
 use core::time::Duration;
 
+use firelane_units::Mss;
+
 use crate::congestion::Algorithm;
 use crate::delayed_ack::DEFAULT_DELAY;
-use crate::ecn::EcnPolicy;
 use crate::flight::FlightConfig;
 use crate::profile::Profile;
 use crate::rtt::RtoLimits;
@@ -36,17 +37,19 @@ pub struct TcpConfig {
     pub challenge_burst: u8,
     /// Offer and accept timestamps (RFC 7323).
     pub timestamps: bool,
-    /// Offer and accept selective acknowledgment (RFC 2018).
-    pub sack: bool,
+    /// Selective acknowledgment (RFC 2018).
+    pub sack: Willing,
     /// Offer and accept window scaling (RFC 7323).
     pub window_scaling: bool,
     /// Find out by time-outs and probes that the path drops large segments silently (RFC 4821; Linux'
     /// `tcp_mtu_probing`).
     pub mtu_probing: bool,
+    /// What a peer takes that announces no MSS, over IPv4 and over IPv6 (`_mss_def_ipv4`, `_mss_def_ipv6`).
+    pub default_mss: [Mss; 2],
     /// The receive buffer that a connection may grow to: the window scale is chosen for it, once.
     pub max_receive_buffer: u32,
     /// Explicit congestion notification (RFC 3168; Solaris' property `ecn`, whose default is `passive`).
-    pub ecn: EcnPolicy,
+    pub ecn: Willing,
     /// When a SYN is answered with a cookie.
     pub syn_cookies: SynCookies,
     /// Loss detection and congestion control.
@@ -62,6 +65,52 @@ pub enum SynCookies {
     Pressure,
     /// Always, which shows what an application loses by it.
     Always,
+}
+
+/// Whether an extension that both ends must know is used (Solaris: `never`, `passive`, `active`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Willing {
+    /// Neither offered nor accepted.
+    Never,
+    /// Accepted if the peer offers it.
+    Passive,
+    /// Offered and accepted.
+    Active,
+}
+
+impl Willing {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Never, Self::Passive, Self::Active];
+
+    /// The word of a property.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Passive => "passive",
+            Self::Active => "active",
+        }
+    }
+
+    /// What `word` means.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|willing| willing.word() == word)
+    }
+
+    /// Whether our SYN offers it.
+    pub const fn offers(self) -> bool {
+        matches!(self, Self::Active)
+    }
+
+    /// Whether a peer's offer is accepted.
+    pub const fn accepts(self) -> bool {
+        !matches!(self, Self::Never)
+    }
+}
+
+impl From<bool> for Willing {
+    fn from(on: bool) -> Self {
+        if on { Self::Active } else { Self::Never }
+    }
 }
 
 /// When and how often an idle peer is asked whether it lives (RFC 9293 §3.8.4).
@@ -94,11 +143,12 @@ impl Default for TcpConfig {
             challenge_interval: Duration::from_millis(500),
             challenge_burst: 1,
             timestamps: true,
-            sack: true,
+            sack: Willing::Active,
             window_scaling: true,
             mtu_probing: true,
+            default_mss: [Mss::DEFAULT_V4, Mss::DEFAULT_V6],
             max_receive_buffer: 6 << 20,
-            ecn: EcnPolicy::default(),
+            ecn: Willing::Passive,
             syn_cookies: SynCookies::Pressure,
             flight: FlightConfig {
                 algorithm: Algorithm::Cubic,

@@ -511,8 +511,10 @@ impl Connection {
         rings.recv.detach_if_empty();
     }
 
-    /// Follows changed tunables from here on.
+    /// Follows changed tunables from here on. What both ends agreed on in their SYNs stays, and so does the
+    /// congestion control.
     pub fn set_config(&mut self, config: Arc<TcpConfig>) {
+        self.flight.rtt_mut().set_limits(config.flight.rto);
         self.config = config;
     }
 }

@@ -11,40 +11,10 @@
 use firelane_units::Instant;
 use firelane_wire::{Ecn, TcpFlags};
 
-use crate::config::TcpConfig;
+use crate::config::{TcpConfig, Willing};
 use crate::congestion::Algorithm;
 use crate::connection::{Connection, Rings};
 use crate::segment::{Disposition, SegmentIn, SegmentOut};
-
-/// Whether connections ask for ECN, and whether they agree to it: Solaris' words for its property `ecn`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum EcnPolicy {
-    /// Neither.
-    Never,
-    /// They agree if the peer asks.
-    #[default]
-    Passive,
-    /// They ask, too.
-    Active,
-}
-
-impl EcnPolicy {
-    const ALL: [Self; 3] = [Self::Never, Self::Passive, Self::Active];
-
-    /// The word of the property.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Never => "never",
-            Self::Passive => "passive",
-            Self::Active => "active",
-        }
-    }
-
-    /// The policy called `word`.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|policy| policy.word() == word)
-    }
-}
 
 /// The bits of a SYN that asks for ECN (RFC 3168 §6.1.1).
 pub(crate) const ASKS: TcpFlags = TcpFlags::ECE.with(TcpFlags::CWR);
@@ -60,7 +30,7 @@ pub(crate) fn is_asked(syn: &SegmentIn<'_>) -> bool {
 
 /// Whether who listens with `config` agrees to a SYN that asks. DCTCP is nothing without.
 pub(crate) fn is_accepted(config: &TcpConfig) -> bool {
-    config.ecn != EcnPolicy::Never || config.flight.algorithm == Algorithm::Dctcp
+    config.ecn != Willing::Never || config.flight.algorithm == Algorithm::Dctcp
 }
 
 /// What both ends agreed on.
@@ -135,7 +105,7 @@ impl EcnState {
 impl Connection {
     /// Whether our SYN asks for ECN. DCTCP is nothing without it.
     pub(crate) fn wants_ecn(&self) -> bool {
-        self.config.ecn == EcnPolicy::Active || self.flight.algorithm() == Algorithm::Dctcp
+        self.config.ecn == Willing::Active || self.flight.algorithm() == Algorithm::Dctcp
     }
 
     /// The bits of the SYN that leaves now.
@@ -214,10 +184,10 @@ mod tests {
 
     #[test]
     fn words_are_read_back() {
-        for policy in EcnPolicy::ALL {
-            assert_eq!(EcnPolicy::from_word(policy.word()), Some(policy));
+        for policy in Willing::ALL {
+            assert_eq!(Willing::from_word(policy.word()), Some(policy));
         }
-        assert_eq!(EcnPolicy::from_word("always"), None);
+        assert_eq!(Willing::from_word("always"), None);
     }
 
     /// RFC 3168 §6.1.1 and §6.1.1.1: (asked, SYNs sent, bits of the SYN-ACK) -> agreed.

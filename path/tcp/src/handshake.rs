@@ -120,6 +120,11 @@ impl Connection {
         Ok(())
     }
 
+    /// Whether the peer's permission to send SACK is taken: one who opens took part in it by offering.
+    fn may_sack(&self) -> bool {
+        if self.active { self.config.sack.offers() } else { self.config.sack.accepts() }
+    }
+
     /// Learns what the peer's SYN says: its numbers, its window and what both ends agree on.
     pub(crate) fn take_syn(&mut self, now: Instant, irs: SeqNum, window: u16, options: &TcpOptions) {
         self.receive.space = SeqSpace::new(irs);
@@ -128,7 +133,7 @@ impl Connection {
         }
         self.send.mss = self.peer_mss.min(self.receive.mss);
         self.stamps.agree(now, options.timestamps);
-        self.send.sack = self.config.sack && options.sack_permitted;
+        self.send.sack = self.may_sack() && options.sack_permitted;
         // RFC 7323 §2.2: both or neither.
         if let Some(scale) = options.window_scale
             && self.config.window_scaling
@@ -233,7 +238,7 @@ impl Connection {
         out.options = TcpOptions {
             mss: Some(self.receive.mss.bytes()),
             window_scale: scaling.then_some(self.receive.scale),
-            sack_permitted: if answers { self.send.sack } else { self.config.sack },
+            sack_permitted: if answers { self.send.sack } else { self.config.sack.offers() },
             timestamps: self.stamps.option(now),
             sack: SackBlocks::EMPTY,
             layout: self.config.profile.layout(),

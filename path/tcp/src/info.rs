@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use firelane_units::{BitRate, Bytes, Instant, Mss};
+use firelane_units::{BitRate, Bytes, Instant, Mss, SeqNum};
 
 use crate::congestion::Algorithm;
 use crate::connection::Connection;
@@ -103,6 +103,14 @@ pub struct Info {
 }
 
 impl Connection {
+    /// The next number that we send, the oldest that the peer has not acknowledged, the next that we expect, and the
+    /// last that we acknowledged.
+    pub fn sequence(&self) -> [SeqNum; 4] {
+        let (send, receive) = (&self.send.space, &self.receive.space);
+        let (una, nxt) = (self.flight.una(), self.flight.nxt());
+        [send.seq(nxt), send.seq(una), receive.seq(self.receive.nxt), receive.seq(self.receive.acknowledged)]
+    }
+
     /// What is known of the connection at `now`.
     pub fn info(&self, now: Instant) -> Info {
         let (flight, rtt) = (&self.flight, self.flight.rtt());

@@ -57,10 +57,9 @@ mod tuple;
 mod tuple_index;
 mod undo;
 
-pub use config::{Keepalive, SynCookies, TcpConfig};
+pub use config::{Keepalive, SynCookies, TcpConfig, Willing};
 pub use connection::{Birth, Connection, Rings};
 pub use counts::Counts;
-pub use ecn::EcnPolicy;
 pub use info::Info;
 pub use isn::{Secret, TimestampClock};
 pub use listen::AtListener;

@@ -154,6 +154,11 @@ impl ResetBudget {
         Self { per_second, second: u64::MAX, left: 0 }
     }
 
+    /// `per_second` of them from the next second on; `u32::MAX` is no limit.
+    pub fn set_rate(&mut self, per_second: u32) {
+        self.per_second = per_second;
+    }
+
     /// Whether one more may leave.
     pub fn allow(&mut self, now: Instant) -> bool {
         let second = now.millis() / 1000;

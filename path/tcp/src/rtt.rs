@@ -78,6 +78,11 @@ impl Rtt {
         Self { limits, smoothed: 0, variation: 0, min: 0, min_at: 0, latest: 0, backoff: 0 }
     }
 
+    /// Bounds of time-outs from here on.
+    pub fn set_limits(&mut self, limits: RtoLimits) {
+        self.limits = limits;
+    }
+
     /// A round trip was measured (RFC 6298 §2.2 and §2.3).
     pub fn on_sample(&mut self, now: Instant, sample: Duration) {
         let micros = self.smooth(sample);

@@ -133,7 +133,7 @@ impl TimeWaitTable {
     pub fn new(key: [u8; 16], interval: Duration, limit: usize) -> Self {
         Self {
             hash: KeyedHash::new(key),
-            interval: interval.clamp(TICK, TICK * (BUCKETS as u32 - 2)),
+            interval: bounded(interval),
             limit: limit.clamp(1, NIL as usize - 1),
             records: Vec::new(),
             free: NIL,
@@ -142,6 +142,22 @@ impl TimeWaitTable {
             buckets: vec![NIL; BUCKETS].into_boxed_slice(),
             tick: 1,
         }
+    }
+
+    /// Records from here on stay for `interval`; those that are there keep their time.
+    pub fn set_interval(&mut self, interval: Duration) {
+        self.interval = bounded(interval);
+    }
+
+    /// How many places there are, dead ones included.
+    pub fn places(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The connection at a place and when its record ends, unless the place is free.
+    pub fn at(&self, place: u32) -> Option<(Tuple, Instant)> {
+        let record = self.records.get(place as usize).filter(|record| record.ends != 0)?;
+        Some((record.tuple, Instant::ZERO + TICK * record.ends))
     }
 
     /// How many there are.
@@ -352,6 +368,11 @@ impl TimeWaitTable {
             self.index_insert(position);
         }
     }
+}
+
+/// What the wheel can count.
+fn bounded(interval: Duration) -> Duration {
+    interval.clamp(TICK, TICK * (BUCKETS as u32 - 2))
 }
 
 /// The tick that `now` lies in; ticks begin at one, so that zero can mark a dead record.

@@ -87,7 +87,7 @@ fn run(seed: u64) {
     let mut random = Random::new(seed);
     let config = TcpConfig {
         timestamps: random.chance(50),
-        sack: random.chance(70),
+        sack: random.chance(70).into(),
         window_scaling: random.chance(50),
         ..plain()
     };

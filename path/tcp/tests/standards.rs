@@ -239,7 +239,7 @@ fn an_ack_waits_for_a_second_segment_or_40_ms() {
 #[test]
 fn text_ahead_is_acknowledged_at_once_and_reported() {
     let options = TcpOptions { sack_permitted: true, ..TcpOptions::EMPTY };
-    let mut lab = Lab::established_with(TcpConfig { sack: true, ..plain() }, options, 10_000);
+    let mut lab = Lab::established_with(TcpConfig { sack: true.into(), ..plain() }, options, 10_000);
     lab.get(Peer::new(ACK, 11).text(10));
     assert_eq!(lab.sent(), [". 1:1(0) ack 1 win 10000 sack 11:21"]);
     lab.get(Peer::new(ACK, 31).text(10));
@@ -254,7 +254,7 @@ fn text_ahead_is_acknowledged_at_once_and_reported() {
 #[test]
 fn a_duplicate_is_reported() {
     let options = TcpOptions { sack_permitted: true, ..TcpOptions::EMPTY };
-    let mut lab = Lab::established_with(TcpConfig { sack: true, ..plain() }, options, 10_000);
+    let mut lab = Lab::established_with(TcpConfig { sack: true.into(), ..plain() }, options, 10_000);
     lab.get(Peer::new(ACK, 1).text(10));
     lab.sent();
     lab.get(Peer::new(ACK, 1).text(10));

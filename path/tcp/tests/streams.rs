@@ -16,7 +16,7 @@ fn config(random: &mut Random) -> TcpConfig {
         abort_timeout: Duration::from_secs(6 * 3600),
         connect_timeout: Duration::from_secs(3600),
         timestamps: random.chance(70),
-        sack: random.chance(70),
+        sack: random.chance(70).into(),
         window_scaling: random.chance(70),
         max_receive_buffer: random.pick(&[1 << 14, 1 << 16, 1 << 20, 6 << 20]),
         ..TcpConfig::default()

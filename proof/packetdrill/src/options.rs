@@ -7,7 +7,7 @@ use core::str::FromStr;
 use core::time::Duration;
 
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{EcnPolicy, Profile, TcpConfig};
+use firelane_tcp::{Profile, TcpConfig, Willing};
 use firelane_units::{IpPrefix, Mtu};
 
 /// What the plug-in is made from.
@@ -109,11 +109,11 @@ impl Options {
                     Algorithm::from_word(word).ok_or_else(|| mistake(name, value, &known()))?;
             }
             "ecn" => {
-                tcp.ecn = EcnPolicy::from_word(value)
+                tcp.ecn = Willing::from_word(value)
                     .ok_or_else(|| mistake(name, value, "never, passive or active"))?;
             }
             "timestamps" => tcp.timestamps = switch(name, value)?,
-            "sack" => tcp.sack = switch(name, value)?,
+            "sack" => tcp.sack = switch(name, value)?.into(),
             "wscale" => tcp.window_scaling = switch(name, value)?,
             "slow_start_after_idle" => tcp.flight.slow_start_after_idle = switch(name, value)?,
             "iw" => tcp.flight.initial_segments = number(name, value, "a number of segments")?,
@@ -168,8 +168,8 @@ mod tests {
         assert_eq!(options.local, ["10.0.0.1/24".parse().unwrap()]);
         assert_eq!(options.mtu, Mtu::new(1400).unwrap());
         assert_eq!(options.tcp.flight.algorithm, Algorithm::NewReno);
-        assert!(!options.tcp.timestamps && options.tcp.sack);
-        assert_eq!(options.tcp.ecn, EcnPolicy::Active);
+        assert!(!options.tcp.timestamps && options.tcp.sack == Willing::Active);
+        assert_eq!(options.tcp.ecn, Willing::Active);
         assert_eq!((options.tcp.delayed_ack, options.seed), (Duration::from_millis(40), 7));
         assert!("".parse::<Options>().is_ok());
     }

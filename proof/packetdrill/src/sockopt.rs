@@ -88,6 +88,7 @@ impl Stored {
             autotune: false,
             nodelay: self.nodelay,
             keepalive: self.asks(),
+            keepalive_default: false,
             user_timeout: self.patience(),
             congestion: self.congestion,
             pacing_limit: self.pacing_limit,

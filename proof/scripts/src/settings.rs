@@ -9,7 +9,7 @@ use firelane_lane::StreamOptions;
 use firelane_sim::{HostConfig, StackConfig};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{EcnPolicy, Keepalive, Profile, SynCookies, TcpConfig};
+use firelane_tcp::{Keepalive, Profile, SynCookies, TcpConfig, Willing};
 use firelane_units::Mtu;
 
 use crate::text::span;
@@ -94,7 +94,7 @@ impl Settings {
         let tcp = &mut self.tcp;
         match name {
             "timestamps" => tcp.timestamps = on(value)?,
-            "sack" => tcp.sack = on(value)?,
+            "sack" => tcp.sack = on(value)?.into(),
             "window_scaling" => tcp.window_scaling = on(value)?,
             "max_receive_buffer" => tcp.max_receive_buffer = number(value)?,
             "delayed_ack" => tcp.delayed_ack = span(value)?,
@@ -119,7 +119,7 @@ impl Settings {
             "pacing" => tcp.flight.pacing = on(value)?,
             "abe" => tcp.flight.abe = on(value)?,
             "ecn" => {
-                let policy = EcnPolicy::from_word(value);
+                let policy = Willing::from_word(value);
                 tcp.ecn = policy.ok_or(format!("`{value}` is neither never nor passive nor active"))?;
             }
             "congestion" => {

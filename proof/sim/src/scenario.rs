@@ -12,7 +12,7 @@ use firelane_driver_memory::Conditions;
 use firelane_ip::DadConfig;
 use firelane_lane::Notice;
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{EcnPolicy, TcpConfig};
+use firelane_tcp::{TcpConfig, Willing};
 use firelane_units::{LaneId, Mtu};
 
 use crate::faults::{random_conditions, random_weather, schedule};
@@ -110,7 +110,7 @@ fn build(sim: &mut Sim, scale: Scale, random: &mut Random) -> Vec<StackId> {
 
 /// Netstacks differ in how they answer congestion; they must get along.
 fn random_tcp(random: &mut Random) -> TcpConfig {
-    let ecn = random.pick(&[EcnPolicy::Never, EcnPolicy::Passive, EcnPolicy::Active]);
+    let ecn = random.pick(&[Willing::Never, Willing::Passive, Willing::Active]);
     let mut tcp = TcpConfig { ecn, ..TcpConfig::default() };
     if random.one_in(2) {
         tcp.flight.algorithm = random.pick(&Algorithm::ALL);

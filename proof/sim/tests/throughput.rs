@@ -8,7 +8,7 @@ use std::time::Duration;
 use firelane_driver_memory::{Chance, Conditions, GilbertElliott, Loss, Mark, Reorder};
 use firelane_sim::{Client, HostConfig, Plan, Server, Sim, SocketConfig, StackConfig};
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{EcnPolicy, TcpConfig};
+use firelane_tcp::{TcpConfig, Willing};
 use firelane_units::{BitRate, Bytes, Mtu};
 
 /// What is sent, and how long at most.
@@ -24,7 +24,7 @@ fn rows() -> Vec<(&'static str, Conditions, TcpConfig)> {
     let mut rows: Vec<_> = faults().into_iter().map(|(name, wire)| (name, wire, plain.clone())).collect();
     // A data centre's switch marks early: 20 kB are 1.6 ms of this wire.
     let marks = Conditions { mark: Mark::Above(Bytes(20_000)), ..Conditions::default() };
-    let ecn = TcpConfig { ecn: EcnPolicy::Active, ..TcpConfig::default() };
+    let ecn = TcpConfig { ecn: Willing::Active, ..TcpConfig::default() };
     rows.push(("marked, ecn", marks.clone(), ecn));
     rows.push(("marked, dctcp", marks, with(Algorithm::Dctcp)));
     for (name, wire) in faults() {

@@ -1,10 +1,11 @@
-//! `ipadm`: interfaces and addresses of netstacks.
+//! `ipadm`: interfaces, addresses and protocol properties of netstacks.
 //!
 //! The original acts on the zone that it runs in; here a VNIC that has no user goes to the netstack of `-N`,
 //! which is `default` unless given.
 
 mod addr;
 mod iface;
+mod protocol;
 
 use crate::common::{Verb, call, run_verb};
 use crate::getopt::{Opt, flag, value, values};
@@ -26,6 +27,14 @@ const CREATE_ADDR: &[Opt] = &[
     values('p', "prop"),
     value('w', "wait"),
     flag('1', "primary"),
+];
+const SET_PROP: &[Opt] = &[flag('t', "temporary"), value('N', "netstack"), value('p', "prop")];
+const SHOW_PROP: &[Opt] = &[
+    flag('c', "parsable"),
+    value('o', "output"),
+    flag('j', "json"),
+    value('N', "netstack"),
+    value('p', "prop"),
 ];
 const DELETE_ADDR: &[Opt] = &[flag('r', "release")];
 
@@ -69,6 +78,24 @@ const VERBS: &[Verb] = &[
         run: addr::delete,
     },
     SHOW_ADDR,
+    Verb {
+        names: &["set-prop"],
+        usage: "set-prop\t[-t] [-N <netstack>] -p <prop>=<value> <protocol>",
+        options: SET_PROP,
+        run: protocol::set,
+    },
+    Verb {
+        names: &["reset-prop"],
+        usage: "reset-prop\t[-t] [-N <netstack>] -p <prop> <protocol>",
+        options: SET_PROP,
+        run: protocol::reset,
+    },
+    Verb {
+        names: &["show-prop"],
+        usage: "show-prop\t[[-c] -o <field>,...] [-j] [-N <netstack>] [-p <prop>,...] [<protocol>]",
+        options: SHOW_PROP,
+        run: protocol::show,
+    },
 ];
 
 /// Runs `ipadm` with the words after its name; without any it shows the addresses.

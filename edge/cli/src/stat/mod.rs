@@ -105,7 +105,7 @@ impl<'a> Options<'a> {
     fn style(&self) -> Style<'_> {
         // `all` means every field of the chosen direction, which is the default.
         let fields = self.call.args.value('o').filter(|fields| !fields.eq_ignore_ascii_case("all"));
-        Style { fields, parsable: self.call.args.has('p'), right: true, wrap: false }
+        Style { fields, parsable: self.call.args.has('p'), right: true, ..Style::default() }
     }
 
     /// Sleeps until the next report; false if there is none.

@@ -44,6 +44,11 @@ impl Shard {
 }
 
 impl DatagramSocket {
+    /// What it is bound to.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        self.slot.shared().local()
+    }
+
     /// Something that the program is told at its next call.
     pub(crate) fn fail(&self, error: SocketError) {
         self.slot.shared().words().fail(error);
@@ -115,7 +120,7 @@ impl<D> Inside<'_, D> {
         let random = mix(self.common.secrets.ports() ^ u64::from(shard.port_counter) << 32);
         let key = self.common.secrets.steering();
         let (steering, me) = (&shard.config.steering, self.common.id);
-        free_port(&shard.udp, binding, &shard.config.ephemeral, random, |port| {
+        free_port(&shard.udp, binding, &shard.config.udp_ports, random, |port| {
             datagram_lane(port, steering, &key) == me
         })
     }

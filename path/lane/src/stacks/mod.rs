@@ -14,19 +14,21 @@ mod learned;
 mod open;
 mod outbound;
 mod shard;
+mod tune;
+mod view;
 
 use core::net::IpAddr;
-use std::sync::Arc;
 
 use firelane_frame::{Chain, Driver, Frame};
 use firelane_ip::{AddressError, AutoconfConfig, IfConfig, IpConfig, LOOPBACK, RouteError, RouteTableError};
 use firelane_socket::{ConnRef, SocketError};
-use firelane_tcp::{SynCounters, TcpConfig};
+use firelane_tcp::SynCounters;
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
 
 use self::conn::Conns;
 use self::inbound::Inside;
 use self::shard::Shard;
+use self::tune::Sweep;
 use crate::common::Common;
 use crate::config::{LaneConfig, Secrets};
 use crate::control::Refusal;
@@ -47,6 +49,8 @@ pub(crate) struct Stacks {
     loops: Vec<Frame>,
     /// How many connections to make room for in a new netstack.
     room: usize,
+    /// How far changed tunables have been handed to the connections.
+    sweep: Option<Sweep>,
 }
 
 const NO_NETSTACK: Refusal = "no such netstack";
@@ -62,6 +66,7 @@ impl Stacks {
             steps: StepLists::default(),
             loops: Vec::new(),
             room: config.connections,
+            sweep: None,
         }
     }
 
@@ -315,16 +320,6 @@ impl Stacks {
         let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
         ip.core.remove_route(destination, gateway, link).map_err(route_refusal)
     }
-
-    /// Gives a netstack's present and future connections other tunables.
-    pub(crate) fn set_tcp(&mut self, id: NetstackId, config: Arc<TcpConfig>) -> Result<(), Refusal> {
-        let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
-        shard.config.tcp = Arc::clone(&config);
-        for conn in self.conns.slab.iter_mut().filter(|conn| conn.netstack == id) {
-            conn.tcp.set_config(Arc::clone(&config));
-        }
-        Ok(())
-    }
 }
 
 impl<D> Inside<'_, D> {
@@ -345,6 +340,7 @@ fn ip_config(config: &NetstackConfig, secrets: &Secrets) -> IpConfig {
     let drawn = IpConfig::new(secrets.ip());
     IpConfig {
         forwarding: config.forwarding,
+        hops: config.hops,
         dad: config.dad,
         link_local: config.link_local,
         stable_secret: config.stable_secret.unwrap_or(drawn.stable_secret),

@@ -9,8 +9,8 @@ use core::net::SocketAddr;
 use firelane_classify::{SteeringKey, Tuple};
 use firelane_ip::Egress;
 use firelane_socket::{Flags, Names, Ready, SocketError, stream};
-use firelane_tcp::{Birth, Connection, HalfOpen, Opening, Reopening, SegmentIn};
-use firelane_units::{ConnId, DropReason, Instant, Mss, Port, SeqNum};
+use firelane_tcp::{Birth, Connection, HalfOpen, Opening, Reopening, SegmentIn, TcpConfig};
+use firelane_units::{ConnId, DropReason, Instant, Port, SeqNum};
 
 use super::conn::Conn;
 use super::inbound::{Inside, TABLED};
@@ -46,7 +46,7 @@ impl<D> Inside<'_, D> {
         let names = Names { local: SocketAddr::new(tuple.local(), tuple.local_port().0), remote };
         let birth = self.birth(&egress, &names, least_iss);
         let mut tcp = Connection::open(&self.shard.config.tcp, &birth, self.common.now);
-        set_options(&mut tcp, &options, self.common.now);
+        set_options(&mut tcp, &options, &self.shard.config.tcp, self.common.now);
         let conn = Conn::new(tcp, stream, tuple, self.shard.config.id, Some(egress));
         self.enter(conn, names);
     }
@@ -125,7 +125,7 @@ impl<D> Inside<'_, D> {
         let mut conn = Conn::new(half_open.connection(), stream, tuple, self.shard.config.id, route);
         conn.listener = Some(listening.slot);
         conn.embryo = Some(Box::new(end));
-        set_options(&mut conn.tcp, &listening.options, self.common.now);
+        set_options(&mut conn.tcp, &listening.options, &self.shard.config.tcp, self.common.now);
         let id = self.enter(conn, Names { local, remote });
         let (tcp, mut rings) = self.conns.slab.get_mut(id).expect(TABLED).parts();
         let told = tcp.on_segment(self.common.now, seg, &mut rings);
@@ -150,7 +150,7 @@ impl<D> Inside<'_, D> {
         // RFC 6191 §2: beyond everything that the incarnation before has sent.
         let iss = least_iss.filter(|&least| iss.before(least)).unwrap_or(iss);
         let clock = self.shard.secret.timestamp_clock(local, remote);
-        let peer_default = if remote.is_ipv4() { Mss::DEFAULT_V4 } else { Mss::DEFAULT_V6 };
+        let peer_default = self.shard.config.tcp.default_mss[usize::from(remote.is_ipv6())];
         Birth { iss, clock, mss: mss_of(egress), peer_default }
     }
 
@@ -171,7 +171,7 @@ impl<D> Inside<'_, D> {
             let least_iss = self.claim(&tuple, local, remote).ok_or(SocketError::AddressInUse)?;
             return Ok((tuple, least_iss));
         }
-        let range = self.shard.config.ephemeral.clone();
+        let range = self.shard.config.tcp_ports.clone();
         let (first, count) = (*range.start(), u32::from(*range.end() - *range.start()) + 1);
         let offset = self.shard.secret.port_offset(local, remote);
         for _ in 0..count {
@@ -208,10 +208,11 @@ impl<D> Inside<'_, D> {
     }
 }
 
-fn set_options(tcp: &mut Connection, options: &StreamOptions, now: Instant) {
+fn set_options(tcp: &mut Connection, options: &StreamOptions, config: &TcpConfig, now: Instant) {
+    let usual = options.keepalive_default.then_some(config.keepalive);
     tcp.set_autotune(options.autotune);
     tcp.set_nodelay(options.nodelay);
-    tcp.set_keepalive(now, options.keepalive);
+    tcp.set_keepalive(now, options.keepalive.or(usual));
     tcp.set_user_timeout(options.user_timeout);
     tcp.set_pacing_limit(options.pacing_limit);
     if let Some(algorithm) = options.congestion {

@@ -75,7 +75,7 @@ impl Shard {
             time_wait: TimeWaitTable::new(secrets.time_wait(), config.time_wait, TIME_WAIT_MAX),
             secret: Secret::new(secrets.sequence()),
             challenges: ChallengeBudget::new(secrets.challenge(), CHALLENGES_PER_SECOND),
-            resets: ResetBudget::new(ResetBudget::DEFAULT_RATE),
+            resets: ResetBudget::new(config.resets_per_second),
             udp: UdpTable::new(),
             datagrams: Dense::new(),
             dirty_datagrams: VecDeque::new(),

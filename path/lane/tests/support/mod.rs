@@ -118,6 +118,7 @@ pub struct Mail {
     pub messages: Vec<(LaneId, LaneMessage<AnyDriver>)>,
     pub ready: Vec<(SocketToken, Ready)>,
     pub notices: Vec<Notice>,
+    pub answers: Vec<Question>,
 }
 
 impl Outlet<AnyDriver> for Mail {
@@ -134,6 +135,10 @@ impl Outlet<AnyDriver> for Mail {
 
     fn notice(&mut self, _: LaneId, notice: Notice) {
         self.notices.push(notice);
+    }
+
+    fn answer(&mut self, question: Question) {
+        self.answers.push(question);
     }
 }
 
@@ -202,6 +207,23 @@ impl World {
             self.lanes[lane.index()].on_message(self.now, message);
         }
         moved
+    }
+
+    /// Puts a question to a lane until it has told everything; the rows, and how many answers it took.
+    pub fn ask(&mut self, lane: u16, netstack: Option<u16>) -> (Vec<SocketRow>, usize) {
+        let (mut rows, mut answers) = (Vec::new(), 0);
+        let mut question = Question::new(7, netstack.map(NetstackId), Cursor::default());
+        while question.cursor.is_some() {
+            let lane = &mut self.lanes[usize::from(lane)];
+            lane.on_message(self.now, LaneMessage::Ask(Box::new(question)));
+            assert!(!lane.empty_outbox(&mut self.mail));
+            question = self.mail.answers.pop().expect("every question comes back at once");
+            assert!(question.ticket == 7 && question.rows.len() <= PLACES_PER_ANSWER as usize);
+            rows.append(&mut question.rows);
+            question.rows.reserve_exact(PLACES_PER_ANSWER as usize);
+            answers += 1;
+        }
+        (rows, answers)
     }
 
     /// Turns of every lane until none has work left; the earliest instant that any sleeps to.

@@ -95,7 +95,7 @@ impl HalfOpen {
         out.options = TcpOptions {
             mss: Some(self.birth.mss.bytes()),
             window_scale: scale.map(|_| config.window_scale_for(self.room as usize)),
-            sack_permitted: config.sack && peer.offer.sack,
+            sack_permitted: config.sack.accepts() && peer.offer.sack,
             timestamps: self.stamps(now),
             layout: config.profile.layout(),
             ..TcpOptions::EMPTY

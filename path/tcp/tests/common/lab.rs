@@ -9,7 +9,7 @@ use std::time::Duration;
 use firelane_frame::{RingReader, RingWriter, byte_ring};
 use firelane_tcp::{
     Birth, Connection, Disposition, Events, Rings, SegmentIn, SegmentOut, State, TcpConfig, TimestampClock,
-    TransmitLimits,
+    TransmitLimits, Willing,
 };
 use firelane_units::{Bytes, Instant, Mss, SeqNum};
 use firelane_wire::{Ecn, SackBlocks, TcpFlags, TcpOptions};
@@ -83,7 +83,7 @@ pub struct Lab {
 
 /// Without options, so that lines stay short and segments are 1,000 octets.
 pub fn plain() -> TcpConfig {
-    TcpConfig { timestamps: false, sack: false, window_scaling: false, ..TcpConfig::default() }
+    TcpConfig { timestamps: false, sack: Willing::Never, window_scaling: false, ..TcpConfig::default() }
 }
 
 impl Lab {

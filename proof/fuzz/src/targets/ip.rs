@@ -58,7 +58,7 @@ impl Station {
     fn new(bits: u8) -> Self {
         let dad = if bits & 1 == 0 { DadConfig::OFF } else { DadConfig::FAST };
         let forwards = bits & 2 != 0;
-        let mut ip = Ip::new(IpConfig { forwarding: forwards, dad, ..IpConfig::new([bits; 16]) });
+        let mut ip = Ip::new(IpConfig { forwarding: forwards.into(), dad, ..IpConfig::new([bits; 16]) });
         let is_home = bits & 4 == 0;
         ip.add_interface(IfConfig { link: LINK, mac: MAC, mtu: Mtu::new(MTU).unwrap(), is_home });
         let mut station = Self { ip, pools: Pools::new(SLOTS), now: Instant::from_secs(1000), forwards };

@@ -86,7 +86,7 @@ impl Setup {
                 abort_timeout: Duration::from_secs(1 << 32),
                 connect_timeout: Duration::from_secs(1 << 32),
                 timestamps: bits & 1 == 0,
-                sack: bits & 2 == 0,
+                sack: (bits & 2 == 0).into(),
                 window_scaling: bits & 4 == 0,
                 max_receive_buffer: if bits & 8 == 0 { 6 << 20 } else { 1 << 16 },
                 ..TcpConfig::default()

@@ -1,0 +1,128 @@
+//! Questions to lanes, and whoever waits for their answers.
+//!
+//! A question is an item of a lane's squeue. If nobody is inside, the asker answers it himself on the spot; otherwise
+//! the lane answers between its other items and gives it back through its outlet, which finds the asker here.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use firelane_lane::{Cursor, LaneMessage, Question, SocketRow};
+use firelane_units::{LaneId, NetstackId};
+
+use crate::engine::Engine;
+use crate::error::ChangeError;
+use crate::fabric::Fabric;
+
+/// How often a waiting asker looks whether the lane still works.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The askers that wait, by ticket.
+#[derive(Debug, Default)]
+pub(crate) struct Desk(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    next: u64,
+    askers: HashMap<u64, Sender<Question>>,
+}
+
+impl Desk {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_ticket(&self) -> (u64, Receiver<Question>) {
+        let (sender, receiver) = channel();
+        let mut waiting = self.waiting();
+        waiting.next += 1;
+        let ticket = waiting.next;
+        waiting.askers.insert(ticket, sender);
+        (ticket, receiver)
+    }
+
+    /// Gives an answer to whoever asked.
+    pub(crate) fn hand_back(&self, question: Question) {
+        if let Some(asker) = self.waiting().askers.get(&question.ticket) {
+            // He may have given up.
+            let _ = asker.send(question);
+        }
+    }
+}
+
+/// A place among all lanes' sockets, at which [`Engine::sockets`] goes on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct SocketCursor {
+    /// Which lane.
+    pub lane: u16,
+    /// Where in the lane.
+    pub place: Cursor,
+}
+
+/// Some of an engine's sockets.
+#[derive(Clone, Debug, Default)]
+pub struct SocketPage {
+    /// What was found.
+    pub rows: Vec<SocketRow>,
+    /// Where the next page begins; none if this was the last.
+    pub next: Option<SocketCursor>,
+}
+
+impl Engine {
+    /// The sockets from `from` on, of one netstack or of all, at least `wanted` of them if there are as many. No lane
+    /// stops: each looks at [`firelane_lane::PLACES_PER_ANSWER`] places at a time, between its other items. What begins or ends in the
+    /// meantime may be on the pages or not.
+    ///
+    /// # Errors
+    /// A lane is out of service.
+    pub fn sockets(
+        &self,
+        netstack: Option<NetstackId>,
+        from: SocketCursor,
+        wanted: usize,
+    ) -> Result<SocketPage, ChangeError> {
+        let fabric = &self.0.fabric;
+        let (ticket, answers) = fabric.desk.take_ticket();
+        let mut page = SocketPage { rows: Vec::new(), next: Some(from) };
+        let mut outcome = Ok(());
+        while let Some(SocketCursor { lane, place }) = page.next
+            && page.rows.len() < wanted
+            && outcome.is_ok()
+        {
+            if usize::from(lane) >= fabric.lane_count() {
+                page.next = None;
+                break;
+            }
+            match ask(fabric, LaneId(lane), Question::new(ticket, netstack, place), &answers) {
+                Ok(mut answer) => {
+                    page.rows.append(&mut answer.rows);
+                    page.next = Some(match answer.cursor {
+                        Some(place) => SocketCursor { lane, place },
+                        None => SocketCursor { lane: lane.saturating_add(1), place: Cursor::default() },
+                    });
+                }
+                Err(error) => outcome = Err(error),
+            }
+        }
+        fabric.desk.waiting().askers.remove(&ticket);
+        outcome.map(|()| page)
+    }
+}
+
+/// Puts a question to `lane` and waits for it to come back.
+fn ask(
+    fabric: &Fabric,
+    lane: LaneId,
+    question: Question,
+    answers: &Receiver<Question>,
+) -> Result<Question, ChangeError> {
+    fabric.enter_surely(lane, LaneMessage::Ask(Box::new(question)))?;
+    loop {
+        match answers.recv_timeout(LOOK) {
+            Ok(answer) => return Ok(answer),
+            Err(RecvTimeoutError::Timeout) if !fabric.squeue(lane).is_poisoned() => {}
+            Err(_) => return Err(ChangeError::LaneFailed),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A netstack's tunables as the engine takes them: IP, TCP, and what new sockets begin with.
+//!
+//! Checked by whoever makes one; the daemon makes it from the model's protocol properties, an embedded program
+//! from `Default`. `engine.rs` gives the lanes their part and keeps the sockets' part in the registry.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firelane_ip::{DadConfig, Forwarding, HopLimits};
+use firelane_lane::NetstackConfig as LaneConfig;
+use firelane_socket::StreamConfig;
+use firelane_tcp::TcpConfig;
+use firelane_units::NetstackId;
+
+/// What a netstack begins with, and what [`crate::Engine::tune`] changes.
+#[derive(Clone, Debug)]
+pub struct NetstackConfig {
+    /// TCP's tunables.
+    pub tcp: TcpConfig,
+    /// How addresses are tested before they are used; not at all unless asked for. It cannot be changed later.
+    pub dad: DadConfig,
+    /// Whether packets for others are forwarded.
+    pub forwarding: Forwarding,
+    /// The hops that its packets may take.
+    pub hops: HopLimits,
+    /// Where connections' local ports are chosen from.
+    pub tcp_ports: RangeInclusive<u16>,
+    /// Where datagram sockets' local ports are chosen from.
+    pub udp_ports: RangeInclusive<u16>,
+    /// How long the ports of a closed connection rest.
+    pub time_wait: Duration,
+    /// How many RSTs each lane sends per second to segments of no connection; `u32::MAX` is no limit.
+    pub resets_per_second: u32,
+    /// What sockets begin with.
+    pub sockets: SocketDefaults,
+}
+
+impl Default for NetstackConfig {
+    fn default() -> Self {
+        let lane = LaneConfig::new(NetstackId(0));
+        Self {
+            tcp: TcpConfig::clone(&lane.tcp),
+            dad: lane.dad,
+            forwarding: lane.forwarding,
+            hops: lane.hops,
+            tcp_ports: lane.tcp_ports,
+            udp_ports: lane.udp_ports,
+            time_wait: lane.time_wait,
+            resets_per_second: lane.resets_per_second,
+            sockets: SocketDefaults::default(),
+        }
+    }
+}
+
+impl NetstackConfig {
+    /// The lanes' part, over what they have.
+    pub(crate) fn for_lanes(&self, base: LaneConfig) -> LaneConfig {
+        LaneConfig {
+            tcp: Arc::new(self.tcp.clone()),
+            forwarding: self.forwarding,
+            hops: self.hops,
+            tcp_ports: self.tcp_ports.clone(),
+            udp_ports: self.udp_ports.clone(),
+            time_wait: self.time_wait,
+            resets_per_second: self.resets_per_second,
+            ..base
+        }
+    }
+}
+
+/// What sockets begin with unless their program says otherwise.
+#[derive(Clone, Debug)]
+pub struct SocketDefaults {
+    /// The rings of a connection.
+    pub stream: StreamConfig,
+    /// The bytes of datagrams that wait to be sent.
+    pub datagrams_out: usize,
+    /// The bytes of datagrams that wait to be read.
+    pub datagrams_in: usize,
+    /// The backlogs that listeners may have; one beyond is brought to the nearest.
+    pub backlog: RangeInclusive<usize>,
+}
+
+impl Default for SocketDefaults {
+    fn default() -> Self {
+        // Datagrams: Linux' default of `net.core.rmem_default`, rounded up. Backlogs: Linux' `net.core.somaxconn`.
+        const DATAGRAMS: usize = 256 * 1024;
+        const BACKLOG_MAX: usize = 4096;
+        Self {
+            stream: StreamConfig::default(),
+            datagrams_out: DATAGRAMS,
+            datagrams_in: DATAGRAMS,
+            backlog: 1..=BACKLOG_MAX,
+        }
+    }
+}
+
+impl SocketDefaults {
+    /// The backlog of a listener that asks for `wanted`.
+    pub(crate) fn backlog(&self, wanted: usize) -> usize {
+        wanted.max(*self.backlog.start()).min(*self.backlog.end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backlog_is_brought_to_the_nearest_allowed_one() {
+        let defaults = SocketDefaults { backlog: 2..=10, ..SocketDefaults::default() };
+        assert_eq!([0, 2, 7, 10, 1000].map(|wanted| defaults.backlog(wanted)), [2, 2, 7, 10, 10]);
+    }
+
+    #[test]
+    fn the_defaults_are_the_lanes() {
+        let (ours, lanes) = (NetstackConfig::default(), LaneConfig::new(NetstackId(3)));
+        let made = ours.for_lanes(lanes.clone());
+        assert_eq!(format!("{made:?}"), format!("{lanes:?}"));
+    }
+}

@@ -1,0 +1,161 @@
+//! `ipadm` verbs for protocol properties: set-prop, reset-prop, show-prop.
+//!
+//! The original knows one set of properties per zone; here each netstack has its own, and `-N` says whose.
+
+use firelane_api::{ApiError, Change, ChangeRequest, PropChange, ProtocolProperty, Status};
+use firelane_model::{NetstackName, Protocol};
+
+use super::PROGRAM;
+use crate::common::{Call, name_list};
+use crate::ofmt::{Column, Style, Table, col};
+use crate::session::{Failure, Session, die, die_status};
+
+const PROPERTY: &[Column] = &[
+    col("PROTO", 6),
+    col("PROPERTY", 22),
+    col("PERM", 5),
+    col("CURRENT", 13),
+    col("PERSISTENT", 13),
+    col("DEFAULT", 13),
+    col("POSSIBLE", 15),
+];
+
+/// set-prop
+pub(super) fn set(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let text = call.args.value('p').ok_or_else(|| call.misused())?;
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => (name, value),
+        _ => return Err(die(format!("Invalid prop=val specified\nusage: {}", call.usage))),
+    };
+    if let Some(name) = name.strip_suffix(['+', '-']) {
+        let error = ApiError::new(Status::IpNotSupported, "", "", "no property has several values");
+        return Err(die_status(&format!("set-prop: {name}"), &error));
+    }
+    change(session, call, "set-prop", name, Some(value))
+}
+
+/// reset-prop
+pub(super) fn reset(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let name = call.args.value('p').ok_or_else(|| call.misused())?;
+    if name.is_empty() || name.contains(['=', ',']) {
+        return Err(die(format!("Invalid prop specified\nusage: {}", call.usage)));
+    }
+    change(session, call, "reset-prop", name, None)
+}
+
+fn change(
+    session: &mut Session<'_>,
+    call: &Call<'_>,
+    verb: &str,
+    name: &str,
+    value: Option<&str>,
+) -> Result<(), Failure> {
+    let protocol = protocol(call.operand()?)?;
+    let netstack = netstack(session, call)?;
+    let property =
+        PropChange { name: format!("{}.{name}", protocol.word()), value: value.map(str::to_owned) };
+    let change = Change::SetNetstackProps(netstack, vec![property]);
+    let result = session.api.change(&ChangeRequest { temporary: call.args.has('t'), change });
+    result.map_err(|error| {
+        // The message names the property already.
+        let field = error.field.rsplit('.').next().unwrap_or_default().to_owned();
+        let error = if field == name { ApiError { field: String::new(), ..error } } else { error };
+        die_status(&format!("{verb}: {name}"), &error)
+    })
+}
+
+fn protocol(word: &str) -> Result<Protocol, Failure> {
+    let known = Protocol::ALL.map(Protocol::word).join(", ");
+    Protocol::from_word(word).ok_or_else(|| die(format!("invalid protocol '{word}' specified ({known})")))
+}
+
+/// The netstack of `-N`; without it `default`, or the only one.
+pub(super) fn netstack(session: &mut Session<'_>, call: &Call<'_>) -> Result<NetstackName, Failure> {
+    let failed = "Could not get netstack";
+    if let Some(text) = call.args.value('N') {
+        let unknown = |error| die(format!("{failed}: {} (-N {text}: {error})", Status::BadName.text()));
+        return text.parse().map_err(unknown);
+    }
+    let all = session.api.netstacks(firelane_api::Which::Active)?;
+    let names: Vec<_> = all.into_iter().map(|it| it.name).collect();
+    if let Some(name) = names.iter().find(|name| name.as_str() == "default") {
+        return Ok(name.clone());
+    }
+    match names.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => Err(die(format!("{failed}: there is none; create-if makes one"))),
+        many => {
+            let list: Vec<_> = many.iter().map(ToString::to_string).collect();
+            Err(die(format!("{failed}: -N must name one of {}", list.join(", "))))
+        }
+    }
+}
+
+/// show-prop
+pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    if call.args.has('c') && !call.args.has('o') {
+        return Err(die("-c requires -o"));
+    }
+    let protocol = call.optional_operand()?.map(protocol).transpose()?;
+    let wanted = match call.args.value('p') {
+        None => None,
+        Some(text) => Some(name_list(&[text]).ok_or_else(|| die("Invalid prop specified"))?),
+    };
+    if wanted.is_some() && protocol.is_none() {
+        return Err(die("protocol must be specified when property name is used"));
+    }
+    let netstack = netstack(session, call)?;
+    let all = session.api.netstack_props(netstack.as_str());
+    let mut all = all.map_err(|error| die_status(&format!("Could not get netstack {netstack}"), &error))?;
+    all.retain(|it| protocol.is_none_or(|protocol| it.protocol == protocol.word()));
+    let failed = select(session, &mut all, wanted.as_deref(), protocol, call.args.has('j'));
+    if call.args.has('j') {
+        session.json("properties", &all, false)?;
+    } else {
+        print(session, call, &all)?;
+    }
+    if failed { Err(Failure::Said) } else { Ok(()) }
+}
+
+/// Keeps what was asked for, in that order; private properties must be asked for by name unless a program reads
+/// them. Whether one does not exist.
+fn select(
+    session: &mut Session<'_>,
+    all: &mut Vec<ProtocolProperty>,
+    wanted: Option<&[String]>,
+    protocol: Option<Protocol>,
+    json: bool,
+) -> bool {
+    let Some(names) = wanted else {
+        all.retain(|it| json || !it.property.starts_with('_'));
+        return false;
+    };
+    let mut failed = false;
+    for name in names {
+        if all.iter().any(|it| it.property == *name) {
+            continue;
+        }
+        if let Some(Err(error)) = protocol.map(|protocol| firelane_model::Prop::find(protocol, name)) {
+            let error = ApiError { field: String::new(), ..ApiError::from(error) };
+            session.warn(PROGRAM, &format!("show-prop: {name}: {error}"));
+        }
+        failed = true;
+    }
+    let place = |it: &ProtocolProperty| names.iter().position(|name| *name == it.property);
+    all.retain(|it| place(it).is_some());
+    all.sort_by_key(place);
+    failed
+}
+
+fn print(session: &mut Session<'_>, call: &Call<'_>, all: &[ProtocolProperty]) -> Result<(), Failure> {
+    let parsable = call.args.has('c');
+    let style = Style { fields: call.args.value('o'), parsable, wrap: !parsable, ..Style::default() };
+    let fields = PROPERTY.iter().map(|column| column.name).collect::<Vec<_>>().join(",");
+    let mut table = Table::open(session, PROGRAM, PROPERTY, &fields, style)?;
+    for it in all {
+        let ProtocolProperty { protocol, property, perm, current, persistent, default, possible } =
+            it.clone();
+        table.row(session, &[protocol, property, perm, current, persistent, default, possible])?;
+    }
+    Ok(())
+}

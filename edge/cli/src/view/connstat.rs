@@ -1,0 +1,266 @@
+//! `connstat`: TCP connections with what TCP knows of each, in columns of the caller's choice.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use firelane_api::SocketInfo;
+
+use super::{JsonList, each_page};
+use crate::common::Call;
+use crate::getopt::{self, Opt, OptError, flag, value};
+use crate::ofmt::{Column, Style, Table, UNKNOWN, col};
+use crate::session::{Failure, Session, die};
+
+const PROGRAM: &str = "connstat";
+const USAGE: &str = "connstat [-eLj] [-P] [-4|-6] [-N netstack] [-T d|u] [-F field=value[,...]]\n\
+                     \x20               [-i interval] [-c count] [-o field[,...]]";
+
+const OPTIONS: &[Opt] = &[
+    flag('e', "established"),
+    flag('L', "loopback"),
+    flag('P', "parsable"),
+    flag('j', "json"),
+    flag('4', "ipv4"),
+    flag('6', "ipv6"),
+    value('N', "netstack"),
+    value('T', "timestamp"),
+    value('F', "filter"),
+    value('i', "interval"),
+    value('c', "count"),
+    value('o', "output"),
+];
+
+const FIELDS: &[Column] = &[
+    col("LADDR", 14),
+    col("LPORT", 6),
+    col("RADDR", 14),
+    col("RPORT", 6),
+    col("STATE", 12),
+    col("INBYTES", 11),
+    col("INSEGS", 11),
+    col("INUNORDERBYTES", 15),
+    col("INUNORDERSEGS", 14),
+    col("OUTBYTES", 11),
+    col("OUTSEGS", 11),
+    col("RETRANSBYTES", 13),
+    col("RETRANSSEGS", 12),
+    col("SUNA", 11),
+    col("UNSENT", 11),
+    col("SWND", 11),
+    col("CWND", 11),
+    col("RWND", 11),
+    col("MSS", 6),
+    col("RTO", 8),
+    col("RTT", 8),
+    col("RTTS", 8),
+    col("RTTC", 11),
+];
+const DEFAULT_FIELDS: &str = "laddr,lport,raddr,rport,state";
+
+/// Runs `connstat` with the words after its name.
+pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
+    let args = getopt::parse(OPTIONS, words).map_err(|error| match error {
+        OptError::Twice(_) => die(error.to_string()),
+        _ => die(format!("{error}\nusage: {USAGE}")),
+    })?;
+    let call = Call { args, usage: USAGE };
+    if !call.args.operands.is_empty() {
+        return Err(die(format!("unexpected operand '{}'\nusage: {USAGE}", call.args.operands[0])));
+    }
+    let filter = Filter::of(&call)?;
+    let stamp = Stamp::of(&call)?;
+    let interval = call.interval()?;
+    let mut left = count(&call)?;
+    let parsable = call.args.has('P');
+    if parsable && !call.args.has('o') {
+        return Err(die("-P requires -o"));
+    }
+    let fields = call.args.value('o');
+    let style = Style { fields, parsable, separator: Some(','), ..Style::default() };
+    loop {
+        stamp.print(session)?;
+        if call.args.has('j') {
+            json(session, &filter)?;
+        } else {
+            let mut table = Table::open(session, PROGRAM, FIELDS, DEFAULT_FIELDS, style)?;
+            each_page(session, filter.netstack.as_deref(), |session, sockets| {
+                sockets.iter().filter(|it| filter.shows(it)).try_for_each(|it| table.row(session, &row(it)))
+            })?;
+        }
+        session.out.flush()?;
+        left = left.map(|left| left - 1);
+        match interval {
+            Some(interval) if left != Some(0) && (session.sleep)(interval) => {}
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// How many reports `-c` asks for.
+fn count(call: &Call<'_>) -> Result<Option<u32>, Failure> {
+    let Some(text) = call.args.value('c') else { return Ok(None) };
+    if !call.args.has('i') {
+        return Err(die("-c requires -i"));
+    }
+    let number = text.parse::<u32>().ok().filter(|&number| number > 0);
+    number.map(Some).ok_or_else(|| die(format!("invalid count value '{text}'")))
+}
+
+fn json(session: &mut Session<'_>, filter: &Filter) -> Result<(), Failure> {
+    let mut list = JsonList::open(session, "connections")?;
+    each_page(session, filter.netstack.as_deref(), |session, sockets| {
+        sockets.iter().filter(|it| filter.shows(it)).try_for_each(|it| list.push(session, it))
+    })?;
+    list.close(session)
+}
+
+/// The line with the time before each report.
+enum Stamp {
+    None,
+    /// `-T d`: as date(1) says it.
+    Date,
+    /// `-T u`: seconds since the epoch.
+    Seconds,
+}
+
+impl Stamp {
+    fn of(call: &Call<'_>) -> Result<Self, Failure> {
+        match call.args.value('T') {
+            None => Ok(Self::None),
+            Some("d") => Ok(Self::Date),
+            Some("u") => Ok(Self::Seconds),
+            Some(other) => Err(die(format!("invalid -T value '{other}': d or u"))),
+        }
+    }
+
+    fn print(&self, session: &mut Session<'_>) -> Result<(), Failure> {
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        match self {
+            Self::None => Ok(()),
+            Self::Seconds => Ok(writeln!(session.out, "= {seconds}")?),
+            Self::Date => Ok(writeln!(session.out, "= {}", utc(seconds))?),
+        }
+    }
+}
+
+/// `2026-11-21T20:41:02Z`: date(1)'s words depend on the language, and programs read this.
+fn utc(seconds: u64) -> String {
+    let (days, clock) = (seconds / 86_400, seconds % 86_400);
+    // Howard Hinnant's civil_from_days: years begin in March, so a leap day ends one.
+    let days = days + 719_468;
+    let era = days / 146_097;
+    let of_era = days % 146_097;
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * march + 2) / 5 + 1;
+    let month = if march < 10 { march + 3 } else { march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (clock / 3600, clock / 60 % 60, clock % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Which connections are shown.
+struct Filter {
+    established: bool,
+    loopback: bool,
+    families: [bool; 2],
+    netstack: Option<String>,
+    wanted: Vec<(&'static str, String)>,
+}
+
+impl Filter {
+    fn of(call: &Call<'_>) -> Result<Self, Failure> {
+        let (v4, v6) = (call.args.has('4'), call.args.has('6'));
+        let mut wanted = Vec::new();
+        for part in call.args.value('F').into_iter().flat_map(|text| text.split(',')) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let known = ["laddr", "lport", "raddr", "rport", "state"];
+            let Some(name) = known.into_iter().find(|it| it.eq_ignore_ascii_case(name)) else {
+                return Err(die(format!("invalid filter field '{name}' ({})", known.join(", "))));
+            };
+            if !is_fitting(name, value) {
+                return Err(die(format!("invalid filter value '{value}' for {name}")));
+            }
+            wanted.push((name, value.to_ascii_uppercase()));
+        }
+        Ok(Self {
+            established: call.args.has('e'),
+            loopback: call.args.has('L'),
+            families: [v4 || !v6, v6 || !v4],
+            netstack: call.args.value('N').map(str::to_owned),
+            wanted,
+        })
+    }
+
+    /// Connections only, and of those with one's own netstack none without `-L`.
+    fn shows(&self, socket: &SocketInfo) -> bool {
+        let Some(remote) = socket.remote.filter(|_| socket.protocol == "tcp") else { return false };
+        let is_itself = remote.ip() == socket.local.ip() || remote.ip().is_loopback();
+        let fields = row(socket);
+        self.families[usize::from(socket.local.is_ipv6())]
+            && (!self.established || socket.state == "ESTABLISHED")
+            && (self.loopback || !is_itself)
+            && self.wanted.iter().all(|(name, value)| {
+                let place = FIELDS.iter().position(|field| field.name.eq_ignore_ascii_case(name));
+                place.is_some_and(|place| fields[place].eq_ignore_ascii_case(value))
+            })
+    }
+}
+
+fn is_fitting(name: &str, value: &str) -> bool {
+    match name {
+        "laddr" | "raddr" => value.parse::<std::net::IpAddr>().is_ok(),
+        "lport" | "rport" => value.parse::<u16>().is_ok(),
+        _ => !value.is_empty(),
+    }
+}
+
+/// A connection's fields, in the order of [`FIELDS`]. Times are in milliseconds, round-trip times in microseconds, as in
+/// the original.
+fn row(socket: &SocketInfo) -> Vec<String> {
+    let remote = socket.remote;
+    let mut row = vec![
+        socket.local.ip().to_string(),
+        socket.local.port().to_string(),
+        remote.map(|it| it.ip().to_string()).unwrap_or_default(),
+        remote.map(|it| it.port().to_string()).unwrap_or_default(),
+        socket.state.clone(),
+    ];
+    let Some(it) = &socket.tcp else {
+        row.resize(FIELDS.len(), String::new());
+        return row;
+    };
+    let unknown = UNKNOWN.to_owned();
+    let counts = |list: &[u64]| list.iter().map(u64::to_string).collect::<Vec<_>>();
+    row.extend(counts(&[it.inbytes, it.insegs.into()]));
+    row.push(unknown.clone());
+    row.extend(counts(&[
+        it.inunordersegs.into(),
+        it.outbytes,
+        it.outsegs.into(),
+        it.retransbytes,
+        it.retranssegs.into(),
+    ]));
+    row.extend(counts(&[it.suna, it.unsent, it.swnd, it.cwnd, it.rwnd, it.mss, it.rto_us / 1000]));
+    row.push(it.rtt_us.map(|rtt| rtt.to_string()).unwrap_or_default());
+    row.extend([unknown.clone(), unknown]);
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_become_dates() {
+        for (seconds, wanted) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_763_757_662, "2025-11-21T20:41:02Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(utc(seconds), wanted);
+        }
+    }
+}

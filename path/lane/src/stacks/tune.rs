@@ -1,0 +1,54 @@
+//! A netstack's tunables change while it runs.
+//!
+//! What new connections begin with, and what belongs to the shard, changes at once. A running connection holds an
+//! `Arc` of TCP's tunables and gets the new one in its turn: so many places of the table per turn of the lane, because
+//! a lane with a million connections must not be busy with a change for a tenth of a second.
+
+use std::sync::Arc;
+
+use firelane_units::Instant;
+
+use super::{NO_NETSTACK, Stacks};
+use crate::control::Refusal;
+use crate::message::NetstackConfig;
+
+/// Places that one turn looks at: a cache miss each, so well below a tenth of a millisecond.
+const PLACES_PER_TURN: u32 = 256;
+
+/// How far the connections follow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sweep {
+    next: u32,
+}
+
+impl Stacks {
+    /// Gives a netstack other tunables.
+    pub(crate) fn tune(&mut self, config: NetstackConfig) -> Result<(), Refusal> {
+        let shard = self.shards.get_mut(config.id.index()).ok_or(NO_NETSTACK)?;
+        let NetstackConfig { steering, dad, .. } = shard.config.clone();
+        shard.config = NetstackConfig { steering, dad, ..config };
+        shard.ip.core.set_forwarding(shard.config.forwarding);
+        shard.ip.core.set_hop_limits(shard.config.hops);
+        shard.time_wait.set_interval(shard.config.time_wait);
+        shard.resets.set_rate(shard.config.resets_per_second);
+        self.sweep = Some(Sweep { next: 0 });
+        Ok(())
+    }
+
+    /// Hands the next connections their netstack's tunables.
+    pub(crate) fn sweep(&mut self) {
+        let Some(Sweep { next }) = self.sweep else { return };
+        let end = next.saturating_add(PLACES_PER_TURN);
+        for conn in self.conns.slab.places_mut(next..end) {
+            if let Some(shard) = self.shards.get(conn.netstack.index()) {
+                conn.tcp.set_config(Arc::clone(&shard.config.tcp));
+            }
+        }
+        self.sweep = ((end as usize) < self.conns.slab.places()).then_some(Sweep { next: end });
+    }
+
+    /// When the sweep goes on: at once, if it is not over.
+    pub(crate) fn sweep_at(&self, now: Instant) -> Option<Instant> {
+        self.sweep.map(|_| now)
+    }
+}

@@ -1,0 +1,130 @@
+//! Answers questions about sockets, a bounded number of places at a time.
+//!
+//! Called by `lane.rs` for each [`crate::LaneMessage::Ask`].
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use firelane_classify::LocalAddr;
+use firelane_units::{Instant, LaneId, SocketId};
+
+use super::Stacks;
+use super::conn::Conn;
+use super::shard::Shard;
+use crate::view::{ConnectionRow, Cursor, PLACES_PER_ANSWER, Question, SocketKind, SocketRow, Table};
+
+impl Stacks {
+    /// Goes on with `question` from where it stopped.
+    pub(crate) fn answer(&self, now: Instant, lane: LaneId, question: &mut Question) {
+        let mut places = PLACES_PER_ANSWER;
+        while let Some(cursor) = question.cursor
+            && places > 0
+            && question.rows.len() < question.rows.capacity()
+        {
+            places -= 1;
+            question.cursor = match self.row_at(now, lane, cursor) {
+                Place::Row(row) => {
+                    if question.netstack.is_none_or(|wanted| wanted == row.netstack) {
+                        question.rows.push(row);
+                    }
+                    Some(Cursor { place: cursor.place + 1, ..cursor })
+                }
+                Place::Empty => Some(Cursor { place: cursor.place + 1, ..cursor }),
+                Place::Beyond => self.after(cursor),
+            };
+        }
+    }
+
+    /// The beginning of what follows the table that `cursor` is in.
+    fn after(&self, cursor: Cursor) -> Option<Cursor> {
+        let is_shared = cursor.table == Table::Connections;
+        let netstack = cursor.netstack.saturating_add(1);
+        if !is_shared && usize::from(netstack) < self.shards.places() {
+            return Some(Cursor { netstack, place: 0, ..cursor });
+        }
+        cursor.table.next().map(|table| Cursor { table, netstack: 0, place: 0 })
+    }
+
+    fn row_at(&self, now: Instant, lane: LaneId, Cursor { table, netstack, place }: Cursor) -> Place {
+        if table == Table::Connections {
+            return match self.conns.slab.place(place) {
+                None => Place::Beyond,
+                Some(None) => Place::Empty,
+                Some(Some(conn)) => connection(now, conn).map_or(Place::Empty, Place::Row),
+            };
+        }
+        let Some(shard) = self.shards.get(usize::from(netstack)) else { return Place::Beyond };
+        match table {
+            Table::Listeners if shard.config.steering.home() == lane => listener(shard, place),
+            Table::TimeWait => time_wait(now, shard, place),
+            Table::Datagrams => datagram(shard, place),
+            Table::Listeners | Table::Connections => Place::Beyond,
+        }
+    }
+}
+
+/// What is at a place.
+#[allow(clippy::large_enum_variant)] // It is taken apart at once.
+enum Place {
+    Row(SocketRow),
+    Empty,
+    Beyond,
+}
+
+fn connection(now: Instant, conn: &Conn) -> Option<SocketRow> {
+    let names = conn.stream.shared().names()?;
+    let row = ConnectionRow {
+        info: conn.tcp.info(now),
+        sequence: conn.tcp.sequence(),
+        send_queue: conn.stream.send.available(),
+        receive_queue: conn.stream.recv.unread(),
+    };
+    let (local, remote) = (names.local, Some(names.remote));
+    Some(SocketRow { netstack: conn.netstack, local, remote, what: SocketKind::Connection(row) })
+}
+
+fn listener(shard: &Shard, place: u32) -> Place {
+    if place as usize >= shard.listening.places() {
+        return Place::Beyond;
+    }
+    let Some(listening) = shard.listening.get(place as usize) else { return Place::Empty };
+    let address = match listening.address {
+        LocalAddr::AnyV6 { .. } => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        LocalAddr::AnyV4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        LocalAddr::One(address) => address,
+    };
+    Place::Row(SocketRow {
+        netstack: shard.config.id,
+        local: SocketAddr::new(address, listening.port.0),
+        remote: None,
+        what: SocketKind::Listener { waiting: listening.slot.waiting(), backlog: listening.slot.backlog() },
+    })
+}
+
+fn time_wait(now: Instant, shard: &Shard, place: u32) -> Place {
+    if place as usize >= shard.time_wait.places() {
+        return Place::Beyond;
+    }
+    let Some((names, until)) = shard.time_wait.at(place) else { return Place::Empty };
+    Place::Row(SocketRow {
+        netstack: shard.config.id,
+        local: names.local(),
+        remote: Some(names.remote()),
+        what: SocketKind::TimeWait { left: until.saturating_since(now) },
+    })
+}
+
+fn datagram(shard: &Shard, place: u32) -> Place {
+    if place as usize >= shard.datagrams.places() {
+        return Place::Beyond;
+    }
+    let Some(local) = shard.datagrams.get(place as usize).and_then(|it| it.local()) else {
+        return Place::Empty;
+    };
+    let binding = shard.udp.binding(SocketId(place));
+    Place::Row(SocketRow {
+        netstack: shard.config.id,
+        local,
+        remote: binding.and_then(|it| it.remote()),
+        what: SocketKind::Datagram,
+    })
+}

@@ -1,0 +1,111 @@
+//! Properties and views against a real daemon with real traffic: what is set acts, what is shown is true.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use firelane_interop::{Daemon, Sandbox};
+
+/// The configuration of the demo.
+fn two_tenants() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/two-tenants.toml")
+}
+
+fn started(sandbox: &Sandbox) -> Daemon<'_> {
+    std::fs::create_dir_all(sandbox.folder().join("run/www")).expect("the sandbox's folder is writable");
+    Daemon::start(sandbox, &two_tenants())
+}
+
+/// What ping says that the answer's hops were.
+fn hops(sandbox: &Sandbox, to: &str) -> String {
+    let said = sandbox.run(Some("alice"), "ping", &["-c", "1", "-W", "5", to]).expect_success();
+    let word = said.split_whitespace().find_map(|word| word.strip_prefix("ttl="));
+    word.unwrap_or_else(|| panic!("{said}")).to_owned()
+}
+
+/// A connection from alice that is held open until it is dropped.
+struct Held(Child);
+
+impl Held {
+    fn open(sandbox: &Sandbox, address: &str) -> Self {
+        let script = format!("exec 3<>/dev/tcp/{address}/80; sleep 60");
+        let mut command = sandbox.command("ip");
+        command.args(["netns", "exec", "alice", "bash", "-c", &script]).stdin(Stdio::null());
+        Self(command.spawn().expect("ip and bash are installed"))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Asks until the answer is as wanted.
+fn until(daemon: &Daemon<'_>, args: &[&str], wanted: impl Fn(&str) -> bool) -> String {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let said = daemon.firelane(args).expect_success();
+        if wanted(&said) {
+            return said;
+        }
+        assert!(Instant::now() < deadline, "{args:?}: {said}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn hops_are_those_that_were_set_now_and_after_a_restart_unless_temporary() {
+    let sandbox = Sandbox::new();
+    let daemon = started(&sandbox);
+    assert_eq!((hops(&sandbox, "10.0.0.10"), hops(&sandbox, "fd00::10")), ("64".into(), "64".into()));
+    daemon.firelane(&["ipadm", "set-prop", "-p", "ttl=9", "ipv4"]).expect_success();
+    daemon.firelane(&["ipadm", "set-prop", "-t", "-p", "hoplimit=8", "ipv6"]).expect_success();
+    assert_eq!((hops(&sandbox, "10.0.0.10"), hops(&sandbox, "fd00::10")), ("9".into(), "8".into()));
+    let refused = daemon.firelane(&["ipadm", "set-prop", "-p", "ttl=0", "ipv4"]);
+    assert_eq!(refused.code(), 1);
+    assert!(refused.stderr.contains("1-255"), "{}", refused.stderr);
+    assert!(daemon.terminate().success());
+    let daemon = Daemon::start_with(&sandbox, &[]);
+    assert_eq!((hops(&sandbox, "10.0.0.10"), hops(&sandbox, "fd00::10")), ("9".into(), "64".into()));
+    let shown =
+        daemon.firelane(&["ipadm", "show-prop", "-c", "-o", "current,persistent", "-p", "ttl", "ipv4"]);
+    assert_eq!(shown.expect_success(), "9:9\n");
+    daemon.firelane(&["ipadm", "reset-prop", "-p", "ttl", "ipv4"]).expect_success();
+    assert_eq!(hops(&sandbox, "10.0.0.10"), "64");
+}
+
+#[test]
+fn a_connection_is_shown_from_its_beginning_to_its_end() {
+    let sandbox = Sandbox::new();
+    let daemon = started(&sandbox);
+    let listening = daemon.firelane(&["netstat", "-an", "-P", "tcp", "-f", "inet6"]).expect_success();
+    assert!(listening.contains("*.80") && listening.contains("LISTEN"), "{listening}");
+    let held = Held::open(&sandbox, "10.0.0.10");
+    let v4 = ["netstat", "-n", "-P", "tcp", "-f", "inet"];
+    let shown = until(&daemon, &v4, |said| said.contains("ESTABLISHED"));
+    let row = shown.lines().find(|line| line.contains("ESTABLISHED")).expect("it is there");
+    assert!(row.starts_with("10.0.0.10.80 ") && row.contains("10.0.0.1."), "{row}");
+    let args = ["connstat", "-P", "-o", "laddr,lport,raddr,state,inbytes", "-F", "lport=80"];
+    assert_eq!(daemon.firelane(&args).expect_success(), "10.0.0.10,80,10.0.0.1,ESTABLISHED,0\n");
+    assert!(daemon.firelane(&["connstat", "-F", "lport=81"]).expect_success().is_empty());
+    drop(held);
+    until(&daemon, &v4, |said| !said.contains("ESTABLISHED"));
+}
+
+#[test]
+fn a_shorter_time_wait_frees_the_ports_sooner() {
+    let sandbox = Sandbox::new();
+    let daemon = started(&sandbox);
+    daemon.firelane(&["ipadm", "set-prop", "-p", "_time_wait_interval=2000", "tcp"]).expect_success();
+    let url = "http://10.0.0.10/";
+    sandbox
+        .run(Some("alice"), "curl", &["-s", "-o", "/dev/null", "-H", "Connection: close", url])
+        .expect_success();
+    let args = ["netstat", "-n", "-P", "tcp", "-f", "inet"];
+    until(&daemon, &args, |said| said.contains("TIME_WAIT"));
+    let before = Instant::now();
+    until(&daemon, &args, |said| !said.contains("TIME_WAIT"));
+    assert!(before.elapsed() < Duration::from_secs(15));
+}
