@@ -165,7 +165,7 @@ properties! {
     /// The hop limit of packets.
     HopLimit = Ipv6 "hoplimit", Number(1, 255), N(64);
     /// Which congestion control new connections use.
-    CongestionControl = Tcp "congestion_control", Words(&["cubic", "newreno", "dctcp"]), W("cubic");
+    CongestionControl = Tcp "congestion_control", Words(&["cubic", "newreno", "dctcp", "bbr"]), W("cubic");
     /// Explicit congestion notification.
     TcpEcn = Tcp "ecn", WILLING, W("passive");
     /// The largest local port that is chosen.
