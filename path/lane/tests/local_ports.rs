@@ -21,7 +21,7 @@ fn few_ports(timestamps: bool) -> World {
         let id = NetstackId(n.into());
         let steering = firelane_classify::Steering::even(&world.lane_ids());
         let tcp = std::sync::Arc::new(TcpConfig { timestamps, ..TcpConfig::default() });
-        let config = NetstackConfig { steering, ephemeral: PORTS, tcp, ..NetstackConfig::new(id) };
+        let config = NetstackConfig { steering, tcp_ports: PORTS, tcp, ..NetstackConfig::new(id) };
         world.all(|| Control::AddNetstack(config.clone()));
         let (link, flow) = (LinkId(n.into()), FlowId(n.into()));
         world.add_flow(plain_flow(flow, link, None, None));
