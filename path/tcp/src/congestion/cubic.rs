@@ -128,7 +128,10 @@ impl Cubic {
         self.stage = Stage::Turning;
     }
 
+    /// RFC 9438 §4.8: the stretch after a time-out begins at its plateau, wherever slow start ends; what was before says
+    /// nothing any more.
     pub(super) fn on_slow_start(&mut self) {
+        self.max = 0;
         self.stage = Stage::SlowStart(HyStart::off());
     }
 
@@ -299,6 +302,24 @@ mod tests {
         }
         assert_eq!(cubic.window.bytes(), 12_000);
         assert!(!matches!(cubic.stage, Stage::SlowStart(_)));
+    }
+
+    /// RFC 9438 §4.8: K is zero and W_max is the window with which congestion avoidance begins.
+    #[test]
+    fn after_a_time_out_the_curve_begins_at_its_plateau() {
+        let mut cubic = control(100_000);
+        cubic.on_loss(Bytes(100_000));
+        cubic.on_slow_start();
+        cubic.window.set(1_000);
+        let (mut now, rtt) = (Instant::from_secs(9), Duration::from_millis(10));
+        while cubic.window.bytes() < 70_000 {
+            now += rtt;
+            cubic.on_ack(&ack(now, 8_000, rtt));
+        }
+        now += rtt;
+        cubic.on_ack(&ack(now, 1_000, rtt));
+        let Stage::Avoidance(epoch) = cubic.stage else { panic!("{:?}", cubic.stage) };
+        assert_eq!((epoch.to_plateau, epoch.plateau), (0, 70_000));
     }
 
     #[test]

@@ -15,7 +15,8 @@ const NO_THRESHOLD: u32 = u32::MAX;
 ///
 /// RFC 9406 §4.2 recommends 8 segments for senders that do not pace. We differ for large segments: a peer
 /// that receives 64 KiB at once acknowledges them at once, and growing by 8 segments per ACK would then not
-/// double the window.
+/// double the window. We differ from RFC 3465 §2.3, too, which asks for one segment per ACK after a time-out, because an
+/// ACK may then cover what had arrived before: what was reported selectively before does not count a second time here.
 const GROWTH_SEGMENTS: u32 = 8;
 const GROWTH_BYTES: u32 = 64 * 1024;
 
