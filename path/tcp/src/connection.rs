@@ -165,7 +165,7 @@ impl SocketOptions {
 }
 
 /// What waits for the next `poll_transmit` beside text and ACKs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Pending {
     pub(crate) syn: bool,
     /// Nobody knows when our SYN-ACK left: it was a cookie.

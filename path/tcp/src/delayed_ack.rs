@@ -49,6 +49,19 @@ impl DelayedAck {
         Self { deadline: Instant::FAR_FUTURE, unacknowledged: 0, quick: QUICK_ACKS, due: false }
     }
 
+    /// What a connection at rest remembers: how many ACKs are still quick; `None` while one is owed.
+    pub(crate) fn rest(&self) -> Option<u8> {
+        let Self { deadline: Instant::FAR_FUTURE, unacknowledged: 0, quick, due: false } = *self else {
+            return None;
+        };
+        Some(quick)
+    }
+
+    /// The acknowledger that rested.
+    pub(crate) fn wake_from(quick: u8) -> Self {
+        Self { quick, ..Self::new() }
+    }
+
     /// Data arrived. `mss` is the size of the peer's full segments: two of them are acknowledged at once
     /// (RFC 9293 SHLD-19).
     pub fn on_data(&mut self, now: Instant, len: Bytes, mss: Mss, arrival: Arrival, delay: Duration) {

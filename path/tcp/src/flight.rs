@@ -23,7 +23,7 @@ use crate::congestion::bbr::Bbr;
 use crate::congestion::{Algorithm, Control};
 use crate::rate::RateSample;
 use crate::recovery::{Path, Recovery};
-use crate::rtt::{RtoLimits, Rtt};
+use crate::rtt::{RtoLimits, Rtt, RttRest};
 use crate::sent::SentRange;
 
 /// What a connection may choose about sending.
@@ -141,7 +141,56 @@ pub struct Flight {
     timeouts: u8,
 }
 
+/// A flight with nothing out, of which the configuration says the rest.
+#[derive(Debug)]
+pub(crate) struct FlightRest {
+    cursor: u64,
+    last_sent_at: Instant,
+    rtt: RttRest,
+    control: Control,
+    mss: Mss,
+    sack: bool,
+}
+
 impl Flight {
+    /// Follows the configuration in what may change while nothing is out.
+    pub(crate) fn settle(&mut self, config: &FlightConfig) {
+        self.rtt.settle(config.rto);
+        self.initial_segments = config.initial_segments;
+        self.slow_start_after_idle = config.slow_start_after_idle;
+        self.abe = config.abe;
+        self.pacing = config.pacing;
+    }
+
+    /// What a connection at rest remembers, once [`Flight::shrink`] has taken the books.
+    pub(crate) fn rest(&self) -> Option<FlightRest> {
+        let Self { recovery: None, cursor, last_sent_at, ref rtt, control, mss, sack, timeouts: 0, .. } =
+            *self
+        else {
+            return None;
+        };
+        Some(FlightRest { cursor, last_sent_at, rtt: rtt.rest()?, control, mss, sack })
+    }
+
+    /// The flight that rested.
+    pub(crate) fn wake_from(rest: FlightRest, config: &FlightConfig) -> Self {
+        let FlightRest { cursor, last_sent_at, rtt, control, mss, sack } = rest;
+        Self {
+            recovery: None,
+            cursor,
+            last_sent_at,
+            rtt: Rtt::wake_from(rtt, config.rto),
+            control,
+            mss,
+            initial_segments: config.initial_segments,
+            slow_start_after_idle: config.slow_start_after_idle,
+            abe: config.abe,
+            pacing: config.pacing,
+            sack,
+            timeouts: 0,
+        }
+    }
+
     /// A flight for a connection whose SYN has not been answered.
     pub fn new(config: &FlightConfig) -> Self {
         let mss = Mss::DEFAULT_V4;

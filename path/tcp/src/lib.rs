@@ -8,8 +8,8 @@
 //!   cursors, `timers` its clocks, `segment` what comes in and goes out;
 //! - the mechanisms: [`flight`] (what is sent and not acknowledged: round-trip time, loss detection, congestion
 //!   control), [`reassembly`], [`delayed_ack`], [`nagle`], `timestamps`, `ecn`, [`isn`];
-//! - what is no connection: `listen` (what a listener takes), `syn` and `cookie` (not yet one), `time_wait` (what is
-//!   left of one), `reset` (answers to strays).
+//! - what is less than a connection: `rest` (one that is silent), `listen` (what a listener takes), `syn` and `cookie`
+//!   (not yet one), `time_wait` (what is left of one), `reset` (answers to strays).
 //!
 //! A stream is counted by 64-bit cursors of its byte ring. The send ring is the retransmission buffer, and text
 //! that arrives is copied once, from the frame to its place in the receive ring.
@@ -41,6 +41,7 @@ mod receive;
 mod receive_tuning;
 mod recovery;
 mod reset;
+mod rest;
 pub mod rtt;
 mod segment;
 mod send;
@@ -65,6 +66,7 @@ pub use isn::{Secret, TimestampClock};
 pub use listen::AtListener;
 pub use profile::Profile;
 pub use reset::{ChallengeBudget, ResetBudget, reset_for};
+pub use rest::AtRest;
 pub use segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut};
 pub use send::TransmitLimits;
 pub use state::{Event, State};

@@ -52,7 +52,49 @@ pub(crate) struct ReceiveSide {
     tuning: Option<Box<ReceiveTuning>>,
 }
 
+/// A receiver that has acknowledged everything and holds nothing ahead.
+#[derive(Debug)]
+pub(crate) struct ReceiveRest {
+    nxt: u64,
+    space: SeqSpace,
+    /// The promised edge beyond RCV.NXT.
+    room: u32,
+    mss: Mss,
+    segment: u16,
+    scale: u8,
+    quick: u8,
+}
+
 impl ReceiveSide {
+    /// What a connection at rest remembers, if no ACK is owed and nothing waits ahead.
+    pub(crate) fn rest(&self) -> Option<ReceiveRest> {
+        let Self { space, nxt, promised, acknowledged, scale, mss, segment, ref ack, .. } = *self;
+        let Self { fin: NOWHERE, repeats: 0, reassembly: None, .. } = *self else { return None };
+        if acknowledged != nxt {
+            return None;
+        }
+        let room = u32::try_from(promised.checked_sub(nxt)?).ok()?;
+        Some(ReceiveRest { nxt, space, room, mss, segment, scale, quick: ack.rest()? })
+    }
+
+    /// The receiver that rested.
+    pub(crate) fn wake_from(rest: ReceiveRest) -> Self {
+        let ReceiveRest { nxt, space, room, mss, segment, scale, quick } = rest;
+        Self {
+            space,
+            nxt,
+            promised: nxt + u64::from(room),
+            acknowledged: nxt,
+            fin: NOWHERE,
+            scale,
+            mss,
+            segment,
+            ack: DelayedAck::wake_from(quick),
+            repeats: 0,
+            reassembly: None,
+        }
+    }
+
     /// The receiver of a connection whose peer is not heard yet; `mss` is what we announce.
     pub(crate) fn new(mss: Mss) -> Self {
         Self {

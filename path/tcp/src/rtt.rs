@@ -72,7 +72,36 @@ pub struct Rtt {
     backoff: u8,
 }
 
+/// What an estimator has measured; its bounds are the configuration's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RttRest {
+    smoothed: u32,
+    variation: u32,
+    min: u32,
+    min_at: u32,
+    latest: u32,
+}
+
 impl Rtt {
+    /// The bounds follow the configuration. Before the first sample they may be wider (RFC 6298 §5.7).
+    pub(crate) fn settle(&mut self, limits: RtoLimits) {
+        if self.smoothed != 0 {
+            self.limits = limits;
+        }
+    }
+
+    /// What a connection at rest remembers; `None` before the first sample and while the time-out is doubled.
+    pub(crate) fn rest(&self) -> Option<RttRest> {
+        let Self { limits: _, smoothed, variation, min, min_at, latest, backoff } = *self;
+        (smoothed != 0 && backoff == 0).then_some(RttRest { smoothed, variation, min, min_at, latest })
+    }
+
+    /// The estimator that rested, with its bounds.
+    pub(crate) fn wake_from(rest: RttRest, limits: RtoLimits) -> Self {
+        let RttRest { smoothed, variation, min, min_at, latest } = rest;
+        Self { limits, smoothed, variation, min, min_at, latest, backoff: 0 }
+    }
+
     /// An estimator without samples.
     pub fn new(limits: RtoLimits) -> Self {
         Self { limits, smoothed: 0, variation: 0, min: 0, min_at: 0, latest: 0, backoff: 0 }

@@ -63,7 +63,71 @@ pub(crate) struct SendSide {
     pub(crate) persist_backoff: u8,
 }
 
+/// A sender with nothing out and no FIN.
+#[derive(Debug)]
+pub(crate) struct SendRest {
+    retransmitted: Bytes,
+    space: SeqSpace,
+    /// The window's edge beyond SND.NXT.
+    room: u32,
+    window: u32,
+    max_window: u32,
+    updated_by: (SeqNum, SeqNum),
+    mss: Mss,
+    scale: u8,
+    scaled: bool,
+    sack: bool,
+}
+
 impl SendSide {
+    /// Everything was acknowledged, small segments too.
+    pub(crate) fn settle(&mut self, nxt: u64) {
+        self.small_end = nxt;
+    }
+
+    /// What a connection at rest remembers, if there is no FIN and the window was not taken back.
+    pub(crate) fn rest(&self, nxt: u64) -> Option<SendRest> {
+        let Self { space, edge, window, max_window, updated_by, .. } = *self;
+        let Self { fin: NOWHERE, scale, scaled, mss, sack, retransmitted, persist_backoff: 0, .. } = *self
+        else {
+            return None;
+        };
+        let room = u32::try_from(edge.checked_sub(nxt)?).ok()?;
+        Some(SendRest {
+            retransmitted,
+            space,
+            room,
+            window,
+            max_window,
+            updated_by,
+            mss,
+            scale,
+            scaled,
+            sack,
+        })
+    }
+
+    /// The sender that rested at `nxt`.
+    pub(crate) fn wake_from(rest: SendRest, nxt: u64) -> Self {
+        let SendRest { retransmitted, space, room, window, max_window, updated_by, mss, scale, scaled, sack } =
+            rest;
+        Self {
+            space,
+            edge: nxt + u64::from(room),
+            window,
+            max_window,
+            updated_by,
+            fin: NOWHERE,
+            small_end: nxt,
+            scale,
+            scaled,
+            mss,
+            sack,
+            retransmitted,
+            persist_backoff: 0,
+        }
+    }
+
     pub(crate) fn new(iss: SeqNum, mss: Mss) -> Self {
         Self {
             space: SeqSpace::new(iss),

@@ -72,6 +72,12 @@ impl Timers {
         Self { send: SendTimer::Off, quiet: QuietTimer::Off, idle: Instant::FAR_FUTURE }
     }
 
+    /// Whether nothing has happened since the last look at the memory.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle == Instant::FAR_FUTURE
+    }
+
     /// Something happened. The look that is already due is not put off: at worst it finds traffic.
     #[inline]
     pub(crate) fn note_traffic(&mut self, now: Instant) {
