@@ -1,15 +1,19 @@
-//! Exact match: from a connection's tuple to its index and its step list.
+//! Exact match: from a connection's tuple to its index.
 //!
-//! One table per lane and netstack, written by the slow path (connection opened, accepted, closed, steps
-//! changed) and read once per packet. Remote peers choose what it holds, so the hash is SipHash-1-3 with a
-//! secret: nobody can build tuples that collide.
+//! One table per lane and netstack, written by the slow path (connection opened, accepted, closed) and read once
+//! per packet. Remote peers choose what it holds, so the hash is SipHash-1-3 with a secret: nobody can build
+//! tuples that collide.
+//!
+//! An entry is an index and 32 bits of the hash, no tuple: the connection has that, and its owner answers whether
+//! a connection has a given one. The bits of the hash make that question right nearly always, and let the table
+//! grow without a look at any connection.
 
 use core::hash::Hasher;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
 use siphasher::sip::SipHasher13;
 
-use firelane_units::{ConnId, StepListId};
+use firelane_units::ConnId;
 
 use crate::tuple::Tuple;
 
@@ -27,14 +31,26 @@ pub struct ConnTable {
     hasher: SipHasher13,
 }
 
+#[derive(Clone, Copy)]
 struct Entry {
-    tuple: Tuple,
+    hash: u32,
     conn: ConnId,
-    steps: StepListId,
 }
 
-// What an idle connection costs here.
-const _: () = assert!(size_of::<Entry>() == 48);
+// What an idle connection costs here, beside a byte of the table's own and room to grow.
+const _: () = assert!(size_of::<Entry>() == 8);
+
+impl Entry {
+    fn place(&self) -> u64 {
+        place(self.hash)
+    }
+}
+
+/// A hash as the table wants it, even in the lowest bits and in the highest.
+#[inline]
+const fn place(hash: u32) -> u64 {
+    (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
 
 impl ConnTable {
     /// An empty table with room for `connections`, so that accepting them moves nothing.
@@ -43,20 +59,26 @@ impl ConnTable {
         Self { table: HashTable::with_capacity(connections), hasher }
     }
 
-    /// The connection and step list of `tuple`.
+    /// The connection of `tuple`. `is_named` answers whether a connection of the table has that tuple.
     #[inline]
-    pub fn lookup(&self, tuple: &Tuple) -> Option<(ConnId, StepListId)> {
-        let found = self.table.find(hash(&self.hasher, tuple), |e| e.tuple == *tuple)?;
-        Some((found.conn, found.steps))
+    pub fn lookup(&self, tuple: &Tuple, is_named: impl Fn(ConnId) -> bool) -> Option<ConnId> {
+        let hash = hash(&self.hasher, tuple);
+        let found = self.table.find(place(hash), |e| e.hash == hash && is_named(e.conn))?;
+        Some(found.conn)
     }
 
     /// Enters a connection. A tuple has one connection at a time.
-    pub fn insert(&mut self, tuple: Tuple, conn: ConnId, steps: StepListId) -> Result<(), TupleTaken> {
-        let hasher = &self.hasher;
-        match self.table.entry(hash(hasher, &tuple), |e| e.tuple == tuple, |e| hash(hasher, &e.tuple)) {
+    pub fn insert(
+        &mut self,
+        tuple: &Tuple,
+        conn: ConnId,
+        is_named: impl Fn(ConnId) -> bool,
+    ) -> Result<(), TupleTaken> {
+        let hash = hash(&self.hasher, tuple);
+        match self.table.entry(place(hash), |e| e.hash == hash && is_named(e.conn), Entry::place) {
             Slot::Occupied(taken) => Err(TupleTaken(taken.get().conn)),
             Slot::Vacant(free) => {
-                free.insert(Entry { tuple, conn, steps });
+                free.insert(Entry { hash, conn });
                 Ok(())
             }
         }
@@ -65,25 +87,13 @@ impl ConnTable {
     /// Removes `tuple` if it still belongs to `conn`: a connection that lost its tuple to a successor (a SYN
     /// that reuses a TIME_WAIT pair) must not take the successor out.
     pub fn remove(&mut self, tuple: &Tuple, conn: ConnId) -> bool {
-        let same = |e: &Entry| e.tuple == *tuple && e.conn == conn;
-        match self.table.find_entry(hash(&self.hasher, tuple), same) {
+        let hash = hash(&self.hasher, tuple);
+        match self.table.find_entry(place(hash), |e| e.hash == hash && e.conn == conn) {
             Ok(found) => {
                 found.remove();
                 true
             }
             Err(_) => false,
-        }
-    }
-
-    /// Gives a connection another list of steps.
-    pub fn set_steps(&mut self, tuple: &Tuple, conn: ConnId, steps: StepListId) -> bool {
-        let same = |e: &Entry| e.tuple == *tuple && e.conn == conn;
-        match self.table.find_mut(hash(&self.hasher, tuple), same) {
-            Some(entry) => {
-                entry.steps = steps;
-                true
-            }
-            None => false,
         }
     }
 
@@ -97,17 +107,17 @@ impl ConnTable {
         self.table.is_empty()
     }
 
-    /// Every connection, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (&Tuple, ConnId, StepListId)> {
-        self.table.iter().map(|e| (&e.tuple, e.conn, e.steps))
+    /// How many bytes the table takes.
+    pub fn allocated_bytes(&self) -> usize {
+        self.table.allocation_size()
     }
 }
 
 #[inline]
-fn hash(hasher: &SipHasher13, tuple: &Tuple) -> u64 {
+fn hash(hasher: &SipHasher13, tuple: &Tuple) -> u32 {
     let mut hasher = *hasher;
     hasher.write(&tuple.to_bytes());
-    hasher.finish()
+    hasher.finish() as u32
 }
 
 #[cfg(test)]
@@ -118,8 +128,6 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    const STEPS: StepListId = StepListId(0);
-
     fn table() -> ConnTable {
         ConnTable::new(TableKey(1, 2), 0)
     }
@@ -128,16 +136,21 @@ mod tests {
         Tuple::v4(IpProtocol::TCP, (0x0a00_000a.into(), Port(80)), (0x0a00_0001.into(), Port(n)))
     }
 
+    /// In these tests a connection's index tells its tuple: four connections may want each.
+    fn has(n: u16) -> impl Fn(ConnId) -> bool {
+        move |conn| conn.0 / 4 == u32::from(n)
+    }
+
     proptest! {
         #[test]
         fn behaves_as_a_map(commands in prop::collection::vec((0u8..3, 0u16..20, 0u32..4), 0..200)) {
             let (mut table, mut model) = (table(), HashMap::new());
-            for (command, n, conn) in commands {
-                let (key, conn) = (tuple(n), ConnId(conn));
+            for (command, n, which) in commands {
+                let (key, conn) = (tuple(n), ConnId(u32::from(n) * 4 + which));
                 match command {
                     0 => {
                         let taken = model.get(&key).copied().map(TupleTaken);
-                        prop_assert_eq!(table.insert(key, conn, STEPS).err(), taken);
+                        prop_assert_eq!(table.insert(&key, conn, has(n)).err(), taken);
                         model.entry(key).or_insert(conn);
                     }
                     1 => {
@@ -147,7 +160,7 @@ mod tests {
                             model.remove(&key);
                         }
                     }
-                    _ => prop_assert_eq!(table.lookup(&key).map(|(c, _)| c), model.get(&key).copied()),
+                    _ => prop_assert_eq!(table.lookup(&key, has(n)), model.get(&key).copied()),
                 }
                 prop_assert_eq!(table.len(), model.len());
             }
@@ -155,13 +168,26 @@ mod tests {
     }
 
     #[test]
-    fn steps_change_only_for_their_connection() {
+    fn who_shares_a_hash_is_told_apart_by_name() {
         let mut table = table();
-        table.insert(tuple(1), ConnId(7), STEPS).unwrap();
-        assert!(!table.set_steps(&tuple(1), ConnId(8), StepListId(3)));
-        assert!(table.set_steps(&tuple(1), ConnId(7), StepListId(3)));
-        assert_eq!(table.lookup(&tuple(1)), Some((ConnId(7), StepListId(3))));
-        assert_eq!(table.lookup(&tuple(1).reversed()), None);
+        let (mine, other) = (ConnId(4), ConnId(5));
+        table.insert(&tuple(1), mine, |_| false).unwrap();
+        table.insert(&tuple(1), other, |_| false).expect("the one that is there says it is another's");
+        assert_eq!(table.lookup(&tuple(1), |conn| conn == other), Some(other));
+        assert_eq!(table.lookup(&tuple(1), |_| false), None);
+        assert!(table.remove(&tuple(1), mine));
+        assert_eq!(table.lookup(&tuple(1), |_| true), Some(other));
+        assert_eq!(table.lookup(&tuple(1).reversed(), |_| true), None);
+    }
+
+    #[test]
+    fn a_large_table_grows_by_what_it_holds() {
+        let mut table = table();
+        for n in 0..20_000 {
+            table.insert(&tuple(n), ConnId(u32::from(n) * 4), has(n)).unwrap();
+        }
+        assert!((0..20_000).all(|n| table.lookup(&tuple(n), has(n)) == Some(ConnId(u32::from(n) * 4))));
+        assert!(table.allocated_bytes() <= 20_000 * 18, "{}", table.allocated_bytes());
     }
 
     /// How many of `tuples` share the fullest of `buckets` under `key`.

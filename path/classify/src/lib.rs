@@ -6,7 +6,7 @@
 //! - the VNIC: destination address and VLAN, answered by `path/switch`;
 //! - the flow: [`FlowRules`] of that VNIC, the most specific rule first;
 //! - the lane: [`Tuple::symmetric_hash`] and the 128 entries of [`Steering`];
-//! - the connection and its step list: [`ConnTable`], exact match;
+//! - the connection: [`ConnTable`], exact match;
 //! - else the listener: [`Listeners`], a specific address before a wildcard.
 //!
 //! Every table is a lane's own replica, changed by message, so nothing here is shared or locked. Tables that a

@@ -78,6 +78,12 @@ impl Tuple {
         address(self.remote)
     }
 
+    /// Both addresses, local first, as high and low half; IPv4 in its mapped form.
+    #[inline]
+    pub const fn halves(&self) -> [[u64; 2]; 2] {
+        [self.local, self.remote]
+    }
+
     /// The local port.
     pub const fn local_port(&self) -> Port {
         self.local_port

@@ -30,6 +30,16 @@ enum Content<T> {
     Free { next: Option<u32> },
 }
 
+/// Makes room for one more, and for an eighth of what there is: a table of a million connections that doubled
+/// would waste as much as it uses. (Pieces of this size are moved by their page tables, not copied.)
+pub(crate) fn grow<T>(places: &mut Vec<T>) {
+    if places.len() == places.capacity() {
+        places.reserve_exact((places.len() / 8).max(GROWTH_MIN));
+    }
+}
+
+const GROWTH_MIN: usize = 64;
+
 impl<T> Slab<T> {
     pub(crate) const fn new() -> Self {
         Self { places: Vec::new(), free: None, len: 0 }
@@ -51,6 +61,7 @@ impl<T> Slab<T> {
             return ConnRef { conn: ConnId(index), generation: place.generation };
         }
         let index = u32::try_from(self.places.len()).expect("memory ends before 2^32 connections");
+        grow(&mut self.places);
         self.places.push(Place { generation: 1, content: Content::Used(value) });
         ConnRef { conn: ConnId(index), generation: 1 }
     }

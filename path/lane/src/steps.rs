@@ -1,6 +1,6 @@
 //! The event list: which protocol steps a connection's packets pass, inbound and outbound.
 //!
-//! The classifier stores a [`StepListId`] with each connection; the slow path (open, accept, a change of
+//! Each connection carries a [`StepListId`]; the slow path (open, accept, a change of
 //! configuration) chooses it; the fast path walks it. A new protocol is a new [`Step`] and a new list, not
 //! a new branch in TCP. Steps are values of an enum and dispatched by `match`: no trait object on the path.
 

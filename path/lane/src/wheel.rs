@@ -10,6 +10,8 @@
 
 use firelane_units::Instant;
 
+use crate::slab::grow;
+
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 6;
@@ -82,8 +84,9 @@ impl Wheel {
             return;
         }
         let place = index as usize;
-        if place >= self.timers.len() {
-            self.timers.resize(place + 1, Timer::UNARMED);
+        while place >= self.timers.len() {
+            grow(&mut self.timers);
+            self.timers.push(Timer::UNARMED);
         }
         let timer = &mut self.timers[place];
         if timer.deadline == Instant::FAR_FUTURE {

@@ -120,6 +120,21 @@ impl<'a> StreamShared<'a> {
         self.0[word::CONN].store(word, Ordering::Release);
     }
 
+    /// The two ports, ours first; zeros while the lane has not made the connection.
+    #[inline]
+    pub fn ports(self) -> [u16; 2] {
+        let [.., local, remote] = self.place();
+        [local, remote]
+    }
+
+    /// Whether these are the two ends: addresses as high and low half, IPv4 mapped, ours first.
+    #[inline]
+    pub fn is_between(self, addresses: [[u64; 2]; 2], ports: [u16; 2]) -> bool {
+        let word = |n: usize| self.0[n].load(Ordering::Relaxed);
+        let mut ends = addresses.into_iter().zip(word::ADDRESSES);
+        self.ports() == ports && ends.all(|([high, low], at)| word(at + 1) == low && word(at) == high)
+    }
+
     /// The two ends' addresses; `None` while the lane has not made the connection.
     pub fn names(self) -> Option<Names> {
         self.conn()?;
@@ -433,5 +448,10 @@ mod tests {
         lane.shared().bind(conn, names);
         assert_eq!((app.shared().conn(), app.shared().names()), (Some(conn), Some(names)));
         assert_eq!((app.shared().lane(), app.shared().netstack()), (LaneId(1), NetstackId(2)));
+        let (local, remote) = ([0, 0xffff_0a00_0001], [0xfd00 << 48, 1]);
+        assert_eq!(app.shared().ports(), [80, 9]);
+        assert!(lane.shared().is_between([local, remote], [80, 9]));
+        assert!(!lane.shared().is_between([local, remote], [80, 8]));
+        assert!(!lane.shared().is_between([local, [1, 1]], [80, 9]));
     }
 }

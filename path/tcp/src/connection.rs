@@ -83,7 +83,7 @@ pub struct Connection {
 }
 
 /// What the program chose for its socket.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SocketOptions {
     pub(crate) nodelay: bool,
     pub(crate) cork: bool,

@@ -142,7 +142,7 @@ pub struct Flight {
 }
 
 /// A flight with nothing out, of which the configuration says the rest.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct FlightRest {
     cursor: u64,
     last_sent_at: Instant,

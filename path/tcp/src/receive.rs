@@ -53,7 +53,7 @@ pub(crate) struct ReceiveSide {
 }
 
 /// A receiver that has acknowledged everything and holds nothing ahead.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceiveRest {
     nxt: u64,
     space: SeqSpace,

@@ -13,8 +13,10 @@ use firelane_units::{Instant, Mss};
 
 use crate::config::TcpConfig;
 use crate::connection::{Connection, Pending, SocketOptions};
+use crate::counts::Counts;
 use crate::ecn::EcnState;
 use crate::flight::{Flight, FlightRest};
+use crate::info::Info;
 use crate::receive::{ReceiveRest, ReceiveSide};
 use crate::send::{SendRest, SendSide};
 use crate::state::State;
@@ -31,6 +33,7 @@ pub struct AtRest {
     options: SocketOptions,
     stamps: Timestamps,
     ecn: EcnState,
+    counts: Counts,
     heard_at: Instant,
     /// When keepalive looks again; far away if it is off.
     keepalive_at: Instant,
@@ -39,7 +42,7 @@ pub struct AtRest {
 }
 
 // What an idle connection is, beside its place in the lane's tables.
-const _: () = assert!(size_of::<AtRest>() <= 256);
+const _: () = assert!(size_of::<AtRest>() <= 288);
 
 impl Connection {
     /// The connection at rest, if it is quiet enough: to be used in its place.
@@ -82,6 +85,7 @@ impl Connection {
             options: core::mem::take(&mut self.options),
             stamps: self.stamps,
             ecn: self.ecn,
+            counts: self.counts,
             heard_at: self.heard_at,
             keepalive_at,
             peer_mss: self.peer_mss,
@@ -91,22 +95,23 @@ impl Connection {
 }
 
 impl AtRest {
-    /// The connection as it was.
-    pub fn wake(self) -> Connection {
+    /// The connection as it was, to be used in the place of this.
+    #[cold]
+    pub fn wake(&mut self) -> Connection {
+        let options = core::mem::take(&mut self.options);
+        self.unfold(options)
+    }
+
+    /// What is known of the connection at `now`, as [`Connection::info`].
+    pub fn info(&self, now: Instant) -> Info {
+        self.unfold(self.options.clone()).info(now)
+    }
+
+    fn unfold(&self, options: SocketOptions) -> Connection {
         let Self {
-            config,
-            flight,
-            send,
-            receive,
-            options,
-            stamps,
-            ecn,
-            heard_at,
-            keepalive_at,
-            peer_mss,
-            active,
-        } = self;
-        let flight = Flight::wake_from(flight, &config.flight);
+            flight, send, receive, stamps, ecn, counts, heard_at, keepalive_at, peer_mss, active, ..
+        } = *self;
+        let flight = Flight::wake_from(flight, &self.config.flight);
         let mut timers = Timers::new();
         if keepalive_at != Instant::FAR_FUTURE {
             timers.quiet = QuietTimer::Keepalive(keepalive_at);
@@ -115,9 +120,10 @@ impl AtRest {
             send: SendSide::wake_from(send, flight.nxt()),
             receive: ReceiveSide::wake_from(receive),
             flight,
-            config,
+            config: Arc::clone(&self.config),
             stamps,
             ecn,
+            counts,
             timers,
             heard_at,
             progress_at: heard_at,
@@ -236,10 +242,12 @@ mod tests {
     fn assert_survives_rest(end: &mut End, now: Instant) {
         end.tcp.settle();
         let before = format!("{:?}", end.tcp);
-        let rest = end.tcp.rest(now).expect("it is quiet");
+        let mut rest = end.tcp.rest(now).expect("it is quiet");
         assert_eq!(rest.poll_at(), end.tcp.poll_at());
+        let info = rest.info(now);
         end.tcp = rest.wake();
         assert_eq!(format!("{:?}", end.tcp), before);
+        assert_eq!(info, end.tcp.info(now));
     }
 
     #[test]

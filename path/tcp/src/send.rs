@@ -64,7 +64,7 @@ pub(crate) struct SendSide {
 }
 
 /// A sender with nothing out and no FIN.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct SendRest {
     retransmitted: Bytes,
     space: SeqSpace,
@@ -73,6 +73,7 @@ pub(crate) struct SendRest {
     window: u32,
     max_window: u32,
     updated_by: (SeqNum, SeqNum),
+    path_mss: Mss,
     mss: Mss,
     scale: u8,
     scaled: bool,
@@ -87,9 +88,8 @@ impl SendSide {
 
     /// What a connection at rest remembers, if there is no FIN and the window was not taken back.
     pub(crate) fn rest(&self, nxt: u64) -> Option<SendRest> {
-        let Self { space, edge, window, max_window, updated_by, .. } = *self;
-        let Self { fin: NOWHERE, scale, scaled, mss, sack, retransmitted, persist_backoff: 0, .. } = *self
-        else {
+        let Self { space, edge, window, max_window, updated_by, path_mss, mss, .. } = *self;
+        let Self { fin: NOWHERE, scale, scaled, sack, retransmitted, persist_backoff: 0, .. } = *self else {
             return None;
         };
         let room = u32::try_from(edge.checked_sub(nxt)?).ok()?;
@@ -109,8 +109,19 @@ impl SendSide {
 
     /// The sender that rested at `nxt`.
     pub(crate) fn wake_from(rest: SendRest, nxt: u64) -> Self {
-        let SendRest { retransmitted, space, room, window, max_window, updated_by, mss, scale, scaled, sack } =
-            rest;
+        let SendRest {
+            retransmitted,
+            space,
+            room,
+            window,
+            max_window,
+            updated_by,
+            path_mss,
+            mss,
+            scale,
+            scaled,
+            sack,
+        } = rest;
         Self {
             space,
             edge: nxt + u64::from(room),
@@ -121,6 +132,7 @@ impl SendSide {
             small_end: nxt,
             scale,
             scaled,
+            path_mss,
             mss,
             sack,
             retransmitted,

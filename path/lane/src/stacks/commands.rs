@@ -24,11 +24,11 @@ impl<D> Inside<'_, D> {
             }),
             SocketCommand::Close(conn) => self.command(conn, Self::close),
             SocketCommand::Abort(conn) => {
-                self.command(conn, |inside, id| Some(inside.conns.slab.get_mut(id)?.tcp.abort()))
+                self.command(conn, |inside, id| Some(inside.conns.slab.get_mut(id)?.tcp().abort()))
             }
             SocketCommand::SetOption(conn, option) => self.command(conn, |inside, id| {
                 let now = inside.common.now;
-                let tcp = &mut inside.conns.slab.get_mut(id)?.tcp;
+                let tcp = inside.conns.slab.get_mut(id)?.tcp();
                 match option {
                     StreamOption::Nodelay(on) => tcp.set_nodelay(on),
                     StreamOption::Cork(on) => tcp.set_cork(on),
@@ -94,11 +94,11 @@ impl<D> Inside<'_, D> {
             .conns
             .slab
             .iter()
-            .filter(|(_, conn)| conn.netstack == netstack && conn.is_orphan_of(&listening.slot))
+            .filter(|(_, conn)| conn.netstack == netstack && conn.is_orphan_of(socket))
             .map(|(reference, _)| reference)
             .collect();
         for orphan in orphans {
-            self.command(orphan, |inside, id| Some(inside.conns.slab.get_mut(id)?.tcp.abort()));
+            self.command(orphan, |inside, id| Some(inside.conns.slab.get_mut(id)?.tcp().abort()));
         }
     }
 
@@ -113,7 +113,7 @@ impl<D> Inside<'_, D> {
             .map(|(reference, _)| reference)
             .collect();
         for conn in all {
-            self.command(conn, |inside, id| Some(inside.conns.slab.get_mut(id)?.tcp.abort()));
+            self.command(conn, |inside, id| Some(inside.conns.slab.get_mut(id)?.tcp().abort()));
         }
     }
 

@@ -2,17 +2,21 @@
 //!
 //! One table for all netstacks, so that an index names a connection to the timer wheel and to the dirty list.
 //! A connection that may have something to send is *dirty*; the lane asks the dirty ones in turn, so that one
-//! with much to send does not keep others waiting.
+//! with much to send does not keep others waiting. One that is silent rests: what TCP must remember of it lies in
+//! its place, and the rest of its state exists while it is awake.
 
 use core::cmp::Reverse;
 use core::net::SocketAddr;
+use core::num::NonZeroU32;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 
 use firelane_classify::Tuple;
 use firelane_ip::Egress;
-use firelane_socket::{ConnRef, Flags, ListenerSlot, StreamEnd, StreamSlot};
-use firelane_tcp::{Connection, Rings};
-use firelane_units::{Bytes, ConnId, FlowId, Instant, LinkId, NetstackId, StepListId};
+use firelane_socket::{ConnRef, Flags, Names, StreamEnd, StreamSlot};
+use firelane_tcp::{AtRest, Connection, Rings, TcpConfig};
+use firelane_units::{Bytes, ConnId, FlowId, Instant, LinkId, NetstackId, Port, SocketId, StepListId};
+use firelane_wire::IpProtocol;
 
 use crate::slab::Slab;
 use crate::steps::StepLists;
@@ -22,9 +26,8 @@ use crate::wheel::Wheel;
 /// A connection and what the lane knows of it.
 #[derive(Debug)]
 pub(crate) struct Conn {
-    pub(crate) tcp: Connection,
+    tcp: Tcp,
     pub(crate) stream: StreamSlot,
-    pub(crate) tuple: Tuple,
     pub(crate) netstack: NetstackId,
     pub(crate) steps: StepListId,
     pub(crate) is_dirty: bool,
@@ -35,9 +38,46 @@ pub(crate) struct Conn {
     /// Which flow its segments belong to, and the count of rule changes at which that was looked up.
     pub(crate) flow: Option<(u32, Option<FlowId>)>,
     /// Whose passive connection it is.
-    pub(crate) listener: Option<ListenerSlot>,
+    listener: Option<ListenerId>,
     /// The application's side, until the connection is established and its listener gets it.
     pub(crate) embryo: Option<Box<StreamEnd>>,
+}
+
+// What an idle connection costs in its table.
+const _: () = assert!(size_of::<Conn>() <= 360);
+
+/// TCP's state, awake or at rest.
+#[derive(Debug)]
+enum Tcp {
+    Awake(Box<Connection>),
+    AtRest(AtRest),
+}
+
+impl Tcp {
+    #[inline]
+    fn wake(&mut self) -> &mut Connection {
+        if let Self::AtRest(rest) = self {
+            *self = Self::Awake(Box::new(rest.wake()));
+        }
+        match self {
+            Self::Awake(connection) => connection,
+            Self::AtRest(_) => unreachable!("it was woken just above"),
+        }
+    }
+}
+
+/// A listener's socket, in a form that leaves a connection without one no larger.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct ListenerId(NonZeroU32);
+
+impl ListenerId {
+    fn new(socket: SocketId) -> Option<Self> {
+        NonZeroU32::new(socket.0.wrapping_add(1)).map(Self)
+    }
+
+    fn socket(self) -> SocketId {
+        SocketId(self.0.get() - 1)
+    }
 }
 
 /// How far a connection's end has come.
@@ -54,16 +94,14 @@ pub(crate) enum Leaving {
 impl Conn {
     /// A connection with nothing to send as yet.
     pub(crate) fn new(
-        tcp: Connection,
+        tcp: Box<Connection>,
         stream: StreamSlot,
-        tuple: Tuple,
         netstack: NetstackId,
         route: Option<Egress>,
     ) -> Self {
         Self {
-            tcp,
+            tcp: Tcp::Awake(tcp),
             stream,
-            tuple,
             netstack,
             steps: StepLists::TCP,
             is_dirty: false,
@@ -75,15 +113,71 @@ impl Conn {
         }
     }
 
-    /// Whether a second of silence has taken its rings' storage: then its way is looked up again when needed.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.stream.send.attached_bytes() == 0 && self.stream.recv.attached_bytes() == 0
+    /// It came by a listener, which gets the application's side when it is established.
+    pub(crate) fn came_by(&mut self, listener: SocketId, embryo: StreamEnd) {
+        self.listener = ListenerId::new(listener);
+        self.embryo = Some(Box::new(embryo));
+    }
+
+    /// The application's side and whose it is, once.
+    pub(crate) fn hatch(&mut self) -> Option<(StreamEnd, SocketId)> {
+        let (end, listener) = (self.embryo.take()?, self.listener?);
+        Some((*end, listener.socket()))
+    }
+
+    /// TCP's state, woken.
+    #[inline]
+    pub(crate) fn tcp(&mut self) -> &mut Connection {
+        self.tcp.wake()
+    }
+
+    /// Whether this connection has the tuple.
+    #[inline]
+    pub(crate) fn is_named(&self, tuple: &Tuple) -> bool {
+        let ports = [tuple.local_port().0, tuple.remote_port().0];
+        self.stream.shared().is_between(tuple.halves(), ports)
+    }
+
+    /// Its tuple; `None` before it is in the tables.
+    pub(crate) fn tuple(&self) -> Option<Tuple> {
+        let names = self.stream.shared().names()?;
+        let end = |end: SocketAddr| (end.ip(), Port(end.port()));
+        Tuple::new(IpProtocol::TCP, end(names.local), end(names.remote))
+    }
+
+    /// When it has something to do by itself.
+    fn poll_at(&self) -> Instant {
+        let at = match &self.tcp {
+            Tcp::Awake(connection) => connection.poll_at(),
+            Tcp::AtRest(rest) => rest.poll_at(),
+        };
+        at.unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// Follows changed tunables from here on.
+    pub(crate) fn set_config(&mut self, config: Arc<TcpConfig>) {
+        match &mut self.tcp {
+            Tcp::Awake(connection) => connection.set_config(config),
+            Tcp::AtRest(rest) => rest.set_config(config),
+        }
+    }
+
+    /// Gives back what a silent connection does not need: its way is looked up again when it wakes.
+    fn rest(&mut self, now: Instant) {
+        if let Tcp::Awake(connection) = &mut self.tcp
+            && self.leaving == Leaving::No
+            && !self.is_dirty
+            && let Some(rest) = connection.rest(now)
+        {
+            self.tcp = Tcp::AtRest(rest);
+            self.route = None;
+        }
     }
 
     /// Whether it came by `listener` and nobody has accepted it.
-    pub(crate) fn is_orphan_of(&self, listener: &ListenerSlot) -> bool {
+    pub(crate) fn is_orphan_of(&self, listener: SocketId) -> bool {
         let is_accepted = self.stream.shared().words().flags().contains(Flags::ACCEPTED);
-        !is_accepted && self.listener.as_ref().is_some_and(|mine| mine.is_same(listener))
+        !is_accepted && self.listener.is_some_and(|mine| mine.socket() == listener)
     }
 
     /// Whether it has nothing to send and does not end: asked where most connections are.
@@ -93,24 +187,28 @@ impl Conn {
     }
 
     /// What is known of it.
-    pub(crate) fn info(&self, now: Instant) -> StreamInfo {
-        let tcp = self.tcp.info(now);
+    pub(crate) fn info(&self, now: Instant) -> Option<StreamInfo> {
+        let tcp = match &self.tcp {
+            Tcp::Awake(connection) => connection.info(now),
+            Tcp::AtRest(rest) => rest.info(now),
+        };
+        let Names { local, remote } = self.stream.shared().names()?;
         let (send, recv) = (&self.stream.send, &self.stream.recv);
         let sent = tcp.bytes_acknowledged + tcp.unacknowledged;
         let written = send.cursor() + send.available() as u64;
-        StreamInfo {
-            local: SocketAddr::new(self.tuple.local(), self.tuple.local_port().0),
-            remote: SocketAddr::new(self.tuple.remote(), self.tuple.remote_port().0),
+        Some(StreamInfo {
+            local,
+            remote,
             unsent: Bytes(written.saturating_sub(sent.0)),
             unread: Bytes::from(recv.capacity() - recv.free()),
             receive_buffer: Bytes::from(recv.capacity()),
             tcp,
-        }
+        })
     }
 
     /// The connection and its rings, for a call.
     pub(crate) fn parts(&mut self) -> (&mut Connection, Rings<'_>) {
-        (&mut self.tcp, Rings { send: &mut self.stream.send, recv: &mut self.stream.recv })
+        (self.tcp.wake(), Rings { send: &mut self.stream.send, recv: &mut self.stream.recv })
     }
 }
 
@@ -142,6 +240,12 @@ impl Conns {
         let reference = self.slab.insert(conn);
         self.touch(reference.conn);
         reference
+    }
+
+    /// Whether a connection has a tuple.
+    #[inline]
+    pub(crate) fn is_named(&self, id: ConnId, tuple: &Tuple) -> bool {
+        self.slab.get(id).is_some_and(|conn| conn.is_named(tuple))
     }
 
     /// Takes a connection out.
@@ -178,10 +282,11 @@ impl Conns {
         self.dirty.len()
     }
 
-    /// Arms a connection's timer for what it waits for next.
-    pub(crate) fn arm(&mut self, id: ConnId) {
-        if let Some(conn) = self.slab.get(id) {
-            self.wheel.arm(id.0, conn.tcp.poll_at().unwrap_or(Instant::FAR_FUTURE));
+    /// Arms a connection's timer for what it waits for next; one that has been silent rests until then.
+    pub(crate) fn arm(&mut self, id: ConnId, now: Instant) {
+        if let Some(conn) = self.slab.get_mut(id) {
+            conn.rest(now);
+            self.wheel.arm(id.0, conn.poll_at());
         }
     }
 

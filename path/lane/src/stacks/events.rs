@@ -8,15 +8,17 @@ use firelane_units::ConnId;
 
 use super::conn::{Conn, Leaving};
 use super::inbound::Inside;
+use super::shard::Listening;
 use crate::common::Common;
+use crate::ports::Dense;
 
 impl<D> Inside<'_, D> {
     /// Acts on what a call into TCP said, and makes the connection dirty if it may have something to send.
     pub(crate) fn conclude(&mut self, id: ConnId, told: Disposition) {
         let Disposition { events, reply, closed, dropped: _ } = told;
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
-        if events.contains(Events::CONNECTED) && !on_connected(conn, self.common) {
-            let told = conn.tcp.abort();
+        if events.contains(Events::CONNECTED) && !on_connected(conn, &self.shard.listening, self.common) {
+            let told = conn.tcp().abort();
             return self.conclude(id, told);
         }
         if events.contains(Events::PEER_CLOSED) {
@@ -45,7 +47,7 @@ impl<D> Inside<'_, D> {
         }
         let now = self.common.now;
         match self.conns.slab.get_mut(id).is_some_and(|conn| conn.is_quiet(now)) {
-            true => self.conns.arm(id),
+            true => self.conns.arm(id, now),
             false => self.conns.touch(id),
         }
     }
@@ -67,12 +69,12 @@ fn readiness(events: Events, closed: Option<CloseReason>) -> Ready {
 
 /// The handshake is over: an active opener may write, a passive connection goes to its listener. `false` if
 /// nobody accepts it.
-fn on_connected<D>(conn: &mut Conn, common: &mut Common<D>) -> bool {
-    let shared = conn.stream.shared();
-    shared.words().set_flags(Flags::CONNECTED);
-    let (Some(end), Some(listener)) = (conn.embryo.take(), &conn.listener) else { return true };
-    let names = shared.names().expect("a passive connection is bound when it is made");
-    match listener.finish(Accepted { stream: *end, names }) {
+fn on_connected<D>(conn: &mut Conn, listening: &Dense<Listening>, common: &mut Common<D>) -> bool {
+    conn.stream.shared().words().set_flags(Flags::CONNECTED);
+    let Some((stream, socket)) = conn.hatch() else { return true };
+    let Some(listening) = listening.get(socket.index()) else { return false };
+    let names = stream.shared().names().expect("a passive connection is bound when it is made");
+    match listening.slot.finish(Accepted { stream, names }) {
         Ok(token) => {
             common.outbox.tell(token, Ready::READABLE);
             true

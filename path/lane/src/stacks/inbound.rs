@@ -9,7 +9,7 @@ use firelane_classify::{Fragment, Headers, Tuple};
 use firelane_frame::Frame;
 use firelane_ip::{Delivered, LOOPBACK};
 use firelane_tcp::{AtListener, Disposition, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for};
-use firelane_units::{ConnId, DropReason, LaneId, LinkId, StepListId};
+use firelane_units::{ConnId, DropReason, LaneId, LinkId};
 use firelane_wire::{IpProtocol, TcpView};
 
 use super::Stacks;
@@ -49,27 +49,26 @@ impl Stacks {
         };
         let mut inside = Inside { common, shard, conns: &mut self.conns };
         let known = match headers.protocol {
-            IpProtocol::TCP => headers.tuple().and_then(|tuple| inside.shard.conns.lookup(&tuple)),
+            IpProtocol::TCP => headers.tuple().and_then(|tuple| inside.lookup(&tuple)),
             _ => None,
         };
         match known {
-            Some((conn, steps)) => inside.walk_in(&self.steps, conn, steps, link, frame, &headers),
+            Some(conn) => inside.walk_in(&self.steps, conn, link, frame, &headers),
             None => inside.slow_path(link, frame, &headers),
         }
     }
 }
 
 impl<D> Inside<'_, D> {
+    /// The connection of a tuple.
+    #[inline]
+    pub(crate) fn lookup(&self, tuple: &Tuple) -> Option<ConnId> {
+        self.shard.conns.lookup(tuple, |id| self.conns.is_named(id, tuple))
+    }
+
     /// A segment of a known connection: the steps of its list, in order.
-    fn walk_in(
-        &mut self,
-        lists: &StepLists,
-        conn: ConnId,
-        steps: StepListId,
-        link: LinkId,
-        frame: Frame,
-        headers: &Headers,
-    ) {
+    fn walk_in(&mut self, lists: &StepLists, conn: ConnId, link: LinkId, frame: Frame, headers: &Headers) {
+        let steps = self.conns.slab.get(conn).expect(TABLED).steps;
         let mut travel =
             Travel { link, headers, frame: Some(frame), packet: None, told: Disposition::default() };
         walk(lists.list(steps).inbound(), |step| match step {

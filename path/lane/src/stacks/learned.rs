@@ -111,11 +111,11 @@ impl<D> Inside<'_, D> {
     }
 
     fn blame_connection(&mut self, tuple: &Tuple, error: &TransportError) {
-        let Some((id, _)) = self.shard.conns.lookup(tuple) else { return };
+        let Some(id) = self.lookup(tuple) else { return };
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         let Some(quoted) = error.seq else { return };
         if let ErrorKind::TooBig { mtu } = error.kind {
-            if conn.tcp.has_in_flight(quoted) {
+            if conn.tcp().has_in_flight(quoted) {
                 self.shard.ip.core.confirm_path_mtu(self.common.now, error.dst, mtu);
                 self.shard.ip.touch();
                 // The way is looked up again, and TCP told of the smaller MTU there.
@@ -124,7 +124,7 @@ impl<D> Inside<'_, D> {
             }
             return;
         }
-        let told = conn.tcp.on_unreachable(quoted, is_hard(error.kind));
+        let told = conn.tcp().on_unreachable(quoted, is_hard(error.kind));
         self.conclude(id, told);
     }
 

@@ -21,7 +21,7 @@ use core::net::IpAddr;
 
 use firelane_frame::{Chain, Driver, Frame};
 use firelane_ip::{AddressError, AutoconfConfig, IfConfig, IpConfig, LOOPBACK, RouteError, RouteTableError};
-use firelane_socket::{ConnRef, SocketError};
+use firelane_socket::{ConnRef, Names, SocketError};
 use firelane_tcp::SynCounters;
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
 
@@ -148,13 +148,11 @@ impl Stacks {
             let netstack = conn.netstack;
             let (tcp, mut rings) = conn.parts();
             let told = tcp.on_timer(common.now, &mut rings);
-            let doubted = tcp.doubts_way().then_some((conn.tuple.local(), conn.tuple.remote()));
-            if conn.is_idle() {
-                conn.route = None;
-            }
+            let doubts = tcp.doubts_way();
+            let doubted = conn.stream.shared().names().filter(|_| doubts);
             if let Some(mut inside) = self.inside(common, netstack) {
-                if let Some((local, remote)) = doubted {
-                    inside.shard.ip.core.doubt(inside.common.now, local, remote);
+                if let Some(Names { local, remote }) = doubted {
+                    inside.shard.ip.core.doubt(inside.common.now, local.ip(), remote.ip());
                     inside.shard.ip.touch();
                 }
                 inside.conclude(id, told);
@@ -196,7 +194,7 @@ impl Stacks {
     /// What is known of a connection, if it still exists.
     pub(crate) fn stream_info(&self, now: Instant, conn: ConnRef) -> Option<StreamInfo> {
         let id = self.conns.slab.resolve(conn)?;
-        Some(self.conns.slab.get(id)?.info(now))
+        self.conns.slab.get(id)?.info(now)
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -290,7 +288,7 @@ impl Stacks {
         address: IpAddr,
     ) -> Result<(), Refusal> {
         let mut inside = self.inside(common, id).ok_or(NO_NETSTACK)?;
-        inside.abort_all(|conn| conn.tuple.local() == address);
+        inside.abort_all(|conn| conn.tuple().is_some_and(|tuple| tuple.local() == address));
         inside.shard.ip.touch();
         inside.shard.ip.core.remove_address(link, address).map_err(address_refusal)
     }

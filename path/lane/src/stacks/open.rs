@@ -45,10 +45,10 @@ impl<D> Inside<'_, D> {
         };
         let names = Names { local: SocketAddr::new(tuple.local(), tuple.local_port().0), remote };
         let birth = self.birth(&egress, &names, least_iss);
-        let mut tcp = Connection::open(&self.shard.config.tcp, &birth, self.common.now);
+        let mut tcp = Box::new(Connection::open(&self.shard.config.tcp, &birth, self.common.now));
         set_options(&mut tcp, &options, &self.shard.config.tcp, self.common.now);
-        let conn = Conn::new(tcp, stream, tuple, self.shard.config.id, Some(egress));
-        self.enter(conn, names);
+        let conn = Conn::new(tcp, stream, self.shard.config.id, Some(egress));
+        self.enter(conn, &tuple, names);
     }
 
     /// A SYN for a listener: it costs an entry of the half-open table, no connection.
@@ -122,11 +122,11 @@ impl<D> Inside<'_, D> {
         let tuple = Self::tuple(local, remote).ok_or(DropReason::BadSegment)?;
         let route = self.shard.ip.core.egress(self.common.now, Some(local.ip()), remote.ip()).ok();
         let (end, stream) = stream(listening.rings, self.common.id, self.shard.config.id);
-        let mut conn = Conn::new(half_open.connection(), stream, tuple, self.shard.config.id, route);
-        conn.listener = Some(listening.slot);
-        conn.embryo = Some(Box::new(end));
-        set_options(&mut conn.tcp, &listening.options, &self.shard.config.tcp, self.common.now);
-        let id = self.enter(conn, Names { local, remote });
+        let mut tcp = Box::new(half_open.connection());
+        set_options(&mut tcp, &listening.options, &self.shard.config.tcp, self.common.now);
+        let mut conn = Conn::new(tcp, stream, self.shard.config.id, route);
+        conn.came_by(half_open.listener(), end);
+        let id = self.enter(conn, &tuple, Names { local, remote });
         let (tcp, mut rings) = self.conns.slab.get_mut(id).expect(TABLED).parts();
         let told = tcp.on_segment(self.common.now, seg, &mut rings);
         let dropped = told.dropped;
@@ -135,13 +135,14 @@ impl<D> Inside<'_, D> {
     }
 
     /// Takes a new connection into the tables.
-    fn enter(&mut self, conn: Conn, names: Names) -> ConnId {
-        let (tuple, steps) = (conn.tuple, conn.steps);
+    fn enter(&mut self, conn: Conn, tuple: &Tuple, names: Names) -> ConnId {
         let reference = self.conns.insert(conn);
-        self.shard.conns.insert(tuple, reference.conn, steps).expect("the tuple was looked up and is free");
-        let conn = self.conns.slab.get(reference.conn).expect("it was put in just above");
+        let (conns, id) = (&*self.conns, reference.conn);
+        let entered = self.shard.conns.insert(tuple, id, |other| conns.is_named(other, tuple));
+        entered.expect("the tuple was looked up and is free");
+        let conn = conns.slab.get(id).expect("it was put in just above");
         conn.stream.shared().bind(reference, names);
-        reference.conn
+        id
     }
 
     fn birth(&self, egress: &Egress, names: &Names, least_iss: Option<SeqNum>) -> Birth {
@@ -195,7 +196,7 @@ impl<D> Inside<'_, D> {
     /// Takes a tuple, unless a connection has it, a listener of the same address has its local end, or it must stay in
     /// TIME-WAIT.
     fn claim(&mut self, tuple: &Tuple, local: SocketAddr, remote: SocketAddr) -> Option<Option<SeqNum>> {
-        if self.shard.conns.lookup(tuple).is_some()
+        if self.lookup(tuple).is_some()
             || self.shard.listeners.lookup(tuple.local(), tuple.local_port()).is_some()
         {
             return None;

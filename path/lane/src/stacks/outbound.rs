@@ -9,6 +9,7 @@ use core::net::SocketAddr;
 use firelane_flow::Credit;
 use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
 use firelane_ip::{Egress, Upper};
+use firelane_socket::Names;
 use firelane_tcp::{SegmentOut, TransmitLimits};
 use firelane_units::{Bytes, ConnId, FlowId, LinkId, Mss, Port};
 use firelane_wire::{IpProtocol, Sum, TcpFlags, TcpRepr, tcp};
@@ -74,7 +75,7 @@ impl Stacks {
                 Pause::Empty => inside.settle(id),
                 Pause::Waits => {}
             }
-            self.conns.arm(id);
+            self.conns.arm(id, common.now);
         }
     }
 }
@@ -181,7 +182,7 @@ impl<D> Inside<'_, D> {
             return flow;
         }
         let link = conn.route.as_ref()?.link;
-        let flow = links.flow_out(link, &conn.tuple);
+        let flow = links.flow_out(link, &conn.tuple()?);
         conn.flow = Some((links.rules_changed, flow));
         flow
     }
@@ -207,9 +208,9 @@ impl<D> Inside<'_, D> {
         {
             return Some(**egress);
         }
-        let (local, remote) = (conn.tuple.local(), conn.tuple.remote());
-        let egress = self.shard.ip.core.egress(self.common.now, Some(local), remote).ok()?;
-        conn.tcp.set_path_mss(mss_of(&egress));
+        let Names { local, remote } = conn.stream.shared().names()?;
+        let egress = self.shard.ip.core.egress(self.common.now, Some(local.ip()), remote.ip()).ok()?;
+        conn.tcp().set_path_mss(mss_of(&egress));
         conn.route = Some(Box::new(egress));
         Some(egress)
     }
@@ -247,16 +248,17 @@ impl<D> Inside<'_, D> {
         match conn.leaving {
             Leaving::No => return,
             Leaving::TimeWait => {
-                let local = SocketAddr::new(conn.tuple.local(), conn.tuple.local_port().0);
-                let remote = SocketAddr::new(conn.tuple.remote(), conn.tuple.remote_port().0);
+                let Some(Names { local, remote }) = conn.stream.shared().names() else { return };
                 let names = firelane_tcp::Tuple::new(local, remote);
-                let Some(record) = conn.tcp.time_wait_record(names) else { return };
+                let Some(record) = conn.tcp().time_wait_record(names) else { return };
                 self.shard.time_wait.insert(self.common.now, record);
                 super::events::say_closed(conn, self.common);
             }
             Leaving::Gone => {}
         }
-        self.shard.conns.remove(&conn.tuple, id);
+        if let Some(tuple) = conn.tuple() {
+            self.shard.conns.remove(&tuple, id);
+        }
         self.conns.remove(id);
     }
 }
@@ -275,7 +277,8 @@ fn build<D>(conn: &Conn, egress: &Egress, out: &SegmentOut, common: &mut Common<
         let copied = conn.stream.send.copy_at(out.payload.start, frame.append(len));
         debug_assert_eq!(copied, len, "unacknowledged text stays in the ring");
     }
-    let ports = (conn.tuple.local_port(), conn.tuple.remote_port());
+    let [local, remote] = conn.stream.shared().ports();
+    let ports = (Port(local), Port(remote));
     let header_bytes = TcpHeader { ports, egress }.prepend(&mut frame, out);
     if out.segment_bytes > 0 && len > usize::from(out.segment_bytes) {
         let kind = if egress.dst.is_ipv4() { SegmentKind::TcpV4 } else { SegmentKind::TcpV6 };

@@ -210,6 +210,10 @@ impl Host {
             self.act(now, out);
         }
         self.flush(now);
+        // As in the lane: who is quiet rests, and wakes as if it had not.
+        if let Some(mut rested) = self.connection.as_mut().and_then(|connection| connection.rest(now)) {
+            self.connection = Some(rested.wake());
+        }
     }
 
     fn set_options(&mut self, now: Instant) {
