@@ -101,6 +101,20 @@ impl PortTraffic {
     }
 }
 
+/// What a lane's tables have allocated in bytes, for what is there and to grow; an end of a connection has its
+/// rings beside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TableMemory {
+    /// The connections' places.
+    pub connections: usize,
+    /// The index from tuples to connections.
+    pub index: usize,
+    /// The timer wheel.
+    pub timers: usize,
+    /// Records in TIME-WAIT and their index.
+    pub time_wait: usize,
+}
+
 /// Everything that can be read of a lane, at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -122,6 +136,8 @@ pub struct Snapshot {
     pub half_open: usize,
     /// What the tables of half-open connections have counted.
     pub syn: SynCounters,
+    /// What its tables take.
+    pub memory: TableMemory,
     /// The squeue's statistics; filled in by whoever holds it.
     pub squeue: SqueueStats,
 }

@@ -193,6 +193,7 @@ impl<D: Driver> Lane<D> {
             time_wait: self.stacks.time_wait(),
             half_open,
             syn,
+            memory: self.stacks.memory(),
             squeue: SqueueStats::default(),
         }
     }

@@ -80,7 +80,7 @@ mod wheel;
 
 pub use backlog::Backlogs;
 pub use config::{LaneConfig, Secrets};
-pub use counters::{LaneCounters, PortCounters, PortTraffic, Snapshot};
+pub use counters::{LaneCounters, PortCounters, PortTraffic, Snapshot, TableMemory};
 pub use host::Host;
 pub use lane::Lane;
 pub use message::{

@@ -30,11 +30,11 @@ enum Content<T> {
     Free { next: Option<u32> },
 }
 
-/// Makes room for one more, and for an eighth of what there is: a table of a million connections that doubled
+/// Makes room for one more, and for a sixteenth of what there is: a table of a million connections that doubled
 /// would waste as much as it uses. (Pieces of this size are moved by their page tables, not copied.)
 pub(crate) fn grow<T>(places: &mut Vec<T>) {
     if places.len() == places.capacity() {
-        places.reserve_exact((places.len() / 8).max(GROWTH_MIN));
+        places.reserve_exact((places.len() / 16).max(GROWTH_MIN));
     }
 }
 
@@ -47,6 +47,11 @@ impl<T> Slab<T> {
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// What the places take, used or not.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        self.places.capacity() * size_of::<Place<T>>()
     }
 
     /// Puts `value` in a place and names it.

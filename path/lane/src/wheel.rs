@@ -72,6 +72,11 @@ impl Wheel {
         self.armed
     }
 
+    /// What the timers take, armed or not.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        self.timers.capacity() * size_of::<Timer>()
+    }
+
     /// Whether no timer is armed.
     pub fn is_empty(&self) -> bool {
         self.armed == 0

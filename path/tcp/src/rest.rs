@@ -16,7 +16,6 @@ use crate::connection::{Connection, Pending, SocketOptions};
 use crate::counts::Counts;
 use crate::ecn::EcnState;
 use crate::flight::{Flight, FlightRest};
-use crate::info::Info;
 use crate::receive::{ReceiveRest, ReceiveSide};
 use crate::send::{SendRest, SendSide};
 use crate::state::State;
@@ -102,9 +101,9 @@ impl AtRest {
         self.unfold(options)
     }
 
-    /// What is known of the connection at `now`, as [`Connection::info`].
-    pub fn info(&self, now: Instant) -> Info {
-        self.unfold(self.options.clone()).info(now)
+    /// Looks at the connection as it is, and leaves it at rest.
+    pub fn look<T>(&self, look: impl FnOnce(&Connection) -> T) -> T {
+        look(&self.unfold(self.options.clone()))
     }
 
     fn unfold(&self, options: SocketOptions) -> Connection {
@@ -244,7 +243,7 @@ mod tests {
         let before = format!("{:?}", end.tcp);
         let mut rest = end.tcp.rest(now).expect("it is quiet");
         assert_eq!(rest.poll_at(), end.tcp.poll_at());
-        let info = rest.info(now);
+        let info = rest.look(|tcp| tcp.info(now));
         end.tcp = rest.wake();
         assert_eq!(format!("{:?}", end.tcp), before);
         assert_eq!(info, end.tcp.info(now));

@@ -100,6 +100,7 @@ impl SendSide {
             window,
             max_window,
             updated_by,
+            path_mss,
             mss,
             scale,
             scaled,

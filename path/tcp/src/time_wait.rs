@@ -1,13 +1,15 @@
 //! TIME-WAIT: what remains of a connection that closed first (RFC 9293 §3.6.1, RFC 1337, RFC 6191).
 //!
-//! A record of 64 bytes in a slab of the lane, an index keyed by a secret, and a wheel of coarse buckets, as
+//! A record of 48 bytes in a slab of the lane, an index keyed by a secret, and a wheel of coarse buckets, as
 //! Solaris has one per squeue: at 10,000 connections per second there are 600,000 records, and a timer each would
-//! cost more than they do. Buckets are singly linked; a record that lives longer than its bucket (its peer
-//! repeated the FIN) moves on when the bucket is emptied, and one that is reused is left behind as dead.
+//! cost more than they do. Buckets are singly linked. A place is in a bucket from its first record on: a record that
+//! ends later than its bucket (its peer repeated the FIN, or the place has a new user) moves on when the bucket is
+//! emptied, and so does a place without a record, which the next record gets. All memory goes with the last record.
 
 use core::time::Duration;
+use std::collections::HashMap;
 
-use firelane_units::{DropReason, Instant, SeqNum};
+use firelane_units::{DropReason, Instant, Port, SeqNum};
 use firelane_wire::TcpFlags;
 
 use crate::connection::Connection;
@@ -25,7 +27,7 @@ const INCARNATIONS_APART: u32 = 65_537;
 /// The end of a list.
 const NIL: u32 = u32::MAX;
 
-/// What is kept of a connection in TIME-WAIT.
+/// What remains of a connection when it enters TIME-WAIT.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeWaitRecord {
     tuple: Tuple,
@@ -34,15 +36,70 @@ pub struct TimeWaitRecord {
     /// TS.Recent.
     recent: u32,
     clock: TimestampClock,
-    /// The tick in which it ends; zero marks a dead record.
-    ends: u32,
-    /// The next record of its bucket, or of the free list.
-    next: u32,
     window: u16,
     has_timestamps: bool,
 }
 
-const _: () = assert!(size_of::<TimeWaitRecord>() <= 64);
+/// A place of the slab: a record, with its own address as a number, because a host has few.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    remote: [u8; 16],
+    local: LocalId,
+    local_port: Port,
+    remote_port: Port,
+    window: u16,
+    snd_nxt: SeqNum,
+    rcv_nxt: SeqNum,
+    recent: u32,
+    clock: TimestampClock,
+    /// The tick in which the record ends; zero if there is none.
+    ends: u32,
+    /// The next place of its bucket.
+    next: u32,
+}
+
+const _: () = assert!(size_of::<Place>() == 48);
+
+/// A local address by number, and whether the connection had timestamps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct LocalId(u16);
+
+impl LocalId {
+    const STAMPED: u16 = 1 << 15;
+
+    fn number(self) -> u16 {
+        self.0 & !Self::STAMPED
+    }
+
+    fn has_timestamps(self) -> bool {
+        self.0 & Self::STAMPED != 0
+    }
+}
+
+/// The local addresses of the records.
+#[derive(Debug)]
+struct Locals {
+    addresses: Vec<[u8; 16]>,
+    numbers: HashMap<[u8; 16], u16, KeyedHash>,
+}
+
+impl Locals {
+    fn number(&self, address: &[u8; 16]) -> Option<u16> {
+        self.numbers.get(address).copied()
+    }
+
+    /// The number of an address, given to it if it has none; `None` if there are no more.
+    fn intern(&mut self, address: [u8; 16]) -> Option<u16> {
+        if let Some(number) = self.number(&address) {
+            return Some(number);
+        }
+        let number =
+            u16::try_from(self.addresses.len()).ok().filter(|number| number & LocalId::STAMPED == 0)?;
+        self.addresses.push(address);
+        self.numbers.insert(address, number);
+        Some(number)
+    }
+}
 
 impl Connection {
     /// What must be kept once [`crate::Events::TIME_WAIT`] was reported and everything is sent. `None` in any
@@ -54,20 +111,18 @@ impl Connection {
             rcv_nxt: self.receive.space.seq(self.receive.nxt),
             recent: self.stamps.recent(),
             clock: self.stamps.clock(),
-            ends: 0,
-            next: NIL,
             window: self.receive.last_window(),
             has_timestamps: self.stamps.is_on(),
         })
     }
 }
 
-impl TimeWaitRecord {
+impl Place {
     /// `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`.
     fn acknowledge(&self, now: Instant) -> SegmentOut {
         let mut out = SegmentOut::control(self.snd_nxt, Some(self.rcv_nxt), TcpFlags::EMPTY);
         out.window = self.window;
-        out.options.timestamps = self.has_timestamps.then(|| (self.clock.value(now), self.recent));
+        out.options.timestamps = self.local.has_timestamps().then(|| (self.clock.value(now), self.recent));
         out
     }
 
@@ -75,7 +130,7 @@ impl TimeWaitRecord {
     fn yields_to(&self, seg: &SegmentIn<'_>) -> bool {
         let newer_seq = seg.seq.after(self.rcv_nxt);
         match seg.options.timestamps {
-            Some((value, _)) if self.has_timestamps => {
+            Some((value, _)) if self.local.has_timestamps() => {
                 let step = value.wrapping_sub(self.recent) as i32;
                 step > 0 || (step == 0 && newer_seq)
             }
@@ -118,11 +173,13 @@ pub struct TimeWaitTable {
     hash: KeyedHash,
     interval: Duration,
     limit: usize,
-    records: Vec<TimeWaitRecord>,
-    free: u32,
+    places: Vec<Place>,
+    /// Places without a record.
+    spare: Vec<u32>,
+    locals: Locals,
     live: usize,
-    /// Open addressing, a power of two, at most half full: positions in `records`.
-    index: Vec<u32>,
+    /// Open addressing, a power of two, at most three quarters full.
+    index: Vec<Slot>,
     buckets: Box<[u32]>,
     /// The first tick whose bucket was not emptied.
     tick: u32,
@@ -132,11 +189,12 @@ impl TimeWaitTable {
     /// At most `limit` records, each for `interval`, hashed with the secret `key`.
     pub fn new(key: [u8; 16], interval: Duration, limit: usize) -> Self {
         Self {
+            locals: Locals { addresses: Vec::new(), numbers: HashMap::with_hasher(KeyedHash::new(key)) },
             hash: KeyedHash::new(key),
             interval: bounded(interval),
-            limit: limit.clamp(1, NIL as usize - 1),
-            records: Vec::new(),
-            free: NIL,
+            limit: limit.clamp(1, Slot::POSITIONS),
+            places: Vec::new(),
+            spare: Vec::new(),
             live: 0,
             index: Vec::new(),
             buckets: vec![NIL; BUCKETS].into_boxed_slice(),
@@ -144,20 +202,21 @@ impl TimeWaitTable {
         }
     }
 
-    /// Records from here on stay for `interval`; those that are there keep their time.
+    /// Records from here on stay for `interval`; those that are there keep their time, and a new one in the place of one
+    /// that would have ended later may stay as long as that.
     pub fn set_interval(&mut self, interval: Duration) {
         self.interval = bounded(interval);
     }
 
-    /// How many places there are, dead ones included.
+    /// How many places there are, those without a record included.
     pub fn places(&self) -> usize {
-        self.records.len()
+        self.places.len()
     }
 
-    /// The connection at a place and when its record ends, unless the place is free.
+    /// The connection at a place and when its record ends, unless there is none.
     pub fn at(&self, place: u32) -> Option<(Tuple, Instant)> {
-        let record = self.records.get(place as usize).filter(|record| record.ends != 0)?;
-        Some((record.tuple, Instant::ZERO + TICK * record.ends))
+        let ends = self.places.get(place as usize).map(|place| place.ends).filter(|&ends| ends != 0)?;
+        Some((self.tuple_at(place), Instant::ZERO + TICK * ends))
     }
 
     /// How many there are.
@@ -170,21 +229,29 @@ impl TimeWaitTable {
         self.live == 0
     }
 
+    /// What the records take, with their index and room to grow.
+    pub fn allocated_bytes(&self) -> usize {
+        let words = self.spare.capacity() + self.index.capacity() + self.buckets.len();
+        let locals = self.locals.addresses.capacity() + self.locals.numbers.capacity();
+        self.places.capacity() * size_of::<Place>()
+            + words * size_of::<u32>()
+            + locals * size_of::<[u8; 16]>()
+    }
+
     /// Keeps `record` for the interval; an older one of the same tuple is replaced. Says whether there was room:
     /// beyond the limit the connection is simply gone, as on Linux.
-    pub fn insert(&mut self, now: Instant, mut record: TimeWaitRecord) -> bool {
+    pub fn insert(&mut self, now: Instant, record: TimeWaitRecord) -> bool {
         if let Some(slot) = self.find(&record.tuple) {
             self.kill(slot);
         }
-        if self.live == 0 {
-            self.tick = self.tick.max(tick_of(now));
+        if self.live == 0 && self.tick < tick_of(now) {
+            self.clear(tick_of(now));
         }
         if self.live >= self.limit {
             return false;
         }
-        record.ends = tick_of(now + self.interval) + 1;
-        let position = self.place(record);
-        self.link(position);
+        let Some(place) = self.place_of(record, now) else { return false };
+        let position = self.put(place);
         self.live += 1;
         self.grow_index();
         self.index_insert(position);
@@ -194,8 +261,7 @@ impl TimeWaitTable {
     /// A segment came for `tuple`.
     pub fn on_segment(&mut self, now: Instant, tuple: &Tuple, seg: &SegmentIn<'_>) -> TimeWaitAnswer {
         let Some(slot) = self.find(tuple) else { return TimeWaitAnswer::Unknown };
-        let position = self.index[slot] as usize;
-        let record = &mut self.records[position];
+        let record = &mut self.places[self.index[slot].position()];
         // RFC 1337: a RST must not end TIME-WAIT early.
         if seg.has(TcpFlags::RST) {
             return TimeWaitAnswer::Drop(DropReason::Unacceptable);
@@ -220,9 +286,9 @@ impl TimeWaitTable {
     /// nothing old can be taken for new once their clock has moved, for which Linux, too, gives it a second.
     pub fn reopen(&mut self, now: Instant, tuple: &Tuple) -> Reopening {
         let Some(slot) = self.find(tuple) else { return Reopening::Free };
-        let record = &self.records[self.index[slot] as usize];
+        let record = &self.places[self.index[slot].position()];
         let began = record.ends.saturating_sub((self.interval.as_millis() / TICK.as_millis()) as u32 + 1);
-        if !record.has_timestamps || tick_of(now) < began + 2 {
+        if !record.local.has_timestamps() || tick_of(now) < began + 2 {
             return Reopening::Waits;
         }
         let least_iss = record.snd_nxt + INCARNATIONS_APART;
@@ -230,7 +296,7 @@ impl TimeWaitTable {
         Reopening::After(least_iss)
     }
 
-    /// When [`TimeWaitTable::on_timer`] has something to do.
+    /// When [`TimeWaitTable::on_timer`] has something to do; early at worst.
     pub fn poll_at(&self) -> Option<Instant> {
         if self.live == 0 {
             return None;
@@ -245,7 +311,7 @@ impl TimeWaitTable {
         let due = tick_of(now);
         while self.tick <= due {
             if self.live == 0 {
-                self.tick = due + 1;
+                self.clear(due + 1);
             } else {
                 self.empty_bucket(self.tick);
                 self.tick += 1;
@@ -253,105 +319,179 @@ impl TimeWaitTable {
         }
     }
 
-    fn empty_bucket(&mut self, tick: u32) {
-        let mut at = core::mem::replace(&mut self.buckets[tick as usize % BUCKETS], NIL);
-        while at != NIL {
-            let record = self.records[at as usize];
-            if record.ends > tick {
-                self.link(at);
-            } else {
-                self.unindex(&record.tuple, at);
-                self.release(at);
-            }
-            at = record.next;
+    /// Gives all memory back: there is no record. The next bucket to be emptied is that of `tick`.
+    fn clear(&mut self, tick: u32) {
+        self.tick = tick;
+        if !self.places.is_empty() {
+            (self.places, self.spare, self.index) = (Vec::new(), Vec::new(), Vec::new());
+            self.locals.addresses = Vec::new();
+            self.locals.numbers.clear();
+            self.locals.numbers.shrink_to_fit();
+            self.buckets.fill(NIL);
         }
     }
 
-    fn place(&mut self, record: TimeWaitRecord) -> u32 {
-        if self.free == NIL {
-            self.records.push(record);
-            return self.records.len() as u32 - 1;
+    fn empty_bucket(&mut self, tick: u32) {
+        // The bucket of a record that begins now: no later one ends before it.
+        let far = tick + (self.interval.as_secs() / TICK.as_secs()) as u32 + 1;
+        let mut at = core::mem::replace(&mut self.buckets[tick as usize % BUCKETS], NIL);
+        while at != NIL {
+            let Place { ends, next, .. } = self.places[at as usize];
+            if ends > tick {
+                self.link(at, ends);
+            } else {
+                if ends != 0 {
+                    self.unindex(at);
+                    self.release(at);
+                }
+                self.link(at, far);
+            }
+            at = next;
         }
-        let position = self.free;
-        self.free = self.records[position as usize].next;
-        self.records[position as usize] = record;
+    }
+
+    fn place_of(&mut self, record: TimeWaitRecord, now: Instant) -> Option<Place> {
+        let TimeWaitRecord { tuple, snd_nxt, rcv_nxt, recent, clock, window, has_timestamps } = record;
+        let ([local, remote], [local_port, remote_port]) = tuple.parts();
+        let stamped = if has_timestamps { LocalId::STAMPED } else { 0 };
+        let local = LocalId(self.locals.intern(local)? | stamped);
+        let ends = tick_of(now + self.interval) + 1;
+        let next = NIL;
+        Some(Place {
+            remote,
+            local,
+            local_port,
+            remote_port,
+            window,
+            snd_nxt,
+            rcv_nxt,
+            recent,
+            clock,
+            ends,
+            next,
+        })
+    }
+
+    fn tuple_at(&self, position: u32) -> Tuple {
+        let place = &self.places[position as usize];
+        let local = self.locals.addresses[usize::from(place.local.number())];
+        Tuple::from_parts([local, place.remote], [place.local_port, place.remote_port])
+    }
+
+    /// Puts a record into a spare place, which stays in its bucket, or into a new one.
+    fn put(&mut self, place: Place) -> u32 {
+        if let Some(position) = self.spare.pop() {
+            let old = &mut self.places[position as usize];
+            *old = Place { next: old.next, ..place };
+            return position;
+        }
+        if self.places.len() == self.places.capacity() {
+            self.places.reserve_exact((self.places.len() / 32).max(GROWTH_MIN));
+        }
+        let position = self.places.len() as u32;
+        self.places.push(place);
+        self.link(position, place.ends);
         position
     }
 
-    /// Puts a record into the bucket of the tick in which it ends.
-    fn link(&mut self, position: u32) {
-        let record = &mut self.records[position as usize];
-        let bucket = &mut self.buckets[record.ends as usize % BUCKETS];
-        record.next = *bucket;
+    /// Puts a place into the bucket of a tick.
+    fn link(&mut self, position: u32, tick: u32) {
+        let bucket = &mut self.buckets[tick as usize % BUCKETS];
+        self.places[position as usize].next = *bucket;
         *bucket = position;
     }
 
-    /// A record that its bucket has let go of returns to the free list.
+    /// A place that the index no longer names is spare.
     fn release(&mut self, position: u32) {
-        let record = &mut self.records[position as usize];
-        if record.ends != 0 {
-            self.live -= 1;
-        }
-        record.ends = 0;
-        record.next = self.free;
-        self.free = position;
+        self.places[position as usize].ends = 0;
+        self.spare.push(position);
+        self.live -= 1;
     }
 
-    /// Takes a record out of the index; its bucket still holds it, and frees it in its time.
     fn kill(&mut self, slot: usize) {
-        let position = self.index[slot];
+        let position = self.index[slot].position() as u32;
         self.index_remove(slot);
-        self.records[position as usize].ends = 0;
-        self.live -= 1;
+        self.release(position);
+    }
+}
+
+/// The fewest places that the slab grows by.
+const GROWTH_MIN: usize = 256;
+
+/// A slot of the index: a position, and bits of the hash that spare most looks at a place of somebody else's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Slot(u32);
+
+impl Slot {
+    const EMPTY: Self = Self(u32::MAX);
+    const POSITION_BITS: u32 = 20;
+    /// How many positions there are, the last one left out: with it a slot could look empty.
+    const POSITIONS: usize = (1 << Self::POSITION_BITS) - 1;
+
+    fn new(hash: u64, position: u32) -> Self {
+        Self((hash >> 32) as u32 & !(Self::POSITIONS as u32) | position)
+    }
+
+    fn position(self) -> usize {
+        (self.0 & Self::POSITIONS as u32) as usize
     }
 }
 
 /// The open-addressing index: linear probing with backward-shift deletion.
 impl TimeWaitTable {
-    fn home(&self, tuple: &Tuple) -> usize {
-        self.hash.of(tuple) as usize & (self.index.len() - 1)
+    fn home(&self, hash: u64) -> usize {
+        hash as usize & (self.index.len() - 1)
     }
 
     fn find(&self, tuple: &Tuple) -> Option<usize> {
         if self.index.is_empty() {
             return None;
         }
-        let mut slot = self.home(tuple);
-        while self.index[slot] != NIL {
-            if self.records[self.index[slot] as usize].tuple == *tuple {
-                return Some(slot);
+        let ([local, remote], ports) = tuple.parts();
+        let local = self.locals.number(&local)?;
+        let hash = self.hash.of(tuple);
+        let mut at = self.home(hash);
+        while self.index[at] != Slot::EMPTY {
+            let position = self.index[at].position();
+            if self.index[at] == Slot::new(hash, position as u32) {
+                let place = &self.places[position];
+                let is_it = place.remote == remote
+                    && place.local.number() == local
+                    && [place.local_port, place.remote_port] == ports;
+                if is_it {
+                    return Some(at);
+                }
             }
-            slot = (slot + 1) & (self.index.len() - 1);
+            at = (at + 1) & (self.index.len() - 1);
         }
         None
     }
 
-    fn unindex(&mut self, tuple: &Tuple, position: u32) {
-        if let Some(slot) = self.find(tuple)
-            && self.index[slot] == position
-        {
+    fn unindex(&mut self, position: u32) {
+        if let Some(slot) = self.find(&self.tuple_at(position)) {
             self.index_remove(slot);
         }
     }
 
     fn index_insert(&mut self, position: u32) {
-        let mut slot = self.home(&self.records[position as usize].tuple);
-        while self.index[slot] != NIL {
-            slot = (slot + 1) & (self.index.len() - 1);
+        let hash = self.hash.of(&self.tuple_at(position));
+        let mut at = self.home(hash);
+        while self.index[at] != Slot::EMPTY {
+            at = (at + 1) & (self.index.len() - 1);
         }
-        self.index[slot] = position;
+        self.index[at] = Slot::new(hash, position);
     }
 
     fn index_remove(&mut self, slot: usize) {
         let mask = self.index.len() - 1;
         let mut hole = slot;
-        self.index[hole] = NIL;
+        self.index[hole] = Slot::EMPTY;
         let mut probe = (hole + 1) & mask;
-        while self.index[probe] != NIL {
-            let home = self.home(&self.records[self.index[probe] as usize].tuple);
+        while self.index[probe] != Slot::EMPTY {
+            let home = self.home(self.hash.of(&self.tuple_at(self.index[probe].position() as u32)));
             // Whether the hole lies on the way from the entry's home to where it is.
             if (probe.wrapping_sub(home) & mask) >= (probe.wrapping_sub(hole) & mask) {
-                self.index[hole] = core::mem::replace(&mut self.index[probe], NIL);
+                self.index[hole] = core::mem::replace(&mut self.index[probe], Slot::EMPTY);
                 hole = probe;
             }
             probe = (probe + 1) & mask;
@@ -359,13 +499,13 @@ impl TimeWaitTable {
     }
 
     fn grow_index(&mut self) {
-        if self.live * 2 <= self.index.len() {
+        if self.live * 4 <= self.index.len() * 3 {
             return;
         }
         let old = core::mem::take(&mut self.index);
-        self.index = vec![NIL; (old.len() * 2).max(16)];
-        for position in old.into_iter().filter(|&position| position != NIL) {
-            self.index_insert(position);
+        self.index = vec![Slot::EMPTY; (old.len() * 2).max(16)];
+        for slot in old.into_iter().filter(|&slot| slot != Slot::EMPTY) {
+            self.index_insert(slot.position() as u32);
         }
     }
 }

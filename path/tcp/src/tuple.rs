@@ -41,6 +41,16 @@ impl Tuple {
 }
 
 impl Tuple {
+    /// Both addresses in the one form, and both ports; ours first.
+    pub(crate) fn parts(&self) -> ([[u8; 16]; 2], [Port; 2]) {
+        ([self.local, self.remote], [self.local_port, self.remote_port])
+    }
+
+    /// What [`Tuple::parts`] gave.
+    pub(crate) fn from_parts([local, remote]: [[u8; 16]; 2], [local_port, remote_port]: [Port; 2]) -> Self {
+        Self { local, remote, local_port, remote_port }
+    }
+
     /// Gives a keyed hash its 36 bytes.
     pub(crate) fn feed(&self, hasher: &mut impl Hasher) {
         hasher.write(&self.local);

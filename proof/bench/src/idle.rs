@@ -142,14 +142,14 @@ pub(crate) fn play_client() -> Result<()> {
     })
 }
 
-fn resident_bytes(pid: u32) -> u64 {
+pub(crate) fn resident_bytes(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or_default() * 1024
 }
 
 /// What one end of a connection allocates, socket included, after it has carried a message and fallen silent.
-fn allocated_bytes() -> Result<f64> {
+pub(crate) fn allocated_bytes() -> Result<f64> {
     let (one, two) = wire(WireConfig::default());
     let stack = |end: firelane_driver_memory::End, mac: &str, address: &str| -> Result<Stack> {
         Ok(Stack::builder().interface(end).mac(mac)?.address(address)?.build()?)
@@ -182,7 +182,7 @@ fn allocated_bytes() -> Result<f64> {
 }
 
 /// What one end of a connection takes in the kernel's slab caches, over loopback.
-fn kernel_bytes() -> Result<f64> {
+pub(crate) fn kernel_bytes() -> Result<f64> {
     let listener = KernelListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let before = slab_bytes()?;

@@ -8,6 +8,7 @@
 mod alloc;
 mod bridge;
 mod bulk;
+mod conn_memory;
 mod conn_rate;
 mod cpu;
 mod idle;
@@ -64,6 +65,11 @@ const BENCHES: &[Bench] = &[
         about: "1,000 idle connections: the daemon's CPU, and memory beside the kernel's",
         run: idle::run,
     },
+    Bench {
+        name: "conn-memory",
+        about: "1,000,000 idle connections and 100,000 records in TIME-WAIT, beside the kernel's slab",
+        run: conn_memory::run,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -84,7 +90,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> String {
-    let list: String = BENCHES.iter().map(|b| format!("  {:<10} {}\n", b.name, b.about)).collect();
+    let list: String = BENCHES.iter().map(|b| format!("  {:<11} {}\n", b.name, b.about)).collect();
     format!("usage: firelane-bench NAME\n{list}")
 }
 

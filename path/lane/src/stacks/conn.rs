@@ -7,7 +7,6 @@
 
 use core::cmp::Reverse;
 use core::net::SocketAddr;
-use core::num::NonZeroU32;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
@@ -33,14 +32,21 @@ pub(crate) struct Conn {
     pub(crate) is_dirty: bool,
     /// The end is near: what follows when nothing is left to send.
     pub(crate) leaving: Leaving,
-    /// The way of its segments; an idle connection has none.
-    pub(crate) route: Option<Box<Egress>>,
-    /// Which flow its segments belong to, and the count of rule changes at which that was looked up.
-    pub(crate) flow: Option<(u32, Option<FlowId>)>,
+    /// What a connection at rest does not have.
+    awake: Option<Box<Awake>>,
+}
+
+/// What the lane knows of a connection while it is in use, or has not been accepted.
+#[derive(Debug, Default)]
+struct Awake {
+    /// The way of its segments.
+    route: Option<Egress>,
+    /// Which flow they belong to, and the count of rule changes at which that was looked up.
+    flow: Option<(u32, Option<FlowId>)>,
     /// Whose passive connection it is.
-    listener: Option<ListenerId>,
+    listener: Option<SocketId>,
     /// The application's side, until the connection is established and its listener gets it.
-    pub(crate) embryo: Option<Box<StreamEnd>>,
+    embryo: Option<StreamEnd>,
 }
 
 // What an idle connection costs in its table.
@@ -63,20 +69,6 @@ impl Tcp {
             Self::Awake(connection) => connection,
             Self::AtRest(_) => unreachable!("it was woken just above"),
         }
-    }
-}
-
-/// A listener's socket, in a form that leaves a connection without one no larger.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct ListenerId(NonZeroU32);
-
-impl ListenerId {
-    fn new(socket: SocketId) -> Option<Self> {
-        NonZeroU32::new(socket.0.wrapping_add(1)).map(Self)
-    }
-
-    fn socket(self) -> SocketId {
-        SocketId(self.0.get() - 1)
     }
 }
 
@@ -106,29 +98,65 @@ impl Conn {
             steps: StepLists::TCP,
             is_dirty: false,
             leaving: Leaving::No,
-            route: route.map(Box::new),
-            flow: None,
-            listener: None,
-            embryo: None,
+            awake: route.map(|route| Box::new(Awake { route: Some(route), ..Awake::default() })),
         }
     }
 
     /// It came by a listener, which gets the application's side when it is established.
     pub(crate) fn came_by(&mut self, listener: SocketId, embryo: StreamEnd) {
-        self.listener = ListenerId::new(listener);
-        self.embryo = Some(Box::new(embryo));
+        let awake = self.awake();
+        (awake.listener, awake.embryo) = (Some(listener), Some(embryo));
     }
 
     /// The application's side and whose it is, once.
     pub(crate) fn hatch(&mut self) -> Option<(StreamEnd, SocketId)> {
-        let (end, listener) = (self.embryo.take()?, self.listener?);
-        Some((*end, listener.socket()))
+        let awake = self.awake.as_mut()?;
+        Some((awake.embryo.take()?, awake.listener?))
+    }
+
+    fn awake(&mut self) -> &mut Awake {
+        self.awake.get_or_insert_default()
+    }
+
+    /// The way of its segments, if it was looked up.
+    #[inline]
+    pub(crate) fn route(&self) -> Option<&Egress> {
+        self.awake.as_ref()?.route.as_ref()
+    }
+
+    /// Its segments go this way from here on.
+    pub(crate) fn set_route(&mut self, route: Egress) {
+        self.awake().route = Some(route);
+    }
+
+    /// The flow of its segments, if it was looked up since rules changed for the `changes`-th time.
+    #[inline]
+    pub(crate) fn flow(&self, changes: u32) -> Option<Option<FlowId>> {
+        let (seen, flow) = self.awake.as_ref()?.flow?;
+        (seen == changes).then_some(flow)
+    }
+
+    /// Its segments belong to this flow until rules change again.
+    pub(crate) fn set_flow(&mut self, changes: u32, flow: Option<FlowId>) {
+        self.awake().flow = Some((changes, flow));
+    }
+
+    fn is_accepted(&self) -> bool {
+        self.stream.shared().words().flags().contains(Flags::ACCEPTED)
     }
 
     /// TCP's state, woken.
     #[inline]
     pub(crate) fn tcp(&mut self) -> &mut Connection {
         self.tcp.wake()
+    }
+
+    /// Looks at TCP's state without waking it.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Connection) -> T) -> T {
+        match &self.tcp {
+            Tcp::Awake(connection) => look(connection),
+            Tcp::AtRest(rest) => rest.look(look),
+        }
     }
 
     /// Whether this connection has the tuple.
@@ -170,14 +198,18 @@ impl Conn {
             && let Some(rest) = connection.rest(now)
         {
             self.tcp = Tcp::AtRest(rest);
-            self.route = None;
+            let waits =
+                self.awake.as_ref().is_some_and(|awake| awake.listener.is_some()) && !self.is_accepted();
+            if !waits {
+                self.awake = None;
+            }
         }
     }
 
     /// Whether it came by `listener` and nobody has accepted it.
     pub(crate) fn is_orphan_of(&self, listener: SocketId) -> bool {
-        let is_accepted = self.stream.shared().words().flags().contains(Flags::ACCEPTED);
-        !is_accepted && self.listener.is_some_and(|mine| mine.socket() == listener)
+        let mine = self.awake.as_ref().and_then(|awake| awake.listener);
+        mine == Some(listener) && !self.is_accepted()
     }
 
     /// Whether it has nothing to send and does not end: asked where most connections are.
@@ -188,10 +220,7 @@ impl Conn {
 
     /// What is known of it.
     pub(crate) fn info(&self, now: Instant) -> Option<StreamInfo> {
-        let tcp = match &self.tcp {
-            Tcp::Awake(connection) => connection.info(now),
-            Tcp::AtRest(rest) => rest.info(now),
-        };
+        let tcp = self.look(|tcp| tcp.info(now));
         let Names { local, remote } = self.stream.shared().names()?;
         let (send, recv) = (&self.stream.send, &self.stream.recv);
         let sent = tcp.bytes_acknowledged + tcp.unacknowledged;
@@ -329,6 +358,11 @@ impl Conns {
         for id in all {
             self.remove(id);
         }
+    }
+
+    /// What the places and the timers take.
+    pub(crate) fn allocated_bytes(&self) -> (usize, usize) {
+        (self.slab.allocated_bytes(), self.wheel.allocated_bytes())
     }
 
     /// Whether somebody waits for a device.

@@ -30,7 +30,7 @@ impl<D> Inside<'_, D> {
             conn.leaving = Leaving::TimeWait;
         }
         if events.contains(Events::WRITABLE)
-            && let Some(route) = &conn.route
+            && let Some(route) = conn.route()
         {
             // What the peer acknowledges has reached it: its neighbour entry needs no question.
             self.shard.ip.core.confirm_reachable(self.common.now, route);

@@ -32,6 +32,7 @@ use self::tune::Sweep;
 use crate::common::Common;
 use crate::config::{LaneConfig, Secrets};
 use crate::control::Refusal;
+use crate::counters::TableMemory;
 use crate::links::Links;
 use crate::message::{
     Learned, NetstackConfig, PortConfig, PortKind, PortUser, RouteConfig, SocketCommand, Stage,
@@ -203,6 +204,17 @@ impl Stacks {
 
     pub(crate) fn time_wait(&self) -> usize {
         self.shards.iter().map(|shard| shard.time_wait.len()).sum()
+    }
+
+    pub(crate) fn memory(&self) -> TableMemory {
+        let (connections, timers) = self.conns.allocated_bytes();
+        let of_shards = |bytes: fn(&Shard) -> usize| self.shards.iter().map(bytes).sum();
+        TableMemory {
+            connections,
+            index: of_shards(|shard| shard.conns.allocated_bytes()),
+            timers,
+            time_wait: of_shards(|shard| shard.time_wait.allocated_bytes()),
+        }
     }
 
     pub(crate) fn half_open(&self) -> (usize, SynCounters) {

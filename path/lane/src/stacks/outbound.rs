@@ -140,7 +140,7 @@ impl<D> Inside<'_, D> {
 
     /// The port that a connection's segments leave by, if its device has enough to do.
     fn busy_port(&self, id: ConnId, links: &Links<D>) -> Option<LinkId> {
-        let route = self.conns.slab.get(id)?.route.as_ref()?;
+        let route = self.conns.slab.get(id)?.route()?;
         let port = links.port_towards(route.link, route.dst_mac?)?;
         links.is_busy(port).then_some(port)
     }
@@ -176,14 +176,12 @@ impl<D> Inside<'_, D> {
     /// The flow of a connection's segments, looked up again when rules have changed.
     fn flow_of(&mut self, id: ConnId, links: &Links<D>) -> Option<FlowId> {
         let conn = self.conns.slab.get_mut(id)?;
-        if let Some((seen, flow)) = conn.flow
-            && seen == links.rules_changed
-        {
+        if let Some(flow) = conn.flow(links.rules_changed) {
             return flow;
         }
-        let link = conn.route.as_ref()?.link;
+        let link = conn.route()?.link;
         let flow = links.flow_out(link, &conn.tuple()?);
-        conn.flow = Some((links.rules_changed, flow));
+        conn.set_flow(links.rules_changed, flow);
         flow
     }
 
@@ -203,15 +201,15 @@ impl<D> Inside<'_, D> {
     /// The way of a connection's segments, looked up again when routes or addresses have changed.
     pub(crate) fn route_of(&mut self, id: ConnId) -> Option<Egress> {
         let conn = self.conns.slab.get_mut(id)?;
-        if let Some(egress) = &conn.route
+        if let Some(egress) = conn.route()
             && self.shard.ip.core.is_current(egress)
         {
-            return Some(**egress);
+            return Some(*egress);
         }
         let Names { local, remote } = conn.stream.shared().names()?;
         let egress = self.shard.ip.core.egress(self.common.now, Some(local.ip()), remote.ip()).ok()?;
         conn.tcp().set_path_mss(mss_of(&egress));
-        conn.route = Some(Box::new(egress));
+        conn.set_route(egress);
         Some(egress)
     }
 

@@ -41,7 +41,7 @@ impl Stacks {
         let end = next.saturating_add(PLACES_PER_TURN);
         for conn in self.conns.slab.places_mut(next..end) {
             if let Some(shard) = self.shards.get(conn.netstack.index()) {
-                conn.tcp.set_config(Arc::clone(&shard.config.tcp));
+                conn.set_config(Arc::clone(&shard.config.tcp));
             }
         }
         self.sweep = ((end as usize) < self.conns.slab.places()).then_some(Sweep { next: end });

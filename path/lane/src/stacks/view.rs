@@ -73,8 +73,8 @@ enum Place {
 fn connection(now: Instant, conn: &Conn) -> Option<SocketRow> {
     let names = conn.stream.shared().names()?;
     let row = ConnectionRow {
-        info: conn.tcp.info(now),
-        sequence: conn.tcp.sequence(),
+        info: conn.look(|tcp| tcp.info(now)),
+        sequence: conn.look(|tcp| tcp.sequence()),
         send_queue: conn.stream.send.available(),
         receive_queue: conn.stream.recv.unread(),
     };

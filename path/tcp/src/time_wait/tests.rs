@@ -16,8 +16,6 @@ fn record(port: u16) -> TimeWaitRecord {
         rcv_nxt: SeqNum(2000),
         recent: 50,
         clock: TimestampClock::from_offset(0),
-        ends: 0,
-        next: NIL,
         window: 9,
         has_timestamps: true,
     }
@@ -44,9 +42,60 @@ fn at(secs: u64) -> Instant {
     Instant::from_secs(1000 + secs)
 }
 
+/// A record of one of 100,000 peers, of both families and with two addresses of ours.
+fn far_record(n: u32) -> TimeWaitRecord {
+    let port = 1024 + (n / 4) as u16;
+    let [local, remote]: [std::net::SocketAddr; 2] = match n % 4 {
+        0 => [([10, 0, 0, 1], 80).into(), ([10, 0, 0, 2], port).into()],
+        1 => [([10, 0, 0, 9], 80).into(), ([10, 0, 0, 2], port).into()],
+        2 => [([10, 0, 0, 1], 81).into(), ([10, 0, 0, 2], port).into()],
+        _ => ["[fd00::1]:80".parse().unwrap(), (std::net::Ipv6Addr::from(7), port).into()],
+    };
+    TimeWaitRecord { tuple: Tuple::new(local, remote), ..record(0) }
+}
+
 #[test]
-fn a_record_is_64_bytes() {
-    assert!(size_of::<TimeWaitRecord>() <= 64, "{}", size_of::<TimeWaitRecord>());
+fn a_record_takes_at_most_64_bytes_with_its_index_and_all_memory_comes_back() {
+    let mut table = TimeWaitTable::new([5; 16], Duration::from_secs(60), 600_000);
+    let empty = table.allocated_bytes();
+    let mut records = 0;
+    for n in 0..200_000 {
+        assert!(table.insert(at(0), far_record(n)));
+        records += 1;
+        if records >= 10_000 {
+            let bytes = table.allocated_bytes();
+            assert!(bytes <= records * 64, "{bytes} bytes for {records}");
+        }
+    }
+    for n in (0..200_000).step_by(977) {
+        let known = table.on_segment(at(1), &far_record(n).tuple, &seg(2000, TcpFlags::ACK, Some(50)));
+        assert_ne!(known, TimeWaitAnswer::Unknown);
+    }
+    table.on_timer(at(62));
+    assert_eq!((table.len(), table.allocated_bytes()), (0, empty));
+}
+
+/// RFC 6191: pairs that are used again at once, over and over, take no more places than there are pairs.
+#[test]
+fn who_is_reused_leaves_its_place() {
+    let mut table = table();
+    for round in 0..50 {
+        table.on_timer(at(round));
+        for port in 0..100 {
+            assert!(table.insert(at(round), record(port)));
+        }
+        for port in 0..99 {
+            let syn = seg(3000, TcpFlags::SYN, None);
+            let answer = table.on_segment(at(round), &tuple(port), &syn);
+            assert!(matches!(answer, TimeWaitAnswer::Reuse { .. }));
+        }
+    }
+    assert_eq!((table.len(), table.places.len()), (1, 100));
+    // What came last ends when its own time is up.
+    table.on_timer(at(49 + 59));
+    assert_eq!(table.len(), 1);
+    table.on_timer(at(49 + 61));
+    assert!(table.is_empty());
 }
 
 /// R07: our own program gets the tuple again after a second if both ends use timestamps, else after the whole time.
