@@ -69,7 +69,9 @@ impl ReceiveSide {
     /// What a connection at rest remembers, if no ACK is owed and nothing waits ahead.
     pub(crate) fn rest(&self) -> Option<ReceiveRest> {
         let Self { space, nxt, promised, acknowledged, scale, mss, segment, ref ack, .. } = *self;
-        let Self { fin: NOWHERE, repeats: 0, reassembly: None, .. } = *self else { return None };
+        let Self { fin: NOWHERE, repeats: 0, reassembly: None, tuning: None, .. } = *self else {
+            return None;
+        };
         if acknowledged != nxt {
             return None;
         }
@@ -92,6 +94,7 @@ impl ReceiveSide {
             ack: DelayedAck::wake_from(quick),
             repeats: 0,
             reassembly: None,
+            tuning: None,
         }
     }
 

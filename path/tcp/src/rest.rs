@@ -66,7 +66,8 @@ impl Connection {
 
     /// What has no meaning while nothing is owed takes the value that it has after waking.
     fn settle(&mut self) {
-        (self.progress_at, self.challenged_at, self.syn_retries) = (self.heard_at, Instant::ZERO, 0);
+        (self.progress_at, self.challenged_at) = (self.heard_at, Instant::ZERO);
+        (self.challenges, self.syn_retries) = (0, 0);
         self.flight.settle(&self.config.flight);
         self.send.settle(self.flight.nxt());
     }
@@ -131,6 +132,7 @@ impl AtRest {
             peer_mss,
             state: State::Established,
             pending: Pending::default(),
+            challenges: 0,
             syn_retries: 0,
             keepalive_probes: 0,
             active,

@@ -86,7 +86,7 @@ impl<D> Inside<'_, D> {
     /// An address that has ended takes its connections with it.
     fn on_own_change(&mut self, change: Configured) {
         if let Configured::NoAddress { addr, .. } = change {
-            self.abort_all(|conn| conn.tuple.local() == addr);
+            self.abort_all(|conn| conn.tuple().is_some_and(|tuple| tuple.local() == addr));
         }
     }
 
