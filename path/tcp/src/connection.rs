@@ -96,7 +96,7 @@ pub(crate) struct SocketOptions {
 }
 
 /// Options that most sockets leave alone, and what only troubled connections have.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct RareOptions {
     /// The search for the path's largest segment, once time-outs have made it necessary.
     mtu_search: Option<MtuSearch>,

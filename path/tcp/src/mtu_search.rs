@@ -42,7 +42,7 @@ enum Stage {
 }
 
 /// A search, from the first fall.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct MtuSearch {
     /// What is used: the largest size that arrived, or that is assumed to.
     low: u16,
