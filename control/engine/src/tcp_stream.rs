@@ -327,6 +327,15 @@ impl TcpStream {
         self.socket.set_option(StreamOption::Nodelay(nodelay))
     }
 
+    /// Whether ACKs leave at once for a while, or wait for answers to ride on (TCP_QUICKACK). The connection goes back to
+    /// its own judgement after some segments.
+    ///
+    /// # Errors
+    /// `NotConnected` while connecting.
+    pub fn set_quickack(&self, quickack: bool) -> io::Result<()> {
+        self.socket.set_option(StreamOption::QuickAck(quickack))
+    }
+
     /// When and how often a silent peer is asked whether it lives; `None` never asks (SO_KEEPALIVE).
     ///
     /// # Errors

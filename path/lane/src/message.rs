@@ -369,6 +369,8 @@ pub enum StreamOption {
     Nodelay(bool),
     /// TCP_CORK.
     Cork(bool),
+    /// TCP_QUICKACK.
+    QuickAck(bool),
     /// SO_KEEPALIVE and its times.
     Keepalive(Option<Keepalive>),
     /// TCP_USER_TIMEOUT.

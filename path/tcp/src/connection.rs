@@ -466,6 +466,11 @@ impl Connection {
         self.options.autotune = on;
     }
 
+    /// `TCP_QUICKACK`: ACKs leave at once for a while, or wait for the program's answers. Not for ever, as in Linux.
+    pub fn set_quickack(&mut self, on: bool) {
+        self.receive.ack.set_quick(on);
+    }
+
     /// `TCP_CORK`: only full segments leave, until it is taken out (or the persist timer fires).
     pub fn set_cork(&mut self, on: bool) {
         self.options.cork = on;

@@ -81,6 +81,13 @@ impl DelayedAck {
         self.due = true;
     }
 
+    /// The program asks for ACKs at once (for the next segments, and for what is owed), or wants them to wait for its
+    /// answers.
+    pub fn set_quick(&mut self, on: bool) {
+        self.quick = if on { QUICK_ACKS } else { 0 };
+        self.due |= on && self.is_owed();
+    }
+
     /// A segment with an ACK left. Data in it mean that the program answers, so delaying pays: ACKs ride on
     /// the answers.
     pub fn on_ack_sent(&mut self, with_data: bool) {
@@ -166,6 +173,24 @@ mod tests {
         answering.on_ack_sent(true);
         data(&mut answering, NOW, 100, Arrival::InOrder);
         assert!(!answering.is_due(NOW), "the answer carries the ACK");
+    }
+
+    #[test]
+    fn the_program_may_ask_for_haste_and_for_patience() {
+        let mut ack = calm();
+        data(&mut ack, NOW, 10, Arrival::InOrder);
+        assert!(!ack.is_due(NOW));
+        ack.set_quick(true);
+        assert!(ack.is_due(NOW), "what is owed goes");
+        ack.on_ack_sent(false);
+        data(&mut ack, NOW, 10, Arrival::InOrder);
+        assert!(ack.is_due(NOW), "and the next");
+        ack.on_ack_sent(false);
+        ack.set_quick(true);
+        assert!(!ack.is_due(NOW), "nothing is owed");
+        ack.set_quick(false);
+        data(&mut ack, NOW, 10, Arrival::InOrder);
+        assert!(!ack.is_due(NOW));
     }
 
     #[test]

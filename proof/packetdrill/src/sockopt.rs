@@ -197,6 +197,10 @@ fn set_tcp(world: &mut World, kind: &mut Kind, name: i32, value: &[u8]) -> Sys<(
             kind.tell(world, StreamOption::Nodelay(number != 0));
             return Ok(());
         }
+        libc::TCP_QUICKACK => {
+            kind.tell(world, StreamOption::QuickAck(number != 0));
+            return Ok(());
+        }
         libc::TCP_CORK => {
             stored.cork = number != 0;
             kind.tell(world, StreamOption::Cork(number != 0));

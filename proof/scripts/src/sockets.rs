@@ -268,6 +268,7 @@ impl Sockets {
 fn stream_option(option: &str, values: &[&str]) -> Result<StreamOption, String> {
     Ok(match (option, values) {
         ("nodelay", [word]) => StreamOption::Nodelay(on(word)?),
+        ("quickack", [word]) => StreamOption::QuickAck(on(word)?),
         ("cork", [word]) => StreamOption::Cork(on(word)?),
         ("user_timeout", ["off"]) => StreamOption::UserTimeout(None),
         ("user_timeout", [seconds]) => StreamOption::UserTimeout(Some(span(seconds)?)),

@@ -32,6 +32,7 @@ impl<D> Inside<'_, D> {
                 match option {
                     StreamOption::Nodelay(on) => tcp.set_nodelay(on),
                     StreamOption::Cork(on) => tcp.set_cork(on),
+                    StreamOption::QuickAck(on) => tcp.set_quickack(on),
                     StreamOption::Keepalive(keepalive) => tcp.set_keepalive(now, keepalive),
                     StreamOption::UserTimeout(timeout) => tcp.set_user_timeout(timeout),
                     StreamOption::Congestion(algorithm) => tcp.set_algorithm(now, algorithm),
