@@ -191,7 +191,7 @@ mod tests {
     }
 
     /// How many of `tuples` share the fullest of `buckets` under `key`.
-    fn depth(tuples: &[Tuple], key: TableKey, buckets: u64) -> usize {
+    fn depth(tuples: &[Tuple], key: TableKey, buckets: u32) -> usize {
         let table = ConnTable::new(key, 0);
         let mut counts = HashMap::new();
         for tuple in tuples {
