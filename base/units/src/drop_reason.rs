@@ -131,6 +131,8 @@ drop_reasons! {
     Ip BadArp = "ip_bad_arp",
     /// A neighbour-discovery message that RFC 4861 tells to discard.
     Ip BadNdp = "ip_bad_ndp",
+    /// An IGMP or MLD message that RFC 3376 or RFC 3810 tells to ignore.
+    Ip BadGroup = "ip_bad_group",
     /// An ICMP message that is malformed, quotes nothing of ours, or must be ignored.
     Ip BadIcmp = "ip_bad_icmp",
     /// The ICMP rate limit was reached.

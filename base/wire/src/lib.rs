@@ -20,6 +20,7 @@ pub mod checksum;
 pub mod ethernet;
 pub mod ext;
 pub mod fragment;
+pub mod group;
 pub mod icmp;
 pub mod icmpv4;
 pub mod icmpv6;
@@ -38,6 +39,9 @@ pub use checksum::{Sum, copy_and_sum, sum, update16, update32};
 pub use ethernet::{EtherType, EthernetError, EthernetRepr, EthernetView};
 pub use ext::{ExtChain, ExtError, ExtFault, Fragment, HeaderProblem};
 pub use fragment::{FragmentError, FragmentRepr, FragmentView};
+pub use group::{
+    GroupError, GroupMessage, GroupProtocol, GroupQuery, GroupRecord, GroupVersion, OldKind, RecordKind,
+};
 pub use icmp::{QuoteError, Quoted, TimeExceeded};
 pub use icmpv4::{Icmpv4Error, Icmpv4Repr, Icmpv4Unreachable, Icmpv4View};
 pub use icmpv6::{Icmpv6Error, Icmpv6Repr, Icmpv6Unreachable, Icmpv6View};

@@ -394,6 +394,7 @@ impl Engine {
         base.steering = Steering::even(&lanes);
         base.dad = config.dad;
         base.link_local = Some(IidKind::Stable);
+        base.group_reports = true;
         base.stable_secret = self.0.stable_secret;
         let told = config.for_lanes(base);
         self.0.tell_all(|_| Control::AddNetstack(told.clone()))?;

@@ -101,6 +101,7 @@ pub(crate) fn io_error(error: SocketError) -> io::Error {
         SocketError::AddressInUse => Errno::ADDRINUSE,
         SocketError::MessageTooLong => Errno::MSGSIZE,
         SocketError::NoBuffers => Errno::NOBUFS,
+        SocketError::BroadcastDenied => Errno::ACCESS,
     };
     number.into()
 }

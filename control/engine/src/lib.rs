@@ -28,6 +28,7 @@ mod snapshot;
 mod stack;
 mod tcp_listener;
 mod tcp_stream;
+mod udp_groups;
 mod udp_socket;
 mod worker;
 
@@ -50,7 +51,8 @@ pub use firelane_driver_packet::PacketSocket;
 pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};
 pub use firelane_flow::Counters as Traffic;
 pub use firelane_ip::{
-    AddressOrigin, AutoconfConfig, Configured, DadConfig, Forwarding, HopLimits, IidKind, Resolvers,
+    AddressOrigin, AutoconfConfig, Configured, DadConfig, FilterMode, Forwarding, HopLimits, IidKind,
+    Resolvers, SourceFilter,
 };
 pub use firelane_lane::{
     ConnectionRow, Cursor, Notice, RouteConfig, SocketKind, SocketRow, StreamInfo, Table,

@@ -32,9 +32,11 @@ const PORT_TRIES: usize = 64;
 /// A UDP socket. Dropping it closes it.
 #[derive(Debug)]
 pub struct UdpSocket {
-    engine: Arc<Inner>,
-    socket: SocketId,
-    shared: Arc<DatagramShared>,
+    pub(crate) engine: Arc<Inner>,
+    pub(crate) socket: SocketId,
+    pub(crate) shared: Arc<DatagramShared>,
+    /// It has joined a group at some time.
+    pub(crate) joined: AtomicBool,
     send: Mutex<SendDatagramEnd>,
     recv: Mutex<RecvDatagramEnd>,
     remote: Option<SocketAddr>,
@@ -65,7 +67,8 @@ impl UdpSocket {
     fn open(stack: &Stack, addr: SocketAddr, remote: Option<SocketAddr>) -> io::Result<Self> {
         let mut registry = stack.inner.registry_of_now();
         let netstack = registry.netstack_mut(stack.id)?;
-        if !netstack.owns(addr.ip()) {
+        // A group's address is anybody's: what is sent to the group arrives there.
+        if !addr.ip().is_multicast() && !netstack.owns(addr.ip()) {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
         let ports = netstack.config.udp_ports.clone();
@@ -99,6 +102,7 @@ impl UdpSocket {
             engine,
             socket,
             shared,
+            joined: AtomicBool::new(false),
             send: Mutex::new(send),
             recv: Mutex::new(recv),
             remote,
@@ -229,7 +233,7 @@ impl UdpSocket {
         result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
     }
 
-    fn command(&self, command: SocketCommand) -> io::Result<()> {
+    pub(crate) fn command(&self, command: SocketCommand) -> io::Result<()> {
         let message = LaneMessage::Socket(self.shared.netstack(), command);
         self.engine.fabric.enter_surely(self.shared.lane(), message).map_err(|_| lane_failed())
     }
@@ -266,6 +270,7 @@ impl UdpSocket {
 
 impl Drop for UdpSocket {
     fn drop(&mut self) {
+        self.leave_all();
         // A lane that has failed has no sockets left to close.
         let _ = self.command(SocketCommand::CloseDatagrams(self.socket));
         self.engine.fabric.sleepers.stand_up(self.token);

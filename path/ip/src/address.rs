@@ -140,13 +140,15 @@ pub(crate) struct Addresses {
     /// The subnets' broadcast addresses, in order: asked for every packet.
     broadcasts: Vec<Ipv4Addr>,
     dad: DadConfig,
+    /// Which list this is: another number, other addresses.
+    version: u64,
     /// No sequence goes on before; exact after [`Addresses::poll`] has found nothing.
     next: Option<Instant>,
 }
 
 impl Addresses {
     pub(crate) const fn new(dad: DadConfig) -> Self {
-        Self { list: Vec::new(), broadcasts: Vec::new(), dad, next: None }
+        Self { list: Vec::new(), broadcasts: Vec::new(), dad, version: 0, next: None }
     }
 
     /// Adds an address, whose test begins.
@@ -315,7 +317,21 @@ impl Addresses {
         None
     }
 
+    /// Which list this is.
+    pub(crate) const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// An IPv4 address of a link that may be used.
+    pub(crate) fn source_v4(&self, link: LinkId) -> Option<Ipv4Addr> {
+        self.on(link).filter(|address| address.is_usable()).find_map(|address| match address.prefix.addr() {
+            IpAddr::V4(v4) => Some(v4),
+            IpAddr::V6(_) => None,
+        })
+    }
+
     fn list_broadcasts(&mut self) {
+        self.version += 1;
         self.broadcasts = self.list.iter().filter_map(|address| broadcast_of(address.prefix)).collect();
         self.broadcasts.sort_unstable();
         self.broadcasts.dedup();

@@ -27,6 +27,8 @@ pub struct IpConfig {
     pub dad: DadConfig,
     /// How the link-local address of an interface is made (RFC 4862 §5.3); `None` makes none.
     pub link_local: Option<IidKind>,
+    /// Whether the groups that are listened to are reported (IGMP, MLD).
+    pub group_reports: bool,
     /// Random bytes, unknown outside, that stay the same when the netstack comes back: its identifiers do so
     /// too (RFC 7217 §5).
     pub stable_secret: [u8; 16],
@@ -37,7 +39,8 @@ impl IpConfig {
     pub const fn new(secret: [u8; 16]) -> Self {
         let dad = DadConfig::FAST;
         let (forwarding, hops) = (Forwarding::OFF, HopLimits::DEFAULT);
-        Self { secret, forwarding, hops, dad, link_local: None, stable_secret: secret }
+        let (link_local, group_reports) = (None, false);
+        Self { secret, forwarding, hops, dad, link_local, group_reports, stable_secret: secret }
     }
 }
 

@@ -80,10 +80,26 @@ pub(crate) struct Way {
 impl Ip {
     /// The way to `dst`, from `src` or from the address that suits best.
     pub fn egress(&mut self, now: Instant, src: Option<IpAddr>, dst: IpAddr) -> Result<Egress, RouteError> {
+        self.egress_by(now, None, src, dst)
+    }
+
+    /// The same; packets to a group, to everybody, or to a neighbour by its link-local address leave by `link` if
+    /// one is named.
+    pub fn egress_by(
+        &mut self,
+        now: Instant,
+        link: Option<LinkId>,
+        src: Option<IpAddr>,
+        dst: IpAddr,
+    ) -> Result<Egress, RouteError> {
         if let Some(src) = src {
             self.check_source(src, dst)?;
         }
-        let way = self.way(src, dst).ok_or(RouteError::NoRoute)?;
+        let mut way = self.way(src, dst).or_else(|| lone_way(link?, dst)).ok_or(RouteError::NoRoute)?;
+        let is_everywhere = dst.is_multicast() || is_link_local(dst) || way.mac == Some(MacAddr::BROADCAST);
+        if let Some(link) = link.filter(|_| is_everywhere && way.link != LOOPBACK) {
+            way.link = link;
+        }
         let src = match src {
             Some(src) => src,
             None => self.choose_source(way, dst).ok_or(RouteError::NoSource)?,
@@ -227,7 +243,7 @@ impl Ip {
 
     /// The link for a destination that every link has: the source's, a route's, or the first that has an
     /// address of the family.
-    fn group_link(&self, src_link: Option<LinkId>, dst: IpAddr) -> Option<LinkId> {
+    pub(crate) fn group_link(&self, src_link: Option<LinkId>, dst: IpAddr) -> Option<LinkId> {
         let routed = || self.routes.lookup(dst, |r| r.destination.prefix_len() > 0).and_then(|r| r.link);
         let first = || {
             let same_family = |addr: IpAddr| addr.is_ipv4() == dst.is_ipv4();
@@ -243,6 +259,25 @@ impl Ip {
         }
         let of_subnet = |a: &&crate::Address| broadcast_of(a.prefix) == Some(dst);
         self.addresses.iter().find(of_subnet).map(|address| address.link)
+    }
+}
+
+/// The way to a group by a link that has no address from which it could be found.
+fn lone_way(link: LinkId, dst: IpAddr) -> Option<Way> {
+    dst.is_multicast().then(|| Way { link, next_hop: dst, mac: Some(ethernet::group_mac(dst)) })
+}
+
+impl Egress {
+    /// The same way back to this netstack: for its own members of the group that it leads to.
+    pub fn looped(&self) -> Self {
+        let mtu = Mtu::new(u16::MAX).unwrap_or(self.mtu);
+        let (src_mac, dst_mac) = (LOOPBACK_MAC, Some(LOOPBACK_MAC));
+        Self { link: LOOPBACK, src_mac, dst_mac, mtu, neighbour: None, ..*self }
+    }
+
+    /// Whether it leads to everybody on a link.
+    pub fn is_broadcast(&self) -> bool {
+        self.dst_mac == Some(MacAddr::BROADCAST)
     }
 }
 

@@ -23,9 +23,9 @@ pub(crate) enum IcmpKind {
 
 /// A bucket's measure: messages per second, and how many at once.
 #[derive(Clone, Copy, Debug)]
-struct Rate {
-    per_second: u64,
-    burst: u64,
+pub(crate) struct Rate {
+    pub(crate) per_second: u64,
+    pub(crate) burst: u64,
 }
 
 /// Errors: Linux' measures.
@@ -39,12 +39,12 @@ const BUCKETS: usize = 256;
 
 /// A bucket as the time at which it is full (a virtual clock): no refill to run.
 #[derive(Clone, Copy, Debug, Default)]
-struct Bucket {
+pub(crate) struct Bucket {
     full_at: Instant,
 }
 
 impl Bucket {
-    fn take(&mut self, now: Instant, rate: Rate, tokens: u64) -> bool {
+    pub(crate) fn take(&mut self, now: Instant, rate: Rate, tokens: u64) -> bool {
         let token = Duration::from_nanos(1_000_000_000 / rate.per_second);
         let full_at = self.full_at.max(now) + token * tokens as u32;
         let is_allowed = full_at <= now + token * rate.burst as u32;

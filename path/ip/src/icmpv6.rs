@@ -66,7 +66,10 @@ impl Ip {
                 .input_ndp(now, delivered.link, &envelope, from, view.message(), pools)
                 .map(|()| Next::Done);
         }
-        // Only neighbour discovery comes from nobody.
+        if matches!(view.kind(), 130..=132 | 143) {
+            return self.on_mld(now, delivered, view.message()).map(|()| Next::Done);
+        }
+        // Only neighbour discovery and reports come from nobody.
         if src.is_unspecified() {
             return Err(DropReason::Martian);
         }

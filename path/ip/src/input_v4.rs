@@ -75,6 +75,7 @@ impl Ip {
     pub(crate) fn deliver_v4(&mut self, now: Instant, delivered: Delivered, pools: &mut Pools) -> Input {
         match delivered.protocol {
             IpProtocol::TCP | IpProtocol::UDP => Input::Deliver(delivered),
+            IpProtocol::IGMP if delivered.is_broadcast_or_multicast => self.input_igmp(now, delivered, pools),
             IpProtocol::ICMPV4 => self.input_icmpv4(now, delivered, pools),
             // I11: a tunnel that was not configured is no tunnel.
             _ => {
@@ -120,7 +121,7 @@ impl Ip {
         if self.addresses.is_usable(dst.into()) || (dst.is_loopback() && link == LOOPBACK) {
             return Cast::Ours;
         }
-        if self.addresses.is_broadcast(dst) || dst == Ipv4Addr::new(224, 0, 0, 1) {
+        if self.addresses.is_broadcast(dst) || (dst.is_multicast() && self.is_member(link, dst.into())) {
             return Cast::Group;
         }
         let is_station = !dst.is_multicast() && dst.octets()[0] < 240 && dst.octets()[0] != 0;

@@ -13,7 +13,6 @@ use crate::config::LOOPBACK;
 use crate::icmp_error::IcmpError;
 use crate::input::{Delivered, Input};
 use crate::input_v4::Cast;
-use crate::ndp::ALL_NODES;
 use crate::stack::Ip;
 
 impl Ip {
@@ -150,13 +149,18 @@ impl Ip {
         if is_routable { Cast::Other } else { Cast::Nobody }
     }
 
-    /// Groups of the link that every station is in: all, and those of its addresses, tentative or not.
+    /// Groups that are listened to: those that somebody joined, that of all stations, and those in which its
+    /// addresses are asked for, tentative or not.
     fn is_member_v6(&self, link: LinkId, group: Ipv6Addr) -> bool {
         let is_solicited = |address: &crate::Address| match address.prefix.addr() {
             core::net::IpAddr::V6(addr) => ndp::solicited_node(addr) == group,
             core::net::IpAddr::V4(_) => false,
         };
-        group == ALL_NODES || self.addresses.on(link).any(is_solicited)
+        // V09: what does not leave a host cannot come from a wire (RFC 4291 §2.7).
+        if group.octets()[1] & 15 <= 1 && link != LOOPBACK {
+            return false;
+        }
+        self.is_member(link, group.into()) || self.addresses.on(link).any(is_solicited)
     }
 }
 

@@ -63,6 +63,12 @@ impl Random {
         ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
     }
 
+    /// An instant of `span`, its beginning and end included.
+    pub(crate) fn within(&mut self, span: Duration) -> Duration {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX - 1);
+        Duration::from_nanos(self.below(nanos + 1))
+    }
+
     /// Between half of `span` and one and a half (RFC 4861 §6.3.2: MIN_ and MAX_RANDOM_FACTOR).
     pub(crate) fn around(&mut self, span: Duration) -> Duration {
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX / 2);

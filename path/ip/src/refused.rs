@@ -18,4 +18,6 @@ pub struct Refused {
     pub servers: u64,
     /// Search domains (RFC 8106).
     pub domains: u64,
+    /// Groups, or members of one.
+    pub groups: u64,
 }

@@ -10,8 +10,12 @@ use firelane_wire::{EthernetView, Quoted};
 
 use crate::event::{ErrorKind, IpEvent, TransportError};
 use crate::icmp_error::IcmpError;
+use crate::icmp_limit::Rate;
 use crate::neighbour::Evidence;
 use crate::stack::Ip;
+
+/// How often other lanes are told of neighbours: a flood of changes costs every lane of the netstack.
+const NEWS: Rate = Rate { per_second: 1000, burst: 256 };
 
 impl Ip {
     /// Somebody's address was heard.
@@ -31,7 +35,8 @@ impl Ip {
             self.begin_generation();
         }
         let Some(mac) = mac else { return };
-        if learnt.is_news && evidence != Evidence::Hearsay {
+        // What is not told is asked for by the lane that needs it.
+        if learnt.is_news && evidence != Evidence::Hearsay && self.news.take(now, NEWS, 1) {
             self.tell(IpEvent::NeighbourLearned { link, ip, mac });
         }
         while let Some(mut frame) = learnt.released.pop() {

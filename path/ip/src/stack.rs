@@ -14,7 +14,9 @@ use crate::address::{Address, AddressError, AddressOrigin, Addresses, DadStep};
 use crate::autoconf::Autoconf;
 use crate::config::{Forwarding, HopLimits, IfConfig, IpConfig};
 use crate::event::{Configured, IpEvent};
-use crate::icmp_limit::IcmpLimit;
+use crate::group_io::LinkReports;
+use crate::groups::Groups;
+use crate::icmp_limit::{Bucket, IcmpLimit};
 use crate::ident::Identifications;
 use crate::interface::Interfaces;
 use crate::neighbour::{Due, Evidence, Neighbour, Neighbours};
@@ -49,11 +51,17 @@ pub struct Ip {
     pub(crate) routes: Routes,
     pub(crate) neighbours: Neighbours,
     pub(crate) paths: Paths,
+    pub(crate) groups: Groups,
+    pub(crate) reports: Vec<LinkReports>,
+    /// The addresses whose groups are joined.
+    pub(crate) own_groups_are: u64,
     pub(crate) refused: Refused,
     /// Routers that have not answered, until they are heard again (RFC 4861 §6.3.6).
     pub(crate) suspects: Vec<(LinkId, IpAddr)>,
     pub(crate) identifications: Identifications,
     pub(crate) icmp_limit: IcmpLimit,
+    /// What other lanes were told of neighbours lately.
+    pub(crate) news: Bucket,
     pub(crate) reassembly: Reassembly,
     pub(crate) random: Random,
     pub(crate) generation: u32,
@@ -78,10 +86,14 @@ impl Ip {
             routes: Routes::new(keyed(1)),
             neighbours: Neighbours::new(keyed(2), &mut random),
             paths: Paths::new(keyed(3)),
+            groups: Groups::default(),
+            reports: Vec::new(),
+            own_groups_are: 0,
             refused: Refused::default(),
             suspects: Vec::new(),
             identifications: Identifications::new(keyed(4), &mut random),
             icmp_limit: IcmpLimit::new(keyed(5)),
+            news: Bucket::default(),
             reassembly: Reassembly::new(keyed(6)),
             random,
             generation: 1,
@@ -109,6 +121,8 @@ impl Ip {
             self.addresses.remove(link, addr).expect("the address was just listed");
         }
         self.autoconf.forget(link);
+        self.groups.forget(link);
+        self.reports.retain(|(on, ..)| *on != link);
         self.routes.forget(link);
         let mut waiting = self.neighbours.forget(link);
         while let Some(frame) = waiting.pop() {
@@ -239,6 +253,7 @@ impl Ip {
     pub fn poll_at(&self) -> Option<Instant> {
         [
             self.autoconf.poll_at(),
+            self.groups_poll_at(),
             self.addresses.poll_at(),
             self.neighbours.poll_at(),
             self.paths.poll_at(),
@@ -252,6 +267,7 @@ impl Ip {
     /// Does what is due.
     pub fn on_timer(&mut self, now: Instant, pools: &mut Pools) {
         self.run_autoconf(now, pools);
+        self.run_groups(now, pools);
         while let Some(step) = self.addresses.poll(now, &mut self.random) {
             self.on_dad_step(now, step, pools);
         }

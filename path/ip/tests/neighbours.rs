@@ -252,6 +252,19 @@ fn a04_frames_that_wait_for_one_neighbour_are_bounded_and_the_newest_stay() {
 }
 
 #[test]
+fn a_neighbour_that_changes_all_the_time_is_news_a_limited_number_of_times() {
+    let mut a = settled(&["10.0.0.1/24"]);
+    for n in 0..2000u32 {
+        let mac = MacAddr([2, 0, 0, 0, (n >> 8) as u8, n as u8]);
+        let packet = ArpRepr::request(mac, "10.0.0.9".parse().unwrap(), "10.0.0.1".parse().unwrap());
+        a.input_bytes(NOW, &arp(mac, &packet));
+        a.outputs(NOW);
+    }
+    let told = a.events.iter().filter(|e| matches!(e, IpEvent::NeighbourLearned { .. })).count();
+    assert_eq!(told, 256);
+}
+
+#[test]
 fn a_flood_of_questions_fills_the_table_and_no_more() {
     let mut a = settled(&["10.0.0.1/8"]);
     for i in 0..6000u32 {

@@ -84,8 +84,9 @@ pub use counters::{LaneCounters, PortCounters, PortTraffic, Snapshot, TableMemor
 pub use host::Host;
 pub use lane::Lane;
 pub use message::{
-    Bind, Connect, Control, FlowSetup, Frames, LaneMessage, Learned, LinkConfig, Listen, NetstackConfig,
-    PortConfig, PortKind, PortUser, RouteConfig, SocketCommand, Stage, StreamOption, StreamOptions,
+    Bind, Connect, Control, DatagramOption, FlowSetup, Frames, Join, LaneMessage, Learned, LinkConfig,
+    Listen, NetstackConfig, PortConfig, PortKind, PortUser, RouteConfig, SocketCommand, Stage, StreamOption,
+    StreamOptions,
 };
 pub use outbox::{Notice, Outlet};
 pub use perimeter::Poisoned;

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use firelane_classify::{FlowMatch, Steering};
 use firelane_flow::FlowConfig;
 use firelane_frame::Chain;
-use firelane_ip::{AutoconfConfig, Configured, DadConfig, Forwarding, HopLimits, IidKind, TransportError};
+use firelane_ip::{
+    AutoconfConfig, Configured, DadConfig, Forwarding, HopLimits, IidKind, SourceFilter, TransportError,
+};
 use firelane_socket::{ConnRef, DatagramSlot, ListenerSlot, StreamConfig, StreamSlot};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Keepalive, ResetBudget, TcpConfig};
@@ -238,6 +240,8 @@ pub struct NetstackConfig {
     pub dad: DadConfig,
     /// How the link-local addresses of its interfaces are made; none unless asked for.
     pub link_local: Option<IidKind>,
+    /// Whether the groups that it listens to are reported (IGMP, MLD).
+    pub group_reports: bool,
     /// What the identifiers of its own addresses are made from; `None` draws it from the process' secrets.
     pub stable_secret: Option<[u8; 16]>,
 }
@@ -258,6 +262,7 @@ impl NetstackConfig {
             resets_per_second: ResetBudget::DEFAULT_RATE,
             dad: DadConfig::OFF,
             link_local: None,
+            group_reports: false,
             stable_secret: None,
         }
     }
@@ -295,6 +300,12 @@ pub enum SocketCommand {
     Bind(Box<Bind>),
     /// The program closed a datagram socket.
     CloseDatagrams(SocketId),
+    /// An option of a datagram socket.
+    SetDatagramOption(SocketId, DatagramOption),
+    /// What a datagram socket wants to hear of a group; sent to every lane of the netstack.
+    Join(Box<Join>),
+    /// A datagram socket leaves all groups; sent to every lane of the netstack.
+    LeaveGroups(SocketId),
 }
 
 /// An active open.
@@ -379,6 +390,32 @@ pub enum StreamOption {
     Congestion(Algorithm),
     /// SO_MAX_PACING_RATE.
     PacingLimit(Option<BitRate>),
+}
+
+/// What a datagram socket wants to hear of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Join {
+    /// Which socket.
+    pub socket: SocketId,
+    /// Which group.
+    pub group: IpAddr,
+    /// On which link; `None` is the one that leads to the group.
+    pub link: Option<LinkId>,
+    /// From whom; from nobody ends the membership.
+    pub filter: SourceFilter,
+}
+
+/// A change of one option of a datagram socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DatagramOption {
+    /// IP_MULTICAST_TTL, IPV6_MULTICAST_HOPS.
+    MulticastHops(u8),
+    /// IP_MULTICAST_LOOP.
+    MulticastLoop(bool),
+    /// IP_MULTICAST_IF.
+    MulticastLink(Option<LinkId>),
+    /// SO_BROADCAST.
+    Broadcast(bool),
 }
 
 /// What one lane of a netstack tells the others.

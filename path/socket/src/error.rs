@@ -31,11 +31,13 @@ pub enum SocketError {
     MessageTooLong,
     /// A table or pool of the lane is full.
     NoBuffers,
+    /// The socket was not allowed to send to everybody.
+    BroadcastDenied,
 }
 
 impl SocketError {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Refused,
         Self::Reset,
         Self::TimedOut,
@@ -47,6 +49,7 @@ impl SocketError {
         Self::AddressNotAvailable,
         Self::MessageTooLong,
         Self::NoBuffers,
+        Self::BroadcastDenied,
     ];
 
     /// The error's number in the error word; zero means none.
@@ -74,6 +77,7 @@ impl fmt::Display for SocketError {
             Self::AddressNotAvailable => "address not available",
             Self::MessageTooLong => "message too long",
             Self::NoBuffers => "no buffer space available",
+            Self::BroadcastDenied => "the socket may not send to everybody",
         })
     }
 }

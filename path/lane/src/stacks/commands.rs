@@ -1,6 +1,7 @@
 //! Commands of sockets: listen, shutdown, close, abort, options, and the kicks that say "look at the rings".
 
 use firelane_classify::LocalAddr;
+use firelane_ip::{JoinError, Member};
 use firelane_socket::ConnRef;
 use firelane_tcp::Disposition;
 use firelane_units::{ConnId, SocketId};
@@ -9,7 +10,7 @@ use super::conn::Conn;
 use super::inbound::Inside;
 use super::open::port;
 use super::shard::Listening;
-use crate::message::{Listen, SocketCommand, StreamOption};
+use crate::message::{Join, Listen, SocketCommand, StreamOption};
 
 impl<D> Inside<'_, D> {
     pub(crate) fn on_command(&mut self, command: SocketCommand) {
@@ -42,6 +43,13 @@ impl<D> Inside<'_, D> {
             }),
             SocketCommand::Bind(bind) => self.bind(*bind),
             SocketCommand::CloseDatagrams(socket) => self.close_datagrams(socket),
+            SocketCommand::SetDatagramOption(socket, option) => self.set_datagram_option(socket, option),
+            SocketCommand::Join(join) => self.join(*join),
+            SocketCommand::LeaveGroups(socket) => {
+                let (now, member) = (self.common.now, Member::Socket(socket.0));
+                self.shard.ip.touch();
+                self.shard.ip.core.leave_groups(now, member, &mut self.common.pools);
+            }
         }
     }
 
@@ -115,6 +123,22 @@ impl<D> Inside<'_, D> {
             .collect();
         for conn in all {
             self.command(conn, |inside, id| Some(inside.conns.slab.get_mut(id)?.tcp().abort()));
+        }
+    }
+
+    fn join(&mut self, join: Join) {
+        let Join { socket, group, link, filter } = join;
+        let (now, member) = (self.common.now, Member::Socket(socket.0));
+        let ip = &mut self.shard.ip;
+        ip.touch();
+        if let Err(error) = ip.core.set_membership(now, link, group, member, filter, &mut self.common.pools) {
+            let why = match error {
+                JoinError::Address => "it is no group",
+                JoinError::Link => "no link leads to the group",
+                JoinError::Full => "there are as many groups or members as there may be",
+                JoinError::Sources => "there are too many sources",
+            };
+            self.refuse("join", why);
         }
     }
 

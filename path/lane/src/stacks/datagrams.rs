@@ -7,17 +7,17 @@ use core::net::SocketAddr;
 
 use firelane_classify::Tuple;
 use firelane_flow::Credit;
-use firelane_ip::{Delivered, Egress, Upper};
+use firelane_ip::{Delivered, Egress, Member, Upper};
 use firelane_socket::{DatagramSlot, Flags, Ready, SocketError};
-use firelane_udp::{Binding, ChecksumWork, append_payload, encode, free_port, receive};
-use firelane_units::{DropReason, Instant, Port, SocketId};
+use firelane_udp::{Binding, ChecksumWork, Datagram, append_payload, encode, free_port, receive};
+use firelane_units::{DropReason, Instant, LinkId, Port, SocketId};
 use firelane_wire::IpProtocol;
 
 use super::inbound::Inside;
 use super::shard::Shard;
 use crate::common::Common;
 use crate::links::Links;
-use crate::message::Bind;
+use crate::message::{Bind, DatagramOption};
 use crate::steer::datagram_lane;
 
 /// How many datagrams one socket may send before the next one has its turn.
@@ -29,8 +29,25 @@ pub(crate) struct DatagramSocket {
     slot: DatagramSlot,
     /// The way to the peer that was sent to last.
     route: Option<(SocketAddr, Egress)>,
+    options: DatagramOptions,
     /// It has something to send and stands in the list of those that do.
     is_dirty: bool,
+}
+
+/// How a socket's datagrams to many are sent.
+#[derive(Clone, Copy, Debug)]
+struct DatagramOptions {
+    multicast_hops: u8,
+    multicast_loop: bool,
+    multicast_link: Option<LinkId>,
+    broadcast: bool,
+}
+
+impl Default for DatagramOptions {
+    /// RFC 1112 §6.1, RFC 3493 §5.2.
+    fn default() -> Self {
+        Self { multicast_hops: 1, multicast_loop: true, multicast_link: None, broadcast: false }
+    }
 }
 
 impl Shard {
@@ -71,7 +88,8 @@ impl<D> Inside<'_, D> {
             Ok(local) => {
                 slot.shared().bind(local);
                 let route = None;
-                let place = DatagramSocket { slot, route, is_dirty: false };
+                let options = DatagramOptions::default();
+                let place = DatagramSocket { slot, route, options, is_dirty: false };
                 if let Err(refused) = self.shard.datagrams.insert(socket.index(), place) {
                     self.shard.udp.unbind(socket);
                     fail(&refused.slot, SocketError::AddressInUse);
@@ -143,6 +161,9 @@ impl<D> Inside<'_, D> {
         };
         let local = SocketAddr::new(dst, datagram.dst_port.0);
         let remote = SocketAddr::new(src, datagram.src_port.0);
+        if packet.is_broadcast_or_multicast {
+            return self.datagram_to_many(packet, local, remote, &datagram);
+        }
         let Some(socket) = self.shard.udp.lookup(local, remote) else {
             self.shard.ip.core.unreachable_port(self.common.now, &packet, &mut self.common.pools);
             self.shard.ip.touch();
@@ -159,6 +180,49 @@ impl<D> Inside<'_, D> {
             true => self.common.drop_frame(frame, DropReason::BufferFull),
             false => self.common.deliver(frame),
         }
+    }
+
+    /// A datagram to a group or to everybody: for each socket at the port that hears it (RFC 1122 §4.1.3.5). We
+    /// differ from Linux: a socket hears the groups that it joined itself, not those of others.
+    fn datagram_to_many(
+        &mut self,
+        packet: Delivered,
+        local: SocketAddr,
+        remote: SocketAddr,
+        datagram: &Datagram,
+    ) {
+        let Delivered { frame, src, dst, link, .. } = packet;
+        let mut listeners = core::mem::take(&mut self.shard.listeners_of_many);
+        listeners.extend(self.shard.udp.lookup_all(local, remote));
+        listeners.retain(|socket| {
+            !dst.is_multicast() || self.shard.ip.core.hears_group(Member::Socket(socket.0), link, dst, src)
+        });
+        let (is_heard, mut is_full) = (!listeners.is_empty(), false);
+        for socket in listeners.drain(..) {
+            let place = self.shard.datagrams.get_mut(socket.index()).expect("bound sockets have a place");
+            for piece in datagram.pieces() {
+                is_full |= !place.slot.recv.push(remote, &frame.as_slice()[piece]);
+            }
+            self.tell_datagrams(socket, Ready::READABLE);
+        }
+        self.shard.listeners_of_many = listeners;
+        match (is_heard, is_full) {
+            (false, _) => self.common.drop_frame(frame, DropReason::NoSocket),
+            (true, true) => self.common.drop_frame(frame, DropReason::BufferFull),
+            (true, false) => self.common.deliver(frame),
+        }
+    }
+
+    /// The program changes an option.
+    pub(crate) fn set_datagram_option(&mut self, socket: SocketId, option: DatagramOption) {
+        let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return };
+        match option {
+            DatagramOption::MulticastHops(hops) => place.options.multicast_hops = hops,
+            DatagramOption::MulticastLoop(on) => place.options.multicast_loop = on,
+            DatagramOption::MulticastLink(link) => place.options.multicast_link = link,
+            DatagramOption::Broadcast(on) => place.options.broadcast = on,
+        }
+        place.route = None;
     }
 
     pub(crate) fn tell_datagrams(&mut self, socket: SocketId, ready: Ready) {
@@ -243,6 +307,31 @@ impl<D> Inside<'_, D> {
         if let Some(until) = self.not_before(&egress, local, peer, links) {
             return Err(Some(until));
         }
+        let place = self.shard.datagrams.get(socket.index()).expect("its queue was looked at just above");
+        let options = place.options;
+        if egress.is_broadcast() && !options.broadcast {
+            return self.cannot_send(socket, SocketError::BroadcastDenied);
+        }
+        let is_multicast = egress.dst.is_multicast();
+        let upper = Upper { hops: is_multicast.then_some(options.multicast_hops), ..Upper::udp() };
+        if is_multicast && options.multicast_loop && self.shard.ip.core.is_member(egress.link, egress.dst) {
+            self.send_copy(socket, (local, peer), len, &mut egress.looped(), upper)?;
+            if options.multicast_hops == 0 {
+                return Ok(());
+            }
+        }
+        self.send_copy(socket, (local, peer), len, &mut egress, upper)
+    }
+
+    /// Sends a socket's first datagram over one way.
+    fn send_copy(
+        &mut self,
+        socket: SocketId,
+        (local, peer): (SocketAddr, SocketAddr),
+        len: usize,
+        egress: &mut Egress,
+        upper: Upper,
+    ) -> Result<(), Option<Instant>> {
         let Some(mut frame) = self.common.pools.take(len) else {
             return self.cannot_send(socket, SocketError::NoBuffers);
         };
@@ -252,7 +341,7 @@ impl<D> Inside<'_, D> {
         if encode(&mut frame, local, peer, ChecksumWork::Payload(sum)).is_err() {
             return self.cannot_send(socket, SocketError::MessageTooLong);
         }
-        self.shard.ip.send(self.common, &mut egress, frame, Upper::udp());
+        self.shard.ip.send(self.common, egress, frame, upper);
         Ok(())
     }
 
@@ -269,7 +358,9 @@ impl<D> Inside<'_, D> {
         }
         let bound = place.slot.shared().local().map(|local| local.ip());
         let src = bound.filter(|ip| !ip.is_unspecified());
-        let egress = self.shard.ip.core.egress(self.common.now, src, peer.ip().to_canonical());
+        let link = place.options.multicast_link;
+        let src = src.filter(|src| !src.is_multicast());
+        let egress = self.shard.ip.core.egress_by(self.common.now, link, src, peer.ip().to_canonical());
         let egress = egress.map_err(super::route_error)?;
         place.route = Some((peer, egress));
         Ok((egress, SocketAddr::new(egress.src, port)))

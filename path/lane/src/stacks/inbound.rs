@@ -123,6 +123,10 @@ impl<D> Inside<'_, D> {
             return self.hand_on(lane, packet);
         }
         match packet.protocol {
+            // RFC 1122 §4.2.3.10: a segment to many is no segment.
+            IpProtocol::TCP if packet.is_broadcast_or_multicast => {
+                self.common.drop_frame(packet.frame, DropReason::BadSegment);
+            }
             IpProtocol::TCP => self.stray_segment(packet),
             IpProtocol::UDP => self.datagram(packet),
             _ => self.common.drop_frame(packet.frame, DropReason::UnknownProtocol),

@@ -353,6 +353,7 @@ fn ip_config(config: &NetstackConfig, secrets: &Secrets) -> IpConfig {
         hops: config.hops,
         dad: config.dad,
         link_local: config.link_local,
+        group_reports: config.group_reports,
         stable_secret: config.stable_secret.unwrap_or(drawn.stable_secret),
         ..drawn
     }

@@ -43,6 +43,8 @@ pub(crate) struct Shard {
     pub(crate) resets: ResetBudget,
     pub(crate) udp: UdpTable,
     pub(crate) datagrams: Dense<DatagramSocket>,
+    /// Storage for the sockets that hear one datagram.
+    pub(crate) listeners_of_many: Vec<SocketId>,
     /// Datagram sockets with something to send.
     pub(crate) dirty_datagrams: VecDeque<SocketId>,
     /// Those that wait for a limit, in order of time.
@@ -78,6 +80,7 @@ impl Shard {
             resets: ResetBudget::new(config.resets_per_second),
             udp: UdpTable::new(),
             datagrams: Dense::new(),
+            listeners_of_many: Vec::new(),
             dirty_datagrams: VecDeque::new(),
             limited_datagrams: VecDeque::new(),
             links: Vec::new(),

@@ -1,0 +1,121 @@
+//! Groups and broadcasts between two netstacks: who hears what, from any lane.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use firelane::{FilterMode, SourceFilter, Stack, UdpSocket, WireConfig, wire};
+
+/// Two netstacks at 10.0.0.1 and fd00::1, 10.0.0.2 and fd00::2.
+fn pair(lanes: usize) -> (Stack, Stack) {
+    let (left, right) = wire(WireConfig::default());
+    let stack = |end: firelane::Queue, n: u8| {
+        let builder =
+            Stack::builder().lanes(lanes).interface(end).mac(&format!("02:08:20:00:00:0{n}")).unwrap();
+        let builder = builder.address(&format!("10.0.0.{n}/24")).unwrap();
+        builder.address(&format!("fd00::{n}/64")).unwrap().build().unwrap()
+    };
+    (stack(left.into(), 1), stack(right.into(), 2))
+}
+
+fn open(stack: &Stack, address: &str) -> UdpSocket {
+    let socket = UdpSocket::bind(stack, address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket
+}
+
+/// Asserts that the next datagram that `socket` hears is this one.
+fn assert_hears(socket: &UdpSocket, content: &[u8]) -> SocketAddr {
+    let mut bytes = [0; 64];
+    let (len, from) = socket.recv_from(&mut bytes).unwrap();
+    assert_eq!(&bytes[..len], content);
+    from
+}
+
+fn assert_hears_nothing(socket: &UdpSocket) {
+    socket.set_nonblocking(true).unwrap();
+    let error = socket.recv_from(&mut [0; 64]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    socket.set_nonblocking(false).unwrap();
+}
+
+#[test]
+fn a_group_is_heard_by_its_members_and_by_nobody_else() {
+    for lanes in [1, 3] {
+        let (here, there) = pair(lanes);
+        for (group, any) in [("239.1.2.3", "0.0.0.0"), ("ff05::1:3", "::")] {
+            let group: IpAddr = group.parse().unwrap();
+            let any: IpAddr = any.parse().unwrap();
+            let bind = |stack: &Stack, port| open(stack, &SocketAddr::new(any, port).to_string());
+            let sender = bind(&here, 0);
+            let (member, other) = (bind(&there, 7000), bind(&there, 7001));
+            member.join_multicast(group, None).unwrap();
+            // The other one has joined nothing; a unicast datagram tells it when to look.
+            for port in [7000, 7001] {
+                sender.send_to(b"to the group", SocketAddr::new(group, port)).unwrap();
+            }
+            let to: IpAddr = if group.is_ipv4() { [10, 0, 0, 2].into() } else { "fd00::2".parse().unwrap() };
+            sender.send_to(b"to one", SocketAddr::new(to, 7001)).unwrap();
+            assert_hears(&member, b"to the group");
+            assert_hears(&other, b"to one");
+            assert_hears_nothing(&other);
+            // What is left is not heard.
+            member.leave_multicast(group, None).unwrap();
+            sender.send_to(b"again", SocketAddr::new(group, 7000)).unwrap();
+            sender.send_to(b"to one", SocketAddr::new(to, 7000)).unwrap();
+            assert_hears(&member, b"to one");
+            assert_hears_nothing(&member);
+        }
+    }
+}
+
+#[test]
+fn members_here_hear_what_is_sent_here_unless_the_sender_says_otherwise() {
+    let (here, _there) = pair(2);
+    let group: IpAddr = [239, 1, 2, 3].into();
+    let (sender, member) = (open(&here, "10.0.0.1:0"), open(&here, "0.0.0.0:7000"));
+    member.join_multicast_v4(&Ipv4Addr::new(239, 1, 2, 3), &Ipv4Addr::new(10, 0, 0, 1)).unwrap();
+    sender.send_to(b"loop", SocketAddr::new(group, 7000)).unwrap();
+    assert_eq!(assert_hears(&member, b"loop").ip(), IpAddr::from([10, 0, 0, 1]));
+    sender.set_multicast_loop(false).unwrap();
+    sender.send_to(b"no loop", SocketAddr::new(group, 7000)).unwrap();
+    sender.set_multicast_loop(true).unwrap();
+    sender.set_multicast_ttl(0).unwrap();
+    sender.send_to(b"loop alone", SocketAddr::new(group, 7000)).unwrap();
+    assert_hears(&member, b"loop alone");
+}
+
+#[test]
+fn a_filter_names_who_is_heard() {
+    let (here, there) = pair(1);
+    let group: IpAddr = [232, 1, 2, 3].into();
+    let member = open(&there, "0.0.0.0:7000");
+    let only = |source: [u8; 4]| SourceFilter { mode: FilterMode::Include, sources: vec![source.into()] };
+    let sender = open(&here, "10.0.0.1:0");
+    member.set_multicast_filter(group, None, only([10, 0, 0, 9])).unwrap();
+    sender.send_to(b"refused", SocketAddr::new(group, 7000)).unwrap();
+    sender.send_to(b"to one", "10.0.0.2:7000").unwrap();
+    assert_hears(&member, b"to one");
+    member.set_multicast_filter(group, None, only([10, 0, 0, 1])).unwrap();
+    sender.send_to(b"heard", SocketAddr::new(group, 7000)).unwrap();
+    assert_hears(&member, b"heard");
+    let wrong = member.set_multicast_filter([10, 0, 0, 1].into(), None, SourceFilter::any());
+    assert_eq!(wrong.unwrap_err().kind(), ErrorKind::InvalidInput);
+    let elsewhere = member.join_multicast(group, Some(firelane_units::LinkId(77)));
+    assert_eq!(elsewhere.unwrap_err().raw_os_error(), Some(rustix::io::Errno::NODEV.raw_os_error()));
+}
+
+#[test]
+fn everybody_is_sent_to_by_who_may() {
+    let (here, there) = pair(2);
+    let (sender, hearer) = (open(&here, "10.0.0.1:0"), open(&there, "0.0.0.0:7000"));
+    for to in ["10.0.0.255:7000", "255.255.255.255:7000"] {
+        sender.set_broadcast(false).unwrap();
+        sender.send_to(b"refused", to).unwrap();
+        let error = sender.recv_from(&mut [0; 8]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{to}");
+        sender.set_broadcast(true).unwrap();
+        sender.send_to(b"to all", to).unwrap();
+        assert_hears(&hearer, b"to all");
+    }
+}
