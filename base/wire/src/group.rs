@@ -351,7 +351,7 @@ mod tests {
         mld.extend([0; 16]);
         let two = query(GroupMessage::parse_mld(&mld).unwrap());
         assert_eq!((two.version, two.max_response.as_millis(), two.group), (GroupVersion::Two, 1000, None));
-        mld[4] = 0x80;
+        mld[4] = 0x83;
         mld.extend([0, 0x80, 0, 1]);
         mld.extend([0xfd; 16]);
         let three = query(GroupMessage::parse_mld(&mld).unwrap());

@@ -140,8 +140,7 @@ impl Ip {
         Ok((hop, if fits { Fit::Whole } else { Fit::Cut(interface.mtu) }))
     }
 
-    /// Cuts a packet that is too large for the next link (RFC 791 §3.2, RFC 1812 §5.2.6). We differ: its
-    /// options stay behind.
+    /// Cuts a packet that is too large for the next link (RFC 791 §3.2, RFC 1812 §5.2.6).
     #[cold]
     fn forward_pieces(
         &mut self,
@@ -158,9 +157,12 @@ impl Ip {
             Ok(view) => (Ipv4Repr::parse(&view), view.header_len()),
             Err(error) => return Sent::Drop(frame, error.into()),
         };
+        let mut options = [0; 40];
+        let options = &mut options[..header_len - Ipv4View::HEADER_LEN];
+        options.copy_from_slice(&frame.as_slice()[Ipv4View::HEADER_LEN..header_len]);
         strip(&mut frame, header_len);
         self.send_pieces(now, hop, frame, pools, |payload, pools, out| {
-            fragment::cut_v4(payload, &header, mtu, pools, out)
+            fragment::cut_v4(payload, &header, options, mtu, pools, out)
         })
     }
 }

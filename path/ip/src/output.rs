@@ -154,7 +154,7 @@ impl Ip {
                     ..header_v4(src, dst, upper, hops, len)
                 };
                 self.send_pieces(now, &egress.hop(), frame, pools, |payload, pools, out| {
-                    fragment::cut_v4(payload, &header, mtu, pools, out)
+                    fragment::cut_v4(payload, &header, &[], mtu, pools, out)
                 })
             }
             (IpAddr::V6(src), IpAddr::V6(dst)) => {

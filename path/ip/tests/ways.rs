@@ -336,6 +336,32 @@ fn a_packet_that_may_be_cut_is_cut_on_the_way() {
 }
 
 #[test]
+fn the_options_of_a_packet_that_is_cut_go_where_they_belong() {
+    // RFC 791 §3.1: a router alert is in every fragment, a record of the route in the first alone.
+    let mut router = router(576);
+    let mut whole = packet("10.0.0.9", 1400, 64, false);
+    let options = [1, 148, 4, 0, 0, 7, 7, 4, 0, 0, 0, 0];
+    whole.splice(34..34, options);
+    whole[14] = 0x48;
+    let len = (whole.len() - 14) as u16;
+    whole[16..18].copy_from_slice(&len.to_be_bytes());
+    whole[24..26].fill(0);
+    let checksum = firelane_wire::checksum::Sum::of(&whole[14..46]).checksum();
+    whole[24..26].copy_from_slice(&checksum.to_be_bytes());
+    let (result, out) = route(&mut router, &whole);
+    assert_eq!((result, out.len()), ("forwarded", 3));
+    let mut content = Vec::new();
+    for (n, (_, frame)) in out.iter().enumerate() {
+        let view = Ipv4View::parse(&frame[14..]).unwrap();
+        assert!(view.is_checksum_valid() && frame.len() <= 14 + 576);
+        let expected: &[u8] = if n == 0 { &options } else { &[148, 4, 0, 0] };
+        assert_eq!(&frame[34..14 + view.header_len()], expected);
+        content.extend_from_slice(view.payload());
+    }
+    assert_eq!(content, (0..1400).map(|i| i as u8).collect::<Vec<u8>>());
+}
+
+#[test]
 fn a_next_hop_that_does_not_answer_is_reported_to_the_sender() {
     for (dst, kind) in [("10.0.0.77", [3, 1]), ("fd00::77", [1, 3])] {
         let mut router = router(1500);
