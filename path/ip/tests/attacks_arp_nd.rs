@@ -101,7 +101,7 @@ fn a04_a_scan_of_the_subnet_is_bounded_and_leaves_known_neighbours() {
         assert!(asked > 65_000);
         assert!(attacked.station.ip.neighbours().count() <= 300, "256 without an answer, and the known");
         assert!(attacked.station.ip.held_frames() <= 1024);
-        let known = ["10.0.0.9", "fd00::9"].map(|text| ip(text));
+        let known = ["10.0.0.9", "fd00::9"].map(ip);
         assert!(known.iter().all(|k| attacked.station.ip.neighbours().any(|n| n.ip == *k)));
         // What was given up before its time, and what waits still, is all that was asked.
         let given_up = attacked.counted().get("ip_neighbour_unresolved").copied().unwrap_or_default();

@@ -107,7 +107,7 @@ fn i04_options_that_lie_or_name_a_way_are_dropped_and_never_echoed() {
     let frames = cases.map(|options| v4_with_options(&header_v4(IpProtocol::UDP), options, &udp(b"way")));
     for (options, frame) in cases.iter().zip(&frames) {
         let mut attacked = Attacked::new();
-        attacked.give(&[frame.clone()]);
+        attacked.give([frame]);
         let counted = attacked.counted();
         let is_read = counted.is_empty() && attacked.station.delivered.len() == 1;
         let is_refused = counted.get("ip_bad_option") == Some(&1);
