@@ -27,6 +27,7 @@ impl From<SocketError> for Errno {
             SocketError::AddressInUse => libc::EADDRINUSE,
             SocketError::MessageTooLong => libc::EMSGSIZE,
             SocketError::NoBuffers => libc::ENOBUFS,
+            SocketError::BroadcastDenied => libc::EACCES,
         })
     }
 }
