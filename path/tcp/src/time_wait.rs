@@ -401,7 +401,7 @@ impl TimeWaitTable {
         *bucket = position;
     }
 
-    /// A place that the index no longer names is spare.
+    /// A place that nothing in the index names is spare.
     fn release(&mut self, position: u32) {
         self.places[position as usize].ends = 0;
         self.spare.push(position);
