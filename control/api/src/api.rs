@@ -3,8 +3,9 @@
 use firelane_model::Model;
 
 use crate::{
-    AddrInfo, ApiError, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo, LinkInfo,
-    LinkStats, NetstackInfo, PlanReply, Property, ProtocolProperty, SocketPage, StatusInfo, VnicInfo,
+    AddrInfo, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo,
+    LinkInfo, LinkStats, NetstackInfo, PlanReply, Property, ProtocolProperty, SocketPage, StatusInfo,
+    VnicInfo,
 };
 
 /// Which of the two configurations is meant.
@@ -57,6 +58,9 @@ pub trait Api: Send + Sync {
     fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError>;
     /// Traffic of every flow since it was made.
     fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError>;
+    /// Writes what is captured as pcapng into `sink`, until it answers `false` or the request is fulfilled. The sink is
+    /// also asked with nothing to write, several times a second.
+    fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError>;
     /// Frames that ended, by station and reason, since the daemon's start.
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError>;
 }

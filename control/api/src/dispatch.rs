@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::handlers::ROUTES;
-use crate::{Api, ApiError, Status, Which};
+use crate::{Api, ApiError, CaptureRequest, Status, Which};
 
 /// The methods of the interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +114,10 @@ impl Call<'_> {
             }
         }
         Ok(value)
+    }
+
+    pub(crate) fn capture(&self) -> Result<CaptureRequest, ApiError> {
+        CaptureRequest::from_query(self.query)
     }
 
     /// The query must be empty.

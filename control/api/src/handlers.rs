@@ -9,8 +9,8 @@ use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
 use crate::{
     AddrInfo, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo,
-    LinkInfo, LinkStats, Method, NetstackInfo, PlanReply, Property, ProtocolProperty, SocketPage, StatusInfo,
-    VnicInfo, openapi, paths,
+    LinkInfo, LinkStats, Method, NetstackInfo, PlanReply, Property, ProtocolProperty, SocketPage, Status,
+    StatusInfo, VnicInfo, openapi, paths,
 };
 
 type Reply = Result<Vec<u8>, ApiError>;
@@ -53,6 +53,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, paths::LINK_STATS, link_stats),
     route(Method::Get, paths::FLOW_STATS, flow_stats),
     route(Method::Get, paths::DROPS, drops),
+    route(Method::Get, paths::CAPTURE, capture),
 ];
 
 /// The interface as OpenAPI.
@@ -70,7 +71,7 @@ pub(crate) const ROUTES: &[Route] = &[
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
         create_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, flows, add_flow, remove_flow,
         flow_props, set_flow_props, ifs, create_if, delete_if, addrs, create_addr, delete_addr, netstacks,
-        netstack_props, set_netstack_props, sockets, link_stats, flow_stats, drops
+    netstack_props, set_netstack_props, sockets, link_stats, flow_stats, drops, capture
     )
 )]
 pub(crate) struct Document;
@@ -347,6 +348,20 @@ fn link_stats(api: &dyn Api, call: &Call<'_>) -> Reply {
 fn flow_stats(api: &dyn Api, call: &Call<'_>) -> Reply {
     call.no_flags()?;
     body(&api.flow_stats()?)
+}
+
+/// What passes a link or belongs to a flow, as a pcapng stream that ends with the connection.
+#[utoipa::path(get, path = "/v1/capture",
+    params(("link" = Option<String>, Query, description = "a VNIC, link or etherstub"),
+        ("flow" = Option<String>, Query, description = "a flow, instead of a link"),
+        ("count" = Option<u64>, Query, description = "how many frames"),
+        ("snap" = Option<u32>, Query, description = "how many bytes of each")),
+    responses((status = 200, body = Vec<u8>, content_type = "application/x-pcapng"),
+        (status = "4XX", body = Problem)))]
+fn capture(_: &dyn Api, call: &Call<'_>) -> Reply {
+    call.capture()?;
+    // Its answer has no end, so a server gives it without `dispatch`.
+    Err(ApiError::new(Status::NotSupported, "path", paths::CAPTURE, "a connection of its own"))
 }
 
 /// Frames that ended, by station and reason, since the daemon's start.

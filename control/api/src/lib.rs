@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod capture;
 mod change;
 mod dispatch;
 mod edit;
@@ -36,6 +37,7 @@ mod stub;
 mod view;
 
 pub use api::{Api, Which};
+pub use capture::{CaptureOf, CaptureRequest};
 pub use change::{
     AddFlow, Change, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateVnic, PropChange, SetProps,
 };

@@ -31,6 +31,8 @@ pub const LINK_STATS: &str = "/v1/stats/links";
 pub const FLOW_STATS: &str = "/v1/stats/flows";
 /// Frames that ended, by station and reason.
 pub const DROPS: &str = "/v1/drops";
+/// What passes a link or belongs to a flow, as a pcapng stream.
+pub const CAPTURE: &str = "/v1/capture";
 /// This interface as OpenAPI 3.1.
 pub const OPENAPI: &str = "/v1/openapi.json";
 /// Follows a link's or flow's name: its properties.

@@ -9,8 +9,8 @@ use firelane_model::{AddrObjName, LinkName, Model, automatic_mac};
 use firelane_units::MacAddr;
 
 use crate::{
-    AddrInfo, AddressState, Api, ApiError, ChangeRequest, DropInfo, EtherstubInfo, Facts, FlowInfo,
-    FlowStats, IfInfo, LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property,
+    AddrInfo, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Facts,
+    FlowInfo, FlowStats, IfInfo, LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property,
     ProtocolProperty, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, Store, VnicInfo, Which,
 };
 
@@ -179,6 +179,11 @@ impl Api for Stub {
 
     fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError> {
         Ok(self.flow_stats.clone())
+    }
+
+    fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError> {
+        sink(wanted.query().as_bytes());
+        Ok(())
     }
 
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {

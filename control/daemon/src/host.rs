@@ -9,9 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use firelane_api::{
-    AddrInfo, Api, ApiError, ChangeRequest, DropInfo, EtherstubInfo, Facts, FlowInfo, FlowStats, IfInfo,
-    LinkInfo, LinkStats, NetstackInfo, PlanReply, PlanStep, Property, ProtocolProperty, Snapshot, SocketPage,
-    StatusInfo, Store, VnicInfo, Which,
+    AddrInfo, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Facts, FlowInfo,
+    FlowStats, IfInfo, LinkInfo, LinkStats, NetstackInfo, PlanReply, PlanStep, Property, ProtocolProperty,
+    Snapshot, SocketPage, StatusInfo, Store, VnicInfo, Which,
 };
 use firelane_model::{Daemon, Lanes, Model};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
@@ -20,7 +20,7 @@ use crate::addresses::Addresses;
 use crate::facts::{Running, Stored};
 use crate::state::State;
 use crate::works::Works;
-use crate::{rebuild, sockets, stats};
+use crate::{capture, rebuild, sockets, stats};
 
 /// How long the start waits for the tests of addresses, which take half a second.
 const ADDRESSES_TIME: Duration = Duration::from_secs(2);
@@ -320,6 +320,12 @@ impl Api for Host {
     fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError> {
         let inner = self.lock();
         Ok(stats::flows(&inner.works, &inner.store.active))
+    }
+
+    fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError> {
+        let running = capture::Running::begin(&self.lock().works, wanted)?;
+        running.run(sink);
+        Ok(())
     }
 
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {

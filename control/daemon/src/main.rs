@@ -13,6 +13,7 @@
 
 mod addresses;
 mod args;
+mod capture;
 mod daemon;
 mod facts;
 mod folder;

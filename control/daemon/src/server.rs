@@ -15,15 +15,21 @@ use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use firelane_api::{Api, ApiError, Method, Status, dispatch};
+use firelane_api::{Api, ApiError, CaptureRequest, Method, Status, dispatch, paths};
 use firelane_model::MODEL_TEXT_MAX;
 use rustix::fs::Mode;
 use tokio::net::UnixListener;
 
+use crate::capture::Stream;
 use crate::host::Host;
 
 /// How long a request's body may take: it comes from a program on the same host.
 const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// What a request is told whose answer has panicked.
+const FAULT: &str = "a fault in firelaned; its log says more";
+/// Pieces of a capture that wait for a client.
+const CAPTURE_CHUNKS: usize = 4;
 
 /// Opens the socket for the owner and the group. One that a daemon before us has left is replaced; the lock of
 /// its folder says that it is dead.
@@ -64,14 +70,42 @@ async fn answer(State(host): State<Arc<Host>>, request: Request) -> Response {
         }
         Err(_) => return refusal(&ApiError::new(Status::TimedOut, "body", "", "a whole request")),
     };
+    if method == Method::Get && head.uri.path() == paths::CAPTURE {
+        return capture(host, head.uri.query().unwrap_or_default()).await;
+    }
     let work = tokio::task::spawn_blocking(move || {
         let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
         dispatch(&*host as &dyn Api, &firelane_api::Request { method, path, query, body: &body })
     });
     match work.await {
         Ok(answer) => response(answer.status, answer.body),
-        Err(_) => refusal(&ApiError::new(Status::Failed, "", "", "a fault in firelaned; its log says more")),
+        Err(_) => refusal(&ApiError::new(Status::Failed, "", "", FAULT)),
     }
+}
+
+/// A capture's stream, on a thread of its own that ends when the client goes away.
+async fn capture(host: Arc<Host>, query: &str) -> Response {
+    let wanted = match CaptureRequest::from_query(query) {
+        Ok(wanted) => wanted,
+        Err(error) => return refusal(&error),
+    };
+    let (sender, mut rest) = tokio::sync::mpsc::channel::<Vec<u8>>(CAPTURE_CHUNKS);
+    let work = tokio::task::spawn_blocking(move || {
+        host.capture(&wanted, &mut |bytes| match bytes {
+            [] => !sender.is_closed(),
+            bytes => sender.blocking_send(bytes.to_vec()).is_ok(),
+        })
+    });
+    // The header of the stream comes at once; without it there is a reason.
+    let Some(first) = rest.recv().await else {
+        return match work.await {
+            Ok(Err(error)) => refusal(&error),
+            _ => refusal(&ApiError::new(Status::Failed, "", "", FAULT)),
+        };
+    };
+    let mut response = Response::new(Body::new(Stream { first: Some(first), rest }));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-pcapng"));
+    response
 }
 
 fn refusal(error: &ApiError) -> Response {

@@ -425,7 +425,7 @@ fn way(route: &Route) -> RouteConfig {
 }
 
 /// The engine's refusal in the words of the interface.
-fn refused(error: firelane::ChangeError) -> ApiError {
+pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
     use firelane::ChangeError as E;
     let status = match &error {
         E::NoLink(_) => Status::LinkInvalid,
@@ -435,6 +435,7 @@ fn refused(error: firelane::ChangeError) -> ApiError {
         E::IdenticalFlow(_) => Status::FlowIdentical,
         E::NoUser(_) => Status::NoIf,
         E::Device(_) | E::Tap(_) => Status::Io,
+        E::ManyCaptures(_) => Status::TooMany,
         E::HasUplink(_) | E::LaneFailed => Status::Failed,
     };
     ApiError::new(status, "", "", error.to_string())

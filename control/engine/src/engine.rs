@@ -513,12 +513,12 @@ impl Inner {
     }
 
     /// Sends a change to every lane.
-    fn tell_all(&self, control: impl Fn(LaneId) -> Control<Queue>) -> Result<(), ChangeError> {
+    pub(crate) fn tell_all(&self, control: impl Fn(LaneId) -> Control<Queue>) -> Result<(), ChangeError> {
         self.fabric.lane_ids().try_for_each(|lane| self.tell(lane, control(lane)))
     }
 
     /// Sends a change to a lane, and gives its worker a turn: a new queue must be asked for notifications.
-    fn tell(&self, lane: LaneId, control: Control<Queue>) -> Result<(), ChangeError> {
+    pub(crate) fn tell(&self, lane: LaneId, control: Control<Queue>) -> Result<(), ChangeError> {
         self.fabric.enter_surely(lane, LaneMessage::Control(Box::new(control)))?;
         self.fabric.squeue(lane).waker().wake();
         Ok(())

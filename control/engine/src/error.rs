@@ -31,6 +31,8 @@ pub enum ChangeError {
     Device(io::Error),
     /// A TAP could not be made.
     Tap(firelane_driver_tap::OpenError),
+    /// As many captures as may run do.
+    ManyCaptures(usize),
     /// A lane is out of service after a fault of ours.
     LaneFailed,
 }
@@ -48,6 +50,7 @@ impl fmt::Display for ChangeError {
             Self::NoUser(id) => write!(f, "VNIC {id} has no netstack"),
             Self::Device(error) => write!(f, "device: {error}"),
             Self::Tap(error) => error.fmt(f),
+            Self::ManyCaptures(most) => write!(f, "{most} captures run already"),
             Self::LaneFailed => f.write_str("a lane is out of service"),
         }
     }

@@ -9,6 +9,7 @@ use std::io;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
+use std::time::{Duration, SystemTime};
 
 use firelane_lane::{
     Backlogs, Host, Lane, LaneConfig, LaneMessage, Mode, Notice, Outlet, Question, Refused, Secrets, Squeue,
@@ -152,6 +153,12 @@ impl Fabric {
                 None => Ok(()),
             },
         }
+    }
+
+    /// What time it was, since 1970, when the lanes' clock began.
+    pub(crate) fn epoch(&self) -> Duration {
+        let today = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        today.saturating_sub(Duration::from_nanos(self.now().nanos()))
     }
 
     pub(crate) fn now(&self) -> Instant {

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod bell;
+mod capture;
 mod clock;
 mod configured;
 mod desk;
@@ -32,6 +33,7 @@ mod udp_groups;
 mod udp_socket;
 mod worker;
 
+pub use capture::{Capture, CaptureOf};
 pub use desk::{SocketCursor, SocketPage};
 pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
 pub use error::ChangeError;

@@ -3,7 +3,7 @@
 //! Owned by `engine.rs` under its lock. It knows which flow is part of which, and from that the lane in which
 //! each is limited: a limit is exact because one lane keeps it, so all flows below one limit share a lane.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -83,6 +83,8 @@ pub(crate) struct Registry {
     pub(crate) vnics: BTreeMap<LinkId, Vnic>,
     pub(crate) flows: BTreeMap<FlowId, Flow>,
     pub(crate) netstacks: BTreeMap<NetstackId, Netstack>,
+    /// The captures that run.
+    pub(crate) captures: BTreeSet<u32>,
     next_link: u32,
     next_flow: u32,
     next_netstack: u16,

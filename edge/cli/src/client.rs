@@ -5,12 +5,12 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use firelane_api::{
-    AddFlow, AddrInfo, Api, ApiError, Change, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf,
-    CreateVnic, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo, LinkInfo, LinkStats, Method,
+    AddFlow, AddrInfo, Api, ApiError, CaptureRequest, Change, ChangeRequest, CreateAddr, CreateEtherstub,
+    CreateIf, CreateVnic, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo, LinkInfo, LinkStats, Method,
     NetstackInfo, PlanReply, PropChange, Property, ProtocolProperty, SetProps, SocketPage, Status,
     StatusInfo, VnicInfo, Which, paths,
 };
@@ -24,6 +24,8 @@ use crate::common::system_message;
 const ANSWER_TIME: Duration = Duration::from_secs(120);
 /// The longest answer: a model with every list, in JSON.
 const ANSWER_MAX: u64 = 4 * MODEL_TEXT_MAX as u64;
+/// How much of a stream is read at once, and how long its headers may be.
+const STREAM_PIECE: usize = 64 << 10;
 /// Status line and headers of an answer.
 const HEADERS_MAX: usize = 64;
 
@@ -67,7 +69,7 @@ impl Client {
         Err(serde_json::from_slice(&answer).unwrap_or_else(|_| garbled(&format!("HTTP status {status}"))))
     }
 
-    fn exchange(&self, method: Method, target: &str, body: &[u8]) -> Result<(u16, Vec<u8>), ApiError> {
+    fn connect(&self, target: &str) -> Result<UnixStream, ApiError> {
         // No name has such bytes, and in a request line they would mean something else.
         if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Status::NotFound.into());
@@ -76,16 +78,60 @@ impl Client {
             let allowed = format!("set {} or XDG_RUNTIME_DIR", paths::SOCKET_VARIABLE);
             return Err(ApiError::new(Status::NoDaemon, "socket", "", allowed));
         };
-        let unreachable = |error: std::io::Error| {
-            let why = match error.kind() {
-                std::io::ErrorKind::WouldBlock => "it does not answer".to_owned(),
-                _ => system_message(&error),
-            };
-            ApiError::new(Status::NoDaemon, "socket", socket.display(), why)
+        let stream = UnixStream::connect(socket).map_err(|error| self.unreachable(&error))?;
+        stream.set_read_timeout(Some(ANSWER_TIME)).map_err(|error| self.unreachable(&error))?;
+        stream.set_write_timeout(Some(ANSWER_TIME)).map_err(|error| self.unreachable(&error))?;
+        Ok(stream)
+    }
+
+    fn unreachable(&self, error: &std::io::Error) -> ApiError {
+        let why = match error.kind() {
+            std::io::ErrorKind::WouldBlock => "it does not answer".to_owned(),
+            _ => system_message(error),
         };
-        let mut stream = UnixStream::connect(socket).map_err(unreachable)?;
-        stream.set_read_timeout(Some(ANSWER_TIME)).map_err(unreachable)?;
-        stream.set_write_timeout(Some(ANSWER_TIME)).map_err(unreachable)?;
+        let socket = self.socket.as_deref().unwrap_or(Path::new(""));
+        ApiError::new(Status::NoDaemon, "socket", socket.display(), why)
+    }
+
+    /// Asks for an answer that ends with its connection, and passes it on as it comes.
+    fn stream(&self, target: &str, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError> {
+        let unreachable = |error: std::io::Error| self.unreachable(&error);
+        let mut stream = self.connect(target)?;
+        // HTTP/1.0 knows no chunks: the body is what comes until the end.
+        let head = format!("GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        stream.write_all(head.as_bytes()).map_err(unreachable)?;
+        let mut answer = Vec::new();
+        let mut piece = vec![0; STREAM_PIECE];
+        let start = loop {
+            let count = stream.read(&mut piece).map_err(unreachable)?;
+            answer.extend_from_slice(&piece[..count]);
+            let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+            match (end, count) {
+                (Some(end), _) => break end + 4,
+                (None, 0) => return Err(garbled("it is cut off")),
+                (None, _) if answer.len() > STREAM_PIECE => return Err(garbled("its headers do not end")),
+                (None, _) => {}
+            }
+        };
+        if !answer.starts_with(b"HTTP/1.0 200 ") && !answer.starts_with(b"HTTP/1.1 200 ") {
+            stream.take(ANSWER_MAX).read_to_end(&mut answer).map_err(unreachable)?;
+            let (status, body) = split_answer(&answer)?;
+            let unknown = || garbled(&format!("HTTP status {status}"));
+            return Err(serde_json::from_slice(&body).unwrap_or_else(|_| unknown()));
+        }
+        let mut goes_on = answer.len() == start || sink(&answer[start..]);
+        // Nothing may pass for days.
+        stream.set_read_timeout(None).map_err(unreachable)?;
+        while goes_on {
+            let count = stream.read(&mut piece).map_err(unreachable)?;
+            goes_on = count > 0 && sink(&piece[..count]);
+        }
+        Ok(())
+    }
+
+    fn exchange(&self, method: Method, target: &str, body: &[u8]) -> Result<(u16, Vec<u8>), ApiError> {
+        let unreachable = |error: std::io::Error| self.unreachable(&error);
+        let mut stream = self.connect(target)?;
         let head = format!(
             "{} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n",
@@ -262,6 +308,10 @@ impl Api for Client {
 
     fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError> {
         self.get(paths::FLOW_STATS, Which::Active)
+    }
+
+    fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError> {
+        self.stream(&format!("{}?{}", paths::CAPTURE, wanted.query()), sink)
     }
 
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {

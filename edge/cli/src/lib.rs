@@ -8,6 +8,7 @@
 //! clap's and exit 2 on bad input.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod client;
 mod common;
 mod demo;

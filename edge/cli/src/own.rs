@@ -81,6 +81,8 @@ enum Verb {
         #[arg(short, long)]
         parsable: bool,
     },
+    /// Write what passes a link or belongs to a flow as pcapng
+    Capture(crate::capture::Options),
     /// Show the whole of it with two tenants and real programs
     Demo(crate::demo::Options),
     /// Administer links, VNICs and etherstubs
@@ -108,7 +110,7 @@ struct Words {
 }
 
 /// Bad input, as opposed to a failure.
-struct Refused(Failure, u8);
+pub(crate) struct Refused(pub(crate) Failure, pub(crate) u8);
 
 impl From<Failure> for Refused {
     fn from(failure: Failure) -> Self {
@@ -147,6 +149,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> u8 {
         Verb::Dump { file, persistent, json } => dump(session, file.as_deref(), persistent, json),
         Verb::Status { json } => status(session, json),
         Verb::Drops { json, output, parsable } => drops(session, json, output.as_deref(), parsable),
+        Verb::Capture(options) => crate::capture::run(session, &options),
         Verb::Demo(options) => crate::demo::run(session, options).map_err(Refused::from),
         Verb::Dladm(it) => crate::dladm::run(session, &it.words).map_err(Refused::from),
         Verb::Flowadm(it) => crate::flowadm::run(session, &it.words).map_err(Refused::from),

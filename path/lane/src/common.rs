@@ -8,9 +8,11 @@ use firelane_frame::{Chain, Frame, Pools};
 use firelane_units::{DropReason, Instant, LaneId};
 
 use crate::backlog::Backlogs;
+use crate::capture::Taps;
 use crate::config::{LaneConfig, Secrets};
 use crate::counters::LaneCounters;
 use crate::outbox::Outbox;
+use crate::probes;
 
 /// The shared parts of a lane.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub(crate) struct Common<D> {
     pub(crate) outbox: Outbox<D>,
     pub(crate) secrets: Secrets,
     pub(crate) backlogs: Arc<Backlogs>,
+    /// Who looks on.
+    pub(crate) taps: Taps,
 }
 
 impl<D> Common<D> {
@@ -35,18 +39,22 @@ impl<D> Common<D> {
             outbox: Outbox::new(Arc::clone(&config.backlogs)),
             secrets: config.secrets,
             backlogs: Arc::clone(&config.backlogs),
+            taps: Taps::default(),
         }
     }
 
     /// Ends a frame's way here.
     pub(crate) fn drop_frame(&mut self, frame: Frame, reason: DropReason) {
         self.counters.drops.count(reason);
+        self.taps.dropped(self.now, &frame, reason);
+        probes::ip_drop(&frame, reason);
         self.pools.put(frame);
     }
 
     /// Ends the way of all frames of a chain here.
     pub(crate) fn drop_chain(&mut self, chain: &mut Chain, reason: DropReason) {
         self.counters.drops.add(reason, chain.len() as u64);
+        chain.iter().for_each(|frame| probes::ip_drop(frame, reason));
         self.pools.put_all(chain);
     }
 

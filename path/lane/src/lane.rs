@@ -139,6 +139,14 @@ impl<D: Driver> Lane<D> {
             Control::SetAutoconf(id, link, settings) => stacks.set_autoconf(common, id, link, settings),
             Control::RemoveRoute(id, route) => stacks.remove_route(id, route),
             Control::Tune(config) => stacks.tune(config),
+            Control::AddTap(tap) => {
+                common.taps.add(tap);
+                Ok(())
+            }
+            Control::RemoveTap(id) => {
+                common.taps.remove(id);
+                Ok(())
+            }
         }
     }
 

@@ -49,9 +49,10 @@
 //! empty fetch with nothing queued. Then it sleeps to the next deadline, and an idle lane uses no CPU.
 //!
 //! Threads, CPU binding, clock and waiting are the engine's. `path/README.md` follows a frame with function names.
-#![deny(unsafe_code)] // allowed in `perimeter`, the leaf
+#![deny(unsafe_code)] // allowed in the leaves `perimeter` and `probes`
 
 mod backlog;
+mod capture;
 mod common;
 mod config;
 mod control;
@@ -66,6 +67,8 @@ mod outbox;
 mod perimeter;
 mod poll;
 mod ports;
+#[allow(unsafe_code)]
+mod probes;
 mod slab;
 mod squeue;
 mod stacks;
@@ -79,6 +82,7 @@ mod ways;
 mod wheel;
 
 pub use backlog::Backlogs;
+pub use capture::{CaptureTap, Captured};
 pub use config::{LaneConfig, Secrets};
 pub use counters::{LaneCounters, PortCounters, PortTraffic, Snapshot, TableMemory};
 pub use host::Host;

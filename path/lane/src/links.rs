@@ -24,6 +24,7 @@ use firelane_wire::{EtherType, TcpFlags};
 use crate::common::Common;
 use crate::message::{PortConfig, PortKind, PortUser, Stage};
 use crate::ports::{Dense, FlowPlace, Port, Queue, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
+use crate::probes;
 use crate::steer::lane_of;
 use crate::ways::Ways;
 
@@ -105,6 +106,7 @@ impl<D> Links<D> {
         while let Some(frame) = chain.pop() {
             let Err(frame) = self.depart(common, frame) else { continue };
             let link = frame.meta().ingress;
+            probes::ip_send(&frame, link);
             self.resume(common, Stage::Out, link, frame);
         }
     }
@@ -158,6 +160,7 @@ impl<D> Links<D> {
         let Some(link) = self.switches.get_mut(over.index()) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
+        common.taps.see(common.now, (ingress, over), Direction::Out, &frame);
         let l2 = l2(headers);
         match link.switch.forward(from, &l2, &frame) {
             Destination::Port(at) => {
@@ -236,6 +239,7 @@ impl<D> Links<D> {
                     return common.outbox.hand_over(lane, Stage::Deliver, to, frame);
                 }
                 port.counters.inward.count(&frame);
+                common.taps.see(common.now, (to, port.over), Direction::In, &frame);
                 self.arrivals.push(Arrival { netstack, link: to, frame, headers: *headers });
             }
             (PortUser::Driver { .. }, Some(queue)) => {
@@ -245,6 +249,7 @@ impl<D> Links<D> {
                     return common.drop_frame(frame, DropReason::PortFull);
                 }
                 port.counters.inward.count(&frame);
+                common.taps.see(common.now, (to, port.over), Direction::In, &frame);
                 queue.tx.push(frame);
             }
             (PortUser::Driver { through }, None) if through != common.id => {

@@ -22,6 +22,7 @@ use firelane_units::{
     BitRate, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId, VlanId,
 };
 
+use crate::capture::CaptureTap;
 use crate::view::Question;
 
 /// An item of a lane's squeue, for a lane whose driver queues are `D`.
@@ -119,6 +120,10 @@ pub enum Control<D> {
     RemoveRoute(NetstackId, RouteConfig),
     /// A netstack's tunables change; identity, steering and address tests stay.
     Tune(NetstackConfig),
+    /// Somebody looks on.
+    AddTap(CaptureTap),
+    /// Nobody looks on any more.
+    RemoveTap(u32),
 }
 
 impl<D> Control<D> {
@@ -143,6 +148,8 @@ impl<D> Control<D> {
             Self::AddRoute(..) => "add route",
             Self::RemoveRoute(..) => "remove route",
             Self::Tune(_) => "tune",
+            Self::AddTap(_) => "add tap",
+            Self::RemoveTap(_) => "remove tap",
         }
     }
 }

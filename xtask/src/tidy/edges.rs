@@ -11,7 +11,8 @@ use serde_json::Value;
 use super::Finding;
 
 const BASE: &[&str] = &["firelane-units", "firelane-wire", "firelane-frame"];
-const DRIVERS: &[&str] = &["firelane-driver-memory", "firelane-driver-tap", "firelane-driver-packet"];
+const DRIVERS: &[&str] =
+    &["firelane-driver-memory", "firelane-driver-tap", "firelane-driver-packet", "firelane-driver-capture"];
 const PATH: &[&str] = &[
     "firelane-classify",
     "firelane-flow",
@@ -28,7 +29,7 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
     let sets: &[&[&'static str]] = match name {
         "firelane-units" => &[],
         "firelane-wire" | "firelane-frame" | "firelane-model" => &[&["firelane-units"]],
-        "firelane-driver-memory" | "firelane-driver-tap" | "firelane-driver-packet" => &[BASE],
+        name if DRIVERS.contains(&name) => &[BASE],
         "firelane-classify" | "firelane-flow" | "firelane-switch" | "firelane-ip" | "firelane-udp"
         | "firelane-tcp" | "firelane-socket" => &[BASE],
         "firelane-lane" => &[BASE, PATH],

@@ -18,6 +18,7 @@ const PERMITTED: &[&str] = &[
     "base/frame/src/mpsc.rs",
     "base/frame/src/byte_ring.rs",
     "path/lane/src/perimeter.rs",
+    "path/lane/src/probes.rs",
     "drivers/tap/src/sys.rs",
     "drivers/packet/src/sys.rs",
     "control/engine/src/sys.rs",

@@ -13,10 +13,11 @@ use std::sync::Arc;
 use firelane_classify::Tuple;
 use firelane_ip::Egress;
 use firelane_socket::{ConnRef, Flags, Names, StreamEnd, StreamSlot};
-use firelane_tcp::{AtRest, Connection, Rings, TcpConfig};
+use firelane_tcp::{AtRest, Connection, Rings, State, TcpConfig};
 use firelane_units::{Bytes, ConnId, FlowId, Instant, LinkId, NetstackId, Port, SocketId, StepListId};
 use firelane_wire::IpProtocol;
 
+use crate::probes;
 use crate::slab::Slab;
 use crate::steps::StepLists;
 use crate::stream_info::StreamInfo;
@@ -32,6 +33,8 @@ pub(crate) struct Conn {
     pub(crate) is_dirty: bool,
     /// The end is near: what follows when nothing is left to send.
     pub(crate) leaving: Leaving,
+    /// The state that probes were last told of.
+    shown: State,
     /// What a connection at rest does not have.
     awake: Option<Box<Awake>>,
 }
@@ -92,6 +95,7 @@ impl Conn {
         route: Option<Egress>,
     ) -> Self {
         Self {
+            shown: tcp.state(),
             tcp: Tcp::Awake(tcp),
             stream,
             netstack,
@@ -139,6 +143,16 @@ impl Conn {
     /// Its segments belong to this flow until rules change again.
     pub(crate) fn set_flow(&mut self, changes: u32, flow: Option<FlowId>) {
         self.awake().flow = Some((changes, flow));
+    }
+
+    /// Tells probes of a new state. One at rest is established, as it was.
+    pub(crate) fn show_state(&mut self) {
+        let Tcp::Awake(tcp) = &self.tcp else { return };
+        let state = tcp.state();
+        if state != self.shown {
+            probes::tcp_state_change(|| self.tuple(), self.shown, state);
+            self.shown = state;
+        }
     }
 
     fn is_accepted(&self) -> bool {

@@ -11,12 +11,14 @@ use super::inbound::Inside;
 use super::shard::Listening;
 use crate::common::Common;
 use crate::ports::Dense;
+use crate::probes;
 
 impl<D> Inside<'_, D> {
     /// Acts on what a call into TCP said, and makes the connection dirty if it may have something to send.
     pub(crate) fn conclude(&mut self, id: ConnId, told: Disposition) {
         let Disposition { events, reply, closed, dropped: _ } = told;
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        conn.show_state();
         if events.contains(Events::CONNECTED) && !on_connected(conn, &self.shard.listening, self.common) {
             let told = conn.tcp().abort();
             return self.conclude(id, told);
@@ -71,7 +73,11 @@ fn readiness(events: Events, closed: Option<CloseReason>) -> Ready {
 /// nobody accepts it.
 fn on_connected<D>(conn: &mut Conn, listening: &Dense<Listening>, common: &mut Common<D>) -> bool {
     conn.stream.shared().words().set_flags(Flags::CONNECTED);
-    let Some((stream, socket)) = conn.hatch() else { return true };
+    let Some((stream, socket)) = conn.hatch() else {
+        probes::tcp_connect(|| conn.tuple());
+        return true;
+    };
+    probes::tcp_accept(|| conn.tuple());
     let Some(listening) = listening.get(socket.index()) else { return false };
     let names = stream.shared().names().expect("a passive connection is bound when it is made");
     match listening.slot.finish(Accepted { stream, names }) {

@@ -18,6 +18,7 @@ use super::shard::Shard;
 use crate::common::Common;
 use crate::links::Arrival;
 use crate::message::Stage;
+use crate::probes;
 use crate::steer::lane_of;
 use crate::steps::{Onward, Step, StepLists, walk};
 
@@ -47,6 +48,7 @@ impl Stacks {
         let Some(shard) = self.shards.get_mut(netstack.index()) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
+        probes::ip_receive(&frame, link);
         let mut inside = Inside { common, shard, conns: &mut self.conns };
         let known = match headers.protocol {
             IpProtocol::TCP => headers.tuple().and_then(|tuple| inside.lookup(&tuple)),
@@ -90,7 +92,9 @@ impl<D> Inside<'_, D> {
         let Some(packet) = travel.packet.take() else { return Onward::Ended };
         let verdict = parse(&packet).map(|(view, _)| {
             let seg = segment_in(&view, &packet);
-            let (tcp, mut rings) = self.conns.slab.get_mut(conn).expect(TABLED).parts();
+            let conn = self.conns.slab.get_mut(conn).expect(TABLED);
+            probes::tcp_receive(|| conn.tuple(), &seg);
+            let (tcp, mut rings) = conn.parts();
             tcp.on_segment(self.common.now, &seg, &mut rings)
         });
         match verdict {

@@ -19,6 +19,7 @@ use super::conn::{Conn, Leaving};
 use super::inbound::Inside;
 use crate::common::Common;
 use crate::links::Links;
+use crate::probes;
 use crate::steps::{Onward, Step, StepLists, walk};
 
 /// The most text of one large segment: what fits an IP packet beside the longest headers.
@@ -194,6 +195,7 @@ impl<D> Inside<'_, D> {
             self.common.counters.unsent += 1;
             return Err(Pause::Again);
         };
+        probes::tcp_send(|| conn.tuple(), out);
         self.shard.ip.send(self.common, &mut egress, frame, Upper::tcp(out.ecn));
         Ok(())
     }

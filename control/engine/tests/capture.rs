@@ -1,0 +1,122 @@
+//! Looking on: what passes a link, with directions, drops and their reasons, and the end of a capture.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use firelane::{Capture, CaptureOf, ChangeError, Stack, TcpListener, TcpStream, UdpSocket, WireConfig, wire};
+use firelane_units::{FlowId, LinkId};
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::{Block, PcapNgReader};
+
+const WHOLE: usize = 65_549;
+
+/// A server at 10.0.0.1 and a client at 10.0.0.2. The first link of each engine is the one with the wire.
+fn pair() -> (Stack, Stack) {
+    let (left, right) = wire(WireConfig::default());
+    let stack = |end: firelane::Queue, n: u8| {
+        Stack::builder().interface(end).address(&format!("10.0.0.{n}/24")).unwrap().build().unwrap()
+    };
+    (stack(left.into(), 1), stack(right.into(), 2))
+}
+
+/// Reads until `is_enough`.
+fn read(
+    capture: &mut Capture,
+    is_enough: impl Fn(&[EnhancedPacketBlock<'static>]) -> bool,
+) -> Vec<EnhancedPacketBlock<'static>> {
+    let (mut out, begin) = (Vec::new(), Instant::now());
+    loop {
+        capture.read_pcapng(&mut out, u64::MAX, |link| format!("port {link}"));
+        let mut reader = PcapNgReader::new(out.as_slice()).unwrap();
+        let mut packets = Vec::new();
+        while let Some(block) = reader.next_block() {
+            if let Block::EnhancedPacket(packet) = block.unwrap() {
+                packets.push(packet.into_owned());
+            }
+        }
+        if is_enough(&packets) {
+            return packets;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(10), "{} frames are not enough", packets.len());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn comment(packet: &EnhancedPacketBlock<'_>) -> Option<String> {
+    packet.options.iter().find_map(|option| match option {
+        EnhancedPacketOption::Comment(text) => Some(text.to_string()),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_connection_is_seen_in_both_directions_in_the_order_of_time() {
+    let (server, client) = pair();
+    let mut capture = client.engine().capture(CaptureOf::Link(LinkId(0)), WHOLE).unwrap();
+    let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+    let mut stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+    let (mut accepted, _) = listener.accept().unwrap();
+    stream.write_all(b"seen").unwrap();
+    accepted.read_exact(&mut [0; 4]).unwrap();
+    // ARP, the handshake and the text, each once as the VNIC's and once as the wire's.
+    let packets = read(&mut capture, |packets| packets.len() >= 12);
+    assert!(packets.iter().any(|packet| packet.data.ends_with(b"seen")));
+    assert!(packets.windows(2).all(|pair| pair[0].timestamp <= pair[1].timestamp));
+    let directions: Vec<String> = packets.iter().map(|packet| format!("{:?}", packet.options)).collect();
+    assert!(
+        directions.iter().any(|it| it.contains("Flags(1)"))
+            && directions.iter().any(|it| it.contains("Flags(2)"))
+    );
+    assert!(packets.iter().all(|packet| comment(packet).is_none()));
+    let age = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert!(age.abs_diff(packets[0].timestamp) < Duration::from_secs(60), "the time is the wall's");
+    assert_eq!(capture.lost(), 0);
+}
+
+#[test]
+fn a_dropped_frame_carries_its_reason() {
+    let (server, client) = pair();
+    // The flow of the server's VNIC: what its netstack gets carries it.
+    let mut capture = server.engine().capture(CaptureOf::Link(LinkId(0)), 96).unwrap();
+    let socket = UdpSocket::bind(&client, "10.0.0.2:9").unwrap();
+    socket.send_to(&[7; 500], "10.0.0.1:9").unwrap();
+    let packets = read(&mut capture, |packets| packets.iter().any(|packet| comment(packet).is_some()));
+    let dropped = packets.iter().find(|packet| comment(packet).is_some()).unwrap();
+    assert_eq!(comment(dropped).unwrap(), "dropped: udp_no_socket (udp)");
+    assert_eq!((dropped.data.len(), dropped.original_len), (96, 542));
+}
+
+#[test]
+fn captures_are_bounded_and_end_with_their_values() {
+    let (server, _client) = pair();
+    let engine = server.engine();
+    let begin = || engine.capture(CaptureOf::Link(LinkId(0)), WHOLE);
+    let mut running: Vec<Capture> = (0..8).map(|_| begin().unwrap()).collect();
+    assert!(matches!(begin(), Err(ChangeError::ManyCaptures(8))));
+    running.pop();
+    assert!(begin().is_ok());
+    let nothing = engine.capture(CaptureOf::Link(LinkId(99)), WHOLE);
+    assert!(matches!(nothing, Err(ChangeError::NoLink(LinkId(99)))));
+    let nothing = engine.capture(CaptureOf::Flow(FlowId(99)), WHOLE);
+    assert!(matches!(nothing, Err(ChangeError::NoFlow(FlowId(99)))));
+}
+
+#[test]
+fn who_does_not_read_loses_frames_and_the_traffic_none() {
+    let (server, client) = pair();
+    let mut capture = client.engine().capture(CaptureOf::Link(LinkId(0)), WHOLE).unwrap();
+    let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+    let mut stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+    let (mut accepted, _) = listener.accept().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut received = Vec::new();
+        accepted.read_to_end(&mut received).unwrap();
+        received.len()
+    });
+    stream.write_all(&vec![1; 20 << 20]).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(reader.join().unwrap(), 20 << 20);
+    assert!(capture.lost() > 0, "four megabytes do not hold twenty");
+    let packets = read(&mut capture, |packets| !packets.is_empty());
+    assert!(packets.len() > 10, "{}", packets.len());
+}

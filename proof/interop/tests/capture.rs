@@ -1,0 +1,88 @@
+//! `firelane capture` read by the real tcpdump: from a file, through a pipe, with the reason of a drop.
+
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use firelane_interop::{Daemon, Sandbox, binary};
+
+/// Two tenants that may ping each other.
+const CONFIG: &str = "[etherstub.vswitch1]\n\
+    [vnic.alice0]\nover = \"vswitch1\"\n\
+    tap = { namespace = \"alice\", addresses = [\"10.0.0.1/24\"] }\n\
+    [vnic.bob0]\nover = \"vswitch1\"\n\
+    tap = { namespace = \"bob\", addresses = [\"10.0.0.2/24\"] }\n\
+    [flow.pings]\nlink = \"bob0\"\nmatch = { transport = \"icmp\" }\n";
+
+fn start(sandbox: &Sandbox) -> Daemon<'_> {
+    let path = sandbox.folder().join("two.toml");
+    std::fs::write(&path, CONFIG).expect("the sandbox's folder is writable");
+    Daemon::start(sandbox, &path)
+}
+
+/// Pings bob from alice in the background until the value is dropped.
+struct Pings<'a>(&'a Sandbox, std::process::Child);
+
+impl<'a> Pings<'a> {
+    fn start(sandbox: &'a Sandbox) -> Self {
+        let mut command = sandbox.command("ip");
+        command.args(["netns", "exec", "alice", "ping", "-i", "0.2", "-s", "100", "10.0.0.2"]);
+        let child = command.stdout(Stdio::null()).spawn().expect("ip");
+        thread::sleep(Duration::from_millis(100));
+        Self(sandbox, child)
+    }
+}
+
+impl Drop for Pings<'_> {
+    fn drop(&mut self) {
+        let _ = self.1.kill();
+        let _ = self.1.wait();
+    }
+}
+
+#[test]
+fn tcpdump_reads_what_was_captured_into_a_file() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox);
+    let pings = Pings::start(&sandbox);
+    let file = sandbox.folder().join("alice0.pcapng");
+    let file = file.to_string_lossy().into_owned();
+    daemon.firelane(&["capture", "-l", "alice0", "-w", &file, "-c", "6"]).expect_success();
+    let text = pings.0.run(None, "tcpdump", &["-Z", "root", "-nr", &file]).expect_success();
+    assert_eq!(text.lines().count(), 6, "{text}");
+    assert!(text.contains("10.0.0.1 > 10.0.0.2: ICMP echo request"), "{text}");
+    assert!(text.contains("10.0.0.2 > 10.0.0.1: ICMP echo reply"), "{text}");
+}
+
+#[test]
+fn tcpdump_reads_a_flow_from_a_pipe_and_ends_the_capture() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox);
+    let _pings = Pings::start(&sandbox);
+    let pipe = "$FIRELANE capture -f pings -s 96 -w - | tcpdump -Z root -c 4 -nr -";
+    let mut command = sandbox.command("sh");
+    command.env("FIRELANE", binary("firelane")).env("FIRELANE_SOCKET", daemon.runtime().join("api.sock"));
+    let output = command.args(["-c", pipe]).output().expect("sh");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(text.lines().filter(|line| line.contains("ICMP echo")).count(), 4, "{text}");
+    // The daemon is well, and has room for more captures.
+    daemon.firelane(&["status"]).expect_success();
+}
+
+#[test]
+fn mistakes_are_one_line_and_capture_nothing() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox);
+    for (args, code, said) in [
+        (&["capture", "-l", "nobody0", "-w", "-"][..], 2, "nobody0"),
+        (&["capture", "-f", "nothing"], 1, "nothing"),
+        (&["capture", "-l", "alice0", "-w", "/nonexistent/file"], 1, "/nonexistent/file"),
+        (&["capture"], 2, "--link"),
+        (&["capture", "-l", "alice0", "-s", "3"], 2, "64..=65549"),
+    ] {
+        let refused = daemon.firelane(args);
+        assert_eq!((refused.code(), refused.stdout.as_str()), (code, ""), "{args:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains(said) && refused.stderr.lines().count() == 1, "{}", refused.stderr);
+    }
+}
