@@ -104,9 +104,9 @@ impl<D> Links<D> {
     /// Frames that netstacks made; each names its VNIC as its ingress.
     pub(crate) fn take_departures(&mut self, common: &mut Common<D>, chain: &mut Chain) {
         while let Some(frame) = chain.pop() {
-            let Err(frame) = self.depart(common, frame) else { continue };
             let link = frame.meta().ingress;
             probes::ip_send(&frame, link);
+            let Err(frame) = self.depart(common, frame) else { continue };
             self.resume(common, Stage::Out, link, frame);
         }
     }

@@ -166,11 +166,14 @@ impl<D> Links<D> {
         };
         port.counters.outward.count(&frame);
         link.switch.pass(way.from, way.at, &frame);
-        for (flow, direction) in [(outward, Direction::Out), (inward, Direction::In)] {
-            if let Some(flow) = flow {
-                frame.meta_mut().flow = flow.into();
-                self.flows.pass_unlimited(flow, direction, &frame);
-            }
+        if let Some(flow) = outward {
+            frame.meta_mut().flow = flow.into();
+            self.flows.pass_unlimited(flow, Direction::Out, &frame);
+        }
+        common.taps.see(common.now, (way.ingress, way.over), Direction::Out, &frame);
+        if let Some(flow) = inward {
+            frame.meta_mut().flow = flow.into();
+            self.flows.pass_unlimited(flow, Direction::In, &frame);
         }
         self.deliver(common, way.to, frame, headers);
         Ok(())
