@@ -5,6 +5,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::num::NonZeroU8;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -352,6 +353,27 @@ impl TcpStream {
         self.socket.set_option(StreamOption::UserTimeout(timeout))
     }
 
+    /// How many hops its packets may make (IP_TTL, IPV6_UNICAST_HOPS).
+    ///
+    /// # Errors
+    /// `InvalidInput` for other numbers than 1 to 255, `NotConnected` while connecting.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        let hops = u8::try_from(ttl).ok().and_then(NonZeroU8::new);
+        let hops = hops.ok_or_else(|| invalid(format!("ttl {ttl}: 1 to 255 are allowed")))?;
+        self.socket.set_option(StreamOption::Hops(Some(hops)))
+    }
+
+    /// The differentiated services code point of its packets (the upper six bits of IP_TOS or IPV6_TCLASS).
+    ///
+    /// # Errors
+    /// `InvalidInput` above 63, `NotConnected` while connecting.
+    pub fn set_dscp(&self, dscp: u8) -> io::Result<()> {
+        if dscp > 63 {
+            return Err(invalid(format!("dscp {dscp}: 0 to 63 are allowed")));
+        }
+        self.socket.set_option(StreamOption::Dscp(dscp))
+    }
+
     /// Which congestion control decides how much it sends (TCP_CONGESTION); it goes on from the present window.
     ///
     /// # Errors
@@ -557,4 +579,8 @@ impl Watched for TcpStream {
     fn stand(&self, ready: Ready) {
         self.socket.shared.get().words().watch(ready);
     }
+}
+
+fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
 }

@@ -140,7 +140,7 @@ impl Ip {
         let Some(mut frame) = pools.take(len) else { return };
         emit(frame.append(len), &egress);
         let protocol = if to.is_ipv4() { IpProtocol::ICMPV4 } else { IpProtocol::ICMPV6 };
-        let upper = Upper { protocol, ecn: Ecn::NotCapable, dont_fragment: false, hops: None };
+        let upper = Upper { protocol, ecn: Ecn::NotCapable, dont_fragment: false, hops: None, dscp: 0 };
         match self.send(now, &mut egress, frame, upper, pools) {
             Sent::Out | Sent::Held => self.made.messages += 1,
             Sent::Drop(frame, _) => pools.put(frame),

@@ -105,7 +105,7 @@ impl Ip {
             IpAddr::V4(_) => icmpv4::answer_echo(frame.as_mut_slice()),
             IpAddr::V6(_) => firelane_wire::icmpv6::answer_echo(frame.as_mut_slice()),
         }
-        let upper = Upper { protocol, ecn: Ecn::NotCapable, dont_fragment: false, hops: None };
+        let upper = Upper { protocol, ecn: Ecn::NotCapable, dont_fragment: false, hops: None, dscp: 0 };
         match self.send(now, &mut egress, frame, upper, pools) {
             Sent::Out | Sent::Held => {
                 self.made.messages += 1;

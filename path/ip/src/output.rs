@@ -26,17 +26,19 @@ pub struct Upper {
     pub dont_fragment: bool,
     /// Its hop limit or TTL; `None` is the link's.
     pub hops: Option<u8>,
+    /// Its differentiated services code point, 0 to 63.
+    pub dscp: u8,
 }
 
 impl Upper {
     /// A TCP segment: never cut, since TCP finds the path's MTU (RFC 1191 §6.4).
     pub const fn tcp(ecn: Ecn) -> Self {
-        Self { protocol: IpProtocol::TCP, ecn, dont_fragment: true, hops: None }
+        Self { protocol: IpProtocol::TCP, ecn, dont_fragment: true, hops: None, dscp: 0 }
     }
 
     /// A UDP datagram: may be cut.
     pub const fn udp() -> Self {
-        Self { protocol: IpProtocol::UDP, ecn: Ecn::NotCapable, dont_fragment: false, hops: None }
+        Self { protocol: IpProtocol::UDP, ecn: Ecn::NotCapable, dont_fragment: false, hops: None, dscp: 0 }
     }
 }
 
@@ -234,6 +236,7 @@ impl Ip {
 const fn header_v4(src: Ipv4Addr, dst: Ipv4Addr, upper: Upper, hops: u8, len: usize) -> Ipv4Repr {
     let mut header = Ipv4Repr::new(src, dst, upper.protocol, len as u16);
     header.ecn = upper.ecn;
+    header.dscp = upper.dscp;
     header.dont_fragment = upper.dont_fragment;
     header.ttl = hops;
     header
@@ -244,6 +247,7 @@ const fn header_v4(src: Ipv4Addr, dst: Ipv4Addr, upper: Upper, hops: u8, len: us
 const fn header_v6(src: Ipv6Addr, dst: Ipv6Addr, upper: Upper, hops: u8, len: usize) -> Ipv6Repr {
     let mut header = Ipv6Repr::new(src, dst, upper.protocol, len as u16);
     header.ecn = upper.ecn;
+    header.dscp = upper.dscp;
     header.hop_limit = hops;
     header
 }

@@ -10,7 +10,7 @@ use firelane_units::{DropReason, Instant};
 use firelane_wire::{Ecn, Icmpv4Repr, Icmpv6Repr, IpProtocol, icmpv6};
 
 fn upper(protocol: IpProtocol) -> Upper {
-    Upper { protocol, ecn: Ecn::NotCapable, dont_fragment: false, hops: None }
+    Upper { protocol, ecn: Ecn::NotCapable, dont_fragment: false, hops: None, dscp: 0 }
 }
 
 fn request_v4(data: &[u8]) -> Vec<u8> {

@@ -35,8 +35,13 @@ fn an_echo_of_64_kib_comes_back_whole() {
     let request = Icmpv4Repr::EchoRequest { identifier: 1, sequence: 2, data: &data };
     let mut bytes = vec![0; request.emitted_len()];
     request.emit(&mut bytes);
-    let upper =
-        Upper { protocol: IpProtocol::ICMPV4, ecn: Ecn::NotCapable, dont_fragment: false, hops: None };
+    let upper = Upper {
+        protocol: IpProtocol::ICMPV4,
+        ecn: Ecn::NotCapable,
+        dont_fragment: false,
+        hops: None,
+        dscp: 0,
+    };
     assert!(matches!(a.send(NOW, "10.0.0.2", &bytes, upper), Sent::Out));
     let wire = exchange(NOW, &mut [&mut a, &mut b]);
     assert_eq!(wire.len(), 90, "45 fragments each way");

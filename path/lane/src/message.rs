@@ -5,6 +5,7 @@
 //! before it sends it, so a lane that must refuse one reports a [`crate::Notice`] and goes on.
 
 use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU8;
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::sync::Arc;
@@ -391,6 +392,10 @@ pub enum StreamOption {
     QuickAck(bool),
     /// SO_KEEPALIVE and its times.
     Keepalive(Option<Keepalive>),
+    /// The hop limit of its packets; `None` is the link's (IP_TTL, IPV6_UNICAST_HOPS).
+    Hops(Option<NonZeroU8>),
+    /// The differentiated services code point of its packets, 0 to 63 (IP_TOS, IPV6_TCLASS).
+    Dscp(u8),
     /// TCP_USER_TIMEOUT.
     UserTimeout(Option<Duration>),
     /// TCP_CONGESTION.

@@ -82,6 +82,7 @@ impl Connection {
         out: &mut Disposition,
     ) {
         self.progress_at = now;
+        self.is_unreachable = false;
         self.send.persist_backoff = 0;
         let most = self.route_mss();
         if self.options.mtu_search_mut().is_some_and(|search| search.on_progress(now, ack, most)) {

@@ -65,13 +65,18 @@ impl Connection {
         use State as S;
         let tell =
             matches!(self.state, S::SynReceived | S::Established | S::FinWait1 | S::FinWait2 | S::CloseWait);
-        let mut out = Disposition::closed(reason);
+        let mut out = Disposition::closed(self.said_by_the_network(reason));
         if tell {
             let ack = self.receive.space.seq(self.receive.nxt);
             out.reply = Some(SegmentOut::control(self.reset_seq(), Some(ack), TcpFlags::RST));
         }
         self.forget();
         out
+    }
+
+    /// Why a wait ended: the network may have said more than silence does.
+    pub(crate) fn said_by_the_network(&self, reason: CloseReason) -> CloseReason {
+        if reason == CloseReason::TimedOut && self.is_unreachable { CloseReason::Unreachable } else { reason }
     }
 
     /// SND.NXT, which the peer expects unless it has yet to receive something: the SYN lies before cursor 0.

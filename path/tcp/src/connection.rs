@@ -80,6 +80,8 @@ pub struct Connection {
     pub(crate) keepalive_probes: u8,
     /// We opened it; a refusal is the program's to hear (RFC 9293 §3.10.7.4 step 2).
     pub(crate) active: bool,
+    /// An ICMP error about what is in flight said that the peer cannot be reached, and nothing came since.
+    pub(crate) is_unreachable: bool,
 }
 
 /// What the program chose for its socket.
@@ -226,6 +228,7 @@ impl Connection {
             syn_retries: 0,
             keepalive_probes: 0,
             active: state == State::SynSent,
+            is_unreachable: false,
         }
     }
 

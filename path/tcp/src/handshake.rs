@@ -205,6 +205,7 @@ impl Connection {
             self.flight.begin_with_whole_segments();
         }
         self.progress_at = now;
+        self.is_unreachable = false;
         out.events |= Events::CONNECTED | Events::WRITABLE;
         if self.send.fin != crate::send::NOWHERE {
             self.enter(now, Event::Close, out);
@@ -272,7 +273,7 @@ impl Connection {
         // `progress_at` is when the first SYN left. RFC 9293 MUST-23: at least 3 minutes by default.
         if now.saturating_since(self.progress_at) >= self.config.connect_timeout {
             self.forget();
-            return Some(Disposition::closed(CloseReason::TimedOut));
+            return Some(Disposition::closed(self.said_by_the_network(CloseReason::TimedOut)));
         }
         self.syn_retries = self.syn_retries.saturating_add(1);
         self.pending.syn = true;

@@ -61,9 +61,13 @@ impl Connection {
     /// An ICMP error arrived that quotes a segment of ours beginning at `quoted`; `hard` errors say that trying
     /// again is useless. RFC 5927 §4: believed only if it quotes what is in flight, and it ends only a connection
     /// that is not synchronized, everywhere else retransmission decides (RFC 1122 §4.2.3.9 asked for more trust).
+    /// What does not end the connection is its program's to hear if the wait ends in vain (RFC 9293 MUST-47), as on
+    /// Linux: "no route to host" says more than "timed out".
     pub fn on_unreachable(&mut self, quoted: SeqNum, hard: bool) -> Disposition {
         let connecting = matches!(self.state, State::SynSent | State::SynReceived);
-        if !(hard && connecting && quoted == self.send.space.initial()) {
+        let is_of_syn = connecting && quoted == self.send.space.initial();
+        if !(hard && is_of_syn) {
+            self.is_unreachable |= is_of_syn || self.has_in_flight(quoted);
             return Disposition::default();
         }
         self.forget();

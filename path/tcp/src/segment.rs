@@ -151,7 +151,8 @@ pub enum CloseReason {
     Reset,
     /// Nothing came back for too long (`ETIMEDOUT`).
     TimedOut,
-    /// The network says that the peer cannot be reached (`EHOSTUNREACH`), while connecting.
+    /// The network says that the peer cannot be reached (`EHOSTUNREACH`): at once while connecting, else when the wait for
+    /// the peer has ended in vain.
     Unreachable,
     /// We gave it up: an abort, or data that nobody can read any more.
     Aborted,

@@ -16,7 +16,7 @@ use crate::packet::{Body, Envelope, Packet};
 use crate::segment::{Flow, Segment};
 use crate::settings::{Family, Settings, number};
 use crate::sockets::{Effect, Sockets};
-use crate::station::{Seen, Station};
+use crate::station::{Class, Seen, Station};
 use crate::text::{Action, Call, Event, Script, When, span};
 
 /// The peer's port, unless a line or a connect says another.
@@ -306,7 +306,7 @@ impl<'a> Runner<'a> {
         let (at, seen) = self.next_seen(&text, to)?;
         let shown = self.seconds(at);
         let got = match seen {
-            Seen::Tcp { bytes, ecn } => self.read(&bytes, ecn)?,
+            Seen::Tcp { bytes, class } => self.read(&bytes, class)?,
             Seen::Other(what) => return Err(format!("expected `{text}`, got {what} at {shown}")),
         };
         let port = segment.port.unwrap_or(self.peer_port);
@@ -340,7 +340,7 @@ impl<'a> Runner<'a> {
     fn show(&mut self, seen: Seen) -> String {
         match seen {
             Seen::Other(what) => what,
-            Seen::Tcp { bytes, ecn } => match self.read(&bytes, ecn) {
+            Seen::Tcp { bytes, class } => match self.read(&bytes, class) {
                 Ok(mut segment) => {
                     segment.port = segment.port.filter(|&port| port != self.peer_port);
                     format!("`{segment}`")
@@ -351,13 +351,14 @@ impl<'a> Runner<'a> {
     }
 
     /// A segment of the netstack's in the script's numbers.
-    fn read(&mut self, bytes: &[u8], ecn: Ecn) -> Result<Segment, String> {
+    fn read(&mut self, bytes: &[u8], class: Class) -> Result<Segment, String> {
         let view = TcpView::parse(bytes).map_err(|error| format!("a bad segment: {error:?}"))?;
         if !view.is_checksum_valid(self.station.theirs, self.station.ip) {
             return Err("a segment with a wrong checksum".into());
         }
         let known = self.flow(view.dst_port().0, view.src_port().0);
-        let mut segment = Segment::read(&view, ecn, &mut known.flow)?;
+        let mut segment = Segment::read(&view, class.ecn, &mut known.flow)?;
+        (segment.ttl, segment.dscp) = (Some(class.ttl), Some(class.dscp));
         if known.our_port != view.src_port().0 {
             return Err(format!("a segment from port {}: `{segment}`", view.src_port().0));
         }

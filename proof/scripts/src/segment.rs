@@ -37,6 +37,9 @@ pub(crate) struct Segment {
     pub(crate) bad_sum: bool,
     /// Injected with text that differs from what belongs there.
     pub(crate) other_text: bool,
+    /// The IP header's hop limit and DiffServ code point.
+    pub(crate) ttl: Option<u8>,
+    pub(crate) dscp: Option<u8>,
     /// The data offset that the header tells, in words, instead of the truth.
     pub(crate) offset: Option<u8>,
 }
@@ -98,6 +101,8 @@ impl Segment {
             bad_sum: false,
             other_text: false,
             offset: None,
+            ttl: None,
+            dscp: None,
         };
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
@@ -112,6 +117,8 @@ impl Segment {
                 "new" => segment.is_new = true,
                 "badsum" => segment.bad_sum = true,
                 "othertext" => segment.other_text = true,
+                "ttl" => segment.ttl = Some(parse(value()?)?),
+                "dscp" => segment.dscp = Some(parse(value()?)?),
                 "offset" => segment.offset = Some(parse(value()?)?),
                 _ => return Err(format!("`{word}` is no part of a segment")),
             }
@@ -185,6 +192,8 @@ impl Segment {
             bad_sum: false,
             other_text: false,
             offset: None,
+            ttl: None,
+            dscp: None,
         })
     }
 
@@ -195,6 +204,8 @@ impl Segment {
             && self.window.is_none_or(|window| Some(window) == seen.window)
             && self.urgent == seen.urgent
             && self.options.as_ref().is_none_or(|options| Some(options) == seen.options.as_ref())
+            && self.ttl.is_none_or(|ttl| Some(ttl) == seen.ttl)
+            && self.dscp.is_none_or(|dscp| Some(dscp) == seen.dscp)
             && self.ecn.is_none_or(|ecn| Some(ecn) == seen.ecn)
     }
 }

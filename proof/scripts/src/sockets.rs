@@ -272,6 +272,8 @@ fn stream_option(option: &str, values: &[&str]) -> Result<StreamOption, String> 
         ("cork", [word]) => StreamOption::Cork(on(word)?),
         ("user_timeout", ["off"]) => StreamOption::UserTimeout(None),
         ("user_timeout", [seconds]) => StreamOption::UserTimeout(Some(span(seconds)?)),
+        ("ttl", [n]) => StreamOption::Hops(Some(number(n)?)),
+        ("dscp", [n]) => StreamOption::Dscp(number(n)?),
         ("keepalive", ["off"]) => StreamOption::Keepalive(None),
         ("keepalive", [idle, interval, probes]) => {
             StreamOption::Keepalive(Some(keepalive(idle, interval, probes)?))

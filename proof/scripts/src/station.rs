@@ -23,9 +23,17 @@ const NUMBER: u8 = 2;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Seen {
     /// A TCP segment from the netstack's address to the station's.
-    Tcp { bytes: Vec<u8>, ecn: Ecn },
+    Tcp { bytes: Vec<u8>, class: Class },
     /// Anything else, in words.
     Other(String),
+}
+
+/// What the IP header said beside the addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Class {
+    pub(crate) ecn: Ecn,
+    pub(crate) ttl: u8,
+    pub(crate) dscp: u8,
 }
 
 /// The station.
@@ -143,7 +151,8 @@ impl Station {
                     let (from, len) = (usize::from(ip.fragment_offset()), ip.payload().len());
                     return other(&fragment(from, len, ip.more_fragments()));
                 }
-                self.on_packet(now, ends, ip.protocol(), ip.ecn(), ip.payload())
+                let class = Class { ecn: ip.ecn(), ttl: ip.ttl(), dscp: ip.dscp() };
+                self.on_packet(now, ends, ip.protocol(), class, ip.payload())
             }
             EtherType::IPV6 => {
                 let Ok(ip) = Ipv6View::parse(payload) else { return other("a bad IPv6 packet") };
@@ -154,7 +163,8 @@ impl Station {
                     let (from, len) = (usize::from(piece.offset()), piece.payload().len());
                     return other(&fragment(from, len, piece.more()));
                 }
-                self.on_packet(now, ends, ip.next_header(), ip.ecn(), ip.payload())
+                let class = Class { ecn: ip.ecn(), ttl: ip.hop_limit(), dscp: ip.dscp() };
+                self.on_packet(now, ends, ip.next_header(), class, ip.payload())
             }
             ethertype => other(&format!("a frame of type {:04x}", ethertype.0)),
         }
@@ -165,7 +175,7 @@ impl Station {
         now: Instant,
         ends: (IpAddr, IpAddr),
         protocol: IpProtocol,
-        ecn: Ecn,
+        class: Class,
         payload: &[u8],
     ) -> Option<Seen> {
         if let (IpProtocol::ICMPV6, (IpAddr::V6(src), IpAddr::V6(dst))) = (protocol, ends)
@@ -177,7 +187,7 @@ impl Station {
             return other(&format!("a packet from {} to {}", ends.0, ends.1));
         }
         match protocol {
-            IpProtocol::TCP => Some(Seen::Tcp { bytes: payload.to_vec(), ecn }),
+            IpProtocol::TCP => Some(Seen::Tcp { bytes: payload.to_vec(), class }),
             protocol => other(&describe(ends.0, ends.1, protocol, payload)),
         }
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firelane_driver_memory::Conditions;
+use firelane_frame::PoolsConfig;
 use firelane_ip::DadConfig;
 use firelane_lane::Notice;
 use firelane_tcp::congestion::Algorithm;
@@ -78,7 +79,7 @@ fn build(sim: &mut Sim, scale: Scale, random: &mut Random) -> Vec<StackId> {
     let mut stacks = Vec::new();
     for number in 1..=count as u8 {
         let lanes = random.pick(&[1, 1, 2, 4]);
-        let host = sim.host(HostConfig { lanes, ..HostConfig::default() }, mtu);
+        let host = sim.host(HostConfig { lanes, pools: pools(count) }, mtu);
         let mut config = StackConfig::new(number);
         // Short enough that a test sees its end, long enough to be met by late duplicates.
         config.time_wait = Duration::from_secs(random.within(2..60));
@@ -116,6 +117,14 @@ fn random_tcp(random: &mut Random) -> TcpConfig {
         tcp.flight.algorithm = random.pick(&Algorithm::ALL);
     }
     tcp
+}
+
+/// A host's buffers: a crowd of hosts that say little needs few each.
+fn pools(hosts: u64) -> PoolsConfig {
+    match hosts {
+        0..8 => HostConfig::default().pools,
+        _ => PoolsConfig { small_slots: 512, large_slots: 4 },
+    }
 }
 
 /// Lets hosts test their addresses; nobody else has them, and no change is refused.

@@ -12,6 +12,9 @@ use super::open::port;
 use super::shard::Listening;
 use crate::message::{Join, Listen, SocketCommand, StreamOption};
 
+/// The largest differentiated services code point: the field has six bits (RFC 2474 §3).
+const DSCP_MAX: u8 = 63;
+
 impl<D> Inside<'_, D> {
     pub(crate) fn on_command(&mut self, command: SocketCommand) {
         match command {
@@ -29,15 +32,17 @@ impl<D> Inside<'_, D> {
             }
             SocketCommand::SetOption(conn, option) => self.command(conn, |inside, id| {
                 let now = inside.common.now;
-                let tcp = inside.conns.slab.get_mut(id)?.tcp();
+                let conn = inside.conns.slab.get_mut(id)?;
                 match option {
-                    StreamOption::Nodelay(on) => tcp.set_nodelay(on),
-                    StreamOption::Cork(on) => tcp.set_cork(on),
-                    StreamOption::QuickAck(on) => tcp.set_quickack(on),
-                    StreamOption::Keepalive(keepalive) => tcp.set_keepalive(now, keepalive),
-                    StreamOption::UserTimeout(timeout) => tcp.set_user_timeout(timeout),
-                    StreamOption::Congestion(algorithm) => tcp.set_algorithm(now, algorithm),
-                    StreamOption::PacingLimit(limit) => tcp.set_pacing_limit(limit),
+                    StreamOption::Nodelay(on) => conn.tcp().set_nodelay(on),
+                    StreamOption::Cork(on) => conn.tcp().set_cork(on),
+                    StreamOption::QuickAck(on) => conn.tcp().set_quickack(on),
+                    StreamOption::Keepalive(keepalive) => conn.tcp().set_keepalive(now, keepalive),
+                    StreamOption::UserTimeout(timeout) => conn.tcp().set_user_timeout(timeout),
+                    StreamOption::Congestion(algorithm) => conn.tcp().set_algorithm(now, algorithm),
+                    StreamOption::PacingLimit(limit) => conn.tcp().set_pacing_limit(limit),
+                    StreamOption::Hops(hops) => conn.hops = hops,
+                    StreamOption::Dscp(dscp) => conn.dscp = dscp & DSCP_MAX,
                 }
                 Some(Disposition::default())
             }),

@@ -7,6 +7,7 @@
 
 use core::cmp::Reverse;
 use core::net::SocketAddr;
+use core::num::NonZeroU8;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
@@ -31,6 +32,9 @@ pub(crate) struct Conn {
     pub(crate) netstack: NetstackId,
     pub(crate) steps: StepListId,
     pub(crate) is_dirty: bool,
+    /// What the program chose for its packets: DiffServ, and the hop limit if it is not the link's.
+    pub(crate) dscp: u8,
+    pub(crate) hops: Option<NonZeroU8>,
     /// The end is near: what follows when nothing is left to send.
     pub(crate) leaving: Leaving,
     /// The state that probes were last told of.
@@ -101,6 +105,8 @@ impl Conn {
             netstack,
             steps: StepLists::TCP,
             is_dirty: false,
+            dscp: 0,
+            hops: None,
             leaving: Leaving::No,
             awake: route.map(|route| Box::new(Awake { route: Some(route), ..Awake::default() })),
         }

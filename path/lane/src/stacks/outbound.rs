@@ -5,6 +5,7 @@
 //! `offload::prepare`, or nobody if the frame never leaves this host.
 
 use core::net::SocketAddr;
+use core::num::NonZeroU8;
 
 use firelane_flow::Credit;
 use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
@@ -196,7 +197,9 @@ impl<D> Inside<'_, D> {
             return Err(Pause::Again);
         };
         probes::tcp_send(|| conn.tuple(), out);
-        self.shard.ip.send(self.common, &mut egress, frame, Upper::tcp(out.ecn));
+        let hops = conn.hops.map(NonZeroU8::get);
+        let upper = Upper { hops, dscp: conn.dscp, ..Upper::tcp(out.ecn) };
+        self.shard.ip.send(self.common, &mut egress, frame, upper);
         Ok(())
     }
 
