@@ -58,6 +58,7 @@ impl Connection {
         self.timers.send == SendTimer::Off
             && !matches!(self.timers.quiet, QuietTimer::FinWait2(_))
             && self.state == State::Established
+            && self.flight.is_empty()
             && self.pending == Pending::default()
             && self.keepalive_probes == 0
             && !self.options.orphan
@@ -67,7 +68,7 @@ impl Connection {
     /// What has no meaning while nothing is owed takes the value that it has after waking.
     fn settle(&mut self) {
         (self.progress_at, self.challenged_at) = (self.heard_at, Instant::ZERO);
-        (self.challenges, self.syn_retries) = (0, 0);
+        (self.challenges, self.syn_retries, self.is_unreachable) = (0, 0, false);
         self.flight.settle(&self.config.flight);
         self.send.settle(self.flight.nxt());
     }
@@ -136,6 +137,7 @@ impl AtRest {
             syn_retries: 0,
             keepalive_probes: 0,
             active,
+            is_unreachable: false,
         }
     }
 
