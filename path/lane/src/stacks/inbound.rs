@@ -127,7 +127,7 @@ impl<D> Inside<'_, D> {
             return self.hand_on(lane, packet);
         }
         match packet.protocol {
-            // RFC 1122 §4.2.3.10: a segment to many is no segment.
+            // RFC 9293 MUST-57, RFC 1122 §4.2.3.10: a segment to many is no segment.
             IpProtocol::TCP if packet.is_broadcast_or_multicast => {
                 self.common.drop_frame(packet.frame, DropReason::BadSegment);
             }
@@ -159,8 +159,6 @@ impl<D> Inside<'_, D> {
     fn stray_segment(&mut self, packet: Delivered) {
         let parsed = parse(&packet).map(|(view, names)| (segment_in(&view, &packet), names));
         let verdict = match parsed {
-            // RFC 9293 MUST-57: what is for a group opens nothing and is answered with nothing.
-            Ok(_) if packet.is_broadcast_or_multicast => Err(DropReason::Unacceptable),
             Ok((seg, names)) => self.answer_stray(&seg, names),
             Err(reason) => Err(reason),
         };
