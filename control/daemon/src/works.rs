@@ -421,7 +421,12 @@ impl Works {
 }
 
 fn way(route: &Route) -> RouteConfig {
-    RouteConfig { destination: route.destination(), gateway: Some(route.gateway()), link: None }
+    RouteConfig {
+        destination: route.destination(),
+        gateway: Some(route.gateway()),
+        link: None,
+        congestion: None,
+    }
 }
 
 /// The engine's refusal in the words of the interface.

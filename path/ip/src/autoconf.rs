@@ -129,7 +129,7 @@ impl AutoLink {
 
     /// The route to a prefix that is on the link.
     pub(crate) const fn on_link_route(link: LinkId, prefix: IpPrefix) -> Route {
-        Route { destination: prefix, gateway: None, link: Some(link), origin: Origin::OnLink }
+        Route { destination: prefix, gateway: None, link: Some(link), origin: Origin::OnLink, hint: 0 }
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Egress {
     pub mtu: Mtu,
     /// The hop limit, or TTL, of packets that name none.
     pub hops: u8,
+    /// What the route's operator has to say to transports; zero is nothing.
+    pub hint: u8,
     /// The generation in which this was found.
     pub generation: u32,
     pub(crate) neighbour: Option<NeighbourId>,
@@ -75,6 +77,7 @@ pub(crate) struct Way {
     pub(crate) next_hop: IpAddr,
     /// The Ethernet address of a group, or of oneself; of others it is asked for.
     pub(crate) mac: Option<MacAddr>,
+    pub(crate) hint: u8,
 }
 
 impl Ip {
@@ -118,6 +121,7 @@ impl Ip {
             dst,
             mtu: self.paths.mtu(dst, self.interfaces.mtu(way.link, dst).unwrap_or(interface.mtu)),
             hops: self.hops(way.link, dst),
+            hint: way.hint,
             generation: self.generation,
             neighbour: neighbour.map(|(id, _)| id),
             counter: None,
@@ -169,7 +173,7 @@ impl Ip {
             return None;
         }
         if self.is_local(dst) {
-            return Some(Way { link: LOOPBACK, next_hop: dst, mac: Some(LOOPBACK_MAC) });
+            return Some(Way { link: LOOPBACK, next_hop: dst, mac: Some(LOOPBACK_MAC), hint: 0 });
         }
         if src.is_some_and(|src| src.is_loopback()) {
             return None;
@@ -177,16 +181,16 @@ impl Ip {
         let src_link = src.and_then(|src| self.addresses.get(src)).map(|address| address.link);
         if dst.is_multicast() {
             let link = self.group_link(src_link, dst)?;
-            return Some(Way { link, next_hop: dst, mac: Some(ethernet::group_mac(dst)) });
+            return Some(Way { link, next_hop: dst, mac: Some(ethernet::group_mac(dst)), hint: 0 });
         }
         if let IpAddr::V4(v4) = dst
             && let Some(link) = self.broadcast_link(src_link, v4)
         {
-            return Some(Way { link, next_hop: dst, mac: Some(MacAddr::BROADCAST) });
+            return Some(Way { link, next_hop: dst, mac: Some(MacAddr::BROADCAST), hint: 0 });
         }
         if is_link_local(dst) {
             let link = self.group_link(src_link, dst)?;
-            return Some(Way { link, next_hop: dst, mac: None });
+            return Some(Way { link, next_hop: dst, mac: None, hint: 0 });
         }
         self.routed(src_link, dst)
     }
@@ -199,7 +203,12 @@ impl Ip {
             Some((self.standing(route, link), src_link == Some(link)))
         };
         let route = self.routes.best(dst, score)?;
-        Some(Way { link: self.route_link(route)?, next_hop: route.gateway.unwrap_or(dst), mac: None })
+        Some(Way {
+            link: self.route_link(route)?,
+            next_hop: route.gateway.unwrap_or(dst),
+            mac: None,
+            hint: route.hint,
+        })
     }
 
     /// Whether a route's router answers (RFC 4861 §6.3.6). The operator's routes are as he says.

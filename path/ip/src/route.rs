@@ -23,6 +23,8 @@ pub struct Route {
     pub link: Option<LinkId>,
     /// Where it comes from.
     pub origin: Origin,
+    /// What the operator has to say to transports about this way, in their words; zero is nothing.
+    pub hint: u8,
 }
 
 /// Where a route comes from.
@@ -39,6 +41,11 @@ pub enum Origin {
 }
 
 impl Route {
+    /// Whether both are the same way, whatever they say about it.
+    fn is_same(&self, other: &Self) -> bool {
+        *self == Self { hint: self.hint, ..*other }
+    }
+
     /// Which of several to the same network comes first: a link that is directly attached is the shortest way; the
     /// operator's word counts more than a router's.
     const fn rank(&self) -> u8 {
@@ -109,7 +116,7 @@ impl Routes {
             return Err(RouteTableError::Full);
         }
         let same = self.table.entry(route.destination).or_default();
-        if same.contains(&route) {
+        if same.iter().any(|other| other.is_same(&route)) {
             return Err(RouteTableError::Exists);
         }
         let at = same.partition_point(|other| other.rank() <= route.rank());
@@ -127,7 +134,7 @@ impl Routes {
     pub(crate) fn remove(&mut self, mut route: Route) -> Result<(), RouteTableError> {
         route.destination = route.destination.network();
         let same = self.table.get_mut(&route.destination).ok_or(RouteTableError::Missing)?;
-        let at = same.iter().position(|r| *r == route).ok_or(RouteTableError::Missing)?;
+        let at = same.iter().position(|other| other.is_same(&route)).ok_or(RouteTableError::Missing)?;
         same.remove(at);
         if same.is_empty() {
             self.table.remove(&route.destination);
@@ -211,7 +218,17 @@ mod tests {
             gateway: gateway.map(|g| g.parse().unwrap()),
             link: link.map(LinkId),
             origin: Origin::Operator,
+            hint: 0,
         }
+    }
+
+    #[test]
+    fn what_a_route_says_does_not_make_it_another() {
+        let mut table = routes();
+        let way = route("10.0.0.0/8", None, Some(1));
+        table.add(Route { hint: 3, ..way }).expect("it is new");
+        assert_eq!(table.add(way), Err(RouteTableError::Exists));
+        assert_eq!(table.remove(way), Ok(()));
     }
 
     #[test]
@@ -281,7 +298,7 @@ mod tests {
             let mut naive: Vec<Route> = Vec::new();
             for (i, &(bits, len)) in prefixes.iter().enumerate() {
                 let destination = IpPrefix::new(spread(bits), len).unwrap().network();
-                let new = Route { destination, gateway: None, link: Some(LinkId(1)), origin: Origin::Operator };
+                let new = Route { destination, gateway: None, link: Some(LinkId(1)), origin: Origin::Operator, hint: 0 };
                 if table.add(new).is_ok() {
                     naive.push(new);
                 }

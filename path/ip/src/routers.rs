@@ -37,6 +37,7 @@ impl Announced {
             gateway: Some(IpAddr::V6(self.router)),
             link: Some(link),
             origin: Origin::Router(self.preference),
+            hint: 0,
         }
     }
 }

@@ -163,10 +163,21 @@ impl Ip {
         gateway: Option<IpAddr>,
         link: Option<LinkId>,
     ) -> Result<(), RouteTableError> {
+        self.add_route_with(destination, gateway, link, 0)
+    }
+
+    /// The same, with a hint that transports find in [`Egress::hint`](crate::Egress::hint).
+    pub fn add_route_with(
+        &mut self,
+        destination: IpPrefix,
+        gateway: Option<IpAddr>,
+        link: Option<LinkId>,
+        hint: u8,
+    ) -> Result<(), RouteTableError> {
         if link.is_some_and(|link| self.interfaces.get(link).is_none()) {
             return Err(RouteTableError::Link);
         }
-        self.routes.add(Route { destination, gateway, link, origin: Origin::Operator })?;
+        self.routes.add(Route { destination, gateway, link, origin: Origin::Operator, hint })?;
         self.begin_generation();
         Ok(())
     }
@@ -178,7 +189,7 @@ impl Ip {
         gateway: Option<IpAddr>,
         link: Option<LinkId>,
     ) -> Result<(), RouteTableError> {
-        self.routes.remove(Route { destination, gateway, link, origin: Origin::Operator })?;
+        self.routes.remove(Route { destination, gateway, link, origin: Origin::Operator, hint: 0 })?;
         self.begin_generation();
         Ok(())
     }
@@ -383,5 +394,5 @@ impl Ip {
 }
 
 const fn connected(link: LinkId, prefix: IpPrefix) -> Route {
-    Route { destination: prefix, gateway: None, link: Some(link), origin: Origin::Address }
+    Route { destination: prefix, gateway: None, link: Some(link), origin: Origin::Address, hint: 0 }
 }

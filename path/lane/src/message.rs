@@ -285,6 +285,8 @@ pub struct RouteConfig {
     pub gateway: Option<IpAddr>,
     /// By which link; `None` chooses the one on which the gateway is.
     pub link: Option<LinkId>,
+    /// Which congestion control connections over it use, if not the netstack's; what a socket asks for counts more.
+    pub congestion: Option<Algorithm>,
 }
 
 /// A socket's command. Commands for connections that are gone do nothing.

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
+use firelane_lane::{Control, RouteConfig};
 use firelane_sim::{Sim, StackId};
-use firelane_units::Instant;
+use firelane_units::{Instant, IpPrefix};
 use firelane_wire::{Ecn, IpProtocol, TcpView};
 
 use crate::icmp::{About, Message, too_big};
@@ -122,6 +123,11 @@ impl<'a> Runner<'a> {
         let end = sim.dangle(host, mtu);
         let mut station = Station::new(end, stack, family.is_v6());
         let sockets = Sockets::new(stack, family.is_v6(), station.ip);
+        if let Some(congestion) = settings.route_congestion {
+            let (destination, gateway) = (IpPrefix::host(station.ip), Some(station.ip));
+            let route = RouteConfig { destination, gateway, link: None, congestion: Some(congestion) };
+            sim.control(host, || Control::AddRoute(stack.netstack, route));
+        }
         sim.settle();
         // The announcements of the netstack's addresses.
         station.receive(sim.now());

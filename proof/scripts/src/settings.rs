@@ -45,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) peer_first: u32,
     tcp: TcpConfig,
     time_wait: Duration,
+    /// What the route to the peer says of congestion control.
+    pub(crate) route_congestion: Option<Algorithm>,
     /// How late a packet may be: a lane's timers have ticks of about a millisecond.
     pub(crate) tolerance: Duration,
 }
@@ -60,6 +62,7 @@ impl Default for Settings {
             peer_first: u32::MAX - 99,
             tcp: TcpConfig::default(),
             time_wait: Duration::from_secs(60),
+            route_congestion: None,
             tolerance: Duration::from_millis(3),
         }
     }
@@ -79,6 +82,7 @@ impl Settings {
             ["peer_isn", n] => self.peer_first = number(n)?,
             ["tolerance", n] => self.tolerance = span(n)?,
             ["time_wait", n] => self.time_wait = span(n)?,
+            ["route_congestion", word] => self.route_congestion = Some(algorithm(word)?),
             ["nodelay", word] => self.options.nodelay = on(word)?,
             ["user_timeout", n] => self.options.user_timeout = Some(span(n)?),
             ["keepalive", idle, interval, probes] => {
@@ -122,10 +126,7 @@ impl Settings {
                 let policy = Willing::from_word(value);
                 tcp.ecn = policy.ok_or(format!("`{value}` is neither never nor passive nor active"))?;
             }
-            "congestion" => {
-                let algorithm = Algorithm::from_word(value);
-                tcp.flight.algorithm = algorithm.ok_or(format!("`{value}` is no congestion control"))?;
-            }
+            "congestion" => tcp.flight.algorithm = algorithm(value)?,
             _ => return Err(format!("`tcp.{name}` is no setting")),
         }
         Ok(())
@@ -147,6 +148,10 @@ impl Settings {
     pub(crate) fn stack(&self, number: u8) -> StackConfig {
         StackConfig { tcp: Arc::new(self.tcp.clone()), time_wait: self.time_wait, ..StackConfig::new(number) }
     }
+}
+
+fn algorithm(word: &str) -> Result<Algorithm, String> {
+    Algorithm::from_word(word).ok_or_else(|| format!("`{word}` is no congestion control"))
 }
 
 pub(crate) fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {

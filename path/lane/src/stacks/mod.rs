@@ -320,13 +320,14 @@ impl Stacks {
     }
 
     pub(crate) fn add_route(&mut self, id: NetstackId, route: RouteConfig) -> Result<(), Refusal> {
-        let RouteConfig { destination, gateway, link } = route;
+        let RouteConfig { destination, gateway, link, congestion } = route;
         let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
-        ip.core.add_route(destination, gateway, link).map_err(route_refusal)
+        let hint = congestion.map_or(0, open::hint_of);
+        ip.core.add_route_with(destination, gateway, link, hint).map_err(route_refusal)
     }
 
     pub(crate) fn remove_route(&mut self, id: NetstackId, route: RouteConfig) -> Result<(), Refusal> {
-        let RouteConfig { destination, gateway, link } = route;
+        let RouteConfig { destination, gateway, link, congestion: _ } = route;
         let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
         ip.core.remove_route(destination, gateway, link).map_err(route_refusal)
     }

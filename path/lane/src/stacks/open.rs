@@ -9,6 +9,7 @@ use core::net::SocketAddr;
 use firelane_classify::{SteeringKey, Tuple};
 use firelane_ip::Egress;
 use firelane_socket::{Flags, Names, Ready, SocketError, stream};
+use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Birth, Connection, HalfOpen, Opening, Reopening, SegmentIn, TcpConfig};
 use firelane_units::{ConnId, DropReason, Instant, Port, SeqNum};
 
@@ -47,6 +48,7 @@ impl<D> Inside<'_, D> {
         let birth = self.birth(&egress, &names, least_iss);
         let mut tcp = Box::new(Connection::open(&self.shard.config.tcp, &birth, self.common.now));
         set_options(&mut tcp, &options, &self.shard.config.tcp, self.common.now);
+        set_congestion(&mut tcp, &options, egress.hint, self.common.now);
         let conn = Conn::new(tcp, stream, self.shard.config.id, Some(egress));
         self.enter(conn, &tuple, names);
     }
@@ -124,6 +126,8 @@ impl<D> Inside<'_, D> {
         let (end, stream) = stream(listening.rings, self.common.id, self.shard.config.id);
         let mut tcp = Box::new(half_open.connection());
         set_options(&mut tcp, &listening.options, &self.shard.config.tcp, self.common.now);
+        let hint = route.as_ref().map_or(0, |egress| egress.hint);
+        set_congestion(&mut tcp, &listening.options, hint, self.common.now);
         let mut conn = Conn::new(tcp, stream, self.shard.config.id, route);
         conn.came_by(half_open.listener(), end);
         let id = self.enter(conn, &tuple, Names { local, remote });
@@ -216,9 +220,19 @@ fn set_options(tcp: &mut Connection, options: &StreamOptions, config: &TcpConfig
     tcp.set_keepalive(now, options.keepalive.or(usual));
     tcp.set_user_timeout(options.user_timeout);
     tcp.set_pacing_limit(options.pacing_limit);
-    if let Some(algorithm) = options.congestion {
+}
+
+/// What a socket asks for counts, then what its route says, then the netstack's own.
+fn set_congestion(tcp: &mut Connection, options: &StreamOptions, hint: u8, now: Instant) {
+    let by_route = usize::from(hint).checked_sub(1).and_then(|at| Algorithm::ALL.get(at)).copied();
+    if let Some(algorithm) = options.congestion.or(by_route) {
         tcp.set_algorithm(now, algorithm);
     }
+}
+
+/// What a route says of congestion control, as a hint: IP carries it and asks no questions.
+pub(crate) fn hint_of(algorithm: Algorithm) -> u8 {
+    Algorithm::ALL.iter().position(|&other| other == algorithm).map_or(0, |at| at as u8 + 1)
 }
 
 /// A port as the tables have it.
