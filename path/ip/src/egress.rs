@@ -273,7 +273,7 @@ impl Ip {
 
 /// The way to a group by a link that has no address from which it could be found.
 fn lone_way(link: LinkId, dst: IpAddr) -> Option<Way> {
-    dst.is_multicast().then(|| Way { link, next_hop: dst, mac: Some(ethernet::group_mac(dst)) })
+    dst.is_multicast().then(|| Way { link, next_hop: dst, mac: Some(ethernet::group_mac(dst)), hint: 0 })
 }
 
 impl Egress {
