@@ -147,8 +147,7 @@ impl TcpStream {
         rings: StreamConfig,
     ) -> io::Result<Self> {
         let engine = &stack.inner;
-        let lanes = engine.registry().netstack_mut(stack.id).map(|n| n.lanes.clone())?;
-        let lane = engine.some_lane(&lanes);
+        let lane = engine.registry().netstack_mut(stack.id).map(|n| engine.some_lane(&n.lanes))?;
         let (end, slot) = stream(rings, lane, stack.id);
         let socket = Self::new(Arc::clone(engine), end);
         let options = StreamOptions { autotune: stack.is_usual(rings)?, ..StreamOptions::default() };

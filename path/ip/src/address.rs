@@ -137,6 +137,8 @@ const ADDRESSES_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Addresses {
     list: Vec<Address>,
+    /// The addresses as numbers, in order, each at its place in `list`: searched for every packet, so they lie close.
+    keys: Vec<(bool, u128)>,
     /// The subnets' broadcast addresses, in order: asked for every packet.
     broadcasts: Vec<Ipv4Addr>,
     dad: DadConfig,
@@ -148,7 +150,7 @@ pub(crate) struct Addresses {
 
 impl Addresses {
     pub(crate) const fn new(dad: DadConfig) -> Self {
-        Self { list: Vec::new(), broadcasts: Vec::new(), dad, version: 0, next: None }
+        Self { list: Vec::new(), keys: Vec::new(), broadcasts: Vec::new(), dad, version: 0, next: None }
     }
 
     /// Adds an address, whose test begins.
@@ -178,7 +180,7 @@ impl Addresses {
             nonces: [[0; 6]; NONCES],
         };
         let state = if dad.probes_left == 0 { AddressState::Preferred } else { AddressState::Tentative };
-        self.list.insert(at, Address { link, prefix, state, origin, dad });
+        self.insert(at, Address { link, prefix, state, origin, dad });
         self.list_broadcasts();
         self.wake_by(first);
         Ok(())
@@ -206,7 +208,7 @@ impl Addresses {
                     defended: None,
                     nonces,
                 };
-                self.list.insert(at, Address { link, prefix, state, origin, dad });
+                self.insert(at, Address { link, prefix, state, origin, dad });
             }
         }
         Ok(())
@@ -226,6 +228,7 @@ impl Addresses {
             return Err(AddressError::Missing);
         }
         let gone = self.list.remove(at);
+        self.keys.remove(at);
         self.list_broadcasts();
         Ok(gone)
     }
@@ -341,9 +344,23 @@ impl Addresses {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 
+    fn insert(&mut self, at: usize, address: Address) {
+        self.keys.insert(at, key(address.prefix.addr()));
+        self.list.insert(at, address);
+    }
+
     #[inline]
     fn position(&self, addr: IpAddr) -> Result<usize, usize> {
-        self.list.binary_search_by(|address| address.prefix.addr().cmp(&addr))
+        self.keys.binary_search(&key(addr))
+    }
+}
+
+/// An address as a number, in the order of addresses. A mapped IPv6 address from the wire is no IPv4 address of ours.
+#[inline]
+fn key(addr: IpAddr) -> (bool, u128) {
+    match addr {
+        IpAddr::V4(v4) => (false, v4.to_bits().into()),
+        IpAddr::V6(v6) => (true, v6.to_bits()),
     }
 }
 

@@ -29,8 +29,8 @@ const AT_ONCE: usize = 256;
 const PORT: u16 = 80;
 const KERNEL_ADDRESS: &str = "0.0.0.0:5003";
 const KERNEL_PORT: u16 = 5003;
-/// What a connection may hold: its byte fits.
-const RINGS: StreamConfig = StreamConfig { send_capacity: 4096, recv_capacity: 4096 };
+/// What a connection may hold: much more than its byte.
+const RINGS: StreamConfig = StreamConfig { send_capacity: 512, recv_capacity: 512 };
 
 const WANTED: f64 = 400_000.0;
 const WANTED_RATIO: f64 = 4.0;
