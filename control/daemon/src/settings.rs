@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use firelane::{
     Algorithm, DadConfig, DsField, FlowMatch, Forwarding, HopLimits, IpProtocol, Keepalive, NetstackConfig,
-    RtoLimits, SocketDefaults, StreamConfig, TcpConfig, Willing,
+    Profile, RtoLimits, SocketDefaults, StreamConfig, SynCookies, TcpConfig, Willing,
 };
 use firelane_model::{Prop, Tunables};
 use firelane_units::Mss;
@@ -61,9 +61,12 @@ fn tcp(tunables: &Tunables) -> TcpConfig {
         ecn: willing(Prop::TcpEcn).unwrap_or(Willing::Passive),
         window_scaling: tunables.number(Prop::WscaleAlways) != 0,
         default_mss: [mss(Prop::MssDefault4), mss(Prop::MssDefault6)],
-        max_receive_buffer: tunables.number(Prop::TcpMaxBuf),
-        ..TcpConfig::default()
+        syn_cookies: SynCookies::from_word(tunables.word(Prop::SynCookies)).unwrap_or(SynCookies::Pressure),
+        ..TcpConfig::of(Profile::from_word(tunables.word(Prop::Profile)).unwrap_or_default())
     };
+    if tunables.get(Prop::TcpMaxBuf).is_some() {
+        config.max_receive_buffer = tunables.number(Prop::TcpMaxBuf);
+    }
     config.flight.rto =
         RtoLimits::new(millis(Prop::RexmitInitial), millis(Prop::RexmitMin), millis(Prop::RexmitMax));
     let algorithm = tunables.word(Prop::CongestionControl);

@@ -62,5 +62,5 @@ pub use firelane_lane::{
 pub use firelane_socket::{Ready, StreamConfig};
 pub use firelane_tcp::congestion::Algorithm;
 pub use firelane_tcp::rtt::RtoLimits;
-pub use firelane_tcp::{Keepalive, TcpConfig, Willing};
+pub use firelane_tcp::{Keepalive, Profile, SynCookies, TcpConfig, Willing};
 pub use firelane_wire::IpProtocol;

@@ -172,6 +172,9 @@ properties! {
     TcpLargestPort = Tcp "largest_anon_port", Number(1024, 65_535), N(65_535);
     /// What buffers may grow to, in bytes; the window scale is chosen for it.
     TcpMaxBuf = Tcp "max_buf", Number(131_072, BUFFER_MAX), N(6 << 20);
+    /// Which system the netstack looks like on the wire: order of a SYN's options, initial window, `max_buf` unless that
+    /// is set, challenge ACKs.
+    Profile = Tcp "profile", Words(&["linux", "freebsd"]), W("linux");
     /// A new socket's receive buffer, in bytes.
     TcpRecvBuf = Tcp "recv_buf", Number(4096, BUFFER_MAX), N(1 << 20);
     /// Selective acknowledgment.
@@ -210,6 +213,8 @@ properties! {
     RstSentRate = Tcp "_rst_sent_rate", Number(0, u32::MAX - 1), N(40);
     /// Whether `_rst_sent_rate` holds.
     RstSentRateEnabled = Tcp "_rst_sent_rate_enabled", Number(0, 1), N(1);
+    /// When SYNs are answered with cookies: beyond the limits of half-open connections (on), never, or always.
+    SynCookies = Tcp "_syn_cookies", Words(&["on", "off", "always"]), W("on");
     /// How long a closed connection's ports rest, in milliseconds.
     TimeWaitInterval = Tcp "_time_wait_interval", Number(1000, 600_000), N(60_000);
     /// Timestamps are offered and accepted.

@@ -113,6 +113,18 @@ impl From<bool> for Willing {
     }
 }
 
+impl SynCookies {
+    /// What the word of a property means.
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "off" => Some(Self::Off),
+            "on" => Some(Self::Pressure),
+            "always" => Some(Self::Always),
+            _ => None,
+        }
+    }
+}
+
 /// When and how often an idle peer is asked whether it lives (RFC 9293 §3.8.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keepalive {

@@ -112,11 +112,8 @@ impl Settings {
             }
             "challenge_burst" => tcp.challenge_burst = number(value)?,
             "syn_cookies" => {
-                let word = |(word, _): &&(&str, SynCookies)| *word == value;
-                let words =
-                    [("off", SynCookies::Off), ("on", SynCookies::Pressure), ("always", SynCookies::Always)];
-                let found = words.iter().find(word);
-                tcp.syn_cookies = found.ok_or(format!("`{value}` is none of off, on, always"))?.1;
+                let known = SynCookies::from_word(value);
+                tcp.syn_cookies = known.ok_or(format!("`{value}` is none of off, on, always"))?;
             }
             "initial_segments" => tcp.flight.initial_segments = number(value)?,
             "slow_start_after_idle" => tcp.flight.slow_start_after_idle = on(value)?,
