@@ -89,8 +89,7 @@ pub(crate) fn call(session: &mut Session<'_>, verb: &Verb, words: &[String]) -> 
 }
 
 fn usage(program: &str, verbs: &[Verb]) -> String {
-    let lines: String =
-        verbs.iter().map(|verb| format!("\n    {}", verb.usage.replace('\n', "\n    "))).collect();
+    let lines: String = verbs.iter().map(|verb| format!("\n    {}", verb.usage)).collect();
     format!("usage: {program} <subcommand> <args>...{lines}")
 }
 

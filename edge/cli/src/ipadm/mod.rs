@@ -66,7 +66,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         names: &["create-addr"],
-        usage: "create-addr\t[-t] -T static -a [local=]addr[/prefixlen] <addrobj>\n\
+        usage: "create-addr\t[-t] -T static -a [local=]addr[/prefixlen] <addrobj>\n    \
             create-addr\t[-t] -T addrconf [-i interface-id] [-p <prop>={yes|no}]... <addrobj>",
         options: CREATE_ADDR,
         run: addr::create,
