@@ -274,22 +274,27 @@ impl World {
     ) -> Result<()> {
         for start in (0..count).step_by(BATCH) {
             let size = BATCH.min(count - start);
-            for (station, ends) in [(&mut self.client, &mut *clients), (&mut self.server, &mut *servers)] {
-                for end in ends.drain(ends.len() - size..) {
-                    let conn = end.shared().conn().ok_or("a connection has gone")?;
-                    station.command(self.now, SocketCommand::Close(conn));
-                }
-            }
+            close(&mut self.client, self.now, clients.drain(clients.len() - size..))?;
+            self.pass(PACE);
+            close(&mut self.server, self.now, servers.drain(servers.len() - size..))?;
             self.pass(PACE);
         }
         self.pass(SILENCE);
-        let snapshot = self.client.0.snapshot();
-        let other = self.server.0.snapshot().time_wait;
-        if snapshot.time_wait + other != count {
-            return Err(format!("{} and {other} in TIME-WAIT", snapshot.time_wait).into());
+        let [ours, theirs] = [&self.client, &self.server].map(|station| station.0.snapshot().time_wait);
+        if (ours, theirs) != (count, 0) {
+            return Err(format!("{ours} and {theirs} records of {count} in TIME-WAIT").into());
         }
         Ok(())
     }
+}
+
+/// The program closes its ends.
+fn close(station: &mut Station, now: Instant, ends: impl Iterator<Item = StreamEnd>) -> Result<()> {
+    for end in ends {
+        let conn = end.shared().conn().ok_or("a connection has gone")?;
+        station.command(now, SocketCommand::Close(conn));
+    }
+    Ok(())
 }
 
 /// Each end says something.
