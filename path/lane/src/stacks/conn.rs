@@ -61,6 +61,7 @@ const _: () = assert!(size_of::<Conn>() <= 360);
 
 /// TCP's state, awake or at rest.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // Most connections rest, and none should have an allocation for it.
 enum Tcp {
     Awake(Box<Connection>),
     AtRest(AtRest),
