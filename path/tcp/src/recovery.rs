@@ -216,7 +216,8 @@ impl Recovery {
     }
 
     pub(crate) fn owes_nothing(&self) -> bool {
-        self.sent.lost() == Bytes::ZERO && !self.tlp.is_due()
+        // What pacing held may have become moot since; only asking ends the wait.
+        self.sent.lost() == Bytes::ZERO && !self.tlp.is_due() && self.pacer.deadline().is_none()
     }
 
     pub(crate) fn next_retransmit(&mut self, limit: Bytes, fresh: bool) -> Option<Range<u64>> {

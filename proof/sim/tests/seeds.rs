@@ -35,6 +35,13 @@ fn soak_small_worlds() {
     for_seeds(10_000..20_000, |seed| drop(play(seed, Scale::QUICK, "soak_small_worlds")));
 }
 
+/// Pacing held a repetition that an acknowledgement then made needless: the lane asks the connection once more, or its
+/// deadline would stay in the past.
+#[test]
+fn a_wait_for_what_became_needless_ends() {
+    drop(play(13_531, Scale::QUICK, "soak_small_worlds"));
+}
+
 #[test]
 fn a_seed_plays_the_same_twice() {
     for_seeds(500..505, |seed| {
