@@ -4,8 +4,8 @@ use firelane_model::Model;
 
 use crate::{
     AddrInfo, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo,
-    LinkInfo, LinkStats, NetstackInfo, PlanReply, Property, ProtocolProperty, SocketPage, StatusInfo,
-    VnicInfo,
+    LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, Property, ProtocolProperty, RouteInfo,
+    SocketPage, StatusInfo, VnicInfo,
 };
 
 /// Which of the two configurations is meant.
@@ -52,6 +52,10 @@ pub trait Api: Send + Sync {
     fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError>;
     /// The protocol properties of the netstack `name`.
     fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError>;
+    /// The routes of the netstack `name`.
+    fn routes(&self, name: &str) -> Result<Vec<RouteInfo>, ApiError>;
+    /// The neighbours of the netstack `name`, and its own addresses beside them.
+    fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError>;
     /// Sockets of the netstack `netstack` or of all; `after` is where the page before said that this one begins.
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError>;
     /// Traffic of every link since it was made.

@@ -9,8 +9,8 @@ use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
 use crate::{
     AddrInfo, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo,
-    LinkInfo, LinkStats, Method, NetstackInfo, PlanReply, Property, ProtocolProperty, SocketPage, Status,
-    StatusInfo, VnicInfo, openapi, paths,
+    LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply, Property, ProtocolProperty,
+    RouteInfo, SocketPage, Status, StatusInfo, VnicInfo, openapi, paths,
 };
 
 type Reply = Result<Vec<u8>, ApiError>;
@@ -49,6 +49,8 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, paths::NETSTACKS, netstacks),
     route(Method::Get, "/v1/netstacks/{name}/props", netstack_props),
     route(Method::Patch, "/v1/netstacks/{name}/props", set_netstack_props),
+    route(Method::Get, "/v1/netstacks/{name}/routes", routes),
+    route(Method::Get, "/v1/netstacks/{name}/neighbours", neighbours),
     route(Method::Get, paths::SOCKETS, sockets),
     route(Method::Get, paths::LINK_STATS, link_stats),
     route(Method::Get, paths::FLOW_STATS, flow_stats),
@@ -71,7 +73,7 @@ pub(crate) const ROUTES: &[Route] = &[
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
         create_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, flows, add_flow, remove_flow,
         flow_props, set_flow_props, ifs, create_if, delete_if, addrs, create_addr, delete_addr, netstacks,
-    netstack_props, set_netstack_props, sockets, link_stats, flow_stats, drops, capture
+    netstack_props, set_netstack_props, routes, neighbours, sockets, link_stats, flow_stats, drops, capture
     )
 )]
 pub(crate) struct Document;
@@ -322,6 +324,24 @@ fn set_netstack_props(api: &dyn Api, call: &Call<'_>) -> Reply {
     call.no_flags()?;
     let request: SetProps = call.json()?;
     change(api, request.temporary, Change::SetNetstackProps(call.parsed("netstack")?, request.changes()))
+}
+
+/// The routes of a netstack.
+#[utoipa::path(get, path = "/v1/netstacks/{name}/routes",
+    params(("name" = String, Path, description = "the netstack")),
+    responses((status = 200, body = Vec<RouteInfo>), (status = "4XX", body = Problem)))]
+fn routes(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.routes(call.name)?)
+}
+
+/// The neighbours of a netstack, and its own addresses beside them.
+#[utoipa::path(get, path = "/v1/netstacks/{name}/neighbours",
+    params(("name" = String, Path, description = "the netstack")),
+    responses((status = 200, body = Vec<NeighbourInfo>), (status = "4XX", body = Problem)))]
+fn neighbours(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.neighbours(call.name)?)
 }
 
 /// Sockets, in pages: each says what asks for the next one.

@@ -35,6 +35,7 @@ mod status;
 mod store;
 mod stub;
 mod view;
+mod ways;
 
 pub use api::{Api, Which};
 pub use capture::{CaptureOf, CaptureRequest};
@@ -54,3 +55,4 @@ pub use view::{
     LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property, ProtocolProperty, Snapshot,
     StatusInfo, Traffic, VnicInfo,
 };
+pub use ways::{NeighbourInfo, RouteInfo};

@@ -10,8 +10,9 @@ use firelane_units::MacAddr;
 
 use crate::{
     AddrInfo, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Facts,
-    FlowInfo, FlowStats, IfInfo, LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property,
-    ProtocolProperty, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, Store, VnicInfo, Which,
+    FlowInfo, FlowStats, IfInfo, LinkInfo, LinkState, LinkStats, NeighbourInfo, NetstackInfo, PlanReply,
+    PlanStep, Property, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo,
+    Store, VnicInfo, Which,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -29,6 +30,10 @@ pub struct Stub {
     pub drops: Vec<DropInfo>,
     /// What `sockets` answers, two on a page.
     pub sockets: Vec<SocketInfo>,
+    /// What `routes` answers of every netstack.
+    pub routes: Vec<RouteInfo>,
+    /// What `neighbours` answers of every netstack.
+    pub neighbours: Vec<NeighbourInfo>,
 }
 
 impl Stub {
@@ -42,6 +47,8 @@ impl Stub {
             flow_stats: Vec::new(),
             drops: Vec::new(),
             sockets: Vec::new(),
+            routes: Vec::new(),
+            neighbours: Vec::new(),
         }
     }
 
@@ -159,6 +166,16 @@ impl Api for Stub {
 
     fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
         self.snapshot(Which::Active, |it| it.netstack_props(name))
+    }
+
+    fn routes(&self, name: &str) -> Result<Vec<RouteInfo>, ApiError> {
+        self.snapshot(Which::Active, |it| it.netstack_props(name))?;
+        Ok(self.routes.clone())
+    }
+
+    fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError> {
+        self.snapshot(Which::Active, |it| it.netstack_props(name))?;
+        Ok(self.neighbours.clone())
     }
 
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {

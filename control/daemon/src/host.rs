@@ -8,10 +8,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use firelane::IpTables;
 use firelane_api::{
     AddrInfo, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Facts, FlowInfo,
-    FlowStats, IfInfo, LinkInfo, LinkStats, NetstackInfo, PlanReply, PlanStep, Property, ProtocolProperty,
-    Snapshot, SocketPage, StatusInfo, Store, VnicInfo, Which,
+    FlowStats, IfInfo, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, Property,
+    ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, Store, VnicInfo, Which,
 };
 use firelane_model::{Daemon, Lanes, Model};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
@@ -20,7 +21,7 @@ use crate::addresses::Addresses;
 use crate::facts::{Running, Stored};
 use crate::state::State;
 use crate::works::Works;
-use crate::{capture, rebuild, sockets, stats};
+use crate::{capture, rebuild, sockets, stats, ways};
 
 /// How long the start waits for the tests of addresses, which take half a second.
 const ADDRESSES_TIME: Duration = Duration::from_secs(2);
@@ -93,6 +94,23 @@ impl Host {
             Which::Persistent => &Stored,
         };
         view(Snapshot { model: store.model(which), persistent: &store.persistent, facts })
+    }
+}
+
+impl Host {
+    /// What the lanes of the netstack `name` know, and what its links are called.
+    fn ways(&self, name: &str) -> Result<(IpTables, ways::Names), ApiError> {
+        let (engine, netstack, names) = {
+            let inner = self.lock();
+            let works = &inner.works;
+            let netstack = works.netstacks.get(name).copied();
+            let netstack = netstack.ok_or_else(|| ApiError::new(Status::NotFound, "netstack", name, ""))?;
+            let names = works.vnics.iter().map(|(name, it)| (it.id, (name.to_string(), it.mac))).collect();
+            (works.engine.clone(), netstack, names)
+        };
+        let tables = engine.ip_tables(netstack);
+        let failed = |error: firelane::ChangeError| ApiError::new(Status::Failed, "", "", error.to_string());
+        Ok((tables.map_err(failed)?, names))
     }
 }
 
@@ -302,6 +320,14 @@ impl Api for Host {
 
     fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
         self.view(Which::Active, |it| it.netstack_props(name))
+    }
+
+    fn routes(&self, name: &str) -> Result<Vec<RouteInfo>, ApiError> {
+        self.ways(name).map(|(tables, names)| ways::routes(&tables, &names))
+    }
+
+    fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError> {
+        self.ways(name).map(|(tables, names)| ways::neighbours(&tables, &names))
     }
 
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {

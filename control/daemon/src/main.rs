@@ -33,6 +33,7 @@ mod state;
 mod stats;
 mod text;
 mod veth;
+mod ways;
 mod works;
 
 use std::process::ExitCode;

@@ -8,32 +8,40 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use firelane_lane::{Cursor, LaneMessage, Question, SocketRow};
+use firelane_classify::Steering;
+use firelane_ip::{Address, Neighbour, Route};
+use firelane_lane::{Cursor, LaneMessage, Look, Question, SocketRow};
 use firelane_units::{LaneId, NetstackId};
 
 use crate::engine::Engine;
 use crate::error::ChangeError;
-use crate::fabric::Fabric;
+use crate::fabric::{Fabric, Message};
 
 /// How often a waiting asker looks whether the lane still works.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The askers that wait, by ticket.
-#[derive(Debug, Default)]
-pub(crate) struct Desk(Mutex<Waiting>);
+#[derive(Debug)]
+pub(crate) struct Desk<Q>(Mutex<Waiting<Q>>);
 
-#[derive(Debug, Default)]
-struct Waiting {
+#[derive(Debug)]
+struct Waiting<Q> {
     next: u64,
-    askers: HashMap<u64, Sender<Question>>,
+    askers: HashMap<u64, Sender<Q>>,
 }
 
-impl Desk {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+impl<Q> Default for Desk<Q> {
+    fn default() -> Self {
+        Self(Mutex::new(Waiting { next: 0, askers: HashMap::new() }))
+    }
+}
+
+impl<Q> Desk<Q> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting<Q>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_ticket(&self) -> (u64, Receiver<Question>) {
+    fn take_ticket(&self) -> (u64, Receiver<Q>) {
         let (sender, receiver) = channel();
         let mut waiting = self.waiting();
         waiting.next += 1;
@@ -43,8 +51,8 @@ impl Desk {
     }
 
     /// Gives an answer to whoever asked.
-    pub(crate) fn hand_back(&self, question: Question) {
-        if let Some(asker) = self.waiting().askers.get(&question.ticket) {
+    pub(crate) fn hand_back(&self, ticket: u64, question: Q) {
+        if let Some(asker) = self.waiting().askers.get(&ticket) {
             // He may have given up.
             let _ = asker.send(question);
         }
@@ -94,7 +102,8 @@ impl Engine {
                 page.next = None;
                 break;
             }
-            match ask(fabric, LaneId(lane), Question::new(ticket, netstack, place), &answers) {
+            let question = Question::new(ticket, netstack, place);
+            match ask(fabric, LaneId(lane), LaneMessage::Ask(Box::new(question)), &answers) {
                 Ok(mut answer) => {
                     page.rows.append(&mut answer.rows);
                     page.next = Some(match answer.cursor {
@@ -111,18 +120,53 @@ impl Engine {
 }
 
 /// Puts a question to `lane` and waits for it to come back.
-fn ask(
-    fabric: &Fabric,
-    lane: LaneId,
-    question: Question,
-    answers: &Receiver<Question>,
-) -> Result<Question, ChangeError> {
-    fabric.enter_surely(lane, LaneMessage::Ask(Box::new(question)))?;
+fn ask<Q>(fabric: &Fabric, lane: LaneId, question: Message, answers: &Receiver<Q>) -> Result<Q, ChangeError> {
+    fabric.enter_surely(lane, question)?;
     loop {
         match answers.recv_timeout(LOOK) {
             Ok(answer) => return Ok(answer),
             Err(RecvTimeoutError::Timeout) if !fabric.squeue(lane).is_poisoned() => {}
             Err(_) => return Err(ChangeError::LaneFailed),
         }
+    }
+}
+
+/// What a netstack's lanes know of the way to others.
+#[derive(Clone, Debug, Default)]
+pub struct IpTables {
+    /// Its addresses.
+    pub addresses: Vec<Address>,
+    /// Its routes, in no order.
+    pub routes: Vec<Route>,
+    /// Its neighbours, in no order.
+    pub neighbours: Vec<Neighbour>,
+}
+
+impl Engine {
+    /// A netstack's addresses, routes and neighbours, read from its home lane a few hundred at a time.
+    ///
+    /// # Errors
+    /// It does not exist, or its lane is out of service.
+    pub fn ip_tables(&self, netstack: NetstackId) -> Result<IpTables, ChangeError> {
+        let lanes = self.0.registry().netstack_mut(netstack)?.lanes.clone();
+        let home = Steering::even(&lanes).home();
+        let fabric = &self.0.fabric;
+        let (ticket, answers) = fabric.looks.take_ticket();
+        let (mut tables, mut told) = (IpTables::default(), Some(0));
+        let mut outcome = Ok(());
+        while let Some(begin) = told.take() {
+            let look = LaneMessage::Look(Box::new(Look::new(ticket, netstack, begin)));
+            match ask(fabric, home, look, &answers) {
+                Ok(mut look) => {
+                    tables.addresses.append(&mut look.addresses);
+                    tables.routes.append(&mut look.routes);
+                    tables.neighbours.append(&mut look.neighbours);
+                    told = (!look.is_done).then_some(look.told);
+                }
+                Err(error) => outcome = Err(error),
+            }
+        }
+        fabric.looks.waiting().askers.remove(&ticket);
+        outcome.map(|()| tables)
     }
 }

@@ -12,8 +12,8 @@ use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
 use firelane_lane::{
-    Backlogs, Host, Lane, LaneConfig, LaneMessage, Mode, Notice, Outlet, Question, Refused, Secrets, Squeue,
-    Wake,
+    Backlogs, Host, Lane, LaneConfig, LaneMessage, Look, Mode, Notice, Outlet, Question, Refused, Secrets,
+    Squeue, Wake,
 };
 use firelane_socket::{Ready, SocketToken};
 use firelane_units::{Instant, LaneId};
@@ -46,7 +46,8 @@ pub(crate) struct Fabric {
     pub(crate) clock: Clock,
     pub(crate) secrets: Secrets,
     pub(crate) sleepers: Sleepers,
-    pub(crate) desk: Desk,
+    pub(crate) desk: Desk<Question>,
+    pub(crate) looks: Desk<Look>,
     lanes: Box<[Place]>,
     notices: Mutex<Sender<(LaneId, Notice)>>,
 }
@@ -94,6 +95,7 @@ impl Fabric {
                 secrets,
                 sleepers: Sleepers::default(),
                 desk: Desk::default(),
+                looks: Desk::default(),
                 lanes,
                 notices: Mutex::new(notices),
             }
@@ -210,7 +212,13 @@ impl Outlet<Queue> for FabricOutlet {
 
     fn answer(&mut self, question: Question) {
         if let Some(fabric) = self.fabric.upgrade() {
-            fabric.desk.hand_back(question);
+            fabric.desk.hand_back(question.ticket, question);
+        }
+    }
+
+    fn show(&mut self, look: Look) {
+        if let Some(fabric) = self.fabric.upgrade() {
+            fabric.looks.hand_back(look.ticket, look);
         }
     }
 }

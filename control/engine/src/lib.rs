@@ -34,7 +34,7 @@ mod udp_socket;
 mod worker;
 
 pub use capture::{Capture, CaptureOf};
-pub use desk::{SocketCursor, SocketPage};
+pub use desk::{IpTables, SocketCursor, SocketPage};
 pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
 pub use error::ChangeError;
 pub use netstack_config::{NetstackConfig, SocketDefaults};
@@ -52,6 +52,7 @@ pub use firelane_driver_memory::{Conditions, WireConfig, wire};
 pub use firelane_driver_packet::PacketSocket;
 pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};
 pub use firelane_flow::Counters as Traffic;
+pub use firelane_ip::{Address, Neighbour, Origin, Route};
 pub use firelane_ip::{
     AddressOrigin, AutoconfConfig, Configured, DadConfig, FilterMode, Forwarding, HopLimits, IidKind,
     Resolvers, SourceFilter,

@@ -11,8 +11,8 @@ use std::time::Duration;
 use firelane_api::{
     AddFlow, AddrInfo, Api, ApiError, CaptureRequest, Change, ChangeRequest, CreateAddr, CreateEtherstub,
     CreateIf, CreateVnic, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo, LinkInfo, LinkStats, Method,
-    NetstackInfo, PlanReply, PropChange, Property, ProtocolProperty, SetProps, SocketPage, Status,
-    StatusInfo, VnicInfo, Which, paths,
+    NeighbourInfo, NetstackInfo, PlanReply, PropChange, Property, ProtocolProperty, RouteInfo, SetProps,
+    SocketPage, Status, StatusInfo, VnicInfo, Which, paths,
 };
 use firelane_model::{MODEL_TEXT_MAX, Model};
 use serde::Serialize;
@@ -293,6 +293,14 @@ impl Api for Client {
 
     fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
         self.get(&format!("{}/{name}/{}", paths::NETSTACKS, paths::PROPS), Which::Active)
+    }
+
+    fn routes(&self, name: &str) -> Result<Vec<RouteInfo>, ApiError> {
+        self.get(&format!("{}/{name}/routes", paths::NETSTACKS), Which::Active)
+    }
+
+    fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError> {
+        self.get(&format!("{}/{name}/neighbours", paths::NETSTACKS), Which::Active)
     }
 
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {

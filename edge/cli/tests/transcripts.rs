@@ -7,7 +7,10 @@
 
 use std::path::{Path, PathBuf};
 
-use firelane_api::{ConnectionInfo, DropInfo, FlowStats, LinkStats, PlanStep, SocketInfo, Stub, Traffic};
+use firelane_api::{
+    ConnectionInfo, DropInfo, FlowStats, LinkStats, NeighbourInfo, PlanStep, RouteInfo, SocketInfo, Stub,
+    Traffic,
+};
 use firelane_cli::{Session, run};
 use firelane_model::Model;
 use proptest::prelude::*;
@@ -54,6 +57,32 @@ fn host(name: &str) -> Stub {
         .collect();
     if name == "two-tenants" {
         stub.sockets = sockets();
+        let route = |destination: &str, gateway: &str, flags: &str| RouteInfo {
+            destination: destination.into(),
+            gateway: Some(gateway.into()),
+            interface: Some("web0".into()),
+            flags: flags.into(),
+        };
+        stub.routes = vec![
+            route("10.0.0.0/24", "10.0.0.10", "U"),
+            route("fd00::/64", "fd00::10", "U"),
+            route("0.0.0.0/0", "10.0.0.254", "UGS"),
+            route("192.0.2.9/32", "10.0.0.253", "UGHS"),
+        ];
+        let neighbour = |address: &str, mac: Option<&str>, state: &str| NeighbourInfo {
+            interface: "web0".into(),
+            address: address.parse().unwrap(),
+            mac: mac.map(str::to_owned),
+            state: state.into(),
+        };
+        stub.neighbours = vec![
+            neighbour("10.0.0.1", Some("2:8:20:0:0:1"), "reachable"),
+            neighbour("10.0.0.2", Some("2:8:20:0:0:2"), "stale"),
+            neighbour("10.0.0.9", None, "incomplete"),
+            neighbour("10.0.0.10", Some("2:8:20:0:0:a"), "local"),
+            neighbour("fd00::1", Some("2:8:20:0:0:1"), "delay"),
+            neighbour("fd00::10", Some("2:8:20:0:0:a"), "local"),
+        ];
     }
     stub.drops = [("flow", "flow_limit", 1234), ("switch", "unknown_destination", 5)]
         .map(|(station, reason, frames)| DropInfo { station: station.into(), reason: reason.into(), frames })

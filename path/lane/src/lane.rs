@@ -70,6 +70,10 @@ impl<D: Driver> Lane<D> {
             LaneMessage::Learned(netstack, learned) => {
                 self.stacks.on_learned(&mut self.common, netstack, *learned);
             }
+            LaneMessage::Look(mut look) => {
+                self.stacks.look(&mut look);
+                self.common.outbox.looks.push(*look);
+            }
             LaneMessage::Ask(mut question) => {
                 self.stacks.answer(now, self.common.id, &mut question);
                 self.common.outbox.answers.push(*question);

@@ -61,6 +61,7 @@ mod drive;
 mod host;
 mod lane;
 mod links;
+mod look;
 mod message;
 mod outbox;
 #[allow(unsafe_code)]
@@ -87,6 +88,7 @@ pub use config::{LaneConfig, Secrets};
 pub use counters::{LaneCounters, PortCounters, PortTraffic, Snapshot, TableMemory};
 pub use host::Host;
 pub use lane::Lane;
+pub use look::Look;
 pub use message::{
     Bind, Connect, Control, DatagramOption, FlowSetup, Frames, Join, LaneMessage, Learned, LinkConfig,
     Listen, NetstackConfig, PortConfig, PortKind, PortUser, RouteConfig, SocketCommand, Stage, StreamOption,

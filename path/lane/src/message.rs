@@ -24,6 +24,7 @@ use firelane_units::{
 };
 
 use crate::capture::CaptureTap;
+use crate::look::Look;
 use crate::view::Question;
 
 /// An item of a lane's squeue, for a lane whose driver queues are `D`.
@@ -53,6 +54,8 @@ pub enum LaneMessage<D> {
     Learned(NetstackId, Box<Learned>),
     /// A question about the lane's sockets.
     Ask(Box<Question>),
+    /// A question about a netstack's routes and neighbours.
+    Look(Box<Look>),
 }
 
 /// Frames on their way, and where they go on.

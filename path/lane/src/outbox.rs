@@ -12,6 +12,7 @@ use firelane_socket::{Ready, SocketToken};
 use firelane_units::{IpPrefix, LaneId, LinkId, MacAddr, NetstackId};
 
 use crate::backlog::Backlogs;
+use crate::look::Look;
 use crate::message::{Frames, LaneMessage, Stage};
 use crate::view::Question;
 
@@ -31,6 +32,9 @@ pub trait Outlet<D> {
 
     /// A question is answered. Whoever asks nothing need not listen.
     fn answer(&mut self, _question: Question) {}
+
+    /// The same for a question about a netstack's tables.
+    fn show(&mut self, _look: Look) {}
 }
 
 /// What a lane reports to the engine.
@@ -61,6 +65,7 @@ pub(crate) struct Outbox<D> {
     pub(crate) wakes: Vec<LaneId>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) answers: Vec<Question>,
+    pub(crate) looks: Vec<Look>,
     frames: Vec<Bound>,
     backlogs: Arc<Backlogs>,
 }
@@ -82,6 +87,7 @@ impl<D> Outbox<D> {
             wakes: Vec::new(),
             notices: Vec::new(),
             answers: Vec::new(),
+            looks: Vec::new(),
             frames: Vec::new(),
             backlogs,
         }
@@ -122,6 +128,7 @@ impl<D> Outbox<D> {
             && self.wakes.is_empty()
             && self.notices.is_empty()
             && self.answers.is_empty()
+            && self.looks.is_empty()
     }
 
     /// Passes readiness, wake-ups, notices and answers on.
@@ -137,6 +144,9 @@ impl<D> Outbox<D> {
         }
         for question in self.answers.drain(..) {
             outlet.answer(question);
+        }
+        for look in self.looks.drain(..) {
+            outlet.show(look);
         }
     }
 

@@ -109,3 +109,28 @@ fn a_shorter_time_wait_frees_the_ports_sooner() {
     until(&daemon, &args, |said| !said.contains("TIME_WAIT"));
     assert!(before.elapsed() < Duration::from_secs(15));
 }
+
+#[test]
+fn routes_neighbours_and_interfaces_are_the_netstacks() {
+    let sandbox = Sandbox::new();
+    let daemon = started(&sandbox);
+    sandbox.run(Some("alice"), "ping", &["-c", "2", "-i", "0.2", "-W", "5", "10.0.0.10"]).expect_success();
+    let row = |args: &[&str], begin: &str| -> Vec<String> {
+        let said = daemon.firelane(args).expect_success();
+        let line =
+            said.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("{begin}: {said}"));
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    assert_eq!(
+        row(&["netstat", "-rn", "-f", "inet"], "10.0.0.0/24"),
+        ["10.0.0.0/24", "10.0.0.10", "U", "web0"]
+    );
+    assert_eq!(row(&["netstat", "-rn", "-f", "inet6"], "fd00::/64"), ["fd00::/64", "fd00::10", "U", "web0"]);
+    let said = daemon.firelane(&["netstat", "-pn", "-f", "inet"]).expect_success();
+    let neighbour = said.lines().find(|line| line.contains(" 10.0.0.1 ")).expect("alice was heard");
+    assert!(neighbour.starts_with("web0 ") && neighbour.matches(':').count() == 5, "{said}");
+    assert!(said.lines().any(|line| line.contains(" 10.0.0.10 ") && line.contains("SPLA")), "{said}");
+    let counted = row(&["netstat", "-in", "-f", "inet"], "web0");
+    assert_eq!(counted[1..4], ["9000", "10.0.0.0/24", "10.0.0.10"]);
+    assert!(counted[4].parse::<u64>().is_ok_and(|packets| packets >= 2), "{counted:?}");
+}

@@ -5,6 +5,7 @@
 
 pub(crate) mod connstat;
 pub(crate) mod netstat;
+mod tables;
 
 use firelane_api::{ApiError, SocketInfo};
 

@@ -1,4 +1,4 @@
-//! `netstat`: sockets by protocol and family, in the columns of the original.
+//! `netstat`: sockets by protocol and family, in the columns of the original; `tables.rs` has the other tables.
 //!
 //! Without an option it shows connections; `-a` listeners and unconnected sockets, too. Names are not looked up: every
 //! address is a number, as with `-n`.
@@ -6,18 +6,23 @@
 use std::net::{IpAddr, SocketAddr};
 
 use firelane_api::SocketInfo;
+use firelane_model::NetstackName;
 
-use super::{JsonList, each_page};
+use super::{JsonList, each_page, tables};
 use crate::common::Call;
 use crate::getopt::{self, Opt, OptError, flag, value};
 use crate::session::{Failure, Session, die};
 
-const USAGE: &str = "netstat [-anv] [-f inet|inet6] [-P tcp|udp] [-N netstack] [-j] [interval [count]]";
+const USAGE: &str = "netstat [-anv] [-f inet|inet6] [-P tcp|udp] [-N netstack] [-j] [interval [count]]\n\
+                     \x20      netstat -r|-p|-i [-n] [-f inet|inet6] [-N netstack] [-j] [interval [count]]";
 
 const OPTIONS: &[Opt] = &[
     flag('a', "all"),
     flag('n', "numeric"),
     flag('v', "verbose"),
+    flag('r', "route"),
+    flag('p', "arp"),
+    flag('i', "interface"),
     value('f', "family"),
     value('P', "protocol"),
     value('N', "netstack"),
@@ -32,16 +37,34 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
     })?;
     let call = Call { args, usage: USAGE };
     let filter = Filter::of(&call)?;
+    let other = other_table(&call)?;
     let mut repeat = Repeat::of(&call)?;
     loop {
-        if call.args.has('j') {
+        if let Some(table) = other {
+            let names = tables::netstacks(session, filter.netstack.as_deref())?;
+            table(session, &names, &filter.families, call.args.has('j'))?;
+        } else if call.args.has('j') {
             json(session, &filter)?;
         } else {
-            tables(session, &filter)?;
+            sockets(session, &filter)?;
         }
         if !repeat.again(session)? {
             return Ok(());
         }
+    }
+}
+
+/// A table that is not of sockets.
+type Other = fn(&mut Session<'_>, &[NetstackName], &[bool], bool) -> Result<(), Failure>;
+
+fn other_table(call: &Call<'_>) -> Result<Option<Other>, Failure> {
+    let all: [(char, Other); 3] =
+        [('r', tables::routes), ('p', tables::neighbours), ('i', tables::interfaces)];
+    let asked: Vec<_> = all.into_iter().filter(|(letter, _)| call.args.has(*letter)).collect();
+    match asked[..] {
+        [] => Ok(None),
+        [(_, table)] => Ok(Some(table)),
+        _ => Err(call.misused()),
     }
 }
 
@@ -88,6 +111,8 @@ struct Filter {
     all: bool,
     verbose: bool,
     netstack: Option<String>,
+    /// Whether each family that is shown is IPv6.
+    families: Vec<bool>,
     sections: Vec<Section>,
 }
 
@@ -117,7 +142,8 @@ impl Filter {
             .flat_map(|&is_tcp| families.iter().map(move |&is_v6| Section { is_tcp, is_v6 }))
             .collect();
         let netstack = call.args.value('N').map(str::to_owned);
-        Ok(Self { all: call.args.has('a'), verbose: call.args.has('v'), netstack, sections })
+        let (all, verbose, families) = (call.args.has('a'), call.args.has('v'), families.to_vec());
+        Ok(Self { all, verbose, netstack, families, sections })
     }
 
     fn shows(&self, socket: &SocketInfo) -> bool {
@@ -213,7 +239,7 @@ fn address(of: SocketAddr) -> String {
 }
 
 /// One table after the other. Each walks all sockets: whoever has a million of them need not hold them.
-fn tables(session: &mut Session<'_>, filter: &Filter) -> Result<(), Failure> {
+fn sockets(session: &mut Session<'_>, filter: &Filter) -> Result<(), Failure> {
     for section in &filter.sections {
         let mut is_open = false;
         each_page(session, filter.netstack.as_deref(), |session, sockets| {

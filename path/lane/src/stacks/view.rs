@@ -1,6 +1,6 @@
 //! Answers questions about sockets, a bounded number of places at a time.
 //!
-//! Called by `lane.rs` for each [`crate::LaneMessage::Ask`].
+//! Called by `lane.rs` for each [`crate::LaneMessage::Ask`] and [`crate::LaneMessage::Look`].
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,6 +10,7 @@ use firelane_units::{Instant, LaneId, SocketId};
 use super::Stacks;
 use super::conn::Conn;
 use super::shard::Shard;
+use crate::look::Look;
 use crate::view::{ConnectionRow, Cursor, PLACES_PER_ANSWER, Question, SocketKind, SocketRow, Table};
 
 impl Stacks {
@@ -31,6 +32,14 @@ impl Stacks {
                 Place::Empty => Some(Cursor { place: cursor.place + 1, ..cursor }),
                 Place::Beyond => self.after(cursor),
             };
+        }
+    }
+
+    /// Tells the next of a netstack's addresses, routes and neighbours.
+    pub(crate) fn look(&self, look: &mut Look) {
+        match self.shards.get(look.netstack.index()) {
+            Some(shard) => look.take(&shard.ip.core),
+            None => look.is_done = true,
         }
     }
 

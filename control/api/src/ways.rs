@@ -1,0 +1,36 @@
+//! Routes and neighbours of a netstack, as its lanes have them.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A route.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RouteInfo {
+    /// Where to, `10.0.0.0/24` or `fd00::/64`.
+    pub destination: String,
+    /// Through whom; of a subnet of our own, our address there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+    /// By which interface.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// `U` it is in use, `G` it leads through a gateway, `H` to one host, `S` the operator made it.
+    pub flags: String,
+}
+
+/// A neighbour, or an address of our own on the same link.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct NeighbourInfo {
+    /// On which interface.
+    pub interface: String,
+    /// Whose.
+    #[schema(value_type = String)]
+    pub address: IpAddr,
+    /// The Ethernet address, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// `incomplete`, `reachable`, `stale`, `delay` or `probe` (RFC 4861 §7.3.2); `local` of an address of our own.
+    pub state: String,
+}

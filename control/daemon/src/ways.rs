@@ -1,0 +1,66 @@
+//! A netstack's routes and neighbours in the words of the interface.
+//!
+//! Called by `host.rs` without its lock, because a lane has to be waited for.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use firelane::{IpTables, Origin, Route};
+use firelane_api::{NeighbourInfo, RouteInfo};
+use firelane_units::{IpPrefix, LinkId, MacAddr};
+
+/// The names and addresses of a netstack's links.
+pub(crate) type Names = BTreeMap<LinkId, (String, MacAddr)>;
+
+/// The routes, those of our own subnets first, then by destination.
+pub(crate) fn routes(tables: &IpTables, names: &Names) -> Vec<RouteInfo> {
+    let mut sorted: Vec<_> = tables.routes.iter().collect();
+    sorted.sort_by_key(|it| (it.gateway.is_some(), it.destination.addr(), it.destination.prefix_len()));
+    sorted.into_iter().map(|it| route(tables, names, it)).collect()
+}
+
+fn route(tables: &IpTables, names: &Names, it: &Route) -> RouteInfo {
+    let on_link = |link: LinkId| names.get(&link).map(|(name, _)| name.clone());
+    let own = tables
+        .addresses
+        .iter()
+        .find(|own| Some(own.link) == it.link && own.prefix.network() == it.destination);
+    let near =
+        it.gateway.and_then(|gateway| tables.addresses.iter().find(|own| own.prefix.contains(gateway)));
+    let gateway = it.gateway.or_else(|| own.map(|own| own.prefix.addr()));
+    let mut flags = "U".to_owned();
+    if it.gateway.is_some() {
+        flags.push('G');
+    }
+    if it.destination == IpPrefix::host(it.destination.addr()) {
+        flags.push('H');
+    }
+    if it.origin == Origin::Operator {
+        flags.push('S');
+    }
+    RouteInfo {
+        destination: it.destination.to_string(),
+        gateway: gateway.map(|it| it.to_string()),
+        interface: it.link.or_else(|| near.map(|near| near.link)).and_then(on_link),
+        flags,
+    }
+}
+
+/// Our own addresses and the neighbours, by interface and address.
+pub(crate) fn neighbours(tables: &IpTables, names: &Names) -> Vec<NeighbourInfo> {
+    let unknown = || ("?".to_owned(), None);
+    let named =
+        |link: LinkId| names.get(&link).map_or_else(unknown, |(name, mac)| (name.clone(), Some(*mac)));
+    let local = tables.addresses.iter().map(|own| {
+        let (interface, mac) = named(own.link);
+        info(interface, own.prefix.addr(), mac, "local")
+    });
+    let others = tables.neighbours.iter().map(|it| info(named(it.link).0, it.ip, it.mac, it.state.word()));
+    let mut all: Vec<_> = local.chain(others).collect();
+    all.sort_by(|a, b| (&a.interface, a.address).cmp(&(&b.interface, b.address)));
+    all
+}
+
+fn info(interface: String, address: IpAddr, mac: Option<MacAddr>, state: &str) -> NeighbourInfo {
+    NeighbourInfo { interface, address, mac: mac.map(|mac| mac.to_string()), state: state.to_owned() }
+}

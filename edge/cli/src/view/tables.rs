@@ -1,0 +1,228 @@
+//! The other tables of `netstat`: routes (`-r`), neighbours (`-p`) and interfaces (`-i`).
+
+use firelane_api::{IfInfo, NeighbourInfo, RouteInfo, Traffic, Which};
+use firelane_model::NetstackName;
+use serde::Serialize;
+
+use crate::session::{Failure, Session};
+
+/// The netstacks that are shown: the one that was named, or all.
+pub(super) fn netstacks(session: &Session<'_>, named: Option<&str>) -> Result<Vec<NetstackName>, Failure> {
+    let all = session.api.netstacks(Which::Active)?.into_iter().map(|it| it.name);
+    let names: Vec<_> = all.filter(|it| named.is_none_or(|name| it.as_str() == name)).collect();
+    match named {
+        Some(name) if names.is_empty() => Err(crate::session::die(format!("no netstack is called {name}"))),
+        _ => Ok(names),
+    }
+}
+
+/// One netstack's part of a JSON document.
+#[derive(Serialize)]
+struct Part<T> {
+    netstack: NetstackName,
+    #[serde(flatten)]
+    it: T,
+}
+
+/// `-r`
+pub(super) fn routes(
+    session: &mut Session<'_>,
+    netstacks: &[NetstackName],
+    families: &[bool],
+    json: bool,
+) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    for netstack in netstacks {
+        for it in session.api.routes(netstack.as_str())? {
+            if families.contains(&is_v6_text(&it.destination)) {
+                all.push(Part { netstack: netstack.clone(), it });
+            }
+        }
+    }
+    if json {
+        return session.json("routes", &all, false);
+    }
+    for &is_v6 in families {
+        let rows = all.iter().map(|part| &part.it).filter(|it| is_v6_text(&it.destination) == is_v6);
+        let mut rows = rows.peekable();
+        if rows.peek().is_none() {
+            continue;
+        }
+        if is_v6 {
+            writeln!(session.out, "\nRouting Table: IPv6")?;
+            writeln!(
+                session.out,
+                "  {:<25} {:<27} {:<5} {:<9}",
+                "Destination/Mask", "Gateway", "Flags", "If"
+            )?;
+            writeln!(session.out, "{} {} {} {}", rule(27), rule(27), rule(5), rule(9))?;
+        } else {
+            writeln!(session.out, "\nRouting Table: IPv4")?;
+            writeln!(
+                session.out,
+                "  {:<18} {:<20} {:<5} {:<9}",
+                "Destination", "Gateway", "Flags", "Interface"
+            )?;
+            writeln!(session.out, "{} {} {} {}", rule(20), rule(20), rule(5), rule(9))?;
+        }
+        for it in rows {
+            let width = if is_v6 { 27 } else { 20 };
+            let gateway = it.gateway.as_deref().unwrap_or_default();
+            let interface = it.interface.as_deref().unwrap_or_default();
+            let line = format!("{:<width$} {gateway:<width$} {:<5} {interface}", destination(it), it.flags);
+            writeln!(session.out, "{}", line.trim_end())?;
+        }
+    }
+    Ok(())
+}
+
+fn is_v6_text(address: &str) -> bool {
+    address.contains(':')
+}
+
+/// A host's route has no length, and that to everywhere has a name.
+fn destination(route: &RouteInfo) -> &str {
+    match route.destination.as_str() {
+        "0.0.0.0/0" | "::/0" => "default",
+        text => text.strip_suffix("/32").unwrap_or(text),
+    }
+}
+
+/// `-p`
+pub(super) fn neighbours(
+    session: &mut Session<'_>,
+    netstacks: &[NetstackName],
+    families: &[bool],
+    json: bool,
+) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    for netstack in netstacks {
+        for it in session.api.neighbours(netstack.as_str())? {
+            if families.contains(&it.address.is_ipv6()) {
+                all.push(Part { netstack: netstack.clone(), it });
+            }
+        }
+    }
+    if json {
+        return session.json("neighbours", &all, false);
+    }
+    for &is_v6 in families {
+        let rows = all.iter().map(|part| &part.it).filter(|it| it.address.is_ipv6() == is_v6);
+        let mut rows = rows.peekable();
+        if rows.peek().is_none() {
+            continue;
+        }
+        if is_v6 {
+            writeln!(session.out, "\nNet to Media Table: IPv6")?;
+            writeln!(
+                session.out,
+                " {:<8} {:<18} {:<7} {:<12} Destination/Mask",
+                "If", "Physical Address", "Type", "State"
+            )?;
+            writeln!(session.out, "{} {} {} {} {}", rule(9), rule(17), rule(7), rule(12), rule(27))?;
+        } else {
+            writeln!(session.out, "\nNet to Media Table: IPv4")?;
+            writeln!(
+                session.out,
+                "{:<9} {:<20} {:<15} {:<8} Phys Addr",
+                "Device", "IP Address", "Mask", "Flags"
+            )?;
+            writeln!(session.out, "{} {} {} {} {}", rule(9), rule(20), rule(15), rule(8), rule(17))?;
+        }
+        for it in rows {
+            writeln!(session.out, "{}", neighbour(it).trim_end())?;
+        }
+    }
+    Ok(())
+}
+
+/// Flags of IPv4: S and P our own address, L local, A we answer for it; U nobody has answered; o it is old.
+fn neighbour(it: &NeighbourInfo) -> String {
+    let mac = it.mac.as_deref().unwrap_or_default();
+    let is_local = it.state == "local";
+    if it.address.is_ipv6() {
+        let kind = if is_local { "local" } else { "dynamic" };
+        let state = if is_local { "REACHABLE".to_owned() } else { it.state.to_uppercase() };
+        return format!("{:<9} {mac:<17} {kind:<7} {state:<12} {}", it.interface, it.address);
+    }
+    let flags = match it.state.as_str() {
+        "local" => "SPLA",
+        "incomplete" => "U",
+        "reachable" => "",
+        _ => "o",
+    };
+    format!("{:<9} {:<20} {:<15} {flags:<8} {mac}", it.interface, it.address, "255.255.255.255")
+}
+
+/// An interface with its addresses and its link's counters.
+#[derive(Serialize)]
+struct Interface {
+    #[serde(flatten)]
+    it: IfInfo,
+    mtu: u16,
+    addresses: Vec<String>,
+    traffic: Traffic,
+}
+
+/// `-i`
+pub(super) fn interfaces(
+    session: &mut Session<'_>,
+    netstacks: &[NetstackName],
+    families: &[bool],
+    json: bool,
+) -> Result<(), Failure> {
+    let (links, stats) = (session.api.links(Which::Active)?, session.api.link_stats()?);
+    let addrs = session.api.addrs(Which::Active)?;
+    let mut all = Vec::new();
+    for it in session.api.ifs(Which::Active)? {
+        if !netstacks.contains(&it.netstack) {
+            continue;
+        }
+        let mtu = links.iter().find(|link| link.name == it.name).map_or(0, |link| link.mtu);
+        let traffic =
+            stats.iter().find(|link| link.name == it.name).map(|link| link.traffic).unwrap_or_default();
+        let own = addrs.iter().filter(|addr| addr.name.interface() == it.name.as_str());
+        let addresses = own.map(|addr| addr.addr.clone()).collect();
+        all.push(Interface { it, mtu, addresses, traffic });
+    }
+    if json {
+        return session.json("interfaces", &all, false);
+    }
+    for &is_v6 in families {
+        let width = if is_v6 { 27 } else { 14 };
+        let mut is_open = false;
+        for it in &all {
+            for address in it.addresses.iter().filter(|text| is_v6_text(text) == is_v6) {
+                if !core::mem::replace(&mut is_open, true) {
+                    let names = "Ipkts  Ierrs Opkts  Oerrs Collis Queue";
+                    writeln!(
+                        session.out,
+                        "Name      Mtu   {:<width$} {:<width$} {names}",
+                        "Net/Dest", "Address"
+                    )?;
+                }
+                writeln!(session.out, "{}", interface(it, address, width))?;
+            }
+        }
+        if is_open {
+            writeln!(session.out)?;
+        }
+    }
+    Ok(())
+}
+
+/// There are no collisions on a virtual wire, and what waits to be sent waits in sockets.
+fn interface(it: &Interface, address: &str, width: usize) -> String {
+    let prefix = address.parse::<firelane_units::IpPrefix>().ok();
+    let network = prefix.map(|prefix| prefix.network().to_string()).unwrap_or_default();
+    let own = prefix.map(|prefix| prefix.addr().to_string()).unwrap_or_default();
+    let Traffic { ipackets, ierrors, opackets, oerrors, .. } = it.traffic;
+    format!(
+        "{:<9} {:<5} {network:<width$} {own:<width$} {ipackets:<6} {ierrors:<5} {opackets:<6} {oerrors:<5} {:<6} 0",
+        it.it.name, it.mtu, 0
+    )
+}
+
+fn rule(width: usize) -> String {
+    "-".repeat(width)
+}
