@@ -19,6 +19,10 @@ use crate::{Chain, Frame, FrameMeta, Pools};
 /// The longest frame that crosses by content: a minimal IPv6 packet with all usual headers and 64 bytes fits.
 const SHORT_MAX: usize = 224;
 
+/// How many slots ahead the lines are fetched: a line takes as long to come from another CPU as a few frames take to
+/// be copied.
+const FORESIGHT: usize = 6;
+
 /// A slot of the ring.
 #[repr(C, align(64))]
 struct Parcel {
@@ -60,7 +64,9 @@ impl ParcelProducer {
     /// Moves frames from the front of `chain` into the ring, as many as fit, and returns how many.
     pub fn push_chain(&mut self, chain: &mut Chain) -> usize {
         let count = self.0.room_for(chain.len());
+        (0..count.min(FORESIGHT)).for_each(|ahead| self.0.foresee(ahead));
         for frame in chain.drain_front(count) {
+            self.0.foresee(FORESIGHT);
             // SAFETY: `room_for` said that there is room for each, and `write` leaves a parcel.
             unsafe { self.0.place_with(|slot| write(slot, frame)) };
         }
@@ -117,8 +123,12 @@ impl ParcelConsumer {
     ) -> usize {
         let ready = self.0.ready(budget);
         out.reserve(ready);
+        (0..ready.min(FORESIGHT)).for_each(|ahead| self.0.foresee(ahead));
         let mut count = 0;
         while count < ready {
+            if count + FORESIGHT < ready {
+                self.0.foresee(FORESIGHT);
+            }
             let Some(vessel) = pools.small.take() else { break };
             // SAFETY: `ready` said that there is an item for each, and `read` takes the frame out of it.
             let mut frame = unsafe { self.0.lift_with(|slot| read(slot, vessel, pools)) };

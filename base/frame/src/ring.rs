@@ -91,6 +91,35 @@ pub fn spsc_ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     (producer, Consumer { shared, head: 0, tail_seen: 0 })
 }
 
+/// What a line is fetched for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Read,
+    Write,
+}
+
+/// How much of a slot is fetched ahead: more is rarely used.
+const FORESEEN_BYTES: usize = 192;
+
+/// Starts to fetch an item's lines from the CPU that had them last, so that they are here when they are used.
+#[inline]
+fn foresee<T>(item: *mut T, purpose: Use) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..size_of::<T>().min(FORESEEN_BYTES)).step_by(64) {
+        use core::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+        let address = item.cast::<i8>().wrapping_add(line).cast_const();
+        // SAFETY: a prefetch is a hint: it reads nothing that the program sees, and cannot fault.
+        unsafe {
+            match purpose {
+                Use::Read => _mm_prefetch::<_MM_HINT_T0>(address),
+                Use::Write => _mm_prefetch::<_MM_HINT_ET0>(address),
+            }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (item, purpose, FORESEEN_BYTES);
+}
+
 impl<T> Producer<T> {
     /// How many items the ring holds at most.
     pub fn capacity(&self) -> usize {
@@ -140,6 +169,12 @@ impl<T> Producer<T> {
         // holds no item.
         self.shared.slot(self.tail).with_mut(|slot| write(unsafe { &mut *slot }));
         self.tail = self.tail.wrapping_add(1);
+    }
+
+    /// Fetches the slot that will be written `ahead` slots from here, as one that will be written. A hint.
+    #[inline]
+    pub(crate) fn foresee(&self, ahead: usize) {
+        self.shared.slot(self.tail.wrapping_add(ahead)).with_mut(|slot| foresee(slot, Use::Write));
     }
 
     pub(crate) fn publish(&self) {
@@ -237,6 +272,12 @@ impl<T> Consumer<T> {
     /// How many of `wanted` items are there (R3).
     pub(crate) fn ready(&mut self, wanted: usize) -> usize {
         if self.len_seen() >= wanted { wanted } else { self.len().min(wanted) }
+    }
+
+    /// Fetches the slot that will be read `ahead` slots from here. A hint.
+    #[inline]
+    pub(crate) fn foresee(&self, ahead: usize) {
+        self.shared.slot(self.head.wrapping_add(ahead)).with_mut(|slot| foresee(slot, Use::Read));
     }
 
     pub(crate) fn release(&self) {
