@@ -1,9 +1,9 @@
 //! BBR (draft-ietf-ccwg-bbr-06, BBRv3): the window and the pace follow a model of the path, not its losses.
 //!
 //! The model has two numbers, the greatest rate of delivery and the least round trip, and bounds learnt from losses.
-//! A state machine sends now faster, now slower to keep them true. The files are its ideas: [`round`] the time of the
-//! model, [`bandwidth`] and [`min_rtt`] its numbers, [`aggregation`] the clumps of ACKs, [`bounds`] what losses say;
-//! [`startup`], [`probe_bw`] and [`probe_rtt`] the states; [`control`] what follows for window and pace. Owned by
+//! A state machine sends now faster, now slower to keep them true. The files are its ideas: `round` the time of the
+//! model, `bandwidth` and `min_rtt` its numbers, `aggregation` the clumps of ACKs, `bounds` what losses say;
+//! `startup`, `probe_bw` and `probe_rtt` the states; `control` what follows for window and pace. Owned by
 //! `flight`, which lends it to `recovery`; the window itself is [`super::Window`]'s.
 //!
 //! All sums are integers: rates in bytes per second, gains in percent.
