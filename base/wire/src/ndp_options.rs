@@ -40,7 +40,7 @@ impl PrefixInformation {
 /// A route that a router announces (RFC 4191 §2.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RouteInformation {
-    /// Where to; bits behind its length mean nothing.
+    /// Where to; bits behind its length are zero where it was read.
     pub prefix: Ipv6Addr,
     /// How many bits count, at most 128.
     pub prefix_len: u8,
@@ -198,8 +198,10 @@ fn read_route(body: &[u8]) -> Option<RouteInformation> {
     }
     let mut octets = [0; 16];
     octets[..prefix.len()].copy_from_slice(prefix);
+    // "The bits in the prefix after the prefix length ... MUST be ignored by the receiver."
+    let kept = u128::MAX.checked_shl(128 - u32::from(prefix_len)).unwrap_or(0);
     Some(RouteInformation {
-        prefix: octets.into(),
+        prefix: (u128::from_be_bytes(octets) & kept).into(),
         prefix_len,
         preference: RouterPreference::from_bits(head[1] >> 3 & 3)?,
         lifetime: Duration::from_secs(u64::from(be32(head, 2))),
@@ -369,6 +371,12 @@ mod tests {
             let bytes = emitted(NdpOption::Route(route));
             assert_eq!((bytes.len(), bytes[3]), (len, 0x08));
             assert_eq!(NdpOption::read(&bytes), Ok((NdpOption::Route(route), &[][..])));
+        }
+        let sloppy = emitted(NdpOption::Route(route("fd00:1:0:ff00::1", 128)));
+        for (len, prefix) in [(0, "::"), (56, "fd00:1:0:ff00::"), (48, "fd00:1::")] {
+            let mut bytes = sloppy.clone();
+            bytes[2] = len;
+            assert_eq!(NdpOption::read(&bytes), Ok((NdpOption::Route(route(prefix, len)), &[][..])));
         }
         let good = emitted(NdpOption::Route(route("fd00:1::", 48)));
         for (at, value) in [(2, 65), (2, 129), (3, 0x10)] {
