@@ -12,8 +12,8 @@ use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
 use firelane_lane::{
-    Backlogs, Host, Lane, LaneConfig, LaneMessage, Look, Mode, Notice, Outlet, Question, Refused, Secrets,
-    Squeue, Wake,
+    Backlogs, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Mode, Notice, Outlet, Question, Refused,
+    Secrets, Squeue, Wake,
 };
 use firelane_socket::{Ready, SocketToken};
 use firelane_units::{Instant, LaneId};
@@ -139,6 +139,17 @@ impl Fabric {
                 Err(Refused::Full(back)) => message = back,
                 Err(Refused::Poisoned(_)) => return Err(EnterError::LaneFailed),
             }
+            self.give_way(lane);
+        }
+    }
+
+    /// Lets what keeps this thread out of `lane` go on. If this thread is the lane's worker, nobody else will run what
+    /// waits there.
+    pub(crate) fn give_way(&self, lane: LaneId) {
+        if WORKER_OF.get() == Some(lane) {
+            // A lane that has failed says so when it is entered.
+            let _ = self.squeue(lane).work(Idle::StaysAwake, &|| self.clock.now());
+        } else {
             std::thread::yield_now();
         }
     }

@@ -422,7 +422,7 @@ impl TcpStream {
             if let Some(info) = squeue.visit(now, |host| host.lane.stream_info(now, conn)) {
                 return info.ok_or_else(|| io::ErrorKind::NotConnected.into());
             }
-            std::thread::yield_now();
+            fabric.give_way(lane);
         }
     }
 

@@ -190,3 +190,28 @@ fn a_stream_tells_what_it_knows_of_itself() {
         assert_eq!(gone.kind(), ErrorKind::NotConnected);
     }
 }
+
+/// What a program asks of a lane that its own thread runs is answered, whatever waits before it.
+#[test]
+fn a_driven_lane_answers_its_own_worker() {
+    let (left, right) = wire(WireConfig::default());
+    let stack = |end: firelane::Queue, n: u8| {
+        let builder = Stack::builder().driven().interface(end).mac(&format!("02:08:20:00:00:0{n}")).unwrap();
+        builder.address(&format!("10.0.0.{n}/24")).unwrap().build().unwrap()
+    };
+    let (server, client) = (stack(left.into(), 1), stack(right.into(), 2));
+    let mut workers = [server.engine().workers().pop().unwrap(), client.engine().workers().pop().unwrap()];
+    let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let stream = TcpStream::begin(&client, "10.0.0.1:7".parse().unwrap(), Default::default()).unwrap();
+    while listener.accept().is_err() {
+        workers.iter_mut().for_each(|worker| drop(worker.run_once(Some(Duration::ZERO))));
+    }
+    assert_eq!(stream.try_write(b"waits in the FIFO").unwrap(), 17);
+    let info = stream.info().unwrap();
+    assert_eq!(info.remote, "10.0.0.1:7".parse().unwrap());
+    for _ in 0..10_000 {
+        // More than the FIFO holds.
+        stream.set_nodelay(true).unwrap();
+    }
+}
