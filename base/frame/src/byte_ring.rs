@@ -316,7 +316,7 @@ impl RingWriter {
         let (offset, first, second) = Ring::pieces(cursor, len, storage_len);
         // SAFETY: (R2) `room_at` kept the range within `tail..head + capacity`, and the capacity within the
         // storage, so the pieces are in bounds, do not overlap and are the writer's; (R3) `enter` holds the
-        // storage until `advance`. It was zeroed when attached.
+        // storage until `advance`. Its bytes are initialised, by zeros or by a stream before.
         unsafe {
             (
                 slice::from_raw_parts_mut(storage.add(offset), first),
@@ -361,7 +361,7 @@ impl RingWriter {
         // writer changes the word while it says so.
         let state = ring.writer.state.load(Ordering::Acquire);
         debug_assert_eq!(state & (ATTACHED | HELD), 0, "only the writer attaches");
-        let storage = memory::zeroed(wanted);
+        let storage = memory::take(wanted);
         let size = u64::from(wanted.trailing_zeros()) << SIZE_SHIFT;
         ring.writer.storage.store(storage, Ordering::Relaxed);
         ring.writer.state.store(state & !SIZE | size | ATTACHED | HELD, Ordering::Release);
@@ -535,18 +535,31 @@ impl fmt::Debug for RingReader {
     }
 }
 
-/// Storage: zeroed bytes that the kernel faults in at first touch.
+/// Storage: initialised bytes that the kernel faults in at first touch, and takes back where it is large.
 #[cfg(not(loom))]
 mod memory {
-    pub(super) fn zeroed(len: usize) -> *mut u8 {
+    use crate::extents;
+    use core::ptr::NonNull;
+    use std::alloc::{Layout, handle_alloc_error};
+
+    pub(super) fn take(len: usize) -> *mut u8 {
+        if extents::serves(len) {
+            let extent = extents::take(len).map(NonNull::as_ptr);
+            return extent
+                .unwrap_or_else(|| handle_alloc_error(Layout::array::<u8>(len).expect("at most 4 MiB")));
+        }
         Box::into_raw(vec![0u8; len].into_boxed_slice()).cast()
     }
 
     /// # Safety
-    /// `storage` and `len` are of one `zeroed` call, freed once and touched by nobody.
+    /// `storage` and `len` are of one `take`, freed once and touched by nobody.
     pub(super) unsafe fn free(storage: *mut u8, len: usize) {
-        // SAFETY: the caller's promise.
-        drop(unsafe { Box::from_raw(core::ptr::slice_from_raw_parts_mut(storage, len)) });
+        match NonNull::new(storage) {
+            // SAFETY: the caller's promise; what has this length came from there.
+            Some(extent) if extents::serves(len) => unsafe { extents::give(extent, len) },
+            // SAFETY: the caller's promise.
+            _ => drop(unsafe { Box::from_raw(core::ptr::slice_from_raw_parts_mut(storage, len)) }),
+        }
     }
 
     #[inline]
@@ -565,7 +578,7 @@ mod memory {
         alive: UnsafeCell<bool>,
     }
 
-    pub(super) fn zeroed(len: usize) -> *mut u8 {
+    pub(super) fn take(len: usize) -> *mut u8 {
         assert_eq!(len, super::STORAGE_MIN, "models use the smallest storage");
         let block = Block { bytes: [0; super::STORAGE_MIN], alive: UnsafeCell::new(true) };
         Box::into_raw(Box::new(block)).cast()

@@ -7,11 +7,13 @@
 //! cannot do itself, [`offload`] does in software.
 //!
 //! Nothing here reads a clock, takes a lock or allocates per frame. Unsafe code is in `pool.rs`, `ring.rs`,
-//! `parcel.rs`, `mpsc.rs` and `byte_ring.rs` only. With `--cfg loom` the atomics become loom's and the models run.
+//! `parcel.rs`, `mpsc.rs`, `byte_ring.rs` and `extents.rs` only. With `--cfg loom` the atomics become loom's and the models run.
 
 mod byte_ring;
 mod chain;
 mod driver;
+#[cfg(not(loom))]
+mod extents;
 mod frame;
 mod meta;
 mod mpsc;

@@ -1,0 +1,274 @@
+//! Extents: storage of large rings, whose pages are there while bytes are in them.
+//!
+//! Called by `byte_ring.rs` for 32 KiB to 4 MiB. A general allocator serves such storage badly when it comes and goes
+//! between small pieces: the pages that a ring has touched stay resident in holes that nobody fills, and storage that
+//! is used again is cleared first. Here storage has address space of its own. A region is 64 MiB of it, aligned to its
+//! size and cut into extents of one size; the first of them is the region's head, so that an extent leads to it.
+//! Lowest free extents are taken first. A bounded number of free ones keep their pages; the others give them back.
+//!
+//! E1. Whoever clears an extent's bit in `free` has it for himself, until he sets the bit. Clearing acquires what
+//!     setting releases.
+//! E2. A region is never unmapped, so its head may be read at any time.
+
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+const REGION: usize = 64 << 20;
+const SHIFT_MIN: u32 = 15;
+const SHIFT_MAX: u32 = 22;
+const CLASSES: usize = (SHIFT_MAX - SHIFT_MIN + 1) as usize;
+/// Words of bits for the smallest extents of a region.
+const WORDS: usize = REGION >> SHIFT_MIN >> 6;
+/// Regions of one size: 256 GiB of storage.
+const REGIONS_MAX: usize = 4096;
+/// What free extents of one size may keep of the memory that they have touched.
+const KEPT_BYTES: usize = 16 << 20;
+
+/// Whether storage of `len` bytes, a power of two, comes from here.
+pub(crate) const fn serves(len: usize) -> bool {
+    len >= 1 << SHIFT_MIN && len <= 1 << SHIFT_MAX
+}
+
+/// The head of a region, in its first extent.
+struct Region {
+    /// Which of its class it is.
+    index: usize,
+    /// A bit for each extent that nobody has.
+    free: [AtomicU64; WORDS],
+    /// A bit for each of those whose pages were kept.
+    warm: [AtomicU64; WORDS],
+}
+
+const _: () = assert!(size_of::<Region>() <= 1 << SHIFT_MIN);
+
+/// The extents of one size.
+struct Class {
+    regions: [AtomicPtr<Region>; REGIONS_MAX],
+    count: AtomicUsize,
+    /// Regions before this one are full, as far as anybody knows.
+    first: AtomicUsize,
+    /// Free extents whose pages were kept.
+    kept: AtomicUsize,
+}
+
+static CLASS: [Class; CLASSES] = [const { Class::new() }; CLASSES];
+
+const fn class_of(len: usize) -> &'static Class {
+    &CLASS[(len.trailing_zeros() - SHIFT_MIN) as usize]
+}
+
+/// An extent of `len` bytes, which hold zeros or what was there before; `None` without memory.
+///
+/// # Panics
+/// If [`serves`] says no.
+pub(crate) fn take(len: usize) -> Option<NonNull<u8>> {
+    let class = class_of(len);
+    let first = class.first.load(Ordering::Relaxed);
+    // What a region gave back while another was searched is found before the class grows.
+    class
+        .take_from(first)
+        .or_else(|| class.take_from(0))
+        .or_else(|| {
+            class.grow(len)?;
+            class.take_from(0)
+        })
+        .map(|(region, at)| region.map_addr(|addr| addr.checked_add(at * len).unwrap_or(addr)).cast())
+}
+
+/// Gives an extent back.
+///
+/// # Safety
+/// `extent` and `len` are of one [`take`], given back once and touched by nobody.
+pub(crate) unsafe fn give(extent: NonNull<u8>, len: usize) {
+    let class = class_of(len);
+    let offset = extent.as_ptr().addr() % REGION;
+    // SAFETY: the extent lies in a region, whose head is its first extent (E2).
+    let region = unsafe { extent.sub(offset).cast::<Region>().as_ref() };
+    let (word, bit) = place(offset / len);
+    if class.kept.fetch_add(1, Ordering::Relaxed) < KEPT_BYTES / len {
+        region.warm[word].fetch_or(bit, Ordering::Relaxed);
+    } else {
+        class.kept.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY: the range is the extent, mapped by `grow`, and the caller's (E1). If the kernel refuses, the pages
+        // stay, which harms nobody.
+        let _ = unsafe { madvise(extent.as_ptr().cast(), len, Advice::LinuxDontNeed) };
+    }
+    region.free[word].fetch_or(bit, Ordering::Release);
+    class.first.fetch_min(region.index, Ordering::Relaxed);
+}
+
+const fn place(at: usize) -> (usize, u64) {
+    (at / 64, 1 << (at % 64))
+}
+
+impl Class {
+    const fn new() -> Self {
+        Self {
+            regions: [const { AtomicPtr::new(ptr::null_mut()) }; REGIONS_MAX],
+            count: AtomicUsize::new(0),
+            first: AtomicUsize::new(0),
+            kept: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes an extent of the regions from `first` on: the region, and the extent's number there.
+    fn take_from(&self, first: usize) -> Option<(NonNull<Region>, usize)> {
+        for index in first..self.count.load(Ordering::Acquire) {
+            let region = NonNull::new(self.regions[index].load(Ordering::Acquire))?;
+            // SAFETY: (E2) a published head is initialised and stays.
+            if let Some(at) = unsafe { region.as_ref() }.claim(&self.kept) {
+                if index != first {
+                    // Unless somebody gave back, or looked, meanwhile.
+                    let _ = self.first.compare_exchange(first, index, Ordering::Relaxed, Ordering::Relaxed);
+                }
+                return Some((region, at));
+            }
+        }
+        None
+    }
+
+    /// Adds a region of extents of `len` bytes. Somebody else's, added meanwhile, will do.
+    fn grow(&self, len: usize) -> Option<()> {
+        let index = self.count.load(Ordering::Acquire);
+        let place = self.regions.get(index)?;
+        let region = map()?.cast::<Region>();
+        let extents = REGION / len;
+        let bits = |word: usize| match extents.saturating_sub(word * 64) {
+            0 => 0,
+            left @ 1..64 => (1 << left) - 1,
+            _ => u64::MAX,
+        };
+        // The head's own extent is nobody's to take.
+        let free = core::array::from_fn(|word| AtomicU64::new(bits(word) & !u64::from(word == 0)));
+        let warm = [const { AtomicU64::new(0) }; WORDS];
+        // SAFETY: the mapping is this call's, writable, large enough and aligned to much more than a head.
+        unsafe { region.write(Region { index, free, warm }) };
+        let (null, new) = (ptr::null_mut(), region.as_ptr());
+        if place.compare_exchange(null, new, Ordering::Release, Ordering::Relaxed).is_err() {
+            // SAFETY: nobody else has seen this mapping.
+            let _ = unsafe { munmap(new.cast(), REGION) };
+        }
+        self.count.fetch_max(index + 1, Ordering::Release);
+        Some(())
+    }
+}
+
+impl Region {
+    /// Takes the lowest free extent.
+    fn claim(&self, kept: &AtomicUsize) -> Option<usize> {
+        for (word, bits) in self.free.iter().enumerate() {
+            let mut seen = bits.load(Ordering::Relaxed);
+            while seen != 0 {
+                let bit = seen & seen.wrapping_neg();
+                let before = bits.fetch_and(!bit, Ordering::Acquire);
+                if before & bit != 0 {
+                    if self.warm[word].fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
+                        kept.fetch_sub(1, Ordering::Relaxed);
+                    }
+                    return Some(word * 64 + bit.trailing_zeros() as usize);
+                }
+                seen = before & !bit;
+            }
+        }
+        None
+    }
+}
+
+/// Address space for a region, aligned to its size.
+fn map() -> Option<NonNull<u8>> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice is nobody else's; what is cut off at both sides was
+    // never handed out.
+    unsafe {
+        let all = mmap_anonymous(ptr::null_mut(), 2 * REGION, ProtFlags::READ | ProtFlags::WRITE, flags);
+        let all = all.ok()?.cast::<u8>();
+        let before = all.align_offset(REGION);
+        let region = all.add(before);
+        // What cannot be cut off stays as address space without memory.
+        let _ = munmap(all.cast(), before);
+        let _ = munmap(region.add(REGION).cast(), REGION - before);
+        // A ring that holds a message takes a page for it, no huge one.
+        let _ = madvise(region.cast(), REGION, Advice::LinuxNoHugepage);
+        NonNull::new(region)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// A size that no other test of this process uses.
+    const LEN: usize = 1 << 21;
+
+    #[test]
+    fn extents_do_not_overlap_and_the_lowest_come_back_first() {
+        let count = 2 * REGION / LEN + 3;
+        let mut taken: Vec<_> = (0..count).map(|_| take(LEN).unwrap()).collect();
+        let apart: HashSet<_> = taken.iter().map(|extent| extent.as_ptr().addr()).collect();
+        assert_eq!(apart.len(), count);
+        for (n, extent) in taken.iter().enumerate() {
+            assert_eq!(extent.as_ptr().addr() % LEN, 0);
+            // SAFETY: the extent is this test's.
+            unsafe { extent.as_ptr().add(LEN - 1).write(n as u8) };
+        }
+        for (n, extent) in taken.iter().enumerate() {
+            // SAFETY: as above.
+            assert_eq!(unsafe { extent.as_ptr().add(LEN - 1).read() }, n as u8);
+        }
+        let lowest = taken[0];
+        for extent in taken.drain(..) {
+            // SAFETY: each is given back once.
+            unsafe { give(extent, LEN) };
+        }
+        assert!(class_of(LEN).kept.load(Ordering::Relaxed) <= KEPT_BYTES / LEN);
+        let again = take(LEN).unwrap();
+        assert_eq!(again, lowest);
+        // SAFETY: as above.
+        unsafe { give(again, LEN) };
+    }
+
+    #[test]
+    fn what_is_not_kept_comes_back_as_zeros() {
+        const LEN: usize = 1 << 20;
+        let taken: Vec<_> = (0..KEPT_BYTES / LEN + 4).map(|_| take(LEN).unwrap()).collect();
+        for extent in &taken {
+            // SAFETY: the extent is this test's.
+            unsafe { extent.as_ptr().write(7) };
+        }
+        let last = *taken.last().unwrap();
+        for extent in taken.iter().copied() {
+            // SAFETY: each is given back once.
+            unsafe { give(extent, LEN) };
+        }
+        // SAFETY: mapped for ever (E2), and no other test uses this size.
+        assert_eq!(unsafe { last.as_ptr().read() }, 0, "its pages went back to the kernel");
+    }
+
+    #[test]
+    fn threads_never_hold_the_same_extent() {
+        const LEN: usize = 1 << 22;
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                scope.spawn(move || {
+                    for _ in 0..2000 {
+                        let extents = [take(LEN).unwrap(), take(LEN).unwrap()];
+                        for (n, extent) in extents.iter().enumerate() {
+                            // SAFETY: the extent is this thread's.
+                            unsafe { extent.as_ptr().write(2 * thread + n as u8) };
+                        }
+                        for (n, extent) in extents.into_iter().enumerate() {
+                            // SAFETY: as above; given back once.
+                            unsafe {
+                                assert_eq!(extent.as_ptr().read(), 2 * thread + n as u8);
+                                give(extent, LEN);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
