@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// How many lanes [default: what the configuration says, else the number of CPUs]
     #[arg(long, value_name = "N", value_parser = lanes)]
     pub(crate) lanes: Option<u16>,
+    /// Draw ports, initial sequence numbers and hashes from this seed: for laboratories, because they can be foreseen
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
     /// Remove what a daemon that died has left behind, and end
     #[arg(long)]
     pub(crate) clean: bool,

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
         server::bind(&socket).map_err(|error| failure(format!("{}: {error}", socket.display())))?;
     let (stable_secret, fault) = secret::read_or_draw(&folders.state);
     early.extend(fault);
-    let config = EngineConfig { lanes, stable_secret, ..EngineConfig::default() };
+    let config = EngineConfig { lanes, stable_secret, seed: args.seed, ..EngineConfig::default() };
     let engine = Engine::start(&config).map_err(|error| failure(format!("lanes: {error}")))?;
     let runtime = Runtime::new().map_err(failure)?;
     let works = Works::new(engine, kernel, &args.instance, folders.state, runtime.handle().clone());

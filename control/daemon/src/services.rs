@@ -7,10 +7,11 @@ use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use firelane::{ListenConfig, Stack, TcpListener};
+use firelane::{ListenConfig, Stack, TcpListener, TcpStream, UdpSocket};
 use firelane_api::{ApiError, Status};
 use firelane_http::Files;
 use firelane_model::{Service, ServiceKind, ServiceName};
+use firelane_simple::Simple;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -33,8 +34,10 @@ pub(crate) struct Services {
 
 #[derive(Debug)]
 struct Running {
-    task: JoinHandle<()>,
-    files: watch::Sender<Files>,
+    /// What listens, and what has a datagram socket.
+    tasks: Vec<JoinHandle<()>>,
+    /// What new connections serve, if the kind serves a folder.
+    files: Option<watch::Sender<Files>>,
 }
 
 impl Services {
@@ -50,32 +53,66 @@ impl Services {
         service: &Service,
         stack: &Stack,
     ) -> Result<(), ApiError> {
-        let ServiceKind::Http = service.kind;
-        let files = self.files(service)?;
-        let everywhere = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), service.port.0);
-        let refused = |error: io::Error| port_refused(service, &error);
-        let rings = stack.sockets().map_err(refused)?.stream;
-        let config = ListenConfig { backlog: BACKLOG, rings, keepalive: true, ..ListenConfig::default() };
-        let listener = TcpListener::bind_with(stack, everywhere, config).map_err(refused)?;
-        let (files, current) = watch::channel(files);
-        let task = self.runtime.spawn(serve_all(name.clone(), listener, current));
-        self.running.insert(name.clone(), Running { task, files });
+        let running = match simple(service.kind) {
+            None => self.start_http(name, service, stack)?,
+            Some(kind) => self.start_simple(name, service, kind, stack)?,
+        };
+        self.running.insert(name.clone(), running);
         Ok(())
+    }
+
+    fn start_http(
+        &self,
+        name: &ServiceName,
+        service: &Service,
+        stack: &Stack,
+    ) -> Result<Running, ApiError> {
+        let files = self.files(service)?;
+        let listener = listen(service, stack)?;
+        let (files, current) = watch::channel(files);
+        let serve = move |stream| {
+            let files = current.borrow().clone();
+            async move { firelane_http::serve(stream, &files).await }
+        };
+        let task = self.runtime.spawn(serve_all(name.clone(), listener, serve));
+        Ok(Running { tasks: vec![task], files: Some(files) })
+    }
+
+    fn start_simple(
+        &self,
+        name: &ServiceName,
+        service: &Service,
+        kind: Simple,
+        stack: &Stack,
+    ) -> Result<Running, ApiError> {
+        let listener = listen(service, stack)?;
+        let refused = |error: io::Error| port_refused(service, &error);
+        let socket = UdpSocket::bind(stack, everywhere(service)).map_err(refused)?;
+        let serve = move |stream| firelane_simple::serve(kind, stream);
+        let streams = self.runtime.spawn(serve_all(name.clone(), listener, serve));
+        let name = name.clone();
+        let datagrams = self.runtime.spawn(async move {
+            let Err(error) = firelane_simple::answer(kind, socket).await;
+            tracing::warn!("service {name}: datagrams: {error}");
+        });
+        Ok(Running { tasks: vec![streams, datagrams], files: None })
     }
 
     /// Changes the folder that new connections see.
     pub(crate) fn change(&mut self, name: &ServiceName, service: &Service) -> Result<(), ApiError> {
-        let files = self.files(service)?;
-        self.running.get(name).ok_or(Status::NotFound)?.files.send_replace(files);
+        let running = self.running.get(name).ok_or(Status::NotFound)?;
+        if let Some(current) = &running.files {
+            current.send_replace(self.files(service)?);
+        }
         Ok(())
     }
 
     /// Ends a service and its connections, and waits until its port is free.
     pub(crate) fn stop(&mut self, name: &ServiceName) {
-        if let Some(running) = self.running.remove(name) {
-            running.task.abort();
+        for task in self.running.remove(name).into_iter().flat_map(|running| running.tasks) {
+            task.abort();
             // It ends cancelled, which is no news.
-            let _ = self.runtime.block_on(running.task);
+            let _ = self.runtime.block_on(task);
         }
     }
 
@@ -96,6 +133,29 @@ impl Services {
     }
 }
 
+/// The service of a kind that needs nothing but streams and datagrams.
+fn simple(kind: ServiceKind) -> Option<Simple> {
+    match kind {
+        ServiceKind::Http => None,
+        ServiceKind::Echo => Some(Simple::Echo),
+        ServiceKind::Discard => Some(Simple::Discard),
+        ServiceKind::Chargen => Some(Simple::Chargen),
+        ServiceKind::Sink => Some(Simple::Sink),
+    }
+}
+
+/// A service's port on every address, of both families.
+fn everywhere(service: &Service) -> SocketAddr {
+    SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), service.port.0)
+}
+
+fn listen(service: &Service, stack: &Stack) -> Result<TcpListener, ApiError> {
+    let refused = |error: io::Error| port_refused(service, &error);
+    let rings = stack.sockets().map_err(refused)?.stream;
+    let config = ListenConfig { backlog: BACKLOG, rings, keepalive: true, ..ListenConfig::default() };
+    TcpListener::bind_with(stack, everywhere(service), config).map_err(refused)
+}
+
 fn port_refused(service: &Service, error: &io::Error) -> ApiError {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -107,14 +167,17 @@ fn port_refused(service: &Service, error: &io::Error) -> ApiError {
 }
 
 /// Accepts until the task is cancelled; the connections end with it.
-async fn serve_all(name: ServiceName, listener: TcpListener, files: watch::Receiver<Files>) {
+async fn serve_all<F>(name: ServiceName, listener: TcpListener, serve: impl Fn(TcpStream) -> F)
+where
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             (stream, from) = listener.accept_async(), if connections.len() < CONNECTIONS_MAX => {
-                let (name, files) = (name.clone(), files.borrow().clone());
+                let (name, served) = (name.clone(), serve(stream));
                 connections.spawn(async move {
-                    if let Err(error) = firelane_http::serve(stream, &files).await {
+                    if let Err(error) = served.await {
                         tracing::debug!("service {name}: {from}: {error}");
                     }
                 });

@@ -24,6 +24,7 @@ use firelane_units::{
 };
 
 use crate::error::ChangeError;
+use crate::chance::Chance;
 use crate::fabric::{Fabric, LaneSizes};
 use crate::netstack_config::NetstackConfig;
 use crate::queue::Queue;
@@ -48,11 +49,21 @@ pub struct EngineConfig {
     /// What the identifiers of automatic addresses are made from (RFC 7217). A host that keeps it comes back
     /// with the same addresses; `None` draws another at every start.
     pub stable_secret: Option<[u8; 16]>,
+    /// What every other secret comes from: with the same seed, ports, initial sequence numbers and hashes are chosen
+    /// alike. For laboratories only, because whoever knows it foresees them; `None` draws from the system.
+    pub seed: Option<u64>,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { lanes: 1, cpus: Vec::new(), pools: PoolsConfig::default(), threads: true, stable_secret: None }
+        Self {
+            lanes: 1,
+            cpus: Vec::new(),
+            pools: PoolsConfig::default(),
+            threads: true,
+            stable_secret: None,
+            seed: None,
+        }
     }
 }
 
@@ -117,7 +128,7 @@ impl Engine {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let (sender, receiver) = channel();
-        let fabric = Fabric::new(&LaneSizes { lanes: config.lanes, pools: config.pools }, sender)?;
+        let fabric = Fabric::new(&LaneSizes { lanes: config.lanes, pools: config.pools }, Chance::new(config.seed), sender)?;
         let engine = Self(Arc::new(Inner {
             fabric,
             registry: Mutex::default(),

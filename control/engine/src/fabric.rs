@@ -19,6 +19,7 @@ use firelane_socket::{Ready, SocketToken};
 use firelane_units::{Instant, LaneId};
 
 use crate::bell::{Bell, Ringer};
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::queue::Queue;
@@ -45,6 +46,7 @@ pub(crate) fn become_worker(lane: LaneId) {
 pub(crate) struct Fabric {
     pub(crate) clock: Clock,
     pub(crate) secrets: Secrets,
+    pub(crate) chance: Chance,
     pub(crate) sleepers: Sleepers,
     pub(crate) desk: Desk<Question>,
     pub(crate) looks: Desk<Look>,
@@ -73,9 +75,13 @@ pub(crate) enum EnterError {
 
 impl Fabric {
     /// Lanes without threads.
-    pub(crate) fn new(configs: &LaneSizes, notices: Sender<(LaneId, Notice)>) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(
+        configs: &LaneSizes,
+        chance: Chance,
+        notices: Sender<(LaneId, Notice)>,
+    ) -> io::Result<Arc<Self>> {
         let mut random = [0; Secrets::BYTES];
-        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        chance.fill(&mut random)?;
         let (clock, secrets) = (Clock::new(), Secrets::new(random));
         let backlogs = Arc::new(Backlogs::new(configs.lanes));
         let bells: Vec<_> = (0..configs.lanes).map(|_| Bell::new()).collect::<io::Result<_>>()?;
@@ -93,6 +99,7 @@ impl Fabric {
             Self {
                 clock,
                 secrets,
+                chance,
                 sleepers: Sleepers::default(),
                 desk: Desk::default(),
                 looks: Desk::default(),

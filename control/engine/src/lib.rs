@@ -14,6 +14,7 @@
 
 mod bell;
 mod capture;
+mod chance;
 mod clock;
 mod configured;
 mod desk;

@@ -15,6 +15,7 @@ use firelane_socket::{ListenerEnd, Ready, SocketToken, StreamConfig, listener};
 use firelane_units::SocketId;
 use rustix::io::Errno;
 
+use crate::chance::Chance;
 use crate::engine::Inner;
 use crate::error::lane_failed;
 use crate::poller::sealed::Watched;
@@ -171,8 +172,8 @@ fn reserve(stack: &Stack, addr: SocketAddr) -> io::Result<(SocketAddr, Vec<firel
         return Err(Errno::ADDRNOTAVAIL.into());
     }
     let local = if addr.port() == 0 {
-        let ports = &netstack.config.tcp_ports;
-        let draw = || -> io::Result<SocketAddr> { Ok(SocketAddr::new(addr.ip(), random_port(ports)?)) };
+        let (chance, ports) = (&stack.inner.fabric.chance, &netstack.config.tcp_ports);
+        let draw = || -> io::Result<SocketAddr> { Ok(SocketAddr::new(addr.ip(), random_port(chance, ports)?)) };
         let mut tries = (0..PORT_TRIES).map(|_| draw());
         tries.find(|a| !matches!(a, Ok(a) if netstack.is_taken(*a))).ok_or(Errno::ADDRINUSE)??
     } else {
@@ -186,11 +187,11 @@ fn reserve(stack: &Stack, addr: SocketAddr) -> io::Result<(SocketAddr, Vec<firel
 }
 
 /// A port of the range that the netstack draws local ports from.
-pub(crate) fn random_port(ports: &RangeInclusive<u16>) -> io::Result<u16> {
+pub(crate) fn random_port(chance: &Chance, ports: &RangeInclusive<u16>) -> io::Result<u16> {
     let mut bytes = [0; 4];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    chance.fill(&mut bytes)?;
     let count = u32::from(ports.end().saturating_sub(*ports.start())) + 1;
-    Ok(ports.start() + (u32::from_ne_bytes(bytes) % count) as u16)
+    Ok(ports.start() + (u32::from_le_bytes(bytes) % count) as u16)
 }
 
 #[allow(private_interfaces)]

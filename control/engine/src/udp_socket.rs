@@ -77,7 +77,8 @@ impl UdpSocket {
             return Self::open_on(stack, addr, remote);
         }
         for _ in 0..PORT_TRIES {
-            match Self::open_on(stack, SocketAddr::new(addr.ip(), random_port(&ports)?), remote) {
+            let port = random_port(&stack.inner.fabric.chance, &ports)?;
+            match Self::open_on(stack, SocketAddr::new(addr.ip(), port), remote) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 done => return done,
             }

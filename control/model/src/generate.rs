@@ -162,11 +162,13 @@ impl Model {
 
     fn roll_service(&mut self, dice: &mut Dice<'_>, number: usize) {
         if dice.below(2) == 1 {
+            let kind = [ServiceKind::Http, ServiceKind::Echo, ServiceKind::Sink][dice.below(3)];
+            let root = if kind.has_root() { ["www", "files"][dice.below(2)] } else { "" };
             let service = Service {
-                kind: ServiceKind::Http,
+                kind,
                 netstack: name("n", dice.below(3)),
                 port: Port(80 + dice.below(2) as u16),
-                root: ["www", "files"][dice.below(2)].into(),
+                root: root.into(),
             };
             self.services.insert(name("s", number), service);
         }

@@ -183,8 +183,11 @@ impl Model {
                 let field = format!("service.{name}.netstack");
                 faults.add(field, &service.netstack, "there is no netstack of that name");
             }
-            if service.root.as_os_str().is_empty() {
-                faults.add(format!("service.{name}.root"), "", "missing; the folder to serve");
+            let field = format!("service.{name}.root");
+            match (service.kind.has_root(), service.root.as_os_str().is_empty()) {
+                (true, true) => faults.add(field, "", "missing; the folder to serve"),
+                (false, false) => faults.add(field, service.root.display(), "only kind = \"http\" serves a folder"),
+                _ => {}
             }
             faults.unique(
                 &mut taken,

@@ -35,7 +35,7 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
         "firelane-lane" => &[BASE, PATH],
         "firelane-plan" | "firelane-api" => &[&["firelane-model", "firelane-units"]],
         "firelane" => &[BASE, DRIVERS, PATH, &["firelane-model"]],
-        "firelane-http" => &[&["firelane", "firelane-units"]],
+        "firelane-http" | "firelane-simple" => &[&["firelane", "firelane-units"]],
         "firelane-daemon" => &[&[
             "firelane",
             "firelane-plan",
@@ -43,6 +43,7 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
             "firelane-model",
             "firelane-units",
             "firelane-http",
+            "firelane-simple",
         ]],
         "firelane-cli" => &[&["firelane-api", "firelane-model", "firelane-units"]],
         "xtask" => &[],

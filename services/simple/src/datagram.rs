@@ -1,0 +1,122 @@
+//! The services over UDP (RFC 862, 863, 864: "UDP based").
+//!
+//! Two servers that answer each other's answers would never end, and a generator that answers more than it was asked
+//! is a weapon in the hands of whoever forges an address. So nothing that came from a port of such a service is
+//! answered, as inetd does it, and no answer is longer than its question; RFC 864 leaves the length to the server.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+
+use firelane::UdpSocket;
+
+use crate::{Simple, pattern};
+
+/// The longest datagram: what an IPv4 packet of 65,535 bytes holds.
+const DATAGRAM_MAX: usize = 65_507;
+/// The longest answer of a generator (RFC 864).
+const CHARGEN_MAX: usize = 512;
+/// Ports of services that answer whatever they are sent: echo, daytime, quote of the day, generator, time.
+const ANSWERERS: [u16; 5] = [7, 13, 17, 19, 37];
+
+/// Serves a datagram socket for as long as it works.
+///
+/// # Errors
+/// The socket failed for good: its lane is out of service.
+pub async fn answer(kind: Simple, socket: UdpSocket) -> io::Result<Infallible> {
+    let mut service = Datagrams::new(kind);
+    let mut question = vec![0; DATAGRAM_MAX];
+    loop {
+        let (count, from) = match socket.recv_from_async(&mut question).await {
+            Ok(received) => received,
+            // What an earlier answer met is no fault of this socket.
+            Err(_) if socket.local_addr().is_ok() => continue,
+            Err(error) => return Err(error),
+        };
+        if let Some(answer) = service.answer(&question[..count], from) {
+            // Like any datagram, an answer may be lost.
+            let _ = socket.send_to_async(answer, from).await;
+        }
+    }
+}
+
+/// A service between two datagrams.
+struct Datagrams {
+    kind: Simple,
+    text: Vec<u8>,
+    datagrams: u64,
+    bytes: u64,
+}
+
+impl Datagrams {
+    fn new(kind: Simple) -> Self {
+        let text = if kind == Simple::Chargen { pattern::whole() } else { Vec::new() };
+        Self { kind, text, datagrams: 0, bytes: 0 }
+    }
+
+    /// What `question` is answered with. A sink is asked for its count by an empty datagram, and begins anew then.
+    fn answer<'a>(&'a mut self, question: &'a [u8], from: SocketAddr) -> Option<&'a [u8]> {
+        if ANSWERERS.contains(&from.port()) {
+            return None;
+        }
+        match self.kind {
+            Simple::Echo => Some(question),
+            Simple::Discard => None,
+            Simple::Chargen => Some(&self.text[..question.len().min(CHARGEN_MAX)]),
+            Simple::Sink if question.is_empty() => {
+                self.text = format!("{} datagrams, {} bytes\n", self.datagrams, self.bytes).into_bytes();
+                (self.datagrams, self.bytes) = (0, 0);
+                Some(&self.text)
+            }
+            Simple::Sink => {
+                self.datagrams += 1;
+                self.bytes += question.len() as u64;
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(port: u16) -> SocketAddr {
+        SocketAddr::new([192, 0, 2, 1].into(), port)
+    }
+
+    #[test]
+    fn each_answers_as_its_rfc_says() {
+        let mut echo = Datagrams::new(Simple::Echo);
+        assert_eq!(echo.answer(b"hello", from(5000)), Some(&b"hello"[..]));
+        assert_eq!(echo.answer(b"", from(5000)), Some(&b""[..]));
+        assert_eq!(Datagrams::new(Simple::Discard).answer(b"hello", from(5000)), None);
+    }
+
+    #[test]
+    fn a_generators_answer_is_no_longer_than_its_question() {
+        let mut chargen = Datagrams::new(Simple::Chargen);
+        for (asked, answered) in [(0, 0), (1, 1), (74, 74), (512, 512), (60_000, 512)] {
+            let question = vec![0; asked];
+            assert_eq!(chargen.answer(&question, from(5000)).unwrap(), &pattern::whole()[..answered]);
+        }
+    }
+
+    #[test]
+    fn a_sink_counts_between_two_empty_datagrams() {
+        let mut sink = Datagrams::new(Simple::Sink);
+        assert_eq!(sink.answer(b"12345", from(5000)), None);
+        assert_eq!(sink.answer(b"678", from(5001)), None);
+        assert_eq!(sink.answer(b"", from(5000)), Some(&b"2 datagrams, 8 bytes\n"[..]));
+        assert_eq!(sink.answer(b"", from(5000)), Some(&b"0 datagrams, 0 bytes\n"[..]));
+    }
+
+    #[test]
+    fn who_would_answer_the_answer_gets_none() {
+        for kind in [Simple::Echo, Simple::Chargen, Simple::Sink] {
+            for port in ANSWERERS {
+                assert_eq!(Datagrams::new(kind).answer(b"", from(port)), None, "{kind:?} {port}");
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The services over a stream (RFC 862, 863, 864: "TCP based").
+//!
+//! A peer that reads slowly holds up only its own stream: nothing is kept beyond one piece.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::{Simple, pattern};
+
+/// How much is read at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Serves one stream to its end.
+///
+/// # Errors
+/// The stream failed, which for a character generator is the usual end.
+pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(kind: Simple, mut stream: S) -> io::Result<()> {
+    match kind {
+        Simple::Echo => echo(&mut stream).await?,
+        Simple::Discard => drop(swallow(&mut stream).await?),
+        Simple::Chargen => return generate(stream).await,
+        Simple::Sink => {
+            let begin = Instant::now();
+            let bytes = swallow(&mut stream).await?;
+            stream.write_all(receipt(bytes, begin.elapsed()).as_bytes()).await?;
+        }
+    }
+    stream.shutdown().await
+}
+
+async fn echo<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<()> {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match stream.read(&mut piece).await? {
+            0 => return Ok(()),
+            count => stream.write_all(&piece[..count]).await?,
+        }
+    }
+}
+
+/// Reads to the end and says how much it was.
+async fn swallow<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<u64> {
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut bytes = 0;
+    loop {
+        match stream.read(&mut piece).await? {
+            0 => return Ok(bytes),
+            count => bytes += count as u64,
+        }
+    }
+}
+
+/// Sends until the peer takes no more. One that has said all it has to say may still listen.
+async fn generate<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> io::Result<()> {
+    let (mut from, mut to) = tokio::io::split(stream);
+    let text = pattern::whole();
+    let send = async {
+        loop {
+            if let Err(error) = to.write_all(&text).await {
+                return error;
+            }
+        }
+    };
+    tokio::pin!(send);
+    tokio::select! {
+        error = &mut send => return Err(error),
+        read = swallow(&mut from) => drop(read?),
+    }
+    Err(send.await)
+}
+
+/// What a sink says at the end.
+fn receipt(bytes: u64, time: Duration) -> String {
+    let seconds = time.as_secs_f64().max(1e-6);
+    let megabits = bytes as f64 * 8.0 / seconds / 1e6;
+    format!("{bytes} bytes in {seconds:.6} s, {megabits:.1} Mb/s\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{DuplexStream, duplex};
+
+    /// Lets `client` talk to a service whose side of the pipe holds `room` bytes.
+    fn talk<T>(kind: Simple, room: usize, client: impl AsyncFnOnce(DuplexStream) -> T) -> (io::Result<()>, T) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (near, far) = duplex(room);
+        runtime.block_on(async { tokio::join!(serve(kind, far), client(near)) })
+    }
+
+    async fn say(mut near: DuplexStream, text: &[u8]) -> Vec<u8> {
+        let mut said = Vec::new();
+        let (mut from, mut to) = tokio::io::split(&mut near);
+        let send = async {
+            to.write_all(text).await.unwrap();
+            to.shutdown().await.unwrap();
+        };
+        tokio::join!(send, async { from.read_to_end(&mut said).await.unwrap() });
+        said
+    }
+
+    #[test]
+    fn an_echo_gives_back_all_of_it_through_a_narrow_pipe() {
+        let text: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
+        let (served, said) = talk(Simple::Echo, 100, async |near| say(near, &text).await);
+        served.unwrap();
+        assert!(said == text);
+    }
+
+    #[test]
+    fn a_discard_says_nothing_and_a_sink_says_how_much() {
+        let (served, said) = talk(Simple::Discard, 100, async |near| say(near, &[7; 5000]).await);
+        served.unwrap();
+        assert_eq!(said, b"");
+        let (served, said) = talk(Simple::Sink, 100, async |near| say(near, &[7; 5000]).await);
+        served.unwrap();
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.starts_with("5000 bytes in 0.") && said.ends_with(" Mb/s\n"), "{said}");
+    }
+
+    #[test]
+    fn a_generator_sends_until_the_peer_goes_whatever_it_is_sent() {
+        let whole = pattern::whole();
+        let (served, first) = talk(Simple::Chargen, 1000, async |mut near| {
+            near.write_all(&[1; 5000]).await.unwrap();
+            let mut first = vec![0; whole.len() + 74];
+            near.read_exact(&mut first).await.unwrap();
+            first
+        });
+        assert_eq!(served.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!((&first[..whole.len()], &first[whole.len()..]), (&whole[..], &whole[..74]));
+    }
+
+    #[test]
+    fn a_generators_peer_that_only_listens_is_served_too() {
+        let (served, first) = talk(Simple::Chargen, 1000, async |mut near| {
+            near.shutdown().await.unwrap();
+            let mut first = [0; 74];
+            near.read_exact(&mut first).await.unwrap();
+            first
+        });
+        assert!(served.is_err());
+        assert_eq!(first, pattern::whole()[..74]);
+    }
+}
