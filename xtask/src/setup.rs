@@ -17,7 +17,8 @@ const DEMO: &[(&str, &str)] = &[
     ("sha256sum", "coreutils"),
 ];
 
-const TEST: &[(&str, &str)] = &[("tcpdump", "tcpdump"), ("ethtool", "ethtool")];
+const TEST: &[(&str, &str)] =
+    &[("tcpdump", "tcpdump"), ("ethtool", "ethtool"), ("python3", "python3-minimal")];
 
 /// Makes sure that everything for `purpose` (demo, test or bench) is there.
 pub(crate) fn run(purpose: &str) -> Result<()> {

@@ -61,12 +61,7 @@ impl Services {
         Ok(())
     }
 
-    fn start_http(
-        &self,
-        name: &ServiceName,
-        service: &Service,
-        stack: &Stack,
-    ) -> Result<Running, ApiError> {
+    fn start_http(&self, name: &ServiceName, service: &Service, stack: &Stack) -> Result<Running, ApiError> {
         let files = self.files(service)?;
         let listener = listen(service, stack)?;
         let (files, current) = watch::channel(files);

@@ -23,8 +23,8 @@ use firelane_units::{
     BitRate, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId, VlanId,
 };
 
-use crate::error::ChangeError;
 use crate::chance::Chance;
+use crate::error::ChangeError;
 use crate::fabric::{Fabric, LaneSizes};
 use crate::netstack_config::NetstackConfig;
 use crate::queue::Queue;
@@ -128,7 +128,11 @@ impl Engine {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let (sender, receiver) = channel();
-        let fabric = Fabric::new(&LaneSizes { lanes: config.lanes, pools: config.pools }, Chance::new(config.seed), sender)?;
+        let fabric = Fabric::new(
+            &LaneSizes { lanes: config.lanes, pools: config.pools },
+            Chance::new(config.seed),
+            sender,
+        )?;
         let engine = Self(Arc::new(Inner {
             fabric,
             registry: Mutex::default(),

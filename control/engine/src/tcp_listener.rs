@@ -173,7 +173,8 @@ fn reserve(stack: &Stack, addr: SocketAddr) -> io::Result<(SocketAddr, Vec<firel
     }
     let local = if addr.port() == 0 {
         let (chance, ports) = (&stack.inner.fabric.chance, &netstack.config.tcp_ports);
-        let draw = || -> io::Result<SocketAddr> { Ok(SocketAddr::new(addr.ip(), random_port(chance, ports)?)) };
+        let draw =
+            || -> io::Result<SocketAddr> { Ok(SocketAddr::new(addr.ip(), random_port(chance, ports)?)) };
         let mut tries = (0..PORT_TRIES).map(|_| draw());
         tries.find(|a| !matches!(a, Ok(a) if netstack.is_taken(*a))).ok_or(Errno::ADDRINUSE)??
     } else {

@@ -186,7 +186,9 @@ impl Model {
             let field = format!("service.{name}.root");
             match (service.kind.has_root(), service.root.as_os_str().is_empty()) {
                 (true, true) => faults.add(field, "", "missing; the folder to serve"),
-                (false, false) => faults.add(field, service.root.display(), "only kind = \"http\" serves a folder"),
+                (false, false) => {
+                    faults.add(field, service.root.display(), "only kind = \"http\" serves a folder")
+                }
                 _ => {}
             }
             faults.unique(

@@ -16,9 +16,11 @@ mod dladm;
 mod flowadm;
 mod getopt;
 mod ipadm;
+mod lab;
 mod ofmt;
 mod own;
 mod session;
+mod stage;
 mod stat;
 mod view;
 

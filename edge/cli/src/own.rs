@@ -85,6 +85,8 @@ enum Verb {
     Capture(crate::capture::Options),
     /// Show the whole of it with two tenants and real programs
     Demo(crate::demo::Options),
+    /// Start a netstack with echo, discard, chargen and sink to try things on
+    Lab(crate::lab::Options),
     /// Administer links, VNICs and etherstubs
     Dladm(Words),
     /// Administer flows
@@ -151,6 +153,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> u8 {
         Verb::Drops { json, output, parsable } => drops(session, json, output.as_deref(), parsable),
         Verb::Capture(options) => crate::capture::run(session, &options),
         Verb::Demo(options) => crate::demo::run(session, options).map_err(Refused::from),
+        Verb::Lab(options) => crate::lab::run(session, &options),
         Verb::Dladm(it) => crate::dladm::run(session, &it.words).map_err(Refused::from),
         Verb::Flowadm(it) => crate::flowadm::run(session, &it.words).map_err(Refused::from),
         Verb::Ipadm(it) => crate::ipadm::run(session, &it.words).map_err(Refused::from),

@@ -84,7 +84,11 @@ mod tests {
     use tokio::io::{DuplexStream, duplex};
 
     /// Lets `client` talk to a service whose side of the pipe holds `room` bytes.
-    fn talk<T>(kind: Simple, room: usize, client: impl AsyncFnOnce(DuplexStream) -> T) -> (io::Result<()>, T) {
+    fn talk<T>(
+        kind: Simple,
+        room: usize,
+        client: impl AsyncFnOnce(DuplexStream) -> T,
+    ) -> (io::Result<()>, T) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (near, far) = duplex(room);
         runtime.block_on(async { tokio::join!(serve(kind, far), client(near)) })

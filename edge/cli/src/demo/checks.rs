@@ -8,10 +8,10 @@ use std::io::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::host::Host;
 use super::program::{self, Running};
 use super::report::{Report, Row};
 use crate::session::{Failure, Session};
+use crate::stage::host::Host;
 
 const DOWNLOAD_BYTES: usize = 256 << 20;
 const UPLOAD_BYTES: usize = 64 << 20;

@@ -4,17 +4,16 @@
 //! `iperf3` work in the two tenants' namespaces, and prints what was wanted against what was measured. Called
 //! by `own.rs`; speaks to the daemon through its interface alone.
 //!
-//! - `place.rs`: folders, and for an ordinary user a user namespace. `host.rs`: the daemon and its end.
+//! - `../stage`: the demo's daemon, its folder, and for an ordinary user a user namespace.
 //! - `program.rs`: real programs, run inside a namespace. `checks.rs`: what is wanted. `report.rs`: the output.
 
 mod checks;
-mod host;
-mod place;
 mod program;
 mod report;
 
 use crate::session::{Failure, Session, die};
-use place::Place;
+use crate::stage::host::{self, Host};
+use crate::stage::place::Place;
 use report::Report;
 
 /// How the demo is run.
@@ -36,7 +35,7 @@ const CONFIG: &str = include_str!("../../../../examples/two-tenants.toml");
 
 /// Runs the demo, or cleans up after one.
 pub(crate) fn run(session: &mut Session<'_>, options: Options) -> Result<(), Failure> {
-    let place = Place::of_this_user();
+    let place = Place::of_this_user("demo");
     if options.clean {
         host::clean(&place).map_err(die)?;
         return Ok(writeln!(session.out, "demo: clean")?);
@@ -57,11 +56,11 @@ pub(crate) fn run(session: &mut Session<'_>, options: Options) -> Result<(), Fai
 fn perform(session: &mut Session<'_>, options: Options, place: &Place) -> Result<bool, Failure> {
     let mut report = Report::new(options.json);
     report.say(session, &format!("{}\n", picture()))?;
-    let host = host::Host::start(place, CONFIG).map_err(die)?;
+    let host = Host::start(place, CONFIG, &[]).map_err(die)?;
     checks::run(session, &host, &mut report)?;
     let all_well = report.finish(session, &host)?;
     if options.keep {
-        write!(session.out, "{}", place.commands_to_try(host.pid()))?;
+        write!(session.out, "{}", commands_to_try(place, host.pid()))?;
     }
     host.let_go(options.keep);
     Ok(all_well)
@@ -72,6 +71,23 @@ fn picture() -> String {
     let drawing = CONFIG.lines().skip(2).take_while(|line| line.starts_with('#'));
     let lines: Vec<_> = drawing.map(|line| line.trim_start_matches('#').trim_end()).collect();
     lines.join("\n")
+}
+
+/// What a person may type while the demo runs on.
+fn commands_to_try(place: &Place, daemon: u32) -> String {
+    let (enter, command, socket) = (place.enter_words(daemon), Place::command(), place.socket_line());
+    format!(
+        "\nIt runs on. Try:\n\
+         \x20 {enter}ip netns exec alice curl http://10.0.0.10/\n\
+         \x20 {enter}ip netns exec alice ping fd00::10\n\
+         \x20 {socket}\n\
+         \x20 {command} dladm show-vnic\n\
+         \x20 {command} flowadm set-flowprop -l bob0 -p maxbw=10M iperf\n\
+         \x20 {command} flowstat -i 1\n\
+         \x20 {command} drops\n\
+         and at the end\n\
+         \x20 {command} demo --clean\n"
+    )
 }
 
 impl Options {

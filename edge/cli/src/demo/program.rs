@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use super::place::search_path;
+use crate::stage::place::search_path;
 
 /// Seconds that any one program may take.
 const LIMIT_SECONDS: &str = "120";

@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::host::Host;
 use super::{CONFIG, picture};
 use crate::session::{Failure, Session};
+use crate::stage::host::Host;
 
 /// Width of the columns of what was checked and what was wanted.
 const NAME: usize = 33;

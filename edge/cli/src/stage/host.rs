@@ -1,7 +1,7 @@
-//! The demo's daemon: started, asked, ended, and cleaned up after.
+//! A verb's own daemon: started, asked, ended, and cleaned up after.
 //!
-//! The daemon's process id is kept in the demo's folder, so that a later `firelane demo --clean` finds it, also
-//! after the demo or the daemon was killed.
+//! The daemon's process id is kept in the verb's folder, so that a later `--clean` finds it, also after the verb or
+//! the daemon was killed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ const SERVED: &str = "state/www";
 
 /// A running daemon.
 #[derive(Debug)]
-pub(super) struct Host {
+pub(crate) struct Host {
     child: Option<Child>,
     client: Client,
     command: PathBuf,
@@ -30,11 +30,11 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Starts the daemon with the text of a configuration and waits until it answers.
-    pub(super) fn start(place: &Place, config: &str) -> Result<Self, String> {
+    /// Starts the daemon with the text of a configuration and further options, and waits until it answers.
+    pub(crate) fn start(place: &Place, config: &str, options: &[String]) -> Result<Self, String> {
         place.make()?;
         let folder = place.folder();
-        let file = folder.join("two-tenants.toml");
+        let file = folder.join("config.toml");
         fs::write(&file, config).map_err(|e| format!("{}: {e}", file.display()))?;
         let command = std::env::current_exe().map_err(|e| format!("this program's own path: {e}"))?;
         let daemon = command.with_file_name("firelaned");
@@ -44,6 +44,7 @@ impl Host {
             .arg(&file)
             .arg("--runtime-dir")
             .arg(folder)
+            .args(options)
             .env("PATH", search_path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -77,34 +78,39 @@ impl Host {
     }
 
     /// The daemon's process id.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)
     }
 
     /// The folder that the HTTP service serves.
-    pub(super) fn served(&self) -> &PathBuf {
+    pub(crate) fn served(&self) -> &PathBuf {
         &self.served
     }
 
+    /// What does not work although the configuration has it.
+    pub(crate) fn problems(&self) -> Result<Vec<String>, String> {
+        self.client.status().map(|status| status.problems).map_err(|e| e.to_string())
+    }
+
     /// What the daemon says about this host: a slower way to a namespace, and what does not work.
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         let status = self.client.status().unwrap_or_default();
         status.notes.into_iter().chain(status.problems).collect()
     }
 
     /// The counters of a flow.
-    pub(super) fn flow(&self, name: &str) -> Result<FlowStats, String> {
+    pub(crate) fn flow(&self, name: &str) -> Result<FlowStats, String> {
         let flows = self.client.flow_stats().map_err(|e| e.to_string())?;
         flows.into_iter().find(|flow| flow.name.to_string() == name).ok_or_else(|| format!("no flow {name}"))
     }
 
     /// Every drop with its reason.
-    pub(super) fn drops(&self) -> Result<Vec<DropInfo>, String> {
+    pub(crate) fn drops(&self) -> Result<Vec<DropInfo>, String> {
         self.client.drops().map_err(|e| e.to_string())
     }
 
     /// Runs the `firelane` command as a person would and answers what it printed.
-    pub(super) fn firelane(&self, words: &[&str]) -> Result<String, String> {
+    pub(crate) fn firelane(&self, words: &[&str]) -> Result<String, String> {
         let output = Command::new(&self.command)
             .args(words)
             .env("FIRELANE_SOCKET", &self.socket)
@@ -118,7 +124,7 @@ impl Host {
     }
 
     /// Leaves the daemon to itself (`keep`), or to the cleaning that follows.
-    pub(super) fn let_go(mut self, keep: bool) {
+    pub(crate) fn let_go(mut self, keep: bool) {
         if keep {
             self.child = None;
         }
@@ -158,8 +164,8 @@ fn is_gone(pid: Pid) -> bool {
     status.map_or(true, |text| text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
 }
 
-/// Ends a daemon that an earlier demo left running and removes everything it made.
-pub(super) fn clean(place: &Place) -> Result<(), String> {
+/// Ends a daemon that an earlier run left running and removes everything it made.
+pub(crate) fn clean(place: &Place) -> Result<(), String> {
     let folder = place.folder();
     if !folder.exists() {
         return Ok(());
