@@ -29,14 +29,14 @@ use core::slice;
 use crate::sync::{Arc, AtomicPtr, AtomicU64, Ordering};
 
 /// Storage is attached.
-const ATTACHED: u64 = 1;
+pub const ATTACHED: u64 = 1;
 /// The writer is inside, or has bytes ahead (R3).
-const HELD: u64 = 2;
-/// The storage's size as a power of two: six bits of the state word.
-const SIZE_SHIFT: u32 = 2;
+pub const HELD: u64 = 2;
+/// Where the storage's size, as a power of two, begins: six bits of the state word.
+pub const SIZE_SHIFT: u32 = 2;
 const SIZE: u64 = 0x3f << SIZE_SHIFT;
 /// One completed stay of the writer.
-const EPOCH: u64 = 1 << 8;
+pub const EPOCH: u64 = 1 << 8;
 
 /// The largest capacity: 1 GiB, the largest TCP window (RFC 7323 §2.3).
 const CAPACITY_MAX: usize = 1 << 30;
@@ -45,12 +45,16 @@ const STORAGE_MIN: usize = 64;
 
 /// What one party writes: the tail and the storage of the ring that it writes, the head of the one that it reads.
 #[repr(C)]
-#[derive(Default)]
-struct Side {
-    tail: AtomicU64,
-    head: AtomicU64,
-    state: AtomicU64,
-    storage: AtomicPtr<u8>,
+#[derive(Debug, Default)]
+pub struct RingSide {
+    /// How many bytes it has published.
+    pub tail: AtomicU64,
+    /// How many bytes it has released of the ring that it reads.
+    pub head: AtomicU64,
+    /// The state word of the ring that it writes: [`ATTACHED`], [`HELD`], the size, the epoch.
+    pub state: AtomicU64,
+    /// Where the storage of the ring that it writes is: an address, or in shared memory the distance from its begin.
+    pub storage: AtomicPtr<u8>,
 }
 
 /// How many words the margin has.
@@ -60,18 +64,35 @@ pub const MARGIN_WORDS: usize = 8;
 /// allocation begins; whoever owns the rings may use them for what both parties must see.
 pub type Margin = [core::sync::atomic::AtomicU64; MARGIN_WORDS];
 
-/// Two rings in opposite directions.
+/// The words of two rings in opposite directions: the same in this process' own memory and in shared memory.
 #[repr(C)]
+#[derive(Debug, Default)]
+pub struct RingWords {
+    /// What the first party writes.
+    pub one: RingSide,
+    /// What lies between, for what both parties must see.
+    pub margin: Margin,
+    /// What the second party writes.
+    pub two: RingSide,
+}
+
+/// The words in this process' own memory; who goes last frees the storage.
+#[repr(transparent)]
 #[derive(Default)]
-struct Block {
-    one: Side,
-    margin: Margin,
-    two: Side,
+struct Block(RingWords);
+
+impl Deref for Block {
+    type Target = RingWords;
+
+    #[inline]
+    fn deref(&self) -> &RingWords {
+        &self.0
+    }
 }
 
 #[cfg(not(loom))]
 const _: () = {
-    assert!(core::mem::offset_of!(Block, two) - size_of::<Side>() >= 64);
+    assert!(core::mem::offset_of!(RingWords, two) - size_of::<RingSide>() >= 64);
     // `Arc` adds two counters.
     assert!(size_of::<Block>() + 16 == 144);
     assert!(size_of::<RingWriter>() + size_of::<RingReader>() == 56);
@@ -168,8 +189,8 @@ fn storage_for(capacity: u32) -> usize {
 /// One ring: the words of both parties that are about it.
 #[derive(Clone, Copy)]
 struct Ring<'a> {
-    writer: &'a Side,
-    reader: &'a Side,
+    writer: &'a RingSide,
+    reader: &'a RingSide,
 }
 
 impl Ring<'_> {
@@ -210,7 +231,7 @@ impl Ring<'_> {
 
 /// How long the storage is, by the state word.
 #[inline]
-const fn size_in(state: u64) -> usize {
+pub const fn size_in(state: u64) -> usize {
     1 << ((state & SIZE) >> SIZE_SHIFT)
 }
 

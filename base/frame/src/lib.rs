@@ -10,6 +10,10 @@
 //! `parcel.rs`, `mpsc.rs`, `byte_ring.rs` and `extents.rs` only. With `--cfg loom` the atomics become loom's and the models run.
 
 mod byte_ring;
+/// The bits of a ring's state word, for who shares the words with another process.
+pub mod ring_state {
+    pub use crate::byte_ring::{ATTACHED, EPOCH, HELD, SIZE_SHIFT, size_in};
+}
 mod chain;
 mod driver;
 #[cfg(not(loom))]
@@ -26,7 +30,9 @@ mod ring;
 mod sync;
 pub mod virtio;
 
-pub use byte_ring::{MARGIN_WORDS, Margin, MarginRef, RingReader, RingWriter, byte_ring, byte_rings};
+pub use byte_ring::{
+    MARGIN_WORDS, Margin, MarginRef, RingReader, RingSide, RingWords, RingWriter, byte_ring, byte_rings,
+};
 pub use chain::Chain;
 pub use driver::{Capabilities, Driver};
 pub use frame::Frame;

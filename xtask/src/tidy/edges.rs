@@ -11,8 +11,13 @@ use serde_json::Value;
 use super::Finding;
 
 const BASE: &[&str] = &["firelane-units", "firelane-wire", "firelane-frame"];
-const DRIVERS: &[&str] =
-    &["firelane-driver-memory", "firelane-driver-tap", "firelane-driver-packet", "firelane-driver-capture"];
+const DRIVERS: &[&str] = &[
+    "firelane-driver-memory",
+    "firelane-driver-tap",
+    "firelane-driver-packet",
+    "firelane-driver-capture",
+    "firelane-shm",
+];
 const PATH: &[&str] = &[
     "firelane-classify",
     "firelane-flow",
@@ -44,6 +49,7 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
             "firelane-units",
             "firelane-http",
             "firelane-simple",
+            "firelane-shm",
         ]],
         "firelane-cli" => &[&["firelane-api", "firelane-model", "firelane-units"]],
         "xtask" => &[],

@@ -22,6 +22,7 @@ const PERMITTED: &[&str] = &[
     "path/lane/src/probes.rs",
     "drivers/tap/src/sys.rs",
     "drivers/packet/src/sys.rs",
+    "drivers/shm/src/sys.rs",
     "control/engine/src/sys.rs",
     "proof/packetdrill/src/abi.rs",
     "proof/packetdrill/src/host.rs",

@@ -1,0 +1,244 @@
+//! Making an arena, and checking one that was received.
+//!
+//! The daemon makes the memfd, gives it its whole length (memory comes with the first touch) and seals it: nobody may
+//! make it shorter under a mapping (a fault in the other process), or longer, or take the seals off. Who receives one
+//! checks all of that before he maps it.
+
+use core::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+
+use crate::layout::{Block, Header, Layout, MAGIC, PAGE, VERSION};
+use crate::sync::Ordering;
+use crate::sys::Mapping;
+
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// An arena that this process has made.
+#[derive(Debug)]
+pub struct Arena {
+    memfd: OwnedFd,
+    mapping: Mapping,
+    number: u64,
+}
+
+/// Why an arena could not be made.
+#[derive(Debug)]
+pub enum ArenaError {
+    /// The layout has a number that is not allowed ([`Layout::is_valid`]).
+    Layout(Layout),
+    /// The kernel said no.
+    System(io::Error),
+}
+
+/// Why a received descriptor is no arena.
+#[derive(Debug)]
+pub enum AttachError {
+    /// It may still change its size.
+    NotSealed,
+    /// The first word.
+    Magic(u64),
+    /// Another version than [`VERSION`].
+    Version(u32),
+    /// Its numbers are not allowed, or do not fit its length.
+    Layout(Layout),
+    /// The kernel said no.
+    System(io::Error),
+}
+
+impl Arena {
+    /// Makes an arena with this number.
+    ///
+    /// # Errors
+    /// The layout is not allowed, or the kernel has no memory or descriptor.
+    pub fn create(layout: Layout, number: u64) -> Result<Self, ArenaError> {
+        if !layout.is_valid() {
+            return Err(ArenaError::Layout(layout));
+        }
+        let make = || -> io::Result<(OwnedFd, Mapping)> {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            let memfd = memfd_create("firelane", flags)?;
+            ftruncate(&memfd, layout.len())?;
+            let mapping = Mapping::map(&memfd, layout)?;
+            layout.write(mapping.header(), number);
+            fcntl_add_seals(&memfd, SEALS)?;
+            Ok((memfd, mapping))
+        };
+        let (memfd, mapping) = make().map_err(ArenaError::System)?;
+        Ok(Self { memfd, mapping, number })
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// It, mapped.
+    pub fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// Gives the memory of a range of storage back to the kernel; it reads as zeros from then on.
+    ///
+    /// # Errors
+    /// The range is not of whole pages or not storage, or the kernel said no.
+    pub fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+        let layout = self.mapping.layout();
+        let end = at.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
+        let whole = at.is_multiple_of(PAGE) && len.is_multiple_of(PAGE);
+        if !whole || at < layout.storage_at() || end > layout.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        use rustix::fs::{FallocateFlags, fallocate};
+        Ok(fallocate(&self.memfd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len)?)
+    }
+}
+
+impl AsFd for Arena {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.memfd.as_fd()
+    }
+}
+
+impl Mapping {
+    /// Maps an arena that somebody else has made. The descriptor is not needed afterwards.
+    ///
+    /// # Errors
+    /// It is no arena of this version, or not sealed.
+    pub fn attach(memfd: impl AsFd) -> Result<(Self, u64), AttachError> {
+        let system = |error: io::Error| AttachError::System(error);
+        let seals = fcntl_get_seals(&memfd).map_err(|e| system(e.into()))?;
+        if !seals.contains(SEALS) {
+            return Err(AttachError::NotSealed);
+        }
+        let len = fstat(&memfd).map_err(|e| system(e.into()))?.st_size.cast_unsigned();
+        if len < PAGE {
+            return Err(AttachError::Magic(0));
+        }
+        let (layout, number) = Self::read_header(&memfd, |header| check(header, len)).map_err(system)??;
+        Ok((Self::map(&memfd, layout).map_err(system)?, number))
+    }
+}
+
+/// What the first page of a memfd of `len` bytes says, if that is allowed and fits.
+fn check(header: &Header, len: u64) -> Result<(Layout, u64), AttachError> {
+    let magic = header.magic.load(Ordering::Acquire);
+    if magic != MAGIC {
+        return Err(AttachError::Magic(magic));
+    }
+    let version = header.version.load(Ordering::Relaxed);
+    if version != VERSION {
+        return Err(AttachError::Version(version));
+    }
+    let layout = Layout {
+        lanes: header.lanes.load(Ordering::Relaxed),
+        blocks: header.blocks.load(Ordering::Relaxed),
+        storage_bytes: header.storage_bytes.load(Ordering::Relaxed),
+    };
+    let fits = layout.is_valid()
+        && layout.len() == len
+        && header.len.load(Ordering::Relaxed) == len
+        && header.block_bytes.load(Ordering::Relaxed) as usize == size_of::<Block>();
+    if fits { Ok((layout, header.arena.load(Ordering::Relaxed))) } else { Err(AttachError::Layout(layout)) }
+}
+
+impl fmt::Display for ArenaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Layout(layout) => write!(f, "an arena cannot have {layout:?}"),
+            Self::System(error) => write!(f, "no arena: {error}"),
+        }
+    }
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSealed => write!(f, "not an arena: it is not sealed"),
+            Self::Magic(word) => write!(f, "not an arena: it begins with {word:#x}, not {MAGIC:#x}"),
+            Self::Version(version) => write!(f, "an arena of version {version}; this is version {VERSION}"),
+            Self::Layout(layout) => write!(f, "an arena whose length does not fit {layout:?}"),
+            Self::System(error) => write!(f, "no arena: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for ArenaError {}
+impl core::error::Error for AttachError {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const SMALL: Layout = Layout { lanes: 2, blocks: 32, storage_bytes: 16 * PAGE };
+
+    #[test]
+    fn what_one_end_makes_the_other_maps() {
+        let arena = Arena::create(SMALL, 42).unwrap();
+        let (there, number) = Mapping::attach(&arena).unwrap();
+        assert_eq!((there.layout(), number), (&SMALL, 42));
+        let here = arena.mapping();
+        here.block(31).unwrap().generation.store(5, Ordering::Relaxed);
+        assert_eq!(there.block(31).unwrap().generation.load(Ordering::Relaxed), 5);
+        assert!(here.block(32).is_none() && here.lane(2).is_none() && here.slot(64).is_none());
+        let at = SMALL.storage_at();
+        assert!(here.copy_in(at + 4, b"bytes"));
+        let mut bytes = [0; 6];
+        assert!(there.copy_out(at + 3, &mut bytes));
+        assert_eq!(&bytes, b"\0bytes");
+        arena.punch(at, PAGE).unwrap();
+        assert!(there.copy_out(at, &mut bytes));
+        assert_eq!(bytes, [0; 6]);
+    }
+
+    #[test]
+    fn nothing_is_copied_from_or_to_elsewhere() {
+        let arena = Arena::create(SMALL, 1).unwrap();
+        let (map, mut bytes) = (arena.mapping(), [1; 2]);
+        for at in [0, SMALL.storage_at() - 1, SMALL.len() - 1, SMALL.len(), u64::MAX] {
+            assert!(!map.copy_in(at, &bytes) && !map.copy_out(at, &mut bytes), "{at}");
+        }
+        assert_eq!(bytes, [1; 2]);
+        assert!(arena.punch(0, PAGE).is_err(), "the words stay");
+        assert!(arena.punch(SMALL.storage_at(), 1).is_err(), "pages are whole");
+    }
+
+    #[test]
+    fn the_size_is_for_ever() {
+        let arena = Arena::create(SMALL, 1).unwrap();
+        assert!(ftruncate(&arena, 0).is_err() && ftruncate(&arena, SMALL.len() + PAGE).is_err());
+        assert!(fcntl_add_seals(&arena, SealFlags::WRITE).is_err());
+    }
+
+    #[test]
+    fn what_is_no_arena_is_refused() {
+        let memfd = |len: u64, seals| {
+            let fd = memfd_create("x", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+            ftruncate(&fd, len).unwrap();
+            fcntl_add_seals(&fd, seals).unwrap();
+            fd
+        };
+        let refused = |fd: &OwnedFd| Mapping::attach(fd).unwrap_err();
+        assert!(matches!(refused(&memfd(PAGE, SealFlags::SHRINK)), AttachError::NotSealed));
+        assert!(matches!(refused(&memfd(0, SEALS)), AttachError::Magic(0)));
+        assert!(matches!(refused(&memfd(PAGE, SEALS)), AttachError::Magic(0)));
+        let spoilt = |spoil: fn(&Header)| {
+            let arena = Arena::create(SMALL, 1).unwrap();
+            spoil(arena.mapping().header());
+            Mapping::attach(&arena).unwrap_err()
+        };
+        assert!(matches!(spoilt(|h| h.version.store(99, Ordering::Relaxed)), AttachError::Version(99)));
+        for spoil in [
+            (|h| h.blocks.store(0, Ordering::Relaxed)) as fn(&Header),
+            |h| h.lanes.store(3, Ordering::Relaxed),
+            |h| h.storage_bytes.store(32 * PAGE, Ordering::Relaxed),
+            |h| h.len.store(1, Ordering::Relaxed),
+            |h| h.block_bytes.store(128, Ordering::Relaxed),
+        ] {
+            assert!(matches!(spoilt(spoil), AttachError::Layout(_)));
+        }
+        assert!(Arena::create(Layout { lanes: 0, ..SMALL }, 1).is_err());
+    }
+}

@@ -1,0 +1,554 @@
+//! What a program and the daemon say to each other beside shared memory: requests and answers, one at a time.
+//!
+//! A session is one SOCK_SEQPACKET connection; each packet is one message, at most [`MESSAGE_MAX`] bytes, with its
+//! descriptors beside it. Every request gets one answer, with the request's number: [`Answer::Failed`] with a number of
+//! errno(3), or the one that belongs to it. A socket is named by the inode of the program's descriptor ([`SocketId`]);
+//! the daemon looks only at sockets that the session holds. What a listener has accepted comes by the listener's own
+//! descriptor, as [`Arrived`].
+
+use core::net::{IpAddr, SocketAddr};
+
+use crate::codec::{In, Malformed, Out};
+use crate::layout::{BLOCKS_MAX, LANES_MAX, MAGIC, SLOTS, VERSION};
+
+/// The longest message.
+pub const MESSAGE_MAX: usize = 8192;
+/// The most bytes of a socket option.
+pub const OPTION_MAX: usize = 1024;
+/// The most sockets that are asked for at a time.
+pub const SOCKETS_MAX: u32 = 32;
+/// The most interfaces and addresses in one answer.
+pub const ADDRESSES_MAX: usize = 80;
+const NAME_MAX: usize = 64;
+const TEXT_MAX: usize = 256;
+
+/// A socket of a session: the inode of the program's descriptor (fstat(2)).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SocketId(pub u64);
+
+/// Where a stream's words are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Place {
+    /// Which arena.
+    pub arena: u64,
+    /// Which of its blocks.
+    pub block: u32,
+}
+
+/// IPv4 or IPv6.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Family {
+    /// AF_INET.
+    V4,
+    /// AF_INET6.
+    V6,
+}
+
+/// What a socket is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// SOCK_STREAM.
+    Stream,
+    /// SOCK_DGRAM.
+    Datagram,
+}
+
+/// What has become of a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum State {
+    /// Made, perhaps bound.
+    Fresh,
+    /// A listener.
+    Listening,
+    /// Connecting or connected: its words say the rest.
+    Connected,
+}
+
+/// A program's request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// The first: who asks. With it no descriptor. [`Answer::Welcome`] or [`Answer::Refused`].
+    Hello {
+        /// The VNIC or netstack that the program is to use; empty is the daemon's choice.
+        netstack: String,
+    },
+    /// New sockets, so many at a time. [`Answer::Sockets`].
+    Socket {
+        /// Of which family.
+        family: Family,
+        /// Of which kind.
+        kind: Kind,
+        /// How many, at most [`SOCKETS_MAX`].
+        count: u32,
+    },
+    /// bind(2). [`Answer::Done`].
+    Bind {
+        /// Which socket.
+        socket: SocketId,
+        /// To what.
+        address: SocketAddr,
+    },
+    /// listen(2). [`Answer::Done`].
+    Listen {
+        /// Which socket.
+        socket: SocketId,
+        /// How many may wait.
+        backlog: u32,
+    },
+    /// connect(2): begins it. [`Answer::Stream`]; the outcome is told by the stream's words.
+    Connect {
+        /// Which socket.
+        socket: SocketId,
+        /// To whom.
+        address: SocketAddr,
+    },
+    /// setsockopt(2), for what the stream's words do not have. [`Answer::Done`].
+    SetOption {
+        /// Which socket.
+        socket: SocketId,
+        /// SOL_SOCKET and so on.
+        level: i32,
+        /// Which option.
+        name: i32,
+        /// Its value, as the program gave it.
+        value: Vec<u8>,
+    },
+    /// getsockopt(2), TCP_INFO too. [`Answer::Option`].
+    GetOption {
+        /// Which socket.
+        socket: SocketId,
+        /// SOL_SOCKET and so on.
+        level: i32,
+        /// Which option.
+        name: i32,
+        /// The most bytes that the program takes.
+        len: u32,
+    },
+    /// getsockname(2) and getpeername(2). [`Answer::Names`].
+    Names {
+        /// Which socket.
+        socket: SocketId,
+    },
+    /// What is behind a descriptor that came by exec(3) or SCM_RIGHTS; the descriptor is beside it. [`Answer::Attached`].
+    Attach,
+    /// A waiter's slot in an arena; the eventfd that wakes it is beside it. [`Answer::Slot`].
+    Waiter {
+        /// Which arena.
+        arena: u64,
+    },
+    /// The slot is not used any more. [`Answer::Done`].
+    NoWaiter {
+        /// Which arena.
+        arena: u64,
+        /// Which slot.
+        slot: u32,
+    },
+    /// The netstack's interfaces and addresses. [`Answer::Interfaces`].
+    Interfaces,
+}
+
+/// The daemon's answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// The session has begun. Beside it: the arena's memfd, then the bell of each lane.
+    Welcome {
+        /// The session's number; not zero.
+        session: u32,
+        /// How many lanes, and bells, there are.
+        lanes: u32,
+        /// The arena's number.
+        arena: u64,
+        /// The netstack that was found.
+        netstack: String,
+    },
+    /// No session: why, in words for the program's user.
+    Refused {
+        /// A number of errno(3).
+        errno: i32,
+        /// The reason.
+        text: String,
+    },
+    /// The request failed.
+    Failed {
+        /// A number of errno(3).
+        errno: i32,
+    },
+    /// It is done.
+    Done,
+    /// New sockets; beside it their descriptors, in the same order.
+    Sockets {
+        /// Their names.
+        sockets: Vec<SocketId>,
+    },
+    /// A stream has its words there.
+    Stream {
+        /// Where.
+        place: Place,
+    },
+    /// An option's value.
+    Option {
+        /// As the program gets it.
+        value: Vec<u8>,
+    },
+    /// A socket's addresses, as far as it has any.
+    Names {
+        /// Its own.
+        local: Option<SocketAddr>,
+        /// The peer's.
+        remote: Option<SocketAddr>,
+    },
+    /// What is behind a descriptor. Beside it the arena's memfd, if the socket has a place.
+    Attached {
+        /// Its name.
+        socket: SocketId,
+        /// Its family.
+        family: Family,
+        /// Its kind.
+        kind: Kind,
+        /// What has become of it.
+        state: State,
+        /// Where its words are.
+        place: Option<Place>,
+    },
+    /// A waiter's slot.
+    Slot {
+        /// Which.
+        slot: u32,
+    },
+    /// The netstack's interfaces.
+    Interfaces {
+        /// Each with one address; an interface with several stands several times.
+        addresses: Vec<Interface>,
+    },
+}
+
+/// An interface and one of its addresses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its number, not zero.
+    pub index: u32,
+    /// Its largest packet.
+    pub mtu: u32,
+    /// Its address on the link.
+    pub mac: [u8; 6],
+    /// Its address, if it has any.
+    pub address: Option<(IpAddr, u8)>,
+}
+
+/// A connection that a listener has accepted: a message of [`Arrived::BYTES`] on the listener's own descriptor, with
+/// the connection's descriptor beside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrived {
+    /// The connection's name.
+    pub socket: SocketId,
+    /// Where its words are.
+    pub place: Place,
+    /// Its own address.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+}
+
+impl Arrived {
+    /// Its length: always the same, so that readers of a stream socket take whole messages.
+    pub const BYTES: usize = 96;
+
+    /// Its bytes.
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut out = Out::default();
+        out.u64(MAGIC).u32(VERSION).u64(self.socket.0).u64(self.place.arena).u32(self.place.block);
+        out.address(self.local).address(self.remote);
+        let mut bytes = [0; Self::BYTES];
+        bytes[..out.0.len()].copy_from_slice(&out.0);
+        bytes
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is another message, or of another version.
+    pub fn decode(bytes: &[u8; Self::BYTES]) -> Result<Self, Malformed> {
+        let mut from = In(bytes);
+        head(&mut from)?;
+        let socket = SocketId(from.u64("socket")?);
+        let place = place(&mut from)?;
+        Ok(Self { socket, place, local: from.address("local")?, remote: from.address("remote")? })
+    }
+}
+
+fn head(from: &mut In<'_>) -> Result<(), Malformed> {
+    let magic = from.u64("magic")?;
+    if magic != MAGIC {
+        return Err(Malformed::new("magic", format!("{magic:#x} is not {MAGIC:#x}")));
+    }
+    let version = from.u32("version")?;
+    if version != VERSION {
+        return Err(Malformed::new("version", format!("{version}: this is version {VERSION}")));
+    }
+    Ok(())
+}
+
+fn place(from: &mut In<'_>) -> Result<Place, Malformed> {
+    Ok(Place { arena: from.u64("arena")?, block: from.at_most("block", BLOCKS_MAX - 1)? })
+}
+
+/// Each variant of a list of words as a byte.
+macro_rules! word {
+    ($read:ident, $write:ident, $type:ident { $($variant:ident = $value:literal),* }) => {
+        fn $read(from: &mut In<'_>) -> Result<$type, Malformed> {
+            match from.u8(stringify!($read))? {
+                $($value => Ok($type::$variant),)*
+                other => Err(Malformed::new(stringify!($read), format!("{other} is not known"))),
+            }
+        }
+
+        fn $write(value: $type) -> u8 {
+            match value { $($type::$variant => $value,)* }
+        }
+    };
+}
+
+word!(family, family_byte, Family { V4 = 4, V6 = 6 });
+word!(kind, kind_byte, Kind { Stream = 1, Datagram = 2 });
+word!(state, state_byte, State { Fresh = 0, Listening = 1, Connected = 2 });
+
+/// What stands before every request and answer.
+fn envelope(what: u8, number: u32) -> Out {
+    let mut out = Out::default();
+    out.u64(MAGIC).u32(VERSION).u32(number).u8(what);
+    out
+}
+
+fn open<'a>(bytes: &'a [u8]) -> Result<(In<'a>, u32, u8), Malformed> {
+    let mut from = In(bytes);
+    head(&mut from)?;
+    let number = from.u32("number")?;
+    let what = from.u8("what")?;
+    Ok((from, number, what))
+}
+
+impl Request {
+    /// Its bytes, with a number that the answer will have.
+    pub fn encode(&self, number: u32) -> Vec<u8> {
+        let mut out = envelope(self.what(), number);
+        match self {
+            Self::Hello { netstack } => {
+                out.text(netstack, NAME_MAX);
+            }
+            Self::Socket { family, kind, count } => {
+                out.u8(family_byte(*family)).u8(kind_byte(*kind)).u32(*count);
+            }
+            Self::Bind { socket, address } | Self::Connect { socket, address } => {
+                out.u64(socket.0).address(*address);
+            }
+            Self::Listen { socket, backlog } => {
+                out.u64(socket.0).u32(*backlog);
+            }
+            Self::SetOption { socket, level, name, value } => {
+                out.u64(socket.0).i32(*level).i32(*name).bytes(value, OPTION_MAX);
+            }
+            Self::GetOption { socket, level, name, len } => {
+                out.u64(socket.0).i32(*level).i32(*name).u32(*len);
+            }
+            Self::Names { socket } => {
+                out.u64(socket.0);
+            }
+            Self::Attach | Self::Interfaces => {}
+            Self::Waiter { arena } => {
+                out.u64(*arena);
+            }
+            Self::NoWaiter { arena, slot } => {
+                out.u64(*arena).u32(*slot);
+            }
+        }
+        out.0
+    }
+
+    fn what(&self) -> u8 {
+        match self {
+            Self::Hello { .. } => 1,
+            Self::Socket { .. } => 2,
+            Self::Bind { .. } => 3,
+            Self::Listen { .. } => 4,
+            Self::Connect { .. } => 5,
+            Self::SetOption { .. } => 6,
+            Self::GetOption { .. } => 7,
+            Self::Names { .. } => 8,
+            Self::Attach => 9,
+            Self::Waiter { .. } => 10,
+            Self::NoWaiter { .. } => 11,
+            Self::Interfaces => 12,
+        }
+    }
+
+    /// Reads a request and its number.
+    ///
+    /// # Errors
+    /// Which field is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<(u32, Self), Malformed> {
+        let (mut from, number, what) = open(bytes)?;
+        let socket = |from: &mut In<'_>| Ok(SocketId(from.u64("socket")?));
+        let from = &mut from;
+        let request = match what {
+            1 => Self::Hello { netstack: from.text("netstack", NAME_MAX)? },
+            2 => {
+                let (family, kind) = (family(from)?, kind(from)?);
+                let count = from.at_most("count", SOCKETS_MAX)?;
+                if count == 0 {
+                    return Err(Malformed::new("count", format!("0: 1 to {SOCKETS_MAX} are allowed")));
+                }
+                Self::Socket { family, kind, count }
+            }
+            3 => Self::Bind { socket: socket(from)?, address: from.address("address")? },
+            4 => Self::Listen { socket: socket(from)?, backlog: from.u32("backlog")? },
+            5 => Self::Connect { socket: socket(from)?, address: from.address("address")? },
+            6 => Self::SetOption {
+                socket: socket(from)?,
+                level: from.i32("level")?,
+                name: from.i32("name")?,
+                value: from.bytes("value", OPTION_MAX)?,
+            },
+            7 => Self::GetOption {
+                socket: socket(from)?,
+                level: from.i32("level")?,
+                name: from.i32("name")?,
+                len: from.at_most("len", OPTION_MAX as u32)?,
+            },
+            8 => Self::Names { socket: socket(from)? },
+            9 => Self::Attach,
+            10 => Self::Waiter { arena: from.u64("arena")? },
+            11 => Self::NoWaiter { arena: from.u64("arena")?, slot: from.at_most("slot", SLOTS - 1)? },
+            12 => Self::Interfaces,
+            other => return Err(Malformed::new("what", format!("no request is {other}"))),
+        };
+        In(from.0).end((number, request))
+    }
+}
+
+impl Answer {
+    /// Its bytes, with the request's number.
+    pub fn encode(&self, number: u32) -> Vec<u8> {
+        let mut out = envelope(self.what(), number);
+        match self {
+            Self::Welcome { session, lanes, arena, netstack } => {
+                out.u32(*session).u32(*lanes).u64(*arena).text(netstack, NAME_MAX);
+            }
+            Self::Refused { errno, text } => {
+                out.i32(*errno).text(text, TEXT_MAX);
+            }
+            Self::Failed { errno } => {
+                out.i32(*errno);
+            }
+            Self::Done => {}
+            Self::Sockets { sockets } => {
+                out.list(sockets, SOCKETS_MAX as usize, |out, socket| {
+                    out.u64(socket.0);
+                });
+            }
+            Self::Stream { place } => {
+                out.u64(place.arena).u32(place.block);
+            }
+            Self::Option { value } => {
+                out.bytes(value, OPTION_MAX);
+            }
+            Self::Names { local, remote } => {
+                for name in [local, remote] {
+                    out.optional(*name, |out, name| {
+                        out.address(name);
+                    });
+                }
+            }
+            Self::Attached { socket, family, kind, state, place } => {
+                out.u64(socket.0).u8(family_byte(*family)).u8(kind_byte(*kind)).u8(state_byte(*state));
+                out.optional(*place, |out, place| {
+                    out.u64(place.arena).u32(place.block);
+                });
+            }
+            Self::Slot { slot } => {
+                out.u32(*slot);
+            }
+            Self::Interfaces { addresses } => {
+                out.list(addresses, ADDRESSES_MAX, |out, interface| {
+                    out.text(&interface.name, NAME_MAX).u32(interface.index).u32(interface.mtu);
+                    out.0.extend(interface.mac);
+                    out.optional(interface.address, |out, (ip, prefix)| {
+                        out.ip(ip).u8(prefix);
+                    });
+                });
+            }
+        }
+        out.0
+    }
+
+    fn what(&self) -> u8 {
+        match self {
+            Self::Welcome { .. } => 128,
+            Self::Refused { .. } => 129,
+            Self::Failed { .. } => 130,
+            Self::Done => 131,
+            Self::Sockets { .. } => 132,
+            Self::Stream { .. } => 133,
+            Self::Option { .. } => 134,
+            Self::Names { .. } => 135,
+            Self::Attached { .. } => 136,
+            Self::Slot { .. } => 137,
+            Self::Interfaces { .. } => 138,
+        }
+    }
+
+    /// Reads an answer and its number.
+    ///
+    /// # Errors
+    /// Which field is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<(u32, Self), Malformed> {
+        let (mut from, number, what) = open(bytes)?;
+        let from = &mut from;
+        let answer = match what {
+            128 => Self::Welcome {
+                session: from.u32("session")?,
+                lanes: from.at_most("lanes", LANES_MAX)?,
+                arena: from.u64("arena")?,
+                netstack: from.text("netstack", NAME_MAX)?,
+            },
+            129 => Self::Refused { errno: from.i32("errno")?, text: from.text("text", TEXT_MAX)? },
+            130 => Self::Failed { errno: from.i32("errno")? },
+            131 => Self::Done,
+            132 => {
+                let one = |from: &mut In<'_>| Ok(SocketId(from.u64("socket")?));
+                Self::Sockets { sockets: from.list("sockets", SOCKETS_MAX as usize, one)? }
+            }
+            133 => Self::Stream { place: place(from)? },
+            134 => Self::Option { value: from.bytes("value", OPTION_MAX)? },
+            135 => Self::Names {
+                local: from.optional("local", |from| from.address("local"))?,
+                remote: from.optional("remote", |from| from.address("remote"))?,
+            },
+            136 => Self::Attached {
+                socket: SocketId(from.u64("socket")?),
+                family: family(from)?,
+                kind: kind(from)?,
+                state: state(from)?,
+                place: from.optional("place", place)?,
+            },
+            137 => Self::Slot { slot: from.at_most("slot", SLOTS - 1)? },
+            138 => Self::Interfaces { addresses: from.list("addresses", ADDRESSES_MAX, interface)? },
+            other => return Err(Malformed::new("what", format!("no answer is {other}"))),
+        };
+        In(from.0).end((number, answer))
+    }
+}
+
+fn interface(from: &mut In<'_>) -> Result<Interface, Malformed> {
+    let (name, index, mtu) = (from.text("name", NAME_MAX)?, from.u32("index")?, from.u32("mtu")?);
+    let mut mac = [0; 6];
+    for byte in &mut mac {
+        *byte = from.u8("mac")?;
+    }
+    let address = from.optional("address", |from| Ok((from.ip("address")?, from.u8("prefix")?)))?;
+    Ok(Interface { name, index, mtu, mac, address })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,295 @@
+//! What lies where in an arena. Both ends check magic, version and sizes; `docs/shm.md` has the picture.
+//!
+//! The offsets are the interface: a change of any of them is a new [`VERSION`].
+
+use firelane_frame::RingWords;
+
+use crate::bits::Bits;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// The first word of an arena.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
+/// The version of layout and messages. Two ends of different versions do not talk.
+pub const VERSION: u32 = 1;
+/// The unit in which storage is given out, and the kernel's page.
+pub const PAGE: u64 = 4096;
+/// The most blocks of an arena: what the three levels of an inbox name.
+pub const BLOCKS_MAX: u32 = 64 * 64 * 64;
+/// The most lanes.
+pub const LANES_MAX: u32 = 64;
+/// Waiter slots of an arena: one bit each in [`Block::waiters`].
+pub const SLOTS: u32 = 64;
+/// The slot that is shared by all waiters who found no other.
+pub const SLOT_SHARED: u32 = SLOTS - 1;
+/// The least storage of a ring, by its power of two.
+pub const STORAGE_MIN_SHIFT: u32 = 12;
+
+/// The first page: written once, by the daemon, before anybody else sees it.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU32,
+    /// How many lanes have an inbox.
+    pub lanes: AtomicU32,
+    /// How many blocks there are.
+    pub blocks: AtomicU32,
+    /// The size of a block, for tools.
+    pub block_bytes: AtomicU32,
+    /// The arena's number, one of its kind while the daemon runs.
+    pub arena: AtomicU64,
+    /// The bytes of storage behind the blocks.
+    pub storage_bytes: AtomicU64,
+    /// The whole.
+    pub len: AtomicU64,
+}
+
+/// A set of blocks that have news for somebody, and whether he sleeps. A lane's is filled by programs, a waiter's by the
+/// daemon; its owner alone empties it.
+#[repr(C, align(4096))]
+#[derive(Debug, Default)]
+pub struct Inbox {
+    /// Not zero: the owner sleeps, or is about to look a last time, and must be woken by its descriptor.
+    pub sleeping: AtomicU32,
+    _rest: [u32; 15],
+    /// Which blocks.
+    pub news: Bits,
+}
+
+impl Inbox {
+    /// A block has news. Whether the owner must be woken: he sleeps, or is about to.
+    pub fn tell(&self, block: u32) -> bool {
+        self.news.set(block);
+        // The bits are set in the one order of all such changes, and so is the owner's word before his last look.
+        self.sleeping.load(Ordering::SeqCst) != 0
+    }
+
+    /// Owner, who has taken all there was: from here on he must be woken. Whether he may sleep: `false` if there may be
+    /// news already.
+    pub fn fall_asleep(&self) -> bool {
+        self.sleeping.store(1, Ordering::SeqCst);
+        !self.news.any()
+    }
+
+    /// Owner: he is awake and will look.
+    pub fn wake_up(&self) {
+        self.sleeping.store(0, Ordering::SeqCst);
+    }
+}
+
+/// The words of one stream. The first party is the program, the second the lane.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Block {
+    /// Cursors, state words and storage places of both rings; in the margin the words of [`margin`].
+    pub rings: RingWords,
+    /// Who is inside [`crate::StreamEnd::write`]; zero is nobody. See `owner.rs`.
+    pub send_owner: AtomicU64,
+    /// Who is inside [`crate::StreamEnd::read`].
+    pub recv_owner: AtomicU64,
+    /// The read cursor at which the lane was last told that room was made.
+    pub told_at: AtomicU64,
+    /// For the program's side alone: flags of the open file (O_NONBLOCK).
+    pub file: AtomicU64,
+    /// For the program's side alone: how long a read waits, in nanoseconds; zero is for ever (SO_RCVTIMEO).
+    pub recv_timeout: AtomicU64,
+    /// For the program's side alone: how long a write waits (SO_SNDTIMEO).
+    pub send_timeout: AtomicU64,
+    /// For the program's side alone: SO_RCVLOWAT and SO_SNDLOWAT.
+    pub low_water: [AtomicU32; 2],
+    _program: [u64; 1],
+    /// Which waiter slots are to be told of this block, a bit each.
+    pub waiters: AtomicU64,
+    /// What sleepers on this block wait to see changed.
+    pub futex: AtomicU32,
+    /// How many sleep on it.
+    pub sleepers: AtomicU32,
+    /// What the program asks of the lane: [`request`]. Levels, not edges: who takes a request clears its bit.
+    pub requests: AtomicU64,
+    /// The most unacknowledged bytes (SO_SNDBUF) and the most unread ones, as the lane has them at present.
+    pub capacity: [AtomicU32; 2],
+    /// Which use of this block it is; counted up when it is given out again.
+    pub generation: AtomicU64,
+    _lane: [u64; 3],
+}
+
+/// Which word of the margin is what. They lie where the endpoints of `path/socket` have them.
+pub mod margin {
+    /// [`super::status`], below the error number.
+    pub const STATUS: usize = 1;
+    /// Not zero once lane, ports and addresses below it are there.
+    pub const BOUND: usize = 2;
+    /// Lane, netstack, local port, remote port: 16 bits each.
+    pub const PLACE: usize = 3;
+    /// The local address, high word first, IPv4 mapped.
+    pub const LOCAL: usize = 4;
+    /// The remote address.
+    pub const REMOTE: usize = 6;
+}
+
+/// The status word: what has happened to the stream for good, and its error. Written by the daemon; the program takes
+/// the error out.
+pub mod status {
+    /// Established.
+    pub const CONNECTED: u64 = 1 << 16;
+    /// The peer sends no more.
+    pub const PEER_CLOSED: u64 = 2 << 16;
+    /// Nothing more may be written.
+    pub const WRITE_CLOSED: u64 = 4 << 16;
+    /// The lane has forgotten the stream.
+    pub const CLOSED: u64 = 8 << 16;
+    /// A program has accepted it.
+    pub const ACCEPTED: u64 = 16 << 16;
+    /// The program reads no more (SHUT_RD). Its own bit; the daemon does not look at it.
+    pub const READ_CLOSED: u64 = 1 << 31;
+    /// The error, a number of `errno(3)`, lies above.
+    pub const ERROR_SHIFT: u32 = 32;
+}
+
+/// What a program asks of the lane by the word `requests`.
+pub mod request {
+    /// The sending direction ends after what was written.
+    pub const SHUT_WRITE: u64 = 1;
+    /// The send ring has no storage, and there is something to write.
+    pub const WANTS_STORAGE: u64 = 2;
+    /// The options below have changed.
+    pub const OPTIONS: u64 = 4;
+    /// TCP_NODELAY is on.
+    pub const NODELAY: u64 = 1 << 8;
+    /// TCP_CORK is on.
+    pub const CORK: u64 = 1 << 9;
+    /// TCP_QUICKACK is on.
+    pub const QUICKACK: u64 = 1 << 10;
+}
+
+/// Sizes of an arena, and where its parts begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// How many lanes have an inbox.
+    pub lanes: u32,
+    /// How many blocks there are.
+    pub blocks: u32,
+    /// How much storage there is.
+    pub storage_bytes: u64,
+}
+
+impl Layout {
+    /// Where the lanes' inboxes begin.
+    pub const LANES_AT: u64 = PAGE;
+
+    /// Room for 262,144 streams and 4 GiB in their rings. It is address space: memory is what is touched.
+    pub const fn new(lanes: u32) -> Self {
+        Self { lanes, blocks: BLOCKS_MAX, storage_bytes: 4 << 30 }
+    }
+
+    /// Whether the numbers are allowed: 1 to [`LANES_MAX`] lanes, 1 to [`BLOCKS_MAX`] blocks in whole pages, storage
+    /// in whole pages and at most 1 TiB.
+    pub const fn is_valid(&self) -> bool {
+        self.lanes >= 1
+            && self.lanes <= LANES_MAX
+            && self.blocks >= 1
+            && self.blocks <= BLOCKS_MAX
+            && (self.blocks as u64 * size_of::<Block>() as u64).is_multiple_of(PAGE)
+            && self.storage_bytes.is_multiple_of(PAGE)
+            && self.storage_bytes <= 1 << 40
+    }
+
+    /// Where the waiters' inboxes begin.
+    pub const fn slots_at(&self) -> u64 {
+        Self::LANES_AT + self.lanes as u64 * size_of::<Inbox>() as u64
+    }
+
+    /// Where the blocks begin.
+    pub const fn blocks_at(&self) -> u64 {
+        self.slots_at() + SLOTS as u64 * size_of::<Inbox>() as u64
+    }
+
+    /// Where the storage begins.
+    pub const fn storage_at(&self) -> u64 {
+        self.blocks_at() + self.blocks as u64 * size_of::<Block>() as u64
+    }
+
+    /// The whole.
+    pub const fn len(&self) -> u64 {
+        self.storage_at() + self.storage_bytes
+    }
+
+    /// Never: there is a header.
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Writes the first page.
+    pub(crate) fn write(&self, header: &Header, arena: u64) {
+        header.version.store(VERSION, Ordering::Relaxed);
+        header.lanes.store(self.lanes, Ordering::Relaxed);
+        header.blocks.store(self.blocks, Ordering::Relaxed);
+        header.block_bytes.store(size_of::<Block>() as u32, Ordering::Relaxed);
+        header.arena.store(arena, Ordering::Relaxed);
+        header.storage_bytes.store(self.storage_bytes, Ordering::Relaxed);
+        header.len.store(self.len(), Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+    }
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<RingWords>() == 128 && size_of::<Block>() == 256 && align_of::<Block>() == 64);
+    assert!(offset_of!(Block, rings) == 0 && offset_of!(RingWords, two) == 96);
+    assert!(offset_of!(Block, send_owner) == 128 && offset_of!(Block, recv_owner) == 136);
+    assert!(offset_of!(Block, told_at) == 144 && offset_of!(Block, file) == 152);
+    assert!(offset_of!(Block, recv_timeout) == 160 && offset_of!(Block, low_water) == 176);
+    assert!(offset_of!(Block, waiters) == 192 && offset_of!(Block, futex) == 200);
+    assert!(offset_of!(Block, sleepers) == 204 && offset_of!(Block, requests) == 208);
+    assert!(offset_of!(Block, capacity) == 216 && offset_of!(Block, generation) == 224);
+    assert!(size_of::<Header>() == 48 && offset_of!(Header, len) == 40);
+    assert!(size_of::<Inbox>() == 9 * PAGE as usize && offset_of!(Inbox, news) == 64);
+    assert!(Layout::new(1).is_valid() && Layout::new(LANES_MAX).is_valid());
+};
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_follow_each_other_on_pages() {
+        for lanes in [1, 2, 63, 64] {
+            let layout = Layout { lanes, blocks: 16, storage_bytes: PAGE };
+            assert!(layout.is_valid());
+            let parts = [Layout::LANES_AT, layout.slots_at(), layout.blocks_at(), layout.storage_at()];
+            assert!(parts.is_sorted() && parts.iter().all(|at| at.is_multiple_of(PAGE)));
+            assert_eq!(layout.len(), layout.storage_at() + PAGE);
+        }
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused() {
+        let good = Layout { lanes: 1, blocks: 16, storage_bytes: PAGE };
+        for bad in [
+            Layout { lanes: 0, ..good },
+            Layout { lanes: LANES_MAX + 1, ..good },
+            Layout { blocks: 0, ..good },
+            Layout { blocks: 17, ..good },
+            Layout { blocks: BLOCKS_MAX + 16, ..good },
+            Layout { storage_bytes: 1, ..good },
+            Layout { storage_bytes: (1 << 40) + PAGE, ..good },
+        ] {
+            assert!(!bad.is_valid(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_owner_sleeps_only_without_news_and_is_woken_only_asleep() {
+        let inbox = Inbox::default();
+        assert!(!inbox.tell(7), "he is awake");
+        assert!(!inbox.fall_asleep(), "there are news");
+        assert_eq!((inbox.news.take_word(), inbox.news.take_word()), (Some((0, 1 << 7)), None));
+        assert!(inbox.fall_asleep());
+        assert!(inbox.tell(9));
+        inbox.wake_up();
+        assert!(!inbox.tell(10));
+    }
+}

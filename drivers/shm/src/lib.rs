@@ -1,0 +1,34 @@
+//! Memory that the daemon shares with programs: what lies where, what is said about it, and the program's end of a stream.
+//!
+//! One *arena* per program, a sealed memfd, holds everything: a *block* of words per stream, the *storage* of rings, an
+//! *inbox* per lane in which programs leave which blocks have news, and one per waiter in which the daemon does. What
+//! is rare goes over a control socket, as messages with descriptors beside them. Every word in an arena may be
+//! changed by the program at any time: the daemon's end keeps private copies of what it must rely on.
+//!
+//! - `layout.rs`: the words and where they lie; `docs/shm.md` has the picture. `bits.rs`: sets of blocks in an inbox.
+//! - `sys.rs`: the mapping, and all unsafe code. `arena.rs`: making and checking the memfd.
+//! - `stream.rs`: the program's end of a stream; `owner.rs`: who of many is inside. `wait.rs`: spinning and sleeping.
+//! - `control.rs`: the messages; `codec.rs`: their bytes; `carry.rs`: how they travel with descriptors.
+//!
+//! Used by the engine and the daemon on one side, by the preloaded library on the other.
+
+mod arena;
+mod bits;
+pub mod carry;
+mod codec;
+pub mod control;
+pub mod layout;
+mod owner;
+mod stream;
+mod sync;
+mod sys;
+mod wait;
+
+pub use arena::{Arena, ArenaError, AttachError};
+pub use bits::Bits;
+pub use codec::Malformed;
+pub use layout::{Block, Layout};
+pub use owner::{Busy, Holder};
+pub use stream::{ReadError, Readiness, StreamEnd, WriteError};
+pub use sys::Mapping;
+pub use wait::{SLICE, Spin, Woken};

@@ -1,0 +1,437 @@
+//! A stream as its program has it: reading, writing and asking, by words that the lane sees.
+//!
+//! Nothing is kept here between calls, because threads and other processes may have the same socket: each call
+//! enters its direction (`owner.rs`), works by the words of the block, and leaves. The rules of the rings are those of
+//! `byte_ring.rs` in `base/frame` (R1 to R5), with one difference: storage is attached and detached by the lane alone,
+//! for both rings. A writer that finds none asks for it and is told that there is no room.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::time::Duration;
+
+use firelane_frame::ring_state::{ATTACHED, EPOCH, HELD, size_in};
+use firelane_frame::{RingSide, RingWords};
+
+use crate::layout::{Block, margin, request, status};
+use crate::owner::{Busy, Holder, Inside, bury};
+use crate::sync::{AtomicU64, Ordering};
+use crate::sys::Mapping;
+use crate::wait::{Spin, Woken};
+
+/// Where the bytes of rings are.
+pub(crate) trait Storage {
+    /// As [`Mapping::copy_in`].
+    fn copy_in(&self, at: u64, bytes: &[u8]) -> bool;
+    /// As [`Mapping::copy_out`].
+    fn copy_out(&self, at: u64, to: &mut [u8]) -> bool;
+}
+
+impl Storage for Mapping {
+    #[inline]
+    fn copy_in(&self, at: u64, bytes: &[u8]) -> bool {
+        Self::copy_in(self, at, bytes)
+    }
+
+    #[inline]
+    fn copy_out(&self, at: u64, to: &mut [u8]) -> bool {
+        Self::copy_out(self, at, to)
+    }
+}
+
+/// Why nothing was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteError {
+    /// The ring is full or has no storage as yet, or the connection is not established.
+    WouldBlock,
+    /// The direction is shut, or the connection gone (EPIPE).
+    Closed,
+    /// The connection failed with this number of errno(3).
+    Failed(i32),
+    /// Somebody else is inside.
+    Busy(Busy),
+}
+
+/// Why nothing was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReadError {
+    /// The ring is empty, and more may come.
+    WouldBlock,
+    /// The connection failed with this number of errno(3).
+    Failed(i32),
+    /// Somebody else is inside.
+    Busy(Busy),
+}
+
+/// What poll(2) would say, in its bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Readiness(pub u32);
+
+impl Readiness {
+    /// POLLIN: bytes, or the end of the stream.
+    pub const READABLE: u32 = 0x1;
+    /// POLLOUT: room to write, or the end of connecting.
+    pub const WRITABLE: u32 = 0x4;
+    /// POLLERR: it failed.
+    pub const ERROR: u32 = 0x8;
+    /// POLLHUP: it is closed in both directions.
+    pub const HANGUP: u32 = 0x10;
+    /// POLLRDHUP: the peer sends no more.
+    pub const PEER_CLOSED: u32 = 0x2000;
+
+    /// Whether any bit of `events` is there.
+    pub const fn has(self, events: u32) -> bool {
+        self.0 & events != 0
+    }
+}
+
+/// A stream, as one thread of the program sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamEnd<'a, M = Mapping> {
+    memory: &'a M,
+    block: &'a Block,
+    number: u32,
+    me: Holder,
+}
+
+impl<'a> StreamEnd<'a> {
+    /// The stream of a block; `None` if the arena has no such block.
+    #[inline]
+    pub fn new(mapping: &'a Mapping, number: u32, me: Holder) -> Option<Self> {
+        Some(Self { memory: mapping, block: mapping.block(number)?, number, me })
+    }
+
+    /// Tells the lane that there is work. The lane whose bell must be rung, if it sleeps.
+    pub fn kick(&self) -> Option<u32> {
+        let lane = (self.rings().margin[margin::PLACE].load(Ordering::Relaxed) & 0xffff) as u32;
+        self.memory.lane(lane)?.tell(self.number).then_some(lane)
+    }
+}
+
+// What a stream's words lie in is known to the crate alone.
+#[allow(private_bounds)]
+impl<'a, M: Storage> StreamEnd<'a, M> {
+    /// The same over other memory.
+    #[cfg(all(test, loom))]
+    pub(crate) fn over(memory: &'a M, block: &'a Block, me: Holder) -> Self {
+        Self { memory, block, number: 0, me }
+    }
+
+    fn rings(&self) -> &'a RingWords {
+        &self.block.rings
+    }
+
+    /// Its words.
+    pub fn block(&self) -> &'a Block {
+        self.block
+    }
+
+    /// What has happened to it for good, with its error: [`status`].
+    #[inline]
+    pub fn status(&self) -> u64 {
+        self.rings().margin[margin::STATUS].load(Ordering::Acquire)
+    }
+
+    /// Takes the error, so that it is told once (SO_ERROR); zero is none.
+    pub fn take_error(&self) -> i32 {
+        if self.status() >> status::ERROR_SHIFT == 0 {
+            return 0;
+        }
+        let below = (1 << status::ERROR_SHIFT) - 1;
+        let old = self.rings().margin[margin::STATUS].fetch_and(below, Ordering::AcqRel);
+        (old >> status::ERROR_SHIFT) as i32
+    }
+
+    /// Writes as much as there is room for. The caller kicks the lane.
+    ///
+    /// # Errors
+    /// Why nothing was written.
+    pub fn write(&self, pieces: &[IoSlice<'_>]) -> Result<usize, WriteError> {
+        let status = self.status();
+        if status >> status::ERROR_SHIFT != 0 {
+            match self.take_error() {
+                0 => {}
+                error => return Err(WriteError::Failed(error)),
+            }
+        }
+        if status & (status::WRITE_CLOSED | status::CLOSED) != 0 {
+            return Err(WriteError::Closed);
+        }
+        if status & status::CONNECTED == 0 {
+            return Err(WriteError::WouldBlock);
+        }
+        if pieces.iter().all(|piece| piece.is_empty()) {
+            return Ok(0);
+        }
+        let _inside = Inside::enter(&self.block.send_owner, self.me).map_err(WriteError::Busy)?;
+        let Some(held) = Held::take(&self.rings().one.state) else {
+            self.request(request::WANTS_STORAGE);
+            return Err(WriteError::WouldBlock);
+        };
+        match self.write_held(held.size(), pieces) {
+            0 => Err(WriteError::WouldBlock),
+            count => Ok(count),
+        }
+    }
+
+    fn write_held(&self, size: usize, pieces: &[IoSlice<'_>]) -> usize {
+        let (ours, theirs) = (&self.rings().one, &self.rings().two);
+        let storage = ours.storage.load(Ordering::Relaxed).addr() as u64;
+        let (tail, head) = (ours.tail.load(Ordering::Relaxed), theirs.head.load(Ordering::Acquire));
+        let limit = size.min(self.capacity(0));
+        let mut room = limit.saturating_sub(tail.wrapping_sub(head) as usize);
+        let mut cursor = tail;
+        for piece in pieces {
+            let len = piece.len().min(room);
+            for (at, part) in parts(storage, size, cursor, len) {
+                let (from, to) = part;
+                if !self.memory.copy_in(at, &piece[from..to]) {
+                    return 0;
+                }
+            }
+            cursor += len as u64;
+            room -= len;
+        }
+        ours.tail.store(cursor, Ordering::Release);
+        (cursor - tail) as usize
+    }
+
+    /// Reads what there is, or with `peek` shows it and leaves it. Beside the count, whether the lane is to be kicked: a
+    /// window update is worth a message when a good part of the ring was read since the last. `Ok(0)` for a
+    /// caller with room is the end of the stream.
+    ///
+    /// # Errors
+    /// Why nothing was read.
+    pub fn read(&self, pieces: &mut [IoSliceMut<'_>], peek: bool) -> Result<(usize, bool), ReadError> {
+        let _inside = Inside::enter(&self.block.recv_owner, self.me).map_err(ReadError::Busy)?;
+        let status = self.status();
+        if status & status::READ_CLOSED != 0 {
+            return Ok((0, false));
+        }
+        let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let (mut count, mut told) = self.read_inside(pieces, peek);
+        if count == 0 && wanted > 0 {
+            self.why_empty()?;
+            // The end may have come with the last bytes, after the look at the ring: look again.
+            (count, told) = self.read_inside(pieces, peek);
+        }
+        Ok((count, told))
+    }
+
+    /// `Ok` if no more bytes come.
+    fn why_empty(&self) -> Result<(), ReadError> {
+        let status = self.status();
+        if self.available() > 0 {
+            return Ok(());
+        }
+        if status >> status::ERROR_SHIFT != 0 {
+            match self.take_error() {
+                0 => {}
+                error => return Err(ReadError::Failed(error)),
+            }
+        }
+        if status & (status::PEER_CLOSED | status::CLOSED) != 0 {
+            return Ok(());
+        }
+        Err(ReadError::WouldBlock)
+    }
+
+    fn read_inside(&self, pieces: &mut [IoSliceMut<'_>], peek: bool) -> (usize, bool) {
+        let (ours, theirs) = (&self.rings().one, &self.rings().two);
+        let head = ours.head.load(Ordering::Relaxed);
+        let tail = theirs.tail.load(Ordering::Acquire);
+        if tail == head {
+            return (0, false);
+        }
+        // With bytes in the ring the lane neither detaches nor replaces its storage (R4, R5).
+        let (storage, size) = place(theirs);
+        let mut left = (tail.wrapping_sub(head) as usize).min(size);
+        let mut cursor = head;
+        for piece in pieces {
+            let len = piece.len().min(left);
+            for (at, (from, to)) in parts(storage, size, cursor, len) {
+                if !self.memory.copy_out(at, &mut piece[from..to]) {
+                    return (0, false);
+                }
+            }
+            cursor += len as u64;
+            left -= len;
+        }
+        if peek {
+            return ((cursor - head) as usize, false);
+        }
+        ours.head.store(cursor, Ordering::Release);
+        let step = (self.capacity(1) / 4).max(1) as u64;
+        let is_far = cursor.wrapping_sub(self.block.told_at.load(Ordering::Relaxed)) >= step;
+        if is_far {
+            self.block.told_at.store(cursor, Ordering::Relaxed);
+        }
+        ((cursor - head) as usize, is_far)
+    }
+
+    /// The most bytes of the send ring (0) or the receive ring (1).
+    fn capacity(&self, ring: usize) -> usize {
+        self.block.capacity[ring].load(Ordering::Relaxed) as usize
+    }
+
+    /// Bytes that can be read now (FIONREAD).
+    pub fn available(&self) -> usize {
+        let tail = self.rings().two.tail.load(Ordering::Acquire);
+        tail.wrapping_sub(self.rings().one.head.load(Ordering::Relaxed)) as usize
+    }
+
+    /// Bytes that the peer has not acknowledged (SIOCOUTQ).
+    pub fn unacknowledged(&self) -> usize {
+        let head = self.rings().two.head.load(Ordering::Acquire);
+        self.rings().one.tail.load(Ordering::Relaxed).wrapping_sub(head) as usize
+    }
+
+    /// Bytes that can be written now; none without storage.
+    pub fn room(&self) -> usize {
+        let state = self.rings().one.state.load(Ordering::Acquire);
+        if state & ATTACHED == 0 {
+            return 0;
+        }
+        size_in(state).min(self.capacity(0)).saturating_sub(self.unacknowledged())
+    }
+
+    /// What poll(2) says. Writable is a ring of which a third is free, as in Linux, so that writes are not crumbs.
+    pub fn readiness(&self) -> Readiness {
+        let status = self.status();
+        let mut ready = 0;
+        let mut add = |when: bool, bits: u32| ready |= if when { bits } else { 0 };
+        add(status >> status::ERROR_SHIFT != 0, Readiness::ERROR | Readiness::READABLE | Readiness::WRITABLE);
+        add(status & status::CLOSED != 0, Readiness::HANGUP | Readiness::READABLE | Readiness::WRITABLE);
+        let ended = status & (status::PEER_CLOSED | status::CLOSED | status::READ_CLOSED) != 0;
+        add(ended, Readiness::PEER_CLOSED | Readiness::READABLE);
+        add(status & status::WRITE_CLOSED != 0, Readiness::WRITABLE);
+        add(status & status::WRITE_CLOSED != 0 && ended, Readiness::HANGUP);
+        add(self.available() > 0, Readiness::READABLE);
+        if status & status::CONNECTED != 0 {
+            let room = self.room();
+            add(room > 0 && 2 * room >= self.unacknowledged(), Readiness::WRITABLE);
+        }
+        Readiness(ready)
+    }
+
+    /// Whether the send ring waits for storage that nobody has asked for. Who waits to write calls it before he sleeps,
+    /// and kicks the lane if it answers so.
+    pub fn asks_for_storage(&self) -> bool {
+        let status = self.status();
+        let may_write =
+            status & status::CONNECTED != 0 && status & (status::WRITE_CLOSED | status::CLOSED) == 0;
+        let lacks = may_write && self.rings().one.state.load(Ordering::Acquire) & ATTACHED == 0;
+        lacks && self.request(request::WANTS_STORAGE) & request::WANTS_STORAGE == 0
+    }
+
+    /// Asks the lane for something; the caller kicks it. What was asked for before.
+    pub fn request(&self, bits: u64) -> u64 {
+        self.block.requests.fetch_or(bits, Ordering::AcqRel)
+    }
+
+    /// Sets or clears an option of [`request`]; the caller kicks the lane.
+    pub fn set_option(&self, bit: u64, on: bool) {
+        match on {
+            true => self.block.requests.fetch_or(bit, Ordering::AcqRel),
+            false => self.block.requests.fetch_and(!bit, Ordering::AcqRel),
+        };
+        self.request(request::OPTIONS);
+    }
+
+    /// Ends the sending direction after what was written (SHUT_WR); the caller kicks the lane.
+    pub fn shut_write(&self) {
+        self.rings().margin[margin::STATUS].fetch_or(status::WRITE_CLOSED, Ordering::AcqRel);
+        self.request(request::SHUT_WRITE);
+    }
+
+    /// Reads no more (SHUT_RD). The peer is not told.
+    pub fn shut_read(&self) {
+        self.rings().margin[margin::STATUS].fetch_or(status::READ_CLOSED, Ordering::AcqRel);
+    }
+
+    /// Waits until one of `events`, or an error or hang-up, is there: looks again for a while and then sleeps, for at most
+    /// `limit` and [`crate::SLICE`].
+    pub fn wait(&self, events: u32, limit: Duration, spin: &mut Spin) -> Woken {
+        let wanted = events | Readiness::ERROR | Readiness::HANGUP;
+        let is_ready = || self.readiness().has(wanted);
+        if spin.until(is_ready) { Woken::Ready } else { self.block.sleep(limit, is_ready) }
+    }
+}
+
+/// The state word of a ring while its writer is inside (R3).
+struct Held<'a> {
+    word: &'a AtomicU64,
+    state: u64,
+}
+
+impl<'a> Held<'a> {
+    /// Takes hold of the storage, if there is any.
+    #[inline]
+    fn take(word: &'a AtomicU64) -> Option<Self> {
+        let mut state = word.load(Ordering::Acquire);
+        loop {
+            if state & ATTACHED == 0 {
+                return None;
+            }
+            // The direction's owner is inside alone, so a hold that is there was left by one who died: it is taken over.
+            let held = state | HELD;
+            match word.compare_exchange(state, held, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(Self { word, state: held }),
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    fn size(&self) -> usize {
+        size_in(self.state)
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // While it is held, nobody else changes the word.
+        self.word.store((self.state & !HELD).wrapping_add(EPOCH), Ordering::Release);
+    }
+}
+
+/// Where the storage of the ring that a side writes is, and how long.
+fn place(side: &RingSide) -> (u64, usize) {
+    let state = side.state.load(Ordering::Acquire);
+    (side.storage.load(Ordering::Relaxed).addr() as u64, size_in(state))
+}
+
+/// The at most two pieces of storage for `len` bytes at `cursor`, and which of the bytes belong there.
+fn parts(storage: u64, size: usize, cursor: u64, len: usize) -> impl Iterator<Item = (u64, (usize, usize))> {
+    let offset = cursor as usize & (size - 1);
+    let first = len.min(size - offset);
+    let pieces = [(storage + offset as u64, (0, first)), (storage, (first, len))];
+    pieces.into_iter().filter(|(_, (from, to))| from < to)
+}
+
+impl Block {
+    /// Daemon: a session has died. Frees what its threads held of this stream.
+    pub fn bury(&self, session: u32) {
+        if bury(&self.send_owner, session) {
+            let word = &self.rings.one.state;
+            let state = word.load(Ordering::Acquire);
+            if state & HELD != 0 {
+                let free = (state & !HELD).wrapping_add(EPOCH);
+                // If it fails, somebody else has taken the hold over.
+                let _ = word.compare_exchange(state, free, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+        bury(&self.recv_owner, session);
+    }
+
+    /// Daemon: something has happened to the stream for good ([`status`], with an error above), and whoever sleeps on it
+    /// is woken. The first error stays.
+    pub fn tell(&self, news: u64) {
+        let word = &self.rings.margin[margin::STATUS];
+        let has_error = word.load(Ordering::Relaxed) >> status::ERROR_SHIFT != 0;
+        let flags = news & ((1 << status::ERROR_SHIFT) - 1);
+        word.fetch_or(if has_error { flags } else { news }, Ordering::AcqRel);
+        self.wake();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

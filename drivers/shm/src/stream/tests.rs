@@ -1,0 +1,226 @@
+//! A program's end over a real arena, with the lane's part played by hand.
+
+use super::*;
+use crate::layout::{Layout, PAGE};
+use crate::{Arena, Mapping};
+use core::ptr::without_provenance_mut;
+use firelane_frame::ring_state::SIZE_SHIFT;
+
+const LAYOUT: Layout = Layout { lanes: 1, blocks: 16, storage_bytes: 16 * PAGE };
+const ME: Holder = Holder::new(1, 1);
+
+/// An arena with one stream, established, with a page of storage for each ring.
+struct World {
+    arena: Arena,
+    program: Mapping,
+}
+
+impl World {
+    fn new() -> Self {
+        let arena = Arena::create(LAYOUT, 1).unwrap();
+        let program = Mapping::attach(&arena).unwrap().0;
+        let world = Self { arena, program };
+        world.block().capacity.iter().for_each(|word| word.store(PAGE as u32, Ordering::Relaxed));
+        world.attach(&world.block().rings.one, 0);
+        world.attach(&world.block().rings.two, 1);
+        world.block().tell(status::CONNECTED);
+        world
+    }
+
+    fn block(&self) -> &Block {
+        self.arena.mapping().block(3).unwrap()
+    }
+
+    fn attach(&self, side: &RingSide, page: u64) {
+        let at = LAYOUT.storage_at() + page * PAGE;
+        side.storage.store(without_provenance_mut(at as usize), Ordering::Relaxed);
+        side.state.store(ATTACHED | u64::from(PAGE.trailing_zeros()) << SIZE_SHIFT, Ordering::Release);
+    }
+
+    fn end(&self) -> StreamEnd<'_> {
+        StreamEnd::new(&self.program, 3, ME).unwrap()
+    }
+
+    /// The lane puts bytes into the receive ring.
+    fn deliver(&self, bytes: &[u8]) {
+        let side = &self.block().rings.two;
+        let tail = side.tail.load(Ordering::Relaxed);
+        let (storage, size) = place(side);
+        for (at, (from, to)) in parts(storage, size, tail, bytes.len()) {
+            assert!(self.arena.mapping().copy_in(at, &bytes[from..to]));
+        }
+        side.tail.store(tail + bytes.len() as u64, Ordering::Release);
+    }
+
+    /// The lane takes what the program wrote.
+    fn take(&self) -> Vec<u8> {
+        let (ours, theirs) = (&self.block().rings.two, &self.block().rings.one);
+        let (head, tail) = (ours.head.load(Ordering::Relaxed), theirs.tail.load(Ordering::Acquire));
+        let mut bytes = vec![0; (tail - head) as usize];
+        let (storage, size) = place(theirs);
+        for (at, (from, to)) in parts(storage, size, head, bytes.len()) {
+            assert!(self.arena.mapping().copy_out(at, &mut bytes[from..to]));
+        }
+        ours.head.store(tail, Ordering::Release);
+        bytes
+    }
+}
+
+fn write(end: &StreamEnd<'_>, bytes: &[u8]) -> Result<usize, WriteError> {
+    let (a, b) = bytes.split_at(bytes.len() / 3);
+    end.write(&[IoSlice::new(a), IoSlice::new(b)])
+}
+
+fn read(end: &StreamEnd<'_>, len: usize) -> Result<Vec<u8>, ReadError> {
+    let (mut a, mut b) = (vec![0; len / 2], vec![0; len - len / 2]);
+    let (count, _) = end.read(&mut [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)], false)?;
+    a.extend_from_slice(&b);
+    a.truncate(count);
+    Ok(a)
+}
+
+#[test]
+fn bytes_pass_both_ways_round_the_end_of_the_storage() {
+    let world = World::new();
+    let end = world.end();
+    for round in 0..20u8 {
+        let text: Vec<u8> = (0..1500).map(|n| (n as u8).wrapping_mul(7) ^ round).collect();
+        assert_eq!(write(&end, &text), Ok(1500));
+        assert_eq!(end.unacknowledged(), 1500);
+        assert_eq!(world.take(), text);
+        world.deliver(&text);
+        assert_eq!(end.available(), 1500);
+        assert_eq!(read(&end, 700).unwrap(), text[..700]);
+        assert_eq!(read(&end, 4000).unwrap(), text[700..]);
+        assert_eq!(read(&end, 1), Err(ReadError::WouldBlock));
+    }
+}
+
+#[test]
+fn a_full_ring_takes_no_more_and_the_window_is_told_by_quarters() {
+    let world = World::new();
+    let end = world.end();
+    assert_eq!(write(&end, &[1; 5000]), Ok(4096));
+    assert_eq!(write(&end, &[1; 1]), Err(WriteError::WouldBlock));
+    assert!(!end.readiness().has(Readiness::WRITABLE));
+    world.take();
+    assert!(end.readiness().has(Readiness::WRITABLE));
+    world.deliver(&[1; 4096]);
+    let mut told = 0;
+    for _ in 0..8 {
+        let mut bytes = [0; 512];
+        told += usize::from(end.read(&mut [IoSliceMut::new(&mut bytes)], false).unwrap().1);
+    }
+    assert_eq!(told, 4);
+}
+
+#[test]
+fn peeking_leaves_what_is_there() {
+    let world = World::new();
+    world.deliver(b"hello");
+    let mut bytes = [0; 9];
+    let peeked = world.end().read(&mut [IoSliceMut::new(&mut bytes)], true);
+    assert_eq!((peeked, &bytes[..5]), (Ok((5, false)), &b"hello"[..]));
+    assert_eq!(read(&world.end(), 9).unwrap(), b"hello");
+}
+
+#[test]
+fn the_end_and_errors_come_after_the_bytes() {
+    let world = World::new();
+    let end = world.end();
+    world.deliver(b"ab");
+    world.block().tell(status::PEER_CLOSED | status::CLOSED | 104 << status::ERROR_SHIFT);
+    world.block().tell(5 << status::ERROR_SHIFT);
+    let ready = end.readiness();
+    assert!(ready.has(Readiness::ERROR) && ready.has(Readiness::HANGUP) && ready.has(Readiness::READABLE));
+    assert_eq!(read(&end, 2).unwrap(), b"ab");
+    assert_eq!(read(&end, 2), Err(ReadError::Failed(104)), "the first error stays");
+    assert_eq!(read(&end, 2).unwrap(), b"");
+    assert_eq!(write(&end, b"x"), Err(WriteError::Closed));
+}
+
+#[test]
+fn without_storage_there_is_no_room_and_it_is_asked_for_once() {
+    let world = World::new();
+    let end = world.end();
+    world.block().rings.one.state.fetch_and(!ATTACHED, Ordering::Relaxed);
+    assert!(end.asks_for_storage() && !end.asks_for_storage());
+    assert_eq!((write(&end, b"x"), end.room()), (Err(WriteError::WouldBlock), 0));
+    assert_eq!(world.block().requests.load(Ordering::Relaxed), request::WANTS_STORAGE);
+    assert!(!end.readiness().has(Readiness::WRITABLE));
+    world.attach(&world.block().rings.one, 5);
+    assert_eq!(write(&end, b"x"), Ok(1));
+}
+
+#[test]
+fn shutting_is_told_and_kept() {
+    let world = World::new();
+    let end = world.end();
+    end.shut_write();
+    assert_eq!(world.block().requests.load(Ordering::Relaxed), request::SHUT_WRITE);
+    assert_eq!(write(&end, b"x"), Err(WriteError::Closed));
+    assert!(!end.readiness().has(Readiness::HANGUP));
+    end.shut_read();
+    world.deliver(b"late");
+    assert_eq!(read(&end, 9).unwrap(), b"");
+    assert!(end.readiness().has(Readiness::HANGUP));
+}
+
+#[test]
+fn options_are_levels() {
+    let world = World::new();
+    let (end, requests) = (world.end(), &world.block().requests);
+    end.set_option(request::NODELAY, true);
+    assert_eq!(requests.load(Ordering::Relaxed), request::NODELAY | request::OPTIONS);
+    end.set_option(request::NODELAY, false);
+    assert_eq!(requests.load(Ordering::Relaxed), request::OPTIONS);
+}
+
+#[test]
+fn a_kick_reaches_the_lane_and_rings_only_a_sleeper() {
+    let world = World::new();
+    let inbox = world.arena.mapping().lane(0).unwrap();
+    assert_eq!(world.end().kick(), None);
+    assert_eq!((inbox.news.take_word(), inbox.news.take_word()), (Some((0, 1 << 3)), None));
+    assert!(inbox.fall_asleep());
+    assert_eq!(world.end().kick(), Some(0));
+    world.block().rings.margin[margin::PLACE].store(9, Ordering::Relaxed);
+    assert_eq!(world.end().kick(), None, "no such lane");
+}
+
+#[test]
+fn who_dies_inside_is_buried_and_the_next_goes_on() {
+    let world = World::new();
+    let other = StreamEnd::new(&world.program, 3, Holder::new(2, 1)).unwrap();
+    let block = world.block();
+    core::mem::forget(Inside::enter(&block.send_owner, ME).unwrap());
+    core::mem::forget(Inside::enter(&block.recv_owner, ME).unwrap());
+    core::mem::forget(Held::take(&block.rings.one.state).unwrap());
+    assert_eq!(write(&world.end(), b"x"), Err(WriteError::Busy(Busy::Myself)));
+    block.bury(2);
+    assert_eq!(write(&other, b"x"), Err(WriteError::Busy(Busy::Other(ME))));
+    let epoch = block.rings.one.state.load(Ordering::Relaxed) & !(EPOCH - 1);
+    block.bury(1);
+    let state = block.rings.one.state.load(Ordering::Relaxed);
+    assert_eq!((state & HELD, state & !(EPOCH - 1)), (0, epoch + EPOCH));
+    assert_eq!(write(&other, b"x"), Ok(1));
+    world.deliver(b"y");
+    assert_eq!(read(&other, 1).unwrap(), b"y");
+}
+
+#[test]
+fn waiting_ends_with_the_bytes() {
+    let world = World::new();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut spin = Spin::new(2);
+            let end = world.end();
+            while end.wait(Readiness::READABLE, Duration::from_secs(1), &mut spin) != Woken::Ready {}
+            read(&end, 10).unwrap()
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        world.deliver(b"at last");
+        world.block().wake();
+        assert_eq!(reader.join().unwrap(), b"at last");
+    });
+}

@@ -1,0 +1,130 @@
+//! The mapping of an arena: the only unsafe code of this crate.
+//!
+//! Called by `arena.rs`, which has checked that the memfd is as long as its layout says and sealed against becoming
+//! shorter, so no access can fault. Words are atomics, which any value fits; bytes of storage are copied in and out
+//! and never lent, because another process may change them at any time.
+
+use core::ptr::{self, NonNull};
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::layout::{Block, Header, Inbox, Layout, SLOTS};
+
+/// An arena in this process' memory. A child of fork(2) has it too.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: shared words are atomics, and storage is only copied, by raw pointers; the address belongs to the process.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps an arena whose length and seals the caller has checked.
+    pub(crate) fn map(memfd: impl AsFd, layout: Layout) -> io::Result<Self> {
+        let len = usize::try_from(layout.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let base = unsafe { mmap(ptr::null_mut(), len, prot, flags, memfd, 0) }?;
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, layout })
+    }
+
+    /// Maps the first page of a memfd and reads the layout that it names; `None` if it is no arena of this version.
+    pub(crate) fn read_header<T>(memfd: impl AsFd, read: impl FnOnce(&Header) -> T) -> io::Result<T> {
+        let len = size_of::<Header>();
+        // SAFETY: as in `map`.
+        let page = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, memfd, 0) }?;
+        // SAFETY: the caller has checked that the memfd has a first page; it is mapped until below, aligned to a
+        // page, and any bytes are a `Header`, whose words are only read.
+        let answer = read(unsafe { &*page.cast::<Header>() });
+        // SAFETY: the mapping was made above, and no reference into it is left.
+        unsafe { munmap(page, len) }?;
+        Ok(answer)
+    }
+
+    /// Its sizes.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Where it begins.
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    fn at<T>(&self, offset: u64) -> &T {
+        debug_assert!(offset + size_of::<T>() as u64 <= self.layout.len());
+        // SAFETY: callers stay within the layout, whose length is mapped; every part begins on a page and has parts
+        // that are multiples of their alignment; `T` is one of the structures of `layout.rs`, atomics and padding,
+        // which any bytes are; nobody makes a unique reference.
+        unsafe { self.base.add(offset as usize).cast::<T>().as_ref() }
+    }
+
+    /// The first page.
+    pub fn header(&self) -> &Header {
+        self.at(0)
+    }
+
+    /// A lane's inbox.
+    pub fn lane(&self, lane: u32) -> Option<&Inbox> {
+        let at = Layout::LANES_AT + u64::from(lane) * size_of::<Inbox>() as u64;
+        (lane < self.layout.lanes).then(|| self.at(at))
+    }
+
+    /// A waiter's inbox.
+    pub fn slot(&self, slot: u32) -> Option<&Inbox> {
+        let at = self.layout.slots_at() + u64::from(slot) * size_of::<Inbox>() as u64;
+        (slot < SLOTS).then(|| self.at(at))
+    }
+
+    /// A stream's words.
+    #[inline]
+    pub fn block(&self, block: u32) -> Option<&Block> {
+        let at = self.layout.blocks_at() + u64::from(block) * size_of::<Block>() as u64;
+        (block < self.layout.blocks).then(|| self.at(at))
+    }
+
+    /// The address of storage that begins `at` bytes behind the arena's begin, if all of it is storage.
+    #[inline]
+    fn storage(&self, at: u64, len: usize) -> Option<*mut u8> {
+        let end = at.checked_add(len as u64)?;
+        let is_inside = at >= self.layout.storage_at() && end <= self.layout.len();
+        // SAFETY: the range was just checked to be inside the mapping.
+        is_inside.then(|| unsafe { self.base.as_ptr().add(at as usize) })
+    }
+
+    /// Copies bytes into storage. Whether all of the range is storage; nothing is copied otherwise.
+    #[inline]
+    #[must_use]
+    pub fn copy_in(&self, at: u64, bytes: &[u8]) -> bool {
+        let Some(to) = self.storage(at, bytes.len()) else { return false };
+        // SAFETY: `to` is good for that many bytes and no Rust reference to them exists; `bytes` is the caller's, who
+        // could not lend it if it were in the mapping's storage, to which no references are made. Who else writes
+        // there at the same time spoils bytes, and bytes have no invalid values.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        true
+    }
+
+    /// Copies bytes out of storage. Whether all of the range is storage; nothing is copied otherwise.
+    #[inline]
+    #[must_use]
+    pub fn copy_out(&self, at: u64, to: &mut [u8]) -> bool {
+        let Some(from) = self.storage(at, to.len()) else { return false };
+        // SAFETY: as in `copy_in`, the other way.
+        unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+        true
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map` with this length; references into it borrow from `self`.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.layout.len() as usize) };
+    }
+}

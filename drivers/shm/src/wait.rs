@@ -1,0 +1,208 @@
+//! Waiting for a stream: look again for a bounded while, then sleep on the block's futex.
+//!
+//! - R1. Who sleeps counts himself, then reads the futex word, then looks a last time; who wakes changes what is
+//!   waited for, then looks at the count, and only then changes the word and wakes. Fences stand between, so either
+//!   the sleeper sees the change or the waker sees the sleeper.
+//! - R2. Nobody sleeps longer than [`SLICE`] at a time: a daemon that died wakes nobody.
+//! - R3. Looking again pays if the answer comes soon and another CPU makes it: on one CPU there is none, and who spins in
+//!   vain spins shorter the next time.
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::thread::futex;
+
+use crate::layout::Block;
+use crate::sync::{AtomicU32, Ordering, fence};
+
+/// The longest sleep.
+pub const SLICE: Duration = Duration::from_millis(250);
+
+/// How a wait ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Woken {
+    /// What was waited for is there.
+    Ready,
+    /// The time is over, or a slice of it: look whether the daemon lives, and wait again.
+    TimeOut,
+    /// A signal came.
+    Interrupted,
+}
+
+/// How long a thread looks before it sleeps; one per thread, or per socket.
+#[derive(Debug)]
+pub struct Spin {
+    looks: u32,
+    most: u32,
+    /// Calls until a new attempt, when none pays.
+    pause: u32,
+}
+
+impl Spin {
+    /// The most looks: some tens of microseconds, a wake-up's price.
+    const MOST: u32 = 1000;
+    const LEAST: u32 = 32;
+    const PAUSE: u32 = 64;
+
+    /// For a machine with this many CPUs.
+    pub const fn new(cpus: usize) -> Self {
+        let most = if cpus > 1 { Self::MOST } else { 0 };
+        Self { looks: most / 4, most, pause: 0 }
+    }
+
+    /// Looks until it is there, or looking is not worth it any more (R3).
+    pub fn until(&mut self, mut is_ready: impl FnMut() -> bool) -> bool {
+        if self.looks == 0 {
+            if self.most == 0 {
+                return is_ready();
+            }
+            self.pause -= 1;
+            if self.pause > 0 {
+                return is_ready();
+            }
+            self.looks = Self::LEAST;
+        }
+        for look in 0..self.looks {
+            if is_ready() {
+                // Room for twice what was needed, so that a little more does not miss.
+                self.looks = (2 * look).clamp(self.looks / 2, self.most).max(Self::LEAST);
+                return true;
+            }
+            core::hint::spin_loop();
+        }
+        self.looks /= 2;
+        if self.looks < Self::LEAST {
+            (self.looks, self.pause) = (0, Self::PAUSE);
+        }
+        false
+    }
+}
+
+impl Block {
+    /// Sleeps until `is_ready`, for at most `limit` and [`SLICE`].
+    pub fn sleep(&self, limit: Duration, mut is_ready: impl FnMut() -> bool) -> Woken {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let woken = self.sleep_counted(limit.min(SLICE), &mut is_ready);
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        woken
+    }
+
+    fn sleep_counted(&self, limit: Duration, is_ready: &mut impl FnMut() -> bool) -> Woken {
+        let seen = self.futex.load(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if is_ready() {
+            return Woken::Ready;
+        }
+        match futex_wait(&self.futex, seen, limit) {
+            Err(Errno::INTR) => Woken::Interrupted,
+            Err(Errno::TIMEDOUT) => Woken::TimeOut,
+            // Woken, or the word had changed: who waited looks, and may wait again.
+            _ if is_ready() => Woken::Ready,
+            _ => Woken::TimeOut,
+        }
+    }
+
+    /// Wakes whoever sleeps on the block, after what he waits for was changed (R1).
+    pub fn wake(&self) {
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
+            self.futex.fetch_add(1, Ordering::SeqCst);
+            // It cannot fail in a way that could be made good: at the worst a slice ends late.
+            let _ = futex_wake(&self.futex);
+        }
+    }
+}
+
+#[cfg(not(loom))]
+fn futex_wait(word: &AtomicU32, seen: u32, limit: Duration) -> Result<(), Errno> {
+    let limit =
+        futex::Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: limit.subsec_nanos().into() };
+    // Not private: the other end is another process.
+    futex::wait(word, futex::Flags::empty(), seen, Some(&limit))
+}
+
+#[cfg(not(loom))]
+fn futex_wake(word: &AtomicU32) -> Result<usize, Errno> {
+    futex::wake(word, futex::Flags::empty(), i32::MAX as u32)
+}
+
+/// In models a sleep ends when the word changes, and only then: a lost wake-up is a deadlock that loom finds.
+#[cfg(loom)]
+fn futex_wait(word: &AtomicU32, seen: u32, _limit: Duration) -> Result<(), Errno> {
+    while word.load(Ordering::SeqCst) == seen {
+        loom::thread::yield_now();
+    }
+    Ok(())
+}
+
+#[cfg(loom)]
+fn futex_wake(_word: &AtomicU32) -> Result<usize, Errno> {
+    Ok(0)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use core::sync::atomic::AtomicBool;
+    use std::time::Instant;
+
+    #[test]
+    fn a_sleeper_is_woken_and_is_not_counted_any_more() {
+        let (block, there) = (Block::default(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                let is_ready = || there.load(Ordering::Acquire);
+                while block.sleep(Duration::from_secs(5), is_ready) != Woken::Ready {}
+            });
+            while block.sleepers.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            there.store(true, Ordering::Release);
+            block.wake();
+            sleeper.join().unwrap();
+        });
+        assert_eq!(block.sleepers.load(Ordering::Relaxed), 0);
+        let before = block.futex.load(Ordering::Relaxed);
+        block.wake();
+        assert_eq!(block.futex.load(Ordering::Relaxed), before, "nobody sleeps");
+    }
+
+    #[test]
+    fn a_sleep_ends_with_its_time() {
+        let (block, before) = (Block::default(), Instant::now());
+        assert_eq!(block.sleep(Duration::from_millis(5), || false), Woken::TimeOut);
+        assert!(before.elapsed() >= Duration::from_millis(5));
+        assert_eq!(block.sleep(Duration::from_secs(9), || true), Woken::Ready);
+    }
+
+    #[test]
+    fn spinning_that_never_pays_stops_and_is_tried_again() {
+        let looks = |spin: &mut Spin| {
+            let mut looks = 0;
+            spin.until(|| {
+                looks += 1;
+                false
+            });
+            looks
+        };
+        let mut spin = Spin::new(2);
+        let tries: Vec<u32> = (0..200).map(|_| looks(&mut spin)).collect();
+        assert!(tries[0] > 100 && tries[10..60].iter().all(|&n| n == 1));
+        assert!(tries[60..].iter().any(|&n| n >= Spin::LEAST), "it is tried again");
+        assert!(tries[60..].iter().sum::<u32>() < 500);
+        let mut alone = Spin::new(1);
+        assert!((0..100).all(|_| looks(&mut alone) == 1));
+    }
+
+    #[test]
+    fn spinning_that_pays_goes_on() {
+        let mut spin = Spin::new(8);
+        for _ in 0..100 {
+            let mut looks = 0;
+            assert!(spin.until(|| {
+                looks += 1;
+                looks == 200
+            }));
+        }
+    }
+}
