@@ -54,6 +54,11 @@ pub fn socket_path(explicit: Option<&OsStr>, is_root: bool, runtime_dir: Option<
     }
 }
 
+/// Where preloaded programs find the daemon whose interface is at `socket`: beside it.
+pub fn programs_socket(socket: &Path) -> PathBuf {
+    socket.with_file_name("app.sock")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

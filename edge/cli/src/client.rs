@@ -43,10 +43,7 @@ impl Client {
 
     /// The daemon that `FIRELANE_SOCKET` names, or the one of this user.
     pub fn of_environment() -> Self {
-        let explicit = std::env::var_os(paths::SOCKET_VARIABLE);
-        let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR");
-        let is_root = rustix::process::geteuid().is_root();
-        Self { socket: paths::socket_path(explicit.as_deref(), is_root, runtime_dir.as_deref()) }
+        Self { socket: socket_of_environment() }
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str, which: Which) -> Result<T, ApiError> {
@@ -148,6 +145,14 @@ impl Client {
         }
         split_answer(&answer)
     }
+}
+
+/// The daemon's socket, by `FIRELANE_SOCKET` or by who the user is.
+pub(crate) fn socket_of_environment() -> Option<PathBuf> {
+    let explicit = std::env::var_os(paths::SOCKET_VARIABLE);
+    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR");
+    let is_root = rustix::process::geteuid().is_root();
+    paths::socket_path(explicit.as_deref(), is_root, runtime_dir.as_deref())
 }
 
 fn garbled(why: &str) -> ApiError {

@@ -19,6 +19,7 @@ mod ipadm;
 mod lab;
 mod ofmt;
 mod own;
+mod run;
 mod session;
 mod stage;
 mod stat;
@@ -56,16 +57,7 @@ pub const EXIT_NO_DAEMON: u8 = 75;
 
 /// Runs the process's command line against the daemon.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let mut words = Vec::new();
-    for arg in args {
-        match arg.into_string() {
-            Ok(word) => words.push(word),
-            Err(raw) => {
-                eprintln!("firelane: argument {raw:?} is not UTF-8");
-                return ExitCode::from(EXIT_USAGE);
-            }
-        }
-    }
+    let args: Vec<OsString> = args.collect();
     let client = Client::of_environment();
     let stdout = std::io::stdout();
     let rows = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
@@ -79,7 +71,19 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             true
         },
     };
-    ExitCode::from(run(&mut session, &words))
+    // What a program is started with is the program's matter; all other words are ours.
+    if args.get(1).is_some_and(|verb| verb == "run") {
+        return ExitCode::from(own::run(&mut session, args.into_iter().skip(1)));
+    }
+    let words: Result<Vec<_>, _> = args.into_iter().map(OsString::into_string).collect();
+    match words {
+        Ok(words) => ExitCode::from(run(&mut session, &words)),
+        Err(raw) => {
+            // Nobody is left to be told when the error output itself is gone.
+            let _ = writeln!(session.err, "firelane: argument {raw:?} is not UTF-8");
+            ExitCode::from(EXIT_USAGE)
+        }
+    }
 }
 
 /// Runs the command line `words`, the program's name first, and gives its exit code.
@@ -91,7 +95,7 @@ pub fn run(session: &mut Session<'_>, words: &[String]) -> u8 {
         Some((name, command)) => (name, rest, command),
         None => match rest.split_first().and_then(|(first, rest)| Some((find(first)?, rest))) {
             Some(((name, command), rest)) => (name, rest, command),
-            None => return own::run(session, rest),
+            None => return own::run(session, rest.iter().map(OsString::from)),
         },
     };
     let result = command(session, rest);

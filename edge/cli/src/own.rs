@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use firelane_api::{ApiError, PlanReply, Status, Which};
 use firelane_model::{MODEL_TEXT_MAX, Model};
 
@@ -81,8 +81,18 @@ enum Verb {
         #[arg(short, long)]
         parsable: bool,
     },
+    /// Run a program on a netstack of Firelane
+    Run(crate::run::Options),
+    /// Waits for a program of `run` and removes what it needed
+    #[command(hide = true)]
+    RunCleanup(crate::run::cleanup::Options),
     /// Write what passes a link or belongs to a flow as pcapng
     Capture(crate::capture::Options),
+    /// Write a shell's completion of this command
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
     /// Show the whole of it with two tenants and real programs
     Demo(crate::demo::Options),
     /// Start a netstack with echo, discard, chargen and sink to try things on
@@ -138,8 +148,8 @@ impl From<ApiError> for Refused {
 }
 
 /// Runs `firelane` with the words after its name and gives the exit code.
-pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> u8 {
-    let words = std::iter::once(OsString::from(PROGRAM)).chain(words.iter().map(OsString::from));
+pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsString>) -> u8 {
+    let words = std::iter::once(OsString::from(PROGRAM)).chain(words);
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => return usage(session, &error),
@@ -151,7 +161,10 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> u8 {
         Verb::Dump { file, persistent, json } => dump(session, file.as_deref(), persistent, json),
         Verb::Status { json } => status(session, json),
         Verb::Drops { json, output, parsable } => drops(session, json, output.as_deref(), parsable),
+        Verb::Run(options) => crate::run::run(session, &options),
+        Verb::RunCleanup(options) => crate::run::cleanup::run(session, &options),
         Verb::Capture(options) => crate::capture::run(session, &options),
+        Verb::Completion { shell } => completion(session, shell),
         Verb::Demo(options) => crate::demo::run(session, options).map_err(Refused::from),
         Verb::Lab(options) => crate::lab::run(session, &options),
         Verb::Dladm(it) => crate::dladm::run(session, &it.words).map_err(Refused::from),
@@ -186,6 +199,13 @@ fn usage(session: &mut Session<'_>, error: &clap::Error) -> u8 {
     // An output that is gone is no bad input.
     let _ = output.write_all(text.as_bytes());
     code
+}
+
+fn completion(session: &mut Session<'_>, shell: clap_complete::Shell) -> Result<(), Refused> {
+    // The generator takes a failed write for a fault of its own; into memory none fails.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), PROGRAM, &mut script);
+    Ok(session.out.write_all(&script)?)
 }
 
 /// Reads a configuration file; every fault is one line.

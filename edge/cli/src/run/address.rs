@@ -1,0 +1,123 @@
+//! Addresses that nobody on the switch has: one of each subnet that the program's netstack is on.
+//!
+//! Called by `aside.rs`. Known are the configuration's addresses and gateways on that switch, and the neighbours that
+//! the netstack has met; a host behind an uplink that never spoke is not known, which is what `-a` is for.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use firelane_model::{Address, LinkName, Model, NetstackName};
+use firelane_units::IpPrefix;
+
+/// How many addresses of a subnet are tried, from its end.
+const TRIES: u32 = 1 << 16;
+
+/// One free address of each subnet of `netstack` on `vnic`; the highest of its last 65,536.
+pub(super) fn free(
+    model: &Model,
+    netstack: &NetstackName,
+    vnic: &LinkName,
+    neighbours: impl IntoIterator<Item = IpAddr>,
+) -> Vec<IpPrefix> {
+    let mut taken = taken(model, vnic);
+    taken.extend(neighbours);
+    let mut found: Vec<IpPrefix> = Vec::new();
+    for subnet in subnets(model, netstack, vnic) {
+        if !found.iter().any(|it| it.network() == subnet.network()) {
+            found.extend(highest(subnet, &taken));
+        }
+    }
+    found
+}
+
+fn subnets<'a>(
+    model: &'a Model,
+    netstack: &NetstackName,
+    vnic: &'a LinkName,
+) -> impl Iterator<Item = IpPrefix> + use<'a> {
+    let addresses = model.netstacks.get(netstack).into_iter().flat_map(|it| &it.addresses);
+    let own = addresses.filter(|(name, _)| name.interface() == vnic.as_str());
+    own.filter_map(|(_, address)| match address {
+        Address::Static(it) => Some(it.prefix()),
+        Address::Addrconf(_) => None,
+    })
+}
+
+/// Every address that the configuration gives to somebody on the switch of `vnic`.
+fn taken(model: &Model, vnic: &LinkName) -> BTreeSet<IpAddr> {
+    let Some(over) = model.vnics.get(vnic).map(|it| &it.over) else { return BTreeSet::new() };
+    let beside: Vec<_> = model.vnics_over(over.as_str()).collect();
+    let taps = beside.iter().filter_map(|(_, it)| it.tap()).flat_map(|tap| &tap.addresses);
+    let is_beside = |interface: &str| beside.iter().any(|(name, _)| name.as_str() == interface);
+    let stacks = model.addresses().filter(|(_, name, _)| is_beside(name.interface()));
+    let gateways = model.netstacks.values().flat_map(|it| &it.routes).map(|route| route.gateway());
+    let stacks = stacks.filter_map(|(_, _, address)| address.addr());
+    taps.map(|prefix| prefix.addr()).chain(stacks).chain(gateways).collect()
+}
+
+/// The highest address of `subnet` that a host may have and that is not `taken`.
+fn highest(subnet: IpPrefix, taken: &BTreeSet<IpAddr>) -> Option<IpPrefix> {
+    let (len, network) = (subnet.prefix_len(), subnet.network().addr());
+    let at: Box<dyn Fn(u32) -> IpAddr> = match network {
+        IpAddr::V4(first) => Box::new(move |n| IpAddr::V4((first.to_bits() | n).into())),
+        IpAddr::V6(first) => Box::new(move |n| IpAddr::V6((first.to_bits() | u128::from(n)).into())),
+    };
+    let bits = if network.is_ipv4() { 32 - len } else { 128 - len }.min(31);
+    // The first address is the network's or the routers' (RFC 4291 §2.6.1), IPv4's last is everybody's.
+    let end = (1u32 << bits).saturating_sub(u32::from(network.is_ipv4()));
+    let host = (1..end).rev().take(TRIES as usize).map(at).find(|address| !taken.contains(address))?;
+    IpPrefix::new(host, len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: &str = r#"
+        [etherstub.vswitch1]
+        [etherstub.vswitch2]
+        [vnic.web0]
+        over = "vswitch1"
+        netstack = "web"
+        [vnic.web1]
+        over = "vswitch2"
+        netstack = "web"
+        [vnic.alice0]
+        over = "vswitch1"
+        tap = { namespace = "alice", addresses = ["10.0.0.254/24", "fd00::ffff/112"] }
+        [netstack.web]
+        routes = [{ destination = "default", gateway = "10.0.0.253" }]
+        [netstack.web.addresses]
+        "web0/v4" = "10.0.0.10/24"
+        "web0/more" = "10.0.0.11/24"
+        "web0/v6" = "fd00::10/112"
+        "web1/v4" = "10.9.0.1/31"
+    "#;
+
+    fn found(vnic: &str, neighbours: &[&str]) -> Vec<String> {
+        let model = Model::from_toml("test", HOST).unwrap();
+        let neighbours = neighbours.iter().map(|it| it.parse().unwrap());
+        free(&model, &"web".parse().unwrap(), &vnic.parse().unwrap(), neighbours)
+            .iter()
+            .map(|it| it.to_string())
+            .collect()
+    }
+
+    #[test]
+    fn the_highest_that_nobody_has() {
+        assert_eq!(found("web0", &[]), ["10.0.0.252/24", "fd00::fffe/112"]);
+        assert_eq!(
+            found("web0", &["10.0.0.252", "10.0.0.251", "fd00::1"]),
+            ["10.0.0.250/24", "fd00::fffe/112"]
+        );
+    }
+
+    #[test]
+    fn a_subnet_without_room_gives_none() {
+        assert_eq!(found("web1", &[]), [""; 0], "a link of two ends has no third address");
+        let model = Model::from_toml("test", HOST).unwrap();
+        let all: Vec<IpAddr> = (1..=254).map(|n| IpAddr::from([10, 0, 0, n])).collect();
+        let rest = free(&model, &"web".parse().unwrap(), &"web0".parse().unwrap(), all);
+        assert_eq!(rest.len(), 1, "{rest:?}");
+    }
+}

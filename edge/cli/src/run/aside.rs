@@ -1,0 +1,208 @@
+//! The path beside: a network namespace with a VNIC on the program's switch, for what cannot be preloaded.
+//!
+//! Called by `run/mod.rs`. The VNIC has an address of its own, the limits of the VNIC that the program would have
+//! shared, and the routes of its netstack. It lasts as long as somebody is in the namespace (`cleanup.rs`).
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+
+use firelane_api::{Api, ApiError, Change, ChangeRequest, Status, Which};
+use firelane_model::{Flow, FlowName, Instance, LinkName, Model, NamespaceName, Route, Tap, Vnic, VnicUser};
+use firelane_units::IpPrefix;
+use rustix::thread::LinkNameSpaceType;
+
+use super::target::Target;
+use super::{address, cleanup};
+use crate::EXIT_USAGE;
+use crate::common::system_message;
+use crate::own::Refused;
+use crate::session::{Session, die};
+
+/// What the VNICs are called, with the program's process id behind.
+const PREFIX: &str = "run";
+/// How often a name or an address may be gone before it is ours.
+const TRIES: usize = 16;
+
+/// A namespace that waits for its program.
+#[derive(Debug)]
+pub(super) struct Aside {
+    vnic: LinkName,
+    over: LinkName,
+    like: LinkName,
+    namespace: String,
+    addresses: Vec<IpPrefix>,
+    routes: Vec<Route>,
+}
+
+impl Aside {
+    /// Makes the VNIC with its namespace, and the process that removes it.
+    pub(super) fn make(
+        session: &mut Session<'_>,
+        target: &Target,
+        wanted: &[IpPrefix],
+    ) -> Result<Self, Refused> {
+        let api = session.api;
+        let instance: Instance = api.status()?.instance.parse().unwrap_or_default();
+        let namespace =
+            cleanup::namespace_of_this_process().ok_or_else(|| Refused(die("/proc: cannot be read"), 1))?;
+        cleanup::sweep(api, &api.model(Which::Active)?, |name| instance.namespace(name));
+        let mut tries = (0..TRIES).map(|_| Self::try_to_make(api, target, wanted, &namespace));
+        let made = tries.find_map(Result::transpose).transpose()?;
+        let busy =
+            || Refused(die("a network namespace for the program: others take every name and address"), 1);
+        let mut place = made.ok_or_else(busy)?;
+        place.namespace = instance.namespace(&namespace);
+        let begun = cleanup::begin(&place.namespace, &namespace, &place.vnic);
+        if let Err(text) = begun {
+            let _ = cleanup::remove(api, &place.vnic, &namespace);
+            return Err(Refused(die(text), 1));
+        }
+        Ok(place)
+    }
+
+    /// One try: `None` if somebody was faster with the name or the address.
+    fn try_to_make(
+        api: &dyn Api,
+        target: &Target,
+        wanted: &[IpPrefix],
+        namespace: &NamespaceName,
+    ) -> Result<Option<Self>, Refused> {
+        let model = api.model(Which::Active)?;
+        let (like, addresses) = place_for(api, &model, target, wanted)?;
+        let mut vnic = Vnic { mac: firelane_model::Mac::Auto, ..model.vnics[&like].clone() };
+        let over = vnic.over.clone();
+        vnic.user = VnicUser::Tap(Tap {
+            namespace: Some(namespace.clone()),
+            ifname: None,
+            addresses: addresses.clone(),
+        });
+        let name = free_name(&model);
+        let change = |change| api.change(&ChangeRequest { temporary: true, change });
+        match change(Change::CreateVnic(name.clone(), vnic)) {
+            Ok(()) => {}
+            Err(error) if error.status == Status::Exists => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let rest = || {
+            let now = api.model(Which::Active)?;
+            if wanted.is_empty() && is_second(&now, &name, &addresses) {
+                return Ok::<_, ApiError>(false);
+            }
+            for (flow, like) in flows(&now, &like, &name, &addresses) {
+                change(Change::AddFlow(flow, like))?;
+            }
+            Ok(true)
+        };
+        let outcome = rest();
+        if !matches!(outcome, Ok(true)) {
+            cleanup::remove(api, &name, namespace)?;
+            outcome?;
+            return Ok(None);
+        }
+        let routes = model.netstacks.get(&target.netstack).map(|it| it.routes.iter().copied().collect());
+        let routes = routes.unwrap_or_default();
+        Ok(Some(Self { vnic: name, over, like, namespace: String::new(), addresses, routes }))
+    }
+
+    /// The path in one line.
+    pub(super) fn description(&self) -> String {
+        let addresses: Vec<_> = self.addresses.iter().map(|it| it.to_string()).collect();
+        let addresses =
+            if addresses.is_empty() { String::new() } else { format!(" {}", addresses.join(" ")) };
+        format!(
+            "it runs in a network namespace of its own on {}, interface {}{addresses}, with the limits of {}, \
+             until its last process ends",
+            self.over, self.vnic, self.like
+        )
+    }
+
+    /// Goes into the namespace with this thread, from where the program starts.
+    pub(super) fn enter(&self) -> Result<(), String> {
+        let path = cleanup::path_of(&self.namespace);
+        let shown = |error: std::io::Error| {
+            format!("network namespace {}: {}", self.namespace, system_message(&error))
+        };
+        let file = File::open(path).map_err(shown)?;
+        rustix::thread::move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|error| shown(error.into()))?;
+        self.routes.iter().filter(|route| self.reaches(route)).try_for_each(add_route)
+    }
+
+    fn reaches(&self, route: &Route) -> bool {
+        self.addresses.iter().any(|it| it.contains(route.gateway()))
+    }
+}
+
+fn add_route(route: &Route) -> Result<(), String> {
+    let (to, gateway) = (route.destination().to_string(), route.gateway().to_string());
+    let mut command = Command::new("ip");
+    command.args(["route", "add", &to, "via", &gateway]).stdin(Stdio::null());
+    let output = command.output().map_err(|error| format!("ip (Debian package iproute2): {error}"))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("route to {to} via {gateway}: {}", text.trim()))
+    }
+}
+
+/// The VNIC whose place is shared, and the addresses for the new one.
+fn place_for(
+    api: &dyn Api,
+    model: &Model,
+    target: &Target,
+    wanted: &[IpPrefix],
+) -> Result<(LinkName, Vec<IpPrefix>), Refused> {
+    let bad = |text: String| Refused(die(text), EXIT_USAGE);
+    let there: Vec<&LinkName> = target.vnics.iter().filter(|name| model.vnics.contains_key(*name)).collect();
+    let Some(&first) = there.first() else {
+        return Err(bad(format!("zone {}: it has no VNIC, so there is no switch to be on", target.netstack)));
+    };
+    if !wanted.is_empty() {
+        return Ok((first.clone(), wanted.to_vec()));
+    }
+    let met: Vec<_> = api.neighbours(target.netstack.as_str())?.into_iter().map(|it| it.address).collect();
+    for &name in &there {
+        let free = address::free(model, &target.netstack, name, met.iter().copied());
+        if !free.is_empty() {
+            return Ok((name.clone(), free));
+        }
+    }
+    Err(bad(format!("{first}: no free address in its subnets (-a ADDR/LEN names one)")))
+}
+
+/// The name with the number of this process, which becomes the program; the next free one if another namespace of
+/// processes has the number too.
+fn free_name(model: &Model) -> LinkName {
+    let names = (std::process::id()..).map(|number| format!("{PREFIX}{number}"));
+    let free = names.filter(|name| model.class_of(name).is_none()).find_map(|name| name.parse().ok());
+    free.expect("a model has fewer links than there are numbers")
+}
+
+/// Whether somebody else has taken an address at the same time, and is to keep it: of two, who has the first name.
+fn is_second(model: &Model, own: &LinkName, addresses: &[IpPrefix]) -> bool {
+    let Some(over) = model.vnics.get(own).map(|it| &it.over) else { return true };
+    let others = model.vnics_over(over.as_str()).filter(|(name, _)| *name < own);
+    let mut taps = others.filter_map(|(_, it)| it.tap());
+    taps.any(|tap| tap.addresses.iter().any(|it| addresses.iter().any(|own| own.addr() == it.addr())))
+}
+
+/// The flows of `like`, for `vnic` with its own addresses.
+fn flows(model: &Model, like: &LinkName, vnic: &LinkName, addresses: &[IpPrefix]) -> Vec<(FlowName, Flow)> {
+    let mut flows = Vec::new();
+    for (name, flow) in model.flows_on(like.as_str()) {
+        let mut matching = flow.matching.clone();
+        if let Some(local) = matching.local_ip {
+            let own = addresses.iter().find(|it| it.addr().is_ipv4() == local.addr().is_ipv4());
+            // A part of the subnet stays one; an address becomes ours.
+            matching.local_ip = own
+                .filter(|it| !local.contains(it.addr()))
+                .map_or(Some(local), |it| Some(IpPrefix::host(it.addr())));
+        }
+        if let Ok(name) = format!("{name}-{vnic}").parse() {
+            flows.push((name, Flow { link: vnic.clone(), matching, ..flow.clone() }));
+        }
+    }
+    flows
+}

@@ -1,0 +1,104 @@
+//! `firelane run`: starts a program on a netstack, and says before it starts which path it gets and why.
+//!
+//! Called by `own.rs`. A dynamically linked program is started with the library `libfirelane_preload.so` in front
+//! of its own, in this process's place: nothing of the command stays. What cannot be preloaded gets a network
+//! namespace with a VNIC on the same switch instead, never in silence; `--require` refuses it.
+//!
+//! - `target.rs`: which netstack. `program.rs`, `elf.rs`: which file, and what stands in the way of preloading.
+//! - `preload.rs`: the library and the program's environment. `aside.rs`, `address.rs`: the namespace, its VNIC and
+//!   what it is called. `cleanup.rs`: removing them when the last program in it has ended.
+
+mod address;
+mod aside;
+pub(crate) mod cleanup;
+mod elf;
+mod preload;
+mod program;
+mod target;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use firelane_model::{LinkName, NetstackName};
+use firelane_units::IpPrefix;
+
+use crate::EXIT_USAGE;
+use crate::common::system_message;
+use crate::own::Refused;
+use crate::session::{Session, die};
+use program::{Obstacle, Program};
+use target::Target;
+
+/// Exit code when the program is there but cannot be run, as `env` and shells have it.
+const EXIT_NOT_RUN: u8 = 126;
+/// Exit code when there is no such program.
+const EXIT_NOT_FOUND: u8 = 127;
+
+/// What runs, and where.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// The VNIC whose netstack the program uses
+    #[arg(short, long, conflicts_with = "zone")]
+    vnic: Option<LinkName>,
+    /// The zone, which is the netstack, that the program uses [default: the netstack called default, or the only one]
+    #[arg(short, long)]
+    zone: Option<NetstackName>,
+    /// Refuse a program that cannot be accelerated instead of giving it a network namespace
+    #[arg(long, conflicts_with = "address")]
+    require: bool,
+    /// Addresses of the network namespace's interface, if the program needs one, in place of free ones
+    #[arg(short, long, value_name = "ADDR/LEN", value_delimiter = ',')]
+    address: Vec<IpPrefix>,
+    /// Say nothing about the path that the program gets
+    #[arg(short, long)]
+    quiet: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARG"])]
+    command: Vec<OsString>,
+}
+
+/// Runs the program in this process's place; comes back only if it cannot.
+pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Refused> {
+    let (name, args) = options.command.split_first().ok_or_else(|| Refused(die("no program"), EXIT_USAGE))?;
+    let shown = name.to_string_lossy().into_owned();
+    let cannot = |text: String, code| Refused(die(format!("{shown}: {text}")), code);
+    let path = program::find(name).map_err(|it| cannot(it.text, it.code))?;
+    let target = Target::choose(session.api, options.vnic.as_ref(), options.zone.as_ref())?;
+    let (obstacle, library) = match Program::look(&path).obstacle {
+        Some(obstacle) => (Some(obstacle), None),
+        None => match preload::library() {
+            Ok(library) => (None, Some(library)),
+            Err(why) => (Some(Obstacle::Library(why)), None),
+        },
+    };
+    let mut command = Command::new(&path);
+    command.arg0(name).args(args);
+    match (obstacle, library) {
+        (Some(why), _) if options.require => {
+            return Err(cannot(format!("cannot be accelerated: {why} (--require)"), EXIT_USAGE));
+        }
+        (Some(why), _) => {
+            let place = aside::Aside::make(session, &target, &options.address)?;
+            announce(session, options, &format!("{shown}: not accelerated: {why}; {}", place.description()));
+            place.enter().map_err(|text| cannot(text, 1))?;
+        }
+        (None, library) => {
+            if let Some(library) = library {
+                preload::prepare(&mut command, &library, &target).map_err(|text| cannot(text, 1))?;
+            }
+            announce(session, options, &format!("{shown}: accelerated on {}", target.description()));
+        }
+    }
+    session.out.flush()?;
+    let error = command.exec();
+    Err(cannot(system_message(&error), program::code_of(&error)))
+}
+
+/// One line before the program's own first one.
+fn announce(session: &mut Session<'_>, options: &Options, text: &str) {
+    if !options.quiet {
+        // A program whose error output is gone runs all the same.
+        let _ = writeln!(session.err, "firelane: {text}");
+    }
+}

@@ -1,0 +1,113 @@
+//! The library in front of the program's own: where it is, and what the program's environment says then.
+//!
+//! Called by `run/mod.rs`. The library is looked for where an installation or a build puts it: beside the command,
+//! and in `../lib`. The loader splits `LD_PRELOAD` at spaces and colons, so a path with one cannot be given to it.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use firelane_api::paths;
+
+use super::target::Target;
+
+/// The library's file.
+const LIBRARY: &str = "libfirelane_preload.so";
+/// Names the library's file instead.
+const LIBRARY_VARIABLE: &str = "FIRELANE_PRELOAD";
+/// Libraries that the loader puts in front of a program's own (`ld.so(8)`).
+const LOADER_VARIABLE: &str = "LD_PRELOAD";
+/// What tells the library where it belongs.
+const NETSTACK_VARIABLE: &str = "FIRELANE_NETSTACK";
+const VNIC_VARIABLE: &str = "FIRELANE_VNIC";
+const PROGRAMS_VARIABLE: &str = "FIRELANE_APP_SOCKET";
+
+/// The library's path, or why there is none that could be used.
+pub(super) fn library() -> Result<PathBuf, String> {
+    let given = std::env::var_os(LIBRARY_VARIABLE).filter(|it| !it.is_empty()).map(PathBuf::from);
+    let own = std::env::current_exe().ok();
+    choose(given, own.as_deref().and_then(Path::parent))
+}
+
+fn choose(given: Option<PathBuf>, folder: Option<&Path>) -> Result<PathBuf, String> {
+    let places = match (given, folder) {
+        (Some(given), _) => vec![given],
+        (None, Some(folder)) => vec![folder.join(LIBRARY), folder.join("../lib").join(LIBRARY)],
+        (None, None) => Vec::new(),
+    };
+    let Some(path) = places.iter().find_map(|it| it.canonicalize().ok().filter(|it| it.is_file())) else {
+        let places: Vec<_> = places.iter().map(|it| it.display().to_string()).collect();
+        return Err(format!("there is no {} ({LIBRARY_VARIABLE} names the library)", places.join(" or ")));
+    };
+    if path.as_os_str().as_bytes().iter().any(|byte| b" :\t".contains(byte)) {
+        let path = path.display();
+        return Err(format!("{path}: the loader takes no path with a space or a colon"));
+    }
+    Ok(path)
+}
+
+/// Makes `command` load `library` and find its netstack.
+pub(super) fn prepare(command: &mut Command, library: &Path, target: &Target) -> Result<(), String> {
+    command.env(LOADER_VARIABLE, in_front(library, std::env::var_os(LOADER_VARIABLE)));
+    command.env(NETSTACK_VARIABLE, target.netstack.as_str());
+    match target.vnics.first().filter(|_| target.by_vnic) {
+        Some(vnic) => command.env(VNIC_VARIABLE, vnic.as_str()),
+        None => command.env_remove(VNIC_VARIABLE),
+    };
+    if std::env::var_os(PROGRAMS_VARIABLE).is_none() {
+        let interface = crate::client::socket_of_environment();
+        let interface =
+            interface.ok_or_else(|| format!("set {} or XDG_RUNTIME_DIR", paths::SOCKET_VARIABLE))?;
+        command.env(PROGRAMS_VARIABLE, paths::programs_socket(&interface));
+    }
+    Ok(())
+}
+
+/// `library` before what is preloaded already, once.
+fn in_front(library: &Path, present: Option<OsString>) -> OsString {
+    let mut list = library.as_os_str().to_owned();
+    let present = present.unwrap_or_default();
+    let others = present.as_bytes().split(|byte| b" :".contains(byte));
+    for other in others.filter(|it| !it.is_empty() && *it != library.as_os_str().as_bytes()) {
+        list.push(":");
+        list.push(std::ffi::OsStr::from_bytes(other));
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_beside_the_command_or_in_lib_or_where_the_variable_says() {
+        let folder = std::env::temp_dir().join(format!("firelane-preload-{}", std::process::id()));
+        let [bin, lib, odd] = ["bin", "lib", "o dd"].map(|name| folder.join(name));
+        for place in [&bin, &lib, &odd] {
+            std::fs::create_dir_all(place).unwrap();
+        }
+        let missing = choose(None, Some(&bin)).unwrap_err();
+        assert!(
+            missing.contains("bin/libfirelane_preload.so or ") && missing.contains(LIBRARY_VARIABLE),
+            "{missing}"
+        );
+        std::fs::write(lib.join(LIBRARY), "").unwrap();
+        assert_eq!(choose(None, Some(&bin)), Ok(lib.join(LIBRARY).canonicalize().unwrap()));
+        std::fs::write(bin.join(LIBRARY), "").unwrap();
+        assert_eq!(choose(None, Some(&bin)), Ok(bin.join(LIBRARY).canonicalize().unwrap()));
+        std::fs::write(odd.join(LIBRARY), "").unwrap();
+        assert!(choose(Some(odd.join(LIBRARY)), Some(&bin)).unwrap_err().contains("no path with a space"));
+        assert!(choose(Some(odd), Some(&bin)).unwrap_err().contains("there is no"), "a folder is no library");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_preloaded_already_stays_behind_it() {
+        let list = |present: Option<&str>| in_front(Path::new("/l/f.so"), present.map(OsString::from));
+        assert_eq!(list(None), "/l/f.so");
+        assert_eq!(list(Some("")), "/l/f.so");
+        assert_eq!(list(Some("/a.so /b.so")), "/l/f.so:/a.so:/b.so");
+        assert_eq!(list(Some("/a.so:/l/f.so")), "/l/f.so:/a.so");
+    }
+}

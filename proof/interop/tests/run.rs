@@ -1,0 +1,244 @@
+//! `firelane run`: the path that a program gets, what it says, and what is left of it afterwards.
+//!
+//! The library is stood for by one that a test builds where only the way there matters: what the programs do over it
+//! is tested where the library is.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use firelane_interop::{Daemon, Output, Sandbox, binary};
+
+const HOST: &str = r#"
+[etherstub.vswitch1]
+
+[vnic.web0]
+over = "vswitch1"
+netstack = "web"
+maxbw = "200M"
+
+[vnic.alice0]
+over = "vswitch1"
+tap = { namespace = "alice", addresses = ["10.0.0.1/24"] }
+
+[netstack.web]
+routes = [{ destination = "192.0.2.0/24", gateway = "10.0.0.253" }]
+
+[netstack.web.addresses]
+"web0/v4" = "10.0.0.10/24"
+
+[flow.iperf]
+link = "web0"
+match = { transport = "tcp", local_port = 5201, local_ip = "10.0.0.10" }
+maxbw = "50M"
+"#;
+
+/// Prints what the loader was asked for, as a library would see it; ends with 7, or waits for a signal.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    for (char **it = (char *[]){"LD_PRELOAD", "FIRELANE_NETSTACK", "FIRELANE_VNIC", "FIRELANE_APP_SOCKET", 0}; *it; it++)
+        printf("%s=%s\n", *it, getenv(*it) ? getenv(*it) : "");
+    printf("argv0=%s pid=%d\n", argv[0], getpid());
+    fflush(stdout);
+    if (argc > 1) pause();
+    return 7;
+}
+"#;
+
+struct World<'a> {
+    daemon: Daemon<'a>,
+    sandbox: &'a Sandbox,
+    library: PathBuf,
+}
+
+impl<'a> World<'a> {
+    fn new(sandbox: &'a Sandbox) -> Self {
+        let config = sandbox.folder().join("host.toml");
+        fs::write(&config, HOST).expect("the sandbox's folder is writable");
+        let library =
+            compiled(sandbox, "libfirelane_preload.so", "int firelane_stands_for_it;", &["-shared"]);
+        Self { daemon: Daemon::start(sandbox, &config), sandbox, library }
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.run_with(&self.library, args)
+    }
+
+    fn run_with(&self, library: &Path, args: &[&str]) -> Output {
+        let output = self.command(library, args).stdin(Stdio::null()).output().expect("nsenter is installed");
+        Output {
+            command: format!("firelane run {args:?}"),
+            status: output.status,
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    fn command(&self, library: &Path, args: &[&str]) -> Command {
+        let mut command = self.sandbox.command(binary("firelane"));
+        command.env("FIRELANE_SOCKET", self.daemon.runtime().join("api.sock"));
+        command.env("FIRELANE_PRELOAD", library).arg("run").args(args);
+        command
+    }
+
+    /// The VNICs and flows that programs have got.
+    fn beside(&self) -> String {
+        let vnics = self.daemon.firelane(&["dladm", "show-vnic", "-p", "-o", "link"]).expect_success();
+        let flows = self.daemon.firelane(&["flowadm", "show-flow", "-p", "-o", "flow"]).expect_success();
+        let names = vnics.lines().chain(flows.lines()).filter(|name| name.contains("run"));
+        names.collect::<Vec<_>>().join(" ")
+    }
+
+    #[track_caller]
+    fn wait_until_nothing_is_beside(&self) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !self.beside().is_empty() {
+            assert!(Instant::now() < deadline, "{}", self.beside());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let namespaces = self.sandbox.run(None, "ip", &["netns", "list"]).expect_success();
+        assert!(!namespaces.contains("run-"), "{namespaces}");
+    }
+}
+
+fn compiled(sandbox: &Sandbox, name: &str, text: &str, flags: &[&str]) -> PathBuf {
+    let (source, made) = (sandbox.folder().join("source.c"), sandbox.folder().join(name));
+    fs::write(&source, text).expect("the sandbox's folder is writable");
+    let done = Command::new("cc").arg(&source).arg("-o").arg(&made).args(flags).status();
+    assert!(done.expect("a C compiler is installed").success());
+    made
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("the folder's name is plain")
+}
+
+#[test]
+fn a_dynamic_program_takes_the_commands_place_with_the_library_in_front() {
+    let sandbox = Sandbox::new();
+    let world = World::new(&sandbox);
+    let program = compiled(&sandbox, "program", PROGRAM, &[]);
+    let done = world.run(&["-v", "web0", "--", text(&program)]);
+    assert_eq!(done.code(), 7, "{}", done.stderr);
+    let app = world.daemon.runtime().join("app.sock");
+    for line in [
+        format!("LD_PRELOAD={}", world.library.display()),
+        "FIRELANE_NETSTACK=web".to_owned(),
+        "FIRELANE_VNIC=web0".to_owned(),
+        format!("FIRELANE_APP_SOCKET={}", app.display()),
+    ] {
+        assert!(done.stdout.lines().any(|it| it == line), "{line}\n{}", done.stdout);
+    }
+    assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+    assert!(done.stderr.contains("accelerated on netstack web (10.0.0.10/24)"), "{}", done.stderr);
+    let quiet = world.run(&["-q", text(&program)]);
+    assert_eq!((quiet.code(), quiet.stderr.as_str()), (7, ""));
+    assert!(quiet.stdout.contains("FIRELANE_VNIC=\n"), "{}", quiet.stdout);
+    assert_eq!(world.beside(), "");
+}
+
+#[test]
+fn a_static_program_gets_a_namespace_with_the_same_limits_that_ends_with_it() {
+    let sandbox = Sandbox::new();
+    let world = World::new(&sandbox);
+    let program = compiled(&sandbox, "static", PROGRAM, &["-static"]);
+    let mut child = world
+        .command(&world.library, &["-v", "web0", "--", text(&program), "wait"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("nsenter is installed");
+    let mut lines =
+        std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("it is piped")));
+    let says = lines.by_ref().map(|line| line.expect("readable")).find(|line| line.starts_with("argv0"));
+    assert!(says.is_some_and(|line| line.starts_with(&format!("argv0={} ", program.display()))));
+    let pid = child.id();
+    assert_eq!(world.beside(), format!("run{pid} iperf-run{pid}"));
+    let limits = world.daemon.firelane(&["dump"]).expect_success();
+    let vnic = limits.split("[vnic.").find(|it| it.starts_with(&format!("run{pid}]"))).expect("its table");
+    assert!(vnic.contains("maxbw = \"200M\"") && limits.contains("10.0.0.254/24"), "{limits}");
+    let flow =
+        limits.split("[flow.").find(|it| it.starts_with(&format!("iperf-run{pid}"))).expect("its table");
+    assert!(limits.contains("local_ip = \"10.0.0.254") && flow.contains("maxbw = \"50M\""), "{limits}");
+    sandbox.run(Some("alice"), "ping", &["-c", "1", "-W", "5", "10.0.0.254"]).expect_success();
+    // What nsenter started is the program itself, so it gets the signal and its parent the outcome.
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it lives");
+    assert_eq!(child.wait().expect("our child").signal(), Some(15));
+    world.wait_until_nothing_is_beside();
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().expect("it is piped"), &mut said).expect("text");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    for words in
+        ["static: not accelerated: statically linked", "on vswitch1", "10.0.0.254/24", "limits of web0"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
+fn programs_that_outlive_the_first_keep_the_namespace_and_two_at_once_have_two() {
+    let sandbox = Sandbox::new();
+    let world = World::new(&sandbox);
+    let missing = Path::new("/nonexistent/lib.so");
+    // The first one ends at once; the second holds the namespace for a moment.
+    let script = "ip -o -4 address; (sleep 1.5; ip -o route) & exit 3";
+    let done = world.run_with(missing, &["--", "sh", "-c", script]);
+    assert_eq!(done.code(), 3, "{}", done.stderr);
+    assert!(done.stderr.contains("there is no /nonexistent/lib.so"), "{}", done.stderr);
+    assert!(
+        done.stdout.contains("10.0.0.254/24") && done.stdout.contains("192.0.2.0/24 via 10.0.0.253"),
+        "{}",
+        done.stdout
+    );
+    world.wait_until_nothing_is_beside();
+    let both: Vec<_> = std::thread::scope(|scope| {
+        let one = || {
+            world.run_with(missing, &["-q", "--", "sh", "-c", "ip -o -4 address | grep -v 127; sleep 0.5"])
+        };
+        let both = [scope.spawn(one), scope.spawn(one)];
+        both.into_iter().map(|it| it.join().expect("no panic").expect_success()).collect()
+    });
+    let address = |text: &str| text.split_whitespace().nth(3).map(str::to_owned);
+    assert!(address(&both[0]).is_some() && address(&both[0]) != address(&both[1]), "{both:?}");
+    world.wait_until_nothing_is_beside();
+}
+
+#[test]
+fn refusals_say_why_and_start_nothing() {
+    let sandbox = Sandbox::new();
+    let world = World::new(&sandbox);
+    let program = compiled(&sandbox, "static", PROGRAM, &["-static"]);
+    for (args, code, words) in [
+        (
+            &["--require", "--", text(&program)][..],
+            2,
+            "static: cannot be accelerated: statically linked (--require)",
+        ),
+        (
+            &["-v", "alice0", "--", "true"],
+            2,
+            "alice0: the kernel uses it, as alice0 in the network namespace alice",
+        ),
+        (&["-v", "nosuch0", "--", "true"], 2, "nosuch0: there is no such VNIC"),
+        (&["-z", "nosuch", "--", "true"], 2, "zone nosuch: there is no such netstack"),
+        (&["-v", "nonumber", "--", "true"], 2, "'nonumber'"),
+        (&[], 2, "PROGRAM"),
+        (&["--", "no-such-program"], 127, "no-such-program: not found in PATH"),
+        (&["--", "/etc/passwd"], 126, "/etc/passwd: Permission denied"),
+    ] {
+        let done = world.run(args);
+        assert_eq!(done.code(), code, "{args:?}: {}", done.stderr);
+        assert!(done.stderr.contains(words) && done.stderr.lines().count() == 1, "{args:?}: {}", done.stderr);
+        assert_eq!(done.stdout, "", "{args:?}");
+    }
+    assert_eq!(world.beside(), "");
+    let away = sandbox.run(None, text(&binary("firelane")), &["run", "true"]);
+    assert_eq!(away.code(), 75, "{}", away.stderr);
+}
