@@ -26,11 +26,12 @@ impl<D: Driver> Lane<D> {
         self.common.now = now;
         self.common.counters.turns += 1;
         self.links.advance(now);
+        self.stacks.end_patience(now);
         self.stacks.sweep();
         self.stacks.on_time(&mut self.common);
         self.links.release(&mut self.common);
         let fetched = self.fetch();
-        let more = self.pass_on() | self.flush();
+        let more = self.pass_on() | self.flush() | self.stacks.has_patient();
         let sleep = self.rest(fetched, more, idle);
         self.sleeps_until = if sleep.work_left { Some(now) } else { sleep.until };
         sleep
@@ -40,7 +41,7 @@ impl<D: Driver> Lane<D> {
     /// more to do, or something is due before it would wake up.
     pub fn settle(&mut self, now: Instant) -> bool {
         self.common.now = now;
-        let more = self.pass_on() | self.flush();
+        let more = self.pass_on() | self.flush() | self.stacks.has_patient();
         let next = self.next_deadline();
         let is_late = next.is_some_and(|at| self.sleeps_until.is_none_or(|until| at < until));
         if is_late {

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use firelane_lane::{Control, SocketCommand};
+use firelane_lane::{Control, Idle, LaneMessage, SocketCommand};
 use firelane_socket::{Flags, ReadError, SocketError, StreamEnd, WriteError};
 use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId};
 use support::*;
@@ -49,6 +49,33 @@ fn bytes_travel_both_ways_and_the_end_is_seen() {
             world.run_for(Duration::from_secs(70));
             assert_eq!(sum(&world, |s| s.time_wait), 0);
         }
+    }
+}
+
+/// How many packets an exchange of a byte for a byte takes, if the program answers between two turns or does not.
+#[test]
+fn an_answer_before_the_next_turn_carries_the_ack() {
+    let originated = |world: &World| world.counters().originated;
+    for (answers, packets) in [(false, 2), (true, 3)] {
+        let mut world = two_stacks(1, Mtu::ETHERNET);
+        let (mut client, mut server) = connected(&mut world, 0, REMOTES[0].0, REMOTES[0].1);
+        let before = originated(&world);
+        assert_eq!(client.send.write(&[7]), Ok(1));
+        let conn = client.shared().conn().expect("it is connected");
+        let (now, netstack) = (world.now, NetstackId(1));
+        world.lanes[0].on_message(now, LaneMessage::Kick { netstack, conn });
+        let sleep = world.lanes[0].turn(now, Idle::Sleeps);
+        assert!(sleep.work_left, "the ACK leaves in the next turn, which comes at once");
+        assert_eq!(originated(&world) - before, 1);
+        if answers {
+            let mut byte = [0];
+            assert_eq!(world.read(&mut server, &mut byte), Ok(1));
+            assert_eq!(world.write(&mut server, &byte), Ok(1));
+        }
+        world.run();
+        assert_eq!(originated(&world) - before, packets);
+        assert_eq!(client.recv.available(), usize::from(answers));
+        world.check_conservation();
     }
 }
 

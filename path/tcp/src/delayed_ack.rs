@@ -27,6 +27,17 @@ pub enum Arrival {
     Urgent,
 }
 
+/// Whether a bare ACK must leave before the delay is over.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Due {
+    /// The delay counts.
+    Late,
+    /// As soon as the program has had its chance to answer: it helps the peer, which does not wait for it.
+    Soon,
+    /// At once: the peer may be waiting.
+    Now,
+}
+
 /// What has been received and not acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub struct DelayedAck {
@@ -34,7 +45,7 @@ pub struct DelayedAck {
     deadline: Instant,
     unacknowledged: u32,
     quick: u8,
-    due: bool,
+    due: Due,
 }
 
 impl Default for DelayedAck {
@@ -46,12 +57,12 @@ impl Default for DelayedAck {
 impl DelayedAck {
     /// Nothing owed.
     pub const fn new() -> Self {
-        Self { deadline: Instant::FAR_FUTURE, unacknowledged: 0, quick: QUICK_ACKS, due: false }
+        Self { deadline: Instant::FAR_FUTURE, unacknowledged: 0, quick: QUICK_ACKS, due: Due::Late }
     }
 
     /// What a connection at rest remembers: how many ACKs are still quick; `None` while one is owed.
     pub(crate) fn rest(&self) -> Option<u8> {
-        let Self { deadline: Instant::FAR_FUTURE, unacknowledged: 0, quick, due: false } = *self else {
+        let Self { deadline: Instant::FAR_FUTURE, unacknowledged: 0, quick, due: Due::Late } = *self else {
             return None;
         };
         Some(quick)
@@ -70,22 +81,32 @@ impl DelayedAck {
         let two_segments = self.unacknowledged >= 2 * u32::from(mss.bytes());
         let quick = self.quick > 0;
         self.quick = self.quick.saturating_sub(1);
-        if arrival == Arrival::Urgent || two_segments || quick {
-            self.due = true;
+        if arrival == Arrival::Urgent || two_segments {
+            self.due = Due::Now;
+        } else if quick {
+            self.due = self.due.max(Due::Soon);
         }
         self.deadline = self.deadline.min(now + delay.min(DELAY_MAX));
     }
 
-    /// Something else needs an ACK at once: a FIN, a keep-alive, an unacceptable segment.
+    /// Something else needs an ACK at once: a keep-alive, an unacceptable segment, a FIN ahead of its turn.
     pub fn demand(&mut self) {
-        self.due = true;
+        self.due = Due::Now;
+    }
+
+    /// Something needs an ACK, which the program's answer to it may carry: the peer's FIN, or its half of the
+    /// handshake.
+    pub fn demand_soon(&mut self) {
+        self.due = self.due.max(Due::Soon);
     }
 
     /// The program asks for ACKs at once (for the next segments, and for what is owed), or wants them to wait for its
     /// answers.
     pub fn set_quick(&mut self, on: bool) {
         self.quick = if on { QUICK_ACKS } else { 0 };
-        self.due |= on && self.is_owed();
+        if on && self.is_owed() {
+            self.due = Due::Now;
+        }
     }
 
     /// A segment with an ACK left. Data in it mean that the program answers, so delaying pays: ACKs ride on
@@ -96,17 +117,23 @@ impl DelayedAck {
         }
         self.deadline = Instant::FAR_FUTURE;
         self.unacknowledged = 0;
-        self.due = false;
+        self.due = Due::Late;
     }
 
     /// Whether an ACK must go now, with data or without.
     pub fn is_due(&self, now: Instant) -> bool {
-        self.due || self.deadline <= now
+        self.due > Due::Late || self.deadline <= now
+    }
+
+    /// Whether the ACK that is due is one that an answer may carry.
+    #[inline]
+    pub fn may_wait(&self, now: Instant) -> bool {
+        self.due == Due::Soon && self.deadline > now
     }
 
     /// Whether any ACK is owed, now or later.
     pub fn is_owed(&self) -> bool {
-        self.due || self.deadline != Instant::FAR_FUTURE
+        self.due > Due::Late || self.deadline != Instant::FAR_FUTURE
     }
 
     /// When the owed ACK must go.
@@ -191,6 +218,24 @@ mod tests {
         ack.set_quick(false);
         data(&mut ack, NOW, 10, Arrival::InOrder);
         assert!(!ack.is_due(NOW));
+    }
+
+    #[test]
+    fn what_an_answer_may_carry_waits_until_something_urgent_comes() {
+        let mut ack = DelayedAck::new();
+        data(&mut ack, NOW, 100, Arrival::InOrder);
+        assert!(ack.is_due(NOW) && ack.may_wait(NOW), "a quick ACK");
+        assert!(!ack.may_wait(NOW + DEFAULT_DELAY), "but for no longer than any");
+        ack.demand_soon();
+        assert!(ack.may_wait(NOW), "a FIN with it");
+        data(&mut ack, NOW, 100, Arrival::Urgent);
+        ack.demand_soon();
+        assert!(ack.is_due(NOW) && !ack.may_wait(NOW), "a hole");
+        ack.on_ack_sent(false);
+        data(&mut ack, NOW, 2_000, Arrival::InOrder);
+        assert!(ack.is_due(NOW) && !ack.may_wait(NOW), "RFC 9293 SHLD-19");
+        ack.on_ack_sent(false);
+        assert!(!ack.may_wait(NOW), "nothing is owed");
     }
 
     #[test]

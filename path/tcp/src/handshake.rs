@@ -111,7 +111,7 @@ impl Connection {
         self.receive.announce_unscaled(announced);
         self.enter(now, Event::PeerSynAck, out);
         self.establish(now, out);
-        self.receive.ack.demand();
+        self.receive.ack.demand_soon();
         // Its text and FIN follow the SYN, one number later.
         let rest = SegmentIn { seq: seg.seq + 1, flags: seg.flags.without(ecn::OF_SYN), ..*seg };
         self.check_urgent(&rest, out);

@@ -314,6 +314,11 @@ impl ReceiveSide {
         }
     }
 
+    /// Whether the bare ACK that is owed may wait for an answer of the program that carries it.
+    pub(crate) fn may_wait(&self, now: Instant) -> bool {
+        self.repeats == 0 && self.ack.may_wait(now)
+    }
+
     /// Whether [`Self::take_bare_ack`] would say yes.
     pub(crate) fn owes_bare_ack(&self, now: Instant) -> bool {
         self.repeats > 0 || self.ack.is_due(now)
@@ -340,7 +345,7 @@ impl ReceiveSide {
             return false;
         }
         self.nxt += 1;
-        self.ack.demand();
+        self.ack.demand_soon();
         true
     }
 }

@@ -227,6 +227,9 @@ impl Connection {
         }
         if self.state.may_send_text() {
             self.keep_persist_timer(now, rings);
+        } else {
+            // Our FIN was acknowledged while something was to be sent again: nothing waits for its pace any more.
+            self.flight.on_pause();
         }
         self.poll_bare(now, rings)
     }
@@ -235,12 +238,23 @@ impl Connection {
     /// due, no probe. It spares the asking where that is frequent; in doubt, and while anything closes, it
     /// says no.
     pub fn is_quiet(&self, now: Instant, rings: &Rings<'_>) -> bool {
-        self.state == State::Established
-            && self.send.fin == NOWHERE
+        self.state == State::Established && !self.receive.owes_bare_ack(now) && self.owes_no_more(rings)
+    }
+
+    /// Whether [`Connection::poll_transmit`] would find nothing but an ACK that does not hold the peer up. Whoever asks
+    /// again after the program had its chance to answer spares both ends a segment.
+    pub fn may_wait(&self, now: Instant, rings: &Rings<'_>) -> bool {
+        let is_open = matches!(self.state, State::Established | State::CloseWait);
+        is_open && self.receive.may_wait(now) && self.owes_no_more(rings)
+    }
+
+    /// Whether there is nothing to send beside ACKs.
+    #[inline]
+    fn owes_no_more(&self, rings: &Rings<'_>) -> bool {
+        self.send.fin == NOWHERE
             && self.flight.nxt() == self.text_end(rings)
             && self.flight.owes_nothing()
             && self.pending.is_empty()
-            && !self.receive.owes_bare_ack(now)
             && self.timers.send == SendTimer::Off
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Conn {
     pub(crate) netstack: NetstackId,
     pub(crate) steps: StepListId,
     pub(crate) is_dirty: bool,
+    /// It owes an ACK that waits for the next turn.
+    is_patient: bool,
     /// What the program chose for its packets: DiffServ, and the hop limit if it is not the link's.
     pub(crate) dscp: u8,
     pub(crate) hops: Option<NonZeroU8>,
@@ -107,6 +109,7 @@ impl Conn {
             netstack,
             steps: StepLists::TCP,
             is_dirty: false,
+            is_patient: false,
             dscp: 0,
             hops: None,
             leaving: Leaving::No,
@@ -240,6 +243,12 @@ impl Conn {
         tcp.is_quiet(now, &rings) && self.leaving == Leaving::No
     }
 
+    /// Whether all that it has to send is an ACK that the program's answer may carry.
+    pub(crate) fn may_wait(&mut self, now: Instant) -> bool {
+        let (tcp, rings) = self.parts();
+        tcp.may_wait(now, &rings) && self.leaving == Leaving::No
+    }
+
     /// What is known of it.
     pub(crate) fn info(&self, now: Instant) -> Option<StreamInfo> {
         let tcp = self.look(|tcp| tcp.info(now));
@@ -269,6 +278,8 @@ pub(crate) struct Conns {
     pub(crate) slab: Slab<Conn>,
     wheel: Wheel,
     dirty: VecDeque<ConnId>,
+    /// Those whose ACK waits for the next turn, so that the program's answer may carry it.
+    patient: Vec<ConnId>,
     /// Those that wait for their flow's limit, and until when.
     limited: BinaryHeap<Reverse<(Instant, ConnId)>>,
     /// Those that wait for a busy device.
@@ -281,6 +292,7 @@ impl Conns {
             slab: Slab::new(),
             wheel: Wheel::new(now),
             dirty: VecDeque::new(),
+            patient: Vec::new(),
             limited: BinaryHeap::new(),
             blocked: Vec::new(),
         }
@@ -313,6 +325,36 @@ impl Conns {
             conn.is_dirty = true;
             self.dirty.push_back(id);
         }
+    }
+
+    /// A connection may have something to send, in the next turn.
+    pub(crate) fn postpone(&mut self, id: ConnId) {
+        if let Some(conn) = self.slab.get_mut(id)
+            && !conn.is_patient
+            && !conn.is_dirty
+        {
+            conn.is_patient = true;
+            self.patient.push(id);
+        }
+    }
+
+    /// The next turn has come: what still owes its ACK is dirty.
+    pub(crate) fn end_patience(&mut self, now: Instant) {
+        for n in 0..self.patient.len() {
+            let id = self.patient[n];
+            if let Some(conn) = self.slab.get_mut(id)
+                && core::mem::take(&mut conn.is_patient)
+                && !conn.is_quiet(now)
+            {
+                self.touch(id);
+            }
+        }
+        self.patient.clear();
+    }
+
+    /// Whether somebody waits for the next turn.
+    pub(crate) fn has_patient(&self) -> bool {
+        !self.patient.is_empty()
     }
 
     /// The next dirty connection; it is clean from here on.

@@ -48,9 +48,13 @@ impl<D> Inside<'_, D> {
             self.send_reply(id, &reply);
         }
         let now = self.common.now;
-        match self.conns.slab.get_mut(id).is_some_and(|conn| conn.is_quiet(now)) {
-            true => self.conns.arm(id, now),
-            false => self.conns.touch(id),
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        if conn.is_quiet(now) {
+            self.conns.arm(id, now);
+        } else if conn.may_wait(now) {
+            self.conns.postpone(id);
+        } else {
+            self.conns.touch(id);
         }
     }
 }

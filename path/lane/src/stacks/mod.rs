@@ -176,6 +176,16 @@ impl Stacks {
         self.conns.dirty() > 0
     }
 
+    /// A turn begins: the ACKs that waited for it leave, unless an answer has carried them.
+    pub(crate) fn end_patience(&mut self, now: Instant) {
+        self.conns.end_patience(now);
+    }
+
+    /// Whether an ACK waits for the next turn.
+    pub(crate) fn has_patient(&self) -> bool {
+        self.conns.has_patient()
+    }
+
     /// Whether a socket waits for a device.
     pub(crate) fn has_blocked(&self) -> bool {
         self.conns.has_blocked()
