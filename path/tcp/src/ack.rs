@@ -9,7 +9,7 @@ use firelane_units::{DropReason, Instant};
 use firelane_wire::TcpFlags;
 
 use crate::connection::{Connection, Rings};
-use crate::flight::AckIn;
+use crate::flight::{AckIn, AckOut};
 use crate::reassembly::BLOCKS_MAX;
 use crate::segment::{Disposition, Events, SegmentIn, Verdict};
 use crate::state::{Event, State};
@@ -55,21 +55,36 @@ impl Connection {
         let window = u32::from(seg.window) << self.send.scale;
         let duplicate = ack == una && seg.is_empty() && window == self.send.window;
         if !self.flight.is_empty() {
-            let (sack, blocks) = self.sack_cursors(seg);
-            let ack_in = AckIn {
-                ack,
-                sack: &sack[..blocks],
-                echoed: self.stamps.echoed(now, seg.options.timestamps),
-                duplicate,
-                congested: seg.has(TcpFlags::ECE) && self.ecn.is_on(),
+            let digested = match self.take_calm_ack(now, ack, seg) {
+                Some(digested) => digested,
+                None => self.digest(now, ack, duplicate, seg),
             };
-            let digested = self.flight.on_ack(now, &ack_in);
             self.counts.on_ack(&digested);
         }
         self.send.update_window(seg.seq, ack, window);
         if ack > una {
             self.take_progress(now, una, ack, rings, out);
         }
+    }
+
+    /// What an acknowledgment that may hold news says to the flight.
+    fn digest(&mut self, now: Instant, ack: u64, duplicate: bool, seg: &SegmentIn<'_>) -> AckOut {
+        let (sack, blocks) = self.sack_cursors(seg);
+        let ack_in = AckIn {
+            ack,
+            sack: &sack[..blocks],
+            echoed: self.stamps.echoed(now, seg.options.timestamps),
+            duplicate,
+            congested: seg.has(TcpFlags::ECE) && self.ecn.is_on(),
+        };
+        self.flight.on_ack(now, &ack_in)
+    }
+
+    /// The same for one that brings nothing but the arrival of all that was out.
+    #[inline]
+    fn take_calm_ack(&mut self, now: Instant, ack: u64, seg: &SegmentIn<'_>) -> Option<AckOut> {
+        let is_bare = seg.options.sack.is_empty() && !seg.has(TcpFlags::ECE);
+        if is_bare { self.flight.on_calm_ack(now, ack) } else { None }
     }
 
     /// SND.UNA moved: the ring gives its bytes up, and our FIN may be among what arrived.

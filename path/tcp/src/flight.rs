@@ -509,6 +509,19 @@ impl Flight {
         out
     }
 
+    /// An acknowledgement without SACK blocks and marks arrived. If nothing is suspicious and it covers all that is
+    /// out, it is taken here at little cost; `None` leaves it to [`Flight::on_ack`], which would have done the same.
+    #[inline]
+    pub fn on_calm_ack(&mut self, now: Instant, ack: u64) -> Option<AckOut> {
+        let recovery = self.recovery.as_deref_mut()?;
+        if !self.sack || !recovery.is_calm(ack) {
+            return None;
+        }
+        let out = recovery.on_calm_ack(now, &mut self.rtt, &mut self.control)?;
+        self.timeouts = 0;
+        Some(out)
+    }
+
     /// Whether the window was reduced since the last question: the peer is told with CWR (RFC 3168 §6.1.2).
     pub fn take_reduced(&mut self) -> bool {
         self.recovery.as_mut().is_some_and(|recovery| recovery.take_reduced())

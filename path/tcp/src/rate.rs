@@ -111,22 +111,50 @@ impl RateSampler {
     /// All ranges of an ACK were reported: the sample it gives, if it delivered anything. An interval below the least
     /// round trip was measured on a spurious retransmission, and counts as none.
     pub fn on_ack_done(&mut self, min_rtt: Duration) -> Option<RateSample> {
+        self.leave_bubble();
+        let (sent_at, prior, lost_before) = self.newest.take()?;
+        Some(self.sample(sent_at, &prior, lost_before, min_rtt))
+    }
+
+    /// An ACK delivered one range and nothing else: what [`RateSampler::on_delivered`] and
+    /// [`RateSampler::on_ack_done`] make of it.
+    #[inline]
+    pub fn on_lone(&mut self, now: Instant, range: &SentRange, min_rtt: Duration) -> RateSample {
+        self.delivered += range.len().0;
+        self.delivered_at = now;
+        self.leave_bubble();
+        self.sample(range.sent_at, &range.snapshot, range.lost_before, min_rtt)
+    }
+
+    /// Beyond the last bubble in the pipe, the path is the limit again.
+    #[inline]
+    fn leave_bubble(&mut self) {
         if self.app_limited_until != 0 && self.delivered > self.app_limited_until {
             self.app_limited_until = 0;
         }
-        let (sent_at, prior, lost_before) = self.newest.take()?;
+    }
+
+    /// The sample of the range that left at `sent_at`, when `prior` was the state.
+    #[inline]
+    fn sample(
+        &mut self,
+        sent_at: Instant,
+        prior: &Snapshot,
+        lost_before: u32,
+        min_rtt: Duration,
+    ) -> RateSample {
         self.first_sent_at = sent_at;
         let send_elapsed = sent_at.saturating_since(prior.first_sent_at);
         let ack_elapsed = self.delivered_at.saturating_since(prior.delivered_at);
         let interval = send_elapsed.max(ack_elapsed);
-        Some(RateSample {
+        RateSample {
             delivered: Bytes(self.delivered - prior.delivered),
             interval: if interval < min_rtt { Duration::ZERO } else { interval },
             prior_delivered: Bytes(prior.delivered),
             in_flight: Bytes(prior.in_flight.into()),
             lost_before,
             app_limited: prior.app_limited,
-        })
+        }
     }
 
     /// Bytes delivered so far.

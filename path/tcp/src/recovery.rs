@@ -5,6 +5,7 @@
 //! retransmission time-out (RFC 6298) and F-RTO (RFC 5682), and asks `undo` whether anything had been lost at
 //! all. Called by `flight` only, which lends the estimator and the congestion control.
 
+mod calm;
 mod model;
 
 use core::ops::Range;

@@ -319,6 +319,20 @@ impl SentRanges {
         acked
     }
 
+    /// Takes out the only range, if there is but one and it left once: the peer acknowledged all of it.
+    #[inline]
+    pub fn take_lone(&mut self) -> Option<SentRange> {
+        let lone = *self.ranges.front()?;
+        if self.ranges.len() != 1 || lone.mark != Mark::InFlight || lone.is_retransmitted() {
+            return None;
+        }
+        // The list begins again at the front of its storage, which is in the cache.
+        self.ranges.clear();
+        self.una = self.nxt;
+        self.lost_from = self.lost_from.max(self.nxt);
+        Some(lone)
+    }
+
     /// The peer selectively acknowledged `block`, which lies within `una..nxt`. Calls `each` for every piece
     /// that is new, in order, with the mark it had.
     pub fn on_sack_block(&mut self, block: &Range<u64>, mss: Mss, mut each: impl FnMut(&SentRange)) {
