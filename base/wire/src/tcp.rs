@@ -274,6 +274,12 @@ impl<'a> TcpView<'a> {
         TcpOptions::parse(self.options)
     }
 
+    /// Timestamp value and echo reply, if they are all the options and laid out as everybody does.
+    #[inline]
+    pub fn lone_timestamps(&self) -> Option<(u32, u32)> {
+        TcpOptions::lone_timestamps(self.options)
+    }
+
     /// The options as they came.
     #[inline]
     pub fn option_bytes(&self) -> &'a [u8] {

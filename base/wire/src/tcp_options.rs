@@ -130,14 +130,19 @@ impl TcpOptions {
     /// Reads the options field of a header. Of an option that is repeated the last counts, as on Linux.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Self {
-        match *bytes {
-            [] => Self::EMPTY,
-            [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => Self {
-                timestamps: Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))),
-                ..Self::EMPTY
-            },
-            _ => Self::parse_any(bytes),
+        match Self::lone_timestamps(bytes) {
+            Some(timestamps) => Self { timestamps: Some(timestamps), ..Self::EMPTY },
+            None if bytes.is_empty() => Self::EMPTY,
+            None => Self::parse_any(bytes),
         }
+    }
+
+    /// The timestamps of an options field that holds nothing else, behind two NOPs (RFC 7323 appendix A).
+    #[inline]
+    pub fn lone_timestamps(bytes: &[u8]) -> Option<(u32, u32)> {
+        let field: &[u8; 12] = bytes.try_into().ok()?;
+        let is_lone = field.starts_with(&[NOP, NOP, TIMESTAMPS, 10]);
+        is_lone.then(|| (crate::bytes::be32(field, 4), crate::bytes::be32(field, 8)))
     }
 
     fn parse_any(mut bytes: &[u8]) -> Self {

@@ -9,7 +9,7 @@ use firelane_units::{DropReason, Instant};
 use firelane_wire::TcpFlags;
 
 use crate::connection::{Connection, Rings};
-use crate::flight::{AckIn, AckOut};
+use crate::flight::AckIn;
 use crate::reassembly::BLOCKS_MAX;
 use crate::segment::{Disposition, Events, SegmentIn, Verdict};
 use crate::state::{Event, State};
@@ -55,47 +55,35 @@ impl Connection {
         let window = u32::from(seg.window) << self.send.scale;
         let duplicate = ack == una && seg.is_empty() && window == self.send.window;
         if !self.flight.is_empty() {
-            let digested = match self.take_calm_ack(now, ack, seg) {
-                Some(digested) => digested,
-                None => self.digest(now, ack, duplicate, seg),
+            let (sack, blocks) = self.sack_cursors(seg);
+            let ack_in = AckIn {
+                ack,
+                sack: &sack[..blocks],
+                echoed: self.stamps.echoed(now, seg.options.timestamps),
+                duplicate,
+                congested: seg.has(TcpFlags::ECE) && self.ecn.is_on(),
             };
+            let digested = self.flight.on_ack(now, &ack_in);
             self.counts.on_ack(&digested);
         }
         self.send.update_window(seg.seq, ack, window);
         if ack > una {
-            self.take_progress(now, una, ack, rings, out);
+            out.events |= self.take_progress(now, una, ack, rings);
+            if ack > self.send.fin {
+                self.enter(now, Event::FinAcknowledged, out);
+            }
         }
     }
 
-    /// What an acknowledgment that may hold news says to the flight.
-    fn digest(&mut self, now: Instant, ack: u64, duplicate: bool, seg: &SegmentIn<'_>) -> AckOut {
-        let (sack, blocks) = self.sack_cursors(seg);
-        let ack_in = AckIn {
-            ack,
-            sack: &sack[..blocks],
-            echoed: self.stamps.echoed(now, seg.options.timestamps),
-            duplicate,
-            congested: seg.has(TcpFlags::ECE) && self.ecn.is_on(),
-        };
-        self.flight.on_ack(now, &ack_in)
-    }
-
-    /// The same for one that brings nothing but the arrival of all that was out.
+    /// SND.UNA moved: the ring gives its bytes up.
     #[inline]
-    fn take_calm_ack(&mut self, now: Instant, ack: u64, seg: &SegmentIn<'_>) -> Option<AckOut> {
-        let is_bare = seg.options.sack.is_empty() && !seg.has(TcpFlags::ECE);
-        if is_bare { self.flight.on_calm_ack(now, ack) } else { None }
-    }
-
-    /// SND.UNA moved: the ring gives its bytes up, and our FIN may be among what arrived.
-    fn take_progress(
+    pub(crate) fn take_progress(
         &mut self,
         now: Instant,
         una: u64,
         ack: u64,
         rings: &mut Rings<'_>,
-        out: &mut Disposition,
-    ) {
+    ) -> Events {
         self.progress_at = now;
         self.is_unreachable = false;
         self.send.persist_backoff = 0;
@@ -104,13 +92,11 @@ impl Connection {
             self.follow_path();
         }
         let text_end = ack.min(self.send.fin);
-        if text_end > una {
-            rings.send.release((text_end - una) as usize);
-            out.events |= Events::WRITABLE;
+        if text_end <= una {
+            return Events::NONE;
         }
-        if ack > self.send.fin {
-            self.enter(now, Event::FinAcknowledged, out);
-        }
+        rings.send.release((text_end - una) as usize);
+        Events::WRITABLE
     }
 
     /// The SACK blocks of a segment as send cursors. Blocks that begin before the stream are left out; the
@@ -132,29 +118,5 @@ impl Connection {
             }
         }
         (sack, count)
-    }
-
-    /// Whether `seg` is what the connection expects next, so that the steps reduce to "take the ACK, take the
-    /// text": in order, nothing waiting ahead, an acknowledgment that moves forward or stands still.
-    #[inline]
-    pub(crate) fn predict(&self, now: Instant, seg: &SegmentIn<'_>) -> Option<u64> {
-        // The bits of ECN are seen to where the ACK and the text are taken.
-        let beside = TcpFlags::PSH | TcpFlags::ECE | TcpFlags::CWR;
-        let is_plain = seg.flags.without(beside) == TcpFlags::ACK;
-        if !is_plain || self.state != State::Established || self.is_orphan() {
-            return None;
-        }
-        let nxt = self.receive.nxt;
-        if seg.seq != self.receive.space.seq(nxt) || self.receive.holds_ahead() {
-            return None;
-        }
-        if self.stamps.is_on()
-            && seg.options.timestamps.is_none_or(|(value, _)| self.stamps.is_old(now, value))
-        {
-            return None;
-        }
-        let (una, sent) = (self.flight.una(), self.flight.nxt());
-        let ack = self.send.space.cursor(seg.ack?, sent);
-        (ack >= una as i64 && ack <= sent as i64).then_some(ack as u64)
     }
 }

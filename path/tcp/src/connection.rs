@@ -142,6 +142,14 @@ impl SocketOptions {
         self.rare.as_ref()?.user_timeout
     }
 
+    /// Whether nothing here has a say in what a segment with new text looks like and when it goes.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.rare.as_ref().is_none_or(|rare| {
+            rare.mtu_search.is_none() && rare.pacing_limit.is_none() && rare.urgent_sent == 0
+        })
+    }
+
     #[inline]
     pub(crate) fn pacing_limit(&self) -> Option<BitRate> {
         self.rare.as_ref()?.pacing_limit
@@ -232,13 +240,10 @@ impl Connection {
         }
     }
 
-    /// A segment of this connection arrived.
+    /// A segment of this connection arrived. Most segments are taken by [`Connection::on_expected`] at less cost.
     pub fn on_segment(&mut self, now: Instant, seg: &SegmentIn<'_>, rings: &mut Rings<'_>) -> Disposition {
         self.timers.note_traffic(now);
         self.counts.on_received(now, seg.payload.len(), self.receive.segment().into());
-        if let Some(ack) = self.predict(now, seg) {
-            return self.on_predicted(now, ack, seg, rings);
-        }
         let mut out = Disposition::default();
         let verdict = match self.state {
             State::Closed => Err(Disposition::drop(DropReason::NoConnection)),
@@ -273,31 +278,6 @@ impl Connection {
         self.take_text(now, seg, rings, out)?;
         self.take_fin(now, seg, rings, out);
         Ok(())
-    }
-
-    /// Header prediction: the next text in order, the next acknowledgment, or both.
-    #[inline]
-    fn on_predicted(
-        &mut self,
-        now: Instant,
-        ack: u64,
-        seg: &SegmentIn<'_>,
-        rings: &mut Rings<'_>,
-    ) -> Disposition {
-        let mut out = Disposition::default();
-        self.heard_at = now;
-        if let Some((value, _)) = seg.options.timestamps
-            && self.stamps.is_on()
-            && self.receive.nxt <= self.receive.acknowledged
-        {
-            self.stamps.note(now, value);
-        }
-        self.take_ack(now, ack, seg, rings, &mut out);
-        if !seg.payload.is_empty() {
-            // The prediction excludes orphans, so text cannot end the connection.
-            let _ = self.take_text(now, seg, rings, &mut out);
-        }
-        out
     }
 
     /// Time passed; harmless if early.

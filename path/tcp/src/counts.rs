@@ -59,6 +59,13 @@ impl Counts {
         }
     }
 
+    /// A segment with text leaves for the first time, in one piece.
+    #[inline]
+    pub(crate) fn on_small_sent(&mut self) {
+        self.segments_out = self.segments_out.wrapping_add(1);
+        self.text_out = self.text_out.wrapping_add(1);
+    }
+
     /// An acknowledgement was digested.
     #[inline]
     pub(crate) fn on_ack(&mut self, ack: &AckOut) {

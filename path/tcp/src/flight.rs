@@ -451,6 +451,22 @@ impl Flight {
         recovery.on_sent(now, range, &path);
     }
 
+    /// New text left, the last that there is: [`Flight::on_sent`] and [`Flight::on_data_exhausted`] in one, for who has
+    /// asked [`Flight::wake`] just before and [`Flight::is_free`] before that.
+    #[inline]
+    pub(crate) fn on_last_sent(&mut self, now: Instant, range: Range<u64>) {
+        self.last_sent_at = now;
+        let (recovery, path) = self.parts();
+        recovery.on_sent(now, range, &path);
+        recovery.on_data_exhausted(&path);
+    }
+
+    /// Whether new text may leave without a thought of repairs, probes and pacing.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
+        !self.pacing && self.recovery.as_ref().is_none_or(|recovery| recovery.is_free())
+    }
+
     /// Something is about to leave while nothing is out: asked before [`Flight::budget`], so that a large segment is not
     /// cut to a window of before the silence.
     #[inline]
@@ -462,16 +478,16 @@ impl Flight {
 
     /// RFC 5681 §4.1: after a time-out's worth of silence the window says nothing about the path.
     fn note_idle(&mut self, now: Instant) {
-        let idle = now.saturating_since(self.last_sent_at);
-        self.last_sent_at = now;
+        let before = core::mem::replace(&mut self.last_sent_at, now);
+        let idle = now.saturating_since(before);
         let window = self.control.window();
         if let Some(model) = self.model_mut() {
             let window = model.on_restart(now, window);
             return self.control.set_window(window);
         }
-        let rto = self.rtt.rto().duration();
+        let (idle_nanos, rto) = (now.nanos().saturating_sub(before.nanos()), self.rtt.rto().nanos());
         // The division is for the rare case: request and response come here each time.
-        let timeouts = if idle < rto { 0 } else { idle.as_nanos() / rto.as_nanos() };
+        let timeouts = if idle_nanos < rto { 0 } else { idle_nanos / rto };
         let timeouts = u32::try_from(timeouts).unwrap_or(u32::MAX);
         let restart = self.slow_start_after_idle.then_some(self.initial_segments);
         self.control.on_idle(idle, timeouts, restart);

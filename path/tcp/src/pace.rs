@@ -62,6 +62,12 @@ impl Pacer {
         (self.waits, self.is_busy) = (false, false);
     }
 
+    /// Whether it has never held anything up, or was told to stop: asking it changes nothing then.
+    #[inline]
+    pub fn is_off(&self) -> bool {
+        self.rate.is_none() && !self.waits
+    }
+
     /// When that may leave which was told to wait.
     pub fn deadline(&self) -> Option<Instant> {
         self.waits.then_some(self.next_at)

@@ -427,23 +427,36 @@ impl Connection {
             return Err(self.reset_now(crate::CloseReason::Aborted, DropReason::NoReader));
         }
         self.take_ecn(now, seg, rings, out);
-        let counts = !self.send.sack;
-        match self.receive.take_text(now, start, seg.payload, rings.recv, self.config.delayed_ack, counts) {
-            Ok(true) => {
-                out.events |= Events::READABLE;
-                if self.options.autotune {
-                    self.tune_receiver(now, seg, rings.recv);
-                }
-            }
-            Ok(false) => self.counts.on_unordered(seg.payload.len(), self.receive.segment().into()),
+        match self.place_text(now, start, seg.payload, seg.options.timestamps, rings.recv) {
+            Ok(events) => out.events |= events,
             Err(reason) => out.dropped = Some(reason),
         }
         Ok(())
     }
 
-    fn tune_receiver(&mut self, now: Instant, seg: &SegmentIn<'_>, ring: &mut RingWriter) {
-        let is_full = seg.payload.len() >= usize::from(self.receive.segment());
-        let stamps = seg.options.timestamps.filter(|_| is_full);
+    /// Puts text where it belongs in the ring; what the socket must hear of it.
+    pub(crate) fn place_text(
+        &mut self,
+        now: Instant,
+        start: i64,
+        text: &[u8],
+        stamps: Option<(u32, u32)>,
+        ring: &mut RingWriter,
+    ) -> Result<Events, DropReason> {
+        let (delay, counts) = (self.config.delayed_ack, !self.send.sack);
+        if self.receive.take_text(now, start, text, ring, delay, counts)? {
+            if self.options.autotune {
+                self.tune_receiver(now, text.len(), stamps, ring);
+            }
+            return Ok(Events::READABLE);
+        }
+        self.counts.on_unordered(text.len(), self.receive.segment().into());
+        Ok(Events::NONE)
+    }
+
+    fn tune_receiver(&mut self, now: Instant, len: usize, stamps: Option<(u32, u32)>, ring: &mut RingWriter) {
+        let is_full = len >= usize::from(self.receive.segment());
+        let stamps = stamps.filter(|_| is_full);
         let echoed = self.stamps.echoed(now, stamps);
         let most = self.config.max_receive_buffer as usize;
         self.receive.tune(now, echoed, self.stamps.is_on(), ring, most);

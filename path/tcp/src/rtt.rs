@@ -52,6 +52,11 @@ impl Rto {
     pub const fn duration(self) -> Duration {
         Duration::from_micros(self.0 as u64)
     }
+
+    /// The same in nanoseconds.
+    pub(crate) const fn nanos(self) -> u64 {
+        self.0 as u64 * 1_000
+    }
 }
 
 /// How long a minimum counts before a newer, larger one replaces it (Linux's `tcp_min_rtt_wlen`).

@@ -81,6 +81,18 @@ pub(crate) struct SendRest {
 }
 
 impl SendSide {
+    /// A segment that was not full, and ends at `end`, leaves.
+    #[inline]
+    pub(crate) fn note_small(&mut self, end: u64) {
+        self.small_end = end;
+    }
+
+    /// Whether the last segment that was not full is unacknowledged (Minshall).
+    #[inline]
+    pub(crate) fn is_small_under_way(&self, una: u64) -> bool {
+        self.small_end > una
+    }
+
     /// Everything was acknowledged, small segments too.
     pub(crate) fn settle(&mut self, nxt: u64) {
         self.small_end = nxt;
@@ -200,6 +212,19 @@ impl SendSide {
 impl Connection {
     /// The next segment to send, or `None` if there is nothing (left). Ask until `None`.
     pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        rings: &mut Rings<'_>,
+        limits: &TransmitLimits,
+    ) -> Option<SegmentOut> {
+        if let Some(out) = self.poll_small(now, rings) {
+            return Some(out);
+        }
+        self.poll_any(now, rings, limits)
+    }
+
+    /// The same, whatever it is that leaves next.
+    pub(crate) fn poll_any(
         &mut self,
         now: Instant,
         rings: &mut Rings<'_>,
@@ -363,7 +388,7 @@ impl Connection {
                 nodelay: self.options.nodelay,
                 cork: self.options.cork,
                 last: closes,
-                small_under_way: self.send.small_end > self.flight.una(),
+                small_under_way: self.send.is_small_under_way(self.flight.una()),
             })
             .0
         };
@@ -399,7 +424,7 @@ impl Connection {
         let is_small = !(text.end - text.start).is_multiple_of(u64::from(out.segment_bytes));
         if range.start >= self.flight.nxt() {
             if is_small {
-                self.send.small_end = text.end;
+                self.send.note_small(text.end);
             }
             if self.flight.is_empty() {
                 self.progress_at = now;
@@ -422,7 +447,14 @@ impl Connection {
     }
 
     /// Header fields of a segment at `cursor`; sending it settles the ACK that was owed.
-    fn header(&mut self, now: Instant, cursor: u64, flags: TcpFlags, rings: &Rings<'_>) -> SegmentOut {
+    #[inline]
+    pub(crate) fn header(
+        &mut self,
+        now: Instant,
+        cursor: u64,
+        flags: TcpFlags,
+        rings: &Rings<'_>,
+    ) -> SegmentOut {
         let with_text = flags != TcpFlags::ACK;
         let seq = self.send.space.seq(cursor);
         let flags = flags | self.ecn.echo();
@@ -553,8 +585,15 @@ impl Connection {
 
     /// The text of a full segment with only the options that every segment carries.
     pub(crate) fn text_per_segment(&self) -> Mss {
+        Mss::clamped(self.plain_segment_bytes())
+    }
+
+    /// The same, which is less than any MSS where the path carries next to nothing.
+    #[inline]
+    pub(crate) fn plain_segment_bytes(&self) -> u16 {
         let stamps = if self.stamps.is_on() { TIMESTAMPS_LEN } else { 0 };
-        Mss::clamped(self.send.mss.bytes() - stamps)
+        // The MSS floor of 88 leaves room for it.
+        self.send.mss.bytes() - stamps
     }
 }
 

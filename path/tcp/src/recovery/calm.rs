@@ -13,6 +13,12 @@ use crate::flight::{AckOut, Phase};
 use crate::rtt::Rtt;
 
 impl Recovery {
+    /// Whether nothing waits to be sent again and nothing holds back what is new.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
+        self.sent.lost() == Bytes::ZERO && !self.tlp.is_due() && self.model.is_none() && self.pacer.is_off()
+    }
+
     /// Whether an ACK for everything before `ack`, from a peer with SACK that reports nothing, can be taken here.
     #[inline]
     pub(crate) fn is_calm(&self, ack: u64) -> bool {
