@@ -7,7 +7,11 @@
 //! An entry is an index and 32 bits of the hash, no tuple: the connection has that, and its owner answers whether
 //! a connection has a given one. The bits of the hash make that question right nearly always, and let the table
 //! grow without a look at any connection.
+//!
+//! In front of it stand the connections that were found last, by a hash that costs little and has no secret: a peer
+//! whose tuples collide there makes its own packets take the table, and no worse.
 
+use core::cell::Cell;
 use core::hash::Hasher;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
@@ -29,7 +33,13 @@ pub struct TupleTaken(pub ConnId);
 pub struct ConnTable {
     table: HashTable<Entry>,
     hasher: SipHasher13,
+    /// The last one found for each place; every one of them is in the table.
+    recent: Box<[Cell<Option<Entry>>; RECENT]>,
 }
+
+/// How many connections are found without the table: more than talk within one round trip of a busy lane, and few
+/// enough for the innermost cache.
+const RECENT: usize = 512;
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -56,15 +66,36 @@ impl ConnTable {
     /// An empty table with room for `connections`, so that accepting them moves nothing.
     pub fn new(key: TableKey, connections: usize) -> Self {
         let hasher = SipHasher13::new_with_keys(key.0, key.1);
-        Self { table: HashTable::with_capacity(connections), hasher }
+        let recent = Box::new([const { Cell::new(None) }; RECENT]);
+        Self { table: HashTable::with_capacity(connections), hasher, recent }
     }
 
     /// The connection of `tuple`. `is_named` answers whether a connection of the table has that tuple.
     #[inline]
     pub fn lookup(&self, tuple: &Tuple, is_named: impl Fn(ConnId) -> bool) -> Option<ConnId> {
+        let (recent, mixed) = self.recent(tuple);
+        if let Some(found) = recent.get()
+            && found.hash == mixed
+            && is_named(found.conn)
+        {
+            return Some(found.conn);
+        }
+        let found = self.find(tuple, is_named)?;
+        recent.set(Some(Entry { hash: mixed, conn: found }));
+        Some(found)
+    }
+
+    fn find(&self, tuple: &Tuple, is_named: impl Fn(ConnId) -> bool) -> Option<ConnId> {
         let hash = hash(&self.hasher, tuple);
         let found = self.table.find(place(hash), |e| e.hash == hash && is_named(e.conn))?;
         Some(found.conn)
+    }
+
+    /// Where a tuple stands if it was found lately, and by what hash.
+    #[inline]
+    fn recent(&self, tuple: &Tuple) -> (&Cell<Option<Entry>>, u32) {
+        let mixed = tuple.mixed();
+        (&self.recent[(mixed >> 32) as usize % RECENT], mixed as u32)
     }
 
     /// Enters a connection. A tuple has one connection at a time.
@@ -74,6 +105,7 @@ impl ConnTable {
         conn: ConnId,
         is_named: impl Fn(ConnId) -> bool,
     ) -> Result<(), TupleTaken> {
+        self.recent(tuple).0.set(None);
         let hash = hash(&self.hasher, tuple);
         match self.table.entry(place(hash), |e| e.hash == hash && is_named(e.conn), Entry::place) {
             Slot::Occupied(taken) => Err(TupleTaken(taken.get().conn)),
@@ -91,6 +123,7 @@ impl ConnTable {
         match self.table.find_entry(place(hash), |e| e.hash == hash && e.conn == conn) {
             Ok(found) => {
                 found.remove();
+                self.recent(tuple).0.set(None);
                 true
             }
             Err(_) => false,
@@ -109,7 +142,7 @@ impl ConnTable {
 
     /// How many bytes the table takes.
     pub fn allocated_bytes(&self) -> usize {
-        self.table.allocation_size()
+        self.table.allocation_size() + size_of_val(&*self.recent)
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Egress {
     pub hint: u8,
     /// The generation in which this was found.
     pub generation: u32,
+    /// Packets that come by this link from the destination to the source are in order.
+    pub(crate) leads_back: bool,
     pub(crate) neighbour: Option<NeighbourId>,
     /// The counter of its datagrams' numbers, found when the first is cut or may be.
     pub(crate) counter: Option<CounterId>,
@@ -123,6 +125,7 @@ impl Ip {
             hops: self.hops(way.link, dst),
             hint: way.hint,
             generation: self.generation,
+            leads_back: self.is_way_back(way.link, src, dst),
             neighbour: neighbour.map(|(id, _)| id),
             counter: None,
         })

@@ -106,7 +106,7 @@ impl Ip {
     }
 
     /// I03: a source that no station on a wire can have (RFC 1812 §5.3.7).
-    fn is_martian_v4(&self, link: LinkId, src: Ipv4Addr) -> bool {
+    pub(crate) fn is_martian_v4(&self, link: LinkId, src: Ipv4Addr) -> bool {
         let [first, ..] = src.octets();
         match first {
             0 | 224.. => true,
@@ -117,7 +117,7 @@ impl Ip {
         }
     }
 
-    fn cast_v4(&self, link: LinkId, dst: Ipv4Addr) -> Cast {
+    pub(crate) fn cast_v4(&self, link: LinkId, dst: Ipv4Addr) -> Cast {
         if self.addresses.is_usable(dst.into()) || (dst.is_loopback() && link == LOOPBACK) {
             return Cast::Ours;
         }

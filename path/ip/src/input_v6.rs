@@ -125,12 +125,12 @@ impl Ip {
     }
 
     /// V09: a source that no station on a wire can have (RFC 4291 §2.5, §2.7).
-    fn is_martian_v6(&self, link: LinkId, src: Ipv6Addr) -> bool {
+    pub(crate) fn is_martian_v6(&self, link: LinkId, src: Ipv6Addr) -> bool {
         let is_ours = src.is_loopback() || self.addresses.is_usable(src.into());
         src.is_multicast() || src.to_ipv4_mapped().is_some() || (is_ours && link != LOOPBACK)
     }
 
-    fn cast_v6(&self, link: LinkId, dst: Ipv6Addr) -> Cast {
+    pub(crate) fn cast_v6(&self, link: LinkId, dst: Ipv6Addr) -> Cast {
         if let Some(address) = self.addresses.get(dst.into()).filter(|_| self.is_local(dst.into())) {
             // A link-local address means this station on its own link only (RFC 4291 §2.5.6).
             let is_here = !dst.is_unicast_link_local() || address.link == link || link == LOOPBACK;

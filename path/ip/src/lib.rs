@@ -61,6 +61,7 @@ mod select;
 mod slaac;
 mod stack;
 mod temporary;
+mod way_back;
 
 pub use address::{Address, AddressError, AddressOrigin, AddressState};
 pub use autoconf::AutoconfConfig;
@@ -76,3 +77,4 @@ pub use refused::Refused;
 pub use resolvers::Resolvers;
 pub use route::{Origin, Route, RouteTableError};
 pub use stack::{Ip, Made};
+pub use way_back::{Front, Returned};

@@ -233,7 +233,7 @@ impl Ip {
 
 /// A datagram's IPv4 header.
 #[inline]
-const fn header_v4(src: Ipv4Addr, dst: Ipv4Addr, upper: Upper, hops: u8, len: usize) -> Ipv4Repr {
+pub(crate) const fn header_v4(src: Ipv4Addr, dst: Ipv4Addr, upper: Upper, hops: u8, len: usize) -> Ipv4Repr {
     let mut header = Ipv4Repr::new(src, dst, upper.protocol, len as u16);
     header.ecn = upper.ecn;
     header.dscp = upper.dscp;
@@ -244,7 +244,7 @@ const fn header_v4(src: Ipv4Addr, dst: Ipv4Addr, upper: Upper, hops: u8, len: us
 
 /// A datagram's IPv6 header.
 #[inline]
-const fn header_v6(src: Ipv6Addr, dst: Ipv6Addr, upper: Upper, hops: u8, len: usize) -> Ipv6Repr {
+pub(crate) const fn header_v6(src: Ipv6Addr, dst: Ipv6Addr, upper: Upper, hops: u8, len: usize) -> Ipv6Repr {
     let mut header = Ipv6Repr::new(src, dst, upper.protocol, len as u16);
     header.ecn = upper.ecn;
     header.dscp = upper.dscp;
@@ -254,7 +254,7 @@ const fn header_v6(src: Ipv6Addr, dst: Ipv6Addr, upper: Upper, hops: u8, len: us
 
 /// Bytes of the IP header, and the longest payload behind it.
 #[inline]
-const fn header_of(egress: &Egress) -> (usize, usize) {
+pub(crate) const fn header_of(egress: &Egress) -> (usize, usize) {
     match egress.dst {
         IpAddr::V4(_) => (Ipv4View::HEADER_LEN, PAYLOAD_V4_MAX),
         IpAddr::V6(_) => (Ipv6View::HEADER_LEN, PAYLOAD_V6_MAX),
@@ -285,7 +285,7 @@ pub(crate) fn prepend_ethernet(frame: &mut Frame, src: MacAddr, dst: MacAddr, is
 
 /// Offsets count from the frame's beginning, which moved by `by`.
 #[inline]
-fn move_offsets(frame: &mut Frame, by: u16) {
+pub(crate) fn move_offsets(frame: &mut Frame, by: u16) {
     let meta = frame.meta_mut();
     if let Checksum::Partial { start, .. } = &mut meta.checksum {
         *start += by;

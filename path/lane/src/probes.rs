@@ -6,8 +6,9 @@
 
 use firelane_classify::Tuple;
 use firelane_frame::Frame;
-use firelane_tcp::{SegmentIn, SegmentOut, State};
+use firelane_tcp::{SegmentOut, State};
 use firelane_units::{DropReason, LinkId};
+use firelane_wire::TcpView;
 use probe::probe_lazy;
 
 /// A half of an address: of the local end (0) or the remote (1), the high one (0) or the low.
@@ -41,7 +42,7 @@ pub(crate) fn tcp_send(tuple: impl Fn() -> Option<Tuple>, out: &SegmentOut) {
 
 /// A connection gets a segment.
 #[inline]
-pub(crate) fn tcp_receive(tuple: impl Fn() -> Option<Tuple>, seg: &SegmentIn<'_>) {
+pub(crate) fn tcp_receive(tuple: impl Fn() -> Option<Tuple>, seg: &TcpView<'_>) {
     probe_lazy!(
         tcp,
         receive,
@@ -51,10 +52,10 @@ pub(crate) fn tcp_receive(tuple: impl Fn() -> Option<Tuple>, seg: &SegmentIn<'_>
         half(&tuple, 1, 0),
         half(&tuple, 1, 1),
         port(&tuple, 1),
-        seg.seq.0,
-        seg.ack.map_or(0, |ack| ack.0),
-        seg.payload.len(),
-        seg.flags.bits()
+        seg.seq().0,
+        seg.ack().map_or(0, |ack| ack.0),
+        seg.payload().len(),
+        seg.flags().bits()
     );
 }
 

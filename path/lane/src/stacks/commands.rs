@@ -41,8 +41,8 @@ impl<D> Inside<'_, D> {
                     StreamOption::UserTimeout(timeout) => conn.tcp().set_user_timeout(timeout),
                     StreamOption::Congestion(algorithm) => conn.tcp().set_algorithm(now, algorithm),
                     StreamOption::PacingLimit(limit) => conn.tcp().set_pacing_limit(limit),
-                    StreamOption::Hops(hops) => conn.hops = hops,
-                    StreamOption::Dscp(dscp) => conn.dscp = dscp & DSCP_MAX,
+                    StreamOption::Hops(hops) => conn.set_hops(hops),
+                    StreamOption::Dscp(dscp) => conn.set_dscp(dscp & DSCP_MAX),
                 }
                 Some(Disposition::default())
             }),

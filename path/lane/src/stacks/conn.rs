@@ -12,11 +12,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use firelane_classify::Tuple;
-use firelane_ip::Egress;
+use firelane_ip::{Egress, Front, Ip, Upper};
 use firelane_socket::{ConnRef, Flags, Names, StreamEnd, StreamSlot};
 use firelane_tcp::{AtRest, Connection, Rings, State, TcpConfig};
 use firelane_units::{Bytes, ConnId, FlowId, Instant, LinkId, NetstackId, Port, SocketId, StepListId};
-use firelane_wire::IpProtocol;
+use firelane_wire::{Ecn, IpProtocol};
 
 use crate::probes;
 use crate::slab::Slab;
@@ -35,8 +35,8 @@ pub(crate) struct Conn {
     /// It owes an ACK that waits for the next turn.
     is_patient: bool,
     /// What the program chose for its packets: DiffServ, and the hop limit if it is not the link's.
-    pub(crate) dscp: u8,
-    pub(crate) hops: Option<NonZeroU8>,
+    dscp: u8,
+    hops: Option<NonZeroU8>,
     /// The end is near: what follows when nothing is left to send.
     pub(crate) leaving: Leaving,
     /// The state that probes were last told of.
@@ -50,6 +50,8 @@ pub(crate) struct Conn {
 struct Awake {
     /// The way of its segments.
     route: Option<Egress>,
+    /// The headers that go in front of them on that way.
+    front: Option<Front>,
     /// Which flow they belong to, and the count of rule changes at which that was looked up.
     flow: Option<(u32, Option<FlowId>)>,
     /// Whose passive connection it is.
@@ -141,7 +143,39 @@ impl Conn {
 
     /// Its segments go this way from here on.
     pub(crate) fn set_route(&mut self, route: Egress) {
-        self.awake().route = Some(route);
+        let awake = self.awake();
+        (awake.route, awake.front) = (Some(route), None);
+    }
+
+    /// What goes in front of its segments, if their way is current.
+    #[inline]
+    pub(crate) fn front(&self, ip: &Ip) -> Option<Front> {
+        self.awake.as_ref()?.front.filter(|front| ip.is_front_current(front))
+    }
+
+    /// Has the headers for its segments ready from here on, if their way leads somewhere.
+    pub(crate) fn make_front(&mut self, ip: &Ip) {
+        let upper = self.upper(Ecn::NotCapable);
+        let awake = self.awake();
+        awake.front = awake.route.as_ref().and_then(|route| ip.front(route, upper));
+    }
+
+    /// What IP has to know of a segment.
+    pub(crate) fn upper(&self, ecn: Ecn) -> Upper {
+        let hops = self.hops.map(NonZeroU8::get);
+        Upper { hops, dscp: self.dscp, ..Upper::tcp(ecn) }
+    }
+
+    /// Its packets may take so many hops; `None` leaves it to the link.
+    pub(crate) fn set_hops(&mut self, hops: Option<NonZeroU8>) {
+        self.hops = hops;
+        self.awake().front = None;
+    }
+
+    /// The differentiated services code point of its packets.
+    pub(crate) fn set_dscp(&mut self, dscp: u8) {
+        self.dscp = dscp;
+        self.awake().front = None;
     }
 
     /// The flow of its segments, if it was looked up since rules changed for the `changes`-th time.
@@ -380,6 +414,19 @@ impl Conns {
         if let Some(conn) = self.slab.get_mut(id) {
             conn.rest(now);
             self.wheel.arm(id.0, conn.poll_at());
+        }
+    }
+
+    /// Something happened to a connection: if it has nothing to send its timer is armed, else it has its turn.
+    #[inline]
+    pub(crate) fn follow_up(&mut self, id: ConnId, now: Instant) {
+        let Some(conn) = self.slab.get_mut(id) else { return };
+        if conn.is_quiet(now) {
+            self.arm(id, now);
+        } else if conn.may_wait(now) {
+            self.postpone(id);
+        } else {
+            self.touch(id);
         }
     }
 

@@ -31,30 +31,35 @@ impl<D> Inside<'_, D> {
         } else if events.contains(Events::TIME_WAIT) {
             conn.leaving = Leaving::TimeWait;
         }
+        self.tell(id, events, readiness(events, closed));
+        if let Some(reply) = reply
+            && (!events.contains(Events::CHALLENGE) || self.shard.challenges.allow(self.common.now))
+        {
+            self.send_reply(id, &reply);
+        }
+        self.conns.follow_up(id, self.common.now);
+    }
+
+    /// The same for a segment that was expected.
+    #[inline]
+    pub(crate) fn conclude_expected(&mut self, id: ConnId, events: Events) {
+        self.tell(id, events, readiness(events, None));
+        self.conns.follow_up(id, self.common.now);
+    }
+
+    /// Tells the application what it can do, and IP what has arrived.
+    #[inline]
+    fn tell(&mut self, id: ConnId, events: Events, ready: Ready) {
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
         if events.contains(Events::WRITABLE)
             && let Some(route) = conn.route()
         {
             // What the peer acknowledges has reached it: its neighbour entry needs no question.
             self.shard.ip.core.confirm_reachable(self.common.now, route);
         }
-        let ready = readiness(events, closed);
         if !ready.is_empty() {
             let token = conn.stream.tell(ready);
             self.common.outbox.tell(token, ready);
-        }
-        if let Some(reply) = reply
-            && (!events.contains(Events::CHALLENGE) || self.shard.challenges.allow(self.common.now))
-        {
-            self.send_reply(id, &reply);
-        }
-        let now = self.common.now;
-        let Some(conn) = self.conns.slab.get_mut(id) else { return };
-        if conn.is_quiet(now) {
-            self.conns.arm(id, now);
-        } else if conn.may_wait(now) {
-            self.conns.postpone(id);
-        } else {
-            self.conns.touch(id);
         }
     }
 }

@@ -3,14 +3,17 @@
 //! The exact match comes first: a segment of a known connection walks the connection's own list of steps. The
 //! rest goes through IP and then to whoever waits: a listener, TIME-WAIT, a datagram socket, or nobody.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
 
 use firelane_classify::{Fragment, Headers, Tuple};
 use firelane_frame::Frame;
-use firelane_ip::{Delivered, LOOPBACK};
-use firelane_tcp::{AtListener, Disposition, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for};
+use firelane_ip::{Delivered, LOOPBACK, Returned};
+use firelane_tcp::{
+    AtListener, Disposition, Expected, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for,
+};
 use firelane_units::{ConnId, DropReason, LaneId, LinkId};
-use firelane_wire::{IpProtocol, TcpView};
+use firelane_wire::{Ecn, IpProtocol, TcpView};
 
 use super::Stacks;
 use super::conn::Conns;
@@ -29,16 +32,25 @@ pub(crate) struct Inside<'a, D> {
     pub(crate) conns: &'a mut Conns,
 }
 
-/// A packet on its walk.
+/// A packet of a known connection on its walk.
 struct Travel<'a> {
+    conn: ConnId,
+    tuple: &'a Tuple,
     link: LinkId,
     headers: &'a Headers,
-    /// Before IP.
     frame: Option<Frame>,
-    /// Between IP and the transport.
-    packet: Option<Delivered>,
+    /// Between IP and the transport: where the segment is.
+    segment: Option<Returned>,
     /// What the transport has to tell the socket.
-    told: Disposition,
+    told: Told,
+}
+
+/// What a segment did, as far as the socket is concerned.
+enum Told {
+    /// What most segments do.
+    Expected(Expected),
+    /// Anything.
+    All(Disposition),
 }
 
 impl Stacks {
@@ -50,14 +62,16 @@ impl Stacks {
         };
         probes::ip_receive(&frame, link);
         let mut inside = Inside { common, shard, conns: &mut self.conns };
-        let known = match headers.protocol {
-            IpProtocol::TCP => headers.tuple().and_then(|tuple| inside.lookup(&tuple)),
-            _ => None,
-        };
-        match known {
-            Some(conn) => inside.walk_in(&self.steps, conn, link, frame, &headers),
-            None => inside.slow_path(link, frame, &headers),
+        if headers.protocol == IpProtocol::TCP
+            && let Some(tuple) = headers.tuple()
+            && let Some(conn) = inside.lookup(&tuple)
+        {
+            let told = Told::Expected(Expected::NOTHING);
+            let (tuple, headers, frame) = (&tuple, &headers, Some(frame));
+            inside.walk_in(&self.steps, Travel { conn, tuple, link, headers, frame, segment: None, told });
+            return;
         }
+        inside.slow_path(link, frame, &headers);
     }
 }
 
@@ -69,52 +83,80 @@ impl<D> Inside<'_, D> {
     }
 
     /// A segment of a known connection: the steps of its list, in order.
-    fn walk_in(&mut self, lists: &StepLists, conn: ConnId, link: LinkId, frame: Frame, headers: &Headers) {
-        let steps = self.conns.slab.get(conn).expect(TABLED).steps;
-        let mut travel =
-            Travel { link, headers, frame: Some(frame), packet: None, told: Disposition::default() };
+    #[inline]
+    fn walk_in(&mut self, lists: &StepLists, mut travel: Travel<'_>) {
+        let steps = self.conns.slab.get(travel.conn).expect(TABLED).steps;
         walk(lists.list(steps).inbound(), |step| match step {
             Step::Ip => self.pass_ip(&mut travel),
-            Step::Tcp => self.pass_tcp(conn, &mut travel),
-            Step::Socket => self.pass_socket(conn, &mut travel),
+            Step::Tcp => self.pass_tcp(&mut travel),
+            Step::Socket => self.pass_socket(&mut travel),
             // A connection's list has no datagrams.
             Step::Udp => Onward::Ended,
         });
     }
 
+    #[inline]
     fn pass_ip(&mut self, travel: &mut Travel<'_>) -> Onward {
-        let Some(frame) = travel.frame.take() else { return Onward::Ended };
-        travel.packet = self.shard.ip.input(self.common, travel.link, frame, travel.headers.l3_offset);
-        if travel.packet.is_some() { Onward::Next } else { Onward::Ended }
+        let Some(frame) = &travel.frame else { return Onward::Ended };
+        let l3_offset = travel.headers.l3_offset;
+        let route = self.conns.slab.get(travel.conn).expect(TABLED).route();
+        travel.segment = route.and_then(|route| {
+            self.shard.ip.core.returned(route, travel.link, frame.as_slice(), usize::from(l3_offset))
+        });
+        if travel.segment.is_none() {
+            self.pass_ip_in_full(travel);
+        }
+        if travel.segment.is_some() { Onward::Next } else { Onward::Ended }
     }
 
-    fn pass_tcp(&mut self, conn: ConnId, travel: &mut Travel<'_>) -> Onward {
-        let Some(packet) = travel.packet.take() else { return Onward::Ended };
-        let verdict = parse(&packet).map(|(view, _)| {
-            let seg = segment_in(&view, &packet);
-            let conn = self.conns.slab.get_mut(conn).expect(TABLED);
-            probes::tcp_receive(|| conn.tuple(), &seg);
-            let (tcp, mut rings) = conn.parts();
-            tcp.on_segment(self.common.now, &seg, &mut rings)
-        });
-        match verdict {
-            Ok(told) => {
-                match told.dropped {
-                    Some(reason) => self.common.drop_frame(packet.frame, reason),
-                    None => self.common.deliver(packet.frame),
-                }
-                travel.told = told;
-                Onward::Next
-            }
-            Err(reason) => {
-                self.common.drop_frame(packet.frame, reason);
-                Onward::Ended
-            }
+    /// What did not come back by the way that the connection's segments take, or has more than a plain header.
+    fn pass_ip_in_full(&mut self, travel: &mut Travel<'_>) {
+        let Some(frame) = travel.frame.take() else { return };
+        let packet = self.shard.ip.input(self.common, travel.link, frame, travel.headers.l3_offset);
+        if let Some(Delivered { frame, payload, ecn, .. }) = packet {
+            (travel.frame, travel.segment) = (Some(frame), Some(Returned { payload, ecn }));
         }
     }
 
-    fn pass_socket(&mut self, conn: ConnId, travel: &mut Travel<'_>) -> Onward {
-        self.conclude(conn, core::mem::take(&mut travel.told));
+    #[inline]
+    fn pass_tcp(&mut self, travel: &mut Travel<'_>) -> Onward {
+        let (Some(Returned { payload, ecn }), Some(frame)) = (travel.segment.take(), travel.frame.take())
+        else {
+            return Onward::Ended;
+        };
+        let ends = || (travel.tuple.remote(), travel.tuple.local());
+        let dropped = match view(&frame, payload, ends) {
+            Ok(view) => {
+                let conn = self.conns.slab.get_mut(travel.conn).expect(TABLED);
+                probes::tcp_receive(|| conn.tuple(), &view);
+                let (tcp, mut rings) = conn.parts();
+                travel.told = match tcp.on_expected(self.common.now, &view, &mut rings) {
+                    Some(told) => Told::Expected(told),
+                    None => Told::All(tcp.on_segment(self.common.now, &segment_in(&view, ecn), &mut rings)),
+                };
+                match &travel.told {
+                    Told::Expected(told) => told.dropped,
+                    Told::All(told) => told.dropped,
+                }
+            }
+            Err(reason) => {
+                self.common.drop_frame(frame, reason);
+                return Onward::Ended;
+            }
+        };
+        match dropped {
+            Some(reason) => self.common.drop_frame(frame, reason),
+            None => self.common.deliver(frame),
+        }
+        Onward::Next
+    }
+
+    #[inline]
+    fn pass_socket(&mut self, travel: &mut Travel<'_>) -> Onward {
+        match core::mem::replace(&mut travel.told, Told::Expected(Expected::NOTHING)) {
+            Told::Expected(told) => self.conclude_expected(travel.conn, told.events),
+            Told::All(told) => self.conclude(travel.conn, told),
+        }
         Onward::Next
     }
 
@@ -157,9 +199,12 @@ impl<D> Inside<'_, D> {
 
     /// A segment that belongs to no connection: TIME-WAIT, a listener, or nobody.
     fn stray_segment(&mut self, packet: Delivered) {
-        let parsed = parse(&packet).map(|(view, names)| (segment_in(&view, &packet), names));
-        let verdict = match parsed {
-            Ok((seg, names)) => self.answer_stray(&seg, names),
+        let verdict = match view(&packet.frame, packet.payload.clone(), || (packet.src, packet.dst)) {
+            Ok(view) => {
+                let local = SocketAddr::new(packet.dst, view.dst_port().0);
+                let remote = SocketAddr::new(packet.src, view.src_port().0);
+                self.answer_stray(&segment_in(&view, packet.ecn), (local, remote))
+            }
             Err(reason) => Err(reason),
         };
         match verdict {
@@ -228,21 +273,25 @@ impl<D> Inside<'_, D> {
 /// Why an index from the connection table names a connection.
 pub(crate) const TABLED: &str = "a connection leaves its table before its place";
 
-/// The TCP header of a packet, and the two ends: local first.
-fn parse(packet: &Delivered) -> Result<(TcpView<'_>, (SocketAddr, SocketAddr)), DropReason> {
-    let segment = packet.frame.as_slice().get(packet.payload.clone()).ok_or(DropReason::BadSegment)?;
+/// The segment at `payload` of a frame; `ends` gives source and destination, if its checksum has to be looked at.
+#[inline]
+fn view(
+    frame: &Frame,
+    payload: Range<usize>,
+    ends: impl FnOnce() -> (IpAddr, IpAddr),
+) -> Result<TcpView<'_>, DropReason> {
+    let segment = frame.as_slice().get(payload).ok_or(DropReason::BadSegment)?;
     let view = TcpView::parse(segment).map_err(|_| DropReason::BadSegment)?;
-    let has_ports = view.src_port().0 != 0 && view.dst_port().0 != 0;
-    let must_check = packet.frame.meta().checksum.needs_check();
-    if !has_ports || (must_check && !view.is_checksum_valid(packet.src, packet.dst)) {
-        return Err(DropReason::BadSegment);
+    if frame.meta().checksum.needs_check() {
+        let (src, dst) = ends();
+        if !view.is_checksum_valid(src, dst) {
+            return Err(DropReason::BadSegment);
+        }
     }
-    let local = SocketAddr::new(packet.dst, view.dst_port().0);
-    let remote = SocketAddr::new(packet.src, view.src_port().0);
-    Ok((view, (local, remote)))
+    Ok(view)
 }
 
-fn segment_in<'a>(view: &TcpView<'a>, packet: &Delivered) -> SegmentIn<'a> {
+fn segment_in<'a>(view: &TcpView<'a>, ecn: Ecn) -> SegmentIn<'a> {
     SegmentIn {
         seq: view.seq(),
         ack: view.ack(),
@@ -251,6 +300,6 @@ fn segment_in<'a>(view: &TcpView<'a>, packet: &Delivered) -> SegmentIn<'a> {
         urgent: view.urgent(),
         options: view.options(),
         payload: view.payload(),
-        ecn: packet.ecn,
+        ecn,
     }
 }

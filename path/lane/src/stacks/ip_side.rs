@@ -7,8 +7,9 @@
 use core::mem;
 
 use firelane_frame::{Chain, Frame};
-use firelane_ip::{Delivered, Egress, Input, Ip, IpConfig, LOOPBACK, Made, Sent, Upper};
+use firelane_ip::{Delivered, Egress, Front, Input, Ip, IpConfig, LOOPBACK, Made, Sent, Upper};
 use firelane_units::{Instant, LinkId};
+use firelane_wire::Ecn;
 
 use crate::common::Common;
 
@@ -61,6 +62,22 @@ impl IpSide {
             Sent::Out | Sent::Held => self.inside += 1,
             Sent::Drop(frame, reason) => common.drop_frame(frame, reason),
         }
+    }
+
+    /// The same behind a connection's ready headers; gives the frame back if it has to be looked at.
+    #[inline]
+    pub(crate) fn send_behind<D>(
+        &mut self,
+        common: &mut Common<D>,
+        front: &Front,
+        frame: Frame,
+        ecn: Ecn,
+    ) -> Result<(), Frame> {
+        self.core.send_behind(front, frame, ecn)?;
+        common.counters.originated += 1;
+        self.is_open = true;
+        self.inside += 1;
+        Ok(())
     }
 
     /// Does what is due.

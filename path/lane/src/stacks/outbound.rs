@@ -5,7 +5,6 @@
 //! `offload::prepare`, or nobody if the frame never leaves this host.
 
 use core::net::SocketAddr;
-use core::num::NonZeroU8;
 
 use firelane_flow::Credit;
 use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
@@ -13,7 +12,7 @@ use firelane_ip::{Egress, Upper};
 use firelane_socket::Names;
 use firelane_tcp::{SegmentOut, TransmitLimits};
 use firelane_units::{Bytes, ConnId, FlowId, LinkId, Mss, Port};
-use firelane_wire::{IpProtocol, Sum, TcpFlags, TcpRepr, tcp};
+use firelane_wire::{Ecn, IpProtocol, Sum, TcpFlags, TcpRepr, tcp};
 
 use super::Stacks;
 use super::conn::{Conn, Leaving};
@@ -90,7 +89,7 @@ impl<D> Inside<'_, D> {
             return Pause::Waits;
         }
         // If the way has changed, TCP learns what it carries before it cuts the next segment.
-        self.route_of(id);
+        self.has_route(id);
         let Some(steps) = self.conns.slab.get(id).map(|conn| conn.steps) else { return Pause::Waits };
         let list = lists.list(steps).outbound();
         for _ in 0..FRAMES_PER_TURN {
@@ -189,33 +188,71 @@ impl<D> Inside<'_, D> {
 
     /// Builds a connection's segment and hands it to IP. Without a way or a buffer TCP sends it again, as if it
     /// were lost; without a way there is no hurry.
+    #[inline]
     fn send_segment(&mut self, id: ConnId, out: &SegmentOut) -> Result<(), Pause> {
-        let Some(mut egress) = self.route_of(id) else { return Err(Pause::Empty) };
+        let Some(conn) = self.conns.slab.get(id) else { return Err(Pause::Empty) };
+        let Some(front) = conn.front(&self.shard.ip.core) else { return self.send_in_full(id, out) };
+        let way = TcpWay { is_v4: front.is_v4(), pseudo: front.pseudo(0) };
+        let Some(frame) = build(conn, &way, out, self.common) else { return self.refuse_segment() };
+        probes::tcp_send(|| conn.tuple(), out);
+        match self.shard.ip.send_behind(self.common, &front, frame, out.ecn) {
+            Ok(()) => Ok(()),
+            Err(frame) => self.send_by_route(id, frame, out.ecn),
+        }
+    }
+
+    /// The same for the first segment of a way.
+    fn send_in_full(&mut self, id: ConnId, out: &SegmentOut) -> Result<(), Pause> {
+        let Some(egress) = self.route_of(id) else { return Err(Pause::Empty) };
         let Some(conn) = self.conns.slab.get_mut(id) else { return Err(Pause::Empty) };
-        let Some(frame) = build(conn, &egress, out, self.common) else {
-            self.common.counters.unsent += 1;
-            return Err(Pause::Again);
+        conn.make_front(&self.shard.ip.core);
+        let Some(frame) = build(conn, &TcpWay::of(&egress), out, self.common) else {
+            return self.refuse_segment();
         };
         probes::tcp_send(|| conn.tuple(), out);
-        let hops = conn.hops.map(NonZeroU8::get);
-        let upper = Upper { hops, dscp: conn.dscp, ..Upper::tcp(out.ecn) };
-        self.shard.ip.send(self.common, &mut egress, frame, upper);
+        self.send_by_route(id, frame, out.ecn)
+    }
+
+    fn send_by_route(&mut self, id: ConnId, frame: Frame, ecn: Ecn) -> Result<(), Pause> {
+        let (Some(mut egress), Some(conn)) = (self.route_of(id), self.conns.slab.get(id)) else {
+            self.common.pools.put(frame);
+            return Err(Pause::Empty);
+        };
+        self.shard.ip.send(self.common, &mut egress, frame, conn.upper(ecn));
         Ok(())
     }
 
-    /// The way of a connection's segments, looked up again when routes or addresses have changed.
+    /// There is no buffer for a segment.
+    #[cold]
+    fn refuse_segment(&mut self) -> Result<(), Pause> {
+        self.common.counters.unsent += 1;
+        Err(Pause::Again)
+    }
+
+    /// The way of a connection's segments.
     pub(crate) fn route_of(&mut self, id: ConnId) -> Option<Egress> {
-        let conn = self.conns.slab.get_mut(id)?;
-        if let Some(egress) = conn.route()
-            && self.shard.ip.core.is_current(egress)
-        {
-            return Some(*egress);
+        if !self.has_route(id) {
+            return None;
         }
+        self.conns.slab.get(id)?.route().copied()
+    }
+
+    /// Whether there is a way for a connection's segments, looked up again when routes or addresses have changed.
+    #[inline]
+    fn has_route(&mut self, id: ConnId) -> bool {
+        let conn = self.conns.slab.get(id);
+        let is_current =
+            conn.and_then(Conn::route).is_some_and(|egress| self.shard.ip.core.is_current(egress));
+        is_current || self.find_route(id).is_some()
+    }
+
+    fn find_route(&mut self, id: ConnId) -> Option<()> {
+        let conn = self.conns.slab.get_mut(id)?;
         let Names { local, remote } = conn.stream.shared().names()?;
         let egress = self.shard.ip.core.egress(self.common.now, Some(local.ip()), remote.ip()).ok()?;
         conn.tcp().set_path_mss(mss_of(&egress));
         conn.set_route(egress);
-        Some(egress)
+        Some(())
     }
 
     /// A reply that belongs to no position in the stream: a RST or a challenge ACK.
@@ -240,8 +277,7 @@ impl<D> Inside<'_, D> {
         out: &SegmentOut,
     ) {
         let Some(mut frame) = self.common.pools.take(0) else { return };
-        let header = TcpHeader { ports: (Port(local.port()), Port(remote.port())), egress };
-        header.prepend(&mut frame, out);
+        TcpWay::of(egress).prepend((Port(local.port()), Port(remote.port())), &mut frame, out);
         self.shard.ip.send(self.common, egress, frame, Upper::tcp(out.ecn));
     }
 
@@ -273,7 +309,8 @@ pub(crate) fn mss_of(egress: &Egress) -> Mss {
 }
 
 /// A connection's segment as a frame that begins with its TCP header.
-fn build<D>(conn: &Conn, egress: &Egress, out: &SegmentOut, common: &mut Common<D>) -> Option<Frame> {
+#[inline]
+fn build<D>(conn: &Conn, way: &TcpWay, out: &SegmentOut, common: &mut Common<D>) -> Option<Frame> {
     let len = out.payload_len();
     let mut frame = common.pools.take(len)?;
     if len > 0 {
@@ -281,10 +318,9 @@ fn build<D>(conn: &Conn, egress: &Egress, out: &SegmentOut, common: &mut Common<
         debug_assert_eq!(copied, len, "unacknowledged text stays in the ring");
     }
     let [local, remote] = conn.stream.shared().ports();
-    let ports = (Port(local), Port(remote));
-    let header_bytes = TcpHeader { ports, egress }.prepend(&mut frame, out);
+    let header_bytes = way.prepend((Port(local), Port(remote)), &mut frame, out);
     if out.segment_bytes > 0 && len > usize::from(out.segment_bytes) {
-        let kind = if egress.dst.is_ipv4() { SegmentKind::TcpV4 } else { SegmentKind::TcpV6 };
+        let kind = if way.is_v4 { SegmentKind::TcpV4 } else { SegmentKind::TcpV6 };
         let ecn = out.flags.contains(TcpFlags::CWR);
         let segment_bytes = out.segment_bytes;
         frame.meta_mut().segmentation = Some(Segmentation { kind, segment_bytes, header_bytes, ecn });
@@ -292,18 +328,25 @@ fn build<D>(conn: &Conn, egress: &Egress, out: &SegmentOut, common: &mut Common<
     Some(frame)
 }
 
-/// What a TCP header needs beside the segment.
-struct TcpHeader<'a> {
-    ports: (Port, Port),
-    egress: &'a Egress,
+/// What a TCP header has to know of the packets that it goes in.
+struct TcpWay {
+    is_v4: bool,
+    /// The sum of the pseudo-header without the length.
+    pseudo: Sum,
 }
 
-impl TcpHeader<'_> {
+impl TcpWay {
+    fn of(egress: &Egress) -> Self {
+        let pseudo = Sum::pseudo(egress.src, egress.dst, IpProtocol::TCP, 0);
+        Self { is_v4: egress.dst.is_ipv4(), pseudo }
+    }
+
     /// Puts the header before the text; its length.
-    fn prepend(&self, frame: &mut Frame, out: &SegmentOut) -> u16 {
+    #[inline]
+    fn prepend(&self, (src_port, dst_port): (Port, Port), frame: &mut Frame, out: &SegmentOut) -> u16 {
         let repr = TcpRepr {
-            src_port: self.ports.0,
-            dst_port: self.ports.1,
+            src_port,
+            dst_port,
             seq: out.seq,
             ack: out.ack,
             flags: out.flags,
@@ -314,8 +357,7 @@ impl TcpHeader<'_> {
         let header_bytes = repr.emitted_len();
         let header = frame.prepend(header_bytes);
         repr.emit(header);
-        let total = frame.len() as u32;
-        let pseudo = Sum::pseudo(self.egress.src, self.egress.dst, IpProtocol::TCP, total);
+        let pseudo = self.pseudo.add_u32(frame.len() as u32);
         tcp::fill_partial(frame.as_mut_slice(), pseudo);
         let offset = tcp::CHECKSUM_OFFSET as u16;
         frame.meta_mut().checksum = Checksum::Partial { start: 0, offset };
