@@ -1,7 +1,7 @@
 //! The headers of a way that is in use, in both directions.
 //!
 //! A connection's packets go one way, and its peer's come back by the same link between the same two addresses. What
-//! IP decides about addresses was decided when the way was found ([`Egress`](crate::Egress)) and holds while the way
+//! IP decides about addresses was decided when the way was found ([`Egress`]) and holds while the way
 //! is current. So a [`Front`] has Ethernet's and IP's header ready for the next packet out, and
 //! [`Ip::returned`] judges a packet that comes back by its header alone. Called by the lane for segments of known
 //! connections; whatever is not plain takes `output.rs` and `input.rs`, which come to the same result.
@@ -103,7 +103,7 @@ impl Ip {
     }
 
     /// Sends a payload, with a transport header at its front, behind `front`, as [`Ip::send`] would. Gives the frame
-    /// back if it is too large, or if the way is no longer current.
+    /// back if it is too large, or if the way is not current.
     #[inline]
     pub fn send_behind(&mut self, front: &Front, mut frame: Frame, ecn: Ecn) -> Result<(), Frame> {
         let len = frame.len();

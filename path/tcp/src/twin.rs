@@ -218,8 +218,8 @@ impl World {
             let mut next = || fates.next().unwrap_or((Fate::Pass, Fate::Pass));
             for packet in to_peer {
                 match next().0 {
-                    Fate::Pass => drop(self.peer.take(now, &packet)),
-                    Fate::Double => (0..2).for_each(|_| drop(self.peer.take(now, &packet))),
+                    Fate::Pass => self.peer_take(now, &packet),
+                    Fate::Double => (0..2).for_each(|_| self.peer_take(now, &packet)),
                     Fate::Late => late.0.push(packet),
                     Fate::Lose => {}
                 }
@@ -252,6 +252,10 @@ impl World {
         let [short, long] = self.twins.each_mut().map(|twin| twin.take(now, packet));
         assert_eq!(short, long, "what is said of {packet:?}");
         self.compare("after a segment");
+    }
+
+    fn peer_take(&mut self, now: Instant, packet: &Packet) {
+        self.peer.take(now, packet);
     }
 
     fn each(&mut self, twins: bool, mut call: impl FnMut(&mut End)) {
@@ -289,7 +293,7 @@ impl World {
             Step::Urgent => self.each(true, |end| end.call(|tcp, rings| tcp.mark_urgent(rings))),
             Step::PathMss(mss) => self.each(true, |end| end.tcp.set_path_mss(Mss::clamped(mss))),
             Step::Close(twins) => self.each(twins, |end| {
-                end.call(|tcp, rings| drop(tcp.shutdown_send(now, rings)));
+                end.call(|tcp, rings| tcp.shutdown_send(now, rings));
             }),
         }
         self.compare("after a step");
