@@ -51,6 +51,6 @@ pub use ipv6::{Ipv6Error, Ipv6Repr, Ipv6View};
 pub use ndp::{NdpEnvelope, NdpError, NdpMessage, NdpRepr, NdpView, RouterPreference};
 pub use ndp_options::{NdpOption, NdpOptions, PrefixInformation, RouteInformation};
 pub use tcp::{TcpError, TcpFlags, TcpRepr, TcpView};
-pub use tcp_options::{OptionLayout, SackBlocks, TcpOptions};
+pub use tcp_options::{FastOpen, OptionLayout, SackBlocks, TcpOptions};
 pub use udp::{UdpError, UdpRepr, UdpView};
 pub use vlan::{VlanError, VlanRepr, VlanView};

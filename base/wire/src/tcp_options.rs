@@ -1,5 +1,5 @@
-//! TCP options: MSS, window scale, SACK permitted, SACK blocks and timestamps (RFC 9293 §3.1, RFC 7323,
-//! RFC 2018).
+//! TCP options: MSS, window scale, SACK permitted, SACK blocks, timestamps and Fast Open (RFC 9293 §3.1, RFC 7323,
+//! RFC 2018, RFC 7413).
 //!
 //! Parsed for every segment by `path/tcp`, so the layout that established connections use (two NOPs and a
 //! timestamp) is recognised as a whole. Unknown options are skipped; one whose length is impossible ends
@@ -16,26 +16,59 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
+const FAST_OPEN: u8 = 34;
 
 /// The blocks of a SACK option, at most four: first and one past the last sequence number of each.
+///
+/// No SYN has such blocks and no other segment a Fast Open cookie, so a cookie lies in their place: every segment
+/// carries its options about, and none pays for what one in a connection's life needs.
 #[derive(Clone, Copy, Default)]
 pub struct SackBlocks {
     blocks: [(SeqNum, SeqNum); SackBlocks::MAX],
     count: u8,
+    /// One more than the length of the cookie that lies in the blocks' place; zero without one.
+    cookie: u8,
 }
 
 impl SackBlocks {
     /// As many as fit into 40 bytes of options.
     pub const MAX: usize = 4;
     /// No block.
-    pub const EMPTY: Self = Self { blocks: [(SeqNum(0), SeqNum(0)); Self::MAX], count: 0 };
+    pub const EMPTY: Self = Self { blocks: [(SeqNum(0), SeqNum(0)); Self::MAX], count: 0, cookie: 0 };
 
     /// Adds a block; says whether there was room.
     pub fn push(&mut self, first: SeqNum, past_last: SeqNum) -> bool {
         let Some(slot) = self.blocks.get_mut(usize::from(self.count)) else { return false };
         *slot = (first, past_last);
         self.count += 1;
+        self.cookie = 0;
         true
+    }
+
+    /// Whether there are blocks, or a cookie in their place.
+    #[inline]
+    const fn is_used(&self) -> bool {
+        self.count | self.cookie != 0
+    }
+
+    /// The place of the blocks with a cookie in it.
+    #[cold]
+    fn of_cookie(cookie: FastOpen) -> Self {
+        let mut place = Self { cookie: cookie.len + 1, ..Self::EMPTY };
+        let word = |n: usize| SeqNum(crate::bytes::be32(&cookie.bytes, n * 4));
+        (place.blocks[0], place.blocks[1]) = ((word(0), word(1)), (word(2), word(3)));
+        place
+    }
+
+    /// The cookie in the place of the blocks.
+    #[cold]
+    fn to_cookie(self) -> FastOpen {
+        let [(a, b), (c, d), ..] = self.blocks;
+        let mut cookie = FastOpen { len: self.cookie.saturating_sub(1), ..FastOpen::REQUEST };
+        for (place, word) in cookie.bytes.as_chunks_mut::<4>().0.iter_mut().zip([a, b, c, d]) {
+            *place = word.0.to_be_bytes();
+        }
+        cookie
     }
 
     /// The blocks, in the order of the option.
@@ -75,7 +108,9 @@ impl FromIterator<(SeqNum, SeqNum)> for SackBlocks {
 
 impl PartialEq for SackBlocks {
     fn eq(&self, other: &Self) -> bool {
-        self.as_slice() == other.as_slice()
+        let cookies_agree =
+            self.cookie == other.cookie && (self.cookie == 0 || self.to_cookie() == other.to_cookie());
+        cookies_agree && self.as_slice() == other.as_slice()
     }
 }
 
@@ -87,13 +122,52 @@ impl core::fmt::Debug for SackBlocks {
     }
 }
 
+/// What the Fast Open option of a SYN or SYN-ACK holds (RFC 7413 §4.1.1): a cookie, or nothing, which asks for one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FastOpen {
+    len: u8,
+    bytes: [u8; FastOpen::MAX],
+}
+
+impl FastOpen {
+    /// A cookie has at least so many bytes,
+    pub const MIN: usize = 4;
+    /// and at most so many. Their number is even.
+    pub const MAX: usize = 16;
+    /// Asks for a cookie.
+    pub const REQUEST: Self = Self { len: 0, bytes: [0; Self::MAX] };
+
+    /// A cookie, if its length is one that RFC 7413 allows; no bytes are the request.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let len = bytes.len();
+        let is_cookie = (Self::MIN..=Self::MAX).contains(&len) && len.is_multiple_of(2);
+        if len > 0 && !is_cookie {
+            return None;
+        }
+        let mut cookie = Self { len: len as u8, ..Self::REQUEST };
+        cookie.bytes[..len].copy_from_slice(bytes);
+        Some(cookie)
+    }
+
+    /// The cookie's bytes; none asks for one.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Whether it asks for a cookie.
+    pub const fn is_request(&self) -> bool {
+        self.len == 0
+    }
+}
+
 /// In which order and with which padding options are written. They differ in SYNs alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OptionLayout {
-    /// MSS, SACK permitted, timestamps, window scale: each word full, SACK permitted in the padding of timestamps.
+    /// MSS, SACK permitted, timestamps, window scale, Fast Open: each word full, SACK permitted in the padding of
+    /// timestamps.
     #[default]
     Linux,
-    /// MSS, window scale, SACK permitted, timestamps, then the end of the list and zeros.
+    /// MSS, window scale, SACK permitted, timestamps, Fast Open, then the end of the list and zeros.
     FreeBsd,
 }
 
@@ -181,8 +255,24 @@ impl TcpOptions {
                     self.sack = blocks.iter().map(|block| (edge(block, 0), edge(block, 4))).collect();
                 }
             }
+            // A length that no cookie has is no option that we know.
+            (FAST_OPEN, body) => {
+                *self = FastOpen::new(body).map_or(*self, |cookie| self.with_fast_open(cookie))
+            }
             _ => {}
         }
+    }
+
+    /// What a SYN or SYN-ACK says about Fast Open.
+    #[inline]
+    pub fn fast_open(&self) -> Option<FastOpen> {
+        if self.sack.cookie == 0 { None } else { Some(self.sack.to_cookie()) }
+    }
+
+    /// These options of a SYN or SYN-ACK with this about Fast Open.
+    #[must_use]
+    pub fn with_fast_open(self, cookie: FastOpen) -> Self {
+        Self { sack: SackBlocks::of_cookie(cookie), ..self }
     }
 
     /// How many SACK blocks fit beside the other options.
@@ -206,7 +296,7 @@ impl TcpOptions {
     #[inline]
     const fn has_only_timestamps(&self) -> bool {
         let has_others =
-            self.mss.is_some() || self.window_scale.is_some() || self.sack_permitted || !self.sack.is_empty();
+            self.mss.is_some() || self.window_scale.is_some() || self.sack_permitted || self.sack.is_used();
         self.timestamps.is_some() && !has_others
     }
 
@@ -229,6 +319,14 @@ impl TcpOptions {
             length += 4;
         }
         // FreeBSD lets SACK permitted and the timestamps share a word, as Linux does, so the sums are the same.
+        if let Some(len) = self.sack.cookie.checked_sub(1) {
+            let is_packed = matches!(self.layout, OptionLayout::FreeBsd)
+                && self.timestamps.is_none()
+                && self.sack_permitted;
+            // FreeBSD begins it in the word that SACK permitted has left half empty.
+            let begun = if is_packed { 2 } else { 0 };
+            length += (2 + len as usize - begun).next_multiple_of(4);
+        }
         length
     }
 
@@ -247,7 +345,8 @@ impl TcpOptions {
     }
 
     fn emit_any(&self, out: &mut Writer<'_>) {
-        let of_syn = self.sack.is_empty() && (self.window_scale.is_some() || self.sack_permitted);
+        let of_syn = self.sack.is_empty()
+            && (self.window_scale.is_some() || self.sack_permitted || self.sack.cookie != 0);
         if self.layout == OptionLayout::FreeBsd && of_syn {
             return self.emit_freebsd_syn(out);
         }
@@ -275,6 +374,9 @@ impl TcpOptions {
                 out.put(past_last.0.to_be_bytes());
             }
         }
+        if self.sack.cookie != 0 {
+            out.put_fast_open(&[], &self.sack.to_cookie(), NOP);
+        }
     }
 }
 
@@ -289,16 +391,19 @@ impl TcpOptions {
         if let Some(shift) = self.window_scale {
             out.put([NOP, WINDOW_SCALE, 3, shift]);
         }
-        let Some((value, echo)) = self.timestamps else {
-            if self.sack_permitted {
-                out.put([SACK_PERMITTED, 2, END, END]);
-            }
-            return;
-        };
-        let lead = if self.sack_permitted { [SACK_PERMITTED, 2] } else { [NOP, NOP] };
-        out.put([lead[0], lead[1], TIMESTAMPS, 10]);
-        out.put(value.to_be_bytes());
-        out.put(echo.to_be_bytes());
+        let mut begun: &[u8] = if self.sack_permitted { &[SACK_PERMITTED, 2] } else { &[] };
+        if let Some((value, echo)) = self.timestamps {
+            let lead = if self.sack_permitted { [SACK_PERMITTED, 2] } else { [NOP, NOP] };
+            out.put([lead[0], lead[1], TIMESTAMPS, 10]);
+            out.put(value.to_be_bytes());
+            out.put(echo.to_be_bytes());
+            begun = &[];
+        }
+        match self.fast_open() {
+            Some(fast_open) => out.put_fast_open(begun, &fast_open, END),
+            None if begun.is_empty() => {}
+            None => out.put([SACK_PERMITTED, 2, END, END]),
+        }
     }
 }
 
@@ -315,6 +420,19 @@ impl Writer<'_> {
             rest.split_first_chunk_mut().expect("the caller of emit reserved emitted_len() bytes");
         *slot = word;
         self.rest = rest;
+    }
+
+    /// The Fast Open option behind what has `begun` its first word, its last one filled with `padding`.
+    #[cold]
+    fn put_fast_open(&mut self, begun: &[u8], fast_open: &FastOpen, padding: u8) {
+        let cookie = fast_open.as_slice();
+        let mut bytes = [padding; 4 + FastOpen::MAX];
+        let mut len = 0;
+        for part in [begun, &[FAST_OPEN, 2 + cookie.len() as u8], cookie] {
+            bytes[len..len + part.len()].copy_from_slice(part);
+            len += part.len();
+        }
+        bytes.as_chunks::<4>().0[..len.div_ceil(4)].iter().for_each(|word| self.put(*word));
     }
 }
 
@@ -333,8 +451,14 @@ mod tests {
                 sack_permitted,
                 sack,
                 timestamps,
-                layout: OptionLayout::Linux,
+                ..TcpOptions::EMPTY
             })
+    }
+
+    fn fast_open() -> impl Strategy<Value = FastOpen> {
+        let bytes = proptest::collection::vec(any::<u8>(), 4..=16);
+        let cookie = bytes.prop_map(|bytes| FastOpen::new(&bytes[..bytes.len() & !1]));
+        proptest::option::of(cookie).prop_map(|it| it.flatten().unwrap_or(FastOpen::REQUEST))
     }
 
     proptest! {
@@ -346,6 +470,19 @@ mod tests {
             prop_assert!(length <= 40 && length % 4 == 0);
             let fitting = options.sack.iter().take(options.sack_room()).collect();
             prop_assert_eq!(TcpOptions::parse(&buffer[..length]), TcpOptions { sack: fitting, ..options });
+        }
+
+        /// A SYN with everything, in both layouts: the longest has exactly the 40 bytes that there are.
+        #[test]
+        fn a_cookie_is_read_back(options in options(), fast_open in fast_open(), freebsd: bool) {
+            let layout = if freebsd { OptionLayout::FreeBsd } else { OptionLayout::Linux };
+            let syn = TcpOptions { layout, ..options }.with_fast_open(fast_open);
+            prop_assert_eq!(syn.fast_open(), Some(fast_open));
+            let mut buffer = [0xee; 44];
+            let length = syn.emitted_len();
+            syn.emit(&mut buffer[..length]);
+            prop_assert!(length <= 40 && length.is_multiple_of(4));
+            prop_assert_eq!(TcpOptions::parse(&buffer[..length]), TcpOptions { layout: OptionLayout::Linux, ..syn });
         }
 
         #[test]
@@ -381,6 +518,12 @@ mod tests {
         let block = [(SeqNum(3), SeqNum(4))].into_iter().collect();
         let gap = TcpOptions { sack: block, ..data };
         assert_eq!(emitted(gap), [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1, 5, 10, 0, 0, 0, 3, 0, 0, 0, 4]);
+        let cookie = FastOpen::new(&[0xa, 0xb, 0xc, 0xd, 0xe, 0xf]).unwrap();
+        let fast = syn.with_fast_open(cookie);
+        let bytes = [2, 4, 5, 0xb4, 1, 1, 4, 2, 1, 3, 3, 7, 34, 8, 0xa, 0xb, 0xc, 0xd, 0xe, 0xf];
+        assert_eq!(emitted(fast), bytes);
+        let asking = TcpOptions { mss: Some(1460), ..TcpOptions::EMPTY }.with_fast_open(FastOpen::REQUEST);
+        assert_eq!(emitted(asking), [2, 4, 5, 0xb4, 34, 2, 1, 1]);
         let plain_gap = TcpOptions { sack: block, ..TcpOptions::EMPTY };
         assert_eq!(emitted(plain_gap), [1, 1, 5, 10, 0, 0, 0, 3, 0, 0, 0, 4]);
         assert_eq!((TcpOptions::EMPTY.sack_room(), data.sack_room()), (4, 3));
@@ -402,6 +545,13 @@ mod tests {
         assert_eq!(emitted(stamped), [2, 4, 5, 0xb4, 1, 3, 3, 6, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
         let data = TcpOptions { timestamps: Some((1, 2)), layout, ..TcpOptions::EMPTY };
         assert_eq!(emitted(data), [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        let asking = syn.with_fast_open(FastOpen::REQUEST);
+        assert_eq!(emitted(asking), [2, 4, 5, 0xb4, 1, 3, 3, 6, 4, 2, 34, 2]);
+        let asking = TcpOptions { sack_permitted: false, ..asking };
+        assert_eq!(emitted(asking), [2, 4, 5, 0xb4, 1, 3, 3, 6, 34, 2, 0, 0]);
+        let fast = syn.with_fast_open(FastOpen::new(&[7; 8]).unwrap());
+        let bytes = [2, 4, 5, 0xb4, 1, 3, 3, 6, 4, 2, 34, 10, 7, 7, 7, 7, 7, 7, 7, 7];
+        assert_eq!(emitted(fast), bytes);
         let no_sack = TcpOptions { sack_permitted: false, ..stamped };
         assert_eq!(emitted(no_sack), [2, 4, 5, 0xb4, 1, 3, 3, 6, 1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
     }
@@ -423,6 +573,12 @@ mod tests {
             (&[5, 2, 1, 1], "SACK without blocks"),
             (&[5, 4, 0, 0], "SACK with half an edge"),
             (&[8, 4, 0, 0], "timestamps of another length"),
+            (&[34, 4, 1, 2], "a cookie that is too short"),
+            (&[34, 7, 1, 2, 3, 4, 5], "a cookie of odd length"),
+            (
+                &[34, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18],
+                "a cookie that is too long",
+            ),
         ] {
             let bytes = [&[2, 4, 5, 0xb4][..], tail].concat();
             assert_eq!(TcpOptions::parse(&bytes), mss, "{what}");

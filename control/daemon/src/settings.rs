@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use firelane::{
-    Algorithm, DadConfig, DsField, FlowMatch, Forwarding, HopLimits, IpProtocol, Keepalive, NetstackConfig,
-    Profile, RtoLimits, SocketDefaults, StreamConfig, SynCookies, TcpConfig, Willing,
+    Algorithm, DadConfig, DsField, FastOpenPolicy, FlowMatch, Forwarding, HopLimits, IpProtocol, Keepalive,
+    NetstackConfig, Profile, RtoLimits, SocketDefaults, StreamConfig, SynCookies, TcpConfig, Willing,
 };
 use firelane_model::{Prop, Tunables};
 use firelane_units::Mss;
@@ -62,6 +62,7 @@ fn tcp(tunables: &Tunables) -> TcpConfig {
         window_scaling: tunables.number(Prop::WscaleAlways) != 0,
         default_mss: [mss(Prop::MssDefault4), mss(Prop::MssDefault6)],
         syn_cookies: SynCookies::from_word(tunables.word(Prop::SynCookies)).unwrap_or(SynCookies::Pressure),
+        fast_open: FastOpenPolicy::new(tunables.number(Prop::FastOpen)),
         ..TcpConfig::of(Profile::from_word(tunables.word(Prop::Profile)).unwrap_or_default())
     };
     if tunables.get(Prop::TcpMaxBuf).is_some() {

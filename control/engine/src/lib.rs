@@ -64,5 +64,7 @@ pub use firelane_lane::{
 pub use firelane_socket::{Ready, StreamConfig};
 pub use firelane_tcp::congestion::Algorithm;
 pub use firelane_tcp::rtt::RtoLimits;
-pub use firelane_tcp::{Keepalive, Profile, SynCookies, TcpConfig, Willing};
+pub use firelane_tcp::{
+    FastOpenCounters, FastOpenPolicy, Keepalive, Profile, SynCookies, TcpConfig, Willing,
+};
 pub use firelane_wire::IpProtocol;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use firelane_flow::Counters;
 use firelane_lane::{LaneCounters, PortCounters, Snapshot};
-use firelane_tcp::SynCounters;
+use firelane_tcp::{FastOpenCounters, SynCounters};
 use firelane_units::{FlowId, LinkId};
 
 use crate::fabric::Fabric;
@@ -32,6 +32,8 @@ pub struct EngineSnapshot {
     pub half_open: usize,
     /// What the tables of half-open connections have counted.
     pub syn: SynCounters,
+    /// What became of Fast Opens.
+    pub fast_open: FastOpenCounters,
 }
 
 impl EngineSnapshot {
@@ -63,6 +65,7 @@ impl EngineSnapshot {
         self.time_wait += lane.time_wait;
         self.half_open += lane.half_open;
         self.syn.merge(&lane.syn);
+        self.fast_open.merge(&lane.fast_open);
         for (id, counters) in &lane.ports {
             let port = self.ports.entry(*id).or_default();
             port.inward.merge(&counters.inward);

@@ -52,11 +52,21 @@ pub struct ListenConfig {
     pub v6_only: bool,
     /// Whether its connections' peers are asked whether they live, as often as the netstack says (SO_KEEPALIVE).
     pub keepalive: bool,
+    /// How many connections may wait in each lane that began with the text of their SYNs and whose handshakes are not over
+    /// (TCP_FASTOPEN); zero takes no such text. The netstack must serve Fast Open, too
+    /// ([`firelane_tcp::FastOpenPolicy`]), and the program must bear that the same text comes twice (RFC 7413 §2.1).
+    pub fast_open: u32,
 }
 
 impl Default for ListenConfig {
     fn default() -> Self {
-        Self { backlog: BACKLOG, rings: StreamConfig::default(), v6_only: false, keepalive: false }
+        Self {
+            backlog: BACKLOG,
+            rings: StreamConfig::default(),
+            v6_only: false,
+            keepalive: false,
+            fast_open: 0,
+        }
     }
 }
 
@@ -84,8 +94,12 @@ impl TcpListener {
         let token = engine.fabric.sleepers.sit(Arc::clone(&seat) as Arc<dyn Seated>);
         end.words().set_token(token);
         let autotune = stack.is_usual(config.rings)?;
-        let options =
-            StreamOptions { autotune, keepalive_default: config.keepalive, ..StreamOptions::default() };
+        let options = StreamOptions {
+            autotune,
+            keepalive_default: config.keepalive,
+            fast_open_queue: config.fast_open,
+            ..StreamOptions::default()
+        };
         let listen = Listen { socket, local, v6_only: config.v6_only, slot, rings: config.rings, options };
         let nonblocking = AtomicBool::new(false);
         let listener = Self { engine, stack: stack.clone(), socket, local, end, token, seat, nonblocking };

@@ -128,6 +128,18 @@ impl TcpStream {
         }
     }
 
+    /// Connects with Fast Open (RFC 7413; MSG_FASTOPEN): text goes with the SYN if the peer has given us a cookie before,
+    /// and behind the handshake if not. Answers how much of `text` the send buffer has taken. The peer's program may see
+    /// that text twice, so it should be a request that may be repeated.
+    ///
+    /// # Errors
+    /// As [`TcpStream::connect`].
+    pub fn connect_fast(stack: &Stack, remote: SocketAddr, text: &[u8]) -> io::Result<(Self, usize)> {
+        let (stream, count) = Self::begin_fast(stack, None, remote, stack.config()?.sockets.stream, text)?;
+        block_on(None, |context| stream.poll_connected(context)).expect("without a limit it ends ready")?;
+        Ok((stream, count))
+    }
+
     /// Begins to connect; [`TcpStream::poll_connected`] tells the outcome.
     ///
     /// # Errors
@@ -146,18 +158,44 @@ impl TcpStream {
         remote: SocketAddr,
         rings: StreamConfig,
     ) -> io::Result<Self> {
+        Self::begin_opening(stack, local, remote, rings, None).map(|(stream, _)| stream)
+    }
+
+    /// Begins to connect with Fast Open, as [`TcpStream::connect_fast`] (TCP_FASTOPEN_CONNECT, with the first write).
+    ///
+    /// # Errors
+    /// As [`TcpStream::begin_from`].
+    pub fn begin_fast(
+        stack: &Stack,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        rings: StreamConfig,
+        text: &[u8],
+    ) -> io::Result<(Self, usize)> {
+        Self::begin_opening(stack, local, remote, rings, Some(text))
+    }
+
+    fn begin_opening(
+        stack: &Stack,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        rings: StreamConfig,
+        early: Option<&[u8]>,
+    ) -> io::Result<(Self, usize)> {
         let engine = &stack.inner;
         let lane = engine.registry().netstack_mut(stack.id).map(|n| engine.some_lane(&n.lanes))?;
-        let (end, slot) = stream(rings, lane, stack.id);
+        let (mut end, slot) = stream(rings, lane, stack.id);
+        let count = early.map_or(0, |text| end.send.preload(text));
         let socket = Self::new(Arc::clone(engine), end);
-        let options = StreamOptions { autotune: stack.is_usual(rings)?, ..StreamOptions::default() };
+        let (autotune, fast_open) = (stack.is_usual(rings)?, early.is_some());
+        let options = StreamOptions { autotune, fast_open, ..StreamOptions::default() };
         let connect = Connect { remote, local, stream: slot, options };
         let command = SocketCommand::Connect(Box::new(connect));
         engine
             .fabric
             .enter_surely(lane, LaneMessage::Socket(stack.id, command))
             .map_err(|_| lane_failed())?;
-        Ok(socket)
+        Ok((socket, count))
     }
 
     /// Connects without blocking the thread.

@@ -5,7 +5,9 @@ use std::net::Shutdown;
 use std::thread;
 use std::time::Duration;
 
-use firelane::{Stack, TcpListener, TcpStream, UdpSocket, WireConfig, wire};
+use firelane::{
+    FastOpenPolicy, ListenConfig, NetstackConfig, Stack, TcpListener, TcpStream, UdpSocket, WireConfig, wire,
+};
 
 /// A server with `lanes` lanes at 10.0.0.1 and fd00::1, and a client at 10.0.0.2 and fd00::2.
 fn pair(lanes: usize) -> (Stack, Stack) {
@@ -70,6 +72,28 @@ fn many_connections_at_once_each_get_their_own_bytes() {
         })
         .collect();
     threads.into_iter().for_each(|t| t.join().unwrap());
+}
+
+/// The first connect asks for a cookie, the second has its text in the SYN; the server answers both.
+#[test]
+fn text_in_the_syn_arrives_and_is_answered() {
+    let (server, client) = pair(2);
+    let mut config = NetstackConfig::default();
+    config.tcp.fast_open = FastOpenPolicy::SERVER;
+    server.engine().tune(server.id(), &config).unwrap();
+    for address in ["10.0.0.1:7", "[fd00::1]:7"] {
+        let address = address.parse().unwrap();
+        let fast = ListenConfig { fast_open: 8, ..ListenConfig::default() };
+        echo(TcpListener::bind_with(&server, address, fast).unwrap());
+        for has_cookie in [false, true, true] {
+            let (mut stream, count) = TcpStream::connect_fast(&client, address, b"question").unwrap();
+            assert_eq!(count, 8);
+            let mut answer = [0; 8];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"question");
+            assert_eq!(stream.info().unwrap().tcp.syn_text, has_cookie, "{address}");
+        }
+    }
 }
 
 #[test]

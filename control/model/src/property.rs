@@ -189,6 +189,9 @@ properties! {
     ConnReqMin = Tcp "_conn_req_min", Number(1, 1024), N(1);
     /// How long an acknowledgment may wait for company, in milliseconds (RFC 9293 MUST-58: 500 at the most).
     DeferredAckInterval = Tcp "_deferred_ack_interval", Number(1, 500), N(40);
+    /// Who uses Fast Open, the sum of: clients (1), servers (2), clients also without a cookie (4), servers also
+    /// without a cookie (512), every listener (1024).
+    FastOpen = Tcp "_fastopen", Number(0, 1543), N(1);
     /// How long FIN-WAIT-2 waits for a peer's FIN once nobody can read, in milliseconds.
     FinWait2Interval = Tcp "_fin_wait_2_flush_interval", Number(1000, 7_200_000), N(60_000);
     /// How long an attempt to connect lasts, in milliseconds.

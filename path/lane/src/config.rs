@@ -39,7 +39,7 @@ pub struct Secrets([u8; Self::BYTES]);
 
 impl Secrets {
     /// How many random bytes they are drawn from.
-    pub const BYTES: usize = 144;
+    pub const BYTES: usize = 160;
 
     /// Secrets from random bytes.
     pub const fn new(random: [u8; Self::BYTES]) -> Self {
@@ -69,6 +69,11 @@ impl Secrets {
     /// The key of SYN cookies (RFC 4987).
     pub(crate) fn cookie(&self) -> [u8; 16] {
         self.part(128)
+    }
+
+    /// The key of Fast Open cookies (RFC 7413).
+    pub(crate) fn fast_open(&self) -> [u8; 16] {
+        self.part(144)
     }
 
     /// The key of the challenge budget.

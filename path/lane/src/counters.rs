@@ -10,7 +10,7 @@
 //! them. Over all lanes, with no item between two of them, `taken` equals `handed`.
 
 use firelane_flow::Counters;
-use firelane_tcp::SynCounters;
+use firelane_tcp::{FastOpenCounters, SynCounters};
 use firelane_units::{Direction, DropCounters, FlowId, LaneId, LinkId};
 
 use crate::squeue::SqueueStats;
@@ -136,6 +136,8 @@ pub struct Snapshot {
     pub half_open: usize,
     /// What the tables of half-open connections have counted.
     pub syn: SynCounters,
+    /// What became of Fast Opens.
+    pub fast_open: FastOpenCounters,
     /// What its tables take.
     pub memory: TableMemory,
     /// The squeue's statistics; filled in by whoever holds it.

@@ -205,6 +205,7 @@ impl<D: Driver> Lane<D> {
             time_wait: self.stacks.time_wait(),
             half_open,
             syn,
+            fast_open: self.stacks.fast_open(),
             memory: self.stacks.memory(),
             squeue: SqueueStats::default(),
         }

@@ -18,7 +18,7 @@ use firelane_ip::{
 };
 use firelane_socket::{ConnRef, DatagramSlot, ListenerSlot, StreamConfig, StreamSlot};
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{Keepalive, ResetBudget, TcpConfig};
+use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig};
 use firelane_units::{
     BitRate, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId, VlanId,
 };
@@ -384,6 +384,11 @@ pub struct StreamOptions {
     pub congestion: Option<Algorithm>,
     /// How fast it may send (SO_MAX_PACING_RATE).
     pub pacing_limit: Option<BitRate>,
+    /// A connect's SYN may carry what stands in its send ring (TCP_FASTOPEN_CONNECT).
+    pub fast_open: bool,
+    /// How many connections a listener lets begin with the text of their SYNs, in each lane, before their handshakes are
+    /// over (TCP_FASTOPEN); zero leaves it to the netstack.
+    pub fast_open_queue: u32,
 }
 
 /// A change of one option.
@@ -465,4 +470,6 @@ pub enum Learned {
     Configured(Configured),
     /// An ICMP error about a packet of a connection or socket of the lane that is told.
     Error(TransportError),
+    /// What a server says of Fast Open.
+    FastOpen(FastOpenNews),
 }

@@ -250,6 +250,11 @@ impl SendEnd {
         }
     }
 
+    /// Copies as much of `bytes` as has room before the lane knows of the stream: a SYN may carry it (RFC 7413).
+    pub fn preload(&mut self, bytes: &[u8]) -> usize {
+        self.ring.write(bytes)
+    }
+
     /// Whether a kick message must be sent to the lane for what was written.
     pub fn kick(&self) -> bool {
         self.shared().words().kick()

@@ -27,7 +27,7 @@ impl Connection {
             return Err(Disposition::drop(DropReason::Unacceptable));
         };
         if self.state == State::SynReceived {
-            self.check_syn_acknowledged(now, seg, number, out)?;
+            self.check_syn_acknowledged(now, seg, number, rings, out)?;
         }
         let (una, nxt) = (self.flight.una(), self.flight.nxt());
         let ack = self.send.space.cursor(number, nxt);

@@ -10,6 +10,7 @@ use firelane_units::Mss;
 
 use crate::congestion::Algorithm;
 use crate::delayed_ack::DEFAULT_DELAY;
+use crate::fast_open::FastOpenPolicy;
 use crate::flight::FlightConfig;
 use crate::profile::Profile;
 use crate::rtt::RtoLimits;
@@ -52,6 +53,8 @@ pub struct TcpConfig {
     pub ecn: Willing,
     /// When a SYN is answered with a cookie.
     pub syn_cookies: SynCookies,
+    /// Who uses Fast Open (RFC 7413).
+    pub fast_open: FastOpenPolicy,
     /// Loss detection and congestion control.
     pub flight: FlightConfig,
 }
@@ -162,6 +165,7 @@ impl Default for TcpConfig {
             max_receive_buffer: 6 << 20,
             ecn: Willing::Passive,
             syn_cookies: SynCookies::Pressure,
+            fast_open: FastOpenPolicy::default(),
             flight: FlightConfig {
                 algorithm: Algorithm::Cubic,
                 rto: RtoLimits::default(),

@@ -15,6 +15,7 @@ use crate::config::{Keepalive, TcpConfig};
 use crate::congestion::Algorithm;
 use crate::counts::Counts;
 use crate::ecn::EcnState;
+use crate::fast_open::FastOpenState;
 use crate::flight::{Flight, TimerFired};
 use crate::isn::TimestampClock;
 use crate::mtu_search::{DOUBT_AFTER, MtuSearch};
@@ -111,6 +112,8 @@ struct RareOptions {
     urgent_sent: u64,
     /// The cursor after the peer's urgent text.
     urgent_received: Option<u64>,
+    /// It opened fast, or tried to.
+    fast_open: Option<Box<FastOpenState>>,
 }
 
 impl SocketOptions {
@@ -163,6 +166,18 @@ impl SocketOptions {
 
     pub(crate) fn set_urgent_sent(&mut self, cursor: u64) {
         self.rare().urgent_sent = cursor;
+    }
+
+    pub(crate) fn fast_open(&self) -> Option<&FastOpenState> {
+        self.rare.as_ref()?.fast_open.as_deref()
+    }
+
+    pub(crate) fn fast_open_mut(&mut self) -> Option<&mut FastOpenState> {
+        self.rare.as_mut()?.fast_open.as_deref_mut()
+    }
+
+    pub(crate) fn set_fast_open(&mut self, state: FastOpenState) {
+        self.rare().fast_open = Some(Box::new(state));
     }
 
     pub(crate) fn urgent_received(&self) -> Option<u64> {

@@ -237,6 +237,12 @@ impl Flight {
         self.begin_model(now);
     }
 
+    /// What lies before `cursor` arrived with the SYN. Called before [`Flight::on_established`].
+    pub(crate) fn begin_at(&mut self, cursor: u64) {
+        debug_assert!(self.recovery.is_none(), "nothing has left but the SYN");
+        self.cursor = cursor;
+    }
+
     /// A model begins with what is known of the path, if the algorithm has one.
     fn begin_model(&mut self, now: Instant) {
         let new = || Bbr::new(now, self.mss, self.control.window(), self.rtt.smoothed());

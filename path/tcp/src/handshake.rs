@@ -4,6 +4,7 @@
 //! (`space.rs`), so it has its own timer here and never enters the flight; of it the flight only learns the
 //! round-trip time and whether it was lost.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use firelane_units::{DropReason, Instant, Mss, SeqNum};
@@ -15,6 +16,7 @@ use crate::ecn;
 use crate::segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut, Verdict};
 use crate::space::SeqSpace;
 use crate::state::{Event, State};
+use crate::syn::RETRIES_MAX;
 use crate::timers::SendTimer;
 
 /// When the SYN-ACK left that the peer has answered.
@@ -79,12 +81,9 @@ impl Connection {
         rings: &mut Rings<'_>,
         out: &mut Disposition,
     ) -> Verdict {
-        // First: SEG.ACK =< ISS or > SND.NXT is answered with a RST. Only the SYN is out, so one number is right.
-        if let Some(ack) = seg.ack
-            && ack != self.send.space.seq(0)
-        {
-            return Err(answer_with_reset(seg, ack));
-        }
+        // First: SEG.ACK =< ISS or > SND.NXT is answered with a RST.
+        let covered = seg.ack.map(|ack| self.covered_by(ack).ok_or_else(|| answer_with_reset(seg, ack)));
+        let covered = covered.transpose()?;
         // Second: a RST counts only with that acknowledgment (RFC 5961 §3.2 keeps this).
         if seg.has(TcpFlags::RST) {
             if seg.ack.is_none() {
@@ -99,17 +98,18 @@ impl Connection {
         }
         self.heard_at = now;
         self.take_syn(now, seg.seq, seg.window, &seg.options);
-        if seg.ack.is_none() {
+        let Some(covered) = covered else {
             // Both ends open at once; text in such a SYN is left for the peer to repeat.
             self.take_ecn_of_syn(seg);
             self.enter(now, Event::PeerSyn, out);
             self.pending.syn = true;
             return Ok(());
-        }
+        };
         self.ecn.take_syn_ack(seg.flags);
         let announced = self.syn_window(rings.recv.free());
         self.receive.announce_unscaled(announced);
         self.enter(now, Event::PeerSynAck, out);
+        self.take_syn_text(covered, seg, rings, out);
         self.establish(now, out);
         self.receive.ack.demand_soon();
         // Its text and FIN follow the SYN, one number later.
@@ -165,7 +165,7 @@ impl Connection {
     pub(crate) fn behind_crossing_syn<'a>(&self, seg: &SegmentIn<'a>) -> SegmentIn<'a> {
         let crosses = self.state == State::SynReceived
             && seg.has(TcpFlags::SYN)
-            && seg.ack == Some(self.send.space.seq(0))
+            && seg.ack.is_some_and(|ack| self.covered_by(ack).is_some())
             && seg.seq == self.receive.space.initial();
         if !crosses {
             return *seg;
@@ -181,12 +181,14 @@ impl Connection {
         now: Instant,
         seg: &SegmentIn<'_>,
         ack: SeqNum,
+        rings: &mut Rings<'_>,
         out: &mut Disposition,
     ) -> Verdict {
-        if ack != self.send.space.seq(0) {
+        let Some(covered) = self.covered_by(ack) else {
             return Err(answer_with_reset(seg, ack));
-        }
+        };
         self.enter(now, Event::SynAcknowledged, out);
+        self.take_syn_text(covered, seg, rings, out);
         self.establish(now, out);
         Ok(())
     }
@@ -199,10 +201,10 @@ impl Connection {
         // Karn: a repeated SYN does not tell which one was answered.
         let is_measured = !lost && !core::mem::take(&mut self.pending.syn_unmeasured);
         let rtt = is_measured.then(|| now.saturating_since(self.progress_at));
-        let text = self.text_per_segment();
-        self.flight.on_established(now, text, self.send.sack, rtt, lost);
-        if !lost && self.config.profile.begins_with_whole_segments() {
-            self.flight.begin_with_whole_segments();
+        match rtt {
+            _ if !self.has_begun_early() => self.begin_flight(now, rtt, lost),
+            Some(rtt) => self.flight.rtt_mut().on_sample(now, rtt),
+            None => {}
         }
         self.progress_at = now;
         self.is_unreachable = false;
@@ -211,6 +213,15 @@ impl Connection {
             self.enter(now, Event::Close, out);
         }
         self.start_keepalive(now);
+    }
+
+    /// Text may leave.
+    pub(crate) fn begin_flight(&mut self, now: Instant, rtt: Option<Duration>, lost: bool) {
+        let text = self.text_per_segment();
+        self.flight.on_established(now, text, self.send.sack, rtt, lost);
+        if !lost && self.config.profile.begins_with_whole_segments() {
+            self.flight.begin_with_whole_segments();
+        }
     }
 
     /// The SYN or SYN-ACK, if it is due.
@@ -226,7 +237,7 @@ impl Connection {
         }
         self.timers.send = SendTimer::Syn(now + self.flight.rtt().rto().duration());
         let answers = self.state == State::SynReceived;
-        let ack = answers.then(|| self.receive.space.seq(0));
+        let ack = answers.then(|| self.receive.space.seq(self.receive.nxt));
         let ecn = if answers { self.ecn.answer() } else { self.ask_for_ecn() };
         let mut out = SegmentOut::control(self.send.space.initial(), ack, TcpFlags::SYN | ecn);
         let announced = self.syn_window(rings.recv.free());
@@ -244,12 +255,13 @@ impl Connection {
             sack: SackBlocks::EMPTY,
             layout: self.config.profile.layout(),
         };
+        self.put_fast_open(&mut out, rings);
         self.receive.ack.on_ack_sent(false);
         Some(out)
     }
 
     /// How much of the free `room` our SYN or SYN-ACK announces.
-    fn syn_window(&self, room: usize) -> usize {
+    pub(crate) fn syn_window(&self, room: usize) -> usize {
         let stamped = self.state == State::SynReceived && self.stamps.is_on();
         self.config.profile.syn_window(room, self.receive.mss, stamped)
     }
@@ -259,8 +271,9 @@ impl Connection {
         if self.state != State::SynReceived || !self.receive.ack.is_due(now) {
             return None;
         }
-        let ack = self.receive.space.seq(0);
-        let mut out = SegmentOut::control(self.send.space.seq(0), Some(ack), TcpFlags::EMPTY);
+        let ack = self.receive.space.seq(self.receive.nxt);
+        let seq = self.send.space.seq(self.flight.nxt());
+        let mut out = SegmentOut::control(seq, Some(ack), TcpFlags::EMPTY);
         out.options.timestamps = self.stamps.option(now);
         out.window = self.receive.announce(rings.recv);
         self.receive.ack.on_ack_sent(false);
@@ -271,7 +284,8 @@ impl Connection {
     pub(crate) fn on_syn_timer(&mut self, now: Instant) -> Option<Disposition> {
         self.flight.rtt_mut().on_timeout();
         // `progress_at` is when the first SYN left. RFC 9293 MUST-23: at least 3 minutes by default.
-        if now.saturating_since(self.progress_at) >= self.config.connect_timeout {
+        let is_tired = self.has_begun_early() && usize::from(self.syn_retries) >= RETRIES_MAX;
+        if is_tired || now.saturating_since(self.progress_at) >= self.config.connect_timeout {
             self.forget();
             return Some(Disposition::closed(self.said_by_the_network(CloseReason::TimedOut)));
         }

@@ -30,6 +30,10 @@ pub struct Info {
     pub ecn: bool,
     /// The peer has sent something that could be marked.
     pub ecn_seen: bool,
+    /// The SYN carried text, which was taken (RFC 7413).
+    pub syn_text: bool,
+    /// Why that of our SYN was not, as Linux numbers it: no cookie, not acknowledged, repeated without.
+    pub fast_open_failure: u8,
     /// The shifts of the peer's windows and of ours, if both scale.
     pub window_scales: Option<(u8, u8)>,
     /// The text of a full segment that we send.
@@ -123,6 +127,8 @@ impl Connection {
             sack: self.send.sack,
             ecn: self.ecn.is_on(),
             ecn_seen: self.ecn.is_seen(),
+            syn_text: self.had_text_in_syn(),
+            fast_open_failure: self.fast_open_failure() as u8,
             window_scales: self.send.scaled.then_some((self.send.scale, self.receive.scale)),
             send_mss: self.text_per_segment(),
             path_mss: self.send.path_mss,

@@ -9,7 +9,7 @@
 //! - the mechanisms: [`flight`] (what is sent and not acknowledged: round-trip time, loss detection, congestion
 //!   control), [`reassembly`], [`delayed_ack`], [`nagle`], `timestamps`, `ecn`, [`isn`];
 //! - what is less than a connection: `rest` (one that is silent), `listen` (what a listener takes), `syn` and `cookie`
-//!   (not yet one), `time_wait` (what is left of one), `reset` (answers to strays).
+//!   (not yet one), `fast_open` (text before it is one), `time_wait` (what is left of one), `reset` (answers to strays).
 //!
 //! A stream is counted by 64-bit cursors of its byte ring. The send ring is the retransmission buffer, and text
 //! that arrives is copied once, from the frame to its place in the receive ring.
@@ -25,6 +25,7 @@ mod counts;
 pub mod delayed_ack;
 mod ecn;
 mod expected;
+mod fast_open;
 pub mod flight;
 mod handshake;
 mod info;
@@ -66,6 +67,10 @@ pub use config::{Keepalive, SynCookies, TcpConfig, Willing};
 pub use connection::{Birth, Connection, Rings};
 pub use counts::Counts;
 pub use expected::Expected;
+pub use fast_open::{
+    FastOpenAnswer, FastOpenCache, FastOpenCounters, FastOpenNews, FastOpenOffer, FastOpenPolicy,
+    FastOpenReport, FastOpenServer,
+};
 pub use info::Info;
 pub use isn::{Secret, TimestampClock};
 pub use listen::AtListener;

@@ -243,7 +243,7 @@ impl Connection {
         limits: &TransmitLimits,
     ) -> Option<SegmentOut> {
         if !self.state.is_synchronized() {
-            return self.poll_syn(now, rings);
+            return self.poll_syn(now, rings).or_else(|| self.poll_early_text(now, rings, limits));
         }
         if self.state.may_send_text()
             && let Some(range) = self.next_range(now, rings, limits)
@@ -307,7 +307,12 @@ impl Connection {
     }
 
     /// The range that goes next: a probe, what was lost, or what is new.
-    fn next_range(&mut self, now: Instant, rings: &Rings<'_>, limits: &TransmitLimits) -> Option<Range<u64>> {
+    pub(crate) fn next_range(
+        &mut self,
+        now: Instant,
+        rings: &Rings<'_>,
+        limits: &TransmitLimits,
+    ) -> Option<Range<u64>> {
         let mss = u64::from(self.flight.mss().bytes());
         let most = (limits.max_segment_payload.0 - limits.max_segment_payload.0 % mss).max(mss);
         let fresh = self.fresh(rings, most);
@@ -374,7 +379,8 @@ impl Connection {
         }
         let queued = text_end - nxt;
         let room = self.send.room(nxt);
-        let closes = self.send.fin == text_end;
+        // Before the handshake is over the FIN waits (RFC 9293 §3.10.4).
+        let closes = self.send.fin == text_end && self.state != State::SynReceived;
         let text = if queued == 0 {
             0
         } else if self.pending.overrides() {
@@ -397,7 +403,7 @@ impl Connection {
     }
 
     /// Makes the segment for a range of the stream, new or old, and notes that it left.
-    fn emit(&mut self, now: Instant, range: Range<u64>, rings: &Rings<'_>) -> SegmentOut {
+    pub(crate) fn emit(&mut self, now: Instant, range: Range<u64>, rings: &Rings<'_>) -> SegmentOut {
         let text = range.start.min(self.send.fin)..range.end.min(self.send.fin);
         let mut flags = TcpFlags::ACK;
         if range.end > self.send.fin {

@@ -27,7 +27,7 @@ use crate::tuple::Tuple;
 use crate::tuple_index::{NIL, Tag, TupleIndex};
 
 /// How often a SYN-ACK is repeated (Linux: `tcp_synack_retries`), at 1, 2, 4, 8 and 16 s.
-const RETRIES_MAX: usize = 5;
+pub(crate) const RETRIES_MAX: usize = 5;
 /// How long the first SYN-ACK waits (RFC 6298 §2.1).
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long after a listener's last cookie an ACK may still be one (Linux: `TCP_SYNCOOKIE_VALID`).
@@ -194,8 +194,6 @@ impl SynTable {
         opening: &Opening<'_>,
         seg: &SegmentIn<'_>,
     ) -> Result<SegmentOut, DropReason> {
-        let has_enough = self.len_of(opening.listener) >= self.limits.per_listener;
-        let is_full = self.len() >= self.limits.total as usize;
         let entry = HalfOpen {
             listener: opening.listener,
             birth: opening.birth,
@@ -204,20 +202,34 @@ impl SynTable {
             sent: SynAckSent::First { at: now, retries: 0 },
             config: Arc::clone(opening.config),
         };
-        let wants_cookie = match opening.config.syn_cookies {
-            SynCookies::Off => false,
-            SynCookies::Pressure => has_enough || is_full,
-            SynCookies::Always => true,
-        };
-        if wants_cookie && !opening.reopens {
+        if self.wants_cookie(opening.listener, opening.config) && !opening.reopens {
             return Ok(self.answer_with_cookie(now, &opening.tuple, entry));
         }
-        if (has_enough && !opening.reopens) || (is_full && !self.evict()) {
+        let has_enough = self.has_enough(opening.listener) && !opening.reopens;
+        if has_enough || (self.is_full() && !self.evict()) {
             return Err(DropReason::HalfOpenFull);
         }
         let answer = entry.syn_ack(now);
         self.insert(now, opening.tuple, entry);
         Ok(answer)
+    }
+
+    /// Whether the next SYN for `listener` is answered with a cookie. Then none is taken as a Fast Open either: that costs
+    /// more than an entry.
+    pub fn wants_cookie(&self, listener: SocketId, config: &TcpConfig) -> bool {
+        match config.syn_cookies {
+            SynCookies::Off => false,
+            SynCookies::Pressure => self.has_enough(listener) || self.is_full(),
+            SynCookies::Always => true,
+        }
+    }
+
+    fn has_enough(&self, listener: SocketId) -> bool {
+        self.len_of(listener) >= self.limits.per_listener
+    }
+
+    fn is_full(&self) -> bool {
+        self.len() >= self.limits.total as usize
     }
 
     /// The SYN-ACK that remembers the SYN itself.

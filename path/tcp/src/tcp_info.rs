@@ -3,7 +3,7 @@
 //! Makes the bytes that `getsockopt(TCP_INFO)` gives from an [`Info`]. Linux counts windows and what is under way in
 //! segments; ours are counted in bytes and given in segments of the present MSS, rounded up (the congestion window
 //! down, as only whole segments leave). Zero where Linux has a number and we keep none: the times that a sender was
-//! busy or limited, `fackets` (zero in Linux, too), fast open's failures and rehashes.
+//! busy or limited, `fackets` (zero in Linux, too) and rehashes.
 
 use core::time::Duration;
 
@@ -78,7 +78,8 @@ impl Info {
             self.backoff,
             self.option_bits(),
             scales(peer, ours),
-            self.app_limited.into(),
+            // One bit, and two bits.
+            u8::from(self.app_limited) | self.fast_open_failure << 1,
         ]);
         to.words([micros(self.rto), micros(self.delayed_ack)]);
         to.words([self.send_mss.bytes().into(), self.receive_segment.into()]);
@@ -125,7 +126,8 @@ impl Info {
 
     /// `TCPI_OPT_...`.
     fn option_bits(&self) -> u8 {
-        let bits = [self.timestamps, self.sack, self.window_scales.is_some(), self.ecn, self.ecn_seen];
+        let scales = self.window_scales.is_some();
+        let bits = [self.timestamps, self.sack, scales, self.ecn, self.ecn_seen, self.syn_text];
         bits.iter().enumerate().fold(0, |all, (n, &on)| all | u8::from(on) << n)
     }
 

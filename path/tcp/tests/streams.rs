@@ -55,6 +55,7 @@ fn script(random: &mut Random) -> Script {
         nodelay: random.chance(30),
         keepalive: None,
         stall: Duration::ZERO,
+        fast: false,
     }
 }
 
@@ -118,6 +119,30 @@ fn each_seed(seeds: std::ops::Range<u64>, run: impl Fn(u64) + std::panic::RefUnw
 #[test]
 fn streams_survive_any_wire() {
     each_seed(0..400, run);
+}
+
+/// The SYN carries text, which is taken, lost, or left to be sent again; the answer may leave before the handshake is over.
+#[test]
+fn streams_that_open_fast_survive_any_wire() {
+    let fast = std::cell::Cell::new([0; 2]);
+    for seed in 0..300 {
+        let mut random = Random::new(seed ^ 0xfa57);
+        let mut scripts = scripts(&mut random);
+        scripts[0].fast = true;
+        scripts[1].fast = random.chance(80);
+        // A server gives a handshake up after five repetitions.
+        let faults = Faults { loss: random.pick(&[0, 0, 1, 5]), ..faults(&mut random) };
+        let mut world = World::new(seed, scripts, faults);
+        world.run_until(|world| world.hosts[0].connected);
+        let info = world.hosts[0].connection.as_ref().map(|it| it.info(world.now).syn_text);
+        let [taken, refused] = fast.get();
+        fast.set(if info == Some(true) { [taken + 1, refused] } else { [taken, refused + 1] });
+        world.run();
+        world.assert_streams_equal();
+        world.assert_graceful();
+    }
+    let [taken, refused] = fast.get();
+    assert!(taken > 50 && refused > 50, "{taken} and {refused}");
 }
 
 /// The reader sleeps for minutes while the window is closed, and probes and their answers are lost.

@@ -88,10 +88,10 @@ impl Stored {
             autotune: false,
             nodelay: self.nodelay,
             keepalive: self.asks(),
-            keepalive_default: false,
             user_timeout: self.patience(),
             congestion: self.congestion,
             pacing_limit: self.pacing_limit,
+            ..StreamOptions::default()
         }
     }
 

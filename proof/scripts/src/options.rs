@@ -1,9 +1,11 @@
 //! The TCP options of the language, each with its bytes: `mss 1460`, `sackOK`, `TS val 1 ecr 2`, `wscale 7`,
-//! `nop`, `eol`, `sack 1:2 5:9`, `hex 1c02`.
+//! `nop`, `eol`, `sack 1:2 5:9`, `FO`, `FO ours`, `FO 0badc0de`, `hex 1c02`.
 //!
 //! The order and the padding are part of what a script says, so options are kept as a list, not as a set.
 
 use std::fmt;
+
+use firelane_wire::FastOpen;
 
 /// One option. Numbers are the script's: relative to the connection's own.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,8 +17,19 @@ pub(crate) enum Opt {
     SackPermitted,
     Sack(Vec<(i64, i64)>),
     Timestamps(i64, i64),
+    /// Fast Open: a cookie, or none, which asks for one.
+    FastOpen(Cookie),
     /// Anything, byte by byte.
     Hex(Vec<u8>),
+}
+
+/// The cookie of a Fast Open option.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Cookie {
+    /// The one that the netstack gave last.
+    Ours,
+    /// These bytes.
+    Bytes(Vec<u8>),
 }
 
 /// How to come from a script's numbers to those on the wire, and back.
@@ -27,6 +40,8 @@ pub(crate) struct Bases {
     pub(crate) value: u32,
     /// Of the echoed timestamp.
     pub(crate) echo: u32,
+    /// The cookie that is called `ours`.
+    pub(crate) cookie: Option<FastOpen>,
 }
 
 impl Opt {
@@ -51,6 +66,11 @@ impl Opt {
                     Ok::<_, String>((number(left)?, number(right)?))
                 };
                 Self::Sack(words[1..].iter().map(block).collect::<Result<_, _>>()?)
+            }
+            ["FO"] => Self::FastOpen(Cookie::Bytes(Vec::new())),
+            ["FO", "ours"] => Self::FastOpen(Cookie::Ours),
+            ["FO", digits] => {
+                Self::FastOpen(Cookie::Bytes(bytes(digits).ok_or(format!("`{digits}` are no bytes"))?))
             }
             ["hex", digits] => Self::Hex(bytes(digits).ok_or(format!("`{digits}` are no bytes"))?),
             _ => return Err(format!("`{text}` is no option")),
@@ -80,6 +100,15 @@ impl Opt {
                 out.extend([8, 10]);
                 out.extend(word(bases.value, *value));
                 out.extend(word(bases.echo, *echo));
+            }
+            Self::FastOpen(cookie) => {
+                let ours = bases.cookie.as_ref().map(FastOpen::as_slice);
+                let bytes = match cookie {
+                    Cookie::Ours => ours.unwrap_or_default(),
+                    Cookie::Bytes(bytes) => bytes,
+                };
+                out.extend([34, 2 + bytes.len() as u8]);
+                out.extend(bytes);
             }
             Self::Hex(bytes) => out.extend(bytes),
         }
@@ -121,6 +150,10 @@ impl Opt {
             (8, b) if b.len() == 8 => {
                 Self::Timestamps(relative(bases.value, b), relative(bases.echo, &b[4..]))
             }
+            (34, b) if bases.cookie.is_some_and(|cookie| cookie.as_slice() == b && !b.is_empty()) => {
+                Self::FastOpen(Cookie::Ours)
+            }
+            (34, b) => Self::FastOpen(Cookie::Bytes(b.to_vec())),
             _ => Self::Hex(option.to_vec()),
         }
     }
@@ -145,6 +178,12 @@ impl fmt::Display for Opt {
                 blocks.iter().try_for_each(|(left, right)| write!(f, " {left}:{right}"))
             }
             Self::Timestamps(value, echo) => write!(f, "TS val {value} ecr {echo}"),
+            Self::FastOpen(Cookie::Ours) => f.write_str("FO ours"),
+            Self::FastOpen(Cookie::Bytes(bytes)) if bytes.is_empty() => f.write_str("FO"),
+            Self::FastOpen(Cookie::Bytes(bytes)) => {
+                f.write_str("FO ")?;
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
             Self::Hex(bytes) => {
                 f.write_str("hex ")?;
                 bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -159,12 +198,14 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_shown_again() {
-        let bases = Bases { sack: u32::MAX - 3, value: 77, echo: u32::MAX };
+        let bases = Bases { sack: u32::MAX - 3, value: 77, echo: u32::MAX, cookie: FastOpen::new(&[5; 8]) };
         for text in [
             "mss 1460,nop,nop,sackOK,nop,wscale 7",
             "mss 1460,sackOK,TS val 100 ecr 0,nop,wscale 14",
             "nop,nop,sack 1:1001 2001:3001",
             "eol,hex fe04aabb",
+            "mss 1460,FO,nop,nop",
+            "FO 0badc0de,nop,nop,FO ours,nop,nop",
         ] {
             let list = Opt::parse_list(text).unwrap();
             let mut bytes = Vec::new();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use firelane_lane::{Control, RouteConfig};
 use firelane_sim::{Sim, StackId};
 use firelane_units::{Instant, IpPrefix};
-use firelane_wire::{Ecn, IpProtocol, TcpView};
+use firelane_wire::{Ecn, FastOpen, IpProtocol, TcpView};
 
 use crate::icmp::{About, Message, too_big};
 use crate::packet::{Body, Envelope, Packet};
@@ -112,6 +112,8 @@ struct Runner<'a> {
     flows: BTreeMap<u16, Known>,
     peer_port: u16,
     our_port: u16,
+    /// The Fast Open cookie that the netstack gave last.
+    cookie: Option<FastOpen>,
 }
 
 impl<'a> Runner<'a> {
@@ -143,6 +145,7 @@ impl<'a> Runner<'a> {
             flows: BTreeMap::new(),
             peer_port: PEER_PORT,
             our_port: OUR_PORT,
+            cookie: None,
         }
     }
 
@@ -362,13 +365,17 @@ impl<'a> Runner<'a> {
         if !view.is_checksum_valid(self.station.theirs, self.station.ip) {
             return Err("a segment with a wrong checksum".into());
         }
+        let cookie = self.cookie;
         let known = self.flow(view.dst_port().0, view.src_port().0);
+        known.flow.cookie = cookie;
         let mut segment = Segment::read(&view, class.ecn, &mut known.flow)?;
+        let cookie = known.flow.cookie;
         (segment.ttl, segment.dscp) = (Some(class.ttl), Some(class.dscp));
         if known.our_port != view.src_port().0 {
             return Err(format!("a segment from port {}: `{segment}`", view.src_port().0));
         }
         segment.port = Some(view.dst_port().0);
+        self.cookie = cookie;
         Ok(segment)
     }
 
@@ -382,8 +389,9 @@ impl<'a> Runner<'a> {
         let (protocol, ecn, bytes) = match &packet.body {
             Body::Segment(segment) => {
                 let (peer_port, our_port) = (segment.port.unwrap_or(self.peer_port), self.our_port);
-                let first = self.settings.peer_first;
+                let (first, cookie) = (self.settings.peer_first, self.cookie);
                 let known = self.flow(peer_port, our_port);
+                known.flow.cookie = cookie;
                 if segment.is_new {
                     known.flow = Flow::new(first);
                     known.our_port = our_port;
@@ -429,6 +437,9 @@ impl<'a> Runner<'a> {
             Effect::Listens(port) => self.our_port = port,
             Effect::Connects(ours, peers) => {
                 self.peer_port = peers;
+                if call.arguments.iter().any(|word| word == "new") {
+                    self.flows.remove(&peers);
+                }
                 self.flow(peers, ours);
             }
         }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use firelane_sim::Pattern;
 use firelane_units::{Port, SeqNum};
-use firelane_wire::{Ecn, IpProtocol, Sum, TcpFlags, TcpOptions, TcpRepr, TcpView, tcp};
+use firelane_wire::{Ecn, FastOpen, IpProtocol, Sum, TcpFlags, TcpOptions, TcpRepr, TcpView, tcp};
 
 use crate::options::{Bases, Opt};
 
@@ -50,19 +50,26 @@ pub(crate) struct Flow {
     pub(crate) peer_first: u32,
     pub(crate) our_first: Option<u32>,
     pub(crate) our_stamp: Option<u32>,
+    /// The cookie that the netstack gave last, to whoever asked.
+    pub(crate) cookie: Option<FastOpen>,
 }
 
 impl Flow {
     pub(crate) const fn new(peer_first: u32) -> Self {
-        Self { peer_first, our_first: None, our_stamp: None }
+        Self { peer_first, our_first: None, our_stamp: None, cookie: None }
     }
 
     fn outward(&self) -> Bases {
-        Bases { sack: self.peer_first, value: self.our_stamp.unwrap_or(0), echo: 0 }
+        Bases { sack: self.peer_first, value: self.our_stamp.unwrap_or(0), echo: 0, cookie: self.cookie }
     }
 
     fn inward(&self) -> Bases {
-        Bases { sack: self.our_first.unwrap_or(0), value: 0, echo: self.our_stamp.unwrap_or(0) }
+        Bases {
+            sack: self.our_first.unwrap_or(0),
+            value: 0,
+            echo: self.our_stamp.unwrap_or(0),
+            cookie: self.cookie,
+        }
     }
 }
 
@@ -173,9 +180,14 @@ impl Segment {
         if let Some((value, _)) = view.options().timestamps {
             flow.our_stamp.get_or_insert(value);
         }
+        if view.ack().is_some() {
+            flow.cookie = view.options().fast_open().or(flow.cookie);
+        }
         let relative = |number: u32, base: u32| i64::from(number.wrapping_sub(base) as i32);
         let seq = relative(view.seq().0, flow.our_first.unwrap_or(0));
-        if let Some(wrong) = OUR_TEXT.first_wrong(seq.wrapping_sub(1) as u64, view.payload()) {
+        // Text begins behind the SYN, which has a number of its own.
+        let from = seq.wrapping_sub(1) + i64::from(flags.contains(TcpFlags::SYN));
+        if let Some(wrong) = OUR_TEXT.first_wrong(from as u64, view.payload()) {
             return Err(format!("the text is wrong at {}", wrong + 1));
         }
         Ok(Self {
@@ -305,7 +317,7 @@ mod tests {
     #[test]
     fn what_goes_out_comes_back() {
         let ends = (("10.0.0.2".parse().unwrap(), 9), ("10.0.0.1".parse().unwrap(), 80));
-        let mut flow = Flow { peer_first: 5, our_first: Some(u32::MAX), our_stamp: Some(77) };
+        let mut flow = Flow { peer_first: 5, our_first: Some(u32::MAX), our_stamp: Some(77), cookie: None };
         let segment = Segment::parse("P. 1:5(4) ack 3 win 9 <nop,nop,TS val 5 ecr 6>").unwrap();
         let bytes = segment.emit(&flow, ends);
         let view = TcpView::parse(&bytes).unwrap();
@@ -313,7 +325,7 @@ mod tests {
         assert_eq!((view.seq().0, view.ack().unwrap().0), (6, 2));
         assert_eq!(view.options().timestamps, Some((5, 83)));
         // Read as if it were ours: the bases are exchanged.
-        let mirrored = Flow { peer_first: u32::MAX, our_first: Some(5), our_stamp: Some(0) };
+        let mirrored = Flow { peer_first: u32::MAX, our_first: Some(5), our_stamp: Some(0), ..Flow::new(0) };
         flow = mirrored;
         let wrong = Segment::read(&view, Ecn::NotCapable, &mut flow).unwrap_err();
         assert!(wrong.contains("text"), "the peer's text is not ours: {wrong}");

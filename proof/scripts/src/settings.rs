@@ -9,7 +9,7 @@ use firelane_lane::StreamOptions;
 use firelane_sim::{HostConfig, StackConfig};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{Keepalive, Profile, SynCookies, TcpConfig, Willing};
+use firelane_tcp::{FastOpenPolicy, Keepalive, Profile, SynCookies, TcpConfig, Willing};
 use firelane_units::Mtu;
 
 use crate::text::span;
@@ -84,6 +84,7 @@ impl Settings {
             ["time_wait", n] => self.time_wait = span(n)?,
             ["route_congestion", word] => self.route_congestion = Some(algorithm(word)?),
             ["nodelay", word] => self.options.nodelay = on(word)?,
+            ["fast_open_queue", n] => self.options.fast_open_queue = number(n)?,
             ["user_timeout", n] => self.options.user_timeout = Some(span(n)?),
             ["keepalive", idle, interval, probes] => {
                 self.options.keepalive = Some(keepalive(idle, interval, probes)?);
@@ -115,6 +116,7 @@ impl Settings {
                 let known = SynCookies::from_word(value);
                 tcp.syn_cookies = known.ok_or(format!("`{value}` is none of off, on, always"))?;
             }
+            "fast_open" => tcp.fast_open = FastOpenPolicy::new(number(value)?),
             "initial_segments" => tcp.flight.initial_segments = number(value)?,
             "slow_start_after_idle" => tcp.flight.slow_start_after_idle = on(value)?,
             "pacing" => tcp.flight.pacing = on(value)?,

@@ -8,6 +8,7 @@ use firelane_sim::{Sim, StackId};
 use firelane_socket::{
     Accepted, ListenerEnd, ReadError, SocketError, StreamEnd, WriteError, listener, stream,
 };
+use firelane_tcp::FastOpenCounters;
 use firelane_tcp::congestion::Algorithm;
 use firelane_units::{BitRate, LaneId, SocketId};
 
@@ -99,6 +100,14 @@ impl Sockets {
             ("time_wait", []) => done(sum(sim, |s| s.time_wait)),
             ("drops", []) => done(sum(sim, |s| s.counters.drops.total() as usize)),
             ("drops", [reason]) => done(drops(sim, reason)?),
+            ("fast_opens", [which]) => done(fast_opens(sim, which)?),
+            ("syn_text", [name]) => {
+                let host = self.stack.host;
+                let shared = self.stream(name)?.end.shared();
+                let conn = shared.conn().ok_or("the connection was never made")?;
+                let info = sim.stream_info(host, shared.lane(), conn);
+                done(if info.is_some_and(|info| info.tcp.syn_text) { "yes" } else { "no" }.into())
+            }
             ("turns", []) => done(sum(sim, |s| s.counters.turns as usize)),
             (function, words) => Err(format!("there is no {function} with {} arguments", words.len())),
         }
@@ -144,7 +153,8 @@ impl Sockets {
         Ok(("ok".into(), Effect::Listens(port)))
     }
 
-    /// `connect(port, from 5000, to 224.0.0.1)`: from a port that the program chooses, and to somebody else.
+    /// `connect(port, from 5000, to 224.0.0.1, with 100)`: from a port that the program chooses, to somebody else, and with
+    /// text that the SYN may carry. With `new` numbers are relative to the new connection's first ones.
     fn connect(
         &mut self,
         sim: &mut Sim,
@@ -153,21 +163,29 @@ impl Sockets {
         port: u16,
         words: &[&str],
     ) -> Answer {
-        let (end, slot) = stream(settings.rings, LaneId(0), self.stack.netstack);
+        let (mut end, slot) = stream(settings.rings, LaneId(0), self.stack.netstack);
+        let mut options = settings.options;
+        let mut written = 0;
         let (mut remote, mut local) = (SocketAddr::new(self.peer, port), None);
-        for word in words {
+        for word in words.iter().filter(|&&word| word != "new") {
             match word.split_once(' ') {
                 Some(("from", n)) => local = Some(self.stack.at(self.is_v6, number(n)?)),
                 Some(("to", address)) => remote.set_ip(number(address)?),
+                Some(("with", count)) => {
+                    let mut bytes = vec![0; number(count)?];
+                    OUR_TEXT.fill(0, &mut bytes);
+                    written = end.send.preload(&bytes) as u64;
+                    options.fast_open = true;
+                }
                 _ => return Err(format!("`{word}` is no part of a connect")),
             }
         }
-        let connect = Connect { remote, local, stream: slot, options: settings.options };
+        let connect = Connect { remote, local, stream: slot, options };
         let command = SocketCommand::Connect(Box::new(connect));
         sim.command(self.stack.host, LaneId(0), self.stack.netstack, command);
         let effect =
             end.shared().names().map_or(Effect::None, |names| Effect::Connects(names.local.port(), port));
-        self.named.insert(Self::name(call)?, Socket::Stream(Box::new(Stream { end, written: 0, read: 0 })));
+        self.named.insert(Self::name(call)?, Socket::Stream(Box::new(Stream { end, written, read: 0 })));
         Ok(("ok".into(), effect))
     }
 
@@ -298,6 +316,22 @@ fn drops(sim: &Sim, reason: &str) -> Result<String, String> {
     let known = *known.ok_or_else(|| format!("`{reason}` is no reason for a drop"))?;
     let count = |s: &firelane_lane::Snapshot| s.counters.drops.of(known) as usize;
     Ok(sum(sim, count))
+}
+
+/// What the lanes have counted of Fast Opens.
+fn fast_opens(sim: &Sim, which: &str) -> Result<String, String> {
+    let of: fn(&FastOpenCounters) -> u64 = match which {
+        "active" => |it| it.active,
+        "active_failed" => |it| it.active_failed,
+        "black_holes" => |it| it.black_holes,
+        "passive" => |it| it.passive,
+        "passive_old" => |it| it.passive_old,
+        "passive_failed" => |it| it.passive_failed,
+        "overflowed" => |it| it.overflowed,
+        "asked" => |it| it.asked,
+        _ => return Err(format!("nobody counts `{which}`")),
+    };
+    Ok(sum(sim, |s| of(&s.fast_open) as usize))
 }
 
 pub(crate) const fn word_of(error: SocketError) -> &'static str {

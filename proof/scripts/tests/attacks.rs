@@ -381,6 +381,62 @@ fn t08_text_in_a_syn_is_left_to_be_sent_again() {
     );
 }
 
+/// A server that grants `port` a cookie, which the attacker knows from then on.
+const GRANTED: &str = "set tcp.fast_open 3\n\
+     set fast_open_queue 3\n\
+     +0 l = listen(80)\n\
+     +0 < S 0:0(0) win 65535 <mss 1000,FO,nop,nop>\n\
+     +0 > S. 0:0(0) ack 1 <mss 1460,FO ours,nop,nop>\n\
+     +0 < R 1:1(0)\n";
+
+#[test]
+fn t08_text_in_a_syn_that_comes_twice_is_taken_once() {
+    holds(&format!(
+        "{GRANTED}\
+         +0 < port 40001 S 0:500(500) win 65535 <mss 1000,FO ours,nop,nop>\n\
+         +0 > port 40001 S. 0:0(0) ack 501 <mss 1460>\n\
+         +.01 < port 40001 S 0:500(500) win 65535 <mss 1000,FO ours,nop,nop> othertext\n\
+         +0 > port 40001 S. 0:0(0) ack 501 <mss 1460>\n\
+         +0 c = accept(l)\n\
+         +0 read(c, 1000) = 500\n\
+         +0 d = accept(l) = again\n\
+         +.01 < port 40001 . 501:501(0) ack 1 win 65535\n\
+         +0 read(c, 1000) = again"
+    ));
+}
+
+#[test]
+fn t08_guessed_fast_open_cookies_open_nothing() {
+    let mut text = "set tcp.fast_open 3\nset fast_open_queue 3\n+0 l = listen(80)\n".to_owned();
+    for n in 0..200u32 {
+        let (port, guess) = (41_000 + n, n.wrapping_mul(0x9e37_79b9));
+        writeln!(text, "+0 < port {port} S 0:9(9) win 65535 <mss 1000,FO {guess:08x}{guess:08x},nop,nop>")
+            .expect("a string grows");
+        writeln!(text, "+0 > port {port} S. 0:0(0) ack 1 <mss 1460,FO ours,nop,nop>")
+            .expect("a string grows");
+    }
+    text.push_str("+0 c = accept(l) = again\n+0 connections() = 0\n+0 fast_opens(passive_failed) = 200");
+    holds(&format!("{text}\n+0 close(l)"));
+}
+
+/// Somebody has stolen a cookie and forges its owner's address, who resets what he did not ask for.
+#[test]
+fn r01_replayed_fast_opens_cost_no_more_than_their_limit() {
+    let mut text = GRANTED.to_owned();
+    for n in 0..100 {
+        let (port, ack) = (41_000 + n, if n < 3 { 501 } else { 1 });
+        writeln!(text, "+0 < port {port} S 0:500(500) win 65535 <mss 1000,FO ours,nop,nop>")
+            .expect("a string grows");
+        writeln!(text, "+0 > port {port} S. 0:0(0) ack {ack} <mss 1460>").expect("a string grows");
+        writeln!(text, "+0 < port {port} R {ack}:{ack}(0)").expect("a string grows");
+    }
+    text.push_str("+0 connections() = 0\n+0 fast_opens(passive) = 3\n+0 fast_opens(overflowed) = 97\n");
+    text.push_str("+61 < port 42000 S 0:500(500) win 65535 <mss 1000,FO ours,nop,nop>\n");
+    text.push_str("+0 > port 42000 S. 0:0(0) ack 501 <mss 1460>\n+0 < port 42000 R 501:501(0)\n");
+    text.push_str("+0 fast_opens(passive) = 4");
+    holds(&text);
+}
+
 #[test]
 fn t08_text_in_a_syn_ack_is_taken_once() {
     holds(

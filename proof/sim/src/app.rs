@@ -92,14 +92,27 @@ impl Cx<'_> {
         rings: StreamConfig,
         options: StreamOptions,
     ) -> Stream {
+        self.connect_with(stack, remote, rings, options, &[]).0
+    }
+
+    /// Opens a connection whose SYN may carry `early`, if the options say so; and how much of it the ring has taken.
+    pub fn connect_with(
+        &mut self,
+        stack: StackId,
+        remote: core::net::SocketAddr,
+        rings: StreamConfig,
+        options: StreamOptions,
+        early: &[u8],
+    ) -> (Stream, usize) {
         let lanes = self.sim.lanes(stack.host) as u64;
         let lane = LaneId(self.sim.random().below(lanes) as u16);
-        let (end, slot) = stream(rings, lane, stack.netstack);
+        let (mut end, slot) = stream(rings, lane, stack.netstack);
+        let count = end.send.preload(early);
         end.shared().words().set_token(self.app.token());
         let connect = Connect { remote, local: None, stream: slot, options };
         let command = SocketCommand::Connect(Box::new(connect));
         self.sim.command(stack.host, lane, stack.netstack, command);
-        Stream { end, host: stack.host }
+        (Stream { end, host: stack.host }, count)
     }
 
     /// Listens on every address of the family.

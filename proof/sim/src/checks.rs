@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use firelane_lane::{LaneCounters, Snapshot};
-use firelane_units::DropReason;
+use firelane_lane::{LaneCounters, Snapshot, StreamInfo};
+use firelane_socket::ConnRef;
+use firelane_units::{DropReason, LaneId};
 
 use crate::sim::Sim;
 
@@ -46,6 +47,11 @@ impl Sim {
     /// All lanes' books.
     pub fn snapshots(&self) -> Vec<Snapshot> {
         self.hosts().iter().flat_map(|host| host.snapshots(self.now())).collect()
+    }
+
+    /// What is known of a connection, if it still exists.
+    pub fn stream_info(&self, host: usize, lane: LaneId, conn: ConnRef) -> Option<StreamInfo> {
+        self.hosts()[host].stream_info(self.now(), lane, conn)
     }
 
     /// Connections and records of all hosts.

@@ -20,9 +20,9 @@ use firelane_ip::DadConfig;
 use firelane_lane::{
     Backlogs, Control, Entered, FlowSetup, Host as Inside, Idle, Lane, LaneConfig, LaneMessage, LinkConfig,
     Mode, NetstackConfig, Notice, Outlet, PortConfig, PortKind, PortUser, Refused, Secrets, Snapshot, Squeue,
-    Wake,
+    StreamInfo, Wake,
 };
-use firelane_socket::{Ready, SocketToken};
+use firelane_socket::{ConnRef, Ready, SocketToken};
 use firelane_tcp::TcpConfig;
 use firelane_units::{
     BitRate, FlowId, Instant, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId,
@@ -267,6 +267,12 @@ impl Host {
     pub fn snapshots(&self, now: Instant) -> Vec<Snapshot> {
         let read = |n| self.lane(n).visit(now, |inside| inside.lane.snapshot()).expect("nobody is inside");
         (0..self.lanes()).map(read).collect()
+    }
+
+    /// What is known of a connection, if it still exists.
+    pub(crate) fn stream_info(&self, now: Instant, lane: LaneId, conn: ConnRef) -> Option<StreamInfo> {
+        let lane = self.lane(lane.index());
+        lane.visit(now, |inside| inside.lane.stream_info(now, conn)).expect("nobody is inside")
     }
 
     /// A link with its switch.

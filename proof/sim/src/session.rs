@@ -440,8 +440,12 @@ impl App for Client {
         if wait > Duration::ZERO {
             return later(cx, wait);
         }
-        let stream = cx.connect(self.stack, self.remote, self.sockets.rings, self.sockets.options);
-        let session = Session::new(stream, Side::Client, self.plan);
+        let SocketConfig { rings, options } = self.sockets;
+        let greeting = self.plan.greeting();
+        let early: &[u8] = if options.fast_open { &greeting } else { &[] };
+        let (stream, written) = cx.connect_with(self.stack, self.remote, rings, options, early);
+        let mut session = Session::new(stream, Side::Client, self.plan);
+        session.written = written as u64;
         // The session adopts the stream when it runs for the first time.
         cx.spawn(Box::new(Adopting(session)));
         Next::Done

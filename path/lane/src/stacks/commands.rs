@@ -103,6 +103,7 @@ impl<D> Inside<'_, D> {
         let Some(listening) = self.shard.listening.remove(socket.index()) else { return };
         self.shard.listeners.remove(listening.address, listening.port, socket);
         self.shard.half_open.forget_listener(socket);
+        self.shard.fast_open_server.forget_listener(socket);
         let netstack = self.shard.config.id;
         let orphans: Vec<ConnRef> = self
             .conns

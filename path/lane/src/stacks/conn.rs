@@ -125,6 +125,11 @@ impl Conn {
         (awake.listener, awake.embryo) = (Some(listener), Some(embryo));
     }
 
+    /// Whose passive connection it is.
+    pub(crate) fn listener(&self) -> Option<SocketId> {
+        self.awake.as_ref()?.listener
+    }
+
     /// The application's side and whose it is, once.
     pub(crate) fn hatch(&mut self) -> Option<(StreamEnd, SocketId)> {
         let awake = self.awake.as_mut()?;
@@ -267,8 +272,7 @@ impl Conn {
 
     /// Whether it came by `listener` and nobody has accepted it.
     pub(crate) fn is_orphan_of(&self, listener: SocketId) -> bool {
-        let mine = self.awake.as_ref().and_then(|awake| awake.listener);
-        mine == Some(listener) && !self.is_accepted()
+        self.listener() == Some(listener) && !self.is_accepted()
     }
 
     /// Whether it has nothing to send and does not end: asked where most connections are.

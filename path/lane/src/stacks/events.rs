@@ -23,6 +23,10 @@ impl<D> Inside<'_, D> {
             let told = conn.tcp().abort();
             return self.conclude(id, told);
         }
+        if events.contains(Events::CONNECTED) || closed.is_some() {
+            self.note_fast_open(id, closed);
+        }
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
         if events.contains(Events::PEER_CLOSED) {
             conn.stream.shared().words().set_flags(Flags::PEER_CLOSED);
         }
@@ -81,7 +85,12 @@ fn readiness(events: Events, closed: Option<CloseReason>) -> Ready {
 /// The handshake is over: an active opener may write, a passive connection goes to its listener. `false` if
 /// nobody accepts it.
 fn on_connected<D>(conn: &mut Conn, listening: &Dense<Listening>, common: &mut Common<D>) -> bool {
-    conn.stream.shared().words().set_flags(Flags::CONNECTED);
+    let words = conn.stream.shared().words();
+    if words.flags().contains(Flags::CONNECTED) {
+        // It began with the text of its SYN, and now its handshake is over, too.
+        return true;
+    }
+    words.set_flags(Flags::CONNECTED);
     let Some((stream, socket)) = conn.hatch() else {
         probes::tcp_connect(|| conn.tuple());
         return true;

@@ -53,7 +53,7 @@ impl<D> Inside<'_, D> {
     }
 
     /// Tells every other lane of the netstack.
-    fn tell_lanes(&mut self, learned: &Learned) {
+    pub(super) fn tell_lanes(&mut self, learned: &Learned) {
         for n in 0..self.shard.others.len() {
             self.tell_lane(self.shard.others[n], learned.clone());
         }
@@ -80,6 +80,9 @@ impl<D> Inside<'_, D> {
                 self.on_own_change(change);
             }
             Learned::Error(error) => self.blame(error),
+            Learned::FastOpen(news) => {
+                self.shard.fast_opens.note(now, &news);
+            }
         }
     }
 

@@ -8,6 +8,7 @@ mod commands;
 mod conn;
 mod datagrams;
 mod events;
+mod fast_open;
 mod inbound;
 mod ip_side;
 mod learned;
@@ -22,7 +23,7 @@ use core::net::IpAddr;
 use firelane_frame::{Chain, Driver, Frame};
 use firelane_ip::{AddressError, AutoconfConfig, IfConfig, IpConfig, LOOPBACK, RouteError, RouteTableError};
 use firelane_socket::{ConnRef, Names, SocketError};
-use firelane_tcp::SynCounters;
+use firelane_tcp::{FastOpenCounters, SynCounters};
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
 
 use self::conn::Conns;
@@ -153,6 +154,7 @@ impl Stacks {
             let doubted = conn.stream.shared().names().filter(|_| doubts);
             if let Some(mut inside) = self.inside(common, netstack) {
                 if let Some(Names { local, remote }) = doubted {
+                    inside.doubt_fast_open(id);
                     inside.shard.ip.core.doubt(inside.common.now, local.ip(), remote.ip());
                     inside.shard.ip.touch();
                 }
@@ -232,6 +234,15 @@ impl Stacks {
         for shard in self.shards.iter() {
             sum.0 += shard.half_open.len();
             sum.1.merge(&shard.half_open.counters());
+        }
+        sum
+    }
+
+    pub(crate) fn fast_open(&self) -> FastOpenCounters {
+        let mut sum = FastOpenCounters::default();
+        for shard in self.shards.iter() {
+            sum.merge(&shard.fast_opens.counters());
+            sum.merge(&shard.fast_open_server.counters());
         }
         sum
     }

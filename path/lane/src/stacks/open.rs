@@ -10,7 +10,7 @@ use firelane_classify::{SteeringKey, Tuple};
 use firelane_ip::Egress;
 use firelane_socket::{Flags, Names, Ready, SocketError, stream};
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{Birth, Connection, HalfOpen, Opening, Reopening, SegmentIn, TcpConfig};
+use firelane_tcp::{Birth, Connection, FastOpenAnswer, HalfOpen, Opening, Reopening, SegmentIn, TcpConfig};
 use firelane_units::{ConnId, DropReason, Instant, Port, SeqNum};
 
 use super::conn::Conn;
@@ -46,7 +46,12 @@ impl<D> Inside<'_, D> {
         };
         let names = Names { local: SocketAddr::new(tuple.local(), tuple.local_port().0), remote };
         let birth = self.birth(&egress, &names, least_iss);
-        let mut tcp = Box::new(Connection::open(&self.shard.config.tcp, &birth, self.common.now));
+        let offer = self.offer_fast_open(&names, &options);
+        let (config, now) = (&self.shard.config.tcp, self.common.now);
+        let mut tcp = Box::new(match offer {
+            Some(offer) => Connection::open_fast(config, &birth, offer, now),
+            None => Connection::open(config, &birth, now),
+        });
         set_options(&mut tcp, &options, &self.shard.config.tcp, self.common.now);
         set_congestion(&mut tcp, &options, egress.hint, self.common.now);
         let conn = Conn::new(tcp, stream, self.shard.config.id, Some(egress));
@@ -69,15 +74,27 @@ impl<D> Inside<'_, D> {
         let room = listening.rings.recv_capacity as u32;
         let egress = self.shard.ip.core.egress(now, Some(local.ip()), remote.ip());
         let mut egress = egress.map_err(|_| DropReason::NoRoute)?;
+        let names = Names { local, remote };
+        let birth = self.birth(&egress, &names, least_iss);
+        let granted = match self.judge_fast_open(socket, &names, seg) {
+            FastOpenAnswer::Ordinary => None,
+            FastOpenAnswer::Grant(cookie) => Some(cookie),
+            FastOpenAnswer::Accept(renewed) => {
+                return self.accept_fast(socket, names, &birth, renewed, egress, seg);
+            }
+        };
         let opening = Opening {
             tuple: firelane_tcp::Tuple::new(local, remote),
             listener: socket,
             config: &self.shard.config.tcp,
-            birth: self.birth(&egress, &Names { local, remote }, least_iss),
+            birth,
             room,
             reopens: least_iss.is_some(),
         };
-        let answer = self.shard.half_open.on_syn(now, &opening, seg)?;
+        let mut answer = self.shard.half_open.on_syn(now, &opening, seg)?;
+        if let Some(cookie) = granted {
+            answer.options = answer.options.with_fast_open(cookie);
+        }
         self.send_by(&mut egress, local, remote, &answer);
         Ok(())
     }
@@ -139,7 +156,7 @@ impl<D> Inside<'_, D> {
     }
 
     /// Takes a new connection into the tables.
-    fn enter(&mut self, conn: Conn, tuple: &Tuple, names: Names) -> ConnId {
+    pub(super) fn enter(&mut self, conn: Conn, tuple: &Tuple, names: Names) -> ConnId {
         let reference = self.conns.insert(conn);
         let (conns, id) = (&*self.conns, reference.conn);
         let entered = self.shard.conns.insert(tuple, id, |other| conns.is_named(other, tuple));
@@ -213,7 +230,7 @@ impl<D> Inside<'_, D> {
     }
 }
 
-fn set_options(tcp: &mut Connection, options: &StreamOptions, config: &TcpConfig, now: Instant) {
+pub(super) fn set_options(tcp: &mut Connection, options: &StreamOptions, config: &TcpConfig, now: Instant) {
     let usual = options.keepalive_default.then_some(config.keepalive);
     tcp.set_autotune(options.autotune);
     tcp.set_nodelay(options.nodelay);
@@ -223,7 +240,7 @@ fn set_options(tcp: &mut Connection, options: &StreamOptions, config: &TcpConfig
 }
 
 /// What a socket asks for counts, then what its route says, then the netstack's own.
-fn set_congestion(tcp: &mut Connection, options: &StreamOptions, hint: u8, now: Instant) {
+pub(super) fn set_congestion(tcp: &mut Connection, options: &StreamOptions, hint: u8, now: Instant) {
     let by_route = usize::from(hint).checked_sub(1).and_then(|at| Algorithm::ALL.get(at)).copied();
     if let Some(algorithm) = options.congestion.or(by_route) {
         tcp.set_algorithm(now, algorithm);

@@ -295,6 +295,9 @@ impl<D> Inside<'_, D> {
             }
             Leaving::Gone => {}
         }
+        if conn.tcp().has_opened_fast() {
+            self.shard.fast_opens.on_success();
+        }
         if let Some(tuple) = conn.tuple() {
             self.shard.conns.remove(&tuple, id);
         }

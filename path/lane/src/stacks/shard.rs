@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use firelane_classify::{ConnTable, Listeners, LocalAddr};
 use firelane_socket::{ListenerSlot, StreamConfig};
 use firelane_tcp::{
-    ChallengeBudget, ResetBudget, Secret, SegmentIn, SynAnswer, SynLimits, SynTable, TimeWaitTable, Tuple,
+    ChallengeBudget, FastOpenCache, FastOpenServer, ResetBudget, Secret, SegmentIn, SynAnswer, SynLimits,
+    SynTable, TimeWaitTable, Tuple,
 };
 use firelane_udp::UdpTable;
 use firelane_units::{Instant, LaneId, LinkId, Port, SocketId};
@@ -38,6 +39,9 @@ pub(crate) struct Shard {
     pub(crate) listening: Dense<Listening>,
     pub(crate) half_open: SynTable,
     pub(crate) time_wait: TimeWaitTable,
+    /// What was learned of servers, and what our listeners grant and take.
+    pub(crate) fast_opens: FastOpenCache,
+    pub(crate) fast_open_server: FastOpenServer,
     pub(crate) secret: Secret,
     pub(crate) challenges: ChallengeBudget,
     pub(crate) resets: ResetBudget,
@@ -75,6 +79,8 @@ impl Shard {
             listening: Dense::new(),
             half_open: SynTable::new(secrets.time_wait(), secrets.cookie(), SynLimits::default()),
             time_wait: TimeWaitTable::new(secrets.time_wait(), config.time_wait, TIME_WAIT_MAX),
+            fast_opens: FastOpenCache::new(secrets.time_wait()),
+            fast_open_server: FastOpenServer::new(secrets.fast_open()),
             secret: Secret::new(secrets.sequence()),
             challenges: ChallengeBudget::new(secrets.challenge(), CHALLENGES_PER_SECOND),
             resets: ResetBudget::new(config.resets_per_second),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use firelane_frame::{RingReader, RingWriter, byte_ring};
 use firelane_tcp::{
-    Birth, CloseReason, Connection, Disposition, Events, Keepalive, Rings, SegmentOut, State, TcpConfig,
-    TimeWaitAnswer, TimeWaitTable, TimestampClock, TransmitLimits, Tuple, reset_for,
+    Birth, CloseReason, Connection, Disposition, Events, FastOpenOffer, Keepalive, Rings, SegmentOut, State,
+    TcpConfig, TimeWaitAnswer, TimeWaitTable, TimestampClock, TransmitLimits, Tuple, reset_for,
 };
 use firelane_units::{Bytes, Instant, Mss, SeqNum};
 use firelane_wire::TcpFlags;
@@ -45,6 +45,8 @@ pub struct Script {
     pub keepalive: Option<Keepalive>,
     /// Reads nothing for so long after the connection is made.
     pub stall: Duration,
+    /// Its SYN carries text, or it takes that of a SYN.
+    pub fast: bool,
 }
 
 impl Default for Script {
@@ -68,6 +70,7 @@ impl Default for Script {
             nodelay: false,
             keepalive: None,
             stall: Duration::ZERO,
+            fast: false,
         }
     }
 }
@@ -192,8 +195,15 @@ impl Host {
 
     pub fn on_time(&mut self, now: Instant) {
         if self.connection.is_none() && self.script.opens && self.closed.is_none() && !self.in_time_wait {
-            self.connection =
-                Some(Connection::open(&Arc::new(self.script.config.clone()), &self.birth(), now));
+            let (config, birth) = (Arc::new(self.script.config.clone()), self.birth());
+            let offer = FastOpenOffer { option: None, text: true, mss: birth.peer_default };
+            self.connection = Some(match self.script.fast {
+                true => Connection::open_fast(&config, &birth, offer, now),
+                false => Connection::open(&config, &birth, now),
+            });
+            if self.script.fast {
+                self.write_piece();
+            }
             self.set_options(now);
         }
         self.write(now);
@@ -254,9 +264,17 @@ impl Host {
         }
         let listens = !self.script.opens && self.closed.is_none() && !self.connected && !self.in_time_wait;
         if listens && packet.flags == TcpFlags::SYN {
-            let config = Arc::new(self.script.config.clone());
-            self.connection = Some(Connection::from_syn(&config, &self.birth(), &seg, now));
-            self.set_options(now);
+            let (config, birth) = (Arc::new(self.script.config.clone()), self.birth());
+            if self.script.fast && !seg.payload.is_empty() {
+                let mut rings = Rings { send: &mut self.send, recv: &mut self.recv };
+                let (connection, out) = Connection::accept_fast(&config, &birth, &seg, None, now, &mut rings);
+                self.connection = Some(connection);
+                self.set_options(now);
+                self.act(now, out);
+            } else {
+                self.connection = Some(Connection::from_syn(&config, &birth, &seg, now));
+                self.set_options(now);
+            }
             self.flush(now);
         } else if let Some(out) = reset_for(&seg) {
             self.post(out);
@@ -268,7 +286,8 @@ impl Host {
             self.visited.push(self.state());
         }
         if out.events.contains(Events::CONNECTED) {
-            assert!(!self.connected, "connected twice");
+            // Who takes the text of a SYN is told when it comes, and when the handshake is over.
+            assert!(!self.connected || (self.script.fast && !self.script.opens), "connected twice");
             self.connected = true;
         }
         if out.events.contains(Events::PEER_CLOSED) {
@@ -323,17 +342,22 @@ impl Host {
     fn write(&mut self, now: Instant) {
         while self.connected && self.connection.is_some() && self.left_to_write > 0 && self.next_write <= now
         {
-            let at = self.writer.cursor();
-            let len = (self.script.write as u64).min(self.left_to_write);
-            let text: Vec<u8> = (at..at + len).map(byte_at).collect();
-            let wrote = self.writer.write(&text);
-            self.left_to_write -= wrote as u64;
-            if wrote == 0 {
+            if self.write_piece() == 0 {
                 break;
             }
             self.next_write = now + self.script.write_every;
         }
         self.program(now);
+    }
+
+    /// Writes what it writes at once, as far as there is room.
+    fn write_piece(&mut self) -> usize {
+        let at = self.writer.cursor();
+        let len = (self.script.write as u64).min(self.left_to_write);
+        let text: Vec<u8> = (at..at + len).map(byte_at).collect();
+        let wrote = self.writer.write(&text);
+        self.left_to_write -= wrote as u64;
+        wrote
     }
 
     fn read(&mut self, now: Instant) {
@@ -399,6 +423,7 @@ pub struct Laws {
     edge: Option<SeqNum>,
     ack: Option<SeqNum>,
     mss: u16,
+    syn_window: Option<u16>,
 }
 
 impl Laws {
@@ -412,7 +437,10 @@ impl Laws {
             self.scale = out.options.window_scale.unwrap_or(0);
             self.mss = out.options.mss.expect("a SYN announces an MSS");
         }
-        let Some(ack) = out.ack else { return };
+        let Some(ack) = out.ack else {
+            self.syn_window = syn.then_some(out.window);
+            return;
+        };
         let scale = if syn || !self.peer_scales { 0 } else { self.scale };
         if let Some(last) = self.ack {
             assert!(ack.at_or_after(last), "the acknowledgment went back: {last:?} {ack:?}");
@@ -435,10 +463,15 @@ impl Laws {
         if packet.flags.contains(TcpFlags::SYN) {
             self.peer_scales = packet.options.window_scale.is_some();
         }
-        if packet.payload.is_empty() {
+        // The text of a SYN is sent on the chance that it is taken.
+        if packet.payload.is_empty() || packet.flags.contains(TcpFlags::SYN) {
             return;
         }
-        let edge = self.edge.expect("text before anything was promised");
+        // Before its first acknowledgment it has promised what its SYN says, from a number that it did not know.
+        let Some(edge) = self.edge.or_else(|| self.syn_window.map(|window| packet.seq + u32::from(window)))
+        else {
+            panic!("text before anything was promised");
+        };
         let end = packet.seq + packet.payload.len() as u32;
         assert!(end.at_or_before(edge), "text to {end:?} beyond the window's edge {edge:?}");
     }

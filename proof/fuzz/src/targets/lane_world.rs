@@ -16,6 +16,7 @@ use firelane_lane::{
     Outlet, PortConfig, PortKind, PortUser, Secrets, Snapshot,
 };
 use firelane_socket::{Ready, SocketToken};
+use firelane_tcp::{FastOpenPolicy, TcpConfig};
 use firelane_units::{
     BitRate, DropCounters, FlowId, Instant, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority,
 };
@@ -149,7 +150,11 @@ impl World {
         let through = PortUser::Driver { through: LaneId(0) };
         world.add_port(UPLINK, PortKind::Uplink, through, Some(uplink_end));
         let ids: Vec<LaneId> = world.lanes.iter().map(Lane::id).collect();
-        let netstack = NetstackConfig { steering: Steering::even(&ids), ..NetstackConfig::new(NETSTACK) };
+        // Every bit: text of SYNs is taken with a cookie and without.
+        let fast_open = FastOpenPolicy::new(FastOpenPolicy::MAX);
+        let tcp = Arc::new(TcpConfig { fast_open, ..TcpConfig::default() });
+        let netstack =
+            NetstackConfig { steering: Steering::even(&ids), tcp, ..NetstackConfig::new(NETSTACK) };
         world.all(|| Control::AddNetstack(netstack.clone()));
         world.add_vnic(VNIC, MAC, maxbw, PortUser::Netstack(NETSTACK), None);
         world.add_vnic(TAP, MacAddr([2, 8, 0x20, 0, 0, 3]), None, through, Some(tap_end));

@@ -1,0 +1,112 @@
+//! TCP Fast Open in a netstack's shard (RFC 7413): what a connect offers, which SYN a listener takes at once.
+//!
+//! Asked by `open.rs` when connections begin, and by `events.rs` when their handshakes are over. Cookies are told to the
+//! netstack's other lanes, as neighbours are; the server needs to tell nobody, because every lane makes the same ones.
+
+use firelane_ip::Egress;
+use firelane_socket::{Names, stream};
+use firelane_tcp::{
+    Birth, CloseReason, Connection, FastOpenAnswer, FastOpenOffer, FastOpenPolicy, Rings, SegmentIn, Tuple,
+};
+use firelane_units::{ConnId, DropReason, SocketId};
+use firelane_wire::FastOpen;
+
+use super::conn::Conn;
+use super::inbound::{Inside, TABLED};
+use super::open::{set_congestion, set_options};
+use crate::message::{Learned, StreamOptions};
+
+impl<D> Inside<'_, D> {
+    /// What the SYN of a connect may carry, if its program asked.
+    pub(super) fn offer_fast_open(
+        &mut self,
+        names: &Names,
+        options: &StreamOptions,
+    ) -> Option<FastOpenOffer> {
+        if !options.fast_open {
+            return None;
+        }
+        let config = &self.shard.config.tcp;
+        let default = config.default_mss[usize::from(names.remote.is_ipv6())];
+        let tuple = Tuple::new(names.local, names.remote);
+        self.shard.fast_opens.offer(self.common.now, &tuple, config.fast_open, default)
+    }
+
+    /// What a listener does with a SYN.
+    pub(super) fn judge_fast_open(
+        &mut self,
+        listener: SocketId,
+        names: &Names,
+        seg: &SegmentIn<'_>,
+    ) -> FastOpenAnswer {
+        if seg.options.fast_open().is_none() && seg.payload.is_empty() {
+            return FastOpenAnswer::Ordinary;
+        }
+        let Some(listening) = self.shard.listening.get(listener.index()) else {
+            return FastOpenAnswer::Ordinary;
+        };
+        let config = &self.shard.config.tcp;
+        let limit = match listening.options.fast_open_queue {
+            0 if config.fast_open.allows(FastOpenPolicy::EVERY_LISTENER) => listening.slot.backlog() as u32,
+            asked => asked,
+        };
+        // RFC 4987: under pressure a SYN costs nothing here, so it brings nothing about either.
+        if limit == 0 || self.shard.half_open.wants_cookie(listener, config) {
+            return FastOpenAnswer::Ordinary;
+        }
+        let tuple = Tuple::new(names.local, names.remote);
+        let server = &mut self.shard.fast_open_server;
+        server.on_syn(self.common.now, &tuple, (listener, limit), config.fast_open, seg)
+    }
+
+    /// A SYN with a good cookie: its connection begins, and waits in the accept queue with the SYN's text.
+    pub(super) fn accept_fast(
+        &mut self,
+        listener: SocketId,
+        names: Names,
+        birth: &Birth,
+        renewed: Option<FastOpen>,
+        egress: Egress,
+        seg: &SegmentIn<'_>,
+    ) -> Result<(), DropReason> {
+        let Some(listening) = self.shard.listening.get(listener.index()) else {
+            return Err(DropReason::NoConnection);
+        };
+        let tuple = Self::tuple(names.local, names.remote).ok_or(DropReason::BadSegment)?;
+        let (now, config) = (self.common.now, &self.shard.config.tcp);
+        let (end, mut stream) = stream(listening.rings, self.common.id, self.shard.config.id);
+        let mut rings = Rings { send: &mut stream.send, recv: &mut stream.recv };
+        let (tcp, told) = Connection::accept_fast(config, birth, seg, renewed, now, &mut rings);
+        let mut tcp = Box::new(tcp);
+        set_options(&mut tcp, &listening.options, config, now);
+        set_congestion(&mut tcp, &listening.options, egress.hint, now);
+        let mut conn = Conn::new(tcp, stream, self.shard.config.id, Some(egress));
+        conn.came_by(listener, end);
+        let id = self.enter(conn, &tuple, names);
+        let dropped = told.dropped;
+        self.conclude(id, told);
+        dropped.map_or(Ok(()), Err)
+    }
+
+    /// A connection's handshake is over, well or not: what has it shown?
+    pub(super) fn note_fast_open(&mut self, id: ConnId, closed: Option<CloseReason>) {
+        let now = self.common.now;
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        let (report, is_over) = (conn.tcp().take_fast_open_report(), conn.tcp().take_fast_open_end());
+        if let Some(report) = report
+            && let Some(Names { local, remote }) = conn.stream.shared().names()
+            && let Some(news) = self.shard.fast_opens.learn(now, &Tuple::new(local, remote), report)
+        {
+            self.tell_lanes(&Learned::FastOpen(news));
+        } else if is_over && let Some(listener) = conn.listener() {
+            self.shard.fast_open_server.on_end(now, listener, closed == Some(CloseReason::Reset));
+        }
+    }
+
+    /// Text of a connection is not acknowledged: does its way bear no Fast Open?
+    pub(super) fn doubt_fast_open(&mut self, id: ConnId) {
+        if self.conns.slab.get_mut(id).expect(TABLED).tcp().take_black_hole() {
+            self.shard.fast_opens.on_black_hole(self.common.now);
+        }
+    }
+}
