@@ -17,8 +17,16 @@ const DEMO: &[(&str, &str)] = &[
     ("sha256sum", "coreutils"),
 ];
 
-const TEST: &[(&str, &str)] =
-    &[("tcpdump", "tcpdump"), ("ethtool", "ethtool"), ("python3", "python3-minimal")];
+const TEST: &[(&str, &str)] = &[
+    ("tcpdump", "tcpdump"),
+    ("ethtool", "ethtool"),
+    ("python3", "python3"),
+    ("wget", "wget"),
+    ("redis-server", "redis-server"),
+    ("nginx", "nginx"),
+    ("wrk", "wrk"),
+    ("memcached", "memcached"),
+];
 
 /// Makes sure that everything for `purpose` (demo, test or bench) is there.
 pub(crate) fn run(purpose: &str) -> Result<()> {

@@ -114,7 +114,16 @@ fn build() -> PathBuf {
     let tests = std::env::current_exe().expect("a test is a file");
     let profile = tests.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps").to_owned();
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--quiet", "--package", "firelane-cli", "--package", "firelane-daemon"]);
+    command.args([
+        "build",
+        "--quiet",
+        "--package",
+        "firelane-cli",
+        "--package",
+        "firelane-daemon",
+        "--package",
+        "firelane-shim",
+    ]);
     if profile.ends_with("release") {
         command.arg("--release");
     }

@@ -5,7 +5,9 @@
 //! an ordinary user, and leave nothing behind.
 
 mod daemon;
+mod loopback;
 mod sandbox;
 
 pub use daemon::{Daemon, binary};
+pub use loopback::{Count, Loopback};
 pub use sandbox::{Output, Sandbox};

@@ -51,6 +51,7 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
             "firelane-simple",
             "firelane-shm",
         ]],
+        "firelane-shim" => &[BASE, &["firelane-shm"]],
         "firelane-cli" => &[&["firelane-api", "firelane-model", "firelane-units"]],
         "xtask" => &[],
         // The proof floor may see everything; nothing may see it but itself.

@@ -1,0 +1,215 @@
+//! A program's buffers: the pieces that a call gathers from or scatters to.
+//!
+//! The kernel answers EFAULT for memory that is not there. From here it cannot be known whether memory is there,
+//! so what is certainly not (the first page, and what is above a program's memory) is refused, and the rest is
+//! believed.
+
+use core::ffi::c_void;
+use core::marker::PhantomData;
+use core::slice;
+
+use libc::iovec;
+use rustix::io::Errno;
+
+/// The most pieces of one call: UIO_MAXIOV.
+const PIECES_MAX: usize = 1024;
+
+/// The most bytes of one call: MAX_RW_COUNT.
+const BYTES_MAX: usize = 0x7fff_f000;
+
+/// The first page is never mapped for a program, and programs end here.
+const LOWEST: usize = 4096;
+const BEYOND: usize = 0x7fff_ffff_f000;
+
+/// Whether `len` bytes could lie at `address`. As in the kernel, a piece that cannot is an error only when it is used.
+pub(crate) fn check(address: *const c_void, len: usize) -> Result<(), Errno> {
+    let first = address as usize;
+    let is_plausible = (LOWEST..=BEYOND).contains(&first) && len <= BEYOND - first;
+    if len == 0 || is_plausible { Ok(()) } else { Err(Errno::FAULT) }
+}
+
+/// The bytes at `address`.
+///
+/// # Safety
+/// They are readable for `'a`, or are among what [`check`] refuses.
+pub(crate) unsafe fn bytes<'a>(address: *const c_void, len: usize) -> Result<&'a [u8], Errno> {
+    check(address, len)?;
+    // SAFETY: the caller's promise; an empty slice needs no memory.
+    Ok(if len == 0 { &[] } else { unsafe { slice::from_raw_parts(address.cast(), len) } })
+}
+
+/// The bytes at `address`, to be written.
+///
+/// # Safety
+/// They are writable and nobody else's for `'a`, or are among what [`check`] refuses.
+pub(crate) unsafe fn bytes_mut<'a>(address: *mut c_void, len: usize) -> Result<&'a mut [u8], Errno> {
+    check(address, len)?;
+    // SAFETY: as in `bytes`.
+    Ok(if len == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(address.cast(), len) } })
+}
+
+/// What to send: pieces in order.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pieces: &'a [iovec],
+    len: usize,
+    is_faulty: bool,
+}
+
+impl<'a> Source<'a> {
+    /// # Safety
+    /// Every piece is readable for `'a`, or is among what [`check`] refuses.
+    pub(crate) unsafe fn new(pieces: &'a [iovec]) -> Result<Self, Errno> {
+        Ok(Self { pieces, len: total(pieces)?, is_faulty: is_faulty(pieces) })
+    }
+
+    /// One piece of this process' own.
+    pub(crate) fn of(bytes: &'a [u8]) -> Own<'a> {
+        Own([iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }], PhantomData)
+    }
+
+    /// How many bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether a piece cannot be there, so that none may be used.
+    pub(crate) fn is_faulty(&self) -> bool {
+        self.is_faulty
+    }
+
+    /// The pieces that are not empty, from byte `from` on, up to `len`.
+    pub(crate) fn from(&self, from: usize) -> impl Iterator<Item = &'a [u8]> {
+        self.ranges(from).map(|(base, len)| {
+            // SAFETY: `new`'s promise, for pieces that are not faulty; the range lies within a piece.
+            unsafe { slice::from_raw_parts(base.cast_const(), len) }
+        })
+    }
+
+    fn ranges(&self, from: usize) -> impl Iterator<Item = (*mut u8, usize)> + use<'a> {
+        ranges(self.pieces, from, if self.is_faulty { 0 } else { self.len })
+    }
+}
+
+/// Bytes of this process' own, as what is sent.
+pub(crate) struct Own<'a>([iovec; 1], PhantomData<&'a [u8]>);
+
+impl Own<'_> {
+    /// To be sent.
+    pub(crate) fn source(&self) -> Source<'_> {
+        Source { pieces: &self.0, len: self.0[0].iov_len, is_faulty: false }
+    }
+}
+
+/// Where to put what is received: pieces in order.
+pub(crate) struct Sink<'a> {
+    pieces: &'a [iovec],
+    len: usize,
+    is_faulty: bool,
+    writable: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Sink<'a> {
+    /// # Safety
+    /// Every piece is writable and nobody else's for `'a`, or is among what [`check`] refuses.
+    pub(crate) unsafe fn new(pieces: &'a [iovec]) -> Result<Self, Errno> {
+        Ok(Self { pieces, len: total(pieces)?, is_faulty: is_faulty(pieces), writable: PhantomData })
+    }
+
+    /// How many bytes have room.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether a piece cannot be there, so that none may be used.
+    pub(crate) fn is_faulty(&self) -> bool {
+        self.is_faulty
+    }
+
+    /// The pieces that are not empty, from byte `from` on.
+    pub(crate) fn from(&mut self, from: usize) -> impl Iterator<Item = &mut [u8]> {
+        let len = if self.is_faulty { 0 } else { self.len };
+        ranges(self.pieces, from, len).map(|(base, len)| {
+            // SAFETY: `new`'s promise, for pieces that are not faulty; the range lies within a piece, and each is given out once.
+            unsafe { slice::from_raw_parts_mut(base, len) }
+        })
+    }
+}
+
+/// The array of `count` pieces at `address`.
+///
+/// # Safety
+/// It is readable for `'a`, or is among what [`check`] refuses.
+pub(crate) unsafe fn pieces<'a>(
+    address: *const iovec,
+    count: usize,
+    too_many: Errno,
+) -> Result<&'a [iovec], Errno> {
+    if count > PIECES_MAX {
+        return Err(too_many);
+    }
+    check(address.cast(), count * size_of::<iovec>())?;
+    // SAFETY: the caller's promise.
+    Ok(if count == 0 { &[] } else { unsafe { slice::from_raw_parts(address, count) } })
+}
+
+fn is_faulty(pieces: &[iovec]) -> bool {
+    pieces.iter().any(|piece| check(piece.iov_base, piece.iov_len).is_err())
+}
+
+fn total(pieces: &[iovec]) -> Result<usize, Errno> {
+    let mut sum = 0_usize;
+    for piece in pieces {
+        if piece.iov_len > isize::MAX as usize {
+            return Err(Errno::INVAL);
+        }
+        sum = sum.saturating_add(piece.iov_len);
+    }
+    // As the kernel does: more is not an error, it is only not done at once.
+    Ok(sum.min(BYTES_MAX))
+}
+
+/// The pieces of `len` bytes from `from` on.
+fn ranges<'a>(
+    pieces: &'a [iovec],
+    from: usize,
+    len: usize,
+) -> impl Iterator<Item = (*mut u8, usize)> + use<'a> {
+    let mut skip = from;
+    let mut left = len.saturating_sub(from);
+    pieces.iter().filter_map(move |piece| {
+        let skipped = skip.min(piece.iov_len);
+        skip -= skipped;
+        let len = (piece.iov_len - skipped).min(left);
+        left -= len;
+        (len > 0).then(|| (piece.iov_base.cast::<u8>().wrapping_add(skipped), len))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(bytes: &[u8]) -> iovec {
+        iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+    }
+
+    #[test]
+    fn pieces_are_one_stream_from_any_byte_on() {
+        let nothing = iovec { iov_base: core::ptr::null_mut(), iov_len: 0 };
+        let all = [piece(b"abc"), nothing, piece(b"d"), piece(b"efgh")];
+        // SAFETY: the pieces are constants.
+        let source = unsafe { Source::new(&all) }.unwrap();
+        for from in 0..=9 {
+            assert_eq!(source.from(from).collect::<Vec<_>>().concat(), b"abcdefgh"[from.min(8)..]);
+        }
+    }
+
+    #[test]
+    fn memory_that_cannot_be_there_is_refused() {
+        for (address, len) in [(0, 1), (1, 1), (usize::MAX, 1), (BEYOND, 1), (LOWEST, BEYOND)] {
+            assert_eq!(check(address as *const c_void, len), Err(Errno::FAULT), "{address:#x} {len}");
+        }
+        assert_eq!(check(core::ptr::null(), 0), Ok(()));
+    }
+}

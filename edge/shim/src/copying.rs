@@ -1,0 +1,57 @@
+//! `sendfile` and `splice` with a socket of ours: by copying through this process.
+
+use core::ffi::c_int;
+
+use rustix::io::Errno;
+
+use crate::buffers::Source;
+use crate::socket::{self, Held};
+use crate::sys;
+
+/// How much is read from a file at a time.
+const CHUNK: usize = 32 << 10;
+
+/// Sends `len` bytes of a file, from `begin` on or, without one, from where the file stands, which then moves.
+pub(crate) fn send_file(socket: Held, from: c_int, begin: Option<u64>, len: usize) -> Result<usize, Errno> {
+    let file = sys::borrow(from);
+    let place = match begin {
+        Some(begin) => begin,
+        None => rustix::fs::seek(file, rustix::fs::SeekFrom::Current(0)).map_err(not_a_file)?,
+    };
+    let mut buffer = [0; CHUNK];
+    let mut done = 0;
+    while done < len {
+        let part = (len - done).min(CHUNK);
+        let read = rustix::io::pread(file, &mut buffer[..part], place + done as u64).map_err(not_a_file);
+        let sent = match read {
+            Ok(0) => break,
+            Ok(read) => socket.send(Source::of(&buffer[..read]).source(), 0, None).map(|sent| (sent, read)),
+            Err(errno) => Err(errno),
+        };
+        match sent {
+            Ok((sent, read)) => {
+                done += sent;
+                if sent < read {
+                    break;
+                }
+            }
+            Err(_) if done > 0 => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    if begin.is_none() {
+        rustix::fs::seek(file, rustix::fs::SeekFrom::Start(place + done as u64))?;
+    }
+    Ok(done)
+}
+
+/// What cannot be read at a place is not for `sendfile`.
+fn not_a_file(errno: Errno) -> Errno {
+    if errno == Errno::SPIPE { Errno::INVAL } else { errno }
+}
+
+/// `splice` moves pages between descriptors of the kernel's, which a socket of ours has none of: it is refused as for a
+/// descriptor that cannot do it, and programs copy.
+pub(crate) fn splice(from: c_int, to: c_int) -> Option<Result<usize, Errno>> {
+    (socket::at(from).is_some() || socket::at(to).is_some()).then_some(Err(Errno::INVAL))
+}

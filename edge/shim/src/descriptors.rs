@@ -1,0 +1,117 @@
+//! Copies of descriptors, their flags and their end: what the table must learn of them.
+//!
+//! The kernel's descriptor behind a socket of ours is what counts its copies, in this process and in others. So
+//! closing one here is closing it there, and the daemon, which holds the other end, hears when the last is gone.
+//! A child that borrows its parent's memory (`vfork`) has descriptors of its own: it leaves the table alone.
+
+use core::ffi::{c_int, c_uint};
+use core::ops::RangeInclusive;
+
+use rustix::io::Errno;
+
+use crate::socket::Held;
+use crate::{epoll, process, session, socket, sys, table};
+
+/// Before `fd` is closed. A descriptor of this library's own is not there for the program.
+pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
+    let word = table::get(fd)?;
+    if socket::is_private(word) {
+        return Some(Err(Errno::BADF));
+    }
+    forget(fd..=fd);
+    None
+}
+
+/// Before the descriptors `first..=last` are closed, or marked to be closed on exec. Answers itself if some of them
+/// are this library's own, which stay open.
+pub(crate) fn closing_range(first: c_uint, last: c_uint, flags: c_int) -> Option<Result<c_int, Errno>> {
+    let only_marks = flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0;
+    if first > last || process::is_borrowed() {
+        return None;
+    }
+    let mut begin = first;
+    for fd in table::ours().filter(|&fd| (first..=last).contains(&(fd as c_uint))) {
+        if table::get(fd).is_some_and(socket::is_private) {
+            // What is below it is closed by itself.
+            if begin < fd as c_uint
+                && let Err(errno) = sys::close_range(begin, fd as c_uint - 1, flags)
+            {
+                return Some(Err(errno));
+            }
+            begin = fd as c_uint + 1;
+        } else if !only_marks {
+            forget(fd..=fd);
+        }
+    }
+    if begin == first {
+        return None;
+    }
+    Some(if begin <= last { sys::close_range(begin, last, flags).map(|()| 0) } else { Ok(0) })
+}
+
+/// The kernel replaces or closes these descriptors.
+pub(crate) fn forget(fds: RangeInclusive<c_int>) {
+    for fd in fds {
+        if table::get(fd).is_some()
+            && !process::is_borrowed()
+            && let Some(word) = table::take(fd)
+        {
+            epoll::closed(word);
+        }
+    }
+}
+
+/// The kernel has made `copy` of `fd`, or failed with -1.
+pub(crate) fn copied(fd: c_int, copy: c_int) -> c_int {
+    if copy >= 0
+        && copy != fd
+        && let Some(word) = table::get(fd)
+        && !process::is_borrowed()
+    {
+        table::put(copy, socket::shared(word));
+        table::replace(word, socket::shared(word));
+    }
+    copy
+}
+
+/// `copy` will make `to` a copy of `fd`, and closes what it was; if it fails, nothing is closed.
+pub(crate) fn copied_over(
+    fd: c_int,
+    to: c_int,
+    copy: impl FnOnce() -> c_int,
+) -> Option<Result<c_int, Errno>> {
+    if table::get(fd).is_none() && table::get(to).is_none() || process::is_borrowed() {
+        return None;
+    }
+    if table::get(to).is_some_and(socket::is_private) {
+        // Ours moves out of the way: the program chose this number.
+        session::make_way(to);
+    }
+    let old = if fd == to { None } else { table::take(to) };
+    let answer = copy();
+    match old {
+        Some(old) if answer < 0 => table::put(to, old),
+        Some(old) => epoll::closed(old),
+        None => {}
+    }
+    Some(Ok(copied(fd, answer)))
+}
+
+/// `control` does what `command` says to the kernel's descriptor.
+pub(crate) fn controlled(
+    fd: c_int,
+    command: c_int,
+    argument: usize,
+    control: impl FnOnce() -> c_int,
+) -> Option<Result<c_int, Errno>> {
+    let socket: Held = socket::at(fd)?;
+    let answer = control();
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => Some(Ok(copied(fd, answer))),
+        libc::F_SETFL if answer == 0 => {
+            socket.set_nonblocking(argument as c_int & libc::O_NONBLOCK != 0);
+            Some(Ok(0))
+        }
+        _ => Some(Ok(answer)),
+    }
+}

@@ -1,0 +1,396 @@
+//! Epoll sets with sockets of ours in them.
+//!
+//! The kernel's descriptor keeps what is the kernel's, listeners too, and one eventfd more: the bell of the set's waiter.
+//! Streams are in a list of the set's own (`interests.rs`). The lane leaves word of which have news in the waiter's
+//! inbox; those are put in line and looked at, and what is ready of them is told. So a set inside a set, or polled,
+//! works by the kernel: the bell makes its descriptor readable.
+//!
+//! Who stands in line is looked at before he is told, so a place in line may be in vain, but no news are lost: a stream
+//! is put in line whenever it has any, when it is added, and when it is changed.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+
+use libc::{epoll_event, sigset_t};
+use rustix::io::Errno;
+
+use crate::lock::Lock;
+use crate::socket::{self, Kind};
+use crate::sys::{self, Limit};
+use crate::table::{self, Word};
+use crate::wait::Deadline;
+use crate::waiter::Waiter;
+use crate::{process, session, thread};
+
+mod interests;
+
+pub(crate) use interests::Interest;
+use interests::Interests;
+
+/// The kernel's own limit for one call.
+pub(crate) const EVENTS_MAX: usize = c_int::MAX as usize / size_of::<epoll_event>();
+/// How many sets a process may have while it has sockets of ours.
+const SETS_MAX: usize = 256;
+/// After so many calls that found sockets of ours, the kernel's descriptors are looked at, too.
+const TURNS: u32 = 8;
+
+/// What the kernel says of the bell, and of the daemon's death: numbers that no program is likely to use.
+const BELL: u64 = 0x6669_7265_6c61_6e65;
+const DEATH: u64 = BELL ^ 1;
+
+static SETS: [Lock<Option<Set>>; SETS_MAX] = [const { Lock::new(None) }; SETS_MAX];
+/// Which of them are in use, a bit each.
+static USED: [AtomicU64; SETS_MAX / 64] = [const { AtomicU64::new(0) }; SETS_MAX / 64];
+
+/// What a set keeps beside the kernel's descriptor.
+struct Set {
+    /// The kernel's descriptor, as it was numbered when the set was made.
+    fd: c_int,
+    interests: Interests,
+    waiter: Option<Waiter>,
+    /// Somebody waits for the set's own descriptor, so the bell must ring also while nobody waits inside.
+    is_watched: bool,
+    turns: u32,
+}
+
+/// A new epoll descriptor of the program's. If there is no place for its set, it stays the kernel's alone.
+pub(crate) fn created(fd: c_int) -> c_int {
+    if fd >= 0 && session::is_wanted() && table::has_room_for(fd) && !process::is_borrowed() {
+        for number in 0..SETS_MAX {
+            let (word, bit) = (&USED[number / 64], 1 << (number % 64));
+            if word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+                let new = Set { fd, interests: Interests::new(), waiter: None, is_watched: false, turns: 0 };
+                *SETS[number].take() = Some(new);
+                table::put(fd, socket::epoll(number as u32));
+                break;
+            }
+        }
+    }
+    fd
+}
+
+/// The last descriptor of a set, as far as this process knows, was closed.
+pub(crate) fn closed(word: Word) {
+    let number = socket::number(word) as usize;
+    let is_last = !socket::is_shared(word) || !table::ours().any(|fd| table::get(fd) == Some(word));
+    if socket::kind(word) == Kind::Epoll && is_last && number < SETS_MAX {
+        let set = SETS[number].take().take();
+        if let Some(Set { interests, waiter: Some(mut waiter), .. }) = set {
+            interests.each(|_, word| {
+                // Of an arena that is not there any more nobody tells.
+                let _ = waiter.unwatch(word);
+            });
+        }
+        USED[number / 64].fetch_and(!(1 << (number % 64)), Ordering::AcqRel);
+    }
+}
+
+/// A descriptor has become another kind of socket: `connect` and `listen` do that.
+pub(crate) fn changed(fd: c_int, from: Word, to: Word) {
+    for number in (0..SETS_MAX).filter(|n| USED[n / 64].load(Ordering::Relaxed) >> (n % 64) & 1 != 0) {
+        let mut set = SETS[number].take();
+        let Some(set) = set.as_mut() else { continue };
+        if let Some(event) = set.interests.remove(fd, from) {
+            // A failure here would be one of memory; the socket is then not told of any more.
+            let _ = set.add(fd, to, event);
+        }
+    }
+}
+
+/// The set behind a descriptor.
+#[derive(Clone, Copy)]
+pub(crate) struct SetRef(&'static Lock<Option<Set>>);
+
+fn of_word(word: Word) -> Option<SetRef> {
+    let is_set = socket::kind(word) == Kind::Epoll;
+    is_set.then(|| SETS.get(socket::number(word) as usize).map(SetRef)).flatten()
+}
+
+/// The set behind `fd`, if there is one.
+pub(crate) fn at(fd: c_int) -> Option<SetRef> {
+    of_word(table::get(fd)?)
+}
+
+/// Whether a set has something to tell of sockets of ours.
+pub(crate) fn is_ready(word: Word) -> bool {
+    of_word(word).is_some_and(|set| set.0.take().as_mut().is_some_and(Set::is_ready))
+}
+
+/// Somebody is about to wait for the set's own descriptor.
+pub(crate) fn arm(word: Word) {
+    if let Some(set) = of_word(word)
+        && let Some(set) = set.0.take().as_mut()
+    {
+        set.is_watched = true;
+        set.arm();
+    }
+}
+
+/// `epoll_ctl` for sockets of ours; `None` is for the kernel.
+pub(crate) fn change(
+    epoll: c_int,
+    what: c_int,
+    fd: c_int,
+    event: impl FnOnce() -> Result<epoll_event, Errno>,
+) -> Option<Result<(), Errno>> {
+    let set = at(epoll)?;
+    let word = table::get(fd)?;
+    match socket::kind(word) {
+        Kind::Private => Some(Err(Errno::BADF)),
+        Kind::Epoll => {
+            arm(word);
+            None
+        }
+        Kind::Listener => Some(change_listener(epoll, what, fd, event)),
+        Kind::Fresh | Kind::Stream => {
+            let event =
+                if what == libc::EPOLL_CTL_DEL { Ok(epoll_event { events: 0, u64: 0 }) } else { event() };
+            Some(
+                event.and_then(|event| {
+                    set.0.take().as_mut().ok_or(Errno::BADF)?.change(what, fd, word, event)
+                }),
+            )
+        }
+    }
+}
+
+/// A listener is never writable, whatever is behind it.
+fn change_listener(
+    epoll: c_int,
+    what: c_int,
+    fd: c_int,
+    event: impl FnOnce() -> Result<epoll_event, Errno>,
+) -> Result<(), Errno> {
+    let mut event = if what == libc::EPOLL_CTL_DEL { epoll_event { events: 0, u64: 0 } } else { event()? };
+    event.events &= !(libc::EPOLLOUT as u32);
+    sys::epoll_ctl(epoll, what, fd, event)
+}
+
+impl SetRef {
+    /// Waits for events.
+    pub(crate) fn wait(
+        self,
+        events: &mut [epoll_event],
+        limit: Limit,
+        mask: Option<&sigset_t>,
+    ) -> Result<c_int, Errno> {
+        let deadline = Deadline::of(limit.filter(|limit| !limit.is_zero()));
+        loop {
+            let (fd, found, asks_kernel) = self.look(events, limit != Some(Duration::ZERO))?;
+            if found > 0 && !asks_kernel {
+                return Ok(found as c_int);
+            }
+            let left = if found > 0 || limit == Some(Duration::ZERO) {
+                Some(Duration::ZERO)
+            } else {
+                deadline.map(Deadline::left)
+            };
+            let told = if found < events.len() {
+                sys::epoll_pwait(fd, &mut events[found..], left, mask)
+            } else {
+                Ok(0)
+            };
+            let told = match told {
+                Ok(told) => without_ours(&mut events[found..found + told]),
+                // What was found is told, whatever became of the rest.
+                Err(_) if found > 0 => 0,
+                Err(errno) => {
+                    self.wake_up();
+                    return Err(errno);
+                }
+            };
+            let count = found + told;
+            let more = if found == 0 { self.woken(&mut events[count..]) } else { 0 };
+            if count + more > 0 || left.is_some_and(|left| left.is_zero()) {
+                return Ok((count + more) as c_int);
+            }
+        }
+    }
+
+    /// What is ready of ours, and whether the kernel is to be asked. If nothing is, and the call `sleeps`, the bell rings
+    /// from here on.
+    fn look(self, events: &mut [epoll_event], sleeps: bool) -> Result<(c_int, usize, bool), Errno> {
+        let mut guard = self.0.take();
+        let is_inherited = guard.is_inherited;
+        let set = guard.as_mut().ok_or(Errno::BADF)?;
+        if is_inherited || set.waiter.as_ref().is_some_and(Waiter::is_parents) {
+            set.begin_anew()?;
+        }
+        let mut found = set.collect(events);
+        if found == 0 && sleeps && set.spin() {
+            found = set.collect(events);
+        }
+        if found == 0 && sleeps && !set.fall_asleep() {
+            found = set.collect(events);
+            if found > 0 {
+                set.rest();
+            }
+        }
+        set.turns += 1;
+        Ok((set.fd, found, found == 0 || set.turns.is_multiple_of(TURNS)))
+    }
+
+    /// After a sleep: what has become ready of ours.
+    fn woken(self, events: &mut [epoll_event]) -> usize {
+        let mut guard = self.0.take();
+        guard.as_mut().map_or(0, |set| {
+            set.rest();
+            set.collect(events)
+        })
+    }
+
+    fn wake_up(self) {
+        if let Some(set) = self.0.take().as_mut() {
+            set.rest();
+        }
+    }
+}
+
+impl Set {
+    fn change(&mut self, what: c_int, fd: c_int, word: Word, event: epoll_event) -> Result<(), Errno> {
+        let is_there = self.interests.has(fd, word);
+        match what {
+            libc::EPOLL_CTL_ADD if is_there => Err(Errno::EXIST),
+            libc::EPOLL_CTL_ADD => self.add(fd, word, event),
+            libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL if !is_there => Err(Errno::NOENT),
+            libc::EPOLL_CTL_MOD => {
+                self.interests.modify(fd, event);
+                self.ring_if_watched();
+                Ok(())
+            }
+            libc::EPOLL_CTL_DEL => {
+                self.interests.remove(fd, word);
+                if let Some(waiter) = &mut self.waiter
+                    && !self.interests.has_block_of(word)
+                {
+                    waiter.unwatch(word)?;
+                }
+                Ok(())
+            }
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    fn add(&mut self, fd: c_int, word: Word, event: epoll_event) -> Result<(), Errno> {
+        if socket::kind(word) == Kind::Listener {
+            return sys::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, fd, event);
+        }
+        self.waiter()?.watch(word)?;
+        self.interests.add(fd, word, event)?;
+        self.ring_if_watched();
+        Ok(())
+    }
+
+    /// The set's waiter, whose bell is among the kernel's descriptors.
+    fn waiter(&mut self) -> Result<&mut Waiter, Errno> {
+        if self.waiter.is_none() {
+            let waiter = Waiter::take()?;
+            waiter.forget_news();
+            // By edges, so that nobody has to read it.
+            let bell = epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: BELL };
+            sys::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, waiter.bell(), bell)?;
+            if let Some(control) = session::control() {
+                let death = epoll_event { events: (libc::EPOLLRDHUP | libc::EPOLLET) as u32, u64: DEATH };
+                // A set that a child has of its parent may have it already.
+                let _ = sys::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, control, death);
+            }
+            self.waiter = Some(waiter);
+        }
+        self.waiter.as_mut().ok_or(Errno::NFILE)
+    }
+
+    /// In a forked child: the interests are its own, the waiter was its parent's.
+    fn begin_anew(&mut self) -> Result<(), Errno> {
+        self.waiter = None;
+        let mut watched = Ok(());
+        if !self.interests.is_empty() {
+            self.waiter()?;
+            if let Some(waiter) = &mut self.waiter {
+                self.interests.each(|_, word| watched = watched.and(waiter.watch(word)));
+            }
+            self.interests.line_up_all();
+        }
+        watched
+    }
+
+    /// Puts those with news in line.
+    fn take_news(&mut self) {
+        if session::is_dead() {
+            self.interests.line_up_all();
+        }
+        let Some(waiter) = &self.waiter else { return };
+        for (arena, inbox) in waiter.inboxes() {
+            while let Some((first, bits)) = inbox.news.take_word() {
+                let blocks = (0..64).filter(|bit| bits >> bit & 1 != 0).map(|bit| first + bit);
+                blocks.for_each(|block| self.interests.line_up_block(arena, block));
+            }
+        }
+    }
+
+    fn collect(&mut self, events: &mut [epoll_event]) -> usize {
+        self.take_news();
+        self.interests.tell(events)
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.take_news();
+        self.interests.is_any_ready()
+    }
+
+    /// Looks for a while whether news come. Whether some came.
+    fn spin(&self) -> bool {
+        self.waiter.as_ref().is_some_and(|waiter| thread::spinning(|spin| spin.until(|| waiter.has_news())))
+    }
+
+    /// From here on the bell rings. Whether there are no news as yet.
+    fn fall_asleep(&self) -> bool {
+        self.waiter.as_ref().is_none_or(Waiter::fall_asleep)
+    }
+
+    /// Nobody waits inside any more; the bell need not ring, unless somebody watches the descriptor.
+    fn rest(&mut self) {
+        if self.is_watched {
+            self.arm();
+        } else if let Some(waiter) = &self.waiter {
+            waiter.wake_up();
+        }
+    }
+
+    /// The bell rings from here on, and at once if there is something to tell.
+    fn arm(&mut self) {
+        let is_quiet = self.fall_asleep();
+        if !is_quiet || self.is_ready() {
+            self.ring();
+        }
+    }
+
+    fn ring_if_watched(&self) {
+        if self.is_watched {
+            self.ring();
+        }
+    }
+
+    fn ring(&self) {
+        if let Some(waiter) = &self.waiter {
+            waiter.ring();
+        }
+    }
+}
+
+/// Takes what the kernel says of the bell, and of the daemon, out of its events; how many are left.
+fn without_ours(events: &mut [epoll_event]) -> usize {
+    let mut kept = 0;
+    for at in 0..events.len() {
+        let event = events[at];
+        match event.u64 {
+            BELL => {}
+            DEATH => drop(session::look_for_death()),
+            _ => {
+                events[kept] = event;
+                kept += 1;
+            }
+        }
+    }
+    kept
+}

@@ -1,0 +1,21 @@
+//! The exported functions, by family. Each turns C's arguments into ours, asks safe code, and answers as C does;
+//! what is not about one of our sockets goes on to libc untouched.
+
+pub(crate) mod descriptors;
+pub(crate) mod messages;
+pub(crate) mod names;
+pub(crate) mod readiness;
+pub(crate) mod sockets;
+pub(crate) mod syscall;
+pub(crate) mod transfer;
+
+/// Looks up the functions behind all of ours.
+pub(crate) fn resolve() {
+    descriptors::resolve();
+    messages::resolve();
+    names::resolve();
+    readiness::resolve();
+    sockets::resolve();
+    syscall::resolve();
+    transfer::resolve();
+}

@@ -1,0 +1,64 @@
+//! Descriptors as such: copies, flags, and their end.
+
+use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
+
+use libc::FILE;
+
+use crate::real::hooks;
+use crate::{buffers, descriptors, ioctl, socket, stdio};
+
+hooks! {
+    fn close(fd: c_int) -> c_int = descriptors::closing(fd);
+
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int =
+        descriptors::closing_range(first, last, flags);
+
+    /// In libc since 2.34.
+    fn closefrom(first: c_int) -> () =
+        descriptors::closing_range(first.max(0) as c_uint, c_uint::MAX, 0).map(|result| result.map(|_| ()));
+
+    // SAFETY: no memory is involved.
+    fn dup(fd: c_int) -> c_int = Some(Ok(descriptors::copied(fd, unsafe { next::dup(fd) })));
+
+    fn dup2(fd: c_int, to: c_int) -> c_int =
+        // SAFETY: no memory is involved.
+        descriptors::copied_over(fd, to, || unsafe { next::dup2(fd, to) });
+
+    fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int =
+        // SAFETY: no memory is involved.
+        descriptors::copied_over(fd, to, || unsafe { next::dup3(fd, to, flags) });
+
+    /// Variadic in C; the third argument stands in the same register.
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int =
+        // SAFETY: the caller's arguments are handed on.
+        descriptors::controlled(fd, command, argument, || unsafe { next::fcntl(fd, command, argument) });
+
+    /// As `fcntl`.
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int =
+        // SAFETY: the caller's arguments are handed on.
+        descriptors::controlled(fd, command, argument, || unsafe { next::fcntl64(fd, command, argument) });
+
+    /// Variadic in C; the third argument stands in the same register.
+    fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int = {
+        let bytes = ioctl::argument_bytes(request);
+        socket::at(fd).filter(|_| bytes > 0).map(|s| {
+            // SAFETY: the caller's promise about the argument of this request.
+            ioctl::control(s, request, unsafe { buffers::bytes_mut(argument, bytes) }?).map(|()| 0)
+        })
+    };
+
+    /// A stream over one of our sockets reads and writes through the functions of this library.
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE =
+        // SAFETY: the caller's promise about the mode.
+        socket::at(fd).map(|_| unsafe { stdio::open(fd, mode) });
+
+    /// Detaches from the terminal. Libc itself puts `/dev/null` in the place of the first three descriptors.
+    fn daemon(keep_folder: c_int, keep_descriptors: c_int) -> c_int = {
+        // SAFETY: no memory is involved.
+        let answer = unsafe { next::daemon(keep_folder, keep_descriptors) };
+        if answer == 0 && keep_descriptors == 0 {
+            descriptors::forget(0..=2);
+        }
+        Some(Ok(answer))
+    };
+}

@@ -1,0 +1,166 @@
+//! Messages: several pieces, addresses and control data (`struct msghdr`).
+
+use core::ffi::{c_int, c_uint};
+use core::time::Duration;
+
+use libc::{mmsghdr, msghdr, ssize_t, timespec};
+use rustix::io::Errno;
+
+use crate::address::{self, Given};
+use crate::answer::count;
+use crate::buffers::{self, Sink, Source};
+use crate::real::hooks;
+use crate::socket::{self, Held};
+use crate::{passing, session};
+
+hooks! {
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = socket::at(fd).map(|s| {
+        buffers::check(message.cast(), size_of::<msghdr>())?;
+        // SAFETY: the caller's promise about the message.
+        unsafe { send(s, &*message, flags) }.map(count)
+    });
+
+    /// A message from elsewhere may bring sockets of ours along.
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t = match socket::at(fd) {
+        Some(s) => Some(buffers::check(message.cast(), size_of::<msghdr>()).and_then(|()| {
+            // SAFETY: the caller's promise about the message.
+            unsafe { receive(s, &mut *message, flags) }.map(count)
+        })),
+        None if session::is_wanted() => {
+            // SAFETY: the caller's arguments.
+            let received = unsafe { next::recvmsg(fd, message, flags) };
+            if received >= 0 {
+                // SAFETY: the kernel has filled the message.
+                unsafe { adopt(&*message) };
+            }
+            Some(Ok(received))
+        }
+        None => None,
+    };
+
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int =
+        socket::at(fd).map(|s| {
+            // SAFETY: the caller's promise about the messages.
+            each(messages, n, |m| unsafe { send(s, &m.msg_hdr, flags) })
+        });
+
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int, limit: *mut timespec) -> c_int =
+        match socket::at(fd) {
+            Some(s) => Some(receive_each(s, messages, n, flags, limit)),
+            None if session::is_wanted() => {
+                // SAFETY: the caller's arguments.
+                let received = unsafe { next::recvmmsg(fd, messages, n, flags, limit) };
+                for index in 0..usize::try_from(received).unwrap_or(0) {
+                    // SAFETY: the kernel has filled as many messages as it says.
+                    unsafe { adopt(&(*messages.add(index)).msg_hdr) };
+                }
+                Some(Ok(received))
+            }
+            None => None,
+        };
+}
+
+/// # Safety
+/// What the message points to is readable, or among what [`buffers::check`] refuses.
+unsafe fn send(socket: Held, message: &msghdr, flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let pieces = buffers::pieces(message.msg_iov, message.msg_iovlen, Errno::MSGSIZE)?;
+        let source = Source::new(pieces)?;
+        let to: Option<Given> = if message.msg_name.is_null() || message.msg_namelen == 0 {
+            None
+        } else {
+            Some(address::read(message.msg_name.cast(), message.msg_namelen)?)
+        };
+        socket.send(source, flags, to)
+    }
+}
+
+/// # Safety
+/// What the message points to is writable, or among what [`buffers::check`] refuses.
+unsafe fn receive(socket: Held, message: &mut msghdr, flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let pieces = buffers::pieces(message.msg_iov, message.msg_iovlen, Errno::MSGSIZE)?;
+        let received = socket.receive(&mut Sink::new(pieces)?, flags)?;
+        match &received.from {
+            Some(from) if !message.msg_name.is_null() => {
+                address::write(from, message.msg_name.cast(), &raw mut message.msg_namelen)?;
+            }
+            _ => message.msg_namelen = 0,
+        }
+        message.msg_controllen = 0;
+        message.msg_flags = received.flags;
+        Ok(received.bytes)
+    }
+}
+
+/// Takes over the sockets of ours that came with a message.
+///
+/// # Safety
+/// The message was filled by the kernel.
+unsafe fn adopt(message: &msghdr) {
+    if message.msg_controllen == 0 {
+        return;
+    }
+    // SAFETY: the caller's promise: libc's own macros walk what the kernel wrote.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        while let Some(control) = header.as_ref() {
+            if control.cmsg_level == libc::SOL_SOCKET && control.cmsg_type == libc::SCM_RIGHTS {
+                let data = libc::CMSG_DATA(header).cast::<c_int>();
+                let bytes = control.cmsg_len - libc::CMSG_LEN(0) as usize;
+                for index in 0..bytes / size_of::<c_int>() {
+                    passing::arrived(data.add(index).read_unaligned());
+                }
+            }
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    }
+}
+
+/// Does `with` to one message after the other. An error after the first is not told: the count is.
+fn each(
+    messages: *mut mmsghdr,
+    n: c_uint,
+    mut with: impl FnMut(&mut mmsghdr) -> Result<usize, Errno>,
+) -> Result<c_int, Errno> {
+    let n = (n as usize).min(libc::UIO_MAXIOV as usize);
+    buffers::check(messages.cast(), n * size_of::<mmsghdr>())?;
+    for index in 0..n {
+        // SAFETY: the callers' promise about the messages.
+        let message = unsafe { &mut *messages.add(index) };
+        match with(message) {
+            Ok(bytes) => message.msg_len = bytes as c_uint,
+            Err(errno) if index == 0 => return Err(errno),
+            Err(_) => return Ok(index as c_int),
+        }
+    }
+    Ok(n as c_int)
+}
+
+fn receive_each(
+    socket: Held,
+    messages: *mut mmsghdr,
+    n: c_uint,
+    flags: c_int,
+    limit: *mut timespec,
+) -> Result<c_int, Errno> {
+    // SAFETY: the caller's promise about the time.
+    let limit = unsafe { limit.as_ref() }.map(|t| {
+        let seconds = u64::try_from(t.tv_sec).map_err(|_| Errno::INVAL)?;
+        u32::try_from(t.tv_nsec).map(|nanos| Duration::new(seconds, nanos)).map_err(|_| Errno::INVAL)
+    });
+    let end = limit.transpose()?.map(crate::wait::Deadline::after);
+    let mut first = true;
+    each(messages, n, |message| {
+        // As Linux does, the time is looked at after each message, not while waiting for one.
+        if !first && end.is_some_and(|end| end.has_passed()) {
+            return Err(Errno::AGAIN);
+        }
+        let wait = if !first && flags & libc::MSG_WAITFORONE != 0 { libc::MSG_DONTWAIT } else { 0 };
+        first = false;
+        // SAFETY: the caller's promise about the messages.
+        unsafe { receive(socket, &mut message.msg_hdr, flags & !libc::MSG_WAITFORONE | wait) }
+    })
+}

@@ -1,0 +1,147 @@
+//! Bytes in and out, without control data.
+
+use core::ffi::{c_int, c_void};
+
+use libc::{iovec, off64_t, size_t, sockaddr, socklen_t, ssize_t};
+use rustix::io::Errno;
+
+use crate::answer::count;
+use crate::buffers::{self, Sink, Source};
+use crate::real::hooks;
+use crate::{address, copying, socket};
+
+hooks! {
+    fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t = receive(fd, buffer, len, 0);
+
+    fn __read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t =
+        receive(fd, buffer, len, 0).filter(|_| len <= room);
+
+    fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t = receive(fd, buffer, len, flags);
+
+    fn __recv_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t =
+        receive(fd, buffer, len, flags).filter(|_| len <= room);
+
+    fn recvfrom(
+        fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int, name: *mut sockaddr, name_len: *mut socklen_t,
+    ) -> ssize_t = receive_from(fd, buffer, len, flags, name, name_len);
+
+    fn __recvfrom_chk(
+        fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int,
+        name: *mut sockaddr, name_len: *mut socklen_t,
+    ) -> ssize_t = receive_from(fd, buffer, len, flags, name, name_len).filter(|_| len <= room);
+
+    fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t =
+        send_to(fd, buffer, len, 0, core::ptr::null(), 0);
+
+    fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t =
+        send_to(fd, buffer, len, flags, core::ptr::null(), 0);
+
+    fn sendto(
+        fd: c_int, buffer: *const c_void, len: size_t, flags: c_int, name: *const sockaddr, name_len: socklen_t,
+    ) -> ssize_t = send_to(fd, buffer, len, flags, name, name_len);
+
+    fn readv(fd: c_int, pieces: *const iovec, n: c_int) -> ssize_t = socket::at(fd).map(|s| {
+        // SAFETY: the caller's promise about the pieces.
+        let mut sink = unsafe { Sink::new(buffers::pieces(pieces, size(n)?, Errno::INVAL)?) }?;
+        s.receive(&mut sink, 0).map(|received| count(received.bytes))
+    });
+
+    fn writev(fd: c_int, pieces: *const iovec, n: c_int) -> ssize_t = socket::at(fd).map(|s| {
+        // SAFETY: the caller's promise about the pieces.
+        let source = unsafe { Source::new(buffers::pieces(pieces, size(n)?, Errno::INVAL)?) }?;
+        s.send(source, 0, None).map(count)
+    });
+
+    /// Copies from a file to a socket: the pages pass through the program's memory once.
+    fn sendfile(to: c_int, from: c_int, offset: *mut off64_t, len: size_t) -> ssize_t =
+        copy_file(to, from, offset, len);
+
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off64_t, len: size_t) -> ssize_t =
+        copy_file(to, from, offset, len);
+
+    /// Copies between a pipe and a socket.
+    fn splice(
+        from: c_int, _from_offset: *mut off64_t, to: c_int, _to_offset: *mut off64_t, _len: size_t, _flags: u32,
+    ) -> ssize_t = copying::splice(from, to).map(|result| result.map(count));
+}
+
+/// The kernel takes a count of pieces as unsigned.
+fn size(n: c_int) -> Result<usize, Errno> {
+    usize::try_from(n).map_err(|_| Errno::INVAL)
+}
+
+fn receive(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> Option<Result<ssize_t, Errno>> {
+    let socket = socket::at(fd)?;
+    let piece = [iovec { iov_base: buffer, iov_len: len.min(isize::MAX as usize) }];
+    // SAFETY: the caller's promise about the buffer.
+    let sink = unsafe { Sink::new(&piece) };
+    Some(sink.and_then(|mut sink| socket.receive(&mut sink, flags)).map(|received| count(received.bytes)))
+}
+
+fn receive_from(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    name: *mut sockaddr,
+    name_len: *mut socklen_t,
+) -> Option<Result<ssize_t, Errno>> {
+    let socket = socket::at(fd)?;
+    let piece = [iovec { iov_base: buffer, iov_len: len.min(isize::MAX as usize) }];
+    // SAFETY: the caller's promise about the buffer.
+    let sink = unsafe { Sink::new(&piece) };
+    Some(sink.and_then(|mut sink| {
+        let received = socket.receive(&mut sink, flags)?;
+        if !name.is_null() {
+            match &received.from {
+                // SAFETY: the caller's promise about the address and its length.
+                Some(from) => unsafe { address::write(from, name, name_len) }?,
+                // A stream has no address to show, and says so by its length.
+                // SAFETY: as above.
+                None if !name_len.is_null() => unsafe { name_len.write_unaligned(0) },
+                None => {}
+            }
+        }
+        Ok(count(received.bytes))
+    }))
+}
+
+fn send_to(
+    fd: c_int,
+    buffer: *const c_void,
+    len: size_t,
+    flags: c_int,
+    name: *const sockaddr,
+    name_len: socklen_t,
+) -> Option<Result<ssize_t, Errno>> {
+    let socket = socket::at(fd)?;
+    let piece = [iovec { iov_base: buffer.cast_mut(), iov_len: len.min(isize::MAX as usize) }];
+    // SAFETY: the caller's promise about the buffer.
+    let source = unsafe { Source::new(&piece) };
+    Some(source.and_then(|source| {
+        // SAFETY: the caller's promise about the address.
+        let to = if name.is_null() { None } else { Some(unsafe { address::read(name, name_len) }?) };
+        socket.send(source, flags, to).map(count)
+    }))
+}
+
+fn copy_file(to: c_int, from: c_int, offset: *mut off64_t, len: size_t) -> Option<Result<ssize_t, Errno>> {
+    if socket::at(from).is_some() {
+        // A socket cannot be mapped, which is what the kernel asks of the source.
+        return Some(Err(Errno::INVAL));
+    }
+    let socket = socket::at(to)?;
+    let copied = if offset.is_null() {
+        copying::send_file(socket, from, None, len)
+    } else {
+        buffers::check(offset.cast(), size_of::<off64_t>()).and_then(|()| {
+            // SAFETY: the caller's promise about the offset.
+            let begin = u64::try_from(unsafe { offset.read_unaligned() }).map_err(|_| Errno::INVAL)?;
+            let copied = copying::send_file(socket, from, Some(begin), len)?;
+            // SAFETY: as it was read.
+            unsafe { offset.write_unaligned((begin + copied as u64) as off64_t) };
+            Ok(copied)
+        })
+    };
+    Some(copied.map(count))
+}

@@ -1,0 +1,69 @@
+//! The library that puts an unmodified program's sockets on a Firelane netstack (LD_PRELOAD).
+//!
+//! It stands in front of libc's socket calls. What is not about the internet's families, or not asked for by the
+//! environment, goes on untouched. A socket of ours has a real descriptor behind it, one end of a pair whose other end
+//! the daemon holds; its bytes go through rings in memory shared with the daemon (`drivers/shm`).
+//!
+//! - `hooks/`: the exported functions, thin, by family. `real.rs`: the functions behind them. `answer.rs`: errno.
+//! - `table.rs`: which descriptors are ours. `socket.rs`: what a socket is by now and who answers for it.
+//! - `descriptors.rs`, `passing.rs`, `process.rs`: copies, `exec` and messages, `fork` and `vfork`.
+//! - `session.rs`: the daemon, asked for what is rare. `wanted.rs`: whether there is to be one. `arenas.rs`: mappings.
+//! - `connecting.rs`, `listener.rs`, `stream.rs`, `names.rs`, `options.rs`, `ioctl.rs`, `copying.rs`, `stdio.rs`: calls.
+//! - `poll.rs`, `select.rs`, `epoll.rs`: waiting for many; `ready.rs`: for what; `waiter.rs`: by what. `wait.rs`: how long.
+//! - `address.rs`, `buffers.rs`: what programs point to. `memory.rs`, `lock.rs`, `sys.rs`, `thread.rs`: the ground.
+//!
+//! Nothing here prints or uses std's I/O on the way of a call: it would come back through the hooks. `docs/shim.md`
+//! says what works and how it shows when something does not.
+
+// Newer compilers look at functions that have the names of libc's: these have their arguments too.
+#![allow(unknown_lints, invalid_runtime_symbol_definitions, suspicious_runtime_symbol_definitions)]
+// In its own tests the library stands in front of nothing, so what hooks call is not called.
+#![cfg_attr(test, allow(dead_code))]
+
+mod address;
+mod answer;
+mod arenas;
+mod buffers;
+mod connecting;
+mod copying;
+mod descriptors;
+mod epoll;
+mod hooks;
+mod ioctl;
+mod listener;
+mod lock;
+mod memory;
+mod names;
+mod options;
+mod passing;
+mod poll;
+mod process;
+mod ready;
+mod real;
+mod select;
+mod session;
+mod socket;
+mod stdio;
+mod stream;
+mod sys;
+mod table;
+mod thread;
+mod wait;
+mod waiter;
+mod wanted;
+
+/// Runs when the library is loaded: from then on no call has to look anything up.
+extern "C" fn load() {
+    hooks::resolve();
+    if session::is_wanted() {
+        passing::inherited();
+    }
+}
+
+#[cfg(not(test))]
+mod loading {
+    /// The loader calls what is named in this section.
+    #[used]
+    #[unsafe(link_section = ".init_array")]
+    static LOAD: extern "C" fn() = super::load;
+}

@@ -1,0 +1,104 @@
+//! A lock for what a process keeps beside its sockets: its session, and its epoll sets.
+//!
+//! `fork` copies memory as it is, so a lock that another thread held is held for ever in the child. This one names the
+//! process that holds it: a child that finds its parent's name takes the lock over, and is told so, because what
+//! it guards may be half changed. Signals are held back while it is held, so a handler never waits for the call that it
+//! interrupted.
+
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::process;
+use crate::sys::{self, Signals};
+
+/// How often to look again at once, before others get the CPU.
+const LOOKS: u32 = 100;
+
+/// A value with one holder at a time.
+pub(crate) struct Lock<T> {
+    /// The process that holds it; zero is nobody.
+    holder: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through a guard alone, and there is one at a time.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+/// The value, held.
+pub(crate) struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+    /// Whether the lock was left by the parent of this process.
+    pub(crate) is_inherited: bool,
+    _signals: Signals,
+}
+
+impl<T> Lock<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self { holder: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    }
+
+    /// Waits until nobody has it, and takes it.
+    pub(crate) fn take(&self) -> Guard<'_, T> {
+        let signals = Signals::hold_back();
+        let own = process::number();
+        let mut looks = 0;
+        loop {
+            let holder = self.holder.load(Ordering::Relaxed);
+            let is_free = holder != own;
+            if is_free
+                && self.holder.compare_exchange(holder, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                return Guard { lock: self, is_inherited: holder != 0, _signals: signals };
+            }
+            looks += 1;
+            if looks < LOOKS { core::hint::spin_loop() } else { sys::nap() }
+        }
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the only one.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard is the only one.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        self.lock.holder.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time() {
+        static COUNT: Lock<u64> = Lock::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| (0..1000).for_each(|_| *COUNT.take() += 1));
+            }
+        });
+        assert_eq!(*COUNT.take(), 3000);
+    }
+
+    #[test]
+    fn a_child_takes_over_what_its_parent_held() {
+        let lock = Lock::new(7);
+        lock.holder.store(process::number() + 1, Ordering::Relaxed);
+        assert!(lock.take().is_inherited);
+        assert!(!lock.take().is_inherited);
+    }
+}

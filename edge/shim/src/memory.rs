@@ -1,0 +1,79 @@
+//! Arrays of zeroed memory that cost nothing where they are not touched, and never come from `malloc`: a hook may run
+//! where the program's allocator must not be entered.
+
+use core::ops::{Deref, DerefMut};
+use core::ptr::{self, NonNull};
+use core::slice;
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// What any bytes are a value of, and zeros mean nothing there.
+///
+/// # Safety
+/// All bit patterns are valid, and there is nothing to drop.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: a number.
+unsafe impl Plain for u32 {}
+// SAFETY: numbers.
+unsafe impl Plain for crate::epoll::Interest {}
+// SAFETY: three numbers.
+unsafe impl Plain for libc::pollfd {}
+
+/// `len` values, zero at first.
+pub(crate) struct Pages<T: Plain> {
+    base: NonNull<T>,
+    len: usize,
+}
+
+// SAFETY: it owns its values, which are plain.
+unsafe impl<T: Plain + Send> Send for Pages<T> {}
+
+impl<T: Plain> Pages<T> {
+    /// Maps them.
+    pub(crate) fn new(len: usize) -> Result<Self, Errno> {
+        let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes > 0).ok_or(Errno::NOMEM)?;
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let base = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, flags) }?;
+        Ok(Self { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, len })
+    }
+}
+
+impl<T: Plain> Deref for Pages<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: the mapping has `len` values, page-aligned, and zeros are values.
+        unsafe { slice::from_raw_parts(self.base.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Plain> DerefMut for Pages<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above; it is owned.
+        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Plain> Drop for Pages<T> {
+    fn drop(&mut self) {
+        // SAFETY: `new` made the mapping, and no reference into it is left.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len * size_of::<T>()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_zero_and_stay_as_written() {
+        let mut pages = Pages::<u32>::new(1 << 24).unwrap();
+        assert_eq!((pages.len(), pages[0], pages[(1 << 24) - 1]), (1 << 24, 0, 0));
+        pages[70_000] = 9;
+        assert_eq!(pages[69_999..70_002], [0, 9, 0]);
+        assert!(Pages::<u32>::new(0).is_err() && Pages::<u32>::new(usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,49 @@
+//! `getsockname` and `getpeername`.
+
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::sync::atomic::Ordering;
+
+use firelane_shm::layout::margin;
+use rustix::io::Errno;
+
+use crate::address::Shown;
+use crate::session;
+use crate::socket::Held;
+
+/// The socket's own address; the unspecified one until it has any.
+pub(crate) fn local(socket: &Held) -> Result<Shown, Errno> {
+    let known = socket.stream().and_then(|stream| words(stream.end().block(), margin::LOCAL, 32));
+    let address = match known {
+        Some(address) => Some(address),
+        None => session::names(socket)?.0,
+    };
+    Ok(shown(socket, address.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))))
+}
+
+/// The peer's address.
+pub(crate) fn peer(socket: &Held) -> Result<Shown, Errno> {
+    let stream = socket.stream().filter(|stream| stream.is_connected()).ok_or(Errno::NOTCONN)?;
+    let address = match words(stream.end().block(), margin::REMOTE, 48) {
+        Some(address) => Some(address),
+        None => session::names(socket)?.1,
+    };
+    Ok(shown(socket, address.ok_or(Errno::NOTCONN)?))
+}
+
+fn shown(socket: &Held, address: SocketAddr) -> Shown {
+    let unspecified = SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port()));
+    let is_any = address.ip().is_unspecified();
+    Shown::new(if socket.is_v6() && is_any { unspecified } else { address }, socket.is_v6())
+}
+
+/// The address in a stream's words, if it is there: the first of its two words, and where in the place its port is.
+fn words(block: &firelane_shm::Block, first: usize, port_shift: u32) -> Option<SocketAddr> {
+    let words = &block.rings.margin;
+    if words[margin::BOUND].load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    let word = |at: usize| words[at].load(Ordering::Relaxed);
+    let bits = u128::from(word(first)) << 64 | u128::from(word(first + 1));
+    let port = (word(margin::PLACE) >> port_shift) as u16;
+    Some(SocketAddr::new(Ipv6Addr::from_bits(bits).to_canonical(), port))
+}

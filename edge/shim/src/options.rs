@@ -1,0 +1,149 @@
+//! Socket options: those that this library keeps, those that a stream's words have, and the rest, which the daemon knows.
+//!
+//! Times to wait lie at the kernel's descriptor, where copies of it and other processes find them; a stream has them in
+//! its words, too. What nobody knows is refused as Linux refuses it.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+
+use firelane_shm::layout::request;
+use libc::{IPPROTO_TCP, SOL_SOCKET, timeval};
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+
+use crate::socket::{Held, Kind};
+use crate::stream::Stream;
+use crate::{session, sys};
+
+/// Levels that sockets of the internet's families have.
+const LEVELS: [c_int; 4] = [SOL_SOCKET, IPPROTO_TCP, libc::IPPROTO_IP, libc::IPPROTO_IPV6];
+
+const INT: usize = size_of::<c_int>();
+/// Times as programs give them: seconds and microseconds.
+const TIME: usize = size_of::<timeval>();
+
+/// Reads an option; how many bytes of `value` it has.
+pub(crate) fn get(socket: &Held, level: c_int, name: c_int, value: &mut [u8]) -> Result<usize, Errno> {
+    if !LEVELS.contains(&level) {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let number = match (level, name) {
+        (SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
+        (SOL_SOCKET, libc::SO_PROTOCOL) => IPPROTO_TCP,
+        (SOL_SOCKET, libc::SO_DOMAIN) => {
+            if socket.is_v6() {
+                libc::AF_INET6
+            } else {
+                libc::AF_INET
+            }
+        }
+        (SOL_SOCKET, libc::SO_ACCEPTCONN) => (socket.kind() == Kind::Listener).into(),
+        (SOL_SOCKET, libc::SO_ERROR) => socket.stream().map_or(0, |stream| stream.end().take_error()),
+        (SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => return get_time(socket, name, value),
+        (SOL_SOCKET, libc::SO_RCVLOWAT) => low_water(socket),
+        (IPPROTO_TCP, _) if let Some((stream, bit)) = lane_bit(socket, name) => stream.option(bit).into(),
+        _ => return give(&session::get_option(socket, level, name, value.len())?, value),
+    };
+    give(&number.to_ne_bytes(), value)
+}
+
+/// As much of an option as has room.
+fn give(known: &[u8], value: &mut [u8]) -> Result<usize, Errno> {
+    let len = known.len().min(value.len());
+    value[..len].copy_from_slice(&known[..len]);
+    Ok(len)
+}
+
+/// The options that the lane reads from a stream's words.
+fn lane_bit(socket: &Held, name: c_int) -> Option<(Stream, u64)> {
+    let bit = match name {
+        libc::TCP_NODELAY => request::NODELAY,
+        libc::TCP_CORK => request::CORK,
+        libc::TCP_QUICKACK => request::QUICKACK,
+        _ => return None,
+    };
+    Some((socket.stream()?, bit))
+}
+
+/// Sets an option.
+pub(crate) fn set(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
+    if !LEVELS.contains(&level) {
+        return Err(Errno::NOPROTOOPT);
+    }
+    let takes_text = level == IPPROTO_TCP && [libc::TCP_CONGESTION, libc::TCP_ULP].contains(&name);
+    if level == SOL_SOCKET || level == IPPROTO_TCP && !takes_text {
+        value.first_chunk::<INT>().ok_or(Errno::INVAL)?;
+    }
+    match (level, name) {
+        (SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => set_time(socket, name, value),
+        (SOL_SOCKET, libc::SO_RCVLOWAT) => {
+            if let Some(stream) = socket.stream() {
+                let least = number(value).unwrap_or(1).max(1);
+                stream.end().block().low_water[0].store(least.unsigned_abs(), Ordering::Relaxed);
+            }
+            Ok(())
+        }
+        (
+            SOL_SOCKET,
+            libc::SO_TYPE | libc::SO_PROTOCOL | libc::SO_DOMAIN | libc::SO_ACCEPTCONN | libc::SO_ERROR,
+        ) => Err(Errno::NOPROTOOPT),
+        (IPPROTO_TCP, _) if let Some((stream, bit)) = lane_bit(socket, name) => {
+            stream.set_option(bit, number(value).is_some_and(|on| on != 0));
+            Ok(())
+        }
+        _ => session::set_option(socket, level, name, value),
+    }
+}
+
+fn number(value: &[u8]) -> Option<c_int> {
+    value.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes))
+}
+
+fn low_water(socket: &Held) -> c_int {
+    let least = socket.stream().map_or(1, |s| s.end().block().low_water[0].load(Ordering::Relaxed));
+    least.max(1).cast_signed()
+}
+
+fn timeout(name: c_int) -> Timeout {
+    if name == libc::SO_RCVTIMEO { Timeout::Recv } else { Timeout::Send }
+}
+
+fn get_time(socket: &Held, name: c_int, value: &mut [u8]) -> Result<usize, Errno> {
+    let time = sockopt::socket_timeout(sys::borrow(socket.fd), timeout(name))?.unwrap_or_default();
+    let mut bytes = [0; TIME];
+    bytes[..8].copy_from_slice(&time.as_secs().to_ne_bytes());
+    bytes[8..].copy_from_slice(&u64::from(time.subsec_micros()).to_ne_bytes());
+    give(&bytes, value)
+}
+
+fn set_time(socket: &Held, name: c_int, value: &[u8]) -> Result<(), Errno> {
+    let bytes = value.first_chunk::<TIME>().ok_or(Errno::INVAL)?;
+    let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| i64::from_ne_bytes(*word));
+    let (seconds, micros) = (word(0), word(8));
+    if !(0..1_000_000).contains(&micros) {
+        return Err(Errno::DOM);
+    }
+    // Linux takes a negative time as none at all.
+    let time = u64::try_from(seconds).map_or(Duration::ZERO, Duration::from_secs);
+    let time = time.saturating_add(Duration::from_micros(micros.unsigned_abs()));
+    let limit = (!time.is_zero()).then_some(time);
+    sockopt::set_socket_timeout(sys::borrow(socket.fd), timeout(name), limit)?;
+    socket.stream().map_or(Ok(()), |stream| hand_time_to(socket, &stream, name))
+}
+
+/// A stream waits as long as its descriptor says.
+fn hand_time_to(socket: &Held, stream: &Stream, name: c_int) -> Result<(), Errno> {
+    let limit = sockopt::socket_timeout(sys::borrow(socket.fd), timeout(name))?;
+    let nanos = limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+    let block = stream.end().block();
+    let word = if name == libc::SO_RCVTIMEO { &block.recv_timeout } else { &block.send_timeout };
+    word.store(nanos, Ordering::Relaxed);
+    Ok(())
+}
+
+/// A new stream takes over what was set before it was one.
+pub(crate) fn hand_times(socket: &Held, stream: &Stream) -> Result<(), Errno> {
+    hand_time_to(socket, stream, libc::SO_RCVTIMEO)?;
+    hand_time_to(socket, stream, libc::SO_SNDTIMEO)
+}

@@ -1,0 +1,145 @@
+//! `poll` over sockets of ours and the kernel's descriptors in one list.
+//!
+//! Ours are looked at; the rest is asked of the kernel. When nothing is ready, the thread marks its sockets with a waiter
+//! and sleeps in the kernel's `ppoll`, with the waiter's eventfd in the place of each of ours.
+
+use core::ffi::{c_int, c_short};
+use core::time::Duration;
+
+use libc::{pollfd, sigset_t};
+use rustix::io::Errno;
+
+use crate::memory::Pages;
+use crate::socket::{self, Kind};
+use crate::sys::{self, Limit};
+use crate::table::{self, Word};
+use crate::wait::Deadline;
+use crate::waiter::Waiter;
+use crate::{epoll, ready, session};
+
+/// Lists up to this length are copied to the stack.
+const SHORT: usize = 64;
+
+/// The word of a descriptor that the kernel alone cannot answer for.
+fn ours(entry: &pollfd) -> Option<Word> {
+    table::get(entry.fd).filter(|&word| socket::kind(word) != Kind::Private)
+}
+
+/// Whether one of the descriptors is ours.
+pub(crate) fn concerns(fds: &[pollfd]) -> bool {
+    fds.iter().any(|entry| ours(entry).is_some())
+}
+
+/// Waits for the first of them.
+pub(crate) fn wait(fds: &mut [pollfd], limit: Limit, mask: Option<&sigset_t>) -> Result<c_int, Errno> {
+    let blank = pollfd { fd: -1, events: 0, revents: 0 };
+    // One more than the program's: the bell.
+    let len = fds.len() + 1;
+    if len <= SHORT {
+        wait_with(fds, &mut [blank; SHORT][..len], limit, mask)
+    } else {
+        let mut pages = Pages::new(len)?;
+        wait_with(fds, &mut pages, limit, mask)
+    }
+}
+
+/// `list` is the kernel's copy of `fds`, and the bell.
+fn wait_with(
+    fds: &mut [pollfd],
+    list: &mut [pollfd],
+    limit: Limit,
+    mask: Option<&sigset_t>,
+) -> Result<c_int, Errno> {
+    for (copy, entry) in list.iter_mut().zip(fds.iter()) {
+        *copy = for_kernel(entry);
+    }
+    let now = Some(Duration::ZERO);
+    if look(fds) > 0 || limit == now {
+        sys::ppoll(list, now, mask)?;
+        return Ok(merge(fds, list));
+    }
+    let mut waiter = Waiter::take()?;
+    let watched = each_watched(fds, |word| waiter.watch(word));
+    let answer = watched.and_then(|()| sleep(fds, list, Deadline::of(limit), mask, &waiter));
+    each_watched(fds, |word| waiter.unwatch(word))?;
+    answer
+}
+
+/// Does `with` to the word of each stream; an epoll set is told that somebody waits for it.
+fn each_watched(fds: &[pollfd], mut with: impl FnMut(Word) -> Result<(), Errno>) -> Result<(), Errno> {
+    fds.iter().filter_map(ours).try_for_each(|word| {
+        if socket::kind(word) == Kind::Epoll {
+            epoll::arm(word);
+        }
+        with(word)
+    })
+}
+
+/// Sleeps until something is ready. The bell is the last of `list`.
+fn sleep(
+    fds: &mut [pollfd],
+    list: &mut [pollfd],
+    deadline: Option<Deadline>,
+    mask: Option<&sigset_t>,
+    waiter: &Waiter,
+) -> Result<c_int, Errno> {
+    let bell = list.len() - 1;
+    list[bell] = pollfd { fd: waiter.bell(), events: libc::POLLIN, revents: 0 };
+    loop {
+        waiter.forget_news();
+        waiter.fall_asleep();
+        let left = if look(fds) > 0 { Some(Duration::ZERO) } else { deadline.map(Deadline::left) };
+        sys::ppoll(list, left, mask)?;
+        // Behind ours only the daemon's death is seen there.
+        if list[..bell].iter().zip(fds.iter()).any(|(copy, entry)| copy.revents != 0 && ours(entry).is_some())
+        {
+            session::look_for_death();
+        }
+        look(fds);
+        let count = merge(fds, list);
+        if count > 0 || left.is_some_and(|left| left.is_zero()) {
+            return Ok(count);
+        }
+    }
+}
+
+/// What the kernel is asked of a descriptor. Of ours it is told by a hang-up alone, when the daemon dies.
+fn for_kernel(entry: &pollfd) -> pollfd {
+    let events = match ours(entry).map(socket::kind) {
+        Some(Kind::Listener) => entry.events & !libc::POLLOUT,
+        Some(Kind::Fresh | Kind::Stream) => 0,
+        _ => entry.events,
+    };
+    pollfd { fd: entry.fd, events, revents: 0 }
+}
+
+/// Looks at ours; how many are ready.
+fn look(fds: &mut [pollfd]) -> usize {
+    let mut count = 0;
+    for entry in fds {
+        let Some(word) = ours(entry) else { continue };
+        entry.revents = (ready::of(word) & wanted(entry.events)) as c_short;
+        count += usize::from(entry.revents != 0);
+    }
+    count
+}
+
+/// Errors and hang-ups come unasked.
+fn wanted(events: c_short) -> u32 {
+    events as u16 as u32 | (libc::POLLERR | libc::POLLHUP) as u32
+}
+
+/// Puts what the kernel found beside what was found by looking.
+fn merge(fds: &mut [pollfd], list: &[pollfd]) -> c_int {
+    let mut count = 0;
+    for (entry, copy) in fds.iter_mut().zip(list) {
+        match ours(entry).map(socket::kind) {
+            // The descriptor behind it says that it is not open, and nothing else.
+            Some(Kind::Fresh | Kind::Stream) => entry.revents |= copy.revents & libc::POLLNVAL,
+            Some(Kind::Epoll) => entry.revents |= copy.revents,
+            _ => entry.revents = copy.revents,
+        }
+        count += c_int::from(entry.revents != 0);
+    }
+    count
+}

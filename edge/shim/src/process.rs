@@ -1,0 +1,81 @@
+//! Which process this is: the one that was, its forked child, or a child that borrows its memory.
+//!
+//! The kernel wipes one page in every forked child (MADV_WIPEONFORK), whoever called `fork`, `clone` or `_Fork`. A
+//! child of `vfork` shares the memory of its parent until it executes another program, but has descriptors of its
+//! own: what it closes stays open in the parent, so it must not touch the table. It sees its parent's number on the
+//! page.
+
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// What a forked child finds wiped.
+struct Page {
+    /// The number of the process that this is.
+    process: AtomicU32,
+    /// Whether it has a session of its own.
+    has_session: AtomicU32,
+}
+
+static PAGE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
+
+const PAGE_BYTES: usize = 4096;
+
+fn own() -> u32 {
+    rustix::process::getpid().as_raw_nonzero().get().unsigned_abs()
+}
+
+fn page() -> Option<&'static Page> {
+    // SAFETY: the pointer is null, or that of a page that is never unmapped; the words on it are atomic.
+    unsafe { PAGE.load(Ordering::Acquire).as_ref() }
+}
+
+/// Begins to watch for forks. Before the first socket of ours there is nothing to notice.
+pub(crate) fn watch() -> rustix::io::Result<()> {
+    if page().is_some() {
+        return Ok(());
+    }
+    // SAFETY: a new private mapping, at an address of the kernel's choice; zeros are a `Page`.
+    let new = unsafe {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let new = rustix::mm::mmap_anonymous(ptr::null_mut(), PAGE_BYTES, access, MapFlags::PRIVATE)?;
+        rustix::mm::madvise(new, PAGE_BYTES, Advice::LinuxWipeOnFork)?;
+        &*new.cast::<Page>()
+    };
+    new.process.store(own(), Ordering::Relaxed);
+    // Two threads at once: the second's page stays mapped and unused, which happens at most once.
+    let new = ptr::from_ref(new).cast_mut();
+    let _ = PAGE.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The number of this process; never zero.
+pub(crate) fn number() -> u32 {
+    let Some(page) = page() else { return own() };
+    match page.process.load(Ordering::Relaxed) {
+        0 => {
+            page.process.store(own(), Ordering::Relaxed);
+            own()
+        }
+        number => number,
+    }
+}
+
+/// Whether this process has a session of its own: not before its first socket, and not in a forked child.
+#[inline]
+pub(crate) fn has_session() -> bool {
+    page().is_some_and(|page| page.has_session.load(Ordering::Acquire) != 0)
+}
+
+/// From now on it has.
+pub(crate) fn set_session() {
+    if let Some(page) = page() {
+        page.has_session.store(1, Ordering::Release);
+    }
+}
+
+/// Whether this process only borrows the memory of its parent (`vfork`).
+pub(crate) fn is_borrowed() -> bool {
+    page().is_some_and(|page| ![0, own()].contains(&page.process.load(Ordering::Relaxed)))
+}

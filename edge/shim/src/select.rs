@@ -1,0 +1,98 @@
+//! `select` as a `poll` of the descriptors in its sets.
+
+use core::ffi::{c_int, c_short};
+
+use libc::{pollfd, sigset_t};
+use rustix::io::Errno;
+
+use crate::memory::Pages;
+use crate::sys::Limit;
+use crate::wait::Deadline;
+use crate::{poll, table};
+
+/// What makes a descriptor readable, writable or exceptional, as Linux has it.
+const READ: c_short = libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR;
+const WRITE: c_short = libc::POLLWRBAND | libc::POLLWRNORM | libc::POLLOUT | libc::POLLERR;
+const EXCEPT: c_short = libc::POLLPRI;
+const MASKS: [c_short; 3] = [READ, WRITE, EXCEPT];
+
+/// The sets of a call: to be read, written, and exceptional; words of 64 descriptors.
+pub(crate) struct Sets<'a> {
+    n: c_int,
+    sets: [Option<&'a mut [u64]>; 3],
+}
+
+impl<'a> Sets<'a> {
+    /// The sets of the first `n` descriptors, if one of ours is in them.
+    pub(crate) fn concerning(n: c_int, sets: [Option<&'a mut [u64]>; 3]) -> Option<Self> {
+        let sets = Self { n, sets };
+        (0..n).any(|fd| sets.events(fd) != 0 && table::get(fd).is_some()).then_some(sets)
+    }
+
+    /// What is asked of `fd`.
+    fn events(&self, fd: c_int) -> c_short {
+        let (word, bit) = (fd as usize / 64, fd as usize % 64);
+        let is_in = |set: &Option<&mut [u64]>| set.as_ref().is_some_and(|set| set[word] >> bit & 1 != 0);
+        self.sets
+            .iter()
+            .zip(MASKS)
+            .fold(0, |events, (set, mask)| if is_in(set) { events | mask } else { events })
+    }
+
+    /// Takes `fd` out of every set for which none of `ready` is a reason; how many it stays in.
+    fn keep(&mut self, fd: c_int, ready: c_short) -> c_int {
+        let (word, bit) = (fd as usize / 64, fd as usize % 64);
+        let mut count = 0;
+        for (set, mask) in self.sets.iter_mut().zip(MASKS) {
+            let Some(set) = set else { continue };
+            if set[word] >> bit & 1 != 0 {
+                if ready & mask == 0 {
+                    set[word] &= !(1 << bit);
+                } else {
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+}
+
+/// Waits for the first of them: how many places are set, and what is left of the time.
+pub(crate) fn wait(
+    mut sets: Sets<'_>,
+    limit: Limit,
+    mask: Option<&sigset_t>,
+) -> Result<(c_int, Limit), Errno> {
+    let mut list = Pages::<pollfd>::new(sets.n.unsigned_abs() as usize)?;
+    let mut len = 0;
+    for fd in 0..sets.n {
+        let events = sets.events(fd);
+        if events != 0 {
+            list[len] = pollfd { fd, events, revents: 0 };
+            len += 1;
+        }
+    }
+    let list = &mut list[..len];
+    let deadline = Deadline::of(limit);
+    poll::wait(list, limit, mask)?;
+    if list.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
+        return Err(Errno::BADF);
+    }
+    let count = list.iter().map(|entry| sets.keep(entry.fd, entry.revents)).sum();
+    Ok((count, deadline.map(Deadline::left)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_stays_in_the_sets_that_have_a_reason() {
+        let (mut read, mut write) = ([1_u64 << 3, 1 << 6], [1_u64 << 3, 0]);
+        let mut sets = Sets { n: 128, sets: [Some(&mut read), Some(&mut write), None] };
+        assert_eq!((sets.events(3), sets.events(70), sets.events(4)), (READ | WRITE, READ, 0));
+        assert_eq!(sets.keep(3, libc::POLLOUT), 1);
+        assert_eq!(sets.keep(70, libc::POLLHUP), 1, "a hang-up is readable");
+        assert_eq!((read, write), ([0, 1 << 6], [1 << 3, 0]));
+    }
+}

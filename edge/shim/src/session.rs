@@ -1,0 +1,368 @@
+//! This process and its daemon: one connection, made at the first socket, with one request at a time.
+//!
+//! Whatever is rare goes over it; reading, writing and waiting do not. A forked child makes its own at its first call
+//! that needs one and closes what it has of its parent's. The descriptors of this library lie at the upper end of the
+//! program's range and are hidden from `close` and its kin.
+
+use core::ffi::c_int;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+
+use firelane_shm::carry;
+use firelane_shm::control::{Answer, Family, Kind, MESSAGE_MAX, Request, SocketId};
+use firelane_shm::layout::LANES_MAX;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{Resource, getrlimit};
+
+use crate::lock::{Guard, Lock};
+use crate::socket::Held;
+use crate::wanted::{Wanted, wanted};
+use crate::{arenas, process, socket, sys, table};
+
+/// How far below the upper end of the range of descriptors ours begin: one per lane and some more.
+const OWN_RANGE: u64 = LANES_MAX as u64 + 72;
+
+/// The connection to the daemon.
+struct Session {
+    control: c_int,
+    number: u32,
+    requests: u32,
+    arena: u16,
+}
+
+static SESSION: Lock<Option<Session>> = Lock::new(None);
+
+/// The session's number, for owner words.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+/// The control descriptor, for who watches whether the daemon lives.
+static CONTROL: AtomicI32 = AtomicI32::new(-1);
+/// Bells by which sleeping lanes are woken. A child has its parent's, which ring the same lanes.
+static BELLS: [AtomicI32; LANES_MAX as usize] = [const { AtomicI32::new(-1) }; LANES_MAX as usize];
+/// The daemon is gone, and with it every socket of this process.
+static IS_DEAD: AtomicBool = AtomicBool::new(false);
+
+/// Whether this program is to be on a netstack.
+#[inline]
+pub(crate) fn is_wanted() -> bool {
+    wanted().is_some()
+}
+
+/// Whether the daemon is known to be gone.
+#[inline]
+pub(crate) fn is_dead() -> bool {
+    IS_DEAD.load(Ordering::Relaxed)
+}
+
+/// Looks whether the daemon is gone.
+pub(crate) fn look_for_death() -> bool {
+    let control = CONTROL.load(Ordering::Relaxed);
+    if control >= 0 && process::has_session() {
+        let fd = sys::borrow(control);
+        let mut entry = [PollFd::new(&fd, PollFlags::empty())];
+        let looked = poll(&mut entry, Some(&rustix::event::Timespec::default()));
+        if looked.is_ok() && entry[0].revents().contains(PollFlags::HUP) {
+            IS_DEAD.store(true, Ordering::Relaxed);
+        }
+    }
+    is_dead()
+}
+
+/// The control descriptor, whose end is the daemon's.
+pub(crate) fn control() -> Option<c_int> {
+    let control = CONTROL.load(Ordering::Relaxed);
+    (control >= 0 && process::has_session()).then_some(control)
+}
+
+/// The number of this process' session. A forked child begins its own here; without a daemon it has none.
+#[inline]
+pub(crate) fn number() -> u32 {
+    if !process::has_session() {
+        drop(begun());
+    }
+    NUMBER.load(Ordering::Relaxed)
+}
+
+/// Wakes a lane.
+pub(crate) fn ring(lane: u32) {
+    let bell = BELLS.get(lane as usize).map_or(-1, |bell| bell.load(Ordering::Relaxed));
+    if bell >= 0 {
+        // An eventfd takes it unless its count is at its end, when the lane has been rung often enough.
+        let _ = rustix::io::write(sys::borrow(bell), &1_u64.to_ne_bytes());
+    }
+}
+
+/// Moves a descriptor of ours to the upper end of the range, where the program does not look for any.
+pub(crate) fn hide(fd: OwnedFd) -> Result<c_int, Errno> {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).min(table::DESCRIPTORS as u64);
+    let begin = limit.saturating_sub(OWN_RANGE) as c_int;
+    // A program that uses all of its range leaves us where we are.
+    let high = fcntl_dupfd_cloexec(&fd, begin).map_or_else(|_| fd.as_raw_fd(), IntoRawFd::into_raw_fd);
+    if high == fd.as_raw_fd() {
+        let _ = fd.into_raw_fd();
+    }
+    table::put(high, socket::private());
+    Ok(high)
+}
+
+/// Closes a descriptor of ours.
+pub(crate) fn close_hidden(fd: c_int) {
+    table::take(fd);
+    sys::close(fd);
+}
+
+/// The session of this process, held; made if there is none.
+fn begun() -> Result<Guard<'static, Option<Session>>, Errno> {
+    let wanted = wanted().ok_or(Errno::NETDOWN)?;
+    process::watch()?;
+    let mut session = SESSION.take();
+    if !process::has_session() {
+        leave_parents(&mut session);
+        match begin(wanted) {
+            Ok(new) => {
+                NUMBER.store(new.number, Ordering::Relaxed);
+                CONTROL.store(new.control, Ordering::Relaxed);
+                *session = Some(new);
+                process::set_session();
+            }
+            Err(errno) => {
+                NUMBER.store(0, Ordering::Relaxed);
+                return Err(errno);
+            }
+        }
+    }
+    Ok(session)
+}
+
+/// A forked child has no use for its parent's connection, and must not answer for it.
+fn leave_parents(session: &mut Option<Session>) {
+    if let Some(parents) = session.take() {
+        CONTROL.store(-1, Ordering::Relaxed);
+        close_hidden(parents.control);
+        crate::waiter::forget_parents();
+    }
+}
+
+fn begin(wanted: &Wanted) -> Result<Session, Errno> {
+    let flags = SocketFlags::CLOEXEC;
+    let control = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    let address = SocketAddrUnix::new(wanted.socket.as_os_str())?;
+    rustix::net::connect(&control, &address).map_err(|_| Errno::NETDOWN)?;
+    let mut session = Session { control: hide(control)?, number: 0, requests: 0, arena: 0 };
+    let hello = Request::Hello { netstack: wanted.name.clone() };
+    let begun = session.ask(&hello, None).and_then(|(answer, fds)| session.welcome(answer, fds));
+    begun.inspect_err(|_| close_hidden(session.control))?;
+    Ok(session)
+}
+
+impl Session {
+    /// Takes what the daemon gives to a new session.
+    fn welcome(&mut self, answer: Answer, fds: Vec<OwnedFd>) -> Result<(), Errno> {
+        let Answer::Welcome { session, lanes, .. } = answer else { return Err(refusal(&answer)) };
+        let mut fds = fds.into_iter();
+        let memfd = fds.next().ok_or(Errno::PROTO)?;
+        self.arena = arenas::add(&memfd)?;
+        self.number = session;
+        for (place, bell) in BELLS.iter().take(lanes as usize).zip(fds) {
+            let old = place.swap(hide(bell)?, Ordering::Relaxed);
+            if old >= 0 {
+                close_hidden(old);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a request and waits for its answer.
+    fn ask(&mut self, request: &Request, beside: Option<c_int>) -> Result<(Answer, Vec<OwnedFd>), Errno> {
+        self.requests = self.requests.wrapping_add(1);
+        let control = sys::borrow(self.control);
+        let beside = beside.map(sys::borrow);
+        let gone = |_| {
+            IS_DEAD.store(true, Ordering::Relaxed);
+            Errno::NETDOWN
+        };
+        carry::send(control, &request.encode(self.requests), beside.as_slice(), true).map_err(gone)?;
+        let mut bytes = [0; MESSAGE_MAX];
+        let mut fds = Vec::new();
+        loop {
+            let len = match carry::receive(control, &mut bytes, &mut fds, true) {
+                Ok(0) => return Err(gone(std::io::ErrorKind::UnexpectedEof.into())),
+                Ok(len) => len,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(gone(error)),
+            };
+            let (number, answer) = Answer::decode(&bytes[..len]).map_err(|_| Errno::PROTO)?;
+            // An answer to what nobody waits for any more is not ours.
+            if number == self.requests {
+                return Ok((answer, fds));
+            }
+            fds.clear();
+        }
+    }
+}
+
+/// The error number of an answer that is not the one hoped for.
+fn refusal(answer: &Answer) -> Errno {
+    match answer {
+        Answer::Failed { errno } | Answer::Refused { errno, .. } => Errno::from_raw_os_error(*errno),
+        _ => Errno::PROTO,
+    }
+}
+
+/// Sends a request and waits for its answer.
+fn ask(request: &Request, beside: Option<c_int>) -> Result<(Answer, Vec<OwnedFd>), Errno> {
+    if is_dead() {
+        return Err(Errno::NETDOWN);
+    }
+    let mut session = begun()?;
+    session.as_mut().ok_or(Errno::NETDOWN)?.ask(request, beside)
+}
+
+fn ask_done(request: &Request) -> Result<(), Errno> {
+    match ask(request, None)?.0 {
+        Answer::Done => Ok(()),
+        other => Err(refusal(&other)),
+    }
+}
+
+/// What the daemon calls the socket behind a descriptor.
+fn id_of(socket: &Held) -> Result<SocketId, Errno> {
+    Ok(SocketId(rustix::fs::fstat(sys::borrow(socket.fd))?.st_ino))
+}
+
+/// A new stream socket's descriptor, with SOCK_NONBLOCK and SOCK_CLOEXEC of `flags`.
+pub(crate) fn open_socket(is_v6: bool, flags: c_int) -> Result<c_int, Errno> {
+    let family = if is_v6 { Family::V6 } else { Family::V4 };
+    match ask(&Request::Socket { family, kind: Kind::Stream, count: 1 }, None)? {
+        (Answer::Sockets { .. }, fds) => given(fds.into_iter().next().ok_or(Errno::MFILE)?, flags),
+        (other, _) => Err(refusal(&other)),
+    }
+}
+
+/// A descriptor from the daemon as the program wants it.
+pub(crate) fn given(fd: OwnedFd, flags: c_int) -> Result<c_int, Errno> {
+    if !table::has_room_for(fd.as_raw_fd()) {
+        return Err(Errno::MFILE);
+    }
+    if flags & libc::SOCK_CLOEXEC == 0 {
+        rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::empty())?;
+    }
+    if flags & libc::SOCK_NONBLOCK != 0 {
+        rustix::io::ioctl_fionbio(&fd, true)?;
+    }
+    Ok(fd.into_raw_fd())
+}
+
+/// Gives a socket an address.
+pub(crate) fn bind(socket: &Held, address: SocketAddr) -> Result<(), Errno> {
+    ask_done(&Request::Bind { socket: id_of(socket)?, address })
+}
+
+/// Makes a socket a listener.
+pub(crate) fn listen(socket: &Held, backlog: c_int) -> Result<(), Errno> {
+    // Linux takes a negative number as a large one.
+    ask_done(&Request::Listen { socket: id_of(socket)?, backlog: backlog.cast_unsigned() })
+}
+
+/// Begins to connect: where the stream's words are, as a place of this process.
+pub(crate) fn connect(socket: &Held, address: SocketAddr) -> Result<(u16, u32), Errno> {
+    match ask(&Request::Connect { socket: id_of(socket)?, address }, None)?.0 {
+        Answer::Stream { place } => Ok((arenas::find(place.arena).ok_or(Errno::PROTO)?, place.block)),
+        other => Err(refusal(&other)),
+    }
+}
+
+/// A socket's own address and its peer's.
+pub(crate) fn names(socket: &Held) -> Result<(Option<SocketAddr>, Option<SocketAddr>), Errno> {
+    match ask(&Request::Names { socket: id_of(socket)? }, None)?.0 {
+        Answer::Names { local, remote } => Ok((local, remote)),
+        other => Err(refusal(&other)),
+    }
+}
+
+/// Sets an option that the stream's words do not have.
+pub(crate) fn set_option(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
+    ask_done(&Request::SetOption { socket: id_of(socket)?, level, name, value: value.to_vec() })
+}
+
+/// Reads such an option.
+pub(crate) fn get_option(socket: &Held, level: c_int, name: c_int, len: usize) -> Result<Vec<u8>, Errno> {
+    let len = len.min(firelane_shm::control::OPTION_MAX) as u32;
+    match ask(&Request::GetOption { socket: id_of(socket)?, level, name, len }, None)?.0 {
+        Answer::Option { value } => Ok(value),
+        other => Err(refusal(&other)),
+    }
+}
+
+/// What the daemon says of a descriptor that came by `exec` or from another program.
+pub(crate) struct Attached {
+    pub(crate) is_v6: bool,
+    pub(crate) state: firelane_shm::control::State,
+    /// Its arena's place in this process, and its block.
+    pub(crate) place: Option<(u16, u32)>,
+}
+
+/// Asks what is behind a descriptor.
+pub(crate) fn attach(fd: c_int) -> Result<Attached, Errno> {
+    match ask(&Request::Attach, Some(fd))? {
+        (Answer::Attached { family, kind: Kind::Stream, state, place, .. }, fds) => {
+            let place = match (place, fds.first()) {
+                (Some(place), Some(memfd)) => Some((arenas::add(memfd)?, place.block)),
+                (Some(place), None) => Some((arenas::find(place.arena).ok_or(Errno::PROTO)?, place.block)),
+                (None, _) => None,
+            };
+            Ok(Attached { is_v6: family == Family::V6, state, place })
+        }
+        (other, _) => Err(refusal(&other)),
+    }
+}
+
+/// As [`attach`], for a descriptor that is not the program's yet.
+pub(crate) fn attach_owned(fd: &OwnedFd) -> Result<Attached, Errno> {
+    attach(fd.as_raw_fd())
+}
+
+/// A listener's program takes no more connections: the daemon sees the end, as if it were closed.
+pub(crate) fn stop_listening(socket: &Held, how: c_int) -> Result<(), Errno> {
+    if how == libc::SHUT_WR {
+        return Ok(());
+    }
+    rustix::net::shutdown(sys::borrow(socket.fd), rustix::net::Shutdown::Both)
+}
+
+/// Moves a descriptor of ours away from a number that the program has chosen.
+pub(crate) fn make_way(fd: c_int) {
+    let Ok(new) = fcntl_dupfd_cloexec(sys::borrow(fd), fd + 1) else { return };
+    let new = new.into_raw_fd();
+    table::put(new, socket::private());
+    let mut session = SESSION.take();
+    if let Some(session) = session.as_mut().filter(|session| session.control == fd) {
+        session.control = new;
+        CONTROL.store(new, Ordering::Relaxed);
+    }
+    for bell in &BELLS {
+        let _ = bell.compare_exchange(fd, new, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    crate::waiter::moved(fd, new);
+    table::take(fd);
+}
+
+/// Asks for a slot in an arena that `bell` wakes.
+pub(crate) fn waiter_slot(arena: u16, bell: c_int) -> Result<u32, Errno> {
+    let arena = arenas::number(arena).ok_or(Errno::PROTO)?;
+    match ask(&Request::Waiter { arena }, Some(bell))?.0 {
+        Answer::Slot { slot } => Ok(slot),
+        other => Err(refusal(&other)),
+    }
+}
+
+/// Whether the peer of a socket pair is the daemon, so that the descriptor may be one of its sockets.
+pub(crate) fn is_of_daemon(fd: c_int) -> bool {
+    let Some(control) = begun().ok().and_then(|session| session.as_ref().map(|s| s.control)) else {
+        return false;
+    };
+    let peer = |fd: c_int| rustix::net::sockopt::socket_peercred(sys::borrow(fd)).ok().map(|cred| cred.pid);
+    peer(fd).is_some_and(|pid| peer(control) == Some(pid))
+}

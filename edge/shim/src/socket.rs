@@ -1,0 +1,322 @@
+//! A socket of ours as one call sees it, and the words of the table that say what stands behind a descriptor.
+//!
+//! What a socket can do depends on what it is by now: *fresh* (TCP, neither connecting nor listening; the daemon has all
+//! that is known of it), a *listener* (its connections come over its own descriptor), a *stream* (a block in an
+//! arena), or a *datagram* socket. Each kind's calls are in a file of their own; here is who is asked.
+
+use core::ffi::c_int;
+use core::net::SocketAddr;
+
+use rustix::io::Errno;
+
+use crate::address::{Given, Shown};
+use crate::buffers::{Sink, Source};
+use crate::stream::Stream;
+use crate::table::{self, Word};
+use crate::{connecting, listener, names, options, process, session};
+
+/// What a descriptor of ours is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A TCP socket without a connection.
+    Fresh,
+    /// A TCP socket that listens.
+    Listener,
+    /// A TCP socket with a block.
+    Stream,
+    /// An epoll descriptor with sockets of ours in it.
+    Epoll,
+    /// This library's own.
+    Private,
+}
+
+// A word: kind, flags, arena (by its place in this process) and block, or the number of an epoll set.
+const KIND: u64 = 0xf;
+const V6: u64 = 1 << 4;
+const SHARED: u64 = 1 << 5;
+const ARENA_SHIFT: u32 = 8;
+const NUMBER_SHIFT: u32 = 32;
+
+const KINDS: [Kind; 5] = [Kind::Fresh, Kind::Listener, Kind::Stream, Kind::Epoll, Kind::Private];
+
+/// A word of the table.
+fn word(kind: Kind, flags: u64, arena: u16, number: u32) -> Word {
+    let kind = 1 + KINDS.iter().position(|&k| k == kind).unwrap_or(0) as u64;
+    let bits = kind | flags | u64::from(arena) << ARENA_SHIFT | u64::from(number) << NUMBER_SHIFT;
+    Word::new(bits).unwrap_or_else(|| unreachable!("the kind is not zero"))
+}
+
+/// What kind of thing a word names.
+pub(crate) fn kind(word: Word) -> Kind {
+    KINDS[((word.bits() & KIND) as usize).clamp(1, KINDS.len()) - 1]
+}
+
+/// Whether a word is that of a descriptor of this library's own.
+pub(crate) fn is_private(word: Word) -> bool {
+    kind(word) == Kind::Private
+}
+
+/// The word of this library's own descriptors.
+pub(crate) fn private() -> Word {
+    word(Kind::Private, 0, 0, 0)
+}
+
+/// The word of an epoll set.
+pub(crate) fn epoll(number: u32) -> Word {
+    word(Kind::Epoll, 0, 0, number)
+}
+
+/// The number in a word: of a block, or of an epoll set.
+pub(crate) fn number(word: Word) -> u32 {
+    (word.bits() >> NUMBER_SHIFT) as u32
+}
+
+/// The arena of a word, by its place in this process.
+pub(crate) fn arena(word: Word) -> u16 {
+    (word.bits() >> ARENA_SHIFT) as u16
+}
+
+/// The same for a descriptor that has copies.
+pub(crate) fn shared(word: Word) -> Word {
+    Word::new(word.bits() | SHARED).unwrap_or(word)
+}
+
+/// Whether other descriptors of this process may have the same word.
+pub(crate) fn is_shared(word: Word) -> bool {
+    word.bits() & SHARED != 0
+}
+
+/// A socket, as one call sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    /// Its descriptor.
+    pub(crate) fd: c_int,
+    /// What the table said of it.
+    pub(crate) word: Word,
+}
+
+/// What a receiving call got.
+pub(crate) struct Received {
+    /// How many bytes; with MSG_TRUNC how many there were.
+    pub(crate) bytes: usize,
+    /// Whom a datagram is from.
+    pub(crate) from: Option<Shown>,
+    /// What `recvmsg` puts in `msg_flags`.
+    pub(crate) flags: c_int,
+}
+
+/// The socket behind `fd`, if it is ours.
+#[inline]
+pub(crate) fn at(fd: c_int) -> Option<Held> {
+    let word = table::get(fd)?;
+    let is_socket = matches!(kind(word), Kind::Fresh | Kind::Listener | Kind::Stream);
+    is_socket.then_some(Held { fd, word })
+}
+
+/// A new socket: ours if a netstack was asked for and the family is the internet's.
+pub(crate) fn open(family: c_int, kind: c_int, protocol: c_int) -> Option<Result<c_int, Errno>> {
+    let is_v6 = match family {
+        libc::AF_INET => false,
+        libc::AF_INET6 => true,
+        _ => return None,
+    };
+    if !session::is_wanted() || process::is_borrowed() {
+        return None;
+    }
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    match (kind & !flags, protocol) {
+        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Some(open_stream(is_v6, kind & flags)),
+        _ => None,
+    }
+}
+
+fn open_stream(is_v6: bool, flags: c_int) -> Result<c_int, Errno> {
+    let fd = session::open_socket(is_v6, flags)?;
+    table::put(fd, fresh_word(is_v6));
+    Ok(fd)
+}
+
+/// A connection that has just been accepted.
+pub(crate) fn accepted(fd: c_int, is_v6: bool, arena: u16, block: u32) -> Held {
+    let word = stream_word(is_v6, arena, block);
+    table::put(fd, word);
+    Held { fd, word }
+}
+
+fn family(is_v6: bool) -> u64 {
+    if is_v6 { V6 } else { 0 }
+}
+
+/// The word of a TCP socket without a connection.
+pub(crate) fn fresh_word(is_v6: bool) -> Word {
+    word(Kind::Fresh, family(is_v6), 0, 0)
+}
+
+/// The word of a listener.
+pub(crate) fn listener_word(is_v6: bool) -> Word {
+    word(Kind::Listener, family(is_v6), 0, 0)
+}
+
+/// The word of a stream.
+pub(crate) fn stream_word(is_v6: bool, arena: u16, block: u32) -> Word {
+    word(Kind::Stream, family(is_v6), arena, block)
+}
+
+/// Closes a descriptor that this library has just made and the program has not seen.
+pub(crate) fn close(fd: c_int) {
+    table::take(fd);
+    crate::sys::close(fd);
+}
+
+impl Held {
+    /// What it is.
+    pub(crate) fn kind(&self) -> Kind {
+        kind(self.word)
+    }
+
+    /// Whether its family is AF_INET6.
+    pub(crate) fn is_v6(&self) -> bool {
+        self.word.bits() & V6 != 0
+    }
+
+    /// It, if it is a stream.
+    pub(crate) fn stream(&self) -> Option<Stream> {
+        (self.kind() == Kind::Stream).then(|| Stream::new(arena(self.word), number(self.word))).flatten()
+    }
+
+    /// The socket has become a stream, for all copies of its descriptor.
+    pub(crate) fn becomes_stream(&self, arena: u16, block: u32) -> Held {
+        let kept = self.word.bits() & (V6 | SHARED);
+        self.becomes(word(Kind::Stream, kept, arena, block))
+    }
+
+    /// The socket has become a listener.
+    pub(crate) fn becomes_listener(&self) -> Held {
+        self.becomes(word(Kind::Listener, self.word.bits() & (V6 | SHARED), 0, 0))
+    }
+
+    /// Whether O_NONBLOCK is set: the kernel's descriptor knows.
+    pub(crate) fn is_nonblocking(&self) -> Result<bool, Errno> {
+        let flags = rustix::fs::fcntl_getfl(crate::sys::borrow(self.fd))?;
+        Ok(flags.contains(rustix::fs::OFlags::NONBLOCK))
+    }
+
+    fn becomes(&self, to: Word) -> Held {
+        if is_shared(self.word) {
+            table::replace(self.word, to);
+        }
+        table::put(self.fd, to);
+        crate::epoll::changed(self.fd, self.word, to);
+        Held { fd: self.fd, word: to }
+    }
+
+    /// Gives it an address.
+    pub(crate) fn bind(&self, to: Given) -> Result<(), Errno> {
+        session::bind(self, self.address_of(to)?)
+    }
+
+    /// What was given as an address, for a socket of this family; AF_UNSPEC stands for AF_INET as it did in 4.2BSD.
+    fn address_of(&self, given: Given) -> Result<SocketAddr, Errno> {
+        match given {
+            Given::Address(address) if address.is_ipv6() == self.is_v6() => Ok(address),
+            // An IPv4 address is too short for a socket of IPv6.
+            Given::Short | Given::Address(SocketAddr::V4(_)) => Err(Errno::INVAL),
+            _ => Err(Errno::AFNOSUPPORT),
+        }
+    }
+
+    /// Makes it a listener.
+    pub(crate) fn listen(&self, backlog: c_int) -> Result<(), Errno> {
+        if self.kind() == Kind::Stream {
+            return Err(Errno::INVAL);
+        }
+        session::listen(self, backlog)?;
+        if self.kind() == Kind::Fresh {
+            self.becomes_listener();
+        }
+        Ok(())
+    }
+
+    /// Takes a connection.
+    pub(crate) fn accept(&self, flags: c_int) -> Result<listener::Accepted, Errno> {
+        listener::accept(self, flags)
+    }
+
+    /// Connects it.
+    pub(crate) fn connect(&self, to: Given) -> Result<(), Errno> {
+        match (self.kind(), to) {
+            (Kind::Fresh, Given::Unspecified) => Ok(()),
+            (Kind::Fresh, to) => connecting::begin(self, self.address_of(to)?),
+            (Kind::Stream, _) => connecting::again(self),
+            _ => Err(Errno::ISCONN),
+        }
+    }
+
+    /// Ends one or both directions.
+    pub(crate) fn shutdown(&self, how: c_int) -> Result<(), Errno> {
+        if ![libc::SHUT_RD, libc::SHUT_WR, libc::SHUT_RDWR].contains(&how) {
+            return Err(Errno::INVAL);
+        }
+        match (self.kind(), self.stream()) {
+            (_, Some(stream)) => stream.shutdown(how),
+            (Kind::Listener, _) => session::stop_listening(self, how),
+            _ => Err(Errno::NOTCONN),
+        }
+    }
+
+    /// Receives into `sink`.
+    pub(crate) fn receive(&self, sink: &mut Sink<'_>, flags: c_int) -> Result<Received, Errno> {
+        if flags & libc::MSG_ERRQUEUE != 0 {
+            return Err(Errno::AGAIN);
+        }
+        match self.stream() {
+            Some(stream) => stream.receive(sink, flags),
+            None if flags & libc::MSG_OOB != 0 && self.kind() == Kind::Fresh => Err(Errno::INVAL),
+            None => Err(Errno::NOTCONN),
+        }
+    }
+
+    /// Sends `source`.
+    pub(crate) fn send(&self, source: Source<'_>, flags: c_int, _to: Option<Given>) -> Result<usize, Errno> {
+        match self.stream() {
+            Some(stream) => stream.send(source, flags),
+            None => Err(broken_pipe(flags)),
+        }
+    }
+
+    /// Its own address.
+    pub(crate) fn local(&self) -> Result<Shown, Errno> {
+        names::local(self)
+    }
+
+    /// Its peer's address.
+    pub(crate) fn peer(&self) -> Result<Shown, Errno> {
+        names::peer(self)
+    }
+
+    /// Writes an option's value to `value`; how long it is.
+    pub(crate) fn get_option(&self, level: c_int, name: c_int, value: &mut [u8]) -> Result<usize, Errno> {
+        options::get(self, level, name, value)
+    }
+
+    /// Sets an option.
+    pub(crate) fn set_option(&self, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
+        options::set(self, level, name, value)
+    }
+
+    /// The program has set or cleared O_NONBLOCK on the descriptor, which is where it lives; a stream remembers it beside
+    /// its words, so that a call need not ask the kernel.
+    pub(crate) fn set_nonblocking(&self, on: bool) {
+        if let Some(stream) = self.stream() {
+            stream.set_nonblocking(on);
+        }
+    }
+}
+
+/// EPIPE, with the signal that goes with it.
+pub(crate) fn broken_pipe(flags: c_int) -> Errno {
+    if flags & libc::MSG_NOSIGNAL == 0 {
+        crate::sys::raise(libc::SIGPIPE);
+    }
+    Errno::PIPE
+}

@@ -1,0 +1,435 @@
+//! A stream: bytes in and out of its rings, and waiting for them.
+//!
+//! Everything here works on words that threads and processes share; a call keeps nothing when it returns. A call that
+//! finds nothing to do spins a while and then sleeps on the block, as `drivers/shm` has it, in slices: after each it
+//! looks whether the daemon still lives.
+
+use core::ffi::c_int;
+use core::time::Duration;
+use std::io::{IoSlice, IoSliceMut};
+
+use firelane_shm::layout::{request, status};
+use firelane_shm::{Busy, ReadError, Readiness, SLICE, StreamEnd, Woken, WriteError};
+use rustix::io::Errno;
+
+use crate::buffers::{Sink, Source};
+use crate::socket::{Received, broken_pipe};
+use crate::wait::{self, Deadline};
+use crate::{arenas, session, thread};
+
+/// How many pieces go to the ring at once. More go one batch after the other.
+const BATCH: usize = 16;
+
+/// Bits of the block's `file` word, which belongs to programs.
+mod file {
+    /// O_NONBLOCK is set.
+    pub(super) const NONBLOCK: u64 = 1;
+    /// `connect` has told the program that the connection stands.
+    pub(super) const TOLD: u64 = 2;
+}
+
+/// A stream, as one call sees it.
+pub(crate) struct Stream {
+    end: StreamEnd<'static>,
+}
+
+impl Stream {
+    /// The stream of a block; `None` if the arena is not mapped here.
+    #[inline]
+    pub(crate) fn new(arena: u16, block: u32) -> Option<Self> {
+        let end = StreamEnd::new(arenas::get(arena)?, block, thread::holder())?;
+        Some(Self { end })
+    }
+
+    /// Its words.
+    pub(crate) fn end(&self) -> &StreamEnd<'static> {
+        &self.end
+    }
+
+    /// What `poll` says of it. Who asks and finds no room may wait for some, so the ring is made to have it.
+    #[inline]
+    pub(crate) fn poll(&self) -> Readiness {
+        let ready = self.end.readiness();
+        if !ready.has(Readiness::WRITABLE) {
+            self.ask_for_room();
+        }
+        ready
+    }
+
+    /// Tells the lane that there is work, and wakes it if it sleeps.
+    #[inline]
+    pub(crate) fn kick(&self) {
+        if let Some(lane) = self.end.kick() {
+            session::ring(lane);
+        }
+    }
+
+    fn has(&self, bit: u64) -> bool {
+        self.end.block().file.load(core::sync::atomic::Ordering::Relaxed) & bit != 0
+    }
+
+    fn mark(&self, bit: u64, on: bool) {
+        use core::sync::atomic::Ordering::Relaxed;
+        let word = &self.end.block().file;
+        if on {
+            word.fetch_or(bit, Relaxed)
+        } else {
+            word.fetch_and(!bit, Relaxed)
+        };
+    }
+
+    /// Whether O_NONBLOCK is set.
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        self.has(file::NONBLOCK)
+    }
+
+    /// Remembers O_NONBLOCK.
+    pub(crate) fn set_nonblocking(&self, on: bool) {
+        self.mark(file::NONBLOCK, on);
+    }
+
+    /// Whether the connection stands, or stood: `Err` is what it failed with, told once.
+    pub(crate) fn outcome(&self) -> Option<Result<(), Errno>> {
+        let now = self.end.status();
+        if now >> status::ERROR_SHIFT != 0 || now & (status::CONNECTED | status::CLOSED) == status::CLOSED {
+            return Some(Err(match self.end.take_error() {
+                0 => Errno::CONNABORTED,
+                error => Errno::from_raw_os_error(error),
+            }));
+        }
+        (now & status::CONNECTED != 0).then_some(Ok(()))
+    }
+
+    /// The first `connect` after the connection stands succeeds, and the next ones say EISCONN: whether it is the first.
+    pub(crate) fn tell_connected(&self) -> bool {
+        let is_first = !self.has(file::TOLD);
+        self.mark(file::TOLD, true);
+        is_first
+    }
+
+    /// Whether it was ever established and is not yet over.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.end.status() & (status::CONNECTED | status::CLOSED) == status::CONNECTED
+    }
+
+    /// Ends one or both directions.
+    pub(crate) fn shutdown(&self, how: c_int) -> Result<(), Errno> {
+        if !self.is_connected() {
+            return Err(Errno::NOTCONN);
+        }
+        if how != libc::SHUT_WR {
+            self.end.shut_read();
+        }
+        if how != libc::SHUT_RD && self.end.status() & status::WRITE_CLOSED == 0 {
+            self.end.shut_write();
+            self.kick();
+        }
+        self.tell_connected();
+        // Other threads of this program may sleep in a call that ends now.
+        self.end.block().wake();
+        Ok(())
+    }
+
+    /// How long a read (SO_RCVTIMEO) or a write (SO_SNDTIMEO) waits; `None` is for ever.
+    fn limit(&self, reads: bool) -> Option<Duration> {
+        let block = self.end.block();
+        let word = if reads { &block.recv_timeout } else { &block.send_timeout };
+        let nanos = word.load(core::sync::atomic::Ordering::Relaxed);
+        (nanos != 0).then(|| Duration::from_nanos(nanos))
+    }
+
+    /// Receives into `sink`.
+    pub(crate) fn receive(&self, sink: &mut Sink<'_>, flags: c_int) -> Result<Received, Errno> {
+        if flags & libc::MSG_OOB != 0 {
+            // No urgent data are kept apart, which is how Linux answers without any.
+            return Err(Errno::INVAL);
+        }
+        let bytes = if sink.len() == 0 {
+            self.receive_nothing(flags)?
+        } else if sink.is_faulty() {
+            self.receive_nothing(flags)?;
+            if self.end.available() > 0 {
+                return Err(Errno::FAULT);
+            }
+            0
+        } else {
+            self.receive_some(sink, flags)?
+        };
+        Ok(Received { bytes, from: None, flags: 0 })
+    }
+
+    /// Linux answers a read of nothing as it would one of a byte, and leaves the byte.
+    fn receive_nothing(&self, flags: c_int) -> Result<usize, Errno> {
+        let mut wait = Waiting::new(self, true, flags);
+        loop {
+            match self.end.read(&mut [IoSliceMut::new(&mut [0])], true) {
+                Ok(_) => return Ok(0),
+                Err(error) => wait.after(error.into())?,
+            }
+        }
+    }
+
+    fn receive_some(&self, sink: &mut Sink<'_>, flags: c_int) -> Result<usize, Errno> {
+        let peeks = flags & libc::MSG_PEEK != 0;
+        let wanted = self.wanted(sink.len(), flags);
+        let mut wait = Waiting::new(self, true, flags);
+        let mut done = 0;
+        loop {
+            if peeks && !wait.is_over() && self.end.available() < wanted && !self.has_ended() {
+                wait.after(Stop::Wait)
+                    .or_else(|errno| if self.end.available() > 0 { Ok(()) } else { Err(errno) })?;
+                if !wait.is_over() {
+                    continue;
+                }
+            }
+            match self.read_once(sink, done, flags) {
+                Ok((0, _)) => return Ok(done),
+                Ok((count, tells)) => {
+                    if tells {
+                        self.kick();
+                    }
+                    done += count;
+                    // Of many pieces a look fills some.
+                    let has_more = done < sink.len() && self.end.available() > 0;
+                    if peeks || done >= wanted && !has_more {
+                        return Ok(done);
+                    }
+                }
+                Err(error) if done > 0 && !matches!(error, Stop::Wait) => return Ok(done),
+                Err(error) => {
+                    if let Err(errno) = wait.after(error) {
+                        return if done > 0 { Ok(done) } else { Err(errno) };
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many bytes a read of `len` waits for.
+    fn wanted(&self, len: usize, flags: c_int) -> usize {
+        if flags & libc::MSG_WAITALL != 0 {
+            return len;
+        }
+        let low = self.end.block().low_water[0].load(core::sync::atomic::Ordering::Relaxed) as usize;
+        low.clamp(1, len)
+    }
+
+    fn has_ended(&self) -> bool {
+        let ended = Readiness::PEER_CLOSED | Readiness::ERROR | Readiness::HANGUP;
+        self.end.readiness().has(ended)
+    }
+
+    /// One look at the ring, behind the first `done` bytes of `sink`.
+    fn read_once(&self, sink: &mut Sink<'_>, done: usize, flags: c_int) -> Result<(usize, bool), Stop> {
+        if flags & libc::MSG_TRUNC != 0 {
+            // The bytes are taken and shown to nobody.
+            let mut nowhere = [0; 4096];
+            let len = (sink.len() - done).min(nowhere.len());
+            return Ok(self
+                .end
+                .read(&mut [IoSliceMut::new(&mut nowhere[..len])], flags & libc::MSG_PEEK != 0)?);
+        }
+        let mut batch = [const { None }; BATCH];
+        let mut count = 0;
+        for (place, piece) in batch.iter_mut().zip(sink.from(done)) {
+            *place = Some(IoSliceMut::new(piece));
+            count += 1;
+        }
+        let mut pieces = batch.map(|piece| piece.unwrap_or_else(|| IoSliceMut::new(&mut [])));
+        Ok(self.end.read(&mut pieces[..count], flags & libc::MSG_PEEK != 0)?)
+    }
+
+    /// Sends `source`, all of it unless the socket does not block.
+    pub(crate) fn send(&self, source: Source<'_>, flags: c_int) -> Result<usize, Errno> {
+        if flags & libc::MSG_OOB != 0 {
+            // An urgent mark would arrive as plain data.
+            return Err(Errno::OPNOTSUPP);
+        }
+        if session::is_dead() {
+            // There may be room in the ring, but nobody takes anything out of it.
+            return Err(Errno::NETDOWN);
+        }
+        let mut wait = Waiting::new(self, false, flags);
+        let mut done = 0;
+        loop {
+            match self.write_once(source, done) {
+                Ok(_) if source.is_faulty() => return Err(Errno::FAULT),
+                Ok(count) => {
+                    done += count;
+                    if count > 0 {
+                        self.kick();
+                    }
+                    if done >= source.len() {
+                        return Ok(done);
+                    }
+                }
+                Err(Stop::Closed) if done > 0 => return Ok(done),
+                Err(Stop::Closed) => return Err(broken_pipe(flags)),
+                Err(Stop::Failed(_)) if done > 0 => return Ok(done),
+                Err(stop) => {
+                    if let Err(errno) = wait.after(stop) {
+                        return if done > 0 { Ok(done) } else { Err(errno) };
+                    }
+                }
+            }
+        }
+    }
+
+    fn write_once(&self, source: Source<'_>, done: usize) -> Result<usize, Stop> {
+        let mut pieces = [IoSlice::new(&[]); BATCH];
+        let mut count = 0;
+        for (place, piece) in pieces.iter_mut().zip(source.from(done)) {
+            *place = IoSlice::new(piece);
+            count += 1;
+        }
+        Ok(self.end.write(&pieces[..count])?)
+    }
+
+    /// Asks the lane for room to write, if the ring has no storage.
+    pub(crate) fn ask_for_room(&self) {
+        if self.end.asks_for_storage() {
+            self.kick();
+        }
+    }
+
+    /// Sets an option that the lane reads from the block.
+    pub(crate) fn set_option(&self, bit: u64, on: bool) {
+        self.end.set_option(bit, on);
+        self.kick();
+    }
+
+    /// Reads such an option.
+    pub(crate) fn option(&self, bit: u64) -> bool {
+        debug_assert!([request::NODELAY, request::CORK, request::QUICKACK].contains(&bit));
+        self.end.block().requests.load(core::sync::atomic::Ordering::Relaxed) & bit != 0
+    }
+}
+
+/// Why a look at a ring ended without bytes.
+enum Stop {
+    /// There may be some later.
+    Wait,
+    /// Nothing more can be written.
+    Closed,
+    Failed(Errno),
+}
+
+impl From<ReadError> for Stop {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::WouldBlock => Self::Wait,
+            ReadError::Failed(error) => Self::Failed(Errno::from_raw_os_error(error)),
+            ReadError::Busy(busy) => busy.into(),
+        }
+    }
+}
+
+impl From<WriteError> for Stop {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::WouldBlock => Self::Wait,
+            WriteError::Closed => Self::Closed,
+            WriteError::Failed(error) => Self::Failed(Errno::from_raw_os_error(error)),
+            WriteError::Busy(busy) => busy.into(),
+        }
+    }
+}
+
+impl From<Busy> for Stop {
+    fn from(busy: Busy) -> Self {
+        match busy {
+            // A signal handler cannot wait for the call that it interrupted.
+            Busy::Myself => Self::Failed(Errno::AGAIN),
+            Busy::Other(_) => Self::Wait,
+        }
+    }
+}
+
+/// The waiting of one call.
+struct Waiting<'a> {
+    stream: &'a Stream,
+    events: u32,
+    blocks: bool,
+    limit: Option<Duration>,
+    deadline: Option<Deadline>,
+    is_over: bool,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(stream: &'a Stream, reads: bool, flags: c_int) -> Self {
+        let events = if reads { Readiness::READABLE } else { Readiness::WRITABLE };
+        let blocks = flags & libc::MSG_DONTWAIT == 0 && !stream.is_nonblocking();
+        let limit = if blocks { stream.limit(reads) } else { None };
+        Self { stream, events, blocks, limit, deadline: None, is_over: false }
+    }
+
+    /// Whether it has ended, so that nothing more is waited for.
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Waits for what a look did not find. An error ends the call.
+    fn after(&mut self, stop: Stop) -> Result<(), Errno> {
+        let result = self.wait_after(stop);
+        self.is_over = result.is_err();
+        result
+    }
+
+    fn wait_after(&mut self, stop: Stop) -> Result<(), Errno> {
+        match stop {
+            Stop::Closed => return Err(Errno::PIPE),
+            Stop::Failed(errno) => return Err(errno),
+            Stop::Wait => {}
+        }
+        if session::is_dead() {
+            return Err(Errno::NETDOWN);
+        }
+        self.stream.ask_for_room_if(self.events);
+        if !self.blocks {
+            return Err(Errno::AGAIN);
+        }
+        if self.deadline.is_none() {
+            self.deadline = Deadline::of(self.limit);
+        }
+        let left = self.deadline.map_or(SLICE, Deadline::left);
+        if left.is_zero() {
+            return Err(Errno::AGAIN);
+        }
+        match thread::spinning(|spin| self.stream.end.wait(self.events, left, spin)) {
+            Woken::Interrupted => wait::interrupted(self.limit.is_some()),
+            Woken::TimeOut if session::look_for_death() => Err(Errno::NETDOWN),
+            Woken::Ready | Woken::TimeOut => Ok(()),
+        }
+    }
+}
+
+impl Stream {
+    /// Before it waits for room, a writer makes sure that the ring can have any.
+    fn ask_for_room_if(&self, events: u32) {
+        if events & Readiness::WRITABLE != 0 {
+            self.ask_for_room();
+        }
+    }
+
+    /// Waits until the connection stands or failed.
+    pub(crate) fn wait_connected(&self) -> Result<(), Errno> {
+        let limit = self.limit(false);
+        let deadline = Deadline::of(limit);
+        loop {
+            if let Some(outcome) = self.outcome() {
+                return outcome;
+            }
+            if session::look_for_death() {
+                return Err(Errno::NETDOWN);
+            }
+            let left = deadline.map_or(SLICE, Deadline::left);
+            if left.is_zero() {
+                return Err(Errno::INPROGRESS);
+            }
+            let woken = self.end.block().sleep(left, || self.end.status() != 0);
+            if woken == Woken::Interrupted {
+                wait::interrupted(limit.is_some())?;
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! System calls for this library's own use. They go past libc, so they neither meet our hooks again nor touch
+//! `errno`. What rustix has is taken from there; here is what it has not.
+
+use core::arch::asm;
+use core::ffi::{c_int, c_uint};
+use core::ptr;
+use core::time::Duration;
+use std::os::fd::BorrowedFd;
+
+use libc::{epoll_event, pollfd, sigset_t, timespec};
+use rustix::io::Errno;
+
+/// The kernel's signal sets have 64 bits, wherever libc's have more.
+const SIGSET_BYTES: usize = 8;
+
+/// # Safety
+/// As the system call's.
+unsafe fn syscall6(number: i64, args: [usize; 6]) -> Result<usize, Errno> {
+    let result: isize;
+    // SAFETY: the kernel's convention; the call's own rules are the caller's promise.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack)
+        );
+    }
+    // SAFETY: the kernel's convention; the call's own rules are the caller's promise.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") args[0] as isize => result,
+            in("x1") args[1], in("x2") args[2], in("x3") args[3], in("x4") args[4], in("x5") args[5],
+            options(nostack)
+        );
+    }
+    if (-4095..0).contains(&result) {
+        Err(Errno::from_raw_os_error(-result as i32))
+    } else {
+        Ok(result as usize)
+    }
+}
+
+/// How long a call may still wait; `None` is for ever.
+pub(crate) type Limit = Option<Duration>;
+
+fn timespec_of(limit: Duration) -> timespec {
+    timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    }
+}
+
+/// Polls the kernel's descriptors, with the signals of `mask` held back meanwhile.
+pub(crate) fn ppoll(fds: &mut [pollfd], limit: Limit, mask: Option<&sigset_t>) -> Result<usize, Errno> {
+    let mut limit = limit.map(timespec_of);
+    let limit = limit.as_mut().map_or(0, |limit| ptr::from_mut(limit) as usize);
+    let mask = mask.map_or(0, |mask| ptr::from_ref(mask) as usize);
+    let args = [fds.as_mut_ptr() as usize, fds.len(), limit, mask, SIGSET_BYTES, 0];
+    // SAFETY: the array, the time and the set live through the call.
+    unsafe { syscall6(libc::SYS_ppoll, args) }
+}
+
+/// Waits for the kernel's events of an epoll descriptor.
+pub(crate) fn epoll_pwait(
+    epoll: c_int,
+    events: &mut [epoll_event],
+    limit: Limit,
+    mask: Option<&sigset_t>,
+) -> Result<usize, Errno> {
+    let mut limit = limit.map(timespec_of);
+    let limit = limit.as_mut().map_or(0, |limit| ptr::from_mut(limit) as usize);
+    let mask = mask.map_or(0, |mask| ptr::from_ref(mask) as usize);
+    let args = [epoll as usize, events.as_mut_ptr() as usize, events.len(), limit, mask, SIGSET_BYTES];
+    // SAFETY: the array, the time and the set live through the call.
+    unsafe { syscall6(libc::SYS_epoll_pwait2, args) }
+}
+
+/// Changes what an epoll descriptor watches.
+pub(crate) fn epoll_ctl(epoll: c_int, what: c_int, fd: c_int, event: epoll_event) -> Result<(), Errno> {
+    let args = [epoll as usize, what as usize, fd as usize, ptr::from_ref(&event) as usize, 0, 0];
+    // SAFETY: the event lives through the call.
+    unsafe { syscall6(libc::SYS_epoll_ctl, args) }.map(|_| ())
+}
+
+/// Closes the descriptors `first..=last`, or marks them.
+pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errno> {
+    let args = [first as usize, last as usize, flags as usize, 0, 0, 0];
+    // SAFETY: no memory is involved; whose descriptors they are is the program's business.
+    unsafe { syscall6(libc::SYS_close_range, args) }.map(|_| ())
+}
+
+/// Sends a signal to the calling thread, as the kernel does with SIGPIPE.
+pub(crate) fn raise(signal: c_int) {
+    // SAFETY: no memory is involved; the signal goes to the caller alone.
+    let _ = unsafe {
+        syscall6(libc::SYS_gettid, [0; 6]).and_then(|thread| {
+            let process = rustix::process::getpid().as_raw_nonzero().get() as usize;
+            syscall6(libc::SYS_tgkill, [process, thread, signal as usize, 0, 0, 0])
+        })
+    };
+}
+
+/// What the kernel knows of a signal's handler.
+#[repr(C)]
+#[derive(Default)]
+struct Action {
+    handler: usize,
+    flags: usize,
+    restorer: usize,
+    mask: u64,
+}
+
+/// Whether every signal that has a handler has one with SA_RESTART.
+pub(crate) fn all_handlers_restart() -> bool {
+    (1..=64).all(|signal| {
+        let mut action = Action::default();
+        let args = [signal, 0, ptr::from_mut(&mut action) as usize, SIGSET_BYTES, 0, 0];
+        // SAFETY: the kernel writes its own structure, which `Action` is.
+        let asked = unsafe { syscall6(libc::SYS_rt_sigaction, args) };
+        let is_handled = asked.is_ok() && ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.handler);
+        !is_handled || action.flags & libc::SA_RESTART as usize != 0
+    })
+}
+
+/// All signals of the thread, held back until this is dropped.
+pub(crate) struct Signals {
+    before: u64,
+}
+
+impl Signals {
+    /// Holds them back.
+    pub(crate) fn hold_back() -> Self {
+        Self { before: set_mask(u64::MAX) }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        set_mask(self.before);
+    }
+}
+
+/// Sets the thread's mask of signals; what it was. It cannot fail with these arguments.
+fn set_mask(mask: u64) -> u64 {
+    let mut before = 0_u64;
+    let set = libc::SIG_SETMASK as usize;
+    let args = [set, ptr::from_ref(&mask) as usize, ptr::from_mut(&mut before) as usize, SIGSET_BYTES, 0, 0];
+    // SAFETY: both sets live through the call.
+    let _ = unsafe { syscall6(libc::SYS_rt_sigprocmask, args) };
+    before
+}
+
+/// Sleeps for a moment.
+pub(crate) fn nap() {
+    let moment = timespec_of(Duration::from_micros(20));
+    // SAFETY: the time lives through the call.
+    let _ = unsafe { syscall6(libc::SYS_nanosleep, [ptr::from_ref(&moment) as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Closes a descriptor of this library's own. After it nobody may use the number.
+pub(crate) fn close(fd: c_int) {
+    // SAFETY: no memory is involved.
+    let _ = unsafe { syscall6(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// The kernel's descriptor with a number that a program gave. Whether it is open is the program's business: the calls
+/// made with it say so.
+pub(crate) fn borrow(fd: c_int) -> BorrowedFd<'static> {
+    // SAFETY: a negative number is the only one that a `BorrowedFd` may not be; descriptors of ours are not. That it
+    // stays open while it is borrowed is what the program promises by using it.
+    unsafe { BorrowedFd::borrow_raw(fd.max(0)) }
+}

@@ -1,0 +1,43 @@
+//! What a thread has of its own: a name for owner words, and how long it looks before it sleeps.
+
+use core::cell::{Cell, RefCell};
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
+
+use firelane_shm::{Holder, Spin};
+
+use crate::session;
+
+/// The last name that was given. Names are the process' own: a forked child has another session.
+static LAST: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    static NAME: Cell<u32> = const { Cell::new(0) };
+    static SPIN: RefCell<Option<Spin>> = const { RefCell::new(None) };
+}
+
+/// The calling thread, as owner words name it.
+#[inline]
+pub(crate) fn holder() -> Holder {
+    let name = NAME.with(|name| {
+        if name.get() == 0 {
+            name.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        name.get()
+    });
+    Holder::new(session::number(), name)
+}
+
+/// How many CPUs there are for this process.
+fn cpus() -> usize {
+    static CPUS: OnceLock<usize> = OnceLock::new();
+    *CPUS.get_or_init(|| rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize))
+}
+
+/// Lets `wait` look and learn how long that pays. In a signal handler that came while it did, it does not look.
+pub(crate) fn spinning<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
+    SPIN.with(|spin| match spin.try_borrow_mut() {
+        Ok(mut spin) => wait(spin.get_or_insert_with(|| Spin::new(cpus()))),
+        Err(_) => wait(&mut Spin::new(1)),
+    })
+}

@@ -1,0 +1,193 @@
+//! Who waits for many sockets at once: a slot in each arena where they lie, and an eventfd that wakes its owner.
+//!
+//! An epoll set has one for its life; `poll` takes one for the length of a sleep and puts it back, with its slots, for the
+//! next. The order that loses no wake-up is that of `drivers/shm` (`Inbox`): mark the block, say that one sleeps, look
+//! once more, sleep.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, Ordering};
+
+use firelane_shm::layout::Inbox;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use crate::socket::{self, Kind};
+use crate::table::Word;
+use crate::{arenas, session, sys};
+
+/// How many waiters a process has at most; an arena has as many slots.
+const WAITERS_MAX: usize = 64;
+/// Arenas in which a waiter can have slots.
+const ARENAS: usize = 64;
+
+const UNMADE: u32 = 0;
+const IDLE: u32 = 1;
+const BUSY: u32 = 2;
+
+struct Place {
+    state: AtomicU32,
+    bell: AtomicI32,
+    /// One above the slot in each arena; zero is none.
+    slots: [AtomicU8; ARENAS],
+}
+
+static PLACES: [Place; WAITERS_MAX] = [const {
+    Place {
+        state: AtomicU32::new(UNMADE),
+        bell: AtomicI32::new(-1),
+        slots: [const { AtomicU8::new(0) }; ARENAS],
+    }
+}; WAITERS_MAX];
+
+/// A waiter, taken. It goes back when it is dropped.
+pub(crate) struct Waiter {
+    place: &'static Place,
+    /// The session that its slots belong to.
+    session: u32,
+    /// The arenas whose inbox it looks into, a bit each.
+    arenas: u64,
+}
+
+impl Waiter {
+    /// Takes an idle waiter, or makes one.
+    pub(crate) fn take() -> Result<Self, Errno> {
+        let session = session::number();
+        for state in [IDLE, UNMADE] {
+            for place in &PLACES {
+                let taken = place.state.compare_exchange(state, BUSY, Ordering::Acquire, Ordering::Relaxed);
+                if taken.is_ok() {
+                    let waiter = Self { place, session, arenas: 0 };
+                    if state == UNMADE {
+                        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+                        place.bell.store(session::hide(bell)?, Ordering::Relaxed);
+                    }
+                    return Ok(waiter);
+                }
+            }
+        }
+        Err(Errno::NFILE)
+    }
+
+    /// Its eventfd.
+    pub(crate) fn bell(&self) -> c_int {
+        self.place.bell.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was made before a fork that this process is the child of.
+    pub(crate) fn is_parents(&self) -> bool {
+        self.session != session::number()
+    }
+
+    /// From now on news of a stream come to this waiter.
+    pub(crate) fn watch(&mut self, word: Word) -> Result<(), Errno> {
+        self.mark(word, true)
+    }
+
+    /// From now on they do not.
+    pub(crate) fn unwatch(&mut self, word: Word) -> Result<(), Errno> {
+        self.mark(word, false)
+    }
+
+    fn mark(&mut self, word: Word, on: bool) -> Result<(), Errno> {
+        if socket::kind(word) != Kind::Stream {
+            return Ok(());
+        }
+        let place = socket::arena(word);
+        let bit = 1 << self.slot_in(place)?;
+        let block = arenas::get(place).and_then(|arena| arena.block(socket::number(word)));
+        let waiters = &block.ok_or(Errno::BADF)?.waiters;
+        if on {
+            waiters.fetch_or(bit, Ordering::SeqCst)
+        } else {
+            waiters.fetch_and(!bit, Ordering::SeqCst)
+        };
+        Ok(())
+    }
+
+    fn slot_in(&mut self, arena: u16) -> Result<u32, Errno> {
+        let known = self.place.slots.get(usize::from(arena)).ok_or(Errno::NFILE)?;
+        if known.load(Ordering::Relaxed) == 0 {
+            let slot = session::waiter_slot(arena, self.bell())?;
+            known.store(slot as u8 + 1, Ordering::Relaxed);
+        }
+        self.arenas |= 1 << arena;
+        Ok(u32::from(known.load(Ordering::Relaxed)) - 1)
+    }
+
+    /// The inboxes, with the place of each one's arena.
+    pub(crate) fn inboxes(&self) -> impl Iterator<Item = (u16, &'static Inbox)> + use<> {
+        inboxes(self.place, self.arenas)
+    }
+
+    /// Whether there are news already.
+    pub(crate) fn has_news(&self) -> bool {
+        self.inboxes().any(|(_, inbox)| inbox.news.any())
+    }
+
+    /// From here on the bell is rung for news; a last look follows. Whether there are none as yet.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.inboxes().fold(true, |quiet, (_, inbox)| inbox.fall_asleep() && quiet)
+    }
+
+    /// The bell is not needed any more.
+    pub(crate) fn wake_up(&self) {
+        self.inboxes().for_each(|(_, inbox)| inbox.wake_up());
+    }
+
+    /// Takes the news out, for who looks at his sockets himself.
+    pub(crate) fn forget_news(&self) {
+        // Those from before it was taken, too.
+        for (_, inbox) in inboxes(self.place, u64::MAX) {
+            while inbox.news.take_word().is_some() {}
+        }
+        self.silence();
+    }
+
+    /// Rings the bell.
+    pub(crate) fn ring(&self) {
+        let _ = rustix::io::write(sys::borrow(self.bell()), &1_u64.to_ne_bytes());
+    }
+
+    /// Takes back what the bell has rung.
+    pub(crate) fn silence(&self) {
+        let _ = rustix::io::read(sys::borrow(self.bell()), &mut [0; 8]);
+    }
+}
+
+/// The inboxes of a waiter's slots in some arenas.
+fn inboxes(place: &'static Place, arenas: u64) -> impl Iterator<Item = (u16, &'static Inbox)> {
+    (0..ARENAS as u16).filter(move |arena| arenas >> arena & 1 != 0).filter_map(move |arena| {
+        let slot = u32::from(place.slots[usize::from(arena)].load(Ordering::Relaxed)).checked_sub(1)?;
+        Some((arena, arenas::get(arena)?.slot(slot)?))
+    })
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        // One that a fork left behind is nobody's: its descriptor and slots are the parent's.
+        if !self.is_parents() {
+            self.wake_up();
+            let state = if self.bell() >= 0 { IDLE } else { UNMADE };
+            self.place.state.store(state, Ordering::Release);
+        }
+    }
+}
+
+/// A bell has another number.
+pub(crate) fn moved(from: c_int, to: c_int) {
+    for place in &PLACES {
+        let _ = place.bell.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// A forked child begins without waiters.
+pub(crate) fn forget_parents() {
+    for place in &PLACES {
+        let bell = place.bell.swap(-1, Ordering::Relaxed);
+        if bell >= 0 {
+            session::close_hidden(bell);
+        }
+        place.slots.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
+        place.state.store(UNMADE, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,72 @@
+"""The daemon dies while every kind of call is blocked: each returns within a second, and new calls fail."""
+import errno, select, socket, sys, threading, time
+
+HOST = "10.9.0.1"
+
+
+def pair():
+    listener = socket.create_server((HOST, 0))
+    one = socket.create_connection(listener.getsockname())
+    two, _ = listener.accept()
+    return one, two, listener
+
+
+a, b, listener = pair()
+full, unread, _ = pair()
+full.setblocking(False)
+try:
+    while True:
+        full.send(b"x" * 100_000)
+        time.sleep(0.01)
+except BlockingIOError:
+    full.setblocking(True)
+set_of_one = select.epoll()
+set_of_one.register(b, select.EPOLLIN)
+list_of_two = select.poll()
+list_of_two.register(b, select.POLLIN), list_of_two.register(listener, select.POLLIN)
+ended = {}
+
+
+def run(name, call):
+    try:
+        ended[name] = (call(), time.monotonic())
+    except OSError as error:
+        ended[name] = (error.errno, time.monotonic())
+
+
+calls = {
+    "recv": lambda: a.recv(1),
+    "send": lambda: full.sendall(b"x" * 1_000_000),
+    "accept": lambda: listener.accept(),
+    "epoll": lambda: set_of_one.poll(20),
+    "poll": lambda: list_of_two.poll(20_000),
+    "select": lambda: select.select([b], [], [], 20),
+}
+threads = [threading.Thread(target=run, args=item) for item in calls.items()]
+for thread in threads:
+    thread.start()
+time.sleep(0.2)
+assert not ended, ended
+open(sys.argv[1], "w").close()
+time.sleep(0.1)
+while True:
+    try:
+        socket.socket().close()
+    except OSError as error:
+        assert error.errno in (errno.ENETDOWN, errno.ECONNRESET), error
+        break
+    time.sleep(0.005)
+death = time.monotonic()
+for thread in threads:
+    thread.join(5)
+assert set(ended) == set(calls), ended
+gone = (errno.ENETDOWN, errno.ECONNRESET)
+for name, (what, when) in ended.items():
+    assert when - death < 1, (name, when - death)
+    assert what in gone if name in ("recv", "send", "accept") else what, (name, what)
+for call in (lambda: a.recv(1), lambda: b.send(b"x"), lambda: listener.accept()):
+    try:
+        call()
+        raise AssertionError("it went on")
+    except OSError as error:
+        assert error.errno in gone, error
