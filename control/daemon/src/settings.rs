@@ -35,6 +35,7 @@ pub(crate) fn netstack(tunables: &Tunables) -> NetstackConfig {
             },
             datagrams_out: bytes(tunables, Prop::UdpSendBuf),
             datagrams_in: bytes(tunables, Prop::UdpRecvBuf),
+            unsent_limit: number(Prop::NotsentLowat),
             backlog: bytes(tunables, Prop::ConnReqMin)..=bytes(tunables, Prop::ConnReqMaxQ),
         },
     }

@@ -78,6 +78,8 @@ pub struct SocketDefaults {
     pub datagrams_out: usize,
     /// The bytes of datagrams that wait to be read.
     pub datagrams_in: usize,
+    /// How many bytes of a connection may be written and unsent; `u32::MAX` is as many as its ring holds.
+    pub unsent_limit: u32,
     /// The backlogs that listeners may have; one beyond is brought to the nearest.
     pub backlog: RangeInclusive<usize>,
 }
@@ -91,12 +93,18 @@ impl Default for SocketDefaults {
             stream: StreamConfig::default(),
             datagrams_out: DATAGRAMS,
             datagrams_in: DATAGRAMS,
+            unsent_limit: u32::MAX,
             backlog: 1..=BACKLOG_MAX,
         }
     }
 }
 
 impl SocketDefaults {
+    /// How much may be unsent, if there is a limit.
+    pub(crate) fn unsent_limit(&self) -> Option<u32> {
+        (self.unsent_limit != u32::MAX).then_some(self.unsent_limit)
+    }
+
     /// The backlog of a listener that asks for `wanted`.
     pub(crate) fn backlog(&self, wanted: usize) -> usize {
         wanted.max(*self.backlog.start()).min(*self.backlog.end())

@@ -89,7 +89,9 @@ impl TcpListener {
         let engine = Arc::clone(&stack.inner);
         let (local, lanes) = reserve(stack, addr)?;
         let socket = engine.mint_socket();
-        let (end, slot) = listener(stack.config()?.sockets.backlog(config.backlog));
+        let sockets = &stack.config()?.sockets;
+        let (end, slot) = listener(sockets.backlog(config.backlog));
+        let unsent_limit = sockets.unsent_limit();
         let seat = Arc::new(Seat::default());
         let token = engine.fabric.sleepers.sit(Arc::clone(&seat) as Arc<dyn Seated>);
         end.words().set_token(token);
@@ -98,6 +100,7 @@ impl TcpListener {
             autotune,
             keepalive_default: config.keepalive,
             fast_open_queue: config.fast_open,
+            unsent_limit,
             ..StreamOptions::default()
         };
         let listen = Listen { socket, local, v6_only: config.v6_only, slot, rings: config.rings, options };

@@ -183,12 +183,15 @@ impl TcpStream {
         early: Option<&[u8]>,
     ) -> io::Result<(Self, usize)> {
         let engine = &stack.inner;
-        let lane = engine.registry().netstack_mut(stack.id).map(|n| engine.some_lane(&n.lanes))?;
+        let (lane, unsent_limit) = engine
+            .registry()
+            .netstack_mut(stack.id)
+            .map(|n| (engine.some_lane(&n.lanes), n.config.sockets.unsent_limit()))?;
         let (mut end, slot) = stream(rings, lane, stack.id);
         let count = early.map_or(0, |text| end.send.preload(text));
         let socket = Self::new(Arc::clone(engine), end);
         let (autotune, fast_open) = (stack.is_usual(rings)?, early.is_some());
-        let options = StreamOptions { autotune, fast_open, ..StreamOptions::default() };
+        let options = StreamOptions { autotune, fast_open, unsent_limit, ..StreamOptions::default() };
         let connect = Connect { remote, local, stream: slot, options };
         let command = SocketCommand::Connect(Box::new(connect));
         engine
@@ -425,6 +428,19 @@ impl TcpStream {
     /// `NotConnected` while connecting.
     pub fn set_max_pacing_rate(&self, limit: Option<BitRate>) -> io::Result<()> {
         self.socket.set_option(StreamOption::PacingLimit(limit))
+    }
+
+    /// How much may be written and unsent (TCP_NOTSENT_LOWAT): beyond it the stream takes nothing, and says that it is
+    /// writable once less is unsent. So what is written is sent soon, and a program can decide late what it sends.
+    /// `None` takes as much as the send buffer holds.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero, `NotConnected` while connecting.
+    pub fn set_notsent_lowat(&self, limit: Option<u32>) -> io::Result<()> {
+        if limit == Some(0) {
+            return Err(invalid("notsent_lowat 0: 1 and more are allowed".to_owned()));
+        }
+        self.socket.set_option(StreamOption::UnsentLimit(limit))
     }
 
     /// How long a read waits at most.

@@ -96,6 +96,48 @@ fn text_in_the_syn_arrives_and_is_answered() {
     }
 }
 
+/// A writer that wants little to be unsent waits, is woken, and delivers everything; so does one whose netstack wants it.
+#[test]
+fn little_is_unsent_where_the_program_or_the_netstack_says_so() {
+    const LIMIT: u32 = 20_000;
+    for by_netstack in [false, true] {
+        let (server, client) = pair(1);
+        let mut config = NetstackConfig::default();
+        config.sockets.unsent_limit = if by_netstack { LIMIT } else { u32::MAX };
+        client.engine().tune(client.id(), &config).unwrap();
+        let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+        let mut stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+        if !by_netstack {
+            stream.set_notsent_lowat(Some(LIMIT)).unwrap();
+        }
+        let (mut accepted, _) = listener.accept().unwrap();
+        let reader = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let mut piece = [0; 30_000];
+            loop {
+                // Slower than the writer, so that windows close and open.
+                thread::sleep(Duration::from_micros(50));
+                match accepted.read(&mut piece).unwrap() {
+                    0 => return bytes,
+                    count => bytes.extend_from_slice(&piece[..count]),
+                }
+            }
+        });
+        let sent: Vec<u8> = (0..8_000_000u32).map(|n| (n % 251) as u8).collect();
+        let mut rest = &sent[..];
+        while !rest.is_empty() {
+            let count = stream.write(&rest[..rest.len().min(100_000)]).unwrap();
+            rest = &rest[count..];
+            let unsent = stream.info().unwrap().unsent.0;
+            assert!(unsent <= 2 * u64::from(LIMIT), "{unsent} bytes are unsent, {by_netstack}");
+        }
+        stream.set_notsent_lowat(None).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert!(reader.join().unwrap() == sent);
+        assert_eq!(stream.set_notsent_lowat(Some(0)).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+}
+
 #[test]
 fn a_port_without_a_listener_refuses_and_a_taken_one_is_in_use() {
     let (server, client) = pair(1);

@@ -206,6 +206,9 @@ properties! {
     MssDefault4 = Tcp "_mss_def_ipv4", Number(88, 65_495), N(536);
     /// What a peer takes that announces no MSS over IPv6.
     MssDefault6 = Tcp "_mss_def_ipv6", Number(88, 65_475), N(1220);
+    /// How many bytes of a connection may be written and unsent; the largest number is no limit (Linux:
+    /// `tcp_notsent_lowat`).
+    NotsentLowat = Tcp "_notsent_lowat", Number(1, u32::MAX), N(u32::MAX);
     /// The first retransmission time-out, in milliseconds.
     RexmitInitial = Tcp "_rexmit_interval_initial", Number(1, 20_000), N(1000);
     /// The longest retransmission time-out, in milliseconds.

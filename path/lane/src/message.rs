@@ -384,6 +384,8 @@ pub struct StreamOptions {
     pub congestion: Option<Algorithm>,
     /// How fast it may send (SO_MAX_PACING_RATE).
     pub pacing_limit: Option<BitRate>,
+    /// How much may be written and unsent (TCP_NOTSENT_LOWAT).
+    pub unsent_limit: Option<u32>,
     /// A connect's SYN may carry what stands in its send ring (TCP_FASTOPEN_CONNECT).
     pub fast_open: bool,
     /// How many connections a listener lets begin with the text of their SYNs, in each lane, before their handshakes are
@@ -410,6 +412,8 @@ pub enum StreamOption {
     UserTimeout(Option<Duration>),
     /// TCP_CONGESTION.
     Congestion(Algorithm),
+    /// TCP_NOTSENT_LOWAT.
+    UnsentLimit(Option<u32>),
     /// SO_MAX_PACING_RATE.
     PacingLimit(Option<BitRate>),
 }

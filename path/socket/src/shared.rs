@@ -8,6 +8,8 @@
 //!   gets every edge.
 //! - R3. A kick's bit is set before its message is sent and cleared before its work is done, so a message on
 //!   its way covers everything that was written before it runs.
+//! - R4. A stream is full from the application's write on until the lane has sent enough; meanwhile acknowledgments make
+//!   no edge. The application sets the bit before its kick, so the lane that the kick reaches sees it.
 
 use core::ops::{BitOr, BitOrAssign};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
@@ -109,6 +111,11 @@ const INTEREST: u64 = 0x0f;
 const STANDING: u64 = INTEREST << STANDING_SHIFT;
 const STANDING_SHIFT: u32 = 4;
 const KICKED: u64 = 1 << 8;
+/// As much is written and unsent as the program wants.
+const FULL: u64 = 1 << 9;
+/// How much that is about: one more than the power of two; zero is as much as the ring holds.
+const LIMIT: u64 = 0x3f << LIMIT_SHIFT;
+const LIMIT_SHIFT: u32 = 10;
 const FLAGS_SHIFT: u32 = 16;
 const ERROR_SHIFT: u32 = 32;
 
@@ -158,8 +165,12 @@ impl Words<'_> {
     /// Lane: something has become ready. Answers the token to tell, if anybody waits for it (R1, R2).
     pub fn tell(self, ready: Ready) -> Option<SocketToken> {
         fence(Ordering::SeqCst);
-        let ready = u64::from(ready.0);
         let state = self.state.load(Ordering::Relaxed);
+        let ready = if state & FULL != 0 && !ready.contains(Ready::HANGUP) {
+            u64::from(ready.0 & !Ready::WRITABLE.0)
+        } else {
+            u64::from(ready.0)
+        };
         let stands = state & STANDING & ready << STANDING_SHIFT != 0;
         if state & INTEREST & ready == 0 {
             return stands.then(|| self.token());
@@ -208,6 +219,38 @@ impl Words<'_> {
     }
 }
 
+/// How much may be written and unsent (TCP_NOTSENT_LOWAT).
+impl Words<'_> {
+    /// Lane: as much as `limit` may be unsent.
+    pub fn limit_unsent(self, limit: Option<u32>) {
+        let power = u64::from(limit.map_or(0, |limit| limit.max(1).ilog2() + 1));
+        let limited = |state| Some(state & !LIMIT | power << LIMIT_SHIFT);
+        let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Relaxed, limited);
+    }
+
+    /// How much may be unsent, if there is a limit: the power of two below it. The lane knows it exactly, and relieves a
+    /// stream that seems full for the difference.
+    pub fn unsent_limit(self) -> Option<usize> {
+        let power = (self.state.load(Ordering::Acquire) & LIMIT) >> LIMIT_SHIFT;
+        (power != 0).then(|| 1 << (power - 1))
+    }
+
+    /// Application: as much is written as is wanted (R4).
+    pub fn fill(self) {
+        self.state.fetch_or(FULL, Ordering::AcqRel);
+    }
+
+    /// Whether it is.
+    pub fn is_full(self) -> bool {
+        self.state.load(Ordering::Acquire) & FULL != 0
+    }
+
+    /// Lane: enough was sent; says whether that is news, of which an edge follows (R1, R4).
+    pub fn relieve(self) -> bool {
+        self.is_full() && self.state.fetch_and(!FULL, Ordering::AcqRel) & FULL != 0
+    }
+}
+
 const fn error_in(state: u64) -> u32 {
     (state >> ERROR_SHIFT) as u32
 }
@@ -244,6 +287,30 @@ mod tests {
         shared.watch(Ready::NONE);
         assert_eq!(shared.tell(Ready::READABLE), None, "nobody watches");
         assert_eq!((shared.flags(), shared.error()), (Flags::NONE, None));
+    }
+
+    #[test]
+    fn a_full_stream_makes_no_edge_until_it_is_relieved() {
+        let shared = Shared::default();
+        let shared = shared.words();
+        shared.set_token(SocketToken(7));
+        shared.watch(Ready::WRITABLE | Ready::READABLE | Ready::HANGUP);
+        assert!(!shared.relieve(), "it was not full");
+        for (limit, told) in
+            [(Some(1), Some(1)), (Some(16_384), Some(16_384)), (Some(u32::MAX), Some(1 << 31)), (None, None)]
+        {
+            shared.limit_unsent(limit);
+            assert_eq!(shared.unsent_limit(), told);
+        }
+        shared.limit_unsent(Some(9000));
+        assert_eq!(shared.unsent_limit(), Some(8192));
+        assert_eq!((shared.flags(), shared.error()), (Flags::NONE, None));
+        shared.fill();
+        assert_eq!(shared.tell(Ready::WRITABLE), None);
+        assert_eq!(shared.tell(Ready::WRITABLE | Ready::READABLE), Some(SocketToken(7)));
+        assert_eq!(shared.tell(Ready::ALL), Some(SocketToken(7)), "a failure is told");
+        assert!(shared.relieve() && !shared.relieve());
+        assert_eq!(shared.tell(Ready::WRITABLE), Some(SocketToken(7)));
     }
 
     #[test]

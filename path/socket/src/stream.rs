@@ -244,10 +244,27 @@ impl SendEnd {
         if !flags.contains(Flags::CONNECTED) {
             return Err(WriteError::WouldBlock);
         }
+        if let Some(limit) = words.unsent_limit() {
+            return self.write_within(bytes, limit);
+        }
         match self.ring.write(bytes) {
             0 if !bytes.is_empty() => Err(WriteError::WouldBlock),
             count => Ok(count),
         }
+    }
+
+    /// Writes while less than the limit is unsent (TCP_NOTSENT_LOWAT). How much of what is unacknowledged was sent is
+    /// the lane's to say, which relieves a stream that seems full here.
+    #[cold]
+    fn write_within(&mut self, bytes: &[u8], limit: usize) -> Result<usize, WriteError> {
+        if self.shared().words().is_full() {
+            return Err(WriteError::WouldBlock);
+        }
+        let count = self.ring.write(&bytes[..bytes.len().min(limit)]);
+        if self.ring.unread() >= limit {
+            self.shared().words().fill();
+        }
+        if count == 0 && !bytes.is_empty() { Err(WriteError::WouldBlock) } else { Ok(count) }
     }
 
     /// Copies as much of `bytes` as has room before the lane knows of the stream: a SYN may carry it (RFC 7413).

@@ -112,6 +112,8 @@ struct RareOptions {
     urgent_sent: u64,
     /// The cursor after the peer's urgent text.
     urgent_received: Option<u64>,
+    /// `TCP_NOTSENT_LOWAT`.
+    unsent_limit: Option<u32>,
     /// It opened fast, or tried to.
     fast_open: Option<Box<FastOpenState>>,
 }
@@ -498,6 +500,19 @@ impl Connection {
         if limit != self.options.pacing_limit() {
             self.options.rare().pacing_limit = limit;
         }
+    }
+
+    /// `TCP_NOTSENT_LOWAT`: how much may be written and unsent.
+    pub fn set_unsent_limit(&mut self, limit: Option<u32>) {
+        if limit != self.unsent_limit() {
+            self.options.rare().unsent_limit = limit;
+        }
+    }
+
+    /// How much may be written and unsent, if the program wants a limit.
+    #[inline]
+    pub fn unsent_limit(&self) -> Option<u32> {
+        self.options.rare.as_ref()?.unsent_limit
     }
 
     /// `TCP_CONGESTION`: another congestion control goes on from the present window.

@@ -300,6 +300,11 @@ impl Connection {
         (rings.send.cursor() + rings.send.available() as u64).min(self.send.fin)
     }
 
+    /// How much text was written and never sent.
+    pub fn unsent(&self, rings: &Rings<'_>) -> u64 {
+        self.text_end(rings).saturating_sub(self.flight.nxt())
+    }
+
     /// The payload of a full segment with the options that it would carry.
     pub(crate) fn segment_bytes(&self, options: &TcpOptions) -> u16 {
         // The MSS floor of 88 leaves room for the longest options (40).

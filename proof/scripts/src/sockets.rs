@@ -300,6 +300,8 @@ fn stream_option(option: &str, values: &[&str]) -> Result<StreamOption, String> 
             let algorithm = Algorithm::from_word(word);
             StreamOption::Congestion(algorithm.ok_or(format!("`{word}` is no congestion control"))?)
         }
+        ("unsent_limit", ["off"]) => StreamOption::UnsentLimit(None),
+        ("unsent_limit", [n]) => StreamOption::UnsentLimit(Some(number(n)?)),
         ("pacing_limit", ["off"]) => StreamOption::PacingLimit(None),
         ("pacing_limit", [bits]) => StreamOption::PacingLimit(Some(BitRate::from_bps(number(bits)?))),
         _ => return Err(format!("`{option}` is no option with such values")),

@@ -41,6 +41,11 @@ impl<D> Inside<'_, D> {
                     StreamOption::UserTimeout(timeout) => conn.tcp().set_user_timeout(timeout),
                     StreamOption::Congestion(algorithm) => conn.tcp().set_algorithm(now, algorithm),
                     StreamOption::PacingLimit(limit) => conn.tcp().set_pacing_limit(limit),
+                    StreamOption::UnsentLimit(limit) => {
+                        conn.limit_unsent(limit);
+                        inside.relieve(id);
+                        return Some(Disposition::default());
+                    }
                     StreamOption::Hops(hops) => conn.set_hops(hops),
                     StreamOption::Dscp(dscp) => conn.set_dscp(dscp & DSCP_MAX),
                 }
@@ -66,6 +71,9 @@ impl<D> Inside<'_, D> {
             conn.stream.shared().words().unkick();
             let (tcp, rings) = conn.parts();
             tcp.window_opened(now, &rings);
+            if tcp.unsent_limit().is_some() {
+                inside.relieve(id);
+            }
             Some(Disposition::default())
         });
     }

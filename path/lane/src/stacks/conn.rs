@@ -287,6 +287,18 @@ impl Conn {
         tcp.may_wait(now, &rings) && self.leaving == Leaving::No
     }
 
+    /// How much may be written and unsent.
+    pub(crate) fn limit_unsent(&mut self, limit: Option<u32>) {
+        self.tcp().set_unsent_limit(limit);
+        self.stream.shared().words().limit_unsent(limit);
+    }
+
+    /// Whether its program wants little to be unsent.
+    #[inline]
+    pub(crate) fn has_unsent_limit(&self) -> bool {
+        matches!(&self.tcp, Tcp::Awake(tcp) if tcp.unsent_limit().is_some())
+    }
+
     /// What is known of it.
     pub(crate) fn info(&self, now: Instant) -> Option<StreamInfo> {
         let tcp = self.look(|tcp| tcp.info(now));

@@ -82,6 +82,9 @@ impl<D> Inside<'_, D> {
         set_congestion(&mut tcp, &listening.options, egress.hint, now);
         let mut conn = Conn::new(tcp, stream, self.shard.config.id, Some(egress));
         conn.came_by(listener, end);
+        if listening.options.unsent_limit.is_some() {
+            conn.limit_unsent(listening.options.unsent_limit);
+        }
         let id = self.enter(conn, &tuple, names);
         let dropped = told.dropped;
         self.conclude(id, told);

@@ -54,7 +54,10 @@ impl<D> Inside<'_, D> {
         });
         set_options(&mut tcp, &options, &self.shard.config.tcp, self.common.now);
         set_congestion(&mut tcp, &options, egress.hint, self.common.now);
-        let conn = Conn::new(tcp, stream, self.shard.config.id, Some(egress));
+        let mut conn = Conn::new(tcp, stream, self.shard.config.id, Some(egress));
+        if options.unsent_limit.is_some() {
+            conn.limit_unsent(options.unsent_limit);
+        }
         self.enter(conn, &tuple, names);
     }
 
@@ -147,6 +150,9 @@ impl<D> Inside<'_, D> {
         set_congestion(&mut tcp, &listening.options, hint, self.common.now);
         let mut conn = Conn::new(tcp, stream, self.shard.config.id, route);
         conn.came_by(half_open.listener(), end);
+        if listening.options.unsent_limit.is_some() {
+            conn.limit_unsent(listening.options.unsent_limit);
+        }
         let id = self.enter(conn, &tuple, Names { local, remote });
         let (tcp, mut rings) = self.conns.slab.get_mut(id).expect(TABLED).parts();
         let told = tcp.on_segment(self.common.now, seg, &mut rings);

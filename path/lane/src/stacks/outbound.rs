@@ -9,7 +9,7 @@ use core::net::SocketAddr;
 use firelane_flow::Credit;
 use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
 use firelane_ip::{Egress, Upper};
-use firelane_socket::Names;
+use firelane_socket::{Names, Ready};
 use firelane_tcp::{SegmentOut, TransmitLimits};
 use firelane_units::{Bytes, ConnId, FlowId, LinkId, Mss, Port};
 use firelane_wire::{Ecn, IpProtocol, Sum, TcpFlags, TcpRepr, tcp};
@@ -75,6 +75,9 @@ impl Stacks {
                 Pause::Again => inside.conns.touch(id),
                 Pause::Empty => inside.settle(id),
                 Pause::Waits => {}
+            }
+            if inside.conns.slab.get_mut(id).is_some_and(|conn| conn.has_unsent_limit()) {
+                inside.relieve(id);
             }
             self.conns.arm(id, common.now);
         }
@@ -279,6 +282,17 @@ impl<D> Inside<'_, D> {
         let Some(mut frame) = self.common.pools.take(0) else { return };
         TcpWay::of(egress).prepend((Port(local.port()), Port(remote.port())), &mut frame, out);
         self.shard.ip.send(self.common, egress, frame, Upper::tcp(out.ecn));
+    }
+
+    /// A program that wants little to be unsent hears that it may write on, once less than that is.
+    pub(crate) fn relieve(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        let (tcp, rings) = conn.parts();
+        let is_enough = tcp.unsent_limit().is_none_or(|limit| tcp.unsent(&rings) < u64::from(limit));
+        if is_enough && conn.stream.shared().words().relieve() {
+            let token = conn.stream.tell(Ready::WRITABLE);
+            self.common.outbox.tell(token, Ready::WRITABLE);
+        }
     }
 
     /// A connection has nothing left to send: if its end has come, it goes.
