@@ -9,9 +9,12 @@
 #![forbid(unsafe_code)]
 
 mod datagrams;
+pub mod duel;
 mod icmp;
+mod meeting;
 mod options;
 mod packet;
+mod peer;
 mod run;
 mod segment;
 mod settings;

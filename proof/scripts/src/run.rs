@@ -3,27 +3,23 @@
 //! Time goes from one thing that is due to the next, up to the event's own. Packets that come are kept with the
 //! time at which they came, until a line expects them; before time goes on, every one of them must be.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
-use std::time::Duration;
 
+use firelane_driver_memory::End;
 use firelane_lane::{Control, RouteConfig};
 use firelane_sim::{Sim, StackId};
 use firelane_units::{Instant, IpPrefix};
-use firelane_wire::{Ecn, FastOpen, IpProtocol, TcpView};
 
-use crate::icmp::{About, Message, too_big};
-use crate::packet::{Body, Envelope, Packet};
-use crate::segment::{Flow, Segment};
+use crate::icmp::{About, too_big};
+use crate::meeting;
+use crate::packet::Envelope;
+use crate::peer::Peer;
+use crate::segment::Segment;
 use crate::settings::{Family, Settings, number};
 use crate::sockets::{Effect, Sockets};
-use crate::station::{Class, Seen, Station};
-use crate::text::{Action, Call, Event, Script, When, span};
-
-/// The peer's port, unless a line or a connect says another.
-const PEER_PORT: u16 = 40_000;
-/// The netstack's port, unless it listens at another.
-const OUR_PORT: u16 = 80;
+use crate::station::{Seen, Station, THEIR_NUMBER};
+use crate::text::{Action, Call, Event, Script, When};
 
 /// Where and why a script failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,67 +49,16 @@ pub fn run(script: &Script, family: Family) -> Result<(), Failure> {
     runner.nothing_waits("the end").map_err(|what| Failure { line, what })
 }
 
-/// What a peer says in its handshake.
-struct Meeting {
-    port: String,
-    options: String,
-    stamp: bool,
-    /// Who opens asks for ECN, and the other one agrees.
-    ecn: bool,
-    window: u16,
-    rtt: Duration,
-}
-
-impl Meeting {
-    fn of(call: &Call) -> Result<Self, String> {
-        let mut words = call.arguments.iter();
-        let port = words.next().ok_or("a handshake needs a port")?.clone();
-        let (mut mss, mut window, mut rtt) = ("mss 1000".to_owned(), u16::MAX, Duration::from_millis(50));
-        let (mut sack, mut stamp, mut ecn, mut scale) = (false, false, false, None);
-        for word in words {
-            match word.split_whitespace().collect::<Vec<_>>()[..] {
-                ["sack"] => sack = true,
-                ["ts"] => stamp = true,
-                ["ecn"] => ecn = true,
-                ["mss", n] => mss = format!("mss {n}"),
-                ["wscale", n] => scale = Some(format!("nop,wscale {n}")),
-                ["win", n] => window = number(n)?,
-                ["rtt", n] => rtt = span(n)?,
-                _ => return Err(format!("`{word}` is no part of a handshake")),
-            }
-        }
-        let permitted = if sack { "sackOK" } else { "nop,nop" };
-        let middle = match (stamp, sack) {
-            (true, _) => Some(format!("{permitted},TS val 1000 ecr 0")),
-            (false, true) => Some("nop,nop,sackOK".into()),
-            (false, false) => None,
-        };
-        let options = [Some(mss), middle, scale].into_iter().flatten().collect::<Vec<_>>().join(",");
-        Ok(Self { port, options, stamp, ecn, window, rtt })
-    }
-}
-
-/// One connection's numbers and our port of it.
-struct Known {
-    flow: Flow,
-    our_port: u16,
-}
-
 struct Runner<'a> {
     settings: &'a Settings,
     sim: Sim,
-    station: Station,
+    station: Station<End>,
     sockets: Sockets,
     start: Instant,
     /// When the last event happened.
     last: Instant,
     seen: VecDeque<(Instant, Seen)>,
-    /// By the peer's port.
-    flows: BTreeMap<u16, Known>,
-    peer_port: u16,
-    our_port: u16,
-    /// The Fast Open cookie that the netstack gave last.
-    cookie: Option<FastOpen>,
+    peer: Peer,
 }
 
 impl<'a> Runner<'a> {
@@ -121,9 +66,9 @@ impl<'a> Runner<'a> {
         let mut sim = Sim::new(1);
         let mtu = settings.mtu(family);
         let host = sim.host(settings.host(), mtu);
-        let stack: StackId = sim.stack(host, &settings.stack(1));
+        let stack: StackId = sim.stack(host, &settings.stack(THEIR_NUMBER));
         let end = sim.dangle(host, mtu);
-        let mut station = Station::new(end, stack, family.is_v6());
+        let mut station = Station::new(end, family.is_v6());
         let sockets = Sockets::new(stack, family.is_v6(), station.ip);
         if let Some(congestion) = settings.route_congestion {
             let (destination, gateway) = (IpPrefix::host(station.ip), Some(station.ip));
@@ -142,10 +87,7 @@ impl<'a> Runner<'a> {
             start,
             last: start,
             seen: VecDeque::new(),
-            flows: BTreeMap::new(),
-            peer_port: PEER_PORT,
-            our_port: OUR_PORT,
-            cookie: None,
+            peer: Peer::new(settings.peer_first),
         }
     }
 
@@ -156,13 +98,13 @@ impl<'a> Runner<'a> {
             Action::ExpectOther(words) => self.expect_other(words, from, to),
             Action::Inject(packet) => {
                 self.go_to(from)?;
-                self.inject(packet);
+                self.peer.inject(&mut self.station, self.sim.now(), packet);
                 self.collect();
                 Ok(())
             }
             Action::InjectBeforeNext(packet) => {
                 self.go_to(from)?;
-                self.inject(packet);
+                self.peer.inject(&mut self.station, self.sim.now(), packet);
                 Ok(())
             }
             Action::Quiet => {
@@ -195,37 +137,12 @@ impl<'a> Runner<'a> {
 
     /// `c = established(80, mss 1000, sack, ts, wscale 7, win 500, rtt .05)`: the peer has opened a connection.
     fn establish(&mut self, call: &Call, line: usize) -> Result<(), String> {
-        let Meeting { port, options, stamp, ecn, window, rtt } = Meeting::of(call)?;
-        let name = call.name.as_deref().ok_or("established needs a name for its socket")?;
-        let stamped =
-            if stamp { format!(" <nop,nop,TS val {} ecr 0>", 1000 + rtt.as_millis()) } else { String::new() };
-        let rtt = rtt.as_secs_f64();
-        self.play_lines(
-            &[
-                format!("+0 listener-of-{name} = listen({port})"),
-                format!("+0 < {} 0:0(0) win {window} <{options}>", if ecn { "SEW" } else { "S" }),
-                format!("+0 > {} 0:0(0) ack 1 <...>", if ecn { "SE." } else { "S." }),
-                format!("+{rtt} < . 1:1(0) ack 1 win {window}{stamped}"),
-                format!("+0 {name} = accept(listener-of-{name})"),
-            ],
-            line,
-        )
+        self.play_lines(&meeting::established(call)?, line)
     }
 
     /// `c = opened(8080, ...)`: the netstack has opened a connection, with the same words.
     fn open(&mut self, call: &Call, line: usize) -> Result<(), String> {
-        let Meeting { port, options, ecn, window, rtt, .. } = Meeting::of(call)?;
-        let name = call.name.as_deref().ok_or("opened needs a name for its socket")?;
-        let rtt = rtt.as_secs_f64();
-        self.play_lines(
-            &[
-                format!("+0 {name} = connect({port})"),
-                format!("+0 > {} 0:0(0) <...>", if ecn { "SEW" } else { "S" }),
-                format!("+{rtt} < {} 0:0(0) ack 1 win {window} <{options}>", if ecn { "SE." } else { "S." }),
-                "+0 > . 1:1(0) ack 1 <...>".into(),
-            ],
-            line,
-        )
+        self.play_lines(&meeting::opened(call)?, line)
     }
 
     /// Between which instants an event happens.
@@ -315,10 +232,10 @@ impl<'a> Runner<'a> {
         let (at, seen) = self.next_seen(&text, to)?;
         let shown = self.seconds(at);
         let got = match seen {
-            Seen::Tcp { bytes, class } => self.read(&bytes, class)?,
+            Seen::Tcp { bytes, class } => self.peer.read(&self.station, &bytes, class)?,
             Seen::Other(what) => return Err(format!("expected `{text}`, got {what} at {shown}")),
         };
-        let port = segment.port.unwrap_or(self.peer_port);
+        let port = segment.port.unwrap_or(self.peer.port);
         if got.port != Some(port) || !segment.matches(&got) {
             let got = self.brief(got, segment);
             return Err(format!("expected `{text}`, got `{got}` at {shown}"));
@@ -337,7 +254,7 @@ impl<'a> Runner<'a> {
 
     /// What came, without what the line does not ask for.
     fn brief(&self, mut got: Segment, expected: &Segment) -> Segment {
-        if got.port == Some(expected.port.unwrap_or(self.peer_port)) {
+        if got.port == Some(expected.port.unwrap_or(self.peer.port)) {
             got.port = expected.port;
         }
         if expected.options.is_none() {
@@ -349,71 +266,14 @@ impl<'a> Runner<'a> {
     fn show(&mut self, seen: Seen) -> String {
         match seen {
             Seen::Other(what) => what,
-            Seen::Tcp { bytes, class } => match self.read(&bytes, class) {
+            Seen::Tcp { bytes, class } => match self.peer.read(&self.station, &bytes, class) {
                 Ok(mut segment) => {
-                    segment.port = segment.port.filter(|&port| port != self.peer_port);
+                    segment.port = segment.port.filter(|&port| port != self.peer.port);
                     format!("`{segment}`")
                 }
                 Err(what) => what,
             },
         }
-    }
-
-    /// A segment of the netstack's in the script's numbers.
-    fn read(&mut self, bytes: &[u8], class: Class) -> Result<Segment, String> {
-        let view = TcpView::parse(bytes).map_err(|error| format!("a bad segment: {error:?}"))?;
-        if !view.is_checksum_valid(self.station.theirs, self.station.ip) {
-            return Err("a segment with a wrong checksum".into());
-        }
-        let cookie = self.cookie;
-        let known = self.flow(view.dst_port().0, view.src_port().0);
-        known.flow.cookie = cookie;
-        let mut segment = Segment::read(&view, class.ecn, &mut known.flow)?;
-        let cookie = known.flow.cookie;
-        (segment.ttl, segment.dscp) = (Some(class.ttl), Some(class.dscp));
-        if known.our_port != view.src_port().0 {
-            return Err(format!("a segment from port {}: `{segment}`", view.src_port().0));
-        }
-        segment.port = Some(view.dst_port().0);
-        self.cookie = cookie;
-        Ok(segment)
-    }
-
-    fn flow(&mut self, peer_port: u16, our_port: u16) -> &mut Known {
-        let first = self.settings.peer_first;
-        self.flows.entry(peer_port).or_insert_with(|| Known { flow: Flow::new(first), our_port })
-    }
-
-    fn inject(&mut self, packet: &Packet) {
-        let (src, dst) = self.station.ends(&packet.envelope);
-        let (protocol, ecn, bytes) = match &packet.body {
-            Body::Segment(segment) => {
-                let (peer_port, our_port) = (segment.port.unwrap_or(self.peer_port), self.our_port);
-                let (first, cookie) = (self.settings.peer_first, self.cookie);
-                let known = self.flow(peer_port, our_port);
-                known.flow.cookie = cookie;
-                if segment.is_new {
-                    known.flow = Flow::new(first);
-                    known.our_port = our_port;
-                }
-                let bytes = segment.emit(&known.flow, ((src, peer_port), (dst, known.our_port)));
-                (IpProtocol::TCP, segment.ecn.unwrap_or_default(), bytes)
-            }
-            Body::Udp(datagram) => (IpProtocol::UDP, Ecn::default(), datagram.emit(src, dst)),
-            Body::Icmp(message) => return self.say(&packet.envelope, message),
-            Body::Bytes(count) => (IpProtocol(253), Ecn::default(), vec![0; *count]),
-        };
-        self.station.send(self.sim.now(), &packet.envelope, protocol, ecn, &bytes);
-    }
-
-    /// Sends an ICMP message. What it quotes is the netstack's packet to the station.
-    fn say(&mut self, envelope: &Envelope, message: &Message) {
-        let (src, dst) = self.station.ends(envelope);
-        let about = message.about().map_or((self.our_port, self.peer_port), |about| about.ports);
-        let first = self.flow(about.1, about.0).flow.our_first.unwrap_or(0);
-        let bytes = message.emit(src, dst, first);
-        let protocol = if dst.is_ipv4() { IpProtocol::ICMPV4 } else { IpProtocol::ICMPV6 };
-        self.station.send(self.sim.now(), envelope, protocol, Ecn::default(), &bytes);
     }
 
     /// `toobig(1220, 1001)`: a router says that its next link carries segments of 1,220 bytes, and quotes the
@@ -422,10 +282,10 @@ impl<'a> Runner<'a> {
         let [mss, seq] = call.arguments.as_slice() else {
             return Err("toobig takes an MSS and a number".into());
         };
-        let (peer_port, our_port) = (self.peer_port, self.our_port);
-        let ports = (self.flow(peer_port, our_port).our_port, peer_port);
+        let (peer_port, our_port) = (self.peer.port, self.peer.our_port);
+        let ports = (self.peer.flow(peer_port, our_port).our_port, peer_port);
         let message = too_big(self.station.ip.is_ipv6(), About::segment(ports, number(seq)?), number(mss)?);
-        self.say(&Envelope::default(), &message);
+        self.peer.say(&mut self.station, self.sim.now(), &Envelope::default(), &message);
         self.collect();
         Ok(())
     }
@@ -434,13 +294,10 @@ impl<'a> Runner<'a> {
         let (result, effect) = self.sockets.call(&mut self.sim, self.settings, call)?;
         match effect {
             Effect::None => {}
-            Effect::Listens(port) => self.our_port = port,
+            Effect::Listens(port) => self.peer.our_port = port,
             Effect::Connects(ours, peers) => {
-                self.peer_port = peers;
-                if call.arguments.iter().any(|word| word == "new") {
-                    self.flows.remove(&peers);
-                }
-                self.flow(peers, ours);
+                let is_new = call.arguments.iter().any(|word| word == "new");
+                self.peer.begin(ours, peers, is_new);
             }
         }
         self.collect();

@@ -4,9 +4,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use firelane_driver_memory::End;
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
-use firelane_sim::{StackId, station_mac};
+use firelane_sim::station_mac;
 use firelane_units::{DropCounters, Instant, MacAddr};
 use firelane_wire::{
     ArpOperation, ArpRepr, ArpView, Ecn, EtherType, EthernetRepr, EthernetView, FragmentView, Icmpv6View,
@@ -16,8 +15,9 @@ use firelane_wire::{
 
 use crate::packet::{Envelope, describe};
 
-/// The last byte of the station's addresses.
-const NUMBER: u8 = 2;
+/// The last byte of the station's addresses, and of the netstack's.
+pub(crate) const NUMBER: u8 = 2;
+pub(crate) const THEIR_NUMBER: u8 = 1;
 
 /// What came for the script.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,8 +37,8 @@ pub(crate) struct Class {
 }
 
 /// The station.
-pub(crate) struct Station {
-    end: End,
+pub(crate) struct Station<D> {
+    end: D,
     pools: Pools,
     drops: DropCounters,
     is_v6: bool,
@@ -48,23 +48,53 @@ pub(crate) struct Station {
     mac: MacAddr,
     /// It has sent something since it was last asked.
     has_spoken: bool,
+    /// Answers to its own ARP requests that have come.
+    arp_replies: u64,
 }
 
-impl Station {
-    /// At the other end of the wire from `stack`.
-    pub(crate) fn new(end: End, stack: StackId, is_v6: bool) -> Self {
-        let me = StackId { number: NUMBER, ..stack };
+/// The address of a station by its number: the simulation's numbering, which every script relies on.
+pub(crate) fn address(number: u8, is_v6: bool) -> IpAddr {
+    if is_v6 {
+        Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, number.into()).into()
+    } else {
+        Ipv4Addr::new(10, 0, 0, number).into()
+    }
+}
+
+impl<D: Driver> Station<D> {
+    /// At the other end of the wire from station [`THEIR_NUMBER`].
+    pub(crate) fn new(end: D, is_v6: bool) -> Self {
         Self {
             end,
             pools: Pools::new(PoolsConfig { small_slots: 256, large_slots: 4 }),
             drops: DropCounters::default(),
             is_v6,
-            ip: me.ip(is_v6),
-            theirs: stack.ip(is_v6),
-            their_mac: station_mac(stack.number),
+            ip: address(NUMBER, is_v6),
+            theirs: address(THEIR_NUMBER, is_v6),
+            their_mac: station_mac(THEIR_NUMBER),
             mac: station_mac(NUMBER),
             has_spoken: false,
+            arp_replies: 0,
         }
+    }
+
+    /// Asks for the netstack's Ethernet address. Who answers has dealt with all that came before the question.
+    pub(crate) fn ask(&mut self, now: Instant) {
+        let request = ArpRepr {
+            operation: ArpOperation::Request,
+            sender_mac: self.mac,
+            sender_ip: Ipv4Addr::new(10, 0, 0, NUMBER),
+            target_mac: MacAddr::ZERO,
+            target_ip: Ipv4Addr::new(10, 0, 0, THEIR_NUMBER),
+        };
+        let mut packet = vec![0; request.emitted_len()];
+        request.emit(&mut packet);
+        self.send_frame(now, MacAddr::BROADCAST, EtherType::ARP, &[&packet]);
+    }
+
+    /// How many of its questions were answered.
+    pub(crate) fn answers(&self) -> u64 {
+        self.arp_replies
     }
 
     /// Whether it has sent nothing since the last question.
@@ -194,6 +224,7 @@ impl Station {
 
     fn on_arp(&mut self, now: Instant, bytes: &[u8]) -> Option<Seen> {
         let view = ArpView::parse(bytes).expect("the netstack sends whole ARP packets");
+        self.arp_replies += u64::from(view.operation() == ArpOperation::Reply);
         if view.operation() == ArpOperation::Request && IpAddr::V4(view.target_ip()) == self.ip {
             let reply = ArpRepr::parse(&view).reply_from(self.mac);
             let mut packet = vec![0; reply.emitted_len()];
