@@ -182,6 +182,8 @@ impl ReceiveSide {
     /// must double first, as in Linux: until then the ACKs of what arrives tell it early enough.
     pub(crate) fn owes_update(&self, ring: &RingWriter) -> bool {
         let (free, capacity) = (Bytes::from(ring.free()), Bytes::from(ring.capacity()));
+        // Of room beyond what the window field can hold the peer cannot be told.
+        let free = Bytes(free.0.min(u64::from(u16::MAX) << self.scale));
         let left = self.promised.saturating_sub(self.nxt);
         let worth = left < u64::from(self.mss.bytes()) || free.0 >= 2 * left;
         worth && self.fin == NOWHERE && window_update_due(self.promised, self.nxt, free, capacity, self.mss)

@@ -315,6 +315,9 @@ impl SynTable {
                     self.remove(position);
                     SynAnswer::Drop(DropReason::Unacceptable)
                 }
+                ahead if (1..=i32::from(entry.window_field())).contains(&ahead) => {
+                    SynAnswer::Reply(entry.challenge(now))
+                }
                 _ => SynAnswer::Drop(DropReason::OutOfWindow),
             };
         }

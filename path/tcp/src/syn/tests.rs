@@ -72,7 +72,8 @@ fn answers() {
         (70_000, Some(1), ack, "ACK", 1),
         (5, None, syn_bit, "ACK", 1),
         (1, None, rst, "drop", 0),
-        (2, None, rst, "drop", 1),
+        (2, None, rst, "ACK", 1),
+        (70_000, None, rst, "drop", 1),
         (0, None, rst, "drop", 1),
     ] {
         let mut table = table(10, 10);

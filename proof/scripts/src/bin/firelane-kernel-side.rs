@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use firelane_scripts::Family;
-use firelane_scripts::duel::{Exchange, kernels};
+use firelane_scripts::duel::{Exchange, KernelError, kernels};
 
 /// No TAP may be opened here.
 const NO_TAP: u8 = 3;
@@ -33,6 +33,9 @@ fn run(words: &[String]) -> Result<String, (u8, String)> {
         .iter()
         .find(|exchange| exchange.name == *name)
         .ok_or_else(|| bad(format!("no exchange {name}")))?;
-    let played = kernels(exchange, family).map_err(|error| (NO_TAP, error.to_string()))?;
-    Ok(played.map_err(bad)?.map(|transcript| transcript.to_string()).unwrap_or_default())
+    let played = kernels(exchange, family).map_err(|error| match error {
+        KernelError::NoTap(what) => (NO_TAP, what),
+        KernelError::Failed(what) => (1, what),
+    })?;
+    Ok(played.map(|transcript| transcript.to_string()).unwrap_or_default())
 }

@@ -1,6 +1,10 @@
 //! Exchanges, many in a file: `== name: what it is about`, then the lines of a script without expectations.
 
+use crate::settings::Settings;
 use crate::text::{Event, ParseError, Script};
+
+/// What our side sets before everything that an exchange sets: what Linux has without being asked.
+const LIKE_LINUX: [&str; 1] = ["tcp.profile linux"];
 
 /// One exchange.
 #[derive(Clone, Debug)]
@@ -45,8 +49,13 @@ impl Exchange {
         let named = title.split_once(": ");
         let (name, about) =
             named.ok_or(ParseError { line: at, what: "a title is `== name: about`".into() })?;
-        let script = Script::parse(&lines.join("\n"))
+        let mut script = Script::parse(&lines.join("\n"))
             .map_err(|error| ParseError { line: error.line + first - 1, what: error.what })?;
+        let own = lines.iter().filter_map(|line| line.trim().strip_prefix("set "));
+        script.settings = Settings::default();
+        for setting in LIKE_LINUX.into_iter().chain(own) {
+            script.settings.take(setting).map_err(|what| ParseError { line: at, what })?;
+        }
         Ok(Self { name: name.into(), about: about.into(), script, lines: lines.to_vec() })
     }
 

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant as Wall};
 
-use firelane_driver_tap::{TapConfig, TapQueue, open};
+use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open};
 use firelane_sim::station_mac;
 use firelane_units::{Instant, IpPrefix};
 
@@ -24,13 +24,16 @@ use crate::text::Call;
 
 /// The interface's name, in a namespace of its own.
 const IFNAME: &str = "tap0";
+/// The largest window that Linux offers: the default of `tcp_rmem`, and our `max_buf`.
+const WINDOW: &str = "6291456";
 /// How long the kernel may take to answer a question by ARP on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a thread sleeps between two looks at the wire.
 const LOOK: Duration = Duration::from_micros(300);
 
 /// What the namespace is told before its interface comes: addresses count at once, and the kernel says nothing of itself.
-const SYSCTLS: [(&str, &str); 5] = [
+const SYSCTLS: [(&str, &str); 6] = [
+    ("ipv4/tcp_rmem", "4096 131072 6291456"),
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
     ("ipv6/conf/default/dad_transmits", "0"),
@@ -38,27 +41,39 @@ const SYSCTLS: [(&str, &str); 5] = [
     ("ipv4/tcp_no_metrics_save", "1"),
 ];
 
-/// No TAP may be opened here.
+/// Why the kernel's side could not be played.
 #[derive(Debug)]
-pub struct NoTap(String);
+pub enum KernelError {
+    /// No TAP may be opened here.
+    NoTap(String),
+    /// Something else went wrong, or the exchange makes a call that does not exist.
+    Failed(String),
+}
 
-impl fmt::Display for NoTap {
+impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Self::NoTap(what) | Self::Failed(what) => f.write_str(what),
+        }
     }
+}
+
+/// Gives `what: error`.
+fn failed(what: &str, error: &dyn fmt::Display) -> KernelError {
+    KernelError::Failed(format!("{what}: {error}"))
 }
 
 /// What Linux answers, in the network namespace of this process. `None` if the exchange is not about that family.
 ///
 /// # Errors
-/// No TAP may be opened, which the outer error says; or the exchange makes a call that does not exist.
-pub fn kernels(exchange: &Exchange, family: Family) -> Result<Result<Option<Transcript>, String>, NoTap> {
+/// [`KernelError`].
+pub fn kernels(exchange: &Exchange, family: Family) -> Result<Option<Transcript>, KernelError> {
     let settings = &exchange.script.settings;
     if !settings.families.contains(&family) {
-        return Ok(Ok(None));
+        return Ok(None);
     }
     let mut world = Kernel::new(exchange, settings, family)?;
-    Ok(play(&mut world, exchange, settings).map(Some))
+    play(&mut world, exchange, settings).map(Some).map_err(KernelError::Failed)
 }
 
 struct Kernel {
@@ -68,8 +83,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn new(exchange: &Exchange, settings: &Settings, family: Family) -> Result<Self, NoTap> {
-        let failed = |what: &str, error: &dyn fmt::Display| NoTap(format!("{what}: {error}"));
+    fn new(exchange: &Exchange, settings: &Settings, family: Family) -> Result<Self, KernelError> {
         let own = exchange.settings().filter_map(sysctl_of);
         for (name, value) in SYSCTLS.into_iter().chain(own) {
             let path = format!("/proc/sys/net/{name}");
@@ -84,11 +98,20 @@ impl Kernel {
             addresses,
             namespace: None,
         };
-        let mut queues = open(IFNAME, &config).map_err(|error| failed("TAP", &error))?;
-        let queue = queues.pop().ok_or_else(|| NoTap("a TAP without a queue".into()))?;
+        let mut queues = open(IFNAME, &config).map_err(|error| match error {
+            OpenError::Create(..) => KernelError::NoTap(error.to_string()),
+            _ => failed("TAP", &error),
+        })?;
+        let queue = queues.pop().ok_or_else(|| failed(IFNAME, &"no queue"))?;
         wait_for_address(address(THEIR_NUMBER, true))?;
         // Whole segments with whole checksums, as a wire carries them.
         run("ethtool", &["-K", IFNAME, "tx", "off", "tso", "off", "gso", "off", "sg", "off"])?;
+        // The largest window that is ever offered would else be that of the machine's `rmem_max`.
+        for (family, network, metric) in [("-4", "10.0.0.0/24", "0"), ("-6", "fd00::/64", "256")] {
+            let route =
+                [family, "route", "replace", network, "dev", IFNAME, "metric", metric, "window", WINDOW];
+            run("ip", &route)?;
+        }
         let is_v6 = family.is_v6();
         let sockets = KernelSockets::new(is_v6);
         let mut world = Self { station: Station::new(queue, is_v6), sockets, start: Wall::now() };
@@ -105,11 +128,11 @@ impl Kernel {
 }
 
 /// Waits until the kernel lets a program use `address`: it looks after new ones in its own time.
-fn wait_for_address(address: IpAddr) -> Result<(), NoTap> {
+fn wait_for_address(address: IpAddr) -> Result<(), KernelError> {
     let deadline = Wall::now() + PATIENCE;
     while let Err(error) = std::net::UdpSocket::bind((address, 0)) {
         if Wall::now() > deadline {
-            return Err(NoTap(format!("{address}: {error}")));
+            return Err(failed(&address.to_string(), &error));
         }
         std::thread::sleep(LOOK);
     }
@@ -134,13 +157,13 @@ fn is_chatter(seen: &Seen) -> bool {
     matches!(seen, Seen::Other(what) if what.starts_with("a packet from ") || what.starts_with("a frame of type "))
 }
 
-fn run(program: &str, words: &[&str]) -> Result<(), NoTap> {
+fn run(program: &str, words: &[&str]) -> Result<(), KernelError> {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new(program);
     command.args(words).env("PATH", path).stdin(Stdio::null());
-    let output = command.output().map_err(|error| NoTap(format!("{program}: {error}")))?;
-    let said = || format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    if output.status.success() { Ok(()) } else { Err(NoTap(said())) }
+    let output = command.output().map_err(|error| failed(program, &error))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(failed(program, &said.trim())) }
 }
 
 impl World for Kernel {

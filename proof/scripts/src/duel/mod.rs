@@ -4,7 +4,7 @@
 //! virtual time as every script; the kernel's plays it in real time over a TAP, in a network namespace that the caller
 //! has made. What either answers is written down field by field and compared.
 //!
-//! - `exchange.rs` reads exchanges; `player.rs` walks through one over either [`World`](player::World).
+//! - `exchange.rs` reads exchanges; `player.rs` walks through one over either `World`.
 //! - `virtual_side.rs` is our netstack; `kernel_side.rs` and `kernel_sockets.rs` are Linux.
 //! - `transcript.rs` is what was answered, and the comparison; `page.rs` the page of known differences.
 
@@ -17,7 +17,7 @@ mod transcript;
 mod virtual_side;
 
 pub use exchange::Exchange;
-pub use kernel_side::{NoTap, kernels};
+pub use kernel_side::{KernelError, kernels};
 pub use page::Page;
 pub use transcript::{Transcript, differences};
 pub use virtual_side::ours;

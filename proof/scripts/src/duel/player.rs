@@ -118,7 +118,10 @@ impl<W: World> Player<'_, W> {
             let answer = match seen {
                 Seen::Other(words) => Answer::words(after, words),
                 Seen::Tcp { bytes, class } => match self.peer.read(self.world.station(), &bytes, class) {
-                    Ok(segment) => Answer::segment(after, &segment),
+                    Ok(segment) => {
+                        let is_zero = bytes.get(4..8) == Some(&[0; 4]);
+                        Answer::segment(after, &segment, is_zero)
+                    }
                     Err(what) => Answer::words(after, what),
                 },
             };

@@ -26,11 +26,12 @@ pub(super) struct Step {
 pub(super) struct Answer(Vec<(String, String)>);
 
 /// The time classes: up to when, and the word. The bounds lie between what stacks' timers are set to.
-const CLASSES: [(Duration, &str); 5] = [
-    (Duration::from_millis(15), "at once"),
+const CLASSES: [(Duration, &str); 6] = [
+    (Duration::from_millis(30), "at once"),
     (Duration::from_millis(120), "within 120 ms"),
-    (Duration::from_millis(700), "within 700 ms"),
-    (Duration::from_millis(2200), "within 2.2 s"),
+    (Duration::from_millis(450), "within 450 ms"),
+    (Duration::from_millis(850), "within 850 ms"),
+    (Duration::from_millis(1300), "within 1.3 s"),
     (Duration::MAX, "later"),
 ];
 
@@ -47,7 +48,8 @@ impl Answer {
         Self(fields)
     }
 
-    pub(super) fn segment(after: Duration, segment: &Segment) -> Self {
+    /// A segment. One whose number is zero on the wire (`is_zero`) has no place in the connection.
+    pub(super) fn segment(after: Duration, segment: &Segment, is_zero: bool) -> Self {
         let mut fields = Self::timed(after);
         let mut add = |name: &str, value: String| fields.push((name.into(), value));
         let bare = Segment {
@@ -62,7 +64,7 @@ impl Answer {
         let bare = bare.to_string();
         let (flags, numbers) = bare.split_once(' ').unwrap_or((&bare, ""));
         add("flags", flags.into());
-        add("numbers", numbers.into());
+        add("numbers", if is_zero { "zero".into() } else { numbers.into() });
         let number = |value: Option<i64>| value.map_or("none".into(), |value| value.to_string());
         add("ack", number(segment.ack));
         add("window", number(segment.window.map(i64::from)));
@@ -200,7 +202,7 @@ mod tests {
     fn transcript(window: &str, after: u64) -> Transcript {
         let segment =
             Segment::parse(&format!("S. 0:0(0) ack 1 win {window} <mss 1460,TS val 7 ecr 9>")).unwrap();
-        let answers = vec![Answer::segment(Duration::from_millis(after), &segment)];
+        let answers = vec![Answer::segment(Duration::from_millis(after), &segment, false)];
         Transcript(vec![Step { line: "+0 < S 0:0(0)".into(), result: Some("ok".into()), answers }])
     }
 
@@ -218,7 +220,7 @@ mod tests {
         assert_eq!(differences(&one, &one), Vec::<String>::new());
         assert_eq!(
             differences(&one, &other),
-            ["+0 < S 0:0(0)", "    time: linux within 2.2 s, ours at once", "    window: linux 6, ours 5"]
+            ["+0 < S 0:0(0)", "    time: linux within 1.3 s, ours at once", "    window: linux 6, ours 5"]
         );
         let mut silent = one.clone();
         silent.0[0].answers.clear();
