@@ -3,15 +3,19 @@
 //! A stream socket is two of these, one in each direction, in one allocation ([`byte_rings`]). A cursor counts
 //! the bytes since the stream began, so TCP's sequence numbers are cursors plus a constant, and the send ring
 //! is the retransmission buffer. The storage is not the stream: it is attached at the first write, may be
-//! detached whenever no byte is in it, and may differ in size each time. Two rings without storage cost 144
+//! detached whenever no byte is in it, and may differ in size each time. Two rings without storage cost 152
 //! bytes and their halves.
+//!
+//! The first party may be another process, to which part of an arena is shown ([`byte_rings_in`]). It is not trusted:
+//! the second party's halves work as ever on words and storage places of their own, publish copies, and check what they
+//! are told (`far.rs`).
 //!
 //! ```text
 //!   released by the reader        published by the writer       end of what was written ahead
 //!            head  <=  readable  <=  tail  <=  out of order, with holes  <=  ahead  <=  head + capacity
 //! ```
 //!
-//! R1. Only the writer moves `tail` and attaches storage; only the reader moves `head`. Each reads its own cursor
+//! R1. Only the writer moves `tail` and attaches storage (in an arena the second party, for both rings); only the reader moves `head`. Each reads its own cursor
 //!     back from there.
 //! R2. The reader touches `head..tail`, the writer `tail..head + capacity`. A side gives bytes up by a release
 //!     store of its cursor and gains them by an acquire load of the other's.
@@ -24,9 +28,15 @@
 use core::cell::Cell;
 use core::fmt;
 use core::ops::Deref;
-use core::slice;
+use core::{ptr, slice};
 
+use crate::arena::RingArena;
 use crate::sync::{Arc, AtomicPtr, AtomicU64, Ordering};
+
+mod far;
+
+use far::Far;
+pub use far::FarView;
 
 /// Storage is attached.
 pub const ATTACHED: u64 = 1;
@@ -77,16 +87,20 @@ pub struct RingWords {
 }
 
 /// The words in this process' own memory; who goes last frees the storage.
-#[repr(transparent)]
+#[repr(C)]
 #[derive(Default)]
-struct Block(RingWords);
+struct Block {
+    words: RingWords,
+    /// The first party is another process: these words are the second party's own.
+    far: Option<Box<Far>>,
+}
 
 impl Deref for Block {
     type Target = RingWords;
 
     #[inline]
     fn deref(&self) -> &RingWords {
-        &self.0
+        &self.words
     }
 }
 
@@ -94,7 +108,7 @@ impl Deref for Block {
 const _: () = {
     assert!(core::mem::offset_of!(RingWords, two) - size_of::<RingSide>() >= 64);
     // `Arc` adds two counters.
-    assert!(size_of::<Block>() + 16 == 144);
+    assert!(size_of::<Block>() + 16 == 152);
     assert!(size_of::<RingWriter>() + size_of::<RingReader>() == 56);
 };
 
@@ -119,11 +133,34 @@ pub fn byte_rings(one: usize, two: usize) -> ((RingWriter, RingReader), (RingWri
     ((writer(Party::One, one), reader(Party::One)), (writer(Party::Two, two), reader(Party::Two)))
 }
 
+/// Two streams of which the first party is a process that shares an arena: a reference that keeps them, and the
+/// second party's halves. `None` if the arena has no block left.
+pub fn byte_rings_in(
+    arena: &Arc<RingArena>,
+    one: usize,
+    two: usize,
+) -> Option<(MarginRef, (RingWriter, RingReader))> {
+    let far = Far::new(arena, clamped(one))?;
+    let block = Arc::new(Block { words: RingWords::default(), far: Some(Box::new(far)) });
+    let by = Party::Far;
+    let reader = RingReader { block: Arc::clone(&block), tail_seen: Cell::new(0), by };
+    let writer = RingWriter {
+        block: Arc::clone(&block),
+        ahead: 0,
+        head_seen: Cell::new(0),
+        capacity: clamped(two),
+        by,
+    };
+    Some((MarginRef(block), (writer, reader)))
+}
+
 /// Whose half it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Party {
     One,
     Two,
+    /// The second party's, and the first is another process.
+    Far,
 }
 
 impl Block {
@@ -132,7 +169,7 @@ impl Block {
     fn written_by(&self, party: Party) -> Ring<'_> {
         match party {
             Party::One => Ring { writer: &self.one, reader: &self.two },
-            Party::Two => Ring { writer: &self.two, reader: &self.one },
+            Party::Two | Party::Far => Ring { writer: &self.two, reader: &self.one },
         }
     }
 
@@ -141,13 +178,16 @@ impl Block {
     fn read_by(&self, party: Party) -> Ring<'_> {
         match party {
             Party::One => self.written_by(Party::Two),
-            Party::Two => self.written_by(Party::One),
+            Party::Two | Party::Far => self.written_by(Party::One),
         }
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
+        if let Some(far) = &self.far {
+            return far.end(&self.words);
+        }
         for party in [Party::One, Party::Two] {
             let ring = self.written_by(party);
             let (storage, len) = ring.storage();
@@ -169,6 +209,13 @@ impl Deref for MarginRef {
     #[inline]
     fn deref(&self) -> &Margin {
         &self.0.margin
+    }
+}
+
+impl MarginRef {
+    /// What the other process sees, if there is one.
+    pub fn far(&self) -> Option<FarView<'_>> {
+        self.0.far.as_deref().map(FarView)
     }
 }
 
@@ -282,7 +329,10 @@ impl RingWriter {
 
     /// Published bytes that the reader has not released.
     pub fn unread(&self) -> usize {
-        self.head_seen.set(self.ring().reader.head.load(Ordering::Acquire));
+        self.head_seen.set(match self.by {
+            Party::Far => self.far_head(),
+            _ => self.ring().reader.head.load(Ordering::Acquire),
+        });
         (self.cursor() - self.head_seen.get()) as usize
     }
 
@@ -295,6 +345,9 @@ impl RingWriter {
     /// The capacity that holds at present: what was asked for, unless the storage is smaller and in use.
     fn room_limit(&self) -> usize {
         let attached = self.attached_bytes();
+        if self.by == Party::Far && attached > 0 {
+            return self.capacity().min(attached);
+        }
         let replaceable = attached == 0 || (self.ahead <= self.cursor() && self.unread() == 0);
         if replaceable { self.capacity() } else { self.capacity().min(attached) }
     }
@@ -312,11 +365,14 @@ impl RingWriter {
     /// # Panics
     /// If `cursor` is before the published cursor.
     pub fn write_at(&mut self, cursor: u64, bytes: &[u8]) -> usize {
-        let (first, second) = self.space_at(cursor, bytes.len());
-        let count = first.len() + second.len();
-        let (head, rest) = bytes[..count].split_at(first.len());
-        first.copy_from_slice(head);
-        second.copy_from_slice(rest);
+        let ([one, two], first, second) = self.enter_at(cursor, bytes.len());
+        let count = first + second;
+        let (head, rest) = bytes[..count].split_at(first);
+        // SAFETY: as in `space_at`; another process may write there too, so no reference is made.
+        unsafe {
+            one.copy_from_nonoverlapping(head.as_ptr(), first);
+            two.copy_from_nonoverlapping(rest.as_ptr(), second);
+        }
         count
     }
 
@@ -324,26 +380,39 @@ impl RingWriter {
     /// copy that also sums, or a read from a descriptor). The room counts as written.
     ///
     /// # Panics
-    /// If `cursor` is before the published cursor.
+    /// If `cursor` is before the published cursor, or the memory is another process' too.
     pub fn space_at(&mut self, cursor: u64, len: usize) -> (&mut [u8], &mut [u8]) {
-        assert!(cursor >= self.cursor(), "written bytes are the reader's");
-        let len = self.room_at(cursor, len);
-        if len == 0 {
+        assert!(self.by != Party::Far, "bytes that somebody else may change are not lent");
+        let ([one, two], first, second) = self.enter_at(cursor, len);
+        if first == 0 {
             return (&mut [], &mut []);
         }
-        let (storage, storage_len) = self.enter();
-        memory::touch(storage);
-        self.ahead = self.ahead.max(cursor + len as u64);
-        let (offset, first, second) = Ring::pieces(cursor, len, storage_len);
         // SAFETY: (R2) `room_at` kept the range within `tail..head + capacity`, and the capacity within the
         // storage, so the pieces are in bounds, do not overlap and are the writer's; (R3) `enter` holds the
         // storage until `advance`. Its bytes are initialised, by zeros or by a stream before.
-        unsafe {
-            (
-                slice::from_raw_parts_mut(storage.add(offset), first),
-                slice::from_raw_parts_mut(storage, second),
-            )
+        unsafe { (slice::from_raw_parts_mut(one, first), slice::from_raw_parts_mut(two, second)) }
+    }
+
+    /// The two pieces of room for up to `len` bytes at `cursor`, with the storage held (R3), and their lengths.
+    #[inline]
+    fn enter_at(&mut self, cursor: u64, len: usize) -> ([*mut u8; 2], usize, usize) {
+        assert!(cursor >= self.cursor(), "written bytes are the reader's");
+        let len = self.room_at(cursor, len);
+        if len == 0 {
+            return ([ptr::dangling_mut(); 2], 0, 0);
         }
+        let (storage, storage_len) = match self.by {
+            Party::Far => match self.enter_far() {
+                Some(storage) => storage,
+                None => return ([ptr::dangling_mut(); 2], 0, 0),
+            },
+            _ => self.enter(),
+        };
+        memory::touch(storage);
+        self.ahead = self.ahead.max(cursor + len as u64);
+        let (offset, first, second) = Ring::pieces(cursor, len, storage_len);
+        // SAFETY: the offset is within the storage.
+        ([unsafe { storage.add(offset) }, storage], first, second)
     }
 
     /// How many of `len` bytes at `cursor` have room.
@@ -401,6 +470,9 @@ impl RingWriter {
         let tail = self.cursor() + count as u64;
         assert!(tail <= self.ahead, "advance past what was written");
         self.ring().writer.tail.store(tail, Ordering::Release);
+        if self.by == Party::Far {
+            self.publish_far(tail);
+        }
         if self.ahead == tail {
             self.leave();
         }
@@ -429,6 +501,9 @@ impl RingWriter {
 
     /// Detaches the storage if no byte is in it. Returns whether this call did.
     pub fn detach_if_empty(&mut self) -> bool {
+        if self.by == Party::Far {
+            return self.detach_far();
+        }
         let state = self.ring().writer.state.load(Ordering::Acquire);
         state & (ATTACHED | HELD) == ATTACHED && self.unread() == 0 && self.ring().detach_from(state)
     }
@@ -473,30 +548,42 @@ impl RingReader {
     /// How many bytes can be read.
     #[inline]
     pub fn available(&self) -> usize {
-        self.tail_seen.set(self.ring().writer.tail.load(Ordering::Acquire));
+        self.tail_seen.set(match self.by {
+            Party::Far => self.far_tail(),
+            _ => self.ring().writer.tail.load(Ordering::Acquire),
+        });
         (self.tail_seen.get() - self.cursor()) as usize
     }
 
     /// Up to `len` published bytes from `cursor` on, in at most two pieces.
     ///
     /// # Panics
-    /// If `cursor` is before the released cursor.
+    /// If `cursor` is before the released cursor, or the memory is another process' too.
     pub fn peek_at(&self, cursor: u64, len: usize) -> (&[u8], &[u8]) {
+        assert!(self.by != Party::Far, "bytes that somebody else may change are not lent");
+        let ([one, two], first, second) = self.pieces_at(cursor, len);
+        // SAFETY: (R2) the range is within `head..tail`, so it is the reader's until `release`, which needs
+        // `&mut self`; while it is not empty the storage stays (R4, R5), and the acquire load of `tail` made
+        // the storage that the writer attached before visible.
+        unsafe { (slice::from_raw_parts(one, first), slice::from_raw_parts(two, second)) }
+    }
+
+    /// The two pieces of storage of up to `len` published bytes from `cursor` on, and their lengths.
+    #[inline]
+    fn pieces_at(&self, cursor: u64, len: usize) -> ([*const u8; 2], usize, usize) {
         assert!(cursor >= self.cursor(), "released bytes are the writer's");
         if self.tail_seen.get() < cursor.saturating_add(len as u64) {
             self.available();
         }
         let len = (len as u64).min(self.tail_seen.get().saturating_sub(cursor)) as usize;
         if len == 0 {
-            return (&[], &[]);
+            return ([ptr::dangling(); 2], 0, 0);
         }
         let (storage, storage_len) = self.ring().storage();
         memory::touch(storage);
         let (offset, first, second) = Ring::pieces(cursor, len, storage_len);
-        // SAFETY: (R2) the range is within `head..tail`, so it is the reader's until `release`, which needs
-        // `&mut self`; while it is not empty the storage stays (R4, R5), and the acquire load of `tail` made
-        // the storage that the writer attached before visible.
-        unsafe { (slice::from_raw_parts(storage.add(offset), first), slice::from_raw_parts(storage, second)) }
+        // SAFETY: the offset is within the storage.
+        ([unsafe { storage.add(offset) }, storage], first, second)
     }
 
     /// Copies as much as there is into `to`, releases it and returns how much.
@@ -508,10 +595,14 @@ impl RingReader {
 
     /// Copies published bytes from `cursor` on into `to` without releasing them, and returns how many.
     pub fn copy_at(&self, cursor: u64, to: &mut [u8]) -> usize {
-        let (first, second) = self.peek_at(cursor, to.len());
-        to[..first.len()].copy_from_slice(first);
-        to[first.len()..first.len() + second.len()].copy_from_slice(second);
-        first.len() + second.len()
+        let ([one, two], first, second) = self.pieces_at(cursor, to.len());
+        let (head, rest) = to[..first + second].split_at_mut(first);
+        // SAFETY: as in `peek_at`; another process may write there too, so no reference is made.
+        unsafe {
+            one.copy_to_nonoverlapping(head.as_mut_ptr(), first);
+            two.copy_to_nonoverlapping(rest.as_mut_ptr(), second);
+        }
+        first + second
     }
 
     /// Gives the next `count` bytes up to the writer.
@@ -525,11 +616,17 @@ impl RingReader {
             assert!(head <= self.tail_seen.get(), "release past what was published");
         }
         self.ring().reader.head.store(head, Ordering::Release);
+        if self.by == Party::Far {
+            self.publish_far(head);
+        }
     }
 
     /// Detaches the storage if no byte is in it and the writer is not at work. Returns whether this call
     /// did.
     pub fn detach_if_empty(&mut self) -> bool {
+        if self.by == Party::Far {
+            return self.detach_far();
+        }
         let state = self.ring().writer.state.load(Ordering::Acquire);
         state & (ATTACHED | HELD) == ATTACHED && self.available() == 0 && self.ring().detach_from(state)
     }

@@ -9,6 +9,7 @@
 //! Nothing here reads a clock, takes a lock or allocates per frame. Unsafe code is in `pool.rs`, `ring.rs`,
 //! `parcel.rs`, `mpsc.rs`, `byte_ring.rs` and `extents.rs` only. With `--cfg loom` the atomics become loom's and the models run.
 
+mod arena;
 mod byte_ring;
 /// The bits of a ring's state word, for who shares the words with another process.
 pub mod ring_state {
@@ -30,8 +31,10 @@ mod ring;
 mod sync;
 pub mod virtio;
 
+pub use arena::{ArenaParts, ArenaUse, BLOCK_BYTES, RingArena};
 pub use byte_ring::{
-    MARGIN_WORDS, Margin, MarginRef, RingReader, RingSide, RingWords, RingWriter, byte_ring, byte_rings,
+    FarView, MARGIN_WORDS, Margin, MarginRef, RingReader, RingSide, RingWords, RingWriter, byte_ring,
+    byte_rings, byte_rings_in,
 };
 pub use chain::Chain;
 pub use driver::{Capabilities, Driver};

@@ -7,7 +7,9 @@
 use core::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
+use firelane_frame::RingArena;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 
 use crate::layout::{Block, Header, Layout, MAGIC, PAGE, VERSION};
@@ -20,7 +22,8 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 #[derive(Debug)]
 pub struct Arena {
     memfd: OwnedFd,
-    mapping: Mapping,
+    mapping: Arc<Mapping>,
+    rings: Arc<RingArena>,
     number: u64,
 }
 
@@ -54,6 +57,14 @@ impl Arena {
     /// # Errors
     /// The layout is not allowed, or the kernel has no memory or descriptor.
     pub fn create(layout: Layout, number: u64) -> Result<Self, ArenaError> {
+        Self::create_within(layout, number, layout.storage_bytes)
+    }
+
+    /// The same, of whose storage at most `quota` bytes are in use at a time.
+    ///
+    /// # Errors
+    /// As [`Arena::create`].
+    pub fn create_within(layout: Layout, number: u64, quota: u64) -> Result<Self, ArenaError> {
         if !layout.is_valid() {
             return Err(ArenaError::Layout(layout));
         }
@@ -67,7 +78,14 @@ impl Arena {
             Ok((memfd, mapping))
         };
         let (memfd, mapping) = make().map_err(ArenaError::System)?;
-        Ok(Self { memfd, mapping, number })
+        let mapping = Arc::new(mapping);
+        let rings = Mapping::rings(&mapping, quota);
+        Ok(Self { memfd, mapping, rings, number })
+    }
+
+    /// Its blocks and storage, for streams: `stream_in` and `listener_in` of `path/socket`. They keep the memory mapped.
+    pub fn rings(&self) -> &Arc<RingArena> {
+        &self.rings
     }
 
     /// Its number.
@@ -78,21 +96,6 @@ impl Arena {
     /// It, mapped.
     pub fn mapping(&self) -> &Mapping {
         &self.mapping
-    }
-
-    /// Gives the memory of a range of storage back to the kernel; it reads as zeros from then on.
-    ///
-    /// # Errors
-    /// The range is not of whole pages or not storage, or the kernel said no.
-    pub fn punch(&self, at: u64, len: u64) -> io::Result<()> {
-        let layout = self.mapping.layout();
-        let end = at.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
-        let whole = at.is_multiple_of(PAGE) && len.is_multiple_of(PAGE);
-        if !whole || at < layout.storage_at() || end > layout.len() {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        use rustix::fs::{FallocateFlags, fallocate};
-        Ok(fallocate(&self.memfd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len)?)
     }
 }
 
@@ -180,17 +183,14 @@ mod tests {
         let (there, number) = Mapping::attach(&arena).unwrap();
         assert_eq!((there.layout(), number), (&SMALL, 42));
         let here = arena.mapping();
-        here.block(31).unwrap().generation.store(5, Ordering::Relaxed);
-        assert_eq!(there.block(31).unwrap().generation.load(Ordering::Relaxed), 5);
+        here.block(31).unwrap().waiters.store(5, Ordering::Relaxed);
+        assert_eq!(there.block(31).unwrap().waiters.load(Ordering::Relaxed), 5);
         assert!(here.block(32).is_none() && here.lane(2).is_none() && here.slot(64).is_none());
         let at = SMALL.storage_at();
         assert!(here.copy_in(at + 4, b"bytes"));
         let mut bytes = [0; 6];
         assert!(there.copy_out(at + 3, &mut bytes));
         assert_eq!(&bytes, b"\0bytes");
-        arena.punch(at, PAGE).unwrap();
-        assert!(there.copy_out(at, &mut bytes));
-        assert_eq!(bytes, [0; 6]);
     }
 
     #[test]
@@ -201,8 +201,6 @@ mod tests {
             assert!(!map.copy_in(at, &bytes) && !map.copy_out(at, &mut bytes), "{at}");
         }
         assert_eq!(bytes, [1; 2]);
-        assert!(arena.punch(0, PAGE).is_err(), "the words stay");
-        assert!(arena.punch(SMALL.storage_at(), 1).is_err(), "pages are whole");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The offsets are the interface: a change of any of them is a new [`VERSION`].
 
-use firelane_frame::RingWords;
+use firelane_frame::{BLOCK_BYTES, RingWords};
 
 use crate::bits::Bits;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -110,9 +110,7 @@ pub struct Block {
     pub requests: AtomicU64,
     /// The most unacknowledged bytes (SO_SNDBUF) and the most unread ones, as the lane has them at present.
     pub capacity: [AtomicU32; 2],
-    /// Which use of this block it is; counted up when it is given out again.
-    pub generation: AtomicU64,
-    _lane: [u64; 3],
+    _lane: [u64; 4],
 }
 
 /// Which word of the margin is what. They lie where the endpoints of `path/socket` have them.
@@ -179,9 +177,9 @@ impl Layout {
     /// Where the lanes' inboxes begin.
     pub const LANES_AT: u64 = PAGE;
 
-    /// Room for 262,144 streams and 4 GiB in their rings. It is address space: memory is what is touched.
+    /// Room for 262,144 streams and 64 GiB in their rings. It is address space: memory is what is touched.
     pub const fn new(lanes: u32) -> Self {
-        Self { lanes, blocks: BLOCKS_MAX, storage_bytes: 4 << 30 }
+        Self { lanes, blocks: BLOCKS_MAX, storage_bytes: 64 << 30 }
     }
 
     /// Whether the numbers are allowed: 1 to [`LANES_MAX`] lanes, 1 to [`BLOCKS_MAX`] blocks in whole pages, storage
@@ -237,14 +235,14 @@ impl Layout {
 #[cfg(not(loom))]
 const _: () = {
     use core::mem::offset_of;
-    assert!(size_of::<RingWords>() == 128 && size_of::<Block>() == 256 && align_of::<Block>() == 64);
+    assert!(size_of::<RingWords>() == 128 && size_of::<Block>() == BLOCK_BYTES && align_of::<Block>() == 64);
     assert!(offset_of!(Block, rings) == 0 && offset_of!(RingWords, two) == 96);
     assert!(offset_of!(Block, send_owner) == 128 && offset_of!(Block, recv_owner) == 136);
     assert!(offset_of!(Block, told_at) == 144 && offset_of!(Block, file) == 152);
     assert!(offset_of!(Block, recv_timeout) == 160 && offset_of!(Block, low_water) == 176);
     assert!(offset_of!(Block, waiters) == 192 && offset_of!(Block, futex) == 200);
     assert!(offset_of!(Block, sleepers) == 204 && offset_of!(Block, requests) == 208);
-    assert!(offset_of!(Block, capacity) == 216 && offset_of!(Block, generation) == 224);
+    assert!(offset_of!(Block, capacity) == 216);
     assert!(size_of::<Header>() == 48 && offset_of!(Header, len) == 40);
     assert!(size_of::<Inbox>() == 9 * PAGE as usize && offset_of!(Inbox, news) == 64);
     assert!(Layout::new(1).is_valid() && Layout::new(LANES_MAX).is_valid());

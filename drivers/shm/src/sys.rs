@@ -4,10 +4,13 @@
 //! shorter, so no access can fault. Words are atomics, which any value fits; bytes of storage are copied in and out
 //! and never lent, because another process may change them at any time.
 
+use core::any::Any;
 use core::ptr::{self, NonNull};
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
+use firelane_frame::{ArenaParts, RingArena};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::layout::{Block, Header, Inbox, Layout, SLOTS};
@@ -46,6 +49,21 @@ impl Mapping {
         // SAFETY: the mapping was made above, and no reference into it is left.
         unsafe { munmap(page, len) }?;
         Ok(answer)
+    }
+
+    /// Blocks and storage, for lanes to give out; at most `quota` bytes of storage at a time.
+    pub(crate) fn rings(mapping: &Arc<Self>, quota: u64) -> Arc<RingArena> {
+        let layout = &mapping.layout;
+        let parts = ArenaParts {
+            blocks_at: layout.blocks_at() as usize,
+            blocks: layout.blocks,
+            storage_at: layout.storage_at() as usize,
+            storage_bytes: layout.storage_bytes as usize,
+            quota: usize::try_from(quota).unwrap_or(usize::MAX),
+        };
+        // SAFETY: the layout's parts begin on pages, follow each other and are mapped while the keeper lives; in this
+        // process storage is copied only, blocks are atomics, and the maker of an arena calls this once.
+        unsafe { RingArena::new(mapping.base, parts, Arc::clone(mapping) as Arc<dyn Any + Send + Sync>) }
     }
 
     /// Its sizes.

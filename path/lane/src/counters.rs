@@ -36,6 +36,8 @@ pub struct LaneCounters {
     pub drops: DropCounters,
     /// Segments that found no buffer; TCP sends them again.
     pub unsent: u64,
+    /// Connections that were reset because their program wrote into shared memory what cannot be true (`shm_lie`).
+    pub shm_lies: u64,
     /// Turns of the worker.
     pub turns: u64,
 }
@@ -62,6 +64,7 @@ impl LaneCounters {
         self.handed += other.handed;
         self.drops.merge(&other.drops);
         self.unsent += other.unsent;
+        self.shm_lies += other.shm_lies;
         self.turns += other.turns;
     }
 }

@@ -22,9 +22,11 @@ pub use datagram::{
     SendDatagramEnd, SendDatagramError, datagram,
 };
 pub use error::SocketError;
-pub use listener::{Accepted, HALF_OPEN_MAX, ListenerClosed, ListenerEnd, ListenerSlot, listener};
+pub use listener::{
+    Accepted, HALF_OPEN_MAX, ListenerClosed, ListenerEnd, ListenerSlot, listener, listener_in,
+};
 pub use shared::{Flags, Ready, Shared, SocketToken, Words};
 pub use stream::{
-    ConnRef, Names, ReadError, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamRef, StreamShared,
-    StreamSlot, WriteError, stream,
+    AnyEnd, ArenaEnd, ConnRef, Names, ReadError, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamRef,
+    StreamShared, StreamSlot, WriteError, stream, stream_in,
 };

@@ -7,18 +7,21 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use firelane_frame::MpscRing;
+use firelane_frame::{MpscRing, RingArena};
 
-use crate::{Flags, Names, Ready, Shared, SocketToken, StreamEnd, Words};
+use firelane_units::{LaneId, NetstackId};
+
+use crate::stream::{stream, stream_in};
+use crate::{AnyEnd, Flags, Names, Ready, Shared, SocketToken, StreamConfig, StreamEnd, StreamSlot, Words};
 
 /// Places beside the backlog, for handshakes that end in several lanes at once.
 pub const HALF_OPEN_MAX: usize = 1024;
 
 /// A connection that an application may take.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct Accepted<End = StreamEnd> {
     /// Its rings.
-    pub stream: StreamEnd,
+    pub stream: End,
     /// Its addresses.
     pub names: Names,
 }
@@ -26,7 +29,9 @@ pub struct Accepted {
 #[derive(Debug)]
 struct Queue {
     words: Shared,
-    finished: MpscRing<Accepted>,
+    /// Where its connections have their rings, if not in this process' own memory.
+    arena: Option<Arc<RingArena>>,
+    finished: MpscRing<Accepted<AnyEnd>>,
     /// Finished connections that nobody has accepted.
     waiting: AtomicUsize,
     backlog: usize,
@@ -35,9 +40,19 @@ struct Queue {
 
 /// Makes a listener's two sides, for at most `backlog` finished connections.
 pub fn listener(backlog: usize) -> (ListenerEnd, ListenerSlot) {
+    make(backlog, None)
+}
+
+/// The same for an application in another process: its connections have their rings in `arena`.
+pub fn listener_in(arena: Arc<RingArena>, backlog: usize) -> (ListenerEnd, ListenerSlot) {
+    make(backlog, Some(arena))
+}
+
+fn make(backlog: usize, arena: Option<Arc<RingArena>>) -> (ListenerEnd, ListenerSlot) {
     let backlog = backlog.max(1);
     let queue = Arc::new(Queue {
         words: Shared::default(),
+        arena,
         finished: MpscRing::new(backlog + HALF_OPEN_MAX),
         waiting: AtomicUsize::new(0),
         backlog,
@@ -54,8 +69,19 @@ pub struct ListenerEnd {
 }
 
 impl ListenerEnd {
-    /// The connection that has waited longest.
+    /// The connection that has waited longest, of a listener of this process.
     pub fn accept(&self) -> Option<Accepted> {
+        let Accepted { stream, names } = self.accept_any()?;
+        match stream {
+            AnyEnd::Here(stream) => Some(Accepted { stream, names }),
+            AnyEnd::There(_) => {
+                unreachable!("its connections are all of one kind, and this is not its application")
+            }
+        }
+    }
+
+    /// The connection that has waited longest.
+    pub fn accept_any(&self) -> Option<Accepted<AnyEnd>> {
         let accepted = self.queue.finished.pop()?;
         self.queue.waiting.fetch_sub(1, Ordering::AcqRel);
         accepted.stream.shared().words().set_flags(Flags::ACCEPTED);
@@ -109,7 +135,7 @@ impl ListenerSlot {
 
     /// A connection is established. Answers the application to tell, if one waits.
     /// With the listener closed, or all places taken, the connection's application side is dropped, and the lane aborts it.
-    pub fn finish(&self, accepted: Accepted) -> Result<Option<SocketToken>, ListenerClosed> {
+    pub fn finish(&self, accepted: Accepted<AnyEnd>) -> Result<Option<SocketToken>, ListenerClosed> {
         let queue = &*self.queue;
         if queue.closed.load(Ordering::Acquire) {
             return Err(ListenerClosed);
@@ -120,6 +146,25 @@ impl ListenerSlot {
             return Err(ListenerClosed);
         }
         Ok(queue.words.words().tell(Ready::READABLE))
+    }
+
+    /// Makes the two sides of a connection where this listener's are; `None` if there is no place for them.
+    pub fn stream(
+        &self,
+        rings: StreamConfig,
+        lane: LaneId,
+        netstack: NetstackId,
+    ) -> Option<(AnyEnd, StreamSlot)> {
+        match &self.queue.arena {
+            None => {
+                let (end, slot) = stream(rings, lane, netstack);
+                Some((AnyEnd::Here(end), slot))
+            }
+            Some(arena) => {
+                let (end, slot) = stream_in(arena, rings, lane, netstack)?;
+                Some((AnyEnd::There(end), slot))
+            }
+        }
     }
 
     /// How many connections wait.
@@ -146,13 +191,14 @@ impl ListenerSlot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{StreamConfig, stream};
-    use firelane_units::{LaneId, NetstackId};
 
-    fn finished(port: u16) -> Accepted {
+    fn finished(port: u16) -> Accepted<AnyEnd> {
         let (stream, _) = stream(StreamConfig::default(), LaneId(0), NetstackId(0));
         let local = ([10, 0, 0, 1], 80).into();
-        Accepted { stream, names: Names { local, remote: ([10, 0, 0, 2], port).into() } }
+        Accepted {
+            stream: AnyEnd::Here(stream),
+            names: Names { local, remote: ([10, 0, 0, 2], port).into() },
+        }
     }
 
     #[test]

@@ -10,7 +10,11 @@
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::Ordering;
 
-use firelane_frame::{Margin, MarginRef, RingReader, RingWriter, byte_rings};
+use std::sync::Arc;
+
+use firelane_frame::{
+    FarView, Margin, MarginRef, RingArena, RingReader, RingWriter, byte_rings, byte_rings_in,
+};
 use firelane_units::{ConnId, LaneId, NetstackId};
 
 use crate::{Flags, Ready, SocketError, SocketToken, Words};
@@ -168,6 +172,78 @@ pub fn stream(config: StreamConfig, lane: LaneId, netstack: NetstackId) -> (Stre
     let end =
         StreamEnd { send: SendEnd { ring: writer }, recv: RecvEnd { ring: reader, kicked_at: 0, kick_step } };
     (end, StreamSlot { send, recv })
+}
+
+/// Makes a stream whose application is another process, with words and storage in `arena`. `None` if the arena has
+/// no block left.
+pub fn stream_in(
+    arena: &Arc<RingArena>,
+    config: StreamConfig,
+    lane: LaneId,
+    netstack: NetstackId,
+) -> Option<(ArenaEnd, StreamSlot)> {
+    let (held, (recv, send)) = byte_rings_in(arena, config.send_capacity, config.recv_capacity)?;
+    let end = ArenaEnd(held);
+    let place = [lane.0, netstack.0, 0, 0];
+    end.shared().set_place(place);
+    StreamShared(end.far().margin()).set_place(place);
+    Some((end, StreamSlot { send, recv }))
+}
+
+/// The hold on a stream whose application is another process: kept by whoever answers for that process, until nobody
+/// there has the socket any more. Block and storage are given to others when this and the lane's side are gone.
+#[derive(Debug)]
+pub struct ArenaEnd(MarginRef);
+
+impl ArenaEnd {
+    /// What this process and the lane see. The other process sees a copy of what it needs.
+    pub fn shared(&self) -> StreamShared<'_> {
+        StreamShared(&self.0)
+    }
+
+    fn far(&self) -> FarView<'_> {
+        self.0.far().expect("the rings were made in an arena")
+    }
+
+    /// The stream's block in the arena.
+    pub fn block(&self) -> u32 {
+        self.far().block()
+    }
+
+    /// Changes how much the application may have unacknowledged (SO_SNDBUF), from its next storage on.
+    pub fn set_send_capacity(&self, capacity: usize) {
+        self.far().set_capacity(capacity);
+    }
+
+    /// Shows the application what names the connection has. Whether it has any as yet.
+    pub fn publish_names(&self) -> bool {
+        let (own, shown) = (self.shared(), StreamShared(self.far().margin()));
+        let Some(conn) = own.conn() else { return false };
+        for at in [word::PLACE].into_iter().chain(word::ADDRESSES[0]..word::ADDRESSES[1] + 2) {
+            shown.0[at].store(own.0[at].load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        shown.0[word::CONN].store(u64::from(conn.generation), Ordering::Release);
+        true
+    }
+}
+
+/// The application's side of a stream: in this process, or in an arena.
+#[derive(Debug)]
+pub enum AnyEnd {
+    /// Here.
+    Here(StreamEnd),
+    /// In another process.
+    There(ArenaEnd),
+}
+
+impl AnyEnd {
+    /// What both sides see.
+    pub fn shared(&self) -> StreamShared<'_> {
+        match self {
+            Self::Here(end) => end.shared(),
+            Self::There(end) => end.shared(),
+        }
+    }
 }
 
 /// The application's side.
@@ -391,6 +467,22 @@ impl StreamSlot {
     /// Something has become ready; answers whom to tell.
     pub fn tell(&self, ready: Ready) -> Option<SocketToken> {
         self.shared().words().tell(ready)
+    }
+
+    /// Gives an application in another process storage to write to, if it has none. Whether this call did: then there is
+    /// room that it may wait for.
+    #[inline]
+    pub fn attach(&mut self) -> bool {
+        self.send.is_far() && self.send.attach_far()
+    }
+
+    /// Whether an application in another process has said what cannot be true. Looks at its words anew.
+    #[inline]
+    pub fn has_lied(&self) -> bool {
+        self.send.is_far() && {
+            let _ = (self.send.available(), self.recv.unread());
+            self.send.far().is_some_and(FarView::has_lied)
+        }
     }
 
     /// The connection failed: whoever waits is to be told.

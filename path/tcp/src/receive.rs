@@ -282,7 +282,7 @@ impl ReceiveSide {
         counts_duplicates: bool,
     ) -> Result<bool, DropReason> {
         // The promise never exceeds the ring unless somebody made the ring smaller.
-        let room = ring.cursor() + ring.free() as u64;
+        let room = ring.cursor() + ring.claim() as u64;
         let right = self.promised.min(self.fin).min(room) as i64;
         let (from, to) = (start.max(0), (start + payload.len() as i64).min(right));
         if from >= to {

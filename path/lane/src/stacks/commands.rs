@@ -2,7 +2,7 @@
 
 use firelane_classify::LocalAddr;
 use firelane_ip::{JoinError, Member};
-use firelane_socket::ConnRef;
+use firelane_socket::{ConnRef, Ready};
 use firelane_tcp::Disposition;
 use firelane_units::{ConnId, SocketId};
 
@@ -69,6 +69,10 @@ impl<D> Inside<'_, D> {
             let now = inside.common.now;
             let conn = inside.conns.slab.get_mut(id)?;
             conn.stream.shared().words().unkick();
+            if conn.stream.attach() {
+                let token = conn.stream.tell(Ready::WRITABLE);
+                inside.common.outbox.tell(token, Ready::WRITABLE);
+            }
             let (tcp, rings) = conn.parts();
             tcp.window_opened(now, &rings);
             if tcp.unsent_limit().is_some() {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use firelane_classify::Tuple;
 use firelane_ip::{Egress, Front, Ip, Upper};
-use firelane_socket::{ConnRef, Flags, Names, StreamEnd, StreamSlot};
+use firelane_socket::{AnyEnd, ConnRef, Flags, Names, StreamSlot};
 use firelane_tcp::{AtRest, Connection, Rings, State, TcpConfig};
 use firelane_units::{Bytes, ConnId, FlowId, Instant, LinkId, NetstackId, Port, SocketId, StepListId};
 use firelane_wire::{Ecn, IpProtocol};
@@ -57,7 +57,7 @@ struct Awake {
     /// Whose passive connection it is.
     listener: Option<SocketId>,
     /// The application's side, until the connection is established and its listener gets it.
-    embryo: Option<StreamEnd>,
+    embryo: Option<AnyEnd>,
 }
 
 // What an idle connection costs in its table.
@@ -120,7 +120,7 @@ impl Conn {
     }
 
     /// It came by a listener, which gets the application's side when it is established.
-    pub(crate) fn came_by(&mut self, listener: SocketId, embryo: StreamEnd) {
+    pub(crate) fn came_by(&mut self, listener: SocketId, embryo: AnyEnd) {
         let awake = self.awake();
         (awake.listener, awake.embryo) = (Some(listener), Some(embryo));
     }
@@ -131,7 +131,7 @@ impl Conn {
     }
 
     /// The application's side and whose it is, once.
-    pub(crate) fn hatch(&mut self) -> Option<(StreamEnd, SocketId)> {
+    pub(crate) fn hatch(&mut self) -> Option<(AnyEnd, SocketId)> {
         let awake = self.awake.as_mut()?;
         Some((awake.embryo.take()?, awake.listener?))
     }
@@ -252,6 +252,12 @@ impl Conn {
             Tcp::Awake(connection) => connection.set_config(config),
             Tcp::AtRest(rest) => rest.set_config(config),
         }
+    }
+
+    /// Whether its program, which shares its words, says what cannot be true; told once.
+    #[inline]
+    pub(crate) fn has_lied(&self) -> bool {
+        self.leaving == Leaving::No && self.stream.has_lied()
     }
 
     /// Gives back what a silent connection does not need: its way is looked up again when it wakes.

@@ -61,9 +61,28 @@ impl<D> Inside<'_, D> {
             // What the peer acknowledges has reached it: its neighbour entry needs no question.
             self.shard.ip.core.confirm_reachable(self.common.now, route);
         }
+        if conn.stream.is_far() {
+            self.attend(id, events);
+        }
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
         if !ready.is_empty() {
             let token = conn.stream.tell(ready);
             self.common.outbox.tell(token, ready);
+        }
+    }
+
+    /// What a connection of another process needs besides: storage to write to, and an end if it lies.
+    #[cold]
+    fn attend(&mut self, id: ConnId, events: Events) {
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        if conn.leaving == Leaving::No && conn.stream.has_lied() {
+            self.common.counters.shm_lies += 1;
+            let told = conn.tcp().abort();
+            return self.conclude(id, told);
+        }
+        // Who gets text will answer, and who has connected will ask.
+        if events.contains(Events::READABLE) || events.contains(Events::CONNECTED) {
+            conn.stream.attach();
         }
     }
 }

@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 
 use firelane_classify::{SteeringKey, Tuple};
 use firelane_ip::Egress;
-use firelane_socket::{Flags, Names, Ready, SocketError, stream};
+use firelane_socket::{Flags, Names, Ready, SocketError};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Birth, Connection, FastOpenAnswer, HalfOpen, Opening, Reopening, SegmentIn, TcpConfig};
 use firelane_units::{ConnId, DropReason, Instant, Port, SeqNum};
@@ -143,7 +143,9 @@ impl<D> Inside<'_, D> {
         };
         let tuple = Self::tuple(local, remote).ok_or(DropReason::BadSegment)?;
         let route = self.shard.ip.core.egress(self.common.now, Some(local.ip()), remote.ip()).ok();
-        let (end, stream) = stream(listening.rings, self.common.id, self.shard.config.id);
+        let made = listening.slot.stream(listening.rings, self.common.id, self.shard.config.id);
+        // The program's arena is full, as its backlog may be.
+        let (end, stream) = made.ok_or(DropReason::ListenFull)?;
         let mut tcp = Box::new(half_open.connection());
         set_options(&mut tcp, &listening.options, &self.shard.config.tcp, self.common.now);
         let hint = route.as_ref().map_or(0, |egress| egress.hint);

@@ -1,0 +1,381 @@
+//! Memory shared with a program, as rings use it: blocks of words and storage, given out and taken back.
+//!
+//! The driver that mapped the memory makes one of these and keeps the rest to itself (`drivers/shm`). What is free is
+//! remembered here, in memory of our own, so nothing that the program writes can mislead it: the worst that a program
+//! gets from its arena is its own bytes. Any lane and any thread may take and give; nobody waits for anybody.
+//!
+//! A1. A stack's head counts its changes, so a head that was read and came back is recognised.
+//! A2. Who pops an index has it for himself until he pushes it.
+//! A3. Free storage keeps its pages up to a bound; beyond it they go back to the kernel.
+
+use core::any::Any;
+use core::fmt;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use rustix::mm::{Advice, madvise};
+
+use crate::byte_ring::RingWords;
+
+/// A block: the words of two rings, and as many for whoever shares them. All are zero when it is given out.
+pub const BLOCK_BYTES: usize = 256;
+/// The least storage is a page, the most what a ring may have.
+const SHIFT_MIN: u32 = 12;
+const SHIFT_MAX: u32 = 30;
+const CLASSES: usize = (SHIFT_MAX - SHIFT_MIN + 1) as usize;
+/// What free storage of an arena may keep of the memory that it has touched.
+const KEPT_BYTES: usize = 16 << 20;
+
+/// Where the parts of an arena lie, in bytes from its begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArenaParts {
+    /// Where the first block is.
+    pub blocks_at: usize,
+    /// How many blocks there are.
+    pub blocks: u32,
+    /// Where storage begins.
+    pub storage_at: usize,
+    /// How much there is, in whole pages.
+    pub storage_bytes: usize,
+    /// How much of it may be in use at a time.
+    pub quota: usize,
+}
+
+/// What an arena has given out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ArenaUse {
+    /// Blocks.
+    pub blocks: usize,
+    /// Bytes of storage.
+    pub storage: usize,
+    /// How often there was no block, or no storage within the quota.
+    pub refused: u64,
+}
+
+/// The blocks and the storage of an arena.
+pub struct RingArena {
+    base: NonNull<u8>,
+    parts: ArenaParts,
+    free_blocks: Stack,
+    block_links: Box<[AtomicU32]>,
+    fresh_block: AtomicU32,
+    classes: [Class; CLASSES],
+    page_links: Box<[AtomicU32]>,
+    fresh_page: AtomicU32,
+    kept: AtomicUsize,
+    blocks_used: AtomicUsize,
+    storage_used: AtomicUsize,
+    refused: AtomicU64,
+    /// What keeps the memory mapped.
+    _keeper: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: `base` is the address of memory that `_keeper` keeps, whichever thread has it; everything else is atomic.
+unsafe impl Send for RingArena {}
+// SAFETY: as above.
+unsafe impl Sync for RingArena {}
+
+/// Free storage of one size: with pages, and without.
+#[derive(Default)]
+struct Class {
+    warm: Stack,
+    cold: Stack,
+}
+
+impl RingArena {
+    /// Takes over blocks and storage of an arena that begins at `base`.
+    ///
+    /// # Safety
+    /// The parts lie in memory that is mapped while `keeper` lives, readable and writable, at an address that is a
+    /// multiple of a page; blocks and storage begin on pages and do not overlap. Nobody in this process makes
+    /// references to the storage, or others than to atomics in the blocks, and nobody else gives blocks or storage out.
+    pub unsafe fn new(base: NonNull<u8>, parts: ArenaParts, keeper: Arc<dyn Any + Send + Sync>) -> Arc<Self> {
+        let pages = parts.storage_bytes >> SHIFT_MIN;
+        Arc::new(Self {
+            base,
+            free_blocks: Stack::default(),
+            block_links: links(parts.blocks as usize),
+            fresh_block: AtomicU32::new(0),
+            classes: core::array::from_fn(|_| Class::default()),
+            page_links: links(pages.min(u32::MAX as usize - 1)),
+            fresh_page: AtomicU32::new(0),
+            kept: AtomicUsize::new(0),
+            blocks_used: AtomicUsize::new(0),
+            storage_used: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+            parts,
+            _keeper: keeper,
+        })
+    }
+
+    /// A block of zeros.
+    pub(crate) fn take_block(&self) -> Option<u32> {
+        let fresh = || {
+            let more = |next: u32| (next < self.parts.blocks).then_some(next + 1);
+            self.fresh_block.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()
+        };
+        let Some(block) = self.free_blocks.pop(&self.block_links).or_else(fresh) else {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        self.blocks_used.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: (`new`) the block is mapped and aligned, and is used as atomics only; any bytes are atomics.
+        let words = unsafe { self.block_at(block).cast::<[AtomicU64; BLOCK_BYTES / 8]>().as_ref() };
+        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        Some(block)
+    }
+
+    /// Takes a block back that [`Self::take_block`] has given.
+    pub(crate) fn give_block(&self, block: u32) {
+        self.blocks_used.fetch_sub(1, Ordering::Relaxed);
+        self.free_blocks.push(&self.block_links, block);
+    }
+
+    fn block_at(&self, block: u32) -> NonNull<u8> {
+        assert!(block < self.parts.blocks, "a block of this arena");
+        // SAFETY: (`new`) all blocks are mapped.
+        unsafe { self.base.add(self.parts.blocks_at + block as usize * BLOCK_BYTES) }
+    }
+
+    /// The words of a block.
+    #[inline]
+    pub(crate) fn words(&self, block: u32) -> &RingWords {
+        // SAFETY: (`new`) as in `take_block`; a block begins with its words.
+        unsafe { self.block_at(block).cast::<RingWords>().as_ref() }
+    }
+
+    /// Storage of `len` bytes, a power of two; it holds what was there before.
+    pub(crate) fn take(&self, len: usize) -> Option<NonNull<u8>> {
+        let class = class_of(len)?;
+        let used = self.storage_used.fetch_add(len, Ordering::Relaxed);
+        let page = (used + len <= self.parts.quota).then(|| self.take_pages(class)).flatten();
+        if page.is_none() {
+            self.storage_used.fetch_sub(len, Ordering::Relaxed);
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: (`new`) pages below the count of pages are mapped storage.
+        page.map(|page| unsafe { self.base.add(self.parts.storage_at + ((page as usize) << SHIFT_MIN)) })
+    }
+
+    fn take_pages(&self, class: usize) -> Option<u32> {
+        let links = &self.page_links;
+        if let Some(page) = self.classes[class].warm.pop(links) {
+            self.kept.fetch_sub(bytes_of(class), Ordering::Relaxed);
+            return Some(page);
+        }
+        let count = 1u32 << class;
+        let more = |next: u32| {
+            let end = next.checked_add(count)?;
+            (end as usize <= links.len()).then_some(end)
+        };
+        self.classes[class]
+            .cold
+            .pop(links)
+            .or_else(|| self.fresh_page.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok())
+            .or_else(|| self.split(class))
+    }
+
+    /// Cuts larger free storage up: the first piece is the caller's.
+    #[cold]
+    fn split(&self, class: usize) -> Option<u32> {
+        let links = &self.page_links;
+        (class + 1..CLASSES).find_map(|larger| {
+            let warm = self.classes[larger].warm.pop(links);
+            if warm.is_some() {
+                self.kept.fetch_sub(bytes_of(larger), Ordering::Relaxed);
+            }
+            let page = warm.or_else(|| self.classes[larger].cold.pop(links))?;
+            (class..larger).for_each(|half| self.classes[half].cold.push(links, page + (1 << half)));
+            Some(page)
+        })
+    }
+
+    /// Takes storage back that [`Self::take`] has given for `len`.
+    pub(crate) fn give(&self, storage: NonNull<u8>, len: usize) {
+        let Some(class) = class_of(len) else { return };
+        let page = ((self.distance(storage) - self.parts.storage_at) >> SHIFT_MIN) as u32;
+        self.storage_used.fetch_sub(len, Ordering::Relaxed);
+        if self.kept.fetch_add(len, Ordering::Relaxed) + len <= KEPT_BYTES {
+            return self.classes[class].warm.push(&self.page_links, page);
+        }
+        self.kept.fetch_sub(len, Ordering::Relaxed);
+        // SAFETY: the range is storage that the caller had (A2), to which no references exist; it reads as zeros from
+        // here on. If the kernel refuses, the pages stay, which harms nobody.
+        let _ = unsafe { madvise(storage.as_ptr().cast(), len, Advice::LinuxRemove) };
+        self.classes[class].cold.push(&self.page_links, page);
+    }
+
+    /// How far storage is from the arena's begin: how the program finds it.
+    pub(crate) fn distance(&self, storage: NonNull<u8>) -> usize {
+        storage.addr().get() - self.base.addr().get()
+    }
+
+    /// What it has given out.
+    pub fn in_use(&self) -> ArenaUse {
+        ArenaUse {
+            blocks: self.blocks_used.load(Ordering::Relaxed),
+            storage: self.storage_used.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl fmt::Debug for RingArena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RingArena").field("in_use", &self.in_use()).finish_non_exhaustive()
+    }
+}
+
+/// Storage of an arena for a ring of this capacity.
+pub(crate) const fn storage_for(capacity: u32) -> usize {
+    let len = (capacity as usize).next_power_of_two();
+    if len < 1 << SHIFT_MIN { 1 << SHIFT_MIN } else { len }
+}
+
+/// Which class storage of `len` bytes belongs to.
+fn class_of(len: usize) -> Option<usize> {
+    let fits = len.is_power_of_two() && (SHIFT_MIN..=SHIFT_MAX).contains(&len.trailing_zeros());
+    fits.then(|| (len.trailing_zeros() - SHIFT_MIN) as usize)
+}
+
+const fn bytes_of(class: usize) -> usize {
+    1 << (class as u32 + SHIFT_MIN)
+}
+
+/// Links of zeros, which take memory only where they are used.
+fn links(count: usize) -> Box<[AtomicU32]> {
+    // SAFETY: zeros are atomics.
+    unsafe { Box::<[AtomicU32]>::new_zeroed_slice(count).assume_init() }
+}
+
+/// A stack of indices whose links lie beside it (A1): the count of changes above, the index plus one below.
+#[derive(Default)]
+struct Stack(AtomicU64);
+
+impl Stack {
+    fn push(&self, links: &[AtomicU32], index: u32) {
+        let mut head = self.0.load(Ordering::Relaxed);
+        loop {
+            links[index as usize].store(head as u32, Ordering::Relaxed);
+            match self.0.compare_exchange_weak(
+                head,
+                after(head, index + 1),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    fn pop(&self, links: &[AtomicU32]) -> Option<u32> {
+        let mut head = self.0.load(Ordering::Acquire);
+        loop {
+            let index = (head as u32).checked_sub(1)?;
+            let below = links[index as usize].load(Ordering::Relaxed);
+            match self.0.compare_exchange_weak(head, after(head, below), Ordering::Acquire, Ordering::Acquire)
+            {
+                Ok(_) => return Some(index),
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+/// The next head after `head`, with `top` as its index.
+const fn after(head: u64, top: u32) -> u64 {
+    ((head >> 32).wrapping_add(1) << 32) | top as u64
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+pub(crate) mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const PAGE: usize = 4096;
+
+    #[repr(C, align(4096))]
+    struct Page(core::cell::UnsafeCell<[u8; PAGE]>);
+
+    // SAFETY: the pages are used through the arena only.
+    unsafe impl Send for Page {}
+    // SAFETY: as above.
+    unsafe impl Sync for Page {}
+
+    /// An arena in this process' own memory: a page of blocks, and storage.
+    pub(crate) fn arena(pages: usize, quota: usize) -> Arc<RingArena> {
+        let memory: Vec<Page> =
+            (0..pages + 1).map(|_| Page(core::cell::UnsafeCell::new([0xdd; PAGE]))).collect();
+        let memory = Arc::new(memory);
+        let base = NonNull::new(memory[0].0.get().cast::<u8>()).unwrap();
+        let parts =
+            ArenaParts { blocks_at: 0, blocks: 16, storage_at: PAGE, storage_bytes: pages * PAGE, quota };
+        // SAFETY: the pages are one allocation, which the keeper keeps, and nobody else uses them.
+        unsafe { RingArena::new(base, parts, memory) }
+    }
+
+    #[test]
+    fn blocks_are_given_out_once_as_zeros_and_come_back() {
+        let arena = arena(1, PAGE);
+        let all: Vec<u32> = (0..16).map(|_| arena.take_block().unwrap()).collect();
+        assert_eq!(all, (0..16).collect::<Vec<_>>());
+        assert_eq!(arena.take_block(), None);
+        assert_eq!(arena.words(3).one.tail.load(Ordering::Relaxed), 0);
+        arena.words(3).one.tail.store(9, Ordering::Relaxed);
+        arena.give_block(3);
+        assert_eq!(arena.take_block(), Some(3));
+        assert_eq!(arena.words(3).one.tail.load(Ordering::Relaxed), 0);
+        assert_eq!(arena.in_use(), ArenaUse { blocks: 16, storage: 0, refused: 1 });
+    }
+
+    #[test]
+    fn storage_does_not_overlap_and_the_quota_holds() {
+        let arena = arena(16, 12 * PAGE);
+        let mut seen = HashSet::new();
+        for len in [PAGE, 4 * PAGE, 2 * PAGE, 4 * PAGE] {
+            let at = arena.distance(arena.take(len).unwrap());
+            assert!((at..at + len).step_by(PAGE).all(|page| seen.insert(page)), "{at} {len}");
+        }
+        assert!(arena.take(2 * PAGE).is_none(), "11 of 12 pages are in use");
+        assert!(arena.take(PAGE).is_some());
+        assert!(arena.take(3 * PAGE).is_none() && arena.take(64).is_none(), "no such size");
+    }
+
+    #[test]
+    fn large_storage_is_cut_up_when_nothing_else_is_left() {
+        let arena = arena(8, 8 * PAGE);
+        let whole = arena.take(8 * PAGE).unwrap();
+        arena.give(whole, 8 * PAGE);
+        let pages: HashSet<usize> = (0..8).map(|_| arena.distance(arena.take(PAGE).unwrap())).collect();
+        assert_eq!(pages.len(), 8);
+        assert!(arena.take(PAGE).is_none());
+    }
+
+    #[test]
+    fn threads_never_have_the_same_storage() {
+        let arena = arena(64, 64 * PAGE);
+        std::thread::scope(|scope| {
+            for mark in 1..=3u8 {
+                let arena = &arena;
+                scope.spawn(move || {
+                    for round in 0..2000usize {
+                        let len = PAGE << (round % 3);
+                        let Some(at) = arena.take(len) else { continue };
+                        // SAFETY: the storage is this thread's until it is given back.
+                        unsafe {
+                            at.as_ptr().write(mark);
+                            at.as_ptr().add(len - 1).write(mark);
+                            std::thread::yield_now();
+                            assert_eq!((at.as_ptr().read(), at.as_ptr().add(len - 1).read()), (mark, mark));
+                        }
+                        arena.give(at, len);
+                    }
+                });
+            }
+        });
+        assert_eq!(arena.in_use().storage, 0);
+    }
+}

@@ -1,0 +1,249 @@
+//! Rings whose first party is another process: what its words show, and what is believed of what they say.
+//!
+//! Part of the byte rings; no unsafe code. The second party's own words are where they always are, in memory that
+//! nobody else sees: its cursors, and the places and sizes of storage of *both* rings, which it alone attaches. The
+//! other process has copies of them, and its own two cursors are believed only as far as they can be true:
+//!
+//! F1. Its read cursor lies between what it said before and what was published.
+//! F2. Its write cursor is not before what it said before, nor further from what was released than the storage.
+//! F3. Who says otherwise has lied: his word is not taken, and the stream remembers it until it is reset.
+
+use core::ptr::NonNull;
+
+use crate::arena::{RingArena, storage_for};
+use crate::sync::{Arc, AtomicBool, AtomicU32, Ordering};
+
+use super::{
+    ATTACHED, Block, HELD, Margin, RingReader, RingSide, RingWords, RingWriter, SIZE, SIZE_SHIFT, clamped,
+    size_in,
+};
+
+/// The other process' side of two rings.
+pub(super) struct Far {
+    arena: Arc<RingArena>,
+    block: u32,
+    /// The capacity of the ring that it writes.
+    capacity: AtomicU32,
+    has_lied: AtomicBool,
+}
+
+impl Far {
+    pub(super) fn new(arena: &Arc<RingArena>, capacity: u32) -> Option<Self> {
+        let block = arena.take_block()?;
+        Some(Self {
+            arena: Arc::clone(arena),
+            block,
+            capacity: AtomicU32::new(capacity),
+            has_lied: AtomicBool::new(false),
+        })
+    }
+
+    #[inline]
+    fn words(&self) -> &RingWords {
+        self.arena.words(self.block)
+    }
+
+    #[cold]
+    fn lie(&self) {
+        self.has_lied.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes storage for the ring whose words are `own`, and shows it by `shown`. Whether there was any.
+    fn attach(&self, own: &RingSide, shown: &RingSide, capacity: u32) -> bool {
+        let len = storage_for(capacity);
+        let Some(storage) = self.arena.take(len) else { return false };
+        let size = u64::from(len.trailing_zeros()) << SIZE_SHIFT;
+        let show = |side: &RingSide, place: *mut u8| {
+            let state = side.state.load(Ordering::Relaxed) & !(SIZE | HELD);
+            side.storage.store(place, Ordering::Relaxed);
+            side.state.store(state | size | ATTACHED, Ordering::Release);
+        };
+        show(own, storage.as_ptr());
+        show(shown, core::ptr::without_provenance_mut(self.arena.distance(storage)));
+        true
+    }
+
+    /// Gives the storage of the ring whose words are `own` back.
+    fn give(&self, own: &RingSide) {
+        let state = own.state.load(Ordering::Relaxed);
+        own.state.store(state & !ATTACHED, Ordering::Relaxed);
+        if state & ATTACHED != 0
+            && let Some(storage) = NonNull::new(own.storage.load(Ordering::Relaxed))
+        {
+            self.arena.give(storage, size_in(state));
+        }
+    }
+
+    /// Both parties are gone.
+    pub(super) fn end(&self, own: &RingWords) {
+        self.give(&own.one);
+        self.give(&own.two);
+        self.arena.give_block(self.block);
+    }
+}
+
+/// What another process sees of two rings.
+#[derive(Clone, Copy)]
+pub struct FarView<'a>(pub(super) &'a Far);
+
+impl<'a> FarView<'a> {
+    /// Which block of its arena.
+    pub fn block(self) -> u32 {
+        self.0.block
+    }
+
+    /// The words in the margin, for what it is to know. It may change them.
+    pub fn margin(self) -> &'a Margin {
+        &self.0.words().margin
+    }
+
+    /// The capacity of the ring that it writes, from the next storage on.
+    pub fn set_capacity(self, capacity: usize) {
+        self.0.capacity.store(clamped(capacity), Ordering::Relaxed);
+    }
+
+    /// Whether it has said of its cursors what cannot be true (F3).
+    pub fn has_lied(self) -> bool {
+        self.0.has_lied.load(Ordering::Relaxed)
+    }
+}
+
+impl Block {
+    /// The other process' side. Only halves of [`super::Party::Far`] ask.
+    #[inline]
+    fn other(&self) -> &Far {
+        self.far.as_deref().expect("a far half has a far side")
+    }
+}
+
+fn is_attached(side: &RingSide) -> bool {
+    side.state.load(Ordering::Relaxed) & ATTACHED != 0
+}
+
+/// The ring that the other process reads.
+impl RingWriter {
+    /// Whether the other party is another process.
+    #[inline]
+    pub fn is_far(&self) -> bool {
+        self.by == super::Party::Far
+    }
+
+    /// What the other process has released, as far as it can be true (F1).
+    pub(super) fn far_head(&self) -> u64 {
+        let far = self.block.other();
+        let (head, seen) = (far.words().one.head.load(Ordering::Acquire), self.head_seen.get());
+        if (seen..=self.cursor()).contains(&head) {
+            return head;
+        }
+        far.lie();
+        seen
+    }
+
+    pub(super) fn publish_far(&self, tail: u64) {
+        self.block.other().words().two.tail.store(tail, Ordering::Release);
+    }
+
+    /// How many bytes can surely be written after the cursor: as [`RingWriter::free`], which in an arena promises
+    /// storage that may not be there.
+    #[inline]
+    pub fn claim(&mut self) -> usize {
+        if self.is_far() && !self.claim_far() { 0 } else { self.free() }
+    }
+
+    /// Makes sure of storage, if possible of the size that is wanted. Whether there is any.
+    fn claim_far(&mut self) -> bool {
+        let state = self.block.two.state.load(Ordering::Relaxed);
+        let is_outgrown = size_in(state) < storage_for(self.capacity);
+        if state & ATTACHED != 0 {
+            if state & HELD != 0 || !is_outgrown || self.unread() > 0 {
+                return true;
+            }
+            self.detach_far();
+        }
+        let (far, own) = (self.block.other(), &self.block.two);
+        // Without room for the whole, something smaller lets the stream go on.
+        let least = self.capacity.min(1 << 14);
+        [self.capacity, least].into_iter().any(|capacity| far.attach(own, &far.words().two, capacity))
+    }
+
+    /// Holds the storage, if there is any (R3).
+    pub(super) fn enter_far(&mut self) -> Option<(*mut u8, usize)> {
+        let own = &self.block.two;
+        if own.state.load(Ordering::Relaxed) & HELD == 0 {
+            if !is_attached(own) && !self.claim_far() {
+                return None;
+            }
+            self.block.two.state.fetch_or(HELD, Ordering::Relaxed);
+        }
+        Some(self.ring().storage())
+    }
+
+    pub(super) fn detach_far(&mut self) -> bool {
+        let state = self.block.two.state.load(Ordering::Relaxed);
+        if state & (ATTACHED | HELD) != ATTACHED || self.unread() > 0 {
+            return false;
+        }
+        let far = self.block.other();
+        // With nothing to read the reader touches no storage (R5).
+        far.words().two.state.fetch_and(!ATTACHED, Ordering::Release);
+        far.give(&self.block.two);
+        true
+    }
+}
+
+/// The ring that the other process writes.
+impl RingReader {
+    /// What another process sees, if it is the other party.
+    pub fn far(&self) -> Option<FarView<'_>> {
+        self.block.far.as_deref().map(FarView)
+    }
+
+    /// Whether the other party is another process.
+    #[inline]
+    pub fn is_far(&self) -> bool {
+        self.by == super::Party::Far
+    }
+
+    /// What the other process has published, as far as it can be true (F2).
+    pub(super) fn far_tail(&self) -> u64 {
+        let far = self.block.other();
+        let (tail, seen) = (far.words().one.tail.load(Ordering::Acquire), self.tail_seen.get());
+        let most = self.cursor() + self.ring().attached_bytes() as u64;
+        if (seen.max(self.cursor())..=most).contains(&tail) {
+            return tail;
+        }
+        far.lie();
+        seen.max(self.cursor())
+    }
+
+    pub(super) fn publish_far(&self, head: u64) {
+        self.block.other().words().two.head.store(head, Ordering::Release);
+    }
+
+    /// Gives the other process storage to write to, if it has none. Whether this call did.
+    pub fn attach_far(&mut self) -> bool {
+        if !self.is_far() || is_attached(&self.block.one) {
+            return false;
+        }
+        let far = self.block.other();
+        far.attach(&self.block.one, &far.words().one, far.capacity.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn detach_far(&mut self) -> bool {
+        if !is_attached(&self.block.one) {
+            return false;
+        }
+        let far = self.block.other();
+        let word = &far.words().one.state;
+        // Read before the ring is seen empty (R4). Whatever it says of storage is not believed.
+        let state = word.load(Ordering::Acquire);
+        if state & HELD != 0 || self.available() > 0 {
+            return false;
+        }
+        let swapped = word.compare_exchange(state, state & !ATTACHED, Ordering::AcqRel, Ordering::Relaxed);
+        if swapped.is_ok() {
+            far.give(&self.block.one);
+        }
+        swapped.is_ok()
+    }
+}
