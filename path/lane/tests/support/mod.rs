@@ -11,8 +11,8 @@ use firelane_frame::{
 };
 use firelane_lane::*;
 use firelane_socket::{
-    ConnRef, DatagramEnd, ListenerEnd, ReadError, Ready, SocketToken, StreamConfig, StreamEnd, WriteError,
-    datagram, listener, stream,
+    ConnRef, DatagramEnd, ListenerEnd, ListenerSlot, ReadError, Ready, SocketToken, StreamConfig, StreamEnd,
+    StreamSlot, WriteError, datagram, listener, stream,
 };
 use firelane_units::{
     BitRate, DropCounters, FlowId, Instant, LaneId, LinkId, MacAddr, Mtu, NetstackId, Port, Priority,
@@ -361,6 +361,11 @@ impl World {
 impl World {
     pub fn listen(&mut self, netstack: u16, socket: u32, local: &str, backlog: usize) -> ListenerEnd {
         let (end, slot) = listener(backlog);
+        self.listen_with(netstack, socket, local, slot);
+        end
+    }
+
+    pub fn listen_with(&mut self, netstack: u16, socket: u32, local: &str, slot: ListenerSlot) {
         let listen = Listen {
             socket: SocketId(socket),
             local: local.parse().expect("an address and a port"),
@@ -373,18 +378,21 @@ impl World {
             let command = SocketCommand::Listen(Box::new(listen.clone()));
             lane.on_message(self.now, LaneMessage::Socket(NetstackId(netstack), command));
         }
-        end
     }
 
     pub fn connect(&mut self, netstack: u16, lane: u16, remote: &str) -> StreamEnd {
         let (end, slot) = stream(RINGS, LaneId(lane), NetstackId(netstack));
+        self.connect_with(netstack, lane, remote, slot);
+        end
+    }
+
+    pub fn connect_with(&mut self, netstack: u16, lane: u16, remote: &str, slot: StreamSlot) {
         let remote = remote.parse().expect("an address and a port");
         let options = StreamOptions::default();
         let connect = Connect { remote, local: None, stream: slot, options };
         let command = SocketCommand::Connect(Box::new(connect));
         let message = LaneMessage::Socket(NetstackId(netstack), command);
         self.lanes[usize::from(lane)].on_message(self.now, message);
-        end
     }
 
     pub fn command(&mut self, end: &StreamEnd, command: impl FnOnce(ConnRef) -> SocketCommand) {

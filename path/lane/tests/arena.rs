@@ -1,0 +1,302 @@
+//! Connections of programs that share an arena with the lanes: the same bytes, and what lies do.
+
+mod support;
+
+use std::collections::HashMap;
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use firelane_lane::{LaneMessage, SocketCommand};
+use firelane_shm::layout::{PAGE, request, status};
+use firelane_shm::{Arena, Block, Holder, Layout, Mapping, ReadError, StreamEnd, WriteError};
+use firelane_socket::{AnyEnd, ArenaEnd, ListenerEnd, listener_in, stream_in};
+use firelane_units::{LaneId, Mtu, NetstackId};
+use support::*;
+
+const LAYOUT: Layout = Layout { lanes: 4, blocks: 64, storage_bytes: 4096 * PAGE };
+
+/// A program, and who answers for it in the daemon.
+struct Program {
+    arena: Arena,
+    /// As the program has mapped it.
+    memory: Mapping,
+    ends: HashMap<u32, ArenaEnd>,
+}
+
+impl Program {
+    fn new() -> Self {
+        let arena = Arena::create(LAYOUT, 1).unwrap();
+        let memory = Mapping::attach(&arena).unwrap().0;
+        Self { arena, memory, ends: HashMap::new() }
+    }
+
+    fn stream(&self, block: u32) -> StreamEnd<'_> {
+        StreamEnd::new(&self.memory, block, Holder::new(1, 1)).unwrap()
+    }
+
+    fn block(&self, block: u32) -> &Block {
+        self.memory.block(block).unwrap()
+    }
+
+    fn keep(&mut self, end: ArenaEnd) -> u32 {
+        let block = end.block();
+        for word in &self.block(block).capacity {
+            word.store(RINGS.send_capacity as u32, Ordering::Relaxed);
+        }
+        self.ends.insert(block, end);
+        block
+    }
+
+    fn connect(&mut self, world: &mut World, netstack: u16, lane: u16, remote: &str) -> u32 {
+        let made = stream_in(self.arena.rings(), RINGS, LaneId(lane), NetstackId(netstack));
+        let (end, slot) = made.expect("there is a block");
+        world.connect_with(netstack, lane, remote, slot);
+        self.keep(end)
+    }
+
+    fn accept(&mut self, listener: &ListenerEnd) -> Option<u32> {
+        match listener.accept_any()?.stream {
+            AnyEnd::There(end) => Some(self.keep(end)),
+            AnyEnd::Here(_) => panic!("the listener is in an arena"),
+        }
+    }
+
+    /// What the engine does around a turn: kicks go to the lanes, and news to the program.
+    fn turn(&self, world: &mut World) {
+        for lane in 0..world.lanes.len() as u32 {
+            let inbox = self.arena.mapping().lane(lane).unwrap();
+            while let Some((first, bits)) = inbox.news.take_word() {
+                for block in (0..64).filter(|n| bits >> n & 1 != 0).map(|n| first + n) {
+                    self.kicked(world, block);
+                }
+            }
+        }
+        world.run_for(Duration::from_millis(1));
+        for (&block, end) in &self.ends {
+            end.publish_names();
+            let words = end.shared().words();
+            let error = if words.error().is_some() { 104 << status::ERROR_SHIFT } else { 0 };
+            self.block(block).tell(u64::from(words.flags().bits()) << 16 | error);
+        }
+    }
+
+    fn kicked(&self, world: &mut World, block: u32) {
+        let Some(end) = self.ends.get(&block) else { return };
+        let Some(conn) = end.shared().conn() else { return };
+        let (netstack, lane) = (end.shared().netstack(), end.shared().lane());
+        let requests = self
+            .block(block)
+            .requests
+            .fetch_and(!(request::SHUT_WRITE | request::WANTS_STORAGE), Ordering::AcqRel);
+        let mut messages = vec![LaneMessage::Kick { netstack, conn }];
+        if requests & request::SHUT_WRITE != 0 {
+            messages.push(LaneMessage::Socket(netstack, SocketCommand::Shutdown(conn)));
+        }
+        for message in messages {
+            world.lanes[lane.index()].on_message(world.now, message);
+        }
+    }
+
+    fn close(&mut self, world: &mut World, block: u32) {
+        let end = self.ends.remove(&block).unwrap();
+        if let Some(conn) = end.shared().conn() {
+            let message = LaneMessage::Socket(end.shared().netstack(), SocketCommand::Close(conn));
+            world.lanes[end.shared().lane().index()].on_message(world.now, message);
+        }
+    }
+
+    fn write(&self, block: u32, bytes: &[u8]) -> usize {
+        let stream = self.stream(block);
+        match stream.write(&[IoSlice::new(bytes)]) {
+            Ok(count) => {
+                stream.kick();
+                count
+            }
+            Err(WriteError::WouldBlock) => {
+                stream.kick();
+                0
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    fn read(&self, block: u32, bytes: &mut [u8]) -> Option<usize> {
+        let stream = self.stream(block);
+        match stream.read(&mut [IoSliceMut::new(bytes)], false) {
+            Ok((count, kick)) => {
+                if kick {
+                    stream.kick();
+                }
+                Some(count)
+            }
+            Err(ReadError::WouldBlock) => None,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    fn transfer(&self, world: &mut World, from: u32, to: u32, bytes: &[u8]) {
+        let (mut sent, mut got, mut buffer) = (0, Vec::new(), vec![0; 100_000]);
+        for _ in 0..10_000 {
+            sent += self.write(from, &bytes[sent..]);
+            self.turn(world);
+            while let Some(count) = self.read(to, &mut buffer) {
+                got.extend_from_slice(&buffer[..count]);
+            }
+            if got.len() == bytes.len() {
+                assert!(got == bytes, "the bytes are the same");
+                return;
+            }
+        }
+        panic!("{} of {} bytes arrived", got.len(), bytes.len());
+    }
+}
+
+/// A program with a connection to itself, between two netstacks: the client's block and the server's.
+fn connected(lanes: u16) -> (World, Program, ListenerEnd, [u32; 2]) {
+    let (mut world, mut program) = (two_stacks(lanes, Mtu::ETHERNET), Program::new());
+    let (listener, slot) = listener_in(program.arena.rings().clone(), 8);
+    world.listen_with(2, 0, "10.0.0.2:80", slot);
+    let client = program.connect(&mut world, 1, lanes - 1, "10.0.0.2:80");
+    program.turn(&mut world);
+    let server = program.accept(&listener).expect("the handshake is over");
+    program.turn(&mut world);
+    (world, program, listener, [client, server])
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n * 31 + (n >> 8)) as u8).collect()
+}
+
+#[test]
+fn bytes_travel_both_ways_and_everything_comes_back() {
+    for lanes in [1, 2, 4] {
+        let (mut world, mut program, _listener, [client, server]) = connected(lanes);
+        program.transfer(&mut world, client, server, &pattern(1_000_000));
+        program.transfer(&mut world, server, client, &pattern(300_000));
+        program.stream(client).shut_write();
+        program.stream(client).kick();
+        program.turn(&mut world);
+        program.turn(&mut world);
+        assert_eq!(program.read(server, &mut [0]), Some(0), "the end");
+        for block in [server, client] {
+            program.close(&mut world, block);
+        }
+        world.run_for(Duration::from_secs(1));
+        world.check_conservation();
+        let used = program.arena.rings().in_use();
+        assert_eq!((used.blocks, used.storage, used.refused), (0, 0, 0));
+    }
+}
+
+#[test]
+fn names_are_shown_and_a_silent_connection_has_no_storage() {
+    let (mut world, program, _listener, [client, server]) = connected(1);
+    program.transfer(&mut world, client, server, b"hello");
+    assert!(program.arena.rings().in_use().storage > 0);
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(program.arena.rings().in_use().storage, 0);
+    let words = |block| program.block(block).rings.margin.each_ref().map(|word| word.load(Ordering::Relaxed));
+    let (ours, theirs) = (words(client), words(server));
+    assert_eq!(ours[3] >> 48, 80, "the remote port");
+    assert_eq!((ours[5], ours[7]), (theirs[7], theirs[5]));
+    assert_eq!(program.stream(client).room(), 0);
+    program.transfer(&mut world, client, server, b"again");
+    program.transfer(&mut world, server, client, b"and back");
+}
+
+#[test]
+fn without_storage_within_the_quota_the_peer_waits() {
+    let (mut world, mut program, listener, [client, server]) = connected(1);
+    let small = Arena::create_within(LAYOUT, 2, 256 * 1024).unwrap();
+    program.transfer(&mut world, client, server, &pattern(10_000));
+    let mut poor = Program { memory: Mapping::attach(&small).unwrap().0, arena: small, ends: HashMap::new() };
+    let block = poor.connect(&mut world, 1, 0, "10.0.0.2:80");
+    poor.turn(&mut world);
+    let peer = program.accept(&listener).unwrap();
+    poor.turn(&mut world);
+    assert!(poor.write(block, b"question") > 0, "its send ring has all the storage there is");
+    poor.turn(&mut world);
+    program.turn(&mut world);
+    assert!(program.write(peer, b"answer") > 0);
+    for _ in 0..50 {
+        program.turn(&mut world);
+        poor.turn(&mut world);
+    }
+    assert!(poor.arena.rings().in_use().refused > 0);
+    assert_eq!(poor.read(block, &mut [0; 9]), None, "dropped, and sent again");
+    // The send ring is empty and silent, so its storage goes to who needs it.
+    let mut got = None;
+    for _ in 0..100 {
+        world.run_for(Duration::from_millis(200));
+        program.turn(&mut world);
+        poor.turn(&mut world);
+        got = got.or(poor.read(block, &mut [0; 9]));
+    }
+    assert_eq!(got, Some(6));
+}
+
+#[test]
+fn a_lie_resets_the_connection_that_it_is_about_and_no_other() {
+    type Lie = fn(&Block);
+    let lies: [Lie; 6] = [
+        |block| block.rings.one.tail.store(u64::MAX, Ordering::Relaxed),
+        |block| {
+            block.rings.one.tail.fetch_add(1 << 40, Ordering::Relaxed);
+        },
+        |block| {
+            block.rings.one.tail.fetch_sub(1, Ordering::Relaxed);
+        },
+        |block| {
+            block.rings.one.head.fetch_add(1, Ordering::Relaxed);
+        },
+        |block| block.rings.one.head.store(u64::MAX / 2, Ordering::Relaxed),
+        |block| {
+            block.rings.one.head.fetch_sub(1, Ordering::Relaxed);
+        },
+    ];
+    for (nth, lie) in lies.into_iter().enumerate() {
+        let (mut world, mut program, listener, [liar, server]) = connected(1);
+        let honest = program.connect(&mut world, 1, 0, "10.0.0.2:80");
+        program.turn(&mut world);
+        let other = program.accept(&listener).unwrap();
+        program.turn(&mut world);
+        program.transfer(&mut world, liar, server, b"true");
+        program.transfer(&mut world, server, liar, b"true");
+        // The lane has seen all that is true.
+        program.stream(liar).kick();
+        program.turn(&mut world);
+        lie(program.block(liar));
+        program.stream(liar).kick();
+        for _ in 0..3 {
+            program.turn(&mut world);
+        }
+        let lies: u64 = world.lanes.iter().map(|lane| lane.snapshot().counters.shm_lies).sum();
+        assert_eq!(lies, 1, "lie {nth}");
+        assert!(program.stream(server).readiness().has(firelane_shm::Readiness::ERROR), "its peer got a RST");
+        program.transfer(&mut world, honest, other, &pattern(100_000));
+        program.transfer(&mut world, other, honest, &pattern(100_000));
+    }
+}
+
+#[test]
+fn words_that_only_the_daemon_writes_are_not_read_back() {
+    let (mut world, program, _listener, [client, server]) = connected(1);
+    program.transfer(&mut world, client, server, &pattern(1000));
+    let block = program.block(client);
+    for word in &block.rings.margin {
+        word.store(u64::MAX, Ordering::Relaxed);
+    }
+    for side in [&block.rings.one, &block.rings.two] {
+        side.storage.store(std::ptr::without_provenance_mut(usize::MAX), Ordering::Relaxed);
+        side.state.store(u64::MAX, Ordering::Relaxed);
+    }
+    for word in [&block.rings.two.tail, &block.rings.two.head] {
+        word.store(u64::MAX, Ordering::Relaxed);
+    }
+    // The lane still knows whose segments these are and where their bytes go.
+    assert!(program.write(server, &pattern(5000)) > 0);
+    program.turn(&mut world);
+    assert_eq!(program.stream(server).unacknowledged(), 0, "its peer's lane took them");
+    world.check_conservation();
+}
