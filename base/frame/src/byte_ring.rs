@@ -345,10 +345,9 @@ impl RingWriter {
     /// The capacity that holds at present: what was asked for, unless the storage is smaller and in use.
     fn room_limit(&self) -> usize {
         let attached = self.attached_bytes();
-        if self.by == Party::Far && attached > 0 {
-            return self.capacity().min(attached);
-        }
-        let replaceable = attached == 0 || (self.ahead <= self.cursor() && self.unread() == 0);
+        let is_idle = || self.ahead <= self.cursor() && self.unread() == 0;
+        // In an arena there may be no storage to replace it.
+        let replaceable = attached == 0 || (self.by != Party::Far && is_idle());
         if replaceable { self.capacity() } else { self.capacity().min(attached) }
     }
 
@@ -394,7 +393,7 @@ impl RingWriter {
     }
 
     /// The two pieces of room for up to `len` bytes at `cursor`, with the storage held (R3), and their lengths.
-    #[inline]
+    #[inline(always)]
     fn enter_at(&mut self, cursor: u64, len: usize) -> ([*mut u8; 2], usize, usize) {
         assert!(cursor >= self.cursor(), "written bytes are the reader's");
         let len = self.room_at(cursor, len);
@@ -569,7 +568,7 @@ impl RingReader {
     }
 
     /// The two pieces of storage of up to `len` published bytes from `cursor` on, and their lengths.
-    #[inline]
+    #[inline(always)]
     fn pieces_at(&self, cursor: u64, len: usize) -> ([*const u8; 2], usize, usize) {
         assert!(cursor >= self.cursor(), "released bytes are the writer's");
         if self.tail_seen.get() < cursor.saturating_add(len as u64) {

@@ -469,6 +469,12 @@ impl StreamSlot {
         self.shared().words().tell(ready)
     }
 
+    /// Whether the application is in another process.
+    #[inline]
+    pub fn is_far(&self) -> bool {
+        self.send.is_far()
+    }
+
     /// Gives an application in another process storage to write to, if it has none. Whether this call did: then there is
     /// room that it may wait for.
     #[inline]

@@ -129,6 +129,7 @@ impl RingWriter {
     }
 
     /// What the other process has released, as far as it can be true (F1).
+    #[cold]
     pub(super) fn far_head(&self) -> u64 {
         let far = self.block.other();
         let (head, seen) = (far.words().one.head.load(Ordering::Acquire), self.head_seen.get());
@@ -139,6 +140,7 @@ impl RingWriter {
         seen
     }
 
+    #[cold]
     pub(super) fn publish_far(&self, tail: u64) {
         self.block.other().words().two.tail.store(tail, Ordering::Release);
     }
@@ -151,6 +153,7 @@ impl RingWriter {
     }
 
     /// Makes sure of storage, if possible of the size that is wanted. Whether there is any.
+    #[cold]
     fn claim_far(&mut self) -> bool {
         let state = self.block.two.state.load(Ordering::Relaxed);
         let is_outgrown = size_in(state) < storage_for(self.capacity);
@@ -167,6 +170,7 @@ impl RingWriter {
     }
 
     /// Holds the storage, if there is any (R3).
+    #[cold]
     pub(super) fn enter_far(&mut self) -> Option<(*mut u8, usize)> {
         let own = &self.block.two;
         if own.state.load(Ordering::Relaxed) & HELD == 0 {
@@ -178,6 +182,7 @@ impl RingWriter {
         Some(self.ring().storage())
     }
 
+    #[cold]
     pub(super) fn detach_far(&mut self) -> bool {
         let state = self.block.two.state.load(Ordering::Relaxed);
         if state & (ATTACHED | HELD) != ATTACHED || self.unread() > 0 {
@@ -205,6 +210,7 @@ impl RingReader {
     }
 
     /// What the other process has published, as far as it can be true (F2).
+    #[cold]
     pub(super) fn far_tail(&self) -> u64 {
         let far = self.block.other();
         let (tail, seen) = (far.words().one.tail.load(Ordering::Acquire), self.tail_seen.get());
@@ -216,11 +222,13 @@ impl RingReader {
         seen.max(self.cursor())
     }
 
+    #[cold]
     pub(super) fn publish_far(&self, head: u64) {
         self.block.other().words().two.head.store(head, Ordering::Release);
     }
 
     /// Gives the other process storage to write to, if it has none. Whether this call did.
+    #[cold]
     pub fn attach_far(&mut self) -> bool {
         if !self.is_far() || is_attached(&self.block.one) {
             return false;
@@ -229,6 +237,7 @@ impl RingReader {
         far.attach(&self.block.one, &far.words().one, far.capacity.load(Ordering::Relaxed))
     }
 
+    #[cold]
     pub(super) fn detach_far(&mut self) -> bool {
         if !is_attached(&self.block.one) {
             return false;

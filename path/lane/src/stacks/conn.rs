@@ -254,12 +254,6 @@ impl Conn {
         }
     }
 
-    /// Whether its program, which shares its words, says what cannot be true; told once.
-    #[inline]
-    pub(crate) fn has_lied(&self) -> bool {
-        self.leaving == Leaving::No && self.stream.has_lied()
-    }
-
     /// Gives back what a silent connection does not need: its way is looked up again when it wakes.
     fn rest(&mut self, now: Instant) {
         if let Tcp::Awake(connection) = &mut self.tcp
