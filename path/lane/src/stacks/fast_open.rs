@@ -4,7 +4,7 @@
 //! netstack's other lanes, as neighbours are; the server needs to tell nobody, because every lane makes the same ones.
 
 use firelane_ip::Egress;
-use firelane_socket::{Names, stream};
+use firelane_socket::Names;
 use firelane_tcp::{
     Birth, CloseReason, Connection, FastOpenAnswer, FastOpenOffer, FastOpenPolicy, Rings, SegmentIn, Tuple,
 };
@@ -74,7 +74,8 @@ impl<D> Inside<'_, D> {
         };
         let tuple = Self::tuple(names.local, names.remote).ok_or(DropReason::BadSegment)?;
         let (now, config) = (self.common.now, &self.shard.config.tcp);
-        let (end, mut stream) = stream(listening.rings, self.common.id, self.shard.config.id);
+        let made = listening.slot.stream(listening.rings, self.common.id, self.shard.config.id);
+        let (end, mut stream) = made.ok_or(DropReason::ListenFull)?;
         let mut rings = Rings { send: &mut stream.send, recv: &mut stream.recv };
         let (tcp, told) = Connection::accept_fast(config, birth, seg, renewed, now, &mut rings);
         let mut tcp = Box::new(tcp);
