@@ -18,8 +18,10 @@ use rustix::mm::{Advice, madvise};
 
 use crate::byte_ring::RingWords;
 
-/// A block: the words of two rings, and as many for whoever shares them. All are zero when it is given out.
+/// A block: the words of two rings, and as many for whoever shares them. All but one are zero when it is given out.
 pub const BLOCK_BYTES: usize = 256;
+/// The word of a block that counts how often it was given out.
+pub const GENERATION_WORD: usize = 28;
 /// The least storage is a page, the most what a ring may have.
 const SHIFT_MIN: u32 = 12;
 const SHIFT_MAX: u32 = 30;
@@ -109,7 +111,7 @@ impl RingArena {
         })
     }
 
-    /// A block of zeros.
+    /// A block of zeros, but for its generation.
     pub(crate) fn take_block(&self) -> Option<u32> {
         let fresh = || {
             let more = |next: u32| (next < self.parts.blocks).then_some(next + 1);
@@ -122,7 +124,10 @@ impl RingArena {
         self.blocks_used.fetch_add(1, Ordering::Relaxed);
         // SAFETY: (`new`) the block is mapped and aligned, and is used as atomics only; any bytes are atomics.
         let words = unsafe { self.block_at(block).cast::<[AtomicU64; BLOCK_BYTES / 8]>().as_ref() };
-        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        for (at, word) in words.iter().enumerate() {
+            let kept = if at == GENERATION_WORD { word.load(Ordering::Relaxed).wrapping_add(1) } else { 0 };
+            word.store(kept, Ordering::Relaxed);
+        }
         Some(block)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The offsets are the interface: a change of any of them is a new [`VERSION`].
 
-use firelane_frame::{BLOCK_BYTES, RingWords};
+use firelane_frame::{BLOCK_BYTES, GENERATION_WORD, RingWords};
 
 use crate::bits::Bits;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -110,7 +110,9 @@ pub struct Block {
     pub requests: AtomicU64,
     /// The most unacknowledged bytes (SO_SNDBUF) and the most unread ones, as the lane has them at present.
     pub capacity: [AtomicU32; 2],
-    _lane: [u64; 4],
+    /// Which use of this block it is; counted up when it is given out again.
+    pub generation: AtomicU64,
+    _lane: [u64; 3],
 }
 
 /// Which word of the margin is what. They lie where the endpoints of `path/socket` have them.
@@ -242,7 +244,7 @@ const _: () = {
     assert!(offset_of!(Block, recv_timeout) == 160 && offset_of!(Block, low_water) == 176);
     assert!(offset_of!(Block, waiters) == 192 && offset_of!(Block, futex) == 200);
     assert!(offset_of!(Block, sleepers) == 204 && offset_of!(Block, requests) == 208);
-    assert!(offset_of!(Block, capacity) == 216);
+    assert!(offset_of!(Block, capacity) == 216 && offset_of!(Block, generation) == 8 * GENERATION_WORD);
     assert!(size_of::<Header>() == 48 && offset_of!(Header, len) == 40);
     assert!(size_of::<Inbox>() == 9 * PAGE as usize && offset_of!(Inbox, news) == 64);
     assert!(Layout::new(1).is_valid() && Layout::new(LANES_MAX).is_valid());
