@@ -8,10 +8,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use firelane_ip::SourceFilter;
 use firelane_lane::{DatagramOption, Join, LaneMessage, SocketCommand};
-use firelane_units::LinkId;
+use firelane_units::{LinkId, NetstackId};
 use rustix::io::Errno;
 
 use crate::error::lane_failed;
+use crate::registry::Registry;
 use crate::udp_socket::UdpSocket;
 
 impl UdpSocket {
@@ -143,9 +144,7 @@ impl UdpSocket {
 
     fn check_link(&self, link: Option<LinkId>) -> io::Result<()> {
         let Some(link) = link else { return Ok(()) };
-        let registry = self.engine.registry();
-        let vnic = registry.vnics.get(&link).filter(|vnic| vnic.netstack == Some(self.shared.netstack()));
-        vnic.map(|_| ()).ok_or_else(|| Errno::NODEV.into())
+        check_link(&self.engine.registry(), self.shared.netstack(), link)
     }
 
     fn link_of(&self, interface: Ipv4Addr) -> io::Result<Option<LinkId>> {
@@ -157,6 +156,12 @@ impl UdpSocket {
         let its = netstack.addresses.iter().find(|(_, prefix)| prefix.addr() == IpAddr::V4(interface));
         its.map(|(link, _)| Some(*link)).ok_or_else(|| Errno::NODEV.into())
     }
+}
+
+/// Whether `netstack` has `link`.
+pub(crate) fn check_link(registry: &Registry, netstack: NetstackId, link: LinkId) -> io::Result<()> {
+    let vnic = registry.vnics.get(&link).filter(|vnic| vnic.netstack == Some(netstack));
+    vnic.map(|_| ()).ok_or_else(|| Errno::NODEV.into())
 }
 
 /// Sources of one filter, as in `path/ip`.

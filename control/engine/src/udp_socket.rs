@@ -15,7 +15,7 @@ use firelane_socket::{
     DatagramEnd, DatagramShared, Flags, Ready, RecvDatagramEnd, SendDatagramEnd, SendDatagramError,
     SocketToken, datagram,
 };
-use firelane_units::{Port, SocketId};
+use firelane_units::{LinkId, Port, SocketId};
 use rustix::io::Errno;
 
 use crate::engine::Inner;
@@ -25,6 +25,7 @@ use crate::poller::sealed::Watched;
 use crate::sleepers::{Seat, Seated, block_on};
 use crate::stack::Stack;
 use crate::tcp_listener::random_port;
+use crate::udp_groups::check_link;
 
 /// How many random ports are tried before a socket on port zero is refused.
 const PORT_TRIES: usize = 64;
@@ -53,7 +54,16 @@ impl UdpSocket {
     /// The address is in use or not one of the netstack's.
     pub fn bind(stack: &Stack, addr: impl ToSocketAddrs) -> io::Result<Self> {
         let addr = addr.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
-        Self::open(stack, addr, None)
+        Self::open(stack, addr, None, None)
+    }
+
+    /// Binds to `addr` and speaks over `link` alone (SO_BINDTODEVICE, Solaris' IP_BOUND_IF). Bound to no address it
+    /// sends to everybody without a source (IP_UNSPEC_SRC), which is how a station begins that has none.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::bind`]; the netstack does not have the link.
+    pub fn bind_on(stack: &Stack, addr: SocketAddr, link: LinkId) -> io::Result<Self> {
+        Self::open(stack, addr, None, Some(link))
     }
 
     /// Binds to `addr` and exchanges datagrams with `remote` alone.
@@ -61,10 +71,15 @@ impl UdpSocket {
     /// # Errors
     /// As [`UdpSocket::bind`].
     pub fn connected(stack: &Stack, addr: SocketAddr, remote: SocketAddr) -> io::Result<Self> {
-        Self::open(stack, addr, Some(remote))
+        Self::open(stack, addr, Some(remote), None)
     }
 
-    fn open(stack: &Stack, addr: SocketAddr, remote: Option<SocketAddr>) -> io::Result<Self> {
+    fn open(
+        stack: &Stack,
+        addr: SocketAddr,
+        remote: Option<SocketAddr>,
+        link: Option<LinkId>,
+    ) -> io::Result<Self> {
         let mut registry = stack.inner.registry_of_now();
         let netstack = registry.netstack_mut(stack.id)?;
         // A group's address is anybody's: what is sent to the group arrives there.
@@ -72,13 +87,16 @@ impl UdpSocket {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
         let ports = netstack.config.udp_ports.clone();
+        if let Some(link) = link {
+            check_link(&registry, stack.id, link)?;
+        }
         drop(registry);
         if addr.port() != 0 {
-            return Self::open_on(stack, addr, remote);
+            return Self::open_on(stack, addr, remote, link);
         }
         for _ in 0..PORT_TRIES {
             let port = random_port(&stack.inner.fabric.chance, &ports)?;
-            match Self::open_on(stack, SocketAddr::new(addr.ip(), port), remote) {
+            match Self::open_on(stack, SocketAddr::new(addr.ip(), port), remote, link) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 done => return done,
             }
@@ -86,7 +104,12 @@ impl UdpSocket {
         Err(Errno::ADDRINUSE.into())
     }
 
-    fn open_on(stack: &Stack, local: SocketAddr, remote: Option<SocketAddr>) -> io::Result<Self> {
+    fn open_on(
+        stack: &Stack,
+        local: SocketAddr,
+        remote: Option<SocketAddr>,
+        link: Option<LinkId>,
+    ) -> io::Result<Self> {
         let engine = Arc::clone(&stack.inner);
         let lanes = engine.registry().netstack_mut(stack.id).map(|n| n.lanes.clone())?;
         let sockets = &stack.config()?.sockets;
@@ -112,7 +135,7 @@ impl UdpSocket {
             nonblocking: AtomicBool::new(false),
             read_timeout: Mutex::default(),
         };
-        let bind = Bind { socket, local, v6_only: false, remote, slot };
+        let bind = Bind { socket, local, v6_only: false, remote, link, slot };
         opened.command(SocketCommand::Bind(Box::new(bind)))?;
         let outcome = block_on(None, |context| opened.poll_for(Ready::WRITABLE, context, Self::bound));
         outcome.expect("without a limit it ends ready").map(|()| opened)

@@ -131,6 +131,27 @@ impl Ip {
         })
     }
 
+    /// The way to everybody on `link` for a station that has no address there yet (RFC 1122 §3.2.1.3 (a), RFC 2131
+    /// §4.1).
+    pub fn egress_without_source(&self, link: LinkId) -> Result<Egress, RouteError> {
+        let interface = self.interfaces.get(link).ok_or(RouteError::NoRoute)?;
+        let dst = IpAddr::V4(Ipv4Addr::BROADCAST);
+        Ok(Egress {
+            link,
+            src_mac: interface.mac,
+            next_hop: dst,
+            dst_mac: Some(MacAddr::BROADCAST),
+            src: Ipv4Addr::UNSPECIFIED.into(),
+            dst,
+            mtu: interface.mtu,
+            hops: self.config.hops.v4,
+            hint: 0,
+            generation: self.generation,
+            neighbour: None,
+            counter: None,
+        })
+    }
+
     /// Whether nothing has changed since `egress` was found.
     #[inline]
     pub const fn is_current(&self, egress: &Egress) -> bool {

@@ -362,6 +362,9 @@ pub struct Bind {
     pub v6_only: bool,
     /// With whom only, if it is connected.
     pub remote: Option<SocketAddr>,
+    /// Over which link only (SO_BINDTODEVICE, Solaris' IP_BOUND_IF). Without an address such a socket sends to
+    /// everybody without a source, as a station does that has none yet (IP_UNSPEC_SRC, RFC 2131 §4.1).
+    pub link: Option<LinkId>,
     /// The lane's side of the queues.
     pub slot: DatagramSlot,
 }

@@ -7,7 +7,7 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use firelane_units::Port;
+use firelane_units::{LinkId, Port};
 
 /// The local addresses of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -88,6 +88,7 @@ pub struct Binding {
     local: LocalAddr,
     port: Port,
     remote: Option<Peer>,
+    link: Option<LinkId>,
     sharing: Sharing,
 }
 
@@ -113,6 +114,7 @@ impl Binding {
             local: LocalAddr::of(local.ip(), v6_only),
             port: Port(local.port()),
             remote: None,
+            link: None,
             sharing: Sharing::Exclusive,
         }
     }
@@ -153,6 +155,11 @@ impl Binding {
         Self { sharing, ..self }
     }
 
+    /// The same for what arrives by one link only (SO_BINDTODEVICE, Solaris' IP_BOUND_IF).
+    pub fn on_link(self, link: Option<LinkId>) -> Self {
+        Self { link, ..self }
+    }
+
     /// Its local addresses.
     pub fn local(&self) -> LocalAddr {
         self.local
@@ -172,11 +179,14 @@ impl Binding {
         self.remote
     }
 
-    /// How well it fits a datagram to the canonical address `local`, whose port and, if it is connected,
-    /// peer are known to be right.
+    /// How well it fits a datagram to the canonical address `local` that came by `link`, if that is known. Its port
+    /// and, if it is connected, its peer are known to be right.
     #[inline]
-    pub(crate) fn fit(&self, local: IpAddr) -> Option<u8> {
-        self.local.fit(local)
+    pub(crate) fn fit(&self, local: IpAddr, link: Option<LinkId>) -> Option<u8> {
+        match (self.link, link) {
+            (Some(own), Some(link)) if own != link => None,
+            _ => self.local.fit(local),
+        }
     }
 
     /// Whether a datagram may belong to both.
@@ -185,7 +195,11 @@ impl Binding {
             (Some(mine), Some(theirs)) => mine == theirs,
             _ => true,
         };
-        self.port == other.port && peers_overlap && self.local.overlaps(other.local)
+        let links_overlap = match (self.link, other.link) {
+            (Some(mine), Some(theirs)) => mine == theirs,
+            _ => true,
+        };
+        self.port == other.port && peers_overlap && links_overlap && self.local.overlaps(other.local)
     }
 
     /// Whether both cannot be bound at once.
@@ -240,6 +254,15 @@ mod tests {
         assert!(peer("10.0.0.9:1").conflicts(&peer("[::ffff:10.0.0.9]:1")));
         assert!(peer("10.0.0.9:1").conflicts(&bound("0.0.0.0:53")));
         assert!(!peer("10.0.0.9:1").conflicts(&bound("10.0.0.2:53")));
+    }
+
+    #[test]
+    fn sockets_on_other_links_do_not_conflict() {
+        let on = |link: Option<u32>| bound("0.0.0.0:68").on_link(link.map(LinkId));
+        assert!(!on(Some(1)).conflicts(&on(Some(2))));
+        assert!(on(Some(1)).conflicts(&on(Some(1))));
+        assert!(on(Some(1)).conflicts(&on(None)) && on(None).conflicts(&on(Some(1))));
+        assert!(!on(Some(1)).conflicts(&bound("0.0.0.0:67")));
     }
 
     #[test]

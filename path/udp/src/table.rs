@@ -11,7 +11,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashTable;
 
-use firelane_units::{Port, SocketId};
+use firelane_units::{LinkId, Port, SocketId};
 
 use crate::Binding;
 use crate::binding::Peer;
@@ -135,27 +135,32 @@ impl UdpTable {
         self.sockets.find(hash_socket(socket), |e| e.socket == socket).map(|e| e.binding)
     }
 
-    /// The socket that gets a unicast datagram from `remote` to `local`.
+    /// The socket that gets a unicast datagram from `remote` to `local`, which came by `link`.
     #[inline]
-    pub fn lookup(&self, local: SocketAddr, remote: SocketAddr) -> Option<SocketId> {
-        self.find(local, remote).map(Blamed::socket)
+    pub fn lookup(&self, link: LinkId, local: SocketAddr, remote: SocketAddr) -> Option<SocketId> {
+        self.find(Some(link), local, remote).map(Blamed::socket)
     }
 
-    /// The sockets that get a multicast or broadcast datagram from `remote` to `local`, in no certain
-    /// order.
-    pub fn lookup_all(&self, local: SocketAddr, remote: SocketAddr) -> impl Iterator<Item = SocketId> + '_ {
+    /// The sockets that get a multicast or broadcast datagram from `remote` to `local`, which came by `link`, in no
+    /// certain order.
+    pub fn lookup_all(
+        &self,
+        link: LinkId,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> impl Iterator<Item = SocketId> + '_ {
         let (address, port) = (local.ip().to_canonical(), Port(local.port()));
         let peer = Peer::from(remote);
         self.connected_to(port, peer)
             .chain(self.open_at(port))
-            .filter(move |entry| entry.binding.fit(address).is_some())
+            .filter(move |entry| entry.binding.fit(address, Some(link)).is_some())
             .map(|entry| entry.socket)
     }
 
     /// The socket that sent a datagram from `local` to `remote`, which an ICMP error quotes. Whether the
     /// netstack has the address `local` was checked by `ip` (RFC 5927 §4).
     pub fn blamed(&self, local: SocketAddr, remote: SocketAddr) -> Option<Blamed> {
-        self.find(local, remote)
+        self.find(None, local, remote)
     }
 
     /// Whether a socket could be bound with `binding` without sharing.
@@ -179,14 +184,14 @@ impl UdpTable {
     }
 
     #[inline]
-    fn find(&self, local: SocketAddr, remote: SocketAddr) -> Option<Blamed> {
+    fn find(&self, link: Option<LinkId>, local: SocketAddr, remote: SocketAddr) -> Option<Blamed> {
         let (address, port) = (local.ip().to_canonical(), Port(local.port()));
         if !self.connected.is_empty()
-            && let Some(socket) = best(self.connected_to(port, remote.into()), address)
+            && let Some(socket) = best(self.connected_to(port, remote.into()), address, link)
         {
             return Some(Blamed::Connected(socket));
         }
-        best(self.open_at(port), address).map(Blamed::Unconnected)
+        best(self.open_at(port), address, link).map(Blamed::Unconnected)
     }
 
     #[inline]
@@ -242,9 +247,13 @@ impl fmt::Debug for UdpTable {
 
 /// The entry that fits best; of equals the last to bind.
 #[inline]
-fn best<'a>(entries: impl Iterator<Item = &'a Entry>, local: IpAddr) -> Option<SocketId> {
+fn best<'a>(
+    entries: impl Iterator<Item = &'a Entry>,
+    local: IpAddr,
+    link: Option<LinkId>,
+) -> Option<SocketId> {
     entries
-        .filter_map(|entry| Some((entry.binding.fit(local)?, entry.bound, entry.socket)))
+        .filter_map(|entry| Some((entry.binding.fit(local, link)?, entry.bound, entry.socket)))
         .max_by_key(|&(fit, bound, _)| (fit, bound))
         .map(|(_, _, socket)| socket)
 }
@@ -292,6 +301,7 @@ mod tests {
     use proptest::prelude::*;
 
     const FAR: &str = "10.9.9.9:999";
+    const LINK: LinkId = LinkId(7);
 
     fn at(text: &str) -> SocketAddr {
         text.parse().unwrap()
@@ -339,7 +349,7 @@ mod tests {
             (&["[::]:53>[::ffff:10.9.9.9]:999"], "10.0.0.1:53", FAR, Some(0)),
         ] {
             let table = sharing(bindings);
-            let found = table.lookup(at(local), at(remote)).map(|s| s.0);
+            let found = table.lookup(LINK, at(local), at(remote)).map(|s| s.0);
             assert_eq!(found, wanted, "{bindings:?}: from {remote} to {local}");
         }
     }
@@ -356,10 +366,10 @@ mod tests {
             "224.0.0.251:53>10.9.9.9:999",
             "224.0.0.251:53>10.9.9.9:998",
         ]);
-        let mut all: Vec<_> = table.lookup_all(at("224.0.0.251:53"), at(FAR)).map(|s| s.0).collect();
+        let mut all: Vec<_> = table.lookup_all(LINK, at("224.0.0.251:53"), at(FAR)).map(|s| s.0).collect();
         all.sort_unstable();
         assert_eq!(all, [0, 1, 3, 6]);
-        let mut all: Vec<_> = table.lookup_all(at("255.255.255.255:53"), at(FAR)).map(|s| s.0).collect();
+        let mut all: Vec<_> = table.lookup_all(LINK, at("255.255.255.255:53"), at(FAR)).map(|s| s.0).collect();
         all.sort_unstable();
         assert_eq!(all, [0, 3]);
     }
@@ -371,6 +381,21 @@ mod tests {
         assert_eq!(table.blamed(local, at(FAR)), Some(Blamed::Connected(SocketId(1))));
         assert_eq!(table.blamed(local, at("10.9.9.9:1")), Some(Blamed::Unconnected(SocketId(0))));
         assert_eq!(table.blamed(at("10.0.0.1:54"), at(FAR)), None);
+    }
+
+    #[test]
+    fn a_socket_on_a_link_hears_only_that_link() {
+        let mut table = UdpTable::new();
+        let other = LinkId(8);
+        for (n, link) in [(1, LINK), (2, other)] {
+            table.bind(SocketId(n), binding("0.0.0.0:68").on_link(Some(link))).unwrap();
+        }
+        let everybody = at("255.255.255.255:68");
+        for (link, wanted) in [(LINK, Some(SocketId(1))), (other, Some(SocketId(2))), (LinkId(9), None)] {
+            assert_eq!(table.lookup(link, at("10.0.0.1:68"), at(FAR)), wanted);
+            assert!(table.lookup_all(link, everybody, at(FAR)).eq(wanted));
+        }
+        assert!(table.blamed(at("10.0.0.1:68"), at(FAR)).is_some(), "an error says no link");
     }
 
     #[test]
@@ -395,12 +420,12 @@ mod tests {
         let connected = binding("0.0.0.0:53").at_address("10.0.0.1".parse().unwrap());
         let connected = connected.connected(at(FAR)).unwrap();
         assert_eq!(table.rebind(one, connected), Ok(()));
-        assert_eq!(table.lookup(at("10.0.0.1:53"), at(FAR)), Some(one));
-        assert_eq!(table.lookup(at("10.0.0.1:53"), at("10.9.9.9:1")), None);
+        assert_eq!(table.lookup(LINK, at("10.0.0.1:53"), at(FAR)), Some(one));
+        assert_eq!(table.lookup(LINK, at("10.0.0.1:53"), at("10.9.9.9:1")), None);
         assert_eq!(table.rebind(one, binding("10.0.0.1:54")), Err(BindError::InUse(two)));
         assert_eq!(table.binding(one), Some(connected));
         assert_eq!(table.rebind(one, connected.disconnected()), Ok(()));
-        assert_eq!(table.lookup(at("10.0.0.1:53"), at("10.9.9.9:1")), Some(one));
+        assert_eq!(table.lookup(LINK, at("10.0.0.1:53"), at("10.9.9.9:1")), Some(one));
     }
 
     /// The slow, stupid table: a list, asked socket by socket.
@@ -478,8 +503,8 @@ mod tests {
                     let local = at(&format!("{local}:{port}"));
                     let remote = at(&format!("{remote}:{remote_port}"));
                     let mut fits = list.fits(local, remote);
-                    prop_assert_eq!(table.lookup(local, remote), fits.iter().max().map(|(_, s)| *s));
-                    let mut all: Vec<_> = table.lookup_all(local, remote).collect();
+                    prop_assert_eq!(table.lookup(LINK, local, remote), fits.iter().max().map(|(_, s)| *s));
+                    let mut all: Vec<_> = table.lookup_all(LINK, local, remote).collect();
                     all.sort_unstable();
                     fits.sort_unstable_by_key(|(_, s)| *s);
                     prop_assert_eq!(all, fits.into_iter().map(|(_, s)| s).collect::<Vec<_>>());

@@ -3,7 +3,7 @@
 //! A socket lives in the lane that its local port steers to, so its queues have one lane's side. What does not
 //! fit a receive queue is dropped and counted; what a limit does not admit waits in the send queue.
 
-use core::net::SocketAddr;
+use core::net::{Ipv4Addr, SocketAddr};
 
 use firelane_classify::Tuple;
 use firelane_flow::Credit;
@@ -29,6 +29,8 @@ pub(crate) struct DatagramSocket {
     slot: DatagramSlot,
     /// The way to the peer that was sent to last.
     route: Option<(SocketAddr, Egress)>,
+    /// The only link that it speaks over.
+    link: Option<LinkId>,
     options: DatagramOptions,
     /// It has something to send and stands in the list of those that do.
     is_dirty: bool,
@@ -82,14 +84,14 @@ enum Pause {
 impl<D> Inside<'_, D> {
     /// Opens a socket.
     pub(crate) fn bind(&mut self, bind: Bind) {
-        let Bind { socket, local, v6_only, remote, slot } = bind;
+        let Bind { socket, local, v6_only, remote, link, slot } = bind;
         let local = SocketAddr::new(local.ip().to_canonical(), local.port());
-        match self.bind_at(socket, local, v6_only, remote) {
+        match self.bind_at(socket, (local, v6_only), remote, link) {
             Ok(local) => {
                 slot.shared().bind(local);
                 let route = None;
                 let options = DatagramOptions::default();
-                let place = DatagramSocket { slot, route, options, is_dirty: false };
+                let place = DatagramSocket { slot, route, link, options, is_dirty: false };
                 if let Err(refused) = self.shard.datagrams.insert(socket.index(), place) {
                     self.shard.udp.unbind(socket);
                     fail(&refused.slot, SocketError::AddressInUse);
@@ -107,18 +109,18 @@ impl<D> Inside<'_, D> {
     fn bind_at(
         &mut self,
         socket: SocketId,
-        local: SocketAddr,
-        v6_only: bool,
+        (local, v6_only): (SocketAddr, bool),
         remote: Option<SocketAddr>,
+        link: Option<LinkId>,
     ) -> Result<SocketAddr, SocketError> {
         let mut local = local;
         if let Some(remote) = remote
             && local.ip().is_unspecified()
         {
-            let egress = self.shard.ip.core.egress(self.common.now, None, remote.ip().to_canonical());
+            let egress = self.shard.ip.core.egress_by(self.common.now, link, None, remote.ip().to_canonical());
             local.set_ip(egress.map_err(super::route_error)?.src);
         }
-        let mut binding = Binding::new(local, v6_only);
+        let mut binding = Binding::new(local, v6_only).on_link(link);
         if let Some(remote) = remote {
             binding = binding.connected(remote).map_err(|_| SocketError::AddressNotAvailable)?;
         }
@@ -164,7 +166,7 @@ impl<D> Inside<'_, D> {
         if packet.is_broadcast_or_multicast {
             return self.datagram_to_many(packet, local, remote, &datagram);
         }
-        let Some(socket) = self.shard.udp.lookup(local, remote) else {
+        let Some(socket) = self.shard.udp.lookup(packet.link, local, remote) else {
             self.shard.ip.core.unreachable_port(self.common.now, &packet, &mut self.common.pools);
             self.shard.ip.touch();
             return self.common.drop_frame(packet.frame, DropReason::NoSocket);
@@ -193,7 +195,7 @@ impl<D> Inside<'_, D> {
     ) {
         let Delivered { frame, src, dst, link, .. } = packet;
         let mut listeners = core::mem::take(&mut self.shard.listeners_of_many);
-        listeners.extend(self.shard.udp.lookup_all(local, remote));
+        listeners.extend(self.shard.udp.lookup_all(link, local, remote));
         listeners.retain(|socket| {
             !dst.is_multicast() || self.shard.ip.core.hears_group(Member::Socket(socket.0), link, dst, src)
         });
@@ -358,9 +360,13 @@ impl<D> Inside<'_, D> {
         }
         let bound = place.slot.shared().local().map(|local| local.ip());
         let src = bound.filter(|ip| !ip.is_unspecified());
-        let link = place.options.multicast_link;
+        let link = place.link.or(place.options.multicast_link);
         let src = src.filter(|src| !src.is_multicast());
-        let egress = self.shard.ip.core.egress_by(self.common.now, link, src, peer.ip().to_canonical());
+        let (dst, ip) = (peer.ip().to_canonical(), &mut self.shard.ip.core);
+        let egress = match place.link {
+            Some(link) if src.is_none() && dst == Ipv4Addr::BROADCAST => ip.egress_without_source(link),
+            _ => ip.egress_by(self.common.now, link, src, dst),
+        };
         let egress = egress.map_err(super::route_error)?;
         place.route = Some((peer, egress));
         Ok((egress, SocketAddr::new(egress.src, port)))
