@@ -1,0 +1,13 @@
+//! DHCP clients: an address for an interface, for as long as a server says (RFC 2131, RFC 8415).
+//!
+//! An ordinary user of the crate `firelane`. The protocol is a state machine per interface that is given messages and
+//! `now` and gives messages and leases back; it knows no socket, and its tests run in no time:
+//!
+//! - [`v4`]: messages, leases, and [`v4::Client`], the states of RFC 2131 figure 5.
+//! - `names.rs`: domain names, of which only what is harmless passes.
+//! - `random.rs`: chance, seeded.
+#![forbid(unsafe_code)]
+
+mod names;
+mod random;
+pub mod v4;
