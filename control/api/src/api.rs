@@ -4,8 +4,8 @@ use firelane_model::Model;
 
 use crate::{
     AddrInfo, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo,
-    LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, Property, ProtocolProperty, RouteInfo,
-    SocketPage, StatusInfo, VnicInfo,
+    LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, Property, ProtocolProperty,
+    RouteInfo, SocketPage, StatusInfo, VnicInfo,
 };
 
 /// Which of the two configurations is meant.
@@ -42,6 +42,8 @@ pub trait Api: Send + Sync {
     fn flows(&self, which: Which) -> Result<Vec<FlowInfo>, ApiError>;
     /// Address objects.
     fn addrs(&self, which: Which) -> Result<Vec<AddrInfo>, ApiError>;
+    /// Tells the DHCP client of an address object what to do.
+    fn tell_client(&self, name: &str, action: LeaseAction) -> Result<(), ApiError>;
     /// IP interfaces.
     fn ifs(&self, which: Which) -> Result<Vec<IfInfo>, ApiError>;
     /// Netstacks.

@@ -193,7 +193,7 @@ fn create_addr(model: &mut Model, name: &AddrObjName, address: Address) -> Resul
     }
     let is_same = |other_name: &AddrObjName, other: &Address| match address.addr() {
         Some(addr) => other.addr() == Some(addr),
-        None => other.addr().is_none() && other_name.interface() == name.interface(),
+        None => other.kind() == address.kind() && other_name.interface() == name.interface(),
     };
     if let Some((other, _)) = addresses.iter().find(|(other_name, other)| is_same(other_name, other)) {
         return Err(ApiError::new(Status::AddrInUse, "addrobj", other, ""));

@@ -10,7 +10,7 @@ use crate::error::Problem;
 use crate::{
     AddrInfo, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo,
     LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply, Property, ProtocolProperty,
-    RouteInfo, SocketPage, Status, StatusInfo, VnicInfo, openapi, paths,
+    RouteInfo, SocketPage, Status, StatusInfo, TellClient, VnicInfo, openapi, paths,
 };
 
 type Reply = Result<Vec<u8>, ApiError>;
@@ -46,6 +46,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, paths::ADDRS, addrs),
     route(Method::Post, paths::ADDRS, create_addr),
     route(Method::Delete, "/v1/addrs/{name}", delete_addr),
+    route(Method::Post, "/v1/leases/{name}", tell_client),
     route(Method::Get, paths::NETSTACKS, netstacks),
     route(Method::Get, "/v1/netstacks/{name}/props", netstack_props),
     route(Method::Patch, "/v1/netstacks/{name}/props", set_netstack_props),
@@ -72,7 +73,7 @@ pub(crate) const ROUTES: &[Route] = &[
     paths(
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
         create_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, flows, add_flow, remove_flow,
-        flow_props, set_flow_props, ifs, create_if, delete_if, addrs, create_addr, delete_addr, netstacks,
+        flow_props, set_flow_props, ifs, create_if, delete_if, addrs, create_addr, delete_addr, tell_client, netstacks,
     netstack_props, set_netstack_props, routes, neighbours, sockets, link_stats, flow_stats, drops, capture
     )
 )]
@@ -297,6 +298,17 @@ fn create_addr(api: &dyn Api, call: &Call<'_>) -> Reply {
     responses((status = 200), (status = "4XX", body = Problem)))]
 fn delete_addr(api: &dyn Api, call: &Call<'_>) -> Reply {
     change(api, call.temporary()?, Change::DeleteAddr(call.parsed("addrobj")?))
+}
+
+/// Tells the DHCP client of an address object to ask for more time, or to give its lease back.
+#[utoipa::path(post, path = "/v1/leases/{name}", request_body = TellClient,
+    params(("name" = String, Path, description = "the address object, such as web0/v4")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn tell_client(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let TellClient { action } = call.json()?;
+    api.tell_client(call.name, action)?;
+    body(&())
 }
 
 /// Netstacks.

@@ -26,6 +26,7 @@ mod dispatch;
 mod edit;
 mod error;
 mod handlers;
+mod lease;
 mod openapi;
 pub mod paths;
 mod props;
@@ -44,6 +45,7 @@ pub use change::{
 };
 pub use dispatch::{Method, Request, Response, dispatch};
 pub use error::ApiError;
+pub use lease::{LeaseAction, LeaseInfo, Leased, TellClient, leased_object};
 pub use openapi::openapi_text;
 pub use props::{set_flow_prop, set_vnic_prop};
 pub use sockets::{ConnectionInfo, SocketInfo, SocketPage};

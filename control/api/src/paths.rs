@@ -19,6 +19,8 @@ pub const ETHERSTUBS: &str = "/v1/etherstubs";
 pub const FLOWS: &str = "/v1/flows";
 /// Address objects.
 pub const ADDRS: &str = "/v1/addrs";
+/// Leases of address objects.
+pub const LEASES: &str = "/v1/leases";
 /// IP interfaces.
 pub const IFS: &str = "/v1/ifs";
 /// Netstacks.

@@ -127,6 +127,8 @@ statuses! {
     PropReadOnly = "Permission denied", 403;
     /// Firelane cannot do it with addresses.
     IpNotSupported = "Operation not supported", 501;
+    /// No server has given an address in time.
+    DhcpTimedOut = "Operation timed out", 504;
     /// The daemon does not answer.
     NoDaemon = "could not reach firelaned", 503;
 }

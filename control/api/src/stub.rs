@@ -3,6 +3,7 @@
 //! Commands are tested against it from their arguments to their output, in one process. Its links are up,
 //! its addresses usable and its counters whatever a test puts there.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use firelane_model::{AddrObjName, LinkName, Model, automatic_mac};
@@ -10,9 +11,9 @@ use firelane_units::MacAddr;
 
 use crate::{
     AddrInfo, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Facts,
-    FlowInfo, FlowStats, IfInfo, LinkInfo, LinkState, LinkStats, NeighbourInfo, NetstackInfo, PlanReply,
-    PlanStep, Property, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo,
-    Store, VnicInfo, Which,
+    FlowInfo, FlowStats, IfInfo, LeaseAction, Leased, LinkInfo, LinkState, LinkStats, NeighbourInfo,
+    NetstackInfo, PlanReply, PlanStep, Property, ProtocolProperty, RouteInfo, Snapshot, SocketInfo,
+    SocketPage, Status, StatusInfo, Store, VnicInfo, Which, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -30,6 +31,8 @@ pub struct Stub {
     pub drops: Vec<DropInfo>,
     /// What `sockets` answers, two on a page.
     pub sockets: Vec<SocketInfo>,
+    /// What the DHCP clients of address objects have.
+    pub leased: BTreeMap<AddrObjName, Leased>,
     /// What `routes` answers of every netstack.
     pub routes: Vec<RouteInfo>,
     /// What `neighbours` answers of every netstack.
@@ -47,6 +50,7 @@ impl Stub {
             flow_stats: Vec::new(),
             drops: Vec::new(),
             sockets: Vec::new(),
+            leased: BTreeMap::new(),
             routes: Vec::new(),
             neighbours: Vec::new(),
         }
@@ -65,16 +69,18 @@ impl Stub {
     fn snapshot<T>(&self, which: Which, view: impl FnOnce(Snapshot<'_>) -> T) -> T {
         let store = self.lock();
         let facts: &dyn Facts = match which {
-            Which::Active => &Running,
+            Which::Active => &Running { leased: &self.leased },
             Which::Persistent => &Stored,
         };
         view(Snapshot { model: store.model(which), persistent: &store.persistent, facts })
     }
 }
 
-struct Running;
+struct Running<'a> {
+    leased: &'a BTreeMap<AddrObjName, Leased>,
+}
 
-impl Facts for Running {
+impl Facts for Running<'_> {
     fn link_state(&self, _: &LinkName) -> LinkState {
         LinkState::Up
     }
@@ -85,6 +91,10 @@ impl Facts for Running {
 
     fn address_state(&self, _: &AddrObjName) -> AddressState {
         AddressState::Ok
+    }
+
+    fn leased(&self, name: &AddrObjName) -> Option<Leased> {
+        self.leased.get(name).cloned()
     }
 }
 
@@ -126,6 +136,10 @@ impl Api for Stub {
         let mut store = self.lock();
         *store = store.changed(request)?;
         Ok(())
+    }
+
+    fn tell_client(&self, name: &str, _: LeaseAction) -> Result<(), ApiError> {
+        leased_object(&self.lock().active, name).map(drop)
     }
 
     fn links(&self, which: Which) -> Result<Vec<LinkInfo>, ApiError> {

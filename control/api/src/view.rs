@@ -10,7 +10,7 @@ use firelane_units::{IpPrefix, MacAddr, Mtu};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{ApiError, Status, props, protocol_props};
+use crate::{ApiError, LeaseInfo, Leased, Status, props, protocol_props};
 
 /// Whether a link passes frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -46,6 +46,8 @@ pub enum AddressState {
     Tentative,
     /// Another station has it.
     Duplicate,
+    /// It has no address yet, or no more.
+    Down,
     /// Its interface is down.
     Inaccessible,
     /// It is not active.
@@ -60,6 +62,7 @@ impl AddressState {
             Self::Ok => "ok",
             Self::Tentative => "tentative",
             Self::Duplicate => "duplicate",
+            Self::Down => "down",
             Self::Inaccessible => "inaccessible",
             Self::Disabled => "disabled",
         }
@@ -147,7 +150,7 @@ pub struct AddrInfo {
     pub name: AddrObjName,
     /// The netstack that has it.
     pub netstack: NetstackName,
-    /// Where it comes from: `static` or `addrconf`.
+    /// Where it comes from: `static`, `addrconf` or `dhcp`.
     #[serde(rename = "type")]
     pub kind: String,
     /// How far it is usable.
@@ -162,6 +165,9 @@ pub struct AddrInfo {
     /// Whether it is one of those that change (RFC 8981).
     #[serde(default)]
     pub temporary: bool,
+    /// What its DHCP client knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseInfo>,
 }
 
 /// An IP interface.
@@ -341,10 +347,22 @@ pub trait Facts {
         AddressState::Disabled
     }
 
+    /// What the DHCP client of the object has.
+    fn leased(&self, _name: &AddrObjName) -> Option<Leased> {
+        None
+    }
+
     /// The addresses that the object's interface has configured by itself.
     fn configured(&self, _name: &AddrObjName) -> Vec<ConfiguredAddress> {
         Vec::new()
     }
+}
+
+/// The row of an address that a server gives.
+fn leased(info: AddrInfo, known: Option<Leased>) -> AddrInfo {
+    let Some(Leased { state, prefix, info: lease }) = known else { return info };
+    let addr = prefix.map(|prefix| prefix.to_string()).unwrap_or_default();
+    AddrInfo { state, addr, lease: Some(lease), ..info }
 }
 
 /// An address that an interface has configured by itself.
@@ -450,10 +468,15 @@ impl Snapshot<'_> {
                 persistent: persistent.contains(name),
                 deprecated: false,
                 temporary: false,
+                lease: None,
             };
             let configured = match address {
                 Address::Static(_) => Vec::new(),
                 Address::Addrconf(_) => self.facts.configured(name),
+                Address::Dhcp(_) => {
+                    infos.push(leased(info, self.facts.leased(name)));
+                    continue;
+                }
             };
             let row = |own: ConfiguredAddress| AddrInfo {
                 state: AddressState::Ok,

@@ -30,6 +30,8 @@ impl Addresses {
                 let state = match address {
                     Address::Static(_) => AddressState::Tentative,
                     Address::Addrconf(_) => AddressState::Ok,
+                    // Its client knows.
+                    Address::Dhcp(_) => return,
                 };
                 self.known.insert(name.clone(), (*address, state));
             }
@@ -64,6 +66,9 @@ impl Addresses {
                     continue;
                 }
             };
+            if let IpAddr::V4(addr) = prefix.addr() {
+                works.clients.on_tested(link, addr, state == AddressState::Ok);
+            }
             let interface = works.vnics.iter().find(|(_, it)| it.id == link).map(|(name, _)| name.as_str());
             let meant = self.known.iter_mut().find(|(name, (address, _))| {
                 Some(name.interface()) == interface && address.addr() == Some(prefix.addr())

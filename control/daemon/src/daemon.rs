@@ -15,8 +15,9 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Args, Environment, Folders};
+use crate::dhcp::Clients;
 use crate::folder::{self, Lock, LockError};
-use crate::host::{Host, Parts};
+use crate::host::{self, Host, Parts};
 use crate::kernel::Kernel;
 use crate::secret;
 use crate::server;
@@ -70,11 +71,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
     let config = EngineConfig { lanes, stable_secret, seed: args.seed, ..EngineConfig::default() };
     let engine = Engine::start(&config).map_err(|error| failure(format!("lanes: {error}")))?;
     let runtime = Runtime::new().map_err(failure)?;
-    let works = Works::new(engine, kernel, &args.instance, folders.state, runtime.handle().clone());
+    let clients = Clients::new(runtime.handle().clone(), &folders.state, stable_secret);
+    let works = Works::new(engine, kernel, &args.instance, folders.state, runtime.handle().clone(), clients);
     let parts =
         Parts { instance: args.instance.to_string(), lanes_given: args.lanes.is_some(), works, state, early };
     let host = Arc::new(Host::start(parts, &wanted));
     tracing::info!("{lanes} lanes; {}", socket.display());
+    runtime.spawn(host::follow(Arc::clone(&host)));
     let ended = runtime.block_on(until_signal(listener, Arc::clone(&host)));
     // New requests fail to connect from here on.
     let _ = std::fs::remove_file(&socket);

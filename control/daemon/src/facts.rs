@@ -2,7 +2,7 @@
 //!
 //! Called by the views of `control/api` through [`Facts`].
 
-use firelane_api::{AddressState, ConfiguredAddress, Facts, LinkState};
+use firelane_api::{AddressState, ConfiguredAddress, Facts, Leased, LinkState};
 use firelane_model::{AddrObjName, LinkName, Model};
 use firelane_units::MacAddr;
 
@@ -37,6 +37,10 @@ impl Facts for Running<'_> {
 
     fn address_state(&self, name: &AddrObjName) -> AddressState {
         self.addresses.state(name)
+    }
+
+    fn leased(&self, name: &AddrObjName) -> Option<Leased> {
+        self.works.clients.leased(name)
     }
 
     fn configured(&self, name: &AddrObjName) -> Vec<ConfiguredAddress> {

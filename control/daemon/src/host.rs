@@ -5,14 +5,15 @@
 //! shows here), carry out the steps and replay each on the record of what is present, put the file in its
 //! place. A step that fails takes the steps before it back.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use firelane::IpTables;
 use firelane_api::{
     AddrInfo, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Facts, FlowInfo,
-    FlowStats, IfInfo, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, Property,
-    ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, Store, VnicInfo, Which,
+    FlowStats, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep,
+    Property, ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, Store, VnicInfo, Which,
+    leased_object,
 };
 use firelane_model::{Daemon, Lanes, Model};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
@@ -226,6 +227,19 @@ impl Inner {
     }
 }
 
+/// Reads what lanes report as soon as they do: a leased address waits for how its test ended.
+pub(crate) async fn follow(host: Arc<Host>) {
+    let engine = host.lock().works.engine.clone();
+    loop {
+        engine.noticed().await;
+        let host = Arc::clone(&host);
+        // The lock may be held while a change is made.
+        if tokio::task::spawn_blocking(move || host.lock().note_addresses()).await.is_err() {
+            return;
+        }
+    }
+}
+
 /// The steps as they are felt: one that stands for several, which end what it names, says so.
 fn shown(steps: &[Step], before: &Model) -> PlanReply {
     let mut present = before.clone();
@@ -280,6 +294,20 @@ impl Api for Host {
         let mut inner = self.lock();
         let next = inner.store.changed(request)?;
         inner.move_to(next).map(drop)
+    }
+
+    fn tell_client(&self, name: &str, action: LeaseAction) -> Result<(), ApiError> {
+        let inner = self.lock();
+        let name = leased_object(&inner.store.active, name)?;
+        match action {
+            LeaseAction::Refresh => inner.works.clients.refresh(&name),
+            LeaseAction::Release => {
+                let wait = inner.works.clients.release(&name)?;
+                drop(inner);
+                wait();
+                Ok(())
+            }
+        }
     }
 
     fn links(&self, which: Which) -> Result<Vec<LinkInfo>, ApiError> {

@@ -15,6 +15,7 @@ mod addresses;
 mod args;
 mod capture;
 mod daemon;
+mod dhcp;
 mod facts;
 mod folder;
 mod host;

@@ -9,12 +9,13 @@ use std::path::PathBuf;
 use firelane::{AutoconfConfig, Engine, IidKind, RouteConfig, VnicConfig, VnicUser};
 use firelane_api::{ApiError, Status};
 use firelane_model::{
-    AddrObjName, Addrconf, Address, Etherstub, Flow, FlowName, Instance, Link, LinkKind, LinkName, Mac,
+    AddrObjName, Addrconf, Address, Dhcp, Etherstub, Flow, FlowName, Instance, Link, LinkKind, LinkName, Mac,
     Model, NetstackName, Route, Service, Tap, Tunables, Vnic,
 };
 use firelane_plan::{Action, Step};
 use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
 
+use crate::dhcp::{Clients, Place};
 use crate::kernel::{Device, Kernel, Wanted};
 use crate::mac::Macs;
 use crate::services::Services;
@@ -29,6 +30,7 @@ pub(crate) struct Works {
     pub(crate) vnics: BTreeMap<LinkName, Upper>,
     pub(crate) netstacks: BTreeMap<NetstackName, NetstackId>,
     pub(crate) flows: BTreeMap<FlowName, FlowId>,
+    pub(crate) clients: Clients,
     services: Services,
     macs: Macs,
 }
@@ -59,6 +61,7 @@ impl Works {
         instance: &Instance,
         data: PathBuf,
         runtime: tokio::runtime::Handle,
+        clients: Clients,
     ) -> Self {
         Self {
             engine,
@@ -67,6 +70,7 @@ impl Works {
             vnics: BTreeMap::new(),
             netstacks: BTreeMap::new(),
             flows: BTreeMap::new(),
+            clients,
             services: Services::new(runtime, data),
             macs: Macs::of_host(instance),
         }
@@ -98,13 +102,14 @@ impl Works {
 
     fn step_of_ip(&mut self, step: &Step, present: &Model) -> Done {
         match &step.action {
-            Action::AddAddress(_, name, address) => {
+            Action::AddAddress(netstack, name, address) => {
                 let link = self.interface(name)?;
                 match address {
                     Address::Static(it) => self.engine.add_address(link, it.prefix()).map_err(refused),
                     Address::Addrconf(it) => {
                         self.engine.set_autoconf(link, Some(autoconf(it))).map_err(refused)
                     }
+                    Address::Dhcp(it) => self.begin_dhcp(netstack, name, it),
                 }
             }
             Action::RemoveAddress(netstack, name) => {
@@ -114,6 +119,10 @@ impl Works {
                 match address {
                     Address::Static(it) => self.engine.remove_address(link, it.prefix()).map_err(refused),
                     Address::Addrconf(_) => self.engine.set_autoconf(link, None).map_err(refused),
+                    Address::Dhcp(_) => {
+                        self.clients.stop(name);
+                        Ok(())
+                    }
                 }
             }
             Action::AddRoute(netstack, route) => {
@@ -124,6 +133,13 @@ impl Works {
             }
             _ => Ok(()),
         }
+    }
+
+    fn begin_dhcp(&mut self, netstack: &NetstackName, name: &AddrObjName, conf: &Dhcp) -> Done {
+        let absent = || ApiError::new(Status::NoIf, "interface", name.interface(), "");
+        let (link, mac) = self.vnics.get(name.interface()).map(|it| (it.id, it.mac)).ok_or_else(absent)?;
+        let stack = self.engine.stack(self.netstack(netstack)?).ok_or(Status::NotFound)?;
+        self.clients.start(name, conf, &Place { stack: &stack, link, mac })
     }
 
     fn step_of_flow(&mut self, step: &Step) -> Done {

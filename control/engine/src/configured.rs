@@ -23,6 +23,11 @@ impl Engine {
         self.0.noted.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 
+    /// Waits until lanes have reported something since this was ready last. One task may wait.
+    pub async fn noticed(&self) {
+        std::future::poll_fn(|context| self.0.fabric.news.poll(context)).await;
+    }
+
     /// The addresses that a netstack has made itself and uses.
     pub fn configured_addresses(&self, id: NetstackId) -> Vec<(LinkId, IpPrefix)> {
         let registry = self.0.registry_of_now();

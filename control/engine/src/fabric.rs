@@ -22,6 +22,7 @@ use crate::bell::{Bell, Ringer};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::desk::Desk;
+use crate::news::News;
 use crate::queue::Queue;
 use crate::sleepers::Sleepers;
 
@@ -48,6 +49,7 @@ pub(crate) struct Fabric {
     pub(crate) secrets: Secrets,
     pub(crate) chance: Chance,
     pub(crate) sleepers: Sleepers,
+    pub(crate) news: News,
     pub(crate) desk: Desk<Question>,
     pub(crate) looks: Desk<Look>,
     lanes: Box<[Place]>,
@@ -101,6 +103,7 @@ impl Fabric {
                 secrets,
                 chance,
                 sleepers: Sleepers::default(),
+                news: News::default(),
                 desk: Desk::default(),
                 looks: Desk::default(),
                 lanes,
@@ -225,6 +228,8 @@ impl Outlet<Queue> for FabricOutlet {
             let sender = fabric.notices.lock().unwrap_or_else(PoisonError::into_inner);
             // Nobody listens: an embedded stack need not.
             let _ = sender.send((lane, notice));
+            drop(sender);
+            fabric.news.tell();
         }
     }
 

@@ -22,6 +22,7 @@ mod engine;
 mod error;
 mod fabric;
 mod netstack_config;
+mod news;
 mod poller;
 mod queue;
 mod registry;

@@ -4,6 +4,7 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use firelane_units::IpPrefix;
 
+use crate::dhcp::{DHCP, Dhcp};
 use crate::value::{TextValue, serde_as_text};
 
 /// What an address object stands for.
@@ -13,6 +14,8 @@ pub enum Address {
     Static(StaticAddress),
     /// The IPv6 addresses that the interface configures by itself.
     Addrconf(Addrconf),
+    /// The IPv4 address that a server gives.
+    Dhcp(Dhcp),
 }
 
 /// An address that one station can have, with its prefix length.
@@ -127,7 +130,7 @@ impl Address {
     pub const fn prefix(self) -> Option<IpPrefix> {
         match self {
             Self::Static(address) => Some(address.prefix()),
-            Self::Addrconf(_) => None,
+            Self::Addrconf(_) | Self::Dhcp(_) => None,
         }
     }
 
@@ -141,24 +144,25 @@ impl Address {
         match self {
             Self::Static(_) => "static",
             Self::Addrconf(_) => ADDRCONF,
+            Self::Dhcp(_) => DHCP,
         }
     }
 }
 
 impl TextValue for Address {
-    const ALLOWED: &'static str = "a unicast IP address of a host with a prefix length, such as 10.0.0.10/24 or fd00::10/64, or addrconf";
+    const ALLOWED: &'static str = "a unicast IP address of a host with a prefix length, such as 10.0.0.10/24 or fd00::10/64, or addrconf, or dhcp";
 
     fn read(text: &str) -> Option<Self> {
-        match Addrconf::read(text) {
-            Some(conf) => Some(Self::Addrconf(conf)),
-            None => text.parse().ok().and_then(Self::new),
-        }
+        let addrconf = || Addrconf::read(text).map(Self::Addrconf);
+        let dhcp = || Dhcp::read(text).map(Self::Dhcp);
+        addrconf().or_else(dhcp).or_else(|| text.parse().ok().and_then(Self::new))
     }
 
     fn write(&self) -> String {
         match self {
             Self::Static(address) => address.prefix().to_string(),
             Self::Addrconf(conf) => conf.write(),
+            Self::Dhcp(conf) => conf.write(),
         }
     }
 }
@@ -177,9 +181,13 @@ mod tests {
 
     #[test]
     fn addrconf_and_its_properties() {
-        for text in
-            ["addrconf", "addrconf,stateless=no", "addrconf,interface-id=::1:2,stateful=no,temporary=yes"]
-        {
+        for text in [
+            "addrconf",
+            "dhcp",
+            "dhcp,primary=yes",
+            "addrconf,stateless=no",
+            "addrconf,interface-id=::1:2,stateful=no,temporary=yes",
+        ] {
             assert_eq!(Address::read(text).unwrap().to_string(), text);
         }
         let Some(Address::Addrconf(conf)) = Address::read("addrconf,interface-id=::a:b:c:d,stateful=yes")

@@ -14,6 +14,7 @@
 
 mod address;
 mod daemon;
+mod dhcp;
 mod error;
 mod etherstub;
 mod flow;
@@ -37,6 +38,7 @@ mod vnic;
 
 pub use address::{Addrconf, Address, StaticAddress};
 pub use daemon::{Daemon, Lanes};
+pub use dhcp::{Dhcp, HostName};
 pub use error::{FieldError, FileError};
 pub use etherstub::Etherstub;
 pub use flow::{DsField, Flow, FlowMatch, Transport};

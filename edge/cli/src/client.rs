@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use firelane_api::{
     AddFlow, AddrInfo, Api, ApiError, CaptureRequest, Change, ChangeRequest, CreateAddr, CreateEtherstub,
-    CreateIf, CreateVnic, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo, LinkInfo, LinkStats, Method,
-    NeighbourInfo, NetstackInfo, PlanReply, PropChange, Property, ProtocolProperty, RouteInfo, SetProps,
-    SocketPage, Status, StatusInfo, VnicInfo, Which, paths,
+    CreateIf, CreateVnic, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo, LeaseAction, LinkInfo,
+    LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply, PropChange, Property, ProtocolProperty,
+    RouteInfo, SetProps, SocketPage, Status, StatusInfo, TellClient, VnicInfo, Which, paths,
 };
 use firelane_model::{MODEL_TEXT_MAX, Model};
 use serde::Serialize;
@@ -258,6 +258,10 @@ impl Api for Client {
             Change::DeleteAddr(name) => delete(paths::ADDRS, &name),
         }?;
         Ok(())
+    }
+
+    fn tell_client(&self, name: &str, action: LeaseAction) -> Result<(), ApiError> {
+        self.send(Method::Post, &format!("{}/{name}", paths::LEASES), &TellClient { action })
     }
 
     fn links(&self, which: Which) -> Result<Vec<LinkInfo>, ApiError> {

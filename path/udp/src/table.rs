@@ -369,7 +369,8 @@ mod tests {
         let mut all: Vec<_> = table.lookup_all(LINK, at("224.0.0.251:53"), at(FAR)).map(|s| s.0).collect();
         all.sort_unstable();
         assert_eq!(all, [0, 1, 3, 6]);
-        let mut all: Vec<_> = table.lookup_all(LINK, at("255.255.255.255:53"), at(FAR)).map(|s| s.0).collect();
+        let mut all: Vec<_> =
+            table.lookup_all(LINK, at("255.255.255.255:53"), at(FAR)).map(|s| s.0).collect();
         all.sort_unstable();
         assert_eq!(all, [0, 3]);
     }

@@ -40,7 +40,7 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
         "firelane-lane" => &[BASE, PATH],
         "firelane-plan" | "firelane-api" => &[&["firelane-model", "firelane-units"]],
         "firelane" => &[BASE, DRIVERS, PATH, &["firelane-model"]],
-        "firelane-http" | "firelane-simple" => &[&["firelane", "firelane-units"]],
+        "firelane-http" | "firelane-simple" | "firelane-dhcp" => &[&["firelane", "firelane-units"]],
         "firelane-daemon" => &[&[
             "firelane",
             "firelane-plan",
@@ -50,6 +50,7 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
             "firelane-http",
             "firelane-simple",
             "firelane-shm",
+            "firelane-dhcp",
         ]],
         "firelane-shim" => &[BASE, &["firelane-shm"]],
         "firelane-cli" => &[&["firelane-api", "firelane-model", "firelane-units"]],

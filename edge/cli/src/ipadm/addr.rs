@@ -1,9 +1,10 @@
 //! `ipadm` verbs for addresses.
 
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
-use firelane_api::{AddrInfo, ApiError, Change, ChangeRequest, Status, Which};
-use firelane_model::{AddrObjName, Addrconf, Address};
+use firelane_api::{AddrInfo, AddressState, ApiError, Change, ChangeRequest, LeaseAction, Status, Which};
+use firelane_model::{AddrObjName, Addrconf, Address, Dhcp, HostName};
 use firelane_units::IpPrefix;
 
 use super::PROGRAM;
@@ -20,6 +21,10 @@ const ADDRESS: &[Column] = &[
     col("ADDR", 46),
 ];
 
+/// How long a command waits for a lease unless `-w` says otherwise, and how often it looks.
+const LEASE_TIME: Duration = Duration::from_secs(120);
+const LEASE_POLL: Duration = Duration::from_millis(50);
+
 /// create-addr
 pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     let with_usage = |message: String| die(format!("{message}\nusage: {}", call.usage));
@@ -32,11 +37,8 @@ pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
     let own: &[char] = match kind {
         "static" => &['a', 'd'],
         "addrconf" => &['i', 'p'],
-        "dhcp" => {
-            let error = ApiError::new(Status::IpNotSupported, "-T", kind, "static, addrconf");
-            return Err(die_status("Could not create address", &error));
-        }
-        _ => return Err(die(format!("Invalid address type {kind} (static, addrconf)"))),
+        "dhcp" => &['h', 'w', '1'],
+        _ => return Err(die(format!("Invalid address type {kind} (static, addrconf, dhcp)"))),
     };
     let is_foreign = |letter: &char| call.args.has(*letter) && !own.contains(letter);
     if ['a', 'd', 'h', 'i', 'p', 'w', '1'].iter().any(is_foreign) {
@@ -47,8 +49,11 @@ pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
             die(format!("Error in creating address object: {} ({text}: {error})", Status::BadName.text()))
         })
     };
+    let wait = read_wait(call).map_err(with_usage)?;
     let (name, address) = if kind == "addrconf" {
         (name()?, Address::Addrconf(read_addrconf(call).map_err(with_usage)?))
+    } else if kind == "dhcp" {
+        (name()?, Address::Dhcp(read_dhcp(call).map_err(with_usage)?))
     } else {
         let Some(address) = call.args.value('a') else {
             return Err(with_usage(format!("Invalid arguments for type {kind}")));
@@ -60,8 +65,54 @@ pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
         let local = local_address(address).map_err(with_usage)?;
         (name()?, static_address(local)?)
     };
-    let request = ChangeRequest { temporary: call.args.has('t'), change: Change::CreateAddr(name, address) };
-    session.api.change(&request).map_err(|error| die_status("Could not create address", &error))
+    let change = Change::CreateAddr(name.clone(), address);
+    let request = ChangeRequest { temporary: call.args.has('t'), change };
+    session.api.change(&request).map_err(|error| die_status("Could not create address", &error))?;
+    match address {
+        Address::Dhcp(_) => await_lease(session, &name, wait),
+        _ => Ok(()),
+    }
+}
+
+/// How long `-w` lets the command wait for a lease; `None` is for ever.
+fn read_wait(call: &Call<'_>) -> Result<Option<Duration>, String> {
+    match call.args.value('w') {
+        None => Ok(Some(LEASE_TIME)),
+        Some("forever") => Ok(None),
+        Some(text) => {
+            let seconds = text.parse::<u32>().map(|seconds| Some(Duration::from_secs(seconds.into())));
+            seconds.map_err(|_| format!("Invalid wait time provided ({text}: seconds or forever)"))
+        }
+    }
+}
+
+/// What `-1` and `-h` say about an address that a server gives.
+fn read_dhcp(call: &Call<'_>) -> Result<Dhcp, String> {
+    let refused = |name: &str| format!("Invalid host name provided ({name}: {})", HostName::ALLOWED);
+    let host_name =
+        call.args.value('h').map(|name| HostName::new(name).ok_or_else(|| refused(name))).transpose()?;
+    Ok(Dhcp { primary: call.args.has('1'), host_name })
+}
+
+/// Waits until a lease is in force. The client goes on looking for one when the command has given up.
+fn await_lease(session: &Session<'_>, name: &AddrObjName, wait: Option<Duration>) -> Result<(), Failure> {
+    let begun = Instant::now();
+    loop {
+        let addrs = session.api.addrs(Which::Active);
+        let addrs = addrs.map_err(|error| die_status("Could not get address", &error))?;
+        match addrs.iter().find(|it| it.name == *name).map(|it| it.state) {
+            // Somebody else has deleted it meanwhile.
+            None => return Err(die_status("Could not create address", &Status::NoAddrObj.into())),
+            Some(AddressState::Ok) => return Ok(()),
+            Some(_) => {}
+        }
+        if wait.is_some_and(|wait| begun.elapsed() >= wait) {
+            let allowed = "no lease yet; the client goes on";
+            let error = ApiError::new(Status::DhcpTimedOut, "", name, allowed);
+            return Err(die_status("Could not create address", &error));
+        }
+        std::thread::sleep(LEASE_POLL);
+    }
 }
 
 fn static_address(local: &str) -> Result<Address, Failure> {
@@ -129,8 +180,22 @@ pub(super) fn delete(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
     let name: AddrObjName = text.parse().map_err(|error| {
         die(format!("could not delete address: {} ({text}: {error})", Status::NoAddrObj.text()))
     })?;
+    if call.args.has('r') {
+        let told = session.api.tell_client(text, LeaseAction::Release);
+        told.map_err(|error| die_status("could not delete address", &error))?;
+    }
     let request = ChangeRequest { temporary: false, change: Change::DeleteAddr(name) };
     session.api.change(&request).map_err(|error| die_status("could not delete address", &error))
+}
+
+/// refresh-addr
+pub(super) fn refresh(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let text = call.operand()?;
+    let refused = |error: ApiError| die_status("could not refresh address", &error);
+    if call.args.has('i') {
+        return Err(refused(ApiError::new(Status::IpNotSupported, "-i", "", "")));
+    }
+    session.api.tell_client(text, LeaseAction::Refresh).map_err(refused)
 }
 
 /// show-addr
@@ -172,7 +237,10 @@ fn row(addr: &AddrInfo) -> [String; 6] {
     let current = format!("U--{}{}", flag('t', is_temporary), flag('d', addr.deprecated));
     let persistent = if addr.persistent { "U--" } else { "---" };
     let state = addr.state.word().to_owned();
-    [addr.name.to_string(), addr.kind.clone(), state, current, persistent.into(), addr.addr.clone()]
+    // As in the original: there will be an address, and nobody knows which.
+    let is_unknown = addr.addr.is_empty() && addr.lease.is_some();
+    let text = if is_unknown { "?".to_owned() } else { addr.addr.clone() };
+    [addr.name.to_string(), addr.kind.clone(), state, current, persistent.into(), text]
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ const SHOW_PROP: &[Opt] = &[
     value('N', "netstack"),
     value('p', "prop"),
 ];
+const REFRESH_ADDR: &[Opt] = &[flag('i', "inform")];
 const DELETE_ADDR: &[Opt] = &[flag('r', "release")];
 
 const SHOW_ADDR: Verb = Verb {
@@ -67,7 +68,8 @@ const VERBS: &[Verb] = &[
     Verb {
         names: &["create-addr"],
         usage: "create-addr\t[-t] -T static -a [local=]addr[/prefixlen] <addrobj>\n    \
-            create-addr\t[-t] -T addrconf [-i interface-id] [-p <prop>={yes|no}]... <addrobj>",
+            create-addr\t[-t] -T addrconf [-i interface-id] [-p <prop>={yes|no}]... <addrobj>\n    \
+            create-addr\t[-t] -T dhcp [-1] [-h <hostname>] [-w <seconds> | forever] <addrobj>",
         options: CREATE_ADDR,
         run: addr::create,
     },
@@ -76,6 +78,12 @@ const VERBS: &[Verb] = &[
         usage: "delete-addr\t[-r] <addrobj>",
         options: DELETE_ADDR,
         run: addr::delete,
+    },
+    Verb {
+        names: &["refresh-addr"],
+        usage: "refresh-addr\t[-i] <addrobj>",
+        options: REFRESH_ADDR,
+        run: addr::refresh,
     },
     SHOW_ADDR,
     Verb {

@@ -117,7 +117,8 @@ impl<D> Inside<'_, D> {
         if let Some(remote) = remote
             && local.ip().is_unspecified()
         {
-            let egress = self.shard.ip.core.egress_by(self.common.now, link, None, remote.ip().to_canonical());
+            let egress =
+                self.shard.ip.core.egress_by(self.common.now, link, None, remote.ip().to_canonical());
             local.set_ip(egress.map_err(super::route_error)?.src);
         }
         let mut binding = Binding::new(local, v6_only).on_link(link);

@@ -419,8 +419,10 @@ impl Client {
 
     /// Everything of the lease goes, if there is one that its owner was told of.
     fn end(&mut self, why: Loss) {
-        let (State::Testing(held) | State::Bound(held) | State::Renewing(_, held) | State::Rebinding(_, held)) =
-            &self.state
+        let (State::Testing(held)
+        | State::Bound(held)
+        | State::Renewing(_, held)
+        | State::Rebinding(_, held)) = &self.state
         else {
             return;
         };
@@ -503,7 +505,9 @@ impl Client {
         }
         match &self.state {
             State::Requesting(..) | State::Rebooting(..) => self.test(held),
-            State::Renewing(_, old) | State::Rebinding(_, old) if old.lease.prefix_len != held.lease.prefix_len => {
+            State::Renewing(_, old) | State::Rebinding(_, old)
+                if old.lease.prefix_len != held.lease.prefix_len =>
+            {
                 // Another subnet is another address for everybody who uses it.
                 self.end(Loss::Replaced);
                 self.test(held);
@@ -576,14 +580,13 @@ impl Client {
     }
 
     fn add_wishes(&self, message: &mut Message) {
-        const WISHES: [u8; 9] = [
+        const WISHES: [u8; 8] = [
             option::SUBNET_MASK,
             option::CLASSLESS_ROUTES,
             option::ROUTERS,
             option::NAME_SERVERS,
             option::DOMAIN_NAME,
             option::DOMAIN_SEARCH,
-            option::MTU,
             option::RENEWAL_TIME,
             option::REBINDING_TIME,
         ];

@@ -20,8 +20,6 @@ const LIST_MAX: usize = 8;
 const ROUTES_MAX: usize = 64;
 /// RFC 2132 §9.2: a lease that does not end.
 const FOREVER: u32 = u32::MAX;
-/// RFC 791: every host takes datagrams of this size.
-const MTU_LEAST: u32 = 576;
 
 /// An address for a time.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -44,8 +42,6 @@ pub struct Lease {
     pub name_servers: Vec<Ipv4Addr>,
     /// Where names are looked for.
     pub domains: Vec<String>,
-    /// The largest packet on the link.
-    pub mtu: Option<u16>,
 }
 
 /// Where packets for some addresses go.
@@ -113,7 +109,6 @@ impl Lease {
             Some(seconds) => Some(Duration::from_secs(seconds.into())),
         };
         let (renew, rebind) = times(message, time);
-        let mtu = message.number(option::MTU).filter(|mtu| *mtu >= MTU_LEAST);
         Ok(Self {
             addr,
             prefix_len,
@@ -124,7 +119,6 @@ impl Lease {
             routes: routes(message),
             name_servers: message.addresses(option::NAME_SERVERS, LIST_MAX),
             domains: domains(message),
-            mtu: mtu.and_then(|mtu| u16::try_from(mtu).ok()),
         })
     }
 }
@@ -229,7 +223,8 @@ pub(crate) mod tests {
     #[test]
     fn what_no_honest_server_gives_is_refused() {
         let yours = |octets: [u8; 4]| Message { yours: octets.into(), ..ack() };
-        for octets in [[0, 0, 0, 0], [127, 0, 0, 1], [224, 0, 0, 5], [255; 4], [10, 0, 0, 0], [10, 0, 0, 255]] {
+        for octets in [[0, 0, 0, 0], [127, 0, 0, 1], [224, 0, 0, 5], [255; 4], [10, 0, 0, 0], [10, 0, 0, 255]]
+        {
             assert_eq!(Lease::read(&yours(octets)), Err(Unusable::Address(octets.into())));
         }
         for mask in [[255, 0, 255, 0], [0, 0, 0, 0], [255, 255, 254, 1]] {
@@ -280,19 +275,19 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn name_servers_domains_and_the_mtu() {
+    fn name_servers_and_domains() {
         let mut message = with(option::NAME_SERVERS, &[10, 0, 0, 53, 10, 0, 0, 54]);
         message.options.insert(option::DOMAIN_NAME, b"example.net".to_vec());
-        message.options.insert(option::MTU, vec![5, 120]);
         let lease = Lease::read(&message).unwrap();
         assert_eq!(lease.name_servers, [Ipv4Addr::new(10, 0, 0, 53), Ipv4Addr::new(10, 0, 0, 54)]);
-        assert_eq!((lease.domains, lease.mtu), (vec!["example.net".to_owned()], Some(1400)));
-        message.options.insert(option::DOMAIN_SEARCH, b"\x03lab\x07example\x03net\0\x04test\xc0\x04".to_vec());
+        assert_eq!(lease.domains, ["example.net"]);
+        message
+            .options
+            .insert(option::DOMAIN_SEARCH, b"\x03lab\x07example\x03net\0\x04test\xc0\x04".to_vec());
         assert_eq!(Lease::read(&message).unwrap().domains, ["lab.example.net", "test.example.net"]);
         message.options.insert(option::DOMAIN_SEARCH, b"\xc0\x00".to_vec());
         message.options.insert(option::DOMAIN_NAME, b"$(reboot)".to_vec());
-        message.options.insert(option::MTU, vec![0, 68]);
-        let lease = Lease::read(&message).unwrap();
-        assert_eq!((lease.domains, lease.mtu), (Vec::new(), None), "a name goes into files that programs read");
+        let domains = Lease::read(&message).unwrap().domains;
+        assert!(domains.is_empty(), "a name goes into files that programs read: {domains:?}");
     }
 }

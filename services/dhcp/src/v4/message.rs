@@ -32,7 +32,6 @@ pub(crate) mod option {
     pub(crate) const NAME_SERVERS: u8 = 6;
     pub(crate) const HOST_NAME: u8 = 12;
     pub(crate) const DOMAIN_NAME: u8 = 15;
-    pub(crate) const MTU: u8 = 26;
     pub(crate) const REQUESTED_ADDRESS: u8 = 50;
     pub(crate) const LEASE_TIME: u8 = 51;
     pub(crate) const OVERLOAD: u8 = 52;
@@ -178,7 +177,8 @@ impl Message {
         let mut options = BTreeMap::new();
         read_options(area, &mut options)?;
         // §4.1: the options go on in `file`, then in `sname`.
-        let overload = options.remove(&option::OVERLOAD).and_then(|value| value.first().copied()).unwrap_or(0);
+        let overload =
+            options.remove(&option::OVERLOAD).and_then(|value| value.first().copied()).unwrap_or(0);
         if overload & 1 != 0 {
             read_options(&fixed[108..236], &mut options)?;
         }

@@ -20,7 +20,8 @@ impl Lab {
     }
 
     fn seeded(seed: u64, before: Option<(Lease, Duration)>) -> Self {
-        let config = ClientConfig { mac: MAC, id: vec![255, 0, 0, 0, 1], host_name: Some("web".into()), seed };
+        let config =
+            ClientConfig { mac: MAC, id: vec![255, 0, 0, 0, 1], host_name: Some("web".into()), seed };
         let now = Instant::from_secs(100);
         Self { client: Client::new(now, config, before), now }
     }
@@ -341,7 +342,10 @@ fn the_lease_of_before_is_asked_for_first() {
     let (request, to_all) = lab.sent();
     // §4.3.2: requested address, no server.
     assert_eq!((request.kind, to_all, lab.phase()), (MessageType::Request, true, Phase::Rebooting));
-    assert_eq!((request.address(option::REQUESTED_ADDRESS), request.address(option::SERVER)), (Some(ADDR), None));
+    assert_eq!(
+        (request.address(option::REQUESTED_ADDRESS), request.address(option::SERVER)),
+        (Some(ADDR), None)
+    );
     lab.answer(MessageType::Ack, &request, SERVER);
     assert!(matches!(lab.next(), Some(Action::Test(_))));
 
@@ -429,7 +433,8 @@ fn answers_that_are_lost_delay_and_end_nothing() {
                 continue;
             };
             let asked = Message::parse(&bytes).unwrap();
-            let kind = if asked.kind == MessageType::Discover { MessageType::Offer } else { MessageType::Ack };
+            let kind =
+                if asked.kind == MessageType::Discover { MessageType::Offer } else { MessageType::Ack };
             if luck.draw() & 3 != 0 {
                 lab.answer(kind, &asked, SERVER);
             }

@@ -1,0 +1,223 @@
+//! The DHCP clients of the host's interfaces, and the file that their leases survive a restart in.
+//!
+//! Called by `works.rs` for steps and by `addresses.rs` for notices of lanes. A client is a task of its own
+//! (`services/dhcp`); what it reports is asked for when somebody looks.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::Hasher;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use firelane::Stack;
+use firelane_api::{AddressState, ApiError, LeaseInfo, Leased, Status};
+use firelane_dhcp::v4::{ClientConfig, Phase};
+use firelane_dhcp::{Duid, Remembered, Running, iaid};
+use firelane_model::{AddrObjName, Dhcp};
+use firelane_units::{LinkId, MacAddr};
+use siphasher::sip128::{Hasher128, SipHasher24};
+use tokio::runtime::Handle;
+
+use crate::folder;
+use crate::text::plain;
+
+/// The file's name, in the state folder.
+const FILE: &str = "leases.toml";
+/// How long whoever releases a lease waits: a message and a moment for it to leave.
+const RELEASE_TIME: Duration = Duration::from_secs(2);
+
+/// The clients that run.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    runtime: Handle,
+    leases: Arc<Leases>,
+    duid: Duid,
+    running: BTreeMap<AddrObjName, Running>,
+}
+
+/// The interface that a client serves.
+pub(crate) struct Place<'a> {
+    pub(crate) stack: &'a Stack,
+    pub(crate) link: LinkId,
+    pub(crate) mac: MacAddr,
+}
+
+impl Clients {
+    /// None yet. Leases are kept in `folder`; who the host is to servers is made from `secret`, which stays.
+    pub(crate) fn new(runtime: Handle, folder: &Path, secret: Option<[u8; 16]>) -> Self {
+        // Without a secret that stays the host is another one at each start, and servers may say so.
+        let secret = secret.unwrap_or_else(random);
+        let mut hasher = SipHasher24::new_with_key(&secret);
+        hasher.write(b"DHCP unique identifier");
+        let duid = Duid::new(hasher.finish128().as_bytes());
+        Self { runtime, leases: Arc::new(Leases::load(folder)), duid, running: BTreeMap::new() }
+    }
+
+    /// Begins the client of `name`.
+    pub(crate) fn start(
+        &mut self,
+        name: &AddrObjName,
+        conf: &Dhcp,
+        place: &Place<'_>,
+    ) -> Result<(), ApiError> {
+        let [seed @ .., _, _, _, _, _, _, _, _] = random();
+        let config = ClientConfig {
+            mac: place.mac,
+            id: self.duid.client_id(iaid(name.interface())),
+            host_name: conf.host_name.map(|name| name.to_string()),
+            seed: u64::from_ne_bytes(seed),
+        };
+        let keep = {
+            let (leases, name) = (Arc::clone(&self.leases), name.to_string());
+            Box::new(move |lease: Option<&Remembered>| leases.note(&name, lease))
+        };
+        let before = self.leases.of(name.as_str());
+        let started = Running::start(&self.runtime, place.stack, place.link, config, before, keep);
+        let running = started.map_err(|error| ApiError::new(Status::Io, "dhcp", name, plain(&error)))?;
+        self.running.insert(name.clone(), running);
+        Ok(())
+    }
+
+    /// Ends the client of `name` and takes its lease from the interface. Its server is told nothing.
+    pub(crate) fn stop(&mut self, name: &AddrObjName) {
+        if let Some(running) = self.running.remove(name) {
+            running.stop(&self.runtime);
+        }
+    }
+
+    /// Asks for more time.
+    pub(crate) fn refresh(&self, name: &AddrObjName) -> Result<(), ApiError> {
+        self.running.get(name).ok_or(Status::NoAddrObj)?.refresh();
+        Ok(())
+    }
+
+    /// Gives the lease of `name` back; the answer waits until that is done.
+    pub(crate) fn release(&self, name: &AddrObjName) -> Result<impl FnOnce() + use<>, ApiError> {
+        let released = self.running.get(name).ok_or(Status::NoAddrObj)?.release();
+        let runtime = self.runtime.clone();
+        // A client that ends meanwhile has no lease either.
+        Ok(move || drop(runtime.block_on(async { tokio::time::timeout(RELEASE_TIME, released).await })))
+    }
+
+    /// What a lane has found out about an address of `link`.
+    pub(crate) fn on_tested(&self, link: LinkId, addr: Ipv4Addr, is_free: bool) {
+        let of_link = self.running.values().filter(|it| it.link() == link);
+        of_link.for_each(|it| it.on_tested(addr, is_free));
+    }
+
+    /// What the client of `name` has.
+    pub(crate) fn leased(&self, name: &AddrObjName) -> Option<Leased> {
+        let report = self.running.get(name)?.report();
+        let (state, word) = match report.phase {
+            Phase::Init => (AddressState::Down, "INIT"),
+            Phase::Selecting => (AddressState::Down, "SELECTING"),
+            Phase::Requesting => (AddressState::Down, "REQUESTING"),
+            Phase::Rebooting => (AddressState::Down, "REBOOTING"),
+            Phase::Testing => (AddressState::Tentative, "TESTING"),
+            Phase::Bound => (AddressState::Ok, "BOUND"),
+            Phase::Renewing => (AddressState::Ok, "RENEWING"),
+            Phase::Rebinding => (AddressState::Ok, "REBINDING"),
+            Phase::Released => (AddressState::Disabled, "RELEASED"),
+        };
+        let info = LeaseInfo {
+            state: word.to_owned(),
+            server: report.lease.as_ref().map(|it| it.lease.server.into()),
+            expires: report.lease.as_ref().and_then(|it| it.until),
+            name_servers: report
+                .lease
+                .iter()
+                .flat_map(|it| &it.lease.name_servers)
+                .map(|it| (*it).into())
+                .collect(),
+            domains: report.lease.iter().flat_map(|it| it.lease.domains.clone()).collect(),
+        };
+        Some(Leased { state, prefix: report.lease.and_then(|it| it.lease.prefix()), info })
+    }
+}
+
+fn random() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    // Without chance the kernel gives, two hosts would ask alike, and each would still get its own answers.
+    let _ = getrandom::fill(&mut bytes);
+    bytes
+}
+
+/// The leases in force, in memory and in the state folder.
+#[derive(Debug)]
+struct Leases {
+    path: PathBuf,
+    known: Mutex<BTreeMap<String, Remembered>>,
+}
+
+impl Leases {
+    fn load(folder: &Path) -> Self {
+        let path = folder.join(FILE);
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        // A lease that is not remembered is asked for anew.
+        let known = toml::from_str(&text).unwrap_or_else(|error: toml::de::Error| {
+            tracing::warn!("{}: {}", path.display(), error.message());
+            BTreeMap::new()
+        });
+        Self { path, known: Mutex::new(known) }
+    }
+
+    fn of(&self, name: &str) -> Option<Remembered> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    fn note(&self, name: &str, lease: Option<&Remembered>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        known.retain(|other, it| other != name && it.until.is_none_or(|until| until > now));
+        known.extend(lease.map(|lease| (name.to_owned(), lease.clone())));
+        let written = toml::to_string(&*known).map_err(std::io::Error::other);
+        if let Err(error) = written.and_then(|text| folder::replace(&self.path, &text)) {
+            tracing::warn!("{}: {error}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::tests::Scratch;
+    use firelane_dhcp::v4::{Lease, Route};
+
+    fn remembered(until: Option<u64>) -> Remembered {
+        let lease = Lease {
+            addr: Ipv4Addr::new(10, 0, 0, 5),
+            prefix_len: 24,
+            server: Ipv4Addr::new(10, 0, 0, 1),
+            time: until.map(|_| Duration::from_secs(3600)),
+            renew: Duration::from_secs(1800),
+            rebind: Duration::from_secs(3150),
+            routes: vec![Route {
+                network: Ipv4Addr::UNSPECIFIED,
+                prefix_len: 0,
+                via: Ipv4Addr::new(10, 0, 0, 1),
+            }],
+            name_servers: vec![Ipv4Addr::new(10, 0, 0, 53)],
+            domains: vec!["lab.example".into()],
+        };
+        Remembered { lease, until }
+    }
+
+    #[test]
+    fn leases_come_back_and_those_that_are_over_are_forgotten() {
+        let folder = Scratch::new();
+        let leases = Leases::load(folder.path());
+        let (long, past) = (remembered(Some(u64::MAX >> 1)), remembered(Some(1)));
+        leases.note("web0/v4", Some(&long));
+        leases.note("web1/v4", Some(&past));
+        leases.note("web2/v4", Some(&remembered(None)));
+        let again = Leases::load(folder.path());
+        assert_eq!(again.of("web0/v4"), Some(long));
+        assert_eq!((again.of("web1/v4"), again.of("web2/v4")), (None, Some(remembered(None))));
+        again.note("web0/v4", None);
+        assert_eq!(Leases::load(folder.path()).of("web0/v4"), None);
+        fs::write(folder.path().join(FILE), "[[[").unwrap();
+        assert_eq!(Leases::load(folder.path()).of("web2/v4"), None);
+    }
+}

@@ -1,0 +1,337 @@
+//! A DHCPv4 client at work: the state machine with a socket, a clock, and the interface that it gives its lease to.
+//!
+//! One tokio task for each interface, begun and ended by the daemon. It carries out the client's actions in their order;
+//! what it has given the interface (address, routes) is written down first, so that whoever ends the task can take it
+//! away. The address' test for duplicates is the netstack's, whose notices the daemon passes on.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use firelane::{Engine, RouteConfig, Stack, UdpSocket};
+use firelane_units::{Instant, IpPrefix, LinkId};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::v4::{Action, Client, ClientConfig, Counters, Lease, Loss, Phase};
+
+/// RFC 2131 §4.1.
+const SERVER_PORT: u16 = 67;
+const CLIENT_PORT: u16 = 68;
+/// More than a message that fits an Ethernet packet.
+const MESSAGE_MAX: usize = 2048;
+/// A released address stays for so long: what gives it back may wait for its server's Ethernet address.
+const RELEASE_WAIT: Duration = Duration::from_millis(100);
+/// A socket that fails is asked again after this time.
+const SOCKET_WAIT: Duration = Duration::from_secs(1);
+
+/// A lease as it is kept over a restart.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Remembered {
+    /// What the server gave.
+    pub lease: Lease,
+    /// When it ends, in seconds since 1970; `None` is never.
+    pub until: Option<u64>,
+}
+
+/// Where leases are kept: called with each that is in force and with `None` when there is none.
+pub type Keep = Box<dyn Fn(Option<&Remembered>) + Send + Sync>;
+
+/// Where a client stands.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// In which state.
+    pub phase: Phase,
+    /// Its lease, if one is in force.
+    pub lease: Option<Remembered>,
+    /// What it has seen.
+    pub counters: Counters,
+}
+
+enum Command {
+    Tested(Ipv4Addr, bool),
+    Refresh,
+    Release(oneshot::Sender<()>),
+}
+
+/// What an interface has from its lease.
+#[derive(Debug)]
+struct Given {
+    address: Option<IpPrefix>,
+    routes: Vec<RouteConfig>,
+}
+
+/// An interface with what its lease gave it.
+#[derive(Debug)]
+struct Interface {
+    stack: Stack,
+    link: LinkId,
+    given: Mutex<Given>,
+    report: Mutex<Report>,
+}
+
+/// A client that runs.
+#[derive(Debug)]
+pub struct Running {
+    task: JoinHandle<()>,
+    commands: mpsc::UnboundedSender<Command>,
+    interface: Arc<Interface>,
+}
+
+impl Running {
+    /// Begins a client on `link` of `stack`, with the lease of before if there is one.
+    ///
+    /// # Errors
+    /// Its socket cannot be opened: the netstack does not have the link, or a program has DHCP's port.
+    pub fn start(
+        runtime: &Handle,
+        stack: &Stack,
+        link: LinkId,
+        config: ClientConfig,
+        before: Option<Remembered>,
+        keep: Keep,
+    ) -> io::Result<Self> {
+        let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), CLIENT_PORT);
+        let socket = UdpSocket::bind_on(stack, everywhere, link)?;
+        socket.set_broadcast(true)?;
+        let clock = Clock(tokio_now());
+        let before = before.map(|before| {
+            let left = before.until.map(|until| until.saturating_sub(seconds_of(SystemTime::now())));
+            (before.lease, Duration::from_secs(left.unwrap_or(0)))
+        });
+        let client = Client::new(clock.now(), config, before);
+        let report = Report { phase: client.phase(), lease: None, counters: client.counters() };
+        let interface = Arc::new(Interface {
+            stack: stack.clone(),
+            link,
+            given: Mutex::new(Given { address: None, routes: Vec::new() }),
+            report: Mutex::new(report),
+        });
+        let (commands, orders) = mpsc::unbounded_channel();
+        let at_work = AtWork { client, clock, socket, interface: Arc::clone(&interface), keep };
+        Ok(Self { task: runtime.spawn(at_work.run(orders)), commands, interface })
+    }
+
+    /// Which link it serves.
+    pub fn link(&self) -> LinkId {
+        self.interface.link
+    }
+
+    /// Where it stands.
+    pub fn report(&self) -> Report {
+        self.interface.report().clone()
+    }
+
+    /// How the test of an address of the link ended, or that another station claims one that is in use.
+    pub fn on_tested(&self, addr: Ipv4Addr, is_free: bool) {
+        self.order(Command::Tested(addr, is_free));
+    }
+
+    /// Asks for more time at once.
+    pub fn refresh(&self) {
+        self.order(Command::Refresh);
+    }
+
+    /// Gives the lease back; what is received ends when that is done.
+    pub fn release(&self) -> oneshot::Receiver<()> {
+        let (done, released) = oneshot::channel();
+        self.order(Command::Release(done));
+        released
+    }
+
+    /// Ends it and takes away what its interface has from it. The server is told nothing.
+    pub fn stop(self, runtime: &Handle) {
+        self.task.abort();
+        // It ends cancelled, which is no news.
+        let _ = runtime.block_on(self.task);
+        self.interface.take_back();
+    }
+
+    fn order(&self, command: Command) {
+        // A task that has ended serves nobody.
+        let _ = self.commands.send(command);
+    }
+}
+
+impl Interface {
+    fn engine(&self) -> Engine {
+        self.stack.engine()
+    }
+
+    fn given(&self) -> MutexGuard<'_, Given> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self) -> MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give_address(&self, prefix: IpPrefix) {
+        self.take_back();
+        self.given().address = Some(prefix);
+        if let Err(error) = self.engine().add_address(self.link, prefix) {
+            tracing::error!("leased address {prefix}: {error}");
+        }
+    }
+
+    /// Gives the routes of a lease, and takes those away that it has no more.
+    fn give_routes(&self, lease: &Lease) {
+        let route = |it: &crate::v4::Route| {
+            let gateway = Some(IpAddr::V4(it.via));
+            Some(RouteConfig {
+                destination: it.destination()?,
+                gateway,
+                link: Some(self.link),
+                congestion: None,
+            })
+        };
+        let wanted: Vec<_> = lease.routes.iter().filter_map(route).collect();
+        let mut given = self.given();
+        let old = std::mem::take(&mut given.routes);
+        old.iter().filter(|it| !wanted.contains(it)).for_each(|it| self.remove_route(*it));
+        for route in wanted.iter().filter(|it| !old.contains(it)) {
+            if let Err(error) = self.engine().add_route(self.stack.id(), *route) {
+                tracing::error!("leased route {}: {error}", route.destination);
+            }
+        }
+        given.routes = wanted;
+    }
+
+    fn take_back(&self) {
+        let mut given = self.given();
+        std::mem::take(&mut given.routes).into_iter().for_each(|it| self.remove_route(it));
+        if let Some(prefix) = given.address.take()
+            && let Err(error) = self.engine().remove_address(self.link, prefix)
+        {
+            tracing::debug!("leased address {prefix}: {error}");
+        }
+    }
+
+    fn remove_route(&self, route: RouteConfig) {
+        if let Err(error) = self.engine().remove_route(self.stack.id(), route) {
+            tracing::debug!("leased route {}: {error}", route.destination);
+        }
+    }
+}
+
+/// The state machine's time: since the task began.
+#[derive(Clone, Copy, Debug)]
+struct Clock(tokio::time::Instant);
+
+fn tokio_now() -> tokio::time::Instant {
+    tokio::time::Instant::from_std(std::time::Instant::now())
+}
+
+impl Clock {
+    fn now(self) -> Instant {
+        Instant::from_nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Sleeps until `at`, or for ever.
+    async fn reach(self, at: Option<Instant>) {
+        match at.filter(|at| *at != Instant::FAR_FUTURE) {
+            Some(at) => tokio::time::sleep_until(self.0 + Duration::from_nanos(at.nanos())).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+fn seconds_of(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// What the task owns.
+struct AtWork {
+    client: Client,
+    clock: Clock,
+    socket: UdpSocket,
+    interface: Arc<Interface>,
+    keep: Keep,
+}
+
+impl AtWork {
+    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Command>) {
+        let mut bytes = [0; MESSAGE_MAX];
+        loop {
+            while let Some(action) = self.client.poll(self.clock.now()) {
+                self.carry_out(action).await;
+            }
+            self.tell();
+            tokio::select! {
+                () = self.clock.reach(self.client.poll_at()) => {}
+                received = self.socket.recv_from_async(&mut bytes) => match received {
+                    Ok((len, from)) if from.port() == SERVER_PORT => {
+                        self.client.on_message(self.clock.now(), &bytes[..len]);
+                    }
+                    Ok(_) => {}
+                    Err(error) => {
+                        tracing::debug!("DHCP socket: {error}");
+                        tokio::time::sleep(SOCKET_WAIT).await;
+                    }
+                },
+                order = orders.recv() => match order {
+                    None => return,
+                    Some(Command::Tested(addr, is_free)) => {
+                        self.client.on_tested(self.clock.now(), addr, is_free);
+                    }
+                    Some(Command::Refresh) => self.client.refresh(self.clock.now()),
+                    Some(Command::Release(done)) => {
+                        self.client.release();
+                        while let Some(action) = self.client.poll(self.clock.now()) {
+                            self.carry_out(action).await;
+                        }
+                        self.tell();
+                        // Who asked may have gone.
+                        let _ = done.send(());
+                    }
+                },
+            }
+        }
+    }
+
+    async fn carry_out(&self, action: Action) {
+        match action {
+            Action::Broadcast(bytes) => self.send(Ipv4Addr::BROADCAST, &bytes).await,
+            Action::Unicast(server, bytes) => self.send(server, &bytes).await,
+            Action::Test(lease) => {
+                if let Some(prefix) = lease.prefix() {
+                    self.interface.give_address(prefix);
+                }
+            }
+            Action::Bound(held) => {
+                let lease = &held.lease;
+                tracing::info!("lease of {}/{} from {}", lease.addr, lease.prefix_len, lease.server);
+                self.interface.give_routes(lease);
+                let left = held.until.saturating_since(self.clock.now());
+                let until = lease.time.map(|_| seconds_of(SystemTime::now() + left));
+                let remembered = Remembered { lease: held.lease, until };
+                (self.keep)(Some(&remembered));
+                self.interface.report().lease = Some(remembered);
+            }
+            Action::Lost(lease, why) => {
+                tracing::warn!("lease of {}/{} ends: {why:?}", lease.addr, lease.prefix_len);
+                if why == Loss::Released {
+                    tokio::time::sleep(RELEASE_WAIT).await;
+                }
+                self.interface.take_back();
+                (self.keep)(None);
+                self.interface.report().lease = None;
+            }
+        }
+    }
+
+    async fn send(&self, to: Ipv4Addr, bytes: &[u8]) {
+        let to = SocketAddr::new(to.into(), SERVER_PORT);
+        if let Err(error) = self.socket.send_to_async(bytes, to).await {
+            tracing::debug!("DHCP to {to}: {error}");
+        }
+    }
+
+    fn tell(&self) {
+        let mut report = self.interface.report();
+        (report.phase, report.counters) = (self.client.phase(), self.client.counters());
+    }
+}
