@@ -26,6 +26,7 @@ const TEST: &[(&str, &str)] = &[
     ("nginx", "nginx"),
     ("wrk", "wrk"),
     ("memcached", "memcached"),
+    ("dnsmasq", "dnsmasq-base"),
 ];
 
 /// Makes sure that everything for `purpose` (demo, test or bench) is there.

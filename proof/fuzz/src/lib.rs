@@ -129,6 +129,18 @@ pub const TARGETS: &[Target] = &[
         share: 2000,
     },
     Target {
+        name: "dhcp_message",
+        about: "DHCP messages",
+        run: targets::dhcp::target_dhcp_message,
+        share: 32_000,
+    },
+    Target {
+        name: "dhcp_client",
+        about: "a DHCP client and servers that say anything",
+        run: targets::dhcp::target_dhcp_client,
+        share: 8_000,
+    },
+    Target {
         name: "ip",
         about: "a netstack's IP side: frames, time, datagrams",
         run: targets::ip::target_ip,

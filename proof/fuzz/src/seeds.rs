@@ -41,10 +41,35 @@ pub fn of(name: &str) -> Vec<Seed> {
                 .concat()
         }
         "ip" => named([("frames", steps(0)), ("frames-forward", steps(2))]),
+        "dhcp_message" => named([("ack", dhcp_ack())]),
+        "dhcp_client" => named([("lease", dhcp_lease())]),
         "cli" => named(commands()),
         "api" => named(requests()),
         _ => Vec::new(),
     }
+}
+
+/// An acknowledgment with what servers usually say.
+fn dhcp_ack() -> Vec<u8> {
+    let mut message = firelane_dhcp::v4::Message::request(firelane_dhcp::v4::MessageType::Ack, 7, MAC_A);
+    (message.is_reply, message.yours) = (true, B4);
+    let said: [(u8, &[u8]); 6] = [
+        (1, &[255, 255, 255, 0]),
+        (3, &[10, 0, 0, 1]),
+        (51, &[0, 0, 14, 16]),
+        (54, &[10, 0, 0, 1]),
+        (119, b"\x03lab\x07example\0"),
+        (121, &[24, 192, 0, 2, 10, 0, 0, 9, 0, 10, 0, 0, 1]),
+    ];
+    message.options.extend(said.map(|(code, value)| (code, value.to_vec())));
+    message.emit()
+}
+
+/// Steps of the client's target: an offer, its acknowledgment, a free address, time.
+fn dhcp_lease() -> Vec<u8> {
+    let options = [1, 4, 255, 255, 255, 0, 51, 4, 0, 0, 14, 16, 54, 4, 10, 0, 0, 1, 255];
+    let answer = |kind: u8| [&[3, 5, 19][..], &[kind], &options].concat();
+    [&[0, 1][..], &answer(2), &answer(5), &[6, 5, 1, 0, 0], &answer(5), &[0, 0, 0, 7, 1, 7, 0]].concat()
 }
 
 fn named<const N: usize>(seeds: [(&str, Vec<u8>); N]) -> Vec<Seed> {

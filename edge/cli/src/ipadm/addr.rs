@@ -95,7 +95,7 @@ fn read_dhcp(call: &Call<'_>) -> Result<Dhcp, String> {
 }
 
 /// Waits until a lease is in force. The client goes on looking for one when the command has given up.
-fn await_lease(session: &Session<'_>, name: &AddrObjName, wait: Option<Duration>) -> Result<(), Failure> {
+fn await_lease(session: &mut Session<'_>, name: &AddrObjName, wait: Option<Duration>) -> Result<(), Failure> {
     let begun = Instant::now();
     loop {
         let addrs = session.api.addrs(Which::Active);
@@ -106,12 +106,12 @@ fn await_lease(session: &Session<'_>, name: &AddrObjName, wait: Option<Duration>
             Some(AddressState::Ok) => return Ok(()),
             Some(_) => {}
         }
-        if wait.is_some_and(|wait| begun.elapsed() >= wait) {
+        let is_over = wait.is_some_and(|wait| begun.elapsed() >= wait);
+        if is_over || !(session.sleep)(LEASE_POLL) {
             let allowed = "no lease yet; the client goes on";
             let error = ApiError::new(Status::DhcpTimedOut, "", name, allowed);
             return Err(die_status("Could not create address", &error));
         }
-        std::thread::sleep(LEASE_POLL);
     }
 }
 

@@ -5,6 +5,7 @@
 pub mod api;
 pub mod classify;
 pub mod cli;
+pub mod dhcp;
 mod frames;
 pub mod ip;
 pub mod lane;

@@ -214,7 +214,9 @@ impl Message {
         bytes.extend(COOKIE);
         bytes.extend([option::MESSAGE_TYPE, 1, self.kind.number()]);
         for (code, value) in &self.options {
-            for part in value.chunks(255) {
+            // An option without a value (RFC 4039) is one all the same.
+            let empty = value.is_empty().then_some(&[][..]);
+            for part in value.chunks(255).chain(empty) {
                 bytes.extend([*code, part.len() as u8]);
                 bytes.extend(part);
             }
@@ -324,7 +326,7 @@ mod tests {
             xid: u32, secs: u16, broadcast: bool,
             options in prop::collection::btree_map(
                 (1_u8..=254).prop_filter("of the codec", |code| ![option::OVERLOAD, option::MESSAGE_TYPE].contains(code)),
-                prop::collection::vec(any::<u8>(), 1..600), 0..4),
+                prop::collection::vec(any::<u8>(), 0..600), 0..4),
         ) {
             let message = Message { xid, secs, broadcast, options, ..offer() };
             prop_assert_eq!(Message::parse(&message.emit()), Ok(message));

@@ -1,0 +1,192 @@
+//! Addresses from a real server: Debian's dnsmasq in a tenant's namespace, the client in the daemon.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use firelane_interop::{Daemon, Sandbox};
+use serde_json::Value;
+
+/// A switch with a tenant, in whose namespace the server is, and a netstack whose VNIC wants an address.
+const HOST: &str = "[etherstub.vswitch1]\n\
+    [vnic.srv0]\nover = \"vswitch1\"\n\
+    tap = { namespace = \"srv\", addresses = [\"10.7.0.1/24\", \"fd00:7::1/64\"] }\n\
+    [vnic.web0]\nover = \"vswitch1\"\nmac = \"02:08:20:00:00:77\"\nnetstack = \"default\"\n\
+    [netstack.default]\n";
+
+/// What something takes at the most.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// dnsmasq in the namespace `srv`, which ends with its owner.
+struct Server(Child);
+
+impl Server {
+    fn start(sandbox: &Sandbox, args: &[&str]) -> Self {
+        let folder = sandbox.folder();
+        let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
+        let mut command = sandbox.command("ip");
+        command.args(["netns", "exec", "srv", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null"]);
+        command.args(["--user=root", "--group=root", "--port=0", "--interface=srv0", "--bind-interfaces"]);
+        command.args(["--no-ping", "--log-facility=-", "--log-dhcp", "--dhcp-authoritative"]);
+        command.arg(format!("--dhcp-leasefile={}", file("dnsmasq.leases"))).args(args);
+        let log = std::fs::File::create(file("dnsmasq.log")).expect("writable");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let server = Self(command.spawn().expect("dnsmasq is installed (make test does it)"));
+        until("dnsmasq starts", || log_of(sandbox).contains("DHCP, ").then_some(()));
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn log_of(sandbox: &Sandbox) -> String {
+    std::fs::read_to_string(sandbox.folder().join("dnsmasq.log")).unwrap_or_default()
+}
+
+/// Waits until something is true, and gives what it is.
+#[track_caller]
+fn until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = check() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn start<'a>(sandbox: &'a Sandbox, more: &str) -> Daemon<'a> {
+    let path = sandbox.folder().join("host.toml");
+    std::fs::write(&path, format!("{HOST}{more}")).expect("the sandbox's folder is writable");
+    Daemon::start(sandbox, Path::new(&path))
+}
+
+/// The row of an address object.
+fn row(daemon: &Daemon<'_>, name: &str) -> Value {
+    let text = daemon.firelane(&["ipadm", "show-addr", "-j"]).expect_success();
+    let all: Value = serde_json::from_str(&text).expect("JSON");
+    let rows = all["addresses"].as_array().expect("a list");
+    rows.iter().find(|row| row["name"] == name).cloned().unwrap_or_default()
+}
+
+fn routes(daemon: &Daemon<'_>) -> String {
+    daemon.firelane(&["netstat", "-rn"]).expect_success()
+}
+
+fn ping(sandbox: &Sandbox, to: &str) -> bool {
+    sandbox.run(Some("srv"), "ping", &["-c", "1", "-W", "2", to]).status.success()
+}
+
+const RANGE: &[&str] = &[
+    "--dhcp-range=10.7.0.100,10.7.0.110,255.255.255.0,1h",
+    "--dhcp-option=option:dns-server,10.7.0.53",
+    "--dhcp-option=option:domain-search,lab.example",
+];
+
+#[test]
+fn a_lease_brings_address_route_and_resolvers_and_goes_back() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, "");
+    let _server = Server::start(&sandbox, RANGE);
+    let created =
+        daemon.firelane(&["ipadm", "create-addr", "-T", "dhcp", "-h", "web", "-w", "20", "web0/v4"]);
+    created.expect_success();
+    let got = row(&daemon, "web0/v4");
+    let addr = got["addr"].as_str().expect("an address").to_owned();
+    assert!(addr.starts_with("10.7.0.1") && addr.ends_with("/24"), "{got}");
+    assert_eq!((&got["type"], &got["state"]), (&"dhcp".into(), &"ok".into()), "{got}");
+    let lease = &got["lease"];
+    assert_eq!((&lease["state"], &lease["server"]), (&"BOUND".into(), &"10.7.0.1".into()), "{got}");
+    assert_eq!(lease["name_servers"], serde_json::json!(["10.7.0.53"]), "{got}");
+    assert_eq!(lease["domains"], serde_json::json!(["lab.example"]), "{got}");
+    let table = daemon.firelane(&["ipadm", "show-addr", "web0/v4"]).expect_success();
+    assert!(table.contains(&format!("web0/v4           dhcp     ok           {addr}")), "{table}");
+    let host = addr.trim_end_matches("/24");
+    assert!(ping(&sandbox, host), "it is in use");
+    let table = routes(&daemon);
+    assert!(table.lines().any(|line| line.starts_with("default ") && line.contains("10.7.0.1 ")), "{table}");
+    assert!(log_of(&sandbox).contains("client provides name: web"), "{}", log_of(&sandbox));
+
+    daemon.firelane(&["ipadm", "refresh-addr", "web0/v4"]).expect_success();
+    let renewed = |log: &str| log.matches("DHCPACK(srv0)").count() == 2;
+    until("it is renewed", || renewed(&log_of(&sandbox)).then_some(()));
+
+    daemon.firelane(&["ipadm", "delete-addr", "-r", "web0/v4"]).expect_success();
+    until("the server hears of it", || log_of(&sandbox).contains("DHCPRELEASE(srv0)").then_some(()));
+    assert!(!ping(&sandbox, host), "nobody has it any more");
+    assert!(!routes(&daemon).contains("default "), "{}", routes(&daemon));
+    assert_eq!(row(&daemon, "web0/v4"), Value::Null);
+}
+
+#[test]
+fn without_a_server_the_command_gives_up_and_the_client_does_not() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, "");
+    let refused = daemon.firelane(&["ipadm", "create-addr", "-T", "dhcp", "-w", "1", "web0/v4"]);
+    assert_eq!((refused.code(), refused.stderr.lines().count()), (1, 1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("Operation timed out"), "{}", refused.stderr);
+    let waits = row(&daemon, "web0/v4");
+    assert_eq!((&waits["state"], &waits["lease"]["state"]), (&"down".into(), &"SELECTING".into()), "{waits}");
+    let table = daemon.firelane(&["ipadm", "show-addr", "web0/v4"]).expect_success();
+    assert!(table.contains("web0/v4           dhcp     down         ?"), "{table}");
+    let _server = Server::start(&sandbox, RANGE);
+    until("a lease comes all the same", || (row(&daemon, "web0/v4")["state"] == "ok").then_some(()));
+}
+
+#[test]
+fn an_address_that_a_station_has_is_declined_and_another_taken() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, "");
+    sandbox.run(Some("srv"), "ip", &["address", "add", "10.7.0.100/24", "dev", "srv0"]).expect_success();
+    // The server would give this one first.
+    let args = ["--dhcp-range=10.7.0.100,10.7.0.101,255.255.255.0,1h", "--dhcp-sequential-ip"];
+    let _server = Server::start(&sandbox, &args);
+    daemon.firelane(&["ipadm", "create-addr", "-T", "dhcp", "-w", "0", "web0/v4"]);
+    let got = until("another address", || {
+        let got = row(&daemon, "web0/v4");
+        (got["state"] == "ok").then_some(got)
+    });
+    let log = log_of(&sandbox);
+    assert_eq!(got["addr"], "10.7.0.101/24", "{log}");
+    assert!(log.contains("DHCPDECLINE(srv0) 10.7.0.100"), "{log}");
+}
+
+#[test]
+fn a_lease_survives_the_daemon_and_its_server_may_refuse_it() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, "[netstack.default.addresses]\n\"web0/v4\" = \"dhcp\"\n");
+    let server = Server::start(&sandbox, RANGE);
+    let bound = |daemon: &Daemon<'_>| {
+        until("a lease", || {
+            let got = row(daemon, "web0/v4");
+            (got["lease"]["state"] == "BOUND").then(|| got["addr"].as_str().unwrap_or_default().to_owned())
+        })
+    };
+    let before = bound(&daemon);
+    daemon.kill();
+    drop(server);
+    // The namespace stays where it was, and the server begins again without its own memory.
+    let daemon = Daemon::start_with(&sandbox, &[]);
+    let server = Server::start(&sandbox, RANGE);
+    assert_eq!(bound(&daemon), before);
+    let log = log_of(&sandbox);
+    assert!(log.contains("DHCPREQUEST(srv0)") && !log.contains("DHCPDISCOVER"), "asked for as before: {log}");
+
+    // Now it serves another part of the network, and says so when it is asked.
+    drop(server);
+    let moved = ["--dhcp-range=10.7.0.200,10.7.0.210,255.255.255.0,1h"];
+    std::fs::remove_file(sandbox.folder().join("dnsmasq.leases")).expect("the server's memory");
+    let _server = Server::start(&sandbox, &moved);
+    daemon.firelane(&["ipadm", "refresh-addr", "web0/v4"]).expect_success();
+    let after = until("another address", || Some(bound(&daemon)).filter(|addr| *addr != before));
+    assert!(after.starts_with("10.7.0.2"), "{after}");
+    assert!(log_of(&sandbox).contains("DHCPNAK(srv0)"), "{}", log_of(&sandbox));
+    let old = before.trim_end_matches("/24");
+    assert!(!ping(&sandbox, old) && ping(&sandbox, after.trim_end_matches("/24")));
+}
