@@ -147,6 +147,8 @@ impl Ip {
             hops: self.config.hops.v4,
             hint: 0,
             generation: self.generation,
+            // Nobody answers to no address.
+            leads_back: false,
             neighbour: None,
             counter: None,
         })

@@ -24,7 +24,7 @@ impl Random {
     /// Evenly from nothing to `most`.
     pub(crate) fn up_to(&mut self, most: Duration) -> Duration {
         let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos((u128::from(self.draw()) * (u128::from(most) + 1) >> 64) as u64)
+        Duration::from_nanos(((u128::from(self.draw()) * (u128::from(most) + 1)) >> 64) as u64)
     }
 
     /// Evenly around `middle`, at most `by` away.

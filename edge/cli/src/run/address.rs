@@ -39,7 +39,7 @@ fn subnets<'a>(
     let own = addresses.filter(|(name, _)| name.interface() == vnic.as_str());
     own.filter_map(|(_, address)| match address {
         Address::Static(it) => Some(it.prefix()),
-        Address::Addrconf(_) => None,
+        Address::Addrconf(_) | Address::Dhcp(_) => None,
     })
 }
 
