@@ -48,7 +48,7 @@ pub use error::ApiError;
 pub use lease::{LeaseAction, LeaseInfo, Leased, TellClient, leased_object};
 pub use openapi::openapi_text;
 pub use props::{set_flow_prop, set_vnic_prop};
-pub use sockets::{ConnectionInfo, SocketInfo, SocketPage};
+pub use sockets::{ConnectionInfo, ProgramInfo, SocketInfo, SocketPage};
 pub use status::Status;
 pub use store::Store;
 pub use stub::{Planner, Stub};

@@ -40,9 +40,28 @@ pub struct SocketInfo {
     /// Of a record in TIME-WAIT: milliseconds until its ports are free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_wait_ms: Option<u64>,
+    /// Of an unmodified program's socket: whose it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<ProgramInfo>,
     /// Of a connection: what TCP knows of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<Box<ConnectionInfo>>,
+}
+
+/// The program that a socket belongs to.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct ProgramInfo {
+    /// Its process.
+    pub pid: u32,
+    /// Its command.
+    pub command: String,
+    /// The lane of its connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<u16>,
+    /// Bytes that the program has sent.
+    pub sent: u64,
+    /// Bytes that were handed to the program.
+    pub received: u64,
 }
 
 /// What TCP knows of a connection.

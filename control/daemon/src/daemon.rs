@@ -19,6 +19,7 @@ use crate::dhcp::Clients;
 use crate::folder::{self, Lock, LockError};
 use crate::host::{self, Host, Parts};
 use crate::kernel::Kernel;
+use crate::programs::{self, Programs};
 use crate::secret;
 use crate::server;
 use crate::state::{Found, State};
@@ -27,6 +28,8 @@ use crate::works::Works;
 
 /// The socket's name, in the runtime folder.
 const SOCKET: &str = "api.sock";
+/// The socket for programs, beside it.
+const PROGRAMS: &str = "app.sock";
 /// A TAP's queues: one for each lane up to so many, each a descriptor.
 const QUEUES_MAX: usize = 8;
 
@@ -52,6 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
     let configured = args.config.as_deref().map(read_config).transpose()?;
     let folders = args.folders(&Environment::of_process()).map_err(mistake)?;
     let mut early = Vec::new();
+    raise_descriptors();
     let _locks = take_folders(&folders, &mut early)?;
     if args.clean {
         clean(args, &folders);
@@ -72,17 +76,41 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
     let engine = Engine::start(&config).map_err(|error| failure(format!("lanes: {error}")))?;
     let runtime = Runtime::new().map_err(failure)?;
     let clients = Clients::new(runtime.handle().clone(), &folders.state, stable_secret);
+    let programs_engine = engine.clone();
     let works = Works::new(engine, kernel, &args.instance, folders.state, runtime.handle().clone(), clients);
     let parts =
         Parts { instance: args.instance.to_string(), lanes_given: args.lanes.is_some(), works, state, early };
     let host = Arc::new(Host::start(parts, &wanted));
+    let door = folders.runtime.join(PROGRAMS);
+    serve_programs(&door, programs_engine, &host);
     tracing::info!("{lanes} lanes; {}", socket.display());
     runtime.spawn(host::follow(Arc::clone(&host)));
     let ended = runtime.block_on(until_signal(listener, Arc::clone(&host)));
     // New requests fail to connect from here on.
     let _ = std::fs::remove_file(&socket);
+    let _ = std::fs::remove_file(&door);
     host.shut_down();
     ended.map_err(failure)
+}
+
+/// Every socket of a program is a descriptor here: as many as the system lets us have.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it stays as it is, programs get EMFILE earlier.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Programs may come once the configuration is carried out; without a place for them the rest runs.
+fn serve_programs(door: &Path, engine: Engine, host: &Arc<Host>) {
+    let started = programs::bind(door).and_then(|it| Programs::start(it, engine, Arc::clone(host)));
+    match started {
+        Ok(programs) => host.set_programs(programs),
+        Err(error) => {
+            tracing::error!("{}: {error}: no programs", door.display());
+            host.note_fault(format!("{}: {}: no programs", door.display(), plain(&error)));
+        }
+    }
 }
 
 async fn until_signal(listener: std::os::unix::net::UnixListener, host: Arc<Host>) -> io::Result<()> {

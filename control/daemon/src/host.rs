@@ -15,15 +15,20 @@ use firelane_api::{
     Property, ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, Store, VnicInfo, Which,
     leased_object,
 };
-use firelane_model::{Daemon, Lanes, Model};
+use firelane_model::{Daemon, Lanes, Model, NetstackName};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
+use firelane_shm::control::{ADDRESSES_MAX, Interface};
+use firelane_units::{IpPrefix, NetstackId};
 
 use crate::addresses::Addresses;
 use crate::facts::{Running, Stored};
+use crate::programs::Programs;
 use crate::state::State;
 use crate::works::Works;
 use crate::{capture, rebuild, sockets, stats, ways};
 
+/// The netstack of programs that do not say which, if it is there.
+const DEFAULT_NETSTACK: &str = "default";
 /// How long the start waits for the tests of addresses, which take half a second.
 const ADDRESSES_TIME: Duration = Duration::from_secs(2);
 /// Between two looks.
@@ -37,6 +42,7 @@ pub(crate) struct Host {
     /// Whether `--lanes` decides, and not the configuration.
     lanes_given: bool,
     inner: Mutex<Inner>,
+    programs: Mutex<Option<Programs>>,
 }
 
 #[derive(Debug)]
@@ -72,12 +78,28 @@ impl Host {
         let mut inner = Inner { store, works, state, addresses, early, failed: Vec::new() };
         inner.begin(wanted);
         inner.await_addresses();
-        Self { started: Instant::now(), instance, lanes_given, inner: Mutex::new(inner) }
+        let programs = Mutex::default();
+        Self { started: Instant::now(), instance, lanes_given, inner: Mutex::new(inner), programs }
     }
 
     /// Ends what runs, in order.
     pub(crate) fn shut_down(&self) {
+        drop(self.programs().take());
         self.lock().works.shut_down();
+    }
+
+    /// Programs are served from here on.
+    pub(crate) fn set_programs(&self, programs: Programs) {
+        *self.programs() = Some(programs);
+    }
+
+    /// Something went wrong that status shall show.
+    pub(crate) fn note_fault(&self, text: String) {
+        self.lock().early.push(text);
+    }
+
+    fn programs(&self) -> MutexGuard<'_, Option<Programs>> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -112,6 +134,52 @@ impl Host {
         let tables = engine.ip_tables(netstack);
         let failed = |error: firelane::ChangeError| ApiError::new(Status::Failed, "", "", error.to_string());
         Ok((tables.map_err(failed)?, names))
+    }
+}
+
+/// What programs are told.
+impl Host {
+    /// The netstack that a program gets which asks for `wanted`: a VNIC's, the one of that name, or without a name the
+    /// obvious one. Else why there is none.
+    pub(crate) fn netstack_of(&self, wanted: &str) -> Result<(NetstackName, NetstackId), String> {
+        let inner = self.lock();
+        let (model, known) = (&inner.store.active, &inner.works.netstacks);
+        let name = match (model.vnics.get(wanted), known.get_key_value(wanted)) {
+            (Some(vnic), _) => {
+                vnic.netstack().ok_or_else(|| format!("VNIC {wanted} has no netstack of Firelane"))?.clone()
+            }
+            (None, Some((name, _))) => name.clone(),
+            (None, None) if wanted.is_empty() => {
+                let default = known.keys().find(|name| name.as_str() == DEFAULT_NETSTACK);
+                let only = known.keys().next().filter(|_| known.len() == 1);
+                default.or(only).ok_or("no netstack was asked for, and none is the obvious one")?.clone()
+            }
+            (None, None) => return Err(format!("there is no VNIC or netstack {wanted}")),
+        };
+        let id = known.get(&name).copied().ok_or_else(|| format!("netstack {name} does not run"))?;
+        Ok((name, id))
+    }
+
+    /// The interfaces of a netstack with their addresses, as many as an answer has room for.
+    pub(crate) fn interfaces(&self, netstack: &NetstackName) -> Vec<Interface> {
+        let known = self.addrs(Which::Active).unwrap_or_default();
+        let inner = self.lock();
+        let mut interfaces = Vec::new();
+        let own = inner.store.active.vnics.iter().filter(|(_, vnic)| vnic.netstack() == Some(netstack));
+        for (index, (name, _)) in (1u32..).zip(own) {
+            let Some(upper) = inner.works.vnics.get(name) else { continue };
+            let mtu = inner.store.active.mtu_of(name.as_str()).map_or(0, |mtu| u32::from(mtu.bytes()));
+            let with = |address| Interface { name: name.to_string(), index, mtu, mac: upper.mac.0, address };
+            let its = known.iter().filter(|it| it.name.interface() == name.as_str());
+            let prefixes = its.filter_map(|it| it.addr.parse::<IpPrefix>().ok());
+            let before = interfaces.len();
+            interfaces.extend(prefixes.map(|it| with(Some((it.addr(), it.prefix_len())))));
+            if interfaces.len() == before {
+                interfaces.push(with(None));
+            }
+        }
+        interfaces.truncate(ADDRESSES_MAX);
+        interfaces
     }
 }
 
@@ -363,7 +431,8 @@ impl Api for Host {
             let inner = self.lock();
             (inner.works.engine.clone(), inner.works.netstacks.clone())
         };
-        sockets::page(&engine, &netstacks, netstack, after)
+        let programs = self.programs().as_ref().map(Programs::sockets).unwrap_or_default();
+        sockets::page(&engine, &netstacks, netstack, after, &programs)
     }
 
     fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! server.rs --> dispatch --> host.rs --> plan --> works.rs --> engine (lanes), kernel.rs, services.rs
-//!                              |                                            |
+//! programs.rs --> engine       |                                            |
 //!                          state.rs: what the next start begins with    owned.rs: what would outlive us
 //! ```
 //!
@@ -24,6 +24,7 @@ mod mac;
 mod netlink;
 mod netns;
 mod owned;
+mod programs;
 mod rebuild;
 mod secret;
 mod server;

@@ -2,13 +2,15 @@
 //!
 //! Called by `host.rs` without its lock: a page waits for lanes, and configuration must not wait for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use firelane::{
-    ConnectionRow, Cursor, Engine, SocketCursor, SocketKind, SocketPage as Found, SocketRow, Table,
+    ConnectionRow, Cursor, Engine, Owner, ProgramSocket, SocketCursor, SocketKind, SocketPage as Found,
+    SocketRow, Table,
 };
-use firelane_api::{ApiError, ConnectionInfo, SocketInfo, SocketPage, Status};
+use firelane_api::{ApiError, ConnectionInfo, ProgramInfo, SocketInfo, SocketPage, Status};
 use firelane_model::NetstackName;
 use firelane_units::{Bytes, NetstackId};
 
@@ -21,6 +23,7 @@ pub(crate) fn page(
     netstacks: &BTreeMap<NetstackName, NetstackId>,
     netstack: Option<&str>,
     after: Option<&str>,
+    programs: &[ProgramSocket],
 ) -> Result<SocketPage, ApiError> {
     let wanted = match netstack {
         None => None,
@@ -39,8 +42,26 @@ pub(crate) fn page(
     let Found { rows, next } =
         found.map_err(|error| ApiError::new(Status::Failed, "", "", error.to_string()))?;
     let name = |id: NetstackId| netstacks.iter().find(|(_, it)| **it == id).map(|(name, _)| name);
-    let sockets = rows.iter().filter_map(|row| Some(info(name(row.netstack)?, row))).collect();
+    let key = |netstack, local, remote: Option<SocketAddr>| (netstack, plain(local), remote.map(plain));
+    let owners: HashMap<_, &ProgramSocket> =
+        programs.iter().filter_map(|it| Some((key(it.netstack, it.local?, it.remote), it))).collect();
+    let owned = |row: &SocketRow| {
+        let owner = owners.get(&key(row.netstack, row.local, row.remote));
+        Some(SocketInfo { program: owner.map(|it| program(it)), ..info(name(row.netstack)?, row) })
+    };
+    let sockets = rows.iter().filter_map(owned).collect();
     Ok(SocketPage { sockets, next: next.map(spell_cursor) })
+}
+
+/// IPv4 in IPv6's clothes is the same address to a lane.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+fn program(it: &ProgramSocket) -> ProgramInfo {
+    let [sent, received] = it.carried;
+    let Owner { pid, command } = it.owner.clone();
+    ProgramInfo { pid, command, lane: it.lane.map(|lane| lane.0), sent, received }
 }
 
 /// `lane.table.netstack.place`
@@ -76,6 +97,7 @@ fn info(netstack: &NetstackName, row: &SocketRow) -> SocketInfo {
         remote: row.remote,
         backlog: None,
         time_wait_ms: None,
+        program: None,
         tcp: None,
     };
     match &row.what {

@@ -48,6 +48,12 @@ impl Bell {
         Ok(epoll::add(&self.set, device, epoll::EventData::new_u64(DEVICE_KEY), flags)?)
     }
 
+    /// Takes a device out again.
+    pub(crate) fn forget(&self, device: BorrowedFd<'_>) {
+        // One that is not in the set is out of it.
+        let _ = epoll::delete(&self.set, device);
+    }
+
     /// The worker is about to look for work (R1).
     pub(crate) fn clear(&self) {
         self.state.store(AWAKE, Ordering::SeqCst);

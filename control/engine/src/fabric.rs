@@ -23,6 +23,7 @@ use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::news::News;
+use crate::programs::Programs;
 use crate::queue::Queue;
 use crate::sleepers::Sleepers;
 
@@ -52,6 +53,7 @@ pub(crate) struct Fabric {
     pub(crate) news: News,
     pub(crate) desk: Desk<Question>,
     pub(crate) looks: Desk<Look>,
+    pub(crate) programs: Programs,
     lanes: Box<[Place]>,
     notices: Mutex<Sender<(LaneId, Notice)>>,
 }
@@ -87,6 +89,7 @@ impl Fabric {
         let (clock, secrets) = (Clock::new(), Secrets::new(random));
         let backlogs = Arc::new(Backlogs::new(configs.lanes));
         let bells: Vec<_> = (0..configs.lanes).map(|_| Bell::new()).collect::<io::Result<_>>()?;
+        let programs = Programs::new(bells.iter());
         Ok(Arc::new_cyclic(|fabric: &Weak<Self>| {
             let place = |(index, bell): (usize, Arc<Bell>)| {
                 let id = LaneId(u16::try_from(index).expect("the engine has at most 256 lanes"));
@@ -106,6 +109,7 @@ impl Fabric {
                 news: News::default(),
                 desk: Desk::default(),
                 looks: Desk::default(),
+                programs,
                 lanes,
                 notices: Mutex::new(notices),
             }

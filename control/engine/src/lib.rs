@@ -9,6 +9,7 @@
 //! - `fabric.rs`, `worker.rs`, `bell.rs`: the lanes' squeues, their threads, how they sleep and are woken.
 //! - `sleepers.rs`: who waits for which socket; `poller.rs`: one who waits for many. `tcp_*.rs`, `udp_socket.rs`:
 //!   the sockets.
+//! - `programs/`: the sockets of unmodified programs, in memory shared with them.
 //! - `queue.rs`: every kind of driver as one type.
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ mod fabric;
 mod netstack_config;
 mod news;
 mod poller;
+mod programs;
 mod queue;
 mod registry;
 mod sleepers;
@@ -41,6 +43,7 @@ pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
 pub use error::ChangeError;
 pub use netstack_config::{NetstackConfig, SocketDefaults};
 pub use poller::{Event, Poller, Source};
+pub use programs::{Hub, Owner, ProgramSocket, Reply, send as send_reply};
 pub use queue::Queue;
 pub use snapshot::EngineSnapshot;
 pub use stack::{Stack, StackBuilder};

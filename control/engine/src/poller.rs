@@ -8,6 +8,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use firelane_socket::Ready;
@@ -55,6 +56,8 @@ pub(crate) mod sealed {
 struct List {
     ready: Mutex<Pending>,
     bell: Condvar,
+    /// Woken when something enters the empty list, for who sleeps elsewhere.
+    waker: Option<Waker>,
 }
 
 #[derive(Debug, Default)]
@@ -87,9 +90,14 @@ impl Watch {
             return;
         }
         let mut pending = self.list.lock();
+        let was_empty = pending.watches.is_empty();
         pending.watches.push(Arc::clone(self));
         if pending.waiting > 0 {
             self.list.bell.notify_one();
+        }
+        drop(pending);
+        if let Some(waker) = self.list.waker.as_ref().filter(|_| was_empty) {
+            waker.wake_by_ref();
         }
     }
 }
@@ -98,6 +106,11 @@ impl Poller {
     /// A poller that watches nothing.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A poller that wakes `waker` when it has events again, for who waits for other things too.
+    pub fn waking(waker: Waker) -> Self {
+        Self { list: Arc::new(List { waker: Some(waker), ..List::default() }) }
     }
 
     /// Reports under `key` when `source` becomes ready for one of `interest`; being closed is always reported. What is

@@ -67,7 +67,8 @@ impl Netstack {
     /// Whether the netstack may listen on or send from `addr`.
     pub(crate) fn owns(&self, addr: IpAddr) -> bool {
         let mut owned = self.addresses.iter().chain(&self.configured);
-        addr.is_unspecified() || owned.any(|(_, prefix)| prefix.addr() == addr)
+        // Every netstack has the loopback addresses to itself.
+        addr.is_unspecified() || addr.is_loopback() || owned.any(|(_, prefix)| prefix.addr() == addr)
     }
 }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use firelane_lane::{LaneMessage, Listen, SocketCommand, StreamOptions};
 use firelane_socket::{ListenerEnd, Ready, SocketToken, StreamConfig, listener};
-use firelane_units::SocketId;
+use firelane_units::{LaneId, SocketId};
 use rustix::io::Errno;
 
 use crate::chance::Chance;
@@ -32,9 +32,8 @@ const PORT_TRIES: usize = 64;
 #[derive(Debug)]
 pub struct TcpListener {
     engine: Arc<Inner>,
-    stack: Stack,
+    reserved: Reserved,
     socket: SocketId,
-    local: SocketAddr,
     end: ListenerEnd,
     token: SocketToken,
     seat: Arc<Seat>,
@@ -86,8 +85,17 @@ impl TcpListener {
     /// # Errors
     /// As [`TcpListener::bind`].
     pub fn bind_with(stack: &Stack, addr: SocketAddr, config: ListenConfig) -> io::Result<Self> {
+        Self::listen(Reserved::take(stack, addr)?, config, StreamOptions::default())
+    }
+
+    /// Listens on an address that was reserved before; its connections begin with `options`.
+    pub(crate) fn listen(
+        reserved: Reserved,
+        config: ListenConfig,
+        options: StreamOptions,
+    ) -> io::Result<Self> {
+        let Reserved { stack, local, lanes } = &reserved;
         let engine = Arc::clone(&stack.inner);
-        let (local, lanes) = reserve(stack, addr)?;
         let socket = engine.mint_socket();
         let sockets = &stack.config()?.sockets;
         let (end, slot) = listener(sockets.backlog(config.backlog));
@@ -101,14 +109,16 @@ impl TcpListener {
             keepalive_default: config.keepalive,
             fast_open_queue: config.fast_open,
             unsent_limit,
-            ..StreamOptions::default()
+            ..options
         };
-        let listen = Listen { socket, local, v6_only: config.v6_only, slot, rings: config.rings, options };
+        let listen =
+            Listen { socket, local: *local, v6_only: config.v6_only, slot, rings: config.rings, options };
+        let (id, lanes) = (stack.id, lanes.clone());
         let nonblocking = AtomicBool::new(false);
-        let listener = Self { engine, stack: stack.clone(), socket, local, end, token, seat, nonblocking };
+        let listener = Self { engine, reserved, socket, end, token, seat, nonblocking };
         for lane in lanes {
             let command = SocketCommand::Listen(Box::new(listen.clone()));
-            let message = LaneMessage::Socket(stack.id, command);
+            let message = LaneMessage::Socket(id, command);
             listener.engine.fabric.enter_surely(lane, message).map_err(|_| lane_failed())?;
         }
         Ok(listener)
@@ -143,7 +153,8 @@ impl TcpListener {
         self.take().map_or(Poll::Pending, Poll::Ready)
     }
 
-    fn take(&self) -> Option<(TcpStream, SocketAddr)> {
+    /// The connection that has waited longest, if there is one.
+    pub(crate) fn take(&self) -> Option<(TcpStream, SocketAddr)> {
         let accepted = self.end.accept()?;
         Some((TcpStream::new(Arc::clone(&self.engine), accepted.stream), accepted.names.remote))
     }
@@ -162,18 +173,14 @@ impl TcpListener {
     /// # Errors
     /// Never; as in std.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.local)
+        Ok(self.reserved.local)
     }
 }
 
 impl Drop for TcpListener {
     fn drop(&mut self) {
-        let lanes = self.engine.registry().netstack_mut(self.stack.id).map(|netstack| {
-            netstack.listeners.retain(|addr| *addr != self.local);
-            netstack.lanes.clone()
-        });
-        for lane in lanes.unwrap_or_default() {
-            let message = LaneMessage::Socket(self.stack.id, SocketCommand::Unlisten(self.socket));
+        for &lane in &self.reserved.lanes {
+            let message = LaneMessage::Socket(self.reserved.stack.id, SocketCommand::Unlisten(self.socket));
             // A lane that has failed listens to nobody.
             let _ = self.engine.fabric.enter_surely(lane, message);
         }
@@ -181,27 +188,51 @@ impl Drop for TcpListener {
     }
 }
 
-/// Reserves the address in the engine's registry; answers the whole address and the netstack's lanes.
-fn reserve(stack: &Stack, addr: SocketAddr) -> io::Result<(SocketAddr, Vec<firelane_units::LaneId>)> {
-    let mut registry = stack.inner.registry_of_now();
-    let netstack = registry.netstack_mut(stack.id)?;
-    if !netstack.owns(addr.ip()) {
-        return Err(Errno::ADDRNOTAVAIL.into());
+/// An address of a netstack that one socket has for itself, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    stack: Stack,
+    local: SocketAddr,
+    lanes: Vec<LaneId>,
+}
+
+impl Reserved {
+    /// Reserves `addr`; port zero draws a free one.
+    pub(crate) fn take(stack: &Stack, addr: SocketAddr) -> io::Result<Self> {
+        let mut registry = stack.inner.registry_of_now();
+        let netstack = registry.netstack_mut(stack.id)?;
+        if !netstack.owns(addr.ip()) {
+            return Err(Errno::ADDRNOTAVAIL.into());
+        }
+        let local = if addr.port() == 0 {
+            let (chance, ports) = (&stack.inner.fabric.chance, &netstack.config.tcp_ports);
+            let draw =
+                || -> io::Result<SocketAddr> { Ok(SocketAddr::new(addr.ip(), random_port(chance, ports)?)) };
+            let mut tries = (0..PORT_TRIES).map(|_| draw());
+            tries.find(|a| !matches!(a, Ok(a) if netstack.is_taken(*a))).ok_or(Errno::ADDRINUSE)??
+        } else {
+            addr
+        };
+        if netstack.is_taken(local) {
+            return Err(Errno::ADDRINUSE.into());
+        }
+        netstack.listeners.push(local);
+        Ok(Self { stack: stack.clone(), local, lanes: netstack.lanes.clone() })
     }
-    let local = if addr.port() == 0 {
-        let (chance, ports) = (&stack.inner.fabric.chance, &netstack.config.tcp_ports);
-        let draw =
-            || -> io::Result<SocketAddr> { Ok(SocketAddr::new(addr.ip(), random_port(chance, ports)?)) };
-        let mut tries = (0..PORT_TRIES).map(|_| draw());
-        tries.find(|a| !matches!(a, Ok(a) if netstack.is_taken(*a))).ok_or(Errno::ADDRINUSE)??
-    } else {
-        addr
-    };
-    if netstack.is_taken(local) {
-        return Err(Errno::ADDRINUSE.into());
+
+    /// The address, its port included.
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
     }
-    netstack.listeners.push(local);
-    Ok((local, netstack.lanes.clone()))
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        // A netstack that is gone has no addresses left.
+        if let Ok(netstack) = self.stack.inner.registry().netstack_mut(self.stack.id) {
+            netstack.listeners.retain(|addr| *addr != self.local);
+        }
+    }
 }
 
 /// A port of the range that the netstack draws local ports from.

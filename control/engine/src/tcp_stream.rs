@@ -14,11 +14,12 @@ use std::time::Duration;
 
 use firelane_lane::{Connect, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
 use firelane_socket::{
-    ConnRef, ReadError, Ready, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamRef, WriteError, stream,
+    ConnRef, Flags, ReadError, Ready, RecvEnd, SendEnd, SocketError, StreamConfig, StreamEnd, StreamRef,
+    WriteError, stream,
 };
 use firelane_tcp::Keepalive;
 use firelane_tcp::congestion::Algorithm;
-use firelane_units::BitRate;
+use firelane_units::{BitRate, LaneId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::engine::Inner;
@@ -158,7 +159,18 @@ impl TcpStream {
         remote: SocketAddr,
         rings: StreamConfig,
     ) -> io::Result<Self> {
-        Self::begin_opening(stack, local, remote, rings, None).map(|(stream, _)| stream)
+        Self::begin_with(stack, local, remote, rings, StreamOptions::default())
+    }
+
+    /// Begins to connect with options that hold from the first segment on.
+    pub(crate) fn begin_with(
+        stack: &Stack,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        rings: StreamConfig,
+        options: StreamOptions,
+    ) -> io::Result<Self> {
+        Self::begin_opening(stack, local, remote, rings, options, None).map(|(stream, _)| stream)
     }
 
     /// Begins to connect with Fast Open, as [`TcpStream::connect_fast`] (TCP_FASTOPEN_CONNECT, with the first write).
@@ -172,7 +184,7 @@ impl TcpStream {
         rings: StreamConfig,
         text: &[u8],
     ) -> io::Result<(Self, usize)> {
-        Self::begin_opening(stack, local, remote, rings, Some(text))
+        Self::begin_opening(stack, local, remote, rings, StreamOptions::default(), Some(text))
     }
 
     fn begin_opening(
@@ -180,6 +192,7 @@ impl TcpStream {
         local: Option<SocketAddr>,
         remote: SocketAddr,
         rings: StreamConfig,
+        options: StreamOptions,
         early: Option<&[u8]>,
     ) -> io::Result<(Self, usize)> {
         let engine = &stack.inner;
@@ -191,7 +204,7 @@ impl TcpStream {
         let count = early.map_or(0, |text| end.send.preload(text));
         let socket = Self::new(Arc::clone(engine), end);
         let (autotune, fast_open) = (stack.is_usual(rings)?, early.is_some());
-        let options = StreamOptions { autotune, fast_open, unsent_limit, ..StreamOptions::default() };
+        let options = StreamOptions { autotune, fast_open, unsent_limit, ..options };
         let connect = Connect { remote, local, stream: slot, options };
         let command = SocketCommand::Connect(Box::new(connect));
         engine
@@ -252,15 +265,13 @@ impl TcpStream {
         self.poll_for(Ready::WRITABLE, context, |socket| {
             let words = socket.shared.get().words();
             let flags = words.flags();
-            if flags.contains(firelane_socket::Flags::CONNECTED) {
+            if flags.contains(Flags::CONNECTED) {
                 return Some(Ok(()));
             }
             if let Some(error) = words.take_error() {
                 return Some(Err(io_error(error)));
             }
-            flags
-                .contains(firelane_socket::Flags::CLOSED)
-                .then(|| Err(io::ErrorKind::ConnectionAborted.into()))
+            flags.contains(Flags::CLOSED).then(|| Err(io::ErrorKind::ConnectionAborted.into()))
         })
     }
 
@@ -366,6 +377,14 @@ impl TcpStream {
     /// `NotConnected` while connecting.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.socket.set_option(StreamOption::Nodelay(nodelay))
+    }
+
+    /// Whether only full segments are sent, for at most a fifth of a second (TCP_CORK).
+    ///
+    /// # Errors
+    /// `NotConnected` while connecting.
+    pub fn set_cork(&self, cork: bool) -> io::Result<()> {
+        self.socket.set_option(StreamOption::Cork(cork))
     }
 
     /// Whether ACKs leave at once for a while, or wait for answers to ride on (TCP_QUICKACK). The connection goes back to
@@ -485,6 +504,39 @@ impl TcpStream {
         if let Ok(conn) = self.socket.conn() {
             let _ = self.socket.command(SocketCommand::Abort(conn));
         }
+    }
+}
+
+/// What `programs/` asks of a connection without waiting.
+impl TcpStream {
+    /// The lane of the connection.
+    pub(crate) fn lane(&self) -> LaneId {
+        self.socket.shared.get().lane()
+    }
+
+    /// Whether its lane has made the connection.
+    pub(crate) fn is_made(&self) -> bool {
+        self.socket.shared.get().conn().is_some()
+    }
+
+    /// What has happened to it for good.
+    pub(crate) fn flags(&self) -> Flags {
+        self.socket.shared.get().words().flags()
+    }
+
+    /// Why it failed, once.
+    pub(crate) fn take_error(&self) -> Option<SocketError> {
+        self.socket.shared.get().words().take_error()
+    }
+
+    /// Whether a read would not block.
+    pub(crate) fn is_readable(&self) -> bool {
+        lock(&self.socket.recv).is_readable()
+    }
+
+    /// Changes one option.
+    pub(crate) fn set_option(&self, option: StreamOption) -> io::Result<()> {
+        self.socket.set_option(option)
     }
 }
 

@@ -61,6 +61,7 @@ impl Worker {
         let fabric = &*self.fabric;
         let bell = fabric.bell(self.lane);
         bell.clear();
+        fabric.programs.serve(self.lane);
         let idle = if limit == Some(Duration::ZERO) { Idle::StaysAwake } else { Idle::Sleeps };
         let until = match fabric.squeue(self.lane).work(idle, &|| fabric.now()) {
             Err(_) => return Ran::Failed,
@@ -75,7 +76,12 @@ impl Worker {
         let until = until.map(|at| at.saturating_since(fabric.now()));
         match [until, limit].into_iter().flatten().min() {
             Some(Duration::ZERO) => {}
-            limit => bell.sleep(limit),
+            limit => {
+                if fabric.programs.fall_asleep(self.lane) {
+                    bell.sleep(limit);
+                }
+                fabric.programs.wake_up(self.lane);
+            }
         }
         Ran::Idle
     }

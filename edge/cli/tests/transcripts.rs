@@ -100,6 +100,7 @@ fn sockets() -> Vec<SocketInfo> {
         remote: remote.map(|it| it.parse().unwrap()),
         backlog: None,
         time_wait_ms: None,
+        program: None,
         tcp: None,
     };
     let known = |n: u64| ConnectionInfo {

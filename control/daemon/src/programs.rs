@@ -1,0 +1,274 @@
+//! The socket for programs (`app.sock`): who may come in, sessions, and their end.
+//!
+//! Started by `daemon.rs`. One thread has all of it: it waits for programs, their requests, the end of their processes and
+//! the hub's own events. A program that sends what is no request, or does not take its answers, loses its
+//! session; what it holds otherwise ends with its descriptors.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use firelane::{Engine, Hub, Owner, ProgramSocket, Reply, send_reply};
+use firelane_shm::carry;
+use firelane_shm::control::{Answer, MESSAGE_MAX, Request};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use crate::host::Host;
+
+/// Programs that wait for the daemon to take them in.
+const BACKLOG: i32 = 128;
+/// The most programs at a time.
+const PROGRAMS_MAX: usize = 4096;
+/// Requests of one program before the others have their turn.
+const REQUESTS_PER_TURN: usize = 64;
+/// How often memory is looked at that may go back, while there is any.
+const TIDY_EVERY: Duration = Duration::from_millis(500);
+/// The longest command that is remembered.
+const COMMAND_MAX: usize = 64;
+
+/// What an event is about: the first three, then two for each program.
+const LISTENER: u64 = 0;
+const STOP: u64 = 1;
+const HUB: u64 = 2;
+const FIRST: u64 = 4;
+
+/// The thread that serves programs, and what it knows.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+    hub: Arc<Mutex<Hub>>,
+}
+
+/// Opens the socket, with the same rights as that of the interface: who may configure may run programs.
+pub(crate) fn bind(path: &Path) -> io::Result<OwnedFd> {
+    // The folder's lock says that whoever had it is dead.
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    let before = rustix::process::umask(Mode::from_raw_mode(0o117));
+    let bound = rustix::net::bind(&socket, &SocketAddrUnix::new(path)?);
+    rustix::process::umask(before);
+    bound?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+impl Programs {
+    /// Begins to serve programs that come to `listener`.
+    pub(crate) fn start(listener: OwnedFd, engine: Engine, host: Arc<Host>) -> io::Result<Self> {
+        let hub = Arc::new(Mutex::new(Hub::new(engine)?));
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let mut door = Door::new(listener, Arc::clone(&stop), Arc::clone(&hub), host)?;
+        let thread = std::thread::Builder::new().name("programs".to_owned()).spawn(move || door.run())?;
+        Ok(Self { stop, thread: Some(thread), hub })
+    }
+
+    /// Every socket of every program.
+    pub(crate) fn sockets(&self) -> Vec<ProgramSocket> {
+        lock(&self.hub).sockets()
+    }
+}
+
+impl Drop for Programs {
+    /// Ends every session: programs see their control connection end.
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock(hub: &Mutex<Hub>) -> MutexGuard<'_, Hub> {
+    hub.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A program that has come in.
+#[derive(Debug)]
+struct Guest {
+    control: OwnedFd,
+    /// Readable when the process has ended, though others may have its control connection still.
+    process: OwnedFd,
+    owner: Owner,
+    session: Option<Session>,
+}
+
+#[derive(Debug)]
+struct Session {
+    number: u32,
+    netstack: firelane_model::NetstackName,
+}
+
+#[derive(Debug)]
+struct Door {
+    listener: OwnedFd,
+    stop: Arc<OwnedFd>,
+    set: OwnedFd,
+    hub: Arc<Mutex<Hub>>,
+    host: Arc<Host>,
+    guests: BTreeMap<u64, Guest>,
+    next: u64,
+    tidy_at: Option<Instant>,
+}
+
+impl Door {
+    fn new(listener: OwnedFd, stop: Arc<OwnedFd>, hub: Arc<Mutex<Hub>>, host: Arc<Host>) -> io::Result<Self> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let add =
+            |fd: &dyn AsFd, key| epoll::add(&set, fd, epoll::EventData::new_u64(key), epoll::EventFlags::IN);
+        add(&listener, LISTENER)?;
+        add(&*stop, STOP)?;
+        add(&*lock(&hub), HUB)?;
+        Ok(Self { listener, stop, set, hub, host, guests: BTreeMap::new(), next: FIRST, tidy_at: None })
+    }
+
+    fn run(&mut self) {
+        let mut events = [const { std::mem::MaybeUninit::uninit() }; 64];
+        loop {
+            let limit = self.tidy_at.map(|at| {
+                let left = at.saturating_duration_since(Instant::now());
+                Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
+            });
+            let keys: Vec<u64> = match epoll::wait(&self.set, &mut events, limit.as_ref()) {
+                Ok((events, _)) => events.iter().map(|event| event.data.u64()).collect(),
+                Err(Errno::INTR) => continue,
+                Err(error) => return tracing::error!("programs: {error}"),
+            };
+            for key in keys {
+                match key {
+                    LISTENER => self.take_in(),
+                    STOP => return self.guests.clear(),
+                    HUB => lock(&self.hub).look(),
+                    key if key.is_multiple_of(2) => self.serve(key),
+                    key => self.see_off(key - 1),
+                }
+            }
+            self.tidy();
+        }
+    }
+
+    fn tidy(&mut self) {
+        let now = Instant::now();
+        if self.tidy_at.is_some_and(|at| at > now) {
+            return;
+        }
+        let goes_on = lock(&self.hub).tidy();
+        self.tidy_at = goes_on.then(|| now + TIDY_EVERY);
+    }
+
+    fn take_in(&mut self) {
+        while let Ok(control) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC) {
+            if let Err(error) = self.admit(control) {
+                tracing::warn!("a program was not taken in: {error}");
+            }
+        }
+    }
+
+    fn admit(&mut self, control: OwnedFd) -> io::Result<()> {
+        if self.guests.len() >= PROGRAMS_MAX {
+            return Err(io::Error::other(format!("{PROGRAMS_MAX} programs are there already")));
+        }
+        let who = rustix::net::sockopt::socket_peercred(&control)?;
+        let process = pidfd_open(who.pid, PidfdFlags::empty())?;
+        let key = self.next;
+        self.next += 2;
+        let add = |fd: &OwnedFd, key| {
+            epoll::add(&self.set, fd, epoll::EventData::new_u64(key), epoll::EventFlags::IN)
+        };
+        add(&control, key)?;
+        add(&process, key + 1)?;
+        let pid = who.pid.as_raw_nonzero().get().unsigned_abs();
+        let owner = Owner { pid, command: command_of(pid) };
+        tracing::debug!("program {} ({}), user {}", owner.pid, owner.command, who.uid.as_raw());
+        self.guests.insert(key, Guest { control, process, owner, session: None });
+        Ok(())
+    }
+
+    fn serve(&mut self, key: u64) {
+        for _ in 0..REQUESTS_PER_TURN {
+            match self.serve_one(key) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    if error.kind() != io::ErrorKind::UnexpectedEof {
+                        let pid = self.guests.get(&key).map_or(0, |guest| guest.owner.pid);
+                        tracing::warn!("program {pid}: {error}: its session ends");
+                    }
+                    return self.see_off(key);
+                }
+            }
+        }
+    }
+
+    fn serve_one(&mut self, key: u64) -> io::Result<()> {
+        let guest = self.guests.get_mut(&key).ok_or(io::ErrorKind::WouldBlock)?;
+        let (mut bytes, mut fds) = ([0; MESSAGE_MAX], Vec::new());
+        let len = carry::receive(&guest.control, &mut bytes, &mut fds, false)?;
+        if len == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let (number, request) = Request::decode(&bytes[..len]).map_err(io::Error::other)?;
+        let reply = match (&guest.session, request) {
+            (None, Request::Hello { netstack }) => match self.begin(key, &netstack) {
+                Ok(reply) => reply,
+                Err(refused) => refused.into(),
+            },
+            (None, _) | (Some(_), Request::Hello { .. }) => Reply::from(Errno::PROTO),
+            (Some(session), Request::Interfaces) => {
+                Answer::Interfaces { addresses: self.host.interfaces(&session.netstack) }.into()
+            }
+            (Some(session), request) => lock(&self.hub).request(session.number, request, fds),
+        };
+        let guest = self.guests.get(&key).ok_or(io::ErrorKind::WouldBlock)?;
+        send_reply(&guest.control, number, &reply)
+    }
+
+    fn begin(&mut self, key: u64, wanted: &str) -> Result<Reply, Answer> {
+        let refused = |errno: Errno, text: String| Answer::Refused { errno: errno.raw_os_error(), text };
+        let guest = self.guests.get_mut(&key).ok_or_else(|| refused(Errno::NETDOWN, String::new()))?;
+        let (netstack, id) = self.host.netstack_of(wanted).map_err(|text| refused(Errno::NODEV, text))?;
+        let begun = lock(&self.hub).begin(guest.owner.clone(), id, netstack.as_str());
+        let (number, reply) = begun.map_err(|error| {
+            refused(Errno::from_io_error(&error).unwrap_or(Errno::NOMEM), format!("no session: {error}"))
+        })?;
+        tracing::info!("program {} ({}) uses netstack {netstack}", guest.owner.pid, guest.owner.command);
+        guest.session = Some(Session { number, netstack });
+        Ok(reply)
+    }
+
+    /// The program has ended, or is not welcome any more.
+    fn see_off(&mut self, key: u64) {
+        let Some(guest) = self.guests.remove(&key) else { return };
+        // Others may have both descriptors, so closing ours does not take them out.
+        let _ = epoll::delete(&self.set, &guest.control);
+        let _ = epoll::delete(&self.set, &guest.process);
+        if let Some(session) = &guest.session {
+            lock(&self.hub).end(session.number);
+        }
+        self.tidy_at = Some(Instant::now());
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = epoll::delete(&self.set, &*self.stop);
+    }
+}
+
+/// The command of a process, or nothing if it has ended.
+fn command_of(pid: u32) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    text.trim_end().chars().filter(|it| !it.is_control()).take(COMMAND_MAX).collect()
+}

@@ -1,0 +1,472 @@
+//! Sessions of programs and their requests; descriptors that hang up, and connections that wait to be handed on.
+//!
+//! The daemon calls it from one thread, after it has decided who may use which netstack, and waits on its descriptor.
+//! Whatever a program sends ends in an answer; what it names must be a socket that its session made or attached.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use firelane_shm::carry;
+use firelane_shm::control::{Answer, Family, Kind, Request, SocketId};
+use firelane_units::{LaneId, NetstackId};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::io::Errno;
+
+use super::arena::ProgramArena;
+use super::ferry::SCRATCH;
+use super::socket::{Role, Socket, pair};
+use crate::engine::Engine;
+use crate::poller::{Event, Poller};
+use crate::stack::Stack;
+use firelane_socket::Ready;
+
+/// The most sockets of one session.
+const SOCKETS_MAX: usize = 1 << 17;
+/// Events of one look.
+const EVENTS: usize = 256;
+/// The epoll key of the listeners' bell; inodes are not that large.
+const BELL_KEY: u64 = u64::MAX;
+
+/// Who a program is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Owner {
+    /// Its process.
+    pub pid: u32,
+    /// Its command.
+    pub command: String,
+}
+
+/// An answer with the descriptors that go beside it.
+#[derive(Debug)]
+pub struct Reply {
+    /// What is answered.
+    pub answer: Answer,
+    /// What goes beside it.
+    pub fds: Vec<OwnedFd>,
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
+        Self { answer, fds: Vec::new() }
+    }
+}
+
+impl From<Errno> for Reply {
+    fn from(errno: Errno) -> Self {
+        Answer::Failed { errno: errno.raw_os_error() }.into()
+    }
+}
+
+/// A program's socket, as it is shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProgramSocket {
+    /// Whose it is.
+    pub owner: Owner,
+    /// Its netstack.
+    pub netstack: NetstackId,
+    /// Its own address.
+    pub local: Option<SocketAddr>,
+    /// The peer's.
+    pub remote: Option<SocketAddr>,
+    /// Whether it listens.
+    pub is_listening: bool,
+    /// The lane of its connection.
+    pub lane: Option<LaneId>,
+    /// Bytes that the program has sent and received.
+    pub carried: [u64; 2],
+}
+
+/// A program's process.
+#[derive(Debug)]
+struct Session {
+    owner: Owner,
+    stack: Stack,
+    arena: Arc<ProgramArena>,
+    sockets: BTreeSet<SocketId>,
+    /// Arenas of others whose sockets it has.
+    attached: BTreeMap<u64, Arc<ProgramArena>>,
+    /// Programs that inherit a socket ring these too, so the lanes wait on them as long as the session lasts.
+    bells: Vec<(LaneId, OwnedFd)>,
+}
+
+/// All sessions.
+#[derive(Debug)]
+pub struct Hub {
+    engine: Engine,
+    set: OwnedFd,
+    bell: Arc<HubBell>,
+    listeners: Poller,
+    events: Vec<Event>,
+    sessions: BTreeMap<u32, Session>,
+    next_session: u32,
+    sockets: BTreeMap<SocketId, Socket>,
+    /// Arenas that have been given out and may still be in use.
+    arenas: Vec<Arc<ProgramArena>>,
+    scratch: Box<[u8]>,
+}
+
+/// Listeners of all lanes ring it.
+#[derive(Debug)]
+struct HubBell(OwnedFd);
+
+impl Wake for HubBell {
+    fn wake(self: Arc<Self>) {
+        // One that is full rings already.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+impl AsFd for Hub {
+    /// Readable when [`Hub::look`] has something to do.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.set.as_fd()
+    }
+}
+
+impl Hub {
+    /// No session yet.
+    ///
+    /// # Errors
+    /// Descriptors ran out.
+    pub fn new(engine: Engine) -> io::Result<Self> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let bell = Arc::new(HubBell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
+        epoll::add(&set, &bell.0, epoll::EventData::new_u64(BELL_KEY), epoll::EventFlags::IN)?;
+        let listeners = Poller::waking(Waker::from(Arc::clone(&bell)));
+        Ok(Self {
+            engine,
+            set,
+            bell,
+            listeners,
+            events: Vec::new(),
+            sessions: BTreeMap::new(),
+            next_session: 0,
+            sockets: BTreeMap::new(),
+            arenas: Vec::new(),
+            scratch: vec![0; SCRATCH].into_boxed_slice(),
+        })
+    }
+
+    /// Begins a session on a netstack, whose name the program is told. The session's number, and the answer.
+    ///
+    /// # Errors
+    /// The netstack does not exist; descriptors or memory ran out.
+    pub fn begin(&mut self, owner: Owner, netstack: NetstackId, name: &str) -> io::Result<(u32, Reply)> {
+        let stack = self.engine.stack(netstack).ok_or(Errno::NETDOWN)?;
+        let fabric = Arc::clone(&self.engine.0.fabric);
+        let mut bells = Vec::new();
+        for lane in fabric.lane_ids() {
+            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            fabric.bell(lane).watch(bell.as_fd())?;
+            bells.push((lane, bell));
+        }
+        let arena = fabric.programs.add_arena()?;
+        let memfd = arena.arena().as_fd().try_clone_to_owned()?;
+        let copies = bells.iter().map(|(_, bell)| bell.try_clone());
+        let fds: Vec<OwnedFd> = std::iter::once(Ok(memfd)).chain(copies).collect::<io::Result<_>>()?;
+        self.next_session = self.next_session.wrapping_add(1).max(1);
+        let session = self.next_session;
+        let answer = Answer::Welcome {
+            session,
+            lanes: bells.len() as u32,
+            arena: arena.arena().number(),
+            netstack: name.to_owned(),
+        };
+        self.arenas.push(Arc::clone(&arena));
+        let begun =
+            Session { owner, stack, arena, sockets: BTreeSet::new(), attached: BTreeMap::new(), bells };
+        self.sessions.insert(session, begun);
+        Ok((session, Reply { answer, fds }))
+    }
+
+    /// Answers a request of a session. Interfaces are the daemon's matter, because it has their names.
+    pub fn request(&mut self, session: u32, request: Request, fds: Vec<OwnedFd>) -> Reply {
+        self.answer(session, request, fds).unwrap_or_else(Reply::from)
+    }
+
+    fn answer(&mut self, number: u32, request: Request, fds: Vec<OwnedFd>) -> Result<Reply, Errno> {
+        let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
+        let programs = &self.engine.0.fabric.programs;
+        match request {
+            Request::Hello { .. } | Request::Interfaces => Err(Errno::INVAL),
+            Request::Socket { kind: Kind::Datagram, .. } => Err(Errno::PROTONOSUPPORT),
+            Request::Socket { family, count, .. } => self.make_sockets(number, family, count),
+            Request::Attach => self.attach(number, fds),
+            Request::Waiter { arena } => {
+                let arena = session.arena_of(arena).ok_or(Errno::INVAL)?;
+                let wakes = fds.into_iter().next().filter(is_eventfd).ok_or(Errno::BADF)?;
+                let slot = arena.add_waiter(number, wakes).ok_or(Errno::NOSPC)?;
+                Ok(Answer::Slot { slot }.into())
+            }
+            Request::NoWaiter { arena, slot } => {
+                let arena = session.arena_of(arena).ok_or(Errno::INVAL)?;
+                let was = arena.remove_waiters(number, Some(slot));
+                if was { Ok(Answer::Done.into()) } else { Err(Errno::INVAL) }
+            }
+            Request::Bind { socket, address } => Ok(self.socket(number, socket)?.bind(address)?.into()),
+            Request::Listen { socket, backlog } => {
+                let answer = self.socket(number, socket)?.listen(backlog)?;
+                if let Some(Socket { role: Role::Listening(listener, _), .. }) = self.sockets.get(&socket) {
+                    // It is watched already if it listened before.
+                    let _ = self.listeners.watch(listener, socket.0, Ready::READABLE);
+                }
+                Ok(answer.into())
+            }
+            Request::Connect { socket, address } => {
+                let known = session.sockets.contains(&socket);
+                let socket = self.sockets.get_mut(&socket).filter(|_| known).ok_or(Errno::BADF)?;
+                Ok(socket.connect(programs, address)?.into())
+            }
+            Request::SetOption { socket, level, name, value } => {
+                Ok(self.socket(number, socket)?.set_option(level, name, &value)?.into())
+            }
+            Request::GetOption { socket, level, name, len } => {
+                Ok(self.socket(number, socket)?.get_option(level, name, len)?.into())
+            }
+            Request::Names { socket } => {
+                let [local, remote] = self.socket(number, socket)?.names();
+                Ok(Answer::Names { local, remote }.into())
+            }
+        }
+    }
+
+    fn socket(&mut self, session: u32, socket: SocketId) -> Result<&mut Socket, Errno> {
+        let holds = self.sessions.get(&session).is_some_and(|it| it.sockets.contains(&socket));
+        self.sockets.get_mut(&socket).filter(|_| holds).ok_or(Errno::BADF)
+    }
+
+    fn make_sockets(&mut self, number: u32, family: Family, count: u32) -> Result<Reply, Errno> {
+        let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
+        if session.sockets.len() + count as usize > SOCKETS_MAX {
+            return Err(Errno::MFILE);
+        }
+        let (mut sockets, mut fds) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let (ours, theirs, name) = pair().map_err(super::socket::errno)?;
+            // No events: a hang-up is always told.
+            epoll::add(&self.set, &ours, epoll::EventData::new_u64(name.0), epoll::EventFlags::empty())?;
+            let socket = Socket {
+                ours,
+                family,
+                stack: session.stack.clone(),
+                arena: Arc::clone(&session.arena),
+                owner: session.owner.clone(),
+                options: super::options::Options::default(),
+                role: Role::Fresh(None),
+            };
+            session.sockets.insert(name);
+            self.sockets.insert(name, socket);
+            sockets.push(name);
+            fds.push(theirs);
+        }
+        Ok(Reply { answer: Answer::Sockets { sockets }, fds })
+    }
+
+    /// Who can show the descriptor holds the socket.
+    fn attach(&mut self, number: u32, fds: Vec<OwnedFd>) -> Result<Reply, Errno> {
+        let fd = fds.into_iter().next().ok_or(Errno::BADF)?;
+        let name = SocketId(rustix::fs::fstat(&fd)?.st_ino);
+        let socket = self.sockets.get(&name).ok_or(Errno::NOTSOCK)?;
+        let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
+        session.sockets.insert(name);
+        // A listener's connections have their words in its arena.
+        let arena = Arc::clone(&socket.arena);
+        let memfd = arena.arena().as_fd().try_clone_to_owned().map_err(super::socket::errno)?;
+        session.attached.insert(arena.arena().number(), arena);
+        Ok(Reply { answer: socket.attached(name), fds: vec![memfd] })
+    }
+
+    /// The process is gone, or has become another program: what its threads held is free. Its sockets live as long as
+    /// somebody has their descriptors.
+    pub fn end(&mut self, session: u32) {
+        let Some(gone) = self.sessions.remove(&session) else { return };
+        for arena in gone.attached.values().chain([&gone.arena]) {
+            arena.remove_waiters(session, None);
+            arena.ferries().iter().for_each(|ferry| ferry.bury(session));
+        }
+        for (lane, bell) in &gone.bells {
+            self.engine.0.fabric.bell(*lane).forget(bell.as_fd());
+        }
+    }
+
+    /// Closes what has hung up, and hands on what listeners have accepted.
+    pub fn look(&mut self) {
+        let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let found: Vec<_> = match epoll::wait(&self.set, &mut events, Some(&now)) {
+            Ok((events, _)) => events.iter().map(|event| (event.data.u64(), event.flags)).collect(),
+            // A signal; whoever waits comes again.
+            Err(_) => return,
+        };
+        for (key, flags) in found {
+            if key == BELL_KEY {
+                let _ = rustix::io::read(&self.bell.0, &mut [0; 8]);
+                continue;
+            }
+            let name = SocketId(key);
+            if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
+                self.close(name);
+            } else if flags.contains(epoll::EventFlags::OUT) {
+                self.hand_on(name);
+            }
+        }
+        let mut events = std::mem::take(&mut self.events);
+        self.listeners.wait(&mut events, Some(Duration::ZERO));
+        events.drain(..).for_each(|event| self.hand_on(SocketId(event.key)));
+        self.events = events;
+    }
+
+    /// Hands on what a listener has accepted, as far as its descriptor has room.
+    fn hand_on(&mut self, name: SocketId) {
+        loop {
+            let programs = &self.engine.0.fabric.programs;
+            let Some(listening) = self.sockets.get_mut(&name) else { return };
+            let Role::Listening(_, waiting) = &mut listening.role else { return };
+            let (theirs, arrived) = match waiting.take() {
+                Some(waiting) => waiting,
+                None => match listening.accept(programs) {
+                    None => return self.watch(name, epoll::EventFlags::empty()),
+                    // Descriptors or blocks ran out: the connection is closed, which its peer sees.
+                    Some(Err(_)) => continue,
+                    Some(Ok((socket, theirs, arrived))) => {
+                        let key = epoll::EventData::new_u64(arrived.socket.0);
+                        if epoll::add(&self.set, &socket.ours, key, epoll::EventFlags::empty()).is_err() {
+                            continue;
+                        }
+                        self.enter(name, arrived.socket, socket);
+                        (theirs, arrived)
+                    }
+                },
+            };
+            let Some(listening) = self.sockets.get_mut(&name) else { return };
+            match listening.send(&theirs, &arrived) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if let Role::Listening(_, waiting) = &mut listening.role {
+                        *waiting = Some((theirs, arrived));
+                    }
+                    return self.watch(name, epoll::EventFlags::OUT);
+                }
+                // The listener hangs up, and the connection with its descriptor.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// A connection belongs to whoever holds its listener.
+    fn enter(&mut self, listener: SocketId, name: SocketId, socket: Socket) {
+        self.sockets.insert(name, socket);
+        for session in self.sessions.values_mut().filter(|it| it.sockets.contains(&listener)) {
+            session.sockets.insert(name);
+        }
+    }
+
+    fn watch(&self, name: SocketId, flags: epoll::EventFlags) {
+        if let Some(socket) = self.sockets.get(&name) {
+            let _ = epoll::modify(&self.set, &socket.ours, epoll::EventData::new_u64(name.0), flags);
+        }
+    }
+
+    /// The last descriptor of a socket is gone.
+    fn close(&mut self, name: SocketId) {
+        let Some(socket) = self.sockets.remove(&name) else { return };
+        for session in self.sessions.values_mut() {
+            session.sockets.remove(&name);
+        }
+        if let Role::Stream(ferry, _) = &socket.role {
+            let programs = &self.engine.0.fabric.programs;
+            ferry.close(programs, &mut self.scratch, socket.options.resets());
+        }
+    }
+
+    /// Gives memory back that nobody needs: storage of streams that rest, arenas that are not used any more. To be
+    /// called every now and then while it answers `true`.
+    pub fn tidy(&mut self) -> bool {
+        let programs = &self.engine.0.fabric.programs;
+        let live: BTreeSet<u32> = self.sessions.values().map(|it| it.arena.place).collect();
+        let held: BTreeSet<u32> = self.sockets.values().map(|it| it.arena.place).collect();
+        let mut is_busy = false;
+        self.arenas.retain(|arena| {
+            let ferries = arena.ferries();
+            let used = live.contains(&arena.place) || held.contains(&arena.place) || !ferries.is_empty();
+            if !used {
+                programs.remove_arena(arena.place);
+            }
+            is_busy |= !live.contains(&arena.place);
+            is_busy |= ferries.iter().fold(false, |busy, ferry| ferry.rest() | busy);
+            used
+        });
+        is_busy
+    }
+
+    /// Every socket of every program.
+    pub fn sockets(&self) -> Vec<ProgramSocket> {
+        let shown = |socket: &Socket| {
+            let [local, remote] = socket.names();
+            let (lane, carried) = match &socket.role {
+                Role::Stream(ferry, _) => (Some(ferry.lane()), ferry.carried()),
+                _ => (None, [0; 2]),
+            };
+            ProgramSocket {
+                owner: socket.owner.clone(),
+                netstack: socket.stack.id(),
+                local,
+                remote,
+                is_listening: matches!(socket.role, Role::Listening(..)),
+                lane,
+                carried,
+            }
+        };
+        self.sockets.values().map(shown).collect()
+    }
+
+    /// How many programs, sockets and arenas there are, and how often a program's words could not be.
+    pub fn counts(&self) -> [u64; 4] {
+        let lies = self.engine.0.fabric.programs.lies();
+        [self.sessions.len() as u64, self.sockets.len() as u64, self.arenas.len() as u64, lies]
+    }
+}
+
+impl Session {
+    fn arena_of(&self, number: u64) -> Option<&Arc<ProgramArena>> {
+        if self.arena.arena().number() == number { Some(&self.arena) } else { self.attached.get(&number) }
+    }
+}
+
+impl Drop for Hub {
+    /// Closes everything.
+    fn drop(&mut self) {
+        for session in self.sessions.keys().copied().collect::<Vec<_>>() {
+            self.end(session);
+        }
+        for name in self.sockets.keys().copied().collect::<Vec<_>>() {
+            self.close(name);
+        }
+        for arena in self.arenas.drain(..) {
+            self.engine.0.fabric.programs.remove_arena(arena.place);
+        }
+    }
+}
+
+/// Whether a descriptor is what the daemon may write eight bytes to.
+fn is_eventfd(fd: &OwnedFd) -> bool {
+    use std::os::fd::AsRawFd;
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    let is_one = link.is_ok_and(|link| link.as_os_str() == "anon_inode:[eventfd]");
+    let never_waits = || rustix::fs::fcntl_setfl(fd, rustix::fs::OFlags::NONBLOCK).is_ok();
+    is_one && never_waits()
+}
+
+/// Sends an answer.
+///
+/// # Errors
+/// The program is gone, or does not take answers.
+pub fn send(socket: impl AsFd, number: u32, reply: &Reply) -> io::Result<()> {
+    let fds: Vec<BorrowedFd<'_>> = reply.fds.iter().map(AsFd::as_fd).collect();
+    carry::send(socket, &reply.answer.encode(number), &fds, false)
+}

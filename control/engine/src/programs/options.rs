@@ -1,0 +1,360 @@
+//! Socket options of programs, by Linux' numbers: what is kept for a socket that is no stream yet, what a stream is told, and
+//! what there is not.
+//!
+//! Called by `socket.rs`. An option that Firelane does not have is `ENOPROTOOPT`, never taken in silence.
+
+use std::num::NonZeroU8;
+use std::time::Duration;
+
+use firelane_lane::{StreamOption, StreamOptions};
+use firelane_shm::layout::request;
+use firelane_socket::StreamConfig;
+use firelane_tcp::Keepalive;
+use firelane_tcp::congestion::Algorithm;
+use firelane_units::BitRate;
+use rustix::io::Errno;
+
+/// `SOL_SOCKET`, and its options (`asm-generic/socket.h`).
+mod socket {
+    pub(super) const LEVEL: i32 = 1;
+    pub(super) const REUSEADDR: i32 = 2;
+    pub(super) const TYPE: i32 = 3;
+    pub(super) const ERROR: i32 = 4;
+    pub(super) const BROADCAST: i32 = 6;
+    pub(super) const SNDBUF: i32 = 7;
+    pub(super) const RCVBUF: i32 = 8;
+    pub(super) const KEEPALIVE: i32 = 9;
+    pub(super) const OOBINLINE: i32 = 10;
+    pub(super) const LINGER: i32 = 13;
+    pub(super) const REUSEPORT: i32 = 15;
+    pub(super) const ACCEPTCONN: i32 = 30;
+    pub(super) const PROTOCOL: i32 = 38;
+    pub(super) const DOMAIN: i32 = 39;
+    pub(super) const MAX_PACING_RATE: i32 = 47;
+}
+
+/// `IPPROTO_TCP`, and its options (`linux/tcp.h`).
+mod tcp {
+    pub(super) const LEVEL: i32 = 6;
+    pub(super) const NODELAY: i32 = 1;
+    pub(super) const MAXSEG: i32 = 2;
+    pub(super) const CORK: i32 = 3;
+    pub(super) const KEEPIDLE: i32 = 4;
+    pub(super) const KEEPINTVL: i32 = 5;
+    pub(super) const KEEPCNT: i32 = 6;
+    pub(super) const INFO: i32 = 11;
+    pub(super) const QUICKACK: i32 = 12;
+    pub(super) const CONGESTION: i32 = 13;
+    pub(super) const USER_TIMEOUT: i32 = 18;
+}
+
+/// `IPPROTO_IP`.
+mod ip {
+    pub(super) const LEVEL: i32 = 0;
+    pub(super) const TOS: i32 = 1;
+    pub(super) const TTL: i32 = 2;
+}
+
+/// `IPPROTO_IPV6`.
+mod ipv6 {
+    pub(super) const LEVEL: i32 = 41;
+    pub(super) const UNICAST_HOPS: i32 = 16;
+    pub(super) const V6ONLY: i32 = 26;
+    pub(super) const TCLASS: i32 = 67;
+}
+
+/// Linux counts its own bookkeeping in, so it doubles what is asked for and says so (`socket(7)`).
+const BUFFER_FACTOR: usize = 2;
+const BUFFER_MIN: usize = 4096;
+const BUFFER_MAX: usize = 1 << 26;
+/// How many ticks Linux' own limits of keep-alive are (`MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPCNT`).
+const KEEP_SECONDS_MAX: i32 = 32_767;
+const KEEP_COUNT_MAX: i32 = 127;
+
+/// What a program has set.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Options {
+    reuse_address: bool,
+    reuse_port: bool,
+    broadcast: bool,
+    oob_inline: bool,
+    pub(super) v6_only: bool,
+    keepalive: bool,
+    keep: Keepalive,
+    /// Seconds that close(2) lingers; zero resets.
+    linger: Option<u32>,
+    buffers: [Option<usize>; 2],
+    nodelay: bool,
+    cork: bool,
+    quickack: bool,
+    user_timeout: Option<Duration>,
+    congestion: Option<Algorithm>,
+    pacing: Option<BitRate>,
+    hops: Option<NonZeroU8>,
+    traffic_class: u8,
+}
+
+/// What else a getsockopt(2) may be about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About<'a> {
+    pub(super) is_v6: bool,
+    pub(super) is_listening: bool,
+    pub(super) stream: Option<&'a crate::TcpStream>,
+    pub(super) usual: StreamConfig,
+}
+
+impl Options {
+    /// setsockopt(2). What a stream that exists is to be told.
+    pub(super) fn set(&mut self, level: i32, name: i32, value: &[u8]) -> Result<Option<StreamOption>, Errno> {
+        match (level, name) {
+            (socket::LEVEL, socket::LINGER) => {
+                let [on, seconds] = [int(value)?, int(value.get(4..).unwrap_or_default())?];
+                self.linger = (on != 0).then_some(seconds.max(0).unsigned_abs());
+                Ok(None)
+            }
+            (socket::LEVEL, socket::MAX_PACING_RATE) => {
+                let rate = match value {
+                    [_, _, _, _] => u64::from(int(value)?.cast_unsigned()),
+                    _ => {
+                        u64::from_ne_bytes(value.get(..8).ok_or(Errno::INVAL)?.try_into().unwrap_or_default())
+                    }
+                };
+                let is_limit = rate != u64::from(u32::MAX) && rate != u64::MAX;
+                self.pacing = is_limit.then(|| BitRate::from_bps(rate.saturating_mul(8)));
+                Ok(Some(StreamOption::PacingLimit(self.pacing)))
+            }
+            (tcp::LEVEL, tcp::CONGESTION) => {
+                let word = value.split(|&byte| byte == 0).next().unwrap_or_default();
+                let algorithm = std::str::from_utf8(word).ok().and_then(Algorithm::from_word);
+                self.congestion = Some(algorithm.ok_or(Errno::NOENT)?);
+                Ok(self.congestion.map(StreamOption::Congestion))
+            }
+            _ => self.set_number(level, name, int(value)?),
+        }
+    }
+
+    fn set_number(&mut self, level: i32, name: i32, value: i32) -> Result<Option<StreamOption>, Errno> {
+        let on = value != 0;
+        match (level, name) {
+            (socket::LEVEL, socket::REUSEADDR) => self.reuse_address = on,
+            (socket::LEVEL, socket::REUSEPORT) => self.reuse_port = on,
+            (socket::LEVEL, socket::BROADCAST) => self.broadcast = on,
+            (socket::LEVEL, socket::OOBINLINE) => self.oob_inline = on,
+            (socket::LEVEL, socket::SNDBUF | socket::RCVBUF) => {
+                let wanted = usize::try_from(value).unwrap_or(0).clamp(BUFFER_MIN / 2, BUFFER_MAX);
+                self.buffers[usize::from(name == socket::RCVBUF)] = Some(wanted);
+            }
+            (socket::LEVEL, socket::KEEPALIVE) => {
+                self.keepalive = on;
+                return Ok(Some(self.keep_option()));
+            }
+            (tcp::LEVEL, tcp::KEEPIDLE | tcp::KEEPINTVL) if (1..=KEEP_SECONDS_MAX).contains(&value) => {
+                let span = Duration::from_secs(u64::from(value.unsigned_abs()));
+                *(if name == tcp::KEEPIDLE { &mut self.keep.idle } else { &mut self.keep.interval }) = span;
+                return Ok(self.keepalive.then(|| self.keep_option()));
+            }
+            (tcp::LEVEL, tcp::KEEPCNT) if (1..=KEEP_COUNT_MAX).contains(&value) => {
+                self.keep.probes = value as u8;
+                return Ok(self.keepalive.then(|| self.keep_option()));
+            }
+            (tcp::LEVEL, tcp::KEEPIDLE | tcp::KEEPINTVL | tcp::KEEPCNT) => return Err(Errno::INVAL),
+            (tcp::LEVEL, tcp::NODELAY) => {
+                self.nodelay = on;
+                return Ok(Some(StreamOption::Nodelay(on)));
+            }
+            (tcp::LEVEL, tcp::CORK) => {
+                self.cork = on;
+                return Ok(Some(StreamOption::Cork(on)));
+            }
+            (tcp::LEVEL, tcp::QUICKACK) => {
+                self.quickack = on;
+                return Ok(Some(StreamOption::QuickAck(on)));
+            }
+            (tcp::LEVEL, tcp::USER_TIMEOUT) => {
+                let millis = u64::try_from(value).map_err(|_| Errno::INVAL)?;
+                self.user_timeout = (millis != 0).then(|| Duration::from_millis(millis));
+                return Ok(Some(StreamOption::UserTimeout(self.user_timeout)));
+            }
+            (ip::LEVEL, ip::TTL) | (ipv6::LEVEL, ipv6::UNICAST_HOPS) => {
+                self.hops = match value {
+                    -1 => None,
+                    _ => Some(u8::try_from(value).ok().and_then(NonZeroU8::new).ok_or(Errno::INVAL)?),
+                };
+                return Ok(Some(StreamOption::Hops(self.hops)));
+            }
+            (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => {
+                self.traffic_class = u8::try_from(value.max(0)).map_err(|_| Errno::INVAL)?;
+                return Ok(Some(StreamOption::Dscp(self.traffic_class >> 2)));
+            }
+            (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only = on,
+            _ => return Err(Errno::NOPROTOOPT),
+        }
+        Ok(None)
+    }
+
+    fn keep_option(&self) -> StreamOption {
+        StreamOption::Keepalive(self.keepalive.then_some(self.keep))
+    }
+
+    /// getsockopt(2), at most `len` bytes.
+    pub(super) fn get(&self, level: i32, name: i32, len: usize, about: &About<'_>) -> Result<Vec<u8>, Errno> {
+        let mut value = match (level, name) {
+            (socket::LEVEL, socket::LINGER) => {
+                let pair = [i32::from(self.linger.is_some()), self.linger.unwrap_or(0).cast_signed()];
+                pair.into_iter().flat_map(i32::to_ne_bytes).collect()
+            }
+            (tcp::LEVEL, tcp::CONGESTION) => {
+                let mut word = self.congestion.unwrap_or_default().word().as_bytes().to_vec();
+                word.resize(16, 0);
+                word
+            }
+            (tcp::LEVEL, tcp::INFO) => {
+                let info = about.stream.and_then(|stream| stream.info().ok());
+                info.map_or_else(|| vec![0; 104], |info| info.tcp_info().to_vec())
+            }
+            _ => self.number(level, name, about)?.to_ne_bytes().to_vec(),
+        };
+        value.truncate(len);
+        Ok(value)
+    }
+
+    fn number(&self, level: i32, name: i32, about: &About<'_>) -> Result<i32, Errno> {
+        let seconds = |span: Duration| i32::try_from(span.as_secs()).unwrap_or(i32::MAX);
+        let info = || about.stream.and_then(|stream| stream.info().ok());
+        let buffer = |at: usize, usual: usize| {
+            i32::try_from(BUFFER_FACTOR * self.buffers[at].unwrap_or(usual)).unwrap_or(i32::MAX)
+        };
+        Ok(match (level, name) {
+            (socket::LEVEL, socket::REUSEADDR) => self.reuse_address.into(),
+            (socket::LEVEL, socket::REUSEPORT) => self.reuse_port.into(),
+            (socket::LEVEL, socket::BROADCAST) => self.broadcast.into(),
+            (socket::LEVEL, socket::OOBINLINE) => self.oob_inline.into(),
+            (socket::LEVEL, socket::KEEPALIVE) => self.keepalive.into(),
+            (socket::LEVEL, socket::SNDBUF) => buffer(0, about.usual.send_capacity),
+            (socket::LEVEL, socket::RCVBUF) => buffer(1, about.usual.recv_capacity),
+            (socket::LEVEL, socket::TYPE) => 1,
+            // Errors are in the stream's words.
+            (socket::LEVEL, socket::ERROR) => 0,
+            (socket::LEVEL, socket::ACCEPTCONN) => about.is_listening.into(),
+            (socket::LEVEL, socket::PROTOCOL) => tcp::LEVEL,
+            (socket::LEVEL, socket::DOMAIN) => {
+                if about.is_v6 {
+                    10
+                } else {
+                    2
+                }
+            }
+            (socket::LEVEL, socket::MAX_PACING_RATE) => {
+                self.pacing.map_or(-1, |rate| i32::try_from(rate.bps() / 8).unwrap_or(i32::MAX))
+            }
+            (tcp::LEVEL, tcp::NODELAY) => self.nodelay.into(),
+            (tcp::LEVEL, tcp::CORK) => self.cork.into(),
+            (tcp::LEVEL, tcp::QUICKACK) => self.quickack.into(),
+            (tcp::LEVEL, tcp::KEEPIDLE) => seconds(self.keep.idle),
+            (tcp::LEVEL, tcp::KEEPINTVL) => seconds(self.keep.interval),
+            (tcp::LEVEL, tcp::KEEPCNT) => self.keep.probes.into(),
+            (tcp::LEVEL, tcp::MAXSEG) => info().map_or(536, |info| info.tcp.send_mss.bytes().into()),
+            (tcp::LEVEL, tcp::USER_TIMEOUT) => {
+                self.user_timeout.map_or(0, |span| i32::try_from(span.as_millis()).unwrap_or(i32::MAX))
+            }
+            (ip::LEVEL, ip::TTL) | (ipv6::LEVEL, ipv6::UNICAST_HOPS) => {
+                self.hops.map_or(64, |it| it.get().into())
+            }
+            (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => self.traffic_class.into(),
+            (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only.into(),
+            _ => return Err(Errno::NOPROTOOPT),
+        })
+    }
+
+    /// What a connection begins with.
+    pub(super) fn first(&self) -> StreamOptions {
+        StreamOptions {
+            nodelay: self.nodelay,
+            keepalive: self.keepalive.then_some(self.keep),
+            user_timeout: self.user_timeout,
+            congestion: self.congestion,
+            pacing_limit: self.pacing,
+            ..StreamOptions::default()
+        }
+    }
+
+    /// What it is told once it is there.
+    pub(super) fn later(&self) -> Vec<StreamOption> {
+        let hops = self.hops.map(|hops| StreamOption::Hops(Some(hops)));
+        let class = (self.traffic_class != 0).then_some(StreamOption::Dscp(self.traffic_class >> 2));
+        let cork = self.cork.then_some(StreamOption::Cork(true));
+        hops.into_iter().chain(class).chain(cork).collect()
+    }
+
+    /// The options that have a bit in a stream's own words.
+    pub(super) fn bits(&self) -> u64 {
+        let bit = |on, bit| if on { bit } else { 0 };
+        bit(self.nodelay, request::NODELAY)
+            | bit(self.cork, request::CORK)
+            | bit(self.quickack, request::QUICKACK)
+    }
+
+    /// The sizes of a connection's rings.
+    pub(super) fn rings(&self, usual: StreamConfig) -> StreamConfig {
+        StreamConfig {
+            send_capacity: self.buffers[0].unwrap_or(usual.send_capacity),
+            recv_capacity: self.buffers[1].unwrap_or(usual.recv_capacity),
+        }
+    }
+
+    /// Whether close(2) resets (`SO_LINGER` with zero seconds).
+    pub(super) fn resets(&self) -> bool {
+        self.linger == Some(0)
+    }
+}
+
+fn int(value: &[u8]) -> Result<i32, Errno> {
+    let bytes = value.get(..4).ok_or(Errno::INVAL)?;
+    Ok(i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ABOUT: About<'static> = About {
+        is_v6: false,
+        is_listening: false,
+        stream: None,
+        usual: StreamConfig { send_capacity: 1000, recv_capacity: 2000 },
+    };
+
+    #[test]
+    fn what_is_set_is_what_is_got_and_the_rest_is_refused() {
+        let mut options = Options::default();
+        for (level, name, value, got) in [
+            (1, 2, 5, Ok(1)),
+            (1, 9, 1, Ok(1)),
+            (1, 8, 100_000, Ok(200_000)),
+            (1, 8, 1, Ok(4096)),
+            (6, 1, 1, Ok(1)),
+            (6, 4, 30, Ok(30)),
+            (6, 4, 0, Err(Errno::INVAL)),
+            (6, 6, 128, Err(Errno::INVAL)),
+            (6, 18, -1, Err(Errno::INVAL)),
+            (0, 2, 255, Ok(255)),
+            (0, 2, 256, Err(Errno::INVAL)),
+            (41, 26, 1, Ok(1)),
+            (6, 23, 5, Err(Errno::NOPROTOOPT)),
+            (17, 1, 1, Err(Errno::NOPROTOOPT)),
+        ] {
+            let set = options.set(level, name, &i32::to_ne_bytes(value)).map(|_| ());
+            let number = set.and_then(|()| options.get(level, name, 4, &ABOUT));
+            assert_eq!(number, got.map(|it: i32| it.to_ne_bytes().to_vec()), "{level} {name} {value}");
+        }
+        assert_eq!(options.set(1, 2, &[1, 0]).unwrap_err(), Errno::INVAL, "too short for a number");
+        assert_eq!(options.set(6, 13, b"vegas\0").unwrap_err(), Errno::NOENT);
+        assert!(options.set(6, 13, b"bbr").is_ok());
+        assert_eq!(options.get(6, 13, 4, &ABOUT).unwrap(), b"bbr\0");
+        assert!(!options.resets());
+        options.set(1, 13, &[1, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+        assert!(options.resets());
+        assert_eq!(options.rings(ABOUT.usual), StreamConfig { send_capacity: 1000, recv_capacity: 2048 });
+        assert_eq!(options.bits(), request::NODELAY);
+    }
+}

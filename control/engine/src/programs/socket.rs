@@ -1,0 +1,262 @@
+//! A program's socket as the daemon has it: fresh, listening, or a stream.
+//!
+//! Owned by `hub.rs`. The program's descriptor is one end of a pair, ours the other: when it hangs up, the last
+//! reference anywhere is gone.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use firelane_shm::control::{Answer, Arrived, Family, Kind, Place, SocketId, State};
+use rustix::io::Errno;
+
+use super::arena::ProgramArena;
+use super::ferry::Ferry;
+use super::options::{About, Options};
+use super::{Owner, Programs};
+use crate::stack::Stack;
+use crate::tcp_listener::{ListenConfig, Reserved, TcpListener};
+use crate::tcp_stream::TcpStream;
+
+/// A socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) ours: OwnedFd,
+    pub(super) family: Family,
+    pub(super) stack: Stack,
+    pub(super) arena: Arc<ProgramArena>,
+    pub(super) owner: Owner,
+    pub(super) options: Options,
+    pub(super) role: Role,
+}
+
+/// What has become of it.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// Nothing yet; perhaps it has an address.
+    Fresh(Option<Reserved>),
+    /// It listens. A connection that its descriptor had no room for waits beside.
+    Listening(TcpListener, Option<(OwnedFd, Arrived)>),
+    /// A connection, with the address that it was bound to.
+    Stream(Arc<Ferry>, #[expect(dead_code, reason = "it is held")] Option<Reserved>),
+}
+
+/// A new pair: ours, the program's, and the name of the program's.
+pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd, SocketId)> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let name = SocketId(rustix::fs::fstat(&theirs)?.st_ino);
+    Ok((ours, theirs, name))
+}
+
+impl Socket {
+    /// bind(2).
+    pub(super) fn bind(&mut self, address: SocketAddr) -> Result<Answer, Errno> {
+        let Role::Fresh(bound @ None) = &mut self.role else { return Err(Errno::INVAL) };
+        if !fits(self.family, address) {
+            return Err(Errno::AFNOSUPPORT);
+        }
+        *bound = Some(Reserved::take(&self.stack, canonical(address)).map_err(errno)?);
+        Ok(Answer::Done)
+    }
+
+    /// listen(2), also to change the backlog, which then stays what it was.
+    pub(super) fn listen(&mut self, backlog: u32) -> Result<Answer, Errno> {
+        match &mut self.role {
+            Role::Listening(..) => return Ok(Answer::Done),
+            Role::Stream(..) => return Err(Errno::INVAL),
+            Role::Fresh(_) => {}
+        }
+        let Role::Fresh(bound) = std::mem::replace(&mut self.role, Role::Fresh(None)) else {
+            return Err(Errno::INVAL);
+        };
+        let reserved = match bound {
+            Some(reserved) => reserved,
+            None => Reserved::take(&self.stack, SocketAddr::new(any(self.family), 0)).map_err(errno)?,
+        };
+        let usual = self.stack.sockets().map_err(errno)?.stream;
+        let config = ListenConfig {
+            backlog: usize::try_from(backlog).unwrap_or(usize::MAX),
+            rings: self.options.rings(usual),
+            v6_only: self.options.v6_only,
+            keepalive: false,
+            fast_open: 0,
+        };
+        let listener = TcpListener::listen(reserved, config, self.options.first()).map_err(errno)?;
+        self.role = Role::Listening(listener, None);
+        Ok(Answer::Done)
+    }
+
+    /// connect(2): begins it.
+    pub(super) fn connect(&mut self, programs: &Programs, address: SocketAddr) -> Result<Answer, Errno> {
+        let Role::Fresh(bound) = &mut self.role else { return Err(Errno::ISCONN) };
+        if !fits(self.family, address) {
+            return Err(Errno::AFNOSUPPORT);
+        }
+        let mut remote = canonical(address);
+        if remote.ip().is_unspecified() {
+            // As Linux has it: nobody's address is this host's.
+            remote.set_ip(if remote.is_ipv4() {
+                Ipv4Addr::LOCALHOST.into()
+            } else {
+                Ipv6Addr::LOCALHOST.into()
+            });
+        }
+        let local = bound.as_ref().map(Reserved::local);
+        let rings = self.options.rings(self.stack.sockets().map_err(errno)?.stream);
+        let number = self.arena.take_block().ok_or(Errno::NOBUFS)?;
+        let first = self.options.first();
+        let begun = TcpStream::begin_with(&self.stack, local, remote, rings, first);
+        let ferry = begun.and_then(|stream| self.ferry(programs, number, stream));
+        let ferry = ferry.inspect_err(|_| self.arena.give_block_back(number)).map_err(errno)?;
+        let place = place(&ferry);
+        let Role::Fresh(bound) = &mut self.role else { return Err(Errno::ISCONN) };
+        self.role = Role::Stream(ferry, bound.take());
+        Ok(Answer::Stream { place })
+    }
+
+    fn ferry(&self, programs: &Programs, number: u32, stream: TcpStream) -> io::Result<Arc<Ferry>> {
+        if let Some(block) = self.arena.mapping().block(number) {
+            block.requests.store(self.options.bits(), Ordering::Relaxed);
+        }
+        Ferry::begin(programs, &self.arena, number, stream, self.options.later())
+    }
+
+    /// The connection that has waited longest at this listener, as a socket and as the message about it.
+    pub(super) fn accept(&mut self, programs: &Programs) -> Option<io::Result<(Self, OwnedFd, Arrived)>> {
+        let Role::Listening(listener, None) = &self.role else { return None };
+        let (stream, _) = listener.take()?;
+        let names = [stream.local_addr(), stream.peer_addr()];
+        Some(self.accepted(programs, stream, names))
+    }
+
+    fn accepted(
+        &self,
+        programs: &Programs,
+        stream: TcpStream,
+        names: [io::Result<SocketAddr>; 2],
+    ) -> io::Result<(Self, OwnedFd, Arrived)> {
+        let [local, remote] = names;
+        let (local, remote) = (self.shown(local?), self.shown(remote?));
+        let (ours, theirs, socket) = pair()?;
+        let number = self.arena.take_block().ok_or(Errno::NOBUFS)?;
+        let ferry =
+            self.ferry(programs, number, stream).inspect_err(|_| self.arena.give_block_back(number))?;
+        let arrived = Arrived { socket, place: place(&ferry), local, remote };
+        let accepted = Self {
+            ours,
+            family: self.family,
+            stack: self.stack.clone(),
+            arena: Arc::clone(&self.arena),
+            owner: self.owner.clone(),
+            options: self.options.clone(),
+            role: Role::Stream(ferry, None),
+        };
+        Ok((accepted, theirs, arrived))
+    }
+
+    /// setsockopt(2).
+    pub(super) fn set_option(&mut self, level: i32, name: i32, value: &[u8]) -> Result<Answer, Errno> {
+        let told = self.options.set(level, name, value)?;
+        if let (Role::Stream(ferry, _), Some(option)) = (&self.role, told)
+            && let Some(stream) = ferry.stream()
+        {
+            // A connection that is not there yet takes what it can when it is; one that is gone changes nothing.
+            let _ = stream.set_option(option);
+        }
+        Ok(Answer::Done)
+    }
+
+    /// getsockopt(2).
+    pub(super) fn get_option(&self, level: i32, name: i32, len: u32) -> Result<Answer, Errno> {
+        let stream = self.stream();
+        let about = About {
+            is_v6: self.family == Family::V6,
+            is_listening: matches!(self.role, Role::Listening(..)),
+            stream: stream.as_ref(),
+            usual: self.stack.sockets().map_err(errno)?.stream,
+        };
+        let value = self.options.get(level, name, len as usize, &about)?;
+        Ok(Answer::Option { value })
+    }
+
+    pub(super) fn stream(&self) -> Option<TcpStream> {
+        match &self.role {
+            Role::Stream(ferry, _) => ferry.stream(),
+            _ => None,
+        }
+    }
+
+    /// getsockname(2) and getpeername(2).
+    pub(super) fn names(&self) -> [Option<SocketAddr>; 2] {
+        let (local, remote) = match &self.role {
+            Role::Fresh(bound) => (bound.as_ref().map(Reserved::local), None),
+            Role::Listening(listener, _) => (listener.local_addr().ok(), None),
+            Role::Stream(ferry, _) => {
+                let stream = ferry.stream();
+                let names = stream.map(|it| (it.local_addr().ok(), it.peer_addr().ok()));
+                names.unwrap_or_default()
+            }
+        };
+        [local, remote].map(|name| name.map(|name| self.shown(name)))
+    }
+
+    /// What a program that has only the descriptor must know.
+    pub(super) fn attached(&self, socket: SocketId) -> Answer {
+        let (state, place) = match &self.role {
+            Role::Fresh(_) => (State::Fresh, None),
+            Role::Listening(..) => (State::Listening, None),
+            Role::Stream(ferry, _) => (State::Connected, Some(place(ferry))),
+        };
+        Answer::Attached { socket, family: self.family, kind: Kind::Stream, state, place }
+    }
+
+    /// An address as a socket of this family has it.
+    fn shown(&self, address: SocketAddr) -> SocketAddr {
+        match (self.family, address.ip()) {
+            (Family::V6, IpAddr::V4(ip)) => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
+            _ => address,
+        }
+    }
+
+    /// Sends what arrived over the listener's own descriptor. `WouldBlock`: it has no room at present.
+    pub(super) fn send(&self, theirs: &OwnedFd, arrived: &Arrived) -> io::Result<()> {
+        firelane_shm::carry::send(&self.ours, &arrived.encode(), &[theirs.as_fd()], false)
+    }
+}
+
+fn place(ferry: &Ferry) -> Place {
+    let (arena, block) = ferry.place();
+    Place { arena, block }
+}
+
+/// Every address of a family.
+fn any(family: Family) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
+        Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+fn fits(family: Family, address: SocketAddr) -> bool {
+    address.is_ipv4() == (family == Family::V4)
+}
+
+/// An IPv4 address in IPv6's clothes is IPv4's.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// The number of errno(3) for a failure.
+pub(super) fn errno(error: io::Error) -> Errno {
+    if let Some(number) = Errno::from_io_error(&error) {
+        return number;
+    }
+    match error.kind() {
+        io::ErrorKind::NotFound => Errno::NETDOWN,
+        io::ErrorKind::NotConnected => Errno::NOTCONN,
+        _ => Errno::INVAL,
+    }
+}

@@ -1,0 +1,479 @@
+//! Programs in shared memory, spoken for by a driver that knows the control messages and the words of a block: both
+//! ways, every end, and every lie.
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
+
+use std::io::{IoSlice, IoSliceMut, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use firelane::{Hub, Owner, Stack, TcpListener, TcpStream};
+use firelane_shm::control::{Answer, Arrived, Family, Kind, Request, SocketId};
+use firelane_shm::layout::status;
+use firelane_shm::{Holder, Mapping, ReadError, Readiness, Spin, StreamEnd, WriteError, carry};
+use proptest::prelude::*;
+
+const HERE: &str = "10.0.0.1";
+const REFUSED: u64 = 111;
+const RESET: u64 = 104;
+
+/// A netstack with a hub, and a peer on the other end of its wire.
+struct World {
+    stack: Stack,
+    peer: Stack,
+    hub: Arc<Mutex<Hub>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let (left, right) = firelane::wire(firelane::WireConfig::default());
+        let build = |end: firelane::Queue, addr: &str| {
+            Stack::builder().interface(end).address(addr).unwrap().build().unwrap()
+        };
+        let (stack, peer) = (build(left.into(), "10.0.0.1/24"), build(right.into(), "10.0.0.2/24"));
+        let hub = Arc::new(Mutex::new(Hub::new(stack.engine()).unwrap()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (of_thread, stopped) = (Arc::clone(&hub), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Acquire) {
+                of_thread.lock().unwrap().look();
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        Self { stack, peer, hub, stop, thread: Some(thread) }
+    }
+
+    fn counts(&self) -> [u64; 4] {
+        self.hub.lock().unwrap().counts()
+    }
+
+    #[track_caller]
+    fn wait_for(&self, what: impl Fn([u64; 4]) -> bool) {
+        until(|| {
+            self.hub.lock().unwrap().tidy();
+            what(self.counts())
+        });
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+#[track_caller]
+fn until(is_there: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_there() {
+        assert!(Instant::now() < deadline, "it never came");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// A session.
+struct Program<'a> {
+    world: &'a World,
+    session: u32,
+    mapping: Mapping,
+    bells: Vec<OwnedFd>,
+}
+
+impl<'a> Program<'a> {
+    fn new(world: &'a World) -> Self {
+        let owner = Owner { pid: std::process::id(), command: "driver".to_owned() };
+        let (session, reply) = world.hub.lock().unwrap().begin(owner, world.stack.id(), "test").unwrap();
+        let mut fds = reply.fds.into_iter();
+        let (mapping, number) = Mapping::attach(fds.next().unwrap()).unwrap();
+        assert!(matches!(reply.answer, Answer::Welcome { arena, lanes: 1, .. } if arena == number));
+        Self { world, session, mapping, bells: fds.collect() }
+    }
+
+    fn ask(&self, request: Request) -> Answer {
+        self.world.hub.lock().unwrap().request(self.session, request, Vec::new()).answer
+    }
+
+    fn socket(&self) -> (OwnedFd, SocketId) {
+        let request = Request::Socket { family: Family::V4, kind: Kind::Stream, count: 1 };
+        let reply = self.world.hub.lock().unwrap().request(self.session, request, Vec::new());
+        let Answer::Sockets { sockets } = reply.answer else { panic!("{:?}", reply.answer) };
+        let fd = reply.fds.into_iter().next().unwrap();
+        assert_eq!(sockets[0].0, rustix::fs::fstat(&fd).unwrap().st_ino);
+        (fd, sockets[0])
+    }
+
+    fn listen(&self, address: &str) -> (OwnedFd, SocketAddr) {
+        let (fd, socket) = self.socket();
+        assert_eq!(self.ask(Request::Bind { socket, address: address.parse().unwrap() }), Answer::Done);
+        assert_eq!(self.ask(Request::Listen { socket, backlog: 16 }), Answer::Done);
+        let Answer::Names { local: Some(local), remote: None } = self.ask(Request::Names { socket }) else {
+            panic!("a listener has one name");
+        };
+        (fd, local)
+    }
+
+    fn accept(&self, listener: &OwnedFd) -> (OwnedFd, u32) {
+        let (mut bytes, mut fds) = ([0; Arrived::BYTES], Vec::new());
+        until(|| {
+            let mut poll = [rustix::event::PollFd::new(listener, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut poll, None).unwrap() == 1
+        });
+        assert_eq!(carry::receive(listener, &mut bytes, &mut fds, true).unwrap(), Arrived::BYTES);
+        (fds.pop().unwrap(), Arrived::decode(&bytes).unwrap().place.block)
+    }
+
+    fn connect(&self, address: SocketAddr) -> (OwnedFd, u32) {
+        let (fd, socket) = self.socket();
+        let Answer::Stream { place } = self.ask(Request::Connect { socket, address }) else {
+            panic!("connecting begins")
+        };
+        (fd, place.block)
+    }
+
+    fn end(&self, block: u32) -> StreamEnd<'_> {
+        StreamEnd::new(&self.mapping, block, Holder::new(self.session, 1)).unwrap()
+    }
+
+    fn kick(&self, end: &StreamEnd<'_>) {
+        if let Some(lane) = end.kick() {
+            rustix::io::write(&self.bells[lane as usize], &1u64.to_ne_bytes()).unwrap();
+        }
+    }
+
+    fn wait(&self, end: &StreamEnd<'_>, events: u32) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !end.readiness().has(events | Readiness::ERROR | Readiness::HANGUP) {
+            assert!(Instant::now() < deadline, "{:?} of {events:#x}", end.readiness());
+            if end.asks_for_storage() {
+                self.kick(end);
+            }
+            end.wait(events, Duration::from_millis(100), &mut Spin::new(1));
+        }
+    }
+
+    fn write(&self, block: u32, mut bytes: &[u8]) {
+        let end = self.end(block);
+        while !bytes.is_empty() {
+            let written = end.write(&[IoSlice::new(bytes)]);
+            // Also when there was no storage: the lane has been asked for some.
+            self.kick(&end);
+            match written {
+                Ok(count) => bytes = &bytes[count..],
+                Err(WriteError::WouldBlock) => self.wait(&end, Readiness::WRITABLE),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+
+    fn read(&self, block: u32, to: &mut [u8]) -> Result<usize, ReadError> {
+        let end = self.end(block);
+        loop {
+            match end.read(&mut [IoSliceMut::new(to)], false) {
+                Ok((count, kick)) => {
+                    if kick {
+                        self.kick(&end);
+                    }
+                    return Ok(count);
+                }
+                Err(ReadError::WouldBlock) => self.wait(&end, Readiness::READABLE),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn read_to_end(&self, block: u32) -> Vec<u8> {
+        let (mut all, mut piece) = (Vec::new(), vec![0; 10_000]);
+        loop {
+            match self.read(block, &mut piece).unwrap() {
+                0 => return all,
+                count => all.extend(&piece[..count]),
+            }
+        }
+    }
+
+    fn shut(&self, block: u32) {
+        let end = self.end(block);
+        end.shut_write();
+        self.kick(&end);
+    }
+}
+
+impl Drop for Program<'_> {
+    fn drop(&mut self) {
+        self.world.hub.lock().unwrap().end(self.session);
+    }
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n * 31 + n / 251) as u8).collect()
+}
+
+#[test]
+fn a_program_serves_and_its_bytes_go_both_ways_to_the_end() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let (listener, local) = program.listen("10.0.0.1:0");
+    assert_ne!(local.port(), 0);
+    let sent = pattern(3_000_000);
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let mut stream = TcpStream::connect(&world.peer, local).unwrap();
+            stream.write_all(&sent).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut back = Vec::new();
+            stream.read_to_end(&mut back).unwrap();
+            back
+        });
+        let (fd, block) = program.accept(&listener);
+        let got = program.read_to_end(block);
+        assert_eq!(got, sent);
+        program.write(block, &got);
+        program.shut(block);
+        assert!(client.join().unwrap() == sent, "the echo differs");
+        drop(fd);
+    });
+    let sockets = world.hub.lock().unwrap().sockets();
+    assert!(
+        sockets.iter().any(|it| it.is_listening && it.local == Some(local) && it.owner.command == "driver")
+    );
+}
+
+#[test]
+fn a_program_connects_and_storage_is_there_only_while_it_is_needed() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let (_fd, block) = program.connect(listener.local_addr().unwrap());
+    let end = program.end(block);
+    program.wait(&end, Readiness::WRITABLE);
+    let (mut peer, from) = listener.accept().unwrap();
+    assert_eq!(from.ip().to_string(), HERE);
+    let bound = end.block().rings.margin[firelane_shm::layout::margin::BOUND].load(Ordering::Acquire);
+    assert_ne!(bound, 0, "it has names");
+    let has_storage = || end.block().rings.one.state.load(Ordering::Acquire) & 1 != 0;
+    assert!(has_storage());
+    until(|| {
+        world.hub.lock().unwrap().tidy();
+        !has_storage()
+    });
+    program.write(block, b"after a rest");
+    let mut bytes = [0; 12];
+    peer.read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"after a rest");
+    peer.write_all(b"and back").unwrap();
+    assert_eq!(program.read(block, &mut bytes).unwrap(), 8);
+}
+
+#[test]
+fn two_programs_talk_over_the_netstacks_own_loopback() {
+    let world = World::new();
+    let (one, two) = (Program::new(&world), Program::new(&world));
+    for address in ["127.0.0.1:7000", "10.0.0.1:7001"] {
+        let (listener, local) = one.listen(address);
+        let (from, there) = two.connect(local);
+        let (to, here) = one.accept(&listener);
+        let sent = pattern(500_000);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| one.read_to_end(here));
+            two.write(there, &sent);
+            two.shut(there);
+            assert!(reader.join().unwrap() == sent);
+        });
+        drop((from, to));
+    }
+}
+
+#[test]
+fn a_failure_is_told_with_its_number() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let (_fd, block) = program.connect("10.0.0.2:9".parse().unwrap());
+    let end = program.end(block);
+    program.wait(&end, Readiness::ERROR);
+    assert_eq!(end.status() >> status::ERROR_SHIFT, REFUSED);
+    assert_eq!(end.take_error() as u64, REFUSED);
+    let (_fd, socket) = program.socket();
+    let ask = |request| program.ask(request);
+    let failed = |errno: i32| Answer::Failed { errno };
+    let taken = program.listen("10.0.0.1:80");
+    for (request, answer) in [
+        (Request::Bind { socket, address: "10.0.0.7:1".parse().unwrap() }, failed(99)),
+        (Request::Bind { socket, address: taken.1 }, failed(98)),
+        (Request::Bind { socket, address: "[::1]:1".parse().unwrap() }, failed(97)),
+        (Request::Connect { socket, address: "[::1]:1".parse().unwrap() }, failed(97)),
+        (Request::Listen { socket: SocketId(1), backlog: 1 }, failed(9)),
+        (Request::GetOption { socket, level: 6, name: 999, len: 4 }, failed(92)),
+        (Request::Attach, failed(9)),
+        (Request::Waiter { arena: 999 }, failed(22)),
+        (Request::Bind { socket, address: "10.0.0.1:0".parse().unwrap() }, Answer::Done),
+        (Request::Bind { socket, address: "10.0.0.1:0".parse().unwrap() }, failed(22)),
+        (Request::Listen { socket, backlog: 0 }, Answer::Done),
+        (Request::Connect { socket, address: "10.0.0.2:1".parse().unwrap() }, failed(106)),
+    ] {
+        assert_eq!(ask(request.clone()), answer, "{request:?}");
+    }
+    let stranger = Program::new(&world);
+    assert_eq!(stranger.ask(Request::Names { socket }), failed(9), "another session's socket");
+    let fd = taken.0.as_fd().try_clone_to_owned().unwrap();
+    let reply = world.hub.lock().unwrap().request(stranger.session, Request::Attach, vec![fd]);
+    assert!(matches!(reply.answer, Answer::Attached { .. }), "who shows the descriptor holds it");
+    assert_eq!(reply.fds.len(), 1);
+}
+
+#[test]
+fn the_last_descriptor_closes_what_was_written_first_and_unread_bytes_reset() {
+    let world = World::new();
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let program = Program::new(&world);
+    // All at once, as a killed process: bytes in the ring, the session and the descriptor.
+    let (fd, block) = program.connect(address);
+    let sent = pattern(100_000);
+    program.write(block, &sent);
+    drop((fd, program));
+    let (mut peer, _) = listener.accept().unwrap();
+    let mut got = Vec::new();
+    peer.read_to_end(&mut got).unwrap();
+    assert!(got == sent, "{} bytes arrived", got.len());
+    // Bytes that nobody read.
+    let program = Program::new(&world);
+    let (fd, block) = program.connect(address);
+    let end = program.end(block);
+    let (mut peer, _) = listener.accept().unwrap();
+    peer.write_all(b"nobody reads this").unwrap();
+    program.wait(&end, Readiness::READABLE);
+    drop(fd);
+    let failed = peer.read(&mut [0; 1]).unwrap_err();
+    assert_eq!(failed.raw_os_error(), Some(RESET as i32), "{failed}");
+    drop(program);
+    world.wait_for(|[sessions, sockets, arenas, lies]| [sessions, sockets, arenas, lies] == [0; 4]);
+}
+
+#[test]
+fn a_program_that_lies_loses_its_connection_and_nobody_else_does() {
+    let world = World::new();
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let (liar, honest) = (Program::new(&world), Program::new(&world));
+    let (_kept, other) = honest.connect(listener.local_addr().unwrap());
+    let (mut other_peer, _) = listener.accept().unwrap();
+    honest.wait(&honest.end(other), Readiness::WRITABLE);
+    for (count, spoil) in [
+        (
+            1,
+            (|end: &StreamEnd<'_>| end.block().rings.one.tail.store(1 << 40, Ordering::Release))
+                as fn(&StreamEnd<'_>),
+        ),
+        (2, |end| end.block().rings.one.head.store(7, Ordering::Release)),
+    ] {
+        let (fd, block) = liar.connect(listener.local_addr().unwrap());
+        let (mut peer, _) = listener.accept().unwrap();
+        let end = liar.end(block);
+        liar.wait(&end, Readiness::WRITABLE);
+        spoil(&end);
+        peer.write_all(b"x").unwrap();
+        liar.kick(&end);
+        until(|| end.readiness().has(Readiness::ERROR));
+        assert_eq!(end.status() >> status::ERROR_SHIFT, RESET);
+        assert!(peer.read(&mut [0; 1]).is_err(), "the peer is told");
+        drop(fd);
+        world.wait_for(|[.., lies]| lies == count);
+    }
+    honest.write(other, b"unharmed");
+    let mut bytes = [0; 8];
+    other_peer.read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"unharmed");
+}
+
+#[test]
+fn owner_words_of_the_dead_are_free() {
+    let world = World::new();
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let (first, second) = (Program::new(&world), Program::new(&world));
+    let (fd, block) = first.connect(listener.local_addr().unwrap());
+    let reply = world.hub.lock().unwrap().request(
+        second.session,
+        Request::Attach,
+        vec![fd.as_fd().try_clone_to_owned().unwrap()],
+    );
+    let (shared, _) = Mapping::attach(&reply.fds[0]).unwrap();
+    let words = shared.block(block).unwrap();
+    words.send_owner.store(u64::from(second.session) << 32 | 5, Ordering::Release);
+    words.recv_owner.store(u64::from(first.session) << 32 | 6, Ordering::Release);
+    drop(second);
+    assert_eq!(words.send_owner.load(Ordering::Acquire), 0, "its session is gone");
+    assert_ne!(words.recv_owner.load(Ordering::Acquire), 0, "its session lives");
+}
+
+#[test]
+fn connecting_and_closing_leaks_nothing() {
+    const CYCLES: u32 = 10_000;
+    let world = World::new();
+    let program = Program::new(&world);
+    let (listener, local) = program.listen("10.0.0.1:0");
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let (before, mut highest) = (descriptors(), 0);
+    for _ in 0..CYCLES {
+        let (there, block) = program.connect(local);
+        let (here, other) = program.accept(&listener);
+        highest = highest.max(block).max(other);
+        drop((there, here));
+    }
+    world.wait_for(|[_, sockets, ..]| sockets == 1);
+    // Other tests of this process have descriptors of their own.
+    assert!(descriptors() < before + 200, "{} descriptors before, {} after", before, descriptors());
+    assert!(highest < 2000, "blocks are used again: {highest}");
+    drop((listener, program));
+    world.wait_for(|counts| counts == [0; 4]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_a_program_asks_is_answered(
+        asked in proptest::collection::vec((0u8..12, any::<u64>(), any::<i32>(), any::<u16>()), 1..60),
+    ) {
+        let world = World::new();
+        let program = Program::new(&world);
+        let mut own = Vec::new();
+        for (what, a, b, c) in asked {
+            let socket = match own.get(a as usize % (own.len() + 1)) {
+                Some((_, socket)) => *socket,
+                None => SocketId(a),
+            };
+            let address = SocketAddr::new([10, 0, 0, (c % 4) as u8].into(), c);
+            let value = b.to_ne_bytes()[..(c % 5) as usize].to_vec();
+            let _answered = match what {
+                0..=2 => { own.push(program.socket()); Answer::Done }
+                3 => program.ask(Request::Bind { socket, address }),
+                4 => program.ask(Request::Listen { socket, backlog: b.unsigned_abs() }),
+                5 => program.ask(Request::Connect { socket, address }),
+                6 => program.ask(Request::SetOption { socket, level: b % 50, name: (c % 70).into(), value }),
+                7 => program.ask(Request::GetOption { socket, level: b % 50, name: (c % 70).into(), len: (c % 200).into() }),
+                8 => program.ask(Request::Names { socket }),
+                9 => program.ask(Request::NoWaiter { arena: a, slot: (c % 64).into() }),
+                10 => { if !own.is_empty() { own.swap_remove(a as usize % own.len()); } Answer::Done }
+                _ => {
+                    let block = program.mapping.block(u32::from(c)).unwrap();
+                    block.rings.one.tail.store(a, Ordering::Release);
+                    block.requests.store(a, Ordering::Release);
+                    block.waiters.store(a, Ordering::Release);
+                    block.rings.one.state.store(a, Ordering::Release);
+                    let _ = program.mapping.lane(0).unwrap().tell(u32::from(c));
+                    rustix::io::write(&program.bells[0], &1u64.to_ne_bytes()).unwrap();
+                    Answer::Done
+                }
+            };
+        }
+        drop((own, program));
+        world.wait_for(|[sessions, sockets, ..]| [sessions, sockets] == [0, 0]);
+        // The daemon's side serves the next one.
+        let next = Program::new(&world);
+        let (_fd, _) = next.listen("10.0.0.1:0");
+    }
+}
