@@ -53,6 +53,19 @@ impl Instant {
         self.0 / 1_000_000
     }
 
+    /// Nanoseconds since `earlier`; zero if `earlier` is in fact later.
+    #[inline]
+    pub const fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The instant `nanos` nanoseconds later, or the end of time.
+    #[inline]
+    #[must_use]
+    pub const fn plus_nanos(self, nanos: u64) -> Self {
+        Self(self.0.saturating_add(nanos))
+    }
+
     /// Time since `earlier`; zero if `earlier` is in fact later.
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -352,14 +352,47 @@ impl TcpRepr {
     /// Writes the header, with a checksum field of zero, to the front of `buffer`.
     #[inline]
     pub fn emit(&self, buffer: &mut [u8]) {
+        match (self.options.only_timestamps(), buffer.first_chunk_mut()) {
+            (Some(stamps), Some(header)) => self.emit_stamped(stamps, header),
+            _ => self.emit_any(buffer),
+        }
+    }
+
+    /// The header of nearly every segment, in whole words.
+    #[inline]
+    fn emit_stamped(&self, (value, echo): (u32, u32), header: &mut [u8; TcpView::HEADER_LEN + 12]) {
+        const WORDS: u32 = (TcpView::HEADER_LEN as u32 + 12) / 4;
+        let flags = u32::from(self.emitted_flags().bits());
+        let words = [
+            u32::from(self.src_port.0) << 16 | u32::from(self.dst_port.0),
+            self.seq.0,
+            self.ack.unwrap_or_default().0,
+            WORDS << 28 | flags << 16 | u32::from(self.window),
+            u32::from(self.urgent),
+            TcpOptions::TIMESTAMPS_LEAD,
+            value,
+            echo,
+        ];
+        for (place, word) in header.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *place = word.to_be_bytes();
+        }
+    }
+
+    /// The control bits as they go on the wire.
+    #[inline]
+    const fn emitted_flags(&self) -> TcpFlags {
+        match self.ack {
+            Some(_) => self.flags.with(TcpFlags::ACK),
+            None => self.flags.without(TcpFlags::ACK),
+        }
+    }
+
+    fn emit_any(&self, buffer: &mut [u8]) {
         let words = (self.emitted_len() / 4) as u16;
         let (header, options) = buffer
             .split_first_chunk_mut::<{ TcpView::HEADER_LEN }>()
             .expect("the caller of emit reserved emitted_len() bytes");
-        let flags = match self.ack {
-            Some(_) => self.flags.with(TcpFlags::ACK),
-            None => self.flags.without(TcpFlags::ACK),
-        };
+        let flags = self.emitted_flags();
         put(header, 0, self.src_port.0.to_be_bytes());
         put(header, 2, self.dst_port.0.to_be_bytes());
         put(header, 4, self.seq.0.to_be_bytes());

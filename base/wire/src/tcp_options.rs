@@ -285,20 +285,23 @@ impl TcpOptions {
     /// Bytes that [`emit`](Self::emit) writes, a multiple of 4 and at most 40.
     #[inline]
     pub const fn emitted_len(&self) -> usize {
-        if self.has_only_timestamps() {
+        if self.only_timestamps().is_some() {
             return 12;
         }
         let blocks = self.emitted_blocks();
         self.len_without_sack() + if blocks > 0 { 4 + 8 * blocks } else { 0 }
     }
 
-    /// Whether these are the options of nearly every segment.
+    /// The timestamps, if they are all: the options of nearly every segment.
     #[inline]
-    const fn has_only_timestamps(&self) -> bool {
+    pub(crate) const fn only_timestamps(&self) -> Option<(u32, u32)> {
         let has_others =
             self.mss.is_some() || self.window_scale.is_some() || self.sack_permitted || self.sack.is_used();
-        self.timestamps.is_some() && !has_others
+        if has_others { None } else { self.timestamps }
     }
+
+    /// The first word of the timestamps option behind its padding.
+    pub(crate) const TIMESTAMPS_LEAD: u32 = u32::from_be_bytes([NOP, NOP, TIMESTAMPS, 10]);
 
     const fn emitted_blocks(&self) -> usize {
         let room = self.sack_room();
@@ -334,21 +337,10 @@ impl TcpOptions {
     #[inline]
     pub fn emit(&self, buffer: &mut [u8]) {
         let mut out = Writer { rest: buffer };
-        if self.has_only_timestamps()
-            && let Some((value, echo)) = self.timestamps
-        {
-            out.put([NOP, NOP, TIMESTAMPS, 10]);
-            out.put(value.to_be_bytes());
-            return out.put(echo.to_be_bytes());
-        }
-        self.emit_any(&mut out);
-    }
-
-    fn emit_any(&self, out: &mut Writer<'_>) {
         let of_syn = self.sack.is_empty()
             && (self.window_scale.is_some() || self.sack_permitted || self.sack.cookie != 0);
         if self.layout == OptionLayout::FreeBsd && of_syn {
-            return self.emit_freebsd_syn(out);
+            return self.emit_freebsd_syn(&mut out);
         }
         if let Some(mss) = self.mss {
             let [high, low] = mss.to_be_bytes();

@@ -143,6 +143,7 @@ impl SocketOptions {
         self.rare.as_ref()?.keepalive
     }
 
+    #[inline]
     fn user_timeout(&self) -> Option<Duration> {
         self.rare.as_ref()?.user_timeout
     }
@@ -418,12 +419,14 @@ impl Connection {
     }
 
     /// When [`Connection::on_timer`] or [`Connection::poll_transmit`] has something to do next.
+    #[inline]
     pub fn poll_at(&self) -> Option<Instant> {
         if self.state == State::Closed {
             return None;
         }
-        let (flight, ack) = (self.flight.deadline(), self.receive.ack.deadline());
-        self.timers.earliest([flight, ack, self.limit_at(), self.flight.paced_until()])
+        let ack = self.receive.ack.deadline().unwrap_or(Instant::FAR_FUTURE);
+        let limit = self.limit_at().unwrap_or(Instant::FAR_FUTURE);
+        self.timers.earliest(self.flight.next_at().min(ack).min(limit))
     }
 
     /// Starts what an established connection has running.

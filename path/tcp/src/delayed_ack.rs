@@ -137,6 +137,7 @@ impl DelayedAck {
     }
 
     /// When the owed ACK must go.
+    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         (self.deadline != Instant::FAR_FUTURE).then_some(self.deadline)
     }

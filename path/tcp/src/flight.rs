@@ -554,6 +554,12 @@ impl Flight {
         self.recovery.as_ref()?.deadline()
     }
 
+    /// The earliest of that and of [`Flight::paced_until`]; [`Instant::FAR_FUTURE`] if there is neither.
+    #[inline]
+    pub(crate) fn next_at(&self) -> Instant {
+        self.recovery.as_ref().map_or(Instant::FAR_FUTURE, |recovery| recovery.next_at())
+    }
+
     /// Time passed. Calling it early is harmless; it reports one deadline per call, so call it until it
     /// answers [`TimerFired::Nothing`].
     pub fn on_timer(&mut self, now: Instant) -> TimerFired {
@@ -582,6 +588,7 @@ impl Flight {
         self.recovery.as_mut()?.model_mut()
     }
 
+    #[inline]
     fn parts(&mut self) -> (&mut Recovery, Path<'_>) {
         let cursor = self.cursor;
         let recovery = self.recovery.get_or_insert_with(|| Box::new(Recovery::new(cursor)));

@@ -113,17 +113,18 @@ impl RateSampler {
     pub fn on_ack_done(&mut self, min_rtt: Duration) -> Option<RateSample> {
         self.leave_bubble();
         let (sent_at, prior, lost_before) = self.newest.take()?;
-        Some(self.sample(sent_at, &prior, lost_before, min_rtt))
+        let least = u64::try_from(min_rtt.as_nanos()).unwrap_or(u64::MAX);
+        Some(self.sample(sent_at, &prior, lost_before, least))
     }
 
     /// An ACK delivered one range and nothing else: what [`RateSampler::on_delivered`] and
     /// [`RateSampler::on_ack_done`] make of it.
     #[inline]
-    pub fn on_lone(&mut self, now: Instant, range: &SentRange, min_rtt: Duration) -> RateSample {
+    pub fn on_lone(&mut self, now: Instant, range: &SentRange, least_nanos: u64) -> RateSample {
         self.delivered += range.len().0;
         self.delivered_at = now;
         self.leave_bubble();
-        self.sample(range.sent_at, &range.snapshot, range.lost_before, min_rtt)
+        self.sample(range.sent_at, &range.snapshot, range.lost_before, least_nanos)
     }
 
     /// Beyond the last bubble in the pipe, the path is the limit again.
@@ -141,15 +142,14 @@ impl RateSampler {
         sent_at: Instant,
         prior: &Snapshot,
         lost_before: u32,
-        min_rtt: Duration,
+        least_nanos: u64,
     ) -> RateSample {
         self.first_sent_at = sent_at;
-        let send_elapsed = sent_at.saturating_since(prior.first_sent_at);
-        let ack_elapsed = self.delivered_at.saturating_since(prior.delivered_at);
-        let interval = send_elapsed.max(ack_elapsed);
+        let send_elapsed = sent_at.nanos_since(prior.first_sent_at);
+        let interval = send_elapsed.max(self.delivered_at.nanos_since(prior.delivered_at));
         RateSample {
             delivered: Bytes(self.delivered - prior.delivered),
-            interval: if interval < min_rtt { Duration::ZERO } else { interval },
+            interval: Duration::from_nanos(if interval < least_nanos { 0 } else { interval }),
             prior_delivered: Bytes(prior.delivered),
             in_flight: Bytes(prior.in_flight.into()),
             lost_before,

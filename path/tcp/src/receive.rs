@@ -200,6 +200,12 @@ impl ReceiveSide {
         self.fin != NOWHERE || self.reassembly.as_ref().is_some_and(|held| !held.is_empty())
     }
 
+    /// Whether nothing ever came ahead, and no FIN.
+    #[inline]
+    fn has_no_books(&self) -> bool {
+        self.fin == NOWHERE && self.reassembly.is_none()
+    }
+
     /// Whether the next ACK should carry SACK blocks.
     #[inline]
     pub(crate) fn has_report(&self) -> bool {
@@ -314,6 +320,28 @@ impl ReceiveSide {
             Accepted::Duplicate => Err(DropReason::Duplicate),
             Accepted::Full => Err(DropReason::ReassemblyFull),
         }
+    }
+
+    /// Takes text that continues the stream while nothing waits ahead: what [`Self::take_text`] makes of it.
+    #[inline]
+    fn take_next(
+        &mut self,
+        now: Instant,
+        text: &[u8],
+        ring: &mut RingWriter,
+        delay: core::time::Duration,
+    ) -> Result<bool, DropReason> {
+        let room = usize::try_from(self.promised - self.nxt).unwrap_or(usize::MAX);
+        let taken = ring.write(&text[..text.len().min(room)]);
+        if taken == 0 {
+            self.ack.demand();
+            return Err(DropReason::OutOfWindow);
+        }
+        let full = self.full_segment(text.len());
+        self.ack.on_data(now, Bytes(taken as u64), full, Arrival::InOrder, delay);
+        self.nxt += taken as u64;
+        self.repeats = 0;
+        Ok(true)
     }
 
     /// Whether the bare ACK that is owed may wait for an answer of the program that carries it.
@@ -446,7 +474,12 @@ impl Connection {
         ring: &mut RingWriter,
     ) -> Result<Events, DropReason> {
         let (delay, counts) = (self.config.delayed_ack, !self.send.sack);
-        if self.receive.take_text(now, start, text, ring, delay, counts)? {
+        let is_next = start == self.receive.nxt as i64 && self.receive.has_no_books();
+        let published = match is_next {
+            true => self.receive.take_next(now, text, ring, delay)?,
+            false => self.receive.take_text(now, start, text, ring, delay, counts)?,
+        };
+        if published {
             if self.options.autotune {
                 self.tune_receiver(now, text.len(), stamps, ring);
             }

@@ -250,7 +250,7 @@ impl Recovery {
             self.undo.on_resent(now, len);
         }
         if self.rto_at == Instant::FAR_FUTURE || (is_front && !is_new) {
-            self.rto_at = now + path.rtt.rto().duration();
+            self.rto_at = path.rtt.rto().after(now);
         }
         self.schedule_probe(now, path);
         self.note_window_limit(path);
@@ -628,7 +628,7 @@ impl Recovery {
         }
         if news.acked > 0 {
             // RFC 6298 §5.3.
-            self.rto_at = now + path.rtt.rto().duration();
+            self.rto_at = path.rtt.rto().after(now);
         }
         if news.delivered > 0 {
             self.schedule_probe(now, path);
@@ -655,7 +655,7 @@ impl Recovery {
         }
         if self.tlp.deadline() <= now {
             self.tlp.on_timer();
-            self.rto_at = now + path.rtt.rto().duration();
+            self.rto_at = path.rtt.rto().after(now);
             return TimerFired::Probe;
         }
         if self.rto_at <= now {
@@ -687,7 +687,7 @@ impl Recovery {
         self.reorder_at = Instant::FAR_FUTURE;
         path.rtt.on_timeout();
         path.control.on_timeout(self.sent.in_flight());
-        self.rto_at = now + path.rtt.rto().duration();
+        self.rto_at = path.rtt.rto().after(now);
     }
 
     fn mark_on_timeout(&mut self, now: Instant, path: &Path<'_>, recovering: bool) {

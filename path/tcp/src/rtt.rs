@@ -54,8 +54,15 @@ impl Rto {
     }
 
     /// The same in nanoseconds.
+    #[inline]
     pub(crate) const fn nanos(self) -> u64 {
         self.0 as u64 * 1_000
+    }
+
+    /// When it ends if it begins now.
+    #[inline]
+    pub(crate) const fn after(self, now: Instant) -> Instant {
+        now.plus_nanos(self.nanos())
     }
 }
 
@@ -119,14 +126,21 @@ impl Rtt {
 
     /// A round trip was measured (RFC 6298 §2.2 and §2.3).
     pub fn on_sample(&mut self, now: Instant, sample: Duration) {
-        let micros = self.smooth(sample);
+        let micros = self.smooth(micros(sample));
+        self.note_minimum(now, micros);
+    }
+
+    /// The same, `nanos` nanoseconds long.
+    #[inline]
+    pub(crate) fn on_sample_nanos(&mut self, now: Instant, nanos: u64) {
+        let micros = self.smooth(u32::try_from(nanos.div_ceil(1_000)).unwrap_or(u32::MAX));
         self.note_minimum(now, micros);
     }
 
     /// A round trip that only a timestamp measured: up to a tick too long, so the minimum does not hear of
     /// it.
     pub fn on_coarse_sample(&mut self, sample: Duration) {
-        self.smooth(sample);
+        self.smooth(micros(sample));
     }
 
     /// The round trip of the newest range that an ACK covers: free of the peer's delay for earlier ones, it
@@ -135,9 +149,10 @@ impl Rtt {
         self.note_minimum(now, micros(sample).clamp(1, SAMPLE_MAX));
     }
 
-    fn smooth(&mut self, sample: Duration) -> u32 {
+    #[inline]
+    fn smooth(&mut self, micros: u32) -> u32 {
         // A sample of zero would read as "no sample".
-        let sample = micros(sample).clamp(1, SAMPLE_MAX);
+        let sample = micros.clamp(1, SAMPLE_MAX);
         self.latest = sample;
         if self.smoothed == 0 {
             self.smoothed = sample * 8;
@@ -203,6 +218,18 @@ impl Rtt {
     /// The smoothed round-trip time, if there was a sample.
     pub fn smoothed(&self) -> Option<Duration> {
         (self.smoothed != 0).then(|| Duration::from_micros(u64::from(self.smoothed / 8).max(1)))
+    }
+
+    /// The smoothed round-trip time in nanoseconds, if there was a sample.
+    #[inline]
+    pub(crate) fn smoothed_nanos(&self) -> Option<u64> {
+        (self.smoothed != 0).then(|| u64::from(self.smoothed / 8).max(1) * 1_000)
+    }
+
+    /// The least round-trip time in nanoseconds; zero before the first sample.
+    #[inline]
+    pub(crate) fn minimum_nanos(&self) -> u64 {
+        u64::from(self.min) * 1_000
     }
 
     /// The smoothed mean deviation.

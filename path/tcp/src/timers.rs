@@ -96,13 +96,10 @@ impl Timers {
         quiet_until <= now
     }
 
-    /// The earliest of these and of `others`, or `None` if nothing runs.
+    /// The earliest of these and of `other`, or `None` if nothing runs.
     #[inline]
-    pub(crate) fn earliest(&self, others: [Option<Instant>; 4]) -> Option<Instant> {
-        let at = others
-            .into_iter()
-            .flatten()
-            .fold(self.send.at().min(self.quiet.at()).min(self.idle), |least, other| least.min(other));
+    pub(crate) fn earliest(&self, other: Instant) -> Option<Instant> {
+        let at = self.send.at().min(self.quiet.at()).min(self.idle).min(other);
         (at != Instant::FAR_FUTURE).then_some(at)
     }
 }
@@ -115,12 +112,12 @@ mod tests {
     fn the_deadline_is_the_earliest_clock() {
         let at = Instant::from_millis;
         let mut timers = Timers::new();
-        assert_eq!(timers.earliest([None, None, None, None]), None);
+        assert_eq!(timers.earliest(Instant::FAR_FUTURE), None);
         timers.quiet = QuietTimer::Keepalive(at(50));
-        assert_eq!(timers.earliest([None, Some(at(60)), None, None]), Some(at(50)));
+        assert_eq!(timers.earliest(at(60)), Some(at(50)));
         timers.send = SendTimer::Persist(at(30));
-        assert_eq!(timers.earliest([Some(at(40)), None, None, None]), Some(at(30)));
-        assert_eq!(timers.earliest([Some(at(40)), Some(at(1)), None, None]), Some(at(1)));
+        assert_eq!(timers.earliest(at(40)), Some(at(30)));
+        assert_eq!(timers.earliest(at(1)), Some(at(1)));
     }
 
     #[test]
@@ -129,10 +126,10 @@ mod tests {
         let mut timers = Timers::new();
         timers.note_traffic(at(0));
         timers.note_traffic(at(900));
-        assert_eq!(timers.earliest([None, None, None, None]), Some(at(1000)));
+        assert_eq!(timers.earliest(Instant::FAR_FUTURE), Some(at(1000)));
         assert!(!timers.take_idle(at(1000), at(900)));
-        assert_eq!(timers.earliest([None, None, None, None]), Some(at(1900)));
+        assert_eq!(timers.earliest(Instant::FAR_FUTURE), Some(at(1900)));
         assert!(timers.take_idle(at(1900), at(900)));
-        assert_eq!(timers.earliest([None, None, None, None]), None);
+        assert_eq!(timers.earliest(Instant::FAR_FUTURE), None);
     }
 }

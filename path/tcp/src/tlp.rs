@@ -61,10 +61,13 @@ impl Tlp {
 
     /// Schedules a probe (§7.2), never after the time-out `rto_at`. `lone` says that at most one segment is
     /// out, whose ACK the peer may delay.
+    #[inline]
     pub fn schedule(&mut self, now: Instant, rtt: &Rtt, lone: bool, rto_at: Instant) {
-        let Some(smoothed) = rtt.smoothed() else { return self.cancel() };
-        let wait = 2 * smoothed + if lone { MAX_ACK_DELAY } else { Duration::ZERO };
-        self.deadline = (now + wait.max(PROBE_MIN)).min(rto_at);
+        const LONE: u64 = MAX_ACK_DELAY.as_nanos() as u64;
+        const LEAST: u64 = PROBE_MIN.as_nanos() as u64;
+        let Some(smoothed) = rtt.smoothed_nanos() else { return self.cancel() };
+        let wait = 2 * smoothed + if lone { LONE } else { 0 };
+        self.deadline = now.plus_nanos(wait.max(LEAST)).min(rto_at);
     }
 
     /// Stops the timer.

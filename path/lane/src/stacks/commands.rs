@@ -65,21 +65,20 @@ impl<D> Inside<'_, D> {
 
     /// The application wrote, or read.
     pub(crate) fn kick(&mut self, conn: ConnRef) {
-        self.command(conn, |inside, id| {
-            let now = inside.common.now;
-            let conn = inside.conns.slab.get_mut(id)?;
-            conn.stream.shared().words().unkick();
-            if conn.stream.attach() {
-                let token = conn.stream.tell(Ready::WRITABLE);
-                inside.common.outbox.tell(token, Ready::WRITABLE);
-            }
-            let (tcp, rings) = conn.parts();
-            tcp.window_opened(now, &rings);
-            if tcp.unsent_limit().is_some() {
-                inside.relieve(id);
-            }
-            Some(Disposition::default())
-        });
+        let now = self.common.now;
+        let Some(id) = self.conns.slab.resolve(conn) else { return };
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        conn.stream.shared().words().unkick();
+        if conn.stream.attach() {
+            let token = conn.stream.tell(Ready::WRITABLE);
+            self.common.outbox.tell(token, Ready::WRITABLE);
+        }
+        let (tcp, rings) = conn.parts();
+        tcp.window_opened(now, &rings);
+        if tcp.unsent_limit().is_some() {
+            self.relieve(id);
+        }
+        self.conns.follow_up(id, now);
     }
 
     pub(crate) fn close(&mut self, id: ConnId) -> Option<Disposition> {

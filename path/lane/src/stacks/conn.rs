@@ -75,12 +75,19 @@ enum Tcp {
 impl Tcp {
     #[inline]
     fn wake(&mut self) -> &mut Connection {
-        if let Self::AtRest(rest) = self {
-            *self = Self::Awake(Box::new(rest.wake()));
+        if let Self::AtRest(_) = self {
+            self.unfold();
         }
         match self {
             Self::Awake(connection) => connection,
             Self::AtRest(_) => unreachable!("it was woken just above"),
+        }
+    }
+
+    #[cold]
+    fn unfold(&mut self) {
+        if let Self::AtRest(rest) = self {
+            *self = Self::Awake(Box::new(rest.wake()));
         }
     }
 }
@@ -276,6 +283,7 @@ impl Conn {
     }
 
     /// Whether it has nothing to send and does not end: asked where most connections are.
+    #[inline]
     pub(crate) fn is_quiet(&mut self, now: Instant) -> bool {
         let (tcp, rings) = self.parts();
         tcp.is_quiet(now, &rings) && self.leaving == Leaving::No
@@ -317,6 +325,7 @@ impl Conn {
     }
 
     /// The connection and its rings, for a call.
+    #[inline]
     pub(crate) fn parts(&mut self) -> (&mut Connection, Rings<'_>) {
         (self.tcp.wake(), Rings { send: &mut self.stream.send, recv: &mut self.stream.recv })
     }

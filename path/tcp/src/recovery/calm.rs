@@ -5,6 +5,8 @@
 //! the round trip, the delivery rate and the window. Called by `flight` before the long way, which does the same;
 //! that it does is the law tested here.
 
+use core::time::Duration;
+
 use firelane_units::{Bytes, Instant};
 
 use super::{Frto, Recovery};
@@ -17,6 +19,13 @@ impl Recovery {
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
         self.sent.lost() == Bytes::ZERO && !self.tlp.is_due() && self.model.is_none() && self.pacer.is_off()
+    }
+
+    /// When a timer ends or a pace that was waited for; [`Instant::FAR_FUTURE`] if nothing runs.
+    #[inline]
+    pub(crate) fn next_at(&self) -> Instant {
+        let timer = self.rto_at.min(self.reorder_at).min(self.tlp.deadline());
+        timer.min(self.pacer.deadline().unwrap_or(Instant::FAR_FUTURE))
     }
 
     /// Whether an ACK for everything before `ack`, from a peer with SACK that reports nothing, can be taken here.
@@ -41,11 +50,11 @@ impl Recovery {
         let limited = self.sent.una() < self.limited_until;
         let reorderings = self.rack.reorderings();
         let lone = self.sent.take_lone()?;
-        let (len, nxt, took) = (lone.len(), lone.end, now.saturating_since(lone.sent_at));
+        let (len, nxt, took) = (lone.len(), lone.end, now.nanos_since(lone.sent_at));
         self.rack.on_delivered(now, &lone, None, rtt);
         rtt.on_progress();
-        rtt.on_sample(now, took);
-        let sample = self.rate.on_lone(now, &lone, rtt.minimum().unwrap_or_default());
+        rtt.on_sample_nanos(now, took);
+        let sample = self.rate.on_lone(now, &lone, rtt.minimum_nanos());
         if !sample.interval.is_zero() {
             self.rate_sample = Some(sample);
         }
@@ -56,8 +65,8 @@ impl Recovery {
             delivered: core::mem::take(&mut self.unrewarded) + len,
             una: nxt,
             nxt,
-            rtt: Some(took),
-            smoothed: rtt.smoothed().unwrap_or_default(),
+            rtt: Some(Duration::from_nanos(took)),
+            smoothed: Duration::from_nanos(rtt.smoothed_nanos().unwrap_or_default()),
             window_limited: limited,
         });
         (self.rto_at, self.reorder_at) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
