@@ -12,12 +12,14 @@ pub const STEERING_ENTRIES: usize = 128;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Steering {
     entries: [LaneId; STEERING_ENTRIES],
+    /// Not all entries are of one lane.
+    is_spread: bool,
 }
 
 impl Steering {
     /// All connections in one lane.
     pub const fn single(lane: LaneId) -> Self {
-        Self { entries: [lane; STEERING_ENTRIES] }
+        Self { entries: [lane; STEERING_ENTRIES], is_spread: false }
     }
 
     /// Entries dealt to `lanes` in turn. No lanes means lane zero.
@@ -26,6 +28,7 @@ impl Steering {
         for (entry, &lane) in steering.entries.iter_mut().zip(lanes.iter().cycle()) {
             *entry = lane;
         }
+        steering.look();
         steering
     }
 
@@ -52,6 +55,22 @@ impl Steering {
     /// If `entry` is not below [`STEERING_ENTRIES`].
     pub const fn set(&mut self, entry: usize, lane: LaneId) {
         self.entries[entry] = lane;
+        self.look();
+    }
+
+    const fn look(&mut self) {
+        let mut entry = 1;
+        self.is_spread = false;
+        while entry < STEERING_ENTRIES {
+            self.is_spread |= self.entries[entry].0 != self.entries[0].0;
+            entry += 1;
+        }
+    }
+
+    /// The lane of everything, if it is one: nobody has to hash anything then.
+    #[inline]
+    pub const fn only(&self) -> Option<LaneId> {
+        if self.is_spread { None } else { Some(self.entries[0]) }
     }
 
     /// The lane of every entry.

@@ -12,6 +12,9 @@ use firelane_wire::IpProtocol;
 /// The lane of an arriving packet.
 #[inline]
 pub(crate) fn lane_of(headers: &Headers, steering: &Steering, key: &SteeringKey) -> LaneId {
+    if let Some(lane) = steering.only() {
+        return lane;
+    }
     match headers.protocol {
         IpProtocol::TCP => match headers.tuple() {
             Some(tuple) => steering.lane_of(tuple.symmetric_hash(key)),

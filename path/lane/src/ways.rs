@@ -144,7 +144,7 @@ impl<D> Links<D> {
     }
 
     /// Counts a frame at every station of its way and hands it to the port at the end.
-    #[inline]
+    #[inline(always)]
     fn go(
         &mut self,
         common: &mut Common<D>,

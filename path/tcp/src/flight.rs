@@ -463,6 +463,9 @@ impl Flight {
     pub(crate) fn on_last_sent(&mut self, now: Instant, range: Range<u64>) {
         self.last_sent_at = now;
         let (recovery, path) = self.parts();
+        if recovery.is_at_peace() {
+            return recovery.on_lone_sent(now, range, &path);
+        }
         recovery.on_sent(now, range, &path);
         recovery.on_data_exhausted(&path);
     }

@@ -458,14 +458,7 @@ impl Connection {
     }
 
     /// Header fields of a segment at `cursor`; sending it settles the ACK that was owed.
-    #[inline]
-    pub(crate) fn header(
-        &mut self,
-        now: Instant,
-        cursor: u64,
-        flags: TcpFlags,
-        rings: &Rings<'_>,
-    ) -> SegmentOut {
+    fn header(&mut self, now: Instant, cursor: u64, flags: TcpFlags, rings: &Rings<'_>) -> SegmentOut {
         let with_text = flags != TcpFlags::ACK;
         let seq = self.send.space.seq(cursor);
         let flags = flags | self.ecn.echo();

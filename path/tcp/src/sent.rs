@@ -270,6 +270,15 @@ impl SentRanges {
         self.join(first);
     }
 
+    /// The same of new data while nothing is outstanding.
+    #[inline]
+    pub fn push_lone(&mut self, now: Instant, range: Range<u64>, snapshot: Snapshot) {
+        debug_assert!(self.is_empty() && range.start == self.nxt, "nothing is out, and new data follow");
+        self.nxt = range.end;
+        let lost_before = self.lost_ever as u32;
+        self.ranges.push_back(SentRange { lost_before, ..SentRange::first(range, now, snapshot) });
+    }
+
     fn push(&mut self, range: SentRange) {
         debug_assert_eq!(range.start, self.nxt, "new data follow what was sent");
         self.nxt = range.end;

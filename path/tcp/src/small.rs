@@ -8,7 +8,7 @@
 use core::ops::Range;
 
 use firelane_units::Instant;
-use firelane_wire::TcpFlags;
+use firelane_wire::{Ecn, TcpFlags, TcpOptions};
 
 use crate::connection::{Connection, Rings};
 use crate::segment::SegmentOut;
@@ -26,19 +26,29 @@ impl Connection {
         if range.end - range.start > self.flight.budget().0 {
             return None;
         }
-        let mut out = self.header(now, range.start, TcpFlags::ACK | TcpFlags::PSH, rings);
-        out.segment_bytes = self.plain_segment_bytes();
-        if range.end - range.start != u64::from(out.segment_bytes) {
+        let segment_bytes = self.plain_segment_bytes();
+        if range.end - range.start != u64::from(segment_bytes) {
             self.send.note_small(range.end);
         }
         if self.flight.is_empty() {
             self.progress_at = now;
         }
         self.timers.send = SendTimer::Off;
-        out.payload = range.clone();
-        self.flight.on_last_sent(now, range);
+        self.flight.on_last_sent(now, range.clone());
         self.counts.on_small_sent();
-        Some(out)
+        let window = self.receive.announce(rings.recv);
+        self.receive.ack.on_ack_sent(true);
+        Some(SegmentOut {
+            seq: self.send.space.seq(range.start),
+            ack: Some(self.receive.space.seq(self.receive.nxt)),
+            flags: TcpFlags::ACK | TcpFlags::PSH,
+            window,
+            urgent: 0,
+            options: TcpOptions { timestamps: self.stamps.option(now), ..TcpOptions::EMPTY },
+            payload: range,
+            segment_bytes,
+            ecn: Ecn::NotCapable,
+        })
     }
 
     /// The new text, if it is of one segment at most and nothing keeps it.

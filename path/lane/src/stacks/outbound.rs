@@ -132,8 +132,10 @@ impl<D> Inside<'_, D> {
             Step::Tcp => {
                 let conn = self.conns.slab.get_mut(id).ok_or(Pause::Waits)?;
                 let (tcp, mut rings) = conn.parts();
-                let segment = tcp.poll_transmit(self.common.now, &mut rings, &outgoing.limits);
-                outgoing.segment = Some(segment.ok_or(Pause::Empty)?);
+                outgoing.segment = tcp.poll_transmit(self.common.now, &mut rings, &outgoing.limits);
+                if outgoing.segment.is_none() {
+                    return Err(Pause::Empty);
+                }
             }
             Step::Ip => self.send_segment(id, outgoing.segment.as_ref().ok_or(Pause::Empty)?)?,
             // A connection's list has no datagrams.

@@ -5,13 +5,15 @@
 //! the round trip, the delivery rate and the window. Called by `flight` before the long way, which does the same;
 //! that it does is the law tested here.
 
+use core::ops::Range;
 use core::time::Duration;
 
 use firelane_units::{Bytes, Instant};
 
-use super::{Frto, Recovery};
+use super::{Frto, Path, Recovery};
 use crate::congestion::{AckSample, Control};
 use crate::flight::{AckOut, Phase};
+use crate::rate::Snapshot;
 use crate::rtt::Rtt;
 
 impl Recovery {
@@ -19,6 +21,37 @@ impl Recovery {
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
         self.sent.lost() == Bytes::ZERO && !self.tlp.is_due() && self.model.is_none() && self.pacer.is_off()
+    }
+
+    /// Whether nothing is out and nothing that was out has left a trace; asked of one that [`Recovery::is_free`].
+    #[inline]
+    pub(crate) fn is_at_peace(&self) -> bool {
+        self.sent.is_empty() && self.phase == Phase::Open && self.duplicates == 0
+    }
+
+    /// New text leaves while nothing is out, and nothing follows: what [`Recovery::on_sent`] and
+    /// [`Recovery::on_data_exhausted`] make of it.
+    #[inline]
+    pub(crate) fn on_lone_sent(&mut self, now: Instant, range: Range<u64>, path: &Path<'_>) {
+        let (len, mss) = (range.end - range.start, u64::from(path.mss.bytes()));
+        let window = path.control.window().0;
+        let in_flight = u32::try_from(len).unwrap_or(u32::MAX);
+        let snapshot = Snapshot { in_flight, ..self.rate.on_sent(now, true) };
+        self.sent.push_lone(now, range, snapshot);
+        if self.rto_at == Instant::FAR_FUTURE {
+            self.rto_at = path.rtt.rto().after(now);
+        }
+        if !path.sack || self.tlp.in_episode() {
+            self.tlp.cancel();
+        } else {
+            self.tlp.schedule(now, path.rtt, len <= mss, self.rto_at);
+        }
+        if len + mss > window || (path.control.in_slow_start() && 2 * len > window) {
+            self.limited_until = self.sent.nxt();
+        }
+        if len < window {
+            self.rate.on_app_limited(Bytes(len));
+        }
     }
 
     /// When a timer ends or a pace that was waited for; [`Instant::FAR_FUTURE`] if nothing runs.
