@@ -77,4 +77,4 @@ pub use refused::Refused;
 pub use resolvers::Resolvers;
 pub use route::{Origin, Route, RouteTableError};
 pub use stack::{Ip, Made};
-pub use way_back::{Front, Returned};
+pub use way_back::Front;

@@ -59,15 +59,6 @@ impl Front {
     }
 }
 
-/// A transport's payload that came back.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Returned {
-    /// Where in the frame it lies.
-    pub payload: Range<usize>,
-    /// What the IP header said about congestion.
-    pub ecn: Ecn,
-}
-
 impl Ip {
     /// The front of packets that go by `egress`; `None` while it leads nowhere, or if they may be cut.
     pub fn front(&self, egress: &Egress, upper: Upper) -> Option<Front> {
@@ -140,7 +131,7 @@ impl Ip {
         link != LOOPBACK && is_ours && !src.is_loopback()
     }
 
-    /// A whole TCP segment that came back on the way `egress`, in a packet without options; `None`, with nothing done,
+    /// Where in the frame a whole TCP segment is that came back on the way `egress`, in a packet without options; `None`
     /// leaves the frame to [`Ip::input`].
     #[inline]
     pub fn returned(
@@ -149,18 +140,18 @@ impl Ip {
         link: LinkId,
         frame: &[u8],
         l3_offset: usize,
-    ) -> Option<Returned> {
+    ) -> Option<Range<usize>> {
         if link != egress.link || !egress.leads_back || !self.is_current(egress) || frame[0] & 1 != 0 {
             return None;
         }
         let ethertype = frame.get(l3_offset.checked_sub(2)?..)?.first_chunk()?;
         let packet = &frame[l3_offset..];
-        let (start, end, ecn) = match (EtherType(u16::from_be_bytes(*ethertype)), egress.src, egress.dst) {
+        let (start, end) = match (EtherType(u16::from_be_bytes(*ethertype)), egress.src, egress.dst) {
             (EtherType::IPV4, IpAddr::V4(us), IpAddr::V4(peer)) => returned_v4(packet, us, peer)?,
             (EtherType::IPV6, IpAddr::V6(us), IpAddr::V6(peer)) => returned_v6(packet, us, peer)?,
             _ => return None,
         };
-        Some(Returned { payload: l3_offset + start..l3_offset + end, ecn })
+        Some(l3_offset + start..l3_offset + end)
     }
 }
 
@@ -194,9 +185,9 @@ fn fixed<const N: usize>(bytes: &mut [u8]) -> &mut [u8; N] {
     bytes.first_chunk_mut().expect("as much was asked for")
 }
 
-/// Where the segment begins and ends in an IPv4 packet from `peer` to `us`, and its congestion field.
+/// Where the segment begins and ends in an IPv4 packet from `peer` to `us`.
 #[inline]
-fn returned_v4(packet: &[u8], us: Ipv4Addr, peer: Ipv4Addr) -> Option<(usize, usize, Ecn)> {
+fn returned_v4(packet: &[u8], us: Ipv4Addr, peer: Ipv4Addr) -> Option<(usize, usize)> {
     let header = packet.first_chunk::<V4_LEN>()?;
     let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     let end = usize::from(half(2));
@@ -208,12 +199,12 @@ fn returned_v4(packet: &[u8], us: Ipv4Addr, peer: Ipv4Addr) -> Option<(usize, us
         && (V4_LEN..=packet.len()).contains(&end)
         // RFC 1122 §3.2.1.2: always verified, whatever a device says.
         && Sum::of_fixed(header).is_valid();
-    is_plain.then(|| (V4_LEN, end, Ecn::from_bits(header[1])))
+    is_plain.then_some((V4_LEN, end))
 }
 
 /// The same in an IPv6 packet.
 #[inline]
-fn returned_v6(packet: &[u8], us: Ipv6Addr, peer: Ipv6Addr) -> Option<(usize, usize, Ecn)> {
+fn returned_v6(packet: &[u8], us: Ipv6Addr, peer: Ipv6Addr) -> Option<(usize, usize)> {
     let header = packet.first_chunk::<V6_LEN>()?;
     let end = V6_LEN + usize::from(u16::from_be_bytes([header[4], header[5]]));
     let is_plain = header[0] >> 4 == 6
@@ -221,5 +212,5 @@ fn returned_v6(packet: &[u8], us: Ipv6Addr, peer: Ipv6Addr) -> Option<(usize, us
         && header[8..24] == peer.octets()
         && header[24..40] == us.octets()
         && end <= packet.len();
-    is_plain.then(|| (V6_LEN, end, Ecn::from_bits(header[1] >> 4)))
+    is_plain.then_some((V6_LEN, end))
 }

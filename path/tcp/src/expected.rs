@@ -23,11 +23,6 @@ pub struct Expected {
     pub dropped: Option<DropReason>,
 }
 
-impl Expected {
-    /// It did nothing.
-    pub const NOTHING: Self = Self { events: Events::NONE, dropped: None };
-}
-
 /// What is read of an expected segment's header.
 struct Plain {
     /// The acknowledgment, as a send cursor between SND.UNA and SND.NXT.
@@ -55,7 +50,7 @@ impl Connection {
         {
             self.stamps.note(now, value);
         }
-        let mut out = Expected::NOTHING;
+        let mut out = Expected { events: Events::NONE, dropped: None };
         let una = self.flight.una();
         let window = u32::from(seg.window()) << self.send.scale;
         if !self.flight.is_empty() {

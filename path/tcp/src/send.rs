@@ -268,6 +268,7 @@ impl Connection {
 
     /// Whether [`Connection::poll_transmit`] would find nothing but an ACK that does not hold the peer up. Whoever asks
     /// again after the program had its chance to answer spares both ends a segment.
+    #[inline]
     pub fn may_wait(&self, now: Instant, rings: &Rings<'_>) -> bool {
         let is_open = matches!(self.state, State::Established | State::CloseWait);
         is_open && self.receive.may_wait(now) && self.owes_no_more(rings)

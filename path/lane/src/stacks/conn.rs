@@ -161,8 +161,8 @@ impl Conn {
 
     /// What goes in front of its segments, if their way is current.
     #[inline]
-    pub(crate) fn front(&self, ip: &Ip) -> Option<Front> {
-        self.awake.as_ref()?.front.filter(|front| ip.is_front_current(front))
+    pub(crate) fn front(&self, ip: &Ip) -> Option<&Front> {
+        self.awake.as_ref()?.front.as_ref().filter(|front| ip.is_front_current(front))
     }
 
     /// Has the headers for its segments ready from here on, if their way leads somewhere.

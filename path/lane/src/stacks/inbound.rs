@@ -8,10 +8,8 @@ use core::ops::Range;
 
 use firelane_classify::{Fragment, Headers, Tuple};
 use firelane_frame::Frame;
-use firelane_ip::{Delivered, LOOPBACK, Returned};
-use firelane_tcp::{
-    AtListener, Disposition, Expected, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for,
-};
+use firelane_ip::{Delivered, LOOPBACK};
+use firelane_tcp::{AtListener, Disposition, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for};
 use firelane_units::{ConnId, DropReason, LaneId, LinkId};
 use firelane_wire::{Ecn, IpProtocol, TcpView};
 
@@ -32,25 +30,16 @@ pub(crate) struct Inside<'a, D> {
     pub(crate) conns: &'a mut Conns,
 }
 
-/// A packet of a known connection on its walk.
+/// A packet on its walk.
 struct Travel<'a> {
-    conn: ConnId,
-    tuple: &'a Tuple,
     link: LinkId,
     headers: &'a Headers,
+    /// Before IP.
     frame: Option<Frame>,
-    /// Between IP and the transport: where the segment is.
-    segment: Option<Returned>,
+    /// Between IP and the transport.
+    packet: Option<Delivered>,
     /// What the transport has to tell the socket.
-    told: Told,
-}
-
-/// What a segment did, as far as the socket is concerned.
-enum Told {
-    /// What most segments do.
-    Expected(Expected),
-    /// Anything.
-    All(Disposition),
+    told: Disposition,
 }
 
 impl Stacks {
@@ -66,9 +55,9 @@ impl Stacks {
             && let Some(tuple) = headers.tuple()
             && let Some(conn) = inside.lookup(&tuple)
         {
-            let told = Told::Expected(Expected::NOTHING);
-            let (tuple, headers, frame) = (&tuple, &headers, Some(frame));
-            inside.walk_in(&self.steps, Travel { conn, tuple, link, headers, frame, segment: None, told });
+            if let Err(frame) = inside.take_expected(conn, &tuple, link, frame, &headers) {
+                inside.walk_in(&self.steps, conn, link, frame, &headers);
+            }
             return;
         }
         inside.slow_path(link, frame, &headers);
@@ -82,81 +71,80 @@ impl<D> Inside<'_, D> {
         self.shard.conns.lookup(tuple, |id| self.conns.is_named(id, tuple))
     }
 
-    /// A segment of a known connection: the steps of its list, in order.
+    /// The next segment of a connection whose list has the steps of TCP alone: its walk in one piece. Gives the frame
+    /// back if any step has more to do than usual.
     #[inline]
-    fn walk_in(&mut self, lists: &StepLists, mut travel: Travel<'_>) {
-        let steps = self.conns.slab.get(travel.conn).expect(TABLED).steps;
+    fn take_expected(
+        &mut self,
+        id: ConnId,
+        tuple: &Tuple,
+        link: LinkId,
+        frame: Frame,
+        headers: &Headers,
+    ) -> Result<(), Frame> {
+        let conn = self.conns.slab.get_mut(id).expect(TABLED);
+        let Some(route) = conn.route().filter(|_| conn.steps == StepLists::TCP) else { return Err(frame) };
+        let l3_offset = usize::from(headers.l3_offset);
+        let payload = self.shard.ip.core.returned(route, link, frame.as_slice(), l3_offset);
+        let ends = || (tuple.remote(), tuple.local());
+        let Some(Ok(view)) = payload.map(|payload| view(&frame, payload, ends)) else { return Err(frame) };
+        let (tcp, mut rings) = conn.parts();
+        let Some(told) = tcp.on_expected(self.common.now, &view, &mut rings) else { return Err(frame) };
+        probes::tcp_receive(|| Some(*tuple), &view);
+        match told.dropped {
+            None => self.common.deliver(frame),
+            Some(reason) => self.common.drop_frame(frame, reason),
+        }
+        self.conclude_expected(id, told.events);
+        Ok(())
+    }
+
+    /// A segment of a known connection: the steps of its list, in order.
+    fn walk_in(&mut self, lists: &StepLists, conn: ConnId, link: LinkId, frame: Frame, headers: &Headers) {
+        let steps = self.conns.slab.get(conn).expect(TABLED).steps;
+        let mut travel =
+            Travel { link, headers, frame: Some(frame), packet: None, told: Disposition::default() };
         walk(lists.list(steps).inbound(), |step| match step {
             Step::Ip => self.pass_ip(&mut travel),
-            Step::Tcp => self.pass_tcp(&mut travel),
-            Step::Socket => self.pass_socket(&mut travel),
+            Step::Tcp => self.pass_tcp(conn, &mut travel),
+            Step::Socket => self.pass_socket(conn, &mut travel),
             // A connection's list has no datagrams.
             Step::Udp => Onward::Ended,
         });
     }
 
-    #[inline]
     fn pass_ip(&mut self, travel: &mut Travel<'_>) -> Onward {
-        let Some(frame) = &travel.frame else { return Onward::Ended };
-        let l3_offset = travel.headers.l3_offset;
-        let route = self.conns.slab.get(travel.conn).expect(TABLED).route();
-        travel.segment = route.and_then(|route| {
-            self.shard.ip.core.returned(route, travel.link, frame.as_slice(), usize::from(l3_offset))
+        let Some(frame) = travel.frame.take() else { return Onward::Ended };
+        travel.packet = self.shard.ip.input(self.common, travel.link, frame, travel.headers.l3_offset);
+        if travel.packet.is_some() { Onward::Next } else { Onward::Ended }
+    }
+
+    fn pass_tcp(&mut self, conn: ConnId, travel: &mut Travel<'_>) -> Onward {
+        let Some(packet) = travel.packet.take() else { return Onward::Ended };
+        let verdict = view(&packet.frame, packet.payload.clone(), || (packet.src, packet.dst)).map(|view| {
+            let conn = self.conns.slab.get_mut(conn).expect(TABLED);
+            probes::tcp_receive(|| conn.tuple(), &view);
+            let (tcp, mut rings) = conn.parts();
+            tcp.on_segment(self.common.now, &segment_in(&view, packet.ecn), &mut rings)
         });
-        if travel.segment.is_none() {
-            self.pass_ip_in_full(travel);
-        }
-        if travel.segment.is_some() { Onward::Next } else { Onward::Ended }
-    }
-
-    /// What did not come back by the way that the connection's segments take, or has more than a plain header.
-    fn pass_ip_in_full(&mut self, travel: &mut Travel<'_>) {
-        let Some(frame) = travel.frame.take() else { return };
-        let packet = self.shard.ip.input(self.common, travel.link, frame, travel.headers.l3_offset);
-        if let Some(Delivered { frame, payload, ecn, .. }) = packet {
-            (travel.frame, travel.segment) = (Some(frame), Some(Returned { payload, ecn }));
-        }
-    }
-
-    #[inline]
-    fn pass_tcp(&mut self, travel: &mut Travel<'_>) -> Onward {
-        let (Some(Returned { payload, ecn }), Some(frame)) = (travel.segment.take(), travel.frame.take())
-        else {
-            return Onward::Ended;
-        };
-        let ends = || (travel.tuple.remote(), travel.tuple.local());
-        let dropped = match view(&frame, payload, ends) {
-            Ok(view) => {
-                let conn = self.conns.slab.get_mut(travel.conn).expect(TABLED);
-                probes::tcp_receive(|| conn.tuple(), &view);
-                let (tcp, mut rings) = conn.parts();
-                travel.told = match tcp.on_expected(self.common.now, &view, &mut rings) {
-                    Some(told) => Told::Expected(told),
-                    None => Told::All(tcp.on_segment(self.common.now, &segment_in(&view, ecn), &mut rings)),
-                };
-                match &travel.told {
-                    Told::Expected(told) => told.dropped,
-                    Told::All(told) => told.dropped,
+        match verdict {
+            Ok(told) => {
+                match told.dropped {
+                    Some(reason) => self.common.drop_frame(packet.frame, reason),
+                    None => self.common.deliver(packet.frame),
                 }
+                travel.told = told;
+                Onward::Next
             }
             Err(reason) => {
-                self.common.drop_frame(frame, reason);
-                return Onward::Ended;
+                self.common.drop_frame(packet.frame, reason);
+                Onward::Ended
             }
-        };
-        match dropped {
-            Some(reason) => self.common.drop_frame(frame, reason),
-            None => self.common.deliver(frame),
         }
-        Onward::Next
     }
 
-    #[inline]
-    fn pass_socket(&mut self, travel: &mut Travel<'_>) -> Onward {
-        match core::mem::replace(&mut travel.told, Told::Expected(Expected::NOTHING)) {
-            Told::Expected(told) => self.conclude_expected(travel.conn, told.events),
-            Told::All(told) => self.conclude(travel.conn, told),
-        }
+    fn pass_socket(&mut self, conn: ConnId, travel: &mut Travel<'_>) -> Onward {
+        self.conclude(conn, core::mem::take(&mut travel.told));
         Onward::Next
     }
 

@@ -200,7 +200,7 @@ impl<D> Inside<'_, D> {
         let way = TcpWay { is_v4: front.is_v4(), pseudo: front.pseudo(0) };
         let Some(frame) = build(conn, &way, out, self.common) else { return self.refuse_segment() };
         probes::tcp_send(|| conn.tuple(), out);
-        match self.shard.ip.send_behind(self.common, &front, frame, out.ecn) {
+        match self.shard.ip.send_behind(self.common, front, frame, out.ecn) {
             Ok(()) => Ok(()),
             Err(frame) => self.send_by_route(id, frame, out.ecn),
         }
@@ -328,7 +328,7 @@ pub(crate) fn mss_of(egress: &Egress) -> Mss {
 }
 
 /// A connection's segment as a frame that begins with its TCP header.
-#[inline]
+#[inline(always)]
 fn build<D>(conn: &Conn, way: &TcpWay, out: &SegmentOut, common: &mut Common<D>) -> Option<Frame> {
     let len = out.payload_len();
     let mut frame = common.pools.take(len)?;
