@@ -3,7 +3,7 @@
 use firelane_classify::LocalAddr;
 use firelane_ip::{JoinError, Member};
 use firelane_socket::{ConnRef, Ready};
-use firelane_tcp::Disposition;
+use firelane_tcp::{Disposition, Events};
 use firelane_units::{ConnId, SocketId};
 
 use super::conn::Conn;
@@ -78,7 +78,7 @@ impl<D> Inside<'_, D> {
         if tcp.unsent_limit().is_some() {
             self.relieve(id);
         }
-        self.conns.follow_up(id, now);
+        self.conclude_expected(id, Events::NONE);
     }
 
     pub(crate) fn close(&mut self, id: ConnId) -> Option<Disposition> {
