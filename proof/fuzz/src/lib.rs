@@ -147,6 +147,12 @@ pub const TARGETS: &[Target] = &[
         share: 2000,
     },
     Target {
+        name: "netstack",
+        about: "packets, calls and time together against a netstack with a neighbour",
+        run: targets::netstack::target_netstack,
+        share: 400,
+    },
+    Target {
         name: "lane",
         about: "the whole receive path, with sockets and changes",
         run: targets::lane::target_lane,

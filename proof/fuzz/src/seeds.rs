@@ -34,7 +34,7 @@ pub fn of(name: &str) -> Vec<Seed> {
         "tcp" => named([("syn", tcp(true, b"")), ("text", tcp(false, b"hello"))]),
         "checksum" => named([("bytes", Random::new(1).bytes(101))]),
         "offload" => named(offload()),
-        "tcp_pair" | "tcp_hostile" | "tcp_tables" => scenarios(),
+        "tcp_pair" | "tcp_hostile" | "tcp_tables" | "netstack" => scenarios(),
         "model" => named(models()),
         "lane" => {
             [named([("frames", lane_steps()), ("talk", talk(0)), ("talk-two-lanes", talk(7))]), scenarios()]

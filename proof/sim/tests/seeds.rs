@@ -18,19 +18,19 @@ fn crowded_worlds() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "runs for minutes: make soak"]
 fn soak_crowded_worlds() {
     for_seeds(30_000..30_500, |seed| drop(play(seed, Scale::CROWD, "soak_crowded_worlds")));
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "runs for minutes: make soak"]
 fn soak_large_worlds() {
     for_seeds(0..200, |seed| drop(play(seed, Scale::LARGE, "soak_large_worlds")));
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "runs for minutes: make soak"]
 fn soak_small_worlds() {
     for_seeds(10_000..20_000, |seed| drop(play(seed, Scale::QUICK, "soak_small_worlds")));
 }

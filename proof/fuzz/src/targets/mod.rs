@@ -11,6 +11,7 @@ pub mod ip;
 pub mod lane;
 mod lane_world;
 pub mod model;
+pub mod netstack;
 pub mod offload;
 mod tcp_host;
 pub mod tcp_hostile;

@@ -20,4 +20,4 @@ pub use exchange::Exchange;
 pub use kernel_side::{KernelError, kernels};
 pub use page::Page;
 pub use transcript::{Transcript, differences};
-pub use virtual_side::ours;
+pub use virtual_side::{besieged, ours};

@@ -1,11 +1,14 @@
-//! Our side of an exchange: a lane with one netstack, in virtual time, with the properties of profile `linux`.
+//! Our side of an exchange: a lane with one netstack, in virtual time, with the properties of profile `linux`; and the
+//! same netstack besieged, with a neighbour that must not suffer.
+
+use std::time::Duration;
 
 use firelane_driver_memory::End;
-use firelane_sim::{Sim, StackId};
+use firelane_sim::{Client, Outcome, Plan, Server, Sim, SocketConfig, StackId};
 use firelane_units::Instant;
 
 use super::exchange::Exchange;
-use super::player::{World, play};
+use super::player::{World, play, play_on};
 use super::transcript::Transcript;
 use crate::settings::{Family, Settings};
 use crate::sockets::{Effect, Sockets};
@@ -25,8 +28,43 @@ pub fn ours(exchange: &Exchange, family: Family) -> Result<Option<Transcript>, S
     play(&mut world, exchange, settings).map(Some)
 }
 
+/// The neighbour's number, its service's port, and what the two exchange.
+const NEIGHBOUR: u8 = 3;
+const SERVICE: u16 = 9000;
+const NEIGHBOUR_BYTES: u64 = 40_000;
+
+/// Plays an exchange against our netstack while a neighbour of it, on the same switch, sends it a file. Whatever the
+/// exchange does, frames are conserved, connections are no more than were asked for, and the neighbour is served.
+///
+/// # Panics
+/// If one of these does not hold.
+pub fn besieged(exchange: &Exchange, family: Family) {
+    let settings = &exchange.script.settings;
+    let mut world = Virtual::new(settings, family);
+    let (v6, stack) = (family.is_v6(), world.stack);
+    let neighbour = world.sim.stack(stack.host, &settings.stack(NEIGHBOUR));
+    let sockets = SocketConfig::of(16_384);
+    world.sim.spawn(Server::boxed(stack, stack.at(v6, SERVICE), sockets));
+    let plan = Plan { pace: (2_000, Duration::from_millis(20)), ..Plan::upload(1, NEIGHBOUR_BYTES) };
+    world.sim.spawn(Client::boxed(neighbour, stack.at(v6, SERVICE), plan, sockets, Duration::from_millis(1)));
+    play_on(&mut world, exchange, settings);
+    let events = exchange.script.events.len();
+    let (connections, _) = world.sim.remains();
+    assert!(connections <= 3 * events + 2, "{connections} connections after {events} events");
+    let end = world.sim.now() + Duration::from_secs(30);
+    world.run_until(end);
+    world.sim.check_conservation();
+    let endings = world.sim.endings();
+    assert_eq!(endings.len(), 2, "the neighbour and its service have ended: {}", world.sim.describe());
+    for ending in endings {
+        assert_eq!(ending.outcome, Outcome::Complete, "{ending:?}");
+        assert!(ending.bytes.0.max(ending.bytes.1) >= NEIGHBOUR_BYTES, "{ending:?}");
+    }
+}
+
 struct Virtual {
     sim: Sim,
+    stack: StackId,
     station: Station<End>,
     sockets: Sockets,
 }
@@ -43,7 +81,7 @@ impl Virtual {
         sim.settle();
         // The announcements of the netstack's addresses.
         station.receive(sim.now());
-        Self { sim, station, sockets }
+        Self { sim, stack, station, sockets }
     }
 }
 
