@@ -23,7 +23,7 @@ test:
 	$(CARGO) test --workspace
 
 loom:
-	RUSTFLAGS="--cfg loom" $(CARGO) test --release --target-dir target/loom --package firelane-frame --package firelane-lane --lib model
+	RUSTFLAGS="--cfg loom" $(CARGO) test --release --target-dir target/loom --package firelane-frame --package firelane-lane --package firelane-shm --lib model
 
 bench:
 	@test -n "$(B)" || { echo "usage: make bench B=switch|tap-bulk|wire-tcp|conn-rate|loss|idle|conn-memory" >&2; exit 2; }

@@ -136,7 +136,7 @@ pub fn byte_rings(one: usize, two: usize) -> ((RingWriter, RingReader), (RingWri
 /// Two streams of which the first party is a process that shares an arena: a reference that keeps them, and the
 /// second party's halves. `None` if the arena has no block left.
 pub fn byte_rings_in(
-    arena: &Arc<RingArena>,
+    arena: &std::sync::Arc<RingArena>,
     one: usize,
     two: usize,
 ) -> Option<(MarginRef, (RingWriter, RingReader))> {

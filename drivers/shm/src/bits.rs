@@ -11,10 +11,10 @@
 use crate::layout::BLOCKS_MAX;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Words of the lowest level.
-const LEAVES: usize = (BLOCKS_MAX / 64) as usize;
+/// Words of the lowest level; few in models.
+const LEAVES: usize = if cfg!(loom) { 2 } else { (BLOCKS_MAX / 64) as usize };
 /// Words of the middle level: one bit of the highest for each.
-const BRANCHES: usize = LEAVES / 64;
+const BRANCHES: usize = LEAVES.div_ceil(64);
 
 /// A set of blocks.
 #[repr(C)]

@@ -2,7 +2,7 @@
 //!
 //! The offsets are the interface: a change of any of them is a new [`VERSION`].
 
-use firelane_frame::{BLOCK_BYTES, GENERATION_WORD, RingWords};
+use firelane_frame::RingWords;
 
 use crate::bits::Bits;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -48,7 +48,7 @@ pub struct Header {
 
 /// A set of blocks that have news for somebody, and whether he sleeps. A lane's is filled by programs, a waiter's by the
 /// daemon; its owner alone empties it.
-#[repr(C, align(4096))]
+#[cfg_attr(not(loom), repr(C, align(4096)))]
 #[derive(Debug, Default)]
 pub struct Inbox {
     /// Not zero: the owner sleeps, or is about to look a last time, and must be woken by its descriptor.
@@ -63,6 +63,7 @@ impl Inbox {
     pub fn tell(&self, block: u32) -> bool {
         self.news.set(block);
         // The bits are set in the one order of all such changes, and so is the owner's word before his last look.
+        order_for_models();
         self.sleeping.load(Ordering::SeqCst) != 0
     }
 
@@ -70,12 +71,21 @@ impl Inbox {
     /// news already.
     pub fn fall_asleep(&self) -> bool {
         self.sleeping.store(1, Ordering::SeqCst);
+        order_for_models();
         !self.news.any()
     }
 
     /// Owner: he is awake and will look.
     pub fn wake_up(&self) {
         self.sleeping.store(0, Ordering::SeqCst);
+    }
+}
+
+/// Loom takes sequentially consistent accesses for acquiring and releasing ones, and only such a fence for what it is.
+#[inline]
+fn order_for_models() {
+    if cfg!(loom) {
+        crate::sync::fence(Ordering::SeqCst);
     }
 }
 
@@ -237,6 +247,7 @@ impl Layout {
 #[cfg(not(loom))]
 const _: () = {
     use core::mem::offset_of;
+    use firelane_frame::{BLOCK_BYTES, GENERATION_WORD};
     assert!(size_of::<RingWords>() == 128 && size_of::<Block>() == BLOCK_BYTES && align_of::<Block>() == 64);
     assert!(offset_of!(Block, rings) == 0 && offset_of!(RingWords, two) == 96);
     assert!(offset_of!(Block, send_owner) == 128 && offset_of!(Block, recv_owner) == 136);

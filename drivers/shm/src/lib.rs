@@ -22,6 +22,8 @@ mod owner;
 mod stream;
 mod sync;
 mod sys;
+#[cfg(all(test, loom))]
+mod tests;
 mod wait;
 
 pub use arena::{Arena, ArenaError, AttachError};

@@ -187,11 +187,11 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
                     return 0;
                 }
             }
-            cursor += len as u64;
+            cursor = cursor.wrapping_add(len as u64);
             room -= len;
         }
         ours.tail.store(cursor, Ordering::Release);
-        (cursor - tail) as usize
+        cursor.wrapping_sub(tail) as usize
     }
 
     /// Reads what there is, or with `peek` shows it and leaves it. Beside the count, whether the lane is to be kicked: a
@@ -252,11 +252,11 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
                     return (0, false);
                 }
             }
-            cursor += len as u64;
+            cursor = cursor.wrapping_add(len as u64);
             left -= len;
         }
         if peek {
-            return ((cursor - head) as usize, false);
+            return (cursor.wrapping_sub(head) as usize, false);
         }
         ours.head.store(cursor, Ordering::Release);
         let step = (self.capacity(1) / 4).max(1) as u64;
@@ -264,7 +264,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         if is_far {
             self.block.told_at.store(cursor, Ordering::Relaxed);
         }
-        ((cursor - head) as usize, is_far)
+        (cursor.wrapping_sub(head) as usize, is_far)
     }
 
     /// The most bytes of the send ring (0) or the receive ring (1).
@@ -403,7 +403,7 @@ fn place(side: &RingSide) -> (u64, usize) {
 fn parts(storage: u64, size: usize, cursor: u64, len: usize) -> impl Iterator<Item = (u64, (usize, usize))> {
     let offset = cursor as usize & (size - 1);
     let first = len.min(size - offset);
-    let pieces = [(storage + offset as u64, (0, first)), (storage, (first, len))];
+    let pieces = [(storage.wrapping_add(offset as u64), (0, first)), (storage, (first, len))];
     pieces.into_iter().filter(|(_, (from, to))| from < to)
 }
 

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use rustix::io::Errno;
+#[cfg(not(loom))]
 use rustix::thread::futex;
 
 use crate::layout::Block;

@@ -300,3 +300,62 @@ fn words_that_only_the_daemon_writes_are_not_read_back() {
     assert_eq!(program.stream(server).unacknowledged(), 0, "its peer's lane took them");
     world.check_conservation();
 }
+
+/// A number after another, for scribbling (SplitMix64).
+fn next(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*seed ^ *seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^ mixed >> 27
+}
+
+/// Writes anything into any word of some blocks and inboxes.
+fn scribble(memory: &Mapping, seed: &mut u64) {
+    let block = memory.block((next(seed) % 4) as u32).unwrap();
+    let [one, two] = [&block.rings.one, &block.rings.two];
+    let words = [&one.tail, &one.head, &one.state, &two.tail, &two.head, &two.state];
+    let more = [&block.waiters, &block.requests];
+    let at = (next(seed) % 10) as usize;
+    let value = match next(seed) % 4 {
+        0 => next(seed),
+        1 => next(seed) % 100_000,
+        2 => u64::MAX,
+        _ => 0,
+    };
+    match at {
+        0..6 => words[at].store(value, Ordering::Relaxed),
+        6..8 => more[at - 6].store(value, Ordering::Relaxed),
+        8 => block.rings.margin[(value % 8) as usize].store(next(seed), Ordering::Relaxed),
+        _ => one.storage.store(std::ptr::without_provenance_mut(value as usize), Ordering::Relaxed),
+    }
+    memory.lane(0).unwrap().news.set((value % 70) as u32);
+}
+
+#[test]
+fn who_scribbles_over_its_arena_harms_nobody_else() {
+    for mut seed in 0..20 {
+        let mut world = two_stacks(1, Mtu::ETHERNET);
+        let (mut vandal, mut honest) = (Program::new(), Program::new());
+        let (listener, slot) = listener_in(vandal.arena.rings().clone(), 8);
+        world.listen_with(2, 0, "10.0.0.2:80", slot);
+        let (other, slot) = listener_in(honest.arena.rings().clone(), 8);
+        world.listen_with(2, 1, "10.0.0.2:81", slot);
+        let spoilt = [0; 2].map(|_| vandal.connect(&mut world, 1, 0, "10.0.0.2:80"));
+        let client = honest.connect(&mut world, 1, 0, "10.0.0.2:81");
+        vandal.turn(&mut world);
+        while vandal.accept(&listener).is_some() {}
+        let server = honest.accept(&other).expect("the handshake is over");
+        honest.turn(&mut world);
+        for round in 0..60 {
+            for block in spoilt {
+                // As far as its own words let it.
+                let _ = vandal.stream(block).write(&[IoSlice::new(&[round; 3000])]);
+                let _ = vandal.stream(block).read(&mut [IoSliceMut::new(&mut [0; 999])], false);
+            }
+            scribble(&vandal.memory, &mut seed);
+            vandal.turn(&mut world);
+            honest.transfer(&mut world, client, server, &pattern(500));
+        }
+        world.check_conservation();
+        honest.transfer(&mut world, server, client, &pattern(50_000));
+    }
+}

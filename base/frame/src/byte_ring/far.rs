@@ -9,9 +9,11 @@
 //! F3. Who says otherwise has lied: his word is not taken, and the stream remembers it until it is reset.
 
 use core::ptr::NonNull;
+// Models do not follow an arena: it is the process' own affair.
+use std::sync::Arc;
 
 use crate::arena::{RingArena, storage_for};
-use crate::sync::{Arc, AtomicBool, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
 use super::{
     ATTACHED, Block, HELD, Margin, RingReader, RingSide, RingWords, RingWriter, SIZE, SIZE_SHIFT, clamped,
