@@ -65,7 +65,7 @@ pub use firelane_ip::{
 pub use firelane_lane::{
     ConnectionRow, Cursor, Notice, RouteConfig, SocketKind, SocketRow, StreamInfo, Table,
 };
-pub use firelane_socket::{Ready, StreamConfig};
+pub use firelane_socket::{Ready, StreamConfig, UrgentMode};
 pub use firelane_tcp::congestion::Algorithm;
 pub use firelane_tcp::rtt::RtoLimits;
 pub use firelane_tcp::{

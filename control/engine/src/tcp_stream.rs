@@ -15,7 +15,7 @@ use std::time::Duration;
 use firelane_lane::{Connect, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
 use firelane_socket::{
     ConnRef, Flags, ReadError, Ready, RecvEnd, SendEnd, SocketError, StreamConfig, StreamEnd, StreamRef,
-    WriteError, stream,
+    UrgentError, UrgentMode, WriteError, stream,
 };
 use firelane_tcp::Keepalive;
 use firelane_tcp::congestion::Algorithm;
@@ -460,6 +460,53 @@ impl TcpStream {
             return Err(invalid("notsent_lowat 0: 1 and more are allowed".to_owned()));
         }
         self.socket.set_option(StreamOption::UnsentLimit(limit))
+    }
+
+    /// What the program wants to know of urgent text: nothing, where it ends (SO_OOBINLINE), or its last octet apart from
+    /// the stream. A [`crate::Poller`] tells of [`Ready::URGENT`] when some is announced.
+    pub fn set_urgent_mode(&self, mode: UrgentMode) {
+        lock(&self.socket.recv).heed_urgent(mode);
+    }
+
+    /// How much text is left to read up to the last urgent octet, that included; `None` if none is urgent.
+    pub fn urgent_left(&self) -> Option<u64> {
+        lock(&self.socket.recv).urgent_left()
+    }
+
+    /// Whether the last urgent octet is the next one (SIOCATMARK).
+    pub fn is_at_mark(&self) -> bool {
+        lock(&self.socket.recv).is_at_mark()
+    }
+
+    /// Reads the urgent octet apart from the stream (MSG_OOB), in [`UrgentMode::OutOfBand`].
+    ///
+    /// # Errors
+    /// `WouldBlock` if it was announced and has not arrived; `InvalidInput` if there is none, as recv(2) says.
+    pub fn read_urgent(&self) -> io::Result<u8> {
+        lock(&self.socket.recv).read_urgent(false).map_err(|error| match error {
+            UrgentError::NotYet => io::ErrorKind::WouldBlock.into(),
+            UrgentError::Nothing => invalid("no urgent octet waits to be read apart".to_owned()),
+        })
+    }
+
+    /// Writes what there is room for, and says that it is urgent (MSG_OOB): the peer learns where it ends.
+    ///
+    /// # Errors
+    /// As [`TcpStream::try_write`].
+    pub fn try_write_urgent(&self, from: &[u8]) -> io::Result<usize> {
+        let conn = self.socket.conn()?;
+        let mut send = lock(&self.socket.send);
+        let (result, end) = (send.write(from), send.cursor());
+        drop(send);
+        let count = match result {
+            Ok(count) => count,
+            Err(WriteError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(WriteError::Closed) => return Err(io::ErrorKind::BrokenPipe.into()),
+            Err(WriteError::Failed(error)) => return Err(io_error(error)),
+        };
+        // The command makes the lane look at the ring as a kick does, and before anything is sent of it.
+        self.socket.command(SocketCommand::Urgent(conn, end))?;
+        Ok(count)
     }
 
     /// How long a read waits at most.

@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use firelane::{
-    FastOpenPolicy, ListenConfig, NetstackConfig, Stack, TcpListener, TcpStream, UdpSocket, WireConfig, wire,
+    FastOpenPolicy, ListenConfig, NetstackConfig, Poller, Ready, Stack, TcpListener, TcpStream, UdpSocket,
+    UrgentMode, WireConfig, wire,
 };
 
 /// A server with `lanes` lanes at 10.0.0.1 and fd00::1, and a client at 10.0.0.2 and fd00::2.
@@ -135,6 +136,46 @@ fn little_is_unsent_where_the_program_or_the_netstack_says_so() {
         stream.shutdown(Shutdown::Write).unwrap();
         assert!(reader.join().unwrap() == sent);
         assert_eq!(stream.set_notsent_lowat(Some(0)).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+}
+
+/// A poller tells of urgent text; its last octet is read apart, or with the stream.
+#[test]
+fn urgent_text_is_told_and_read_apart() {
+    let (server, client) = pair(1);
+    let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+    for mode in [UrgentMode::OutOfBand, UrgentMode::Inline] {
+        let mut stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        accepted.set_urgent_mode(mode);
+        let poller = Poller::new();
+        poller.watch(&accepted, 3, Ready::URGENT).unwrap();
+        let mut events = Vec::new();
+        // What is ready already is reported once, whether it is or not.
+        poller.wait(&mut events, Some(Duration::ZERO));
+        stream.write_all(b"first").unwrap();
+        assert_eq!(stream.try_write_urgent(b"now!").unwrap(), 4);
+        stream.write_all(b"rest").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        events.clear();
+        while !events.iter().any(|event: &firelane::Event| event.ready.contains(Ready::URGENT)) {
+            poller.wait(&mut events, Some(Duration::from_secs(10)));
+        }
+        assert_eq!(accepted.urgent_left(), Some(9));
+        let mut before = [0; 8];
+        accepted.read_exact(&mut before).unwrap();
+        assert_eq!((&before, accepted.is_at_mark()), (b"firstnow", true));
+        let mut rest = String::new();
+        if mode == UrgentMode::OutOfBand {
+            assert_eq!(accepted.read_urgent().unwrap(), b'!');
+            accepted.read_to_string(&mut rest).unwrap();
+            assert_eq!(rest, "rest");
+        } else {
+            accepted.read_to_string(&mut rest).unwrap();
+            assert_eq!(rest, "!rest");
+        }
+        assert_eq!(accepted.read_urgent().unwrap_err().kind(), ErrorKind::InvalidInput);
+        poller.forget(&accepted).unwrap();
     }
 }
 

@@ -303,6 +303,8 @@ pub enum SocketCommand {
     Unlisten(SocketId),
     /// The program writes no more.
     Shutdown(ConnRef),
+    /// What the program has written up to a cursor of its send ring is urgent (MSG_OOB).
+    Urgent(ConnRef, u64),
     /// The program closed the socket.
     Close(ConnRef),
     /// The program wants a reset.

@@ -16,6 +16,7 @@ mod error;
 mod listener;
 mod shared;
 mod stream;
+mod urgent;
 
 pub use datagram::{
     Datagram, DatagramEnd, DatagramShared, DatagramSlot, QueueIn, QueueOut, RECORD_BYTES, RecvDatagramEnd,
@@ -30,3 +31,4 @@ pub use stream::{
     AnyEnd, ArenaEnd, ConnRef, Names, ReadError, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamRef,
     StreamShared, StreamSlot, WriteError, stream, stream_in,
 };
+pub use urgent::{UrgentError, UrgentMode};

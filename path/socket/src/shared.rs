@@ -81,6 +81,8 @@ bits! {
         WRITABLE = 2,
         /// It failed or is closed in both directions. Always reported with the other two.
         HANGUP = 4,
+        /// Urgent text was announced (POLLPRI).
+        URGENT = 8,
     }
 }
 
@@ -102,6 +104,8 @@ bits! {
         CLOSED = 8,
         /// An application has accepted the connection.
         ACCEPTED = 16,
+        /// There is a mark of urgent text. This one ends, if the application forgets it.
+        URGENT = 32,
     }
 }
 
@@ -118,6 +122,10 @@ const LIMIT: u64 = 0x3f << LIMIT_SHIFT;
 const LIMIT_SHIFT: u32 = 10;
 const FLAGS_SHIFT: u32 = 16;
 const ERROR_SHIFT: u32 = 32;
+const ERROR: u64 = 0xff << ERROR_SHIFT;
+/// The low bits of the cursor behind the peer's urgent text.
+const MARK_SHIFT: u32 = 40;
+const URGENT: u64 = (Flags::URGENT.0 as u64) << FLAGS_SHIFT;
 
 /// The words of an endpoint that has no rings of bytes to keep them between.
 #[derive(Debug, Default)]
@@ -204,7 +212,7 @@ impl Words<'_> {
     pub fn take_error(self) -> Option<SocketError> {
         // Every write asks, and there is hardly ever one.
         self.error()?;
-        SocketError::of_code(error_in(self.state.fetch_and((1 << ERROR_SHIFT) - 1, Ordering::AcqRel)))
+        SocketError::of_code(error_in(self.state.fetch_and(!ERROR, Ordering::AcqRel)))
     }
 
     /// Application: there is work for the lane. Whether a kick message must be sent; none is needed while
@@ -216,6 +224,28 @@ impl Words<'_> {
     /// Lane: a kick arrived; also the application's, when its message found the squeue full (R3).
     pub fn unkick(self) {
         self.state.fetch_and(!KICKED, Ordering::AcqRel);
+    }
+}
+
+/// Where urgent text ends (`urgent.rs`).
+impl Words<'_> {
+    /// Lane: behind the octet before `cursor`.
+    pub fn set_mark(self, cursor: u64) {
+        let mark = cursor << MARK_SHIFT;
+        let marked = |state| Some(state & ((1 << MARK_SHIFT) - 1) | mark | URGENT);
+        let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Relaxed, marked);
+    }
+
+    /// The mark, if there is one: the cursor nearest to `near` that it may be.
+    pub fn mark(self, near: u64) -> Option<u64> {
+        let state = self.state.load(Ordering::Acquire);
+        let ahead = (state & !((1 << MARK_SHIFT) - 1)).wrapping_sub(near << MARK_SHIFT) as i64 >> MARK_SHIFT;
+        (state & URGENT != 0).then(|| near.wrapping_add_signed(ahead))
+    }
+
+    /// Application: it has passed the mark.
+    pub fn forget_mark(self) {
+        self.state.fetch_and(!URGENT, Ordering::AcqRel);
     }
 }
 
@@ -252,7 +282,7 @@ impl Words<'_> {
 }
 
 const fn error_in(state: u64) -> u32 {
-    (state >> ERROR_SHIFT) as u32
+    ((state & ERROR) >> ERROR_SHIFT) as u32
 }
 
 #[cfg(test)]

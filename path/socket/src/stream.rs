@@ -17,6 +17,7 @@ use firelane_frame::{
 };
 use firelane_units::{ConnId, LaneId, NetstackId};
 
+use crate::urgent::Heed;
 use crate::{Flags, Ready, SocketError, SocketToken, Words};
 
 /// The sizes of a stream's rings.
@@ -169,8 +170,10 @@ pub fn stream(config: StreamConfig, lane: LaneId, netstack: NetstackId) -> (Stre
     let ((writer, reader), (recv, send)) = byte_rings(config.send_capacity, config.recv_capacity);
     StreamShared(writer.margin()).set_place([lane.0, netstack.0, 0, 0]);
     let kick_step = u32::try_from(recv.capacity() / 4).map_or(u32::MAX, |step| step.max(1));
-    let end =
-        StreamEnd { send: SendEnd { ring: writer }, recv: RecvEnd { ring: reader, kicked_at: 0, kick_step } };
+    let end = StreamEnd {
+        send: SendEnd { ring: writer },
+        recv: RecvEnd { ring: reader, kicked_at: 0, kick_step, heed: Heed::default() },
+    };
     (end, StreamSlot { send, recv })
 }
 
@@ -353,6 +356,11 @@ impl SendEnd {
         self.shared().words().kick()
     }
 
+    /// The cursor behind what was written.
+    pub fn cursor(&self) -> u64 {
+        self.ring.cursor()
+    }
+
     /// Bytes that could be written now.
     pub fn room(&self) -> usize {
         self.ring.free()
@@ -377,16 +385,23 @@ impl SendEnd {
 /// The half that reads.
 #[derive(Debug)]
 pub struct RecvEnd {
-    ring: RingReader,
+    pub(crate) ring: RingReader,
     /// The cursor at the last kick, and how far from it the next is due: a window update is worth a message
     /// only when it opens the window by a good part.
     kicked_at: u64,
     kick_step: u32,
+    /// What the program wants to know of urgent text (`urgent.rs`).
+    pub(crate) heed: Heed,
 }
 
 impl RecvEnd {
     /// Copies what there is into `to`; `Ok(0)` is the end of the stream.
     pub fn read(&mut self, to: &mut [u8]) -> Result<usize, ReadError> {
+        if self.heed.is_idle() { self.read_any(to) } else { self.read_heeding(to) }
+    }
+
+    #[inline]
+    pub(crate) fn read_any(&mut self, to: &mut [u8]) -> Result<usize, ReadError> {
         let count = self.ring.read(to);
         if count > 0 || to.is_empty() {
             return Ok(count);
@@ -397,18 +412,27 @@ impl RecvEnd {
 
     /// Shows what there is without taking it.
     pub fn peek(&mut self, to: &mut [u8]) -> Result<usize, ReadError> {
-        let count = self.ring.copy_at(self.ring.cursor(), to);
+        if self.heed.is_idle() { self.peek_from(self.ring.cursor(), to) } else { self.peek_heeding(to) }
+    }
+
+    pub(crate) fn peek_from(&self, cursor: u64, to: &mut [u8]) -> Result<usize, ReadError> {
+        let count = self.ring.copy_at(cursor, to);
         if count > 0 || to.is_empty() {
             return Ok(count);
         }
-        self.why_empty().map(|()| self.ring.copy_at(self.ring.cursor(), to))
+        self.why_empty().map(|()| self.ring.copy_at(cursor, to))
+    }
+
+    /// The cursor of the next byte.
+    pub fn cursor(&self) -> u64 {
+        self.ring.cursor()
     }
 
     /// `Ok` if no more bytes come.
     fn why_empty(&self) -> Result<(), ReadError> {
         let words = self.shared().words();
         let flags = words.flags();
-        if self.ring.available() == 0
+        if self.available() == 0
             && let Some(error) = words.take_error()
         {
             return Err(ReadError::Failed(error));
@@ -421,7 +445,7 @@ impl RecvEnd {
 
     /// Bytes that can be read now.
     pub fn available(&self) -> usize {
-        self.ring.available()
+        if self.heed.is_idle() { self.ring.available() } else { self.available_heeding() }
     }
 
     /// Whether the next read does not block.
@@ -429,7 +453,7 @@ impl RecvEnd {
         let words = self.shared().words();
         words.flags().intersects(Flags::PEER_CLOSED | Flags::CLOSED)
             || words.error().is_some()
-            || self.ring.available() > 0
+            || self.available() > 0
     }
 
     /// Whether a kick message must be sent so that the lane can open the window: a quarter of the ring was

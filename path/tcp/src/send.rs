@@ -321,6 +321,8 @@ impl Connection {
     ) -> Option<Range<u64>> {
         let mss = u64::from(self.flight.mss().bytes());
         let most = (limits.max_segment_payload.0 - limits.max_segment_payload.0 % mss).max(mss);
+        // The pieces of a large segment would all carry the pointer of the first (Linux: `tcp_urg_mode`).
+        let most = if self.options.urgent_sent() > self.flight.una() { mss } else { most };
         let fresh = self.fresh(rings, most);
         if let Some(range) = self.flight.poll_probe(fresh.as_ref().map(|f| f.start..f.end.min(f.start + mss)))
         {
@@ -541,7 +543,13 @@ impl Connection {
 
     /// What the program has written so far is urgent (`MSG_OOB`; RFC 9293 §3.8.5).
     pub fn mark_urgent(&mut self, rings: &Rings<'_>) {
-        let end = self.text_end(rings);
+        self.mark_urgent_to(self.text_end(rings));
+    }
+
+    /// The text before `end`, a cursor of the send ring, is urgent: as far as it was written, the segments that carry it
+    /// say so.
+    pub fn mark_urgent_to(&mut self, end: u64) {
+        let end = end.max(self.options.urgent_sent());
         self.options.set_urgent_sent(end);
     }
 

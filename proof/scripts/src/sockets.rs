@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use firelane_lane::{Connect, LaneMessage, Listen, SocketCommand, StreamOption};
 use firelane_sim::{Sim, StackId};
 use firelane_socket::{
-    Accepted, ListenerEnd, ReadError, SocketError, StreamEnd, WriteError, listener, stream,
+    Accepted, ListenerEnd, ReadError, SocketError, StreamEnd, UrgentError, UrgentMode, WriteError, listener,
+    stream,
 };
 use firelane_tcp::FastOpenCounters;
 use firelane_tcp::congestion::Algorithm;
@@ -34,7 +35,6 @@ enum Socket {
 struct Stream {
     end: StreamEnd,
     written: u64,
-    read: u64,
 }
 
 /// What a call brought about, beside its result.
@@ -78,6 +78,39 @@ impl Sockets {
                 Ok(true) => "yes".into(),
                 Ok(false) => "no".into(),
                 Err(error) => word_of(error).into(),
+            }),
+            ("write_urgent", [name, count]) => {
+                let count = number(count)?;
+                let stream = self.stream(name)?;
+                let mut bytes = vec![0; count];
+                OUR_TEXT.fill(stream.written, &mut bytes);
+                let count = stream.end.send.write(&bytes).unwrap_or(0);
+                stream.written += count as u64;
+                let end = stream.end.send.cursor();
+                self.command(sim, name, |conn| SocketCommand::Urgent(conn, end))?;
+                done(count.to_string())
+            }
+            ("heed_urgent", [name, mode]) => {
+                let mode = match *mode {
+                    "ignored" => UrgentMode::Ignored,
+                    "inline" => UrgentMode::Inline,
+                    "apart" => UrgentMode::OutOfBand,
+                    _ => return Err(format!("`{mode}` is none of ignored, inline, apart")),
+                };
+                self.stream(name)?.end.recv.heed_urgent(mode);
+                done("ok".into())
+            }
+            ("urgent_left", [name]) => {
+                let left = self.stream(name)?.end.recv.urgent_left();
+                done(left.map_or("none".into(), |left| left.to_string()))
+            }
+            ("at_mark", [name]) => {
+                done(if self.stream(name)?.end.recv.is_at_mark() { "yes" } else { "no" }.into())
+            }
+            ("read_urgent", [name]) => done(match self.stream(name)?.end.recv.read_urgent(false) {
+                Ok(_) => "ok".into(),
+                Err(UrgentError::NotYet) => "again".into(),
+                Err(UrgentError::Nothing) => "nothing".into(),
             }),
             ("unacknowledged", [name]) => done(self.stream(name)?.end.send.unacknowledged().to_string()),
             ("shutdown", [name]) => {
@@ -185,7 +218,7 @@ impl Sockets {
         sim.command(self.stack.host, LaneId(0), self.stack.netstack, command);
         let effect =
             end.shared().names().map_or(Effect::None, |names| Effect::Connects(names.local.port(), port));
-        self.named.insert(Self::name(call)?, Socket::Stream(Box::new(Stream { end, written, read: 0 })));
+        self.named.insert(Self::name(call)?, Socket::Stream(Box::new(Stream { end, written })));
         Ok(("ok".into(), effect))
     }
 
@@ -194,7 +227,7 @@ impl Sockets {
             return Err(format!("`{name}` is no listener"));
         };
         let Some(Accepted { stream: end, .. }) = end.accept() else { return Ok("again".into()) };
-        self.named.insert(Self::name(call)?, Socket::Stream(Box::new(Stream { end, written: 0, read: 0 })));
+        self.named.insert(Self::name(call)?, Socket::Stream(Box::new(Stream { end, written: 0 })));
         Ok("ok".into())
     }
 
@@ -221,8 +254,8 @@ impl Sockets {
         let mut bytes = vec![0; count];
         let result = stream.end.recv.read(&mut bytes);
         let got = result.unwrap_or(0);
-        let at = stream.read;
-        stream.read += got as u64;
+        // An urgent octet that is read apart may lie before it.
+        let at = stream.end.recv.cursor() - got as u64;
         let kicks = stream.end.recv.kick();
         if kicks {
             self.kick(sim, name)?;

@@ -26,6 +26,13 @@ impl<D> Inside<'_, D> {
                 let (tcp, rings) = inside.conns.slab.get_mut(id)?.parts();
                 Some(tcp.shutdown_send(now, &rings))
             }),
+            SocketCommand::Urgent(conn, end) => self.command(conn, |inside, id| {
+                let conn = inside.conns.slab.get_mut(id)?;
+                // Nobody can have written beyond its ring.
+                let written = conn.stream.send.cursor() + conn.stream.send.available() as u64;
+                conn.tcp().mark_urgent_to(end.min(written));
+                Some(Disposition::default())
+            }),
             SocketCommand::Close(conn) => self.command(conn, Self::close),
             SocketCommand::Abort(conn) => {
                 self.command(conn, |inside, id| Some(inside.conns.slab.get_mut(id)?.tcp().abort()))

@@ -30,6 +30,11 @@ impl<D> Inside<'_, D> {
         if events.contains(Events::PEER_CLOSED) {
             conn.stream.shared().words().set_flags(Flags::PEER_CLOSED);
         }
+        if events.contains(Events::URGENT)
+            && let Some(mark) = conn.tcp().urgent_mark()
+        {
+            conn.stream.shared().words().set_mark(mark);
+        }
         if let Some(reason) = closed {
             on_closed(conn, reason);
         } else if events.contains(Events::TIME_WAIT) {
@@ -92,6 +97,9 @@ fn readiness(events: Events, closed: Option<CloseReason>) -> Ready {
         return Ready::ALL;
     }
     let mut ready = Ready::NONE;
+    if events.contains(Events::URGENT) {
+        ready |= Ready::URGENT;
+    }
     if events.contains(Events::READABLE) || events.contains(Events::PEER_CLOSED) {
         ready |= Ready::READABLE;
     }
