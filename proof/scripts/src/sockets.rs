@@ -79,39 +79,6 @@ impl Sockets {
                 Ok(false) => "no".into(),
                 Err(error) => word_of(error).into(),
             }),
-            ("write_urgent", [name, count]) => {
-                let count = number(count)?;
-                let stream = self.stream(name)?;
-                let mut bytes = vec![0; count];
-                OUR_TEXT.fill(stream.written, &mut bytes);
-                let count = stream.end.send.write(&bytes).unwrap_or(0);
-                stream.written += count as u64;
-                let end = stream.end.send.cursor();
-                self.command(sim, name, |conn| SocketCommand::Urgent(conn, end))?;
-                done(count.to_string())
-            }
-            ("heed_urgent", [name, mode]) => {
-                let mode = match *mode {
-                    "ignored" => UrgentMode::Ignored,
-                    "inline" => UrgentMode::Inline,
-                    "apart" => UrgentMode::OutOfBand,
-                    _ => return Err(format!("`{mode}` is none of ignored, inline, apart")),
-                };
-                self.stream(name)?.end.recv.heed_urgent(mode);
-                done("ok".into())
-            }
-            ("urgent_left", [name]) => {
-                let left = self.stream(name)?.end.recv.urgent_left();
-                done(left.map_or("none".into(), |left| left.to_string()))
-            }
-            ("at_mark", [name]) => {
-                done(if self.stream(name)?.end.recv.is_at_mark() { "yes" } else { "no" }.into())
-            }
-            ("read_urgent", [name]) => done(match self.stream(name)?.end.recv.read_urgent(false) {
-                Ok(_) => "ok".into(),
-                Err(UrgentError::NotYet) => "again".into(),
-                Err(UrgentError::Nothing) => "nothing".into(),
-            }),
             ("unacknowledged", [name]) => done(self.stream(name)?.end.send.unacknowledged().to_string()),
             ("shutdown", [name]) => {
                 self.stream(name)?.end.send.shut();
@@ -129,19 +96,69 @@ impl Sockets {
                 self.command(sim, name, |conn| SocketCommand::SetOption(conn, option))?;
                 done("ok".into())
             }
-            ("connections", []) => done(sum(sim, |s| s.connections)),
-            ("time_wait", []) => done(sum(sim, |s| s.time_wait)),
-            ("drops", []) => done(sum(sim, |s| s.counters.drops.total() as usize)),
-            ("drops", [reason]) => done(drops(sim, reason)?),
-            ("fast_opens", [which]) => done(fast_opens(sim, which)?),
+            ("write_urgent" | "heed_urgent" | "urgent_left" | "at_mark" | "read_urgent", _) => {
+                done(self.urgent(sim, call.function.as_str(), &words)?)
+            }
+            (function, words) => done(self.look(sim, function, words)?),
+        }
+    }
+
+    /// The calls that are about urgent text.
+    fn urgent(&mut self, sim: &mut Sim, function: &str, words: &[&str]) -> Result<String, String> {
+        match (function, words) {
+            ("write_urgent", [name, count]) => {
+                let count = number(count)?;
+                let stream = self.stream(name)?;
+                let mut bytes = vec![0; count];
+                OUR_TEXT.fill(stream.written, &mut bytes);
+                let count = stream.end.send.write(&bytes).unwrap_or(0);
+                stream.written += count as u64;
+                let end = stream.end.send.cursor();
+                self.command(sim, name, |conn| SocketCommand::Urgent(conn, end))?;
+                Ok(count.to_string())
+            }
+            ("heed_urgent", [name, mode]) => {
+                let mode = match *mode {
+                    "ignored" => UrgentMode::Ignored,
+                    "inline" => UrgentMode::Inline,
+                    "apart" => UrgentMode::OutOfBand,
+                    _ => return Err(format!("`{mode}` is none of ignored, inline, apart")),
+                };
+                self.stream(name)?.end.recv.heed_urgent(mode);
+                Ok("ok".into())
+            }
+            ("urgent_left", [name]) => {
+                let left = self.stream(name)?.end.recv.urgent_left();
+                Ok(left.map_or("none".into(), |left| left.to_string()))
+            }
+            ("at_mark", [name]) => {
+                Ok(if self.stream(name)?.end.recv.is_at_mark() { "yes" } else { "no" }.into())
+            }
+            ("read_urgent", [name]) => Ok(match self.stream(name)?.end.recv.read_urgent(false) {
+                Ok(_) => "ok".into(),
+                Err(UrgentError::NotYet) => "again".into(),
+                Err(UrgentError::Nothing) => "nothing".into(),
+            }),
+            (function, words) => Err(format!("there is no {function} with {} arguments", words.len())),
+        }
+    }
+
+    /// The calls that only look.
+    fn look(&mut self, sim: &Sim, function: &str, words: &[&str]) -> Result<String, String> {
+        match (function, words) {
+            ("connections", []) => Ok(sum(sim, |s| s.connections)),
+            ("time_wait", []) => Ok(sum(sim, |s| s.time_wait)),
+            ("drops", []) => Ok(sum(sim, |s| s.counters.drops.total() as usize)),
+            ("drops", [reason]) => Ok(drops(sim, reason)?),
+            ("fast_opens", [which]) => Ok(fast_opens(sim, which)?),
             ("syn_text", [name]) => {
                 let host = self.stack.host;
                 let shared = self.stream(name)?.end.shared();
                 let conn = shared.conn().ok_or("the connection was never made")?;
                 let info = sim.stream_info(host, shared.lane(), conn);
-                done(if info.is_some_and(|info| info.tcp.syn_text) { "yes" } else { "no" }.into())
+                Ok(if info.is_some_and(|info| info.tcp.syn_text) { "yes" } else { "no" }.into())
             }
-            ("turns", []) => done(sum(sim, |s| s.counters.turns as usize)),
+            ("turns", []) => Ok(sum(sim, |s| s.counters.turns as usize)),
             (function, words) => Err(format!("there is no {function} with {} arguments", words.len())),
         }
     }
