@@ -184,7 +184,7 @@ mod tests {
         for text in [
             "addrconf",
             "dhcp",
-            "dhcp,primary=yes",
+            "dhcp,reqhost=web",
             "addrconf,stateless=no",
             "addrconf,interface-id=::1:2,stateful=no,temporary=yes",
         ] {

@@ -1,6 +1,6 @@
 //! How an interface asks for an IPv4 address (`ipadm create-addr -T dhcp`): what the operator chooses of it.
 //!
-//! Part of `address.rs`' words: `dhcp`, `dhcp,primary=yes`, `dhcp,reqhost=web`.
+//! Part of `address.rs`' words: `dhcp`, `dhcp,reqhost=web`.
 
 use core::fmt;
 
@@ -10,8 +10,6 @@ pub(crate) const DHCP: &str = "dhcp";
 /// An address that a server gives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Dhcp {
-    /// Whether its routes and name servers come before those of the netstack's other interfaces (`-1`).
-    pub primary: bool,
     /// The host name that is asked for (`-h`).
     pub host_name: Option<HostName>,
 }
@@ -22,8 +20,6 @@ impl Dhcp {
         words.next().filter(|word| *word == DHCP)?;
         words.try_fold(Self::default(), |mut conf, word| {
             match word.split_once('=')? {
-                ("primary", "yes") => conf.primary = true,
-                ("primary", "no") => conf.primary = false,
                 ("reqhost", name) => conf.host_name = Some(HostName::new(name)?),
                 _ => return None,
             }
@@ -32,9 +28,8 @@ impl Dhcp {
     }
 
     pub(crate) fn write(&self) -> String {
-        let primary = if self.primary { ",primary=yes" } else { "" };
         let host_name = self.host_name.map(|name| format!(",reqhost={name}")).unwrap_or_default();
-        format!("{DHCP}{primary}{host_name}")
+        format!("{DHCP}{host_name}")
     }
 }
 
@@ -92,16 +87,15 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_nothing_else() {
-        for text in ["dhcp", "dhcp,primary=yes", "dhcp,reqhost=web-1.lab", "dhcp,primary=yes,reqhost=w"] {
+        for text in ["dhcp", "dhcp,reqhost=w", "dhcp,reqhost=web-1.lab"] {
             assert_eq!(Dhcp::read(text).unwrap().write(), text);
         }
-        assert_eq!(Dhcp::read("dhcp,primary=no"), Some(Dhcp::default()));
         let long = format!("dhcp,reqhost={}", "a".repeat(64));
         for bad in [
             "dhcpv6",
             "dhcp,",
             "dhcp,primary",
-            "dhcp,primary=maybe",
+            "dhcp,primary=yes",
             "dhcp,reqhost=",
             "dhcp,reqhost=-w",
             "dhcp,reqhost=a..b",

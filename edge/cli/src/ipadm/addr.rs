@@ -49,6 +49,11 @@ pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
             die(format!("Error in creating address object: {} ({text}: {error})", Status::BadName.text()))
         })
     };
+    if call.args.has('1') {
+        // There is no choice of one interface whose name servers and host name are the netstack's.
+        let error = ApiError::new(Status::IpNotSupported, "-1", "", "");
+        return Err(die_status("Could not create address", &error));
+    }
     let wait = read_wait(call).map_err(with_usage)?;
     let (name, address) = if kind == "addrconf" {
         (name()?, Address::Addrconf(read_addrconf(call).map_err(with_usage)?))
@@ -86,12 +91,12 @@ fn read_wait(call: &Call<'_>) -> Result<Option<Duration>, String> {
     }
 }
 
-/// What `-1` and `-h` say about an address that a server gives.
+/// What `-h` says about an address that a server gives.
 fn read_dhcp(call: &Call<'_>) -> Result<Dhcp, String> {
     let refused = |name: &str| format!("Invalid host name provided ({name}: {})", HostName::ALLOWED);
     let host_name =
         call.args.value('h').map(|name| HostName::new(name).ok_or_else(|| refused(name))).transpose()?;
-    Ok(Dhcp { primary: call.args.has('1'), host_name })
+    Ok(Dhcp { host_name })
 }
 
 /// Waits until a lease is in force. The client goes on looking for one when the command has given up.
