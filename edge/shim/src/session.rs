@@ -148,10 +148,10 @@ fn leave_parents(session: &mut Option<Session>) {
 fn begin(wanted: &Wanted) -> Result<Session, Errno> {
     let flags = SocketFlags::CLOEXEC;
     let control = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    let address = SocketAddrUnix::new(wanted.socket.as_os_str())?;
+    let address = SocketAddrUnix::new(wanted.socket())?;
     rustix::net::connect(&control, &address).map_err(|_| Errno::NETDOWN)?;
     let mut session = Session { control: hide(control)?, number: 0, requests: 0, arena: 0 };
-    let hello = Request::Hello { netstack: wanted.name.clone() };
+    let hello = Request::Hello { netstack: wanted.name().to_owned() };
     let begun = session.ask(&hello, None).and_then(|(answer, fds)| session.welcome(answer, fds));
     begun.inspect_err(|_| close_hidden(session.control))?;
     Ok(session)

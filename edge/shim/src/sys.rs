@@ -2,7 +2,7 @@
 //! `errno`. What rustix has is taken from there; here is what it has not.
 
 use core::arch::asm;
-use core::ffi::{c_int, c_uint};
+use core::ffi::{CStr, c_int, c_uint};
 use core::ptr;
 use core::time::Duration;
 use std::os::fd::BorrowedFd;
@@ -176,4 +176,17 @@ pub(crate) fn borrow(fd: c_int) -> BorrowedFd<'static> {
     // SAFETY: a negative number is the only one that a `BorrowedFd` may not be; descriptors of ours are not. That it
     // stays open while it is borrowed is what the program promises by using it.
     unsafe { BorrowedFd::borrow_raw(fd.max(0)) }
+}
+
+/// Copies a variable of the environment, if there is one that fits; how long it is.
+pub(crate) fn variable(name: &CStr, into: &mut [u8]) -> Option<usize> {
+    // SAFETY: both are strings that end with zero. The program has no other thread as yet, or does not change its
+    // environment while it uses it.
+    let value = unsafe {
+        let value = libc::getenv(name.as_ptr());
+        if value.is_null() { None } else { Some(CStr::from_ptr(value)) }
+    };
+    let bytes = value?.to_bytes();
+    into.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(bytes.len())
 }
