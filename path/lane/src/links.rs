@@ -111,6 +111,11 @@ impl<D> Links<D> {
         }
     }
 
+    /// Whether frames wait for their netstacks.
+    pub(crate) fn has_arrivals(&self) -> bool {
+        !self.arrivals.is_empty()
+    }
+
     /// Goes on with a frame at `stage` of `link`: one that was handed over, or held.
     pub(crate) fn resume(&mut self, common: &mut Common<D>, stage: Stage, link: LinkId, frame: Frame) {
         match Headers::parse(frame.as_slice()) {

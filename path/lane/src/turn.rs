@@ -72,7 +72,8 @@ impl<D: Driver> Lane<D> {
         let mut barren = self.stacks.rounds();
         for _ in 0..ROUNDS_MAX {
             self.stacks.transmit(&mut self.common, &mut self.links, &mut self.departures);
-            if self.departures.is_empty() {
+            // What a netstack sends to itself has arrived already.
+            if self.departures.is_empty() && !self.links.has_arrivals() {
                 if barren <= 1 {
                     return false;
                 }

@@ -52,6 +52,30 @@ fn bytes_travel_both_ways_and_the_end_is_seen() {
     }
 }
 
+/// What a netstack sends to itself waits for nothing: no time passes here.
+#[test]
+fn a_netstack_opens_a_connection_to_itself_at_once() {
+    for (listen, remote) in
+        [("0.0.0.0:80", "127.0.0.1:80"), ("10.0.0.1:80", "10.0.0.1:80"), ("[::]:80", "[fd00::1]:80")]
+    {
+        let mut world = two_stacks(1, Mtu::ETHERNET);
+        let listener = world.listen(1, 1, listen, 8);
+        world.run();
+        let mut client = world.connect(1, 0, remote);
+        // Whoever runs the command inline goes no further than this; the worker is woken for what is left.
+        let left = world.lanes[0].settle(world.now);
+        assert!(left || client.poll_connected() == Ok(true), "{remote}: nobody would go on");
+        world.run();
+        assert_eq!(client.poll_connected(), Ok(true), "{remote}");
+        let mut server = listener.accept().expect("the handshake is over").stream;
+        assert_eq!(world.write(&mut client, b"x"), Ok(1));
+        world.run();
+        let mut byte = [0];
+        assert_eq!(world.read(&mut server, &mut byte), Ok(1));
+        world.check_conservation();
+    }
+}
+
 /// How many packets an exchange of a byte for a byte takes, if the program answers between two turns or does not.
 #[test]
 fn an_answer_before_the_next_turn_carries_the_ack() {
