@@ -21,6 +21,11 @@ pub struct LeaseInfo {
     /// When it ends, in seconds since 1970; absent if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
+}
+
+/// Who resolves names, as the network of an interface says.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct ResolverInfo {
     /// Who resolves names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
@@ -30,6 +35,13 @@ pub struct LeaseInfo {
     pub domains: Vec<String>,
 }
 
+impl ResolverInfo {
+    /// Whether the network says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.name_servers.is_empty() && self.domains.is_empty()
+    }
+}
+
 /// What runs for an address object of DHCP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Leased {
@@ -37,6 +49,8 @@ pub struct Leased {
     pub state: AddressState,
     /// The address, if a lease is in force.
     pub prefix: Option<IpPrefix>,
+    /// Who resolves names there.
+    pub resolvers: ResolverInfo,
     /// What its client knows.
     pub info: LeaseInfo,
 }

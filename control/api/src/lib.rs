@@ -45,7 +45,7 @@ pub use change::{
 };
 pub use dispatch::{Method, Request, Response, dispatch};
 pub use error::ApiError;
-pub use lease::{LeaseAction, LeaseInfo, Leased, TellClient, leased_object};
+pub use lease::{LeaseAction, LeaseInfo, Leased, ResolverInfo, TellClient, leased_object};
 pub use openapi::openapi_text;
 pub use props::{set_flow_prop, set_vnic_prop};
 pub use sockets::{ConnectionInfo, ProgramInfo, SocketInfo, SocketPage};

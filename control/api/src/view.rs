@@ -10,7 +10,7 @@ use firelane_units::{IpPrefix, MacAddr, Mtu};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{ApiError, LeaseInfo, Leased, Status, props, protocol_props};
+use crate::{ApiError, LeaseInfo, Leased, ResolverInfo, Status, props, protocol_props};
 
 /// Whether a link passes frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -165,6 +165,9 @@ pub struct AddrInfo {
     /// Whether it is one of those that change (RFC 8981).
     #[serde(default)]
     pub temporary: bool,
+    /// Who resolves names, as its network says (RFC 8106, DHCP).
+    #[serde(default, skip_serializing_if = "ResolverInfo::is_empty")]
+    pub resolvers: ResolverInfo,
     /// What its DHCP client knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseInfo>,
@@ -352,6 +355,11 @@ pub trait Facts {
         None
     }
 
+    /// Who resolves names, as the routers of the object's interface say.
+    fn resolvers(&self, _name: &AddrObjName) -> ResolverInfo {
+        ResolverInfo::default()
+    }
+
     /// The addresses that the object's interface has configured by itself.
     fn configured(&self, _name: &AddrObjName) -> Vec<ConfiguredAddress> {
         Vec::new()
@@ -360,9 +368,9 @@ pub trait Facts {
 
 /// The row of an address that a server gives.
 fn leased(info: AddrInfo, known: Option<Leased>) -> AddrInfo {
-    let Some(Leased { state, prefix, info: lease }) = known else { return info };
+    let Some(Leased { state, prefix, resolvers, info: lease }) = known else { return info };
     let addr = prefix.map(|prefix| prefix.to_string()).unwrap_or_default();
-    AddrInfo { state, addr, lease: Some(lease), ..info }
+    AddrInfo { state, addr, resolvers, lease: Some(lease), ..info }
 }
 
 /// An address that an interface has configured by itself.
@@ -468,8 +476,10 @@ impl Snapshot<'_> {
                 persistent: persistent.contains(name),
                 deprecated: false,
                 temporary: false,
+                resolvers: ResolverInfo::default(),
                 lease: None,
             };
+            let resolvers = self.facts.resolvers(name);
             let configured = match address {
                 Address::Static(_) => Vec::new(),
                 Address::Addrconf(_) => self.facts.configured(name),
@@ -481,6 +491,7 @@ impl Snapshot<'_> {
             let row = |own: ConfiguredAddress| AddrInfo {
                 state: AddressState::Ok,
                 addr: own.prefix.to_string(),
+                resolvers: resolvers.clone(),
                 deprecated: own.deprecated,
                 temporary: own.temporary,
                 ..info.clone()

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use firelane::{AddressOrigin, Configured, Notice};
-use firelane_api::{AddressState, ConfiguredAddress};
+use firelane::{AddressOrigin, Configured, Notice, Resolvers};
+use firelane_api::{AddressState, ConfiguredAddress, ResolverInfo};
 use firelane_model::{AddrObjName, Address};
 use firelane_plan::{Action, Step};
 use firelane_units::{IpPrefix, LaneId, LinkId};
@@ -19,6 +19,8 @@ pub(crate) struct Addresses {
     known: BTreeMap<AddrObjName, (Address, AddressState)>,
     /// What interfaces have configured by themselves.
     configured: BTreeMap<LinkId, Vec<ConfiguredAddress>>,
+    /// Who resolves names, as the routers of links say.
+    resolvers: BTreeMap<LinkId, ResolverInfo>,
 }
 
 impl Addresses {
@@ -59,6 +61,7 @@ impl Addresses {
                         known.servers,
                         known.domains
                     );
+                    self.resolvers.insert(known.link, info_of(known));
                     continue;
                 }
                 Notice::Refused { what, why } => {
@@ -102,6 +105,12 @@ impl Addresses {
         link.and_then(|link| self.configured.get(&link)).cloned().unwrap_or_default()
     }
 
+    /// Who resolves names, as the routers of `name`'s interface say.
+    pub(crate) fn resolvers(&self, name: &AddrObjName, works: &Works) -> ResolverInfo {
+        let link = works.vnics.get(name.interface()).map(|it| it.id);
+        link.and_then(|link| self.resolvers.get(&link)).cloned().unwrap_or_default()
+    }
+
     /// Whether some are still being tested.
     pub(crate) fn are_pending(&self) -> bool {
         self.known.values().any(|(_, state)| *state == AddressState::Tentative)
@@ -121,4 +130,8 @@ impl Addresses {
 
 fn is_link_local(prefix: IpPrefix) -> bool {
     matches!(prefix.addr(), IpAddr::V6(addr) if addr.is_unicast_link_local())
+}
+
+fn info_of(known: Resolvers) -> ResolverInfo {
+    ResolverInfo { name_servers: known.servers.into_iter().map(IpAddr::V6).collect(), domains: known.domains }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use firelane::Stack;
-use firelane_api::{AddressState, ApiError, LeaseInfo, Leased, Status};
+use firelane_api::{AddressState, ApiError, LeaseInfo, Leased, ResolverInfo, Status};
 use firelane_dhcp::v4::{ClientConfig, Phase};
 use firelane_dhcp::{Duid, Remembered, Running, iaid};
 use firelane_model::{AddrObjName, Dhcp};
@@ -125,6 +125,8 @@ impl Clients {
             state: word.to_owned(),
             server: report.lease.as_ref().map(|it| it.lease.server.into()),
             expires: report.lease.as_ref().and_then(|it| it.until),
+        };
+        let resolvers = ResolverInfo {
             name_servers: report
                 .lease
                 .iter()
@@ -133,7 +135,7 @@ impl Clients {
                 .collect(),
             domains: report.lease.iter().flat_map(|it| it.lease.domains.clone()).collect(),
         };
-        Some(Leased { state, prefix: report.lease.and_then(|it| it.lease.prefix()), info })
+        Some(Leased { state, prefix: report.lease.and_then(|it| it.lease.prefix()), resolvers, info })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Called by the views of `control/api` through [`Facts`].
 
-use firelane_api::{AddressState, ConfiguredAddress, Facts, Leased, LinkState};
+use firelane_api::{AddressState, ConfiguredAddress, Facts, Leased, LinkState, ResolverInfo};
 use firelane_model::{AddrObjName, LinkName, Model};
 use firelane_units::MacAddr;
 
@@ -41,6 +41,10 @@ impl Facts for Running<'_> {
 
     fn leased(&self, name: &AddrObjName) -> Option<Leased> {
         self.works.clients.leased(name)
+    }
+
+    fn resolvers(&self, name: &AddrObjName) -> ResolverInfo {
+        self.addresses.resolvers(name, self.works)
     }
 
     fn configured(&self, name: &AddrObjName) -> Vec<ConfiguredAddress> {

@@ -103,8 +103,8 @@ fn a_lease_brings_address_route_and_resolvers_and_goes_back() {
     assert_eq!((&got["type"], &got["state"]), (&"dhcp".into(), &"ok".into()), "{got}");
     let lease = &got["lease"];
     assert_eq!((&lease["state"], &lease["server"]), (&"BOUND".into(), &"10.7.0.1".into()), "{got}");
-    assert_eq!(lease["name_servers"], serde_json::json!(["10.7.0.53"]), "{got}");
-    assert_eq!(lease["domains"], serde_json::json!(["lab.example"]), "{got}");
+    assert_eq!(got["resolvers"]["name_servers"], serde_json::json!(["10.7.0.53"]), "{got}");
+    assert_eq!(got["resolvers"]["domains"], serde_json::json!(["lab.example"]), "{got}");
     let table = daemon.firelane(&["ipadm", "show-addr", "web0/v4"]).expect_success();
     assert!(table.contains(&format!("web0/v4           dhcp     ok           {addr}")), "{table}");
     let host = addr.trim_end_matches("/24");
@@ -189,4 +189,35 @@ fn a_lease_survives_the_daemon_and_its_server_may_refuse_it() {
     assert!(log_of(&sandbox).contains("DHCPNAK(srv0)"), "{}", log_of(&sandbox));
     let old = before.trim_end_matches("/24");
     assert!(!ping(&sandbox, old) && ping(&sandbox, after.trim_end_matches("/24")));
+}
+
+#[test]
+fn routers_give_addresses_a_way_out_and_resolvers() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, "");
+    let said = [
+        "--enable-ra",
+        "--dhcp-range=fd00:7::,ra-only,64,1h",
+        "--dhcp-option=option6:dns-server,[fd00:7::53]",
+    ];
+    let _server = Server::start(&sandbox, &said);
+    daemon.firelane(&["ipadm", "create-addr", "-T", "addrconf", "web0/auto"]).expect_success();
+    let addresses =
+        || daemon.firelane(&["ipadm", "show-addr", "-p", "-o", "type,state,addr", "web0/"]).expect_success();
+    let global = until("an address of the router's prefix", || {
+        let table = addresses();
+        let line = table.lines().find(|line| line.starts_with("addrconf:ok:fd00"))?.to_owned();
+        // Colons of values stand behind a backslash.
+        Some(line.trim_start_matches("addrconf:ok:").replace('\\', "").trim_end_matches("/64").to_owned())
+    });
+    assert!(addresses().contains("addrconf:ok:fe80"), "{}", addresses());
+    assert!(ping(&sandbox, &global), "it is in use");
+    let table = daemon.firelane(&["netstat", "-rn", "-f", "inet6"]).expect_success();
+    assert!(table.lines().any(|line| line.starts_with("default ") && line.contains("fe80::")), "{table}");
+    until("the name server", || {
+        let known = &row(&daemon, "web0/auto")["resolvers"]["name_servers"];
+        (*known == serde_json::json!(["fd00:7::53"])).then_some(())
+    });
+    daemon.firelane(&["ipadm", "delete-addr", "web0/auto"]).expect_success();
+    assert!(!ping(&sandbox, &global), "nobody has it any more");
 }
