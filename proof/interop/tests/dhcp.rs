@@ -32,7 +32,7 @@ impl Server {
         let log = std::fs::File::create(file("dnsmasq.log")).expect("writable");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let server = Self(command.spawn().expect("dnsmasq is installed (make test does it)"));
-        until("dnsmasq starts", || log_of(sandbox).contains("DHCP, ").then_some(()));
+        until("dnsmasq starts", || log_of(sandbox).contains("started, version").then_some(()));
         server
     }
 }
