@@ -113,9 +113,11 @@ fn a_lease_brings_address_route_and_resolvers_and_goes_back() {
     assert!(table.lines().any(|line| line.starts_with("default ") && line.contains("10.7.0.1 ")), "{table}");
     assert!(log_of(&sandbox).contains("client provides name: web"), "{}", log_of(&sandbox));
 
+    // A request that was repeated has more than one answer.
+    let answers = || log_of(&sandbox).matches("DHCPACK(srv0)").count();
+    let before = answers();
     daemon.firelane(&["ipadm", "refresh-addr", "web0/v4"]).expect_success();
-    let renewed = |log: &str| log.matches("DHCPACK(srv0)").count() == 2;
-    until("it is renewed", || renewed(&log_of(&sandbox)).then_some(()));
+    until("it is renewed", || (answers() > before).then_some(()));
 
     daemon.firelane(&["ipadm", "delete-addr", "-r", "web0/v4"]).expect_success();
     until("the server hears of it", || log_of(&sandbox).contains("DHCPRELEASE(srv0)").then_some(()));
