@@ -27,6 +27,8 @@ use crate::programs::Programs;
 use crate::queue::Queue;
 use crate::sleepers::Sleepers;
 
+/// How often a lane is looked at that has items waiting, by who must come after them.
+const CATCH_UP_MAX: usize = 10_000;
 /// How many items wait before a squeue at the most.
 const SQUEUE_ITEMS: usize = 4096;
 
@@ -152,6 +154,17 @@ impl Fabric {
                 Ok(_) => return Ok(()),
                 Err(Refused::Full(back)) => message = back,
                 Err(Refused::Poisoned(_)) => return Err(EnterError::LaneFailed),
+            }
+            self.give_way(lane);
+        }
+    }
+
+    /// Waits until `lane` has taken what was entered before, so that what is put in a ring now comes after it. A lane
+    /// that is never done with others' items is not waited for without end.
+    pub(crate) fn catch_up(&self, lane: LaneId) {
+        for _ in 0..CATCH_UP_MAX {
+            if self.squeue(lane).waiting() == 0 {
+                return;
             }
             self.give_way(lane);
         }

@@ -130,7 +130,10 @@ impl UdpSocket {
     }
 
     fn set_option(&self, option: DatagramOption) -> io::Result<()> {
-        self.command(SocketCommand::SetDatagramOption(self.socket, option))
+        self.command(SocketCommand::SetDatagramOption(self.socket, option))?;
+        // Datagrams lie in the ring as soon as they are sent, and must not overtake it.
+        self.engine.fabric.catch_up(self.shared.lane());
+        Ok(())
     }
 
     fn command_all(&self, command: impl Fn() -> SocketCommand) -> io::Result<()> {

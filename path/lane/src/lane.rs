@@ -64,7 +64,7 @@ impl<D: Driver> Lane<D> {
                 self.stacks.kick_datagrams(&mut self.common, netstack, socket);
             }
             LaneMessage::Socket(netstack, command) => {
-                self.stacks.on_command(&mut self.common, netstack, command);
+                self.stacks.on_command(&mut self.common, &self.links, netstack, command);
             }
             LaneMessage::Control(control) => self.on_control(*control),
             LaneMessage::Learned(netstack, learned) => {

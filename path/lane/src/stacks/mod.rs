@@ -123,13 +123,18 @@ impl Stacks {
     }
 
     /// A socket's command.
-    pub(crate) fn on_command<D>(
+    pub(crate) fn on_command<D: Driver>(
         &mut self,
         common: &mut Common<D>,
+        links: &Links<D>,
         netstack: NetstackId,
         command: SocketCommand,
     ) {
         if let Some(mut inside) = self.inside(common, netstack) {
+            if matches!(command, SocketCommand::SetDatagramOption(..)) {
+                // What was sent before it is not changed by it.
+                inside.transmit_datagrams(links);
+            }
             inside.on_command(command);
         }
     }
