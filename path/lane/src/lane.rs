@@ -155,13 +155,13 @@ impl<D: Driver> Lane<D> {
     }
 
     /// Passes everything that is for somebody else on to `outlet`. Answers whether something could not be and
-    /// has to be tried again.
+    /// has to be tried again. Lanes are told before the engine is: who hears of an address may use it at once, by any
+    /// lane.
     pub fn empty_outbox(&mut self, outlet: &mut impl Outlet<D>) -> bool {
         let Common { id, outbox, backlogs, counters, pools, .. } = &mut self.common;
         if outbox.is_empty() {
             return false;
         }
-        outbox.pass_on(*id, outlet);
         // The backlog counts the frames before anybody can consume them.
         outbox.seal(*id, |frames| backlogs.add(*id, frames));
         let mut messages = outbox.take_messages();
@@ -182,6 +182,10 @@ impl<D: Driver> Lane<D> {
         let is_left = !kept.is_empty();
         messages.append(&mut kept);
         outbox.put_back(messages);
+        outbox.pass_on(outlet);
+        if !is_left {
+            outbox.pass_notices_on(*id, outlet);
+        }
         is_left
     }
 
@@ -209,5 +213,64 @@ impl<D: Driver> Lane<D> {
             memory: self.stacks.memory(),
             squeue: SqueueStats::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firelane_driver_memory::End;
+    use firelane_ip::Configured;
+    use firelane_units::{IpPrefix, LinkId, NetstackId};
+    use std::sync::Arc;
+
+    use crate::backlog::Backlogs;
+    use crate::config::Secrets;
+    use crate::message::Learned;
+
+    /// Writes down what it is told, in order; its queues may be full.
+    #[derive(Default)]
+    struct Log {
+        is_full: bool,
+        told: Vec<&'static str>,
+    }
+
+    impl Outlet<End> for Log {
+        fn fill(&mut self, _: LaneId, message: LaneMessage<End>) -> Result<(), LaneMessage<End>> {
+            self.told.push(if self.is_full { "refused" } else { "lane" });
+            if self.is_full { Err(message) } else { Ok(()) }
+        }
+
+        fn wake(&mut self, _: LaneId) {
+            self.told.push("wake");
+        }
+
+        fn ready(&mut self, _: firelane_socket::SocketToken, _: firelane_socket::Ready) {}
+
+        fn notice(&mut self, _: LaneId, _: Notice) {
+            self.told.push("engine");
+        }
+    }
+
+    #[test]
+    fn the_engine_hears_of_an_address_after_every_lane_has_it() {
+        let backlogs = Arc::new(Backlogs::new(2));
+        let secrets = Secrets::new([7; Secrets::BYTES]);
+        let mut lane = Lane::<End>::new(LaneConfig::new(LaneId(0), secrets, backlogs, Instant::ZERO));
+        let (link, netstack) = (LinkId(1), NetstackId(0));
+        let addr: IpPrefix = "fd00::1/64".parse().unwrap();
+        let gone = Configured::NoAddress { link, addr: addr.addr() };
+        let learned = LaneMessage::Learned(netstack, Box::new(Learned::Configured(gone)));
+        let outbox = &mut lane.common.outbox;
+        outbox.notices.push(Notice::Configured(netstack, gone));
+        outbox.wakes.push(LaneId(1));
+        outbox.messages.push((LaneId(1), learned));
+
+        let mut log = Log { is_full: true, ..Log::default() };
+        assert!(lane.empty_outbox(&mut log));
+        assert_eq!(log.told, ["refused", "wake"], "the lane has not heard, so the engine must wait");
+        log.is_full = false;
+        assert!(!lane.empty_outbox(&mut log));
+        assert_eq!(log.told[2..], ["lane", "engine"]);
     }
 }

@@ -131,22 +131,26 @@ impl<D> Outbox<D> {
             && self.looks.is_empty()
     }
 
-    /// Passes readiness, wake-ups, notices and answers on.
-    pub(crate) fn pass_on(&mut self, from: LaneId, outlet: &mut impl Outlet<D>) {
+    /// Passes readiness, wake-ups and answers on.
+    pub(crate) fn pass_on(&mut self, outlet: &mut impl Outlet<D>) {
         for (token, ready) in self.ready.drain(..) {
             outlet.ready(token, ready);
         }
         for lane in self.wakes.drain(..) {
             outlet.wake(lane);
         }
-        for notice in self.notices.drain(..) {
-            outlet.notice(from, notice);
-        }
         for question in self.answers.drain(..) {
             outlet.answer(question);
         }
         for look in self.looks.drain(..) {
             outlet.show(look);
+        }
+    }
+
+    /// Passes notices on.
+    pub(crate) fn pass_notices_on(&mut self, from: LaneId, outlet: &mut impl Outlet<D>) {
+        for notice in self.notices.drain(..) {
+            outlet.notice(from, notice);
         }
     }
 
