@@ -213,6 +213,16 @@ impl Deref for MarginRef {
 }
 
 impl MarginRef {
+    /// How many bytes of the first party's ring the second has released.
+    pub fn released(&self) -> u64 {
+        self.0.two.head.load(Ordering::Acquire)
+    }
+
+    /// How many bytes the second party has published.
+    pub fn published(&self) -> u64 {
+        self.0.two.tail.load(Ordering::Acquire)
+    }
+
     /// What the other process sees, if there is one.
     pub fn far(&self) -> Option<FarView<'_>> {
         self.0.far.as_deref().map(FarView)

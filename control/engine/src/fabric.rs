@@ -13,15 +13,16 @@ use std::time::{Duration, SystemTime};
 
 use firelane_lane::{
     Backlogs, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Mode, Notice, Outlet, Question, Refused,
-    Secrets, Squeue, Wake,
+    Secrets, Squeue, StreamInfo, Wake,
 };
-use firelane_socket::{Ready, SocketToken};
+use firelane_socket::{ConnRef, Ready, SocketToken};
 use firelane_units::{Instant, LaneId};
 
 use crate::bell::{Bell, Ringer};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::desk::Desk;
+use crate::error::lane_failed;
 use crate::news::News;
 use crate::programs::Programs;
 use crate::queue::Queue;
@@ -181,6 +182,24 @@ impl Fabric {
         }
     }
 
+    /// What is known of a connection.
+    ///
+    /// # Errors
+    /// `NotConnected` if it is gone; its lane has failed.
+    pub(crate) fn stream_info(&self, lane: LaneId, conn: ConnRef) -> io::Result<StreamInfo> {
+        let squeue = self.squeue(lane);
+        loop {
+            if squeue.is_poisoned() {
+                return Err(lane_failed());
+            }
+            let now = self.now();
+            if let Some(info) = squeue.visit(now, |host| host.lane.stream_info(now, conn)) {
+                return info.ok_or_else(|| io::ErrorKind::NotConnected.into());
+            }
+            self.give_way(lane);
+        }
+    }
+
     /// Makes a driver's queue wake the worker of `lane`.
     pub(crate) fn watch(&self, lane: LaneId, queue: &Queue) -> io::Result<()> {
         match queue {
@@ -235,7 +254,9 @@ impl Outlet<Queue> for FabricOutlet {
     }
 
     fn ready(&mut self, token: SocketToken, ready: Ready) {
-        if let Some(fabric) = self.fabric.upgrade() {
+        if let Some(fabric) = self.fabric.upgrade()
+            && !fabric.programs.tell(&fabric, token, ready)
+        {
             fabric.sleepers.wake(token, ready);
         }
     }

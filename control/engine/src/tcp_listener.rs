@@ -10,8 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use firelane_frame::RingArena;
 use firelane_lane::{LaneMessage, Listen, SocketCommand, StreamOptions};
-use firelane_socket::{ListenerEnd, Ready, SocketToken, StreamConfig, listener};
+use firelane_socket::{
+    Accepted, AnyEnd, ListenerEnd, ListenerSlot, Ready, SocketToken, StreamConfig, listener, listener_in,
+};
 use firelane_units::{LaneId, SocketId};
 use rustix::io::Errno;
 
@@ -94,11 +97,31 @@ impl TcpListener {
         config: ListenConfig,
         options: StreamOptions,
     ) -> io::Result<Self> {
+        Self::listen_by(reserved, config, options, listener)
+    }
+
+    /// The same for a program in another process: its connections have their rings in `arena`, and
+    /// [`TcpListener::take_any`] gives them.
+    pub(crate) fn listen_in(
+        arena: &Arc<RingArena>,
+        reserved: Reserved,
+        config: ListenConfig,
+        options: StreamOptions,
+    ) -> io::Result<Self> {
+        Self::listen_by(reserved, config, options, |backlog| listener_in(Arc::clone(arena), backlog))
+    }
+
+    fn listen_by(
+        reserved: Reserved,
+        config: ListenConfig,
+        options: StreamOptions,
+        make: impl FnOnce(usize) -> (ListenerEnd, ListenerSlot),
+    ) -> io::Result<Self> {
         let Reserved { stack, local, lanes } = &reserved;
         let engine = Arc::clone(&stack.inner);
         let socket = engine.mint_socket();
         let sockets = &stack.config()?.sockets;
-        let (end, slot) = listener(sockets.backlog(config.backlog));
+        let (end, slot) = make(sockets.backlog(config.backlog));
         let unsent_limit = sockets.unsent_limit();
         let seat = Arc::new(Seat::default());
         let token = engine.fabric.sleepers.sit(Arc::clone(&seat) as Arc<dyn Seated>);
@@ -157,6 +180,11 @@ impl TcpListener {
     pub(crate) fn take(&self) -> Option<(TcpStream, SocketAddr)> {
         let accepted = self.end.accept()?;
         Some((TcpStream::new(Arc::clone(&self.engine), accepted.stream), accepted.names.remote))
+    }
+
+    /// The connection that has waited longest, wherever its rings are.
+    pub(crate) fn take_any(&self) -> Option<Accepted<AnyEnd>> {
+        self.end.accept_any()
     }
 
     /// Whether [`TcpListener::accept`] returns `WouldBlock` instead of waiting.

@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use firelane_lane::{Connect, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
 use firelane_socket::{
-    ConnRef, Flags, ReadError, Ready, RecvEnd, SendEnd, SocketError, StreamConfig, StreamEnd, StreamRef,
-    UrgentError, UrgentMode, WriteError, stream,
+    ConnRef, Flags, ReadError, Ready, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamRef, UrgentError,
+    UrgentMode, WriteError, stream,
 };
 use firelane_tcp::Keepalive;
 use firelane_tcp::congestion::Algorithm;
-use firelane_units::{BitRate, LaneId};
+use firelane_units::BitRate;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::engine::Inner;
@@ -532,18 +532,7 @@ impl TcpStream {
     /// `NotConnected` while connecting, and once the connection is gone.
     pub fn info(&self) -> io::Result<StreamInfo> {
         let conn = self.socket.conn()?;
-        let (fabric, lane) = (&self.socket.engine.fabric, self.socket.shared.get().lane());
-        let squeue = fabric.squeue(lane);
-        loop {
-            if squeue.is_poisoned() {
-                return Err(lane_failed());
-            }
-            let now = fabric.now();
-            if let Some(info) = squeue.visit(now, |host| host.lane.stream_info(now, conn)) {
-                return info.ok_or_else(|| io::ErrorKind::NotConnected.into());
-            }
-            fabric.give_way(lane);
-        }
+        self.socket.engine.fabric.stream_info(self.socket.shared.get().lane(), conn)
     }
 
     /// Resets the connection: what was not delivered is discarded (SO_LINGER with zero, then close).
@@ -551,39 +540,6 @@ impl TcpStream {
         if let Ok(conn) = self.socket.conn() {
             let _ = self.socket.command(SocketCommand::Abort(conn));
         }
-    }
-}
-
-/// What `programs/` asks of a connection without waiting.
-impl TcpStream {
-    /// The lane of the connection.
-    pub(crate) fn lane(&self) -> LaneId {
-        self.socket.shared.get().lane()
-    }
-
-    /// Whether its lane has made the connection.
-    pub(crate) fn is_made(&self) -> bool {
-        self.socket.shared.get().conn().is_some()
-    }
-
-    /// What has happened to it for good.
-    pub(crate) fn flags(&self) -> Flags {
-        self.socket.shared.get().words().flags()
-    }
-
-    /// Why it failed, once.
-    pub(crate) fn take_error(&self) -> Option<SocketError> {
-        self.socket.shared.get().words().take_error()
-    }
-
-    /// Whether a read would not block.
-    pub(crate) fn is_readable(&self) -> bool {
-        lock(&self.socket.recv).is_readable()
-    }
-
-    /// Changes one option.
-    pub(crate) fn set_option(&self, option: StreamOption) -> io::Result<()> {
-        self.socket.set_option(option)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use firelane_lane::Idle;
+use firelane_lane::{Host, Idle};
 use firelane_units::LaneId;
 
 use crate::fabric::{Fabric, become_worker};
@@ -61,9 +61,11 @@ impl Worker {
         let fabric = &*self.fabric;
         let bell = fabric.bell(self.lane);
         bell.clear();
-        fabric.programs.serve(self.lane);
         let idle = if limit == Some(Duration::ZERO) { Idle::StaysAwake } else { Idle::Sleeps };
-        let until = match fabric.squeue(self.lane).work(idle, &|| fabric.now()) {
+        let kicks = |host: &mut Host<_, _>, now| {
+            fabric.programs.take_kicks(self.lane, |message| host.lane.on_message(now, message));
+        };
+        let until = match fabric.squeue(self.lane).work_after(idle, &|| fabric.now(), kicks) {
             Err(_) => return Ran::Failed,
             // Somebody else is inside and wakes us when he leaves.
             Ok(None) => None,

@@ -31,6 +31,6 @@ pub use bits::Bits;
 pub use codec::Malformed;
 pub use layout::{Block, Layout};
 pub use owner::{Busy, Holder};
-pub use stream::{ReadError, Readiness, StreamEnd, WriteError};
+pub use stream::{ReadError, Readiness, StreamEnd, WriteError, is_roomy};
 pub use sys::Mapping;
 pub use wait::{SLICE, Spin, Woken};

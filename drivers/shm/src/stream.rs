@@ -293,7 +293,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         size_in(state).min(self.capacity(0)).saturating_sub(self.unacknowledged())
     }
 
-    /// What poll(2) says. Writable is a ring of which a third is free, as in Linux, so that writes are not crumbs.
+    /// What poll(2) says. Writable is [`is_roomy`], as in Linux, so that writes are not crumbs.
     pub fn readiness(&self) -> Readiness {
         let status = self.status();
         let mut ready = 0;
@@ -306,8 +306,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         add(status & status::WRITE_CLOSED != 0 && ended, Readiness::HANGUP);
         add(self.available() > 0, Readiness::READABLE);
         if status & status::CONNECTED != 0 {
-            let room = self.room();
-            add(room > 0 && 2 * room >= self.unacknowledged(), Readiness::WRITABLE);
+            add(is_roomy(self.room() as u64, self.unacknowledged() as u64), Readiness::WRITABLE);
         }
         Readiness(ready)
     }
@@ -354,6 +353,11 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         let is_ready = || self.readiness().has(wanted);
         if spin.until(is_ready) { Woken::Ready } else { self.block.sleep(limit, is_ready) }
     }
+}
+
+/// Whether a send ring is writable as poll(2) means it: a third of it is free.
+pub const fn is_roomy(room: u64, unacknowledged: u64) -> bool {
+    room > 0 && 2 * room >= unacknowledged
 }
 
 /// The state word of a ring while its writer is inside (R3).

@@ -139,6 +139,16 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
     /// The worker: runs what waits, without a limit, and takes one turn. `None` means that somebody is
     /// inside, who will wake the worker when he leaves; it sleeps meanwhile.
     pub fn work(&self, idle: Idle, clock: &impl Fn() -> Instant) -> Result<Option<Sleep>, Poisoned> {
+        self.work_after(idle, clock, |_, _| {})
+    }
+
+    /// The same, and between the items and the turn what the worker brings along from where no items come from.
+    pub fn work_after(
+        &self,
+        idle: Idle,
+        clock: &impl Fn() -> Instant,
+        bring: impl FnOnce(&mut S, Instant),
+    ) -> Result<Option<Sleep>, Poisoned> {
         let Some(mut owner) = self.perimeter.own_or_want()? else {
             Counters::add(&self.counters.worker_turned_back, 1);
             return Ok(None);
@@ -155,6 +165,7 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
         if ran > 0 {
             Counters::add(&self.counters.drained_by_worker, ran as u64);
         }
+        bring(&mut owner, now);
         let mut sleep = owner.turn(now, idle);
         sleep.work_left |= owner.release().waiting > 0;
         Ok(Some(sleep))

@@ -218,6 +218,22 @@ impl ArenaEnd {
         self.far().set_capacity(capacity);
     }
 
+    /// How many bytes the peer has acknowledged, and how many have arrived.
+    pub fn passed(&self) -> [u64; 2] {
+        [self.0.released(), self.0.published()]
+    }
+
+    /// How many bytes the application has written behind `cursor` of its send ring, as it says, and how many may stand
+    /// there.
+    pub fn written_behind(&self, cursor: u64) -> [u64; 2] {
+        self.far().written_behind(&self.0, cursor)
+    }
+
+    /// Whether the application has said what cannot be true.
+    pub fn has_lied(&self) -> bool {
+        self.far().has_lied()
+    }
+
     /// Shows the application what names the connection has. Whether it has any as yet.
     pub fn publish_names(&self) -> bool {
         let (own, shown) = (self.shared(), StreamShared(self.far().margin()));

@@ -16,8 +16,8 @@ use crate::arena::{RingArena, storage_for};
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
 use super::{
-    ATTACHED, Block, HELD, Margin, RingReader, RingSide, RingWords, RingWriter, SIZE, SIZE_SHIFT, clamped,
-    size_in,
+    ATTACHED, Block, HELD, Margin, MarginRef, RingReader, RingSide, RingWords, RingWriter, SIZE, SIZE_SHIFT,
+    clamped, size_in,
 };
 
 /// The other process' side of two rings.
@@ -102,6 +102,16 @@ impl<'a> FarView<'a> {
     /// The capacity of the ring that it writes, from the next storage on.
     pub fn set_capacity(self, capacity: usize) {
         self.0.capacity.store(clamped(capacity), Ordering::Relaxed);
+    }
+
+    /// How many bytes it has written behind `cursor`, as it says, and how many may stand there: nothing is done by the
+    /// first number but to wake it.
+    pub fn written_behind(self, own: &MarginRef, cursor: u64) -> [u64; 2] {
+        let tail = self.0.words().one.tail.load(Ordering::Acquire);
+        let capacity = u64::from(self.0.capacity.load(Ordering::Relaxed));
+        let state = own.0.one.state.load(Ordering::Relaxed);
+        let storage = if state & ATTACHED != 0 { size_in(state) as u64 } else { 0 };
+        [tail.wrapping_sub(cursor), storage.min(capacity)]
     }
 
     /// Whether it has said of its cursors what cannot be true (F3).

@@ -1,25 +1,21 @@
-//! One program's arena, as the daemon keeps it: which blocks and which storage are given out, and who is to be told.
+//! One program's arena, as the engine keeps it: whose stream each block is, and who is to be told.
 //!
-//! What is free is known here and not in the arena, which its program may scribble over. Storage has one size; a
-//! stream has some only while it holds bytes.
+//! What is free of blocks and storage is the affair of `base/frame` ([`Arena::rings`]).
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use firelane_frame::RingArena;
 use firelane_shm::layout::{Inbox, SLOT_SHARED, SLOTS};
 use firelane_shm::{Arena, Block, Layout, Mapping};
 use firelane_units::LaneId;
-use rustix::fs::FallocateFlags;
 
-use super::ferry::Ferry;
+use super::WORDS_PER_TURN;
+use super::stream::Stream;
+use crate::fabric::Message;
 
-/// The storage of a ring: what a segment of 64 KiB and its successor need.
-pub(super) const EXTENT: u64 = 1 << EXTENT_SHIFT;
-pub(super) const EXTENT_SHIFT: u32 = 17;
-/// Pieces of storage that wait for their next user before memory goes back to the kernel.
-const KEPT: usize = 64;
 /// Waiters that share the last slot.
 const SHARERS_MAX: usize = 1024;
 
@@ -29,18 +25,8 @@ pub(crate) struct ProgramArena {
     arena: Arena,
     /// Its place among the engine's arenas.
     pub(super) place: u32,
-    room: Mutex<Room>,
-    ferries: RwLock<Vec<Option<Arc<Ferry>>>>,
+    streams: RwLock<Vec<Option<Arc<Stream>>>>,
     waiters: RwLock<Vec<(u32, Waiter)>>,
-}
-
-/// What is free.
-#[derive(Debug, Default)]
-struct Room {
-    blocks: Vec<u32>,
-    next_block: u32,
-    extents: Vec<u64>,
-    next_extent: u64,
 }
 
 /// Who sleeps on a slot's descriptor.
@@ -55,13 +41,7 @@ impl ProgramArena {
     pub(super) fn new(lanes: usize, place: u32, number: u64) -> io::Result<Self> {
         let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
         let arena = Arena::create(Layout::new(lanes), number).map_err(io::Error::other)?;
-        Ok(Self {
-            arena,
-            place,
-            room: Mutex::default(),
-            ferries: RwLock::default(),
-            waiters: RwLock::default(),
-        })
+        Ok(Self { arena, place, streams: RwLock::default(), waiters: RwLock::default() })
     }
 
     /// The memfd, and its number.
@@ -78,88 +58,66 @@ impl ProgramArena {
         self.mapping().lane(u32::from(lane.0))
     }
 
-    fn room(&self) -> MutexGuard<'_, Room> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Its blocks and storage.
+    pub(super) fn rings(&self) -> &Arc<RingArena> {
+        self.arena.rings()
     }
 
-    /// A block that nobody uses, all zeros.
-    pub(super) fn take_block(&self) -> Option<u32> {
-        let number = {
-            let mut room = self.room();
-            match room.blocks.pop() {
-                Some(number) => number,
-                None if room.next_block < self.mapping().layout().blocks => {
-                    room.next_block += 1;
-                    room.next_block - 1
-                }
-                None => return None,
+    fn streams(&self) -> RwLockReadGuard<'_, Vec<Option<Arc<Stream>>>> {
+        self.streams.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the stream of a block, if it is anybody's.
+    pub(super) fn with_stream(&self, block: u32, act: impl FnOnce(&Stream)) {
+        if let Some(Some(stream)) = self.streams().get(block as usize) {
+            act(stream);
+        }
+    }
+
+    /// A session has died: what its threads held of streams is free.
+    pub(super) fn bury(&self, session: u32) {
+        let streams = self.streams();
+        for stream in streams.iter().flatten() {
+            if let Some(block) = self.mapping().block(stream.number()) {
+                block.bury(session);
             }
-        };
-        clear(self.mapping().block(number)?);
-        Some(number)
-    }
-
-    /// A block whose stream did not begin.
-    pub(super) fn give_block_back(&self, number: u32) {
-        self.room().blocks.push(number);
-    }
-
-    /// Storage that nobody uses: how far it lies from the arena's begin.
-    pub(super) fn take_extent(&self) -> Option<u64> {
-        let layout = self.mapping().layout();
-        let mut room = self.room();
-        if let Some(at) = room.extents.pop() {
-            return Some(at);
-        }
-        let at = layout.storage_at() + room.next_extent;
-        (at + EXTENT <= layout.len()).then(|| {
-            room.next_extent += EXTENT;
-            at
-        })
-    }
-
-    pub(super) fn give_extent_back(&self, at: u64) {
-        let is_much = {
-            let mut room = self.room();
-            room.extents.push(at);
-            room.extents.len() > KEPT
-        };
-        if is_much {
-            // Memory that stays ours is wasted, not lost.
-            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let _ = rustix::fs::fallocate(&self.arena, hole, at, EXTENT);
         }
     }
 
-    /// The stream of a block.
-    pub(super) fn ferry(&self, block: u32) -> Option<Arc<Ferry>> {
-        self.ferries.read().unwrap_or_else(PoisonError::into_inner).get(block as usize)?.clone()
-    }
-
-    /// Every stream.
-    pub(super) fn ferries(&self) -> Vec<Arc<Ferry>> {
-        self.ferries.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().cloned().collect()
-    }
-
-    pub(super) fn insert(&self, block: u32, ferry: Arc<Ferry>) {
-        let mut ferries = self.ferries.write().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn insert(&self, block: u32, stream: Arc<Stream>) {
+        let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
         let place = block as usize;
-        if ferries.len() <= place {
-            ferries.resize(place + 1, None);
+        if streams.len() <= place {
+            streams.resize(place + 1, None);
         }
-        ferries[place] = Some(ferry);
+        streams[place] = Some(stream);
     }
 
-    /// A stream has ended: its block is free. One that has been removed already may be followed by another.
-    pub(super) fn remove(&self, block: u32, ferry: &Ferry) {
-        let mut ferries = self.ferries.write().unwrap_or_else(PoisonError::into_inner);
-        let place = ferries.get_mut(block as usize);
-        let its = place.filter(|it| it.as_ref().is_some_and(|it| std::ptr::eq(Arc::as_ptr(it), ferry)));
-        let gone = its.and_then(Option::take);
-        if gone.is_some() {
-            self.room().blocks.push(block);
+    /// A stream has ended. The block is free when its hold is dropped, so nobody else's can be there.
+    pub(super) fn remove(&self, stream: &Stream) {
+        let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
+        let gone = streams.get_mut(stream.number() as usize).and_then(Option::take);
+        drop((streams, gone));
+    }
+
+    /// What programs have kicked `lane` for is given to it.
+    pub(super) fn take_kicks(&self, lane: LaneId, mut give: impl FnMut(Message)) {
+        let Some(inbox) = self.inbox(lane) else { return };
+        for _ in 0..WORDS_PER_TURN {
+            let Some((first, mut bits)) = inbox.news.take_word() else { return };
+            let streams = self.streams();
+            while bits != 0 {
+                let number = first + bits.trailing_zeros();
+                bits &= bits - 1;
+                // Programs may name blocks that nobody has, and streams of other lanes.
+                let stream = streams.get(number as usize).and_then(Option::as_ref);
+                if let Some(stream) = stream.filter(|stream| stream.lane() == lane)
+                    && let Some(block) = self.mapping().block(number)
+                {
+                    stream.obey(block, &mut give);
+                }
+            }
         }
-        drop((ferries, gone));
     }
 
     /// A slot for a waiter of `session` that `wakes` wakes; the shared one if no other is free.
@@ -204,50 +162,9 @@ impl ProgramArena {
     }
 }
 
-/// All words of a block but its generation, which counts its uses.
-fn clear(block: &Block) {
-    for side in [&block.rings.one, &block.rings.two] {
-        for word in [&side.tail, &side.head, &side.state] {
-            word.store(0, Ordering::Relaxed);
-        }
-        side.storage.store(std::ptr::null_mut(), Ordering::Relaxed);
-    }
-    let program = [&block.send_owner, &block.recv_owner, &block.told_at, &block.file];
-    let waiting = [&block.recv_timeout, &block.send_timeout, &block.waiters, &block.requests];
-    for word in block.rings.margin.iter().chain(program).chain(waiting) {
-        word.store(0, Ordering::Relaxed);
-    }
-    for word in block.low_water.iter().chain(&block.capacity).chain([&block.sleepers]) {
-        word.store(0, Ordering::Relaxed);
-    }
-    block.generation.fetch_add(1, Ordering::Release);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_given_back_is_given_out_again_and_clean() {
-        let arena = ProgramArena::new(1, 0, 7).unwrap();
-        let (one, two) = (arena.take_block().unwrap(), arena.take_block().unwrap());
-        assert_ne!(one, two);
-        let block = arena.mapping().block(one).unwrap();
-        block.rings.one.tail.store(9, Ordering::Relaxed);
-        block.waiters.store(u64::MAX, Ordering::Relaxed);
-        let uses = block.generation.load(Ordering::Relaxed);
-        arena.room().blocks.push(one);
-        assert_eq!(arena.take_block(), Some(one));
-        assert_eq!(
-            (block.rings.one.tail.load(Ordering::Relaxed), block.waiters.load(Ordering::Relaxed)),
-            (0, 0)
-        );
-        assert_eq!(block.generation.load(Ordering::Relaxed), uses + 1);
-        let extents: Vec<u64> = (0..KEPT + 2).map(|_| arena.take_extent().unwrap()).collect();
-        assert!(extents.windows(2).all(|pair| pair[1] - pair[0] == EXTENT));
-        extents.iter().for_each(|&at| arena.give_extent_back(at));
-        assert_eq!(arena.take_extent(), extents.last().copied());
-    }
 
     #[test]
     fn slots_are_one_waiters_own_until_the_last_which_is_shared() {

@@ -18,8 +18,8 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
 use super::arena::ProgramArena;
-use super::ferry::SCRATCH;
 use super::socket::{Role, Socket, pair};
+use super::stream::Stream;
 use crate::engine::Engine;
 use crate::poller::{Event, Poller};
 use crate::stack::Stack;
@@ -107,7 +107,16 @@ pub struct Hub {
     sockets: BTreeMap<SocketId, Socket>,
     /// Arenas that have been given out and may still be in use.
     arenas: Vec<Arc<ProgramArena>>,
-    scratch: Box<[u8]>,
+    /// Streams whose sockets are gone and whose blocks cannot be given to others yet.
+    ending: Vec<Ending>,
+}
+
+/// A stream that nobody has any more.
+#[derive(Debug)]
+struct Ending {
+    arena: Arc<ProgramArena>,
+    stream: Arc<Stream>,
+    resets: bool,
 }
 
 /// Listeners of all lanes ring it.
@@ -148,7 +157,7 @@ impl Hub {
             next_session: 0,
             sockets: BTreeMap::new(),
             arenas: Vec::new(),
-            scratch: vec![0; SCRATCH].into_boxed_slice(),
+            ending: Vec::new(),
         })
     }
 
@@ -191,7 +200,6 @@ impl Hub {
 
     fn answer(&mut self, number: u32, request: Request, fds: Vec<OwnedFd>) -> Result<Reply, Errno> {
         let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
-        let programs = &self.engine.0.fabric.programs;
         match request {
             Request::Hello { .. } | Request::Interfaces => Err(Errno::INVAL),
             Request::Socket { kind: Kind::Datagram, .. } => Err(Errno::PROTONOSUPPORT),
@@ -211,7 +219,7 @@ impl Hub {
             Request::Bind { socket, address } => Ok(self.socket(number, socket)?.bind(address)?.into()),
             Request::Listen { socket, backlog } => {
                 let answer = self.socket(number, socket)?.listen(backlog)?;
-                if let Some(Socket { role: Role::Listening(listener, _), .. }) = self.sockets.get(&socket) {
+                if let Some(Socket { role: Role::Listening(listener, ..), .. }) = self.sockets.get(&socket) {
                     // It is watched already if it listened before.
                     let _ = self.listeners.watch(listener, socket.0, Ready::READABLE);
                 }
@@ -220,7 +228,7 @@ impl Hub {
             Request::Connect { socket, address } => {
                 let known = session.sockets.contains(&socket);
                 let socket = self.sockets.get_mut(&socket).filter(|_| known).ok_or(Errno::BADF)?;
-                Ok(socket.connect(programs, address)?.into())
+                Ok(socket.connect(address)?.into())
             }
             Request::SetOption { socket, level, name, value } => {
                 Ok(self.socket(number, socket)?.set_option(level, name, &value)?.into())
@@ -287,7 +295,7 @@ impl Hub {
         let Some(gone) = self.sessions.remove(&session) else { return };
         for arena in gone.attached.values().chain([&gone.arena]) {
             arena.remove_waiters(session, None);
-            arena.ferries().iter().for_each(|ferry| ferry.bury(session));
+            arena.bury(session);
         }
         for (lane, bell) in &gone.bells {
             self.engine.0.fabric.bell(*lane).forget(bell.as_fd());
@@ -324,12 +332,11 @@ impl Hub {
     /// Hands on what a listener has accepted, as far as its descriptor has room.
     fn hand_on(&mut self, name: SocketId) {
         loop {
-            let programs = &self.engine.0.fabric.programs;
             let Some(listening) = self.sockets.get_mut(&name) else { return };
-            let Role::Listening(_, waiting) = &mut listening.role else { return };
+            let Role::Listening(.., waiting) = &mut listening.role else { return };
             let (theirs, arrived) = match waiting.take() {
                 Some(waiting) => waiting,
-                None => match listening.accept(programs) {
+                None => match listening.accept(&self.engine.0.fabric) {
                     None => return self.watch(name, epoll::EventFlags::empty()),
                     // Descriptors or blocks ran out: the connection is closed, which its peer sees.
                     Some(Err(_)) => continue,
@@ -347,7 +354,7 @@ impl Hub {
             match listening.send(&theirs, &arrived) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if let Role::Listening(_, waiting) = &mut listening.role {
+                    if let Role::Listening(.., waiting) = &mut listening.role {
                         *waiting = Some((theirs, arrived));
                     }
                     return self.watch(name, epoll::EventFlags::OUT);
@@ -378,30 +385,44 @@ impl Hub {
         for session in self.sessions.values_mut() {
             session.sockets.remove(&name);
         }
-        if let Role::Stream(ferry, _) = &socket.role {
-            let programs = &self.engine.0.fabric.programs;
-            ferry.close(programs, &mut self.scratch, socket.options.resets());
+        let resets = socket.options.resets();
+        if let Role::Stream(stream, _) = socket.role {
+            let ending = Ending { arena: socket.arena, stream, resets };
+            if !self.end_stream(&ending) {
+                self.ending.push(ending);
+            }
         }
     }
 
-    /// Gives memory back that nobody needs: storage of streams that rest, arenas that are not used any more. To be
-    /// called every now and then while it answers `true`.
+    /// Closes a stream. Whether it has ended: the lane knows, and nobody is inside.
+    fn end_stream(&self, ending: &Ending) -> bool {
+        let Ending { arena, stream, resets } = ending;
+        let has_ended = stream.close(&self.engine.0.fabric, *resets)
+            && !stream.is_entered(arena, |session| self.sessions.contains_key(&session));
+        if has_ended {
+            arena.remove(stream);
+        }
+        has_ended
+    }
+
+    /// Ends what could not end at once, and gives arenas back that nobody uses any more. To be called every now and then
+    /// while it answers `true`.
     pub fn tidy(&mut self) -> bool {
-        let programs = &self.engine.0.fabric.programs;
+        let mut ending = std::mem::take(&mut self.ending);
+        ending.retain(|it| !self.end_stream(it));
+        self.ending = ending;
         let live: BTreeSet<u32> = self.sessions.values().map(|it| it.arena.place).collect();
-        let held: BTreeSet<u32> = self.sockets.values().map(|it| it.arena.place).collect();
-        let mut is_busy = false;
+        let held = self.sockets.values().map(|it| it.arena.place);
+        let used: BTreeSet<u32> = held.chain(self.ending.iter().map(|it| it.arena.place)).collect();
+        let programs = &self.engine.0.fabric.programs;
         self.arenas.retain(|arena| {
-            let ferries = arena.ferries();
-            let used = live.contains(&arena.place) || held.contains(&arena.place) || !ferries.is_empty();
-            if !used {
+            let is_used = live.contains(&arena.place) || used.contains(&arena.place);
+            if !is_used {
                 programs.remove_arena(arena.place);
             }
-            is_busy |= !live.contains(&arena.place);
-            is_busy |= ferries.iter().fold(false, |busy, ferry| ferry.rest() | busy);
-            used
+            is_used
         });
-        is_busy
+        !self.ending.is_empty() || self.arenas.iter().any(|arena| !live.contains(&arena.place))
     }
 
     /// Every socket of every program.
@@ -409,7 +430,7 @@ impl Hub {
         let shown = |socket: &Socket| {
             let [local, remote] = socket.names();
             let (lane, carried) = match &socket.role {
-                Role::Stream(ferry, _) => (Some(ferry.lane()), ferry.carried()),
+                Role::Stream(stream, _) => (Some(stream.lane()), stream.carried()),
                 _ => (None, [0; 2]),
             };
             ProgramSocket {
@@ -427,7 +448,7 @@ impl Hub {
 
     /// How many programs, sockets and arenas there are, and how often a program's words could not be.
     pub fn counts(&self) -> [u64; 4] {
-        let lies = self.engine.0.fabric.programs.lies();
+        let lies = self.engine.snapshot().counters.shm_lies;
         [self.sessions.len() as u64, self.sockets.len() as u64, self.arenas.len() as u64, lies]
     }
 }

@@ -1,36 +1,35 @@
 //! Unmodified programs: their sockets live in shared memory (`docs/shm.md`), their connections in lanes.
 //!
-//! A program's kick reaches the worker of its connection's lane, which carries bytes between the program's rings and
-//! the connection's ([`ferry::Ferry`]). What is rare comes as requests to the [`Hub`], which the daemon calls from one
-//! thread. Everything goes through the engine's own sockets: to a lane, a program is a `TcpStream` like any other.
+//! Lanes work on the rings where they lie, in the program's arena. A program's kick reaches the worker of its
+//! connection's lane, which takes it into the lane ([`Programs::take_kicks`]); what the lane has to tell goes to
+//! the program's words and whoever sleeps there ([`Programs::tell`]). What is rare comes as requests to the [`Hub`],
+//! which the daemon calls from one thread.
 //!
-//! - `arena.rs`, `rings.rs`: memory and cursors that are the daemon's own, beside words that the program may spoil.
-//! - `ferry.rs`: one stream. `hub.rs`: sessions and requests; `socket.rs`, `options.rs`: a socket before it is a
-//!   stream, and its options.
+//! - `arena.rs`: one program's memory, and who is to be told. `stream.rs`: one connection.
+//! - `hub.rs`: sessions and requests; `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
 
 mod arena;
-mod ferry;
 mod hub;
 mod options;
-mod rings;
 mod socket;
+mod stream;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::task::Waker;
-use std::time::Duration;
 
+use firelane_socket::{Ready, SocketToken};
 use firelane_units::LaneId;
 
 use crate::bell::Bell;
-use crate::poller::{Event, Poller};
+use crate::fabric::{Fabric, Message};
 use arena::ProgramArena;
-use ferry::SCRATCH;
 
 pub use hub::{Hub, Owner, ProgramSocket, Reply, send};
 
-/// Words of an inbox, of up to 64 streams each, that are looked at before the lane has its turn.
+/// Words of an inbox, of up to 64 streams each, that are looked at in a turn of the lane.
 const WORDS_PER_TURN: usize = 64;
+/// Tokens of programs' streams have it; those of the engine's own sockets are counted from one.
+const TOKEN: u64 = 1 << 63;
 
 /// All arenas, and what each lane's worker needs to serve them.
 #[derive(Debug)]
@@ -38,50 +37,56 @@ pub(crate) struct Programs {
     /// Whether there was ever an arena: an engine without programs pays one load per turn.
     used: AtomicBool,
     arenas: RwLock<Vec<Option<Arc<ProgramArena>>>>,
+    /// How often the arenas have changed.
+    changes: AtomicU64,
     next_number: AtomicU64,
     lanes: Box<[LaneSide]>,
-    /// Programs whose words could not be, ever.
-    lies: AtomicU64,
 }
 
 /// A lane's worker's own.
 #[derive(Debug)]
 struct LaneSide {
     bell: Arc<Bell>,
-    poller: Poller,
-    desk: Mutex<Desk>,
+    known: Mutex<Known>,
 }
 
-/// What a worker works with; nobody else wants it.
-#[derive(Debug)]
-struct Desk {
-    events: Vec<Event>,
-    scratch: Box<[u8]>,
+/// The arenas as a worker knows them, so that it looks at no table in its turns.
+#[derive(Debug, Default)]
+struct Known {
+    changes: u64,
+    arenas: Vec<Arc<ProgramArena>>,
+}
+
+/// Where a stream is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place {
+    arena: u32,
+    block: u32,
+}
+
+impl Place {
+    fn token(self) -> SocketToken {
+        SocketToken(TOKEN | u64::from(self.arena) << 32 | u64::from(self.block))
+    }
+
+    /// `None` if the token is a socket's of the engine's own.
+    fn of_token(token: SocketToken) -> Option<Self> {
+        let place = Self { arena: ((token.0 & !TOKEN) >> 32) as u32, block: token.0 as u32 };
+        (token.0 & TOKEN != 0).then_some(place)
+    }
 }
 
 impl Programs {
     /// For lanes with these bells.
     pub(crate) fn new<'a>(bells: impl Iterator<Item = &'a Arc<Bell>>) -> Self {
-        let side = |bell: &Arc<Bell>| LaneSide {
-            bell: Arc::clone(bell),
-            poller: Poller::waking(Waker::from(Arc::clone(bell))),
-            desk: Mutex::new(Desk { events: Vec::new(), scratch: Box::default() }),
-        };
+        let side = |bell: &Arc<Bell>| LaneSide { bell: Arc::clone(bell), known: Mutex::default() };
         Self {
             used: AtomicBool::new(false),
             arenas: RwLock::default(),
+            changes: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
             lanes: bells.map(side).collect(),
-            lies: AtomicU64::new(0),
         }
-    }
-
-    fn arena(&self, place: u32) -> Option<Arc<ProgramArena>> {
-        self.arenas.read().unwrap_or_else(PoisonError::into_inner).get(place as usize)?.clone()
-    }
-
-    fn all(&self) -> Vec<Arc<ProgramArena>> {
-        self.arenas.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().cloned().collect()
     }
 
     /// Makes an arena, which the lanes serve from then on.
@@ -100,7 +105,7 @@ impl Programs {
         };
         self.used.store(true, Ordering::Release);
         // A worker that sleeps now has not said so in this arena.
-        self.lanes.iter().for_each(|lane| lane.bell.ring());
+        self.note_change();
         Ok(arena)
     }
 
@@ -108,61 +113,66 @@ impl Programs {
         let mut arenas = self.arenas.write().unwrap_or_else(PoisonError::into_inner);
         let gone = arenas.get_mut(place as usize).and_then(Option::take);
         drop((arenas, gone));
+        self.note_change();
     }
 
-    /// How often a program's words could not be.
-    pub(crate) fn lies(&self) -> u64 {
-        self.lies.load(Ordering::Relaxed)
+    fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.lanes.iter().for_each(|lane| lane.bell.ring());
     }
 
-    /// A worker, before its lane's turn: what connections and programs have told is carried out.
-    pub(crate) fn serve(&self, lane: LaneId) {
+    /// A lane has news of a socket: `false` if it is no program's.
+    pub(crate) fn tell(&self, fabric: &Fabric, token: SocketToken, ready: Ready) -> bool {
+        let Some(Place { arena, block }) = Place::of_token(token) else { return false };
+        let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Some(arena)) = arenas.get(arena as usize) {
+            arena.with_stream(block, |stream| stream.tell(fabric, arena, ready));
+        }
+        true
+    }
+
+    /// Does something with the arenas that a worker serves. Nobody else wants what it locks.
+    fn with_known<T>(&self, lane: LaneId, act: impl FnOnce(&[Arc<ProgramArena>]) -> T) -> Option<T> {
         if !self.used.load(Ordering::Acquire) {
-            return;
+            return None;
         }
-        let Some(side) = self.lanes.get(lane.index()) else { return };
-        let Ok(mut desk) = side.desk.try_lock() else { return };
-        let Desk { events, scratch } = &mut *desk;
-        if scratch.is_empty() {
-            *scratch = vec![0; SCRATCH].into_boxed_slice();
+        let mut known = self.lanes.get(lane.index())?.known.try_lock().ok()?;
+        let changes = self.changes.load(Ordering::Acquire);
+        if known.changes != changes {
+            let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
+            *known = Known { changes, arenas: arenas.iter().flatten().cloned().collect() };
         }
-        side.poller.wait(events, Some(Duration::ZERO));
-        for event in events.drain(..) {
-            let (place, block) = ((event.key >> 32) as u32, event.key as u32);
-            if let Some(ferry) = self.arena(place).and_then(|arena| arena.ferry(block)) {
-                ferry.serve(self, scratch);
-            }
-        }
-        for arena in self.all() {
-            self.serve_kicks(lane, &arena, scratch);
-        }
+        Some(act(&known.arenas))
     }
 
-    fn serve_kicks(&self, lane: LaneId, arena: &ProgramArena, scratch: &mut [u8]) {
-        let Some(inbox) = arena.inbox(lane) else { return };
-        for _ in 0..WORDS_PER_TURN {
-            let Some((first, mut bits)) = inbox.news.take_word() else { return };
-            while bits != 0 {
-                let block = first + bits.trailing_zeros();
-                bits &= bits - 1;
-                // Programs may name blocks that nobody has.
-                if let Some(ferry) = arena.ferry(block) {
-                    ferry.serve(self, scratch);
-                }
-            }
-        }
+    /// A worker, inside its lane: what programs have kicked for is given to the lane.
+    pub(crate) fn take_kicks(&self, lane: LaneId, mut give: impl FnMut(Message)) {
+        self.with_known(lane, |arenas| arenas.iter().for_each(|arena| arena.take_kicks(lane, &mut give)));
     }
 
     /// A worker that is about to sleep: programs are to ring from here on. Whether it may.
     pub(crate) fn fall_asleep(&self, lane: LaneId) -> bool {
-        let is_used = self.used.load(Ordering::Acquire);
-        !is_used || self.all().iter().all(|arena| arena.inbox(lane).is_none_or(|inbox| inbox.fall_asleep()))
+        let fall = |arena: &Arc<ProgramArena>| arena.inbox(lane).is_none_or(|inbox| inbox.fall_asleep());
+        self.with_known(lane, |arenas| arenas.iter().all(fall)).unwrap_or(true)
     }
 
     /// A worker that is awake again.
     pub(crate) fn wake_up(&self, lane: LaneId) {
-        if self.used.load(Ordering::Acquire) {
-            self.all().iter().filter_map(|arena| arena.inbox(lane)).for_each(|inbox| inbox.wake_up());
+        self.with_known(lane, |arenas| {
+            arenas.iter().filter_map(|arena| arena.inbox(lane)).for_each(|inbox| inbox.wake_up());
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_streams_are_no_others() {
+        for place in [Place { arena: 0, block: 0 }, Place { arena: 0x7fff_ffff, block: u32::MAX }] {
+            assert_eq!(Place::of_token(place.token()), Some(place));
         }
+        assert_eq!(Place::of_token(SocketToken(u64::from(u32::MAX) + 1)), None);
     }
 }

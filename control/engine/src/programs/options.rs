@@ -14,6 +14,8 @@ use firelane_tcp::congestion::Algorithm;
 use firelane_units::BitRate;
 use rustix::io::Errno;
 
+use super::stream::{Asked, Beginning};
+
 /// `SOL_SOCKET`, and its options (`asm-generic/socket.h`).
 mod socket {
     pub(super) const LEVEL: i32 = 1;
@@ -99,7 +101,7 @@ pub(super) struct Options {
 pub(super) struct About<'a> {
     pub(super) is_v6: bool,
     pub(super) is_listening: bool,
-    pub(super) stream: Option<&'a crate::TcpStream>,
+    pub(super) stream: Option<Asked<'a>>,
     pub(super) usual: StreamConfig,
 }
 
@@ -278,8 +280,13 @@ impl Options {
         }
     }
 
+    /// What goes beside that.
+    pub(super) fn beginning(&self) -> Beginning {
+        Beginning { bits: self.bits(), later: self.later() }
+    }
+
     /// What it is told once it is there.
-    pub(super) fn later(&self) -> Vec<StreamOption> {
+    fn later(&self) -> Vec<StreamOption> {
         let hops = self.hops.map(|hops| StreamOption::Hops(Some(hops)));
         let class = (self.traffic_class != 0).then_some(StreamOption::Dscp(self.traffic_class >> 2));
         let cork = self.cork.then_some(StreamOption::Cork(true));
@@ -287,7 +294,7 @@ impl Options {
     }
 
     /// The options that have a bit in a stream's own words.
-    pub(super) fn bits(&self) -> u64 {
+    fn bits(&self) -> u64 {
         let bit = |on, bit| if on { bit } else { 0 };
         bit(self.nodelay, request::NODELAY)
             | bit(self.cork, request::CORK)

@@ -7,18 +7,18 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Place, SocketId, State};
+use firelane_socket::{Accepted, AnyEnd, Names, StreamConfig};
 use rustix::io::Errno;
 
+use super::Owner;
 use super::arena::ProgramArena;
-use super::ferry::Ferry;
 use super::options::{About, Options};
-use super::{Owner, Programs};
+use super::stream::{Asked, Stream};
+use crate::fabric::Fabric;
 use crate::stack::Stack;
 use crate::tcp_listener::{ListenConfig, Reserved, TcpListener};
-use crate::tcp_stream::TcpStream;
 
 /// A socket.
 #[derive(Debug)]
@@ -37,10 +37,10 @@ pub(super) struct Socket {
 pub(super) enum Role {
     /// Nothing yet; perhaps it has an address.
     Fresh(Option<Reserved>),
-    /// It listens. A connection that its descriptor had no room for waits beside.
-    Listening(TcpListener, Option<(OwnedFd, Arrived)>),
+    /// It listens, with these sizes of rings. A connection that its descriptor had no room for waits beside.
+    Listening(TcpListener, StreamConfig, Option<(OwnedFd, Arrived)>),
     /// A connection, with the address that it was bound to.
-    Stream(Arc<Ferry>, #[expect(dead_code, reason = "it is held")] Option<Reserved>),
+    Stream(Arc<Stream>, #[expect(dead_code, reason = "it is held")] Option<Reserved>),
 }
 
 /// A new pair: ours, the program's, and the name of the program's.
@@ -84,13 +84,13 @@ impl Socket {
             keepalive: false,
             fast_open: 0,
         };
-        let listener = TcpListener::listen(reserved, config, self.options.first()).map_err(errno)?;
-        self.role = Role::Listening(listener, None);
+        let listener = TcpListener::listen_in(self.arena.rings(), reserved, config, self.options.first());
+        self.role = Role::Listening(listener.map_err(errno)?, config.rings, None);
         Ok(Answer::Done)
     }
 
     /// connect(2): begins it.
-    pub(super) fn connect(&mut self, programs: &Programs, address: SocketAddr) -> Result<Answer, Errno> {
+    pub(super) fn connect(&mut self, address: SocketAddr) -> Result<Answer, Errno> {
         let Role::Fresh(bound) = &mut self.role else { return Err(Errno::ISCONN) };
         if !fits(self.family, address) {
             return Err(Errno::AFNOSUPPORT);
@@ -106,45 +106,44 @@ impl Socket {
         }
         let local = bound.as_ref().map(Reserved::local);
         let rings = self.options.rings(self.stack.sockets().map_err(errno)?.stream);
-        let number = self.arena.take_block().ok_or(Errno::NOBUFS)?;
-        let first = self.options.first();
-        let begun = TcpStream::begin_with(&self.stack, local, remote, rings, first);
-        let ferry = begun.and_then(|stream| self.ferry(programs, number, stream));
-        let ferry = ferry.inspect_err(|_| self.arena.give_block_back(number)).map_err(errno)?;
-        let place = place(&ferry);
+        let (first, beginning) = (self.options.first(), self.options.beginning());
+        let begun = Stream::connect(&self.stack, &self.arena, (local, remote), rings, first, beginning);
+        let stream = begun.map_err(errno)?;
+        let place = self.place(&stream);
         let Role::Fresh(bound) = &mut self.role else { return Err(Errno::ISCONN) };
-        self.role = Role::Stream(ferry, bound.take());
+        self.role = Role::Stream(stream, bound.take());
         Ok(Answer::Stream { place })
     }
 
-    fn ferry(&self, programs: &Programs, number: u32, stream: TcpStream) -> io::Result<Arc<Ferry>> {
-        if let Some(block) = self.arena.mapping().block(number) {
-            block.requests.store(self.options.bits(), Ordering::Relaxed);
-        }
-        Ferry::begin(programs, &self.arena, number, stream, self.options.later())
+    fn place(&self, stream: &Stream) -> Place {
+        Place { arena: self.arena.arena().number(), block: stream.number() }
     }
 
     /// The connection that has waited longest at this listener, as a socket and as the message about it.
-    pub(super) fn accept(&mut self, programs: &Programs) -> Option<io::Result<(Self, OwnedFd, Arrived)>> {
-        let Role::Listening(listener, None) = &self.role else { return None };
-        let (stream, _) = listener.take()?;
-        let names = [stream.local_addr(), stream.peer_addr()];
-        Some(self.accepted(programs, stream, names))
+    pub(super) fn accept(&mut self, fabric: &Fabric) -> Option<io::Result<(Self, OwnedFd, Arrived)>> {
+        let Role::Listening(listener, rings, None) = &self.role else { return None };
+        let (rings, accepted) = (*rings, listener.take_any()?);
+        Some(self.accepted(fabric, accepted, rings))
     }
 
     fn accepted(
         &self,
-        programs: &Programs,
-        stream: TcpStream,
-        names: [io::Result<SocketAddr>; 2],
+        fabric: &Fabric,
+        accepted: Accepted<AnyEnd>,
+        rings: StreamConfig,
     ) -> io::Result<(Self, OwnedFd, Arrived)> {
-        let [local, remote] = names;
-        let (local, remote) = (self.shown(local?), self.shown(remote?));
-        let (ours, theirs, socket) = pair()?;
-        let number = self.arena.take_block().ok_or(Errno::NOBUFS)?;
-        let ferry =
-            self.ferry(programs, number, stream).inspect_err(|_| self.arena.give_block_back(number))?;
-        let arrived = Arrived { socket, place: place(&ferry), local, remote };
+        let Names { local, remote } = accepted.names;
+        let AnyEnd::There(hold) = accepted.stream else {
+            unreachable!("the listener was made with an arena");
+        };
+        let stream = Stream::accept(fabric, &self.arena, hold, rings, self.options.beginning());
+        let made = pair().inspect_err(|_| {
+            stream.close(fabric, true);
+            self.arena.remove(&stream);
+        });
+        let (ours, theirs, socket) = made?;
+        let (local, remote) = (self.shown(local), self.shown(remote));
+        let arrived = Arrived { socket, place: self.place(&stream), local, remote };
         let accepted = Self {
             ours,
             family: self.family,
@@ -152,7 +151,7 @@ impl Socket {
             arena: Arc::clone(&self.arena),
             owner: self.owner.clone(),
             options: self.options.clone(),
-            role: Role::Stream(ferry, None),
+            role: Role::Stream(stream, None),
         };
         Ok((accepted, theirs, arrived))
     }
@@ -160,31 +159,27 @@ impl Socket {
     /// setsockopt(2).
     pub(super) fn set_option(&mut self, level: i32, name: i32, value: &[u8]) -> Result<Answer, Errno> {
         let told = self.options.set(level, name, value)?;
-        if let (Role::Stream(ferry, _), Some(option)) = (&self.role, told)
-            && let Some(stream) = ferry.stream()
-        {
-            // A connection that is not there yet takes what it can when it is; one that is gone changes nothing.
-            let _ = stream.set_option(option);
+        if let (Role::Stream(stream, _), Some(option)) = (&self.role, told) {
+            stream.set_option(&self.stack.inner.fabric, option);
         }
         Ok(Answer::Done)
     }
 
     /// getsockopt(2).
     pub(super) fn get_option(&self, level: i32, name: i32, len: u32) -> Result<Answer, Errno> {
-        let stream = self.stream();
         let about = About {
             is_v6: self.family == Family::V6,
             is_listening: matches!(self.role, Role::Listening(..)),
-            stream: stream.as_ref(),
+            stream: self.stream().map(|stream| Asked { fabric: &self.stack.inner.fabric, stream }),
             usual: self.stack.sockets().map_err(errno)?.stream,
         };
         let value = self.options.get(level, name, len as usize, &about)?;
         Ok(Answer::Option { value })
     }
 
-    pub(super) fn stream(&self) -> Option<TcpStream> {
+    pub(super) fn stream(&self) -> Option<&Stream> {
         match &self.role {
-            Role::Stream(ferry, _) => ferry.stream(),
+            Role::Stream(stream, _) => Some(stream),
             _ => None,
         }
     }
@@ -193,11 +188,10 @@ impl Socket {
     pub(super) fn names(&self) -> [Option<SocketAddr>; 2] {
         let (local, remote) = match &self.role {
             Role::Fresh(bound) => (bound.as_ref().map(Reserved::local), None),
-            Role::Listening(listener, _) => (listener.local_addr().ok(), None),
-            Role::Stream(ferry, _) => {
-                let stream = ferry.stream();
-                let names = stream.map(|it| (it.local_addr().ok(), it.peer_addr().ok()));
-                names.unwrap_or_default()
+            Role::Listening(listener, ..) => (listener.local_addr().ok(), None),
+            Role::Stream(stream, _) => {
+                let names = stream.names();
+                (names.map(|names| names.local), names.map(|names| names.remote))
             }
         };
         [local, remote].map(|name| name.map(|name| self.shown(name)))
@@ -208,7 +202,7 @@ impl Socket {
         let (state, place) = match &self.role {
             Role::Fresh(_) => (State::Fresh, None),
             Role::Listening(..) => (State::Listening, None),
-            Role::Stream(ferry, _) => (State::Connected, Some(place(ferry))),
+            Role::Stream(stream, _) => (State::Connected, Some(self.place(stream))),
         };
         Answer::Attached { socket, family: self.family, kind: Kind::Stream, state, place }
     }
@@ -225,11 +219,6 @@ impl Socket {
     pub(super) fn send(&self, theirs: &OwnedFd, arrived: &Arrived) -> io::Result<()> {
         firelane_shm::carry::send(&self.ours, &arrived.encode(), &[theirs.as_fd()], false)
     }
-}
-
-fn place(ferry: &Ferry) -> Place {
-    let (arena, block) = ferry.place();
-    Place { arena, block }
 }
 
 /// Every address of a family.

@@ -1,0 +1,307 @@
+//! A stream of a program: its connection's rings lie in the program's arena, and the lane works on them there.
+//!
+//! Made by `socket.rs`. What the lane says of the connection stands in words of our own; here it is copied to where the
+//! program looks, and who sleeps is woken ([`Stream::tell`], in whichever thread is inside the lane). What the program
+//! asks for reaches the lane by its worker ([`Stream::obey`]). Nothing that the program can write is acted on but as a
+//! request about its own stream.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use firelane_lane::{Connect, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
+use firelane_shm::layout::{request, status};
+use firelane_shm::{Block, Holder, is_roomy};
+use firelane_socket::{ArenaEnd, Flags, Names, Ready, SocketError, StreamConfig, stream_in};
+use firelane_units::LaneId;
+use rustix::io::Errno;
+
+use super::Place;
+use super::arena::ProgramArena;
+use crate::error::{io_error, lane_failed};
+use crate::fabric::{EnterError, Fabric, Message};
+use crate::stack::Stack;
+
+/// Requests that are taken with their bits; options stay to be read again.
+const ONCE: u64 = request::WANTS_STORAGE | request::OPTIONS | request::SHUT_WRITE;
+/// Where the flags of a stream's words lie in [`status`].
+const FLAGS_SHIFT: u32 = 16;
+const _: () = assert!((Flags::CONNECTED.bits() as u64) << FLAGS_SHIFT == status::CONNECTED);
+const _: () = assert!((Flags::CLOSED.bits() as u64) << FLAGS_SHIFT == status::CLOSED);
+
+/// The program knows the connection's names, and its options are set.
+const SETTLED: u32 = 1;
+/// The program found no storage to write to.
+const WANTS_STORAGE: u32 = 2;
+/// The lane has been told that nobody has the socket any more.
+const CLOSED: u32 = 4;
+
+/// A program's stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    hold: ArenaEnd,
+    state: AtomicU32,
+    /// What the program has been told for good ([`status`]).
+    told: AtomicU64,
+    /// What the peer had acknowledged when the program was last told of room.
+    told_room: AtomicU64,
+    /// Options that the connection takes once it is there.
+    later: Mutex<Vec<StreamOption>>,
+}
+
+/// What a stream begins with beside its rings.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    /// The options that have bits of their own ([`request`]).
+    pub(super) bits: u64,
+    /// Those that only a connection takes.
+    pub(super) later: Vec<StreamOption>,
+}
+
+impl Stream {
+    /// Begins to connect from `local`, if the program has bound that.
+    pub(super) fn connect(
+        stack: &Stack,
+        arena: &ProgramArena,
+        ends: (Option<std::net::SocketAddr>, std::net::SocketAddr),
+        rings: StreamConfig,
+        options: StreamOptions,
+        beginning: Beginning,
+    ) -> io::Result<Arc<Self>> {
+        let (local, remote) = ends;
+        let engine = &stack.inner;
+        let options = StreamOptions { autotune: stack.is_usual(rings)?, ..options };
+        let lane = engine.registry().netstack_mut(stack.id).map(|n| engine.some_lane(&n.lanes))?;
+        let made = stream_in(arena.rings(), rings, lane, stack.id);
+        let (hold, slot) = made.ok_or(Errno::NOBUFS)?;
+        let stream = Self::begin(arena, hold, rings, beginning);
+        let command = SocketCommand::Connect(Box::new(Connect { remote, local, stream: slot, options }));
+        let entered = engine.fabric.enter_surely(lane, LaneMessage::Socket(stack.id, command));
+        if entered.is_err() {
+            arena.remove(&stream);
+            return Err(lane_failed());
+        }
+        Ok(stream)
+    }
+
+    /// Takes over a connection of a listener of the arena.
+    pub(super) fn accept(
+        fabric: &Fabric,
+        arena: &ProgramArena,
+        hold: ArenaEnd,
+        rings: StreamConfig,
+        beginning: Beginning,
+    ) -> Arc<Self> {
+        let stream = Self::begin(arena, hold, rings, beginning);
+        // What came before there was somebody to tell.
+        stream.tell(fabric, arena, Ready::ALL);
+        stream
+    }
+
+    fn begin(arena: &ProgramArena, hold: ArenaEnd, rings: StreamConfig, beginning: Beginning) -> Arc<Self> {
+        let number = hold.block();
+        let stream = Arc::new(Self {
+            hold,
+            state: AtomicU32::new(0),
+            told: AtomicU64::new(0),
+            told_room: AtomicU64::new(0),
+            later: Mutex::new(beginning.later),
+        });
+        if let Some(block) = arena.mapping().block(number) {
+            block.requests.store(beginning.bits, Ordering::Relaxed);
+            for (word, capacity) in block.capacity.iter().zip([rings.send_capacity, rings.recv_capacity]) {
+                word.store(u32::try_from(capacity).unwrap_or(u32::MAX), Ordering::Relaxed);
+            }
+        }
+        // What is told finds the stream in its place.
+        arena.insert(number, Arc::clone(&stream));
+        let words = stream.hold.shared().words();
+        words.set_token(Place { arena: arena.place, block: number }.token());
+        words.watch(Ready::ALL);
+        stream
+    }
+
+    /// Its block.
+    pub(super) fn number(&self) -> u32 {
+        self.hold.block()
+    }
+
+    pub(super) fn lane(&self) -> LaneId {
+        self.hold.shared().lane()
+    }
+
+    /// The two ends' addresses, once there is a connection.
+    pub(super) fn names(&self) -> Option<Names> {
+        self.hold.shared().names()
+    }
+
+    /// Bytes of the program's that the peer has, and bytes that have come for it.
+    pub(super) fn carried(&self) -> [u64; 2] {
+        self.hold.passed()
+    }
+
+    fn has(&self, bit: u32) -> bool {
+        self.state.load(Ordering::Acquire) & bit != 0
+    }
+
+    fn message(&self, command: SocketCommand) -> Message {
+        LaneMessage::Socket(self.hold.shared().netstack(), command)
+    }
+
+    /// The lane has news of the stream, or may have had some: what the program sees is brought up to date, and who sleeps
+    /// for it is woken.
+    pub(super) fn tell(&self, fabric: &Fabric, arena: &ProgramArena, ready: Ready) {
+        let Some(block) = arena.mapping().block(self.number()) else { return };
+        let words = self.hold.shared().words();
+        // Before the names: who sees that it is connected finds them.
+        let flags = u64::from(words.flags().bits()) << FLAGS_SHIFT;
+        if !self.has(SETTLED) {
+            self.settle(fabric, arena, block);
+        }
+        let error = words.take_error().map_or(0, |error| self.number_of(error));
+        let is_new = flags & !self.told.load(Ordering::Relaxed) != 0;
+        if is_new || error != 0 {
+            self.told.fetch_or(flags, Ordering::Relaxed);
+            block.tell(flags | error << status::ERROR_SHIFT);
+        } else if self.has_moved(ready) {
+            block.wake();
+        } else {
+            return;
+        }
+        arena.tell_waiters(self.number(), block);
+    }
+
+    fn number_of(&self, error: SocketError) -> u64 {
+        let number = if self.hold.has_lied() {
+            Errno::CONNRESET.raw_os_error()
+        } else {
+            io_error(error).raw_os_error().unwrap_or_default()
+        };
+        number.unsigned_abs().into()
+    }
+
+    /// Whether there may be somebody to wake: text came, or so much was acknowledged that there is room where there was
+    /// none. Whoever found room before does not wait for more.
+    fn has_moved(&self, ready: Ready) -> bool {
+        let [acknowledged, _] = self.hold.passed();
+        let before = self.told_room.swap(acknowledged, Ordering::Relaxed);
+        if ready != Ready::WRITABLE {
+            return true;
+        }
+        let had_no_storage = self.has(WANTS_STORAGE)
+            && self.state.fetch_and(!WANTS_STORAGE, Ordering::AcqRel) & WANTS_STORAGE != 0;
+        let is_roomy_behind = |cursor| {
+            let [written, limit] = self.hold.written_behind(cursor);
+            is_roomy(limit.saturating_sub(written), written)
+        };
+        had_no_storage || (!is_roomy_behind(before) && is_roomy_behind(acknowledged))
+    }
+
+    /// The connection may have been made: shows its names, sets its options, and does what was asked for before.
+    fn settle(&self, fabric: &Fabric, arena: &ProgramArena, block: &Block) {
+        if !self.hold.publish_names() {
+            return;
+        }
+        let Some(conn) = self.hold.shared().conn() else { return };
+        let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(option) = later.last().copied() {
+            // This may run inside the lane, so a full squeue is not waited for: the next news tries again.
+            let message = self.message(SocketCommand::SetOption(conn, option));
+            if fabric.enter(self.lane(), message) == Err(EnterError::Full) {
+                return;
+            }
+            later.pop();
+        }
+        self.state.fetch_or(SETTLED, Ordering::AcqRel);
+        if block.requests.load(Ordering::Acquire) & ONCE != 0 {
+            // As if the program had kicked now.
+            let inbox = arena.inbox(self.lane());
+            if inbox.is_some_and(|inbox| inbox.tell(self.number())) {
+                fabric.bell(self.lane()).ring();
+            }
+        }
+    }
+
+    /// The program has kicked: what it asks for goes to the lane.
+    pub(super) fn obey(&self, block: &Block, mut give: impl FnMut(Message)) {
+        // Requests stay where they are until there is a connection.
+        let Some(conn) = self.hold.shared().conn() else { return };
+        let mut asked = block.requests.load(Ordering::Acquire);
+        if asked & ONCE != 0 {
+            // Options are read again once the bit is cleared, so a change after this look brings it back.
+            asked = block.requests.fetch_and(!ONCE, Ordering::AcqRel);
+        }
+        if asked & request::WANTS_STORAGE != 0 {
+            self.state.fetch_or(WANTS_STORAGE, Ordering::AcqRel);
+        }
+        if asked & request::OPTIONS != 0 {
+            let is_on = |bit| asked & bit != 0;
+            for option in [
+                StreamOption::Nodelay(is_on(request::NODELAY)),
+                StreamOption::Cork(is_on(request::CORK)),
+                StreamOption::QuickAck(is_on(request::QUICKACK)),
+            ] {
+                give(self.message(SocketCommand::SetOption(conn, option)));
+            }
+        }
+        give(LaneMessage::Kick { netstack: self.hold.shared().netstack(), conn });
+        if asked & request::SHUT_WRITE != 0 {
+            self.hold.shared().words().set_flags(Flags::WRITE_CLOSED);
+            give(self.message(SocketCommand::Shutdown(conn)));
+        }
+    }
+
+    /// Changes one option. A connection that is not there yet takes what it can when it is; one that is gone changes
+    /// nothing.
+    pub(super) fn set_option(&self, fabric: &Fabric, option: StreamOption) {
+        match self.hold.shared().conn() {
+            Some(conn) => {
+                let message = self.message(SocketCommand::SetOption(conn, option));
+                // A lane that has failed has no connections left.
+                let _ = fabric.enter_surely(self.lane(), message);
+            }
+            None => self.later.lock().unwrap_or_else(PoisonError::into_inner).push(option),
+        }
+    }
+
+    /// The last descriptor is gone: as close(2), or a reset. Whether the lane knows; if not, it is still making the
+    /// connection, and this is to be called again.
+    pub(super) fn close(&self, fabric: &Fabric, resets: bool) -> bool {
+        let shared = self.hold.shared();
+        if self.has(CLOSED) {
+            return true;
+        }
+        let Some(conn) = shared.conn() else { return shared.words().flags().contains(Flags::CLOSED) };
+        shared.words().watch(Ready::NONE);
+        self.state.fetch_or(CLOSED, Ordering::AcqRel);
+        let abort = resets.then_some(SocketCommand::Abort(conn));
+        for command in abort.into_iter().chain([SocketCommand::Close(conn)]) {
+            // A lane that has failed has no connections left to close.
+            let _ = fabric.enter_surely(self.lane(), self.message(command));
+        }
+        true
+    }
+
+    /// Whether a thread of a living session may be inside, so that the block must not be anybody else's yet.
+    pub(super) fn is_entered(&self, arena: &ProgramArena, lives: impl Fn(u32) -> bool) -> bool {
+        let Some(block) = arena.mapping().block(self.number()) else { return false };
+        [&block.send_owner, &block.recv_owner].into_iter().any(|word| {
+            Holder::of_word(word.load(Ordering::Acquire)).is_some_and(|holder| lives(holder.session()))
+        })
+    }
+}
+
+/// A stream and the lanes, for questions about its connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) fabric: &'a Fabric,
+    pub(super) stream: &'a Stream,
+}
+
+impl Asked<'_> {
+    /// As `TcpStream::info`.
+    pub(super) fn info(self) -> io::Result<StreamInfo> {
+        let conn = self.stream.hold.shared().conn().ok_or(io::ErrorKind::NotConnected)?;
+        self.fabric.stream_info(self.stream.lane(), conn)
+    }
+}
