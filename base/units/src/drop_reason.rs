@@ -173,13 +173,16 @@ impl fmt::Display for DropReason {
     }
 }
 
-/// One counter per reason.
+/// One counter per reason, and their sum, which is asked for with each chain of frames.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DropCounters([u64; DropReason::ALL.len()]);
+pub struct DropCounters {
+    counts: [u64; DropReason::ALL.len()],
+    total: u64,
+}
 
 impl Default for DropCounters {
     fn default() -> Self {
-        Self([0; DropReason::ALL.len()])
+        Self { counts: [0; DropReason::ALL.len()], total: 0 }
     }
 }
 
@@ -191,17 +194,19 @@ impl DropCounters {
 
     /// Counts `frames` frames.
     pub fn add(&mut self, reason: DropReason, frames: u64) {
-        self.0[reason as usize] += frames;
+        self.counts[reason as usize] += frames;
+        self.total += frames;
     }
 
     /// How many frames ended for `reason`.
     pub fn of(&self, reason: DropReason) -> u64 {
-        self.0[reason as usize]
+        self.counts[reason as usize]
     }
 
     /// How many frames ended for any reason.
+    #[inline]
     pub fn total(&self) -> u64 {
-        self.0.iter().sum()
+        self.total
     }
 
     /// Every reason that happened, with its count, in the order of the path.
@@ -211,9 +216,10 @@ impl DropCounters {
 
     /// Adds another lane's counters.
     pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
         }
+        self.total += other.total;
     }
 }
 

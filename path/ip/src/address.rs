@@ -181,7 +181,6 @@ impl Addresses {
         };
         let state = if dad.probes_left == 0 { AddressState::Preferred } else { AddressState::Tentative };
         self.insert(at, Address { link, prefix, state, origin, dad });
-        self.list_broadcasts();
         self.wake_by(first);
         Ok(())
     }
@@ -347,6 +346,7 @@ impl Addresses {
     fn insert(&mut self, at: usize, address: Address) {
         self.keys.insert(at, key(address.prefix.addr()));
         self.list.insert(at, address);
+        self.list_broadcasts();
     }
 
     #[inline]

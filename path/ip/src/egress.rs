@@ -210,6 +210,7 @@ impl Ip {
             return Some(Way { link, next_hop: dst, mac: Some(ethernet::group_mac(dst)), hint: 0 });
         }
         if let IpAddr::V4(v4) = dst
+            && self.addresses.is_broadcast(v4)
             && let Some(link) = self.broadcast_link(src_link, v4)
         {
             return Some(Way { link, next_hop: dst, mac: Some(MacAddr::BROADCAST), hint: 0 });

@@ -32,9 +32,12 @@ impl<D: Driver> Lane<D> {
         self.links.release(&mut self.common);
         let fetched = self.fetch();
         let more = self.pass_on() | self.flush() | self.stacks.has_patient();
-        let sleep = self.rest(fetched, more, idle);
-        self.sleeps_until = if sleep.work_left { Some(now) } else { sleep.until };
-        sleep
+        let work_left = self.rest(fetched, more, idle);
+        // Who comes again at once need not know what is due later.
+        let comes_again = work_left || idle == Idle::StaysAwake;
+        let until = if comes_again { Some(now) } else { self.next_deadline() };
+        self.sleeps_until = until;
+        Sleep { until, work_left }
     }
 
     /// Finishes what an item began: what is to be sent is sent. Answers whether the worker must be woken: there is
@@ -42,6 +45,9 @@ impl<D: Driver> Lane<D> {
     pub fn settle(&mut self, now: Instant) -> bool {
         self.common.now = now;
         let more = self.pass_on() | self.flush() | self.stacks.has_patient();
+        if self.sleeps_until.is_some_and(|until| until <= now) {
+            return more;
+        }
         let next = self.next_deadline();
         let is_late = next.is_some_and(|at| self.sleeps_until.is_none_or(|until| at < until));
         if is_late {
@@ -94,24 +100,23 @@ impl<D: Driver> Lane<D> {
         !self.is_tx_full && self.stacks.has_blocked()
     }
 
-    /// What the worker does next.
-    fn rest(&mut self, fetched: usize, more: bool, idle: Idle) -> Sleep {
+    /// Whether there is work left for the worker; if there is none and it is to sleep, devices wake it.
+    fn rest(&mut self, fetched: usize, more: bool, idle: Idle) -> bool {
         if idle == Idle::StaysAwake {
             if !self.policy.is_polling() {
                 self.links.notify(false);
                 self.policy.poll_on();
             }
-            return Sleep { until: self.next_deadline(), work_left: more || fetched > 0 };
+            return more || fetched > 0;
         }
         let backlog = self.common.backlogs.of(self.common.id);
         let rest = self.policy.after_fetch(fetched, backlog);
         let waiting = rest == Rest::AwaitNotification && self.links.notify(true);
-        let work_left = more || waiting || rest == Rest::PollAgain;
-        Sleep { until: self.next_deadline(), work_left }
+        more || waiting || rest == Rest::PollAgain
     }
 
     /// The earliest instant at which there is something to do without being woken.
-    fn next_deadline(&self) -> Option<Instant> {
+    fn next_deadline(&mut self) -> Option<Instant> {
         let is_stuck = self.is_tx_full || self.stacks.has_dirty();
         let retry = is_stuck.then(|| self.common.now + TX_RETRY);
         let sweep = self.stacks.sweep_at(self.common.now);

@@ -5,6 +5,7 @@
 //! counted here, and what has left without coming out was consumed.
 
 use core::mem;
+use core::time::Duration;
 
 use firelane_frame::{Chain, Frame};
 use firelane_ip::{Delivered, Egress, Front, Input, Ip, IpConfig, LOOPBACK, Made, Sent, Upper};
@@ -12,6 +13,9 @@ use firelane_units::{Instant, LinkId};
 use firelane_wire::Ecn;
 
 use crate::common::Common;
+
+/// How often a lane that does not sleep looks for what is due: IP counts in milliseconds.
+const LOOK: Duration = Duration::from_micros(100);
 
 /// The IP side of a shard.
 #[derive(Debug)]
@@ -22,11 +26,22 @@ pub(crate) struct IpSide {
     made: Made,
     /// A call was made since the books were closed.
     is_open: bool,
+    /// When something is due, as the last look has found.
+    due: Option<Instant>,
+    /// When to look again, if nobody asks before.
+    look_at: Instant,
 }
 
 impl IpSide {
     pub(crate) fn new(config: IpConfig) -> Self {
-        Self { core: Ip::new(config), inside: 0, made: Made::default(), is_open: false }
+        Self {
+            core: Ip::new(config),
+            inside: 0,
+            made: Made::default(),
+            is_open: false,
+            due: None,
+            look_at: Instant::ZERO,
+        }
     }
 
     /// A frame for this netstack. `Some` if it is for a transport.
@@ -82,9 +97,14 @@ impl IpSide {
 
     /// Does what is due.
     pub(crate) fn on_time<D>(&mut self, common: &mut Common<D>) {
-        if self.core.poll_at().is_some_and(|at| at <= common.now) {
+        if self.look_at <= common.now {
+            self.look_at = common.now + LOOK;
+            self.due = self.core.poll_at();
+        }
+        if self.due.is_some_and(|at| at <= common.now) {
             self.core.on_timer(common.now, &mut common.pools);
             self.is_open = true;
+            self.due = self.core.poll_at();
         }
     }
 
@@ -123,8 +143,10 @@ impl IpSide {
         self.inside
     }
 
-    pub(crate) fn poll_at(&self) -> Option<Instant> {
-        self.core.poll_at()
+    /// When something is due.
+    pub(crate) fn poll_at(&mut self) -> Option<Instant> {
+        self.due = self.core.poll_at();
+        self.due
     }
 }
 

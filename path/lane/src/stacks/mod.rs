@@ -199,8 +199,8 @@ impl Stacks {
     }
 
     /// When something is due.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let shards = self.shards.iter().filter_map(Shard::next_deadline).min();
+    pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
+        let shards = self.shards.iter_mut().filter_map(Shard::next_deadline).min();
         [self.conns.next_deadline(), shards].into_iter().flatten().min()
     }
 

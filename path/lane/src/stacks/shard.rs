@@ -110,7 +110,7 @@ impl Shard {
     }
 
     /// When this shard itself has something to do.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
         let limited = self.limited_datagrams.front().map(|&(at, _)| at);
         [self.ip.poll_at(), self.time_wait.poll_at(), self.half_open.poll_at(), limited]
             .into_iter()
