@@ -252,13 +252,15 @@ impl Direction {
         self.order
     }
 
-    /// A frame that arrives at `passed` passes those that are held.
+    /// A frame that arrives at `passed` passes those that are held. None waits longer than it has to: what passes it
+    /// may itself arrive much later, or never.
     fn let_go_of_held(&mut self, passed: Instant) {
         self.held.iter_mut().for_each(|held| held.remaining -= 1);
         let free = self.held.extract_if(.., |held| held.remaining == 0);
         for Held { flight, .. } in free {
             self.order += 1;
-            self.flying.push(Flight { arrives: passed, order: self.order, ..flight });
+            let arrives = passed.min(flight.arrives);
+            self.flying.push(Flight { arrives, order: self.order, ..flight });
         }
     }
 

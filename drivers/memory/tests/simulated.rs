@@ -214,12 +214,21 @@ fn a_reordered_frame_lets_so_many_pass_or_goes_on_in_time() {
     let sent_at = bench.now;
     assert_eq!(bench.run(), [(sent_at + micros(80), 4)], "nothing follows");
 
+    bench.control.change(|c| c.reorder = reorder(Chance::ALWAYS));
+    bench.send(1, 64);
+    let sent_at = bench.now;
+    bench.control.change(|c| (c.reorder, c.rate) = (Reorder::None, Some(BitRate::ZERO)));
+    bench.send(2, 64);
+    assert_eq!(bench.run(), [(sent_at + micros(80), 5)], "what follows never arrives");
+    bench.control.change(|c| c.rate = None);
+    assert_eq!(bench.order(), [6, 7]);
+
     bench.control.change(|c| c.reorder = Reorder::Delay { chance: Chance::ALWAYS, extra: micros(5) });
     bench.send(1, 64);
     bench.control.change(|c| c.reorder = Reorder::None);
     bench.send(2, 64);
-    assert_eq!(bench.order(), [6, 7, 5]);
-    assert_eq!(bench.control.counters().reordered, 3);
+    assert_eq!(bench.order(), [9, 10, 8]);
+    assert_eq!(bench.control.counters().reordered, 4);
 }
 
 #[test]
