@@ -13,6 +13,7 @@
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
 
+use crate::pool::Homeward;
 use crate::ring::{Consumer, Producer, spsc_ring};
 use crate::{Chain, Frame, FrameMeta, Pools};
 
@@ -65,10 +66,11 @@ impl ParcelProducer {
     pub fn push_chain(&mut self, chain: &mut Chain) -> usize {
         let count = self.0.room_for(chain.len());
         (0..count.min(FORESIGHT)).for_each(|ahead| self.0.foresee(ahead));
+        let mut homeward = Homeward::new();
         for frame in chain.drain_front(count) {
             self.0.foresee(FORESIGHT);
             // SAFETY: `room_for` said that there is room for each, and `write` leaves a parcel.
-            unsafe { self.0.place_with(|slot| write(slot, frame)) };
+            unsafe { self.0.place_with(|slot| write(slot, frame, &mut homeward)) };
         }
         self.0.publish();
         count
@@ -90,9 +92,9 @@ impl ParcelProducer {
     }
 }
 
-/// Leaves a frame in a slot, whole.
+/// Leaves a frame in a slot, whole. What crosses by content sends its slot home.
 #[inline]
-fn write(slot: &mut MaybeUninit<Parcel>, frame: Frame) {
+fn write(slot: &mut MaybeUninit<Parcel>, frame: Frame, homeward: &mut Homeward) {
     let parcel = slot.as_mut_ptr();
     let content = frame.as_slice();
     let is_short = !content.is_empty() && content.len() <= SHORT_MAX;
@@ -104,6 +106,7 @@ fn write(slot: &mut MaybeUninit<Parcel>, frame: Frame) {
             (&raw mut (*parcel).meta).write(*frame.meta());
             let to = (&raw mut (*parcel).body).cast::<u8>();
             core::ptr::copy_nonoverlapping(content.as_ptr(), to, content.len());
+            homeward.add(frame);
         } else {
             (&raw mut (*parcel).bytes).write(0);
             (&raw mut (*parcel).body).cast::<Frame>().write(frame);
@@ -245,5 +248,20 @@ mod tests {
         producer.push_chain(&mut chain);
         drop((producer, consumer));
         assert_eq!(ours.small.free(), 64);
+    }
+
+    #[test]
+    fn slots_of_several_pools_go_home_together_and_some_pools_are_gone() {
+        let (mut ours, mut others) = (pools(), pools());
+        let mut gone = pools();
+        let mut chain = Chain::new();
+        for from in [0, 0, 1, 2, 2, 0, 1] {
+            let pools = [&mut ours, &mut others, &mut gone][from].copy_of(&[7; 60]);
+            chain.push(pools.unwrap());
+        }
+        drop(gone);
+        let (mut producer, _consumer) = parcel_ring(8);
+        assert_eq!(producer.push_chain(&mut chain), 7);
+        assert_eq!((ours.small.free(), others.small.free()), (64, 64));
     }
 }

@@ -31,6 +31,12 @@ const SLOT_ALIGN: usize = 64;
 /// The allocator's own alignment: up to it, zeroed memory is fresh pages and is not written.
 const SLAB_ALIGN: usize = 16;
 
+/// How many small frames are taken before the pool looks for slots that have come home. Those were used last, so their
+/// lines are still in a cache, which the lines of slots that have lain at home are not.
+const LOOK_EVERY: u32 = 32;
+/// Slots above this size are looked for each time: a look costs nothing beside their content.
+const SMALL_BYTES: u32 = 4096;
+
 /// The size of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolConfig {
@@ -44,6 +50,9 @@ pub struct PoolConfig {
 pub struct Pool {
     shared: NonNull<Shared>,
     free: Vec<u32>,
+    /// Frames that are taken before the next look at what came home.
+    until_look: u32,
+    look_every: u32,
 }
 
 // SAFETY: the pool's parts are plain memory and atomics; nothing depends on the thread.
@@ -68,7 +77,7 @@ impl Pool {
         let slot_bytes = config.slot_bytes.next_multiple_of(SLOT_ALIGN as u32);
         assert!(slot_bytes as usize > HEADROOM, "a slot must have room beside the headroom");
         assert!(config.slots <= SLOTS_MAX, "too many slots for 32-bit links");
-        let layout = (slot_bytes as usize)
+        let layout = stride(slot_bytes)
             .checked_mul(config.slots as usize)
             .and_then(|bytes| bytes.checked_add(SLOT_ALIGN))
             .and_then(|bytes| Layout::from_size_align(bytes, SLAB_ALIGN).ok())
@@ -87,7 +96,12 @@ impl Pool {
             returns: ReturnStack::new(config.slots),
             refs: AtomicU32::new(config.slots + 1),
         });
-        Self { shared: NonNull::from(Box::leak(shared)), free: (0..config.slots).rev().collect() }
+        Self {
+            shared: NonNull::from(Box::leak(shared)),
+            free: (0..config.slots).rev().collect(),
+            until_look: 0,
+            look_every: if slot_bytes > SMALL_BYTES { 0 } else { LOOK_EVERY },
+        }
     }
 
     fn shared(&self) -> &Shared {
@@ -99,6 +113,10 @@ impl Pool {
     /// still there.
     #[inline]
     pub fn take(&mut self) -> Option<Frame> {
+        match self.until_look.checked_sub(1) {
+            Some(fewer) => self.until_look = fewer,
+            None => self.collect(),
+        }
         let index = match self.free.pop() {
             Some(index) => index,
             None => self.collect_one()?,
@@ -117,6 +135,7 @@ impl Pool {
         // SAFETY: as in `shared`; the borrow is not of `self`, so that the list can grow meanwhile.
         let shared = unsafe { self.shared.as_ref() };
         self.free.extend(shared.returns.take_all());
+        self.until_look = self.look_every;
     }
 
     /// Takes a frame home: without an atomic operation if it is this pool's, through its own pool's stack
@@ -192,6 +211,61 @@ impl Shared {
     }
 }
 
+/// How far slots lie apart: an odd number of cache lines, so that the beginnings of frames spread over all sets of a
+/// cache. At a power of two, a chain of small frames would share a few of them.
+#[inline]
+const fn stride(slot_bytes: u32) -> usize {
+    slot_bytes as usize | SLOT_ALIGN
+}
+
+/// Slots on their way home: those of one pool, one behind the other, take one atomic operation.
+pub(crate) struct Homeward {
+    /// Null while there is none.
+    shared: *const Shared,
+    first: u32,
+    last: u32,
+    count: u32,
+}
+
+impl Homeward {
+    pub(crate) const fn new() -> Self {
+        Self { shared: core::ptr::null(), first: 0, last: 0, count: 0 }
+    }
+
+    /// Sends a frame home with those before it.
+    #[inline]
+    pub(crate) fn add(&mut self, frame: Frame) {
+        let slot = ManuallyDrop::new(frame.into_slot());
+        if core::ptr::eq(self.shared, slot.shared) {
+            // SAFETY: (R3) the slots that are on their way keep the pool's shared part.
+            unsafe { &*self.shared }.returns.link(slot.index, self.first);
+            (self.first, self.count) = (slot.index, self.count + 1);
+        } else {
+            self.arrive();
+            *self = Self { shared: slot.shared, first: slot.index, last: slot.index, count: 1 };
+        }
+    }
+
+    fn arrive(&mut self) {
+        if self.shared.is_null() {
+            return;
+        }
+        // SAFETY: (R3) the slots' references keep it; after a successful push it is not touched again.
+        let pushed = unsafe { &*self.shared }.returns.push_linked(self.first, self.last);
+        if let Err(Closed) = pushed {
+            // SAFETY: (R3) the pool is gone and left the slots' references to their holder.
+            unsafe { Shared::give_back(self.shared, self.count) };
+        }
+        self.shared = core::ptr::null();
+    }
+}
+
+impl Drop for Homeward {
+    fn drop(&mut self) {
+        self.arrive();
+    }
+}
+
 /// One slot, owned. Dropping it sends it home.
 ///
 /// The pointer is never null, and not a `NonNull` for the same reason that [`NoNiche`] has.
@@ -218,7 +292,7 @@ impl Slot {
         // the address is within the slab.
         unsafe {
             let shared = &*self.shared;
-            shared.slots_begin.as_ptr().add(self.index as usize * self.bytes as usize)
+            shared.slots_begin.as_ptr().add(self.index as usize * stride(self.bytes))
         }
     }
 
@@ -279,6 +353,15 @@ mod tests {
 
     fn pool(slots: u32) -> Pool {
         Pool::new(PoolConfig { slots, slot_bytes: 256 })
+    }
+
+    #[test]
+    fn who_drops_what_he_takes_uses_few_slots() {
+        for (slot_bytes, wanted) in [(256, LOOK_EVERY as usize + 1), (SMALL_BYTES + 1, 1)] {
+            let mut pool = Pool::new(PoolConfig { slots: 1000, slot_bytes });
+            let used = (0..1000).map(|_| pool.take().unwrap().as_slice().as_ptr() as usize);
+            assert_eq!(used.collect::<std::collections::BTreeSet<_>>().len(), wanted);
+        }
     }
 
     #[test]

@@ -35,15 +35,26 @@ impl ReturnStack {
 
     /// Returns a slot (R1).
     pub(crate) fn push(&self, slot: u32) -> Result<(), Closed> {
+        self.push_linked(slot, slot)
+    }
+
+    /// Puts a slot before `rest`. Neither is returned yet: [`push_linked`](Self::push_linked) returns them together.
+    /// Who holds a slot owns its link.
+    pub(crate) fn link(&self, slot: u32, rest: u32) {
+        self.links[slot as usize].store(rest, Ordering::Relaxed);
+    }
+
+    /// Returns the slots from `first` to `last`, linked in this order (R1), with one atomic operation.
+    pub(crate) fn push_linked(&self, first: u32, last: u32) -> Result<(), Closed> {
         let mut head = self.head.0.load(Ordering::Relaxed);
         loop {
             if head == CLOSED {
                 return Err(Closed);
             }
-            self.links[slot as usize].store(head, Ordering::Relaxed);
+            self.links[last as usize].store(head, Ordering::Relaxed);
             // Release: what was written into the slot and its link is seen by the owner, who acquires.
             // Pushes on top are read-modify-writes and continue the release sequence.
-            match self.head.0.compare_exchange_weak(head, slot, Ordering::Release, Ordering::Relaxed) {
+            match self.head.0.compare_exchange_weak(head, first, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(seen) => head = seen,
             }
@@ -97,6 +108,10 @@ mod tests {
         assert_eq!(stack.take_all().collect::<Vec<_>>(), [3, 0, 2]);
         assert_eq!(stack.take_all().count(), 0);
         stack.push(1).unwrap();
+        stack.link(3, 0);
+        stack.push_linked(3, 0).unwrap();
+        assert_eq!(stack.take_all().collect::<Vec<_>>(), [3, 0, 1]);
+        stack.push(1).unwrap();
         assert_eq!(stack.close().collect::<Vec<_>>(), [1]);
         assert!(stack.push(2).is_err());
         assert_eq!(stack.close().count(), 0);
@@ -141,10 +156,10 @@ mod models {
                 .map(|slots| {
                     let m = Arc::clone(&m);
                     thread::spawn(move || {
-                        for slot in slots {
-                            touch(&m, slot);
-                            m.stack.push(slot).unwrap();
-                        }
+                        slots.iter().for_each(|&slot| touch(&m, slot));
+                        // Two slots go home together.
+                        slots.windows(2).for_each(|pair| m.stack.link(pair[0], pair[1]));
+                        m.stack.push_linked(slots[0], slots[slots.len() - 1]).unwrap();
                     })
                 })
                 .collect();
