@@ -8,6 +8,16 @@ use core::fmt;
 use crate::meta::FrameMeta;
 use crate::pool::{HEADROOM, NoNiche, Slot};
 
+/// What a frame is on a medium, as counters and limits count it: a frame that will be cut is many packets, each with
+/// its headers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Weight {
+    /// How many packets.
+    pub packets: u64,
+    /// Their bytes, link headers included.
+    pub bytes: u64,
+}
+
 /// The owner of a slot, and of the part of it that is in use.
 pub struct Frame {
     slot: Slot,
@@ -152,6 +162,16 @@ impl Frame {
     #[inline]
     pub fn wire_bytes(&self) -> usize {
         self.meta().segmentation.map_or(self.len(), |cut| cut.wire_bytes(self.len()))
+    }
+
+    /// What it is on a medium. Who counts it at several places weighs it once.
+    #[inline]
+    pub fn weight(&self) -> Weight {
+        let len = self.len();
+        match self.meta().segmentation {
+            None => Weight { packets: 1, bytes: len as u64 },
+            Some(cut) => Weight { packets: cut.segments(len) as u64, bytes: cut.wire_bytes(len) as u64 },
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub use byte_ring::{
 };
 pub use chain::Chain;
 pub use driver::{Capabilities, Driver};
-pub use frame::Frame;
+pub use frame::{Frame, Weight};
 pub use meta::{Checksum, FlowTag, FrameMeta, SegmentKind, Segmentation};
 pub use mpsc::MpscRing;
 pub use parcel::{ParcelConsumer, ParcelProducer, parcel_ring};

@@ -96,6 +96,15 @@ struct MaskSet {
     table: HashTable<(Key, FlowId)>,
 }
 
+impl MaskSet {
+    /// The flow of a packet whose addresses count. Out of the way of those that have no such rules.
+    #[inline(never)]
+    fn find(&self, headers: &Headers, direction: Direction, rest: u64) -> Option<FlowId> {
+        let key = Key::of(headers, direction, rest).masked(&self.mask.bits);
+        self.table.find(key.hash(), |(k, _)| *k == key).map(|&(_, flow)| flow)
+    }
+}
+
 /// Which bits of a packet are pinned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Mask {
@@ -132,15 +141,26 @@ impl FlowRules {
         if self.sets.is_empty() {
             return None;
         }
-        let (family, packet, has_ports) = Key::of(headers, direction)?;
+        let family = match headers.l3 {
+            L3::V4 { .. } => Family::V4,
+            L3::V6 { .. } => Family::V6,
+            L3::Arp | L3::Malformed | L3::Other => return None,
+        };
+        let has_ports = headers.ports.is_some();
+        let rest = Key::rest_of(headers, direction);
         self.sets.iter().find_map(|set| {
             let Mask { bits, family: wanted } = &set.mask;
             let is_family = *wanted == Family::Any || *wanted == family;
             if !is_family || (!has_ports && bits.rest & PORTS != 0) {
                 return None;
             }
-            let key = packet.masked(bits);
-            set.table.find(key.hash(), |(k, _)| *k == key).map(|&(_, flow)| flow)
+            if bits.local | bits.remote != 0 {
+                return set.find(headers, direction, rest);
+            }
+            // Most rules pin no address, and all keys of such a table have none.
+            let rest = rest & bits.rest;
+            let found = set.table.find(Key::hash_of_rest(rest), |(key, _)| key.rest == rest);
+            found.map(|&(_, flow)| flow)
         })
     }
 
@@ -241,21 +261,30 @@ impl Mask {
 }
 
 impl Key {
-    /// The packet's values, its family, and whether it has ports.
+    /// What a packet pins beside its addresses.
     #[inline]
-    fn of(headers: &Headers, direction: Direction) -> Option<(Family, Self, bool)> {
-        let (family, src, dst) = match headers.l3 {
-            L3::V4 { src, dst } => (Family::V4, mapped(src), mapped(dst)),
-            L3::V6 { src, dst } => (Family::V6, src.to_bits(), dst.to_bits()),
-            L3::Arp | L3::Malformed | L3::Other => return None,
+    fn rest_of(headers: &Headers, direction: Direction) -> u64 {
+        let (src, dst) = headers.ports.map_or((0, 0), |(s, d)| (s.0, d.0));
+        let (local, remote) = match direction {
+            Direction::In => (dst, src),
+            Direction::Out => (src, dst),
         };
-        let (src_port, dst_port) = headers.ports.map_or((0, 0), |(s, d)| (s.0, d.0));
-        let (local, remote, local_port, remote_port) = match direction {
-            Direction::In => (dst, src, dst_port, src_port),
-            Direction::Out => (src, dst, src_port, dst_port),
+        pack(headers.protocol.0, local, remote, headers.dsfield)
+    }
+
+    /// All values of a packet.
+    #[inline]
+    fn of(headers: &Headers, direction: Direction, rest: u64) -> Self {
+        let (src, dst) = match headers.l3 {
+            L3::V4 { src, dst } => (mapped(src), mapped(dst)),
+            L3::V6 { src, dst } => (src.to_bits(), dst.to_bits()),
+            L3::Arp | L3::Malformed | L3::Other => (0, 0),
         };
-        let rest = pack(headers.protocol.0, local_port, remote_port, headers.dsfield);
-        Some((family, Self { local, remote, rest }, headers.ports.is_some()))
+        let (local, remote) = match direction {
+            Direction::In => (dst, src),
+            Direction::Out => (src, dst),
+        };
+        Self { local, remote, rest }
     }
 
     #[inline]
@@ -270,15 +299,21 @@ impl Key {
     /// Only the operator chooses what a table holds, so the constants need not be secret.
     #[inline]
     const fn hash(&self) -> u64 {
-        let rest = self.rest ^ 0x8ebc_6af0_9c88_c6e3;
         if self.local | self.remote == 0 {
-            return fold(rest, 0x9e37_79b9_7f4a_7c15);
+            return Self::hash_of_rest(self.rest);
         }
+        let rest = self.rest ^ 0x8ebc_6af0_9c88_c6e3;
         let [local_high, local_low] = halves(self.local);
         let [remote_high, remote_low] = halves(self.remote);
         let a = fold(local_low ^ 0x9e37_79b9_7f4a_7c15, local_high ^ 0xd1b5_4a32_d192_ed03);
         let b = fold(remote_low ^ 0xa076_1d64_78bd_642f, remote_high ^ 0xe703_7ed1_a0b4_28db);
         fold(a ^ b.rotate_left(32), rest)
+    }
+
+    /// The hash of a key without addresses.
+    #[inline]
+    const fn hash_of_rest(rest: u64) -> u64 {
+        fold(rest ^ 0x8ebc_6af0_9c88_c6e3, 0x9e37_79b9_7f4a_7c15)
     }
 }
 

@@ -4,7 +4,7 @@
 //! for many segments is many packets, each with its headers. `flowstat` shows packets and bytes. Every frame that
 //! arrived has passed, is held or was dropped: a test adds them up.
 
-use firelane_frame::Frame;
+use firelane_frame::{Frame, Weight};
 use firelane_units::Bytes;
 
 /// One direction's counters.
@@ -28,10 +28,10 @@ pub struct Counters {
 
 impl Counters {
     #[inline]
-    pub(crate) fn pass(&mut self, frame: &Frame) {
+    pub(crate) fn pass(&mut self, weight: Weight) {
         self.passed += 1;
-        self.packets += packets(frame);
-        self.bytes += frame.wire_bytes() as u64;
+        self.packets += weight.packets;
+        self.bytes += weight.bytes;
     }
 
     pub(crate) fn drop(&mut self, frame: &Frame) {
@@ -59,11 +59,6 @@ impl Counters {
     }
 }
 
-#[inline]
-fn packets(frame: &Frame) -> u64 {
-    frame.meta().segmentation.map_or(1, |cut| cut.segments(frame.len()) as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,7 +73,7 @@ mod tests {
             Segmentation { kind: SegmentKind::TcpV4, segment_bytes: 1460, header_bytes: 54, ecn: false };
         frame.meta_mut().segmentation = Some(cut);
         let mut counters = Counters::default();
-        counters.pass(&frame);
+        counters.pass(frame.weight());
         assert_eq!((counters.passed, counters.packets, counters.bytes), (1, 3, 3000 + 3 * 54));
         counters.drop(&frame);
         let mut sum = counters;

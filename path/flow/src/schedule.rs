@@ -149,7 +149,7 @@ impl FlowTable {
                 side.counters.drop(&frame);
                 drops.count(DropReason::FlowLimit);
             } else {
-                side.counters.pass(&frame);
+                side.counters.pass(frame.weight());
                 self.nodes.charge(now, flow, direction, bytes);
                 pass(direction, flow, frame);
             }

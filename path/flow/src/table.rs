@@ -5,7 +5,7 @@
 
 use std::collections::BinaryHeap;
 
-use firelane_frame::{Chain, Frame, Pools, offload};
+use firelane_frame::{Chain, Frame, Pools, Weight, offload};
 use firelane_units::{BitRate, Bytes, Direction, DropCounters, DropReason, FlowId, Instant, Priority};
 
 use crate::counters::Counters;
@@ -102,25 +102,25 @@ impl FlowTable {
     /// Lets a frame pass if no limit stands on its way, and counts it. If not, the caller asks
     /// [`admit`](Self::admit). Most frames need no more than this, and it moves none.
     #[inline]
-    pub fn pass_unlimited(&mut self, flow: FlowId, direction: Direction, frame: &Frame) -> bool {
+    pub fn pass_unlimited(&mut self, flow: FlowId, direction: Direction, weight: Weight) -> bool {
         let Some(node) = self.nodes.get_mut(flow) else { return false };
         let side = node.side_mut(direction);
         if side.tightest.is_some() || !side.hold.is_empty() {
             return false;
         }
         side.counters.arrived += 1;
-        side.counters.pass(frame);
+        side.counters.pass(weight);
         true
     }
 
     /// Asks whether a frame may pass. Frames of one flow and direction keep their order.
     pub fn admit(&mut self, now: Instant, flow: FlowId, direction: Direction, frame: Frame) -> Verdict {
-        if self.pass_unlimited(flow, direction, &frame) {
+        if self.pass_unlimited(flow, direction, frame.weight()) {
             return Verdict::Pass(frame);
         }
         let Some(node) = self.nodes.get_mut(flow) else {
             self.stray.arrived += 1;
-            self.stray.pass(&frame);
+            self.stray.pass(frame.weight());
             return Verdict::Pass(frame);
         };
         let bytes = Bytes::from(frame.wire_bytes());
@@ -134,7 +134,7 @@ impl FlowTable {
         let gate = if side.hold.is_empty() { self.nodes.first_closed(now, flow, direction) } else { None };
         let side = self.nodes.at_mut(flow).side_mut(direction);
         if side.hold.is_empty() && gate.is_none() {
-            side.counters.pass(&frame);
+            side.counters.pass(frame.weight());
             self.nodes.charge(now, flow, direction, bytes);
             return Verdict::Pass(frame);
         }

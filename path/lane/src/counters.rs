@@ -10,6 +10,7 @@
 //! them. Over all lanes, with no item between two of them, `taken` equals `handed`.
 
 use firelane_flow::Counters;
+use firelane_frame::Weight;
 use firelane_tcp::{FastOpenCounters, SynCounters};
 use firelane_units::{Direction, DropCounters, FlowId, LaneId, LinkId};
 
@@ -90,10 +91,10 @@ pub struct PortCounters {
 }
 
 impl PortTraffic {
-    pub(crate) fn count(&mut self, frame: &firelane_frame::Frame) {
-        let cut = frame.meta().segmentation;
-        self.packets += cut.map_or(1, |cut| cut.segments(frame.len()) as u64);
-        self.bytes += frame.wire_bytes() as u64;
+    #[inline]
+    pub(crate) fn count(&mut self, weight: Weight) {
+        self.packets += weight.packets;
+        self.bytes += weight.bytes;
     }
 
     /// Adds another lane's.

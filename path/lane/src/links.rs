@@ -90,12 +90,13 @@ impl<D> Links<D> {
                 common.drop_frame(frame, reason);
                 continue;
             }
-            let Err(frame) = self.enter(common, link, frame, &headers) else { continue };
-            if is_vnic {
+            if let Some(to) = self.enter(common, link, &mut frame, &headers) {
+                self.deliver(common, to, frame, &headers);
+            } else if is_vnic {
                 self.out(common, link, frame, &headers);
             } else {
                 let port = self.ports.get_mut(link.index()).expect("it was there for the chain");
-                port.counters.outward.count(&frame);
+                port.counters.outward.count(frame.weight());
                 self.switch(common, link, frame, &headers);
             }
         }
@@ -103,11 +104,13 @@ impl<D> Links<D> {
 
     /// Frames that netstacks made; each names its VNIC as its ingress.
     pub(crate) fn take_departures(&mut self, common: &mut Common<D>, chain: &mut Chain) {
-        while let Some(frame) = chain.pop() {
+        while let Some(mut frame) = chain.pop() {
             let link = frame.meta().ingress;
             probes::ip_send(&frame, link);
-            let Err(frame) = self.depart(common, frame) else { continue };
-            self.resume(common, Stage::Out, link, frame);
+            match self.depart(common, &mut frame) {
+                Some(to) => self.deliver(common, to, frame, &Headers::EMPTY),
+                None => self.resume(common, Stage::Out, link, frame),
+            }
         }
     }
 
@@ -140,10 +143,11 @@ impl<D> Links<D> {
         {
             return common.outbox.hand_over(home, Stage::Out, link, frame);
         }
-        port.counters.outward.count(&frame);
+        let weight = frame.weight();
+        port.counters.outward.count(weight);
         let Some(flow) = flow else { return self.switch(common, link, frame, headers) };
         frame.meta_mut().flow = flow.into();
-        if self.flows.pass_unlimited(flow, Direction::Out, &frame) {
+        if self.flows.pass_unlimited(flow, Direction::Out, weight) {
             return self.switch(common, link, frame, headers);
         }
         if self.flows.must_cut(flow, Direction::Out, &frame) {
@@ -218,7 +222,7 @@ impl<D> Links<D> {
             return common.outbox.hand_over(home, Stage::In, to, frame);
         }
         frame.meta_mut().flow = flow.into();
-        if self.flows.pass_unlimited(flow, Direction::In, &frame) {
+        if self.flows.pass_unlimited(flow, Direction::In, frame.weight()) {
             return self.deliver(common, to, frame, headers);
         }
         if self.flows.must_cut(flow, Direction::In, &frame) {
@@ -243,7 +247,7 @@ impl<D> Links<D> {
                 if lane != common.id {
                     return common.outbox.hand_over(lane, Stage::Deliver, to, frame);
                 }
-                port.counters.inward.count(&frame);
+                port.counters.inward.count(frame.weight());
                 common.taps.see(common.now, (to, port.over), Direction::In, &frame);
                 self.arrivals.push(Arrival { netstack, link: to, frame, headers: *headers });
             }
@@ -253,7 +257,7 @@ impl<D> Links<D> {
                     port.counters.inward.dropped += 1;
                     return common.drop_frame(frame, DropReason::PortFull);
                 }
-                port.counters.inward.count(&frame);
+                port.counters.inward.count(frame.weight());
                 common.taps.see(common.now, (to, port.over), Direction::In, &frame);
                 queue.tx.push(frame);
             }

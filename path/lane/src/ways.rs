@@ -1,8 +1,8 @@
 //! Remembered ways through the link side: from a port and a station's address to the port behind the switch.
 //!
-//! Most frames take a way that a frame before them took: no rule and no limit stands on it, no tag is set or
-//! stripped. Such a way is decided once and remembered; a frame that finds it is counted at each station that it
-//! would have passed, and goes to the port at its end. Called by `links.rs`, which walks the stations one by one
+//! Most frames take a way that a frame before them took: no limit stands on it, no tag is set or stripped. Such a
+//! way is decided once and remembered; a frame that finds it is asked for its flow where rules decide that, counted at
+//! each station that it would have passed, and goes to the port at its end. Called by `links.rs`, which walks the stations one by one
 //! for all other frames. Every change of ports, switches and flows makes all ways forgotten (`Links::changed`), and
 //! a limit that is set later is asked for with each frame.
 
@@ -28,7 +28,6 @@ pub(crate) struct Ways {
 }
 
 /// A way that frames from `ingress` to the station `dst` take.
-#[derive(Clone, Copy)]
 struct Way {
     ingress: LinkId,
     dst: MacAddr,
@@ -37,15 +36,27 @@ struct Way {
     from: SwitchPortId,
     at: SwitchPortId,
     to: LinkId,
-    /// The flows of both ports; an uplink has none.
-    flows: [Option<FlowId>; 2],
-    /// The frames end in a device of this lane, so nobody needs their headers.
-    ends_in_device: bool,
+    /// The flows at both ports.
+    outward: FlowAt,
+    inward: FlowAt,
+    /// Nobody asks for the headers of a frame on its way: no rule, and no netstack at the end.
+    is_blind: bool,
+}
+
+/// Which flow a frame belongs to at a port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FlowAt {
+    /// None: an uplink.
+    Nowhere,
+    /// Always the same.
+    One(FlowId),
+    /// The port's rules say it, frame by frame.
+    ByRules,
 }
 
 impl Ways {
     pub(crate) fn new() -> Self {
-        Self { slots: Box::new([None; WAYS]), version: NonZeroU32::MIN }
+        Self { slots: Box::new([const { None }; WAYS]), version: NonZeroU32::MIN }
     }
 
     #[inline]
@@ -56,32 +67,51 @@ impl Ways {
     }
 
     #[inline]
-    fn find(&self, ingress: LinkId, dst: MacAddr) -> Option<Way> {
-        let way = self.slots[Self::slot(ingress, dst)]?;
+    fn find(&self, ingress: LinkId, dst: MacAddr) -> Option<&Way> {
+        let way = self.slots[Self::slot(ingress, dst)].as_ref()?;
         (way.ingress == ingress && way.dst == dst && way.version == self.version).then_some(way)
     }
 
     /// Forgets all ways.
     pub(crate) fn forget(&mut self) {
         self.version = self.version.checked_add(1).unwrap_or_else(|| {
-            *self.slots = [None; WAYS];
+            *self.slots = [const { None }; WAYS];
             NonZeroU32::MIN
         });
     }
 }
 
-/// The flow of everything at a port that has no rules and is in no VLAN; `None` if it is not such a port, or if the
-/// flow's limit is kept by another lane.
-fn plain_flow<D>(links: &Links<D>, common: &Common<D>, port: &Port) -> Option<Option<FlowId>> {
-    if !port.rules.is_empty() || matches!(port.kind, PortKind::Vnic { vlan: Some(_), .. }) {
+/// The flow of what passes a port that is in no VLAN; `None` if the port is in one, or if the only flow's limit is
+/// kept by another lane.
+fn flow_at<D>(links: &Links<D>, common: &Common<D>, port: &Port) -> Option<FlowAt> {
+    if matches!(port.kind, PortKind::Vnic { vlan: Some(_), .. }) {
         return None;
     }
-    let flow = port.default_flow();
-    let home = flow.and_then(|flow| links.places.get(flow.index())?.home);
-    home.is_none_or(|home| home == common.id).then_some(flow)
+    if !port.rules.is_empty() {
+        return Some(FlowAt::ByRules);
+    }
+    let Some(flow) = port.default_flow() else { return Some(FlowAt::Nowhere) };
+    links.is_kept_here(common, flow).then_some(FlowAt::One(flow))
+}
+
+/// The flow of a frame at a port of its way.
+#[inline]
+fn flow_of(at: FlowAt, port: &Port, headers: &Headers, direction: Direction) -> Option<FlowId> {
+    match at {
+        FlowAt::Nowhere => None,
+        FlowAt::One(flow) => Some(flow),
+        FlowAt::ByRules => port.rules.lookup(headers, direction).or(port.default_flow()),
+    }
 }
 
 impl<D> Links<D> {
+    /// Whether no other lane keeps the limit of `flow`.
+    #[inline]
+    fn is_kept_here(&self, common: &Common<D>, flow: FlowId) -> bool {
+        let home = self.places.get(flow.index()).and_then(|place| place.home);
+        home.is_none_or(|home| home == common.id)
+    }
+
     /// The switch has decided that a frame from `ingress` to `dst` goes from its port `from` to `at`, where our port
     /// `to` is: remembers it if nothing else has to be decided for the next one.
     pub(crate) fn remember(
@@ -95,11 +125,12 @@ impl<D> Links<D> {
         let (Some(port), Some(end)) = (self.ports.get(ingress.index()), self.ports.get(to.index())) else {
             return;
         };
-        let flows = [port, end].map(|port| plain_flow(self, common, port));
+        let flows = [port, end].map(|port| flow_at(self, common, port));
         let [Some(outward), Some(inward)] = flows else { return };
         if headers.tagged || headers.vlan.is_some() {
             return;
         }
+        let ends_in_device = matches!(end.user, PortUser::Driver { .. }) && end.queue.is_some();
         let way = Way {
             ingress,
             dst: headers.dst,
@@ -108,75 +139,74 @@ impl<D> Links<D> {
             from,
             at,
             to,
-            flows: [outward, inward],
-            ends_in_device: matches!(end.user, PortUser::Driver { .. }) && end.queue.is_some(),
+            outward,
+            inward,
+            is_blind: ends_in_device && outward != FlowAt::ByRules && inward != FlowAt::ByRules,
         };
         self.ways.slots[Ways::slot(ingress, headers.dst)] = Some(way);
     }
 
-    /// Sends a netstack's frame by the way of those before it; gives it back if it has to be looked at.
+    /// Sends a netstack's frame by the way of those before it, to the port that it answers; `None` if the frame has to
+    /// be looked at.
     #[inline]
-    pub(crate) fn depart(&mut self, common: &mut Common<D>, frame: Frame) -> Result<(), Frame> {
-        let dst = match frame.as_slice() {
-            &[a, b, c, d, e, f, ..] => MacAddr([a, b, c, d, e, f]),
-            _ => return Err(frame),
-        };
-        match self.ways.find(frame.meta().ingress, dst) {
-            // A netstack makes no tagged frames.
-            Some(way) if way.ends_in_device => self.go(common, &way, frame, &Headers::EMPTY),
-            _ => Err(frame),
-        }
+    pub(crate) fn depart(&mut self, common: &mut Common<D>, frame: &mut Frame) -> Option<LinkId> {
+        let &[a, b, c, d, e, f, ..] = frame.as_slice() else { return None };
+        let ingress = frame.meta().ingress;
+        // A netstack makes no tagged frames.
+        let is_known = |way: &Way| way.is_blind;
+        self.go(common, ingress, MacAddr([a, b, c, d, e, f]), frame, &Headers::EMPTY, is_known)
     }
 
-    /// Sends a frame that a driver brought by the way of those before it; gives it back if it has to be looked at.
+    /// Sends a frame that a driver brought by the way of those before it, to the port that it answers; `None` if the
+    /// frame has to be looked at.
     #[inline]
     pub(crate) fn enter(
         &mut self,
         common: &mut Common<D>,
         ingress: LinkId,
-        frame: Frame,
+        frame: &mut Frame,
         headers: &Headers,
-    ) -> Result<(), Frame> {
-        match self.ways.find(ingress, headers.dst) {
-            Some(way) if !headers.tagged => self.go(common, &way, frame, headers),
-            _ => Err(frame),
-        }
+    ) -> Option<LinkId> {
+        self.go(common, ingress, headers.dst, frame, headers, |_| !headers.tagged)
     }
 
-    /// Counts a frame at every station of its way and hands it to the port at the end.
+    /// Counts a frame at every station of its way, and answers the port at the end.
     #[inline(always)]
     fn go(
         &mut self,
         common: &mut Common<D>,
-        way: &Way,
-        mut frame: Frame,
+        ingress: LinkId,
+        dst: MacAddr,
+        frame: &mut Frame,
         headers: &Headers,
-    ) -> Result<(), Frame> {
-        let [outward, inward] = way.flows;
-        let is_open = |flow: Option<FlowId>, direction| {
-            flow.is_none_or(|flow| self.flows.is_unlimited(flow, direction))
-        };
-        if !is_open(outward, Direction::Out) || !is_open(inward, Direction::In) {
-            return Err(frame);
+        is_known: impl Fn(&Way) -> bool,
+    ) -> Option<LinkId> {
+        let way = self.ways.find(ingress, dst).filter(|way| is_known(way))?;
+        let (port, end) = (self.ports.get(ingress.index())?, self.ports.get(way.to.index())?);
+        let outward = flow_of(way.outward, port, headers, Direction::Out);
+        let inward = flow_of(way.inward, end, headers, Direction::In);
+        for (at, flow, direction) in
+            [(way.outward, outward, Direction::Out), (way.inward, inward, Direction::In)]
+        {
+            let Some(flow) = flow else { continue };
+            let is_here = at != FlowAt::ByRules || self.is_kept_here(common, flow);
+            if !is_here || !self.flows.is_unlimited(flow, direction) {
+                return None;
+            }
         }
-        let (Some(port), Some(link)) =
-            (self.ports.get_mut(way.ingress.index()), self.switches.get_mut(way.over.index()))
-        else {
-            return Err(frame);
-        };
-        port.counters.outward.count(&frame);
-        link.switch.pass(way.from, way.at, &frame);
+        let weight = frame.weight();
+        self.switches.get_mut(way.over.index())?.switch.pass(way.from, way.at, weight);
+        self.ports.get_mut(ingress.index())?.counters.outward.count(weight);
         if let Some(flow) = outward {
             frame.meta_mut().flow = flow.into();
-            self.flows.pass_unlimited(flow, Direction::Out, &frame);
+            self.flows.pass_unlimited(flow, Direction::Out, weight);
         }
-        common.taps.see(common.now, (way.ingress, way.over), Direction::Out, &frame);
+        common.taps.see(common.now, (ingress, way.over), Direction::Out, frame);
         if let Some(flow) = inward {
             frame.meta_mut().flow = flow.into();
-            self.flows.pass_unlimited(flow, Direction::In, &frame);
+            self.flows.pass_unlimited(flow, Direction::In, weight);
         }
-        self.deliver(common, way.to, frame, headers);
-        Ok(())
+        Some(way.to)
     }
 }
 
@@ -196,8 +226,9 @@ mod tests {
             from: SwitchPortId(0),
             at: SwitchPortId(1),
             to: LinkId(4),
-            flows: [None; 2],
-            ends_in_device: true,
+            outward: FlowAt::Nowhere,
+            inward: FlowAt::Nowhere,
+            is_blind: true,
         };
         ways.slots[Ways::slot(LinkId(3), dst)] = Some(way);
         assert!(ways.find(LinkId(3), dst).is_some_and(|way| way.to == LinkId(4)));

@@ -4,9 +4,11 @@ mod support;
 
 use std::time::Duration;
 
+use firelane_classify::FlowMatch;
+use firelane_flow::FlowConfig;
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
-use firelane_units::{BitRate, DropReason, FlowId, LaneId, LinkId};
+use firelane_units::{BitRate, DropReason, FlowId, LaneId, LinkId, Port, Priority};
 use support::*;
 
 /// An etherstub with two TAP-like VNICs of one queue each, in the lanes 0 and the last.
@@ -139,6 +141,58 @@ fn a_sender_with_a_ring_of_its_own_is_not_fetched_over_its_limit() {
         stub.world.all(|| Control::SetMaxbw(FlowId(1), None));
         stub.world.run();
         assert_eq!(stub.received().len() + passed, 1000);
+        stub.world.check_conservation();
+    }
+}
+
+/// The flow of what goes to `port`, part of bob's.
+fn by_port(flow: u32, port: u16, home: Option<LaneId>) -> FlowSetup {
+    let rule = FlowMatch { local_port: Some(Port(port)), ..FlowMatch::default() };
+    let parent = Some(FlowId(2));
+    let config = FlowConfig { parent, maxbw: None, priority: Priority::Medium };
+    FlowSetup { flow: FlowId(flow), owner: LinkId(2), rule: Some(rule), config, home }
+}
+
+#[test]
+fn who_follows_others_is_asked_for_its_own_flow_and_limit() {
+    for lanes in [1, 2] {
+        let mut stub = stub(lanes, None);
+        for (flow, port) in [(3, 53), (4, 80)] {
+            stub.world.add_flow(by_port(flow, port, Some(LaneId(lanes - 1))));
+        }
+        let send = |stub: &mut Stub, rounds: usize| {
+            let mut chain = Chain::new();
+            for _ in 0..rounds {
+                let ports = [53, 80, 9];
+                chain.extend(ports.map(|port| udp_frame(&mut stub.pools, 1, 2, (1000, port), 60)));
+            }
+            stub.alice.tx.push_chain(&mut chain);
+            stub.world.run();
+            stub.received().len()
+        };
+        assert_eq!(send(&mut stub, 10), 30);
+        stub.world.all(|| Control::SetMaxbw(FlowId(4), Some(BitRate::ZERO)));
+        assert_eq!(send(&mut stub, 10), 20, "the way is known, and one of its flows closed");
+        stub.world.all(|| Control::SetMaxbw(FlowId(4), None));
+        stub.world.all(|| Control::RemoveFlow(FlowId(3)));
+        assert_eq!(send(&mut stub, 10), 30);
+        let mut passed = [0; 5];
+        let mut carried = (0, 0);
+        for lane in &stub.world.lanes {
+            let snapshot = lane.snapshot();
+            for (flow, [inward, _]) in snapshot.flows {
+                passed[flow.index()] += inward.passed;
+            }
+            for (port, counters) in snapshot.ports {
+                if port == LinkId(2) {
+                    carried.0 += counters.inward.packets;
+                    carried.1 += counters.inward.bytes;
+                }
+            }
+        }
+        assert_eq!(passed[2..], [10 + 10 + 20, 0, 20], "{lanes} lanes; what is removed counts no more");
+        assert_eq!(carried, (80, 80 * 60));
+        assert_eq!(stub.world.counters().drops.of(DropReason::FlowLimit), 10);
         stub.world.check_conservation();
     }
 }

@@ -88,7 +88,7 @@ impl Lane {
 
     #[inline]
     fn pass(&mut self, now: Instant, flow: FlowId, direction: Direction, frame: Frame) -> Option<Frame> {
-        if self.flows.pass_unlimited(flow, direction, &frame) {
+        if self.flows.pass_unlimited(flow, direction, frame.weight()) {
             return Some(frame);
         }
         match self.flows.admit(now, flow, direction, frame) {

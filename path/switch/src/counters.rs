@@ -3,7 +3,7 @@
 //! Packets and bytes are what a wire would carry: a frame that stands for many segments is many packets.
 //! `dlstat` and `dladm show-link` show these.
 
-use firelane_frame::Frame;
+use firelane_frame::Weight;
 
 /// One port's counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,21 +24,21 @@ pub struct PortCounters {
 
 impl PortCounters {
     #[inline]
-    pub(crate) fn received(&mut self, frame: &Frame) {
-        self.ipkts += packets(frame);
-        self.rbytes += frame.wire_bytes() as u64;
+    pub(crate) fn received(&mut self, weight: Weight) {
+        self.ipkts += weight.packets;
+        self.rbytes += weight.bytes;
     }
 
     #[inline]
-    pub(crate) fn sent(&mut self, frame: &Frame) {
-        self.opkts += packets(frame);
-        self.obytes += frame.wire_bytes() as u64;
+    pub(crate) fn sent(&mut self, weight: Weight) {
+        self.opkts += weight.packets;
+        self.obytes += weight.bytes;
     }
 
     /// Takes back what was counted as received, because the user's ring had no room.
-    pub(crate) fn refused(&mut self, frame: &Frame) {
-        self.ipkts -= packets(frame);
-        self.rbytes -= frame.wire_bytes() as u64;
+    pub(crate) fn refused(&mut self, weight: Weight) {
+        self.ipkts -= weight.packets;
+        self.rbytes -= weight.bytes;
         self.ierrors += 1;
     }
 
@@ -51,9 +51,4 @@ impl PortCounters {
         self.obytes += other.obytes;
         self.oerrors += other.oerrors;
     }
-}
-
-#[inline]
-fn packets(frame: &Frame) -> u64 {
-    frame.meta().segmentation.map_or(1, |cut| cut.segments(frame.len()) as u64)
 }

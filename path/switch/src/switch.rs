@@ -3,7 +3,7 @@
 //! A lane owns a replica; ports are added and removed by messages, with the same identifiers everywhere. A frame
 //! that comes from a port, or is on its way to one, when the port is removed is dropped as `no_port`.
 
-use firelane_frame::Frame;
+use firelane_frame::{Frame, Weight};
 use firelane_units::{DropReason, MacAddr, SwitchPortId, VlanId};
 
 use crate::address_table::AddressTable;
@@ -78,7 +78,7 @@ impl Switch {
         };
         match decided {
             Destination::Drop(_) => port.counters.oerrors += 1,
-            Destination::Port(_) | Destination::Flood => port.counters.sent(frame),
+            Destination::Port(_) | Destination::Flood => port.counters.sent(frame.weight()),
         }
         decided
     }
@@ -98,26 +98,26 @@ impl Switch {
             (Role::Uplink, Some(vlan)) if !l2.tagged => tag::push(frame, vlan),
             (Role::Station { .. } | Role::Uplink, _) => {}
         }
-        port.counters.received(frame);
+        port.counters.received(frame.weight());
         true
     }
 
     /// Counts a frame that goes the way of one before it, which [`forward`](Self::forward) and
     /// [`deliver`](Self::deliver) let pass as it was. The caller looks again when ports have changed.
     #[inline]
-    pub fn pass(&mut self, ingress: SwitchPortId, to: SwitchPortId, frame: &Frame) {
+    pub fn pass(&mut self, ingress: SwitchPortId, to: SwitchPortId, weight: Weight) {
         if let Some(Some(port)) = self.ports.get_mut(ingress.index()) {
-            port.counters.sent(frame);
+            port.counters.sent(weight);
         }
         if let Some(Some(port)) = self.ports.get_mut(to.index()) {
-            port.counters.received(frame);
+            port.counters.received(weight);
         }
     }
 
     /// Says that a delivered frame could not be handed to the port's user ([`DropReason::PortFull`]).
     pub fn refuse(&mut self, to: SwitchPortId, frame: &Frame) {
         if let Some(Some(port)) = self.ports.get_mut(to.index()) {
-            port.counters.refused(frame);
+            port.counters.refused(frame.weight());
         }
     }
 
