@@ -119,6 +119,16 @@ drop_reasons! {
     Ip ReassemblyLimit = "ip_reassembly_limit",
     /// No route to the destination.
     Ip NoRoute = "ip_no_route",
+    /// A route says that packets end there, and that nobody is told.
+    Ip Blackhole = "ip_blackhole",
+    /// A route says that the destination cannot be reached.
+    Ip Unreachable = "ip_unreachable",
+    /// A route says that the destination is forbidden.
+    Ip Prohibited = "ip_prohibited",
+    /// Its source is not where it came from, and the interface asks for that.
+    Ip ReversePath = "ip_reverse_path",
+    /// For another station, by an interface that does not forward.
+    Ip NotForwarding = "ip_not_forwarding",
     /// The neighbour did not answer, or its waiting queue was full.
     Ip NeighbourUnresolved = "ip_neighbour_unresolved",
     /// Too large for the way, and it may not be fragmented.

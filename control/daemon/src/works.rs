@@ -437,12 +437,7 @@ impl Works {
 }
 
 fn way(route: &Route) -> RouteConfig {
-    RouteConfig {
-        destination: route.destination(),
-        gateway: Some(route.gateway()),
-        link: None,
-        congestion: None,
-    }
+    RouteConfig::via(route.destination(), route.gateway())
 }
 
 /// The engine's refusal in the words of the interface.

@@ -190,7 +190,7 @@ impl StackBuilder {
             gateway.parse().map_err(|_| invalid(format!("gateway {gateway:?}: invalid IP address")))?;
         let any: IpAddr = if gateway.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
         let destination = IpPrefix::new(any, 0).expect("zero fits every family");
-        self.routes.push(RouteConfig { destination, gateway: Some(gateway), link: None, congestion: None });
+        self.routes.push(RouteConfig::via(destination, gateway));
         Ok(self)
     }
 

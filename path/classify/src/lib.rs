@@ -7,14 +7,17 @@
 //! - the flow: [`FlowRules`] of that VNIC, the most specific rule first;
 //! - the lane: [`Tuple::symmetric_hash`] and the 128 entries of [`Steering`];
 //! - the connection: [`ConnTable`], exact match;
-//! - else the listener: [`Listeners`], a specific address before a wildcard.
+//! - else the listener: [`Listeners`], a specific address before a wildcard;
+//! - what a router decided about a flow: [`FlowCache`].
 //!
 //! Every table is a lane's own replica, changed by message, so nothing here is shared or locked. Tables that a
-//! remote peer fills are keyed with a secret; tables that only the operator fills are not. No answer is ever
-//! cached by header values: the cost of a lookup depends on the rules, not on what an attacker sends.
+//! remote peer fills are keyed with a secret; tables that only the operator fills are not. No answer for this host is
+//! cached by header values: the cost of a lookup depends on the rules, not on what an attacker sends. What is
+//! forwarded is, in places of which there is a fixed number, and what is not found there costs a look at the routes.
 #![forbid(unsafe_code)]
 
 mod conn_table;
+mod flow_cache;
 mod headers;
 mod listeners;
 mod mix;
@@ -25,6 +28,7 @@ mod test_frames;
 mod tuple;
 
 pub use conn_table::{ConnTable, TableKey, TupleTaken};
+pub use flow_cache::FlowCache;
 pub use headers::{Fragment, Headers, L3};
 pub use listeners::{ListenTaken, Listeners, LocalAddr};
 pub use rules::{DsField, FlowMatch, FlowRules, MASK_SETS_MAX, RuleError};

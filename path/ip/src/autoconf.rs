@@ -22,7 +22,7 @@ use crate::iid::IidKind;
 use crate::own_address::OwnAddress;
 use crate::prefixes::Prefixes;
 use crate::resolvers::{Heard, ResolverLists, Resolvers};
-use crate::route::{Origin, Route};
+use crate::route::{Origin, Route, RouteKind};
 use crate::router_solicit::RouterSolicit;
 use crate::routers::Routers;
 use crate::slaac::{Change, Recipe, Slaac};
@@ -129,7 +129,14 @@ impl AutoLink {
 
     /// The route to a prefix that is on the link.
     pub(crate) const fn on_link_route(link: LinkId, prefix: IpPrefix) -> Route {
-        Route { destination: prefix, gateway: None, link: Some(link), origin: Origin::OnLink, hint: 0 }
+        Route {
+            destination: prefix,
+            gateway: None,
+            link: Some(link),
+            kind: RouteKind::Unicast,
+            origin: Origin::OnLink,
+            hint: 0,
+        }
     }
 }
 

@@ -66,6 +66,40 @@ impl From<bool> for Forwarding {
     }
 }
 
+/// What an interface has of its own to say about packets for others, and about who may send by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IfRouting {
+    /// Whether IPv4's packets are forwarded that come by it or would leave by it; `None` is as the netstack has it.
+    pub forwards_v4: Option<bool>,
+    /// The same for IPv6's.
+    pub forwards_v6: Option<bool>,
+    /// Whether packets are taken only if their source is where they come from.
+    pub reverse_path: ReversePath,
+}
+
+/// Whether the source of a packet must be where it comes from (RFC 3704 §2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReversePath {
+    /// Nobody asks.
+    #[default]
+    Off,
+    /// There must be a route to it that goes on (§2.4).
+    Loose,
+    /// One of the best routes to it must lead to the link by which it came (§2.3).
+    Strict,
+}
+
+impl ReversePath {
+    /// The word that is shown.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Loose => "loose",
+            Self::Strict => "strict",
+        }
+    }
+}
+
 /// How many hops a packet of a transport may take (`ttl` of RFC 791, hop limit of RFC 8200). Neighbour discovery
 /// has a number of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

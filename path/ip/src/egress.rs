@@ -13,7 +13,7 @@ use crate::address::broadcast_of;
 use crate::config::{LOOPBACK, LOOPBACK_MAC};
 use crate::ident::CounterId;
 use crate::neighbour::{NeighbourId, Standing};
-use crate::route::{Origin, Route};
+use crate::route::{Origin, Route, RouteKind};
 use crate::stack::Ip;
 
 /// The way to a destination.
@@ -71,6 +71,15 @@ impl core::fmt::Display for RouteError {
 }
 
 impl core::error::Error for RouteError {}
+
+/// Why there is no way onward.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NoWay {
+    /// Nobody has said one.
+    NoRoute,
+    /// A route at which packets end says so.
+    Ends(RouteKind),
+}
 
 /// Where a packet goes next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -219,23 +228,34 @@ impl Ip {
             let link = self.group_link(src_link, dst)?;
             return Some(Way { link, next_hop: dst, mac: None, hint: 0 });
         }
-        self.routed(src_link, dst)
+        self.routed(src_link, None, dst).ok()
+    }
+
+    /// Where a packet of another station goes next, that is for none of ours: as far as routes say so.
+    pub(crate) fn way_onward(&self, flow: u32, dst: IpAddr) -> Result<Way, NoWay> {
+        self.routed(None, Some(flow), dst)
     }
 
     /// By the longest matching route; of several alike, by the one over the source's own link, whose limits
     /// the source's packets are subject to.
-    fn routed(&self, src_link: Option<LinkId>, dst: IpAddr) -> Option<Way> {
+    fn routed(&self, src_link: Option<LinkId>, flow: Option<u32>, dst: IpAddr) -> Result<Way, NoWay> {
         let score = |route: &Route| {
+            if route.kind != RouteKind::Unicast {
+                return Some((Standing::Silent, false));
+            }
             let link = self.route_link(route)?;
             Some((self.standing(route, link), src_link == Some(link)))
         };
-        let route = self.routes.best(dst, score)?;
-        Some(Way {
-            link: self.route_link(route)?,
-            next_hop: route.gateway.unwrap_or(dst),
-            mac: None,
-            hint: route.hint,
-        })
+        let route = match flow {
+            Some(flow) => self.routes.best_for_flow(dst, flow, score),
+            None => self.routes.best(dst, score),
+        };
+        let route = route.ok_or(NoWay::NoRoute)?;
+        if route.kind != RouteKind::Unicast {
+            return Err(NoWay::Ends(route.kind));
+        }
+        let link = self.route_link(route).ok_or(NoWay::NoRoute)?;
+        Ok(Way { link, next_hop: route.gateway.unwrap_or(dst), mac: None, hint: route.hint })
     }
 
     /// Whether a route's router answers (RFC 4861 §6.3.6). The operator's routes are as he says.
@@ -252,7 +272,10 @@ impl Ip {
         let is_router = |route: &Route| {
             matches!(route.origin, Origin::Router(_)) && route.gateway == Some(ip) && route.link == Some(link)
         };
-        if self.routes.iter().any(is_router) && !self.suspects.contains(&(link, ip)) {
+        if self.routes.has_from_routers()
+            && self.routes.iter().any(is_router)
+            && !self.suspects.contains(&(link, ip))
+        {
             self.suspects.push((link, ip));
         }
     }
@@ -267,11 +290,13 @@ impl Ip {
     }
 
     /// The link of a route: its own, or the one on which its gateway is.
-    fn route_link(&self, route: &Route) -> Option<LinkId> {
+    pub(crate) fn route_link(&self, route: &Route) -> Option<LinkId> {
         let link = match (route.link, route.gateway) {
             (Some(link), _) => link,
             (None, Some(gateway)) if is_link_local(gateway) => self.group_link(None, gateway)?,
-            (None, Some(gateway)) => self.routes.lookup(gateway, |r| r.gateway.is_none())?.link?,
+            (None, Some(gateway)) => {
+                self.routes.lookup(gateway, |r| r.link.is_some() && r.gateway.is_none())?.link?
+            }
             (None, None) => return None,
         };
         self.interfaces.get(link).map(|_| link)

@@ -1,19 +1,22 @@
 //! Packets for others: onward, if this netstack forwards (RFC 1812 §5.2, RFC 8200 §3).
 //!
 //! Takes one hop off, finds the next one, and sends the packet as it is; what cannot go on is reported to
-//! its sender.
+//! its sender. What all packets of a flow share is told to the caller, who lets the next ones take it
+//! (`adjacency.rs`).
 
 use core::net::IpAddr;
 
 use firelane_frame::{Checksum, FlowTag, Frame, Pools, offload};
-use firelane_units::{DropReason, Instant, Mtu};
-use firelane_wire::{Ipv4Repr, Ipv4View, Ipv6View, TimeExceeded, ext, ipv4, ipv6};
+use firelane_units::{DropReason, Instant, LinkId, Mtu};
+use firelane_wire::{IpProtocol, Ipv4Repr, Ipv4View, Ipv6View, TimeExceeded, ext, ipv4, ipv6};
 
-use crate::config::LOOPBACK;
+use crate::adjacency::Adjacency;
+use crate::egress::NoWay;
 use crate::fragment;
 use crate::icmp_error::IcmpError;
 use crate::input::Input;
 use crate::output::{Hop, Sent};
+use crate::route::RouteKind;
 use crate::stack::Ip;
 
 /// What forwarding needs to know of a packet.
@@ -22,25 +25,33 @@ struct Transit {
     hops: u8,
     len: usize,
     may_cut: bool,
+    /// What its flow has in common, folded: equal routes share flows.
+    flow: u32,
 }
 
 impl Ip {
     pub(crate) fn forward_v4(
         &mut self,
         now: Instant,
+        link: LinkId,
         frame: Frame,
         l3_offset: usize,
         pools: &mut Pools,
     ) -> Input {
-        if !self.config.forwarding.v4 {
+        if !self.forwards(link, true) {
             return Input::Drop(frame, DropReason::NotForUs);
         }
         let transit = match Ipv4View::parse(&frame.as_slice()[l3_offset..]) {
+            // RFC 3927 §7: such packets do not leave their link.
+            Ok(view) if view.src().is_link_local() || view.dst().is_link_local() => {
+                return Input::Drop(frame, DropReason::NotForUs);
+            }
             Ok(view) => Transit {
                 dst: view.dst().into(),
                 hops: view.ttl(),
                 len: usize::from(view.total_len()),
                 may_cut: !view.dont_fragment(),
+                flow: flow_v4(&view),
             },
             Err(error) => return Input::Drop(frame, error.into()),
         };
@@ -50,6 +61,7 @@ impl Ip {
     pub(crate) fn forward_v6(
         &mut self,
         now: Instant,
+        link: LinkId,
         frame: Frame,
         l3_offset: usize,
         pools: &mut Pools,
@@ -60,7 +72,7 @@ impl Ip {
         };
         // RFC 4291 §2.5: such sources do not leave their link, or their host.
         let stays = view.src().is_unspecified() || view.src().is_unicast_link_local();
-        if !self.config.forwarding.v6 || stays {
+        if !self.forwards(link, false) || stays {
             return Input::Drop(frame, DropReason::NotForUs);
         }
         if let Err(error) = ext::walk_hop_by_hop(&view) {
@@ -72,6 +84,7 @@ impl Ip {
             hops: view.hop_limit(),
             len: Ipv6View::HEADER_LEN + usize::from(view.payload_len()),
             may_cut: false,
+            flow: flow_v6(&view),
         };
         self.forward(now, frame, l3_offset, &transit, pools)
     }
@@ -85,25 +98,28 @@ impl Ip {
         pools: &mut Pools,
     ) -> Input {
         frame.truncate(l3_offset + transit.len);
-        let hop = match self.onward(now, &frame, l3_offset, transit) {
-            Ok(hop) => hop,
+        let (hop, fit) = match self.onward(now, &frame, l3_offset, transit) {
+            Ok(found) => found,
             Err((error, reason)) => {
-                self.send_error(now, &frame.as_slice()[l3_offset..], error, pools);
+                if let Some(error) = error {
+                    self.send_error(now, &frame.as_slice()[l3_offset..], error, pools);
+                }
                 return Input::Drop(frame, reason);
             }
         };
+        let adjacency = Adjacency::of(&hop, self.interfaces.get(hop.link), self.generation);
         strip(&mut frame, l3_offset);
         let packet = frame.as_mut_slice();
         match transit.dst {
             IpAddr::V4(_) => ipv4::decrement_ttl(packet),
             IpAddr::V6(_) => ipv6::decrement_hop_limit(packet),
         }
-        let sent = match hop {
-            (hop, Fit::Whole) => self.emit(now, &hop, frame, pools),
-            (hop, Fit::Cut(mtu)) => self.forward_pieces(now, &hop, frame, mtu, pools),
+        let sent = match fit {
+            Fit::Whole => self.emit(now, &hop, frame, pools),
+            Fit::Cut(mtu) => self.forward_pieces(now, &hop, frame, mtu, pools),
         };
         match sent {
-            Sent::Out => Input::Forwarded,
+            Sent::Out => Input::Forwarded(adjacency),
             Sent::Held => Input::Held,
             Sent::Drop(frame, reason) => Input::Drop(frame, reason),
         }
@@ -116,28 +132,49 @@ impl Ip {
         frame: &Frame,
         l3_offset: usize,
         transit: &Transit,
-    ) -> Result<(Hop, Fit), (IcmpError, DropReason)> {
+    ) -> Result<(Hop, Fit), (Option<IcmpError>, DropReason)> {
         if transit.hops <= 1 {
             let error = IcmpError::TimeExceeded(TimeExceeded::InTransit);
-            return Err((error, DropReason::HopsExceeded));
+            return Err((Some(error), DropReason::HopsExceeded));
         }
-        let way = self.way(None, transit.dst).filter(|way| way.link != LOOPBACK);
-        let interface = way.and_then(|way| self.interfaces.get(way.link).copied().map(|i| (way, i)));
-        let Some((way, interface)) = interface else {
-            return Err((IcmpError::NoRoute, DropReason::NoRoute));
+        let way = self.way_onward(transit.flow, transit.dst).map_err(|no_way| match no_way {
+            NoWay::Ends(RouteKind::Blackhole) => (None, DropReason::Blackhole),
+            NoWay::Ends(RouteKind::Unreachable) => {
+                (Some(IcmpError::HostUnreachable), DropReason::Unreachable)
+            }
+            NoWay::Ends(RouteKind::Prohibit) => (Some(IcmpError::Prohibited), DropReason::Prohibited),
+            NoWay::Ends(RouteKind::Unicast) | NoWay::NoRoute => {
+                (Some(IcmpError::NoRoute), DropReason::NoRoute)
+            }
+        })?;
+        let Some(interface) = self.interfaces.get(way.link).copied() else {
+            return Err((Some(IcmpError::NoRoute), DropReason::NoRoute));
         };
+        if !self.forwards(way.link, transit.dst.is_ipv4()) {
+            return Err((Some(IcmpError::Prohibited), DropReason::NotForwarding));
+        }
         // A frame that stands for many is as large as each of its segments.
         let len = frame.meta().segmentation.map_or(transit.len, |cut| {
             usize::from(cut.header_bytes).saturating_sub(l3_offset) + usize::from(cut.segment_bytes)
         });
         let fits = len <= usize::from(interface.mtu.bytes());
         if !fits && (!transit.may_cut || frame.meta().segmentation.is_some()) {
-            return Err((IcmpError::TooBig(interface.mtu), DropReason::TooBig));
+            return Err((Some(IcmpError::TooBig(interface.mtu)), DropReason::TooBig));
         }
         let mac =
             way.mac.or_else(|| self.neighbours.resolve(now, way.link, way.next_hop).map(|(_, mac)| mac));
         let hop = Hop { link: way.link, src_mac: interface.mac, next_hop: way.next_hop, dst_mac: mac };
         Ok((hop, if fits { Fit::Whole } else { Fit::Cut(interface.mtu) }))
+    }
+
+    /// Whether packets for others may come or leave by `link`.
+    pub(crate) fn forwards(&self, link: LinkId, is_v4: bool) -> bool {
+        let routing = self.interfaces.routing(link);
+        if is_v4 {
+            routing.forwards_v4.unwrap_or(self.config.forwarding.v4)
+        } else {
+            routing.forwards_v6.unwrap_or(self.config.forwarding.v6)
+        }
     }
 
     /// Cuts a packet that is too large for the next link (RFC 791 §3.2, RFC 1812 §5.2.6).
@@ -171,6 +208,38 @@ impl Ip {
 enum Fit {
     Whole,
     Cut(Mtu),
+}
+
+/// A flow's number: both addresses, the protocol and, where they can be read, the ports.
+fn flow_v4(view: &Ipv4View<'_>) -> u32 {
+    let is_whole = view.fragment_offset() == 0 && !view.more_fragments();
+    let ports = if is_whole { ports(view.protocol(), view.payload()) } else { 0 };
+    mix([view.src().to_bits(), view.dst().to_bits(), view.protocol().0.into(), ports])
+}
+
+/// The same; extension headers hide the ports, and then the flow label tells flows apart (RFC 6438 §3).
+fn flow_v6(view: &Ipv6View<'_>) -> u32 {
+    let folded = |addr: core::net::Ipv6Addr| {
+        let bits = addr.to_bits();
+        mix([(bits >> 96) as u32, (bits >> 64) as u32, (bits >> 32) as u32, bits as u32])
+    };
+    let ports = match ports(view.next_header(), view.payload()) {
+        0 => view.flow_label(),
+        ports => ports,
+    };
+    mix([folded(view.src()), folded(view.dst()), view.next_header().0.into(), ports])
+}
+
+fn ports(protocol: IpProtocol, payload: &[u8]) -> u32 {
+    let has_ports = matches!(protocol, IpProtocol::TCP | IpProtocol::UDP | IpProtocol::SCTP);
+    payload.first_chunk().filter(|_| has_ports).map_or(0, |&ports| u32::from_be_bytes(ports))
+}
+
+fn mix(words: [u32; 4]) -> u32 {
+    let step =
+        |hash: u64, word: u32| (hash ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let hash = words.into_iter().fold(0, step);
+    (hash >> 32) as u32 ^ hash as u32
 }
 
 /// Takes headers off the front; the meta's offsets follow.

@@ -28,6 +28,8 @@ pub(crate) enum IcmpError {
     HostUnreachable,
     /// No route.
     NoRoute,
+    /// An administrator forbids it.
+    Prohibited,
     /// Too large for the next link.
     TooBig(Mtu),
     /// Its time was up.
@@ -77,6 +79,7 @@ impl Ip {
             IcmpError::ProtocolUnreachable { .. } => unreachable(Icmpv4Unreachable::Protocol),
             IcmpError::HostUnreachable => unreachable(Icmpv4Unreachable::Host),
             IcmpError::NoRoute => unreachable(Icmpv4Unreachable::Network),
+            IcmpError::Prohibited => unreachable(Icmpv4Unreachable::Prohibited),
             IcmpError::TooBig(mtu) => {
                 unreachable(Icmpv4Unreachable::FragmentationNeeded { mtu: mtu.bytes() })
             }
@@ -110,6 +113,7 @@ impl Ip {
             IcmpError::ProtocolUnreachable { named_at } => problem(1, named_at),
             IcmpError::HostUnreachable => unreachable(Icmpv6Unreachable::Address),
             IcmpError::NoRoute => unreachable(Icmpv6Unreachable::NoRoute),
+            IcmpError::Prohibited => unreachable(Icmpv6Unreachable::Prohibited),
             IcmpError::TooBig(mtu) => Icmpv6Repr::PacketTooBig { mtu: u32::from(mtu.bytes()), quoted },
             IcmpError::TimeExceeded(reason) => Icmpv6Repr::TimeExceeded { reason, quoted },
             IcmpError::Problem { code, pointer, .. } => problem(code, pointer),

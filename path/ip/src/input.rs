@@ -7,6 +7,7 @@ use firelane_frame::{Frame, Pools};
 use firelane_units::{DropReason, Instant, LinkId};
 use firelane_wire::{Ecn, EtherType, IpProtocol};
 
+use crate::adjacency::Adjacency;
 use crate::stack::Ip;
 
 /// What became of a frame.
@@ -16,8 +17,8 @@ pub enum Input {
     Deliver(Delivered),
     /// It was for this station itself, and is done with.
     Consumed,
-    /// It was for another station, and is on its way.
-    Forwarded,
+    /// It was for another station, and is on its way; all whole packets of its flow may take the same.
+    Forwarded(Option<Adjacency>),
     /// It waits for the rest of its datagram, or on its way onward for a neighbour.
     Held,
     /// It ends here.

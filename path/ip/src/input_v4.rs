@@ -49,7 +49,7 @@ impl Ip {
         match cast {
             // RFC 1122 §3.3.6: a broadcast frame with a packet for one station is a mistake or an attack.
             Cast::Ours | Cast::Other if by_group => return Input::Drop(frame, DropReason::NotForUs),
-            Cast::Other => return self.forward_v4(now, frame, l3_offset, pools),
+            Cast::Other => return self.forward_v4(now, link, frame, l3_offset, pools),
             Cast::Nobody => return Input::Drop(frame, DropReason::NotForUs),
             Cast::Ours | Cast::Group => {}
         }
@@ -101,6 +101,9 @@ impl Ip {
         let header = Ipv4Repr::parse(&view);
         if self.is_martian_v4(link, header.src) || (header.dst.is_loopback() && link != LOOPBACK) {
             return Err(DropReason::Martian);
+        }
+        if !self.is_on_reverse_path(link, header.src.into()) {
+            return Err(DropReason::ReversePath);
         }
         Ok((header, view.header_len()))
     }

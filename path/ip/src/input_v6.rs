@@ -32,10 +32,13 @@ impl Ip {
         if self.is_martian_v6(link, header.src) || (header.dst.is_loopback() && link != LOOPBACK) {
             return Input::Drop(frame, DropReason::Martian);
         }
+        if !self.is_on_reverse_path(link, header.src.into()) {
+            return Input::Drop(frame, DropReason::ReversePath);
+        }
         let by_group = frame.as_slice()[0] & 1 != 0;
         match self.cast_v6(link, header.dst) {
             Cast::Ours | Cast::Other if by_group => Input::Drop(frame, DropReason::NotForUs),
-            Cast::Other => self.forward_v6(now, frame, l3_offset, pools),
+            Cast::Other => self.forward_v6(now, link, frame, l3_offset, pools),
             Cast::Nobody => Input::Drop(frame, DropReason::NotForUs),
             Cast::Ours | Cast::Group => self.open_v6(now, link, frame, l3_offset, Origin::Wire, pools),
         }

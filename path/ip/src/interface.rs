@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use firelane_units::{LinkId, MacAddr, Mtu};
 
-use crate::config::{IfConfig, LOOPBACK, LOOPBACK_MAC};
+use crate::config::{IfConfig, IfRouting, LOOPBACK, LOOPBACK_MAC};
 use crate::event::LinkParameters;
 
 /// The largest packet to oneself: the longest that IP has.
@@ -13,8 +13,16 @@ const LOOPBACK_MTU: u16 = u16::MAX;
 /// The interfaces, few, in order of their links.
 #[derive(Debug)]
 pub(crate) struct Interfaces {
-    list: Vec<(IfConfig, LinkParameters)>,
+    list: Vec<Interface>,
     loopback: IfConfig,
+}
+
+/// An interface: what the lane says of it, what its routers say, what the operator says.
+#[derive(Debug)]
+struct Interface {
+    config: IfConfig,
+    parameters: LinkParameters,
+    routing: IfRouting,
 }
 
 impl Interfaces {
@@ -27,8 +35,11 @@ impl Interfaces {
     /// Adds an interface, or changes it.
     pub(crate) fn set(&mut self, config: IfConfig) {
         match self.position(config.link) {
-            Ok(at) => self.list[at].0 = config,
-            Err(at) => self.list.insert(at, (config, LinkParameters::default())),
+            Ok(at) => self.list[at].config = config,
+            Err(at) => {
+                let (parameters, routing) = (LinkParameters::default(), IfRouting::default());
+                self.list.insert(at, Interface { config, parameters, routing });
+            }
         }
     }
 
@@ -42,18 +53,29 @@ impl Interfaces {
         if link == LOOPBACK {
             return Some(&self.loopback);
         }
-        self.position(link).ok().map(|at| &self.list[at].0)
+        self.position(link).ok().map(|at| &self.list[at].config)
     }
 
     /// What the routers of a link have said.
     pub(crate) fn parameters(&self, link: LinkId) -> LinkParameters {
-        self.position(link).map_or_else(|_| LinkParameters::default(), |at| self.list[at].1)
+        self.position(link).map_or_else(|_| LinkParameters::default(), |at| self.list[at].parameters)
     }
 
     pub(crate) fn set_parameters(&mut self, link: LinkId, parameters: LinkParameters) {
         if let Ok(at) = self.position(link) {
-            self.list[at].1 = parameters;
+            self.list[at].parameters = parameters;
         }
+    }
+
+    /// What the operator says about packets for others.
+    pub(crate) fn routing(&self, link: LinkId) -> IfRouting {
+        self.position(link).map_or_else(|_| IfRouting::default(), |at| self.list[at].routing)
+    }
+
+    /// Whether there is the interface.
+    pub(crate) fn set_routing(&mut self, link: LinkId, routing: IfRouting) -> bool {
+        let found = self.position(link);
+        found.map(|at| self.list[at].routing = routing).is_ok()
     }
 
     /// The largest packet to `dst` by `link`: a router may have said that IPv6's are smaller.
@@ -73,10 +95,10 @@ impl Interfaces {
 
     /// All but the loopback.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &IfConfig> {
-        self.list.iter().map(|(config, _)| config)
+        self.list.iter().map(|interface| &interface.config)
     }
 
     fn position(&self, link: LinkId) -> Result<usize, usize> {
-        self.list.binary_search_by_key(&link, |(interface, _)| interface.link)
+        self.list.binary_search_by_key(&link, |interface| interface.config.link)
     }
 }

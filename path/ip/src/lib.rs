@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod adjacency;
 mod arp;
 mod autoconf;
 mod config;
@@ -54,6 +55,7 @@ mod reassembly;
 mod refused;
 mod resolve;
 mod resolvers;
+mod reverse_path;
 mod route;
 mod router_solicit;
 mod routers;
@@ -61,11 +63,15 @@ mod select;
 mod slaac;
 mod stack;
 mod temporary;
+mod trie;
 mod way_back;
 
 pub use address::{Address, AddressError, AddressOrigin, AddressState};
+pub use adjacency::Adjacency;
 pub use autoconf::AutoconfConfig;
-pub use config::{DadConfig, Forwarding, HopLimits, IfConfig, IpConfig, LOOPBACK, LOOPBACK_MAC};
+pub use config::{
+    DadConfig, Forwarding, HopLimits, IfConfig, IfRouting, IpConfig, LOOPBACK, LOOPBACK_MAC, ReversePath,
+};
 pub use egress::{Egress, RouteError};
 pub use event::{Configured, ErrorKind, IpEvent, LinkParameters, TransportError};
 pub use groups::{FilterMode, JoinError, Member, SourceFilter};
@@ -75,6 +81,6 @@ pub use neighbour::{Neighbour, NeighbourState};
 pub use output::{Sent, Upper};
 pub use refused::Refused;
 pub use resolvers::Resolvers;
-pub use route::{Origin, Route, RouteTableError};
+pub use route::{Origin, Route, RouteKind, RouteTableError};
 pub use stack::{Ip, Made};
 pub use way_back::Front;

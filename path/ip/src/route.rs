@@ -1,16 +1,17 @@
 //! Routes and their longest-prefix match (RFC 1122 §3.3.1, RFC 1812 §5.2.4.3, RFC 4861 §5.2).
 //!
-//! One hashed table per family and prefix length, asked from the longest length that occurs to the
-//! shortest: as many questions as there are different lengths, whatever the number of routes. An egress is
-//! cached by its user, so this is asked once per connection and change, or per packet that is forwarded.
+//! One trie per family (`trie.rs`) says which routes are to the longest network that an address is in; which of them
+//! is taken is decided here. An egress is cached by its user, so this is asked once per connection and change, or
+//! once per forwarded flow and change.
 
+use core::hash::{BuildHasher, Hash};
 use core::net::IpAddr;
 
 use firelane_units::{IpPrefix, LinkId};
 use firelane_wire::RouterPreference;
-use hashbrown::HashMap;
 
 use crate::random::Keyed;
+use crate::trie::Trie;
 
 /// A route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,10 +22,38 @@ pub struct Route {
     pub gateway: Option<IpAddr>,
     /// By which link; `None` is the one on which the gateway is.
     pub link: Option<LinkId>,
+    /// What becomes of packets that take it.
+    pub kind: RouteKind,
     /// Where it comes from.
     pub origin: Origin,
     /// What the operator has to say to transports about this way, in their words; zero is nothing.
     pub hint: u8,
+}
+
+/// What becomes of the packets that take a route.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum RouteKind {
+    /// They go on.
+    #[default]
+    Unicast,
+    /// They end, and nobody is told.
+    Blackhole,
+    /// They end, and their sender is told that the host cannot be reached.
+    Unreachable,
+    /// They end, and their sender is told that they are forbidden.
+    Prohibit,
+}
+
+impl RouteKind {
+    /// The word that is shown.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unicast => "unicast",
+            Self::Blackhole => "blackhole",
+            Self::Unreachable => "unreachable",
+            Self::Prohibit => "prohibit",
+        }
+    }
 }
 
 /// Where a route comes from.
@@ -41,6 +70,11 @@ pub enum Origin {
 }
 
 impl Route {
+    /// An operator's route at which packets end, or the beginning of one at which they go on.
+    pub const fn ending(destination: IpPrefix, kind: RouteKind) -> Self {
+        Self { destination, gateway: None, link: None, kind, origin: Origin::Operator, hint: 0 }
+    }
+
     /// Whether both are the same way, whatever they say about it.
     fn is_same(&self, other: &Self) -> bool {
         *self == Self { hint: self.hint, ..*other }
@@ -49,6 +83,10 @@ impl Route {
     /// Which of several to the same network comes first: a link that is directly attached is the shortest way; the
     /// operator's word counts more than a router's.
     const fn rank(&self) -> u8 {
+        if !matches!(self.kind, RouteKind::Unicast) {
+            // It says what happens when no other route is left.
+            return u8::MAX;
+        }
         match (self.gateway, self.origin) {
             (None, _) => 0,
             (Some(_), Origin::Router(RouterPreference::High)) => 2,
@@ -64,7 +102,7 @@ impl Route {
 pub enum RouteTableError {
     /// Destination and gateway are of different families.
     Family,
-    /// Neither gateway nor link, or a gateway that is no station's address.
+    /// Neither gateway nor link, or a gateway that is no station's address, or any of them where packets end.
     Gateway,
     /// The same route is there already.
     Exists,
@@ -91,22 +129,53 @@ impl core::fmt::Display for RouteTableError {
 
 impl core::error::Error for RouteTableError {}
 
-/// Routes of one netstack: a full table of the Internet does not belong into a service's netstack.
-const ROUTES_MAX: usize = 65_536;
+/// Routes of one netstack: the table of the whole Internet, twice.
+const ROUTES_MAX: usize = 1 << 21;
 
 /// The routes.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    /// By network; more than one if they differ in gateway or link.
-    table: HashMap<IpPrefix, Vec<Route>, Keyed>,
-    /// The lengths that occur and how often, longest first, of IPv4 and IPv6.
-    lengths: [Vec<(u8, usize)>; 2],
+    v4: Trie<u32>,
+    v6: Trie<u128>,
+    /// The routes to one network, by the number that the trie has.
+    same: Vec<Same>,
+    free: Vec<u32>,
     count: usize,
+    /// How many of them routers told us.
+    from_routers: usize,
+    keyed: Keyed,
+}
+
+/// The routes to one network, the first choice first. Most networks have one.
+#[derive(Debug)]
+enum Same {
+    None,
+    One(Route),
+    Many(Box<[Route]>),
+}
+
+impl Same {
+    const fn as_slice(&self) -> &[Route] {
+        match self {
+            Self::None => &[],
+            Self::One(route) => core::slice::from_ref(route),
+            Self::Many(routes) => routes,
+        }
+    }
+
+    fn of(mut routes: Vec<Route>) -> Self {
+        match routes.len() {
+            0 => Self::None,
+            1 => Self::One(routes.remove(0)),
+            _ => Self::Many(routes.into_boxed_slice()),
+        }
+    }
 }
 
 impl Routes {
     pub(crate) fn new(keyed: Keyed) -> Self {
-        Self { table: HashMap::with_hasher(keyed), lengths: [Vec::new(), Vec::new()], count: 0 }
+        let (same, free) = (Vec::new(), Vec::new());
+        Self { v4: Trie::new(), v6: Trie::new(), same, free, count: 0, from_routers: 0, keyed }
     }
 
     pub(crate) fn add(&mut self, mut route: Route) -> Result<(), RouteTableError> {
@@ -115,40 +184,81 @@ impl Routes {
         if self.count == ROUTES_MAX {
             return Err(RouteTableError::Full);
         }
-        let same = self.table.entry(route.destination).or_default();
-        if same.iter().any(|other| other.is_same(&route)) {
-            return Err(RouteTableError::Exists);
+        match self.find(route.destination) {
+            Some(at) => {
+                let same = self.same[at as usize].as_slice();
+                if same.iter().any(|other| other.is_same(&route)) {
+                    return Err(RouteTableError::Exists);
+                }
+                let mut routes = same.to_vec();
+                routes.insert(same.partition_point(|other| other.rank() <= route.rank()), route);
+                self.same[at as usize] = Same::of(routes);
+            }
+            None => {
+                let at = self.free.pop().unwrap_or(self.same.len() as u32);
+                match self.same.get_mut(at as usize) {
+                    Some(place) => *place = Same::One(route),
+                    None => self.same.push(Same::One(route)),
+                }
+                let len = route.destination.prefix_len();
+                match route.destination.addr() {
+                    IpAddr::V4(addr) => self.v4.insert(addr.to_bits(), len, at),
+                    IpAddr::V6(addr) => self.v6.insert(addr.to_bits(), len, at),
+                };
+            }
         }
-        let at = same.partition_point(|other| other.rank() <= route.rank());
-        same.insert(at, route);
         self.count += 1;
-        let lengths = &mut self.lengths[family(route.destination.addr())];
-        let len = route.destination.prefix_len();
-        match lengths.binary_search_by(|&(other, _)| len.cmp(&other)) {
-            Ok(at) => lengths[at].1 += 1,
-            Err(at) => lengths.insert(at, (len, 1)),
-        }
+        self.from_routers += usize::from(matches!(route.origin, Origin::Router(_)));
         Ok(())
     }
 
     pub(crate) fn remove(&mut self, mut route: Route) -> Result<(), RouteTableError> {
         route.destination = route.destination.network();
-        let same = self.table.get_mut(&route.destination).ok_or(RouteTableError::Missing)?;
-        let at = same.iter().position(|other| other.is_same(&route)).ok_or(RouteTableError::Missing)?;
-        same.remove(at);
-        if same.is_empty() {
-            self.table.remove(&route.destination);
+        let at = self.find(route.destination).ok_or(RouteTableError::Missing)?;
+        let mut routes = self.same[at as usize].as_slice().to_vec();
+        let nth = routes.iter().position(|other| other.is_same(&route)).ok_or(RouteTableError::Missing)?;
+        routes.remove(nth);
+        if routes.is_empty() {
+            let len = route.destination.prefix_len();
+            match route.destination.addr() {
+                IpAddr::V4(addr) => self.v4.remove(addr.to_bits(), len),
+                IpAddr::V6(addr) => self.v6.remove(addr.to_bits(), len),
+            };
+            self.free.push(at);
         }
+        self.same[at as usize] = Same::of(routes);
         self.count -= 1;
-        let lengths = &mut self.lengths[family(route.destination.addr())];
-        let len = route.destination.prefix_len();
-        if let Ok(at) = lengths.binary_search_by(|&(other, _)| len.cmp(&other)) {
-            lengths[at].1 -= 1;
-            if lengths[at].1 == 0 {
-                lengths.remove(at);
-            }
-        }
+        self.from_routers -= usize::from(matches!(route.origin, Origin::Router(_)));
         Ok(())
+    }
+
+    /// The place of the routes to exactly this network.
+    fn find(&self, network: IpPrefix) -> Option<u32> {
+        match network.addr() {
+            IpAddr::V4(addr) => self.v4.get(addr.to_bits(), network.prefix_len()),
+            IpAddr::V6(addr) => self.v6.get(addr.to_bits(), network.prefix_len()),
+        }
+    }
+
+    /// What `choose` finds among the routes to the longest network that `dst` is in; if nothing, among those to the
+    /// next longest, and so on.
+    fn search<'a, T>(&'a self, dst: IpAddr, mut choose: impl FnMut(&'a [Route]) -> Option<T>) -> Option<T> {
+        let mut first = match dst {
+            IpAddr::V4(addr) => self.v4.lookup(addr.to_bits()),
+            IpAddr::V6(addr) => self.v6.lookup(addr.to_bits()),
+        }?;
+        loop {
+            let same = self.same[first as usize].as_slice();
+            if let Some(found) = choose(same) {
+                return Some(found);
+            }
+            let shorter = same.first()?.destination.prefix_len().checked_sub(1)?;
+            first = match dst {
+                IpAddr::V4(addr) => self.v4.longest(addr.to_bits(), shorter),
+                IpAddr::V6(addr) => self.v6.longest(addr.to_bits(), shorter),
+            }?
+            .1;
+        }
     }
 
     /// Of the longest matches that have a score, the one with the highest; of several, the first.
@@ -157,24 +267,48 @@ impl Routes {
         dst: IpAddr,
         mut score: impl FnMut(&Route) -> Option<S>,
     ) -> Option<&Route> {
-        self.lengths[family(dst)].iter().find_map(|&(len, _)| {
-            let network = IpPrefix::new(dst, len)?.network();
-            let scored = self.table.get(&network)?.iter().filter_map(|route| Some((score(route)?, route)));
-            scored.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, route)| route)
+        self.search(dst, |same| best_of(same, &mut score).map(|(_, route)| route))
+    }
+
+    /// The same for one of many flows: those whose routes are equally good take different ones, by their hash. Each
+    /// weighs every route by itself, so a route that comes or goes moves no flow but its own (highest random weight,
+    /// RFC 2992 §3).
+    pub(crate) fn best_for_flow<S: Ord>(
+        &self,
+        dst: IpAddr,
+        flow: u32,
+        mut score: impl FnMut(&Route) -> Option<S>,
+    ) -> Option<&Route> {
+        self.search(dst, |same| {
+            let (top, first) = best_of(same, &mut score)?;
+            if same.len() == 1 {
+                return Some(first);
+            }
+            let alike = same
+                .iter()
+                .filter(|route| route.rank() == first.rank() && score(route).as_ref() == Some(&top));
+            alike.max_by_key(|route| self.keyed.hash_one((flow, route.gateway, route.link)))
         })
     }
 
     /// The longest match among the routes that `usable` accepts.
     pub(crate) fn lookup(&self, dst: IpAddr, mut usable: impl FnMut(&Route) -> bool) -> Option<&Route> {
-        self.lengths[family(dst)].iter().find_map(|&(len, _)| {
-            let network = IpPrefix::new(dst, len)?.network();
-            self.table.get(&network)?.iter().find(|route| usable(route))
-        })
+        self.search(dst, |same| same.iter().find(|route| usable(route)))
+    }
+
+    /// All routes to the longest network that `addr` is in.
+    pub(crate) fn longest(&self, addr: IpAddr) -> &[Route] {
+        self.search(addr, Some).unwrap_or(&[])
+    }
+
+    /// Whether routers told us any.
+    pub(crate) const fn has_from_routers(&self) -> bool {
+        self.from_routers > 0
     }
 
     /// All, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Route> {
-        self.table.values().flatten()
+        self.same.iter().flat_map(Same::as_slice)
     }
 
     /// Forgets all that go by `link`, and says whether there were any.
@@ -187,7 +321,20 @@ impl Routes {
     }
 }
 
+/// The first of the routes with the highest score.
+fn best_of<'a, S: Ord>(
+    same: &'a [Route],
+    mut score: impl FnMut(&Route) -> Option<S>,
+) -> Option<(S, &'a Route)> {
+    let scored = same.iter().filter_map(|route| Some((score(route)?, route)));
+    scored.reduce(|best, next| if next.0 > best.0 { next } else { best })
+}
+
 fn check(route: &Route) -> Result<(), RouteTableError> {
+    if route.kind != RouteKind::Unicast {
+        let names_nobody = route.gateway.is_none() && route.link.is_none();
+        return if names_nobody { Ok(()) } else { Err(RouteTableError::Gateway) };
+    }
     let Some(gateway) = route.gateway else {
         return route.link.map(|_| ()).ok_or(RouteTableError::Gateway);
     };
@@ -196,10 +343,6 @@ fn check(route: &Route) -> Result<(), RouteTableError> {
     }
     let is_station = !gateway.is_multicast() && !gateway.is_unspecified() && !gateway.is_loopback();
     if is_station { Ok(()) } else { Err(RouteTableError::Gateway) }
-}
-
-const fn family(addr: IpAddr) -> usize {
-    if addr.is_ipv4() { 0 } else { 1 }
 }
 
 #[cfg(test)]
@@ -217,9 +360,45 @@ mod tests {
             destination: destination.parse().unwrap(),
             gateway: gateway.map(|g| g.parse().unwrap()),
             link: link.map(LinkId),
+            kind: RouteKind::Unicast,
             origin: Origin::Operator,
             hint: 0,
         }
+    }
+
+    #[test]
+    fn flows_spread_over_equal_routes_and_stay_when_another_goes() {
+        let mut table = routes();
+        let hop = |n: u32| route("10.0.0.0/8", Some(&format!("192.0.2.{n}")), Some(1));
+        (1..=4).for_each(|n| table.add(hop(n)).unwrap());
+        let dst: IpAddr = "10.1.2.3".parse().unwrap();
+        let of = |table: &Routes, flow| table.best_for_flow(dst, flow, |_| Some(0)).unwrap().gateway;
+        let before: Vec<_> = (0..4000).map(|flow| of(&table, flow)).collect();
+        for n in 1..=4 {
+            let share = before.iter().filter(|&&it| it == hop(n).gateway).count();
+            assert!((850..1150).contains(&share), "{share} of 4000 by route {n}");
+        }
+        table.remove(hop(2)).unwrap();
+        for (flow, &was) in before.iter().enumerate() {
+            let is = of(&table, flow as u32);
+            assert!(is == was || (was == hop(2).gateway && is != was), "flow {flow} moved for nothing");
+        }
+        let usable = |route: &Route| (route.gateway == hop(3).gateway).then_some(0);
+        assert_eq!(table.best_for_flow(dst, 7, usable).unwrap().gateway, hop(3).gateway);
+    }
+
+    #[test]
+    fn a_route_that_ends_packets_is_the_last_choice_of_its_network_and_hides_shorter_ones() {
+        let mut table = routes();
+        let ends = |to: &str, kind| Route { kind, ..route(to, None, None) };
+        table.add(route("0.0.0.0/0", Some("192.0.2.1"), Some(1))).unwrap();
+        table.add(ends("10.0.0.0/8", RouteKind::Blackhole)).unwrap();
+        let to = |table: &Routes| table.best("10.1.1.1".parse().unwrap(), |_| Some(0)).copied().unwrap();
+        assert_eq!(to(&table).kind, RouteKind::Blackhole);
+        table.add(route("10.0.0.0/8", Some("192.0.2.9"), Some(1))).unwrap();
+        assert_eq!(to(&table).gateway, "192.0.2.9".parse().ok());
+        let named = Route { link: Some(LinkId(1)), ..ends("10.0.0.0/8", RouteKind::Prohibit) };
+        assert_eq!(table.add(named), Err(RouteTableError::Gateway));
     }
 
     #[test]
@@ -282,7 +461,7 @@ mod tests {
         assert_eq!(table.add(good), Ok(()));
         assert_eq!(table.add(good), Err(RouteTableError::Exists));
         assert_eq!(table.remove(good), Ok(()));
-        assert_eq!((table.count, table.lengths[0].len()), (0, 0));
+        assert_eq!((table.count, table.v4.len(), table.iter().count()), (0, 0, 0));
     }
 
     proptest! {
@@ -298,7 +477,7 @@ mod tests {
             let mut naive: Vec<Route> = Vec::new();
             for (i, &(bits, len)) in prefixes.iter().enumerate() {
                 let destination = IpPrefix::new(spread(bits), len).unwrap().network();
-                let new = Route { destination, gateway: None, link: Some(LinkId(1)), origin: Origin::Operator, hint: 0 };
+                let new = Route { destination, gateway: None, link: Some(LinkId(1)), ..route("0.0.0.0/0", None, None) };
                 if table.add(new).is_ok() {
                     naive.push(new);
                 }

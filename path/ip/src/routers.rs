@@ -11,7 +11,7 @@ use firelane_units::{Instant, IpPrefix, LinkId};
 use firelane_wire::RouterPreference;
 
 use crate::lifetime::Until;
-use crate::route::{Origin, Route};
+use crate::route::{Origin, Route, RouteKind};
 
 /// A07: default routers of a link.
 pub(crate) const ROUTERS_MAX: usize = 16;
@@ -36,6 +36,7 @@ impl Announced {
             destination: self.destination,
             gateway: Some(IpAddr::V6(self.router)),
             link: Some(link),
+            kind: RouteKind::Unicast,
             origin: Origin::Router(self.preference),
             hint: 0,
         }

@@ -12,7 +12,7 @@ use firelane_units::{DropCounters, DropReason, Instant, IpPrefix, LinkId, MacAdd
 
 use crate::address::{Address, AddressError, AddressOrigin, Addresses, DadStep};
 use crate::autoconf::Autoconf;
-use crate::config::{Forwarding, HopLimits, IfConfig, IpConfig};
+use crate::config::{Forwarding, HopLimits, IfConfig, IfRouting, IpConfig};
 use crate::event::{Configured, IpEvent};
 use crate::group_io::LinkReports;
 use crate::groups::Groups;
@@ -24,7 +24,7 @@ use crate::pmtu::Paths;
 use crate::random::{Keyed, Random};
 use crate::reassembly::Reassembly;
 use crate::refused::Refused;
-use crate::route::{Origin, Route, RouteTableError, Routes};
+use crate::route::{Origin, Route, RouteKind, RouteTableError, Routes};
 
 /// Events that wait to be taken; what comes on top is lost, and will be asked for again.
 const EVENTS_MAX: usize = 1024;
@@ -163,21 +163,15 @@ impl Ip {
         gateway: Option<IpAddr>,
         link: Option<LinkId>,
     ) -> Result<(), RouteTableError> {
-        self.add_route_with(destination, gateway, link, 0)
+        self.insert_route(Route { gateway, link, ..Route::ending(destination, RouteKind::Unicast) })
     }
 
-    /// The same, with a hint that transports find in [`Egress::hint`](crate::Egress::hint).
-    pub fn add_route_with(
-        &mut self,
-        destination: IpPrefix,
-        gateway: Option<IpAddr>,
-        link: Option<LinkId>,
-        hint: u8,
-    ) -> Result<(), RouteTableError> {
-        if link.is_some_and(|link| self.interfaces.get(link).is_none()) {
+    /// Adds a route; its hint is what transports find in [`Egress::hint`](crate::Egress::hint).
+    pub fn insert_route(&mut self, route: Route) -> Result<(), RouteTableError> {
+        if route.link.is_some_and(|link| self.interfaces.get(link).is_none()) {
             return Err(RouteTableError::Link);
         }
-        self.routes.add(Route { destination, gateway, link, origin: Origin::Operator, hint })?;
+        self.routes.add(route)?;
         self.begin_generation();
         Ok(())
     }
@@ -189,14 +183,26 @@ impl Ip {
         gateway: Option<IpAddr>,
         link: Option<LinkId>,
     ) -> Result<(), RouteTableError> {
-        self.routes.remove(Route { destination, gateway, link, origin: Origin::Operator, hint: 0 })?;
+        self.delete_route(Route { gateway, link, ..Route::ending(destination, RouteKind::Unicast) })
+    }
+
+    /// Removes a route, whatever its hint.
+    pub fn delete_route(&mut self, route: Route) -> Result<(), RouteTableError> {
+        self.routes.remove(route)?;
         self.begin_generation();
         Ok(())
     }
 
-    /// Turns forwarding on or off, for both families or each.
+    /// Turns forwarding on or off, for both families or each, where interfaces have nothing of their own to say.
     pub fn set_forwarding(&mut self, forwarding: impl Into<Forwarding>) {
         self.config.forwarding = forwarding.into();
+        self.begin_generation();
+    }
+
+    /// Says what an interface does with packets for others; whether there is the interface.
+    pub fn set_routing(&mut self, link: LinkId, routing: IfRouting) -> bool {
+        self.begin_generation();
+        self.interfaces.set_routing(link, routing)
     }
 
     /// Changes the hops that packets made from here on may take.
@@ -377,7 +383,8 @@ impl Ip {
     }
 
     pub(crate) const fn begin_generation(&mut self) {
-        self.generation = self.generation.wrapping_add(1);
+        // Zero is no generation.
+        self.generation = if self.generation == u32::MAX { 1 } else { self.generation + 1 };
     }
 
     pub(crate) fn tell(&mut self, event: IpEvent) {
@@ -394,5 +401,5 @@ impl Ip {
 }
 
 const fn connected(link: LinkId, prefix: IpPrefix) -> Route {
-    Route { destination: prefix, gateway: None, link: Some(link), origin: Origin::Address, hint: 0 }
+    Route { link: Some(link), origin: Origin::Address, ..Route::ending(prefix, RouteKind::Unicast) }
 }

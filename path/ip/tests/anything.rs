@@ -180,7 +180,7 @@ fn give_step(station: &mut Station, now: Instant, step: &Step) {
             station.pools.put(delivered.frame);
         }
         Input::Drop(frame, _) => station.pools.put(frame),
-        Input::Consumed | Input::Forwarded | Input::Held => {}
+        Input::Consumed | Input::Forwarded(_) | Input::Held => {}
     }
 }
 

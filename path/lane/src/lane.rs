@@ -142,6 +142,7 @@ impl<D: Driver> Lane<D> {
             Control::AddRoute(id, route) => stacks.add_route(id, route),
             Control::SetAutoconf(id, link, settings) => stacks.set_autoconf(common, id, link, settings),
             Control::RemoveRoute(id, route) => stacks.remove_route(id, route),
+            Control::SetRouting(id, link, routing) => stacks.set_routing(id, link, routing),
             Control::Tune(config) => stacks.tune(config),
             Control::AddTap(tap) => {
                 common.taps.add(tap);

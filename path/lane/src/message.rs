@@ -14,7 +14,8 @@ use firelane_classify::{FlowMatch, Steering};
 use firelane_flow::FlowConfig;
 use firelane_frame::Chain;
 use firelane_ip::{
-    AutoconfConfig, Configured, DadConfig, Forwarding, HopLimits, IidKind, SourceFilter, TransportError,
+    AutoconfConfig, Configured, DadConfig, Forwarding, HopLimits, IfRouting, IidKind, RouteKind,
+    SourceFilter, TransportError,
 };
 use firelane_socket::{ConnRef, DatagramSlot, ListenerSlot, StreamConfig, StreamSlot};
 use firelane_tcp::congestion::Algorithm;
@@ -122,6 +123,8 @@ pub enum Control<D> {
     AddRoute(NetstackId, RouteConfig),
     /// A route of a netstack ends.
     RemoveRoute(NetstackId, RouteConfig),
+    /// An interface of a netstack treats packets for others in another way.
+    SetRouting(NetstackId, LinkId, IfRouting),
     /// A netstack's tunables change; identity, steering and address tests stay.
     Tune(NetstackConfig),
     /// Somebody looks on.
@@ -151,6 +154,7 @@ impl<D> Control<D> {
             Self::SetAutoconf(..) => "set autoconf",
             Self::AddRoute(..) => "add route",
             Self::RemoveRoute(..) => "remove route",
+            Self::SetRouting(..) => "set routing",
             Self::Tune(_) => "tune",
             Self::AddTap(_) => "add tap",
             Self::RemoveTap(_) => "remove tap",
@@ -288,8 +292,22 @@ pub struct RouteConfig {
     pub gateway: Option<IpAddr>,
     /// By which link; `None` chooses the one on which the gateway is.
     pub link: Option<LinkId>,
+    /// What becomes of packets that take it.
+    pub kind: RouteKind,
     /// Which congestion control connections over it use, if not the netstack's; what a socket asks for counts more.
     pub congestion: Option<Algorithm>,
+}
+
+impl RouteConfig {
+    /// A route to stations on a link.
+    pub const fn on_link(destination: IpPrefix, link: LinkId) -> Self {
+        Self { destination, gateway: None, link: Some(link), kind: RouteKind::Unicast, congestion: None }
+    }
+
+    /// A route through a gateway, by the link on which that is.
+    pub const fn via(destination: IpPrefix, gateway: IpAddr) -> Self {
+        Self { destination, gateway: Some(gateway), link: None, kind: RouteKind::Unicast, congestion: None }
+    }
 }
 
 /// A socket's command. Commands for connections that are gone do nothing.

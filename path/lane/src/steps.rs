@@ -1,14 +1,16 @@
-//! The event list: which protocol steps a connection's packets pass, inbound and outbound.
+//! The event list: which protocol steps the packets of a connection, or of a forwarded flow, pass.
 //!
-//! Each connection carries a [`StepListId`]; the slow path (open, accept, a change of
-//! configuration) chooses it; the fast path walks it. A new protocol is a new [`Step`] and a new list, not
+//! Each connection carries a [`StepListId`], and so does each forwarded flow in the classifier's cache; the slow path
+//! (open, accept, a flow's first packet, a change of configuration) chooses it; the fast path walks it. A new protocol is a new [`Step`] and a new list, not
 //! a new branch in TCP. Steps are values of an enum and dispatched by `match`: no trait object on the path.
 
 use firelane_units::StepListId;
 
-/// One station that a packet of a connection passes.
+/// One station that a packet of a connection, or of a forwarded flow, passes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
+    /// A router's: a hop less, the next station, out by its link.
+    Forward,
     /// IP's checks, reassembly, and its header on the way out.
     Ip,
     /// The TCP connection.
@@ -92,6 +94,8 @@ impl StepLists {
     pub const TCP: StepListId = StepListId(0);
     /// A plain UDP socket's list.
     pub const UDP: StepListId = StepListId(1);
+    /// A forwarded flow's list: it has one direction.
+    pub const FORWARD: StepListId = StepListId(2);
     /// The most lists that a lane keeps.
     pub const MAX: usize = 1 << 16;
 
@@ -115,11 +119,12 @@ impl StepLists {
 }
 
 impl Default for StepLists {
-    /// The two lists that every lane has.
+    /// The lists that every lane has.
     fn default() -> Self {
         Self(vec![
             StepList::new(&[Step::Ip, Step::Tcp, Step::Socket], &[Step::Socket, Step::Tcp, Step::Ip]),
             StepList::new(&[Step::Ip, Step::Udp, Step::Socket], &[Step::Socket, Step::Udp, Step::Ip]),
+            StepList::new(&[Step::Forward], &[]),
         ])
     }
 }
@@ -157,7 +162,7 @@ mod tests {
         let mut lists = StepLists::default();
         let list = StepList::new(&[Step::Ip, Step::Socket], &[Step::Ip]);
         let id = lists.intern(list).unwrap();
-        assert_eq!((lists.intern(list), id), (Some(id), StepListId(2)));
+        assert_eq!((lists.intern(list), id), (Some(id), StepListId(3)));
         assert_eq!(lists.intern(*lists.list(StepLists::UDP)), Some(StepLists::UDP));
     }
 }

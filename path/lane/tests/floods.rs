@@ -54,7 +54,7 @@ impl Target {
         world.add_port(vnic(1, 0, 1, 1, PortUser::Netstack(id)), vec![]);
         world.all(|| Control::AddAddress(id, LinkId(1), "10.0.0.1/24".parse().expect("a prefix")));
         let destination = "0.0.0.0/0".parse().expect("a prefix");
-        let route = RouteConfig { destination, gateway: Some(GATEWAY.into()), link: None, congestion: None };
+        let route = RouteConfig::via(destination, GATEWAY.into());
         world.all(|| Control::AddRoute(id, route));
         let pools = Pools::new(PoolsConfig { small_slots: 4096, large_slots: 16 });
         let mut target = Self { world, outside, pools, random: 1 };

@@ -105,7 +105,7 @@ impl World {
         for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
             let destination = IpPrefix::new(any, 0).expect("zero fits every family");
             // Whoever it is, he answers for himself on this link.
-            let route = RouteConfig { destination, gateway: None, link: Some(VNIC), congestion: None };
+            let route = RouteConfig::on_link(destination, VNIC);
             self.change(Control::AddRoute(NETSTACK, route));
         }
         for prefix in self.options.local.clone() {

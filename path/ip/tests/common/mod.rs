@@ -65,7 +65,7 @@ impl Station {
                 "deliver"
             }
             Input::Consumed => "consumed",
-            Input::Forwarded => "forwarded",
+            Input::Forwarded(_) => "forwarded",
             Input::Held => "held",
             Input::Drop(_, reason) => {
                 self.drops.push(reason);

@@ -51,6 +51,13 @@ impl Stacks {
         };
         probes::ip_receive(&frame, link);
         let mut inside = Inside { common, shard, conns: &mut self.conns };
+        let frame = match inside.shard.forwarded.is_router() {
+            true => match inside.take_forwarded(&self.steps, link, frame, &headers) {
+                Ok(()) => return,
+                Err(frame) => frame,
+            },
+            false => frame,
+        };
         if headers.protocol == IpProtocol::TCP
             && let Some(tuple) = headers.tuple()
             && let Some(conn) = inside.lookup(&tuple)
@@ -109,7 +116,7 @@ impl<D> Inside<'_, D> {
             Step::Tcp => self.pass_tcp(conn, &mut travel),
             Step::Socket => self.pass_socket(conn, &mut travel),
             // A connection's list has no datagrams.
-            Step::Udp => Onward::Ended,
+            Step::Udp | Step::Forward => Onward::Ended,
         });
     }
 
@@ -150,7 +157,12 @@ impl<D> Inside<'_, D> {
 
     /// A packet of no known connection.
     fn slow_path(&mut self, link: LinkId, frame: Frame, headers: &Headers) {
-        let Some(packet) = self.shard.ip.input(self.common, link, frame, headers.l3_offset) else { return };
+        let Some(packet) = self.shard.ip.input(self.common, link, frame, headers.l3_offset) else {
+            if let Some(adjacency) = self.shard.ip.take_adjacency() {
+                self.learn_forwarded(link, headers, adjacency);
+            }
+            return;
+        };
         if headers.fragment != Fragment::Whole
             && let Some(lane) = self.lane_of_whole(&packet)
         {

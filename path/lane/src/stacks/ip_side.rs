@@ -8,7 +8,7 @@ use core::mem;
 use core::time::Duration;
 
 use firelane_frame::{Chain, Frame};
-use firelane_ip::{Delivered, Egress, Front, Input, Ip, IpConfig, LOOPBACK, Made, Sent, Upper};
+use firelane_ip::{Adjacency, Delivered, Egress, Front, Input, Ip, IpConfig, LOOPBACK, Made, Sent, Upper};
 use firelane_units::{Instant, LinkId};
 use firelane_wire::Ecn;
 
@@ -24,6 +24,8 @@ pub(crate) struct IpSide {
     /// Frames that went in and have not come out.
     inside: u64,
     made: Made,
+    /// Where the last frame that was put in is on its way to, for the other packets of its flow.
+    adjacency: Option<Adjacency>,
     /// A call was made since the books were closed.
     is_open: bool,
     /// When something is due, as the last look has found.
@@ -38,6 +40,7 @@ impl IpSide {
             core: Ip::new(config),
             inside: 0,
             made: Made::default(),
+            adjacency: None,
             is_open: false,
             due: None,
             look_at: Instant::ZERO,
@@ -56,10 +59,28 @@ impl IpSide {
         match self.core.input(common.now, link, frame, usize::from(l3_offset), &mut common.pools) {
             Input::Deliver(packet) => return Some(packet),
             Input::Drop(frame, reason) => common.drop_frame(frame, reason),
-            Input::Consumed | Input::Forwarded | Input::Held => self.inside += 1,
+            Input::Forwarded(adjacency) => {
+                self.inside += 1;
+                self.adjacency = adjacency;
+            }
+            Input::Consumed | Input::Held => self.inside += 1,
         }
         self.is_open = true;
         None
+    }
+
+    /// Where the packet that was just put in has gone, if others of its flow may go there too.
+    pub(crate) fn take_adjacency(&mut self) -> Option<Adjacency> {
+        self.adjacency.take()
+    }
+
+    /// A packet of a forwarded flow; gives the frame back if it has to be looked at.
+    #[inline]
+    pub(crate) fn pass_on(&mut self, adjacency: &Adjacency, frame: Frame) -> Result<(), Frame> {
+        self.core.pass_on(adjacency, frame)?;
+        self.is_open = true;
+        self.inside += 1;
+        Ok(())
     }
 
     /// A transport's payload on its way.

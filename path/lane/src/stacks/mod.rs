@@ -12,6 +12,7 @@ mod fast_open;
 mod inbound;
 mod ip_side;
 mod learned;
+mod onward;
 mod open;
 mod outbound;
 mod shard;
@@ -21,7 +22,9 @@ mod view;
 use core::net::IpAddr;
 
 use firelane_frame::{Chain, Driver, Frame};
-use firelane_ip::{AddressError, AutoconfConfig, IfConfig, IpConfig, LOOPBACK, RouteError, RouteTableError};
+use firelane_ip::{
+    AddressError, AutoconfConfig, IfConfig, IfRouting, IpConfig, LOOPBACK, Route, RouteError, RouteTableError,
+};
 use firelane_socket::{ConnRef, Names, SocketError};
 use firelane_tcp::{FastOpenCounters, SynCounters};
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
@@ -228,7 +231,7 @@ impl Stacks {
         let of_shards = |bytes: fn(&Shard) -> usize| self.shards.iter().map(bytes).sum();
         TableMemory {
             connections,
-            index: of_shards(|shard| shard.conns.allocated_bytes()),
+            index: of_shards(|shard| shard.conns.allocated_bytes() + shard.forwarded.allocated_bytes()),
             timers,
             time_wait: of_shards(|shard| shard.time_wait.allocated_bytes()),
         }
@@ -346,16 +349,25 @@ impl Stacks {
     }
 
     pub(crate) fn add_route(&mut self, id: NetstackId, route: RouteConfig) -> Result<(), Refusal> {
-        let RouteConfig { destination, gateway, link, congestion } = route;
         let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
-        let hint = congestion.map_or(0, open::hint_of);
-        ip.core.add_route_with(destination, gateway, link, hint).map_err(route_refusal)
+        ip.core.insert_route(ip_route(route)).map_err(route_refusal)
     }
 
     pub(crate) fn remove_route(&mut self, id: NetstackId, route: RouteConfig) -> Result<(), Refusal> {
-        let RouteConfig { destination, gateway, link, congestion: _ } = route;
         let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
-        ip.core.remove_route(destination, gateway, link).map_err(route_refusal)
+        ip.core.delete_route(ip_route(route)).map_err(route_refusal)
+    }
+
+    /// Says what an interface does with packets for others.
+    pub(crate) fn set_routing(
+        &mut self,
+        id: NetstackId,
+        link: LinkId,
+        routing: IfRouting,
+    ) -> Result<(), Refusal> {
+        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        let is_there = ip.core.set_routing(link, routing);
+        is_there.then_some(()).ok_or("the netstack does not have the link")
     }
 }
 
@@ -386,6 +398,12 @@ fn ip_config(config: &NetstackConfig, secrets: &Secrets) -> IpConfig {
     }
 }
 
+fn ip_route(route: RouteConfig) -> Route {
+    let RouteConfig { destination, gateway, link, kind, congestion } = route;
+    let hint = congestion.map_or(0, open::hint_of);
+    Route { gateway, link, hint, ..Route::ending(destination, kind) }
+}
+
 const fn route_error(error: RouteError) -> SocketError {
     match error {
         RouteError::NoRoute | RouteError::Family => SocketError::NetworkUnreachable,
@@ -406,7 +424,9 @@ const fn address_refusal(error: AddressError) -> Refusal {
 const fn route_refusal(error: RouteTableError) -> Refusal {
     match error {
         RouteTableError::Family => "destination and gateway are of different families",
-        RouteTableError::Gateway => "a route needs a link, or a station as its gateway",
+        RouteTableError::Gateway => {
+            "a route needs a link or a station as its gateway, and one that ends packets neither"
+        }
         RouteTableError::Exists => "the route exists",
         RouteTableError::Missing => "there is no such route",
         RouteTableError::Link => "the netstack does not have the link",

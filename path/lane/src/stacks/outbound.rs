@@ -138,8 +138,8 @@ impl<D> Inside<'_, D> {
                 }
             }
             Step::Ip => self.send_segment(id, outgoing.segment.as_ref().ok_or(Pause::Empty)?)?,
-            // A connection's list has no datagrams.
-            Step::Udp => return Err(Pause::Empty),
+            // A connection's list has neither datagrams nor other stations' packets.
+            Step::Udp | Step::Forward => return Err(Pause::Empty),
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use firelane_units::{Instant, LaneId, LinkId, Port, SocketId};
 use super::datagrams::DatagramSocket;
 use super::ip_config;
 use super::ip_side::IpSide;
+use super::onward::ForwardedFlows;
 use crate::common::Common;
 use crate::message::{NetstackConfig, StreamOptions};
 use crate::ports::Dense;
@@ -35,6 +36,7 @@ pub(crate) struct Shard {
     pub(crate) others: Vec<LaneId>,
     pub(crate) ip: IpSide,
     pub(crate) conns: ConnTable,
+    pub(crate) forwarded: ForwardedFlows,
     pub(crate) listeners: Listeners,
     pub(crate) listening: Dense<Listening>,
     pub(crate) half_open: SynTable,
@@ -75,6 +77,7 @@ impl Shard {
         Self {
             ip: IpSide::new(ip_config(&config, secrets)),
             conns: ConnTable::new(secrets.table(), connections),
+            forwarded: ForwardedFlows::default(),
             listeners: Listeners::new(),
             listening: Dense::new(),
             half_open: SynTable::new(secrets.time_wait(), secrets.cookie(), SynLimits::default()),

@@ -1,0 +1,257 @@
+//! Routers: which way, for whom, and that the way of a known flow is the way of its first packet.
+
+mod common;
+
+use common::{Station, ip, mac};
+use firelane_frame::Frame;
+use firelane_ip::{
+    Adjacency, DadConfig, IfConfig, IfRouting, Input, Ip, IpConfig, ReversePath, Route, RouteKind, Upper,
+};
+use firelane_units::{DropReason, Instant, IpPrefix, LinkId, Mtu, Port};
+use firelane_wire::{EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, UdpRepr};
+use proptest::prelude::*;
+
+const NOW: Instant = Instant::from_secs(100);
+const A: LinkId = LinkId(1);
+const B: LinkId = LinkId(2);
+const L3: usize = 14;
+
+fn prefix(text: &str) -> IpPrefix {
+    text.parse().unwrap()
+}
+
+/// 10.0.0.0/24 and fd00::/64 on link A, 10.2.0.0/24 and fd02::/64 on link B; the nines are neighbours on both.
+fn router() -> Station {
+    let mut router = Station::bare(1, DadConfig::OFF, true, 1500);
+    router.ip = Ip::new(IpConfig { dad: DadConfig::OFF, ..IpConfig::new([1; 16]) });
+    for (link, last) in [(A, 0xa), (B, 0xb)] {
+        router.ip.add_interface(IfConfig { link, mac: mac(last), mtu: Mtu::ETHERNET, is_home: true });
+    }
+    for (link, address) in [(A, "10.0.0.1/24"), (B, "10.2.0.1/24"), (A, "fd00::1/64"), (B, "fd02::1/64")] {
+        router.ip.add_address(NOW, link, prefix(address)).unwrap();
+    }
+    router.ip.set_forwarding(true);
+    for (peer, link) in [("10.0.0.9", A), ("10.0.0.8", A), ("10.2.0.9", B), ("fd00::9", A), ("fd02::9", B)] {
+        let _ = router.send(NOW, peer, &[0; 8], Upper::udp());
+        router.ip.on_neighbour_learned(NOW, link, ip(peer), mac(9));
+    }
+    router.ip.on_timer(NOW, &mut router.pools);
+    while router.ip.poll_output().is_some() {}
+    router
+}
+
+/// A datagram with these ends.
+fn datagram(src: &str, dst: &str, hops: u8, payload: usize) -> Vec<u8> {
+    let udp = UdpRepr { src_port: Port(1000), dst_port: Port(2000), payload_len: payload as u16 };
+    let mut body = vec![0; 8 + payload];
+    udp.emit(&mut body);
+    let mut bytes = vec![0; L3];
+    let ethertype = if ip(dst).is_ipv4() { EtherType::IPV4 } else { EtherType::IPV6 };
+    EthernetRepr { dst: mac(0xb), src: mac(9), ethertype }.emit(&mut bytes);
+    match (ip(src), ip(dst)) {
+        (std::net::IpAddr::V4(src), std::net::IpAddr::V4(dst)) => {
+            let mut header = Ipv4Repr::new(src, dst, IpProtocol::UDP, body.len() as u16);
+            header.ttl = hops;
+            bytes.extend([0; 20]);
+            header.emit(&mut bytes[L3..]);
+        }
+        (std::net::IpAddr::V6(src), std::net::IpAddr::V6(dst)) => {
+            let mut header = Ipv6Repr::new(src, dst, IpProtocol::UDP, body.len() as u16);
+            header.hop_limit = hops;
+            bytes.extend([0; 40]);
+            header.emit(&mut bytes[L3..]);
+        }
+        _ => unreachable!(),
+    }
+    bytes.extend(body);
+    bytes
+}
+
+enum Fate {
+    Forwarded(Option<Adjacency>),
+    Dropped(DropReason),
+    Other,
+}
+
+fn give(router: &mut Station, link: LinkId, bytes: &[u8]) -> Fate {
+    let frame = router.frame(bytes);
+    match router.ip.input(NOW, link, frame, L3, &mut router.pools) {
+        Input::Forwarded(adjacency) => Fate::Forwarded(adjacency),
+        Input::Drop(_, reason) => Fate::Dropped(reason),
+        _ => Fate::Other,
+    }
+}
+
+/// The fate of a packet in a word, and the ICMP error that its sender gets.
+fn fate(router: &mut Station, link: LinkId, bytes: &[u8]) -> (String, Option<[u8; 2]>) {
+    let fate = match give(router, link, bytes) {
+        Fate::Forwarded(_) => "forwarded".to_owned(),
+        Fate::Dropped(reason) => reason.to_string(),
+        Fate::Other => "other".to_owned(),
+    };
+    let forwarded = (fate == "forwarded").then(|| router.ip.poll_output().unwrap());
+    drop(forwarded);
+    let error = router.ip.poll_output().map(|frame| {
+        let at = if frame.as_slice()[L3] >> 4 == 4 { L3 + 20 } else { L3 + 40 };
+        [frame.as_slice()[at], frame.as_slice()[at + 1]]
+    });
+    (fate, error)
+}
+
+#[test]
+fn routes_that_end_packets_say_so_or_do_not() {
+    for (kind, reason, v4, v6) in [
+        (RouteKind::Blackhole, "ip_blackhole", None, None),
+        (RouteKind::Unreachable, "ip_unreachable", Some([3, 1]), Some([1, 3])),
+        (RouteKind::Prohibit, "ip_prohibited", Some([3, 13]), Some([1, 1])),
+    ] {
+        let mut router = router();
+        for (any, ends, src, dst, hop, error) in [
+            ("0.0.0.0/0", "192.0.2.0/24", "10.2.0.9", "192.0.2.1", "10.0.0.9", v4),
+            ("::/0", "2001:db8::/32", "fd02::9", "2001:db8::1", "fd00::9", v6),
+        ] {
+            router.ip.add_route(prefix(any), Some(ip(hop)), None).unwrap();
+            router.ip.insert_route(Route::ending(prefix(ends), kind)).unwrap();
+            let packet = datagram(src, dst, 64, 10);
+            assert_eq!(fate(&mut router, B, &packet), (reason.to_owned(), error), "{dst}");
+            assert!(router.ip.egress(NOW, None, ip(dst)).is_err(), "our own packets end there, too");
+            router.ip.delete_route(Route::ending(prefix(ends), kind)).unwrap();
+            assert_eq!(fate(&mut router, B, &packet).0, "forwarded", "the default route is left");
+        }
+    }
+}
+
+#[test]
+fn an_interface_has_its_own_word_about_forwarding() {
+    let off = IfRouting { forwards_v4: Some(false), ..IfRouting::default() };
+    let packets = [datagram("10.2.0.9", "10.0.0.9", 64, 10), datagram("fd02::9", "fd00::9", 64, 10)];
+    for (link, word) in [(A, "ip_not_forwarding"), (B, "ip_not_for_us")] {
+        let mut router = router();
+        assert!(router.ip.set_routing(link, off));
+        assert_eq!(fate(&mut router, B, &packets[0]).0, word);
+        assert_eq!(fate(&mut router, B, &packets[1]).0, "forwarded", "IPv6 is asked for itself");
+        router.ip.set_forwarding(false);
+        let on = IfRouting { forwards_v4: Some(true), ..IfRouting::default() };
+        assert!([A, B].iter().all(|&link| router.ip.set_routing(link, on)));
+        assert_eq!(fate(&mut router, B, &packets[0]).0, "forwarded", "two interfaces forward between them");
+        assert_eq!(fate(&mut router, B, &packets[1]).0, "ip_not_for_us");
+    }
+    assert!(!router().ip.set_routing(LinkId(9), off));
+}
+
+#[test]
+fn a_source_that_is_elsewhere_is_refused_if_the_interface_asks() {
+    let table = [
+        // Mode, source of a packet by link B, fate.
+        (ReversePath::Off, "10.0.0.9", "forwarded"),
+        (ReversePath::Off, "198.51.100.1", "forwarded"),
+        (ReversePath::Loose, "10.0.0.9", "forwarded"),
+        (ReversePath::Loose, "198.51.100.1", "ip_reverse_path"),
+        (ReversePath::Loose, "203.0.113.1", "ip_reverse_path"),
+        (ReversePath::Strict, "10.0.0.9", "ip_reverse_path"),
+        (ReversePath::Strict, "10.2.0.77", "forwarded"),
+        (ReversePath::Strict, "192.0.2.1", "forwarded"),
+    ];
+    for (reverse_path, src, expected) in table {
+        let mut router = router();
+        // Reached over either link, and not at all.
+        router.ip.add_route(prefix("192.0.2.0/24"), Some(ip("10.0.0.9")), None).unwrap();
+        router.ip.add_route(prefix("192.0.2.0/24"), Some(ip("10.2.0.9")), None).unwrap();
+        router.ip.insert_route(Route::ending(prefix("203.0.113.0/24"), RouteKind::Blackhole)).unwrap();
+        assert!(router.ip.set_routing(B, IfRouting { reverse_path, ..IfRouting::default() }));
+        let packet = datagram(src, "10.0.0.8", 64, 10);
+        assert_eq!(fate(&mut router, B, &packet).0, expected, "{reverse_path:?} {src}");
+    }
+}
+
+#[test]
+fn flows_share_equal_routes() {
+    let mut router = router();
+    for hop in ["10.0.0.8", "10.0.0.9"] {
+        router.ip.add_route(prefix("192.0.2.0/24"), Some(ip(hop)), None).unwrap();
+    }
+    router.ip.on_neighbour_learned(NOW, A, ip("10.0.0.8"), mac(8));
+    let mut by = [0; 2];
+    for n in 0..250 {
+        let packet = datagram("10.2.0.9", &format!("192.0.2.{n}"), 64, 10);
+        for _ in 0..2 {
+            assert!(matches!(give(&mut router, B, &packet), Fate::Forwarded(Some(_))));
+            let frame = router.ip.poll_output().unwrap();
+            by[usize::from(frame.as_slice()[5]) - 8] += 1;
+        }
+    }
+    assert!(by.iter().all(|&n| n > 180 && n % 2 == 0), "a flow's packets go one way: {by:?}");
+}
+
+/// What a router sends, with the link.
+fn sent(frame: Frame) -> (LinkId, Vec<u8>) {
+    (frame.meta().ingress, frame.as_slice().to_vec())
+}
+
+proptest! {
+    #[test]
+    fn a_known_flow_takes_the_way_of_its_first_packet(
+        is_v4: bool,
+        hops in 0u8..4,
+        payload in prop::sample::select(vec![0usize, 10, 1400, 1440, 1460, 1480]),
+        mtu in prop::sample::select(vec![1300u16, 1500]),
+        padding in 0usize..20,
+        flipped in prop::option::of((0usize..40, 0u8..8)),
+    ) {
+        let mut router = router();
+        let mtu = Mtu::new(mtu).unwrap();
+        router.ip.add_interface(IfConfig { link: A, mac: mac(0xa), mtu, is_home: true });
+        let (src, dst) = if is_v4 { ("10.2.0.9", "10.0.0.9") } else { ("fd02::9", "fd00::9") };
+        let Fate::Forwarded(Some(adjacency)) = give(&mut router, B, &datagram(src, dst, 64, 10)) else {
+            panic!("the first packet of a flow goes on");
+        };
+        while router.ip.poll_output().is_some() {}
+        prop_assert_eq!(adjacency.generation, router.ip.generation());
+        let mut bytes = datagram(src, dst, hops, payload);
+        bytes.resize(bytes.len() + padding, 0);
+        // Addresses and ports are what the flow is known by.
+        let key = if is_v4 { 12..20 } else { 8..40 };
+        if let Some((at, bit)) = flipped && !key.contains(&at) {
+            bytes[L3 + at] ^= 1 << bit;
+        }
+        let frame = router.frame(&bytes);
+        match router.ip.pass_on(&adjacency, frame) {
+            Ok(()) => {
+                let short = sent(router.ip.poll_output().unwrap());
+                prop_assert!(router.ip.poll_output().is_none());
+                prop_assert!(matches!(give(&mut router, B, &bytes), Fate::Forwarded(_)));
+                prop_assert_eq!(short, sent(router.ip.poll_output().unwrap()));
+            }
+            Err(frame) => {
+                prop_assert_eq!(frame.as_slice(), &bytes[..], "it comes back as it was");
+                let is_usual = flipped.is_none() && hops > 1 && bytes.len() - padding - L3 <= usize::from(mtu.bytes());
+                prop_assert!(!is_usual);
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_loses_nothing_that_had_a_route_before_and_after(
+        changes in prop::collection::vec((any::<bool>(), 0u8..8, 20u8..=32, any::<bool>()), 1..40),
+    ) {
+        // A default route stays; longer ones come and go beside it, some to the other neighbour.
+        let mut router = router();
+        router.ip.add_route(prefix("0.0.0.0/0"), Some(ip("10.0.0.9")), None).unwrap();
+        let mut longer = std::collections::BTreeSet::new();
+        for (adds, third, len, other) in changes {
+            let to = IpPrefix::new(ip(&format!("192.0.{third}.1")), len).unwrap().network();
+            let hop = ip(if other { "10.0.0.8" } else { "10.0.0.9" });
+            if adds {
+                prop_assert_eq!(router.ip.add_route(to, Some(hop), None).is_ok(), longer.insert((to, hop)));
+            } else {
+                prop_assert_eq!(router.ip.remove_route(to, Some(hop), None).is_ok(), longer.remove(&(to, hop)));
+            }
+            for third in 0..8 {
+                let packet = datagram("10.2.0.9", &format!("192.0.{third}.1"), 64, 10);
+                prop_assert!(matches!(give(&mut router, B, &packet), Fate::Forwarded(Some(_))));
+                let frame = router.ip.poll_output().unwrap();
+                prop_assert!(Ipv4View::parse(&frame.as_slice()[L3..]).unwrap().is_checksum_valid());
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Forwarded flows: the list of steps and the next station that a flow's first packet found, for those after it.
+//!
+//! The classifier's cache holds both beside the flow's tuple, in IP's generation: whatever changes a route, a neighbour,
+//! an address or a property begins another, and each flow's next packet takes the long way once (`inbound.rs`).
+
+use firelane_classify::{FlowCache, Headers, Tuple};
+use firelane_frame::Frame;
+use firelane_ip::Adjacency;
+use firelane_units::{LinkId, StepListId};
+
+use super::inbound::Inside;
+use crate::steps::{Onward, Step, StepLists, walk};
+
+/// Next stations that flows of one generation share; what goes to others takes the long way.
+const ADJACENCIES_MAX: usize = 1024;
+
+/// A netstack's forwarded flows in one lane.
+#[derive(Default)]
+pub(crate) struct ForwardedFlows {
+    cache: FlowCache<Known>,
+    /// The next stations that flows name, of the generation of all of them.
+    adjacencies: Vec<Adjacency>,
+    /// A flow was entered, ever: a host's netstack is not asked.
+    is_router: bool,
+}
+
+/// What is known of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Known {
+    steps: StepListId,
+    adjacency: u16,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self { steps: StepLists::FORWARD, adjacency: 0 }
+    }
+}
+
+impl ForwardedFlows {
+    /// Whether packets may belong to flows that are known.
+    #[inline]
+    pub(crate) const fn is_router(&self) -> bool {
+        self.is_router
+    }
+
+    /// A flow's first packet went to `adjacency`: the next ones go there by `steps`.
+    fn learn(&mut self, link: LinkId, tuple: &Tuple, steps: StepListId, adjacency: Adjacency) {
+        if self.adjacencies.first().is_some_and(|first| first.generation != adjacency.generation) {
+            self.adjacencies.clear();
+        }
+        let nth = match self.adjacencies.iter().position(|known| *known == adjacency) {
+            Some(nth) => nth,
+            None if self.adjacencies.len() == ADJACENCIES_MAX => return,
+            None => {
+                self.adjacencies.push(adjacency);
+                self.adjacencies.len() - 1
+            }
+        };
+        self.is_router = true;
+        self.cache.insert(link, tuple, adjacency.generation, Known { steps, adjacency: nth as u16 });
+    }
+
+    /// The bytes that it takes.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        self.cache.allocated_bytes()
+    }
+}
+
+impl<D> Inside<'_, D> {
+    /// A packet of a forwarded flow that is known: its walk. Gives the frame back if the flow is not known, or if the
+    /// packet is not of the usual kind.
+    #[inline]
+    pub(crate) fn take_forwarded(
+        &mut self,
+        lists: &StepLists,
+        link: LinkId,
+        frame: Frame,
+        headers: &Headers,
+    ) -> Result<(), Frame> {
+        let generation = self.shard.ip.core.generation();
+        let flows = &self.shard.forwarded;
+        let known = headers.tuple().filter(|_| !headers.tagged);
+        let known = known.and_then(|tuple| flows.cache.lookup(link, &tuple, generation));
+        let Some(known) = known else { return Err(frame) };
+        let Some(adjacency) = flows.adjacencies.get(usize::from(known.adjacency)).copied() else {
+            return Err(frame);
+        };
+        if known.steps == StepLists::FORWARD {
+            return self.shard.ip.pass_on(&adjacency, frame);
+        }
+        let mut travelling = Some(frame);
+        walk(lists.list(known.steps).inbound(), |step| match (step, travelling.take()) {
+            (Step::Forward, Some(frame)) => match self.shard.ip.pass_on(&adjacency, frame) {
+                Ok(()) => Onward::Next,
+                Err(frame) => {
+                    travelling = Some(frame);
+                    Onward::Ended
+                }
+            },
+            // A forwarded flow's list has no transport.
+            (_, frame) => {
+                travelling = frame;
+                Onward::Ended
+            }
+        });
+        travelling.map_or(Ok(()), Err)
+    }
+
+    /// A packet was forwarded the long way: its flow is known from here on.
+    pub(crate) fn learn_forwarded(&mut self, link: LinkId, headers: &Headers, adjacency: Adjacency) {
+        if let Some(tuple) = headers.tuple()
+            && !headers.tagged
+        {
+            self.shard.forwarded.learn(link, &tuple, StepLists::FORWARD, adjacency);
+        }
+    }
+}
