@@ -322,10 +322,7 @@ impl Routes {
 }
 
 /// The first of the routes with the highest score.
-fn best_of<'a, S: Ord>(
-    same: &'a [Route],
-    mut score: impl FnMut(&Route) -> Option<S>,
-) -> Option<(S, &'a Route)> {
+fn best_of<S: Ord>(same: &[Route], mut score: impl FnMut(&Route) -> Option<S>) -> Option<(S, &Route)> {
     let scored = same.iter().filter_map(|route| Some((score(route)?, route)));
     scored.reduce(|best, next| if next.0 > best.0 { next } else { best })
 }

@@ -11,6 +11,7 @@ mod bulk;
 mod conn_memory;
 mod conn_rate;
 mod cpu;
+mod forward;
 mod idle;
 mod kernel;
 mod loss;
@@ -20,6 +21,7 @@ mod report;
 mod rr;
 mod switch;
 mod tap_bulk;
+mod testpmd;
 mod wire_tcp;
 
 use std::process::ExitCode;
@@ -39,6 +41,11 @@ const BENCHES: &[Bench] = &[
         name: "switch",
         about: "64-byte frames, ring -> classify -> flow -> switch -> ring in one lane, beside the kernel's bridge",
         run: switch::run,
+    },
+    Bench {
+        name: "forward",
+        about: "64-byte UDP through a router, ring to ring in one lane, beside DPDK's testpmd",
+        run: forward::run,
     },
     Bench {
         name: "wire-tcp",

@@ -87,7 +87,7 @@ pub(crate) fn run() -> Result<Verdict> {
 }
 
 /// A worker that is driven by hand needs no bell.
-struct NoBell;
+pub(crate) struct NoBell;
 
 impl Wake for NoBell {
     fn wake(&self) {}
