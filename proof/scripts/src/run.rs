@@ -71,8 +71,8 @@ impl<'a> Runner<'a> {
         let mut station = Station::new(end, family.is_v6());
         let sockets = Sockets::new(stack, family.is_v6(), station.ip);
         if let Some(congestion) = settings.route_congestion {
-            let (destination, gateway) = (IpPrefix::host(station.ip), Some(station.ip));
-            let route = RouteConfig { destination, gateway, link: None, congestion: Some(congestion) };
+            let through = RouteConfig::via(IpPrefix::host(station.ip), station.ip);
+            let route = RouteConfig { congestion: Some(congestion), ..through };
             sim.control(host, || Control::AddRoute(stack.netstack, route));
         }
         sim.settle();

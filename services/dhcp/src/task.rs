@@ -180,13 +180,8 @@ impl Interface {
     /// Gives the routes of a lease, and takes those away that it has no more.
     fn give_routes(&self, lease: &Lease) {
         let route = |it: &crate::v4::Route| {
-            let gateway = Some(IpAddr::V4(it.via));
-            Some(RouteConfig {
-                destination: it.destination()?,
-                gateway,
-                link: Some(self.link),
-                congestion: None,
-            })
+            let through = RouteConfig::via(it.destination()?, IpAddr::V4(it.via));
+            Some(RouteConfig { link: Some(self.link), ..through })
         };
         let wanted: Vec<_> = lease.routes.iter().filter_map(route).collect();
         let mut given = self.given();
