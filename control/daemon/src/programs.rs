@@ -3,6 +3,9 @@
 //! Started by `daemon.rs`. One thread has all of it: it waits for programs, their requests, the end of their processes and
 //! the hub's own events. A program that sends what is no request, or does not take its answers, loses its
 //! session; what it holds otherwise ends with its descriptors.
+//!
+//! A forked child comes in by its parent's connection, so that one which has given up its rights since (the workers of
+//! most servers) keeps the netstack that it was born on, and no other.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,6 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use firelane::{Engine, Hub, Owner, ProgramSocket, Reply, send_reply};
+use firelane_model::NetstackName;
 use firelane_shm::carry;
 use firelane_shm::control::{Answer, MESSAGE_MAX, Request};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -102,13 +106,25 @@ struct Guest {
     /// Readable when the process has ended, though others may have its control connection still.
     process: OwnedFd,
     owner: Owner,
-    session: Option<Session>,
+    /// The netstack of the parent that has brought it.
+    inherits: Option<NetstackName>,
+    stage: Stage,
+}
+
+/// How far a guest is.
+#[derive(Debug)]
+enum Stage {
+    /// It has not said what it wants.
+    New,
+    There(Session),
+    /// Its process has ended; its children may still come in by its connection.
+    Gone(NetstackName),
 }
 
 #[derive(Debug)]
 struct Session {
     number: u32,
-    netstack: firelane_model::NetstackName,
+    netstack: NetstackName,
 }
 
 #[derive(Debug)]
@@ -152,7 +168,7 @@ impl Door {
                     STOP => return self.guests.clear(),
                     HUB => lock(&self.hub).look(),
                     key if key.is_multiple_of(2) => self.serve(key),
-                    key => self.see_off(key - 1),
+                    key => self.bury(key - 1),
                 }
             }
             self.tidy();
@@ -170,13 +186,17 @@ impl Door {
 
     fn take_in(&mut self) {
         while let Ok(control) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC) {
-            if let Err(error) = self.admit(control) {
-                tracing::warn!("a program was not taken in: {error}");
-            }
+            self.admit(control, None);
         }
     }
 
-    fn admit(&mut self, control: OwnedFd) -> io::Result<()> {
+    fn admit(&mut self, control: OwnedFd, inherits: Option<NetstackName>) {
+        if let Err(error) = self.try_admit(control, inherits) {
+            tracing::warn!("a program was not taken in: {error}");
+        }
+    }
+
+    fn try_admit(&mut self, control: OwnedFd, inherits: Option<NetstackName>) -> io::Result<()> {
         if self.guests.len() >= PROGRAMS_MAX {
             return Err(io::Error::other(format!("{PROGRAMS_MAX} programs are there already")));
         }
@@ -192,7 +212,7 @@ impl Door {
         let pid = who.pid.as_raw_nonzero().get().unsigned_abs();
         let owner = Owner { pid, command: command_of(pid) };
         tracing::debug!("program {} ({}), user {}", owner.pid, owner.command, who.uid.as_raw());
-        self.guests.insert(key, Guest { control, process, owner, session: None });
+        self.guests.insert(key, Guest { control, process, owner, inherits, stage: Stage::New });
         Ok(())
     }
 
@@ -220,16 +240,23 @@ impl Door {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let (number, request) = Request::decode(&bytes[..len]).map_err(io::Error::other)?;
-        let reply = match (&guest.session, request) {
-            (None, Request::Hello { netstack }) => match self.begin(key, &netstack) {
+        let reply = match (&guest.stage, request) {
+            (Stage::There(Session { netstack, .. }) | Stage::Gone(netstack), Request::Child) => {
+                let netstack = netstack.clone();
+                if let Some(control) = fds.into_iter().next() {
+                    self.admit(control, Some(netstack));
+                }
+                return Ok(());
+            }
+            (Stage::New, Request::Hello { netstack }) => match self.begin(key, &netstack) {
                 Ok(reply) => reply,
                 Err(refused) => refused.into(),
             },
-            (None, _) | (Some(_), Request::Hello { .. }) => Reply::from(Errno::PROTO),
-            (Some(session), Request::Interfaces) => {
+            (Stage::New | Stage::Gone(_), _) | (_, Request::Hello { .. }) => Reply::from(Errno::PROTO),
+            (Stage::There(session), Request::Interfaces) => {
                 Answer::Interfaces { addresses: self.host.interfaces(&session.netstack) }.into()
             }
-            (Some(session), request) => lock(&self.hub).request(session.number, request, fds),
+            (Stage::There(session), request) => lock(&self.hub).request(session.number, request, fds),
         };
         let guest = self.guests.get(&key).ok_or(io::ErrorKind::WouldBlock)?;
         send_reply(&guest.control, number, &reply)
@@ -238,23 +265,36 @@ impl Door {
     fn begin(&mut self, key: u64, wanted: &str) -> Result<Reply, Answer> {
         let refused = |errno: Errno, text: String| Answer::Refused { errno: errno.raw_os_error(), text };
         let guest = self.guests.get_mut(&key).ok_or_else(|| refused(Errno::NETDOWN, String::new()))?;
+        let wanted = guest.inherits.as_ref().map_or(wanted, NetstackName::as_str);
         let (netstack, id) = self.host.netstack_of(wanted).map_err(|text| refused(Errno::NODEV, text))?;
         let begun = lock(&self.hub).begin(guest.owner.clone(), id, netstack.as_str());
         let (number, reply) = begun.map_err(|error| {
             refused(Errno::from_io_error(&error).unwrap_or(Errno::NOMEM), format!("no session: {error}"))
         })?;
         tracing::info!("program {} ({}) uses netstack {netstack}", guest.owner.pid, guest.owner.command);
-        guest.session = Some(Session { number, netstack });
+        guest.stage = Stage::There(Session { number, netstack });
         Ok(reply)
     }
 
-    /// The program has ended, or is not welcome any more.
+    /// The process has ended. Its children may have its connection, so what they send comes first.
+    fn bury(&mut self, key: u64) {
+        self.serve(key);
+        let Some(guest) = self.guests.get_mut(&key) else { return };
+        let _ = epoll::delete(&self.set, &guest.process);
+        let Stage::There(session) = &guest.stage else { return self.see_off(key) };
+        let number = session.number;
+        guest.stage = Stage::Gone(session.netstack.clone());
+        lock(&self.hub).end(number);
+        self.tidy_at = Some(Instant::now());
+    }
+
+    /// Nobody has its connection any more, or it is not welcome.
     fn see_off(&mut self, key: u64) {
         let Some(guest) = self.guests.remove(&key) else { return };
         // Others may have both descriptors, so closing ours does not take them out.
         let _ = epoll::delete(&self.set, &guest.control);
         let _ = epoll::delete(&self.set, &guest.process);
-        if let Some(session) = &guest.session {
+        if let Stage::There(session) = &guest.stage {
             lock(&self.hub).end(session.number);
         }
         self.tidy_at = Some(Instant::now());

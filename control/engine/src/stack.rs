@@ -58,6 +58,11 @@ impl Stack {
         Ok(rings == StreamConfig::default() || rings == self.config()?.sockets.stream)
     }
 
+    /// Whether a socket may have the address.
+    pub(crate) fn owns(&self, ip: IpAddr) -> io::Result<bool> {
+        Ok(self.inner.registry_of_now().netstack_mut(self.id)?.owns(ip))
+    }
+
     /// What its sockets begin with.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! What a program and the daemon say to each other beside shared memory: requests and answers, one at a time.
 //!
 //! A session is one SOCK_SEQPACKET connection; each packet is one message, at most [`MESSAGE_MAX`] bytes, with its
-//! descriptors beside it. Every request gets one answer, with the request's number: [`Answer::Failed`] with a number of
-//! errno(3), or the one that belongs to it. A socket is named by the inode of the program's descriptor ([`SocketId`]);
+//! descriptors beside it. Every request but [`Request::Child`] gets one answer, with the request's number:
+//! [`Answer::Failed`] with a number of errno(3), or the one that belongs to it. A socket is named by the inode of the program's descriptor ([`SocketId`]);
 //! the daemon looks only at sockets that the session holds. What a listener has accepted comes by the listener's own
 //! descriptor, as [`Arrived`].
 
@@ -145,6 +145,10 @@ pub enum Request {
     },
     /// The netstack's interfaces and addresses. [`Answer::Interfaces`].
     Interfaces,
+    /// A forked child, over the connection that it has of its parent: beside it is one end of a pair of its own, which is
+    /// a connection from then on, with the parent's netstack whoever the child has become. There is no answer, because
+    /// only the parent reads here; and it is taken as long as somebody has the connection, also after the parent's end.
+    Child,
 }
 
 /// The daemon's answer.
@@ -355,7 +359,7 @@ impl Request {
             Self::Names { socket } => {
                 out.u64(socket.0);
             }
-            Self::Attach | Self::Interfaces => {}
+            Self::Attach | Self::Interfaces | Self::Child => {}
             Self::Waiter { arena } => {
                 out.u64(*arena);
             }
@@ -380,6 +384,7 @@ impl Request {
             Self::Waiter { .. } => 10,
             Self::NoWaiter { .. } => 11,
             Self::Interfaces => 12,
+            Self::Child => 13,
         }
     }
 
@@ -421,6 +426,7 @@ impl Request {
             10 => Self::Waiter { arena: from.u64("arena")? },
             11 => Self::NoWaiter { arena: from.u64("arena")?, slot: from.at_most("slot", SLOTS - 1)? },
             12 => Self::Interfaces,
+            13 => Self::Child,
             other => return Err(Malformed::new("what", format!("no request is {other}"))),
         };
         In(from.0).end((number, request))

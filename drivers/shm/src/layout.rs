@@ -101,7 +101,7 @@ pub struct Block {
     pub recv_owner: AtomicU64,
     /// The read cursor at which the lane was last told that room was made.
     pub told_at: AtomicU64,
-    /// For the program's side alone: flags of the open file (O_NONBLOCK).
+    /// For the program's side: flags of the open file (O_NONBLOCK). The daemon asks for [`TAKEN`] alone.
     pub file: AtomicU64,
     /// For the program's side alone: how long a read waits, in nanoseconds; zero is for ever (SO_RCVTIMEO).
     pub recv_timeout: AtomicU64,
@@ -173,6 +173,10 @@ pub mod request {
     /// TCP_QUICKACK is on.
     pub const QUICKACK: u64 = 1 << 10;
 }
+
+/// In the word `file`: the program has accepted the connection. One that nobody has accepted when its listener closes is
+/// reset, as Linux does.
+pub const TAKEN: u64 = 1 << 2;
 
 /// Sizes of an arena, and where its parts begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -143,7 +143,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     /// Writes as much as there is room for. The caller kicks the lane.
     ///
     /// # Errors
-    /// Why nothing was written.
+    /// Why nothing was written. Whether it was for want of storage, [`StreamEnd::asks_for_storage`] says.
     pub fn write(&self, pieces: &[IoSlice<'_>]) -> Result<usize, WriteError> {
         let status = self.status();
         if status >> status::ERROR_SHIFT != 0 {
@@ -162,10 +162,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
             return Ok(0);
         }
         let _inside = Inside::enter(&self.block.send_owner, self.me).map_err(WriteError::Busy)?;
-        let Some(held) = Held::take(&self.rings().one.state) else {
-            self.request(request::WANTS_STORAGE);
-            return Err(WriteError::WouldBlock);
-        };
+        let held = Held::take(&self.rings().one.state).ok_or(WriteError::WouldBlock)?;
         match self.write_held(held.size(), pieces) {
             0 => Err(WriteError::WouldBlock),
             count => Ok(count),

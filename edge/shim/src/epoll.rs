@@ -76,11 +76,8 @@ pub(crate) fn closed(word: Word) {
     let is_last = !socket::is_shared(word) || !table::ours().any(|fd| table::get(fd) == Some(word));
     if socket::kind(word) == Kind::Epoll && is_last && number < SETS_MAX {
         let set = SETS[number].take().take();
-        if let Some(Set { interests, waiter: Some(mut waiter), .. }) = set {
-            interests.each(|_, word| {
-                // Of an arena that is not there any more nobody tells.
-                let _ = waiter.unwatch(word);
-            });
+        if let Some(Set { interests, waiter: Some(waiter), .. }) = set {
+            interests.each(|_, word| waiter.unwatch(word));
         }
         USED[number / 64].fetch_and(!(1 << (number % 64)), Ordering::AcqRel);
     }
@@ -261,10 +258,10 @@ impl Set {
             }
             libc::EPOLL_CTL_DEL => {
                 self.interests.remove(fd, word);
-                if let Some(waiter) = &mut self.waiter
+                if let Some(waiter) = &self.waiter
                     && !self.interests.has_block_of(word)
                 {
-                    waiter.unwatch(word)?;
+                    waiter.unwatch(word);
                 }
                 Ok(())
             }
@@ -276,7 +273,7 @@ impl Set {
         if socket::kind(word) == Kind::Listener {
             return sys::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, fd, event);
         }
-        self.waiter()?.watch(word)?;
+        self.waiter()?.watch(fd, word)?;
         self.interests.add(fd, word, event)?;
         self.ring_if_watched();
         Ok(())
@@ -307,7 +304,7 @@ impl Set {
         if !self.interests.is_empty() {
             self.waiter()?;
             if let Some(waiter) = &mut self.waiter {
-                self.interests.each(|_, word| watched = watched.and(waiter.watch(word)));
+                self.interests.each(|fd, word| watched = watched.and(waiter.watch(fd, word)));
             }
             self.interests.line_up_all();
         }

@@ -39,7 +39,10 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
     let arena = arena.ok_or(Errno::PROTO)?;
     let fd = session::given(fd, flags)?;
     let accepted = socket::accepted(fd, listener.is_v6(), arena, arrived.place.block);
-    accepted.set_nonblocking(flags & libc::SOCK_NONBLOCK != 0);
+    if let Some(stream) = accepted.stream() {
+        stream.take();
+        stream.set_nonblocking(flags & libc::SOCK_NONBLOCK != 0);
+    }
     Ok(Accepted { fd, peer: Shown::new(arrived.remote, listener.is_v6()) })
 }
 

@@ -59,19 +59,19 @@ fn wait_with(
         return Ok(merge(fds, list));
     }
     let mut waiter = Waiter::take()?;
-    let watched = each_watched(fds, |word| waiter.watch(word));
+    let watched = watch(fds, &mut waiter);
     let answer = watched.and_then(|()| sleep(fds, list, Deadline::of(limit), mask, &waiter));
-    each_watched(fds, |word| waiter.unwatch(word))?;
+    fds.iter().filter_map(ours).for_each(|word| waiter.unwatch(word));
     answer
 }
 
-/// Does `with` to the word of each stream; an epoll set is told that somebody waits for it.
-fn each_watched(fds: &[pollfd], mut with: impl FnMut(Word) -> Result<(), Errno>) -> Result<(), Errno> {
-    fds.iter().filter_map(ours).try_for_each(|word| {
+/// News of each stream come to `waiter`; an epoll set is told that somebody waits for it.
+fn watch(fds: &[pollfd], waiter: &mut Waiter) -> Result<(), Errno> {
+    fds.iter().filter_map(|entry| Some((entry.fd, ours(entry)?))).try_for_each(|(fd, word)| {
         if socket::kind(word) == Kind::Epoll {
             epoll::arm(word);
         }
-        with(word)
+        waiter.watch(fd, word)
     })
 }
 

@@ -1,20 +1,21 @@
 //! This process and its daemon: one connection, made at the first socket, with one request at a time.
 //!
 //! Whatever is rare goes over it; reading, writing and waiting do not. A forked child makes its own at its first call
-//! that needs one and closes what it has of its parent's. The descriptors of this library lie at the upper end of the
+//! that needs one, through its parent's, because it may be nobody who could ask for one by now, and closes what it has
+//! of its parent's. The descriptors of this library lie at the upper end of the
 //! program's range and are hidden from `close` and its kin.
 
 use core::ffi::c_int;
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use firelane_shm::carry;
 use firelane_shm::control::{Answer, Family, Kind, MESSAGE_MAX, Request, SocketId};
 use firelane_shm::layout::LANES_MAX;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socketpair};
 use rustix::process::{Resource, getrlimit};
 
 use crate::lock::{Guard, Lock};
@@ -30,7 +31,6 @@ struct Session {
     control: c_int,
     number: u32,
     requests: u32,
-    arena: u16,
 }
 
 static SESSION: Lock<Option<Session>> = Lock::new(None);
@@ -41,6 +41,10 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 static CONTROL: AtomicI32 = AtomicI32::new(-1);
 /// Bells by which sleeping lanes are woken. A child has its parent's, which ring the same lanes.
 static BELLS: [AtomicI32; LANES_MAX as usize] = [const { AtomicI32::new(-1) }; LANES_MAX as usize];
+/// The daemon's process.
+static DAEMON: AtomicI32 = AtomicI32::new(0);
+/// The arenas, by their places here, whose sockets the daemon knows this session to hold, a bit each.
+static ATTACHED: AtomicU64 = AtomicU64::new(0);
 /// The daemon is gone, and with it every socket of this process.
 static IS_DEAD: AtomicBool = AtomicBool::new(false);
 
@@ -119,8 +123,10 @@ fn begun() -> Result<Guard<'static, Option<Session>>, Errno> {
     process::watch()?;
     let mut session = SESSION.take();
     if !process::has_session() {
-        leave_parents(&mut session);
-        match begin(wanted) {
+        let parents = session.take();
+        let control = parents.as_ref().and_then(|parents| child_of(parents).ok());
+        leave_parents(parents);
+        match begin(wanted, control) {
             Ok(new) => {
                 NUMBER.store(new.number, Ordering::Relaxed);
                 CONTROL.store(new.control, Ordering::Relaxed);
@@ -136,21 +142,45 @@ fn begun() -> Result<Guard<'static, Option<Session>>, Errno> {
     Ok(session)
 }
 
-/// A forked child has no use for its parent's connection, and must not answer for it.
-fn leave_parents(session: &mut Option<Session>) {
-    if let Some(parents) = session.take() {
+/// Brings a connection of its own in through the parent's.
+fn child_of(parents: &Session) -> Result<OwnedFd, Errno> {
+    let (control, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let message = Request::Child.encode(0);
+    let sent = carry::send(sys::borrow(parents.control), &message, &[theirs.as_fd()], true);
+    // A daemon that is gone may be followed by another.
+    sent.map_err(|_| Errno::NETDOWN)?;
+    Ok(control)
+}
+
+/// The daemon knows that this session has something in an arena.
+fn note_arena(place: u16) {
+    ATTACHED.fetch_or(1 << place, Ordering::Relaxed);
+}
+
+/// A forked child must not answer for its parent.
+fn leave_parents(parents: Option<Session>) {
+    if let Some(parents) = parents {
         CONTROL.store(-1, Ordering::Relaxed);
+        ATTACHED.store(0, Ordering::Relaxed);
         close_hidden(parents.control);
         crate::waiter::forget_parents();
     }
 }
 
-fn begin(wanted: &Wanted) -> Result<Session, Errno> {
+/// A connection of its own, for a program that has no parent here.
+fn connected(wanted: &Wanted) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC;
     let control = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     let address = SocketAddrUnix::new(wanted.socket())?;
     rustix::net::connect(&control, &address).map_err(|_| Errno::NETDOWN)?;
-    let mut session = Session { control: hide(control)?, number: 0, requests: 0, arena: 0 };
+    DAEMON.store(peer(control.as_fd())?, Ordering::Relaxed);
+    Ok(control)
+}
+
+fn begin(wanted: &Wanted, control: Option<OwnedFd>) -> Result<Session, Errno> {
+    let control = control.map_or_else(|| connected(wanted), Ok)?;
+    let mut session = Session { control: hide(control)?, number: 0, requests: 0 };
     let hello = Request::Hello { netstack: wanted.name().to_owned() };
     let begun = session.ask(&hello, None).and_then(|(answer, fds)| session.welcome(answer, fds));
     begun.inspect_err(|_| close_hidden(session.control))?;
@@ -163,7 +193,7 @@ impl Session {
         let Answer::Welcome { session, lanes, .. } = answer else { return Err(refusal(&answer)) };
         let mut fds = fds.into_iter();
         let memfd = fds.next().ok_or(Errno::PROTO)?;
-        self.arena = arenas::add(&memfd)?;
+        note_arena(arenas::add(&memfd)?);
         self.number = session;
         for (place, bell) in BELLS.iter().take(lanes as usize).zip(fds) {
             let old = place.swap(hide(bell)?, Ordering::Relaxed);
@@ -220,16 +250,21 @@ fn ask(request: &Request, beside: Option<c_int>) -> Result<(Answer, Vec<OwnedFd>
     session.as_mut().ok_or(Errno::NETDOWN)?.ask(request, beside)
 }
 
-fn ask_done(request: &Request) -> Result<(), Errno> {
-    match ask(request, None)?.0 {
-        Answer::Done => Ok(()),
-        other => Err(refusal(&other)),
+/// Asks about a socket, which the daemon calls by the inode of its descriptor. A child that has it of its parent shows it
+/// first.
+fn ask_about(socket: &Held, request: impl FnOnce(SocketId) -> Request) -> Result<Answer, Errno> {
+    let request = request(SocketId(rustix::fs::fstat(sys::borrow(socket.fd))?.st_ino));
+    match ask(&request, None)?.0 {
+        Answer::Failed { errno } if errno == libc::EBADF => {
+            attach(socket.fd)?;
+            Ok(ask(&request, None)?.0)
+        }
+        answer => Ok(answer),
     }
 }
 
-/// What the daemon calls the socket behind a descriptor.
-fn id_of(socket: &Held) -> Result<SocketId, Errno> {
-    Ok(SocketId(rustix::fs::fstat(sys::borrow(socket.fd))?.st_ino))
+fn done(answer: &Answer) -> Result<(), Errno> {
+    if matches!(answer, Answer::Done) { Ok(()) } else { Err(refusal(answer)) }
 }
 
 /// A new stream socket's descriptor, with SOCK_NONBLOCK and SOCK_CLOEXEC of `flags`.
@@ -257,18 +292,18 @@ pub(crate) fn given(fd: OwnedFd, flags: c_int) -> Result<c_int, Errno> {
 
 /// Gives a socket an address.
 pub(crate) fn bind(socket: &Held, address: SocketAddr) -> Result<(), Errno> {
-    ask_done(&Request::Bind { socket: id_of(socket)?, address })
+    done(&ask_about(socket, |socket| Request::Bind { socket, address })?)
 }
 
 /// Makes a socket a listener.
 pub(crate) fn listen(socket: &Held, backlog: c_int) -> Result<(), Errno> {
     // Linux takes a negative number as a large one.
-    ask_done(&Request::Listen { socket: id_of(socket)?, backlog: backlog.cast_unsigned() })
+    done(&ask_about(socket, |socket| Request::Listen { socket, backlog: backlog.cast_unsigned() })?)
 }
 
 /// Begins to connect: where the stream's words are, as a place of this process.
 pub(crate) fn connect(socket: &Held, address: SocketAddr) -> Result<(u16, u32), Errno> {
-    match ask(&Request::Connect { socket: id_of(socket)?, address }, None)?.0 {
+    match ask_about(socket, |socket| Request::Connect { socket, address })? {
         Answer::Stream { place } => Ok((arenas::find(place.arena).ok_or(Errno::PROTO)?, place.block)),
         other => Err(refusal(&other)),
     }
@@ -276,7 +311,7 @@ pub(crate) fn connect(socket: &Held, address: SocketAddr) -> Result<(u16, u32), 
 
 /// A socket's own address and its peer's.
 pub(crate) fn names(socket: &Held) -> Result<(Option<SocketAddr>, Option<SocketAddr>), Errno> {
-    match ask(&Request::Names { socket: id_of(socket)? }, None)?.0 {
+    match ask_about(socket, |socket| Request::Names { socket })? {
         Answer::Names { local, remote } => Ok((local, remote)),
         other => Err(refusal(&other)),
     }
@@ -284,13 +319,13 @@ pub(crate) fn names(socket: &Held) -> Result<(Option<SocketAddr>, Option<SocketA
 
 /// Sets an option that the stream's words do not have.
 pub(crate) fn set_option(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
-    ask_done(&Request::SetOption { socket: id_of(socket)?, level, name, value: value.to_vec() })
+    done(&ask_about(socket, |socket| Request::SetOption { socket, level, name, value: value.to_vec() })?)
 }
 
 /// Reads such an option.
 pub(crate) fn get_option(socket: &Held, level: c_int, name: c_int, len: usize) -> Result<Vec<u8>, Errno> {
     let len = len.min(firelane_shm::control::OPTION_MAX) as u32;
-    match ask(&Request::GetOption { socket: id_of(socket)?, level, name, len }, None)?.0 {
+    match ask_about(socket, |socket| Request::GetOption { socket, level, name, len })? {
         Answer::Option { value } => Ok(value),
         other => Err(refusal(&other)),
     }
@@ -308,10 +343,15 @@ pub(crate) struct Attached {
 pub(crate) fn attach(fd: c_int) -> Result<Attached, Errno> {
     match ask(&Request::Attach, Some(fd))? {
         (Answer::Attached { family, kind: Kind::Stream, state, place, .. }, fds) => {
-            let place = match (place, fds.first()) {
-                (Some(place), Some(memfd)) => Some((arenas::add(memfd)?, place.block)),
-                (Some(place), None) => Some((arenas::find(place.arena).ok_or(Errno::PROTO)?, place.block)),
-                (None, _) => None,
+            // One that is not connected yet will have its words in the same arena.
+            let arena = fds.first().map(arenas::add).transpose()?;
+            arena.into_iter().for_each(note_arena);
+            let place = match place {
+                Some(place) => {
+                    let arena = arena.or_else(|| arenas::find(place.arena)).ok_or(Errno::PROTO)?;
+                    Some((arena, place.block))
+                }
+                None => None,
             };
             Ok(Attached { is_v6: family == Family::V6, state, place })
         }
@@ -349,8 +389,11 @@ pub(crate) fn make_way(fd: c_int) {
     table::take(fd);
 }
 
-/// Asks for a slot in an arena that `bell` wakes.
-pub(crate) fn waiter_slot(arena: u16, bell: c_int) -> Result<u32, Errno> {
+/// Asks for a slot in an arena that `bell` wakes. Who has the arena of his parent shows a socket in it, `fd`, first.
+pub(crate) fn waiter_slot(arena: u16, bell: c_int, fd: c_int) -> Result<u32, Errno> {
+    if ATTACHED.load(Ordering::Relaxed) >> arena & 1 == 0 {
+        attach(fd)?;
+    }
     let arena = arenas::number(arena).ok_or(Errno::PROTO)?;
     match ask(&Request::Waiter { arena }, Some(bell))?.0 {
         Answer::Slot { slot } => Ok(slot),
@@ -360,9 +403,11 @@ pub(crate) fn waiter_slot(arena: u16, bell: c_int) -> Result<u32, Errno> {
 
 /// Whether the peer of a socket pair is the daemon, so that the descriptor may be one of its sockets.
 pub(crate) fn is_of_daemon(fd: c_int) -> bool {
-    let Some(control) = begun().ok().and_then(|session| session.as_ref().map(|s| s.control)) else {
-        return false;
-    };
-    let peer = |fd: c_int| rustix::net::sockopt::socket_peercred(sys::borrow(fd)).ok().map(|cred| cred.pid);
-    peer(fd).is_some_and(|pid| peer(control) == Some(pid))
+    drop(begun());
+    peer(sys::borrow(fd)).is_ok_and(|pid| pid == DAEMON.load(Ordering::Relaxed))
+}
+
+/// The process that has made the other end.
+fn peer(fd: BorrowedFd<'_>) -> Result<c_int, Errno> {
+    Ok(rustix::net::sockopt::socket_peercred(fd)?.pid.as_raw_nonzero().get())
 }

@@ -8,7 +8,7 @@ use core::ffi::c_int;
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
-use firelane_shm::layout::{request, status};
+use firelane_shm::layout::{TAKEN, request, status};
 use firelane_shm::{Busy, ReadError, Readiness, SLICE, StreamEnd, Woken, WriteError};
 use rustix::io::Errno;
 
@@ -20,12 +20,16 @@ use crate::{arenas, session, thread};
 /// How many pieces go to the ring at once. More go one batch after the other.
 const BATCH: usize = 16;
 
+/// How long a call that does not block waits for a ring's storage: many turns of a lane.
+const ATTACHING: Duration = Duration::from_millis(5);
+
 /// Bits of the block's `file` word, which belongs to programs.
 mod file {
     /// O_NONBLOCK is set.
     pub(super) const NONBLOCK: u64 = 1;
     /// `connect` has told the program that the connection stands.
     pub(super) const TOLD: u64 = 2;
+    // The next is `TAKEN`.
 }
 
 /// A stream, as one call sees it.
@@ -86,6 +90,11 @@ impl Stream {
     /// Remembers O_NONBLOCK.
     pub(crate) fn set_nonblocking(&self, on: bool) {
         self.mark(file::NONBLOCK, on);
+    }
+
+    /// The program has accepted it.
+    pub(crate) fn take(&self) {
+        self.mark(TAKEN, true);
     }
 
     /// Whether the connection stands, or stood: `Err` is what it failed with, told once.
@@ -250,28 +259,35 @@ impl Stream {
             return Err(Errno::NETDOWN);
         }
         let mut wait = Waiting::new(self, false, flags);
-        let mut done = 0;
-        loop {
+        // The lane hears of what was written when there is nothing more to write, or no more room.
+        let (mut done, mut told) = (0, 0);
+        let stopped = loop {
             match self.write_once(source, done) {
-                Ok(_) if source.is_faulty() => return Err(Errno::FAULT),
-                Ok(count) => {
-                    done += count;
-                    if count > 0 {
-                        self.kick();
-                    }
-                    if done >= source.len() {
-                        return Ok(done);
-                    }
-                }
+                Ok(_) if source.is_faulty() => break Errno::FAULT,
+                Ok(count) => done += count,
                 Err(Stop::Closed) if done > 0 => return Ok(done),
-                Err(Stop::Closed) => return Err(broken_pipe(flags)),
+                Err(Stop::Closed) => break broken_pipe(flags),
                 Err(Stop::Failed(_)) if done > 0 => return Ok(done),
                 Err(stop) => {
+                    self.tell(&mut told, done);
                     if let Err(errno) = wait.after(stop) {
-                        return if done > 0 { Ok(done) } else { Err(errno) };
+                        break errno;
                     }
                 }
             }
+            if done >= source.len() {
+                self.tell(&mut told, done);
+                return Ok(done);
+            }
+        };
+        if done > 0 { Ok(done) } else { Err(stopped) }
+    }
+
+    /// Tells the lane of what was written since it was `told`.
+    fn tell(&self, told: &mut usize, done: usize) {
+        if *told < done {
+            self.kick();
+            *told = done;
         }
     }
 
@@ -285,11 +301,13 @@ impl Stream {
         Ok(self.end.write(&pieces[..count])?)
     }
 
-    /// Asks the lane for room to write, if the ring has no storage.
-    pub(crate) fn ask_for_room(&self) {
-        if self.end.asks_for_storage() {
+    /// Asks the lane for room to write, if the ring has no storage. Whether it did.
+    fn ask_for_room(&self) -> bool {
+        let asks = self.end.asks_for_storage();
+        if asks {
             self.kick();
         }
+        asks
     }
 
     /// Sets an option that the lane reads from the block.
@@ -384,9 +402,10 @@ impl<'a> Waiting<'a> {
         if session::is_dead() {
             return Err(Errno::NETDOWN);
         }
-        self.stream.ask_for_room_if(self.events);
+        let writes = self.events & Readiness::WRITABLE != 0;
+        let asked = writes && self.stream.ask_for_room();
         if !self.blocks {
-            return Err(Errno::AGAIN);
+            return if asked && self.stream.gets_room() { Ok(()) } else { Err(Errno::AGAIN) };
         }
         if self.deadline.is_none() {
             self.deadline = Deadline::of(self.limit);
@@ -404,11 +423,10 @@ impl<'a> Waiting<'a> {
 }
 
 impl Stream {
-    /// Before it waits for room, a writer makes sure that the ring can have any.
-    fn ask_for_room_if(&self, events: u32) {
-        if events & Readiness::WRITABLE != 0 {
-            self.ask_for_room();
-        }
+    /// Waits for the storage that was asked for. A connection that rests has room in its program's eyes, so a call that
+    /// does not block waits for the lane's next turn, too.
+    fn gets_room(&self) -> bool {
+        thread::spinning(|spin| self.end.wait(Readiness::WRITABLE, ATTACHING, spin)) == Woken::Ready
     }
 
     /// Waits until the connection stands or failed.

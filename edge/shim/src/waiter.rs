@@ -7,6 +7,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, Ordering};
 
+use firelane_shm::Block;
 use firelane_shm::layout::Inbox;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -79,39 +80,34 @@ impl Waiter {
     }
 
     /// From now on news of a stream come to this waiter.
-    pub(crate) fn watch(&mut self, word: Word) -> Result<(), Errno> {
-        self.mark(word, true)
-    }
-
-    /// From now on they do not.
-    pub(crate) fn unwatch(&mut self, word: Word) -> Result<(), Errno> {
-        self.mark(word, false)
-    }
-
-    fn mark(&mut self, word: Word, on: bool) -> Result<(), Errno> {
+    pub(crate) fn watch(&mut self, fd: c_int, word: Word) -> Result<(), Errno> {
         if socket::kind(word) != Kind::Stream {
             return Ok(());
         }
-        let place = socket::arena(word);
-        let bit = 1 << self.slot_in(place)?;
-        let block = arenas::get(place).and_then(|arena| arena.block(socket::number(word)));
-        let waiters = &block.ok_or(Errno::BADF)?.waiters;
-        if on {
-            waiters.fetch_or(bit, Ordering::SeqCst)
-        } else {
-            waiters.fetch_and(!bit, Ordering::SeqCst)
-        };
+        let arena = socket::arena(word);
+        let slot = self.place.slots.get(usize::from(arena)).ok_or(Errno::NFILE)?;
+        if slot.load(Ordering::Relaxed) == 0 {
+            slot.store(session::waiter_slot(arena, self.bell(), fd)? as u8 + 1, Ordering::Relaxed);
+        }
+        self.arenas |= 1 << arena;
+        let bit = self.bit_in(arena);
+        block_of(word).ok_or(Errno::BADF)?.waiters.fetch_or(bit, Ordering::SeqCst);
         Ok(())
     }
 
-    fn slot_in(&mut self, arena: u16) -> Result<u32, Errno> {
-        let known = self.place.slots.get(usize::from(arena)).ok_or(Errno::NFILE)?;
-        if known.load(Ordering::Relaxed) == 0 {
-            let slot = session::waiter_slot(arena, self.bell())?;
-            known.store(slot as u8 + 1, Ordering::Relaxed);
+    /// From now on they do not.
+    pub(crate) fn unwatch(&self, word: Word) {
+        if socket::kind(word) == Kind::Stream
+            && let Some(block) = block_of(word)
+        {
+            block.waiters.fetch_and(!self.bit_in(socket::arena(word)), Ordering::SeqCst);
         }
-        self.arenas |= 1 << arena;
-        Ok(u32::from(known.load(Ordering::Relaxed)) - 1)
+    }
+
+    /// The bit of its slot in the `waiters` of an arena's blocks; none without a slot.
+    fn bit_in(&self, arena: u16) -> u64 {
+        let slot = self.place.slots.get(usize::from(arena)).map_or(0, |slot| slot.load(Ordering::Relaxed));
+        slot.checked_sub(1).map_or(0, |slot| 1 << slot)
     }
 
     /// The inboxes, with the place of each one's arena.
@@ -152,6 +148,10 @@ impl Waiter {
     pub(crate) fn silence(&self) {
         let _ = rustix::io::read(sys::borrow(self.bell()), &mut [0; 8]);
     }
+}
+
+fn block_of(word: Word) -> Option<&'static Block> {
+    arenas::get(socket::arena(word))?.block(socket::number(word))
 }
 
 /// The inboxes of a waiter's slots in some arenas.

@@ -114,6 +114,7 @@ impl Program {
                 count
             }
             Err(WriteError::WouldBlock) => {
+                stream.asks_for_storage();
                 stream.kick();
                 0
             }

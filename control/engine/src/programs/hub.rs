@@ -201,7 +201,7 @@ impl Hub {
     fn answer(&mut self, number: u32, request: Request, fds: Vec<OwnedFd>) -> Result<Reply, Errno> {
         let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
         match request {
-            Request::Hello { .. } | Request::Interfaces => Err(Errno::INVAL),
+            Request::Hello { .. } | Request::Child | Request::Interfaces => Err(Errno::INVAL),
             Request::Socket { kind: Kind::Datagram, .. } => Err(Errno::PROTONOSUPPORT),
             Request::Socket { family, count, .. } => self.make_sockets(number, family, count),
             Request::Attach => self.attach(number, fds),
@@ -265,6 +265,7 @@ impl Hub {
                 arena: Arc::clone(&session.arena),
                 owner: session.owner.clone(),
                 options: super::options::Options::default(),
+                is_arrival: false,
                 role: Role::Fresh(None),
             };
             session.sockets.insert(name);
@@ -385,7 +386,7 @@ impl Hub {
         for session in self.sessions.values_mut() {
             session.sockets.remove(&name);
         }
-        let resets = socket.options.resets();
+        let resets = socket.resets();
         if let Role::Stream(stream, _) = socket.role {
             let ending = Ending { arena: socket.arena, stream, resets };
             if !self.end_stream(&ending) {

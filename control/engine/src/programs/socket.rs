@@ -7,8 +7,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Place, SocketId, State};
+use firelane_shm::layout::TAKEN;
 use firelane_socket::{Accepted, AnyEnd, Names, StreamConfig};
 use rustix::io::Errno;
 
@@ -29,6 +31,8 @@ pub(super) struct Socket {
     pub(super) arena: Arc<ProgramArena>,
     pub(super) owner: Owner,
     pub(super) options: Options,
+    /// A listener's connection, which its program must take.
+    pub(super) is_arrival: bool,
     pub(super) role: Role,
 }
 
@@ -54,10 +58,14 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd, SocketId)> {
 impl Socket {
     /// bind(2).
     pub(super) fn bind(&mut self, address: SocketAddr) -> Result<Answer, Errno> {
-        let Role::Fresh(bound @ None) = &mut self.role else { return Err(Errno::INVAL) };
         if !fits(self.family, address) {
             return Err(Errno::AFNOSUPPORT);
         }
+        let Role::Fresh(bound @ None) = &mut self.role else {
+            // Linux judges the address first.
+            let owns = self.stack.owns(canonical(address).ip()).map_err(errno)?;
+            return Err(if owns { Errno::INVAL } else { Errno::ADDRNOTAVAIL });
+        };
         *bound = Some(Reserved::take(&self.stack, canonical(address)).map_err(errno)?);
         Ok(Answer::Done)
     }
@@ -151,9 +159,17 @@ impl Socket {
             arena: Arc::clone(&self.arena),
             owner: self.owner.clone(),
             options: self.options.clone(),
+            is_arrival: true,
             role: Role::Stream(stream, None),
         };
         Ok((accepted, theirs, arrived))
+    }
+
+    /// Whether close(2) is to reset the connection: SO_LINGER says so, or its listener was closed before it was accepted.
+    pub(super) fn resets(&self) -> bool {
+        let block = self.stream().and_then(|stream| self.arena.mapping().block(stream.number()));
+        let is_taken = || block.is_none_or(|block| block.file.load(Ordering::Relaxed) & TAKEN != 0);
+        self.options.resets() || self.is_arrival && !is_taken()
     }
 
     /// setsockopt(2).

@@ -144,8 +144,9 @@ fn without_storage_there_is_no_room_and_it_is_asked_for_once() {
     let world = World::new();
     let end = world.end();
     world.block().rings.one.state.fetch_and(!ATTACHED, Ordering::Relaxed);
-    assert!(end.asks_for_storage() && !end.asks_for_storage());
     assert_eq!((write(&end, b"x"), end.room()), (Err(WriteError::WouldBlock), 0));
+    assert!(end.asks_for_storage(), "a write that found none has not asked: nobody would kick");
+    assert!(!end.asks_for_storage());
     assert_eq!(world.block().requests.load(Ordering::Relaxed), request::WANTS_STORAGE);
     assert!(!end.readiness().has(Readiness::WRITABLE));
     world.attach(&world.block().rings.one, 5);
