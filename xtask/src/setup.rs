@@ -27,6 +27,12 @@ const TEST: &[(&str, &str)] = &[
     ("wrk", "wrk"),
     ("memcached", "memcached"),
     ("dnsmasq", "dnsmasq-base"),
+    ("openssl", "openssl"),
+    ("psql", "postgresql"),
+    ("javac", "openjdk-17-jdk-headless"),
+    ("node", "nodejs"),
+    // A module is no program, but a file that lies beside them.
+    ("../lib/python3/dist-packages/requests/__init__.py", "python3-requests"),
 ];
 
 /// Makes sure that everything for `purpose` (demo, test or bench) is there.

@@ -5,9 +5,9 @@
 //! an ordinary user, and leave nothing behind.
 
 mod daemon;
-mod loopback;
 mod sandbox;
+mod stage;
 
 pub use daemon::{Daemon, binary};
-pub use loopback::{Count, Loopback};
 pub use sandbox::{Output, Sandbox};
+pub use stage::{BOTH, On, Server, Stage};

@@ -1,141 +1,216 @@
-//! Real servers and clients behind the preloaded library, over a daemon without a netstack: what they themselves check.
+//! Real servers on a netstack, with clients there and in the kernel: what they themselves check.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use firelane_interop::{Loopback, binary};
+use firelane_interop::{BOTH, On, Output, Sandbox, Stage};
 
-const HOST: &str = "10.9.0.1";
-
-struct World {
-    _daemon: Loopback,
-    folder: PathBuf,
-}
-
-/// A server that ends with its test.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // `timeout` hands the signal on and waits for nobody.
-        let _ = rustix::process::kill_process(
-            rustix::process::Pid::from_child(&self.0),
-            rustix::process::Signal::TERM,
-        );
-        let _ = self.0.wait();
-    }
-}
-
-impl World {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("firelane-programs-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        Self { _daemon: Loopback::start(&folder.join("app.sock")), folder }
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new("timeout");
-        command.arg("60").args(words).stdin(Stdio::null());
-        let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{path}:/usr/sbin"));
-        command.env("LD_PRELOAD", binary("libfirelane_preload.so"));
-        command.env("FIRELANE_APP_SOCKET", self.folder.join("app.sock"));
-        command
-    }
-
-    fn serve(&self, words: &[&str]) -> Server {
-        let log = std::fs::File::create(self.folder.join("log")).unwrap();
-        let errors = log.try_clone().unwrap();
-        Server(self.command(words).stdout(log).stderr(errors).spawn().unwrap())
-    }
-
-    fn run(&self, words: &[&str]) -> Result<String, String> {
-        let output = self.command(words).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        if output.status.success() {
-            return Ok(text);
-        }
-        Err(format!("{words:?}: {}\n{text}{}", output.status, String::from_utf8_lossy(&output.stderr)))
-    }
-
-    #[track_caller]
-    fn ask(&self, words: &[&str]) -> String {
-        self.run(words).unwrap_or_else(|text| panic!("{text}"))
-    }
-
-    /// Asks until the server has started.
-    #[track_caller]
-    fn wait_for(&self, words: &[&str]) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while let Err(text) = self.run(words) {
-            let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-            assert!(Instant::now() < deadline, "{text}\n{log}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
+const HOST: &str = Stage::FIRELANE;
+/// Debian's, which has its own modules.
+const PYTHON: &str = "/usr/bin/python3";
 
 fn script(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name).to_string_lossy().into_owned()
 }
 
+/// Runs a test with one lane and with two.
+fn on_lanes(test: impl Fn(&Stage<'_>)) {
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        test(&stage);
+        stage.wait_until_nothing_is_left();
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 #[test]
 fn redis_serves_its_client_and_its_benchmark() {
-    let world = World::new("redis");
-    let _server = world.serve(&["redis-server", "--bind", HOST, "--save", "", "--protected-mode", "no"]);
-    world.wait_for(&["redis-cli", "-e", "-h", HOST, "ping"]);
-    assert_eq!(world.ask(&["redis-cli", "-h", HOST, "set", "key", "value"]), "OK\n");
-    assert_eq!(world.ask(&["redis-cli", "-h", HOST, "get", "key"]), "value\n");
-    let told = world.ask(&["redis-benchmark", "-h", HOST, "-n", "500", "-c", "20", "-t", "get,set", "--csv"]);
-    assert_eq!(
-        told.lines().filter(|l| l.starts_with("\"SET\"") || l.starts_with("\"GET\"")).count(),
-        2,
-        "{told}"
-    );
+    on_lanes(|stage| {
+        let words = ["redis-server", "--bind", HOST, "--save", "", "--protected-mode", "no"];
+        let server = stage.serve(On::Firelane, &words);
+        for on in BOTH {
+            stage.wait_for(&server, on, &["redis-cli", "-e", "-h", HOST, "ping"]);
+            assert_eq!(stage.ask(on, &["redis-cli", "-h", HOST, "set", "key", "value"]), "OK\n");
+            assert_eq!(stage.ask(on, &["redis-cli", "-h", HOST, "get", "key"]), "value\n");
+            let words = ["redis-benchmark", "-h", HOST, "-n", "500", "-c", "20", "-t", "get,set", "--csv"];
+            let told = stage.ask(on, &words);
+            let is_about = |l: &&str| l.starts_with("\"SET\"") || l.starts_with("\"GET\"");
+            assert_eq!(told.lines().filter(is_about).count(), 2, "{told}");
+        }
+    });
 }
 
 #[test]
 fn memcached_serves_sixteen_clients_with_four_threads() {
-    let world = World::new("memcached");
-    let _server = world.serve(&["memcached", "-u", "root", "-t", "4", "-l", HOST, "-U", "0"]);
-    world.wait_for(&["/usr/bin/python3", &script("memcached.py"), HOST]);
+    on_lanes(|stage| {
+        let words = ["memcached", "-u", "root", "-t", "4", "-l", HOST, "-U", "0"];
+        let server = stage.serve(On::Firelane, &words);
+        for on in BOTH {
+            stage.wait_for(&server, on, &[PYTHON, &script("memcached.py"), HOST]);
+        }
+    });
 }
 
-#[test]
-fn nginx_serves_files_with_two_workers() {
-    let world = World::new("nginx");
-    let folder = world.folder.display();
-    let bytes: Vec<u8> = (0..1_000_000_u32).map(|n| (n * 7) as u8).collect();
-    std::fs::write(world.folder.join("file"), &bytes).unwrap();
+/// nginx's configuration: two workers, files by `sendfile`, with and without TLS.
+fn nginx_config(folder: &Path) -> String {
+    let folder = folder.display();
+    // Workers of an ordinary user's namespace cannot become anybody else.
+    let user = if is_root() { "www-data" } else { "root" };
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {folder}/{name};"))
         .concat();
-    let text = format!(
-        "user root; daemon off; worker_processes 2; pid {folder}/pid; error_log {folder}/log; events {{}}
-        http {{ access_log off; sendfile on; {temporary} server {{ listen {HOST}:8080; root {folder}; }} }}"
-    );
-    let config = world.folder.join("nginx.conf").to_string_lossy().into_owned();
-    std::fs::write(&config, text).unwrap();
-    let _server = world.serve(&["nginx", "-c", &config]);
-    let address = format!("http://{HOST}:8080/file");
-    let got = world.folder.join("got").to_string_lossy().into_owned();
-    world.wait_for(&["curl", "-sSf", "-o", &got, &address]);
-    assert!(std::fs::read(&got).unwrap() == bytes, "curl");
-    world.ask(&["wget", "-q", "-O", &got, &address]);
-    assert!(std::fs::read(&got).unwrap() == bytes, "wget");
-    let told = world.ask(&["wrk", "-t2", "-c4", "-d1", &address]);
-    assert!(told.contains("requests in") && !told.contains("Socket errors"), "{told}");
+    format!(
+        "user {user}; daemon off; worker_processes 2; pid {folder}/pid; error_log {folder}/nginx.log; events {{}}
+        http {{ access_log off; sendfile on; {temporary}
+        ssl_certificate {folder}/certificate; ssl_certificate_key {folder}/key;
+        server {{ listen {HOST}:8080; listen {HOST}:8443 ssl; root {folder}; }} }}"
+    )
+}
+
+#[test]
+fn nginx_serves_files_with_two_workers_and_is_reloaded() {
+    on_lanes(|stage| {
+        let folder = stage.folder();
+        let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+        let bytes: Vec<u8> = (0..1_000_000_u32).map(|n| (n * 7) as u8).collect();
+        std::fs::write(folder.join("file"), &bytes).unwrap();
+        std::fs::write(folder.join("nginx.conf"), nginx_config(folder)).unwrap();
+        let key = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=test"];
+        let files = ["-keyout", &path("key"), "-out", &path("certificate")];
+        stage.ask(On::Kernel, &[&key[..], &files].concat());
+        let server = stage.serve(On::Firelane, &["nginx", "-c", &path("nginx.conf")]);
+        let (plain, secure) = (format!("http://{HOST}:8080/file"), format!("https://{HOST}:8443/file"));
+        for on in BOTH {
+            let got = path(&format!("got-{on:?}"));
+            let is_whole = |by: &str| assert!(std::fs::read(&got).unwrap() == bytes, "{by}, {on:?}");
+            stage.wait_for(&server, on, &["curl", "-sSf", "-o", &got, &plain]);
+            is_whole("curl");
+            stage.ask(on, &["wget", "-q", "-O", &got, &plain]);
+            is_whole("wget");
+            stage.ask(on, &["curl", "-sSfk", "-o", &got, &secure]);
+            is_whole("curl with TLS");
+            let told = stage.ask(on, &["wrk", "-t2", "-c4", "-d1", &plain]);
+            assert!(told.contains("requests in") && !told.contains("Socket errors"), "{told}");
+        }
+        // A reload starts new workers at the old listeners and refuses nobody.
+        let wrk = stage.serve(On::Kernel, &["wrk", "-t1", "-c4", "-d2", "-H", "Connection: close", &plain]);
+        for _ in 0..3 {
+            std::thread::sleep(std::time::Duration::from_millis(400));
+            stage.ask(On::Kernel, &["sh", "-c", &format!("kill -HUP $(cat {})", path("pid"))]);
+        }
+        let told = wrk.expect_success();
+        assert!(told.contains("requests in") && !told.contains("Socket errors"), "{told}");
+        let log = std::fs::read_to_string(folder.join("nginx.log")).unwrap();
+        assert!(!log.contains("[alert]") && !log.contains("[crit]"), "{log}");
+    });
 }
 
 #[test]
 fn pythons_libraries_talk_to_themselves() {
-    let world = World::new("python");
-    assert_eq!(world.ask(&["/usr/bin/python3", &script("python.py"), HOST]), "good\n");
+    on_lanes(|stage| assert_eq!(stage.ask(On::Firelane, &[PYTHON, &script("python.py"), HOST]), "good\n"));
+}
+
+#[test]
+fn pythons_web_server_answers_requests() {
+    on_lanes(|stage| {
+        std::fs::write(stage.folder().join("page"), "what it says").unwrap();
+        for (server, host, clients) in
+            [(On::Firelane, HOST, &BOTH[..]), (On::Kernel, Stage::KERNEL, &[On::Firelane])]
+        {
+            let folder = stage.folder().to_string_lossy();
+            let words = [PYTHON, "-m", "http.server", "8000", "--bind", host, "--directory", &folder];
+            let server = stage.serve(server, &words);
+            let address = format!("http://{host}:8000/page");
+            for &on in clients {
+                let fetch = format!("import requests; print(requests.get('{address}').text)");
+                assert_eq!(stage.wait_for(&server, on, &[PYTHON, "-c", &fetch]), "what it says\n");
+            }
+        }
+    });
+}
+
+#[test]
+fn iperf3_measures_both_directions() {
+    on_lanes(|stage| {
+        let server = stage.serve(On::Firelane, &["iperf3", "-s", "-B", HOST]);
+        stage.wait_for(&server, On::Kernel, &["iperf3", "-c", HOST, "-n", "1K"]);
+        for on in BOTH {
+            for direction in [&[][..], &["-R"], &["-P", "3"]] {
+                let words = [&["iperf3", "-c", HOST, "-n", "20M", "--json"][..], direction].concat();
+                let told: serde_json::Value =
+                    serde_json::from_str(&stage.ask(on, &words)).expect("its report");
+                let bytes = |what: &str| told["end"][what]["bytes"].as_f64().unwrap_or_default();
+                // Its receiver leaves when the sender says that it is done.
+                assert!(bytes("sum_sent") >= 20e6, "{on:?} {direction:?}: {told}");
+                assert!(bytes("sum_received") > 1e6, "{on:?} {direction:?}: {told}");
+            }
+        }
+    });
+}
+
+/// PostgreSQL's programs are not in PATH on Debian.
+const POSTGRES: &str = "/usr/lib/postgresql/15/bin";
+
+/// A command of a user who is not root, which PostgreSQL insists on.
+fn as_user(words: &[&str]) -> Vec<String> {
+    let user = ["unshare", "--user", "--map-user=1000", "--map-group=1000"];
+    user.iter().chain(words).map(|&word| word.to_owned()).collect()
+}
+
+#[test]
+fn postgresql_forks_for_each_connection() {
+    on_lanes(|stage| {
+        let data = stage.folder().join("data").to_string_lossy().into_owned();
+        let run = |on, words: &[&str]| -> Output {
+            let words = as_user(words);
+            stage.run(on, &words.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let initdb = format!("{POSTGRES}/initdb");
+        run(On::Kernel, &[&initdb, "-D", &data, "-U", "test", "-A", "trust", "--no-sync"]).expect_success();
+        let rules = "host all all 10.0.0.0/24 trust\n";
+        std::fs::write(Path::new(&data).join("pg_hba.conf"), rules).unwrap();
+        let postgres = format!("{POSTGRES}/postgres");
+        let listen = format!("listen_addresses={HOST}");
+        let words = as_user(&[&postgres, "-D", &data, "-c", &listen, "-c", "unix_socket_directories=", "-F"]);
+        let server = stage.serve(On::Firelane, &words.iter().map(String::as_str).collect::<Vec<_>>());
+        for on in BOTH {
+            let psql = ["psql", "-h", HOST, "-U", "test", "-d", "postgres", "-At", "-c"];
+            let ask = |text| [&psql[..], &[text]].concat();
+            assert_eq!(stage.wait_for(&server, on, &ask("select 6 * 7")), "42\n");
+            let long = stage.ask(on, &ask("select repeat('x', 300000)"));
+            assert_eq!(long.len(), 300_001);
+            let pgbench = ["pgbench", "-h", HOST, "-U", "test", "postgres"];
+            stage.ask(on, &[&pgbench[..], &["-i", "-q"]].concat());
+            let told = stage.ask(on, &[&pgbench[..], &["-c", "4", "-j", "2", "-t", "20"]].concat());
+            assert!(told.contains("80/80"), "{told}");
+        }
+    });
+}
+
+#[test]
+fn java_echoes_with_threads_and_with_selectors() {
+    on_lanes(|stage| {
+        let folder = stage.folder().to_string_lossy();
+        stage.ask(On::Kernel, &["javac", "-d", &folder, &script("Echo.java")]);
+        let java = |what, kind| ["java", "-cp", &folder, "Echo", what, kind, HOST, "9100"];
+        for kind in ["plain", "nio"] {
+            let server = stage.serve(On::Firelane, &java("serve", kind));
+            for on in BOTH {
+                assert_eq!(stage.wait_for(&server, on, &java("ask", kind)), "good\n");
+            }
+        }
+    });
+}
+
+#[test]
+fn node_serves_and_asks() {
+    on_lanes(|stage| {
+        let server = stage.serve(On::Firelane, &["node", &script("web.js"), "serve", HOST]);
+        for on in BOTH {
+            assert_eq!(stage.wait_for(&server, on, &["node", &script("web.js"), "ask", HOST]), "good\n");
+        }
+    });
 }

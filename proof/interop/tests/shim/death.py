@@ -1,7 +1,7 @@
 """The daemon dies while every kind of call is blocked: each returns within a second, and new calls fail."""
 import errno, select, socket, sys, threading, time
 
-HOST = "10.9.0.1"
+HOST = sys.argv[1]
 
 
 def pair():
@@ -47,7 +47,7 @@ for thread in threads:
     thread.start()
 time.sleep(0.2)
 assert not ended, ended
-open(sys.argv[1], "w").close()
+open(sys.argv[2], "w").close()
 time.sleep(0.1)
 while True:
     try:

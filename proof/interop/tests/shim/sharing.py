@@ -1,7 +1,7 @@
 """Sockets that several processes and threads share: copies, fork, exec, messages, and the death of who held one."""
 import array, multiprocessing, os, select, signal, socket, subprocess, sys, threading, time
 
-HOST = "10.9.0.1"
+HOST = sys.argv[1]
 
 
 def pair():
@@ -200,6 +200,14 @@ def test_death():
     b.send(b"xy")
     os.waitpid(child, 0)
     expect(ConnectionResetError, lambda: b.recv(9))
+
+
+def test_closed_listener():
+    listener = socket.create_server((HOST, 0))
+    c = socket.create_connection(listener.getsockname())
+    time.sleep(0.05)
+    listener.close()
+    expect(ConnectionResetError, lambda: c.recv(9))
 
 
 def test_close_all():

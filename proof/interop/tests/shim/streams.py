@@ -1,7 +1,7 @@
 """Bytes in and out: flags, times, signals, sizes, shutdown, names, files."""
-import array, errno, fcntl, os, select, signal, socket, struct, tempfile, termios, threading, time
+import array, errno, fcntl, os, select, signal, socket, struct, sys, tempfile, termios, threading, time
 
-HOST = "10.9.0.1"
+HOST = sys.argv[1]
 
 
 def pair():

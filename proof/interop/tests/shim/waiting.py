@@ -1,7 +1,7 @@
 """Waiting for many: poll, select and epoll, level, edge and one-shot, mixed with pipes, nested, and across threads."""
-import os, select, selectors, signal, socket, threading, time
+import os, select, selectors, signal, socket, sys, threading, time
 
-HOST = "10.9.0.1"
+HOST = sys.argv[1]
 
 
 def pair():

@@ -1,0 +1,225 @@
+//! Where unmodified programs are tested: a real daemon with a netstack for them, and the kernel's beside it.
+//!
+//! [`On::Firelane`] is the netstack `web`, whose programs `firelane run` starts; [`On::Kernel`] is a network namespace
+//! on the same switch. What a program leaves behind in the daemon is counted in descriptors: each socket has one.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::daemon::{Daemon, binary};
+use crate::sandbox::{Output, Sandbox};
+
+const HOST: &str = r#"
+[etherstub.s1]
+[vnic.web0]
+over = "s1"
+netstack = "web"
+[vnic.kernel0]
+over = "s1"
+tap = { namespace = "kernel", addresses = ["10.0.0.1/24"] }
+[netstack.web.addresses]
+"web0/v4" = "10.0.0.10/24"
+"#;
+
+/// How long a program may take, and a server may live.
+const SECONDS: &str = "90";
+/// How long a server may take to answer, and the daemon to forget a program.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where a program's sockets are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum On {
+    /// On the netstack, at [`Stage::FIRELANE`].
+    Firelane,
+    /// In the kernel's namespace, at [`Stage::KERNEL`].
+    Kernel,
+}
+
+/// Both places.
+pub const BOTH: [On; 2] = [On::Firelane, On::Kernel];
+
+/// A daemon with both.
+#[derive(Debug)]
+pub struct Stage<'a> {
+    sandbox: &'a Sandbox,
+    daemon: Daemon<'a>,
+    /// The daemon's descriptors before the first program.
+    descriptors: usize,
+}
+
+/// A server that ends with its test.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    /// What it has printed.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits for its end, which must be a success: what it has printed.
+    ///
+    /// # Panics
+    /// If it is none.
+    #[track_caller]
+    pub fn expect_success(mut self) -> String {
+        let status = self.child.wait().expect("our own child");
+        assert!(status.success(), "{status}\n{}", self.log());
+        self.log()
+    }
+
+    /// Its process, or that of `timeout` in front of it, which hands signals on.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let pid = rustix::process::Pid::from_child(&self.child);
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl<'a> Stage<'a> {
+    /// The netstack's address.
+    pub const FIRELANE: &'static str = "10.0.0.10";
+    /// The kernel's.
+    pub const KERNEL: &'static str = "10.0.0.1";
+
+    /// Starts a daemon with so many lanes.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn new(sandbox: &'a Sandbox, lanes: usize) -> Self {
+        let config = sandbox.folder().join("host.toml");
+        std::fs::write(&config, HOST).expect("the sandbox's folder is writable");
+        // Servers that give up their rights still read and write here.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(sandbox.folder(), open).expect("the folder is ours");
+        let lanes = lanes.to_string();
+        let daemon = Daemon::start_with(sandbox, &["--config", &config.to_string_lossy(), "--lanes", &lanes]);
+        let descriptors = descriptors_of(&daemon);
+        Self { sandbox, daemon, descriptors }
+    }
+
+    /// A folder that is removed with the sandbox.
+    pub fn folder(&self) -> &'a Path {
+        self.sandbox.folder()
+    }
+
+    /// The daemon.
+    pub fn daemon(&self) -> &Daemon<'a> {
+        &self.daemon
+    }
+
+    /// Ends the daemon as the out-of-memory killer would.
+    pub fn kill_daemon(self) {
+        self.daemon.kill();
+    }
+
+    /// A command line.
+    pub fn command(&self, on: On, words: &[&str]) -> Command {
+        let mut command = match on {
+            On::Firelane => {
+                let mut command = self.sandbox.command("timeout");
+                command.env("FIRELANE_SOCKET", self.daemon.runtime().join("api.sock"));
+                command.env("FIRELANE_PRELOAD", binary("libfirelane_preload.so"));
+                command.args(["-k", "2", SECONDS]).arg(binary("firelane"));
+                command.args(["run", "--quiet", "--require", "-v", "web0", "--"]);
+                command
+            }
+            On::Kernel => {
+                let mut command = self.sandbox.command("ip");
+                command.args(["netns", "exec", "kernel", "timeout", "-k", "2", SECONDS]);
+                command
+            }
+        };
+        command.args(words).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a server.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn serve(&self, on: On, words: &[&str]) -> Server {
+        let log = self.folder().join(format!("log-{}", self.folder().read_dir().map_or(0, Iterator::count)));
+        let out = File::create(&log).expect("the folder is writable");
+        let errors = out.try_clone().expect("a descriptor");
+        let child = self.command(on, words).stdout(out).stderr(errors).spawn();
+        Server { child: child.expect("nsenter is installed"), log }
+    }
+
+    /// Runs a program to its end.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn run(&self, on: On, words: &[&str]) -> Output {
+        // Into files: what a program leaves running would hold a pipe open.
+        let [out, errors] = ["out", "errors"].map(|name| self.folder().join(format!("{name}-{on:?}")));
+        let file = |path: &Path| File::create(path).expect("the folder is writable");
+        let mut command = self.command(on, words);
+        let status = command.stdout(file(&out)).stderr(file(&errors)).status();
+        let text =
+            |path: &Path| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
+        Output {
+            command: format!("{on:?}: {}", words.join(" ")),
+            status: status.expect("nsenter is installed"),
+            stdout: text(&out),
+            stderr: text(&errors),
+        }
+    }
+
+    /// What a program prints, which must succeed.
+    ///
+    /// # Panics
+    /// With its output, if it fails.
+    #[track_caller]
+    pub fn ask(&self, on: On, words: &[&str]) -> String {
+        self.run(on, words).expect_success()
+    }
+
+    /// Asks until the server has started.
+    ///
+    /// # Panics
+    /// With what the server said, if it never answers.
+    #[track_caller]
+    pub fn wait_for(&self, server: &Server, on: On, words: &[&str]) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let output = self.run(on, words);
+            if output.status.success() {
+                return output.stdout;
+            }
+            assert!(Instant::now() < deadline, "{output:?}\n{}", server.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Waits until the daemon has nothing left of any program.
+    ///
+    /// # Panics
+    /// If it keeps something.
+    #[track_caller]
+    pub fn wait_until_nothing_is_left(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while descriptors_of(&self.daemon) > self.descriptors {
+            let left = descriptors_of(&self.daemon);
+            assert!(Instant::now() < deadline, "{left} descriptors, {} before", self.descriptors);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn descriptors_of(daemon: &Daemon<'_>) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).map_or(0, Iterator::count)
+}
