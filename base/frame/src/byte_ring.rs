@@ -10,6 +10,9 @@
 //! the second party's halves work as ever on words and storage places of their own, publish copies, and check what they
 //! are told (`far.rs`).
 //!
+//! The second party may lend its halves, so that the first reads straight from a ring that somebody else's first party
+//! writes, and the pair's own ring carries nothing (`fused.rs`).
+//!
 //! ```text
 //!   released by the reader        published by the writer       end of what was written ahead
 //!            head  <=  readable  <=  tail  <=  out of order, with holes  <=  ahead  <=  head + capacity
@@ -34,9 +37,14 @@ use crate::arena::RingArena;
 use crate::sync::{Arc, AtomicPtr, AtomicU64, Ordering};
 
 mod far;
+#[cfg(not(loom))]
+mod fused;
+mod gate;
 
 use far::Far;
 pub use far::FarView;
+#[cfg(not(loom))]
+pub use fused::{FusedReader, FusedWriter, Halves, Visit, fuse, is_cramped, part, reopen};
 
 /// Storage is attached.
 pub const ATTACHED: u64 = 1;
@@ -91,8 +99,63 @@ pub struct RingWords {
 #[derive(Default)]
 struct Block {
     words: RingWords,
-    /// The first party is another process: these words are the second party's own.
-    far: Option<Box<Far>>,
+    beside: BesideSlot,
+}
+
+/// What few pairs of rings have.
+#[derive(Default)]
+struct Beside {
+    /// The first party is another process: the words here are the second party's own.
+    far: Option<Far>,
+    /// It was fused with another pair, and may be again.
+    #[cfg(not(loom))]
+    joint: std::sync::OnceLock<fused::Seat>,
+}
+
+/// A place for a [`Beside`], which is made once.
+#[derive(Default)]
+struct BesideSlot(AtomicPtr<Beside>);
+
+impl BesideSlot {
+    fn of_far(far: Far) -> Self {
+        let beside = Beside { far: Some(far), ..Beside::default() };
+        Self(AtomicPtr::new(Box::into_raw(Box::new(beside))))
+    }
+
+    #[inline]
+    fn get(&self) -> Option<&Beside> {
+        // SAFETY: the pointer is null or of a box that lives as long as the slot.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    #[cfg(not(loom))]
+    fn get_or_make(&self) -> &Beside {
+        if let Some(beside) = self.get() {
+            return beside;
+        }
+        let made = Box::into_raw(Box::default());
+        let null = ptr::null_mut();
+        let at = match self.0.compare_exchange(null, made, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => made,
+            Err(there) => {
+                // SAFETY: it was made just above, and nobody else has seen it.
+                drop(unsafe { Box::from_raw(made) });
+                there
+            }
+        };
+        // SAFETY: as in `get`.
+        unsafe { &*at }
+    }
+}
+
+impl Drop for BesideSlot {
+    fn drop(&mut self) {
+        let at = self.0.load(Ordering::Acquire);
+        if !at.is_null() {
+            // SAFETY: nobody refers to the slot any more, so nobody refers to its box.
+            drop(unsafe { Box::from_raw(at) });
+        }
+    }
 }
 
 impl Deref for Block {
@@ -141,7 +204,7 @@ pub fn byte_rings_in(
     two: usize,
 ) -> Option<(MarginRef, (RingWriter, RingReader))> {
     let far = Far::new(arena, clamped(one))?;
-    let block = Arc::new(Block { words: RingWords::default(), far: Some(Box::new(far)) });
+    let block = Arc::new(Block { words: RingWords::default(), beside: BesideSlot::of_far(far) });
     let by = Party::Far;
     let reader = RingReader { block: Arc::clone(&block), tail_seen: Cell::new(0), by };
     let writer = RingWriter {
@@ -161,6 +224,8 @@ enum Party {
     Two,
     /// The second party's, and the first is another process.
     Far,
+    /// The second party's, and lent to the first: its own use has to wait.
+    Lent,
 }
 
 impl Block {
@@ -169,7 +234,7 @@ impl Block {
     fn written_by(&self, party: Party) -> Ring<'_> {
         match party {
             Party::One => Ring { writer: &self.one, reader: &self.two },
-            Party::Two | Party::Far => Ring { writer: &self.two, reader: &self.one },
+            Party::Two | Party::Far | Party::Lent => Ring { writer: &self.two, reader: &self.one },
         }
     }
 
@@ -178,14 +243,22 @@ impl Block {
     fn read_by(&self, party: Party) -> Ring<'_> {
         match party {
             Party::One => self.written_by(Party::Two),
-            Party::Two | Party::Far => self.written_by(Party::One),
+            Party::Two | Party::Far | Party::Lent => self.written_by(Party::One),
         }
+    }
+}
+
+impl Block {
+    /// The other process' side, if there is one.
+    #[inline]
+    fn far(&self) -> Option<&Far> {
+        self.beside.get()?.far.as_ref()
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if let Some(far) = &self.far {
+        if let Some(far) = self.far() {
             return far.end(&self.words);
         }
         for party in [Party::One, Party::Two] {
@@ -225,7 +298,7 @@ impl MarginRef {
 
     /// What the other process sees, if there is one.
     pub fn far(&self) -> Option<FarView<'_>> {
-        self.0.far.as_deref().map(FarView)
+        self.0.far().map(FarView)
     }
 }
 
@@ -415,6 +488,7 @@ impl RingWriter {
                 Some(storage) => storage,
                 None => return ([ptr::dangling_mut(); 2], 0, 0),
             },
+            Party::Lent => return ([ptr::dangling_mut(); 2], 0, 0),
             _ => self.enter(),
         };
         memory::touch(storage);
@@ -585,7 +659,7 @@ impl RingReader {
             self.available();
         }
         let len = (len as u64).min(self.tail_seen.get().saturating_sub(cursor)) as usize;
-        if len == 0 {
+        if len == 0 || self.by == Party::Lent {
             return ([ptr::dangling(); 2], 0, 0);
         }
         let (storage, storage_len) = self.ring().storage();
@@ -619,6 +693,7 @@ impl RingReader {
     /// # Panics
     /// If that is more than was published.
     pub fn release(&mut self, count: usize) {
+        assert!(self.by != Party::Lent, "who has lent the ring releases nothing of it");
         let head = self.cursor() + count as u64;
         if head > self.tail_seen.get() {
             self.available();

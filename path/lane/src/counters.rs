@@ -39,6 +39,10 @@ pub struct LaneCounters {
     pub unsent: u64,
     /// Connections that were reset because their program wrote into shared memory what cannot be true (`shm_lie`).
     pub shm_lies: u64,
+    /// How often two connections were fused.
+    pub fused: u64,
+    /// How often two that were went back to segments.
+    pub parted: u64,
     /// Turns of the worker.
     pub turns: u64,
 }
@@ -66,6 +70,8 @@ impl LaneCounters {
         self.drops.merge(&other.drops);
         self.unsent += other.unsent;
         self.shm_lies += other.shm_lies;
+        self.fused += other.fused;
+        self.parted += other.parted;
         self.turns += other.turns;
     }
 }

@@ -58,6 +58,7 @@ mod config;
 mod control;
 mod counters;
 mod drive;
+mod fusion;
 mod host;
 mod lane;
 mod links;
@@ -90,9 +91,9 @@ pub use host::Host;
 pub use lane::Lane;
 pub use look::Look;
 pub use message::{
-    Bind, Connect, Control, DatagramOption, FlowSetup, Frames, Join, LaneMessage, Learned, LinkConfig,
-    Listen, NetstackConfig, PortConfig, PortKind, PortUser, RouteConfig, SocketCommand, Stage, StreamOption,
-    StreamOptions,
+    Bind, Connect, Control, DatagramOption, FlowSetup, Frames, FusionTuning, Join, LaneMessage, Learned,
+    LinkConfig, Listen, NetstackConfig, PortConfig, PortKind, PortUser, RouteConfig, SocketCommand, Stage,
+    StreamOption, StreamOptions,
 };
 pub use outbox::{Notice, Outlet};
 pub use perimeter::Poisoned;

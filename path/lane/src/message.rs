@@ -257,6 +257,8 @@ pub struct NetstackConfig {
     pub link_local: Option<IidKind>,
     /// Whether the groups that it listens to are reported (IGMP, MLD).
     pub group_reports: bool,
+    /// Whether connections between its own sockets are fused.
+    pub fusion: FusionTuning,
     /// What the identifiers of its own addresses are made from; `None` draws it from the process' secrets.
     pub stable_secret: Option<[u8; 16]>,
 }
@@ -278,8 +280,24 @@ impl NetstackConfig {
             dad: DadConfig::OFF,
             link_local: None,
             group_reports: false,
+            fusion: FusionTuning::default(),
             stable_secret: None,
         }
+    }
+}
+
+/// How connections are fused (Solaris: `do_tcp_fusion`, `tcp_fusion_rcv_unread_min`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FusionTuning {
+    /// Whether they are at all.
+    pub is_on: bool,
+    /// How many writes may be unread; zero is as many as the buffers hold.
+    pub unread_min: u32,
+}
+
+impl Default for FusionTuning {
+    fn default() -> Self {
+        Self { is_on: true, unread_min: 0 }
     }
 }
 

@@ -3,8 +3,6 @@
 //! Connections live in one: the index is small and stays (the timer wheel and the connection table name it),
 //! and the generation makes a command for a connection that is gone miss its successor.
 
-use core::ops::Range;
-
 use firelane_units::ConnId;
 
 use firelane_socket::ConnRef;
@@ -104,6 +102,16 @@ impl<T> Slab<T> {
         }
     }
 
+    /// The values at two different indices, whoever uses them.
+    pub(crate) fn pair_mut(&mut self, one: ConnId, two: ConnId) -> Option<(&mut T, &mut T)> {
+        match self.places.get_disjoint_mut([one.index(), two.index()]).ok()? {
+            [Place { content: Content::Used(one), .. }, Place { content: Content::Used(two), .. }] => {
+                Some((one, two))
+            }
+            _ => None,
+        }
+    }
+
     /// The index of a reference, if its user is still there.
     pub(crate) fn resolve(&self, reference: ConnRef) -> Option<ConnId> {
         let place = self.places.get(reference.conn.index())?;
@@ -119,16 +127,6 @@ impl<T> Slab<T> {
     /// What is at an index: `None` beyond the last place, `Some(None)` at a free one.
     pub(crate) fn place(&self, index: u32) -> Option<Option<&T>> {
         self.places.get(index as usize).map(|place| match &place.content {
-            Content::Used(value) => Some(value),
-            Content::Free { .. } => None,
-        })
-    }
-
-    /// The values at the indices of `range`, as far as there are such places.
-    pub(crate) fn places_mut(&mut self, range: Range<u32>) -> impl Iterator<Item = &mut T> {
-        let end = (range.end as usize).min(self.places.len());
-        let start = (range.start as usize).min(end);
-        self.places[start..end].iter_mut().filter_map(|place| match &mut place.content {
             Content::Used(value) => Some(value),
             Content::Free { .. } => None,
         })

@@ -19,6 +19,8 @@ pub enum Step {
     Udp,
     /// The socket's rings, readiness and errors.
     Socket,
+    /// A connection whose text does not come in segments (TCP Fusion).
+    Fused,
 }
 
 /// Most steps that one direction of a list has: a list is read at every packet and stays in a cache line.
@@ -96,6 +98,8 @@ impl StepLists {
     pub const UDP: StepListId = StepListId(1);
     /// A forwarded flow's list: it has one direction.
     pub const FORWARD: StepListId = StepListId(2);
+    /// The list of a TCP connection that is fused with its peer.
+    pub const FUSED: StepListId = StepListId(3);
     /// The most lists that a lane keeps.
     pub const MAX: usize = 1 << 16;
 
@@ -125,6 +129,7 @@ impl Default for StepLists {
             StepList::new(&[Step::Ip, Step::Tcp, Step::Socket], &[Step::Socket, Step::Tcp, Step::Ip]),
             StepList::new(&[Step::Ip, Step::Udp, Step::Socket], &[Step::Socket, Step::Udp, Step::Ip]),
             StepList::new(&[Step::Forward], &[]),
+            StepList::new(&[Step::Ip, Step::Fused, Step::Tcp, Step::Socket], &[Step::Fused]),
         ])
     }
 }
@@ -162,7 +167,7 @@ mod tests {
         let mut lists = StepLists::default();
         let list = StepList::new(&[Step::Ip, Step::Socket], &[Step::Ip]);
         let id = lists.intern(list).unwrap();
-        assert_eq!((lists.intern(list), id), (Some(id), StepListId(3)));
+        assert_eq!((lists.intern(list), id), (Some(id), StepListId(4)));
         assert_eq!(lists.intern(*lists.list(StepLists::UDP)), Some(StepLists::UDP));
     }
 }

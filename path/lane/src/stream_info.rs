@@ -15,6 +15,8 @@ pub struct StreamInfo {
     pub local: SocketAddr,
     /// The peer's.
     pub remote: SocketAddr,
+    /// Its text does not go in segments: the peer reads the send ring.
+    pub is_fused: bool,
     /// What TCP knows.
     pub tcp: Info,
     /// Text that the program wrote and that was never sent.

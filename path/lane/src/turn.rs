@@ -27,7 +27,7 @@ impl<D: Driver> Lane<D> {
         self.common.counters.turns += 1;
         self.links.advance(now);
         self.stacks.end_patience(now);
-        self.stacks.sweep();
+        self.stacks.sweep(&mut self.common);
         self.stacks.on_time(&mut self.common);
         self.links.release(&mut self.common);
         let fetched = self.fetch();
@@ -73,6 +73,15 @@ impl<D: Driver> Lane<D> {
     /// Lets netstacks and link side answer each other until both are silent; whether they are not. What a round
     /// made is sent at its end: the far side begins with it while the next round is made.
     fn pass_on(&mut self) -> bool {
+        let more = self.answer_each_other();
+        if self.stacks.has_to_join() {
+            self.stacks.join(&mut self.common);
+            return self.answer_each_other();
+        }
+        more
+    }
+
+    fn answer_each_other(&mut self) -> bool {
         self.stacks.arrive(&mut self.common, &mut self.links);
         // Who could not send is dirty again, so rounds without a result are counted, not asked for.
         let mut barren = self.stacks.rounds();

@@ -7,12 +7,13 @@
 //! true gets the socket's token and passes it on after its turn.
 //!
 //! - `shared.rs`: the words between the sides: interest, flags, error, kicks.
-//! - `stream.rs`: two byte rings, for a connection. `listener.rs`: the accept queue that all lanes share.
+//! - `stream.rs`: two byte rings, for a connection. `fused.rs`: one that two of them share. `listener.rs`: the accept queue that all lanes share.
 //! - `datagram.rs`: records in byte rings, for UDP. `error.rs`: what an application may be told.
 #![forbid(unsafe_code)]
 
 mod datagram;
 mod error;
+mod fused;
 mod listener;
 mod shared;
 mod stream;
@@ -23,6 +24,7 @@ pub use datagram::{
     SendDatagramEnd, SendDatagramError, datagram,
 };
 pub use error::SocketError;
+pub use fused::{Fusion, Nudge, fuse_streams, part_streams, sever_streams};
 pub use listener::{
     Accepted, HALF_OPEN_MAX, ListenerClosed, ListenerEnd, ListenerSlot, listener, listener_in,
 };

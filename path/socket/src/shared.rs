@@ -10,6 +10,9 @@
 //!   its way covers everything that was written before it runs.
 //! - R4. A stream is full from the application's write on until the lane has sent enough; meanwhile acknowledgments make
 //!   no edge. The application sets the bit before its kick, so the lane that the kick reaches sees it.
+//! - R5. While a connection is fused, each application is to the other what the lane is else: it tells what it did (R1).
+//!   It looks whether it still is after it wrote, and the lane looks at the ring after it ended that, with a full fence
+//!   between on both sides: what was written is told to the peer, or seen by the lane.
 
 use core::ops::{BitOr, BitOrAssign};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
@@ -106,6 +109,8 @@ bits! {
         ACCEPTED = 16,
         /// There is a mark of urgent text. This one ends, if the application forgets it.
         URGENT = 32,
+        /// The connection is fused: what one side writes the other reads from the same ring. This one ends, too.
+        FUSED = 64,
     }
 }
 
@@ -173,6 +178,12 @@ impl Words<'_> {
     /// Lane: something has become ready. Answers the token to tell, if anybody waits for it (R1, R2).
     pub fn tell(self, ready: Ready) -> Option<SocketToken> {
         fence(Ordering::SeqCst);
+        self.tell_after(ready)
+    }
+
+    /// The same, behind a full fence that the caller has.
+    #[inline]
+    pub(crate) fn tell_after(self, ready: Ready) -> Option<SocketToken> {
         let state = self.state.load(Ordering::Relaxed);
         let ready = if state & FULL != 0 && !ready.contains(Ready::HANGUP) {
             u64::from(ready.0 & !Ready::WRITABLE.0)
@@ -195,6 +206,19 @@ impl Words<'_> {
     /// Adds flags.
     pub fn set_flags(self, flags: Flags) {
         self.state.fetch_or(u64::from(flags.0) << FLAGS_SHIFT, Ordering::Release);
+    }
+
+    /// Lane: takes flags back. What follows is seen by whoever has not seen that (R5).
+    pub fn clear_flags(self, flags: Flags) {
+        self.state.fetch_and(!(u64::from(flags.0) << FLAGS_SHIFT), Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Application: what it did before this is seen by the lane that takes a flag back, or this sees that it did (R5).
+    #[inline]
+    pub(crate) fn flags_after(self) -> Flags {
+        fence(Ordering::SeqCst);
+        self.flags()
     }
 
     /// Lane: the socket failed. The first error stays.

@@ -17,6 +17,7 @@ use firelane_frame::{
 };
 use firelane_units::{ConnId, LaneId, NetstackId};
 
+use crate::fused::{Inlet, Nudge, Outlet};
 use crate::urgent::Heed;
 use crate::{Flags, Ready, SocketError, SocketToken, Words};
 
@@ -70,7 +71,7 @@ mod word {
 
 /// What both sides of a stream see beside the rings.
 #[derive(Clone, Copy, Debug)]
-pub struct StreamShared<'a>(&'a Margin);
+pub struct StreamShared<'a>(pub(crate) &'a Margin);
 
 impl<'a> StreamShared<'a> {
     /// Interest, flags, error, kicks.
@@ -171,8 +172,8 @@ pub fn stream(config: StreamConfig, lane: LaneId, netstack: NetstackId) -> (Stre
     StreamShared(writer.margin()).set_place([lane.0, netstack.0, 0, 0]);
     let kick_step = u32::try_from(recv.capacity() / 4).map_or(u32::MAX, |step| step.max(1));
     let end = StreamEnd {
-        send: SendEnd { ring: writer },
-        recv: RecvEnd { ring: reader, kicked_at: 0, kick_step, heed: Heed::default() },
+        send: SendEnd { ring: writer, fused: None },
+        recv: RecvEnd { ring: reader, kicked_at: 0, kick_step, heed: Heed::default(), fused: None },
     };
     (end, StreamSlot { send, recv })
 }
@@ -322,7 +323,9 @@ pub enum ReadError {
 /// The half that writes.
 #[derive(Debug)]
 pub struct SendEnd {
-    ring: RingWriter,
+    pub(crate) ring: RingWriter,
+    /// Who reads the ring, once the connection was fused (`fused.rs`).
+    pub(crate) fused: Option<Box<Outlet>>,
 }
 
 impl SendEnd {
@@ -339,7 +342,15 @@ impl SendEnd {
         if !flags.contains(Flags::CONNECTED) {
             return Err(WriteError::WouldBlock);
         }
-        if let Some(limit) = words.unsent_limit() {
+        if flags.contains(Flags::FUSED) || self.fused.is_some() {
+            return self.write_fused(flags, bytes);
+        }
+        self.write_plain(bytes)
+    }
+
+    #[inline]
+    pub(crate) fn write_plain(&mut self, bytes: &[u8]) -> Result<usize, WriteError> {
+        if let Some(limit) = self.shared().words().unsent_limit() {
             return self.write_within(bytes, limit);
         }
         match self.ring.write(bytes) {
@@ -367,14 +378,23 @@ impl SendEnd {
         self.ring.write(bytes)
     }
 
-    /// Whether a kick message must be sent to the lane for what was written.
-    pub fn kick(&self) -> bool {
-        self.shared().words().kick()
+    /// Whom to tell that something was written.
+    #[inline]
+    pub fn nudge(&mut self) -> Nudge {
+        match &self.fused {
+            None => Nudge { kick: self.shared().words().kick(), wake: None },
+            Some(_) => self.nudge_fused(),
+        }
     }
 
     /// The cursor behind what was written.
     pub fn cursor(&self) -> u64 {
         self.ring.cursor()
+    }
+
+    /// How much storage the ring has at present.
+    pub fn storage_bytes(&self) -> usize {
+        self.ring.attached_bytes()
     }
 
     /// Bytes that could be written now.
@@ -384,7 +404,7 @@ impl SendEnd {
 
     /// Bytes that the peer has not acknowledged.
     pub fn unacknowledged(&self) -> usize {
-        self.ring.unread()
+        self.ring.unread().saturating_sub(self.fused.as_ref().map_or(0, |fused| fused.room()))
     }
 
     /// Refuses further writes; the caller sends the lane the command that makes the FIN.
@@ -408,6 +428,8 @@ pub struct RecvEnd {
     kick_step: u32,
     /// What the program wants to know of urgent text (`urgent.rs`).
     pub(crate) heed: Heed,
+    /// What the peer writes, once the connection was fused (`fused.rs`).
+    pub(crate) fused: Option<Box<Inlet>>,
 }
 
 impl RecvEnd {
@@ -418,12 +440,12 @@ impl RecvEnd {
 
     #[inline]
     pub(crate) fn read_any(&mut self, to: &mut [u8]) -> Result<usize, ReadError> {
-        let count = self.ring.read(to);
+        let count = self.take(to);
         if count > 0 || to.is_empty() {
             return Ok(count);
         }
         // The flag may have come with the last bytes, after the look at the ring: look again.
-        self.why_empty().map(|()| self.ring.read(to))
+        self.why_empty().map(|()| self.take(to))
     }
 
     /// Shows what there is without taking it.
@@ -431,12 +453,12 @@ impl RecvEnd {
         if self.heed.is_idle() { self.peek_from(self.ring.cursor(), to) } else { self.peek_heeding(to) }
     }
 
-    pub(crate) fn peek_from(&self, cursor: u64, to: &mut [u8]) -> Result<usize, ReadError> {
-        let count = self.ring.copy_at(cursor, to);
+    pub(crate) fn peek_from(&mut self, cursor: u64, to: &mut [u8]) -> Result<usize, ReadError> {
+        let count = self.copy_at(cursor, to);
         if count > 0 || to.is_empty() {
             return Ok(count);
         }
-        self.why_empty().map(|()| self.ring.copy_at(cursor, to))
+        self.why_empty().map(|()| self.copy_at(cursor, to))
     }
 
     /// The cursor of the next byte.
@@ -461,7 +483,7 @@ impl RecvEnd {
 
     /// Bytes that can be read now.
     pub fn available(&self) -> usize {
-        if self.heed.is_idle() { self.ring.available() } else { self.available_heeding() }
+        if self.heed.is_idle() { self.left() } else { self.available_heeding() }
     }
 
     /// Whether the next read does not block.
@@ -472,9 +494,17 @@ impl RecvEnd {
             || self.available() > 0
     }
 
-    /// Whether a kick message must be sent so that the lane can open the window: a quarter of the ring was
-    /// read since the last.
-    pub fn kick(&mut self) -> bool {
+    /// Whom to tell that something was read: the lane, so that it can open the window, once a quarter of the ring was
+    /// read since the last time; or whoever writes.
+    #[inline]
+    pub fn nudge(&mut self) -> Nudge {
+        if self.fused.is_some() {
+            return self.nudge_fused();
+        }
+        Nudge { kick: self.kick(), wake: None }
+    }
+
+    pub(crate) fn kick(&mut self) -> bool {
         let cursor = self.ring.cursor();
         if cursor - self.kicked_at < u64::from(self.kick_step) {
             return false;

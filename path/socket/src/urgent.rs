@@ -108,7 +108,7 @@ impl RecvEnd {
             return Err(UrgentError::Nothing);
         }
         let mut octet = [0];
-        if self.ring.copy_at(mark - 1, &mut octet) == 0 {
+        if self.copy_at(mark - 1, &mut octet) == 0 {
             return Err(UrgentError::NotYet);
         }
         if !only_peek {
@@ -121,7 +121,7 @@ impl RecvEnd {
     fn up_to_mark(&self, most: usize) -> (usize, usize) {
         match (self.urgent_left(), self.heed.mode()) {
             (None, _) => (0, most),
-            (Some(1), UrgentMode::OutOfBand) => (self.ring.available().min(1), most),
+            (Some(1), UrgentMode::OutOfBand) => (self.left().min(1), most),
             (Some(1), _) => (0, most),
             (Some(left), _) => (0, most.min(usize::try_from(left - 1).unwrap_or(most))),
         }
@@ -131,7 +131,7 @@ impl RecvEnd {
     #[cold]
     pub(crate) fn read_heeding(&mut self, to: &mut [u8]) -> Result<usize, ReadError> {
         let (hole, most) = self.up_to_mark(to.len());
-        self.ring.release(hole);
+        self.skip(hole);
         self.read_any(&mut to[..most])
     }
 
@@ -145,7 +145,7 @@ impl RecvEnd {
     /// Octets of the stream that can be read now, without one that is read apart.
     pub(crate) fn available_heeding(&self) -> usize {
         let (hole, _) = self.up_to_mark(1);
-        self.ring.available() - hole
+        self.left() - hole
     }
 }
 

@@ -144,7 +144,7 @@ impl SocketOptions {
     }
 
     #[inline]
-    fn user_timeout(&self) -> Option<Duration> {
+    pub(crate) fn user_timeout(&self) -> Option<Duration> {
         self.rare.as_ref()?.user_timeout
     }
 

@@ -243,6 +243,12 @@ impl Flight {
         self.cursor = cursor;
     }
 
+    /// Everything up to `cursor` has arrived, by another way than segments: nothing is out.
+    pub(crate) fn go_on_at(&mut self, now: Instant, cursor: u64) {
+        (self.recovery, self.cursor, self.timeouts) = (None, cursor, 0);
+        self.begin_model(now);
+    }
+
     /// A model begins with what is known of the path, if the algorithm has one.
     fn begin_model(&mut self, now: Instant) {
         let new = || Bbr::new(now, self.mss, self.control.window(), self.rtt.smoothed());

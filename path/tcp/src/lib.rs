@@ -8,6 +8,7 @@
 //!   cursors, `timers` its clocks, `segment` what comes in and goes out;
 //! - the mechanisms: [`flight`] (what is sent and not acknowledged: round-trip time, loss detection, congestion
 //!   control), [`reassembly`], [`delayed_ack`], [`nagle`], `timestamps`, `ecn`, [`isn`];
+//! - `fusion`: how it goes on after its peer has read the send ring itself;
 //! - what is less than a connection: `rest` (one that is silent), `listen` (what a listener takes), `syn` and `cookie`
 //!   (not yet one), `fast_open` (text before it is one), `time_wait` (what is left of one), `reset` (answers to strays).
 //!
@@ -27,6 +28,7 @@ mod ecn;
 mod expected;
 mod fast_open;
 pub mod flight;
+mod fusion;
 mod handshake;
 mod info;
 pub mod isn;
@@ -71,6 +73,7 @@ pub use fast_open::{
     FastOpenAnswer, FastOpenCache, FastOpenCounters, FastOpenNews, FastOpenOffer, FastOpenPolicy,
     FastOpenReport, FastOpenServer,
 };
+pub use fusion::Reached;
 pub use info::Info;
 pub use isn::{Secret, TimestampClock};
 pub use listen::AtListener;

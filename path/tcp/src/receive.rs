@@ -256,6 +256,16 @@ impl ReceiveSide {
         }
     }
 
+    /// Everything up to `cursor` has come by another way than segments, and is acknowledged.
+    pub(crate) fn go_on_at(&mut self, cursor: u64) {
+        self.nxt = cursor;
+        self.promised = self.promised.max(cursor);
+        (self.acknowledged, self.repeats) = (cursor, 0);
+        self.ack.on_ack_sent(false);
+        self.reassembly = None;
+        self.tuning = None;
+    }
+
     /// Gives back the books if nothing waits.
     pub(crate) fn shrink(&mut self) {
         self.tuning = None;

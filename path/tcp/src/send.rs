@@ -196,6 +196,13 @@ impl SendSide {
         }
     }
 
+    /// A window that is newer than any before, whatever the numbers say: the ends have gone on by another way.
+    pub(crate) fn renew_window(&mut self, seq: SeqNum, ack: u64, window: u32) {
+        (self.window, self.edge) = (window, ack + u64::from(window));
+        self.updated_by = (seq, self.space.seq(ack));
+        self.max_window = self.max_window.max(window);
+    }
+
     /// How much the window admits beyond `nxt`.
     #[inline]
     pub(crate) fn room(&self, nxt: u64) -> u64 {

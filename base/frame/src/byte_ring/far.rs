@@ -124,7 +124,7 @@ impl Block {
     /// The other process' side. Only halves of [`super::Party::Far`] ask.
     #[inline]
     fn other(&self) -> &Far {
-        self.far.as_deref().expect("a far half has a far side")
+        self.far().expect("a far half has a far side")
     }
 }
 
@@ -212,7 +212,7 @@ impl RingWriter {
 impl RingReader {
     /// What another process sees, if it is the other party.
     pub fn far(&self) -> Option<FarView<'_>> {
-        self.block.far.as_deref().map(FarView)
+        self.block.far().map(FarView)
     }
 
     /// Whether the other party is another process.

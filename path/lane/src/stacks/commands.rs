@@ -10,6 +10,7 @@ use super::conn::Conn;
 use super::inbound::Inside;
 use super::open::port;
 use super::shard::Listening;
+use crate::fusion::Fusion;
 use crate::message::{Join, Listen, SocketCommand, StreamOption};
 
 /// The largest differentiated services code point: the field has six bits (RFC 2474 §3).
@@ -23,6 +24,8 @@ impl<D> Inside<'_, D> {
             SocketCommand::Unlisten(socket) => self.unlisten(socket),
             SocketCommand::Shutdown(conn) => self.command(conn, |inside, id| {
                 let now = inside.common.now;
+                // A FIN goes in a segment.
+                inside.part(id);
                 let (tcp, rings) = inside.conns.slab.get_mut(id)?.parts();
                 Some(tcp.shutdown_send(now, &rings))
             }),
@@ -30,13 +33,13 @@ impl<D> Inside<'_, D> {
                 let conn = inside.conns.slab.get_mut(id)?;
                 // Nobody can have written beyond its ring.
                 let written = conn.stream.send.cursor() + conn.stream.send.available() as u64;
-                conn.tcp().mark_urgent_to(end.min(written));
+                let end = end.min(written);
+                conn.tcp().mark_urgent_to(end);
+                inside.mark_fused(id, end);
                 Some(Disposition::default())
             }),
             SocketCommand::Close(conn) => self.command(conn, Self::close),
-            SocketCommand::Abort(conn) => {
-                self.command(conn, |inside, id| Some(inside.conns.slab.get_mut(id)?.tcp().abort()))
-            }
+            SocketCommand::Abort(conn) => self.command(conn, Self::abort),
             SocketCommand::SetOption(conn, option) => self.command(conn, |inside, id| {
                 let now = inside.common.now;
                 let conn = inside.conns.slab.get_mut(id)?;
@@ -75,6 +78,9 @@ impl<D> Inside<'_, D> {
         let now = self.common.now;
         let Some(id) = self.conns.slab.resolve(conn) else { return };
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        if conn.fusion.is_on() {
+            return self.kick_fused(id);
+        }
         conn.stream.shared().words().unkick();
         if conn.stream.attach() {
             let token = conn.stream.tell(Ready::WRITABLE);
@@ -90,7 +96,11 @@ impl<D> Inside<'_, D> {
 
     pub(crate) fn close(&mut self, id: ConnId) -> Option<Disposition> {
         let now = self.common.now;
-        let (tcp, rings) = self.conns.slab.get_mut(id)?.parts();
+        let conn = self.conns.slab.get_mut(id)?;
+        if matches!(conn.fusion, Fusion::Fused(_)) {
+            return self.close_fused(id);
+        }
+        let (tcp, rings) = conn.parts();
         Some(tcp.close(now, &rings))
     }
 
@@ -131,7 +141,7 @@ impl<D> Inside<'_, D> {
             .map(|(reference, _)| reference)
             .collect();
         for orphan in orphans {
-            self.command(orphan, |inside, id| Some(inside.conns.slab.get_mut(id)?.tcp().abort()));
+            self.command(orphan, Self::abort);
         }
     }
 
@@ -146,7 +156,7 @@ impl<D> Inside<'_, D> {
             .map(|(reference, _)| reference)
             .collect();
         for conn in all {
-            self.command(conn, |inside, id| Some(inside.conns.slab.get_mut(id)?.tcp().abort()));
+            self.command(conn, Self::abort);
         }
     }
 

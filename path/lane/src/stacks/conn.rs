@@ -18,6 +18,7 @@ use firelane_tcp::{AtRest, Connection, Rings, State, TcpConfig};
 use firelane_units::{Bytes, ConnId, FlowId, Instant, LinkId, NetstackId, Port, SocketId, StepListId};
 use firelane_wire::{Ecn, IpProtocol};
 
+use crate::fusion::Fusion;
 use crate::probes;
 use crate::slab::Slab;
 use crate::steps::StepLists;
@@ -39,6 +40,8 @@ pub(crate) struct Conn {
     hops: Option<NonZeroU8>,
     /// The end is near: what follows when nothing is left to send.
     pub(crate) leaving: Leaving,
+    /// Whether its text goes from ring to ring.
+    pub(crate) fusion: Fusion,
     /// The state that probes were last told of.
     shown: State,
     /// What a connection at rest does not have.
@@ -62,7 +65,7 @@ struct Awake {
 
 // What an idle connection costs in its table.
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Conn>() <= 360);
+const _: () = assert!(size_of::<Conn>() <= 368);
 
 /// TCP's state, awake or at rest.
 #[derive(Debug)]
@@ -122,6 +125,7 @@ impl Conn {
             dscp: 0,
             hops: None,
             leaving: Leaving::No,
+            fusion: Fusion::Alone,
             awake: route.map(|route| Box::new(Awake { route: Some(route), ..Awake::default() })),
         }
     }
@@ -309,16 +313,20 @@ impl Conn {
 
     /// What is known of it.
     pub(crate) fn info(&self, now: Instant) -> Option<StreamInfo> {
-        let tcp = self.look(|tcp| tcp.info(now));
+        let mut tcp = self.look(|tcp| tcp.info(now));
         let Names { local, remote } = self.stream.shared().names()?;
+        if self.fusion.is_on() {
+            self.correct(&mut tcp);
+        }
         let (send, recv) = (&self.stream.send, &self.stream.recv);
         let sent = tcp.bytes_acknowledged + tcp.unacknowledged;
         let written = send.cursor() + send.available() as u64;
         Some(StreamInfo {
             local,
             remote,
+            is_fused: self.fusion.is_on(),
             unsent: Bytes(written.saturating_sub(sent.0)),
-            unread: Bytes::from(recv.capacity() - recv.free()),
+            unread: Bytes::from(recv.unread_in_all()),
             receive_buffer: Bytes::from(recv.capacity()),
             tcp,
         })
@@ -343,6 +351,10 @@ pub(crate) struct Conns {
     limited: BinaryHeap<Reverse<(Instant, ConnId)>>,
     /// Those that wait for a busy device.
     blocked: Vec<(LinkId, ConnId)>,
+    /// Those that are to be fused with their peers.
+    pub(crate) wishes: Vec<ConnId>,
+    /// Those whose fused peers have reset the connection.
+    pub(crate) bereaved: Vec<ConnId>,
 }
 
 impl Conns {
@@ -354,6 +366,8 @@ impl Conns {
             patient: Vec::new(),
             limited: BinaryHeap::new(),
             blocked: Vec::new(),
+            wishes: Vec::new(),
+            bereaved: Vec::new(),
         }
     }
 

@@ -31,13 +31,13 @@ pub(crate) struct Inside<'a, D> {
 }
 
 /// A packet on its walk.
-struct Travel<'a> {
+pub(crate) struct Travel<'a> {
     link: LinkId,
     headers: &'a Headers,
     /// Before IP.
     frame: Option<Frame>,
     /// Between IP and the transport.
-    packet: Option<Delivered>,
+    pub(crate) packet: Option<Delivered>,
     /// What the transport has to tell the socket.
     told: Disposition,
 }
@@ -115,6 +115,7 @@ impl<D> Inside<'_, D> {
             Step::Ip => self.pass_ip(&mut travel),
             Step::Tcp => self.pass_tcp(conn, &mut travel),
             Step::Socket => self.pass_socket(conn, &mut travel),
+            Step::Fused => self.pass_fused(conn, &mut travel),
             // A connection's list has no datagrams.
             Step::Udp | Step::Forward => Onward::Ended,
         });
@@ -275,7 +276,7 @@ pub(crate) const TABLED: &str = "a connection leaves its table before its place"
 
 /// The segment at `payload` of a frame; `ends` gives source and destination, if its checksum has to be looked at.
 #[inline]
-fn view(
+pub(crate) fn view(
     frame: &Frame,
     payload: Range<usize>,
     ends: impl FnOnce() -> (IpAddr, IpAddr),

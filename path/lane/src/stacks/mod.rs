@@ -9,6 +9,7 @@ mod conn;
 mod datagrams;
 mod events;
 mod fast_open;
+mod fusion;
 mod inbound;
 mod ip_side;
 mod learned;
@@ -156,6 +157,10 @@ impl Stacks {
             let Some(id) = self.conns.next_due(common.now) else { break };
             let Some(conn) = self.conns.slab.get_mut(id) else { continue };
             let netstack = conn.netstack;
+            if conn.fusion.is_on() {
+                self.on_fused_time(common, id);
+                continue;
+            }
             let (tcp, mut rings) = conn.parts();
             let told = tcp.on_timer(common.now, &mut rings);
             let doubts = tcp.doubts_way();

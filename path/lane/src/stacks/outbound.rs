@@ -18,6 +18,7 @@ use super::Stacks;
 use super::conn::{Conn, Leaving};
 use super::inbound::Inside;
 use crate::common::Common;
+use crate::fusion::Fusion;
 use crate::links::Links;
 use crate::probes;
 use crate::steps::{Onward, Step, StepLists, walk};
@@ -73,7 +74,7 @@ impl Stacks {
             let mut inside = Inside { common, shard, conns: &mut self.conns };
             match inside.send_share(id, &self.steps, links) {
                 Pause::Again => inside.conns.touch(id),
-                Pause::Empty => inside.settle(id),
+                Pause::Empty => inside.come_to_rest(id),
                 Pause::Waits => {}
             }
             if inside.conns.slab.get_mut(id).is_some_and(|conn| conn.has_unsent_limit()) {
@@ -138,8 +139,8 @@ impl<D> Inside<'_, D> {
                 }
             }
             Step::Ip => self.send_segment(id, outgoing.segment.as_ref().ok_or(Pause::Empty)?)?,
-            // A connection's list has neither datagrams nor other stations' packets.
-            Step::Udp | Step::Forward => return Err(Pause::Empty),
+            // A connection's list has neither datagrams nor other stations' packets, and what is fused sends nothing.
+            Step::Udp | Step::Forward | Step::Fused => return Err(Pause::Empty),
         }
         Ok(())
     }
@@ -295,6 +296,14 @@ impl<D> Inside<'_, D> {
             let token = conn.stream.tell(Ready::WRITABLE);
             self.common.outbox.tell(token, Ready::WRITABLE);
         }
+    }
+
+    /// A connection has nothing left to send.
+    fn come_to_rest(&mut self, id: ConnId) {
+        if self.conns.slab.get(id).is_some_and(|conn| conn.fusion == Fusion::Wished) {
+            self.conns.wishes.push(id);
+        }
+        self.settle(id);
     }
 
     /// A connection has nothing left to send: if its end has come, it goes.

@@ -6,9 +6,11 @@
 
 use std::sync::Arc;
 
-use firelane_units::Instant;
+use firelane_units::{ConnId, Instant};
 
+use super::inbound::Inside;
 use super::{NO_NETSTACK, Stacks};
+use crate::common::Common;
 use crate::control::Refusal;
 use crate::message::NetstackConfig;
 
@@ -36,13 +38,15 @@ impl Stacks {
     }
 
     /// Hands the next connections their netstack's tunables.
-    pub(crate) fn sweep(&mut self) {
+    pub(crate) fn sweep<D>(&mut self, common: &mut Common<D>) {
         let Some(Sweep { next }) = self.sweep else { return };
         let end = next.saturating_add(PLACES_PER_TURN);
-        for conn in self.conns.slab.places_mut(next..end) {
-            if let Some(shard) = self.shards.get(conn.netstack.index()) {
-                conn.set_config(Arc::clone(&shard.config.tcp));
-            }
+        for place in next..end {
+            let id = ConnId(place);
+            let Some(conn) = self.conns.slab.get_mut(id) else { continue };
+            let Some(shard) = self.shards.get_mut(conn.netstack.index()) else { continue };
+            conn.set_config(Arc::clone(&shard.config.tcp));
+            Inside { common: &mut *common, shard, conns: &mut self.conns }.reconsider(id);
         }
         self.sweep = ((end as usize) < self.conns.slab.places()).then_some(Sweep { next: end });
     }

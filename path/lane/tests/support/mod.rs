@@ -11,8 +11,8 @@ use firelane_frame::{
 };
 use firelane_lane::*;
 use firelane_socket::{
-    ConnRef, DatagramEnd, ListenerEnd, ListenerSlot, ReadError, Ready, SocketToken, StreamConfig, StreamEnd,
-    StreamSlot, WriteError, datagram, listener, stream,
+    ConnRef, DatagramEnd, ListenerEnd, ListenerSlot, Nudge, ReadError, Ready, SocketToken, StreamConfig,
+    StreamEnd, StreamSlot, WriteError, datagram, listener, stream,
 };
 use firelane_units::{
     BitRate, DropCounters, FlowId, Instant, LaneId, LinkId, MacAddr, Mtu, NetstackId, Port, Priority,
@@ -410,20 +410,28 @@ impl World {
 
     /// Writes what has room.
     pub fn write(&mut self, end: &mut StreamEnd, bytes: &[u8]) -> Result<usize, WriteError> {
-        let count = end.send.write(bytes)?;
-        if end.send.kick() {
+        let count = end.send.write(bytes);
+        let nudge = if count.is_ok() { end.send.nudge() } else { Nudge::default() };
+        self.pass_nudge(end, nudge);
+        if count == Err(WriteError::WouldBlock) && end.send.is_cramped() {
             self.kick(end);
         }
-        Ok(count)
+        count
     }
 
     /// Reads what there is.
     pub fn read(&mut self, end: &mut StreamEnd, to: &mut [u8]) -> Result<usize, ReadError> {
         let count = end.recv.read(to)?;
-        if end.recv.kick() {
+        let nudge = end.recv.nudge();
+        self.pass_nudge(end, nudge);
+        Ok(count)
+    }
+
+    fn pass_nudge(&mut self, end: &StreamEnd, nudge: Nudge) {
+        if nudge.kick {
             self.kick(end);
         }
-        Ok(count)
+        self.mail.ready.extend(nudge.wake);
     }
 
     /// Sends `bytes` from one end and reads them at the other; time passes when nothing else does.

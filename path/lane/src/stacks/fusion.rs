@@ -1,0 +1,290 @@
+//! TCP Fusion in the lane: which connections are fused, when, and what else happens to them meanwhile.
+//!
+//! Both ends of a connection of one netstack with itself are in one lane, because steering is symmetric. When nothing is
+//! under way between them, each peer has what the other sent, and the applications are lent the rings; from then on
+//! bytes do not pass the lane. It keeps what is rare: shutdown, close, reset, options, clocks. What needs segments (a
+//! FIN, a change of mind) asks the rings back first; TCP goes on from the cursor that was reached. The states are
+//! `fusion.rs`'.
+
+use firelane_ip::LOOPBACK;
+use firelane_socket::{Fusion as Joined, Ready, fuse_streams, part_streams, sever_streams};
+use firelane_tcp::{CloseReason, Disposition, Info, Reached};
+use firelane_units::{Bytes, ConnId, DropReason, Instant};
+use firelane_wire::TcpFlags;
+
+use super::Stacks;
+use super::conn::{Conn, Conns};
+use super::inbound::{Inside, TABLED, Travel, view};
+use crate::common::Common;
+use crate::fusion::Fusion;
+use crate::steps::{Onward, StepLists};
+
+impl Conn {
+    /// How far its streams are, by the rings.
+    fn reached(&self) -> Reached {
+        Reached { sent: self.stream.send.cursor(), received: self.stream.recv.cursor() }
+    }
+
+    /// Whether its peer is in the same netstack.
+    pub(crate) fn is_local(&self) -> bool {
+        self.route().is_some_and(|route| route.link == LOOPBACK)
+    }
+
+    /// What TCP would have counted: text counts as acknowledged if the peer's buffer would hold it.
+    pub(crate) fn correct(&self, info: &mut Info) {
+        let Reached { sent, received } = self.reached();
+        let unread = self.stream.send.available();
+        let acknowledged = unread.min(self.stream.send.room_beyond()) as u64;
+        info.bytes_acknowledged = Bytes(sent + acknowledged);
+        info.bytes_received =
+            Bytes(received + (self.stream.recv.unread_in_all() - self.stream.recv.unread()) as u64);
+        info.unacknowledged = Bytes::ZERO;
+    }
+
+    fn may_fuse(&mut self) -> bool {
+        !self.fusion.is_on() && !self.stream.is_far() && self.tcp().may_fuse()
+    }
+
+    /// Its clocks while it is fused.
+    fn on_fused_time(&mut self, now: Instant) -> Disposition {
+        let reached = self.reached();
+        let owes = self.stream.send.available() > self.stream.send.room_beyond();
+        let (tcp, mut rings) = self.parts();
+        tcp.on_fused_timer(now, reached, owes, &mut rings)
+    }
+}
+
+impl Conns {
+    /// Fuses two connections that are each other's peers. Whether they are.
+    fn fuse(&mut self, id: ConnId, peer: ConnId, most_writes: u32, now: Instant) -> bool {
+        let Some((one, two)) = self.slab.pair_mut(id, peer) else { return false };
+        if !one.may_fuse() || !two.may_fuse() {
+            return false;
+        }
+        let (ours, theirs) = (one.tcp().reached(), two.tcp().reached());
+        if ours.sent != theirs.received || theirs.sent != ours.received {
+            return false;
+        }
+        for conn in [&mut *one, &mut *two] {
+            let (tcp, mut rings) = conn.parts();
+            tcp.fuse(now, &mut rings);
+        }
+        if fuse_streams(&mut one.stream, &mut two.stream, most_writes) != Joined::Fused {
+            return false;
+        }
+        for (conn, other) in [(one, peer), (two, id)] {
+            conn.fusion = Fusion::Fused(other);
+            conn.steps = StepLists::FUSED;
+        }
+        true
+    }
+
+    /// Asks a connection's rings back. Whether segments carry its text from here on: else an application is inside, and its
+    /// kick comes back to this.
+    pub(crate) fn part(&mut self, id: ConnId, now: Instant) -> bool {
+        let Some(peer) = self.slab.get(id).and_then(|conn| conn.fusion.peer()) else { return true };
+        let Some((one, two)) = self.slab.pair_mut(id, peer) else { return true };
+        let are_back = part_streams(&mut one.stream, &mut two.stream);
+        one.fusion = one.fusion.parted(are_back);
+        two.fusion = two.fusion.parted(are_back);
+        if !are_back {
+            return false;
+        }
+        let windows = [&mut *one, &mut *two].map(|conn| {
+            conn.steps = StepLists::TCP;
+            let reached = conn.reached();
+            let (tcp, rings) = conn.parts();
+            tcp.part(now, reached);
+            tcp.announce(rings.recv)
+        });
+        one.tcp().open_window(windows[1]);
+        two.tcp().open_window(windows[0]);
+        self.touch(id);
+        self.touch(peer);
+        true
+    }
+
+    /// The connection is over on both ends at once: what was written stays to be read, and no segment is needed. The peer,
+    /// which is to be told, if they shared rings.
+    fn sever(&mut self, id: ConnId) -> Option<ConnId> {
+        let peer = self.slab.get(id)?.fusion.peer()?;
+        let (one, two) = self.slab.pair_mut(id, peer)?;
+        sever_streams(&mut one.stream, &mut two.stream);
+        (one.fusion, two.fusion) = (Fusion::Severed, Fusion::Severed);
+        Some(peer)
+    }
+
+    /// A connection is to be fused when nothing is under way.
+    pub(crate) fn wish(&mut self, id: ConnId) {
+        if let Some(conn) = self.slab.get_mut(id) {
+            conn.fusion = conn.fusion.wished();
+            self.wishes.push(id);
+        }
+    }
+}
+
+impl Stacks {
+    /// Fuses what is to be fused and can be, and tells the peers of what was severed. Called when nothing is left to pass on.
+    pub(crate) fn join<D>(&mut self, common: &mut Common<D>) {
+        while let Some(id) = self.conns.wishes.pop() {
+            self.join_one(common, id);
+        }
+        while let Some(id) = self.conns.bereaved.pop() {
+            let Some(conn) = self.conns.slab.get_mut(id) else { continue };
+            let (netstack, told) = (conn.netstack, conn.tcp().end_fused(CloseReason::Reset));
+            if let Some(mut inside) = self.inside(common, netstack) {
+                inside.conclude(id, told);
+            }
+        }
+    }
+
+    /// Whether [`Stacks::join`] has anything to do.
+    pub(crate) fn has_to_join(&self) -> bool {
+        !self.conns.wishes.is_empty() || !self.conns.bereaved.is_empty()
+    }
+
+    fn join_one<D>(&mut self, common: &mut Common<D>, id: ConnId) {
+        let Some(conn) = self.conns.slab.get(id).filter(|conn| conn.fusion == Fusion::Wished) else { return };
+        let Some(inside) = self.shards.get_mut(conn.netstack.index()).map(|shard| Inside {
+            common: &mut *common,
+            shard,
+            conns: &mut self.conns,
+        }) else {
+            return;
+        };
+        let tuning = inside.shard.config.fusion;
+        let Some(peer) = inside.peer_of(id).filter(|_| tuning.is_on) else {
+            // Nothing that happens to it by itself will change this.
+            let Some(conn) = self.conns.slab.get_mut(id) else { return };
+            conn.fusion = conn.fusion.unwished();
+            return;
+        };
+        if !self.conns.fuse(id, peer, tuning.unread_min, common.now) {
+            return;
+        }
+        common.counters.fused += 1;
+        for id in [id, peer] {
+            // Each may have text to read in the other's ring, and room in its own.
+            if let Some(conn) = self.conns.slab.get(id) {
+                let ready = Ready::READABLE | Ready::WRITABLE;
+                common.outbox.tell(conn.stream.tell(ready), ready);
+            }
+            self.conns.arm(id, common.now);
+        }
+    }
+
+    /// The timer of a connection that is fused.
+    pub(crate) fn on_fused_time<D>(&mut self, common: &mut Common<D>, id: ConnId) {
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        let (netstack, told) = (conn.netstack, conn.on_fused_time(common.now));
+        if told.closed.is_none() {
+            return self.conns.arm(id, common.now);
+        }
+        if let Some(mut inside) = self.inside(common, netstack) {
+            inside.bereave(id);
+            inside.conclude(id, told);
+        }
+    }
+}
+
+impl<D> Inside<'_, D> {
+    /// The netstack's mind about fusing may have changed.
+    pub(crate) fn reconsider(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        if !self.shard.config.fusion.is_on {
+            conn.fusion = conn.fusion.unwished();
+            self.part(id);
+        } else if !conn.fusion.is_on() && self.peer_of(id).is_some() {
+            self.conns.wish(id);
+        }
+    }
+
+    /// Asks a connection's rings back, as [`Conns::part`].
+    pub(crate) fn part(&mut self, id: ConnId) -> bool {
+        let is_fused = self.conns.slab.get(id).is_some_and(|conn| conn.fusion.peer().is_some());
+        let is_alone = self.conns.part(id, self.common.now);
+        self.common.counters.parted += u64::from(is_fused && is_alone);
+        is_alone
+    }
+
+    /// The other end of a connection, if it is in this lane.
+    fn peer_of(&self, id: ConnId) -> Option<ConnId> {
+        let names = self.conns.slab.get(id)?.stream.shared().names()?;
+        self.lookup(&Self::tuple(names.remote, names.local)?)
+    }
+
+    /// Severs a connection from its peer, which is told that it was reset. Whether there was one.
+    fn bereave(&mut self, id: ConnId) -> bool {
+        let peer = self.conns.sever(id);
+        self.conns.bereaved.extend(peer);
+        peer.is_some()
+    }
+
+    /// Ends a connection now, as its program or nobody wants it: its peer hears of it by a RST, or without one.
+    pub(crate) fn abort(&mut self, id: ConnId) -> Option<Disposition> {
+        let is_fused = self.bereave(id);
+        let tcp = self.conns.slab.get_mut(id)?.tcp();
+        Some(if is_fused { tcp.end_fused(CloseReason::Aborted) } else { tcp.abort() })
+    }
+
+    /// The program of a fused connection closes it. Text that it has not read, wherever that lies, makes it a reset.
+    pub(crate) fn close_fused(&mut self, id: ConnId) -> Option<Disposition> {
+        if self.conns.slab.get(id)?.stream.recv.unread_in_all() > 0 {
+            return self.abort(id);
+        }
+        self.part(id);
+        self.close(id)
+    }
+
+    /// A fused connection's program kicks: it left the rings that TCP waits for, or it wrote and nobody else was told.
+    #[cold]
+    pub(crate) fn kick_fused(&mut self, id: ConnId) {
+        let now = self.common.now;
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        conn.stream.shared().words().unkick();
+        conn.tcp().note_fused_traffic(now);
+        let Some(peer) = conn.fusion.peer() else { return };
+        let is_parting = matches!(conn.fusion, Fusion::Parting(_));
+        let Some((one, two)) = self.conns.slab.pair_mut(id, peer) else { return };
+        if is_parting || one.stream.is_cramped(&mut two.stream) {
+            if self.part(id) && !is_parting {
+                self.conns.wish(id);
+            }
+            return;
+        }
+        if one.stream.send.available() > 0 {
+            self.common.outbox.tell(two.stream.tell(Ready::READABLE), Ready::READABLE);
+        }
+        self.conns.arm(id, now);
+    }
+
+    /// A fused connection's program has marked text as urgent: the peer's hears of it at once.
+    pub(crate) fn mark_fused(&mut self, id: ConnId, end: u64) -> Option<()> {
+        let peer = self.conns.slab.get(id)?.fusion.peer()?;
+        let words = self.conns.slab.get(peer)?.stream.shared().words();
+        words.set_mark(end);
+        let ready = Ready::URGENT | Ready::READABLE;
+        self.common.outbox.tell(words.tell(ready), ready);
+        Some(())
+    }
+
+    /// A segment of a fused connection. A late ACK says nothing new; for anything else TCP is wanted again.
+    pub(crate) fn pass_fused(&mut self, id: ConnId, travel: &mut Travel<'_>) -> Onward {
+        let Some(packet) = &travel.packet else { return Onward::Ended };
+        let is_late_ack = view(&packet.frame, packet.payload.clone(), || (packet.src, packet.dst))
+            .is_ok_and(|view| view.payload().is_empty() && view.flags() == TcpFlags::ACK);
+        if !is_late_ack && self.part(id) {
+            self.conns.wish(id);
+            return Onward::Next;
+        }
+        debug_assert!(self.conns.slab.get(id).is_some(), "{TABLED}");
+        if let Some(packet) = travel.packet.take() {
+            match is_late_ack {
+                true => self.common.deliver(packet.frame),
+                // It comes again, unless it is a stranger's.
+                false => self.common.drop_frame(packet.frame, DropReason::Unacceptable),
+            }
+        }
+        Onward::Ended
+    }
+}

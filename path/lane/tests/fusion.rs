@@ -1,0 +1,410 @@
+//! TCP Fusion between two sockets of a netstack: everything about TCP stays true, and nothing passes the lane.
+
+mod support;
+
+use std::time::Duration;
+
+use firelane_lane::{Control, FusionTuning, LaneMessage, NetstackConfig, SocketCommand, StreamOption};
+use firelane_socket::{
+    Flags, ListenerEnd, ReadError, Ready, SocketError, SocketToken, StreamEnd, UrgentMode, WriteError,
+};
+use firelane_tcp::Keepalive;
+use firelane_units::{Mtu, NetstackId};
+use proptest::prelude::*;
+use support::*;
+
+/// What a stream holds when it is fused: both buffers.
+const BOTH: usize = RINGS.send_capacity + RINGS.recv_capacity;
+
+fn pattern(from: usize, len: usize) -> Vec<u8> {
+    (from..from + len).map(|n| (n * 31 + (n >> 8)) as u8).collect()
+}
+
+fn is_fused(end: &StreamEnd) -> bool {
+    end.shared().words().flags().contains(Flags::FUSED)
+}
+
+/// A netstack's connection with itself.
+struct Pair {
+    world: World,
+    listener: ListenerEnd,
+    client: StreamEnd,
+    server: StreamEnd,
+}
+
+fn pair(lanes: u16, remote: &str) -> Pair {
+    let mut world = two_stacks(lanes, Mtu::ETHERNET);
+    let listen = if remote.starts_with('[') { "[::]:80" } else { "0.0.0.0:80" };
+    let listener = world.listen(1, 1, listen, 8);
+    let client = world.connect(1, lanes - 1, remote);
+    world.run();
+    let server = listener.accept().expect("the handshake is over").stream;
+    Pair { world, listener, client, server }
+}
+
+fn fused() -> Pair {
+    let pair = pair(1, "127.0.0.1:80");
+    assert!(is_fused(&pair.client) && is_fused(&pair.server));
+    pair
+}
+
+impl Pair {
+    /// What lanes have made so far.
+    fn packets(&self) -> u64 {
+        self.world.counters().originated
+    }
+
+    fn tune(&mut self, is_on: bool) {
+        self.tune_with(FusionTuning { is_on, ..FusionTuning::default() });
+    }
+
+    fn tune_with(&mut self, fusion: FusionTuning) {
+        let config = NetstackConfig { fusion, ..NetstackConfig::new(NetstackId(1)) };
+        self.world.all(|| Control::Tune(config.clone()));
+        self.world.run();
+    }
+
+    fn read(&mut self, to: &mut [u8]) -> Result<usize, ReadError> {
+        let Self { world, server, .. } = self;
+        world.read(server, to)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, WriteError> {
+        let Self { world, client, .. } = self;
+        world.write(client, bytes)
+    }
+}
+
+#[test]
+fn bytes_pass_without_a_packet_and_the_end_comes_behind_them() {
+    for lanes in [1, 4] {
+        for remote in ["127.0.0.1:80", "10.0.0.1:80", "[::1]:80", "[fd00::1]:80"] {
+            let mut pair = pair(lanes, remote);
+            assert!(is_fused(&pair.client) && is_fused(&pair.server), "{remote}");
+            let before = pair.packets();
+            let Pair { world, client, server, .. } = &mut pair;
+            world.transfer(client, server, &pattern(0, 3_000_000));
+            world.transfer(server, client, &pattern(0, 300_000));
+            assert_eq!(pair.packets(), before, "{remote}");
+            pair.write(b"the last").unwrap();
+            let Pair { world, client, server, .. } = &mut pair;
+            world.command(client, SocketCommand::Shutdown);
+            world.run();
+            let mut bytes = [0; 100];
+            assert_eq!(world.read(server, &mut bytes), Ok(8));
+            assert_eq!(world.read(server, &mut bytes), Ok(0), "the end");
+            world.transfer(server, client, &pattern(0, 1_000_000));
+            world.command(server, SocketCommand::Close);
+            world.run();
+            assert_eq!(world.read(client, &mut bytes), Ok(0));
+            world.check_conservation();
+            let connections: usize = world.lanes.iter().map(|lane| lane.snapshot().connections).sum();
+            assert_eq!(connections, 0);
+        }
+    }
+}
+
+#[test]
+fn a_connection_is_fused_before_it_is_accepted() {
+    let mut pair = fused();
+    let Pair { world, listener, .. } = &mut pair;
+    let mut client = world.connect(1, 0, "127.0.0.1:80");
+    world.run();
+    assert!(is_fused(&client));
+    assert_eq!(world.write(&mut client, b"early"), Ok(5));
+    let mut server = listener.accept().unwrap().stream;
+    let mut bytes = [0; 8];
+    assert_eq!(world.read(&mut server, &mut bytes), Ok(5));
+}
+
+#[test]
+fn a_direction_holds_what_both_buffers_hold() {
+    let mut pair = fused();
+    let chunk = pattern(0, 100_000);
+    let mut written = 0;
+    while let Ok(count) = pair.write(&chunk) {
+        written += count;
+    }
+    assert_eq!(written, BOTH);
+    assert_eq!(pair.client.send.unacknowledged(), RINGS.send_capacity, "the rest counts as received");
+    assert_eq!(pair.server.recv.available(), BOTH);
+    // Nobody need be told before a good part is free.
+    pair.client.shared().words().set_token(SocketToken(9));
+    pair.client.shared().words().wait_for(Ready::WRITABLE);
+    assert_eq!(pair.write(b"x"), Err(WriteError::WouldBlock));
+    let mut bytes = vec![0; RINGS.send_capacity - 1];
+    pair.world.mail.ready.clear();
+    assert_eq!(pair.read(&mut bytes), Ok(bytes.len()));
+    assert_eq!(pair.world.mail.ready, []);
+    assert_eq!(pair.read(&mut bytes[..1]), Ok(1));
+    assert_eq!(pair.world.mail.ready, [(SocketToken(9), Ready::WRITABLE)]);
+    assert_eq!(pair.write(b"x"), Ok(1));
+}
+
+#[test]
+fn a_reader_that_waits_is_told_once() {
+    let mut pair = fused();
+    let words = pair.server.shared().words();
+    words.set_token(SocketToken(5));
+    pair.world.mail.ready.clear();
+    pair.write(b"a").unwrap();
+    assert_eq!(pair.world.mail.ready, [], "nobody waits");
+    pair.server.shared().words().wait_for(Ready::READABLE);
+    pair.write(b"b").unwrap();
+    pair.write(b"c").unwrap();
+    assert_eq!(pair.world.mail.ready, [(SocketToken(5), Ready::READABLE)]);
+}
+
+#[test]
+fn closing_with_unread_text_resets() {
+    for unread_here in [true, false] {
+        let mut pair = fused();
+        let Pair { world, client, server, .. } = &mut pair;
+        world.write(server, b"for the client").unwrap();
+        if unread_here {
+            world.write(client, b"unread").unwrap();
+        }
+        let before = world.counters().originated;
+        world.command(server, SocketCommand::Close);
+        world.run();
+        let mut bytes = [0; 100];
+        assert_eq!(world.read(client, &mut bytes), Ok(14), "what was received before stays to be read");
+        let end = world.read(client, &mut bytes);
+        if unread_here {
+            assert_eq!(world.counters().originated, before, "nobody else needs to know");
+            assert_eq!(end, Err(ReadError::Failed(SocketError::Reset)));
+            assert_eq!(world.write(client, b"x"), Err(WriteError::Closed));
+        } else {
+            assert_eq!(end, Ok(0));
+        }
+        world.check_conservation();
+    }
+}
+
+#[test]
+fn an_abort_lets_the_peer_read_what_it_has() {
+    let mut pair = fused();
+    let Pair { world, client, server, .. } = &mut pair;
+    world.write(client, b"abc").unwrap();
+    world.command(client, SocketCommand::Abort);
+    world.run();
+    let mut bytes = [0; 8];
+    assert_eq!(world.read(server, &mut bytes), Ok(3));
+    assert_eq!(world.read(server, &mut bytes), Err(ReadError::Failed(SocketError::Reset)));
+    assert_eq!(world.read(client, &mut bytes), Err(ReadError::Failed(SocketError::Aborted)));
+    assert_eq!(world.lanes[0].snapshot().connections, 0);
+    drop(pair);
+}
+
+#[test]
+fn who_was_not_accepted_is_reset_with_its_listener() {
+    let pair = fused();
+    let Pair { mut world, listener, .. } = pair;
+    let mut client = world.connect(1, 0, "127.0.0.1:80");
+    world.run();
+    assert!(is_fused(&client));
+    drop(listener);
+    let command = SocketCommand::Unlisten(firelane_units::SocketId(1));
+    world.lanes[0].on_message(world.now, LaneMessage::Socket(NetstackId(1), command));
+    world.run();
+    assert_eq!(world.read(&mut client, &mut [0]), Err(ReadError::Failed(SocketError::Reset)));
+}
+
+#[test]
+fn urgent_text_is_announced_at_once() {
+    let mut pair = fused();
+    pair.server.recv.heed_urgent(UrgentMode::OutOfBand);
+    pair.write(b"ab!").unwrap();
+    let end = pair.client.send.cursor();
+    let Pair { world, client, .. } = &mut pair;
+    world.command(client, |conn| SocketCommand::Urgent(conn, end));
+    pair.write(b"cd").unwrap();
+    assert!(pair.server.recv.has_urgent());
+    assert_eq!(pair.server.recv.read_urgent(false), Ok(b'!'));
+    let mut bytes = [0; 8];
+    assert_eq!(pair.read(&mut bytes), Ok(2));
+    assert!(pair.server.recv.is_at_mark());
+    assert_eq!((pair.read(&mut bytes), &bytes[..2]), (Ok(2), &b"cd"[..]));
+}
+
+#[test]
+fn silence_costs_nothing_and_ends_nothing() {
+    let mut pair = fused();
+    let keepalive = Keepalive { idle: Duration::from_secs(10), ..Keepalive::default() };
+    let option = StreamOption::Keepalive(Some(keepalive));
+    let Pair { world, client, .. } = &mut pair;
+    world.command(client, |conn| SocketCommand::SetOption(conn, option));
+    // By then the netstack has announced its addresses.
+    world.run_for(Duration::from_secs(9));
+    let before = pair.packets();
+    pair.world.run_for(Duration::from_secs(3600));
+    assert_eq!(pair.packets(), before, "the peer's end is here: nobody asks whether it lives");
+    assert!(is_fused(&pair.client));
+    pair.write(b"x").unwrap();
+    assert_eq!(pair.read(&mut [0]), Ok(1));
+    let Pair { world, client, .. } = &mut pair;
+    world.command(client, |conn| SocketCommand::SetOption(conn, StreamOption::Keepalive(None)));
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(world.run(), None, "without keepalive no clock is left");
+}
+
+#[test]
+fn a_silent_connection_has_no_storage() {
+    let mut pair = fused();
+    for _ in 0..2 {
+        pair.write(&pattern(0, 1000)).unwrap();
+        assert_eq!(pair.client.send.storage_bytes(), BOTH);
+        pair.world.run_for(Duration::from_secs(5));
+        assert_eq!(pair.client.send.storage_bytes(), BOTH, "somebody has yet to read");
+        assert_eq!(pair.read(&mut [0; 2000]), Ok(1000));
+        pair.write(b"x").unwrap();
+        assert_eq!(pair.read(&mut [0; 2000]), Ok(1));
+        pair.world.run_for(Duration::from_secs(5));
+        assert_eq!(pair.client.send.storage_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_reader_that_stands_still_ends_the_users_patience() {
+    let mut pair = fused();
+    let option = StreamOption::UserTimeout(Some(Duration::from_secs(20)));
+    let Pair { world, client, .. } = &mut pair;
+    world.command(client, |conn| SocketCommand::SetOption(conn, option));
+    while pair.write(&pattern(0, 100_000)).is_ok() {}
+    let mut bytes = vec![0; BOTH];
+    pair.world.run_for(Duration::from_secs(15));
+    assert_eq!(pair.read(&mut bytes[..1000]), Ok(1000), "it moves");
+    pair.world.run_for(Duration::from_secs(15));
+    assert!(pair.client.shared().words().error().is_none());
+    pair.world.run_for(Duration::from_secs(10));
+    assert_eq!(pair.write(b"x"), Err(WriteError::Failed(SocketError::TimedOut)));
+    assert_eq!(pair.read(&mut bytes), Ok(BOTH - 1000));
+    assert_eq!(pair.read(&mut bytes), Err(ReadError::Failed(SocketError::Reset)));
+}
+
+#[test]
+fn so_many_writes_may_be_unread() {
+    let mut pair = pair(1, "127.0.0.1:80");
+    pair.tune(false);
+    assert!(!is_fused(&pair.client));
+    pair.tune_with(FusionTuning { is_on: true, unread_min: 8 });
+    assert!(is_fused(&pair.client));
+    let written = (0..20).take_while(|_| pair.write(b"x").is_ok()).count();
+    assert_eq!(written, 8);
+    assert_eq!(pair.read(&mut [0; 7]), Ok(7));
+    assert_eq!(pair.write(b"x"), Err(WriteError::WouldBlock), "until the reader finds the end");
+    assert_eq!(pair.read(&mut [0; 7]), Ok(1));
+    assert_eq!(pair.write(b"x"), Ok(1));
+}
+
+#[test]
+fn the_property_turns_connections_back_and_again() {
+    let mut pair = fused();
+    pair.write(&pattern(0, 300_000)).unwrap();
+    assert_eq!(pair.read(&mut [0; 1000]), Ok(1000));
+    for is_on in [false, true, false, true, true, false] {
+        pair.tune(is_on);
+        assert_eq!([is_fused(&pair.client), is_fused(&pair.server)], [is_on; 2]);
+        let Pair { world, client, server, .. } = &mut pair;
+        world.transfer(server, client, &pattern(0, 300_000));
+    }
+    let mut rest = vec![0; 300_000];
+    let mut got = 1000;
+    while got < 300_000 {
+        let count = pair.read(&mut rest[got..]).unwrap();
+        got += count;
+        pair.world.run();
+    }
+    assert!(rest[1000..] == pattern(0, 300_000)[1000..]);
+    let counters = pair.world.counters();
+    assert_eq!((counters.fused, counters.parted), (3, 3));
+    pair.world.check_conservation();
+}
+
+/// Who asks is told the same in both modes.
+#[test]
+fn what_is_known_of_a_connection_counts_fused_bytes() {
+    for is_on in [true, false] {
+        let mut pair = fused();
+        pair.tune(is_on);
+        pair.write(&pattern(0, 1000)).unwrap();
+        pair.world.run();
+        let mut bytes = [0; 400];
+        pair.read(&mut bytes).unwrap();
+        pair.world.run_for(Duration::from_secs(1));
+        let info = |end: &StreamEnd| {
+            pair.world.lanes[0].stream_info(pair.world.now, end.shared().conn().unwrap()).unwrap()
+        };
+        let (client, server) = (info(&pair.client), info(&pair.server));
+        assert_eq!((client.tcp.bytes_acknowledged.0, server.tcp.bytes_received.0), (1000, 1000), "{is_on}");
+        assert_eq!((client.unsent.0, server.unread.0, client.is_fused), (0, 600, is_on));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write { client: bool, len: usize },
+    Read { client: bool, len: usize },
+    Tune(bool),
+    Run(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (any::<bool>(), 1usize..200_000).prop_map(|(client, len)| Step::Write { client, len }),
+        6 => (any::<bool>(), 1usize..200_000).prop_map(|(client, len)| Step::Read { client, len }),
+        2 => any::<bool>().prop_map(Step::Tune),
+        2 => (0u64..50).prop_map(Step::Run),
+    ];
+    proptest::collection::vec(step, 1..80)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    /// However often it changes between both, each end reads what the other wrote, and then the end.
+    #[test]
+    fn the_stream_is_its_cursor(steps in steps()) {
+        let mut pair = fused();
+        let (mut written, mut read) = ([0usize; 2], [0usize; 2]);
+        for step in steps {
+            let Pair { world, client, server, .. } = &mut pair;
+            match step {
+                Step::Write { client: by_client, len } => {
+                    let end = if by_client { client } else { server };
+                    let bytes = pattern(written[usize::from(by_client)], len);
+                    written[usize::from(by_client)] += world.write(end, &bytes).unwrap_or(0);
+                }
+                Step::Read { client: by_client, len } => {
+                    let end = if by_client { client } else { server };
+                    let from = &mut read[usize::from(!by_client)];
+                    let mut bytes = vec![0; len];
+                    if let Ok(count) = world.read(end, &mut bytes) {
+                        prop_assert!(bytes[..count] == pattern(*from, count));
+                        *from += count;
+                    }
+                }
+                Step::Tune(is_on) => pair.tune(is_on),
+                Step::Run(millis) => world.run_for(Duration::from_millis(millis)),
+            }
+        }
+        let Pair { world, client, server, .. } = &mut pair;
+        world.command(client, SocketCommand::Shutdown);
+        world.command(server, SocketCommand::Shutdown);
+        for (end, from) in [(server, 1), (client, 0)] {
+            let mut bytes = vec![0; 1 << 20];
+            for _ in 0..1000 {
+                match world.read(end, &mut bytes) {
+                    Ok(0) => break,
+                    Ok(count) => {
+                        prop_assert!(bytes[..count] == pattern(read[from], count));
+                        read[from] += count;
+                    }
+                    Err(error) => prop_assert_eq!(error, ReadError::WouldBlock),
+                }
+                world.run_for(Duration::from_millis(10));
+            }
+            prop_assert_eq!(read[from], written[from]);
+        }
+        pair.world.check_conservation();
+    }
+}
