@@ -63,7 +63,7 @@ pub use firelane_ip::{
     Resolvers, SourceFilter,
 };
 pub use firelane_lane::{
-    ConnectionRow, Cursor, Notice, RouteConfig, SocketKind, SocketRow, StreamInfo, Table,
+    ConnectionRow, Cursor, FusionTuning, Notice, RouteConfig, SocketKind, SocketRow, StreamInfo, Table,
 };
 pub use firelane_socket::{Ready, StreamConfig, UrgentMode};
 pub use firelane_tcp::congestion::Algorithm;

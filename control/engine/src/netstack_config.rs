@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firelane_ip::{DadConfig, Forwarding, HopLimits};
-use firelane_lane::NetstackConfig as LaneConfig;
+use firelane_lane::{FusionTuning, NetstackConfig as LaneConfig};
 use firelane_socket::StreamConfig;
 use firelane_tcp::TcpConfig;
 use firelane_units::NetstackId;
@@ -32,6 +32,8 @@ pub struct NetstackConfig {
     pub time_wait: Duration,
     /// How many RSTs each lane sends per second to segments of no connection; `u32::MAX` is no limit.
     pub resets_per_second: u32,
+    /// Whether connections between its own sockets are fused.
+    pub fusion: FusionTuning,
     /// What sockets begin with.
     pub sockets: SocketDefaults,
 }
@@ -48,6 +50,7 @@ impl Default for NetstackConfig {
             udp_ports: lane.udp_ports,
             time_wait: lane.time_wait,
             resets_per_second: lane.resets_per_second,
+            fusion: lane.fusion,
             sockets: SocketDefaults::default(),
         }
     }
@@ -64,6 +67,7 @@ impl NetstackConfig {
             udp_ports: self.udp_ports.clone(),
             time_wait: self.time_wait,
             resets_per_second: self.resets_per_second,
+            fusion: self.fusion,
             ..base
         }
     }

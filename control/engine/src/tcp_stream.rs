@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use firelane_lane::{Connect, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
 use firelane_socket::{
-    ConnRef, Flags, ReadError, Ready, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamRef, UrgentError,
-    UrgentMode, WriteError, stream,
+    ConnRef, Flags, Nudge, ReadError, Ready, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamRef,
+    UrgentError, UrgentMode, WriteError, stream,
 };
 use firelane_tcp::Keepalive;
 use firelane_tcp::congestion::Algorithm;
@@ -50,7 +50,7 @@ struct Socket {
 }
 
 // What an idle connection costs here, beside `Arc`'s counters and a place among the sleepers.
-const _: () = assert!(size_of::<Socket>() <= 176);
+const _: () = assert!(size_of::<Socket>() <= 192);
 
 impl Seated for Socket {
     fn seat(&self) -> &Seat {
@@ -483,7 +483,11 @@ impl TcpStream {
     /// # Errors
     /// `WouldBlock` if it was announced and has not arrived; `InvalidInput` if there is none, as recv(2) says.
     pub fn read_urgent(&self) -> io::Result<u8> {
-        lock(&self.socket.recv).read_urgent(false).map_err(|error| match error {
+        let mut recv = lock(&self.socket.recv);
+        let (result, nudge) = (recv.read_urgent(false), recv.nudge());
+        drop(recv);
+        self.socket.pass_on(nudge);
+        result.map_err(|error| match error {
             UrgentError::NotYet => io::ErrorKind::WouldBlock.into(),
             UrgentError::Nothing => invalid("no urgent octet waits to be read apart".to_owned()),
         })
@@ -549,10 +553,9 @@ impl Socket {
         let mut recv = lock(&self.recv);
         match recv.read(to) {
             Ok(count) => {
-                if count > 0 && recv.kick() {
-                    drop(recv);
-                    self.kick();
-                }
+                let nudge = if count > 0 { recv.nudge() } else { Nudge::default() };
+                drop(recv);
+                self.pass_on(nudge);
                 Some(Ok(count))
             }
             Err(ReadError::WouldBlock) => None,
@@ -565,15 +568,31 @@ impl Socket {
         let mut send = lock(&self.send);
         match send.write(from) {
             Ok(count) => {
-                if count > 0 && send.kick() {
+                let nudge = if count > 0 { send.nudge() } else { Nudge::default() };
+                drop(send);
+                self.pass_on(nudge);
+                Some(Ok(count))
+            }
+            Err(WriteError::WouldBlock) => {
+                if send.is_cramped() {
                     drop(send);
                     self.kick();
                 }
-                Some(Ok(count))
+                None
             }
-            Err(WriteError::WouldBlock) => None,
             Err(WriteError::Closed) => Some(Err(io::ErrorKind::BrokenPipe.into())),
             Err(WriteError::Failed(error)) => Some(Err(io_error(error))),
+        }
+    }
+
+    /// Tells whoever is to know what was written or read.
+    #[inline]
+    fn pass_on(&self, Nudge { kick, wake }: Nudge) {
+        if kick {
+            self.kick();
+        }
+        if let Some((token, ready)) = wake {
+            self.engine.fabric.sleepers.wake(token, ready);
         }
     }
 

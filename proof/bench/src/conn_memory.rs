@@ -301,7 +301,7 @@ fn close(station: &mut Station, now: Instant, ends: impl Iterator<Item = StreamE
 fn say(station: &mut Station, now: Instant, ends: &mut [StreamEnd]) -> Result<()> {
     for end in ends {
         end.send.write(b"message").map_err(|e| format!("a connection does not write: {e:?}"))?;
-        if end.send.kick() {
+        if end.send.nudge().kick {
             station.kick(now, end.shared());
         }
     }

@@ -216,7 +216,7 @@ impl StreamSocket {
         let result = if peeks { conn.end.recv.peek(&mut bytes) } else { conn.end.recv.read(&mut bytes) };
         match result {
             Ok(count) => {
-                let kick = !peeks && conn.end.recv.kick();
+                let kick = conn.end.recv.nudge().kick;
                 if !peeks {
                     conn.consumed += count as u64;
                 }
@@ -252,7 +252,7 @@ impl StreamSocket {
         }
         let State::Connected(conn) = &mut self.state else { return fail(libc::EPIPE) };
         let result = conn.end.send.write(bytes);
-        let kick = result.is_ok() && conn.end.send.kick();
+        let kick = result.is_ok() && conn.end.send.nudge().kick;
         let reference = conn.reference();
         if kick && let Some(reference) = reference {
             world.kick(reference);

@@ -253,7 +253,7 @@ impl Sockets {
         let mut bytes = vec![0; count];
         OUR_TEXT.fill(stream.written, &mut bytes);
         let result = stream.end.send.write(&bytes);
-        let kicks = result.is_ok() && stream.end.send.kick();
+        let kicks = result.is_ok() && stream.end.send.nudge().kick;
         stream.written += result.unwrap_or(0) as u64;
         if kicks {
             self.kick(sim, name)?;
@@ -273,7 +273,7 @@ impl Sockets {
         let got = result.unwrap_or(0);
         // An urgent octet that is read apart may lie before it.
         let at = stream.end.recv.cursor() - got as u64;
-        let kicks = stream.end.recv.kick();
+        let kicks = stream.end.recv.nudge().kick;
         if kicks {
             self.kick(sim, name)?;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use firelane_lane::{Connect, Listen, Mode, SocketCommand, StreamOptions};
 use firelane_socket::{
-    Accepted, Flags, ListenerEnd, ReadError, Ready, SocketError, SocketToken, StreamConfig, StreamEnd,
+    Accepted, Flags, ListenerEnd, Nudge, ReadError, Ready, SocketError, SocketToken, StreamConfig, StreamEnd,
     WriteError, listener, stream,
 };
 use firelane_units::{Instant, LaneId, SocketId};
@@ -195,7 +195,10 @@ impl Stream {
             self.end.shared().words().wait_for(Ready::WRITABLE);
             written = self.end.send.write(bytes);
         }
-        if written.is_ok() && self.end.send.kick() {
+        if written.is_ok() {
+            let nudge = self.end.send.nudge();
+            self.pass_on(cx, nudge);
+        } else if self.end.send.is_cramped() {
             self.kick(cx);
         }
         written
@@ -208,9 +211,8 @@ impl Stream {
             self.end.shared().words().wait_for(Ready::READABLE);
             read = self.end.recv.read(to);
         }
-        if self.end.recv.kick() {
-            self.kick(cx);
-        }
+        let nudge = self.end.recv.nudge();
+        self.pass_on(cx, nudge);
         read
     }
 
@@ -222,6 +224,15 @@ impl Stream {
     /// Whether the lane has forgotten it.
     pub fn is_closed(&self) -> bool {
         self.end.shared().words().flags().contains(Flags::CLOSED)
+    }
+
+    fn pass_on(&self, cx: &mut Cx<'_>, Nudge { kick, wake }: Nudge) {
+        if kick {
+            self.kick(cx);
+        }
+        if let Some((token, ready)) = wake {
+            cx.sim.wake(token, ready);
+        }
     }
 
     fn kick(&self, cx: &mut Cx<'_>) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use firelane_driver_memory::{Conditions, Control as WireControl, End, WireConfig, wire};
 use firelane_frame::Capabilities;
 use firelane_lane::{Control, LaneMessage, Mode, Notice, SocketCommand};
-use firelane_socket::ConnRef;
+use firelane_socket::{ConnRef, Ready, SocketToken};
 use firelane_units::{Instant, LaneId, LinkId, MacAddr, Mtu, NetstackId, SocketId};
 
 use crate::app::{App, AppId, Cx, Next, any_mode};
@@ -235,6 +235,11 @@ impl Sim {
     pub fn kick(&mut self, host: usize, lane: LaneId, netstack: NetstackId, conn: ConnRef) {
         let mode = any_mode(&mut self.random);
         self.hosts[host].enter(lane, mode, self.now, LaneMessage::Kick { netstack, conn });
+    }
+
+    /// One application tells another that it wrote or read, as lanes do else.
+    pub fn wake(&mut self, token: SocketToken, ready: Ready) {
+        self.mail.borrow_mut().ready.push((token, ready));
     }
 
     /// Hands an item to a lane, as a program that enters it does.

@@ -346,3 +346,142 @@ impl FusedWriter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::byte_ring::byte_rings;
+    use proptest::prelude::*;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    type Pair = ((RingWriter, RingReader), (RingWriter, RingReader));
+
+    fn byte_at(cursor: u64) -> u8 {
+        (cursor as u8).wrapping_mul(31) ^ (cursor >> 8) as u8
+    }
+
+    fn bytes_at(cursor: u64, len: usize) -> Vec<u8> {
+        (cursor..cursor + len as u64).map(byte_at).collect()
+    }
+
+    /// What TCP does without loss: all that fits moves from the send ring to the peer's receive ring.
+    fn carry(from: &mut RingReader, to: &mut RingWriter) {
+        let mut bytes = vec![0; to.free()];
+        let count = from.copy_at(from.cursor(), &mut bytes);
+        assert_eq!(to.write(&bytes[..count]), count);
+        from.release(count);
+    }
+
+    fn halves<'a>((recv, send): &'a mut (RingWriter, RingReader)) -> Halves<'a> {
+        Halves { send, recv }
+    }
+
+    /// The reader's end of a stream: its own ring, and the way beyond.
+    fn read(own: &mut RingReader, way: &mut Option<FusedReader>, to: &mut [u8]) -> Visit {
+        let count = own.read(to);
+        if count > 0 {
+            return Visit { count, is_awaited: false };
+        }
+        if way.is_none() {
+            *way = own.fused();
+        }
+        way.as_mut().map_or(Visit::default(), |way| way.read(own, to))
+    }
+
+    proptest! {
+        /// In whatever order streams are written, read, carried, fused and parted, each is whole and holds what it says.
+        #[test]
+        fn the_stream_goes_on_at_its_cursor(
+            steps in proptest::collection::vec((0u8..8, 1usize..200, any::<bool>()), 1..300),
+        ) {
+            let (mut one, mut two): (Pair, Pair) = (byte_rings(100, 80), byte_rings(60, 90));
+            let mut ways = [None, None];
+            let mut is_fused = false;
+            for (what, len, first) in steps {
+                let (from, to, way) =
+                    if first { (&mut one, &mut two, 1) } else { (&mut two, &mut one, 0) };
+                match what {
+                    0..=2 => {
+                        let writer = &mut from.0.0;
+                        writer.write(&bytes_at(writer.cursor(), len));
+                    }
+                    3 | 4 => {
+                        let cursor = to.0.1.cursor();
+                        let mut bytes = vec![0; len];
+                        let visit = read(&mut to.0.1, &mut ways[way], &mut bytes);
+                        prop_assert!(!visit.is_awaited, "nobody else is here");
+                        prop_assert_eq!(&bytes[..visit.count], &bytes_at(cursor, visit.count)[..]);
+                    }
+                    5 if !is_fused => carry(&mut from.1.1, &mut to.1.0),
+                    6 if !is_fused => is_fused = fuse(halves(&mut one.1), halves(&mut two.1), 0),
+                    7 if is_fused => {
+                        let unread = two.1.0.unread_in_all() as u64;
+                        prop_assert_eq!(unread, one.0.0.cursor() - two.0.1.cursor());
+                        prop_assert!(part(halves(&mut one.1), halves(&mut two.1)));
+                        is_fused = false;
+                    }
+                    _ => {
+                        one.1.1.detach_if_empty();
+                        two.1.0.detach_if_empty();
+                    }
+                }
+            }
+            prop_assert!(is_fused || fuse(halves(&mut one.1), halves(&mut two.1), 0));
+            let mut bytes = [0; 200];
+            while read(&mut two.0.1, &mut ways[1], &mut bytes).count > 0 {}
+            prop_assert_eq!(two.0.1.cursor(), one.0.0.cursor());
+        }
+    }
+
+    /// Three threads: one writes, one reads, one changes its mind, and waits for the reader where it must.
+    #[test]
+    fn a_reader_inside_gives_the_rings_back_when_it_leaves() {
+        const BYTES: u64 = 300_000;
+        let (mut one, mut two): (Pair, Pair) = (byte_rings(256, 256), byte_rings(256, 256));
+        let (is_over, is_awaited) = (AtomicBool::new(false), AtomicBool::new(false));
+        let ((mut writer, _), (mut reader, _)) = {
+            let ((writer, unread), (unwritten, reader)) = (one.0, two.0);
+            ((writer, unread), (reader, unwritten))
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while writer.cursor() < BYTES {
+                    let len = (BYTES - writer.cursor()).min(100) as usize;
+                    let bytes = bytes_at(writer.cursor(), len);
+                    if writer.write(&bytes) == 0 {
+                        thread::yield_now();
+                    }
+                }
+            });
+            scope.spawn(|| {
+                let (mut way, mut bytes) = (None, [0; 77]);
+                while reader.cursor() < BYTES {
+                    let cursor = reader.cursor();
+                    let visit = read(&mut reader, &mut way, &mut bytes);
+                    assert_eq!(bytes[..visit.count], bytes_at(cursor, visit.count));
+                    if visit.is_awaited {
+                        assert!(!is_awaited.swap(true, Ordering::SeqCst), "once");
+                    }
+                    if visit.count == 0 {
+                        thread::yield_now();
+                    }
+                }
+                is_over.store(true, Ordering::SeqCst);
+            });
+            while !is_over.load(Ordering::SeqCst) {
+                carry(&mut one.1.1, &mut two.1.0);
+                if !fuse(halves(&mut one.1), halves(&mut two.1), 0) {
+                    continue;
+                }
+                thread::yield_now();
+                if !part(halves(&mut one.1), halves(&mut two.1)) {
+                    while !is_awaited.swap(false, Ordering::SeqCst) {
+                        thread::yield_now();
+                    }
+                    assert!(part(halves(&mut one.1), halves(&mut two.1)));
+                }
+            }
+        });
+    }
+}

@@ -275,12 +275,12 @@ impl Scene {
         let command = match what & 15 {
             7..=9 => {
                 kick =
-                    end.send.write(&vec![b'y'; input.amount() as usize % 20_000]).is_ok() && end.send.kick();
+                    end.send.write(&vec![b'y'; input.amount() as usize % 20_000]).is_ok() && end.send.nudge().kick;
                 None
             }
             10..=12 => {
                 let mut buffer = vec![0; input.amount() as usize % 20_000];
-                kick = end.recv.read(&mut buffer).is_ok() && end.recv.kick();
+                kick = end.recv.read(&mut buffer).is_ok() && end.recv.nudge().kick;
                 None
             }
             13 => {
