@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use firelane::{
-    Algorithm, DadConfig, DsField, FastOpenPolicy, FlowMatch, Forwarding, HopLimits, IpProtocol, Keepalive,
-    NetstackConfig, Profile, RtoLimits, SocketDefaults, StreamConfig, SynCookies, TcpConfig, Willing,
+    Algorithm, DadConfig, DsField, FastOpenPolicy, FlowMatch, Forwarding, FusionTuning, HopLimits,
+    IpProtocol, Keepalive, NetstackConfig, Profile, RtoLimits, SocketDefaults, StreamConfig, SynCookies,
+    TcpConfig, Willing,
 };
 use firelane_model::{Prop, Tunables};
 use firelane_units::Mss;
@@ -28,6 +29,7 @@ pub(crate) fn netstack(tunables: &Tunables) -> NetstackConfig {
         udp_ports: port(Prop::UdpSmallestPort)..=port(Prop::UdpLargestPort),
         time_wait: millis(tunables, Prop::TimeWaitInterval),
         resets_per_second: if limited { number(Prop::RstSentRate) } else { u32::MAX },
+        fusion: FusionTuning { is_on: is_on(Prop::Fusion), unread_min: number(Prop::FusionUnread) },
         sockets: SocketDefaults {
             stream: StreamConfig {
                 send_capacity: bytes(tunables, Prop::TcpSendBuf),

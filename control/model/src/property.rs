@@ -194,6 +194,11 @@ properties! {
     FastOpen = Tcp "_fastopen", Number(0, 1543), N(1);
     /// How long FIN-WAIT-2 waits for a peer's FIN once nobody can read, in milliseconds.
     FinWait2Interval = Tcp "_fin_wait_2_flush_interval", Number(1000, 7_200_000), N(60_000);
+    /// Whether connections of a netstack with itself are fused (Solaris: `do_tcp_fusion`).
+    Fusion = Tcp "_fusion", Words(&["on", "off"]), W("on");
+    /// How many writes to a fused connection may be unread; zero is as many as the buffers hold (Solaris:
+    /// `tcp_fusion_rcv_unread_min`).
+    FusionUnread = Tcp "_fusion_rcv_unread_min", Number(0, u32::MAX), N(0);
     /// How long an attempt to connect lasts, in milliseconds.
     AbortConnectInterval = Tcp "_ip_abort_cinterval", Number(1000, u32::MAX), N(180_000);
     /// How long data may stay unacknowledged before the connection is given up, in milliseconds.

@@ -329,7 +329,7 @@ pub struct SendEnd {
 }
 
 impl SendEnd {
-    /// Copies as much of `bytes` as has room. The caller kicks the lane if [`SendEnd::kick`] says so.
+    /// Copies as much of `bytes` as has room. The caller tells whom [`SendEnd::nudge`] names.
     pub fn write(&mut self, bytes: &[u8]) -> Result<usize, WriteError> {
         let words = self.shared().words();
         if let Some(error) = words.take_error() {
