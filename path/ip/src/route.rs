@@ -296,6 +296,11 @@ impl Routes {
         self.search(dst, |same| same.iter().find(|route| usable(route)))
     }
 
+    /// Reads the way to the longest match, so that it is near when it is asked for.
+    pub(crate) fn touch(&self, addr: IpAddr) -> usize {
+        self.longest(addr).len()
+    }
+
     /// All routes to the longest network that `addr` is in.
     pub(crate) fn longest(&self, addr: IpAddr) -> &[Route] {
         self.search(addr, Some).unwrap_or(&[])

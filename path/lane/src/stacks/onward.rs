@@ -3,12 +3,16 @@
 //! The classifier's cache holds both beside the flow's tuple, in IP's generation: whatever changes a route, a neighbour,
 //! an address or a property begins another, and each flow's next packet takes the long way once (`inbound.rs`).
 
+use core::hint::black_box;
+
 use firelane_classify::{FlowCache, Headers, Tuple};
 use firelane_frame::Frame;
 use firelane_ip::Adjacency;
 use firelane_units::{LinkId, StepListId};
 
+use super::Stacks;
 use super::inbound::Inside;
+use crate::links::Arrival;
 use crate::steps::{Onward, Step, StepLists, walk};
 
 /// Next stations that flows of one generation share; what goes to others takes the long way.
@@ -22,6 +26,8 @@ pub(crate) struct ForwardedFlows {
     adjacencies: Vec<Adjacency>,
     /// A flow was entered, ever: a host's netstack is not asked.
     is_router: bool,
+    /// A flow was entered since the last look ahead.
+    is_learning: bool,
 }
 
 /// What is known of a flow.
@@ -57,13 +63,58 @@ impl ForwardedFlows {
                 self.adjacencies.len() - 1
             }
         };
-        self.is_router = true;
+        (self.is_router, self.is_learning) = (true, true);
         self.cache.insert(link, tuple, adjacency.generation, Known { steps, adjacency: nth as u16 });
     }
 
     /// The bytes that it takes.
     pub(crate) fn allocated_bytes(&self) -> usize {
         self.cache.allocated_bytes()
+    }
+}
+
+/// Arrivals that one look ahead is about: a lane's chain, and no more than the innermost cache keeps.
+const AHEAD: usize = 64;
+/// Fewer than these are not worth a look.
+const AHEAD_LEAST: usize = 4;
+
+impl Stacks {
+    /// Reads what the packets of a chain will ask the tables for, all of them before the first is handled: so the
+    /// memory is waited for once and not once per packet.
+    #[inline]
+    pub(crate) fn look_ahead(&mut self, arrivals: &[Arrival]) {
+        if arrivals.len() < AHEAD_LEAST {
+            return;
+        }
+        let ahead = &arrivals[..arrivals.len().min(AHEAD)];
+        let mut learning = false;
+        for arrival in ahead {
+            let Some(shard) = self.shards.get_mut(arrival.netstack.index()) else { continue };
+            if shard.forwarded.is_router
+                && let Some(tuple) = arrival.headers.tuple()
+            {
+                learning |= shard.forwarded.is_learning;
+                black_box(shard.forwarded.cache.touch(arrival.link, &tuple));
+            }
+        }
+        if learning {
+            self.look_for_routes(ahead);
+        }
+    }
+
+    /// The same for the routes of flows that are not known.
+    fn look_for_routes(&mut self, ahead: &[Arrival]) {
+        for arrival in ahead {
+            let Some(shard) = self.shards.get_mut(arrival.netstack.index()) else { continue };
+            shard.forwarded.is_learning = false;
+            let (generation, flows) = (shard.ip.core.generation(), &shard.forwarded);
+            if let Some(tuple) = arrival.headers.tuple()
+                && flows.is_router
+                && flows.cache.lookup(arrival.link, &tuple, generation).is_none()
+            {
+                black_box(shard.ip.core.touch_route(tuple.local()));
+            }
+        }
     }
 }
 
