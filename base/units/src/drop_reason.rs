@@ -77,6 +77,10 @@ drop_reasons! {
     Driver DeviceRefused = "device_refused",
     /// The virtio-net header contradicts the frame.
     Driver BadOffload = "bad_offload",
+    /// A descriptor of the other process leads outside its memory.
+    Driver BadDescriptor = "bad_descriptor",
+    /// Nobody is at the other end of the shared memory.
+    Driver NoPeer = "no_peer",
     /// The frame does not fit the link's MTU and asks for no segmentation.
     Driver TooLong = "rx_long",
     /// No buffer was free.

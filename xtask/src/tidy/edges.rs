@@ -15,6 +15,7 @@ const DRIVERS: &[&str] = &[
     "firelane-driver-memory",
     "firelane-driver-tap",
     "firelane-driver-packet",
+    "firelane-driver-memif",
     "firelane-driver-capture",
     "firelane-shm",
 ];

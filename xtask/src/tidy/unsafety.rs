@@ -23,6 +23,7 @@ const PERMITTED: &[&str] = &[
     "path/lane/src/probes.rs",
     "drivers/tap/src/sys.rs",
     "drivers/packet/src/sys.rs",
+    "drivers/memif/src/sys.rs",
     "drivers/shm/src/sys.rs",
     "control/engine/src/sys.rs",
     "edge/shim/src/address.rs",

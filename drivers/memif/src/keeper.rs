@@ -1,0 +1,281 @@
+//! The thread of an interface: its control socket, its doorbells, its sessions.
+//!
+//! Started by `open.rs`; ends when the last queue is dropped. It sleeps in poll(2) unless something happens. It is
+//! the only one that writes to descriptors which the other process has: if that makes it wait for ever, it is this
+//! interface alone that stands still.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::config::{MemifConfig, Role};
+use crate::handshake::{Beside, ClientHandshake, ClientStep, Peer, Refusal, ServerHandshake, ServerStep};
+use crate::message::{Message, Name, UnknownType};
+use crate::seat::{Shared, Standing};
+use crate::session::{Bells, ClientMemory, Pair, accept};
+use crate::wire::{self, Arrival};
+
+/// A handshake that takes longer is given up: the next client waits.
+const HANDSHAKE: Duration = Duration::from_secs(2);
+/// A client's first and longest pause between two attempts.
+const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// Messages that are taken from a connection before the others have their turn.
+const MESSAGES_PER_ROUND: usize = 64;
+
+/// How far a connection is.
+#[derive(Debug)]
+enum Stage {
+    Server(ServerHandshake),
+    Client(ClientHandshake, Option<ClientMemory>),
+    Running,
+}
+
+#[derive(Debug)]
+struct Connection {
+    socket: OwnedFd,
+    stage: Stage,
+    began: Instant,
+    bells: Vec<Bells>,
+}
+
+/// Runs an interface.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    config: MemifConfig,
+    shared: Arc<Shared>,
+    listener: Option<OwnedFd>,
+    connection: Option<Connection>,
+    epoch: u64,
+    retry_at: Instant,
+    pause: Duration,
+}
+
+/// How a connection ended.
+enum End {
+    /// The other end is gone or has said goodbye.
+    Theirs(String),
+    /// We end it, and say why.
+    Ours(String),
+}
+
+impl From<Refusal> for End {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Told(_) => Self::Theirs(refusal.to_string()),
+            _ => Self::Ours(refusal.to_string()),
+        }
+    }
+}
+
+impl Keeper {
+    pub(crate) fn new(config: MemifConfig, shared: Arc<Shared>, listener: Option<OwnedFd>) -> Self {
+        let (epoch, connection) = (0, None);
+        Self { config, shared, listener, connection, epoch, retry_at: Instant::now(), pause: RETRY.0 }
+    }
+
+    pub(crate) fn run(mut self) {
+        while !self.shared.has_stopped() {
+            self.shared.clear_bell();
+            self.ring_doorbells();
+            let now = Instant::now();
+            if let Err(end) = self.look_after_connection(now) {
+                self.end(end, now);
+            }
+            match self.config.role {
+                Role::Server => self.look_for_clients(now),
+                Role::Client => self.look_for_server(now),
+            }
+            self.sleep(now);
+        }
+        if self.connection.is_some() {
+            self.end(End::Ours("the interface was removed".into()), Instant::now());
+        }
+    }
+
+    fn ring_doorbells(&self) {
+        let wanted = self.shared.take_doorbells();
+        let bells = self.connection.iter().flat_map(|it| &it.bells).enumerate();
+        for (_, bells) in bells.filter(|(nth, _)| wanted >> nth & 1 != 0) {
+            let _ = rustix::io::write(&bells.send, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn look_after_connection(&mut self, now: Instant) -> Result<(), End> {
+        if let Some(fault) = self.shared.take_fault(self.epoch) {
+            return Err(End::Ours(fault.to_string()));
+        }
+        for _ in 0..MESSAGES_PER_ROUND {
+            let Some(connection) = &mut self.connection else { return Ok(()) };
+            match wire::receive(&connection.socket) {
+                Arrival::Message(bytes, fds) => {
+                    let message = Message::decode(&bytes);
+                    let message = message.map_err(|UnknownType(kind)| Refusal::UnknownType(kind))?;
+                    self.take(message, fds)?;
+                }
+                Arrival::Malformed => return Err(End::Ours("a message is not 128 bytes long".into())),
+                Arrival::End => return Err(End::Theirs("the other end has gone".into())),
+                Arrival::Nothing => break,
+            }
+        }
+        match &self.connection {
+            Some(Connection { stage: Stage::Running, .. }) | None => Ok(()),
+            Some(it) if now.duration_since(it.began) < HANDSHAKE => Ok(()),
+            Some(_) => Err(End::Ours("the handshake took too long".into())),
+        }
+    }
+
+    fn take(&mut self, message: Message, fds: Vec<OwnedFd>) -> Result<(), End> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        match &mut connection.stage {
+            Stage::Running => match message {
+                Message::Disconnect { reason, .. } => {
+                    Err(Refusal::Told(crate::message::reason_text(&reason)).into())
+                }
+                _ => Err(Refusal::Unexpected(message.number()).into()),
+            },
+            Stage::Server(handshake) => match handshake.take(message, fds)? {
+                ServerStep::Send(answer) => say(&connection.socket, &answer),
+                ServerStep::Connect(offer, peer) => {
+                    let (pairs, bells) = accept(offer)?;
+                    say(&connection.socket, &Message::Connected(Name::new(&self.config.name)))?;
+                    self.begin(pairs, bells, peer)
+                }
+            },
+            Stage::Client(handshake, memory) => match handshake.take(message, &fds)? {
+                ClientStep::Make(plan) => {
+                    let made = ClientMemory::make(plan);
+                    *memory = Some(
+                        made.map_err(|error| Refusal::Memory(error.raw_os_error().unwrap_or_default()))?,
+                    );
+                    say(&connection.socket, &handshake.first())
+                }
+                ClientStep::Send(message, beside) => say_with(connection, &message, beside),
+                ClientStep::Connected(peer) => {
+                    let memory = memory.take().ok_or(Refusal::Unexpected(message.number()))?;
+                    self.begin(memory.pairs, memory.bells, peer)
+                }
+            },
+        }
+    }
+
+    /// Hands a session to the queues.
+    fn begin(&mut self, pairs: Vec<Pair>, bells: Vec<Bells>, peer: Peer) -> Result<(), End> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        connection.stage = Stage::Running;
+        connection.bells = bells;
+        self.epoch += 1;
+        self.pause = RETRY.0;
+        self.shared.set_connected(peer);
+        for ((seat, mut pair), bells) in self.shared.seats.iter().zip(pairs).zip(&connection.bells) {
+            let watched = seat.watch(&bells.receive);
+            watched.map_err(|error| Refusal::Memory(error.raw_os_error().unwrap_or_default()))?;
+            pair.receiver.begin();
+            seat.put(self.epoch, Some(pair));
+        }
+        Ok(())
+    }
+
+    /// Takes the session back from the queues and says goodbye.
+    fn end(&mut self, end: End, now: Instant) {
+        let Some(connection) = self.connection.take() else { return };
+        self.epoch += 1;
+        for (seat, bells) in self.shared.seats.iter().zip(&connection.bells) {
+            seat.forget(&bells.receive);
+        }
+        for seat in &self.shared.seats {
+            seat.put(self.epoch, None);
+        }
+        let why = match end {
+            End::Theirs(why) => why,
+            End::Ours(why) => {
+                // Who does not read it has gone anyway.
+                let _ = wire::send(&connection.socket, &Message::disconnect(&why), None);
+                why
+            }
+        };
+        self.shared.set_standing(Standing::Waiting(Some(why)));
+        self.put_off(now);
+    }
+
+    fn put_off(&mut self, now: Instant) {
+        self.retry_at = now + self.pause;
+        self.pause = (self.pause * 2).min(RETRY.1);
+    }
+
+    /// A server: takes the next client, or tells it that there is one.
+    fn look_for_clients(&mut self, now: Instant) {
+        while !self.is_shaking_hands() {
+            let Some(socket) = self.listener.as_ref().and_then(wire::accept) else { return };
+            if self.connection.is_some() {
+                let _ = wire::send(&socket, &Message::disconnect("already connected"), None);
+                continue;
+            }
+            let handshake = ServerHandshake::new(&self.config);
+            if wire::send(&socket, &handshake.hello(), None).is_ok() {
+                let stage = Stage::Server(handshake);
+                self.connection = Some(Connection { socket, stage, began: now, bells: Vec::new() });
+            }
+        }
+    }
+
+    /// A client: tries to connect.
+    fn look_for_server(&mut self, now: Instant) {
+        if self.connection.is_some() || now < self.retry_at {
+            return;
+        }
+        match wire::connect(&self.config.socket) {
+            Ok(socket) => {
+                let stage = Stage::Client(ClientHandshake::new(&self.config), None);
+                self.connection = Some(Connection { socket, stage, began: now, bells: Vec::new() });
+            }
+            Err(error) => {
+                let why = format!("{}: {error}", self.config.socket.display());
+                self.shared.set_standing(Standing::Waiting(Some(why)));
+                self.put_off(now);
+            }
+        }
+    }
+
+    fn is_shaking_hands(&self) -> bool {
+        self.connection.as_ref().is_some_and(|it| !matches!(it.stage, Stage::Running))
+    }
+
+    fn sleep(&self, now: Instant) {
+        let mut fds = vec![PollFd::from_borrowed_fd(self.shared.bell(), PollFlags::IN)];
+        if let Some(connection) = &self.connection {
+            fds.push(PollFd::new(&connection.socket, PollFlags::IN));
+        }
+        if let Some(listener) = self.listener.as_ref().filter(|_| !self.is_shaking_hands()) {
+            fds.push(PollFd::new(listener, PollFlags::IN));
+        }
+        let until = match &self.connection {
+            Some(it) if self.is_shaking_hands() => Some(it.began + HANDSHAKE),
+            None if self.config.role == Role::Client => Some(self.retry_at),
+            _ => None,
+        };
+        let limit = until.map(|until| until.saturating_duration_since(now) + Duration::from_millis(1));
+        let limit = limit
+            .map(|it| Timespec { tv_sec: it.as_secs().cast_signed(), tv_nsec: it.subsec_nanos().into() });
+        // An interrupted or failed wait is a round too many; the next one waits again.
+        let _ = poll(&mut fds, limit.as_ref());
+    }
+}
+
+fn say(socket: &OwnedFd, message: &Message) -> Result<(), End> {
+    wire::send(socket, message, None).map_err(|error| End::Theirs(format!("control socket: {error}")))
+}
+
+fn say_with(connection: &Connection, message: &Message, beside: Beside) -> Result<(), End> {
+    use std::os::fd::AsFd;
+    let Stage::Client(_, Some(memory)) = &connection.stage else { return Ok(()) };
+    let fd = match beside {
+        Beside::Nothing => None,
+        Beside::Region => Some(memory.memfd.as_fd()),
+        Beside::Bell { to_server: true, queue } => Some(memory.bells[usize::from(queue)].send.as_fd()),
+        Beside::Bell { to_server: false, queue } => Some(memory.bells[usize::from(queue)].receive.as_fd()),
+    };
+    wire::send(&connection.socket, message, fd)
+        .map_err(|error| End::Theirs(format!("control socket: {error}")))
+}

@@ -1,0 +1,208 @@
+//! What the keeper thread and the lanes' queues share: sessions handed over, doorbells and faults handed back.
+//!
+//! A queue reads one word per call to see whether its session changed; everything else happens once per session.
+//! - R1. The keeper puts a pair into the seat, then moves the epoch; the queue sees the epoch, then takes the pair.
+//! - R2. Only the keeper writes to descriptors that the other process has too.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, epoll, eventfd};
+
+use crate::handshake::Peer;
+use crate::receive::Fault;
+use crate::session::Pair;
+
+/// Whether anybody is at the other end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Nobody, and why the last one left or was refused.
+    Waiting(Option<String>),
+    /// A session runs.
+    Connected {
+        /// The program, as it calls itself.
+        program: String,
+        /// The interface, as the other end calls it.
+        interface: String,
+    },
+}
+
+/// One queue's place.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    epoch: AtomicU64,
+    pair: Mutex<Option<Pair>>,
+    /// What the lane waits for: an epoll set, because the doorbell changes with each session.
+    set: OwnedFd,
+    news: OwnedFd,
+}
+
+/// What the keeper and the queues share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) seats: Vec<Seat>,
+    /// Wakes the keeper.
+    bell: OwnedFd,
+    /// Queues whose reader is to be woken, a bit for each.
+    doorbells: AtomicU64,
+    fault: Mutex<Option<(u64, Fault)>>,
+    stop: AtomicBool,
+    standing: Mutex<Standing>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these locks is replaced whole, so a panic leaves nothing half-done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn bell() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+/// Rings an eventfd of ours.
+fn ring(bell: &OwnedFd) {
+    // The counter of an eventfd does not overflow by ones, and nothing else can fail here.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+impl Seat {
+    fn new() -> io::Result<Self> {
+        let (set, news) = (epoll::create(epoll::CreateFlags::CLOEXEC)?, bell()?);
+        epoll::add(&set, &news, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        Ok(Self { epoch: AtomicU64::new(0), pair: Mutex::default(), set, news })
+    }
+
+    /// The descriptor that becomes readable when frames or sessions come.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.set.as_fd()
+    }
+
+    /// The queue: whether something changed since `seen`, and to what (R1).
+    #[inline]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// The queue: takes its new session, if there is one.
+    pub(crate) fn take(&self) -> Option<Pair> {
+        let _ = rustix::io::read(&self.news, &mut [0; 8]);
+        lock(&self.pair).take()
+    }
+
+    /// The keeper: a new session, or none any more.
+    pub(crate) fn put(&self, epoch: u64, pair: Option<Pair>) {
+        *lock(&self.pair) = pair;
+        self.epoch.store(epoch, Ordering::Release);
+        ring(&self.news);
+    }
+
+    /// The keeper: the lane is woken by `receive`. Edge-triggered and never read: who reads a stranger's descriptor
+    /// may have to wait.
+    pub(crate) fn watch(&self, receive: &OwnedFd) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        Ok(epoll::add(&self.set, receive, epoll::EventData::new_u64(1), flags)?)
+    }
+
+    /// The keeper: not any more. Closing alone would leave it, because the other process has it too.
+    pub(crate) fn forget(&self, receive: &OwnedFd) {
+        let _ = epoll::delete(&self.set, receive);
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(queues: u16) -> io::Result<Self> {
+        Ok(Self {
+            seats: (0..queues).map(|_| Seat::new()).collect::<io::Result<_>>()?,
+            bell: bell()?,
+            doorbells: AtomicU64::new(0),
+            fault: Mutex::default(),
+            stop: AtomicBool::new(false),
+            standing: Mutex::new(Standing::Waiting(None)),
+        })
+    }
+
+    /// What wakes the keeper.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// The keeper is awake.
+    pub(crate) fn clear_bell(&self) {
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+    }
+
+    /// A queue: its reader sleeps and is to be woken.
+    #[inline]
+    pub(crate) fn ask_doorbell(&self, queue: usize) {
+        if self.doorbells.fetch_or(1 << queue, Ordering::AcqRel) == 0 {
+            ring(&self.bell);
+        }
+    }
+
+    /// The keeper: which readers are to be woken.
+    pub(crate) fn take_doorbells(&self) -> u64 {
+        self.doorbells.swap(0, Ordering::AcqRel)
+    }
+
+    /// A queue: the other end of session `epoch` cheats.
+    pub(crate) fn accuse(&self, epoch: u64, fault: Fault) {
+        *lock(&self.fault) = Some((epoch, fault));
+        ring(&self.bell);
+    }
+
+    /// The keeper: what was found out about session `epoch`.
+    pub(crate) fn take_fault(&self, epoch: u64) -> Option<Fault> {
+        lock(&self.fault).take().filter(|(of, _)| *of == epoch).map(|(_, fault)| fault)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        ring(&self.bell);
+    }
+
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_standing(&self, standing: Standing) {
+        *lock(&self.standing) = standing;
+    }
+
+    /// The keeper: the peer of a session that begins.
+    pub(crate) fn set_connected(&self, peer: Peer) {
+        let Peer { program, interface } = peer;
+        self.set_standing(Standing::Connected { program, interface });
+    }
+}
+
+/// Says who is at the other end; does not keep the interface.
+#[derive(Clone, Debug)]
+pub struct MemifStatus(pub(crate) Arc<Shared>);
+
+impl MemifStatus {
+    /// Who is there now.
+    pub fn standing(&self) -> Standing {
+        lock(&self.0.standing).clone()
+    }
+}
+
+/// The interface itself: it ends with the last of its queues.
+#[derive(Debug)]
+pub(crate) struct Interface {
+    pub(crate) shared: Arc<Shared>,
+    /// A server's socket.
+    pub(crate) path: Option<PathBuf>,
+}
+
+impl Drop for Interface {
+    fn drop(&mut self) {
+        // Here and not by the keeper, so that the path is free when the last queue is gone.
+        if let Some(path) = &self.path {
+            let _ = std::fs::remove_file(path);
+        }
+        self.shared.stop();
+    }
+}

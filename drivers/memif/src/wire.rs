@@ -1,0 +1,119 @@
+//! The control socket: messages with descriptors beside them, and the socket's path.
+//!
+//! Called by `keeper.rs` and `open.rs`. Nothing here waits.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg, socket_with,
+};
+
+use crate::config::OpenError;
+use crate::message::{MESSAGE_BYTES, Message};
+
+/// More descriptors than this come beside no message; the kernel closes the others.
+const DESCRIPTORS_MAX: usize = 4;
+const SPACE: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX));
+/// Clients that wait while one is being served.
+const BACKLOG: i32 = 8;
+
+/// Sends a message. One that finds no room at once is an error: 128 bytes always do, with an honest reader.
+pub(crate) fn send(socket: impl AsFd, message: &Message, beside: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut space = [const { MaybeUninit::uninit() }; SPACE];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds = beside.as_slice();
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let bytes = message.encode();
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    retry_on_intr(|| sendmsg(&socket, &[IoSlice::new(&bytes)], &mut ancillary, flags))?;
+    Ok(())
+}
+
+/// What came.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    Message([u8; MESSAGE_BYTES], Vec<OwnedFd>),
+    /// Not 128 bytes, or more descriptors than any message has.
+    Malformed,
+    End,
+    Nothing,
+}
+
+/// Receives a message, without waiting.
+pub(crate) fn receive(socket: impl AsFd) -> Arrival {
+    let mut space = [const { MaybeUninit::uninit() }; SPACE];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [0; MESSAGE_BYTES];
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let got = recvmsg(&socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags);
+    let got = match got {
+        Ok(got) => got,
+        Err(Errno::AGAIN | Errno::INTR) => return Arrival::Nothing,
+        Err(_) => return Arrival::End,
+    };
+    let mut fds = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            fds.extend(received);
+        }
+    }
+    if got.bytes == 0 {
+        return Arrival::End;
+    }
+    if got.bytes != MESSAGE_BYTES || got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Arrival::Malformed;
+    }
+    Arrival::Message(bytes, fds)
+}
+
+fn seqpacket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// Connects to a server, without waiting.
+pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
+    let socket = seqpacket()?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+/// Listens at `path`. What a dead server left there is removed; the socket is its owner's alone.
+pub(crate) fn listen(path: &Path) -> Result<OwnedFd, OpenError> {
+    let failed = |what| move |error: Errno| OpenError::System(what, error.into());
+    let socket = seqpacket().map_err(|error| OpenError::System("control socket", error))?;
+    let address = SocketAddrUnix::new(path).map_err(failed("control socket's path"))?;
+    match rustix::net::bind(&socket, &address) {
+        Ok(()) => {}
+        Err(Errno::ADDRINUSE) => {
+            let status = rustix::fs::lstat(path).map_err(failed("control socket's path"))?;
+            if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
+                return Err(OpenError::NoSocket(path.to_owned()));
+            }
+            // Only a socket that nobody listens on refuses.
+            match connect(path) {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                _ => return Err(OpenError::InUse(path.to_owned())),
+            }
+            rustix::fs::unlink(path).map_err(failed("removing a dead server's socket"))?;
+            rustix::net::bind(&socket, &address).map_err(failed("binding the control socket"))?;
+        }
+        Err(error) => return Err(OpenError::System("binding the control socket", error.into())),
+    }
+    rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR).map_err(failed("the control socket's permissions"))?;
+    rustix::net::listen(&socket, BACKLOG).map_err(failed("listening on the control socket"))?;
+    Ok(socket)
+}
+
+/// The next client; `None` if there is none.
+pub(crate) fn accept(listener: impl AsFd) -> Option<OwnedFd> {
+    rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()
+}

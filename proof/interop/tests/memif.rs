@@ -1,0 +1,158 @@
+//! memif against DPDK: testpmd as client and as server, frames there and back.
+//!
+//! testpmd sends each frame back with its addresses exchanged (`macswap`). It runs without huge pages, NIC or
+//! privileges; where it is not installed (Debian: dpdk-dev, librte-net-memif23), the tests say so and end.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use firelane_driver_memif::{MemifConfig, MemifQueue, Role, Secret, Standing, open};
+use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
+use firelane_interop::Sandbox;
+use firelane_units::DropCounters;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A testpmd that ends with its owner.
+struct Testpmd(Child);
+
+impl Testpmd {
+    /// `None` without the program, said aloud.
+    fn start(sandbox: &Sandbox, device: &str, queues: u16) -> Option<Self> {
+        let is_there = |program: &&str| Path::new(program).exists();
+        let Some(program) = ["/usr/bin/dpdk-testpmd", "/usr/local/bin/dpdk-testpmd"].into_iter().find(is_there)
+        else {
+            eprintln!("skipped: dpdk-testpmd is not installed (Debian: dpdk-dev, librte-net-memif23)");
+            return None;
+        };
+        let log = File::create(sandbox.folder().join("testpmd.log")).unwrap();
+        // Two lanes of DPDK on whatever CPUs there are: one for control, one that forwards.
+        let mut child = sandbox.command(program);
+        child
+            .args(["--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m", "128", "--lcores", "0@0,1@0"])
+            .arg(format!("--vdev={device}"))
+            .args(["--", "--auto-start", "--forward-mode=macswap", "--total-num-mbufs=4096"])
+            .arg(format!("--rxq={queues}"))
+            .arg(format!("--txq={queues}"))
+            // What comes before it has started is for us, too.
+            .args(["--no-flush-rx", "--stats-period", "1"])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        Some(Self(child.spawn().unwrap()))
+    }
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Port {
+    queue: MemifQueue,
+    pools: Pools,
+    drops: DropCounters,
+    sandbox: std::path::PathBuf,
+}
+
+impl Port {
+    fn new(queue: MemifQueue, sandbox: &Sandbox) -> Self {
+        let pools = Pools::new(PoolsConfig { small_slots: 2048, large_slots: 8 });
+        Self { queue, pools, drops: DropCounters::default(), sandbox: sandbox.folder().to_owned() }
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.sandbox.join("testpmd.log")).unwrap_or_default()
+    }
+
+    fn await_peer(&self, connected: bool) {
+        let begin = Instant::now();
+        while matches!(self.queue.status().standing(), Standing::Connected { .. }) != connected {
+            let standing = self.queue.status().standing();
+            assert!(begin.elapsed() < LIMIT, "{standing:?}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Sends frames and awaits each, its addresses exchanged and all else untouched.
+    fn there_and_back(&mut self, lengths: impl Iterator<Item = usize>) {
+        let (mut chain, mut expected) = (Chain::new(), Vec::new());
+        for (number, len) in lengths.enumerate() {
+            let mut bytes: Vec<u8> = (0..len).map(|at| (number * 13 + at) as u8).collect();
+            bytes[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5]);
+            bytes[14] = number as u8;
+            chain.push(self.pools.copy_of(&bytes).unwrap());
+            bytes[..12].rotate_left(6);
+            expected.push(bytes);
+        }
+        let (mut back, begin) = (Vec::new(), Instant::now());
+        while back.len() < expected.len() {
+            assert!(begin.elapsed() < LIMIT, "{} of {} came back\n{}", back.len(), expected.len(), self.log());
+            self.queue.transmit(&mut chain, &mut self.drops);
+            let mut got = Chain::new();
+            self.queue.receive(&mut self.pools, 64, &mut got, &mut self.drops);
+            back.extend(got.iter().map(|frame| frame.as_slice().to_vec()));
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        assert_eq!(back, expected);
+    }
+}
+
+fn config(role: Role, sandbox: &Sandbox) -> MemifConfig {
+    MemifConfig::new(role, sandbox.folder().join("memif.sock"))
+}
+
+fn device(role: &str, sandbox: &Sandbox) -> String {
+    let socket = sandbox.folder().join("memif.sock");
+    format!("net_memif0,role={role},id=0,socket={},socket-abstract=no", socket.display())
+}
+
+#[test]
+fn testpmd_as_client_sends_back_what_it_gets_and_comes_again_after_its_death() {
+    let sandbox = Sandbox::new();
+    let config = MemifConfig { secret: Secret::new("open sesame"), ..config(Role::Server, &sandbox) };
+    let (mut queues, _) = open(&config).unwrap();
+    let mut port = Port::new(queues.remove(0), &sandbox);
+    for _ in 0..2 {
+        let device = format!("{},secret=open sesame", device("client", &sandbox));
+        let Some(testpmd) = Testpmd::start(&sandbox, &device, 1) else { return };
+        port.await_peer(true);
+        let Standing::Connected { program, .. } = port.queue.status().standing() else { panic!("gone") };
+        assert!(program.starts_with("DPDK"), "{program}");
+        for round in 0..8 {
+            port.there_and_back((0..100).map(|n| 60 + (round * 100 + n * 11) % 1455));
+        }
+        drop(testpmd);
+        port.await_peer(false);
+    }
+}
+
+#[test]
+fn testpmd_as_server_takes_our_memory() {
+    let sandbox = Sandbox::new();
+    // Rings larger than DPDK's mempool cache, wrapped several times, and frames in several buffers.
+    let config = MemifConfig { ring_size: 256, buffer_bytes: 512, ..config(Role::Client, &sandbox) };
+    let (mut queues, _) = open(&config).unwrap();
+    let mut port = Port::new(queues.remove(0), &sandbox);
+    let Some(_testpmd) = Testpmd::start(&sandbox, &device("server", &sandbox), 1) else { return };
+    port.await_peer(true);
+    for round in 0..8 {
+        port.there_and_back((0..64).map(|n| 60 + (round * 64 + n * 17) % 1455));
+    }
+}
+
+#[test]
+fn testpmd_with_two_queues_has_two_wires() {
+    let sandbox = Sandbox::new();
+    let (queues, _) = open(&MemifConfig { queues: 2, ..config(Role::Server, &sandbox) }).unwrap();
+    let mut ports: Vec<_> = queues.into_iter().map(|queue| Port::new(queue, &sandbox)).collect();
+    let Some(_testpmd) = Testpmd::start(&sandbox, &device("client", &sandbox), 2) else { return };
+    ports[0].await_peer(true);
+    for port in &mut ports {
+        port.there_and_back((0..100).map(|n| 60 + n * 14));
+    }
+}
