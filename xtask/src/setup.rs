@@ -33,6 +33,7 @@ const TEST: &[(&str, &str)] = &[
     ("node", "nodejs"),
     // A module is no program, but a file that lies beside them.
     ("../lib/python3/dist-packages/requests/__init__.py", "python3-requests"),
+    ("dpdk-testpmd", "dpdk-dev"),
 ];
 
 /// Makes sure that everything for `purpose` (demo, test or bench) is there.

@@ -161,6 +161,7 @@ fn create_if(model: &mut Model, name: &LinkName, netstack: &NetstackName) -> Res
         VnicUser::Tap(tap) => {
             return Err(ApiError::new(Status::IfInUse, "tap", tap.ifname(name), ""));
         }
+        VnicUser::Memif(memif) => return Err(ApiError::new(Status::IfInUse, "memif", &memif.socket, "")),
     }
     model.netstacks.entry(netstack.clone()).or_default();
     Ok(())
@@ -186,6 +187,7 @@ fn create_addr(model: &mut Model, name: &AddrObjName, address: Address) -> Resul
             default_netstack()
         }
         VnicUser::Tap(tap) => return Err(ApiError::new(Status::IfInUse, "tap", tap.ifname(link), "")),
+        VnicUser::Memif(memif) => return Err(ApiError::new(Status::IfInUse, "memif", &memif.socket, "")),
     };
     let addresses = &mut model.netstacks.entry(netstack).or_default().addresses;
     if addresses.contains_key(name) {

@@ -404,6 +404,7 @@ impl Snapshot<'_> {
     fn link(&self, name: &LinkName, class: LinkClass) -> LinkInfo {
         let device = self.model.links.get(name).map(|link| match &link.kind {
             LinkKind::Tap(ifname) => ifname.to_string(),
+            LinkKind::Memif(memif) => memif.socket.clone(),
             LinkKind::Memory => "memory".to_owned(),
         });
         LinkInfo {
@@ -427,7 +428,7 @@ impl Snapshot<'_> {
             let (netstack, tap) = match &vnic.user {
                 VnicUser::Netstack(netstack) => (Some(netstack.clone()), None),
                 VnicUser::Tap(tap) => (None, Some(tap)),
-                VnicUser::Nobody => (None, None),
+                VnicUser::Nobody | VnicUser::Memif(_) => (None, None),
             };
             VnicInfo {
                 name: name.clone(),

@@ -2,6 +2,7 @@
 //!
 //! Called by the views of `control/api` through [`Facts`].
 
+use firelane::{MemifStatus, Standing};
 use firelane_api::{AddressState, ConfiguredAddress, Facts, Leased, LinkState, ResolverInfo};
 use firelane_model::{AddrObjName, LinkName, Model};
 use firelane_units::MacAddr;
@@ -16,6 +17,10 @@ pub(crate) struct Running<'a> {
     pub(crate) addresses: &'a Addresses,
 }
 
+fn is_connected(memif: &MemifStatus) -> bool {
+    matches!(memif.standing(), Standing::Connected { .. })
+}
+
 /// Facts of the persistent configuration: none.
 pub(crate) struct Stored;
 
@@ -23,8 +28,12 @@ impl Facts for Stored {}
 
 impl Facts for Running<'_> {
     fn link_state(&self, name: &LinkName) -> LinkState {
-        let runs = self.works.links.contains_key(name) || self.works.vnics.contains_key(name);
+        let links = self.works.links.get(name).map(|it| &it.memif);
+        let memif = links.or_else(|| self.works.vnics.get(name).map(|it| &it.memif));
+        let runs = memif.is_some();
         match self.model.class_of(name.as_str()) {
+            // Nobody is at the other end.
+            Some(_) if memif.and_then(Option::as_ref).is_some_and(|it| !is_connected(it)) => LinkState::Down,
             Some(_) if runs => LinkState::Up,
             Some(_) => LinkState::Down,
             None => LinkState::Unknown,

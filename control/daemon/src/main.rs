@@ -21,6 +21,7 @@ mod folder;
 mod host;
 mod kernel;
 mod mac;
+mod memif;
 mod netlink;
 mod netns;
 mod owned;

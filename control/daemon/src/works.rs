@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use firelane::{AutoconfConfig, Engine, IidKind, RouteConfig, VnicConfig, VnicUser};
+use firelane::{AutoconfConfig, Engine, IidKind, MemifStatus, Queue, RouteConfig, VnicConfig, VnicUser};
 use firelane_api::{ApiError, Status};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Dhcp, Etherstub, Flow, FlowName, Instance, Link, LinkKind, LinkName, Mac,
@@ -18,6 +18,7 @@ use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority
 use crate::dhcp::{Clients, Place};
 use crate::kernel::{Device, Kernel, Wanted};
 use crate::mac::Macs;
+use crate::memif;
 use crate::services::Services;
 use crate::settings;
 
@@ -41,6 +42,7 @@ pub(crate) struct Lower {
     pub(crate) id: LinkId,
     pub(crate) uplink: Option<LinkId>,
     pub(crate) device: Option<Device>,
+    pub(crate) memif: Option<MemifStatus>,
 }
 
 /// A VNIC.
@@ -49,6 +51,7 @@ pub(crate) struct Upper {
     pub(crate) id: LinkId,
     pub(crate) mac: MacAddr,
     pub(crate) device: Option<Device>,
+    pub(crate) memif: Option<MemifStatus>,
 }
 
 type Done = Result<(), ApiError>;
@@ -267,35 +270,47 @@ impl From<&Vnic> for Properties {
     }
 }
 
+/// What leads out of a link.
+#[derive(Default)]
+struct Below {
+    device: Option<Device>,
+    memif: Option<MemifStatus>,
+    queues: Vec<Queue>,
+}
+
 /// Links and etherstubs.
 impl Works {
     fn create_link(&mut self, name: &LinkName, link: &Link) -> Done {
-        let LinkKind::Tap(ifname) = &link.kind else {
-            return self.create_lower(name, link.mtu, link.into(), None, Vec::new());
+        let ifname = match &link.kind {
+            LinkKind::Tap(ifname) => ifname,
+            LinkKind::Memory => {
+                return self.create_lower(name, link.mtu, link.into(), Below::default());
+            }
+            LinkKind::Memif(memif) => {
+                let (queues, status) = memif::open(name, memif, link.mtu)?;
+                let below = Below { memif: Some(status), queues, ..Below::default() };
+                return self.create_lower(name, link.mtu, link.into(), below);
+            }
         };
         let tap = Tap { ifname: Some(ifname.clone()), ..Tap::default() };
         let mac = self.macs.choose(name, Mac::Auto, &self.taken());
         let wanted = Wanted { link: name, tap: &tap, mac, mtu: link.mtu };
         let (device, queues) = self.kernel.open(&wanted)?;
-        self.create_lower(name, link.mtu, link.into(), Some(device), queues)
+        let below = Below { device: Some(device), queues, ..Below::default() };
+        self.create_lower(name, link.mtu, link.into(), below)
     }
 
     fn create_etherstub(&mut self, name: &LinkName, stub: &Etherstub) -> Done {
-        self.create_lower(name, stub.mtu, stub.into(), None, Vec::new())
+        self.create_lower(name, stub.mtu, stub.into(), Below::default())
     }
 
-    fn create_lower(
-        &mut self,
-        name: &LinkName,
-        mtu: Mtu,
-        properties: Properties,
-        device: Option<Device>,
-        queues: Vec<firelane::Queue>,
-    ) -> Done {
+    fn create_lower(&mut self, name: &LinkName, mtu: Mtu, properties: Properties, below: Below) -> Done {
+        let Below { device, memif, queues } = below;
         let made = self.engine.add_link(mtu).map_err(refused).and_then(|id| {
-            let uplink = device.is_some().then(|| self.engine.add_uplink(id, queues)).transpose();
+            let uplink = (!queues.is_empty()).then(|| self.engine.add_uplink(id, queues)).transpose();
             let set = uplink.map_err(refused).and_then(|uplink| {
-                self.limit(id, Properties::UNLIMITED, properties).map(|()| Lower { id, uplink, device: None })
+                let lower = Lower { id, uplink, device: None, memif };
+                self.limit(id, Properties::UNLIMITED, properties).map(|()| lower)
             });
             set.inspect_err(|_| drop(self.engine.remove_link(id)))
         });
@@ -363,13 +378,18 @@ impl Works {
         let over = self.links.get(&vnic.over).ok_or_else(absent)?.id;
         let mtu = vnic.mtu.or_else(|| present.mtu_of(vnic.over.as_str())).ok_or_else(absent)?;
         let mac = self.macs.choose(name, vnic.mac, &self.taken());
-        let mut device = None;
+        let (mut device, mut status) = (None, None);
         let user = match &vnic.user {
             firelane_model::VnicUser::Nobody => VnicUser::Nobody,
             firelane_model::VnicUser::Netstack(netstack) => VnicUser::Netstack(self.netstack(netstack)?),
             firelane_model::VnicUser::Tap(tap) => {
                 let (opened, queues) = self.kernel.open(&Wanted { link: name, tap, mac, mtu })?;
                 device = Some(opened);
+                VnicUser::Device(queues)
+            }
+            firelane_model::VnicUser::Memif(memif) => {
+                let (queues, of) = memif::open(name, memif, mtu)?;
+                status = Some(of);
                 VnicUser::Device(queues)
             }
         };
@@ -381,7 +401,7 @@ impl Works {
         };
         match self.engine.add_vnic(over, &config, user) {
             Ok(id) => {
-                self.vnics.insert(name.clone(), Upper { id, mac, device });
+                self.vnics.insert(name.clone(), Upper { id, mac, device, memif: status });
                 Ok(())
             }
             Err(error) => {

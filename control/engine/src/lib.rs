@@ -53,6 +53,10 @@ pub use udp_socket::UdpSocket;
 pub use worker::{Ran, Worker};
 
 pub use firelane_classify::{DsField, FlowMatch};
+pub use firelane_driver_memif::{
+    MemifConfig, MemifQueue, MemifStatus, OpenError as MemifError, Role as MemifRole, Secret as MemifSecret,
+    Standing, open as open_memif,
+};
 pub use firelane_driver_memory::{Conditions, WireConfig, wire};
 pub use firelane_driver_packet::PacketSocket;
 pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};

@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use firelane_driver_memif::MemifQueue;
 use firelane_driver_memory::End;
 use firelane_driver_packet::PacketSocket;
 use firelane_driver_tap::TapQueue;
@@ -18,6 +19,8 @@ pub enum Queue {
     Tap(TapQueue),
     /// A packet socket on a veth.
     Packet(PacketSocket),
+    /// A ring pair in memory shared with another process.
+    Memif(Box<MemifQueue>),
 }
 
 impl Queue {
@@ -27,6 +30,7 @@ impl Queue {
             Self::Memory(_) => None,
             Self::Tap(queue) => Some(queue.as_fd()),
             Self::Packet(socket) => Some(socket.as_fd()),
+            Self::Memif(queue) => Some(queue.as_fd()),
         }
     }
 }
@@ -49,12 +53,19 @@ impl From<PacketSocket> for Queue {
     }
 }
 
+impl From<MemifQueue> for Queue {
+    fn from(queue: MemifQueue) -> Self {
+        Self::Memif(Box::new(queue))
+    }
+}
+
 macro_rules! each {
     ($self:ident, $queue:ident => $call:expr) => {
         match $self {
             Self::Memory($queue) => $call,
             Self::Tap($queue) => $call,
             Self::Packet($queue) => $call,
+            Self::Memif($queue) => $call,
         }
     };
 }

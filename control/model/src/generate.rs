@@ -8,8 +8,8 @@ use core::net::{IpAddr, Ipv4Addr};
 use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, Priority, VlanId};
 
 use crate::{
-    Address, DsField, Etherstub, Flow, FlowMatch, Lanes, Link, LinkKind, LinkName, Mac, Model, Netstack,
-    Prop, Route, Service, ServiceKind, Tap, Transport, Vnic, VnicUser,
+    Address, DsField, Etherstub, Flow, FlowMatch, Lanes, Link, LinkKind, LinkName, Mac, Memif, MemifRole,
+    Model, Netstack, Prop, Route, Service, ServiceKind, Tap, Transport, Vnic, VnicUser,
 };
 
 /// Choices read off a string of bytes; zero when it ends.
@@ -37,6 +37,11 @@ impl Dice<'_> {
 
     fn priority(&mut self) -> Priority {
         Priority::ALL[self.below(3)]
+    }
+
+    fn memif(&mut self, number: usize) -> Memif {
+        let role = if self.below(2) == 0 { MemifRole::Server } else { MemifRole::Client };
+        Memif { id: self.below(2) as u32, ..Memif::new(role, format!("/run/m{number}")) }
     }
 
     fn prefix(&mut self, last: usize) -> IpPrefix {
@@ -88,8 +93,11 @@ impl Model {
             match dice.below(4) {
                 0 => {}
                 1 => {
-                    let kind =
-                        if dice.below(2) == 0 { LinkKind::Memory } else { LinkKind::Tap(name("t", number)) };
+                    let kind = match dice.below(3) {
+                        0 => LinkKind::Memory,
+                        1 => LinkKind::Tap(name("t", number)),
+                        _ => LinkKind::Memif(dice.memif(number)),
+                    };
                     let link = Link { mtu: dice.mtu(), maxbw: dice.maybe(Dice::rate), ..Link::new(kind) };
                     self.links.insert(name("l", number), link);
                 }
@@ -111,8 +119,9 @@ impl Model {
             return;
         }
         let vnic: LinkName = name("v", number);
-        let user = match dice.below(3) {
+        let user = match dice.below(4) {
             0 => VnicUser::Nobody,
+            3 => VnicUser::Memif(dice.memif(number)),
             1 => VnicUser::Tap(Tap {
                 namespace: dice.maybe(|dice| name("ns", dice.below(2))),
                 ifname: dice.maybe(|dice| name("t", dice.below(3))),

@@ -24,6 +24,7 @@ mod instance;
 mod limits;
 mod link;
 mod mac;
+mod memif;
 mod model;
 mod name;
 mod netstack;
@@ -46,6 +47,7 @@ pub use instance::Instance;
 pub use limits::{LANES_MAX, LINKS_MAX, MAXBW_MIN, MODEL_TEXT_MAX, NETSTACKS_MAX, OBJECTS_MAX, check_maxbw};
 pub use link::{Link, LinkKind};
 pub use mac::{AUTOMATIC_MAC_PREFIX, Mac, automatic_mac};
+pub use memif::{Memif, MemifRole};
 pub use model::{LinkClass, Model};
 pub use name::{
     AddrObjName, FlowName, IfName, LinkName, NameError, NamespaceName, NetstackName, ServiceName,

@@ -1,19 +1,21 @@
 //! A link: the lower side of VNICs that leads out of Firelane.
 //!
-//! On a host it is a TAP device that the kernel bridges or routes; in tests and embedded stacks it is a
+//! On a host it is a TAP device that the kernel bridges or routes, or a memif to another process; in tests and embedded stacks it is a
 //! memory wire. A virtual switch without a way out is an [`crate::Etherstub`].
 
 use firelane_units::{BitRate, Mtu, Priority};
 use serde::{Deserialize, Serialize};
 
-use crate::IfName;
 use crate::value;
+use crate::{IfName, Memif};
 
 /// What a link is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkKind {
     /// A TAP device of the host, by its interface name.
     Tap(IfName),
+    /// Memory shared with another process.
+    Memif(Memif),
     /// A wire inside the process; the other end belongs to whoever embeds the stack.
     Memory,
 }
@@ -46,6 +48,8 @@ impl Link {
 enum KindWord {
     /// A TAP device of the host.
     Tap,
+    /// Memory shared with another process.
+    Memif,
     /// A wire inside the process.
     Memory,
 }
@@ -60,6 +64,9 @@ struct LinkTable {
     /// The TAP device's interface name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ifname: Option<IfName>,
+    /// The other process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memif: Option<Memif>,
     /// The largest packet it carries.
     #[serde(default = "ethernet", with = "value", skip_serializing_if = "is_ethernet")]
     #[cfg_attr(feature = "schema", schema(value_type = u16, default = 1500))]
@@ -94,13 +101,22 @@ impl TryFrom<LinkTable> for Link {
     type Error = &'static str;
 
     fn try_from(table: LinkTable) -> Result<Self, Self::Error> {
-        let kind = match (table.kind, table.ifname) {
-            (KindWord::Tap, Some(ifname)) => LinkKind::Tap(ifname),
-            (KindWord::Tap, None) => {
+        let kind = match (table.kind, table.ifname, table.memif) {
+            (KindWord::Tap, Some(ifname), None) => LinkKind::Tap(ifname),
+            (KindWord::Tap, None, None) => {
                 return Err("ifname: missing; kind = \"tap\" needs the interface's name");
             }
-            (KindWord::Memory, None) => LinkKind::Memory,
-            (KindWord::Memory, Some(_)) => return Err("ifname: only kind = \"tap\" has an interface name"),
+            (KindWord::Memif, None, Some(memif)) => LinkKind::Memif(memif),
+            (KindWord::Memif, None, None) => {
+                return Err("memif: missing; kind = \"memif\" needs a table memif");
+            }
+            (KindWord::Memory, None, None) => LinkKind::Memory,
+            (KindWord::Memory | KindWord::Memif, Some(_), _) => {
+                return Err("ifname: only kind = \"tap\" has an interface name");
+            }
+            (KindWord::Memory | KindWord::Tap, _, Some(_)) => {
+                return Err("memif: only kind = \"memif\" has another process");
+            }
         };
         Ok(Self { kind, mtu: table.mtu, maxbw: table.maxbw, priority: table.priority })
     }
@@ -108,11 +124,12 @@ impl TryFrom<LinkTable> for Link {
 
 impl From<Link> for LinkTable {
     fn from(link: Link) -> Self {
-        let (kind, ifname) = match link.kind {
-            LinkKind::Tap(ifname) => (KindWord::Tap, Some(ifname)),
-            LinkKind::Memory => (KindWord::Memory, None),
+        let (kind, ifname, memif) = match link.kind {
+            LinkKind::Tap(ifname) => (KindWord::Tap, Some(ifname), None),
+            LinkKind::Memif(memif) => (KindWord::Memif, None, Some(memif)),
+            LinkKind::Memory => (KindWord::Memory, None, None),
         };
-        Self { kind, ifname, mtu: link.mtu, maxbw: link.maxbw, priority: link.priority }
+        Self { kind, ifname, memif, mtu: link.mtu, maxbw: link.maxbw, priority: link.priority }
     }
 }
 

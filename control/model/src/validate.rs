@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 use firelane_units::Mtu;
 
 use crate::limits::{LINKS_MAX, NETSTACKS_MAX, OBJECTS_MAX};
-use crate::{FieldError, Flow, FlowName, IfName, LinkKind, LinkName, Mac, Model, Tap, Vnic};
+use crate::{FieldError, Flow, FlowName, IfName, LinkKind, LinkName, Mac, MemifRole, Model, Tap, Vnic};
 
 impl Model {
     /// Every fault of the model; empty if there is none.
@@ -18,6 +18,7 @@ impl Model {
         self.check_link_names(&mut faults);
         self.check_vnics(&mut faults);
         self.check_kernel_interfaces(&mut faults);
+        self.check_memifs(&mut faults);
         self.check_netstacks(&mut faults);
         self.check_flows(&mut faults);
         self.check_services(&mut faults);
@@ -90,6 +91,25 @@ impl Model {
                 faults.add(&field, prefix, allowed);
             }
             faults.unique(&mut taken, prefix.addr(), field, prefix);
+        }
+    }
+
+    /// What memifs say, and one server per control socket.
+    fn check_memifs(&self, faults: &mut Faults) {
+        let links = self.links.iter().filter_map(|(name, link)| match &link.kind {
+            LinkKind::Memif(memif) => Some((format!("link.{name}.memif"), memif)),
+            _ => None,
+        });
+        let vnics =
+            self.vnics.iter().filter_map(|(name, it)| Some((format!("vnic.{name}.memif"), it.memif()?)));
+        let mut taken = BTreeMap::new();
+        for (path, memif) in links.chain(vnics) {
+            for (field, value, allowed) in memif.faults() {
+                faults.add(format!("{path}.{field}"), value, allowed);
+            }
+            if memif.role == MemifRole::Server {
+                faults.unique(&mut taken, memif.socket.as_str(), format!("{path}.socket"), &memif.socket);
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::{high, is_high};
 use crate::value;
-use crate::{IfName, LinkName, Mac, NamespaceName, NetstackName};
+use crate::{IfName, LinkName, Mac, Memif, NamespaceName, NetstackName};
 
 /// A kernel interface in a network namespace, which is the VNIC's other side.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -34,6 +34,8 @@ pub enum VnicUser {
     Netstack(NetstackName),
     /// The kernel, through a TAP device.
     Tap(Tap),
+    /// Another process, through shared memory.
+    Memif(Memif),
 }
 
 /// A virtual NIC and its properties.
@@ -85,6 +87,14 @@ impl Vnic {
             _ => None,
         }
     }
+
+    /// The other process that uses it.
+    pub fn memif(&self) -> Option<&Memif> {
+        match &self.user {
+            VnicUser::Memif(memif) => Some(memif),
+            _ => None,
+        }
+    }
 }
 
 impl Tap {
@@ -126,6 +136,9 @@ struct VnicTable {
     /// Its user, if that is the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tap: Option<Tap>,
+    /// Its user, if that is another process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memif: Option<Memif>,
 }
 
 fn is_auto(mac: &Mac) -> bool {
@@ -136,11 +149,17 @@ impl TryFrom<VnicTable> for Vnic {
     type Error = &'static str;
 
     fn try_from(table: VnicTable) -> Result<Self, Self::Error> {
-        let user = match (table.netstack, table.tap) {
-            (None, None) => VnicUser::Nobody,
-            (Some(name), None) => VnicUser::Netstack(name),
-            (None, Some(tap)) => VnicUser::Tap(tap),
-            (Some(_), Some(_)) => return Err("netstack and tap: a VNIC has one user, so only one of them"),
+        let user = match (table.netstack, table.tap, table.memif) {
+            (None, None, None) => VnicUser::Nobody,
+            (Some(name), None, None) => VnicUser::Netstack(name),
+            (None, Some(tap), None) => VnicUser::Tap(tap),
+            (None, None, Some(memif)) => VnicUser::Memif(memif),
+            (Some(_), Some(_), None) => {
+                return Err("netstack and tap: a VNIC has one user, so only one of them");
+            }
+            (_, _, Some(_)) => {
+                return Err("memif beside netstack or tap: a VNIC has one user, so only one of them");
+            }
         };
         let VnicTable { over, mac, vlan, mtu, maxbw, priority, .. } = table;
         Ok(Self { over, mac, vlan, mtu, maxbw, priority, user })
@@ -150,12 +169,13 @@ impl TryFrom<VnicTable> for Vnic {
 impl From<Vnic> for VnicTable {
     fn from(vnic: Vnic) -> Self {
         let Vnic { over, mac, vlan, mtu, maxbw, priority, user } = vnic;
-        let (netstack, tap) = match user {
-            VnicUser::Nobody => (None, None),
-            VnicUser::Netstack(name) => (Some(name), None),
-            VnicUser::Tap(tap) => (None, Some(tap)),
+        let (netstack, tap, memif) = match user {
+            VnicUser::Nobody => (None, None, None),
+            VnicUser::Netstack(name) => (Some(name), None, None),
+            VnicUser::Tap(tap) => (None, Some(tap), None),
+            VnicUser::Memif(memif) => (None, None, Some(memif)),
         };
-        Self { over, mac, vlan, mtu, maxbw, priority, netstack, tap }
+        Self { over, mac, vlan, mtu, maxbw, priority, netstack, tap, memif }
     }
 }
 

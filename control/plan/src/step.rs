@@ -3,7 +3,7 @@
 use core::fmt;
 
 use firelane_model::{
-    AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Link, LinkKind, LinkName, Netstack,
+    AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Link, LinkKind, LinkName, Memif, Netstack,
     NetstackName, Prop, Route, Service, ServiceName, Tunables, Vnic, VnicUser, spell_rate,
 };
 use firelane_units::BitRate;
@@ -126,6 +126,7 @@ impl Step {
             Action::CreateNetstack(name, _) => write!(f, "create netstack {name}"),
             Action::CreateLink(name, link) => match &link.kind {
                 LinkKind::Tap(ifname) => write!(f, "create link {name} on tap {ifname}"),
+                LinkKind::Memif(memif) => write!(f, "create link {name} on {}", Shared(memif)),
                 LinkKind::Memory => write!(f, "create link {name} in memory"),
             },
             Action::CreateEtherstub(name, _) => write!(f, "create etherstub {name}"),
@@ -249,6 +250,15 @@ impl fmt::Display for Way<'_> {
     }
 }
 
+struct Shared<'a>(&'a Memif);
+
+impl fmt::Display for Shared<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Memif { role, socket, id, .. } = self.0;
+        write!(f, "memif {} {socket} id {id}", role.word())
+    }
+}
+
 struct User<'a>(&'a LinkName, &'a Vnic);
 
 impl fmt::Display for User<'_> {
@@ -256,6 +266,7 @@ impl fmt::Display for User<'_> {
         match &self.1.user {
             VnicUser::Nobody => Ok(()),
             VnicUser::Netstack(name) => write!(f, " for netstack {name}"),
+            VnicUser::Memif(memif) => write!(f, " for {}", Shared(memif)),
             VnicUser::Tap(tap) => {
                 write!(f, " for tap {}", tap.ifname(self.0))?;
                 tap.namespace.as_ref().map_or(Ok(()), |namespace| write!(f, " in namespace {namespace}"))

@@ -66,7 +66,9 @@ impl fmt::Display for Refusal {
             Self::SecretWrong => f.write_str("the secret is wrong"),
             Self::RegionIndex(index) => write!(f, "region {index}: in order, fewer than {REGIONS_MAX}"),
             Self::RegionSize(size) => write!(f, "region of {size} bytes: 1 to {MAPPED_BYTES_MAX} in all"),
-            Self::RegionNotSealed => f.write_str("a region must be a memfd of ordinary pages with F_SEAL_SHRINK"),
+            Self::RegionNotSealed => {
+                f.write_str("a region must be a memfd of ordinary pages with F_SEAL_SHRINK")
+            }
             Self::RegionShort => f.write_str("a region's memfd is shorter than its message says"),
             Self::RingIndex(index) => write!(f, "ring {index} is not wanted"),
             Self::RingRegion(region) => write!(f, "a ring lies in region {region}, which does not exist"),
@@ -217,8 +219,7 @@ impl ServerHandshake {
         if ring.log2_size == 0 || ring.log2_size > LOG2_SIZE_MAX {
             return Err(Refusal::RingSize(ring.log2_size));
         }
-        let rings =
-            if ring.flags & RING_TO_SERVER != 0 { &mut self.to_server } else { &mut self.to_client };
+        let rings = if ring.flags & RING_TO_SERVER != 0 { &mut self.to_server } else { &mut self.to_client };
         let place = rings.get_mut(usize::from(ring.index)).ok_or(Refusal::RingIndex(ring.index))?;
         if place.is_some() {
             return Err(Refusal::RingTwice(ring.index));

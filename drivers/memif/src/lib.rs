@@ -29,7 +29,7 @@ mod transmit;
 mod wire;
 
 pub use config::{ConfigError, MemifConfig, OpenError, Role, SECRET_BYTES_MAX, Secret};
-pub use message::{Message, MESSAGE_BYTES, Name};
+pub use message::{MESSAGE_BYTES, Message, Name};
 pub use open::open;
 pub use queue::MemifQueue;
 pub use seat::{MemifStatus, Standing};

@@ -308,7 +308,10 @@ mod tests {
             max_log2_ring_size: 6,
         };
         let bytes = Message::Hello(hello).encode();
-        assert_eq!((&bytes[34..36], &bytes[40..42], bytes[44]), (&1u16.to_ne_bytes()[..], &4u16.to_ne_bytes()[..], 6));
+        assert_eq!(
+            (&bytes[34..36], &bytes[40..42], bytes[44]),
+            (&1u16.to_ne_bytes()[..], &4u16.to_ne_bytes()[..], 6)
+        );
     }
 
     proptest! {

@@ -180,7 +180,9 @@ impl Receiver {
             let desc = self.ring.read(cursor);
             let len = desc.length as usize;
             let copied = len <= bytes - frame.len()
-                && self.place(cursor, desc).is_some_and(|(region, at)| region.copy_out(at, frame.append(len)));
+                && self
+                    .place(cursor, desc)
+                    .is_some_and(|(region, at)| region.copy_out(at, frame.append(len)));
             if !copied {
                 pools.put(frame);
                 return Err(DropReason::BadDescriptor);

@@ -101,12 +101,8 @@ pub(crate) fn accept(offer: Offer) -> Result<(Vec<Pair>, Vec<Bells>), Refusal> {
         let ring = ring_checked(&regions, &inward)?;
         let receiver =
             Receiver { regions: Arc::clone(&regions), ring, own: None, next: 0, given: 0, unfinished: 0 };
-        let sender = Sender {
-            regions: Arc::clone(&regions),
-            ring: ring_checked(&regions, &out)?,
-            own: None,
-            next: 0,
-        };
+        let sender =
+            Sender { regions: Arc::clone(&regions), ring: ring_checked(&regions, &out)?, own: None, next: 0 };
         pairs.push(Pair { receiver, sender });
         bells.push(Bells { receive: inward.bell, send: out.bell });
     }

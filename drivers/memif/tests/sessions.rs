@@ -124,8 +124,7 @@ fn client(socket: &Path) -> MemifConfig {
 #[test]
 fn frames_cross_whole_and_in_order_both_ways() {
     let folder = Folder::new();
-    let (mut a, mut b) =
-        (Port::open(&server(&folder.socket())), Port::open(&client(&folder.socket())));
+    let (mut a, mut b) = (Port::open(&server(&folder.socket())), Port::open(&client(&folder.socket())));
     a.await_connected();
     b.await_connected();
     assert_eq!(
@@ -185,8 +184,7 @@ fn each_queue_is_a_wire_of_its_own() {
     let folder = Folder::new();
     let three = |config| MemifConfig { queues: 3, ..config };
     let ports = |config| open(&config).unwrap().0.into_iter().map(Port::new).collect::<Vec<_>>();
-    let (mut a, mut b) =
-        (ports(three(server(&folder.socket()))), ports(three(client(&folder.socket()))));
+    let (mut a, mut b) = (ports(three(server(&folder.socket()))), ports(three(client(&folder.socket()))));
     a[0].await_connected();
     b[0].await_connected();
     for (nth, port) in a.iter_mut().enumerate() {
@@ -286,8 +284,7 @@ fn a_reader_that_stops_costs_its_frames_only() {
 fn frames_longer_than_the_mtu_are_dropped() {
     let folder = Folder::new();
     let mut a = Port::open(&server(&folder.socket()));
-    let mut b =
-        Port::open(&MemifConfig { mtu: Mtu::new(9000).unwrap(), ..client(&folder.socket()) });
+    let mut b = Port::open(&MemifConfig { mtu: Mtu::new(9000).unwrap(), ..client(&folder.socket()) });
     a.await_connected();
     b.await_connected();
     b.send([frame(1, 1519), frame(2, 4000), frame(3, 1518)]);

@@ -22,7 +22,8 @@ impl Testpmd {
     /// `None` without the program, said aloud.
     fn start(sandbox: &Sandbox, device: &str, queues: u16) -> Option<Self> {
         let is_there = |program: &&str| Path::new(program).exists();
-        let Some(program) = ["/usr/bin/dpdk-testpmd", "/usr/local/bin/dpdk-testpmd"].into_iter().find(is_there)
+        let Some(program) =
+            ["/usr/bin/dpdk-testpmd", "/usr/local/bin/dpdk-testpmd"].into_iter().find(is_there)
         else {
             eprintln!("skipped: dpdk-testpmd is not installed (Debian: dpdk-dev, librte-net-memif23)");
             return None;
@@ -31,7 +32,16 @@ impl Testpmd {
         // Two lanes of DPDK on whatever CPUs there are: one for control, one that forwards.
         let mut child = sandbox.command(program);
         child
-            .args(["--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m", "128", "--lcores", "0@0,1@0"])
+            .args([
+                "--no-huge",
+                "--no-shconf",
+                "--no-pci",
+                "--no-telemetry",
+                "-m",
+                "128",
+                "--lcores",
+                "0@0,1@0",
+            ])
             .arg(format!("--vdev={device}"))
             .args(["--", "--auto-start", "--forward-mode=macswap", "--total-num-mbufs=4096"])
             .arg(format!("--rxq={queues}"))
@@ -91,7 +101,13 @@ impl Port {
         }
         let (mut back, begin) = (Vec::new(), Instant::now());
         while back.len() < expected.len() {
-            assert!(begin.elapsed() < LIMIT, "{} of {} came back\n{}", back.len(), expected.len(), self.log());
+            assert!(
+                begin.elapsed() < LIMIT,
+                "{} of {} came back\n{}",
+                back.len(),
+                expected.len(),
+                self.log()
+            );
             self.queue.transmit(&mut chain, &mut self.drops);
             let mut got = Chain::new();
             self.queue.receive(&mut self.pools, 64, &mut got, &mut self.drops);

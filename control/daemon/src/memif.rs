@@ -1,0 +1,39 @@
+//! Memifs of the model as queues of the engine.
+//!
+//! Called by `works.rs`. A memif has one ring pair: its frames reach other lanes as any device's do.
+
+use firelane::{MemifConfig, MemifError, MemifRole, MemifSecret, MemifStatus, Queue, open_memif};
+use firelane_api::{ApiError, Status};
+use firelane_model::{LinkName, Memif};
+use firelane_units::Mtu;
+
+use crate::text::plain;
+
+/// Opens a memif for the link or VNIC `name`.
+pub(crate) fn open(name: &LinkName, memif: &Memif, mtu: Mtu) -> Result<(Vec<Queue>, MemifStatus), ApiError> {
+    let role = match memif.role {
+        firelane_model::MemifRole::Server => MemifRole::Server,
+        firelane_model::MemifRole::Client => MemifRole::Client,
+    };
+    let config = MemifConfig {
+        id: memif.id,
+        secret: memif.secret.as_deref().and_then(MemifSecret::new),
+        ring_size: memif.ring_size,
+        mtu,
+        name: name.to_string(),
+        ..MemifConfig::new(role, &memif.socket)
+    };
+    match open_memif(&config) {
+        Ok((queues, status)) => Ok((queues.into_iter().map(Queue::from).collect(), status)),
+        Err(error) => {
+            let status = match &error {
+                MemifError::InUse(_) | MemifError::NoSocket(_) => Status::Exists,
+                MemifError::System(_, error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                    Status::Denied
+                }
+                MemifError::System(..) | MemifError::Config(_) => Status::Io,
+            };
+            Err(ApiError::new(status, "memif", &memif.socket, plain(&error)))
+        }
+    }
+}
