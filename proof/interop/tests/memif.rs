@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use firelane_driver_memif::{MemifConfig, MemifQueue, Role, Secret, Standing, open};
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
-use firelane_interop::Sandbox;
+use firelane_interop::{Daemon, Sandbox};
 use firelane_units::DropCounters;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ struct Testpmd(Child);
 
 impl Testpmd {
     /// `None` without the program, said aloud.
-    fn start(sandbox: &Sandbox, device: &str, queues: u16) -> Option<Self> {
+    fn start(sandbox: &Sandbox, device: &str, queues: u16, mode: &str) -> Option<Self> {
         let is_there = |program: &&str| Path::new(program).exists();
         let Some(program) =
             ["/usr/bin/dpdk-testpmd", "/usr/local/bin/dpdk-testpmd"].into_iter().find(is_there)
@@ -43,7 +43,8 @@ impl Testpmd {
                 "0@0,1@0",
             ])
             .arg(format!("--vdev={device}"))
-            .args(["--", "--auto-start", "--forward-mode=macswap", "--total-num-mbufs=4096"])
+            .args(["--", "--auto-start", "--total-num-mbufs=4096"])
+            .arg(format!("--forward-mode={mode}"))
             .arg(format!("--rxq={queues}"))
             .arg(format!("--txq={queues}"))
             // What comes before it has started is for us, too.
@@ -135,7 +136,7 @@ fn testpmd_as_client_sends_back_what_it_gets_and_comes_again_after_its_death() {
     let mut port = Port::new(queues.remove(0), &sandbox);
     for _ in 0..2 {
         let device = format!("{},secret=open sesame", device("client", &sandbox));
-        let Some(testpmd) = Testpmd::start(&sandbox, &device, 1) else { return };
+        let Some(testpmd) = Testpmd::start(&sandbox, &device, 1, "macswap") else { return };
         port.await_peer(true);
         let Standing::Connected { program, .. } = port.queue.status().standing() else { panic!("gone") };
         assert!(program.starts_with("DPDK"), "{program}");
@@ -154,7 +155,7 @@ fn testpmd_as_server_takes_our_memory() {
     let config = MemifConfig { ring_size: 256, buffer_bytes: 512, ..config(Role::Client, &sandbox) };
     let (mut queues, _) = open(&config).unwrap();
     let mut port = Port::new(queues.remove(0), &sandbox);
-    let Some(_testpmd) = Testpmd::start(&sandbox, &device("server", &sandbox), 1) else { return };
+    let Some(_testpmd) = Testpmd::start(&sandbox, &device("server", &sandbox), 1, "macswap") else { return };
     port.await_peer(true);
     for round in 0..8 {
         port.there_and_back((0..64).map(|n| 60 + (round * 64 + n * 17) % 1455));
@@ -166,9 +167,43 @@ fn testpmd_with_two_queues_has_two_wires() {
     let sandbox = Sandbox::new();
     let (queues, _) = open(&MemifConfig { queues: 2, ..config(Role::Server, &sandbox) }).unwrap();
     let mut ports: Vec<_> = queues.into_iter().map(|queue| Port::new(queue, &sandbox)).collect();
-    let Some(_testpmd) = Testpmd::start(&sandbox, &device("client", &sandbox), 2) else { return };
+    let Some(_testpmd) = Testpmd::start(&sandbox, &device("client", &sandbox), 2, "macswap") else { return };
     ports[0].await_peer(true);
     for port in &mut ports {
         port.there_and_back((0..100).map(|n| 60 + n * 14));
+    }
+}
+
+/// A kernel's namespace, a virtual switch and a DPDK program: ARP and ping through all of it.
+#[test]
+fn a_vnic_whose_user_is_testpmd_answers_pings_from_a_namespace() {
+    let sandbox = Sandbox::new();
+    let socket = sandbox.folder().join("memif.sock");
+    let text = format!(
+        "[etherstub.vswitch0]\n\
+         [vnic.alice0]\nover = \"vswitch0\"\n\
+         tap = {{ namespace = \"alice\", addresses = [\"10.0.0.1/24\"] }}\n\
+         [vnic.dp0]\nover = \"vswitch0\"\nmac = \"2:8:20:0:0:7\"\n\
+         memif = {{ role = \"server\", socket = \"{}\" }}\n",
+        socket.display()
+    );
+    let config = sandbox.folder().join("host.toml");
+    std::fs::write(&config, text).unwrap();
+    let daemon = Daemon::start(&sandbox, &config);
+    let state = || daemon.firelane(&["dladm", "show-link", "-p", "-o", "state", "dp0"]).expect_success();
+    assert_eq!(state(), "down\n", "nobody is there yet");
+    let device = format!("{},mac=02:08:20:00:00:07", device("client", &sandbox));
+    let Some(testpmd) = Testpmd::start(&sandbox, &device, 1, "icmpecho") else { return };
+    let begin = Instant::now();
+    while state() != "up\n" {
+        assert!(begin.elapsed() < LIMIT);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ping = || sandbox.run(Some("alice"), "ping", &["-c", "1", "-W", "20", "10.0.0.7"]);
+    ping().expect_success();
+    drop(testpmd);
+    while state() != "down\n" {
+        assert!(begin.elapsed() < LIMIT);
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
