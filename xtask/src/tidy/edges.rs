@@ -16,6 +16,7 @@ const DRIVERS: &[&str] = &[
     "firelane-driver-tap",
     "firelane-driver-packet",
     "firelane-driver-memif",
+    "firelane-driver-afxdp",
     "firelane-driver-capture",
     "firelane-shm",
 ];

@@ -24,6 +24,7 @@ const PERMITTED: &[&str] = &[
     "drivers/tap/src/sys.rs",
     "drivers/packet/src/sys.rs",
     "drivers/memif/src/sys.rs",
+    "drivers/afxdp/src/sys.rs",
     "drivers/shm/src/sys.rs",
     "control/engine/src/sys.rs",
     "edge/shim/src/address.rs",
