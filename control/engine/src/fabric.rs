@@ -207,10 +207,12 @@ impl Fabric {
                 end.set_waker(Waker::from(Arc::clone(self.bell(lane))));
                 Ok(())
             }
-            Queue::Tap(_) | Queue::Packet(_) | Queue::Memif(_) => match queue.descriptor() {
-                Some(descriptor) => self.bell(lane).watch(descriptor),
-                None => Ok(()),
-            },
+            Queue::Tap(_) | Queue::Packet(_) | Queue::Memif(_) | Queue::AfXdp(_) => {
+                match queue.descriptor() {
+                    Some(descriptor) => self.bell(lane).watch(descriptor),
+                    None => Ok(()),
+                }
+            }
         }
     }
 

@@ -53,6 +53,10 @@ pub use udp_socket::UdpSocket;
 pub use worker::{Ran, Worker};
 
 pub use firelane_classify::{DsField, FlowMatch};
+pub use firelane_driver_afxdp::{
+    AfXdpConfig, AfXdpError, AfXdpQueue, Attached, Claim, Mode as AfXdpMode, Wish as AfXdpWish,
+    open as open_afxdp,
+};
 pub use firelane_driver_memif::{
     MemifConfig, MemifQueue, MemifStatus, OpenError as MemifError, Role as MemifRole, Secret as MemifSecret,
     Standing, open as open_memif,

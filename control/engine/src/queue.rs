@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use firelane_driver_afxdp::AfXdpQueue;
 use firelane_driver_memif::MemifQueue;
 use firelane_driver_memory::End;
 use firelane_driver_packet::PacketSocket;
@@ -21,6 +22,8 @@ pub enum Queue {
     Packet(PacketSocket),
     /// A ring pair in memory shared with another process.
     Memif(Box<MemifQueue>),
+    /// Sockets on queues of a NIC or a veth.
+    AfXdp(Box<AfXdpQueue>),
 }
 
 impl Queue {
@@ -31,6 +34,7 @@ impl Queue {
             Self::Tap(queue) => Some(queue.as_fd()),
             Self::Packet(socket) => Some(socket.as_fd()),
             Self::Memif(queue) => Some(queue.as_fd()),
+            Self::AfXdp(queue) => Some(queue.as_fd()),
         }
     }
 }
@@ -59,6 +63,12 @@ impl From<MemifQueue> for Queue {
     }
 }
 
+impl From<AfXdpQueue> for Queue {
+    fn from(queue: AfXdpQueue) -> Self {
+        Self::AfXdp(Box::new(queue))
+    }
+}
+
 macro_rules! each {
     ($self:ident, $queue:ident => $call:expr) => {
         match $self {
@@ -66,6 +76,7 @@ macro_rules! each {
             Self::Tap($queue) => $call,
             Self::Packet($queue) => $call,
             Self::Memif($queue) => $call,
+            Self::AfXdp($queue) => $call,
         }
     };
 }

@@ -91,7 +91,11 @@ fn load_code(code: &[u8]) -> Result<OwnedFd, Refused> {
                 Err(_) => {
                     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
                     let text = String::from_utf8_lossy(&log[..end]).trim().replace('\n', " | ");
-                    Err(if text.is_empty() { Refused::of("XDP program", error) } else { Refused::Verifier(text) })
+                    Err(if text.is_empty() {
+                        Refused::of("XDP program", error)
+                    } else {
+                        Refused::Verifier(text)
+                    })
                 }
             }
         }

@@ -37,7 +37,9 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OtherProgram => f.write_str("another XDP program is attached (ip link show names it)"),
-            Self::Permission(what) => write!(f, "{what}: not permitted (CAP_NET_ADMIN and CAP_BPF are needed)"),
+            Self::Permission(what) => {
+                write!(f, "{what}: not permitted (CAP_NET_ADMIN and CAP_BPF are needed)")
+            }
             Self::Unsupported(what) => write!(f, "{what}: this kernel or this driver does not offer it"),
             Self::Verifier(log) => write!(f, "the kernel's verifier refused the program: {log}"),
             Self::System(what, error) => write!(f, "{what}: {error}"),

@@ -147,8 +147,8 @@ pub fn open(name: &str, config: &AfXdpConfig) -> Result<(Vec<AfXdpQueue>, Attach
                 let queues = interface.queues;
                 let notes = interface.keep_tags().into_iter().collect();
                 let made = AfXdpQueue::share_out(sockets, Arc::new(attachment), config, interface.is_virtual);
-                let made = made
-                    .map_err(|error| AfXdpError::Refused(name.to_owned(), vec![(mode.word(), error)]))?;
+                let made =
+                    made.map_err(|error| AfXdpError::Refused(name.to_owned(), vec![(mode.word(), error)]))?;
                 return Ok((made, Attached { mode, queues, refused, notes }));
             }
             Err(why) => refused.push((mode.word(), why)),

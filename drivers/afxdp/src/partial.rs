@@ -21,20 +21,21 @@ fn find(frame: &[u8]) -> Option<Checksum> {
         network += 4;
     }
     let packet = &frame[network..];
-    let (addresses, protocol, header, transport_len) = match (frame.get(network - 2..network)?, packet.first()? >> 4) {
-        ([0x08, 0x00], 4) => {
-            let header = usize::from(packet[0] & 15) * 4;
-            let total = usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?]));
-            // A fragment's sum is not its own.
-            let is_whole = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]) & 0x3fff == 0;
-            (packet.get(12..20).filter(|_| is_whole)?, packet[9], header, total.checked_sub(header)?)
-        }
-        ([0x86, 0xdd], 6) => {
-            let length = usize::from(u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?]));
-            (packet.get(8..40)?, packet[6], 40, length)
-        }
-        _ => return None,
-    };
+    let (addresses, protocol, header, transport_len) =
+        match (frame.get(network - 2..network)?, packet.first()? >> 4) {
+            ([0x08, 0x00], 4) => {
+                let header = usize::from(packet[0] & 15) * 4;
+                let total = usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?]));
+                // A fragment's sum is not its own.
+                let is_whole = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]) & 0x3fff == 0;
+                (packet.get(12..20).filter(|_| is_whole)?, packet[9], header, total.checked_sub(header)?)
+            }
+            ([0x86, 0xdd], 6) => {
+                let length = usize::from(u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?]));
+                (packet.get(8..40)?, packet[6], 40, length)
+            }
+            _ => return None,
+        };
     let offset = match protocol {
         TCP => 16,
         UDP => 6,

@@ -278,8 +278,7 @@ fn bind_patiently(fd: &OwnedFd, place: Place, first: Option<&Socket>) -> Result<
 
 fn bind(fd: &OwnedFd, place: Place, first: Option<&Socket>) -> Result<(), Errno> {
     let Place { index, queue, zero_copy } = place;
-    let copying =
-        if zero_copy { SocketAddrXdpFlags::XDP_ZEROCOPY } else { SocketAddrXdpFlags::XDP_COPY };
+    let copying = if zero_copy { SocketAddrXdpFlags::XDP_ZEROCOPY } else { SocketAddrXdpFlags::XDP_COPY };
     match first {
         // Who shares the memory takes the first one's flags.
         Some(first) => rustix::net::bind(

@@ -166,7 +166,12 @@ unsafe impl<T: Entry> Send for Ring<T> {}
 
 impl<T: Entry> Ring<T> {
     /// Maps the ring that the kernel keeps at `page_offset` of a socket.
-    pub(crate) fn map(socket: BorrowedFd<'_>, page_offset: u64, at: XdpRingOffset, size: u32) -> io::Result<Self> {
+    pub(crate) fn map(
+        socket: BorrowedFd<'_>,
+        page_offset: u64,
+        at: XdpRingOffset,
+        size: u32,
+    ) -> io::Result<Self> {
         let len = at.desc as usize + size as usize * size_of::<T>();
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
@@ -261,7 +266,11 @@ pub(crate) fn kick_receive(socket: BorrowedFd<'_>) {
 }
 
 /// Sets a socket option that is a number.
-pub(crate) fn set_option(socket: BorrowedFd<'_>, option: libc::c_int, value: libc::c_int) -> Result<(), Errno> {
+pub(crate) fn set_option(
+    socket: BorrowedFd<'_>,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> Result<(), Errno> {
     // SAFETY: the kernel reads `size_of::<c_int>()` bytes from a live integer and keeps no pointer.
     let result = unsafe {
         libc::setsockopt(

@@ -17,7 +17,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 fn run(line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let output = Command::new(words[0]).args(&words[1..]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output();
+    let output =
+        Command::new(words[0]).args(&words[1..]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output();
     output.is_ok_and(|it| it.status.success())
 }
 
@@ -34,7 +35,9 @@ fn veth(more: &str) -> bool {
     // /sys shows the interfaces of the namespace in which it was mounted.
     let made = run("mount --make-rprivate /")
         && run("mount -t sysfs sysfs /sys")
-        && run(&format!("ip link add near {more} address 2:0:0:0:0:1 type veth peer name far address 2:0:0:0:0:2 {more}"))
+        && run(&format!(
+            "ip link add near {more} address 2:0:0:0:0:1 type veth peer name far address 2:0:0:0:0:2 {more}"
+        ))
         && run("ip link set near up")
         && run("ip link set far up")
         && run("ip address add 10.9.0.2/24 dev far")
@@ -61,7 +64,9 @@ fn open_with(config: &AfXdpConfig) -> Option<Port> {
             Some(Port::new(queues.remove(0), attached.mode))
         }
         Err(AfXdpError::Refused(_, ways))
-            if ways.iter().all(|(_, why)| matches!(why, Refused::Unsupported(_) | Refused::Permission(_))) =>
+            if ways
+                .iter()
+                .all(|(_, why)| matches!(why, Refused::Unsupported(_) | Refused::Permission(_))) =>
         {
             eprintln!("skipped: {ways:?}");
             None
@@ -115,8 +120,7 @@ impl Port {
 /// A UDP datagram to port 9 of 10.9.0.2, without a checksum (RFC 768 allows it).
 fn datagram(number: u8, len: usize) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-    let mut header =
-        vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2];
+    let mut header = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2];
     header[2..4].copy_from_slice(&(28 + len as u16).to_be_bytes());
     let sum: u32 = header.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
@@ -244,11 +248,17 @@ fn rx_packets() -> u64 {
     let mut lines = text.lines().filter(|line| line.starts_with("Ip: "));
     let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
     let mut pairs = names.split_whitespace().zip(values.split_whitespace());
-    pairs.find(|(name, _)| *name == "InReceives").and_then(|(_, value)| value.parse().ok()).unwrap_or_default()
+    pairs
+        .find(|(name, _)| *name == "InReceives")
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or_default()
 }
 
 fn has_program() -> bool {
-    let output = Command::new("ip").args(["link", "show", "near"]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output();
+    let output = Command::new("ip")
+        .args(["link", "show", "near"])
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .output();
     output.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains("xdp"))
 }
 

@@ -15,6 +15,7 @@ mod forward;
 mod idle;
 mod kernel;
 mod loss;
+mod memif;
 mod peer;
 mod relay;
 mod report;
@@ -61,6 +62,11 @@ const BENCHES: &[Bench] = &[
         name: "tap-bulk",
         about: "one connection over TAP to Firelane, beside veth to the kernel, per CPU-second of all parties",
         run: tap_bulk::run,
+    },
+    Bench {
+        name: "memif",
+        about: "64-byte frames to and from DPDK's testpmd through shared memory, beside two testpmds",
+        run: memif::run,
     },
     Bench {
         name: "loss",
