@@ -298,6 +298,9 @@ fn a_server_that_scribbles_hurts_itself_only() {
     assert!(port.received > 0 && port.drops.of(DropReason::TooLong) > 0);
 }
 
+/// Messages with the descriptors beside them.
+type Steps<'a> = Vec<(Vec<u8>, Vec<&'a OwnedFd>)>;
+
 /// Each is a handshake that must end in a disconnect that says why.
 #[test]
 fn lies_in_messages_are_refused_with_their_reason() {
@@ -309,7 +312,7 @@ fn lies_in_messages_are_refused_with_their_reason() {
     let unsealed = memfd(REGION_BYTES, SealFlags::GROW);
     let bell = bell();
     let connect_message = Message::Connect(Name::new("vandal")).encode().to_vec();
-    let whole = |memory| -> Vec<(Vec<u8>, Vec<&OwnedFd>)> {
+    let whole = |memory| -> Steps<'_> {
         vec![
             (init(), vec![]),
             (region(REGION_BYTES), vec![memory]),
@@ -319,12 +322,12 @@ fn lies_in_messages_are_refused_with_their_reason() {
         ]
     };
     let with = |memory, nth: usize, bytes: Vec<u8>, fds: Vec<&'static OwnedFd>| {
-        let mut steps: Vec<(Vec<u8>, Vec<&OwnedFd>)> = whole(memory);
+        let mut steps = whole(memory);
         let fds = if fds.is_empty() { steps[nth].1.clone() } else { fds };
         steps[nth] = (bytes, fds);
         steps
     };
-    let cases: Vec<(&str, Vec<(Vec<u8>, Vec<&OwnedFd>)>)> = vec![
+    let cases: Vec<(&str, Steps<'_>)> = vec![
         ("out of turn", vec![(region(REGION_BYTES), vec![&zeroes])]),
         ("unknown", vec![(vec![0xff; MESSAGE_BYTES], vec![])]),
         ("128 bytes", vec![(vec![3, 0, 0], vec![])]),
