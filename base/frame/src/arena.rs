@@ -6,7 +6,8 @@
 //!
 //! A1. A stack's head counts its changes, so a head that was read and came back is recognised.
 //! A2. Who pops an index has it for himself until he pushes it.
-//! A3. Free storage keeps its pages up to a bound; beyond it they go back to the kernel.
+//! A3. Free storage keeps its pages until [`RingArena::give_pages_back`], which somebody calls who is in no hurry: it
+//!     leaves those of a bounded number of bytes.
 
 use core::any::Any;
 use core::fmt;
@@ -159,8 +160,7 @@ impl RingArena {
             self.storage_used.fetch_sub(len, Ordering::Relaxed);
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: (`new`) pages below the count of pages are mapped storage.
-        page.map(|page| unsafe { self.base.add(self.parts.storage_at + ((page as usize) << SHIFT_MIN)) })
+        page.map(|page| self.storage_at(page))
     }
 
     fn take_pages(&self, class: usize) -> Option<u32> {
@@ -201,14 +201,35 @@ impl RingArena {
         let Some(class) = class_of(len) else { return };
         let page = ((self.distance(storage) - self.parts.storage_at) >> SHIFT_MIN) as u32;
         self.storage_used.fetch_sub(len, Ordering::Relaxed);
-        if self.kept.fetch_add(len, Ordering::Relaxed) + len <= KEPT_BYTES {
-            return self.classes[class].warm.push(&self.page_links, page);
+        self.kept.fetch_add(len, Ordering::Relaxed);
+        self.classes[class].warm.push(&self.page_links, page);
+    }
+
+    /// Whether free storage keeps more memory than it should.
+    #[inline]
+    pub fn hoards(&self) -> bool {
+        self.kept.load(Ordering::Relaxed) > KEPT_BYTES
+    }
+
+    /// Gives memory of free storage back to the kernel, down to what may be kept, the largest pieces first. It takes
+    /// long: some microseconds for each piece.
+    pub fn give_pages_back(&self) {
+        for (class, free) in self.classes.iter().enumerate().rev() {
+            while self.hoards() {
+                let Some(page) = free.warm.pop(&self.page_links) else { break };
+                self.kept.fetch_sub(bytes_of(class), Ordering::Relaxed);
+                let storage = self.storage_at(page).as_ptr().cast();
+                // SAFETY: the range is storage that nobody else has (A2), to which no references exist; it reads as zeros
+                // from here on. If the kernel refuses, the pages stay, which harms nobody.
+                let _ = unsafe { madvise(storage, bytes_of(class), Advice::LinuxRemove) };
+                free.cold.push(&self.page_links, page);
+            }
         }
-        self.kept.fetch_sub(len, Ordering::Relaxed);
-        // SAFETY: the range is storage that the caller had (A2), to which no references exist; it reads as zeros from
-        // here on. If the kernel refuses, the pages stay, which harms nobody.
-        let _ = unsafe { madvise(storage.as_ptr().cast(), len, Advice::LinuxRemove) };
-        self.classes[class].cold.push(&self.page_links, page);
+    }
+
+    fn storage_at(&self, page: u32) -> NonNull<u8> {
+        // SAFETY: (`new`) pages below the count of pages are mapped storage.
+        unsafe { self.base.add(self.parts.storage_at + ((page as usize) << SHIFT_MIN)) }
     }
 
     /// How far storage is from the arena's begin: how the program finds it.
@@ -347,6 +368,21 @@ pub(crate) mod tests {
         assert!(arena.take(2 * PAGE).is_none(), "11 of 12 pages are in use");
         assert!(arena.take(PAGE).is_some());
         assert!(arena.take(3 * PAGE).is_none() && arena.take(64).is_none(), "no such size");
+    }
+
+    #[test]
+    fn what_is_kept_without_use_is_bounded_once_somebody_has_time() {
+        let pages = 2 * KEPT_BYTES / PAGE;
+        let arena = arena(pages, pages * PAGE);
+        let taken: Vec<_> = (0..pages / 16).map(|_| arena.take(16 * PAGE).unwrap()).collect();
+        assert!(!arena.hoards(), "it is all in use");
+        taken.into_iter().for_each(|storage| arena.give(storage, 16 * PAGE));
+        assert!(arena.hoards());
+        arena.give_pages_back();
+        assert!(!arena.hoards());
+        let again: HashSet<_> =
+            (0..pages / 16).map(|_| arena.distance(arena.take(16 * PAGE).unwrap())).collect();
+        assert_eq!(again.len(), pages / 16, "all of it is there to be used again, once");
     }
 
     #[test]

@@ -30,6 +30,18 @@ pub(crate) fn process_time(pid: u32) -> Duration {
     if is_known { Duration::new(now.tv_sec as u64, now.tv_nsec as u32) } else { Duration::ZERO }
 }
 
+/// The CPU time of this process' children that have ended.
+pub(crate) fn children_time() -> Duration {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call writes one value into a variable that outlives it, and zeros are such a value.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let span = |time: libc::timeval| Duration::new(time.tv_sec as u64, 1000 * time.tv_usec as u32);
+    span(usage.ru_utime) + span(usage.ru_stime)
+}
+
 /// The calling thread's CPU time.
 pub(crate) fn thread_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

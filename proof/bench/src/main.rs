@@ -17,9 +17,12 @@ mod kernel;
 mod loss;
 mod memif;
 mod peer;
+mod redis_tap;
 mod relay;
 mod report;
 mod rr;
+mod scene;
+mod shim_rtt;
 mod switch;
 mod tap_bulk;
 mod testpmd;
@@ -82,6 +85,16 @@ const BENCHES: &[Bench] = &[
         name: "conn-memory",
         about: "1,000,000 idle connections and 100,000 records in TIME-WAIT, beside the kernel's slab",
         run: conn_memory::run,
+    },
+    Bench {
+        name: "shim-rtt",
+        about: "64 bytes there and back for unmodified programs, beside veth and kernel loopback",
+        run: shim_rtt::run,
+    },
+    Bench {
+        name: "redis-tap",
+        about: "redis GET, a kernel client over TAP to an unmodified server, beside veth",
+        run: redis_tap::run,
     },
 ];
 

@@ -9,6 +9,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use firelane_interop::Sandbox;
 
+use crate::scene::Scene;
+
 /// Errors of benchmarks are for a reader: a sentence.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -26,6 +28,8 @@ pub(crate) fn play(role: &str, args: &[&str]) -> Result<()> {
         "loss-relay" => crate::loss::play_relay(),
         "loss-sink" => crate::loss::play_sink(args),
         "loss-source" => crate::loss::play_source(),
+        "echo-server" => crate::shim_rtt::play_server(args),
+        "echo-client" => crate::shim_rtt::play_client(args),
         "idle-client" => crate::idle::play_client(),
         _ => Err(format!("no peer plays {role:?}").into()),
     }
@@ -61,7 +65,7 @@ impl Peer {
     /// Starts a peer in a sandbox, or in one of its network namespaces.
     pub(crate) fn start(place: Place<'_>, role: &str, args: &[&str]) -> Result<Self> {
         let program = std::env::current_exe()?;
-        let mut command = place.command(program.as_os_str());
+        let mut command = place.command(program.as_os_str())?;
         command.arg("--peer").arg(role).args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let answers = BufReader::new(child.stdout.take().expect("stdout is piped"));
@@ -111,17 +115,21 @@ pub(crate) enum Place<'a> {
     Sandbox(&'a Sandbox),
     /// In a named network namespace of a sandbox.
     Netns(&'a Sandbox, &'a str),
+    /// On the netstack of a scene.
+    Preloaded(&'a Scene),
 }
 
 impl Place<'_> {
-    fn command(self, program: &OsStr) -> Command {
+    /// A command there, which becomes the program itself.
+    pub(crate) fn command(self, program: &OsStr) -> Result<Command> {
         match self {
-            Self::Sandbox(sandbox) => sandbox.command(program),
+            Self::Sandbox(sandbox) => Ok(sandbox.command(program)),
             Self::Netns(sandbox, name) => {
                 let mut command = sandbox.command("ip");
                 command.args(["netns", "exec", name]).arg(program);
-                command
+                Ok(command)
             }
+            Self::Preloaded(scene) => scene.preloaded(program),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use firelane_frame::RingArena;
@@ -27,6 +27,8 @@ pub(crate) struct ProgramArena {
     pub(super) place: u32,
     streams: RwLock<Vec<Option<Arc<Stream>>>>,
     waiters: RwLock<Vec<(u32, Waiter)>>,
+    /// Somebody is on his way to give memory back.
+    is_called: AtomicBool,
 }
 
 /// Who sleeps on a slot's descriptor.
@@ -41,7 +43,13 @@ impl ProgramArena {
     pub(super) fn new(lanes: usize, place: u32, number: u64) -> io::Result<Self> {
         let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
         let arena = Arena::create(Layout::new(lanes), number).map_err(io::Error::other)?;
-        Ok(Self { arena, place, streams: RwLock::default(), waiters: RwLock::default() })
+        Ok(Self {
+            arena,
+            place,
+            streams: RwLock::default(),
+            waiters: RwLock::default(),
+            is_called: AtomicBool::new(false),
+        })
     }
 
     /// The memfd, and its number.
@@ -61,6 +69,18 @@ impl ProgramArena {
     /// Its blocks and storage.
     pub(super) fn rings(&self) -> &Arc<RingArena> {
         self.arena.rings()
+    }
+
+    /// Whether somebody who is in no hurry is to be called, to give memory back: once.
+    pub(super) fn calls_for_time(&self) -> bool {
+        self.rings().hoards() && !self.is_called.swap(true, Ordering::AcqRel)
+    }
+
+    /// Gives memory back that free storage need not keep. It takes long.
+    pub(super) fn give_pages_back(&self) {
+        if self.is_called.swap(false, Ordering::AcqRel) {
+            self.rings().give_pages_back();
+        }
     }
 
     fn streams(&self) -> RwLockReadGuard<'_, Vec<Option<Arc<Stream>>>> {

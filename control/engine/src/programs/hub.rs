@@ -119,7 +119,7 @@ struct Ending {
     resets: bool,
 }
 
-/// Listeners of all lanes ring it.
+/// Listeners of all lanes ring it, and lanes that have memory to give back.
 #[derive(Debug)]
 struct HubBell(OwnedFd);
 
@@ -147,6 +147,7 @@ impl Hub {
         let bell = Arc::new(HubBell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
         epoll::add(&set, &bell.0, epoll::EventData::new_u64(BELL_KEY), epoll::EventFlags::IN)?;
         let listeners = Poller::waking(Waker::from(Arc::clone(&bell)));
+        engine.0.fabric.programs.set_idler(Waker::from(Arc::clone(&bell)));
         Ok(Self {
             engine,
             set,
@@ -315,6 +316,7 @@ impl Hub {
         for (key, flags) in found {
             if key == BELL_KEY {
                 let _ = rustix::io::read(&self.bell.0, &mut [0; 8]);
+                self.arenas.iter().for_each(|arena| arena.give_pages_back());
                 continue;
             }
             let name = SocketId(key);

@@ -16,6 +16,7 @@ mod stream;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::Waker;
 
 use firelane_socket::{Ready, SocketToken};
 use firelane_units::LaneId;
@@ -41,6 +42,8 @@ pub(crate) struct Programs {
     changes: AtomicU64,
     next_number: AtomicU64,
     lanes: Box<[LaneSide]>,
+    /// Woken when memory may go back to the kernel, which is nothing for a lane.
+    idler: Mutex<Option<Waker>>,
 }
 
 /// A lane's worker's own.
@@ -86,6 +89,7 @@ impl Programs {
             changes: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
             lanes: bells.map(side).collect(),
+            idler: Mutex::default(),
         }
     }
 
@@ -150,9 +154,21 @@ impl Programs {
         self.with_known(lane, |arenas| arenas.iter().for_each(|arena| arena.take_kicks(lane, &mut give)));
     }
 
+    /// Who has time for what takes long.
+    fn set_idler(&self, waker: Waker) {
+        *self.idler.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker);
+    }
+
     /// A worker that is about to sleep: programs are to ring from here on. Whether it may.
     pub(crate) fn fall_asleep(&self, lane: LaneId) -> bool {
-        let fall = |arena: &Arc<ProgramArena>| arena.inbox(lane).is_none_or(|inbox| inbox.fall_asleep());
+        let fall = |arena: &Arc<ProgramArena>| {
+            if arena.calls_for_time()
+                && let Some(idler) = &*self.idler.lock().unwrap_or_else(PoisonError::into_inner)
+            {
+                idler.wake_by_ref();
+            }
+            arena.inbox(lane).is_none_or(|inbox| inbox.fall_asleep())
+        };
         self.with_known(lane, |arenas| arenas.iter().all(fall)).unwrap_or(true)
     }
 

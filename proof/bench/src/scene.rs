@@ -1,0 +1,150 @@
+//! Where benchmarks of unmodified programs play: a real `firelaned` with the netstack `web` (10.0.0.10) and a tenant's
+//! namespace `alice` (10.0.0.1) on one etherstub, and beside them two namespaces of the kernel's, `client` (10.1.0.1)
+//! and `server` (10.1.0.2), with a veth pair between.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use firelane_interop::Sandbox;
+
+use crate::peer::{self, Place, Result};
+
+const CONFIG: &str = r#"
+[etherstub.s1]
+[vnic.web0]
+over = "s1"
+netstack = "web"
+[vnic.alice0]
+over = "s1"
+tap = { namespace = "alice", addresses = ["10.0.0.1/24"] }
+[netstack.web.addresses]
+"web0/v4" = "10.0.0.10/24"
+"#;
+const VETH: &[&str] = &[
+    "netns add alice",
+    "netns add client",
+    "netns add server",
+    "link add near netns client type veth peer name far netns server",
+    "-n client address add 10.1.0.1/24 dev near",
+    "-n server address add 10.1.0.2/24 dev far",
+    "-n client link set near up",
+    "-n client link set lo up",
+    "-n server link set far up",
+    "-n server link set lo up",
+];
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The namespace whose programs reach Firelane over a TAP.
+pub(crate) const TENANT: &str = "alice";
+/// The kernel's two namespaces.
+pub(crate) const CLIENT: &str = "client";
+pub(crate) const SERVER: &str = "server";
+/// The netstack's address, and that of the kernel's server.
+pub(crate) const FIRELANE_HOST: &str = "10.0.0.10";
+pub(crate) const KERNEL_HOST: &str = "10.1.0.2";
+
+/// The scene, with its daemon.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) sandbox: Sandbox,
+    daemon: Option<Child>,
+}
+
+impl Scene {
+    /// Sets it up, with a daemon of so many lanes.
+    pub(crate) fn start(lanes: usize) -> Result<Self> {
+        let sandbox = Sandbox::new();
+        peer::ip(&sandbox, VETH)?;
+        fs::write(sandbox.folder().join("host.toml"), CONFIG)?;
+        let mut scene = Self { sandbox, daemon: None };
+        let mut command: Command = scene.sandbox.command(beside("firelaned")?);
+        command.arg("--config").arg(scene.sandbox.folder().join("host.toml"));
+        command.arg("--runtime-dir").arg(scene.runtime()).arg("--lanes").arg(lanes.to_string());
+        command.stdin(Stdio::null()).stderr(fs::File::create(scene.sandbox.folder().join("daemon.log"))?);
+        scene.daemon = Some(command.spawn()?);
+        let deadline = Instant::now() + PATIENCE;
+        while !scene.runtime().join("app.sock").exists() {
+            if Instant::now() > deadline {
+                let log = fs::read_to_string(scene.sandbox.folder().join("daemon.log")).unwrap_or_default();
+                return Err(format!("firelaned does not start: {log}").into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(scene)
+    }
+
+    fn runtime(&self) -> PathBuf {
+        self.sandbox.folder().join("run")
+    }
+
+    /// The daemon's process.
+    pub(crate) fn daemon(&self) -> u32 {
+        self.daemon.as_ref().map_or(0, Child::id)
+    }
+
+    /// In a namespace of the scene's.
+    pub(crate) fn netns(&self, name: &'static str) -> Place<'_> {
+        Place::Netns(&self.sandbox, name)
+    }
+
+    /// A program on the netstack: the environment is that of `firelane run`, whose process would stand between.
+    pub(crate) fn preloaded(&self, program: &OsStr) -> Result<Command> {
+        let mut command = self.sandbox.command("env");
+        let library = beside("libfirelane_preload.so")?;
+        for (name, value) in [
+            ("LD_PRELOAD", library),
+            ("FIRELANE_APP_SOCKET", self.runtime().join("app.sock")),
+            ("FIRELANE_NETSTACK", "web".into()),
+        ] {
+            command.arg(format!("{name}={}", value.display()));
+        }
+        command.arg(program);
+        Ok(command)
+    }
+
+    /// A command of `firelane` to this daemon.
+    pub(crate) fn firelane(&self) -> Result<Command> {
+        let mut command = self.sandbox.command(beside("firelane")?);
+        command.env("FIRELANE_SOCKET", self.runtime().join("api.sock"));
+        Ok(command)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+/// A file that was built beside this program.
+fn beside(name: &str) -> Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name(name))
+}
+
+/// Starts a server that is no peer of ours; it ends with its owner.
+#[derive(Debug)]
+pub(crate) struct Server(Child);
+
+impl Server {
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self(command.spawn()?))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

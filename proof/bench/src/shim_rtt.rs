@@ -1,0 +1,159 @@
+//! `shim-rtt`: 64 bytes there and back, one connection, both sides blocking.
+//!
+//! A kernel client over TAP to a preloaded server, beside the kernel's client and server over veth; and two preloaded
+//! programs through TCP, beside kernel loopback. Every side has its best placement: client and server each on a CPU of
+//! its own, both on one, or where the scheduler puts them. The figure is round trips per second; what they cost all
+//! parties in CPU time stands beside it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::cpu::{self, Meter};
+use crate::kernel;
+use crate::peer::{self, Peer, Place, Result};
+use crate::report::{Samples, Table, Verdict};
+use crate::rr::REQUEST_BYTES;
+use crate::scene::{CLIENT, FIRELANE_HOST, KERNEL_HOST, SERVER, Scene, TENANT};
+
+const ROUNDS: usize = 5;
+const SPAN: Duration = Duration::from_millis(150);
+const WANTED_RATIO: f64 = 0.75;
+
+/// Where client and server run.
+const PLACEMENTS: [(&str, [&str; 2]); 3] =
+    [("two CPUs", ["0", "1"]), ("one CPU", ["0", "0"]), ("anywhere", ["any", "any"])];
+
+/// One pair of programs and what it has measured, for each placement.
+struct Pair<'a> {
+    name: &'static str,
+    /// The daemon's process, if it carries the bytes.
+    daemon: Option<u32>,
+    host: &'static str,
+    places: [Place<'a>; 2],
+    port: u16,
+    rates: [Samples; 3],
+    costs: [Samples; 3],
+}
+
+impl<'a> Pair<'a> {
+    fn new(
+        name: &'static str,
+        daemon: Option<u32>,
+        host: &'static str,
+        places: [Place<'a>; 2],
+        port: u16,
+    ) -> Self {
+        Self { name, daemon, host, places, port, rates: Default::default(), costs: Default::default() }
+    }
+
+    fn round(&mut self, placement: usize, foreign: &mut Samples) -> Result<()> {
+        let [client_cpu, server_cpu] = PLACEMENTS[placement].1;
+        let address = format!("{}:{}", self.host, self.port);
+        self.port += 1;
+        let server = Peer::start(self.places[1], "echo-server", &[&address, server_cpu])?;
+        let mut client = Peer::start(self.places[0], "echo-client", &[client_cpu])?;
+        let warm = format!("{address} {}", SPAN.as_millis() / 4);
+        client.ask(&warm)?;
+        let parties: Vec<u32> = [client.pid(), server.pid()].into_iter().chain(self.daemon).collect();
+        let meter = Meter::start(&parties);
+        let answer = client.ask(&format!("{address} {}", SPAN.as_millis()))?;
+        let used = meter.stop();
+        let &[count, nanos] = answer.as_slice() else {
+            return Err("a count and a time were expected".into());
+        };
+        foreign.push(used.foreign());
+        self.rates[placement].push(count as f64 / (nanos as f64 * 1e-9));
+        self.costs[placement].push(used.parties.as_secs_f64() * 1e6 / count as f64);
+        Ok(())
+    }
+
+    /// The rate where it is best.
+    fn best(&self, table: &Table) -> f64 {
+        let mut best = (0.0, 0);
+        for (nth, rates) in self.rates.iter().enumerate() {
+            if rates.median() > best.0 {
+                best = (rates.median(), nth);
+            }
+        }
+        let (rate, nth) = best;
+        table.row(&format!("{}, {}", self.name, PLACEMENTS[nth].0), &self.rates[nth], "round trips/s");
+        table.row(&format!("{}, CPU of all parties", self.name), &self.costs[nth], "us a trip");
+        rate
+    }
+}
+
+/// Runs the benchmark.
+pub(crate) fn run() -> Result<Verdict> {
+    let scene = Scene::start(1)?;
+    let daemon = Some(scene.daemon());
+    let mut pairs = [
+        Pair::new(
+            "TAP, preloaded server",
+            daemon,
+            FIRELANE_HOST,
+            [scene.netns(TENANT), Place::Preloaded(&scene)],
+            7000,
+        ),
+        Pair::new("veth, kernel", None, KERNEL_HOST, [scene.netns(CLIENT), scene.netns(SERVER)], 7000),
+        Pair::new("two preloaded programs", daemon, FIRELANE_HOST, [Place::Preloaded(&scene); 2], 8000),
+        Pair::new("loopback, kernel", None, "127.0.0.1", [scene.netns(SERVER); 2], 8000),
+    ];
+    let mut foreign = Samples::default();
+    for _ in 0..ROUNDS {
+        for placement in 0..PLACEMENTS.len() {
+            for pair in &mut pairs {
+                pair.round(placement, &mut foreign)?;
+            }
+        }
+    }
+    let table = Table::begin("shim-rtt: 64 bytes there and back, blocking, each side at its best placement");
+    let [tap, veth, shm, loopback] = pairs.each_ref().map(|pair| pair.best(&table));
+    table.disturbance(&foreign);
+    table.at_least("over TAP, of veth", tap / veth, WANTED_RATIO, "");
+    table.at_least("two preloaded programs, of loopback", shm / loopback, WANTED_RATIO, "");
+    Ok(Verdict {
+        name: "shim-rtt",
+        ratio: (tap / veth).min(shm / loopback),
+        firelane: format!("{:.1} us TAP, {:.1} us programs", 1e6 / tap, 1e6 / shm),
+        peer: format!("{:.1} us veth, {:.1} us loopback", 1e6 / veth, 1e6 / loopback),
+    })
+}
+
+fn bind(cpu: &str) -> Result<()> {
+    if cpu == "any" { Ok(()) } else { cpu::bind(cpu.parse()?) }
+}
+
+/// `ADDR CPU`: answers one connection after the other until the input ends.
+pub(crate) fn play_server(args: &[&str]) -> Result<()> {
+    let &[address, cpu] = args else { return Err("ADDR CPU".into()) };
+    bind(cpu)?;
+    let listener = kernel::listen(address.parse()?)?;
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = [0; REQUEST_BYTES];
+            while stream.read_exact(&mut request).is_ok() && stream.write_all(&request).is_ok() {}
+        }
+    });
+    peer::serve(|_| Ok(Vec::new()))
+}
+
+/// `CPU`, then `ADDR MILLIS` is answered with round trips and nanoseconds.
+pub(crate) fn play_client(args: &[&str]) -> Result<()> {
+    let &[cpu] = args else { return Err("CPU".into()) };
+    bind(cpu)?;
+    peer::serve(|words| {
+        let &[address, millis] = words else { return Err("ADDR MILLIS".into()) };
+        let (address, span): (SocketAddr, _) = (address.parse()?, Duration::from_millis(millis.parse()?));
+        let mut stream: TcpStream = kernel::connect(address)?;
+        stream.set_nodelay(true)?;
+        let mut message = [7; REQUEST_BYTES];
+        let (start, mut count) = (Instant::now(), 0);
+        while start.elapsed() < span {
+            stream.write_all(&message)?;
+            stream.read_exact(&mut message)?;
+            count += 1;
+        }
+        Ok(vec![count, start.elapsed().as_nanos() as u64])
+    })
+}
