@@ -68,12 +68,27 @@ impl Bell {
             tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: limit.subsec_nanos().into(),
         });
+        self.wait(limit.as_ref());
+    }
+
+    /// Whether it was rung since [`Bell::clear`].
+    pub(crate) fn is_rung(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != AWAKE
+    }
+
+    /// Whether a device has frames, without sleeping. It is not told again of those (see [`Bell::watch`]).
+    pub(crate) fn glance(&self) -> bool {
+        self.wait(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
+    }
+
+    /// Whether there was anything within the limit.
+    fn wait(&self, limit: Option<&Timespec>) -> bool {
         let mut events = [const { std::mem::MaybeUninit::uninit() }; 16];
-        if let Ok((events, _)) = epoll::wait(&self.set, &mut events, limit.as_ref())
-            && events.iter().any(|event| event.data.u64() == BELL_KEY)
-        {
+        let Ok((events, _)) = epoll::wait(&self.set, &mut events, limit) else { return false };
+        if events.iter().any(|event| event.data.u64() == BELL_KEY) {
             let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
         }
+        !events.is_empty()
     }
 
     /// Wakes the worker, or keeps it from falling asleep.

@@ -3,12 +3,13 @@
 //! The engine starts one thread per lane with it; a program that wants its own thread to be the lane's drives
 //! it by hand ([`Worker::run_once`]), and its socket calls on that thread cost no hand-off.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use firelane_lane::{Host, Idle};
+use firelane_shm::Spin;
 use firelane_units::LaneId;
 
 use crate::fabric::{Fabric, become_worker};
@@ -19,7 +20,12 @@ pub struct Worker {
     fabric: Arc<Fabric>,
     lane: LaneId,
     stop: Arc<AtomicBool>,
+    /// How long it looks for a program's next word before it sleeps.
+    spin: Spin,
 }
+
+/// The most looks before sleeping: about what being woken takes.
+const LOOKS_MAX: u32 = 256;
 
 /// What [`Worker::run_once`] found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +40,8 @@ pub enum Ran {
 
 impl Worker {
     pub(crate) fn new(fabric: Arc<Fabric>, lane: LaneId, stop: Arc<AtomicBool>) -> Self {
-        Self { fabric, lane, stop }
+        let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self { fabric, lane, stop, spin: Spin::at_most(LOOKS_MAX, cpus) }
     }
 
     /// Which lane it runs.
@@ -78,6 +85,7 @@ impl Worker {
         let until = until.map(|at| at.saturating_since(fabric.now()));
         match [until, limit].into_iter().flatten().min() {
             Some(Duration::ZERO) => {}
+            _ if fabric.programs.await_news(self.lane, &mut self.spin) => {}
             limit => {
                 if fabric.programs.fall_asleep(self.lane) {
                     bell.sleep(limit);

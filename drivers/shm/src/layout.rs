@@ -67,6 +67,12 @@ impl Inbox {
         self.sleeping.load(Ordering::SeqCst) != 0
     }
 
+    /// The same for who rings for certain if the answer is yes: he is answered once, and the others who have news rely on
+    /// him. A program is not such a one, for it may die before it rings.
+    pub fn call(&self, block: u32) -> bool {
+        self.tell(block) && self.sleeping.swap(0, Ordering::SeqCst) != 0
+    }
+
     /// Owner, who has taken all there was: from here on he must be woken. Whether he may sleep: `false` if there may be
     /// news already.
     pub fn fall_asleep(&self) -> bool {
@@ -306,5 +312,9 @@ mod tests {
         assert!(inbox.tell(9));
         inbox.wake_up();
         assert!(!inbox.tell(10));
+        while inbox.news.take_word().is_some() {}
+        assert!(inbox.fall_asleep());
+        assert_eq!([1, 2].map(|block| inbox.call(block)), [true, false], "one of them rings");
+        assert_eq!(inbox.news.take_word(), Some((0, 0b110)));
     }
 }

@@ -47,7 +47,12 @@ impl Spin {
 
     /// For a machine with this many CPUs.
     pub const fn new(cpus: usize) -> Self {
-        let most = if cpus > 1 { Self::MOST } else { 0 };
+        Self::at_most(Self::MOST, cpus)
+    }
+
+    /// For who has less to win than a thread that would be woken by another process.
+    pub const fn at_most(looks: u32, cpus: usize) -> Self {
+        let most = if cpus > 1 { looks } else { 0 };
         Self { looks: most / 4, most, pause: 0 }
     }
 

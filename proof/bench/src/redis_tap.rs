@@ -42,7 +42,8 @@ impl<'a> Side<'a> {
         let side =
             Self { name, host, client, server, daemon, wall: Samples::default(), cpu: Samples::default() };
         let deadline = Instant::now() + PATIENCE;
-        while side.ask(&["-n", "1"]).is_err() {
+        // The benchmark itself never ends if nobody listens.
+        while side.run("redis-cli", &["ping"]).is_err() {
             if Instant::now() > deadline {
                 return Err(format!("{name}: redis-server does not answer").into());
             }
@@ -51,18 +52,19 @@ impl<'a> Side<'a> {
         Ok(side)
     }
 
-    fn ask(&self, words: &[&str]) -> Result<()> {
-        let mut command = self.client.command(OsStr::new("redis-benchmark"))?;
-        command.args(["-h", self.host, "-t", "get", "-q", "-c", CONNECTIONS]).args(words);
+    fn run(&self, program: &str, words: &[&str]) -> Result<()> {
+        let mut command = self.client.command(OsStr::new("timeout"))?;
+        command.args(["20", program, "-h", self.host]).args(words);
         let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-        if status.success() { Ok(()) } else { Err(format!("redis-benchmark: {status}").into()) }
+        if status.success() { Ok(()) } else { Err(format!("{program}: {status}").into()) }
     }
 
     fn round(&mut self, foreign: &mut Samples) -> Result<()> {
         let parties: Vec<u32> = [self.server.pid()].into_iter().chain(self.daemon).collect();
         let children = cpu::children_time();
         let meter = Meter::start(&parties);
-        self.ask(&["-n", &REQUESTS.to_string()])?;
+        let requests = REQUESTS.to_string();
+        self.run("redis-benchmark", &["-t", "get", "-q", "-c", CONNECTIONS, "-n", &requests])?;
         let mut used = meter.stop();
         used.parties += cpu::children_time().saturating_sub(children);
         foreign.push(used.foreign());

@@ -63,10 +63,13 @@ impl Scene {
         let mut command: Command = scene.sandbox.command(beside("firelaned")?);
         command.arg("--config").arg(scene.sandbox.folder().join("host.toml"));
         command.arg("--runtime-dir").arg(scene.runtime()).arg("--lanes").arg(lanes.to_string());
-        command.stdin(Stdio::null()).stderr(fs::File::create(scene.sandbox.folder().join("daemon.log"))?);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(scene.sandbox.folder().join("daemon.log"))?);
         scene.daemon = Some(command.spawn()?);
         let deadline = Instant::now() + PATIENCE;
-        while !scene.runtime().join("app.sock").exists() {
+        while !scene.is_ready()? {
             if Instant::now() > deadline {
                 let log = fs::read_to_string(scene.sandbox.folder().join("daemon.log")).unwrap_or_default();
                 return Err(format!("firelaned does not start: {log}").into());
@@ -74,6 +77,16 @@ impl Scene {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(scene)
+    }
+
+    /// Whether the daemon answers, and has done what its configuration says.
+    fn is_ready(&self) -> Result<bool> {
+        let mut command = self.firelane()?;
+        command
+            .args(["ipadm", "show-addr", "-p", "-o", "addrobj,state"])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null());
+        Ok(String::from_utf8_lossy(&command.output()?.stdout).lines().any(|line| line == "web0/v4:ok"))
     }
 
     fn runtime(&self) -> PathBuf {

@@ -6,11 +6,10 @@
 //! parties in CPU time stands beside it.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::cpu::{self, Meter};
-use crate::kernel;
 use crate::peer::{self, Peer, Place, Result};
 use crate::report::{Samples, Table, Verdict};
 use crate::rr::REQUEST_BYTES;
@@ -128,7 +127,8 @@ fn bind(cpu: &str) -> Result<()> {
 pub(crate) fn play_server(args: &[&str]) -> Result<()> {
     let &[address, cpu] = args else { return Err("ADDR CPU".into()) };
     bind(cpu)?;
-    let listener = kernel::listen(address.parse()?)?;
+    // By std's calls, which are libc's: the library stands in front of those.
+    let listener = TcpListener::bind(address)?;
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut request = [0; REQUEST_BYTES];
@@ -145,7 +145,7 @@ pub(crate) fn play_client(args: &[&str]) -> Result<()> {
     peer::serve(|words| {
         let &[address, millis] = words else { return Err("ADDR MILLIS".into()) };
         let (address, span): (SocketAddr, _) = (address.parse()?, Duration::from_millis(millis.parse()?));
-        let mut stream: TcpStream = kernel::connect(address)?;
+        let mut stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         let mut message = [7; REQUEST_BYTES];
         let (start, mut count) = (Instant::now(), 0);

@@ -167,7 +167,7 @@ impl ProgramArena {
         while wanted != 0 {
             let slot = wanted.trailing_zeros();
             wanted &= wanted - 1;
-            if self.mapping().slot(slot).is_some_and(|inbox| inbox.tell(number)) {
+            if self.mapping().slot(slot).is_some_and(|inbox| inbox.call(number)) {
                 self.wake(slot);
             }
         }

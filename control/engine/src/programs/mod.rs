@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::Waker;
 
+use firelane_shm::Spin;
 use firelane_socket::{Ready, SocketToken};
 use firelane_units::LaneId;
 
@@ -29,6 +30,10 @@ pub use hub::{Hub, Owner, ProgramSocket, Reply, send};
 
 /// Words of an inbox, of up to 64 streams each, that are looked at in a turn of the lane.
 const WORDS_PER_TURN: usize = 64;
+/// With more programs than these a worker sleeps at once: somebody always has news.
+const ARENAS_LOOKED_AT: usize = 8;
+/// A look at memory takes some nanoseconds, one at devices a system call.
+const LOOKS_PER_GLANCE: u32 = 16;
 /// Tokens of programs' streams have it; those of the engine's own sockets are counted from one.
 const TOKEN: u64 = 1 << 63;
 
@@ -157,6 +162,25 @@ impl Programs {
     /// Who has time for what takes long.
     fn set_idler(&self, waker: Waker) {
         *self.idler.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker);
+    }
+
+    /// A worker that has nothing to do looks for what comes next: an answer that a program is about to give costs neither
+    /// side a wake-up then. Whether something came. How long is for `spin` to say, by what it has been worth.
+    pub(crate) fn await_news(&self, lane: LaneId, spin: &mut Spin) -> bool {
+        self.with_known(lane, |arenas| {
+            if arenas.is_empty() || arenas.len() > ARENAS_LOOKED_AT {
+                return false;
+            }
+            let Some(side) = self.lanes.get(lane.index()) else { return false };
+            let mut looks = 0u32;
+            spin.until(|| {
+                looks += 1;
+                side.bell.is_rung()
+                    || arenas.iter().any(|it| it.inbox(lane).is_some_and(|inbox| inbox.news.any()))
+                    || (looks.is_multiple_of(LOOKS_PER_GLANCE) && side.bell.glance())
+            })
+        })
+        .unwrap_or(false)
     }
 
     /// A worker that is about to sleep: programs are to ring from here on. Whether it may.
