@@ -295,6 +295,12 @@ impl Inner {
     }
 }
 
+/// Programs that spoilt their shared memory.
+fn note_of_lies(lies: u64) -> Option<String> {
+    let text = "connections of programs were reset: what the programs said of their rings could not be";
+    (lies > 0).then(|| format!("shm_lies: {lies} {text}"))
+}
+
 /// Reads what lanes report as soon as they do: a leased address waits for how its test ended.
 pub(crate) async fn follow(host: Arc<Host>) {
     let engine = host.lock().works.engine.clone();
@@ -336,7 +342,12 @@ impl Api for Host {
             flows: model.flows.len(),
             netstacks: model.netstacks.len(),
             connections: snapshot.connections,
-            notes: inner.works.detours(),
+            notes: inner
+                .works
+                .detours()
+                .into_iter()
+                .chain(note_of_lies(snapshot.counters.shm_lies))
+                .collect(),
             problems: inner.problems(self.lanes_given, snapshot.lanes.len()),
         })
     }
