@@ -32,18 +32,18 @@ use core::cell::Cell;
 use core::fmt;
 use core::ops::Deref;
 use core::{ptr, slice};
+// Pairs that are joined refer to each other weakly, which loom's counter does not know.
+use std::sync::Arc;
 
 use crate::arena::RingArena;
-use crate::sync::{Arc, AtomicPtr, AtomicU64, Ordering};
+use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 
 mod far;
-#[cfg(not(loom))]
 mod fused;
 mod gate;
 
 use far::Far;
 pub use far::FarView;
-#[cfg(not(loom))]
 pub use fused::{FusedReader, FusedWriter, Halves, Visit, fuse, is_cramped, part, reopen};
 
 /// Storage is attached.
@@ -108,7 +108,6 @@ struct Beside {
     /// The first party is another process: the words here are the second party's own.
     far: Option<Far>,
     /// It was fused with another pair, and may be again.
-    #[cfg(not(loom))]
     joint: std::sync::OnceLock<fused::Seat>,
 }
 
@@ -128,7 +127,6 @@ impl BesideSlot {
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    #[cfg(not(loom))]
     fn get_or_make(&self) -> &Beside {
         if let Some(beside) = self.get() {
             return beside;

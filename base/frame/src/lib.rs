@@ -36,7 +36,6 @@ pub use byte_ring::{
     FarView, MARGIN_WORDS, Margin, MarginRef, RingReader, RingSide, RingWords, RingWriter, byte_ring,
     byte_rings, byte_rings_in,
 };
-#[cfg(not(loom))]
 pub use byte_ring::{FusedReader, FusedWriter, Halves, Visit, fuse, is_cramped, part, reopen};
 pub use chain::Chain;
 pub use driver::{Capabilities, Driver};

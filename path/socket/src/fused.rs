@@ -262,3 +262,92 @@ impl StreamSlot {
         firelane_frame::is_cramped(&halves(self), &halves(peer))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ReadError, StreamConfig, StreamEnd, stream};
+    use firelane_units::{LaneId, NetstackId};
+
+    const RINGS: StreamConfig = StreamConfig { send_capacity: 64, recv_capacity: 64 };
+
+    /// Two streams that are each other's peers, fused.
+    fn fused(most_writes: u32) -> ([StreamEnd; 2], [StreamSlot; 2]) {
+        let [one, two] = [7, 8].map(|token| {
+            let (end, slot) = stream(RINGS, LaneId(0), NetstackId(0));
+            end.shared().words().set_token(SocketToken(token));
+            end.shared().words().set_flags(Flags::CONNECTED);
+            (end, slot)
+        });
+        let mut slots = [one.1, two.1];
+        let [first, second] = &mut slots;
+        assert_eq!(fuse_streams(first, second, most_writes), Fusion::Fused);
+        ([one.0, two.0], slots)
+    }
+
+    #[test]
+    fn each_tells_the_other_and_nobody_else() {
+        let ([mut one, mut two], _slots) = fused(0);
+        assert_eq!(one.send.write(b"abc"), Ok(3));
+        // The ring had no storage: whoever takes it back when it is silent must know.
+        assert_eq!(one.send.nudge(), Nudge { kick: true, wake: None });
+        two.shared().words().wait_for(Ready::READABLE);
+        assert_eq!(one.send.write(b"d"), Ok(1));
+        let wake = Some((SocketToken(8), Ready::READABLE));
+        assert_eq!(one.send.nudge(), Nudge { kick: false, wake });
+        let mut bytes = [0; 8];
+        assert_eq!((two.recv.peek(&mut bytes), two.recv.available()), (Ok(4), 4));
+        one.shared().words().wait_for(Ready::WRITABLE);
+        assert_eq!((two.recv.read(&mut bytes), &bytes[..4]), (Ok(4), &b"abcd"[..]));
+        let wake = Some((SocketToken(7), Ready::WRITABLE));
+        assert_eq!(two.recv.nudge(), Nudge { kick: false, wake });
+        assert_eq!(two.recv.read(&mut bytes), Err(ReadError::WouldBlock));
+    }
+
+    #[test]
+    fn after_parting_the_lane_is_told_again() {
+        let ([mut one, mut two], mut slots) = fused(0);
+        assert_eq!(one.send.write(&[1; 100]), Ok(100), "as much as both buffers hold");
+        assert_eq!(one.send.unacknowledged(), 36);
+        let _ = one.send.nudge();
+        let mut bytes = [0; 10];
+        assert_eq!(two.recv.read(&mut bytes), Ok(10));
+        let [first, second] = &mut slots;
+        assert!(part_streams(first, second));
+        assert_eq!(two.recv.read(&mut bytes), Err(ReadError::WouldBlock), "the rest comes in segments");
+        assert_eq!((first.send.cursor(), first.send.available(), second.recv.cursor()), (10, 90, 10));
+        assert_eq!(one.send.write(b"x"), Err(WriteError::WouldBlock), "its own buffer is more than full");
+        first.shared().words().unkick();
+        first.send.release(90);
+        assert_eq!(one.send.write(&[2; 100]), Ok(64));
+        assert!(one.send.nudge().kick);
+    }
+
+    /// Whatever happens between two instructions of the others: what was written is told to who waits, or seen by who
+    /// looks, or the lane has it and knows (R1, R5).
+    #[test]
+    fn nothing_that_was_written_is_forgotten() {
+        for _ in 0..2000 {
+            let ([mut one, mut two], mut slots) = fused(0);
+            let _ = (one.send.write(b"a"), one.send.nudge(), two.recv.read(&mut [0]), two.recv.nudge());
+            slots[0].shared().words().unkick();
+            let [first, second] = &mut slots;
+            let (told, saw, lane) = std::thread::scope(|scope| {
+                let writer = scope.spawn(|| {
+                    assert_eq!(one.send.write(b"b"), Ok(1));
+                    let nudge = one.send.nudge();
+                    nudge.kick || nudge.wake.is_some()
+                });
+                let reader = scope.spawn(|| {
+                    two.shared().words().wait_for(Ready::READABLE);
+                    let count = two.recv.read(&mut [0]);
+                    count == Ok(1) || two.recv.nudge().kick
+                });
+                let is_parted = part_streams(first, second);
+                let lane = is_parted && first.send.available() > 0;
+                (writer.join().unwrap(), reader.join().unwrap(), lane)
+            });
+            assert!(told || saw || lane);
+        }
+    }
+}

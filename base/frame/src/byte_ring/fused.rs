@@ -12,11 +12,11 @@
 //!     ring is empty before and after, and its cursor is the stream's.
 //! F3. The writer keeps the rules of its ring (R1 to R5) and does not know who reads it.
 
-use std::sync::{OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::gate::Gate;
 use super::{Block, Margin, MarginRef, Party, RingReader, RingWriter};
-use crate::sync::{Arc, AtomicBool, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
 /// Two pairs that are joined, or were.
 #[derive(Debug)]
@@ -348,6 +348,7 @@ impl FusedWriter {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use crate::byte_ring::byte_rings;
