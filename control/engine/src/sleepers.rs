@@ -3,12 +3,14 @@
 //! A socket gets a token at its birth and gives it back at its end. A lane that makes an interest true names
 //! the token; here it finds the wakers. Blocking calls are wakers too: they unpark their thread.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use firelane_shm::Spin;
 use firelane_socket::{Ready, SocketToken};
 
 use crate::poller::Watch;
@@ -171,6 +173,25 @@ impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
+}
+
+thread_local! {
+    /// How long this thread looks for what another application is about to do before it sleeps: as long as that paid, and
+    /// not at all on one CPU.
+    static SPIN: RefCell<Spin> = RefCell::new(Spin::new(thread::available_parallelism().map_or(1, usize::from)));
+}
+
+/// Looks again for a bounded while: between applications that answer each other directly, a sleep costs more than the
+/// answer.
+pub(crate) fn look_on<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let mut seen = None;
+    SPIN.with_borrow_mut(|spin| {
+        spin.until(|| {
+            seen = look();
+            seen.is_some()
+        })
+    });
+    seen
 }
 
 /// Runs `poll` on this thread until it is ready; `None` if `limit` passes first.

@@ -26,7 +26,7 @@ use crate::engine::Inner;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::EnterError;
 use crate::poller::sealed::Watched;
-use crate::sleepers::{Seat, Seated, block_on};
+use crate::sleepers::{Seat, Seated, block_on, look_on};
 use crate::stack::Stack;
 
 /// A connection between two sockets. Clones are the same connection, which closes with the last of them.
@@ -327,6 +327,11 @@ impl TcpStream {
         }
         if self.socket.nonblocking.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if self.socket.shared.get().words().flags().contains(Flags::FUSED)
+            && let Some(result) = look_on(|| check(&self.socket))
+        {
+            return result;
         }
         let result = block_on(limit, |context| self.poll_for(ready, context, &mut check));
         // As with SO_RCVTIMEO, a time-out is reported as EAGAIN.
