@@ -16,8 +16,8 @@ use crate::arena::{RingArena, storage_for};
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
 use super::{
-    ATTACHED, Block, HELD, Margin, MarginRef, RingReader, RingSide, RingWords, RingWriter, SIZE, SIZE_SHIFT,
-    clamped, size_in,
+    ATTACHED, Block, HELD, Margin, MarginRef, Place, RingReader, RingSide, RingWords, RingWriter, SIZE,
+    SIZE_SHIFT, clamped, size_in,
 };
 
 /// The other process' side of two rings.
@@ -183,7 +183,7 @@ impl RingWriter {
 
     /// Holds the storage, if there is any (R3).
     #[cold]
-    pub(super) fn enter_far(&mut self) -> Option<(*mut u8, usize)> {
+    pub(super) fn enter_far(&mut self) -> Option<Place> {
         let own = &self.block.two;
         if own.state.load(Ordering::Relaxed) & HELD == 0 {
             if !is_attached(own) && !self.claim_far() {

@@ -204,3 +204,34 @@ fn a_stream_between_threads_survives_constant_detaching() {
     assert!(detached > 0, "the test must meet its case");
     assert_eq!(reader.available(), 0);
 }
+
+/// Where the next byte lies.
+fn place(reader: &RingReader) -> *const u8 {
+    reader.peek_at(reader.cursor(), 1).0.as_ptr()
+}
+
+#[test]
+fn an_emptied_ring_begins_again_at_the_begin_of_its_storage() {
+    let (mut writer, mut reader) = byte_ring(1 << 16);
+    writer.write(&[1; 100]);
+    let begin = place(&reader);
+    for round in 2..200u8 {
+        let count = reader.available();
+        let mut bytes = vec![0; count];
+        assert_eq!((reader.read(&mut bytes), bytes.iter().all(|&b| b == round - 1)), (count, true));
+        assert_eq!(writer.write(&[round; 100]), 100);
+        // A cursor keeps its place within a cache line.
+        assert_eq!(place(&reader), begin.wrapping_add(reader.cursor() as usize % 64), "in round {round}");
+    }
+    // With bytes in it, or ahead of it, it goes on behind them.
+    writer.write(&[200; 50]);
+    let next = place(&reader).wrapping_add(100);
+    let mut bytes = [0; 150];
+    assert_eq!(reader.read(&mut bytes[..100]), 100);
+    assert_eq!((reader.available(), place(&reader)), (50, next));
+    assert_eq!(writer.write_at(writer.cursor() + 10, &[2; 10]), 10);
+    assert_eq!(reader.read(&mut bytes), 50);
+    assert_eq!(writer.write(&[1; 10]), 10);
+    writer.advance(10);
+    assert_eq!((reader.read(&mut bytes), &bytes[..20]), (20, [[1; 10], [2; 10]].as_flattened()));
+}
