@@ -105,6 +105,14 @@ drop_reasons! {
     Switch PortFull = "port_full",
     /// A link-local control protocol (BPDU, pause, LLDP) that tenants must not exchange.
     Switch LinkLocalProtocol = "link_local_protocol",
+    /// The source address is not the link's own (`protection=mac-nospoof`).
+    Switch MacSpoofed = "mac_spoofed",
+    /// Neither IPv4 nor IPv6 nor ARP (`protection=restricted`).
+    Switch Restricted = "restricted",
+    /// An IP address that the link may not use (`protection=ip-nospoof`).
+    Switch IpSpoofed = "ip_spoofed",
+    /// DHCP in somebody else's name (`protection=dhcp-nospoof`).
+    Switch DhcpSpoofed = "dhcp_spoofed",
     /// An EtherType that no netstack handles.
     Ip UnknownEtherType = "unknown_ethertype",
     /// A header field is wrong (version, header length, total length).

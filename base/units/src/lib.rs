@@ -11,6 +11,7 @@ mod drop_reason;
 mod ids;
 mod mac;
 mod prefix;
+mod protection;
 mod rate;
 mod seq;
 mod size;
@@ -24,6 +25,7 @@ pub use ids::{
 };
 pub use mac::{MacAddr, ParseMacError};
 pub use prefix::{IpPrefix, ParsePrefixError};
+pub use protection::{Protection, Protections};
 pub use rate::{BitRate, ParseRateError};
 pub use seq::SeqNum;
 pub use size::{Bytes, Mss, Mtu};

@@ -1,7 +1,7 @@
 //! A rate in bits per second, with the spelling of the Solaris commands.
 //!
 //! `maxbw` values are an integer or decimal with an optional letter K, M or G (powers of ten); without a
-//! letter they mean Mb/s. They are shown in Mb/s with up to three decimals (`500`, `1.5`).
+//! letter they mean Mb/s. They are shown in Mb/s with three decimals if it is not whole (`500`, `1.500`), with six below a kilobit.
 
 use core::fmt;
 use core::str::FromStr;
@@ -94,10 +94,14 @@ impl FromStr for BitRate {
 }
 
 impl fmt::Display for BitRate {
-    /// Mb/s with up to three decimals, as the Solaris commands show it.
+    /// Mb/s as the Solaris commands show it, with three decimals, or six where they would hide something.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (mega, rest) = (self.0 / 1_000_000, self.0 % 1_000_000 / 1_000);
-        let text = if rest == 0 { mega.to_string() } else { format!("{mega}.{rest:03}") };
+        let (mega, rest) = (self.0 / 1_000_000, self.0 % 1_000_000);
+        let text = match (rest, rest % 1_000) {
+            (0, _) => mega.to_string(),
+            (_, 0) => format!("{mega}.{:03}", rest / 1_000),
+            _ => format!("{mega}.{rest:06}"),
+        };
         f.pad(&text)
     }
 }
@@ -130,6 +134,7 @@ mod tests {
     fn shown_in_megabits() {
         assert_eq!(BitRate::from_mbps(500).to_string(), "500");
         assert_eq!(BitRate::from_bps(1_500_000).to_string(), "1.500");
+        assert_eq!(BitRate::from_bps(1).to_string(), "0.000001");
     }
 
     proptest! {

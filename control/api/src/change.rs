@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use firelane_model::{AddrObjName, Address, Etherstub, Flow, FlowName, LinkName, NetstackName, Vnic};
+use firelane_model::{AddrObjName, Address, Etherstub, Flow, FlowName, LinkName, Mac, NetstackName, Vnic};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -15,8 +15,12 @@ pub enum Change {
     DeleteEtherstub(LinkName),
     /// Makes a VNIC.
     CreateVnic(LinkName, Vnic),
+    /// Makes a VNIC over something else, or with another address or VLAN.
+    ModifyVnic(LinkName, VnicChange),
     /// Removes a VNIC.
     DeleteVnic(LinkName),
+    /// Gives a link of any class another name.
+    RenameLink(LinkName, LinkName),
     /// Sets or resets properties of a link, etherstub or VNIC.
     SetLinkProps(LinkName, Vec<PropChange>),
     /// Adds a flow.
@@ -35,6 +39,41 @@ pub enum Change {
     CreateAddr(AddrObjName, Address),
     /// Removes an address.
     DeleteAddr(AddrObjName),
+}
+
+/// What of a VNIC changes; what is absent stays.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VnicChange {
+    /// The link or etherstub below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<LinkName>,
+    /// Where its Ethernet address comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub mac: Option<Mac>,
+    /// Its VLAN; 0 is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+}
+
+/// Body: changes a VNIC.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModifyVnic {
+    /// What changes.
+    pub change: VnicChange,
+    /// Whether it is as before after the next start.
+    #[serde(default)]
+    pub temporary: bool,
+}
+
+/// Body: gives a link another name.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RenameLink {
+    /// The new name.
+    pub name: LinkName,
 }
 
 /// A change with its persistence.

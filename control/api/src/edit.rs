@@ -8,8 +8,10 @@ use firelane_model::{
     VnicUser,
 };
 
+use firelane_units::VlanId;
+
 use crate::change::default_netstack;
-use crate::{ApiError, Change, PropChange, Status, props, protocol_props};
+use crate::{ApiError, Change, PropChange, Status, VnicChange, props, protocol_props};
 
 /// Makes `change` on `model`; on an error the model is left half changed and must be thrown away.
 pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
@@ -20,7 +22,9 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
         }
         Change::DeleteEtherstub(name) => delete_etherstub(model, name)?,
         Change::CreateVnic(name, vnic) => create_vnic(model, name, vnic)?,
+        Change::ModifyVnic(name, change) => modify_vnic(model, name, change)?,
         Change::DeleteVnic(name) => delete_vnic(model, name)?,
+        Change::RenameLink(from, to) => rename_link(model, from, to)?,
         Change::SetLinkProps(name, changes) => set_link_props(model, name, changes)?,
         Change::AddFlow(name, flow) => add_flow(model, name, flow)?,
         Change::RemoveFlow(name) => drop(model.flows.remove(name).ok_or(Status::NotFound)?),
@@ -95,10 +99,56 @@ fn create_vnic(model: &mut Model, name: &LinkName, vnic: &Vnic) -> Result<(), Ap
     Ok(())
 }
 
+/// The VNIC is taken out and made again with what changes, so that it is checked as a new one is.
+fn modify_vnic(model: &mut Model, name: &LinkName, change: &VnicChange) -> Result<(), ApiError> {
+    let Some(mut vnic) = model.vnics.remove(name) else {
+        return Err(model.class_of(name.as_str()).map_or(Status::NotFound, |_| Status::LinkInvalid).into());
+    };
+    if let Some(over) = &change.over {
+        vnic.over = over.clone();
+    }
+    vnic.mac = change.mac.unwrap_or(vnic.mac);
+    match change.vlan {
+        None => {}
+        Some(0) if !vnic.is_vlan => vnic.vlan = None,
+        Some(id) => {
+            let vlan = VlanId::new(id);
+            let allowed = if vnic.is_vlan { "1 to 4094" } else { "0 (none) to 4094" };
+            vnic.vlan = Some(vlan.ok_or_else(|| ApiError::new(Status::VidInvalid, "vlan", id, allowed))?);
+        }
+    }
+    create_vnic(model, name, &vnic)
+}
+
+/// A link's name stands wherever it is referred to. A link with an IP interface keeps its name, because the
+/// interface's name and those of its addresses are the same.
+fn rename_link(model: &mut Model, from: &LinkName, to: &LinkName) -> Result<(), ApiError> {
+    model.class_of(from.as_str()).ok_or(Status::NotFound)?;
+    free_name(model, to)?;
+    if let Some(link) = model.links.remove(from) {
+        model.links.insert(to.clone(), link);
+    } else if let Some(stub) = model.etherstubs.remove(from) {
+        model.etherstubs.insert(to.clone(), stub);
+    } else if let Some(mut vnic) = model.vnics.remove(from) {
+        match &mut vnic.user {
+            VnicUser::Netstack(netstack) => {
+                return Err(ApiError::new(Status::LinkBusy, "netstack", netstack, ""));
+            }
+            // The kernel's interface keeps the name under which its programs know it.
+            VnicUser::Tap(tap) if tap.ifname.is_none() => tap.ifname = from.as_str().parse().ok(),
+            VnicUser::Tap(_) | VnicUser::Memif(_) | VnicUser::Nobody => {}
+        }
+        model.vnics.insert(to.clone(), vnic);
+    }
+    model.vnics.values_mut().filter(|vnic| vnic.over == *from).for_each(|vnic| vnic.over = to.clone());
+    model.flows.values_mut().filter(|flow| flow.link == *from).for_each(|flow| flow.link = to.clone());
+    Ok(())
+}
+
 fn delete_vnic(model: &mut Model, name: &LinkName) -> Result<(), ApiError> {
     let vnic = match model.class_of(name.as_str()) {
         None => return Err(Status::NotFound.into()),
-        Some(LinkClass::Vnic) => &model.vnics[name],
+        Some(LinkClass::Vnic | LinkClass::Vlan) => &model.vnics[name],
         Some(_) => return Err(Status::LinkInvalid.into()),
     };
     if let Some(netstack) = vnic.netstack() {
@@ -116,6 +166,9 @@ fn set_link_props(model: &mut Model, name: &LinkName, changes: &[PropChange]) ->
     }
     // An MTU is bounded from below by what rests on the link, and from above by what it rests on.
     let faults = model.validate();
+    if let Some(fault) = faults.iter().find(|fault| fault.field.ends_with(".mac")) {
+        return Err(ApiError::new(Status::MacInUse, "mac-address", &fault.value, ""));
+    }
     let Some(fault) = faults.into_iter().find(|fault| fault.field.ends_with(".mtu")) else { return Ok(()) };
     let own = fault.field.ends_with(&format!(".{name}.mtu"));
     let value = changes.iter().find(|change| change.name == "mtu").and_then(|change| change.value.clone());

@@ -4,7 +4,9 @@ use utoipa::OpenApi;
 
 use firelane_model::{LinkClass, Model};
 
-use crate::change::{AddFlow, CreateAddr, CreateEtherstub, CreateIf, CreateVnic, SetProps};
+use crate::change::{
+    AddFlow, CreateAddr, CreateEtherstub, CreateIf, CreateVnic, ModifyVnic, RenameLink, SetProps,
+};
 use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
 use crate::{
@@ -29,8 +31,10 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, paths::LINKS, links),
     route(Method::Get, "/v1/links/{name}/props", link_props),
     route(Method::Patch, "/v1/links/{name}/props", set_link_props),
+    route(Method::Put, "/v1/links/{name}/name", rename_link),
     route(Method::Get, paths::VNICS, vnics),
     route(Method::Post, paths::VNICS, create_vnic),
+    route(Method::Patch, "/v1/vnics/{name}", modify_vnic),
     route(Method::Delete, "/v1/vnics/{name}", delete_vnic),
     route(Method::Get, paths::ETHERSTUBS, etherstubs),
     route(Method::Post, paths::ETHERSTUBS, create_etherstub),
@@ -72,7 +76,7 @@ pub(crate) const ROUTES: &[Route] = &[
     components(schemas(Problem, LinkClass)),
     paths(
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
-        create_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, flows, add_flow, remove_flow,
+        rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, flows, add_flow, remove_flow,
         flow_props, set_flow_props, ifs, create_if, delete_if, addrs, create_addr, delete_addr, tell_client, netstacks,
     netstack_props, set_netstack_props, routes, neighbours, sockets, link_stats, flow_stats, drops, capture
     )
@@ -151,6 +155,16 @@ fn set_link_props(api: &dyn Api, call: &Call<'_>) -> Reply {
     change(api, request.temporary, Change::SetLinkProps(call.parsed("link")?, request.changes()))
 }
 
+/// Gives a link of any class another name; its traffic goes on.
+#[utoipa::path(put, path = "/v1/links/{name}/name", request_body = RenameLink,
+    params(("name" = String, Path, description = "the link")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn rename_link(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let RenameLink { name } = call.json()?;
+    change(api, false, Change::RenameLink(call.parsed("link")?, name))
+}
+
 /// VNICs.
 #[utoipa::path(get, path = "/v1/vnics",
     params(("persistent" = Option<bool>, Query, description = "what the next start begins with")),
@@ -166,6 +180,16 @@ fn create_vnic(api: &dyn Api, call: &Call<'_>) -> Reply {
     call.no_flags()?;
     let request: CreateVnic = call.json()?;
     change(api, request.temporary, Change::CreateVnic(request.name, request.vnic))
+}
+
+/// Makes a VNIC over something else, or with another address or VLAN.
+#[utoipa::path(patch, path = "/v1/vnics/{name}", request_body = ModifyVnic,
+    params(("name" = String, Path, description = "the VNIC")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn modify_vnic(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: ModifyVnic = call.json()?;
+    change(api, request.temporary, Change::ModifyVnic(call.parsed("vnic")?, request.change))
 }
 
 /// Removes a VNIC.

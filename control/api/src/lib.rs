@@ -41,7 +41,8 @@ mod ways;
 pub use api::{Api, Which};
 pub use capture::{CaptureOf, CaptureRequest};
 pub use change::{
-    AddFlow, Change, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateVnic, PropChange, SetProps,
+    AddFlow, Change, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateVnic, ModifyVnic,
+    PropChange, RenameLink, SetProps, VnicChange,
 };
 pub use dispatch::{Method, Request, Response, dispatch};
 pub use error::ApiError;
@@ -55,6 +56,6 @@ pub use stub::{Planner, Stub};
 pub use view::{
     AddrInfo, AddressState, ConfiguredAddress, DropInfo, EtherstubInfo, Facts, FlowInfo, FlowStats, IfInfo,
     LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property, ProtocolProperty, Snapshot,
-    StatusInfo, Traffic, VnicInfo,
+    StatusInfo, Stopped, Traffic, VnicInfo,
 };
 pub use ways::{NeighbourInfo, RouteInfo};

@@ -1,7 +1,7 @@
 //! Properties of links and flows: the one table of names, values, defaults and what is possible.
 
-use firelane_model::{Flow, LinkClass, LinkName, MAXBW_MIN, Model, Vnic};
-use firelane_units::{BitRate, Mtu, Priority};
+use firelane_model::{Etherstub, Flow, Guard, Link, LinkName, Mac, Model, Vnic};
+use firelane_units::{BitRate, MacAddr, Mtu, Priority, Protection, Protections, VlanId};
 
 use crate::{ApiError, LinkState, PropChange, Property, Status};
 
@@ -16,70 +16,134 @@ fn shown_rate(rate: Option<BitRate>) -> String {
     rate.map(|rate| rate.to_string()).unwrap_or_default()
 }
 
-/// The limit, priority and MTU of any link.
-pub(crate) struct LinkProps<'a> {
-    maxbw: &'a mut Option<BitRate>,
-    priority: &'a mut Priority,
-    mtu: MtuSlot<'a>,
+/// A link whose properties are set, whatever its class.
+pub(crate) enum LinkProps<'a> {
+    Phys(&'a mut Link),
+    Etherstub(&'a mut Etherstub),
+    Vnic(&'a mut Vnic),
 }
 
-enum MtuSlot<'a> {
-    Own(&'a mut Mtu, Mtu),
-    Inherited(&'a mut Option<Mtu>),
-}
-
-/// The settable properties of the link `name`, whatever its class.
+/// The settable properties of the link `name`.
 pub(crate) fn slots<'a>(model: &'a mut Model, name: &str) -> Option<LinkProps<'a>> {
-    if let Some(it) = model.links.get_mut(name) {
-        let mtu = MtuSlot::Own(&mut it.mtu, Mtu::ETHERNET);
-        return Some(LinkProps { maxbw: &mut it.maxbw, priority: &mut it.priority, mtu });
+    if let Some(link) = model.links.get_mut(name) {
+        return Some(LinkProps::Phys(link));
     }
-    if let Some(it) = model.etherstubs.get_mut(name) {
-        let mtu = MtuSlot::Own(&mut it.mtu, Mtu::ETHERSTUB);
-        return Some(LinkProps { maxbw: &mut it.maxbw, priority: &mut it.priority, mtu });
+    if let Some(stub) = model.etherstubs.get_mut(name) {
+        return Some(LinkProps::Etherstub(stub));
     }
-    model.vnics.get_mut(name).map(vnic_slots)
-}
-
-fn vnic_slots(vnic: &mut Vnic) -> LinkProps<'_> {
-    let mtu = MtuSlot::Inherited(&mut vnic.mtu);
-    LinkProps { maxbw: &mut vnic.maxbw, priority: &mut vnic.priority, mtu }
+    model.vnics.get_mut(name).map(LinkProps::Vnic)
 }
 
 /// Sets or resets one property of a VNIC that is about to be made.
 pub fn set_vnic_prop(vnic: &mut Vnic, change: &PropChange) -> Result<(), ApiError> {
-    vnic_slots(vnic).set(change)
+    LinkProps::Vnic(vnic).set(change)
 }
 
 /// The names of the properties that a link has and that cannot be set.
-const READ_ONLY: [&str; 3] = ["state", "over", "class"];
+const READ_ONLY: [&str; 4] = ["state", "speed", "over", "class"];
+/// What can be set of every link.
+const OF_ALL: &str = "maxbw, priority, mtu";
+/// What can be set of a VNIC.
+const OF_VNICS: &str =
+    "maxbw, priority, mtu, mac-address, vlan-id, protection, allowed-ips, allowed-dhcp-cids";
 
 impl LinkProps<'_> {
     /// Sets or resets one property.
     pub(crate) fn set(&mut self, change: &PropChange) -> Result<(), ApiError> {
-        let name = change.name.as_str();
-        match (name, change.value.as_deref()) {
-            ("maxbw", None) => *self.maxbw = None,
-            ("maxbw", Some(text)) => *self.maxbw = Some(read_maxbw(text)?),
-            ("priority", None) => *self.priority = Priority::High,
-            ("priority", Some(text)) => *self.priority = read_priority(text)?,
-            ("mtu", None) => match &mut self.mtu {
-                MtuSlot::Own(mtu, default) => **mtu = *default,
-                MtuSlot::Inherited(mtu) => **mtu = None,
-            },
-            ("mtu", Some(text)) => {
-                let read = text.parse().ok().and_then(Mtu::new);
-                let new = read.ok_or_else(|| ApiError::new(Status::BadMtu, name, text, "576 to 65535"))?;
-                match &mut self.mtu {
-                    MtuSlot::Own(mtu, _) => **mtu = new,
-                    MtuSlot::Inherited(mtu) => **mtu = Some(new),
-                }
-            }
+        let (name, value) = (change.name.as_str(), change.value.as_deref());
+        let (maxbw, priority) = match self {
+            Self::Phys(it) => (&mut it.maxbw, &mut it.priority),
+            Self::Etherstub(it) => (&mut it.maxbw, &mut it.priority),
+            Self::Vnic(it) => (&mut it.maxbw, &mut it.priority),
+        };
+        match name {
+            "maxbw" => *maxbw = value.map(read_maxbw).transpose()?,
+            "priority" => *priority = value.map_or(Ok(Priority::High), read_priority)?,
+            "mtu" => self.set_mtu(value)?,
             _ if READ_ONLY.contains(&name) => return Err(ApiError::new(Status::ReadOnly, name, "", "")),
-            _ => return Err(ApiError::new(Status::BadProperty, name, "", "maxbw, priority, mtu")),
+            _ => match self {
+                Self::Vnic(vnic) => set_of_vnic(vnic, name, value)?,
+                _ => return Err(ApiError::new(Status::BadProperty, name, "", OF_ALL)),
+            },
         }
         Ok(())
     }
+
+    fn set_mtu(&mut self, value: Option<&str>) -> Result<(), ApiError> {
+        let read = |text: &str| {
+            let mtu = text.parse().ok().and_then(Mtu::new);
+            mtu.ok_or_else(|| ApiError::new(Status::BadMtu, "mtu", text, "576 to 65535"))
+        };
+        let mtu = value.map(read).transpose()?;
+        match self {
+            Self::Phys(it) => it.mtu = mtu.unwrap_or(Mtu::ETHERNET),
+            Self::Etherstub(it) => it.mtu = mtu.unwrap_or(Mtu::ETHERSTUB),
+            Self::Vnic(it) => it.mtu = mtu,
+        }
+        Ok(())
+    }
+}
+
+/// Sets or resets what only VNICs have.
+fn set_of_vnic(vnic: &mut Vnic, name: &str, value: Option<&str>) -> Result<(), ApiError> {
+    match name {
+        "mac-address" => vnic.mac = value.map_or(Ok(Mac::Auto), read_mac)?,
+        "vlan-id" => {
+            let wrong = |text: &str| ApiError::new(Status::VidInvalid, name, text, "0 (none) to 4094");
+            let read = |text: &str| text.parse::<u16>().map_err(|_| wrong(text));
+            let id = value.map_or(Ok(0), read)?;
+            let vlan = VlanId::new(id);
+            if vlan.is_none() && (id != 0 || vnic.is_vlan) {
+                return Err(wrong(&id.to_string()));
+            }
+            vnic.vlan = vlan;
+        }
+        "protection" => {
+            let read = |all: Protections, word: &str| {
+                let kind = Protection::from_word(word);
+                kind.map(|kind| all.with(kind))
+                    .ok_or_else(|| ApiError::new(Status::BadValue, name, word, KINDS))
+            };
+            vnic.guard.kinds =
+                value.into_iter().flat_map(|it| it.split(',')).try_fold(Protections::NONE, read)?;
+        }
+        "allowed-ips" => {
+            let allowed = "an IP address or prefix, such as 10.0.0.1 or fd00::/64";
+            vnic.guard.allowed_ips = read_list(name, value, Status::BadIp, allowed)?;
+        }
+        "allowed-dhcp-cids" => {
+            let allowed = "0x and pairs of hexadecimal digits, or up to 255 letters, digits and -_.:@";
+            vnic.guard.allowed_cids = read_list(name, value, Status::BadValue, allowed)?;
+        }
+        _ => return Err(ApiError::new(Status::BadProperty, name, "", OF_VNICS)),
+    }
+    Ok(())
+}
+
+const KINDS: &str = "mac-nospoof,restricted,ip-nospoof,dhcp-nospoof";
+
+fn read_mac(text: &str) -> Result<Mac, ApiError> {
+    text.parse().map_err(|allowed: &str| ApiError::new(Status::MacInvalid, "mac-address", text, allowed))
+}
+
+fn read_list<T: std::str::FromStr>(
+    name: &str,
+    value: Option<&str>,
+    status: Status,
+    allowed: &str,
+) -> Result<Vec<T>, ApiError> {
+    let parts = value.into_iter().flat_map(|it| it.split(','));
+    let read = |text: &str| text.parse().map_err(|_| ApiError::new(status, name, text, allowed));
+    let list = parts.map(read).collect::<Result<Vec<T>, _>>()?;
+    if list.len() > Guard::LISTED_MAX {
+        return Err(ApiError::new(
+            Status::TooMany,
+            name,
+            list.len(),
+            format!("at most {}", Guard::LISTED_MAX),
+        ));
+    }
+    Ok(list)
 }
 
 /// Sets or resets one property of a flow.
@@ -96,42 +160,62 @@ pub fn set_flow_prop(flow: &mut Flow, change: &PropChange) -> Result<(), ApiErro
 
 fn read_maxbw(text: &str) -> Result<BitRate, ApiError> {
     let allowed = "a number with an optional K, M or G; without one it means Mb/s";
-    let rate: BitRate = text.parse().map_err(|_| ApiError::new(Status::BadValue, "maxbw", text, allowed))?;
-    if !firelane_model::check_maxbw(rate) {
-        let allowed = format!("0, or at least {}", firelane_model::spell_rate(MAXBW_MIN));
-        return Err(ApiError::new(Status::MinMaxbw, "maxbw", text, allowed));
-    }
-    Ok(rate)
+    text.parse().map_err(|_| ApiError::new(Status::BadValue, "maxbw", text, allowed))
 }
 
 fn read_priority(text: &str) -> Result<Priority, ApiError> {
     text.parse().map_err(|_| ApiError::new(Status::BadValue, "priority", text, PRIORITIES))
 }
 
-/// What `show-linkprop` lists.
-pub(crate) fn of_link(model: &Model, name: &LinkName, state: LinkState) -> Vec<Property> {
-    let (maxbw, priority, default_mtu, most) = match model.class_of(name.as_str()) {
-        Some(LinkClass::Phys) => {
-            let link = &model.links[name];
-            (link.maxbw, link.priority, Mtu::ETHERNET, u16::MAX)
-        }
-        Some(LinkClass::Etherstub) => {
-            let stub = &model.etherstubs[name];
-            (stub.maxbw, stub.priority, Mtu::ETHERSTUB, Mtu::ETHERSTUB.bytes())
-        }
-        _ => {
-            let vnic = &model.vnics[name];
-            let lower = model.mtu_of(vnic.over.as_str()).unwrap_or(Mtu::ETHERNET);
-            (vnic.maxbw, vnic.priority, lower, lower.bytes())
+/// What `show-linkprop` lists. `mac` and `speed` are what the running link has.
+pub(crate) fn of_link(
+    model: &Model,
+    name: &LinkName,
+    state: LinkState,
+    mac: Option<MacAddr>,
+    speed: u64,
+) -> Vec<Property> {
+    let vnic = model.vnics.get(name);
+    let (maxbw, priority, default_mtu, most) = match (model.links.get(name), model.etherstubs.get(name), vnic)
+    {
+        (Some(link), ..) => (link.maxbw, link.priority, Mtu::ETHERNET, u16::MAX),
+        (_, Some(stub), _) => (stub.maxbw, stub.priority, Mtu::ETHERSTUB, Mtu::ETHERSTUB.bytes()),
+        (.., vnic) => {
+            let lower = vnic.and_then(|it| model.mtu_of(it.over.as_str())).unwrap_or(Mtu::ETHERNET);
+            let priority = vnic.map_or(Priority::High, |it| it.priority);
+            (vnic.and_then(|it| it.maxbw), priority, lower, lower.bytes())
         }
     };
     let mtu = model.mtu_of(name.as_str()).unwrap_or(default_mtu);
-    vec![
+    let mut properties = vec![
         property("maxbw", "rw", shown_rate(maxbw), "", ""),
         property("mtu", "rw", mtu.to_string(), &default_mtu.to_string(), &format!("{}-{most}", Mtu::MIN)),
         property("priority", "rw", priority.to_string(), Priority::High.word(), PRIORITIES),
+    ];
+    if let Some(vnic) = vnic {
+        let Guard { kinds, allowed_ips, allowed_cids } = &vnic.guard;
+        let mac = match vnic.mac {
+            Mac::Fixed(mac) => Some(mac),
+            Mac::Auto | Mac::Random | Mac::Prefixed(_) => mac,
+        };
+        let vid = vnic.vlan.map_or(0, VlanId::id).to_string();
+        properties.extend([
+            property("mac-address", "rw", mac.map(|it| it.to_string()).unwrap_or_default(), "", ""),
+            property("vlan-id", "rw", vid, "0", "0-4094"),
+            property("protection", "rw", kinds.to_string(), "", KINDS),
+            property("allowed-ips", "rw", list_of(allowed_ips), "", ""),
+            property("allowed-dhcp-cids", "rw", list_of(allowed_cids), "", ""),
+        ]);
+    }
+    properties.extend([
+        property("speed", "r-", speed.to_string(), "", ""),
         property("state", "r-", state.word().to_owned(), "up", "up,down"),
-    ]
+    ]);
+    properties
+}
+
+fn list_of(values: &[impl ToString]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// What `show-flowprop` lists.

@@ -59,6 +59,8 @@ statuses! {
     TimedOut = "operation timed out", 504;
     /// The address is not one that a link can have.
     MacInvalid = "invalid MAC address value", 400;
+    /// The prefix of a chosen address is not one that a station's can have.
+    MacPrefixInvalid = "Invalid MAC address prefix value", 400;
     /// The link is in use.
     LinkBusy = "link busy", 409;
     /// The VLAN identifier is out of range.
@@ -91,8 +93,6 @@ statuses! {
     BadMtu = "MTU check failed, MTU outside of device's supported range", 400;
     /// There is no such property.
     BadProperty = "invalid property", 400;
-    /// The limit is too low.
-    MinMaxbw = "minimum value for maxbw is 1200K", 400;
     /// A port without a transport that has ports.
     PortNeedsTransport = "local or remote port requires transport", 400;
     /// What it rests on will be gone at the next start.

@@ -46,7 +46,7 @@ impl Store {
         let persistent = edited(&self.persistent, &request.change);
         let (active, persistent) = match (active, persistent) {
             (Ok(active), Ok(persistent)) => (active, persistent),
-            // What is only active, or only persistent, is deleted where it is.
+            // What is only active, or only persistent, is deleted or renamed where it is.
             (Ok(active), Err(error)) if is_deletion(&request.change) && is_absence(error.status) => {
                 (active, self.persistent.clone())
             }
@@ -79,6 +79,7 @@ fn is_deletion(change: &Change) -> bool {
         change,
         Change::DeleteEtherstub(_)
             | Change::DeleteVnic(_)
+            | Change::RenameLink(..)
             | Change::RemoveFlow(_)
             | Change::DeleteIf(_)
             | Change::DeleteAddr(_)
@@ -95,7 +96,10 @@ fn only_persistent(change: &Change, error: ApiError) -> ApiError {
         Change::AddFlow(name, _) if error.status == Status::Exists => {
             ApiError::new(Status::PersistentFlowExists, "flow", name, "")
         }
-        Change::SetLinkProps(..) | Change::SetFlowProps(..) | Change::SetNetstackProps(..)
+        Change::ModifyVnic(..)
+        | Change::SetLinkProps(..)
+        | Change::SetFlowProps(..)
+        | Change::SetNetstackProps(..)
             if error.status == Status::NotFound =>
         {
             Status::TemporaryOnly.into()

@@ -86,7 +86,7 @@ pub struct LinkInfo {
     /// The kernel's device below it; only of class phys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Its speed in Mb/s; 0 if it has none of its own.
+    /// Its speed in Mb/s: its limit, or what the device or the link below has; 0 if there is none.
     pub speed: u64,
 }
 
@@ -97,7 +97,7 @@ pub struct VnicInfo {
     pub name: LinkName,
     /// The link or etherstub below it.
     pub over: LinkName,
-    /// The speed below it in Mb/s; 0 if there is none.
+    /// Its speed in Mb/s: its limit, or else the speed below it; 0 if there is none.
     pub speed: u64,
     /// Its Ethernet address; absent if it is not active and Firelane chooses the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,6 +106,9 @@ pub struct VnicInfo {
     pub macaddrtype: String,
     /// Its VLAN; 0 if none.
     pub vid: u16,
+    /// Whether commands call it a VLAN.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_vlan: bool,
     /// The netstack that uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netstack: Option<NetstackName>,
@@ -257,6 +260,28 @@ pub struct LinkStats {
     pub name: LinkName,
     /// Its counters since it was made.
     pub traffic: Traffic,
+    /// What link protection has stopped.
+    #[serde(default, skip_serializing_if = "Stopped::is_none")]
+    pub stopped: Stopped,
+}
+
+/// Frames that link protection has stopped, by its kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Stopped {
+    /// By `mac-nospoof`.
+    pub macspoofed: u64,
+    /// By `restricted`.
+    pub restricted: u64,
+    /// By `ip-nospoof`.
+    pub ipspoofed: u64,
+    /// By `dhcp-nospoof`.
+    pub dhcpspoofed: u64,
+}
+
+impl Stopped {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A flow's traffic.
@@ -414,7 +439,22 @@ impl Snapshot<'_> {
             state: self.facts.link_state(name),
             over: self.model.vnics.get(name).map(|vnic| vnic.over.clone()),
             device,
-            speed: self.facts.link_speed(name),
+            speed: self.speed(name),
+        }
+    }
+
+    /// What the users of the link `name` see as its speed, in Mb/s.
+    fn speed(&self, name: &LinkName) -> u64 {
+        let vnic = self.model.vnics.get(name);
+        let own = match (vnic, self.model.links.get(name), self.model.etherstubs.get(name)) {
+            (Some(vnic), ..) => vnic.maxbw,
+            (_, Some(link), _) => link.maxbw,
+            (.., stub) => stub.and_then(|stub| stub.maxbw),
+        };
+        match (own, vnic) {
+            (Some(limit), _) => limit.bps() / 1_000_000,
+            (None, Some(vnic)) => self.speed(&vnic.over),
+            (None, None) => self.facts.link_speed(name),
         }
     }
 
@@ -423,7 +463,7 @@ impl Snapshot<'_> {
         let info = |(name, vnic): (&LinkName, &firelane_model::Vnic)| {
             let fixed = match vnic.mac {
                 Mac::Fixed(mac) => Some(mac),
-                Mac::Auto | Mac::Random => None,
+                Mac::Auto | Mac::Random | Mac::Prefixed(_) => None,
             };
             let (netstack, tap) = match &vnic.user {
                 VnicUser::Netstack(netstack) => (Some(netstack.clone()), None),
@@ -433,10 +473,11 @@ impl Snapshot<'_> {
             VnicInfo {
                 name: name.clone(),
                 over: vnic.over.clone(),
-                speed: self.facts.link_speed(&vnic.over),
+                speed: self.speed(name),
                 macaddress: fixed.or_else(|| self.facts.mac(name)).map(|mac| mac.to_string()),
                 macaddrtype: if fixed.is_some() { "fixed" } else { "random" }.to_owned(),
                 vid: vnic.vlan.map_or(0, firelane_units::VlanId::id),
+                is_vlan: vnic.is_vlan,
                 netstack,
                 ifname: tap.map(|tap| tap.ifname(name).to_owned()),
                 namespace: tap.and_then(|tap| tap.namespace.as_ref()).map(ToString::to_string),
@@ -554,7 +595,13 @@ impl Snapshot<'_> {
     /// The properties of the link `name`.
     pub fn link_props(&self, name: &str) -> Result<Vec<Property>, ApiError> {
         let (name, _) = self.model.link_names().find(|(n, _)| n.as_str() == name).ok_or(Status::NotFound)?;
-        Ok(props::of_link(self.model, name, self.facts.link_state(name)))
+        Ok(props::of_link(
+            self.model,
+            name,
+            self.facts.link_state(name),
+            self.facts.mac(name),
+            self.speed(name),
+        ))
     }
 
     /// The properties of the flow `name`.

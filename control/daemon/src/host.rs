@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use firelane::IpTables;
 use firelane_api::{
-    AddrInfo, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Facts, FlowInfo,
+    AddrInfo, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo, Facts, FlowInfo,
     FlowStats, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep,
     Property, ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, Store, VnicInfo, Which,
     leased_object,
 };
-use firelane_model::{Daemon, Lanes, Model, NetstackName};
+use firelane_model::{Daemon, Lanes, LinkName, Mac, Model, NetstackName};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
 use firelane_shm::control::{ADDRESSES_MAX, Interface};
 use firelane_units::{IpPrefix, NetstackId};
@@ -236,6 +236,33 @@ impl Inner {
         Ok(())
     }
 
+    /// Gives a link another name. To a plan it would be another link, and its traffic would end.
+    fn rename_link(&mut self, mut next: Store, from: &LinkName, to: &LinkName) -> Result<(), ApiError> {
+        // An address that was made of the old name stays what it is.
+        if let Some(upper) = self.works.vnics.get(from) {
+            for vnic in
+                [&mut next.active, &mut next.persistent].into_iter().filter_map(|it| it.vnics.get_mut(to))
+            {
+                vnic.mac = Mac::Fixed(upper.mac);
+            }
+        }
+        let state = self.state.clone();
+        let prepared = state.prepare(&next.persistent)?;
+        let runs = next.active.class_of(to.as_str()).is_some();
+        if runs {
+            self.works.rename_link(from, to)?;
+        }
+        if let Err(error) = prepared.commit() {
+            if runs {
+                self.works.rename_link(to, from)?;
+            }
+            return Err(state.refused(&error));
+        }
+        tracing::info!("rename link {from} to {to}");
+        self.store = next;
+        Ok(())
+    }
+
     fn try_step(&mut self, step: &Step) -> Result<(), ApiError> {
         self.carry_out(step).inspect_err(|error| tracing::warn!("{step}: {error}"))
     }
@@ -372,7 +399,10 @@ impl Api for Host {
     fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {
         let mut inner = self.lock();
         let next = inner.store.changed(request)?;
-        inner.move_to(next).map(drop)
+        match &request.change {
+            Change::RenameLink(from, to) => inner.rename_link(next, from, to),
+            _ => inner.move_to(next).map(drop),
+        }
     }
 
     fn tell_client(&self, name: &str, action: LeaseAction) -> Result<(), ApiError> {

@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use firelane_model::{Instance, LinkName, Mac, automatic_mac};
+use firelane_model::{AUTOMATIC_MAC_PREFIX, Instance, LinkName, Mac, prefixed_mac};
 use firelane_units::MacAddr;
 
 /// Chooses addresses.
@@ -25,11 +25,16 @@ impl Macs {
     pub(crate) fn choose(self, name: &LinkName, wanted: Mac, taken: &[MacAddr]) -> MacAddr {
         match wanted {
             Mac::Fixed(mac) => mac,
-            Mac::Auto | Mac::Random => (0..)
-                .map(|attempt| automatic_mac(name, self.seed, attempt))
-                .find(|mac| !taken.contains(mac))
-                .expect("there are more addresses than VNICs"),
+            Mac::Auto | Mac::Random => self.free(AUTOMATIC_MAC_PREFIX, name, taken),
+            Mac::Prefixed(prefix) => self.free(prefix, name, taken),
         }
+    }
+}
+
+impl Macs {
+    fn free(self, prefix: [u8; 3], name: &LinkName, taken: &[MacAddr]) -> MacAddr {
+        let mut choices = (0..).map(|attempt| prefixed_mac(prefix, name, self.seed, attempt));
+        choices.find(|mac| !taken.contains(mac)).expect("there are more addresses than VNICs")
     }
 }
 

@@ -7,11 +7,20 @@ use std::time::Duration;
 
 use firelane::{
     Algorithm, DadConfig, DsField, FastOpenPolicy, FlowMatch, Forwarding, FusionTuning, HopLimits,
-    IpProtocol, Keepalive, NetstackConfig, Profile, RtoLimits, SocketDefaults, StreamConfig, SynCookies,
-    TcpConfig, Willing,
+    IpProtocol, Keepalive, NetstackConfig, Profile, ProtectionRules, RtoLimits, SocketDefaults, StreamConfig,
+    SynCookies, TcpConfig, Willing,
 };
-use firelane_model::{Prop, Tunables};
+use firelane_model::{ClientId, Guard, Prop, Tunables};
 use firelane_units::Mss;
+
+/// What protects a VNIC from its user.
+pub(crate) fn protection(guard: &Guard) -> ProtectionRules {
+    ProtectionRules {
+        kinds: guard.kinds,
+        allowed_ips: guard.allowed_ips.clone(),
+        allowed_cids: guard.allowed_cids.iter().map(ClientId::bytes).collect(),
+    }
+}
 
 /// A netstack with its protocol properties. The model has checked them.
 pub(crate) fn netstack(tunables: &Tunables) -> NetstackConfig {

@@ -4,7 +4,7 @@
 //! what VNICs sent into it.
 
 use firelane::{EngineSnapshot, Traffic as Counted};
-use firelane_api::{DropInfo, FlowStats, LinkStats, Traffic};
+use firelane_api::{DropInfo, FlowStats, LinkStats, Stopped, Traffic};
 use firelane_model::{LinkClass, LinkName, Model};
 use firelane_units::{DropReason, LinkId};
 
@@ -15,13 +15,16 @@ pub(crate) fn links(works: &Works, model: &Model) -> Vec<LinkStats> {
     let snapshot = works.engine.snapshot();
     let stats = |(name, class): (&LinkName, LinkClass)| {
         let traffic = match class {
-            LinkClass::Vnic => works.vnics.get(name).map(|it| port(&snapshot, it.id)),
+            LinkClass::Vnic | LinkClass::Vlan => works.vnics.get(name).map(|it| port(&snapshot, it.id)),
             LinkClass::Phys => {
                 works.links.get(name).and_then(|it| it.uplink).map(|id| turned(port(&snapshot, id)))
             }
             LinkClass::Etherstub => Some(switched(&snapshot, works, model, name)),
         };
-        LinkStats { name: name.clone(), traffic: traffic.unwrap_or_default() }
+        let guard = works.vnics.get(name).and_then(|it| snapshot.guards.get(&it.id)).copied();
+        let [macspoofed, restricted, ipspoofed, dhcpspoofed] = guard.unwrap_or_default();
+        let stopped = Stopped { macspoofed, restricted, ipspoofed, dhcpspoofed };
+        LinkStats { name: name.clone(), traffic: traffic.unwrap_or_default(), stopped }
     };
     model.link_names().map(stats).collect()
 }

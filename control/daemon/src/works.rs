@@ -397,6 +397,7 @@ impl Works {
             vlan: vnic.vlan,
             maxbw: vnic.maxbw,
             priority: vnic.priority,
+            protection: settings::protection(&vnic.guard),
             ..VnicConfig::new(mac)
         };
         match self.engine.add_vnic(over, &config, user) {
@@ -423,11 +424,28 @@ impl Works {
     fn set_vnic(&mut self, name: &LinkName, from: &Vnic, to: &Vnic) -> Done {
         let vnic = self.vnics.get(name).ok_or(Status::LinkInvalid)?;
         self.limit(vnic.id, from.into(), to.into())?;
+        if from.guard != to.guard {
+            self.engine.set_protection(vnic.id, &settings::protection(&to.guard)).map_err(refused)?;
+        }
         let (Some(device), Some(is), Some(shall)) = (&vnic.device, from.tap(), to.tap()) else {
             return Ok(());
         };
         let readdressed = self.kernel.readdress(device, &is.addresses, &shall.addresses);
         readdressed.inspect_err(|_| drop(self.limit(vnic.id, to.into(), from.into())))
+    }
+}
+
+/// Names.
+impl Works {
+    /// A link of any class has another name from here on; what it is stays.
+    pub(crate) fn rename_link(&mut self, from: &LinkName, to: &LinkName) -> Done {
+        if let Some(lower) = self.links.remove(from) {
+            self.links.insert(to.clone(), lower);
+            return Ok(());
+        }
+        let upper = self.vnics.remove(from).ok_or(Status::LinkInvalid)?;
+        self.vnics.insert(to.clone(), upper);
+        Ok(())
     }
 }
 

@@ -18,6 +18,7 @@ use firelane_lane::{
     Control, FlowSetup, LaneMessage, LinkConfig, NetstackConfig as LaneNetstack, Notice, PortConfig,
     PortKind, PortUser, RouteConfig, Wake,
 };
+use firelane_switch::Rules as ProtectionRules;
 use firelane_tcp::TcpConfig;
 use firelane_units::{
     BitRate, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId, VlanId,
@@ -78,13 +79,16 @@ pub struct VnicConfig {
     pub maxbw: Option<BitRate>,
     /// Its priority.
     pub priority: Priority,
+    /// What its user may say it is.
+    pub protection: ProtectionRules,
 }
 
 impl VnicConfig {
     /// A VNIC without a limit.
     pub fn new(mac: MacAddr) -> Self {
         // Solaris' default for links.
-        Self { mac, vlan: None, maxbw: None, priority: Priority::High }
+        let protection = ProtectionRules::default();
+        Self { mac, vlan: None, maxbw: None, priority: Priority::High, protection }
     }
 }
 
@@ -264,6 +268,7 @@ impl Engine {
         let setup = FlowSetup { flow, owner: id, rule: None, config: limits, home };
         self.0.tell_all(|_| Control::AddFlow(setup))?;
         let kind = PortKind::Vnic { mac: config.mac, vlan: config.vlan, flow };
+        self.0.guard(id, config.mac, &config.protection)?;
         if let Err(error) = self.0.add_port(id, over, kind, user) {
             self.0.tell_all(|_| Control::RemoveFlow(flow))?;
             return Err(error);
@@ -292,6 +297,15 @@ impl Engine {
             netstack.configured.retain(|(link, _)| *link != vnic);
         }
         Ok(())
+    }
+
+    /// Protects a VNIC from its user, in another way, or no more; what it has learned and counted stays.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn set_protection(&self, vnic: LinkId, rules: &ProtectionRules) -> Result<(), ChangeError> {
+        let mac = self.0.registry().vnics.get(&vnic).ok_or(ChangeError::NoLink(vnic))?.mac;
+        self.0.tell_all(|_| Control::SetGuard(vnic, mac, (!rules.kinds.is_empty()).then(|| rules.clone())))
     }
 
     /// Changes the limit of a VNIC or of a link; traffic runs on.
@@ -537,6 +551,14 @@ impl Inner {
         self.fabric.enter_surely(lane, LaneMessage::Control(Box::new(control)))?;
         self.fabric.squeue(lane).waker().wake();
         Ok(())
+    }
+
+    /// Protects a port that is about to be made.
+    fn guard(&self, id: LinkId, mac: MacAddr, rules: &ProtectionRules) -> Result<(), ChangeError> {
+        if rules.kinds.is_empty() {
+            return Ok(());
+        }
+        self.tell_all(|_| Control::SetGuard(id, mac, Some(rules.clone())))
     }
 
     /// Adds a port with its queues dealt to the lanes. With fewer queues than lanes different devices begin at

@@ -74,6 +74,7 @@ pub use firelane_lane::{
     ConnectionRow, Cursor, FusionTuning, Notice, RouteConfig, SocketKind, SocketRow, StreamInfo, Table,
 };
 pub use firelane_socket::{Ready, StreamConfig, UrgentMode};
+pub use firelane_switch::Rules as ProtectionRules;
 pub use firelane_tcp::congestion::Algorithm;
 pub use firelane_tcp::rtt::RtoLimits;
 pub use firelane_tcp::{

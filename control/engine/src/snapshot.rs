@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use firelane_flow::Counters;
 use firelane_lane::{LaneCounters, PortCounters, Snapshot};
+use firelane_switch::GuardCounters;
 use firelane_tcp::{FastOpenCounters, SynCounters};
 use firelane_units::{FlowId, LinkId};
 
@@ -22,6 +23,8 @@ pub struct EngineSnapshot {
     pub held: u64,
     /// Each port's traffic.
     pub ports: BTreeMap<LinkId, PortCounters>,
+    /// What protection has stopped at each port, in the order of `Protection::ALL`.
+    pub guards: BTreeMap<LinkId, GuardCounters>,
     /// Each flow's traffic, inward and outward.
     pub flows: BTreeMap<FlowId, [Counters; 2]>,
     /// Connections of all netstacks.
@@ -70,6 +73,10 @@ impl EngineSnapshot {
             let port = self.ports.entry(*id).or_default();
             port.inward.merge(&counters.inward);
             port.outward.merge(&counters.outward);
+        }
+        for (id, counters) in &lane.guards {
+            let guard = self.guards.entry(*id).or_default();
+            guard.iter_mut().zip(counters).for_each(|(sum, one)| *sum += one);
         }
         for (id, counters) in &lane.flows {
             let flow = self.flows.entry(*id).or_default();

@@ -5,11 +5,11 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, Priority, VlanId};
+use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, Priority, Protection, Protections, VlanId};
 
 use crate::{
-    Address, DsField, Etherstub, Flow, FlowMatch, Lanes, Link, LinkKind, LinkName, Mac, Memif, MemifRole,
-    Model, Netstack, Prop, Route, Service, ServiceKind, Tap, Transport, Vnic, VnicUser,
+    Address, DsField, Etherstub, Flow, FlowMatch, Guard, Lanes, Link, LinkKind, LinkName, Mac, Memif,
+    MemifRole, Model, Netstack, Prop, Route, Service, ServiceKind, Tap, Transport, Vnic, VnicUser,
 };
 
 /// Choices read off a string of bytes; zero when it ends.
@@ -33,6 +33,15 @@ impl Dice<'_> {
 
     fn mtu(&mut self) -> Mtu {
         Mtu::new([1500, 576, 9000][self.below(3)]).expect("each is at least 576")
+    }
+
+    fn guard(&mut self) -> Guard {
+        let kinds = [Protections::NONE, Protections::NONE.with(Protection::IpNospoof)][self.below(2)];
+        Guard {
+            kinds,
+            allowed_ips: self.maybe(|dice| dice.prefix(0)).into_iter().collect(),
+            ..Guard::default()
+        }
     }
 
     fn priority(&mut self) -> Priority {
@@ -137,9 +146,12 @@ impl Model {
         }
         let mac = [Mac::Auto, Mac::Random, Mac::Fixed(MacAddr([2, 0, 0, 0, 0, dice.below(3) as u8]))];
         let over = below[dice.below(below.len())].clone();
+        let vlan = dice.maybe(|dice| VlanId::new(1 + dice.below(2) as u16)).flatten();
         let made = Vnic {
             mac: mac[dice.below(3)],
-            vlan: dice.maybe(|dice| VlanId::new(1 + dice.below(2) as u16)).flatten(),
+            is_vlan: vlan.is_some() && dice.below(2) == 1,
+            vlan,
+            guard: dice.guard(),
             mtu: dice.maybe(Dice::mtu).filter(|&mtu| Some(mtu) <= self.lower_mtu(over.as_str())),
             maxbw: dice.maybe(Dice::rate),
             priority: dice.priority(),

@@ -20,6 +20,7 @@ mod etherstub;
 mod flow;
 #[cfg(feature = "generate")]
 mod generate;
+mod guard;
 mod instance;
 mod limits;
 mod link;
@@ -43,10 +44,11 @@ pub use dhcp::{Dhcp, HostName};
 pub use error::{FieldError, FileError};
 pub use etherstub::Etherstub;
 pub use flow::{DsField, Flow, FlowMatch, Transport};
+pub use guard::{ClientId, Guard};
 pub use instance::Instance;
-pub use limits::{LANES_MAX, LINKS_MAX, MAXBW_MIN, MODEL_TEXT_MAX, NETSTACKS_MAX, OBJECTS_MAX, check_maxbw};
+pub use limits::{LANES_MAX, LINKS_MAX, MODEL_TEXT_MAX, NETSTACKS_MAX, OBJECTS_MAX};
 pub use link::{Link, LinkKind};
-pub use mac::{AUTOMATIC_MAC_PREFIX, Mac, automatic_mac};
+pub use mac::{AUTOMATIC_MAC_PREFIX, Mac, automatic_mac, prefixed_mac};
 pub use memif::{Memif, MemifRole};
 pub use model::{LinkClass, Model};
 pub use name::{

@@ -1,7 +1,5 @@
 //! How much a model may hold. Each number has its reason; none is a promise of speed.
 
-use firelane_units::BitRate;
-
 /// Links, VNICs and etherstubs together. Twice the 10,000 VNICs that one host is tested with.
 pub const LINKS_MAX: usize = 20_000;
 /// Netstacks: their identifier has 16 bits and each needs a shard in every lane.
@@ -12,10 +10,3 @@ pub const OBJECTS_MAX: usize = 65_536;
 pub const LANES_MAX: u16 = 256;
 /// A configuration file or request body in bytes: 20,000 VNICs take about 3 MB.
 pub const MODEL_TEXT_MAX: usize = 16 << 20;
-/// The lowest `maxbw` above zero: one frame of 1,500 bytes per tick of 10 ms (Solaris `MRP_MAXBW_MINVAL`).
-pub const MAXBW_MIN: BitRate = BitRate::from_bps(1_200_000);
-
-/// Whether `rate` may be a `maxbw`: zero (nothing passes) or at least [`MAXBW_MIN`].
-pub fn check_maxbw(rate: BitRate) -> bool {
-    rate == BitRate::ZERO || rate >= MAXBW_MIN
-}

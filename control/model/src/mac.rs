@@ -15,19 +15,23 @@ pub enum Mac {
     Auto,
     /// As `Auto`. The words differ because on hardware with factory addresses `auto` takes one of those.
     Random,
+    /// As `Auto`, with these first three bytes in place of [`AUTOMATIC_MAC_PREFIX`].
+    Prefixed([u8; 3]),
     /// This one.
     Fixed(MacAddr),
 }
 
 impl TextValue for Mac {
-    const ALLOWED: &'static str =
-        "auto, random, or a unicast MAC address of six hexadecimal bytes with colons, such as 2:8:20:1:a:b";
+    const ALLOWED: &'static str = "auto, random, random/prefix with a prefix of three bytes such as 2:8:20, or a unicast MAC address of six hexadecimal bytes with colons, such as 2:8:20:1:a:b";
 
     fn read(text: &str) -> Option<Self> {
         match text {
             "auto" => Some(Self::Auto),
             "random" => Some(Self::Random),
-            _ => text.parse().ok().filter(|mac: &MacAddr| mac.is_unicast()).map(Self::Fixed),
+            _ => match text.strip_prefix("random/") {
+                Some(prefix) => read_prefix(prefix).map(Self::Prefixed),
+                None => text.parse().ok().filter(|mac: &MacAddr| mac.is_unicast()).map(Self::Fixed),
+            },
         }
     }
 
@@ -35,9 +39,18 @@ impl TextValue for Mac {
         match self {
             Self::Auto => "auto".to_owned(),
             Self::Random => "random".to_owned(),
+            Self::Prefixed([a, b, c]) => format!("random/{a:02x}:{b:02x}:{c:02x}"),
             Self::Fixed(mac) => mac.to_string(),
         }
     }
+}
+
+/// The first three bytes of an address, `2:8:20`; a station's, not a group's.
+fn read_prefix(text: &str) -> Option<[u8; 3]> {
+    // What three more bytes make an address of is checked as one.
+    let MacAddr([a, b, c, ..]) =
+        format!("{text}:0:0:1").parse().ok().filter(|mac: &MacAddr| mac.is_unicast())?;
+    Some([a, b, c])
 }
 
 serde_as_text!(Mac);
@@ -56,13 +69,18 @@ pub const AUTOMATIC_MAC_PREFIX: [u8; 3] = [0x02, 0x08, 0x20];
 /// The address that Firelane chooses for `name`. `seed` tells hosts and instances apart; `attempt` counts
 /// up from zero while the result is taken. The same arguments give the same address on every run.
 pub fn automatic_mac(name: &LinkName, seed: u64, attempt: u32) -> MacAddr {
+    prefixed_mac(AUTOMATIC_MAC_PREFIX, name, seed, attempt)
+}
+
+/// The same with another prefix.
+pub fn prefixed_mac(prefix: [u8; 3], name: &LinkName, seed: u64, attempt: u32) -> MacAddr {
     // FNV-1a with a final mix: spreads names, needs no secret.
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let bytes = seed.to_le_bytes().into_iter().chain(attempt.to_le_bytes()).chain(name.as_str().bytes());
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
     let mixed = (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let [a, b, c] = AUTOMATIC_MAC_PREFIX;
+    let [a, b, c] = prefix;
     let [.., d, e, f] = (mixed >> 32).to_be_bytes();
     MacAddr([a, b, c, d, e, f])
 }
@@ -87,8 +105,19 @@ mod tests {
     #[test]
     fn words_and_addresses() {
         assert_eq!("auto".parse(), Ok(Mac::Auto));
+        assert_eq!("random/aa:0:1".parse(), Ok(Mac::Prefixed([0xaa, 0, 1])));
         assert_eq!("2:8:20:0:0:1".parse(), Ok(Mac::Fixed(MacAddr([2, 8, 0x20, 0, 0, 1]))));
-        for bad in ["", "AUTO", "ff:ff:ff:ff:ff:ff", "1:0:0:0:0:0", "0:0:0:0:0:0", "2:8:20:0:0"] {
+        for bad in [
+            "",
+            "AUTO",
+            "ff:ff:ff:ff:ff:ff",
+            "1:0:0:0:0:0",
+            "0:0:0:0:0:0",
+            "2:8:20:0:0",
+            "random/2:8",
+            "random/1:0:0",
+            "random/",
+        ] {
             assert_eq!(bad.parse::<Mac>(), Err(Mac::ALLOWED), "{bad:?}");
         }
     }

@@ -49,6 +49,8 @@ pub enum LinkClass {
     Etherstub,
     /// A virtual NIC.
     Vnic,
+    /// A virtual NIC that stands for a VLAN of what is below it.
+    Vlan,
 }
 
 impl LinkClass {
@@ -58,6 +60,7 @@ impl LinkClass {
             Self::Phys => "phys",
             Self::Etherstub => "etherstub",
             Self::Vnic => "vnic",
+            Self::Vlan => "vlan",
         }
     }
 }
@@ -69,10 +72,8 @@ impl Model {
             Some(LinkClass::Phys)
         } else if self.etherstubs.contains_key(name) {
             Some(LinkClass::Etherstub)
-        } else if self.vnics.contains_key(name) {
-            Some(LinkClass::Vnic)
         } else {
-            None
+            self.vnics.get(name).map(Vnic::class)
         }
     }
 
@@ -80,7 +81,7 @@ impl Model {
     pub fn link_names(&self) -> impl Iterator<Item = (&LinkName, LinkClass)> {
         let links = self.links.keys().map(|name| (name, LinkClass::Phys));
         let stubs = self.etherstubs.keys().map(|name| (name, LinkClass::Etherstub));
-        links.chain(stubs).chain(self.vnics.keys().map(|name| (name, LinkClass::Vnic)))
+        links.chain(stubs).chain(self.vnics.iter().map(|(name, vnic)| (name, vnic.class())))
     }
 
     /// The MTU of `name`: its own, or that of what is below it.

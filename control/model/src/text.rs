@@ -144,7 +144,9 @@ mod tests {
     fn a_field_is_named_with_its_line_value_and_what_is_allowed() {
         let table = [
             ("maxbw = \"5Q\"", "vnic.a0.maxbw: \"5Q\": a rate is a number"),
-            ("maxbw = \"1M\"", "vnic.a0.maxbw: \"1M\": a rate is a number"),
+            ("protection = \"mac\"", "vnic.a0.protection: \"mac\": protection is a list of mac-nospoof"),
+            ("allowed_ips = [\"10.0.0\"]", "vnic.a0.allowed_ips: \"10.0.0\": an IP address"),
+            ("is_vlan = true", "vnic.a0.vlan: missing; a VLAN link has"),
             ("maxbw = -5", "vnic.a0.maxbw: -5: a rate is a number"),
             ("maxbw = true", "vnic.a0.maxbw: invalid type: boolean `true`, expected a rate is"),
             ("vlan = 4095", "vnic.a0.vlan: 4095: a VLAN identifier is a number from 1 to 4094"),

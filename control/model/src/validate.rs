@@ -41,7 +41,11 @@ impl Model {
     fn check_link_names(&self, faults: &mut Faults) {
         let mut taken = BTreeMap::new();
         for (name, class) in self.link_names() {
-            let kind = if class.word() == "phys" { "link" } else { class.word() };
+            let kind = match class {
+                crate::LinkClass::Phys => "link",
+                crate::LinkClass::Etherstub => "etherstub",
+                crate::LinkClass::Vnic | crate::LinkClass::Vlan => "vnic",
+            };
             faults.unique(&mut taken, name, format!("{kind}.{name}"), "");
         }
         for (name, stub) in &self.etherstubs {
@@ -70,6 +74,20 @@ impl Model {
             }
             if let Mac::Fixed(mac) = vnic.mac {
                 faults.unique(&mut macs, (&vnic.over, vnic.vlan, mac), format!("vnic.{name}.mac"), mac);
+            }
+            if vnic.is_vlan && vnic.vlan.is_none() {
+                faults.add(
+                    format!("vnic.{name}.vlan"),
+                    "",
+                    "missing; a VLAN link has an identifier from 1 to 4094",
+                );
+            }
+            let listed = [
+                ("allowed_ips", vnic.guard.allowed_ips.len()),
+                ("allowed_dhcp_cids", vnic.guard.allowed_cids.len()),
+            ];
+            for (field, count) in listed {
+                faults.limit(format!("vnic.{name}.{field}"), count, crate::Guard::LISTED_MAX);
             }
             self.check_vnic_user(name, vnic, faults);
         }

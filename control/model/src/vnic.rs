@@ -1,11 +1,11 @@
 //! A VNIC: a virtual NIC over a link or etherstub, with exactly one user.
 
-use firelane_units::{BitRate, IpPrefix, Mtu, Priority, VlanId};
+use firelane_units::{BitRate, IpPrefix, Mtu, Priority, Protections, VlanId};
 use serde::{Deserialize, Serialize};
 
 use crate::link::{high, is_high};
 use crate::value;
-use crate::{IfName, LinkName, Mac, Memif, NamespaceName, NetstackName};
+use crate::{ClientId, Guard, IfName, LinkClass, LinkName, Mac, Memif, NamespaceName, NetstackName};
 
 /// A kernel interface in a network namespace, which is the VNIC's other side.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -54,6 +54,10 @@ pub struct Vnic {
     pub maxbw: Option<BitRate>,
     /// Its place when a lane cannot serve everything.
     pub priority: Priority,
+    /// Whether commands call it a VLAN (`dladm create-vlan`); everything else is as of a VNIC.
+    pub is_vlan: bool,
+    /// How its user is kept from saying that it is somebody else.
+    pub guard: Guard,
     /// Who sends and receives on it.
     pub user: VnicUser,
 }
@@ -68,8 +72,15 @@ impl Vnic {
             mtu: None,
             maxbw: None,
             priority: Priority::High,
+            is_vlan: false,
+            guard: Guard::default(),
             user: VnicUser::Nobody,
         }
+    }
+
+    /// What commands call it.
+    pub fn class(&self) -> LinkClass {
+        if self.is_vlan { LinkClass::Vlan } else { LinkClass::Vnic }
     }
 
     /// The netstack that uses it.
@@ -130,6 +141,20 @@ struct VnicTable {
     #[serde(default = "high", with = "value", skip_serializing_if = "is_high")]
     #[cfg_attr(feature = "schema", schema(value_type = String, default = "high"))]
     priority: Priority,
+    /// Whether commands call it a VLAN.
+    #[serde(default, skip_serializing_if = "is_false")]
+    is_vlan: bool,
+    /// Its link protection: a list of `mac-nospoof`, `restricted`, `ip-nospoof` and `dhcp-nospoof`.
+    #[serde(default, with = "value", skip_serializing_if = "is_unprotected")]
+    #[cfg_attr(feature = "schema", schema(value_type = String, example = "mac-nospoof,ip-nospoof"))]
+    protection: Protections,
+    /// What `ip-nospoof` allows; if empty, what its network gives it.
+    #[serde(default, with = "value::list", skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = Vec<String>))]
+    allowed_ips: Vec<IpPrefix>,
+    /// What `dhcp-nospoof` allows beside its own address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    allowed_dhcp_cids: Vec<ClientId>,
     /// Its user, if that is a netstack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     netstack: Option<NetstackName>,
@@ -139,6 +164,14 @@ struct VnicTable {
     /// Its user, if that is another process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     memif: Option<Memif>,
+}
+
+fn is_false(it: &bool) -> bool {
+    !it
+}
+
+fn is_unprotected(it: &Protections) -> bool {
+    it.is_empty()
 }
 
 fn is_auto(mac: &Mac) -> bool {
@@ -161,21 +194,41 @@ impl TryFrom<VnicTable> for Vnic {
                 return Err("memif beside netstack or tap: a VNIC has one user, so only one of them");
             }
         };
-        let VnicTable { over, mac, vlan, mtu, maxbw, priority, .. } = table;
-        Ok(Self { over, mac, vlan, mtu, maxbw, priority, user })
+        let VnicTable { over, mac, vlan, mtu, maxbw, priority, is_vlan, .. } = table;
+        let guard = Guard {
+            kinds: table.protection,
+            allowed_ips: table.allowed_ips,
+            allowed_cids: table.allowed_dhcp_cids,
+        };
+        Ok(Self { over, mac, vlan, mtu, maxbw, priority, is_vlan, guard, user })
     }
 }
 
 impl From<Vnic> for VnicTable {
     fn from(vnic: Vnic) -> Self {
-        let Vnic { over, mac, vlan, mtu, maxbw, priority, user } = vnic;
+        let Vnic { over, mac, vlan, mtu, maxbw, priority, is_vlan, guard, user } = vnic;
         let (netstack, tap, memif) = match user {
             VnicUser::Nobody => (None, None, None),
             VnicUser::Netstack(name) => (Some(name), None, None),
             VnicUser::Tap(tap) => (None, Some(tap), None),
             VnicUser::Memif(memif) => (None, None, Some(memif)),
         };
-        Self { over, mac, vlan, mtu, maxbw, priority, netstack, tap, memif }
+        let Guard { kinds: protection, allowed_ips, allowed_cids: allowed_dhcp_cids } = guard;
+        Self {
+            over,
+            mac,
+            vlan,
+            mtu,
+            maxbw,
+            priority,
+            is_vlan,
+            protection,
+            allowed_ips,
+            allowed_dhcp_cids,
+            netstack,
+            tap,
+            memif,
+        }
     }
 }
 

@@ -131,7 +131,7 @@ impl Step {
             },
             Action::CreateEtherstub(name, _) => write!(f, "create etherstub {name}"),
             Action::CreateVnic(name, vnic) => {
-                write!(f, "create vnic {name} over {}{}", vnic.over, User(name, vnic))
+                write!(f, "create {} {name} over {}{}", vnic.class().word(), vnic.over, User(name, vnic))
             }
             Action::AddAddress(netstack, name, address) => {
                 write!(f, "add address {name} {address} to netstack {netstack}")
@@ -188,13 +188,20 @@ impl Step {
             Action::SetVnic(name, from, to) => {
                 let mtu = |vnic: &Vnic| vnic.mtu.map_or_else(|| "--".to_owned(), |mtu| mtu.to_string());
                 let addresses = |vnic: &Vnic| match vnic.tap() {
-                    Some(tap) if !tap.addresses.is_empty() => join(&tap.addresses),
-                    _ => "--".to_owned(),
+                    Some(tap) => list_of(&tap.addresses),
+                    None => "--".to_owned(),
                 };
                 let list = [
                     change("mtu", &mtu(from), &mtu(to)),
                     change("maxbw", &rate(from.maxbw), &rate(to.maxbw)),
                     change("priority", &from.priority, &to.priority),
+                    change("protection", &shown(from.guard.kinds), &shown(to.guard.kinds)),
+                    change("allowed-ips", &list_of(&from.guard.allowed_ips), &list_of(&to.guard.allowed_ips)),
+                    change(
+                        "allowed-dhcp-cids",
+                        &list_of(&from.guard.allowed_cids),
+                        &list_of(&to.guard.allowed_cids),
+                    ),
                     change("addresses", &addresses(from), &addresses(to)),
                 ];
                 ("vnic", name, list.to_vec())
@@ -224,8 +231,13 @@ fn rate(rate: Option<BitRate>) -> String {
     rate.map_or_else(|| "--".to_owned(), spell_rate)
 }
 
-fn join(values: &[impl fmt::Display]) -> String {
-    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+fn list_of(values: &[impl fmt::Display]) -> String {
+    shown(values.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
+}
+
+/// What is shown of a value that may be empty.
+fn shown(value: impl fmt::Display) -> String {
+    Some(value.to_string()).filter(|text| !text.is_empty()).unwrap_or_else(|| "--".to_owned())
 }
 
 /// `name from -> to`, or nothing if both read the same.

@@ -27,7 +27,10 @@ impl Torn<'_> {
 
     pub(crate) fn vnic(&self, name: &LinkName, is: &Vnic) -> bool {
         let Some(shall) = self.wanted.vnics.get(name) else { return true };
-        let differs = is.over != shall.over || is.mac != shall.mac || is.vlan != shall.vlan;
+        let differs = is.over != shall.over
+            || is.mac != shall.mac
+            || is.vlan != shall.vlan
+            || is.is_vlan != shall.is_vlan;
         differs
             || !same_user(is, shall)
             || self.below(&is.over)

@@ -11,8 +11,9 @@ use std::time::Duration;
 use firelane_api::{
     AddFlow, AddrInfo, Api, ApiError, CaptureRequest, Change, ChangeRequest, CreateAddr, CreateEtherstub,
     CreateIf, CreateVnic, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo, LeaseAction, LinkInfo,
-    LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply, PropChange, Property, ProtocolProperty,
-    RouteInfo, SetProps, SocketPage, Status, StatusInfo, TellClient, VnicInfo, Which, paths,
+    LinkStats, Method, ModifyVnic, NeighbourInfo, NetstackInfo, PlanReply, PropChange, Property,
+    ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo, TellClient, VnicInfo,
+    Which, paths,
 };
 use firelane_model::{MODEL_TEXT_MAX, Model};
 use serde::Serialize;
@@ -231,7 +232,15 @@ impl Api for Client {
             Change::CreateVnic(name, vnic) => {
                 self.send(Method::Post, paths::VNICS, &CreateVnic { name, vnic, temporary })
             }
+            Change::ModifyVnic(name, change) => self.send(
+                Method::Patch,
+                &format!("{}/{name}", paths::VNICS),
+                &ModifyVnic { change, temporary },
+            ),
             Change::DeleteVnic(name) => delete(paths::VNICS, &name),
+            Change::RenameLink(from, name) => {
+                self.send(Method::Put, &format!("{}/{from}/name", paths::LINKS), &RenameLink { name })
+            }
             Change::SetLinkProps(name, changes) => {
                 let target = format!("{}/{name}/{}", paths::LINKS, paths::PROPS);
                 self.send(Method::Patch, &target, &props(&changes, temporary))

@@ -44,8 +44,13 @@ fn host(name: &str) -> Stub {
     let mut stub = Stub::new(model, planner);
     let store = stub.store();
     let links = store.active.link_names().zip(1..);
-    stub.link_stats =
-        links.map(|((name, _), n)| LinkStats { name: name.clone(), traffic: traffic(n) }).collect();
+    stub.link_stats = links
+        .map(|((name, _), n)| LinkStats {
+            name: name.clone(),
+            traffic: traffic(n),
+            stopped: firelane_api::Stopped::default(),
+        })
+        .collect();
     let flows = store.active.flows.iter();
     stub.flow_stats = flows
         .map(|(name, flow)| FlowStats {

@@ -33,6 +33,11 @@ impl Backlogs {
         Self { counts, spare: MpscRing::new(SPARE_CHAINS) }
     }
 
+    /// How many lanes there are.
+    pub(crate) fn lanes(&self) -> usize {
+        self.counts.len()
+    }
+
     /// How many frames of `lane` wait elsewhere.
     pub fn of(&self, lane: LaneId) -> usize {
         self.counts.get(lane.index()).map_or(0, |count| count.0.load(Ordering::Acquire))

@@ -62,7 +62,8 @@ impl<D: Driver> Links<D> {
         let queue = driver.map(|driver| self.add_queue(driver, config.id));
         let PortConfig { id, over, kind, user } = config;
         let (rules, counters) = (FlowRules::new(), PortCounters::default());
-        let port = Port { id, over, kind, user, at_switch, queue, rules, counters };
+        let guarded = self.guards.get(id.index()).is_some();
+        let port = Port { id, over, kind, user, at_switch, queue, rules, guarded, counters };
         self.ports.insert(id.index(), port).map_err(|_| "the port exists")
     }
 
@@ -76,6 +77,7 @@ impl<D: Driver> Links<D> {
     pub(crate) fn remove_port(&mut self, common: &mut Common<D>, id: LinkId) -> Result<(), Refusal> {
         self.changed();
         let port = self.ports.remove(id.index()).ok_or("no such port")?;
+        self.guards.remove(id.index());
         if let Some(link) = self.switches.get_mut(port.over.index()) {
             link.switch.remove_port(port.at_switch);
             link.ports[port.at_switch.index()] = None;

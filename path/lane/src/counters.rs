@@ -11,6 +11,7 @@
 
 use firelane_flow::Counters;
 use firelane_frame::Weight;
+use firelane_switch::GuardCounters;
 use firelane_tcp::{FastOpenCounters, SynCounters};
 use firelane_units::{Direction, DropCounters, FlowId, LaneId, LinkId};
 
@@ -136,6 +137,8 @@ pub struct Snapshot {
     pub held: u64,
     /// Each port's traffic in this lane.
     pub ports: Vec<(LinkId, PortCounters)>,
+    /// What the guards of protected ports have stopped in this lane.
+    pub guards: Vec<(LinkId, GuardCounters)>,
     /// Each flow's traffic in this lane, inward and outward.
     pub flows: Vec<(FlowId, [Counters; Direction::ALL.len()])>,
     /// Connections of all netstacks.

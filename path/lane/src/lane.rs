@@ -70,6 +70,7 @@ impl<D: Driver> Lane<D> {
             LaneMessage::Learned(netstack, learned) => {
                 self.stacks.on_learned(&mut self.common, netstack, *learned);
             }
+            LaneMessage::Lesson(link, lesson) => self.links.learn(link, lesson),
             LaneMessage::Look(mut look) => {
                 self.stacks.look(&mut look);
                 self.common.outbox.looks.push(*look);
@@ -115,6 +116,10 @@ impl<D: Driver> Lane<D> {
             Control::RemovePort(id) => {
                 stacks.detach(common, id);
                 links.remove_port(common, id)
+            }
+            Control::SetGuard(id, mac, rules) => {
+                links.set_guard(id, mac, rules);
+                Ok(())
             }
             Control::SetUser(id, user) => {
                 stacks.detach(common, id);
@@ -205,6 +210,7 @@ impl<D: Driver> Lane<D> {
             counters: self.common.counters.clone(),
             held,
             ports: self.links.ports.iter().map(|port| (port.id, port.counters)).collect(),
+            guards: self.links.guard_counters(),
             flows,
             connections: self.stacks.connections(),
             time_wait: self.stacks.time_wait(),

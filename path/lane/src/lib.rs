@@ -59,6 +59,7 @@ mod control;
 mod counters;
 mod drive;
 mod fusion;
+mod guards;
 mod host;
 mod lane;
 mod links;

@@ -17,11 +17,12 @@ use firelane_classify::{Fragment, Headers, L3, Steering, SteeringKey, Tuple};
 use firelane_flow::{Counters, Credit, FlowTable, Verdict};
 use firelane_frame::{Chain, Frame};
 use firelane_ip::LOOPBACK;
-use firelane_switch::{Destination, L2};
+use firelane_switch::{Destination, Guard, L2};
 use firelane_units::{Direction, DropReason, FlowId, LinkId, MacAddr, NetstackId, SwitchPortId};
 use firelane_wire::{EtherType, TcpFlags};
 
 use crate::common::Common;
+use crate::guards;
 use crate::message::{PortConfig, PortKind, PortUser, Stage};
 use crate::ports::{Dense, FlowPlace, Port, Queue, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
 use crate::probes;
@@ -44,6 +45,8 @@ pub(crate) struct Links<D> {
     pub(crate) flows: FlowTable,
     pub(crate) places: Dense<FlowPlace>,
     pub(crate) queues: Dense<Queue<D>>,
+    /// Who looks at the frames of protected ports.
+    pub(crate) guards: Dense<Guard>,
     /// Which lane of a netstack gets what.
     pub(crate) steerings: Dense<Steering>,
     pub(crate) steering_key: SteeringKey,
@@ -71,6 +74,7 @@ impl<D> Links<D> {
             flows: FlowTable::new(),
             places: Dense::new(),
             queues: Dense::new(),
+            guards: Dense::new(),
             arrivals: Vec::new(),
             released: Vec::new(),
             copies: Vec::new(),
@@ -138,6 +142,11 @@ impl<D> Links<D> {
             return common.drop_frame(frame, DropReason::NoPort);
         };
         let flow = port.rules.lookup(headers, Direction::Out).or(port.default_flow());
+        if port.guarded
+            && let Err(reason) = guards::judge(&mut self.guards, common, link, &frame, headers)
+        {
+            return self.drop_at(common, link, Direction::Out, frame, reason);
+        }
         if let Some(home) = flow.and_then(|flow| self.places.get(flow.index())?.home)
             && home != common.id
         {
@@ -213,7 +222,11 @@ impl<D> Links<D> {
         let Some(port) = self.ports.get(to.index()) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
-        let Some(flow) = port.rules.lookup(headers, Direction::In).or(port.default_flow()) else {
+        let flow = port.rules.lookup(headers, Direction::In).or(port.default_flow());
+        if port.guarded {
+            guards::show(&mut self.guards, common, to, &frame, headers);
+        }
+        let Some(flow) = flow else {
             return self.deliver(common, to, frame, headers);
         };
         if let Some(home) = self.places.get(flow.index()).and_then(|place| place.home)

@@ -18,6 +18,7 @@ use firelane_ip::{
     SourceFilter, TransportError,
 };
 use firelane_socket::{ConnRef, DatagramSlot, ListenerSlot, StreamConfig, StreamSlot};
+use firelane_switch::{Lesson, Rules};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig};
 use firelane_units::{
@@ -53,6 +54,8 @@ pub enum LaneMessage<D> {
     Control(Box<Control<D>>),
     /// What one lane of a netstack learned and the others need.
     Learned(NetstackId, Box<Learned>),
+    /// What the guard of a port has learned in another lane.
+    Lesson(LinkId, Lesson),
     /// A question about the lane's sockets.
     Ask(Box<Question>),
     /// A question about a netstack's routes and neighbours.
@@ -97,6 +100,9 @@ pub enum Control<D> {
     AddPort(PortConfig, Option<D>),
     /// A port ends.
     RemovePort(LinkId),
+    /// A port is protected from its user, in another way, or no more. It may come before the port, so that nothing
+    /// passes unseen.
+    SetGuard(LinkId, MacAddr, Option<Rules>),
     /// A port gets another user.
     SetUser(LinkId, PortUser),
     /// A flow begins.
@@ -141,6 +147,7 @@ impl<D> Control<D> {
             Self::RemoveLink(_) => "remove link",
             Self::AddPort(..) => "add port",
             Self::RemovePort(_) => "remove port",
+            Self::SetGuard(..) => "set guard",
             Self::SetUser(..) => "set user",
             Self::AddFlow(_) => "add flow",
             Self::RemoveFlow(_) => "remove flow",

@@ -22,6 +22,8 @@ pub(crate) struct Port {
     /// This lane's queue of the driver.
     pub(crate) queue: Option<usize>,
     pub(crate) rules: FlowRules,
+    /// Whether a guard looks at its frames.
+    pub(crate) guarded: bool,
     pub(crate) counters: PortCounters,
 }
 

@@ -81,10 +81,10 @@ impl Ways {
     }
 }
 
-/// The flow of what passes a port that is in no VLAN; `None` if the port is in one, or if the only flow's limit is
-/// kept by another lane.
+/// The flow of what passes a port that is in no VLAN and that no guard looks at; `None` if the port is in one, is guarded,
+/// or if the only flow's limit is kept by another lane.
 fn flow_at<D>(links: &Links<D>, common: &Common<D>, port: &Port) -> Option<FlowAt> {
-    if matches!(port.kind, PortKind::Vnic { vlan: Some(_), .. }) {
+    if port.guarded || matches!(port.kind, PortKind::Vnic { vlan: Some(_), .. }) {
         return None;
     }
     if !port.rules.is_empty() {

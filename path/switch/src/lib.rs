@@ -12,17 +12,23 @@
 //!
 //! Per frame the lane calls [`Switch::forward`] and then, for each port that gets it, [`Switch::deliver`], which
 //! counts it and sets or strips the VLAN tag; [`Switch::flood`] does both for all receivers of a group. Inside a
-//! station's port frames carry no tag: the port's VLAN is a fact of the port.
+//! station's port frames carry no tag: the port's VLAN is a fact of the port. A [`Guard`] stands before a port whose
+//! user may not say just anything of itself.
 #![forbid(unsafe_code)]
 
 mod address_table;
 mod counters;
+mod dhcp;
 mod flood;
+mod guard;
+mod known;
 mod port;
 mod switch;
 mod tag;
 
 pub use counters::PortCounters;
 pub use flood::Flooded;
+pub use guard::{Guard, GuardCounters, Packet, Rules};
+pub use known::Lesson;
 pub use port::{GroupFilter, PortConfig, PortError, Role};
 pub use switch::{Destination, L2, Switch};

@@ -29,7 +29,18 @@ macro_rules! goldens {
     };
 }
 
-goldens!(links, vnics, link_properties, flows, flow_properties, statistics, refusals);
+goldens!(
+    links,
+    vnics,
+    vlans,
+    names,
+    protection,
+    link_properties,
+    flows,
+    flow_properties,
+    statistics,
+    refusals
+);
 
 #[test]
 fn every_file_is_compared_and_there_are_enough_lines() {

@@ -26,6 +26,23 @@ const CREATE_VNIC: &[Opt] = &[
     flag('f', "force"),
     values('p', "prop"),
 ];
+const CREATE_VLAN: &[Opt] = &[
+    flag('t', "temporary"),
+    value('R', "root-dir"),
+    flag('f', "force"),
+    value('l', "link"),
+    value('v', "vlan-id"),
+];
+const MODIFY_VNIC: &[Opt] = &[
+    flag('t', "temporary"),
+    value('R', "root-dir"),
+    value('l', "link"),
+    value('m', "mac-address"),
+    value('n', "slot"),
+    value('r', "mac-prefix"),
+    value('v', "vlan-id"),
+];
+const RENAME: &[Opt] = &[value('R', "root-dir")];
 const SHOW: &[Opt] = &[
     flag('p', "parsable"),
     flag('P', "persistent"),
@@ -62,6 +79,12 @@ const SHOW_LINK: Verb = Verb {
 const VERBS: &[Verb] = &[
     SHOW_LINK,
     Verb {
+        names: &["rename-link"],
+        usage: "rename-link      <link> <new-link>",
+        options: RENAME,
+        run: change::rename,
+    },
+    Verb {
         names: &["show-phys"],
         usage: "show-phys        [-P] [[-p] -o <field>,..] [-j] [<link>]",
         options: SHOW,
@@ -87,10 +110,17 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         names: &["create-vnic"],
-        usage: "create-vnic      [-t] -l <link> [-m <value> | auto | random] [-v <vid>]\n\
-                \x20                    [-p <prop>=<value>[,...]] <vnic-link>",
+        usage: "create-vnic      [-t] -l <link> [-m <value> | auto | {random [-r <prefix>]}]\n\
+                \x20                    [-v <vid>] [-p <prop>=<value>[,...]] <vnic-link>",
         options: CREATE_VNIC,
         run: change::create_vnic,
+    },
+    Verb {
+        names: &["modify-vnic"],
+        usage: "modify-vnic      [-t] [-l <link>] [-m <value> | auto | {random [-r <prefix>]}]\n\
+                \x20                    [-v <vid>] <vnic-link>",
+        options: MODIFY_VNIC,
+        run: change::modify_vnic,
     },
     Verb {
         names: &["delete-vnic"],
@@ -103,6 +133,24 @@ const VERBS: &[Verb] = &[
         usage: "show-vnic        [-P] [-l <link>] [-s [-i <interval>]] [[-p] -o <field>,..] [-j] [<vnic-link>]",
         options: SHOW_VNIC,
         run: show::vnics,
+    },
+    Verb {
+        names: &["create-vlan"],
+        usage: "create-vlan      [-t] -l <link> -v <vid> [<vlan-link>]",
+        options: CREATE_VLAN,
+        run: change::create_vlan,
+    },
+    Verb {
+        names: &["delete-vlan"],
+        usage: "delete-vlan      [-t] <vlan-link>",
+        options: CREATE,
+        run: change::delete_vlan,
+    },
+    Verb {
+        names: &["show-vlan"],
+        usage: "show-vlan        [-P] [[-p] -o <field>,..] [-j] [<vlan-link>]",
+        options: SHOW,
+        run: show::vlans,
     },
     Verb {
         names: &["create-etherstub"],

@@ -57,10 +57,19 @@ pub(super) fn reset(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fa
     let texts: Vec<_> = call.args.values('p').collect();
     let wrong = || die(format!("invalid link property specified ({}: property[,...])", texts.join(",")));
     let names = match texts.is_empty() {
-        true => ["maxbw", "priority", "mtu"].map(str::to_owned).to_vec(),
+        true => resettable(session, link(call)?.as_str())?,
         false => name_list(&texts).ok_or_else(wrong)?,
     };
     change(session, call, names.into_iter().map(|name| PropChange { name, value: None }).collect(), true)
+}
+
+/// What `reset-linkprop` without names resets: all that can be set but address and VLAN, which say what the link is.
+fn resettable(session: &mut Session<'_>, name: &str) -> Result<Vec<String>, Failure> {
+    let invalid = |error: firelane_api::ApiError| die(format!("link {name} is not valid: {error}"));
+    let all = session.api.link_props(name, Which::Active).map_err(invalid)?;
+    let is_setting =
+        |it: &Property| it.perm == "rw" && !matches!(it.property.as_str(), "mac-address" | "vlan-id");
+    Ok(all.into_iter().filter(is_setting).map(|it| it.property).collect())
 }
 
 /// show-linkprop

@@ -38,6 +38,7 @@ const VNIC: &[Column] = &[
     col("VID", 7),
     col("ZONE", 20),
 ];
+const VLAN: &[Column] = &[col("LINK", 16), col("VID", 9), col("OVER", 13), col("FLAGS", 7)];
 const ETHERSTUB: &[Column] = &[col("LINK", 32)];
 
 fn which(call: &Call<'_>) -> Which {
@@ -169,6 +170,7 @@ pub(super) fn vnics(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fa
     check(call)?;
     let name = call.optional_operand()?;
     let mut vnics = session.api.vnics(which(call))?;
+    vnics.retain(|vnic| !vnic.is_vlan);
     if let Some(over) = call.args.value('l') {
         if !is_link(session.api, over, which(call))? {
             return Err(die(format!("invalid link name '{over}'")));
@@ -219,6 +221,24 @@ fn short_mac(text: &str) -> String {
         digits => digits.to_owned(),
     };
     text.split(':').map(short).collect::<Vec<_>>().join(":")
+}
+
+/// show-vlan
+pub(super) fn vlans(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let name = call.optional_operand()?;
+    let mut vlans = session.api.vnics(which(call))?;
+    vlans.retain(|vnic| vnic.is_vlan);
+    only(&mut vlans, name, |vlan| vlan.name.as_str(), "invalid vlan name '{}'")?;
+    if call.args.has('j') {
+        return session.json("vlans", &vlans, false);
+    }
+    let mut table = Table::open(session, PROGRAM, VLAN, "link,vid,over,flags", style(call))?;
+    for vlan in &vlans {
+        // The flags of the original say what an aggregation or a forced creation did; neither exists here.
+        let row = [vlan.name.to_string(), vlan.vid.to_string(), vlan.over.to_string(), "-----".to_owned()];
+        table.row(session, &row)?;
+    }
+    Ok(())
 }
 
 /// show-etherstub

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use firelane_model::{
-    Address, Etherstub, LinkName, Mac, Model, Netstack, NetstackName, Prop, Protocol, Service, ServiceKind,
-    Tap, Tunables, Vnic, VnicUser,
+    Address, Etherstub, LinkName, Model, Netstack, NetstackName, Prop, Protocol, Service, ServiceKind, Tap,
+    Tunables, Vnic, VnicUser,
 };
-use firelane_units::{IpPrefix, Mtu, Port, Priority};
+use firelane_units::{IpPrefix, Mtu, Port};
 
 /// The network namespace of the kernel's side, and its interface there.
 pub(super) const NAMESPACE: &str = "lab";
@@ -47,15 +47,7 @@ impl Wishes {
         for (name, user) in [(INTERFACE, VnicUser::Netstack(netstack.clone())), (IFNAME, VnicUser::Tap(tap))]
         {
             let name: LinkName = name.parse().map_err(|_| own(name))?;
-            let vnic = Vnic {
-                over: switch.clone(),
-                mac: Mac::Auto,
-                vlan: None,
-                mtu: None,
-                maxbw: None,
-                priority: Priority::High,
-                user,
-            };
+            let vnic = Vnic { user, ..Vnic::new(switch.clone()) };
             model.vnics.insert(name, vnic);
         }
         for (name, kind, port) in SERVICES {

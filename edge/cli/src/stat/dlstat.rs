@@ -3,7 +3,7 @@
 //! Firelane classifies in software, so a link's frames are counted in one receive and one transmit lane of kind
 //! `sw`; how many came by poll or by notification is counted per lane, not per link, and shown as unknown.
 
-use firelane_api::{LinkStats, Status, Which};
+use firelane_api::{LinkStats, Status, Stopped, Which};
 use firelane_model::LinkClass;
 
 use super::{Before, Options, dump};
@@ -118,7 +118,14 @@ fn report(
     }
     for link in links {
         if options.call.args.has('A') || (view == View::Total && options.call.args.has('a')) {
-            dump(session, link.name.as_str(), link.traffic)?;
+            let Stopped { macspoofed, restricted, ipspoofed, dhcpspoofed } = link.stopped;
+            let stopped = [
+                ("macspoofed", macspoofed),
+                ("restricted", restricted),
+                ("ipspoofed", ipspoofed),
+                ("dhcpspoofed", dhcpspoofed),
+            ];
+            dump(session, link.name.as_str(), link.traffic, &stopped)?;
             continue;
         }
         for row in rows(link, options, view) {

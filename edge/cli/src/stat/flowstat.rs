@@ -43,7 +43,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         } else {
             for flow in &flows {
                 if options.call.args.has('A') {
-                    dump(session, flow.name.as_str(), flow.traffic)?;
+                    dump(session, flow.name.as_str(), flow.traffic, &[])?;
                 } else {
                     table.row(session, &row(flow, &options))?;
                 }

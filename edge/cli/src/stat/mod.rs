@@ -116,12 +116,18 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Every counter of one object, one per line.
-fn dump(session: &mut Session<'_>, name: &str, traffic: Traffic) -> Result<(), Failure> {
+/// Every counter of one object, one per line; `more` are those that only links have.
+fn dump(
+    session: &mut Session<'_>,
+    name: &str,
+    traffic: Traffic,
+    more: &[(&str, u64)],
+) -> Result<(), Failure> {
     writeln!(session.out, "{name}")?;
     let Traffic { ipackets, rbytes, ierrors, opackets, obytes, oerrors } = traffic;
     let names = ["ipackets", "rbytes", "ierrors", "opackets", "obytes", "oerrors"];
-    for (name, count) in names.into_iter().zip([ipackets, rbytes, ierrors, opackets, obytes, oerrors]) {
+    let counts = [ipackets, rbytes, ierrors, opackets, obytes, oerrors];
+    for (name, count) in names.into_iter().zip(counts).chain(more.iter().copied()) {
         writeln!(session.out, "\t{name:>15}\t{count:>15}")?;
     }
     Ok(())

@@ -274,8 +274,8 @@ impl Scene {
         let mut kick = false;
         let command = match what & 15 {
             7..=9 => {
-                kick =
-                    end.send.write(&vec![b'y'; input.amount() as usize % 20_000]).is_ok() && end.send.nudge().kick;
+                kick = end.send.write(&vec![b'y'; input.amount() as usize % 20_000]).is_ok()
+                    && end.send.nudge().kick;
                 None
             }
             10..=12 => {

@@ -1,0 +1,97 @@
+//! Guards of protected ports: who is shown which frames, and how lanes teach each other.
+//!
+//! Called by `links.rs` for ports that are protected, and for nothing else; rules are `path/switch`'s.
+
+use firelane_classify::Headers;
+use firelane_frame::Frame;
+use firelane_switch::{Guard, GuardCounters, Lesson, Packet, Rules};
+use firelane_units::{DropReason, LaneId, LinkId, MacAddr};
+
+use crate::common::Common;
+use crate::links::Links;
+use crate::message::LaneMessage;
+use crate::ports::Dense;
+
+impl<D> Links<D> {
+    /// Protects a port of the station `mac`, in another way, or no more.
+    pub(crate) fn set_guard(&mut self, id: LinkId, mac: MacAddr, rules: Option<Rules>) {
+        self.changed();
+        let guarded = rules.is_some();
+        match (rules, self.guards.get_mut(id.index())) {
+            (Some(rules), Some(guard)) => guard.set_rules(rules),
+            (Some(rules), None) => {
+                assert!(self.guards.insert(id.index(), Guard::new(mac, rules)).is_ok(), "the place is free");
+            }
+            (None, _) => drop(self.guards.remove(id.index())),
+        }
+        if let Some(port) = self.ports.get_mut(id.index()) {
+            port.guarded = guarded;
+        }
+    }
+
+    /// Learns what another lane has.
+    pub(crate) fn learn(&mut self, link: LinkId, lesson: Lesson) {
+        // A port that has gone meanwhile needs no lessons.
+        if let Some(guard) = self.guards.get_mut(link.index()) {
+            guard.learn(lesson);
+        }
+    }
+
+    /// What each guard has stopped.
+    pub(crate) fn guard_counters(&self) -> Vec<(LinkId, GuardCounters)> {
+        let guarded = self.ports.iter().filter(|port| port.guarded);
+        guarded.filter_map(|port| Some((port.id, self.guards.get(port.id.index())?.counters()))).collect()
+    }
+}
+
+/// Judges a frame that the user of a protected port sends.
+pub(crate) fn judge<D>(
+    guards: &mut Dense<Guard>,
+    common: &mut Common<D>,
+    link: LinkId,
+    frame: &Frame,
+    headers: &Headers,
+) -> Result<(), DropReason> {
+    let Some(guard) = guards.get_mut(link.index()) else { return Ok(()) };
+    guard.check(common.now, &packet(frame, headers), |lesson| tell_lanes(common, link, lesson))
+}
+
+/// Shows the guard of a protected port what its user gets.
+pub(crate) fn show<D>(
+    guards: &mut Dense<Guard>,
+    common: &mut Common<D>,
+    link: LinkId,
+    frame: &Frame,
+    headers: &Headers,
+) {
+    let Some(guard) = guards.get_mut(link.index()) else { return };
+    guard.see(common.now, &packet(frame, headers), |lesson| tell_lanes(common, link, lesson));
+}
+
+fn tell_lanes<D>(common: &mut Common<D>, link: LinkId, lesson: Lesson) {
+    for lane in (0..common.backlogs.lanes()).map(|n| LaneId(n as u16)) {
+        if lane != common.id {
+            common.outbox.messages.push((lane, LaneMessage::Lesson(link, lesson)));
+        }
+    }
+}
+
+/// What a guard looks at.
+fn packet<'a>(frame: &'a Frame, headers: &Headers) -> Packet<'a> {
+    let bytes = frame.as_slice();
+    let l3 = bytes.get(usize::from(headers.l3_offset)..).unwrap_or_default();
+    let l4 = match headers.l4_offset {
+        0 => None,
+        at => bytes.get(usize::from(at)..headers.l3_end as usize),
+    };
+    Packet {
+        src: headers.src,
+        ethertype: headers.ethertype,
+        l3,
+        l4: l4.unwrap_or_default(),
+        addresses: headers.addresses(),
+        protocol: headers.protocol,
+        ttl: headers.ttl,
+        ports: headers.ports,
+    }
+}

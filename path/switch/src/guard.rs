@@ -1,0 +1,403 @@
+//! Link protection: what a VNIC's user may say it is.
+//!
+//! Called by the lane for each frame that comes from a protected port, and for those that go to it if the port's
+//! addresses are learned. The kinds and their rules are those of the original's `mac_protect.c`; ingress filtering is
+//! RFC 2827. With `ip-nospoof` and no list of addresses, a port may use what its network gave it: see [`Known`].
+//! A guard is a replica in each lane; what one lane learns, its caller tells the others.
+
+use core::net::IpAddr;
+
+use firelane_units::{DropReason, Instant, IpPrefix, MacAddr, Port, Protection, Protections};
+use firelane_wire::{ArpView, EtherType, Icmpv6View, IpProtocol, NdpEnvelope, NdpMessage, NdpView};
+
+use crate::dhcp;
+use crate::known::{Known, Lesson, PREFIXES_MAX};
+
+/// How a port is protected.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Rules {
+    /// Which kinds.
+    pub kinds: Protections,
+    /// What `ip-nospoof` allows; if empty, what is learned.
+    pub allowed_ips: Vec<IpPrefix>,
+    /// The client identifiers that `dhcp-nospoof` allows beside the link's own.
+    pub allowed_cids: Vec<Vec<u8>>,
+}
+
+/// What a guard looks at in a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Source address of the frame.
+    pub src: MacAddr,
+    /// What the frame carries.
+    pub ethertype: EtherType,
+    /// The packet, behind the link header.
+    pub l3: &'a [u8],
+    /// The transport's part; empty if it cannot be read.
+    pub l4: &'a [u8],
+    /// Source and destination; none if it is no IP packet, or malformed.
+    pub addresses: Option<(IpAddr, IpAddr)>,
+    /// The transport protocol.
+    pub protocol: IpProtocol,
+    /// Time to live, or hop limit.
+    pub ttl: u8,
+    /// Source and destination port, if the transport has them.
+    pub ports: Option<(Port, Port)>,
+}
+
+/// How many frames each kind has stopped, in the order of [`Protection::ALL`].
+pub type GuardCounters = [u64; Protection::ALL.len()];
+
+/// A protected port's guard.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    mac: MacAddr,
+    rules: Rules,
+    known: Known,
+    counters: GuardCounters,
+}
+
+/// DHCP's ports (RFC 2131, RFC 8415): who asks, and who answers.
+const DHCP_CLIENT: Port = Port(68);
+const DHCP_SERVER: Port = Port(67);
+const DHCP6_CLIENT: Port = Port(546);
+const DHCP6_SERVER: Port = Port(547);
+
+impl Guard {
+    /// A guard of the station `mac`.
+    pub fn new(mac: MacAddr, rules: Rules) -> Self {
+        Self { mac, rules, known: Known::default(), counters: [0; Protection::ALL.len()] }
+    }
+
+    /// Puts other rules in force; counters and what was learned stay.
+    pub fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    /// What was stopped.
+    pub fn counters(&self) -> GuardCounters {
+        self.counters
+    }
+
+    /// Judges a frame of the port's user. What it teaches is given to `taught`, for the other lanes.
+    pub fn check(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        mut taught: impl FnMut(Lesson),
+    ) -> Result<(), DropReason> {
+        let stopped = Protection::ALL.into_iter().find(|&kind| {
+            self.rules.kinds.has(kind)
+                && !match kind {
+                    Protection::MacNospoof => packet.src == self.mac,
+                    Protection::Restricted => {
+                        matches!(packet.ethertype, EtherType::IPV4 | EtherType::IPV6 | EtherType::ARP)
+                    }
+                    Protection::IpNospoof => self.may_send(now, packet),
+                    Protection::DhcpNospoof => self.is_own_dhcp(packet),
+                }
+        });
+        if let Some(kind) = stopped {
+            self.counters[kind as usize] += 1;
+            return Err(match kind {
+                Protection::MacNospoof => DropReason::MacSpoofed,
+                Protection::Restricted => DropReason::Restricted,
+                Protection::IpNospoof => DropReason::IpSpoofed,
+                Protection::DhcpNospoof => DropReason::DhcpSpoofed,
+            });
+        }
+        if self.learns()
+            && let Some(lesson) = self.said(now, packet)
+        {
+            self.known.learn(lesson);
+            taught(lesson);
+        }
+        Ok(())
+    }
+
+    /// Looks at a frame for the port's user.
+    pub fn see(&mut self, now: Instant, packet: &Packet<'_>, mut taught: impl FnMut(Lesson)) {
+        if !self.learns() {
+            return;
+        }
+        let mut learn = |known: &mut Known, lesson| {
+            known.learn(lesson);
+            taught(lesson);
+        };
+        if packet.protocol == IpProtocol::UDP && packet.ports == Some((DHCP_SERVER, DHCP_CLIENT)) {
+            let answer = dhcp::read(packet.l4);
+            if let Some(lesson) = answer.and_then(|it| self.known.answered(now, self.mac, &it)) {
+                learn(&mut self.known, lesson);
+            }
+        }
+        let Some(view) = neighbours(packet) else { return };
+        // An advertisement teaches one prefix after the other.
+        for _ in 0..PREFIXES_MAX {
+            let Some(lesson) = self.known.heard(now, &view) else { return };
+            learn(&mut self.known, lesson);
+        }
+    }
+
+    /// Learns what another lane's replica was taught.
+    pub fn learn(&mut self, lesson: Lesson) {
+        self.known.learn(lesson);
+    }
+
+    fn learns(&self) -> bool {
+        self.rules.kinds.has(Protection::IpNospoof) && self.rules.allowed_ips.is_empty()
+    }
+
+    fn is_allowed(&self, now: Instant, address: IpAddr) -> bool {
+        if address.is_unspecified() {
+            return true;
+        }
+        match self.rules.allowed_ips.as_slice() {
+            [] => self.known.has(now, address),
+            list => list.iter().any(|prefix| prefix.contains(address)),
+        }
+    }
+
+    /// Whether the addresses that a packet claims for its sender are allowed.
+    fn may_send(&self, now: Instant, packet: &Packet<'_>) -> bool {
+        match (packet.ethertype, packet.addresses) {
+            (EtherType::ARP, _) => {
+                ArpView::parse(packet.l3).is_ok_and(|arp| self.is_allowed(now, arp.sender_ip().into()))
+            }
+            (EtherType::IPV4 | EtherType::IPV6, None) => false,
+            (_, Some((src, _))) => {
+                let advert = match neighbours(packet).map(|view| view.message()) {
+                    Some(NdpMessage::NeighbourAdvert { target, .. }) => Some(IpAddr::V6(target)),
+                    _ => None,
+                };
+                self.is_allowed(now, src) && advert.is_none_or(|target| self.is_allowed(now, target))
+            }
+            (_, None) => true,
+        }
+    }
+
+    /// Whether a question to a DHCP server, if it is one, is asked in the link's own name.
+    fn is_own_dhcp(&self, packet: &Packet<'_>) -> bool {
+        let own = |cid: &[u8]| self.rules.allowed_cids.iter().any(|allowed| allowed == cid);
+        match packet.ports {
+            Some((DHCP_CLIENT, DHCP_SERVER)) if packet.protocol == IpProtocol::UDP => dhcp::read(packet.l4)
+                .is_some_and(|it| {
+                    it.hardware == self.mac
+                        && it.client.is_none_or(|cid| dhcp::is_of_hardware(cid, self.mac) || own(cid))
+                }),
+            Some((DHCP6_CLIENT, DHCP6_SERVER)) if packet.protocol == IpProtocol::UDP => {
+                dhcp::client_of_v6(packet.l4)
+                    .is_some_and(|duid| dhcp::is_duid_of(duid, self.mac) || own(duid))
+            }
+            _ => true,
+        }
+    }
+
+    /// What the user's own frame teaches: that an answer is due, or that it has claimed an address.
+    fn said(&self, now: Instant, packet: &Packet<'_>) -> Option<Lesson> {
+        if packet.protocol == IpProtocol::UDP && packet.ports == Some((DHCP_CLIENT, DHCP_SERVER)) {
+            return dhcp::read(packet.l4).and_then(|question| self.known.asked(&question));
+        }
+        match (packet.addresses, neighbours(packet)?.message()) {
+            (Some((src, _)), NdpMessage::NeighbourSolicit { target }) if src.is_unspecified() => {
+                self.known.claimed(now, target)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The neighbour discovery message of a packet, if it is one that RFC 4861 does not tell to ignore.
+fn neighbours<'a>(packet: &Packet<'a>) -> Option<NdpView<'a>> {
+    let (IpAddr::V6(src), IpAddr::V6(dst)) = packet.addresses? else { return None };
+    if packet.protocol != IpProtocol::ICMPV6 {
+        return None;
+    }
+    let icmp = Icmpv6View::parse(packet.l4).ok().filter(Icmpv6View::is_neighbour_discovery)?;
+    NdpView::parse(&NdpEnvelope { src, dst, hop_limit: packet.ttl }, icmp.message()).ok()
+}
+
+impl Packet<'_> {
+    /// A frame of which nothing is known but its link header.
+    pub const fn opaque(src: MacAddr, ethertype: EtherType) -> Self {
+        let (l3, l4): (&[u8], &[u8]) = (&[], &[]);
+        Self { src, ethertype, l3, l4, addresses: None, protocol: IpProtocol(0), ttl: 0, ports: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{Ipv4Addr, Ipv6Addr};
+
+    const MAC: MacAddr = MacAddr([2, 8, 0x20, 0, 0, 1]);
+    const OTHER: MacAddr = MacAddr([2, 8, 0x20, 0, 0, 2]);
+    const NOW: Instant = Instant::from_secs(100);
+
+    fn guard(kinds: &[Protection], allowed: &[&str]) -> Guard {
+        let kinds = kinds.iter().fold(Protections::NONE, |all, &kind| all.with(kind));
+        let allowed_ips = allowed.iter().map(|text| text.parse().unwrap()).collect();
+        Guard::new(MAC, Rules { kinds, allowed_ips, allowed_cids: vec![b"alice".to_vec()] })
+    }
+
+    fn ip(src: &str) -> Packet<'static> {
+        let src: IpAddr = src.parse().unwrap();
+        let (ethertype, dst) = match src {
+            IpAddr::V4(_) => (EtherType::IPV4, IpAddr::V4(Ipv4Addr::new(10, 0, 0, 99))),
+            IpAddr::V6(_) => (EtherType::IPV6, IpAddr::V6(Ipv6Addr::LOCALHOST)),
+        };
+        Packet { addresses: Some((src, dst)), ..Packet::opaque(MAC, ethertype) }
+    }
+
+    fn judge(guard: &mut Guard, packet: &Packet<'_>) -> Result<(), DropReason> {
+        guard.check(NOW, packet, |_| {})
+    }
+
+    #[test]
+    fn each_kind_stops_its_own_and_counts() {
+        let mut all = guard(&Protection::ALL, &["10.0.0.1", "fd00::/64"]);
+        assert_eq!(judge(&mut all, &ip("10.0.0.1")), Ok(()));
+        assert_eq!(judge(&mut all, &ip("fd00::7")), Ok(()));
+        assert_eq!(judge(&mut all, &ip("0.0.0.0")), Ok(()));
+        assert_eq!(judge(&mut all, &ip("10.0.0.2")), Err(DropReason::IpSpoofed));
+        assert_eq!(judge(&mut all, &ip("fd00:0:0:1::7")), Err(DropReason::IpSpoofed));
+        let malformed = Packet::opaque(MAC, EtherType::IPV4);
+        assert_eq!(judge(&mut all, &malformed), Err(DropReason::IpSpoofed), "nobody can tell whose it is");
+        let stolen = Packet { src: OTHER, ..ip("10.0.0.1") };
+        assert_eq!(judge(&mut all, &stolen), Err(DropReason::MacSpoofed));
+        let lldp = Packet::opaque(MAC, EtherType(0x88cc));
+        assert_eq!(judge(&mut all, &lldp), Err(DropReason::Restricted));
+        assert_eq!(all.counters(), [1, 1, 3, 0]);
+        let mut none = guard(&[], &[]);
+        assert_eq!(judge(&mut none, &stolen), Ok(()));
+    }
+
+    fn arp(sender: [u8; 4]) -> Vec<u8> {
+        let mut bytes = vec![0, 1, 8, 0, 6, 4, 0, 1];
+        bytes.extend(MAC.0);
+        bytes.extend(sender);
+        bytes.extend([0; 6]);
+        bytes.extend([10, 0, 0, 99]);
+        bytes
+    }
+
+    #[test]
+    fn arp_is_judged_by_who_it_says_has_an_address() {
+        let mut guard = guard(&[Protection::IpNospoof], &["10.0.0.1"]);
+        let mut judged =
+            |bytes: &[u8]| judge(&mut guard, &Packet { l3: bytes, ..Packet::opaque(MAC, EtherType::ARP) });
+        assert_eq!(judged(&arp([10, 0, 0, 1])), Ok(()));
+        assert_eq!(judged(&arp([0, 0, 0, 0])), Ok(()), "a probe claims nothing (RFC 5227)");
+        assert_eq!(judged(&arp([10, 0, 0, 2])), Err(DropReason::IpSpoofed));
+        assert_eq!(judged(&arp([10, 0, 0, 1])[..20]), Err(DropReason::IpSpoofed));
+    }
+
+    /// A DHCP message of the client `hardware` in a UDP datagram.
+    fn dhcp(reply: bool, kind: u8, hardware: MacAddr, options: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; 8];
+        bytes.extend([1 + u8::from(reply), 1, 6, 0, 1, 2, 3, 4]);
+        bytes.resize(8 + 16, 0);
+        bytes.extend([10, 0, 0, 7]);
+        bytes.resize(8 + 28, 0);
+        bytes.extend(hardware.0);
+        bytes.resize(8 + 236, 0);
+        bytes.extend([99, 130, 83, 99, 53, 1, kind]);
+        bytes.extend(options);
+        bytes.push(255);
+        bytes
+    }
+
+    fn udp<'a>(src: &str, ports: (u16, u16), l4: &'a [u8]) -> Packet<'a> {
+        let ports = Some((Port(ports.0), Port(ports.1)));
+        let Packet { ethertype, addresses, .. } = ip(src);
+        let protocol = IpProtocol::UDP;
+        Packet { src: MAC, ethertype, l3: &[], l4, addresses, protocol, ttl: 64, ports }
+    }
+
+    #[test]
+    fn dhcp_is_asked_in_the_links_own_name() {
+        let mut guard = guard(&[Protection::DhcpNospoof], &[]);
+        let mut judged = |message: &[u8]| judge(&mut guard, &udp("0.0.0.0", (68, 67), message));
+        assert_eq!(judged(&dhcp(false, 1, MAC, &[])), Ok(()));
+        assert_eq!(judged(&dhcp(false, 1, MAC, &[61, 7, 1, 2, 8, 0x20, 0, 0, 1])), Ok(()));
+        assert_eq!(judged(&dhcp(false, 1, MAC, b"\x3d\x05alice")), Ok(()));
+        assert_eq!(judged(&dhcp(false, 1, MAC, b"\x3d\x03bob")), Err(DropReason::DhcpSpoofed));
+        assert_eq!(judged(&dhcp(false, 1, OTHER, &[])), Err(DropReason::DhcpSpoofed));
+        assert_eq!(judged(b"short"), Err(DropReason::DhcpSpoofed));
+        assert_eq!(judge(&mut guard, &udp("0.0.0.0", (53, 67), b"short")), Ok(()), "no DHCP client");
+    }
+
+    #[test]
+    fn a_leased_address_may_be_used_until_it_ends() {
+        let mut guard = guard(&[Protection::IpNospoof], &[]);
+        assert_eq!(judge(&mut guard, &ip("10.0.0.7")), Err(DropReason::IpSpoofed));
+        let mut lessons = Vec::new();
+        let lease = [51, 4, 0, 0, 0, 60];
+        let offered = dhcp(true, 5, MAC, &lease);
+        guard.see(NOW, &udp("10.0.0.254", (67, 68), &offered), |lesson| lessons.push(lesson));
+        assert!(lessons.is_empty(), "nobody had asked");
+        let request = dhcp(false, 3, MAC, &[]);
+        assert_eq!(guard.check(NOW, &udp("0.0.0.0", (68, 67), &request), |it| lessons.push(it)), Ok(()));
+        let others = dhcp(true, 5, OTHER, &lease);
+        guard.see(NOW, &udp("10.0.0.254", (67, 68), &others), |lesson| lessons.push(lesson));
+        assert_eq!(lessons.len(), 1, "an answer to somebody else");
+        guard.see(NOW, &udp("10.0.0.254", (67, 68), &offered), |lesson| lessons.push(lesson));
+        assert_eq!(judge(&mut guard, &ip("10.0.0.7")), Ok(()));
+        assert_eq!(judge(&mut guard, &ip("10.0.0.8")), Err(DropReason::IpSpoofed));
+        let later = Instant::from_secs(161);
+        assert_eq!(guard.check(later, &ip("10.0.0.7"), |_| {}), Err(DropReason::IpSpoofed));
+        // Another lane's replica knows the same by what it was told.
+        let mut replica = self::guard(&[Protection::IpNospoof], &[]);
+        lessons.into_iter().for_each(|lesson| replica.learn(lesson));
+        assert_eq!(judge(&mut replica, &ip("10.0.0.7")), Ok(()));
+    }
+
+    fn icmp6<'a>(src: &str, l4: &'a [u8]) -> Packet<'a> {
+        let addresses = Some((src.parse().unwrap(), "ff02::1".parse().unwrap()));
+        let (protocol, ethertype) = (IpProtocol::ICMPV6, EtherType::IPV6);
+        Packet { src: MAC, ethertype, l3: &[], l4, addresses, protocol, ttl: 255, ports: None }
+    }
+
+    fn advert_of_prefix() -> Vec<u8> {
+        let mut bytes = vec![134, 0, 0, 0, 64, 0, 0x07, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+        bytes.extend([3, 4, 64, 0xc0, 0, 0, 0x0e, 0x10, 0, 0, 0x07, 8, 0, 0, 0, 0]);
+        bytes.extend("2001:db8::".parse::<Ipv6Addr>().unwrap().octets());
+        bytes
+    }
+
+    fn solicit(target: &str) -> Vec<u8> {
+        let mut bytes = vec![135, 0, 0, 0, 0, 0, 0, 0];
+        bytes.extend(target.parse::<Ipv6Addr>().unwrap().octets());
+        bytes
+    }
+
+    #[test]
+    fn an_address_of_an_announced_prefix_may_be_used_once_it_was_tested() {
+        let mut guard = guard(&[Protection::IpNospoof], &[]);
+        let dad = |target: &str| {
+            let target: Ipv6Addr = target.parse().unwrap();
+            let group = firelane_wire::ndp::solicited_node(target);
+            (solicit(&target.to_string()), group)
+        };
+        let test = |guard: &mut Guard, target: &str| {
+            let (message, group) = dad(target);
+            let mut packet = icmp6("::", &message);
+            packet.addresses = Some((Ipv6Addr::UNSPECIFIED.into(), group.into()));
+            judge(guard, &packet)
+        };
+        assert_eq!(test(&mut guard, "2001:db8::7"), Ok(()), "a test claims nothing yet");
+        assert_eq!(judge(&mut guard, &ip("2001:db8::7")), Err(DropReason::IpSpoofed), "no such prefix");
+        let advert = advert_of_prefix();
+        guard.see(NOW, &icmp6("fe80::1", &advert), |_| {});
+        assert_eq!(judge(&mut guard, &ip("2001:db8::7")), Err(DropReason::IpSpoofed), "not tested since");
+        assert_eq!(test(&mut guard, "2001:db8::7"), Ok(()));
+        assert_eq!(judge(&mut guard, &ip("2001:db8::7")), Ok(()));
+        assert_eq!(judge(&mut guard, &ip("2001:db8::8")), Err(DropReason::IpSpoofed));
+        assert_eq!(test(&mut guard, "fe80::7"), Ok(()));
+        assert_eq!(judge(&mut guard, &ip("fe80::7")), Ok(()), "link-local addresses need no router");
+        // Whoever has it already says so, and that ends the claim.
+        let mut defence = vec![136, 0, 0, 0, 0x20, 0, 0, 0];
+        defence.extend("2001:db8::7".parse::<Ipv6Addr>().unwrap().octets());
+        guard.see(NOW, &icmp6("2001:db8::7", &defence), |_| {});
+        assert_eq!(judge(&mut guard, &ip("2001:db8::7")), Err(DropReason::IpSpoofed));
+    }
+}

@@ -1,0 +1,157 @@
+//! The IP addresses that a port's network has given it, learned by looking on.
+//!
+//! Called by `guard.rs`. An IPv4 address is known while its lease lasts: a server acknowledged it (RFC 2131) in answer
+//! to this port's own question. An IPv6 address is known once the port has tested it (RFC 4862 §5.4) under a prefix that
+//! a router announces for it, or link-local; whoever has it already answers the test, which ends the claim: first
+//! come, first served, as RFC 6620 has it. Each list has an end, and what is oldest gives way.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
+
+use firelane_units::{Instant, IpPrefix, MacAddr};
+use firelane_wire::{NdpMessage, NdpOption, NdpView};
+
+use crate::dhcp::Dhcp;
+
+/// Questions to DHCP servers that may be answered still.
+const QUESTIONS_MAX: usize = 16;
+/// Addresses of one port, as many as may be listed.
+const ADDRESSES_MAX: usize = 32;
+/// Prefixes that routers announce on one link.
+pub(crate) const PREFIXES_MAX: usize = 16;
+/// How long after a test somebody else may say that the address is his: its probes and their time (RFC 4862), doubled.
+const DEFENCE: Duration = Duration::from_secs(2);
+
+const DHCP_ACK: u8 = 5;
+const DHCP_RELEASE: u8 = 7;
+const DHCP_DECLINE: u8 = 4;
+
+/// One thing learned. Lanes tell it to each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lesson {
+    /// The user has asked a DHCP server.
+    Asked(u32),
+    /// The user has an address until then.
+    Given(IpAddr, Instant),
+    /// The user has tested an address, at that time.
+    Claimed(Ipv6Addr, Instant),
+    /// A router announces a prefix for addresses until then.
+    Announced(IpPrefix, Instant),
+    /// The user does not have the address, or no more.
+    Gone(IpAddr),
+}
+
+/// What is known of one port.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    questions: Vec<u32>,
+    given: Vec<(IpAddr, Instant)>,
+    claimed: Vec<(Ipv6Addr, Instant)>,
+    prefixes: Vec<(IpPrefix, Instant)>,
+}
+
+impl Known {
+    /// Whether the port may use `address`.
+    pub(crate) fn has(&self, now: Instant, address: IpAddr) -> bool {
+        let is_claimed =
+            |v6: Ipv6Addr| self.claimed.iter().any(|(it, _)| *it == v6) && self.is_on_link(now, v6);
+        match address {
+            IpAddr::V6(v6) if is_claimed(v6) => true,
+            _ => self.given.iter().any(|&(it, until)| it == address && now < until),
+        }
+    }
+
+    fn is_on_link(&self, now: Instant, address: Ipv6Addr) -> bool {
+        let covers = |&(prefix, until): &(IpPrefix, Instant)| prefix.contains(address.into()) && now < until;
+        address.is_unicast_link_local() || self.prefixes.iter().any(covers)
+    }
+
+    /// What a question of the user teaches.
+    pub(crate) fn asked(&self, question: &Dhcp<'_>) -> Option<Lesson> {
+        let ends = matches!(question.kind, DHCP_RELEASE | DHCP_DECLINE);
+        if ends && let Some(&(address, _)) = self.given.iter().find(|(it, _)| it.is_ipv4()) {
+            return Some(Lesson::Gone(address));
+        }
+        let is_new = !question.is_reply && !self.questions.contains(&question.transaction);
+        is_new.then_some(Lesson::Asked(question.transaction))
+    }
+
+    /// What an answer for the station `mac` teaches.
+    pub(crate) fn answered(&self, now: Instant, mac: MacAddr, answer: &Dhcp<'_>) -> Option<Lesson> {
+        let is_ours =
+            answer.is_reply && answer.hardware == mac && self.questions.contains(&answer.transaction);
+        if !is_ours || answer.kind != DHCP_ACK || answer.yours == Ipv4Addr::UNSPECIFIED {
+            return None;
+        }
+        // An answer without a time answers a question about other things than an address.
+        Some(Lesson::Given(answer.yours.into(), after(now, answer.lease?)))
+    }
+
+    /// What a test of an address teaches.
+    pub(crate) fn claimed(&self, now: Instant, target: Ipv6Addr) -> Option<Lesson> {
+        self.is_on_link(now, target).then_some(Lesson::Claimed(target, now))
+    }
+
+    /// What a neighbour or router teaches.
+    pub(crate) fn heard(&self, now: Instant, view: &NdpView<'_>) -> Option<Lesson> {
+        match view.message() {
+            NdpMessage::NeighbourAdvert { target, .. } => {
+                let in_test =
+                    |&(it, at): &(Ipv6Addr, Instant)| it == target && now.saturating_since(at) < DEFENCE;
+                self.claimed.iter().any(in_test).then_some(Lesson::Gone(target.into()))
+            }
+            NdpMessage::RouterAdvert { .. } => view.options().find_map(|option| match option {
+                NdpOption::Prefix(it) if it.autonomous => {
+                    let seconds = u32::try_from(it.valid.as_secs()).unwrap_or(u32::MAX);
+                    let prefix = IpPrefix::new(it.prefix.into(), it.prefix_len)?.network();
+                    let lesson = Lesson::Announced(prefix, after(now, seconds));
+                    // Half of a lifetime that is left need not be told again.
+                    let least = it.valid / 2;
+                    let is_known = |&(known, until): &(IpPrefix, Instant)| {
+                        known == prefix && now < until && until.saturating_since(now) >= least
+                    };
+                    (self.prefixes.iter().any(is_known) == (seconds == 0)).then_some(lesson)
+                }
+                _ => None,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Puts a lesson among what is known.
+    pub(crate) fn learn(&mut self, lesson: Lesson) {
+        match lesson {
+            Lesson::Asked(transaction) => keep(&mut self.questions, transaction, QUESTIONS_MAX, |_| false),
+            Lesson::Given(address, until) => {
+                keep(&mut self.given, (address, until), ADDRESSES_MAX, |(it, _)| *it == address);
+            }
+            Lesson::Claimed(address, at) => {
+                keep(&mut self.claimed, (address, at), ADDRESSES_MAX, |(it, _)| *it == address);
+            }
+            Lesson::Announced(prefix, until) => {
+                keep(&mut self.prefixes, (prefix, until), PREFIXES_MAX, |(it, _)| *it == prefix);
+            }
+            Lesson::Gone(address) => {
+                self.given.retain(|(it, _)| *it != address);
+                self.claimed.retain(|(it, _)| IpAddr::V6(*it) != address);
+            }
+        }
+    }
+}
+
+/// The instant in so many seconds; the largest number stands for ever.
+fn after(now: Instant, seconds: u32) -> Instant {
+    match seconds {
+        u32::MAX => Instant::FAR_FUTURE,
+        _ => now.plus_nanos(u64::from(seconds) * 1_000_000_000),
+    }
+}
+
+/// Puts `new` last, in place of one that is the `same`, and lets the oldest go beyond `most`.
+fn keep<T>(list: &mut Vec<T>, new: T, most: usize, same: impl Fn(&T) -> bool) {
+    list.retain(|it| !same(it));
+    if list.len() == most {
+        list.remove(0);
+    }
+    list.push(new);
+}
