@@ -146,7 +146,6 @@ mod tests {
             ("maxbw = \"5Q\"", "vnic.a0.maxbw: \"5Q\": a rate is a number"),
             ("protection = \"mac\"", "vnic.a0.protection: \"mac\": protection is a list of mac-nospoof"),
             ("allowed_ips = [\"10.0.0\"]", "vnic.a0.allowed_ips: \"10.0.0\": an IP address"),
-            ("is_vlan = true", "vnic.a0.vlan: missing; a VLAN link has"),
             ("maxbw = -5", "vnic.a0.maxbw: -5: a rate is a number"),
             ("maxbw = true", "vnic.a0.maxbw: invalid type: boolean `true`, expected a rate is"),
             ("vlan = 4095", "vnic.a0.vlan: 4095: a VLAN identifier is a number from 1 to 4094"),
@@ -169,6 +168,10 @@ mod tests {
     fn tables_names_and_syntax() {
         let table = [
             ("[vnic.a0]\nmac = \"auto\"\n", "f.toml:1: vnic.a0.over: missing"),
+            (
+                "[etherstub.s0]\n[vnic.a0]\nover = \"s0\"\nis_vlan = true\n",
+                "f.toml:2: vnic.a0.vlan: missing; a VLAN link has",
+            ),
             ("\n[vnic.web]\nover = \"sw0\"\n", "f.toml:2: vnic.web: \"web\": a link name has"),
             ("[switch.a0]\n", "f.toml:1: switch: unknown field `switch`, expected one of `daemon`, `link`"),
             ("[vnic.a0]\nover = \n", "f.toml:2: not TOML: "),
