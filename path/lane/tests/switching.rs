@@ -230,3 +230,29 @@ fn a_device_that_takes_nothing_costs_no_more_than_its_queue() {
     assert_eq!(stub.received().len(), 1024);
     stub.world.check_conservation();
 }
+
+#[test]
+fn a_guard_stops_what_it_must_even_on_a_way_that_was_remembered_and_lets_go_again() {
+    use firelane_switch::Rules;
+    use firelane_units::{Protection, Protections};
+
+    for lanes in [1, 2] {
+        let mut stub = stub(lanes, None);
+        stub.send(100, 2, 100);
+        assert_eq!(stub.received().len(), 100);
+        let kinds = Protections::NONE.with(Protection::IpNospoof);
+        let allowed_ips = vec!["203.0.113.1".parse().unwrap()];
+        let rules = Rules { kinds, allowed_ips, ..Rules::default() };
+        stub.world.all(|| Control::SetGuard(LinkId(1), mac(1), Some(rules.clone())));
+        stub.send(100, 2, 100);
+        assert_eq!(stub.received().len(), 0, "{lanes} lanes");
+        assert_eq!(stub.world.counters().drops.of(DropReason::IpSpoofed), 100);
+        let guards = stub.world.lanes.iter().flat_map(|lane| lane.snapshot().guards);
+        let stopped: u64 = guards.map(|(_, counters)| counters[Protection::IpNospoof as usize]).sum();
+        assert_eq!(stopped, 100);
+        stub.world.all(|| Control::SetGuard(LinkId(1), mac(1), None));
+        stub.send(100, 2, 100);
+        assert_eq!(stub.received().len(), 100, "{lanes} lanes");
+        stub.world.check_conservation();
+    }
+}
