@@ -3,9 +3,9 @@
 use firelane_model::Model;
 
 use crate::{
-    AddrInfo, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo,
-    LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, Property, ProtocolProperty,
-    RouteInfo, SocketPage, StatusInfo, VnicInfo,
+    AddrInfo, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats,
+    GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, Property,
+    ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, StatusInfo, VnicInfo,
 };
 
 /// Which of the two configurations is meant.
@@ -58,6 +58,10 @@ pub trait Api: Send + Sync {
     fn routes(&self, name: &str) -> Result<Vec<RouteInfo>, ApiError>;
     /// The neighbours of the netstack `name`, and its own addresses beside them.
     fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError>;
+    /// What the netstack `name` has counted, protocol by protocol.
+    fn counters(&self, name: &str) -> Result<Vec<ProtocolCounters>, ApiError>;
+    /// The groups that the netstack `name` listens to.
+    fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError>;
     /// Sockets of the netstack `netstack` or of all; `after` is where the page before said that this one begins.
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError>;
     /// Traffic of every link since it was made.

@@ -10,9 +10,9 @@ use crate::change::{
 use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
 use crate::{
-    AddrInfo, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo,
-    LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply, Property, ProtocolProperty,
-    RouteInfo, SocketPage, Status, StatusInfo, TellClient, VnicInfo, openapi, paths,
+    AddrInfo, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, GroupInfo,
+    IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply, Property, ProtocolCounters,
+    ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo, TellClient, VnicInfo, openapi, paths,
 };
 
 type Reply = Result<Vec<u8>, ApiError>;
@@ -56,6 +56,8 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Patch, "/v1/netstacks/{name}/props", set_netstack_props),
     route(Method::Get, "/v1/netstacks/{name}/routes", routes),
     route(Method::Get, "/v1/netstacks/{name}/neighbours", neighbours),
+    route(Method::Get, "/v1/netstacks/{name}/counters", counters),
+    route(Method::Get, "/v1/netstacks/{name}/groups", groups),
     route(Method::Get, paths::SOCKETS, sockets),
     route(Method::Get, paths::LINK_STATS, link_stats),
     route(Method::Get, paths::FLOW_STATS, flow_stats),
@@ -78,7 +80,7 @@ pub(crate) const ROUTES: &[Route] = &[
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
         rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, flows, add_flow, remove_flow,
         flow_props, set_flow_props, ifs, create_if, delete_if, addrs, create_addr, delete_addr, tell_client, netstacks,
-    netstack_props, set_netstack_props, routes, neighbours, sockets, link_stats, flow_stats, drops, capture
+    netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, link_stats, flow_stats, drops, capture
     )
 )]
 pub(crate) struct Document;
@@ -378,6 +380,24 @@ fn routes(api: &dyn Api, call: &Call<'_>) -> Reply {
 fn neighbours(api: &dyn Api, call: &Call<'_>) -> Reply {
     call.no_flags()?;
     body(&api.neighbours(call.name)?)
+}
+
+/// What a netstack has counted, protocol by protocol.
+#[utoipa::path(get, path = "/v1/netstacks/{name}/counters",
+    params(("name" = String, Path, description = "the netstack")),
+    responses((status = 200, body = Vec<ProtocolCounters>), (status = "4XX", body = Problem)))]
+fn counters(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.counters(call.name)?)
+}
+
+/// The groups that a netstack listens to.
+#[utoipa::path(get, path = "/v1/netstacks/{name}/groups",
+    params(("name" = String, Path, description = "the netstack")),
+    responses((status = 200, body = Vec<GroupInfo>), (status = "4XX", body = Problem)))]
+fn groups(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.groups(call.name)?)
 }
 
 /// Sockets, in pages: each says what asks for the next one.

@@ -22,6 +22,7 @@
 mod api;
 mod capture;
 mod change;
+mod counters;
 mod dispatch;
 mod edit;
 mod error;
@@ -44,6 +45,7 @@ pub use change::{
     AddFlow, Change, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateVnic, ModifyVnic,
     PropChange, RenameLink, SetProps, VnicChange,
 };
+pub use counters::{Counter, GroupInfo, ProtocolCounters};
 pub use dispatch::{Method, Request, Response, dispatch};
 pub use error::ApiError;
 pub use lease::{LeaseAction, LeaseInfo, Leased, ResolverInfo, TellClient, leased_object};

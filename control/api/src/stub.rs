@@ -11,9 +11,9 @@ use firelane_units::MacAddr;
 
 use crate::{
     AddrInfo, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Facts,
-    FlowInfo, FlowStats, IfInfo, LeaseAction, Leased, LinkInfo, LinkState, LinkStats, NeighbourInfo,
-    NetstackInfo, PlanReply, PlanStep, Property, ProtocolProperty, RouteInfo, Snapshot, SocketInfo,
-    SocketPage, Status, StatusInfo, Store, VnicInfo, Which, leased_object,
+    FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased, LinkInfo, LinkState, LinkStats,
+    NeighbourInfo, NetstackInfo, PlanReply, PlanStep, Property, ProtocolCounters, ProtocolProperty,
+    RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, Store, VnicInfo, Which, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -37,6 +37,10 @@ pub struct Stub {
     pub routes: Vec<RouteInfo>,
     /// What `neighbours` answers of every netstack.
     pub neighbours: Vec<NeighbourInfo>,
+    /// What `counters` answers of every netstack.
+    pub counters: Vec<ProtocolCounters>,
+    /// What `groups` answers of every netstack.
+    pub groups: Vec<GroupInfo>,
 }
 
 impl Stub {
@@ -53,6 +57,8 @@ impl Stub {
             leased: BTreeMap::new(),
             routes: Vec::new(),
             neighbours: Vec::new(),
+            counters: Vec::new(),
+            groups: Vec::new(),
         }
     }
 
@@ -190,6 +196,16 @@ impl Api for Stub {
     fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError> {
         self.snapshot(Which::Active, |it| it.netstack_props(name))?;
         Ok(self.neighbours.clone())
+    }
+
+    fn counters(&self, name: &str) -> Result<Vec<ProtocolCounters>, ApiError> {
+        self.snapshot(Which::Active, |it| it.netstack_props(name))?;
+        Ok(self.counters.clone())
+    }
+
+    fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError> {
+        self.snapshot(Which::Active, |it| it.netstack_props(name))?;
+        Ok(self.groups.clone())
     }
 
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {

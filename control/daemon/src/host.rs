@@ -8,12 +8,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use firelane::IpTables;
+use firelane::{Engine, IpTables};
 use firelane_api::{
     AddrInfo, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo, Facts, FlowInfo,
-    FlowStats, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep,
-    Property, ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, Store, VnicInfo, Which,
-    leased_object,
+    FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply,
+    PlanStep, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status,
+    StatusInfo, Store, VnicInfo, Which, leased_object,
 };
 use firelane_model::{Daemon, Lanes, LinkName, Mac, Model, NetstackName};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
@@ -25,7 +25,7 @@ use crate::facts::{Running, Stored};
 use crate::programs::Programs;
 use crate::state::State;
 use crate::works::Works;
-use crate::{capture, rebuild, sockets, stats, ways};
+use crate::{capture, counted, rebuild, sockets, stats, ways};
 
 /// The netstack of programs that do not say which, if it is there.
 const DEFAULT_NETSTACK: &str = "default";
@@ -123,17 +123,20 @@ impl Host {
 impl Host {
     /// What the lanes of the netstack `name` know, and what its links are called.
     fn ways(&self, name: &str) -> Result<(IpTables, ways::Names), ApiError> {
-        let (engine, netstack, names) = {
-            let inner = self.lock();
-            let works = &inner.works;
-            let netstack = works.netstacks.get(name).copied();
-            let netstack = netstack.ok_or_else(|| ApiError::new(Status::NotFound, "netstack", name, ""))?;
-            let names = works.vnics.iter().map(|(name, it)| (it.id, (name.to_string(), it.mac))).collect();
-            (works.engine.clone(), netstack, names)
-        };
+        let (engine, netstack, names) = self.place_of(name)?;
         let tables = engine.ip_tables(netstack);
         let failed = |error: firelane::ChangeError| ApiError::new(Status::Failed, "", "", error.to_string());
         Ok((tables.map_err(failed)?, names))
+    }
+
+    /// Where the netstack `name` runs, and what its links are called.
+    fn place_of(&self, name: &str) -> Result<(Engine, NetstackId, ways::Names), ApiError> {
+        let inner = self.lock();
+        let works = &inner.works;
+        let netstack = works.netstacks.get(name).copied();
+        let netstack = netstack.ok_or_else(|| ApiError::new(Status::NotFound, "netstack", name, ""))?;
+        let names = works.vnics.iter().map(|(name, it)| (it.id, (name.to_string(), it.mac))).collect();
+        Ok((works.engine.clone(), netstack, names))
     }
 }
 
@@ -465,6 +468,24 @@ impl Api for Host {
 
     fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError> {
         self.ways(name).map(|(tables, names)| ways::neighbours(&tables, &names))
+    }
+
+    fn counters(&self, name: &str) -> Result<Vec<ProtocolCounters>, ApiError> {
+        let (engine, netstack, tunables) = {
+            let inner = self.lock();
+            let absent = || ApiError::new(Status::NotFound, "netstack", name, "");
+            let netstack = inner.works.netstacks.get(name).copied().ok_or_else(absent)?;
+            let wanted = inner.store.active.netstacks.get(name).ok_or_else(absent)?;
+            (inner.works.engine.clone(), netstack, wanted.tunables.clone())
+        };
+        let counted = engine.netstack_counters(netstack).map_err(crate::works::refused)?;
+        Ok(counted::protocols(&counted, &tunables))
+    }
+
+    fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError> {
+        let (engine, netstack, names) = self.place_of(name)?;
+        let known = engine.memberships(netstack).map_err(crate::works::refused)?;
+        Ok(counted::groups(&known, &names))
     }
 
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {

@@ -14,6 +14,7 @@
 mod addresses;
 mod args;
 mod capture;
+mod counted;
 mod daemon;
 mod dhcp;
 mod facts;

@@ -234,6 +234,20 @@ pub(crate) struct LaneSizes {
     pub(crate) pools: firelane_frame::PoolsConfig,
 }
 
+impl Fabric {
+    /// Looks at a lane between two of its items; `None` if it is out of service.
+    pub(crate) fn visit<T>(&self, lane: LaneId, mut look: impl FnMut(&Lane<Queue>) -> T) -> Option<T> {
+        let squeue = self.squeue(lane);
+        while !squeue.is_poisoned() {
+            if let Some(seen) = squeue.visit(self.now(), |host| look(&host.lane)) {
+                return Some(seen);
+            }
+            std::thread::yield_now();
+        }
+        None
+    }
+}
+
 /// A lane's way out. Weak, because the fabric owns the lanes.
 #[derive(Debug)]
 pub(crate) struct FabricOutlet {

@@ -18,6 +18,7 @@ mod capture;
 mod chance;
 mod clock;
 mod configured;
+mod counted;
 mod desk;
 mod engine;
 mod error;
@@ -67,11 +68,12 @@ pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};
 pub use firelane_flow::Counters as Traffic;
 pub use firelane_ip::{Address, Neighbour, Origin, Route};
 pub use firelane_ip::{
-    AddressOrigin, AutoconfConfig, Configured, DadConfig, FilterMode, Forwarding, HopLimits, IidKind,
-    Resolvers, SourceFilter,
+    AddressOrigin, AutoconfConfig, Configured, DadConfig, FamilyCounts, FilterMode, Forwarding, HopLimits,
+    IcmpCounts, IidKind, Membership, Resolvers, SourceFilter,
 };
 pub use firelane_lane::{
-    ConnectionRow, Cursor, FusionTuning, Notice, RouteConfig, SocketKind, SocketRow, StreamInfo, Table,
+    ConnectionRow, Cursor, FusionTuning, NetstackCounters, Notice, RouteConfig, SocketKind, SocketRow,
+    StreamInfo, Table,
 };
 pub use firelane_socket::{Ready, StreamConfig, UrgentMode};
 pub use firelane_switch::Rules as ProtectionRules;

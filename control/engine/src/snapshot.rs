@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use firelane_flow::Counters;
-use firelane_lane::{LaneCounters, PortCounters, Snapshot};
+use firelane_lane::{Lane, LaneCounters, PortCounters, Snapshot};
 use firelane_switch::GuardCounters;
 use firelane_tcp::{FastOpenCounters, SynCounters};
 use firelane_units::{FlowId, LinkId};
@@ -43,18 +43,8 @@ impl EngineSnapshot {
     pub(crate) fn take(fabric: &Fabric) -> Self {
         let mut sum = Self::default();
         for lane in fabric.lane_ids() {
-            let squeue = fabric.squeue(lane);
-            let snapshot = loop {
-                if squeue.is_poisoned() {
-                    break None;
-                }
-                match squeue.visit(fabric.now(), |host| host.lane.snapshot()) {
-                    Some(snapshot) => break Some(snapshot),
-                    None => std::thread::yield_now(),
-                }
-            };
-            if let Some(mut snapshot) = snapshot {
-                snapshot.squeue = squeue.stats();
+            if let Some(mut snapshot) = fabric.visit(lane, Lane::snapshot) {
+                snapshot.squeue = fabric.squeue(lane).stats();
                 sum.add(snapshot);
             }
         }

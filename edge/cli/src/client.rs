@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use firelane_api::{
     AddFlow, AddrInfo, Api, ApiError, CaptureRequest, Change, ChangeRequest, CreateAddr, CreateEtherstub,
-    CreateIf, CreateVnic, DropInfo, EtherstubInfo, FlowInfo, FlowStats, IfInfo, LeaseAction, LinkInfo,
-    LinkStats, Method, ModifyVnic, NeighbourInfo, NetstackInfo, PlanReply, PropChange, Property,
-    ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo, TellClient, VnicInfo,
-    Which, paths,
+    CreateIf, CreateVnic, DropInfo, EtherstubInfo, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction,
+    LinkInfo, LinkStats, Method, ModifyVnic, NeighbourInfo, NetstackInfo, PlanReply, PropChange, Property,
+    ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo,
+    TellClient, VnicInfo, Which, paths,
 };
 use firelane_model::{MODEL_TEXT_MAX, Model};
 use serde::Serialize;
@@ -319,6 +319,14 @@ impl Api for Client {
 
     fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError> {
         self.get(&format!("{}/{name}/neighbours", paths::NETSTACKS), Which::Active)
+    }
+
+    fn counters(&self, name: &str) -> Result<Vec<ProtocolCounters>, ApiError> {
+        self.get(&format!("{}/{name}/counters", paths::NETSTACKS), Which::Active)
+    }
+
+    fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError> {
+        self.get(&format!("{}/{name}/groups", paths::NETSTACKS), Which::Active)
     }
 
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {

@@ -8,8 +8,8 @@
 use std::path::{Path, PathBuf};
 
 use firelane_api::{
-    ConnectionInfo, DropInfo, FlowStats, LinkStats, NeighbourInfo, PlanStep, RouteInfo, SocketInfo, Stub,
-    Traffic,
+    ConnectionInfo, Counter, DropInfo, FlowStats, GroupInfo, LinkStats, NeighbourInfo, PlanStep,
+    ProtocolCounters, RouteInfo, SocketInfo, Stub, Traffic,
 };
 use firelane_cli::{Session, run};
 use firelane_model::Model;
@@ -88,6 +88,26 @@ fn host(name: &str) -> Stub {
             neighbour("fd00::1", Some("2:8:20:0:0:1"), "delay"),
             neighbour("fd00::10", Some("2:8:20:0:0:a"), "local"),
         ];
+        let counters = |protocol: &str, named: &[(&str, u64)]| ProtocolCounters {
+            protocol: protocol.into(),
+            counters: named.iter().map(|&(name, value)| Counter { name: name.into(), value }).collect(),
+        };
+        stub.counters = vec![
+            counters("udp", &[("udpInDatagrams", 17), ("udpInErrors", 0), ("udpNoPorts", 3)]),
+            counters("tcp", &[("tcpActiveOpens", 1_234_567), ("tcpFastOpenBlackhole", 2)]),
+            counters("ip", &[("ipInCksumErrs", 5)]),
+            counters("ipv4", &[("ipForwarding", 2), ("ipInReceives", 40)]),
+            counters("ipv6", &[("ipv6Forwarding", 2)]),
+            counters("icmp", &[("icmpInMsgs", 4)]),
+            counters("icmpv6", &[("icmp6InMsgs", 6)]),
+            counters("igmp", &[("igmpOutMsgs", 1)]),
+        ];
+        let group = |group: &str, members| GroupInfo {
+            interface: "web0".into(),
+            group: group.parse().unwrap(),
+            members,
+        };
+        stub.groups = vec![group("239.1.2.3", 2), group("ff02::1:ff00:10", 1)];
     }
     stub.drops = [("flow", "flow_limit", 1234), ("switch", "unknown_destination", 5)]
         .map(|(station, reason, frames)| DropInfo { station: station.into(), reason: reason.into(), frames })

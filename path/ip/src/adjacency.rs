@@ -12,6 +12,7 @@ use firelane_units::{LinkId, MacAddr, Mtu};
 use firelane_wire::{EtherType, EthernetView, IpProtocol, Ipv4View, Ipv6View, ipv4, ipv6};
 
 use crate::config::IfConfig;
+use crate::counts::packets;
 use crate::output::Hop;
 use crate::stack::Ip;
 
@@ -69,10 +70,14 @@ impl Ip {
         let bytes = frame.as_mut_slice();
         bytes[..6].copy_from_slice(&way.dst_mac.0);
         bytes[6..12].copy_from_slice(&way.src_mac.0);
-        match bytes[L3] >> 4 {
-            4 => ipv4::decrement_ttl(&mut bytes[L3..]),
-            _ => ipv6::decrement_hop_limit(&mut bytes[L3..]),
+        let is_v4 = bytes[L3] >> 4 == 4;
+        match is_v4 {
+            true => ipv4::decrement_ttl(&mut bytes[L3..]),
+            false => ipv6::decrement_hop_limit(&mut bytes[L3..]),
         }
+        let (counts, packets) = (self.counts.version(is_v4), packets(&frame));
+        counts.received += packets;
+        counts.forwarded += packets;
         self.out.push(frame);
         Ok(())
     }

@@ -11,6 +11,7 @@ use firelane_units::{DropReason, Instant, LinkId, Mtu};
 use firelane_wire::{IpProtocol, Ipv4Repr, Ipv4View, Ipv6View, TimeExceeded, ext, ipv4, ipv6};
 
 use crate::adjacency::Adjacency;
+use crate::counts::packets;
 use crate::egress::NoWay;
 use crate::fragment;
 use crate::icmp_error::IcmpError;
@@ -114,10 +115,14 @@ impl Ip {
             IpAddr::V4(_) => ipv4::decrement_ttl(packet),
             IpAddr::V6(_) => ipv6::decrement_hop_limit(packet),
         }
+        let packets = packets(&frame);
         let sent = match fit {
             Fit::Whole => self.emit(now, &hop, frame, pools),
             Fit::Cut(mtu) => self.forward_pieces(now, &hop, frame, mtu, pools),
         };
+        if !matches!(sent, Sent::Drop(..)) {
+            self.counts.of(transit.dst).forwarded += packets;
+        }
         match sent {
             Sent::Out => Input::Forwarded(adjacency),
             Sent::Held => Input::Held,

@@ -15,7 +15,7 @@ use firelane_wire::{
 
 use crate::config::LOOPBACK;
 use crate::group_reports::{GroupReports, Record, Say};
-use crate::groups::{JoinError, Member, SourceFilter};
+use crate::groups::{JoinError, Member, Membership, SourceFilter};
 use crate::input::{Delivered, Input};
 use crate::ndp::ALL_NODES;
 use crate::stack::Ip;
@@ -82,6 +82,11 @@ impl Ip {
     pub fn is_member(&self, link: LinkId, group: IpAddr) -> bool {
         let on = Some(link).filter(|&link| link != LOOPBACK);
         is_everybodys(group) || self.groups.is_joined(on, group)
+    }
+
+    /// Who is in which group on which link, and how many of us: the memberships of this netstack.
+    pub fn memberships(&self) -> impl Iterator<Item = Membership> {
+        self.groups.iter()
     }
 
     fn report_change(&mut self, now: Instant, link: LinkId, group: IpAddr, pools: &mut Pools) {
@@ -158,6 +163,7 @@ impl Ip {
 
     /// An IGMP message.
     pub(crate) fn input_igmp(&mut self, now: Instant, delivered: Delivered, pools: &mut Pools) -> Input {
+        self.counts.v4.group_in += 1;
         match self.on_igmp(now, &delivered) {
             Ok(()) => {
                 pools.put(delivered.frame);
@@ -281,6 +287,12 @@ impl Ip {
         }
         frame.meta_mut().ingress = link;
         self.made.messages += 1;
+        let counts = self.counts.of(dst);
+        counts.sent += 1;
+        match dst {
+            IpAddr::V4(_) => counts.group_out += 1,
+            IpAddr::V6(_) => counts.icmp.sent += 1,
+        }
         self.out.push(frame);
     }
 }

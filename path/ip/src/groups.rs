@@ -91,6 +91,17 @@ pub enum Member {
     Socket(u32),
 }
 
+/// A group that somebody here listens to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Membership {
+    /// On which link.
+    pub link: LinkId,
+    /// Which group.
+    pub group: IpAddr,
+    /// How many listen, the netstack itself among them.
+    pub members: usize,
+}
+
 /// The memberships.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
@@ -134,6 +145,16 @@ impl Groups {
                 Ok(())
             }
         }
+    }
+
+    /// All of them, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Membership> {
+        let of = |(&(link, group), members): (&(LinkId, IpAddr), &BTreeMap<_, _>)| Membership {
+            link,
+            group,
+            members: members.len(),
+        };
+        self.table.iter().map(of)
     }
 
     /// The memberships of one member.

@@ -139,6 +139,7 @@ impl Ip {
         let src = Some(ours).filter(|&ours| self.is_local(ours));
         let Ok(mut egress) = self.egress(now, src, to) else { return };
         if !self.icmp_limit.allow(now, IcmpKind::Error, to, &mut self.random) {
+            self.counts.of(to).icmp.limited += 1;
             return;
         }
         let Some(mut frame) = pools.take(len) else { return };
@@ -146,7 +147,12 @@ impl Ip {
         let protocol = if to.is_ipv4() { IpProtocol::ICMPV4 } else { IpProtocol::ICMPV6 };
         let upper = Upper { protocol, ecn: Ecn::NotCapable, dont_fragment: false, hops: None, dscp: 0 };
         match self.send(now, &mut egress, frame, upper, pools) {
-            Sent::Out | Sent::Held => self.made.messages += 1,
+            Sent::Out | Sent::Held => {
+                self.made.messages += 1;
+                let counts = &mut self.counts.of(to).icmp;
+                counts.sent += 1;
+                counts.errors_out += 1;
+            }
             Sent::Drop(frame, _) => pools.put(frame),
         }
     }

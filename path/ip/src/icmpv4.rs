@@ -25,7 +25,9 @@ impl Ip {
         mut delivered: Delivered,
         pools: &mut Pools,
     ) -> Input {
+        self.counts.v4.icmp.received += 1;
         if let Err(reason) = offload::complete_checksum(&mut delivered.frame) {
+            self.counts.v4.icmp.bad += 1;
             return Input::Drop(delivered.frame, reason);
         }
         match self.on_icmpv4(&delivered) {
@@ -34,7 +36,10 @@ impl Ip {
                 pools.put(delivered.frame);
                 Input::Consumed
             }
-            Err(reason) => Input::Drop(delivered.frame, reason),
+            Err(reason) => {
+                self.counts.v4.icmp.bad += 1;
+                Input::Drop(delivered.frame, reason)
+            }
         }
     }
 
@@ -69,6 +74,7 @@ impl Ip {
             return Err(DropReason::BadIcmp);
         }
         let ports = quoted.ports().ok_or(DropReason::BadIcmp)?;
+        self.counts.of(delivered.dst).icmp.errors_in += 1;
         self.tell(IpEvent::TransportError(TransportError {
             protocol: quoted.protocol,
             src: quoted.src,
@@ -95,6 +101,7 @@ impl Ip {
             return Input::Drop(frame, DropReason::BadIcmp);
         }
         if !self.icmp_limit.allow(now, IcmpKind::Echo, src, &mut self.random) {
+            self.counts.of(src).icmp.limited += 1;
             return Input::Drop(frame, DropReason::IcmpLimit);
         }
         let Ok(mut egress) = self.egress(now, Some(dst), src) else {
@@ -109,6 +116,9 @@ impl Ip {
         match self.send(now, &mut egress, frame, upper, pools) {
             Sent::Out | Sent::Held => {
                 self.made.messages += 1;
+                let counts = &mut self.counts.of(src).icmp;
+                counts.echoes += 1;
+                counts.sent += 1;
                 Input::Consumed
             }
             Sent::Drop(frame, reason) => Input::Drop(frame, reason),

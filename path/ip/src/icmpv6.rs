@@ -28,7 +28,9 @@ impl Ip {
         was_fragmented: bool,
         pools: &mut Pools,
     ) -> Input {
+        self.counts.v6.icmp.received += 1;
         if let Err(reason) = offload::complete_checksum(&mut delivered.frame) {
+            self.counts.v6.icmp.bad += 1;
             return Input::Drop(delivered.frame, reason);
         }
         match self.on_icmpv6(now, &delivered, was_fragmented, pools) {
@@ -37,7 +39,10 @@ impl Ip {
                 pools.put(delivered.frame);
                 Input::Consumed
             }
-            Err(reason) => Input::Drop(delivered.frame, reason),
+            Err(reason) => {
+                self.counts.v6.icmp.bad += 1;
+                Input::Drop(delivered.frame, reason)
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use firelane_units::{DropReason, Instant, LinkId};
 use firelane_wire::{Ecn, EtherType, IpProtocol};
 
 use crate::adjacency::Adjacency;
+use crate::counts::packets;
 use crate::stack::Ip;
 
 /// What became of a frame.
@@ -68,8 +69,14 @@ impl Ip {
         let ethertype = l3_offset.checked_sub(2).and_then(|at| bytes.get(at..)?.first_chunk());
         let Some(&ethertype) = ethertype else { return Input::Drop(frame, DropReason::BadHeader) };
         match EtherType(u16::from_be_bytes(ethertype)) {
-            EtherType::IPV4 => self.input_v4(now, link, frame, l3_offset, pools),
-            EtherType::IPV6 => self.input_v6(now, link, frame, l3_offset, pools),
+            EtherType::IPV4 => {
+                self.counts.v4.received += packets(&frame);
+                self.input_v4(now, link, frame, l3_offset, pools)
+            }
+            EtherType::IPV6 => {
+                self.counts.v6.received += packets(&frame);
+                self.input_v6(now, link, frame, l3_offset, pools)
+            }
             EtherType::ARP => self.input_arp(now, link, frame, l3_offset, pools),
             _ => Input::Drop(frame, DropReason::UnknownEtherType),
         }

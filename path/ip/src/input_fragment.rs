@@ -169,6 +169,8 @@ impl Ip {
         piece: Piece,
         pools: &mut Pools,
     ) -> Result<(Frame, Ecn), Input> {
+        let dst = key.dst;
+        self.counts.of(dst).fragments += 1;
         let added = self.reassembly.add(now, key, piece);
         self.count_given_up(pools);
         match added {
@@ -177,6 +179,7 @@ impl Ip {
             Added::Complete(pieces, ecn) => match join(&pieces, pools) {
                 Some(frame) => {
                     self.made.datagrams += 1;
+                    self.counts.of(dst).joined += 1;
                     put_back(pieces, pools);
                     Ok((frame, ecn))
                 }
@@ -197,6 +200,7 @@ impl Ip {
     /// Datagrams whose time is up (RFC 1122 §3.3.2, RFC 8200 §4.5).
     pub(crate) fn expire_fragments(&mut self, now: Instant, pools: &mut Pools) {
         while let Some(expired) = self.reassembly.poll(now) {
+            self.counts.of(expired.dst).timed_out += 1;
             let Some(first) = expired.first else { continue };
             let l3_offset = link_header_len(first.frame.as_slice());
             let packet = first.frame.as_slice().get(l3_offset..).unwrap_or_default();

@@ -10,6 +10,7 @@ use firelane_units::{DropReason, Instant, LinkId};
 use firelane_wire::{IpProtocol, Ipv4Option, Ipv4Repr, Ipv4View};
 
 use crate::config::LOOPBACK;
+use crate::counts::packets;
 use crate::icmp_error::IcmpError;
 use crate::input::{Delivered, Input};
 use crate::stack::Ip;
@@ -73,6 +74,12 @@ impl Ip {
     }
 
     pub(crate) fn deliver_v4(&mut self, now: Instant, delivered: Delivered, pools: &mut Pools) -> Input {
+        if matches!(
+            delivered.protocol,
+            IpProtocol::TCP | IpProtocol::UDP | IpProtocol::ICMPV4 | IpProtocol::IGMP
+        ) {
+            self.counts.v4.delivered += packets(&delivered.frame);
+        }
         match delivered.protocol {
             IpProtocol::TCP | IpProtocol::UDP => Input::Deliver(delivered),
             IpProtocol::IGMP if delivered.is_broadcast_or_multicast => self.input_igmp(now, delivered, pools),

@@ -10,6 +10,7 @@ use firelane_units::{DropReason, Instant, LinkId};
 use firelane_wire::{ExtChain, ExtError, HeaderProblem, IpProtocol, Ipv6Repr, Ipv6View, ext, ndp};
 
 use crate::config::LOOPBACK;
+use crate::counts::packets;
 use crate::icmp_error::IcmpError;
 use crate::input::{Delivered, Input};
 use crate::input_v4::Cast;
@@ -101,6 +102,9 @@ impl Ip {
         // Only neighbour discovery comes from nobody.
         if delivered.src.is_unspecified() && chain.upper != IpProtocol::ICMPV6 {
             return Input::Drop(delivered.frame, DropReason::Martian);
+        }
+        if matches!(chain.upper, IpProtocol::TCP | IpProtocol::UDP | IpProtocol::ICMPV6) {
+            self.counts.v6.delivered += packets(&delivered.frame);
         }
         match chain.upper {
             IpProtocol::TCP | IpProtocol::UDP => Input::Deliver(delivered),

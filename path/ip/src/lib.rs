@@ -23,6 +23,7 @@ mod adjacency;
 mod arp;
 mod autoconf;
 mod config;
+mod counts;
 mod egress;
 mod event;
 mod forward;
@@ -72,9 +73,10 @@ pub use autoconf::AutoconfConfig;
 pub use config::{
     DadConfig, Forwarding, HopLimits, IfConfig, IfRouting, IpConfig, LOOPBACK, LOOPBACK_MAC, ReversePath,
 };
+pub use counts::{FamilyCounts, IcmpCounts, IpCounts};
 pub use egress::{Egress, RouteError};
 pub use event::{Configured, ErrorKind, IpEvent, LinkParameters, TransportError};
-pub use groups::{FilterMode, JoinError, Member, SourceFilter};
+pub use groups::{FilterMode, JoinError, Member, Membership, SourceFilter};
 pub use iid::IidKind;
 pub use input::{Delivered, Input};
 pub use neighbour::{Neighbour, NeighbourState};

@@ -219,6 +219,8 @@ impl Ip {
         icmpv6::fill_checksum(body, src, dst);
         frame.meta_mut().ingress = link;
         self.made.messages += 1;
+        self.counts.v6.sent += 1;
+        self.counts.v6.icmp.sent += 1;
         self.out.push(frame);
     }
 }

@@ -11,6 +11,7 @@ use firelane_wire::{
     Ecn, EtherType, EthernetRepr, EthernetView, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View,
 };
 
+use crate::counts::packets;
 use crate::egress::Egress;
 use crate::fragment;
 use crate::stack::Ip;
@@ -92,6 +93,7 @@ impl Ip {
                 Err(_) => return Sent::Drop(frame, DropReason::NoRoute),
             }
         }
+        self.counts.of(egress.dst).sent += packets(&frame);
         let (header, payload_max) = header_of(egress);
         if frame.len() > payload_max {
             return Sent::Drop(frame, DropReason::TooBig);
@@ -186,6 +188,9 @@ impl Ip {
             Ok(()) => {
                 pools.put(frame);
                 self.made.fragments += pieces.len() as u64;
+                let counts = self.counts.of(hop.next_hop);
+                counts.cut += 1;
+                counts.pieces += pieces.len() as u64;
             }
         }
         while let Some(piece) = pieces.pop() {

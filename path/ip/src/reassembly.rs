@@ -108,6 +108,8 @@ struct Share {
 /// A datagram whose time was up, without its pieces but the first.
 #[derive(Debug)]
 pub(crate) struct Expired {
+    /// Whom it was for.
+    pub(crate) dst: IpAddr,
     /// The first piece, if it came: what an error quotes.
     pub(crate) first: Option<Piece>,
 }
@@ -289,7 +291,7 @@ impl Reassembly {
         let first = has_first.then(|| pieces.remove(0));
         let reason = DropReason::ReassemblyLimit;
         self.given_up.extend(pieces.into_iter().map(|piece| (piece.frame, reason)));
-        Some(Expired { first })
+        Some(Expired { dst: key.dst, first })
     }
 
     /// The next piece that was given up.

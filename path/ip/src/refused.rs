@@ -21,3 +21,16 @@ pub struct Refused {
     /// Groups, or members of one.
     pub groups: u64,
 }
+
+impl Refused {
+    /// Adds another lane's.
+    pub fn merge(&mut self, other: &Self) {
+        self.routers += other.routers;
+        self.routes += other.routes;
+        self.prefixes += other.prefixes;
+        self.addresses += other.addresses;
+        self.servers += other.servers;
+        self.domains += other.domains;
+        self.groups += other.groups;
+    }
+}

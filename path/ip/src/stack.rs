@@ -13,6 +13,7 @@ use firelane_units::{DropCounters, DropReason, Instant, IpPrefix, LinkId, MacAdd
 use crate::address::{Address, AddressError, AddressOrigin, Addresses, DadStep};
 use crate::autoconf::Autoconf;
 use crate::config::{Forwarding, HopLimits, IfConfig, IfRouting, IpConfig};
+use crate::counts::{IpCounts, packets};
 use crate::event::{Configured, IpEvent};
 use crate::group_io::LinkReports;
 use crate::groups::Groups;
@@ -69,6 +70,7 @@ pub struct Ip {
     /// Storage for the pieces of a datagram that is being cut.
     pub(crate) pieces: Chain,
     pub(crate) made: Made,
+    pub(crate) counts: IpCounts,
     events: VecDeque<IpEvent>,
     drops: DropCounters,
 }
@@ -100,6 +102,7 @@ impl Ip {
             out: Chain::default(),
             pieces: Chain::default(),
             made: Made::default(),
+            counts: IpCounts::default(),
             events: VecDeque::new(),
             drops: DropCounters::default(),
         }
@@ -355,6 +358,20 @@ impl Ip {
     /// Frames that were made here.
     pub const fn made(&self) -> Made {
         self.made
+    }
+
+    /// What was counted since the netstack began.
+    pub const fn counts(&self) -> IpCounts {
+        self.counts
+    }
+
+    /// A packet arrived that was not given to [`input`](Self::input), but to its transport at once, as
+    /// [`returned`](Self::returned) allows.
+    #[inline]
+    pub fn count_returned(&mut self, is_v4: bool, frame: &Frame) {
+        let (counts, packets) = (self.counts.version(is_v4), packets(frame));
+        counts.received += packets;
+        counts.delivered += packets;
     }
 
     /// What was refused because a list was full.

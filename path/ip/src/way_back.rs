@@ -14,6 +14,7 @@ use firelane_units::LinkId;
 use firelane_wire::{Ecn, EtherType, EthernetRepr, EthernetView, IpProtocol, Ipv4View, Ipv6View, Sum};
 
 use crate::config::LOOPBACK;
+use crate::counts::packets;
 use crate::egress::Egress;
 use crate::input_v4::Cast;
 use crate::output::{Upper, header_of, header_v4, header_v6, move_offsets};
@@ -111,6 +112,7 @@ impl Ip {
         }
         move_offsets(&mut frame, (EthernetView::HEADER_LEN + header) as u16);
         frame.meta_mut().ingress = front.link;
+        self.counts.version(front.is_v4).sent += packets(&frame);
         self.out.push(frame);
         Ok(())
     }

@@ -4,8 +4,9 @@
 //! (`turn.rs`). It owns no thread and no clock.
 
 use firelane_frame::{Chain, Driver};
+use firelane_ip::Membership;
 use firelane_socket::ConnRef;
-use firelane_units::{DropReason, Instant, LaneId};
+use firelane_units::{DropReason, Instant, LaneId, NetstackId};
 
 use crate::common::Common;
 use crate::config::LaneConfig;
@@ -13,6 +14,7 @@ use crate::control::Refusal;
 use crate::counters::Snapshot;
 use crate::links::Links;
 use crate::message::{Control, Frames, LaneMessage, PortUser};
+use crate::netstack_counters::NetstackCounters;
 use crate::outbox::{Notice, Outlet};
 use crate::poll::PollPolicy;
 use crate::squeue::SqueueStats;
@@ -200,6 +202,16 @@ impl<D: Driver> Lane<D> {
         self.stacks.stream_info(now, conn)
     }
 
+    /// What a netstack has counted in this lane; `None` if it has no such netstack.
+    pub fn netstack_counters(&self, id: NetstackId) -> Option<NetstackCounters> {
+        self.stacks.netstack_counters(id)
+    }
+
+    /// The groups that a netstack listens to; every lane knows all of them.
+    pub fn memberships(&self, id: NetstackId) -> Vec<Membership> {
+        self.stacks.memberships(id)
+    }
+
     /// Everything that can be read, at this moment.
     pub fn snapshot(&self) -> Snapshot {
         let held = (self.links.flows.held_frames() + self.links.queued()) as u64 + self.stacks.held();
@@ -228,7 +240,7 @@ mod tests {
     use super::*;
     use firelane_driver_memory::End;
     use firelane_ip::Configured;
-    use firelane_units::{IpPrefix, LinkId, NetstackId};
+    use firelane_units::{IpPrefix, LinkId};
     use std::sync::Arc;
 
     use crate::backlog::Backlogs;

@@ -65,6 +65,7 @@ mod lane;
 mod links;
 mod look;
 mod message;
+mod netstack_counters;
 mod outbox;
 #[allow(unsafe_code)]
 mod perimeter;
@@ -96,6 +97,7 @@ pub use message::{
     LinkConfig, Listen, NetstackConfig, PortConfig, PortKind, PortUser, RouteConfig, SocketCommand, Stage,
     StreamOption, StreamOptions,
 };
+pub use netstack_counters::{NetstackCounters, TcpCounters, UdpCounters};
 pub use outbox::{Notice, Outlet};
 pub use perimeter::Poisoned;
 pub use poll::{PollPolicy, RESUME_AT, Rest, STOP_ABOVE};

@@ -48,13 +48,13 @@ impl Counts {
 
     /// A segment leaves.
     #[inline]
-    pub(crate) fn on_sent(&mut self, out: &SegmentOut, has_left_before: bool) {
+    pub(crate) fn on_sent(&mut self, out: &SegmentOut) {
         let pieces = out.pieces() as u32;
         self.segments_out = self.segments_out.wrapping_add(pieces);
         if out.segment_bytes > 0 {
             self.text_out = self.text_out.wrapping_add(pieces);
         }
-        if has_left_before {
+        if out.is_repeated {
             self.repeated = self.repeated.wrapping_add(pieces);
         }
     }
@@ -101,9 +101,10 @@ mod tests {
         }
         assert_eq!(counts.since_text(Instant::from_millis(10)), 3);
         let mut out = SegmentOut::control(SeqNum(1), None, TcpFlags::ACK);
-        counts.on_sent(&out, false);
+        counts.on_sent(&out);
         (out.payload, out.segment_bytes) = (0..2_500, 1_000);
-        counts.on_sent(&out, true);
+        out.is_repeated = true;
+        counts.on_sent(&out);
         assert_eq!((counts.segments_out, counts.text_out, counts.repeated), (4, 3, 3));
     }
 }

@@ -77,6 +77,8 @@ pub struct SegmentOut {
     pub segment_bytes: u16,
     /// What the IP header says about congestion.
     pub ecn: Ecn,
+    /// Whether its text has left before; nothing of it is on the wire, it is for whoever counts.
+    pub is_repeated: bool,
 }
 
 impl SegmentOut {
@@ -93,6 +95,7 @@ impl SegmentOut {
             payload: 0..0,
             segment_bytes: 0,
             ecn: Ecn::NotCapable,
+            is_repeated: false,
         }
     }
 

@@ -238,8 +238,9 @@ impl Connection {
         limits: &TransmitLimits,
     ) -> Option<SegmentOut> {
         let nxt = self.flight.nxt();
-        let out = self.next_segment(now, rings, limits)?;
-        self.counts.on_sent(&out, out.segment_bytes > 0 && out.payload.start < nxt);
+        let mut out = self.next_segment(now, rings, limits)?;
+        out.is_repeated = out.segment_bytes > 0 && out.payload.start < nxt;
+        self.counts.on_sent(&out);
         Some(out)
     }
 

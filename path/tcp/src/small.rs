@@ -48,6 +48,7 @@ impl Connection {
             payload: range,
             segment_bytes,
             ecn: Ecn::NotCapable,
+            is_repeated: false,
         })
     }
 

@@ -4,6 +4,7 @@
 //! a few.
 
 pub(crate) mod connstat;
+mod counters;
 pub(crate) mod netstat;
 mod tables;
 

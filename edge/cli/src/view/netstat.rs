@@ -8,13 +8,16 @@ use std::net::{IpAddr, SocketAddr};
 use firelane_api::SocketInfo;
 use firelane_model::NetstackName;
 
-use super::{JsonList, each_page, tables};
+use super::counters::{Shown, Watched};
+use super::{JsonList, counters, each_page, tables};
 use crate::common::Call;
 use crate::getopt::{self, Opt, OptError, flag, value};
 use crate::session::{Failure, Session, die};
 
 const USAGE: &str = "netstat [-anv] [-f inet|inet6] [-P tcp|udp] [-N netstack] [-j] [interval [count]]\n\
-                     \x20      netstat -r|-p|-i [-n] [-f inet|inet6] [-N netstack] [-j] [interval [count]]";
+                     \x20      netstat -r|-p|-g|-i [-n] [-f inet|inet6] [-N netstack] [-j] [interval [count]]\n\
+                     \x20      netstat -s [-f inet|inet6] [-P protocol] [-N netstack] [-j] [interval [count]]\n\
+                     \x20      netstat -I link [-j] [interval [count]]";
 
 const OPTIONS: &[Opt] = &[
     flag('a', "all"),
@@ -22,7 +25,10 @@ const OPTIONS: &[Opt] = &[
     flag('v', "verbose"),
     flag('r', "route"),
     flag('p', "arp"),
-    flag('i', "interface"),
+    flag('g', "groups"),
+    flag('s', "statistics"),
+    flag('i', "interfaces"),
+    value('I', "link"),
     value('f', "family"),
     value('P', "protocol"),
     value('N', "netstack"),
@@ -36,36 +42,75 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         _ => die(format!("{error}\nusage: {USAGE}")),
     })?;
     let call = Call { args, usage: USAGE };
-    let filter = Filter::of(&call)?;
-    let other = other_table(&call)?;
+    let mut report = Report::of(&call)?;
     let mut repeat = Repeat::of(&call)?;
     loop {
-        if let Some(table) = other {
-            let names = tables::netstacks(session, filter.netstack.as_deref())?;
-            table(session, &names, &filter.families, call.args.has('j'))?;
-        } else if call.args.has('j') {
-            json(session, &filter)?;
-        } else {
-            sockets(session, &filter)?;
-        }
+        report.make(session, &call)?;
         if !repeat.again(session)? {
             return Ok(());
         }
     }
 }
 
+/// What is shown.
+enum Report {
+    Sockets(Filter),
+    Table(Other),
+    Counters(Shown),
+    Link(Watched),
+}
+
+impl Report {
+    fn of(call: &Call<'_>) -> Result<Self, Failure> {
+        let others = ['r', 'p', 'g', 'i', 's', 'I'];
+        if others.into_iter().filter(|letter| call.args.has(*letter)).count() > 1 {
+            return Err(call.misused());
+        }
+        if let Some(link) = call.args.value('I') {
+            return Ok(Self::Link(Watched::new(link)));
+        }
+        if call.args.has('s') {
+            return Ok(Self::Counters(Shown::of(call.args.value('P'), families(call)?)?));
+        }
+        let filter = Filter::of(call)?;
+        Ok(other_table(call).map_or(Self::Sockets(filter), Self::Table))
+    }
+
+    fn make(&mut self, session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+        let is_json = call.args.has('j');
+        match self {
+            Self::Sockets(filter) if is_json => json(session, filter),
+            Self::Sockets(filter) => sockets(session, filter),
+            Self::Link(watched) => watched.show(session, is_json),
+            Self::Table(table) => {
+                let names = tables::netstacks(session, call.args.value('N'))?;
+                table(session, &names, families(call)?, is_json)
+            }
+            Self::Counters(shown) => {
+                let names = tables::netstacks(session, call.args.value('N'))?;
+                counters::protocols(session, &names, shown, is_json)
+            }
+        }
+    }
+}
+
+/// Whether each family that is shown is IPv6.
+fn families(call: &Call<'_>) -> Result<&'static [bool], Failure> {
+    match call.args.value('f') {
+        None => Ok(&[false, true]),
+        Some("inet") => Ok(&[false]),
+        Some("inet6") => Ok(&[true]),
+        Some(other) => Err(die(format!("{other}: unknown address family (inet, inet6)"))),
+    }
+}
+
 /// A table that is not of sockets.
 type Other = fn(&mut Session<'_>, &[NetstackName], &[bool], bool) -> Result<(), Failure>;
 
-fn other_table(call: &Call<'_>) -> Result<Option<Other>, Failure> {
-    let all: [(char, Other); 3] =
-        [('r', tables::routes), ('p', tables::neighbours), ('i', tables::interfaces)];
-    let asked: Vec<_> = all.into_iter().filter(|(letter, _)| call.args.has(*letter)).collect();
-    match asked[..] {
-        [] => Ok(None),
-        [(_, table)] => Ok(Some(table)),
-        _ => Err(call.misused()),
-    }
+fn other_table(call: &Call<'_>) -> Option<Other> {
+    let all: [(char, Other); 4] =
+        [('r', tables::routes), ('p', tables::neighbours), ('g', tables::groups), ('i', tables::interfaces)];
+    all.into_iter().find(|(letter, _)| call.args.has(*letter)).map(|(_, table)| table)
 }
 
 /// How often the report is made.
@@ -111,8 +156,6 @@ struct Filter {
     all: bool,
     verbose: bool,
     netstack: Option<String>,
-    /// Whether each family that is shown is IPv6.
-    families: Vec<bool>,
     sections: Vec<Section>,
 }
 
@@ -125,12 +168,7 @@ struct Section {
 
 impl Filter {
     fn of(call: &Call<'_>) -> Result<Self, Failure> {
-        let families: &[bool] = match call.args.value('f') {
-            None => &[false, true],
-            Some("inet") => &[false],
-            Some("inet6") => &[true],
-            Some(other) => return Err(die(format!("{other}: unknown address family (inet, inet6)"))),
-        };
+        let families = families(call)?;
         let protocols: &[bool] = match call.args.value('P') {
             None => &[false, true],
             Some("tcp") => &[true],
@@ -142,8 +180,7 @@ impl Filter {
             .flat_map(|&is_tcp| families.iter().map(move |&is_v6| Section { is_tcp, is_v6 }))
             .collect();
         let netstack = call.args.value('N').map(str::to_owned);
-        let (all, verbose, families) = (call.args.has('a'), call.args.has('v'), families.to_vec());
-        Ok(Self { all, verbose, netstack, families, sections })
+        Ok(Self { all: call.args.has('a'), verbose: call.args.has('v'), netstack, sections })
     }
 
     fn shows(&self, socket: &SocketInfo) -> bool {

@@ -1,6 +1,6 @@
-//! The other tables of `netstat`: routes (`-r`), neighbours (`-p`) and interfaces (`-i`).
+//! The other tables of `netstat`: routes (`-r`), neighbours (`-p`), groups (`-g`) and interfaces (`-i`).
 
-use firelane_api::{IfInfo, NeighbourInfo, RouteInfo, Traffic, Which};
+use firelane_api::{GroupInfo, IfInfo, NeighbourInfo, RouteInfo, Traffic, Which};
 use firelane_model::NetstackName;
 use serde::Serialize;
 
@@ -152,6 +152,40 @@ fn neighbour(it: &NeighbourInfo) -> String {
         _ => "o",
     };
     format!("{:<9} {:<20} {:<15} {flags:<8} {mac}", it.interface, it.address, "255.255.255.255")
+}
+
+/// `-g`
+pub(super) fn groups(
+    session: &mut Session<'_>,
+    netstacks: &[NetstackName],
+    families: &[bool],
+    json: bool,
+) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    for netstack in netstacks {
+        for it in session.api.groups(netstack.as_str())? {
+            if families.contains(&it.group.is_ipv6()) {
+                all.push(Part { netstack: netstack.clone(), it });
+            }
+        }
+    }
+    if json {
+        return session.json("groups", &all, false);
+    }
+    for &is_v6 in families {
+        let mut rows = all.iter().map(|part| &part.it).filter(|it| it.group.is_ipv6() == is_v6).peekable();
+        if rows.peek().is_none() {
+            continue;
+        }
+        let (version, first, width) = if is_v6 { (6, " If", 27) } else { (4, "Interface", 20) };
+        writeln!(session.out, "\nGroup Memberships: IPv{version}")?;
+        writeln!(session.out, "{first:<9} {:<width$} RefCnt", "Group")?;
+        writeln!(session.out, "{} {} {}", rule(9), rule(width), rule(6))?;
+        for GroupInfo { interface, group, members } in rows {
+            writeln!(session.out, "{interface:<9} {:<width$} {members:>6}", group.to_string())?;
+        }
+    }
+    Ok(())
 }
 
 /// An interface with its addresses and its link's counters.

@@ -19,6 +19,7 @@ use firelane_units::{Bytes, ConnId, FlowId, Instant, LinkId, NetstackId, Port, S
 use firelane_wire::{Ecn, IpProtocol};
 
 use crate::fusion::Fusion;
+use crate::netstack_counters::TcpCounters;
 use crate::probes;
 use crate::slab::Slab;
 use crate::steps::StepLists;
@@ -207,11 +208,12 @@ impl Conn {
     }
 
     /// Tells probes of a new state. One at rest is established, as it was.
-    pub(crate) fn show_state(&mut self) {
+    pub(crate) fn show_state(&mut self, counters: &mut TcpCounters) {
         let Tcp::Awake(tcp) = &self.tcp else { return };
         let state = tcp.state();
         if state != self.shown {
             probes::tcp_state_change(|| self.tuple(), self.shown, state);
+            counters.on_state(self.shown, state);
             self.shown = state;
         }
     }

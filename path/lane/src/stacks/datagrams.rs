@@ -7,6 +7,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 
 use firelane_classify::Tuple;
 use firelane_flow::Credit;
+use firelane_frame::Frame;
 use firelane_ip::{Delivered, Egress, Member, Upper};
 use firelane_socket::{DatagramSlot, Flags, Ready, SocketError};
 use firelane_udp::{Binding, ChecksumWork, Datagram, append_payload, encode, free_port, receive};
@@ -160,7 +161,7 @@ impl<D> Inside<'_, D> {
         let Delivered { src, dst, .. } = packet;
         let datagram = match receive(&packet.frame, src, dst, packet.payload.clone()) {
             Ok(datagram) => datagram,
-            Err(reason) => return self.common.drop_frame(packet.frame, reason),
+            Err(reason) => return self.drop_frame(packet.frame, reason),
         };
         let local = SocketAddr::new(dst, datagram.dst_port.0);
         let remote = SocketAddr::new(src, datagram.src_port.0);
@@ -170,7 +171,7 @@ impl<D> Inside<'_, D> {
         let Some(socket) = self.shard.udp.lookup(packet.link, local, remote) else {
             self.shard.ip.core.unreachable_port(self.common.now, &packet, &mut self.common.pools);
             self.shard.ip.touch();
-            return self.common.drop_frame(packet.frame, DropReason::NoSocket);
+            return self.drop_frame(packet.frame, DropReason::NoSocket);
         };
         let place = self.shard.datagrams.get_mut(socket.index()).expect("bound sockets have a place");
         let Delivered { frame, .. } = packet;
@@ -180,9 +181,15 @@ impl<D> Inside<'_, D> {
         }
         self.tell_datagrams(socket, Ready::READABLE);
         match is_full {
-            true => self.common.drop_frame(frame, DropReason::BufferFull),
-            false => self.common.deliver(frame),
+            true => self.drop_frame(frame, DropReason::BufferFull),
+            false => self.take_datagram(frame),
         }
+    }
+
+    /// A datagram has reached whoever it is for.
+    fn take_datagram(&mut self, frame: Frame) {
+        self.shard.udp_counters.received += 1;
+        self.common.deliver(frame);
     }
 
     /// A datagram to a group or to everybody: for each socket at the port that hears it (RFC 1122 §4.1.3.5). We
@@ -210,9 +217,9 @@ impl<D> Inside<'_, D> {
         }
         self.shard.listeners_of_many = listeners;
         match (is_heard, is_full) {
-            (false, _) => self.common.drop_frame(frame, DropReason::NoSocket),
-            (true, true) => self.common.drop_frame(frame, DropReason::BufferFull),
-            (true, false) => self.common.deliver(frame),
+            (false, _) => self.drop_frame(frame, DropReason::NoSocket),
+            (true, true) => self.drop_frame(frame, DropReason::BufferFull),
+            (true, false) => self.take_datagram(frame),
         }
     }
 
@@ -344,6 +351,7 @@ impl<D> Inside<'_, D> {
         if encode(&mut frame, local, peer, ChecksumWork::Payload(sum)).is_err() {
             return self.cannot_send(socket, SocketError::MessageTooLong);
         }
+        self.shard.udp_counters.sent += 1;
         self.shard.ip.send(self.common, egress, frame, upper);
         Ok(())
     }
@@ -393,6 +401,7 @@ impl<D> Inside<'_, D> {
         if let Some(place) = self.shard.datagrams.get(socket.index()) {
             place.slot.shared().words().fail(error);
         }
+        self.shard.udp_counters.unsendable += 1;
         self.tell_datagrams(socket, Ready::ALL);
         Err(None)
     }

@@ -18,7 +18,7 @@ impl<D> Inside<'_, D> {
     pub(crate) fn conclude(&mut self, id: ConnId, told: Disposition) {
         let Disposition { events, reply, closed, dropped: _ } = told;
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
-        conn.show_state();
+        conn.show_state(&mut self.shard.tcp_counters);
         if events.contains(Events::CONNECTED) && !on_connected(conn, &self.shard.listening, self.common) {
             let told = conn.tcp().abort();
             return self.conclude(id, told);

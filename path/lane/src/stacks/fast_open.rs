@@ -86,6 +86,7 @@ impl<D> Inside<'_, D> {
         if listening.options.unsent_limit.is_some() {
             conn.limit_unsent(listening.options.unsent_limit);
         }
+        self.shard.tcp_counters.passive_opens += 1;
         let id = self.enter(conn, &tuple, names);
         let dropped = told.dropped;
         self.conclude(id, told);

@@ -72,6 +72,12 @@ impl Stacks {
 }
 
 impl<D> Inside<'_, D> {
+    /// Ends a frame of this netstack here.
+    pub(crate) fn drop_frame(&mut self, frame: Frame, reason: DropReason) {
+        self.shard.drops.count(reason);
+        self.common.drop_frame(frame, reason);
+    }
+
     /// The connection of a tuple.
     #[inline]
     pub(crate) fn lookup(&self, tuple: &Tuple) -> Option<ConnId> {
@@ -98,9 +104,11 @@ impl<D> Inside<'_, D> {
         let (tcp, mut rings) = conn.parts();
         let Some(told) = tcp.on_expected(self.common.now, &view, &mut rings) else { return Err(frame) };
         probes::tcp_receive(|| Some(*tuple), &view);
+        self.shard.ip.core.count_returned(tuple.local().is_ipv4(), &frame);
+        self.shard.tcp_counters.on_received(&frame);
         match told.dropped {
             None => self.common.deliver(frame),
-            Some(reason) => self.common.drop_frame(frame, reason),
+            Some(reason) => self.drop_frame(frame, reason),
         }
         self.conclude_expected(id, told.events);
         Ok(())
@@ -129,6 +137,7 @@ impl<D> Inside<'_, D> {
 
     fn pass_tcp(&mut self, conn: ConnId, travel: &mut Travel<'_>) -> Onward {
         let Some(packet) = travel.packet.take() else { return Onward::Ended };
+        self.shard.tcp_counters.on_received(&packet.frame);
         let verdict = view(&packet.frame, packet.payload.clone(), || (packet.src, packet.dst)).map(|view| {
             let conn = self.conns.slab.get_mut(conn).expect(TABLED);
             probes::tcp_receive(|| conn.tuple(), &view);
@@ -138,14 +147,14 @@ impl<D> Inside<'_, D> {
         match verdict {
             Ok(told) => {
                 match told.dropped {
-                    Some(reason) => self.common.drop_frame(packet.frame, reason),
+                    Some(reason) => self.drop_frame(packet.frame, reason),
                     None => self.common.deliver(packet.frame),
                 }
                 travel.told = told;
                 Onward::Next
             }
             Err(reason) => {
-                self.common.drop_frame(packet.frame, reason);
+                self.drop_frame(packet.frame, reason);
                 Onward::Ended
             }
         }
@@ -172,11 +181,11 @@ impl<D> Inside<'_, D> {
         match packet.protocol {
             // RFC 9293 MUST-57, RFC 1122 §4.2.3.10: a segment to many is no segment.
             IpProtocol::TCP if packet.is_broadcast_or_multicast => {
-                self.common.drop_frame(packet.frame, DropReason::BadSegment);
+                self.drop_frame(packet.frame, DropReason::BadSegment);
             }
             IpProtocol::TCP => self.stray_segment(packet),
             IpProtocol::UDP => self.datagram(packet),
-            _ => self.common.drop_frame(packet.frame, DropReason::UnknownProtocol),
+            _ => self.drop_frame(packet.frame, DropReason::UnknownProtocol),
         }
     }
 
@@ -200,6 +209,7 @@ impl<D> Inside<'_, D> {
 
     /// A segment that belongs to no connection: TIME-WAIT, a listener, or nobody.
     fn stray_segment(&mut self, packet: Delivered) {
+        self.shard.tcp_counters.on_received(&packet.frame);
         let verdict = match view(&packet.frame, packet.payload.clone(), || (packet.src, packet.dst)) {
             Ok(view) => {
                 let local = SocketAddr::new(packet.dst, view.dst_port().0);
@@ -210,7 +220,7 @@ impl<D> Inside<'_, D> {
         };
         match verdict {
             Ok(()) => self.common.deliver(packet.frame),
-            Err(reason) => self.common.drop_frame(packet.frame, reason),
+            Err(reason) => self.drop_frame(packet.frame, reason),
         }
     }
 

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use firelane_frame::{Chain, Frame};
 use firelane_ip::{Adjacency, Delivered, Egress, Front, Input, Ip, IpConfig, LOOPBACK, Made, Sent, Upper};
-use firelane_units::{Instant, LinkId};
+use firelane_units::{DropCounters, Instant, LinkId};
 use firelane_wire::Ecn;
 
 use crate::common::Common;
@@ -26,6 +26,8 @@ pub(crate) struct IpSide {
     made: Made,
     /// Where the last frame that was put in is on its way to, for the other packets of its flow.
     adjacency: Option<Adjacency>,
+    /// Frames that IP gave up, by reason.
+    drops: DropCounters,
     /// A call was made since the books were closed.
     is_open: bool,
     /// When something is due, as the last look has found.
@@ -41,6 +43,7 @@ impl IpSide {
             inside: 0,
             made: Made::default(),
             adjacency: None,
+            drops: DropCounters::default(),
             is_open: false,
             due: None,
             look_at: Instant::ZERO,
@@ -58,7 +61,10 @@ impl IpSide {
     ) -> Option<Delivered> {
         match self.core.input(common.now, link, frame, usize::from(l3_offset), &mut common.pools) {
             Input::Deliver(packet) => return Some(packet),
-            Input::Drop(frame, reason) => common.drop_frame(frame, reason),
+            Input::Drop(frame, reason) => {
+                self.drops.count(reason);
+                common.drop_frame(frame, reason);
+            }
             Input::Forwarded(adjacency) => {
                 self.inside += 1;
                 self.adjacency = adjacency;
@@ -96,7 +102,10 @@ impl IpSide {
         self.is_open = true;
         match self.core.send(common.now, egress, frame, upper, &mut common.pools) {
             Sent::Out | Sent::Held => self.inside += 1,
-            Sent::Drop(frame, reason) => common.drop_frame(frame, reason),
+            Sent::Drop(frame, reason) => {
+                self.drops.count(reason);
+                common.drop_frame(frame, reason);
+            }
         }
     }
 
@@ -149,6 +158,7 @@ impl IpSide {
         let dropped = drops.total();
         if dropped > 0 {
             common.counters.drops.merge(&drops);
+            self.drops.merge(&drops);
         }
         let made = total(self.core.made()) - total(mem::replace(&mut self.made, self.core.made()));
         common.counters.originated += made;
@@ -157,6 +167,11 @@ impl IpSide {
         debug_assert!(self.inside + made >= gone, "IP gives out what was put in or made there");
         common.counters.delivered += (self.inside + made).saturating_sub(gone);
         self.inside = held;
+    }
+
+    /// Frames that it gave up.
+    pub(crate) const fn drops(&self) -> &DropCounters {
+        &self.drops
     }
 
     /// Frames inside.

@@ -58,6 +58,7 @@ impl<D> Inside<'_, D> {
         if options.unsent_limit.is_some() {
             conn.limit_unsent(options.unsent_limit);
         }
+        self.shard.tcp_counters.active_opens += 1;
         self.enter(conn, &tuple, names);
     }
 
@@ -155,6 +156,7 @@ impl<D> Inside<'_, D> {
         if listening.options.unsent_limit.is_some() {
             conn.limit_unsent(listening.options.unsent_limit);
         }
+        self.shard.tcp_counters.passive_opens += 1;
         let id = self.enter(conn, &tuple, Names { local, remote });
         let (tcp, mut rings) = self.conns.slab.get_mut(id).expect(TABLED).parts();
         let told = tcp.on_segment(self.common.now, seg, &mut rings);

@@ -201,6 +201,7 @@ impl<D> Inside<'_, D> {
         let way = TcpWay { is_v4: front.is_v4(), pseudo: front.pseudo(0) };
         let Some(frame) = build(conn, &way, out, self.common) else { return self.refuse_segment() };
         probes::tcp_send(|| conn.tuple(), out);
+        self.shard.tcp_counters.on_sent(out);
         match self.shard.ip.send_behind(self.common, front, frame, out.ecn) {
             Ok(()) => Ok(()),
             Err(frame) => self.send_by_route(id, frame, out.ecn),
@@ -216,6 +217,7 @@ impl<D> Inside<'_, D> {
             return self.refuse_segment();
         };
         probes::tcp_send(|| conn.tuple(), out);
+        self.shard.tcp_counters.on_sent(out);
         self.send_by_route(id, frame, out.ecn)
     }
 
@@ -284,6 +286,7 @@ impl<D> Inside<'_, D> {
     ) {
         let Some(mut frame) = self.common.pools.take(0) else { return };
         TcpWay::of(egress).prepend((Port(local.port()), Port(remote.port())), &mut frame, out);
+        self.shard.tcp_counters.on_sent(out);
         self.shard.ip.send(self.common, egress, frame, Upper::tcp(out.ecn));
     }
 

@@ -13,7 +13,7 @@ use firelane_tcp::{
     SynTable, TimeWaitTable, Tuple,
 };
 use firelane_udp::UdpTable;
-use firelane_units::{Instant, LaneId, LinkId, Port, SocketId};
+use firelane_units::{DropCounters, Instant, LaneId, LinkId, Port, SocketId};
 
 use super::datagrams::DatagramSocket;
 use super::ip_config;
@@ -21,6 +21,7 @@ use super::ip_side::IpSide;
 use super::onward::ForwardedFlows;
 use crate::common::Common;
 use crate::message::{NetstackConfig, StreamOptions};
+use crate::netstack_counters::{NetstackCounters, TcpCounters, UdpCounters};
 use crate::ports::Dense;
 
 /// How many records one netstack's shard keeps in TIME-WAIT: 10,000 connections per second for a minute.
@@ -48,6 +49,10 @@ pub(crate) struct Shard {
     pub(crate) challenges: ChallengeBudget,
     pub(crate) resets: ResetBudget,
     pub(crate) udp: UdpTable,
+    pub(crate) tcp_counters: TcpCounters,
+    pub(crate) udp_counters: UdpCounters,
+    /// Frames that transports gave up, by reason; IP's are with IP.
+    pub(crate) drops: DropCounters,
     pub(crate) datagrams: Dense<DatagramSocket>,
     /// Storage for the sockets that hear one datagram.
     pub(crate) listeners_of_many: Vec<SocketId>,
@@ -88,6 +93,9 @@ impl Shard {
             challenges: ChallengeBudget::new(secrets.challenge(), CHALLENGES_PER_SECOND),
             resets: ResetBudget::new(config.resets_per_second),
             udp: UdpTable::new(),
+            tcp_counters: TcpCounters::default(),
+            udp_counters: UdpCounters::default(),
+            drops: DropCounters::default(),
             datagrams: Dense::new(),
             listeners_of_many: Vec::new(),
             dirty_datagrams: VecDeque::new(),
@@ -110,6 +118,24 @@ impl Shard {
         let listening = &self.listening;
         let has_room = |socket: SocketId| listening.get(socket.index()).is_some_and(|it| it.slot.has_room());
         self.half_open.on_segment(now, names, seg, has_room)
+    }
+
+    /// Everything that it has counted.
+    pub(crate) fn counters(&self) -> NetstackCounters {
+        let mut fast_open = self.fast_opens.counters();
+        fast_open.merge(&self.fast_open_server.counters());
+        let mut drops = self.drops.clone();
+        drops.merge(self.ip.drops());
+        NetstackCounters {
+            ip: self.ip.core.counts(),
+            refused: self.ip.core.refused(),
+            udp: self.udp_counters,
+            tcp: self.tcp_counters,
+            syn: self.half_open.counters(),
+            fast_open,
+            connections: (self.conns.len() + self.half_open.len() + self.time_wait.len()) as u64,
+            drops,
+        }
     }
 
     /// When this shard itself has something to do.

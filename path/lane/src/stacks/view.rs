@@ -5,12 +5,14 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use firelane_classify::LocalAddr;
-use firelane_units::{Instant, LaneId, SocketId};
+use firelane_ip::Membership;
+use firelane_units::{Instant, LaneId, NetstackId, SocketId};
 
 use super::Stacks;
 use super::conn::Conn;
 use super::shard::Shard;
 use crate::look::Look;
+use crate::netstack_counters::NetstackCounters;
 use crate::view::{ConnectionRow, Cursor, PLACES_PER_ANSWER, Question, SocketKind, SocketRow, Table};
 
 impl Stacks {
@@ -33,6 +35,16 @@ impl Stacks {
                 Place::Beyond => self.after(cursor),
             };
         }
+    }
+
+    /// What a netstack has counted here.
+    pub(crate) fn netstack_counters(&self, id: NetstackId) -> Option<NetstackCounters> {
+        self.shards.get(id.index()).map(Shard::counters)
+    }
+
+    /// The groups that a netstack listens to, at most 512.
+    pub(crate) fn memberships(&self, id: NetstackId) -> Vec<Membership> {
+        self.shards.get(id.index()).map(|shard| shard.ip.core.memberships().collect()).unwrap_or_default()
     }
 
     /// Tells the next of a netstack's addresses, routes and neighbours.
