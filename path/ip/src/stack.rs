@@ -374,6 +374,13 @@ impl Ip {
         counts.delivered += packets;
     }
 
+    /// A packet that was given to a transport goes to another lane instead, which counts it again.
+    pub const fn count_handed_on(&mut self, is_v4: bool) {
+        let counts = self.counts.version(is_v4);
+        counts.received -= 1;
+        counts.delivered -= 1;
+    }
+
     /// What was refused because a list was full.
     pub const fn refused(&self) -> Refused {
         self.refused

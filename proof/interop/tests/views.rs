@@ -94,6 +94,51 @@ fn a_connection_is_shown_from_its_beginning_to_its_end() {
     until(&daemon, &v4, |said| !said.contains("ESTABLISHED"));
 }
 
+/// A counter of `netstat -s`.
+fn counter(daemon: &Daemon, name: &str) -> u64 {
+    let said = daemon.firelane(&["netstat", "-s", "-N", "web"]).expect_success();
+    let found =
+        said.split(['\t', '\n']).find_map(|it| it.split_once('=').filter(|(it, _)| it.trim() == name));
+    let (_, value) = found.unwrap_or_else(|| panic!("{name} is not in\n{said}"));
+    value.trim().parse().unwrap()
+}
+
+#[test]
+fn protocols_count_what_programs_do() {
+    let sandbox = Sandbox::new();
+    let daemon = started(&sandbox);
+    let names =
+        ["tcpPassiveOpens", "tcpCurrEstab", "tcpInSegs", "tcpOutDataBytes", "icmpInEchos", "tcpOutRsts"];
+    let before = names.map(|name| counter(&daemon, name));
+    let rose = |at: usize| counter(&daemon, names[at]) - before[at];
+    let get = |port: u16| {
+        let url = format!("http://10.0.0.10:{port}/");
+        sandbox.run(
+            Some("alice"),
+            "curl",
+            &["-s", "-o", "/dev/null", "-w", "%{size_download} %{size_header}", &url],
+        )
+    };
+    let sizes = get(80).expect_success();
+    let sizes: u64 = sizes.split_whitespace().map(|it| it.parse::<u64>().unwrap()).sum();
+    assert_eq!((rose(0), rose(3), rose(5)), (1, sizes, 0), "one connection, and the bytes that curl saw");
+    assert!(rose(2) >= 4);
+    assert_ne!(get(81).code(), 0);
+    assert_eq!(rose(5), 1, "nobody listens on port 81");
+    let held = Held::open(&sandbox, "10.0.0.10");
+    let v4 = ["netstat", "-n", "-P", "tcp", "-f", "inet"];
+    until(&daemon, &v4, |said| said.contains("ESTABLISHED"));
+    assert_eq!(rose(1), 1);
+    drop(held);
+    sandbox.run(Some("alice"), "ping", &["-c", "3", "-i", "0.2", "-W", "5", "10.0.0.10"]).expect_success();
+    assert_eq!(rose(4), 3);
+    let groups = daemon.firelane(&["netstat", "-gn", "-N", "web"]).expect_success();
+    assert!(
+        groups.lines().any(|line| line.starts_with("web0 ") && line.contains(" ff02::1:ff00:10 ")),
+        "{groups}"
+    );
+}
+
 #[test]
 fn a_shorter_time_wait_frees_the_ports_sooner() {
     let sandbox = Sandbox::new();

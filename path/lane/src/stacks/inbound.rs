@@ -204,6 +204,7 @@ impl<D> Inside<'_, D> {
             LOOPBACK => Stage::Loopback(self.shard.config.id),
             _ => Stage::Deliver,
         };
+        self.shard.ip.core.count_handed_on(packet.dst.is_ipv4());
         self.common.outbox.hand_over(lane, stage, packet.link, packet.frame);
     }
 
