@@ -201,7 +201,12 @@ fn a_flow_that_is_known_is_counted_at_every_port() {
         [port(2).outward.packets, port(1).inward.packets, port(11).outward.packets, port(12).inward.packets]
     };
     let before = packets(&net);
+    let ip = |net: &Net| net.world.lanes[0].netstack_counters(ROUTER).unwrap().ip.v4;
+    let ip_before = ip(&net);
     (0..10).for_each(|_| assert!(net.forward(station(1).0, 5).is_some()));
     assert_eq!(packets(&net), before.map(|packets| packets + 10));
+    let (all, its) = (ip(&net), ip_before);
+    assert_eq!((all.forwarded - its.forwarded, all.received - its.received), (10, 10));
+    assert_eq!((all.sent, all.delivered), (its.sent, its.delivered), "none was its own");
     net.world.check_conservation();
 }
