@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use firelane_shm::carry;
-use firelane_shm::control::{Answer, Family, Kind, MESSAGE_MAX, Request, SocketId};
+use firelane_shm::control::{Answer, Family, Interface, Kind, MESSAGE_MAX, Request, SocketId};
 use firelane_shm::layout::LANES_MAX;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -313,6 +313,14 @@ pub(crate) fn connect(socket: &Held, address: SocketAddr) -> Result<(u16, u32), 
 pub(crate) fn names(socket: &Held) -> Result<(Option<SocketAddr>, Option<SocketAddr>), Errno> {
     match ask_about(socket, |socket| Request::Names { socket })? {
         Answer::Names { local, remote } => Ok((local, remote)),
+        other => Err(refusal(&other)),
+    }
+}
+
+/// The netstack's interfaces, once for each address.
+pub(crate) fn interfaces() -> Result<Vec<Interface>, Errno> {
+    match ask(&Request::Interfaces, None)?.0 {
+        Answer::Interfaces { addresses } => Ok(addresses),
         other => Err(refusal(&other)),
     }
 }

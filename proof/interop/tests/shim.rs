@@ -88,6 +88,33 @@ fn sockets_are_shared() {
 }
 
 #[test]
+fn interfaces_are_the_netstacks() {
+    run("interfaces.py");
+}
+
+/// Kilobytes that the daemon has in memory.
+fn memory_of(stage: &Stage<'_>) -> usize {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", stage.daemon().pid())).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel tells");
+    line.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+#[test]
+fn ten_thousand_connections_leave_nothing_behind() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let churn = |count: &str| {
+        stage.ask(On::Firelane, &["/usr/bin/python3", &script("churn.py"), Stage::FIRELANE, count]);
+        stage.wait_until_nothing_is_left();
+        memory_of(&stage)
+    };
+    let before = churn("2000");
+    let after = churn("10000");
+    // What waits in TIME-WAIT is a small record each.
+    assert!(after < before + 8192, "{before} KiB and then {after} KiB");
+}
+
+#[test]
 fn a_dead_daemon_keeps_nobody() {
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 2);

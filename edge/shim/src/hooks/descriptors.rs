@@ -2,10 +2,12 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
-use libc::FILE;
+use libc::{FILE, ifconf};
+use rustix::io::Errno;
 
+use crate::interfaces::IFREQ_BYTES;
 use crate::real::hooks;
-use crate::{buffers, descriptors, ioctl, socket, stdio};
+use crate::{buffers, descriptors, interfaces, ioctl, socket, stdio};
 
 hooks! {
     fn close(fd: c_int) -> c_int = descriptors::closing(fd);
@@ -41,10 +43,15 @@ hooks! {
     /// Variadic in C; the third argument stands in the same register.
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int = {
         let bytes = ioctl::argument_bytes(request);
-        socket::at(fd).filter(|_| bytes > 0).map(|s| {
+        if interfaces::is_asked(fd, request) {
             // SAFETY: the caller's promise about the argument of this request.
-            ioctl::control(s, request, unsafe { buffers::bytes_mut(argument, bytes) }?).map(|()| 0)
-        })
+            Some(unsafe { about_interfaces(request, argument) }.map(|()| 0))
+        } else {
+            socket::at(fd).filter(|_| bytes > 0).map(|s| {
+                // SAFETY: the caller's promise about the argument of this request.
+                ioctl::control(s, request, unsafe { buffers::bytes_mut(argument, bytes) }?).map(|()| 0)
+            })
+        }
     };
 
     /// A stream over one of our sockets reads and writes through the functions of this library.
@@ -61,4 +68,37 @@ hooks! {
         }
         Some(Ok(answer))
     };
+}
+
+/// A request about interfaces.
+///
+/// # Safety
+/// `argument` is what the request takes, or among what [`buffers::check`] refuses.
+unsafe fn about_interfaces(request: c_ulong, argument: *mut c_void) -> Result<(), Errno> {
+    if request != libc::SIOCGIFCONF {
+        // SAFETY: the caller's promise: a `struct ifreq`.
+        let entry = unsafe { buffers::bytes_mut(argument, IFREQ_BYTES) }?;
+        return interfaces::answer(request, entry.first_chunk_mut().ok_or(Errno::FAULT)?);
+    }
+    buffers::check(argument, size_of::<ifconf>())?;
+    let place = argument.cast::<ifconf>();
+    // SAFETY: the caller's promise: a `struct ifconf`, which need not be aligned, as for the kernel.
+    let mut list = unsafe { place.read_unaligned() };
+    let known = interfaces::configured()?;
+    // SAFETY: a union of pointers.
+    let entries = unsafe { list.ifc_ifcu.ifcu_buf };
+    let count = if entries.is_null() {
+        known.len()
+    } else {
+        let room = usize::try_from(list.ifc_len).map_err(|_| Errno::INVAL)?;
+        // SAFETY: the caller's promise: as many bytes as he says.
+        let room = unsafe { buffers::bytes_mut(entries.cast(), room) }?;
+        let (rooms, _) = room.as_chunks_mut::<IFREQ_BYTES>();
+        rooms.iter_mut().zip(&known).for_each(|(room, entry)| *room = *entry);
+        rooms.len().min(known.len())
+    };
+    list.ifc_len = (count * IFREQ_BYTES) as c_int;
+    // SAFETY: as it was read.
+    unsafe { place.write_unaligned(list) };
+    Ok(())
 }

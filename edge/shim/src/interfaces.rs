@@ -1,0 +1,206 @@
+//! Which interfaces and addresses this program has: those of its netstack, as `getifaddrs` and `ioctl` show them.
+//!
+//! The kernel's own are not its: what it would bind to or announce must be what the daemon knows (netdevice(7)).
+
+use core::ffi::c_int;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use firelane_shm::control::Interface;
+use libc::c_ulong;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, sockopt};
+
+use crate::address::Shown;
+use crate::{session, socket, sys};
+
+/// As long as an address of any family here (`sockaddr_in6`).
+pub(crate) const ADDRESS_BYTES: usize = 28;
+/// A name with its zero.
+pub(crate) const NAME_BYTES: usize = 64;
+/// The name in a `struct ifreq`, and all of it.
+const IFREQ_NAME: usize = libc::IFNAMSIZ;
+pub(crate) const IFREQ_BYTES: usize = 40;
+
+/// What all of them are.
+pub(crate) const FLAGS: c_int = libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_BROADCAST | libc::IFF_MULTICAST;
+
+/// One entry of `getifaddrs`.
+pub(crate) struct Entry {
+    pub(crate) name: [u8; NAME_BYTES],
+    pub(crate) address: [u8; ADDRESS_BYTES],
+    /// Of an address of the internet's families.
+    pub(crate) mask: Option<[u8; ADDRESS_BYTES]>,
+    /// Of an IPv4 address.
+    pub(crate) broadcast: Option<[u8; ADDRESS_BYTES]>,
+}
+
+/// What `getifaddrs` shows: each interface's address on the link, as Linux begins, and then those on the network.
+pub(crate) fn entries() -> Result<Vec<Entry>, Errno> {
+    let known = session::interfaces()?;
+    let mut links: Vec<&Interface> = Vec::new();
+    for interface in &known {
+        if links.last().is_none_or(|last| last.index != interface.index) {
+            links.push(interface);
+        }
+    }
+    let link = |it: &Interface| Entry { name: name(it), address: on_link(it), mask: None, broadcast: None };
+    let addressed = |it: &Interface| {
+        let (ip, prefix) = it.address?;
+        let broadcast = broadcast(ip, prefix).map(|ip| shown(ip, it.index));
+        let (address, mask) = (shown(ip, it.index), Some(shown(mask(ip, prefix), 0)));
+        Some(Entry { name: name(it), address, mask, broadcast })
+    };
+    Ok(links.into_iter().map(link).chain(known.iter().filter_map(addressed)).collect())
+}
+
+fn name(interface: &Interface) -> [u8; NAME_BYTES] {
+    let mut name = [0; NAME_BYTES];
+    // The last byte stays zero.
+    name[..NAME_BYTES - 1].iter_mut().zip(interface.name.bytes()).for_each(|(to, from)| *to = from);
+    name
+}
+
+/// `struct sockaddr_ll`.
+fn on_link(interface: &Interface) -> [u8; ADDRESS_BYTES] {
+    let mut bytes = [0; ADDRESS_BYTES];
+    bytes[..2].copy_from_slice(&(libc::AF_PACKET as u16).to_ne_bytes());
+    bytes[4..8].copy_from_slice(&interface.index.to_ne_bytes());
+    bytes[8..10].copy_from_slice(&libc::ARPHRD_ETHER.to_ne_bytes());
+    bytes[11] = interface.mac.len() as u8;
+    bytes[12..18].copy_from_slice(&interface.mac);
+    bytes
+}
+
+fn shown(ip: IpAddr, index: u32) -> [u8; ADDRESS_BYTES] {
+    let address = match ip {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => SocketAddrV6::new(ip, 0, 0, index).into(),
+        ip => SocketAddr::new(ip, 0),
+    };
+    let mut bytes = [0; ADDRESS_BYTES];
+    let known = Shown::new(address, ip.is_ipv6());
+    bytes[..known.bytes().len()].copy_from_slice(known.bytes());
+    bytes
+}
+
+fn mask(ip: IpAddr, prefix: u8) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => {
+            Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0)).into()
+        }
+        IpAddr::V6(_) => {
+            Ipv6Addr::from_bits(u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0)).into()
+        }
+    }
+}
+
+fn broadcast(ip: IpAddr, prefix: u8) -> Option<IpAddr> {
+    match (ip, mask(ip, prefix)) {
+        (IpAddr::V4(ip), IpAddr::V4(mask)) => {
+            Some(Ipv4Addr::from_bits(ip.to_bits() | !mask.to_bits()).into())
+        }
+        _ => None,
+    }
+}
+
+/// Whether a request asks about interfaces, of a socket that knows some.
+pub(crate) fn is_asked(fd: c_int, request: c_ulong) -> bool {
+    let asks = matches!(
+        request,
+        libc::SIOCGIFCONF
+            | libc::SIOCGIFNAME
+            | libc::SIOCGIFINDEX
+            | libc::SIOCGIFFLAGS
+            | libc::SIOCGIFADDR
+            | libc::SIOCGIFNETMASK
+            | libc::SIOCGIFBRDADDR
+            | libc::SIOCGIFMTU
+            | libc::SIOCGIFHWADDR
+    );
+    let is_internets = || {
+        let family = sockopt::socket_domain(sys::borrow(fd));
+        socket::at(fd).is_some() || matches!(family, Ok(AddressFamily::INET | AddressFamily::INET6))
+    };
+    asks && session::is_wanted() && is_internets()
+}
+
+/// The entries of SIOCGIFCONF: a `struct ifreq` for each IPv4 address.
+pub(crate) fn configured() -> Result<Vec<[u8; IFREQ_BYTES]>, Errno> {
+    let known = session::interfaces()?;
+    let entry = |it: &Interface| {
+        let (ip, _) = it.address.filter(|(ip, _)| ip.is_ipv4())?;
+        let mut entry = [0; IFREQ_BYTES];
+        entry[..IFREQ_NAME].copy_from_slice(&name(it)[..IFREQ_NAME]);
+        entry[IFREQ_NAME..IFREQ_NAME + 16].copy_from_slice(&shown(ip, 0)[..16]);
+        Some(entry)
+    };
+    Ok(known.iter().filter_map(entry).collect())
+}
+
+/// Answers a request about one interface in the `struct ifreq` that names it.
+pub(crate) fn answer(request: c_ulong, entry: &mut [u8; IFREQ_BYTES]) -> Result<(), Errno> {
+    let known = session::interfaces()?;
+    let (asked, value) = entry.split_at_mut(IFREQ_NAME);
+    let number = |value: &[u8]| value.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+    let is_it = |it: &&Interface| {
+        if request == libc::SIOCGIFNAME {
+            it.index == number(value)
+        } else {
+            name(it)[..IFREQ_NAME] == *asked
+        }
+    };
+    let mut its = known.iter().filter(is_it).peekable();
+    let it = *its.peek().ok_or(Errno::NODEV)?;
+    let v4 = its.find_map(|it| it.address.filter(|(ip, _)| ip.is_ipv4()));
+    let address = |of: fn(IpAddr, u8) -> Option<IpAddr>| {
+        let (ip, prefix) = v4.ok_or(Errno::ADDRNOTAVAIL)?;
+        Ok::<_, Errno>(shown(of(ip, prefix).ok_or(Errno::ADDRNOTAVAIL)?, 0))
+    };
+    let mut put = |bytes: &[u8]| value[..bytes.len()].copy_from_slice(bytes);
+    match request {
+        libc::SIOCGIFNAME => asked.copy_from_slice(&name(it)[..IFREQ_NAME]),
+        libc::SIOCGIFINDEX => put(&it.index.to_ne_bytes()),
+        libc::SIOCGIFMTU => put(&it.mtu.to_ne_bytes()),
+        libc::SIOCGIFFLAGS => put(&(FLAGS as u16).to_ne_bytes()),
+        libc::SIOCGIFHWADDR => {
+            put(&libc::ARPHRD_ETHER.to_ne_bytes());
+            value[2..8].copy_from_slice(&it.mac);
+        }
+        libc::SIOCGIFNETMASK => put(&address(|ip, prefix| Some(mask(ip, prefix)))?[..16]),
+        libc::SIOCGIFBRDADDR => put(&address(broadcast)?[..16]),
+        _ => put(&address(|ip, _| Some(ip))?[..16]),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_and_broadcasts_of_every_prefix() {
+        let v4 = IpAddr::from([10, 1, 2, 3]);
+        for (prefix, its_mask, its_broadcast) in [
+            (0, [0, 0, 0, 0], [255, 255, 255, 255]),
+            (8, [255, 0, 0, 0], [10, 255, 255, 255]),
+            (30, [255, 255, 255, 252], [10, 1, 2, 3]),
+            (32, [255, 255, 255, 255], [10, 1, 2, 3]),
+        ] {
+            assert_eq!(mask(v4, prefix), IpAddr::from(its_mask), "/{prefix}");
+            assert_eq!(broadcast(v4, prefix), Some(IpAddr::from(its_broadcast)), "/{prefix}");
+        }
+        let v6: IpAddr = "2001:db8::1".parse().unwrap();
+        assert_eq!(mask(v6, 64), "ffff:ffff:ffff:ffff::".parse::<IpAddr>().unwrap());
+        assert_eq!((mask(v6, 0), broadcast(v6, 64)), (Ipv6Addr::UNSPECIFIED.into(), None));
+    }
+
+    #[test]
+    fn a_link_address_has_its_interface() {
+        let address = None;
+        let it = Interface { name: "web0".into(), index: 7, mtu: 1500, mac: [2, 0, 0, 0, 0, 9], address };
+        let bytes = on_link(&it);
+        assert_eq!((bytes[4], bytes[11], &bytes[12..18]), (7, 6, &[2, 0, 0, 0, 0, 9][..]));
+        assert_eq!(&name(&it)[..5], b"web0\0");
+        let local = shown("fe80::1".parse().unwrap(), 7);
+        assert_eq!(local[24..28], 7_u32.to_ne_bytes());
+    }
+}

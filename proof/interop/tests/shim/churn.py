@@ -1,0 +1,16 @@
+"""Connections that come and go, as many as the second argument says; either end is the first to close."""
+import os, socket, sys
+
+HOST, COUNT = sys.argv[1], int(sys.argv[2])
+listener = socket.create_server((HOST, 0))
+address = listener.getsockname()
+before = len(os.listdir("/proc/self/fd"))
+for n in range(COUNT):
+    client = socket.create_connection(address)
+    server, _ = listener.accept()
+    client.send(b"x")
+    assert server.recv(9) == b"x"
+    for end in (client, server) if n % 2 else (server, client):
+        end.close()
+after = len(os.listdir("/proc/self/fd"))
+assert after == before, (before, after)
