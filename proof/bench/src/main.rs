@@ -5,6 +5,7 @@
 //! with the tenth and ninetieth percentile. It is bounded in time and leaves nothing behind. The program also
 //! starts itself as `firelane-bench --peer ROLE ...`: the processes that are measured.
 
+mod afxdp;
 mod alloc;
 mod bridge;
 mod bulk;
@@ -70,6 +71,11 @@ const BENCHES: &[Bench] = &[
         name: "memif",
         about: "64-byte frames to and from DPDK's testpmd through shared memory, beside two testpmds",
         run: memif::run,
+    },
+    Bench {
+        name: "afxdp",
+        about: "64-byte frames into a veth through an AF_XDP socket, beside testpmd's",
+        run: afxdp::run,
     },
     Bench {
         name: "loss",
