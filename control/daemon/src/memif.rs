@@ -2,12 +2,19 @@
 //!
 //! Called by `works.rs`. A memif has one ring pair: its frames reach other lanes as any device's do.
 
+use std::time::{Duration, Instant};
+
 use firelane::{MemifConfig, MemifError, MemifRole, MemifSecret, MemifStatus, Queue, open_memif};
 use firelane_api::{ApiError, Status};
 use firelane_model::{LinkName, Memif};
 use firelane_units::Mtu;
 
 use crate::text::plain;
+
+/// How long a path may stay taken: an interface ends when the lanes have let its queues go.
+const PATH_WAIT: Duration = Duration::from_secs(1);
+/// Between two looks.
+const PATH_POLL: Duration = Duration::from_millis(10);
 
 /// Opens a memif for the link or VNIC `name`.
 pub(crate) fn open(name: &LinkName, memif: &Memif, mtu: Mtu) -> Result<(Vec<Queue>, MemifStatus), ApiError> {
@@ -23,7 +30,14 @@ pub(crate) fn open(name: &LinkName, memif: &Memif, mtu: Mtu) -> Result<(Vec<Queu
         name: name.to_string(),
         ..MemifConfig::new(role, &memif.socket)
     };
-    match open_memif(&config) {
+    let deadline = Instant::now() + PATH_WAIT;
+    let opened = loop {
+        match open_memif(&config) {
+            Err(MemifError::InUse(_)) if Instant::now() < deadline => std::thread::sleep(PATH_POLL),
+            other => break other,
+        }
+    };
+    match opened {
         Ok((queues, status)) => Ok((queues.into_iter().map(Queue::from).collect(), status)),
         Err(error) => {
             let status = match &error {
