@@ -150,7 +150,7 @@ mod tests {
             ("maxbw = true", "vnic.a0.maxbw: invalid type: boolean `true`, expected a rate is"),
             ("vlan = 4095", "vnic.a0.vlan: 4095: a VLAN identifier is a number from 1 to 4094"),
             ("mtu = 575", "vnic.a0.mtu: 575: an mtu is a number"),
-            ("mac = \"1:0:0:0:0:0\"", "vnic.a0.mac: \"1:0:0:0:0:0\": auto, random, or a unicast MAC"),
+            ("mac = \"1:0:0:0:0:0\"", "vnic.a0.mac: \"1:0:0:0:0:0\": auto, random, random/prefix with"),
             ("priority = \"urgent\"", "vnic.a0.priority: \"urgent\": a priority is low, medium or high"),
             ("colour = 1", "vnic.a0.colour: unknown field `colour`, expected one of `over`, `mac`"),
             ("tap = { ifname = \"../x\" }", "vnic.a0.tap.ifname: \"../x\": an interface name has"),

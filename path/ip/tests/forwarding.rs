@@ -212,7 +212,8 @@ proptest! {
         // Addresses and ports are what the flow is known by.
         let key = if is_v4 { 12..20 } else { 8..40 };
         if let Some((at, bit)) = flipped && !key.contains(&at) {
-            bytes[L3 + at] ^= 1 << bit;
+            let at = (L3 + at).min(bytes.len() - 1);
+            bytes[at] ^= 1 << bit;
         }
         let frame = router.frame(&bytes);
         match router.ip.pass_on(&adjacency, frame) {
