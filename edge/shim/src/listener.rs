@@ -54,9 +54,12 @@ fn next(listener: &Held) -> Result<(Arrived, OwnedFd), Errno> {
             let arrived = Arrived::decode(&bytes).map_err(|_| Errno::PROTO)?;
             Ok((arrived, fds.pop().ok_or(Errno::MFILE)?))
         }
-        // The daemon has closed its end, or the program has shut the listener down.
-        Ok(0) if session::look_for_death() => Err(Errno::NETDOWN),
-        Ok(_) => Err(Errno::INVAL),
+        // The program has shut the listener down, or the daemon is gone, whose descriptors close one after another:
+        // only an answer shows that it lives.
+        Ok(_) => Err(session::names(listener)
+            .err()
+            .filter(|&errno| errno == Errno::NETDOWN)
+            .unwrap_or(Errno::INVAL)),
         // Without a free number the kernel drops the descriptor, and with it the connection.
         Err(error) if error.kind() == ErrorKind::InvalidData => Err(Errno::MFILE),
         Err(error) => Err(error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)),

@@ -107,6 +107,13 @@ impl<'a> Stage<'a> {
         std::fs::set_permissions(sandbox.folder(), open).expect("the folder is ours");
         let lanes = lanes.to_string();
         let daemon = Daemon::start_with(sandbox, &["--config", &config.to_string_lossy(), "--lanes", &lanes]);
+        // An address is nobody's before its conflict detection ends, and sockets cannot be bound to it.
+        let shown = || daemon.firelane(&["ipadm", "show-addr", "web0/v4"]).expect_success();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !shown().contains(" ok ") {
+            assert!(Instant::now() < deadline, "the address does not come: {}", shown());
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let descriptors = descriptors_of(&daemon);
         Self { sandbox, daemon, descriptors }
     }
