@@ -1,8 +1,8 @@
 //! The addresses of a netstack and their test for duplicates (RFC 5227 §2.1, RFC 4862 §5.4).
 //!
 //! Owns each address' state and the times of its probes and announcements; says what is to be sent next,
-//! `arp.rs` and `ndp.rs` send it. Every lane runs the same sequence, so an address becomes usable in all at
-//! about the same time; only the home lane sends.
+//! `arp.rs` and `ndp.rs` send it. Every lane runs the same sequence and only the home lane sends; the others are told
+//! how it ended, so that who hears of it can use the address in all of them.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -275,6 +275,19 @@ impl Addresses {
             dad.probes_left = LOOPED_PROBES;
         }
         is_own
+    }
+
+    /// The home lane's test of `addr` has ended well: says whether that is news.
+    pub(crate) fn on_ready(&mut self, link: LinkId, addr: IpAddr) -> bool {
+        let Ok(at) = self.position(addr) else { return false };
+        let address = &mut self.list[at];
+        if address.link != link || address.state != AddressState::Tentative {
+            return false;
+        }
+        address.state = AddressState::Preferred;
+        address.dad.is_told = true;
+        address.dad.next = None;
+        true
     }
 
     /// Somebody else has `addr`: says whether that is news.

@@ -22,7 +22,8 @@ pub enum IpEvent {
         /// What it is.
         mac: MacAddr,
     },
-    /// An address passed the test; the home lane says so, the others take it for granted.
+    /// An address passed the test; the home lane says so. The other shards hear it by
+    /// [`on_address_ready`](crate::Ip::on_address_ready).
     AddressReady(LinkId, IpPrefix),
     /// Somebody else has the address; it is not used. The other shards hear it by
     /// [`on_duplicate_address`](crate::Ip::on_duplicate_address).

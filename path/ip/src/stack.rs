@@ -221,6 +221,13 @@ impl Ip {
         self.learn(now, link, ip, Some(mac), Evidence::Hearsay);
     }
 
+    /// The home lane has tested an address of ours, and nobody else has it.
+    pub fn on_address_ready(&mut self, link: LinkId, addr: IpAddr) {
+        if self.addresses.on_ready(link, addr) {
+            self.begin_generation();
+        }
+    }
+
     /// Another lane heard that somebody else has an address of ours.
     pub fn on_duplicate_address(&mut self, link: LinkId, addr: IpAddr) {
         if self.addresses.on_duplicate(link, addr).is_some() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{LINK, Station, exchange, ip, mac};
 use firelane_ip::{DadConfig, ErrorKind, IpEvent, NeighbourState, Sent, Upper};
-use firelane_units::{DropReason, Instant, MacAddr};
+use firelane_units::{DropReason, Instant, LinkId, MacAddr};
 use firelane_wire::ndp::solicited_node;
 use firelane_wire::{
     ArpOperation, ArpRepr, ArpView, EtherType, EthernetRepr, IpProtocol, Ipv6Repr, NdpMessage, NdpOption,
@@ -359,6 +359,28 @@ fn an_address_is_tested_by_the_home_lane_and_usable_in_all() {
         assert_eq!((sent.len(), other.events.len()), (0, 0));
         let addr = address.split('/').next().unwrap();
         assert!(home.ip.is_local(ip(addr)) && other.ip.is_local(ip(addr)));
+    }
+}
+
+#[test]
+fn a_lane_whose_own_clock_is_late_uses_an_address_as_soon_as_it_is_told() {
+    for address in ["10.0.0.1/24", "fd00::1/64"] {
+        let addr = ip(address.split('/').next().unwrap());
+        let mut other = Station::bare(1, DadConfig::SLOW, false, 1500);
+        other.ip.add_address(Instant::ZERO, LINK, address.parse().unwrap()).unwrap();
+        let before = other.ip.generation();
+        other.ip.on_address_ready(LinkId(9), addr);
+        assert!(!other.ip.is_local(addr), "that was another link's");
+        other.ip.on_address_ready(LINK, addr);
+        assert!(other.ip.is_local(addr) && other.ip.generation() != before);
+        // The same news twice is none, and nothing more is to be done.
+        let before = other.ip.generation();
+        other.ip.on_address_ready(LINK, addr);
+        assert_eq!((other.ip.generation(), run(&mut other, 20).len()), (before, 0));
+        // What another station has is not made usable by old news.
+        other.ip.on_duplicate_address(LINK, addr);
+        other.ip.on_address_ready(LINK, addr);
+        assert!(!other.ip.is_local(addr));
     }
 }
 

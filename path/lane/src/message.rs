@@ -511,6 +511,13 @@ pub enum Learned {
         /// How large.
         mtu: Mtu,
     },
+    /// Nobody else has an address of ours.
+    Ready {
+        /// On which link.
+        link: LinkId,
+        /// Which.
+        ip: IpAddr,
+    },
     /// Somebody else has an address of ours.
     Duplicate {
         /// On which link.

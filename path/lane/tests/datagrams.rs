@@ -2,8 +2,10 @@
 
 mod support;
 
+use firelane_ip::DadConfig;
+use firelane_lane::{Idle, Notice};
 use firelane_socket::{Ready, SocketError, SocketToken};
-use firelane_units::{DropReason, Mtu};
+use firelane_units::{DropReason, Mtu, NetstackId};
 use support::*;
 
 #[test]
@@ -89,6 +91,30 @@ fn a_netstack_talks_to_itself() {
         let mut buffer = vec![0; 10_000];
         let got = server.recv.recv(&mut buffer).unwrap().expect("it has arrived");
         assert_eq!((got.copied, got.peer.ip()), (9000, "127.0.0.1".parse::<std::net::IpAddr>().unwrap()));
+        world.check_conservation();
+    }
+}
+
+#[test]
+fn who_hears_that_an_address_is_ready_can_use_it_in_every_lane() {
+    for lane in 0..4 {
+        let mut world = two_stacks(4, Mtu::ETHERNET);
+        world.add_stack_tested(3, DadConfig::SLOW);
+        // Only the home lane's clock goes on: the others are busy, or their thread is not scheduled.
+        let home = firelane_classify::Steering::even(&world.lane_ids()).home().index();
+        let is_ready = |notice: &Notice| matches!(notice, Notice::AddressReady(NetstackId(3), _, it) if it.addr().is_ipv4());
+        while !world.mail.notices.iter().any(is_ready) {
+            let sleep = world.lanes[home].turn(world.now, Idle::Sleeps);
+            world.exchange();
+            world.now = sleep.until.expect("the test of an address has an end").max(world.now);
+        }
+        let mut server = world.bind(2, 1, 0, "0.0.0.0:67");
+        let mut client = world.bind(3, 2, lane, "0.0.0.0:0");
+        world.send_to(&mut client, 2, "10.0.0.2:67".parse().unwrap(), b"renew");
+        world.run();
+        let mut buffer = [0; 9];
+        let got = server.recv.recv(&mut buffer).unwrap();
+        assert!(got.is_some_and(|it| it.peer.ip().to_string() == "10.0.0.3"), "lane {lane}: {got:?}");
         world.check_conservation();
     }
 }

@@ -40,6 +40,8 @@ impl<D> Inside<'_, D> {
                 }
                 IpEvent::PathMtu { dst, mtu } => self.tell_lanes(&Learned::PathMtu { dst, mtu }),
                 IpEvent::AddressReady(link, prefix) => {
+                    // Before the notice: who acts on it may do so in any lane.
+                    self.tell_lanes(&Learned::Ready { link, ip: prefix.addr() });
                     self.common.outbox.notices.push(Notice::AddressReady(netstack, link, prefix));
                 }
                 IpEvent::DuplicateAddress(link, prefix, mac) => {
@@ -74,6 +76,7 @@ impl<D> Inside<'_, D> {
                 ip.core.on_neighbour_learned(now, link, whose, mac)
             }
             Learned::PathMtu { dst, mtu } => ip.core.on_path_mtu(now, dst, mtu),
+            Learned::Ready { link, ip: addr } => ip.core.on_address_ready(link, addr),
             Learned::Duplicate { link, ip: addr } => ip.core.on_duplicate_address(link, addr),
             Learned::Configured(change) => {
                 ip.core.on_configured(change);

@@ -9,6 +9,7 @@ use firelane_flow::FlowConfig;
 use firelane_frame::{
     Capabilities, Chain, Driver, FrameConsumer, FrameProducer, Pools, PoolsConfig, frame_ring,
 };
+use firelane_ip::DadConfig;
 use firelane_lane::*;
 use firelane_socket::{
     ConnRef, DatagramEnd, ListenerEnd, ListenerSlot, Nudge, ReadError, Ready, SocketToken, StreamConfig,
@@ -343,9 +344,14 @@ pub fn two_hosts(lanes: u16, config: WireConfig) -> (World, World) {
 impl World {
     /// Netstack `n` with a VNIC of its own over link 0.
     fn add_stack(&mut self, n: u8) {
+        self.add_stack_tested(n, DadConfig::OFF);
+    }
+
+    /// The same; its addresses are tested in this way.
+    pub fn add_stack_tested(&mut self, n: u8, dad: DadConfig) {
         let id = NetstackId(u16::from(n));
         let steering = firelane_classify::Steering::even(&self.lane_ids());
-        let config = NetstackConfig { steering, ..NetstackConfig::new(id) };
+        let config = NetstackConfig { steering, dad, ..NetstackConfig::new(id) };
         self.all(|| Control::AddNetstack(config.clone()));
         let (link, flow) = (LinkId(u32::from(n)), FlowId(u32::from(n)));
         self.add_flow(plain_flow(flow, link, None, None));

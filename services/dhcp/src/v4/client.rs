@@ -139,6 +139,8 @@ struct Exchange {
     begun: Instant,
     sent: u32,
     next: Instant,
+    /// The operator waits for the answer.
+    is_urgent: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -283,8 +285,14 @@ impl Client {
     /// The operator wants to know at once whether the lease still holds, or one again that he has given back.
     pub fn refresh(&mut self, now: Instant) {
         match self.state.clone() {
-            State::Bound(held) | State::Renewing(_, held) => self.renew(now, held),
-            State::Rebinding(_, held) => self.rebind(now, held),
+            State::Bound(held) | State::Renewing(_, held) => {
+                let it = Exchange { is_urgent: true, ..self.exchange(now) };
+                self.renew(now, it, held);
+            }
+            State::Rebinding(_, held) => {
+                let it = Exchange { is_urgent: true, ..self.exchange(now) };
+                self.rebind(now, it, held);
+            }
             State::Released => self.begin(now),
             // It asks already, or waits because it must.
             _ => {}
@@ -317,8 +325,14 @@ impl Client {
             State::Rebooting(it, held) if it.sent >= REBOOT_REQUESTS => self.use_again(now, held),
             State::Rebooting(it, held) => self.ask_again(now, it, held),
             State::Testing(_) => self.lose(now, Loss::Expired),
-            State::Bound(held) => self.renew(now, held),
-            State::Renewing(_, held) if held.rebind_at <= now => self.rebind(now, held),
+            State::Bound(held) => {
+                let it = self.exchange(now);
+                self.renew(now, it, held);
+            }
+            State::Renewing(_, held) if held.rebind_at <= now => {
+                let it = self.exchange(now);
+                self.rebind(now, it, held);
+            }
             State::Renewing(it, held) => {
                 let it = self.extend(now, it, &held, Some(held.lease.server));
                 self.state = State::Renewing(it, held);
@@ -384,14 +398,12 @@ impl Client {
         self.test(held);
     }
 
-    fn renew(&mut self, now: Instant, held: Held) {
-        let it = self.exchange(now);
+    fn renew(&mut self, now: Instant, it: Exchange, held: Held) {
         let it = self.extend(now, it, &held, Some(held.lease.server));
         self.state = State::Renewing(it, held);
     }
 
-    fn rebind(&mut self, now: Instant, held: Held) {
-        let it = self.exchange(now);
+    fn rebind(&mut self, now: Instant, it: Exchange, held: Held) {
         let it = self.extend(now, it, &held, None);
         self.state = State::Rebinding(it, held);
     }
@@ -407,6 +419,10 @@ impl Client {
             Some(server) => Action::Unicast(server, message.emit()),
             None => Action::Broadcast(message.emit()),
         });
+        if it.is_urgent && it.sent < REQUESTS {
+            // We differ: a message that is lost shall not let the operator wait for a minute.
+            return self.sent(now, it);
+        }
         // §4.4.5: half of what is left, but not less than a minute.
         let wait = (limit.saturating_since(now) / 2).max(EXTEND_LEAST);
         Exchange { sent: it.sent + 1, next: now + wait, ..it }
@@ -559,7 +575,7 @@ impl Client {
 /// What every message has.
 impl Client {
     fn exchange(&mut self, now: Instant) -> Exchange {
-        Exchange { xid: self.random.draw() as u32, begun: now, sent: 0, next: now }
+        Exchange { xid: self.random.draw() as u32, begun: now, sent: 0, next: now, is_urgent: false }
     }
 
     fn sent(&mut self, now: Instant, it: Exchange) -> Exchange {

@@ -398,6 +398,21 @@ fn the_operator_renews_and_releases() {
 }
 
 #[test]
+fn what_the_operator_asks_for_is_repeated_like_a_first_request_and_then_like_a_renewal() {
+    let mut lab = Lab::new(None);
+    let held = lab.bind();
+    lab.client.refresh(lab.now);
+    let (first, _) = lab.sent();
+    for (low, high) in [(3, 5), (7, 9), (15, 17), (31, 33)] {
+        assert!(within(lab.wait(), low, high));
+        let (again, to_all) = lab.sent();
+        assert_eq!((again.kind, again.xid, to_all), (MessageType::Request, first.xid, false));
+    }
+    let half = held.rebind_at.saturating_since(lab.now) / 2;
+    assert_eq!(lab.wait(), half, "RFC 2131 §4.4.5");
+}
+
+#[test]
 fn a_lease_without_an_end_asks_for_nothing() {
     let mut lab = Lab::new(None);
     let (discover, _) = lab.sent();
