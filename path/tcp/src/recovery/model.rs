@@ -5,7 +5,8 @@
 
 use firelane_units::{Bytes, Instant};
 
-use super::{News, Path, Recovery};
+use super::ack::News;
+use super::{Path, Recovery};
 use crate::congestion::bbr::{Bbr, BbrAck};
 
 impl Recovery {

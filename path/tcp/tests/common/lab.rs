@@ -24,6 +24,20 @@ pub const RST: TcpFlags = TcpFlags::RST;
 pub const SYN: TcpFlags = TcpFlags::SYN;
 pub const URG: TcpFlags = TcpFlags::URG.with(TcpFlags::ACK);
 
+/// Nothing was sent.
+pub const NOTHING: [&str; 0] = [];
+
+/// When tests without a connection begin.
+pub const START: Instant = Instant::from_secs(1_000);
+
+pub fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
 /// A segment of the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {

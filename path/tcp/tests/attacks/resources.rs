@@ -1,15 +1,30 @@
-//! Attacks on the sender's books and on keyed draws, by the names of the conformance list. What a whole netstack must show
-//! stands in `proof/scripts/tests/attacks.rs`.
+//! R: attacks on resources.
 
 use core::ops::Range;
 use core::time::Duration;
 
-use firelane_tcp::ChallengeBudget;
+use firelane_tcp::CloseReason;
 use firelane_tcp::flight::{AckIn, Flight, FlightConfig};
 use firelane_tcp::sent::RANGES_MAX;
 use firelane_units::{Instant, Mss};
 
-const START: Instant = Instant::from_secs(1_000);
+use crate::common::lab::{ACK, Lab, Peer, START, secs};
+
+/// RFC 6429: an orphan with a closed window does not live on answers alone.
+#[test]
+fn r03_an_orphan_behind_a_closed_window_is_given_up() {
+    let mut lab = Lab::established();
+    lab.get(Peer::new(ACK, 1).win(0));
+    lab.write(100);
+    lab.close();
+    lab.sent();
+    let mut told = None;
+    for _ in 0..20 {
+        told = told.or(lab.wait(secs(20)).1.closed);
+        lab.get(Peer::new(ACK, 1).win(0));
+    }
+    assert_eq!(told, Some(CloseReason::TimedOut));
+}
 
 /// A flight with `segments` of 88 bytes under way: the least MSS that a peer can bring about (CVE-2019-11479).
 fn flight(segments: u64) -> Flight {
@@ -43,26 +58,4 @@ fn r06_reports_of_every_other_byte_keep_the_list_bounded() {
     acknowledge(&mut flight, at, segments * 88, &[]);
     assert!(flight.is_empty());
     assert_eq!(flight.ranges().count(), 0);
-}
-
-/// CVE-2016-5696: who counts the challenges that come back to himself must not learn what others caused. The size of
-/// a second's budget is a secret's, and another in the next second.
-#[test]
-fn s04_the_number_of_challenges_in_a_second_is_nobodys_to_know() {
-    let sizes = |key: u8| -> Vec<u32> {
-        let mut budget = ChallengeBudget::new([key; 16], 1000);
-        (0..50)
-            .map(|second| {
-                let at = START + Duration::from_secs(second);
-                (0..5000).filter(|_| budget.allow(at)).count() as u32
-            })
-            .collect()
-    };
-    let (one, other) = (sizes(1), sizes(2));
-    assert!(one.iter().all(|size| (500..=1500).contains(size)), "{one:?}");
-    let mut distinct = one.clone();
-    distinct.sort_unstable();
-    distinct.dedup();
-    assert!(distinct.len() > 40, "fifty seconds have {} sizes", distinct.len());
-    assert!(one.iter().zip(&other).filter(|(a, b)| a == b).count() < 3, "two secrets agree");
 }

@@ -1,0 +1,120 @@
+//! Opening a connection (RFC 9293 §3.5, §3.10.7.3, §3.10.7.4; RFC 6298 §5).
+
+use firelane_tcp::{CloseReason, Events, State, TcpConfig};
+use firelane_wire::TcpOptions;
+
+use crate::common::lab::{ACK, FIN, Lab, Peer, RST, SYN, plain, reply, secs};
+
+#[test]
+fn a_syn_offers_everything_in_one_go() {
+    let mut lab = Lab::opening(TcpConfig::default());
+    assert_eq!(lab.sent(), ["S 0:0(0) mss 1000 sackOK ts 100000 0 ws 5"]);
+}
+
+#[test]
+fn a_syn_ack_repeats_only_what_was_offered() {
+    let options = TcpOptions { mss: Some(1000), ..TcpOptions::EMPTY };
+    let all = TcpOptions { window_scale: Some(3), sack_permitted: true, timestamps: Some((9, 0)), ..options };
+    for (offer, answer) in [
+        (options, "S. 0:0(0) ack 1 win 10000 mss 1000"),
+        (all, "S. 0:0(0) ack 1 win 10000 mss 1000 sackOK ts 100000 9 ws 5"),
+        (TcpOptions { timestamps: None, ..all }, "S. 0:0(0) ack 1 win 10000 mss 1000 sackOK ws 5"),
+        (TcpOptions { window_scale: None, ..all }, "S. 0:0(0) ack 1 win 10000 mss 1000 sackOK ts 100000 9"),
+    ] {
+        assert_eq!(Lab::answering(TcpConfig::default(), offer).sent(), [answer]);
+    }
+}
+
+/// RFC 9293 §3.10.7.3.
+#[test]
+fn segments_in_syn_sent() {
+    use CloseReason::Refused;
+    use State::{Closed, Established, SynReceived, SynSent};
+    let syn_ack = SYN.with(ACK);
+    for (peer, answer, state, closed) in [
+        (Peer::new(syn_ack, 0).acks(1), "", Established, None),
+        (Peer::new(SYN, 0), "", SynReceived, None),
+        (Peer::new(syn_ack, 0).acks(2), "R 2:2(0)", SynSent, None),
+        (Peer::new(syn_ack, 0).acks(0), "R 0:0(0)", SynSent, None),
+        (Peer::new(ACK, 0).acks(9), "R 9:9(0)", SynSent, None),
+        (Peer::new(ACK, 0).acks(1), "", SynSent, None),
+        (Peer::new(RST.with(ACK), 0).acks(1), "", Closed, Some(Refused)),
+        (Peer::new(RST.with(ACK), 0).acks(2), "", SynSent, None),
+        (Peer::new(RST, 0), "", SynSent, None),
+        (Peer::new(FIN, 0).acks(1), "", SynSent, None),
+    ] {
+        let mut lab = Lab::opening(plain());
+        assert_eq!(lab.sent(), ["S 0:0(0) mss 1000"]);
+        let out = lab.get(peer);
+        assert_eq!((reply(&out).as_str(), lab.state(), out.closed), (answer, state, closed), "{peer:?}");
+    }
+}
+
+#[test]
+fn a_syn_ack_is_acknowledged_at_once_and_may_carry_text() {
+    let mut lab = Lab::opening(plain());
+    lab.sent();
+    let out = lab.get(Peer::new(SYN.with(ACK), 0).acks(1).text(5));
+    assert_eq!(out.events, Events::CONNECTED | Events::WRITABLE | Events::READABLE);
+    assert_eq!(lab.sent(), [". 1:1(0) ack 6 win 9995"]);
+}
+
+/// RFC 6298 §5 and RFC 9293 MUST-23: at least three minutes.
+#[test]
+fn an_unanswered_syn_is_repeated_with_back_off_and_given_up() {
+    let mut lab = Lab::opening(plain());
+    lab.sent();
+    let (lines, told) = lab.wait(secs(400));
+    let at: Vec<&str> = lines.iter().map(|line| line.split(' ').next().expect("a time")).collect();
+    assert_eq!(at, ["1000", "3000", "7000", "15000", "31000", "63000", "123000"]);
+    assert_eq!((told.closed, told.reply), (Some(CloseReason::TimedOut), None));
+    assert_eq!(lab.now.saturating_since(firelane_units::Instant::from_secs(100)), secs(400));
+}
+
+/// RFC 9293 §3.10.7.4 in SYN-RECEIVED.
+#[test]
+fn segments_in_syn_received() {
+    use State::{Closed, Established, SynReceived};
+    for (peer, answer, then, state) in [
+        (Peer::new(ACK, 1), "", &[][..], Established),
+        (Peer::new(ACK, 1).acks(2), "R 2:2(0)", &[], SynReceived),
+        (Peer::new(SYN, 0), "", &["S. 0:0(0) ack 1 win 10000 mss 1000"], SynReceived),
+        (Peer::new(SYN, 5), ". 1:1(0) ack 1 win 10000", &[], SynReceived),
+        (Peer::new(RST, 1), "", &[], Closed),
+        (Peer::new(RST, 2), ". 1:1(0) ack 1 win 10000", &[], SynReceived),
+        (Peer::new(RST, 20_000), "", &[], SynReceived),
+        (Peer::new(FIN, 1), "", &[], State::CloseWait),
+    ] {
+        let mut lab = Lab::answering(plain(), TcpOptions::EMPTY);
+        lab.sent();
+        let out = lab.get(peer);
+        assert_eq!((reply(&out).as_str(), lab.state()), (answer, state), "{peer:?}");
+        if state == SynReceived {
+            assert_eq!(lab.sent(), then, "{peer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_peer_without_an_mss_gets_the_default() {
+    let mut lab = Lab::answering(plain(), TcpOptions::EMPTY);
+    lab.sent();
+    lab.get(Peer::new(ACK, 1));
+    lab.write(600);
+    assert_eq!(lab.sent(), [". 1:537(536) ack 1 win 10000", "P. 537:601(64) ack 1 win 10000"]);
+}
+
+#[test]
+fn closing_while_connecting() {
+    let mut lab = Lab::opening(plain());
+    lab.sent();
+    let out = lab.close();
+    assert_eq!((out.closed, out.reply), (Some(CloseReason::Finished), None));
+    // In SYN-RECEIVED the FIN waits for the ACK.
+    let mut lab = Lab::answering(plain(), TcpOptions::EMPTY);
+    lab.sent();
+    lab.shutdown();
+    assert_eq!((lab.state(), lab.sent()), (State::SynReceived, vec![]));
+    lab.get(Peer::new(ACK, 1));
+    assert_eq!((lab.state(), lab.sent()), (State::FinWait1, vec!["F. 1:1(0) ack 1 win 10000".to_string()]));
+}

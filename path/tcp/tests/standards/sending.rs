@@ -1,0 +1,81 @@
+//! When text leaves, how much at a time, and how often (RFC 896, RFC 6928, RFC 6298).
+
+use firelane_tcp::CloseReason;
+
+use crate::common::lab::{ACK, Lab, NOTHING, Peer, SYN, ms, plain, reply, secs};
+
+#[test]
+fn nagle_holds_the_second_small_segment() {
+    let mut lab = Lab::established();
+    lab.write(10);
+    assert_eq!(lab.sent(), ["P. 1:11(10) ack 1 win 10000"]);
+    lab.write(10);
+    assert_eq!(lab.sent(), NOTHING);
+    lab.get(Peer::new(ACK, 1).acks(11));
+    assert_eq!(lab.sent(), ["P. 11:21(10) ack 1 win 10000"]);
+    lab.connection.set_nodelay(true);
+    lab.write(10);
+    assert_eq!(lab.sent(), ["P. 21:31(10) ack 1 win 10000"]);
+}
+
+#[test]
+fn a_cork_holds_small_segments_for_a_while() {
+    let mut lab = Lab::established();
+    lab.connection.set_cork(true);
+    lab.write(1010);
+    assert_eq!(lab.sent(), [". 1:1001(1000) ack 1 win 10000"]);
+    lab.get(Peer::new(ACK, 1).acks(1001));
+    assert_eq!(lab.sent(), NOTHING);
+    assert_eq!(lab.wait(ms(300)).0, ["200 P. 1001:1011(10) ack 1 win 10000"], "the persist timer pulls it");
+}
+
+#[test]
+fn large_segments_are_whole_ones_and_a_rest() {
+    let mut lab = Lab::established();
+    lab.limits.max_segment_payload = firelane_units::Bytes(65_535);
+    lab.write(4500);
+    assert_eq!(lab.sent(), ["P. 1:4501(4500) ack 1 win 10000"]);
+}
+
+/// RFC 6928: ten segments at first, RFC 5681: then as ACKs come.
+#[test]
+fn the_congestion_window_is_kept() {
+    let mut lab = Lab::established();
+    lab.get(Peer::new(ACK, 1).win(60_000));
+    lab.write(50_000);
+    assert_eq!(lab.sent().len(), 10);
+    lab.get(Peer::new(ACK, 1).acks(2001).win(60_000));
+    assert_eq!(lab.sent().len(), 4);
+}
+
+/// Karn: a SYN that was repeated gives no sample.
+#[test]
+fn a_repeated_syn_gives_no_round_trip_time() {
+    for (wait, sampled) in [(500, true), (1500, false)] {
+        let mut lab = Lab::opening(plain());
+        lab.sent();
+        lab.wait(ms(wait));
+        lab.get(Peer::new(SYN.with(ACK), 0).acks(1));
+        assert_eq!(lab.connection.info(lab.now).rtt.is_some(), sampled);
+    }
+}
+
+#[test]
+fn unacknowledged_text_is_repeated_and_given_up() {
+    let mut lab = Lab::established();
+    lab.connection.set_user_timeout(Some(secs(10)));
+    lab.write(100);
+    lab.sent();
+    let (lines, told) = lab.wait(secs(100));
+    assert!(lines.len() >= 4 && lines.iter().all(|line| line.contains(" 1:101(100) ")), "{lines:?}");
+    assert_eq!(told_at(&mut lab), 10, "RFC 5482: not at the next time-out, which may be a minute away");
+    assert_eq!(
+        (told.closed, reply(&told).as_str()),
+        (Some(CloseReason::TimedOut), "R. 101:101(0) ack 1 win 0")
+    );
+}
+
+/// The second at which the connection was last heard of.
+fn told_at(lab: &mut Lab) -> u64 {
+    lab.told_at.saturating_since(firelane_units::Instant::from_secs(100)).as_secs()
+}
