@@ -125,6 +125,29 @@ mod tests {
         );
     }
 
+    /// Tuple-space explosion (CVE-2019-25076): random headers take no memory, and each pushes out one flow at most.
+    #[test]
+    fn r10_random_headers_leave_the_cache_as_large_and_as_fast() {
+        let mut cache = FlowCache::new();
+        cache.insert(LinkId(1), &tuple(0), 1, 7);
+        let size = cache.allocated_bytes();
+        let mut word = 1_u64;
+        let mut held = 0;
+        for n in 0..20_000_u32 {
+            word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let [a, b] = [(word >> 32) as u32, word as u32 ^ n];
+            let end = |bits: u32| (bits.into(), Port((bits >> 7) as u16));
+            cache.insert(LinkId(1), &Tuple::v4(IpProtocol((word >> 60) as u8), end(a), end(b)), 1, n);
+            if cache.lookup(LinkId(1), &tuple(0), 1) == Some(7) {
+                held += 1;
+            } else {
+                cache.insert(LinkId(1), &tuple(0), 1, 7);
+            }
+        }
+        assert_eq!(cache.allocated_bytes(), size);
+        assert!(held > 19_900, "a flow in use was found {held} times of 20,000");
+    }
+
     #[test]
     fn what_is_found_is_what_was_entered_last_and_most_flows_are_found() {
         let mut cache = FlowCache::new();

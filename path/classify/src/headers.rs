@@ -465,6 +465,22 @@ mod tests {
         assert_eq!((priority.vlan, priority.tagged, priority.ports), (None, true, PORTS));
     }
 
+    /// What a program of a victim was made to send (NAT slipstreaming) changes nothing about who may reach it.
+    #[test]
+    fn s15_text_that_looks_like_signalling_is_never_read() {
+        let plain = frames::tcp_v4(1.into(), 2.into(), 1234, 5060);
+        let text = b"REGISTER sip:evil SIP/2.0\r\nContact: <sip:victim@10.0.0.1:445>\r\n\r\n";
+        let with = |text: &[u8]| {
+            let mut frame = plain.clone();
+            frame.extend_from_slice(text);
+            let total = (frame.len() - 14) as u16;
+            frame[16..18].copy_from_slice(&total.to_be_bytes());
+            Headers { l3_end: 0, ..Headers::parse(&frame).expect("a plain frame") }
+        };
+        let other: Vec<u8> = text.iter().rev().copied().collect();
+        assert_eq!(with(text), with(&other));
+    }
+
     #[test]
     fn padding_is_no_part_of_the_packet() {
         let mut frame = frames::udp_v4(1.into(), 2.into(), 1234, 80);

@@ -546,8 +546,9 @@ mod tests {
         );
     }
 
+    /// Tuple-space explosion (CVE-2019-25076): what a look-up costs is the operator's doing alone, whatever headers come.
     #[test]
-    fn the_cost_of_a_lookup_is_capped() {
+    fn r10_the_cost_of_a_lookup_is_capped() {
         let mut rules = FlowRules::new();
         for port in 0..10_000 {
             rules.insert(&local_port(port), FlowId(u32::from(port))).unwrap();

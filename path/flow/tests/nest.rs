@@ -241,7 +241,7 @@ fn a_flow_gets_its_limit_from_the_first_second() {
 }
 
 #[test]
-fn a_flow_cannot_escape_the_limit_of_its_vnic_nor_both_that_of_the_link() {
+fn r13_a_flow_cannot_escape_the_limit_of_its_vnic_nor_both_that_of_the_link() {
     let mut world = World::new();
     world.limited(0, None, 60);
     world.limited(1, Some(0), 50);
@@ -261,7 +261,7 @@ fn a_flow_cannot_escape_the_limit_of_its_vnic_nor_both_that_of_the_link() {
 }
 
 #[test]
-fn the_size_of_frames_does_not_change_the_share() {
+fn r13_the_size_of_frames_does_not_change_the_share() {
     let mut world = World::new();
     world.limited(0, None, 100);
     let flows = [(world.free(1, Some(0)), 60), (world.free(2, Some(0)), 1514), (world.free(3, Some(0)), 590)];

@@ -4,6 +4,7 @@ mod support;
 
 use std::time::Duration;
 
+use firelane_frame::PoolsConfig;
 use firelane_lane::{Control, Idle, LaneMessage, SocketCommand};
 use firelane_socket::{Flags, ReadError, SocketError, StreamEnd, WriteError};
 use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId};
@@ -247,4 +248,36 @@ fn a_connection_without_a_way_sleeps_until_its_time_is_up() {
     world.run_for(Duration::from_secs(400));
     assert!(world.counters().turns - turns < 500, "{} turns", world.counters().turns - turns);
     assert_eq!(client.recv.read(&mut [0]), Err(ReadError::Failed(SocketError::TimedOut)));
+}
+
+/// A handshake, a transfer each way and a close with frames as few as that: how many packets it took.
+fn life_with(pools: PoolsConfig) -> u64 {
+    let mut world = stacks_in(World::with_pools(1, pools), Mtu::ETHERNET);
+    let listener = world.listen(2, 0, REMOTES[0].0, 8);
+    let mut client = world.connect(1, 0, REMOTES[0].1);
+    world.run_for(Duration::from_secs(30));
+    assert_eq!(client.poll_connected(), Ok(true), "{pools:?}");
+    let mut server = listener.accept().expect("the handshake is over").stream;
+    world.transfer(&mut client, &mut server, &pattern(60_000));
+    world.transfer(&mut server, &mut client, &pattern(20_000));
+    world.command(&client, SocketCommand::Close);
+    world.command(&server, SocketCommand::Close);
+    world.run_for(Duration::from_secs(120));
+    world.check_conservation();
+    assert_eq!((sum(&world, |s| s.connections), sum(&world, |s| s.time_wait)), (0, 0));
+    world.counters().originated
+}
+
+/// R14: memory may run out at any frame of a connection's life. What that takes away is made up for; no byte is lost, and
+/// nothing stays behind. Two frames are the least: one waits for the neighbour that the other asks for.
+#[test]
+fn r14_frames_that_run_out_anywhere_change_packets_and_nothing_else() {
+    let plenty = life_with(PoolsConfig { small_slots: 8192, large_slots: 256 });
+    let mut others = 0;
+    for small_slots in 2..24 {
+        for large_slots in 0..3 {
+            others += usize::from(life_with(PoolsConfig { small_slots, large_slots }) != plenty);
+        }
+    }
+    assert!(others > 20, "memory was short {others} times");
 }

@@ -175,7 +175,8 @@ impl Guard {
         }
     }
 
-    /// Whether a question to a DHCP server, if it is one, is asked in the link's own name.
+    /// Whether a question to a DHCP server, if it is one, is asked in the link's own name. Who may only ask does not answer:
+    /// a false server would hand out addresses and routers.
     fn is_own_dhcp(&self, packet: &Packet<'_>) -> bool {
         let own = |cid: &[u8]| self.rules.allowed_cids.iter().any(|allowed| allowed == cid);
         match packet.ports {
@@ -187,6 +188,9 @@ impl Guard {
             Some((DHCP6_CLIENT, DHCP6_SERVER)) if packet.protocol == IpProtocol::UDP => {
                 dhcp::client_of_v6(packet.l4)
                     .is_some_and(|duid| dhcp::is_duid_of(duid, self.mac) || own(duid))
+            }
+            Some((DHCP_SERVER, DHCP_CLIENT) | (DHCP6_SERVER, DHCP6_CLIENT)) => {
+                packet.protocol != IpProtocol::UDP
             }
             _ => true,
         }
@@ -253,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_stops_its_own_and_counts() {
+    fn a12_each_kind_stops_its_own_and_counts() {
         let mut all = guard(&Protection::ALL, &["10.0.0.1", "fd00::/64"]);
         assert_eq!(judge(&mut all, &ip("10.0.0.1")), Ok(()));
         assert_eq!(judge(&mut all, &ip("fd00::7")), Ok(()));
@@ -271,6 +275,24 @@ mod tests {
         assert_eq!(judge(&mut none, &stolen), Ok(()));
     }
 
+    #[test]
+    fn a12_no_other_form_of_an_address_passes_for_it() {
+        let mut guard = guard(&[Protection::IpNospoof], &["10.0.0.1", "fd00::1"]);
+        let stolen = [
+            "10.0.0.3",
+            "::ffff:10.0.0.1",
+            "::10.0.0.1",
+            "fe80::1",
+            "fd00::2",
+            "127.0.0.1",
+            "255.255.255.255",
+        ];
+        for address in stolen {
+            assert_eq!(judge(&mut guard, &ip(address)), Err(DropReason::IpSpoofed), "{address}");
+        }
+        assert_eq!(guard.counters()[Protection::IpNospoof as usize], stolen.len() as u64);
+    }
+
     fn arp(sender: [u8; 4]) -> Vec<u8> {
         let mut bytes = vec![0, 1, 8, 0, 6, 4, 0, 1];
         bytes.extend(MAC.0);
@@ -281,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn arp_is_judged_by_who_it_says_has_an_address() {
+    fn a03_arp_is_judged_by_who_it_says_has_an_address() {
         let mut guard = guard(&[Protection::IpNospoof], &["10.0.0.1"]);
         let mut judged =
             |bytes: &[u8]| judge(&mut guard, &Packet { l3: bytes, ..Packet::opaque(MAC, EtherType::ARP) });
@@ -324,6 +346,19 @@ mod tests {
         assert_eq!(judged(&dhcp(false, 1, OTHER, &[])), Err(DropReason::DhcpSpoofed));
         assert_eq!(judged(b"short"), Err(DropReason::DhcpSpoofed));
         assert_eq!(judge(&mut guard, &udp("0.0.0.0", (53, 67), b"short")), Ok(()), "no DHCP client");
+    }
+
+    #[test]
+    fn a11_nobody_answers_as_a_dhcp_server_from_a_guests_port() {
+        let mut guarded = guard(&[Protection::DhcpNospoof], &[]);
+        let offer = dhcp(true, 2, OTHER, &[]);
+        for (src, ports) in [("10.0.0.1", (67, 68)), ("fe80::1", (547, 546))] {
+            assert_eq!(judge(&mut guarded, &udp(src, ports, &offer)), Err(DropReason::DhcpSpoofed));
+            let tcp = Packet { protocol: IpProtocol::TCP, ..udp(src, ports, &offer) };
+            assert_eq!(judge(&mut guarded, &tcp), Ok(()), "the ports alone say nothing");
+        }
+        assert_eq!(guarded.counters()[Protection::DhcpNospoof as usize], 2);
+        assert_eq!(judge(&mut guard(&[], &[]), &udp("10.0.0.1", (67, 68), &offer)), Ok(()));
     }
 
     #[test]

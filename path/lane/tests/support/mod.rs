@@ -156,10 +156,15 @@ pub fn secrets() -> Secrets {
 
 impl World {
     pub fn new(lanes: u16) -> Self {
+        Self::with_pools(lanes, PoolsConfig { small_slots: 8192, large_slots: 256 })
+    }
+
+    /// Lanes whose frames are as many as that.
+    pub fn with_pools(lanes: u16, pools: PoolsConfig) -> Self {
         let backlogs = Arc::new(Backlogs::new(usize::from(lanes)));
         let lane = |n| {
             let mut config = LaneConfig::new(LaneId(n), secrets(), Arc::clone(&backlogs), Instant::ZERO);
-            config.pools = PoolsConfig { small_slots: 8192, large_slots: 256 };
+            config.pools = pools;
             Lane::new(config)
         };
         let lanes = (0..lanes).map(lane).collect();
@@ -317,7 +322,11 @@ pub fn udp_frame(
 
 /// Two netstacks on one etherstub, each with its addresses on a VNIC: 10.0.0.1 and .2, fd00::1 and ::2.
 pub fn two_stacks(lanes: u16, link_mtu: Mtu) -> World {
-    let mut world = World::new(lanes);
+    stacks_in(World::new(lanes), link_mtu)
+}
+
+/// The same in a world that is there.
+pub fn stacks_in(mut world: World, link_mtu: Mtu) -> World {
     world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: link_mtu }));
     for n in 1..=2 {
         world.add_stack(n);

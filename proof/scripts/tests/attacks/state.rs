@@ -186,6 +186,96 @@ fn s07_after_24_days_of_silence_any_timestamp_is_new() {
 }
 
 #[test]
+fn s08_a_split_handshake_confuses_nobody() {
+    // Our SYN is answered by an ACK, by a SYN, and by the wrong one of both: only what RFC 9293 §3.5 knows opens.
+    holds(
+        "+0 c = connect(8080)\n\
+         +0 > S 0:0(0) <...>\n\
+         +.02 < . 0:0(0) ack 1 win 65535\n\
+         +0 connected(c) = no\n\
+         +.02 < S 0:0(0) win 65535 <mss 1000>\n\
+         +0 > S. 0:0(0) ack 1 <mss 1460>\n\
+         +0 connected(c) = no\n\
+         +.02 < P. 1:11(10) ack 2 win 65535\n\
+         +0 > R 2:2(0)\n\
+         +0 connected(c) = no\n\
+         +.02 < . 1:1(0) ack 1 win 65535\n\
+         +0 connected(c) = yes\n\
+         +0 write(c, 10)\n\
+         +0 > P. 1:11(10) ack 1",
+    );
+}
+
+#[test]
+fn s08_both_ends_may_open_and_close_at_once() {
+    holds(
+        "+0 c = connect(8080)\n\
+         +0 > S 0:0(0) <...>\n\
+         +.05 < S 0:0(0) win 65535 <mss 1000>\n\
+         +0 > S. 0:0(0) ack 1 <mss 1460>\n\
+         +.05 < S. 0:0(0) ack 1 win 65535 <mss 1000>\n\
+         +0 connected(c) = yes\n\
+         +0 close(c)\n\
+         +0 > F. 1:1(0) ack 1\n\
+         +.05 < F. 1:1(0) ack 1 win 65535\n\
+         +0 > . 2:2(0) ack 2\n\
+         +.05 < . 2:2(0) ack 2 win 65535\n\
+         +0 connections() = 0\n\
+         +0 time_wait() = 1",
+    );
+}
+
+/// RFC 1337: neither a RST nor old text nor an old SYN takes a tuple out of TIME-WAIT before its time.
+#[test]
+fn s09_time_wait_is_not_assassinated() {
+    holds(
+        "+0 c = established(80)\n\
+         +0 close(c)\n\
+         +0 > F. 1:1(0) ack 1\n\
+         +.05 < F. 1:1(0) ack 2 win 65535\n\
+         +0 > . 2:2(0) ack 2\n\
+         +0 < R 2:2(0)\n\
+         +0 < R. 2:2(0) ack 2\n\
+         +1 < S 0:0(0) win 65535 <mss 1000>\n\
+         +0 > . 2:2(0) ack 2\n\
+         +1 < . 1:1(0) ack 2 win 65535\n\
+         +0 > . 2:2(0) ack 2\n\
+         +1 time_wait() = 1\n\
+         +0 connections() = 0",
+    );
+}
+
+/// RFC 6191: only a SYN that cannot be an old one opens the tuple anew.
+#[test]
+fn s09_a_later_timestamp_opens_a_tuple_in_time_wait() {
+    holds(
+        "+0 c = established(80, ts)\n\
+         +0 close(c)\n\
+         +0 > F. 1:1(0) ack 1 <nop,nop,TS val 50 ecr 1050>\n\
+         +.05 < F. 1:1(0) ack 2 win 65535 <nop,nop,TS val 1100 ecr 50>\n\
+         +0 > . 2:2(0) ack 2 <nop,nop,TS val 100 ecr 1100>\n\
+         +1 < S -5000:-5000(0) win 65535 <mss 1000,nop,nop,TS val 1100 ecr 0>\n\
+         +0 > . 2:2(0) ack 2 <nop,nop,TS val 1100 ecr 1100>\n\
+         +0 time_wait() = 1\n\
+         +0 < S -5000:-5000(0) win 65535 <mss 1000,nop,nop,TS val 2100 ecr 0> new\n\
+         +0 > S. 0:0(0) ack -4999 <mss 1460,nop,nop,TS val 0 ecr 2100>",
+    );
+}
+
+#[test]
+fn s10_an_orphan_in_fin_wait_2_is_over_after_a_minute() {
+    holds(
+        "+0 c = established(80)\n\
+         +0 close(c)\n\
+         +0 > F. 1:1(0) ack 1\n\
+         +.05 < . 1:1(0) ack 2 win 65535\n\
+         +59 connections() = 1\n\
+         +2 connections() = 0\n\
+         +0 time_wait() = 0",
+    );
+}
+
+#[test]
 fn s11_a_window_of_one_byte_does_not_make_segments_of_one() {
     holds(
         "+0 c = established(80, win 1000)\n\

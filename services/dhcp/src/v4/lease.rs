@@ -221,7 +221,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_no_honest_server_gives_is_refused() {
+    fn a11_what_no_honest_server_gives_is_refused() {
         let yours = |octets: [u8; 4]| Message { yours: octets.into(), ..ack() };
         for octets in [[0, 0, 0, 0], [127, 0, 0, 1], [224, 0, 0, 5], [255; 4], [10, 0, 0, 0], [10, 0, 0, 255]]
         {

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_message_has_a_name() {
+    fn a11_what_is_not_a_message_has_a_name() {
         let good = offer().emit();
         let cut = |at: usize, byte: u8| {
             let mut bytes = good.clone();
