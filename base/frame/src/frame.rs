@@ -4,6 +4,7 @@
 //! Asking for more room than there is is our own bug and panics.
 
 use core::fmt;
+use core::ops::AddAssign;
 
 use crate::meta::FrameMeta;
 use crate::pool::{HEADROOM, NoNiche, Slot};
@@ -16,6 +17,19 @@ pub struct Weight {
     pub packets: u64,
     /// Their bytes, link headers included.
     pub bytes: u64,
+}
+
+impl Weight {
+    /// Of no frame.
+    pub const NONE: Self = Self { packets: 0, bytes: 0 };
+}
+
+impl AddAssign for Weight {
+    #[inline]
+    fn add_assign(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
 }
 
 /// The owner of a slot, and of the part of it that is in use.

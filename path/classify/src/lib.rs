@@ -26,6 +26,7 @@ mod steering;
 #[cfg(test)]
 mod test_frames;
 mod tuple;
+mod word_table;
 
 pub use conn_table::{ConnTable, TableKey, TupleTaken};
 pub use flow_cache::FlowCache;

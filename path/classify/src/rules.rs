@@ -8,7 +8,7 @@
 //! another matches always comes before it. Rules that pin equally many bits are ordered by what they pin: local
 //! address, remote address, transport, local port, remote port, DS field. Two rules cannot be identical.
 //!
-//! **Cost.** Rules that pin the same bits share one hash table, and a lookup probes each table once, the most
+//! **Cost.** Rules that pin the same bits share one table, and a lookup probes each table once, the most
 //! specific first. So 10,000 flows on local ports cost one probe, and the cost does not depend on what traffic
 //! looks like: there is no cache that an attacker's headers could fill (CVE-2019-25076). The number of tables is
 //! capped instead.
@@ -24,6 +24,7 @@ use firelane_wire::IpProtocol;
 use crate::headers::{Headers, L3};
 use crate::mix::{fold, halves};
 use crate::tuple::mapped;
+use crate::word_table::WordTable;
 
 /// How many different sets of pinned bits one VNIC's rules may have: each costs every frame a probe.
 pub const MASK_SETS_MAX: usize = 64;
@@ -93,16 +94,69 @@ pub struct FlowRules {
 #[derive(Clone)]
 struct MaskSet {
     mask: Mask,
-    table: HashTable<(Key, FlowId)>,
+    table: Table,
+}
+
+/// The flows of a set.
+#[derive(Clone)]
+enum Table {
+    /// No rule pins an address, and all keys are told apart by the rest.
+    Plain(WordTable),
+    /// Addresses count.
+    Whole(HashTable<(Key, FlowId)>),
 }
 
 impl MaskSet {
-    /// The flow of a packet whose addresses count. Out of the way of those that have no such rules.
-    #[inline(never)]
-    fn find(&self, headers: &Headers, direction: Direction, rest: u64) -> Option<FlowId> {
-        let key = Key::of(headers, direction, rest).masked(&self.mask.bits);
-        self.table.find(key.hash(), |(k, _)| *k == key).map(|&(_, flow)| flow)
+    fn new(mask: Mask) -> Self {
+        let is_plain = mask.bits.local | mask.bits.remote == 0;
+        let table = if is_plain { Table::Plain(WordTable::new()) } else { Table::Whole(HashTable::new()) };
+        Self { mask, table }
     }
+
+    fn get(&self, key: &Key) -> Option<FlowId> {
+        match &self.table {
+            Table::Plain(table) => table.find(key.rest),
+            Table::Whole(table) => table.find(key.hash(), |(k, _)| k == key).map(|&(_, flow)| flow),
+        }
+    }
+
+    /// Enters a key that is not there.
+    fn insert(&mut self, key: Key, flow: FlowId) {
+        match &mut self.table {
+            Table::Plain(table) => table.insert(key.rest, flow),
+            Table::Whole(table) => _ = table.insert_unique(key.hash(), (key, flow), |(k, _)| k.hash()),
+        }
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<FlowId> {
+        match &mut self.table {
+            Table::Plain(table) => table.remove(key.rest),
+            Table::Whole(table) => {
+                let ((_, flow), _) = table.find_entry(key.hash(), |(k, _)| k == key).ok()?.remove();
+                Some(flow)
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        match &self.table {
+            Table::Plain(table) => table.len(),
+            Table::Whole(table) => table.len(),
+        }
+    }
+}
+
+/// The flow of a packet whose addresses count. Out of the way of those that have no such rules.
+#[inline(never)]
+fn find_whole(
+    table: &HashTable<(Key, FlowId)>,
+    mask: &Key,
+    headers: &Headers,
+    direction: Direction,
+    rest: u64,
+) -> Option<FlowId> {
+    let key = Key::of(headers, direction, rest).masked(mask);
+    table.find(key.hash(), |(k, _)| *k == key).map(|&(_, flow)| flow)
 }
 
 /// Which bits of a packet are pinned.
@@ -148,20 +202,20 @@ impl FlowRules {
         };
         let has_ports = headers.ports.is_some();
         let rest = Key::rest_of(headers, direction);
-        self.sets.iter().find_map(|set| {
-            let Mask { bits, family: wanted } = &set.mask;
+        for MaskSet { mask: Mask { bits, family: wanted }, table } in &self.sets {
             let is_family = *wanted == Family::Any || *wanted == family;
             if !is_family || (!has_ports && bits.rest & PORTS != 0) {
-                return None;
+                continue;
             }
-            if bits.local | bits.remote != 0 {
-                return set.find(headers, direction, rest);
+            let found = match table {
+                Table::Plain(table) => table.find(rest & bits.rest),
+                Table::Whole(table) => find_whole(table, bits, headers, direction, rest),
+            };
+            if found.is_some() {
+                return found;
             }
-            // Most rules pin no address, and all keys of such a table have none.
-            let rest = rest & bits.rest;
-            let found = set.table.find(Key::hash_of_rest(rest), |(key, _)| key.rest == rest);
-            found.map(|&(_, flow)| flow)
-        })
+        }
+        None
     }
 
     /// Adds a rule.
@@ -172,15 +226,15 @@ impl FlowRules {
             Ok(at) => at,
             Err(_) if self.sets.len() == MASK_SETS_MAX => return Err(RuleError::TooManyMaskSets),
             Err(at) => {
-                self.sets.insert(at, MaskSet { mask, table: HashTable::new() });
+                self.sets.insert(at, MaskSet::new(mask));
                 at
             }
         };
-        let table = &mut self.sets[at].table;
-        if let Some(&(_, other)) = table.find(key.hash(), |(k, _)| *k == key) {
+        let set = &mut self.sets[at];
+        if let Some(other) = set.get(&key) {
             return Err(RuleError::Identical(other));
         }
-        table.insert_unique(key.hash(), (key, flow), |(k, _)| k.hash());
+        set.insert(key, flow);
         Ok(())
     }
 
@@ -188,9 +242,9 @@ impl FlowRules {
     pub fn remove(&mut self, rule: &FlowMatch) -> Option<FlowId> {
         let (mask, key) = rule.compile().ok()?;
         let at = self.sets.binary_search_by_key(&mask.order(), |set| set.mask.order()).ok()?;
-        let table = &mut self.sets[at].table;
-        let ((_, flow), _) = table.find_entry(key.hash(), |(k, _)| *k == key).ok()?.remove();
-        if table.is_empty() {
+        let set = &mut self.sets[at];
+        let flow = set.remove(&key)?;
+        if set.len() == 0 {
             self.sets.remove(at);
         }
         Some(flow)
@@ -198,7 +252,7 @@ impl FlowRules {
 
     /// How many rules there are.
     pub fn len(&self) -> usize {
-        self.sets.iter().map(|set| set.table.len()).sum()
+        self.sets.iter().map(MaskSet::len).sum()
     }
 
     /// Whether there are no rules.
@@ -299,21 +353,12 @@ impl Key {
     /// Only the operator chooses what a table holds, so the constants need not be secret.
     #[inline]
     const fn hash(&self) -> u64 {
-        if self.local | self.remote == 0 {
-            return Self::hash_of_rest(self.rest);
-        }
         let rest = self.rest ^ 0x8ebc_6af0_9c88_c6e3;
         let [local_high, local_low] = halves(self.local);
         let [remote_high, remote_low] = halves(self.remote);
         let a = fold(local_low ^ 0x9e37_79b9_7f4a_7c15, local_high ^ 0xd1b5_4a32_d192_ed03);
         let b = fold(remote_low ^ 0xa076_1d64_78bd_642f, remote_high ^ 0xe703_7ed1_a0b4_28db);
         fold(a ^ b.rotate_left(32), rest)
-    }
-
-    /// The hash of a key without addresses.
-    #[inline]
-    const fn hash_of_rest(rest: u64) -> u64 {
-        fold(rest ^ 0x8ebc_6af0_9c88_c6e3, 0x9e37_79b9_7f4a_7c15)
     }
 }
 

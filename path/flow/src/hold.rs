@@ -53,6 +53,7 @@ impl Hold {
         self.frames.front().map(|frame| Bytes::from(frame.wire_bytes()))
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }

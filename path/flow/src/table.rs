@@ -103,14 +103,38 @@ impl FlowTable {
     /// [`admit`](Self::admit). Most frames need no more than this, and it moves none.
     #[inline]
     pub fn pass_unlimited(&mut self, flow: FlowId, direction: Direction, weight: Weight) -> bool {
-        let Some(node) = self.nodes.get_mut(flow) else { return false };
-        let side = node.side_mut(direction);
-        if side.tightest.is_some() || !side.hold.is_empty() {
-            return false;
+        let is_unlimited = self.is_unlimited(flow, direction);
+        if is_unlimited {
+            self.count_passed(flow, direction, weight);
         }
-        side.counters.arrived += 1;
-        side.counters.pass(weight);
+        is_unlimited
+    }
+
+    /// Lets a frame pass its flows at the port it came from and at the port it goes to, if there are such, and counts
+    /// it at both; if a limit stands on its way at one of them, at neither.
+    #[inline]
+    pub fn pass_both(&mut self, outward: Option<FlowId>, inward: Option<FlowId>, weight: Weight) -> bool {
+        let flows = [(outward, Direction::Out), (inward, Direction::In)];
+        for (flow, direction) in flows {
+            if flow.is_some_and(|flow| !self.is_unlimited(flow, direction)) {
+                return false;
+            }
+        }
+        for (flow, direction) in flows {
+            if let Some(flow) = flow {
+                self.count_passed(flow, direction, weight);
+            }
+        }
         true
+    }
+
+    #[inline]
+    fn count_passed(&mut self, flow: FlowId, direction: Direction, weight: Weight) {
+        if let Some(node) = self.nodes.get_mut(flow) {
+            let counters = &mut node.side_mut(direction).counters;
+            counters.arrived += 1;
+            counters.pass(weight);
+        }
     }
 
     /// Asks whether a frame may pass. Frames of one flow and direction keep their order.

@@ -62,13 +62,14 @@ impl Taps {
 
     /// A frame passes the port `link` of the link `over`.
     #[inline]
-    pub(crate) fn see(
-        &mut self,
-        now: Instant,
-        (link, over): (LinkId, LinkId),
-        direction: Direction,
-        frame: &Frame,
-    ) {
+    pub(crate) fn see(&mut self, now: Instant, port: (LinkId, LinkId), direction: Direction, frame: &Frame) {
+        if !self.0.is_empty() {
+            self.show(now, port, direction, frame);
+        }
+    }
+
+    #[cold]
+    fn show(&mut self, now: Instant, (link, over): (LinkId, LinkId), direction: Direction, frame: &Frame) {
         for tap in &mut self.0 {
             let is_meant = match tap.link {
                 Some(wanted) => wanted == link || wanted == over,

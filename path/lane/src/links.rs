@@ -94,9 +94,8 @@ impl<D> Links<D> {
                 common.drop_frame(frame, reason);
                 continue;
             }
-            if let Some(to) = self.enter(common, link, &mut frame, &headers) {
-                self.deliver(common, to, frame, &headers);
-            } else if is_vnic {
+            let Err(frame) = self.enter(common, link, frame, &headers) else { continue };
+            if is_vnic {
                 self.out(common, link, frame, &headers);
             } else {
                 let port = self.ports.get_mut(link.index()).expect("it was there for the chain");
@@ -104,18 +103,19 @@ impl<D> Links<D> {
                 self.switch(common, link, frame, &headers);
             }
         }
+        self.settle_ways();
     }
 
     /// Frames that netstacks made; each names its VNIC as its ingress.
     pub(crate) fn take_departures(&mut self, common: &mut Common<D>, chain: &mut Chain) {
-        while let Some(mut frame) = chain.pop() {
+        while let Some(frame) = chain.pop() {
             let link = frame.meta().ingress;
             probes::ip_send(&frame, link);
-            match self.depart(common, &mut frame) {
-                Some(to) => self.deliver(common, to, frame, &Headers::EMPTY),
-                None => self.resume(common, Stage::Out, link, frame),
+            if let Err(frame) = self.depart(common, frame) {
+                self.resume(common, Stage::Out, link, frame);
             }
         }
+        self.settle_ways();
     }
 
     /// Whether frames wait for their netstacks.

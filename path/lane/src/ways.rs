@@ -1,28 +1,30 @@
 //! Remembered ways through the link side: from a port and a station's address to the port behind the switch.
 //!
 //! Most frames take a way that a frame before them took: no limit stands on it, no tag is set or stripped. Such a
-//! way is decided once and remembered; a frame that finds it is asked for its flow where rules decide that, counted at
-//! each station that it would have passed, and goes to the port at its end. Called by `links.rs`, which walks the stations one by one
-//! for all other frames. Every change of ports, switches and flows makes all ways forgotten (`Links::changed`), and
-//! a limit that is set later is asked for with each frame.
+//! way is decided once and remembered; a frame that finds it is asked for its flow where rules decide that, and goes to
+//! the port at its end. Ports and switch count what went a way once per chain (`Links::settle_ways`). Called by
+//! `links.rs`, which walks the stations one by one for all other frames. Every change of ports, switches and flows
+//! makes all ways forgotten (`Links::changed`), and a limit that is set later is asked for with each frame.
 
 use core::num::NonZeroU32;
 
 use firelane_classify::Headers;
-use firelane_frame::Frame;
+use firelane_frame::{Frame, Weight};
 use firelane_units::{Direction, FlowId, LinkId, MacAddr, SwitchPortId};
 
 use crate::common::Common;
 use crate::links::Links;
 use crate::message::{PortKind, PortUser};
-use crate::ports::Port;
+use crate::ports::{Dense, FlowPlace, Port, TX_QUEUE_MAX};
 
 /// How many ways a lane remembers. A way that is not remembered costs what a frame cost without this file.
-const WAYS: usize = 64;
+const WAYS: usize = u64::BITS as usize;
 
 /// The ways of a lane.
 pub(crate) struct Ways {
     slots: Box<[Option<Way>; WAYS]>,
+    /// The slots of ways with frames that ports and switch have not counted yet, a bit for each.
+    uncounted: u64,
     /// Counts changes: ways of before are forgotten.
     version: NonZeroU32,
 }
@@ -36,9 +38,13 @@ struct Way {
     from: SwitchPortId,
     at: SwitchPortId,
     to: LinkId,
+    /// The driver's queue at the end; `None` if a netstack is there.
+    queue: Option<usize>,
     /// The flows at both ports.
     outward: FlowAt,
     inward: FlowAt,
+    /// What went this way and is not counted yet.
+    passed: Weight,
     /// Nobody asks for the headers of a frame on its way: no rule, and no netstack at the end.
     is_blind: bool,
 }
@@ -50,13 +56,13 @@ enum FlowAt {
     Nowhere,
     /// Always the same.
     One(FlowId),
-    /// The port's rules say it, frame by frame.
-    ByRules,
+    /// The port's rules say it, frame by frame; what none matches belongs to this one.
+    ByRules(Option<FlowId>),
 }
 
 impl Ways {
     pub(crate) fn new() -> Self {
-        Self { slots: Box::new([const { None }; WAYS]), version: NonZeroU32::MIN }
+        Self { slots: Box::new([const { None }; WAYS]), uncounted: 0, version: NonZeroU32::MIN }
     }
 
     #[inline]
@@ -66,18 +72,26 @@ impl Ways {
         (mixed >> 32) as usize % WAYS
     }
 
-    #[inline]
-    fn find(&self, ingress: LinkId, dst: MacAddr) -> Option<&Way> {
-        let way = self.slots[Self::slot(ingress, dst)].as_ref()?;
-        (way.ingress == ingress && way.dst == dst && way.version == self.version).then_some(way)
+    #[cfg(test)]
+    fn find(&mut self, ingress: LinkId, dst: MacAddr) -> Option<&mut Way> {
+        self.slots[Self::slot(ingress, dst)].as_mut().filter(|way| way.leads(ingress, dst, self.version))
     }
 
     /// Forgets all ways.
     pub(crate) fn forget(&mut self) {
+        debug_assert_eq!(self.uncounted, 0, "changes come between chains");
         self.version = self.version.checked_add(1).unwrap_or_else(|| {
             *self.slots = [const { None }; WAYS];
             NonZeroU32::MIN
         });
+    }
+}
+
+impl Way {
+    /// Whether a frame from `ingress` to `dst` takes it.
+    #[inline]
+    fn leads(&self, ingress: LinkId, dst: MacAddr, version: NonZeroU32) -> bool {
+        self.ingress == ingress && self.dst == dst && self.version == version
     }
 }
 
@@ -88,30 +102,36 @@ fn flow_at<D>(links: &Links<D>, common: &Common<D>, port: &Port) -> Option<FlowA
         return None;
     }
     if !port.rules.is_empty() {
-        return Some(FlowAt::ByRules);
+        return Some(FlowAt::ByRules(port.default_flow()));
     }
     let Some(flow) = port.default_flow() else { return Some(FlowAt::Nowhere) };
-    links.is_kept_here(common, flow).then_some(FlowAt::One(flow))
+    is_kept_here(&links.places, common, flow).then_some(FlowAt::One(flow))
 }
 
 /// The flow of a frame at a port of its way.
 #[inline]
-fn flow_of(at: FlowAt, port: &Port, headers: &Headers, direction: Direction) -> Option<FlowId> {
+fn flow_of(
+    at: FlowAt,
+    ports: &Dense<Port>,
+    port: LinkId,
+    headers: &Headers,
+    direction: Direction,
+) -> Option<FlowId> {
     match at {
         FlowAt::Nowhere => None,
         FlowAt::One(flow) => Some(flow),
-        FlowAt::ByRules => port.rules.lookup(headers, direction).or(port.default_flow()),
+        FlowAt::ByRules(other) => ports.get(port.index())?.rules.lookup(headers, direction).or(other),
     }
 }
 
-impl<D> Links<D> {
-    /// Whether no other lane keeps the limit of `flow`.
-    #[inline]
-    fn is_kept_here(&self, common: &Common<D>, flow: FlowId) -> bool {
-        let home = self.places.get(flow.index()).and_then(|place| place.home);
-        home.is_none_or(|home| home == common.id)
-    }
+/// Whether no other lane keeps the limit of `flow`.
+#[inline]
+fn is_kept_here<D>(places: &Dense<FlowPlace>, common: &Common<D>, flow: FlowId) -> bool {
+    let home = places.get(flow.index()).and_then(|place| place.home);
+    home.is_none_or(|home| home == common.id)
+}
 
+impl<D> Links<D> {
     /// The switch has decided that a frame from `ingress` to `dst` goes from its port `from` to `at`, where our port
     /// `to` is: remembers it if nothing else has to be decided for the next one.
     pub(crate) fn remember(
@@ -130,7 +150,8 @@ impl<D> Links<D> {
         if headers.tagged || headers.vlan.is_some() {
             return;
         }
-        let ends_in_device = matches!(end.user, PortUser::Driver { .. }) && end.queue.is_some();
+        let queue = end.queue.filter(|_| matches!(end.user, PortUser::Driver { .. }));
+        let asks_rules = |at| matches!(at, FlowAt::ByRules(_));
         let way = Way {
             ingress,
             dst: headers.dst,
@@ -139,74 +160,116 @@ impl<D> Links<D> {
             from,
             at,
             to,
+            queue,
             outward,
             inward,
-            is_blind: ends_in_device && outward != FlowAt::ByRules && inward != FlowAt::ByRules,
+            passed: Weight::NONE,
+            is_blind: queue.is_some() && !asks_rules(outward) && !asks_rules(inward),
         };
+        // The way that has the place may have something to count.
+        self.settle_ways();
         self.ways.slots[Ways::slot(ingress, headers.dst)] = Some(way);
     }
 
-    /// Sends a netstack's frame by the way of those before it, to the port that it answers; `None` if the frame has to
-    /// be looked at.
+    /// Sends a netstack's frame by the way of those before it; gives it back if it has to be looked at.
     #[inline]
-    pub(crate) fn depart(&mut self, common: &mut Common<D>, frame: &mut Frame) -> Option<LinkId> {
-        let &[a, b, c, d, e, f, ..] = frame.as_slice() else { return None };
+    pub(crate) fn depart(&mut self, common: &mut Common<D>, frame: Frame) -> Result<(), Frame> {
+        let &[a, b, c, d, e, f, ..] = frame.as_slice() else { return Err(frame) };
         let ingress = frame.meta().ingress;
         // A netstack makes no tagged frames.
         let is_known = |way: &Way| way.is_blind;
         self.go(common, ingress, MacAddr([a, b, c, d, e, f]), frame, &Headers::EMPTY, is_known)
     }
 
-    /// Sends a frame that a driver brought by the way of those before it, to the port that it answers; `None` if the
-    /// frame has to be looked at.
+    /// Sends a frame that a driver brought by the way of those before it; gives it back if it has to be looked at.
     #[inline]
     pub(crate) fn enter(
         &mut self,
         common: &mut Common<D>,
         ingress: LinkId,
-        frame: &mut Frame,
+        frame: Frame,
         headers: &Headers,
-    ) -> Option<LinkId> {
+    ) -> Result<(), Frame> {
         self.go(common, ingress, headers.dst, frame, headers, |_| !headers.tagged)
     }
 
-    /// Counts a frame at every station of its way, and answers the port at the end.
+    /// Takes a frame to the end of its way, past the flows at both ports.
     #[inline(always)]
     fn go(
         &mut self,
         common: &mut Common<D>,
         ingress: LinkId,
         dst: MacAddr,
-        frame: &mut Frame,
+        mut frame: Frame,
         headers: &Headers,
         is_known: impl Fn(&Way) -> bool,
-    ) -> Option<LinkId> {
-        let way = self.ways.find(ingress, dst).filter(|way| is_known(way))?;
-        let (port, end) = (self.ports.get(ingress.index())?, self.ports.get(way.to.index())?);
-        let outward = flow_of(way.outward, port, headers, Direction::Out);
-        let inward = flow_of(way.inward, end, headers, Direction::In);
-        for (at, flow, direction) in
-            [(way.outward, outward, Direction::Out), (way.inward, inward, Direction::In)]
-        {
-            let Some(flow) = flow else { continue };
-            let is_here = at != FlowAt::ByRules || self.is_kept_here(common, flow);
-            if !is_here || !self.flows.is_unlimited(flow, direction) {
-                return None;
+    ) -> Result<(), Frame> {
+        let Self { ways, ports, flows, places, queues, .. } = self;
+        let slot = Ways::slot(ingress, dst);
+        let Some(way) = &mut ways.slots[slot] else { return Err(frame) };
+        if !way.leads(ingress, dst, ways.version) || !is_known(way) {
+            return Err(frame);
+        }
+        let outward = flow_of(way.outward, ports, ingress, headers, Direction::Out);
+        let inward = flow_of(way.inward, ports, way.to, headers, Direction::In);
+        for (at, flow) in [(way.outward, outward), (way.inward, inward)] {
+            if let (FlowAt::ByRules(_), Some(flow)) = (at, flow)
+                && !is_kept_here(places, common, flow)
+            {
+                return Err(frame);
             }
         }
+        let queue = way.queue.and_then(|queue| queues.get_mut(queue));
+        // A full queue drops the frame at its end, once the stations before it have counted it.
+        if queue.as_ref().is_some_and(|queue| queue.tx.len() >= TX_QUEUE_MAX) {
+            return Err(frame);
+        }
         let weight = frame.weight();
-        self.switches.get_mut(way.over.index())?.switch.pass(way.from, way.at, weight);
-        self.ports.get_mut(ingress.index())?.counters.outward.count(weight);
+        if !flows.pass_both(outward, inward, weight) {
+            return Err(frame);
+        }
+        way.passed += weight;
+        ways.uncounted |= 1 << slot;
+        let (over, to) = (way.over, way.to);
         if let Some(flow) = outward {
             frame.meta_mut().flow = flow.into();
-            self.flows.pass_unlimited(flow, Direction::Out, weight);
         }
-        common.taps.see(common.now, (ingress, way.over), Direction::Out, frame);
+        common.taps.see(common.now, (ingress, over), Direction::Out, &frame);
         if let Some(flow) = inward {
             frame.meta_mut().flow = flow.into();
-            self.flows.pass_unlimited(flow, Direction::In, weight);
         }
-        Some(way.to)
+        match queue {
+            Some(queue) => {
+                common.taps.see(common.now, (to, over), Direction::In, &frame);
+                queue.tx.push(frame);
+            }
+            None => self.deliver(common, to, frame, headers),
+        }
+        Ok(())
+    }
+
+    /// Ports and switches count what went by remembered ways: once per chain, not per frame.
+    pub(crate) fn settle_ways(&mut self) {
+        let Self { ways, ports, switches, .. } = self;
+        let mut uncounted = core::mem::take(&mut ways.uncounted);
+        while uncounted != 0 {
+            let slot = uncounted.trailing_zeros() as usize;
+            uncounted &= uncounted - 1;
+            let Some(way) = &mut ways.slots[slot] else { continue };
+            let passed = core::mem::replace(&mut way.passed, Weight::NONE);
+            if let Some(link) = switches.get_mut(way.over.index()) {
+                link.switch.pass(way.from, way.at, passed);
+            }
+            if let Some(port) = ports.get_mut(way.ingress.index()) {
+                port.counters.outward.count(passed);
+            }
+            // A netstack's port counts what it gets itself, and so does the lane that it is handed to.
+            if way.queue.is_some()
+                && let Some(port) = ports.get_mut(way.to.index())
+            {
+                port.counters.inward.count(passed);
+            }
+        }
     }
 }
 
@@ -226,8 +289,10 @@ mod tests {
             from: SwitchPortId(0),
             at: SwitchPortId(1),
             to: LinkId(4),
+            queue: None,
             outward: FlowAt::Nowhere,
             inward: FlowAt::Nowhere,
+            passed: Weight::NONE,
             is_blind: true,
         };
         ways.slots[Ways::slot(LinkId(3), dst)] = Some(way);
