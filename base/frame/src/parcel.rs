@@ -20,10 +20,6 @@ use crate::{Chain, Frame, FrameMeta, Pools};
 /// The longest frame that crosses by content: a minimal IPv6 packet with all usual headers and 64 bytes fits.
 const SHORT_MAX: usize = 224;
 
-/// How many slots ahead the lines are fetched: a line takes as long to come from another CPU as a few frames take to
-/// be copied.
-const FORESIGHT: usize = 6;
-
 /// A slot of the ring.
 #[repr(C, align(64))]
 struct Parcel {
@@ -65,13 +61,16 @@ impl ParcelProducer {
     /// Moves frames from the front of `chain` into the ring, as many as fit, and returns how many.
     pub fn push_chain(&mut self, chain: &mut Chain) -> usize {
         let count = self.0.room_for(chain.len());
-        (0..count.min(FORESIGHT)).for_each(|ahead| self.0.foresee(ahead));
         let mut homeward = Homeward::new();
-        for frame in chain.drain_front(count) {
-            self.0.foresee(FORESIGHT);
-            // SAFETY: `room_for` said that there is room for each, and `write` leaves a parcel.
-            unsafe { self.0.place_with(|slot| write(slot, frame, &mut homeward)) };
+        let mut frames = chain.drain_front(count);
+        // SAFETY: `room_for` said that there is room for each, and `write` leaves a parcel.
+        unsafe {
+            self.0.place_each(count, |slot| {
+                let frame = frames.next().expect("the chain has so many frames");
+                write(slot, frame, &mut homeward);
+            });
         }
+        drop((frames, homeward));
         self.0.publish();
         count
     }
@@ -105,7 +104,7 @@ fn write(slot: &mut MaybeUninit<Parcel>, frame: Frame, homeward: &mut Homeward) 
             (&raw mut (*parcel).bytes).write(content.len() as u16);
             (&raw mut (*parcel).meta).write(*frame.meta());
             let to = (&raw mut (*parcel).body).cast::<u8>();
-            core::ptr::copy_nonoverlapping(content.as_ptr(), to, content.len());
+            copy(content.as_ptr(), to, content.len());
             homeward.add(frame);
         } else {
             (&raw mut (*parcel).bytes).write(0);
@@ -126,19 +125,16 @@ impl ParcelConsumer {
     ) -> usize {
         let ready = self.0.ready(budget);
         out.reserve(ready);
-        (0..ready.min(FORESIGHT)).for_each(|ahead| self.0.foresee(ahead));
-        let mut count = 0;
-        while count < ready {
-            if count + FORESIGHT < ready {
-                self.0.foresee(FORESIGHT);
-            }
-            let Some(vessel) = pools.small.take() else { break };
-            // SAFETY: `ready` said that there is an item for each, and `read` takes the frame out of it.
-            let mut frame = unsafe { self.0.lift_with(|slot| read(slot, vessel, pools)) };
-            f(&mut frame);
-            out.push(frame);
-            count += 1;
-        }
+        // SAFETY: `ready` said that there is an item for each, and `read` takes the frame out of one.
+        let count = unsafe {
+            self.0.lift_each(ready, |slot| {
+                let Some(vessel) = pools.small.take() else { return false };
+                let mut frame = read(slot, vessel, pools);
+                f(&mut frame);
+                out.push(frame);
+                true
+            })
+        };
         if count > 0 {
             self.0.release();
         }
@@ -169,10 +165,41 @@ fn read(slot: &mut MaybeUninit<Parcel>, mut vessel: Frame, pools: &mut Pools) ->
             return (&raw const (*parcel).body).cast::<Frame>().read();
         }
         *vessel.meta_mut() = (*parcel).meta;
-        let from = core::slice::from_raw_parts((&raw const (*parcel).body).cast::<u8>(), bytes);
-        vessel.extend_from_slice(from);
+        let to = vessel.append(bytes).as_mut_ptr();
+        copy((&raw const (*parcel).body).cast::<u8>(), to, bytes);
     }
     vessel
+}
+
+/// Copies a content. The usual ones, a segment without text and a small request, are two pieces of a fixed size that
+/// overlap, without a call.
+///
+/// # Safety
+/// As [`core::ptr::copy_nonoverlapping`] for `bytes` bytes.
+#[inline]
+unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise, and a piece is at most as long as the content.
+    unsafe {
+        match bytes {
+            32..=64 => copy_ends::<32>(from, to, bytes),
+            65..=128 => copy_ends::<64>(from, to, bytes),
+            _ => core::ptr::copy_nonoverlapping(from, to, bytes),
+        }
+    }
+}
+
+/// Copies the first and the last `N` of `bytes` bytes.
+///
+/// # Safety
+/// As [`copy`], and `bytes` is at least `N`.
+#[inline]
+unsafe fn copy_ends<const N: usize>(from: *const u8, to: *mut u8, bytes: usize) {
+    for at in [0, bytes - N] {
+        // SAFETY: `N` bytes from `at` are within `bytes` at both places.
+        unsafe {
+            to.add(at).cast::<[u8; N]>().write_unaligned(from.add(at).cast::<[u8; N]>().read_unaligned())
+        };
+    }
 }
 
 impl fmt::Debug for ParcelProducer {
@@ -221,6 +248,19 @@ mod tests {
             }
             drop(out);
             prop_assert_eq!((ours.small.free(), theirs.small.free()), (64, 64));
+        }
+    }
+
+    #[test]
+    fn every_short_content_arrives_byte_for_byte() {
+        let (mut ours, mut theirs) = (pools(), pools());
+        let (mut producer, mut consumer) = parcel_ring(1);
+        for len in 1..=SHORT_MAX {
+            let content: Vec<u8> = (0..len).map(|n| (n + len) as u8).collect();
+            producer.push_chain(&mut Chain::from_iter(ours.copy_of(&content)));
+            let mut out = Chain::new();
+            assert_eq!(consumer.pop_into(&mut theirs, 1, &mut out, |_| {}), 1);
+            assert_eq!(out.front().map(Frame::as_slice), Some(&content[..]));
         }
     }
 

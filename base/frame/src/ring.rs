@@ -42,6 +42,30 @@ impl<T> Shared<T> {
     }
 }
 
+/// The slots of a ring, looked up once for a chain.
+struct Slots<'a, T> {
+    all: &'a [UnsafeCell<MaybeUninit<T>>],
+    mask: usize,
+}
+
+impl<'a, T> Slots<'a, T> {
+    #[inline]
+    fn of(shared: &'a Shared<T>) -> Self {
+        Self { all: &shared.slots, mask: shared.slots.len() - 1 }
+    }
+
+    #[inline]
+    fn at(&self, position: usize) -> &'a UnsafeCell<MaybeUninit<T>> {
+        &self.all[position & self.mask]
+    }
+
+    /// Fetches the slot at `position` for its use. A hint.
+    #[inline]
+    fn foresee(&self, position: usize, purpose: Use) {
+        self.at(position).with_mut(|slot| foresee(slot, purpose));
+    }
+}
+
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         let tail = self.tail.0.load(Ordering::Relaxed);
@@ -101,6 +125,10 @@ enum Use {
 /// How much of a slot is fetched ahead: more is rarely used.
 const FORESEEN_BYTES: usize = 192;
 
+/// How many slots ahead the lines are fetched: a line takes as long to come from another CPU as a few items take to
+/// be copied.
+const FORESIGHT: usize = 6;
+
 /// Starts to fetch an item's lines from the CPU that had them last, so that they are here when they are used.
 #[inline]
 fn foresee<T>(item: *mut T, purpose: Use) {
@@ -155,26 +183,31 @@ impl<T> Producer<T> {
     /// Writes the next slot, which must be free, without showing it to the consumer.
     #[inline]
     fn place(&mut self, item: T) {
-        // SAFETY: the item is written whole.
-        unsafe { self.place_with(|slot| _ = slot.write(item)) };
-    }
-
-    /// As [`Producer::place`], writing the item where it will lie.
-    ///
-    /// # Safety
-    /// There is room for one, and `write` leaves an item in the slot.
-    #[inline]
-    pub(crate) unsafe fn place_with(&mut self, write: impl FnOnce(&mut MaybeUninit<T>)) {
         // SAFETY: (R2) the caller made sure that the slot at `tail` is free, so it is the producer's and
         // holds no item.
-        self.shared.slot(self.tail).with_mut(|slot| write(unsafe { &mut *slot }));
+        self.shared.slot(self.tail).with_mut(|slot| _ = unsafe { (*slot).write(item) });
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Fetches the slot that will be written `ahead` slots from here, as one that will be written. A hint.
+    /// Writes `count` slots, each of which must be free, where the items will lie, without showing them to the consumer.
+    /// The lines of the slots are fetched ahead.
+    ///
+    /// # Safety
+    /// There is room for them, and each call of `write` leaves an item in its slot.
     #[inline]
-    pub(crate) fn foresee(&self, ahead: usize) {
-        self.shared.slot(self.tail.wrapping_add(ahead)).with_mut(|slot| foresee(slot, Use::Write));
+    pub(crate) unsafe fn place_each(&mut self, count: usize, mut write: impl FnMut(&mut MaybeUninit<T>)) {
+        let Self { shared, tail, .. } = self;
+        let slots = Slots::of(shared);
+        (0..count.min(FORESIGHT)).for_each(|ahead| slots.foresee(tail.wrapping_add(ahead), Use::Write));
+        for nth in 0..count {
+            if nth + FORESIGHT < count {
+                slots.foresee(tail.wrapping_add(FORESIGHT), Use::Write);
+            }
+            // SAFETY: (R2) the caller made sure that the slot at `tail` is free, so it is the producer's and
+            // holds no item.
+            slots.at(*tail).with_mut(|slot| write(unsafe { &mut *slot }));
+            *tail = tail.wrapping_add(1);
+        }
     }
 
     pub(crate) fn publish(&self) {
@@ -253,20 +286,11 @@ impl<T> Consumer<T> {
     /// Takes the item at `head`, which must be there, without giving the slot back.
     #[inline]
     fn lift(&mut self) -> T {
-        // SAFETY: the item is read once: `head` moves past it.
-        unsafe { self.lift_with(|slot| slot.assume_init_read()) }
-    }
-
-    /// As [`Consumer::lift`], reading the item where it lies.
-    ///
-    /// # Safety
-    /// There is an item, and `read` takes out of it whatever needs to be dropped.
-    #[inline]
-    pub(crate) unsafe fn lift_with<R>(&mut self, read: impl FnOnce(&mut MaybeUninit<T>) -> R) -> R {
-        // SAFETY: (R2) the caller made sure that the slot at `head` holds an item, so it is the consumer's.
-        let read = self.shared.slot(self.head).with_mut(|slot| read(unsafe { &mut *slot }));
+        // SAFETY: (R2) the caller made sure that the slot at `head` holds an item, so it is the consumer's; it is read
+        // once, because `head` moves past it.
+        let item = self.shared.slot(self.head).with_mut(|slot| unsafe { (*slot).assume_init_read() });
         self.head = self.head.wrapping_add(1);
-        read
+        item
     }
 
     /// How many of `wanted` items are there (R3).
@@ -274,10 +298,31 @@ impl<T> Consumer<T> {
         if self.len_seen() >= wanted { wanted } else { self.len().min(wanted) }
     }
 
-    /// Fetches the slot that will be read `ahead` slots from here. A hint.
+    /// Takes up to `count` items, which must be there, where they lie, until `read` takes none; answers how many. The
+    /// lines of the slots are fetched ahead.
+    ///
+    /// # Safety
+    /// There are so many items, and `read` takes out of one whatever needs to be dropped, unless it answers `false`.
     #[inline]
-    pub(crate) fn foresee(&self, ahead: usize) {
-        self.shared.slot(self.head.wrapping_add(ahead)).with_mut(|slot| foresee(slot, Use::Read));
+    pub(crate) unsafe fn lift_each(
+        &mut self,
+        count: usize,
+        mut read: impl FnMut(&mut MaybeUninit<T>) -> bool,
+    ) -> usize {
+        let Self { shared, head, .. } = self;
+        let slots = Slots::of(shared);
+        (0..count.min(FORESIGHT)).for_each(|ahead| slots.foresee(head.wrapping_add(ahead), Use::Read));
+        for nth in 0..count {
+            if nth + FORESIGHT < count {
+                slots.foresee(head.wrapping_add(FORESIGHT), Use::Read);
+            }
+            // SAFETY: (R2) the caller made sure that the slot at `head` holds an item, so it is the consumer's.
+            if !slots.at(*head).with_mut(|slot| read(unsafe { &mut *slot })) {
+                return nth;
+            }
+            *head = head.wrapping_add(1);
+        }
+        count
     }
 
     pub(crate) fn release(&self) {
