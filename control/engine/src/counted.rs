@@ -19,7 +19,7 @@ impl Engine {
         let lanes = self.0.registry().netstack_mut(id)?.lanes.clone();
         let mut sum = NetstackCounters::default();
         for lane in lanes {
-            let counted = self.0.fabric.visit(lane, |lane| lane.netstack_counters(id));
+            let counted = self.0.fabric.visit(lane, |_, lane| lane.netstack_counters(id));
             counted.flatten().iter().for_each(|counted| sum.merge(counted));
         }
         Ok(sum)
@@ -32,6 +32,6 @@ impl Engine {
     pub fn memberships(&self, id: NetstackId) -> Result<Vec<Membership>, ChangeError> {
         let lanes = self.0.registry().netstack_mut(id)?.lanes.clone();
         let home = Steering::even(&lanes).home();
-        self.0.fabric.visit(home, |lane| lane.memberships(id)).ok_or(ChangeError::LaneFailed)
+        self.0.fabric.visit(home, |_, lane| lane.memberships(id)).ok_or(ChangeError::LaneFailed)
     }
 }

@@ -187,17 +187,25 @@ impl Fabric {
     /// # Errors
     /// `NotConnected` if it is gone; its lane has failed.
     pub(crate) fn stream_info(&self, lane: LaneId, conn: ConnRef) -> io::Result<StreamInfo> {
+        let info = self.visit(lane, |now, lane| lane.stream_info(now, conn));
+        info.ok_or_else(lane_failed)?.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Does something inside `lane` between two of its items; `None` if it is out of service.
+    pub(crate) fn visit<R>(
+        &self,
+        lane: LaneId,
+        mut inside: impl FnMut(Instant, &mut Lane<Queue>) -> R,
+    ) -> Option<R> {
         let squeue = self.squeue(lane);
-        loop {
-            if squeue.is_poisoned() {
-                return Err(lane_failed());
-            }
+        while !squeue.is_poisoned() {
             let now = self.now();
-            if let Some(info) = squeue.visit(now, |host| host.lane.stream_info(now, conn)) {
-                return info.ok_or_else(|| io::ErrorKind::NotConnected.into());
+            if let Some(answer) = squeue.visit(now, |host| inside(now, &mut host.lane)) {
+                return Some(answer);
             }
             self.give_way(lane);
         }
+        None
     }
 
     /// Makes a driver's queue wake the worker of `lane`.
@@ -232,20 +240,6 @@ impl Fabric {
 pub(crate) struct LaneSizes {
     pub(crate) lanes: usize,
     pub(crate) pools: firelane_frame::PoolsConfig,
-}
-
-impl Fabric {
-    /// Looks at a lane between two of its items; `None` if it is out of service.
-    pub(crate) fn visit<T>(&self, lane: LaneId, mut look: impl FnMut(&Lane<Queue>) -> T) -> Option<T> {
-        let squeue = self.squeue(lane);
-        while !squeue.is_poisoned() {
-            if let Some(seen) = squeue.visit(self.now(), |host| look(&host.lane)) {
-                return Some(seen);
-            }
-            std::thread::yield_now();
-        }
-        None
-    }
 }
 
 /// A lane's way out. Weak, because the fabric owns the lanes.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use firelane_flow::Counters;
-use firelane_lane::{Lane, LaneCounters, PortCounters, Snapshot};
+use firelane_lane::{LaneCounters, PortCounters, Snapshot};
 use firelane_switch::GuardCounters;
 use firelane_tcp::{FastOpenCounters, SynCounters};
 use firelane_units::{FlowId, LinkId};
@@ -43,7 +43,7 @@ impl EngineSnapshot {
     pub(crate) fn take(fabric: &Fabric) -> Self {
         let mut sum = Self::default();
         for lane in fabric.lane_ids() {
-            if let Some(mut snapshot) = fabric.visit(lane, Lane::snapshot) {
+            if let Some(mut snapshot) = fabric.visit(lane, |_, lane| lane.snapshot()) {
                 snapshot.squeue = fabric.squeue(lane).stats();
                 sum.add(snapshot);
             }

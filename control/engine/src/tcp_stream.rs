@@ -505,17 +505,21 @@ impl TcpStream {
     pub fn try_write_urgent(&self, from: &[u8]) -> io::Result<usize> {
         let conn = self.socket.conn()?;
         let mut send = lock(&self.socket.send);
-        let (result, end) = (send.write(from), send.cursor());
-        drop(send);
-        let count = match result {
-            Ok(count) => count,
-            Err(WriteError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
-            Err(WriteError::Closed) => return Err(io::ErrorKind::BrokenPipe.into()),
-            Err(WriteError::Failed(error)) => return Err(io_error(error)),
-        };
-        // The command makes the lane look at the ring as a kick does, and before anything is sent of it.
-        self.socket.command(SocketCommand::Urgent(conn, end))?;
-        Ok(count)
+        let shared = self.socket.shared.get();
+        // A lane that looked at the ring in between would send what is urgent without a word.
+        let result = self.socket.engine.fabric.visit(shared.lane(), |now, lane| {
+            let count = send.write(from)?;
+            // The command makes the lane look at the ring as a kick does.
+            let command = SocketCommand::Urgent(conn, send.cursor());
+            lane.on_message(now, LaneMessage::Socket(shared.netstack(), command));
+            Ok(count)
+        });
+        match result.ok_or_else(lane_failed)? {
+            Ok(count) => Ok(count),
+            Err(WriteError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(WriteError::Closed) => Err(io::ErrorKind::BrokenPipe.into()),
+            Err(WriteError::Failed(error)) => Err(io_error(error)),
+        }
     }
 
     /// How long a read waits at most.
