@@ -24,6 +24,50 @@ struct Part<T> {
     it: T,
 }
 
+/// A table with a part for each family.
+struct Listing<T> {
+    /// What a JSON document calls it.
+    name: &'static str,
+    is_v6: fn(&T) -> bool,
+    /// Its title, names and rules for IPv6 or IPv4.
+    head: fn(bool) -> String,
+    line: fn(&T) -> String,
+}
+
+impl<T: Serialize> Listing<T> {
+    /// Shows what `ask` gets from each netstack.
+    fn show(
+        &self,
+        session: &mut Session<'_>,
+        netstacks: &[NetstackName],
+        families: &[bool],
+        json: bool,
+        ask: impl Fn(&Session<'_>, &str) -> Result<Vec<T>, Failure>,
+    ) -> Result<(), Failure> {
+        let mut all = Vec::new();
+        for netstack in netstacks {
+            let asked = ask(session, netstack.as_str())?.into_iter();
+            let shown = asked.filter(|it| families.contains(&(self.is_v6)(it)));
+            all.extend(shown.map(|it| Part { netstack: netstack.clone(), it }));
+        }
+        if json {
+            return session.json(self.name, &all, false);
+        }
+        for &is_v6 in families {
+            let rows = all.iter().map(|part| &part.it).filter(|it| (self.is_v6)(it) == is_v6);
+            let mut rows = rows.peekable();
+            if rows.peek().is_none() {
+                continue;
+            }
+            writeln!(session.out, "{}", (self.head)(is_v6))?;
+            for it in rows {
+                writeln!(session.out, "{}", (self.line)(it).trim_end())?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// `-r`
 pub(super) fn routes(
     session: &mut Session<'_>,
@@ -31,49 +75,30 @@ pub(super) fn routes(
     families: &[bool],
     json: bool,
 ) -> Result<(), Failure> {
-    let mut all = Vec::new();
-    for netstack in netstacks {
-        for it in session.api.routes(netstack.as_str())? {
-            if families.contains(&is_v6_text(&it.destination)) {
-                all.push(Part { netstack: netstack.clone(), it });
-            }
-        }
-    }
-    if json {
-        return session.json("routes", &all, false);
-    }
-    for &is_v6 in families {
-        let rows = all.iter().map(|part| &part.it).filter(|it| is_v6_text(&it.destination) == is_v6);
-        let mut rows = rows.peekable();
-        if rows.peek().is_none() {
-            continue;
-        }
-        if is_v6 {
-            writeln!(session.out, "\nRouting Table: IPv6")?;
-            writeln!(
-                session.out,
-                "  {:<25} {:<27} {:<5} {:<9}",
-                "Destination/Mask", "Gateway", "Flags", "If"
-            )?;
-            writeln!(session.out, "{} {} {} {}", rule(27), rule(27), rule(5), rule(9))?;
-        } else {
-            writeln!(session.out, "\nRouting Table: IPv4")?;
-            writeln!(
-                session.out,
-                "  {:<18} {:<20} {:<5} {:<9}",
-                "Destination", "Gateway", "Flags", "Interface"
-            )?;
-            writeln!(session.out, "{} {} {} {}", rule(20), rule(20), rule(5), rule(9))?;
-        }
-        for it in rows {
-            let width = if is_v6 { 27 } else { 20 };
-            let gateway = it.gateway.as_deref().unwrap_or_default();
-            let interface = it.interface.as_deref().unwrap_or_default();
-            let line = format!("{:<width$} {gateway:<width$} {:<5} {interface}", destination(it), it.flags);
-            writeln!(session.out, "{}", line.trim_end())?;
-        }
-    }
-    Ok(())
+    let table = Listing { name: "routes", is_v6: route_is_v6, head: routes_head, line: route };
+    table.show(session, netstacks, families, json, |session, name| Ok(session.api.routes(name)?))
+}
+
+fn route_is_v6(it: &RouteInfo) -> bool {
+    is_v6_text(&it.destination)
+}
+
+fn routes_head(is_v6: bool) -> String {
+    let (version, names, [first, second]) = if is_v6 {
+        let names = format!("  {:<25} {:<27} {:<5} {:<9}", "Destination/Mask", "Gateway", "Flags", "If");
+        (6, names, [27, 27])
+    } else {
+        let names = format!("  {:<18} {:<20} {:<5} {:<9}", "Destination", "Gateway", "Flags", "Interface");
+        (4, names, [20, 20])
+    };
+    format!("\nRouting Table: IPv{version}\n{names}\n{}", rules(&[first, second, 5, 9]))
+}
+
+fn route(it: &RouteInfo) -> String {
+    let width = if route_is_v6(it) { 27 } else { 20 };
+    let gateway = it.gateway.as_deref().unwrap_or_default();
+    let interface = it.interface.as_deref().unwrap_or_default();
+    format!("{:<width$} {gateway:<width$} {:<5} {interface}", destination(it), it.flags)
 }
 
 fn is_v6_text(address: &str) -> bool {
@@ -95,45 +120,21 @@ pub(super) fn neighbours(
     families: &[bool],
     json: bool,
 ) -> Result<(), Failure> {
-    let mut all = Vec::new();
-    for netstack in netstacks {
-        for it in session.api.neighbours(netstack.as_str())? {
-            if families.contains(&it.address.is_ipv6()) {
-                all.push(Part { netstack: netstack.clone(), it });
-            }
-        }
-    }
-    if json {
-        return session.json("neighbours", &all, false);
-    }
-    for &is_v6 in families {
-        let rows = all.iter().map(|part| &part.it).filter(|it| it.address.is_ipv6() == is_v6);
-        let mut rows = rows.peekable();
-        if rows.peek().is_none() {
-            continue;
-        }
-        if is_v6 {
-            writeln!(session.out, "\nNet to Media Table: IPv6")?;
-            writeln!(
-                session.out,
-                " {:<8} {:<18} {:<7} {:<12} Destination/Mask",
-                "If", "Physical Address", "Type", "State"
-            )?;
-            writeln!(session.out, "{} {} {} {} {}", rule(9), rule(17), rule(7), rule(12), rule(27))?;
-        } else {
-            writeln!(session.out, "\nNet to Media Table: IPv4")?;
-            writeln!(
-                session.out,
-                "{:<9} {:<20} {:<15} {:<8} Phys Addr",
-                "Device", "IP Address", "Mask", "Flags"
-            )?;
-            writeln!(session.out, "{} {} {} {} {}", rule(9), rule(20), rule(15), rule(8), rule(17))?;
-        }
-        for it in rows {
-            writeln!(session.out, "{}", neighbour(it).trim_end())?;
-        }
-    }
-    Ok(())
+    let is_v6 = |it: &NeighbourInfo| it.address.is_ipv6();
+    let table = Listing { name: "neighbours", is_v6, head: neighbours_head, line: neighbour };
+    table.show(session, netstacks, families, json, |session, name| Ok(session.api.neighbours(name)?))
+}
+
+fn neighbours_head(is_v6: bool) -> String {
+    let (version, names, widths) = if is_v6 {
+        let state =
+            format!(" {:<8} {:<18} {:<7} {:<12} Destination/Mask", "If", "Physical Address", "Type", "State");
+        (6, state, [9, 17, 7, 12, 27])
+    } else {
+        let flags = format!("{:<9} {:<20} {:<15} {:<8} Phys Addr", "Device", "IP Address", "Mask", "Flags");
+        (4, flags, [9, 20, 15, 8, 17])
+    };
+    format!("\nNet to Media Table: IPv{version}\n{names}\n{}", rules(&widths))
 }
 
 /// Flags of IPv4: S and P our own address, L local, A we answer for it; U nobody has answered; o it is old.
@@ -161,31 +162,20 @@ pub(super) fn groups(
     families: &[bool],
     json: bool,
 ) -> Result<(), Failure> {
-    let mut all = Vec::new();
-    for netstack in netstacks {
-        for it in session.api.groups(netstack.as_str())? {
-            if families.contains(&it.group.is_ipv6()) {
-                all.push(Part { netstack: netstack.clone(), it });
-            }
-        }
-    }
-    if json {
-        return session.json("groups", &all, false);
-    }
-    for &is_v6 in families {
-        let mut rows = all.iter().map(|part| &part.it).filter(|it| it.group.is_ipv6() == is_v6).peekable();
-        if rows.peek().is_none() {
-            continue;
-        }
-        let (version, first, width) = if is_v6 { (6, " If", 27) } else { (4, "Interface", 20) };
-        writeln!(session.out, "\nGroup Memberships: IPv{version}")?;
-        writeln!(session.out, "{first:<9} {:<width$} RefCnt", "Group")?;
-        writeln!(session.out, "{} {} {}", rule(9), rule(width), rule(6))?;
-        for GroupInfo { interface, group, members } in rows {
-            writeln!(session.out, "{interface:<9} {:<width$} {members:>6}", group.to_string())?;
-        }
-    }
-    Ok(())
+    let is_v6 = |it: &GroupInfo| it.group.is_ipv6();
+    let table = Listing { name: "groups", is_v6, head: groups_head, line: group };
+    table.show(session, netstacks, families, json, |session, name| Ok(session.api.groups(name)?))
+}
+
+fn groups_head(is_v6: bool) -> String {
+    let (version, first, width) = if is_v6 { (6, " If", 27) } else { (4, "Interface", 20) };
+    let names = format!("{first:<9} {:<width$} RefCnt", "Group");
+    format!("\nGroup Memberships: IPv{version}\n{names}\n{}", rules(&[9, width, 6]))
+}
+
+fn group(GroupInfo { interface, group, members }: &GroupInfo) -> String {
+    let width = if group.is_ipv6() { 27 } else { 20 };
+    format!("{interface:<9} {:<width$} {members:>6}", group.to_string())
 }
 
 /// An interface with its addresses and its link's counters.
@@ -257,6 +247,7 @@ fn interface(it: &Interface, address: &str, width: usize) -> String {
     )
 }
 
-fn rule(width: usize) -> String {
-    "-".repeat(width)
+/// A line of dashes below each column.
+fn rules(widths: &[usize]) -> String {
+    widths.iter().map(|&width| "-".repeat(width)).collect::<Vec<_>>().join(" ")
 }
