@@ -4,8 +4,8 @@
 //! and drops them at the far end, whose counter is the result. Rates are per second of the sender's CPU time, so that
 //! who merely spins is charged for it. Both make the same system calls: what differs is how many frames each carries.
 
-use std::fs::{self, File};
-use std::process::{Child, Command, Stdio};
+use std::fs;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant as Clock};
 
 use firelane_driver_afxdp::{AfXdpConfig, AfXdpQueue, open};
@@ -15,6 +15,7 @@ use firelane_units::{DropCounters, Mtu};
 use crate::cpu;
 use crate::peer::Result;
 use crate::report::{ROUNDS_MIN, Samples, Table, Verdict};
+use crate::testpmd;
 
 const SPAN: Duration = Duration::from_millis(300);
 const CHAIN: usize = 64;
@@ -112,28 +113,11 @@ fn send() -> Result<(f64, String)> {
     Ok((rate(std::process::id(), &mut turn)?, attached.to_string()))
 }
 
-/// A testpmd that ends with its owner.
-struct Testpmd(Child);
-
-impl Drop for Testpmd {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn testpmd() -> Result<f64> {
-    let log = File::options().write(true).open("/dev/null")?;
-    let child = Command::new("dpdk-testpmd")
-        .args(["--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m", "128", "--lcores=0@1,1@1"])
-        .args(["--vdev=net_af_xdp0,iface=near", "--", "--auto-start", "--total-num-mbufs=16384"])
-        .args(["--forward-mode=txonly", &format!("--txpkts={FRAME_BYTES}"), "--stats-period=60"])
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .spawn()
-        .map_err(|error| format!("dpdk-testpmd (Debian: dpdk-dev): {error}"))?;
-    let testpmd = Testpmd(child);
+    let environment = ["--lcores=0@1,1@1", "--vdev=net_af_xdp0,iface=near"].map(str::to_owned);
+    let length = format!("--txpkts={FRAME_BYTES}");
+    let options = ["--total-num-mbufs=16384", &length, "--stats-period=60"];
+    let testpmd = testpmd::start(128, &environment, "txonly", &options, [Stdio::null(), Stdio::null()])?;
     let (begin, before) = (Clock::now(), arrived()?);
     while arrived()? < before + 1000 {
         if begin.elapsed() > START {
@@ -141,7 +125,7 @@ fn testpmd() -> Result<f64> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let pid = testpmd.0.id();
+    let pid = testpmd.pid();
     let rate = rate(pid, || {
         std::thread::sleep(SPAN);
         Ok(())

@@ -15,14 +15,12 @@ use firelane_driver_memory::{End, WireConfig, wire};
 use firelane_flow::FlowConfig;
 use firelane_lane::{
     Backlogs, Connect, Control, FlowSetup, Idle, Lane, LaneConfig, LaneMessage, LinkConfig, Listen,
-    NetstackConfig, Notice, Outlet, PortConfig, PortKind, PortUser, Secrets, SocketCommand, StreamOptions,
-    TableMemory,
+    NetstackConfig, PortConfig, PortKind, PortUser, Secrets, SocketCommand, StreamOptions, TableMemory,
 };
-use firelane_socket::{
-    ListenerEnd, Ready, SocketToken, StreamConfig, StreamEnd, StreamShared, listener, stream,
-};
+use firelane_socket::{ListenerEnd, StreamConfig, StreamEnd, StreamShared, listener, stream};
 use firelane_units::{FlowId, Instant, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId};
 
+use crate::alone::NoMail;
 use crate::peer::Result;
 use crate::report::{Samples, Table, Verdict};
 use crate::{alloc, idle};
@@ -95,23 +93,6 @@ fn stream_bytes() -> f64 {
     bytes as f64
 }
 
-/// Hosts that are driven by hand wake nobody.
-struct NoMail;
-
-impl Outlet<End> for NoMail {
-    fn fill(&mut self, _: LaneId, message: LaneMessage<End>) -> std::result::Result<(), LaneMessage<End>> {
-        Err(message)
-    }
-
-    fn wake(&mut self, _: LaneId) {}
-
-    fn ready(&mut self, _: SocketToken, _: Ready) {}
-
-    fn notice(&mut self, _: LaneId, notice: Notice) {
-        assert!(!matches!(notice, Notice::Refused { .. }), "the lane says {notice:?}");
-    }
-}
-
 /// A lane with a netstack on one end of the wire.
 struct Station(Lane<End>);
 
@@ -146,7 +127,7 @@ impl Station {
 
     fn tell(&mut self, control: Control<End>) {
         self.0.on_message(Instant::ZERO, LaneMessage::Control(Box::new(control)));
-        self.0.empty_outbox(&mut NoMail);
+        self.0.empty_outbox(&mut NoMail::unrefused());
     }
 
     fn command(&mut self, now: Instant, command: SocketCommand) {
@@ -198,7 +179,7 @@ impl World {
         loop {
             let sleeps = [&mut self.client, &mut self.server].map(|station| {
                 let sleep = station.0.turn(self.now, Idle::Sleeps);
-                station.0.empty_outbox(&mut NoMail);
+                station.0.empty_outbox(&mut NoMail::unrefused());
                 sleep
             });
             let until = sleeps.iter().filter_map(|sleep| sleep.until).min();

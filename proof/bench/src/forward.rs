@@ -16,9 +16,8 @@ use firelane_frame::{Capabilities, Chain, Driver, Frame, Pools, PoolsConfig};
 use firelane_ip::Forwarding;
 use firelane_lane::{
     Backlogs, Control, FlowSetup, Host, Idle, Lane, LaneConfig, LaneMessage, LinkConfig, Mode,
-    NetstackConfig, Notice, Outlet, PortConfig, PortKind, PortUser, RouteConfig, Secrets, Squeue,
+    NetstackConfig, PortConfig, PortKind, PortUser, RouteConfig, Secrets, Squeue,
 };
-use firelane_socket::{Ready, SocketToken};
 use firelane_units::{
     DropCounters, FlowId, Instant, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority,
 };
@@ -26,11 +25,12 @@ use firelane_wire::{
     ArpOperation, ArpRepr, EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, update16,
 };
 
+use crate::alone::{NoBell, NoMail};
 use crate::bridge::Moved;
 use crate::peer::Result;
+use crate::replay::Replay;
 use crate::report::{ROUNDS_MIN, Samples, Table, Verdict};
-use crate::switch::NoBell;
-use crate::testpmd::Testpmd;
+
 use crate::{alloc, cpu};
 
 const SPAN: Duration = Duration::from_millis(300);
@@ -73,7 +73,7 @@ pub(crate) fn run() -> Result<Verdict> {
             allocations += alloc::allocations() - before;
             frames += moved.frames;
             ours.push(1000.0 / moved.nanos_per_frame());
-            peer.push(1000.0 / Testpmd::replay(case.flows, SPAN)?.nanos_per_frame());
+            peer.push(1000.0 / Replay::measure(case.flows, SPAN)?.nanos_per_frame());
         }
         world.check()?;
         let what = format!("{} routes, {} flows", case.routes, case.flows);
@@ -93,23 +93,6 @@ pub(crate) fn run() -> Result<Verdict> {
         firelane: format!("{first:.1} Mpps"),
         peer: format!("{:.1} Mpps, testpmd", peer.median()),
     })
-}
-
-/// One lane has nobody to write to; what it tells of addresses and neighbours is known.
-struct NoMail;
-
-impl Outlet<End> for NoMail {
-    fn fill(&mut self, _: LaneId, message: LaneMessage<End>) -> std::result::Result<(), LaneMessage<End>> {
-        Err(message)
-    }
-
-    fn wake(&mut self, _: LaneId) {}
-
-    fn ready(&mut self, _: SocketToken, _: Ready) {}
-
-    fn notice(&mut self, _: LaneId, notice: Notice) {
-        assert!(!matches!(notice, Notice::Refused { .. }), "the lane says {notice:?}");
-    }
 }
 
 /// A lane with a router between two wires.
@@ -141,7 +124,7 @@ impl World {
         let backlogs = Arc::new(Backlogs::new(1));
         let secrets = Secrets::new(std::array::from_fn(|n| n as u8));
         let lane = Lane::new(LaneConfig::new(LaneId(0), secrets, backlogs, Instant::ZERO));
-        let squeue = Squeue::new(Host { lane, outlet: NoMail }, 64, NoBell);
+        let squeue = Squeue::new(Host { lane, outlet: NoMail::unrefused() }, 64, NoBell);
         let frames = (case.flows as usize).max(2 * OFFERED);
         let config = WireConfig { capabilities: Capabilities::plain(Mtu::ETHERNET), ..WireConfig::default() };
         let ((far_a, near_a), (far_b, near_b)) = (wire(config.clone()), wire(config));

@@ -7,6 +7,7 @@
 
 mod afxdp;
 mod alloc;
+mod alone;
 mod bridge;
 mod bulk;
 mod conn_memory;
@@ -20,6 +21,7 @@ mod memif;
 mod peer;
 mod redis_tap;
 mod relay;
+mod replay;
 mod report;
 mod rr;
 mod scene;

@@ -6,16 +6,17 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant as Clock};
 
 use firelane_driver_memif::{MemifConfig, MemifQueue, Role, Standing, open};
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
+use firelane_interop::Testpmd;
 use firelane_units::{DropCounters, Instant};
 
 use crate::cpu;
 use crate::peer::Result;
 use crate::report::{ROUNDS_MIN, Samples, Table, Verdict};
+use crate::testpmd;
 
 const SPAN: Duration = Duration::from_millis(300);
 const CHAIN: usize = 64;
@@ -31,7 +32,7 @@ pub(crate) fn run() -> Result<Verdict> {
     cpu::bind(1)?;
     let measure = |mode: &str, span: fn(&mut Port) -> f64| -> Result<Samples> {
         let mut port = Port::open(&socket)?;
-        let _testpmd = Testpmd::start(&folder.0, "client", mode, 0)?;
+        let _testpmd = testpmd(&folder.0, "client", mode, 0)?;
         port.await_peer(&folder.0)?;
         span(&mut port);
         Ok((0..ROUNDS_MIN).map(|_| span(&mut port)).collect())
@@ -58,8 +59,8 @@ pub(crate) fn run() -> Result<Verdict> {
 
 /// What a testpmd counts that receives from another one.
 fn two_testpmds(folder: &Path) -> Result<Samples> {
-    let _server = Testpmd::start(folder, "server", "rxonly", 1)?;
-    let _client = Testpmd::start(folder, "client", "txonly", 0)?;
+    let _server = testpmd(folder, "server", "rxonly", 1)?;
+    let _client = testpmd(folder, "client", "txonly", 0)?;
     let log = folder.join("server.log");
     let begin = Clock::now();
     let samples = |text: &str| -> Vec<f64> {
@@ -97,32 +98,14 @@ impl Drop for Folder {
     }
 }
 
-/// A testpmd that ends with its owner.
-struct Testpmd(Child);
-
-impl Testpmd {
-    fn start(folder: &Path, role: &str, mode: &str, cpu: usize) -> Result<Self> {
-        let (socket, log) = (folder.join("memif.sock"), File::create(folder.join(format!("{role}.log")))?);
-        let child = Command::new("dpdk-testpmd")
-            .args(["--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m", "128"])
-            .arg(format!("--lcores=0@{cpu},1@{cpu}"))
-            .arg(format!("--vdev=net_memif0,role={role},id=0,socket={},socket-abstract=no", socket.display()))
-            .args(["--", "--auto-start", "--no-flush-rx", "--total-num-mbufs=8192", "--stats-period=1"])
-            .args([format!("--forward-mode={mode}"), format!("--txpkts={FRAME_BYTES}")])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .map_err(|error| format!("dpdk-testpmd (Debian: dpdk-dev): {error}"))?;
-        Ok(Self(child))
-    }
-}
-
-impl Drop for Testpmd {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A testpmd on that CPU, at the socket of `folder`.
+fn testpmd(folder: &Path, role: &str, mode: &str, cpu: usize) -> Result<Testpmd> {
+    let (socket, log) = (folder.join("memif.sock"), File::create(folder.join(format!("{role}.log")))?);
+    let device = format!("net_memif0,role={role},id=0,socket={},socket-abstract=no", socket.display());
+    let environment = [format!("--lcores=0@{cpu},1@{cpu}"), format!("--vdev={device}")];
+    let length = format!("--txpkts={FRAME_BYTES}");
+    let options = ["--no-flush-rx", "--total-num-mbufs=8192", "--stats-period=1", &length];
+    testpmd::start(128, &environment, mode, &options, [log.try_clone()?.into(), log.into()])
 }
 
 /// Our end, as a lane has it.

@@ -12,13 +12,13 @@ use firelane_driver_memory::{End, WireConfig, wire};
 use firelane_flow::FlowConfig;
 use firelane_frame::{Capabilities, Chain, Driver, Frame, Pools, PoolsConfig};
 use firelane_lane::{
-    Backlogs, Control, FlowSetup, Host, Idle, Lane, LaneConfig, LaneMessage, LinkConfig, Mode, Notice,
-    Outlet, PortConfig, PortKind, PortUser, Secrets, Squeue, Wake,
+    Backlogs, Control, FlowSetup, Host, Idle, Lane, LaneConfig, LaneMessage, LinkConfig, Mode, PortConfig,
+    PortKind, PortUser, Secrets, Squeue,
 };
-use firelane_socket::{Ready, SocketToken};
 use firelane_units::{DropCounters, FlowId, Instant, LaneId, LinkId, MacAddr, Mtu, Port, Priority};
 use firelane_wire::IpProtocol;
 
+use crate::alone::{NoBell, NoMail};
 use crate::bridge::{Bridge, Moved};
 use crate::peer::Result;
 use crate::report::{ROUNDS_MIN, Samples, Table, Verdict};
@@ -86,30 +86,6 @@ pub(crate) fn run() -> Result<Verdict> {
     })
 }
 
-/// A worker that is driven by hand needs no bell.
-pub(crate) struct NoBell;
-
-impl Wake for NoBell {
-    fn wake(&self) {}
-}
-
-/// One lane has nobody to write to; what it refuses would be a fault of the benchmark.
-struct NoMail;
-
-impl Outlet<End> for NoMail {
-    fn fill(&mut self, _: LaneId, message: LaneMessage<End>) -> std::result::Result<(), LaneMessage<End>> {
-        Err(message)
-    }
-
-    fn wake(&mut self, _: LaneId) {}
-
-    fn ready(&mut self, _: SocketToken, _: Ready) {}
-
-    fn notice(&mut self, _: LaneId, notice: Notice) {
-        panic!("the lane says {notice:?}");
-    }
-}
-
 /// A lane with an etherstub, and the far ends of its VNICs' wires.
 struct World {
     squeue: Squeue<Host<End, NoMail>, LaneMessage<End>, NoBell>,
@@ -134,7 +110,7 @@ impl World {
         let backlogs = Arc::new(Backlogs::new(1));
         let secrets = Secrets::new(std::array::from_fn(|n| n as u8));
         let lane = Lane::new(LaneConfig::new(LaneId(0), secrets, backlogs, Instant::ZERO));
-        let squeue = Squeue::new(Host { lane, outlet: NoMail }, 64, NoBell);
+        let squeue = Squeue::new(Host { lane, outlet: NoMail::silent() }, 64, NoBell);
         let pools = Pools::new(PoolsConfig { small_slots: FRAMES as u32, large_slots: 0 });
         let mut world = Self {
             squeue,

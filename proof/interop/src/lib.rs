@@ -7,7 +7,9 @@
 mod daemon;
 mod sandbox;
 mod stage;
+mod testpmd;
 
 pub use daemon::{Daemon, binary};
 pub use sandbox::{Output, Sandbox};
 pub use stage::{BOTH, On, Server, Stage};
+pub use testpmd::Testpmd;

@@ -5,62 +5,32 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use firelane_driver_memif::{MemifConfig, MemifQueue, Role, Secret, Standing, open};
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
-use firelane_interop::{Daemon, Sandbox};
+use firelane_interop::{Daemon, Sandbox, Testpmd};
 use firelane_units::DropCounters;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A testpmd that ends with its owner.
-struct Testpmd(Child);
-
-impl Testpmd {
-    /// `None` without the program, said aloud.
-    fn start(sandbox: &Sandbox, device: &str, queues: u16, mode: &str) -> Option<Self> {
-        let is_there = |program: &&str| Path::new(program).exists();
-        let Some(program) =
-            ["/usr/bin/dpdk-testpmd", "/usr/local/bin/dpdk-testpmd"].into_iter().find(is_there)
-        else {
-            eprintln!("skipped: dpdk-testpmd is not installed (Debian: dpdk-dev, librte-net-memif23)");
-            return None;
-        };
-        let log = File::create(sandbox.folder().join("testpmd.log")).unwrap();
-        // Two lanes of DPDK on whatever CPUs there are: one for control, one that forwards.
-        let mut child = sandbox.command(program);
-        child
-            .args([
-                "--no-huge",
-                "--no-shconf",
-                "--no-pci",
-                "--no-telemetry",
-                "-m",
-                "128",
-                "--lcores",
-                "0@0,1@0",
-            ])
-            .arg(format!("--vdev={device}"))
-            .args(["--", "--auto-start", "--total-num-mbufs=4096"])
-            .arg(format!("--forward-mode={mode}"))
-            .arg(format!("--rxq={queues}"))
-            .arg(format!("--txq={queues}"))
-            // What comes before it has started is for us, too.
-            .args(["--no-flush-rx", "--stats-period", "1"])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log);
-        Some(Self(child.spawn().unwrap()))
-    }
-}
-
-impl Drop for Testpmd {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A testpmd in the sandbox; `None` without the program, said aloud.
+fn testpmd(sandbox: &Sandbox, device: &str, queues: u16, mode: &str) -> Option<Testpmd> {
+    let is_there = |program: &&str| Path::new(program).exists();
+    let Some(program) = ["/usr/bin/dpdk-testpmd", "/usr/local/bin/dpdk-testpmd"].into_iter().find(is_there)
+    else {
+        eprintln!("skipped: dpdk-testpmd is not installed (Debian: dpdk-dev, librte-net-memif23)");
+        return None;
+    };
+    let log = File::create(sandbox.folder().join("testpmd.log")).unwrap();
+    // Two lanes of DPDK on whatever CPUs there are: one for control, one that forwards.
+    let environment = ["--lcores=0@0,1@0".to_owned(), format!("--vdev={device}")];
+    // What comes before it has started is for us, too.
+    let options = ["--total-num-mbufs=4096", "--no-flush-rx", "--stats-period=1"];
+    let [receiving, sending] = [format!("--rxq={queues}"), format!("--txq={queues}")];
+    let options = [&options[..], &[&receiving, &sending]].concat();
+    let output = [log.try_clone().unwrap().into(), log.into()];
+    Some(Testpmd::start(sandbox.command(program), 128, &environment, mode, &options, output).unwrap())
 }
 
 struct Port {
@@ -136,14 +106,14 @@ fn testpmd_as_client_sends_back_what_it_gets_and_comes_again_after_its_death() {
     let mut port = Port::new(queues.remove(0), &sandbox);
     for _ in 0..2 {
         let device = format!("{},secret=open sesame", device("client", &sandbox));
-        let Some(testpmd) = Testpmd::start(&sandbox, &device, 1, "macswap") else { return };
+        let Some(peer) = testpmd(&sandbox, &device, 1, "macswap") else { return };
         port.await_peer(true);
         let Standing::Connected { program, .. } = port.queue.status().standing() else { panic!("gone") };
         assert!(program.starts_with("DPDK"), "{program}");
         for round in 0..8 {
             port.there_and_back((0..100).map(|n| 60 + (round * 100 + n * 11) % 1455));
         }
-        drop(testpmd);
+        drop(peer);
         port.await_peer(false);
     }
 }
@@ -155,7 +125,7 @@ fn testpmd_as_server_takes_our_memory() {
     let config = MemifConfig { ring_size: 256, buffer_bytes: 512, ..config(Role::Client, &sandbox) };
     let (mut queues, _) = open(&config).unwrap();
     let mut port = Port::new(queues.remove(0), &sandbox);
-    let Some(_testpmd) = Testpmd::start(&sandbox, &device("server", &sandbox), 1, "macswap") else { return };
+    let Some(_testpmd) = testpmd(&sandbox, &device("server", &sandbox), 1, "macswap") else { return };
     port.await_peer(true);
     for round in 0..8 {
         port.there_and_back((0..64).map(|n| 60 + (round * 64 + n * 17) % 1455));
@@ -167,7 +137,7 @@ fn testpmd_with_two_queues_has_two_wires() {
     let sandbox = Sandbox::new();
     let (queues, _) = open(&MemifConfig { queues: 2, ..config(Role::Server, &sandbox) }).unwrap();
     let mut ports: Vec<_> = queues.into_iter().map(|queue| Port::new(queue, &sandbox)).collect();
-    let Some(_testpmd) = Testpmd::start(&sandbox, &device("client", &sandbox), 2, "macswap") else { return };
+    let Some(_testpmd) = testpmd(&sandbox, &device("client", &sandbox), 2, "macswap") else { return };
     ports[0].await_peer(true);
     for port in &mut ports {
         port.there_and_back((0..100).map(|n| 60 + n * 14));
@@ -193,7 +163,7 @@ fn a_vnic_whose_user_is_testpmd_answers_pings_from_a_namespace() {
     let state = || daemon.firelane(&["dladm", "show-link", "-p", "-o", "state", "dp0"]).expect_success();
     assert_eq!(state(), "down\n", "nobody is there yet");
     let device = format!("{},mac=02:08:20:00:00:07", device("client", &sandbox));
-    let Some(testpmd) = Testpmd::start(&sandbox, &device, 1, "icmpecho") else { return };
+    let Some(peer) = testpmd(&sandbox, &device, 1, "icmpecho") else { return };
     let begin = Instant::now();
     while state() != "up\n" {
         assert!(begin.elapsed() < LIMIT);
@@ -201,7 +171,7 @@ fn a_vnic_whose_user_is_testpmd_answers_pings_from_a_namespace() {
     }
     let ping = || sandbox.run(Some("alice"), "ping", &["-c", "1", "-W", "20", "10.0.0.7"]);
     ping().expect_success();
-    drop(testpmd);
+    drop(peer);
     while state() != "down\n" {
         assert!(begin.elapsed() < LIMIT);
         std::thread::sleep(Duration::from_millis(20));
