@@ -212,27 +212,28 @@ impl Flight {
 
     /// The handshake finished: what was agreed, and how it went.
     ///
-    /// `rtt` is the time from SYN to SYN-ACK if neither was retransmitted. A lost SYN shrinks the first
-    /// window to one segment (RFC 6928 §2).
+    /// `rtt` is the time from SYN to SYN-ACK if neither was retransmitted, or what a timestamp says of it. RFC 6928 §2: one
+    /// repetition after a second may be due to a long path alone; more of them shrink the first window to one segment.
     pub fn on_established(
         &mut self,
         now: Instant,
         mss: Mss,
         sack: bool,
         rtt: Option<Duration>,
-        syn_lost: bool,
+        syn_repeats: u8,
     ) {
-        let segments = if syn_lost { 1 } else { self.initial_segments };
+        let segments = if syn_repeats > 1 { 1 } else { self.initial_segments };
         self.mss = mss;
         self.sack = sack;
         self.control = Control::new(self.control.algorithm(), mss, segments);
         self.last_sent_at = now;
         self.rtt.on_progress();
         self.timeouts = 0;
-        if let Some(rtt) = rtt {
-            self.rtt.on_sample(now, rtt);
-        } else if syn_lost {
-            self.rtt.on_untimed_handshake();
+        match (rtt, syn_repeats) {
+            (Some(rtt), 0) => self.rtt.on_sample(now, rtt),
+            (Some(rtt), _) => self.rtt.on_coarse_sample(rtt),
+            (None, 0) => {}
+            (None, _) => self.rtt.on_untimed_handshake(),
         }
         self.begin_model(now);
     }

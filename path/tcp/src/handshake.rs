@@ -13,6 +13,7 @@ use firelane_wire::{SackBlocks, TcpFlags, TcpOptions};
 use crate::config::{MAX_WINDOW_SCALE, TcpConfig};
 use crate::connection::{Birth, Connection, Rings};
 use crate::ecn;
+use crate::isn::TimestampClock;
 use crate::segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut, Verdict};
 use crate::space::SeqSpace;
 use crate::state::{Event, State};
@@ -110,7 +111,7 @@ impl Connection {
         self.receive.announce_unscaled(announced);
         self.enter(now, Event::PeerSynAck, out);
         self.take_syn_text(covered, seg, rings, out);
-        self.establish(now, out);
+        self.establish(now, seg, out);
         self.receive.ack.demand_soon();
         // Its text and FIN follow the SYN, one number later.
         let rest = SegmentIn { seq: seg.seq + 1, flags: seg.flags.without(ecn::OF_SYN), ..*seg };
@@ -189,20 +190,27 @@ impl Connection {
         };
         self.enter(now, Event::SynAcknowledged, out);
         self.take_syn_text(covered, seg, rings, out);
-        self.establish(now, out);
+        self.establish(now, seg, out);
         Ok(())
     }
 
     /// The handshake is over.
-    fn establish(&mut self, now: Instant, out: &mut Disposition) {
+    fn establish(&mut self, now: Instant, seg: &SegmentIn<'_>, out: &mut Disposition) {
         self.pending.syn = false;
         self.timers.send = SendTimer::Off;
-        let lost = self.syn_retries > 0;
-        // Karn: a repeated SYN does not tell which one was answered.
-        let is_measured = !lost && !core::mem::take(&mut self.pending.syn_unmeasured);
-        let rtt = is_measured.then(|| now.saturating_since(self.progress_at));
+        let repeats = self.syn_retries;
+        let sent_at = match (core::mem::take(&mut self.pending.syn_unmeasured), repeats) {
+            (true, _) => None,
+            (false, 0) => Some(self.progress_at),
+            // Karn: a repeated SYN does not tell which one was answered, but its timestamp does (RFC 7323 §4.1).
+            (false, _) => self
+                .stamps
+                .echoed(now, seg.options.timestamps)
+                .filter(|&at| at >= TimestampClock::tick_start(self.progress_at)),
+        };
+        let rtt = sent_at.map(|at| now.saturating_since(at));
         match rtt {
-            _ if !self.has_begun_early() => self.begin_flight(now, rtt, lost),
+            _ if !self.has_begun_early() => self.begin_flight(now, rtt, repeats),
             Some(rtt) => self.flight.rtt_mut().on_sample(now, rtt),
             None => {}
         }
@@ -216,10 +224,10 @@ impl Connection {
     }
 
     /// Text may leave.
-    pub(crate) fn begin_flight(&mut self, now: Instant, rtt: Option<Duration>, lost: bool) {
+    pub(crate) fn begin_flight(&mut self, now: Instant, rtt: Option<Duration>, syn_repeats: u8) {
         let text = self.text_per_segment();
-        self.flight.on_established(now, text, self.send.sack, rtt, lost);
-        if !lost && self.config.profile.begins_with_whole_segments() {
+        self.flight.on_established(now, text, self.send.sack, rtt, syn_repeats);
+        if syn_repeats <= 1 && self.config.profile.begins_with_whole_segments() {
             self.flight.begin_with_whole_segments();
         }
     }

@@ -40,7 +40,7 @@ impl Path {
     fn new(algorithm: Algorithm, queue: u64) -> Self {
         let mut flight = Flight::new(&FlightConfig { algorithm, ..FlightConfig::default() });
         let start = Instant::from_secs(1_000);
-        flight.on_established(start, Mss::clamped(MSS as u16), true, Some(RTT), false);
+        flight.on_established(start, Mss::clamped(MSS as u16), true, Some(RTT), 0);
         Self {
             flight,
             start,

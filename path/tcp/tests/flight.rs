@@ -71,7 +71,7 @@ impl Network {
         let mut flight = Flight::new(&FlightConfig::default());
         let start = Instant::from_secs(1_000);
         let rtt = Duration::from_millis(50);
-        flight.on_established(start, Mss::clamped(MSS as u16), true, Some(rtt), false);
+        flight.on_established(start, Mss::clamped(MSS as u16), true, Some(rtt), 0);
         Self {
             now: start,
             flight,
@@ -99,7 +99,7 @@ impl Network {
 
     fn without_sack(mut self) -> Self {
         let rtt = Some(self.one_way * 2);
-        self.flight.on_established(self.now, Mss::clamped(MSS as u16), false, rtt, false);
+        self.flight.on_established(self.now, Mss::clamped(MSS as u16), false, rtt, 0);
         self.sack = false;
         self
     }
@@ -277,7 +277,7 @@ fn one_loss_is_one_retransmission_and_one_reduction() {
         let config = FlightConfig { algorithm, ..FlightConfig::default() };
         network.flight = Flight::new(&config);
         let rtt = Some(Duration::from_millis(50));
-        network.flight.on_established(network.now, Mss::clamped(MSS as u16), true, rtt, false);
+        network.flight.on_established(network.now, Mss::clamped(MSS as u16), true, rtt, 0);
         let mut window = 0;
         while !network.phases.contains(&Phase::Recovery) {
             window = network.flight.window().0;
@@ -671,7 +671,7 @@ fn limited_transmit_keeps_a_small_window_alive() {
     let config = FlightConfig { initial_segments: 3, ..FlightConfig::default() };
     network.flight = Flight::new(&config);
     let rtt = Some(Duration::from_millis(50));
-    network.flight.on_established(network.now, Mss::clamped(MSS as u16), false, rtt, false);
+    network.flight.on_established(network.now, Mss::clamped(MSS as u16), false, rtt, 0);
     network.run();
     assert_eq!((network.excess(), network.timeouts), (MSS, 0));
 }
@@ -794,7 +794,7 @@ proptest! {
         let algorithm = if newreno { Algorithm::NewReno } else { Algorithm::Cubic };
         network.flight = Flight::new(&FlightConfig { algorithm, ..FlightConfig::default() });
         let rtt = Some(Duration::from_millis(50));
-        network.flight.on_established(network.now, Mss::clamped(MSS as u16), sack, rtt, false);
+        network.flight.on_established(network.now, Mss::clamped(MSS as u16), sack, rtt, 0);
         network.sack = sack;
         if timestamps {
             network = network.with_timestamps();
@@ -817,7 +817,7 @@ proptest! {
     ) {
         let mut network = Network::new(200 * MSS).segments(|_, _| Fate::Lose);
         let rtt = Some(Duration::from_millis(50));
-        network.flight.on_established(network.now, Mss::clamped(MSS as u16), sack, rtt, false);
+        network.flight.on_established(network.now, Mss::clamped(MSS as u16), sack, rtt, 0);
         for (advance, blocks, duplicate, millis) in events {
             network.transmit();
             network.now += Duration::from_millis(millis);

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use firelane_lane::{Connect, Listen, Mode, SocketCommand, StreamOptions};
+use firelane_lane::{Connect, Listen, Mode, SocketCommand, StreamInfo, StreamOptions};
 use firelane_socket::{
     Accepted, Flags, ListenerEnd, Nudge, ReadError, Ready, SocketError, SocketToken, StreamConfig, StreamEnd,
     WriteError, listener, stream,
@@ -224,6 +224,12 @@ impl Stream {
     /// Whether the lane has forgotten it.
     pub fn is_closed(&self) -> bool {
         self.end.shared().words().flags().contains(Flags::CLOSED)
+    }
+
+    /// What its lane knows of it, while it lives there.
+    pub fn info(&self, sim: &Sim) -> Option<StreamInfo> {
+        let shared = self.end.shared();
+        sim.stream_info(self.host, shared.lane(), shared.conn()?)
     }
 
     fn pass_on(&self, cx: &mut Cx<'_>, Nudge { kick, wake }: Nudge) {

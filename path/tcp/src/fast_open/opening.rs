@@ -124,7 +124,7 @@ impl Connection {
             is_taken: text > 0,
             ..FastOpenState::default()
         });
-        connection.begin_flight(now, None, false);
+        connection.begin_flight(now, None, 0);
         (connection, out)
     }
 

@@ -223,7 +223,7 @@ mod tests {
         let config = FlightConfig { algorithm, ..FlightConfig::default() };
         let mut flight = Flight::new(&config);
         let rtt = Some(Duration::from_millis(3));
-        flight.on_established(Instant::from_secs(1), Mss::clamped(MSS as u16), sack, rtt, false);
+        flight.on_established(Instant::from_secs(1), Mss::clamped(MSS as u16), sack, rtt, 0);
         Side { flight, takes_calm, calm: 0 }
     }
 

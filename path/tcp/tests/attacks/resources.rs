@@ -29,7 +29,7 @@ fn r03_an_orphan_behind_a_closed_window_is_given_up() {
 /// A flight with `segments` of 88 bytes under way: the least MSS that a peer can bring about (CVE-2019-11479).
 fn flight(segments: u64) -> Flight {
     let mut flight = Flight::new(&FlightConfig::default());
-    flight.on_established(START, Mss::clamped(88), true, Some(Duration::from_millis(50)), false);
+    flight.on_established(START, Mss::clamped(88), true, Some(Duration::from_millis(50)), 0);
     for n in 0..segments {
         flight.on_sent(START, n * 88..(n + 1) * 88);
     }

@@ -1,6 +1,7 @@
 //! When text leaves, how much at a time, and how often (RFC 896, RFC 6928, RFC 6298).
 
-use firelane_tcp::CloseReason;
+use firelane_tcp::{CloseReason, TcpConfig};
+use firelane_wire::TcpOptions;
 
 use crate::common::lab::{ACK, Lab, NOTHING, Peer, SYN, ms, plain, reply, secs};
 
@@ -57,6 +58,21 @@ fn a_repeated_syn_gives_no_round_trip_time() {
         lab.wait(ms(wait));
         lab.get(Peer::new(SYN.with(ACK), 0).acks(1));
         assert_eq!(lab.connection.info(lab.now).rtt.is_some(), sampled);
+    }
+}
+
+/// RFC 7323 §4.1: a timestamp tells which of several SYNs was answered. One that no SYN had tells nothing.
+#[test]
+fn a_repeated_syn_is_timed_by_its_timestamp() {
+    for (echo, rtt) in [(101_000, Some(ms(300))), (100_000, Some(ms(1300))), (99_999, None), (101_301, None)]
+    {
+        let mut lab = Lab::opening(TcpConfig::default());
+        assert_eq!(lab.sent(), ["S 0:0(0) mss 1000 sackOK ts 100000 0 ws 5"]);
+        assert_eq!(lab.wait(ms(1000)).0, ["1000 S 0:0(0) mss 1000 sackOK ts 101000 0 ws 5"]);
+        lab.wait(ms(300));
+        let options = TcpOptions { mss: Some(1000), sack_permitted: true, ..TcpOptions::EMPTY };
+        lab.get(Peer::new(SYN.with(ACK), 0).acks(1).options(options).stamps(7, echo));
+        assert_eq!(lab.connection.info(lab.now).rtt, rtt, "{echo}");
     }
 }
 
