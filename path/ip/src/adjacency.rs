@@ -5,8 +5,6 @@
 //! generation is the same; [`Ip::pass_on`] checks what each packet has of its own and rewrites it in place. Whatever
 //! is unusual about a packet gives it back, and it takes the long way.
 
-use core::net::IpAddr;
-
 use firelane_frame::{FlowTag, Frame};
 use firelane_units::{LinkId, MacAddr, Mtu};
 use firelane_wire::{EtherType, EthernetView, IpProtocol, Ipv4View, Ipv6View, ipv4, ipv6};
@@ -42,13 +40,6 @@ impl Adjacency {
 }
 
 impl Ip {
-    /// Reads the route to `dst`, so that it is near when its first packet is forwarded: of several destinations at once
-    /// the memory answers sooner than of one after the other. Answers what is of no use but to keep the read.
-    #[inline]
-    pub fn touch_route(&self, dst: IpAddr) -> usize {
-        self.routes.touch(dst)
-    }
-
     /// Sends a flow's packet by the way of those before it, whose generation is the current one. Gives the frame back,
     /// as it was, if it is not of the usual kind: another frame than a station's own untagged one, options, extension
     /// headers, a wrong sum, its last hop, too large.

@@ -291,7 +291,12 @@ impl Ip {
 
     /// The link of a route: its own, or the one on which its gateway is.
     pub(crate) fn route_link(&self, route: &Route) -> Option<LinkId> {
-        let link = match (route.link, route.gateway) {
+        self.link_towards(route.link, route.gateway)
+    }
+
+    /// The same of what a route says.
+    pub(crate) fn link_towards(&self, link: Option<LinkId>, gateway: Option<IpAddr>) -> Option<LinkId> {
+        let link = match (link, gateway) {
             (Some(link), _) => link,
             (None, Some(gateway)) if is_link_local(gateway) => self.group_link(None, gateway)?,
             (None, Some(gateway)) => {

@@ -26,6 +26,7 @@ mod config;
 mod counts;
 mod egress;
 mod event;
+mod foresight;
 mod forward;
 mod fragment;
 mod group_io;
@@ -76,6 +77,7 @@ pub use config::{
 pub use counts::{FamilyCounts, IcmpCounts, IpCounts};
 pub use egress::{Egress, RouteError};
 pub use event::{Configured, ErrorKind, IpEvent, LinkParameters, TransportError};
+pub use foresight::{FORESEEN_MAX, NewFlow};
 pub use groups::{FilterMode, JoinError, Member, Membership, SourceFilter};
 pub use iid::IidKind;
 pub use input::{Delivered, Input};

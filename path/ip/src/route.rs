@@ -10,8 +10,9 @@ use core::net::IpAddr;
 use firelane_units::{IpPrefix, LinkId};
 use firelane_wire::RouterPreference;
 
+use crate::foresight::Gateway;
 use crate::random::Keyed;
-use crate::trie::Trie;
+use crate::trie::{MANY, Trie};
 
 /// A route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,6 +164,14 @@ impl Same {
         }
     }
 
+    /// The gateway, and the link that is named, if there is one route and packets go on by it.
+    fn only_gateway(&self) -> Option<Gateway> {
+        match self {
+            Self::One(route) if route.kind == RouteKind::Unicast => Some((route.gateway?, route.link)),
+            _ => None,
+        }
+    }
+
     fn of(mut routes: Vec<Route>) -> Self {
         match routes.len() {
             0 => Self::None,
@@ -296,9 +305,29 @@ impl Routes {
         self.search(dst, |same| same.iter().find(|route| usable(route)))
     }
 
-    /// Reads the way to the longest match, so that it is near when it is asked for.
-    pub(crate) fn touch(&self, addr: IpAddr) -> usize {
-        self.longest(addr).len()
+    /// For each of `asked`, a number and an address: the gateway of the only route to the longest network that the
+    /// address is in. The table is gone through with all of them side by side.
+    pub(crate) fn gateways(&self, asked: &[(usize, IpAddr)], found: &mut [Option<Gateway>; MANY]) {
+        let mut places = [None; MANY];
+        let (mut v4, mut v6) = ([(0, 0); MANY], [(0, 0); MANY]);
+        let (mut count_v4, mut count_v6) = (0, 0);
+        for (nth, (_, addr)) in asked.iter().enumerate() {
+            match addr {
+                IpAddr::V4(addr) => {
+                    v4[count_v4] = (nth, addr.to_bits());
+                    count_v4 += 1;
+                }
+                IpAddr::V6(addr) => {
+                    v6[count_v6] = (nth, addr.to_bits());
+                    count_v6 += 1;
+                }
+            }
+        }
+        self.v4.lookup_many(&v4[..count_v4], &mut places);
+        self.v6.lookup_many(&v6[..count_v6], &mut places);
+        for (place, found) in places.iter().zip(found) {
+            *found = place.and_then(|place| self.same[place as usize].only_gateway());
+        }
     }
 
     /// All routes to the longest network that `addr` is in.

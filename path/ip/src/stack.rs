@@ -15,6 +15,7 @@ use crate::autoconf::Autoconf;
 use crate::config::{Forwarding, HopLimits, IfConfig, IfRouting, IpConfig};
 use crate::counts::{IpCounts, packets};
 use crate::event::{Configured, IpEvent};
+use crate::foresight::KnownGateways;
 use crate::group_io::LinkReports;
 use crate::groups::Groups;
 use crate::icmp_limit::{Bucket, IcmpLimit};
@@ -65,6 +66,8 @@ pub struct Ip {
     pub(crate) news: Bucket,
     pub(crate) reassembly: Reassembly,
     pub(crate) random: Random,
+    /// The next stations of routes.
+    pub(crate) gateways: KnownGateways,
     pub(crate) generation: u32,
     pub(crate) out: Chain,
     /// Storage for the pieces of a datagram that is being cut.
@@ -98,6 +101,7 @@ impl Ip {
             news: Bucket::default(),
             reassembly: Reassembly::new(keyed(6)),
             random,
+            gateways: KnownGateways::default(),
             generation: 1,
             out: Chain::default(),
             pieces: Chain::default(),

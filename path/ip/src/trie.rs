@@ -159,6 +159,8 @@ pub(crate) struct Trie<K> {
 
 /// The root is the first node, alone in its run.
 const ROOT: usize = 0;
+/// How many keys are looked up side by side: more than the memory answers at once.
+pub(crate) const MANY: usize = 64;
 /// Nodes on the way to the longest prefix, the root included.
 const DEPTH_MAX: usize = 26;
 
@@ -200,6 +202,40 @@ impl<K: Key> Trie<K> {
             depth += STRIDE;
         }
         best.map(|(node, bit)| self.values.all[node.value_at(bit)])
+    }
+
+    /// The value of the longest prefix of each of so many keys at most, into the place of its number: a level with all of
+    /// them, then the next. The memory answers them side by side, where one key after the other would wait for it at
+    /// each level.
+    pub(crate) fn lookup_many(&self, keys: &[(usize, K)], found: &mut [Option<u32>; MANY]) {
+        /// No value is there.
+        const NOWHERE: u32 = u32::MAX;
+        let keys = &keys[..keys.len().min(MANY)];
+        let (mut at, mut best) = ([ROOT as u32; MANY], [NOWHERE; MANY]);
+        let mut walking: [u8; MANY] = core::array::from_fn(|nth| nth as u8);
+        let (mut count, mut depth) = (keys.len(), 0);
+        while count > 0 {
+            let mut kept = 0;
+            for nth in 0..count {
+                let walker = usize::from(walking[nth]);
+                let node = &self.nodes.all[at[walker] as usize];
+                let chunk = keys[walker].1.chunk(depth);
+                let covering = node.prefixes & COVERS[chunk as usize];
+                if covering != 0 {
+                    best[walker] = node.value_at(63 - covering.leading_zeros()) as u32;
+                }
+                if node.nodes >> chunk & 1 != 0 {
+                    at[walker] = node.node_at(chunk) as u32;
+                    walking[kept] = walker as u8;
+                    kept += 1;
+                }
+            }
+            count = kept;
+            depth += STRIDE;
+        }
+        for ((number, _), best) in keys.iter().zip(best) {
+            found[*number] = (best != NOWHERE).then(|| self.values.all[best as usize]);
+        }
     }
 
     /// The longest prefix of `key` that has no more than `len_max` bits, with its length and its value.
@@ -358,6 +394,12 @@ mod tests {
                 prop_assert_eq!(trie.longest(key, 128), best);
                 let upto = (0..=20).rev().find_map(|len| Some((len, *naive.get(&(key & mask(len), len))?)));
                 prop_assert_eq!(trie.longest(key, 20), upto);
+            }
+            let keys: Vec<_> = asked.iter().enumerate().map(|(nth, &bits)| (MANY - 1 - nth, spread(bits))).collect();
+            let mut found = [None; MANY];
+            trie.lookup_many(&keys, &mut found);
+            for (number, key) in keys {
+                prop_assert_eq!(found[number], trie.lookup(key));
             }
             for ((key, len), value) in naive {
                 prop_assert_eq!(trie.get(key, len), Some(value));

@@ -5,7 +5,8 @@ mod common;
 use common::{Station, ip, mac};
 use firelane_frame::Frame;
 use firelane_ip::{
-    Adjacency, DadConfig, IfConfig, IfRouting, Input, Ip, IpConfig, ReversePath, Route, RouteKind, Upper,
+    Adjacency, DadConfig, FORESEEN_MAX, IfConfig, IfRouting, Input, Ip, IpConfig, NewFlow, ReversePath,
+    Route, RouteKind, Upper,
 };
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, Mtu, Port};
 use firelane_wire::{EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, UdpRepr};
@@ -253,6 +254,84 @@ proptest! {
                 let frame = router.ip.poll_output().unwrap();
                 prop_assert!(Ipv4View::parse(&frame.as_slice()[L3..]).unwrap().is_checksum_valid());
             }
+        }
+    }
+}
+
+/// Addresses of every kind that decides: neighbours, networks behind gateways and at which packets end, our own,
+/// broadcasts, groups, nobody's, those that stay on a link or a host.
+const EVERYWHERE: [&str; 18] = [
+    "10.0.0.9",
+    "10.2.0.9",
+    "10.2.0.77",
+    "10.0.0.1",
+    "10.0.0.255",
+    "192.0.2.7",
+    "192.0.2.200",
+    "198.51.100.3",
+    "203.0.113.5",
+    "224.0.0.5",
+    "0.0.0.0",
+    "127.0.0.1",
+    "169.254.3.4",
+    "250.0.0.1",
+    "8.8.8.8",
+    "255.255.255.255",
+    "10.99.0.1",
+    "192.0.2.129",
+];
+const EVERYWHERE_V6: [&str; 9] =
+    ["fd00::9", "fd02::9", "fd00::1", "2001:db8::7", "2001:db8:1::1", "ff02::1", "::", "::1", "fe80::9"];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    /// What is said of new flows together is what each first packet finds alone.
+    #[test]
+    fn what_is_foreseen_is_what_the_long_way_finds(
+        pairs in prop::collection::vec((any::<bool>(), 0usize..18, 0usize..18, any::<bool>()), 1..FORESEEN_MAX + 9),
+        strict in any::<bool>(),
+        closed in any::<bool>(),
+    ) {
+        let mut router = router();
+        for (net, gateway) in [
+            ("192.0.2.0/24", "10.0.0.9"),
+            ("192.0.2.128/25", "10.2.0.9"),
+            ("198.51.100.0/24", "10.0.0.9"),
+            ("198.51.100.0/24", "10.0.0.8"),
+            ("10.99.0.0/16", "10.0.0.77"),
+            ("2001:db8::/32", "fd02::9"),
+            ("0.0.0.0/0", "10.2.0.9"),
+        ] {
+            router.ip.add_route(prefix(net), Some(ip(gateway)), None).unwrap();
+        }
+        router.ip.insert_route(Route::ending(prefix("203.0.113.0/24"), RouteKind::Blackhole)).unwrap();
+        router.ip.insert_route(Route::ending(prefix("2001:db8:1::/48"), RouteKind::Prohibit)).unwrap();
+        let reverse_path = if strict { ReversePath::Strict } else { ReversePath::Off };
+        let forwards_v4 = closed.then_some(false);
+        router.ip.set_routing(B, IfRouting { reverse_path, ..IfRouting::default() });
+        router.ip.set_routing(A, IfRouting { forwards_v4, ..IfRouting::default() });
+        let name = |is_v4: bool, n: usize| if is_v4 { EVERYWHERE[n] } else { EVERYWHERE_V6[n % 9] };
+        let flows: Vec<_> = pairs
+            .iter()
+            .map(|&(is_v4, src, dst, by_a)| {
+                let (src, dst) = (ip(name(is_v4, src)), ip(name(is_v4, dst)));
+                NewFlow { link: if by_a { A } else { B }, src, dst }
+            })
+            .collect();
+        let mut foreseen = vec![None; flows.len()];
+        router.ip.foresee(NOW, &flows, |nth, adjacency| foreseen[nth] = Some(adjacency));
+        for (nth, (flow, said)) in flows.iter().zip(foreseen).enumerate() {
+            let packet = datagram(&flow.src.to_string(), &flow.dst.to_string(), 64, 10);
+            let found = match give(&mut router, flow.link, &packet) {
+                Fate::Forwarded(adjacency) => adjacency,
+                Fate::Dropped(_) | Fate::Other => None,
+            };
+            while router.ip.poll_output().is_some() {}
+            prop_assert!(said.is_none() || said == found, "{flow:?}: {said:?}, but {found:?}");
+            // Nothing is said only of those that are not as most are.
+            let is_usual = ["192.0.2.7", "2001:db8::7"].map(ip).contains(&flow.dst) && nth < FORESEEN_MAX;
+            prop_assert!(!is_usual || said == found, "{flow:?} goes {found:?}");
         }
     }
 }

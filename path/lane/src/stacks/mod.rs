@@ -78,7 +78,7 @@ impl Stacks {
 
     /// Lets the netstacks have the frames that are for them.
     pub(crate) fn arrive<D: Driver>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
-        self.look_ahead(&links.arrivals);
+        self.look_ahead(common.now, &links.arrivals);
         for arrival in links.arrivals.drain(..) {
             self.arrive_one(common, arrival);
         }

@@ -4,14 +4,16 @@
 //! an address or a property begins another, and each flow's next packet takes the long way once (`inbound.rs`).
 
 use core::hint::black_box;
+use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_classify::{FlowCache, Headers, Tuple};
 use firelane_frame::Frame;
-use firelane_ip::Adjacency;
-use firelane_units::{LinkId, StepListId};
+use firelane_ip::{Adjacency, FORESEEN_MAX, LOOPBACK, NewFlow};
+use firelane_units::{Instant, LinkId, StepListId};
 
 use super::Stacks;
 use super::inbound::Inside;
+use super::shard::Shard;
 use crate::links::Arrival;
 use crate::steps::{Onward, Step, StepLists, walk};
 
@@ -74,15 +76,15 @@ impl ForwardedFlows {
 }
 
 /// Arrivals that one look ahead is about: a lane's chain, and no more than the innermost cache keeps.
-const AHEAD: usize = 64;
+const AHEAD: usize = FORESEEN_MAX;
 /// Fewer than these are not worth a look.
 const AHEAD_LEAST: usize = 4;
 
 impl Stacks {
     /// Reads what the packets of a chain will ask the tables for, all of them before the first is handled: so the
-    /// memory is waited for once and not once per packet.
+    /// memory is waited for once and not once per packet. New flows are looked up together.
     #[inline]
-    pub(crate) fn look_ahead(&mut self, arrivals: &[Arrival]) {
+    pub(crate) fn look_ahead(&mut self, now: Instant, arrivals: &[Arrival]) {
         if arrivals.len() < AHEAD_LEAST {
             return;
         }
@@ -98,23 +100,38 @@ impl Stacks {
             }
         }
         if learning {
-            self.look_for_routes(ahead);
+            let learners = self.shards.iter_mut().filter(|shard| shard.forwarded.is_learning);
+            learners.for_each(|shard| shard.foresee(now, ahead));
         }
     }
+}
 
-    /// The same for the routes of flows that are not known.
-    fn look_for_routes(&mut self, ahead: &[Arrival]) {
-        for arrival in ahead {
-            let Some(shard) = self.shards.get_mut(arrival.netstack.index()) else { continue };
-            shard.forwarded.is_learning = false;
-            let (generation, flows) = (shard.ip.core.generation(), &shard.forwarded);
-            if let Some(tuple) = arrival.headers.tuple()
-                && flows.is_router
-                && flows.cache.lookup(arrival.link, &tuple, generation).is_none()
-            {
-                black_box(shard.ip.core.touch_route(tuple.local()));
+impl Shard {
+    /// The flows of a chain that are not known, and are as most are, are known from here on.
+    fn foresee(&mut self, now: Instant, ahead: &[Arrival]) {
+        let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let mut new = [NewFlow { link: LOOPBACK, src: nobody, dst: nobody }; AHEAD];
+        let mut whose = [0; AHEAD];
+        let mut count = 0;
+        let Self { ip, forwarded, config, .. } = self;
+        let generation = ip.core.generation();
+        for (nth, arrival) in ahead.iter().enumerate() {
+            let Some(tuple) = arrival.headers.tuple() else { continue };
+            let is_ours = arrival.netstack == config.id && !arrival.headers.tagged;
+            if is_ours && forwarded.cache.lookup(arrival.link, &tuple, generation).is_none() {
+                new[count] = NewFlow { link: arrival.link, src: tuple.remote(), dst: tuple.local() };
+                whose[count] = nth;
+                count += 1;
             }
         }
+        forwarded.is_learning = false;
+        ip.core.foresee(now, &new[..count], |nth, adjacency| {
+            let Arrival { link, headers, .. } = &ahead[whose[nth]];
+            if let Some(tuple) = headers.tuple() {
+                forwarded.learn(*link, &tuple, StepLists::FORWARD, adjacency);
+            }
+        });
+        ip.touch();
     }
 }
 

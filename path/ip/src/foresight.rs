@@ -1,0 +1,127 @@
+//! The ways onward of many new flows, found together (RFC 1812 §5.2.4).
+//!
+//! A flow's first packet finds its way alone (`forward.rs`) and waits for the memory at each step of the table.
+//! [`Ip::foresee`] goes through the table with all new flows of a chain side by side, so that it is waited for once. It
+//! answers what most flows of a router have: addresses that may be forwarded, one route, and a gateway that is known.
+//! About others it says nothing, and their first packet takes the long way. What it answers is what the long way finds
+//! (`tests/forwarding.rs`).
+
+use core::net::IpAddr;
+
+use firelane_units::{Instant, LinkId};
+
+use crate::adjacency::Adjacency;
+use crate::config::LOOPBACK;
+use crate::egress::is_link_local;
+use crate::input_v4::Cast;
+use crate::stack::Ip;
+use crate::trie::MANY;
+
+/// What decides about a new flow.
+#[derive(Clone, Copy, Debug)]
+pub struct NewFlow {
+    /// By which link its packets come.
+    pub link: LinkId,
+    /// Who sends them.
+    pub src: IpAddr,
+    /// Who they are for.
+    pub dst: IpAddr,
+}
+
+/// How many new flows are foreseen at once.
+pub const FORESEEN_MAX: usize = MANY;
+
+/// Gateways that are remembered: a router has few.
+const GATEWAYS: usize = 64;
+
+/// The adjacencies of gateways, each good in its generation.
+#[derive(Debug, Default)]
+pub(crate) struct KnownGateways {
+    /// Nothing until the first is asked for: a host foresees nothing.
+    places: Vec<Option<(Gateway, Adjacency)>>,
+}
+
+/// A route's gateway, and the link that the route names.
+pub(crate) type Gateway = (IpAddr, Option<LinkId>);
+
+impl KnownGateways {
+    fn place((ip, _): &Gateway) -> usize {
+        let bits = match ip {
+            IpAddr::V4(v4) => u64::from(v4.to_bits()),
+            IpAddr::V6(v6) => v6.to_bits() as u64,
+        };
+        (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % GATEWAYS
+    }
+
+    fn find(&self, gateway: &Gateway, generation: u32) -> Option<Adjacency> {
+        let (known, adjacency) = self.places.get(Self::place(gateway))?.as_ref()?;
+        (known == gateway && adjacency.generation == generation).then_some(*adjacency)
+    }
+
+    fn put(&mut self, gateway: Gateway, adjacency: Adjacency) {
+        if self.places.is_empty() {
+            self.places.resize(GATEWAYS, None);
+        }
+        self.places[Self::place(&gateway)] = Some((gateway, adjacency));
+    }
+}
+
+impl Ip {
+    /// Tells `found` the way of each of `flows`, by its number, that is as most are. Of more than [`FORESEEN_MAX`] only
+    /// so many are looked at.
+    pub fn foresee(&mut self, now: Instant, flows: &[NewFlow], mut found: impl FnMut(usize, Adjacency)) {
+        let mut onward = [(0, IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED)); FORESEEN_MAX];
+        let mut count = 0;
+        for (nth, flow) in flows.iter().take(FORESEEN_MAX).enumerate() {
+            if self.goes_onward(flow) {
+                onward[count] = (nth, flow.dst);
+                count += 1;
+            }
+        }
+        let onward = &onward[..count];
+        let mut gateways = [None; FORESEEN_MAX];
+        self.routes.gateways(onward, &mut gateways);
+        for (&(nth, dst), gateway) in onward.iter().zip(&gateways) {
+            if let Some(adjacency) = gateway.and_then(|gateway| self.adjacency_of(now, gateway))
+                && self.forwards(adjacency.link, dst.is_ipv4())
+            {
+                found(nth, adjacency);
+            }
+        }
+    }
+
+    /// Whether packets with these addresses are forwarded, if there is a way.
+    fn goes_onward(&self, flow: &NewFlow) -> bool {
+        let NewFlow { link, src, dst } = *flow;
+        if link == LOOPBACK || dst.is_loopback() || !self.forwards(link, dst.is_ipv4()) {
+            return false;
+        }
+        let is_for_others = match (src, dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let stays = src.is_link_local() || dst.is_link_local();
+                !stays && !self.is_martian_v4(link, src) && self.cast_v4(link, dst) == Cast::Other
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let stays = src.is_unspecified() || is_link_local(src.into()) || is_link_local(dst.into());
+                !stays && !self.is_martian_v6(link, src) && self.cast_v6(link, dst) == Cast::Other
+            }
+            _ => false,
+        };
+        is_for_others && self.is_on_reverse_path(link, src)
+    }
+
+    /// The way to a gateway, if there is one and its address is known.
+    fn adjacency_of(&mut self, now: Instant, gateway: Gateway) -> Option<Adjacency> {
+        if let Some(known) = self.gateways.find(&gateway, self.generation) {
+            return Some(known);
+        }
+        let (ip, link) = gateway;
+        let link = self.link_towards(link, Some(ip))?;
+        let interface = *self.interfaces.get(link)?;
+        let (_, dst_mac) = self.neighbours.resolve(now, link, ip)?;
+        let (src_mac, mtu, generation) = (interface.mac, interface.mtu, self.generation);
+        let adjacency = Adjacency { link, src_mac, dst_mac, mtu, generation };
+        self.gateways.put(gateway, adjacency);
+        Some(adjacency)
+    }
+}
