@@ -17,6 +17,7 @@ pub mod ring_state {
 }
 mod chain;
 mod driver;
+mod envelope;
 #[cfg(not(loom))]
 mod extents;
 mod frame;
@@ -39,6 +40,7 @@ pub use byte_ring::{
 pub use byte_ring::{FusedReader, FusedWriter, Halves, Visit, fuse, is_cramped, part, reopen};
 pub use chain::Chain;
 pub use driver::{Capabilities, Driver};
+pub use envelope::{Envelope, RECORD_BYTES, SEGMENTS_MAX};
 pub use frame::{Frame, Weight};
 pub use meta::{Checksum, FlowTag, FrameMeta, SegmentKind, Segmentation};
 pub use mpsc::MpscRing;

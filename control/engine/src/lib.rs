@@ -35,6 +35,8 @@ mod stack;
 mod tcp_listener;
 mod tcp_stream;
 mod udp_groups;
+mod udp_messages;
+mod udp_options;
 mod udp_socket;
 mod worker;
 
@@ -50,6 +52,7 @@ pub use snapshot::EngineSnapshot;
 pub use stack::{Stack, StackBuilder};
 pub use tcp_listener::{ListenConfig, TcpListener};
 pub use tcp_stream::TcpStream;
+pub use udp_messages::{Incoming, Outgoing};
 pub use udp_socket::UdpSocket;
 pub use worker::{Ran, Worker};
 
@@ -66,6 +69,7 @@ pub use firelane_driver_memory::{Conditions, WireConfig, wire};
 pub use firelane_driver_packet::PacketSocket;
 pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};
 pub use firelane_flow::Counters as Traffic;
+pub use firelane_frame::Envelope;
 pub use firelane_ip::{Address, Neighbour, Origin, Route};
 pub use firelane_ip::{
     AddressOrigin, AutoconfConfig, Configured, DadConfig, FamilyCounts, FilterMode, Forwarding, HopLimits,

@@ -129,7 +129,7 @@ impl UdpSocket {
         }
     }
 
-    fn set_option(&self, option: DatagramOption) -> io::Result<()> {
+    pub(crate) fn set_option(&self, option: DatagramOption) -> io::Result<()> {
         self.command(SocketCommand::SetDatagramOption(self.socket, option))?;
         // Datagrams lie in the ring as soon as they are sent, and must not overtake it.
         self.engine.fabric.catch_up(self.shared.lane());

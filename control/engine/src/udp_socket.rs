@@ -1,19 +1,21 @@
 //! A UDP socket for programs, like `std::net::UdpSocket`.
 //!
-//! The socket lives in the lane that its local port steers to; datagrams wait in bounded rings on both sides.
+//! The socket lives in the lane that its local port steers to; datagrams wait in bounded rings on both sides. What goes
+//! beside their payload, and many at once, is `udp_messages.rs`'s; options are `udp_options.rs`'s.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use firelane_classify::Steering;
-use firelane_lane::{Bind, LaneMessage, SocketCommand, datagram_lane};
+use firelane_frame::Envelope;
+use firelane_lane::{Bind, ConnectDatagrams, LaneMessage, SocketCommand, datagram_lane};
 use firelane_socket::{
-    DatagramEnd, DatagramShared, Flags, Ready, RecvDatagramEnd, SendDatagramEnd, SendDatagramError,
-    SocketToken, datagram,
+    Datagram, DatagramEnd, DatagramShared, Flags, Ready, RecvDatagramEnd, SendDatagramEnd, SendDatagramError,
+    SocketError, SocketToken, datagram,
 };
 use firelane_units::{LinkId, Port, SocketId};
 use rustix::io::Errno;
@@ -40,11 +42,18 @@ pub struct UdpSocket {
     pub(crate) joined: AtomicBool,
     send: Mutex<SendDatagramEnd>,
     recv: Mutex<RecvDatagramEnd>,
-    remote: Option<SocketAddr>,
+    names: Mutex<Ends>,
     token: SocketToken,
     seat: Arc<Seat>,
     nonblocking: AtomicBool,
     read_timeout: Mutex<Option<Duration>>,
+}
+
+/// The addresses that a socket has since it was connected.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ends {
+    local: Option<SocketAddr>,
+    remote: Option<SocketAddr>,
 }
 
 impl UdpSocket {
@@ -129,7 +138,7 @@ impl UdpSocket {
             joined: AtomicBool::new(false),
             send: Mutex::new(send),
             recv: Mutex::new(recv),
-            remote,
+            names: Mutex::new(Ends { local: None, remote }),
             token,
             seat,
             nonblocking: AtomicBool::new(false),
@@ -149,13 +158,65 @@ impl UdpSocket {
         words.take_error().map(|error| Err(io_error(error)))
     }
 
+    /// Exchanges datagrams with `addr` alone from here on, which may be called again.
+    ///
+    /// # Errors
+    /// There is no way to `addr`, or another socket has the same two ends.
+    pub fn connect(&self, addr: impl ToSocketAddrs) -> io::Result<()> {
+        let addr = addr.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
+        self.reconnect(Some(addr))
+    }
+
+    /// Exchanges datagrams with everybody again (connect(2) to `AF_UNSPEC`).
+    ///
+    /// # Errors
+    /// Another socket is bound to the same.
+    pub fn disconnect(&self) -> io::Result<()> {
+        self.reconnect(None)
+    }
+
+    fn reconnect(&self, remote: Option<SocketAddr>) -> io::Result<()> {
+        let outcome = Arc::new(OnceLock::new());
+        let connect = ConnectDatagrams { socket: self.socket, remote, outcome: Arc::clone(&outcome) };
+        let mut names = self.names();
+        self.command(SocketCommand::ConnectDatagrams(Box::new(connect)))?;
+        let local = loop {
+            if let Some(outcome) = outcome.get() {
+                break outcome.map_err(io_error)?;
+            }
+            // A lane that has dropped its squeue will say nothing.
+            if Arc::strong_count(&outcome) == 1 && outcome.get().is_none() {
+                return Err(lane_failed());
+            }
+            self.engine.fabric.give_way(self.shared.lane());
+        };
+        *names = Ends { local: Some(local), remote };
+        Ok(())
+    }
+
+    fn names(&self) -> MutexGuard<'_, Ends> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The peer of a connected socket.
+    ///
+    /// # Errors
+    /// `NotConnected` without one.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.names().remote.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
     /// Sends a datagram to `addr`.
     ///
     /// # Errors
     /// It is too long, an earlier one was refused, or the queue is full in non-blocking mode.
     pub fn send_to(&self, payload: &[u8], addr: impl ToSocketAddrs) -> io::Result<usize> {
         let addr = addr.to_socket_addrs()?.next().ok_or(io::ErrorKind::InvalidInput)?;
-        self.block_for(Ready::WRITABLE, None, |socket| socket.try_send(addr, payload))
+        self.send_sealed(&Envelope::to(addr), payload)
+    }
+
+    pub(crate) fn send_sealed(&self, envelope: &Envelope, payload: &[u8]) -> io::Result<usize> {
+        self.block_for(Ready::WRITABLE, None, |socket| socket.try_send(envelope, payload))
     }
 
     /// Sends a datagram to the peer of a connected socket.
@@ -163,8 +224,7 @@ impl UdpSocket {
     /// # Errors
     /// As [`UdpSocket::send_to`]; `NotConnected` without a peer.
     pub fn send(&self, payload: &[u8]) -> io::Result<usize> {
-        let addr = self.remote.ok_or(io::ErrorKind::NotConnected)?;
-        self.send_to(payload, addr)
+        self.send_to(payload, self.peer_addr()?)
     }
 
     /// Receives a datagram; what does not fit into `to` is lost.
@@ -172,8 +232,32 @@ impl UdpSocket {
     /// # Errors
     /// A peer refused an earlier datagram, or nothing came within the time-out.
     pub fn recv_from(&self, to: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.recv_sealed(|recv| recv.recv(to)).map(|got| (got.copied, got.envelope.peer))
+    }
+
+    /// Receives a datagram of a connected socket's peer.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn recv(&self, to: &mut [u8]) -> io::Result<usize> {
+        self.recv_from(to).map(|(count, _)| count)
+    }
+
+    /// As [`UdpSocket::recv_from`], and leaves the datagram where it is.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn peek_from(&self, to: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.recv_sealed(|recv| Ok(recv.peek(to))).map(|got| (got.copied, got.envelope.peer))
+    }
+
+    /// Waits until `take` has found something at the end that receives.
+    pub(crate) fn recv_sealed(
+        &self,
+        mut take: impl FnMut(&mut RecvDatagramEnd) -> Result<Option<Datagram>, SocketError>,
+    ) -> io::Result<Datagram> {
         let limit = *self.read_timeout.lock().unwrap_or_else(PoisonError::into_inner);
-        self.block_for(Ready::READABLE, limit, |socket| socket.try_recv(to))
+        self.block_for(Ready::READABLE, limit, |socket| socket.try_recv(&mut take))
     }
 
     /// Sends without blocking the thread.
@@ -181,7 +265,8 @@ impl UdpSocket {
     /// # Errors
     /// As [`UdpSocket::send_to`].
     pub async fn send_to_async(&self, payload: &[u8], addr: SocketAddr) -> io::Result<usize> {
-        let send = |socket: &Self| socket.try_send(addr, payload);
+        let envelope = Envelope::to(addr);
+        let send = |socket: &Self| socket.try_send(&envelope, payload);
         std::future::poll_fn(|context| self.poll_for(Ready::WRITABLE, context, send)).await
     }
 
@@ -190,32 +275,40 @@ impl UdpSocket {
     /// # Errors
     /// As [`UdpSocket::recv_from`].
     pub async fn recv_from_async(&self, to: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        std::future::poll_fn(|context| self.poll_for(Ready::READABLE, context, |s| s.try_recv(to))).await
+        let mut take = |recv: &mut RecvDatagramEnd| recv.recv(to);
+        let recv = |socket: &Self| socket.try_recv(&mut take);
+        let got = std::future::poll_fn({
+            let mut recv = recv;
+            move |context| self.poll_for(Ready::READABLE, context, &mut recv)
+        });
+        got.await.map(|got| (got.copied, got.envelope.peer))
     }
 
-    fn try_send(&self, addr: SocketAddr, payload: &[u8]) -> Option<io::Result<usize>> {
+    fn try_send(&self, envelope: &Envelope, payload: &[u8]) -> Option<io::Result<usize>> {
+        self.with_sender(|send| sent(send.send_with(envelope, payload), payload.len()))
+    }
+
+    /// Does something with the end that sends, and tells the lane of what was queued.
+    pub(crate) fn with_sender<T>(&self, act: impl FnOnce(&mut SendDatagramEnd) -> T) -> T {
         let mut send = self.send.lock().unwrap_or_else(PoisonError::into_inner);
-        match send.send(addr, payload) {
-            Ok(()) => {
-                let owes_kick = send.kick();
-                drop(send);
-                if owes_kick {
-                    self.kick();
-                }
-                Some(Ok(payload.len()))
-            }
-            Err(SendDatagramError::WouldBlock) => None,
-            Err(SendDatagramError::TooLong) => Some(Err(Errno::MSGSIZE.into())),
-            Err(SendDatagramError::Failed(error)) => Some(Err(io_error(error))),
+        let result = act(&mut send);
+        let owes_kick = send.has_queued() && send.kick();
+        drop(send);
+        if owes_kick {
+            self.kick();
         }
+        result
     }
 
-    fn try_recv(&self, to: &mut [u8]) -> Option<io::Result<(usize, SocketAddr)>> {
-        let mut recv = self.recv.lock().unwrap_or_else(PoisonError::into_inner);
-        match recv.recv(to) {
-            Ok(taken) => taken.map(|datagram| Ok((datagram.copied, datagram.peer))),
-            Err(error) => Some(Err(io_error(error))),
-        }
+    fn try_recv(
+        &self,
+        take: &mut impl FnMut(&mut RecvDatagramEnd) -> Result<Option<Datagram>, SocketError>,
+    ) -> Option<io::Result<Datagram>> {
+        take(&mut self.receiver()).map_err(io_error).transpose()
+    }
+
+    pub(crate) fn receiver(&self) -> MutexGuard<'_, RecvDatagramEnd> {
+        self.recv.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn kick(&self) {
@@ -267,7 +360,8 @@ impl UdpSocket {
     /// # Errors
     /// `NotConnected` if the lane has forgotten it.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.shared.local().ok_or_else(|| io::ErrorKind::NotConnected.into())
+        let local = self.names().local.or_else(|| self.shared.local());
+        local.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Whether calls return `WouldBlock` instead of waiting.
@@ -290,6 +384,17 @@ impl UdpSocket {
         *self.read_timeout.lock().unwrap_or_else(PoisonError::into_inner) = timeout;
         Ok(())
     }
+}
+
+/// What a call that sends answers; `None` has to wait.
+pub(crate) fn sent(result: Result<(), SendDatagramError>, len: usize) -> Option<io::Result<usize>> {
+    Some(match result {
+        Ok(()) => Ok(len),
+        Err(SendDatagramError::WouldBlock) => return None,
+        Err(SendDatagramError::TooLong) => Err(Errno::MSGSIZE.into()),
+        Err(SendDatagramError::TooMany) => Err(Errno::INVAL.into()),
+        Err(SendDatagramError::Failed(error)) => Err(io_error(error)),
+    })
 }
 
 impl Drop for UdpSocket {

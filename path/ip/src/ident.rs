@@ -51,6 +51,15 @@ impl Identifications {
     }
 }
 
+impl Identifications {
+    /// Leaves out as many numbers as the datagrams behind the first of a frame take that will be cut (RFC 6864 §4.3).
+    #[inline]
+    pub(crate) fn leave_out(&mut self, id: CounterId, count: usize) {
+        let counter = &mut self.counters[usize::from(id.0)];
+        *counter = counter.wrapping_add(count as u32);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

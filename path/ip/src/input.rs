@@ -51,6 +51,17 @@ pub struct Delivered {
     pub(crate) l3_offset: usize,
 }
 
+impl Delivered {
+    /// Its traffic class: the octet that TOS was, of the IP header (RFC 2474, RFC 3168).
+    pub fn traffic_class(&self) -> u8 {
+        match (self.dst, self.frame.as_slice().get(self.l3_offset..)) {
+            (IpAddr::V4(_), Some(&[_, tos, ..])) => tos,
+            (IpAddr::V6(_), Some(&[high, low, ..])) => high << 4 | low >> 4,
+            _ => 0,
+        }
+    }
+}
+
 impl Ip {
     /// Takes a frame that arrived by `link` for this netstack, whose network header is at `l3_offset`.
     #[inline]

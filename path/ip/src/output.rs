@@ -121,6 +121,7 @@ impl Ip {
                 // RFC 6864 §4.1: a datagram that cannot be cut needs no identification.
                 if !upper.dont_fragment {
                     header.identification = self.identification(egress) as u16;
+                    self.leave_out_identifications(egress, &frame);
                 }
                 prepend_v4(&mut frame, &header);
             }
@@ -207,6 +208,16 @@ impl Ip {
         let find = || self.identifications.counter(egress.src, egress.dst);
         let counter = *egress.counter.get_or_insert_with(find);
         self.identifications.next(counter, &mut self.random)
+    }
+
+    /// The datagrams that a frame stands for have a number each, from the first's on (`offload::segment`).
+    #[inline]
+    fn leave_out_identifications(&mut self, egress: &Egress, frame: &Frame) {
+        if let Some(cut) = frame.meta().segmentation
+            && let Some(counter) = egress.counter
+        {
+            self.identifications.leave_out(counter, cut.segments(frame.len()) - 1);
+        }
     }
 
     /// Puts Ethernet in front of a packet and sends it, or lets it wait for the next hop's address. Never

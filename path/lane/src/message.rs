@@ -8,7 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU8;
 use core::ops::RangeInclusive;
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use firelane_classify::{FlowMatch, Steering};
 use firelane_flow::FlowConfig;
@@ -17,7 +17,7 @@ use firelane_ip::{
     AutoconfConfig, Configured, DadConfig, Forwarding, HopLimits, IfRouting, IidKind, RouteKind,
     SourceFilter, TransportError,
 };
-use firelane_socket::{ConnRef, DatagramSlot, ListenerSlot, StreamConfig, StreamSlot};
+use firelane_socket::{ConnRef, DatagramSlot, ListenerSlot, SocketError, StreamConfig, StreamSlot};
 use firelane_switch::{Lesson, Rules};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig};
@@ -356,6 +356,8 @@ pub enum SocketCommand {
     SetOption(ConnRef, StreamOption),
     /// Opens a datagram socket; sent to the lane that [`crate::datagram_lane`] names.
     Bind(Box<Bind>),
+    /// Names the only peer of a datagram socket, or none.
+    ConnectDatagrams(Box<ConnectDatagrams>),
     /// The program closed a datagram socket.
     CloseDatagrams(SocketId),
     /// An option of a datagram socket.
@@ -412,6 +414,17 @@ pub struct Bind {
     pub link: Option<LinkId>,
     /// The lane's side of the queues.
     pub slot: DatagramSlot,
+}
+
+/// Another peer for a datagram socket.
+#[derive(Clone, Debug)]
+pub struct ConnectDatagrams {
+    /// Which socket.
+    pub socket: SocketId,
+    /// With whom only; `None` is with everybody, from what it was bound to.
+    pub remote: Option<SocketAddr>,
+    /// The local address from then on, or why the socket stays as it was. Set when the command is carried out.
+    pub outcome: Arc<OnceLock<Result<SocketAddr, SocketError>>>,
 }
 
 /// The options that a stream starts with.
@@ -490,6 +503,16 @@ pub enum DatagramOption {
     MulticastLink(Option<LinkId>),
     /// SO_BROADCAST.
     Broadcast(bool),
+    /// IP_TTL, IPV6_UNICAST_HOPS; `None` is the link's.
+    Hops(Option<NonZeroU8>),
+    /// IP_TOS, IPV6_TCLASS: the whole octet.
+    TrafficClass(u8),
+    /// IP_MTU_DISCOVER, IPV6_DONTFRAG: what is too large for the way is refused, here and by routers.
+    DontFragment(bool),
+    /// UDP_GRO.
+    ReceiveOffload(bool),
+    /// SO_RCVBUF: the most bytes of records that wait to be received.
+    ReceiveQueue(usize),
 }
 
 /// What one lane of a netstack tells the others.

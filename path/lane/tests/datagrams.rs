@@ -2,6 +2,7 @@
 
 mod support;
 
+use firelane_frame::RECORD_BYTES;
 use firelane_ip::DadConfig;
 use firelane_lane::{Idle, Notice};
 use firelane_socket::{Ready, SocketError, SocketToken};
@@ -24,11 +25,14 @@ fn a_question_and_its_answer() {
             assert_eq!(world.mail.ready, [(SocketToken(7), Ready::READABLE)]);
             let mut buffer = [0; 100];
             let question = dns.recv.recv(&mut buffer).unwrap().expect("it has arrived");
-            assert_eq!((&buffer[..question.copied], question.peer.port()), (&b"who?"[..], port));
-            world.send_to(&mut dns, 1, question.peer, b"me");
+            assert_eq!((&buffer[..question.copied], question.envelope.peer.port()), (&b"who?"[..], port));
+            world.send_to(&mut dns, 1, question.envelope.peer, b"me");
             world.run();
             let answer = client.recv.recv(&mut buffer).unwrap().expect("it has arrived");
-            assert_eq!((&buffer[..answer.copied], answer.peer), (&b"me"[..], server.parse().unwrap()));
+            assert_eq!(
+                (&buffer[..answer.copied], answer.envelope.peer),
+                (&b"me"[..], server.parse().unwrap())
+            );
             world.check_conservation();
         }
     }
@@ -40,7 +44,7 @@ fn a_full_queue_drops_and_counts() {
     let _server = world.bind(2, 1, 0, "10.0.0.2:9");
     let mut client = world.bind(1, 2, 0, "10.0.0.1:0");
     for _ in 0..100 {
-        world.send_to(&mut client, 2, "10.0.0.2:9".parse().unwrap(), &[0; 1000]);
+        world.send_to(&mut client, 2, "10.0.0.2:9".parse().unwrap(), &[0; 1024 - RECORD_BYTES]);
         world.run();
     }
     // 64 KiB hold 64 records of 1,024 bytes.
@@ -90,7 +94,10 @@ fn a_netstack_talks_to_itself() {
         world.run();
         let mut buffer = vec![0; 10_000];
         let got = server.recv.recv(&mut buffer).unwrap().expect("it has arrived");
-        assert_eq!((got.copied, got.peer.ip()), (9000, "127.0.0.1".parse::<std::net::IpAddr>().unwrap()));
+        assert_eq!(
+            (got.copied, got.envelope.peer.ip()),
+            (9000, "127.0.0.1".parse::<std::net::IpAddr>().unwrap())
+        );
         world.check_conservation();
     }
 }
@@ -114,7 +121,10 @@ fn who_hears_that_an_address_is_ready_can_use_it_in_every_lane() {
         world.run();
         let mut buffer = [0; 9];
         let got = server.recv.recv(&mut buffer).unwrap();
-        assert!(got.is_some_and(|it| it.peer.ip().to_string() == "10.0.0.3"), "lane {lane}: {got:?}");
+        assert!(
+            got.is_some_and(|it| it.envelope.peer.ip().to_string() == "10.0.0.3"),
+            "lane {lane}: {got:?}"
+        );
         world.check_conservation();
     }
 }

@@ -8,26 +8,28 @@
 //!
 //! - `shared.rs`: the words between the sides: interest, flags, error, kicks.
 //! - `stream.rs`: two byte rings, for a connection. `fused.rs`: one that two of them share. `listener.rs`: the accept queue that all lanes share.
-//! - `datagram.rs`: records in byte rings, for UDP. `error.rs`: what an application may be told.
+//! - `datagram.rs`: two queues, for UDP. `records.rs`: one of them, over a byte ring. `error.rs`: what an application may be told.
 #![forbid(unsafe_code)]
 
 mod datagram;
 mod error;
 mod fused;
 mod listener;
+mod records;
 mod shared;
 mod stream;
 mod urgent;
 
 pub use datagram::{
-    Datagram, DatagramEnd, DatagramShared, DatagramSlot, QueueIn, QueueOut, RECORD_BYTES, RecvDatagramEnd,
-    SendDatagramEnd, SendDatagramError, datagram,
+    ArenaDatagrams, DatagramEnd, DatagramShared, DatagramSlot, RecvDatagramEnd, SendDatagramEnd,
+    SendDatagramError, datagram, datagram_in,
 };
 pub use error::SocketError;
 pub use fused::{Fusion, Nudge, fuse_streams, part_streams, sever_streams};
 pub use listener::{
     Accepted, HALF_OPEN_MAX, ListenerClosed, ListenerEnd, ListenerSlot, listener, listener_in,
 };
+pub use records::{Datagram, QueueIn, QueueOut, Torn};
 pub use shared::{Flags, Ready, Shared, SocketToken, Words};
 pub use stream::{
     AnyEnd, ArenaEnd, ConnRef, Names, ReadError, RecvEnd, SendEnd, StreamConfig, StreamEnd, StreamRef,

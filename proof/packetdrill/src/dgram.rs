@@ -99,7 +99,7 @@ impl DatagramSocket {
         self.received += u64::from(!peeks);
         bytes.truncate(got.copied);
         let len = if flags & libc::MSG_TRUNC != 0 { got.len } else { got.copied };
-        Ok(Some(Received { bytes, len, from: Some(got.peer), is_cut: got.copied < got.len }))
+        Ok(Some(Received { bytes, len, from: Some(got.envelope.peer), is_cut: got.copied < got.len }))
     }
 
     pub(crate) fn write(
@@ -121,6 +121,7 @@ impl DatagramSocket {
             Ok(()) => {}
             Err(SendDatagramError::WouldBlock) => return Ok(None),
             Err(SendDatagramError::TooLong) => return fail(libc::EMSGSIZE),
+            Err(SendDatagramError::TooMany) => return fail(libc::EINVAL),
             Err(SendDatagramError::Failed(error)) => return Err(error.into()),
         }
         if open.end.send.kick() {

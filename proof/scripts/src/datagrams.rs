@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use firelane_frame::Envelope;
 use firelane_lane::{Bind, LaneMessage, SocketCommand};
 use firelane_sim::{Sim, StackId};
 use firelane_socket::{DatagramEnd, SendDatagramError, datagram};
@@ -45,25 +46,27 @@ impl DatagramSocket {
         Ok(Self { end, socket, peer: remote })
     }
 
-    /// `send(u, n[, to port])`.
+    /// `send(u, n[, to port][, by bytes])`: one datagram, or as many of so many bytes as it takes (UDP_SEGMENT).
     pub(crate) fn send(
         &mut self,
         sim: &mut Sim,
         (stack, peer): (StackId, IpAddr),
         words: &[&str],
     ) -> Result<String, String> {
-        let (len, to) = match words {
-            [len] => (number::<usize>(len)?, self.peer),
-            [len, to] => {
-                let to = to.strip_prefix("to ").ok_or(format!("`{to}` is no part of a send"))?;
-                (number(len)?, Some(SocketAddr::new(peer, number(to)?)))
+        let (len, words) = words.split_first().ok_or("send takes a length")?;
+        let (len, mut to, mut segment) = (number::<usize>(len)?, self.peer, 0);
+        for word in words {
+            match word.split_once(' ') {
+                Some(("to", port)) => to = Some(SocketAddr::new(peer, number(port)?)),
+                Some(("by", bytes)) => segment = number(bytes)?,
+                _ => return Err(format!("`{word}` is no part of a send")),
             }
-            _ => return Err("send takes a length".into()),
-        };
+        }
         let to = to.ok_or("the socket has no peer: to whom?")?;
         let mut bytes = vec![0; len];
-        OUR_TEXT.fill(0, &mut bytes);
-        let result = self.end.send.send(to, &bytes);
+        let one = if segment == 0 { len.max(1) } else { usize::from(segment) };
+        bytes.chunks_mut(one).for_each(|datagram| OUR_TEXT.fill(0, datagram));
+        let result = self.end.send.send_with(&Envelope { segment, ..Envelope::to(to) }, &bytes);
         if result.is_ok() && self.end.send.kick() {
             let kick = LaneMessage::KickDatagrams { netstack: stack.netstack, socket: self.socket };
             sim.send(stack.host, LaneId(0), kick);
@@ -72,6 +75,7 @@ impl DatagramSocket {
             Ok(()) => "ok".into(),
             Err(SendDatagramError::WouldBlock) => "again".into(),
             Err(SendDatagramError::TooLong) => "toolong".into(),
+            Err(SendDatagramError::TooMany) => "toomany".into(),
             Err(SendDatagramError::Failed(error)) => word_of(error).into(),
         })
     }

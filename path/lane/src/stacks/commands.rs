@@ -62,6 +62,7 @@ impl<D> Inside<'_, D> {
                 Some(Disposition::default())
             }),
             SocketCommand::Bind(bind) => self.bind(*bind),
+            SocketCommand::ConnectDatagrams(connect) => self.connect_datagrams(&connect),
             SocketCommand::CloseDatagrams(socket) => self.close_datagrams(socket),
             SocketCommand::SetDatagramOption(socket, option) => self.set_datagram_option(socket, option),
             SocketCommand::Join(join) => self.join(*join),

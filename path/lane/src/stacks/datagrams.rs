@@ -1,55 +1,70 @@
-//! Datagram sockets of a shard: from a packet to a socket's queue, and from its queue to IP.
+//! Datagram sockets of a shard: how they are bound and set, and a packet's way to a socket's queue.
 //!
 //! A socket lives in the lane that its local port steers to, so its queues have one lane's side. What does not
-//! fit a receive queue is dropped and counted; what a limit does not admit waits in the send queue.
+//! fit a receive queue is dropped and counted. What they send is `datagrams_out.rs`'s.
 
-use core::net::{Ipv4Addr, SocketAddr};
+use core::mem;
+use core::net::SocketAddr;
+use core::num::NonZeroU8;
 
-use firelane_classify::Tuple;
-use firelane_flow::Credit;
-use firelane_frame::Frame;
-use firelane_ip::{Delivered, Egress, Member, Upper};
+use firelane_frame::{Envelope, Frame};
+use firelane_ip::{Delivered, Egress, Member};
 use firelane_socket::{DatagramSlot, Flags, Ready, SocketError};
-use firelane_udp::{Binding, ChecksumWork, Datagram, append_payload, encode, free_port, receive};
-use firelane_units::{DropReason, Instant, LinkId, Port, SocketId};
-use firelane_wire::IpProtocol;
+use firelane_udp::{Binding, Datagram, free_port, receive};
+use firelane_units::{DropReason, LinkId, Port, SocketId};
 
 use super::inbound::Inside;
 use super::shard::Shard;
 use crate::common::Common;
-use crate::links::Links;
-use crate::message::{Bind, DatagramOption};
+use crate::message::{Bind, ConnectDatagrams, DatagramOption};
 use crate::steer::datagram_lane;
-
-/// How many datagrams one socket may send before the next one has its turn.
-const DATAGRAMS_PER_TURN: usize = 32;
 
 /// A datagram socket.
 #[derive(Debug)]
 pub(crate) struct DatagramSocket {
-    slot: DatagramSlot,
+    pub(super) slot: DatagramSlot,
+    /// What it was bound to by its program, and what it is now that it may have a peer.
+    bound: SocketAddr,
+    pub(super) local: SocketAddr,
+    v6_only: bool,
     /// The way to the peer that was sent to last.
-    route: Option<(SocketAddr, Egress)>,
+    pub(super) route: Option<(SocketAddr, Egress)>,
     /// The only link that it speaks over.
-    link: Option<LinkId>,
-    options: DatagramOptions,
+    pub(super) link: Option<LinkId>,
+    pub(super) options: DatagramOptions,
     /// It has something to send and stands in the list of those that do.
-    is_dirty: bool,
+    pub(super) is_dirty: bool,
+    /// The last record of its receive queue is open, and it stands in the list of those of which that is so.
+    is_joining: bool,
 }
 
-/// How a socket's datagrams to many are sent.
+/// How a socket's datagrams are sent, and how it gets them.
 #[derive(Clone, Copy, Debug)]
-struct DatagramOptions {
-    multicast_hops: u8,
-    multicast_loop: bool,
-    multicast_link: Option<LinkId>,
-    broadcast: bool,
+pub(super) struct DatagramOptions {
+    pub(super) multicast_hops: u8,
+    pub(super) multicast_loop: bool,
+    pub(super) multicast_link: Option<LinkId>,
+    pub(super) broadcast: bool,
+    pub(super) hops: Option<NonZeroU8>,
+    pub(super) tos: u8,
+    pub(super) dont_fragment: bool,
+    /// Datagrams of one length that come together are handed over together (UDP_GRO).
+    joins: bool,
 }
 
 impl Default for DatagramOptions {
     /// RFC 1112 §6.1, RFC 3493 §5.2.
     fn default() -> Self {
-        Self { multicast_hops: 1, multicast_loop: true, multicast_link: None, broadcast: false }
+        Self {
+            multicast_hops: 1,
+            multicast_loop: true,
+            multicast_link: None,
+            broadcast: false,
+            hops: None,
+            tos: 0,
+            dont_fragment: false,
+            joins: false,
+        }
     }
 }
 
@@ -66,7 +81,12 @@ impl Shard {
 impl DatagramSocket {
     /// What it is bound to.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
-        self.slot.shared().local()
+        Some(self.local)
+    }
+
+    /// Whether its program wants to know that a router could not pass on what may not be cut.
+    pub(crate) fn hears_of_mtu(&self) -> bool {
+        self.options.dont_fragment
     }
 
     /// Something that the program is told at its next call.
@@ -75,24 +95,28 @@ impl DatagramSocket {
     }
 }
 
-/// How a socket's turn to send ended.
-enum Pause {
-    Empty,
-    Again,
-    Until(Instant),
-}
-
 impl<D> Inside<'_, D> {
     /// Opens a socket.
     pub(crate) fn bind(&mut self, bind: Bind) {
-        let Bind { socket, local, v6_only, remote, link, slot } = bind;
+        let Bind { socket, local, v6_only, remote, link, mut slot } = bind;
         let local = SocketAddr::new(local.ip().to_canonical(), local.port());
+        let asked = local.ip();
         match self.bind_at(socket, (local, v6_only), remote, link) {
             Ok(local) => {
                 slot.shared().bind(local);
-                let route = None;
-                let options = DatagramOptions::default();
-                let place = DatagramSocket { slot, route, link, options, is_dirty: false };
+                // An application that is another process writes into storage that it finds.
+                slot.send.attach();
+                let place = DatagramSocket {
+                    slot,
+                    bound: SocketAddr::new(asked, local.port()),
+                    local,
+                    v6_only,
+                    route: None,
+                    link,
+                    options: DatagramOptions::default(),
+                    is_dirty: false,
+                    is_joining: false,
+                };
                 if let Err(refused) = self.shard.datagrams.insert(socket.index(), place) {
                     self.shard.udp.unbind(socket);
                     fail(&refused.slot, SocketError::AddressInUse);
@@ -115,16 +139,15 @@ impl<D> Inside<'_, D> {
         link: Option<LinkId>,
     ) -> Result<SocketAddr, SocketError> {
         let mut local = local;
-        if let Some(remote) = remote
-            && local.ip().is_unspecified()
-        {
-            let egress =
-                self.shard.ip.core.egress_by(self.common.now, link, None, remote.ip().to_canonical());
-            local.set_ip(egress.map_err(super::route_error)?.src);
-        }
         let mut binding = Binding::new(local, v6_only).on_link(link);
         if let Some(remote) = remote {
             binding = binding.connected(remote).map_err(|_| SocketError::AddressNotAvailable)?;
+            if local.ip().is_unspecified() {
+                let remote = remote.ip().to_canonical();
+                let egress = self.shard.ip.core.egress_by(self.common.now, link, None, remote);
+                local.set_ip(egress.map_err(super::route_error)?.src);
+                binding = binding.at_address(local.ip());
+            }
         }
         if local.port() == 0 {
             let port = self.free_datagram_port(&binding).ok_or(SocketError::NoPort)?;
@@ -132,6 +155,34 @@ impl<D> Inside<'_, D> {
             local.set_port(port.0);
         }
         self.shard.udp.bind(socket, binding).map_err(|_| SocketError::AddressInUse)?;
+        Ok(local)
+    }
+
+    /// The program names a socket's only peer, another one, or nobody.
+    pub(crate) fn connect_datagrams(&mut self, connect: &ConnectDatagrams) {
+        let outcome = self.rebind(connect.socket, connect.remote);
+        let told = connect.outcome.set(outcome);
+        debug_assert!(told.is_ok(), "a command is carried out once");
+    }
+
+    fn rebind(&mut self, socket: SocketId, remote: Option<SocketAddr>) -> Result<SocketAddr, SocketError> {
+        let shard = &mut *self.shard;
+        let place = shard.datagrams.get_mut(socket.index()).ok_or(SocketError::Aborted)?;
+        let mut local = place.bound;
+        let mut binding = Binding::new(local, place.v6_only).on_link(place.link);
+        if let Some(remote) = remote {
+            let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+            binding = binding.connected(remote).map_err(|_| SocketError::AddressNotAvailable)?;
+            if local.ip().is_unspecified() {
+                let link = place.link.or(place.options.multicast_link);
+                let egress = shard.ip.core.egress_by(self.common.now, link, None, remote.ip());
+                local.set_ip(egress.map_err(super::route_error)?.src);
+                binding = binding.at_address(local.ip());
+            }
+        }
+        shard.udp.rebind(socket, binding).map_err(|_| SocketError::AddressInUse)?;
+        place.local = local;
+        place.route = None;
         Ok(local)
     }
 
@@ -173,22 +224,62 @@ impl<D> Inside<'_, D> {
             self.shard.ip.touch();
             return self.drop_frame(packet.frame, DropReason::NoSocket);
         };
-        let place = self.shard.datagrams.get_mut(socket.index()).expect("bound sockets have a place");
-        let Delivered { frame, .. } = packet;
-        let mut is_full = false;
-        for piece in datagram.pieces() {
-            is_full |= !place.slot.recv.push(remote, &frame.as_slice()[piece]);
-        }
-        self.tell_datagrams(socket, Ready::READABLE);
+        let is_full = !self.put_datagram(socket, &packet, remote, &datagram);
         match is_full {
-            true => self.drop_frame(frame, DropReason::BufferFull),
-            false => self.take_datagram(frame),
+            true => self.drop_frame(packet.frame, DropReason::BufferFull),
+            false => self.take_datagram(packet.frame, &datagram),
         }
     }
 
+    /// Puts what a frame brought into a socket's queue; whether all of it had room.
+    fn put_datagram(
+        &mut self,
+        socket: SocketId,
+        packet: &Delivered,
+        remote: SocketAddr,
+        datagram: &Datagram,
+    ) -> bool {
+        let place = self.shard.datagrams.get_mut(socket.index()).expect("bound sockets have a place");
+        let envelope = Envelope {
+            peer: remote,
+            local: Some(packet.dst),
+            link: Some(packet.link),
+            tos: Some(packet.traffic_class()),
+            hops: Some(packet.ttl),
+            segment: 0,
+        };
+        let (mut had_room, bytes) = (true, packet.frame.as_slice());
+        for piece in datagram.pieces() {
+            let payload = &bytes[piece];
+            had_room &= match place.options.joins {
+                true => place.slot.recv.join(&envelope, payload),
+                false => place.slot.recv.push(&envelope, payload),
+            };
+        }
+        if !place.options.joins {
+            self.tell_datagrams(socket, Ready::READABLE);
+        } else if !mem::replace(&mut place.is_joining, true) {
+            self.shard.joining_datagrams.push(socket);
+        }
+        had_room
+    }
+
+    /// The frames that came together are through: what they brought for sockets that want it together is shown.
+    pub(crate) fn show_joined(&mut self) {
+        let mut joining = mem::take(&mut self.shard.joining_datagrams);
+        for socket in joining.drain(..) {
+            if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
+                place.is_joining = false;
+                place.slot.recv.close();
+                self.tell_datagrams(socket, Ready::READABLE);
+            }
+        }
+        self.shard.joining_datagrams = joining;
+    }
+
     /// A datagram has reached whoever it is for.
-    fn take_datagram(&mut self, frame: Frame) {
-        self.shard.udp_counters.received += 1;
+    fn take_datagram(&mut self, frame: Frame, datagram: &Datagram) {
+        self.shard.udp_counters.received += datagram.pieces().count() as u64;
         self.common.deliver(frame);
     }
 
@@ -201,25 +292,21 @@ impl<D> Inside<'_, D> {
         remote: SocketAddr,
         datagram: &Datagram,
     ) {
-        let Delivered { frame, src, dst, link, .. } = packet;
-        let mut listeners = core::mem::take(&mut self.shard.listeners_of_many);
+        let Delivered { src, dst, link, .. } = packet;
+        let mut listeners = mem::take(&mut self.shard.listeners_of_many);
         listeners.extend(self.shard.udp.lookup_all(link, local, remote));
         listeners.retain(|socket| {
             !dst.is_multicast() || self.shard.ip.core.hears_group(Member::Socket(socket.0), link, dst, src)
         });
         let (is_heard, mut is_full) = (!listeners.is_empty(), false);
         for socket in listeners.drain(..) {
-            let place = self.shard.datagrams.get_mut(socket.index()).expect("bound sockets have a place");
-            for piece in datagram.pieces() {
-                is_full |= !place.slot.recv.push(remote, &frame.as_slice()[piece]);
-            }
-            self.tell_datagrams(socket, Ready::READABLE);
+            is_full |= !self.put_datagram(socket, &packet, remote, datagram);
         }
         self.shard.listeners_of_many = listeners;
         match (is_heard, is_full) {
-            (false, _) => self.drop_frame(frame, DropReason::NoSocket),
-            (true, true) => self.drop_frame(frame, DropReason::BufferFull),
-            (true, false) => self.take_datagram(frame),
+            (false, _) => self.drop_frame(packet.frame, DropReason::NoSocket),
+            (true, true) => self.drop_frame(packet.frame, DropReason::BufferFull),
+            (true, false) => self.take_datagram(packet.frame, datagram),
         }
     }
 
@@ -231,6 +318,11 @@ impl<D> Inside<'_, D> {
             DatagramOption::MulticastLoop(on) => place.options.multicast_loop = on,
             DatagramOption::MulticastLink(link) => place.options.multicast_link = link,
             DatagramOption::Broadcast(on) => place.options.broadcast = on,
+            DatagramOption::Hops(hops) => place.options.hops = hops,
+            DatagramOption::TrafficClass(tos) => place.options.tos = tos,
+            DatagramOption::DontFragment(on) => place.options.dont_fragment = on,
+            DatagramOption::ReceiveOffload(on) => place.options.joins = on,
+            DatagramOption::ReceiveQueue(bytes) => place.slot.recv.set_capacity(bytes),
         }
         place.route = None;
     }
@@ -240,170 +332,6 @@ impl<D> Inside<'_, D> {
             let token = place.slot.tell(ready);
             self.common.outbox.tell(token, ready);
         }
-    }
-
-    /// The application queued datagrams.
-    pub(crate) fn kick_datagrams(&mut self, socket: SocketId) {
-        if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
-            place.slot.shared().words().unkick();
-            if !place.is_dirty {
-                place.is_dirty = true;
-                self.shard.dirty_datagrams.push_back(socket);
-            }
-        }
-    }
-
-    /// Lets every socket that has something to send at this moment send its share.
-    pub(crate) fn transmit_datagrams(&mut self, links: &Links<D>) {
-        while let Some(&(at, socket)) = self.shard.limited_datagrams.front()
-            && at <= self.common.now
-        {
-            self.shard.limited_datagrams.pop_front();
-            self.shard.dirty_datagrams.push_back(socket);
-        }
-        for _ in 0..self.shard.dirty_datagrams.len() {
-            let Some(socket) = self.shard.dirty_datagrams.pop_front() else { return };
-            match self.send_datagrams(socket, links) {
-                Pause::Again => self.shard.dirty_datagrams.push_back(socket),
-                Pause::Until(at) => {
-                    let list = &mut self.shard.limited_datagrams;
-                    let place = list.partition_point(|&(other, _)| other <= at);
-                    list.insert(place, (at, socket));
-                }
-                Pause::Empty => self.rest_datagrams(socket),
-            }
-        }
-    }
-
-    /// A socket has nothing left to send; a closed one goes.
-    fn rest_datagrams(&mut self, socket: SocketId) {
-        let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return };
-        place.is_dirty = false;
-        if place.slot.shared().words().flags().contains(Flags::CLOSED) {
-            self.shard.datagrams.remove(socket.index());
-            return;
-        }
-        self.tell_datagrams(socket, Ready::WRITABLE);
-    }
-
-    fn send_datagrams(&mut self, socket: SocketId, links: &Links<D>) -> Pause {
-        for _ in 0..DATAGRAMS_PER_TURN {
-            let Some(place) = self.shard.datagrams.get(socket.index()) else { return Pause::Empty };
-            let Some((peer, len)) = place.slot.send.first() else { return Pause::Empty };
-            let sent = self.send_datagram(socket, peer, len, links);
-            if let Err(Some(until)) = sent {
-                return Pause::Until(until);
-            }
-            if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
-                place.slot.send.skip(len);
-            }
-        }
-        Pause::Again
-    }
-
-    /// Sends a socket's first datagram. `Err` with an instant means that a limit says "not before"; without one,
-    /// that it cannot be sent at all, which the program is told.
-    fn send_datagram(
-        &mut self,
-        socket: SocketId,
-        peer: SocketAddr,
-        len: usize,
-        links: &Links<D>,
-    ) -> Result<(), Option<Instant>> {
-        let (mut egress, local) = match self.way_of(socket, peer) {
-            Ok(way) => way,
-            Err(error) => return self.cannot_send(socket, error),
-        };
-        if let Some(until) = self.not_before(&egress, local, peer, links) {
-            return Err(Some(until));
-        }
-        let place = self.shard.datagrams.get(socket.index()).expect("its queue was looked at just above");
-        let options = place.options;
-        if egress.is_broadcast() && !options.broadcast {
-            return self.cannot_send(socket, SocketError::BroadcastDenied);
-        }
-        let is_multicast = egress.dst.is_multicast();
-        let upper = Upper { hops: is_multicast.then_some(options.multicast_hops), ..Upper::udp() };
-        if is_multicast && options.multicast_loop && self.shard.ip.core.is_member(egress.link, egress.dst) {
-            self.send_copy(socket, (local, peer), len, &mut egress.looped(), upper)?;
-            if options.multicast_hops == 0 {
-                return Ok(());
-            }
-        }
-        self.send_copy(socket, (local, peer), len, &mut egress, upper)
-    }
-
-    /// Sends a socket's first datagram over one way.
-    fn send_copy(
-        &mut self,
-        socket: SocketId,
-        (local, peer): (SocketAddr, SocketAddr),
-        len: usize,
-        egress: &mut Egress,
-        upper: Upper,
-    ) -> Result<(), Option<Instant>> {
-        let Some(mut frame) = self.common.pools.take(len) else {
-            return self.cannot_send(socket, SocketError::NoBuffers);
-        };
-        let place = self.shard.datagrams.get(socket.index()).expect("its queue was looked at just above");
-        let (first, second) = place.slot.send.payload(len);
-        let sum = append_payload(&mut frame, first, second);
-        if encode(&mut frame, local, peer, ChecksumWork::Payload(sum)).is_err() {
-            return self.cannot_send(socket, SocketError::MessageTooLong);
-        }
-        self.shard.udp_counters.sent += 1;
-        self.shard.ip.send(self.common, egress, frame, upper);
-        Ok(())
-    }
-
-    /// The way from a socket to a peer, and the local name that its datagrams carry.
-    fn way_of(&mut self, socket: SocketId, peer: SocketAddr) -> Result<(Egress, SocketAddr), SocketError> {
-        let binding = self.shard.udp.binding(socket).ok_or(SocketError::Aborted)?;
-        let place = self.shard.datagrams.get_mut(socket.index()).ok_or(SocketError::Aborted)?;
-        let port = binding.port().0;
-        if let Some((last, egress)) = &place.route
-            && *last == peer
-            && self.shard.ip.core.is_current(egress)
-        {
-            return Ok((*egress, SocketAddr::new(egress.src, port)));
-        }
-        let bound = place.slot.shared().local().map(|local| local.ip());
-        let src = bound.filter(|ip| !ip.is_unspecified());
-        let link = place.link.or(place.options.multicast_link);
-        let src = src.filter(|src| !src.is_multicast());
-        let (dst, ip) = (peer.ip().to_canonical(), &mut self.shard.ip.core);
-        let egress = match place.link {
-            Some(link) if src.is_none() && dst == Ipv4Addr::BROADCAST => ip.egress_without_source(link),
-            _ => ip.egress_by(self.common.now, link, src, dst),
-        };
-        let egress = egress.map_err(super::route_error)?;
-        place.route = Some((peer, egress));
-        Ok((egress, SocketAddr::new(egress.src, port)))
-    }
-
-    /// Until when a limit wants a datagram to wait.
-    fn not_before(
-        &self,
-        egress: &Egress,
-        local: SocketAddr,
-        peer: SocketAddr,
-        links: &Links<D>,
-    ) -> Option<Instant> {
-        let end = |a: SocketAddr| (a.ip().to_canonical(), Port(a.port()));
-        let tuple = Tuple::new(IpProtocol::UDP, end(local), end(peer))?;
-        match links.credit(self.common, links.flow_out(egress.link, &tuple)?) {
-            Credit::Unlimited | Credit::Bytes(_) => None,
-            Credit::At(until) => Some(until),
-        }
-    }
-
-    fn cannot_send(&mut self, socket: SocketId, error: SocketError) -> Result<(), Option<Instant>> {
-        if let Some(place) = self.shard.datagrams.get(socket.index()) {
-            place.slot.shared().words().fail(error);
-        }
-        self.shard.udp_counters.unsendable += 1;
-        self.tell_datagrams(socket, Ready::ALL);
-        Err(None)
     }
 }
 

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use firelane_frame::{Chain, Frame};
 use firelane_ip::{Adjacency, Delivered, Egress, Front, Input, Ip, IpConfig, LOOPBACK, Made, Sent, Upper};
-use firelane_units::{DropCounters, Instant, LinkId};
+use firelane_units::{DropCounters, DropReason, Instant, LinkId};
 use firelane_wire::Ecn;
 
 use crate::common::Common;
@@ -89,7 +89,7 @@ impl IpSide {
         Ok(())
     }
 
-    /// A transport's payload on its way.
+    /// A transport's payload on its way, or why it ends here.
     #[inline]
     pub(crate) fn send<D>(
         &mut self,
@@ -97,14 +97,18 @@ impl IpSide {
         egress: &mut Egress,
         frame: Frame,
         upper: Upper,
-    ) {
+    ) -> Result<(), DropReason> {
         common.counters.originated += 1;
         self.is_open = true;
         match self.core.send(common.now, egress, frame, upper, &mut common.pools) {
-            Sent::Out | Sent::Held => self.inside += 1,
+            Sent::Out | Sent::Held => {
+                self.inside += 1;
+                Ok(())
+            }
             Sent::Drop(frame, reason) => {
                 self.drops.count(reason);
                 common.drop_frame(frame, reason);
+                Err(reason)
             }
         }
     }

@@ -140,6 +140,13 @@ impl<D> Inside<'_, D> {
         if let ErrorKind::TooBig { mtu } = error.kind {
             self.shard.ip.core.confirm_path_mtu(self.common.now, error.dst, mtu);
             self.shard.ip.touch();
+            if let Blamed::Connected(socket) = blamed
+                && let Some(place) = self.shard.datagrams.get(socket.index())
+                && place.hears_of_mtu()
+            {
+                place.fail(SocketError::MessageTooLong);
+                self.tell_datagrams(socket, Ready::ALL);
+            }
             return;
         }
         // RFC 1122 §4.1.3.3; an unconnected socket could not know which peer is meant.

@@ -7,6 +7,7 @@
 mod commands;
 mod conn;
 mod datagrams;
+mod datagrams_out;
 mod events;
 mod fast_open;
 mod fusion;
@@ -94,6 +95,7 @@ impl Stacks {
         self.transmit_streams(common, links);
         for shard in self.shards.iter_mut() {
             let mut inside = Inside { common, shard, conns: &mut self.conns };
+            inside.show_joined();
             inside.transmit_datagrams(links);
             inside.pass_events();
             shard.ip.collect(common, out, &mut self.loops);
@@ -136,7 +138,7 @@ impl Stacks {
         command: SocketCommand,
     ) {
         if let Some(mut inside) = self.inside(common, netstack) {
-            if matches!(command, SocketCommand::SetDatagramOption(..)) {
+            if matches!(command, SocketCommand::SetDatagramOption(..) | SocketCommand::ConnectDatagrams(_)) {
                 // What was sent before it is not changed by it.
                 inside.transmit_datagrams(links);
             }

@@ -226,7 +226,8 @@ impl<D> Inside<'_, D> {
             self.common.pools.put(frame);
             return Err(Pause::Empty);
         };
-        self.shard.ip.send(self.common, &mut egress, frame, conn.upper(ecn));
+        // What ends here is as good as lost: TCP sends it again.
+        let _ = self.shard.ip.send(self.common, &mut egress, frame, conn.upper(ecn));
         Ok(())
     }
 
@@ -287,7 +288,8 @@ impl<D> Inside<'_, D> {
         let Some(mut frame) = self.common.pools.take(0) else { return };
         TcpWay::of(egress).prepend((Port(local.port()), Port(remote.port())), &mut frame, out);
         self.shard.tcp_counters.on_sent(out);
-        self.shard.ip.send(self.common, egress, frame, Upper::tcp(out.ecn));
+        // Who waits for it asks again.
+        let _ = self.shard.ip.send(self.common, egress, frame, Upper::tcp(out.ecn));
     }
 
     /// A program that wants little to be unsent hears that it may write on, once less than that is.

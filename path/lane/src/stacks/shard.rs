@@ -58,6 +58,8 @@ pub(crate) struct Shard {
     pub(crate) listeners_of_many: Vec<SocketId>,
     /// Datagram sockets with something to send.
     pub(crate) dirty_datagrams: VecDeque<SocketId>,
+    /// Datagram sockets with a record that is not shown yet.
+    pub(crate) joining_datagrams: Vec<SocketId>,
     /// Those that wait for a limit, in order of time.
     pub(crate) limited_datagrams: VecDeque<(Instant, SocketId)>,
     /// The VNICs that this netstack uses.
@@ -99,6 +101,7 @@ impl Shard {
             datagrams: Dense::new(),
             listeners_of_many: Vec::new(),
             dirty_datagrams: VecDeque::new(),
+            joining_datagrams: Vec::new(),
             limited_datagrams: VecDeque::new(),
             links: Vec::new(),
             port_counter: 0,

@@ -243,7 +243,7 @@ impl Scene {
             5 => {
                 let mut buffer = [0; 2000];
                 if let Ok(Some(got)) = self.dns.recv.recv(&mut buffer) {
-                    let _ = self.dns.send.send(got.peer, &buffer[..got.copied]);
+                    let _ = self.dns.send.send(got.envelope.peer, &buffer[..got.copied]);
                     note(("datagram", got.len.min(2)));
                     self.kick_dns();
                 }

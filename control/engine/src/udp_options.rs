@@ -1,0 +1,63 @@
+//! Options of a UDP socket: what its packets carry, and how many datagrams it gets at once.
+//!
+//! Part of the UDP socket; named after `std::net::UdpSocket` where that has a name. Groups are `udp_groups.rs`'s.
+
+use std::io;
+use std::num::NonZeroU8;
+
+use firelane_lane::DatagramOption;
+
+use crate::udp_socket::UdpSocket;
+
+impl UdpSocket {
+    /// The TTL or hop limit of datagrams to one station; `None` is what their link has.
+    ///
+    /// # Errors
+    /// The lane has failed.
+    pub fn set_hops(&self, hops: Option<NonZeroU8>) -> io::Result<()> {
+        self.set_option(DatagramOption::Hops(hops))
+    }
+
+    /// As in std.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is not 1 to 255.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        let hops = u8::try_from(ttl).ok().and_then(NonZeroU8::new);
+        self.set_hops(Some(hops.ok_or(io::ErrorKind::InvalidInput)?))
+    }
+
+    /// The traffic class of datagrams: the octet that TOS was, differentiated services and ECN (RFC 2474, RFC 3168).
+    ///
+    /// # Errors
+    /// The lane has failed.
+    pub fn set_traffic_class(&self, class: u8) -> io::Result<()> {
+        self.set_option(DatagramOption::TrafficClass(class))
+    }
+
+    /// Whether a datagram that is too large for its way is refused, here and by routers, instead of cut. The program
+    /// is told by `EMSGSIZE`.
+    ///
+    /// # Errors
+    /// The lane has failed.
+    pub fn set_dont_fragment(&self, on: bool) -> io::Result<()> {
+        self.set_option(DatagramOption::DontFragment(on))
+    }
+
+    /// Whether datagrams of one length that come together are received together (UDP_GRO): [`UdpSocket::recv_msg`] says
+    /// how long each is. Calls that do not say it must not be used then.
+    ///
+    /// # Errors
+    /// The lane has failed.
+    pub fn set_receive_offload(&self, on: bool) -> io::Result<()> {
+        self.set_option(DatagramOption::ReceiveOffload(on))
+    }
+
+    /// How many bytes may wait to be received, with 48 for each datagram (SO_RCVBUF).
+    ///
+    /// # Errors
+    /// The lane has failed.
+    pub fn set_receive_queue(&self, bytes: usize) -> io::Result<()> {
+        self.set_option(DatagramOption::ReceiveQueue(bytes))
+    }
+}

@@ -1,0 +1,302 @@
+//! What datagram sockets send: from a socket's queue to IP.
+//!
+//! Called by `mod.rs` with kicks and in every round. A record of several datagrams goes as one frame to where it is cut:
+//! in the device, before it, or nowhere if its receiver lives in this process. What a limit does not admit waits in the
+//! queue. What cannot be sent is counted, and its program is told at its next call (RFC 1122 §4.1.3.3, §4.1.4).
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use firelane_classify::Tuple;
+use firelane_flow::Credit;
+use firelane_frame::{Envelope, Frame, SEGMENTS_MAX, SegmentKind, Segmentation};
+use firelane_ip::{Egress, Upper};
+use firelane_socket::{Flags, Ready, SocketError, Torn};
+use firelane_udp::{ChecksumWork, append_payload, encode};
+use firelane_units::{DropReason, Instant, Port, SocketId};
+use firelane_wire::{Ecn, IpProtocol, Ipv4View, Ipv6View, UdpView};
+
+use super::datagrams::{DatagramOptions, DatagramSocket};
+use super::inbound::Inside;
+use crate::links::Links;
+
+/// How many records one socket may send before the next one has its turn.
+const RECORDS_PER_TURN: usize = 32;
+
+/// How a socket's turn to send ended.
+enum Pause {
+    Empty,
+    Again,
+    Until(Instant),
+}
+
+/// Why a record was not sent.
+enum Unsent {
+    /// A limit says "not before".
+    Until(Instant),
+    /// It cannot be, which the program is told.
+    Never(SocketError),
+}
+
+impl From<SocketError> for Unsent {
+    fn from(error: SocketError) -> Self {
+        Self::Never(error)
+    }
+}
+
+/// One record on its way.
+struct Letter {
+    envelope: Envelope,
+    len: usize,
+    local: SocketAddr,
+    upper: Upper,
+}
+
+impl<D> Inside<'_, D> {
+    /// The application queued datagrams.
+    pub(crate) fn kick_datagrams(&mut self, socket: SocketId) {
+        if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
+            place.slot.shared().words().unkick();
+            let has_storage = place.slot.send.attach();
+            if !place.is_dirty {
+                place.is_dirty = true;
+                self.shard.dirty_datagrams.push_back(socket);
+            }
+            if has_storage {
+                self.tell_datagrams(socket, Ready::WRITABLE);
+            }
+        }
+    }
+
+    /// Lets every socket that has something to send at this moment send its share.
+    pub(crate) fn transmit_datagrams(&mut self, links: &Links<D>) {
+        while let Some(&(at, socket)) = self.shard.limited_datagrams.front()
+            && at <= self.common.now
+        {
+            self.shard.limited_datagrams.pop_front();
+            self.shard.dirty_datagrams.push_back(socket);
+        }
+        for _ in 0..self.shard.dirty_datagrams.len() {
+            let Some(socket) = self.shard.dirty_datagrams.pop_front() else { return };
+            match self.send_datagrams(socket, links) {
+                Pause::Again => self.shard.dirty_datagrams.push_back(socket),
+                Pause::Until(at) => {
+                    let list = &mut self.shard.limited_datagrams;
+                    let place = list.partition_point(|&(other, _)| other <= at);
+                    list.insert(place, (at, socket));
+                }
+                Pause::Empty => self.rest_datagrams(socket),
+            }
+        }
+    }
+
+    /// A socket has nothing left to send; a closed one goes.
+    fn rest_datagrams(&mut self, socket: SocketId) {
+        let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return };
+        place.is_dirty = false;
+        if place.slot.shared().words().flags().contains(Flags::CLOSED) {
+            self.shard.datagrams.remove(socket.index());
+            return;
+        }
+        self.tell_datagrams(socket, Ready::WRITABLE);
+    }
+
+    fn send_datagrams(&mut self, socket: SocketId, links: &Links<D>) -> Pause {
+        for _ in 0..RECORDS_PER_TURN {
+            let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return Pause::Empty };
+            let (envelope, len) = match place.slot.send.first() {
+                Ok(Some(first)) => first,
+                Ok(None) if place.slot.send.has_lied() => return self.disown_datagrams(socket),
+                Ok(None) => return Pause::Empty,
+                Err(Torn) => return self.disown_datagrams(socket),
+            };
+            match self.send_record(socket, envelope, len, links) {
+                Ok(()) => {}
+                Err(Unsent::Until(at)) => return Pause::Until(at),
+                Err(Unsent::Never(error)) => self.cannot_send(socket, error, envelope.segments(len)),
+            }
+            if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
+                place.slot.send.skip(len);
+            }
+        }
+        Pause::Again
+    }
+
+    /// The program, another process, has written what cannot be: nothing more is believed of it.
+    #[cold]
+    fn disown_datagrams(&mut self, socket: SocketId) -> Pause {
+        let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return Pause::Empty };
+        place.slot.send.clear();
+        if !place.slot.shared().words().flags().contains(Flags::CLOSED) {
+            self.common.counters.shm_lies += 1;
+            place.fail(SocketError::Aborted);
+            self.shard.udp.unbind(socket);
+            place.slot.shared().words().set_flags(Flags::CLOSED);
+            self.tell_datagrams(socket, Ready::ALL);
+        }
+        Pause::Empty
+    }
+
+    /// Sends a socket's first record, to all that it is for.
+    fn send_record(
+        &mut self,
+        socket: SocketId,
+        mut envelope: Envelope,
+        len: usize,
+        links: &Links<D>,
+    ) -> Result<(), Unsent> {
+        envelope.peer.set_ip(envelope.peer.ip().to_canonical());
+        let (mut egress, local) = self.way_of(socket, &envelope)?;
+        if let Some(until) = self.not_before(&egress, local, envelope.peer, links) {
+            return Err(Unsent::Until(until));
+        }
+        let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
+        let options = place.options;
+        if egress.is_broadcast() && !options.broadcast {
+            return Err(SocketError::BroadcastDenied.into());
+        }
+        check_segments(&envelope, len, &egress)?;
+        let is_multicast = egress.dst.is_multicast();
+        let letter = Letter { envelope, len, local, upper: upper(&options, &envelope, is_multicast) };
+        if is_multicast && options.multicast_loop && self.shard.ip.core.is_member(egress.link, egress.dst) {
+            self.send_copy(socket, &letter, &mut egress.looped())?;
+        }
+        // RFC 1122 §3.2.1.7: without hops it goes to nobody else.
+        if letter.upper.hops == Some(0) {
+            return Ok(());
+        }
+        self.send_copy(socket, &letter, &mut egress)
+    }
+
+    /// Sends a socket's first record over one way.
+    fn send_copy(&mut self, socket: SocketId, letter: &Letter, egress: &mut Egress) -> Result<(), Unsent> {
+        let mut frame = self.common.pools.take(letter.len).ok_or(SocketError::NoBuffers)?;
+        let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
+        if !fill(place, letter, &mut frame) {
+            self.common.pools.put(frame);
+            return Err(SocketError::MessageTooLong.into());
+        }
+        match self.shard.ip.send(self.common, egress, frame, letter.upper) {
+            Ok(()) => {
+                self.shard.udp_counters.sent += letter.envelope.segments(letter.len) as u64;
+                Ok(())
+            }
+            Err(DropReason::TooBig) => Err(SocketError::MessageTooLong.into()),
+            Err(DropReason::NoRoute) => Err(SocketError::NetworkUnreachable.into()),
+            Err(_) => Err(SocketError::NoBuffers.into()),
+        }
+    }
+
+    /// The way of a socket's record, and the local name that it carries.
+    fn way_of(&mut self, socket: SocketId, envelope: &Envelope) -> Result<(Egress, SocketAddr), SocketError> {
+        let binding = self.shard.udp.binding(socket).ok_or(SocketError::Aborted)?;
+        let place = self.shard.datagrams.get_mut(socket.index()).ok_or(SocketError::Aborted)?;
+        let port = binding.port().0;
+        let is_usual = envelope.local.is_none() && envelope.link.is_none();
+        if let Some((last, egress)) = &place.route
+            && is_usual
+            && *last == envelope.peer
+            && self.shard.ip.core.is_current(egress)
+        {
+            return Ok((*egress, SocketAddr::new(egress.src, port)));
+        }
+        let chosen = envelope.local.map(|local| local.to_canonical());
+        let src = chosen.filter(|ip| !ip.is_unspecified()).or(place.src());
+        let link = envelope.link.or(place.link).or(place.options.multicast_link);
+        let (dst, ip) = (envelope.peer.ip(), &mut self.shard.ip.core);
+        let egress = match place.link {
+            Some(link) if src.is_none() && dst == Ipv4Addr::BROADCAST => ip.egress_without_source(link),
+            _ => ip.egress_by(self.common.now, link, src, dst),
+        };
+        let egress = egress.map_err(super::route_error)?;
+        if is_usual {
+            place.route = Some((envelope.peer, egress));
+        }
+        Ok((egress, SocketAddr::new(egress.src, port)))
+    }
+
+    /// Until when a limit wants a datagram to wait.
+    fn not_before(
+        &self,
+        egress: &Egress,
+        local: SocketAddr,
+        peer: SocketAddr,
+        links: &Links<D>,
+    ) -> Option<Instant> {
+        let end = |a: SocketAddr| (a.ip(), Port(a.port()));
+        let tuple = Tuple::new(IpProtocol::UDP, end(local), end(peer))?;
+        match links.credit(self.common, links.flow_out(egress.link, &tuple)?) {
+            Credit::Unlimited | Credit::Bytes(_) => None,
+            Credit::At(until) => Some(until),
+        }
+    }
+
+    fn cannot_send(&mut self, socket: SocketId, error: SocketError, count: usize) {
+        if let Some(place) = self.shard.datagrams.get(socket.index()) {
+            place.fail(error);
+        }
+        self.shard.udp_counters.unsendable += count as u64;
+        self.tell_datagrams(socket, Ready::ALL);
+    }
+}
+
+/// Whether a record may be cut as its program wants: it knows how much the way carries, so nothing is fragmented.
+fn check_segments(envelope: &Envelope, len: usize, egress: &Egress) -> Result<(), SocketError> {
+    if envelope.segments(len) == 1 {
+        return Ok(());
+    }
+    let header = if egress.dst.is_ipv4() { Ipv4View::HEADER_LEN } else { Ipv6View::HEADER_LEN };
+    let packet = header + UdpView::HEADER_LEN + usize::from(envelope.segment);
+    let is_too_long = envelope.segments(len) > SEGMENTS_MAX || packet > usize::from(egress.mtu.bytes());
+    if is_too_long { Err(SocketError::MessageTooLong) } else { Ok(()) }
+}
+
+/// What IP is told: what stands on the record counts more than what the socket has.
+fn upper(options: &DatagramOptions, envelope: &Envelope, is_multicast: bool) -> Upper {
+    let tos = envelope.tos.unwrap_or(options.tos);
+    let usual = if is_multicast { Some(options.multicast_hops) } else { options.hops.map(|hops| hops.get()) };
+    let own = envelope.hops.filter(|&hops| hops != 0 || is_multicast);
+    Upper {
+        hops: own.or(usual),
+        dscp: tos >> 2,
+        ecn: Ecn::from_bits(tos),
+        dont_fragment: options.dont_fragment,
+        ..Upper::udp()
+    }
+}
+
+/// Makes the datagram, or the large frame that is cut into several. Whether it can be one.
+fn fill(place: &DatagramSocket, letter: &Letter, frame: &mut Frame) -> bool {
+    let &Letter { envelope, len, local, .. } = letter;
+    let is_cut = envelope.segments(len) > 1;
+    let work = match place.slot.send.payload(len) {
+        _ if is_cut => {
+            place.slot.send.copy_payload(frame.append(len));
+            // The sum is the device's, or made for each where they are cut.
+            ChecksumWork::Egress { headers: 0 }
+        }
+        Some((first, second)) => ChecksumWork::Payload(append_payload(frame, first, second)),
+        None => {
+            place.slot.send.copy_payload(frame.append(len));
+            ChecksumWork::Compute
+        }
+    };
+    if encode(frame, local, envelope.peer, work).is_err() {
+        return false;
+    }
+    if is_cut {
+        frame.meta_mut().segmentation = Some(Segmentation {
+            kind: SegmentKind::Udp,
+            segment_bytes: envelope.segment,
+            header_bytes: UdpView::HEADER_LEN as u16,
+            ecn: false,
+        });
+    }
+    true
+}
+
+impl DatagramSocket {
+    /// The source that its datagrams have, unless it is left to the way.
+    fn src(&self) -> Option<IpAddr> {
+        Some(self.local.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_multicast())
+    }
+}

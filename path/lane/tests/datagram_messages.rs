@@ -1,0 +1,300 @@
+//! What goes beside a datagram's payload, the largest datagrams, and several in one record.
+
+mod support;
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU8;
+use std::sync::{Arc, OnceLock};
+
+use firelane_driver_memory::WireConfig;
+use firelane_frame::{Capabilities, Envelope};
+use firelane_lane::{ConnectDatagrams, DatagramOption, LaneMessage, SocketCommand, UdpCounters};
+use firelane_socket::{Datagram, DatagramEnd, Ready, SendDatagramError, SocketError, SocketToken, datagram};
+use firelane_units::{LaneId, Mtu, NetstackId, SocketId};
+use support::*;
+
+const FAMILIES: [(&str, &str, usize); 2] =
+    [("0.0.0.0", "10.0.0.2:9", 65_507), ("[::]", "[fd00::2]:9", 65_527)];
+
+impl World {
+    /// A socket with room for the largest datagrams.
+    fn bind_large(&mut self, netstack: u16, socket: u32, local: &str) -> DatagramEnd {
+        let local: SocketAddr = local.parse().unwrap();
+        let lane = LaneId(0);
+        let (end, slot) = datagram(1 << 20, 1 << 20, lane, NetstackId(netstack));
+        let socket = SocketId(socket);
+        let bind = firelane_lane::Bind { socket, local, v6_only: false, remote: None, link: None, slot };
+        self.socket(netstack, SocketCommand::Bind(Box::new(bind)));
+        end
+    }
+
+    fn socket(&mut self, netstack: u16, command: SocketCommand) {
+        self.lanes[0].on_message(self.now, LaneMessage::Socket(NetstackId(netstack), command));
+    }
+
+    fn set(&mut self, netstack: u16, socket: u32, option: DatagramOption) {
+        self.socket(netstack, SocketCommand::SetDatagramOption(SocketId(socket), option));
+    }
+
+    fn connect_datagrams(
+        &mut self,
+        netstack: u16,
+        socket: u32,
+        remote: Option<&str>,
+    ) -> Result<SocketAddr, SocketError> {
+        let outcome = Arc::new(OnceLock::new());
+        let remote = remote.map(|remote| remote.parse().unwrap());
+        let connect = ConnectDatagrams { socket: SocketId(socket), remote, outcome: Arc::clone(&outcome) };
+        self.socket(netstack, SocketCommand::ConnectDatagrams(Box::new(connect)));
+        *outcome.get().expect("it is carried out at once")
+    }
+
+    fn udp(&self, netstack: u16) -> UdpCounters {
+        self.lanes[0].netstack_counters(NetstackId(netstack)).expect("it has this netstack").udp
+    }
+
+    fn send_msg(&mut self, end: &mut DatagramEnd, socket: u32, envelope: Envelope, bytes: &[u8]) {
+        end.send.send_with(&envelope, bytes).expect("the queue has room");
+        if end.send.kick() {
+            let (netstack, socket) = (end.send.shared().netstack(), SocketId(socket));
+            self.lanes[0].on_message(self.now, LaneMessage::KickDatagrams { netstack, socket });
+        }
+    }
+}
+
+fn to(peer: &str) -> Envelope {
+    Envelope::to(peer.parse().unwrap())
+}
+
+fn take(end: &mut DatagramEnd) -> Option<(Datagram, Vec<u8>)> {
+    let mut buffer = vec![0; 70_000];
+    let got = end.recv.recv(&mut buffer).expect("nothing has failed")?;
+    buffer.truncate(got.copied);
+    Some((got, buffer))
+}
+
+#[test]
+fn the_largest_datagram_crosses_a_link_of_1500_bytes_and_the_netstack_itself() {
+    for (any, there, most) in FAMILIES {
+        for netstack in [1, 2] {
+            let mut world = two_stacks(1, Mtu::ETHERNET);
+            let mut server = world.bind_large(2, 1, &format!("{any}:9"));
+            let mut client = world.bind_large(netstack, 2, &format!("{any}:0"));
+            let payload: Vec<u8> = (0..most).map(|n| (n % 251) as u8).collect();
+            world.send_msg(&mut client, 2, to(there), &payload);
+            world.run();
+            let (got, bytes) = take(&mut server).expect("it has arrived");
+            assert!((got.len, &bytes) == (most, &payload), "{there} from {netstack}");
+            assert_eq!(
+                client.send.send(there.parse().unwrap(), &vec![0; most + 1]),
+                Err(SendDatagramError::TooLong)
+            );
+            assert_eq!(world.udp(netstack).sent, 1);
+            world.check_conservation();
+        }
+    }
+}
+
+/// By a device that cuts, one that does not, and one that completes no sums either.
+#[test]
+fn one_send_becomes_datagrams_of_one_length() {
+    for (udp_segmentation, checksum_offload) in [(true, true), (false, true), (false, false)] {
+        let capabilities =
+            Capabilities { udp_segmentation, checksum_offload, ..Capabilities::full(Mtu::ETHERNET) };
+        for (any, there, _) in FAMILIES {
+            let config = WireConfig { capabilities, ..WireConfig::default() };
+            let (mut a, mut b) = two_hosts(1, config);
+            let mut server = b.bind_large(2, 1, &format!("{any}:9"));
+            let mut client = a.bind_large(1, 1, &format!("{any}:0"));
+            for joins in [false, true] {
+                b.set(2, 1, DatagramOption::ReceiveOffload(joins));
+                server.recv.shared().words().set_token(SocketToken(5));
+                server.recv.shared().words().watch(Ready::READABLE);
+                let payload: Vec<u8> = (0..40 * 1200 + 7).map(|n| (n % 251) as u8).collect();
+                a.send_msg(&mut client, 1, Envelope { segment: 1200, ..to(there) }, &payload);
+                both(&mut a, &mut b);
+                let got: Vec<_> = std::iter::from_fn(|| take(&mut server)).collect();
+                let all: Vec<u8> = got.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
+                assert!(all == payload, "{there} {capabilities:?}");
+                let shape: Vec<_> = got.iter().map(|(it, _)| (it.len, it.envelope.segment)).collect();
+                match joins {
+                    true => assert_eq!(shape, [(payload.len(), 1200)]),
+                    false => {
+                        assert!(shape.len() == 41 && shape[..40] == [(1200, 0); 40] && shape[40] == (7, 0))
+                    }
+                }
+            }
+            assert_eq!(a.udp(1).sent, 82);
+            assert_eq!(b.udp(2).received, 82);
+            a.check_conservation();
+            b.check_conservation();
+        }
+    }
+}
+
+fn both(a: &mut World, b: &mut World) {
+    for _ in 0..20 {
+        a.run();
+        b.run();
+        b.now = a.now.max(b.now);
+        a.now = b.now;
+    }
+}
+
+#[test]
+fn single_datagrams_of_one_turn_are_received_together() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let mut server = world.bind_large(2, 1, "10.0.0.2:9");
+    let mut client = world.bind_large(1, 2, "10.0.0.1:0");
+    world.set(2, 1, DatagramOption::ReceiveOffload(true));
+    world.send_msg(&mut client, 2, to("10.0.0.2:9"), b"the neighbour's address is asked for");
+    world.run();
+    assert!(take(&mut server).is_some_and(|(it, _)| it.envelope.segment == 0), "one alone says no length");
+    for len in [100, 100, 100, 30, 100] {
+        client.send.send("10.0.0.2:9".parse().unwrap(), &vec![len as u8; len]).unwrap();
+    }
+    world.send_msg(&mut client, 2, to("10.0.0.2:9"), &[1; 100]);
+    world.run();
+    let shape: Vec<_> =
+        std::iter::from_fn(|| take(&mut server)).map(|(it, _)| (it.len, it.envelope.segment)).collect();
+    assert_eq!(shape, [(330, 100), (200, 100)]);
+    world.check_conservation();
+}
+
+#[test]
+fn a_program_that_cuts_too_large_is_told() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let mut client = world.bind_large(1, 2, "0.0.0.0:0");
+    for (segment, fits) in [(1472, true), (1473, false)] {
+        world.send_msg(&mut client, 2, Envelope { segment, ..to("10.0.0.2:9") }, &[0; 5000]);
+        world.run();
+        let told = client.send.shared().words().take_error();
+        assert_eq!(told, (!fits).then_some(SocketError::MessageTooLong), "{segment}");
+    }
+    let counts = world.udp(1);
+    assert_eq!((counts.sent, counts.unsendable), (4, 4));
+}
+
+#[test]
+fn traffic_class_and_hops_are_the_datagrams_then_the_sockets_then_the_links() {
+    for (any, there, _) in FAMILIES {
+        let mut world = two_stacks(1, Mtu::ETHERNET);
+        let mut server = world.bind_large(2, 1, &format!("{any}:9"));
+        let mut client = world.bind_large(1, 2, &format!("{any}:0"));
+        let usual = Envelope { hops: None, ..to(there) };
+        let mut seen = |world: &mut World, envelope: Envelope, len: usize| {
+            world.send_msg(&mut client, 2, envelope, &vec![0; len]);
+            world.run();
+            let (got, _) = take(&mut server).expect("it has arrived");
+            let addr: SocketAddr = there.parse().unwrap();
+            assert_eq!(
+                (got.envelope.local, got.envelope.link.map(|link| link.0)),
+                (Some(addr.ip()), Some(2))
+            );
+            (got.envelope.tos, got.envelope.hops)
+        };
+        assert_eq!(seen(&mut world, usual, 10), (Some(0), Some(64)));
+        world.set(1, 2, DatagramOption::TrafficClass(0xb9));
+        world.set(1, 2, DatagramOption::Hops(NonZeroU8::new(7)));
+        for len in [10, 4000] {
+            assert_eq!(seen(&mut world, usual, len), (Some(0xb9), Some(7)), "{len}");
+            let own = Envelope { tos: Some(0x22), hops: Some(3), ..usual };
+            assert_eq!(seen(&mut world, own, len), (Some(0x22), Some(3)), "{len}");
+        }
+        let none = Envelope { hops: Some(0), ..usual };
+        assert_eq!(seen(&mut world, none, 10), (Some(0xb9), Some(7)), "nothing goes without a hop");
+        world.set(1, 2, DatagramOption::Hops(None));
+        assert_eq!(seen(&mut world, usual, 10), (Some(0xb9), Some(64)));
+    }
+}
+
+/// What IP refuses was not sent: it is counted as what it is, and the program is told once.
+#[test]
+fn what_ip_drops_is_not_counted_as_sent() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let mut client = world.bind_large(1, 2, "0.0.0.0:0");
+    world.set(1, 2, DatagramOption::DontFragment(true));
+    world.send_msg(&mut client, 2, to("10.0.0.2:9"), &[0; 1473]);
+    world.run();
+    assert_eq!(
+        client.send.send("10.0.0.2:9".parse().unwrap(), b"x"),
+        Err(SendDatagramError::Failed(SocketError::MessageTooLong))
+    );
+    world.send_msg(&mut client, 2, to("192.0.2.1:9"), b"no way");
+    world.run();
+    assert_eq!(client.recv.recv(&mut []), Err(SocketError::NetworkUnreachable));
+    let counts = world.udp(1);
+    assert_eq!((counts.sent, counts.unsendable), (0, 2));
+    world.send_msg(&mut client, 2, to("10.0.0.2:9"), &[0; 1472]);
+    world.run();
+    assert_eq!(world.udp(1).sent, 1);
+    world.check_conservation();
+}
+
+#[test]
+fn a_socket_of_both_families_writes_to_an_ipv4_address_in_ipv6() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let mut server = world.bind_large(2, 1, "10.0.0.2:9");
+    let mut client = world.bind_large(1, 2, "[::]:0");
+    world.send_msg(&mut client, 2, to("[::ffff:10.0.0.2]:9"), b"hello");
+    world.run();
+    assert_eq!(take(&mut server).expect("it has arrived").1, b"hello");
+}
+
+#[test]
+fn the_source_is_the_one_that_the_datagram_names_if_it_is_ours() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let mut server = world.bind_large(2, 1, "10.0.0.2:9");
+    let mut client = world.bind_large(1, 2, "0.0.0.0:4000");
+    let second = "10.0.0.77/24".parse().unwrap();
+    world.all(|| firelane_lane::Control::AddAddress(NetstackId(1), firelane_units::LinkId(1), second));
+    for (local, told) in
+        [("10.0.0.77", None), ("10.0.0.1", None), ("10.0.0.9", Some(SocketError::AddressNotAvailable))]
+    {
+        let local: IpAddr = local.parse().unwrap();
+        world.send_msg(&mut client, 2, Envelope { local: Some(local), ..to("10.0.0.2:9") }, b"x");
+        world.run();
+        assert_eq!(client.send.shared().words().take_error(), told);
+        assert_eq!(take(&mut server).map(|(it, _)| it.envelope.peer.ip()), told.is_none().then_some(local));
+    }
+}
+
+#[test]
+fn a_socket_gets_another_peer_and_none() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let mut socket = world.bind_large(2, 1, "0.0.0.0:9");
+    let mut one = world.bind_large(1, 2, "0.0.0.0:4001");
+    let mut two = world.bind_large(1, 3, "0.0.0.0:4002");
+    let mut heard = |world: &mut World| {
+        for (end, id) in [(&mut one, 2), (&mut two, 3)] {
+            world.send_msg(end, id, to("10.0.0.2:9"), b"x");
+            world.run();
+        }
+        std::iter::from_fn(|| take(&mut socket)).map(|(it, _)| it.envelope.peer.port()).collect::<Vec<_>>()
+    };
+    assert_eq!(heard(&mut world), [4001, 4002]);
+    let local = "10.0.0.2:9".parse().unwrap();
+    assert_eq!(world.connect_datagrams(2, 1, Some("10.0.0.1:4001")), Ok(local));
+    assert_eq!(heard(&mut world), [4001]);
+    assert_eq!(world.connect_datagrams(2, 1, Some("10.0.0.1:4002")), Ok(local));
+    assert_eq!(heard(&mut world), [4002]);
+    assert_eq!(world.connect_datagrams(2, 1, Some("192.0.2.1:1")), Err(SocketError::NetworkUnreachable));
+    assert_eq!(world.connect_datagrams(2, 1, Some("[fd00::1]:1")), Err(SocketError::AddressNotAvailable));
+    assert_eq!(heard(&mut world), [4002], "it stays as it was");
+    assert_eq!(world.connect_datagrams(2, 1, None), Ok("0.0.0.0:9".parse().unwrap()));
+    assert_eq!(heard(&mut world), [4001, 4002]);
+    assert_eq!(world.connect_datagrams(2, 99, None), Err(SocketError::Aborted), "nobody's");
+}
+
+/// ICMP errors are the connected socket's own, before and after it changes its peer.
+#[test]
+fn an_error_is_for_who_is_connected() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let mut client = world.bind_large(1, 2, "0.0.0.0:4000");
+    for (remote, told) in [(None, None), (Some("10.0.0.2:7"), Some(SocketError::Refused)), (None, None)] {
+        world.connect_datagrams(1, 2, remote).unwrap();
+        world.send_msg(&mut client, 2, to("10.0.0.2:7"), b"x");
+        world.run_for(std::time::Duration::from_secs(2));
+        assert_eq!(client.send.shared().words().take_error(), told);
+    }
+}
