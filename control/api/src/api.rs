@@ -3,9 +3,9 @@
 use firelane_model::Model;
 
 use crate::{
-    AddrInfo, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats,
-    GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, Property,
-    ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, StatusInfo, VnicInfo,
+    AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo,
+    FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply,
+    Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, StatusInfo, VnicInfo,
 };
 
 /// Which of the two configurations is meant.
@@ -54,6 +54,10 @@ pub trait Api: Send + Sync {
     fn flow_props(&self, name: &str, which: Which) -> Result<Vec<Property>, ApiError>;
     /// The protocol properties of the netstack `name`.
     fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError>;
+    /// The properties of the IP interface `name`.
+    fn if_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError>;
+    /// The properties of the address object `name`.
+    fn addr_props(&self, name: &str) -> Result<Vec<AddrProperty>, ApiError>;
     /// The routes of the netstack `name`.
     fn routes(&self, name: &str) -> Result<Vec<RouteInfo>, ApiError>;
     /// The neighbours of the netstack `name`, and its own addresses beside them.

@@ -39,6 +39,10 @@ pub enum Change {
     CreateAddr(AddrObjName, Address),
     /// Removes an address.
     DeleteAddr(AddrObjName),
+    /// Sets or resets properties of an interface, each named as `ipv4.forwarding`.
+    SetIfProps(LinkName, Vec<PropChange>),
+    /// Sets or resets properties of an address object.
+    SetAddrProps(AddrObjName, Vec<PropChange>),
 }
 
 /// What of a VNIC changes; what is absent stays.

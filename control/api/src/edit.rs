@@ -11,7 +11,7 @@ use firelane_model::{
 use firelane_units::VlanId;
 
 use crate::change::default_netstack;
-use crate::{ApiError, Change, PropChange, Status, VnicChange, props, protocol_props};
+use crate::{ApiError, Change, PropChange, Status, VnicChange, addr_props, if_props, props, protocol_props};
 
 /// Makes `change` on `model`; on an error the model is left half changed and must be thrown away.
 pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
@@ -46,6 +46,14 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
         Change::DeleteAddr(name) => {
             let removed = model.netstacks.values_mut().find_map(|it| it.addresses.remove(name));
             removed.ok_or_else(|| ApiError::new(Status::NoAddrObj, "addrobj", name, ""))?;
+        }
+        Change::SetIfProps(name, changes) => {
+            changes.iter().try_for_each(|change| if_props::set(model, name, change))?;
+        }
+        Change::SetAddrProps(name, changes) => {
+            let address = model.netstacks.values_mut().find_map(|it| it.addresses.get_mut(name));
+            let address = address.ok_or_else(|| ApiError::new(Status::NoAddrObj, "addrobj", name, ""))?;
+            changes.iter().try_for_each(|change| addr_props::set(address, change))?;
         }
     }
     model.validate().into_iter().next().map_or(Ok(()), |fault| Err(fault.into()))
@@ -225,6 +233,9 @@ fn delete_if(model: &mut Model, name: &LinkName) -> Result<(), ApiError> {
     let VnicUser::Netstack(netstack) = &vnic.user else { return Err(Status::NoIf.into()) };
     if let Some(netstack) = model.netstacks.get_mut(netstack) {
         netstack.addresses.retain(|addrobj, _| addrobj.interface() != name.as_str());
+        netstack.interfaces.remove(name);
+        netstack.interfaces.values_mut().for_each(|it| it.forget_sources(|source| source == name));
+        netstack.interfaces.retain(|_, it| !it.is_default());
     }
     vnic.user = VnicUser::Nobody;
     Ok(())

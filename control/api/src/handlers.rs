@@ -10,9 +10,10 @@ use crate::change::{
 use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
 use crate::{
-    AddrInfo, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo, FlowStats, GroupInfo,
-    IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply, Property, ProtocolCounters,
-    ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo, TellClient, VnicInfo, openapi, paths,
+    AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo,
+    FlowStats, GroupInfo, IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply,
+    Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo, TellClient,
+    VnicInfo, openapi, paths,
 };
 
 type Reply = Result<Vec<u8>, ApiError>;
@@ -47,9 +48,13 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, paths::IFS, ifs),
     route(Method::Post, paths::IFS, create_if),
     route(Method::Delete, "/v1/ifs/{name}", delete_if),
+    route(Method::Get, "/v1/ifs/{name}/props", if_props),
+    route(Method::Patch, "/v1/ifs/{name}/props", set_if_props),
     route(Method::Get, paths::ADDRS, addrs),
     route(Method::Post, paths::ADDRS, create_addr),
     route(Method::Delete, "/v1/addrs/{name}", delete_addr),
+    route(Method::Get, "/v1/addrprops/{name}", addr_props),
+    route(Method::Patch, "/v1/addrprops/{name}", set_addr_props),
     route(Method::Post, "/v1/leases/{name}", tell_client),
     route(Method::Get, paths::NETSTACKS, netstacks),
     route(Method::Get, "/v1/netstacks/{name}/props", netstack_props),
@@ -79,7 +84,7 @@ pub(crate) const ROUTES: &[Route] = &[
     paths(
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
         rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, flows, add_flow, remove_flow,
-        flow_props, set_flow_props, ifs, create_if, delete_if, addrs, create_addr, delete_addr, tell_client, netstacks,
+        flow_props, set_flow_props, ifs, create_if, delete_if, if_props, set_if_props, addrs, create_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
     netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, link_stats, flow_stats, drops, capture
     )
 )]
@@ -324,6 +329,44 @@ fn create_addr(api: &dyn Api, call: &Call<'_>) -> Reply {
     responses((status = 200), (status = "4XX", body = Problem)))]
 fn delete_addr(api: &dyn Api, call: &Call<'_>) -> Reply {
     change(api, call.temporary()?, Change::DeleteAddr(call.parsed("addrobj")?))
+}
+
+/// The properties of an IP interface.
+#[utoipa::path(get, path = "/v1/ifs/{name}/props",
+    params(("name" = String, Path, description = "the interface")),
+    responses((status = 200, body = Vec<ProtocolProperty>), (status = "4XX", body = Problem)))]
+fn if_props(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.if_props(call.name)?)
+}
+
+/// Sets or resets properties of an IP interface, each named as `ipv4.forwarding`.
+#[utoipa::path(patch, path = "/v1/ifs/{name}/props", request_body = SetProps,
+    params(("name" = String, Path, description = "the interface")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn set_if_props(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: SetProps = call.json()?;
+    change(api, request.temporary, Change::SetIfProps(call.parsed("interface")?, request.changes()))
+}
+
+/// The properties of an address object.
+#[utoipa::path(get, path = "/v1/addrprops/{name}",
+    params(("name" = String, Path, description = "the address object, such as web0/v4")),
+    responses((status = 200, body = Vec<AddrProperty>), (status = "4XX", body = Problem)))]
+fn addr_props(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.addr_props(call.name)?)
+}
+
+/// Sets or resets properties of an address object.
+#[utoipa::path(patch, path = "/v1/addrprops/{name}", request_body = SetProps,
+    params(("name" = String, Path, description = "the address object, such as web0/v4")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn set_addr_props(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: SetProps = call.json()?;
+    change(api, request.temporary, Change::SetAddrProps(call.parsed("addrobj")?, request.changes()))
 }
 
 /// Tells the DHCP client of an address object to ask for more time, or to give its lease back.

@@ -19,6 +19,7 @@
 //! `openapi.json` beside this crate's manifest is the interface as OpenAPI 3.1, compared in a test.
 #![forbid(unsafe_code)]
 
+mod addr_props;
 mod api;
 mod capture;
 mod change;
@@ -27,6 +28,7 @@ mod dispatch;
 mod edit;
 mod error;
 mod handlers;
+mod if_props;
 mod lease;
 mod openapi;
 pub mod paths;
@@ -39,6 +41,7 @@ mod stub;
 mod view;
 mod ways;
 
+pub use addr_props::AddrProperty;
 pub use api::{Api, Which};
 pub use capture::{CaptureOf, CaptureRequest};
 pub use change::{

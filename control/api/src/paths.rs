@@ -19,6 +19,8 @@ pub const ETHERSTUBS: &str = "/v1/etherstubs";
 pub const FLOWS: &str = "/v1/flows";
 /// Address objects.
 pub const ADDRS: &str = "/v1/addrs";
+/// Properties of address objects, whose names have a slash and so stand last.
+pub const ADDR_PROPS: &str = "/v1/addrprops";
 /// Leases of address objects.
 pub const LEASES: &str = "/v1/leases";
 /// IP interfaces.

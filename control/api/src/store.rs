@@ -107,6 +107,7 @@ fn only_persistent(change: &Change, error: ApiError) -> ApiError {
         _ if matches!(error.status, Status::LinkInvalid | Status::NotFound) => {
             ApiError { status: Status::TemporaryBelow, ..error }
         }
+        Change::SetAddrProps(..) if error.status == Status::NoAddrObj => Status::TemporaryObject.into(),
         _ if matches!(error.status, Status::NoDatalink | Status::NoIf) => {
             ApiError { status: Status::TemporaryObject, ..error }
         }

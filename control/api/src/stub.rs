@@ -10,10 +10,11 @@ use firelane_model::{AddrObjName, LinkName, Model, automatic_mac};
 use firelane_units::MacAddr;
 
 use crate::{
-    AddrInfo, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Facts,
-    FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased, LinkInfo, LinkState, LinkStats,
-    NeighbourInfo, NetstackInfo, PlanReply, PlanStep, Property, ProtocolCounters, ProtocolProperty,
-    RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, Store, VnicInfo, Which, leased_object,
+    AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo,
+    EtherstubInfo, Facts, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased, LinkInfo, LinkState,
+    LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, Property, ProtocolCounters,
+    ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, Store, VnicInfo,
+    Which, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -186,6 +187,14 @@ impl Api for Stub {
 
     fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
         self.snapshot(Which::Active, |it| it.netstack_props(name))
+    }
+
+    fn if_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
+        self.snapshot(Which::Active, |it| it.if_props(name))
+    }
+
+    fn addr_props(&self, name: &str) -> Result<Vec<AddrProperty>, ApiError> {
+        self.snapshot(Which::Active, |it| it.addr_props(name))
     }
 
     fn routes(&self, name: &str) -> Result<Vec<RouteInfo>, ApiError> {

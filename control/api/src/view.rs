@@ -10,7 +10,10 @@ use firelane_units::{IpPrefix, MacAddr, Mtu};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{ApiError, LeaseInfo, Leased, ResolverInfo, Status, props, protocol_props};
+use crate::{
+    AddrProperty, ApiError, LeaseInfo, Leased, ResolverInfo, Status, addr_props, if_props, props,
+    protocol_props,
+};
 
 /// Whether a link passes frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -516,7 +519,7 @@ impl Snapshot<'_> {
                 state: self.facts.address_state(name),
                 addr: address.prefix().map(|prefix| prefix.to_string()).unwrap_or_default(),
                 persistent: persistent.contains(name),
-                deprecated: false,
+                deprecated: matches!(address, Address::Static(it) if it.deprecated),
                 temporary: false,
                 resolvers: ResolverInfo::default(),
                 lease: None,
@@ -590,6 +593,20 @@ impl Snapshot<'_> {
     pub fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
         let netstack = self.model.netstacks.get(name).ok_or(Status::NotFound)?;
         Ok(protocol_props::of_netstack(netstack, self.persistent.netstacks.get(name)))
+    }
+
+    /// The properties of the IP interface `name`.
+    pub fn if_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
+        if_props::of_interface(self.model, self.persistent, name)
+    }
+
+    /// The properties of the address object `name`.
+    pub fn addr_props(&self, name: &str) -> Result<Vec<AddrProperty>, ApiError> {
+        let known = self.model.addresses().find(|(_, it, _)| it.as_str() == name);
+        let (_, name, address) =
+            known.ok_or_else(|| ApiError::new(Status::NoAddrObj, "addrobj", name, ""))?;
+        let leased = self.facts.leased(name).and_then(|it| it.prefix);
+        Ok(addr_props::of_address(name, address, self.persistent, leased))
     }
 
     /// The properties of the link `name`.

@@ -37,6 +37,11 @@ impl Addresses {
                 };
                 self.known.insert(name.clone(), (*address, state));
             }
+            Action::SetAddress(_, name, _, address) => {
+                if let Some((known, _)) = self.known.get_mut(name) {
+                    *known = *address;
+                }
+            }
             Action::RemoveAddress(_, name) => drop(self.known.remove(name)),
             _ => {}
         }

@@ -87,6 +87,13 @@ impl Clients {
         }
     }
 
+    /// Asks for another host name, from the next message on.
+    pub(crate) fn rename(&self, name: &AddrObjName, conf: &Dhcp) -> Result<(), ApiError> {
+        let running = self.running.get(name).ok_or(Status::NoAddrObj)?;
+        running.rename(conf.host_name.map(|name| name.to_string()));
+        Ok(())
+    }
+
     /// Asks for more time.
     pub(crate) fn refresh(&self, name: &AddrObjName) -> Result<(), ApiError> {
         self.running.get(name).ok_or(Status::NoAddrObj)?.refresh();

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use firelane::{Engine, IpTables};
 use firelane_api::{
-    AddrInfo, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo, Facts, FlowInfo,
-    FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply,
-    PlanStep, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status,
-    StatusInfo, Store, VnicInfo, Which, leased_object,
+    AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo,
+    Facts, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo,
+    NetstackInfo, PlanReply, PlanStep, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot,
+    SocketPage, Status, StatusInfo, Store, VnicInfo, Which, leased_object,
 };
 use firelane_model::{Daemon, Lanes, LinkName, Mac, Model, NetstackName};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
@@ -460,6 +460,14 @@ impl Api for Host {
 
     fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
         self.view(Which::Active, |it| it.netstack_props(name))
+    }
+
+    fn if_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
+        self.view(Which::Active, |it| it.if_props(name))
+    }
+
+    fn addr_props(&self, name: &str) -> Result<Vec<AddrProperty>, ApiError> {
+        self.view(Which::Active, |it| it.addr_props(name))
     }
 
     fn routes(&self, name: &str) -> Result<Vec<RouteInfo>, ApiError> {

@@ -40,6 +40,9 @@ fn without(model: &Model, name: &LinkName) -> Model {
     });
     for netstack in netstacks.values_mut() {
         netstack.addresses.retain(|address, _| vnics.contains_key(address.interface()));
+        netstack.interfaces.retain(|name, _| vnics.contains_key(name));
+        netstack.interfaces.values_mut().for_each(|it| it.forget_sources(|name| !vnics.contains_key(name)));
+        netstack.interfaces.retain(|_, it| !it.is_default());
     }
     rest
 }

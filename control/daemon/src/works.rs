@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use firelane::{AutoconfConfig, Engine, IidKind, MemifStatus, Queue, RouteConfig, VnicConfig, VnicUser};
+use firelane::{
+    AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, RouteConfig, VnicConfig, VnicUser,
+};
 use firelane_api::{ApiError, Status};
 use firelane_model::{
-    AddrObjName, Addrconf, Address, Dhcp, Etherstub, Flow, FlowName, Instance, Link, LinkKind, LinkName, Mac,
-    Model, NetstackName, Route, Service, Tap, Tunables, Vnic,
+    AddrObjName, Addrconf, Address, Dhcp, Etherstub, Flow, FlowName, IfProps, Instance, Interface, Link,
+    LinkKind, LinkName, Mac, Model, NetstackName, Route, Service, Switch, Tap, Tunables, Vnic,
 };
 use firelane_plan::{Action, Step};
 use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
@@ -108,7 +110,10 @@ impl Works {
             Action::AddAddress(netstack, name, address) => {
                 let link = self.interface(name)?;
                 match address {
-                    Address::Static(it) => self.engine.add_address(link, it.prefix()).map_err(refused),
+                    Address::Static(it) => {
+                        self.engine.add_address(link, it.prefix()).map_err(refused)?;
+                        if it.deprecated { self.set_address(name, address) } else { Ok(()) }
+                    }
                     Address::Addrconf(it) => {
                         self.engine.set_autoconf(link, Some(autoconf(it))).map_err(refused)
                     }
@@ -128,6 +133,11 @@ impl Works {
                     }
                 }
             }
+            Action::SetInterface(_, name, _, to) => {
+                let link = self.upper(name)?.id;
+                self.engine.set_interface(link, self.routing(to)?).map_err(refused)
+            }
+            Action::SetAddress(_, name, _, to) => self.set_address(name, to),
             Action::AddRoute(netstack, route) => {
                 self.engine.add_route(self.netstack(netstack)?, way(route)).map_err(refused)
             }
@@ -136,6 +146,31 @@ impl Works {
             }
             _ => Ok(()),
         }
+    }
+
+    /// What changes of an address that stays.
+    fn set_address(&mut self, name: &AddrObjName, to: &Address) -> Done {
+        match to {
+            Address::Static(it) => {
+                self.engine.set_address(self.interface(name)?, it.prefix(), it.deprecated).map_err(refused)
+            }
+            Address::Dhcp(it) => self.clients.rename(name, it),
+            Address::Addrconf(_) => Ok(()),
+        }
+    }
+
+    /// What is said of an interface in the engine's words.
+    fn routing(&self, said: &Interface) -> Result<IfRouting, ApiError> {
+        let source = |props: &IfProps| props.usesrc.as_ref().map(|it| self.upper(it)).transpose();
+        Ok(IfRouting {
+            forwards_v4: said.ipv4.forwarding.map(Switch::is_on),
+            forwards_v6: said.ipv6.forwarding.map(Switch::is_on),
+            mtu_v4: said.ipv4.mtu,
+            mtu_v6: said.ipv6.mtu,
+            sources_v4: source(&said.ipv4)?.map(|it| it.id),
+            sources_v6: source(&said.ipv6)?.map(|it| it.id),
+            ..IfRouting::default()
+        })
     }
 
     fn begin_dhcp(&mut self, netstack: &NetstackName, name: &AddrObjName, conf: &Dhcp) -> Done {
@@ -203,6 +238,10 @@ impl Works {
 
     fn flow(&self, name: &FlowName) -> Result<FlowId, ApiError> {
         self.flows.get(name).copied().ok_or_else(|| ApiError::new(Status::NotFound, "flow", name, ""))
+    }
+
+    fn upper(&self, name: &LinkName) -> Result<&Upper, ApiError> {
+        self.vnics.get(name).ok_or_else(|| ApiError::new(Status::NoIf, "interface", name, ""))
     }
 
     fn interface(&self, address: &AddrObjName) -> Result<LinkId, ApiError> {

@@ -512,7 +512,7 @@ impl Engine {
 }
 
 impl Registry {
-    fn netstack_of(&self, vnic: LinkId) -> Result<NetstackId, ChangeError> {
+    pub(crate) fn netstack_of(&self, vnic: LinkId) -> Result<NetstackId, ChangeError> {
         let vnic_entry = self.vnics.get(&vnic).ok_or(ChangeError::NoLink(vnic))?;
         vnic_entry.netstack.ok_or(ChangeError::NoUser(vnic))
     }

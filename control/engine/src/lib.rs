@@ -23,6 +23,7 @@ mod desk;
 mod engine;
 mod error;
 mod fabric;
+mod interfaces;
 mod netstack_config;
 mod news;
 mod poller;
@@ -73,7 +74,7 @@ pub use firelane_frame::Envelope;
 pub use firelane_ip::{Address, Neighbour, Origin, Route};
 pub use firelane_ip::{
     AddressOrigin, AutoconfConfig, Configured, DadConfig, FamilyCounts, FilterMode, Forwarding, HopLimits,
-    IcmpCounts, IidKind, Membership, Resolvers, SourceFilter,
+    IcmpCounts, IfRouting, IidKind, Membership, Resolvers, SourceFilter,
 };
 pub use firelane_lane::{
     ConnectionRow, Cursor, FusionTuning, NetstackCounters, Notice, RouteConfig, SocketKind, SocketRow,

@@ -20,12 +20,34 @@ pub enum Address {
 
 /// An address that one station can have, with its prefix length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct StaticAddress(IpPrefix);
+pub struct StaticAddress {
+    prefix: IpPrefix,
+    /// Whether nothing new shall begin with it.
+    pub deprecated: bool,
+}
+
+/// What stands behind a static address of which nothing new shall begin.
+const DEPRECATED: &str = ",deprecated=on";
 
 impl StaticAddress {
     /// The address with its prefix length.
     pub const fn prefix(self) -> IpPrefix {
-        self.0
+        self.prefix
+    }
+
+    /// The same address, of which nothing new shall begin, or something may.
+    #[must_use]
+    pub const fn with_deprecated(self, deprecated: bool) -> Self {
+        Self { deprecated, ..self }
+    }
+
+    /// The same address with another prefix length; `None` if a station cannot have it there.
+    #[must_use]
+    pub fn with_prefix_len(self, len: u8) -> Option<Self> {
+        match Address::new(IpPrefix::new(self.prefix.addr(), len)?)? {
+            Address::Static(it) => Some(Self { deprecated: self.deprecated, ..it }),
+            Address::Addrconf(_) | Address::Dhcp(_) => None,
+        }
     }
 }
 
@@ -123,7 +145,40 @@ impl Address {
             }
             IpAddr::V6(addr) => !addr.is_unspecified() && !addr.is_loopback() && !addr.is_multicast(),
         };
-        (usable && prefix.prefix_len() > 0).then_some(Self::Static(StaticAddress(prefix)))
+        (usable && prefix.prefix_len() > 0)
+            .then_some(Self::Static(StaticAddress { prefix, deprecated: false }))
+    }
+
+    /// The prefix length of an address that names none: IPv4 has that of its class, as in the original, and IPv6 has 64.
+    pub const fn default_prefix_len(addr: IpAddr) -> u8 {
+        match addr {
+            IpAddr::V6(_) => 64,
+            IpAddr::V4(v4) => match v4.octets()[0] {
+                0..=127 => 8,
+                128..=191 => 16,
+                _ => 24,
+            },
+        }
+    }
+
+    fn read_static(text: &str) -> Option<Self> {
+        let (prefix, deprecated) = match text.strip_suffix(DEPRECATED) {
+            Some(prefix) => (prefix, true),
+            None => (text, false),
+        };
+        match prefix.parse().ok().and_then(Self::new)? {
+            Self::Static(it) => Some(Self::Static(StaticAddress { deprecated, ..it })),
+            Self::Addrconf(_) | Self::Dhcp(_) => None,
+        }
+    }
+
+    /// Whether it can become `other` while it is in use.
+    pub fn can_become(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Static(a), Self::Static(b)) => a.prefix.addr() == b.prefix.addr(),
+            (Self::Dhcp(_), Self::Dhcp(_)) => true,
+            _ => self == other,
+        }
     }
 
     /// The address with its prefix length, if it is static.
@@ -155,12 +210,14 @@ impl TextValue for Address {
     fn read(text: &str) -> Option<Self> {
         let addrconf = || Addrconf::read(text).map(Self::Addrconf);
         let dhcp = || Dhcp::read(text).map(Self::Dhcp);
-        addrconf().or_else(dhcp).or_else(|| text.parse().ok().and_then(Self::new))
+        addrconf().or_else(dhcp).or_else(|| Self::read_static(text))
     }
 
     fn write(&self) -> String {
         match self {
-            Self::Static(address) => address.prefix().to_string(),
+            Self::Static(address) => {
+                format!("{}{}", address.prefix(), if address.deprecated { DEPRECATED } else { "" })
+            }
             Self::Addrconf(conf) => conf.write(),
             Self::Dhcp(conf) => conf.write(),
         }
@@ -187,6 +244,8 @@ mod tests {
             "dhcp,reqhost=web",
             "addrconf,stateless=no",
             "addrconf,interface-id=::1:2,stateful=no,temporary=yes",
+            "10.0.0.1/24,deprecated=on",
+            "fd00::1/64,deprecated=on",
         ] {
             assert_eq!(Address::read(text).unwrap().to_string(), text);
         }
@@ -204,6 +263,9 @@ mod tests {
             "addrconf,interface-id=::",
             "addrconf,interface-id=fd00::1",
             "addrconfig",
+            "10.0.0.1/24,deprecated=off",
+            "10.0.0.0/24,deprecated=on",
+            "dhcp,deprecated=on",
         ] {
             assert_eq!(Address::read(bad), None, "{bad}");
         }

@@ -8,8 +8,9 @@ use core::net::{IpAddr, Ipv4Addr};
 use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, Priority, Protection, Protections, VlanId};
 
 use crate::{
-    Address, DsField, Etherstub, Flow, FlowMatch, Guard, Lanes, Link, LinkKind, LinkName, Mac, Memif,
-    MemifRole, Model, Netstack, Prop, Route, Service, ServiceKind, Tap, Transport, Vnic, VnicUser,
+    Address, DsField, Etherstub, Flow, FlowMatch, Guard, IfProps, Interface, Lanes, Link, LinkKind, LinkName,
+    Mac, Memif, MemifRole, Model, Netstack, Prop, Route, Service, ServiceKind, Switch, Tap, Transport, Vnic,
+    VnicUser,
 };
 
 /// Choices read off a string of bytes; zero when it ends.
@@ -142,7 +143,21 @@ impl Model {
             && let Some(netstack) = self.netstacks.get_mut(user)
         {
             let addrobj = format!("{vnic}/a{}", dice.below(2)).parse().expect("interface and string");
-            netstack.addresses.extend(Address::new(dice.prefix(number)).map(|address| (addrobj, address)));
+            let address = Address::new(dice.prefix(number)).map(|address| match address {
+                Address::Static(it) => Address::Static(it.with_deprecated(dice.below(3) == 1)),
+                other => other,
+            });
+            netstack.addresses.extend(address.map(|address| (addrobj, address)));
+            let source = name("v", dice.below(5));
+            let props = IfProps {
+                forwarding: dice.maybe(|dice| Switch::from(dice.below(2) == 1)),
+                mtu: None,
+                usesrc: dice.maybe(|_| source),
+            };
+            let interface = Interface { ipv4: props, ..Interface::default() };
+            if !interface.is_default() {
+                netstack.interfaces.insert(vnic.clone(), interface);
+            }
         }
         let mac = [Mac::Auto, Mac::Random, Mac::Fixed(MacAddr([2, 0, 0, 0, 0, dice.below(3) as u8]))];
         let over = below[dice.below(below.len())].clone();
@@ -205,9 +220,13 @@ impl Model {
                 "flow" => self.flows.remove(object).is_some(),
                 "service" => self.services.remove(object).is_some(),
                 "netstack" => {
-                    let addrobj =
-                        path.next().and_then(|rest| rest.strip_prefix("addresses.")).unwrap_or_default();
-                    self.netstacks.get_mut(object).is_some_and(|it| it.addresses.remove(addrobj).is_some())
+                    let rest = path.next().unwrap_or_default();
+                    let addrobj = rest.strip_prefix("addresses.");
+                    let interface = rest.strip_prefix("interfaces.").and_then(|it| it.split('.').next());
+                    self.netstacks.get_mut(object).is_some_and(|it| {
+                        addrobj.is_some_and(|name| it.addresses.remove(name).is_some())
+                            || interface.is_some_and(|name| it.interfaces.remove(name).is_some())
+                    })
                 }
                 _ => false,
             };

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AddrObjName, Address, Route, Tunables};
+use crate::{AddrObjName, Address, Interface, LinkName, Route, Tunables};
 
 /// One IP instance.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -16,6 +16,9 @@ pub struct Netstack {
     /// The addresses, by address object.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub addresses: BTreeMap<AddrObjName, Address>,
+    /// What is said of its interfaces, by their VNICs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub interfaces: BTreeMap<LinkName, Interface>,
     /// The routes beyond those that the addresses imply.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub routes: BTreeSet<Route>,

@@ -7,8 +7,12 @@ use std::collections::btree_map::Entry;
 
 use firelane_units::Mtu;
 
+use crate::interface::mtu_least;
 use crate::limits::{LINKS_MAX, NETSTACKS_MAX, OBJECTS_MAX};
-use crate::{FieldError, Flow, FlowName, IfName, LinkKind, LinkName, Mac, MemifRole, Model, Tap, Vnic};
+use crate::{
+    FieldError, Flow, FlowName, IfName, LinkKind, LinkName, Mac, MemifRole, Model, Netstack, NetstackName,
+    Tap, Vnic,
+};
 
 impl Model {
     /// Every fault of the model; empty if there is none.
@@ -159,6 +163,7 @@ impl Model {
                 let field = format!("netstack.{name}.tunables.{}", fault.field);
                 faults.add(field, fault.value, fault.allowed);
             }
+            self.check_interfaces(name, netstack, faults);
             let (mut taken, mut automatic) = (BTreeMap::new(), BTreeMap::new());
             for (addrobj, address) in &netstack.addresses {
                 let field = format!("netstack.{name}.addresses.{addrobj}");
@@ -171,6 +176,28 @@ impl Model {
                     Some(addr) => faults.unique(&mut taken, addr, field, address),
                     // One interface is configured in one way.
                     None => faults.unique(&mut automatic, addrobj.interface(), field, address),
+                }
+            }
+        }
+    }
+
+    fn check_interfaces(&self, name: &NetstackName, netstack: &Netstack, faults: &mut Faults) {
+        let is_its = |vnic: &LinkName| self.vnics.get(vnic).and_then(Vnic::netstack) == Some(name);
+        faults.limit(format!("netstack.{name}.interfaces"), netstack.interfaces.len(), OBJECTS_MAX);
+        for (vnic, interface) in &netstack.interfaces {
+            let path = format!("netstack.{name}.interfaces.{vnic}");
+            if !is_its(vnic) {
+                faults.add(&path, "", format!("{vnic} is no VNIC of this netstack"));
+            }
+            for (protocol, props) in interface.families() {
+                let least = mtu_least(protocol);
+                if let Some(mtu) = props.mtu.filter(|mtu| mtu.bytes() < least) {
+                    let field = format!("{path}.{}.mtu", protocol.word());
+                    faults.add(field, mtu, format!("at least {least}"));
+                }
+                if let Some(source) = props.usesrc.as_ref().filter(|it| *it == vnic || !is_its(it)) {
+                    let field = format!("{path}.{}.usesrc", protocol.word());
+                    faults.add(field, source, "another VNIC of this netstack");
                 }
             }
         }

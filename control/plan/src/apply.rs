@@ -36,7 +36,13 @@ pub fn apply_to_model(present: &mut Model, step: &Step) {
         Action::CreateVnic(name, vnic) | Action::SetVnic(name, _, vnic) => {
             drop(present.vnics.insert(name, vnic))
         }
-        Action::AddAddress(netstack, name, address) => {
+        Action::SetInterface(netstack, name, _, interface) => {
+            change(present, &netstack, |it| match interface.is_default() {
+                true => it.interfaces.remove(&name),
+                false => it.interfaces.insert(name, interface),
+            });
+        }
+        Action::AddAddress(netstack, name, address) | Action::SetAddress(netstack, name, _, address) => {
             change(present, &netstack, |it| it.addresses.insert(name, address));
         }
         Action::AddRoute(netstack, route) => {

@@ -1,6 +1,6 @@
 //! The comparison itself.
 
-use firelane_model::Model;
+use firelane_model::{Interface, Model};
 
 use crate::torn::Torn;
 use crate::{Action, Effect, Step};
@@ -50,6 +50,13 @@ impl Plan<'_> {
             for route in &netstack.routes {
                 if !shall.is_some_and(|it| it.routes.contains(route)) {
                     self.push(Effect::Live, Action::RemoveRoute(name.clone(), *route));
+                }
+            }
+            for (vnic, is) in &netstack.interfaces {
+                if self.torn.interface(name, vnic, is) {
+                    let none = Interface::default();
+                    let action = Action::SetInterface(name.clone(), vnic.clone(), is.clone(), none);
+                    self.push(Effect::Live, action);
                 }
             }
             for (addrobj, address) in &netstack.addresses {
@@ -159,11 +166,28 @@ impl Plan<'_> {
         }
         for (name, shall) in &wanted.netstacks {
             let is = present.netstacks.get(name);
+            for (vnic, shall) in &shall.interfaces {
+                let before = is.and_then(|is| is.interfaces.get(vnic));
+                let before = before.filter(|before| !self.torn.interface(name, vnic, before));
+                // An empty table says as much as none.
+                let before = before.cloned().unwrap_or_default();
+                if before != *shall {
+                    let action = Action::SetInterface(name.clone(), vnic.clone(), before, shall.clone());
+                    self.push(Effect::Live, action);
+                }
+            }
             for (addrobj, address) in &shall.addresses {
                 let before = is.and_then(|is| is.addresses.get(addrobj));
-                if before.is_none_or(|before| self.torn.address(name, addrobj, *before)) {
-                    let action = Action::AddAddress(name.clone(), addrobj.clone(), *address);
-                    self.push(anew(before.is_some()), action);
+                match before.filter(|before| !self.torn.address(name, addrobj, **before)) {
+                    None => {
+                        let action = Action::AddAddress(name.clone(), addrobj.clone(), *address);
+                        self.push(anew(before.is_some()), action);
+                    }
+                    Some(before) if before != address => {
+                        let action = Action::SetAddress(name.clone(), addrobj.clone(), *before, *address);
+                        self.push(Effect::Live, action);
+                    }
+                    Some(_) => {}
                 }
             }
             for route in &shall.routes {

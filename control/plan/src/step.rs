@@ -3,10 +3,10 @@
 use core::fmt;
 
 use firelane_model::{
-    AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Link, LinkKind, LinkName, Memif, Netstack,
-    NetstackName, Prop, Route, Service, ServiceName, Tunables, Vnic, VnicUser, spell_rate,
+    AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Interface, Link, LinkKind, LinkName, Memif,
+    Netstack, NetstackName, Prop, Route, Service, ServiceName, Switch, Tunables, Vnic, VnicUser, spell_rate,
 };
-use firelane_units::BitRate;
+use firelane_units::{BitRate, Mtu};
 
 /// What traffic feels of a step. Objects that a step does not name feel nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -45,6 +45,8 @@ pub enum Action {
     RemoveFlow(FlowName),
     /// Removes a route.
     RemoveRoute(NetstackName, Route),
+    /// Changes what is said of an interface.
+    SetInterface(NetstackName, LinkName, Interface, Interface),
     /// Removes an address.
     RemoveAddress(NetstackName, AddrObjName),
     /// Removes a VNIC.
@@ -73,6 +75,8 @@ pub enum Action {
     SetVnic(LinkName, Vnic, Vnic),
     /// Makes a VNIC.
     CreateVnic(LinkName, Vnic),
+    /// Changes an address that stays.
+    SetAddress(NetstackName, AddrObjName, Address, Address),
     /// Adds an address.
     AddAddress(NetstackName, AddrObjName, Address),
     /// Adds a route.
@@ -115,6 +119,7 @@ impl fmt::Display for Step {
             Action::SetDaemon(..) | Action::SetTunables(..) => self.fmt_settings(f),
             Action::SetLink(..) | Action::SetEtherstub(..) | Action::SetVnic(..) => self.fmt_link_change(f),
             Action::SetFlow(..) | Action::SetService(..) => self.fmt_upper_change(f),
+            Action::SetInterface(..) | Action::SetAddress(..) => self.fmt_ip_change(f),
             _ => self.fmt_creation(f),
         }
     }
@@ -209,6 +214,30 @@ impl Step {
             _ => return Ok(()),
         };
         write!(f, "set {kind} {name}{}", Changes(&changes))
+    }
+
+    fn fmt_ip_change(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.action {
+            Action::SetInterface(netstack, name, from, to) => {
+                let mut list = Vec::new();
+                for ((protocol, from), (_, to)) in from.families().into_iter().zip(to.families()) {
+                    let word = |name: &str| format!("{}.{name}", protocol.word());
+                    let switch = |it: Option<Switch>| shown(it.map_or("", Switch::word));
+                    let mtu = |it: Option<Mtu>| shown(it.map(|it| it.to_string()).unwrap_or_default());
+                    let source = |it: &Option<LinkName>| shown(it.as_ref().map_or("", LinkName::as_str));
+                    list.extend([
+                        change(&word("forwarding"), &switch(from.forwarding), &switch(to.forwarding)),
+                        change(&word("mtu"), &mtu(from.mtu), &mtu(to.mtu)),
+                        change(&word("usesrc"), &source(&from.usesrc), &source(&to.usesrc)),
+                    ]);
+                }
+                write!(f, "set interface {name} of netstack {netstack}{}", Changes(&list))
+            }
+            Action::SetAddress(netstack, name, from, to) => {
+                write!(f, "set address {name} of netstack {netstack} {from} -> {to}")
+            }
+            _ => Ok(()),
+        }
     }
 
     fn fmt_upper_change(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,7 +2,8 @@
 //! and those that rest on one of these.
 
 use firelane_model::{
-    AddrObjName, Address, Flow, FlowName, LinkName, Model, NetstackName, Service, ServiceName, Vnic, VnicUser,
+    AddrObjName, Address, Flow, FlowName, Interface, LinkName, Model, NetstackName, Service, ServiceName,
+    Vnic, VnicUser,
 };
 
 /// Asks about objects of `present`.
@@ -45,7 +46,16 @@ impl Torn<'_> {
     pub(crate) fn address(&self, netstack: &NetstackName, name: &AddrObjName, is: Address) -> bool {
         let shall = self.wanted.netstacks.get(netstack).and_then(|it| it.addresses.get(name));
         let interface = self.present.vnics.get_key_value(name.interface());
-        shall != Some(&is) || interface.is_none_or(|(vnic, it)| self.vnic(vnic, it))
+        !shall.is_some_and(|shall| is.can_become(*shall))
+            || interface.is_none_or(|(vnic, it)| self.vnic(vnic, it))
+    }
+
+    /// Whether nothing may be said of an interface any more, or not what was said: it goes, or one whose addresses it
+    /// uses.
+    pub(crate) fn interface(&self, netstack: &NetstackName, name: &LinkName, is: &Interface) -> bool {
+        let stays = self.wanted.netstacks.get(netstack).is_some_and(|it| it.interfaces.contains_key(name));
+        let goes = |vnic: &LinkName| self.present.vnics.get(vnic).is_none_or(|it| self.vnic(vnic, it));
+        !stays || goes(name) || is.sources().any(goes)
     }
 
     pub(crate) fn flow(&self, name: &FlowName, is: &Flow) -> bool {

@@ -28,7 +28,10 @@ fn subject(action: &Action) -> (&'static str, String) {
             ("link", n.to_string())
         }
         Action::DeleteLink(n) | Action::CreateLink(n, _) | Action::SetLink(n, ..) => ("link", n.to_string()),
-        Action::RemoveAddress(_, n) | Action::AddAddress(_, n, _) => ("address", n.to_string()),
+        Action::SetInterface(_, n, ..) => ("interface", n.to_string()),
+        Action::RemoveAddress(_, n) | Action::AddAddress(_, n, _) | Action::SetAddress(_, n, ..) => {
+            ("address", n.to_string())
+        }
         Action::SetDaemon(..) => ("daemon", String::new()),
         Action::RemoveRoute(n, _) | Action::AddRoute(n, _) => ("netstack", n.to_string()),
         Action::DeleteNetstack(n) | Action::CreateNetstack(n, _) | Action::SetTunables(n, ..) => {
@@ -117,6 +120,29 @@ recreate  add flow iperf on bob0: transport=tcp,local_port=5201 maxbw=50M
 ";
     assert_eq!(render(&plan(&vlan, &present)), want);
     assert_eq!(render(&plan(&present, &present)), "no changes\n");
+}
+
+#[test]
+fn interfaces_and_addresses_change_while_they_are_in_use() {
+    let present = two_tenants(|text| text);
+    let said = |words: &str| two_tenants(|text| format!("{text}\n[netstack.web.interfaces.web0]\n{words}\n"));
+    let on = said("ipv4 = { forwarding = \"on\", mtu = 1400 }");
+    let wanted =
+        "live      set interface web0 of netstack web ipv4.forwarding -- -> on, ipv4.mtu -- -> 1400\n";
+    assert_eq!(render(&plan(&on, &present)), wanted);
+    let back = "live      set interface web0 of netstack web ipv4.forwarding on -> --, ipv4.mtu 1400 -> --\n";
+    assert_eq!(render(&plan(&present, &on)), back);
+    assert_eq!(plan(&said(""), &present), [], "an empty table says nothing");
+    let retired = two_tenants(|text| text.replace("\"10.0.0.10/24\"", "\"10.0.0.10/16,deprecated=on\""));
+    let wanted = "live      set address web0/v4 of netstack web 10.0.0.10/24 -> 10.0.0.10/16,deprecated=on\n";
+    assert_eq!(render(&plan(&retired, &present)), wanted);
+    // A VNIC that is made anew gets what is said of it again.
+    let vlan = |model: &str| said(model).to_toml().replace("[vnic.web0]", "[vnic.web0]\nvlan = 7");
+    let vlan = Model::from_toml("f", &vlan("ipv4 = { forwarding = \"on\" }")).unwrap();
+    let steps = render(&plan(&vlan, &said("ipv4 = { forwarding = \"on\" }")));
+    let place = |text: &str| steps.find(text).unwrap_or_else(|| panic!("{text}\n{steps}"));
+    assert!(place("forwarding on -> --") < place("delete vnic web0"), "{steps}");
+    assert!(place("create vnic web0") < place("forwarding -- -> on"), "{steps}");
 }
 
 #[test]

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use firelane_api::{
-    AddFlow, AddrInfo, Api, ApiError, CaptureRequest, Change, ChangeRequest, CreateAddr, CreateEtherstub,
-    CreateIf, CreateVnic, DropInfo, EtherstubInfo, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction,
-    LinkInfo, LinkStats, Method, ModifyVnic, NeighbourInfo, NetstackInfo, PlanReply, PropChange, Property,
-    ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo,
-    TellClient, VnicInfo, Which, paths,
+    AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, CreateAddr,
+    CreateEtherstub, CreateIf, CreateVnic, DropInfo, EtherstubInfo, FlowInfo, FlowStats, GroupInfo, IfInfo,
+    LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic, NeighbourInfo, NetstackInfo, PlanReply, PropChange,
+    Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status,
+    StatusInfo, TellClient, VnicInfo, Which, paths,
 };
 use firelane_model::{MODEL_TEXT_MAX, Model};
 use serde::Serialize;
@@ -261,6 +261,14 @@ impl Api for Client {
                 let target = format!("{}/{name}/{}", paths::NETSTACKS, paths::PROPS);
                 self.send(Method::Patch, &target, &props(&changes, temporary))
             }
+            Change::SetIfProps(name, changes) => {
+                let target = format!("{}/{name}/{}", paths::IFS, paths::PROPS);
+                self.send(Method::Patch, &target, &props(&changes, temporary))
+            }
+            Change::SetAddrProps(name, changes) => {
+                let target = format!("{}/{name}", paths::ADDR_PROPS);
+                self.send(Method::Patch, &target, &props(&changes, temporary))
+            }
             Change::CreateAddr(name, address) => {
                 self.send(Method::Post, paths::ADDRS, &CreateAddr { name, address, temporary })
             }
@@ -311,6 +319,14 @@ impl Api for Client {
 
     fn netstack_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
         self.get(&format!("{}/{name}/{}", paths::NETSTACKS, paths::PROPS), Which::Active)
+    }
+
+    fn if_props(&self, name: &str) -> Result<Vec<ProtocolProperty>, ApiError> {
+        self.get(&format!("{}/{name}/{}", paths::IFS, paths::PROPS), Which::Active)
+    }
+
+    fn addr_props(&self, name: &str) -> Result<Vec<AddrProperty>, ApiError> {
+        self.get(&format!("{}/{name}", paths::ADDR_PROPS), Which::Active)
     }
 
     fn routes(&self, name: &str) -> Result<Vec<RouteInfo>, ApiError> {

@@ -60,6 +60,8 @@ pub struct Address {
     pub state: AddressState,
     /// Where it comes from.
     pub origin: AddressOrigin,
+    /// The operator wants nothing new to begin with it.
+    is_retired: bool,
     dad: Dad,
 }
 
@@ -180,7 +182,7 @@ impl Addresses {
             nonces: [[0; 6]; NONCES],
         };
         let state = if dad.probes_left == 0 { AddressState::Preferred } else { AddressState::Tentative };
-        self.insert(at, Address { link, prefix, state, origin, dad });
+        self.insert(at, Address { link, prefix, state, origin, is_retired: false, dad });
         self.wake_by(first);
         Ok(())
     }
@@ -207,7 +209,7 @@ impl Addresses {
                     defended: None,
                     nonces,
                 };
-                self.insert(at, Address { link, prefix, state, origin, dad });
+                self.insert(at, Address { link, prefix, state, origin, is_retired: false, dad });
             }
         }
         Ok(())
@@ -219,6 +221,30 @@ impl Addresses {
         let Ok(at) = self.position(addr) else { return false };
         let address = &mut self.list[at];
         address.is_usable() && core::mem::replace(&mut address.state, state) != state
+    }
+
+    /// Gives an operator's address another subnet, and says whether something new may begin with it; how it was before.
+    pub(crate) fn change(
+        &mut self,
+        link: LinkId,
+        prefix: IpPrefix,
+        is_retired: bool,
+    ) -> Result<IpPrefix, AddressError> {
+        if !is_station(prefix) {
+            return Err(AddressError::Invalid);
+        }
+        let at = self.position(prefix.addr()).map_err(|_| AddressError::Missing)?;
+        let address = &mut self.list[at];
+        if address.link != link || address.origin != AddressOrigin::Operator {
+            return Err(AddressError::Missing);
+        }
+        let before = core::mem::replace(&mut address.prefix, prefix);
+        address.is_retired = is_retired;
+        if address.is_usable() {
+            address.state = address.state_in_use();
+        }
+        self.list_broadcasts();
+        Ok(before)
     }
 
     pub(crate) fn remove(&mut self, link: LinkId, addr: IpAddr) -> Result<Address, AddressError> {
@@ -284,7 +310,7 @@ impl Addresses {
         if address.link != link || address.state != AddressState::Tentative {
             return false;
         }
-        address.state = AddressState::Preferred;
+        address.state = address.state_in_use();
         address.dad.is_told = true;
         address.dad.next = None;
         true
@@ -384,6 +410,11 @@ impl Address {
         matches!(self.state, AddressState::Preferred | AddressState::Deprecated)
     }
 
+    /// The state that it has once its test is over.
+    const fn state_in_use(&self) -> AddressState {
+        if self.is_retired { AddressState::Deprecated } else { AddressState::Preferred }
+    }
+
     fn step(&mut self, now: Instant, interval: Duration, random: &mut Random) -> DadStep {
         let addr = self.prefix.addr();
         let dad = &mut self.dad;
@@ -398,7 +429,7 @@ impl Address {
         // The first announcement follows at once: the time of the next step stays.
         if !dad.is_told {
             dad.is_told = true;
-            self.state = AddressState::Preferred;
+            self.state = self.state_in_use();
             return DadStep::Ready(self.link, self.prefix, self.origin);
         }
         dad.announcements_left -= 1;

@@ -9,7 +9,6 @@ use firelane_frame::{FlowTag, Frame};
 use firelane_units::{LinkId, MacAddr, Mtu};
 use firelane_wire::{EtherType, EthernetView, IpProtocol, Ipv4View, Ipv6View, ipv4, ipv6};
 
-use crate::config::IfConfig;
 use crate::counts::packets;
 use crate::output::Hop;
 use crate::stack::Ip;
@@ -33,8 +32,8 @@ pub struct Adjacency {
 const L3: usize = EthernetView::HEADER_LEN;
 
 impl Adjacency {
-    pub(crate) fn of(hop: &Hop, interface: Option<&IfConfig>, generation: u32) -> Option<Self> {
-        let (dst_mac, mtu) = (hop.dst_mac?, interface?.mtu);
+    pub(crate) fn of(hop: &Hop, mtu: Option<Mtu>, generation: u32) -> Option<Self> {
+        let (dst_mac, mtu) = (hop.dst_mac?, mtu?);
         Some(Self { link: hop.link, src_mac: hop.src_mac, dst_mac, mtu, generation })
     }
 }

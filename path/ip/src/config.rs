@@ -1,5 +1,6 @@
 //! What a netstack's IP side is told at the start and per interface.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 use firelane_units::{LinkId, MacAddr, Mtu};
@@ -66,7 +67,8 @@ impl From<bool> for Forwarding {
     }
 }
 
-/// What an interface has of its own to say about packets for others, and about who may send by it.
+/// What the operator says of an interface: about packets for others, about who may send by it, about the packets that
+/// leave by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IfRouting {
     /// Whether IPv4's packets are forwarded that come by it or would leave by it; `None` is as the netstack has it.
@@ -75,6 +77,21 @@ pub struct IfRouting {
     pub forwards_v6: Option<bool>,
     /// Whether packets are taken only if their source is where they come from.
     pub reverse_path: ReversePath,
+    /// The largest IPv4 packet that leaves by it, if that is smaller than its link's.
+    pub mtu_v4: Option<Mtu>,
+    /// The same for IPv6.
+    pub mtu_v6: Option<Mtu>,
+    /// Packets that leave by it and name no source get an IPv4 address of this interface.
+    pub sources_v4: Option<LinkId>,
+    /// The same for IPv6.
+    pub sources_v6: Option<LinkId>,
+}
+
+impl IfRouting {
+    /// Whose addresses packets to `dst` get that name no source.
+    pub(crate) const fn sources(&self, dst: IpAddr) -> Option<LinkId> {
+        if dst.is_ipv4() { self.sources_v4 } else { self.sources_v6 }
+    }
 }
 
 /// Whether the source of a packet must be where it comes from (RFC 3704 §2).

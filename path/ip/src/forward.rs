@@ -108,7 +108,7 @@ impl Ip {
                 return Input::Drop(frame, reason);
             }
         };
-        let adjacency = Adjacency::of(&hop, self.interfaces.get(hop.link), self.generation);
+        let adjacency = Adjacency::of(&hop, self.interfaces.mtu(hop.link, transit.dst), self.generation);
         strip(&mut frame, l3_offset);
         let packet = frame.as_mut_slice();
         match transit.dst {
@@ -162,14 +162,15 @@ impl Ip {
         let len = frame.meta().segmentation.map_or(transit.len, |cut| {
             usize::from(cut.header_bytes).saturating_sub(l3_offset) + usize::from(cut.segment_bytes)
         });
-        let fits = len <= usize::from(interface.mtu.bytes());
+        let mtu = self.interfaces.mtu(way.link, transit.dst).unwrap_or(interface.mtu);
+        let fits = len <= usize::from(mtu.bytes());
         if !fits && (!transit.may_cut || frame.meta().segmentation.is_some()) {
-            return Err((Some(IcmpError::TooBig(interface.mtu)), DropReason::TooBig));
+            return Err((Some(IcmpError::TooBig(mtu)), DropReason::TooBig));
         }
         let mac =
             way.mac.or_else(|| self.neighbours.resolve(now, way.link, way.next_hop).map(|(_, mac)| mac));
         let hop = Hop { link: way.link, src_mac: interface.mac, next_hop: way.next_hop, dst_mac: mac };
-        Ok((hop, if fits { Fit::Whole } else { Fit::Cut(interface.mtu) }))
+        Ok((hop, if fits { Fit::Whole } else { Fit::Cut(mtu) }))
     }
 
     /// Whether packets for others may come or leave by `link`.

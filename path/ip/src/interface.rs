@@ -67,7 +67,7 @@ impl Interfaces {
         }
     }
 
-    /// What the operator says about packets for others.
+    /// What the operator says of an interface.
     pub(crate) fn routing(&self, link: LinkId) -> IfRouting {
         self.position(link).map_or_else(|_| IfRouting::default(), |at| self.list[at].routing)
     }
@@ -78,11 +78,17 @@ impl Interfaces {
         found.map(|at| self.list[at].routing = routing).is_ok()
     }
 
-    /// The largest packet to `dst` by `link`: a router may have said that IPv6's are smaller.
+    /// The largest packet to `dst` by `link`: the operator may have said that a family's are smaller, and a router that
+    /// IPv6's are.
     pub(crate) fn mtu(&self, link: LinkId, dst: IpAddr) -> Option<Mtu> {
         let own = self.get(link)?.mtu;
-        let said = self.parameters(link).mtu.filter(|_| dst.is_ipv6() && link != LOOPBACK);
-        Some(said.map_or(own, |said| said.min(own)))
+        if link == LOOPBACK {
+            return Some(own);
+        }
+        let routing = self.routing(link);
+        let said = self.parameters(link).mtu.filter(|_| dst.is_ipv6());
+        let chosen = if dst.is_ipv4() { routing.mtu_v4 } else { routing.mtu_v6 };
+        [said, chosen].into_iter().flatten().chain([own]).min()
     }
 
     pub(crate) fn is_home(&self, link: LinkId) -> bool {

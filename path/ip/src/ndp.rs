@@ -198,7 +198,8 @@ impl Ip {
 
     fn send_advert(&mut self, course: Course, target: Ipv6Addr, solicited: bool, pools: &mut Pools) {
         let Some(mac) = self.interfaces.mac(course.link) else { return };
-        let router = self.config.forwarding.v6;
+        // RFC 4861 §6.2.2: each interface is a router's or a host's for itself.
+        let router = self.forwards(course.link, false);
         let message = NdpMessage::NeighbourAdvert { target, router, solicited, replace: true };
         self.send_ndp(course, &NdpRepr { message, options: &[NdpOption::TargetLinkLayer(mac)] }, pools);
     }

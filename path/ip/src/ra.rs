@@ -51,7 +51,7 @@ impl Ip {
         };
         // RFC 4861 §6.2.7: a router only compares advertisements; ours are the operator's.
         let is_wanted = self.autoconf.link(link).is_some_and(|auto| auto.settings.is_some());
-        if self.config.forwarding.v6 || !is_wanted {
+        if self.forwards(link, false) || !is_wanted {
             return Err(DropReason::BadNdp);
         }
         let router = envelope.src;

@@ -6,6 +6,8 @@
 use core::cmp::Reverse;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use firelane_units::LinkId;
+
 use crate::address::{Address, AddressOrigin, AddressState};
 use crate::config::LOOPBACK;
 use crate::egress::Way;
@@ -23,13 +25,19 @@ impl Ip {
                 own => own,
             });
         }
-        self.addresses
-            .iter()
-            .filter(|a| a.is_usable() && a.prefix.addr().is_ipv4() == dst.is_ipv4())
-            // RFC 6724 §4: a link-local source does not leave its link.
-            .filter(|a| a.link == way.link || !is_link_scope(a.prefix.addr()))
-            .max_by_key(|a| rank(a, way, dst))
-            .map(|a| a.prefix.addr())
+        let candidates = || {
+            self.addresses
+                .iter()
+                .filter(|a| a.is_usable() && a.prefix.addr().is_ipv4() == dst.is_ipv4())
+                // RFC 6724 §4: a link-local source does not leave its link.
+                .filter(|a| a.link == way.link || !is_link_scope(a.prefix.addr()))
+        };
+        let best = |of: Option<LinkId>| {
+            candidates().filter(|a| of.is_none_or(|link| a.link == link)).max_by_key(|a| rank(a, way, dst))
+        };
+        // The operator may have said whose addresses they are; an interface without any has no say.
+        let said = self.interfaces.routing(way.link).sources(dst).filter(|_| !is_link_scope(dst));
+        said.and_then(|link| best(Some(link))).or_else(|| best(None)).map(|a| a.prefix.addr())
     }
 
     /// Puts destinations into the order in which they should be tried (RFC 6724 §6).

@@ -155,12 +155,36 @@ impl Ip {
     /// Removes an address, and the route to its subnet if no other address is in it.
     pub fn remove_address(&mut self, link: LinkId, addr: IpAddr) -> Result<(), AddressError> {
         let prefix = self.addresses.remove(link, addr)?.prefix;
+        self.leave_subnet(link, prefix);
+        self.begin_generation();
+        Ok(())
+    }
+
+    /// Gives an operator's address another prefix length, and says whether nothing new shall begin with it. What uses
+    /// it goes on.
+    pub fn change_address(
+        &mut self,
+        link: LinkId,
+        prefix: IpPrefix,
+        is_deprecated: bool,
+    ) -> Result<(), AddressError> {
+        let before = self.addresses.change(link, prefix, is_deprecated)?;
+        if before != prefix {
+            self.leave_subnet(link, before);
+            if prefix != IpPrefix::host(prefix.addr()) {
+                let _ = self.routes.add(connected(link, prefix));
+            }
+        }
+        self.begin_generation();
+        Ok(())
+    }
+
+    /// An address leaves the subnet of `prefix`: the route there goes unless another address needs it.
+    fn leave_subnet(&mut self, link: LinkId, prefix: IpPrefix) {
         let network = prefix.network();
         if !self.addresses.on(link).any(|other| other.prefix.network() == network) {
             let _ = self.routes.remove(connected(link, prefix));
         }
-        self.begin_generation();
-        Ok(())
     }
 
     /// Adds an operator's route: through a gateway, by a link, or both.

@@ -9,7 +9,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use common::{LINK, Station, ip, mac};
 use craft::*;
-use firelane_ip::{IpEvent, Neighbour, NeighbourState, Sent, Upper};
+use firelane_ip::{IfRouting, IpEvent, Neighbour, NeighbourState, Sent, Upper};
 use firelane_units::{DropReason, MacAddr};
 use firelane_wire::{
     ArpOperation, ArpRepr, ArpView, IpProtocol, Ipv6Repr, Ipv6View, NdpEnvelope, NdpMessage, NdpOption,
@@ -192,6 +192,14 @@ fn solicitations_are_answered_to_the_asker_or_if_he_has_no_address_to_all() {
     station.ip.set_forwarding(true);
     let from_router = give(&mut station, &solicit(target));
     assert_eq!(advertised(&from_router.sent[0]).2, answer(true, true));
+    // RFC 4861 §6.2.2: the interface's own word comes first.
+    for (netstack, own) in [(true, false), (false, true)] {
+        station.ip.set_forwarding(netstack);
+        let routing = IfRouting { forwards_v6: Some(own), ..IfRouting::default() };
+        assert!(station.ip.set_routing(LINK, routing));
+        let answered = give(&mut station, &solicit(target));
+        assert_eq!(advertised(&answered.sent[0]).2, answer(true, own));
+    }
 }
 
 #[test]

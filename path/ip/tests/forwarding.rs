@@ -141,6 +141,29 @@ fn an_interface_has_its_own_word_about_forwarding() {
 }
 
 #[test]
+fn an_interface_has_its_own_word_about_the_size_of_each_familys_packets() {
+    let mtu = |bytes| Mtu::new(bytes);
+    let own = IfRouting { mtu_v4: mtu(600), mtu_v6: mtu(1300), ..IfRouting::default() };
+    for (near, src, dst, limit, headers) in
+        [("10.0.0.9", "10.2.0.9", "10.0.0.9", 600, 28), ("fd00::9", "fd02::9", "fd00::9", 1300, 48)]
+    {
+        let mut router = router();
+        assert!(router.ip.set_routing(A, own));
+        assert_eq!(router.ip.path_mtu(ip(near)), mtu(limit));
+        let fits = datagram(src, dst, 64, usize::from(limit) - headers);
+        let Fate::Forwarded(Some(way)) = give(&mut router, B, &fits) else { panic!("it fits") };
+        assert_eq!(Some(way.mtu), mtu(limit), "the packets after it are as small");
+        router.ip.poll_output();
+        let large = datagram(src, dst, 64, usize::from(limit) - headers + 1);
+        let error = if ip(dst).is_ipv4() { [3, 4] } else { [2, 0] };
+        assert_eq!(fate(&mut router, B, &large), ("ip_too_big".to_owned(), Some(error)));
+        // Never larger than what the link carries.
+        assert!(router.ip.set_routing(A, IfRouting { mtu_v4: mtu(9000), mtu_v6: mtu(9000), ..own }));
+        assert_eq!(router.ip.path_mtu(ip(near)), mtu(1500));
+    }
+}
+
+#[test]
 fn a_source_that_is_elsewhere_is_refused_if_the_interface_asks() {
     let table = [
         // Mode, source of a packet by link B, fate.

@@ -5,7 +5,7 @@ mod common;
 use core::net::IpAddr;
 
 use common::ip;
-use firelane_ip::{AddressOrigin, Configured, DadConfig, IfConfig, Ip, IpConfig};
+use firelane_ip::{AddressError, AddressOrigin, Configured, DadConfig, IfConfig, IfRouting, Ip, IpConfig};
 use firelane_units::{Instant, LinkId, MacAddr, Mtu};
 
 const A: LinkId = LinkId(1);
@@ -125,4 +125,63 @@ fn destinations() {
         let text: Vec<String> = list.iter().map(ToString::to_string).collect();
         assert_eq!(text, expected, "{addresses:?}");
     }
+}
+
+#[test]
+fn an_interface_may_say_whose_addresses_its_packets_get() {
+    let to = |ip: &mut Ip, dst: &str| ip.egress(Instant::ZERO, None, dst.parse().unwrap()).map(|it| it.src);
+    let mut host =
+        host(&["10.0.0.1/24", "10.9.9.9/32 @B", "2001:db8:1::1/64", "2001:db8:9::9/128 @B", "fe80::1/64"]);
+    assert_eq!(to(&mut host, "192.0.2.1"), Ok(ip("10.0.0.1")));
+    assert!(host.set_routing(A, IfRouting { sources_v4: Some(B), ..IfRouting::default() }));
+    assert_eq!(to(&mut host, "192.0.2.1"), Ok(ip("10.9.9.9")));
+    assert_eq!(to(&mut host, "10.0.0.7"), Ok(ip("10.9.9.9")), "on the link, too");
+    assert_eq!(to(&mut host, "2001:db8:7::1"), Ok(ip("2001:db8:1::1")), "IPv6 is asked for itself");
+    assert!(host.set_routing(A, IfRouting { sources_v6: Some(B), ..IfRouting::default() }));
+    assert_eq!(to(&mut host, "192.0.2.1"), Ok(ip("10.0.0.1")));
+    assert_eq!(to(&mut host, "2001:db8:7::1"), Ok(ip("2001:db8:9::9")));
+    assert_eq!(to(&mut host, "fe80::9"), Ok(ip("fe80::1")), "what is of the link stays of the link");
+    // Whoever names a source gets it.
+    let named = host.egress(Instant::ZERO, Some(ip("2001:db8:1::1")), ip("2001:db8:7::1"));
+    assert_eq!(named.map(|it| it.src), Ok(ip("2001:db8:1::1")));
+    // An interface that has none has no say.
+    host.remove_address(B, ip("2001:db8:9::9")).unwrap();
+    assert_eq!(to(&mut host, "2001:db8:7::1"), Ok(ip("2001:db8:1::1")));
+}
+
+#[test]
+fn the_operator_retires_an_address_and_gives_it_another_subnet() {
+    let to = |ip: &mut Ip, dst: &str| ip.egress(Instant::ZERO, None, dst.parse().unwrap()).map(|it| it.src);
+    for (own, other, near) in
+        [("10.0.0.1", "10.0.0.2", "10.0.0.9"), ("2001:db8:1::1", "2001:db8:1::2", "2001:db8:1::9")]
+    {
+        let len = if ip(own).is_ipv4() { 24 } else { 64 };
+        let with = |addr: &str, len: u8| firelane_units::IpPrefix::new(ip(addr), len).unwrap();
+        let mut host = host(&[&format!("{own}/{len}"), &format!("{other}/{len}")]);
+        host.change_address(A, with(own, len), true).unwrap();
+        assert_eq!(to(&mut host, near), Ok(ip(other)), "nothing new begins with it");
+        assert!(host.egress(Instant::ZERO, Some(ip(own)), ip(near)).is_ok(), "what uses it goes on");
+        host.change_address(A, with(other, len), true).unwrap();
+        host.change_address(A, with(own, len), false).unwrap();
+        assert_eq!(to(&mut host, near), Ok(ip(own)));
+        // The route of a subnet stays as long as an address is in it.
+        let connected =
+            |host: &Ip, len: u8| host.routes().any(|it| it.destination == with(own, len).network());
+        let shorter = len - 8;
+        host.change_address(A, with(own, shorter), false).unwrap();
+        assert!(connected(&host, shorter) && connected(&host, len));
+        host.change_address(A, with(other, shorter), false).unwrap();
+        assert!(connected(&host, shorter) && !connected(&host, len));
+        host.change_address(A, firelane_units::IpPrefix::host(ip(own)), false).unwrap();
+        host.change_address(A, firelane_units::IpPrefix::host(ip(other)), false).unwrap();
+        assert!(!connected(&host, shorter));
+        for (link, addr, len) in [(B, own, len), (A, near, len)] {
+            assert_eq!(host.change_address(link, with(addr, len), false), Err(AddressError::Missing));
+        }
+    }
+    let mut host = host(&["10.0.0.255/16", "2001:db8:1::7/64 temporary"]);
+    let invalid = host.change_address(A, "10.0.0.255/24".parse().unwrap(), false);
+    assert_eq!(invalid, Err(AddressError::Invalid), "it is the broadcast address of that subnet");
+    let made = host.change_address(A, "2001:db8:1::7/48".parse().unwrap(), false);
+    assert_eq!(made, Err(AddressError::Missing), "it is not the operator's");
 }

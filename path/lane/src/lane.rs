@@ -145,6 +145,9 @@ impl<D: Driver> Lane<D> {
                 stacks.remove(common, links, departures, id)
             }
             Control::AddAddress(id, link, address) => stacks.add_address(common, id, link, address),
+            Control::SetAddress(id, link, address, is_deprecated) => {
+                stacks.set_address(id, link, address, is_deprecated)
+            }
             Control::RemoveAddress(id, link, address) => stacks.remove_address(common, id, link, address),
             Control::AddRoute(id, route) => stacks.add_route(id, route),
             Control::SetAutoconf(id, link, settings) => stacks.set_autoconf(common, id, link, settings),

@@ -121,6 +121,8 @@ pub enum Control<D> {
     RemoveNetstack(NetstackId),
     /// An address of a netstack begins.
     AddAddress(NetstackId, LinkId, IpPrefix),
+    /// An address of a netstack has another prefix length, and nothing new begins with it, or something may again.
+    SetAddress(NetstackId, LinkId, IpPrefix, bool),
     /// An address of a netstack ends.
     RemoveAddress(NetstackId, LinkId, IpAddr),
     /// A link of a netstack is configured automatically, in another way, or no more.
@@ -129,7 +131,7 @@ pub enum Control<D> {
     AddRoute(NetstackId, RouteConfig),
     /// A route of a netstack ends.
     RemoveRoute(NetstackId, RouteConfig),
-    /// An interface of a netstack treats packets for others in another way.
+    /// An interface of a netstack has other settings.
     SetRouting(NetstackId, LinkId, IfRouting),
     /// A netstack's tunables change; identity, steering and address tests stay.
     Tune(NetstackConfig),
@@ -162,6 +164,7 @@ impl<D> Control<D> {
             Self::AddRoute(..) => "add route",
             Self::RemoveRoute(..) => "remove route",
             Self::SetRouting(..) => "set routing",
+            Self::SetAddress(..) => "set address",
             Self::Tune(_) => "tune",
             Self::AddTap(_) => "add tap",
             Self::RemoveTap(_) => "remove tap",

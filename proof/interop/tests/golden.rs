@@ -36,6 +36,7 @@ goldens!(
     names,
     protection,
     link_properties,
+    ip_properties,
     flows,
     flow_properties,
     statistics,

@@ -54,6 +54,7 @@ pub struct Report {
 enum Command {
     Tested(Ipv4Addr, bool),
     Refresh,
+    Rename(Option<String>),
     Release(oneshot::Sender<()>),
 }
 
@@ -128,6 +129,11 @@ impl Running {
     /// How the test of an address of the link ended, or that another station claims one that is in use.
     pub fn on_tested(&self, addr: Ipv4Addr, is_free: bool) {
         self.order(Command::Tested(addr, is_free));
+    }
+
+    /// Asks for another host name from the next message on.
+    pub fn rename(&self, host_name: Option<String>) {
+        self.order(Command::Rename(host_name));
     }
 
     /// Asks for more time at once.
@@ -272,6 +278,7 @@ impl AtWork {
                     Some(Command::Tested(addr, is_free)) => {
                         self.client.on_tested(self.clock.now(), addr, is_free);
                     }
+                    Some(Command::Rename(name)) => self.client.rename(name),
                     Some(Command::Refresh) => self.client.refresh(self.clock.now()),
                     Some(Command::Release(done)) => {
                         self.client.release();

@@ -162,19 +162,11 @@ fn local_address(text: &str) -> Result<&str, String> {
     local.filter(|address| !address.is_empty()).ok_or_else(|| "Missing local address".into())
 }
 
-/// Reads an address; without a length IPv4 has that of its class, as in the original, and IPv6 has 64.
+/// Reads an address, with its usual prefix length if it names none.
 fn read_address(text: &str) -> Option<Address> {
     let prefix = match text.parse::<IpAddr>() {
         Err(_) => text.parse().ok()?,
-        Ok(addr @ IpAddr::V6(_)) => IpPrefix::new(addr, 64)?,
-        Ok(addr @ IpAddr::V4(v4)) => {
-            let len = match v4.octets()[0] {
-                0..=127 => 8,
-                128..=191 => 16,
-                _ => 24,
-            };
-            IpPrefix::new(addr, len)?
-        }
+        Ok(addr) => IpPrefix::new(addr, Address::default_prefix_len(addr))?,
     };
     Address::new(prefix)
 }

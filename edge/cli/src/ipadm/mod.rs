@@ -1,10 +1,12 @@
-//! `ipadm`: interfaces, addresses and protocol properties of netstacks.
+//! `ipadm`: interfaces, addresses, their properties, and protocol properties of netstacks.
 //!
 //! The original acts on the zone that it runs in; here a VNIC that has no user goes to the netstack of `-N`,
 //! which is `default` unless given.
 
 mod addr;
+mod addrprop;
 mod iface;
+mod ifprop;
 mod protocol;
 
 use crate::common::{Verb, call, run_verb};
@@ -36,6 +38,17 @@ const SHOW_PROP: &[Opt] = &[
     value('N', "netstack"),
     value('p', "prop"),
 ];
+const SET_IFPROP: &[Opt] = &[flag('t', "temporary"), value('p', "prop"), value('m', "module")];
+const SHOW_IFPROP: &[Opt] = &[
+    flag('c', "parsable"),
+    value('o', "output"),
+    flag('j', "json"),
+    value('p', "prop"),
+    value('m', "module"),
+];
+const SET_ADDRPROP: &[Opt] = &[flag('t', "temporary"), value('p', "prop")];
+const SHOW_ADDRPROP: &[Opt] =
+    &[flag('c', "parsable"), value('o', "output"), flag('j', "json"), value('p', "prop")];
 const REFRESH_ADDR: &[Opt] = &[flag('i', "inform")];
 const DELETE_ADDR: &[Opt] = &[flag('r', "release")];
 
@@ -86,6 +99,42 @@ const VERBS: &[Verb] = &[
         run: addr::refresh,
     },
     SHOW_ADDR,
+    Verb {
+        names: &["set-ifprop"],
+        usage: "set-ifprop\t[-t] -p <prop>=<value> -m <protocol> <interface>",
+        options: SET_IFPROP,
+        run: ifprop::set,
+    },
+    Verb {
+        names: &["reset-ifprop"],
+        usage: "reset-ifprop\t[-t] -p <prop> -m <protocol> <interface>",
+        options: SET_IFPROP,
+        run: ifprop::reset,
+    },
+    Verb {
+        names: &["show-ifprop"],
+        usage: "show-ifprop\t[[-c] -o <field>,...] [-j] [-p <prop>,...] [-m <protocol>] [<interface>]",
+        options: SHOW_IFPROP,
+        run: ifprop::show,
+    },
+    Verb {
+        names: &["set-addrprop"],
+        usage: "set-addrprop\t[-t] -p <prop>=<value> <addrobj>",
+        options: SET_ADDRPROP,
+        run: addrprop::set,
+    },
+    Verb {
+        names: &["reset-addrprop"],
+        usage: "reset-addrprop\t[-t] -p <prop> <addrobj>",
+        options: SET_ADDRPROP,
+        run: addrprop::reset,
+    },
+    Verb {
+        names: &["show-addrprop"],
+        usage: "show-addrprop\t[[-c] -o <field>,...] [-j] [-p <prop>,...] [<addrobj> | <interface>/]",
+        options: SHOW_ADDRPROP,
+        run: addrprop::show,
+    },
     Verb {
         names: &["set-prop"],
         usage: "set-prop\t[-t] [-N <netstack>] -p <prop>=<value> <protocol>",

@@ -22,6 +22,12 @@ const PROPERTY: &[Column] = &[
 
 /// set-prop
 pub(super) fn set(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let (name, value) = assignment(call, "set-prop")?;
+    change(session, call, "set-prop", name, Some(value))
+}
+
+/// The property and its new value in `-p`, which the verbs of protocols, interfaces and addresses share.
+pub(super) fn assignment<'a>(call: &'a Call<'_>, verb: &str) -> Result<(&'a str, &'a str), Failure> {
     let text = call.args.value('p').ok_or_else(|| call.misused())?;
     let (name, value) = match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !value.is_empty() => (name, value),
@@ -29,18 +35,35 @@ pub(super) fn set(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fail
     };
     if let Some(name) = name.strip_suffix(['+', '-']) {
         let error = ApiError::new(Status::IpNotSupported, "", "", "no property has several values");
-        return Err(die_status(&format!("set-prop: {name}"), &error));
+        return Err(die_status(&format!("{verb}: {name}"), &error));
     }
-    change(session, call, "set-prop", name, Some(value))
+    Ok((name, value))
 }
 
-/// reset-prop
-pub(super) fn reset(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+/// The one property of `-p` that is reset.
+pub(super) fn only_name<'a>(call: &'a Call<'_>) -> Result<&'a str, Failure> {
     let name = call.args.value('p').ok_or_else(|| call.misused())?;
     if name.is_empty() || name.contains(['=', ',']) {
         return Err(die(format!("Invalid prop specified\nusage: {}", call.usage)));
     }
-    change(session, call, "reset-prop", name, None)
+    Ok(name)
+}
+
+/// The properties of `-p` that are shown; `None` is all.
+pub(super) fn wanted_names(call: &Call<'_>) -> Result<Option<Vec<String>>, Failure> {
+    let Some(text) = call.args.value('p') else { return Ok(None) };
+    name_list(&[text]).map(Some).ok_or_else(|| die("Invalid prop specified"))
+}
+
+/// What is said of the property `name`, whose name the message has already.
+pub(super) fn said_of(name: &str, error: ApiError) -> ApiError {
+    let field = error.field.rsplit('.').next().unwrap_or_default();
+    if field == name { ApiError { field: String::new(), ..error } } else { error }
+}
+
+/// reset-prop
+pub(super) fn reset(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    change(session, call, "reset-prop", only_name(call)?, None)
 }
 
 fn change(
@@ -56,15 +79,10 @@ fn change(
         PropChange { name: format!("{}.{name}", protocol.word()), value: value.map(str::to_owned) };
     let change = Change::SetNetstackProps(netstack, vec![property]);
     let result = session.api.change(&ChangeRequest { temporary: call.args.has('t'), change });
-    result.map_err(|error| {
-        // The message names the property already.
-        let field = error.field.rsplit('.').next().unwrap_or_default().to_owned();
-        let error = if field == name { ApiError { field: String::new(), ..error } } else { error };
-        die_status(&format!("{verb}: {name}"), &error)
-    })
+    result.map_err(|error| die_status(&format!("{verb}: {name}"), &said_of(name, error)))
 }
 
-fn protocol(word: &str) -> Result<Protocol, Failure> {
+pub(super) fn protocol(word: &str) -> Result<Protocol, Failure> {
     let known = Protocol::ALL.map(Protocol::word).join(", ");
     Protocol::from_word(word).ok_or_else(|| die(format!("invalid protocol '{word}' specified ({known})")))
 }
@@ -97,10 +115,7 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
         return Err(die("-c requires -o"));
     }
     let protocol = call.optional_operand()?.map(protocol).transpose()?;
-    let wanted = match call.args.value('p') {
-        None => None,
-        Some(text) => Some(name_list(&[text]).ok_or_else(|| die("Invalid prop specified"))?),
-    };
+    let wanted = wanted_names(call)?;
     if wanted.is_some() && protocol.is_none() {
         return Err(die("protocol must be specified when property name is used"));
     }

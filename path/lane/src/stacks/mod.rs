@@ -328,6 +328,17 @@ impl Stacks {
         ip.core.add_address(common.now, link, address).map_err(address_refusal)
     }
 
+    pub(crate) fn set_address(
+        &mut self,
+        id: NetstackId,
+        link: LinkId,
+        address: IpPrefix,
+        is_deprecated: bool,
+    ) -> Result<(), Refusal> {
+        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        ip.core.change_address(link, address, is_deprecated).map_err(address_refusal)
+    }
+
     /// An address ends, and with it the connections that have it.
     pub(crate) fn remove_address<D>(
         &mut self,
@@ -366,7 +377,7 @@ impl Stacks {
         ip.core.delete_route(ip_route(route)).map_err(route_refusal)
     }
 
-    /// Says what an interface does with packets for others.
+    /// Says what an operator wants of an interface.
     pub(crate) fn set_routing(
         &mut self,
         id: NetstackId,

@@ -282,6 +282,11 @@ impl Client {
         }
     }
 
+    /// The operator wants another host name: it is asked for from the next message on.
+    pub fn rename(&mut self, host_name: Option<String>) {
+        self.config.host_name = host_name;
+    }
+
     /// The operator wants to know at once whether the lease still holds, or one again that he has given back.
     pub fn refresh(&mut self, now: Instant) {
         match self.state.clone() {

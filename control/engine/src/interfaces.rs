@@ -1,0 +1,40 @@
+//! What an operator says of a netstack's interfaces and addresses while they are in use.
+//!
+//! Called by the daemon for `ipadm set-ifprop` and `set-addrprop`. Nothing here ends a connection.
+
+use firelane_ip::IfRouting;
+use firelane_lane::Control;
+use firelane_units::{IpPrefix, LinkId};
+
+use crate::engine::Engine;
+use crate::error::ChangeError;
+
+impl Engine {
+    /// Says how a VNIC's netstack treats packets that come or leave by it.
+    ///
+    /// # Errors
+    /// The VNIC does not exist or has no netstack.
+    pub fn set_interface(&self, vnic: LinkId, routing: IfRouting) -> Result<(), ChangeError> {
+        let id = self.0.registry().netstack_of(vnic)?;
+        self.0.tell_all(|_| Control::SetRouting(id, vnic, routing))
+    }
+
+    /// Gives an address of a VNIC's netstack another prefix length, and says whether nothing new shall begin with it.
+    ///
+    /// # Errors
+    /// The VNIC does not exist or has no netstack.
+    pub fn set_address(
+        &self,
+        vnic: LinkId,
+        address: IpPrefix,
+        is_deprecated: bool,
+    ) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        let id = registry.netstack_of(vnic)?;
+        self.0.tell_all(|_| Control::SetAddress(id, vnic, address, is_deprecated))?;
+        let known = &mut registry.netstack_mut(id)?.addresses;
+        let own = known.iter_mut().filter(|(link, it)| *link == vnic && it.addr() == address.addr());
+        own.for_each(|(_, it)| *it = address);
+        Ok(())
+    }
+}
