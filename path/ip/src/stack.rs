@@ -299,6 +299,12 @@ impl Ip {
         self.out.pop()
     }
 
+    /// The frames that are ready, as [`poll_output`](Self::poll_output) gives them one by one.
+    #[inline]
+    pub fn output(&mut self) -> &mut Chain {
+        &mut self.out
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<IpEvent> {
         self.events.pop_front()

@@ -51,6 +51,7 @@
 //! Threads, CPU binding, clock and waiting are the engine's. `path/README.md` follows a frame with function names.
 #![deny(unsafe_code)] // allowed in the leaves `perimeter` and `probes`
 
+mod arrivals;
 mod backlog;
 mod capture;
 mod common;

@@ -21,6 +21,7 @@ use firelane_switch::{Destination, Guard, L2};
 use firelane_units::{Direction, DropReason, FlowId, LinkId, MacAddr, NetstackId, SwitchPortId};
 use firelane_wire::{EtherType, TcpFlags};
 
+use crate::arrivals::Arrivals;
 use crate::common::Common;
 use crate::guards;
 use crate::message::{PortConfig, PortKind, PortUser, Stage};
@@ -28,15 +29,6 @@ use crate::ports::{Dense, FlowPlace, Port, Queue, SwitchedLink, TX_QUEUE_BUSY, T
 use crate::probes;
 use crate::steer::lane_of;
 use crate::ways::Ways;
-
-/// A frame for a netstack of this lane.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    pub(crate) netstack: NetstackId,
-    pub(crate) link: LinkId,
-    pub(crate) frame: Frame,
-    pub(crate) headers: Headers,
-}
 
 /// The link side.
 pub(crate) struct Links<D> {
@@ -55,7 +47,7 @@ pub(crate) struct Links<D> {
     /// Ways that frames have taken.
     pub(crate) ways: Ways,
     /// What netstacks of this lane are about to get.
-    pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) arrivals: Arrivals,
     /// Storage of what the limits release.
     released: Vec<(Direction, FlowId, Frame)>,
     /// Storage of a flood's copies.
@@ -75,7 +67,7 @@ impl<D> Links<D> {
             places: Dense::new(),
             queues: Dense::new(),
             guards: Dense::new(),
-            arrivals: Vec::new(),
+            arrivals: Arrivals::default(),
             released: Vec::new(),
             copies: Vec::new(),
         }
@@ -262,7 +254,7 @@ impl<D> Links<D> {
                 }
                 port.counters.inward.count(frame.weight());
                 common.taps.see(common.now, (to, port.over), Direction::In, &frame);
-                self.arrivals.push(Arrival { netstack, link: to, frame, headers: *headers });
+                self.arrivals.push(netstack, to, frame, headers);
             }
             (PortUser::Driver { .. }, Some(queue)) => {
                 let queue = self.queues.get_mut(queue).expect("a port's queue ends with the port");
@@ -291,7 +283,7 @@ impl<D> Links<D> {
         if lane != common.id {
             return common.outbox.hand_over(lane, Stage::Loopback(netstack), LOOPBACK, frame);
         }
-        self.arrivals.push(Arrival { netstack, link: LOOPBACK, frame, headers: *headers });
+        self.arrivals.push(netstack, LOOPBACK, frame, headers);
     }
 
     /// Ports, switches or flows have changed: what was looked up before counts no more.

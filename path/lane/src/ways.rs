@@ -50,14 +50,26 @@ struct Way {
 }
 
 /// Which flow a frame belongs to at a port.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FlowAt {
-    /// None: an uplink.
-    Nowhere,
-    /// Always the same.
-    One(FlowId),
-    /// The port's rules say it, frame by frame; what none matches belongs to this one.
-    ByRules(Option<FlowId>),
+#[derive(Clone, Copy)]
+struct FlowAt {
+    /// That of all frames, or of those that no rule matches; none at an uplink.
+    usual: Option<FlowId>,
+    /// The port has rules, and they are asked with each frame.
+    has_rules: bool,
+}
+
+impl FlowAt {
+    #[inline]
+    fn flow(
+        self,
+        ports: &Dense<Port>,
+        port: LinkId,
+        headers: &Headers,
+        direction: Direction,
+    ) -> Option<FlowId> {
+        let rules = ports.get(port.index()).filter(|_| self.has_rules).map(|port| &port.rules);
+        rules.and_then(|rules| rules.lookup(headers, direction)).or(self.usual)
+    }
 }
 
 impl Ways {
@@ -93,6 +105,11 @@ impl Way {
     fn leads(&self, ingress: LinkId, dst: MacAddr, version: NonZeroU32) -> bool {
         self.ingress == ingress && self.dst == dst && self.version == version
     }
+
+    #[inline]
+    fn asks_rules(&self) -> bool {
+        self.outward.has_rules || self.inward.has_rules
+    }
 }
 
 /// The flow of what passes a port that is in no VLAN and that no guard looks at; `None` if the port is in one, is guarded,
@@ -101,27 +118,10 @@ fn flow_at<D>(links: &Links<D>, common: &Common<D>, port: &Port) -> Option<FlowA
     if port.guarded || matches!(port.kind, PortKind::Vnic { vlan: Some(_), .. }) {
         return None;
     }
-    if !port.rules.is_empty() {
-        return Some(FlowAt::ByRules(port.default_flow()));
-    }
-    let Some(flow) = port.default_flow() else { return Some(FlowAt::Nowhere) };
-    is_kept_here(&links.places, common, flow).then_some(FlowAt::One(flow))
-}
-
-/// The flow of a frame at a port of its way.
-#[inline]
-fn flow_of(
-    at: FlowAt,
-    ports: &Dense<Port>,
-    port: LinkId,
-    headers: &Headers,
-    direction: Direction,
-) -> Option<FlowId> {
-    match at {
-        FlowAt::Nowhere => None,
-        FlowAt::One(flow) => Some(flow),
-        FlowAt::ByRules(other) => ports.get(port.index())?.rules.lookup(headers, direction).or(other),
-    }
+    let (usual, has_rules) = (port.default_flow(), !port.rules.is_empty());
+    // Where rules decide, where a limit is kept is asked with each frame.
+    let is_here = has_rules || usual.is_none_or(|flow| is_kept_here(&links.places, common, flow));
+    is_here.then_some(FlowAt { usual, has_rules })
 }
 
 /// Whether no other lane keeps the limit of `flow`.
@@ -151,7 +151,6 @@ impl<D> Links<D> {
             return;
         }
         let queue = end.queue.filter(|_| matches!(end.user, PortUser::Driver { .. }));
-        let asks_rules = |at| matches!(at, FlowAt::ByRules(_));
         let way = Way {
             ingress,
             dst: headers.dst,
@@ -164,7 +163,7 @@ impl<D> Links<D> {
             outward,
             inward,
             passed: Weight::NONE,
-            is_blind: queue.is_some() && !asks_rules(outward) && !asks_rules(inward),
+            is_blind: queue.is_some() && !outward.has_rules && !inward.has_rules,
         };
         // The way that has the place may have something to count.
         self.settle_ways();
@@ -210,12 +209,11 @@ impl<D> Links<D> {
         if !way.leads(ingress, dst, ways.version) || !is_known(way) {
             return Err(frame);
         }
-        let outward = flow_of(way.outward, ports, ingress, headers, Direction::Out);
-        let inward = flow_of(way.inward, ports, way.to, headers, Direction::In);
-        for (at, flow) in [(way.outward, outward), (way.inward, inward)] {
-            if let (FlowAt::ByRules(_), Some(flow)) = (at, flow)
-                && !is_kept_here(places, common, flow)
-            {
+        let (mut outward, mut inward) = (way.outward.usual, way.inward.usual);
+        if way.asks_rules() {
+            outward = way.outward.flow(ports, ingress, headers, Direction::Out);
+            inward = way.inward.flow(ports, way.to, headers, Direction::In);
+            if ![outward, inward].into_iter().flatten().all(|flow| is_kept_here(places, common, flow)) {
                 return Err(frame);
             }
         }
@@ -290,8 +288,8 @@ mod tests {
             at: SwitchPortId(1),
             to: LinkId(4),
             queue: None,
-            outward: FlowAt::Nowhere,
-            inward: FlowAt::Nowhere,
+            outward: FlowAt { usual: None, has_rules: false },
+            inward: FlowAt { usual: None, has_rules: false },
             passed: Weight::NONE,
             is_blind: true,
         };

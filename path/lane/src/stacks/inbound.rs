@@ -16,8 +16,8 @@ use firelane_wire::{Ecn, IpProtocol, TcpView};
 use super::Stacks;
 use super::conn::Conns;
 use super::shard::Shard;
+use crate::arrivals::Arrival;
 use crate::common::Common;
-use crate::links::Arrival;
 use crate::message::Stage;
 use crate::probes;
 use crate::steer::lane_of;
@@ -44,15 +44,15 @@ pub(crate) struct Travel<'a> {
 
 impl Stacks {
     /// One frame for a netstack of this lane.
-    pub(crate) fn arrive_one<D>(&mut self, common: &mut Common<D>, arrival: Arrival) {
-        let Arrival { netstack, link, frame, headers } = arrival;
+    pub(crate) fn arrive_one<D>(&mut self, common: &mut Common<D>, frame: Frame, arrival: &Arrival) {
+        let Arrival { netstack, link, ref headers } = *arrival;
         let Some(shard) = self.shards.get_mut(netstack.index()) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
         probes::ip_receive(&frame, link);
         let mut inside = Inside { common, shard, conns: &mut self.conns };
         let frame = match inside.shard.forwarded.is_router() {
-            true => match inside.take_forwarded(&self.steps, link, frame, &headers) {
+            true => match inside.take_forwarded(&self.steps, link, frame, headers) {
                 Ok(()) => return,
                 Err(frame) => frame,
             },
@@ -62,12 +62,12 @@ impl Stacks {
             && let Some(tuple) = headers.tuple()
             && let Some(conn) = inside.lookup(&tuple)
         {
-            if let Err(frame) = inside.take_expected(conn, &tuple, link, frame, &headers) {
-                inside.walk_in(&self.steps, conn, link, frame, &headers);
+            if let Err(frame) = inside.take_expected(conn, &tuple, link, frame, headers) {
+                inside.walk_in(&self.steps, conn, link, frame, headers);
             }
             return;
         }
-        inside.slow_path(link, frame, &headers);
+        inside.slow_path(link, frame, headers);
     }
 }
 

@@ -153,10 +153,14 @@ impl IpSide {
         if !mem::take(&mut self.is_open) {
             return;
         }
-        let mut left = 0;
-        while let Some(frame) = self.core.poll_output() {
-            left += 1;
-            if frame.meta().ingress == LOOPBACK { loops.push(frame) } else { out.push(frame) }
+        let ready = self.core.output();
+        let left = ready.len() as u64;
+        if ready.iter().any(|frame| frame.meta().ingress == LOOPBACK) {
+            while let Some(frame) = ready.pop() {
+                if frame.meta().ingress == LOOPBACK { loops.push(frame) } else { out.push(frame) }
+            }
+        } else {
+            out.append(ready);
         }
         let drops = self.core.take_drops();
         let dropped = drops.total();

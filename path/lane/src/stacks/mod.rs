@@ -79,10 +79,8 @@ impl Stacks {
 
     /// Lets the netstacks have the frames that are for them.
     pub(crate) fn arrive<D: Driver>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
-        self.look_ahead(common.now, &links.arrivals);
-        for arrival in links.arrivals.drain(..) {
-            self.arrive_one(common, arrival);
-        }
+        self.look_ahead(common.now, links.arrivals.known());
+        links.arrivals.take_each(|frame, arrival| self.arrive_one(common, frame, arrival));
     }
 
     /// Lets sockets send, and collects what the netstacks have made.

@@ -14,7 +14,7 @@ use firelane_units::{Instant, LinkId, StepListId};
 use super::Stacks;
 use super::inbound::Inside;
 use super::shard::Shard;
-use crate::links::Arrival;
+use crate::arrivals::Arrival;
 use crate::steps::{Onward, Step, StepLists, walk};
 
 /// Next stations that flows of one generation share; what goes to others takes the long way.

@@ -1,0 +1,50 @@
+//! What netstacks of this lane are about to get: frames, and beside them what is known of each.
+//!
+//! Filled by `links.rs` at the end of a frame's way, emptied by the netstacks (`stacks/inbound.rs`), which look at all
+//! of it before they take the first. Frames move on; what is known of them stays where it was written.
+
+use firelane_classify::Headers;
+use firelane_frame::Frame;
+use firelane_units::{LinkId, NetstackId};
+
+/// What is known of a frame for a netstack of this lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) netstack: NetstackId,
+    pub(crate) link: LinkId,
+    pub(crate) headers: Headers,
+}
+
+/// Frames for netstacks of this lane.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    frames: Vec<Frame>,
+    /// Of the frame with the same number.
+    known: Vec<Arrival>,
+}
+
+impl Arrivals {
+    #[inline]
+    pub(crate) fn push(&mut self, netstack: NetstackId, link: LinkId, frame: Frame, headers: &Headers) {
+        self.frames.push(frame);
+        self.known.push(Arrival { netstack, link, headers: *headers });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// What is known of all of them.
+    pub(crate) fn known(&self) -> &[Arrival] {
+        &self.known
+    }
+
+    /// Gives each away, in order.
+    #[inline]
+    pub(crate) fn take_each(&mut self, mut take: impl FnMut(Frame, &Arrival)) {
+        for (frame, arrival) in self.frames.drain(..).zip(&self.known) {
+            take(frame, arrival);
+        }
+        self.known.clear();
+    }
+}
