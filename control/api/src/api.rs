@@ -3,9 +3,9 @@
 use firelane_model::Model;
 
 use crate::{
-    AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo,
-    FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo, PlanReply,
-    Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, StatusInfo, VnicInfo,
+    AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Finding,
+    FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo,
+    PlanReply, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, StatusInfo, VnicInfo,
 };
 
 /// Which of the two configurations is meant.
@@ -77,4 +77,6 @@ pub trait Api: Send + Sync {
     fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError>;
     /// Frames that ended, by station and reason, since the daemon's start.
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError>;
+    /// What the host offers, and what links and VNICs got of it.
+    fn doctor(&self) -> Result<Vec<Finding>, ApiError>;
 }

@@ -10,7 +10,7 @@ use crate::change::{
 use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
 use crate::{
-    AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, FlowInfo,
+    AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, Finding, FlowInfo,
     FlowStats, GroupInfo, IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply,
     Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo, TellClient,
     VnicInfo, openapi, paths,
@@ -67,6 +67,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, paths::LINK_STATS, link_stats),
     route(Method::Get, paths::FLOW_STATS, flow_stats),
     route(Method::Get, paths::DROPS, drops),
+    route(Method::Get, paths::DOCTOR, doctor),
     route(Method::Get, paths::CAPTURE, capture),
 ];
 
@@ -85,7 +86,7 @@ pub(crate) const ROUTES: &[Route] = &[
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
         rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, flows, add_flow, remove_flow,
         flow_props, set_flow_props, ifs, create_if, delete_if, if_props, set_if_props, addrs, create_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
-    netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, link_stats, flow_stats, drops, capture
+    netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, link_stats, flow_stats, drops, doctor, capture
     )
 )]
 pub(crate) struct Document;
@@ -489,4 +490,12 @@ fn capture(_: &dyn Api, call: &Call<'_>) -> Reply {
 fn drops(api: &dyn Api, call: &Call<'_>) -> Reply {
     call.no_flags()?;
     body(&api.drops()?)
+}
+
+/// What the host offers, and what links and VNICs got of it.
+#[utoipa::path(get, path = "/v1/doctor",
+    responses((status = 200, body = Vec<Finding>), (status = "4XX", body = Problem)))]
+fn doctor(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.doctor()?)
 }

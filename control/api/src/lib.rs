@@ -59,8 +59,8 @@ pub use status::Status;
 pub use store::Store;
 pub use stub::{Planner, Stub};
 pub use view::{
-    AddrInfo, AddressState, ConfiguredAddress, DropInfo, EtherstubInfo, Facts, FlowInfo, FlowStats, IfInfo,
-    LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property, ProtocolProperty, Snapshot,
-    StatusInfo, Stopped, Traffic, VnicInfo,
+    AddrInfo, AddressState, ConfiguredAddress, DropInfo, EtherstubInfo, Facts, Finding, FindingState,
+    FlowInfo, FlowStats, IfInfo, LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property,
+    ProtocolProperty, Snapshot, StatusInfo, Stopped, Traffic, VnicInfo,
 };
 pub use ways::{NeighbourInfo, RouteInfo};

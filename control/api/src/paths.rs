@@ -35,6 +35,8 @@ pub const LINK_STATS: &str = "/v1/stats/links";
 pub const FLOW_STATS: &str = "/v1/stats/flows";
 /// Frames that ended, by station and reason.
 pub const DROPS: &str = "/v1/drops";
+/// What the host offers, and what links and VNICs got of it.
+pub const DOCTOR: &str = "/v1/doctor";
 /// What passes a link or belongs to a flow, as a pcapng stream.
 pub const CAPTURE: &str = "/v1/capture";
 /// This interface as OpenAPI 3.1.

@@ -11,8 +11,8 @@ use firelane_units::MacAddr;
 
 use crate::{
     AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo,
-    EtherstubInfo, Facts, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased, LinkInfo, LinkState,
-    LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, Property, ProtocolCounters,
+    EtherstubInfo, Facts, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased, LinkInfo,
+    LinkState, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, Property, ProtocolCounters,
     ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, Store, VnicInfo,
     Which, leased_object,
 };
@@ -30,6 +30,8 @@ pub struct Stub {
     pub flow_stats: Vec<FlowStats>,
     /// What `drops` answers.
     pub drops: Vec<DropInfo>,
+    /// What `doctor` answers.
+    pub findings: Vec<Finding>,
     /// What `sockets` answers, two on a page.
     pub sockets: Vec<SocketInfo>,
     /// What the DHCP clients of address objects have.
@@ -54,6 +56,7 @@ impl Stub {
             link_stats: Vec::new(),
             flow_stats: Vec::new(),
             drops: Vec::new(),
+            findings: Vec::new(),
             sockets: Vec::new(),
             leased: BTreeMap::new(),
             routes: Vec::new(),
@@ -244,5 +247,9 @@ impl Api for Stub {
 
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {
         Ok(self.drops.clone())
+    }
+
+    fn doctor(&self) -> Result<Vec<Finding>, ApiError> {
+        Ok(self.findings.clone())
     }
 }

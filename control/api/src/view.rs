@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use firelane_model::{
-    AddrObjName, Address, FlowMatch, FlowName, LinkClass, LinkKind, LinkName, Mac, Model, NetstackName,
+    AddrObjName, Address, FlowMatch, FlowName, LinkClass, LinkKind, LinkName, Mac, Model, NetstackName, Nic,
     VnicUser, spell_rate,
 };
 use firelane_units::{IpPrefix, MacAddr, Mtu};
@@ -311,6 +311,40 @@ pub struct DropInfo {
     pub frames: u64,
 }
 
+/// How something on this host stands to Firelane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FindingState {
+    /// As good as it can be.
+    Ok,
+    /// It works in another way than it could.
+    Note,
+    /// It does not work.
+    Fail,
+}
+
+impl FindingState {
+    /// The word in tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+/// What an examination of the host has found at one place.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Finding {
+    /// What was looked at.
+    pub check: String,
+    /// How it stands.
+    pub state: FindingState,
+    /// What was found, and if something is to be done, what.
+    pub detail: String,
+}
+
 /// What runs, and whether all is well.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct StatusInfo {
@@ -431,7 +465,7 @@ impl Snapshot<'_> {
 
     fn link(&self, name: &LinkName, class: LinkClass) -> LinkInfo {
         let device = self.model.links.get(name).map(|link| match &link.kind {
-            LinkKind::Tap(ifname) => ifname.to_string(),
+            LinkKind::Tap(ifname) | LinkKind::Nic(Nic { ifname, .. }) => ifname.to_string(),
             LinkKind::Memif(memif) => memif.socket.clone(),
             LinkKind::Memory => "memory".to_owned(),
         });

@@ -28,7 +28,11 @@ impl Facts for Stored {}
 
 impl Facts for Running<'_> {
     fn link_state(&self, name: &LinkName) -> LinkState {
-        let links = self.works.links.get(name).map(|it| &it.memif);
+        let lower = self.works.links.get(name);
+        if let Some(interface) = lower.and_then(|it| it.nic.as_ref()) {
+            return interface.state();
+        }
+        let links = lower.map(|it| &it.memif);
         let memif = links.or_else(|| self.works.vnics.get(name).map(|it| &it.memif));
         let runs = memif.is_some();
         match self.model.class_of(name.as_str()) {

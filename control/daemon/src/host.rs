@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use firelane::{Engine, IpTables};
 use firelane_api::{
     AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo,
-    Facts, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo,
+    Facts, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo,
     NetstackInfo, PlanReply, PlanStep, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot,
     SocketPage, Status, StatusInfo, Store, VnicInfo, Which, leased_object,
 };
@@ -25,7 +25,7 @@ use crate::facts::{Running, Stored};
 use crate::programs::Programs;
 use crate::state::State;
 use crate::works::Works;
-use crate::{capture, counted, rebuild, sockets, stats, ways};
+use crate::{capture, counted, doctor, rebuild, sockets, stats, ways};
 
 /// The netstack of programs that do not say which, if it is there.
 const DEFAULT_NETSTACK: &str = "default";
@@ -523,5 +523,11 @@ impl Api for Host {
 
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {
         Ok(stats::drops(&self.lock().works))
+    }
+
+    fn doctor(&self) -> Result<Vec<Finding>, ApiError> {
+        let inner = self.lock();
+        let lanes = inner.works.engine.snapshot().lanes.len();
+        Ok(doctor::examine(&inner.works, lanes, &inner.problems(self.lanes_given, lanes)))
     }
 }

@@ -76,6 +76,11 @@ impl Kernel {
         Self { instance, owned: Owned::load(state_folder), queues }
     }
 
+    /// How many queues an interface gets: one per lane.
+    pub(crate) fn queues(&self) -> u16 {
+        self.queues
+    }
+
     /// Removes what a daemon that died has left and `wanted` has no use for. Namespaces that are wanted stay,
     /// with the programs inside.
     pub(crate) fn recover(&mut self, wanted: &Model) {

@@ -1,6 +1,6 @@
 //! The few questions to the kernel's interfaces that go through rtnetlink: up, address, move, make, delete.
 //!
-//! Called by `netns.rs` and `veth.rs` in threads that stand in the right network namespace. Each function opens a
+//! Called by `netns.rs`, `veth.rs` and `nic.rs` in threads that stand in the right network namespace. Each function opens a
 //! socket of its own, because a socket belongs to the namespace of the thread that made it.
 
 use std::future::Future;
@@ -72,7 +72,8 @@ pub(crate) fn delete(name: &str) -> io::Result<()> {
     request(async |it| it.link().del(index).execute().await)
 }
 
-fn index_of(name: &str) -> io::Result<u32> {
+/// The number of the interface `name`.
+pub(crate) fn index_of(name: &str) -> io::Result<u32> {
     let probe = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
     Ok(rustix::net::netdevice::name_to_index(&probe, name)?)
 }

@@ -21,6 +21,7 @@ use crate::dhcp::{Clients, Place};
 use crate::kernel::{Device, Kernel, Wanted};
 use crate::mac::Macs;
 use crate::memif;
+use crate::nic::{self, Attached};
 use crate::services::Services;
 use crate::settings;
 
@@ -45,6 +46,7 @@ pub(crate) struct Lower {
     pub(crate) uplink: Option<LinkId>,
     pub(crate) device: Option<Device>,
     pub(crate) memif: Option<MemifStatus>,
+    pub(crate) nic: Option<Attached>,
 }
 
 /// A VNIC.
@@ -224,11 +226,17 @@ impl Works {
         self.kernel.collect(&Model::default());
     }
 
-    /// Interfaces that are attached in another way than by a TAP, and why.
+    /// Interfaces that are attached in another way than the best, and why.
     pub(crate) fn detours(&self) -> Vec<String> {
-        let devices =
-            self.links.values().map(|it| &it.device).chain(self.vnics.values().map(|it| &it.device));
-        devices.filter_map(|it| it.as_ref()?.detour()).collect()
+        let nics = self.links.values().filter_map(|it| it.nic.as_ref()?.detour());
+        self.device_detours().chain(nics).collect()
+    }
+
+    /// Those of them that are in place of a TAP.
+    pub(crate) fn device_detours(&self) -> impl Iterator<Item = String> {
+        let links = self.links.values().map(|it| &it.device);
+        let devices = links.chain(self.vnics.values().map(|it| &it.device));
+        devices.filter_map(|it| it.as_ref()?.detour())
     }
 
     fn netstack(&self, name: &NetstackName) -> Result<NetstackId, ApiError> {
@@ -314,6 +322,7 @@ impl From<&Vnic> for Properties {
 struct Below {
     device: Option<Device>,
     memif: Option<MemifStatus>,
+    nic: Option<Attached>,
     queues: Vec<Queue>,
 }
 
@@ -324,6 +333,11 @@ impl Works {
             LinkKind::Tap(ifname) => ifname,
             LinkKind::Memory => {
                 return self.create_lower(name, link.mtu, link.into(), Below::default());
+            }
+            LinkKind::Nic(nic) => {
+                let (queues, interface) = nic::open(nic, link.mtu, self.kernel.queues())?;
+                let below = Below { nic: Some(interface), queues, ..Below::default() };
+                return self.create_lower(name, link.mtu, link.into(), below);
             }
             LinkKind::Memif(memif) => {
                 let (queues, status) = memif::open(name, memif, link.mtu)?;
@@ -344,11 +358,11 @@ impl Works {
     }
 
     fn create_lower(&mut self, name: &LinkName, mtu: Mtu, properties: Properties, below: Below) -> Done {
-        let Below { device, memif, queues } = below;
+        let Below { device, memif, nic, queues } = below;
         let made = self.engine.add_link(mtu).map_err(refused).and_then(|id| {
             let uplink = (!queues.is_empty()).then(|| self.engine.add_uplink(id, queues)).transpose();
             let set = uplink.map_err(refused).and_then(|uplink| {
-                let lower = Lower { id, uplink, device: None, memif };
+                let lower = Lower { id, uplink, device: None, memif, nic };
                 self.limit(id, Properties::UNLIMITED, properties).map(|()| lower)
             });
             set.inspect_err(|_| drop(self.engine.remove_link(id)))

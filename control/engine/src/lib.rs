@@ -59,15 +59,15 @@ pub use worker::{Ran, Worker};
 
 pub use firelane_classify::{DsField, FlowMatch};
 pub use firelane_driver_afxdp::{
-    AfXdpConfig, AfXdpError, AfXdpQueue, Attached, Claim, Mode as AfXdpMode, Wish as AfXdpWish,
-    open as open_afxdp,
+    AfXdpConfig, AfXdpError, AfXdpQueue, Attached, Claim, Mode as AfXdpMode, Refused as AfXdpRefused,
+    Wish as AfXdpWish, open as open_afxdp, probe as probe_afxdp,
 };
 pub use firelane_driver_memif::{
     MemifConfig, MemifQueue, MemifStatus, OpenError as MemifError, Role as MemifRole, Secret as MemifSecret,
     Standing, open as open_memif,
 };
 pub use firelane_driver_memory::{Conditions, WireConfig, wire};
-pub use firelane_driver_packet::PacketSocket;
+pub use firelane_driver_packet::{PacketSocket, Promiscuity};
 pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};
 pub use firelane_flow::Counters as Traffic;
 pub use firelane_frame::Envelope;

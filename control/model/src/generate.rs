@@ -9,8 +9,8 @@ use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, Priority, Protection
 
 use crate::{
     Address, DsField, Etherstub, Flow, FlowMatch, Guard, IfProps, Interface, Lanes, Link, LinkKind, LinkName,
-    Mac, Memif, MemifRole, Model, Netstack, Prop, Route, Service, ServiceKind, Switch, Tap, Transport, Vnic,
-    VnicUser,
+    Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, Route, Service, ServiceKind, Switch, Tap,
+    Transport, Vnic, VnicUser,
 };
 
 /// Choices read off a string of bytes; zero when it ends.
@@ -52,6 +52,10 @@ impl Dice<'_> {
     fn memif(&mut self, number: usize) -> Memif {
         let role = if self.below(2) == 0 { MemifRole::Server } else { MemifRole::Client };
         Memif { id: self.below(2) as u32, ..Memif::new(role, format!("/run/m{number}")) }
+    }
+
+    fn nic_driver(&mut self) -> NicDriver {
+        [NicDriver::Auto, NicDriver::Afxdp, NicDriver::Packet][self.below(3)]
     }
 
     fn prefix(&mut self, last: usize) -> IpPrefix {
@@ -103,9 +107,10 @@ impl Model {
             match dice.below(4) {
                 0 => {}
                 1 => {
-                    let kind = match dice.below(3) {
+                    let kind = match dice.below(4) {
                         0 => LinkKind::Memory,
                         1 => LinkKind::Tap(name("t", number)),
+                        2 => LinkKind::Nic(Nic { ifname: name("n", number), driver: dice.nic_driver() }),
                         _ => LinkKind::Memif(dice.memif(number)),
                     };
                     let link = Link { mtu: dice.mtu(), maxbw: dice.maybe(Dice::rate), ..Link::new(kind) };

@@ -30,6 +30,7 @@ mod memif;
 mod model;
 mod name;
 mod netstack;
+mod nic;
 mod property;
 mod route;
 mod service;
@@ -57,6 +58,7 @@ pub use name::{
     AddrObjName, FlowName, IfName, LinkName, NameError, NamespaceName, NetstackName, ServiceName,
 };
 pub use netstack::Netstack;
+pub use nic::{Nic, NicDriver};
 pub use property::{Allowed, Line as PropLine, Prop, PropertyError, Protocol, Setting};
 pub use route::Route;
 pub use service::{Service, ServiceKind};

@@ -1,19 +1,21 @@
 //! A link: the lower side of VNICs that leads out of Firelane.
 //!
-//! On a host it is a TAP device that the kernel bridges or routes, or a memif to another process; in tests and embedded stacks it is a
-//! memory wire. A virtual switch without a way out is an [`crate::Etherstub`].
+//! On a host it is a NIC, a TAP device that the kernel bridges or routes, or a memif to another process; in tests and
+//! embedded stacks it is a memory wire. A virtual switch without a way out is an [`crate::Etherstub`].
 
 use firelane_units::{BitRate, Mtu, Priority};
 use serde::{Deserialize, Serialize};
 
 use crate::value;
-use crate::{IfName, Memif};
+use crate::{IfName, Memif, Nic, NicDriver};
 
 /// What a link is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkKind {
     /// A TAP device of the host, by its interface name.
     Tap(IfName),
+    /// An interface of the host, which Firelane has for itself.
+    Nic(Nic),
     /// Memory shared with another process.
     Memif(Memif),
     /// A wire inside the process; the other end belongs to whoever embeds the stack.
@@ -48,6 +50,8 @@ impl Link {
 enum KindWord {
     /// A TAP device of the host.
     Tap,
+    /// An interface of the host.
+    Nic,
     /// Memory shared with another process.
     Memif,
     /// A wire inside the process.
@@ -61,9 +65,12 @@ enum KindWord {
 struct LinkTable {
     /// What it is made of.
     kind: KindWord,
-    /// The TAP device's interface name.
+    /// The interface's name, of a TAP device or a NIC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ifname: Option<IfName>,
+    /// How a NIC's frames come; `auto` unless said otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    driver: Option<NicDriver>,
     /// The other process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     memif: Option<Memif>,
@@ -101,10 +108,20 @@ impl TryFrom<LinkTable> for Link {
     type Error = &'static str;
 
     fn try_from(table: LinkTable) -> Result<Self, Self::Error> {
-        let kind = match (table.kind, table.ifname, table.memif) {
+        let LinkTable { kind, ifname, driver, memif, mtu, maxbw, priority } = table;
+        if driver.is_some() && !matches!(kind, KindWord::Nic) {
+            return Err("driver: only kind = \"nic\" has a driver");
+        }
+        let kind = match (kind, ifname, memif) {
             (KindWord::Tap, Some(ifname), None) => LinkKind::Tap(ifname),
+            (KindWord::Nic, Some(ifname), None) => {
+                LinkKind::Nic(Nic { ifname, driver: driver.unwrap_or_default() })
+            }
             (KindWord::Tap, None, None) => {
                 return Err("ifname: missing; kind = \"tap\" needs the interface's name");
+            }
+            (KindWord::Nic, None, None) => {
+                return Err("ifname: missing; kind = \"nic\" needs the interface's name");
             }
             (KindWord::Memif, None, Some(memif)) => LinkKind::Memif(memif),
             (KindWord::Memif, None, None) => {
@@ -112,24 +129,28 @@ impl TryFrom<LinkTable> for Link {
             }
             (KindWord::Memory, None, None) => LinkKind::Memory,
             (KindWord::Memory | KindWord::Memif, Some(_), _) => {
-                return Err("ifname: only kind = \"tap\" has an interface name");
+                return Err("ifname: only kind = \"tap\" and kind = \"nic\" have an interface name");
             }
-            (KindWord::Memory | KindWord::Tap, _, Some(_)) => {
+            (KindWord::Memory | KindWord::Tap | KindWord::Nic, _, Some(_)) => {
                 return Err("memif: only kind = \"memif\" has another process");
             }
         };
-        Ok(Self { kind, mtu: table.mtu, maxbw: table.maxbw, priority: table.priority })
+        Ok(Self { kind, mtu, maxbw, priority })
     }
 }
 
 impl From<Link> for LinkTable {
     fn from(link: Link) -> Self {
-        let (kind, ifname, memif) = match link.kind {
-            LinkKind::Tap(ifname) => (KindWord::Tap, Some(ifname), None),
-            LinkKind::Memif(memif) => (KindWord::Memif, None, Some(memif)),
-            LinkKind::Memory => (KindWord::Memory, None, None),
+        let Link { kind, mtu, maxbw, priority } = link;
+        let (kind, ifname, driver, memif) = match kind {
+            LinkKind::Tap(ifname) => (KindWord::Tap, Some(ifname), None, None),
+            LinkKind::Nic(Nic { ifname, driver }) => {
+                (KindWord::Nic, Some(ifname), Some(driver).filter(|&it| it != NicDriver::Auto), None)
+            }
+            LinkKind::Memif(memif) => (KindWord::Memif, None, None, Some(memif)),
+            LinkKind::Memory => (KindWord::Memory, None, None, None),
         };
-        Self { kind, ifname, memif, mtu: link.mtu, maxbw: link.maxbw, priority: link.priority }
+        Self { kind, ifname, driver, memif, mtu, maxbw, priority }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::interface::mtu_least;
 use crate::limits::{LINKS_MAX, NETSTACKS_MAX, OBJECTS_MAX};
 use crate::{
     FieldError, Flow, FlowName, IfName, LinkKind, LinkName, Mac, MemifRole, Model, Netstack, NetstackName,
-    Tap, Vnic,
+    Nic, Tap, Vnic,
 };
 
 impl Model {
@@ -135,11 +135,15 @@ impl Model {
         }
     }
 
-    /// One interface name per network namespace, TAP uplinks included.
+    /// One interface name per network namespace, those below links included.
     fn check_kernel_interfaces(&self, faults: &mut Faults) {
         let mut taken = BTreeMap::new();
         for (name, link) in &self.links {
-            if let LinkKind::Tap(ifname) = &link.kind {
+            let ifname = match &link.kind {
+                LinkKind::Tap(ifname) | LinkKind::Nic(Nic { ifname, .. }) => Some(ifname),
+                LinkKind::Memif(_) | LinkKind::Memory => None,
+            };
+            if let Some(ifname) = ifname {
                 faults.unique(&mut taken, (None, ifname.as_str()), format!("link.{name}.ifname"), ifname);
             }
         }

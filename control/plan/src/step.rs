@@ -4,7 +4,8 @@ use core::fmt;
 
 use firelane_model::{
     AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Interface, Link, LinkKind, LinkName, Memif,
-    Netstack, NetstackName, Prop, Route, Service, ServiceName, Switch, Tunables, Vnic, VnicUser, spell_rate,
+    Netstack, NetstackName, Nic, NicDriver, Prop, Route, Service, ServiceName, Switch, Tunables, Vnic,
+    VnicUser, spell_rate,
 };
 use firelane_units::{BitRate, Mtu};
 
@@ -131,6 +132,12 @@ impl Step {
             Action::CreateNetstack(name, _) => write!(f, "create netstack {name}"),
             Action::CreateLink(name, link) => match &link.kind {
                 LinkKind::Tap(ifname) => write!(f, "create link {name} on tap {ifname}"),
+                LinkKind::Nic(Nic { ifname, driver: NicDriver::Auto }) => {
+                    write!(f, "create link {name} on nic {ifname}")
+                }
+                LinkKind::Nic(Nic { ifname, driver }) => {
+                    write!(f, "create link {name} on nic {ifname} by {}", driver.word())
+                }
                 LinkKind::Memif(memif) => write!(f, "create link {name} on {}", Shared(memif)),
                 LinkKind::Memory => write!(f, "create link {name} in memory"),
             },

@@ -29,11 +29,13 @@ impl PacketSocket {
     /// # Errors
     /// The interface does not exist, or the process has no `CAP_NET_RAW` there.
     pub fn open(name: &str, mtu: Mtu) -> io::Result<Self> {
-        let probe =
-            rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
-        let index = rustix::net::netdevice::name_to_index(&probe, name)?;
-        Ok(Self { fd: sys::open(index)?, mtu, landing: Landing::default() })
+        Ok(Self { fd: sys::open(index_of(name)?)?, mtu, landing: Landing::default() })
     }
+}
+
+pub(crate) fn index_of(name: &str) -> io::Result<u32> {
+    let probe = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
+    Ok(rustix::net::netdevice::name_to_index(&probe, name)?)
 }
 
 impl AsFd for PacketSocket {

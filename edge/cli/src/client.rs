@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use firelane_api::{
     AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, CreateAddr,
-    CreateEtherstub, CreateIf, CreateVnic, DropInfo, EtherstubInfo, FlowInfo, FlowStats, GroupInfo, IfInfo,
-    LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic, NeighbourInfo, NetstackInfo, PlanReply, PropChange,
-    Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status,
-    StatusInfo, TellClient, VnicInfo, Which, paths,
+    CreateEtherstub, CreateIf, CreateVnic, DropInfo, EtherstubInfo, Finding, FlowInfo, FlowStats, GroupInfo,
+    IfInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic, NeighbourInfo, NetstackInfo, PlanReply,
+    PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage,
+    Status, StatusInfo, TellClient, VnicInfo, Which, paths,
 };
 use firelane_model::{MODEL_TEXT_MAX, Model};
 use serde::Serialize;
@@ -366,6 +366,10 @@ impl Api for Client {
 
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {
         self.get(paths::DROPS, Which::Active)
+    }
+
+    fn doctor(&self) -> Result<Vec<Finding>, ApiError> {
+        self.get(paths::DOCTOR, Which::Active)
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use firelane_api::{ApiError, PlanReply, Status, Which};
+use firelane_api::{ApiError, Finding, FindingState, PlanReply, Status, Which};
 use firelane_model::{MODEL_TEXT_MAX, Model};
 
 use crate::common::system_message;
@@ -65,6 +65,12 @@ enum Verb {
     },
     /// Show what runs, and whether all is well
     Status {
+        /// Answer in JSON
+        #[arg(short, long)]
+        json: bool,
+    },
+    /// Examine what this host offers, and what links and VNICs got of it
+    Doctor {
         /// Answer in JSON
         #[arg(short, long)]
         json: bool,
@@ -160,6 +166,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsStrin
         Verb::Apply { file, temporary, json } => apply(session, &file, temporary, json),
         Verb::Dump { file, persistent, json } => dump(session, file.as_deref(), persistent, json),
         Verb::Status { json } => status(session, json),
+        Verb::Doctor { json } => doctor(session, json),
         Verb::Drops { json, output, parsable } => drops(session, json, output.as_deref(), parsable),
         Verb::Run(options) => crate::run::run(session, &options),
         Verb::RunCleanup(options) => crate::run::cleanup::run(session, &options),
@@ -320,6 +327,24 @@ fn status(session: &mut Session<'_>, json: bool) -> Result<(), Refused> {
     }
     for problem in &status.problems {
         writeln!(session.out, "problem: {problem}")?;
+    }
+    Ok(())
+}
+
+/// What does not work makes the command fail, so that scripts can ask.
+fn doctor(session: &mut Session<'_>, json: bool) -> Result<(), Refused> {
+    let findings = session.api.doctor()?;
+    if json {
+        session.json("findings", &findings, false)?;
+    } else {
+        writeln!(session.out, "{:<14} {:<5} DETAIL", "CHECK", "STATE")?;
+        for Finding { check, state, detail } in &findings {
+            writeln!(session.out, "{check:<14} {:<5} {detail}", state.word())?;
+        }
+    }
+    let failed = findings.iter().filter(|it| it.state == FindingState::Fail).count();
+    if failed > 0 {
+        return Err(die(format!("{failed} of {} checks failed", findings.len())).into());
     }
     Ok(())
 }

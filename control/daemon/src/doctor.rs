@@ -1,0 +1,98 @@
+//! `firelane doctor`: what this host offers, what links and VNICs got of it, and why it was not more.
+//!
+//! Called by `host.rs`. Nothing is changed by looking; a device or a socket that is opened for that is closed again.
+
+use std::fs;
+
+use firelane::probe_afxdp;
+use firelane_api::{Finding, FindingState, LinkState};
+
+use crate::text::plain;
+use crate::works::Works;
+
+/// With fewer open files than this a daemon of many programs runs out: each socket of theirs has one.
+const FILES_WANTED: u64 = 16_384;
+/// Where it is tried whether programs can be loaded; nothing is attached.
+const PROBED: &str = "lo";
+
+/// Looks at everything. `problems` is what the configuration asks for in vain.
+pub(crate) fn examine(works: &Works, lanes: usize, problems: &[String]) -> Vec<Finding> {
+    let mut findings = vec![kernel(), cpus(lanes), tap(), afxdp(), files()];
+    for (name, lower) in &works.links {
+        let Some(interface) = &lower.nic else { continue };
+        let state = match (interface.state(), interface.detour()) {
+            (LinkState::Up, None) => FindingState::Ok,
+            (LinkState::Up, Some(_)) => FindingState::Note,
+            _ => FindingState::Fail,
+        };
+        let how = interface.how();
+        let detail = match state {
+            FindingState::Fail => {
+                format!("{how}; it is gone or has no carrier: one that comes back needs its link made anew")
+            }
+            _ => how,
+        };
+        findings.push(finding(&format!("link {name}"), state, detail));
+    }
+    findings.extend(works.device_detours().map(|detail| finding("vnic", FindingState::Note, detail)));
+    let problems = problems.iter().map(|it| finding("configuration", FindingState::Fail, it.clone()));
+    findings.extend(problems);
+    findings
+}
+
+fn finding(check: &str, state: FindingState, detail: String) -> Finding {
+    Finding { check: check.to_owned(), state, detail }
+}
+
+fn kernel() -> Finding {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    finding("kernel", FindingState::Ok, format!("Linux {}", release.trim()))
+}
+
+fn cpus(lanes: usize) -> Finding {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if lanes > cpus {
+        return finding("cpus", FindingState::Note, format!("{cpus} for {lanes} lanes, which share them"));
+    }
+    finding("cpus", FindingState::Ok, format!("{cpus} for {lanes} lanes"))
+}
+
+fn tap() -> Finding {
+    match fs::File::options().read(true).write(true).open("/dev/net/tun") {
+        Ok(_) => finding("tap", FindingState::Ok, "/dev/net/tun may be opened".to_owned()),
+        Err(error) => {
+            let detail =
+                format!("/dev/net/tun: {}; VNICs get veth pairs instead, which are slower", plain(&error));
+            finding("tap", FindingState::Note, detail)
+        }
+    }
+}
+
+fn afxdp() -> Finding {
+    let probed = probe_afxdp(PROBED).map_err(|error| plain(&error));
+    match probed.and_then(|it| it.afxdp.map_err(|why| why.to_string())) {
+        Ok(()) => {
+            let detail = "sockets and programs can be made; a link's line says what its interface offers";
+            finding("afxdp", FindingState::Ok, detail.to_owned())
+        }
+        Err(why) => {
+            let detail = format!("{why}; links of kind nic get packet sockets instead, which are slower");
+            finding("afxdp", FindingState::Note, detail)
+        }
+    }
+}
+
+fn files() -> Finding {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    match most.filter(|&most| most < FILES_WANTED) {
+        Some(most) => {
+            let detail =
+                format!("{most} may be open, each socket of a program is one; LimitNOFILE= or ulimit -n");
+            finding("files", FindingState::Note, detail)
+        }
+        None => {
+            let most = most.map_or("any number".to_owned(), |most| most.to_string());
+            finding("files", FindingState::Ok, format!("{most} may be open"))
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Interfaces of the host that links have for themselves: which driver each gets, and why.
+//!
+//! Called by `works.rs`. AF_XDP in the best way that is offered; where it is refused and the configuration leaves the
+//! choice, a packet socket, which is slower, and status and doctor say so with the reason. Nothing of it outlives the
+//! daemon: program and sockets end with its descriptors.
+
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+use firelane::{AfXdpConfig, AfXdpError, AfXdpRefused, PacketSocket, Promiscuity, Queue, open_afxdp};
+use firelane_api::{ApiError, LinkState, Status};
+use firelane_model::{Nic, NicDriver};
+use firelane_units::Mtu;
+
+use crate::netlink;
+use crate::text::plain;
+
+/// How long an interface may stay taken: a link's program ends when the lanes have let its queues go.
+const PROGRAM_WAIT: Duration = Duration::from_secs(1);
+/// Between two looks.
+const PROGRAM_POLL: Duration = Duration::from_millis(10);
+
+/// An interface that a link has.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    name: String,
+    index: u32,
+    how: How,
+    _promiscuity: Promiscuity,
+}
+
+/// How its frames come.
+#[derive(Debug)]
+enum How {
+    /// By AF_XDP, in this way.
+    AfXdp(String),
+    /// By a packet socket, as the configuration says.
+    Packet,
+    /// By a packet socket, because of this.
+    Detour(String),
+}
+
+impl Attached {
+    /// How it is attached if that is not by AF_XDP, and why.
+    pub(crate) fn detour(&self) -> Option<String> {
+        let How::Detour(why) = &self.how else { return None };
+        Some(format!("{}: a packet socket in place of AF_XDP, which is slower: {why}", self.name))
+    }
+
+    /// How it is attached, in words.
+    pub(crate) fn how(&self) -> String {
+        match &self.how {
+            How::AfXdp(how) => format!("{}: {how}", self.name),
+            How::Packet => format!("{}: a packet socket, as configured", self.name),
+            How::Detour(_) => self.detour().unwrap_or_default(),
+        }
+    }
+
+    /// Whether it passes frames: it is there under its number, and has somebody at the other end.
+    pub(crate) fn state(&self) -> LinkState {
+        let is_there = netlink::index_of(&self.name).is_ok_and(|index| index == self.index);
+        let is_dark = property(&self.name, self.index, "carrier").is_none_or(|it| it == "0");
+        let is_known = property(&self.name, self.index, "ifindex").is_some();
+        if is_there && !(is_known && is_dark) { LinkState::Up } else { LinkState::Down }
+    }
+}
+
+/// What /sys says of an interface, if it shows the one with that number: it is of the namespace in which it was mounted.
+fn property(name: &str, index: u32, file: &str) -> Option<String> {
+    let read = |file: &str| fs::read_to_string(format!("/sys/class/net/{name}/{file}")).ok();
+    let is_same = read("ifindex")?.trim().parse() == Ok(index);
+    is_same.then(|| read(file))?.map(|text| text.trim().to_owned())
+}
+
+/// Opens an interface for a link, with at most `queues` queues, and switches it on.
+pub(crate) fn open(nic: &Nic, mtu: Mtu, queues: u16) -> Result<(Vec<Queue>, Attached), ApiError> {
+    let Nic { ifname, driver } = nic;
+    let name = ifname.as_str();
+    let failed = |error: io::Error| {
+        let status =
+            if error.kind() == io::ErrorKind::PermissionDenied { Status::Denied } else { Status::Io };
+        ApiError::new(status, "ifname", name, plain(&error))
+    };
+    let index = netlink::index_of(name).map_err(|_| {
+        let allowed = "an interface of the network namespace that the daemon runs in";
+        ApiError::new(Status::LinkInvalid, "ifname", name, allowed)
+    })?;
+    let most = property(name, index, "mtu").and_then(|it| it.parse::<u32>().ok());
+    if let Some(most) = most.filter(|&most| u32::from(mtu.bytes()) > most) {
+        let allowed = format!("the interface {name} carries at most {most}");
+        return Err(ApiError::new(Status::OutOfRange, "mtu", mtu, allowed));
+    }
+    let promiscuity = Promiscuity::of(name).map_err(failed)?;
+    netlink::set_up(name).map_err(failed)?;
+    let packet = || PacketSocket::open(name, mtu).map(|it| vec![Queue::from(it)]).map_err(failed);
+    let (queues, how) = match driver {
+        NicDriver::Packet => (packet()?, How::Packet),
+        NicDriver::Auto | NicDriver::Afxdp => match attach(name, mtu, queues) {
+            Ok((queues, how)) => (queues, How::AfXdp(how)),
+            Err(error) if *driver == NicDriver::Auto => (packet()?, How::Detour(plain(&error))),
+            Err(error) => return Err(ApiError::new(Status::Io, "driver", driver.word(), plain(&error))),
+        },
+    };
+    let interface = Attached { name: name.to_owned(), index, how, _promiscuity: promiscuity };
+    match interface.detour() {
+        Some(detour) => tracing::warn!("{detour}"),
+        None => tracing::info!("{}", interface.how()),
+    }
+    Ok((queues, interface))
+}
+
+fn attach(name: &str, mtu: Mtu, queues: u16) -> Result<(Vec<Queue>, String), AfXdpError> {
+    let config = AfXdpConfig { queues, ..AfXdpConfig::new(mtu) };
+    let deadline = Instant::now() + PROGRAM_WAIT;
+    loop {
+        match open_afxdp(name, &config) {
+            Ok((queues, attached)) => {
+                return Ok((queues.into_iter().map(Queue::from).collect(), attached.to_string()));
+            }
+            // It may be that of a link that was deleted just now.
+            Err(AfXdpError::Refused(_, ways))
+                if ways.iter().any(|(_, why)| matches!(why, AfXdpRefused::OtherProgram))
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(PROGRAM_POLL);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

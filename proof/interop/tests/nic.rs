@@ -1,0 +1,197 @@
+//! Links on interfaces of the host: AF_XDP where it is offered, a packet socket else, and an interface that goes away.
+//!
+//! The interface is an end of a veth pair; at the other end is a namespace of the kernel's. As root; otherwise each test
+//! says why it is skipped.
+
+use std::time::{Duration, Instant};
+
+use firelane_interop::{Daemon, Output, Sandbox};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A veth pair from the daemon's namespace into `out`, where the kernel has 10.9.0.2.
+fn veth(sandbox: &Sandbox) -> bool {
+    let lines = [
+        "netns add out",
+        "link add near type veth peer name far netns out",
+        "-n out address add 10.9.0.2/24 dev far",
+        "-n out link set far up",
+        "link set near up",
+    ];
+    let is_made = lines.iter().all(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        sandbox.run(None, "ip", &words).status.success()
+    });
+    // A thin place of the tests' world: without rights over the namespace there is no pair.
+    if !is_made {
+        eprintln!("skipped: no veth pair can be made here");
+    }
+    is_made
+}
+
+/// A daemon with a netstack and an echo service behind `near`.
+fn daemon<'a>(sandbox: &'a Sandbox, driver: &str) -> Daemon<'a> {
+    let text = format!(
+        "[link.net0]\nkind = \"nic\"\nifname = \"near\"\ndriver = \"{driver}\"\n\
+         [vnic.web0]\nover = \"net0\"\nnetstack = \"web\"\n\
+         [netstack.web.addresses]\n\"web0/v4\" = \"10.9.0.1/24\"\n\
+         [service.files]\nkind = \"http\"\nnetstack = \"web\"\nport = 80\nroot = \"{}\"\n",
+        sandbox.folder().display()
+    );
+    let config = sandbox.folder().join("host.toml");
+    std::fs::write(&config, text).unwrap();
+    Daemon::start(sandbox, &config)
+}
+
+fn from_outside(sandbox: &Sandbox, program: &str, words: &[&str]) -> Output {
+    sandbox.run(Some("out"), program, words)
+}
+
+/// What `firelane doctor` says of the link.
+fn found(daemon: &Daemon<'_>) -> String {
+    let told = daemon.firelane(&["doctor"]).stdout;
+    told.lines().find(|line| line.starts_with("link net0")).unwrap_or_else(|| panic!("{told}")).to_owned()
+}
+
+fn state(daemon: &Daemon<'_>) -> String {
+    daemon.firelane(&["dladm", "show-link", "-p", "-o", "state", "net0"]).expect_success().trim().to_owned()
+}
+
+/// Ticks of CPU time that the process has used.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+/// A ping and a file of a megabyte: open checksums and large segments of the kernel's would not arrive whole.
+fn talks(sandbox: &Sandbox) {
+    from_outside(sandbox, "ping", &["-c", "1", "-W", "20", "10.9.0.1"]).expect_success();
+    let body: Vec<u8> = (0..1 << 20).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(sandbox.folder().join("body"), &body).unwrap();
+    let fetched = sandbox.folder().join("fetched");
+    let words = ["-sS", "-m", "60", "-o", &fetched.to_string_lossy(), "http://10.9.0.1/body"];
+    from_outside(sandbox, "curl", &words).expect_success();
+    assert!(std::fs::read(fetched).unwrap() == body, "the file arrived changed");
+}
+
+#[test]
+fn an_interface_gets_the_best_that_is_offered_and_doctor_says_what() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    let daemon = daemon(&sandbox, "auto");
+    talks(&sandbox);
+    assert_eq!(state(&daemon), "up");
+    let said = found(&daemon);
+    let is_afxdp = said.contains(" ok ") && said.contains("near: AF_XDP, ");
+    let is_detour = said.contains(" note ") && said.contains("a packet socket in place of AF_XDP");
+    assert!(is_afxdp || is_detour, "{said}");
+}
+
+#[test]
+fn a_packet_socket_carries_the_same() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    let daemon = daemon(&sandbox, "packet");
+    talks(&sandbox);
+    assert!(found(&daemon).contains("near: a packet socket, as configured"), "{}", found(&daemon));
+}
+
+#[test]
+fn anothers_program_on_the_interface_is_left_alone() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    let first = daemon(&sandbox, "auto");
+    if !found(&first).contains("AF_XDP, ") {
+        eprintln!("skipped: {}", found(&first));
+        return;
+    }
+    // The same interface under another name: the first link's program is another's to the second link.
+    sandbox.run(None, "ip", &["link", "property", "add", "dev", "near", "altname", "again"]).expect_success();
+    let more = std::fs::read_to_string(sandbox.folder().join("host.toml")).unwrap()
+        + "[link.net1]\nkind = \"nic\"\nifname = \"again\"\ndriver = \"afxdp\"\n";
+    std::fs::write(sandbox.folder().join("more.toml"), &more).unwrap();
+    let path = sandbox.folder().join("more.toml");
+    let refused = first.firelane(&["apply", &path.to_string_lossy()]);
+    assert!(!refused.status.success());
+    assert!(refused.stderr.contains("another XDP program is attached"), "{}", refused.stderr);
+    std::fs::write(&path, more.replace("driver = \"afxdp\"", "driver = \"packet\"")).unwrap();
+    first.firelane(&["apply", &path.to_string_lossy()]).expect_success();
+    talks(&sandbox);
+    assert!(found(&first).contains(" ok "), "{}", found(&first));
+}
+
+#[test]
+fn an_interface_that_goes_away_is_told_and_costs_nothing() {
+    for driver in ["auto", "packet"] {
+        let sandbox = Sandbox::new();
+        if !veth(&sandbox) {
+            return;
+        }
+        let daemon = daemon(&sandbox, driver);
+        talks(&sandbox);
+        sandbox.run(None, "ip", &["link", "delete", "near"]).expect_success();
+        let begin = Instant::now();
+        while state(&daemon) != "down" {
+            assert!(begin.elapsed() < LIMIT, "{driver}: {}", state(&daemon));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let told = daemon.firelane(&["doctor"]);
+        assert_eq!(told.code(), 1, "{told:?}");
+        assert!(found(&daemon).contains("it is gone or has no carrier"), "{}", found(&daemon));
+        let before = ticks(daemon.pid());
+        std::thread::sleep(Duration::from_secs(1));
+        let used = ticks(daemon.pid()) - before;
+        assert!(used <= 10, "{driver}: {used} of 100 ticks with nothing to do");
+        // It comes back, and its link is made anew: without its VNIC, then with it.
+        let lines = [
+            "link add near type veth peer name far netns out",
+            "-n out address add 10.9.0.2/24 dev far",
+            "-n out link set far up",
+        ];
+        for line in lines {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            sandbox.run(None, "ip", &words).expect_success();
+        }
+        let (none, all) = (sandbox.folder().join("none.toml"), sandbox.folder().join("host.toml"));
+        std::fs::write(&none, "").unwrap();
+        daemon.firelane(&["apply", &none.to_string_lossy()]).expect_success();
+        daemon.firelane(&["apply", &all.to_string_lossy()]).expect_success();
+        talks(&sandbox);
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_is_named() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    let daemon = daemon(&sandbox, "packet");
+    let refusal = |text: &str| {
+        let path = sandbox.folder().join("wrong.toml");
+        let whole = std::fs::read_to_string(sandbox.folder().join("host.toml")).unwrap() + text;
+        std::fs::write(&path, whole).unwrap();
+        let output = daemon.firelane(&["apply", &path.to_string_lossy()]);
+        assert!(!output.status.success(), "{text}");
+        output.stderr
+    };
+    let said = refusal("[link.n1]\nkind = \"nic\"\n");
+    assert!(said.contains("ifname: missing"), "{said}");
+    let said = refusal("[link.n1]\nkind = \"nic\"\nifname = \"nosuch0\"\n");
+    assert!(
+        said.contains("ifname=nosuch0") && said.contains("an interface of the network namespace"),
+        "{said}"
+    );
+    let said = refusal("[link.n1]\nkind = \"nic\"\nifname = \"near\"\n");
+    assert!(said.contains("ifname") && said.contains("near"), "{said}");
+    let said = refusal("[link.n1]\nkind = \"tap\"\nifname = \"t0\"\ndriver = \"packet\"\n");
+    assert!(said.contains("only kind = \"nic\" has a driver"), "{said}");
+    talks(&sandbox);
+}
