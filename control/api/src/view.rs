@@ -201,7 +201,7 @@ pub struct NetstackInfo {
     pub interfaces: Vec<LinkName>,
     /// Its addresses with their prefix lengths.
     pub addresses: Vec<String>,
-    /// Its configured routes, `destination via gateway`.
+    /// Its configured routes, `destination via gateway`, and `congestion_control` with a word if the route has one.
     pub routes: Vec<String>,
 }
 
@@ -615,9 +615,7 @@ impl Snapshot<'_> {
                 name: name.clone(),
                 interfaces: interfaces.get(name).cloned().unwrap_or_default(),
                 addresses: netstack.addresses.values().map(ToString::to_string).collect(),
-                routes: routes
-                    .map(|route| format!("{} via {}", route.destination(), route.gateway()))
-                    .collect(),
+                routes: routes.map(ToString::to_string).collect(),
             }
         };
         self.model.netstacks.iter().map(info).collect()

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use firelane::{
     Algorithm, DadConfig, DsField, FastOpenPolicy, FlowMatch, Forwarding, FusionTuning, HopLimits,
-    IpProtocol, Keepalive, NetstackConfig, Profile, ProtectionRules, RtoLimits, SocketDefaults, StreamConfig,
-    SynCookies, TcpConfig, Willing,
+    IpProtocol, Keepalive, MtuProbing, NetstackConfig, Profile, ProtectionRules, RouteConfig, RtoLimits,
+    SocketDefaults, StreamConfig, SynCookies, TcpConfig, Willing,
 };
-use firelane_model::{ClientId, Guard, Prop, Tunables};
+use firelane_model::{ClientId, Guard, Prop, Route, Tunables};
 use firelane_units::Mss;
 
 /// What protects a VNIC from its user.
@@ -20,6 +20,12 @@ pub(crate) fn protection(guard: &Guard) -> ProtectionRules {
         allowed_ips: guard.allowed_ips.clone(),
         allowed_cids: guard.allowed_cids.iter().map(ClientId::bytes).collect(),
     }
+}
+
+/// A route, with what it says of congestion control.
+pub(crate) fn route(route: &Route) -> RouteConfig {
+    let congestion = route.congestion_control().and_then(|control| Algorithm::from_word(control.word()));
+    RouteConfig { congestion, ..RouteConfig::via(route.destination(), route.gateway()) }
 }
 
 /// A netstack with its protocol properties. The model has checked them.
@@ -74,6 +80,7 @@ fn tcp(tunables: &Tunables) -> TcpConfig {
         window_scaling: tunables.number(Prop::WscaleAlways) != 0,
         default_mss: [mss(Prop::MssDefault4), mss(Prop::MssDefault6)],
         syn_cookies: SynCookies::from_word(tunables.word(Prop::SynCookies)).unwrap_or(SynCookies::Pressure),
+        mtu_probing: MtuProbing::from_word(tunables.word(Prop::MtuProbing)).unwrap_or(MtuProbing::Doubt),
         fast_open: FastOpenPolicy::new(tunables.number(Prop::FastOpen)),
         ..TcpConfig::of(Profile::from_word(tunables.word(Prop::Profile)).unwrap_or_default())
     };
@@ -111,7 +118,7 @@ pub(crate) fn rule(matching: &firelane_model::FlowMatch) -> FlowMatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelane_model::{Allowed, Setting};
+    use firelane_model::{Allowed, CongestionControl, Setting};
     use firelane_units::Port;
 
     /// Everything that reaches the engine, as text.
@@ -150,6 +157,18 @@ mod tests {
         let ours = netstack(&Tunables::default());
         let engines = NetstackConfig { dad: DadConfig::FAST, ..NetstackConfig::default() };
         assert_eq!(format!("{ours:?}"), format!("{engines:?}"));
+    }
+
+    #[test]
+    fn every_congestion_control_of_a_route_arrives() {
+        let plain = Route::new("10.9.0.0/16".parse().unwrap(), "10.0.0.1".parse().unwrap()).unwrap();
+        assert_eq!(route(&plain).congestion, None);
+        use CongestionControl::{Bbr, Cubic, Dctcp, NewReno};
+        let came: Vec<_> = [Cubic, NewReno, Dctcp, Bbr]
+            .into_iter()
+            .filter_map(|control| route(&plain.with_congestion_control(Some(control))).congestion)
+            .collect();
+        assert_eq!(came, Algorithm::ALL);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use firelane::{IpTables, Origin, Route};
+use firelane::{IpTables, Origin, Route, RouteConfig};
 use firelane_api::{NeighbourInfo, RouteInfo};
 use firelane_units::{IpPrefix, LinkId, MacAddr};
 
@@ -43,6 +43,7 @@ fn route(tables: &IpTables, names: &Names, it: &Route) -> RouteInfo {
         gateway: gateway.map(|it| it.to_string()),
         interface: it.link.or_else(|| near.map(|near| near.link)).and_then(on_link),
         flags,
+        congestion_control: RouteConfig::congestion_of(it).map(|control| control.word().to_owned()),
     }
 }
 

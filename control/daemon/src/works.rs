@@ -6,13 +6,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use firelane::{
-    AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, RouteConfig, VnicConfig, VnicUser,
-};
+use firelane::{AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, VnicConfig, VnicUser};
 use firelane_api::{ApiError, Status};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Dhcp, Etherstub, Flow, FlowName, IfProps, Instance, Interface, Link,
-    LinkKind, LinkName, Mac, Model, NetstackName, Route, Service, Switch, Tap, Tunables, Vnic,
+    LinkKind, LinkName, Mac, Model, NetstackName, Service, Switch, Tap, Tunables, Vnic,
 };
 use firelane_plan::{Action, Step};
 use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
@@ -141,10 +139,10 @@ impl Works {
             }
             Action::SetAddress(_, name, _, to) => self.set_address(name, to),
             Action::AddRoute(netstack, route) => {
-                self.engine.add_route(self.netstack(netstack)?, way(route)).map_err(refused)
+                self.engine.add_route(self.netstack(netstack)?, settings::route(route)).map_err(refused)
             }
             Action::RemoveRoute(netstack, route) => {
-                self.engine.remove_route(self.netstack(netstack)?, way(route)).map_err(refused)
+                self.engine.remove_route(self.netstack(netstack)?, settings::route(route)).map_err(refused)
             }
             _ => Ok(()),
         }
@@ -525,10 +523,6 @@ impl Works {
         }
         Ok(())
     }
-}
-
-fn way(route: &Route) -> RouteConfig {
-    RouteConfig::via(route.destination(), route.gateway())
 }
 
 /// The engine's refusal in the words of the interface.

@@ -85,6 +85,6 @@ pub use firelane_switch::Rules as ProtectionRules;
 pub use firelane_tcp::congestion::Algorithm;
 pub use firelane_tcp::rtt::RtoLimits;
 pub use firelane_tcp::{
-    FastOpenCounters, FastOpenPolicy, Keepalive, Profile, SynCookies, TcpConfig, Willing,
+    FastOpenCounters, FastOpenPolicy, Keepalive, MtuProbing, Profile, SynCookies, TcpConfig, Willing,
 };
 pub use firelane_wire::IpProtocol;

@@ -8,9 +8,9 @@ use core::net::{IpAddr, Ipv4Addr};
 use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, Priority, Protection, Protections, VlanId};
 
 use crate::{
-    Address, DsField, Etherstub, Flow, FlowMatch, Guard, IfProps, Interface, Lanes, Link, LinkKind, LinkName,
-    Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, Route, Service, ServiceKind, Switch, Tap,
-    Transport, Vnic, VnicUser,
+    Address, CongestionControl, DsField, Etherstub, Flow, FlowMatch, Guard, IfProps, Interface, Lanes, Link,
+    LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, Route, Service,
+    ServiceKind, Switch, Tap, Transport, Vnic, VnicUser,
 };
 
 /// Choices read off a string of bytes; zero when it ends.
@@ -84,6 +84,9 @@ impl Model {
                 }
                 let gateway = Ipv4Addr::new(10, 0, 0, 200 + dice.below(2) as u8).into();
                 let route = dice.maybe(|dice| Route::new(dice.prefix(0), gateway)).flatten();
+                let control =
+                    [None, Some(CongestionControl::Cubic), Some(CongestionControl::Bbr)][dice.below(3)];
+                let route = route.map(|it| it.with_congestion_control(control));
                 netstack.routes.extend(route);
                 model.netstacks.insert(name("n", number), netstack);
             }

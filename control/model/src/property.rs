@@ -211,6 +211,9 @@ properties! {
     MssDefault4 = Tcp "_mss_def_ipv4", Number(88, 65_495), N(536);
     /// What a peer takes that announces no MSS over IPv6.
     MssDefault6 = Tcp "_mss_def_ipv6", Number(88, 65_475), N(1220);
+    /// When the largest segment of a path is searched for without its routers (RFC 4821): after time-outs in a row (on), never,
+    /// or from the beginning (Linux: `tcp_mtu_probing` 1, 0, 2).
+    MtuProbing = Tcp "_mtu_probing", Words(&["on", "off", "always"]), W("on");
     /// How many bytes of a connection may be written and unsent; the largest number is no limit (Linux:
     /// `tcp_notsent_lowat`).
     NotsentLowat = Tcp "_notsent_lowat", Number(1, u32::MAX), N(u32::MAX);

@@ -38,6 +38,11 @@ impl Model {
         for (name, netstack) in &self.netstacks {
             faults.limit(format!("netstack.{name}.addresses"), netstack.addresses.len(), OBJECTS_MAX);
             faults.limit(format!("netstack.{name}.routes"), netstack.routes.len(), OBJECTS_MAX);
+            let mut ways = BTreeMap::new();
+            for route in &netstack.routes {
+                let way = (route.destination(), route.gateway());
+                faults.unique(&mut ways, way, format!("netstack.{name}.routes"), route);
+            }
         }
     }
 

@@ -46,7 +46,10 @@ pub fn apply_to_model(present: &mut Model, step: &Step) {
             change(present, &netstack, |it| it.addresses.insert(name, address));
         }
         Action::AddRoute(netstack, route) => {
-            change(present, &netstack, |it| it.routes.insert(route));
+            change(present, &netstack, |it| {
+                it.routes.retain(|other| !other.is_same_way(route));
+                it.routes.insert(route)
+            });
         }
         Action::AddFlow(name, flow) | Action::SetFlow(name, _, flow) => {
             drop(present.flows.insert(name, flow))

@@ -48,7 +48,7 @@ impl Plan<'_> {
         for (name, netstack) in &present.netstacks {
             let shall = wanted.netstacks.get(name);
             for route in &netstack.routes {
-                if !shall.is_some_and(|it| it.routes.contains(route)) {
+                if !shall.is_some_and(|it| it.routes.iter().any(|other| other.is_same_way(*route))) {
                     self.push(Effect::Live, Action::RemoveRoute(name.clone(), *route));
                 }
             }

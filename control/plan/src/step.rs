@@ -108,7 +108,7 @@ impl fmt::Display for Step {
             Action::StopService(name) => write!(f, "stop service {name}"),
             Action::RemoveFlow(name) => write!(f, "remove flow {name}"),
             Action::RemoveRoute(netstack, route) => {
-                write!(f, "remove route {} of netstack {netstack}", Way(route))
+                write!(f, "remove route {route} of netstack {netstack}")
             }
             Action::RemoveAddress(netstack, name) => {
                 write!(f, "remove address {name} of netstack {netstack}")
@@ -148,7 +148,7 @@ impl Step {
             Action::AddAddress(netstack, name, address) => {
                 write!(f, "add address {name} {address} to netstack {netstack}")
             }
-            Action::AddRoute(netstack, route) => write!(f, "add route {} to netstack {netstack}", Way(route)),
+            Action::AddRoute(netstack, route) => write!(f, "add route {route} to netstack {netstack}"),
             Action::AddFlow(name, flow) => {
                 write!(f, "add flow {name} on {}: {}", flow.link, flow.matching)?;
                 flow.maxbw.map_or(Ok(()), |rate| write!(f, " maxbw={}", spell_rate(rate)))
@@ -287,14 +287,6 @@ struct Changes<'a>(&'a [Option<String>]);
 impl fmt::Display for Changes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.iter().flatten().cloned().collect::<Vec<_>>().join(","))
-    }
-}
-
-struct Way<'a>(&'a Route);
-
-impl fmt::Display for Way<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} via {}", self.0.destination(), self.0.gateway())
     }
 }
 

@@ -146,6 +146,27 @@ fn interfaces_and_addresses_change_while_they_are_in_use() {
 }
 
 #[test]
+fn what_a_route_says_of_congestion_control_changes_in_its_place() {
+    const AT: &str = "[netstack.web.addresses]";
+    let with = |control: &str| {
+        let route = format!("routes = [{{ destination = 'default', gateway = '10.0.0.254'{control} }}]");
+        two_tenants(|text| text.replace(AT, &format!("[netstack.web]\n{route}\n{AT}")))
+    };
+    let (plain, bbr) = (with(""), with(", congestion_control = 'bbr'"));
+    let way = "0.0.0.0/0 via 10.0.0.254";
+    for (present, wanted, said) in [(&plain, &bbr, " congestion_control bbr"), (&bbr, &plain, "")] {
+        let steps = plan(wanted, present);
+        assert_eq!(render(&steps), format!("live      add route {way}{said} to netstack web\n"));
+        let mut after = present.clone();
+        steps.iter().for_each(|step| apply_to_model(&mut after, step));
+        assert_eq!(after, *wanted);
+    }
+    let gone = two_tenants(|text| text);
+    let want = format!("live      remove route {way} congestion_control bbr of netstack web\n");
+    assert_eq!(render(&plan(&gone, &bbr)), want);
+}
+
+#[test]
 fn an_mtu_shrinks_from_the_top() {
     let mtus = |stub: u16, vnic: u16| {
         two_tenants(|text| {

@@ -67,6 +67,7 @@ fn host(name: &str) -> Stub {
             gateway: Some(gateway.into()),
             interface: Some("web0".into()),
             flags: flags.into(),
+            congestion_control: None,
         };
         stub.routes = vec![
             route("10.0.0.0/24", "10.0.0.10", "U"),

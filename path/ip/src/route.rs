@@ -187,18 +187,26 @@ impl Routes {
         Self { v4: Trie::new(), v6: Trie::new(), same, free, count: 0, from_routers: 0, keyed }
     }
 
+    /// Adds a route. The same way with another hint takes the place of the one that is there, so that it is there all the time.
     pub(crate) fn add(&mut self, mut route: Route) -> Result<(), RouteTableError> {
         route.destination = route.destination.network();
         check(&route)?;
+        let at = self.find(route.destination);
+        let same = at.map_or(&[][..], |at| self.same[at as usize].as_slice());
+        if let (Some(at), Some(nth)) = (at, same.iter().position(|other| other.is_same(&route))) {
+            if same[nth].hint == route.hint {
+                return Err(RouteTableError::Exists);
+            }
+            let mut routes = same.to_vec();
+            routes[nth] = route;
+            self.same[at as usize] = Same::of(routes);
+            return Ok(());
+        }
         if self.count == ROUTES_MAX {
             return Err(RouteTableError::Full);
         }
-        match self.find(route.destination) {
+        match at {
             Some(at) => {
-                let same = self.same[at as usize].as_slice();
-                if same.iter().any(|other| other.is_same(&route)) {
-                    return Err(RouteTableError::Exists);
-                }
                 let mut routes = same.to_vec();
                 routes.insert(same.partition_point(|other| other.rank() <= route.rank()), route);
                 self.same[at as usize] = Same::of(routes);
@@ -437,8 +445,15 @@ mod tests {
         let mut table = routes();
         let way = route("10.0.0.0/8", None, Some(1));
         table.add(Route { hint: 3, ..way }).expect("it is new");
-        assert_eq!(table.add(way), Err(RouteTableError::Exists));
-        assert_eq!(table.remove(way), Ok(()));
+        assert_eq!(table.add(Route { hint: 3, ..way }), Err(RouteTableError::Exists));
+        assert_eq!(table.add(way), Ok(()), "the hint changes in its place");
+        assert_eq!((table.count, table.iter().map(|route| route.hint).collect()), (1, vec![0]));
+        assert_eq!(
+            table.remove(Route { hint: 3, ..way }),
+            Ok(()),
+            "which way it is says nothing but the way"
+        );
+        assert_eq!((table.count, table.iter().count()), (0, 0));
     }
 
     #[test]

@@ -336,6 +336,11 @@ impl RouteConfig {
     pub const fn via(destination: IpPrefix, gateway: IpAddr) -> Self {
         Self { destination, gateway: Some(gateway), link: None, kind: RouteKind::Unicast, congestion: None }
     }
+
+    /// What a route of the tables says of congestion control.
+    pub fn congestion_of(route: &firelane_ip::Route) -> Option<Algorithm> {
+        crate::stacks::said_by(route.hint)
+    }
 }
 
 /// A socket's command. Commands for connections that are gone do nothing.

@@ -42,9 +42,8 @@ pub struct TcpConfig {
     pub sack: Willing,
     /// Offer and accept window scaling (RFC 7323).
     pub window_scaling: bool,
-    /// Find out by time-outs and probes that the path drops large segments silently (RFC 4821; Linux'
-    /// `tcp_mtu_probing`).
-    pub mtu_probing: bool,
+    /// When the largest segment of the path is searched for without its routers.
+    pub mtu_probing: MtuProbing,
     /// What a peer takes that announces no MSS, over IPv4 and over IPv6 (`_mss_def_ipv4`, `_mss_def_ipv6`).
     pub default_mss: [Mss; 2],
     /// The receive buffer that a connection may grow to: the window scale is chosen for it, once.
@@ -67,6 +66,17 @@ pub enum SynCookies {
     /// Beyond a limit.
     Pressure,
     /// Always, which shows what an application loses by it.
+    Always,
+}
+
+/// When the largest segment of a path is searched for without its routers (RFC 4821; Linux: `tcp_mtu_probing` 0, 1, 2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MtuProbing {
+    /// Never: routers are believed, and a path that says nothing stays silent.
+    Off,
+    /// After time-outs in a row.
+    Doubt,
+    /// From the beginning of a connection: it begins with what nearly every path carries.
     Always,
 }
 
@@ -128,6 +138,18 @@ impl SynCookies {
     }
 }
 
+impl MtuProbing {
+    /// What the word of a property means.
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "off" => Some(Self::Off),
+            "on" => Some(Self::Doubt),
+            "always" => Some(Self::Always),
+            _ => None,
+        }
+    }
+}
+
 /// When and how often an idle peer is asked whether it lives (RFC 9293 §3.8.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keepalive {
@@ -160,7 +182,7 @@ impl Default for TcpConfig {
             timestamps: true,
             sack: Willing::Active,
             window_scaling: true,
-            mtu_probing: true,
+            mtu_probing: MtuProbing::Doubt,
             default_mss: [Mss::DEFAULT_V4, Mss::DEFAULT_V6],
             max_receive_buffer: 6 << 20,
             ecn: Willing::Passive,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use firelane_frame::{RingReader, RingWriter};
 use firelane_units::{BitRate, DropReason, Instant, Mss, SeqNum};
 
-use crate::config::{Keepalive, TcpConfig};
+use crate::config::{Keepalive, MtuProbing, TcpConfig};
 use crate::congestion::Algorithm;
 use crate::counts::Counts;
 use crate::ecn::EcnState;
@@ -328,9 +328,10 @@ impl Connection {
         if self.timers.quiet.at() <= now { self.on_quiet_timer(now) } else { Disposition::default() }
     }
 
-    /// Nothing has arrived for several time-outs: perhaps because it is too long for the path (RFC 4821 §7.8).
-    fn doubt_path(&mut self) {
-        if !self.config.mtu_probing {
+    /// What is sent may be too long for the path: nothing has arrived for several time-outs (RFC 4821 §7.8), or nobody
+    /// has tried yet.
+    pub(crate) fn doubt_path(&mut self) {
+        if self.config.mtu_probing == MtuProbing::Off {
             return;
         }
         match self.options.mtu_search_mut() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use firelane_units::{DropReason, Instant, Mss, SeqNum};
 use firelane_wire::{SackBlocks, TcpFlags, TcpOptions};
 
-use crate::config::{MAX_WINDOW_SCALE, TcpConfig};
+use crate::config::{MAX_WINDOW_SCALE, MtuProbing, TcpConfig};
 use crate::connection::{Birth, Connection, Rings};
 use crate::ecn;
 use crate::isn::TimestampClock;
@@ -225,6 +225,9 @@ impl Connection {
 
     /// Text may leave.
     pub(crate) fn begin_flight(&mut self, now: Instant, rtt: Option<Duration>, syn_repeats: u8) {
+        if self.config.mtu_probing == MtuProbing::Always {
+            self.doubt_path();
+        }
         let text = self.text_per_segment();
         self.flight.on_established(now, text, self.send.sack, rtt, syn_repeats);
         if syn_repeats <= 1 && self.config.profile.begins_with_whole_segments() {

@@ -65,7 +65,7 @@ mod tuple_index;
 mod twin;
 mod undo;
 
-pub use config::{Keepalive, SynCookies, TcpConfig, Willing};
+pub use config::{Keepalive, MtuProbing, SynCookies, TcpConfig, Willing};
 pub use connection::{Birth, Connection, Rings};
 pub use counts::Counts;
 pub use expected::Expected;

@@ -9,7 +9,7 @@ use firelane_lane::StreamOptions;
 use firelane_sim::{HostConfig, StackConfig};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{FastOpenPolicy, Keepalive, Profile, SynCookies, TcpConfig, Willing};
+use firelane_tcp::{FastOpenPolicy, Keepalive, MtuProbing, Profile, SynCookies, TcpConfig, Willing};
 use firelane_units::Mtu;
 
 use crate::text::span;
@@ -115,6 +115,10 @@ impl Settings {
             "syn_cookies" => {
                 let known = SynCookies::from_word(value);
                 tcp.syn_cookies = known.ok_or(format!("`{value}` is none of off, on, always"))?;
+            }
+            "mtu_probing" => {
+                let known = MtuProbing::from_word(value);
+                tcp.mtu_probing = known.ok_or(format!("`{value}` is none of off, on, always"))?;
             }
             "fast_open" => tcp.fast_open = FastOpenPolicy::new(number(value)?),
             "initial_segments" => tcp.flight.initial_segments = number(value)?,

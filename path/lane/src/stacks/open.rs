@@ -251,8 +251,7 @@ pub(super) fn set_options(tcp: &mut Connection, options: &StreamOptions, config:
 
 /// What a socket asks for counts, then what its route says, then the netstack's own.
 pub(super) fn set_congestion(tcp: &mut Connection, options: &StreamOptions, hint: u8, now: Instant) {
-    let by_route = usize::from(hint).checked_sub(1).and_then(|at| Algorithm::ALL.get(at)).copied();
-    if let Some(algorithm) = options.congestion.or(by_route) {
+    if let Some(algorithm) = options.congestion.or(said_by(hint)) {
         tcp.set_algorithm(now, algorithm);
     }
 }
@@ -260,6 +259,11 @@ pub(super) fn set_congestion(tcp: &mut Connection, options: &StreamOptions, hint
 /// What a route says of congestion control, as a hint: IP carries it and asks no questions.
 pub(crate) fn hint_of(algorithm: Algorithm) -> u8 {
     Algorithm::ALL.iter().position(|&other| other == algorithm).map_or(0, |at| at as u8 + 1)
+}
+
+/// What a hint says of congestion control.
+pub(crate) fn said_by(hint: u8) -> Option<Algorithm> {
+    usize::from(hint).checked_sub(1).and_then(|at| Algorithm::ALL.get(at)).copied()
 }
 
 /// A port as the tables have it.
