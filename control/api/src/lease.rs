@@ -12,7 +12,7 @@ use crate::{AddressState, ApiError, Status};
 /// A DHCP client of an interface.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LeaseInfo {
-    /// Its state, as RFC 2131 names it: `SELECTING`, `BOUND`.
+    /// Its state, as RFC 2131 names it, or after what RFC 8415 calls what it does: `SELECTING`, `BOUND`, `SOLICITING`.
     pub state: String,
     /// Who gave the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,6 +49,8 @@ pub struct Leased {
     pub state: AddressState,
     /// The address, if a lease is in force.
     pub prefix: Option<IpPrefix>,
+    /// Whether nothing new begins with it.
+    pub deprecated: bool,
     /// Who resolves names there.
     pub resolvers: ResolverInfo,
     /// What its client knows.
@@ -73,7 +75,7 @@ pub struct TellClient {
     pub action: LeaseAction,
 }
 
-/// The address object `name` of `model`, which must be of DHCP.
+/// The address object `name` of `model`, which must be one that asks a server.
 ///
 /// # Errors
 /// There is no such object, or its address comes from elsewhere.
@@ -82,6 +84,7 @@ pub fn leased_object(model: &Model, name: &str) -> Result<AddrObjName, ApiError>
     let (_, name, address) = known.ok_or_else(|| ApiError::new(Status::NoAddrObj, "addrobj", name, ""))?;
     match address {
         Address::Dhcp(_) => Ok(name.clone()),
-        other => Err(ApiError::new(Status::IpNotSupported, "type", other.kind(), "dhcp")),
+        Address::Addrconf(it) if it.stateful => Ok(name.clone()),
+        other => Err(ApiError::new(Status::IpNotSupported, "type", other.kind(), "dhcp, addrconf")),
     }
 }

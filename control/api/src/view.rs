@@ -428,11 +428,30 @@ pub trait Facts {
     }
 }
 
+impl AddrInfo {
+    /// A client is at work beside the address.
+    fn add_lease(&mut self, known: &Leased) {
+        let ResolverInfo { name_servers, domains } = &known.resolvers;
+        let own = &mut self.resolvers;
+        for server in name_servers {
+            if !own.name_servers.contains(server) {
+                own.name_servers.push(*server);
+            }
+        }
+        for domain in domains {
+            if !own.domains.contains(domain) {
+                own.domains.push(domain.clone());
+            }
+        }
+        self.lease = Some(known.info.clone());
+    }
+}
+
 /// The row of an address that a server gives.
 fn leased(info: AddrInfo, known: Option<Leased>) -> AddrInfo {
-    let Some(Leased { state, prefix, resolvers, info: lease }) = known else { return info };
+    let Some(Leased { state, prefix, deprecated, resolvers, info: lease }) = known else { return info };
     let addr = prefix.map(|prefix| prefix.to_string()).unwrap_or_default();
-    AddrInfo { state, addr, resolvers, lease: Some(lease), ..info }
+    AddrInfo { state, addr, deprecated, resolvers, lease: Some(lease), ..info }
 }
 
 /// An address that an interface has configured by itself.
@@ -575,11 +594,18 @@ impl Snapshot<'_> {
                 temporary: own.temporary,
                 ..info.clone()
             };
-            // As in the original, an object has a row for each of its addresses, and one if it has none.
-            match configured.is_empty() {
-                true => infos.push(info),
-                false => infos.extend(configured.into_iter().map(row)),
+            // As in the original, an object has a row for each of its addresses, and one if it has none. What a server
+            // says of the network is said in the row of its lease, or in all if it gives none.
+            let mut rows: Vec<_> = configured.into_iter().map(row).collect();
+            match self.facts.leased(name).filter(|_| matches!(address, Address::Addrconf(_))) {
+                Some(known) if known.prefix.is_some() || rows.is_empty() => {
+                    rows.push(leased(info, Some(known)));
+                }
+                Some(known) => rows.iter_mut().for_each(|it| it.add_lease(&known)),
+                None if rows.is_empty() => rows.push(info),
+                None => {}
             }
+            infos.append(&mut rows);
         }
         infos
     }

@@ -69,14 +69,16 @@ impl Addresses {
                     self.resolvers.insert(known.link, info_of(known));
                     continue;
                 }
+                Notice::RouterFlags(_, link, flags) => {
+                    works.clients.on_router(link, flags);
+                    continue;
+                }
                 Notice::Refused { what, why } => {
                     tracing::error!("lane {lane}: {what}: {why}");
                     continue;
                 }
             };
-            if let IpAddr::V4(addr) = prefix.addr() {
-                works.clients.on_tested(link, addr, state == AddressState::Ok);
-            }
+            works.clients.on_tested(link, prefix.addr(), state == AddressState::Ok);
             let interface = works.vnics.iter().find(|(_, it)| it.id == link).map(|(name, _)| name.as_str());
             let meant = self.known.iter_mut().find(|(name, (address, _))| {
                 Some(name.interface()) == interface && address.addr() == Some(prefix.addr())

@@ -1,4 +1,4 @@
-//! The DHCP clients of the host's interfaces, and the file that their leases survive a restart in.
+//! The DHCP clients of the host's interfaces, and the files that their leases survive a restart in.
 //!
 //! Called by `works.rs` for steps and by `addresses.rs` for notices of lanes. A client is a task of its own
 //! (`services/dhcp`); what it reports is asked for when somebody looks.
@@ -6,25 +6,28 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::hash::Hasher;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use firelane::Stack;
+use firelane::{RouterFlags, Stack};
 use firelane_api::{AddressState, ApiError, LeaseInfo, Leased, ResolverInfo, Status};
 use firelane_dhcp::v4::{ClientConfig, Phase};
-use firelane_dhcp::{Duid, Remembered, Running, iaid};
+use firelane_dhcp::{Duid, Remembered, Running, iaid, v6};
 use firelane_model::{AddrObjName, Dhcp};
 use firelane_units::{LinkId, MacAddr};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use tokio::runtime::Handle;
 
 use crate::folder;
 use crate::text::plain;
 
-/// The file's name, in the state folder.
+/// The files' names, in the state folder.
 const FILE: &str = "leases.toml";
+const FILE_V6: &str = "leases6.toml";
 /// How long whoever releases a lease waits: a message and a moment for it to leave.
 const RELEASE_TIME: Duration = Duration::from_secs(2);
 
@@ -32,9 +35,11 @@ const RELEASE_TIME: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Clients {
     runtime: Handle,
-    leases: Arc<Leases>,
+    leases: Arc<Leases<Remembered>>,
+    leases_v6: Arc<Leases<v6::Remembered>>,
     duid: Duid,
     running: BTreeMap<AddrObjName, Running>,
+    running_v6: BTreeMap<AddrObjName, v6::Running>,
 }
 
 /// The interface that a client serves.
@@ -52,7 +57,14 @@ impl Clients {
         let mut hasher = SipHasher24::new_with_key(&secret);
         hasher.write(b"DHCP unique identifier");
         let duid = Duid::new(hasher.finish128().as_bytes());
-        Self { runtime, leases: Arc::new(Leases::load(folder)), duid, running: BTreeMap::new() }
+        Self {
+            runtime,
+            leases: Arc::new(Leases::load(folder, FILE)),
+            leases_v6: Arc::new(Leases::load(folder, FILE_V6)),
+            duid,
+            running: BTreeMap::new(),
+            running_v6: BTreeMap::new(),
+        }
     }
 
     /// Begins the client of `name`.
@@ -62,17 +74,13 @@ impl Clients {
         conf: &Dhcp,
         place: &Place<'_>,
     ) -> Result<(), ApiError> {
-        let [seed @ .., _, _, _, _, _, _, _, _] = random();
         let config = ClientConfig {
             mac: place.mac,
             id: self.duid.client_id(iaid(name.interface())),
             host_name: conf.host_name.map(|name| name.to_string()),
-            seed: u64::from_ne_bytes(seed),
+            seed: seed(),
         };
-        let keep = {
-            let (leases, name) = (Arc::clone(&self.leases), name.to_string());
-            Box::new(move |lease: Option<&Remembered>| leases.note(&name, lease))
-        };
+        let keep = keeper(&self.leases, name);
         let before = self.leases.of(name.as_str());
         let started = Running::start(&self.runtime, place.stack, place.link, config, before, keep);
         let running = started.map_err(|error| ApiError::new(Status::Io, "dhcp", name, plain(&error)))?;
@@ -80,9 +88,27 @@ impl Clients {
         Ok(())
     }
 
+    /// Begins the DHCPv6 client of `name`, which waits for what routers say.
+    pub(crate) fn start_v6(&mut self, name: &AddrObjName, place: &Place<'_>) -> Result<(), ApiError> {
+        let config = v6::ClientConfig {
+            duid: self.duid.as_bytes().to_vec(),
+            iaid: iaid(name.interface()),
+            seed: seed(),
+        };
+        let keep = keeper(&self.leases_v6, name);
+        let before = self.leases_v6.of(name.as_str());
+        let started = v6::Running::start(&self.runtime, place.stack, place.link, config, before, keep);
+        let running = started.map_err(|error| ApiError::new(Status::Io, "dhcpv6", name, plain(&error)))?;
+        self.running_v6.insert(name.clone(), running);
+        Ok(())
+    }
+
     /// Ends the client of `name` and takes its lease from the interface. Its server is told nothing.
     pub(crate) fn stop(&mut self, name: &AddrObjName) {
         if let Some(running) = self.running.remove(name) {
+            running.stop(&self.runtime);
+        }
+        if let Some(running) = self.running_v6.remove(name) {
             running.stop(&self.runtime);
         }
     }
@@ -96,26 +122,88 @@ impl Clients {
 
     /// Asks for more time.
     pub(crate) fn refresh(&self, name: &AddrObjName) -> Result<(), ApiError> {
+        if let Some(running) = self.running_v6.get(name) {
+            running.refresh();
+            return Ok(());
+        }
         self.running.get(name).ok_or(Status::NoAddrObj)?.refresh();
         Ok(())
     }
 
     /// Gives the lease of `name` back; the answer waits until that is done.
     pub(crate) fn release(&self, name: &AddrObjName) -> Result<impl FnOnce() + use<>, ApiError> {
-        let released = self.running.get(name).ok_or(Status::NoAddrObj)?.release();
+        let released = match self.running_v6.get(name) {
+            Some(running) => running.release(),
+            None => self.running.get(name).ok_or(Status::NoAddrObj)?.release(),
+        };
         let runtime = self.runtime.clone();
         // A client that ends meanwhile has no lease either.
         Ok(move || drop(runtime.block_on(async { tokio::time::timeout(RELEASE_TIME, released).await })))
     }
 
     /// What a lane has found out about an address of `link`.
-    pub(crate) fn on_tested(&self, link: LinkId, addr: Ipv4Addr, is_free: bool) {
-        let of_link = self.running.values().filter(|it| it.link() == link);
-        of_link.for_each(|it| it.on_tested(addr, is_free));
+    pub(crate) fn on_tested(&self, link: LinkId, addr: IpAddr, is_free: bool) {
+        match addr {
+            IpAddr::V4(addr) => {
+                let of_link = self.running.values().filter(|it| it.link() == link);
+                of_link.for_each(|it| it.on_tested(addr, is_free));
+            }
+            IpAddr::V6(addr) => {
+                let of_link = self.running_v6.values().filter(|it| it.link() == link);
+                of_link.for_each(|it| it.on_tested(addr, is_free));
+            }
+        }
+    }
+
+    /// What the routers of `link` say of DHCPv6.
+    pub(crate) fn on_router(&self, link: LinkId, flags: RouterFlags) {
+        let wanted = match flags {
+            RouterFlags { managed: true, .. } => v6::Wanted::Addresses,
+            RouterFlags { other: true, .. } => v6::Wanted::Information,
+            RouterFlags { .. } => v6::Wanted::Nothing,
+        };
+        let of_link = self.running_v6.values().filter(|it| it.link() == link);
+        of_link.for_each(|it| it.set_wanted(wanted));
+    }
+
+    /// What the DHCPv6 client of `name` has; nothing unless a router said that there is something.
+    fn leased_v6(&self, name: &AddrObjName) -> Option<Leased> {
+        use v6::Phase as P;
+        let report = self.running_v6.get(name)?.report();
+        let (state, word) = match report.phase {
+            P::Idle => return None,
+            P::Waiting => (AddressState::Down, "WAITING"),
+            P::Soliciting => (AddressState::Down, "SOLICITING"),
+            P::Requesting => (AddressState::Down, "REQUESTING"),
+            P::Confirming => (AddressState::Down, "CONFIRMING"),
+            P::Testing => (AddressState::Tentative, "TESTING"),
+            P::Bound => (AddressState::Ok, "BOUND"),
+            P::Renewing => (AddressState::Ok, "RENEWING"),
+            P::Rebinding => (AddressState::Ok, "REBINDING"),
+            P::Declining => (AddressState::Duplicate, "DECLINING"),
+            P::Releasing => (AddressState::Disabled, "RELEASING"),
+            P::Released => (AddressState::Disabled, "RELEASED"),
+            P::Informing => (AddressState::Ok, "INFORMING"),
+            P::Informed => (AddressState::Ok, "INFORMED"),
+        };
+        let info = LeaseInfo {
+            state: word.to_owned(),
+            server: report.server.map(IpAddr::V6),
+            expires: report.lease.as_ref().and_then(|it| it.until),
+        };
+        let resolvers = ResolverInfo {
+            name_servers: report.network.name_servers.into_iter().map(IpAddr::V6).collect(),
+            domains: report.network.domains,
+        };
+        let prefix = report.lease.map(|it| it.lease.prefix());
+        Some(Leased { state, prefix, deprecated: report.is_retired, resolvers, info })
     }
 
     /// What the client of `name` has.
     pub(crate) fn leased(&self, name: &AddrObjName) -> Option<Leased> {
+        if self.running_v6.contains_key(name) {
+            return self.leased_v6(name);
+        }
         let report = self.running.get(name)?.report();
         let (state, word) = match report.phase {
             Phase::Init => (AddressState::Down, "INIT"),
@@ -142,8 +230,23 @@ impl Clients {
                 .collect(),
             domains: report.lease.iter().flat_map(|it| it.lease.domains.clone()).collect(),
         };
-        Some(Leased { state, prefix: report.lease.and_then(|it| it.lease.prefix()), resolvers, info })
+        let prefix = report.lease.and_then(|it| it.lease.prefix());
+        Some(Leased { state, prefix, deprecated: false, resolvers, info })
     }
+}
+
+/// Is told of each lease in force, and of its end.
+type Keeper<T> = Box<dyn Fn(Option<&T>) + Send + Sync>;
+
+/// Notes the leases of an address object.
+fn keeper<T: Kept>(leases: &Arc<Leases<T>>, name: &AddrObjName) -> Keeper<T> {
+    let (leases, name) = (Arc::clone(leases), name.to_string());
+    Box::new(move |lease| leases.note(&name, lease))
+}
+
+fn seed() -> u64 {
+    let [seed @ .., _, _, _, _, _, _, _, _] = random();
+    u64::from_ne_bytes(seed)
 }
 
 fn random() -> [u8; 16] {
@@ -153,16 +256,34 @@ fn random() -> [u8; 16] {
     bytes
 }
 
-/// The leases in force, in memory and in the state folder.
-#[derive(Debug)]
-struct Leases {
-    path: PathBuf,
-    known: Mutex<BTreeMap<String, Remembered>>,
+/// What is kept of a lease.
+trait Kept: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// When it ends, in seconds since 1970.
+    fn until(&self) -> Option<u64>;
 }
 
-impl Leases {
-    fn load(folder: &Path) -> Self {
-        let path = folder.join(FILE);
+impl Kept for Remembered {
+    fn until(&self) -> Option<u64> {
+        self.until
+    }
+}
+
+impl Kept for v6::Remembered {
+    fn until(&self) -> Option<u64> {
+        self.until
+    }
+}
+
+/// The leases in force, in memory and in the state folder.
+#[derive(Debug)]
+struct Leases<T> {
+    path: PathBuf,
+    known: Mutex<BTreeMap<String, T>>,
+}
+
+impl<T: Kept> Leases<T> {
+    fn load(folder: &Path, file: &str) -> Self {
+        let path = folder.join(file);
         let text = fs::read_to_string(&path).unwrap_or_default();
         // A lease that is not remembered is asked for anew.
         let known = toml::from_str(&text).unwrap_or_else(|error: toml::de::Error| {
@@ -172,14 +293,14 @@ impl Leases {
         Self { path, known: Mutex::new(known) }
     }
 
-    fn of(&self, name: &str) -> Option<Remembered> {
+    fn of(&self, name: &str) -> Option<T> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    fn note(&self, name: &str, lease: Option<&Remembered>) {
+    fn note(&self, name: &str, lease: Option<&T>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        known.retain(|other, it| other != name && it.until.is_none_or(|until| until > now));
+        known.retain(|other, it| other != name && it.until().is_none_or(|until| until > now));
         known.extend(lease.map(|lease| (name.to_owned(), lease.clone())));
         let written = toml::to_string(&*known).map_err(std::io::Error::other);
         if let Err(error) = written.and_then(|text| folder::replace(&self.path, &text)) {
@@ -193,6 +314,7 @@ mod tests {
     use super::*;
     use crate::folder::tests::Scratch;
     use firelane_dhcp::v4::{Lease, Route};
+    use std::net::Ipv4Addr;
 
     fn remembered(until: Option<u64>) -> Remembered {
         let lease = Lease {
@@ -216,17 +338,17 @@ mod tests {
     #[test]
     fn leases_come_back_and_those_that_are_over_are_forgotten() {
         let folder = Scratch::new();
-        let leases = Leases::load(folder.path());
+        let leases = Leases::<Remembered>::load(folder.path(), FILE);
         let (long, past) = (remembered(Some(u64::MAX >> 1)), remembered(Some(1)));
         leases.note("web0/v4", Some(&long));
         leases.note("web1/v4", Some(&past));
         leases.note("web2/v4", Some(&remembered(None)));
-        let again = Leases::load(folder.path());
+        let again = Leases::<Remembered>::load(folder.path(), FILE);
         assert_eq!(again.of("web0/v4"), Some(long));
         assert_eq!((again.of("web1/v4"), again.of("web2/v4")), (None, Some(remembered(None))));
         again.note("web0/v4", None);
-        assert_eq!(Leases::load(folder.path()).of("web0/v4"), None);
+        assert_eq!(Leases::<Remembered>::load(folder.path(), FILE).of("web0/v4"), None);
         fs::write(folder.path().join(FILE), "[[[").unwrap();
-        assert_eq!(Leases::load(folder.path()).of("web2/v4"), None);
+        assert_eq!(Leases::<Remembered>::load(folder.path(), FILE).of("web2/v4"), None);
     }
 }

@@ -114,9 +114,7 @@ impl Works {
                         self.engine.add_address(link, it.prefix()).map_err(refused)?;
                         if it.deprecated { self.set_address(name, address) } else { Ok(()) }
                     }
-                    Address::Addrconf(it) => {
-                        self.engine.set_autoconf(link, Some(autoconf(it))).map_err(refused)
-                    }
+                    Address::Addrconf(it) => self.begin_addrconf(netstack, name, it),
                     Address::Dhcp(it) => self.begin_dhcp(netstack, name, it),
                 }
             }
@@ -126,7 +124,10 @@ impl Works {
                 let link = self.interface(name)?;
                 match address {
                     Address::Static(it) => self.engine.remove_address(link, it.prefix()).map_err(refused),
-                    Address::Addrconf(_) => self.engine.set_autoconf(link, None).map_err(refused),
+                    Address::Addrconf(_) => {
+                        self.clients.stop(name);
+                        self.engine.set_autoconf(link, None).map_err(refused)
+                    }
                     Address::Dhcp(_) => {
                         self.clients.stop(name);
                         Ok(())
@@ -174,10 +175,30 @@ impl Works {
     }
 
     fn begin_dhcp(&mut self, netstack: &NetstackName, name: &AddrObjName, conf: &Dhcp) -> Done {
+        let (stack, link, mac) = self.place(netstack, name)?;
+        self.clients.start(name, conf, &Place { stack: &stack, link, mac })
+    }
+
+    /// The client comes before the routers are asked, whose answer it waits for.
+    fn begin_addrconf(&mut self, netstack: &NetstackName, name: &AddrObjName, conf: &Addrconf) -> Done {
+        let (stack, link, mac) = self.place(netstack, name)?;
+        if conf.stateful {
+            self.clients.start_v6(name, &Place { stack: &stack, link, mac })?;
+        }
+        let begun = self.engine.set_autoconf(link, Some(autoconf(conf))).map_err(refused);
+        begun.inspect_err(|_| self.clients.stop(name))
+    }
+
+    /// Where a client of an address object works.
+    fn place(
+        &self,
+        netstack: &NetstackName,
+        name: &AddrObjName,
+    ) -> Result<(firelane::Stack, LinkId, MacAddr), ApiError> {
         let absent = || ApiError::new(Status::NoIf, "interface", name.interface(), "");
         let (link, mac) = self.vnics.get(name.interface()).map(|it| (it.id, it.mac)).ok_or_else(absent)?;
         let stack = self.engine.stack(self.netstack(netstack)?).ok_or(Status::NotFound)?;
-        self.clients.start(name, conf, &Place { stack: &stack, link, mac })
+        Ok((stack, link, mac))
     }
 
     fn step_of_flow(&mut self, step: &Step) -> Done {
@@ -261,8 +282,7 @@ impl Works {
     }
 }
 
-/// The engine's words for how an interface configures itself. The daemon has no DHCPv6 client, so `stateful` changes
-/// nothing yet that a router's flags could ask for.
+/// The engine's words for how an interface configures itself; `stateful` is the DHCPv6 client's to follow.
 fn autoconf(conf: &Addrconf) -> AutoconfConfig {
     AutoconfConfig {
         iid: conf.interface_id.map_or(IidKind::Stable, IidKind::Token),

@@ -17,7 +17,7 @@ use firelane_frame::Pools;
 use firelane_units::{Instant, IpPrefix, LinkId, MacAddr};
 
 use crate::address::{AddressOrigin, AddressState};
-use crate::event::{Configured, IpEvent};
+use crate::event::{Configured, IpEvent, RouterFlags};
 use crate::iid::IidKind;
 use crate::own_address::OwnAddress;
 use crate::prefixes::Prefixes;
@@ -53,6 +53,8 @@ pub(crate) struct AutoLink {
     /// `Some` if routers are listened to.
     pub(crate) settings: Option<AutoconfConfig>,
     pub(crate) solicit: RouterSolicit,
+    /// What the last advertisement said of DHCPv6.
+    pub(crate) flags: RouterFlags,
     pub(crate) routers: Routers,
     pub(crate) prefixes: Prefixes,
     pub(crate) slaac: Slaac,
@@ -159,6 +161,8 @@ impl Ip {
         let solicit = RouterSolicit::begin(now, &mut self.random);
         if let Some(auto) = self.autoconf.link(link) {
             (auto.settings, auto.solicit) = (settings, solicit);
+            // Whoever asks now has heard nothing yet.
+            auto.flags = RouterFlags::default();
         }
         self.autoconf.schedule();
     }
@@ -177,6 +181,7 @@ impl Ip {
             link_local,
             settings: None,
             solicit,
+            flags: RouterFlags::default(),
             routers: Routers::default(),
             prefixes: Prefixes::default(),
             slaac: Slaac::default(),

@@ -34,6 +34,8 @@ pub enum IpEvent {
     /// The name servers or search domains of a link have changed: [`Ip::resolvers`](crate::Ip::resolvers) has
     /// them.
     Resolvers(LinkId),
+    /// The routers of a link say something new about DHCPv6.
+    RouterFlags(LinkId, RouterFlags),
     /// A path's largest packet has changed in this shard: the others hear it by
     /// [`on_path_mtu`](crate::Ip::on_path_mtu).
     PathMtu {
@@ -44,6 +46,15 @@ pub enum IpEvent {
     },
     /// An error about a packet that this netstack is said to have sent.
     TransportError(TransportError),
+}
+
+/// What a link's routers say of DHCPv6 (RFC 4861 §4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RouterFlags {
+    /// Addresses come from there (M).
+    pub managed: bool,
+    /// Other configuration does (O).
+    pub other: bool,
 }
 
 /// Something that a host configured by itself, as its home lane decided and every lane has it.

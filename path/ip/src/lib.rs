@@ -76,7 +76,7 @@ pub use config::{
 };
 pub use counts::{FamilyCounts, IcmpCounts, IpCounts};
 pub use egress::{Egress, RouteError};
-pub use event::{Configured, ErrorKind, IpEvent, LinkParameters, TransportError};
+pub use event::{Configured, ErrorKind, IpEvent, LinkParameters, RouterFlags, TransportError};
 pub use foresight::{FORESEEN_MAX, NewFlow};
 pub use groups::{FilterMode, JoinError, Member, Membership, SourceFilter};
 pub use iid::IidKind;

@@ -13,7 +13,7 @@ use firelane_wire::{
 };
 
 use crate::autoconf::AutoLink;
-use crate::event::{Configured, LinkParameters};
+use crate::event::{Configured, IpEvent, LinkParameters, RouterFlags};
 use crate::neighbour::Evidence;
 use crate::prefixes::OnLink;
 use crate::resolvers::Heard;
@@ -44,8 +44,15 @@ impl Ip {
         view: &NdpView<'_>,
         from: MacAddr,
     ) -> Result<(), DropReason> {
-        let NdpMessage::RouterAdvert { hop_limit, preference, lifetime, reachable, retransmit, .. } =
-            view.message()
+        let NdpMessage::RouterAdvert {
+            hop_limit,
+            managed,
+            other,
+            preference,
+            lifetime,
+            reachable,
+            retransmit,
+        } = view.message()
         else {
             return Err(DropReason::BadNdp);
         };
@@ -61,6 +68,7 @@ impl Ip {
             self.learn(now, link, router.into(), Some(from), Evidence::Claim { replace: false });
         }
         self.hear_route(now, link, Announced { router, destination: everywhere(), preference }, lifetime);
+        self.hear_flags(link, RouterFlags { managed, other });
         let mut parameters = LinkParameters { hop_limit: Some(hop_limit), mtu: None, reachable, retransmit };
         for option in view.options() {
             match option {
@@ -101,6 +109,13 @@ impl Ip {
         }
         if change.gone.is_some() && !has_default {
             self.ask_for_another_router(now, link);
+        }
+    }
+
+    fn hear_flags(&mut self, link: LinkId, said: RouterFlags) {
+        let known = self.autoconf.link(link).map(|auto| core::mem::replace(&mut auto.flags, said));
+        if known.is_some_and(|known| known != said) {
+            self.tell(IpEvent::RouterFlags(link, said));
         }
     }
 

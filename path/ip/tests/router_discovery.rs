@@ -13,7 +13,7 @@ use common::{LINK, Station, ip, mac};
 use craft::ndp_frame;
 use firelane_ip::{
     AddressOrigin, AddressState, AutoconfConfig, Configured, DadConfig, IfConfig, IidKind, Ip, IpConfig,
-    IpEvent, NeighbourState, Origin, Sent, Upper,
+    IpEvent, NeighbourState, Origin, RouterFlags, Sent, Upper,
 };
 use firelane_units::{DropReason, Instant, IpPrefix, Mtu};
 use firelane_wire::{
@@ -475,4 +475,48 @@ fn a08_a_duplicate_of_an_opaque_address_is_replaced_by_the_next() {
         panic!("another is used: {:?}", host.addresses(AddressOrigin::Prefix))
     };
     assert_ne!(first, second);
+}
+
+#[test]
+fn what_routers_say_of_dhcpv6_is_told_when_it_is_news() {
+    let mut host = Host::new(Some(PLAIN));
+    let say = |host: &mut Host, managed, other| {
+        let NdpMessage::RouterAdvert { hop_limit, preference, lifetime, reachable, retransmit, .. } =
+            router_advert(1800, RouterPreference::Medium)
+        else {
+            panic!()
+        };
+        let message = NdpMessage::RouterAdvert {
+            hop_limit,
+            managed,
+            other,
+            preference,
+            lifetime,
+            reachable,
+            retransmit,
+        };
+        host.give(&ndp_frame(router(1), ALL_NODES, message, &[]));
+        host.run(1);
+    };
+    let told = |host: &mut Host| {
+        let flags = |event| match event {
+            IpEvent::RouterFlags(LINK, RouterFlags { managed, other }) => Some((managed, other)),
+            _ => None,
+        };
+        std::mem::take(&mut host.station.events).into_iter().filter_map(flags).collect::<Vec<_>>()
+    };
+    for (managed, other) in [(false, false), (true, true), (true, true), (false, true)] {
+        say(&mut host, managed, other);
+    }
+    assert_eq!(told(&mut host), [(true, true), (false, true)]);
+    // Whoever begins anew is told anew.
+    host.station.ip.set_autoconf(host.now, LINK, Some(PLAIN));
+    host.run(1);
+    say(&mut host, false, true);
+    assert_eq!(told(&mut host), [(false, true)]);
+    // Without the operator's wish nothing is heard of them.
+    host.station.ip.set_autoconf(host.now, LINK, None);
+    host.run(1);
+    say(&mut host, true, true);
+    assert_eq!(told(&mut host), []);
 }

@@ -7,7 +7,7 @@ use core::mem;
 use std::sync::Arc;
 
 use firelane_frame::{Chain, Frame};
-use firelane_ip::{Configured, Resolvers};
+use firelane_ip::{Configured, Resolvers, RouterFlags};
 use firelane_socket::{Ready, SocketToken};
 use firelane_units::{IpPrefix, LaneId, LinkId, MacAddr, NetstackId};
 
@@ -53,6 +53,8 @@ pub enum Notice {
     Configured(NetstackId, Configured),
     /// The name servers or search domains that a netstack's routers announce on a link have changed.
     Resolvers(NetstackId, Resolvers),
+    /// What the routers of a link say of DHCPv6 has changed.
+    RouterFlags(NetstackId, LinkId, RouterFlags),
     /// Somebody else has the address; it is not used.
     DuplicateAddress(NetstackId, LinkId, IpPrefix, MacAddr),
 }

@@ -141,6 +141,18 @@ pub const TARGETS: &[Target] = &[
         share: 8_000,
     },
     Target {
+        name: "dhcp6_message",
+        about: "DHCPv6 messages",
+        run: targets::dhcp6::target_dhcp6_message,
+        share: 32_000,
+    },
+    Target {
+        name: "dhcp6_client",
+        about: "a DHCPv6 client, routers and servers that say anything",
+        run: targets::dhcp6::target_dhcp6_client,
+        share: 8_000,
+    },
+    Target {
         name: "ip",
         about: "a netstack's IP side: frames, time, datagrams",
         run: targets::ip::target_ip,

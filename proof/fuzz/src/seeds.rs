@@ -43,6 +43,8 @@ pub fn of(name: &str) -> Vec<Seed> {
         "ip" => named([("frames", steps(0)), ("frames-forward", steps(2))]),
         "dhcp_message" => named([("ack", dhcp_ack())]),
         "dhcp_client" => named([("lease", dhcp_lease())]),
+        "dhcp6_message" => named([("reply", dhcp6_reply())]),
+        "dhcp6_client" => named([("lease", dhcp6_lease())]),
         "cli" => named(commands()),
         "api" => named(requests()),
         _ => Vec::new(),
@@ -70,6 +72,26 @@ fn dhcp_lease() -> Vec<u8> {
     let options = [1, 4, 255, 255, 255, 0, 51, 4, 0, 0, 14, 16, 54, 4, 10, 0, 0, 1, 255];
     let answer = |kind: u8| [&[3, 5, 19][..], &[kind], &options].concat();
     [&[0, 1][..], &answer(2), &answer(5), &[6, 5, 1, 0, 0], &answer(5), &[0, 0, 0, 7, 1, 7, 0]].concat()
+}
+
+/// A reply with what servers usually say.
+fn dhcp6_reply() -> Vec<u8> {
+    let mut message = firelane_dhcp::v6::Message::new(firelane_dhcp::v6::MessageType::Reply, 7);
+    let address = [&[0x20, 1, 0xd, 0xb8][..], &[0; 11], &[5, 0, 0, 7, 8, 0, 0, 14, 16]].concat();
+    let association = [&[0, 0, 0, 7, 0, 0, 3, 132, 0, 0, 5, 160, 0, 5, 0, 24][..], &address].concat();
+    message.options.add(1, [0, 4, 1, 2]);
+    message.options.add(2, [0, 3, 0]);
+    message.options.add(3, association);
+    message.options.add(13, [0, 0]);
+    message.options.add(24, *b"\x03lab\x07example\0");
+    message.emit()
+}
+
+/// Steps of the client's target: what it waits for, an offer, its reply, a free address, time.
+fn dhcp6_lease() -> Vec<u8> {
+    let answer = |is_offer: u8| [3, is_offer, 0, 60, 90, 120, 225, 5, 0];
+    [&[0, 0, 0][..], &answer(1), &[0], &answer(0), &[6, 5, 1, 0, 0], &answer(0), &[0, 0, 2, 9, 7, 0, 0]]
+        .concat()
 }
 
 fn named<const N: usize>(seeds: [(&str, Vec<u8>); N]) -> Vec<Seed> {

@@ -223,3 +223,94 @@ fn routers_give_addresses_a_way_out_and_resolvers() {
     daemon.firelane(&["ipadm", "delete-addr", "web0/auto"]).expect_success();
     assert!(!ping(&sandbox, &global), "nobody has it any more");
 }
+
+#[test]
+fn a_router_sends_a_host_to_the_server_for_its_address() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, "");
+    let said = [
+        "--enable-ra",
+        "--dhcp-range=fd00:7::100,fd00:7::1ff,64,1h",
+        "--dhcp-option=option6:dns-server,[fd00:7::53]",
+        "--dhcp-option=option6:domain-search,lab.example",
+    ];
+    let server = Server::start(&sandbox, &said);
+    daemon
+        .firelane(&["ipadm", "create-addr", "-T", "addrconf", "-p", "stateless=no", "web0/auto"])
+        .expect_success();
+    let leased = |daemon: &Daemon<'_>| {
+        let text = daemon.firelane(&["ipadm", "show-addr", "-j"]).expect_success();
+        let all: Value = serde_json::from_str(&text).expect("JSON");
+        let rows = all["addresses"].as_array().expect("a list").clone();
+        rows.into_iter().find(|row| row["addr"].as_str().is_some_and(|it| it.starts_with("fd00:7::1")))
+    };
+    let bound = |daemon: &Daemon<'_>| {
+        until("a lease", || {
+            leased(daemon).filter(|it| it["lease"]["state"] == "BOUND" && it["state"] == "ok")
+        })
+    };
+    let got = bound(&daemon);
+    let log = log_of(&sandbox);
+    for word in ["DHCPSOLICIT(srv0)", "DHCPADVERTISE(srv0)", "DHCPREQUEST(srv0)", "DHCPREPLY(srv0)"] {
+        assert!(log.contains(word), "{word}: {log}");
+    }
+    assert_eq!((&got["name"], &got["type"]), (&"web0/auto".into(), &"addrconf".into()), "{got}");
+    assert_eq!(got["resolvers"]["name_servers"], serde_json::json!(["fd00:7::53"]), "{got}");
+    assert_eq!(got["resolvers"]["domains"], serde_json::json!(["lab.example"]), "{got}");
+    assert!(got["lease"]["server"].as_str().is_some_and(|it| it.starts_with("fe80::")), "{got}");
+    assert!(got["lease"]["expires"].is_u64(), "{got}");
+    let addr = got["addr"].as_str().expect("an address").trim_end_matches("/128").to_owned();
+    assert!(ping(&sandbox, &addr), "it is in use");
+
+    daemon.firelane(&["ipadm", "refresh-addr", "web0/auto"]).expect_success();
+    until("it is renewed", || log_of(&sandbox).contains("DHCPRENEW(srv0)").then_some(()));
+    // Without its server's memory and after a restart the host asks for what it had.
+    daemon.kill();
+    drop(server);
+    let daemon = Daemon::start_with(&sandbox, &[]);
+    let _server = Server::start(&sandbox, &said);
+    assert_eq!(bound(&daemon)["addr"], got["addr"]);
+    let log = log_of(&sandbox);
+    assert!(log.contains("DHCPCONFIRM(srv0)") && !log.contains("DHCPSOLICIT"), "{log}");
+
+    daemon.firelane(&["ipadm", "delete-addr", "-r", "web0/auto"]).expect_success();
+    until("the server hears of it", || log_of(&sandbox).contains("DHCPRELEASE(srv0)").then_some(()));
+    assert!(!ping(&sandbox, &addr), "nobody has it any more");
+}
+
+#[test]
+fn a_router_sends_a_host_to_the_server_for_the_rest_alone() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, "");
+    let said = [
+        "--enable-ra",
+        "--dhcp-range=fd00:7::,ra-stateless,64,1h",
+        "--dhcp-option=option6:domain-search,rest.example",
+    ];
+    let _server = Server::start(&sandbox, &said);
+    daemon.firelane(&["ipadm", "create-addr", "-T", "addrconf", "web0/auto"]).expect_success();
+    until("what the server says", || {
+        let known = row(&daemon, "web0/auto");
+        let is_known = known["resolvers"]["domains"] == serde_json::json!(["rest.example"]);
+        (is_known && known["lease"]["state"] == "INFORMED").then_some(())
+    });
+    let log = log_of(&sandbox);
+    assert!(log.contains("DHCPINFORMATION-REQUEST(srv0)") && !log.contains("DHCPSOLICIT"), "{log}");
+}
+
+#[test]
+fn an_operator_who_wants_no_server_asks_none() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, "");
+    let _server = Server::start(&sandbox, &["--enable-ra", "--dhcp-range=fd00:7::100,fd00:7::1ff,64,1h"]);
+    let create = ["ipadm", "create-addr", "-T", "addrconf", "-p", "stateful=no", "web0/auto"];
+    daemon.firelane(&create).expect_success();
+    until("the router is heard", || {
+        let table = daemon.firelane(&["netstat", "-rn", "-f", "inet6"]).expect_success();
+        table.lines().any(|line| line.starts_with("default ")).then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(!log_of(&sandbox).contains("DHCPSOLICIT"), "{}", log_of(&sandbox));
+    let refused = daemon.firelane(&["ipadm", "refresh-addr", "web0/auto"]);
+    assert!(refused.stderr.contains("Operation not supported"), "{}", refused.stderr);
+}

@@ -4,17 +4,21 @@
 //! `now` and gives messages and leases back; it knows no socket, and its tests run in no time:
 //!
 //! - [`v4`]: messages, leases, and [`v4::Client`], the states of RFC 2131 figure 5.
+//! - [`v6`]: the same for IPv6, with its task: the state machine of RFC 8415, begun by what routers say.
+//! - `clock.rs`: the tasks' time.
 //! - `task.rs`: [`Running`], a client with its socket and its interface, which gives the lease to the netstack.
 //! - `identity.rs`: who a client says it is.
 //! - `names.rs`: domain names, of which only what is harmless passes.
 //! - `random.rs`: chance, seeded.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod identity;
 mod names;
 mod random;
 mod task;
 pub mod v4;
+pub mod v6;
 
 pub use identity::{Duid, iaid};
 pub use task::{Keep, Remembered, Report, Running};

@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use firelane::{Engine, RouteConfig, Stack, UdpSocket};
-use firelane_units::{Instant, IpPrefix, LinkId};
+use firelane_units::{IpPrefix, LinkId};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::clock::{Clock, seconds_of};
 use crate::v4::{Action, Client, ClientConfig, Counters, Lease, Loss, Phase};
 
 /// RFC 2131 §4.1.
@@ -98,7 +99,7 @@ impl Running {
         let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), CLIENT_PORT);
         let socket = UdpSocket::bind_on(stack, everywhere, link)?;
         socket.set_broadcast(true)?;
-        let clock = Clock(tokio_now());
+        let clock = Clock::begin();
         let before = before.map(|before| {
             let left = before.until.map(|until| until.saturating_sub(seconds_of(SystemTime::now())));
             (before.lease, Duration::from_secs(left.unwrap_or(0)))
@@ -216,32 +217,6 @@ impl Interface {
             tracing::debug!("leased route {}: {error}", route.destination);
         }
     }
-}
-
-/// The state machine's time: since the task began.
-#[derive(Clone, Copy, Debug)]
-struct Clock(tokio::time::Instant);
-
-fn tokio_now() -> tokio::time::Instant {
-    tokio::time::Instant::from_std(std::time::Instant::now())
-}
-
-impl Clock {
-    fn now(self) -> Instant {
-        Instant::from_nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    /// Sleeps until `at`, or for ever.
-    async fn reach(self, at: Option<Instant>) {
-        match at.filter(|at| *at != Instant::FAR_FUTURE) {
-            Some(at) => tokio::time::sleep_until(self.0 + Duration::from_nanos(at.nanos())).await,
-            None => std::future::pending().await,
-        }
-    }
-}
-
-fn seconds_of(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// What the task owns.

@@ -38,6 +38,9 @@ impl<D> Inside<'_, D> {
                     let notice = resolvers.map(|known| Notice::Resolvers(netstack, known));
                     self.common.outbox.notices.extend(notice);
                 }
+                IpEvent::RouterFlags(link, flags) => {
+                    self.common.outbox.notices.push(Notice::RouterFlags(netstack, link, flags));
+                }
                 IpEvent::PathMtu { dst, mtu } => self.tell_lanes(&Learned::PathMtu { dst, mtu }),
                 IpEvent::AddressReady(link, prefix) => {
                     // Before the notice: who acts on it may do so in any lane.

@@ -6,6 +6,7 @@ pub mod api;
 pub mod classify;
 pub mod cli;
 pub mod dhcp;
+pub mod dhcp6;
 mod frames;
 pub mod ip;
 pub mod lane;
