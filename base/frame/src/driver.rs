@@ -75,6 +75,12 @@ pub trait Driver {
     /// already: then no wake-up comes and the lane must not sleep.
     fn notify(&mut self, on: bool) -> bool;
 
+    /// Whether the last [`Driver::receive`] saw that nothing is left, and the device wakes the lane for whatever comes
+    /// after it. Then there is no need to look once more before the lane sleeps.
+    fn is_drained(&self) -> bool {
+        false
+    }
+
     /// When the device will have something to do by itself: a simulated wire's next delivery.
     fn next_event(&self) -> Option<Instant> {
         None

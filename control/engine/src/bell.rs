@@ -20,14 +20,22 @@ const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 const RUNG: u32 = 2;
 
-/// The epoll key of the bell itself; everything else in the set is a device.
+/// The epoll keys: of the bell itself, of devices, and of programs' bells.
 const BELL_KEY: u64 = 0;
 const DEVICE_KEY: u64 = 1;
+const PROGRAM_KEY: u64 = 2;
+
+/// What the worker has heard since it last asked ([`Bell::take_heard`]).
+const NOT_LISTENED: u32 = 0;
+const QUIET: u32 = 1;
+const CALLED: u32 = 2;
 
 /// One lane's bell and what its worker waits for.
 #[derive(Debug)]
 pub(crate) struct Bell {
     state: AtomicU32,
+    /// The worker's own.
+    heard: AtomicU32,
     eventfd: OwnedFd,
     set: OwnedFd,
 }
@@ -38,17 +46,27 @@ impl Bell {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let key = epoll::EventData::new_u64(BELL_KEY);
         epoll::add(&set, &eventfd, key, epoll::EventFlags::IN)?;
-        Ok(Arc::new(Self { state: AtomicU32::new(AWAKE), eventfd, set }))
+        let (state, heard) = (AtomicU32::new(AWAKE), AtomicU32::new(NOT_LISTENED));
+        Ok(Arc::new(Self { state, heard, eventfd, set }))
     }
 
     /// Adds a device. Edge-triggered: it wakes for arrivals after the lane has emptied it, and while the
     /// lane leaves frames in the device on purpose it does not.
     pub(crate) fn watch(&self, device: BorrowedFd<'_>) -> io::Result<()> {
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        Ok(epoll::add(&self.set, device, epoll::EventData::new_u64(DEVICE_KEY), flags)?)
+        self.add(device, DEVICE_KEY)
     }
 
-    /// Takes a device out again.
+    /// Adds an eventfd by which a program rings. By edges, so that nobody has to read it.
+    pub(crate) fn watch_program(&self, bell: BorrowedFd<'_>) -> io::Result<()> {
+        self.add(bell, PROGRAM_KEY)
+    }
+
+    fn add(&self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        Ok(epoll::add(&self.set, fd, epoll::EventData::new_u64(key), flags)?)
+    }
+
+    /// Takes a device, or a program's bell, out again.
     pub(crate) fn forget(&self, device: BorrowedFd<'_>) {
         // One that is not in the set is out of it.
         let _ = epoll::delete(&self.set, device);
@@ -81,13 +99,26 @@ impl Bell {
         self.wait(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
     }
 
+    /// Whether a device has called since it was last asked; `None` if nobody has listened.
+    pub(crate) fn take_heard(&self) -> Option<bool> {
+        match self.heard.swap(NOT_LISTENED, Ordering::Relaxed) {
+            NOT_LISTENED => None,
+            heard => Some(heard == CALLED),
+        }
+    }
+
     /// Whether there was anything within the limit.
     fn wait(&self, limit: Option<&Timespec>) -> bool {
         let mut events = [const { std::mem::MaybeUninit::uninit() }; 16];
+        let room = events.len();
         let Ok((events, _)) = epoll::wait(&self.set, &mut events, limit) else { return false };
-        if events.iter().any(|event| event.data.u64() == BELL_KEY) {
+        let has = |key| events.iter().any(|event| event.data.u64() == key);
+        if has(BELL_KEY) {
             let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
         }
+        // Who finds no room for all of them cannot say that one was quiet.
+        let called = has(DEVICE_KEY) || events.len() == room;
+        self.heard.fetch_max(if called { CALLED } else { QUIET }, Ordering::Relaxed);
         !events.is_empty()
     }
 
@@ -150,6 +181,21 @@ mod tests {
         let before = Instant::now();
         bell.sleep(Some(Duration::from_millis(20)));
         assert!(before.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn who_listens_hears_devices_and_remembers() {
+        let bell = Bell::new().unwrap();
+        let [(device, peer), (program, other)] = [(); 2].map(|()| std::os::unix::net::UnixStream::pair().unwrap());
+        bell.watch(device.as_fd()).unwrap();
+        bell.watch_program(program.as_fd()).unwrap();
+        assert_eq!(bell.take_heard(), None);
+        rustix::io::write(&other, b"x").unwrap();
+        assert!(bell.glance());
+        assert_eq!((bell.take_heard(), bell.take_heard()), (Some(false), None), "a program is no device");
+        rustix::io::write(&peer, b"x").unwrap();
+        assert!(bell.glance() && !bell.glance());
+        assert_eq!(bell.take_heard(), Some(true), "though the second glance found nothing");
     }
 
     #[test]

@@ -104,6 +104,10 @@ impl Driver for Queue {
         each!(self, queue => queue.notify(on))
     }
 
+    fn is_drained(&self) -> bool {
+        each!(self, queue => queue.is_drained())
+    }
+
     fn next_event(&self) -> Option<Instant> {
         each!(self, queue => queue.next_event())
     }

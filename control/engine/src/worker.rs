@@ -70,6 +70,9 @@ impl Worker {
         bell.clear();
         let idle = if limit == Some(Duration::ZERO) { Idle::StaysAwake } else { Idle::Sleeps };
         let kicks = |host: &mut Host<_, _>, now| {
+            if let Some(called) = bell.take_heard() {
+                host.lane.listened(called);
+            }
             fabric.programs.take_kicks(self.lane, |message| host.lane.on_message(now, message));
         };
         let until = match fabric.squeue(self.lane).work_after(idle, &|| fabric.now(), kicks) {

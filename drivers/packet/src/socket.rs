@@ -21,6 +21,7 @@ pub struct PacketSocket {
     fd: OwnedFd,
     mtu: Mtu,
     landing: Landing,
+    is_drained: bool,
 }
 
 impl PacketSocket {
@@ -29,7 +30,7 @@ impl PacketSocket {
     /// # Errors
     /// The interface does not exist, or the process has no `CAP_NET_RAW` there.
     pub fn open(name: &str, mtu: Mtu) -> io::Result<Self> {
-        Ok(Self { fd: sys::open(index_of(name)?)?, mtu, landing: Landing::default() })
+        Ok(Self { fd: sys::open(index_of(name)?)?, mtu, landing: Landing::default(), is_drained: false })
     }
 }
 
@@ -56,9 +57,12 @@ impl Driver for PacketSocket {
         out: &mut Chain,
         drops: &mut DropCounters,
     ) -> usize {
-        let fd = &self.fd;
-        self.landing.receive(pools, budget, out, drops, |header, body| {
-            rustix::io::readv(fd, &mut [IoSliceMut::new(header), IoSliceMut::new(body)]).ok()
+        let Self { fd, landing, is_drained, .. } = self;
+        *is_drained = false;
+        landing.receive(pools, budget, out, drops, |header, body| {
+            let read = rustix::io::readv(&*fd, &mut [IoSliceMut::new(header), IoSliceMut::new(body)]);
+            *is_drained = read == Err(Errno::AGAIN);
+            read.ok()
         })
     }
 
@@ -82,5 +86,9 @@ impl Driver for PacketSocket {
     /// The descriptor is level-triggered: whoever waits for it is told of frames that are there already.
     fn notify(&mut self, _on: bool) -> bool {
         false
+    }
+
+    fn is_drained(&self) -> bool {
+        self.is_drained
     }
 }

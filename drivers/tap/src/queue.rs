@@ -18,11 +18,12 @@ pub struct TapQueue {
     mtu: Mtu,
     udp_segmentation: bool,
     landing: Landing,
+    is_drained: bool,
 }
 
 impl TapQueue {
     pub(crate) fn new(fd: OwnedFd, mtu: Mtu, udp_segmentation: bool) -> Self {
-        Self { fd, mtu, udp_segmentation, landing: Landing::default() }
+        Self { fd, mtu, udp_segmentation, landing: Landing::default(), is_drained: false }
     }
 }
 
@@ -44,9 +45,12 @@ impl Driver for TapQueue {
         out: &mut Chain,
         drops: &mut DropCounters,
     ) -> usize {
-        let fd = &self.fd;
-        self.landing.receive(pools, budget, out, drops, |header, body| {
-            rustix::io::readv(fd, &mut [IoSliceMut::new(header), IoSliceMut::new(body)]).ok()
+        let Self { fd, landing, is_drained, .. } = self;
+        *is_drained = false;
+        landing.receive(pools, budget, out, drops, |header, body| {
+            let read = rustix::io::readv(&*fd, &mut [IoSliceMut::new(header), IoSliceMut::new(body)]);
+            *is_drained = read == Err(Errno::AGAIN);
+            read.ok()
         })
     }
 
@@ -65,5 +69,9 @@ impl Driver for TapQueue {
     /// The descriptor is level-triggered: whoever waits for it is told of frames that are there already.
     fn notify(&mut self, _on: bool) -> bool {
         false
+    }
+
+    fn is_drained(&self) -> bool {
+        self.is_drained
     }
 }

@@ -7,6 +7,9 @@
 //!
 //! Who stands in line is looked at before he is told, so a place in line may be in vain, but no news are lost: a stream
 //! is put in line whenever it has any, when it is added, and when it is changed.
+//!
+//! No call holds signals back: a handler that comes into the middle of one and asks for the same set is told EINTR
+//! (waiting) or EAGAIN (changing it).
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +42,9 @@ const TURNS: u32 = 8;
 const BELL: u64 = 0x6669_7265_6c61_6e65;
 const DEATH: u64 = BELL ^ 1;
 
+/// To a signal handler that changes the set whose call it has interrupted.
+const INSIDE: Errno = Errno::AGAIN;
+
 static SETS: [Lock<Option<Set>>; SETS_MAX] = [const { Lock::new(None) }; SETS_MAX];
 /// Which of them are in use, a bit each.
 static USED: [AtomicU64; SETS_MAX / 64] = [const { AtomicU64::new(0) }; SETS_MAX / 64];
@@ -61,8 +67,11 @@ pub(crate) fn created(fd: c_int) -> c_int {
             let (word, bit) = (&USED[number / 64], 1 << (number % 64));
             if word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
                 let new = Set { fd, interests: Interests::new(), waiter: None, is_watched: false, turns: 0 };
-                *SETS[number].take() = Some(new);
-                table::put(fd, socket::epoll(number as u32));
+                // A handler that has come into the making of the very same set cannot be.
+                if let Some(mut set) = SETS[number].enter() {
+                    *set = Some(new);
+                    table::put(fd, socket::epoll(number as u32));
+                }
                 break;
             }
         }
@@ -75,7 +84,8 @@ pub(crate) fn closed(word: Word) {
     let number = socket::number(word) as usize;
     let is_last = !socket::is_shared(word) || !table::ours().any(|fd| table::get(fd) == Some(word));
     if socket::kind(word) == Kind::Epoll && is_last && number < SETS_MAX {
-        let set = SETS[number].take().take();
+        // Closed by a handler in the middle of a call at it, a set keeps its place: nobody can look at it any more.
+        let Some(set) = SETS[number].enter().map(|mut set| set.take()) else { return };
         if let Some(Set { interests, waiter: Some(waiter), .. }) = set {
             interests.each(|_, word| waiter.unwatch(word));
         }
@@ -86,7 +96,7 @@ pub(crate) fn closed(word: Word) {
 /// A descriptor has become another kind of socket: `connect` and `listen` do that.
 pub(crate) fn changed(fd: c_int, from: Word, to: Word) {
     for number in (0..SETS_MAX).filter(|n| USED[n / 64].load(Ordering::Relaxed) >> (n % 64) & 1 != 0) {
-        let mut set = SETS[number].take();
+        let Some(mut set) = SETS[number].enter() else { continue };
         let Some(set) = set.as_mut() else { continue };
         if let Some(event) = set.interests.remove(fd, from) {
             // A failure here would be one of memory; the socket is then not told of any more.
@@ -111,13 +121,15 @@ pub(crate) fn at(fd: c_int) -> Option<SetRef> {
 
 /// Whether a set has something to tell of sockets of ours.
 pub(crate) fn is_ready(word: Word) -> bool {
-    of_word(word).is_some_and(|set| set.0.take().as_mut().is_some_and(Set::is_ready))
+    // Who cannot look says yes, and is asked what.
+    of_word(word).is_some_and(|set| set.0.enter().is_none_or(|mut set| set.as_mut().is_some_and(Set::is_ready)))
 }
 
 /// Somebody is about to wait for the set's own descriptor.
 pub(crate) fn arm(word: Word) {
     if let Some(set) = of_word(word)
-        && let Some(set) = set.0.take().as_mut()
+        && let Some(mut set) = set.0.enter()
+        && let Some(set) = set.as_mut()
     {
         set.is_watched = true;
         set.arm();
@@ -145,7 +157,8 @@ pub(crate) fn change(
                 if what == libc::EPOLL_CTL_DEL { Ok(epoll_event { events: 0, u64: 0 }) } else { event() };
             Some(
                 event.and_then(|event| {
-                    set.0.take().as_mut().ok_or(Errno::BADF)?.change(what, fd, word, event)
+                    let mut set = set.0.enter().ok_or(INSIDE)?;
+                    set.as_mut().ok_or(Errno::BADF)?.change(what, fd, word, event)
                 }),
             )
         }
@@ -208,7 +221,7 @@ impl SetRef {
     /// What is ready of ours, and whether the kernel is to be asked. If nothing is, and the call `sleeps`, the bell rings
     /// from here on.
     fn look(self, events: &mut [epoll_event], sleeps: bool) -> Result<(c_int, usize, bool), Errno> {
-        let mut guard = self.0.take();
+        let mut guard = self.0.enter().ok_or(Errno::INTR)?;
         let is_inherited = guard.is_inherited;
         let set = guard.as_mut().ok_or(Errno::BADF)?;
         if is_inherited || set.waiter.as_ref().is_some_and(Waiter::is_parents) {
@@ -230,7 +243,7 @@ impl SetRef {
 
     /// After a sleep: what has become ready of ours.
     fn woken(self, events: &mut [epoll_event]) -> usize {
-        let mut guard = self.0.take();
+        let Some(mut guard) = self.0.enter() else { return 0 };
         guard.as_mut().map_or(0, |set| {
             set.rest();
             set.collect(events)
@@ -238,7 +251,7 @@ impl SetRef {
     }
 
     fn wake_up(self) {
-        if let Some(set) = self.0.take().as_mut() {
+        if let Some(set) = self.0.enter().as_mut().and_then(|set| set.as_mut()) {
             set.rest();
         }
     }

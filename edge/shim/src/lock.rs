@@ -2,23 +2,24 @@
 //!
 //! `fork` copies memory as it is, so a lock that another thread held is held for ever in the child. This one names the
 //! process that holds it: a child that finds its parent's name takes the lock over, and is told so, because what
-//! it guards may be half changed. Signals are held back while it is held, so a handler never waits for the call that it
-//! interrupted.
+//! it guards may be half changed. It names the thread, too: a signal handler never waits for the call that it
+//! interrupted. Either signals are held back meanwhile ([`Lock::take`]), or, where two system calls would cost too much,
+//! the handler finds its own thread inside and goes without ([`Lock::enter`]).
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::process;
 use crate::sys::{self, Signals};
+use crate::{process, thread};
 
 /// How often to look again at once, before others get the CPU.
 const LOOKS: u32 = 100;
 
 /// A value with one holder at a time.
 pub(crate) struct Lock<T> {
-    /// The process that holds it; zero is nobody.
-    holder: AtomicU32,
+    /// The process that holds it, and its thread below; zero is nobody.
+    holder: AtomicU64,
     value: UnsafeCell<T>,
 }
 
@@ -30,26 +31,42 @@ pub(crate) struct Guard<'a, T> {
     lock: &'a Lock<T>,
     /// Whether the lock was left by the parent of this process.
     pub(crate) is_inherited: bool,
-    _signals: Signals,
+    /// Held back until the lock is free again: fields are dropped after it.
+    signals: Option<Signals>,
 }
 
 impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self { holder: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        Self { holder: AtomicU64::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// Waits until nobody has it, and takes it.
+    /// Waits until nobody has it, and takes it; no signal comes meanwhile. Never for a lock that is also entered.
     pub(crate) fn take(&self) -> Guard<'_, T> {
         let signals = Signals::hold_back();
-        let own = process::number();
+        loop {
+            if let Some(mut guard) = self.enter() {
+                guard.signals = Some(signals);
+                return guard;
+            }
+        }
+    }
+
+    /// Waits until nobody has it, and takes it; `None` if it is the calling thread that has it: this is a handler of a
+    /// signal that came meanwhile.
+    pub(crate) fn enter(&self) -> Option<Guard<'_, T>> {
+        let process = u64::from(process::number()) << 32;
+        let own = process | u64::from(thread::name());
         let mut looks = 0;
         loop {
             let holder = self.holder.load(Ordering::Relaxed);
-            let is_free = holder != own;
+            let is_free = holder >> 32 != own >> 32;
             if is_free
                 && self.holder.compare_exchange(holder, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
-                return Guard { lock: self, is_inherited: holder != 0, _signals: signals };
+                return Some(Guard { lock: self, is_inherited: holder != 0, signals: None });
+            }
+            if holder == own {
+                return None;
             }
             looks += 1;
             if looks < LOOKS { core::hint::spin_loop() } else { sys::nap() }
@@ -97,8 +114,17 @@ mod tests {
     #[test]
     fn a_child_takes_over_what_its_parent_held() {
         let lock = Lock::new(7);
-        lock.holder.store(process::number() + 1, Ordering::Relaxed);
+        lock.holder.store(u64::from(process::number() + 1) << 32 | 1, Ordering::Relaxed);
         assert!(lock.take().is_inherited);
         assert!(!lock.take().is_inherited);
+    }
+
+    #[test]
+    fn a_handler_finds_its_own_thread_inside() {
+        let lock = Lock::new(7);
+        let inside = lock.enter();
+        assert!(inside.is_some() && lock.enter().is_none());
+        drop(inside);
+        assert_eq!(lock.enter().as_deref(), Some(&7));
     }
 }

@@ -16,16 +16,21 @@ thread_local! {
     static SPIN: RefCell<Option<Spin>> = const { RefCell::new(None) };
 }
 
-/// The calling thread, as owner words name it.
+/// The calling thread's name among the threads of its process; not zero.
 #[inline]
-pub(crate) fn holder() -> Holder {
-    let name = NAME.with(|name| {
+pub(crate) fn name() -> u32 {
+    NAME.with(|name| {
         if name.get() == 0 {
             name.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
         }
         name.get()
-    });
-    Holder::new(session::number(), name)
+    })
+}
+
+/// The calling thread, as owner words name it.
+#[inline]
+pub(crate) fn holder() -> Holder {
+    Holder::new(session::number(), name())
 }
 
 /// How many CPUs there are for this process.

@@ -22,11 +22,13 @@ impl<D: Driver> Links<D> {
         }
     }
 
-    /// Fetches one chain from every queue and passes it through; answers how many frames there were. After each
-    /// chain `between` gets the chance to consume what has arrived.
+    /// Fetches one chain from every queue and passes it through; answers how many frames there were after which there may
+    /// be more. After each chain `between` gets the chance to consume what has arrived. A device that is known to be
+    /// empty may be passed over.
     pub(crate) fn fetch(
         &mut self,
         common: &mut Common<D>,
+        passes_empty: bool,
         chain: &mut Chain,
         mut between: impl FnMut(&mut Self, &mut Common<D>),
     ) -> usize {
@@ -35,13 +37,27 @@ impl<D: Driver> Links<D> {
         while nth < self.queues.places() {
             let place = nth;
             nth += 1;
+            if passes_empty && self.may_pass_over(place) {
+                continue;
+            }
             let frames = self.fetch_from(common, place, chain);
             if frames > 0 {
-                fetched += frames;
+                if !self.is_drained(place) {
+                    fetched += frames;
+                }
                 between(self, common);
             }
         }
         fetched
+    }
+
+    fn may_pass_over(&self, place: usize) -> bool {
+        let left_frames = |place| self.queues.get(place).is_some_and(|queue| queue.not_before.is_some());
+        self.is_drained(place) && !left_frames(place)
+    }
+
+    fn is_drained(&self, place: usize) -> bool {
+        self.queues.get(place).is_some_and(|queue| queue.driver.is_drained())
     }
 
     /// Fetches from one queue. A port of its own limit is fetched from frame by frame, and not at all while it is

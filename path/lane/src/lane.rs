@@ -16,7 +16,7 @@ use crate::links::Links;
 use crate::message::{Control, Frames, LaneMessage, PortUser};
 use crate::netstack_counters::NetstackCounters;
 use crate::outbox::{Notice, Outlet};
-use crate::poll::PollPolicy;
+use crate::poll::{Devices, PollPolicy};
 use crate::squeue::SqueueStats;
 use crate::stacks::Stacks;
 use crate::stream_info::StreamInfo;
@@ -27,6 +27,7 @@ pub struct Lane<D> {
     pub(crate) links: Links<D>,
     pub(crate) stacks: Stacks,
     pub(crate) policy: PollPolicy,
+    pub(crate) devices: Devices,
     /// The instant that the worker sleeps to, as its last turn said.
     pub(crate) sleeps_until: Option<Instant>,
     /// Some device was full when the lane last sent.
@@ -44,6 +45,7 @@ impl<D: Driver> Lane<D> {
             stacks: Stacks::new(&config),
             common: Common::new(&config),
             policy: PollPolicy::default(),
+            devices: Devices::default(),
             sleeps_until: None,
             is_tx_full: false,
             fetched: Chain::new(),
@@ -54,6 +56,11 @@ impl<D: Driver> Lane<D> {
     /// Which lane it is.
     pub fn id(&self) -> LaneId {
         self.common.id
+    }
+
+    /// The worker has listened to all devices that wake it: whether one of them called.
+    pub fn listened(&mut self, called: bool) {
+        self.devices.listened(called);
     }
 
     /// Handles one item of its squeue. What it causes to be sent leaves with [`Lane::settle`] or the turn.

@@ -40,7 +40,8 @@ impl PollPolicy {
         !self.stopped
     }
 
-    /// What comes after a fetch (or none, `fetched` zero) that left `backlog` frames unconsumed.
+    /// What comes after a fetch that left `backlog` frames unconsumed. `fetched` counts the frames after which there may
+    /// be more: none from devices that are known to be empty.
     pub fn after_fetch(&mut self, fetched: usize, backlog: usize) -> Rest {
         let rest = match (self.stopped, fetched, backlog) {
             (true, _, _) => Rest::AwaitConsumers,
@@ -68,9 +69,55 @@ impl PollPolicy {
     }
 }
 
+/// What is known of devices that had nothing left when they were last read and wake the lane for what comes after.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Devices {
+    /// Nothing: they are read.
+    #[default]
+    Unknown,
+    /// Some may have called since, and are read however often it is said that others are quiet.
+    Called,
+    /// None has called: reading would find nothing.
+    Quiet,
+}
+
+impl Devices {
+    /// The worker has listened: whether some device called.
+    pub(crate) fn listened(&mut self, called: bool) {
+        *self = match (called, *self) {
+            (true, _) | (_, Self::Called) => Self::Called,
+            (false, _) => Self::Quiet,
+        };
+    }
+
+    /// There is a fetch now: whether it may pass over those devices. It may pass over them once; who does not sleep
+    /// listens by reading.
+    pub(crate) fn fetch(&mut self) -> bool {
+        let is_quiet = *self == Self::Quiet;
+        *self = if is_quiet { Self::Unknown } else { Self::Quiet };
+        is_quiet
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_that_called_is_read_and_others_are_passed_over_once() {
+        let mut devices = Devices::default();
+        let mut passes = |listened: Option<bool>| {
+            listened.into_iter().for_each(|called| devices.listened(called));
+            devices.fetch()
+        };
+        assert_eq!([None, None, None].map(&mut passes), [false, true, false], "who does not listen reads");
+        assert_eq!([Some(false), Some(false)].map(&mut passes), [true; 2]);
+        assert_eq!([Some(true), None, None].map(&mut passes), [false, true, false]);
+        let mut devices = Devices::default();
+        devices.listened(true);
+        devices.listened(false);
+        assert!(!devices.fetch(), "a call is not forgotten before the device is read");
+    }
 
     #[test]
     fn hysteresis_between_256_and_16() {

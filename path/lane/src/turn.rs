@@ -30,7 +30,7 @@ impl<D: Driver> Lane<D> {
         self.stacks.sweep(&mut self.common);
         self.stacks.on_time(&mut self.common);
         self.links.release(&mut self.common);
-        let fetched = self.fetch();
+        let fetched = self.fetch(idle);
         let more = self.pass_on() | self.flush() | self.stacks.has_patient();
         let work_left = self.rest(fetched, more, idle);
         // Who comes again at once need not know what is due later.
@@ -57,13 +57,16 @@ impl<D: Driver> Lane<D> {
         more || is_late
     }
 
-    fn fetch(&mut self) -> usize {
+    /// How many frames came after which there may be more.
+    fn fetch(&mut self, idle: Idle) -> usize {
         let backlog = self.common.backlogs.of(self.common.id);
         if !self.policy.may_fetch(backlog) {
             return 0;
         }
+        // Who never sleeps is told of nothing.
+        let passes = self.devices.fetch() && idle == Idle::Sleeps;
         let Self { links, common, stacks, fetched, .. } = self;
-        let frames = links.fetch(common, fetched, |links, common| stacks.arrive(common, links));
+        let frames = links.fetch(common, passes, fetched, |links, common| stacks.arrive(common, links));
         if frames > 0 && !self.policy.is_polling() {
             self.links.notify(false);
         }

@@ -172,7 +172,7 @@ impl Hub {
         let mut bells = Vec::new();
         for lane in fabric.lane_ids() {
             let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            fabric.bell(lane).watch(bell.as_fd())?;
+            fabric.bell(lane).watch_program(bell.as_fd())?;
             bells.push((lane, bell));
         }
         let arena = fabric.programs.add_arena()?;
