@@ -5,7 +5,7 @@ use firelane_model::Model;
 use crate::{
     AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Finding,
     FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo,
-    PlanReply, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, StatusInfo, VnicInfo,
+    PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, StatusInfo, VnicInfo,
 };
 
 /// Which of the two configurations is meant.
@@ -68,6 +68,8 @@ pub trait Api: Send + Sync {
     fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError>;
     /// Sockets of the netstack `netstack` or of all; `after` is where the page before said that this one begins.
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError>;
+    /// The process `pid` and its sockets, explained.
+    fn program(&self, pid: u32) -> Result<ProgramReport, ApiError>;
     /// Traffic of every link since it was made.
     fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError>;
     /// Traffic of every flow since it was made.

@@ -11,7 +11,7 @@ use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
 use crate::{
     AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, Finding, FlowInfo,
-    FlowStats, GroupInfo, IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply,
+    FlowStats, GroupInfo, IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport,
     Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo, TellClient,
     VnicInfo, openapi, paths,
 };
@@ -64,6 +64,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, "/v1/netstacks/{name}/counters", counters),
     route(Method::Get, "/v1/netstacks/{name}/groups", groups),
     route(Method::Get, paths::SOCKETS, sockets),
+    route(Method::Get, "/v1/programs/{name}", program),
     route(Method::Get, paths::LINK_STATS, link_stats),
     route(Method::Get, paths::FLOW_STATS, flow_stats),
     route(Method::Get, paths::DROPS, drops),
@@ -86,7 +87,7 @@ pub(crate) const ROUTES: &[Route] = &[
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
         rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, flows, add_flow, remove_flow,
         flow_props, set_flow_props, ifs, create_if, delete_if, if_props, set_if_props, addrs, create_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
-    netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, link_stats, flow_stats, drops, doctor, capture
+    netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, drops, doctor, capture
     )
 )]
 pub(crate) struct Document;
@@ -452,6 +453,15 @@ fn groups(api: &dyn Api, call: &Call<'_>) -> Reply {
 fn sockets(api: &dyn Api, call: &Call<'_>) -> Reply {
     let [netstack, after] = call.values(["netstack", "after"])?;
     body(&api.sockets(netstack, after)?)
+}
+
+/// A process and its sockets, explained.
+#[utoipa::path(get, path = "/v1/programs/{name}",
+    params(("name" = u32, Path, description = "the process' number, as the daemon sees it")),
+    responses((status = 200, body = ProgramReport), (status = "4XX", body = Problem)))]
+fn program(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.program(call.parsed("process")?)?)
 }
 
 /// Traffic of every link since it was made.

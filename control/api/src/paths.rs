@@ -29,6 +29,8 @@ pub const IFS: &str = "/v1/ifs";
 pub const NETSTACKS: &str = "/v1/netstacks";
 /// Sockets, in pages.
 pub const SOCKETS: &str = "/v1/sockets";
+/// A process by its number: its sockets, explained.
+pub const PROGRAMS: &str = "/v1/programs";
 /// Traffic of links.
 pub const LINK_STATS: &str = "/v1/stats/links";
 /// Traffic of flows.

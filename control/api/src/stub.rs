@@ -12,7 +12,7 @@ use firelane_units::MacAddr;
 use crate::{
     AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo,
     EtherstubInfo, Facts, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased, LinkInfo,
-    LinkState, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, Property, ProtocolCounters,
+    LinkState, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, PlanStep, Property, ProtocolCounters,
     ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, Store, VnicInfo,
     Which, leased_object,
 };
@@ -34,6 +34,8 @@ pub struct Stub {
     pub findings: Vec<Finding>,
     /// What `sockets` answers, two on a page.
     pub sockets: Vec<SocketInfo>,
+    /// What `program` answers.
+    pub programs: Vec<ProgramReport>,
     /// What the DHCP clients of address objects have.
     pub leased: BTreeMap<AddrObjName, Leased>,
     /// What `routes` answers of every netstack.
@@ -58,6 +60,7 @@ impl Stub {
             drops: Vec::new(),
             findings: Vec::new(),
             sockets: Vec::new(),
+            programs: Vec::new(),
             leased: BTreeMap::new(),
             routes: Vec::new(),
             neighbours: Vec::new(),
@@ -230,6 +233,11 @@ impl Api for Stub {
         let page = all.iter().skip(start).take(ON_A_PAGE).map(|it| (*it).clone()).collect();
         let next = start + ON_A_PAGE;
         Ok(SocketPage { sockets: page, next: (next < all.len()).then(|| next.to_string()) })
+    }
+
+    fn program(&self, pid: u32) -> Result<ProgramReport, ApiError> {
+        let found = self.programs.iter().find(|it| it.pid == pid).cloned();
+        found.ok_or_else(|| ApiError::new(Status::NotFound, "process", pid, ""))
     }
 
     fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError> {

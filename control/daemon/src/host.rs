@@ -12,20 +12,21 @@ use firelane::{Engine, IpTables};
 use firelane_api::{
     AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo,
     Facts, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo,
-    NetstackInfo, PlanReply, PlanStep, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot,
+    NetstackInfo, PlanReply, ProgramReport, PlanStep, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot,
     SocketPage, Status, StatusInfo, Store, VnicInfo, Which, leased_object,
 };
-use firelane_model::{Daemon, Lanes, LinkName, Mac, Model, NetstackName};
+use firelane_model::{Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Prop};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
 use firelane_shm::control::{ADDRESSES_MAX, Interface};
 use firelane_units::{IpPrefix, NetstackId};
 
 use crate::addresses::Addresses;
+use crate::explain::{Known, Process};
 use crate::facts::{Running, Stored};
 use crate::programs::Programs;
 use crate::state::State;
 use crate::works::Works;
-use crate::{capture, counted, doctor, rebuild, sockets, stats, ways};
+use crate::{capture, counted, doctor, netns, rebuild, sockets, stats, ways};
 
 /// The netstack of programs that do not say which, if it is there.
 const DEFAULT_NETSTACK: &str = "default";
@@ -503,6 +504,30 @@ impl Api for Host {
         };
         let programs = self.programs().as_ref().map(Programs::sockets).unwrap_or_default();
         sockets::page(&engine, &netstacks, netstack, after, &programs)
+    }
+
+    fn program(&self, pid: u32) -> Result<ProgramReport, ApiError> {
+        let process = Process::look(pid)?;
+        let (netstack, sockets) = self
+            .programs()
+            .as_ref()
+            .map_or((None, Vec::new()), |programs| programs.explain(pid, &process.inodes()));
+        let inner = self.lock();
+        let (works, model) = (&inner.works, &inner.store.active);
+        let named = |id| works.netstacks.iter().find(|(_, it)| **it == id).map(|(name, _)| name);
+        let fuses = |id| {
+            named(id)
+                .and_then(|name| model.netstacks.get(name))
+                .is_some_and(|it| it.tunables.word(Prop::Fusion) == "on")
+        };
+        let instance: Instance = self.instance.parse().unwrap_or_default();
+        let beside = model.vnics.iter().filter_map(|(name, vnic)| {
+            let namespace = vnic.tap()?.namespace.as_ref()?;
+            Some((name.clone(), netns::path_of(&instance.namespace(namespace))))
+        });
+        let netstack = netstack.and_then(named).cloned();
+        let known = Known { netstack, sockets, flows: &works.flows, fuses: &fuses, beside: beside.collect() };
+        Ok(process.report(&known))
     }
 
     fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError> {

@@ -18,6 +18,7 @@ mod counted;
 mod daemon;
 mod dhcp;
 mod doctor;
+mod explain;
 mod facts;
 mod folder;
 mod host;

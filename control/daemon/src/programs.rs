@@ -7,7 +7,7 @@
 //! A forked child comes in by its parent's connection, so that one which has given up its rights since (the workers of
 //! most servers) keeps the netstack that it was born on, and no other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -15,10 +15,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use firelane::{Engine, Hub, Owner, ProgramSocket, Reply, send_reply};
+use firelane::{Engine, ExplainedSocket, Hub, Owner, ProgramSocket, Reply, send_reply};
 use firelane_model::NetstackName;
 use firelane_shm::carry;
 use firelane_shm::control::{Answer, MESSAGE_MAX, Request};
+use firelane_units::NetstackId;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -77,6 +78,16 @@ impl Programs {
         let mut door = Door::new(listener, Arc::clone(&stop), Arc::clone(&hub), host)?;
         let thread = std::thread::Builder::new().name("programs".to_owned()).spawn(move || door.run())?;
         Ok(Self { stop, thread: Some(thread), hub })
+    }
+
+    /// The netstack of a process' session, and what is known of sockets by their inodes.
+    pub(crate) fn explain(
+        &self,
+        pid: u32,
+        inodes: &BTreeSet<u64>,
+    ) -> (Option<NetstackId>, Vec<ExplainedSocket>) {
+        let hub = lock(&self.hub);
+        (hub.netstack_of(pid), hub.explain(inodes))
     }
 
     /// Every socket of every program.

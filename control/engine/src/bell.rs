@@ -186,7 +186,8 @@ mod tests {
     #[test]
     fn who_listens_hears_devices_and_remembers() {
         let bell = Bell::new().unwrap();
-        let [(device, peer), (program, other)] = [(); 2].map(|()| std::os::unix::net::UnixStream::pair().unwrap());
+        let [(device, peer), (program, other)] =
+            [(); 2].map(|()| std::os::unix::net::UnixStream::pair().unwrap());
         bell.watch(device.as_fd()).unwrap();
         bell.watch_program(program.as_fd()).unwrap();
         assert_eq!(bell.take_heard(), None);

@@ -47,7 +47,7 @@ pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
 pub use error::ChangeError;
 pub use netstack_config::{NetstackConfig, SocketDefaults};
 pub use poller::{Event, Poller, Source};
-pub use programs::{Hub, Owner, ProgramSocket, Reply, send as send_reply};
+pub use programs::{ExplainedSocket, Hub, Owner, ProgramSocket, Reply, send as send_reply};
 pub use queue::Queue;
 pub use snapshot::EngineSnapshot;
 pub use stack::{Stack, StackBuilder};

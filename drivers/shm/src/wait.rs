@@ -5,7 +5,8 @@
 //!   the sleeper sees the change or the waker sees the sleeper.
 //! - R2. Nobody sleeps longer than [`SLICE`] at a time: a daemon that died wakes nobody.
 //! - R3. Looking again pays if the answer comes soon and another CPU makes it: on one CPU there is none, and who spins in
-//!   vain spins shorter the next time.
+//!   vain spins shorter the next time, then not at all. Now and then he tries for as long as it could ever pay; the less
+//!   often, the more often that was in vain.
 
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub struct Spin {
     most: u32,
     /// Calls until a new attempt, when none pays.
     pause: u32,
+    /// How many there are before the next one.
+    patience: u32,
 }
 
 impl Spin {
@@ -44,6 +47,7 @@ impl Spin {
     const MOST: u32 = 1000;
     const LEAST: u32 = 32;
     const PAUSE: u32 = 64;
+    const PAUSE_MAX: u32 = 1024;
 
     /// For a machine with this many CPUs.
     pub const fn new(cpus: usize) -> Self {
@@ -53,7 +57,7 @@ impl Spin {
     /// For who has less to win than a thread that would be woken by another process.
     pub const fn at_most(looks: u32, cpus: usize) -> Self {
         let most = if cpus > 1 { looks } else { 0 };
-        Self { looks: most / 4, most, pause: 0 }
+        Self { looks: most / 4, most, pause: 0, patience: Self::PAUSE }
     }
 
     /// Looks until it is there, or looking is not worth it any more (R3).
@@ -66,19 +70,24 @@ impl Spin {
             if self.pause > 0 {
                 return is_ready();
             }
-            self.looks = Self::LEAST;
         }
-        for look in 0..self.looks {
+        let is_trial = self.looks == 0;
+        let looks = if is_trial { self.most } else { self.looks };
+        for look in 0..looks {
             if is_ready() {
                 // Room for twice what was needed, so that a little more does not miss.
                 self.looks = (2 * look).clamp(self.looks / 2, self.most).max(Self::LEAST);
+                self.patience = Self::PAUSE;
                 return true;
             }
             core::hint::spin_loop();
         }
         self.looks /= 2;
+        if is_trial {
+            self.patience = (2 * self.patience).min(Self::PAUSE_MAX);
+        }
         if self.looks < Self::LEAST {
-            (self.looks, self.pause) = (0, Self::PAUSE);
+            (self.looks, self.pause) = (0, self.patience);
         }
         false
     }
@@ -192,12 +201,28 @@ mod tests {
             looks
         };
         let mut spin = Spin::new(2);
-        let tries: Vec<u32> = (0..200).map(|_| looks(&mut spin)).collect();
+        let tries: Vec<u32> = (0..100_000).map(|_| looks(&mut spin)).collect();
         assert!(tries[0] > 100 && tries[10..60].iter().all(|&n| n == 1));
-        assert!(tries[60..].iter().any(|&n| n >= Spin::LEAST), "it is tried again");
-        assert!(tries[60..].iter().sum::<u32>() < 500);
+        assert!(tries[60..100].contains(&Spin::MOST), "it is tried again");
+        assert!(tries.iter().sum::<u32>() < 250_000, "less and less often");
         let mut alone = Spin::new(1);
         assert!((0..100).all(|_| looks(&mut alone) == 1));
+    }
+
+    #[test]
+    fn an_attempt_that_pays_begins_it_anew() {
+        let mut spin = Spin::new(2);
+        let mut takes = |answer: u32| {
+            let mut looks = 0;
+            spin.until(|| {
+                looks += 1;
+                looks > answer
+            })
+        };
+        (0..70).for_each(|_| assert!(!takes(u32::MAX)));
+        let waits = (0..).take_while(|_| !takes(700)).count();
+        assert!(waits <= 2 * Spin::PAUSE as usize, "{waits} calls until it was tried");
+        assert!((0..100).all(|_| takes(700)), "it has learned how long to look");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use firelane_api::{
     AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, CreateAddr,
     CreateEtherstub, CreateIf, CreateVnic, DropInfo, EtherstubInfo, Finding, FlowInfo, FlowStats, GroupInfo,
-    IfInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic, NeighbourInfo, NetstackInfo, PlanReply,
+    IfInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport,
     PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage,
     Status, StatusInfo, TellClient, VnicInfo, Which, paths,
 };
@@ -350,6 +350,10 @@ impl Api for Client {
         let after = after.map(|place| format!("after={place}"));
         let query: Vec<_> = netstack.into_iter().chain(after).collect();
         self.get(&format!("{}?{}", paths::SOCKETS, query.join("&")), Which::Active)
+    }
+
+    fn program(&self, pid: u32) -> Result<ProgramReport, ApiError> {
+        self.get(&format!("{}/{pid}", paths::PROGRAMS), Which::Active)
     }
 
     fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError> {

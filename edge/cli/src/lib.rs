@@ -13,6 +13,7 @@ mod client;
 mod common;
 mod demo;
 mod dladm;
+mod explain;
 mod flowadm;
 mod getopt;
 mod ipadm;

@@ -92,6 +92,8 @@ enum Verb {
     /// Waits for a program of `run` and removes what it needed
     #[command(hide = true)]
     RunCleanup(crate::run::cleanup::Options),
+    /// Show a process' sockets: which are Firelane's, which are the kernel's, and why
+    Explain(crate::explain::Options),
     /// Write what passes a link or belongs to a flow as pcapng
     Capture(crate::capture::Options),
     /// Write a shell's completion of this command
@@ -170,6 +172,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsStrin
         Verb::Drops { json, output, parsable } => drops(session, json, output.as_deref(), parsable),
         Verb::Run(options) => crate::run::run(session, &options),
         Verb::RunCleanup(options) => crate::run::cleanup::run(session, &options),
+        Verb::Explain(options) => crate::explain::run(session, &options),
         Verb::Capture(options) => crate::capture::run(session, &options),
         Verb::Completion { shell } => completion(session, shell),
         Verb::Demo(options) => crate::demo::run(session, options).map_err(Refused::from),

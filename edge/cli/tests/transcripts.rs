@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use firelane_api::{
     ConnectionInfo, Counter, DropInfo, FlowStats, GroupInfo, LinkStats, NeighbourInfo, PlanStep,
-    ProtocolCounters, RouteInfo, SocketInfo, Stub, Traffic,
+    ProgramReport, ProtocolCounters, RouteInfo, SocketInfo, SocketReport, Stub, Traffic,
 };
 use firelane_cli::{Session, run};
 use firelane_model::Model;
@@ -62,6 +62,7 @@ fn host(name: &str) -> Stub {
         .collect();
     if name == "two-tenants" {
         stub.sockets = sockets();
+        stub.programs = programs();
         let route = |destination: &str, gateway: &str, flags: &str| RouteInfo {
             destination: destination.into(),
             gateway: Some(gateway.into()),
@@ -114,6 +115,51 @@ fn host(name: &str) -> Stub {
         .map(|(station, reason, frames)| DropInfo { station: station.into(), reason: reason.into(), frames })
         .into();
     stub
+}
+
+/// A program on a netstack, and one that is not.
+fn programs() -> Vec<ProgramReport> {
+    let socket = |fd, path: &str, protocol: &str, state: &str, ends: [Option<&str>; 2]| {
+        let [local, remote] = ends.map(|end| end.map(|it| it.parse().unwrap()));
+        let [path, protocol, state] = [path, protocol, state].map(str::to_owned);
+        SocketReport { fd, path, protocol, state, local, remote, ..SocketReport::default() }
+    };
+    let listener = SocketReport {
+        options: vec!["reuseaddr".into()],
+        ..socket(6, "firelane", "tcp", "LISTEN", [Some("10.0.0.10:6379"), None])
+    };
+    let connection = SocketReport {
+        why: "not fused: its peer is not on this netstack".into(),
+        lane: Some(1),
+        flow: Some("redis".into()),
+        fused: Some(false),
+        options: vec!["nodelay".into(), "keepalive=300s,100s,3".into()],
+        sent: Some(123_456),
+        received: Some(789),
+        segments: Some([900, 1000, 2]),
+        ..socket(8, "firelane", "tcp", "ESTABLISHED", [Some("10.0.0.10:6379"), Some("10.0.0.1:40312")])
+    };
+    let kernels = SocketReport {
+        why: "only TCP sockets are Firelane's".into(),
+        ..socket(9, "kernel", "udp", "Idle", [Some("0.0.0.0:5353"), None])
+    };
+    let other = ProgramReport {
+        pid: 4712,
+        command: "sshd".into(),
+        path: "kernel".into(),
+        why: "libfirelane_preload.so is not in front of its libraries: no firelane run".into(),
+        ..ProgramReport::default()
+    };
+    let redis = ProgramReport {
+        pid: 4711,
+        command: "redis-server".into(),
+        path: "accelerated".into(),
+        why: "its TCP sockets are on netstack web".into(),
+        netstack: Some("web".parse().unwrap()),
+        sockets: vec![listener, connection, kernels],
+        others: 1,
+    };
+    vec![redis, other]
 }
 
 /// A socket of each kind.

@@ -122,7 +122,8 @@ pub(crate) fn at(fd: c_int) -> Option<SetRef> {
 /// Whether a set has something to tell of sockets of ours.
 pub(crate) fn is_ready(word: Word) -> bool {
     // Who cannot look says yes, and is asked what.
-    of_word(word).is_some_and(|set| set.0.enter().is_none_or(|mut set| set.as_mut().is_some_and(Set::is_ready)))
+    of_word(word)
+        .is_some_and(|set| set.0.enter().is_none_or(|mut set| set.as_mut().is_some_and(Set::is_ready)))
 }
 
 /// Somebody is about to wait for the set's own descriptor.
@@ -155,12 +156,10 @@ pub(crate) fn change(
         Kind::Fresh | Kind::Stream => {
             let event =
                 if what == libc::EPOLL_CTL_DEL { Ok(epoll_event { events: 0, u64: 0 }) } else { event() };
-            Some(
-                event.and_then(|event| {
-                    let mut set = set.0.enter().ok_or(INSIDE)?;
-                    set.as_mut().ok_or(Errno::BADF)?.change(what, fd, word, event)
-                }),
-            )
+            Some(event.and_then(|event| {
+                let mut set = set.0.enter().ok_or(INSIDE)?;
+                set.as_mut().ok_or(Errno::BADF)?.change(what, fd, word, event)
+            }))
         }
     }
 }

@@ -6,7 +6,7 @@
 use core::net::SocketAddr;
 
 use firelane_tcp::{Info, Surroundings, TCP_INFO_LEN};
-use firelane_units::{Bytes, Mtu};
+use firelane_units::{Bytes, FlowId, Mtu};
 
 /// A connection, its rings and its names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +17,8 @@ pub struct StreamInfo {
     pub remote: SocketAddr,
     /// Its text does not go in segments: the peer reads the send ring.
     pub is_fused: bool,
+    /// The flow that its text belongs to, if it has sent any lately.
+    pub flow: Option<FlowId>,
     /// What TCP knows.
     pub tcp: Info,
     /// Text that the program wrote and that was never sent.

@@ -129,3 +129,55 @@ fn a_dead_daemon_keeps_nobody() {
     stage.kill_daemon();
     server.expect_success();
 }
+
+/// Waits for a file that a program writes when it is ready: what is in it.
+fn wait_for_file(path: &Path, server: &firelane_interop::Server) -> String {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Ok(text) = std::fs::read_to_string(path) {
+            return text;
+        }
+        assert!(Instant::now() < deadline, "the program does not come so far: {}", server.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn each_socket_of_a_process_is_explained() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let answer = "import socket,time; l = socket.create_server(('', 5000)); c = l.accept()[0]; \
+                  c.recv(1000, socket.MSG_WAITALL); c.sendall(b'y'); time.sleep(60)";
+    let _kernels = stage.serve(On::Kernel, &["/usr/bin/python3", "-c", answer]);
+    stage.ask(On::Kernel, &["sh", "-c", "until ss -ltn | grep -q :5000; do sleep 0.01; done"]);
+    let ready = stage.folder().join("ready");
+    let words = ["/usr/bin/python3", &script("explained.py"), Stage::FIRELANE, Stage::KERNEL, "5000"];
+    let server = stage.serve(On::Firelane, &[&words[..], &[&ready.to_string_lossy()]].concat());
+    let told = wait_for_file(&ready, &server);
+    let [pid, listener, client, datagrams] = told.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{told}")
+    };
+    let rows = |fields: &str| {
+        let all = stage.daemon().firelane(&["explain", pid, "-p", "-o", fields]).expect_success();
+        all.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        rows("fd,path,proto,state,lane,fused,sent,received,options,why"),
+        [
+            format!("{listener}:firelane:tcp:LISTEN:::::reuseaddr,keepalive=7200s,60s,8:"),
+            format!(
+                "{client}:firelane:tcp:ESTABLISHED:0:no:1000:1:nodelay:not fused\\: its peer is not on this netstack"
+            ),
+            format!("{datagrams}:kernel:udp:Idle:::::::only TCP sockets are Firelane's"),
+        ]
+    );
+    assert_eq!(rows("local")[0], format!("{}:5001", Stage::FIRELANE));
+    assert_eq!(rows("remote")[1], format!("{}:5000", Stage::KERNEL));
+    let headline = |pid: &str| {
+        let all = stage.daemon().firelane(&["explain", pid]).expect_success();
+        all.lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(headline(pid), format!("python3 ({pid}): accelerated: its TCP sockets are on netstack web"));
+    let own = std::process::id().to_string();
+    assert!(headline(&own).contains("not accelerated: libfirelane_preload.so is not in front"));
+}

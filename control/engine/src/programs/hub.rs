@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -18,6 +17,7 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
 use super::arena::ProgramArena;
+use super::shown::{ExplainedSocket, ProgramSocket};
 use super::socket::{Role, Socket, pair};
 use super::stream::Stream;
 use crate::engine::Engine;
@@ -60,25 +60,6 @@ impl From<Errno> for Reply {
     fn from(errno: Errno) -> Self {
         Answer::Failed { errno: errno.raw_os_error() }.into()
     }
-}
-
-/// A program's socket, as it is shown.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ProgramSocket {
-    /// Whose it is.
-    pub owner: Owner,
-    /// Its netstack.
-    pub netstack: NetstackId,
-    /// Its own address.
-    pub local: Option<SocketAddr>,
-    /// The peer's.
-    pub remote: Option<SocketAddr>,
-    /// Whether it listens.
-    pub is_listening: bool,
-    /// The lane of its connection.
-    pub lane: Option<LaneId>,
-    /// Bytes that the program has sent and received.
-    pub carried: [u64; 2],
 }
 
 /// A program's process.
@@ -430,23 +411,19 @@ impl Hub {
 
     /// Every socket of every program.
     pub fn sockets(&self) -> Vec<ProgramSocket> {
-        let shown = |socket: &Socket| {
-            let [local, remote] = socket.names();
-            let (lane, carried) = match &socket.role {
-                Role::Stream(stream, _) => (Some(stream.lane()), stream.carried()),
-                _ => (None, [0; 2]),
-            };
-            ProgramSocket {
-                owner: socket.owner.clone(),
-                netstack: socket.stack.id(),
-                local,
-                remote,
-                is_listening: matches!(socket.role, Role::Listening(..)),
-                lane,
-                carried,
-            }
-        };
-        self.sockets.values().map(shown).collect()
+        self.sockets.values().map(Socket::summary).collect()
+    }
+
+    /// The netstack of a process' session.
+    pub fn netstack_of(&self, pid: u32) -> Option<NetstackId> {
+        self.sessions.values().find(|it| it.owner.pid == pid).map(|it| it.stack.id())
+    }
+
+    /// What is known of the sockets behind descriptors with these inodes, as far as they are programs' of ours. It asks
+    /// lanes, one connection at a time.
+    pub fn explain(&self, inodes: &BTreeSet<u64>) -> Vec<ExplainedSocket> {
+        let found = inodes.iter().filter_map(|&inode| Some((inode, self.sockets.get(&SocketId(inode))?)));
+        found.map(|(inode, socket)| ExplainedSocket::new(inode, socket)).collect()
     }
 
     /// How many programs, sockets and arenas there are, and how often a program's words could not be.

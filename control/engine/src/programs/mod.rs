@@ -7,10 +7,12 @@
 //!
 //! - `arena.rs`: one program's memory, and who is to be told. `stream.rs`: one connection.
 //! - `hub.rs`: sessions and requests; `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
+//! - `shown.rs`: sockets as they are shown.
 
 mod arena;
 mod hub;
 mod options;
+mod shown;
 mod socket;
 mod stream;
 
@@ -26,14 +28,15 @@ use crate::bell::Bell;
 use crate::fabric::{Fabric, Message};
 use arena::ProgramArena;
 
-pub use hub::{Hub, Owner, ProgramSocket, Reply, send};
+pub use hub::{Hub, Owner, Reply, send};
+pub use shown::{ExplainedSocket, ProgramSocket};
 
 /// Words of an inbox, of up to 64 streams each, that are looked at in a turn of the lane.
 const WORDS_PER_TURN: usize = 64;
 /// With more programs than these a worker sleeps at once: somebody always has news.
 const ARENAS_LOOKED_AT: usize = 8;
 /// A look at memory takes some nanoseconds, one at devices a system call.
-const LOOKS_PER_GLANCE: u32 = 16;
+const LOOKS_PER_GLANCE: u32 = 64;
 /// Tokens of programs' streams have it; those of the engine's own sockets are counted from one.
 const TOKEN: u64 = 1 << 63;
 

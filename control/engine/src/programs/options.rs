@@ -293,8 +293,39 @@ impl Options {
         hops.into_iter().chain(class).chain(cork).collect()
     }
 
+    /// What was set and is not as it was, as words; `bits` are the options that the program keeps itself.
+    pub(super) fn spelled(&self, bits: u64) -> Vec<String> {
+        let has = |bit| bits & bit != 0;
+        let flags = [
+            (self.reuse_address, "reuseaddr"),
+            (self.reuse_port, "reuseport"),
+            (self.broadcast, "broadcast"),
+            (self.oob_inline, "oobinline"),
+            (self.v6_only, "v6only"),
+            (has(request::NODELAY), "nodelay"),
+            (has(request::CORK), "cork"),
+            (has(request::QUICKACK), "quickack"),
+        ];
+        let mut words: Vec<String> =
+            flags.into_iter().filter(|(on, _)| *on).map(|(_, word)| word.to_owned()).collect();
+        let mut add =
+            |name: &str, value: Option<String>| words.extend(value.map(|it| format!("{name}={it}")));
+        let Keepalive { idle, interval, probes } = self.keep;
+        let keep = || format!("{}s,{}s,{probes}", idle.as_secs(), interval.as_secs());
+        add("keepalive", self.keepalive.then(keep));
+        add("linger", self.linger.map(|seconds| format!("{seconds}s")));
+        add("sndbuf", self.buffers[0].map(|bytes| bytes.to_string()));
+        add("rcvbuf", self.buffers[1].map(|bytes| bytes.to_string()));
+        add("user_timeout", self.user_timeout.map(|span| format!("{}ms", span.as_millis())));
+        add("congestion", self.congestion.map(|it| it.word().to_owned()));
+        add("max_pacing_rate", self.pacing.map(|rate| format!("{}bps", rate.bps())));
+        add("ttl", self.hops.map(|hops| hops.to_string()));
+        add("tos", (self.traffic_class != 0).then(|| format!("{:#04x}", self.traffic_class)));
+        words
+    }
+
     /// The options that have a bit in a stream's own words.
-    fn bits(&self) -> u64 {
+    pub(super) fn bits(&self) -> u64 {
         let bit = |on, bit| if on { bit } else { 0 };
         bit(self.nodelay, request::NODELAY)
             | bit(self.cork, request::CORK)
@@ -363,5 +394,7 @@ mod tests {
         assert!(options.resets());
         assert_eq!(options.rings(ABOUT.usual), StreamConfig { send_capacity: 1000, recv_capacity: 2048 });
         assert_eq!(options.bits(), request::NODELAY);
+        let words = "reuseaddr v6only cork keepalive=30s,60s,8 linger=0s rcvbuf=2048 congestion=bbr ttl=255";
+        assert_eq!(options.spelled(request::CORK).join(" "), words);
     }
 }

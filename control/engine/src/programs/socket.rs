@@ -193,6 +193,12 @@ impl Socket {
         Ok(Answer::Option { value })
     }
 
+    /// The options that the program keeps in its stream's words; before there is one, those that it begins with.
+    pub(super) fn bits(&self) -> u64 {
+        let block = self.stream().and_then(|stream| self.arena.mapping().block(stream.number()));
+        block.map_or_else(|| self.options.bits(), |block| block.requests.load(Ordering::Relaxed))
+    }
+
     pub(super) fn stream(&self) -> Option<&Stream> {
         match &self.role {
             Role::Stream(stream, _) => Some(stream),

@@ -1,0 +1,79 @@
+//! Programs' sockets as they are shown: all of them in one line each (`netstat`), and one process' with what explains them
+//! (`firelane explain`).
+//!
+//! Called by `hub.rs`; what is shown is a copy.
+
+use std::net::SocketAddr;
+
+use firelane_lane::StreamInfo;
+use firelane_units::{LaneId, NetstackId};
+
+use super::hub::Owner;
+use super::socket::{Role, Socket};
+use super::stream::Asked;
+
+/// A program's socket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProgramSocket {
+    /// Whose it is.
+    pub owner: Owner,
+    /// Its netstack.
+    pub netstack: NetstackId,
+    /// Its own address.
+    pub local: Option<SocketAddr>,
+    /// The peer's.
+    pub remote: Option<SocketAddr>,
+    /// Whether it listens.
+    pub is_listening: bool,
+    /// The lane of its connection.
+    pub lane: Option<LaneId>,
+    /// Bytes that the program has sent and received.
+    pub carried: [u64; 2],
+}
+
+/// The same with what explains it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExplainedSocket {
+    /// The inode of the program's descriptor.
+    pub inode: u64,
+    /// The socket.
+    pub socket: ProgramSocket,
+    /// The options that were set, as `name` or `name=value`.
+    pub options: Vec<String>,
+    /// Whether the peer's address is the netstack's own.
+    pub is_with_itself: bool,
+    /// What its lane knows of its connection.
+    pub info: Option<StreamInfo>,
+}
+
+impl Socket {
+    pub(super) fn summary(&self) -> ProgramSocket {
+        let [local, remote] = self.names();
+        let (lane, carried) =
+            self.stream().map_or((None, [0; 2]), |stream| (Some(stream.lane()), stream.carried()));
+        ProgramSocket {
+            owner: self.owner.clone(),
+            netstack: self.stack.id(),
+            local,
+            remote,
+            is_listening: matches!(self.role, Role::Listening(..)),
+            lane,
+            carried,
+        }
+    }
+}
+
+impl ExplainedSocket {
+    pub(super) fn new(inode: u64, socket: &Socket) -> Self {
+        let asked = socket.stream().map(|stream| Asked { fabric: &socket.stack.inner.fabric, stream });
+        let shown = socket.summary();
+        let peer = shown.remote.map(|remote| remote.ip().to_canonical());
+        Self {
+            inode,
+            options: socket.options.spelled(socket.bits()),
+            is_with_itself: peer.is_some_and(|peer| socket.stack.owns(peer).unwrap_or(false)),
+            info: asked.and_then(|asked| asked.info().ok()),
+            socket: shown,
+        }
+    }
+}

@@ -1,0 +1,20 @@
+"""A program with a socket of each kind, which says its number and waits."""
+
+import os
+import socket
+import sys
+import time
+
+host, kernel, port, ready = sys.argv[1:]
+listener = socket.create_server((host, 5001))
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+client = socket.create_connection((kernel, int(port)))
+client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+client.sendall(b"x" * 1000)
+assert client.recv(1) == b"y"
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.bind(("127.0.0.1", 0))
+with open(ready + ".new", "w") as file:
+    file.write(f"{os.getpid()} {listener.fileno()} {client.fileno()} {datagrams.fileno()}")
+os.rename(ready + ".new", ready)
+time.sleep(60)
