@@ -5,7 +5,8 @@ use firelane_model::Model;
 use crate::{
     AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Finding,
     FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo,
-    PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, StatusInfo, VnicInfo,
+    PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage,
+    StatusInfo, VnicInfo,
 };
 
 /// Which of the two configurations is meant.

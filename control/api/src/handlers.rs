@@ -11,9 +11,9 @@ use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
 use crate::{
     AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, Finding, FlowInfo,
-    FlowStats, GroupInfo, IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport,
-    Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo, TellClient,
-    VnicInfo, openapi, paths,
+    FlowStats, GroupInfo, IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply,
+    ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo,
+    TellClient, VnicInfo, openapi, paths,
 };
 
 type Reply = Result<Vec<u8>, ApiError>;

@@ -12,9 +12,9 @@ use firelane_units::MacAddr;
 use crate::{
     AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo,
     EtherstubInfo, Facts, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased, LinkInfo,
-    LinkState, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, PlanStep, Property, ProtocolCounters,
-    ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, Store, VnicInfo,
-    Which, leased_object,
+    LinkState, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport, Property,
+    ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo,
+    Store, VnicInfo, Which, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.

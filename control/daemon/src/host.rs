@@ -12,8 +12,8 @@ use firelane::{Engine, IpTables};
 use firelane_api::{
     AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo,
     Facts, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo,
-    NetstackInfo, PlanReply, ProgramReport, PlanStep, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot,
-    SocketPage, Status, StatusInfo, Store, VnicInfo, Which, leased_object,
+    NetstackInfo, PlanReply, PlanStep, ProgramReport, Property, ProtocolCounters, ProtocolProperty,
+    RouteInfo, Snapshot, SocketPage, Status, StatusInfo, Store, VnicInfo, Which, leased_object,
 };
 use firelane_model::{Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Prop};
 use firelane_plan::{Effect, Step, apply_to_model, plan};

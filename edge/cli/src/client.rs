@@ -11,9 +11,9 @@ use std::time::Duration;
 use firelane_api::{
     AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, CreateAddr,
     CreateEtherstub, CreateIf, CreateVnic, DropInfo, EtherstubInfo, Finding, FlowInfo, FlowStats, GroupInfo,
-    IfInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport,
-    PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage,
-    Status, StatusInfo, TellClient, VnicInfo, Which, paths,
+    IfInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic, NeighbourInfo, NetstackInfo, PlanReply,
+    ProgramReport, PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps,
+    SocketPage, Status, StatusInfo, TellClient, VnicInfo, Which, paths,
 };
 use firelane_model::{MODEL_TEXT_MAX, Model};
 use serde::Serialize;

@@ -105,6 +105,17 @@ pub(crate) fn changed(fd: c_int, from: Word, to: Word) {
     }
 }
 
+/// Nobody is told of this listener any more.
+pub(crate) fn silence(fd: c_int) {
+    for number in (0..SETS_MAX).filter(|n| USED[n / 64].load(Ordering::Relaxed) >> (n % 64) & 1 != 0) {
+        let set = SETS[number].enter();
+        if let Some(set) = set.as_ref().and_then(|set| set.as_ref()) {
+            // In most sets it is not.
+            let _ = sys::epoll_ctl(set.fd, libc::EPOLL_CTL_DEL, fd, epoll_event { events: 0, u64: 0 });
+        }
+    }
+}
+
 /// The set behind a descriptor.
 #[derive(Clone, Copy)]
 pub(crate) struct SetRef(&'static Lock<Option<Set>>);
@@ -153,15 +164,21 @@ pub(crate) fn change(
             None
         }
         Kind::Listener => Some(change_listener(epoll, what, fd, event)),
-        Kind::Fresh | Kind::Stream => {
-            let event =
-                if what == libc::EPOLL_CTL_DEL { Ok(epoll_event { events: 0, u64: 0 }) } else { event() };
-            Some(event.and_then(|event| {
-                let mut set = set.0.enter().ok_or(INSIDE)?;
-                set.as_mut().ok_or(Errno::BADF)?.change(what, fd, word, event)
-            }))
-        }
+        // To the program it is in the set; in the kernel's it would be ready for ever.
+        Kind::Ended => Some(event_or_none(what, event).map(|_| ())),
+        Kind::Fresh | Kind::Stream => Some(event_or_none(what, event).and_then(|event| {
+            let mut set = set.0.enter().ok_or(INSIDE)?;
+            set.as_mut().ok_or(Errno::BADF)?.change(what, fd, word, event)
+        })),
     }
+}
+
+/// The event of a call that has one.
+fn event_or_none(
+    what: c_int,
+    event: impl FnOnce() -> Result<epoll_event, Errno>,
+) -> Result<epoll_event, Errno> {
+    if what == libc::EPOLL_CTL_DEL { Ok(epoll_event { events: 0, u64: 0 }) } else { event() }
 }
 
 /// A listener is never writable, whatever is behind it.
@@ -171,7 +188,7 @@ fn change_listener(
     fd: c_int,
     event: impl FnOnce() -> Result<epoll_event, Errno>,
 ) -> Result<(), Errno> {
-    let mut event = if what == libc::EPOLL_CTL_DEL { epoll_event { events: 0, u64: 0 } } else { event()? };
+    let mut event = event_or_none(what, event)?;
     event.events &= !(libc::EPOLLOUT as u32);
     sys::epoll_ctl(epoll, what, fd, event)
 }

@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_ulong};
 
 use rustix::io::Errno;
 
-use crate::socket::{Held, Kind};
+use crate::socket::Held;
 use crate::sys;
 
 /// Unsent bytes (`linux/sockios.h`).
@@ -28,7 +28,7 @@ pub(crate) fn control(socket: Held, request: c_ulong, argument: &mut [u8]) -> Re
         socket.set_nonblocking(on);
         return Ok(());
     }
-    if socket.kind() == Kind::Listener {
+    if socket.is_listener() {
         return Err(Errno::INVAL);
     }
     let count = socket.stream().map_or(0, |stream| match request {

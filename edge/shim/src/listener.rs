@@ -3,6 +3,7 @@
 //! So waiting, O_NONBLOCK, signals, several processes at one listener and `poll` are the kernel's, as for any descriptor.
 
 use core::ffi::c_int;
+use core::time::Duration;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 
@@ -14,6 +15,9 @@ use crate::address::Shown;
 use crate::socket::{self, Held, Kind};
 use crate::{arenas, session, sys};
 
+/// How long a blocking `accept` takes at a listener that has ended: less than the second within which all calls return.
+const ENDED: Duration = Duration::from_millis(500);
+
 /// A connection, accepted.
 pub(crate) struct Accepted {
     pub(crate) fd: c_int,
@@ -22,12 +26,19 @@ pub(crate) struct Accepted {
 
 /// Takes the next connection.
 pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
-    if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 || listener.kind() != Kind::Listener {
+    if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 || !listener.is_listener() {
         return Err(Errno::INVAL);
+    }
+    if listener.kind() == Kind::Ended {
+        return Err(ended(listener));
     }
     let (arrived, fd) = loop {
         match next(listener) {
             Err(Errno::INTR) => crate::wait::interrupted(false)?,
+            Err(Errno::NETDOWN) => {
+                listener.ends();
+                return Err(Errno::NETDOWN);
+            }
             other => break other?,
         }
     };
@@ -44,6 +55,16 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
         stream.set_nonblocking(flags & libc::SOCK_NONBLOCK != 0);
     }
     Ok(Accepted { fd, peer: Shown::new(arrived.remote, listener.is_v6()) })
+}
+
+/// What `accept` says of a dead daemon's listener from the second time on. Programs take it for an error of one
+/// connection and call again at once (`accept(2)` asks them to), so a call that blocks takes its time.
+fn ended(listener: &Held) -> Errno {
+    let blocks = !listener.is_nonblocking().unwrap_or(false);
+    if blocks && sys::ppoll(&mut [], Some(ENDED), None) == Err(Errno::INTR) {
+        return Errno::INTR;
+    }
+    Errno::NETDOWN
 }
 
 /// Receives one message.

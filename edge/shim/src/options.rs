@@ -12,7 +12,7 @@ use libc::{IPPROTO_TCP, SOL_SOCKET, timeval};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 
-use crate::socket::{Held, Kind};
+use crate::socket::Held;
 use crate::stream::Stream;
 use crate::{session, sys};
 
@@ -38,7 +38,7 @@ pub(crate) fn get(socket: &Held, level: c_int, name: c_int, value: &mut [u8]) ->
                 libc::AF_INET
             }
         }
-        (SOL_SOCKET, libc::SO_ACCEPTCONN) => (socket.kind() == Kind::Listener).into(),
+        (SOL_SOCKET, libc::SO_ACCEPTCONN) => socket.is_listener().into(),
         (SOL_SOCKET, libc::SO_ERROR) => socket.stream().map_or(0, |stream| stream.end().take_error()),
         (SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => return get_time(socket, name, value),
         (SOL_SOCKET, libc::SO_RCVLOWAT) => low_water(socket),

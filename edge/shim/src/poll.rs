@@ -105,12 +105,14 @@ fn sleep(
 
 /// What the kernel is asked of a descriptor. Of ours it is told by a hang-up alone, when the daemon dies.
 fn for_kernel(entry: &pollfd) -> pollfd {
-    let events = match ours(entry).map(socket::kind) {
-        Some(Kind::Listener) => entry.events & !libc::POLLOUT,
-        Some(Kind::Fresh | Kind::Stream) => 0,
-        _ => entry.events,
+    let (fd, events) = match ours(entry).map(socket::kind) {
+        Some(Kind::Listener) => (entry.fd, entry.events & !libc::POLLOUT),
+        Some(Kind::Fresh | Kind::Stream) => (entry.fd, 0),
+        // Its hang-up has been told.
+        Some(Kind::Ended) => (-1, 0),
+        _ => (entry.fd, entry.events),
     };
-    pollfd { fd: entry.fd, events, revents: 0 }
+    pollfd { fd, events, revents: 0 }
 }
 
 /// Looks at ours; how many are ready.

@@ -21,6 +21,6 @@ pub(crate) fn of(word: Word) -> u32 {
         }
         Kind::Fresh => Readiness::WRITABLE | Readiness::HANGUP,
         Kind::Epoll if epoll::is_ready(word) => Readiness::READABLE,
-        Kind::Epoll | Kind::Listener | Kind::Private => 0,
+        Kind::Epoll | Kind::Listener | Kind::Ended | Kind::Private => 0,
     }
 }

@@ -22,6 +22,9 @@ pub(crate) enum Kind {
     Fresh,
     /// A TCP socket that listens.
     Listener,
+    /// A listener whose daemon is gone, which `accept` has said once. The descriptor behind it has hung up for good; who
+    /// waits for it is told no more, or he would go round without end.
+    Ended,
     /// A TCP socket with a block.
     Stream,
     /// An epoll descriptor with sockets of ours in it.
@@ -37,7 +40,7 @@ const SHARED: u64 = 1 << 5;
 const ARENA_SHIFT: u32 = 8;
 const NUMBER_SHIFT: u32 = 32;
 
-const KINDS: [Kind; 5] = [Kind::Fresh, Kind::Listener, Kind::Stream, Kind::Epoll, Kind::Private];
+const KINDS: [Kind; 6] = [Kind::Fresh, Kind::Listener, Kind::Stream, Kind::Epoll, Kind::Private, Kind::Ended];
 
 /// A word of the table.
 fn word(kind: Kind, flags: u64, arena: u16, number: u32) -> Word {
@@ -109,7 +112,7 @@ pub(crate) struct Received {
 #[inline]
 pub(crate) fn at(fd: c_int) -> Option<Held> {
     let word = table::get(fd)?;
-    let is_socket = matches!(kind(word), Kind::Fresh | Kind::Listener | Kind::Stream);
+    let is_socket = matches!(kind(word), Kind::Fresh | Kind::Listener | Kind::Ended | Kind::Stream);
     is_socket.then_some(Held { fd, word })
 }
 
@@ -193,6 +196,17 @@ impl Held {
     /// The socket has become a listener.
     pub(crate) fn becomes_listener(&self) -> Held {
         self.becomes(word(Kind::Listener, self.word.bits() & (V6 | SHARED), 0, 0))
+    }
+
+    /// The listener's daemon is gone, and its program knows now.
+    pub(crate) fn ends(&self) {
+        let to = self.becomes(word(Kind::Ended, self.word.bits() & (V6 | SHARED), 0, 0)).word;
+        table::ours().filter(|&fd| table::get(fd) == Some(to)).for_each(crate::epoll::silence);
+    }
+
+    /// Whether it listens, or did.
+    pub(crate) fn is_listener(&self) -> bool {
+        matches!(self.kind(), Kind::Listener | Kind::Ended)
     }
 
     /// Whether O_NONBLOCK is set: the kernel's descriptor knows.

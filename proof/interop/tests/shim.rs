@@ -168,7 +168,7 @@ fn each_socket_of_a_process_is_explained() {
             format!(
                 "{client}:firelane:tcp:ESTABLISHED:0:no:1000:1:nodelay:not fused\\: its peer is not on this netstack"
             ),
-            format!("{datagrams}:kernel:udp:Idle:::::::only TCP sockets are Firelane's"),
+            format!("{datagrams}:kernel:udp:Idle::::::only TCP sockets are Firelane's"),
         ]
     );
     assert_eq!(rows("local")[0], format!("{}:5001", Stage::FIRELANE));

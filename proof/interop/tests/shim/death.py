@@ -64,6 +64,20 @@ gone = (errno.ENETDOWN, errno.ECONNRESET)
 for name, (what, when) in ended.items():
     assert when - death < 1, (name, when - death)
     assert what in gone if name in ("recv", "send", "accept") else what, (name, what)
+# A server goes on without its listener, and without going round: it is told once, and asks twice a second at the most.
+used = time.process_time()
+quiet = select.epoll()
+quiet.register(listener, select.EPOLLIN)
+assert not quiet.poll(0.3) and not select.select([listener], [], [], 0.3)[0]
+rounds, end = 0, time.monotonic() + 1
+while time.monotonic() < end:
+    try:
+        listener.accept()
+    except OSError as error:
+        assert error.errno in gone, error
+    rounds += 1
+assert rounds <= 3 and time.process_time() - used < 0.3, (rounds, time.process_time() - used)
+listener.setblocking(False)
 for call in (lambda: a.recv(1), lambda: b.send(b"x"), lambda: listener.accept()):
     try:
         call()
