@@ -1,9 +1,13 @@
 //! What was decided for forwarded flows: from a packet's link and tuple to a value of the lane.
 //!
 //! One per lane and netstack, written by the slow path after a flow's first packet and read once per packet. It is a
-//! cache: two flows that want one place take turns, and what is lost is decided again. The hash costs little and has
+//! cache: where more flows want places than there are, most of those that have one keep it, and the others are decided
+//! again. If the newcomer always came in, more flows in turn than there are places would throw each other out, and none
+//! would ever be found. The hash costs little and has
 //! no secret: a peer whose tuples collide makes its own packets take the long way, and no worse. A value counts in
 //! the generation in which it was entered.
+
+use core::hint::black_box;
 
 use firelane_units::LinkId;
 use firelane_wire::IpProtocol;
@@ -21,7 +25,16 @@ const WAYS: usize = 2;
 pub struct FlowCache<V> {
     /// Nothing until the first flow: most netstacks forward nothing.
     places: Vec<Place<V>>,
+    /// Flows that found no free place.
+    late: u32,
 }
+
+/// Of flows that find no free place, each so manieth gets one nevertheless: who has one may have ended.
+const LATE_TAKEN: u32 = 8;
+
+/// Where a flow is looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Foreseen(usize);
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
@@ -36,28 +49,35 @@ struct Place<V> {
 impl<V: Copy + Default> FlowCache<V> {
     /// Without flows.
     pub const fn new() -> Self {
-        Self { places: Vec::new() }
+        Self { places: Vec::new(), late: 0 }
     }
 
     /// The value of a flow, if it was entered in this generation.
     #[inline]
     pub fn lookup(&self, link: LinkId, tuple: &Tuple, generation: u32) -> Option<V> {
-        let first = place(link, tuple);
+        self.lookup_at(Foreseen(place(link, tuple)), link, tuple, generation)
+    }
+
+    /// Reads a flow's place, so that it is near when the flow is looked up: of several flows at once the memory answers
+    /// sooner than of one after the other.
+    #[inline]
+    pub fn foresee(&self, link: LinkId, tuple: &Tuple) -> Foreseen {
+        let at = place(link, tuple);
+        black_box(self.places.get(at).map_or(0, |place| place.generation));
+        Foreseen(at)
+    }
+
+    /// As [`lookup`](Self::lookup), of a flow whose place was foreseen.
+    #[inline]
+    pub fn lookup_at(&self, at: Foreseen, link: LinkId, tuple: &Tuple, generation: u32) -> Option<V> {
         let place =
-            self.places.get(first..first + WAYS)?.iter().find(|place| {
+            self.places.get(at.0..at.0 + WAYS)?.iter().find(|place| {
                 place.tuple == *tuple && place.link == link && place.generation == generation
             })?;
         Some(place.value)
     }
 
-    /// Reads a flow's place, so that it is near when the flow is looked up: of several flows at once the memory answers
-    /// sooner than of one after the other. Answers what is of no use but to keep the read.
-    #[inline]
-    pub fn touch(&self, link: LinkId, tuple: &Tuple) -> u32 {
-        self.places.get(place(link, tuple)).map_or(0, |place| place.generation)
-    }
-
-    /// Enters a flow, in the place of the one that is there if no place is free.
+    /// Enters a flow, if a place is free or it takes another's.
     pub fn insert(&mut self, link: LinkId, tuple: &Tuple, generation: u32, value: V) {
         if self.places.is_empty() {
             let nobody = Tuple::v4(IpProtocol(0), NO_END, NO_END);
@@ -69,11 +89,16 @@ impl<V: Copy + Default> FlowCache<V> {
         let is_free = |place: &Place<V>| {
             place.generation != generation || (place.tuple == *tuple && place.link == link)
         };
-        let nth = places.iter().position(is_free).unwrap_or_else(|| {
-            // The first place has the flow that came last.
-            places.rotate_right(1);
-            0
-        });
+        let nth = match places.iter().position(is_free) {
+            Some(nth) => nth,
+            None => {
+                self.late = self.late.wrapping_add(1);
+                if !self.late.is_multiple_of(LATE_TAKEN) {
+                    return;
+                }
+                (self.late / LATE_TAKEN) as usize % WAYS
+            }
+        };
         places[nth] = Place { tuple: *tuple, link, generation, value };
     }
 
@@ -146,6 +171,27 @@ mod tests {
         }
         assert_eq!(cache.allocated_bytes(), size);
         assert!(held > 19_900, "a flow in use was found {held} times of 20,000");
+    }
+
+    #[test]
+    fn more_flows_in_turn_than_places_do_not_throw_each_other_out() {
+        let mut cache = FlowCache::new();
+        let flows = 2 * PLACES as u32;
+        let found = (0..4).map(|_| {
+            let known = |cache: &mut FlowCache<u32>, n| {
+                let is_known = cache.lookup(LinkId(1), &tuple(n), 1) == Some(n);
+                cache.insert(LinkId(1), &tuple(n), 1, n);
+                is_known
+            };
+            (0..flows).filter(|&n| known(&mut cache, n)).count()
+        });
+        let found: Vec<usize> = found.collect();
+        assert!(found[3] > PLACES / 2, "{found:?} of {flows}");
+        // A newcomer gets its place, if it comes often enough.
+        assert!((0..LATE_TAKEN).any(|_| {
+            cache.insert(LinkId(2), &tuple(7), 1, 7);
+            cache.lookup(LinkId(2), &tuple(7), 1) == Some(7)
+        }));
     }
 
     #[test]

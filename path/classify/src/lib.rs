@@ -29,7 +29,7 @@ mod tuple;
 mod word_table;
 
 pub use conn_table::{ConnTable, TableKey, TupleTaken};
-pub use flow_cache::FlowCache;
+pub use flow_cache::{FlowCache, Foreseen};
 pub use headers::{Fragment, Headers, L3};
 pub use listeners::{ListenTaken, Listeners, LocalAddr};
 pub use rules::{DsField, FlowMatch, FlowRules, MASK_SETS_MAX, RuleError};

@@ -7,12 +7,16 @@ use firelane_classify::Headers;
 use firelane_frame::Frame;
 use firelane_units::{LinkId, NetstackId};
 
+use crate::stacks::Foreseen;
+
 /// What is known of a frame for a netstack of this lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) netstack: NetstackId,
     pub(crate) link: LinkId,
     pub(crate) headers: Headers,
+    /// What a look ahead has found of its forwarded flow.
+    pub(crate) foreseen: Option<Foreseen>,
 }
 
 /// Frames for netstacks of this lane.
@@ -27,7 +31,7 @@ impl Arrivals {
     #[inline]
     pub(crate) fn push(&mut self, netstack: NetstackId, link: LinkId, frame: Frame, headers: &Headers) {
         self.frames.push(frame);
-        self.known.push(Arrival { netstack, link, headers: *headers });
+        self.known.push(Arrival { netstack, link, headers: *headers, foreseen: None });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -35,8 +39,8 @@ impl Arrivals {
     }
 
     /// What is known of all of them.
-    pub(crate) fn known(&self) -> &[Arrival] {
-        &self.known
+    pub(crate) fn known(&mut self) -> &mut [Arrival] {
+        &mut self.known
     }
 
     /// Gives each away, in order.

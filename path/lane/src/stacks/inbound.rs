@@ -45,14 +45,14 @@ pub(crate) struct Travel<'a> {
 impl Stacks {
     /// One frame for a netstack of this lane.
     pub(crate) fn arrive_one<D>(&mut self, common: &mut Common<D>, frame: Frame, arrival: &Arrival) {
-        let Arrival { netstack, link, ref headers } = *arrival;
+        let Arrival { netstack, link, ref headers, .. } = *arrival;
         let Some(shard) = self.shards.get_mut(netstack.index()) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
         probes::ip_receive(&frame, link);
         let mut inside = Inside { common, shard, conns: &mut self.conns };
         let frame = match inside.shard.forwarded.is_router() {
-            true => match inside.take_forwarded(&self.steps, link, frame, headers) {
+            true => match inside.take_forwarded(&self.steps, frame, arrival) {
                 Ok(()) => return,
                 Err(frame) => frame,
             },

@@ -33,6 +33,7 @@ use firelane_units::{DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId
 
 use self::conn::Conns;
 use self::inbound::Inside;
+pub(crate) use self::onward::Foreseen;
 pub(crate) use self::open::said_by;
 use self::shard::Shard;
 use self::tune::Sweep;

@@ -3,7 +3,6 @@
 //! The classifier's cache holds both beside the flow's tuple, in IP's generation: whatever changes a route, a neighbour,
 //! an address or a property begins another, and each flow's next packet takes the long way once (`inbound.rs`).
 
-use core::hint::black_box;
 use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_classify::{FlowCache, Headers, Tuple};
@@ -39,6 +38,13 @@ struct Known {
     adjacency: u16,
 }
 
+/// What is known of an arrival's flow, in the generation in which it was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Foreseen {
+    generation: u32,
+    known: Known,
+}
+
 impl Default for Known {
     fn default() -> Self {
         Self { steps: StepLists::FORWARD, adjacency: 0 }
@@ -52,21 +58,37 @@ impl ForwardedFlows {
         self.is_router
     }
 
-    /// A flow's first packet went to `adjacency`: the next ones go there by `steps`.
-    fn learn(&mut self, link: LinkId, tuple: &Tuple, steps: StepListId, adjacency: Adjacency) {
+    /// A flow's first packet goes to `adjacency`: the next ones go there by `steps`. Answers what is known then, even if
+    /// it is not remembered; nothing if there are too many next stations.
+    fn learn(
+        &mut self,
+        link: LinkId,
+        tuple: &Tuple,
+        steps: StepListId,
+        adjacency: Adjacency,
+    ) -> Option<Known> {
         if self.adjacencies.first().is_some_and(|first| first.generation != adjacency.generation) {
             self.adjacencies.clear();
         }
         let nth = match self.adjacencies.iter().position(|known| *known == adjacency) {
             Some(nth) => nth,
-            None if self.adjacencies.len() == ADJACENCIES_MAX => return,
+            None if self.adjacencies.len() == ADJACENCIES_MAX => return None,
             None => {
                 self.adjacencies.push(adjacency);
                 self.adjacencies.len() - 1
             }
         };
         (self.is_router, self.is_learning) = (true, true);
-        self.cache.insert(link, tuple, adjacency.generation, Known { steps, adjacency: nth as u16 });
+        let known = Known { steps, adjacency: nth as u16 };
+        self.cache.insert(link, tuple, adjacency.generation, known);
+        Some(known)
+    }
+
+    /// What is known of a flow.
+    #[inline]
+    fn find(&self, arrival: &Arrival, generation: u32) -> Option<Known> {
+        let tuple = arrival.headers.tuple().filter(|_| !arrival.headers.tagged)?;
+        self.cache.lookup(arrival.link, &tuple, generation)
     }
 
     /// The bytes that it takes.
@@ -81,55 +103,65 @@ const AHEAD: usize = FORESEEN_MAX;
 const AHEAD_LEAST: usize = 4;
 
 impl Stacks {
-    /// Reads what the packets of a chain will ask the tables for, all of them before the first is handled: so the
-    /// memory is waited for once and not once per packet. New flows are looked up together.
+    /// Finds the forwarded flows of a chain before its first packet is handled: the memory is waited for once and not
+    /// once per packet. New flows are looked up together.
     #[inline]
-    pub(crate) fn look_ahead(&mut self, now: Instant, arrivals: &[Arrival]) {
+    pub(crate) fn look_ahead(&mut self, now: Instant, arrivals: &mut [Arrival]) {
         if arrivals.len() < AHEAD_LEAST {
             return;
         }
-        let ahead = &arrivals[..arrivals.len().min(AHEAD)];
-        let mut learning = false;
-        for arrival in ahead {
-            let Some(shard) = self.shards.get_mut(arrival.netstack.index()) else { continue };
-            if shard.forwarded.is_router
-                && let Some(tuple) = arrival.headers.tuple()
-            {
-                learning |= shard.forwarded.is_learning;
-                black_box(shard.forwarded.cache.touch(arrival.link, &tuple));
-            }
-        }
-        if learning {
-            let learners = self.shards.iter_mut().filter(|shard| shard.forwarded.is_learning);
-            learners.for_each(|shard| shard.foresee(now, ahead));
-        }
+        let count = arrivals.len().min(AHEAD);
+        let routers = self.shards.iter_mut().filter(|shard| shard.forwarded.is_router);
+        routers.for_each(|shard| shard.foresee(now, &mut arrivals[..count]));
     }
 }
 
 impl Shard {
-    /// The flows of a chain that are not known, and are as most are, are known from here on.
-    fn foresee(&mut self, now: Instant, ahead: &[Arrival]) {
-        let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        let mut new = [NewFlow { link: LOOPBACK, src: nobody, dst: nobody }; AHEAD];
-        let mut whose = [0; AHEAD];
+    /// Says of each arrival for this netstack what is known of its flow. New flows that are as most are, are known from
+    /// here on.
+    fn foresee(&mut self, now: Instant, ahead: &mut [Arrival]) {
+        let (mut asked, mut new) = ([None; AHEAD], [0; AHEAD]);
         let mut count = 0;
         let Self { ip, forwarded, config, .. } = self;
+        for (arrival, asked) in ahead.iter().zip(&mut asked) {
+            let tuple = arrival.headers.tuple().filter(|_| !arrival.headers.tagged);
+            let tuple = tuple.filter(|_| arrival.netstack == config.id);
+            *asked = tuple.map(|tuple| (forwarded.cache.foresee(arrival.link, &tuple), tuple));
+        }
         let generation = ip.core.generation();
-        for (nth, arrival) in ahead.iter().enumerate() {
-            let Some(tuple) = arrival.headers.tuple() else { continue };
-            let is_ours = arrival.netstack == config.id && !arrival.headers.tagged;
-            if is_ours && forwarded.cache.lookup(arrival.link, &tuple, generation).is_none() {
-                new[count] = NewFlow { link: arrival.link, src: tuple.remote(), dst: tuple.local() };
-                whose[count] = nth;
-                count += 1;
+        for (nth, (arrival, asked)) in ahead.iter_mut().zip(&asked).enumerate() {
+            let Some((place, tuple)) = asked else { continue };
+            match forwarded.cache.lookup_at(*place, arrival.link, tuple, generation) {
+                Some(known) => arrival.foreseen = Some(Foreseen { generation, known }),
+                None => {
+                    new[count] = nth;
+                    count += 1;
+                }
             }
         }
-        forwarded.is_learning = false;
-        ip.core.foresee(now, &new[..count], |nth, adjacency| {
-            let Arrival { link, headers, .. } = &ahead[whose[nth]];
+        if count > 0 && forwarded.is_learning {
+            self.foresee_new(now, &new[..count], ahead);
+        }
+    }
+
+    /// The same for the flows that are not known.
+    fn foresee_new(&mut self, now: Instant, new: &[usize], ahead: &mut [Arrival]) {
+        let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let mut flows = [NewFlow { link: LOOPBACK, src: nobody, dst: nobody }; AHEAD];
+        for (flow, &nth) in flows.iter_mut().zip(new) {
+            let Arrival { link, headers, .. } = &ahead[nth];
             if let Some(tuple) = headers.tuple() {
-                forwarded.learn(*link, &tuple, StepLists::FORWARD, adjacency);
+                *flow = NewFlow { link: *link, src: tuple.remote(), dst: tuple.local() };
             }
+        }
+        let Self { ip, forwarded, .. } = self;
+        forwarded.is_learning = false;
+        ip.core.foresee(now, &flows[..new.len()], |nth, adjacency| {
+            let arrival = &mut ahead[new[nth]];
+            let Some(tuple) = arrival.headers.tuple() else { return };
+            let known = forwarded.learn(arrival.link, &tuple, StepLists::FORWARD, adjacency);
+            let generation = adjacency.generation;
+            arrival.foreseen = known.map(|known| Foreseen { generation, known });
         });
         ip.touch();
     }
@@ -142,14 +174,13 @@ impl<D> Inside<'_, D> {
     pub(crate) fn take_forwarded(
         &mut self,
         lists: &StepLists,
-        link: LinkId,
         frame: Frame,
-        headers: &Headers,
+        arrival: &Arrival,
     ) -> Result<(), Frame> {
         let generation = self.shard.ip.core.generation();
         let flows = &self.shard.forwarded;
-        let known = headers.tuple().filter(|_| !headers.tagged);
-        let known = known.and_then(|tuple| flows.cache.lookup(link, &tuple, generation));
+        let foreseen = arrival.foreseen.filter(|foreseen| foreseen.generation == generation);
+        let known = foreseen.map(|foreseen| foreseen.known).or_else(|| flows.find(arrival, generation));
         let Some(known) = known else { return Err(frame) };
         let Some(adjacency) = flows.adjacencies.get(usize::from(known.adjacency)).copied() else {
             return Err(frame);
@@ -180,7 +211,7 @@ impl<D> Inside<'_, D> {
         if let Some(tuple) = headers.tuple()
             && !headers.tagged
         {
-            self.shard.forwarded.learn(link, &tuple, StepLists::FORWARD, adjacency);
+            let _ = self.shard.forwarded.learn(link, &tuple, StepLists::FORWARD, adjacency);
         }
     }
 }
