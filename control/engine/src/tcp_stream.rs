@@ -548,6 +548,12 @@ impl TcpStream {
         self.socket.engine.fabric.stream_info(self.socket.shared.get().lane(), conn)
     }
 
+    /// Whether the peer has left several repetitions of a SYN, of text or of a keepalive unanswered, and the connection waits
+    /// on (RFC 9293 SHLD-9): it ends with an answer, or with an error once the wait is over.
+    pub fn is_doubtful(&self) -> bool {
+        self.socket.shared.get().words().flags().contains(Flags::DOUBTFUL)
+    }
+
     /// Resets the connection: what was not delivered is discarded (SO_LINGER with zero, then close).
     pub fn abort(&self) {
         if let Ok(conn) = self.socket.conn() {

@@ -111,6 +111,8 @@ bits! {
         URGENT = 32,
         /// The connection is fused: what one side writes the other reads from the same ring. This one ends, too.
         FUSED = 64,
+        /// The peer has left several repetitions in a row unanswered (RFC 9293 §3.8.3, R1). It ends with an answer.
+        DOUBTFUL = 128,
     }
 }
 

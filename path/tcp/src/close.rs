@@ -32,7 +32,7 @@ impl Connection {
     /// reset, so that the peer does not take them for delivered (RFC 2525 §2.17, RFC 9293 SHLD-3).
     pub fn close(&mut self, now: Instant, rings: &Rings<'_>) -> Disposition {
         if rings.recv.unread() > 0 && self.state != State::Closed {
-            return self.abort();
+            return self.abort(now);
         }
         self.options.orphan = true;
         let out = self.shutdown_send(now, rings);
@@ -43,32 +43,40 @@ impl Connection {
     }
 
     /// Ends the connection now and tells the peer with a RST (RFC 9293 §3.10.5; `SO_LINGER` with zero).
-    pub fn abort(&mut self) -> Disposition {
+    pub fn abort(&mut self, now: Instant) -> Disposition {
         if self.state == State::Closed {
             return Disposition::default();
         }
-        let mut out = self.die(CloseReason::Aborted);
+        let mut out = self.die(now, CloseReason::Aborted);
         out.dropped = None;
         out
     }
 
     /// Ends the connection because of a segment that cannot be honoured.
-    pub(crate) fn reset_now(&mut self, reason: CloseReason, dropped: DropReason) -> Disposition {
-        let mut out = self.die(reason);
+    pub(crate) fn reset_now(
+        &mut self,
+        now: Instant,
+        reason: CloseReason,
+        dropped: DropReason,
+    ) -> Disposition {
+        let mut out = self.die(now, reason);
         out.dropped = Some(dropped);
         out
     }
 
     /// Ends the connection for `reason`. The peer gets a RST if it knows of the connection (RFC 9293 §3.10.5:
     /// SYN-RECEIVED to FIN-WAIT-2 and CLOSE-WAIT; in the others it has said everything and hears nothing).
-    pub(crate) fn die(&mut self, reason: CloseReason) -> Disposition {
+    pub(crate) fn die(&mut self, now: Instant, reason: CloseReason) -> Disposition {
         use State as S;
         let tell =
             matches!(self.state, S::SynReceived | S::Established | S::FinWait1 | S::FinWait2 | S::CloseWait);
         let mut out = Disposition::closed(self.said_by_the_network(reason));
         if tell {
             let ack = self.receive.space.seq(self.receive.nxt);
-            out.reply = Some(SegmentOut::control(self.reset_seq(), Some(ack), TcpFlags::RST));
+            let mut reset = SegmentOut::control(self.reset_seq(), Some(ack), TcpFlags::RST);
+            // RFC 7323 §3.2: SHOULD, so that a peer that checks them stricter than it must believes it.
+            reset.options.timestamps = self.stamps.option(now);
+            out.reply = Some(reset);
         }
         self.forget();
         out

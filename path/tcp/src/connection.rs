@@ -290,7 +290,7 @@ impl Connection {
         self.check_reset(now, seg)?;
         self.check_sequence(now, seg)?;
         self.check_syn(now, seg)?;
-        self.heard_at = now;
+        (self.heard_at, self.keepalive_probes) = (now, 0);
         self.check_ack(now, seg, rings, out)?;
         self.check_urgent(seg, out);
         self.take_text(now, seg, rings, out)?;
@@ -301,7 +301,7 @@ impl Connection {
     /// Time passed; harmless if early.
     pub fn on_timer(&mut self, now: Instant, rings: &mut Rings<'_>) -> Disposition {
         if self.limit_at().is_some_and(|at| at <= now) {
-            return self.die(CloseReason::TimedOut);
+            return self.die(now, CloseReason::TimedOut);
         }
         loop {
             let fired = self.flight.on_timer(now);
@@ -311,7 +311,7 @@ impl Connection {
             match fired {
                 TimerFired::Nothing => break,
                 TimerFired::Retransmission { .. } if self.has_waited_too_long(now) => {
-                    return self.die(CloseReason::TimedOut);
+                    return self.die(now, CloseReason::TimedOut);
                 }
                 TimerFired::Retransmission { count } if count >= DOUBT_AFTER => self.doubt_path(),
                 _ => {}
@@ -348,7 +348,7 @@ impl Connection {
             SendTimer::Syn(_) => self.on_syn_timer(now),
             SendTimer::Persist(_) => {
                 if now.saturating_since(self.closed_window_since()) >= self.patience() {
-                    return Some(self.die(CloseReason::TimedOut));
+                    return Some(self.die(now, CloseReason::TimedOut));
                 }
                 self.demand_window_probe(rings);
                 self.timers.send = SendTimer::Persist(now + self.persist_interval());
@@ -375,7 +375,7 @@ impl Connection {
             return Disposition::default();
         }
         if self.keepalive_probes >= keepalive.probes {
-            return self.die(CloseReason::TimedOut);
+            return self.die(now, CloseReason::TimedOut);
         }
         self.keepalive_probes += 1;
         self.pending.demand_probe();

@@ -44,7 +44,7 @@ impl Connection {
         let text = seg.payload();
         self.timers.note_traffic(now);
         self.counts.on_received(now, text.len(), self.receive.segment().into());
-        self.heard_at = now;
+        (self.heard_at, self.keepalive_probes) = (now, 0);
         if let Some((value, _)) = stamps
             && self.receive.nxt <= self.receive.acknowledged
         {
@@ -82,6 +82,8 @@ impl Connection {
         let is_calm = self.state == State::Established
             && self.send.fin == NOWHERE
             && !self.is_orphan()
+            // What ends a doubt is news for the lane.
+            && !self.doubts_way()
             && !self.ecn.is_on()
             && !self.receive.holds_ahead();
         if !is_plain || !is_calm || seg.seq() != self.receive.space.seq(self.receive.nxt) {

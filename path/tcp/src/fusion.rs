@@ -109,7 +109,7 @@ impl Connection {
         if !owes {
             self.progress_at = now;
         } else if self.options.user_timeout().is_some_and(|limit| now >= self.progress_at + limit) {
-            return Disposition { reply: None, ..self.die(CloseReason::TimedOut) };
+            return Disposition { reply: None, ..self.die(now, CloseReason::TimedOut) };
         }
         Disposition::default()
     }

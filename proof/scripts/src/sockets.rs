@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use firelane_lane::{Connect, LaneMessage, Listen, SocketCommand, StreamOption};
 use firelane_sim::{Sim, StackId};
 use firelane_socket::{
-    Accepted, ListenerEnd, ReadError, SocketError, StreamEnd, UrgentError, UrgentMode, WriteError, listener,
-    stream,
+    Accepted, Flags, ListenerEnd, ReadError, SocketError, StreamEnd, UrgentError, UrgentMode, WriteError,
+    listener, stream,
 };
 use firelane_tcp::FastOpenCounters;
 use firelane_tcp::congestion::Algorithm;
@@ -79,6 +79,10 @@ impl Sockets {
                 Ok(false) => "no".into(),
                 Err(error) => word_of(error).into(),
             }),
+            ("doubtful", [name]) => {
+                let flags = self.stream(name)?.end.shared().words().flags();
+                done(if flags.contains(Flags::DOUBTFUL) { "yes" } else { "no" }.into())
+            }
             ("unacknowledged", [name]) => done(self.stream(name)?.end.send.unacknowledged().to_string()),
             ("shutdown", [name]) => {
                 self.stream(name)?.end.send.shut();

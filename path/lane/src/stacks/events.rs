@@ -20,8 +20,11 @@ impl<D> Inside<'_, D> {
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         conn.show_state(&mut self.shard.tcp_counters);
         if events.contains(Events::CONNECTED) && !on_connected(conn, &self.shard.listening, self.common) {
-            let told = conn.tcp().abort();
+            let told = conn.tcp().abort(self.common.now);
             return self.conclude(id, told);
+        }
+        if conn.stream.shared().words().flags().contains(Flags::DOUBTFUL) && !conn.tcp().doubts_way() {
+            conn.stream.shared().words().clear_flags(Flags::DOUBTFUL);
         }
         if events.contains(Events::CONNECTED) || closed.is_some() {
             self.note_fast_open(id, closed);
@@ -86,7 +89,7 @@ impl<D> Inside<'_, D> {
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         if conn.leaving == Leaving::No && conn.stream.has_lied() {
             self.common.counters.shm_lies += 1;
-            let told = conn.tcp().abort();
+            let told = conn.tcp().abort(self.common.now);
             return self.conclude(id, told);
         }
         // Who gets text will answer, and who has connected will ask.

@@ -222,9 +222,9 @@ impl<D> Inside<'_, D> {
 
     /// Ends a connection now, as its program or nobody wants it: its peer hears of it by a RST, or without one.
     pub(crate) fn abort(&mut self, id: ConnId) -> Option<Disposition> {
-        let is_fused = self.bereave(id);
+        let (is_fused, now) = (self.bereave(id), self.common.now);
         let tcp = self.conns.slab.get_mut(id)?.tcp();
-        Some(if is_fused { tcp.end_fused(CloseReason::Aborted) } else { tcp.abort() })
+        Some(if is_fused { tcp.end_fused(CloseReason::Aborted) } else { tcp.abort(now) })
     }
 
     /// The program of a fused connection closes it. Text that it has not read, wherever that lies, makes it a reset.

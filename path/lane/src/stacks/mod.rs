@@ -27,7 +27,7 @@ use firelane_frame::{Chain, Driver, Frame};
 use firelane_ip::{
     AddressError, AutoconfConfig, IfConfig, IfRouting, IpConfig, LOOPBACK, Route, RouteError, RouteTableError,
 };
-use firelane_socket::{ConnRef, Names, SocketError};
+use firelane_socket::{ConnRef, Flags, Names, SocketError};
 use firelane_tcp::{FastOpenCounters, SynCounters};
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
 
@@ -167,6 +167,10 @@ impl Stacks {
             let (tcp, mut rings) = conn.parts();
             let told = tcp.on_timer(common.now, &mut rings);
             let doubts = tcp.doubts_way();
+            if doubts {
+                // RFC 9293 SHLD-9: the program may learn of it while the wait goes on.
+                conn.stream.shared().words().set_flags(Flags::DOUBTFUL);
+            }
             let doubted = conn.stream.shared().names().filter(|_| doubts);
             if let Some(mut inside) = self.inside(common, netstack) {
                 if let Some(Names { local, remote }) = doubted {

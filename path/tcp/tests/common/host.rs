@@ -312,7 +312,7 @@ impl Host {
             return;
         }
         if self.script.abort_after.is_some_and(|limit| self.received >= limit) {
-            let out = self.connection.as_mut().expect("checked").abort();
+            let out = self.connection.as_mut().expect("checked").abort(now);
             return self.act(now, out);
         }
         let wrote_all = self.left_to_write == 0;

@@ -66,13 +66,13 @@ fn text_after_close_is_a_reset() {
 fn an_abort_tells_the_peer_if_it_knows_of_us() {
     let mut opening = Lab::opening(plain());
     opening.sent();
-    assert_eq!(reply(&opening.connection.abort()), "");
+    assert_eq!(reply(&opening.connection.abort(opening.now)), "");
     let mut answering = Lab::answering(plain(), TcpOptions::EMPTY);
     answering.sent();
-    assert_eq!(reply(&answering.connection.abort()), "R. 1:1(0) ack 1 win 0");
+    assert_eq!(reply(&answering.connection.abort(answering.now)), "R. 1:1(0) ack 1 win 0");
     let mut lab = Lab::established();
     lab.write(10);
     lab.sent();
-    assert_eq!(reply(&lab.connection.abort()), "R. 11:11(0) ack 1 win 0");
-    assert_eq!((lab.sent(), lab.connection.abort().closed), (vec![], None));
+    assert_eq!(reply(&lab.connection.abort(lab.now)), "R. 11:11(0) ack 1 win 0");
+    assert_eq!((lab.sent(), lab.connection.abort(lab.now).closed), (vec![], None));
 }

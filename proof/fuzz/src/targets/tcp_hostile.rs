@@ -49,7 +49,7 @@ pub fn target_tcp_hostile(data: &[u8]) {
         step(&mut input, &mut host, &mut peer, &mut now);
     }
     // Whatever was done to it, it can still be given up.
-    host.call(now, |connection, _| connection.abort());
+    host.call(now, |connection, _| connection.abort(now));
     assert!(host.connection.is_none());
 }
 

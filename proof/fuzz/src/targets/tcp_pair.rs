@@ -169,7 +169,7 @@ impl World {
         self.hosts[who].call(
             now,
             |connection, rings| {
-                if aborts { connection.abort() } else { connection.close(now, rings) }
+                if aborts { connection.abort(now) } else { connection.close(now, rings) }
             },
         );
     }
