@@ -145,7 +145,7 @@ fn values(name: &str, address: Address, prefix: Option<IpPrefix>) -> (String, St
             ),
             None => nothing(),
         },
-        ("reqhost", Address::Dhcp(Dhcp { host_name })) => {
+        ("reqhost", Address::Dhcp(Dhcp { host_name, .. })) => {
             (host_name.map(|it| it.to_string()).unwrap_or_default(), String::new(), String::new())
         }
         _ => nothing(),

@@ -78,6 +78,7 @@ impl Clients {
             mac: place.mac,
             id: self.duid.client_id(iaid(name.interface())),
             host_name: conf.host_name.map(|name| name.to_string()),
+            link_local: conf.link_local,
             seed: seed(),
         };
         let keep = keeper(&self.leases, name);
@@ -230,7 +231,10 @@ impl Clients {
                 .collect(),
             domains: report.lease.iter().flat_map(|it| it.lease.domains.clone()).collect(),
         };
-        let prefix = report.lease.and_then(|it| it.lease.prefix());
+        let leased = report.lease.and_then(|it| it.lease.prefix());
+        let prefix = leased.or(report.link_local);
+        // The address of the link can be used, whatever the client does meanwhile.
+        let state = if report.link_local.is_some() && leased.is_none() { AddressState::Ok } else { state };
         Some(Leased { state, prefix, deprecated: false, resolvers, info })
     }
 }

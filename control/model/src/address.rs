@@ -176,7 +176,7 @@ impl Address {
     pub fn can_become(self, other: Self) -> bool {
         match (self, other) {
             (Self::Static(a), Self::Static(b)) => a.prefix.addr() == b.prefix.addr(),
-            (Self::Dhcp(_), Self::Dhcp(_)) => true,
+            (Self::Dhcp(a), Self::Dhcp(b)) => a.link_local == b.link_local,
             _ => self == other,
         }
     }

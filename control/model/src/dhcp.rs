@@ -1,6 +1,6 @@
 //! How an interface asks for an IPv4 address (`ipadm create-addr -T dhcp`): what the operator chooses of it.
 //!
-//! Part of `address.rs`' words: `dhcp`, `dhcp,reqhost=web`.
+//! Part of `address.rs`' words: `dhcp`, `dhcp,reqhost=web`, `dhcp,linklocal=yes`.
 
 use core::fmt;
 
@@ -12,6 +12,8 @@ pub(crate) const DHCP: &str = "dhcp";
 pub struct Dhcp {
     /// The host name that is asked for (`-h`).
     pub host_name: Option<HostName>,
+    /// Whether the interface has an address of the link alone while no server gives one (RFC 3927).
+    pub link_local: bool,
 }
 
 impl Dhcp {
@@ -21,6 +23,8 @@ impl Dhcp {
         words.try_fold(Self::default(), |mut conf, word| {
             match word.split_once('=')? {
                 ("reqhost", name) => conf.host_name = Some(HostName::new(name)?),
+                ("linklocal", "yes") => conf.link_local = true,
+                ("linklocal", "no") => conf.link_local = false,
                 _ => return None,
             }
             Some(conf)
@@ -29,7 +33,8 @@ impl Dhcp {
 
     pub(crate) fn write(&self) -> String {
         let host_name = self.host_name.map(|name| format!(",reqhost={name}")).unwrap_or_default();
-        format!("{DHCP}{host_name}")
+        let link_local = if self.link_local { ",linklocal=yes" } else { "" };
+        format!("{DHCP}{host_name}{link_local}")
     }
 }
 
@@ -87,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_nothing_else() {
-        for text in ["dhcp", "dhcp,reqhost=w", "dhcp,reqhost=web-1.lab"] {
+        for text in ["dhcp", "dhcp,reqhost=w", "dhcp,reqhost=web-1.lab", "dhcp,reqhost=w,linklocal=yes"] {
             assert_eq!(Dhcp::read(text).unwrap().write(), text);
         }
         let long = format!("dhcp,reqhost={}", "a".repeat(64));
@@ -96,6 +101,8 @@ mod tests {
             "dhcp,",
             "dhcp,primary",
             "dhcp,primary=yes",
+            "dhcp,linklocal",
+            "dhcp,linklocal=maybe",
             "dhcp,reqhost=",
             "dhcp,reqhost=-w",
             "dhcp,reqhost=a..b",

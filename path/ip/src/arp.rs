@@ -55,12 +55,17 @@ impl Ip {
             AddressState::Tentative => self.on_conflict(now, link, claimed.into(), packet.sender_mac),
             // A probe for an address that is used is answered like any question.
             AddressState::Preferred | AddressState::Deprecated if is_probe => return false,
-            // RFC 5227 §2.4 (c): the address is kept, and defended at most once in ten seconds.
-            AddressState::Preferred | AddressState::Deprecated => {
-                if self.interfaces.is_home(link) && self.addresses.may_defend(now, claimed.into()) {
+            // RFC 5227 §2.4 (c): the address is kept, and defended at most once in ten seconds. One that nobody gave,
+            // but that was chosen by chance, is defended once and then left to the other (RFC 3927 §2.5 (b)).
+            AddressState::Preferred | AddressState::Deprecated if self.interfaces.is_home(link) => {
+                if self.addresses.may_defend(now, claimed.into()) {
                     self.send_arp_announcement(link, claimed, pools);
+                } else if claimed.is_link_local() {
+                    self.on_conflict(now, link, claimed.into(), packet.sender_mac);
                 }
             }
+            // The home lane sees it too, and says what becomes of it.
+            AddressState::Preferred | AddressState::Deprecated => {}
             // It is the other's, and he is a neighbour like any.
             AddressState::Duplicate => return false,
         }

@@ -469,6 +469,23 @@ fn an_address_in_use_is_defended_once_in_ten_seconds() {
     assert_eq!(state(&a, "10.0.0.1"), None);
 }
 
+#[test]
+fn an_address_of_the_link_is_defended_once_and_then_left_to_the_other() {
+    let mut a = settled(&["169.254.7.7/16"]);
+    let own: std::net::Ipv4Addr = "169.254.7.7".parse().unwrap();
+    let claim = arp(mac(9), &ArpRepr::announcement(mac(9), own));
+    let mut at = |second: u64| {
+        let now = Instant::from_secs(second);
+        a.input_bytes(now, &claim);
+        (a.outputs(now).len(), a.ip.is_local(own.into()))
+    };
+    // Eleven seconds apart each claim is the first.
+    assert_eq!([at(100), at(111)], [(1, true), (1, true)]);
+    assert_eq!(at(112), (0, false), "RFC 3927 §2.5 (b)");
+    let prefix = "169.254.7.7/16".parse().unwrap();
+    assert!(a.events.contains(&IpEvent::DuplicateAddress(LINK, prefix, mac(9))));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 

@@ -314,3 +314,29 @@ fn an_operator_who_wants_no_server_asks_none() {
     let refused = daemon.firelane(&["ipadm", "refresh-addr", "web0/auto"]);
     assert!(refused.stderr.contains("Operation not supported"), "{}", refused.stderr);
 }
+
+#[test]
+fn without_a_server_an_address_of_the_link_is_used_until_there_is_one() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox, "");
+    sandbox.run(Some("srv"), "ip", &["address", "add", "169.254.0.1/16", "dev", "srv0"]).expect_success();
+    let create = ["ipadm", "create-addr", "-T", "dhcp", "-p", "linklocal=yes", "-w", "20", "web0/v4"];
+    daemon.firelane(&create).expect_success();
+    let got = row(&daemon, "web0/v4");
+    let addr = got["addr"].as_str().expect("an address").to_owned();
+    assert!(addr.starts_with("169.254.") && addr.ends_with("/16"), "{got}");
+    assert_eq!((&got["state"], &got["lease"]["state"]), (&"ok".into(), &"SELECTING".into()), "{got}");
+    assert!(ping(&sandbox, addr.trim_end_matches("/16")), "it is in use");
+    // Another station takes it: it is left to him, and another one used.
+    let own = addr.trim_end_matches("/16");
+    sandbox.run(Some("srv"), "ip", &["address", "add", &format!("{own}/32"), "dev", "srv0"]).expect_success();
+    let other = until("another address", || {
+        // It asks for somebody who is not there, in its own name.
+        sandbox.run(Some("srv"), "ping", &["-c", "1", "-W", "1", "-I", own, "169.254.0.99"]);
+        let got = row(&daemon, "web0/v4");
+        got["addr"].as_str().filter(|it| it.starts_with("169.254.") && *it != addr).map(str::to_owned)
+    });
+    let _server = Server::start(&sandbox, RANGE);
+    until("a lease", || (row(&daemon, "web0/v4")["lease"]["state"] == "BOUND").then_some(()));
+    assert!(!ping(&sandbox, other.trim_end_matches("/16")), "a host has one or the other (RFC 3927 §1.9)");
+}

@@ -8,12 +8,14 @@
 //! - `clock.rs`: the tasks' time.
 //! - `task.rs`: [`Running`], a client with its socket and its interface, which gives the lease to the netstack.
 //! - `identity.rs`: who a client says it is.
+//! - `link_local.rs`: an IPv4 address of the link alone while there is no server (RFC 3927).
 //! - `names.rs`: domain names, of which only what is harmless passes.
 //! - `random.rs`: chance, seeded.
 #![forbid(unsafe_code)]
 
 mod clock;
 mod identity;
+mod link_local;
 mod names;
 mod random;
 mod task;

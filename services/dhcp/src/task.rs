@@ -10,13 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use firelane::{Engine, RouteConfig, Stack, UdpSocket};
-use firelane_units::{IpPrefix, LinkId};
+use firelane_units::{Instant, IpPrefix, LinkId};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, seconds_of};
+use crate::link_local::{LinkLocal, Step};
 use crate::v4::{Action, Client, ClientConfig, Counters, Lease, Loss, Phase};
 
 /// RFC 2131 §4.1.
@@ -48,6 +49,8 @@ pub struct Report {
     pub phase: Phase,
     /// Its lease, if one is in force.
     pub lease: Option<Remembered>,
+    /// The address of the link alone that is used meanwhile (RFC 3927).
+    pub link_local: Option<IpPrefix>,
     /// What it has seen.
     pub counters: Counters,
 }
@@ -63,6 +66,7 @@ enum Command {
 #[derive(Debug)]
 struct Given {
     address: Option<IpPrefix>,
+    link_local: Option<IpPrefix>,
     routes: Vec<RouteConfig>,
 }
 
@@ -104,16 +108,18 @@ impl Running {
             let left = before.until.map(|until| until.saturating_sub(seconds_of(SystemTime::now())));
             (before.lease, Duration::from_secs(left.unwrap_or(0)))
         });
+        let link_local = config.link_local.then(|| LinkLocal::new(config.mac));
         let client = Client::new(clock.now(), config, before);
-        let report = Report { phase: client.phase(), lease: None, counters: client.counters() };
+        let report =
+            Report { phase: client.phase(), lease: None, link_local: None, counters: client.counters() };
         let interface = Arc::new(Interface {
             stack: stack.clone(),
             link,
-            given: Mutex::new(Given { address: None, routes: Vec::new() }),
+            given: Mutex::new(Given { address: None, link_local: None, routes: Vec::new() }),
             report: Mutex::new(report),
         });
         let (commands, orders) = mpsc::unbounded_channel();
-        let at_work = AtWork { client, clock, socket, interface: Arc::clone(&interface), keep };
+        let at_work = AtWork { client, link_local, clock, socket, interface: Arc::clone(&interface), keep };
         Ok(Self { task: runtime.spawn(at_work.run(orders)), commands, interface })
     }
 
@@ -155,6 +161,7 @@ impl Running {
         // It ends cancelled, which is no news.
         let _ = runtime.block_on(self.task);
         self.interface.take_back();
+        self.interface.take_link_local();
     }
 
     fn order(&self, command: Command) {
@@ -212,6 +219,22 @@ impl Interface {
         }
     }
 
+    fn give_link_local(&self, prefix: IpPrefix) {
+        self.take_link_local();
+        self.given().link_local = Some(prefix);
+        if let Err(error) = self.engine().add_address(self.link, prefix) {
+            tracing::error!("link-local address {prefix}: {error}");
+        }
+    }
+
+    fn take_link_local(&self) {
+        if let Some(prefix) = self.given().link_local.take()
+            && let Err(error) = self.engine().remove_address(self.link, prefix)
+        {
+            tracing::debug!("link-local address {prefix}: {error}");
+        }
+    }
+
     fn remove_route(&self, route: RouteConfig) {
         if let Err(error) = self.engine().remove_route(self.stack.id(), route) {
             tracing::debug!("leased route {}: {error}", route.destination);
@@ -222,6 +245,8 @@ impl Interface {
 /// What the task owns.
 struct AtWork {
     client: Client,
+    /// `Some` if the operator wants one.
+    link_local: Option<LinkLocal>,
     clock: Clock,
     socket: UdpSocket,
     interface: Arc<Interface>,
@@ -235,9 +260,11 @@ impl AtWork {
             while let Some(action) = self.client.poll(self.clock.now()) {
                 self.carry_out(action).await;
             }
+            let other = self.run_link_local();
             self.tell();
+            let next = [self.client.poll_at(), other].into_iter().flatten().min();
             tokio::select! {
-                () = self.clock.reach(self.client.poll_at()) => {}
+                () = self.clock.reach(next) => {}
                 received = self.socket.recv_from_async(&mut bytes) => match received {
                     Ok((len, from)) if from.port() == SERVER_PORT => {
                         self.client.on_message(self.clock.now(), &bytes[..len]);
@@ -251,7 +278,9 @@ impl AtWork {
                 order = orders.recv() => match order {
                     None => return,
                     Some(Command::Tested(addr, is_free)) => {
-                        self.client.on_tested(self.clock.now(), addr, is_free);
+                        let now = self.clock.now();
+                        self.client.on_tested(now, addr, is_free);
+                        self.link_local.iter_mut().for_each(|it| it.on_tested(now, addr, is_free));
                     }
                     Some(Command::Rename(name)) => self.client.rename(name),
                     Some(Command::Refresh) => self.client.refresh(self.clock.now()),
@@ -267,6 +296,27 @@ impl AtWork {
                 },
             }
         }
+    }
+
+    /// While there is no lease the interface has an address of the link alone; when the next step is due.
+    fn run_link_local(&mut self) -> Option<Instant> {
+        let now = self.clock.now();
+        let own = self.link_local.as_mut()?;
+        match self.client.phase() {
+            Phase::Bound | Phase::Renewing | Phase::Rebinding | Phase::Released => own.set_wanted(now, false),
+            // Until its test is over nobody knows whether the leased address can be used.
+            Phase::Testing => {}
+            Phase::Init | Phase::Selecting | Phase::Requesting | Phase::Rebooting => {
+                own.set_wanted(now, true);
+            }
+        }
+        while let Some(step) = own.poll(now) {
+            match step {
+                Step::Try(prefix) => self.interface.give_link_local(prefix),
+                Step::Drop(_) => self.interface.take_link_local(),
+            }
+        }
+        own.poll_at()
     }
 
     async fn carry_out(&self, action: Action) {
@@ -310,5 +360,7 @@ impl AtWork {
     fn tell(&self) {
         let mut report = self.interface.report();
         (report.phase, report.counters) = (self.client.phase(), self.client.counters());
+        let link_local = self.link_local.as_ref().is_some_and(|it| it.in_use().is_some());
+        report.link_local = self.interface.given().link_local.filter(|_| link_local);
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
     let own: &[char] = match kind {
         "static" => &['a', 'd'],
         "addrconf" => &['i', 'p'],
-        "dhcp" => &['h', 'w', '1'],
+        "dhcp" => &['h', 'p', 'w', '1'],
         _ => return Err(die(format!("Invalid address type {kind} (static, addrconf, dhcp)"))),
     };
     let is_foreign = |letter: &char| call.args.has(*letter) && !own.contains(letter);
@@ -91,12 +91,20 @@ fn read_wait(call: &Call<'_>) -> Result<Option<Duration>, String> {
     }
 }
 
-/// What `-h` says about an address that a server gives.
+/// What `-h` and `-p` say about an address that a server gives.
 fn read_dhcp(call: &Call<'_>) -> Result<Dhcp, String> {
     let refused = |name: &str| format!("Invalid host name provided ({name}: {})", HostName::ALLOWED);
     let host_name =
         call.args.value('h').map(|name| HostName::new(name).ok_or_else(|| refused(name))).transpose()?;
-    Ok(Dhcp { host_name })
+    let mut conf = Dhcp { host_name, ..Dhcp::default() };
+    for word in call.args.values('p').flat_map(|words| words.split(',')) {
+        conf.link_local = match word {
+            "linklocal=yes" => true,
+            "linklocal=no" => false,
+            _ => return Err(format!("Invalid property provided ({word}: linklocal = yes or no)")),
+        };
+    }
+    Ok(conf)
 }
 
 /// Waits until a lease is in force. The client goes on looking for one when the command has given up.

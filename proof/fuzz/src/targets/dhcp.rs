@@ -30,7 +30,8 @@ pub fn target_dhcp_message(data: &[u8]) {
 /// A client, its server and the time: the input says who is next.
 pub fn target_dhcp_client(data: &[u8]) {
     let mut input = Input::new(data);
-    let config = ClientConfig { mac: MAC, id: vec![255; 7], host_name: None, seed: input.amount() };
+    let config =
+        ClientConfig { mac: MAC, id: vec![255; 7], host_name: None, link_local: false, seed: input.amount() };
     let mut now = Instant::from_secs(1);
     let mut client = Client::new(now, config, None);
     let mut asked: Option<Message> = None;

@@ -45,6 +45,8 @@ pub struct ClientConfig {
     pub id: Vec<u8>,
     /// The name that the client asks for.
     pub host_name: Option<String>,
+    /// Whether the interface has an address of the link alone while there is no lease (RFC 3927); its task's to do.
+    pub link_local: bool,
     /// The seed of its numbers.
     pub seed: u64,
 }

@@ -20,8 +20,13 @@ impl Lab {
     }
 
     fn seeded(seed: u64, before: Option<(Lease, Duration)>) -> Self {
-        let config =
-            ClientConfig { mac: MAC, id: vec![255, 0, 0, 0, 1], host_name: Some("web".into()), seed };
+        let config = ClientConfig {
+            mac: MAC,
+            id: vec![255, 0, 0, 0, 1],
+            host_name: Some("web".into()),
+            link_local: false,
+            seed,
+        };
         let now = Instant::from_secs(100);
         Self { client: Client::new(now, config, before), now }
     }
