@@ -29,6 +29,8 @@ mod shim_rtt;
 mod switch;
 mod tap_bulk;
 mod testpmd;
+mod udp;
+mod udp_kernel;
 mod wire_tcp;
 
 use std::process::ExitCode;
@@ -93,6 +95,11 @@ const BENCHES: &[Bench] = &[
         name: "conn-memory",
         about: "1,000,000 idle connections and 100,000 records in TIME-WAIT, beside the kernel's slab",
         run: conn_memory::run,
+    },
+    Bench {
+        name: "udp",
+        about: "datagrams one way, and there and back, over a memory wire and TAP, beside loopback and veth",
+        run: udp::run,
     },
     Bench {
         name: "shim-rtt",

@@ -30,6 +30,9 @@ pub(crate) fn play(role: &str, args: &[&str]) -> Result<()> {
         "loss-source" => crate::loss::play_source(),
         "echo-server" => crate::shim_rtt::play_server(args),
         "echo-client" => crate::shim_rtt::play_client(args),
+        "udp-server" => crate::udp_kernel::play_server(args),
+        "udp-client" => crate::udp_kernel::play_client(args),
+        "udp-tap-server" => crate::udp::play_tap_server(),
         "idle-client" => crate::idle::play_client(),
         _ => Err(format!("no peer plays {role:?}").into()),
     }
