@@ -102,7 +102,7 @@ impl Process {
     /// Which path it has, and why.
     fn path(&self, known: &Known<'_>) -> (&'static str, String) {
         if let Some(netstack) = &known.netstack {
-            return ("accelerated", format!("its TCP sockets are on netstack {netstack}"));
+            return ("accelerated", format!("its TCP and UDP sockets are on netstack {netstack}"));
         }
         if self.is_preloaded() && self.asks_for_netstack() {
             return ("accelerated", "it has asked for no socket of Firelane's as yet".to_owned());
@@ -128,8 +128,8 @@ impl Process {
                 (Some(socket), _) => sockets.push(SocketReport { fd, ..known.shown(socket) }),
                 (None, Some(socket)) => {
                     let why = match (path, socket.protocol.as_str()) {
-                        ("accelerated", "tcp") => "it was made before or past the library",
-                        ("accelerated", _) => "only TCP sockets are Firelane's",
+                        ("accelerated", "tcp" | "udp") => "it was made before or past the library",
+                        ("accelerated", _) => "only TCP and UDP sockets are Firelane's",
                         _ => "as the program's",
                     };
                     sockets.push(SocketReport { fd, why: why.to_owned(), ..socket.clone() });
@@ -160,6 +160,9 @@ impl Known<'_> {
         let state = match tcp {
             Some(tcp) => tcp.state.word(),
             None if it.socket.is_listening => "LISTEN",
+            None if it.socket.is_datagram => {
+                state_word("udp", if it.socket.remote.is_some() { 1 } else { 7 })
+            }
             // What has no connection any more, or never had one.
             None => "CLOSED",
         };
@@ -170,7 +173,7 @@ impl Known<'_> {
             fd: 0,
             path: "firelane".to_owned(),
             why: self.why_segments(it).to_owned(),
-            protocol: "tcp".to_owned(),
+            protocol: if it.socket.is_datagram { "udp" } else { "tcp" }.to_owned(),
             state: state.to_owned(),
             local: it.socket.local,
             remote: it.socket.remote,

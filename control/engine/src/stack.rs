@@ -58,6 +58,14 @@ impl Stack {
         Ok(rings == StreamConfig::default() || rings == self.config()?.sockets.stream)
     }
 
+    /// The link that has an address.
+    pub(crate) fn link_of(&self, address: IpAddr) -> Option<u32> {
+        let mut registry = self.inner.registry();
+        let netstack = registry.netstack_mut(self.id).ok()?;
+        let its = netstack.addresses.iter().find(|(_, prefix)| prefix.addr() == address);
+        its.map(|(link, _)| link.0)
+    }
+
     /// Whether a socket may have the address.
     pub(crate) fn owns(&self, ip: IpAddr) -> io::Result<bool> {
         Ok(self.inner.registry_of_now().netstack_mut(self.id)?.owns(ip))

@@ -144,7 +144,7 @@ impl UdpSocket {
             nonblocking: AtomicBool::new(false),
             read_timeout: Mutex::default(),
         };
-        let bind = Bind { socket, local, v6_only: false, remote, link, slot };
+        let bind = Bind { socket, local, v6_only: false, shares: false, remote, link, slot };
         opened.command(SocketCommand::Bind(Box::new(bind)))?;
         let outcome = block_on(None, |context| opened.poll_for(Ready::WRITABLE, context, Self::bound));
         outcome.expect("without a limit it ends ready").map(|()| opened)

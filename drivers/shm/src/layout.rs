@@ -135,7 +135,7 @@ pub struct Block {
 pub mod margin {
     /// [`super::status`], below the error number.
     pub const STATUS: usize = 1;
-    /// Not zero once lane, ports and addresses below it are there.
+    /// Not zero once lane, ports and addresses below it are there. Of a datagram socket bit 1 says that it has a peer.
     pub const BOUND: usize = 2;
     /// Lane, netstack, local port, remote port: 16 bits each.
     pub const PLACE: usize = 3;
@@ -183,6 +183,31 @@ pub mod request {
 /// In the word `file`: the program has accepted the connection. One that nobody has accepted when its listener closes is
 /// reset, as Linux does.
 pub const TAKEN: u64 = 1 << 2;
+
+/// In the word `file` of a datagram socket: what its program is told with each datagram, and what it cuts by. Set by the
+/// daemon when the program asks.
+pub mod file {
+    /// Those that the program's side sets itself.
+    pub const OWN: u64 = 0xff;
+    /// IP_PKTINFO.
+    pub const INFO_V4: u64 = 1 << 8;
+    /// IP_RECVTOS.
+    pub const TOS_V4: u64 = 1 << 9;
+    /// IP_RECVTTL.
+    pub const HOPS_V4: u64 = 1 << 10;
+    /// IPV6_RECVPKTINFO.
+    pub const INFO_V6: u64 = 1 << 11;
+    /// IPV6_RECVTCLASS.
+    pub const TOS_V6: u64 = 1 << 12;
+    /// IPV6_RECVHOPLIMIT.
+    pub const HOPS_V6: u64 = 1 << 13;
+    /// UDP_GRO.
+    pub const GRO: u64 = 1 << 14;
+    /// Bytes of a datagram that a larger payload is cut into (UDP_SEGMENT).
+    pub const SEGMENT: u64 = 0xffff << SEGMENT_SHIFT;
+    /// Where they are.
+    pub const SEGMENT_SHIFT: u32 = 32;
+}
 
 /// Sizes of an arena, and where its parts begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

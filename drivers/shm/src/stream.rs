@@ -86,10 +86,10 @@ impl Readiness {
 /// A stream, as one thread of the program sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamEnd<'a, M = Mapping> {
-    memory: &'a M,
-    block: &'a Block,
+    pub(crate) memory: &'a M,
+    pub(crate) block: &'a Block,
     number: u32,
-    me: Holder,
+    pub(crate) me: Holder,
 }
 
 impl<'a> StreamEnd<'a> {
@@ -115,7 +115,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         Self { memory, block, number: 0, me }
     }
 
-    fn rings(&self) -> &'a RingWords {
+    pub(crate) fn rings(&self) -> &'a RingWords {
         &self.block.rings
     }
 
@@ -265,7 +265,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     }
 
     /// The most bytes of the send ring (0) or the receive ring (1).
-    fn capacity(&self, ring: usize) -> usize {
+    pub(crate) fn capacity(&self, ring: usize) -> usize {
         self.block.capacity[ring].load(Ordering::Relaxed) as usize
     }
 
@@ -358,7 +358,7 @@ pub const fn is_roomy(room: u64, unacknowledged: u64) -> bool {
 }
 
 /// The state word of a ring while its writer is inside (R3).
-struct Held<'a> {
+pub(crate) struct Held<'a> {
     word: &'a AtomicU64,
     state: u64,
 }
@@ -366,7 +366,7 @@ struct Held<'a> {
 impl<'a> Held<'a> {
     /// Takes hold of the storage, if there is any.
     #[inline]
-    fn take(word: &'a AtomicU64) -> Option<Self> {
+    pub(crate) fn take(word: &'a AtomicU64) -> Option<Self> {
         let mut state = word.load(Ordering::Acquire);
         loop {
             if state & ATTACHED == 0 {
@@ -381,7 +381,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         size_in(self.state)
     }
 }
@@ -395,13 +395,18 @@ impl Drop for Held<'_> {
 }
 
 /// Where the storage of the ring that a side writes is, and how long.
-fn place(side: &RingSide) -> (u64, usize) {
+pub(crate) fn place(side: &RingSide) -> (u64, usize) {
     let state = side.state.load(Ordering::Acquire);
     (side.storage.load(Ordering::Relaxed).addr() as u64, size_in(state))
 }
 
 /// The at most two pieces of storage for `len` bytes at `cursor`, and which of the bytes belong there.
-fn parts(storage: u64, size: usize, cursor: u64, len: usize) -> impl Iterator<Item = (u64, (usize, usize))> {
+pub(crate) fn parts(
+    storage: u64,
+    size: usize,
+    cursor: u64,
+    len: usize,
+) -> impl Iterator<Item = (u64, (usize, usize))> {
     let offset = cursor as usize & (size - 1);
     let first = len.min(size - offset);
     let pieces = [(storage.wrapping_add(offset as u64), (0, first)), (storage, (first, len))];

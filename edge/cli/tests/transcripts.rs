@@ -140,7 +140,7 @@ fn programs() -> Vec<ProgramReport> {
         ..socket(8, "firelane", "tcp", "ESTABLISHED", [Some("10.0.0.10:6379"), Some("10.0.0.1:40312")])
     };
     let kernels = SocketReport {
-        why: "only TCP sockets are Firelane's".into(),
+        why: "only TCP and UDP sockets are Firelane's".into(),
         ..socket(9, "kernel", "udp", "Idle", [Some("0.0.0.0:5353"), None])
     };
     let other = ProgramReport {
@@ -154,7 +154,7 @@ fn programs() -> Vec<ProgramReport> {
         pid: 4711,
         command: "redis-server".into(),
         path: "accelerated".into(),
-        why: "its TCP sockets are on netstack web".into(),
+        why: "its TCP and UDP sockets are on netstack web".into(),
         netstack: Some("web".parse().unwrap()),
         sockets: vec![listener, connection, kernels],
         others: 1,

@@ -1,6 +1,7 @@
 //! The exported functions, by family. Each turns C's arguments into ours, asks safe code, and answers as C does;
 //! what is not about one of our sockets goes on to libc untouched.
 
+pub(crate) mod control;
 pub(crate) mod descriptors;
 pub(crate) mod messages;
 pub(crate) mod names;

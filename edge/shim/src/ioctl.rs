@@ -32,6 +32,7 @@ pub(crate) fn control(socket: Held, request: c_ulong, argument: &mut [u8]) -> Re
         return Err(Errno::INVAL);
     }
     let count = socket.stream().map_or(0, |stream| match request {
+        libc::FIONREAD if socket.is_datagram() => crate::datagram::first_len(&stream),
         libc::FIONREAD => stream.end().available(),
         libc::TIOCOUTQ | SIOCOUTQNSD => stream.end().unacknowledged(),
         _ => 0,

@@ -27,6 +27,7 @@ mod arenas;
 mod buffers;
 mod connecting;
 mod copying;
+mod datagram;
 mod descriptors;
 mod epoll;
 mod hooks;

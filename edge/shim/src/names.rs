@@ -23,11 +23,20 @@ pub(crate) fn local(socket: &Held) -> Result<Shown, Errno> {
 /// The peer's address.
 pub(crate) fn peer(socket: &Held) -> Result<Shown, Errno> {
     let stream = socket.stream().filter(|stream| stream.is_connected()).ok_or(Errno::NOTCONN)?;
+    if socket.is_datagram() && !stream.end().block().has_peer() {
+        return Err(Errno::NOTCONN);
+    }
     let address = match words(stream.end().block(), margin::REMOTE, 48) {
         Some(address) => Some(address),
         None => session::names(socket)?.1,
     };
     Ok(shown(socket, address.ok_or(Errno::NOTCONN)?))
+}
+
+/// The peer of a datagram socket, as its words have it.
+pub(crate) fn peer_of(socket: &Held) -> Option<SocketAddr> {
+    let stream = socket.stream().filter(|stream| stream.end().block().has_peer())?;
+    words(stream.end().block(), margin::REMOTE, 48)
 }
 
 fn shown(socket: &Held, address: SocketAddr) -> Shown {

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use firelane_shm::layout::request;
-use libc::{IPPROTO_TCP, SOL_SOCKET, timeval};
+use libc::{IPPROTO_TCP, IPPROTO_UDP, SOL_SOCKET, timeval};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 
@@ -16,19 +16,26 @@ use crate::socket::Held;
 use crate::stream::Stream;
 use crate::{session, sys};
 
-/// Levels that sockets of the internet's families have.
-const LEVELS: [c_int; 4] = [SOL_SOCKET, IPPROTO_TCP, libc::IPPROTO_IP, libc::IPPROTO_IPV6];
+/// Levels that all sockets of the internet's families have.
+const LEVELS: [c_int; 3] = [SOL_SOCKET, libc::IPPROTO_IP, libc::IPPROTO_IPV6];
 
 const INT: usize = size_of::<c_int>();
 /// Times as programs give them: seconds and microseconds.
 const TIME: usize = size_of::<timeval>();
 
+fn has_level(socket: &Held, level: c_int) -> bool {
+    let transport = if socket.is_datagram() { IPPROTO_UDP } else { IPPROTO_TCP };
+    level == transport || LEVELS.contains(&level)
+}
+
 /// Reads an option; how many bytes of `value` it has.
 pub(crate) fn get(socket: &Held, level: c_int, name: c_int, value: &mut [u8]) -> Result<usize, Errno> {
-    if !LEVELS.contains(&level) {
+    if !has_level(socket, level) {
         return Err(Errno::OPNOTSUPP);
     }
     let number = match (level, name) {
+        (SOL_SOCKET, libc::SO_TYPE) if socket.is_datagram() => libc::SOCK_DGRAM,
+        (SOL_SOCKET, libc::SO_PROTOCOL) if socket.is_datagram() => IPPROTO_UDP,
         (SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
         (SOL_SOCKET, libc::SO_PROTOCOL) => IPPROTO_TCP,
         (SOL_SOCKET, libc::SO_DOMAIN) => {
@@ -68,7 +75,7 @@ fn lane_bit(socket: &Held, name: c_int) -> Option<(Stream, u64)> {
 
 /// Sets an option.
 pub(crate) fn set(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
-    if !LEVELS.contains(&level) {
+    if !has_level(socket, level) {
         return Err(Errno::NOPROTOOPT);
     }
     let takes_text = level == IPPROTO_TCP && [libc::TCP_CONGESTION, libc::TCP_ULP].contains(&name);

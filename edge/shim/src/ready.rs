@@ -19,6 +19,7 @@ pub(crate) fn of(word: Word) -> u32 {
         Kind::Stream => {
             Stream::new(socket::arena(word), socket::number(word)).map_or(DEAD, |stream| stream.poll().0)
         }
+        Kind::Fresh if socket::is_datagram(word) => Readiness::WRITABLE,
         Kind::Fresh => Readiness::WRITABLE | Readiness::HANGUP,
         Kind::Epoll if epoll::is_ready(word) => Readiness::READABLE,
         Kind::Epoll | Kind::Listener | Kind::Ended | Kind::Private => 0,

@@ -269,8 +269,17 @@ fn done(answer: &Answer) -> Result<(), Errno> {
 
 /// A new stream socket's descriptor, with SOCK_NONBLOCK and SOCK_CLOEXEC of `flags`.
 pub(crate) fn open_socket(is_v6: bool, flags: c_int) -> Result<c_int, Errno> {
+    open_kind(is_v6, Kind::Stream, flags)
+}
+
+/// The same for a datagram socket.
+pub(crate) fn open_datagrams(is_v6: bool, flags: c_int) -> Result<c_int, Errno> {
+    open_kind(is_v6, Kind::Datagram, flags)
+}
+
+fn open_kind(is_v6: bool, kind: Kind, flags: c_int) -> Result<c_int, Errno> {
     let family = if is_v6 { Family::V6 } else { Family::V4 };
-    match ask(&Request::Socket { family, kind: Kind::Stream, count: 1 }, None)? {
+    match ask(&Request::Socket { family, kind, count: 1 }, None)? {
         (Answer::Sockets { .. }, fds) => given(fds.into_iter().next().ok_or(Errno::MFILE)?, flags),
         (other, _) => Err(refusal(&other)),
     }
@@ -303,9 +312,18 @@ pub(crate) fn listen(socket: &Held, backlog: c_int) -> Result<(), Errno> {
 
 /// Begins to connect: where the stream's words are, as a place of this process.
 pub(crate) fn connect(socket: &Held, address: SocketAddr) -> Result<(u16, u32), Errno> {
-    match ask_about(socket, |socket| Request::Connect { socket, address })? {
+    placed(&ask_about(socket, |socket| Request::Connect { socket, address })?)
+}
+
+/// Gives a datagram socket an address: where its words are.
+pub(crate) fn bind_datagrams(socket: &Held, address: SocketAddr) -> Result<(u16, u32), Errno> {
+    placed(&ask_about(socket, |socket| Request::Bind { socket, address })?)
+}
+
+fn placed(answer: &Answer) -> Result<(u16, u32), Errno> {
+    match answer {
         Answer::Stream { place } => Ok((arenas::find(place.arena).ok_or(Errno::PROTO)?, place.block)),
-        other => Err(refusal(&other)),
+        other => Err(refusal(other)),
     }
 }
 
@@ -342,6 +360,7 @@ pub(crate) fn get_option(socket: &Held, level: c_int, name: c_int, len: usize) -
 /// What the daemon says of a descriptor that came by `exec` or from another program.
 pub(crate) struct Attached {
     pub(crate) is_v6: bool,
+    pub(crate) is_datagram: bool,
     pub(crate) state: firelane_shm::control::State,
     /// Its arena's place in this process, and its block.
     pub(crate) place: Option<(u16, u32)>,
@@ -350,7 +369,7 @@ pub(crate) struct Attached {
 /// Asks what is behind a descriptor.
 pub(crate) fn attach(fd: c_int) -> Result<Attached, Errno> {
     match ask(&Request::Attach, Some(fd))? {
-        (Answer::Attached { family, kind: Kind::Stream, state, place, .. }, fds) => {
+        (Answer::Attached { family, kind, state, place, .. }, fds) => {
             // One that is not connected yet will have its words in the same arena.
             let arena = fds.first().map(arenas::add).transpose()?;
             arena.into_iter().for_each(note_arena);
@@ -361,7 +380,7 @@ pub(crate) fn attach(fd: c_int) -> Result<Attached, Errno> {
                 }
                 None => None,
             };
-            Ok(Attached { is_v6: family == Family::V6, state, place })
+            Ok(Attached { is_v6: family == Family::V6, is_datagram: kind == Kind::Datagram, state, place })
         }
         (other, _) => Err(refusal(&other)),
     }

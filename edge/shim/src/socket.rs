@@ -11,9 +11,10 @@ use rustix::io::Errno;
 
 use crate::address::{Given, Shown};
 use crate::buffers::{Sink, Source};
+use crate::datagram::Extra;
 use crate::stream::Stream;
 use crate::table::{self, Word};
-use crate::{connecting, listener, names, options, process, session};
+use crate::{connecting, datagram, listener, names, options, process, session};
 
 /// What a descriptor of ours is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +38,7 @@ pub(crate) enum Kind {
 const KIND: u64 = 0xf;
 const V6: u64 = 1 << 4;
 const SHARED: u64 = 1 << 5;
+const DATAGRAMS: u64 = 1 << 6;
 const ARENA_SHIFT: u32 = 8;
 const NUMBER_SHIFT: u32 = 32;
 
@@ -106,6 +108,8 @@ pub(crate) struct Received {
     pub(crate) from: Option<Shown>,
     /// What `recvmsg` puts in `msg_flags`.
     pub(crate) flags: c_int,
+    /// What is written on a datagram, and what its program wants to be told of that.
+    pub(crate) beside: Option<(firelane_frame::Envelope, u64)>,
 }
 
 /// The socket behind `fd`, if it is ours.
@@ -129,6 +133,7 @@ pub(crate) fn open(family: c_int, kind: c_int, protocol: c_int) -> Option<Result
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     match (kind & !flags, protocol) {
         (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Some(open_stream(is_v6, kind & flags)),
+        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Some(datagram::open(is_v6, kind & flags)),
         _ => None,
     }
 }
@@ -153,6 +158,21 @@ fn family(is_v6: bool) -> u64 {
 /// The word of a TCP socket without a connection.
 pub(crate) fn fresh_word(is_v6: bool) -> Word {
     word(Kind::Fresh, family(is_v6), 0, 0)
+}
+
+/// The word of a datagram socket without an address.
+pub(crate) fn datagram_word(is_v6: bool) -> Word {
+    word(Kind::Fresh, family(is_v6) | DATAGRAMS, 0, 0)
+}
+
+/// The word of a datagram socket with a block.
+pub(crate) fn bound_datagram_word(is_v6: bool, arena: u16, block: u32) -> Word {
+    word(Kind::Stream, family(is_v6) | DATAGRAMS, arena, block)
+}
+
+/// Whether a word is a datagram socket's: *fresh* without an address, then with a block like a stream's.
+pub(crate) fn is_datagram(word: Word) -> bool {
+    word.bits() & DATAGRAMS != 0
 }
 
 /// The word of a listener.
@@ -189,7 +209,7 @@ impl Held {
 
     /// The socket has become a stream, for all copies of its descriptor.
     pub(crate) fn becomes_stream(&self, arena: u16, block: u32) -> Held {
-        let kept = self.word.bits() & (V6 | SHARED);
+        let kept = self.word.bits() & (V6 | SHARED | DATAGRAMS);
         self.becomes(word(Kind::Stream, kept, arena, block))
     }
 
@@ -224,8 +244,16 @@ impl Held {
         Held { fd: self.fd, word: to }
     }
 
+    /// Whether it is a datagram socket.
+    pub(crate) fn is_datagram(&self) -> bool {
+        is_datagram(self.word)
+    }
+
     /// Gives it an address.
     pub(crate) fn bind(&self, to: Given) -> Result<(), Errno> {
+        if self.is_datagram() {
+            return datagram::bind(self, self.address_of(to)?).map(drop);
+        }
         session::bind(self, self.address_of(to)?)
     }
 
@@ -241,6 +269,9 @@ impl Held {
 
     /// Makes it a listener.
     pub(crate) fn listen(&self, backlog: c_int) -> Result<(), Errno> {
+        if self.is_datagram() {
+            return Err(Errno::OPNOTSUPP);
+        }
         if self.kind() == Kind::Stream {
             return Err(Errno::INVAL);
         }
@@ -259,6 +290,7 @@ impl Held {
     /// Connects it.
     pub(crate) fn connect(&self, to: Given) -> Result<(), Errno> {
         match (self.kind(), to) {
+            _ if self.is_datagram() => datagram::connect(self, to),
             (Kind::Fresh, Given::Unspecified) => Ok(()),
             (Kind::Fresh, to) => connecting::begin(self, self.address_of(to)?),
             (Kind::Stream, _) => connecting::again(self),
@@ -272,6 +304,7 @@ impl Held {
             return Err(Errno::INVAL);
         }
         match (self.kind(), self.stream()) {
+            _ if self.is_datagram() => datagram::shutdown(self, how),
             (_, Some(stream)) => stream.shutdown(how),
             (Kind::Listener, _) => session::stop_listening(self, how),
             _ => Err(Errno::NOTCONN),
@@ -284,6 +317,7 @@ impl Held {
             return Err(Errno::AGAIN);
         }
         match self.stream() {
+            _ if self.is_datagram() => datagram::receive(self, sink, flags),
             Some(stream) => stream.receive(sink, flags),
             None if flags & libc::MSG_OOB != 0 && self.kind() == Kind::Fresh => Err(Errno::INVAL),
             None => Err(Errno::NOTCONN),
@@ -291,8 +325,20 @@ impl Held {
     }
 
     /// Sends `source`.
-    pub(crate) fn send(&self, source: Source<'_>, flags: c_int, _to: Option<Given>) -> Result<usize, Errno> {
+    pub(crate) fn send(&self, source: Source<'_>, flags: c_int, to: Option<Given>) -> Result<usize, Errno> {
+        self.send_with(source, flags, to, Extra::default())
+    }
+
+    /// The same with what goes beside a datagram.
+    pub(crate) fn send_with(
+        &self,
+        source: Source<'_>,
+        flags: c_int,
+        to: Option<Given>,
+        extra: Extra,
+    ) -> Result<usize, Errno> {
         match self.stream() {
+            _ if self.is_datagram() => datagram::send(self, source, flags, to, extra),
             Some(stream) => stream.send(source, flags),
             None => Err(broken_pipe(flags)),
         }

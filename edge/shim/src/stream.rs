@@ -164,7 +164,7 @@ impl Stream {
         } else {
             self.receive_some(sink, flags)?
         };
-        Ok(Received { bytes, from: None, flags: 0 })
+        Ok(Received { bytes, from: None, flags: 0, beside: None })
     }
 
     /// Linux answers a read of nothing as it would one of a byte, and leaves the byte.
@@ -324,11 +324,12 @@ impl Stream {
 }
 
 /// Why a look at a ring ended without bytes.
-enum Stop {
+pub(crate) enum Stop {
     /// There may be some later.
     Wait,
     /// Nothing more can be written.
     Closed,
+    /// It failed.
     Failed(Errno),
 }
 
@@ -364,7 +365,7 @@ impl From<Busy> for Stop {
 }
 
 /// The waiting of one call.
-struct Waiting<'a> {
+pub(crate) struct Waiting<'a> {
     stream: &'a Stream,
     events: u32,
     blocks: bool,
@@ -374,7 +375,8 @@ struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    fn new(stream: &'a Stream, reads: bool, flags: c_int) -> Self {
+    /// Of a call with these flags, which reads or writes.
+    pub(crate) fn new(stream: &'a Stream, reads: bool, flags: c_int) -> Self {
         let events = if reads { Readiness::READABLE } else { Readiness::WRITABLE };
         let blocks = flags & libc::MSG_DONTWAIT == 0 && !stream.is_nonblocking();
         let limit = if blocks { stream.limit(reads) } else { None };
@@ -387,7 +389,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Waits for what a look did not find. An error ends the call.
-    fn after(&mut self, stop: Stop) -> Result<(), Errno> {
+    pub(crate) fn after(&mut self, stop: Stop) -> Result<(), Errno> {
         let result = self.wait_after(stop);
         self.is_over = result.is_err();
         result

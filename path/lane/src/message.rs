@@ -415,6 +415,9 @@ pub struct Bind {
     pub local: SocketAddr,
     /// Whether `[::]` leaves IPv4 to others.
     pub v6_only: bool,
+    /// Whether others that say so, too, may be bound to the same (SO_REUSEADDR): each gets what is sent to many, and the
+    /// last to bind what is sent to one.
+    pub shares: bool,
     /// With whom only, if it is connected.
     pub remote: Option<SocketAddr>,
     /// Over which link only (SO_BINDTODEVICE, Solaris' IP_BOUND_IF). Without an address such a socket sends to

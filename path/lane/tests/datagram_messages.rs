@@ -23,7 +23,15 @@ impl World {
         let lane = LaneId(0);
         let (end, slot) = datagram(1 << 20, 1 << 20, lane, NetstackId(netstack));
         let socket = SocketId(socket);
-        let bind = firelane_lane::Bind { socket, local, v6_only: false, remote: None, link: None, slot };
+        let bind = firelane_lane::Bind {
+            socket,
+            local,
+            v6_only: false,
+            shares: false,
+            remote: None,
+            link: None,
+            slot,
+        };
         self.socket(netstack, SocketCommand::Bind(Box::new(bind)));
         end
     }

@@ -168,7 +168,7 @@ fn each_socket_of_a_process_is_explained() {
             format!(
                 "{client}:firelane:tcp:ESTABLISHED:0:no:1000:1:nodelay:not fused\\: its peer is not on this netstack"
             ),
-            format!("{datagrams}:kernel:udp:Idle::::::only TCP sockets are Firelane's"),
+            format!("{datagrams}:firelane:udp:Idle:0::0:0::"),
         ]
     );
     assert_eq!(rows("local")[0], format!("{}:5001", Stage::FIRELANE));
@@ -177,7 +177,10 @@ fn each_socket_of_a_process_is_explained() {
         let all = stage.daemon().firelane(&["explain", pid]).expect_success();
         all.lines().next().unwrap_or_default().to_owned()
     };
-    assert_eq!(headline(pid), format!("python3 ({pid}): accelerated: its TCP sockets are on netstack web"));
+    assert_eq!(
+        headline(pid),
+        format!("python3 ({pid}): accelerated: its TCP and UDP sockets are on netstack web")
+    );
     let own = std::process::id().to_string();
     assert!(headline(&own).contains("not accelerated: libfirelane_preload.so is not in front"));
 }

@@ -54,8 +54,15 @@ impl DatagramSocket {
         }
         let (end, slot) = datagram(self.stored.send_ring, self.stored.recv_ring, LANE, NETSTACK);
         let id = world.next_socket();
-        let bind =
-            Bind { socket: id, local, v6_only: self.stored.v6_only, remote: self.peer, link: None, slot };
+        let bind = Bind {
+            socket: id,
+            local,
+            v6_only: self.stored.v6_only,
+            shares: false,
+            remote: self.peer,
+            link: None,
+            slot,
+        };
         world.command(SocketCommand::Bind(Box::new(bind)));
         if let Some(error) = end.recv.shared().words().take_error() {
             return Err(error.into());

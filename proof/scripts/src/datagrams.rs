@@ -41,7 +41,7 @@ impl DatagramSocket {
         let (end, slot) = datagram(rings.send_capacity, rings.recv_capacity, LaneId(0), stack.netstack);
         let socket = sim.next_socket(stack.host);
         let local = stack.at(peer.is_ipv6(), port);
-        let bind = Bind { socket, local, v6_only: true, remote, link: None, slot };
+        let bind = Bind { socket, local, v6_only: true, shares: false, remote, link: None, slot };
         sim.command(stack.host, LaneId(0), stack.netstack, SocketCommand::Bind(Box::new(bind)));
         Ok(Self { end, socket, peer: remote })
     }

@@ -13,6 +13,7 @@ use firelane_shm::{Arena, Block, Layout, Mapping};
 use firelane_units::LaneId;
 
 use super::WORDS_PER_TURN;
+use super::datagrams::DatagramTable;
 use super::stream::Stream;
 use crate::fabric::Message;
 
@@ -26,6 +27,7 @@ pub(crate) struct ProgramArena {
     /// Its place among the engine's arenas.
     pub(super) place: u32,
     streams: RwLock<Vec<Option<Arc<Stream>>>>,
+    pub(super) datagrams: DatagramTable,
     waiters: RwLock<Vec<(u32, Waiter)>>,
     /// Somebody is on his way to give memory back.
     is_called: AtomicBool,
@@ -47,6 +49,7 @@ impl ProgramArena {
             arena,
             place,
             streams: RwLock::default(),
+            datagrams: DatagramTable::default(),
             waiters: RwLock::default(),
             is_called: AtomicBool::new(false),
         })
@@ -102,6 +105,11 @@ impl ProgramArena {
                 block.bury(session);
             }
         }
+        self.datagrams.each(|socket| {
+            if let Some(block) = self.mapping().block(socket.number()) {
+                block.bury(session);
+            }
+        });
     }
 
     pub(super) fn insert(&self, block: u32, stream: Arc<Stream>) {
@@ -135,7 +143,13 @@ impl ProgramArena {
                     && let Some(block) = self.mapping().block(number)
                 {
                     stream.obey(block, &mut give);
+                    continue;
                 }
+                self.datagrams.with(number, |socket| {
+                    if let Some(block) = self.mapping().block(number).filter(|_| socket.lane() == lane) {
+                        socket.obey(block, &mut give);
+                    }
+                });
             }
         }
     }

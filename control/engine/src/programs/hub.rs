@@ -17,6 +17,7 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
 use super::arena::ProgramArena;
+use super::datagrams::Datagrams;
 use super::shown::{ExplainedSocket, ProgramSocket};
 use super::socket::{Role, Socket, pair};
 use super::stream::Stream;
@@ -96,8 +97,15 @@ pub struct Hub {
 #[derive(Debug)]
 struct Ending {
     arena: Arc<ProgramArena>,
-    stream: Arc<Stream>,
+    ended: Ended,
     resets: bool,
+}
+
+/// What it was.
+#[derive(Debug)]
+enum Ended {
+    Stream(Arc<Stream>),
+    Datagrams(Arc<Datagrams>),
 }
 
 /// Listeners of all lanes ring it, and lanes that have memory to give back.
@@ -184,8 +192,7 @@ impl Hub {
         let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
         match request {
             Request::Hello { .. } | Request::Child | Request::Interfaces => Err(Errno::INVAL),
-            Request::Socket { kind: Kind::Datagram, .. } => Err(Errno::PROTONOSUPPORT),
-            Request::Socket { family, count, .. } => self.make_sockets(number, family, count),
+            Request::Socket { family, kind, count } => self.make_sockets(number, (family, kind), count),
             Request::Attach => self.attach(number, fds),
             Request::Waiter { arena } => {
                 let arena = session.arena_of(arena).ok_or(Errno::INVAL)?;
@@ -230,7 +237,12 @@ impl Hub {
         self.sockets.get_mut(&socket).filter(|_| holds).ok_or(Errno::BADF)
     }
 
-    fn make_sockets(&mut self, number: u32, family: Family, count: u32) -> Result<Reply, Errno> {
+    fn make_sockets(
+        &mut self,
+        number: u32,
+        (family, kind): (Family, Kind),
+        count: u32,
+    ) -> Result<Reply, Errno> {
         let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
         if session.sockets.len() + count as usize > SOCKETS_MAX {
             return Err(Errno::MFILE);
@@ -248,7 +260,10 @@ impl Hub {
                 owner: session.owner.clone(),
                 options: super::options::Options::default(),
                 is_arrival: false,
-                role: Role::Fresh(None),
+                role: match kind {
+                    Kind::Stream => Role::Fresh(None),
+                    Kind::Datagram => Socket::datagrams(family),
+                },
             };
             session.sockets.insert(name);
             self.sockets.insert(name, socket);
@@ -370,8 +385,13 @@ impl Hub {
             session.sockets.remove(&name);
         }
         let resets = socket.resets();
-        if let Role::Stream(stream, _) = socket.role {
-            let ending = Ending { arena: socket.arena, stream, resets };
+        let ended = match socket.role {
+            Role::Stream(stream, _) => Some(Ended::Stream(stream)),
+            Role::Datagrams(Some(made), _) => Some(Ended::Datagrams(made)),
+            _ => None,
+        };
+        if let Some(ended) = ended {
+            let ending = Ending { arena: socket.arena, ended, resets };
             if !self.end_stream(&ending) {
                 self.ending.push(ending);
             }
@@ -380,7 +400,18 @@ impl Hub {
 
     /// Closes a stream. Whether it has ended: the lane knows, and nobody is inside.
     fn end_stream(&self, ending: &Ending) -> bool {
-        let Ending { arena, stream, resets } = ending;
+        let Ending { arena, ended, resets } = ending;
+        let stream = match ended {
+            Ended::Stream(stream) => stream,
+            Ended::Datagrams(made) => {
+                made.close(&self.engine.0.fabric);
+                let is_entered = made.is_entered(arena, |session| self.sessions.contains_key(&session));
+                if !is_entered {
+                    arena.datagrams.remove(made.number());
+                }
+                return !is_entered;
+            }
+        };
         let has_ended = stream.close(&self.engine.0.fabric, *resets)
             && !stream.is_entered(arena, |session| self.sessions.contains_key(&session));
         if has_ended {

@@ -6,10 +6,13 @@
 //! which the daemon calls from one thread.
 //!
 //! - `arena.rs`: one program's memory, and who is to be told. `stream.rs`: one connection.
+//! - `datagrams.rs`, `datagram_options.rs`: a datagram socket.
 //! - `hub.rs`: sessions and requests; `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
 //! - `shown.rs`: sockets as they are shown.
 
 mod arena;
+mod datagram_options;
+mod datagrams;
 mod hub;
 mod options;
 mod shown;
@@ -139,6 +142,7 @@ impl Programs {
         let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(Some(arena)) = arenas.get(arena as usize) {
             arena.with_stream(block, |stream| stream.tell(fabric, arena, ready));
+            arena.datagrams.with(block, |socket| socket.tell(arena, ready));
         }
         true
     }

@@ -25,6 +25,8 @@ pub struct ProgramSocket {
     pub remote: Option<SocketAddr>,
     /// Whether it listens.
     pub is_listening: bool,
+    /// Whether it is a datagram socket.
+    pub is_datagram: bool,
     /// The lane of its connection.
     pub lane: Option<LaneId>,
     /// Bytes that the program has sent and received.
@@ -49,14 +51,18 @@ pub struct ExplainedSocket {
 impl Socket {
     pub(super) fn summary(&self) -> ProgramSocket {
         let [local, remote] = self.names();
-        let (lane, carried) =
-            self.stream().map_or((None, [0; 2]), |stream| (Some(stream.lane()), stream.carried()));
+        let (lane, carried) = match &self.role {
+            Role::Stream(stream, _) => (Some(stream.lane()), stream.carried()),
+            Role::Datagrams(Some(made), _) => (Some(made.lane()), made.carried()),
+            _ => (None, [0; 2]),
+        };
         ProgramSocket {
             owner: self.owner.clone(),
             netstack: self.stack.id(),
             local,
             remote,
             is_listening: matches!(self.role, Role::Listening(..)),
+            is_datagram: matches!(self.role, Role::Datagrams(..)),
             lane,
             carried,
         }

@@ -16,6 +16,8 @@ use rustix::io::Errno;
 
 use super::Owner;
 use super::arena::ProgramArena;
+use super::datagram_options::{DatagramOptions, Setting};
+use super::datagrams::{Datagrams, Wanted};
 use super::options::{About, Options};
 use super::stream::{Asked, Stream};
 use crate::fabric::Fabric;
@@ -43,8 +45,74 @@ pub(super) enum Role {
     Fresh(Option<Reserved>),
     /// It listens, with these sizes of rings. A connection that its descriptor had no room for waits beside.
     Listening(TcpListener, StreamConfig, Option<(OwnedFd, Arrived)>),
+    /// A datagram socket, with the word of its program once it has one.
+    Datagrams(Option<Arc<Datagrams>>, DatagramOptions),
     /// A connection, with the address that it was bound to.
     Stream(Arc<Stream>, #[expect(dead_code, reason = "it is held")] Option<Reserved>),
+}
+
+/// Datagram sockets.
+impl Socket {
+    /// What a new one begins as.
+    pub(super) fn datagrams(family: Family) -> Role {
+        Role::Datagrams(None, DatagramOptions::new(family == Family::V6))
+    }
+
+    fn datagram_place(&self, socket: &Datagrams) -> Place {
+        Place { arena: self.arena.arena().number(), block: socket.number() }
+    }
+
+    fn datagram_queues(&self) -> Result<[usize; 2], Errno> {
+        let usual = self.stack.sockets().map_err(errno)?;
+        Ok([usual.datagrams_out, usual.datagrams_in])
+    }
+
+    fn bind_datagrams(&mut self, address: SocketAddr) -> Result<Answer, Errno> {
+        let usual = self.datagram_queues()?;
+        let Role::Datagrams(None, options) = &self.role else { return Err(Errno::INVAL) };
+        let (local, v6_only) = (canonical(address), options.v6_only);
+        let wanted = Wanted { local, v6_only, shares: options.reuse_address, queues: options.queues(usual) };
+        let made = Datagrams::bind(&self.stack, &self.arena, wanted).map_err(errno)?;
+        let done = options.all().iter().try_for_each(|it| made.set(&self.stack, &self.arena, it));
+        if let Err(error) = done {
+            made.close(&self.stack.inner.fabric);
+            self.arena.datagrams.remove(made.number());
+            return Err(errno(error));
+        }
+        let place = self.datagram_place(&made);
+        if let Role::Datagrams(socket, _) = &mut self.role {
+            *socket = Some(made);
+        }
+        Ok(Answer::Stream { place })
+    }
+
+    /// connect(2); the unspecified address with port zero dissolves the association, as `AF_UNSPEC` does.
+    fn connect_datagrams(&mut self, address: SocketAddr) -> Result<Answer, Errno> {
+        if matches!(self.role, Role::Datagrams(None, _)) {
+            self.bind_datagrams(SocketAddr::new(any(self.family), 0))?;
+        }
+        let Role::Datagrams(Some(made), _) = &self.role else { return Err(Errno::INVAL) };
+        let mut remote = Some(canonical(address)).filter(|it| !it.ip().is_unspecified() || it.port() != 0);
+        if let Some(remote) = remote.as_mut().filter(|it| it.ip().is_unspecified()) {
+            // As Linux has it: nobody's address is this host's.
+            let host: IpAddr =
+                if remote.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+            remote.set_ip(host);
+        }
+        made.connect(&self.stack.inner.fabric, &self.arena, remote).map_err(errno)?;
+        Ok(Answer::Stream { place: self.datagram_place(made) })
+    }
+
+    fn set_datagram_option(&mut self, level: i32, name: i32, value: &[u8]) -> Result<Answer, Errno> {
+        let stack = self.stack.clone();
+        let Role::Datagrams(made, options) = &mut self.role else { return Err(Errno::INVAL) };
+        let setting = options.set(level, name, value, |address| stack.link_of(address))?;
+        if let Some(made) = made {
+            made.set(&stack, &self.arena, &setting).map_err(errno)?;
+            made.set(&stack, &self.arena, &Setting::Program(options.bits())).map_err(errno)?;
+        }
+        Ok(Answer::Done)
+    }
 }
 
 /// A new pair: ours, the program's, and the name of the program's.
@@ -61,6 +129,9 @@ impl Socket {
         if !fits(self.family, address) {
             return Err(Errno::AFNOSUPPORT);
         }
+        if matches!(self.role, Role::Datagrams(..)) {
+            return self.bind_datagrams(address);
+        }
         let Role::Fresh(bound @ None) = &mut self.role else {
             // Linux judges the address first.
             let owns = self.stack.owns(canonical(address).ip()).map_err(errno)?;
@@ -75,6 +146,7 @@ impl Socket {
         match &mut self.role {
             Role::Listening(..) => return Ok(Answer::Done),
             Role::Stream(..) => return Err(Errno::INVAL),
+            Role::Datagrams(..) => return Err(Errno::OPNOTSUPP),
             Role::Fresh(_) => {}
         }
         let Role::Fresh(bound) = std::mem::replace(&mut self.role, Role::Fresh(None)) else {
@@ -99,6 +171,9 @@ impl Socket {
 
     /// connect(2): begins it.
     pub(super) fn connect(&mut self, address: SocketAddr) -> Result<Answer, Errno> {
+        if matches!(self.role, Role::Datagrams(..)) {
+            return self.connect_datagrams(address);
+        }
         let Role::Fresh(bound) = &mut self.role else { return Err(Errno::ISCONN) };
         if !fits(self.family, address) {
             return Err(Errno::AFNOSUPPORT);
@@ -174,6 +249,9 @@ impl Socket {
 
     /// setsockopt(2).
     pub(super) fn set_option(&mut self, level: i32, name: i32, value: &[u8]) -> Result<Answer, Errno> {
+        if matches!(self.role, Role::Datagrams(..)) {
+            return self.set_datagram_option(level, name, value);
+        }
         let told = self.options.set(level, name, value)?;
         if let (Role::Stream(stream, _), Some(option)) = (&self.role, told) {
             stream.set_option(&self.stack.inner.fabric, option);
@@ -183,6 +261,10 @@ impl Socket {
 
     /// getsockopt(2).
     pub(super) fn get_option(&self, level: i32, name: i32, len: u32) -> Result<Answer, Errno> {
+        if let Role::Datagrams(_, options) = &self.role {
+            let value = options.get(level, name, len as usize, self.datagram_queues()?)?;
+            return Ok(Answer::Option { value });
+        }
         let about = About {
             is_v6: self.family == Family::V6,
             is_listening: matches!(self.role, Role::Listening(..)),
@@ -211,6 +293,7 @@ impl Socket {
         let (local, remote) = match &self.role {
             Role::Fresh(bound) => (bound.as_ref().map(Reserved::local), None),
             Role::Listening(listener, ..) => (listener.local_addr().ok(), None),
+            Role::Datagrams(socket, _) => socket.as_ref().map_or((None, None), |it| it.names().into()),
             Role::Stream(stream, _) => {
                 let names = stream.names();
                 (names.map(|names| names.local), names.map(|names| names.remote))
@@ -225,6 +308,11 @@ impl Socket {
             Role::Fresh(_) => (State::Fresh, None),
             Role::Listening(..) => (State::Listening, None),
             Role::Stream(stream, _) => (State::Connected, Some(self.place(stream))),
+            Role::Datagrams(made, _) => {
+                let place = made.as_ref().map(|it| self.datagram_place(it));
+                let state = if place.is_some() { State::Connected } else { State::Fresh };
+                return Answer::Attached { socket, family: self.family, kind: Kind::Datagram, state, place };
+            }
         };
         Answer::Attached { socket, family: self.family, kind: Kind::Stream, state, place }
     }

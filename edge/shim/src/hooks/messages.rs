@@ -9,8 +9,11 @@ use rustix::io::Errno;
 use crate::address::{self, Given};
 use crate::answer::count;
 use crate::buffers::{self, Sink, Source};
+use crate::datagram::Extra;
 use crate::real::hooks;
 use crate::socket::{self, Held};
+
+use super::control;
 use crate::{passing, session};
 
 hooks! {
@@ -72,7 +75,8 @@ unsafe fn send(socket: Held, message: &msghdr, flags: c_int) -> Result<usize, Er
         } else {
             Some(address::read(message.msg_name.cast(), message.msg_namelen)?)
         };
-        socket.send(source, flags, to)
+        let extra = if socket.is_datagram() { control::read(message)? } else { Extra::default() };
+        socket.send_with(source, flags, to, extra)
     }
 }
 
@@ -89,8 +93,7 @@ unsafe fn receive(socket: Held, message: &mut msghdr, flags: c_int) -> Result<us
             }
             _ => message.msg_namelen = 0,
         }
-        message.msg_controllen = 0;
-        message.msg_flags = received.flags;
+        message.msg_flags = received.flags | control::write(message, received.beside)?;
         Ok(received.bytes)
     }
 }

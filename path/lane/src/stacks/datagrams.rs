@@ -10,7 +10,7 @@ use core::num::NonZeroU8;
 use firelane_frame::{Envelope, Frame};
 use firelane_ip::{Delivered, Egress, Member};
 use firelane_socket::{DatagramSlot, Flags, Ready, SocketError};
-use firelane_udp::{Binding, Datagram, free_port, receive};
+use firelane_udp::{Binding, Datagram, Sharing, free_port, receive};
 use firelane_units::{DropReason, LinkId, Port, SocketId};
 
 use super::inbound::Inside;
@@ -26,7 +26,7 @@ pub(crate) struct DatagramSocket {
     /// What it was bound to by its program, and what it is now that it may have a peer.
     bound: SocketAddr,
     pub(super) local: SocketAddr,
-    v6_only: bool,
+    unconnected: Binding,
     /// The way to the peer that was sent to last.
     pub(super) route: Option<(SocketAddr, Egress)>,
     /// The only link that it speaks over.
@@ -98,10 +98,12 @@ impl DatagramSocket {
 impl<D> Inside<'_, D> {
     /// Opens a socket.
     pub(crate) fn bind(&mut self, bind: Bind) {
-        let Bind { socket, local, v6_only, remote, link, mut slot } = bind;
+        let Bind { socket, local, v6_only, shares, remote, link, mut slot } = bind;
+        let sharing = if shares { Sharing::Shared } else { Sharing::Exclusive };
         let local = SocketAddr::new(local.ip().to_canonical(), local.port());
         let asked = local.ip();
-        match self.bind_at(socket, (local, v6_only), remote, link) {
+        let binding = Binding::new(local, v6_only).on_link(link).sharing(sharing);
+        match self.bind_at(socket, local, binding, remote, link) {
             Ok(local) => {
                 slot.shared().bind(local);
                 // An application that is another process writes into storage that it finds.
@@ -110,7 +112,7 @@ impl<D> Inside<'_, D> {
                     slot,
                     bound: SocketAddr::new(asked, local.port()),
                     local,
-                    v6_only,
+                    unconnected: binding,
                     route: None,
                     link,
                     options: DatagramOptions::default(),
@@ -134,12 +136,12 @@ impl<D> Inside<'_, D> {
     fn bind_at(
         &mut self,
         socket: SocketId,
-        (local, v6_only): (SocketAddr, bool),
+        local: SocketAddr,
+        binding: Binding,
         remote: Option<SocketAddr>,
         link: Option<LinkId>,
     ) -> Result<SocketAddr, SocketError> {
-        let mut local = local;
-        let mut binding = Binding::new(local, v6_only).on_link(link);
+        let (mut local, mut binding) = (local, binding);
         if let Some(remote) = remote {
             binding = binding.connected(remote).map_err(|_| SocketError::AddressNotAvailable)?;
             if local.ip().is_unspecified() {
@@ -169,7 +171,7 @@ impl<D> Inside<'_, D> {
         let shard = &mut *self.shard;
         let place = shard.datagrams.get_mut(socket.index()).ok_or(SocketError::Aborted)?;
         let mut local = place.bound;
-        let mut binding = Binding::new(local, place.v6_only).on_link(place.link);
+        let mut binding = place.unconnected.at_port(Port(local.port()));
         if let Some(remote) = remote {
             let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
             binding = binding.connected(remote).map_err(|_| SocketError::AddressNotAvailable)?;

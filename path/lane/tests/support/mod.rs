@@ -489,7 +489,15 @@ impl World {
             port => datagram_lane(Port(port), &steering, &secrets().steering()),
         };
         let (end, slot) = datagram(1 << 16, 1 << 16, lane, NetstackId(netstack));
-        let bind = Bind { socket: SocketId(socket), local, v6_only: false, remote: None, link: None, slot };
+        let bind = Bind {
+            socket: SocketId(socket),
+            local,
+            v6_only: false,
+            shares: false,
+            remote: None,
+            link: None,
+            slot,
+        };
         let message = LaneMessage::Socket(NetstackId(netstack), SocketCommand::Bind(Box::new(bind)));
         self.lanes[lane.index()].on_message(self.now, message);
         end

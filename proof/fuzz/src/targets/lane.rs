@@ -92,7 +92,15 @@ impl Scene {
         let lane = datagram_lane(Port(53), &steering(&world), &secrets().steering());
         let (dns, slot) = datagram(4096, 4096, lane, NETSTACK);
         let local = (Ipv6Addr::UNSPECIFIED, 53).into();
-        let bind = Bind { socket: SocketId(2), local, v6_only: false, remote: None, link: None, slot };
+        let bind = Bind {
+            socket: SocketId(2),
+            local,
+            v6_only: false,
+            shares: false,
+            remote: None,
+            link: None,
+            slot,
+        };
         world.message(lane.index(), LaneMessage::Socket(NETSTACK, SocketCommand::Bind(Box::new(bind))));
         let pools = Pools::new(PoolsConfig { small_slots: 256, large_slots: 4 });
         let mut scene =

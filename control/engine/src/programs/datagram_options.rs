@@ -1,0 +1,442 @@
+//! Options of programs' datagram sockets: setsockopt(2) and getsockopt(2), by Linux' numbers (`ip(7)`, `ipv6(7)`, `udp(7)`).
+//!
+//! Kept here from the socket's begin, and given to the lane and to the program's words when there is a socket there.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU8;
+
+use firelane_lane::DatagramOption;
+use firelane_shm::layout::file;
+use firelane_units::LinkId;
+use rustix::io::Errno;
+
+mod socket {
+    pub(super) const LEVEL: i32 = 1;
+    pub(super) const REUSEADDR: i32 = 2;
+    pub(super) const TYPE: i32 = 3;
+    pub(super) const ERROR: i32 = 4;
+    pub(super) const BROADCAST: i32 = 6;
+    pub(super) const SNDBUF: i32 = 7;
+    pub(super) const RCVBUF: i32 = 8;
+    pub(super) const ACCEPTCONN: i32 = 30;
+    pub(super) const PROTOCOL: i32 = 38;
+    pub(super) const DOMAIN: i32 = 39;
+}
+
+mod ip {
+    pub(super) const LEVEL: i32 = 0;
+    pub(super) const TOS: i32 = 1;
+    pub(super) const TTL: i32 = 2;
+    pub(super) const PKTINFO: i32 = 8;
+    pub(super) const MTU_DISCOVER: i32 = 10;
+    pub(super) const RECVTTL: i32 = 12;
+    pub(super) const RECVTOS: i32 = 13;
+    pub(super) const MULTICAST_IF: i32 = 32;
+    pub(super) const MULTICAST_TTL: i32 = 33;
+    pub(super) const MULTICAST_LOOP: i32 = 34;
+    pub(super) const ADD_MEMBERSHIP: i32 = 35;
+    pub(super) const DROP_MEMBERSHIP: i32 = 36;
+}
+
+mod ipv6 {
+    pub(super) const LEVEL: i32 = 41;
+    pub(super) const UNICAST_HOPS: i32 = 16;
+    pub(super) const MULTICAST_IF: i32 = 17;
+    pub(super) const MULTICAST_HOPS: i32 = 18;
+    pub(super) const MULTICAST_LOOP: i32 = 19;
+    pub(super) const ADD_MEMBERSHIP: i32 = 20;
+    pub(super) const DROP_MEMBERSHIP: i32 = 21;
+    pub(super) const MTU_DISCOVER: i32 = 23;
+    pub(super) const V6ONLY: i32 = 26;
+    pub(super) const RECVPKTINFO: i32 = 49;
+    pub(super) const RECVHOPLIMIT: i32 = 51;
+    pub(super) const DONTFRAG: i32 = 62;
+    pub(super) const RECVTCLASS: i32 = 66;
+    pub(super) const TCLASS: i32 = 67;
+}
+
+mod udp {
+    pub(super) const LEVEL: i32 = 17;
+    pub(super) const SEGMENT: i32 = 103;
+    pub(super) const GRO: i32 = 104;
+}
+
+/// Linux counts its own bookkeeping in, so it doubles what is asked for and says so (`socket(7)`).
+const BUFFER_FACTOR: usize = 2;
+const BUFFER_MIN: usize = 4096;
+const BUFFER_MAX: usize = 1 << 26;
+/// `IP_PMTUDISC_DO`; from here on datagrams are not cut.
+const DISCOVER_DO: i32 = 2;
+const DISCOVER_WANT: i32 = 1;
+
+/// A group, and by which link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Group {
+    pub(super) group: IpAddr,
+    pub(super) link: Option<u32>,
+}
+
+/// What a change is to do to a socket that is there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Setting {
+    /// The lane is to know.
+    Lane(DatagramOption),
+    /// The send queue's size changes.
+    SendQueue(usize),
+    /// A membership begins or ends.
+    Member(Group, bool),
+    /// The program's word has these bits.
+    Program(u64),
+    /// Only the answer to getsockopt(2) changes.
+    Nothing,
+}
+
+/// What a program has set.
+#[derive(Clone, Debug)]
+pub(super) struct DatagramOptions {
+    is_v6: bool,
+    pub(super) v6_only: bool,
+    pub(super) reuse_address: bool,
+    broadcast: bool,
+    buffers: [Option<usize>; 2],
+    hops: Option<NonZeroU8>,
+    tos: u8,
+    discover: i32,
+    multicast_hops: u8,
+    multicast_loop: bool,
+    multicast_link: Option<u32>,
+    groups: Vec<Group>,
+    /// What the program wants to be told with each datagram, and what it cuts by: [`file`].
+    bits: u64,
+}
+
+impl DatagramOptions {
+    /// As a new socket has them.
+    pub(super) fn new(is_v6: bool) -> Self {
+        Self {
+            is_v6,
+            v6_only: false,
+            reuse_address: false,
+            broadcast: false,
+            buffers: [None; 2],
+            hops: None,
+            tos: 0,
+            discover: DISCOVER_WANT,
+            multicast_hops: 1,
+            multicast_loop: true,
+            multicast_link: None,
+            groups: Vec::new(),
+            bits: 0,
+        }
+    }
+
+    /// The sizes of the queues.
+    pub(super) fn queues(&self, usual: [usize; 2]) -> [usize; 2] {
+        [0, 1].map(|at| self.buffers[at].unwrap_or(usual[at]))
+    }
+
+    /// What a socket that has just been made is to be told.
+    pub(super) fn all(&self) -> Vec<Setting> {
+        let mut all = vec![
+            Setting::Program(self.bits),
+            Setting::Lane(DatagramOption::Broadcast(self.broadcast)),
+            Setting::Lane(DatagramOption::Hops(self.hops)),
+            Setting::Lane(DatagramOption::TrafficClass(self.tos)),
+            Setting::Lane(DatagramOption::DontFragment(self.discover >= DISCOVER_DO)),
+            Setting::Lane(DatagramOption::ReceiveOffload(self.bits & file::GRO != 0)),
+            Setting::Lane(DatagramOption::MulticastHops(self.multicast_hops)),
+            Setting::Lane(DatagramOption::MulticastLoop(self.multicast_loop)),
+            Setting::Lane(DatagramOption::MulticastLink(self.multicast_link.map(LinkId))),
+        ];
+        all.extend(self.groups.iter().map(|&group| Setting::Member(group, true)));
+        all
+    }
+
+    /// setsockopt(2). `link_of` finds the link that has an address.
+    pub(super) fn set(
+        &mut self,
+        level: i32,
+        name: i32,
+        value: &[u8],
+        link_of: impl Fn(IpAddr) -> Option<u32>,
+    ) -> Result<Setting, Errno> {
+        match (level, name) {
+            (ip::LEVEL, ip::ADD_MEMBERSHIP | ip::DROP_MEMBERSHIP) => {
+                let group = group_v4(value, link_of)?;
+                self.change_group(group, name == ip::ADD_MEMBERSHIP)
+            }
+            (ipv6::LEVEL, ipv6::ADD_MEMBERSHIP | ipv6::DROP_MEMBERSHIP) => {
+                let group = group_v6(value)?;
+                self.change_group(group, name == ipv6::ADD_MEMBERSHIP)
+            }
+            (ip::LEVEL, ip::MULTICAST_IF) => {
+                let link = interface_v4(value, link_of)?;
+                self.multicast_link = link;
+                Ok(Setting::Lane(DatagramOption::MulticastLink(link.map(LinkId))))
+            }
+            _ => self.set_number(level, name, number(value, level != socket::LEVEL)?),
+        }
+    }
+
+    fn set_number(&mut self, level: i32, name: i32, value: i32) -> Result<Setting, Errno> {
+        let on = value != 0;
+        let octet = || u8::try_from(value).map_err(|_| Errno::INVAL);
+        Ok(match (level, name) {
+            (socket::LEVEL, socket::REUSEADDR) => {
+                self.reuse_address = on;
+                Setting::Nothing
+            }
+            (socket::LEVEL, socket::BROADCAST) => {
+                self.broadcast = on;
+                Setting::Lane(DatagramOption::Broadcast(on))
+            }
+            (socket::LEVEL, socket::SNDBUF | socket::RCVBUF) => {
+                let wanted = usize::try_from(value).unwrap_or(0).clamp(BUFFER_MIN / 2, BUFFER_MAX);
+                let receives = name == socket::RCVBUF;
+                self.buffers[usize::from(receives)] = Some(wanted);
+                match receives {
+                    true => Setting::Lane(DatagramOption::ReceiveQueue(wanted)),
+                    false => Setting::SendQueue(wanted),
+                }
+            }
+            (ip::LEVEL, ip::TTL) | (ipv6::LEVEL, ipv6::UNICAST_HOPS) => {
+                let hops =
+                    if value == -1 { None } else { Some(NonZeroU8::new(octet()?).ok_or(Errno::INVAL)?) };
+                self.hops = hops;
+                Setting::Lane(DatagramOption::Hops(hops))
+            }
+            (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => {
+                self.tos = if value == -1 { 0 } else { octet()? };
+                Setting::Lane(DatagramOption::TrafficClass(self.tos))
+            }
+            (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) if (0..=5).contains(&value) => {
+                self.discover = value;
+                Setting::Lane(DatagramOption::DontFragment((DISCOVER_DO..=3).contains(&value)))
+            }
+            (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) => return Err(Errno::INVAL),
+            (ipv6::LEVEL, ipv6::DONTFRAG) => {
+                self.discover = if on { DISCOVER_DO } else { DISCOVER_WANT };
+                Setting::Lane(DatagramOption::DontFragment(on))
+            }
+            (ipv6::LEVEL, ipv6::V6ONLY) => {
+                self.v6_only = on;
+                Setting::Nothing
+            }
+            (udp::LEVEL, udp::SEGMENT) => {
+                let bytes = u16::try_from(value).map_err(|_| Errno::INVAL)?;
+                self.bits = self.bits & !file::SEGMENT | u64::from(bytes) << file::SEGMENT_SHIFT;
+                Setting::Program(self.bits)
+            }
+            (udp::LEVEL, udp::GRO) => {
+                self.set_bit(file::GRO, on);
+                Setting::Lane(DatagramOption::ReceiveOffload(on))
+            }
+            _ => return self.set_for_many(level, name, value),
+        })
+    }
+
+    /// What concerns groups; and what the program wants to be told.
+    fn set_for_many(&mut self, level: i32, name: i32, value: i32) -> Result<Setting, Errno> {
+        let on = value != 0;
+        Ok(match (level, name) {
+            (ip::LEVEL, ip::MULTICAST_TTL) | (ipv6::LEVEL, ipv6::MULTICAST_HOPS) => {
+                self.multicast_hops =
+                    if value == -1 { 1 } else { u8::try_from(value).map_err(|_| Errno::INVAL)? };
+                Setting::Lane(DatagramOption::MulticastHops(self.multicast_hops))
+            }
+            (ip::LEVEL, ip::MULTICAST_LOOP) | (ipv6::LEVEL, ipv6::MULTICAST_LOOP) => {
+                self.multicast_loop = on;
+                Setting::Lane(DatagramOption::MulticastLoop(on))
+            }
+            (ipv6::LEVEL, ipv6::MULTICAST_IF) => {
+                self.multicast_link = u32::try_from(value).map_err(|_| Errno::INVAL)?.checked_sub(1);
+                Setting::Lane(DatagramOption::MulticastLink(self.multicast_link.map(LinkId)))
+            }
+            _ => {
+                let bit = told_bit(level, name).ok_or(Errno::NOPROTOOPT)?;
+                self.set_bit(bit, on);
+                Setting::Program(self.bits)
+            }
+        })
+    }
+
+    fn set_bit(&mut self, bit: u64, on: bool) {
+        self.bits = if on { self.bits | bit } else { self.bits & !bit };
+    }
+
+    /// The program's bits, which go with every change of an option.
+    pub(super) fn bits(&self) -> u64 {
+        self.bits
+    }
+
+    fn change_group(&mut self, group: Group, is_member: bool) -> Result<Setting, Errno> {
+        if !group.group.is_multicast() {
+            return Err(Errno::INVAL);
+        }
+        let before = self.groups.len();
+        self.groups.retain(|it| *it != group);
+        match (is_member, self.groups.len() < before) {
+            (true, true) => {
+                self.groups.push(group);
+                return Err(Errno::ADDRINUSE);
+            }
+            (true, false) => self.groups.push(group),
+            (false, true) => {}
+            (false, false) => return Err(Errno::ADDRNOTAVAIL),
+        }
+        Ok(Setting::Member(group, is_member))
+    }
+
+    /// getsockopt(2), at most `len` bytes.
+    pub(super) fn get(&self, level: i32, name: i32, len: usize, usual: [usize; 2]) -> Result<Vec<u8>, Errno> {
+        let buffer = |at: usize| i32::try_from(BUFFER_FACTOR * self.queues(usual)[at]).unwrap_or(i32::MAX);
+        let usual_hops = || self.hops.map_or(64, |hops| hops.get().into());
+        let number: i32 = match (level, name) {
+            (socket::LEVEL, socket::REUSEADDR) => self.reuse_address.into(),
+            (socket::LEVEL, socket::BROADCAST) => self.broadcast.into(),
+            (socket::LEVEL, socket::SNDBUF) => buffer(0),
+            (socket::LEVEL, socket::RCVBUF) => buffer(1),
+            (socket::LEVEL, socket::TYPE) => 2,
+            // Errors are in the socket's words.
+            (socket::LEVEL, socket::ERROR | socket::ACCEPTCONN) => 0,
+            (socket::LEVEL, socket::PROTOCOL) => udp::LEVEL,
+            (socket::LEVEL, socket::DOMAIN) if self.is_v6 => 10,
+            (socket::LEVEL, socket::DOMAIN) => 2,
+            (ip::LEVEL, ip::TTL) | (ipv6::LEVEL, ipv6::UNICAST_HOPS) => usual_hops(),
+            (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => self.tos.into(),
+            (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) => self.discover,
+            (ipv6::LEVEL, ipv6::DONTFRAG) => (self.discover == DISCOVER_DO).into(),
+            (ip::LEVEL, ip::MULTICAST_TTL) | (ipv6::LEVEL, ipv6::MULTICAST_HOPS) => {
+                self.multicast_hops.into()
+            }
+            (ip::LEVEL, ip::MULTICAST_LOOP) | (ipv6::LEVEL, ipv6::MULTICAST_LOOP) => {
+                self.multicast_loop.into()
+            }
+            (ipv6::LEVEL, ipv6::MULTICAST_IF) => {
+                self.multicast_link.map_or(0, |link| i32::try_from(link + 1).unwrap_or(0))
+            }
+            (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only.into(),
+            (udp::LEVEL, udp::SEGMENT) => ((self.bits & file::SEGMENT) >> file::SEGMENT_SHIFT) as i32,
+            (udp::LEVEL, udp::GRO) => (self.bits & file::GRO != 0).into(),
+            _ => (self.bits & told_bit(level, name).ok_or(Errno::NOPROTOOPT)? != 0).into(),
+        };
+        let mut value = number.to_ne_bytes().to_vec();
+        value.truncate(len);
+        Ok(value)
+    }
+}
+
+/// What a program may want to be told with each datagram.
+const fn told_bit(level: i32, name: i32) -> Option<u64> {
+    Some(match (level, name) {
+        (ip::LEVEL, ip::PKTINFO) => file::INFO_V4,
+        (ip::LEVEL, ip::RECVTOS) => file::TOS_V4,
+        (ip::LEVEL, ip::RECVTTL) => file::HOPS_V4,
+        (ipv6::LEVEL, ipv6::RECVPKTINFO) => file::INFO_V6,
+        (ipv6::LEVEL, ipv6::RECVTCLASS) => file::TOS_V6,
+        (ipv6::LEVEL, ipv6::RECVHOPLIMIT) => file::HOPS_V6,
+        _ => return None,
+    })
+}
+
+/// A number, for which IP's options take an octet, too.
+fn number(value: &[u8], may_be_octet: bool) -> Result<i32, Errno> {
+    match (value.first_chunk(), value) {
+        (Some(bytes), _) => Ok(i32::from_ne_bytes(*bytes)),
+        (None, [octet, ..]) if may_be_octet => Ok(i32::from(*octet)),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// `struct ip_mreq` or `struct ip_mreqn`.
+fn group_v4(value: &[u8], link_of: impl Fn(IpAddr) -> Option<u32>) -> Result<Group, Errno> {
+    let group = Ipv4Addr::from(*value.first_chunk::<4>().ok_or(Errno::INVAL)?);
+    Ok(Group { group: group.into(), link: interface_v4(&value[4..], link_of)? })
+}
+
+/// An address of this host, and perhaps the number of a link; neither leaves the choice.
+fn interface_v4(value: &[u8], link_of: impl Fn(IpAddr) -> Option<u32>) -> Result<Option<u32>, Errno> {
+    // `struct ip_mreqn` for IP_MULTICAST_IF begins with a group that nobody looks at.
+    let value = if value.len() == 12 { &value[4..] } else { value };
+    let address = Ipv4Addr::from(*value.first_chunk::<4>().ok_or(Errno::INVAL)?);
+    let index = value.get(4..8).and_then(|bytes| bytes.first_chunk()).map_or(0, |it| u32::from_ne_bytes(*it));
+    if index != 0 {
+        return Ok(Some(index - 1));
+    }
+    if address.is_unspecified() {
+        return Ok(None);
+    }
+    link_of(address.into()).map(Some).ok_or(Errno::ADDRNOTAVAIL)
+}
+
+/// `struct ipv6_mreq`.
+fn group_v6(value: &[u8]) -> Result<Group, Errno> {
+    let (group, rest) = value.split_first_chunk::<16>().ok_or(Errno::INVAL)?;
+    let index = rest.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
+    Ok(Group { group: Ipv6Addr::from(*group).into(), link: index.checked_sub(1) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USUAL: [usize; 2] = [1000, 2000];
+
+    fn nobody(_: IpAddr) -> Option<u32> {
+        None
+    }
+
+    #[test]
+    fn what_is_set_is_what_is_got_and_the_rest_is_refused() {
+        let mut options = DatagramOptions::new(false);
+        for (level, name, value, got) in [
+            (1, 6, 5, Ok(1)),
+            (1, 8, 100_000, Ok(200_000)),
+            (0, 1, 0xb8, Ok(0xb8)),
+            (0, 1, 256, Err(Errno::INVAL)),
+            (0, 2, 7, Ok(7)),
+            (0, 2, 0, Err(Errno::INVAL)),
+            (0, 8, 1, Ok(1)),
+            (0, 10, 2, Ok(2)),
+            (0, 10, 9, Err(Errno::INVAL)),
+            (0, 11, 1, Err(Errno::NOPROTOOPT)),
+            (0, 33, 4, Ok(4)),
+            (41, 49, 1, Ok(1)),
+            (41, 66, 0, Ok(0)),
+            (17, 103, 1200, Ok(1200)),
+            (17, 103, 70_000, Err(Errno::INVAL)),
+            (17, 104, 1, Ok(1)),
+            (17, 1, 1, Err(Errno::NOPROTOOPT)),
+            (6, 1, 1, Err(Errno::NOPROTOOPT)),
+        ] {
+            let set = options.set(level, name, &i32::to_ne_bytes(value), nobody).map(|_| ());
+            let number = set.and_then(|()| options.get(level, name, 4, USUAL));
+            assert_eq!(number, got.map(|it: i32| it.to_ne_bytes().to_vec()), "{level} {name} {value}");
+        }
+        assert_eq!(options.set(0, 33, &[9], nobody), Ok(Setting::Lane(DatagramOption::MulticastHops(9))));
+        assert_eq!(options.set(1, 6, &[1], nobody), Err(Errno::INVAL), "too short for a number");
+        assert_eq!(options.queues(USUAL), [1000, 100_000]);
+    }
+
+    #[test]
+    fn groups_are_joined_once_and_left_once() {
+        let mut options = DatagramOptions::new(false);
+        let link_of = |ip: IpAddr| (ip.to_string() == "10.0.0.1").then_some(4);
+        let on_link = [224, 1, 1, 1, 10, 0, 0, 1];
+        let group = Group { group: [224, 1, 1, 1].into(), link: Some(4) };
+        assert_eq!(options.set(0, 35, &on_link, link_of), Ok(Setting::Member(group, true)));
+        assert_eq!(options.set(0, 35, &on_link, link_of), Err(Errno::ADDRINUSE));
+        assert!(options.all().contains(&Setting::Member(group, true)));
+        assert_eq!(options.set(0, 36, &on_link, link_of), Ok(Setting::Member(group, false)));
+        assert_eq!(options.set(0, 36, &on_link, link_of), Err(Errno::ADDRNOTAVAIL));
+        assert_eq!(options.set(0, 35, &[10, 0, 0, 9, 0, 0, 0, 0], link_of), Err(Errno::INVAL), "no group");
+        assert_eq!(options.set(0, 35, &[224, 1, 1, 1, 9, 9, 9, 9], link_of), Err(Errno::ADDRNOTAVAIL));
+        let mut v6 = vec![0xff, 2];
+        v6.resize(16, 1);
+        v6.extend(3u32.to_ne_bytes());
+        assert!(matches!(
+            options.set(41, 20, &v6, nobody),
+            Ok(Setting::Member(Group { link: Some(2), .. }, true))
+        ));
+    }
+}

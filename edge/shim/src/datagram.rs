@@ -1,0 +1,223 @@
+//! A datagram socket: records in and out of its block, and waiting for them.
+//!
+//! It is *fresh* until it has an address, like a TCP socket without a connection; then its words are a block's, and
+//! polling, waiting and the times of calls are a stream's (`stream.rs`). What goes beside a payload is read and written as
+//! control data by `hooks/control.rs`.
+
+use core::ffi::c_int;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use core::sync::atomic::Ordering;
+
+use firelane_frame::{Envelope, SEGMENTS_MAX};
+use firelane_shm::layout::file;
+use firelane_units::LinkId;
+use rustix::io::Errno;
+
+use crate::address::{Given, Shown};
+use crate::buffers::{Sink, Source};
+use crate::socket::{self, Held, Kind, Received, broken_pipe};
+use crate::stream::{Stop, Stream, Waiting};
+use crate::{names, options, session};
+
+/// What a call says of one datagram beside where it goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Extra {
+    /// From which of this host's addresses.
+    pub(crate) local: Option<IpAddr>,
+    /// By which interface, counted from one.
+    pub(crate) interface: u32,
+    pub(crate) tos: Option<u8>,
+    pub(crate) hops: Option<u8>,
+    /// How long each datagram is that the payload is cut into.
+    pub(crate) segment: Option<u16>,
+}
+
+/// The socket with a block, which it has from here on: one without an address gets any.
+fn bound(socket: &Held) -> Result<(Held, Stream), Errno> {
+    let socket = match socket.kind() {
+        Kind::Fresh => {
+            let any: IpAddr =
+                if socket.is_v6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+            match bind(socket, SocketAddr::new(any, 0)) {
+                Ok(bound) => bound,
+                // Somebody else who has the socket was faster.
+                Err(Errno::INVAL) => settled(socket, session::attach(socket.fd)?.place.ok_or(Errno::INVAL)?)?,
+                Err(errno) => return Err(errno),
+            }
+        }
+        _ => *socket,
+    };
+    let stream = socket.stream().ok_or(Errno::PROTO)?;
+    Ok((socket, stream))
+}
+
+/// The socket has its words there.
+fn settled(socket: &Held, (arena, block): (u16, u32)) -> Result<Held, Errno> {
+    let is_nonblocking = socket.is_nonblocking()?;
+    let held = socket.becomes_stream(arena, block);
+    let stream = held.stream().ok_or(Errno::PROTO)?;
+    stream.set_nonblocking(is_nonblocking);
+    options::hand_times(&held, &stream)?;
+    Ok(held)
+}
+
+/// Gives it an address.
+pub(crate) fn bind(socket: &Held, address: SocketAddr) -> Result<Held, Errno> {
+    settled(socket, session::bind_datagrams(socket, address)?)
+}
+
+/// Names its only peer, or nobody.
+pub(crate) fn connect(socket: &Held, to: Given) -> Result<(), Errno> {
+    let address = match to {
+        Given::Unspecified if socket.kind() == Kind::Fresh => return Ok(()),
+        Given::Unspecified if socket.is_v6() => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+        Given::Unspecified => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        to => destination(socket, to)?,
+    };
+    let place = session::connect(socket, address)?;
+    if socket.kind() == Kind::Fresh {
+        settled(socket, place)?;
+    }
+    Ok(())
+}
+
+/// An address that datagrams of this socket may go to.
+fn destination(socket: &Held, to: Given) -> Result<SocketAddr, Errno> {
+    match to {
+        Given::Address(SocketAddr::V6(_)) if !socket.is_v6() => Err(Errno::AFNOSUPPORT),
+        Given::Address(mut address) => {
+            // As Linux has it: nobody's address is this host's.
+            if address.ip().is_unspecified() {
+                let host: IpAddr =
+                    if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+                address.set_ip(host);
+            }
+            Ok(address)
+        }
+        Given::Short => Err(Errno::INVAL),
+        Given::Other(_) | Given::Unspecified => Err(Errno::AFNOSUPPORT),
+    }
+}
+
+/// Ends a direction, which only a socket with a peer has.
+pub(crate) fn shutdown(socket: &Held, how: c_int) -> Result<(), Errno> {
+    let stream = socket.stream().filter(|stream| stream.end().block().has_peer()).ok_or(Errno::NOTCONN)?;
+    stream.shutdown(how)
+}
+
+/// Sends a datagram, or several of one length.
+pub(crate) fn send(
+    socket: &Held,
+    source: Source<'_>,
+    flags: c_int,
+    to: Option<Given>,
+    extra: Extra,
+) -> Result<usize, Errno> {
+    if flags & (libc::MSG_OOB | libc::MSG_MORE) != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if source.is_faulty() {
+        return Err(Errno::FAULT);
+    }
+    let to = to.map(|to| destination(socket, to)).transpose()?;
+    if to.is_some_and(|to| to.port() == 0) {
+        return Err(Errno::INVAL);
+    }
+    if to.is_none() && !socket.stream().is_some_and(|it| it.end().block().has_peer()) {
+        return Err(Errno::DESTADDRREQ);
+    }
+    let (socket, stream) = bound(socket)?;
+    let peer = to.or_else(|| names::peer_of(&socket)).ok_or(Errno::DESTADDRREQ)?;
+    let envelope = envelope(&stream, peer, extra);
+    if envelope.segments(source.len()) > SEGMENTS_MAX {
+        return Err(Errno::INVAL);
+    }
+    if session::is_dead() {
+        return Err(Errno::NETDOWN);
+    }
+    let mut wait = Waiting::new(&stream, false, flags);
+    loop {
+        match stream.end().send_record(&envelope, source.len(), source.from(0)) {
+            Ok(()) => {
+                stream.kick();
+                return Ok(source.len());
+            }
+            Err(error) => match error.into() {
+                Stop::Closed => return Err(broken_pipe(flags)),
+                stop => wait.after(stop)?,
+            },
+        }
+    }
+}
+
+fn envelope(stream: &Stream, peer: SocketAddr, extra: Extra) -> Envelope {
+    let bits = stream.end().block().file.load(Ordering::Relaxed);
+    let usual = ((bits & file::SEGMENT) >> file::SEGMENT_SHIFT) as u16;
+    let scope = match peer {
+        SocketAddr::V6(v6) => v6.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
+    let interface = if extra.interface != 0 { extra.interface } else { scope };
+    Envelope {
+        peer: SocketAddr::new(peer.ip(), peer.port()),
+        local: extra.local.filter(|local| !local.is_unspecified()),
+        link: interface.checked_sub(1).map(LinkId),
+        tos: extra.tos,
+        hops: extra.hops,
+        segment: extra.segment.unwrap_or(usual),
+    }
+}
+
+/// Receives a datagram; with UDP_GRO perhaps several of one length.
+pub(crate) fn receive(socket: &Held, sink: &mut Sink<'_>, flags: c_int) -> Result<Received, Errno> {
+    if flags & libc::MSG_OOB != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let (socket, stream) = bound(socket)?;
+    let mut wait = Waiting::new(&stream, true, flags);
+    loop {
+        if sink.is_faulty() && stream.end().first_record().is_some() {
+            return Err(Errno::FAULT);
+        }
+        match stream.end().receive_record(sink.from(0), flags & libc::MSG_PEEK != 0) {
+            Ok(Some(record)) => {
+                let is_cut = record.copied < record.len;
+                let bytes = if flags & libc::MSG_TRUNC != 0 { record.len } else { record.copied };
+                let from = Some(shown(&record.envelope, socket.is_v6()));
+                let flags = if is_cut { libc::MSG_TRUNC } else { 0 };
+                let bits = stream.end().block().file.load(Ordering::Relaxed);
+                return Ok(Received { bytes, from, flags, beside: Some((record.envelope, bits)) });
+            }
+            Ok(None) => return Ok(Received { bytes: 0, from: None, flags: 0, beside: None }),
+            Err(error) => wait.after(error.into())?,
+        }
+    }
+}
+
+/// Whom a datagram is from, as a socket of this family shows it.
+fn shown(envelope: &Envelope, is_v6: bool) -> Shown {
+    let peer = match envelope.peer {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
+            SocketAddrV6::new(*v6.ip(), v6.port(), 0, interface(envelope)).into()
+        }
+        peer => peer,
+    };
+    Shown::new(peer, is_v6)
+}
+
+/// The number of the interface by which a datagram came; that of what the netstack sends to itself is unknown.
+pub(crate) fn interface(envelope: &Envelope) -> u32 {
+    envelope.link.map_or(0, |link| link.0.wrapping_add(1))
+}
+
+/// The length of the first datagram (FIONREAD).
+pub(crate) fn first_len(stream: &Stream) -> usize {
+    stream.end().first_record().map_or(0, |(_, len)| len)
+}
+
+/// A new socket.
+pub(crate) fn open(is_v6: bool, flags: c_int) -> Result<c_int, Errno> {
+    let fd = session::open_datagrams(is_v6, flags)?;
+    crate::table::put(fd, socket::datagram_word(is_v6));
+    Ok(fd)
+}

@@ -1,0 +1,153 @@
+//! Control data of datagrams (`struct cmsghdr`): what a program says of one, and what it is told of one (`ip(7)`,
+//! RFC 3542 §6, `udp(7)`).
+
+use core::ffi::{c_int, c_void};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use firelane_frame::Envelope;
+use firelane_shm::layout::file;
+use libc::{cmsghdr, msghdr};
+use rustix::io::Errno;
+
+use crate::buffers;
+use crate::datagram::{self, Extra};
+
+const SOL_UDP: c_int = 17;
+const UDP_SEGMENT: c_int = 103;
+const UDP_GRO: c_int = 104;
+/// A header and the most that follows it here, `struct in6_pktinfo`.
+const HEADER: usize = size_of::<cmsghdr>();
+const WORD: usize = size_of::<usize>();
+
+/// Reads what a message says of its datagram.
+///
+/// # Safety
+/// The control data are readable, or among what [`buffers::check`] refuses.
+pub(crate) unsafe fn read(message: &msghdr) -> Result<Extra, Errno> {
+    let mut extra = Extra::default();
+    if message.msg_control.is_null() || message.msg_controllen < HEADER {
+        return Ok(extra);
+    }
+    // SAFETY: the caller's promise.
+    let mut left = unsafe { buffers::bytes(message.msg_control.cast_const(), message.msg_controllen) }?;
+    while let Some((header, rest)) = left.split_first_chunk::<HEADER>() {
+        let word = |at: usize| header[at..].first_chunk().map_or(0, |bytes| c_int::from_ne_bytes(*bytes));
+        let len = header.first_chunk().map_or(0, |bytes| usize::from_ne_bytes(*bytes));
+        let data = len.checked_sub(HEADER).and_then(|len| rest.get(..len)).ok_or(Errno::INVAL)?;
+        take(&mut extra, (word(WORD), word(WORD + 4)), data)?;
+        left = left.get(len.next_multiple_of(WORD)..).unwrap_or_default();
+    }
+    Ok(extra)
+}
+
+fn take(extra: &mut Extra, kind: (c_int, c_int), data: &[u8]) -> Result<(), Errno> {
+    let number = || data.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes)).ok_or(Errno::INVAL);
+    let octet = || match data {
+        [octet] => Ok(Some(*octet)),
+        _ => u8::try_from(number()?).map(Some).map_err(|_| Errno::INVAL),
+    };
+    match kind {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            let (index, rest) = data.split_first_chunk::<4>().ok_or(Errno::INVAL)?;
+            let local = Ipv4Addr::from(*rest.first_chunk::<4>().ok_or(Errno::INVAL)?);
+            (extra.interface, extra.local) = (u32::from_ne_bytes(*index), Some(local.into()));
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            let (local, rest) = data.split_first_chunk::<16>().ok_or(Errno::INVAL)?;
+            let index = rest.first_chunk().ok_or(Errno::INVAL)?;
+            (extra.interface, extra.local) =
+                (u32::from_ne_bytes(*index), Some(Ipv6Addr::from(*local).to_canonical()));
+        }
+        (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => extra.tos = octet()?,
+        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => extra.hops = octet()?,
+        (SOL_UDP, UDP_SEGMENT) => {
+            let bytes = data.first_chunk().ok_or(Errno::INVAL)?;
+            extra.segment = Some(u16::from_ne_bytes(*bytes));
+        }
+        _ => return Err(Errno::INVAL),
+    }
+    Ok(())
+}
+
+/// Control data as they grow.
+struct Growing<'a> {
+    room: &'a mut [u8],
+    len: usize,
+    is_cut: bool,
+}
+
+impl Growing<'_> {
+    fn add(&mut self, level: c_int, kind: c_int, data: &[u8]) {
+        let len = HEADER + data.len();
+        let Some(room) = self.room.get_mut(self.len..self.len + len).filter(|_| !self.is_cut) else {
+            self.is_cut = true;
+            return;
+        };
+        room[..WORD].copy_from_slice(&len.to_ne_bytes());
+        room[WORD..WORD + 4].copy_from_slice(&level.to_ne_bytes());
+        room[WORD + 4..HEADER].copy_from_slice(&kind.to_ne_bytes());
+        room[HEADER..].copy_from_slice(data);
+        self.len = (self.len + len.next_multiple_of(WORD)).min(self.room.len());
+    }
+}
+
+/// Tells the program what it wants to know of a datagram. The flags that go with it.
+///
+/// # Safety
+/// The room for control data is writable and nobody else's, or among what [`buffers::check`] refuses.
+pub(crate) unsafe fn write(message: &mut msghdr, beside: Option<(Envelope, u64)>) -> Result<c_int, Errno> {
+    let len = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
+    message.msg_controllen = 0;
+    let Some((envelope, bits)) = beside else { return Ok(0) };
+    let control: *mut c_void = message.msg_control;
+    // SAFETY: the caller's promise.
+    let room = unsafe { buffers::bytes_mut(control, len) }?;
+    let mut growing = Growing { room, len: 0, is_cut: false };
+    tell(&mut growing, &envelope, bits);
+    message.msg_controllen = growing.len;
+    Ok(if growing.is_cut { libc::MSG_CTRUNC } else { 0 })
+}
+
+fn tell(to: &mut Growing<'_>, envelope: &Envelope, bits: u64) {
+    let has = |bit| bits & bit != 0;
+    let (tos, hops) = (envelope.tos.unwrap_or(0), c_int::from(envelope.hops.unwrap_or(0)));
+    let index = datagram::interface(envelope).to_ne_bytes();
+    match envelope.local {
+        Some(IpAddr::V4(local)) => {
+            if has(file::INFO_V4) {
+                let mut info = [0; 12];
+                info[..4].copy_from_slice(&index);
+                info[4..8].copy_from_slice(&local.octets());
+                info[8..].copy_from_slice(&local.octets());
+                to.add(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            }
+            if has(file::HOPS_V4) {
+                to.add(libc::IPPROTO_IP, libc::IP_TTL, &hops.to_ne_bytes());
+            }
+            if has(file::TOS_V4) {
+                to.add(libc::IPPROTO_IP, libc::IP_TOS, &[tos]);
+            }
+        }
+        Some(IpAddr::V6(_)) | None => {
+            if has(file::HOPS_V6) {
+                to.add(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &hops.to_ne_bytes());
+            }
+            if has(file::TOS_V6) {
+                to.add(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &c_int::from(tos).to_ne_bytes());
+            }
+        }
+    }
+    if let Some(local) = envelope.local.filter(|_| has(file::INFO_V6)) {
+        let octets = match local {
+            IpAddr::V4(local) => local.to_ipv6_mapped().octets(),
+            IpAddr::V6(local) => local.octets(),
+        };
+        let mut info = [0; 20];
+        info[..16].copy_from_slice(&octets);
+        info[16..].copy_from_slice(&index);
+        to.add(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+    }
+    if envelope.segment != 0 && has(file::GRO) {
+        to.add(SOL_UDP, UDP_GRO, &c_int::from(envelope.segment).to_ne_bytes());
+    }
+}
