@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use firelane::{
     Algorithm, DadConfig, DsField, FastOpenPolicy, FlowMatch, Forwarding, FusionTuning, HopLimits,
-    IpProtocol, Keepalive, MtuProbing, NetstackConfig, Profile, ProtectionRules, RouteConfig, RtoLimits,
-    SocketDefaults, StreamConfig, SynCookies, TcpConfig, Willing,
+    IpProtocol, Keepalive, MtuProbing, NetstackConfig, Profile, ProtectionRules, RouteConfig, RouteKind,
+    RtoLimits, SocketDefaults, StreamConfig, SynCookies, TcpConfig, Willing,
 };
-use firelane_model::{ClientId, Guard, Prop, Route, Tunables};
+use firelane_model::{ClientId, Guard, Prop, Route, RouteEnd, Tunables, Way};
 use firelane_units::Mss;
 
 /// What protects a VNIC from its user.
@@ -25,7 +25,18 @@ pub(crate) fn protection(guard: &Guard) -> ProtectionRules {
 /// A route, with what it says of congestion control.
 pub(crate) fn route(route: &Route) -> RouteConfig {
     let congestion = route.congestion_control().and_then(|control| Algorithm::from_word(control.word()));
-    RouteConfig { congestion, ..RouteConfig::via(route.destination(), route.gateway()) }
+    match route.way() {
+        Way::Via(gateway) => RouteConfig { congestion, ..RouteConfig::via(route.destination(), gateway) },
+        Way::Ends(end) => RouteConfig::ending(route.destination(), kind(end)),
+    }
+}
+
+fn kind(end: RouteEnd) -> RouteKind {
+    match end {
+        RouteEnd::Blackhole => RouteKind::Blackhole,
+        RouteEnd::Unreachable => RouteKind::Unreachable,
+        RouteEnd::Prohibit => RouteKind::Prohibit,
+    }
 }
 
 /// A netstack with its protocol properties. The model has checked them.

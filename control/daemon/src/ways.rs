@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use firelane::{IpTables, Origin, Route, RouteConfig};
+use firelane::{IpTables, Origin, Route, RouteConfig, RouteKind};
 use firelane_api::{NeighbourInfo, RouteInfo};
 use firelane_units::{IpPrefix, LinkId, MacAddr};
 
@@ -37,6 +37,11 @@ fn route(tables: &IpTables, names: &Names, it: &Route) -> RouteInfo {
     }
     if it.origin == Origin::Operator {
         flags.push('S');
+    }
+    match it.kind {
+        RouteKind::Unicast => {}
+        RouteKind::Blackhole => flags.push('B'),
+        RouteKind::Unreachable | RouteKind::Prohibit => flags.push('R'),
     }
     RouteInfo {
         destination: it.destination.to_string(),

@@ -74,7 +74,7 @@ pub use firelane_frame::Envelope;
 pub use firelane_ip::{Address, Neighbour, Origin, Route};
 pub use firelane_ip::{
     AddressOrigin, AutoconfConfig, Configured, DadConfig, FamilyCounts, FilterMode, Forwarding, HopLimits,
-    IcmpCounts, IfRouting, IidKind, Membership, Resolvers, RouterFlags, SourceFilter,
+    IcmpCounts, IfRouting, IidKind, Membership, Resolvers, RouteKind, RouterFlags, SourceFilter,
 };
 pub use firelane_lane::{
     ConnectionRow, Cursor, FusionTuning, NetstackCounters, Notice, RouteConfig, SocketKind, SocketRow,

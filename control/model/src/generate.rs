@@ -9,8 +9,8 @@ use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, Priority, Protection
 
 use crate::{
     Address, CongestionControl, DsField, Etherstub, Flow, FlowMatch, Guard, IfProps, Interface, Lanes, Link,
-    LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, Route, Service,
-    ServiceKind, Switch, Tap, Transport, Vnic, VnicUser,
+    LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, Route, RouteEnd,
+    Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser,
 };
 
 /// Choices read off a string of bytes; zero when it ends.
@@ -83,6 +83,8 @@ impl Model {
                     netstack.tunables.set(Prop::Ttl, ["1", "64"][dice.below(2)]).expect("both are in range");
                 }
                 let gateway = Ipv4Addr::new(10, 0, 0, 200 + dice.below(2) as u8).into();
+                let end = [RouteEnd::Blackhole, RouteEnd::Prohibit][dice.below(2)];
+                netstack.routes.extend(dice.maybe(|dice| Route::ending(dice.prefix(100), end)));
                 let route = dice.maybe(|dice| Route::new(dice.prefix(0), gateway)).flatten();
                 let control =
                     [None, Some(CongestionControl::Cubic), Some(CongestionControl::Bbr)][dice.below(3)];

@@ -60,7 +60,7 @@ pub use name::{
 pub use netstack::Netstack;
 pub use nic::{Nic, NicDriver};
 pub use property::{Allowed, Line as PropLine, Prop, PropertyError, Protocol, Setting};
-pub use route::{CongestionControl, Route};
+pub use route::{CongestionControl, Route, RouteEnd, Way};
 pub use service::{Service, ServiceKind};
 pub use tunables::Tunables;
 pub use value::spell_rate;

@@ -46,35 +46,69 @@ impl TextValue for CongestionControl {
     }
 }
 
-/// Where packets for a prefix go.
+/// What becomes of packets for a prefix.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Way {
+    /// They go to this router.
+    Via(IpAddr),
+    /// They end.
+    Ends(RouteEnd),
+}
+
+/// How packets end that take a route which leads nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum RouteEnd {
+    /// Nobody is told.
+    Blackhole,
+    /// The sender is told that the host cannot be reached.
+    Unreachable,
+    /// The sender is told that they are forbidden.
+    Prohibit,
+}
+
+impl RouteEnd {
+    /// The word in files and plans.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Blackhole => "blackhole",
+            Self::Unreachable => "unreachable",
+            Self::Prohibit => "prohibit",
+        }
+    }
+}
+
+/// Where packets for a prefix go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "RouteTable", into = "RouteTable")]
 pub struct Route {
-    destination: Destination,
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
-    gateway: IpAddr,
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    destination: IpPrefix,
+    way: Way,
     congestion_control: Option<CongestionControl>,
 }
 
 impl Route {
+    /// A route on which packets end. Host bits are cleared.
+    pub fn ending(destination: IpPrefix, end: RouteEnd) -> Self {
+        Self { destination: destination.network(), way: Way::Ends(end), congestion_control: None }
+    }
+
     /// `Some` if the gateway is a unicast address of the destination's family. Host bits are cleared.
     pub fn new(destination: IpPrefix, gateway: IpAddr) -> Option<Self> {
         let unicast = !gateway.is_unspecified() && !gateway.is_multicast() && !gateway.is_loopback();
         let broadcast = gateway == IpAddr::V4(Ipv4Addr::BROADCAST);
         let same_family = destination.addr().is_ipv4() == gateway.is_ipv4();
-        let destination = Destination::Prefix(destination.network());
         (unicast && !broadcast && same_family).then_some(Self {
-            destination,
-            gateway,
+            destination: destination.network(),
+            way: Way::Via(gateway),
             congestion_control: None,
         })
     }
 
     /// The prefix that the route is for; `0.0.0.0/0` or `::/0` for the default route.
-    pub fn destination(self) -> IpPrefix {
-        self.destination.prefix(self.gateway)
+    pub const fn destination(self) -> IpPrefix {
+        self.destination
     }
 
     /// The same for connections that use `control`, whatever their netstack's is; what a socket asks for counts more.
@@ -90,12 +124,20 @@ impl Route {
 
     /// Whether both are the same way, whatever they say about it.
     pub fn is_same_way(self, other: Self) -> bool {
-        (self.destination(), self.gateway) == (other.destination(), other.gateway)
+        (self.destination, self.way) == (other.destination, other.way)
     }
 
-    /// The router.
-    pub const fn gateway(self) -> IpAddr {
-        self.gateway
+    /// What becomes of packets.
+    pub const fn way(self) -> Way {
+        self.way
+    }
+
+    /// The router, if it leads to one.
+    pub const fn gateway(self) -> Option<IpAddr> {
+        match self.way {
+            Way::Via(gateway) => Some(gateway),
+            Way::Ends(_) => None,
+        }
     }
 }
 
@@ -107,14 +149,19 @@ enum Destination {
 }
 
 impl Destination {
-    fn prefix(self, gateway: IpAddr) -> IpPrefix {
+    /// The default's family is its gateway's.
+    fn prefix(self, gateway: Option<IpAddr>) -> Option<IpPrefix> {
         let any = match gateway {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            Some(IpAddr::V4(_)) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Some(IpAddr::V6(_)) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            None => {
+                let Self::Prefix(prefix) = self else { return None };
+                return Some(prefix);
+            }
         };
         match self {
-            Self::Prefix(prefix) => prefix,
-            Self::Default => IpPrefix::new(any, 0).expect("zero fits every family"),
+            Self::Prefix(prefix) => Some(prefix),
+            Self::Default => IpPrefix::new(any, 0),
         }
     }
 }
@@ -131,8 +178,8 @@ impl TextValue for Destination {
 
     fn write(&self) -> String {
         match self {
-            Self::Prefix(prefix) if prefix.prefix_len() > 0 => prefix.to_string(),
-            _ => "default".to_owned(),
+            Self::Prefix(prefix) => prefix.to_string(),
+            Self::Default => "default".to_owned(),
         }
     }
 }
@@ -141,12 +188,22 @@ serde_as_text!(Destination);
 
 /// A route as it stands in the file.
 #[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 struct RouteTable {
+    /// `default`, or a network.
+    #[cfg_attr(feature = "schema", schema(value_type = String, example = "192.0.2.0/24"))]
     destination: Destination,
-    #[serde(with = "value")]
-    gateway: IpAddr,
+    /// The router; without one there is a `kind`.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "value::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    gateway: Option<IpAddr>,
+    /// How packets end that take it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<RouteEnd>,
+    /// That of new connections over it.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "value::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     congestion_control: Option<CongestionControl>,
 }
 
@@ -154,29 +211,65 @@ impl TryFrom<RouteTable> for Route {
     type Error = String;
 
     fn try_from(table: RouteTable) -> Result<Self, String> {
-        let RouteTable { destination, gateway, congestion_control } = table;
-        let route = Self::new(destination.prefix(gateway), gateway);
-        route.map(|it| it.with_congestion_control(congestion_control)).ok_or_else(|| {
-            value::refusal(
-                &format!("{:?}", gateway.to_string()),
-                "a gateway is a unicast address of the destination's family",
-            )
-        })
+        let RouteTable { destination, gateway, kind, congestion_control } = table;
+        let refused = |value: &str, allowed: &str| Err(value::refusal(value, allowed));
+        let Some(prefix) = destination.prefix(gateway) else {
+            return refused("default", "without a gateway it has no family: 0.0.0.0/0 or ::/0");
+        };
+        match (gateway, kind) {
+            (Some(gateway), None) => {
+                let route = Self::new(prefix, gateway);
+                route.map(|it| it.with_congestion_control(congestion_control)).ok_or_else(|| {
+                    let allowed = "a gateway is a unicast address of the destination's family";
+                    value::refusal(&format!("{:?}", gateway.to_string()), allowed)
+                })
+            }
+            (None, Some(end)) if congestion_control.is_none() => Ok(Self::ending(prefix, end)),
+            (None, Some(end)) => refused(end.word(), "no connection goes there: no congestion_control"),
+            (Some(_), Some(end)) => refused(end.word(), "a route that ends packets has no gateway"),
+            (None, None) => refused("", "a gateway, or a kind: blackhole, unreachable or prohibit"),
+        }
     }
 }
 
 impl From<Route> for RouteTable {
     fn from(route: Route) -> Self {
-        let Route { destination, gateway, congestion_control } = route;
-        Self { destination, gateway, congestion_control }
+        let Route { destination, way, congestion_control } = route;
+        let (gateway, kind) = match way {
+            Way::Via(gateway) => (Some(gateway), None),
+            Way::Ends(end) => (None, Some(end)),
+        };
+        let is_default = destination.prefix_len() == 0 && gateway.is_some();
+        let destination = if is_default { Destination::Default } else { Destination::Prefix(destination) };
+        Self { destination, gateway, kind, congestion_control }
     }
 }
 
 impl core::fmt::Display for Route {
-    /// `destination via gateway`, and the congestion control if it has one.
+    /// `destination via gateway` with the congestion control if it has one, or how packets end.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{} via {}", self.destination(), self.gateway)?;
+        match self.way {
+            Way::Via(gateway) => write!(f, "{} via {gateway}", self.destination)?,
+            Way::Ends(end) => write!(f, "{} {}", self.destination, end.word())?,
+        }
         self.congestion_control.map_or(Ok(()), |control| write!(f, " congestion_control {}", control.word()))
+    }
+}
+
+#[cfg(feature = "schema")]
+mod schema {
+    use utoipa::openapi::{RefOr, schema::Schema};
+
+    impl utoipa::PartialSchema for super::Route {
+        fn schema() -> RefOr<Schema> {
+            super::RouteTable::schema()
+        }
+    }
+
+    impl utoipa::ToSchema for super::Route {
+        fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+            super::RouteTable::schemas(schemas);
+        }
     }
 }
 
@@ -189,7 +282,8 @@ mod tests {
         let any: IpPrefix = "0.0.0.0/0".parse().unwrap();
         let route = Route::try_from(RouteTable {
             destination: Destination::Default,
-            gateway: "10.0.0.1".parse().unwrap(),
+            gateway: "10.0.0.1".parse().ok(),
+            kind: None,
             congestion_control: None,
         });
         assert_eq!(route, Ok(Route::new(any, "10.0.0.1".parse().unwrap()).unwrap()));
@@ -231,5 +325,36 @@ mod tests {
         let a = Route::new("192.0.2.7/24".parse().unwrap(), gateway);
         let b = Route::new("192.0.2.0/24".parse().unwrap(), gateway);
         assert_eq!(a, b);
+    }
+
+    #[test]
+    fn a_route_leads_to_a_router_or_ends_packets() {
+        let table = |destination: &str, gateway: Option<&str>, kind| RouteTable {
+            destination: Destination::read(destination).unwrap(),
+            gateway: gateway.map(|it| it.parse().unwrap()),
+            kind,
+            congestion_control: None,
+        };
+        let end = Some(RouteEnd::Prohibit);
+        let route = Route::try_from(table("192.0.2.7/24", None, end)).unwrap();
+        assert_eq!(route, Route::ending("192.0.2.0/24".parse().unwrap(), RouteEnd::Prohibit));
+        assert_eq!((route.gateway(), route.to_string().as_str()), (None, "192.0.2.0/24 prohibit"));
+        let everything = Route::try_from(table("::/0", None, end)).unwrap();
+        assert_eq!(Route::try_from(RouteTable::from(everything)), Ok(everything));
+        for (wrong, allowed) in [
+            (table("default", None, end), "0.0.0.0/0 or ::/0"),
+            (table("192.0.2.0/24", Some("10.0.0.1"), end), "has no gateway"),
+            (table("192.0.2.0/24", None, None), "a gateway, or a kind"),
+            (
+                RouteTable {
+                    congestion_control: Some(CongestionControl::Bbr),
+                    ..table("192.0.2.0/24", None, end)
+                },
+                "no congestion_control",
+            ),
+        ] {
+            let error = Route::try_from(wrong).unwrap_err();
+            assert!(error.contains(allowed), "{error}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::interface::mtu_least;
 use crate::limits::{LINKS_MAX, NETSTACKS_MAX, OBJECTS_MAX};
 use crate::{
     FieldError, Flow, FlowName, IfName, LinkKind, LinkName, Mac, MemifRole, Model, Netstack, NetstackName,
-    Nic, Tap, Vnic,
+    Nic, Route, Tap, Vnic,
 };
 
 impl Model {
@@ -42,6 +42,12 @@ impl Model {
             for route in &netstack.routes {
                 let way = (route.destination(), route.gateway());
                 faults.unique(&mut ways, way, format!("netstack.{name}.routes"), route);
+                let is_beside =
+                    |other: &Route| other.destination() == route.destination() && other.gateway().is_some();
+                if route.gateway().is_none() && netstack.routes.iter().any(is_beside) {
+                    let allowed = "a route that ends packets is the only one to its destination";
+                    faults.add(format!("netstack.{name}.routes"), route, allowed);
+                }
             }
         }
     }

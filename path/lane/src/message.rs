@@ -337,6 +337,11 @@ impl RouteConfig {
         Self { destination, gateway: Some(gateway), link: None, kind: RouteKind::Unicast, congestion: None }
     }
 
+    /// A route on which packets end.
+    pub const fn ending(destination: IpPrefix, kind: RouteKind) -> Self {
+        Self { destination, gateway: None, link: None, kind, congestion: None }
+    }
+
     /// What a route of the tables says of congestion control.
     pub fn congestion_of(route: &firelane_ip::Route) -> Option<Algorithm> {
         crate::stacks::said_by(route.hint)

@@ -179,3 +179,36 @@ fn routes_neighbours_and_interfaces_are_the_netstacks() {
     assert_eq!(counted[1..4], ["9000", "10.0.0.0/24", "10.0.0.10"]);
     assert!(counted[4].parse::<u64>().is_ok_and(|packets| packets >= 2), "{counted:?}");
 }
+
+#[test]
+fn routes_that_end_packets_end_them_as_they_say() {
+    let sandbox = Sandbox::new();
+    let daemon = started(&sandbox);
+    let text = std::fs::read_to_string(two_tenants()).unwrap()
+        + "[netstack.web]\nroutes = [\n\
+           { destination = \"10.7.0.0/16\", kind = \"prohibit\" },\n\
+           { destination = \"10.8.0.0/16\", kind = \"blackhole\" },\n]\n\
+           tunables = { ipv4 = { forwarding = \"on\" } }\n";
+    let file = sandbox.folder().join("ends.toml");
+    std::fs::write(&file, &text).unwrap();
+    daemon.firelane(&["apply", &file.to_string_lossy()]).expect_success();
+    let shown = daemon.firelane(&["netstat", "-rn", "-f", "inet"]).expect_success();
+    let flags = |network: &str| {
+        let line = shown.lines().find(|line| line.starts_with(network)).unwrap_or_else(|| panic!("{shown}"));
+        line.split_whitespace().last().unwrap().to_owned()
+    };
+    assert_eq!([flags("10.7.0.0/16"), flags("10.8.0.0/16")], ["USR", "USB"], "{shown}");
+    let words = ["-n", "alice", "route", "add", "10.0.0.0/8", "via", "10.0.0.10"];
+    sandbox.run(None, "ip", &words).expect_success();
+    let ping = |to: &str| sandbox.run(Some("alice"), "ping", &["-c", "1", "-W", "1", to]);
+    let told = ping("10.7.0.1");
+    assert!(told.stdout.contains("From 10.0.0.10") && told.stdout.contains("filtered"), "{told:?}");
+    let told = ping("10.8.0.1");
+    assert!(!told.status.success() && !told.stdout.contains("From "), "{told:?}");
+    let drops = daemon.firelane(&["drops", "-p", "-o", "reason,frames"]).expect_success();
+    for reason in ["ip_prohibited:1", "ip_blackhole:1"] {
+        assert!(drops.lines().any(|line| line == reason), "{drops}");
+    }
+    daemon.firelane(&["apply", &two_tenants().to_string_lossy()]).expect_success();
+    assert!(!daemon.firelane(&["netstat", "-rn"]).expect_success().contains("10.7.0.0"));
+}

@@ -50,7 +50,7 @@ fn taken(model: &Model, vnic: &LinkName) -> BTreeSet<IpAddr> {
     let taps = beside.iter().filter_map(|(_, it)| it.tap()).flat_map(|tap| &tap.addresses);
     let is_beside = |interface: &str| beside.iter().any(|(name, _)| name.as_str() == interface);
     let stacks = model.addresses().filter(|(_, name, _)| is_beside(name.interface()));
-    let gateways = model.netstacks.values().flat_map(|it| &it.routes).map(|route| route.gateway());
+    let gateways = model.netstacks.values().flat_map(|it| &it.routes).filter_map(|route| route.gateway());
     let stacks = stacks.filter_map(|(_, _, address)| address.addr());
     taps.map(|prefix| prefix.addr()).chain(stacks).chain(gateways).collect()
 }

@@ -8,7 +8,9 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
 use firelane_api::{Api, ApiError, Change, ChangeRequest, Status, Which};
-use firelane_model::{Flow, FlowName, Instance, LinkName, Model, NamespaceName, Route, Tap, Vnic, VnicUser};
+use firelane_model::{
+    Flow, FlowName, Instance, LinkName, Model, NamespaceName, Route, Tap, Vnic, VnicUser, Way,
+};
 use firelane_units::IpPrefix;
 use rustix::thread::LinkNameSpaceType;
 
@@ -130,21 +132,21 @@ impl Aside {
     }
 
     fn reaches(&self, route: &Route) -> bool {
-        self.addresses.iter().any(|it| it.contains(route.gateway()))
+        route.gateway().is_none_or(|gateway| self.addresses.iter().any(|it| it.contains(gateway)))
     }
 }
 
 fn add_route(route: &Route) -> Result<(), String> {
-    let (to, gateway) = (route.destination().to_string(), route.gateway().to_string());
+    let to = route.destination().to_string();
     let mut command = Command::new("ip");
-    command.args(["route", "add", &to, "via", &gateway]).stdin(Stdio::null());
+    match route.way() {
+        Way::Via(gateway) => command.args(["route", "add", &to, "via", &gateway.to_string()]),
+        Way::Ends(end) => command.args(["route", "add", end.word(), &to]),
+    };
+    command.stdin(Stdio::null());
     let output = command.output().map_err(|error| format!("ip (Debian package iproute2): {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(format!("route to {to} via {gateway}: {}", text.trim()))
-    }
+    if output.status.success() { Ok(()) } else { Err(format!("route to {route}: {}", text.trim())) }
 }
 
 /// The VNIC whose place is shared, and the addresses for the new one.
