@@ -65,7 +65,8 @@ fn tcp(it: &NetstackCounters, tunables: &Tunables) -> Vec<(&'static str, u64)> {
         ("tcpRtoMax", number(Prop::RexmitMax)),
         ("tcpActiveOpens", tcp.active_opens),
         ("tcpPassiveOpens", tcp.passive_opens),
-        ("tcpAttemptFails", tcp.attempt_fails),
+        // From SYN-RECEIVED to CLOSED or LISTEN (RFC 4022): half-open entries are no connections yet.
+        ("tcpAttemptFails", tcp.attempt_fails + syn.failed + syn.evicted),
         ("tcpEstabResets", tcp.established_resets),
         ("tcpCurrEstab", tcp.established),
         ("tcpConnTableSize", it.connections),

@@ -93,6 +93,8 @@ pub struct SynCounters {
     pub cookies_failed: u64,
     /// Entries that gave way to newer ones.
     pub evicted: u64,
+    /// Entries that ended otherwise without becoming a connection: reset, given up, or left by their listener.
+    pub failed: u64,
     /// SYN-ACKs that were repeated.
     pub repeated: u64,
 }
@@ -104,6 +106,7 @@ impl SynCounters {
         self.cookies_accepted += other.cookies_accepted;
         self.cookies_failed += other.cookies_failed;
         self.evicted += other.evicted;
+        self.failed += other.failed;
         self.repeated += other.repeated;
     }
 }
@@ -312,7 +315,7 @@ impl SynTable {
             // RFC 5961 §3.2, as in `reset.rs`.
             return match ahead {
                 0 => {
-                    self.remove(position);
+                    self.fail(position);
                     SynAnswer::Drop(DropReason::Unacceptable)
                 }
                 ahead if (1..=i32::from(entry.window_field())).contains(&ahead) => {
@@ -339,7 +342,7 @@ impl SynTable {
         for position in 0..self.places.len() as u32 {
             let entry = self.places.get(position as usize).and_then(|place| place.entry.as_ref());
             if entry.is_some_and(|entry| entry.listener == listener) {
-                self.remove(position);
+                self.fail(position);
             }
         }
         if let Some(of) = self.listeners.get_mut(listener.index()) {
@@ -363,7 +366,7 @@ impl SynTable {
                     break;
                 };
                 let Some(entry) = place.entry.as_mut().filter(|_| retries < RETRIES_MAX) else {
-                    self.remove(position);
+                    self.fail(position);
                     continue;
                 };
                 if let SynAckSent::First { retries, .. } = &mut entry.sent {
@@ -423,6 +426,11 @@ impl SynTable {
         };
         self.link(now, position, 0);
         self.index.insert(tag, position);
+    }
+
+    /// An entry ends that became no connection.
+    fn fail(&mut self, position: u32) {
+        self.counters.failed += u64::from(self.remove(position).is_some());
     }
 
     fn remove(&mut self, position: u32) -> Option<HalfOpen> {

@@ -397,6 +397,7 @@ pub(crate) const fn word_of(error: SocketError) -> &'static str {
         SocketError::TimedOut => "timedout",
         SocketError::HostUnreachable | SocketError::NetworkUnreachable => "unreachable",
         SocketError::Aborted => "aborted",
+        SocketError::MessageTooLong => "toolong",
         _ => "failed",
     }
 }

@@ -132,6 +132,7 @@ fn a_syn_ack_is_repeated_five_times_and_forgotten() {
     }
     assert_eq!(sent, [1, 3, 7, 15, 31]);
     assert!(table.is_empty() && table.len_of(LISTENER) == 0);
+    assert_eq!(table.counters().failed, 1, "the attempt has failed (RFC 4022 tcpAttemptFails)");
 }
 
 #[test]
@@ -152,6 +153,18 @@ fn limits_hold_and_an_unanswered_entry_gives_way() {
     assert!(matches!(full.on_segment(at(1), &tuple(2), &syn(), |_| true), SynAnswer::Reply(_)));
     full.forget_listener(LISTENER);
     assert!(full.is_empty());
+    assert_eq!((full.counters().evicted, full.counters().failed), (1, 2), "who gave way counts apart");
+}
+
+#[test]
+fn only_what_becomes_a_connection_is_no_failed_attempt() {
+    let mut table = table(10, 10);
+    let (answer, _) = (open(&mut table, at(0), 1).expect("room"), open(&mut table, at(0), 2).expect("room"));
+    let reset = seg(IRS + 1, None, TcpFlags::RST, TcpOptions::EMPTY);
+    assert!(matches!(table.on_segment(at(0), &tuple(2), &reset, |_| true), SynAnswer::Drop(_)));
+    assert_eq!(table.counters().failed, 1);
+    assert!(matches!(table.on_segment(at(0), &tuple(1), &ack_of(&answer), |_| true), SynAnswer::Promote(_)));
+    assert_eq!((table.counters().failed, table.is_empty()), (1, true));
 }
 
 /// The ACK of a peer that got `answer`, `later` seconds after.
