@@ -237,6 +237,18 @@ impl RingArena {
         storage.addr().get() - self.base.addr().get()
     }
 
+    /// A block, and storage for two rings of these sizes, powers of two; what they are for is whoever's that takes them.
+    /// `None` if there is not all of it.
+    pub fn take_pair(self: &Arc<Self>, sizes: [usize; 2]) -> Option<ArenaPair> {
+        let mut pair = ArenaPair { arena: Arc::clone(self), block: self.take_block()?, storage: Vec::new() };
+        for size in sizes {
+            // What is there so far goes back with the pair.
+            let storage = self.take(size)?;
+            pair.storage.push((self.distance(storage), size));
+        }
+        Some(pair)
+    }
+
     /// What it has given out.
     pub fn in_use(&self) -> ArenaUse {
         ArenaUse {
@@ -250,6 +262,37 @@ impl RingArena {
 impl fmt::Debug for RingArena {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RingArena").field("in_use", &self.in_use()).finish_non_exhaustive()
+    }
+}
+
+/// A block and storage that somebody else uses; they go back when it is dropped.
+#[derive(Debug)]
+pub struct ArenaPair {
+    arena: Arc<RingArena>,
+    block: u32,
+    /// Where each is, from the arena's begin, and how long.
+    storage: Vec<(usize, usize)>,
+}
+
+impl ArenaPair {
+    /// Which block.
+    pub fn block(&self) -> u32 {
+        self.block
+    }
+
+    /// Where the storage of the first ring is, or of the second, from the arena's begin.
+    pub fn storage(&self, ring: usize) -> usize {
+        self.storage[ring].0
+    }
+}
+
+impl Drop for ArenaPair {
+    fn drop(&mut self) {
+        for (distance, size) in self.storage.drain(..) {
+            let page = (distance - self.arena.parts.storage_at) >> SHIFT_MIN;
+            self.arena.give(self.arena.storage_at(page as u32), size);
+        }
+        self.arena.give_block(self.block);
     }
 }
 
@@ -383,6 +426,17 @@ pub(crate) mod tests {
         let again: HashSet<_> =
             (0..pages / 16).map(|_| arena.distance(arena.take(16 * PAGE).unwrap())).collect();
         assert_eq!(again.len(), pages / 16, "all of it is there to be used again, once");
+    }
+
+    #[test]
+    fn a_pair_is_whole_or_nothing_and_goes_back() {
+        let arena = arena(8, 6 * PAGE);
+        let pair = arena.take_pair([4 * PAGE, PAGE]).unwrap();
+        assert_eq!((pair.block(), pair.storage(1)), (0, pair.storage(0) + 4 * PAGE));
+        assert!(arena.take_pair([PAGE, PAGE]).is_none(), "one page is left within the quota");
+        assert_eq!(arena.in_use(), ArenaUse { blocks: 1, storage: 5 * PAGE, refused: 1 });
+        drop(pair);
+        assert_eq!(arena.in_use(), ArenaUse { blocks: 0, storage: 0, refused: 1 });
     }
 
     #[test]

@@ -32,7 +32,7 @@ mod ring;
 mod sync;
 pub mod virtio;
 
-pub use arena::{ArenaParts, ArenaUse, BLOCK_BYTES, GENERATION_WORD, RingArena};
+pub use arena::{ArenaPair, ArenaParts, ArenaUse, BLOCK_BYTES, GENERATION_WORD, RingArena};
 pub use byte_ring::{
     FarView, MARGIN_WORDS, Margin, MarginRef, RingReader, RingSide, RingWords, RingWriter, byte_ring,
     byte_rings, byte_rings_in,

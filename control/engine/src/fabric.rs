@@ -271,6 +271,18 @@ impl Outlet<Queue> for FabricOutlet {
         }
     }
 
+    fn join(&mut self, one: SocketToken, two: SocketToken) {
+        if let Some(fabric) = self.fabric.upgrade() {
+            fabric.programs.join(one, two);
+        }
+    }
+
+    fn part(&mut self, token: SocketToken) {
+        if let Some(fabric) = self.fabric.upgrade() {
+            fabric.programs.part(token);
+        }
+    }
+
     fn notice(&mut self, lane: LaneId, notice: Notice) {
         if let Some(fabric) = self.fabric.upgrade() {
             let sender = fabric.notices.lock().unwrap_or_else(PoisonError::into_inner);

@@ -143,6 +143,18 @@ pub enum Request {
         /// Which slot.
         slot: u32,
     },
+    /// The segment of a fused connection that the session has. [`Answer::Segment`], with the segment's memfd beside it.
+    Segment {
+        /// Its number, from the stream's words.
+        segment: u64,
+    },
+    /// What wakes a waiter of a segment; beside [`Answer::Done`] its eventfd.
+    Bell {
+        /// Which segment.
+        segment: u64,
+        /// Which slot.
+        slot: u32,
+    },
     /// The netstack's interfaces and addresses. [`Answer::Interfaces`].
     Interfaces,
     /// A forked child, over the connection that it has of its parent: beside it is one end of a pair of its own, which is
@@ -218,6 +230,11 @@ pub enum Answer {
     Slot {
         /// Which.
         slot: u32,
+    },
+    /// A segment; beside it its memfd.
+    Segment {
+        /// The arenas of its two sides.
+        arenas: [u64; 2],
     },
     /// The netstack's interfaces.
     Interfaces {
@@ -366,6 +383,12 @@ impl Request {
             Self::NoWaiter { arena, slot } => {
                 out.u64(*arena).u32(*slot);
             }
+            Self::Segment { segment } => {
+                out.u64(*segment);
+            }
+            Self::Bell { segment, slot } => {
+                out.u64(*segment).u32(*slot);
+            }
         }
         out.0
     }
@@ -385,6 +408,8 @@ impl Request {
             Self::NoWaiter { .. } => 11,
             Self::Interfaces => 12,
             Self::Child => 13,
+            Self::Segment { .. } => 14,
+            Self::Bell { .. } => 15,
         }
     }
 
@@ -427,6 +452,8 @@ impl Request {
             11 => Self::NoWaiter { arena: from.u64("arena")?, slot: from.at_most("slot", SLOTS - 1)? },
             12 => Self::Interfaces,
             13 => Self::Child,
+            14 => Self::Segment { segment: from.u64("segment")? },
+            15 => Self::Bell { segment: from.u64("segment")?, slot: from.at_most("slot", SLOTS - 1)? },
             other => return Err(Malformed::new("what", format!("no request is {other}"))),
         };
         In(from.0).end((number, request))
@@ -475,6 +502,9 @@ impl Answer {
             Self::Slot { slot } => {
                 out.u32(*slot);
             }
+            Self::Segment { arenas: [one, two] } => {
+                out.u64(*one).u64(*two);
+            }
             Self::Interfaces { addresses } => {
                 out.list(addresses, ADDRESSES_MAX, |out, interface| {
                     out.text(&interface.name, NAME_MAX).u32(interface.index).u32(interface.mtu);
@@ -501,6 +531,7 @@ impl Answer {
             Self::Attached { .. } => 136,
             Self::Slot { .. } => 137,
             Self::Interfaces { .. } => 138,
+            Self::Segment { .. } => 139,
         }
     }
 
@@ -540,6 +571,7 @@ impl Answer {
             },
             137 => Self::Slot { slot: from.at_most("slot", SLOTS - 1)? },
             138 => Self::Interfaces { addresses: from.list("addresses", ADDRESSES_MAX, interface)? },
+            139 => Self::Segment { arenas: [from.u64("arena")?, from.u64("arena")?] },
             other => return Err(Malformed::new("what", format!("no answer is {other}"))),
         };
         In(from.0).end((number, answer))

@@ -6,11 +6,12 @@ use firelane_frame::RingWords;
 
 use crate::bits::Bits;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::wait::Sleep;
 
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -51,9 +52,14 @@ pub struct Header {
 #[cfg_attr(not(loom), repr(C, align(4096)))]
 #[derive(Debug, Default)]
 pub struct Inbox {
-    /// Not zero: the owner sleeps, or is about to look a last time, and must be woken by its descriptor.
+    /// Not zero: the owner sleeps, or is about to look a last time, and must be woken by its descriptor. The number of the
+    /// nap.
     pub sleeping: AtomicU32,
-    _rest: [u32; 15],
+    /// The owner's: how often it has slept.
+    naps: AtomicU32,
+    /// A waiter's: how often the slot was given out. Who has its descriptor for an earlier owner asks anew.
+    pub owners: AtomicU32,
+    _rest: [u32; 13],
     /// Which blocks.
     pub news: Bits,
 }
@@ -73,10 +79,24 @@ impl Inbox {
         self.tell(block) && self.sleeping.swap(0, Ordering::SeqCst) != 0
     }
 
+    /// The same for who rings first and then says so, by the number of the nap ([`Inbox::was_rung`]): he may die at any
+    /// moment.
+    pub fn tell_napper(&self, block: u32) -> Option<u32> {
+        self.news.set(block);
+        order_for_models();
+        Some(self.sleeping.load(Ordering::SeqCst)).filter(|&nap| nap != 0)
+    }
+
+    /// The owner was rung for in this nap, so that others need not. A later nap is another.
+    pub fn was_rung(&self, nap: u32) {
+        let _ = self.sleeping.compare_exchange(nap, 0, Ordering::SeqCst, Ordering::Relaxed);
+    }
+
     /// Owner, who has taken all there was: from here on he must be woken. Whether he may sleep: `false` if there may be
     /// news already.
     pub fn fall_asleep(&self) -> bool {
-        self.sleeping.store(1, Ordering::SeqCst);
+        let nap = self.naps.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
+        self.sleeping.store(nap, Ordering::SeqCst);
         order_for_models();
         !self.news.any()
     }
@@ -118,17 +138,19 @@ pub struct Block {
     _program: [u64; 1],
     /// Which waiter slots are to be told of this block, a bit each.
     pub waiters: AtomicU64,
-    /// What sleepers on this block wait to see changed.
-    pub futex: AtomicU32,
-    /// How many sleep on it.
-    pub sleepers: AtomicU32,
+    /// Where the stream's threads sleep, unless it has a joint.
+    pub sleep: Sleep,
     /// What the program asks of the lane: [`request`]. Levels, not edges: who takes a request clears its bit.
     pub requests: AtomicU64,
     /// The most unacknowledged bytes (SO_SNDBUF) and the most unread ones, as the lane has them at present.
     pub capacity: [AtomicU32; 2],
     /// Which use of this block it is; counted up when it is given out again.
     pub generation: AtomicU64,
-    _lane: [u64; 3],
+    /// The segment with the stream's joint (`joint.rs`); zero as long as it has none. The next word is read behind it.
+    pub segment: AtomicU64,
+    /// Which joint of the segment, times two, and which end of that.
+    pub joint: AtomicU64,
+    _lane: [u64; 1],
 }
 
 /// Which word of the margin is what. They lie where the endpoints of `path/socket` have them.
@@ -170,6 +192,10 @@ pub mod request {
     pub const SHUT_WRITE: u64 = 1;
     /// The send ring has no storage, and there is something to write.
     pub const WANTS_STORAGE: u64 = 2;
+    /// The peer of the joint is to be told by the daemon, because it cannot be told from here, or is gone.
+    pub const TELL_PEER: u64 = 8;
+    /// The joint's peer has said what cannot be true: the connection is to be reset.
+    pub const RESET: u64 = 16;
     /// The options below have changed.
     pub const OPTIONS: u64 = 4;
     /// TCP_NODELAY is on.
@@ -288,8 +314,9 @@ const _: () = {
     assert!(offset_of!(Block, send_owner) == 128 && offset_of!(Block, recv_owner) == 136);
     assert!(offset_of!(Block, told_at) == 144 && offset_of!(Block, file) == 152);
     assert!(offset_of!(Block, recv_timeout) == 160 && offset_of!(Block, low_water) == 176);
-    assert!(offset_of!(Block, waiters) == 192 && offset_of!(Block, futex) == 200);
-    assert!(offset_of!(Block, sleepers) == 204 && offset_of!(Block, requests) == 208);
+    assert!(offset_of!(Block, waiters) == 192 && offset_of!(Block, sleep) == 200);
+    assert!(size_of::<Sleep>() == 8 && offset_of!(Block, requests) == 208);
+    assert!(offset_of!(Block, segment) == 232 && offset_of!(Block, joint) == 240);
     assert!(offset_of!(Block, capacity) == 216 && offset_of!(Block, generation) == 8 * GENERATION_WORD);
     assert!(size_of::<Header>() == 48 && offset_of!(Header, len) == 40);
     assert!(size_of::<Inbox>() == 9 * PAGE as usize && offset_of!(Inbox, news) == 64);

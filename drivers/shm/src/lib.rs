@@ -7,6 +7,7 @@
 //!
 //! - `layout.rs`: the words and where they lie; `docs/shm.md` has the picture. `bits.rs`: sets of blocks in an inbox.
 //! - `sys.rs`: the mapping, and all unsafe code. `arena.rs`: making and checking the memfd.
+//! - `joint.rs`: what two programs share whose connection is fused.
 //! - `stream.rs`: the program's end of a stream; `owner.rs`: who of many is inside. `wait.rs`: spinning and sleeping.
 //! - `control.rs`: the messages; `codec.rs`: their bytes; `carry.rs`: how they travel with descriptors.
 //!
@@ -18,6 +19,7 @@ pub mod carry;
 mod codec;
 pub mod control;
 mod datagram;
+pub mod joint;
 pub mod layout;
 mod owner;
 mod stream;
@@ -31,8 +33,9 @@ pub use arena::{Arena, ArenaError, AttachError};
 pub use bits::Bits;
 pub use codec::Malformed;
 pub use datagram::Record;
+pub use joint::{Beside, Joint};
 pub use layout::{Block, Layout};
 pub use owner::{Busy, Holder};
 pub use stream::{ReadError, Readiness, StreamEnd, WriteError, is_roomy};
 pub use sys::Mapping;
-pub use wait::{SLICE, Spin, Woken};
+pub use wait::{SLICE, Sleep, Spin, Woken};

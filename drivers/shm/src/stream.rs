@@ -11,11 +11,12 @@ use std::time::Duration;
 use firelane_frame::ring_state::{ATTACHED, EPOCH, HELD, size_in};
 use firelane_frame::{RingSide, RingWords};
 
+use crate::joint::{Beside, Lie, Readable};
 use crate::layout::{Block, margin, request, status};
 use crate::owner::{Busy, Holder, Inside, bury};
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::Mapping;
-use crate::wait::{Spin, Woken};
+use crate::wait::{Sleep, Spin, Woken};
 
 /// Where the bytes of rings are.
 pub(crate) trait Storage {
@@ -48,6 +49,8 @@ pub enum WriteError {
     Failed(i32),
     /// Somebody else is inside.
     Busy(Busy),
+    /// The peer of a joint has said what cannot be true. The caller kicks the lane, which resets the connection.
+    Lie,
 }
 
 /// Why nothing was read.
@@ -59,6 +62,8 @@ pub enum ReadError {
     Failed(i32),
     /// Somebody else is inside.
     Busy(Busy),
+    /// The peer of a joint has said what cannot be true. The caller kicks the lane, which resets the connection.
+    Lie,
 }
 
 /// What poll(2) would say, in its bits.
@@ -84,19 +89,57 @@ impl Readiness {
 }
 
 /// A stream, as one thread of the program sees it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct StreamEnd<'a, M = Mapping> {
     pub(crate) memory: &'a M,
     pub(crate) block: &'a Block,
     number: u32,
     pub(crate) me: Holder,
+    beside: Option<Beside<'a, M>>,
+    /// A joint that it may have cannot be used here.
+    is_alone: bool,
 }
+
+impl<M> Clone for StreamEnd<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for StreamEnd<'_, M> {}
 
 impl<'a> StreamEnd<'a> {
     /// The stream of a block; `None` if the arena has no such block.
     #[inline]
     pub fn new(mapping: &'a Mapping, number: u32, me: Holder) -> Option<Self> {
-        Some(Self { memory: mapping, block: mapping.block(number)?, number, me })
+        Some(Self {
+            memory: mapping,
+            block: mapping.block(number)?,
+            number,
+            me,
+            beside: None,
+            is_alone: false,
+        })
+    }
+
+    /// The same with the end of its joint.
+    #[inline]
+    #[must_use]
+    pub fn with(self, beside: Beside<'a>) -> Self {
+        Self { beside: Some(beside), ..self }
+    }
+
+    /// The same where its joint cannot be mapped. Its direction is not opened then.
+    #[inline]
+    #[must_use]
+    pub fn alone(self) -> Self {
+        Self { is_alone: true, ..self }
+    }
+
+    /// The end of its joint, if it has one here.
+    #[inline]
+    pub fn beside(&self) -> Option<Beside<'a>> {
+        self.beside
     }
 
     /// Tells the lane that there is work. The lane whose bell must be rung, if it sleeps.
@@ -112,7 +155,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     /// The same over other memory.
     #[cfg(all(test, loom))]
     pub(crate) fn over(memory: &'a M, block: &'a Block, me: Holder) -> Self {
-        Self { memory, block, number: 0, me }
+        Self { memory, block, number: 0, me, beside: None, is_alone: false }
     }
 
     pub(crate) fn rings(&self) -> &'a RingWords {
@@ -122,6 +165,17 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     /// Its words.
     pub fn block(&self) -> &'a Block {
         self.block
+    }
+
+    /// The joint that it has and that is not known here: its segment, which one it is there, and which end of it.
+    #[inline]
+    pub fn lacks(&self) -> Option<(u64, u32, usize)> {
+        if self.beside.is_some() || self.is_alone {
+            return None;
+        }
+        let segment = self.block.segment.load(Ordering::SeqCst);
+        let joint = || self.block.joint.load(Ordering::Relaxed);
+        (segment != 0).then(|| (segment, (joint() >> 1) as u32, (joint() & 1) as usize))
     }
 
     /// What has happened to it for good, with its error: [`status`].
@@ -162,6 +216,14 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
             return Ok(0);
         }
         let _inside = Inside::enter(&self.block.send_owner, self.me).map_err(WriteError::Busy)?;
+        if let Some(beside) = &self.beside {
+            match beside.write(self.rings().one.tail.load(Ordering::Relaxed), pieces) {
+                None => {}
+                Some(Ok(0)) => return Err(WriteError::WouldBlock),
+                Some(Ok(count)) => return Ok(count),
+                Some(Err(Lie)) => return Err(WriteError::Lie),
+            }
+        }
         let held = Held::take(&self.rings().one.state).ok_or(WriteError::WouldBlock)?;
         match self.write_held(held.size(), pieces) {
             0 => Err(WriteError::WouldBlock),
@@ -174,21 +236,13 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         let storage = ours.storage.load(Ordering::Relaxed).addr() as u64;
         let (tail, head) = (ours.tail.load(Ordering::Relaxed), theirs.head.load(Ordering::Acquire));
         let limit = size.min(self.capacity(0));
-        let mut room = limit.saturating_sub(tail.wrapping_sub(head) as usize);
-        let mut cursor = tail;
-        for piece in pieces {
-            let len = piece.len().min(room);
-            for (at, part) in parts(storage, size, cursor, len) {
-                let (from, to) = part;
-                if !self.memory.copy_in(at, &piece[from..to]) {
-                    return 0;
-                }
-            }
-            cursor = cursor.wrapping_add(len as u64);
-            room -= len;
+        let room = limit.saturating_sub(tail.wrapping_sub(head) as usize);
+        let len = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(room);
+        if !copy_in(self.memory, (storage, size), tail, len, pieces, 0) {
+            return 0;
         }
-        ours.tail.store(cursor, Ordering::Release);
-        cursor.wrapping_sub(tail) as usize
+        ours.tail.store(tail.wrapping_add(len as u64), Ordering::Release);
+        len
     }
 
     /// Reads what there is, or with `peek` shows it and leaves it. Beside the count, whether the lane is to be kicked: a
@@ -204,11 +258,11 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
             return Ok((0, false));
         }
         let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let (mut count, mut told) = self.read_inside(pieces, peek);
+        let (mut count, mut told) = self.read_inside(pieces, peek)?;
         if count == 0 && wanted > 0 {
             self.why_empty()?;
             // The end may have come with the last bytes, after the look at the ring: look again.
-            (count, told) = self.read_inside(pieces, peek);
+            (count, told) = self.read_inside(pieces, peek)?;
         }
         Ok((count, told))
     }
@@ -231,37 +285,56 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         Err(ReadError::WouldBlock)
     }
 
-    fn read_inside(&self, pieces: &mut [IoSliceMut<'_>], peek: bool) -> (usize, bool) {
+    /// What can be read of the lane's ring, and then of the joint.
+    #[inline]
+    fn look(&self) -> Result<Readable, Lie> {
+        let head = self.rings().one.head.load(Ordering::Relaxed);
+        let tail = || self.rings().two.tail.load(Ordering::Acquire);
+        match &self.beside {
+            None => Ok(Readable { own: tail().wrapping_sub(head) as usize, beside: 0 }),
+            Some(beside) => beside.look(head, tail),
+        }
+    }
+
+    fn read_inside(&self, pieces: &mut [IoSliceMut<'_>], peek: bool) -> Result<(usize, bool), ReadError> {
+        let readable = self.look().map_err(|Lie| ReadError::Lie)?;
+        let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let (own, tells) = match readable.own.min(wanted) {
+            0 => (0, false),
+            len => self.read_own(len, pieces, peek),
+        };
+        let count = readable.beside.min(wanted - own);
+        // A ring that did not give what it has is not passed over.
+        if count == 0 || own < readable.own.min(wanted) {
+            return Ok((own, tells));
+        }
+        if let Some(beside) = &self.beside {
+            beside.read(count, pieces, own, peek).map_err(|Lie| ReadError::Lie)?;
+        }
+        Ok((own + count, tells))
+    }
+
+    /// Copies `len` bytes of the ring that the lane writes. How many there were, and whether the lane is to be told.
+    fn read_own(&self, len: usize, pieces: &mut [IoSliceMut<'_>], peek: bool) -> (usize, bool) {
         let (ours, theirs) = (&self.rings().one, &self.rings().two);
         let head = ours.head.load(Ordering::Relaxed);
-        let tail = theirs.tail.load(Ordering::Acquire);
-        if tail == head {
+        // With bytes in the ring the lane neither detaches nor replaces its storage (R4, R5).
+        let ring = place(theirs);
+        let len = len.min(ring.1);
+        if !copy_out(self.memory, ring, head, len, pieces, 0) {
             return (0, false);
         }
-        // With bytes in the ring the lane neither detaches nor replaces its storage (R4, R5).
-        let (storage, size) = place(theirs);
-        let mut left = (tail.wrapping_sub(head) as usize).min(size);
-        let mut cursor = head;
-        for piece in pieces {
-            let len = piece.len().min(left);
-            for (at, (from, to)) in parts(storage, size, cursor, len) {
-                if !self.memory.copy_out(at, &mut piece[from..to]) {
-                    return (0, false);
-                }
-            }
-            cursor = cursor.wrapping_add(len as u64);
-            left -= len;
-        }
         if peek {
-            return (cursor.wrapping_sub(head) as usize, false);
+            return (len, false);
         }
+        let cursor = head.wrapping_add(len as u64);
         ours.head.store(cursor, Ordering::Release);
         let step = (self.capacity(1) / 4).max(1) as u64;
         let is_far = cursor.wrapping_sub(self.block.told_at.load(Ordering::Relaxed)) >= step;
         if is_far {
             self.block.told_at.store(cursor, Ordering::Relaxed);
         }
-        (cursor.wrapping_sub(head) as usize, is_far)
+        (len, is_far)
     }
 
     /// The most bytes of the send ring (0) or the receive ring (1).
@@ -270,24 +343,50 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     }
 
     /// Bytes that can be read now (FIONREAD).
+    #[inline]
     pub fn available(&self) -> usize {
-        let tail = self.rings().two.tail.load(Ordering::Acquire);
-        tail.wrapping_sub(self.rings().one.head.load(Ordering::Relaxed)) as usize
+        // Who reads what is not so is told.
+        self.look().map_or(1, Readable::total)
     }
 
-    /// Bytes that the peer has not acknowledged (SIOCOUTQ).
+    /// Bytes that the peer has not acknowledged (SIOCOUTQ): what its buffer would hold counts as acknowledged.
     pub fn unacknowledged(&self) -> usize {
+        self.undelivered() + self.beside.as_ref().map_or(0, Beside::unacknowledged)
+    }
+
+    /// Bytes that the lane has and the peer has not acknowledged.
+    fn undelivered(&self) -> usize {
         let head = self.rings().two.head.load(Ordering::Acquire);
         self.rings().one.tail.load(Ordering::Relaxed).wrapping_sub(head) as usize
     }
 
+    /// After a write: whether the lane is to be kicked, because what was written goes its way.
+    #[inline]
+    pub fn concerns_lane(&self) -> bool {
+        self.beside.is_none() || self.undelivered() > 0
+    }
+
     /// Bytes that can be written now; none without storage.
     pub fn room(&self) -> usize {
+        self.room_and_unread().0
+    }
+
+    /// Room to write, and what lies before it in the same ring.
+    fn room_and_unread(&self) -> (usize, usize) {
+        if let Some(there) = self.beside.as_ref().and_then(Beside::room) {
+            return there;
+        }
+        let unread = self.undelivered();
+        (self.own_room().saturating_sub(unread), unread)
+    }
+
+    /// How much the ring that the lane reads may hold.
+    fn own_room(&self) -> usize {
         let state = self.rings().one.state.load(Ordering::Acquire);
         if state & ATTACHED == 0 {
             return 0;
         }
-        size_in(state).min(self.capacity(0)).saturating_sub(self.unacknowledged())
+        size_in(state).min(self.capacity(0))
     }
 
     /// What poll(2) says. Writable is [`is_roomy`], as in Linux, so that writes are not crumbs.
@@ -303,7 +402,8 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         add(status & status::WRITE_CLOSED != 0 && ended, Readiness::HANGUP);
         add(self.available() > 0, Readiness::READABLE);
         if status & status::CONNECTED != 0 {
-            add(is_roomy(self.room() as u64, self.unacknowledged() as u64), Readiness::WRITABLE);
+            let (room, unread) = self.room_and_unread();
+            add(is_roomy(room as u64, unread as u64), Readiness::WRITABLE);
         }
         Readiness(ready)
     }
@@ -311,6 +411,12 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     /// Whether the send ring waits for storage that nobody has asked for. Who waits to write calls it before he sleeps,
     /// and kicks the lane if it answers so.
     pub fn asks_for_storage(&self) -> bool {
+        if let Some(beside) = &self.beside
+            && beside.room().is_some()
+        {
+            beside.want_room();
+            return false;
+        }
         let status = self.status();
         let may_write =
             status & status::CONNECTED != 0 && status & (status::WRITE_CLOSED | status::CLOSED) == 0;
@@ -347,8 +453,17 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     /// `limit` and [`crate::SLICE`].
     pub fn wait(&self, events: u32, limit: Duration, spin: &mut Spin) -> Woken {
         let wanted = events | Readiness::ERROR | Readiness::HANGUP;
-        let is_ready = || self.readiness().has(wanted);
-        if spin.until(is_ready) { Woken::Ready } else { self.block.sleep(limit, is_ready) }
+        // Who waits for a stream that gets a joint meanwhile must wait there.
+        let is_ready = || self.readiness().has(wanted) || self.lacks().is_some();
+        if spin.until(is_ready) { Woken::Ready } else { self.sleep().until(limit, is_ready) }
+    }
+}
+
+#[allow(private_bounds)]
+impl<'a, M: Storage> StreamEnd<'a, M> {
+    /// Where its threads sleep.
+    pub fn sleep(&self) -> &'a Sleep {
+        self.beside.as_ref().map_or(&self.block.sleep, Beside::sleep)
     }
 }
 
@@ -413,10 +528,61 @@ pub(crate) fn parts(
     pieces.into_iter().filter(|(_, (from, to))| from < to)
 }
 
+/// Copies `len` bytes of `pieces`, behind the first `skip`, into a ring at `cursor`. Whether all of it is storage.
+#[inline]
+pub(crate) fn copy_in<M: Storage>(
+    memory: &M,
+    (storage, size): (u64, usize),
+    cursor: u64,
+    len: usize,
+    pieces: &[IoSlice<'_>],
+    skip: usize,
+) -> bool {
+    let (mut skip, mut done) = (skip, 0);
+    for piece in pieces {
+        let begin = skip.min(piece.len());
+        skip -= begin;
+        let count = (piece.len() - begin).min(len - done);
+        for (at, (from, to)) in parts(storage, size, cursor.wrapping_add(done as u64), count) {
+            if !memory.copy_in(at, &piece[begin + from..begin + to]) {
+                return false;
+            }
+        }
+        done += count;
+    }
+    true
+}
+
+/// The same out of a ring.
+#[inline]
+pub(crate) fn copy_out<M: Storage>(
+    memory: &M,
+    (storage, size): (u64, usize),
+    cursor: u64,
+    len: usize,
+    pieces: &mut [IoSliceMut<'_>],
+    skip: usize,
+) -> bool {
+    let (mut skip, mut done) = (skip, 0);
+    for piece in pieces {
+        let begin = skip.min(piece.len());
+        skip -= begin;
+        let count = (piece.len() - begin).min(len - done);
+        for (at, (from, to)) in parts(storage, size, cursor.wrapping_add(done as u64), count) {
+            if !memory.copy_out(at, &mut piece[begin + from..begin + to]) {
+                return false;
+            }
+        }
+        done += count;
+    }
+    true
+}
+
 impl Block {
-    /// Daemon: a session has died. Frees what its threads held of this stream.
-    pub fn bury(&self, session: u32) {
-        if bury(&self.send_owner, session) {
+    /// Daemon: a session has died. Frees what its threads held of this stream. Whether one was inside to write.
+    pub fn bury(&self, session: u32) -> bool {
+        let wrote = bury(&self.send_owner, session);
+        if wrote {
             let word = &self.rings.one.state;
             let state = word.load(Ordering::Acquire);
             if state & HELD != 0 {
@@ -426,6 +592,7 @@ impl Block {
             }
         }
         bury(&self.recv_owner, session);
+        wrote
     }
 
     /// Daemon: something has happened to the stream for good ([`status`], with an error above), and whoever sleeps on it

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use firelane_frame::{ArenaParts, RingArena};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::joint::Joint;
 use crate::layout::{Block, Header, Inbox, Layout, SLOTS};
 
 /// An arena in this process' memory. A child of fork(2) has it too.
@@ -79,7 +80,7 @@ impl Mapping {
     fn at<T>(&self, offset: u64) -> &T {
         debug_assert!(offset + size_of::<T>() as u64 <= self.layout.len());
         // SAFETY: callers stay within the layout, whose length is mapped; every part begins on a page and has parts
-        // that are multiples of their alignment; `T` is one of the structures of `layout.rs`, atomics and padding,
+        // that are multiples of their alignment; `T` is one of the structures of `layout.rs` and `joint.rs`, atomics and padding,
         // which any bytes are; nobody makes a unique reference.
         unsafe { self.base.add(offset as usize).cast::<T>().as_ref() }
     }
@@ -106,6 +107,13 @@ impl Mapping {
     pub fn block(&self, block: u32) -> Option<&Block> {
         let at = self.layout.blocks_at() + u64::from(block) * size_of::<Block>() as u64;
         (block < self.layout.blocks).then(|| self.at(at))
+    }
+
+    /// The words of a fused connection, in a segment.
+    #[inline]
+    pub fn joint(&self, joint: u32) -> Option<&Joint> {
+        let at = self.layout.blocks_at() + u64::from(joint) * size_of::<Joint>() as u64;
+        (joint < self.layout.blocks).then(|| self.at(at))
     }
 
     /// The address of storage that begins `at` bytes behind the arena's begin, if all of it is storage.

@@ -93,9 +93,19 @@ impl Spin {
     }
 }
 
-impl Block {
+/// Where the threads of a stream sleep.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Sleep {
+    /// What they wait to see changed.
+    futex: AtomicU32,
+    /// How many they are.
+    sleepers: AtomicU32,
+}
+
+impl Sleep {
     /// Sleeps until `is_ready`, for at most `limit` and [`SLICE`].
-    pub fn sleep(&self, limit: Duration, mut is_ready: impl FnMut() -> bool) -> Woken {
+    pub fn until(&self, limit: Duration, mut is_ready: impl FnMut() -> bool) -> Woken {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let woken = self.sleep_counted(limit.min(SLICE), &mut is_ready);
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
@@ -117,14 +127,32 @@ impl Block {
         }
     }
 
-    /// Wakes whoever sleeps on the block, after what he waits for was changed (R1).
+    /// Wakes whoever sleeps here, after what he waits for was changed (R1).
     pub fn wake(&self) {
         fence(Ordering::SeqCst);
+        self.wake_counted();
+    }
+
+    /// The same behind a full fence that the caller has.
+    #[inline]
+    pub(crate) fn wake_counted(&self) {
         if self.sleepers.load(Ordering::Relaxed) != 0 {
             self.futex.fetch_add(1, Ordering::SeqCst);
             // It cannot fail in a way that could be made good: at the worst a slice ends late.
             let _ = futex_wake(&self.futex);
         }
+    }
+}
+
+impl Block {
+    /// Sleeps until `is_ready`, for at most `limit` and [`SLICE`].
+    pub fn sleep(&self, limit: Duration, is_ready: impl FnMut() -> bool) -> Woken {
+        self.sleep.until(limit, is_ready)
+    }
+
+    /// Wakes whoever sleeps on the block.
+    pub fn wake(&self) {
+        self.sleep.wake();
     }
 }
 
@@ -163,11 +191,11 @@ mod tests {
 
     #[test]
     fn a_sleeper_is_woken_and_is_not_counted_any_more() {
-        let (block, there) = (Block::default(), AtomicBool::new(false));
+        let (block, there) = (Sleep::default(), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
                 let is_ready = || there.load(Ordering::Acquire);
-                while block.sleep(Duration::from_secs(5), is_ready) != Woken::Ready {}
+                while block.until(Duration::from_secs(5), is_ready) != Woken::Ready {}
             });
             while block.sleepers.load(Ordering::Relaxed) == 0 {
                 std::thread::yield_now();

@@ -1,45 +1,84 @@
-//! The arenas that are mapped in this process: its session's own, and those of sockets that came from elsewhere.
+//! The arenas that are mapped in this process: its session's own, those of sockets that came from elsewhere, and the
+//! segments that it shares with the programs with which its connections are fused.
 //!
 //! A forked child has its parent's mappings, so its words of the table stay good. Nothing is ever unmapped: a call in
 //! another thread may be inside.
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 use firelane_shm::Mapping;
 use rustix::io::Errno;
 
-/// How many arenas a process may see: its own, and those of the programs that hand it sockets.
-const ARENAS_MAX: usize = 64;
+/// How many arenas a process may see: its own, those of the programs that hand it sockets, and its segments.
+pub(crate) const ARENAS_MAX: usize = 64;
 
-static ARENAS: [OnceLock<(Mapping, u64)>; ARENAS_MAX] = [const { OnceLock::new() }; ARENAS_MAX];
+/// How many of them may be segments: sockets that come from elsewhere always find a place.
+const SEGMENTS_MAX: usize = 48;
+
+/// An arena that is mapped.
+struct Known {
+    mapping: Mapping,
+    /// The number that the daemon knows it by.
+    number: u64,
+    /// The arenas of a segment's two sides.
+    sides: Option<[u64; 2]>,
+}
+
+static ARENAS: [OnceLock<Known>; ARENAS_MAX] = [const { OnceLock::new() }; ARENAS_MAX];
+/// For some numbers, where each is: the number above, one more than the place below.
+static HINTS: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+const HINT_SHIFT: u32 = 8;
+
+fn at(place: u16) -> Option<&'static Known> {
+    ARENAS.get(usize::from(place))?.get()
+}
 
 /// The arena in a place.
 #[inline]
 pub(crate) fn get(place: u16) -> Option<&'static Mapping> {
-    Some(&ARENAS.get(usize::from(place))?.get()?.0)
+    Some(&at(place)?.mapping)
 }
 
 /// The number that the daemon knows it by.
 pub(crate) fn number(place: u16) -> Option<u64> {
-    Some(ARENAS.get(usize::from(place))?.get()?.1)
+    Some(at(place)?.number)
+}
+
+/// The arenas of the two sides of a segment.
+pub(crate) fn sides(place: u16) -> Option<[u64; 2]> {
+    at(place)?.sides
 }
 
 /// The place of the arena with this number.
+#[inline]
 pub(crate) fn find(number: u64) -> Option<u16> {
-    ARENAS.iter().map_while(OnceLock::get).position(|arena| arena.1 == number).map(|place| place as u16)
+    let hint = &HINTS[number as usize % HINTS.len()];
+    let seen = hint.load(Ordering::Relaxed);
+    if seen >> HINT_SHIFT == number && seen != 0 {
+        return (seen as u8).checked_sub(1).map(u16::from);
+    }
+    let place = ARENAS.iter().map_while(OnceLock::get).position(|arena| arena.number == number)?;
+    hint.store(number << HINT_SHIFT | (place as u64 + 1), Ordering::Relaxed);
+    Some(place as u16)
 }
 
-/// Maps an arena that the daemon has sent, unless it is mapped already.
-pub(crate) fn add(memfd: impl AsFd) -> Result<u16, Errno> {
+/// Whether another segment may be mapped.
+pub(crate) fn has_room_for_segment() -> bool {
+    ARENAS.iter().map_while(OnceLock::get).filter(|arena| arena.sides.is_some()).count() < SEGMENTS_MAX
+}
+
+/// Maps an arena that the daemon has sent, unless it is mapped already; a segment with the arenas of its two sides.
+pub(crate) fn add(memfd: impl AsFd, sides: Option<[u64; 2]>) -> Result<u16, Errno> {
     let (mapping, number) = Mapping::attach(memfd).map_err(|_| Errno::NOMEM)?;
     if let Some(place) = find(number) {
         return Ok(place);
     }
-    let mut new = Some((mapping, number));
+    let mut new = Some(Known { mapping, number, sides });
     for (place, arena) in ARENAS.iter().enumerate() {
         let there = arena.get_or_init(|| new.take().unwrap_or_else(|| unreachable!("it is put in once")));
-        if there.1 == number {
+        if there.number == number {
             return Ok(place as u16);
         }
     }

@@ -142,7 +142,7 @@ pub(crate) fn send(
                 stream.kick();
                 return Ok(source.len());
             }
-            Err(error) => match error.into() {
+            Err(error) => match stream.stop_writing(error) {
                 Stop::Closed => return Err(broken_pipe(flags)),
                 stop => wait.after(stop)?,
             },
@@ -189,7 +189,7 @@ pub(crate) fn receive(socket: &Held, sink: &mut Sink<'_>, flags: c_int) -> Resul
                 return Ok(Received { bytes, from, flags, beside: Some((record.envelope, bits)) });
             }
             Ok(None) => return Ok(Received { bytes: 0, from: None, flags: 0, beside: None }),
-            Err(error) => wait.after(error.into())?,
+            Err(error) => wait.after(stream.stop_reading(error))?,
         }
     }
 }

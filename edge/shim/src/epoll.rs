@@ -24,7 +24,7 @@ use crate::sys::{self, Limit};
 use crate::table::{self, Word};
 use crate::wait::Deadline;
 use crate::waiter::Waiter;
-use crate::{process, session, thread};
+use crate::{arenas, process, session, thread};
 
 mod interests;
 
@@ -349,7 +349,17 @@ impl Set {
         for (arena, inbox) in waiter.inboxes() {
             while let Some((first, bits)) = inbox.news.take_word() {
                 let blocks = (0..64).filter(|bit| bits >> bit & 1 != 0).map(|bit| first + bit);
-                blocks.for_each(|block| self.interests.line_up_block(arena, block));
+                match arenas::sides(arena) {
+                    None => blocks.for_each(|block| self.interests.line_up_block(arena, block)),
+                    // A segment's news name blocks of the arenas of its sides; who is meant in vain is looked at.
+                    Some(sides) => {
+                        let places = sides.map(arenas::find);
+                        blocks.for_each(|block| {
+                            let places = places.iter().flatten();
+                            places.for_each(|&place| self.interests.line_up_block(place, block));
+                        });
+                    }
+                }
             }
         }
     }

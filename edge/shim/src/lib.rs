@@ -9,6 +9,7 @@
 //! - `descriptors.rs`, `passing.rs`, `process.rs`: copies, `exec` and messages, `fork` and `vfork`.
 //! - `session.rs`: the daemon, asked for what is rare. `wanted.rs`: whether there is to be one. `arenas.rs`: mappings.
 //! - `connecting.rs`, `listener.rs`, `stream.rs`, `names.rs`, `options.rs`, `ioctl.rs`, `copying.rs`, `stdio.rs`: calls.
+//! - `fused.rs`: streams whose bytes go past the daemon.
 //! - `interfaces.rs`: what `getifaddrs` shows.
 //! - `poll.rs`, `select.rs`, `epoll.rs`: waiting for many; `ready.rs`: for what; `waiter.rs`: by what. `wait.rs`: how long.
 //! - `address.rs`, `buffers.rs`: what programs point to. `memory.rs`, `lock.rs`, `sys.rs`, `thread.rs`: the ground.
@@ -30,6 +31,7 @@ mod copying;
 mod datagram;
 mod descriptors;
 mod epoll;
+mod fused;
 mod hooks;
 mod interfaces;
 mod ioctl;

@@ -120,7 +120,7 @@ fn look(fds: &mut [pollfd]) -> usize {
     let mut count = 0;
     for entry in fds {
         let Some(word) = ours(entry) else { continue };
-        entry.revents = (ready::of(word) & wanted(entry.events)) as c_short;
+        entry.revents = (ready::of(entry.fd, word) & wanted(entry.events)) as c_short;
         count += usize::from(entry.revents != 0);
     }
     count

@@ -1,5 +1,7 @@
 //! What `poll` says of each kind of descriptor that is ours, in its bits, which are epoll's too.
 
+use core::ffi::c_int;
+
 use firelane_shm::Readiness;
 
 use crate::socket::{self, Kind};
@@ -13,11 +15,11 @@ const DEAD: u32 =
 
 /// What is ready. A listener's connections are the kernel's to tell.
 #[inline]
-pub(crate) fn of(word: Word) -> u32 {
+pub(crate) fn of(fd: c_int, word: Word) -> u32 {
     match socket::kind(word) {
         Kind::Stream if session::is_dead() => DEAD,
         Kind::Stream => {
-            Stream::new(socket::arena(word), socket::number(word)).map_or(DEAD, |stream| stream.poll().0)
+            Stream::new(fd, socket::arena(word), socket::number(word)).map_or(DEAD, |stream| stream.poll().0)
         }
         Kind::Fresh if socket::is_datagram(word) => Readiness::WRITABLE,
         Kind::Fresh => Readiness::WRITABLE | Readiness::HANGUP,

@@ -193,7 +193,7 @@ impl Session {
         let Answer::Welcome { session, lanes, .. } = answer else { return Err(refusal(&answer)) };
         let mut fds = fds.into_iter();
         let memfd = fds.next().ok_or(Errno::PROTO)?;
-        note_arena(arenas::add(&memfd)?);
+        note_arena(arenas::add(&memfd, None)?);
         self.number = session;
         for (place, bell) in BELLS.iter().take(lanes as usize).zip(fds) {
             let old = place.swap(hide(bell)?, Ordering::Relaxed);
@@ -371,7 +371,7 @@ pub(crate) fn attach(fd: c_int) -> Result<Attached, Errno> {
     match ask(&Request::Attach, Some(fd))? {
         (Answer::Attached { family, kind, state, place, .. }, fds) => {
             // One that is not connected yet will have its words in the same arena.
-            let arena = fds.first().map(arenas::add).transpose()?;
+            let arena = fds.first().map(|memfd| arenas::add(memfd, None)).transpose()?;
             arena.into_iter().for_each(note_arena);
             let place = match place {
                 Some(place) => {
@@ -413,18 +413,52 @@ pub(crate) fn make_way(fd: c_int) {
         let _ = bell.compare_exchange(fd, new, Ordering::Relaxed, Ordering::Relaxed);
     }
     crate::waiter::moved(fd, new);
+    crate::fused::moved(fd, new);
     table::take(fd);
 }
 
 /// Asks for a slot in an arena that `bell` wakes. Who has the arena of his parent shows a socket in it, `fd`, first.
-pub(crate) fn waiter_slot(arena: u16, bell: c_int, fd: c_int) -> Result<u32, Errno> {
-    if ATTACHED.load(Ordering::Relaxed) >> arena & 1 == 0 {
+pub(crate) fn waiter_slot(place: u16, bell: c_int, fd: c_int) -> Result<u32, Errno> {
+    if ATTACHED.load(Ordering::Relaxed) >> place & 1 == 0 {
         attach(fd)?;
     }
-    let arena = arenas::number(arena).ok_or(Errno::PROTO)?;
+    let arena = arenas::number(place).ok_or(Errno::PROTO)?;
     match ask(&Request::Waiter { arena }, Some(bell))?.0 {
-        Answer::Slot { slot } => Ok(slot),
+        Answer::Slot { slot } => {
+            note_arena(place);
+            Ok(slot)
+        }
         other => Err(refusal(&other)),
+    }
+}
+
+/// Maps the segment with this number: where it is. `fd` has its joint.
+pub(crate) fn segment(number: u64, fd: c_int) -> Result<u16, Errno> {
+    if !arenas::has_room_for_segment() {
+        return Err(Errno::NFILE);
+    }
+    let request = Request::Segment { segment: number };
+    let mut answer = ask(&request, None)?;
+    if matches!(answer.0, Answer::Failed { .. }) {
+        // A child that has the socket of its parent shows it first.
+        attach(fd)?;
+        answer = ask(&request, None)?;
+    }
+    match answer {
+        (Answer::Segment { arenas: sides }, fds) => {
+            let place = arenas::add(fds.first().ok_or(Errno::PROTO)?, Some(sides))?;
+            note_arena(place);
+            Ok(place)
+        }
+        (other, _) => Err(refusal(&other)),
+    }
+}
+
+/// The eventfd of a waiter of a segment.
+pub(crate) fn bell(segment: u64, slot: u32) -> Result<OwnedFd, Errno> {
+    match ask(&Request::Bell { segment, slot }, None)? {
+        (Answer::Done, fds) => fds.into_iter().next().ok_or(Errno::PROTO),
+        (other, _) => Err(refusal(&other)),
     }
 }
 

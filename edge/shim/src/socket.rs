@@ -204,7 +204,8 @@ impl Held {
 
     /// It, if it is a stream.
     pub(crate) fn stream(&self) -> Option<Stream> {
-        (self.kind() == Kind::Stream).then(|| Stream::new(arena(self.word), number(self.word))).flatten()
+        let is_stream = self.kind() == Kind::Stream;
+        is_stream.then(|| Stream::new(self.fd, arena(self.word), number(self.word))).flatten()
     }
 
     /// The socket has become a stream, for all copies of its descriptor.

@@ -4,6 +4,7 @@
 //! finds nothing to do spins a while and then sleeps on the block, as `drivers/shm` has it, in slices: after each it
 //! looks whether the daemon still lives.
 
+use core::cell::Cell;
 use core::ffi::c_int;
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
@@ -15,7 +16,7 @@ use rustix::io::Errno;
 use crate::buffers::{Sink, Source};
 use crate::socket::{Received, broken_pipe};
 use crate::wait::{self, Deadline};
-use crate::{arenas, session, thread};
+use crate::{arenas, fused, session, thread};
 
 /// How many pieces go to the ring at once. More go one batch after the other.
 const BATCH: usize = 16;
@@ -34,47 +35,58 @@ mod file {
 
 /// A stream, as one call sees it.
 pub(crate) struct Stream {
-    end: StreamEnd<'static>,
+    fd: c_int,
+    arena: u16,
+    end: Cell<StreamEnd<'static>>,
 }
 
 impl Stream {
     /// The stream of a block; `None` if the arena is not mapped here.
     #[inline]
-    pub(crate) fn new(arena: u16, block: u32) -> Option<Self> {
+    pub(crate) fn new(fd: c_int, arena: u16, block: u32) -> Option<Self> {
         let end = StreamEnd::new(arenas::get(arena)?, block, thread::holder())?;
-        Some(Self { end })
+        Some(Self { fd, arena, end: Cell::new(fused::followed(fd, arena, end)) })
     }
 
     /// Its words.
-    pub(crate) fn end(&self) -> &StreamEnd<'static> {
-        &self.end
+    #[inline]
+    pub(crate) fn end(&self) -> StreamEnd<'static> {
+        self.end.get()
+    }
+
+    /// It may have been fused since the last look.
+    #[inline]
+    fn follow(&self) {
+        self.end.set(fused::followed(self.fd, self.arena, self.end()));
     }
 
     /// What `poll` says of it. Who asks and finds no room may wait for some, so the ring is made to have it.
     #[inline]
     pub(crate) fn poll(&self) -> Readiness {
-        let ready = self.end.readiness();
-        if !ready.has(Readiness::WRITABLE) {
-            self.ask_for_room();
+        let ready = self.end().readiness();
+        if ready.has(Readiness::WRITABLE) {
+            return ready;
         }
-        ready
+        self.ask_for_room();
+        // There may have been some before it was asked for, of which nobody tells.
+        self.end().readiness()
     }
 
     /// Tells the lane that there is work, and wakes it if it sleeps.
     #[inline]
     pub(crate) fn kick(&self) {
-        if let Some(lane) = self.end.kick() {
+        if let Some(lane) = self.end().kick() {
             session::ring(lane);
         }
     }
 
     fn has(&self, bit: u64) -> bool {
-        self.end.block().file.load(core::sync::atomic::Ordering::Relaxed) & bit != 0
+        self.end().block().file.load(core::sync::atomic::Ordering::Relaxed) & bit != 0
     }
 
     fn mark(&self, bit: u64, on: bool) {
         use core::sync::atomic::Ordering::Relaxed;
-        let word = &self.end.block().file;
+        let word = &self.end().block().file;
         if on {
             word.fetch_or(bit, Relaxed)
         } else {
@@ -99,9 +111,9 @@ impl Stream {
 
     /// Whether the connection stands, or stood: `Err` is what it failed with, told once.
     pub(crate) fn outcome(&self) -> Option<Result<(), Errno>> {
-        let now = self.end.status();
+        let now = self.end().status();
         if now >> status::ERROR_SHIFT != 0 || now & (status::CONNECTED | status::CLOSED) == status::CLOSED {
-            return Some(Err(match self.end.take_error() {
+            return Some(Err(match self.end().take_error() {
                 0 => Errno::CONNABORTED,
                 error => Errno::from_raw_os_error(error),
             }));
@@ -118,7 +130,7 @@ impl Stream {
 
     /// Whether it was ever established and is not yet over.
     pub(crate) fn is_connected(&self) -> bool {
-        self.end.status() & (status::CONNECTED | status::CLOSED) == status::CONNECTED
+        self.end().status() & (status::CONNECTED | status::CLOSED) == status::CONNECTED
     }
 
     /// Ends one or both directions.
@@ -127,21 +139,22 @@ impl Stream {
             return Err(Errno::NOTCONN);
         }
         if how != libc::SHUT_WR {
-            self.end.shut_read();
+            self.end().shut_read();
         }
-        if how != libc::SHUT_RD && self.end.status() & status::WRITE_CLOSED == 0 {
-            self.end.shut_write();
+        if how != libc::SHUT_RD && self.end().status() & status::WRITE_CLOSED == 0 {
+            self.end().shut_write();
             self.kick();
         }
         self.tell_connected();
         // Other threads of this program may sleep in a call that ends now.
-        self.end.block().wake();
+        self.end().block().wake();
+        self.end().sleep().wake();
         Ok(())
     }
 
     /// How long a read (SO_RCVTIMEO) or a write (SO_SNDTIMEO) waits; `None` is for ever.
     fn limit(&self, reads: bool) -> Option<Duration> {
-        let block = self.end.block();
+        let block = self.end().block();
         let word = if reads { &block.recv_timeout } else { &block.send_timeout };
         let nanos = word.load(core::sync::atomic::Ordering::Relaxed);
         (nanos != 0).then(|| Duration::from_nanos(nanos))
@@ -157,7 +170,7 @@ impl Stream {
             self.receive_nothing(flags)?
         } else if sink.is_faulty() {
             self.receive_nothing(flags)?;
-            if self.end.available() > 0 {
+            if self.end().available() > 0 {
                 return Err(Errno::FAULT);
             }
             0
@@ -171,9 +184,9 @@ impl Stream {
     fn receive_nothing(&self, flags: c_int) -> Result<usize, Errno> {
         let mut wait = Waiting::new(self, true, flags);
         loop {
-            match self.end.read(&mut [IoSliceMut::new(&mut [0])], true) {
+            match self.end().read(&mut [IoSliceMut::new(&mut [0])], true) {
                 Ok(_) => return Ok(0),
-                Err(error) => wait.after(error.into())?,
+                Err(error) => wait.after(self.stop_reading(error))?,
             }
         }
     }
@@ -184,9 +197,9 @@ impl Stream {
         let mut wait = Waiting::new(self, true, flags);
         let mut done = 0;
         loop {
-            if peeks && !wait.is_over() && self.end.available() < wanted && !self.has_ended() {
+            if peeks && !wait.is_over() && self.end().available() < wanted && !self.has_ended() {
                 wait.after(Stop::Wait)
-                    .or_else(|errno| if self.end.available() > 0 { Ok(()) } else { Err(errno) })?;
+                    .or_else(|errno| if self.end().available() > 0 { Ok(()) } else { Err(errno) })?;
                 if !wait.is_over() {
                     continue;
                 }
@@ -194,12 +207,10 @@ impl Stream {
             match self.read_once(sink, done, flags) {
                 Ok((0, _)) => return Ok(done),
                 Ok((count, tells)) => {
-                    if tells {
-                        self.kick();
-                    }
+                    self.tell_read(tells);
                     done += count;
                     // Of many pieces a look fills some.
-                    let has_more = done < sink.len() && self.end.available() > 0;
+                    let has_more = done < sink.len() && self.end().available() > 0;
                     if peeks || done >= wanted && !has_more {
                         return Ok(done);
                     }
@@ -219,24 +230,26 @@ impl Stream {
         if flags & libc::MSG_WAITALL != 0 {
             return len;
         }
-        let low = self.end.block().low_water[0].load(core::sync::atomic::Ordering::Relaxed) as usize;
+        let low = self.end().block().low_water[0].load(core::sync::atomic::Ordering::Relaxed) as usize;
         low.clamp(1, len)
     }
 
     fn has_ended(&self) -> bool {
         let ended = Readiness::PEER_CLOSED | Readiness::ERROR | Readiness::HANGUP;
-        self.end.readiness().has(ended)
+        self.end().readiness().has(ended)
     }
 
     /// One look at the ring, behind the first `done` bytes of `sink`.
     fn read_once(&self, sink: &mut Sink<'_>, done: usize, flags: c_int) -> Result<(usize, bool), Stop> {
+        self.follow();
+        let read = |pieces: &mut [IoSliceMut<'_>]| {
+            self.end().read(pieces, flags & libc::MSG_PEEK != 0).map_err(|error| self.stop_reading(error))
+        };
         if flags & libc::MSG_TRUNC != 0 {
             // The bytes are taken and shown to nobody.
             let mut nowhere = [0; 4096];
             let len = (sink.len() - done).min(nowhere.len());
-            return Ok(self
-                .end
-                .read(&mut [IoSliceMut::new(&mut nowhere[..len])], flags & libc::MSG_PEEK != 0)?);
+            return read(&mut [IoSliceMut::new(&mut nowhere[..len])]);
         }
         let mut batch = [const { None }; BATCH];
         let mut count = 0;
@@ -245,7 +258,7 @@ impl Stream {
             count += 1;
         }
         let mut pieces = batch.map(|piece| piece.unwrap_or_else(|| IoSliceMut::new(&mut [])));
-        Ok(self.end.read(&mut pieces[..count], flags & libc::MSG_PEEK != 0)?)
+        read(&mut pieces[..count])
     }
 
     /// Sends `source`, all of it unless the socket does not block.
@@ -283,27 +296,81 @@ impl Stream {
         if done > 0 { Ok(done) } else { Err(stopped) }
     }
 
-    /// Tells the lane of what was written since it was `told`.
+    /// Tells the lane, or the peer's program, of what was written since they were `told`.
     fn tell(&self, told: &mut usize, done: usize) {
         if *told < done {
-            self.kick();
+            if self.end().concerns_lane() {
+                self.kick();
+            }
+            self.tell_peer();
             *told = done;
         }
     }
 
+    /// Tells who is fused with this.
+    #[inline]
+    fn tell_peer(&self) {
+        let end = self.end();
+        if let Some(beside) = end.beside()
+            && fused::tell(&end, beside)
+        {
+            end.request(request::TELL_PEER);
+            self.kick();
+        }
+    }
+
+    /// After a read: the lane, if it is to be told, and the peer's program, if it waits for room.
+    #[inline]
+    fn tell_read(&self, tells_lane: bool) {
+        if tells_lane {
+            self.kick();
+        }
+        if self.end().beside().is_some_and(|beside| beside.makes_room()) {
+            self.tell_peer();
+        }
+    }
+
+    /// The peer has spoilt what is shared with it.
+    #[cold]
+    fn give_up(&self) -> Stop {
+        self.end().request(request::RESET);
+        self.kick();
+        Stop::Failed(Errno::CONNRESET)
+    }
+
+    pub(crate) fn stop_reading(&self, error: ReadError) -> Stop {
+        match error {
+            ReadError::WouldBlock => Stop::Wait,
+            ReadError::Failed(error) => Stop::Failed(Errno::from_raw_os_error(error)),
+            ReadError::Busy(busy) => busy.into(),
+            ReadError::Lie => self.give_up(),
+        }
+    }
+
+    pub(crate) fn stop_writing(&self, error: WriteError) -> Stop {
+        match error {
+            WriteError::WouldBlock => Stop::Wait,
+            WriteError::Closed => Stop::Closed,
+            WriteError::Failed(error) => Stop::Failed(Errno::from_raw_os_error(error)),
+            WriteError::Busy(busy) => busy.into(),
+            WriteError::Lie => self.give_up(),
+        }
+    }
+
     fn write_once(&self, source: Source<'_>, done: usize) -> Result<usize, Stop> {
+        self.follow();
         let mut pieces = [IoSlice::new(&[]); BATCH];
         let mut count = 0;
         for (place, piece) in pieces.iter_mut().zip(source.from(done)) {
             *place = IoSlice::new(piece);
             count += 1;
         }
-        Ok(self.end.write(&pieces[..count])?)
+        self.end().write(&pieces[..count]).map_err(|error| self.stop_writing(error))
     }
 
     /// Asks the lane for room to write, if the ring has no storage. Whether it did.
     fn ask_for_room(&self) -> bool {
-        let asks = self.end.asks_for_storage();
+        let asks = self.end().asks_for_storage();
         if asks {
             self.kick();
         }
@@ -312,14 +379,14 @@ impl Stream {
 
     /// Sets an option that the lane reads from the block.
     pub(crate) fn set_option(&self, bit: u64, on: bool) {
-        self.end.set_option(bit, on);
+        self.end().set_option(bit, on);
         self.kick();
     }
 
     /// Reads such an option.
     pub(crate) fn option(&self, bit: u64) -> bool {
         debug_assert!([request::NODELAY, request::CORK, request::QUICKACK].contains(&bit));
-        self.end.block().requests.load(core::sync::atomic::Ordering::Relaxed) & bit != 0
+        self.end().block().requests.load(core::sync::atomic::Ordering::Relaxed) & bit != 0
     }
 }
 
@@ -331,27 +398,6 @@ pub(crate) enum Stop {
     Closed,
     /// It failed.
     Failed(Errno),
-}
-
-impl From<ReadError> for Stop {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::WouldBlock => Self::Wait,
-            ReadError::Failed(error) => Self::Failed(Errno::from_raw_os_error(error)),
-            ReadError::Busy(busy) => busy.into(),
-        }
-    }
-}
-
-impl From<WriteError> for Stop {
-    fn from(error: WriteError) -> Self {
-        match error {
-            WriteError::WouldBlock => Self::Wait,
-            WriteError::Closed => Self::Closed,
-            WriteError::Failed(error) => Self::Failed(Errno::from_raw_os_error(error)),
-            WriteError::Busy(busy) => busy.into(),
-        }
-    }
 }
 
 impl From<Busy> for Stop {
@@ -407,7 +453,10 @@ impl<'a> Waiting<'a> {
         let writes = self.events & Readiness::WRITABLE != 0;
         let asked = writes && self.stream.ask_for_room();
         if !self.blocks {
-            return if asked && self.stream.gets_room() { Ok(()) } else { Err(Errno::AGAIN) };
+            // Who was refused and waits for an edge is told of none that came before he asked.
+            let end = self.stream.end();
+            let has_room = || writes && end.beside().is_some() && end.readiness().has(Readiness::WRITABLE);
+            return if has_room() || asked && self.stream.gets_room() { Ok(()) } else { Err(Errno::AGAIN) };
         }
         if self.deadline.is_none() {
             self.deadline = Deadline::of(self.limit);
@@ -416,7 +465,7 @@ impl<'a> Waiting<'a> {
         if left.is_zero() {
             return Err(Errno::AGAIN);
         }
-        match thread::spinning(|spin| self.stream.end.wait(self.events, left, spin)) {
+        match thread::spinning(|spin| self.stream.end().wait(self.events, left, spin)) {
             Woken::Interrupted => wait::interrupted(self.limit.is_some()),
             Woken::TimeOut if session::look_for_death() => Err(Errno::NETDOWN),
             Woken::Ready | Woken::TimeOut => Ok(()),
@@ -428,7 +477,7 @@ impl Stream {
     /// Waits for the storage that was asked for. A connection that rests has room in its program's eyes, so a call that
     /// does not block waits for the lane's next turn, too.
     fn gets_room(&self) -> bool {
-        thread::spinning(|spin| self.end.wait(Readiness::WRITABLE, ATTACHING, spin)) == Woken::Ready
+        thread::spinning(|spin| self.end().wait(Readiness::WRITABLE, ATTACHING, spin)) == Woken::Ready
     }
 
     /// Waits until the connection stands or failed.
@@ -446,7 +495,7 @@ impl Stream {
             if left.is_zero() {
                 return Err(Errno::INPROGRESS);
             }
-            let woken = self.end.block().sleep(left, || self.end.status() != 0);
+            let woken = self.end().block().sleep(left, || self.end().status() != 0);
             if woken == Woken::Interrupted {
                 wait::interrupted(limit.is_some())?;
             }

@@ -5,21 +5,21 @@
 //! once more, sleep.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use firelane_shm::Block;
 use firelane_shm::layout::Inbox;
+use firelane_shm::{Beside, Block, Holder, StreamEnd};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::socket::{self, Kind};
 use crate::table::Word;
-use crate::{arenas, session, sys};
+use crate::{arenas, fused, session, sys};
 
 /// How many waiters a process has at most; an arena has as many slots.
 const WAITERS_MAX: usize = 64;
 /// Arenas in which a waiter can have slots.
-const ARENAS: usize = 64;
+const ARENAS: usize = arenas::ARENAS_MAX;
 
 const UNMADE: u32 = 0;
 const IDLE: u32 = 1;
@@ -30,6 +30,8 @@ struct Place {
     bell: AtomicI32,
     /// One above the slot in each arena; zero is none.
     slots: [AtomicU8; ARENAS],
+    /// The arenas whose inbox its owner looks into, a bit each.
+    arenas: AtomicU64,
 }
 
 static PLACES: [Place; WAITERS_MAX] = [const {
@@ -37,6 +39,7 @@ static PLACES: [Place; WAITERS_MAX] = [const {
         state: AtomicU32::new(UNMADE),
         bell: AtomicI32::new(-1),
         slots: [const { AtomicU8::new(0) }; ARENAS],
+        arenas: AtomicU64::new(0),
     }
 }; WAITERS_MAX];
 
@@ -45,8 +48,6 @@ pub(crate) struct Waiter {
     place: &'static Place,
     /// The session that its slots belong to.
     session: u32,
-    /// The arenas whose inbox it looks into, a bit each.
-    arenas: u64,
 }
 
 impl Waiter {
@@ -57,7 +58,8 @@ impl Waiter {
             for place in &PLACES {
                 let taken = place.state.compare_exchange(state, BUSY, Ordering::Acquire, Ordering::Relaxed);
                 if taken.is_ok() {
-                    let waiter = Self { place, session, arenas: 0 };
+                    place.arenas.store(0, Ordering::Relaxed);
+                    let waiter = Self { place, session };
                     if state == UNMADE {
                         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
                         place.bell.store(session::hide(bell)?, Ordering::Relaxed);
@@ -85,34 +87,31 @@ impl Waiter {
             return Ok(());
         }
         let arena = socket::arena(word);
-        let slot = self.place.slots.get(usize::from(arena)).ok_or(Errno::NFILE)?;
-        if slot.load(Ordering::Relaxed) == 0 {
-            slot.store(session::waiter_slot(arena, self.bell(), fd)? as u8 + 1, Ordering::Relaxed);
+        let bit = self.place.bit_in(arena, fd)?;
+        let block = block_of(word).ok_or(Errno::BADF)?;
+        block.waiters.fetch_or(bit, Ordering::SeqCst);
+        // Who opens a joint later finds the mark.
+        if let Some((segment, beside)) = end_of(word).and_then(|end| fused::of(&end)) {
+            beside.watch(self.place.bit_in(segment, fd)?);
         }
-        self.arenas |= 1 << arena;
-        let bit = self.bit_in(arena);
-        block_of(word).ok_or(Errno::BADF)?.waiters.fetch_or(bit, Ordering::SeqCst);
         Ok(())
     }
 
     /// From now on they do not.
     pub(crate) fn unwatch(&self, word: Word) {
         if socket::kind(word) == Kind::Stream
-            && let Some(block) = block_of(word)
+            && let Some(end) = end_of(word)
         {
-            block.waiters.fetch_and(!self.bit_in(socket::arena(word)), Ordering::SeqCst);
+            end.block().waiters.fetch_and(!self.place.known_bit(socket::arena(word)), Ordering::SeqCst);
+            if let Some((segment, beside)) = fused::of(&end) {
+                beside.unwatch(self.place.known_bit(segment));
+            }
         }
-    }
-
-    /// The bit of its slot in the `waiters` of an arena's blocks; none without a slot.
-    fn bit_in(&self, arena: u16) -> u64 {
-        let slot = self.place.slots.get(usize::from(arena)).map_or(0, |slot| slot.load(Ordering::Relaxed));
-        slot.checked_sub(1).map_or(0, |slot| 1 << slot)
     }
 
     /// The inboxes, with the place of each one's arena.
     pub(crate) fn inboxes(&self) -> impl Iterator<Item = (u16, &'static Inbox)> + use<> {
-        inboxes(self.place, self.arenas)
+        inboxes(self.place, self.place.arenas.load(Ordering::Acquire))
     }
 
     /// Whether there are news already.
@@ -148,6 +147,47 @@ impl Waiter {
     pub(crate) fn silence(&self) {
         let _ = rustix::io::read(sys::borrow(self.bell()), &mut [0; 8]);
     }
+}
+
+impl Place {
+    /// The bit of its slot in the `waiters` of what lies in an arena; asks for a slot the first time. `fd` is a socket there.
+    fn bit_in(&self, arena: u16, fd: c_int) -> Result<u64, Errno> {
+        let slot = self.slots.get(usize::from(arena)).ok_or(Errno::NFILE)?;
+        if slot.load(Ordering::Relaxed) == 0 {
+            let bell = self.bell.load(Ordering::Relaxed);
+            slot.store(session::waiter_slot(arena, bell, fd)? as u8 + 1, Ordering::Relaxed);
+        }
+        self.arenas.fetch_or(1 << arena, Ordering::AcqRel);
+        Ok(self.known_bit(arena))
+    }
+
+    /// The same; none without a slot.
+    fn known_bit(&self, arena: u16) -> u64 {
+        let slot = self.slots.get(usize::from(arena)).map_or(0, |slot| slot.load(Ordering::Relaxed));
+        slot.checked_sub(1).map_or(0, |slot| 1 << slot)
+    }
+}
+
+/// Marks a stream's joint for those of this process' waiters that are marked, by `marks`, at the stream in `arena`. The
+/// marks of which that was done.
+pub(crate) fn mark_in(fd: c_int, arena: u16, marks: u64, segment: u16, beside: Beside<'static>) -> u64 {
+    let mut done = 0;
+    for place in PLACES.iter().filter(|place| place.state.load(Ordering::Acquire) == BUSY) {
+        let mark = place.known_bit(arena) & marks;
+        if mark != 0
+            && let Ok(bit) = place.bit_in(segment, fd)
+        {
+            beside.watch(bit);
+            done |= mark;
+        }
+    }
+    done
+}
+
+/// A stream, by its words alone.
+fn end_of(word: Word) -> Option<StreamEnd<'static>> {
+    let nobody = Holder::new(0, 0);
+    StreamEnd::new(arenas::get(socket::arena(word))?, socket::number(word), nobody)
 }
 
 fn block_of(word: Word) -> Option<&'static Block> {

@@ -20,6 +20,8 @@ pub(crate) enum Fusion {
     Parting(ConnId),
     /// The connection is over, and what was written can be read to its end.
     Severed,
+    /// Two programs may carry text past the lane, in memory that they share; TCP goes on beside it.
+    Beside,
 }
 
 impl Fusion {
@@ -33,7 +35,7 @@ impl Fusion {
     pub(crate) const fn peer(self) -> Option<ConnId> {
         match self {
             Self::Fused(peer) | Self::Parting(peer) => Some(peer),
-            Self::Alone | Self::Wished | Self::Severed => None,
+            Self::Alone | Self::Wished | Self::Severed | Self::Beside => None,
         }
     }
 
@@ -69,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_machine_is_this_table() {
-        use Fusion::{Alone, Fused, Parting, Severed, Wished};
+        use Fusion::{Alone, Beside, Fused, Parting, Severed, Wished};
         let peer = ConnId(7);
         // State, and what follows a wish, its end, rings that are back, rings that are not.
         for (state, wish, unwish, back, not_back) in [
@@ -78,6 +80,7 @@ mod tests {
             (Fused(peer), Fused(peer), Fused(peer), Alone, Parting(peer)),
             (Parting(peer), Parting(peer), Parting(peer), Alone, Parting(peer)),
             (Severed, Severed, Severed, Severed, Severed),
+            (Beside, Beside, Beside, Beside, Beside),
         ] {
             let followed = [state.wished(), state.unwished(), state.parted(true), state.parted(false)];
             assert_eq!(followed, [wish, unwish, back, not_back], "{state:?}");

@@ -30,6 +30,12 @@ pub trait Outlet<D> {
     /// Something that an operator may want to know.
     fn notice(&mut self, lane: LaneId, notice: Notice);
 
+    /// The programs of two connections may carry their text past the lane. Whoever serves no programs need not listen.
+    fn join(&mut self, _one: SocketToken, _two: SocketToken) {}
+
+    /// From now on the program of this connection, and its peer's, may not.
+    fn part(&mut self, _token: SocketToken) {}
+
     /// A question is answered. Whoever asks nothing need not listen.
     fn answer(&mut self, _question: Question) {}
 
@@ -59,11 +65,19 @@ pub enum Notice {
     DuplicateAddress(NetstackId, LinkId, IpPrefix, MacAddr),
 }
 
+/// What is to become of connections whose two ends are programs'.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Join {
+    Joined(SocketToken, SocketToken),
+    Parted(SocketToken),
+}
+
 /// A lane's outbox.
 #[derive(Debug)]
 pub(crate) struct Outbox<D> {
     pub(crate) messages: Vec<(LaneId, LaneMessage<D>)>,
     pub(crate) ready: Vec<(SocketToken, Ready)>,
+    pub(crate) joins: Vec<Join>,
     pub(crate) wakes: Vec<LaneId>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) answers: Vec<Question>,
@@ -86,6 +100,7 @@ impl<D> Outbox<D> {
         Self {
             messages: Vec::new(),
             ready: Vec::new(),
+            joins: Vec::new(),
             wakes: Vec::new(),
             notices: Vec::new(),
             answers: Vec::new(),
@@ -127,6 +142,7 @@ impl<D> Outbox<D> {
         self.messages.is_empty()
             && self.frames.is_empty()
             && self.ready.is_empty()
+            && self.joins.is_empty()
             && self.wakes.is_empty()
             && self.notices.is_empty()
             && self.answers.is_empty()
@@ -137,6 +153,12 @@ impl<D> Outbox<D> {
     pub(crate) fn pass_on(&mut self, outlet: &mut impl Outlet<D>) {
         for (token, ready) in self.ready.drain(..) {
             outlet.ready(token, ready);
+        }
+        for join in self.joins.drain(..) {
+            match join {
+                Join::Joined(one, two) => outlet.join(one, two),
+                Join::Parted(token) => outlet.part(token),
+            }
         }
         for lane in self.wakes.drain(..) {
             outlet.wake(lane);

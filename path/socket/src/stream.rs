@@ -230,6 +230,11 @@ impl ArenaEnd {
         self.far().written_behind(&self.0, cursor)
     }
 
+    /// The application found that its stream's memory cannot be true: as if it had said so itself.
+    pub fn note_lie(&self) {
+        self.far().note_lie();
+    }
+
     /// Whether the application has said what cannot be true.
     pub fn has_lied(&self) -> bool {
         self.far().has_lied()

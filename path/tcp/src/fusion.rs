@@ -33,6 +33,11 @@ impl Connection {
             && self.options.urgent_sent() <= self.flight.una()
     }
 
+    /// Whether the connection is there and neither end has finished.
+    pub fn is_established(&self) -> bool {
+        self.state == State::Established
+    }
+
     /// What was sent and what has arrived: two ends between which nothing is under way say the same.
     pub fn reached(&self) -> Reached {
         Reached { sent: self.flight.nxt(), received: self.receive.nxt }

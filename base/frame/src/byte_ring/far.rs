@@ -114,6 +114,11 @@ impl<'a> FarView<'a> {
         [tail.wrapping_sub(cursor), storage.min(capacity)]
     }
 
+    /// It is to be taken for a liar.
+    pub fn note_lie(self) {
+        self.0.lie();
+    }
+
     /// Whether it has said of its cursors what cannot be true (F3).
     pub fn has_lied(self) -> bool {
         self.0.has_lied.load(Ordering::Relaxed)

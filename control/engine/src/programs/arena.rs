@@ -3,22 +3,19 @@
 //! What is free of blocks and storage is the affair of `base/frame` ([`Arena::rings`]).
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use firelane_frame::RingArena;
-use firelane_shm::layout::{Inbox, SLOT_SHARED, SLOTS};
+use firelane_shm::layout::Inbox;
 use firelane_shm::{Arena, Block, Layout, Mapping};
 use firelane_units::LaneId;
 
 use super::WORDS_PER_TURN;
 use super::datagrams::DatagramTable;
 use super::stream::Stream;
+use super::waiters::Waiters;
 use crate::fabric::Message;
-
-/// Waiters that share the last slot.
-const SHARERS_MAX: usize = 1024;
 
 /// An arena.
 #[derive(Debug)]
@@ -28,16 +25,9 @@ pub(crate) struct ProgramArena {
     pub(super) place: u32,
     streams: RwLock<Vec<Option<Arc<Stream>>>>,
     pub(super) datagrams: DatagramTable,
-    waiters: RwLock<Vec<(u32, Waiter)>>,
+    pub(super) waiters: Waiters,
     /// Somebody is on his way to give memory back.
     is_called: AtomicBool,
-}
-
-/// Who sleeps on a slot's descriptor.
-#[derive(Debug)]
-struct Waiter {
-    session: u32,
-    wakes: OwnedFd,
 }
 
 impl ProgramArena {
@@ -50,7 +40,7 @@ impl ProgramArena {
             place,
             streams: RwLock::default(),
             datagrams: DatagramTable::default(),
-            waiters: RwLock::default(),
+            waiters: Waiters::default(),
             is_called: AtomicBool::new(false),
         })
     }
@@ -102,7 +92,7 @@ impl ProgramArena {
         let streams = self.streams();
         for stream in streams.iter().flatten() {
             if let Some(block) = self.mapping().block(stream.number()) {
-                block.bury(session);
+                stream.bury(block, session);
             }
         }
         self.datagrams.each(|socket| {
@@ -110,6 +100,11 @@ impl ProgramArena {
                 block.bury(session);
             }
         });
+    }
+
+    /// The stream of a block.
+    pub(super) fn stream(&self, block: u32) -> Option<Arc<Stream>> {
+        self.streams().get(block as usize)?.clone()
     }
 
     pub(super) fn insert(&self, block: u32, stream: Arc<Stream>) {
@@ -154,62 +149,8 @@ impl ProgramArena {
         }
     }
 
-    /// A slot for a waiter of `session` that `wakes` wakes; the shared one if no other is free.
-    pub(super) fn add_waiter(&self, session: u32, wakes: OwnedFd) -> Option<u32> {
-        let mut waiters = self.waiters.write().unwrap_or_else(PoisonError::into_inner);
-        let free = (0..SLOT_SHARED).find(|slot| waiters.iter().all(|(taken, _)| taken != slot));
-        let slot = match free {
-            Some(slot) => slot,
-            None if waiters.len() < SLOTS as usize + SHARERS_MAX => SLOT_SHARED,
-            None => return None,
-        };
-        waiters.push((slot, Waiter { session, wakes }));
-        Some(slot)
-    }
-
-    /// The waiter is gone; without a slot, all of the session's are. Whether there was one.
-    pub(super) fn remove_waiters(&self, session: u32, slot: Option<u32>) -> bool {
-        let mut waiters = self.waiters.write().unwrap_or_else(PoisonError::into_inner);
-        let before = waiters.len();
-        waiters.retain(|(at, it)| it.session != session || slot.is_some_and(|slot| slot != *at));
-        waiters.len() != before
-    }
-
     /// Tells whoever waits for one of many sockets that `block` has news.
     pub(super) fn tell_waiters(&self, number: u32, block: &Block) {
-        let mut wanted = block.waiters.load(Ordering::SeqCst);
-        while wanted != 0 {
-            let slot = wanted.trailing_zeros();
-            wanted &= wanted - 1;
-            if self.mapping().slot(slot).is_some_and(|inbox| inbox.call(number)) {
-                self.wake(slot);
-            }
-        }
-    }
-
-    fn wake(&self, slot: u32) {
-        let waiters = self.waiters.read().unwrap_or_else(PoisonError::into_inner);
-        for (_, waiter) in waiters.iter().filter(|(at, _)| *at == slot) {
-            // One that is full wakes its reader already.
-            let _ = rustix::io::write(&waiter.wakes, &1u64.to_ne_bytes());
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_are_one_waiters_own_until_the_last_which_is_shared() {
-        let arena = ProgramArena::new(1, 0, 7).unwrap();
-        let wakes = || rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
-        let slots: Vec<_> = (0..66).map(|n| arena.add_waiter(n % 2, wakes()).unwrap()).collect();
-        assert!(slots[..63].iter().copied().eq(0..63) && slots[63..] == [SLOT_SHARED; 3]);
-        assert!(arena.remove_waiters(0, Some(4)) && !arena.remove_waiters(0, Some(4)));
-        assert!(!arena.remove_waiters(0, Some(5)), "another session's");
-        assert_eq!(arena.add_waiter(9, wakes()), Some(4));
-        assert!(arena.remove_waiters(1, None));
-        assert_eq!(arena.add_waiter(9, wakes()), Some(1));
+        self.waiters.tell(self.mapping(), block.waiters.load(Ordering::SeqCst), number);
     }
 }

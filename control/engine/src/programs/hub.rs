@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use super::arena::ProgramArena;
 use super::datagrams::Datagrams;
+use super::segment::Segment;
 use super::shown::{ExplainedSocket, ProgramSocket};
 use super::socket::{Role, Socket, pair};
 use super::stream::Stream;
@@ -195,15 +196,29 @@ impl Hub {
             Request::Socket { family, kind, count } => self.make_sockets(number, (family, kind), count),
             Request::Attach => self.attach(number, fds),
             Request::Waiter { arena } => {
-                let arena = session.arena_of(arena).ok_or(Errno::INVAL)?;
                 let wakes = fds.into_iter().next().filter(is_eventfd).ok_or(Errno::BADF)?;
-                let slot = arena.add_waiter(number, wakes).ok_or(Errno::NOSPC)?;
-                Ok(Answer::Slot { slot }.into())
+                let slot = match session.arena_of(arena) {
+                    Some(arena) => arena.waiters.add(arena.mapping(), number, wakes),
+                    None => {
+                        let segment = self.segment(number, arena)?;
+                        segment.waiters.add(segment.arena().mapping(), number, wakes)
+                    }
+                };
+                Ok(Answer::Slot { slot: slot.ok_or(Errno::NOSPC)? }.into())
             }
             Request::NoWaiter { arena, slot } => {
                 let arena = session.arena_of(arena).ok_or(Errno::INVAL)?;
-                let was = arena.remove_waiters(number, Some(slot));
+                let was = arena.waiters.remove(number, Some(slot));
                 if was { Ok(Answer::Done.into()) } else { Err(Errno::INVAL) }
+            }
+            Request::Segment { segment } => {
+                let segment = self.segment(number, segment)?;
+                let memfd = segment.arena().as_fd().try_clone_to_owned().map_err(super::socket::errno)?;
+                Ok(Reply { answer: Answer::Segment { arenas: segment.numbers }, fds: vec![memfd] })
+            }
+            Request::Bell { segment, slot } => {
+                let bell = self.segment(number, segment)?.waiters.bell(slot).map_err(|_| Errno::NOENT)?;
+                Ok(Reply { answer: Answer::Done, fds: vec![bell] })
             }
             Request::Bind { socket, address } => Ok(self.socket(number, socket)?.bind(address)?.into()),
             Request::Listen { socket, backlog } => {
@@ -235,6 +250,14 @@ impl Hub {
     fn socket(&mut self, session: u32, socket: SocketId) -> Result<&mut Socket, Errno> {
         let holds = self.sessions.get(&session).is_some_and(|it| it.sockets.contains(&socket));
         self.sockets.get_mut(&socket).filter(|_| holds).ok_or(Errno::BADF)
+    }
+
+    /// A segment that the session may have: one of its sides is an arena of the session's.
+    fn segment(&self, session: u32, number: u64) -> Result<Arc<Segment>, Errno> {
+        let session = self.sessions.get(&session).ok_or(Errno::NETDOWN)?;
+        let segment = self.engine.0.fabric.programs.segments.numbered(number);
+        let has_side = |it: &Arc<Segment>| it.numbers.iter().any(|&side| session.arena_of(side).is_some());
+        segment.filter(has_side).ok_or(Errno::INVAL)
     }
 
     fn make_sockets(
@@ -292,9 +315,10 @@ impl Hub {
     pub fn end(&mut self, session: u32) {
         let Some(gone) = self.sessions.remove(&session) else { return };
         for arena in gone.attached.values().chain([&gone.arena]) {
-            arena.remove_waiters(session, None);
+            arena.waiters.remove(session, None);
             arena.bury(session);
         }
+        self.engine.0.fabric.programs.segments.forget_waiters(session);
         for (lane, bell) in &gone.bells {
             self.engine.0.fabric.bell(*lane).forget(bell.as_fd());
         }
@@ -313,6 +337,9 @@ impl Hub {
             if key == BELL_KEY {
                 let _ = rustix::io::read(&self.bell.0, &mut [0; 8]);
                 self.arenas.iter().for_each(|arena| arena.give_pages_back());
+                let programs = &self.engine.0.fabric.programs;
+                programs.segments.give_pages_back();
+                programs.make_segments();
                 continue;
             }
             let name = SocketId(key);

@@ -7,6 +7,7 @@
 //!
 //! - `arena.rs`: one program's memory, and who is to be told. `stream.rs`: one connection.
 //! - `datagrams.rs`, `datagram_options.rs`: a datagram socket.
+//! - `segment.rs`: what two programs share whose connections are fused. `waiters.rs`: whom to wake.
 //! - `hub.rs`: sessions and requests; `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
 //! - `shown.rs`: sockets as they are shown.
 
@@ -15,9 +16,11 @@ mod datagram_options;
 mod datagrams;
 mod hub;
 mod options;
+mod segment;
 mod shown;
 mod socket;
 mod stream;
+mod waiters;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -30,6 +33,8 @@ use firelane_units::LaneId;
 use crate::bell::Bell;
 use crate::fabric::{Fabric, Message};
 use arena::ProgramArena;
+use segment::{Bond, Joined, Segments};
+use stream::Stream;
 
 pub use hub::{Hub, Owner, Reply, send};
 pub use shown::{ExplainedSocket, ProgramSocket};
@@ -53,6 +58,7 @@ pub(crate) struct Programs {
     changes: AtomicU64,
     next_number: AtomicU64,
     lanes: Box<[LaneSide]>,
+    segments: Segments,
     /// Woken when memory may go back to the kernel, which is nothing for a lane.
     idler: Mutex<Option<Waker>>,
 }
@@ -100,6 +106,7 @@ impl Programs {
             changes: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
             lanes: bells.map(side).collect(),
+            segments: Segments::default(),
             idler: Mutex::default(),
         }
     }
@@ -128,6 +135,7 @@ impl Programs {
         let mut arenas = self.arenas.write().unwrap_or_else(PoisonError::into_inner);
         let gone = arenas.get_mut(place as usize).and_then(Option::take);
         drop((arenas, gone));
+        self.segments.forget(place);
         self.note_change();
     }
 
@@ -145,6 +153,69 @@ impl Programs {
             arena.datagrams.with(block, |socket| socket.tell(arena, ready));
         }
         true
+    }
+
+    /// A program's stream, and its arena.
+    fn stream(&self, token: SocketToken) -> Option<(Arc<Stream>, Arc<ProgramArena>)> {
+        let Place { arena, block } = Place::of_token(token)?;
+        let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
+        let arena = arenas.get(arena as usize)?.clone()?;
+        Some((arena.stream(block)?, arena))
+    }
+
+    /// A lane lets two programs fuse a connection. What takes system calls is left to who has time.
+    pub(crate) fn join(&self, one: SocketToken, two: SocketToken) {
+        let Some([one_end, two_end]) = self.stream(one).zip(self.stream(two)).map(<[_; 2]>::from) else {
+            return;
+        };
+        let is_swapped = one_end.1.place > two_end.1.place;
+        let ends = if is_swapped { [&two_end, &one_end] } else { [&one_end, &two_end] };
+        if let Some(joined) = one_end.0.joined() {
+            return joined.offer();
+        }
+        match self.segments.of(ends.map(|(_, arena)| arena.place)) {
+            Some(segment) => {
+                if let Some(bond) = Bond::new(segment, ends.map(|(stream, arena)| (stream, arena))) {
+                    for (at, (stream, arena)) in ends.into_iter().enumerate() {
+                        stream.join(arena, Joined::new(&bond, at));
+                    }
+                }
+            }
+            None => {
+                if self.segments.want([one, two]) {
+                    self.call_idler();
+                }
+            }
+        }
+    }
+
+    /// A lane lets nothing more go past it.
+    pub(crate) fn part(&self, token: SocketToken) {
+        if let Some((stream, _)) = self.stream(token)
+            && let Some(joined) = stream.joined()
+        {
+            joined.part();
+        }
+    }
+
+    /// Makes the segments that connections wait for, and joins those. Called by who has time.
+    fn make_segments(&self) {
+        for [one, two] in self.segments.take_wanted() {
+            let Some(((_, first), (_, second))) = self.stream(one).zip(self.stream(two)) else { continue };
+            let ends = if first.place > second.place { [&*second, &*first] } else { [&*first, &*second] };
+            let is_there = self.segments.of(ends.map(|arena| arena.place)).is_some();
+            let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+            // Without memory or descriptors the connection stays with TCP.
+            if is_there || self.segments.make(number, ends).is_ok() {
+                self.join(one, two);
+            }
+        }
+    }
+
+    fn call_idler(&self) {
+        if let Some(idler) = &*self.idler.lock().unwrap_or_else(PoisonError::into_inner) {
+            idler.wake_by_ref();
+        }
     }
 
     /// Does something with the arenas that a worker serves. Nobody else wants what it locks.
@@ -193,10 +264,8 @@ impl Programs {
     /// A worker that is about to sleep: programs are to ring from here on. Whether it may.
     pub(crate) fn fall_asleep(&self, lane: LaneId) -> bool {
         let fall = |arena: &Arc<ProgramArena>| {
-            if arena.calls_for_time()
-                && let Some(idler) = &*self.idler.lock().unwrap_or_else(PoisonError::into_inner)
-            {
-                idler.wake_by_ref();
+            if arena.calls_for_time() {
+                self.call_idler();
             }
             arena.inbox(lane).is_none_or(|inbox| inbox.fall_asleep())
         };

@@ -7,23 +7,25 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use firelane_lane::{Connect, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
 use firelane_shm::layout::{request, status};
 use firelane_shm::{Block, Holder, is_roomy};
-use firelane_socket::{ArenaEnd, Flags, Names, Ready, SocketError, StreamConfig, stream_in};
-use firelane_units::LaneId;
+use firelane_socket::{ArenaEnd, ConnRef, Flags, Names, Ready, SocketError, StreamConfig, stream_in};
+use firelane_units::{Bytes, LaneId};
 use rustix::io::Errno;
 
 use super::Place;
 use super::arena::ProgramArena;
+use super::segment::Joined;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::{EnterError, Fabric, Message};
 use crate::stack::Stack;
 
 /// Requests that are taken with their bits; options stay to be read again.
-const ONCE: u64 = request::WANTS_STORAGE | request::OPTIONS | request::SHUT_WRITE;
+const ONCE: u64 =
+    request::WANTS_STORAGE | request::OPTIONS | request::SHUT_WRITE | request::TELL_PEER | request::RESET;
 /// Where the flags of a stream's words lie in [`status`].
 const FLAGS_SHIFT: u32 = 16;
 const _: () = assert!((Flags::CONNECTED.bits() as u64) << FLAGS_SHIFT == status::CONNECTED);
@@ -45,6 +47,10 @@ pub(crate) struct Stream {
     told: AtomicU64,
     /// What the peer had acknowledged when the program was last told of room.
     told_room: AtomicU64,
+    /// What it shares with its peer, once they could be fused.
+    joined: OnceLock<Joined>,
+    /// SO_SNDBUF and SO_RCVBUF.
+    capacities: [u32; 2],
     /// Options that the connection takes once it is there.
     later: Mutex<Vec<StreamOption>>,
 }
@@ -95,13 +101,22 @@ impl Stream {
         let stream = Self::begin(arena, hold, rings, beginning);
         // What came before there was somebody to tell.
         stream.tell(fabric, arena, Ready::ALL);
+        if let Some(conn) = stream.conn() {
+            // The lane may have waited for somebody who answers for it, to fuse it. If it is full, a later kick does as well.
+            let netstack = stream.hold.shared().netstack();
+            let _ = fabric.enter(stream.lane(), LaneMessage::Kick { netstack, conn });
+        }
         stream
     }
 
     fn begin(arena: &ProgramArena, hold: ArenaEnd, rings: StreamConfig, beginning: Beginning) -> Arc<Self> {
         let number = hold.block();
+        let capacities = [rings.send_capacity, rings.recv_capacity];
+        let capacities = capacities.map(|capacity| u32::try_from(capacity).unwrap_or(u32::MAX));
         let stream = Arc::new(Self {
             hold,
+            joined: OnceLock::new(),
+            capacities,
             state: AtomicU32::new(0),
             told: AtomicU64::new(0),
             told_room: AtomicU64::new(0),
@@ -109,8 +124,8 @@ impl Stream {
         });
         if let Some(block) = arena.mapping().block(number) {
             block.requests.store(beginning.bits, Ordering::Relaxed);
-            for (word, capacity) in block.capacity.iter().zip([rings.send_capacity, rings.recv_capacity]) {
-                word.store(u32::try_from(capacity).unwrap_or(u32::MAX), Ordering::Relaxed);
+            for (word, capacity) in block.capacity.iter().zip(capacities) {
+                word.store(capacity, Ordering::Relaxed);
             }
         }
         // What is told finds the stream in its place.
@@ -137,7 +152,65 @@ impl Stream {
 
     /// Bytes of the program's that the peer has, and bytes that have come for it.
     pub(super) fn carried(&self) -> [u64; 2] {
-        self.hold.passed()
+        let [sent, received] = self.hold.passed();
+        let [more_sent, more_received] = self.joined().map_or([0; 2], Joined::carried);
+        [sent + more_sent, received + more_received]
+    }
+
+    /// The connection, once the lane has made it.
+    pub(super) fn conn(&self) -> Option<ConnRef> {
+        self.hold.shared().conn()
+    }
+
+    /// SO_SNDBUF and SO_RCVBUF.
+    pub(super) fn capacities(&self) -> [u32; 2] {
+        self.capacities
+    }
+
+    /// What it shares with its peer, if they could be fused.
+    pub(super) fn joined(&self) -> Option<&Joined> {
+        self.joined.get()
+    }
+
+    /// From now on it shares this with its peer; its program is shown where.
+    pub(super) fn join(&self, arena: &ProgramArena, joined: Joined) {
+        let Some(block) = arena.mapping().block(self.number()) else { return };
+        let [segment, joint] = joined.names();
+        if self.joined.set(joined).is_ok() {
+            block.joint.store(joint, Ordering::Relaxed);
+            // Who marks that he waits looks at this afterwards, and whoever opens the joint looks for marks.
+            block.segment.store(segment, Ordering::SeqCst);
+            self.call(arena);
+        }
+        if let Some(joined) = self.joined() {
+            joined.offer();
+        }
+    }
+
+    /// Wakes whoever of its program waits for it.
+    pub(super) fn call(&self, arena: &ProgramArena) {
+        let Some(block) = arena.mapping().block(self.number()) else { return };
+        self.wake(block);
+        arena.tell_waiters(self.number(), block);
+    }
+
+    fn wake(&self, block: &Block) {
+        block.wake();
+        if let Some(joined) = self.joined() {
+            joined.wake();
+        }
+    }
+
+    /// A session has died: frees what its threads held. What they had written and not told is told.
+    pub(super) fn bury(&self, block: &Block, session: u32) {
+        let joined = self.joined().map(|joined| (joined, joined.state()));
+        let wrote = block.bury(session);
+        if let Some((joined, state)) = joined {
+            if wrote {
+                joined.bury(state);
+            }
+            joined.tell_peer();
+        }
     }
 
     fn has(&self, bit: u32) -> bool {
@@ -163,11 +236,10 @@ impl Stream {
         if is_new || error != 0 {
             self.told.fetch_or(flags, Ordering::Relaxed);
             block.tell(flags | error << status::ERROR_SHIFT);
-        } else if self.has_moved(ready) {
-            block.wake();
-        } else {
+        } else if !self.has_moved(ready) {
             return;
         }
+        self.wake(block);
         arena.tell_waiters(self.number(), block);
     }
 
@@ -244,6 +316,19 @@ impl Stream {
                 give(self.message(SocketCommand::SetOption(conn, option)));
             }
         }
+        if asked & request::TELL_PEER != 0
+            && let Some(joined) = self.joined()
+        {
+            // Text that nobody will read makes a reset of it, as TCP has it.
+            match joined.deserted() {
+                Some(peer) => give(self.message(SocketCommand::Abort(peer))),
+                None => joined.tell_peer(),
+            }
+        }
+        if asked & request::RESET != 0 {
+            // The lane resets a connection of whose memory was lied, and counts it.
+            self.hold.note_lie();
+        }
         give(LaneMessage::Kick { netstack: self.hold.shared().netstack(), conn });
         if asked & request::SHUT_WRITE != 0 {
             self.hold.shared().words().set_flags(Flags::WRITE_CLOSED);
@@ -274,7 +359,8 @@ impl Stream {
         let Some(conn) = shared.conn() else { return shared.words().flags().contains(Flags::CLOSED) };
         shared.words().watch(Ready::NONE);
         self.state.fetch_or(CLOSED, Ordering::AcqRel);
-        let abort = resets.then_some(SocketCommand::Abort(conn));
+        let leaves_text = self.joined().is_some_and(Joined::close);
+        let abort = (resets || leaves_text).then_some(SocketCommand::Abort(conn));
         for command in abort.into_iter().chain([SocketCommand::Close(conn)]) {
             // A lane that has failed has no connections left to close.
             let _ = fabric.enter_surely(self.lane(), self.message(command));
@@ -301,7 +387,14 @@ pub(super) struct Asked<'a> {
 impl Asked<'_> {
     /// As `TcpStream::info`.
     pub(super) fn info(self) -> io::Result<StreamInfo> {
-        let conn = self.stream.hold.shared().conn().ok_or(io::ErrorKind::NotConnected)?;
-        self.fabric.stream_info(self.stream.lane(), conn)
+        let conn = self.stream.conn().ok_or(io::ErrorKind::NotConnected)?;
+        let mut info = self.fabric.stream_info(self.stream.lane(), conn)?;
+        if let Some(joined) = self.stream.joined() {
+            let [sent, received] = joined.carried();
+            info.tcp.bytes_acknowledged += Bytes(sent);
+            info.tcp.bytes_received += Bytes(received);
+            info.unread += Bytes(joined.unread());
+        }
+        Ok(info)
     }
 }

@@ -22,6 +22,8 @@ fn requests() -> Vec<Request> {
         Request::Attach,
         Request::Waiter { arena: 9 },
         Request::NoWaiter { arena: 9, slot: SLOTS - 1 },
+        Request::Segment { segment: 11 },
+        Request::Bell { segment: 11, slot: SLOTS - 1 },
         Request::Interfaces,
     ];
     all.extend(addresses().map(|address| Request::Bind { socket, address }));
@@ -54,6 +56,7 @@ fn answers() -> Vec<Answer> {
         attached(Some(place)),
         attached(None),
         Answer::Slot { slot: 0 },
+        Answer::Segment { arenas: [1, u64::MAX] },
         Answer::Interfaces {
             addresses: vec![
                 interface(None),
@@ -120,7 +123,7 @@ fn what_is_not_allowed_is_named() {
     };
     let socket = Request::Socket { family: Family::V4, kind: Kind::Stream, count: 1 };
     assert_eq!(spoil(&socket, 0, 0), "magic");
-    assert_eq!(spoil(&socket, 8, 2), "version");
+    assert_eq!(spoil(&socket, 8, 9), "version");
     assert_eq!(spoil(&socket, 16, 99), "what");
     assert_eq!(spoil(&socket, 17, 5), "family");
     assert_eq!(spoil(&socket, 18, 0), "kind");

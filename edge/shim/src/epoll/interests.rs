@@ -26,7 +26,7 @@ const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 const KEPT: u32 = EDGE | ONE_SHOT | (libc::EPOLLWAKEUP | libc::EPOLLEXCLUSIVE) as u32;
 
 /// How many arenas a process maps.
-const ARENAS: usize = 64;
+const ARENAS: usize = arenas::ARENAS_MAX;
 /// No descriptor: they are counted from one here, so that zeroed memory says so.
 const NOBODY: u32 = 0;
 
@@ -236,7 +236,7 @@ impl Interests {
     fn ready(&mut self, fd: usize) -> u32 {
         let Some(it) = self.at(fd) else { return 0 };
         match table::get(fd as c_int) {
-            Some(word) if is_current(it, word) => ready::of(word) & it.events,
+            Some(word) if is_current(it, word) => ready::of(fd as c_int, word) & it.events,
             _ => {
                 self.unlink(fd);
                 0

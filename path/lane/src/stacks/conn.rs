@@ -326,7 +326,7 @@ impl Conn {
         Some(StreamInfo {
             local,
             remote,
-            is_fused: self.fusion.is_on(),
+            is_fused: self.fusion.is_on() || self.fusion == Fusion::Beside,
             flow: self.awake.as_ref().and_then(|awake| awake.flow?.1),
             unsent: Bytes(written.saturating_sub(sent.0)),
             unread: Bytes::from(recv.unread_in_all()),

@@ -7,7 +7,7 @@
 //! `fusion.rs`'.
 
 use firelane_ip::LOOPBACK;
-use firelane_socket::{Fusion as Joined, Ready, fuse_streams, part_streams, sever_streams};
+use firelane_socket::{Fusion as Joined, Ready, SocketToken, fuse_streams, part_streams, sever_streams};
 use firelane_tcp::{CloseReason, Disposition, Info, Reached};
 use firelane_units::{Bytes, ConnId, DropReason, Instant};
 use firelane_wire::TcpFlags;
@@ -17,6 +17,7 @@ use super::conn::{Conn, Conns};
 use super::inbound::{Inside, TABLED, Travel, view};
 use crate::common::Common;
 use crate::fusion::Fusion;
+use crate::outbox::Join;
 use crate::steps::{Onward, StepLists};
 
 impl Conn {
@@ -114,6 +115,39 @@ impl Conns {
         Some(peer)
     }
 
+    /// Whether the program of one of the two is another process.
+    fn is_any_far(&self, id: ConnId, peer: ConnId) -> bool {
+        [id, peer].into_iter().any(|id| self.slab.get(id).is_some_and(|conn| conn.stream.is_far()))
+    }
+
+    /// Lets two programs carry their text past the lane, if both can, as soon as somebody answers for each.
+    fn join_programs<D>(&mut self, common: &mut Common<D>, id: ConnId, peer: ConnId) {
+        let Some((one, two)) = self.slab.pair_mut(id, peer) else { return };
+        if !(one.stream.is_far() && two.stream.is_far()) {
+            // What reads a ring in this process cannot read one in an arena.
+            one.fusion = one.fusion.unwished();
+            return;
+        }
+        let tokens = [&*one, &*two].map(|conn| conn.stream.shared().words().token());
+        let are_known = tokens.iter().all(|&token| token != SocketToken::default());
+        let are_there = [&mut *one, &mut *two].into_iter().all(|conn| conn.tcp().is_established());
+        if !are_known || !are_there {
+            return;
+        }
+        (one.fusion, two.fusion) = (Fusion::Beside, Fusion::Beside);
+        let [one, two] = tokens;
+        common.outbox.joins.push(Join::Joined(one, two));
+        common.counters.fused += 1;
+    }
+
+    /// Text of a program goes through the lane again.
+    fn part_programs<D>(&mut self, common: &mut Common<D>, id: ConnId) {
+        let Some(conn) = self.slab.get_mut(id).filter(|conn| conn.fusion == Fusion::Beside) else { return };
+        conn.fusion = Fusion::Alone;
+        common.outbox.joins.push(Join::Parted(conn.stream.shared().words().token()));
+        common.counters.parted += 1;
+    }
+
     /// A connection is to be fused when nothing is under way.
     pub(crate) fn wish(&mut self, id: ConnId) {
         if let Some(conn) = self.slab.get_mut(id) {
@@ -159,6 +193,9 @@ impl Stacks {
             conn.fusion = conn.fusion.unwished();
             return;
         };
+        if self.conns.is_any_far(id, peer) {
+            return self.conns.join_programs(common, id, peer);
+        }
         if !self.conns.fuse(id, peer, tuning.unread_min, common.now) {
             return;
         }
@@ -194,6 +231,7 @@ impl<D> Inside<'_, D> {
         if !self.shard.config.fusion.is_on {
             conn.fusion = conn.fusion.unwished();
             self.part(id);
+            self.conns.part_programs(self.common, id);
         } else if !conn.fusion.is_on() && self.peer_of(id).is_some() {
             self.conns.wish(id);
         }

@@ -1,0 +1,274 @@
+//! Segments: memory that two programs share whose connections are fused (TCP Fusion; the words in `drivers/shm`).
+//!
+//! One for each two arenas between which there is such a connection, also for an arena and itself. Nobody maps it but the
+//! two programs, who ask for it when they find it named in a stream's words, and the daemon. The lane decides which
+//! connections may be fused; here they get a joint ([`Bond`]), which they keep as long as they last.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+use firelane_frame::ArenaPair;
+use firelane_shm::joint::SideConfig;
+use firelane_shm::{Arena, Joint, Layout};
+use firelane_socket::{ConnRef, SocketToken};
+
+use super::arena::ProgramArena;
+use super::stream::Stream;
+use super::waiters::Waiters;
+
+/// The most fused connections between two programs at a time.
+const JOINTS: u32 = 1 << 16;
+/// Address space of their rings: memory is what was touched.
+const STORAGE_BYTES: u64 = 64 << 30;
+/// Pairs that wait for their segment. Those behind them stay with TCP.
+const WANTED_MAX: usize = 4096;
+
+/// No program sends more in its life.
+const COUNT_MAX: u64 = 1 << 60;
+
+/// Two arenas, by their places, the lower first.
+pub(super) type Sides = [u32; 2];
+
+/// The memory that two programs share.
+#[derive(Debug)]
+pub(super) struct Segment {
+    arena: Arena,
+    /// The places of the arenas of its sides, and their numbers.
+    pub(super) sides: Sides,
+    pub(super) numbers: [u64; 2],
+    pub(super) waiters: Waiters,
+}
+
+impl Segment {
+    fn new(number: u64, ends: [&ProgramArena; 2]) -> io::Result<Self> {
+        let layout = Layout { lanes: 1, blocks: JOINTS, storage_bytes: STORAGE_BYTES };
+        let arena = Arena::create(layout, number).map_err(io::Error::other)?;
+        Ok(Self {
+            arena,
+            sides: ends.map(|end| end.place),
+            numbers: ends.map(|end| end.arena().number()),
+            waiters: Waiters::default(),
+        })
+    }
+
+    /// The memfd, and its number.
+    pub(super) fn arena(&self) -> &Arena {
+        &self.arena
+    }
+}
+
+/// All segments, and connections that wait for theirs.
+#[derive(Debug, Default)]
+pub(super) struct Segments {
+    made: RwLock<BTreeMap<Sides, Arc<Segment>>>,
+    /// All that are in use, by their numbers: connections keep theirs when one of the programs is gone.
+    used: RwLock<BTreeMap<u64, Weak<Segment>>>,
+    wanted: Mutex<Vec<[SocketToken; 2]>>,
+}
+
+impl Segments {
+    pub(super) fn of(&self, sides: Sides) -> Option<Arc<Segment>> {
+        self.made.read().unwrap_or_else(PoisonError::into_inner).get(&sides).cloned()
+    }
+
+    pub(super) fn numbered(&self, number: u64) -> Option<Arc<Segment>> {
+        self.used.read().unwrap_or_else(PoisonError::into_inner).get(&number)?.upgrade()
+    }
+
+    fn each(&self, mut act: impl FnMut(&Segment)) {
+        let used = self.used.read().unwrap_or_else(PoisonError::into_inner);
+        used.values().filter_map(Weak::upgrade).for_each(|segment| act(&segment));
+    }
+
+    /// Makes one, which takes system calls: no lane does it.
+    pub(super) fn make(&self, number: u64, ends: [&ProgramArena; 2]) -> io::Result<Arc<Segment>> {
+        let segment = Arc::new(Segment::new(number, ends)?);
+        let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
+        let segment = Arc::clone(made.entry(segment.sides).or_insert(segment));
+        let mut used = self.used.write().unwrap_or_else(PoisonError::into_inner);
+        used.retain(|_, segment| segment.strong_count() > 0);
+        used.insert(segment.arena.number(), Arc::downgrade(&segment));
+        Ok(segment)
+    }
+
+    /// Forgets those of an arena that is gone. Connections keep what they use.
+    pub(super) fn forget(&self, place: u32) {
+        let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
+        made.retain(|sides, _| !sides.contains(&place));
+    }
+
+    /// Two connections wait for a segment. Whether they are remembered.
+    pub(super) fn want(&self, ends: [SocketToken; 2]) -> bool {
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_room = wanted.len() < WANTED_MAX;
+        if has_room {
+            wanted.push(ends);
+        }
+        has_room
+    }
+
+    pub(super) fn take_wanted(&self) -> Vec<[SocketToken; 2]> {
+        std::mem::take(&mut self.wanted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A session has ended: what it waited with is gone.
+    pub(super) fn forget_waiters(&self, session: u32) {
+        self.each(|segment| {
+            segment.waiters.remove(session, None);
+        });
+    }
+
+    /// Gives memory back that free storage need not keep. It takes long.
+    pub(super) fn give_pages_back(&self) {
+        self.each(|segment| segment.arena.rings().give_pages_back());
+    }
+}
+
+/// One end of a fused connection, as the other sees it.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) stream: Weak<Stream>,
+    pub(super) arena: Weak<ProgramArena>,
+    pub(super) conn: ConnRef,
+}
+
+/// What the two ends of a fused connection share.
+#[derive(Debug)]
+pub(super) struct Bond {
+    segment: Arc<Segment>,
+    pair: ArenaPair,
+    ends: [End; 2],
+    /// Whose program has left.
+    closed: [AtomicBool; 2],
+}
+
+impl Bond {
+    /// Makes a joint for two streams, unless the segment has no room for one. Offers nothing as yet.
+    pub(super) fn new(
+        segment: Arc<Segment>,
+        ends: [(&Arc<Stream>, &Arc<ProgramArena>); 2],
+    ) -> Option<Arc<Self>> {
+        let [one, two] = ends.map(|(stream, _)| stream.capacities());
+        let directions = [[one[0], two[1]], [two[0], one[1]]];
+        let size = |[send, receive]: [u32; 2]| {
+            (send as usize + receive as usize).next_power_of_two().clamp(1 << 12, 1 << 30)
+        };
+        let sizes = directions.map(size);
+        let pair = segment.arena.rings().take_pair(sizes)?;
+        let mut at = 0;
+        let configs = directions.map(|[send, receive]| {
+            let config = SideConfig {
+                storage: pair.storage(at) as u64,
+                size: sizes[at],
+                send,
+                receive,
+                block: ends[at].0.number(),
+            };
+            at += 1;
+            config
+        });
+        segment.arena.mapping().joint(pair.block())?.make(configs);
+        let conns = ends.map(|(stream, _)| stream.conn());
+        let [Some(first), Some(second)] = conns else { return None };
+        let mut conns = [first, second].into_iter();
+        let ends = ends.map(|(stream, arena)| End {
+            stream: Arc::downgrade(stream),
+            arena: Arc::downgrade(arena),
+            conn: conns.next().unwrap_or(first),
+        });
+        Some(Arc::new(Self { segment, pair, ends, closed: Default::default() }))
+    }
+
+    fn joint(&self) -> &Joint {
+        let joint = self.segment.arena.mapping().joint(self.pair.block());
+        joint.expect("the block is the segment's")
+    }
+}
+
+/// A stream's end of what it shares with its peer.
+#[derive(Clone, Debug)]
+pub(super) struct Joined {
+    bond: Arc<Bond>,
+    at: usize,
+}
+
+impl Joined {
+    pub(super) fn new(bond: &Arc<Bond>, at: usize) -> Self {
+        Self { bond: Arc::clone(bond), at }
+    }
+
+    /// Its segment's number, and the joint and the end as the stream's words have them.
+    pub(super) fn names(&self) -> [u64; 2] {
+        [self.bond.segment.arena.number(), u64::from(self.bond.pair.block()) << 1 | self.at as u64]
+    }
+
+    fn joint(&self) -> &Joint {
+        self.bond.joint()
+    }
+
+    /// Both ends may use it.
+    pub(super) fn offer(&self) {
+        if self.bond.closed.iter().all(|closed| !closed.load(Ordering::Acquire)) {
+            self.joint().offer();
+        }
+    }
+
+    /// Neither may.
+    pub(super) fn part(&self) {
+        self.joint().part();
+        self.wake();
+        self.tell_peer();
+    }
+
+    /// Wakes the threads of this end's program that sleep there, and its waiters.
+    pub(super) fn wake(&self) {
+        let side = &self.joint().sides[self.at];
+        side.sleep.wake();
+    }
+
+    /// The program has left. Whether it leaves something unread.
+    pub(super) fn close(&self) -> bool {
+        self.bond.closed[self.at].store(true, Ordering::Release);
+        self.joint().close(self.at)
+    }
+
+    /// The peer's connection, if its program has left, and has not read what ours has written.
+    pub(super) fn deserted(&self) -> Option<ConnRef> {
+        let peer = 1 - self.at;
+        let is_closed = self.bond.closed[peer].load(Ordering::Acquire);
+        (is_closed && self.joint().unread(self.at) > 0).then(|| self.bond.ends[peer].conn)
+    }
+
+    /// The peer's program may have news.
+    pub(super) fn tell_peer(&self) {
+        let End { stream, arena, .. } = &self.bond.ends[1 - self.at];
+        if let (Some(stream), Some(arena)) = (stream.upgrade(), arena.upgrade()) {
+            stream.call(&arena);
+        }
+    }
+
+    /// What its direction's state is, before who was inside is buried.
+    pub(super) fn state(&self) -> u64 {
+        self.joint().state(self.at)
+    }
+
+    /// Who was inside to write, as `state` shows it, has died.
+    pub(super) fn bury(&self, state: u64) {
+        self.joint().bury(self.at, state);
+    }
+
+    /// Bytes that were written here and count as acknowledged, and bytes that have come.
+    pub(super) fn carried(&self) -> [u64; 2] {
+        let joint = self.joint();
+        let ([sent, _], [received, _]) = (joint.passed(self.at), joint.passed(1 - self.at));
+        // They are the programs' words: whatever they say can be added.
+        [sent, received].map(|count| count.min(COUNT_MAX))
+    }
+
+    /// Bytes that its program has yet to read.
+    pub(super) fn unread(&self) -> u64 {
+        self.joint().unread(1 - self.at)
+    }
+}

@@ -1,0 +1,377 @@
+//! Cases and laws of joints, over memory of this process.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::atomic::AtomicBool;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::layout::{Layout, PAGE};
+use crate::layout::{margin, status};
+use crate::{Arena, Holder, ReadError, StreamEnd, WriteError};
+use firelane_frame::ring_state::{ATTACHED, SIZE_SHIFT};
+
+const LAYOUT: Layout = Layout { lanes: 1, blocks: 16, storage_bytes: 64 * PAGE };
+/// Each ring of the lane, and each of the joint.
+const RING: usize = PAGE as usize;
+
+/// Two programs' arenas and their segment; the test is the lane.
+struct World {
+    arenas: [Arena; 2],
+    segment: Arena,
+}
+
+fn byte_at(cursor: u64) -> u8 {
+    (cursor as u8).wrapping_mul(31) ^ (cursor >> 8) as u8
+}
+
+fn bytes_at(cursor: u64, len: usize) -> Vec<u8> {
+    (cursor..cursor + len as u64).map(byte_at).collect()
+}
+
+impl World {
+    /// A connection that could be fused, with so much room per direction.
+    fn new(send: u32, receive: u32) -> Self {
+        let [one, two, segment] = [1, 2, 3].map(|number| Arena::create(LAYOUT, number).unwrap());
+        let storage = |ring: u64| LAYOUT.storage_at() + ring * PAGE;
+        for arena in [&one, &two] {
+            let block = arena.mapping().block(0).unwrap();
+            let connected = status::CONNECTED;
+            block.rings.margin[margin::STATUS].store(connected, Ordering::Relaxed);
+            block.capacity.iter().for_each(|capacity| capacity.store(RING as u32, Ordering::Relaxed));
+            for (ring, side) in (0..).zip([&block.rings.one, &block.rings.two]) {
+                side.storage
+                    .store(std::ptr::without_provenance_mut(storage(ring) as usize), Ordering::Relaxed);
+                side.state.store(ATTACHED | 12 << SIZE_SHIFT, Ordering::Relaxed);
+            }
+        }
+        let config = |ring| SideConfig { storage: storage(ring), size: RING, send, receive, block: 0 };
+        segment.mapping().joint(0).unwrap().make([config(0), config(1)]);
+        Self { arenas: [one, two], segment }
+    }
+
+    fn joint(&self) -> &Joint {
+        self.segment.mapping().joint(0).unwrap()
+    }
+
+    fn beside(&self, at: usize) -> Beside<'_> {
+        Beside::new(self.segment.mapping(), 0, at).unwrap()
+    }
+
+    fn end(&self, at: usize) -> StreamEnd<'_> {
+        let end = StreamEnd::new(self.arenas[at].mapping(), 0, Holder::new(1, 1 + at as u32)).unwrap();
+        end.with(self.beside(at))
+    }
+
+    fn fuse(&self) {
+        self.joint().offer();
+        [0, 1].into_iter().for_each(|at| self.beside(at).open(true));
+    }
+
+    /// What TCP does: up to `most` bytes go from the send ring to the peer's receive ring.
+    fn carry(&self, from: usize, most: usize) {
+        let [ours, theirs] = [from, 1 - from].map(|at| self.arenas[at].mapping().block(0).unwrap());
+        let head = ours.rings.two.head.load(Ordering::Acquire);
+        let there = ours.rings.one.tail.load(Ordering::Acquire) - head;
+        let tail = theirs.rings.two.tail.load(Ordering::Acquire);
+        assert_eq!(head, tail, "TCP numbers both alike");
+        let room = RING as u64 - (tail - theirs.rings.one.head.load(Ordering::Acquire));
+        let count = there.min(room).min(most as u64) as usize;
+        let mut bytes = vec![0; count];
+        let place = |ring: u64| (LAYOUT.storage_at() + ring * PAGE, RING);
+        let mapping = |at: usize| self.arenas[at].mapping();
+        assert!(copy_out(mapping(from), place(0), head, count, &mut [IoSliceMut::new(&mut bytes)], 0));
+        assert!(copy_in(mapping(1 - from), place(1), tail, count, &[IoSlice::new(&bytes)], 0));
+        theirs.rings.two.tail.store(tail + count as u64, Ordering::Release);
+        ours.rings.two.head.store(head + count as u64, Ordering::Release);
+    }
+
+    fn write(&self, at: usize, bytes: &[u8]) -> usize {
+        match self.end(at).write(&[IoSlice::new(bytes)]) {
+            Ok(count) => count,
+            Err(WriteError::WouldBlock) => 0,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    fn read(&self, at: usize, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        match self.end(at).read(&mut [IoSliceMut::new(&mut bytes)], false) {
+            Ok((count, _)) => bytes.truncate(count),
+            Err(ReadError::WouldBlock) => bytes.clear(),
+            Err(error) => panic!("{error:?}"),
+        }
+        bytes
+    }
+}
+
+#[test]
+fn a_direction_is_joined_once_it_is_offered_and_open() {
+    let world = World::new(64, 36);
+    assert_eq!(world.write(0, b"by TCP"), 6);
+    world.joint().offer();
+    assert_eq!(world.write(0, b", still"), 7);
+    assert!(!world.beside(1).is_open());
+    world.beside(1).open(true);
+    assert!(world.beside(1).is_open() && !world.beside(0).is_open());
+    assert_eq!(world.write(0, b" beside"), 7);
+    assert_eq!(world.end(0).unacknowledged(), 13, "what the peer's buffer would hold counts as acknowledged");
+    assert!(world.joint().is_joined() && world.end(0).concerns_lane());
+    // What TCP has yet to carry comes first.
+    assert_eq!((world.read(1, 99), world.end(1).available()), (vec![], 0));
+    world.carry(0, 8);
+    assert_eq!((world.end(1).available(), world.read(1, 99)), (8, b"by TCP, ".to_vec()));
+    world.carry(0, 99);
+    assert_eq!((world.end(1).available(), world.read(1, 99)), (12, b"still beside".to_vec()));
+    assert!(!world.end(0).concerns_lane());
+    assert_eq!(world.joint().passed(0), [7, 0]);
+}
+
+#[test]
+fn a_direction_holds_what_both_buffers_do_and_asks_for_room() {
+    let world = World::new(64, 36);
+    world.fuse();
+    assert_eq!(world.write(0, &[1; 200]), 100);
+    assert_eq!((world.write(0, b"x"), world.end(0).unacknowledged(), world.joint().unread(0)), (0, 64, 100));
+    assert!(!world.end(0).readiness().has(crate::Readiness::WRITABLE));
+    assert!(!world.beside(1).makes_room(), "nobody asked");
+    assert!(!world.end(0).asks_for_storage());
+    assert_eq!(world.read(1, 33).len(), 33);
+    assert!(!world.beside(1).makes_room(), "it is little");
+    assert_eq!(world.read(1, 1).len(), 1);
+    assert!(world.beside(1).makes_room() && !world.beside(1).makes_room(), "told once");
+    assert!(world.end(0).readiness().has(crate::Readiness::WRITABLE));
+}
+
+#[test]
+fn what_was_written_before_the_end_can_be_read_after_it() {
+    let world = World::new(64, 64);
+    world.fuse();
+    assert_eq!((world.write(0, b"last words"), world.write(1, b"unheard")), (10, 7));
+    // The first program leaves text unread: TCP makes a reset of it.
+    assert!(world.joint().close(0));
+    let block = world.arenas[1].mapping().block(0).unwrap();
+    block.tell(status::PEER_CLOSED | status::CLOSED | 104 << status::ERROR_SHIFT);
+    assert_eq!(world.read(1, 99), b"last words");
+    let mut byte = [0];
+    let failed = world.end(1).read(&mut [IoSliceMut::new(&mut byte)], false);
+    assert_eq!(failed, Err(ReadError::Failed(104)));
+}
+
+#[test]
+fn who_writes_to_one_who_has_left_finds_out() {
+    let world = World::new(64, 64);
+    world.fuse();
+    assert_eq!(world.write(0, b"a"), 1);
+    assert!(!world.beside(0).tell(|_| true));
+    assert!(world.joint().close(1), "it was not read");
+    assert!(world.beside(0).tell(|_| true), "the daemon is to be told");
+    assert_eq!((world.write(0, b"b"), world.end(0).concerns_lane()), (1, true), "TCP's answer is a reset");
+}
+
+#[test]
+fn a_waiter_who_sleeps_is_rung_until_somebody_says_that_he_was() {
+    let world = World::new(64, 64);
+    world.fuse();
+    let inbox = world.segment.mapping().slot(5).unwrap();
+    world.beside(1).watch(1 << 5);
+    let rung = |says: bool| {
+        let mut slots = Vec::new();
+        let asks_daemon = world.beside(0).tell(|slot| {
+            slots.push(slot);
+            says
+        });
+        (slots, asks_daemon)
+    };
+    assert_eq!(rung(true), (vec![], false), "he is awake");
+    let forget = || while inbox.news.take_word().is_some() {};
+    assert_eq!(inbox.news.take_word(), Some((0, 1)));
+    forget();
+    assert!(inbox.fall_asleep());
+    assert_eq!(rung(false), (vec![5], true), "he could not be rung");
+    assert_eq!(rung(true), (vec![5], false));
+    assert_eq!(rung(true), (vec![], false), "he was rung for");
+    forget();
+    assert!(inbox.fall_asleep());
+    assert_eq!(rung(true), (vec![5], false), "that is another nap");
+    world.beside(1).unwatch(1 << 5);
+    forget();
+    assert!(inbox.fall_asleep());
+    assert_eq!(rung(true), (vec![], false));
+}
+
+#[test]
+fn who_dies_inside_is_buried_and_nothing_half_written_is_seen() {
+    let world = World::new(64, 64);
+    world.fuse();
+    assert_eq!(world.write(0, b"whole"), 5);
+    let inside = world.beside(0).enter(0).unwrap();
+    std::mem::forget(inside);
+    world.joint().part();
+    assert_eq!(world.read(1, 99), b"whole");
+    // Until he is buried the direction has no end.
+    let state = world.joint().state(0);
+    world.joint().bury(0, state);
+    world.joint().bury(0, state);
+    assert_eq!(world.joint().state(0) & (way::HELD | way::JOINED), 0);
+    assert_eq!(world.write(0, b"by TCP"), 6);
+    world.carry(0, 99);
+    assert_eq!(world.read(1, 99), b"by TCP");
+}
+
+/// Whatever a program writes to the words that it shares, the other reads bytes of its own connection or is told of a lie;
+/// nothing is touched outside the segment's storage.
+#[test]
+fn lies_are_found_out_or_harm_nobody_else() {
+    let spoilt = |spoil: fn(&Side)| {
+        let world = World::new(64, 64);
+        world.fuse();
+        assert_eq!(world.write(0, b"true"), 4);
+        world.joint().sides.iter().for_each(spoil);
+        let mut bytes = [0; 99];
+        let read = world.end(1).read(&mut [IoSliceMut::new(&mut bytes)], false);
+        let written = world.end(0).write(&[IoSlice::new(&[7; 99])]);
+        let _ = (world.end(1).readiness(), world.end(0).unacknowledged(), world.beside(0).tell(|_| true));
+        (read, written)
+    };
+    let (read, written) = spoilt(|side| side.tail.store(1 << 40, Ordering::Relaxed));
+    assert_eq!((read, written), (Err(ReadError::Lie), Err(WriteError::Lie)));
+    let (read, written) = spoilt(|side| side.head.store(u64::MAX / 2, Ordering::Relaxed));
+    assert_eq!((read, written), (Err(ReadError::Lie), Err(WriteError::Lie)));
+    let (read, written) = spoilt(|side| side.storage.store(u64::MAX - 3, Ordering::Relaxed));
+    assert_eq!((read, written), (Err(ReadError::Lie), Err(WriteError::Lie)));
+    let (read, written) = spoilt(|side| side.storage.store(0, Ordering::Relaxed));
+    assert_eq!((read, written), (Err(ReadError::Lie), Err(WriteError::Lie)), "the header is no storage");
+    for spoil in [
+        (|side| side.shift.store(u32::MAX, Ordering::Relaxed)) as fn(&Side),
+        |side| side.limit.store(u32::MAX, Ordering::Relaxed),
+        |side| side.base.store(u64::MAX / 3, Ordering::Relaxed),
+        |side| side.joined_at.store(u64::MAX, Ordering::Relaxed),
+        |side| side.state.store(u64::MAX, Ordering::Relaxed),
+        |side| side.block.store(u32::MAX, Ordering::Relaxed),
+        |side| side.waiters.store(u64::MAX, Ordering::Relaxed),
+    ] {
+        let _ = spoilt(spoil);
+    }
+}
+
+proptest! {
+    /// In whatever order a stream is written, read, carried, offered, taken back and joined, it is whole and in order.
+    #[test]
+    fn the_stream_is_whole(steps in prop::collection::vec((0u8..12, 1usize..300, any::<bool>()), 1..400)) {
+        let world = World::new(200, 100);
+        let (mut written, mut read) = ([0u64; 2], [0u64; 2]);
+        for (what, len, first) in steps {
+            let at = usize::from(first);
+            match what {
+                0..=3 => written[at] += world.write(at, &bytes_at(written[at], len)) as u64,
+                4..=6 => {
+                    let bytes = world.read(at, len);
+                    prop_assert_eq!(&bytes, &bytes_at(read[at], bytes.len()));
+                    read[at] += bytes.len() as u64;
+                }
+                7 | 8 => world.carry(at, len),
+                9 => world.joint().offer(),
+                10 => world.beside(at).open(true),
+                _ => world.joint().part(),
+            }
+        }
+        for at in [0, 1] {
+            loop {
+                world.carry(1 - at, RING);
+                let bytes = world.read(at, 999);
+                prop_assert_eq!(&bytes, &bytes_at(read[at], bytes.len()));
+                read[at] += bytes.len() as u64;
+                if bytes.is_empty() {
+                    break;
+                }
+            }
+            prop_assert_eq!(read[at], written[1 - at]);
+        }
+    }
+}
+
+/// Four threads: one writes, one reads, one is TCP, one changes its mind.
+#[test]
+fn the_stream_is_whole_between_threads() {
+    const BYTES: u64 = 400_000;
+    let (world, is_over) = (World::new(600, 400), AtomicBool::new(false));
+    world.fuse();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut cursor = 0;
+            while cursor < BYTES {
+                let len = (BYTES - cursor).min(1 + cursor % 97) as usize;
+                let count = world.write(0, &bytes_at(cursor, len));
+                cursor += count as u64;
+                if count == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        scope.spawn(|| {
+            let mut cursor = 0;
+            while cursor < BYTES {
+                let bytes = world.read(1, 1 + (cursor % 113) as usize);
+                assert_eq!(bytes, bytes_at(cursor, bytes.len()), "at {cursor}");
+                cursor += bytes.len() as u64;
+                if bytes.is_empty() {
+                    std::thread::yield_now();
+                }
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                world.carry(0, 700);
+                std::thread::yield_now();
+            }
+        });
+        while !is_over.load(Ordering::SeqCst) {
+            world.joint().part();
+            std::thread::yield_now();
+            world.joint().offer();
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// Both ends sleep whenever they can, and each is woken by the other alone.
+#[test]
+fn sleepers_are_woken_between_threads() {
+    const BYTES: u64 = 60_000;
+    let world = World::new(300, 200);
+    world.fuse();
+    let wait = |at: usize, events: u32| {
+        world.end(at).wait(events, crate::SLICE, &mut crate::Spin::new(1));
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut cursor = 0;
+            while cursor < BYTES {
+                let len = (BYTES - cursor).min(1 + cursor % 251) as usize;
+                match world.write(0, &bytes_at(cursor, len)) {
+                    0 => {
+                        world.end(0).asks_for_storage();
+                        wait(0, crate::Readiness::WRITABLE);
+                    }
+                    count => {
+                        cursor += count as u64;
+                        world.beside(0).tell(|_| true);
+                    }
+                }
+            }
+        });
+        let mut cursor = 0;
+        while cursor < BYTES {
+            let bytes = world.read(1, 1 + (cursor % 199) as usize);
+            assert_eq!(bytes, bytes_at(cursor, bytes.len()), "at {cursor}");
+            cursor += bytes.len() as u64;
+            if bytes.is_empty() {
+                wait(1, crate::Readiness::READABLE);
+            } else if world.beside(1).makes_room() {
+                world.beside(1).tell(|_| true);
+            }
+        }
+    });
+}

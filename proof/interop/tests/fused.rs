@@ -1,0 +1,79 @@
+//! Two programs whose connection is fused: bytes go past the daemon, and whoever dies leaves the other an end.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use firelane_interop::{On, Sandbox, Stage};
+
+fn script(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shim").join(name).to_string_lossy().into_owned()
+}
+
+/// Kills one of two programs at so many random moments.
+fn kill(seed: u64, rounds: u32) {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1 + (seed % 2) as usize);
+    let (seed, rounds) = (seed.to_string(), rounds.to_string());
+    let words = ["/usr/bin/python3", &script("kill.py"), Stage::FIRELANE, &seed, &rounds];
+    println!("{}", stage.ask(On::Firelane, &words));
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
+fn whoever_is_killed_the_other_gets_what_was_sent_and_an_end() {
+    kill(1, 40);
+    kill(2, 40);
+}
+
+/// `make soak`.
+#[test]
+#[ignore = "takes minutes"]
+fn soak_whoever_is_killed() {
+    (100..150).for_each(|seed| kill(seed, 100));
+}
+
+#[test]
+fn two_programs_talk_past_the_daemon() {
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        let words = ["/usr/bin/python3", &script("fused.py"), Stage::FIRELANE];
+        println!("{}", stage.ask(On::Firelane, &words));
+        stage.wait_until_nothing_is_left();
+    }
+}
+
+/// Fuses and parts two programs' connection every few milliseconds, for so long, while both send what they can.
+fn flip(seconds: u32) {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let time = seconds.to_string();
+    let words = ["/usr/bin/python3", &script("flip.py"), Stage::FIRELANE, &time];
+    let pumps = stage.serve(On::Firelane, &words);
+    let end = Instant::now() + Duration::from_secs(seconds.into());
+    let mut changes = 0;
+    while Instant::now() < end {
+        for word in ["off", "on"] {
+            let property = format!("_fusion={word}");
+            stage
+                .daemon()
+                .firelane(&["ipadm", "set-prop", "-t", "-N", "web", "-p", &property, "tcp"])
+                .expect_success();
+            changes += 1;
+        }
+    }
+    println!("{changes} changes\n{}", pumps.expect_success());
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
+fn streams_are_whole_while_fusion_is_turned_off_and_on() {
+    flip(4);
+}
+
+/// `make soak`.
+#[test]
+#[ignore = "takes minutes"]
+fn soak_fusion_is_turned_off_and_on() {
+    flip(80);
+}

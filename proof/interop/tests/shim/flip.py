@@ -1,0 +1,45 @@
+"""Two programs send each other bytes as fast as they can, while somebody else changes how they are carried. Arguments: the
+address, how many seconds."""
+import os, random, socket, sys, threading, time
+
+HOST, SECONDS = sys.argv[1], float(sys.argv[2])
+PATTERN = bytes(n * 31 & 0xFF ^ n >> 8 & 0xFF for n in range(1 << 16)) * 2
+
+
+# How much further than its peer each may be, so that windows stay open and what is tested is the change alone.
+AHEAD = 300_000
+
+
+def pump(sock, seed, state):
+    chance, end = random.Random(seed), time.monotonic() + SECONDS
+    sent = 0
+    while time.monotonic() < end and not state["over"]:
+        count = min(chance.randrange(1, 60000), state["got"] + AHEAD - sent)
+        if count <= 0 or chance.random() < 0.01:
+            time.sleep(0.0005)
+        else:
+            sent += sock.send(PATTERN[sent % 65536 :][:count])
+    sock.shutdown(socket.SHUT_WR)
+
+
+def both_ways(sock, seed):
+    state = {"got": 0, "over": False}
+    sender = threading.Thread(target=pump, args=(sock, seed, state))
+    sender.start()
+    chance, got = random.Random(-seed), 0
+    while data := sock.recv(chance.randrange(1, 60000)):
+        assert data == PATTERN[got % 65536 :][: len(data)], f"wrong bytes behind {got}"
+        got += len(data)
+        state["got"] = got
+    state["over"] = True
+    sender.join()
+    print(f"{got} bytes", flush=True)
+
+
+listener = socket.create_server((HOST, 0))
+child = os.fork()
+if child == 0:
+    both_ways(socket.create_connection(listener.getsockname()), 1)
+    os._exit(0)
+both_ways(listener.accept()[0], 2)
+assert os.waitpid(child, 0)[1] == 0
