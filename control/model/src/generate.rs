@@ -234,6 +234,11 @@ impl Model {
                     let addrobj = rest.strip_prefix("addresses.");
                     let interface = rest.strip_prefix("interfaces.").and_then(|it| it.split('.').next());
                     self.netstacks.get_mut(object).is_some_and(|it| {
+                        if rest == "routes" {
+                            let before = it.routes.len();
+                            it.routes.retain(|route| route.gateway().is_some());
+                            return it.routes.len() < before;
+                        }
                         addrobj.is_some_and(|name| it.addresses.remove(name).is_some())
                             || interface.is_some_and(|name| it.interfaces.remove(name).is_some())
                     })

@@ -29,6 +29,7 @@ mod shim_rtt;
 mod switch;
 mod tap_bulk;
 mod testpmd;
+mod two_servers;
 mod udp;
 mod udp_kernel;
 mod wire_tcp;

@@ -7,35 +7,19 @@
 
 use std::time::Duration;
 
-use firelane::{Stack, TapConfig, TcpListener, open_tap};
+use firelane::TcpListener;
 use firelane_interop::Sandbox;
-use firelane_units::{MacAddr, Mtu};
 
 use crate::bulk::{self, Rates, Way};
-use crate::cpu::{self, Meter};
-use crate::kernel::SERVER_CPU;
+use crate::cpu::Meter;
 use crate::peer::{self, Peer, Place, Result};
 use crate::report::{ROUNDS_MIN, Samples, Table, Verdict};
+use crate::two_servers::{FIRELANE_ADDRESS, KERNEL_ADDRESS, TOPOLOGY, tap_stack};
 
 const ROUNDS: usize = ROUNDS_MIN + 2;
 const SPAN: Duration = Duration::from_millis(1500);
 const WANTED_RATIO: f64 = 0.6;
 const AIM_RATIO: f64 = 0.8;
-
-const CLIENT_NETNS: &str = "/run/netns/client";
-const TAP_ADDRESS: &str = "10.2.0.1/24";
-const FIRELANE_ADDRESS: &str = "10.2.0.2:5001";
-const KERNEL_ADDRESS: &str = "10.1.0.2:5001";
-
-const TOPOLOGY: &[&str] = &[
-    "netns add client",
-    "netns add server",
-    "link add near netns client type veth peer name far netns server",
-    "-n client address add 10.1.0.1/24 dev near",
-    "-n server address add 10.1.0.2/24 dev far",
-    "-n client link set near up",
-    "-n server link set far up",
-];
 
 /// Runs the benchmark.
 pub(crate) fn run() -> Result<Verdict> {
@@ -100,17 +84,7 @@ fn report(rates: &[(Way, Rates, Rates); 2], foreign: &Samples) -> Verdict {
 
 /// A Firelane stack on a TAP in the client's namespace, serving bulk connections until the input ends.
 pub(crate) fn play_server() -> Result<()> {
-    cpu::bind(SERVER_CPU)?;
-    let config = TapConfig {
-        queues: 1,
-        mtu: Mtu::ETHERNET,
-        mac: MacAddr([2, 8, 0x20, 0, 0, 1]),
-        addresses: vec![TAP_ADDRESS.parse()?],
-        namespace: Some(CLIENT_NETNS.into()),
-    };
-    let queues = open_tap("tap0", &config)?.into_iter().map(Into::into).collect();
-    let builder = Stack::builder().interface_queues(queues).mac("02:08:20:00:00:02")?;
-    let stack = builder.address("10.2.0.2/24")?.build()?;
+    let stack = tap_stack()?;
     let listener = TcpListener::bind(&stack, FIRELANE_ADDRESS)?;
     std::thread::spawn(move || {
         let mut buffer = vec![0; bulk::WRITE_BYTES];

@@ -9,14 +9,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use firelane::{Envelope, Incoming, Outgoing, Stack, TapConfig, UdpSocket, open_tap};
+use firelane::{Envelope, Incoming, Outgoing, UdpSocket};
 use firelane_interop::Sandbox;
-use firelane_units::{MacAddr, Mtu};
 
-use crate::cpu::{self, Meter};
-use crate::kernel::SERVER_CPU;
+use crate::cpu::Meter;
 use crate::peer::{self, Peer, Place, Result};
 use crate::report::{ROUNDS_MIN, Samples, Table, Verdict};
+use crate::two_servers::{FIRELANE_ADDRESS, KERNEL_ADDRESS, TOPOLOGY, tap_stack};
 use crate::udp_kernel::SLICE;
 use crate::wire_tcp::{Cpus, Pair, some};
 
@@ -29,19 +28,6 @@ const SPAN: Duration = Duration::from_millis(200);
 /// How much longer a receiver works than its sender.
 const MARGIN: Duration = Duration::from_millis(60);
 const LOOPBACK_ADDRESS: &str = "127.0.0.1:5001";
-const TAP_ADDRESS: &str = "10.2.0.1/24";
-const FIRELANE_ADDRESS: &str = "10.2.0.2:5001";
-const VETH_ADDRESS: &str = "10.1.0.2:5001";
-const CLIENT_NETNS: &str = "/run/netns/client";
-const TOPOLOGY: &[&str] = &[
-    "netns add client",
-    "netns add server",
-    "link add near netns client type veth peer name far netns server",
-    "-n client address add 10.1.0.1/24 dev near",
-    "-n server address add 10.1.0.2/24 dev far",
-    "-n client link set near up",
-    "-n server link set far up",
-];
 
 /// Who receives, by the calls of its stack.
 pub(crate) trait Receiver {
@@ -120,8 +106,8 @@ pub(crate) fn run() -> Result<Verdict> {
     let client = || Peer::start(Place::Netns(&sandbox, "client"), "udp-client", &[]);
     let server = Peer::start(Place::Sandbox(&sandbox), "udp-tap-server", &[])?;
     let mut tap = Kernel { server, client: client()?, address: FIRELANE_ADDRESS, how: "block" };
-    let server = Peer::start(Place::Netns(&sandbox, "server"), "udp-server", &[VETH_ADDRESS])?;
-    let mut veth = Kernel { server, client: client()?, address: VETH_ADDRESS, how: "block" };
+    let server = Peer::start(Place::Netns(&sandbox, "server"), "udp-server", &[KERNEL_ADDRESS])?;
+    let mut veth = Kernel { server, client: client()?, address: KERNEL_ADDRESS, how: "block" };
     let mut foreign = Samples::default();
     let mut cells: Vec<[Cell; 4]> = SIZES.iter().map(|_| Default::default()).collect();
     for _ in 0..ROUNDS_MIN {
@@ -258,17 +244,7 @@ fn report(cells: &[[Cell; 4]], foreign: &Samples) -> Verdict {
 
 /// A Firelane stack on a TAP in the client's namespace, receiving as it is told until the input ends.
 pub(crate) fn play_tap_server() -> Result<()> {
-    cpu::bind(SERVER_CPU)?;
-    let config = TapConfig {
-        queues: 1,
-        mtu: Mtu::ETHERNET,
-        mac: MacAddr([2, 8, 0x20, 0, 0, 1]),
-        addresses: vec![TAP_ADDRESS.parse()?],
-        namespace: Some(CLIENT_NETNS.into()),
-    };
-    let queues = open_tap("tap0", &config)?.into_iter().map(Into::into).collect();
-    let builder = Stack::builder().interface_queues(queues).mac("02:08:20:00:00:02")?;
-    let stack = builder.address("10.2.0.2/24")?.build()?;
+    let stack = tap_stack()?;
     let socket = UdpSocket::bind(&stack, FIRELANE_ADDRESS)?;
     socket.set_read_timeout(Some(SLICE))?;
     serve(socket)

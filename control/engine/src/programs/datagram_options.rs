@@ -10,61 +10,8 @@ use firelane_shm::layout::file;
 use firelane_units::LinkId;
 use rustix::io::Errno;
 
-mod socket {
-    pub(super) const LEVEL: i32 = 1;
-    pub(super) const REUSEADDR: i32 = 2;
-    pub(super) const TYPE: i32 = 3;
-    pub(super) const ERROR: i32 = 4;
-    pub(super) const BROADCAST: i32 = 6;
-    pub(super) const SNDBUF: i32 = 7;
-    pub(super) const RCVBUF: i32 = 8;
-    pub(super) const ACCEPTCONN: i32 = 30;
-    pub(super) const PROTOCOL: i32 = 38;
-    pub(super) const DOMAIN: i32 = 39;
-}
+use super::numbers::{buffer_of, buffer_shown, domain, ip, ipv6, socket, udp};
 
-mod ip {
-    pub(super) const LEVEL: i32 = 0;
-    pub(super) const TOS: i32 = 1;
-    pub(super) const TTL: i32 = 2;
-    pub(super) const PKTINFO: i32 = 8;
-    pub(super) const MTU_DISCOVER: i32 = 10;
-    pub(super) const RECVTTL: i32 = 12;
-    pub(super) const RECVTOS: i32 = 13;
-    pub(super) const MULTICAST_IF: i32 = 32;
-    pub(super) const MULTICAST_TTL: i32 = 33;
-    pub(super) const MULTICAST_LOOP: i32 = 34;
-    pub(super) const ADD_MEMBERSHIP: i32 = 35;
-    pub(super) const DROP_MEMBERSHIP: i32 = 36;
-}
-
-mod ipv6 {
-    pub(super) const LEVEL: i32 = 41;
-    pub(super) const UNICAST_HOPS: i32 = 16;
-    pub(super) const MULTICAST_IF: i32 = 17;
-    pub(super) const MULTICAST_HOPS: i32 = 18;
-    pub(super) const MULTICAST_LOOP: i32 = 19;
-    pub(super) const ADD_MEMBERSHIP: i32 = 20;
-    pub(super) const DROP_MEMBERSHIP: i32 = 21;
-    pub(super) const MTU_DISCOVER: i32 = 23;
-    pub(super) const V6ONLY: i32 = 26;
-    pub(super) const RECVPKTINFO: i32 = 49;
-    pub(super) const RECVHOPLIMIT: i32 = 51;
-    pub(super) const DONTFRAG: i32 = 62;
-    pub(super) const RECVTCLASS: i32 = 66;
-    pub(super) const TCLASS: i32 = 67;
-}
-
-mod udp {
-    pub(super) const LEVEL: i32 = 17;
-    pub(super) const SEGMENT: i32 = 103;
-    pub(super) const GRO: i32 = 104;
-}
-
-/// Linux counts its own bookkeeping in, so it doubles what is asked for and says so (`socket(7)`).
-const BUFFER_FACTOR: usize = 2;
-const BUFFER_MIN: usize = 4096;
-const BUFFER_MAX: usize = 1 << 26;
 /// `IP_PMTUDISC_DO`; from here on datagrams are not cut.
 const DISCOVER_DO: i32 = 2;
 const DISCOVER_WANT: i32 = 1;
@@ -191,7 +138,7 @@ impl DatagramOptions {
                 Setting::Lane(DatagramOption::Broadcast(on))
             }
             (socket::LEVEL, socket::SNDBUF | socket::RCVBUF) => {
-                let wanted = usize::try_from(value).unwrap_or(0).clamp(BUFFER_MIN / 2, BUFFER_MAX);
+                let wanted = buffer_of(value);
                 let receives = name == socket::RCVBUF;
                 self.buffers[usize::from(receives)] = Some(wanted);
                 match receives {
@@ -289,7 +236,7 @@ impl DatagramOptions {
 
     /// getsockopt(2), at most `len` bytes.
     pub(super) fn get(&self, level: i32, name: i32, len: usize, usual: [usize; 2]) -> Result<Vec<u8>, Errno> {
-        let buffer = |at: usize| i32::try_from(BUFFER_FACTOR * self.queues(usual)[at]).unwrap_or(i32::MAX);
+        let buffer = |at: usize| buffer_shown(self.queues(usual)[at]);
         let usual_hops = || self.hops.map_or(64, |hops| hops.get().into());
         let number: i32 = match (level, name) {
             (socket::LEVEL, socket::REUSEADDR) => self.reuse_address.into(),
@@ -300,8 +247,7 @@ impl DatagramOptions {
             // Errors are in the socket's words.
             (socket::LEVEL, socket::ERROR | socket::ACCEPTCONN) => 0,
             (socket::LEVEL, socket::PROTOCOL) => udp::LEVEL,
-            (socket::LEVEL, socket::DOMAIN) if self.is_v6 => 10,
-            (socket::LEVEL, socket::DOMAIN) => 2,
+            (socket::LEVEL, socket::DOMAIN) => domain(self.is_v6),
             (ip::LEVEL, ip::TTL) | (ipv6::LEVEL, ipv6::UNICAST_HOPS) => usual_hops(),
             (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => self.tos.into(),
             (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) => self.discover,

@@ -196,15 +196,14 @@ impl Hub {
             Request::Socket { family, kind, count } => self.make_sockets(number, (family, kind), count),
             Request::Attach => self.attach(number, fds),
             Request::Waiter { arena } => {
+                let own = session.arena_of(arena).cloned();
+                let segment = if own.is_none() { Some(self.segment(number, arena)?) } else { None };
                 let wakes = fds.into_iter().next().filter(is_eventfd).ok_or(Errno::BADF)?;
-                let slot = match session.arena_of(arena) {
-                    Some(arena) => arena.waiters.add(arena.mapping(), number, wakes),
-                    None => {
-                        let segment = self.segment(number, arena)?;
-                        segment.waiters.add(segment.arena().mapping(), number, wakes)
-                    }
-                };
-                Ok(Answer::Slot { slot: slot.ok_or(Errno::NOSPC)? }.into())
+                let of_own = own.as_ref().map(|it| (&it.waiters, it.mapping()));
+                let of_segment = segment.as_ref().map(|it| (&it.waiters, it.arena().mapping()));
+                let (waiters, memory) = of_own.or(of_segment).ok_or(Errno::INVAL)?;
+                let slot = waiters.add(memory, number, wakes).ok_or(Errno::NOSPC)?;
+                Ok(Answer::Slot { slot }.into())
             }
             Request::NoWaiter { arena, slot } => {
                 let arena = session.arena_of(arena).ok_or(Errno::INVAL)?;

@@ -9,12 +9,14 @@
 //! - `datagrams.rs`, `datagram_options.rs`: a datagram socket.
 //! - `segment.rs`: what two programs share whose connections are fused. `waiters.rs`: whom to wake.
 //! - `hub.rs`: sessions and requests; `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
+//! - `numbers.rs`: what both kinds of options have in common.
 //! - `shown.rs`: sockets as they are shown.
 
 mod arena;
 mod datagram_options;
 mod datagrams;
 mod hub;
+mod numbers;
 mod options;
 mod segment;
 mod shown;

@@ -14,61 +14,9 @@ use firelane_tcp::congestion::Algorithm;
 use firelane_units::BitRate;
 use rustix::io::Errno;
 
+use super::numbers::{buffer_of, buffer_shown, domain, ip, ipv6, socket, tcp};
 use super::stream::{Asked, Beginning};
 
-/// `SOL_SOCKET`, and its options (`asm-generic/socket.h`).
-mod socket {
-    pub(super) const LEVEL: i32 = 1;
-    pub(super) const REUSEADDR: i32 = 2;
-    pub(super) const TYPE: i32 = 3;
-    pub(super) const ERROR: i32 = 4;
-    pub(super) const BROADCAST: i32 = 6;
-    pub(super) const SNDBUF: i32 = 7;
-    pub(super) const RCVBUF: i32 = 8;
-    pub(super) const KEEPALIVE: i32 = 9;
-    pub(super) const OOBINLINE: i32 = 10;
-    pub(super) const LINGER: i32 = 13;
-    pub(super) const REUSEPORT: i32 = 15;
-    pub(super) const ACCEPTCONN: i32 = 30;
-    pub(super) const PROTOCOL: i32 = 38;
-    pub(super) const DOMAIN: i32 = 39;
-    pub(super) const MAX_PACING_RATE: i32 = 47;
-}
-
-/// `IPPROTO_TCP`, and its options (`linux/tcp.h`).
-mod tcp {
-    pub(super) const LEVEL: i32 = 6;
-    pub(super) const NODELAY: i32 = 1;
-    pub(super) const MAXSEG: i32 = 2;
-    pub(super) const CORK: i32 = 3;
-    pub(super) const KEEPIDLE: i32 = 4;
-    pub(super) const KEEPINTVL: i32 = 5;
-    pub(super) const KEEPCNT: i32 = 6;
-    pub(super) const INFO: i32 = 11;
-    pub(super) const QUICKACK: i32 = 12;
-    pub(super) const CONGESTION: i32 = 13;
-    pub(super) const USER_TIMEOUT: i32 = 18;
-}
-
-/// `IPPROTO_IP`.
-mod ip {
-    pub(super) const LEVEL: i32 = 0;
-    pub(super) const TOS: i32 = 1;
-    pub(super) const TTL: i32 = 2;
-}
-
-/// `IPPROTO_IPV6`.
-mod ipv6 {
-    pub(super) const LEVEL: i32 = 41;
-    pub(super) const UNICAST_HOPS: i32 = 16;
-    pub(super) const V6ONLY: i32 = 26;
-    pub(super) const TCLASS: i32 = 67;
-}
-
-/// Linux counts its own bookkeeping in, so it doubles what is asked for and says so (`socket(7)`).
-const BUFFER_FACTOR: usize = 2;
-const BUFFER_MIN: usize = 4096;
-const BUFFER_MAX: usize = 1 << 26;
 /// How many ticks Linux' own limits of keep-alive are (`MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPCNT`).
 const KEEP_SECONDS_MAX: i32 = 32_767;
 const KEEP_COUNT_MAX: i32 = 127;
@@ -143,7 +91,7 @@ impl Options {
             (socket::LEVEL, socket::BROADCAST) => self.broadcast = on,
             (socket::LEVEL, socket::OOBINLINE) => self.oob_inline = on,
             (socket::LEVEL, socket::SNDBUF | socket::RCVBUF) => {
-                let wanted = usize::try_from(value).unwrap_or(0).clamp(BUFFER_MIN / 2, BUFFER_MAX);
+                let wanted = buffer_of(value);
                 self.buffers[usize::from(name == socket::RCVBUF)] = Some(wanted);
             }
             (socket::LEVEL, socket::KEEPALIVE) => {
@@ -223,9 +171,7 @@ impl Options {
     fn number(&self, level: i32, name: i32, about: &About<'_>) -> Result<i32, Errno> {
         let seconds = |span: Duration| i32::try_from(span.as_secs()).unwrap_or(i32::MAX);
         let info = || about.stream.and_then(|stream| stream.info().ok());
-        let buffer = |at: usize, usual: usize| {
-            i32::try_from(BUFFER_FACTOR * self.buffers[at].unwrap_or(usual)).unwrap_or(i32::MAX)
-        };
+        let buffer = |at: usize, usual: usize| buffer_shown(self.buffers[at].unwrap_or(usual));
         Ok(match (level, name) {
             (socket::LEVEL, socket::REUSEADDR) => self.reuse_address.into(),
             (socket::LEVEL, socket::REUSEPORT) => self.reuse_port.into(),
@@ -239,13 +185,7 @@ impl Options {
             (socket::LEVEL, socket::ERROR) => 0,
             (socket::LEVEL, socket::ACCEPTCONN) => about.is_listening.into(),
             (socket::LEVEL, socket::PROTOCOL) => tcp::LEVEL,
-            (socket::LEVEL, socket::DOMAIN) => {
-                if about.is_v6 {
-                    10
-                } else {
-                    2
-                }
-            }
+            (socket::LEVEL, socket::DOMAIN) => domain(about.is_v6),
             (socket::LEVEL, socket::MAX_PACING_RATE) => {
                 self.pacing.map_or(-1, |rate| i32::try_from(rate.bps() / 8).unwrap_or(i32::MAX))
             }
