@@ -53,7 +53,7 @@ pub(super) struct DatagramOptions {
     multicast_loop: bool,
     multicast_link: Option<u32>,
     groups: Vec<Group>,
-    /// What the program wants to be told with each datagram, and what it cuts by: [`file`].
+    /// What the program wants to be told with each datagram, and what it cuts by: [`mod@file`].
     bits: u64,
 }
 
