@@ -178,6 +178,8 @@ pub(crate) fn mark_in(fd: c_int, arena: u16, marks: u64, segment: u16, beside: B
             && let Ok(bit) = place.bit_in(segment, fd)
         {
             beside.watch(bit);
+            // Who looks a last time before he sleeps has told his other inboxes already.
+            inboxes(place, 1 << segment).for_each(|(_, inbox)| _ = inbox.fall_asleep());
             done |= mark;
         }
     }

@@ -43,6 +43,14 @@ fn two_programs_talk_past_the_daemon() {
     }
 }
 
+#[test]
+fn every_answer_wakes_who_waits_for_it() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    stage.ask(On::Firelane, &["/usr/bin/python3", &script("questions.py"), Stage::FIRELANE, "200"]);
+    stage.wait_until_nothing_is_left();
+}
+
 /// Fuses and parts two programs' connection every few milliseconds, for so long, while both send what they can.
 fn flip(seconds: u32) {
     let sandbox = Sandbox::new();
