@@ -210,9 +210,12 @@ impl SendSide {
     }
 
     /// The sequence number of a segment without text. Beyond a window that the peer took back it would not be
-    /// acceptable there, and its ACK would be lost.
+    /// acceptable there, and its ACK would be lost. An edge that has slipped left by less than the window field's unit was
+    /// not taken back (RFC 7323 §2.4): from there an ACK would be old where all has arrived, and two ends that are both so
+    /// would never hear each other again. Linux has it so, too.
     fn seq_without_text(&self, una: u64, nxt: u64) -> SeqNum {
-        self.space.seq(if nxt <= self.edge { nxt } else { self.edge.max(una).min(nxt) })
+        let unit = 1 << self.scale;
+        self.space.seq(if nxt < self.edge + unit { nxt } else { self.edge.max(una).min(nxt) })
     }
 }
 
