@@ -88,6 +88,11 @@ fn sockets_are_shared() {
 }
 
 #[test]
+fn a_port_is_free_as_soon_as_its_listener_is_closed() {
+    run("rebind.py");
+}
+
+#[test]
 fn interfaces_are_the_netstacks() {
     run("interfaces.py");
 }

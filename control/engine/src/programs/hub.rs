@@ -219,7 +219,11 @@ impl Hub {
                 let bell = self.segment(number, segment)?.waiters.bell(slot).map_err(|_| Errno::NOENT)?;
                 Ok(Reply { answer: Answer::Done, fds: vec![bell] })
             }
-            Request::Bind { socket, address } => Ok(self.socket(number, socket)?.bind(address)?.into()),
+            Request::Bind { socket, address } => {
+                // A server that closes its listener and binds the port anew at once must find it free.
+                self.look();
+                Ok(self.socket(number, socket)?.bind(address)?.into())
+            }
             Request::Listen { socket, backlog } => {
                 let answer = self.socket(number, socket)?.listen(backlog)?;
                 if let Some(Socket { role: Role::Listening(listener, ..), .. }) = self.sockets.get(&socket) {
