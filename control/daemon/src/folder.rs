@@ -60,10 +60,19 @@ pub(crate) struct Prepared<'a> {
 
 /// Writes `content` beside `path`. A full disk shows here, while nothing is changed.
 pub(crate) fn prepare<'a>(path: &'a Path, content: &str) -> io::Result<Prepared<'a>> {
+    prepare_for(0o644, path, content.as_bytes())
+}
+
+/// The same, for those whom `mode` names.
+fn prepare_for<'a>(mode: u32, path: &'a Path, content: &[u8]) -> io::Result<Prepared<'a>> {
     let prepared = Prepared { path, temporary: path.with_extension("new") };
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&prepared.temporary)?;
-    file.write_all(content.as_bytes())?;
+    // One that a killed daemon has left may be somebody else's to read.
+    match fs::remove_file(&prepared.temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&prepared.temporary)?;
+    file.write_all(content)?;
     file.sync_all()?;
     Ok(prepared)
 }
@@ -87,6 +96,11 @@ impl Drop for Prepared<'_> {
 /// Replaces the content of `path` whole.
 pub(crate) fn replace(path: &Path, content: &str) -> io::Result<()> {
     prepare(path, content)?.commit()
+}
+
+/// The same for what only the daemon's user may read.
+pub(crate) fn replace_secret(path: &Path, content: &[u8]) -> io::Result<()> {
+    prepare_for(0o600, path, content)?.commit()
 }
 
 #[cfg(test)]

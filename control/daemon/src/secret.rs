@@ -4,16 +4,17 @@
 //! Called by `daemon.rs` at the start. A folder that cannot be written to costs the return, not the start.
 
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
+
+use crate::folder;
 
 /// The file's name, in the state folder; only the daemon's user may read it.
 const FILE: &str = "address-secret";
 
-/// The secret in `folder`, which is made if it is not there; a fault in words if it will not return.
-pub(crate) fn read_or_draw(folder: &Path) -> (Option<[u8; 16]>, Option<String>) {
-    let path = folder.join(FILE);
+/// The secret in the folder `state`, which is made if it is not there; a fault in words if it will not return.
+pub(crate) fn read_or_draw(state: &Path) -> (Option<[u8; 16]>, Option<String>) {
+    let path = state.join(FILE);
     let told = |error: &dyn std::fmt::Display| {
         format!("{}: {error}; automatic addresses change at the next start", path.display())
     };
@@ -27,23 +28,32 @@ pub(crate) fn read_or_draw(folder: &Path) -> (Option<[u8; 16]>, Option<String>) 
             if let Err(error) = getrandom::fill(&mut secret) {
                 return (None, Some(told(&error)));
             }
-            let fault = write(&path, &secret).err();
+            let fault = folder::replace_secret(&path, &secret).err();
             (Some(secret), fault.map(|error| told(&error)))
         }
         Err(error) => (None, Some(told(&error))),
     }
 }
 
-fn write(path: &Path, secret: &[u8; 16]) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(secret)?;
-    file.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::folder::tests::Scratch;
+
+    #[test]
+    fn who_was_killed_while_he_wrote_it_leaves_nothing_in_its_way() {
+        let folder = Scratch::new();
+        let half = folder.path().join(FILE).with_extension("new");
+        fs::write(&half, b"half").unwrap();
+        fs::set_permissions(&half, fs::Permissions::from_mode(0o644)).unwrap();
+        let (first, fault) = read_or_draw(folder.path());
+        assert!(first.is_some() && fault.is_none(), "{fault:?}");
+        assert_eq!(read_or_draw(folder.path()), (first, None));
+        let mode = fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
+        assert_eq!((mode & 0o777, half.exists()), (0o600, false));
+    }
 
     #[test]
     fn it_is_drawn_once_and_returns() {
