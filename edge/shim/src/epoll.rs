@@ -3,7 +3,8 @@
 //! The kernel's descriptor keeps what is the kernel's, listeners too, and one eventfd more: the bell of the set's waiter.
 //! Streams are in a list of the set's own (`interests.rs`). The lane leaves word of which have news in the waiter's
 //! inbox; those are put in line and looked at, and what is ready of them is told. So a set inside a set, or polled,
-//! works by the kernel: the bell makes its descriptor readable.
+//! works by the kernel: the bell makes its descriptor readable. News that nobody in the set has asked for ring the bell,
+//! too, so who was woken by a set's descriptor looks whether it has anything to tell (`has_something`).
 //!
 //! Who stands in line is looked at before he is told, so a place in line may be in vain, but no news are lost: a stream
 //! is put in line whenever it has any, when it is added, and when it is changed.
@@ -15,7 +16,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-use libc::{epoll_event, sigset_t};
+use libc::{epoll_event, pollfd, sigset_t};
 use rustix::io::Errno;
 
 use crate::lock::Lock;
@@ -27,9 +28,11 @@ use crate::waiter::Waiter;
 use crate::{arenas, process, session, thread};
 
 mod interests;
+mod nested;
 
 pub(crate) use interests::Interest;
 use interests::Interests;
+use nested::Nested;
 
 /// The kernel's own limit for one call.
 pub(crate) const EVENTS_MAX: usize = c_int::MAX as usize / size_of::<epoll_event>();
@@ -54,6 +57,7 @@ struct Set {
     /// The kernel's descriptor, as it was numbered when the set was made.
     fd: c_int,
     interests: Interests,
+    nested: Nested,
     waiter: Option<Waiter>,
     /// Somebody waits for the set's own descriptor, so the bell must ring also while nobody waits inside.
     is_watched: bool,
@@ -66,7 +70,7 @@ pub(crate) fn created(fd: c_int) -> c_int {
         for number in 0..SETS_MAX {
             let (word, bit) = (&USED[number / 64], 1 << (number % 64));
             if word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
-                let new = Set { fd, interests: Interests::new(), waiter: None, is_watched: false, turns: 0 };
+                let new = Set::new(fd);
                 // A handler that has come into the making of the very same set cannot be.
                 if let Some(mut set) = SETS[number].enter() {
                     *set = Some(new);
@@ -137,6 +141,12 @@ pub(crate) fn is_ready(word: Word) -> bool {
         .is_some_and(|set| set.0.enter().is_none_or(|mut set| set.as_mut().is_some_and(Set::is_ready)))
 }
 
+/// Whether somebody who was woken by a set's descriptor was not woken in vain. A ring that was is taken back.
+pub(crate) fn has_something(word: Word) -> bool {
+    of_word(word)
+        .is_none_or(|set| set.0.enter().is_none_or(|mut set| set.as_mut().is_none_or(Set::has_something)))
+}
+
 /// Somebody is about to wait for the set's own descriptor.
 pub(crate) fn arm(word: Word) {
     if let Some(set) = of_word(word)
@@ -159,10 +169,11 @@ pub(crate) fn change(
     let word = table::get(fd)?;
     match socket::kind(word) {
         Kind::Private => Some(Err(Errno::BADF)),
-        Kind::Epoll => {
+        Kind::Epoll => Some(event_or_none(what, event).and_then(|event| {
             arm(word);
-            None
-        }
+            let mut set = set.0.enter().ok_or(INSIDE)?;
+            set.as_mut().ok_or(Errno::BADF)?.change_nested(epoll, what, fd, word, event)
+        })),
         Kind::Listener => Some(change_listener(epoll, what, fd, event)),
         // To the program it is in the set; in the kernel's it would be ready for ever.
         Kind::Ended => Some(event_or_none(what, event).map(|_| ())),
@@ -218,7 +229,10 @@ impl SetRef {
                 Ok(0)
             };
             let told = match told {
-                Ok(told) => without_ours(&mut events[found..found + told]),
+                Ok(told) => {
+                    let told = without_ours(&mut events[found..found + told]);
+                    self.without_vain(fd, &mut events[found..found + told])
+                }
                 // What was found is told, whatever became of the rest.
                 Err(_) if found > 0 => 0,
                 Err(errno) => {
@@ -266,6 +280,15 @@ impl SetRef {
         })
     }
 
+    /// Takes the sets inside this one that have nothing to tell out of the kernel's events; how many are left.
+    fn without_vain(self, epoll: c_int, events: &mut [epoll_event]) -> usize {
+        // The other sets are looked into while this one is free: two threads may be at it from both ends.
+        let nested = self.0.enter().and_then(|set| set.as_ref().map(|set| set.nested));
+        nested.map_or(events.len(), |nested| {
+            keep(events, |event| nested.is_worth_telling(epoll, event, has_something))
+        })
+    }
+
     fn wake_up(self) {
         if let Some(set) = self.0.enter().as_mut().and_then(|set| set.as_mut()) {
             set.rest();
@@ -274,6 +297,25 @@ impl SetRef {
 }
 
 impl Set {
+    fn new(fd: c_int) -> Self {
+        let (interests, nested) = (Interests::new(), Nested::new());
+        Self { fd, interests, nested, waiter: None, is_watched: false, turns: 0 }
+    }
+
+    /// The kernel watches a set inside this one; here is kept what for.
+    fn change_nested(
+        &mut self,
+        epoll: c_int,
+        what: c_int,
+        fd: c_int,
+        word: Word,
+        event: epoll_event,
+    ) -> Result<(), Errno> {
+        sys::epoll_ctl(epoll, what, fd, event)?;
+        self.nested.changed(what, fd, word, event);
+        Ok(())
+    }
+
     fn change(&mut self, what: c_int, fd: c_int, word: Word, event: epoll_event) -> Result<(), Errno> {
         let is_there = self.interests.has(fd, word);
         match what {
@@ -393,12 +435,28 @@ impl Set {
         }
     }
 
-    /// The bell rings from here on, and at once if there is something to tell.
-    fn arm(&mut self) {
-        let is_quiet = self.fall_asleep();
-        if !is_quiet || self.is_ready() {
-            self.ring();
+    /// The bell rings from here on, and at once if there is something to tell. Whether there is.
+    fn arm(&mut self) -> bool {
+        loop {
+            let is_quiet = self.fall_asleep();
+            if self.is_ready() {
+                self.ring();
+                return true;
+            }
+            if is_quiet {
+                return false;
+            }
         }
+    }
+
+    /// Whether there is something to tell: of ours, or else, with the bell still, of the kernel's.
+    fn has_something(&mut self) -> bool {
+        if let Some(waiter) = &self.waiter {
+            waiter.silence();
+        }
+        let mut own = [pollfd { fd: self.fd, events: libc::POLLIN, revents: 0 }];
+        // Who cannot look says yes.
+        self.arm() || sys::ppoll(&mut own, Some(Duration::ZERO), None) != Ok(0)
     }
 
     fn ring_if_watched(&self) {
@@ -416,16 +474,24 @@ impl Set {
 
 /// Takes what the kernel says of the bell, and of the daemon, out of its events; how many are left.
 fn without_ours(events: &mut [epoll_event]) -> usize {
+    keep(events, |event| match event.u64 {
+        BELL => false,
+        DEATH => {
+            session::look_for_death();
+            false
+        }
+        _ => true,
+    })
+}
+
+/// Moves the events that are to stay to the front; how many they are.
+fn keep(events: &mut [epoll_event], mut stays: impl FnMut(&epoll_event) -> bool) -> usize {
     let mut kept = 0;
     for at in 0..events.len() {
         let event = events[at];
-        match event.u64 {
-            BELL => {}
-            DEATH => drop(session::look_for_death()),
-            _ => {
-                events[kept] = event;
-                kept += 1;
-            }
+        if stays(&event) {
+            events[kept] = event;
+            kept += 1;
         }
     }
     kept

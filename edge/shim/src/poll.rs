@@ -131,6 +131,12 @@ fn wanted(events: c_short) -> u32 {
     events as u16 as u32 | (libc::POLLERR | libc::POLLHUP) as u32
 }
 
+/// What the kernel says of an epoll set's descriptor, unless its bell has rung in vain.
+fn worth_telling(fd: c_int, revents: c_short) -> c_short {
+    let has_something = || table::get(fd).is_none_or(epoll::has_something);
+    if revents != 0 && has_something() { revents } else { 0 }
+}
+
 /// Puts what the kernel found beside what was found by looking.
 fn merge(fds: &mut [pollfd], list: &[pollfd]) -> c_int {
     let mut count = 0;
@@ -138,7 +144,7 @@ fn merge(fds: &mut [pollfd], list: &[pollfd]) -> c_int {
         match ours(entry).map(socket::kind) {
             // The descriptor behind it says that it is not open, and nothing else.
             Some(Kind::Fresh | Kind::Stream) => entry.revents |= copy.revents & libc::POLLNVAL,
-            Some(Kind::Epoll) => entry.revents |= copy.revents,
+            Some(Kind::Epoll) => entry.revents |= worth_telling(entry.fd, copy.revents),
             _ => entry.revents = copy.revents,
         }
         count += c_int::from(entry.revents != 0);

@@ -179,6 +179,30 @@ def test_nested():
     assert p.poll(2000) == [(inner.fileno(), select.POLLIN)]
 
 
+def test_nested_in_vain():
+    # A connection that is made, fuses or has room to write is no news to who waits for something to read.
+    listener = socket.create_server((HOST, 0))
+    for _ in range(20):
+        inner, outer, once = select.epoll(), select.epoll(), select.epoll()
+        outer.register(inner.fileno(), select.EPOLLIN)
+        once.register(inner.fileno(), select.EPOLLIN | select.EPOLLONESHOT)
+        p = select.poll()
+        p.register(inner.fileno(), select.POLLIN)
+        a = socket.create_connection(listener.getsockname())
+        inner.register(a, select.EPOLLIN)
+        assert outer.poll(0.005) == [] and p.poll(5) == []
+        b, _ = listener.accept()
+        assert once.poll(0.005) == [] and outer.poll(0.005) == [] and p.poll(5) == []
+        a.send(bytes(100_000))
+        b.recv(100_000, socket.MSG_WAITALL)
+        assert once.poll(0.005) == [] and p.poll(5) == [] and outer.poll(0.005) == []
+        b.send(b"x")
+        for waits in (once, outer):
+            assert waits.poll(2) == [(inner.fileno(), select.EPOLLIN)]
+        assert inner.poll(0) == [(a.fileno(), select.EPOLLIN)]
+        assert once.poll(0.005) == []
+
+
 def test_before_connect():
     listener = socket.create_server((HOST, 0))
     e = select.epoll()
