@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use firelane::{Hub, Owner, Stack, TcpListener, TcpStream};
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Request, SocketId};
 use firelane_shm::layout::status;
-use firelane_shm::{Holder, Mapping, ReadError, Readiness, Spin, StreamEnd, WriteError, carry};
+use firelane_shm::{Holder, Mapping, ReadError, Readiness, Spin, StreamEnd, WriteError, carry, doorbell};
 use proptest::prelude::*;
 
 const HERE: &str = "10.0.0.1";
@@ -81,6 +81,7 @@ struct Program<'a> {
     world: &'a World,
     session: u32,
     mapping: Mapping,
+    arena: u64,
     bells: Vec<OwnedFd>,
 }
 
@@ -91,7 +92,7 @@ impl<'a> Program<'a> {
         let mut fds = reply.fds.into_iter();
         let (mapping, number) = Mapping::attach(fds.next().unwrap()).unwrap();
         assert!(matches!(reply.answer, Answer::Welcome { arena, lanes: 1, .. } if arena == number));
-        Self { world, session, mapping, bells: fds.collect() }
+        Self { world, session, mapping, arena: number, bells: fds.collect() }
     }
 
     fn ask(&self, request: Request) -> Answer {
@@ -387,6 +388,49 @@ fn a_program_that_lies_loses_its_connection_and_nobody_else_does() {
     let mut bytes = [0; 8];
     other_peer.read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes, b"unharmed");
+}
+
+#[test]
+fn a_program_that_spoils_its_doorbell_stops_no_lane() {
+    let world = World::new();
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let (hostile, honest) = (Program::new(&world), Program::new(&world));
+    let [(_one, block), (_two, other)] =
+        [&hostile, &honest].map(|it| it.connect(listener.local_addr().unwrap()));
+    let [mut peer, mut other_peer] = [(); 2].map(|()| listener.accept().unwrap().0);
+    hostile.wait(&hostile.end(block), Readiness::WRITABLE);
+    honest.wait(&honest.end(other), Readiness::WRITABLE);
+    let arena = hostile.arena;
+    let register = |wakes: OwnedFd| {
+        let mut hub = world.hub.lock().unwrap();
+        hub.request(hostile.session, Request::Waiter { arena }, vec![wakes]).answer
+    };
+    let full = rustix::event::eventfd(u32::MAX, rustix::event::EventfdFlags::empty()).unwrap();
+    assert_eq!(register(full), Answer::Failed { errno: 9 }, "who writes to an eventfd may have to wait");
+    let bell = doorbell::make().unwrap();
+    let Answer::Slot { slot } = register(bell.try_clone().unwrap()) else { panic!("it is a doorbell") };
+    let inbox = hostile.mapping.slot(slot).unwrap();
+    hostile.end(block).block().waiters.fetch_or(1 << slot, Ordering::SeqCst);
+    for _ in 0..50 {
+        // Reading waits, and it is never read.
+        rustix::fs::fcntl_setfl(&bell, rustix::fs::OFlags::empty()).unwrap();
+        inbox.fall_asleep();
+        peer.write_all(b"ring").unwrap();
+        let is_rung = || {
+            let mut poll = [rustix::event::PollFd::new(&bell, rustix::event::PollFlags::IN)];
+            let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+            rustix::event::poll(&mut poll, Some(&now)).unwrap() == 1
+        };
+        until(is_rung);
+        // The one lane is alive.
+        other_peer.write_all(b"neighbour").unwrap();
+        let mut bytes = [0; 9];
+        assert_eq!(honest.read(other, &mut bytes).unwrap(), 9);
+        honest.write(other, &bytes);
+        other_peer.read_exact(&mut bytes).unwrap();
+        inbox.wake_up();
+        while inbox.news.take_word().is_some() {}
+    }
 }
 
 #[test]

@@ -131,7 +131,7 @@ pub enum Request {
     },
     /// What is behind a descriptor that came by exec(3) or SCM_RIGHTS; the descriptor is beside it. [`Answer::Attached`].
     Attach,
-    /// A waiter's slot in an arena; the eventfd that wakes it is beside it. [`Answer::Slot`].
+    /// A waiter's slot in an arena; the doorbell that wakes it is beside it. [`Answer::Slot`].
     Waiter {
         /// Which arena.
         arena: u64,
@@ -148,7 +148,7 @@ pub enum Request {
         /// Its number, from the stream's words.
         segment: u64,
     },
-    /// What wakes a waiter of a segment; beside [`Answer::Done`] its eventfd.
+    /// What wakes a waiter of a segment; beside [`Answer::Done`] its doorbell.
     Bell {
         /// Which segment.
         segment: u64,

@@ -8,6 +8,7 @@
 //! - `layout.rs`: the words and where they lie; `docs/shm.md` has the picture. `bits.rs`: sets of blocks in an inbox.
 //! - `sys.rs`: the mapping, and all unsafe code. `arena.rs`: making and checking the memfd.
 //! - `joint.rs`: what two programs share whose connection is fused.
+//! - `doorbell.rs`: what wakes a waiter of many streams.
 //! - `stream.rs`: the program's end of a stream; `owner.rs`: who of many is inside. `wait.rs`: spinning and sleeping.
 //! - `control.rs`: the messages; `codec.rs`: their bytes; `carry.rs`: how they travel with descriptors.
 //!
@@ -19,6 +20,7 @@ pub mod carry;
 mod codec;
 pub mod control;
 mod datagram;
+pub mod doorbell;
 pub mod joint;
 pub mod layout;
 mod owner;

@@ -1,6 +1,6 @@
-//! The mapping of an arena: the only unsafe code of this crate.
+//! The mapping of an arena, and a ring of a doorbell: the only unsafe code of this crate.
 //!
-//! Called by `arena.rs`, which has checked that the memfd is as long as its layout says and sealed against becoming
+//! Called by `doorbell.rs`, and by `arena.rs`, which has checked that the memfd is as long as its layout says and sealed against becoming
 //! shorter, so no access can fault. Words are atomics, which any value fits; bytes of storage are copied in and out
 //! and never lent, because another process may change them at any time.
 
@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use firelane_frame::{ArenaParts, RingArena};
+use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::joint::Joint;
@@ -146,6 +147,14 @@ impl Mapping {
         unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
         true
     }
+}
+
+/// Says how often a timer (timerfd) has run out. Kernels without checkpoints cannot.
+pub(crate) fn set_ticks(timer: impl AsFd, ticks: u64) -> io::Result<()> {
+    /// TFD_IOC_SET_TICKS.
+    const SET_TICKS: Opcode = opcode::write::<u64>(b'T', 0);
+    // SAFETY: the request reads eight bytes, and a descriptor of another kind does not know it.
+    Ok(unsafe { ioctl(timer, Setter::<SET_TICKS, u64>::new(ticks)) }?)
 }
 
 impl Drop for Mapping {

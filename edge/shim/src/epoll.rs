@@ -1,6 +1,6 @@
 //! Epoll sets with sockets of ours in them.
 //!
-//! The kernel's descriptor keeps what is the kernel's, listeners too, and one eventfd more: the bell of the set's waiter.
+//! The kernel's descriptor keeps what is the kernel's, listeners too, and one more: the bell of the set's waiter.
 //! Streams are in a list of the set's own (`interests.rs`). The lane leaves word of which have news in the waiter's
 //! inbox; those are put in line and looked at, and what is ready of them is told. So a set inside a set, or polled,
 //! works by the kernel: the bell makes its descriptor readable. News that nobody in the set has asked for ring the bell,

@@ -2,13 +2,13 @@
 //!
 //! A stream's words say that it has a joint, and where; who looks at the stream maps the segment then, shows the joint
 //! where to wake whoever waits here, and only then opens it, so that the peer writes there (`joint.rs` of `drivers/shm`).
-//! The peer's waiters are woken by their eventfds, for which the daemon is asked once each.
+//! The peer's waiters are woken by their doorbells, for which the daemon is asked once each.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use firelane_shm::layout::SLOTS;
-use firelane_shm::{Beside, StreamEnd};
+use firelane_shm::{Beside, StreamEnd, doorbell};
 use rustix::io::Errno;
 
 use crate::{arenas, session, sys, waiter};
@@ -16,7 +16,7 @@ use crate::{arenas, session, sys, waiter};
 /// One that is not there, for segments that could not be mapped: they are not asked for again.
 static REFUSED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
-/// Eventfds of peers' waiters, by segment and slot: above, which owner of the slot it is; below, one more than the number.
+/// Doorbells of peers' waiters, by segment and slot: above, which owner of the slot it is; below, one more than the number.
 static BELLS: [[AtomicU64; SLOTS as usize]; arenas::ARENAS_MAX] =
     [const { [const { AtomicU64::new(0) }; SLOTS as usize] }; arenas::ARENAS_MAX];
 
@@ -92,12 +92,11 @@ fn ring(segment: u16, number: u64, slot: u32, owner: u32) -> bool {
             Err(_) => return false,
         },
     };
-    // One that is full wakes its reader already.
-    let _ = rustix::io::write(sys::borrow(fd), &1_u64.to_ne_bytes());
+    doorbell::ring(sys::borrow(fd));
     true
 }
 
-/// Asks for the eventfd of a slot.
+/// Asks for the doorbell of a slot.
 #[cold]
 fn fetch(place: &AtomicU64, known: u64, number: u64, slot: u32, owner: u32) -> Result<c_int, Errno> {
     let fd = session::hide(session::bell(number, slot)?)?;

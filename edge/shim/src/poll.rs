@@ -1,7 +1,7 @@
 //! `poll` over sockets of ours and the kernel's descriptors in one list.
 //!
 //! Ours are looked at; the rest is asked of the kernel. When nothing is ready, the thread marks its sockets with a waiter
-//! and sleeps in the kernel's `ppoll`, with the waiter's eventfd in the place of each of ours.
+//! and sleeps in the kernel's `ppoll`, with the waiter's doorbell in the place of each of ours.
 
 use core::ffi::{c_int, c_short};
 use core::time::Duration;

@@ -454,7 +454,7 @@ pub(crate) fn segment(number: u64, fd: c_int) -> Result<u16, Errno> {
     }
 }
 
-/// The eventfd of a waiter of a segment.
+/// The doorbell of a waiter of a segment.
 pub(crate) fn bell(segment: u64, slot: u32) -> Result<OwnedFd, Errno> {
     match ask(&Request::Bell { segment, slot }, None)? {
         (Answer::Done, fds) => fds.into_iter().next().ok_or(Errno::PROTO),

@@ -1,4 +1,4 @@
-//! Who waits for many sockets at once: a slot in each arena where they lie, and an eventfd that wakes its owner.
+//! Who waits for many sockets at once: a slot in each arena where they lie, and a doorbell that wakes its owner.
 //!
 //! An epoll set has one for its life; `poll` takes one for the length of a sleep and puts it back, with its slots, for the
 //! next. The order that loses no wake-up is that of `drivers/shm` (`Inbox`): mark the block, say that one sleeps, look
@@ -8,8 +8,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use firelane_shm::layout::Inbox;
-use firelane_shm::{Beside, Block, Holder, StreamEnd};
-use rustix::event::{EventfdFlags, eventfd};
+use firelane_shm::{Beside, Block, Holder, StreamEnd, doorbell};
 use rustix::io::Errno;
 
 use crate::socket::{self, Kind};
@@ -61,7 +60,7 @@ impl Waiter {
                     place.arenas.store(0, Ordering::Relaxed);
                     let waiter = Self { place, session };
                     if state == UNMADE {
-                        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+                        let bell = doorbell::make()?;
                         place.bell.store(session::hide(bell)?, Ordering::Relaxed);
                     }
                     return Ok(waiter);
@@ -71,7 +70,7 @@ impl Waiter {
         Err(Errno::NFILE)
     }
 
-    /// Its eventfd.
+    /// Its doorbell.
     pub(crate) fn bell(&self) -> c_int {
         self.place.bell.load(Ordering::Relaxed)
     }
@@ -140,7 +139,7 @@ impl Waiter {
 
     /// Rings the bell.
     pub(crate) fn ring(&self) {
-        let _ = rustix::io::write(sys::borrow(self.bell()), &1_u64.to_ne_bytes());
+        doorbell::ring(sys::borrow(self.bell()));
     }
 
     /// Takes back what the bell has rung.

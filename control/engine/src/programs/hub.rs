@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use firelane_shm::carry;
 use firelane_shm::control::{Answer, Family, Kind, Request, SocketId};
+use firelane_shm::{carry, doorbell};
 use firelane_units::{LaneId, NetstackId};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
@@ -198,7 +198,7 @@ impl Hub {
             Request::Waiter { arena } => {
                 let own = session.arena_of(arena).cloned();
                 let segment = if own.is_none() { Some(self.segment(number, arena)?) } else { None };
-                let wakes = fds.into_iter().next().filter(is_eventfd).ok_or(Errno::BADF)?;
+                let wakes = fds.into_iter().next().filter(|it| doorbell::is_one(it)).ok_or(Errno::BADF)?;
                 let of_own = own.as_ref().map(|it| (&it.waiters, it.mapping()));
                 let of_segment = segment.as_ref().map(|it| (&it.waiters, it.arena().mapping()));
                 let (waiters, memory) = of_own.or(of_segment).ok_or(Errno::INVAL)?;
@@ -513,15 +513,6 @@ impl Drop for Hub {
             self.engine.0.fabric.programs.remove_arena(arena.place);
         }
     }
-}
-
-/// Whether a descriptor is what the daemon may write eight bytes to.
-fn is_eventfd(fd: &OwnedFd) -> bool {
-    use std::os::fd::AsRawFd;
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-    let is_one = link.is_ok_and(|link| link.as_os_str() == "anon_inode:[eventfd]");
-    let never_waits = || rustix::fs::fcntl_setfl(fd, rustix::fs::OFlags::NONBLOCK).is_ok();
-    is_one && never_waits()
 }
 
 /// Sends an answer.

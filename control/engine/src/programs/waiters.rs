@@ -1,14 +1,14 @@
 //! Who waits for many sockets: the slots of an arena or a segment, and what wakes the owner of each.
 //!
-//! Owned by `arena.rs` and `segment.rs`. A slot's inbox lies in shared memory; its eventfd came from its owner.
+//! Owned by `arena.rs` and `segment.rs`. A slot's inbox lies in shared memory; its doorbell came from its owner.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLock};
 
-use firelane_shm::Mapping;
 use firelane_shm::layout::{SLOT_SHARED, SLOTS};
+use firelane_shm::{Mapping, doorbell};
 
 /// Waiters that share the last slot.
 const SHARERS_MAX: usize = 1024;
@@ -65,8 +65,7 @@ impl Waiters {
     fn wake(&self, slot: u32) {
         let waiters = self.0.read().unwrap_or_else(PoisonError::into_inner);
         for (_, waiter) in waiters.iter().filter(|(at, _)| *at == slot) {
-            // One that is full wakes its reader already.
-            let _ = rustix::io::write(&waiter.wakes, &1u64.to_ne_bytes());
+            doorbell::ring(waiter.wakes.as_fd());
         }
     }
 
@@ -87,7 +86,7 @@ mod tests {
     fn slots_are_one_waiters_own_until_the_last_which_is_shared() {
         let arena = ProgramArena::new(1, 0, 7).unwrap();
         let (waiters, memory) = (Waiters::default(), arena.mapping());
-        let wakes = || rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+        let wakes = || doorbell::make().unwrap();
         let slots: Vec<_> = (0..66).map(|n| waiters.add(memory, n % 2, wakes()).unwrap()).collect();
         assert!(slots[..63].iter().copied().eq(0..63) && slots[63..] == [SLOT_SHARED; 3]);
         assert!(waiters.bell(62).is_ok() && waiters.bell(SLOT_SHARED).is_err());
