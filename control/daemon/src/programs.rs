@@ -221,7 +221,7 @@ impl Door {
         add(&control, key)?;
         add(&process, key + 1)?;
         let pid = who.pid.as_raw_nonzero().get().unsigned_abs();
-        let owner = Owner { pid, command: command_of(pid) };
+        let owner = Owner { pid, user: who.uid.as_raw(), command: command_of(pid) };
         tracing::debug!("program {} ({}), user {}", owner.pid, owner.command, who.uid.as_raw());
         self.guests.insert(key, Guest { control, process, owner, inherits, stage: Stage::New });
         Ok(())

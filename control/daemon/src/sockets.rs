@@ -60,7 +60,7 @@ fn plain(address: SocketAddr) -> SocketAddr {
 
 fn program(it: &ProgramSocket) -> ProgramInfo {
     let [sent, received] = it.carried;
-    let Owner { pid, command } = it.owner.clone();
+    let Owner { pid, command, .. } = it.owner.clone();
     ProgramInfo { pid, command, lane: it.lane.map(|lane| lane.0), sent, received }
 }
 

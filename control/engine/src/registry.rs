@@ -40,6 +40,38 @@ pub(crate) struct Flow {
     pub(crate) home: Option<LaneId>,
 }
 
+/// What a listener, or a socket that may become one, has of a netstack's addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Claim {
+    pub(crate) addr: SocketAddr,
+    /// Whether `[::]` leaves IPv4 to others.
+    pub(crate) v6_only: bool,
+    /// The user with whose sockets it is shared, if they say so, too (SO_REUSEPORT).
+    pub(crate) sharer: Option<u32>,
+}
+
+impl Claim {
+    /// For one socket alone.
+    pub(crate) fn alone(addr: SocketAddr, v6_only: bool) -> Self {
+        Self { addr, v6_only, sharer: None }
+    }
+
+    /// Whether both cannot be had at once.
+    fn meets(&self, other: &Self) -> bool {
+        let share = self.sharer.is_some() && self.sharer == other.sharer;
+        let (mine, theirs) = (self.addr.ip(), other.addr.ip());
+        self.addr.port() == other.addr.port()
+            && (mine == theirs || self.covers(theirs) || other.covers(mine))
+            && !share
+    }
+
+    /// An unspecified address covers its family; IPv6's covers IPv4 too, as dual-stack sockets do.
+    fn covers(&self, one: IpAddr) -> bool {
+        let any = self.addr.ip();
+        any.is_unspecified() && (any.is_ipv4() == one.is_ipv4() || any.is_ipv6() && !self.v6_only)
+    }
+}
+
 /// A netstack.
 #[derive(Debug, Default)]
 pub(crate) struct Netstack {
@@ -49,19 +81,14 @@ pub(crate) struct Netstack {
     pub(crate) configured: Vec<(LinkId, IpPrefix)>,
     /// What its routers say about names, by link.
     pub(crate) resolvers: Vec<Resolvers>,
-    pub(crate) listeners: Vec<SocketAddr>,
+    pub(crate) listeners: Vec<Claim>,
     pub(crate) config: Arc<NetstackConfig>,
 }
 
 impl Netstack {
     /// Whether a listener on `wanted` would meet one that is there.
-    pub(crate) fn is_taken(&self, wanted: SocketAddr) -> bool {
-        let meets = |there: &SocketAddr| {
-            there.port() == wanted.port()
-                && (there.ip() == wanted.ip()
-                    || (covers(there.ip(), wanted.ip()) || covers(wanted.ip(), there.ip())))
-        };
-        self.listeners.iter().any(meets)
+    pub(crate) fn is_taken(&self, wanted: &Claim) -> bool {
+        self.listeners.iter().any(|there| there.meets(wanted))
     }
 
     /// Whether the netstack may listen on or send from `addr`.
@@ -70,11 +97,6 @@ impl Netstack {
         // Every netstack has the loopback addresses to itself.
         addr.is_unspecified() || addr.is_loopback() || owned.any(|(_, prefix)| prefix.addr() == addr)
     }
-}
-
-/// An unspecified address covers its family; IPv6's covers IPv4 too, as dual-stack sockets do.
-fn covers(any: IpAddr, one: IpAddr) -> bool {
-    any.is_unspecified() && (any.is_ipv6() || one.is_ipv4())
 }
 
 /// Everything.
@@ -171,8 +193,12 @@ mod tests {
 
     #[test]
     fn listeners_meet_on_their_port_and_address() {
-        let listening =
-            |addr: &str| Netstack { listeners: vec![addr.parse().unwrap()], ..Netstack::default() };
+        let claim = |text: &str, sharer| {
+            let (text, v6_only) = text.strip_prefix('!').map_or((text, false), |text| (text, true));
+            Claim { addr: text.parse().unwrap(), v6_only, sharer }
+        };
+        let listening = |claim| Netstack { listeners: vec![claim], ..Netstack::default() };
+        // A leading `!` means IPV6_V6ONLY.
         for (there, wanted, taken) in [
             ("10.0.0.1:80", "10.0.0.1:80", true),
             ("10.0.0.1:80", "10.0.0.1:81", false),
@@ -182,8 +208,18 @@ mod tests {
             ("[::]:80", "10.0.0.2:80", true),
             ("[fd00::1]:80", "10.0.0.2:80", false),
             ("0.0.0.0:80", "[fd00::1]:80", false),
+            ("0.0.0.0:80", "[::]:80", true),
+            ("0.0.0.0:80", "![::]:80", false),
+            ("![::]:80", "10.0.0.2:80", false),
+            ("![::]:80", "[fd00::1]:80", true),
+            ("![::]:80", "[::]:80", true),
         ] {
-            assert_eq!(listening(there).is_taken(wanted.parse().unwrap()), taken, "{there} {wanted}");
+            for (mine, theirs, share) in
+                [(None, None, false), (Some(1), Some(2), false), (Some(1), Some(1), true)]
+            {
+                let is_taken = listening(claim(there, mine)).is_taken(&claim(wanted, theirs));
+                assert_eq!(is_taken, taken && !share, "{there} {mine:?}, {wanted} {theirs:?}");
+            }
         }
     }
 }

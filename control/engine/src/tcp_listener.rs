@@ -22,6 +22,7 @@ use crate::chance::Chance;
 use crate::engine::Inner;
 use crate::error::lane_failed;
 use crate::poller::sealed::Watched;
+use crate::registry::Claim;
 use crate::sleepers::{Seat, Seated, block_on};
 use crate::stack::Stack;
 use crate::tcp_stream::TcpStream;
@@ -88,7 +89,11 @@ impl TcpListener {
     /// # Errors
     /// As [`TcpListener::bind`].
     pub fn bind_with(stack: &Stack, addr: SocketAddr, config: ListenConfig) -> io::Result<Self> {
-        Self::listen(Reserved::take(stack, addr)?, config, StreamOptions::default())
+        Self::listen(
+            Reserved::take(stack, Claim::alone(addr, config.v6_only))?,
+            config,
+            StreamOptions::default(),
+        )
     }
 
     /// Listens on an address that was reserved before; its connections begin with `options`.
@@ -117,7 +122,7 @@ impl TcpListener {
         options: StreamOptions,
         make: impl FnOnce(usize) -> (ListenerEnd, ListenerSlot),
     ) -> io::Result<Self> {
-        let Reserved { stack, local, lanes } = &reserved;
+        let Reserved { stack, claim, lanes } = &reserved;
         let engine = Arc::clone(&stack.inner);
         let socket = engine.mint_socket();
         let sockets = &stack.config()?.sockets;
@@ -134,8 +139,9 @@ impl TcpListener {
             unsent_limit,
             ..options
         };
+        let Claim { addr: local, v6_only, sharer } = *claim;
         let listen =
-            Listen { socket, local: *local, v6_only: config.v6_only, slot, rings: config.rings, options };
+            Listen { socket, local, v6_only, shares: sharer.is_some(), slot, rings: config.rings, options };
         let (id, lanes) = (stack.id, lanes.clone());
         let nonblocking = AtomicBool::new(false);
         let listener = Self { engine, reserved, socket, end, token, seat, nonblocking };
@@ -201,7 +207,7 @@ impl TcpListener {
     /// # Errors
     /// Never; as in std.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.reserved.local)
+        Ok(self.reserved.local())
     }
 }
 
@@ -216,41 +222,45 @@ impl Drop for TcpListener {
     }
 }
 
-/// An address of a netstack that one socket has for itself, until this is dropped.
+/// An address of a netstack that a socket has, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     stack: Stack,
-    local: SocketAddr,
+    claim: Claim,
     lanes: Vec<LaneId>,
 }
 
 impl Reserved {
-    /// Reserves `addr`; port zero draws a free one.
-    pub(crate) fn take(stack: &Stack, addr: SocketAddr) -> io::Result<Self> {
+    /// Reserves an address; port zero draws a free one.
+    pub(crate) fn take(stack: &Stack, wanted: Claim) -> io::Result<Self> {
+        let addr = wanted.addr;
         let mut registry = stack.inner.registry_of_now();
         let netstack = registry.netstack_mut(stack.id)?;
         if !netstack.owns(addr.ip()) {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
-        let local = if addr.port() == 0 {
+        let claim = if addr.port() == 0 {
             let (chance, ports) = (&stack.inner.fabric.chance, &netstack.config.tcp_ports);
-            let draw =
-                || -> io::Result<SocketAddr> { Ok(SocketAddr::new(addr.ip(), random_port(chance, ports)?)) };
+            let draw = || -> io::Result<Claim> {
+                // Nobody shares a port that he has not asked for.
+                Ok(Claim::alone(SocketAddr::new(addr.ip(), random_port(chance, ports)?), wanted.v6_only))
+            };
             let mut tries = (0..PORT_TRIES).map(|_| draw());
-            tries.find(|a| !matches!(a, Ok(a) if netstack.is_taken(*a))).ok_or(Errno::ADDRINUSE)??
+            let free = tries.find(|it| !matches!(it, Ok(it) if netstack.is_taken(it)));
+            Claim { sharer: wanted.sharer, ..free.ok_or(Errno::ADDRINUSE)?? }
         } else {
-            addr
+            wanted
         };
-        if netstack.is_taken(local) {
+        if netstack.is_taken(&claim) {
             return Err(Errno::ADDRINUSE.into());
         }
-        netstack.listeners.push(local);
-        Ok(Self { stack: stack.clone(), local, lanes: netstack.lanes.clone() })
+        netstack.listeners.push(claim);
+        Ok(Self { stack: stack.clone(), claim, lanes: netstack.lanes.clone() })
     }
 
     /// The address, its port included.
     pub(crate) fn local(&self) -> SocketAddr {
-        self.local
+        self.claim.addr
     }
 }
 
@@ -258,7 +268,8 @@ impl Drop for Reserved {
     fn drop(&mut self) {
         // A netstack that is gone has no addresses left.
         if let Ok(netstack) = self.stack.inner.registry().netstack_mut(self.stack.id) {
-            netstack.listeners.retain(|addr| *addr != self.local);
+            let place = netstack.listeners.iter().position(|claim| *claim == self.claim);
+            place.map(|place| netstack.listeners.swap_remove(place));
         }
     }
 }

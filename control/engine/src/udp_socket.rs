@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use firelane_classify::Steering;
 use firelane_frame::Envelope;
-use firelane_lane::{Bind, ConnectDatagrams, LaneMessage, SocketCommand, datagram_lane};
+use firelane_lane::{Bind, ConnectDatagrams, LaneMessage, Sharing, SocketCommand, datagram_lane};
 use firelane_socket::{
     Datagram, DatagramEnd, DatagramShared, Flags, Ready, RecvDatagramEnd, SendDatagramEnd, SendDatagramError,
     SocketError, SocketToken, datagram,
@@ -144,7 +144,7 @@ impl UdpSocket {
             nonblocking: AtomicBool::new(false),
             read_timeout: Mutex::default(),
         };
-        let bind = Bind { socket, local, v6_only: false, shares: false, remote, link, slot };
+        let bind = Bind { socket, local, v6_only: false, sharing: Sharing::default(), remote, link, slot };
         opened.command(SocketCommand::Bind(Box::new(bind)))?;
         let outcome = block_on(None, |context| opened.poll_for(Ready::WRITABLE, context, Self::bound));
         outcome.expect("without a limit it ends ready").map(|()| opened)

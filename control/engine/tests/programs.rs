@@ -87,7 +87,7 @@ struct Program<'a> {
 
 impl<'a> Program<'a> {
     fn new(world: &'a World) -> Self {
-        let owner = Owner { pid: std::process::id(), command: "driver".to_owned() };
+        let owner = Owner { pid: std::process::id(), user: 0, command: "driver".to_owned() };
         let (session, reply) = world.hub.lock().unwrap().begin(owner, world.stack.id(), "test").unwrap();
         let mut fds = reply.fds.into_iter();
         let (mapping, number) = Mapping::attach(fds.next().unwrap()).unwrap();

@@ -3,6 +3,9 @@
 //! A specific address is found before a wildcard, and the IPv4 wildcard before a dual-stack IPv6 one (the order
 //! of the original's bind table, here by three probes and not by order of insertion). One table per netstack
 //! and transport protocol, in every lane. Only the operator's programs fill it.
+//!
+//! Sockets that say so share an address (SO_REUSEPORT). Each connection is one's, by highest random weight, so that a socket
+//! that comes or goes changes nothing for the connections of the others.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -46,7 +49,11 @@ impl LocalAddr {
     }
 }
 
-/// Another socket listens on the same address and port.
+/// Any odd constants do: only the operator's programs choose the keys, and a connection's hash is keyed.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+const OTHER_ODD: u64 = 0xd1b5_4a32_d192_ed03;
+
+/// Another socket listens on the same address and port, and they do not share it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListenTaken(pub SocketId);
 
@@ -61,7 +68,21 @@ struct Entry {
     address: u128,
     port: Port,
     v6_only: bool,
-    socket: SocketId,
+    shares: bool,
+    /// More than one share it; never none.
+    sockets: Vec<SocketId>,
+}
+
+impl Entry {
+    fn socket_for(&self, hash: impl FnOnce() -> u32) -> Option<SocketId> {
+        if let [only] = self.sockets[..] {
+            return Some(only);
+        }
+        // Spread over all bits first: numbers that differ little would weigh much the same.
+        let hash = u64::from(hash()).wrapping_mul(ODD) ^ OTHER_ODD;
+        let weight = |socket: &SocketId| fold(hash, (u64::from(socket.0) + 1).wrapping_mul(OTHER_ODD) ^ ODD);
+        self.sockets.iter().copied().max_by_key(weight)
+    }
 }
 
 impl Listeners {
@@ -70,8 +91,9 @@ impl Listeners {
         Self::default()
     }
 
-    /// The socket that waits for what comes to `local` and `port`.
-    pub fn lookup(&self, local: IpAddr, port: Port) -> Option<SocketId> {
+    /// The socket that waits for what comes to `local` and `port`. `hash` is of the whole connection, and is asked for if
+    /// several wait.
+    pub fn lookup(&self, local: IpAddr, port: Port, hash: impl FnOnce() -> u32) -> Option<SocketId> {
         let exact = self.find(key(local), port);
         let found = match (exact, local.to_canonical()) {
             (Some(entry), _) => Some(entry),
@@ -80,34 +102,44 @@ impl Listeners {
                 .or_else(|| self.find(0, port).filter(|dual| !dual.v6_only)),
             (None, IpAddr::V6(_)) => self.find(0, port),
         };
-        found.map(|entry| entry.socket)
+        found?.socket_for(hash)
     }
 
-    /// Enters a listener. A specific address and a wildcard may share a port; two equal ones may not.
-    pub fn insert(&mut self, local: LocalAddr, port: Port, socket: SocketId) -> Result<(), ListenTaken> {
-        let address = local.key();
-        if let Some(taken) = self.find(address, port) {
-            return Err(ListenTaken(taken.socket));
+    /// Enters a listener. A specific address and a wildcard may have the same port; two equal ones if both share.
+    pub fn insert(
+        &mut self,
+        local: LocalAddr,
+        port: Port,
+        socket: SocketId,
+        shares: bool,
+    ) -> Result<(), ListenTaken> {
+        let (address, v6_only) = (local.key(), local == LocalAddr::AnyV6 { v6_only: true });
+        let same = |e: &Entry| e.address == address && e.port == port;
+        if let Some(there) = self.table.find_mut(hash(address, port), same) {
+            if !(shares && there.shares && v6_only == there.v6_only) || there.sockets.contains(&socket) {
+                return Err(ListenTaken(there.sockets[0]));
+            }
+            there.sockets.push(socket);
+        } else {
+            let entry = Entry { address, port, v6_only, shares, sockets: vec![socket] };
+            self.table.insert_unique(hash(address, port), entry, |e| hash(e.address, e.port));
         }
-        let entry = Entry { address, port, v6_only: local == LocalAddr::AnyV6 { v6_only: true }, socket };
-        self.table.insert_unique(hash(address, port), entry, |e| hash(e.address, e.port));
         Ok(())
     }
 
-    /// Removes a listener, if it is still `socket`'s.
+    /// Removes a listener, if `socket` is one.
     pub fn remove(&mut self, local: LocalAddr, port: Port, socket: SocketId) -> bool {
         let address = local.key();
-        let same = |e: &Entry| e.address == address && e.port == port && e.socket == socket;
-        match self.table.find_entry(hash(address, port), same) {
-            Ok(found) => {
-                found.remove();
-                true
-            }
-            Err(_) => false,
+        let same = |e: &Entry| e.address == address && e.port == port && e.sockets.contains(&socket);
+        let Ok(mut found) = self.table.find_entry(hash(address, port), same) else { return false };
+        found.get_mut().sockets.retain(|it| *it != socket);
+        if found.get().sockets.is_empty() {
+            found.remove();
         }
+        true
     }
 
-    /// How many listeners there are.
+    /// How many addresses are listened to.
     pub fn len(&self) -> usize {
         self.table.len()
     }
@@ -131,8 +163,7 @@ fn key(address: IpAddr) -> u128 {
 
 fn hash(address: u128, port: Port) -> u64 {
     let [high, low] = halves(address);
-    // Any odd constants do: only the operator's programs choose the keys.
-    fold(low ^ 0x9e37_79b9_7f4a_7c15, high ^ u64::from(port.0) ^ 0xd1b5_4a32_d192_ed03)
+    fold(low ^ ODD, high ^ u64::from(port.0) ^ OTHER_ODD)
 }
 
 #[cfg(test)]
@@ -156,9 +187,9 @@ mod tests {
     fn answers(listeners: &[&str], to: &str) -> Option<u32> {
         let mut table = Listeners::new();
         for (n, text) in (0..).zip(listeners) {
-            table.insert(local(text), PORT, SocketId(n)).unwrap();
+            table.insert(local(text), PORT, SocketId(n), false).unwrap();
         }
-        table.lookup(ip(to), PORT).map(|s| s.0)
+        table.lookup(ip(to), PORT, || unreachable!("nobody shares")).map(|s| s.0)
     }
 
     #[test]
@@ -185,11 +216,41 @@ mod tests {
     #[test]
     fn equal_listeners_exclude_each_other() {
         let mut table = Listeners::new();
-        table.insert(local("::"), PORT, SocketId(1)).unwrap();
-        assert_eq!(table.insert(local("v6only"), PORT, SocketId(2)), Err(ListenTaken(SocketId(1))));
-        assert_eq!(table.insert(local("::"), Port(81), SocketId(2)), Ok(()));
+        let taken = Err(ListenTaken(SocketId(1)));
+        table.insert(local("::"), PORT, SocketId(1), false).unwrap();
+        assert_eq!(table.insert(local("v6only"), PORT, SocketId(2), false), taken);
+        assert_eq!(table.insert(local("::"), PORT, SocketId(2), true), taken, "the first does not share");
+        assert_eq!(table.insert(local("::"), Port(81), SocketId(2), false), Ok(()));
         assert!(!table.remove(local("::"), PORT, SocketId(2)));
-        assert!(table.remove(local("::"), PORT, SocketId(1)) && table.lookup(ip("::1"), PORT).is_none());
+        assert!(table.remove(local("::"), PORT, SocketId(1)));
+        assert!(table.lookup(ip("::1"), PORT, || 0).is_none());
         assert_eq!((table.len(), table.is_empty()), (1, false));
+        table.insert(local("::"), PORT, SocketId(1), true).unwrap();
+        assert_eq!(table.insert(local("v6only"), PORT, SocketId(2), true), taken, "other addresses");
+        assert_eq!(table.insert(local("::"), PORT, SocketId(1), true), taken, "it is there");
+        assert_eq!(table.insert(local("::"), PORT, SocketId(2), true), Ok(()));
+    }
+
+    #[test]
+    fn who_shares_gets_an_equal_part_and_keeps_it_when_others_come_and_go() {
+        let mut table = Listeners::new();
+        let all = |table: &Listeners| -> Vec<SocketId> {
+            let one = |n: u32| table.lookup(ip("10.0.0.1"), PORT, || n.wrapping_mul(0x9e37_79b9)).unwrap();
+            (0..3000).map(one).collect()
+        };
+        for n in 0..3 {
+            table.insert(local("10.0.0.1"), PORT, SocketId(n), true).unwrap();
+        }
+        let before = all(&table);
+        for n in 0..3 {
+            let part = before.iter().filter(|it| **it == SocketId(n)).count();
+            assert!((800..1200).contains(&part), "{n} gets {part}");
+        }
+        assert!(table.remove(local("10.0.0.1"), PORT, SocketId(1)));
+        let without = all(&table);
+        assert!(without.iter().zip(&before).all(|(now, then)| now == then || *then == SocketId(1)));
+        assert!(!without.contains(&SocketId(1)));
+        table.insert(local("10.0.0.1"), PORT, SocketId(1), true).unwrap();
+        assert_eq!(all(&table), before);
     }
 }

@@ -86,6 +86,11 @@ impl Secrets {
         self.word(5) ^ self.word(13)
     }
 
+    /// What spreads datagrams over sockets that share an address.
+    pub(crate) fn spread(&self) -> u64 {
+        self.word(4) ^ self.word(12)
+    }
+
     /// What a netstack's IP side draws by chance.
     pub(crate) fn ip(&self) -> [u8; 16] {
         self.part(112)

@@ -90,6 +90,7 @@ pub use backlog::Backlogs;
 pub use capture::{CaptureTap, Captured};
 pub use config::{LaneConfig, Secrets};
 pub use counters::{LaneCounters, PortCounters, PortTraffic, Snapshot, TableMemory};
+pub use firelane_udp::Sharing;
 pub use host::Host;
 pub use lane::Lane;
 pub use look::Look;

@@ -21,6 +21,7 @@ use firelane_socket::{ConnRef, DatagramSlot, ListenerSlot, SocketError, StreamCo
 use firelane_switch::{Lesson, Rules};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig};
+use firelane_udp::Sharing;
 use firelane_units::{
     BitRate, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId, VlanId,
 };
@@ -403,6 +404,8 @@ pub struct Listen {
     pub local: SocketAddr,
     /// Whether `[::]` leaves IPv4 to others.
     pub v6_only: bool,
+    /// Whether others that say so, too, may listen there (SO_REUSEPORT); each gets a part of the connections.
+    pub shares: bool,
     /// This lane's side of the accept queue.
     pub slot: ListenerSlot,
     /// The ring sizes of its connections.
@@ -420,9 +423,8 @@ pub struct Bind {
     pub local: SocketAddr,
     /// Whether `[::]` leaves IPv4 to others.
     pub v6_only: bool,
-    /// Whether others that say so, too, may be bound to the same (SO_REUSEADDR): each gets what is sent to many, and the
-    /// last to bind what is sent to one.
-    pub shares: bool,
+    /// Which others may be bound to the same.
+    pub sharing: Sharing,
     /// With whom only, if it is connected.
     pub remote: Option<SocketAddr>,
     /// Over which link only (SO_BINDTODEVICE, Solaris' IP_BOUND_IF). Without an address such a socket sends to

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use firelane_driver_memory::WireConfig;
 use firelane_frame::{Capabilities, Envelope};
-use firelane_lane::{ConnectDatagrams, DatagramOption, LaneMessage, SocketCommand, UdpCounters};
+use firelane_lane::{ConnectDatagrams, DatagramOption, LaneMessage, Sharing, SocketCommand, UdpCounters};
 use firelane_socket::{Datagram, DatagramEnd, Ready, SendDatagramError, SocketError, SocketToken, datagram};
 use firelane_units::{LaneId, Mtu, NetstackId, SocketId};
 use support::*;
@@ -27,7 +27,7 @@ impl World {
             socket,
             local,
             v6_only: false,
-            shares: false,
+            sharing: Sharing::default(),
             remote: None,
             link: None,
             slot,

@@ -52,14 +52,21 @@ impl LocalAddr {
     }
 }
 
-/// Whether a socket shares its datagrams (SO_REUSEADDR, SO_REUSEPORT).
+/// Which other sockets may be bound where a datagram of this socket arrives: those that share in the same way, if it does.
+/// Each gets every multicast datagram. The rest is the last one's to bind; if that spreads, one of those that it spreads with
+/// gets it, always the same for a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Sharing {
-    /// Nobody else may bind where a datagram of this socket arrives.
-    #[default]
-    Exclusive,
-    /// Others that share too may: each gets every multicast datagram, and the last to bind the rest.
-    Shared,
+pub struct Sharing {
+    /// Shared with all that say so, too (SO_REUSEADDR).
+    pub shared: bool,
+    /// Spread over all that say so, too, and belong to this user (SO_REUSEPORT).
+    pub spread: Option<u32>,
+}
+
+impl Sharing {
+    fn allows(self, other: Self) -> bool {
+        self.shared && other.shared || self.spread.is_some() && self.spread == other.spread
+    }
 }
 
 /// A socket cannot be connected to this peer.
@@ -115,7 +122,7 @@ impl Binding {
             port: Port(local.port()),
             remote: None,
             link: None,
-            sharing: Sharing::Exclusive,
+            sharing: Sharing::default(),
         }
     }
 
@@ -189,6 +196,13 @@ impl Binding {
         }
     }
 
+    /// Whether what is sent to one of both may as well be the other's: they are bound to the same, and spread.
+    pub(crate) fn spreads_with(&self, other: &Self) -> bool {
+        self.sharing.spread.is_some()
+            && self.sharing.spread == other.sharing.spread
+            && (self.local, self.link) == (other.local, other.link)
+    }
+
     /// Whether a datagram may belong to both.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let peers_overlap = match (self.remote, other.remote) {
@@ -204,8 +218,7 @@ impl Binding {
 
     /// Whether both cannot be bound at once.
     pub(crate) fn conflicts(&self, other: &Self) -> bool {
-        let both_share = self.sharing == Sharing::Shared && other.sharing == Sharing::Shared;
-        !both_share && self.overlaps(other)
+        !self.sharing.allows(other.sharing) && self.overlaps(other)
     }
 }
 
@@ -240,9 +253,22 @@ mod tests {
             let (a, b) = (bound(a), bound(b));
             assert_eq!(a.conflicts(&b), conflict, "{a:?} {b:?}");
             assert_eq!(b.conflicts(&a), conflict, "{b:?} {a:?}");
-            let (sharing_a, sharing_b) = (a.sharing(Sharing::Shared), b.sharing(Sharing::Shared));
-            assert!(!sharing_a.conflicts(&sharing_b), "{a:?} {b:?} share");
-            assert_eq!(sharing_a.conflicts(&b), conflict, "{a:?} shares, {b:?} does not");
+            let shared = Sharing { shared: true, spread: None };
+            let spread = |user| Sharing { shared: false, spread: Some(user) };
+            let both = Sharing { shared: true, spread: Some(1) };
+            for (one, other, allowed) in [
+                (shared, shared, true),
+                (shared, Sharing::default(), false),
+                (spread(1), spread(1), true),
+                (spread(1), spread(2), false),
+                (spread(1), shared, false),
+                (both, spread(1), true),
+                (both, shared, true),
+                (both, spread(2), false),
+            ] {
+                let conflicts = a.sharing(one).conflicts(&b.sharing(other));
+                assert_eq!(conflicts, conflict && !allowed, "{a:?} {one:?}, {b:?} {other:?}");
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! From a datagram's addresses and ports to the socket that gets it.
 //!
 //! Connected before bound to the address before wildcard, and the IPv4 wildcard before a dual-stack IPv6
-//! one. Of sockets that share a binding the last to bind gets a unicast datagram; multicast and broadcast
-//! go to all that fit (RFC 1122 §4.1.3.5, the original's walk of its bind bucket). One table per netstack
+//! one. Of sockets that share a binding the last to bind gets a unicast datagram, or one of those that it spreads with, by
+//! highest random weight; multicast and broadcast go to all that fit (RFC 1122 §4.1.3.5, the original's walk of its bind bucket). One table per netstack
 //! in every lane, with the sockets whose ports steer to it. Only the operator's programs fill it, so its
 //! hash needs no key.
 
@@ -77,6 +77,8 @@ pub struct UdpTable {
     sockets: HashTable<Entry>,
     /// How many were bound so far: what makes one the last.
     bound: u64,
+    /// By what peers are spread.
+    key: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -90,6 +92,11 @@ impl UdpTable {
     /// An empty table.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty table, whose sockets that spread are chosen by a peer's address and this secret.
+    pub fn keyed(key: u64) -> Self {
+        Self { key, ..Self::default() }
     }
 
     /// Binds a socket.
@@ -187,11 +194,23 @@ impl UdpTable {
     fn find(&self, link: Option<LinkId>, local: SocketAddr, remote: SocketAddr) -> Option<Blamed> {
         let (address, port) = (local.ip().to_canonical(), Port(local.port()));
         if !self.connected.is_empty()
-            && let Some(socket) = best(self.connected_to(port, remote.into()), address, link)
+            && let Some(entry) = best(self.connected_to(port, remote.into()), address, link)
         {
-            return Some(Blamed::Connected(socket));
+            return Some(Blamed::Connected(entry.socket));
         }
-        best(self.open_at(port), address, link).map(Blamed::Unconnected)
+        let best = best(self.open_at(port), address, link)?;
+        let socket =
+            if best.binding.spreads_with(&best.binding) { self.one_of(best, remote) } else { best.socket };
+        Some(Blamed::Unconnected(socket))
+    }
+
+    /// Of those that `best` spreads with the one for a peer.
+    #[cold]
+    fn one_of(&self, best: &Entry, remote: SocketAddr) -> SocketId {
+        let peer = hash_peer(best.binding.port(), remote.into()) ^ self.key;
+        let all = self.open_at(best.binding.port()).filter(|it| it.binding.spreads_with(&best.binding));
+        let chosen = all.max_by_key(|it| mix(peer, it.bound.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        chosen.map_or(best.socket, |it| it.socket)
     }
 
     #[inline]
@@ -251,11 +270,11 @@ fn best<'a>(
     entries: impl Iterator<Item = &'a Entry>,
     local: IpAddr,
     link: Option<LinkId>,
-) -> Option<SocketId> {
+) -> Option<&'a Entry> {
     entries
-        .filter_map(|entry| Some((entry.binding.fit(local, link)?, entry.bound, entry.socket)))
-        .max_by_key(|&(fit, bound, _)| (fit, bound))
-        .map(|(_, _, socket)| socket)
+        .filter_map(|entry| Some((entry.binding.fit(local, link)?, entry)))
+        .max_by_key(|&(fit, entry)| (fit, entry.bound))
+        .map(|(_, entry)| entry)
 }
 
 fn remove(index: &mut HashTable<Entry>, hash: u64, socket: SocketId) {
@@ -301,6 +320,7 @@ mod tests {
     use proptest::prelude::*;
 
     const FAR: &str = "10.9.9.9:999";
+    const SHARED: Sharing = Sharing { shared: true, spread: None };
     const LINK: LinkId = LinkId(7);
 
     fn at(text: &str) -> SocketAddr {
@@ -319,7 +339,7 @@ mod tests {
     fn sharing(bindings: &[&str]) -> UdpTable {
         let mut table = UdpTable::new();
         for (n, text) in (0..).zip(bindings) {
-            table.bind(SocketId(n), binding(text).sharing(Sharing::Shared)).unwrap();
+            table.bind(SocketId(n), binding(text).sharing(SHARED)).unwrap();
         }
         table
     }
@@ -373,6 +393,35 @@ mod tests {
             table.lookup_all(LINK, at("255.255.255.255:53"), at(FAR)).map(|s| s.0).collect();
         all.sort_unstable();
         assert_eq!(all, [0, 3]);
+    }
+
+    #[test]
+    fn who_spreads_gets_an_equal_part_of_the_peers_and_keeps_it() {
+        let mut table = UdpTable::keyed(0x1234_5678_9abc_def1);
+        let spread = binding("10.0.0.1:53").sharing(Sharing { shared: false, spread: Some(7) });
+        for n in 0..3 {
+            table.bind(SocketId(n), spread).unwrap();
+        }
+        let all = |table: &UdpTable| -> Vec<SocketId> {
+            let from = |n: u16| SocketAddr::from(([10, 9, (n >> 8) as u8, n as u8], 1000 + n));
+            (0..3000).map(|n| table.lookup(LINK, at("10.0.0.1:53"), from(n)).unwrap()).collect()
+        };
+        let before = all(&table);
+        for n in 0..3 {
+            let part = before.iter().filter(|it| **it == SocketId(n)).count();
+            assert!((800..1200).contains(&part), "{n} gets {part}");
+        }
+        table
+            .bind(SocketId(8), binding("0.0.0.0:53").sharing(Sharing { shared: false, spread: Some(7) }))
+            .unwrap();
+        assert_eq!(all(&table), before, "who is bound to all addresses gets what is no other's");
+        table.unbind(SocketId(1));
+        let without = all(&table);
+        assert!(without.iter().zip(&before).all(|(now, then)| now == then || *then == SocketId(1)));
+        assert!(
+            !without.contains(&SocketId(1))
+                && table.lookup_all(LINK, at("10.0.0.1:53"), at(FAR)).count() == 3
+        );
     }
 
     #[test]
@@ -455,7 +504,7 @@ mod tests {
         let peer = prop::option::of((prop::sample::select(peers), 1u16..3));
         (prop::sample::select(locals), 1u16..4, any::<bool>(), peer, any::<bool>()).prop_map(
             |(local, port, v6_only, peer, shared)| {
-                let sharing = if shared { Sharing::Shared } else { Sharing::Exclusive };
+                let sharing = Sharing { shared, spread: None };
                 let binding = Binding::new(at(&format!("{local}:{port}")), v6_only).sharing(sharing);
                 let connect = |(ip, port)| binding.connected(at(&format!("{ip}:{port}"))).ok();
                 peer.and_then(connect).unwrap_or(binding)

@@ -161,8 +161,15 @@ impl World {
         for port in 0..PORTS {
             let (end, slot) = listener(BATCH);
             let (socket, options) = (SocketId(port.into()), StreamOptions::default());
-            let listen =
-                Listen { socket, local: Self::service(port), v6_only: false, slot, rings: RINGS, options };
+            let listen = Listen {
+                socket,
+                local: Self::service(port),
+                v6_only: false,
+                shares: false,
+                slot,
+                rings: RINGS,
+                options,
+            };
             world.server.command(world.now, SocketCommand::Listen(Box::new(listen)));
             world.listeners.push(end);
         }

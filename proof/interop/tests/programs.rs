@@ -54,7 +54,8 @@ fn memcached_serves_sixteen_clients_with_four_threads() {
     });
 }
 
-/// nginx's configuration: two workers, files by `sendfile`, with and without TLS.
+/// nginx's configuration: two workers, files by `sendfile`, with and without TLS; at one port each worker has listeners of
+/// its own.
 fn nginx_config(folder: &Path) -> String {
     let folder = folder.display();
     // Workers of an ordinary user's namespace cannot become anybody else.
@@ -66,7 +67,9 @@ fn nginx_config(folder: &Path) -> String {
         "user {user}; daemon off; worker_processes 2; pid {folder}/pid; error_log {folder}/nginx.log; events {{}}
         http {{ access_log off; sendfile on; {temporary}
         ssl_certificate {folder}/certificate; ssl_certificate_key {folder}/key;
-        server {{ listen {HOST}:8080; listen {HOST}:8443 ssl; root {folder}; }} }}"
+        server {{ listen {HOST}:8080; listen {HOST}:8443 ssl; root {folder}; }}
+        server {{ listen 8082 reuseport; listen [::]:8082 reuseport; root {folder};
+        location = /worker {{ return 200 $pid; }} }} }}"
     )
 }
 
@@ -95,6 +98,11 @@ fn nginx_serves_files_with_two_workers_and_is_reloaded() {
             let told = stage.ask(on, &["wrk", "-t2", "-c4", "-d1", &plain]);
             assert!(told.contains("requests in") && !told.contains("Socket errors"), "{told}");
         }
+        // Each worker gets its part.
+        let many = format!("http://{HOST}:8082/worker?[1-60]");
+        let told = stage.ask(On::Kernel, &["curl", "-sSf", "-H", "Connection: close", "-w", " ", &many]);
+        let workers: std::collections::BTreeSet<&str> = told.split_whitespace().collect();
+        assert_eq!(workers.len(), 2, "{told}");
         // A reload starts new workers at the old listeners and refuses nobody.
         let wrk = stage.serve(On::Kernel, &["wrk", "-t1", "-c4", "-d2", "-H", "Connection: close", &plain]);
         for _ in 0..3 {
@@ -103,6 +111,7 @@ fn nginx_serves_files_with_two_workers_and_is_reloaded() {
         }
         let told = wrk.expect_success();
         assert!(told.contains("requests in") && !told.contains("Socket errors"), "{told}");
+        stage.ask(On::Kernel, &["curl", "-sSf", &many]);
         let log = std::fs::read_to_string(folder.join("nginx.log")).unwrap();
         assert!(!log.contains("[alert]") && !log.contains("[crit]"), "{log}");
     });

@@ -93,6 +93,18 @@ fn a_port_is_free_as_soon_as_its_listener_is_closed() {
 }
 
 #[test]
+fn ports_are_shared_as_in_the_kernel() {
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        for (on, host) in [(On::Kernel, Stage::KERNEL), (On::Firelane, Stage::FIRELANE)] {
+            stage.ask(on, &["/usr/bin/python3", &script("ports.py"), host]);
+        }
+        stage.wait_until_nothing_is_left();
+    }
+}
+
+#[test]
 fn interfaces_are_the_netstacks() {
     run("interfaces.py");
 }

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use firelane_lane::{Bind, SocketCommand};
+use firelane_lane::{Bind, Sharing, SocketCommand};
 use firelane_socket::{DatagramEnd, SendDatagramError, datagram};
 use firelane_units::SocketId;
 
@@ -58,7 +58,7 @@ impl DatagramSocket {
             socket: id,
             local,
             v6_only: self.stored.v6_only,
-            shares: false,
+            sharing: Sharing::default(),
             remote: self.peer,
             link: None,
             slot,

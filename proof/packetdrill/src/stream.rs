@@ -175,7 +175,7 @@ impl StreamSocket {
         let id = world.next_socket();
         let v6_only = self.stored.v6_only;
         let (rings, options) = (self.rings(), self.stored.stream_options());
-        let listen = Listen { socket: id, local, v6_only, slot, rings, options };
+        let listen = Listen { socket: id, local, v6_only, shares: false, slot, rings, options };
         if !world.command(SocketCommand::Listen(Box::new(listen))) {
             return fail(libc::EADDRINUSE);
         }

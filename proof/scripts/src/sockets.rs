@@ -198,7 +198,7 @@ impl Sockets {
         let socket = sim.next_socket(self.stack.host);
         let local = self.stack.at(self.is_v6, port);
         let (rings, options) = (settings.rings, settings.options);
-        let listen = Listen { socket, local, v6_only: true, slot, rings, options };
+        let listen = Listen { socket, local, v6_only: true, shares: false, slot, rings, options };
         for n in 0..sim.lanes(self.stack.host) {
             let command = SocketCommand::Listen(Box::new(listen.clone()));
             sim.command(self.stack.host, LaneId(n as u16), self.stack.netstack, command);

@@ -127,7 +127,7 @@ impl Cx<'_> {
         let (end, slot) = listener(backlog);
         end.words().set_token(self.app.token());
         let socket = self.sim.next_socket(stack.host);
-        let listen = Listen { socket, local, v6_only: true, slot, rings, options };
+        let listen = Listen { socket, local, v6_only: true, shares: false, slot, rings, options };
         for n in 0..self.sim.lanes(stack.host) {
             let command = SocketCommand::Listen(Box::new(listen.clone()));
             self.sim.command(stack.host, LaneId(n as u16), stack.netstack, command);

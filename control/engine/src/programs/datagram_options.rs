@@ -44,6 +44,7 @@ pub(super) struct DatagramOptions {
     is_v6: bool,
     pub(super) v6_only: bool,
     pub(super) reuse_address: bool,
+    pub(super) reuse_port: bool,
     broadcast: bool,
     buffers: [Option<usize>; 2],
     hops: Option<NonZeroU8>,
@@ -64,6 +65,7 @@ impl DatagramOptions {
             is_v6,
             v6_only: false,
             reuse_address: false,
+            reuse_port: false,
             broadcast: false,
             buffers: [None; 2],
             hops: None,
@@ -131,6 +133,10 @@ impl DatagramOptions {
         Ok(match (level, name) {
             (socket::LEVEL, socket::REUSEADDR) => {
                 self.reuse_address = on;
+                Setting::Nothing
+            }
+            (socket::LEVEL, socket::REUSEPORT) => {
+                self.reuse_port = on;
                 Setting::Nothing
             }
             (socket::LEVEL, socket::BROADCAST) => {
@@ -240,6 +246,7 @@ impl DatagramOptions {
         let usual_hops = || self.hops.map_or(64, |hops| hops.get().into());
         let number: i32 = match (level, name) {
             (socket::LEVEL, socket::REUSEADDR) => self.reuse_address.into(),
+            (socket::LEVEL, socket::REUSEPORT) => self.reuse_port.into(),
             (socket::LEVEL, socket::BROADCAST) => self.broadcast.into(),
             (socket::LEVEL, socket::SNDBUF) => buffer(0),
             (socket::LEVEL, socket::RCVBUF) => buffer(1),

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use firelane_classify::Steering;
 use firelane_ip::SourceFilter;
 use firelane_lane::{
-    Bind, ConnectDatagrams, DatagramOption, Join, LaneMessage, SocketCommand, datagram_lane,
+    Bind, ConnectDatagrams, DatagramOption, Join, LaneMessage, Sharing, SocketCommand, datagram_lane,
 };
 use firelane_shm::layout::{margin, request, status};
 use firelane_shm::{Block, Holder, is_roomy};
@@ -56,8 +56,8 @@ pub(crate) struct Datagrams {
 pub(super) struct Wanted {
     pub(super) local: SocketAddr,
     pub(super) v6_only: bool,
-    /// Others that say so may be bound to the same (SO_REUSEADDR).
-    pub(super) shares: bool,
+    /// Which others may be bound to the same.
+    pub(super) sharing: Sharing,
     /// The most bytes of records that wait to be sent, and to be received.
     pub(super) queues: [usize; 2],
 }
@@ -134,8 +134,8 @@ impl Datagrams {
         let words = self.hold.shared().words();
         words.set_token(Place { arena: arena.place, block: number }.token());
         words.watch(Ready::ALL);
-        let Wanted { local, v6_only, shares, .. } = wanted;
-        let bind = Bind { socket: self.socket, local, v6_only, shares, remote: None, link: None, slot };
+        let Wanted { local, v6_only, sharing, .. } = wanted;
+        let bind = Bind { socket: self.socket, local, v6_only, sharing, remote: None, link: None, slot };
         self.command(fabric, SocketCommand::Bind(Box::new(bind)))?;
         loop {
             if let Some(local) = self.hold.shared().local() {

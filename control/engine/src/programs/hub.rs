@@ -39,6 +39,8 @@ const BELL_KEY: u64 = u64::MAX;
 pub struct Owner {
     /// Its process.
     pub pid: u32,
+    /// Its user.
+    pub user: u32,
     /// Its command.
     pub command: String,
 }

@@ -25,7 +25,7 @@ const KEEP_COUNT_MAX: i32 = 127;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
     reuse_address: bool,
-    reuse_port: bool,
+    pub(super) reuse_port: bool,
     broadcast: bool,
     oob_inline: bool,
     pub(super) v6_only: bool,

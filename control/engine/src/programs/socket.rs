@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use firelane_lane::Sharing;
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Place, SocketId, State};
 use firelane_shm::layout::TAKEN;
 use firelane_socket::{Accepted, AnyEnd, Names, StreamConfig};
@@ -21,6 +22,7 @@ use super::datagrams::{Datagrams, Wanted};
 use super::options::{About, Options};
 use super::stream::{Asked, Stream};
 use crate::fabric::Fabric;
+use crate::registry::Claim;
 use crate::stack::Stack;
 use crate::tcp_listener::{ListenConfig, Reserved, TcpListener};
 
@@ -71,7 +73,9 @@ impl Socket {
         let usual = self.datagram_queues()?;
         let Role::Datagrams(None, options) = &self.role else { return Err(Errno::INVAL) };
         let (local, v6_only) = (canonical(address), options.v6_only);
-        let wanted = Wanted { local, v6_only, shares: options.reuse_address, queues: options.queues(usual) };
+        let spread = options.reuse_port.then_some(self.owner.user);
+        let sharing = Sharing { shared: options.reuse_address, spread };
+        let wanted = Wanted { local, v6_only, sharing, queues: options.queues(usual) };
         let made = Datagrams::bind(&self.stack, &self.arena, wanted).map_err(errno)?;
         let done = options.all().iter().try_for_each(|it| made.set(&self.stack, &self.arena, it));
         if let Err(error) = done {
@@ -137,7 +141,9 @@ impl Socket {
             let owns = self.stack.owns(canonical(address).ip()).map_err(errno)?;
             return Err(if owns { Errno::INVAL } else { Errno::ADDRNOTAVAIL });
         };
-        *bound = Some(Reserved::take(&self.stack, canonical(address)).map_err(errno)?);
+        let sharer = self.options.reuse_port.then_some(self.owner.user);
+        let claim = Claim { addr: canonical(address), v6_only: self.options.v6_only, sharer };
+        *bound = Some(Reserved::take(&self.stack, claim).map_err(errno)?);
         Ok(Answer::Done)
     }
 
@@ -154,7 +160,10 @@ impl Socket {
         };
         let reserved = match bound {
             Some(reserved) => reserved,
-            None => Reserved::take(&self.stack, SocketAddr::new(any(self.family), 0)).map_err(errno)?,
+            None => {
+                let claim = Claim::alone(SocketAddr::new(any(self.family), 0), self.options.v6_only);
+                Reserved::take(&self.stack, claim).map_err(errno)?
+            }
         };
         let usual = self.stack.sockets().map_err(errno)?.stream;
         let config = ListenConfig {

@@ -115,10 +115,10 @@ impl<D> Inside<'_, D> {
     }
 
     fn listen(&mut self, listen: Listen) {
-        let Listen { socket, local, v6_only, slot, rings, options } = listen;
+        let Listen { socket, local, v6_only, shares, slot, rings, options } = listen;
         let address = LocalAddr::of(local.ip(), v6_only);
         let listening = Listening { address, port: port(local), slot, rings, options };
-        if self.shard.listeners.insert(address, port(local), socket).is_err() {
+        if self.shard.listeners.insert(address, port(local), socket, shares).is_err() {
             return self.refuse("listen", "another socket listens there");
         }
         if self.shard.listening.insert(socket.index(), listening).is_err() {

@@ -10,7 +10,7 @@ use core::num::NonZeroU8;
 use firelane_frame::{Envelope, Frame};
 use firelane_ip::{Delivered, Egress, Member};
 use firelane_socket::{DatagramSlot, Flags, Ready, SocketError};
-use firelane_udp::{Binding, Datagram, Sharing, free_port, receive};
+use firelane_udp::{Binding, Datagram, free_port, receive};
 use firelane_units::{DropReason, LinkId, Port, SocketId};
 
 use super::inbound::Inside;
@@ -98,8 +98,7 @@ impl DatagramSocket {
 impl<D> Inside<'_, D> {
     /// Opens a socket.
     pub(crate) fn bind(&mut self, bind: Bind) {
-        let Bind { socket, local, v6_only, shares, remote, link, mut slot } = bind;
-        let sharing = if shares { Sharing::Shared } else { Sharing::Exclusive };
+        let Bind { socket, local, v6_only, sharing, remote, link, mut slot } = bind;
         let local = SocketAddr::new(local.ip().to_canonical(), local.port());
         let asked = local.ip();
         let binding = Binding::new(local, v6_only).on_link(link).sharing(sharing);

@@ -244,7 +244,7 @@ impl<D> Inside<'_, D> {
             TimeWaitAnswer::Reply(reply) => return self.answer(local, remote, &reply),
             TimeWaitAnswer::Reuse { least_iss } => Some(least_iss),
         };
-        if self.shard.listener(local).is_some() {
+        if self.shard.listener(local, remote).is_some() {
             match AtListener::of(seg) {
                 AtListener::Open => return self.on_syn(seg, local, remote, least_iss),
                 AtListener::Ignore => return Err(DropReason::Unacceptable),

@@ -71,7 +71,7 @@ impl<D> Inside<'_, D> {
         least_iss: Option<SeqNum>,
     ) -> Result<(), DropReason> {
         let now = self.common.now;
-        let (socket, listening) = self.shard.listener(local).ok_or(DropReason::NoConnection)?;
+        let (socket, listening) = self.shard.listener(local, remote).ok_or(DropReason::NoConnection)?;
         if !listening.slot.has_room() {
             return Err(DropReason::ListenFull);
         }
@@ -111,7 +111,7 @@ impl<D> Inside<'_, D> {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<HalfOpen, DropReason> {
-        let (socket, listening) = self.shard.listener(local).ok_or(DropReason::NoConnection)?;
+        let (socket, listening) = self.shard.listener(local, remote).ok_or(DropReason::NoConnection)?;
         if !self.shard.half_open.expects_cookie(self.common.now, socket) {
             return Err(DropReason::NoConnection);
         }
@@ -228,7 +228,7 @@ impl<D> Inside<'_, D> {
     /// TIME-WAIT.
     fn claim(&mut self, tuple: &Tuple, local: SocketAddr, remote: SocketAddr) -> Option<Option<SeqNum>> {
         if self.lookup(tuple).is_some()
-            || self.shard.listeners.lookup(tuple.local(), tuple.local_port()).is_some()
+            || self.shard.listeners.lookup(tuple.local(), tuple.local_port(), || 0).is_some()
         {
             return None;
         }

@@ -6,7 +6,7 @@
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-use firelane_classify::{ConnTable, Listeners, LocalAddr};
+use firelane_classify::{ConnTable, Listeners, LocalAddr, SteeringKey};
 use firelane_socket::{ListenerSlot, StreamConfig};
 use firelane_tcp::{
     ChallengeBudget, FastOpenCache, FastOpenServer, ResetBudget, Secret, SegmentIn, SynAnswer, SynLimits,
@@ -14,6 +14,7 @@ use firelane_tcp::{
 };
 use firelane_udp::UdpTable;
 use firelane_units::{DropCounters, Instant, LaneId, LinkId, Port, SocketId};
+use firelane_wire::IpProtocol;
 
 use super::datagrams::DatagramSocket;
 use super::ip_config;
@@ -39,6 +40,8 @@ pub(crate) struct Shard {
     pub(crate) conns: ConnTable,
     pub(crate) forwarded: ForwardedFlows,
     pub(crate) listeners: Listeners,
+    /// What spreads connections over listeners that share an address.
+    steering_key: SteeringKey,
     pub(crate) listening: Dense<Listening>,
     pub(crate) half_open: SynTable,
     pub(crate) time_wait: TimeWaitTable,
@@ -86,6 +89,7 @@ impl Shard {
             conns: ConnTable::new(secrets.table(), connections),
             forwarded: ForwardedFlows::default(),
             listeners: Listeners::new(),
+            steering_key: secrets.steering(),
             listening: Dense::new(),
             half_open: SynTable::new(secrets.time_wait(), secrets.cookie(), SynLimits::default()),
             time_wait: TimeWaitTable::new(secrets.time_wait(), config.time_wait, TIME_WAIT_MAX),
@@ -94,7 +98,7 @@ impl Shard {
             secret: Secret::new(secrets.sequence()),
             challenges: ChallengeBudget::new(secrets.challenge(), CHALLENGES_PER_SECOND),
             resets: ResetBudget::new(config.resets_per_second),
-            udp: UdpTable::new(),
+            udp: UdpTable::keyed(secrets.spread()),
             tcp_counters: TcpCounters::default(),
             udp_counters: UdpCounters::default(),
             drops: DropCounters::default(),
@@ -110,9 +114,14 @@ impl Shard {
         }
     }
 
-    /// The listener for what comes to `local`.
-    pub(crate) fn listener(&self, local: SocketAddr) -> Option<(SocketId, &Listening)> {
-        let socket = self.listeners.lookup(local.ip(), Port(local.port()))?;
+    /// The listener for what comes from `remote` to `local`.
+    pub(crate) fn listener(&self, local: SocketAddr, remote: SocketAddr) -> Option<(SocketId, &Listening)> {
+        let hash = || {
+            let [here, there] = [local, remote].map(|end| (end.ip(), Port(end.port())));
+            let tuple = firelane_classify::Tuple::new(IpProtocol::TCP, here, there);
+            tuple.map_or(0, |tuple| tuple.symmetric_hash(&self.steering_key))
+        };
+        let socket = self.listeners.lookup(local.ip(), Port(local.port()), hash)?;
         Some((socket, self.listening.get(socket.index())?))
     }
 

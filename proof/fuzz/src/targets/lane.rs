@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use firelane_frame::{Checksum, Frame, Pools, PoolsConfig, virtio};
 use firelane_lane::{
-    Bind, Connect, Control, LaneMessage, Listen, SocketCommand, StreamOptions, datagram_lane,
+    Bind, Connect, Control, LaneMessage, Listen, Sharing, SocketCommand, StreamOptions, datagram_lane,
 };
 use firelane_socket::{DatagramEnd, ListenerEnd, StreamConfig, StreamEnd, datagram, listener, stream};
 use firelane_units::{BitRate, FlowId, LaneId, MacAddr, Port, SeqNum, SocketId};
@@ -81,6 +81,7 @@ impl Scene {
             socket: SocketId(1),
             local: (Ipv6Addr::UNSPECIFIED, 80).into(),
             v6_only: false,
+            shares: false,
             slot,
             rings: RINGS,
             options: StreamOptions::default(),
@@ -96,7 +97,7 @@ impl Scene {
             socket: SocketId(2),
             local,
             v6_only: false,
-            shares: false,
+            sharing: Sharing::default(),
             remote: None,
             link: None,
             slot,
