@@ -4,11 +4,11 @@
 //! writes until the client, which counts, has had enough. So the receiver counts in both directions.
 
 use std::io::{ErrorKind, Read, Result as IoResult, Write};
-use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::peer::Result;
 use crate::report::Samples;
+use crate::stream::Stream;
 
 /// Bytes per read and write.
 pub(crate) const WRITE_BYTES: usize = 128 << 10;
@@ -66,9 +66,9 @@ pub(crate) fn serve(stream: &mut (impl Read + Write), buffer: &mut [u8]) -> IoRe
     stream.write_all(&bytes.to_be_bytes())
 }
 
-/// The client's side, over the kernel's stack: bytes that arrived, and how long that took.
+/// The client's side, over libc's sockets: bytes that arrived, and how long that took.
 pub(crate) fn run(
-    mut stream: TcpStream,
+    mut stream: impl Stream,
     way: Way,
     span: Duration,
     buffer: &mut [u8],
@@ -81,7 +81,7 @@ pub(crate) fn run(
             while start.elapsed() < span {
                 stream.write_all(buffer)?;
             }
-            stream.shutdown(Shutdown::Write)?;
+            stream.end()?;
             let mut count = [0; 8];
             stream.read_exact(&mut count)?;
             bytes = u64::from_be_bytes(count);

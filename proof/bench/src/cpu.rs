@@ -9,6 +9,19 @@ use std::time::{Duration, Instant};
 
 use crate::peer::Result;
 
+/// Where client and server run: names for tables, and each one's CPU, for [`bind_to`].
+pub(crate) const PLACEMENTS: [(&str, [&str; 2]); 3] =
+    [("two CPUs", ["0", "1"]), ("one CPU", ["0", "0"]), ("anywhere", ["any", "any"])];
+/// The first of them.
+pub(crate) const TWO_CPUS: usize = 0;
+/// The second.
+pub(crate) const ONE_CPU: usize = 1;
+
+/// Binds the calling thread, and what it starts, to the CPU with this number, unless it is `any`.
+pub(crate) fn bind_to(cpu: &str) -> Result<()> {
+    if cpu == "any" { Ok(()) } else { bind(cpu.parse()?) }
+}
+
 /// Binds the calling thread, and what it starts, to a CPU (modulo the number that there are).
 pub(crate) fn bind(cpu: usize) -> Result<()> {
     let allowed = rustix::thread::sched_getaffinity(None)?;

@@ -14,11 +14,13 @@ mod conn_memory;
 mod conn_rate;
 mod cpu;
 mod forward;
+mod fused;
 mod idle;
 mod kernel;
 mod loss;
 mod memif;
 mod peer;
+mod redis;
 mod redis_tap;
 mod relay;
 mod replay;
@@ -26,6 +28,8 @@ mod report;
 mod rr;
 mod scene;
 mod shim_rtt;
+mod sockets;
+mod stream;
 mod switch;
 mod tap_bulk;
 mod testpmd;
@@ -112,6 +116,41 @@ const BENCHES: &[Bench] = &[
         about: "redis GET, a kernel client over TAP to an unmodified server, beside veth",
         run: redis_tap::run,
     },
+    Bench {
+        name: "fused-rtt",
+        about: "there and back between two unmodified programs, fused, beside kernel loopback and AF_UNIX",
+        run: fused::rtt::run,
+    },
+    Bench {
+        name: "fused-bulk",
+        about: "one connection one way, fused, beside kernel loopback and AF_UNIX",
+        run: fused::bulk::run,
+    },
+    Bench {
+        name: "fused-redis",
+        about: "redis GET per CPU-second of the server, alone and pipelined, fused, beside kernel loopback",
+        run: fused::redis::run,
+    },
+    Bench {
+        name: "fused-java",
+        about: "a Java client's strings to a Java echo server, fused, beside kernel loopback",
+        run: fused::java::run,
+    },
+    Bench {
+        name: "fused-conn",
+        about: "connect and accept, socket and close, bind, listen, connections with a byte, beside the kernel's",
+        run: fused::conn::run,
+    },
+    Bench {
+        name: "fused-pgbench",
+        about: "PostgreSQL, select-only, fused, beside kernel loopback",
+        run: fused::pgbench::run,
+    },
+    Bench {
+        name: "fused-nginx-close",
+        about: "wrk and nginx, 1 KB, a connection for each request, fused, beside kernel loopback",
+        run: fused::nginx::run,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -132,7 +171,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> String {
-    let list: String = BENCHES.iter().map(|b| format!("  {:<11} {}\n", b.name, b.about)).collect();
+    let list: String = BENCHES.iter().map(|b| format!("  {:<17} {}\n", b.name, b.about)).collect();
     format!("usage: firelane-bench NAME\n{list}")
 }
 

@@ -28,8 +28,9 @@ pub(crate) fn play(role: &str, args: &[&str]) -> Result<()> {
         "loss-relay" => crate::loss::play_relay(),
         "loss-sink" => crate::loss::play_sink(args),
         "loss-source" => crate::loss::play_source(),
-        "echo-server" => crate::shim_rtt::play_server(args),
-        "echo-client" => crate::shim_rtt::play_client(args),
+        "stream-server" => crate::stream::play_server(args),
+        "stream-client" => crate::stream::play_client(args),
+        "conn-cases" => crate::fused::conn::play_cases(args),
         "udp-server" => crate::udp_kernel::play_server(args),
         "udp-client" => crate::udp_kernel::play_client(args),
         "udp-tap-server" => crate::udp::play_tap_server(),
@@ -69,8 +70,13 @@ impl Peer {
     pub(crate) fn start(place: Place<'_>, role: &str, args: &[&str]) -> Result<Self> {
         let program = std::env::current_exe()?;
         let mut command = place.command(program.as_os_str())?;
-        command.arg("--peer").arg(role).args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn()?;
+        command.arg("--peer").arg(role).args(args);
+        Self::start_command(role, command)
+    }
+
+    /// Starts another program that speaks as peers do.
+    pub(crate) fn start_command(role: &str, mut command: Command) -> Result<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let answers = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let commands = child.stdin.take();
         let mut peer = Self { child, commands, answers };

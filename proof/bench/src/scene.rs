@@ -1,6 +1,6 @@
 //! Where benchmarks of unmodified programs play: a real `firelaned` with the netstack `web` (10.0.0.10) and a tenant's
 //! namespace `alice` (10.0.0.1) on one etherstub, and beside them two namespaces of the kernel's, `client` (10.1.0.1)
-//! and `server` (10.1.0.2), with a veth pair between.
+//! and `server` (10.1.0.2), with a veth pair between. Their TCP has cubic, the best that the kernel has for such paths.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -58,6 +58,10 @@ impl Scene {
     pub(crate) fn start(lanes: usize) -> Result<Self> {
         let sandbox = Sandbox::new();
         peer::ip(&sandbox, VETH)?;
+        for netns in [CLIENT, SERVER] {
+            let cubic = "echo cubic >/proc/sys/net/ipv4/tcp_congestion_control";
+            sandbox.run(Some(netns), "sh", &["-c", cubic]).expect_success();
+        }
         fs::write(sandbox.folder().join("host.toml"), CONFIG)?;
         let mut scene = Self { sandbox, daemon: None };
         let mut command: Command = scene.sandbox.command(beside("firelaned")?);

@@ -5,23 +5,18 @@
 //! its own, both on one, or where the scheduler puts them. The figure is round trips per second; what they cost all
 //! parties in CPU time stands beside it.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::cpu::{self, Meter};
-use crate::peer::{self, Peer, Place, Result};
+use crate::cpu::{Meter, PLACEMENTS};
+use crate::peer::{Peer, Place, Result};
 use crate::report::{Samples, Table, Verdict};
 use crate::rr::REQUEST_BYTES;
 use crate::scene::{CLIENT, FIRELANE_HOST, KERNEL_HOST, SERVER, Scene, TENANT};
+use crate::stream::Use;
 
 const ROUNDS: usize = 5;
 const SPAN: Duration = Duration::from_millis(150);
 const WANTED_RATIO: f64 = 0.75;
-
-/// Where client and server run.
-const PLACEMENTS: [(&str, [&str; 2]); 3] =
-    [("two CPUs", ["0", "1"]), ("one CPU", ["0", "0"]), ("anywhere", ["any", "any"])];
 
 /// One pair of programs and what it has measured, for each placement.
 struct Pair<'a> {
@@ -50,15 +45,15 @@ impl<'a> Pair<'a> {
         let [client_cpu, server_cpu] = PLACEMENTS[placement].1;
         let address = format!("{}:{}", self.host, self.port);
         self.port += 1;
-        let server = Peer::start(self.places[1], "echo-server", &[&address, server_cpu])?;
-        let mut client = Peer::start(self.places[0], "echo-client", &[client_cpu])?;
-        let warm = format!("{address} {}", SPAN.as_millis() / 4);
-        client.ask(&warm)?;
+        let server = Peer::start(self.places[1], "stream-server", &[&address, server_cpu])?;
+        let mut client = Peer::start(self.places[0], "stream-client", &[client_cpu])?;
+        let trips = format!("{address} {} {REQUEST_BYTES}", Use::Blocking.word());
+        client.ask(&format!("{trips} {}", SPAN.as_millis() / 4))?;
         let parties: Vec<u32> = [client.pid(), server.pid()].into_iter().chain(self.daemon).collect();
         let meter = Meter::start(&parties);
-        let answer = client.ask(&format!("{address} {}", SPAN.as_millis()))?;
+        let answer = client.ask(&format!("{trips} {}", SPAN.as_millis()))?;
         let used = meter.stop();
-        let &[count, nanos] = answer.as_slice() else {
+        let &[count, nanos, ..] = answer.as_slice() else {
             return Err("a count and a time were expected".into());
         };
         foreign.push(used.foreign());
@@ -116,44 +111,5 @@ pub(crate) fn run() -> Result<Verdict> {
         ratio: (tap / veth).min(shm / loopback),
         firelane: format!("{:.1} us TAP, {:.1} us programs", 1e6 / tap, 1e6 / shm),
         peer: format!("{:.1} us veth, {:.1} us loopback", 1e6 / veth, 1e6 / loopback),
-    })
-}
-
-fn bind(cpu: &str) -> Result<()> {
-    if cpu == "any" { Ok(()) } else { cpu::bind(cpu.parse()?) }
-}
-
-/// `ADDR CPU`: answers one connection after the other until the input ends.
-pub(crate) fn play_server(args: &[&str]) -> Result<()> {
-    let &[address, cpu] = args else { return Err("ADDR CPU".into()) };
-    bind(cpu)?;
-    // By std's calls, which are libc's: the library stands in front of those.
-    let listener = TcpListener::bind(address)?;
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let mut request = [0; REQUEST_BYTES];
-            while stream.read_exact(&mut request).is_ok() && stream.write_all(&request).is_ok() {}
-        }
-    });
-    peer::serve(|_| Ok(Vec::new()))
-}
-
-/// `CPU`, then `ADDR MILLIS` is answered with round trips and nanoseconds.
-pub(crate) fn play_client(args: &[&str]) -> Result<()> {
-    let &[cpu] = args else { return Err("CPU".into()) };
-    bind(cpu)?;
-    peer::serve(|words| {
-        let &[address, millis] = words else { return Err("ADDR MILLIS".into()) };
-        let (address, span): (SocketAddr, _) = (address.parse()?, Duration::from_millis(millis.parse()?));
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        let mut message = [7; REQUEST_BYTES];
-        let (start, mut count) = (Instant::now(), 0);
-        while start.elapsed() < span {
-            stream.write_all(&message)?;
-            stream.read_exact(&mut message)?;
-            count += 1;
-        }
-        Ok(vec![count, start.elapsed().as_nanos() as u64])
     })
 }

@@ -1,0 +1,155 @@
+//! `fused-conn`: what libMicro measures of stream sockets, and connections that carry a byte each way.
+//!
+//! One thread has both ends, as in libMicro. Sockets are made and closed outside the time of the other cases.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use crate::cpu;
+use crate::peer::{self, Peer, Result};
+use crate::report::{Table, Verdict, number};
+use crate::scene::Scene;
+use crate::sockets::{self, accept, bind, connect, listen, socket};
+
+use super::{Placed, least, sides};
+
+const ROUNDS: usize = 9;
+/// How often a case is done in a round; a listener's queue holds as many.
+const TIMES: usize = 100;
+const BACKLOG: i32 = 128;
+/// Where the thread runs. The daemon is not bound.
+const CPUS: [&str; 2] = ["0", "any"];
+
+/// A case, and how many times faster than the kernel's it is to be.
+const CASES: [(&str, Option<f64>); 5] = [
+    ("connect-accept", Some(3.0)),
+    ("socket-close", Some(2.0)),
+    ("bind", None),
+    ("listen", None),
+    ("connection-byte", Some(4.0)),
+];
+
+/// Runs the benchmark.
+pub(crate) fn run() -> Result<Verdict> {
+    let scene = Scene::start(1)?;
+    let mut all = Vec::new();
+    for side in sides(&scene) {
+        let mut peers = Vec::new();
+        for cpu in CPUS {
+            peers.push(Peer::start(side.place, "conn-cases", &[cpu, side.host])?);
+        }
+        all.push((side, peers, <[Placed; CASES.len()]>::default()));
+    }
+    for _ in 0..ROUNDS {
+        for (nth, (case, _)) in CASES.iter().enumerate() {
+            for (_, peers, micros) in &mut all {
+                for (placement, peer) in peers.iter_mut().enumerate() {
+                    let nanos = peer.ask(case)?.first().copied().unwrap_or_default();
+                    micros[nth][placement].push(nanos as f64 * 1e-3 / TIMES as f64);
+                }
+            }
+        }
+    }
+    let table = Table::begin("fused-conn: a call at a time, both ends in one thread, at its best placement");
+    let mut ratios = [0.0; CASES.len()];
+    let mut firsts = [0.0; 2];
+    for (nth, (case, wanted)) in CASES.iter().enumerate() {
+        let mut bests = [0.0; 2];
+        for ((side, _, micros), best) in all.iter().zip(&mut bests) {
+            let (placement, micro) = least(&micros[nth]);
+            table.row(&format!("{case}: {}", side.name), &micros[nth][placement], "us");
+            *best = micro;
+        }
+        ratios[nth] = bests[1] / bests[0];
+        match wanted {
+            Some(wanted) => table.at_least("  of the kernel's", ratios[nth], *wanted, "times as fast"),
+            None => table.fact("  of the kernel's", &format!("{} times as fast", number(ratios[nth]))),
+        }
+        if nth == 0 {
+            firsts = bests;
+        }
+    }
+    Ok(Verdict {
+        name: "fused-conn",
+        ratio: ratios[0],
+        firelane: format!("{} us connect and accept", number(firsts[0])),
+        peer: format!("{} us", number(firsts[1])),
+    })
+}
+
+/// `CPU HOST`, then a case's name is answered with the nanoseconds of [`TIMES`] times.
+pub(crate) fn play_cases(args: &[&str]) -> Result<()> {
+    let &[on, host] = args else { return Err("CPU HOST".into()) };
+    cpu::bind_to(on)?;
+    let host: Ipv4Addr = host.parse()?;
+    peer::serve(|words| {
+        let took = match words {
+            ["connect-accept"] => connect_and_accept(host)?,
+            ["socket-close"] => socket_and_close()?,
+            ["bind"] => bind_or_listen(host, false)?,
+            ["listen"] => bind_or_listen(host, true)?,
+            ["connection-byte"] => connections_with_a_byte(host)?,
+            other => return Err(format!("no case is called {other:?}").into()),
+        };
+        Ok(vec![took.as_nanos() as u64])
+    })
+}
+
+/// A listener, and where it listens.
+fn listener(host: Ipv4Addr) -> Result<(OwnedFd, SocketAddrV4)> {
+    let listener = socket()?;
+    bind(&listener, SocketAddrV4::new(host, 0))?;
+    listen(&listener, BACKLOG)?;
+    let address = sockets::name(&listener)?;
+    Ok((listener, address))
+}
+
+fn connect_and_accept(host: Ipv4Addr) -> Result<Duration> {
+    let (listener, address) = listener(host)?;
+    let clients: Vec<OwnedFd> = (0..TIMES).map(|_| socket()).collect::<io::Result<_>>()?;
+    let mut servers = Vec::with_capacity(TIMES);
+    let start = Instant::now();
+    for client in &clients {
+        connect(client, address)?;
+        servers.push(accept(&listener)?);
+    }
+    Ok(start.elapsed())
+}
+
+fn socket_and_close() -> Result<Duration> {
+    let start = Instant::now();
+    for _ in 0..TIMES {
+        drop(socket()?);
+    }
+    Ok(start.elapsed())
+}
+
+fn bind_or_listen(host: Ipv4Addr, listens: bool) -> Result<Duration> {
+    let sockets: Vec<OwnedFd> = (0..TIMES).map(|_| socket()).collect::<io::Result<_>>()?;
+    let bind_all = || sockets.iter().try_for_each(|socket| bind(socket, SocketAddrV4::new(host, 0)));
+    let listen_all = || sockets.iter().try_for_each(|socket| listen(socket, BACKLOG));
+    let mut start = Instant::now();
+    bind_all()?;
+    if listens {
+        start = Instant::now();
+        listen_all()?;
+    }
+    Ok(start.elapsed())
+}
+
+fn connections_with_a_byte(host: Ipv4Addr) -> Result<Duration> {
+    let (listener, address) = listener(host)?;
+    let start = Instant::now();
+    for _ in 0..TIMES {
+        let client = socket()?;
+        connect(&client, address)?;
+        let server = accept(&listener)?;
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            sockets::send(from)?;
+            sockets::receive(to)?;
+        }
+    }
+    Ok(start.elapsed())
+}

@@ -1,0 +1,99 @@
+//! The benchmarks of TCP Fusion: two unmodified programs whose connections go past the daemon, beside the same programs
+//! over the kernel's loopback, over AF_UNIX where a socket may be either, and with both ends on one CPU.
+//!
+//! Every side has its best placement: client and server each on a CPU of its own, both on one, or where the scheduler
+//! puts them. The kernel's TCP has cubic, which serves it best (`scene.rs`).
+
+pub(crate) mod bulk;
+pub(crate) mod conn;
+pub(crate) mod java;
+pub(crate) mod nginx;
+pub(crate) mod pgbench;
+pub(crate) mod redis;
+pub(crate) mod rtt;
+
+use crate::cpu::PLACEMENTS;
+use crate::peer::{Peer, Place, Result};
+use crate::report::Samples;
+use crate::scene::{FIRELANE_HOST, SERVER, Scene};
+use crate::stream::Use;
+
+/// Both ends in the same place, by the kernel or past it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) place: Place<'a>,
+    pub(crate) host: &'static str,
+}
+
+/// Fused, and the kernel's loopback.
+pub(crate) fn sides(scene: &Scene) -> [Side<'_>; 2] {
+    [
+        Side { name: "fused", place: Place::Preloaded(scene), host: FIRELANE_HOST },
+        Side { name: "kernel loopback", place: scene.netns(SERVER), host: "127.0.0.1" },
+    ]
+}
+
+/// The two, and AF_UNIX, each with a server and its client at each placement.
+pub(crate) fn streams(scene: &Scene) -> Result<[Streams<'_>; 3]> {
+    let [fused, loopback] = sides(scene);
+    let unix = Side { name: "AF_UNIX", place: Place::Sandbox(&scene.sandbox), host: "" };
+    let folder = scene.sandbox.folder();
+    Ok([
+        Streams::start(fused, |nth| format!("{}:{}", fused.host, 7000 + nth))?,
+        Streams::start(loopback, |nth| format!("{}:{}", loopback.host, 7000 + nth))?,
+        Streams::start(unix, |nth| folder.join(format!("socket-{nth}")).display().to_string())?,
+    ])
+}
+
+/// A side's ends of streams.
+#[derive(Debug)]
+pub(crate) struct Streams<'a> {
+    pub(crate) side: Side<'a>,
+    /// At each placement: client, server, address.
+    pairs: Vec<(Peer, Peer, String)>,
+}
+
+impl<'a> Streams<'a> {
+    fn start(side: Side<'a>, address: impl Fn(usize) -> String) -> Result<Self> {
+        let mut pairs = Vec::new();
+        for (nth, (_, [client_cpu, server_cpu])) in PLACEMENTS.iter().enumerate() {
+            let address = address(nth);
+            let server = Peer::start(side.place, "stream-server", &[&address, server_cpu])?;
+            let client = Peer::start(side.place, "stream-client", &[client_cpu])?;
+            pairs.push((client, server, address));
+        }
+        Ok(Self { side, pairs })
+    }
+
+    /// One connection, for so long: what `stream.rs` measures of it.
+    pub(crate) fn ask(&mut self, placement: usize, what: Use, bytes: usize, millis: u32) -> Result<[u64; 4]> {
+        let (client, _, address) = &mut self.pairs[placement];
+        let answer = client.ask(&format!("{address} {} {bytes} {millis}", what.word()))?;
+        answer.try_into().map_err(|_| "four numbers were expected".into())
+    }
+}
+
+/// A command in front of `program` that binds it to a CPU; empty for `any`.
+pub(crate) fn bound_to(cpu: &str) -> Vec<&str> {
+    if cpu == "any" { Vec::new() } else { vec!["taskset", "-c", cpu] }
+}
+
+/// What was measured at each placement.
+pub(crate) type Placed = [Samples; PLACEMENTS.len()];
+
+/// The placement with the least median of those that were measured, and that median.
+pub(crate) fn least(placed: &Placed) -> (usize, f64) {
+    let measured = placed.iter().map(Samples::median).enumerate().filter(|&(_, median)| median > 0.0);
+    measured.min_by(|one, two| one.1.total_cmp(&two.1)).unwrap_or_default()
+}
+
+/// The placement with the greatest median, and that median.
+pub(crate) fn greatest(placed: &Placed) -> (usize, f64) {
+    placed
+        .iter()
+        .map(Samples::median)
+        .enumerate()
+        .max_by(|one, two| one.1.total_cmp(&two.1))
+        .unwrap_or_default()
+}
