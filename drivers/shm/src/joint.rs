@@ -7,19 +7,23 @@
 //!
 //! - J1. The daemon offers a direction and takes that back; its reader opens it once it would notice what comes that way;
 //!   its writer joins it when all that went that way before has been read. Each has bits of its own in the state word.
-//! - J2. The writer holds HELD while it is inside. A direction has ended where `tail` stands when neither JOINED nor HELD
-//!   is there, so the daemon parts it at any moment, whatever its programs do.
-//! - J3. The reader takes TCP's bytes up to `joined_at`, then the joint's, then TCP's. What it judges by it reads in this
-//!   order: the joint's tail, TCP's, the state, `joined_at`. While any byte of an extent is unread, no other begins.
+//! - J2. How much was written stands in the same word, above those bits: it is published, and the direction joined, by one
+//!   swap from what the writer has seen. So a direction has ended where the word stands when JOINED is not there; the
+//!   daemon parts it at any moment, and who dies while he writes has written nothing.
+//! - J3. The reader takes TCP's bytes up to `joined_at`, then the joint's, then TCP's. It looks at TCP's cursor first: what
+//!   came there behind an extent is seen only with the extent. While any byte of an extent is unread, no other begins.
 //! - J4. With nothing unread the writer lays the cursor on the storage's begin, whose lines are in a cache.
-//! - J5. Who has written, or made room that is wanted, looks behind a full fence whether somebody sleeps; who is about to
-//!   sleep looks behind one whether there is anything. So one sees the other, and wakes are for sleepers alone.
+//! - J5. Who has written, or made room that is wanted, looks behind that change whether somebody sleeps; who is about to
+//!   sleep says so and looks behind that whether there is anything. All four are in the one order of such accesses, so one
+//!   sees the other, and wakes are for sleepers alone.
 //! - J6. Each program may write anything here at any time. What is read is copied first and checked; who says what cannot
 //!   be true loses this connection.
+//! - J7. What a reader looks at while he waits, and needs when something comes, is one line of memory; nobody else's words
+//!   are in it.
 
 use std::io::{IoSlice, IoSliceMut};
 
-use crate::layout::{Inbox, SLOTS};
+use crate::layout::{Inbox, SLOTS, order_for_models};
 use crate::stream::{Storage, copy_in, copy_out};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sys::Mapping;
@@ -33,21 +37,19 @@ pub mod way {
     pub const OPEN: u64 = 2;
     /// Writer: it writes here.
     pub const JOINED: u64 = 4;
-    /// Writer: it is inside.
-    pub const HELD: u64 = 8;
     /// Daemon: nobody reads any more.
     pub const CLOSED: u64 = 16;
     /// Reader: some who wait for it are known to the daemon alone, which is to be told too.
     pub const INDIRECT: u64 = 32;
-    /// One change of the writer's.
-    pub(super) const EPOCH: u64 = 1 << 32;
+    /// Writer: above, the lower half of how much it has written.
+    pub(super) const WRITTEN_SHIFT: u32 = 32;
 }
-use way::{CLOSED, EPOCH, HELD, INDIRECT, JOINED, OFFERED, OPEN};
+use way::{CLOSED, INDIRECT, JOINED, OFFERED, OPEN, WRITTEN_SHIFT};
 
 /// How much is published at a time, so that a reader begins while the rest is copied.
 const CHUNK: usize = 32 << 10;
-/// How often a look that met a change looks again.
-const LOOKS: usize = 4;
+/// How far the count of bytes may be behind the state word's half of it.
+const COUNT_LAG: u64 = 1 << 30;
 /// The largest storage, by its power of two.
 const SHIFT_MAX: u32 = 31;
 
@@ -55,18 +57,13 @@ const SHIFT_MAX: u32 = 31;
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Side {
-    /// Bytes that it has written here.
-    pub tail: AtomicU64,
-    /// Bytes that it has read here, of the other's.
-    pub head: AtomicU64,
     /// The direction that it writes: [`way`].
     pub state: AtomicU64,
     /// The cursor that lies at the begin of its storage (J4).
     base: AtomicU64,
-    _rest: [u64; 4],
     /// Where in TCP's stream the last extent begins.
     joined_at: AtomicU64,
-    /// Where its storage is, from the segment's begin. The daemon's, as the next three.
+    /// Where its storage is, from the segment's begin. The daemon's, as the next four.
     storage: AtomicU64,
     /// How much may be unread: the writer's SO_SNDBUF and the reader's SO_RCVBUF.
     limit: AtomicU32,
@@ -76,6 +73,12 @@ pub struct Side {
     shift: AtomicU32,
     /// The stream's block in this program's arena.
     block: AtomicU32,
+    _rest: [u64; 2],
+    /// Bytes that it has read here, of the other's.
+    pub head: AtomicU64,
+    /// Bytes that it has written here, or less: the state word has the rest.
+    tail: AtomicU64,
+    _more: [u64; 2],
     /// Which use of the joint it is, in the second side.
     generation: AtomicU64,
     /// Where its threads sleep.
@@ -84,6 +87,19 @@ pub struct Side {
     pub waiters: AtomicU64,
     /// It waits for room to write.
     wants_room: AtomicU64,
+}
+
+impl Side {
+    /// Bytes that it has written here.
+    pub(crate) fn written(&self) -> u64 {
+        self.whole(self.state.load(Ordering::Acquire))
+    }
+
+    /// The same, as a state word has it.
+    fn whole(&self, state: u64) -> u64 {
+        let tail = self.tail.load(Ordering::Relaxed);
+        tail.wrapping_add(u64::from(((state >> WRITTEN_SHIFT) as u32).wrapping_sub(tail as u32)))
+    }
 }
 
 /// The words of a fused connection.
@@ -99,7 +115,7 @@ const _: () = {
     use core::mem::offset_of;
     use firelane_frame::{BLOCK_BYTES, GENERATION_WORD};
     assert!(size_of::<Side>() == 128 && size_of::<Joint>() == BLOCK_BYTES && align_of::<Joint>() == 64);
-    assert!(offset_of!(Side, joined_at) == 64 && offset_of!(Side, sleep) == 104);
+    assert!(offset_of!(Side, head) == 64 && offset_of!(Side, sleep) == 104);
     assert!(size_of::<Side>() + offset_of!(Side, generation) == 8 * GENERATION_WORD);
 };
 
@@ -158,7 +174,7 @@ impl Joint {
     /// out by himself ([`Beside::tell`]).
     pub fn close(&self, at: usize) -> bool {
         let [mine, theirs] = [&self.sides[at], &self.sides[1 - at]];
-        mine.state.fetch_and(!(OFFERED | JOINED | HELD), Ordering::SeqCst);
+        mine.state.fetch_and(!(OFFERED | JOINED), Ordering::SeqCst);
         theirs.state.fetch_and(!(OFFERED | JOINED), Ordering::SeqCst);
         theirs.state.fetch_or(CLOSED, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -167,30 +183,14 @@ impl Joint {
 
     /// How much the end `at` has written that is unread, as the two say.
     pub fn unread(&self, at: usize) -> u64 {
-        let tail = self.sides[at].tail.load(Ordering::Acquire);
-        let unread = tail.wrapping_sub(self.sides[1 - at].head.load(Ordering::Acquire));
+        let unread = self.sides[at].written().wrapping_sub(self.sides[1 - at].head.load(Ordering::Acquire));
         unread.min(u64::from(self.sides[at].limit.load(Ordering::Relaxed)))
     }
 
     /// What the end `at` has written and read here, as it says.
     pub fn passed(&self, at: usize) -> [u64; 2] {
         let side = &self.sides[at];
-        [side.tail.load(Ordering::Acquire), side.head.load(Ordering::Acquire)]
-    }
-
-    /// The state of what `at` writes, for [`Joint::bury`].
-    pub fn state(&self, at: usize) -> u64 {
-        self.sides[at].state.load(Ordering::Acquire)
-    }
-
-    /// Who was inside to write died there: frees what `state` shows held, unless somebody has taken it over since.
-    pub fn bury(&self, at: usize, state: u64) {
-        if state & HELD != 0 {
-            let free = (state & !HELD).wrapping_add(EPOCH);
-            let word = &self.sides[at].state;
-            // If it fails, somebody has changed the word: whoever is inside now leaves by himself.
-            let _ = word.compare_exchange(state, free, Ordering::AcqRel, Ordering::Relaxed);
-        }
+        [side.written(), side.head.load(Ordering::Acquire)]
     }
 }
 
@@ -231,15 +231,15 @@ impl<'a> Beside<'a> {
         Some(Self { memory: segment, joint: segment.joint(joint)?, at: at & 1 })
     }
 
-    /// Tells whoever of the peer's waits, after something was written, or read. A waiter is rung by `ring`, which says
+    /// Tells whoever of the peer's waits, after something was written, or room made (J5). A waiter is rung by `ring`, which says
     /// whether it has, and told off afterwards, so that one who dies between the two has rung twice at the worst.
     /// Whether the daemon is to be told as well: the peer is gone or cannot be told from here.
     pub fn tell(&self, mut ring: impl FnMut(u32) -> bool) -> bool {
-        fence(Ordering::SeqCst);
+        order_for_models();
         let theirs = self.theirs();
         theirs.sleep.wake_counted();
         let mut is_deaf = false;
-        let mut wanted = theirs.waiters.load(Ordering::Relaxed);
+        let mut wanted = theirs.waiters.load(Ordering::SeqCst);
         while wanted != 0 {
             let slot = wanted.trailing_zeros();
             wanted &= wanted - 1;
@@ -298,40 +298,9 @@ impl<'a, M: Storage> Beside<'a, M> {
         self.mine().waiters.fetch_and(!bits, Ordering::SeqCst);
     }
 
-    /// Goes inside to write, if the direction is joined or can be; `own_tail` is TCP's cursor (J1, J2).
-    fn enter(&self, own_tail: u64) -> Option<Inside<'a>> {
-        let mine = self.mine();
-        let mut state = mine.state.load(Ordering::Acquire);
-        loop {
-            if state & (OFFERED | OPEN | CLOSED) != OFFERED | OPEN {
-                return None;
-            }
-            if state & JOINED == 0 {
-                let is_read = mine.tail.load(Ordering::Relaxed) == self.theirs().head.load(Ordering::Acquire);
-                if !is_read {
-                    return None;
-                }
-                mine.joined_at.store(own_tail, Ordering::Relaxed);
-            }
-            // A hold that is there was left by one who died: it is taken over, and who buries him notices.
-            let held = (state | JOINED | HELD).wrapping_add(EPOCH);
-            match mine.state.compare_exchange(state, held, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(Inside(&mine.state)),
-                Err(now) => state = now,
-            }
-        }
-    }
-
-    /// Whether the next write comes here, as far as can be seen.
-    fn is_way(&self) -> bool {
-        let state = self.mine().state.load(Ordering::Acquire);
-        let is_free = state & (OFFERED | OPEN | CLOSED) == OFFERED | OPEN;
-        is_free && (state & JOINED != 0 || self.mine().tail.load(Ordering::Relaxed) == self.head())
-    }
-
     /// What the peer has read.
     fn head(&self) -> u64 {
-        self.theirs().head.load(Ordering::Acquire)
+        self.theirs().head.load(Ordering::SeqCst)
     }
 
     /// The storage of what a side writes.
@@ -341,61 +310,93 @@ impl<'a, M: Storage> Beside<'a, M> {
     }
 
     /// Writes as much as there is room for; `None` if TCP has the direction. The caller has the stream's sending direction to
-    /// himself.
+    /// himself, and `own_tail` is TCP's cursor.
     pub(crate) fn write(&self, own_tail: u64, pieces: &[IoSlice<'_>]) -> Option<Result<usize, Lie>> {
-        let _inside = self.enter(own_tail)?;
+        let len = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        let mut done = 0;
+        loop {
+            match self.write_part(own_tail, pieces, done, len) {
+                // What was written before the direction ended was written.
+                None if done > 0 => return Some(Ok(done)),
+                None => return None,
+                Some(Err(lie)) => return Some(Err(lie)),
+                Some(Ok(0)) => return Some(Ok(done)),
+                Some(Ok(count)) => done += count,
+            }
+            if done >= len {
+                return Some(Ok(done));
+            }
+        }
+    }
+
+    /// Writes up to [`CHUNK`] bytes of the `len` in `pieces`, behind the first `done`, if the direction is joined or can be
+    /// (J1, J2).
+    #[inline]
+    fn write_part(
+        &self,
+        own_tail: u64,
+        pieces: &[IoSlice<'_>],
+        done: usize,
+        len: usize,
+    ) -> Option<Result<usize, Lie>> {
         let mine = self.mine();
-        let (storage, size) = Self::ring(mine);
-        let tail = mine.tail.load(Ordering::Relaxed);
+        let mut state = mine.state.load(Ordering::Acquire);
+        let tail = mine.whole(state);
         let unread = tail.wrapping_sub(self.head());
+        let ring @ (_, size) = Self::ring(mine);
         if unread > size as u64 {
             return Some(Err(Lie));
         }
-        if unread == 0 {
-            mine.base.store(tail, Ordering::Relaxed);
-        }
-        let base = mine.base.load(Ordering::Relaxed);
         let limit = size.min(mine.limit.load(Ordering::Relaxed) as usize);
-        let len = pieces.iter().map(|piece| piece.len()).sum::<usize>();
-        let len = len.min(limit.saturating_sub(unread as usize));
-        let mut done = 0;
-        while done < len {
-            let part = (len - done).min(CHUNK);
-            let cursor = tail.wrapping_add(done as u64);
-            let at = cursor.wrapping_sub(base);
-            if !copy_in(self.memory, (storage, size), at, part, pieces, done) {
-                return Some(Err(Lie));
-            }
-            done += part;
-            mine.tail.store(tail.wrapping_add(done as u64), Ordering::Release);
+        let part = (len - done).min(CHUNK).min(limit.saturating_sub(unread as usize));
+        if part == 0 && may_join(state, unread) {
+            return Some(Ok(0));
         }
-        Some(Ok(done))
+        let base = if unread == 0 { tail } else { mine.base.load(Ordering::Relaxed) };
+        if may_join(state, unread) && !copy_in(self.memory, ring, tail.wrapping_sub(base), part, pieces, done)
+        {
+            return Some(Err(Lie));
+        }
+        while may_join(state, unread) {
+            if unread == 0 {
+                mine.base.store(base, Ordering::Relaxed);
+            }
+            if state & JOINED == 0 {
+                mine.joined_at.store(own_tail, Ordering::Relaxed);
+            }
+            let new = (state | JOINED).wrapping_add((part as u64) << WRITTEN_SHIFT);
+            match mine.state.compare_exchange(state, new, Ordering::SeqCst, Ordering::Acquire) {
+                Ok(_) => {
+                    let now = tail.wrapping_add(part as u64);
+                    if now.wrapping_sub(mine.tail.load(Ordering::Relaxed)) >= COUNT_LAG {
+                        mine.tail.store(now, Ordering::Release);
+                    }
+                    return Some(Ok(part));
+                }
+                // Flags have changed: nobody else writes the count.
+                Err(there) => state = there,
+            }
+        }
+        None
     }
 
     /// What can be read, where TCP's ring has been read up to `own_head` and filled up to `own_tail` (J3).
+    #[inline]
     pub(crate) fn look(&self, own_head: u64, own_tail: impl Fn() -> u64) -> Result<Readable, Lie> {
         let (mine, theirs) = (self.mine(), self.theirs());
-        for _ in 0..LOOKS {
-            let tail = theirs.tail.load(Ordering::Acquire);
-            let own = own_tail().wrapping_sub(own_head) as usize;
-            let state = theirs.state.load(Ordering::Acquire);
-            let joined_at = theirs.joined_at.load(Ordering::Relaxed);
-            let beside = tail.wrapping_sub(mine.head.load(Ordering::Relaxed));
-            if beside > Self::ring(theirs).1 as u64 {
-                return Err(Lie);
-            }
-            if beside == 0 {
-                let has_ended = state & (JOINED | HELD) == 0;
-                if has_ended && theirs.tail.load(Ordering::Acquire) != tail {
-                    continue;
-                }
-                return Ok(Readable { own, beside: 0 });
-            }
-            let before = joined_at.wrapping_sub(own_head).cast_signed().max(0) as usize;
-            let beside = if own >= before { beside as usize } else { 0 };
-            return Ok(Readable { own: own.min(before), beside });
+        let own = own_tail().wrapping_sub(own_head) as usize;
+        let state = theirs.state.load(Ordering::SeqCst);
+        let head = mine.head.load(Ordering::Relaxed);
+        let beside = ((state >> WRITTEN_SHIFT) as u32).wrapping_sub(head as u32) as usize;
+        if beside == 0 {
+            return Ok(Readable { own, beside: 0 });
         }
-        Ok(Readable::default())
+        if beside > Self::ring(theirs).1 {
+            return Err(Lie);
+        }
+        let joined_at = theirs.joined_at.load(Ordering::Relaxed);
+        let before = joined_at.wrapping_sub(own_head).cast_signed().max(0) as usize;
+        Ok(Readable { own: own.min(before), beside: if own >= before { beside } else { 0 } })
     }
 
     /// Copies `len` bytes, which [`Beside::look`] has found, into `pieces` behind the first `skip`, and releases them unless
@@ -414,23 +415,23 @@ impl<'a, M: Storage> Beside<'a, M> {
             return Err(Lie);
         }
         if !peek {
-            mine.head.store(head.wrapping_add(len as u64), Ordering::Release);
+            // Whether room is wanted is looked for behind this (J5).
+            mine.head.swap(head.wrapping_add(len as u64), Ordering::SeqCst);
         }
         Ok(())
     }
 
     /// Whether the peer waits for room, of which there is enough now: it is to be told, once.
     pub fn makes_room(&self) -> bool {
-        fence(Ordering::SeqCst);
+        order_for_models();
         let theirs = self.theirs();
-        if theirs.wants_room.load(Ordering::Relaxed) == 0 {
+        if theirs.wants_room.load(Ordering::SeqCst) == 0 {
             return false;
         }
-        let unread =
-            theirs.tail.load(Ordering::Acquire).wrapping_sub(self.mine().head.load(Ordering::Relaxed));
+        let unread = theirs.written().wrapping_sub(self.mine().head.load(Ordering::Relaxed));
         let limit = u64::from(theirs.limit.load(Ordering::Relaxed));
         crate::is_roomy(limit.saturating_sub(unread), unread)
-            && theirs.wants_room.swap(0, Ordering::AcqRel) != 0
+            && theirs.wants_room.swap(0, Ordering::SeqCst) != 0
     }
 
     /// This end waits for room. It looks again after this.
@@ -442,28 +443,24 @@ impl<'a, M: Storage> Beside<'a, M> {
     /// Room to write, and what is unread of what was written; `None` if the next write is TCP's.
     pub(crate) fn room(&self) -> Option<(usize, usize)> {
         let mine = self.mine();
-        let unread = mine.tail.load(Ordering::Relaxed).wrapping_sub(self.head()) as usize;
-        let limit = mine.limit.load(Ordering::Relaxed) as usize;
-        self.is_way().then(|| (limit.saturating_sub(unread), unread))
+        let state = mine.state.load(Ordering::Acquire);
+        let unread = mine.whole(state).wrapping_sub(self.head());
+        let limit = u64::from(mine.limit.load(Ordering::Relaxed));
+        may_join(state, unread).then(|| (limit.saturating_sub(unread) as usize, unread as usize))
     }
 
     /// What was written here and counts as unacknowledged: what the reader's buffer would not hold.
     pub(crate) fn unacknowledged(&self) -> usize {
         let mine = self.mine();
-        let unread = mine.tail.load(Ordering::Relaxed).wrapping_sub(self.head());
+        let unread = mine.written().wrapping_sub(self.head());
         let limit = mine.limit.load(Ordering::Relaxed);
         unread.min(limit.into()).saturating_sub(mine.room.load(Ordering::Relaxed).into()) as usize
     }
 }
 
-/// The state word of a direction while its writer is inside (J2).
-struct Inside<'a>(&'a AtomicU64);
-
-impl Drop for Inside<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.0.fetch_and(!HELD, Ordering::AcqRel);
-    }
+/// Whether a write may come to a direction in this state, of which so much is unread.
+fn may_join(state: u64, unread: u64) -> bool {
+    state & (OFFERED | OPEN | CLOSED) == OFFERED | OPEN && (state & JOINED != 0 || unread == 0)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -109,7 +109,7 @@ impl Inbox {
 
 /// Loom takes sequentially consistent accesses for acquiring and releasing ones, and only such a fence for what it is.
 #[inline]
-fn order_for_models() {
+pub(crate) fn order_for_models() {
     if cfg!(loom) {
         crate::sync::fence(Ordering::SeqCst);
     }

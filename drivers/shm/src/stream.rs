@@ -391,6 +391,12 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
 
     /// What poll(2) says. Writable is [`is_roomy`], as in Linux, so that writes are not crumbs.
     pub fn readiness(&self) -> Readiness {
+        self.readiness_of(Readiness::READABLE | Readiness::WRITABLE)
+    }
+
+    /// The same as far as `events` go, and what comes unasked. What is not asked for is left in the peer's cache.
+    #[inline]
+    fn readiness_of(&self, events: u32) -> Readiness {
         let status = self.status();
         let mut ready = 0;
         let mut add = |when: bool, bits: u32| ready |= if when { bits } else { 0 };
@@ -400,8 +406,8 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         add(ended, Readiness::PEER_CLOSED | Readiness::READABLE);
         add(status & status::WRITE_CLOSED != 0, Readiness::WRITABLE);
         add(status & status::WRITE_CLOSED != 0 && ended, Readiness::HANGUP);
-        add(self.available() > 0, Readiness::READABLE);
-        if status & status::CONNECTED != 0 {
+        add(events & Readiness::READABLE != 0 && self.available() > 0, Readiness::READABLE);
+        if events & Readiness::WRITABLE != 0 && status & status::CONNECTED != 0 {
             let (room, unread) = self.room_and_unread();
             add(is_roomy(room as u64, unread as u64), Readiness::WRITABLE);
         }
@@ -454,7 +460,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     pub fn wait(&self, events: u32, limit: Duration, spin: &mut Spin) -> Woken {
         let wanted = events | Readiness::ERROR | Readiness::HANGUP;
         // Who waits for a stream that gets a joint meanwhile must wait there.
-        let is_ready = || self.readiness().has(wanted) || self.lacks().is_some();
+        let is_ready = || self.readiness_of(events).has(wanted) || self.lacks().is_some();
         if spin.until(is_ready) { Woken::Ready } else { self.sleep().until(limit, is_ready) }
     }
 }
@@ -579,10 +585,9 @@ pub(crate) fn copy_out<M: Storage>(
 }
 
 impl Block {
-    /// Daemon: a session has died. Frees what its threads held of this stream. Whether one was inside to write.
-    pub fn bury(&self, session: u32) -> bool {
-        let wrote = bury(&self.send_owner, session);
-        if wrote {
+    /// Daemon: a session has died. Frees what its threads held of this stream.
+    pub fn bury(&self, session: u32) {
+        if bury(&self.send_owner, session) {
             let word = &self.rings.one.state;
             let state = word.load(Ordering::Acquire);
             if state & HELD != 0 {
@@ -592,7 +597,6 @@ impl Block {
             }
         }
         bury(&self.recv_owner, session);
-        wrote
     }
 
     /// Daemon: something has happened to the stream for good ([`status`], with an error above), and whoever sleeps on it

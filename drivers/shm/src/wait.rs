@@ -133,10 +133,10 @@ impl Sleep {
         self.wake_counted();
     }
 
-    /// The same behind a full fence that the caller has.
+    /// The same behind a fence that the caller has, or a change that is sequentially consistent.
     #[inline]
     pub(crate) fn wake_counted(&self) {
-        if self.sleepers.load(Ordering::Relaxed) != 0 {
+        if self.sleepers.load(Ordering::SeqCst) != 0 {
             self.futex.fetch_add(1, Ordering::SeqCst);
             // It cannot fail in a way that could be made good: at the worst a slice ends late.
             let _ = futex_wake(&self.futex);

@@ -249,16 +249,6 @@ impl Joined {
         }
     }
 
-    /// What its direction's state is, before who was inside is buried.
-    pub(super) fn state(&self) -> u64 {
-        self.joint().state(self.at)
-    }
-
-    /// Who was inside to write, as `state` shows it, has died.
-    pub(super) fn bury(&self, state: u64) {
-        self.joint().bury(self.at, state);
-    }
-
     /// Bytes that were written here and count as acknowledged, and bytes that have come.
     pub(super) fn carried(&self) -> [u64; 2] {
         let joint = self.joint();

@@ -203,12 +203,8 @@ impl Stream {
 
     /// A session has died: frees what its threads held. What they had written and not told is told.
     pub(super) fn bury(&self, block: &Block, session: u32) {
-        let joined = self.joined().map(|joined| (joined, joined.state()));
-        let wrote = block.bury(session);
-        if let Some((joined, state)) = joined {
-            if wrote {
-                joined.bury(state);
-            }
+        block.bury(session);
+        if let Some(joined) = self.joined() {
             joined.tell_peer();
         }
     }

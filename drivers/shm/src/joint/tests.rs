@@ -201,22 +201,38 @@ fn a_waiter_who_sleeps_is_rung_until_somebody_says_that_he_was() {
 }
 
 #[test]
-fn who_dies_inside_is_buried_and_nothing_half_written_is_seen() {
+fn who_dies_while_he_writes_has_written_nothing() {
     let world = World::new(64, 64);
     world.fuse();
     assert_eq!(world.write(0, b"whole"), 5);
-    let inside = world.beside(0).enter(0).unwrap();
-    std::mem::forget(inside);
+    // All that he does before the swap that publishes it.
+    let side = &world.joint().sides[0];
+    let place = (LAYOUT.storage_at(), RING);
+    assert!(copy_in(world.segment.mapping(), place, 5, 4, &[IoSlice::new(b"half")], 0));
     world.joint().part();
-    assert_eq!(world.read(1, 99), b"whole");
-    // Until he is buried the direction has no end.
-    let state = world.joint().state(0);
-    world.joint().bury(0, state);
-    world.joint().bury(0, state);
-    assert_eq!(world.joint().state(0) & (way::HELD | way::JOINED), 0);
+    assert_eq!((world.read(1, 99), side.written()), (b"whole".to_vec(), 5));
+    side.base.store(5, Ordering::Relaxed);
+    side.joined_at.store(3, Ordering::Relaxed);
     assert_eq!(world.write(0, b"by TCP"), 6);
     world.carry(0, 99);
     assert_eq!(world.read(1, 99), b"by TCP");
+}
+
+#[test]
+fn the_count_goes_on_where_half_of_it_ends() {
+    let world = World::new(64, 64);
+    let begin = (1_u64 << 32) - 9;
+    world.joint().sides[0].tail.store(begin - (1 << 29), Ordering::Relaxed);
+    world.joint().sides[0].state.store(begin << way::WRITTEN_SHIFT, Ordering::Relaxed);
+    world.joint().sides[1].head.store(begin, Ordering::Relaxed);
+    world.fuse();
+    for round in 0..40_u8 {
+        assert_eq!(world.write(0, &[round; 3]), 3);
+        assert_eq!(world.joint().unread(0), 3);
+        assert_eq!(world.read(1, 99), [round; 3]);
+    }
+    assert_eq!(world.joint().passed(0), [begin + 120, 0]);
+    assert_eq!(world.joint().passed(1), [0, begin + 120]);
 }
 
 /// Whatever a program writes to the words that it shares, the other reads bytes of its own connection or is told of a lie;
@@ -234,9 +250,9 @@ fn lies_are_found_out_or_harm_nobody_else() {
         let _ = (world.end(1).readiness(), world.end(0).unacknowledged(), world.beside(0).tell(|_| true));
         (read, written)
     };
-    let (read, written) = spoilt(|side| side.tail.store(1 << 40, Ordering::Relaxed));
+    let (read, written) = spoilt(|side| _ = side.state.fetch_or(1 << 60, Ordering::Relaxed));
     assert_eq!((read, written), (Err(ReadError::Lie), Err(WriteError::Lie)));
-    let (read, written) = spoilt(|side| side.head.store(u64::MAX / 2, Ordering::Relaxed));
+    let (read, written) = spoilt(|side| side.head.store(1 << 30, Ordering::Relaxed));
     assert_eq!((read, written), (Err(ReadError::Lie), Err(WriteError::Lie)));
     let (read, written) = spoilt(|side| side.storage.store(u64::MAX - 3, Ordering::Relaxed));
     assert_eq!((read, written), (Err(ReadError::Lie), Err(WriteError::Lie)));
@@ -248,6 +264,7 @@ fn lies_are_found_out_or_harm_nobody_else() {
         |side| side.base.store(u64::MAX / 3, Ordering::Relaxed),
         |side| side.joined_at.store(u64::MAX, Ordering::Relaxed),
         |side| side.state.store(u64::MAX, Ordering::Relaxed),
+        |side| side.tail.store(u64::MAX / 5, Ordering::Relaxed),
         |side| side.block.store(u32::MAX, Ordering::Relaxed),
         |side| side.waiters.store(u64::MAX, Ordering::Relaxed),
     ] {
