@@ -235,9 +235,8 @@ impl<'a> Beside<'a> {
     /// whether it has, and told off afterwards, so that one who dies between the two has rung twice at the worst.
     /// Whether the daemon is to be told as well: the peer is gone or cannot be told from here.
     pub fn tell(&self, mut ring: impl FnMut(u32) -> bool) -> bool {
-        order_for_models();
+        self.wake_threads();
         let theirs = self.theirs();
-        theirs.sleep.wake_counted();
         let mut is_deaf = false;
         let mut wanted = theirs.waiters.load(Ordering::SeqCst);
         while wanted != 0 {
@@ -268,6 +267,19 @@ impl<'a, M: Storage> Beside<'a, M> {
 
     fn theirs(&self) -> &'a Side {
         &self.joint.sides[1 - self.at]
+    }
+
+    /// The same over other memory.
+    #[cfg(all(test, loom))]
+    pub(crate) fn over(memory: &'a M, joint: &'a Joint, at: usize) -> Self {
+        Self { memory, joint, at }
+    }
+
+    /// Wakes the peer's threads that sleep (J5).
+    #[inline]
+    pub(crate) fn wake_threads(&self) {
+        order_for_models();
+        self.theirs().sleep.wake_counted();
     }
 
     /// Where this end's threads sleep: the peer and the daemon wake them there.

@@ -1,6 +1,6 @@
-//! Loom models of the words that both ends change: news, sleep, and the hold on storage.
+//! Loom models of the words that both ends change: news, sleep, the hold on storage, and joints.
 
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
 
 use firelane_frame::ring_state::{ATTACHED, HELD, SIZE_SHIFT};
@@ -8,10 +8,11 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
+use crate::joint::{Beside, Joint, SideConfig, way};
 use crate::layout::{Block, Inbox, margin, status};
 use crate::owner::Holder;
 use crate::stream::{Storage, StreamEnd, WriteError};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 use crate::wait::Woken;
 
 /// Storage of a page that may be detached: loom finds a use that is not ordered before its end.
@@ -120,5 +121,131 @@ fn model_storage_is_not_detached_under_a_writer() {
             true => assert_eq!(written, Err(WriteError::WouldBlock)),
             false => assert_eq!((written, one.state.load(Ordering::Acquire) & HELD), (Ok(1), 0)),
         }
+    });
+}
+
+/// A byte of a joint's storage: loom finds a read that is not ordered behind its write.
+struct Byte(UnsafeCell<u8>);
+
+impl Storage for Byte {
+    fn copy_in(&self, _at: u64, bytes: &[u8]) -> bool {
+        // SAFETY: loom checks that the access is exclusive.
+        self.0.with_mut(|byte| unsafe { *byte = bytes[0] });
+        true
+    }
+
+    fn copy_out(&self, _at: u64, to: &mut [u8]) -> bool {
+        // SAFETY: loom checks that nobody writes meanwhile.
+        self.0.with(|byte| to[0] = unsafe { *byte });
+        true
+    }
+}
+
+// SAFETY: the model's point is that the words order the accesses; loom checks that they do.
+unsafe impl Sync for Byte {}
+
+/// A joint with room for one byte each way, offered and open; the byte; and TCP's cursor at the reader.
+fn joint() -> Arc<(Joint, Byte, AtomicU64)> {
+    let joint = Joint::default();
+    let config = SideConfig { storage: 0, size: 1, send: 1, receive: 0, block: 0 };
+    joint.make([config; 2]);
+    joint.sides[0].state.store(way::OFFERED | way::OPEN, Ordering::Relaxed);
+    Arc::new((joint, Byte(UnsafeCell::new(0)), AtomicU64::new(0)))
+}
+
+/// Reads what there is at the end 1: bytes of TCP, and the joint's byte.
+fn read_at_one(shared: &(Joint, Byte, AtomicU64)) -> (usize, Option<u8>) {
+    let (joint, byte, tcp) = shared;
+    let reader = Beside::over(byte, joint, 1);
+    let found = reader.look(0, || tcp.load(Ordering::Acquire)).unwrap();
+    let mut bytes = [0];
+    let is_there = found.beside > 0;
+    if is_there {
+        reader.read(1, &mut [IoSliceMut::new(&mut bytes)], 0, false).unwrap();
+    }
+    (found.own, is_there.then_some(bytes[0]))
+}
+
+#[test]
+fn model_what_is_published_is_there_and_the_place_is_used_again_after_it_was_read() {
+    loom::model(|| {
+        let shared = joint();
+        let theirs = Arc::clone(&shared);
+        let program = thread::spawn(move || {
+            let writer = Beside::over(&theirs.1, &theirs.0, 0);
+            [7, 8].map(|byte| writer.write(0, &[IoSlice::new(&[byte])]).unwrap().unwrap())
+        });
+        let first = read_at_one(&shared);
+        assert!([(0, None), (0, Some(7))].contains(&first));
+        let written = program.join().unwrap();
+        assert_eq!(written[0], 1);
+        let rest = if first.1.is_none() { Some(7) } else { Some(8).filter(|_| written[1] == 1) };
+        assert_eq!(read_at_one(&shared), (0, rest));
+    });
+}
+
+#[test]
+fn model_a_direction_that_is_parted_keeps_its_order() {
+    loom::model(|| {
+        let shared = joint();
+        let [program, daemon] = [Arc::clone(&shared), Arc::clone(&shared)];
+        let program = thread::spawn(move || {
+            let (joint, byte, tcp) = &*program;
+            let goes_beside = Beside::over(byte, joint, 0).write(0, &[IoSlice::new(&[7])]).is_some();
+            // The next write is TCP's for certain, and TCP is fast.
+            joint.part();
+            tcp.store(1, Ordering::Release);
+            goes_beside
+        });
+        let daemon = thread::spawn(move || daemon.0.part());
+        let (own, beside) = read_at_one(&shared);
+        let goes_beside = program.join().unwrap();
+        daemon.join().unwrap();
+        assert!(own == 0 || !goes_beside, "TCP's byte was seen before the joint's");
+        assert!(beside.is_none() || goes_beside);
+        if goes_beside && beside.is_none() {
+            assert_eq!(read_at_one(&shared), (0, Some(7)), "then TCP's");
+        }
+        assert_eq!(read_at_one(&shared), (1, None));
+    });
+}
+
+#[test]
+fn model_who_sleeps_at_a_joint_is_woken_by_a_write() {
+    loom::model(|| {
+        let shared = joint();
+        let theirs = Arc::clone(&shared);
+        let program = thread::spawn(move || {
+            let writer = Beside::over(&theirs.1, &theirs.0, 0);
+            assert_eq!(writer.write(0, &[IoSlice::new(&[7])]), Some(Ok(1)));
+            writer.wake_threads();
+        });
+        let reader = Beside::over(&shared.1, &shared.0, 1);
+        let is_ready = || reader.look(0, || 0).unwrap().beside > 0;
+        // Time does not pass in models: a wake-up that is lost ends in a deadlock.
+        assert_eq!(reader.sleep().until(Duration::MAX, is_ready), Woken::Ready);
+        program.join().unwrap();
+    });
+}
+
+#[test]
+fn model_who_waits_for_room_at_a_joint_is_woken_by_a_read() {
+    loom::model(|| {
+        let shared = joint();
+        let writer = Beside::over(&shared.1, &shared.0, 0);
+        assert_eq!(writer.write(0, &[IoSlice::new(&[7])]), Some(Ok(1)));
+        let theirs = Arc::clone(&shared);
+        let program = thread::spawn(move || {
+            assert_eq!(read_at_one(&theirs), (0, Some(7)));
+            let reader = Beside::over(&theirs.1, &theirs.0, 1);
+            if reader.makes_room() {
+                reader.wake_threads();
+            }
+        });
+        let writer = Beside::over(&shared.1, &shared.0, 0);
+        writer.want_room();
+        let is_ready = || writer.room().is_some_and(|(room, _)| room > 0);
+        assert_eq!(writer.sleep().until(Duration::MAX, is_ready), Woken::Ready);
+        program.join().unwrap();
     });
 }
