@@ -123,6 +123,12 @@ pub struct ConnectionInfo {
     pub sack: bool,
     /// Whether both ends take part in ECN.
     pub ecn: bool,
+    /// Whether text does not go in segments, but from one program's memory to the other's.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub fused: bool,
+    /// Of an unmodified program: bytes that came and went that way, ever. They are not among `inbytes` and `outbytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fused_bytes: Option<[u64; 2]>,
     /// The next number that we send.
     pub snxt: u32,
     /// The oldest number that the peer has not acknowledged.

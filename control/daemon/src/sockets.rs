@@ -47,7 +47,11 @@ pub(crate) fn page(
         programs.iter().filter_map(|it| Some((key(it.netstack, it.local?, it.remote), it))).collect();
     let owned = |row: &SocketRow| {
         let owner = owners.get(&key(row.netstack, row.local, row.remote));
-        Some(SocketInfo { program: owner.map(|it| program(it)), ..info(name(row.netstack)?, row) })
+        let mut info = info(name(row.netstack)?, row);
+        if let Some(tcp) = &mut info.tcp {
+            tcp.fused_bytes = owner.and_then(|it| it.fused);
+        }
+        Some(SocketInfo { program: owner.map(|it| program(it)), ..info })
     };
     let sockets = rows.iter().filter_map(owned).collect();
     Ok(SocketPage { sockets, next: next.map(spell_cursor) })
@@ -143,6 +147,8 @@ fn connection(row: &ConnectionRow) -> ConnectionInfo {
         timestamps: it.timestamps,
         sack: it.sack,
         ecn: it.ecn,
+        fused: row.is_fused,
+        fused_bytes: None,
         snxt,
         suna_seq,
         rnxt,

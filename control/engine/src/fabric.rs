@@ -271,9 +271,9 @@ impl Outlet<Queue> for FabricOutlet {
         }
     }
 
-    fn join(&mut self, one: SocketToken, two: SocketToken) {
+    fn join(&mut self, ends: [SocketToken; 2], unread_min: u32) {
         if let Some(fabric) = self.fabric.upgrade() {
-            fabric.programs.join(one, two);
+            fabric.programs.join(ends, unread_min);
         }
     }
 

@@ -73,12 +73,16 @@ pub struct Side {
     shift: AtomicU32,
     /// The stream's block in this program's arena.
     block: AtomicU32,
-    _rest: [u64; 2],
+    /// How many writes may be unread (`tcp_fusion_rcv_unread_min`); zero is any number.
+    most_writes: AtomicU32,
+    _rest: [u32; 3],
     /// Bytes that it has read here, of the other's.
     pub head: AtomicU64,
     /// Bytes that it has written here, or less: the state word has the rest.
     tail: AtomicU64,
-    _more: [u64; 2],
+    /// How many writes there were since all was read, as far as they are counted.
+    writes: AtomicU32,
+    _more: [u32; 3],
     /// Which use of the joint it is, in the second side.
     generation: AtomicU64,
     /// Where its threads sleep.
@@ -99,6 +103,23 @@ impl Side {
     fn whole(&self, state: u64) -> u64 {
         let tail = self.tail.load(Ordering::Relaxed);
         tail.wrapping_add(u64::from(((state >> WRITTEN_SHIFT) as u32).wrapping_sub(tail as u32)))
+    }
+
+    /// Whether the limit of unread writes allows another, with so many bytes unread: the reader who finds the end begins a new
+    /// count.
+    #[inline]
+    fn may_write(&self, unread: u64) -> bool {
+        let most = self.most_writes.load(Ordering::Relaxed);
+        most == 0 || unread == 0 || self.writes.load(Ordering::Relaxed) < most
+    }
+
+    /// A write has been published, with so many bytes unread before it.
+    #[inline]
+    fn count_write(&self, unread: u64) {
+        if self.most_writes.load(Ordering::Relaxed) != 0 {
+            let before = if unread == 0 { 0 } else { self.writes.load(Ordering::Relaxed) };
+            self.writes.store(before.saturating_add(1), Ordering::Relaxed);
+        }
     }
 }
 
@@ -149,6 +170,11 @@ impl Joint {
             side.shift.store(config.size.trailing_zeros(), Ordering::Relaxed);
             side.block.store(config.block, Ordering::Relaxed);
         }
+    }
+
+    /// At most so many writes may be unread in each direction; zero is any number.
+    pub fn limit_writes(&self, most: u32) {
+        self.sides.iter().for_each(|side| side.most_writes.store(most, Ordering::Relaxed));
     }
 
     /// Both directions may be joined.
@@ -361,6 +387,7 @@ impl<'a, M: Storage> Beside<'a, M> {
         }
         let limit = size.min(mine.limit.load(Ordering::Relaxed) as usize);
         let part = (len - done).min(CHUNK).min(limit.saturating_sub(unread as usize));
+        let part = if done == 0 && !mine.may_write(unread) { 0 } else { part };
         if part == 0 && may_join(state, unread) {
             return Some(Ok(0));
         }
@@ -379,6 +406,9 @@ impl<'a, M: Storage> Beside<'a, M> {
             let new = (state | JOINED).wrapping_add((part as u64) << WRITTEN_SHIFT);
             match mine.state.compare_exchange(state, new, Ordering::SeqCst, Ordering::Acquire) {
                 Ok(_) => {
+                    if done == 0 {
+                        mine.count_write(unread);
+                    }
                     let now = tail.wrapping_add(part as u64);
                     if now.wrapping_sub(mine.tail.load(Ordering::Relaxed)) >= COUNT_LAG {
                         mine.tail.store(now, Ordering::Release);
@@ -458,7 +488,8 @@ impl<'a, M: Storage> Beside<'a, M> {
         let state = mine.state.load(Ordering::Acquire);
         let unread = mine.whole(state).wrapping_sub(self.head());
         let limit = u64::from(mine.limit.load(Ordering::Relaxed));
-        may_join(state, unread).then(|| (limit.saturating_sub(unread) as usize, unread as usize))
+        let room = if mine.may_write(unread) { limit.saturating_sub(unread) } else { 0 };
+        may_join(state, unread).then_some((room as usize, unread as usize))
     }
 
     /// What was written here and counts as unacknowledged: what the reader's buffer would not hold.

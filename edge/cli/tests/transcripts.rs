@@ -207,7 +207,7 @@ fn sockets() -> Vec<SocketInfo> {
         },
         socket("tcp", "TIME_WAIT", "10.0.0.10:80", Some("10.0.0.2:43211")),
         SocketInfo {
-            tcp: Some(Box::new(known(2))),
+            tcp: Some(Box::new(ConnectionInfo { fused: true, fused_bytes: Some([64, 1 << 30]), ..known(2) })),
             ..socket("tcp", "CLOSE_WAIT", "[fd00::10]:80", Some("[fd00::1]:43212"))
         },
         socket("udp", "Idle", "10.0.0.10:53", None),

@@ -31,7 +31,7 @@ pub trait Outlet<D> {
     fn notice(&mut self, lane: LaneId, notice: Notice);
 
     /// The programs of two connections may carry their text past the lane. Whoever serves no programs need not listen.
-    fn join(&mut self, _one: SocketToken, _two: SocketToken) {}
+    fn join(&mut self, _ends: [SocketToken; 2], _unread_min: u32) {}
 
     /// From now on the program of this connection, and its peer's, may not.
     fn part(&mut self, _token: SocketToken) {}
@@ -68,7 +68,7 @@ pub enum Notice {
 /// What is to become of connections whose two ends are programs'.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Join {
-    Joined(SocketToken, SocketToken),
+    Joined { ends: [SocketToken; 2], unread_min: u32 },
     Parted(SocketToken),
 }
 
@@ -156,7 +156,7 @@ impl<D> Outbox<D> {
         }
         for join in self.joins.drain(..) {
             match join {
-                Join::Joined(one, two) => outlet.join(one, two),
+                Join::Joined { ends, unread_min } => outlet.join(ends, unread_min),
                 Join::Parted(token) => outlet.part(token),
             }
         }

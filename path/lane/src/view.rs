@@ -122,4 +122,6 @@ pub struct ConnectionRow {
     pub send_queue: usize,
     /// Bytes in the receive ring: arrived and not read.
     pub receive_queue: usize,
+    /// Its text does not go in segments.
+    pub is_fused: bool,
 }

@@ -35,7 +35,7 @@ use firelane_units::LaneId;
 use crate::bell::Bell;
 use crate::fabric::{Fabric, Message};
 use arena::ProgramArena;
-use segment::{Bond, Joined, Segments};
+use segment::{Bond, Joined, Segments, Wanted};
 use stream::Stream;
 
 pub use hub::{Hub, Owner, Reply, send};
@@ -165,26 +165,30 @@ impl Programs {
         Some((arena.stream(block)?, arena))
     }
 
-    /// A lane lets two programs fuse a connection. What takes system calls is left to who has time.
-    pub(crate) fn join(&self, one: SocketToken, two: SocketToken) {
+    /// A lane lets two programs fuse a connection, with at most `unread_min` writes unread each way unless that is zero. What
+    /// takes system calls is left to who has time.
+    pub(crate) fn join(&self, [one, two]: [SocketToken; 2], unread_min: u32) {
         let Some([one_end, two_end]) = self.stream(one).zip(self.stream(two)).map(<[_; 2]>::from) else {
             return;
         };
         let is_swapped = one_end.1.place > two_end.1.place;
         let ends = if is_swapped { [&two_end, &one_end] } else { [&one_end, &two_end] };
         if let Some(joined) = one_end.0.joined() {
+            joined.limit_writes(unread_min);
             return joined.offer();
         }
         match self.segments.of(ends.map(|(_, arena)| arena.place)) {
             Some(segment) => {
                 if let Some(bond) = Bond::new(segment, ends.map(|(stream, arena)| (stream, arena))) {
                     for (at, (stream, arena)) in ends.into_iter().enumerate() {
-                        stream.join(arena, Joined::new(&bond, at));
+                        let joined = Joined::new(&bond, at);
+                        joined.limit_writes(unread_min);
+                        stream.join(arena, joined);
                     }
                 }
             }
             None => {
-                if self.segments.want([one, two]) {
+                if self.segments.want(Wanted { ends: [one, two], unread_min }) {
                     self.call_idler();
                 }
             }
@@ -202,14 +206,14 @@ impl Programs {
 
     /// Makes the segments that connections wait for, and joins those. Called by who has time.
     fn make_segments(&self) {
-        for [one, two] in self.segments.take_wanted() {
+        for Wanted { ends: [one, two], unread_min } in self.segments.take_wanted() {
             let Some(((_, first), (_, second))) = self.stream(one).zip(self.stream(two)) else { continue };
             let ends = if first.place > second.place { [&*second, &*first] } else { [&*first, &*second] };
             let is_there = self.segments.of(ends.map(|arena| arena.place)).is_some();
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             // Without memory or descriptors the connection stays with TCP.
             if is_there || self.segments.make(number, ends).is_ok() {
-                self.join(one, two);
+                self.join([one, two], unread_min);
             }
         }
     }

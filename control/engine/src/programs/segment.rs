@@ -59,13 +59,21 @@ impl Segment {
     }
 }
 
+/// Two connections that wait for their segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) ends: [SocketToken; 2],
+    /// As many writes may be unread; zero is any number.
+    pub(super) unread_min: u32,
+}
+
 /// All segments, and connections that wait for theirs.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     made: RwLock<BTreeMap<Sides, Arc<Segment>>>,
     /// All that are in use, by their numbers: connections keep theirs when one of the programs is gone.
     used: RwLock<BTreeMap<u64, Weak<Segment>>>,
-    wanted: Mutex<Vec<[SocketToken; 2]>>,
+    wanted: Mutex<Vec<Wanted>>,
 }
 
 impl Segments {
@@ -100,16 +108,16 @@ impl Segments {
     }
 
     /// Two connections wait for a segment. Whether they are remembered.
-    pub(super) fn want(&self, ends: [SocketToken; 2]) -> bool {
+    pub(super) fn want(&self, one: Wanted) -> bool {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let has_room = wanted.len() < WANTED_MAX;
         if has_room {
-            wanted.push(ends);
+            wanted.push(one);
         }
         has_room
     }
 
-    pub(super) fn take_wanted(&self) -> Vec<[SocketToken; 2]> {
+    pub(super) fn take_wanted(&self) -> Vec<Wanted> {
         std::mem::take(&mut self.wanted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -213,6 +221,11 @@ impl Joined {
         if self.bond.closed.iter().all(|closed| !closed.load(Ordering::Acquire)) {
             self.joint().offer();
         }
+    }
+
+    /// At most so many writes may be unread each way; zero is any number.
+    pub(super) fn limit_writes(&self, most: u32) {
+        self.joint().limit_writes(most);
     }
 
     /// Neither may.

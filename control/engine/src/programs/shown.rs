@@ -10,7 +10,7 @@ use firelane_units::{LaneId, NetstackId};
 
 use super::hub::Owner;
 use super::socket::{Role, Socket};
-use super::stream::Asked;
+use super::stream::{Asked, Stream};
 
 /// A program's socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,6 +31,8 @@ pub struct ProgramSocket {
     pub lane: Option<LaneId>,
     /// Bytes that the program has sent and received.
     pub carried: [u64; 2],
+    /// Of these, what came and went past the lane, if it ever could.
+    pub fused: Option<[u64; 2]>,
 }
 
 /// The same with what explains it.
@@ -65,6 +67,7 @@ impl Socket {
             is_datagram: matches!(self.role, Role::Datagrams(..)),
             lane,
             carried,
+            fused: self.stream().and_then(Stream::fused),
         }
     }
 }

@@ -157,6 +157,12 @@ impl Stream {
         [sent + more_sent, received + more_received]
     }
 
+    /// Bytes that have come past the lane, and that have gone there, if it was ever fused.
+    pub(super) fn fused(&self) -> Option<[u64; 2]> {
+        let [sent, received] = self.joined()?.carried();
+        Some([received, sent])
+    }
+
     /// The connection, once the lane has made it.
     pub(super) fn conn(&self) -> Option<ConnRef> {
         self.hold.shared().conn()

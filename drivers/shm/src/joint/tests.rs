@@ -144,6 +144,24 @@ fn a_direction_holds_what_both_buffers_do_and_asks_for_room() {
 }
 
 #[test]
+fn so_many_writes_may_be_unread() {
+    let world = World::new(64, 64);
+    world.joint().limit_writes(8);
+    world.fuse();
+    assert_eq!((0..20).map(|_| world.write(0, b"x")).sum::<usize>(), 8);
+    let is_writable = || world.end(0).readiness().has(crate::Readiness::WRITABLE);
+    assert!(!is_writable() && !world.end(0).asks_for_storage());
+    assert_eq!((world.read(1, 7).len(), world.write(0, b"x")), (7, 0));
+    assert!(world.beside(1).makes_room() && !is_writable(), "until the reader finds the end");
+    world.end(0).asks_for_storage();
+    assert_eq!(world.read(1, 7).len(), 1);
+    assert!(world.beside(1).makes_room() && is_writable());
+    assert_eq!(world.write(0, b"x"), 1);
+    world.joint().limit_writes(0);
+    assert_eq!((0..20).map(|_| world.write(0, b"x")).sum::<usize>(), 20);
+}
+
+#[test]
 fn what_was_written_before_the_end_can_be_read_after_it() {
     let world = World::new(64, 64);
     world.fuse();

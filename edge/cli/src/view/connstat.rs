@@ -53,6 +53,9 @@ const FIELDS: &[Column] = &[
     col("RTT", 8),
     col("RTTS", 8),
     col("RTTC", 11),
+    col("FUSED", 6),
+    col("FUSEDINBYTES", 13),
+    col("FUSEDOUTBYTES", 14),
 ];
 const DEFAULT_FIELDS: &str = "laddr,lport,raddr,rport,state";
 
@@ -243,7 +246,9 @@ fn row(socket: &SocketInfo) -> Vec<String> {
     ]));
     row.extend(counts(&[it.suna, it.unsent, it.swnd, it.cwnd, it.rwnd, it.mss, it.rto_us / 1000]));
     row.push(it.rtt_us.map(|rtt| rtt.to_string()).unwrap_or_default());
-    row.extend([unknown.clone(), unknown]);
+    row.extend([unknown.clone(), unknown.clone()]);
+    row.push(if it.fused { "yes" } else { "no" }.to_owned());
+    row.extend(it.fused_bytes.map_or([unknown.clone(), unknown], |counts| counts.map(|count| count.to_string())));
     row
 }
 

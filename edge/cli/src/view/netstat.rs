@@ -245,11 +245,12 @@ impl Section {
     fn row(self, socket: &SocketInfo, verbose: bool) -> String {
         let width = self.address_width();
         let remote = socket.remote.map_or_else(|| self.nobody(), address);
-        let (local, state) = (address(socket.local), &socket.state);
+        let local = address(socket.local);
         if !self.is_tcp {
-            return format!("{local:<width$} {remote:<width$} {state}");
+            return format!("{local:<width$} {remote:<width$} {}", socket.state);
         }
         let it = socket.tcp.clone().unwrap_or_default();
+        let state = format!("{}{}", socket.state, if it.fused { " (fused)" } else { "" });
         let counts = [it.swnd, it.sendq, it.rwnd, it.recvq].map(|count| format!("{count:>6}")).join(" ");
         if verbose {
             let numbers =

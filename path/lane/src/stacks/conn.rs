@@ -313,6 +313,11 @@ impl Conn {
         matches!(&self.tcp, Tcp::Awake(tcp) if tcp.unsent_limit().is_some())
     }
 
+    /// Whether its text goes past TCP.
+    pub(crate) fn is_fused(&self) -> bool {
+        self.fusion.is_on() || self.fusion == Fusion::Beside
+    }
+
     /// What is known of it.
     pub(crate) fn info(&self, now: Instant) -> Option<StreamInfo> {
         let mut tcp = self.look(|tcp| tcp.info(now));
@@ -326,7 +331,7 @@ impl Conn {
         Some(StreamInfo {
             local,
             remote,
-            is_fused: self.fusion.is_on() || self.fusion == Fusion::Beside,
+            is_fused: self.is_fused(),
             flow: self.awake.as_ref().and_then(|awake| awake.flow?.1),
             unsent: Bytes(written.saturating_sub(sent.0)),
             unread: Bytes::from(recv.unread_in_all()),

@@ -121,7 +121,7 @@ impl Conns {
     }
 
     /// Lets two programs carry their text past the lane, if both can, as soon as somebody answers for each.
-    fn join_programs<D>(&mut self, common: &mut Common<D>, id: ConnId, peer: ConnId) {
+    fn join_programs<D>(&mut self, common: &mut Common<D>, id: ConnId, peer: ConnId, unread_min: u32) {
         let Some((one, two)) = self.slab.pair_mut(id, peer) else { return };
         if !(one.stream.is_far() && two.stream.is_far()) {
             // What reads a ring in this process cannot read one in an arena.
@@ -135,8 +135,7 @@ impl Conns {
             return;
         }
         (one.fusion, two.fusion) = (Fusion::Beside, Fusion::Beside);
-        let [one, two] = tokens;
-        common.outbox.joins.push(Join::Joined(one, two));
+        common.outbox.joins.push(Join::Joined { ends: tokens, unread_min });
         common.counters.fused += 1;
     }
 
@@ -194,7 +193,7 @@ impl Stacks {
             return;
         };
         if self.conns.is_any_far(id, peer) {
-            return self.conns.join_programs(common, id, peer);
+            return self.conns.join_programs(common, id, peer, tuning.unread_min);
         }
         if !self.conns.fuse(id, peer, tuning.unread_min, common.now) {
             return;

@@ -98,6 +98,7 @@ fn connection(now: Instant, conn: &Conn) -> Option<SocketRow> {
         sequence: conn.look(|tcp| tcp.sequence()),
         send_queue: conn.stream.send.available(),
         receive_queue: conn.stream.recv.unread(),
+        is_fused: conn.is_fused(),
     };
     let (local, remote) = (names.local, Some(names.remote));
     Some(SocketRow { netstack: conn.netstack, local, remote, what: SocketKind::Connection(row) })
