@@ -248,7 +248,9 @@ fn row(socket: &SocketInfo) -> Vec<String> {
     row.push(it.rtt_us.map(|rtt| rtt.to_string()).unwrap_or_default());
     row.extend([unknown.clone(), unknown.clone()]);
     row.push(if it.fused { "yes" } else { "no" }.to_owned());
-    row.extend(it.fused_bytes.map_or([unknown.clone(), unknown], |counts| counts.map(|count| count.to_string())));
+    row.extend(
+        it.fused_bytes.map_or([unknown.clone(), unknown], |counts| counts.map(|count| count.to_string())),
+    );
     row
 }
 

@@ -11,9 +11,9 @@ use super::{Placed, Side, bound_to, least, sides};
 
 const SOURCE: &str = include_str!("RoundTrips.java");
 const ROUNDS: usize = 5;
-/// Strings in a round, of 100,000 in all, and before the first.
-const STRINGS: u32 = 20_000;
-const WARM: u32 = 20_000;
+/// Strings in a round, and before the first: more than 100,000 in all.
+const STRINGS: u32 = 5_000;
+const WARM: u32 = 10_000;
 const WANTED: [(&str, f64); 2] =
     [("of kernel loopback's best", 3.0), ("of kernel loopback on two CPUs", 10.0)];
 
