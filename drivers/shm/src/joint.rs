@@ -18,8 +18,8 @@
 //!   sees the other, and wakes are for sleepers alone.
 //! - J6. Each program may write anything here at any time. What is read is copied first and checked; who says what cannot
 //!   be true loses this connection.
-//! - J7. What a reader looks at while he waits, and needs when something comes, is one line of memory; nobody else's words
-//!   are in it.
+//! - J7. What the peer looks at while he waits, when something comes, and when he has written is one line of memory. How
+//!   far this end has read is in the other, which the peer looks at now and then.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -48,12 +48,15 @@ use way::{CLOSED, INDIRECT, JOINED, OFFERED, OPEN, WRITTEN_SHIFT};
 
 /// How much is published at a time, so that a reader begins while the rest is copied.
 const CHUNK: usize = 32 << 10;
+/// How much is written after a look at what the peer has read until the next, if there is room for certain: the word is in
+/// the peer's cache.
+const NEAR: u64 = 16 << 10;
 /// How far the count of bytes may be behind the state word's half of it.
 const COUNT_LAG: u64 = 1 << 30;
 /// The largest storage, by its power of two.
 const SHIFT_MAX: u32 = 31;
 
-/// What one program writes of a joint.
+/// What one program writes of a joint: a line that the other looks at (J7), and one of its own.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Side {
@@ -63,34 +66,35 @@ pub struct Side {
     base: AtomicU64,
     /// Where in TCP's stream the last extent begins.
     joined_at: AtomicU64,
-    /// Where its storage is, from the segment's begin. The daemon's, as the next four.
+    /// Where its storage is, from the segment's begin. The daemon's, as the next three.
     storage: AtomicU64,
     /// How much may be unread: the writer's SO_SNDBUF and the reader's SO_RCVBUF.
     limit: AtomicU32,
-    /// How much of that is the reader's.
-    room: AtomicU32,
     /// The storage's size, as a power of two.
     shift: AtomicU32,
-    /// The stream's block in this program's arena.
-    block: AtomicU32,
     /// How many writes may be unread (`tcp_fusion_rcv_unread_min`); zero is any number.
     most_writes: AtomicU32,
-    _rest: [u32; 3],
-    /// Bytes that it has read here, of the other's.
-    pub head: AtomicU64,
-    /// Bytes that it has written here, or less: the state word has the rest.
-    tail: AtomicU64,
-    /// How many writes there were since all was read, as far as they are counted.
-    writes: AtomicU32,
-    _more: [u32; 3],
-    /// Which use of the joint it is, in the second side.
-    generation: AtomicU64,
+    /// It waits for room to write.
+    wants_room: AtomicU32,
     /// Where its threads sleep.
     pub sleep: Sleep,
     /// Waiters of the segment that are to be told, a bit each.
     pub waiters: AtomicU64,
-    /// It waits for room to write.
-    wants_room: AtomicU64,
+    /// Bytes that it has read here, of the other's.
+    pub head: AtomicU64,
+    /// Bytes that it has written here, or less: the state word has the rest.
+    tail: AtomicU64,
+    /// What the other had read when it last looked.
+    seen_head: AtomicU64,
+    /// How many writes there were since all was read, as far as they are counted.
+    writes: AtomicU32,
+    /// How much of `limit` is the reader's. The daemon's, as the next.
+    room: AtomicU32,
+    /// The generation's place is the arena's affair: which use of the joint it is, in the second side.
+    generation: AtomicU64,
+    /// The stream's block in this program's arena.
+    block: AtomicU32,
+    _rest: [u32; 5],
 }
 
 impl Side {
@@ -136,7 +140,7 @@ const _: () = {
     use core::mem::offset_of;
     use firelane_frame::{BLOCK_BYTES, GENERATION_WORD};
     assert!(size_of::<Side>() == 128 && size_of::<Joint>() == BLOCK_BYTES && align_of::<Joint>() == 64);
-    assert!(offset_of!(Side, head) == 64 && offset_of!(Side, sleep) == 104);
+    assert!(offset_of!(Side, head) == 64 && offset_of!(Side, sleep) == 48 && offset_of!(Side, block) == 104);
     assert!(size_of::<Side>() + offset_of!(Side, generation) == 8 * GENERATION_WORD);
 };
 
@@ -380,13 +384,14 @@ impl<'a, M: Storage> Beside<'a, M> {
         let mine = self.mine();
         let mut state = mine.state.load(Ordering::Acquire);
         let tail = mine.whole(state);
-        let unread = tail.wrapping_sub(self.head());
         let ring @ (_, size) = Self::ring(mine);
+        let limit = (size as u64).min(mine.limit.load(Ordering::Relaxed).into());
+        let part = (len - done).min(CHUNK);
+        let unread = self.unread_at_most(state, tail, part as u64, limit);
         if unread > size as u64 {
             return Some(Err(Lie));
         }
-        let limit = size.min(mine.limit.load(Ordering::Relaxed) as usize);
-        let part = (len - done).min(CHUNK).min(limit.saturating_sub(unread as usize));
+        let part = part.min(limit.saturating_sub(unread) as usize);
         let part = if done == 0 && !mine.may_write(unread) { 0 } else { part };
         if part == 0 && may_join(state, unread) {
             return Some(Ok(0));
@@ -420,6 +425,20 @@ impl<'a, M: Storage> Beside<'a, M> {
             }
         }
         None
+    }
+
+    /// How much of what was written may be unread: exactly, unless there is room for `part` more near by for certain (J7).
+    #[inline]
+    fn unread_at_most(&self, state: u64, tail: u64, part: u64, limit: u64) -> u64 {
+        let mine = self.mine();
+        let most = tail.wrapping_sub(mine.seen_head.load(Ordering::Relaxed));
+        let is_near = most > 0 && most.saturating_add(part) <= limit.min(NEAR);
+        if is_near && state & JOINED != 0 && mine.most_writes.load(Ordering::Relaxed) == 0 {
+            return most;
+        }
+        let head = self.head();
+        mine.seen_head.store(head, Ordering::Relaxed);
+        tail.wrapping_sub(head)
     }
 
     /// What can be read, where TCP's ring has been read up to `own_head` and filled up to `own_tail` (J3).
