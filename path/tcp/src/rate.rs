@@ -147,9 +147,11 @@ impl RateSampler {
         self.first_sent_at = sent_at;
         let send_elapsed = sent_at.nanos_since(prior.first_sent_at);
         let interval = send_elapsed.max(self.delivered_at.nanos_since(prior.delivered_at));
+        // The least round trip is kept in whole microseconds, rounded up: so is what is compared with it.
+        let is_too_short = interval + 999 < least_nanos;
         RateSample {
             delivered: Bytes(self.delivered - prior.delivered),
-            interval: Duration::from_nanos(if interval < least_nanos { 0 } else { interval }),
+            interval: Duration::from_nanos(if is_too_short { 0 } else { interval }),
             prior_delivered: Bytes(prior.delivered),
             in_flight: Bytes(prior.in_flight.into()),
             lost_before,
@@ -206,6 +208,21 @@ mod tests {
         let sample = sampler.on_ack_done(Duration::ZERO).expect("delivered");
         assert!(sample.app_limited);
         assert!(!sampler.on_sent(t(12), false).app_limited);
+    }
+
+    /// The least round trip is rounded up to microseconds, as the estimator keeps it.
+    #[test]
+    fn what_took_the_least_round_trip_is_a_sample_and_what_took_less_is_none() {
+        let sent = Instant::from_secs(1);
+        let sample = |took: u64, least: u64| {
+            let mut sampler = RateSampler::default();
+            let lone = range(0, 1_000, sent, sampler.on_sent(sent, true));
+            sampler.on_delivered(sent + Duration::from_nanos(took), &lone);
+            let sample = sampler.on_ack_done(Duration::from_micros(least)).expect("delivered");
+            sample.rate().is_some()
+        };
+        assert!(sample(12_640, 13) && sample(12_001, 13) && sample(13_000, 13) && sample(14_000, 13));
+        assert!(!sample(12_000, 13) && !sample(11_999, 13) && !sample(1, 2));
     }
 
     #[test]

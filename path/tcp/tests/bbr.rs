@@ -234,3 +234,47 @@ fn pacing_begins_with_the_first_segment() {
     let wait = path.flight.paced_until().expect("the rest waits").saturating_since(path.now);
     assert!(wait > RTT / 30 && wait < RTT / 25, "{wait:?}");
 }
+
+/// The peer's window has room for one segment: sends the next when its pace lets it go, and takes its ACK `rtt` later.
+fn lone_segment(flight: &mut Flight, now: &mut Instant, rtt: Duration) {
+    flight.wake(*now);
+    while flight.pace(*now, None).is_none() {
+        *now = flight.paced_until().expect("something waits for its pace");
+    }
+    let nxt = flight.nxt();
+    flight.on_sent(*now, nxt..nxt + MSS);
+    flight.on_pause();
+    *now += rtt;
+    let ack = AckIn { ack: nxt + MSS, sack: &[], echoed: None, duplicate: false, congested: false };
+    flight.on_ack(*now, &ack);
+}
+
+/// A round trip of broken microseconds, over and over: none is shorter than the least, so all of them measure the rate.
+/// When none counted, the rate of a connection of one segment at a time stayed what a time-out had made of it.
+#[test]
+fn a_pace_from_before_a_time_out_is_not_kept_for_ever() {
+    let config = FlightConfig { algorithm: Algorithm::Bbr, ..FlightConfig::default() };
+    let mut flight = Flight::new(&config);
+    let mut now = Instant::from_secs(1_000);
+    flight.on_established(now, Mss::clamped(MSS as u16), true, Some(Duration::from_micros(90)), 0);
+    for _ in 0..50 {
+        lone_segment(&mut flight, &mut now, Duration::from_millis(150));
+    }
+    let nxt = flight.nxt();
+    flight.wake(now);
+    flight.on_sent(now, nxt..nxt + MSS);
+    while flight.timeouts() < 4 {
+        now = flight.deadline().expect("something is out");
+        flight.on_timer(now);
+    }
+    flight.on_sent(now, nxt..nxt + MSS);
+    let ack = AckIn { ack: nxt + MSS, sack: &[], echoed: None, duplicate: false, congested: false };
+    flight.on_ack(now + Duration::from_millis(2), &ack);
+    for _ in 0..20 {
+        lone_segment(&mut flight, &mut now, Duration::from_nanos(12_640));
+    }
+    let before = now;
+    lone_segment(&mut flight, &mut now, Duration::from_nanos(12_640));
+    let took = now.saturating_since(before);
+    assert!(took < Duration::from_millis(1), "{took:?} for one segment");
+}

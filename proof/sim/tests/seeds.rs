@@ -42,6 +42,13 @@ fn a_wait_for_what_became_needless_ends() {
     drop(play(13_531, Scale::QUICK, "soak_small_worlds"));
 }
 
+/// BBR under a window of one segment, on a path whose round trip is the same each time: the pace that a storm left behind
+/// does not stay.
+#[test]
+fn a_pace_from_a_storm_does_not_stay() {
+    drop(play(16_461, Scale::QUICK, "soak_small_worlds"));
+}
+
 #[test]
 fn a_seed_plays_the_same_twice() {
     for_seeds(500..505, |seed| {
