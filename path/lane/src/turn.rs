@@ -18,7 +18,7 @@ const ROUNDS_MAX: usize = 64;
 
 /// When to try a full device or an empty pool again: neither says when it has room, and a ring of 256 frames
 /// at 10 Gb/s empties in 300 µs.
-const TX_RETRY: Duration = Duration::from_micros(100);
+pub(crate) const TX_RETRY: Duration = Duration::from_micros(100);
 
 impl<D: Driver> Lane<D> {
     /// The worker's turn. The squeue's waiting items ran before.

@@ -24,6 +24,9 @@ use crate::state::Event;
 /// No FIN: a cursor that no stream reaches.
 const NOWHERE: u64 = u64::MAX;
 
+/// What a timestamp takes of each segment, padding included (RFC 7323 appendix A).
+const TIMESTAMP_BYTES: u16 = 12;
+
 /// What the peer sends and what we told it.
 #[derive(Debug)]
 pub(crate) struct ReceiveSide {
@@ -278,12 +281,18 @@ impl ReceiveSide {
         self.segment
     }
 
+    /// Text of `payload` bytes came, perhaps in several segments merged on the way, which tell nothing of their size: none
+    /// is larger than our MSS without the options that each carries (RFC 6691).
+    #[inline]
+    fn note_segment(&mut self, payload: usize, options: u16) {
+        let most = self.mss.bytes().saturating_sub(options);
+        let seen = payload.min(usize::from(u16::MAX)) as u16;
+        self.segment = self.segment.max(seen).min(most);
+    }
+
     /// The size of the peer's full segments, for "acknowledge every second one".
     #[inline]
-    fn full_segment(&mut self, payload: usize) -> Mss {
-        if payload > usize::from(self.segment) {
-            self.segment = payload.min(usize::from(self.mss.bytes())) as u16;
-        }
+    fn full_segment(&self) -> Mss {
         Mss::clamped(self.segment)
     }
 
@@ -305,7 +314,7 @@ impl ReceiveSide {
             self.ack.demand();
             return Err(DropReason::OutOfWindow);
         }
-        let full = self.full_segment(payload.len());
+        let full = self.full_segment();
         let accepted = self.accept(from as u64..to as u64, |part| {
             let offset = (part.start as i64 - start) as usize;
             ring.write_at(part.start, &payload[offset..offset + (part.end - part.start) as usize]);
@@ -347,7 +356,7 @@ impl ReceiveSide {
             self.ack.demand();
             return Err(DropReason::OutOfWindow);
         }
-        let full = self.full_segment(text.len());
+        let full = self.full_segment();
         self.ack.on_data(now, Bytes(taken as u64), full, Arrival::InOrder, delay);
         self.nxt += taken as u64;
         self.repeats = 0;
@@ -412,7 +421,9 @@ impl Connection {
             self.stamps.note(now, value);
         }
         if !self.receive.is_acceptable(start, seg.len()) {
-            return Err(self.refuse(now, seg, DropReason::OutOfWindow));
+            let is_past = !seg.payload.is_empty() && start + i64::from(seg.len()) <= self.receive.nxt as i64;
+            let reason = if is_past { DropReason::Duplicate } else { DropReason::OutOfWindow };
+            return Err(self.refuse(now, seg, reason));
         }
         Ok(())
     }
@@ -484,6 +495,7 @@ impl Connection {
         ring: &mut RingWriter,
     ) -> Result<Events, DropReason> {
         let (delay, counts) = (self.config.delayed_ack, !self.send.sack);
+        self.receive.note_segment(text.len(), if self.stamps.is_on() { TIMESTAMP_BYTES } else { 0 });
         let is_next = start == self.receive.nxt as i64 && self.receive.has_no_books();
         let published = match is_next {
             true => self.receive.take_next(now, text, ring, delay)?,

@@ -162,6 +162,60 @@ fn streams_survive_a_closed_window() {
     });
 }
 
+/// Both ends send all they can while they read what comes, through windows of any size and scale. On a path without faults
+/// nobody waits for a timer then: no window closes for long, and nothing is sent that the other end does not take.
+#[test]
+fn greedy_ends_never_wait_for_a_timer() {
+    each_seed(0..100, |seed| {
+        let mut random = Random::new(seed ^ 0x6eed);
+        let mss = random.pick(&[536, 1448, 8948, 65_483]);
+        let rings = [3000, 5000, 20_000, 65_536, 200_000, 1 << 20, 6 << 20];
+        let scripts = [true, false].map(|opens| {
+            let mut config = config(&mut random);
+            config.window_scaling = random.chance(90);
+            let read_every = Duration::from_micros(random.pick(&[0, 0, 10, 300, 2000]));
+            let (send_ring, recv_ring) = (random.pick(&rings) as usize, random.pick(&rings) as usize);
+            let (read, write) = (random.pick(&[700, 9000, 60_000]), random.pick(&[900, 60_000]));
+            let script = Script {
+                opens,
+                config,
+                mss,
+                send_ring,
+                recv_ring,
+                read_every,
+                read,
+                write,
+                ..script(&mut random)
+            };
+            Script {
+                write_every: Duration::ZERO,
+                bytes: random.between(50_000, 400_000),
+                closes_first: true,
+                ..script
+            }
+        });
+        let delay = Duration::from_micros(random.pick(&[0, 5, 100, 1000]));
+        let mut world = World::new(seed, scripts, Faults { delay, ..Faults::default() });
+        let waits = std::cell::Cell::new(Duration::ZERO);
+        let last = std::cell::Cell::new(world.now);
+        world.run_until(|world| {
+            waits.set(waits.get().max(world.now.saturating_since(last.replace(world.now))));
+            let both = world.hosts.each_ref().map(|host| host.connection.as_ref());
+            for connection in both.iter().flatten() {
+                let counts = connection.info(world.now).counts;
+                assert_eq!(counts.timeouts, 0, "{}", world.describe());
+            }
+            (0..2).all(|n| world.hosts[n].received == world.hosts[1 - n].script.bytes)
+        });
+        assert!(
+            waits.get() < Duration::from_millis(100),
+            "{:?} of silence: {}",
+            waits.get(),
+            world.describe()
+        );
+    });
+}
+
 /// One end aborts in the middle: the other learns it from the RST, or from the answer to what it sends.
 #[test]
 fn an_abort_ends_both() {

@@ -24,6 +24,7 @@ use crate::probes;
 use crate::slab::Slab;
 use crate::steps::StepLists;
 use crate::stream_info::StreamInfo;
+use crate::turn::TX_RETRY;
 use crate::wheel::Wheel;
 
 /// A connection and what the lane knows of it.
@@ -461,6 +462,14 @@ impl Conns {
         if let Some(conn) = self.slab.get_mut(id) {
             conn.rest(now);
             self.wheel.arm(id.0, conn.poll_at());
+        }
+    }
+
+    /// The same for one that has more to send and waits for a buffer, a device or a limit: it is asked again when there is
+    /// one, and what its pace or its ACK lets go by now is no reason to come at once, over and over.
+    pub(crate) fn arm_later(&mut self, id: ConnId, now: Instant) {
+        if let Some(conn) = self.slab.get_mut(id) {
+            self.wheel.arm(id.0, conn.poll_at().max(now + TX_RETRY));
         }
     }
 

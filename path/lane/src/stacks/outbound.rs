@@ -72,7 +72,8 @@ impl Stacks {
             let Some(netstack) = self.conns.slab.get(id).map(|conn| conn.netstack) else { continue };
             let Some(shard) = self.shards.get_mut(netstack.index()) else { continue };
             let mut inside = Inside { common, shard, conns: &mut self.conns };
-            match inside.send_share(id, &self.steps, links) {
+            let pause = inside.send_share(id, &self.steps, links);
+            match pause {
                 Pause::Again => inside.conns.touch(id),
                 Pause::Empty => inside.come_to_rest(id),
                 Pause::Waits => {}
@@ -80,7 +81,10 @@ impl Stacks {
             if inside.conns.slab.get_mut(id).is_some_and(|conn| conn.has_unsent_limit()) {
                 inside.relieve(id);
             }
-            self.conns.arm(id, common.now);
+            match pause {
+                Pause::Empty => self.conns.arm(id, common.now),
+                Pause::Again | Pause::Waits => self.conns.arm_later(id, common.now),
+            }
         }
     }
 }
