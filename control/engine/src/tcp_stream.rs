@@ -643,10 +643,12 @@ impl Socket {
 
     /// The last clone is gone.
     fn close(&self) {
-        if let Ok(conn) = self.conn() {
-            // A lane that has failed has no connections left to close.
-            let _ = self.command(SocketCommand::Close(conn));
-        }
+        let command = match self.shared.get().conn() {
+            Some(conn) => SocketCommand::Close(conn),
+            None => SocketCommand::CloseUnmade(self.shared.clone()),
+        };
+        // A lane that has failed has no connections left to close.
+        let _ = self.command(command);
         self.engine.fabric.sleepers.stand_up(self.shared.get().words().token());
     }
 }

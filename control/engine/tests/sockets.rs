@@ -326,3 +326,25 @@ fn a_driven_lane_answers_its_own_worker() {
         stream.set_nodelay(true).unwrap();
     }
 }
+
+/// Programs may close what they have only begun to connect, also while the lane is busy: nothing stays.
+#[test]
+fn a_stream_that_is_closed_at_once_leaves_nothing() {
+    let (_server, client) = pair(1);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    let nobody = "10.0.0.77:7".parse().unwrap();
+                    drop(TcpStream::begin(&client, nobody, Default::default()).unwrap());
+                }
+            });
+        }
+    });
+    let left = || client.engine().snapshot().connections;
+    let gone = (0..1_000).any(|_| {
+        thread::sleep(Duration::from_millis(5));
+        left() == 0
+    });
+    assert!(gone, "{} connections without a socket", left());
+}

@@ -258,10 +258,11 @@ impl Ip {
         Ok(Way { link, next_hop: route.gateway.unwrap_or(dst), mac: None, hint: route.hint })
     }
 
-    /// Whether a route's router answers (RFC 4861 §6.3.6). The operator's routes are as he says.
+    /// Whether a route's router answers (RFC 4861 §6.3.6). The operator's are believed until they are found silent (RFC
+    /// 1122 §3.3.1.4).
     fn standing(&self, route: &Route, link: LinkId) -> Standing {
         match (route.origin, route.gateway) {
-            (Origin::Router(_), Some(router)) if self.suspects.contains(&(link, router)) => Standing::Silent,
+            (_, Some(router)) if self.suspects.contains(&(link, router)) => Standing::Silent,
             (Origin::Router(_), Some(router)) => self.neighbours.standing(link, router),
             _ => Standing::Answers,
         }
@@ -276,6 +277,20 @@ impl Ip {
             && self.routes.iter().any(is_router)
             && !self.suspects.contains(&(link, ip))
         {
+            self.suspects.push((link, ip));
+        }
+        self.suspect_default(link, ip);
+    }
+
+    /// RFC 1122 §3.3.1.4: a neighbour in use has stopped to answer: if it is a default gateway of the operator's, another one
+    /// that is as good is asked from here on. Only default routes are looked at, which are few: anybody can make
+    /// neighbours fail.
+    pub(crate) fn suspect_default(&mut self, link: LinkId, ip: IpAddr) {
+        let is_gateway = |route: &Route| {
+            let is_his = !matches!(route.origin, Origin::Router(_));
+            is_his && route.gateway == Some(ip) && self.route_link(route) == Some(link)
+        };
+        if self.routes.defaults(ip).iter().any(is_gateway) && !self.suspects.contains(&(link, ip)) {
             self.suspects.push((link, ip));
         }
     }

@@ -338,6 +338,12 @@ impl Routes {
         }
     }
 
+    /// The default routes of the family of `addr`.
+    pub(crate) fn defaults(&self, addr: IpAddr) -> &[Route] {
+        let at = if addr.is_ipv4() { self.v4.get(0, 0) } else { self.v6.get(0, 0) };
+        at.map_or(&[], |at| self.same[at as usize].as_slice())
+    }
+
     /// All routes to the longest network that `addr` is in.
     pub(crate) fn longest(&self, addr: IpAddr) -> &[Route] {
         self.search(addr, Some).unwrap_or(&[])

@@ -58,7 +58,7 @@ pub struct Ip {
     /// The addresses whose groups are joined.
     pub(crate) own_groups_are: u64,
     pub(crate) refused: Refused,
-    /// Routers that have not answered, until they are heard again (RFC 4861 §6.3.6).
+    /// Routers that have not answered, until they are heard again (RFC 4861 §6.3.6, RFC 1122 §3.3.1.4).
     pub(crate) suspects: Vec<(LinkId, IpAddr)>,
     pub(crate) identifications: Identifications,
     pub(crate) icmp_limit: IcmpLimit,
@@ -373,6 +373,7 @@ impl Ip {
             }
             Due::Unreachable { link, ip } => {
                 // Its users look for another way, or go on with this one.
+                self.suspect_default(link, ip);
                 self.begin_generation();
                 self.ask(link, ip, None, pools);
             }

@@ -124,6 +124,46 @@ fn a_neighbour_ages_and_is_asked_again_only_if_it_is_used() {
     }
 }
 
+/// RFC 1122 §3.3.1.4 and §3.3.1.5: of several default gateways the first is used while it answers, and another one that is as
+/// good while it does not; of one alone there is no other.
+#[test]
+fn a_default_gateway_that_is_silent_gives_way_to_another_until_it_is_heard() {
+    for (own, gateways, default, far) in [
+        ("10.0.0.1/24", ["10.0.0.2", "10.0.0.3"], "0.0.0.0/0", "192.0.2.1"),
+        ("fd00::1/64", ["fd00::2", "fd00::3"], "::/0", "2001:db8::1"),
+    ] {
+        let mut a = settled(&[own]);
+        let next_hop = |a: &mut Station, at| a.ip.egress(at, None, ip(far)).unwrap().next_hop;
+        for gateway in gateways {
+            a.ip.add_route(default.parse().unwrap(), Some(ip(gateway)), None).unwrap();
+        }
+        let [first, second] = gateways.map(ip);
+        assert_eq!(next_hop(&mut a, LATER), first);
+        assert!(matches!(a.send(LATER, far, &[0; 20], Upper::udp()), Sent::Held));
+        let egress = a.ip.egress(LATER, None, ip(far)).unwrap();
+        run(&mut a, 200);
+        assert!(!a.ip.is_current(&egress), "its users look again");
+        assert_eq!(next_hop(&mut a, Instant::from_secs(200)), second);
+        // It is back, and says so.
+        let prefix = if far.contains(':') { 64 } else { 24 };
+        let mut back = Station::new(2, &[&format!("{}/{prefix}", gateways[0])]);
+        let _ = back.send(Instant::from_secs(201), own.split('/').next().unwrap(), &[0; 20], Upper::udp());
+        exchange(Instant::from_secs(201), &mut [&mut a, &mut back]);
+        assert_eq!(next_hop(&mut a, Instant::from_secs(202)), first);
+        // It falls silent while it is used.
+        for now in (202..211).map(Instant::from_secs) {
+            let _ = a.send(now, far, &[0; 20], Upper::udp());
+            a.outputs(now);
+            run(&mut a, now.millis() / 1000 + 1);
+        }
+        assert_eq!(next_hop(&mut a, Instant::from_secs(211)), second);
+        // No gateway answers: the first is asked again, as it was said.
+        let _ = a.send(Instant::from_secs(212), far, &[0; 20], Upper::udp());
+        run(&mut a, 400);
+        assert_eq!(next_hop(&mut a, Instant::from_secs(400)), first);
+    }
+}
+
 #[test]
 fn an_answer_to_a_probe_or_a_transport_confirms() {
     let (mut a, mut b) = (settled(&["10.0.0.1/24"]), Station::new(2, &["10.0.0.2/24"]));

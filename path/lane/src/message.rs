@@ -17,7 +17,9 @@ use firelane_ip::{
     AutoconfConfig, Configured, DadConfig, Forwarding, HopLimits, IfRouting, IidKind, RouteKind,
     SourceFilter, TransportError,
 };
-use firelane_socket::{ConnRef, DatagramSlot, ListenerSlot, SocketError, StreamConfig, StreamSlot};
+use firelane_socket::{
+    ConnRef, DatagramSlot, ListenerSlot, SocketError, StreamConfig, StreamRef, StreamSlot,
+};
 use firelane_switch::{Lesson, Rules};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig};
@@ -364,6 +366,9 @@ pub enum SocketCommand {
     Urgent(ConnRef, u64),
     /// The program closed the socket.
     Close(ConnRef),
+    /// The same for one whose lane had not made its connection then: it has now, as this comes behind [`Self::Connect`], or
+    /// has failed.
+    CloseUnmade(StreamRef),
     /// The program wants a reset.
     Abort(ConnRef),
     /// An option of a connection.

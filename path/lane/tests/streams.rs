@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use firelane_frame::PoolsConfig;
 use firelane_lane::{Control, Idle, LaneMessage, SocketCommand};
-use firelane_socket::{Flags, ReadError, SocketError, StreamEnd, WriteError};
+use firelane_socket::{Flags, ReadError, SocketError, StreamEnd, WriteError, stream};
 use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId};
 use support::*;
 
@@ -280,4 +280,24 @@ fn r14_frames_that_run_out_anywhere_change_packets_and_nothing_else() {
         }
     }
     assert!(others > 20, "memory was short {others} times");
+}
+
+/// A program may close its socket while its lane is still busy with something else: the connection ends as soon as it is made.
+#[test]
+fn a_close_before_the_connection_is_made_ends_it() {
+    for remote in [REMOTES[0].1, "10.0.0.77:80", "192.0.2.1:80"] {
+        let mut world = two_stacks(1, Mtu::ETHERNET);
+        let _listener = world.listen(2, 0, REMOTES[0].0, 8);
+        let (end, slot) = stream(RINGS, LaneId(0), NetstackId(1));
+        let closed = end.share();
+        assert_eq!(closed.get().conn(), None);
+        drop(end);
+        world.connect_with(1, 0, remote, slot);
+        let close = LaneMessage::Socket(NetstackId(1), SocketCommand::CloseUnmade(closed));
+        let now = world.now;
+        world.lanes[0].on_message(now, close);
+        world.run_for(Duration::from_millis(100));
+        assert_eq!(sum(&world, |s| s.connections), 0, "{remote}");
+        world.check_conservation();
+    }
 }

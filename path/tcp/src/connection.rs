@@ -536,7 +536,11 @@ impl Connection {
     /// Follows changed tunables from here on. What both ends agreed on in their SYNs stays, and so does the
     /// congestion control.
     pub fn set_config(&mut self, config: Arc<TcpConfig>) {
-        self.flight.rtt_mut().set_limits(config.flight.rto);
+        let before = self.flight.rtt().rto();
+        self.flight.set_rto_limits(config.flight.rto);
+        if let SendTimer::Syn(at) = &mut self.timers.send {
+            *at = self.flight.rtt().rto().instead_of(before, *at);
+        }
         self.config = config;
     }
 }

@@ -293,6 +293,15 @@ impl Flight {
         &self.rtt
     }
 
+    /// Other bounds of the retransmission time-out; one that runs is as long as if it had begun with them.
+    pub(crate) fn set_rto_limits(&mut self, limits: RtoLimits) {
+        let before = self.rtt.rto();
+        self.rtt.set_limits(limits);
+        if let Some(recovery) = &mut self.recovery {
+            recovery.on_limits_changed(before, self.rtt.rto());
+        }
+    }
+
     /// The estimator, for the handshake's samples and time-outs.
     pub fn rtt_mut(&mut self) -> &mut Rtt {
         &mut self.rtt

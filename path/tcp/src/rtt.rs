@@ -59,6 +59,11 @@ impl Rto {
         self.0 as u64 * 1_000
     }
 
+    /// When it ends if it began when `before`, which ends at `at`, did.
+    pub(crate) fn instead_of(self, before: Self, at: Instant) -> Instant {
+        at - before.duration() + self.duration()
+    }
+
     /// When it ends if it begins now.
     #[inline]
     pub(crate) const fn after(self, now: Instant) -> Instant {

@@ -39,6 +39,11 @@ impl<D> Inside<'_, D> {
                 Some(Disposition::default())
             }),
             SocketCommand::Close(conn) => self.command(conn, Self::close),
+            SocketCommand::CloseUnmade(stream) => {
+                if let Some(conn) = stream.get().conn() {
+                    self.command(conn, Self::close);
+                }
+            }
             SocketCommand::Abort(conn) => self.command(conn, Self::abort),
             SocketCommand::SetOption(conn, option) => self.command(conn, |inside, id| {
                 let now = inside.common.now;

@@ -47,6 +47,10 @@ impl Stacks {
             let Some(shard) = self.shards.get_mut(conn.netstack.index()) else { continue };
             conn.set_config(Arc::clone(&shard.config.tcp));
             Inside { common: &mut *common, shard, conns: &mut self.conns }.reconsider(id);
+            if self.conns.slab.get(id).is_some_and(|conn| !conn.fusion.is_on()) {
+                // A time-out that runs may be another now.
+                self.conns.arm(id, common.now);
+            }
         }
         self.sweep = ((end as usize) < self.conns.slab.places()).then_some(Sweep { next: end });
     }

@@ -10,6 +10,7 @@ use firelane_units::{Bytes, Instant};
 use super::ack::News;
 use super::{Frto, Path, Recovery};
 use crate::flight::{Phase, TimerFired};
+use crate::rtt::Rto;
 
 impl Recovery {
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -80,6 +81,13 @@ impl Recovery {
             // Nothing tells the segments apart: go back to the first.
             let all = self.sent.outstanding();
             self.sent.mark_front_lost(all);
+        }
+    }
+
+    /// The time-out that runs is another.
+    pub(crate) fn on_limits_changed(&mut self, before: Rto, after: Rto) {
+        if self.rto_at != Instant::FAR_FUTURE {
+            self.rto_at = after.instead_of(before, self.rto_at);
         }
     }
 

@@ -1,5 +1,8 @@
 //! When text leaves, how much at a time, and how often (RFC 896, RFC 6928, RFC 6298).
 
+use std::sync::Arc;
+
+use firelane_tcp::rtt::RtoLimits;
 use firelane_tcp::{CloseReason, TcpConfig};
 use firelane_wire::TcpOptions;
 
@@ -94,4 +97,31 @@ fn unacknowledged_text_is_repeated_and_given_up() {
 /// The second at which the connection was last heard of.
 fn told_at(lab: &mut Lab) -> u64 {
     lab.told_at.saturating_since(firelane_units::Instant::from_secs(100)).as_secs()
+}
+
+/// `ipadm set-prop -p _rexmit_interval_min` and its like reach a time-out that runs: it is as long as if it had begun with
+/// them, be that shorter or longer.
+#[test]
+fn changed_bounds_move_the_time_out_that_runs() {
+    let bounded = |initial, min| {
+        let mut config = plain();
+        config.flight.rto = RtoLimits::new(ms(initial), ms(min), secs(60));
+        Arc::new(config)
+    };
+    for (min, at) in [(1_000, 1_000), (300, 300), (20, 100)] {
+        let mut lab = Lab::established();
+        lab.connection.set_config(bounded(1_000, 600));
+        lab.write(100);
+        lab.sent();
+        assert_eq!(lab.wait(ms(100)).0, [""; 0]);
+        lab.connection.set_config(bounded(1_000, min));
+        let (lines, _) = lab.wait(ms(1_200));
+        let first: u64 = lines[0].split(' ').next().and_then(|it| it.parse().ok()).expect("milliseconds");
+        assert!((at..at + 60).contains(&(first + 100)), "{min}: {lines:?}");
+    }
+    let mut lab = Lab::opening(Arc::unwrap_or_clone(bounded(3_000, 200)));
+    lab.sent();
+    lab.connection.set_config(bounded(500, 200));
+    let (lines, _) = lab.wait(ms(600));
+    assert!(lines[0].starts_with("500 S"), "{lines:?}");
 }

@@ -392,7 +392,7 @@ fn t08_text_in_a_syn_ack_is_taken_once() {
          +0 < P. 1:101(100) ack 1 win 65535 othertext\n\
          +0 > . 1:1(0) ack 101\n\
          +0 read(c, 1000) = 100\n\
-         +0 drops(tcp_out_of_window) = 1\n\
+         +0 drops(tcp_duplicate) = 1\n\
          +0 drops() = 1",
     );
 }

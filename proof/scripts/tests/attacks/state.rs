@@ -374,8 +374,7 @@ fn s13_of_overlapping_copies_the_first_counts() {
          +0 < . 1:26(25) ack 1 win 65535 othertext\n\
          +0 > . 1:1(0) ack 26\n\
          +0 read(c, 100) = 25\n\
-         +0 drops(tcp_duplicate) = 1\n\
-         +0 drops(tcp_out_of_window) = 1\n\
+         +0 drops(tcp_duplicate) = 2\n\
          +0 drops() = 2",
     );
 }
