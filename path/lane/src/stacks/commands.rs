@@ -40,9 +40,7 @@ impl<D> Inside<'_, D> {
             }),
             SocketCommand::Close(conn) => self.command(conn, Self::close),
             SocketCommand::CloseUnmade(stream) => {
-                if let Some(conn) = stream.get().conn() {
-                    self.command(conn, Self::close);
-                }
+                stream.get().conn().into_iter().for_each(|conn| self.command(conn, Self::close));
             }
             SocketCommand::Abort(conn) => self.command(conn, Self::abort),
             SocketCommand::SetOption(conn, option) => self.command(conn, |inside, id| {
