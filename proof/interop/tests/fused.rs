@@ -43,6 +43,28 @@ fn two_programs_talk_past_the_daemon() {
     }
 }
 
+/// Leaves so many fused connections alone.
+fn rest(count: u32) {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let (count, daemon) = (count.to_string(), stage.daemon().pid().to_string());
+    let words = ["/usr/bin/python3", &script("idle.py"), Stage::FIRELANE, &count, &daemon];
+    println!("{}", stage.ask(On::Firelane, &words));
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
+fn fused_connections_that_nobody_uses_take_no_cpu() {
+    rest(1000);
+}
+
+/// `make soak`.
+#[test]
+#[ignore = "takes a minute, and as many descriptors as a process may often have"]
+fn soak_nine_thousand_fused_connections_rest() {
+    rest(9000);
+}
+
 #[test]
 fn every_answer_wakes_who_waits_for_it() {
     let sandbox = Sandbox::new();
