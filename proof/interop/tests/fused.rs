@@ -43,6 +43,19 @@ fn two_programs_talk_past_the_daemon() {
     }
 }
 
+#[test]
+fn so_many_writes_may_be_unread() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    for limit in ["0", "8", "1"] {
+        let property = format!("_fusion_rcv_unread_min={limit}");
+        let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", &property, "tcp"];
+        stage.daemon().firelane(&words).expect_success();
+        stage.ask(On::Firelane, &["/usr/bin/python3", &script("unread.py"), Stage::FIRELANE, limit]);
+    }
+    stage.wait_until_nothing_is_left();
+}
+
 /// Leaves so many fused connections alone.
 fn rest(count: u32) {
     let sandbox = Sandbox::new();
