@@ -14,8 +14,8 @@ pub struct FrameMeta {
     pub ingress: LinkId,
     /// The flow that it was classified to.
     pub flow: FlowTag,
-    /// The symmetric hash of its addresses and ports; zero until it is classified.
-    pub hash: u32,
+    /// The number under which somebody follows it on its way through this engine; zero if nobody does.
+    pub trace: u32,
     /// What is known about its transport checksum.
     pub checksum: Checksum,
     /// How to cut it, if it stands for several segments.
@@ -27,7 +27,7 @@ impl Default for FrameMeta {
         Self {
             ingress: LinkId(0),
             flow: FlowTag::NONE,
-            hash: 0,
+            trace: 0,
             checksum: Checksum::Unchecked,
             segmentation: None,
         }

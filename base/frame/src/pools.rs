@@ -119,7 +119,7 @@ mod tests {
     fn a_duplicate_has_the_same_bytes_and_meta() {
         let mut pools = Pools::new(PoolsConfig { small_slots: 2, large_slots: 0 });
         let mut frame = pools.copy_of(b"content").unwrap();
-        frame.meta_mut().hash = 7;
+        frame.meta_mut().trace = 7;
         let copy = pools.duplicate(&frame).unwrap();
         assert_eq!((copy.as_slice(), copy.meta()), (frame.as_slice(), frame.meta()));
         assert!(pools.duplicate(&frame).is_none(), "both slots are used");

@@ -6,7 +6,7 @@ use crate::{
     AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Finding,
     FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo,
     PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage,
-    StatusInfo, VnicInfo,
+    StatusInfo, StepInfo, TraceReport, TraceRequest, VnicInfo,
 };
 
 /// Which of the two configurations is meant.
@@ -78,6 +78,10 @@ pub trait Api: Send + Sync {
     /// Writes what is captured as pcapng into `sink`, until it answers `false` or the request is fulfilled. The sink is
     /// also asked with nothing to write, several times a second.
     fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError>;
+    /// Follows frames, real ones or one that is made up, and waits for the end of their way.
+    fn trace(&self, wanted: &TraceRequest) -> Result<TraceReport, ApiError>;
+    /// What steps cost, of everything that passes within so many seconds.
+    fn steps(&self, seconds: u32) -> Result<Vec<StepInfo>, ApiError>;
     /// Frames that ended, by station and reason, since the daemon's start.
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError>;
     /// What the host offers, and what links and VNICs got of it.

@@ -9,11 +9,12 @@ use crate::change::{
 };
 use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
+use crate::trace::{WATCH_SECONDS_MAX, within};
 use crate::{
     AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, Finding, FlowInfo,
     FlowStats, GroupInfo, IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply,
     ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo,
-    TellClient, VnicInfo, openapi, paths,
+    StepInfo, TellClient, TraceReport, TraceRequest, VnicInfo, openapi, paths,
 };
 
 type Reply = Result<Vec<u8>, ApiError>;
@@ -70,6 +71,8 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, paths::DROPS, drops),
     route(Method::Get, paths::DOCTOR, doctor),
     route(Method::Get, paths::CAPTURE, capture),
+    route(Method::Post, paths::TRACE, trace),
+    route(Method::Get, paths::STEPS, steps),
 ];
 
 /// The interface as OpenAPI.
@@ -87,7 +90,7 @@ pub(crate) const ROUTES: &[Route] = &[
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
         rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, flows, add_flow, remove_flow,
         flow_props, set_flow_props, ifs, create_if, delete_if, if_props, set_if_props, addrs, create_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
-    netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, drops, doctor, capture
+    netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, drops, doctor, capture, trace, steps
     )
 )]
 pub(crate) struct Document;
@@ -500,6 +503,28 @@ fn capture(_: &dyn Api, call: &Call<'_>) -> Reply {
 fn drops(api: &dyn Api, call: &Call<'_>) -> Reply {
     call.no_flags()?;
     body(&api.drops()?)
+}
+
+/// Follows frames, real ones or one that is made up, and answers at the end of their way.
+#[utoipa::path(post, path = "/v1/trace", request_body = TraceRequest,
+    responses((status = 200, body = TraceReport), (status = "4XX", body = Problem)))]
+fn trace(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let wanted: TraceRequest = call.json()?;
+    wanted.check()?;
+    body(&api.trace(&wanted)?)
+}
+
+/// The frames and cycles of steps, counted for so many seconds.
+#[utoipa::path(get, path = "/v1/steps",
+    params(("seconds" = Option<u32>, Query, description = "for how long, 1 to 60; 1 if not said")),
+    responses((status = 200, body = Vec<StepInfo>), (status = "4XX", body = Problem)))]
+fn steps(api: &dyn Api, call: &Call<'_>) -> Reply {
+    let [seconds] = call.values(["seconds"])?;
+    let bad = || ApiError::new(Status::BadArg, "seconds", seconds.unwrap_or_default(), "from 1 to 60");
+    let seconds = seconds.map_or(Ok(1), |text| text.parse().map_err(|_| bad()))?;
+    within("seconds", seconds, WATCH_SECONDS_MAX)?;
+    body(&api.steps(seconds)?)
 }
 
 /// What the host offers, and what links and VNICs got of it.

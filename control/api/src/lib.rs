@@ -39,6 +39,7 @@ mod sockets;
 mod status;
 mod store;
 mod stub;
+mod trace;
 mod view;
 mod ways;
 
@@ -60,6 +61,9 @@ pub use sockets::{ConnectionInfo, ProgramInfo, SocketInfo, SocketPage};
 pub use status::Status;
 pub use store::Store;
 pub use stub::{Planner, Stub};
+pub use trace::{
+    InventedFrame, SeenInfo, StepInfo, TRACED_FRAMES_MAX, TraceReport, TraceRequest, WATCH_SECONDS_MAX,
+};
 pub use view::{
     AddrInfo, AddressState, ConfiguredAddress, DropInfo, EtherstubInfo, Facts, Finding, FindingState,
     FlowInfo, FlowStats, IfInfo, LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property,

@@ -41,6 +41,10 @@ pub const DROPS: &str = "/v1/drops";
 pub const DOCTOR: &str = "/v1/doctor";
 /// What passes a link or belongs to a flow, as a pcapng stream.
 pub const CAPTURE: &str = "/v1/capture";
+/// Frames followed on their way.
+pub const TRACE: &str = "/v1/trace";
+/// What steps cost.
+pub const STEPS: &str = "/v1/steps";
 /// This interface as OpenAPI 3.1.
 pub const OPENAPI: &str = "/v1/openapi.json";
 /// Follows a link's or flow's name: its properties.

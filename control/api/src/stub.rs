@@ -14,7 +14,7 @@ use crate::{
     EtherstubInfo, Facts, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased, LinkInfo,
     LinkState, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport, Property,
     ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo,
-    Store, VnicInfo, Which, leased_object,
+    StepInfo, Store, TraceReport, TraceRequest, VnicInfo, Which, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -30,6 +30,10 @@ pub struct Stub {
     pub flow_stats: Vec<FlowStats>,
     /// What `drops` answers.
     pub drops: Vec<DropInfo>,
+    /// What `trace` answers.
+    pub trace: TraceReport,
+    /// What `steps` answers.
+    pub steps: Vec<StepInfo>,
     /// What `doctor` answers.
     pub findings: Vec<Finding>,
     /// What `sockets` answers, two on a page.
@@ -58,6 +62,8 @@ impl Stub {
             link_stats: Vec::new(),
             flow_stats: Vec::new(),
             drops: Vec::new(),
+            trace: TraceReport::default(),
+            steps: Vec::new(),
             findings: Vec::new(),
             sockets: Vec::new(),
             programs: Vec::new(),
@@ -251,6 +257,15 @@ impl Api for Stub {
     fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError> {
         sink(wanted.query().as_bytes());
         Ok(())
+    }
+
+    fn trace(&self, wanted: &TraceRequest) -> Result<TraceReport, ApiError> {
+        wanted.check()?;
+        Ok(self.trace.clone())
+    }
+
+    fn steps(&self, _: u32) -> Result<Vec<StepInfo>, ApiError> {
+        Ok(self.steps.clone())
     }
 
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {

@@ -13,7 +13,8 @@ use firelane_api::{
     AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo,
     Facts, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo,
     NetstackInfo, PlanReply, PlanStep, ProgramReport, Property, ProtocolCounters, ProtocolProperty,
-    RouteInfo, Snapshot, SocketPage, Status, StatusInfo, Store, VnicInfo, Which, leased_object,
+    RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest,
+    VnicInfo, Which, leased_object,
 };
 use firelane_model::{Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Prop};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
@@ -26,7 +27,7 @@ use crate::facts::{Running, Stored};
 use crate::programs::Programs;
 use crate::state::State;
 use crate::works::Works;
-use crate::{capture, counted, doctor, netns, rebuild, sockets, stats, ways};
+use crate::{capture, counted, doctor, netns, rebuild, sockets, stats, trace, ways};
 
 /// The netstack of programs that do not say which, if it is there.
 const DEFAULT_NETSTACK: &str = "default";
@@ -544,6 +545,16 @@ impl Api for Host {
         let running = capture::Running::begin(&self.lock().works, wanted)?;
         running.run(sink);
         Ok(())
+    }
+
+    fn trace(&self, wanted: &TraceRequest) -> Result<TraceReport, ApiError> {
+        let running = trace::Running::begin(&self.lock().works, wanted)?;
+        Ok(running.finish())
+    }
+
+    fn steps(&self, seconds: u32) -> Result<Vec<StepInfo>, ApiError> {
+        let engine = self.lock().works.engine.clone();
+        trace::steps(&engine, Duration::from_secs(seconds.into()))
     }
 
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {

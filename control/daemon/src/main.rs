@@ -39,6 +39,7 @@ mod sockets;
 mod state;
 mod stats;
 mod text;
+mod trace;
 mod veth;
 mod ways;
 mod works;

@@ -557,6 +557,7 @@ pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
         E::NoUser(_) => Status::NoIf,
         E::Device(_) | E::Tap(_) => Status::Io,
         E::ManyCaptures(_) => Status::TooMany,
+        E::Tracing | E::Metering => Status::TooMany,
         E::HasUplink(_) | E::LaneFailed => Status::Failed,
     };
     ApiError::new(status, "", "", error.to_string())

@@ -33,6 +33,10 @@ pub enum ChangeError {
     Tap(firelane_driver_tap::OpenError),
     /// As many captures as may run do.
     ManyCaptures(usize),
+    /// Somebody traces already.
+    Tracing,
+    /// Somebody counts steps already.
+    Metering,
     /// A lane is out of service after a fault of ours.
     LaneFailed,
 }
@@ -51,6 +55,8 @@ impl fmt::Display for ChangeError {
             Self::Device(error) => write!(f, "device: {error}"),
             Self::Tap(error) => error.fmt(f),
             Self::ManyCaptures(most) => write!(f, "{most} captures run already"),
+            Self::Tracing => f.write_str("a trace runs already"),
+            Self::Metering => f.write_str("steps are counted already"),
             Self::LaneFailed => f.write_str("a lane is out of service"),
         }
     }

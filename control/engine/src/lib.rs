@@ -11,7 +11,7 @@
 //!   the sockets.
 //! - `programs/`: the sockets of unmodified programs, in memory shared with them.
 //! - `queue.rs`: every kind of driver as one type.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)] // allowed in the leaf `sys`
 
 mod bell;
 mod capture;
@@ -24,6 +24,7 @@ mod engine;
 mod error;
 mod fabric;
 mod interfaces;
+mod invented;
 mod netstack_config;
 mod news;
 mod poller;
@@ -33,18 +34,22 @@ mod registry;
 mod sleepers;
 mod snapshot;
 mod stack;
+#[allow(unsafe_code)]
+mod sys;
 mod tcp_listener;
 mod tcp_stream;
 mod udp_groups;
 mod udp_messages;
 mod udp_options;
 mod udp_socket;
+mod watch;
 mod worker;
 
 pub use capture::{Capture, CaptureOf};
 pub use desk::{IpTables, SocketCursor, SocketPage};
 pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
 pub use error::ChangeError;
+pub use invented::{BadPacket, InventedPacket};
 pub use netstack_config::{NetstackConfig, SocketDefaults};
 pub use poller::{Event, Poller, Source};
 pub use programs::{ExplainedSocket, Hub, Owner, ProgramSocket, Reply, send as send_reply};
@@ -55,9 +60,10 @@ pub use tcp_listener::{ListenConfig, TcpListener};
 pub use tcp_stream::TcpStream;
 pub use udp_messages::{Incoming, Outgoing};
 pub use udp_socket::UdpSocket;
+pub use watch::{StepMeter, Trace, TraceOf};
 pub use worker::{Ran, Worker};
 
-pub use firelane_classify::{DsField, FlowMatch};
+pub use firelane_classify::{DsField, FlowMatch, Headers, L3};
 pub use firelane_driver_afxdp::{
     AfXdpConfig, AfXdpError, AfXdpQueue, Attached, Claim, Mode as AfXdpMode, Refused as AfXdpRefused,
     Wish as AfXdpWish, open as open_afxdp, probe as probe_afxdp,
@@ -71,14 +77,14 @@ pub use firelane_driver_packet::{PacketSocket, Promiscuity};
 pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};
 pub use firelane_flow::Counters as Traffic;
 pub use firelane_frame::Envelope;
-pub use firelane_ip::{Address, Neighbour, Origin, Route};
+pub use firelane_ip::{Address, LOOPBACK, Neighbour, Origin, Route};
 pub use firelane_ip::{
     AddressOrigin, AutoconfConfig, Configured, DadConfig, FamilyCounts, FilterMode, Forwarding, HopLimits,
     IcmpCounts, IfRouting, IidKind, Membership, Resolvers, RouteKind, RouterFlags, SourceFilter,
 };
 pub use firelane_lane::{
-    ConnectionRow, Cursor, FusionTuning, NetstackCounters, Notice, RouteConfig, SocketKind, SocketRow,
-    StreamInfo, Table,
+    ConnectionRow, Cursor, FusionTuning, NetstackCounters, Notice, Owner as PacketOwner, RouteConfig, Seen,
+    Sight, SocketKind, SocketRow, Step, StepCount, StepCounts, StreamInfo, Table,
 };
 pub use firelane_socket::{Ready, StreamConfig, UrgentMode};
 pub use firelane_switch::Rules as ProtectionRules;

@@ -108,6 +108,10 @@ pub(crate) struct Registry {
     pub(crate) netstacks: BTreeMap<NetstackId, Netstack>,
     /// The captures that run.
     pub(crate) captures: BTreeSet<u32>,
+    /// A trace runs.
+    pub(crate) is_tracing: bool,
+    /// Steps are counted.
+    pub(crate) is_metering: bool,
     next_link: u32,
     next_flow: u32,
     next_netstack: u16,

@@ -190,7 +190,7 @@ fn ring(bell: &OnceLock<Waker>) {
 fn forget_sender(frame: &mut Frame) {
     let meta = frame.meta_mut();
     meta.flow = FlowTag::NONE;
-    meta.hash = 0;
+    meta.trace = 0;
 }
 
 impl Driver for End {

@@ -58,13 +58,13 @@ fn what_the_sender_knew_stays_with_it_and_offloads_pass() {
     frame.append(60_000).fill(1);
     let cut = Segmentation { kind: SegmentKind::TcpV6, segment_bytes: 1400, header_bytes: 74, ecn: false };
     let meta = frame.meta_mut();
-    (meta.hash, meta.flow) = (9, FlowId(3).into());
+    (meta.trace, meta.flow) = (9, FlowId(3).into());
     (meta.checksum, meta.segmentation) = (Checksum::Partial { start: 54, offset: 16 }, Some(cut));
     let mut chain = Chain::from_iter([frame]);
     one.transmit(&mut chain, &mut drops);
     two.receive(&mut pools, 1, &mut chain, &mut drops);
     let frame = chain.pop().unwrap();
-    assert_eq!((frame.meta().hash, frame.meta().flow), (0, FlowTag::NONE));
+    assert_eq!((frame.meta().trace, frame.meta().flow), (0, FlowTag::NONE));
     assert_eq!(frame.meta().segmentation, Some(cut));
     assert_eq!(frame.meta().checksum, Checksum::Partial { start: 54, offset: 16 });
     assert_eq!(frame.len(), 60_000);

@@ -13,7 +13,7 @@ use firelane_api::{
     CreateEtherstub, CreateIf, CreateVnic, DropInfo, EtherstubInfo, Finding, FlowInfo, FlowStats, GroupInfo,
     IfInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic, NeighbourInfo, NetstackInfo, PlanReply,
     ProgramReport, PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps,
-    SocketPage, Status, StatusInfo, TellClient, VnicInfo, Which, paths,
+    SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, VnicInfo, Which, paths,
 };
 use firelane_model::{MODEL_TEXT_MAX, Model};
 use serde::Serialize;
@@ -366,6 +366,14 @@ impl Api for Client {
 
     fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError> {
         self.stream(&format!("{}?{}", paths::CAPTURE, wanted.query()), sink)
+    }
+
+    fn trace(&self, wanted: &TraceRequest) -> Result<TraceReport, ApiError> {
+        self.send(Method::Post, paths::TRACE, wanted)
+    }
+
+    fn steps(&self, seconds: u32) -> Result<Vec<StepInfo>, ApiError> {
+        self.get(&format!("{}?seconds={seconds}", paths::STEPS), Which::Active)
     }
 
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {

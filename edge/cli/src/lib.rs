@@ -24,6 +24,7 @@ mod run;
 mod session;
 mod stage;
 mod stat;
+mod trace;
 mod view;
 
 use std::ffi::OsString;

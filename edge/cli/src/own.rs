@@ -96,6 +96,11 @@ enum Verb {
     Explain(crate::explain::Options),
     /// Write what passes a link or belongs to a flow as pcapng
     Capture(crate::capture::Options),
+    /// Show the stations and steps that a frame passes, each decision, and why it was dropped
+    Trace(crate::trace::Options),
+    /// Show what is counted only while somebody looks
+    #[command(subcommand)]
+    Show(crate::trace::Shown),
     /// Write a shell's completion of this command
     Completion {
         /// The shell
@@ -174,6 +179,8 @@ pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsStrin
         Verb::RunCleanup(options) => crate::run::cleanup::run(session, &options),
         Verb::Explain(options) => crate::explain::run(session, &options),
         Verb::Capture(options) => crate::capture::run(session, &options),
+        Verb::Trace(options) => crate::trace::trace(session, &options),
+        Verb::Show(shown) => crate::trace::show(session, &shown),
         Verb::Completion { shell } => completion(session, shell),
         Verb::Demo(options) => crate::demo::run(session, options).map_err(Refused::from),
         Verb::Lab(options) => crate::lab::run(session, &options),

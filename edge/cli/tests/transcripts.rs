@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use firelane_api::{
     ConnectionInfo, Counter, DropInfo, FlowStats, GroupInfo, LinkStats, NeighbourInfo, PlanStep,
-    ProgramReport, ProtocolCounters, RouteInfo, SocketInfo, SocketReport, Stub, Traffic,
+    ProgramReport, ProtocolCounters, RouteInfo, SeenInfo, SocketInfo, SocketReport, StepInfo, Stub,
+    TraceReport, Traffic,
 };
 use firelane_cli::{Session, run};
 use firelane_model::Model;
@@ -63,6 +64,7 @@ fn host(name: &str) -> Stub {
     if name == "two-tenants" {
         stub.sockets = sockets();
         stub.programs = programs();
+        (stub.trace, stub.steps) = watched();
         let route = |destination: &str, gateway: &str, flags: &str| RouteInfo {
             destination: destination.into(),
             gateway: Some(gateway.into()),
@@ -115,6 +117,33 @@ fn host(name: &str) -> Stub {
         .map(|(station, reason, frames)| DropInfo { station: station.into(), reason: reason.into(), frames })
         .into();
     stub
+}
+
+/// A frame that was followed to its end, and steps.
+fn watched() -> (TraceReport, Vec<StepInfo>) {
+    let seen = |station: &str, decision: &str, reason: Option<&str>| SeenInfo {
+        frame: 1,
+        lane: 0,
+        station: station.into(),
+        decision: decision.into(),
+        reason: reason.map(str::to_owned),
+    };
+    let all = vec![
+        seen("driver", "received at db0, 54 bytes: tcp 10.0.0.20:4000 > 10.0.0.10:81", None),
+        seen("flow", "out at db0: its own flow", None),
+        seen("switch", "to web0", None),
+        seen("tcp", "step in", None),
+        seen("tcp", "dropped: tcp_no_connection", Some("tcp_no_connection")),
+    ];
+    let step = |step: &str, direction: &str, frames, cycles| StepInfo {
+        step: step.into(),
+        direction: direction.into(),
+        frames,
+        cycles,
+    };
+    let steps =
+        vec![step("ip", "in", 1200, 60_000), step("ip", "out", 0, 0), step("tcp", "in", 1200, 240_600)];
+    (TraceReport { seen: all, lost: 0 }, steps)
 }
 
 /// A program on a netstack, and one that is not.

@@ -5,14 +5,16 @@
 use std::sync::Arc;
 
 use firelane_frame::{Chain, Frame, Pools};
-use firelane_units::{DropReason, Instant, LaneId};
+use firelane_units::{DropReason, Instant, LaneId, LinkId};
 
 use crate::backlog::Backlogs;
 use crate::capture::Taps;
 use crate::config::{LaneConfig, Secrets};
 use crate::counters::LaneCounters;
+use crate::message::Stage;
 use crate::outbox::Outbox;
 use crate::probes;
+use crate::watch::{Sight, Watch};
 
 /// The shared parts of a lane.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(crate) struct Common<D> {
     pub(crate) backlogs: Arc<Backlogs>,
     /// Who looks on.
     pub(crate) taps: Taps,
+    /// Who looks closely.
+    pub(crate) watch: Watch,
 }
 
 impl<D> Common<D> {
@@ -40,7 +44,20 @@ impl<D> Common<D> {
             secrets: config.secrets,
             backlogs: Arc::clone(&config.backlogs),
             taps: Taps::default(),
+            watch: Watch::default(),
         }
+    }
+
+    /// Something happens to the frame that a trace calls `frame`.
+    #[inline]
+    pub(crate) fn see(&mut self, frame: u32, what: Sight) {
+        self.watch.see((self.id, self.now), frame, what);
+    }
+
+    /// Lets another lane go on with a frame.
+    pub(crate) fn hand_over(&mut self, lane: LaneId, stage: Stage, link: LinkId, frame: Frame) {
+        self.see(frame.meta().trace, Sight::Handed(lane));
+        self.outbox.hand_over(lane, stage, link, frame);
     }
 
     /// Ends a frame's way here.
@@ -48,13 +65,17 @@ impl<D> Common<D> {
         self.counters.drops.count(reason);
         self.taps.dropped(self.now, &frame, reason);
         probes::ip_drop(&frame, reason);
+        self.see(frame.meta().trace, Sight::Dropped(reason));
         self.pools.put(frame);
     }
 
     /// Ends the way of all frames of a chain here.
     pub(crate) fn drop_chain(&mut self, chain: &mut Chain, reason: DropReason) {
         self.counters.drops.add(reason, chain.len() as u64);
-        chain.iter().for_each(|frame| probes::ip_drop(frame, reason));
+        for frame in chain.iter() {
+            probes::ip_drop(frame, reason);
+            self.watch.see((self.id, self.now), frame.meta().trace, Sight::Dropped(reason));
+        }
         self.pools.put_all(chain);
     }
 
@@ -62,5 +83,11 @@ impl<D> Common<D> {
     pub(crate) fn deliver(&mut self, frame: Frame) {
         self.counters.delivered += 1;
         self.pools.put(frame);
+    }
+
+    /// The same at the end of a walk step by step.
+    pub(crate) fn deliver_seen(&mut self, frame: Frame) {
+        self.see(frame.meta().trace, Sight::Delivered);
+        self.deliver(frame);
     }
 }

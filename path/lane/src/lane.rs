@@ -6,7 +6,7 @@
 use firelane_frame::{Chain, Driver};
 use firelane_ip::Membership;
 use firelane_socket::ConnRef;
-use firelane_units::{DropReason, Instant, LaneId, NetstackId};
+use firelane_units::{DropReason, Instant, LaneId, LinkId, NetstackId};
 
 use crate::common::Common;
 use crate::config::LaneConfig;
@@ -20,6 +20,7 @@ use crate::poll::{Devices, PollPolicy};
 use crate::squeue::SqueueStats;
 use crate::stacks::Stacks;
 use crate::stream_info::StreamInfo;
+use crate::watch::{Cycles, Seen, StepCounts, Tracing};
 
 /// One CPU's vertical perimeter, for driver queues `D`.
 pub struct Lane<D> {
@@ -205,6 +206,42 @@ impl<D: Driver> Lane<D> {
             outbox.pass_notices_on(*id, outlet);
         }
         is_left
+    }
+
+    /// Follows frames from here on, or none any more. What the trace before has seen is forgotten.
+    pub fn trace(&mut self, tracing: Option<Tracing>) {
+        self.common.watch.set_trace(tracing);
+    }
+
+    /// What the trace has seen since the last call, and how much of it found no room.
+    pub fn take_seen(&mut self) -> (Vec<Seen>, u64) {
+        self.common.watch.take_seen()
+    }
+
+    /// Takes a made-up frame as if the user or the driver of the port `link` had sent it, and follows it. Answers the
+    /// frame's number; none without a trace, a port, or a buffer.
+    pub fn invent(&mut self, now: Instant, link: LinkId, bytes: &[u8]) -> Option<u32> {
+        self.common.now = now;
+        self.links.ports.get(link.index())?;
+        let mut frame = self.common.pools.copy_of(bytes)?;
+        let Some(number) = self.common.watch.invent() else {
+            self.common.pools.put(frame);
+            return None;
+        };
+        frame.meta_mut().trace = number;
+        self.common.counters.received += 1;
+        self.links.take_received(&mut self.common, link, &mut Chain::from_iter([frame]));
+        Some(number)
+    }
+
+    /// Counts the frames and cycles of steps from nothing on, or no more.
+    pub fn count_steps(&mut self, cycles: Option<Cycles>) {
+        self.common.watch.count_steps(cycles);
+    }
+
+    /// What steps have cost since they are counted.
+    pub fn step_counts(&self) -> StepCounts {
+        self.common.watch.counts()
     }
 
     /// What is known of a connection at `now`; `None` if it is gone.

@@ -83,6 +83,7 @@ mod stream_info;
 mod sync;
 mod turn;
 mod view;
+mod watch;
 mod ways;
 mod wheel;
 
@@ -108,4 +109,5 @@ pub use steer::{connection_lane, datagram_lane};
 pub use steps::{Onward, STEPS_MAX, Step, StepList, StepLists, walk};
 pub use stream_info::StreamInfo;
 pub use view::{ConnectionRow, Cursor, PLACES_PER_ANSWER, Question, SocketKind, SocketRow, Table};
+pub use watch::{Cycles, Followed, Numbers, Owner, Seen, Sight, StepCount, StepCounts, Tracing};
 pub use wheel::Wheel;

@@ -28,6 +28,7 @@ use crate::message::{PortConfig, PortKind, PortUser, Stage};
 use crate::ports::{Dense, FlowPlace, Port, Queue, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
 use crate::probes;
 use crate::steer::lane_of;
+use crate::watch::Sight;
 use crate::ways::Ways;
 
 /// The link side.
@@ -79,14 +80,22 @@ impl<D> Links<D> {
             return common.drop_chain(chain, DropReason::NoPort);
         };
         let is_vnic = matches!(port.kind, PortKind::Vnic { .. });
+        let is_traced = common.watch.is_tracing();
         let mut headers = Headers::EMPTY;
         while let Some(mut frame) = chain.pop() {
             frame.meta_mut().ingress = link;
             if let Err(reason) = headers.read(frame.as_slice()) {
+                common.see(frame.meta().trace, Sight::Received(link, frame.len(), None));
                 common.drop_frame(frame, reason);
                 continue;
             }
-            let Err(frame) = self.enter(common, link, frame, &headers) else { continue };
+            let frame = match is_traced && self.follow(common, &mut frame, &headers, Sight::Received) {
+                true => frame,
+                false => match self.enter(common, link, frame, &headers) {
+                    Ok(()) => continue,
+                    Err(frame) => frame,
+                },
+            };
             if is_vnic {
                 self.out(common, link, frame, &headers);
             } else {
@@ -100,14 +109,51 @@ impl<D> Links<D> {
 
     /// Frames that netstacks made; each names its VNIC as its ingress.
     pub(crate) fn take_departures(&mut self, common: &mut Common<D>, chain: &mut Chain) {
-        while let Some(frame) = chain.pop() {
+        let is_traced = common.watch.is_tracing();
+        while let Some(mut frame) = chain.pop() {
             let link = frame.meta().ingress;
             probes::ip_send(&frame, link);
-            if let Err(frame) = self.depart(common, frame) {
+            if is_traced && self.follow_departure(common, &mut frame) {
+                self.resume(common, Stage::Out, link, frame);
+            } else if let Err(frame) = self.depart(common, frame) {
                 self.resume(common, Stage::Out, link, frame);
             }
         }
         self.settle_ways();
+    }
+
+    /// Somebody traces: whether he follows this frame, which begins its way or another part of it at its ingress.
+    #[cold]
+    fn follow(
+        &self,
+        common: &mut Common<D>,
+        frame: &mut Frame,
+        headers: &Headers,
+        sight: impl Fn(LinkId, usize, Option<Headers>) -> Sight,
+    ) -> bool {
+        let ingress = frame.meta().ingress;
+        let flow_of = |owner: LinkId, mac: MacAddr| {
+            let rules = &self.ports.get(owner.index())?.rules;
+            let port = self.ports.get(owner.index())?;
+            match owner == ingress {
+                true => rules.lookup(headers, Direction::Out).or(port.default_flow()),
+                false if headers.dst == mac => rules.lookup(headers, Direction::In).or(port.default_flow()),
+                false => None,
+            }
+        };
+        let number = common.watch.number(frame.meta().trace, Some(headers), flow_of);
+        frame.meta_mut().trace = number;
+        common.see(number, sight(ingress, frame.len(), Some(*headers)));
+        number != 0
+    }
+
+    #[cold]
+    fn follow_departure(&self, common: &mut Common<D>, frame: &mut Frame) -> bool {
+        match Headers::parse(frame.as_slice()) {
+            Ok(headers) => self.follow(common, frame, &headers, Sight::Sent),
+            // Whoever goes on with it says why not.
+            Err(_) => true,
+        }
     }
 
     /// Whether frames wait for their netstacks.
@@ -142,10 +188,12 @@ impl<D> Links<D> {
         if let Some(home) = flow.and_then(|flow| self.places.get(flow.index())?.home)
             && home != common.id
         {
-            return common.outbox.hand_over(home, Stage::Out, link, frame);
+            return common.hand_over(home, Stage::Out, link, frame);
         }
         let weight = frame.weight();
         port.counters.outward.count(weight);
+        let trace = frame.meta().trace;
+        common.see(trace, Sight::Flow(link, Direction::Out, flow));
         let Some(flow) = flow else { return self.switch(common, link, frame, headers) };
         frame.meta_mut().flow = flow.into();
         if self.flows.pass_unlimited(flow, Direction::Out, weight) {
@@ -156,7 +204,7 @@ impl<D> Links<D> {
         }
         match self.flows.admit(common.now, flow, Direction::Out, frame) {
             Verdict::Pass(frame) => self.switch(common, link, frame, headers),
-            Verdict::Held => {}
+            Verdict::Held => common.see(trace, Sight::Held(flow)),
             Verdict::Drop(frame, reason) => self.drop_at(common, link, Direction::Out, frame, reason),
         }
     }
@@ -175,6 +223,7 @@ impl<D> Links<D> {
         match link.switch.forward(from, &l2, &frame) {
             Destination::Port(at) => {
                 let before = frame.len();
+                link.port(at).into_iter().for_each(|to| common.see(frame.meta().trace, Sight::Switched(to)));
                 let to = link.port(at).filter(|_| link.switch.deliver(from, at, &l2, &mut frame));
                 match to {
                     // A tag was set or stripped: the headers lie elsewhere.
@@ -195,11 +244,13 @@ impl<D> Links<D> {
     fn flood(&mut self, common: &mut Common<D>, over: LinkId, from: SwitchPortId, frame: Frame, l2: &L2) {
         let link = self.switches.get_mut(over.index()).expect("the frame was switched there");
         let mut copies = mem::take(&mut self.copies);
+        let trace = frame.meta().trace;
         let Common { pools, counters, .. } = common;
         let flooded = link.switch.flood(from, l2, frame, pools, &mut counters.drops, |at, copy| {
             copies.push((at, copy));
         });
         counters.copied += (flooded.delivered + flooded.missed).saturating_sub(1) as u64;
+        common.see(trace, Sight::Flooded(copies.len()));
         for (at, copy) in copies.drain(..) {
             match self.switches.get(over.index()).and_then(|link| link.port(at)) {
                 Some(to) => self.resume(common, Stage::In, to, copy),
@@ -218,14 +269,17 @@ impl<D> Links<D> {
         if port.guarded {
             guards::show(&mut self.guards, common, to, &frame, headers);
         }
+        let trace = frame.meta().trace;
         let Some(flow) = flow else {
+            common.see(trace, Sight::Flow(to, Direction::In, None));
             return self.deliver(common, to, frame, headers);
         };
         if let Some(home) = self.places.get(flow.index()).and_then(|place| place.home)
             && home != common.id
         {
-            return common.outbox.hand_over(home, Stage::In, to, frame);
+            return common.hand_over(home, Stage::In, to, frame);
         }
+        common.see(trace, Sight::Flow(to, Direction::In, Some(flow)));
         frame.meta_mut().flow = flow.into();
         if self.flows.pass_unlimited(flow, Direction::In, frame.weight()) {
             return self.deliver(common, to, frame, headers);
@@ -235,7 +289,7 @@ impl<D> Links<D> {
         }
         match self.flows.admit(common.now, flow, Direction::In, frame) {
             Verdict::Pass(frame) => self.deliver(common, to, frame, headers),
-            Verdict::Held => {}
+            Verdict::Held => common.see(trace, Sight::Held(flow)),
             Verdict::Drop(frame, reason) => self.drop_at(common, to, Direction::In, frame, reason),
         }
     }
@@ -250,7 +304,7 @@ impl<D> Links<D> {
                 let steering = self.steerings.get(netstack.index());
                 let lane = steering.map_or(common.id, |s| lane_of(headers, s, &self.steering_key));
                 if lane != common.id {
-                    return common.outbox.hand_over(lane, Stage::Deliver, to, frame);
+                    return common.hand_over(lane, Stage::Deliver, to, frame);
                 }
                 port.counters.inward.count(frame.weight());
                 common.taps.see(common.now, (to, port.over), Direction::In, &frame);
@@ -264,10 +318,11 @@ impl<D> Links<D> {
                 }
                 port.counters.inward.count(frame.weight());
                 common.taps.see(common.now, (to, port.over), Direction::In, &frame);
+                common.see(frame.meta().trace, Sight::Device(to));
                 queue.tx.push(frame);
             }
             (PortUser::Driver { through }, None) if through != common.id => {
-                common.outbox.hand_over(through, Stage::Deliver, to, frame);
+                common.hand_over(through, Stage::Deliver, to, frame);
             }
             (PortUser::Driver { .. } | PortUser::Nobody, _) => {
                 port.counters.inward.dropped += 1;
@@ -281,7 +336,7 @@ impl<D> Links<D> {
         let steering = self.steerings.get(netstack.index());
         let lane = steering.map_or(common.id, |s| lane_of(headers, s, &self.steering_key));
         if lane != common.id {
-            return common.outbox.hand_over(lane, Stage::Loopback(netstack), LOOPBACK, frame);
+            return common.hand_over(lane, Stage::Loopback(netstack), LOOPBACK, frame);
         }
         self.arrivals.push(netstack, LOOPBACK, frame, headers);
     }

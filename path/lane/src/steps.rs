@@ -23,6 +23,23 @@ pub enum Step {
     Fused,
 }
 
+impl Step {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Forward, Self::Ip, Self::Tcp, Self::Udp, Self::Socket, Self::Fused];
+
+    /// The word used in traces and commands.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Ip => "ip",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Socket => "socket",
+            Self::Fused => "fused",
+        }
+    }
+}
+
 /// Most steps that one direction of a list has: a list is read at every packet and stays in a cache line.
 pub const STEPS_MAX: usize = 8;
 
@@ -159,6 +176,14 @@ mod tests {
             let list = lists.list(id);
             let reversed: Vec<Step> = list.outbound().iter().rev().copied().collect();
             assert_eq!(list.inbound(), reversed);
+        }
+    }
+
+    #[test]
+    fn every_step_has_its_place_and_word() {
+        for (nth, step) in Step::ALL.into_iter().enumerate() {
+            assert_eq!(step as usize, nth);
+            assert_eq!(Step::ALL.iter().filter(|other| other.word() == step.word()).count(), 1);
         }
     }
 

@@ -78,7 +78,7 @@ impl Shape {
         let pseudo = naive(&pseudo_header(&bytes[self.network()..], transport_bytes, self.udp));
         put_u16(&mut bytes, self.transport() + offset, pseudo);
         let mut frame = pools.copy_of(&bytes).unwrap();
-        frame.meta_mut().hash = 42;
+        frame.meta_mut().trace = 42;
         frame.meta_mut().checksum =
             Checksum::Partial { start: self.transport() as u16, offset: offset as u16 };
         frame.meta_mut().segmentation = Some(Segmentation {
@@ -145,7 +145,7 @@ proptest! {
             let bytes = part.as_slice();
             shape.verify(bytes);
             prop_assert_eq!(part.meta().segmentation, None);
-            prop_assert_eq!((part.meta().checksum, part.meta().hash), (Checksum::Unchecked, 42));
+            prop_assert_eq!((part.meta().checksum, part.meta().trace), (Checksum::Unchecked, 42));
             if !shape.v6 {
                 let id = get_u16(bytes, shape.network() + 4);
                 prop_assert_eq!(id, 0xfffe_u16.wrapping_add(index as u16));

@@ -281,7 +281,7 @@ impl<D> Inside<'_, D> {
     /// A datagram has reached whoever it is for.
     fn take_datagram(&mut self, frame: Frame, datagram: &Datagram) {
         self.shard.udp_counters.received += datagram.pieces().count() as u64;
-        self.common.deliver(frame);
+        self.common.deliver_seen(frame);
     }
 
     /// A datagram to a group or to everybody: for each socket at the port that hears it (RFC 1122 §4.1.3.5). We

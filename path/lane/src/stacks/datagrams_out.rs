@@ -12,12 +12,13 @@ use firelane_frame::{Envelope, Frame, SEGMENTS_MAX, SegmentKind, Segmentation};
 use firelane_ip::{Egress, Upper};
 use firelane_socket::{Flags, Ready, SocketError, Torn};
 use firelane_udp::{ChecksumWork, append_payload, encode};
-use firelane_units::{DropReason, Instant, Port, SocketId};
+use firelane_units::{Direction, DropReason, Instant, Port, SocketId};
 use firelane_wire::{Ecn, IpProtocol, Ipv4View, Ipv6View, UdpView};
 
 use super::datagrams::{DatagramOptions, DatagramSocket};
 use super::inbound::Inside;
 use crate::links::Links;
+use crate::steps::Step;
 
 /// How many records one socket may send before the next one has its turn.
 const RECORDS_PER_TURN: usize = 32;
@@ -109,7 +110,9 @@ impl<D> Inside<'_, D> {
                 Ok(None) => return Pause::Empty,
                 Err(Torn) => return self.disown_datagrams(socket),
             };
-            match self.send_record(socket, envelope, len, links) {
+            let sent =
+                self.step(Step::Udp, Direction::Out, 0, |it| it.send_record(socket, envelope, len, links));
+            match sent {
                 Ok(()) => {}
                 Err(Unsent::Until(at)) => return Pause::Until(at),
                 Err(Unsent::Never(error)) => self.cannot_send(socket, error, envelope.segments(len)),

@@ -10,7 +10,7 @@ use firelane_classify::{Fragment, Headers, Tuple};
 use firelane_frame::Frame;
 use firelane_ip::{Delivered, LOOPBACK};
 use firelane_tcp::{AtListener, Disposition, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for};
-use firelane_units::{ConnId, DropReason, LaneId, LinkId};
+use firelane_units::{ConnId, Direction, DropReason, LaneId, LinkId};
 use firelane_wire::{Ecn, IpProtocol, TcpView};
 
 use super::Stacks;
@@ -22,6 +22,7 @@ use crate::message::Stage;
 use crate::probes;
 use crate::steer::lane_of;
 use crate::steps::{Onward, Step, StepLists, walk};
+use crate::watch::{Owner, Sight};
 
 /// One shard with the lane's connections: what every mechanism here needs.
 pub(crate) struct Inside<'a, D> {
@@ -34,6 +35,8 @@ pub(crate) struct Inside<'a, D> {
 pub(crate) struct Travel<'a> {
     link: LinkId,
     headers: &'a Headers,
+    /// What a trace calls it.
+    trace: u32,
     /// Before IP.
     frame: Option<Frame>,
     /// Between IP and the transport.
@@ -43,16 +46,25 @@ pub(crate) struct Travel<'a> {
 }
 
 impl Stacks {
-    /// One frame for a netstack of this lane.
-    pub(crate) fn arrive_one<D>(&mut self, common: &mut Common<D>, frame: Frame, arrival: &Arrival) {
+    /// One frame for a netstack of this lane. While somebody watches, it goes step by step.
+    #[inline]
+    pub(crate) fn arrive_one<D, const WATCHED: bool>(
+        &mut self,
+        common: &mut Common<D>,
+        frame: Frame,
+        arrival: &Arrival,
+    ) {
         let Arrival { netstack, link, ref headers, .. } = *arrival;
+        if WATCHED {
+            common.see(frame.meta().trace, Sight::Netstack(netstack, link));
+        }
         let Some(shard) = self.shards.get_mut(netstack.index()) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
         probes::ip_receive(&frame, link);
         let mut inside = Inside { common, shard, conns: &mut self.conns };
         let frame = match inside.shard.forwarded.is_router() {
-            true => match inside.take_forwarded(&self.steps, frame, arrival) {
+            true => match inside.take_forwarded::<WATCHED>(&self.steps, frame, arrival) {
                 Ok(()) => return,
                 Err(frame) => frame,
             },
@@ -62,10 +74,17 @@ impl Stacks {
             && let Some(tuple) = headers.tuple()
             && let Some(conn) = inside.lookup(&tuple)
         {
-            if let Err(frame) = inside.take_expected(conn, &tuple, link, frame, headers) {
+            let frame = match WATCHED {
+                true => Err(frame),
+                false => inside.take_expected(conn, &tuple, link, frame, headers),
+            };
+            if let Err(frame) = frame {
                 inside.walk_in(&self.steps, conn, link, frame, headers);
             }
             return;
+        }
+        if WATCHED {
+            inside.common.see(frame.meta().trace, Sight::Found(Owner::Nobody));
         }
         inside.slow_path(link, frame, headers);
     }
@@ -117,16 +136,39 @@ impl<D> Inside<'_, D> {
     /// A segment of a known connection: the steps of its list, in order.
     fn walk_in(&mut self, lists: &StepLists, conn: ConnId, link: LinkId, frame: Frame, headers: &Headers) {
         let steps = self.conns.slab.get(conn).expect(TABLED).steps;
+        let trace = frame.meta().trace;
         let mut travel =
-            Travel { link, headers, frame: Some(frame), packet: None, told: Disposition::default() };
-        walk(lists.list(steps).inbound(), |step| match step {
-            Step::Ip => self.pass_ip(&mut travel),
-            Step::Tcp => self.pass_tcp(conn, &mut travel),
-            Step::Socket => self.pass_socket(conn, &mut travel),
-            Step::Fused => self.pass_fused(conn, &mut travel),
+            Travel { link, headers, trace, frame: Some(frame), packet: None, told: Disposition::default() };
+        self.common.see(trace, Sight::Found(Owner::Connection));
+        walk(lists.list(steps).inbound(), |step| self.pass_in(step, conn, &mut travel));
+    }
+
+    /// One step of a segment's way in.
+    fn pass_in(&mut self, step: Step, conn: ConnId, travel: &mut Travel<'_>) -> Onward {
+        self.step(step, Direction::In, travel.trace, |inside| match step {
+            Step::Ip => inside.pass_ip(travel),
+            Step::Tcp => inside.pass_tcp(conn, travel),
+            Step::Socket => inside.pass_socket(conn, travel),
+            Step::Fused => inside.pass_fused(conn, travel),
             // A connection's list has no datagrams.
             Step::Udp | Step::Forward => Onward::Ended,
-        });
+        })
+    }
+
+    /// Does a step's work, seen by whoever looks.
+    #[inline]
+    pub(crate) fn step<R>(
+        &mut self,
+        step: Step,
+        direction: Direction,
+        trace: u32,
+        work: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        self.common.see(trace, Sight::Step(step, direction));
+        let began = self.common.watch.begin();
+        let result = work(self);
+        self.common.watch.end(step, direction, began);
+        result
     }
 
     fn pass_ip(&mut self, travel: &mut Travel<'_>) -> Onward {
@@ -148,7 +190,7 @@ impl<D> Inside<'_, D> {
             Ok(told) => {
                 match told.dropped {
                     Some(reason) => self.drop_frame(packet.frame, reason),
-                    None => self.common.deliver(packet.frame),
+                    None => self.common.deliver_seen(packet.frame),
                 }
                 travel.told = told;
                 Onward::Next
@@ -167,7 +209,11 @@ impl<D> Inside<'_, D> {
 
     /// A packet of no known connection.
     fn slow_path(&mut self, link: LinkId, frame: Frame, headers: &Headers) {
-        let Some(packet) = self.shard.ip.input(self.common, link, frame, headers.l3_offset) else {
+        let trace = frame.meta().trace;
+        let packet = self.step(Step::Ip, Direction::In, trace, |it| {
+            it.shard.ip.input(it.common, link, frame, headers.l3_offset)
+        });
+        let Some(packet) = packet else {
             if let Some(adjacency) = self.shard.ip.take_adjacency() {
                 self.learn_forwarded(link, headers, adjacency);
             }
@@ -183,8 +229,8 @@ impl<D> Inside<'_, D> {
             IpProtocol::TCP if packet.is_broadcast_or_multicast => {
                 self.drop_frame(packet.frame, DropReason::BadSegment);
             }
-            IpProtocol::TCP => self.stray_segment(packet),
-            IpProtocol::UDP => self.datagram(packet),
+            IpProtocol::TCP => self.step(Step::Tcp, Direction::In, trace, |it| it.stray_segment(packet)),
+            IpProtocol::UDP => self.step(Step::Udp, Direction::In, trace, |it| it.datagram(packet)),
             _ => self.drop_frame(packet.frame, DropReason::UnknownProtocol),
         }
     }
@@ -205,7 +251,7 @@ impl<D> Inside<'_, D> {
             _ => Stage::Deliver,
         };
         self.shard.ip.core.count_handed_on(packet.dst.is_ipv4());
-        self.common.outbox.hand_over(lane, stage, packet.link, packet.frame);
+        self.common.hand_over(lane, stage, packet.link, packet.frame);
     }
 
     /// A segment that belongs to no connection: TIME-WAIT, a listener, or nobody.
@@ -220,7 +266,7 @@ impl<D> Inside<'_, D> {
             Err(reason) => Err(reason),
         };
         match verdict {
-            Ok(()) => self.common.deliver(packet.frame),
+            Ok(()) => self.common.deliver_seen(packet.frame),
             Err(reason) => self.drop_frame(packet.frame, reason),
         }
     }

@@ -13,6 +13,7 @@ use firelane_units::{DropCounters, DropReason, Instant, LinkId};
 use firelane_wire::Ecn;
 
 use crate::common::Common;
+use crate::watch::Sight;
 
 /// How often a lane that does not sleep looks for what is due: IP counts in milliseconds.
 const LOOK: Duration = Duration::from_micros(100);
@@ -59,6 +60,7 @@ impl IpSide {
         frame: Frame,
         l3_offset: u16,
     ) -> Option<Delivered> {
+        let trace = frame.meta().trace;
         match self.core.input(common.now, link, frame, usize::from(l3_offset), &mut common.pools) {
             Input::Deliver(packet) => return Some(packet),
             Input::Drop(frame, reason) => {
@@ -66,10 +68,18 @@ impl IpSide {
                 common.drop_frame(frame, reason);
             }
             Input::Forwarded(adjacency) => {
+                common.see(trace, Sight::Forwarded);
                 self.inside += 1;
                 self.adjacency = adjacency;
             }
-            Input::Consumed | Input::Held => self.inside += 1,
+            Input::Consumed => {
+                common.see(trace, Sight::Consumed);
+                self.inside += 1;
+            }
+            Input::Held => {
+                common.see(trace, Sight::Kept);
+                self.inside += 1;
+            }
         }
         self.is_open = true;
         None

@@ -82,7 +82,14 @@ impl Stacks {
     /// Lets the netstacks have the frames that are for them.
     pub(crate) fn arrive<D: Driver>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
         self.look_ahead(common.now, links.arrivals.known());
-        links.arrivals.take_each(|frame, arrival| self.arrive_one(common, frame, arrival));
+        match common.watch.is_on() {
+            false => {
+                links.arrivals.take_each(|frame, arrival| self.arrive_one::<_, false>(common, frame, arrival))
+            }
+            true => {
+                links.arrivals.take_each(|frame, arrival| self.arrive_one::<_, true>(common, frame, arrival))
+            }
+        }
     }
 
     /// Lets sockets send, and collects what the netstacks have made.

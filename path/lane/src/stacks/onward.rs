@@ -8,13 +8,14 @@ use core::net::{IpAddr, Ipv4Addr};
 use firelane_classify::{FlowCache, Headers, Tuple};
 use firelane_frame::Frame;
 use firelane_ip::{Adjacency, FORESEEN_MAX, LOOPBACK, NewFlow};
-use firelane_units::{Instant, LinkId, StepListId};
+use firelane_units::{Direction, Instant, LinkId, StepListId};
 
 use super::Stacks;
 use super::inbound::Inside;
 use super::shard::Shard;
 use crate::arrivals::Arrival;
 use crate::steps::{Onward, Step, StepLists, walk};
+use crate::watch::{Owner, Sight};
 
 /// Next stations that flows of one generation share; what goes to others takes the long way.
 const ADJACENCIES_MAX: usize = 1024;
@@ -171,7 +172,7 @@ impl<D> Inside<'_, D> {
     /// A packet of a forwarded flow that is known: its walk. Gives the frame back if the flow is not known, or if the
     /// packet is not of the usual kind.
     #[inline]
-    pub(crate) fn take_forwarded(
+    pub(crate) fn take_forwarded<const WATCHED: bool>(
         &mut self,
         lists: &StepLists,
         frame: Frame,
@@ -185,18 +186,19 @@ impl<D> Inside<'_, D> {
         let Some(adjacency) = flows.adjacencies.get(usize::from(known.adjacency)).copied() else {
             return Err(frame);
         };
-        if known.steps == StepLists::FORWARD {
+        if known.steps == StepLists::FORWARD && !WATCHED {
             return self.shard.ip.pass_on(&adjacency, frame);
         }
+        let trace = frame.meta().trace;
+        self.common.see(trace, Sight::Found(Owner::ForwardedFlow));
         let mut travelling = Some(frame);
         walk(lists.list(known.steps).inbound(), |step| match (step, travelling.take()) {
-            (Step::Forward, Some(frame)) => match self.shard.ip.pass_on(&adjacency, frame) {
-                Ok(()) => Onward::Next,
-                Err(frame) => {
-                    travelling = Some(frame);
-                    Onward::Ended
-                }
-            },
+            (Step::Forward, Some(frame)) => {
+                let passed =
+                    self.step(step, Direction::In, trace, |it| it.shard.ip.pass_on(&adjacency, frame));
+                travelling = passed.err();
+                if travelling.is_none() { Onward::Next } else { Onward::Ended }
+            }
             // A forwarded flow's list has no transport.
             (_, frame) => {
                 travelling = frame;

@@ -11,7 +11,7 @@ use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
 use firelane_ip::{Egress, Upper};
 use firelane_socket::{Names, Ready};
 use firelane_tcp::{SegmentOut, TransmitLimits};
-use firelane_units::{Bytes, ConnId, FlowId, LinkId, Mss, Port};
+use firelane_units::{Bytes, ConnId, Direction, FlowId, LinkId, Mss, Port};
 use firelane_wire::{Ecn, IpProtocol, Sum, TcpFlags, TcpRepr, tcp};
 
 use super::Stacks;
@@ -102,7 +102,8 @@ impl<D> Inside<'_, D> {
         let list = lists.list(steps).outbound();
         for _ in 0..FRAMES_PER_TURN {
             let mut outgoing = Outgoing { limits: UNLIMITED, is_limited: false, segment: None, pause: None };
-            walk(list, |step| match self.pass_out(step, id, links, &mut outgoing) {
+            let is_watched = self.common.watch.is_on();
+            walk(list, |step| match self.pass_out_seen(is_watched, step, id, links, &mut outgoing) {
                 Ok(()) => Onward::Next,
                 Err(pause) => {
                     outgoing.pause = Some(pause);
@@ -121,6 +122,22 @@ impl<D> Inside<'_, D> {
             }
         }
         Pause::Again
+    }
+
+    /// One step of a segment's way out, counted if somebody looks.
+    #[inline]
+    fn pass_out_seen(
+        &mut self,
+        is_watched: bool,
+        step: Step,
+        id: ConnId,
+        links: &Links<D>,
+        outgoing: &mut Outgoing,
+    ) -> Result<(), Pause> {
+        match is_watched {
+            true => self.step(step, Direction::Out, 0, |it| it.pass_out(step, id, links, outgoing)),
+            false => self.pass_out(step, id, links, outgoing),
+        }
     }
 
     /// One step of a segment's way out.

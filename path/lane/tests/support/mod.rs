@@ -175,6 +175,11 @@ impl World {
         self.lanes.iter().map(Lane::id).collect()
     }
 
+    /// Does something inside a lane, between two of its items.
+    pub fn visit<R>(&mut self, lane: LaneId, inside: impl FnOnce(Instant, &mut Lane<AnyDriver>) -> R) -> R {
+        inside(self.now, &mut self.lanes[lane.index()])
+    }
+
     /// Sends the same change to every lane.
     pub fn all(&mut self, control: impl Fn() -> Control<AnyDriver>) {
         for lane in &mut self.lanes {

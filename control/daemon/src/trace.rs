@@ -1,0 +1,239 @@
+//! Frames followed on their way, in the words of counters and under the names of the model; what steps cost.
+//!
+//! `host.rs` looks the names up under its lock and lets go of it; what follows may last for a minute.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use firelane::{
+    Engine, Headers, InventedPacket, L3, PacketOwner, Seen, Sight, Step, StepCount, Trace, TraceOf,
+};
+use firelane_api::{ApiError, InventedFrame, SeenInfo, Status, StepInfo, TraceReport, TraceRequest};
+use firelane_units::{Direction, FlowId, LinkId, MacAddr, NetstackId, Station};
+
+use crate::works::{Works, refused};
+
+/// How often a trace looks, and how long it waits for the end of the last frame's way.
+const LOOK: Duration = Duration::from_millis(10);
+/// Who seems to send an invented packet that comes in by a device.
+const STRANGER: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xfe]);
+
+/// A trace that has begun.
+#[derive(Debug)]
+pub(crate) struct Running {
+    trace: Trace,
+    names: Names,
+    frames: u32,
+    until: Instant,
+}
+
+/// What links, flows and netstacks are called.
+#[derive(Debug)]
+struct Names {
+    links: BTreeMap<LinkId, String>,
+    flows: BTreeMap<FlowId, String>,
+    netstacks: BTreeMap<NetstackId, String>,
+}
+
+impl Running {
+    /// Begins the trace that is asked for; a frame that is made up comes in.
+    pub(crate) fn begin(works: &Works, wanted: &TraceRequest) -> Result<Self, ApiError> {
+        wanted.check()?;
+        let of = match (&wanted.address, &wanted.flow) {
+            (Some(address), _) => TraceOf::Address(*address),
+            (None, Some(name)) => {
+                let id = works.flows.get(name);
+                TraceOf::Flow(*id.ok_or_else(|| ApiError::new(Status::NotFound, "flow", name, ""))?)
+            }
+            (None, None) => TraceOf::Invented,
+        };
+        let invented = wanted.frame.as_ref().map(|frame| invent(works, frame)).transpose()?;
+        let frames = if invented.is_some() { 1 } else { wanted.frames };
+        let trace = works.engine.trace(of, frames).map_err(refused)?;
+        if let Some((link, bytes)) = invented {
+            trace.invent(link, &bytes).map_err(refused)?;
+        }
+        let until = Instant::now() + Duration::from_secs(wanted.seconds.into());
+        Ok(Self { trace, names: Names::of(works), frames, until })
+    }
+
+    /// Waits until enough frames were followed to their ends, or the time is over.
+    pub(crate) fn finish(self) -> TraceReport {
+        let (mut all, mut lost) = (Vec::new(), 0);
+        let mut quiet = 0;
+        while quiet < 3 && Instant::now() < self.until {
+            std::thread::sleep(LOOK);
+            let (mut seen, missed) = self.trace.take();
+            quiet = match self.trace.frames() >= self.frames && seen.is_empty() {
+                true => quiet + 1,
+                false => 0,
+            };
+            all.append(&mut seen);
+            lost += missed;
+        }
+        let (mut seen, missed) = self.trace.take();
+        all.append(&mut seen);
+        all.sort_by_key(|seen| (seen.frame, seen.order));
+        TraceReport { seen: all.iter().map(|seen| self.names.info(seen)).collect(), lost: lost + missed }
+    }
+}
+
+/// The port that a made-up frame comes in by, and its bytes.
+fn invent(works: &Works, frame: &InventedFrame) -> Result<(LinkId, Vec<u8>), ApiError> {
+    let no_link = |name: &firelane_model::LinkName| ApiError::new(Status::LinkInvalid, "link", name, "");
+    let vnic = works.vnics.get(&frame.link);
+    let uplink = works.links.get(&frame.link).and_then(|link| link.uplink);
+    let link = vnic.map(|vnic| vnic.id).or(uplink).ok_or_else(|| no_link(&frame.link))?;
+    if let Some(bytes) = hexadecimal(&frame.text) {
+        return Ok((link, bytes));
+    }
+    let bad = |why: String| ApiError::new(Status::BadArg, "frame", &frame.text, why);
+    let packet: InventedPacket = frame.text.parse().map_err(|why| bad(format!("{why}")))?;
+    let to = match &frame.to {
+        Some(name) => works.vnics.get(name).ok_or_else(|| no_link(name))?.mac,
+        None => works.engine.station_of(packet.dst.ip()).ok_or_else(|| {
+            bad(format!("no VNIC has {}: say with -t which one it is sent to", packet.dst.ip()))
+        })?,
+    };
+    Ok((link, packet.frame(vnic.map_or(STRANGER, |vnic| vnic.mac), to)))
+}
+
+/// Bytes from pairs of hexadecimal digits, which colons and spaces may separate.
+fn hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u32> =
+        text.chars().filter(|c| !matches!(c, ' ' | ':')).map(|c| c.to_digit(16)).collect::<Option<_>>()?;
+    let is_whole = !digits.is_empty() && digits.len().is_multiple_of(2);
+    is_whole.then(|| digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
+}
+
+impl Names {
+    fn of(works: &Works) -> Self {
+        let vnics = works.vnics.iter().map(|(name, vnic)| (vnic.id, name.to_string()));
+        let uplinks = works.links.iter().filter_map(|(name, link)| Some((link.uplink?, name.to_string())));
+        Self {
+            links: vnics.chain(uplinks).collect(),
+            flows: works.flows.iter().map(|(name, id)| (*id, name.to_string())).collect(),
+            netstacks: works.netstacks.iter().map(|(name, id)| (*id, name.to_string())).collect(),
+        }
+    }
+
+    fn link(&self, link: LinkId) -> String {
+        match link {
+            firelane::LOOPBACK => "its own loopback".to_owned(),
+            link => self.links.get(&link).cloned().unwrap_or_else(|| format!("link {link}")),
+        }
+    }
+
+    fn info(&self, seen: &Seen) -> SeenInfo {
+        let (station, decision) = self.told(&seen.what);
+        let reason = match seen.what {
+            Sight::Dropped(reason) => Some(reason.word().to_owned()),
+            _ => None,
+        };
+        SeenInfo { frame: seen.frame, lane: seen.lane.0, station: station.to_owned(), decision, reason }
+    }
+
+    /// The station, and what was decided there.
+    fn told(&self, sight: &Sight) -> (&'static str, String) {
+        let word = Station::word;
+        match *sight {
+            Sight::Received(link, len, headers) => {
+                (word(Station::Driver), format!("received at {}, {}", self.link(link), summary(len, headers)))
+            }
+            Sight::Sent(link, len, headers) => {
+                (word(Station::Ip), format!("sent by {}, {}", self.link(link), summary(len, headers)))
+            }
+            Sight::Flow(link, direction, flow) => {
+                let of = flow
+                    .map_or("no flow", |flow| self.flows.get(&flow).map_or("its own flow", String::as_str));
+                let way = way(direction);
+                (word(Station::Flow), format!("{way} at {}: {of}", self.link(link)))
+            }
+            Sight::Held(_) => (word(Station::Flow), "held by its limit".to_owned()),
+            Sight::Switched(link) => (word(Station::Switch), format!("to {}", self.link(link))),
+            Sight::Flooded(1) => (word(Station::Switch), "a copy to 1 port".to_owned()),
+            Sight::Flooded(n) => (word(Station::Switch), format!("copies to {n} ports")),
+            Sight::Device(link) => (word(Station::Driver), format!("to the device of {}", self.link(link))),
+            Sight::Handed(lane) => (word(Station::Lane), format!("handed over to lane {lane}")),
+            Sight::Netstack(netstack, link) => {
+                let name = self.netstacks.get(&netstack).cloned().unwrap_or_else(|| netstack.to_string());
+                (word(Station::Lane), format!("to netstack {name} by {}", self.link(link)))
+            }
+            Sight::Found(owner) => (word(Station::Classify), found(owner).to_owned()),
+            Sight::Step(step, direction) => (step.word(), format!("step {}", way(direction))),
+            Sight::Forwarded => (word(Station::Ip), "forwarded by its route".to_owned()),
+            Sight::Kept => (word(Station::Ip), "held for a neighbour or for other fragments".to_owned()),
+            Sight::Consumed => (word(Station::Ip), "was for IP itself".to_owned()),
+            Sight::Delivered => (word(Station::Socket), "delivered".to_owned()),
+            Sight::Dropped(reason) => (reason.station().word(), format!("dropped: {reason}")),
+        }
+    }
+}
+
+const fn way(direction: Direction) -> &'static str {
+    match direction {
+        Direction::In => "in",
+        Direction::Out => "out",
+    }
+}
+
+const fn found(owner: PacketOwner) -> &'static str {
+    match owner {
+        PacketOwner::Connection => "a connection's",
+        PacketOwner::ForwardedFlow => "a forwarded flow's",
+        PacketOwner::Nobody => "no connection or flow is known: the slow path",
+    }
+}
+
+/// A frame in a line.
+fn summary(len: usize, headers: Option<Headers>) -> String {
+    let Some(headers) = headers else { return format!("{len} bytes that nobody can read") };
+    let ends = match headers.l3 {
+        L3::V4 { src, dst } => Some((src.into(), dst.into())),
+        L3::V6 { src, dst } => Some((src.into(), dst.into())),
+        L3::Arp => return format!("{len} bytes: ARP"),
+        L3::Malformed | L3::Other => None,
+    };
+    let Some((src, dst)) = ends else {
+        return format!("{len} bytes: ethertype {:#06x}", headers.ethertype.0);
+    };
+    let protocol = match headers.protocol.0 {
+        1 | 58 => "icmp".to_owned(),
+        6 => "tcp".to_owned(),
+        17 => "udp".to_owned(),
+        other => format!("protocol {other}"),
+    };
+    match headers.ports {
+        Some((from, to)) => {
+            let end = |address, port: firelane_units::Port| std::net::SocketAddr::new(address, port.0);
+            format!("{len} bytes: {protocol} {} > {}", end(src, from), end(dst, to))
+        }
+        None => format!("{len} bytes: {protocol} {src} > {dst}"),
+    }
+}
+
+/// What steps cost within `time`.
+pub(crate) fn steps(engine: &Engine, time: Duration) -> Result<Vec<StepInfo>, ApiError> {
+    let meter = engine.count_steps().map_err(refused)?;
+    std::thread::sleep(time);
+    let counts = meter.counts();
+    let each = Step::ALL.into_iter().flat_map(|step| Direction::ALL.map(|direction| (step, direction)));
+    let info = |(step, direction): (Step, Direction)| {
+        let StepCount { frames, cycles } = counts.of(step, direction);
+        StepInfo { step: step.word().to_owned(), direction: way(direction).to_owned(), frames, cycles }
+    };
+    Ok(each.map(info).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_a_frame_and_words_are_not() {
+        assert_eq!(hexadecimal("02:00 ff"), Some(vec![2, 0, 255]));
+        for text in ["", "0", "tcp 10.0.0.1:1 10.0.0.2:2", "02 0"] {
+            assert_eq!(hexadecimal(text), None, "{text}");
+        }
+    }
+}

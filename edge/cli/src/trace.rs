@@ -1,0 +1,125 @@
+//! `firelane trace` and `firelane show steps`: what becomes of a frame, station by station, and what steps cost.
+//!
+//! Called by `own.rs`; the daemon follows the frames, here it is shown.
+
+use std::net::IpAddr;
+
+use clap::Subcommand;
+use firelane_api::{InventedFrame, SeenInfo, StepInfo, TraceRequest};
+
+use crate::EXIT_USAGE;
+use crate::ofmt::{Column, Style, Table, col};
+use crate::own::Refused;
+use crate::session::{Session, die};
+
+const PROGRAM: &str = "firelane";
+const SEEN: &[Column] =
+    &[col("FRAME", 6), col("LANE", 5), col("STATION", 10), col("DECISION", 60), col("REASON", 26)];
+const STEPS: &[Column] =
+    &[col("STEP", 9), col("DIRECTION", 10), col("FRAMES", 12), col("CYCLES", 16), col("PERFRAME", 10)];
+
+/// What is followed, and how it is shown.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// An address or a flow, whose next frames are followed; with -l a frame to make up: in hexadecimal digits, or
+    /// `tcp SRC:PORT DST:PORT [FLAGS]`, `udp SRC:PORT DST:PORT`, `icmp SRC DST`
+    #[arg(required = true, value_name = "FLOW|ADDR|FRAME")]
+    what: Vec<String>,
+    /// The VNIC whose user seems to send the frame, or the link whose device seems to bring it
+    #[arg(short, long)]
+    link: Option<String>,
+    /// The VNIC that it is sent to; the one that has its destination address if not said
+    #[arg(short, long, requires = "link")]
+    to: Option<String>,
+    /// How many frames are followed
+    #[arg(short = 'n', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64), conflicts_with = "link")]
+    frames: u32,
+    /// For how many seconds, if fewer come
+    #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
+    wait: u32,
+    /// Answer in JSON
+    #[arg(short, long)]
+    json: bool,
+    /// The fields to show
+    #[arg(short, value_name = "FIELD,...")]
+    output: Option<String>,
+    /// Output for programs; needs -o
+    #[arg(short, long)]
+    parsable: bool,
+}
+
+/// What `show` shows.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum Shown {
+    /// The steps, with the frames that pass them and the cycles that they take
+    Steps {
+        /// For how many seconds they are counted
+        #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
+        interval: u32,
+        /// Answer in JSON
+        #[arg(short, long)]
+        json: bool,
+        /// The fields to show
+        #[arg(short, value_name = "FIELD,...")]
+        output: Option<String>,
+        /// Output for programs; needs -o
+        #[arg(short, long)]
+        parsable: bool,
+    },
+}
+
+/// Follows frames and shows where they went.
+pub(crate) fn trace(session: &mut Session<'_>, options: &Options) -> Result<(), Refused> {
+    let report = session.api.trace(&request(options)?)?;
+    if options.json {
+        return Ok(session.json("trace", &report, false)?);
+    }
+    if report.seen.is_empty() {
+        return Err(die(format!("no such frame came within {} s", options.wait)).into());
+    }
+    let style = Style { fields: options.output.as_deref(), parsable: options.parsable, ..Style::default() };
+    let mut table = Table::open(session, PROGRAM, SEEN, "frame,lane,station,decision", style)?;
+    for SeenInfo { frame, lane, station, decision, reason } in report.seen {
+        let reason = reason.unwrap_or_default();
+        table.row(session, &[frame.to_string(), lane.to_string(), station, decision, reason])?;
+    }
+    if report.lost > 0 {
+        session.warn(PROGRAM, &format!("{} more decisions found no room", report.lost));
+    }
+    Ok(())
+}
+
+fn request(options: &Options) -> Result<TraceRequest, Refused> {
+    let bad = |what: &str, name: &str, error: &dyn std::fmt::Display| {
+        Refused(die(format!("{what} {name:?}: {error}")), EXIT_USAGE)
+    };
+    let text = options.what.join(" ");
+    let mut wanted =
+        TraceRequest { frames: options.frames, seconds: options.wait, ..TraceRequest::default() };
+    if let Some(name) = &options.link {
+        let link = name.parse().map_err(|error| bad("link", name, &error))?;
+        let to = options.to.as_ref().map(|name| name.parse().map_err(|error| bad("vnic", name, &error)));
+        wanted.frame = Some(InventedFrame { link, text, to: to.transpose()? });
+    } else if let Ok(address) = text.parse::<IpAddr>() {
+        wanted.address = Some(address);
+    } else {
+        wanted.flow = Some(text.parse().map_err(|error| bad("flow", &text, &error))?);
+    }
+    Ok(wanted)
+}
+
+/// Shows what `firelane show` is asked for.
+pub(crate) fn show(session: &mut Session<'_>, shown: &Shown) -> Result<(), Refused> {
+    let Shown::Steps { interval, json, output, parsable } = shown;
+    let steps = session.api.steps(*interval)?;
+    if *json {
+        return Ok(session.json("steps", &steps, false)?);
+    }
+    let style = Style { fields: output.as_deref(), parsable: *parsable, ..Style::default() };
+    let mut table = Table::open(session, PROGRAM, STEPS, "step,direction,frames,cycles,perframe", style)?;
+    for StepInfo { step, direction, frames, cycles } in steps {
+        let per_frame = cycles.checked_div(frames).map(|each| each.to_string()).unwrap_or_default();
+        table.row(session, &[step, direction, frames.to_string(), cycles.to_string(), per_frame])?;
+    }
+    Ok(())
+}
