@@ -1,4 +1,5 @@
-//! `firelane capture` read by the real tcpdump: from a file, through a pipe, with the reason of a drop.
+//! `firelane capture` read by the real tcpdump: from a file, through a pipe, with the reason of a drop. `firelane trace` and
+//! `show steps` of the same traffic.
 
 use std::process::Stdio;
 use std::thread;
@@ -68,6 +69,30 @@ fn tcpdump_reads_a_flow_from_a_pipe_and_ends_the_capture() {
     assert_eq!(text.lines().filter(|line| line.contains("ICMP echo")).count(), 4, "{text}");
     // The daemon is well, and has room for more captures.
     daemon.firelane(&["status"]).expect_success();
+}
+
+#[test]
+fn a_real_and_an_invented_frame_are_followed_to_their_ends() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.folder().join("three.toml");
+    let netstack = "[vnic.web0]\nover = \"vswitch1\"\nnetstack = \"web\"\n\
+        [netstack.web.addresses]\n\"web0/v4\" = \"10.0.0.10/24\"\n";
+    std::fs::write(&path, format!("{CONFIG}{netstack}")).expect("the sandbox's folder is writable");
+    let daemon = Daemon::start(&sandbox, &path);
+    let _pings = Pings::start(&sandbox);
+    let followed = daemon.firelane(&["trace", "-p", "-o", "station,decision", "-n", "2", "10.0.0.2"]);
+    let text = followed.expect_success();
+    assert!(text.contains("icmp 10.0.0.1 > 10.0.0.2"), "{text}");
+    assert!(text.contains("driver:to the device of bob0"), "{text}");
+    let invented =
+        ["trace", "-p", "-o", "decision,reason", "-l", "bob0", "tcp", "10.0.0.2:9", "10.0.0.10:81"];
+    let text = daemon.firelane(&invented).expect_success();
+    assert!(text.contains("to netstack web by web0:\n"), "{text}");
+    assert!(text.ends_with("dropped\\: tcp_no_connection:tcp_no_connection\n"), "{text}");
+    let drops = daemon.firelane(&["drops", "-p", "-o", "reason,frames"]).expect_success();
+    assert!(drops.contains("tcp_no_connection:1\n"), "the counter has the same word: {drops}");
+    let steps = daemon.firelane(&["show", "steps", "-p", "-o", "step,direction,frames"]).expect_success();
+    assert!(steps.starts_with("forward:in:0\nforward:out:0\nip:in:"), "{steps}");
 }
 
 #[test]

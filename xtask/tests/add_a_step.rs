@@ -1,0 +1,62 @@
+//! `docs/add-a-step.md` adds a step: its patch is applied to a copy of the tree, built and tested, and is short.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A step of an example's size is so many lines at the most, its test among them.
+const LINES_MAX: usize = 80;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// The patch of the page.
+fn patch() -> String {
+    let page = std::fs::read_to_string(root().join("docs/add-a-step.md")).unwrap();
+    let (_, rest) = page.split_once("```diff\n").expect("the page has a patch");
+    rest.split_once("```").expect("the patch ends").0.to_owned()
+}
+
+fn succeeds(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{command:?}: {said}");
+    said
+}
+
+#[test]
+fn a_step_is_a_short_patch_that_builds_and_works() {
+    let patch = patch();
+    let added = patch.lines().filter(|line| line.starts_with('+') && !line.starts_with("+++")).count();
+    assert!(added < LINES_MAX, "{added} lines");
+
+    // Of the whole tree only what a lane is made of is built, and with what is built already.
+    let tree = Path::new(env!("CARGO_TARGET_TMPDIR")).join("add-a-step");
+    let _ = std::fs::remove_dir_all(&tree);
+    std::fs::create_dir_all(&tree).unwrap();
+    let is_kept = |name: &str| name != "target" && name != ".git";
+    for entry in std::fs::read_dir(root()).unwrap().map(Result::unwrap) {
+        if is_kept(&entry.file_name().to_string_lossy()) {
+            succeeds(Command::new("cp").arg("-a").arg(entry.path()).arg(&tree));
+        }
+    }
+    std::fs::write(tree.join("step.patch"), &patch).unwrap();
+    // A copy inside a repository is no repository.
+    let ceiling = tree.parent().unwrap();
+    succeeds(
+        Command::new("git")
+            .args(["apply", "step.patch"])
+            .current_dir(&tree)
+            .env("GIT_CEILING_DIRECTORIES", ceiling),
+    );
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let said = succeeds(
+        Command::new(env!("CARGO"))
+            .args(["test", "--offline", "--quiet", "-p", "firelane-lane", "--test", "forwarding", "sieve"])
+            .current_dir(&tree)
+            .env("CARGO_TARGET_DIR", target),
+    );
+    assert!(said.contains("1 passed"), "{said}");
+    std::fs::remove_dir_all(&tree).unwrap();
+}
