@@ -1,7 +1,8 @@
 //! Properties of IP interfaces: set by family and name, shown with what holds, what stays and what is possible.
 
 use firelane_model::{
-    FixedProp, IfProp, IfProps, LinkName, Model, Netstack, Prop, Protocol, Switch, Tunables, mtu_least,
+    FixedProp, IfProp, IfProps, LinkName, Model, Netstack, Prop, Protocol, ReversePath, Switch, Tunables,
+    mtu_least,
 };
 use firelane_units::Mtu;
 
@@ -37,6 +38,11 @@ pub(crate) fn set(model: &mut Model, name: &LinkName, change: &PropChange) -> Re
             let mtu = u16::try_from(number).ok().and_then(Mtu::new).filter(is_allowed);
             said.mtu = Some(mtu.ok_or_else(|| wrong(Status::OutOfRange, range))?);
         }
+        (IfProp::Rpfilter, Some(text)) => {
+            let mode = ReversePath::from_word(text);
+            let allowed = || wrong(Status::InvalidArgument, ReversePath::POSSIBLE.into());
+            said.rpfilter = Some(mode.ok_or_else(allowed)?);
+        }
         (IfProp::Usesrc, Some(NO_SOURCE)) => {}
         (IfProp::Usesrc, Some(text)) => {
             let source = text.parse().ok().filter(is_its);
@@ -51,6 +57,7 @@ pub(crate) fn set(model: &mut Model, name: &LinkName, change: &PropChange) -> Re
             IfProp::Forwarding => props.forwarding = said.forwarding,
             IfProp::Mtu => props.mtu = said.mtu,
             IfProp::Usesrc => props.usesrc = said.usesrc,
+            IfProp::Rpfilter => props.rpfilter = said.rpfilter,
             IfProp::Fixed(_) => {}
         }
     }
@@ -108,6 +115,7 @@ pub(crate) fn of_interface(
                     IfProp::Forwarding => Switch::POSSIBLE.to_owned(),
                     IfProp::Mtu => mtu_range(protocol, link_mtu),
                     IfProp::Usesrc => String::new(),
+                    IfProp::Rpfilter => ReversePath::POSSIBLE.to_owned(),
                     IfProp::Fixed(fixed) => fixed.value.to_owned(),
                 },
                 default,
@@ -122,6 +130,7 @@ fn spelled(prop: IfProp, said: &IfProps) -> Option<String> {
         IfProp::Forwarding => said.forwarding.map(|it| it.word().to_owned()),
         IfProp::Mtu => said.mtu.map(|it| it.to_string()),
         IfProp::Usesrc => said.usesrc.as_ref().map(ToString::to_string),
+        IfProp::Rpfilter => said.rpfilter.map(|it| it.word().to_owned()),
         IfProp::Fixed(_) => None,
     }
 }
@@ -133,6 +142,7 @@ fn default_of(prop: IfProp, protocol: Protocol, tunables: &Tunables, link_mtu: M
         (IfProp::Forwarding, _) => tunables.word(Prop::Forwarding4).to_owned(),
         (IfProp::Mtu, _) => link_mtu.to_string(),
         (IfProp::Usesrc, _) => NO_SOURCE.to_owned(),
+        (IfProp::Rpfilter, _) => ReversePath::Off.word().to_owned(),
         (IfProp::Fixed(fixed), _) => fixed.value.to_owned(),
     }
 }

@@ -18,6 +18,9 @@ pub struct RouteInfo {
     pub interface: Option<String>,
     /// `U` it is in use, `G` it leads through a gateway, `H` to one host, `S` the operator made it.
     pub flags: String,
+    /// Which sources' packets may take it, if not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// Which congestion control connections over it use, if not the netstack's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,

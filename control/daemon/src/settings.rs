@@ -22,13 +22,14 @@ pub(crate) fn protection(guard: &Guard) -> ProtectionRules {
     }
 }
 
-/// A route, with what it says of congestion control.
+/// A route, with what it says of sources and of congestion control.
 pub(crate) fn route(route: &Route) -> RouteConfig {
     let congestion = route.congestion_control().and_then(|control| Algorithm::from_word(control.word()));
-    match route.way() {
-        Way::Via(gateway) => RouteConfig { congestion, ..RouteConfig::via(route.destination(), gateway) },
+    let plain = match route.way() {
+        Way::Via(gateway) => RouteConfig::via(route.destination(), gateway),
         Way::Ends(end) => RouteConfig::ending(route.destination(), kind(end)),
-    }
+    };
+    RouteConfig { congestion, source: route.source(), ..plain }
 }
 
 fn kind(end: RouteEnd) -> RouteKind {
@@ -173,7 +174,9 @@ mod tests {
     #[test]
     fn every_congestion_control_of_a_route_arrives() {
         let plain = Route::new("10.9.0.0/16".parse().unwrap(), "10.0.0.1".parse().unwrap()).unwrap();
-        assert_eq!(route(&plain).congestion, None);
+        assert_eq!((route(&plain).congestion, route(&plain).source), (None, None));
+        let source = "10.1.0.0/24".parse().ok();
+        assert_eq!(route(&plain.with_source(source).unwrap()).source, source);
         use CongestionControl::{Bbr, Cubic, Dctcp, NewReno};
         let came: Vec<_> = [Cubic, NewReno, Dctcp, Bbr]
             .into_iter()

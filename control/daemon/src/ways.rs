@@ -48,6 +48,7 @@ fn route(tables: &IpTables, names: &Names, it: &Route) -> RouteInfo {
         gateway: gateway.map(|it| it.to_string()),
         interface: it.link.or_else(|| near.map(|near| near.link)).and_then(on_link),
         flags,
+        source: it.source.map(|it| it.to_string()),
         congestion_control: RouteConfig::congestion_of(it).map(|control| control.word().to_owned()),
     }
 }

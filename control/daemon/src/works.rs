@@ -10,7 +10,7 @@ use firelane::{AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, V
 use firelane_api::{ApiError, Status};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Dhcp, Etherstub, Flow, FlowName, IfProps, Instance, Interface, Link,
-    LinkKind, LinkName, Mac, Model, NetstackName, Service, Switch, Tap, Tunables, Vnic,
+    LinkKind, LinkName, Mac, Model, NetstackName, ReversePath, Service, Switch, Tap, Tunables, Vnic,
 };
 use firelane_plan::{Action, Step};
 use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
@@ -170,7 +170,8 @@ impl Works {
             mtu_v6: said.ipv6.mtu,
             sources_v4: source(&said.ipv4)?.map(|it| it.id),
             sources_v6: source(&said.ipv6)?.map(|it| it.id),
-            ..IfRouting::default()
+            reverse_path_v4: reverse_path(&said.ipv4),
+            reverse_path_v6: reverse_path(&said.ipv6),
         })
     }
 
@@ -542,6 +543,15 @@ impl Works {
             self.engine.set_flow_priority(id, to.priority).map_err(refused)?;
         }
         Ok(())
+    }
+}
+
+/// What is said of sources in the engine's words.
+fn reverse_path(props: &IfProps) -> firelane::ReversePath {
+    match props.rpfilter {
+        Some(ReversePath::Strict) => firelane::ReversePath::Strict,
+        Some(ReversePath::Loose) => firelane::ReversePath::Loose,
+        Some(ReversePath::Off) | None => firelane::ReversePath::Off,
     }
 }
 

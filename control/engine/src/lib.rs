@@ -80,7 +80,7 @@ pub use firelane_frame::Envelope;
 pub use firelane_ip::{Address, LOOPBACK, Neighbour, Origin, Route};
 pub use firelane_ip::{
     AddressOrigin, AutoconfConfig, Configured, DadConfig, FamilyCounts, FilterMode, Forwarding, HopLimits,
-    IcmpCounts, IfRouting, IidKind, Membership, Resolvers, RouteKind, RouterFlags, SourceFilter,
+    IcmpCounts, IfRouting, IidKind, Membership, Resolvers, ReversePath, RouteKind, RouterFlags, SourceFilter,
 };
 pub use firelane_lane::{
     ConnectionRow, Cursor, FusionTuning, NetstackCounters, Notice, Owner as PacketOwner, RouteConfig, Seen,

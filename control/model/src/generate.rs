@@ -9,8 +9,8 @@ use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, Priority, Protection
 
 use crate::{
     Address, CongestionControl, DsField, Etherstub, Flow, FlowMatch, Guard, IfProps, Interface, Lanes, Link,
-    LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, Route, RouteEnd,
-    Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser,
+    LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, ReversePath, Route,
+    RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser,
 };
 
 /// Choices read off a string of bytes; zero when it ends.
@@ -159,10 +159,12 @@ impl Model {
             });
             netstack.addresses.extend(address.map(|address| (addrobj, address)));
             let source = name("v", dice.below(5));
+            let modes = [ReversePath::Off, ReversePath::Loose, ReversePath::Strict];
             let props = IfProps {
                 forwarding: dice.maybe(|dice| Switch::from(dice.below(2) == 1)),
                 mtu: None,
                 usesrc: dice.maybe(|_| source),
+                rpfilter: dice.maybe(|dice| modes[dice.below(3)]),
             };
             let interface = Interface { ipv4: props, ..Interface::default() };
             if !interface.is_default() {

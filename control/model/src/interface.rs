@@ -38,6 +38,41 @@ pub struct IfProps {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub usesrc: Option<LinkName>,
+    /// Whether the source of a packet must be where it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rpfilter: Option<ReversePath>,
+}
+
+/// Whether the source of a packet must be where it comes from (RFC 3704 §2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum ReversePath {
+    /// Nobody asks.
+    Off,
+    /// There must be a route to it.
+    Loose,
+    /// One of the best routes to it must lead to the interface by which it came.
+    Strict,
+}
+
+impl ReversePath {
+    /// What is possible, as it is shown.
+    pub const POSSIBLE: &'static str = "off,loose,strict";
+
+    /// The mode of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Off, Self::Loose, Self::Strict].into_iter().find(|it| it.word() == word)
+    }
+
+    /// The word used in commands and in the file.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Loose => "loose",
+            Self::Strict => "strict",
+        }
+    }
 }
 
 /// Something that is on or off.
@@ -129,6 +164,8 @@ pub enum IfProp {
     Mtu,
     /// Whose addresses packets get that name no source.
     Usesrc,
+    /// The source of a packet must be where it comes from; the original has no such property.
+    Rpfilter,
     /// It has one value here.
     Fixed(&'static FixedProp),
 }
@@ -176,6 +213,7 @@ impl IfProp {
                 Self::Mtu,
                 Self::Fixed(&EXCHANGE_ROUTES),
                 Self::Usesrc,
+                Self::Rpfilter,
             ],
             Protocol::Ipv6 => &[
                 Self::Forwarding,
@@ -184,6 +222,7 @@ impl IfProp {
                 Self::Fixed(&NUD),
                 Self::Fixed(&EXCHANGE_ROUTES),
                 Self::Usesrc,
+                Self::Rpfilter,
             ],
             Protocol::Icmp | Protocol::Tcp | Protocol::Udp => &[],
         }
@@ -195,6 +234,7 @@ impl IfProp {
             Self::Forwarding => "forwarding",
             Self::Mtu => "mtu",
             Self::Usesrc => "usesrc",
+            Self::Rpfilter => "rpfilter",
             Self::Fixed(fixed) => fixed.name,
         }
     }
@@ -235,7 +275,7 @@ mod tests {
     #[test]
     fn what_is_said_reads_back() {
         let text = format!(
-            "{HOST}[netstack.default.interfaces.web0]\nipv4 = {{ forwarding = \"on\", usesrc = \"web1\" }}\nipv6 = {{ mtu = 1280 }}\n"
+            "{HOST}[netstack.default.interfaces.web0]\nipv4 = {{ forwarding = \"on\", usesrc = \"web1\" }}\nipv6 = {{ mtu = 1280, rpfilter = \"strict\" }}\n"
         );
         let model = Model::from_toml("f", &text).unwrap();
         let Some(interface) = model.netstacks.values().next().and_then(|it| it.interfaces.values().next())
@@ -243,6 +283,7 @@ mod tests {
             panic!("it stands there")
         };
         assert_eq!((interface.ipv4.forwarding, interface.ipv6.forwarding), (Some(Switch::On), None));
+        assert_eq!((interface.ipv4.rpfilter, interface.ipv6.rpfilter), (None, Some(ReversePath::Strict)));
         assert_eq!(interface.sources().map(LinkName::as_str).collect::<Vec<_>>(), ["web1"]);
         assert_eq!(Model::from_toml("f", &model.to_toml()).unwrap(), model);
     }
@@ -266,6 +307,7 @@ mod tests {
             ),
             ("web0]\nipv4 = { forwarding = true }", ""),
             ("web0]\nipv4 = { arp = \"off\" }", ""),
+            ("web0]\nipv4 = { rpfilter = \"on\" }", ""),
         ] {
             let text = format!("{HOST}[netstack.default.interfaces.{said}\n");
             let faults = Model::from_toml("f", &text).unwrap_err();

@@ -48,7 +48,7 @@ pub use etherstub::Etherstub;
 pub use flow::{DsField, Flow, FlowMatch, Transport};
 pub use guard::{ClientId, Guard};
 pub use instance::Instance;
-pub use interface::{FixedProp, IfProp, IfProps, Interface, Switch, mtu_least};
+pub use interface::{FixedProp, IfProp, IfProps, Interface, ReversePath, Switch, mtu_least};
 pub use limits::{LANES_MAX, LINKS_MAX, MODEL_TEXT_MAX, NETSTACKS_MAX, OBJECTS_MAX};
 pub use link::{Link, LinkKind};
 pub use mac::{AUTOMATIC_MAC_PREFIX, Mac, automatic_mac, prefixed_mac};

@@ -85,13 +85,19 @@ impl RouteEnd {
 pub struct Route {
     destination: IpPrefix,
     way: Way,
+    source: Option<IpPrefix>,
     congestion_control: Option<CongestionControl>,
 }
 
 impl Route {
     /// A route on which packets end. Host bits are cleared.
     pub fn ending(destination: IpPrefix, end: RouteEnd) -> Self {
-        Self { destination: destination.network(), way: Way::Ends(end), congestion_control: None }
+        Self {
+            destination: destination.network(),
+            way: Way::Ends(end),
+            source: None,
+            congestion_control: None,
+        }
     }
 
     /// `Some` if the gateway is a unicast address of the destination's family. Host bits are cleared.
@@ -102,6 +108,7 @@ impl Route {
         (unicast && !broadcast && same_family).then_some(Self {
             destination: destination.network(),
             way: Way::Via(gateway),
+            source: None,
             congestion_control: None,
         })
     }
@@ -109,6 +116,19 @@ impl Route {
     /// The prefix that the route is for; `0.0.0.0/0` or `::/0` for the default route.
     pub const fn destination(self) -> IpPrefix {
         self.destination
+    }
+
+    /// The same for packets of the sources `source` alone: `Some` if they are of the destination's family. Host bits are
+    /// cleared.
+    pub fn with_source(self, source: Option<IpPrefix>) -> Option<Self> {
+        let is_its = |it: &IpPrefix| it.addr().is_ipv4() == self.destination.addr().is_ipv4();
+        let source = source.map(IpPrefix::network);
+        source.as_ref().is_none_or(is_its).then_some(Self { source, ..self })
+    }
+
+    /// Which sources' packets may take it; none for all.
+    pub const fn source(self) -> Option<IpPrefix> {
+        self.source
     }
 
     /// The same for connections that use `control`, whatever their netstack's is; what a socket asks for counts more.
@@ -124,7 +144,7 @@ impl Route {
 
     /// Whether both are the same way, whatever they say about it.
     pub fn is_same_way(self, other: Self) -> bool {
-        (self.destination, self.way) == (other.destination, other.way)
+        (self.destination, self.way, self.source) == (other.destination, other.way, other.source)
     }
 
     /// What becomes of packets.
@@ -201,6 +221,10 @@ struct RouteTable {
     /// How packets end that take it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<RouteEnd>,
+    /// Which sources' packets may take it, as a network; without it all. Such routes come before those for all.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "value::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    source: Option<IpPrefix>,
     /// That of new connections over it.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "value::option")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
@@ -211,12 +235,12 @@ impl TryFrom<RouteTable> for Route {
     type Error = String;
 
     fn try_from(table: RouteTable) -> Result<Self, String> {
-        let RouteTable { destination, gateway, kind, congestion_control } = table;
+        let RouteTable { destination, gateway, kind, source, congestion_control } = table;
         let refused = |value: &str, allowed: &str| Err(value::refusal(value, allowed));
         let Some(prefix) = destination.prefix(gateway) else {
             return refused("default", "without a gateway it has no family: 0.0.0.0/0 or ::/0");
         };
-        match (gateway, kind) {
+        let route = match (gateway, kind) {
             (Some(gateway), None) => {
                 let route = Self::new(prefix, gateway);
                 route.map(|it| it.with_congestion_control(congestion_control)).ok_or_else(|| {
@@ -228,20 +252,24 @@ impl TryFrom<RouteTable> for Route {
             (None, Some(end)) => refused(end.word(), "no connection goes there: no congestion_control"),
             (Some(_), Some(end)) => refused(end.word(), "a route that ends packets has no gateway"),
             (None, None) => refused("", "a gateway, or a kind: blackhole, unreachable or prohibit"),
-        }
+        }?;
+        let other = || source.map(|it| it.to_string()).unwrap_or_default();
+        route.with_source(source).ok_or_else(|| {
+            value::refusal(&format!("{:?}", other()), "a source is a network of the destination's family")
+        })
     }
 }
 
 impl From<Route> for RouteTable {
     fn from(route: Route) -> Self {
-        let Route { destination, way, congestion_control } = route;
+        let Route { destination, way, source, congestion_control } = route;
         let (gateway, kind) = match way {
             Way::Via(gateway) => (Some(gateway), None),
             Way::Ends(end) => (None, Some(end)),
         };
         let is_default = destination.prefix_len() == 0 && gateway.is_some();
         let destination = if is_default { Destination::Default } else { Destination::Prefix(destination) };
-        Self { destination, gateway, kind, congestion_control }
+        Self { destination, gateway, kind, source, congestion_control }
     }
 }
 
@@ -252,6 +280,7 @@ impl core::fmt::Display for Route {
             Way::Via(gateway) => write!(f, "{} via {gateway}", self.destination)?,
             Way::Ends(end) => write!(f, "{} {}", self.destination, end.word())?,
         }
+        self.source.map_or(Ok(()), |source| write!(f, " from {source}"))?;
         self.congestion_control.map_or(Ok(()), |control| write!(f, " congestion_control {}", control.word()))
     }
 }
@@ -284,6 +313,7 @@ mod tests {
             destination: Destination::Default,
             gateway: "10.0.0.1".parse().ok(),
             kind: None,
+            source: None,
             congestion_control: None,
         });
         assert_eq!(route, Ok(Route::new(any, "10.0.0.1".parse().unwrap()).unwrap()));
@@ -320,6 +350,21 @@ mod tests {
     }
 
     #[test]
+    fn routes_of_sources_stand_beside_those_of_all() {
+        let route = |more: &str| {
+            let text = format!("destination = '10.9.0.0/16'\ngateway = '10.0.0.1'\n{more}");
+            toml::from_str::<Route>(&text)
+        };
+        let (all, some) = (route("").unwrap(), route("source = '10.1.0.7/24'").unwrap());
+        assert_eq!((all.source(), some.source()), (None, "10.1.0.0/24".parse().ok()));
+        assert!(!all.is_same_way(some));
+        assert_eq!(some.to_string(), "10.9.0.0/16 via 10.0.0.1 from 10.1.0.0/24");
+        assert_eq!(toml::from_str::<Route>(&toml::to_string(&some).unwrap()).unwrap(), some);
+        let error = route("source = 'fd00::/8'").unwrap_err().to_string();
+        assert!(error.contains("a network of the destination's family"), "{error}");
+    }
+
+    #[test]
     fn host_bits_of_the_destination_do_not_count() {
         let gateway = "10.0.0.1".parse().unwrap();
         let a = Route::new("192.0.2.7/24".parse().unwrap(), gateway);
@@ -333,6 +378,7 @@ mod tests {
             destination: Destination::read(destination).unwrap(),
             gateway: gateway.map(|it| it.parse().unwrap()),
             kind,
+            source: None,
             congestion_control: None,
         };
         let end = Some(RouteEnd::Prohibit);

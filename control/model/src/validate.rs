@@ -40,10 +40,13 @@ impl Model {
             faults.limit(format!("netstack.{name}.routes"), netstack.routes.len(), OBJECTS_MAX);
             let mut ways = BTreeMap::new();
             for route in &netstack.routes {
-                let way = (route.destination(), route.gateway());
+                let way = (route.destination(), route.gateway(), route.source());
                 faults.unique(&mut ways, way, format!("netstack.{name}.routes"), route);
-                let is_beside =
-                    |other: &Route| other.destination() == route.destination() && other.gateway().is_some();
+                let is_beside = |other: &Route| {
+                    let to_same =
+                        (other.destination(), other.source()) == (route.destination(), route.source());
+                    to_same && other.gateway().is_some()
+                };
                 if route.gateway().is_none() && netstack.routes.iter().any(is_beside) {
                     let allowed = "a route that ends packets is the only one to its destination";
                     faults.add(format!("netstack.{name}.routes"), route, allowed);

@@ -4,8 +4,8 @@ use core::fmt;
 
 use firelane_model::{
     AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Interface, Link, LinkKind, LinkName, Memif,
-    Netstack, NetstackName, Nic, NicDriver, Prop, Route, Service, ServiceName, Switch, Tunables, Vnic,
-    VnicUser, spell_rate,
+    Netstack, NetstackName, Nic, NicDriver, Prop, ReversePath, Route, Service, ServiceName, Switch, Tunables,
+    Vnic, VnicUser, spell_rate,
 };
 use firelane_units::{BitRate, Mtu};
 
@@ -231,11 +231,13 @@ impl Step {
                     let word = |name: &str| format!("{}.{name}", protocol.word());
                     let switch = |it: Option<Switch>| shown(it.map_or("", Switch::word));
                     let mtu = |it: Option<Mtu>| shown(it.map(|it| it.to_string()).unwrap_or_default());
+                    let reverse = |it: Option<ReversePath>| shown(it.map_or("", ReversePath::word));
                     let source = |it: &Option<LinkName>| shown(it.as_ref().map_or("", LinkName::as_str));
                     list.extend([
                         change(&word("forwarding"), &switch(from.forwarding), &switch(to.forwarding)),
                         change(&word("mtu"), &mtu(from.mtu), &mtu(to.mtu)),
                         change(&word("usesrc"), &source(&from.usesrc), &source(&to.usesrc)),
+                        change(&word("rpfilter"), &reverse(from.rpfilter), &reverse(to.rpfilter)),
                     ]);
                 }
                 write!(f, "set interface {name} of netstack {netstack}{}", Changes(&list))

@@ -70,6 +70,7 @@ fn host(name: &str) -> Stub {
             gateway: Some(gateway.into()),
             interface: Some("web0".into()),
             flags: flags.into(),
+            source: None,
             congestion_control: None,
         };
         stub.routes = vec![
@@ -77,6 +78,7 @@ fn host(name: &str) -> Stub {
             route("fd00::/64", "fd00::10", "U"),
             route("0.0.0.0/0", "10.0.0.254", "UGS"),
             route("192.0.2.9/32", "10.0.0.253", "UGHS"),
+            RouteInfo { source: Some("10.1.0.0/24".into()), ..route("198.51.100.0/24", "10.0.0.252", "UGS") },
         ];
         let neighbour = |address: &str, mac: Option<&str>, state: &str| NeighbourInfo {
             interface: "web0".into(),

@@ -135,6 +135,7 @@ impl AutoLink {
             destination: prefix,
             gateway: None,
             link: Some(link),
+            source: None,
             kind: RouteKind::Unicast,
             origin: Origin::OnLink,
             hint: 0,

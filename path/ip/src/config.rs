@@ -75,8 +75,10 @@ pub struct IfRouting {
     pub forwards_v4: Option<bool>,
     /// The same for IPv6's.
     pub forwards_v6: Option<bool>,
-    /// Whether packets are taken only if their source is where they come from.
-    pub reverse_path: ReversePath,
+    /// Whether IPv4's packets are taken only if their source is where they come from.
+    pub reverse_path_v4: ReversePath,
+    /// The same for IPv6's.
+    pub reverse_path_v6: ReversePath,
     /// The largest IPv4 packet that leaves by it, if that is smaller than its link's.
     pub mtu_v4: Option<Mtu>,
     /// The same for IPv6.
@@ -88,6 +90,11 @@ pub struct IfRouting {
 }
 
 impl IfRouting {
+    /// Whether the source `src` of a packet must be where it comes from.
+    pub(crate) const fn reverse_path(&self, src: IpAddr) -> ReversePath {
+        if src.is_ipv4() { self.reverse_path_v4 } else { self.reverse_path_v6 }
+    }
+
     /// Whose addresses packets to `dst` get that name no source.
     pub(crate) const fn sources(&self, dst: IpAddr) -> Option<LinkId> {
         if dst.is_ipv4() { self.sources_v4 } else { self.sources_v6 }

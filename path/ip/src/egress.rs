@@ -13,7 +13,7 @@ use crate::address::broadcast_of;
 use crate::config::{LOOPBACK, LOOPBACK_MAC};
 use crate::ident::CounterId;
 use crate::neighbour::{NeighbourId, Standing};
-use crate::route::{Origin, Route, RouteKind};
+use crate::route::{Origin, Route, RouteKind, Routes};
 use crate::stack::Ip;
 
 /// The way to a destination.
@@ -228,17 +228,22 @@ impl Ip {
             let link = self.group_link(src_link, dst)?;
             return Some(Way { link, next_hop: dst, mac: None, hint: 0 });
         }
-        self.routed(src_link, None, dst).ok()
+        self.routed((src, src_link), None, dst).ok()
     }
 
     /// Where a packet of another station goes next, that is for none of ours: as far as routes say so.
-    pub(crate) fn way_onward(&self, flow: u32, dst: IpAddr) -> Result<Way, NoWay> {
-        self.routed(None, Some(flow), dst)
+    pub(crate) fn way_onward(&self, flow: u32, src: IpAddr, dst: IpAddr) -> Result<Way, NoWay> {
+        self.routed((Some(src), None), Some(flow), dst)
     }
 
     /// By the longest matching route; of several alike, by the one over the source's own link, whose limits
     /// the source's packets are subject to.
-    fn routed(&self, src_link: Option<LinkId>, flow: Option<u32>, dst: IpAddr) -> Result<Way, NoWay> {
+    fn routed<'a>(
+        &'a self,
+        (src, src_link): (Option<IpAddr>, Option<LinkId>),
+        flow: Option<u32>,
+        dst: IpAddr,
+    ) -> Result<Way, NoWay> {
         let score = |route: &Route| {
             if route.kind != RouteKind::Unicast {
                 return Some((Standing::Silent, false));
@@ -246,11 +251,12 @@ impl Ip {
             let link = self.route_link(route)?;
             Some((self.standing(route, link), src_link == Some(link)))
         };
-        let route = match flow {
-            Some(flow) => self.routes.best_for_flow(dst, flow, score),
-            None => self.routes.best(dst, score),
+        let best = |routes: &'a Routes| match flow {
+            Some(flow) => routes.best_for_flow(dst, flow, score),
+            None => routes.best(dst, score),
         };
-        let route = route.ok_or(NoWay::NoRoute)?;
+        let of_source = self.sourced.of(src).find_map(&best);
+        let route = of_source.or_else(|| best(&self.routes)).ok_or(NoWay::NoRoute)?;
         if route.kind != RouteKind::Unicast {
             return Err(NoWay::Ends(route.kind));
         }

@@ -107,7 +107,7 @@ impl Ip {
             }
             _ => false,
         };
-        is_for_others && self.is_on_reverse_path(link, src)
+        is_for_others && self.is_on_reverse_path(link, src) && !self.sourced.has(src)
     }
 
     /// The way to a gateway, if there is one and its address is known.

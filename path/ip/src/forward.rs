@@ -22,6 +22,7 @@ use crate::stack::Ip;
 
 /// What forwarding needs to know of a packet.
 struct Transit {
+    src: IpAddr,
     dst: IpAddr,
     hops: u8,
     len: usize,
@@ -48,6 +49,7 @@ impl Ip {
                 return Input::Drop(frame, DropReason::NotForUs);
             }
             Ok(view) => Transit {
+                src: view.src().into(),
                 dst: view.dst().into(),
                 hops: view.ttl(),
                 len: usize::from(view.total_len()),
@@ -81,6 +83,7 @@ impl Ip {
             return Input::Drop(frame, error.into());
         }
         let transit = Transit {
+            src: view.src().into(),
             dst: view.dst().into(),
             hops: view.hop_limit(),
             len: Ipv6View::HEADER_LEN + usize::from(view.payload_len()),
@@ -142,7 +145,7 @@ impl Ip {
             let error = IcmpError::TimeExceeded(TimeExceeded::InTransit);
             return Err((Some(error), DropReason::HopsExceeded));
         }
-        let way = self.way_onward(transit.flow, transit.dst).map_err(|no_way| match no_way {
+        let way = self.way_onward(transit.flow, transit.src, transit.dst).map_err(|no_way| match no_way {
             NoWay::Ends(RouteKind::Blackhole) => (None, DropReason::Blackhole),
             NoWay::Ends(RouteKind::Unreachable) => {
                 (Some(IcmpError::HostUnreachable), DropReason::Unreachable)

@@ -63,6 +63,7 @@ mod router_solicit;
 mod routers;
 mod select;
 mod slaac;
+mod sourced;
 mod stack;
 mod temporary;
 mod trie;

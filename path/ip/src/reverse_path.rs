@@ -15,7 +15,7 @@ use crate::stack::Ip;
 impl Ip {
     /// Whether `src` may send by `link`.
     pub(crate) fn is_on_reverse_path(&self, link: LinkId, src: IpAddr) -> bool {
-        let mode = self.interfaces.routing(link).reverse_path;
+        let mode = self.interfaces.routing(link).reverse_path(src);
         // Who has no address yet, and who is on the link by his address' meaning.
         if mode == ReversePath::Off || src.is_unspecified() || is_link_local(src) {
             return true;

@@ -23,6 +23,8 @@ pub struct Route {
     pub gateway: Option<IpAddr>,
     /// By which link; `None` is the one on which the gateway is.
     pub link: Option<LinkId>,
+    /// Which sources' packets may take it; `None` for all.
+    pub source: Option<IpPrefix>,
     /// What becomes of packets that take it.
     pub kind: RouteKind,
     /// Where it comes from.
@@ -73,7 +75,8 @@ pub enum Origin {
 impl Route {
     /// An operator's route at which packets end, or the beginning of one at which they go on.
     pub const fn ending(destination: IpPrefix, kind: RouteKind) -> Self {
-        Self { destination, gateway: None, link: None, kind, origin: Origin::Operator, hint: 0 }
+        let origin = Origin::Operator;
+        Self { destination, gateway: None, link: None, source: None, kind, origin, hint: 0 }
     }
 
     /// Whether both are the same way, whatever they say about it.
@@ -101,7 +104,7 @@ impl Route {
 /// Why a route is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RouteTableError {
-    /// Destination and gateway are of different families.
+    /// Destination, gateway and source are of different families.
     Family,
     /// Neither gateway nor link, or a gateway that is no station's address, or any of them where packets end.
     Gateway,
@@ -111,14 +114,14 @@ pub enum RouteTableError {
     Missing,
     /// There is no such interface.
     Link,
-    /// As many routes as there may be.
+    /// As many routes, or sources with routes of their own, as there may be.
     Full,
 }
 
 impl core::fmt::Display for RouteTableError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::Family => "destination and gateway are of different families",
+            Self::Family => "destination, gateway and source are of different families",
             Self::Gateway => "a route needs a link or the address of a gateway",
             Self::Exists => "the route exists",
             Self::Missing => "there is no such route",
@@ -354,6 +357,10 @@ impl Routes {
         self.from_routers > 0
     }
 
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// All, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Route> {
         self.same.iter().flat_map(Same::as_slice)
@@ -405,6 +412,7 @@ mod tests {
             destination: destination.parse().unwrap(),
             gateway: gateway.map(|g| g.parse().unwrap()),
             link: link.map(LinkId),
+            source: None,
             kind: RouteKind::Unicast,
             origin: Origin::Operator,
             hint: 0,

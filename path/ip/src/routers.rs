@@ -36,6 +36,7 @@ impl Announced {
             destination: self.destination,
             gateway: Some(IpAddr::V6(self.router)),
             link: Some(link),
+            source: None,
             kind: RouteKind::Unicast,
             origin: Origin::Router(self.preference),
             hint: 0,

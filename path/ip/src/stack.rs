@@ -27,6 +27,7 @@ use crate::random::{Keyed, Random};
 use crate::reassembly::Reassembly;
 use crate::refused::Refused;
 use crate::route::{Origin, Route, RouteKind, RouteTableError, Routes};
+use crate::sourced::SourcedRoutes;
 
 /// Events that wait to be taken; what comes on top is lost, and will be asked for again.
 const EVENTS_MAX: usize = 1024;
@@ -51,6 +52,8 @@ pub struct Ip {
     pub(crate) addresses: Addresses,
     pub(crate) autoconf: Autoconf,
     pub(crate) routes: Routes,
+    /// Those of some sources, which come first.
+    pub(crate) sourced: SourcedRoutes,
     pub(crate) neighbours: Neighbours,
     pub(crate) paths: Paths,
     pub(crate) groups: Groups,
@@ -89,6 +92,7 @@ impl Ip {
             addresses: Addresses::new(config.dad),
             autoconf: Autoconf::new(config.stable_secret),
             routes: Routes::new(keyed(1)),
+            sourced: SourcedRoutes::new(keyed(1)),
             neighbours: Neighbours::new(keyed(2), &mut random),
             paths: Paths::new(keyed(3)),
             groups: Groups::default(),
@@ -131,6 +135,7 @@ impl Ip {
         self.groups.forget(link);
         self.reports.retain(|(on, ..)| *on != link);
         self.routes.forget(link);
+        self.sourced.forget(link);
         let mut waiting = self.neighbours.forget(link);
         while let Some(frame) = waiting.pop() {
             self.give_up(frame, DropReason::NeighbourUnresolved, pools);
@@ -202,7 +207,10 @@ impl Ip {
         if route.link.is_some_and(|link| self.interfaces.get(link).is_none()) {
             return Err(RouteTableError::Link);
         }
-        self.routes.add(route)?;
+        match route.source {
+            Some(source) => self.sourced.add(route, source)?,
+            None => self.routes.add(route)?,
+        }
         self.begin_generation();
         Ok(())
     }
@@ -219,7 +227,10 @@ impl Ip {
 
     /// Removes a route, whatever its hint.
     pub fn delete_route(&mut self, route: Route) -> Result<(), RouteTableError> {
-        self.routes.remove(route)?;
+        match route.source {
+            Some(source) => self.sourced.remove(route, source)?,
+            None => self.routes.remove(route)?,
+        }
         self.begin_generation();
         Ok(())
     }
@@ -440,7 +451,7 @@ impl Ip {
 
     /// The routes, in no order.
     pub fn routes(&self) -> impl Iterator<Item = &Route> {
-        self.routes.iter()
+        self.routes.iter().chain(self.sourced.iter())
     }
 
     /// The neighbours, in no order.

@@ -163,6 +163,74 @@ fn an_interface_has_its_own_word_about_the_size_of_each_familys_packets() {
     }
 }
 
+/// By which link a packet that came by link B goes on, or why not.
+fn onward(router: &mut Station, bytes: &[u8]) -> Result<LinkId, String> {
+    match give(router, B, bytes) {
+        Fate::Forwarded(adjacency) => {
+            while router.ip.poll_output().is_some() {}
+            Ok(adjacency.expect("a whole packet's flow may follow").link)
+        }
+        Fate::Dropped(reason) => Err(reason.to_string()),
+        Fate::Other => Err("other".to_owned()),
+    }
+}
+
+#[test]
+fn packets_of_a_source_take_its_routes_first() {
+    let mut router = router();
+    let from = |source: &str, to: &str, gateway: &str| Route {
+        gateway: Some(ip(gateway)),
+        source: Some(prefix(source)),
+        ..Route::ending(prefix(to), RouteKind::Unicast)
+    };
+    router.ip.add_route(prefix("198.51.100.0/24"), Some(ip("10.0.0.9")), None).unwrap();
+    router.ip.add_route(prefix("2001:db8::/32"), Some(ip("fd00::9")), None).unwrap();
+    let packet = |src: &str, dst: &str| datagram(src, dst, 64, 10);
+    // Of all sources, by link A; then those of 10.2.0.0/25 by link B, and one of them ends.
+    assert_eq!(onward(&mut router, &packet("10.2.0.77", "198.51.100.1")), Ok(A));
+    router.ip.insert_route(from("10.2.0.0/25", "198.51.100.0/24", "10.2.0.9")).unwrap();
+    let ends = Route {
+        source: Some(prefix("10.2.0.78/32")),
+        ..Route::ending(prefix("0.0.0.0/0"), RouteKind::Prohibit)
+    };
+    router.ip.insert_route(ends).unwrap();
+    router.ip.insert_route(from("fd02::/64", "2001:db8::/32", "fd02::9")).unwrap();
+    for (src, dst, way) in [
+        ("10.2.0.77", "198.51.100.1", Ok(B)),
+        ("10.2.0.200", "198.51.100.1", Ok(A)),
+        ("10.2.0.78", "198.51.100.1", Err("ip_prohibited")),
+        // The source's table has no match: that of all decides.
+        ("10.2.0.77", "10.0.0.8", Ok(A)),
+        ("fd02::7", "2001:db8::1", Ok(B)),
+        ("fd01::7", "2001:db8::1", Ok(A)),
+    ] {
+        assert_eq!(onward(&mut router, &packet(src, dst)), way.map_err(str::to_owned), "{src} {dst}");
+    }
+    router.ip.delete_route(from("10.2.0.0/25", "198.51.100.0/24", "10.2.0.9")).unwrap();
+    assert_eq!(onward(&mut router, &packet("10.2.0.77", "198.51.100.1")), Ok(A));
+}
+
+/// The check of both families' sources.
+fn both(mode: ReversePath) -> IfRouting {
+    IfRouting { reverse_path_v4: mode, reverse_path_v6: mode, ..IfRouting::default() }
+}
+
+#[test]
+fn each_family_has_a_check_of_its_own() {
+    let v4_only = IfRouting { reverse_path_v4: ReversePath::Loose, ..IfRouting::default() };
+    let v6_only = IfRouting { reverse_path_v6: ReversePath::Loose, ..IfRouting::default() };
+    for (src, dst, checking, other) in
+        [("198.51.100.1", "10.0.0.8", v4_only, v6_only), ("2001:db8:9::1", "fd00::8", v6_only, v4_only)]
+    {
+        let mut router = router();
+        let packet = datagram(src, dst, 64, 10);
+        assert!(router.ip.set_routing(B, other));
+        assert_ne!(fate(&mut router, B, &packet).0, "ip_reverse_path", "{src}");
+        assert!(router.ip.set_routing(B, checking));
+        assert_eq!(fate(&mut router, B, &packet).0, "ip_reverse_path", "{src}");
+    }
+}
+
 #[test]
 fn a_source_that_is_elsewhere_is_refused_if_the_interface_asks() {
     let table = [
@@ -182,7 +250,7 @@ fn a_source_that_is_elsewhere_is_refused_if_the_interface_asks() {
         router.ip.add_route(prefix("192.0.2.0/24"), Some(ip("10.0.0.9")), None).unwrap();
         router.ip.add_route(prefix("192.0.2.0/24"), Some(ip("10.2.0.9")), None).unwrap();
         router.ip.insert_route(Route::ending(prefix("203.0.113.0/24"), RouteKind::Blackhole)).unwrap();
-        assert!(router.ip.set_routing(B, IfRouting { reverse_path, ..IfRouting::default() }));
+        assert!(router.ip.set_routing(B, both(reverse_path)));
         let packet = datagram(src, "10.0.0.8", 64, 10);
         assert_eq!(fate(&mut router, B, &packet).0, expected, "{reverse_path:?} {src}");
     }
@@ -315,6 +383,7 @@ proptest! {
         pairs in prop::collection::vec((any::<bool>(), 0usize..18, 0usize..18, any::<bool>()), 1..FORESEEN_MAX + 9),
         strict in any::<bool>(),
         closed in any::<bool>(),
+        sourced in any::<bool>(),
     ) {
         let mut router = router();
         for (net, gateway) in [
@@ -330,9 +399,17 @@ proptest! {
         }
         router.ip.insert_route(Route::ending(prefix("203.0.113.0/24"), RouteKind::Blackhole)).unwrap();
         router.ip.insert_route(Route::ending(prefix("2001:db8:1::/48"), RouteKind::Prohibit)).unwrap();
+        let own = ["10.2.0.0/24", "fd02::/64"].map(prefix);
+        for (source, to, gateway) in [(own[0], "192.0.2.0/24", "10.0.0.8"), (own[1], "2001:db8::/32", "fd00::9")] {
+            let of_all = Route::ending(prefix(to), RouteKind::Unicast);
+            let route = Route { gateway: Some(ip(gateway)), source: Some(source), ..of_all };
+            if sourced {
+                router.ip.insert_route(route).unwrap();
+            }
+        }
         let reverse_path = if strict { ReversePath::Strict } else { ReversePath::Off };
         let forwards_v4 = closed.then_some(false);
-        router.ip.set_routing(B, IfRouting { reverse_path, ..IfRouting::default() });
+        router.ip.set_routing(B, both(reverse_path));
         router.ip.set_routing(A, IfRouting { forwards_v4, ..IfRouting::default() });
         let name = |is_v4: bool, n: usize| if is_v4 { EVERYWHERE[n] } else { EVERYWHERE_V6[n % 9] };
         let flows: Vec<_> = pairs
@@ -354,7 +431,8 @@ proptest! {
             prop_assert!(said.is_none() || said == found, "{flow:?}: {said:?}, but {found:?}");
             // Nothing is said only of those that are not as most are.
             let is_usual = ["192.0.2.7", "2001:db8::7"].map(ip).contains(&flow.dst) && nth < FORESEEN_MAX;
-            prop_assert!(!is_usual || said == found, "{flow:?} goes {found:?}");
+            let has_own = sourced && own.iter().any(|source| source.contains(flow.src));
+            prop_assert!(!is_usual || has_own || said == found, "{flow:?} goes {found:?}");
         }
     }
 }

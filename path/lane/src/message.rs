@@ -323,6 +323,8 @@ pub struct RouteConfig {
     pub gateway: Option<IpAddr>,
     /// By which link; `None` chooses the one on which the gateway is.
     pub link: Option<LinkId>,
+    /// Which sources' packets may take it; such routes come before those for all.
+    pub source: Option<IpPrefix>,
     /// What becomes of packets that take it.
     pub kind: RouteKind,
     /// Which congestion control connections over it use, if not the netstack's; what a socket asks for counts more.
@@ -332,17 +334,31 @@ pub struct RouteConfig {
 impl RouteConfig {
     /// A route to stations on a link.
     pub const fn on_link(destination: IpPrefix, link: LinkId) -> Self {
-        Self { destination, gateway: None, link: Some(link), kind: RouteKind::Unicast, congestion: None }
+        Self {
+            destination,
+            gateway: None,
+            link: Some(link),
+            source: None,
+            kind: RouteKind::Unicast,
+            congestion: None,
+        }
     }
 
     /// A route through a gateway, by the link on which that is.
     pub const fn via(destination: IpPrefix, gateway: IpAddr) -> Self {
-        Self { destination, gateway: Some(gateway), link: None, kind: RouteKind::Unicast, congestion: None }
+        Self {
+            destination,
+            gateway: Some(gateway),
+            link: None,
+            source: None,
+            kind: RouteKind::Unicast,
+            congestion: None,
+        }
     }
 
     /// A route on which packets end.
     pub const fn ending(destination: IpPrefix, kind: RouteKind) -> Self {
-        Self { destination, gateway: None, link: None, kind, congestion: None }
+        Self { destination, gateway: None, link: None, source: None, kind, congestion: None }
     }
 
     /// What a route of the tables says of congestion control.

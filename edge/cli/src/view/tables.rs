@@ -98,7 +98,8 @@ fn route(it: &RouteInfo) -> String {
     let width = if route_is_v6(it) { 27 } else { 20 };
     let gateway = it.gateway.as_deref().unwrap_or_default();
     let interface = it.interface.as_deref().unwrap_or_default();
-    format!("{:<width$} {gateway:<width$} {:<5} {interface}", destination(it), it.flags)
+    let from = it.source.as_ref().map(|source| format!(" from {source}")).unwrap_or_default();
+    format!("{:<width$} {gateway:<width$} {:<5} {interface}{from}", destination(it), it.flags)
 }
 
 fn is_v6_text(address: &str) -> bool {

@@ -429,9 +429,9 @@ fn ip_config(config: &NetstackConfig, secrets: &Secrets) -> IpConfig {
 }
 
 fn ip_route(route: RouteConfig) -> Route {
-    let RouteConfig { destination, gateway, link, kind, congestion } = route;
+    let RouteConfig { destination, gateway, link, source, kind, congestion } = route;
     let hint = congestion.map_or(0, open::hint_of);
-    Route { gateway, link, hint, ..Route::ending(destination, kind) }
+    Route { gateway, link, source, hint, ..Route::ending(destination, kind) }
 }
 
 const fn route_error(error: RouteError) -> SocketError {

@@ -1,0 +1,190 @@
+//! A netstack forwards between two of the kernel's namespaces: ping, iperf3, and what ICMP says when it cannot.
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use firelane_interop::{Daemon, Output, Sandbox};
+
+/// alice (10.1.0.2) and bob (10.2.0.2) on an etherstub each, and a router on both; its way to bob carries 1300 bytes.
+const CONFIG: &str = r#"
+[etherstub.left0]
+mtu = 1500
+[etherstub.right0]
+mtu = 1500
+[vnic.alice0]
+over = "left0"
+tap = { namespace = "alice", addresses = ["10.1.0.2/24", "fd01::2/64"] }
+[vnic.bob0]
+over = "right0"
+tap = { namespace = "bob", addresses = ["10.2.0.2/24", "fd02::2/64"] }
+[vnic.r0]
+over = "left0"
+netstack = "router"
+[vnic.r1]
+over = "right0"
+netstack = "router"
+[netstack.router]
+routes = [
+    { destination = "192.0.2.0/24", kind = "prohibit" },
+    { destination = "10.2.0.0/24", kind = "prohibit", source = "10.1.0.3/32" }ROUTES
+]
+[netstack.router.addresses]
+"r0/v4" = "10.1.0.1/24"
+"r0/v6" = "fd01::1/64"
+"r1/v4" = "10.2.0.1/24"
+"r1/v6" = "fd02::1/64"
+[netstack.router.interfaces.r1]
+ipv4 = { mtu = 1300 }
+ipv6 = { mtu = 1300 }
+[netstack.router.tunables]
+ipv4 = { forwarding = "on" }
+ipv6 = { forwarding = "on" }
+"#;
+
+/// How long a first answer may take: IPv6's addresses are tested, neighbours are asked for.
+const FIRST_ANSWER: Duration = Duration::from_secs(20);
+
+struct Net<'a> {
+    sandbox: &'a Sandbox,
+    daemon: Daemon<'a>,
+}
+
+fn config(sandbox: &Sandbox, name: &str, routes: &str) -> std::path::PathBuf {
+    let path = sandbox.folder().join(name);
+    std::fs::write(&path, CONFIG.replace("ROUTES", routes)).expect("the sandbox's folder is writable");
+    path
+}
+
+impl<'a> Net<'a> {
+    fn start(sandbox: &'a Sandbox) -> Self {
+        let daemon = Daemon::start(sandbox, &config(sandbox, "router.toml", ""));
+        let net = Self { sandbox, daemon };
+        for (who, side) in [("alice", 1), ("bob", 2)] {
+            for gateway in [format!("10.{side}.0.1"), format!("fd0{side}::1")] {
+                let family = if gateway.contains(':') { "-6" } else { "-4" };
+                let add = [family, "route", "add", "default", "via", &gateway];
+                net.sandbox.run(Some(who), "ip", &add).expect_success();
+            }
+        }
+        for target in ["10.2.0.2", "fd02::2"] {
+            let begin = Instant::now();
+            while net.ping(&["-c", "1", "-W", "1", target]).code() != 0 {
+                assert!(begin.elapsed() < FIRST_ANSWER, "bob answers at {target}");
+            }
+        }
+        net
+    }
+
+    fn ping(&self, words: &[&str]) -> Output {
+        self.sandbox.run(Some("alice"), "ping", &[&["-n"], words].concat())
+    }
+
+    /// What alice is told instead of an answer.
+    fn told(&self, words: &[&str]) -> String {
+        let output = self.ping(words);
+        assert_ne!(output.code(), 0, "{output:?}");
+        format!("{output:?}")
+    }
+
+    fn dropped(&self, reason: &str) -> u64 {
+        let drops = self.daemon.firelane(&["drops", "-p", "-o", "reason,frames"]).expect_success();
+        let of = drops.lines().find_map(|line| line.strip_prefix(&format!("{reason}:")));
+        of.map_or(0, |frames| frames.parse().expect("a number"))
+    }
+}
+
+/// A server that ends with the value.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn icmp_says_why_a_packet_did_not_arrive() {
+    let sandbox = Sandbox::new();
+    let net = Net::start(&sandbox);
+    for (words, said) in [
+        (
+            &["-c", "1", "-W", "5", "-t", "1", "10.2.0.2"][..],
+            "From 10.1.0.1 icmp_seq=1 Time to live exceeded",
+        ),
+        (&["-c", "1", "-W", "5", "-t", "1", "fd02::2"], "From fd01::1 icmp_seq=1 Time exceeded: Hop limit"),
+        (&["-c", "1", "-W", "5", "-M", "do", "-s", "1400", "10.2.0.2"], "mtu = 1300"),
+        (&["-c", "1", "-W", "5", "-M", "do", "-s", "1400", "fd02::2"], "Packet too big: mtu=1300"),
+        (&["-c", "1", "-W", "5", "192.0.2.9"], "From 10.1.0.1 icmp_seq=1 Packet filtered"),
+        (&["-c", "1", "-W", "5", "198.51.100.9"], "Unreachable"),
+    ] {
+        let told = net.told(words);
+        assert!(told.contains(said), "{words:?}: {told}");
+    }
+    // The same way from another source is another way.
+    sandbox.run(Some("alice"), "ip", &["addr", "add", "10.1.0.3/24", "dev", "alice0"]).expect_success();
+    let told = net.told(&["-c", "1", "-W", "5", "-I", "10.1.0.3", "10.2.0.2"]);
+    assert!(told.contains("From 10.1.0.1 icmp_seq=1 Packet filtered"), "{told}");
+    // What may be cut is cut, and put together by bob, who answers as long.
+    net.ping(&["-c", "1", "-W", "5", "-M", "dont", "-s", "1400", "10.2.0.2"]).expect_success();
+    assert!(net.dropped("ip_hops_exceeded") >= 2 && net.dropped("ip_prohibited") >= 2);
+}
+
+#[test]
+fn iperf3_passes_over_the_smaller_way() {
+    let sandbox = Sandbox::new();
+    let net = Net::start(&sandbox);
+    let mut command = sandbox.command("ip");
+    command.args(["netns", "exec", "bob", "iperf3", "-s"]).stdout(Stdio::null());
+    let _server = Server(command.spawn().expect("ip"));
+    for words in [&["-4"][..], &["-4", "-R"], &["-6"], &["-4", "-u", "-b", "20M"]] {
+        let target = if words[0] == "-6" { "fd02::2" } else { "10.2.0.2" };
+        let begin = Instant::now();
+        let ask = || sandbox.run(Some("alice"), "iperf3", &[&["-c", target, "-t", "1"], words].concat());
+        let mut output = ask();
+        while output.code() != 0 && begin.elapsed() < FIRST_ANSWER {
+            // The server has not started.
+            output = ask();
+        }
+        let text = output.expect_success();
+        assert!(text.contains("receiver"), "{text}");
+    }
+    assert_eq!(net.dropped("ip_no_route"), 0);
+}
+
+#[test]
+fn routes_that_change_lose_nothing() {
+    let sandbox = Sandbox::new();
+    let net = Net::start(&sandbox);
+    let mut command = sandbox.command("ip");
+    command.args(["netns", "exec", "alice", "ping", "-n", "-i", "0.02", "-c", "100", "-W", "5", "10.2.0.2"]);
+    let pings = command.stdout(Stdio::piped()).spawn().expect("ip");
+    for round in 0..4 {
+        let more = r#", { destination = "198.51.100.0/24", gateway = "10.2.0.2" }, { destination = "203.0.113.0/24", gateway = "10.2.0.2" }"#;
+        let path = config(&sandbox, "changed.toml", if round % 2 == 0 { more } else { "" });
+        let path = path.to_str().expect("a plain path");
+        net.daemon.firelane(&["apply", "-t", path]).expect_success();
+    }
+    let output = pings.wait_with_output().expect("ping ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("100 received, 0% packet loss"), "{text}");
+}
+
+#[test]
+fn a_source_that_is_elsewhere_is_refused_where_the_operator_asks() {
+    let sandbox = Sandbox::new();
+    let net = Net::start(&sandbox);
+    net.sandbox.run(Some("alice"), "ip", &["addr", "add", "10.9.9.9/32", "dev", "lo"]).expect_success();
+    let spoofed = ["-c", "1", "-W", "1", "-I", "10.9.9.9", "10.2.0.2"];
+    net.told(&spoofed);
+    assert_eq!(net.dropped("ip_reverse_path"), 0, "nobody asks: the answer finds no way back");
+    net.daemon
+        .firelane(&["ipadm", "set-ifprop", "-p", "rpfilter=strict", "-m", "ipv4", "r0"])
+        .expect_success();
+    net.told(&spoofed);
+    assert_eq!(net.dropped("ip_reverse_path"), 1);
+    net.ping(&["-c", "1", "-W", "5", "10.2.0.2"]).expect_success();
+    net.daemon.firelane(&["ipadm", "reset-ifprop", "-p", "rpfilter", "-m", "ipv4", "r0"]).expect_success();
+    net.told(&spoofed);
+    assert_eq!(net.dropped("ip_reverse_path"), 1);
+}
