@@ -41,6 +41,9 @@ const SETS_MAX: usize = 256;
 /// After so many calls that found sockets of ours, the kernel's descriptors are looked at, too.
 const TURNS: u32 = 8;
 
+/// So many rings in vain, one behind the other, are looked into; who still hears it says that there is something.
+const RINGS: u32 = 16;
+
 /// What the kernel says of the bell, and of the daemon's death: numbers that no program is likely to use.
 const BELL: u64 = 0x6669_7265_6c61_6e65;
 const DEATH: u64 = BELL ^ 1;
@@ -451,12 +454,26 @@ impl Set {
 
     /// Whether there is something to tell: of ours, or else, with the bell still, of the kernel's.
     fn has_something(&mut self) -> bool {
-        if let Some(waiter) = &self.waiter {
-            waiter.silence();
+        for _ in 0..RINGS {
+            if let Some(waiter) = &self.waiter {
+                waiter.silence();
+            }
+            if self.arm() {
+                return true;
+            }
+            let bell = self.waiter.as_ref().map_or(-1, Waiter::bell);
+            let mut both = [self.fd, bell].map(|fd| pollfd { fd, events: libc::POLLIN, revents: 0 });
+            let looked = sys::ppoll(&mut both, Some(Duration::ZERO), None);
+            let [own, bell] = both.map(|it| it.revents != 0);
+            match looked {
+                Ok(_) if !own => return false,
+                // It has rung meanwhile, perhaps in vain again.
+                Ok(_) if bell => {}
+                // Who cannot look says yes.
+                _ => return true,
+            }
         }
-        let mut own = [pollfd { fd: self.fd, events: libc::POLLIN, revents: 0 }];
-        // Who cannot look says yes.
-        self.arm() || sys::ppoll(&mut own, Some(Duration::ZERO), None) != Ok(0)
+        true
     }
 
     fn ring_if_watched(&self) {
