@@ -31,8 +31,10 @@ bench:
 	@$(CARGO) build --quiet --release --package firelane-bench --package firelane-cli --package firelane-daemon --package firelane-shim
 	@target/release/firelane-bench $(B)
 
+soak: PROPTEST_RNG_SEED := $(or $(PROPTEST_RNG_SEED),$(shell date +%s))
 soak:
-	$(CARGO) test --release --workspace -- --ignored soak
+	@echo PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED)
+	PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED) $(CARGO) test --release --workspace -- --ignored soak
 
 lint:
 	$(CARGO) fmt --all --check

@@ -79,6 +79,7 @@ proptest! {
         let mut bytes = peer.ip.poll_output().unwrap().as_slice().to_vec();
         bytes.resize(bytes.len() + padding, 0);
         for (at, value) in changes {
+            let at = at % bytes.len();
             bytes[at] = value;
         }
         if mends_sum && is_v4 {
