@@ -18,8 +18,6 @@ mod dhcp;
 mod error;
 mod etherstub;
 mod flow;
-#[cfg(feature = "generate")]
-mod generate;
 mod guard;
 mod instance;
 mod interface;

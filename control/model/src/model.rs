@@ -93,7 +93,7 @@ impl Model {
     }
 
     /// The MTU of the link or etherstub `name`.
-    pub(crate) fn lower_mtu(&self, name: &str) -> Option<Mtu> {
+    pub fn lower_mtu(&self, name: &str) -> Option<Mtu> {
         let link = self.links.get(name).map(|link| link.mtu);
         link.or_else(|| self.etherstubs.get(name).map(|stub| stub.mtu))
     }

@@ -9,7 +9,7 @@ proptest! {
 
     #[test]
     fn toml_out_and_in_is_the_same_model(bytes in vec(any::<u8>(), 0..160)) {
-        let model = Model::generated(&bytes);
+        let model = firelane_models::model(&bytes);
         prop_assert_eq!(model.validate(), vec![]);
         let text = model.to_toml();
         prop_assert_eq!(Model::from_toml("dump", &text), Ok(model), "{}", text);
@@ -17,7 +17,7 @@ proptest! {
 
     #[test]
     fn json_out_and_in_is_the_same_model(bytes in vec(any::<u8>(), 0..160)) {
-        let model = Model::generated(&bytes);
+        let model = firelane_models::model(&bytes);
         let text = serde_json::to_string(&model).unwrap();
         prop_assert_eq!(serde_json::from_str::<Model>(&text).unwrap(), model, "{}", text);
     }
@@ -26,7 +26,7 @@ proptest! {
     fn a_damaged_file_is_refused_on_one_line_or_read(
         bytes in vec(any::<u8>(), 0..160), at in any::<prop::sample::Index>(), with in ".{0,3}",
     ) {
-        let mut text = Model::generated(&bytes).to_toml();
+        let mut text = firelane_models::model(&bytes).to_toml();
         let mut at = at.index(text.len() + 1);
         while !text.is_char_boundary(at) {
             at -= 1;

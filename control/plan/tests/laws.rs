@@ -12,7 +12,7 @@ fn models() -> impl Strategy<Value = (Model, Model)> {
             let mut changed = a.clone();
             let at = at.index(a.len());
             changed[at] = changed[at].wrapping_add(1);
-            (Model::generated(&a), Model::generated(if near { &changed } else { &b }))
+            (firelane_models::model(&a), firelane_models::model(if near { &changed } else { &b }))
         })
 }
 

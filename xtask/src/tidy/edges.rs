@@ -65,6 +65,7 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
 }
 
 const PROOF: &[&str] = &[
+    "firelane-models",
     "firelane-sim",
     "firelane-scripts",
     "firelane-packetdrill",

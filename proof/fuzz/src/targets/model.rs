@@ -14,7 +14,7 @@ pub fn target_model(data: &[u8]) {
     // A bar cannot begin a TOML file, so seeds of generated models do not look like text.
     if *first == b'|' {
         let (from, to) = rest.split_at(rest.len() / 2);
-        return check_plan(&Model::generated(from), &Model::generated(to));
+        return check_plan(&firelane_models::model(from), &firelane_models::model(to));
     }
     let Ok(text) = core::str::from_utf8(data) else { return };
     match Model::from_toml("fuzz.toml", text) {

@@ -1,0 +1,248 @@
+//! Valid models out of arbitrary bytes, for property tests.
+//!
+//! Few names and few values are used, so that two generated models differ in every way that two models
+//! can: an object gone, changed in one property, or made of something else under the same name.
+//!
+//! A crate of its own, so that the programs which tests run are built once, with the libraries that the tests have.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use firelane_model::{
+    Address, CongestionControl, DsField, Etherstub, Flow, FlowMatch, Guard, IfProps, Interface, Lanes, Link,
+    LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, ReversePath, Route,
+    RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser,
+};
+use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, Priority, Protection, Protections, VlanId};
+
+/// Choices read off a string of bytes; zero when it ends.
+struct Dice<'a>(&'a [u8]);
+
+impl Dice<'_> {
+    fn below(&mut self, n: usize) -> usize {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        usize::from(*first) % n
+    }
+
+    fn maybe<T>(&mut self, value: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        (self.below(2) == 1).then(|| value(self))
+    }
+
+    fn rate(&mut self) -> BitRate {
+        [BitRate::ZERO, BitRate::from_bps(1_200_001), BitRate::from_mbps(50), BitRate::from_mbps(2_000)]
+            [self.below(4)]
+    }
+
+    fn mtu(&mut self) -> Mtu {
+        Mtu::new([1500, 576, 9000][self.below(3)]).expect("each is at least 576")
+    }
+
+    fn guard(&mut self) -> Guard {
+        let kinds = [Protections::NONE, Protections::NONE.with(Protection::IpNospoof)][self.below(2)];
+        Guard {
+            kinds,
+            allowed_ips: self.maybe(|dice| dice.prefix(0)).into_iter().collect(),
+            ..Guard::default()
+        }
+    }
+
+    fn priority(&mut self) -> Priority {
+        Priority::ALL[self.below(3)]
+    }
+
+    fn memif(&mut self, number: usize) -> Memif {
+        let role = if self.below(2) == 0 { MemifRole::Server } else { MemifRole::Client };
+        Memif { id: self.below(2) as u32, ..Memif::new(role, format!("/run/m{number}")) }
+    }
+
+    fn nic_driver(&mut self) -> NicDriver {
+        [NicDriver::Auto, NicDriver::Afxdp, NicDriver::Packet][self.below(3)]
+    }
+
+    fn prefix(&mut self, last: usize) -> IpPrefix {
+        let host = Ipv4Addr::new(10, 0, self.below(3) as u8, 1 + last as u8);
+        IpPrefix::new(IpAddr::V4(host), [24, 32, 30][self.below(3)]).expect("each is at most 32")
+    }
+}
+
+fn name<T: core::str::FromStr>(prefix: &str, number: usize) -> T {
+    let made = format!("{prefix}{number}").parse().ok();
+    made.expect("a letter and a digit are every kind of name")
+}
+
+/// A valid model; the same bytes give the same model, and every byte matters.
+pub fn model(bytes: &[u8]) -> Model {
+    let dice = &mut Dice(bytes);
+    let mut model = Model::default();
+    model.daemon.lanes = dice.maybe(|dice| Lanes::Count(1 + dice.below(3) as u16)).unwrap_or_default();
+    roll_lower(&mut model, dice);
+    for number in 0..3 {
+        if dice.below(3) > 0 {
+            let mut netstack = Netstack::default();
+            if dice.below(3) == 1 {
+                netstack.tunables.set(Prop::Ttl, ["1", "64"][dice.below(2)]).expect("both are in range");
+            }
+            let gateway = Ipv4Addr::new(10, 0, 0, 200 + dice.below(2) as u8).into();
+            let end = [RouteEnd::Blackhole, RouteEnd::Prohibit][dice.below(2)];
+            netstack.routes.extend(dice.maybe(|dice| Route::ending(dice.prefix(100), end)));
+            let route = dice.maybe(|dice| Route::new(dice.prefix(0), gateway)).flatten();
+            let control = [None, Some(CongestionControl::Cubic), Some(CongestionControl::Bbr)][dice.below(3)];
+            let route = route.map(|it| it.with_congestion_control(control));
+            netstack.routes.extend(route);
+            model.netstacks.insert(name("n", number), netstack);
+        }
+    }
+    for number in 0..5 {
+        roll_vnic(&mut model, dice, number);
+    }
+    for number in 0..4 {
+        roll_flow(&mut model, dice, number);
+    }
+    for number in 0..3 {
+        roll_service(&mut model, dice, number);
+    }
+    drop_faults(&mut model);
+    model
+}
+
+/// Links and etherstubs under the same names.
+fn roll_lower(model: &mut Model, dice: &mut Dice<'_>) {
+    for number in 0..3 {
+        match dice.below(4) {
+            0 => {}
+            1 => {
+                let kind = match dice.below(4) {
+                    0 => LinkKind::Memory,
+                    1 => LinkKind::Tap(name("t", number)),
+                    2 => LinkKind::Nic(Nic { ifname: name("n", number), driver: dice.nic_driver() }),
+                    _ => LinkKind::Memif(dice.memif(number)),
+                };
+                let link = Link { mtu: dice.mtu(), maxbw: dice.maybe(Dice::rate), ..Link::new(kind) };
+                model.links.insert(name("l", number), link);
+            }
+            _ => {
+                let stub =
+                    Etherstub { mtu: dice.mtu(), maxbw: dice.maybe(Dice::rate), priority: dice.priority() };
+                model.etherstubs.insert(name("l", number), stub);
+            }
+        }
+    }
+}
+
+fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
+    let below: Vec<_> = model.links.keys().chain(model.etherstubs.keys()).cloned().collect();
+    if below.is_empty() || dice.below(4) == 0 {
+        return;
+    }
+    let vnic: LinkName = name("v", number);
+    let user = match dice.below(4) {
+        0 => VnicUser::Nobody,
+        3 => VnicUser::Memif(dice.memif(number)),
+        1 => VnicUser::Tap(Tap {
+            namespace: dice.maybe(|dice| name("ns", dice.below(2))),
+            ifname: dice.maybe(|dice| name("t", dice.below(3))),
+            addresses: dice.maybe(|dice| dice.prefix(number)).into_iter().collect(),
+        }),
+        _ => VnicUser::Netstack(name("n", dice.below(3))),
+    };
+    if let VnicUser::Netstack(user) = &user
+        && let Some(netstack) = model.netstacks.get_mut(user)
+    {
+        let addrobj = format!("{vnic}/a{}", dice.below(2)).parse().expect("interface and string");
+        let address = Address::new(dice.prefix(number)).map(|address| match address {
+            Address::Static(it) => Address::Static(it.with_deprecated(dice.below(3) == 1)),
+            other => other,
+        });
+        netstack.addresses.extend(address.map(|address| (addrobj, address)));
+        let source = name("v", dice.below(5));
+        let modes = [ReversePath::Off, ReversePath::Loose, ReversePath::Strict];
+        let props = IfProps {
+            forwarding: dice.maybe(|dice| Switch::from(dice.below(2) == 1)),
+            mtu: None,
+            usesrc: dice.maybe(|_| source),
+            rpfilter: dice.maybe(|dice| modes[dice.below(3)]),
+        };
+        let interface = Interface { ipv4: props, ..Interface::default() };
+        if !interface.is_default() {
+            netstack.interfaces.insert(vnic.clone(), interface);
+        }
+    }
+    let mac = [Mac::Auto, Mac::Random, Mac::Fixed(MacAddr([2, 0, 0, 0, 0, dice.below(3) as u8]))];
+    let over = below[dice.below(below.len())].clone();
+    let vlan = dice.maybe(|dice| VlanId::new(1 + dice.below(2) as u16)).flatten();
+    let made = Vnic {
+        mac: mac[dice.below(3)],
+        is_vlan: vlan.is_some() && dice.below(2) == 1,
+        vlan,
+        guard: dice.guard(),
+        mtu: dice.maybe(Dice::mtu).filter(|&mtu| Some(mtu) <= model.lower_mtu(over.as_str())),
+        maxbw: dice.maybe(Dice::rate),
+        priority: dice.priority(),
+        user,
+        over,
+    };
+    model.vnics.insert(vnic, made);
+}
+
+fn roll_flow(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
+    let links: Vec<_> = model.link_names().map(|(name, _)| name.clone()).collect();
+    if links.is_empty() || dice.below(3) == 0 {
+        return;
+    }
+    let transport = dice.maybe(|dice| Transport::ALL[dice.below(5)]);
+    let has_ports = transport.is_some_and(Transport::has_ports);
+    let matching = FlowMatch {
+        local_ip: dice.maybe(|dice| dice.prefix(0)),
+        remote_ip: None,
+        transport,
+        local_port: dice.maybe(|dice| Port(1 + dice.below(3) as u16)).filter(|_| has_ports),
+        remote_port: None,
+        dsfield: dice.maybe(|dice| DsField::new(1 + dice.below(3) as u8, 0xff)).flatten(),
+    };
+    let link = links[dice.below(links.len())].clone();
+    let flow = Flow { link, matching, maxbw: dice.maybe(Dice::rate), priority: dice.priority() };
+    model.flows.insert(name("f", number), flow);
+}
+
+fn roll_service(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
+    if dice.below(2) == 1 {
+        let kind = [ServiceKind::Http, ServiceKind::Echo, ServiceKind::Sink][dice.below(3)];
+        let root = if kind.has_root() { ["www", "files"][dice.below(2)] } else { "" };
+        let service = Service {
+            kind,
+            netstack: name("n", dice.below(3)),
+            port: Port(80 + dice.below(2) as u16),
+            root: root.into(),
+        };
+        model.services.insert(name("s", number), service);
+    }
+}
+
+/// Takes out whatever `validate` objects to.
+fn drop_faults(model: &mut Model) {
+    while let Some(fault) = model.validate().into_iter().next() {
+        let mut path = fault.field.splitn(3, '.');
+        let (kind, object) = (path.next().unwrap_or_default(), path.next().unwrap_or_default());
+        let removed = match kind {
+            "vnic" => model.vnics.remove(object).is_some(),
+            "flow" => model.flows.remove(object).is_some(),
+            "service" => model.services.remove(object).is_some(),
+            "netstack" => {
+                let rest = path.next().unwrap_or_default();
+                let addrobj = rest.strip_prefix("addresses.");
+                let interface = rest.strip_prefix("interfaces.").and_then(|it| it.split('.').next());
+                model.netstacks.get_mut(object).is_some_and(|it| {
+                    if rest == "routes" {
+                        let before = it.routes.len();
+                        it.routes.retain(|route| route.gateway().is_some());
+                        return it.routes.len() < before;
+                    }
+                    addrobj.is_some_and(|name| it.addresses.remove(name).is_some())
+                        || interface.is_some_and(|name| it.interfaces.remove(name).is_some())
+                })
+            }
+            _ => false,
+        };
+        assert!(removed, "a generated model has a fault of an unexpected kind: {fault}");
+    }
+}
