@@ -4,7 +4,7 @@
 
 use firelane_api::{ProgramReport, SocketReport};
 
-use crate::ofmt::{Column, Style, Table, col};
+use crate::ofmt::{Column, Form, Table, col};
 use crate::own::Refused;
 use crate::session::Session;
 
@@ -34,32 +34,24 @@ const DEFAULT_FIELDS: &str = "fd,path,proto,state,local,remote,lane,flow,fused,s
 pub(crate) struct Options {
     /// The process, by its number
     pid: u32,
-    /// Answer in JSON
-    #[arg(short, long)]
-    json: bool,
-    /// The fields to show
-    #[arg(short, value_name = "FIELD,...")]
-    output: Option<String>,
-    /// Output for programs; needs -o
-    #[arg(short, long)]
-    parsable: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Shows it.
 pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Refused> {
     let report = session.api.program(options.pid)?;
-    if options.json {
+    if options.form.json {
         return Ok(session.json("program", &report, false)?);
     }
-    if !options.parsable {
+    if !options.form.parsable {
         writeln!(session.out, "{}", headline(&report))?;
     }
-    let style = Style { fields: options.output.as_deref(), parsable: options.parsable, ..Style::default() };
-    let mut table = Table::open(session, PROGRAM, FIELDS, DEFAULT_FIELDS, style)?;
+    let mut table = Table::open(session, PROGRAM, FIELDS, DEFAULT_FIELDS, options.form.style())?;
     for socket in &report.sockets {
         table.row(session, &row(socket))?;
     }
-    if !options.parsable && options.output.is_none() {
+    if !options.form.parsable && options.form.output.is_none() {
         details(session, &report)?;
     }
     Ok(())

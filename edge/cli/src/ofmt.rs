@@ -34,6 +34,26 @@ pub(crate) struct Style<'a> {
     pub(crate) separator: Option<char>,
 }
 
+/// What is asked of a table on the command line of `firelane` itself; the older commands read theirs with `getopt`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Form {
+    /// Answer in JSON
+    #[arg(short, long)]
+    pub(crate) json: bool,
+    /// The fields to show
+    #[arg(short, value_name = "FIELD,...")]
+    pub(crate) output: Option<String>,
+    /// Output for programs; needs -o
+    #[arg(short, long)]
+    pub(crate) parsable: bool,
+}
+
+impl Form {
+    pub(crate) fn style(&self) -> Style<'_> {
+        Style { fields: self.output.as_deref(), parsable: self.parsable, ..Style::default() }
+    }
+}
+
 /// What an unknown value is shown as.
 pub(crate) const UNKNOWN: &str = "?";
 /// What an empty value is shown as.

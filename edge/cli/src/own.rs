@@ -12,7 +12,7 @@ use firelane_api::{ApiError, Finding, FindingState, PlanReply, Status, Which};
 use firelane_model::{MODEL_TEXT_MAX, Model};
 
 use crate::common::system_message;
-use crate::ofmt::{Column, Style, Table, col};
+use crate::ofmt::{Column, Form, Table, col};
 use crate::session::{Failure, Session, die};
 use crate::{EXIT_NO_DAEMON, EXIT_USAGE};
 
@@ -76,17 +76,7 @@ enum Verb {
         json: bool,
     },
     /// Show the frames that were dropped, by station and reason
-    Drops {
-        /// Answer in JSON
-        #[arg(short, long)]
-        json: bool,
-        /// The fields to show
-        #[arg(short, value_name = "FIELD,...")]
-        output: Option<String>,
-        /// Output for programs; needs -o
-        #[arg(short, long)]
-        parsable: bool,
-    },
+    Drops(Form),
     /// Run a program on a netstack of Firelane
     Run(crate::run::Options),
     /// Waits for a program of `run` and removes what it needed
@@ -174,7 +164,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsStrin
         Verb::Dump { file, persistent, json } => dump(session, file.as_deref(), persistent, json),
         Verb::Status { json } => status(session, json),
         Verb::Doctor { json } => doctor(session, json),
-        Verb::Drops { json, output, parsable } => drops(session, json, output.as_deref(), parsable),
+        Verb::Drops(form) => drops(session, &form),
         Verb::Run(options) => crate::run::run(session, &options),
         Verb::RunCleanup(options) => crate::run::cleanup::run(session, &options),
         Verb::Explain(options) => crate::explain::run(session, &options),
@@ -361,13 +351,12 @@ fn doctor(session: &mut Session<'_>, json: bool) -> Result<(), Refused> {
 
 const DROPS: &[Column] = &[col("STATION", 11), col("REASON", 26), col("FRAMES", 12)];
 
-fn drops(session: &mut Session<'_>, json: bool, output: Option<&str>, parsable: bool) -> Result<(), Refused> {
+fn drops(session: &mut Session<'_>, form: &Form) -> Result<(), Refused> {
     let drops = session.api.drops()?;
-    if json {
+    if form.json {
         return Ok(session.json("drops", &drops, false)?);
     }
-    let style = Style { fields: output, parsable, ..Style::default() };
-    let mut table = Table::open(session, PROGRAM, DROPS, "station,reason,frames", style)?;
+    let mut table = Table::open(session, PROGRAM, DROPS, "station,reason,frames", form.style())?;
     for drop in &drops {
         table.row(session, &[drop.station.clone(), drop.reason.clone(), drop.frames.to_string()])?;
     }

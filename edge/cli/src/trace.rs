@@ -8,7 +8,7 @@ use clap::Subcommand;
 use firelane_api::{InventedFrame, SeenInfo, StepInfo, TraceRequest};
 
 use crate::EXIT_USAGE;
-use crate::ofmt::{Column, Style, Table, col};
+use crate::ofmt::{Column, Form, Table, col};
 use crate::own::Refused;
 use crate::session::{Session, die};
 
@@ -37,15 +37,8 @@ pub(crate) struct Options {
     /// For how many seconds, if fewer come
     #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
     wait: u32,
-    /// Answer in JSON
-    #[arg(short, long)]
-    json: bool,
-    /// The fields to show
-    #[arg(short, value_name = "FIELD,...")]
-    output: Option<String>,
-    /// Output for programs; needs -o
-    #[arg(short, long)]
-    parsable: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// What `show` shows.
@@ -56,29 +49,21 @@ pub(crate) enum Shown {
         /// For how many seconds they are counted
         #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
         interval: u32,
-        /// Answer in JSON
-        #[arg(short, long)]
-        json: bool,
-        /// The fields to show
-        #[arg(short, value_name = "FIELD,...")]
-        output: Option<String>,
-        /// Output for programs; needs -o
-        #[arg(short, long)]
-        parsable: bool,
+        #[command(flatten)]
+        form: Form,
     },
 }
 
 /// Follows frames and shows where they went.
 pub(crate) fn trace(session: &mut Session<'_>, options: &Options) -> Result<(), Refused> {
     let report = session.api.trace(&request(options)?)?;
-    if options.json {
+    if options.form.json {
         return Ok(session.json("trace", &report, false)?);
     }
     if report.seen.is_empty() {
         return Err(die(format!("no such frame came within {} s", options.wait)).into());
     }
-    let style = Style { fields: options.output.as_deref(), parsable: options.parsable, ..Style::default() };
-    let mut table = Table::open(session, PROGRAM, SEEN, "frame,lane,station,decision", style)?;
+    let mut table = Table::open(session, PROGRAM, SEEN, "frame,lane,station,decision", options.form.style())?;
     for SeenInfo { frame, lane, station, decision, reason } in report.seen {
         let reason = reason.unwrap_or_default();
         table.row(session, &[frame.to_string(), lane.to_string(), station, decision, reason])?;
@@ -110,13 +95,13 @@ fn request(options: &Options) -> Result<TraceRequest, Refused> {
 
 /// Shows what `firelane show` is asked for.
 pub(crate) fn show(session: &mut Session<'_>, shown: &Shown) -> Result<(), Refused> {
-    let Shown::Steps { interval, json, output, parsable } = shown;
+    let Shown::Steps { interval, form } = shown;
     let steps = session.api.steps(*interval)?;
-    if *json {
+    if form.json {
         return Ok(session.json("steps", &steps, false)?);
     }
-    let style = Style { fields: output.as_deref(), parsable: *parsable, ..Style::default() };
-    let mut table = Table::open(session, PROGRAM, STEPS, "step,direction,frames,cycles,perframe", style)?;
+    let mut table =
+        Table::open(session, PROGRAM, STEPS, "step,direction,frames,cycles,perframe", form.style())?;
     for StepInfo { step, direction, frames, cycles } in steps {
         let per_frame = cycles.checked_div(frames).map(|each| each.to_string()).unwrap_or_default();
         table.row(session, &[step, direction, frames.to_string(), cycles.to_string(), per_frame])?;
