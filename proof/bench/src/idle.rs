@@ -86,14 +86,10 @@ impl Daemon {
         command.arg("--config").arg(&config).arg("--runtime-dir").arg(&runtime);
         command.stdin(Stdio::null()).stderr(fs::File::create(folder.join("daemon.log"))?);
         let daemon = Self(command.spawn()?);
-        let deadline = Instant::now() + PATIENCE;
-        while !runtime.join("api.sock").exists() {
-            if Instant::now() > deadline {
-                let log = fs::read_to_string(folder.join("daemon.log")).unwrap_or_default();
-                return Err(format!("firelaned does not start: {log}").into());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        peer::retry(|| match runtime.join("api.sock").exists() {
+            true => Ok(()),
+            false => Err(peer::not_started(&folder.join("daemon.log"))),
+        })?;
         Ok(daemon)
     }
 }

@@ -5,11 +5,16 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use firelane_interop::Sandbox;
 
 use crate::scene::Scene;
+
+/// How long a server may take until it answers.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Errors of benchmarks are for a reader: a sentence.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -141,6 +146,22 @@ impl Place<'_> {
             Self::Preloaded(scene) => scene.preloaded(program),
         }
     }
+}
+
+/// Tries over and over until it works; who waits in vain gets the last error.
+pub(crate) fn retry<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match work() {
+            Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
+            done => return done,
+        }
+    }
+}
+
+/// A daemon that does not answer, and what it wrote into its log.
+pub(crate) fn not_started(log: &Path) -> Box<dyn std::error::Error + Send + Sync> {
+    format!("firelaned does not start: {}", std::fs::read_to_string(log).unwrap_or_default()).into()
 }
 
 /// Runs `ip` with each line's words inside the sandbox.

@@ -2,16 +2,14 @@
 
 use std::ffi::OsStr;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use crate::cpu::{self, Meter};
-use crate::peer::{Place, Result};
+use crate::peer::{self, Place, Result};
 use crate::report::Samples;
 use crate::scene::Server;
 
 /// Connections that ask at the same time.
 const CONNECTIONS: &str = "50";
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A server and who asks it.
 pub(crate) struct Redis<'a> {
@@ -49,14 +47,8 @@ impl<'a> Redis<'a> {
             cpu: Samples::default(),
             served: Samples::default(),
         };
-        let deadline = Instant::now() + PATIENCE;
         // The benchmark itself never ends if nobody listens.
-        while side.run("redis-cli", &["ping"]).is_err() {
-            if Instant::now() > deadline {
-                return Err(format!("{name}: redis-server does not answer").into());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        peer::retry(|| side.run("redis-cli", &["ping"]))?;
         Ok(side)
     }
 

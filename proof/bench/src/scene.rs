@@ -6,11 +6,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use firelane_interop::Sandbox;
 
 use crate::peer::{self, Place, Result};
+use crate::two_servers::TOPOLOGY;
 
 const CONFIG: &str = r#"
 [etherstub.s1]
@@ -23,18 +23,9 @@ tap = { namespace = "alice", addresses = ["10.0.0.1/24"] }
 [netstack.web.addresses]
 "web0/v4" = "10.0.0.10/24"
 "#;
-const VETH: &[&str] = &[
-    "netns add alice",
-    "netns add client",
-    "netns add server",
-    "link add near netns client type veth peer name far netns server",
-    "-n client address add 10.1.0.1/24 dev near",
-    "-n server address add 10.1.0.2/24 dev far",
-    "-n client link set near up",
-    "-n client link set lo up",
-    "-n server link set far up",
-    "-n server link set lo up",
-];
+/// What `two_servers::TOPOLOGY` lacks.
+const ALICE_AND_LOOPBACKS: &[&str] =
+    &["netns add alice", "-n client link set lo up", "-n server link set lo up"];
 /// The default of many machines, bbr without fq, would halve the kernel's figures. A route may name what a namespace may not
 /// have for its default.
 const CUBIC: &[&str] = &[
@@ -42,7 +33,6 @@ const CUBIC: &[&str] = &[
     "-n server route replace 10.1.0.0/24 dev far src 10.1.0.2 congctl cubic",
     "-n server route replace local 127.0.0.1 dev lo table local src 127.0.0.1 scope host congctl cubic",
 ];
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The namespace whose programs reach Firelane over a TAP.
 pub(crate) const TENANT: &str = "alice";
@@ -64,7 +54,8 @@ impl Scene {
     /// Sets it up, with a daemon of so many lanes.
     pub(crate) fn start(lanes: usize) -> Result<Self> {
         let sandbox = Sandbox::new();
-        peer::ip(&sandbox, VETH)?;
+        peer::ip(&sandbox, TOPOLOGY)?;
+        peer::ip(&sandbox, ALICE_AND_LOOPBACKS)?;
         peer::ip(&sandbox, CUBIC)?;
         fs::write(sandbox.folder().join("host.toml"), CONFIG)?;
         let mut scene = Self { sandbox, daemon: None };
@@ -76,14 +67,10 @@ impl Scene {
             .stdout(Stdio::null())
             .stderr(fs::File::create(scene.sandbox.folder().join("daemon.log"))?);
         scene.daemon = Some(command.spawn()?);
-        let deadline = Instant::now() + PATIENCE;
-        while !scene.is_ready()? {
-            if Instant::now() > deadline {
-                let log = fs::read_to_string(scene.sandbox.folder().join("daemon.log")).unwrap_or_default();
-                return Err(format!("firelaned does not start: {log}").into());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        peer::retry(|| match scene.is_ready()? {
+            true => Ok(()),
+            false => Err(peer::not_started(&scene.sandbox.folder().join("daemon.log"))),
+        })?;
         Ok(scene)
     }
 

@@ -14,8 +14,8 @@ pub(crate) mod rtt;
 
 use crate::cpu::PLACEMENTS;
 use crate::peer::{Peer, Place, Result};
-use crate::report::Samples;
-use crate::scene::{FIRELANE_HOST, SERVER, Scene};
+use crate::report::{Samples, Table, Verdict, number};
+use crate::scene::{FIRELANE_HOST, SERVER, Scene, Server};
 use crate::stream::Use;
 
 /// Both ends in the same place, by the kernel or past it.
@@ -32,6 +32,46 @@ pub(crate) fn sides(scene: &Scene) -> [Side<'_>; 2] {
         Side { name: "fused", place: Place::Preloaded(scene), host: FIRELANE_HOST },
         Side { name: "kernel loopback", place: scene.netns(SERVER), host: "127.0.0.1" },
     ]
+}
+
+/// A program's own benchmark of a server that is on the same side, for both sides in turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contest {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) unit: &'static str,
+    /// How many times the kernel's rate.
+    pub(crate) wanted: f64,
+}
+
+impl Contest {
+    /// Starts the server of each side, the first and the second, and asks each for its `rate` five times.
+    pub(crate) fn run(
+        self,
+        start: impl Fn(&Scene, Side<'_>, usize) -> Result<Server>,
+        rate: impl Fn(Side<'_>) -> Result<f64>,
+    ) -> Result<Verdict> {
+        const ROUNDS: usize = 5;
+        let Self { name, title, unit, wanted } = self;
+        let scene = Scene::start(1)?;
+        let mut all = Vec::new();
+        for (nth, side) in sides(&scene).into_iter().enumerate() {
+            all.push((side, start(&scene, side, nth)?, Samples::default()));
+        }
+        for _ in 0..ROUNDS {
+            for (side, _, rates) in &mut all {
+                rates.push(rate(*side)?);
+            }
+        }
+        let table = Table::begin(&format!("{name}: {title}, client and server in the same place"));
+        for (side, _, rates) in &all {
+            table.row(side.name, rates, unit);
+        }
+        let [ours, theirs] = [0, 1].map(|nth| all[nth].2.median());
+        table.at_least("of kernel loopback", ours / theirs, wanted, "times");
+        let told = |rate| format!("{} {unit}", number(rate));
+        Ok(Verdict { name, ratio: ours / theirs, firelane: told(ours), peer: told(theirs) })
+    }
 }
 
 /// The two, and AF_UNIX, each with a server and its client at each placement.

@@ -3,19 +3,15 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-use crate::peer::Result;
-use crate::report::{Samples, Table, Verdict, number};
+use crate::peer::{self, Result};
+use crate::report::Verdict;
 use crate::scene::{Scene, Server};
 
-use super::{Side, sides};
+use super::{Contest, Side};
 
-const ROUNDS: usize = 5;
 const SECONDS: &str = "1";
 const CLIENTS: &str = "8";
-const WANTED_RATIO: f64 = 1.3;
-const PATIENCE: Duration = Duration::from_secs(20);
 /// PostgreSQL refuses to be root.
 const AS_USER: [&str; 4] = ["unshare", "--user", "--map-user=1000", "--map-group=1000"];
 /// Its programs are not in PATH on Debian.
@@ -43,13 +39,7 @@ fn start(scene: &Scene, side: Side<'_>, nth: usize) -> Result<Server> {
     command.args(&AS_USER[1..]).args([&postgres, "-D", &data, "-c", &listen]);
     command.args(["-c", "unix_socket_directories=", "-F"]);
     let server = Server::start(&mut command)?;
-    let deadline = Instant::now() + PATIENCE;
-    while let Err(error) = pgbench(side, &["-i", "-q"]) {
-        if Instant::now() > deadline {
-            return Err(error);
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    peer::retry(|| pgbench(side, &["-i", "-q"]))?;
     Ok(server)
 }
 
@@ -59,29 +49,15 @@ fn pgbench(side: Side<'_>, words: &[&str]) -> Result<String> {
 
 /// Runs the benchmark.
 pub(crate) fn run() -> Result<Verdict> {
-    let scene = Scene::start(1)?;
-    let mut all = Vec::new();
-    for (nth, side) in sides(&scene).into_iter().enumerate() {
-        all.push((side, start(&scene, side, nth)?, Samples::default()));
-    }
-    for _ in 0..ROUNDS {
-        for (side, _, rates) in &mut all {
-            let told = pgbench(*side, &["-S", "-n", "-c", CLIENTS, "-j", "2", "-T", SECONDS])?;
-            let rate =
-                told.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
-            rates.push(rate.ok_or_else(|| format!("pgbench did not tell its rate: {told}"))?);
-        }
-    }
-    let table = Table::begin("fused-pgbench: select-only, 8 clients, client and server in the same place");
-    for (side, _, rates) in &all {
-        table.row(side.name, rates, "transactions/s");
-    }
-    let [ours, theirs] = [0, 1].map(|nth| all[nth].2.median());
-    table.at_least("of kernel loopback", ours / theirs, WANTED_RATIO, "times");
-    Ok(Verdict {
+    let contest = Contest {
         name: "fused-pgbench",
-        ratio: ours / theirs,
-        firelane: format!("{} transactions/s", number(ours)),
-        peer: format!("{} transactions/s", number(theirs)),
+        title: "select-only, 8 clients",
+        unit: "transactions/s",
+        wanted: 1.3,
+    };
+    contest.run(start, |side| {
+        let told = pgbench(side, &["-S", "-n", "-c", CLIENTS, "-j", "2", "-T", SECONDS])?;
+        let rate = told.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+        rate.ok_or_else(|| format!("pgbench did not tell its rate: {told}").into())
     })
 }
