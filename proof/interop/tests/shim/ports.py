@@ -118,6 +118,15 @@ def test_connections_are_spread():
     bind(STREAM, HOST, address[1], SPREADS).close()
 
 
+def accepted(listener):
+    """All that wait for a listener which does not block."""
+    while True:
+        try:
+            yield listener.accept()[0]
+        except BlockingIOError:
+            return
+
+
 def test_one_program_has_many():
     listeners = [bind(STREAM, HOST, 0, SPREADS)]
     address = listeners[0].getsockname()
@@ -128,13 +137,10 @@ def test_one_program_has_many():
     time.sleep(0.3)
     counts = []
     for one in listeners:
-        counts.append(0)
-        try:
-            while True:
-                one.accept()[0].close()
-                counts[-1] += 1
-        except BlockingIOError:
-            pass
+        served = list(accepted(one))
+        counts.append(len(served))
+        for s in served:
+            s.close()
     assert sum(counts) == len(clients) and min(counts) > 0, counts
     # What waits for one that closes is reset, and nobody else's.
     clients = [socket.create_connection(address) for _ in range(40)]
@@ -142,12 +148,8 @@ def test_one_program_has_many():
     listeners.pop().close()
     time.sleep(0.2)
     for one in listeners:
-        try:
-            while True:
-                s, _ = one.accept()
-                s.send(b"served"), s.close()
-        except BlockingIOError:
-            pass
+        for s in accepted(one):
+            s.send(b"served"), s.close()
     ends = []
     for c in clients:
         c.settimeout(10)
