@@ -77,11 +77,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
     let runtime = Runtime::new().map_err(failure)?;
     let clients = Clients::new(runtime.handle().clone(), &folders.state, stable_secret);
     let programs_engine = engine.clone();
-    let works = Works::new(engine, kernel, &args.instance, folders.state, runtime.handle().clone(), clients);
+    let door = folders.runtime.join(PROGRAMS);
+    let places = (folders.state, door.clone());
+    let works = Works::new(engine, kernel, &args.instance, places, runtime.handle().clone(), clients);
     let parts =
         Parts { instance: args.instance.to_string(), lanes_given: args.lanes.is_some(), works, state, early };
     let host = Arc::new(Host::start(parts, &wanted));
-    let door = folders.runtime.join(PROGRAMS);
     serve_programs(&door, programs_engine, &host);
     tracing::info!("{lanes} lanes; {}", socket.display());
     runtime.spawn(host::follow(Arc::clone(&host)));
@@ -103,7 +104,8 @@ fn raise_descriptors() {
 
 /// Programs may come once the configuration is carried out; without a place for them the rest runs.
 fn serve_programs(door: &Path, engine: Engine, host: &Arc<Host>) {
-    let started = programs::bind(door).and_then(|it| Programs::start(it, engine, Arc::clone(host)));
+    let bound = host.with_model(|model| programs::bind(door, model));
+    let started = bound.and_then(|it| Programs::start(it, engine, Arc::clone(host)));
     match started {
         Ok(programs) => host.set_programs(programs),
         Err(error) => {

@@ -16,7 +16,7 @@ use firelane_api::{
     RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest,
     VnicInfo, Which, leased_object,
 };
-use firelane_model::{Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Prop};
+use firelane_model::{Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules, Prop};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
 use firelane_shm::control::{ADDRESSES_MAX, Interface};
 use firelane_units::{IpPrefix, NetstackId};
@@ -146,7 +146,7 @@ impl Host {
 impl Host {
     /// The netstack that a program gets which asks for `wanted`: a VNIC's, the one of that name, or without a name the
     /// obvious one. Else why there is none.
-    pub(crate) fn netstack_of(&self, wanted: &str) -> Result<(NetstackName, NetstackId), String> {
+    pub(crate) fn netstack_of(&self, wanted: &str) -> Result<(NetstackName, NetstackId, Rules), String> {
         let inner = self.lock();
         let (model, known) = (&inner.store.active, &inner.works.netstacks);
         let name = match (model.vnics.get(wanted), known.get_key_value(wanted)) {
@@ -162,7 +162,20 @@ impl Host {
             (None, None) => return Err(format!("there is no VNIC or netstack {wanted}")),
         };
         let id = known.get(&name).copied().ok_or_else(|| format!("netstack {name} does not run"))?;
-        Ok((name, id))
+        let rules = model.netstacks.get(&name).map(|it| it.programs.clone()).unwrap_or_default();
+        Ok((name, id, rules))
+    }
+
+    /// What a netstack's programs may.
+    pub(crate) fn rules(&self, netstack: &NetstackName) -> Rules {
+        self.with_model(|model| {
+            model.netstacks.get(netstack).map(|it| it.programs.clone()).unwrap_or_default()
+        })
+    }
+
+    /// Does something with the model of what is there.
+    pub(crate) fn with_model<T>(&self, act: impl FnOnce(&Model) -> T) -> T {
+        act(&self.lock().store.active)
     }
 
     /// The interfaces of a netstack with their addresses, as many as an answer has room for.

@@ -11,6 +11,7 @@
 //! wanted, and makes the rest again.
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod addresses;
 mod args;
 mod capture;

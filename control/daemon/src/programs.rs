@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use firelane::{Engine, ExplainedSocket, Hub, Owner, ProgramSocket, Reply, send_reply};
-use firelane_model::NetstackName;
+use firelane::{Engine, ExplainedSocket, Hub, Limits, Owner, ProgramSocket, Reply, send_reply};
+use firelane_model::{Model, NetstackName, Programs as Rules};
 use firelane_shm::carry;
 use firelane_shm::control::{Answer, MESSAGE_MAX, Request};
 use firelane_units::NetstackId;
@@ -26,12 +26,15 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{PidfdFlags, pidfd_open};
 
+use crate::accounts::{Accounts, Peer};
 use crate::host::Host;
 
 /// Programs that wait for the daemon to take them in.
 const BACKLOG: i32 = 128;
 /// The most programs at a time.
 const PROGRAMS_MAX: usize = 4096;
+/// The most programs of a user other than the daemon's that have not been admitted yet.
+const KNOCKING_MAX: usize = 64;
 /// Requests of one program before the others have their turn.
 const REQUESTS_PER_TURN: usize = 64;
 /// How often memory is looked at that may go back, while there is any.
@@ -53,8 +56,20 @@ pub(crate) struct Programs {
     hub: Arc<Mutex<Hub>>,
 }
 
-/// Opens the socket, with the same rights as that of the interface: who may configure may run programs.
-pub(crate) fn bind(path: &Path) -> io::Result<OwnedFd> {
+/// Who may knock: with the same rights as at the socket of the interface who may configure, or everybody as soon as a
+/// netstack names users, who are then judged one by one.
+fn mode_of(model: &Model) -> Mode {
+    let names_users = model.netstacks.values().any(|it| it.programs.names_users());
+    Mode::from_raw_mode(if names_users { 0o666 } else { 0o660 })
+}
+
+/// Opens or shuts the door for others than the daemon's own.
+pub(crate) fn set_mode(path: &Path, model: &Model) -> io::Result<()> {
+    Ok(rustix::fs::chmod(path, mode_of(model))?)
+}
+
+/// Opens the socket.
+pub(crate) fn bind(path: &Path, model: &Model) -> io::Result<OwnedFd> {
     // The folder's lock says that whoever had it is dead.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -66,6 +81,7 @@ pub(crate) fn bind(path: &Path) -> io::Result<OwnedFd> {
     let bound = rustix::net::bind(&socket, &SocketAddrUnix::new(path)?);
     rustix::process::umask(before);
     bound?;
+    set_mode(path, model)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }
@@ -117,6 +133,9 @@ struct Guest {
     /// Readable when the process has ended, though others may have its control connection still.
     process: OwnedFd,
     owner: Owner,
+    peer: Peer,
+    /// It has been told why it gets no more sockets.
+    is_warned: bool,
     /// The netstack of the parent that has brought it.
     inherits: Option<NetstackName>,
     stage: Stage,
@@ -212,6 +231,12 @@ impl Door {
             return Err(io::Error::other(format!("{PROGRAMS_MAX} programs are there already")));
         }
         let who = rustix::net::sockopt::socket_peercred(&control)?;
+        let peer = Peer { user: who.uid.as_raw(), group: who.gid.as_raw() };
+        let knocks = |it: &&Guest| matches!(it.stage, Stage::New) && it.peer.user == peer.user;
+        let is_stranger = inherits.is_none() && peer.user != own().user;
+        if is_stranger && self.guests.values().filter(knocks).count() >= KNOCKING_MAX {
+            return Err(io::Error::other(format!("user {} has {KNOCKING_MAX} at the door", peer.user)));
+        }
         let process = pidfd_open(who.pid, PidfdFlags::empty())?;
         let key = self.next;
         self.next += 2;
@@ -221,9 +246,10 @@ impl Door {
         add(&control, key)?;
         add(&process, key + 1)?;
         let pid = who.pid.as_raw_nonzero().get().unsigned_abs();
-        let owner = Owner { pid, user: who.uid.as_raw(), command: command_of(pid) };
-        tracing::debug!("program {} ({}), user {}", owner.pid, owner.command, who.uid.as_raw());
-        self.guests.insert(key, Guest { control, process, owner, inherits, stage: Stage::New });
+        let owner = Owner { pid, user: peer.user, command: command_of(pid) };
+        tracing::debug!("program {} ({}), user {}", owner.pid, owner.command, peer.user);
+        let guest = Guest { control, process, owner, peer, is_warned: false, inherits, stage: Stage::New };
+        self.guests.insert(key, guest);
         Ok(())
     }
 
@@ -267,18 +293,49 @@ impl Door {
             (Stage::There(session), Request::Interfaces) => {
                 Answer::Interfaces { addresses: self.host.interfaces(&session.netstack) }.into()
             }
-            (Stage::There(session), request) => lock(&self.hub).request(session.number, request, fds),
+            (Stage::There(session), request) => {
+                let makes = matches!(request, Request::Socket { .. });
+                let reply = lock(&self.hub).request(session.number, request, fds);
+                if makes && reply.answer == Reply::from(Errno::MFILE).answer && !guest.is_warned {
+                    guest.is_warned = true;
+                    let (Owner { pid, command, .. }, rules) =
+                        (&guest.owner, self.host.rules(&session.netstack));
+                    let (name, most) = (&session.netstack, rules.sockets.unwrap_or(Rules::SOCKETS_MAX));
+                    tracing::warn!(
+                        "program {pid} ({command}): netstack.{name}.programs.sockets allows {most}"
+                    );
+                }
+                reply
+            }
         };
         let guest = self.guests.get(&key).ok_or(io::ErrorKind::WouldBlock)?;
-        send_reply(&guest.control, number, &reply)
+        send_reply(&guest.control, number, &reply)?;
+        // Who was refused has nothing to wait for.
+        if matches!(reply.answer, Answer::Refused { .. }) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(())
     }
 
     fn begin(&mut self, key: u64, wanted: &str) -> Result<Reply, Answer> {
         let refused = |errno: Errno, text: String| Answer::Refused { errno: errno.raw_os_error(), text };
         let guest = self.guests.get_mut(&key).ok_or_else(|| refused(Errno::NETDOWN, String::new()))?;
         let wanted = guest.inherits.as_ref().map_or(wanted, NetstackName::as_str);
-        let (netstack, id) = self.host.netstack_of(wanted).map_err(|text| refused(Errno::NODEV, text))?;
-        let begun = lock(&self.hub).begin(guest.owner.clone(), id, netstack.as_str());
+        let (netstack, id, rules) =
+            self.host.netstack_of(wanted).map_err(|text| refused(Errno::NODEV, text))?;
+        // Who was born on the netstack stays there, whoever it has become.
+        if guest.inherits.is_none() {
+            admitted(guest.peer, netstack.as_str(), &rules).map_err(|text| {
+                tracing::warn!("program {} ({}): {text}", guest.owner.pid, guest.owner.command);
+                refused(Errno::ACCESS, text)
+            })?;
+        }
+        let usual = Limits::default();
+        let limits = Limits {
+            sockets: rules.sockets.map_or(usual.sockets, |most| most as usize),
+            memory: rules.memory.unwrap_or(usual.memory),
+        };
+        let begun = lock(&self.hub).begin(guest.owner.clone(), (id, netstack.as_str()), limits);
         let (number, reply) = begun.map_err(|error| {
             refused(Errno::from_io_error(&error).unwrap_or(Errno::NOMEM), format!("no session: {error}"))
         })?;
@@ -316,6 +373,17 @@ impl Drop for Door {
     fn drop(&mut self) {
         let _ = epoll::delete(&self.set, &*self.stop);
     }
+}
+
+/// The daemon's own user and group.
+fn own() -> Peer {
+    Peer { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() }
+}
+
+/// Whether a process may use a netstack; else why not.
+fn admitted(peer: Peer, netstack: &str, rules: &Rules) -> Result<(), String> {
+    let accounts = Accounts::read();
+    if accounts.admit(peer, own(), rules) { Ok(()) } else { Err(accounts.refusal(peer, netstack, rules)) }
 }
 
 /// The command of a process, or nothing if it has ended.

@@ -12,7 +12,7 @@ use firelane_model::{
     AddrObjName, Addrconf, Address, Dhcp, Etherstub, Flow, FlowName, IfProps, Instance, Interface, Link,
     LinkKind, LinkName, Mac, Model, NetstackName, ReversePath, Service, Switch, Tap, Tunables, Vnic,
 };
-use firelane_plan::{Action, Step};
+use firelane_plan::{Action, Step, apply_to_model};
 use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
 
 use crate::dhcp::{Clients, Place};
@@ -20,6 +20,7 @@ use crate::kernel::{Device, Kernel, Wanted};
 use crate::mac::Macs;
 use crate::memif;
 use crate::nic::{self, Attached};
+use crate::programs;
 use crate::services::Services;
 use crate::settings;
 
@@ -35,6 +36,8 @@ pub(crate) struct Works {
     pub(crate) clients: Clients,
     services: Services,
     macs: Macs,
+    /// The socket for programs.
+    door: PathBuf,
 }
 
 /// A link or etherstub.
@@ -59,12 +62,12 @@ pub(crate) struct Upper {
 type Done = Result<(), ApiError>;
 
 impl Works {
-    /// Nothing but an engine. Services keep relative folders in `data`.
+    /// Nothing but an engine. Services keep relative folders in `data`; programs come to the socket `door`.
     pub(crate) fn new(
         engine: Engine,
         kernel: Kernel,
         instance: &Instance,
-        data: PathBuf,
+        (data, door): (PathBuf, PathBuf),
         runtime: tokio::runtime::Handle,
         clients: Clients,
     ) -> Self {
@@ -78,6 +81,7 @@ impl Works {
             clients,
             services: Services::new(runtime, data),
             macs: Macs::of_host(instance),
+            door,
         }
     }
 
@@ -88,7 +92,15 @@ impl Works {
             Action::SetDaemon(..) => Ok(()),
             Action::CreateNetstack(name, tunables) => self.create_netstack(name, tunables),
             Action::SetTunables(name, _, tunables) => self.set_tunables(name, tunables),
-            Action::DeleteNetstack(name) => self.delete_netstack(name),
+            Action::DeleteNetstack(name) => {
+                self.delete_netstack(name)?;
+                self.set_door(step, present);
+                Ok(())
+            }
+            Action::SetPrograms(..) => {
+                self.set_door(step, present);
+                Ok(())
+            }
             Action::CreateLink(name, link) => self.create_link(name, link),
             Action::CreateEtherstub(name, stub) => self.create_etherstub(name, stub),
             Action::DeleteLink(name) | Action::DeleteEtherstub(name) => self.delete_lower(name),
@@ -302,6 +314,14 @@ impl Works {
 
     fn set_tunables(&mut self, name: &NetstackName, tunables: &Tunables) -> Done {
         self.engine.tune(self.netstack(name)?, &settings::netstack(tunables)).map_err(refused)
+    }
+
+    /// Programs of others than the daemon's own may knock as long as the model names any.
+    fn set_door(&self, step: &Step, present: &Model) {
+        let mut model = present.clone();
+        apply_to_model(&mut model, step);
+        // At the daemon's start there is no socket yet, which is opened with the right mode.
+        let _ = programs::set_mode(&self.door, &model);
     }
 
     fn delete_netstack(&mut self, name: &NetstackName) -> Done {

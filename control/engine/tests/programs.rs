@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use firelane::{Hub, Owner, Stack, TcpListener, TcpStream};
+use firelane::{Hub, Limits, Owner, Stack, TcpListener, TcpStream};
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Request, SocketId};
 use firelane_shm::layout::status;
 use firelane_shm::{Holder, Mapping, ReadError, Readiness, Spin, StreamEnd, WriteError, carry, doorbell};
@@ -87,8 +87,13 @@ struct Program<'a> {
 
 impl<'a> Program<'a> {
     fn new(world: &'a World) -> Self {
+        Self::within(world, Limits::default())
+    }
+
+    fn within(world: &'a World, limits: Limits) -> Self {
         let owner = Owner { pid: std::process::id(), user: 0, command: "driver".to_owned() };
-        let (session, reply) = world.hub.lock().unwrap().begin(owner, world.stack.id(), "test").unwrap();
+        let (session, reply) =
+            world.hub.lock().unwrap().begin(owner, (world.stack.id(), "test"), limits).unwrap();
         let mut fds = reply.fds.into_iter();
         let (mapping, number) = Mapping::attach(fds.next().unwrap()).unwrap();
         assert!(matches!(reply.answer, Answer::Welcome { arena, lanes: 1, .. } if arena == number));
@@ -324,6 +329,33 @@ fn a_failure_is_told_with_its_number() {
     let reply = world.hub.lock().unwrap().request(stranger.session, Request::Attach, vec![fd]);
     assert!(matches!(reply.answer, Answer::Attached { .. }), "who shows the descriptor holds it");
     assert_eq!(reply.fds.len(), 1);
+}
+
+#[test]
+fn a_program_has_as_much_as_it_may() {
+    let world = World::new();
+    let small = Program::within(&world, Limits { sockets: 2, memory: 4096 });
+    let make = |program: &Program<'_>| {
+        let request = Request::Socket { family: Family::V4, kind: Kind::Stream, count: 1 };
+        world.hub.lock().unwrap().request(program.session, request, Vec::new())
+    };
+    let kept = [make(&small), make(&small)];
+    assert!(kept.iter().all(|it| matches!(it.answer, Answer::Sockets { .. })));
+    assert_eq!(make(&small).answer, Answer::Failed { errno: 24 }, "EMFILE");
+    drop(kept);
+    // One page is less than a connection's two buffers, so the program waits for room; its neighbour does not.
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    until(|| world.counts()[1] == 0);
+    let (_kept, block) = small.connect(listener.local_addr().unwrap());
+    let (_peer, _) = listener.accept().unwrap();
+    let end = small.end(block);
+    until(|| end.status() & status::CONNECTED != 0);
+    let written = end.write(&[IoSlice::new(b"x")]);
+    assert!(matches!(written, Err(WriteError::WouldBlock)), "{written:?}");
+    let generous = Program::new(&world);
+    let (_fd, block) = generous.connect(listener.local_addr().unwrap());
+    generous.wait(&generous.end(block), Readiness::WRITABLE);
+    generous.write(block, b"another program has its own");
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod model;
 mod name;
 mod netstack;
 mod nic;
+mod programs;
 mod property;
 mod route;
 mod service;
@@ -53,10 +54,11 @@ pub use mac::{AUTOMATIC_MAC_PREFIX, Mac, automatic_mac, prefixed_mac};
 pub use memif::{Memif, MemifRole};
 pub use model::{LinkClass, Model};
 pub use name::{
-    AddrObjName, FlowName, IfName, LinkName, NameError, NamespaceName, NetstackName, ServiceName,
+    AccountName, AddrObjName, FlowName, IfName, LinkName, NameError, NamespaceName, NetstackName, ServiceName,
 };
 pub use netstack::Netstack;
 pub use nic::{Nic, NicDriver};
+pub use programs::Programs;
 pub use property::{Allowed, Line as PropLine, Prop, PropertyError, Protocol, Setting};
 pub use route::{CongestionControl, Route, RouteEnd, Way};
 pub use service::{Service, ServiceKind};

@@ -100,6 +100,9 @@ names! {
     /// The name of a network namespace, as the model says it; see [`crate::Instance`] for the kernel's.
     NamespaceName: is_short_name,
         "a namespace name has at most 31 letters, digits, _, - or . and starts with a letter";
+    /// The name of a user or group of the host, or its number.
+    AccountName: is_account_name,
+        "a user or group is a number, or a name of at most 32 letters, digits, _, - or . that starts with a letter or _";
     /// The name of a kernel network interface.
     IfName: is_if_name,
         "an interface name has at most 15 letters, digits, _, - or . and starts with a letter";
@@ -120,6 +123,8 @@ const LINK_NAME_MAX: usize = 31;
 const FLOW_NAME_MAX: usize = 127;
 /// The string of an address object.
 const ADDROBJ_STRING_MAX: usize = 32;
+/// Linux' `LOGIN_NAME_MAX` is larger, but no tool makes such a name.
+const ACCOUNT_NAME_MAX: usize = 32;
 /// The highest instance number of a link: one less than 2^32 - 1.
 const LINK_NUMBER_MAX: u64 = 4_294_967_294;
 
@@ -144,6 +149,11 @@ fn is_short_name(text: &str) -> bool {
     is_word(text, LINK_NAME_MAX, b"_-.")
 }
 
+fn is_account_name(text: &str) -> bool {
+    let number = text.bytes().all(|it| it.is_ascii_digit()) && text.parse::<u32>().is_ok();
+    number || is_word(text.strip_prefix('_').unwrap_or(text), ACCOUNT_NAME_MAX, b"_-.")
+}
+
 fn is_if_name(text: &str) -> bool {
     is_word(text, IF_NAME_MAX, b"_-.")
 }
@@ -158,6 +168,16 @@ fn is_addrobj_name(text: &str) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn accounts_are_names_or_numbers() {
+        for good in ["alice", "www-data", "_apt", "0", "4294967295"] {
+            assert!(good.parse::<AccountName>().is_ok(), "{good}");
+        }
+        for bad in ["", "4294967296", "1a", "a:b", "a b", "-x", "alice,bob", "\n"] {
+            assert!(bad.parse::<AccountName>().is_err(), "{bad:?}");
+        }
+    }
 
     #[test]
     fn link_names() {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AddrObjName, Address, Interface, LinkName, Route, Tunables};
+use crate::{AddrObjName, Address, Interface, LinkName, Programs, Route, Tunables};
 
 /// One IP instance.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -22,6 +22,9 @@ pub struct Netstack {
     /// The routes beyond those that the addresses imply.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub routes: BTreeSet<Route>,
+    /// Who may run programs on it, and how much each may have.
+    #[serde(default, skip_serializing_if = "Programs::is_default")]
+    pub programs: Programs,
     /// The protocol properties that are set.
     #[serde(default, skip_serializing_if = "Tunables::is_default")]
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, BTreeMap<String, Object>>))]

@@ -182,6 +182,9 @@ impl Model {
                 faults.add(field, fault.value, fault.allowed);
             }
             self.check_interfaces(name, netstack, faults);
+            for (field, value, allowed) in netstack.programs.faults() {
+                faults.add(format!("netstack.{name}.programs.{field}"), value, allowed);
+            }
             let (mut taken, mut automatic) = (BTreeMap::new(), BTreeMap::new());
             for (addrobj, address) in &netstack.addresses {
                 let field = format!("netstack.{name}.addresses.{addrobj}");

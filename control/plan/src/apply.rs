@@ -27,6 +27,9 @@ pub fn apply_to_model(present: &mut Model, step: &Step) {
         Action::SetTunables(name, _, tunables) => {
             change(present, &name, |it| it.tunables = tunables);
         }
+        Action::SetPrograms(name, _, programs) => {
+            change(present, &name, |it| it.programs = programs);
+        }
         Action::CreateLink(name, link) | Action::SetLink(name, _, link) => {
             drop(present.links.insert(name, link))
         }

@@ -103,6 +103,10 @@ impl Plan<'_> {
                 }
                 Some(_) => {}
             }
+            let is = present.netstacks.get(name).map(|is| is.programs.clone()).unwrap_or_default();
+            if is != shall.programs {
+                self.push(Effect::Live, Action::SetPrograms(name.clone(), is, shall.programs.clone()));
+            }
         }
         for (name, shall) in &wanted.links {
             if !present.links.contains_key(name) || self.torn.link(name) {

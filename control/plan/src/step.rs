@@ -1,11 +1,12 @@
 //! One step of a plan: what is done, and what its traffic feels of it.
 
 use core::fmt;
+use std::collections::BTreeSet;
 
 use firelane_model::{
-    AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Interface, Link, LinkKind, LinkName, Memif,
-    Netstack, NetstackName, Nic, NicDriver, Prop, ReversePath, Route, Service, ServiceName, Switch, Tunables,
-    Vnic, VnicUser, spell_rate,
+    AccountName, AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Interface, Link, LinkKind,
+    LinkName, Memif, Netstack, NetstackName, Nic, NicDriver, Programs, Prop, ReversePath, Route, Service,
+    ServiceName, Switch, Tunables, Vnic, VnicUser, spell_rate,
 };
 use firelane_units::{BitRate, Mtu};
 
@@ -68,6 +69,8 @@ pub enum Action {
     CreateEtherstub(LinkName, Etherstub),
     /// Changes a netstack's tunables.
     SetTunables(NetstackName, Tunables, Tunables),
+    /// Changes who may run programs on a netstack, and how much each may have.
+    SetPrograms(NetstackName, Programs, Programs),
     /// Changes a link's properties.
     SetLink(LinkName, Link, Link),
     /// Changes a virtual switch's properties.
@@ -117,7 +120,7 @@ impl fmt::Display for Step {
             Action::DeleteEtherstub(name) => write!(f, "delete etherstub {name}"),
             Action::DeleteLink(name) => write!(f, "delete link {name}"),
             Action::DeleteNetstack(name) => write!(f, "delete netstack {name}"),
-            Action::SetDaemon(..) | Action::SetTunables(..) => self.fmt_settings(f),
+            Action::SetDaemon(..) | Action::SetTunables(..) | Action::SetPrograms(..) => self.fmt_settings(f),
             Action::SetLink(..) | Action::SetEtherstub(..) | Action::SetVnic(..) => self.fmt_link_change(f),
             Action::SetFlow(..) | Action::SetService(..) => self.fmt_upper_change(f),
             Action::SetInterface(..) | Action::SetAddress(..) => self.fmt_ip_change(f),
@@ -172,6 +175,15 @@ impl Step {
                     .map(|&prop| change(&prop.to_string(), &from.effective(prop), &to.effective(prop)))
                     .collect();
                 write!(f, "set tunables of netstack {name}{}", Changes(&list))
+            }
+            Action::SetPrograms(name, from, to) => {
+                let list = [
+                    change("users", &listed(&from.users), &listed(&to.users)),
+                    change("groups", &listed(&from.groups), &listed(&to.groups)),
+                    change("sockets", &optional(from.sockets), &optional(to.sockets)),
+                    change("memory", &optional(from.memory), &optional(to.memory)),
+                ];
+                write!(f, "set programs of netstack {name}{}", Changes(&list))
             }
             _ => Ok(()),
         }
@@ -267,6 +279,14 @@ impl Step {
 
 fn rate(rate: Option<BitRate>) -> String {
     rate.map_or_else(|| "--".to_owned(), spell_rate)
+}
+
+fn listed(names: &BTreeSet<AccountName>) -> String {
+    list_of(&names.iter().collect::<Vec<_>>())
+}
+
+fn optional(value: Option<impl fmt::Display>) -> String {
+    shown(value.map_or_else(String::new, |value| value.to_string()))
 }
 
 fn list_of(values: &[impl fmt::Display]) -> String {

@@ -34,9 +34,10 @@ fn subject(action: &Action) -> (&'static str, String) {
         }
         Action::SetDaemon(..) => ("daemon", String::new()),
         Action::RemoveRoute(n, _) | Action::AddRoute(n, _) => ("netstack", n.to_string()),
-        Action::DeleteNetstack(n) | Action::CreateNetstack(n, _) | Action::SetTunables(n, ..) => {
-            ("netstack", n.to_string())
-        }
+        Action::DeleteNetstack(n)
+        | Action::CreateNetstack(n, _)
+        | Action::SetTunables(n, ..)
+        | Action::SetPrograms(n, ..) => ("netstack", n.to_string()),
     }
 }
 

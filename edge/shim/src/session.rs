@@ -173,7 +173,13 @@ fn connected(wanted: &Wanted) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC;
     let control = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     let address = SocketAddrUnix::new(wanted.socket())?;
-    rustix::net::connect(&control, &address).map_err(|_| Errno::NETDOWN)?;
+    rustix::net::connect(&control, &address).map_err(|error| match error {
+        Errno::ACCESS => {
+            say_once("this user may not come to the daemon: no netstack's programs.users or programs.groups names any");
+            error
+        }
+        _ => Errno::NETDOWN,
+    })?;
     DAEMON.store(peer(control.as_fd())?, Ordering::Relaxed);
     Ok(control)
 }
@@ -190,6 +196,9 @@ fn begin(wanted: &Wanted, control: Option<OwnedFd>) -> Result<Session, Errno> {
 impl Session {
     /// Takes what the daemon gives to a new session.
     fn welcome(&mut self, answer: Answer, fds: Vec<OwnedFd>) -> Result<(), Errno> {
+        if let Answer::Refused { text, .. } = &answer {
+            say_once(text);
+        }
         let Answer::Welcome { session, lanes, .. } = answer else { return Err(refusal(&answer)) };
         let mut fds = fds.into_iter();
         let memfd = fds.next().ok_or(Errno::PROTO)?;
@@ -230,6 +239,14 @@ impl Session {
             }
             fds.clear();
         }
+    }
+}
+
+/// Says why the program has no netstack, where it says its own errors: a number alone would not tell.
+fn say_once(text: &str) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !IS_SAID.swap(true, Ordering::Relaxed) {
+        let _ = rustix::io::write(sys::borrow(libc::STDERR_FILENO), format!("firelane: {text}\n").as_bytes());
     }
 }
 

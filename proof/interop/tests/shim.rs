@@ -104,6 +104,74 @@ fn ports_are_shared_as_in_the_kernel() {
     }
 }
 
+/// The cells of the tables in a page, below the heading `part`, row by row.
+fn table(part: &str) -> Vec<Vec<String>> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/calls.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let part = text.split("\n## ").find(|it| it.starts_with(part)).expect("the page has such a part");
+    let rows = part.lines().filter(|line| line.starts_with("| `"));
+    let cells = |line: &str| line.trim_matches('|').split('|').map(|it| it.trim().to_owned()).collect();
+    rows.map(cells).collect()
+}
+
+#[test]
+fn the_page_of_calls_names_every_call_that_is_hooked() {
+    let library = binary("libfirelane_preload.so");
+    let told =
+        std::process::Command::new("nm").args(["-D", "--defined-only"]).arg(&library).output().unwrap();
+    let symbols = String::from_utf8(told.stdout).unwrap();
+    let hooked: std::collections::BTreeSet<String> =
+        symbols.lines().filter_map(|line| Some(line.split_once(" T ")?.1.to_owned())).collect();
+    let rows = table("Calls");
+    let named = rows.iter().flat_map(|row| row[0].split(", ").map(|it| it.trim_matches('`').to_owned()));
+    let named: std::collections::BTreeSet<String> = named.collect();
+    assert!(hooked.len() > 40 && hooked == named, "{:?}", hooked.symmetric_difference(&named));
+}
+
+#[test]
+fn the_page_of_calls_tells_what_becomes_of_each_option() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let told = stage.ask(On::Firelane, &["/usr/bin/python3", &script("options.py")]);
+    let rows: Vec<String> =
+        table("Options").iter().map(|row| format!("| {} | {} | {} |", row[0], row[1], row[2])).collect();
+    let told: Vec<&str> = told.lines().collect();
+    assert!(told.len() > 60 && told == rows, "the page differs; it is to say\n{}", told.join("\n"));
+}
+
+#[test]
+fn only_users_who_are_named_get_a_netstack_and_as_much_as_they_may() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let ask = |user: &str, count: &str| {
+        stage.ask(On::Firelane, &["/usr/bin/python3", &script("rights.py"), user, count]).trim().to_owned()
+    };
+    let config = std::fs::read_to_string(stage.folder().join("host.toml")).unwrap();
+    let apply = |programs: &str| {
+        let path = stage.folder().join("changed.toml");
+        std::fs::write(&path, format!("{config}\n[netstack.web.programs]\n{programs}\n")).unwrap();
+        stage.daemon().firelane(&["apply", &path.to_string_lossy()])
+    };
+    assert!(ask("1234", "1").starts_with("0; EACCES; firelane: this user may not come to the daemon"));
+    apply("users = [\"1234\"]\nsockets = 3").expect_success();
+    assert_eq!(ask("1234", "9"), "3; EMFILE;");
+    assert_eq!(ask("1234", "3"), "3; no end;");
+    let why = "firelane: user 1235 may not use netstack web: netstack.web.programs allows users 1234";
+    assert_eq!(ask("1235", "1"), format!("0; EACCES; {why}"));
+    apply("groups = [\"1235\"]").expect_success();
+    assert_eq!(ask("1235", "5"), "5; no end;");
+    apply("").expect_success();
+    assert!(ask("1235", "1").starts_with("0; EACCES; firelane: this user may not come to the daemon"));
+    let refused = apply("sockets = 0");
+    assert!(!refused.status.success(), "zero is not allowed");
+    assert!(refused.stderr.contains("netstack.web.programs.sockets: \"0\""), "{}", refused.stderr);
+    stage.wait_until_nothing_is_left();
+}
+
 #[test]
 fn interfaces_are_the_netstacks() {
     run("interfaces.py");

@@ -31,10 +31,12 @@ pub(crate) struct ProgramArena {
 }
 
 impl ProgramArena {
-    /// Makes one for so many lanes.
-    pub(super) fn new(lanes: usize, place: u32, number: u64) -> io::Result<Self> {
+    /// Makes one for so many lanes, of whose buffers at most `quota` bytes are in use at a time.
+    pub(super) fn new(lanes: usize, place: u32, number: u64, quota: u64) -> io::Result<Self> {
         let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
-        let arena = Arena::create(Layout::new(lanes), number).map_err(io::Error::other)?;
+        let layout = Layout::new(lanes);
+        let quota = quota.min(layout.storage_bytes);
+        let arena = Arena::create_within(layout, number, quota).map_err(io::Error::other)?;
         Ok(Self {
             arena,
             place,

@@ -27,8 +27,6 @@ use crate::poller::{Event, Poller};
 use crate::stack::Stack;
 use firelane_socket::Ready;
 
-/// The most sockets of one session.
-const SOCKETS_MAX: usize = 1 << 17;
 /// Events of one look.
 const EVENTS: usize = 256;
 /// The epoll key of the listeners' bell; inodes are not that large.
@@ -43,6 +41,21 @@ pub struct Owner {
     pub user: u32,
     /// Its command.
     pub command: String,
+}
+
+/// How much a program may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// With so many sockets, those that it has accepted among them, it makes no more.
+    pub sockets: usize,
+    /// Bytes that the buffers of its sockets have at a time.
+    pub memory: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { sockets: 1 << 17, memory: u64::MAX }
+    }
 }
 
 /// An answer with the descriptors that go beside it.
@@ -72,6 +85,7 @@ struct Session {
     owner: Owner,
     stack: Stack,
     arena: Arc<ProgramArena>,
+    sockets_max: usize,
     sockets: BTreeSet<SocketId>,
     /// Arenas of others whose sockets it has.
     attached: BTreeMap<u64, Arc<ProgramArena>>,
@@ -158,7 +172,13 @@ impl Hub {
     ///
     /// # Errors
     /// The netstack does not exist; descriptors or memory ran out.
-    pub fn begin(&mut self, owner: Owner, netstack: NetstackId, name: &str) -> io::Result<(u32, Reply)> {
+    pub fn begin(
+        &mut self,
+        owner: Owner,
+        netstack: (NetstackId, &str),
+        limits: Limits,
+    ) -> io::Result<(u32, Reply)> {
+        let (netstack, name) = netstack;
         let stack = self.engine.stack(netstack).ok_or(Errno::NETDOWN)?;
         let fabric = Arc::clone(&self.engine.0.fabric);
         let mut bells = Vec::new();
@@ -167,7 +187,7 @@ impl Hub {
             fabric.bell(lane).watch_program(bell.as_fd())?;
             bells.push((lane, bell));
         }
-        let arena = fabric.programs.add_arena()?;
+        let arena = fabric.programs.add_arena(limits.memory)?;
         let memfd = arena.arena().as_fd().try_clone_to_owned()?;
         let copies = bells.iter().map(|(_, bell)| bell.try_clone());
         let fds: Vec<OwnedFd> = std::iter::once(Ok(memfd)).chain(copies).collect::<io::Result<_>>()?;
@@ -180,8 +200,15 @@ impl Hub {
             netstack: name.to_owned(),
         };
         self.arenas.push(Arc::clone(&arena));
-        let begun =
-            Session { owner, stack, arena, sockets: BTreeSet::new(), attached: BTreeMap::new(), bells };
+        let begun = Session {
+            owner,
+            stack,
+            arena,
+            sockets_max: limits.sockets,
+            sockets: BTreeSet::new(),
+            attached: BTreeMap::new(),
+            bells,
+        };
         self.sessions.insert(session, begun);
         Ok((session, Reply { answer, fds }))
     }
@@ -272,7 +299,7 @@ impl Hub {
         count: u32,
     ) -> Result<Reply, Errno> {
         let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
-        if session.sockets.len() + count as usize > SOCKETS_MAX {
+        if session.sockets.len() + count as usize > session.sockets_max {
             return Err(Errno::MFILE);
         }
         let (mut sockets, mut fds) = (Vec::new(), Vec::new());

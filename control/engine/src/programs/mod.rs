@@ -38,7 +38,7 @@ use arena::ProgramArena;
 use segment::{Bond, Joined, Segments, Wanted};
 use stream::Stream;
 
-pub use hub::{Hub, Owner, Reply, send};
+pub use hub::{Hub, Limits, Owner, Reply, send};
 pub use shown::{ExplainedSocket, ProgramSocket};
 
 /// Words of an inbox, of up to 64 streams each, that are looked at in a turn of the lane.
@@ -113,14 +113,14 @@ impl Programs {
         }
     }
 
-    /// Makes an arena, which the lanes serve from then on.
-    fn add_arena(&self) -> std::io::Result<Arc<ProgramArena>> {
+    /// Makes an arena of at most `quota` bytes of buffers, which the lanes serve from then on.
+    fn add_arena(&self, quota: u64) -> std::io::Result<Arc<ProgramArena>> {
         let arena = {
             let mut arenas = self.arenas.write().unwrap_or_else(PoisonError::into_inner);
             let free = arenas.iter().position(Option::is_none);
             let place = free.unwrap_or(arenas.len());
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-            let arena = Arc::new(ProgramArena::new(self.lanes.len(), place as u32, number)?);
+            let arena = Arc::new(ProgramArena::new(self.lanes.len(), place as u32, number, quota)?);
             match free {
                 Some(place) => arenas[place] = Some(Arc::clone(&arena)),
                 None => arenas.push(Some(Arc::clone(&arena))),

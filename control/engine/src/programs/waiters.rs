@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn slots_are_one_waiters_own_until_the_last_which_is_shared() {
-        let arena = ProgramArena::new(1, 0, 7).unwrap();
+        let arena = ProgramArena::new(1, 0, 7, u64::MAX).unwrap();
         let (waiters, memory) = (Waiters::default(), arena.mapping());
         let wakes = || doorbell::make().unwrap();
         let slots: Vec<_> = (0..66).map(|n| waiters.add(memory, n % 2, wakes()).unwrap()).collect();

@@ -32,6 +32,9 @@ impl Target {
         zone: Option<&NetstackName>,
     ) -> Result<Self, Refused> {
         let bad = |text: String| Refused(die(text), EXIT_USAGE);
+        if let Some(target) = is_shut_out().then(|| Self::unseen(vnic, zone)).flatten() {
+            return Ok(target);
+        }
         let netstacks = api.netstacks(Which::Active)?;
         let name = match (vnic, zone) {
             (Some(vnic), _) => netstack_of(vnic, &api.vnics(Which::Active)?).map_err(bad)?,
@@ -42,6 +45,19 @@ impl Target {
         let found = found.ok_or_else(|| bad(format!("zone {name}: there is no such netstack")))?;
         let vnics = vnic.map_or(found.interfaces, |vnic| vec![vnic.clone()]);
         Ok(Self { netstack: name, vnics, by_vnic: vnic.is_some(), addresses: found.addresses })
+    }
+
+    /// Who may not see the host may still be one of those who may run programs there, which the daemon judges. A VNIC's
+    /// name is enough for it.
+    fn unseen(vnic: Option<&LinkName>, zone: Option<&NetstackName>) -> Option<Self> {
+        let netstack = zone.cloned().or_else(|| vnic?.as_str().parse().ok())?;
+        let vnics = vnic.cloned().into_iter().collect();
+        Some(Self {
+            netstack,
+            vnics,
+            by_vnic: vnic.is_some(),
+            addresses: vec!["addresses not shown".to_owned()],
+        })
     }
 
     /// What a program on it must know, in one line.
@@ -56,6 +72,13 @@ impl Target {
             self.netstack
         )
     }
+}
+
+/// Whether this user may not open the daemon's interface.
+fn is_shut_out() -> bool {
+    use rustix::fs::{Access, access};
+    let socket = crate::client::socket_of_environment();
+    socket.is_some_and(|path| access(&path, Access::WRITE_OK) == Err(rustix::io::Errno::ACCESS))
 }
 
 fn netstack_of(name: &LinkName, vnics: &[VnicInfo]) -> Result<NetstackName, String> {

@@ -1,0 +1,62 @@
+"""What becomes of each socket option, of a stream and of a datagram socket, as lines of the table in docs/calls.md."""
+import errno, socket, struct
+
+SOCKET, IP, IPV6, TCP, UDP = 1, 0, 41, 6, 17
+ON = struct.pack("i", 1)
+ADDRESS = socket.inet_aton("224.0.0.251") + socket.inet_aton("0.0.0.0")
+GROUP = socket.inet_pton(socket.AF_INET6, "ff02::fb") + struct.pack("i", 0)
+# Level, number, and a value that Linux takes.
+OPTIONS = {
+    "SO_REUSEADDR": (SOCKET, 2, ON), "SO_TYPE": (SOCKET, 3, None), "SO_ERROR": (SOCKET, 4, None),
+    "SO_DONTROUTE": (SOCKET, 5, ON), "SO_BROADCAST": (SOCKET, 6, ON), "SO_SNDBUF": (SOCKET, 7, struct.pack("i", 50000)),
+    "SO_RCVBUF": (SOCKET, 8, struct.pack("i", 50000)), "SO_KEEPALIVE": (SOCKET, 9, ON), "SO_OOBINLINE": (SOCKET, 10, ON),
+    "SO_PRIORITY": (SOCKET, 12, ON), "SO_LINGER": (SOCKET, 13, struct.pack("ii", 1, 0)), "SO_REUSEPORT": (SOCKET, 15, ON),
+    "SO_RCVLOWAT": (SOCKET, 18, ON), "SO_RCVTIMEO": (SOCKET, 20, struct.pack("qq", 1, 0)),
+    "SO_SNDTIMEO": (SOCKET, 21, struct.pack("qq", 1, 0)), "SO_BINDTODEVICE": (SOCKET, 25, b"lo\0\0"),
+    "SO_TIMESTAMP": (SOCKET, 29, ON), "SO_ACCEPTCONN": (SOCKET, 30, None), "SO_MARK": (SOCKET, 36, ON),
+    "SO_PROTOCOL": (SOCKET, 38, None), "SO_DOMAIN": (SOCKET, 39, None), "SO_BUSY_POLL": (SOCKET, 46, ON),
+    "SO_MAX_PACING_RATE": (SOCKET, 47, struct.pack("i", 1 << 20)), "SO_INCOMING_CPU": (SOCKET, 49, ON),
+    "SO_ZEROCOPY": (SOCKET, 60, ON),
+    "TCP_NODELAY": (TCP, 1, ON), "TCP_MAXSEG": (TCP, 2, struct.pack("i", 1000)), "TCP_CORK": (TCP, 3, ON),
+    "TCP_KEEPIDLE": (TCP, 4, ON), "TCP_KEEPINTVL": (TCP, 5, ON), "TCP_KEEPCNT": (TCP, 6, ON), "TCP_SYNCNT": (TCP, 7, ON),
+    "TCP_LINGER2": (TCP, 8, ON), "TCP_DEFER_ACCEPT": (TCP, 9, ON), "TCP_WINDOW_CLAMP": (TCP, 10, struct.pack("i", 5000)),
+    "TCP_INFO": (TCP, 11, None), "TCP_QUICKACK": (TCP, 12, ON), "TCP_CONGESTION": (TCP, 13, b"cubic"),
+    "TCP_USER_TIMEOUT": (TCP, 18, struct.pack("i", 1000)), "TCP_FASTOPEN": (TCP, 23, ON), "TCP_NOTSENT_LOWAT": (TCP, 25, ON),
+    "TCP_FASTOPEN_CONNECT": (TCP, 30, ON), "TCP_ULP": (TCP, 31, b"tls"), "TCP_ZEROCOPY_RECEIVE": (TCP, 35, None),
+    "UDP_CORK": (UDP, 1, ON), "UDP_SEGMENT": (UDP, 103, struct.pack("i", 500)), "UDP_GRO": (UDP, 104, ON),
+    "IP_TOS": (IP, 1, struct.pack("i", 16)), "IP_TTL": (IP, 2, struct.pack("i", 9)), "IP_PKTINFO": (IP, 8, ON),
+    "IP_MTU_DISCOVER": (IP, 10, struct.pack("i", 2)), "IP_RECVERR": (IP, 11, ON), "IP_RECVTTL": (IP, 12, ON),
+    "IP_RECVTOS": (IP, 13, ON), "IP_FREEBIND": (IP, 15, ON), "IP_TRANSPARENT": (IP, 19, ON),
+    "IP_BIND_ADDRESS_NO_PORT": (IP, 24, ON), "IP_MULTICAST_IF": (IP, 32, ADDRESS[4:]),
+    "IP_MULTICAST_TTL": (IP, 33, ON), "IP_MULTICAST_LOOP": (IP, 34, ON), "IP_ADD_MEMBERSHIP": (IP, 35, ADDRESS),
+    "IPV6_UNICAST_HOPS": (IPV6, 16, struct.pack("i", 9)), "IPV6_MULTICAST_IF": (IPV6, 17, struct.pack("i", 0)),
+    "IPV6_MULTICAST_HOPS": (IPV6, 18, ON), "IPV6_MULTICAST_LOOP": (IPV6, 19, ON), "IPV6_JOIN_GROUP": (IPV6, 20, GROUP),
+    "IPV6_MTU_DISCOVER": (IPV6, 23, struct.pack("i", 2)), "IPV6_RECVERR": (IPV6, 25, ON), "IPV6_V6ONLY": (IPV6, 26, ON),
+    "IPV6_RECVPKTINFO": (IPV6, 49, ON), "IPV6_RECVHOPLIMIT": (IPV6, 51, ON), "IPV6_DONTFRAG": (IPV6, 62, ON),
+    "IPV6_RECVTCLASS": (IPV6, 66, ON), "IPV6_TCLASS": (IPV6, 67, struct.pack("i", 16)),
+}
+
+
+def outcome(call):
+    try:
+        call()
+        return None
+    except OSError as error:
+        return errno.errorcode[error.errno].replace("ENOTSUP", "EOPNOTSUPP")
+
+
+def told(kind, level, name, value):
+    """Both calls work, one of them does, or the number that both answer."""
+    one = socket.socket(socket.AF_INET6 if level == IPV6 else socket.AF_INET, kind)
+    read = outcome(lambda: one.getsockopt(level, name, 256))
+    if value is None:
+        return "read" if read is None else read
+    written = outcome(lambda: one.setsockopt(level, name, value))
+    if read is None:
+        return "yes" if written is None else f"read; set {written}"
+    return "set" if written is None else written
+
+
+for name, (level, number, value) in OPTIONS.items():
+    stream, datagram = (told(kind, level, number, value) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM))
+    print(f"| `{name}` | {stream} | {datagram} |")
