@@ -72,11 +72,12 @@ impl Accounts {
         let allowed = if programs.names_users() {
             let list = [("users", &programs.users), ("groups", &programs.groups)];
             let some = list.into_iter().filter(|(_, names)| !names.is_empty());
-            some.map(|(kind, names)| format!("{kind} {}", join(names))).collect::<Vec<_>>().join(" and ")
+            let some = some.map(|(kind, names)| format!("{kind} {}", join(names))).collect::<Vec<_>>();
+            format!("allows {}", some.join(" and "))
         } else {
-            "those who may configure the daemon".to_owned()
+            "names nobody, so only who may configure the daemon may".to_owned()
         };
-        format!("user {who} may not use netstack {netstack}: netstack.{netstack}.programs allows {allowed}")
+        format!("user {who} may not use netstack {netstack}: netstack.{netstack}.programs {allowed}")
     }
 }
 
@@ -146,7 +147,7 @@ mod tests {
         );
         assert_eq!(
             accounts().refusal(Peer { user: 7, group: 7 }, "n", &Programs::default()),
-            "user 7 may not use netstack n: netstack.n.programs allows those who may configure the daemon"
+            "user 7 may not use netstack n: netstack.n.programs names nobody, so only who may configure the daemon may"
         );
     }
 }

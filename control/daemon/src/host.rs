@@ -166,13 +166,6 @@ impl Host {
         Ok((name, id, rules))
     }
 
-    /// What a netstack's programs may.
-    pub(crate) fn rules(&self, netstack: &NetstackName) -> Rules {
-        self.with_model(|model| {
-            model.netstacks.get(netstack).map(|it| it.programs.clone()).unwrap_or_default()
-        })
-    }
-
     /// Does something with the model of what is there.
     pub(crate) fn with_model<T>(&self, act: impl FnOnce(&Model) -> T) -> T {
         act(&self.lock().store.active)

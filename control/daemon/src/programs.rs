@@ -294,15 +294,16 @@ impl Door {
                 Answer::Interfaces { addresses: self.host.interfaces(&session.netstack) }.into()
             }
             (Stage::There(session), request) => {
-                let makes = matches!(request, Request::Socket { .. });
-                let reply = lock(&self.hub).request(session.number, request, fds);
-                if makes && reply.answer == Reply::from(Errno::MFILE).answer && !guest.is_warned {
+                let mut hub = lock(&self.hub);
+                let reply = hub.request(session.number, request, fds);
+                if !guest.is_warned
+                    && reply.answer == Reply::from(Errno::MFILE).answer
+                    && let Some(most) = hub.limit_reached(session.number)
+                {
                     guest.is_warned = true;
-                    let (Owner { pid, command, .. }, rules) =
-                        (&guest.owner, self.host.rules(&session.netstack));
-                    let (name, most) = (&session.netstack, rules.sockets.unwrap_or(Rules::SOCKETS_MAX));
+                    let (Owner { pid, command, .. }, name) = (&guest.owner, &session.netstack);
                     tracing::warn!(
-                        "program {pid} ({command}): netstack.{name}.programs.sockets allows {most}"
+                        "program {pid} ({command}) has {most} sockets, as many as netstack.{name}.programs.sockets allows"
                     );
                 }
                 reply

@@ -4,6 +4,7 @@
 //! needs and is not there is an error, because at the start a step may rest on one that failed.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 
 use firelane::{AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, VnicConfig, VnicUser};
@@ -320,8 +321,13 @@ impl Works {
     fn set_door(&self, step: &Step, present: &Model) {
         let mut model = present.clone();
         apply_to_model(&mut model, step);
-        // At the daemon's start there is no socket yet, which is opened with the right mode.
-        let _ = programs::set_mode(&self.door, &model);
+        match programs::set_mode(&self.door, &model) {
+            // At the daemon's start there is no socket yet, which is opened with the right mode.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!("{}: who may come to it was not changed: {error}", self.door.display());
+            }
+            _ => {}
+        }
     }
 
     fn delete_netstack(&mut self, name: &NetstackName) -> Done {

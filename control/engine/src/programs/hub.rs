@@ -516,6 +516,12 @@ impl Hub {
         found.map(|(inode, socket)| ExplainedSocket::new(inode, socket)).collect()
     }
 
+    /// How many sockets a session may have, if it has so many.
+    pub fn limit_reached(&self, session: u32) -> Option<usize> {
+        let session = self.sessions.get(&session)?;
+        (session.sockets.len() >= session.sockets_max).then_some(session.sockets_max)
+    }
+
     /// How many programs, sockets and arenas there are, and how often a program's words could not be.
     pub fn counts(&self) -> [u64; 4] {
         let lies = self.engine.snapshot().counters.shm_lies;
