@@ -15,7 +15,7 @@ use rustix::io::Errno;
 pub(crate) const ARENAS_MAX: usize = 64;
 
 /// How many of them may be segments: sockets that come from elsewhere always find a place.
-const SEGMENTS_MAX: usize = 48;
+pub(crate) const SEGMENTS_MAX: usize = 48;
 
 /// An arena that is mapped.
 struct Known {

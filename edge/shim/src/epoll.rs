@@ -1,9 +1,9 @@
 //! Epoll sets with sockets of ours in them.
 //!
-//! The kernel's descriptor keeps what is the kernel's, listeners too, and one more: the bell of the set's waiter.
+//! The kernel's descriptor keeps what is the kernel's, listeners too, and the bells of the set's waiter.
 //! Streams are in a list of the set's own (`interests.rs`). The lane leaves word of which have news in the waiter's
 //! inbox; those are put in line and looked at, and what is ready of them is told. So a set inside a set, or polled,
-//! works by the kernel: the bell makes its descriptor readable. News that nobody in the set has asked for ring the bell,
+//! works by the kernel: a bell makes its descriptor readable. News that nobody in the set has asked for ring the bell,
 //! too, so who was woken by a set's descriptor looks whether it has anything to tell (`has_something`).
 //!
 //! Who stands in line is looked at before he is told, so a place in line may be in vain, but no news are lost: a stream
@@ -24,7 +24,7 @@ use crate::socket::{self, Kind};
 use crate::sys::{self, Limit};
 use crate::table::{self, Word};
 use crate::wait::Deadline;
-use crate::waiter::Waiter;
+use crate::waiter::{BELLS_MAX, Waiter};
 use crate::{arenas, process, session, thread};
 
 mod interests;
@@ -44,8 +44,8 @@ const TURNS: u32 = 8;
 /// So many rings in vain, one behind the other, are looked into; who still hears it says that there is something.
 const RINGS: u32 = 16;
 
-/// What the kernel says of the bell, and of the daemon's death: numbers that no program is likely to use.
-const BELL: u64 = 0x6669_7265_6c61_6e65;
+/// What the kernel says of a bell, and of the daemon's death: numbers that no program is likely to use.
+pub(crate) const BELL: u64 = 0x6669_7265_6c61_6e65;
 const DEATH: u64 = BELL ^ 1;
 
 /// To a signal handler that changes the set whose call it has interrupted.
@@ -353,14 +353,12 @@ impl Set {
         Ok(())
     }
 
-    /// The set's waiter, whose bell is among the kernel's descriptors.
+    /// The set's waiter, whose bells are among the kernel's descriptors.
     fn waiter(&mut self) -> Result<&mut Waiter, Errno> {
         if self.waiter.is_none() {
             let waiter = Waiter::take()?;
             waiter.forget_news();
-            // By edges, so that nobody has to read it.
-            let bell = epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: BELL };
-            sys::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, waiter.bell(), bell)?;
+            waiter.enter(self.fd)?;
             if let Some(control) = session::control() {
                 let death = epoll_event { events: (libc::EPOLLRDHUP | libc::EPOLLET) as u32, u64: DEATH };
                 // A set that a child has of its parent may have it already.
@@ -461,14 +459,16 @@ impl Set {
             if self.arm() {
                 return true;
             }
-            let bell = self.waiter.as_ref().map_or(-1, Waiter::bell);
-            let mut both = [self.fd, bell].map(|fd| pollfd { fd, events: libc::POLLIN, revents: 0 });
-            let looked = sys::ppoll(&mut both, Some(Duration::ZERO), None);
-            let [own, bell] = both.map(|it| it.revents != 0);
+            let mut all = [pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 1 + BELLS_MAX];
+            let bells = self.waiter.iter().flat_map(Waiter::bells);
+            for (entry, fd) in all.iter_mut().zip(core::iter::once(self.fd).chain(bells)) {
+                entry.fd = fd;
+            }
+            let looked = sys::ppoll(&mut all, Some(Duration::ZERO), None);
             match looked {
-                Ok(_) if !own => return false,
-                // It has rung meanwhile, perhaps in vain again.
-                Ok(_) if bell => {}
+                Ok(_) if all[0].revents == 0 => return false,
+                // One has rung meanwhile, perhaps in vain again.
+                Ok(_) if all[1..].iter().any(|bell| bell.revents != 0) => {}
                 // Who cannot look says yes.
                 _ => return true,
             }

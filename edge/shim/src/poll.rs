@@ -1,7 +1,7 @@
 //! `poll` over sockets of ours and the kernel's descriptors in one list.
 //!
 //! Ours are looked at; the rest is asked of the kernel. When nothing is ready, the thread marks its sockets with a waiter
-//! and sleeps in the kernel's `ppoll`, with the waiter's doorbell in the place of each of ours.
+//! and sleeps in the kernel's `ppoll`, with the waiter's doorbells behind the list instead of ours.
 
 use core::ffi::{c_int, c_short};
 use core::time::Duration;
@@ -14,11 +14,11 @@ use crate::socket::{self, Kind};
 use crate::sys::{self, Limit};
 use crate::table::{self, Word};
 use crate::wait::Deadline;
-use crate::waiter::Waiter;
+use crate::waiter::{BELLS_MAX, Waiter};
 use crate::{epoll, ready, session};
 
 /// Lists up to this length are copied to the stack.
-const SHORT: usize = 64;
+const SHORT: usize = 64 + BELLS_MAX;
 
 /// The word of a descriptor that the kernel alone cannot answer for.
 fn ours(entry: &pollfd) -> Option<Word> {
@@ -33,8 +33,8 @@ pub(crate) fn concerns(fds: &[pollfd]) -> bool {
 /// Waits for the first of them.
 pub(crate) fn wait(fds: &mut [pollfd], limit: Limit, mask: Option<&sigset_t>) -> Result<c_int, Errno> {
     let blank = pollfd { fd: -1, events: 0, revents: 0 };
-    // One more than the program's: the bell.
-    let len = fds.len() + 1;
+    // The program's, and as many as there may be bells.
+    let len = fds.len() + BELLS_MAX;
     if len <= SHORT {
         wait_with(fds, &mut [blank; SHORT][..len], limit, mask)
     } else {
@@ -43,7 +43,7 @@ pub(crate) fn wait(fds: &mut [pollfd], limit: Limit, mask: Option<&sigset_t>) ->
     }
 }
 
-/// `list` is the kernel's copy of `fds`, and the bell.
+/// `list` is the kernel's copy of `fds`, with room for the bells.
 fn wait_with(
     fds: &mut [pollfd],
     list: &mut [pollfd],
@@ -55,7 +55,7 @@ fn wait_with(
     }
     let now = Some(Duration::ZERO);
     if look(fds) > 0 || limit == now {
-        sys::ppoll(list, now, mask)?;
+        sys::ppoll(&mut list[..fds.len()], now, mask)?;
         return Ok(merge(fds, list));
     }
     let mut waiter = Waiter::take()?;
@@ -75,7 +75,7 @@ fn watch(fds: &[pollfd], waiter: &mut Waiter) -> Result<(), Errno> {
     })
 }
 
-/// Sleeps until something is ready. The bell is the last of `list`.
+/// Sleeps until something is ready. The bells are behind the others in `list`.
 fn sleep(
     fds: &mut [pollfd],
     list: &mut [pollfd],
@@ -83,16 +83,19 @@ fn sleep(
     mask: Option<&sigset_t>,
     waiter: &Waiter,
 ) -> Result<c_int, Errno> {
-    let bell = list.len() - 1;
-    list[bell] = pollfd { fd: waiter.bell(), events: libc::POLLIN, revents: 0 };
     loop {
         waiter.forget_news();
         waiter.fall_asleep();
         let left = if look(fds) > 0 { Some(Duration::ZERO) } else { deadline.map(Deadline::left) };
-        sys::ppoll(list, left, mask)?;
+        // A look may have brought another segment, with a bell of its own.
+        let behind = &mut list[fds.len()..];
+        for (entry, fd) in behind.iter_mut().zip(waiter.bells().chain(core::iter::repeat(-1))) {
+            *entry = pollfd { fd, events: libc::POLLIN, revents: 0 };
+        }
+        let bells = behind.iter().take_while(|bell| bell.fd >= 0).count();
+        sys::ppoll(&mut list[..fds.len() + bells], left, mask)?;
         // Behind ours only the daemon's death is seen there.
-        if list[..bell].iter().zip(fds.iter()).any(|(copy, entry)| copy.revents != 0 && ours(entry).is_some())
-        {
+        if list.iter().zip(fds.iter()).any(|(copy, entry)| copy.revents != 0 && ours(entry).is_some()) {
             session::look_for_death();
         }
         look(fds);

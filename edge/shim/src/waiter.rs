@@ -1,4 +1,7 @@
-//! Who waits for many sockets at once: a slot in each arena where they lie, and a doorbell that wakes its owner.
+//! Who waits for many sockets at once: a slot in each arena where they lie, and doorbells that wake its owner.
+//!
+//! The daemon rings one of them, for all arenas; each segment has one of its own, because the program at the segment's other
+//! end is given it, and whoever has a bell can take back what was rung: its own rings, then, and nobody else's.
 //!
 //! An epoll set has one for its life; `poll` takes one for the length of a sleep and puts it back, with its slots, for the
 //! next. The order that loses no wake-up is that of `drivers/shm` (`Inbox`): mark the block, say that one sleeps, look
@@ -9,8 +12,10 @@ use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use firelane_shm::layout::Inbox;
 use firelane_shm::{Beside, Block, Holder, StreamEnd, doorbell};
+use libc::epoll_event;
 use rustix::io::Errno;
 
+use crate::epoll::BELL;
 use crate::socket::{self, Kind};
 use crate::table::Word;
 use crate::{arenas, fused, session, sys};
@@ -20,13 +25,21 @@ const WAITERS_MAX: usize = 64;
 /// Arenas in which a waiter can have slots.
 const ARENAS: usize = arenas::ARENAS_MAX;
 
+/// The most bells of a waiter: the daemon's, and one for each segment.
+pub(crate) const BELLS_MAX: usize = 1 + arenas::SEGMENTS_MAX;
+
 const UNMADE: u32 = 0;
 const IDLE: u32 = 1;
 const BUSY: u32 = 2;
 
 struct Place {
     state: AtomicU32,
+    /// What the daemon rings.
     bell: AtomicI32,
+    /// What the program at the other end of a segment rings, by the segment's place.
+    peers: [AtomicI32; ARENAS],
+    /// The epoll descriptor in which its bells are, if it is a set's.
+    set: AtomicI32,
     /// One above the slot in each arena; zero is none.
     slots: [AtomicU8; ARENAS],
     /// The arenas whose inbox its owner looks into, a bit each.
@@ -37,6 +50,8 @@ static PLACES: [Place; WAITERS_MAX] = [const {
     Place {
         state: AtomicU32::new(UNMADE),
         bell: AtomicI32::new(-1),
+        peers: [const { AtomicI32::new(-1) }; ARENAS],
+        set: AtomicI32::new(-1),
         slots: [const { AtomicU8::new(0) }; ARENAS],
         arenas: AtomicU64::new(0),
     }
@@ -70,9 +85,15 @@ impl Waiter {
         Err(Errno::NFILE)
     }
 
-    /// Its doorbell.
-    pub(crate) fn bell(&self) -> c_int {
-        self.place.bell.load(Ordering::Relaxed)
+    /// Its doorbells: the daemon's first, then those of the segments in which it waits.
+    pub(crate) fn bells(&self) -> impl Iterator<Item = c_int> + use<> {
+        self.place.bells()
+    }
+
+    /// Puts its bells into an epoll descriptor, those too that it gets later.
+    pub(crate) fn enter(&self, set: c_int) -> Result<(), Errno> {
+        self.place.set.store(set, Ordering::Release);
+        self.bells().try_for_each(|bell| enter(set, bell))
     }
 
     /// Whether it was made before a fork that this process is the child of.
@@ -139,12 +160,12 @@ impl Waiter {
 
     /// Rings the bell.
     pub(crate) fn ring(&self) {
-        doorbell::ring(sys::borrow(self.bell()));
+        self.place.ring();
     }
 
-    /// Takes back what the bell has rung.
+    /// Takes back what the bells have rung.
     pub(crate) fn silence(&self) {
-        let _ = rustix::io::read(sys::borrow(self.bell()), &mut [0; 8]);
+        self.bells().for_each(|bell| doorbell::silence(sys::borrow(bell)));
     }
 }
 
@@ -152,12 +173,57 @@ impl Place {
     /// The bit of its slot in the `waiters` of what lies in an arena; asks for a slot the first time. `fd` is a socket there.
     fn bit_in(&self, arena: u16, fd: c_int) -> Result<u64, Errno> {
         let slot = self.slots.get(usize::from(arena)).ok_or(Errno::NFILE)?;
+        let bell = self.bell_in(arena)?;
         if slot.load(Ordering::Relaxed) == 0 {
-            let bell = self.bell.load(Ordering::Relaxed);
             slot.store(session::waiter_slot(arena, bell, fd)? as u8 + 1, Ordering::Relaxed);
         }
+        let rings_anew =
+            arenas::sides(arena).is_some() && self.arenas.load(Ordering::Acquire) >> arena & 1 == 0;
+        let set = self.set.load(Ordering::Acquire);
+        if rings_anew && set >= 0 {
+            enter(set, bell)?;
+        }
         self.arenas.fetch_or(1 << arena, Ordering::AcqRel);
+        if rings_anew && set < 0 {
+            // Who sleeps on a list of descriptors makes it anew, with this bell.
+            self.ring();
+        }
         Ok(self.known_bit(arena))
+    }
+
+    /// What is rung for news of an arena; makes a segment's the first time.
+    fn bell_in(&self, arena: u16) -> Result<c_int, Errno> {
+        if arenas::sides(arena).is_none() {
+            return Ok(self.bell.load(Ordering::Relaxed));
+        }
+        let bell = self.peers.get(usize::from(arena)).ok_or(Errno::NFILE)?;
+        match bell.load(Ordering::Acquire) {
+            -1 => {
+                let made = session::hide(doorbell::make()?)?;
+                let first = bell.compare_exchange(-1, made, Ordering::AcqRel, Ordering::Acquire);
+                // Another thread may have been faster.
+                Ok(first.map_or_else(
+                    |theirs| {
+                        session::close_hidden(made);
+                        theirs
+                    },
+                    |_| made,
+                ))
+            }
+            made => Ok(made),
+        }
+    }
+
+    fn bells(&'static self) -> impl Iterator<Item = c_int> + use<> {
+        let arenas = self.arenas.load(Ordering::Acquire);
+        let of_segments =
+            (0..ARENAS).filter(move |arena| arenas >> arena & 1 != 0).map(|arena| &self.peers[arena]);
+        let all = core::iter::once(&self.bell).chain(of_segments);
+        all.map(|bell| bell.load(Ordering::Acquire)).filter(|&bell| bell >= 0)
+    }
+
+    fn ring(&self) {
+        doorbell::ring(sys::borrow(self.bell.load(Ordering::Relaxed)));
     }
 
     /// The same; none without a slot.
@@ -195,6 +261,16 @@ fn block_of(word: Word) -> Option<&'static Block> {
     arenas::get(socket::arena(word))?.block(socket::number(word))
 }
 
+/// Puts a bell into an epoll descriptor, where it may be already.
+fn enter(set: c_int, bell: c_int) -> Result<(), Errno> {
+    // By edges, so that nobody has to take back what was rung.
+    let event = epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: BELL };
+    match sys::epoll_ctl(set, libc::EPOLL_CTL_ADD, bell, event) {
+        Err(Errno::EXIST) => Ok(()),
+        entered => entered,
+    }
+}
+
 /// The inboxes of a waiter's slots in some arenas.
 fn inboxes(place: &'static Place, arenas: u64) -> impl Iterator<Item = (u16, &'static Inbox)> {
     (0..ARENAS as u16).filter(move |arena| arenas >> arena & 1 != 0).filter_map(move |arena| {
@@ -208,7 +284,8 @@ impl Drop for Waiter {
         // One that a fork left behind is nobody's: its descriptor and slots are the parent's.
         if !self.is_parents() {
             self.wake_up();
-            let state = if self.bell() >= 0 { IDLE } else { UNMADE };
+            self.place.set.store(-1, Ordering::Release);
+            let state = if self.place.bell.load(Ordering::Relaxed) >= 0 { IDLE } else { UNMADE };
             self.place.state.store(state, Ordering::Release);
         }
     }
@@ -216,18 +293,21 @@ impl Drop for Waiter {
 
 /// A bell has another number.
 pub(crate) fn moved(from: c_int, to: c_int) {
-    for place in &PLACES {
-        let _ = place.bell.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    for bell in PLACES.iter().flat_map(|place| core::iter::once(&place.bell).chain(&place.peers)) {
+        let _ = bell.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
 /// A forked child begins without waiters.
 pub(crate) fn forget_parents() {
     for place in &PLACES {
-        let bell = place.bell.swap(-1, Ordering::Relaxed);
-        if bell >= 0 {
-            session::close_hidden(bell);
+        for bell in core::iter::once(&place.bell).chain(&place.peers) {
+            let bell = bell.swap(-1, Ordering::Relaxed);
+            if bell >= 0 {
+                session::close_hidden(bell);
+            }
         }
+        place.set.store(-1, Ordering::Relaxed);
         place.slots.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
         place.state.store(UNMADE, Ordering::Relaxed);
     }

@@ -314,6 +314,38 @@ def test_many_at_once():
     [peer.end() for peer in peers]
 
 
+def steal():
+    """Takes back whatever is rung on a bell that this process has, its peers' too."""
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if os.path.exists(f"/proc/self/fd/{fd}") and os.readlink(f"/proc/self/fd/{fd}") == "anon_inode:[timerfd]":
+            fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+            threading.Thread(target=lambda fd=fd: all(os.read(fd, 8) for _ in iter(int, 1)), daemon=True).start()
+
+
+def test_nobody_takes_anothers_wake_ups():
+    thief, honest = Peer(), Peer()
+    by_set, by_list = select.epoll(), select.poll()
+    for ready in (by_set, by_list):
+        ready.register(thief.sock, select.POLLIN), ready.register(honest.sock, select.POLLIN)
+    waits = (lambda: by_set.poll(9), lambda: by_list.poll(9000))
+
+    def is_told(peer):
+        for wait in waits:
+            peer.do("time.sleep(0.02), s.sendall(b'!')")
+            begun = time.monotonic()
+            assert wait() == [(peer.sock.fileno(), select.POLLIN)]
+            assert time.monotonic() - begun < 8, "the ring was taken"
+            assert peer.sock.recv(1) == b"!"
+            peer.done()
+
+    # Who rings asks for the bell.
+    is_told(thief)
+    thief.does("steal()")
+    for _ in range(10):
+        is_told(honest)
+    thief.end(), honest.end()
+
+
 for name, test in list(globals().items()):
     if name.startswith("test_"):
         test()
