@@ -155,6 +155,12 @@ pub enum Request {
         /// Which slot.
         slot: u32,
     },
+    /// close(2) with SO_LINGER: how far a socket is that the session had. [`Answer::Failed`] with EINPROGRESS as long as nobody
+    /// has it and its peer has yet to acknowledge what was written, or the FIN; else [`Answer::Done`].
+    Linger {
+        /// Which socket.
+        socket: SocketId,
+    },
     /// The netstack's interfaces and addresses. [`Answer::Interfaces`].
     Interfaces,
     /// A forked child, over the connection that it has of its parent: beside it is one end of a pair of its own, which is
@@ -373,7 +379,7 @@ impl Request {
             Self::GetOption { socket, level, name, len } => {
                 out.u64(socket.0).i32(*level).i32(*name).u32(*len);
             }
-            Self::Names { socket } => {
+            Self::Names { socket } | Self::Linger { socket } => {
                 out.u64(socket.0);
             }
             Self::Attach | Self::Interfaces | Self::Child => {}
@@ -410,6 +416,7 @@ impl Request {
             Self::Child => 13,
             Self::Segment { .. } => 14,
             Self::Bell { .. } => 15,
+            Self::Linger { .. } => 16,
         }
     }
 
@@ -454,6 +461,7 @@ impl Request {
             13 => Self::Child,
             14 => Self::Segment { segment: from.u64("segment")? },
             15 => Self::Bell { segment: from.u64("segment")?, slot: from.at_most("slot", SLOTS - 1)? },
+            16 => Self::Linger { socket: socket(from)? },
             other => return Err(Malformed::new("what", format!("no request is {other}"))),
         };
         In(from.0).end((number, request))

@@ -217,6 +217,11 @@ impl Joint {
         unread.min(u64::from(self.sides[at].limit.load(Ordering::Relaxed)))
     }
 
+    /// How much of what the end `at` has written counts as unacknowledged: what the reader's buffer would not hold.
+    pub fn unacknowledged(&self, at: usize) -> u64 {
+        self.unread(at).saturating_sub(self.sides[at].room.load(Ordering::Relaxed).into())
+    }
+
     /// What the end `at` has written and read here, as it says.
     pub fn passed(&self, at: usize) -> [u64; 2] {
         let side = &self.sides[at];

@@ -210,6 +210,9 @@ pub mod request {
 /// reset, as Linux does.
 pub const TAKEN: u64 = 1 << 2;
 
+/// In the word `file`: SO_LINGER has a time, for which close(2) waits. Set by the daemon when the program asks.
+pub const LINGERS: u64 = 1 << 3;
+
 /// In the word `file` of a datagram socket: what its program is told with each datagram, and what it cuts by. Set by the
 /// daemon when the program asks.
 pub mod file {

@@ -10,13 +10,18 @@ use core::ops::RangeInclusive;
 use rustix::io::Errno;
 
 use crate::socket::Held;
-use crate::{epoll, process, session, socket, sys, table};
+use crate::{epoll, lingering, process, session, socket, sys, table};
 
 /// Before `fd` is closed. A descriptor of this library's own is not there for the program.
 pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
     let word = table::get(fd)?;
     if socket::is_private(word) {
         return Some(Err(Errno::BADF));
+    }
+    if !process::is_borrowed()
+        && let Some(lingering) = lingering::of(fd, word)
+    {
+        return Some(lingering.close());
     }
     forget(fd..=fd);
     None

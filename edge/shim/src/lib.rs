@@ -10,6 +10,7 @@
 //! - `session.rs`: the daemon, asked for what is rare. `wanted.rs`: whether there is to be one. `arenas.rs`: mappings.
 //! - `connecting.rs`, `listener.rs`, `stream.rs`, `names.rs`, `options.rs`, `ioctl.rs`, `copying.rs`, `stdio.rs`: calls.
 //! - `fused.rs`: streams whose bytes go past the daemon.
+//! - `lingering.rs`: close(2) that waits.
 //! - `interfaces.rs`: what `getifaddrs` shows.
 //! - `poll.rs`, `select.rs`, `epoll.rs`: waiting for many; `ready.rs`: for what; `waiter.rs`: by what. `wait.rs`: how long.
 //! - `address.rs`, `buffers.rs`: what programs point to. `memory.rs`, `lock.rs`, `sys.rs`, `thread.rs`: the ground.
@@ -35,6 +36,7 @@ mod fused;
 mod hooks;
 mod interfaces;
 mod ioctl;
+mod lingering;
 mod listener;
 mod lock;
 mod memory;

@@ -103,6 +103,14 @@ pub(crate) fn set(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Res
     }
 }
 
+/// How long close(2) waits, if SO_LINGER says so.
+pub(crate) fn linger(socket: &Held) -> Result<Option<Duration>, Errno> {
+    let value = session::get_option(socket, SOL_SOCKET, libc::SO_LINGER, 2 * INT)?;
+    let is_on = number(&value).is_some_and(|on| on != 0);
+    let seconds = value.get(INT..).and_then(number).and_then(|seconds| u64::try_from(seconds).ok());
+    Ok(seconds.filter(|&seconds| is_on && seconds > 0).map(Duration::from_secs))
+}
+
 fn number(value: &[u8]) -> Option<c_int> {
     value.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes))
 }

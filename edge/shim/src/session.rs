@@ -374,6 +374,12 @@ pub(crate) fn get_option(socket: &Held, level: c_int, name: c_int, len: usize) -
     }
 }
 
+/// Whether a socket that was closed waits for its peer.
+pub(crate) fn is_closing(socket: SocketId) -> bool {
+    let answer = ask(&Request::Linger { socket }, None);
+    matches!(answer, Ok((Answer::Failed { errno: libc::EINPROGRESS }, _)))
+}
+
 /// What the daemon says of a descriptor that came by `exec` or from another program.
 pub(crate) struct Attached {
     pub(crate) is_v6: bool,

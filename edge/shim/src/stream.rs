@@ -30,7 +30,7 @@ mod file {
     pub(super) const NONBLOCK: u64 = 1;
     /// `connect` has told the program that the connection stands.
     pub(super) const TOLD: u64 = 2;
-    // The next is `TAKEN`.
+    // The next are `TAKEN` and `LINGERS`.
 }
 
 /// A stream, as one call sees it.
@@ -80,7 +80,8 @@ impl Stream {
         }
     }
 
-    fn has(&self, bit: u64) -> bool {
+    /// Whether a bit of the block's `file` word is set.
+    pub(crate) fn has(&self, bit: u64) -> bool {
         self.end().block().file.load(core::sync::atomic::Ordering::Relaxed) & bit != 0
     }
 

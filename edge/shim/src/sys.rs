@@ -139,6 +139,14 @@ impl Signals {
     pub(crate) fn hold_back() -> Self {
         Self { before: set_mask(u64::MAX) }
     }
+
+    /// Sleeps with those let through that were before. Whether none came, also while they were held back.
+    pub(crate) fn pause(&self, span: Duration) -> bool {
+        let mut span = timespec_of(span);
+        let (span, mask) = (ptr::from_mut(&mut span) as usize, ptr::from_ref(&self.before) as usize);
+        // SAFETY: the time and the set live through the call, which has no descriptors.
+        unsafe { syscall6(libc::SYS_ppoll, [0, 0, span, mask, SIGSET_BYTES, 0]) }.is_ok()
+    }
 }
 
 impl Drop for Signals {

@@ -173,6 +173,24 @@ fn only_users_who_are_named_get_a_netstack_and_as_much_as_they_may() {
 }
 
 #[test]
+fn close_waits_as_the_kernels() {
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("linger.py"), host]);
+        let kernels = ask(On::Kernel, Stage::KERNEL);
+        assert!(kernels.lines().count() > 10, "{kernels}");
+        for fusion in ["on", "off"] {
+            let property = format!("_fusion={fusion}");
+            let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", &property, "tcp"];
+            stage.daemon().firelane(&words).expect_success();
+            assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "fusion={fusion}");
+        }
+        stage.wait_until_nothing_is_left();
+    }
+}
+
+#[test]
 fn interfaces_are_the_netstacks() {
     run("interfaces.py");
 }

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use super::arena::ProgramArena;
 use super::datagrams::Datagrams;
+use super::lingering::Lingering;
 use super::segment::Segment;
 use super::shown::{ExplainedSocket, ProgramSocket};
 use super::socket::{Role, Socket, pair};
@@ -108,6 +109,7 @@ pub struct Hub {
     arenas: Vec<Arc<ProgramArena>>,
     /// Streams whose sockets are gone and whose blocks cannot be given to others yet.
     ending: Vec<Ending>,
+    lingering: Lingering,
 }
 
 /// A stream that nobody has any more.
@@ -165,6 +167,7 @@ impl Hub {
             sockets: BTreeMap::new(),
             arenas: Vec::new(),
             ending: Vec::new(),
+            lingering: Lingering::default(),
         })
     }
 
@@ -224,30 +227,10 @@ impl Hub {
             Request::Hello { .. } | Request::Child | Request::Interfaces => Err(Errno::INVAL),
             Request::Socket { family, kind, count } => self.make_sockets(number, (family, kind), count),
             Request::Attach => self.attach(number, fds),
-            Request::Waiter { arena } => {
-                let own = session.arena_of(arena).cloned();
-                let segment = if own.is_none() { Some(self.segment(number, arena)?) } else { None };
-                let wakes = fds.into_iter().next().filter(|it| doorbell::is_one(it)).ok_or(Errno::BADF)?;
-                let of_own = own.as_ref().map(|it| (&it.waiters, it.mapping()));
-                let of_segment = segment.as_ref().map(|it| (&it.waiters, it.arena().mapping()));
-                let (waiters, memory) = of_own.or(of_segment).ok_or(Errno::INVAL)?;
-                let slot = waiters.add(memory, number, wakes).ok_or(Errno::NOSPC)?;
-                Ok(Answer::Slot { slot }.into())
-            }
-            Request::NoWaiter { arena, slot } => {
-                let arena = session.arena_of(arena).ok_or(Errno::INVAL)?;
-                let was = arena.waiters.remove(number, Some(slot));
-                if was { Ok(Answer::Done.into()) } else { Err(Errno::INVAL) }
-            }
-            Request::Segment { segment } => {
-                let segment = self.segment(number, segment)?;
-                let memfd = segment.arena().as_fd().try_clone_to_owned().map_err(super::socket::errno)?;
-                Ok(Reply { answer: Answer::Segment { arenas: segment.numbers }, fds: vec![memfd] })
-            }
-            Request::Bell { segment, slot } => {
-                let bell = self.segment(number, segment)?.waiters.bell(slot).map_err(|_| Errno::NOENT)?;
-                Ok(Reply { answer: Answer::Done, fds: vec![bell] })
-            }
+            Request::Waiter { .. }
+            | Request::NoWaiter { .. }
+            | Request::Segment { .. }
+            | Request::Bell { .. } => self.answer_waiter(number, request, fds),
             Request::Bind { socket, address } => {
                 // A server that closes its listener and binds the port anew at once must find it free.
                 self.look();
@@ -272,10 +255,50 @@ impl Hub {
             Request::GetOption { socket, level, name, len } => {
                 Ok(self.socket(number, socket)?.get_option(level, name, len)?.into())
             }
+            Request::Linger { socket } => {
+                // The program has closed it a moment ago.
+                self.look();
+                let fabric = &self.engine.0.fabric;
+                let is_closing =
+                    !self.sockets.contains_key(&socket) && self.lingering.is_closing(socket, number, fabric);
+                if is_closing { Err(Errno::INPROGRESS) } else { Ok(Answer::Done.into()) }
+            }
             Request::Names { socket } => {
                 let [local, remote] = self.socket(number, socket)?.names();
                 Ok(Answer::Names { local, remote }.into())
             }
+        }
+    }
+
+    /// Requests about who waits where, and who wakes him.
+    fn answer_waiter(&mut self, number: u32, request: Request, fds: Vec<OwnedFd>) -> Result<Reply, Errno> {
+        let session = self.sessions.get(&number).ok_or(Errno::NETDOWN)?;
+        match request {
+            Request::Waiter { arena } => {
+                let own = session.arena_of(arena).cloned();
+                let segment = if own.is_none() { Some(self.segment(number, arena)?) } else { None };
+                let wakes = fds.into_iter().next().filter(|it| doorbell::is_one(it)).ok_or(Errno::BADF)?;
+                let of_own = own.as_ref().map(|it| (&it.waiters, it.mapping()));
+                let of_segment = segment.as_ref().map(|it| (&it.waiters, it.arena().mapping()));
+                let (waiters, memory) = of_own.or(of_segment).ok_or(Errno::INVAL)?;
+                let slot = waiters.add(memory, number, wakes).ok_or(Errno::NOSPC)?;
+                Ok(Answer::Slot { slot }.into())
+            }
+            Request::NoWaiter { arena, slot } => {
+                let arena = session.arena_of(arena).ok_or(Errno::INVAL)?;
+                let was = arena.waiters.remove(number, Some(slot));
+                if was { Ok(Answer::Done.into()) } else { Err(Errno::INVAL) }
+            }
+            Request::Segment { segment } => {
+                let segment = self.segment(number, segment)?;
+                let memfd = segment.arena().as_fd().try_clone_to_owned().map_err(super::socket::errno)?;
+                Ok(Reply { answer: Answer::Segment { arenas: segment.numbers }, fds: vec![memfd] })
+            }
+            Request::Bell { segment, slot } => {
+                let bell = self.segment(number, segment)?.waiters.bell(slot).map_err(|_| Errno::NOENT)?;
+                Ok(Reply { answer: Answer::Done, fds: vec![bell] })
+            }
+            _ => Err(Errno::INVAL),
         }
     }
 
@@ -346,6 +369,7 @@ impl Hub {
     /// somebody has their descriptors.
     pub fn end(&mut self, session: u32) {
         let Some(gone) = self.sessions.remove(&session) else { return };
+        self.lingering.forget(session);
         for arena in gone.attached.values().chain([&gone.arena]) {
             arena.waiters.remove(session, None);
             arena.bury(session);
@@ -440,8 +464,14 @@ impl Hub {
     /// The last descriptor of a socket is gone.
     fn close(&mut self, name: SocketId) {
         let Some(socket) = self.sockets.remove(&name) else { return };
-        for session in self.sessions.values_mut() {
-            session.sockets.remove(&name);
+        let (limit, mut sessions) = (socket.options.lingers(), BTreeSet::new());
+        for (&number, session) in &mut self.sessions {
+            if session.sockets.remove(&name) && limit.is_some() {
+                sessions.insert(number);
+            }
+        }
+        if let (Some(stream), Some(limit)) = (socket.stream(), limit) {
+            self.lingering.add(name, sessions, stream, limit);
         }
         let resets = socket.resets();
         let ended = match socket.role {
@@ -496,7 +526,8 @@ impl Hub {
             }
             is_used
         });
-        !self.ending.is_empty() || self.arenas.iter().any(|arena| !live.contains(&arena.place))
+        let lingers = self.lingering.tidy();
+        lingers || !self.ending.is_empty() || self.arenas.iter().any(|arena| !live.contains(&arena.place))
     }
 
     /// Every socket of every program.

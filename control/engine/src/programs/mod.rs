@@ -16,6 +16,7 @@ mod arena;
 mod datagram_options;
 mod datagrams;
 mod hub;
+mod lingering;
 mod numbers;
 mod options;
 mod segment;

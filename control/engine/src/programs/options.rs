@@ -222,7 +222,7 @@ impl Options {
 
     /// What goes beside that.
     pub(super) fn beginning(&self) -> Beginning {
-        Beginning { bits: self.bits(), later: self.later() }
+        Beginning { bits: self.bits(), lingers: self.lingers().is_some(), later: self.later() }
     }
 
     /// What it is told once it is there.
@@ -283,6 +283,11 @@ impl Options {
     /// Whether close(2) resets (`SO_LINGER` with zero seconds).
     pub(super) fn resets(&self) -> bool {
         self.linger == Some(0)
+    }
+
+    /// How long close(2) waits for the peer's acknowledgement, if it does (`SO_LINGER`).
+    pub(super) fn lingers(&self) -> Option<Duration> {
+        self.linger.filter(|&seconds| seconds > 0).map(|seconds| Duration::from_secs(seconds.into()))
     }
 }
 

@@ -270,6 +270,11 @@ impl Joined {
         [sent, received].map(|count| count.min(COUNT_MAX))
     }
 
+    /// Bytes that were written here and that the peer's buffer would not hold.
+    pub(super) fn unacknowledged(&self) -> u64 {
+        self.joint().unacknowledged(self.at)
+    }
+
     /// Bytes that its program has yet to read.
     pub(super) fn unread(&self) -> u64 {
         self.joint().unread(1 - self.at)

@@ -262,6 +262,9 @@ impl Socket {
             return self.set_datagram_option(level, name, value);
         }
         let told = self.options.set(level, name, value)?;
+        if let Role::Stream(stream, _) = &self.role {
+            stream.set_lingers(&self.arena, self.options.lingers().is_some());
+        }
         if let (Role::Stream(stream, _), Some(option)) = (&self.role, told) {
             stream.set_option(&self.stack.inner.fabric, option);
         }

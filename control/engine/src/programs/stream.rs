@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use firelane_lane::{Connect, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
-use firelane_shm::layout::{request, status};
+use firelane_shm::layout::{LINGERS, request, status};
 use firelane_shm::{Block, Holder, is_roomy};
 use firelane_socket::{ArenaEnd, ConnRef, Flags, Names, Ready, SocketError, StreamConfig, stream_in};
 use firelane_units::{Bytes, LaneId};
@@ -60,6 +60,8 @@ pub(crate) struct Stream {
 pub(super) struct Beginning {
     /// The options that have bits of their own ([`request`]).
     pub(super) bits: u64,
+    /// Whether close(2) waits (SO_LINGER).
+    pub(super) lingers: bool,
     /// Those that only a connection takes.
     pub(super) later: Vec<StreamOption>,
 }
@@ -124,6 +126,9 @@ impl Stream {
         });
         if let Some(block) = arena.mapping().block(number) {
             block.requests.store(beginning.bits, Ordering::Relaxed);
+            if beginning.lingers {
+                block.file.fetch_or(LINGERS, Ordering::Relaxed);
+            }
             for (word, capacity) in block.capacity.iter().zip(capacities) {
                 word.store(capacity, Ordering::Relaxed);
             }
@@ -349,6 +354,16 @@ impl Stream {
             }
             None => self.later.lock().unwrap_or_else(PoisonError::into_inner).push(option),
         }
+    }
+
+    /// Tells the program whether close(2) waits.
+    pub(super) fn set_lingers(&self, arena: &ProgramArena, on: bool) {
+        let Some(block) = arena.mapping().block(self.number()) else { return };
+        if on {
+            block.file.fetch_or(LINGERS, Ordering::Relaxed)
+        } else {
+            block.file.fetch_and(!LINGERS, Ordering::Relaxed)
+        };
     }
 
     /// The last descriptor is gone: as close(2), or a reset. Whether the lane knows; if not, it is still making the

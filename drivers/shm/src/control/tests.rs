@@ -19,6 +19,7 @@ fn requests() -> Vec<Request> {
         Request::SetOption { socket, level: 6, name: -1, value: vec![1, 2, 3] },
         Request::GetOption { socket, level: 1, name: 4, len: OPTION_MAX as u32 },
         Request::Names { socket },
+        Request::Linger { socket },
         Request::Attach,
         Request::Waiter { arena: 9 },
         Request::NoWaiter { arena: 9, slot: SLOTS - 1 },
