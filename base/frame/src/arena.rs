@@ -163,6 +163,12 @@ impl RingArena {
         page.map(|page| self.storage_at(page))
     }
 
+    /// The same, if at most half of what may be in use is, with it: for what is good to have and not needed.
+    pub(crate) fn take_spare(&self, len: usize) -> Option<NonNull<u8>> {
+        let used = self.storage_used.load(Ordering::Relaxed);
+        if used + len <= self.parts.quota / 2 { self.take(len) } else { None }
+    }
+
     fn take_pages(&self, class: usize) -> Option<u32> {
         let links = &self.page_links;
         if let Some(page) = self.classes[class].warm.pop(links) {

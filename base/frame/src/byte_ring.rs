@@ -18,8 +18,8 @@
 //!            head  <=  readable  <=  tail  <=  out of order, with holes  <=  ahead  <=  head + capacity
 //! ```
 //!
-//! R1. Only the writer moves `tail` and attaches storage (in an arena the second party, for both rings); only the reader moves `head`. Each reads its own cursor
-//!     back from there.
+//! R1. Only the writer moves `tail` and attaches storage (in an arena the second party, for both rings; R6 is the exception);
+//!     only the reader moves `head`. Each reads its own cursor back from there.
 //! R2. The reader touches `head..tail`, the writer `tail..head + capacity`. A side gives bytes up by a release
 //!     store of its cursor and gains them by an acquire load of the other's.
 //! R3. While the writer is inside a write, or has bytes ahead of `tail`, it holds HELD in the state word, and
@@ -29,6 +29,9 @@
 //! R5. With no byte in `head..tail` the reader touches no storage, so the writer may replace it, or turn it: lay the
 //!     cursors on it anew. A ring that is emptied again and again begins each time at the storage's begin, whose lines are
 //!     still in a cache, instead of walking over all of it. In an arena nothing is turned.
+//! R6. The reader may move what is unread to larger storage (`grow.rs`). It holds the old one as a writer does (R3) while
+//!     the writer is not inside, who finds no room meanwhile. The new one is GROWN: all of it is the capacity, until it is
+//!     detached.
 
 use core::cell::Cell;
 use core::fmt;
@@ -43,6 +46,7 @@ use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 mod far;
 mod fused;
 mod gate;
+mod grow;
 
 use far::Far;
 pub use far::FarView;
@@ -52,9 +56,11 @@ pub use fused::{FusedReader, FusedWriter, Halves, Visit, fuse, is_cramped, part,
 pub const ATTACHED: u64 = 1;
 /// The writer is inside, or has bytes ahead (R3).
 pub const HELD: u64 = 2;
-/// Where the storage's size, as a power of two, begins: six bits of the state word.
+/// Where the storage's size, as a power of two, begins: five bits of the state word.
 pub const SIZE_SHIFT: u32 = 2;
-const SIZE: u64 = 0x3f << SIZE_SHIFT;
+const SIZE: u64 = 0x1f << SIZE_SHIFT;
+/// All of the storage is the capacity (R6).
+pub const GROWN: u64 = 1 << 7;
 /// How far the storage is turned, in units of [`TURN_BYTES`]: 24 bits of the state word.
 const TURN_SHIFT: u32 = 8;
 const TURN: u64 = 0xff_ffff << TURN_SHIFT;
@@ -376,7 +382,7 @@ impl Ring<'_> {
         // Read first: after the swap the writer may attach other storage.
         let (storage, len) = (self.writer.storage.load(Ordering::Relaxed), size_in(state));
         let swapped =
-            self.writer.state.compare_exchange(state, state & !ATTACHED, Ordering::AcqRel, Ordering::Relaxed);
+            self.writer.state.compare_exchange(state, detached(state), Ordering::AcqRel, Ordering::Relaxed);
         if swapped.is_ok() {
             // SAFETY: (R4) this side won the swap, so the storage is this side's to free; (R5) nobody
             // touches it.
@@ -395,6 +401,19 @@ impl Ring<'_> {
 #[inline]
 pub const fn size_in(state: u64) -> usize {
     1 << ((state & SIZE) >> SIZE_SHIFT)
+}
+
+/// How many bytes may be unread in attached storage, of a ring that began with this `capacity`.
+#[inline]
+pub const fn room_in(state: u64, capacity: usize) -> usize {
+    let size = size_in(state);
+    if state & GROWN != 0 || size < capacity { size } else { capacity }
+}
+
+/// The state word without storage.
+#[inline]
+const fn detached(state: u64) -> u64 {
+    state & !(ATTACHED | GROWN)
 }
 
 /// The side that writes the stream.
@@ -457,13 +476,29 @@ impl RingWriter {
         self.room_limit().saturating_sub(unread)
     }
 
-    /// The capacity that holds at present: what was asked for, unless the storage is smaller and in use.
+    /// The capacity that holds at present: what was asked for, unless the storage is smaller and in use, or has grown.
     fn room_limit(&self) -> usize {
-        let attached = self.attached_bytes();
+        let state = self.ring().writer.state.load(Ordering::Acquire);
+        if state & ATTACHED == 0 {
+            return self.capacity();
+        }
+        if state & HELD != 0 && !self.is_inside() {
+            return 0;
+        }
         let is_idle = || self.ahead <= self.cursor() && self.unread() == 0;
         // In an arena there may be no storage to replace it.
-        let replaceable = attached == 0 || (self.by != Party::Far && is_idle());
-        if replaceable { self.capacity() } else { self.capacity().min(attached) }
+        let is_outgrown = size_in(state) < self.capacity();
+        if is_outgrown && self.by != Party::Far && is_idle() {
+            self.capacity()
+        } else {
+            room_in(state, self.capacity())
+        }
+    }
+
+    /// Whether it is the writer who holds the storage, if it is held.
+    #[inline]
+    fn is_inside(&self) -> bool {
+        self.by == Party::Far || self.ahead > self.cursor()
     }
 
     /// Writes as much of `bytes` as there is room for, publishes it and returns how much.
@@ -521,8 +556,18 @@ impl RingWriter {
                 None => return ([ptr::dangling_mut(); 2], 0, 0),
             },
             Party::Lent => return ([ptr::dangling_mut(); 2], 0, 0),
-            _ => self.enter(),
+            _ => match self.enter() {
+                Some(place) => place,
+                None => return ([ptr::dangling_mut(); 2], 0, 0),
+            },
         };
+        let len = self.within(place.len, cursor, len);
+        if len == 0 {
+            if self.ahead <= self.cursor() {
+                self.leave();
+            }
+            return ([ptr::dangling_mut(); 2], 0, 0);
+        }
         memory::touch(place.storage);
         self.ahead = self.ahead.max(cursor + len as u64);
         let (offset, first, second) = place.pieces(cursor, len);
@@ -542,38 +587,51 @@ impl RingWriter {
         len.min(free as usize)
     }
 
-    /// Holds the storage (R3), attaching it if there is none, or if it is empty and of another size; if it is empty,
-    /// turned to its begin (R5).
-    fn enter(&mut self) -> Place {
-        let ring = self.ring();
-        let state = ring.writer.state.load(Ordering::Relaxed);
-        if state & HELD != 0 {
-            return ring.storage();
+    /// How many of `len` bytes at `cursor` the storage that is held has room for. It may be smaller than the one for which
+    /// that was asked: that had grown, and was detached since, empty.
+    #[inline]
+    fn within(&self, storage: usize, cursor: u64, len: usize) -> usize {
+        let room = |head: u64| (head + storage as u64).saturating_sub(cursor);
+        if room(self.head_seen.get()) >= len as u64 {
+            return len;
         }
+        self.unread();
+        len.min(room(self.head_seen.get()) as usize)
+    }
+
+    /// Holds the storage (R3), attaching it if there is none, or if it is empty and of another size; if it is empty,
+    /// turned to its begin (R5). `None` while the reader moves what is unread (R6).
+    fn enter(&mut self) -> Option<Place> {
+        let ring = self.ring();
         let wanted = storage_for(self.capacity);
-        if state & ATTACHED != 0 {
+        // Each round that fails has seen the reader detach or move the storage.
+        let state = loop {
+            let state = ring.writer.state.load(Ordering::Acquire);
+            if state & HELD != 0 {
+                return self.is_inside().then(|| ring.storage());
+            }
+            if state & ATTACHED == 0 {
+                break state;
+            }
             let is_empty = self.unread() == 0;
             if is_empty && size_in(state) < wanted {
                 ring.detach_from(state);
-            } else {
-                let entered = HELD | if is_empty { turned(state, self.cursor()) } else { state };
-                let word = &ring.writer.state;
-                let held = word.compare_exchange(state, entered, Ordering::Acquire, Ordering::Relaxed);
-                if held.is_ok() {
-                    return ring.storage();
-                }
+                continue;
             }
-        }
+            let entered = HELD | if is_empty { turned(state, self.cursor()) } else { state };
+            let word = &ring.writer.state;
+            if word.compare_exchange(state, entered, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return Some(ring.storage());
+            }
+        };
         // The storage is detached: by this side, by the reader, or it never was attached. Nobody but the
         // writer changes the word while it says so.
-        let state = ring.writer.state.load(Ordering::Acquire);
-        debug_assert_eq!(state & (ATTACHED | HELD), 0, "only the writer attaches");
         let storage = memory::take(wanted);
         let size = u64::from(wanted.trailing_zeros()) << SIZE_SHIFT;
         ring.writer.storage.store(storage, Ordering::Relaxed);
         let state = turned(state & !SIZE | size | ATTACHED | HELD, self.cursor());
         ring.writer.state.store(state, Ordering::Release);
-        Place::new(storage, state)
+        Some(Place::new(storage, state))
     }
 
     /// Publishes the next `count` bytes, which were written before.
@@ -809,15 +867,18 @@ mod memory {
 mod memory {
     use loom::cell::UnsafeCell;
 
+    /// Models use the smallest storage, and what it grows to.
+    const STORAGE_MAX: usize = 2 * super::STORAGE_MIN;
+
     #[repr(C)]
     struct Block {
-        bytes: [u8; super::STORAGE_MIN],
+        bytes: [u8; STORAGE_MAX],
         alive: UnsafeCell<bool>,
     }
 
     pub(super) fn take(len: usize) -> *mut u8 {
-        assert_eq!(len, super::STORAGE_MIN, "models use the smallest storage");
-        let block = Block { bytes: [0; super::STORAGE_MIN], alive: UnsafeCell::new(true) };
+        assert!(len <= STORAGE_MAX, "models use little storage");
+        let block = Block { bytes: [0; STORAGE_MAX], alive: UnsafeCell::new(true) };
         Box::into_raw(Box::new(block)).cast()
     }
 
@@ -893,6 +954,26 @@ mod models {
             assert_eq!(got, [1, 2]);
             // Loom's blocks say so if both freed the same storage.
             let _ = (detached, other);
+        });
+    }
+
+    #[test]
+    fn storage_that_grows_keeps_every_byte() {
+        loom::model(|| {
+            let (mut writer, mut reader) = byte_ring(64);
+            writer.write(&[1, 2]);
+            let sender = thread::spawn(move || {
+                // While the reader moves it, there is no room, and nothing is lost.
+                let count = writer.write(&[3]);
+                (count, writer)
+            });
+            let has_grown = reader.grow(128);
+            let (count, mut writer) = sender.join().unwrap();
+            assert_eq!(writer.free(), if has_grown { 128 } else { 64 } - 2 - count);
+            writer.write(&[4]);
+            let mut got = Vec::new();
+            read_all(&mut reader, &mut got);
+            assert_eq!(got, [&[1, 2][..], &[3][..count], &[4]].concat());
         });
     }
 

@@ -13,7 +13,7 @@ mod arena;
 mod byte_ring;
 /// The bits of a ring's state word, for who shares the words with another process.
 pub mod ring_state {
-    pub use crate::byte_ring::{ATTACHED, EPOCH, HELD, SIZE_SHIFT, size_in};
+    pub use crate::byte_ring::{ATTACHED, EPOCH, GROWN, HELD, SIZE_SHIFT, room_in, size_in};
 }
 mod chain;
 mod driver;

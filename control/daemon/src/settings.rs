@@ -97,7 +97,7 @@ fn tcp(tunables: &Tunables) -> TcpConfig {
         ..TcpConfig::of(Profile::from_word(tunables.word(Prop::Profile)).unwrap_or_default())
     };
     if tunables.get(Prop::TcpMaxBuf).is_some() {
-        config.max_receive_buffer = tunables.number(Prop::TcpMaxBuf);
+        config.max_buffer = tunables.number(Prop::TcpMaxBuf);
     }
     config.flight.rto =
         RtoLimits::new(millis(Prop::RexmitInitial), millis(Prop::RexmitMin), millis(Prop::RexmitMax));

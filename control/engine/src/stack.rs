@@ -18,7 +18,7 @@ use std::sync::Arc;
 use firelane_ip::AutoconfConfig;
 use firelane_lane::RouteConfig;
 use firelane_socket::StreamConfig;
-use firelane_tcp::TcpConfig;
+use firelane_tcp::{TcpConfig, Tuning};
 use firelane_units::{IpPrefix, MacAddr, Mtu, NetstackId};
 
 use crate::engine::{Engine, EngineConfig, Inner, VnicConfig, VnicUser};
@@ -53,9 +53,13 @@ impl Stack {
         Ok(Arc::clone(&self.inner.registry().netstack_mut(self.id)?.config))
     }
 
-    /// Whether `rings` are what sockets begin with when their program does not choose: those follow their reader.
-    pub(crate) fn is_usual(&self, rings: StreamConfig) -> io::Result<bool> {
-        Ok(rings == StreamConfig::default() || rings == self.config()?.sockets.stream)
+    /// Which of `rings` are what sockets begin with when their program does not choose: those follow the path.
+    pub(crate) fn tuning(&self, rings: StreamConfig) -> io::Result<Tuning> {
+        let usual = [StreamConfig::default(), self.config()?.sockets.stream];
+        Ok(Tuning {
+            send: usual.iter().any(|usual| usual.send_capacity == rings.send_capacity),
+            receive: usual.iter().any(|usual| usual.recv_capacity == rings.recv_capacity),
+        })
     }
 
     /// The link that has an address.

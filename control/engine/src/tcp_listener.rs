@@ -102,7 +102,8 @@ impl TcpListener {
         config: ListenConfig,
         options: StreamOptions,
     ) -> io::Result<Self> {
-        Self::listen_by(reserved, config, options, listener)
+        let tuning = reserved.stack.tuning(config.rings)?;
+        Self::listen_by(reserved, config, StreamOptions { tuning, ..options }, listener)
     }
 
     /// The same for a program in another process: its connections have their rings in `arena`, and
@@ -131,9 +132,7 @@ impl TcpListener {
         let seat = Arc::new(Seat::default());
         let token = engine.fabric.sleepers.sit(Arc::clone(&seat) as Arc<dyn Seated>);
         end.words().set_token(token);
-        let autotune = stack.is_usual(config.rings)?;
         let options = StreamOptions {
-            autotune,
             keepalive_default: config.keepalive,
             fast_open_queue: config.fast_open,
             unsent_limit,

@@ -203,8 +203,8 @@ impl TcpStream {
         let (mut end, slot) = stream(rings, lane, stack.id);
         let count = early.map_or(0, |text| end.send.preload(text));
         let socket = Self::new(Arc::clone(engine), end);
-        let (autotune, fast_open) = (stack.is_usual(rings)?, early.is_some());
-        let options = StreamOptions { autotune, fast_open, unsent_limit, ..options };
+        let (tuning, fast_open) = (stack.tuning(rings)?, early.is_some());
+        let options = StreamOptions { tuning, fast_open, unsent_limit, ..options };
         let connect = Connect { remote, local, stream: slot, options };
         let command = SocketCommand::Connect(Box::new(connect));
         engine

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use firelane::{Hub, Limits, Owner, Stack, TcpListener, TcpStream};
+use firelane_frame::ring_state::size_in;
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Request, SocketId};
 use firelane_shm::layout::status;
 use firelane_shm::{Holder, Mapping, ReadError, Readiness, Spin, StreamEnd, WriteError, carry, doorbell};
@@ -30,7 +31,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let (left, right) = firelane::wire(firelane::WireConfig::default());
+        Self::over(firelane::WireConfig::default())
+    }
+
+    fn over(wire: firelane::WireConfig) -> Self {
+        let (left, right) = firelane::wire(wire);
         let build = |end: firelane::Queue, addr: &str| {
             Stack::builder().interface(end).address(addr).unwrap().build().unwrap()
         };
@@ -273,6 +278,61 @@ fn a_program_connects_and_storage_is_there_only_while_it_is_needed() {
     assert_eq!(&bytes, b"after a rest");
     peer.write_all(b"and back").unwrap();
     assert_eq!(program.read(block, &mut bytes).unwrap(), 8);
+}
+
+/// The program waits as long as it takes to be told: it would be seen if it were not told that its buffer has grown.
+#[test]
+fn a_programs_send_buffer_grows_unless_it_chose_its_size() {
+    const SO_SNDBUF: i32 = 7;
+    let wire = firelane::Conditions { delay: Duration::from_millis(5), ..Default::default() };
+    for is_chosen in [false, true] {
+        let world = World::over(firelane::WireConfig::simulated(1, wire.clone()));
+        let mut config = firelane::NetstackConfig::default();
+        config.sockets.stream.send_capacity = 32 << 10;
+        world.stack.engine().tune(world.stack.id(), &config).unwrap();
+        let program = Program::new(&world);
+        let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+        let (fd, block) = program.connect(listener.local_addr().unwrap());
+        let end = program.end(block);
+        program.wait(&end, Readiness::WRITABLE);
+        if is_chosen {
+            let socket = SocketId(rustix::fs::fstat(&fd).unwrap().st_ino);
+            let value = (16i32 << 10).to_ne_bytes().to_vec();
+            let set = Request::SetOption { socket, level: 1, name: SO_SNDBUF, value };
+            assert_eq!(program.ask(set), Answer::Done);
+        }
+        let (mut peer, _) = listener.accept().unwrap();
+        let sent = pattern(1_000_000);
+        let most = std::thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                let mut all = Vec::new();
+                peer.read_to_end(&mut all).unwrap();
+                all
+            });
+            let (mut left, mut most) = (&sent[..], 0);
+            while !left.is_empty() {
+                let written = end.write(&[IoSlice::new(left)]);
+                program.kick(&end);
+                match written {
+                    Ok(count) => left = &left[count..],
+                    Err(WriteError::WouldBlock) => {
+                        let began = Instant::now();
+                        if end.asks_for_storage() {
+                            program.kick(&end);
+                        }
+                        end.wait(Readiness::WRITABLE, Duration::from_secs(10), &mut Spin::new(1));
+                        assert!(began.elapsed() < Duration::from_secs(9), "nobody told");
+                    }
+                    Err(error) => panic!("{error:?}"),
+                }
+                most = most.max(size_in(end.block().rings.one.state.load(Ordering::Acquire)));
+            }
+            program.shut(block);
+            assert!(reader.join().unwrap() == sent);
+            most
+        });
+        assert_eq!(most > 32 << 10, !is_chosen, "{most}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
 
-use firelane_frame::ring_state::{ATTACHED, EPOCH, HELD, size_in};
+use firelane_frame::ring_state::{ATTACHED, EPOCH, HELD, room_in, size_in};
 use firelane_frame::{RingSide, RingWords};
 
 use crate::joint::{Beside, Lie, Readable};
@@ -225,17 +225,17 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
             }
         }
         let held = Held::take(&self.rings().one.state).ok_or(WriteError::WouldBlock)?;
-        match self.write_held(held.size(), pieces) {
+        match self.write_held(&held, pieces) {
             0 => Err(WriteError::WouldBlock),
             count => Ok(count),
         }
     }
 
-    fn write_held(&self, size: usize, pieces: &[IoSlice<'_>]) -> usize {
+    fn write_held(&self, held: &Held<'_>, pieces: &[IoSlice<'_>]) -> usize {
         let (ours, theirs) = (&self.rings().one, &self.rings().two);
         let storage = ours.storage.load(Ordering::Relaxed).addr() as u64;
         let (tail, head) = (ours.tail.load(Ordering::Relaxed), theirs.head.load(Ordering::Acquire));
-        let limit = size.min(self.capacity(0));
+        let (size, limit) = (held.size(), room_in(held.state, self.capacity(0)));
         let room = limit.saturating_sub(tail.wrapping_sub(head) as usize);
         let len = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(room);
         if !copy_in(self.memory, (storage, size), tail, len, pieces, 0) {
@@ -386,7 +386,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         if state & ATTACHED == 0 {
             return 0;
         }
-        size_in(state).min(self.capacity(0))
+        room_in(state, self.capacity(0))
     }
 
     /// What poll(2) says. Writable is [`is_roomy`], as in Linux, so that writes are not crumbs.

@@ -99,6 +99,67 @@ proptest! {
     }
 }
 
+proptest! {
+    /// The lane may let the program's send ring grow at any time: what was written is read, and there is more room.
+    #[test]
+    fn a_send_ring_in_an_arena_grows_under_the_bytes(
+        steps in prop::collection::vec((0u8..3, 1usize..12_000), 1..100),
+    ) {
+        let mut lane = Lane::new(4096, 4096);
+        let memory = Mapping::attach(&lane.arena).unwrap().0;
+        let program = StreamEnd::new(&memory, lane.block, Holder::new(1, 1)).unwrap();
+        lane.send.attach_far();
+        let (mut limit, mut written) = (4096, 0u64);
+        for (step, len) in steps {
+            match step {
+                0 => {
+                    let room = limit - lane.send.available();
+                    prop_assert_eq!(program.room(), room);
+                    let wrote = match program.write(&[IoSlice::new(&bytes_at(written, len))]) {
+                        Err(WriteError::WouldBlock) => 0,
+                        other => other.unwrap(),
+                    };
+                    prop_assert_eq!(wrote, room.min(len));
+                    written += wrote as u64;
+                }
+                1 => {
+                    let (cursor, mut bytes) = (lane.send.cursor(), vec![0; len]);
+                    let count = lane.send.read(&mut bytes);
+                    prop_assert_eq!(&bytes[..count], &bytes_at(cursor, count)[..]);
+                }
+                _ => {
+                    let wanted = len.next_power_of_two();
+                    let grows = limit < wanted;
+                    prop_assert_eq!(lane.send.grow(len), grows);
+                    limit = limit.max(wanted);
+                }
+            }
+            let seen = lane._held.far().unwrap().written_behind(&lane._held, lane.send.cursor());
+            prop_assert_eq!(seen, [written - lane.send.cursor(), limit as u64]);
+            prop_assert!(!lane.send.far().unwrap().has_lied());
+        }
+    }
+}
+
+#[test]
+fn a_send_ring_grows_only_where_there_is_storage_to_spare_and_begins_again_when_it_was_empty() {
+    let page = PAGE as usize;
+    let mut lane = Lane::new(page, page);
+    let memory = Mapping::attach(&lane.arena).unwrap().0;
+    let program = StreamEnd::new(&memory, lane.block, Holder::new(1, 1)).unwrap();
+    assert!(!lane.send.grow(2 * page), "it has no storage as yet");
+    lane.send.attach_far();
+    program.write(&[IoSlice::new(&[7; 100])]).unwrap();
+    let quota = 64 * page;
+    assert!(!lane.send.grow(quota / 2), "with what is in use, more than half");
+    assert_eq!(lane.arena.rings().in_use().refused, 0);
+    assert!(lane.send.grow(quota / 4));
+    assert_eq!((program.room(), lane.arena.rings().in_use().storage), (quota / 4 - 100, quota / 4));
+    lane.send.release(100);
+    assert!(lane.send.detach_if_empty() && lane.send.attach_far());
+    assert_eq!((program.room(), lane.arena.rings().in_use().storage), (page, page));
+}
+
 /// Not a test of its own: what the other process runs, with its arena coming by standard input.
 #[test]
 fn child() {

@@ -22,7 +22,7 @@ use firelane_socket::{
 };
 use firelane_switch::{Lesson, Rules};
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig};
+use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig, Tuning};
 use firelane_udp::Sharing;
 use firelane_units::{
     BitRate, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId, VlanId,
@@ -469,9 +469,8 @@ pub struct ConnectDatagrams {
 /// The options that a stream starts with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamOptions {
-    /// The rings grow with what the path carries, up to the netstack's limits; set unless the program chose their
-    /// sizes (SO_RCVBUF).
-    pub autotune: bool,
+    /// Which rings grow with what the path carries: those whose sizes the program left open (SO_SNDBUF, SO_RCVBUF).
+    pub tuning: Tuning,
     /// Small segments do not wait for each other (TCP_NODELAY).
     pub nodelay: bool,
     /// The peer is asked whether it lives (SO_KEEPALIVE).
@@ -496,6 +495,8 @@ pub struct StreamOptions {
 /// A change of one option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamOption {
+    /// The program chose the size of a buffer (SO_SNDBUF, SO_RCVBUF): it grows no more by itself.
+    Tuning(Tuning),
     /// TCP_NODELAY.
     Nodelay(bool),
     /// TCP_CORK.

@@ -46,8 +46,8 @@ pub struct TcpConfig {
     pub mtu_probing: MtuProbing,
     /// What a peer takes that announces no MSS, over IPv4 and over IPv6 (`_mss_def_ipv4`, `_mss_def_ipv6`).
     pub default_mss: [Mss; 2],
-    /// The receive buffer that a connection may grow to: the window scale is chosen for it, once.
-    pub max_receive_buffer: u32,
+    /// What a connection's buffers may grow to (`max_buf`): the window scale is chosen for it, once.
+    pub max_buffer: u32,
     /// Explicit congestion notification (RFC 3168; Solaris' property `ecn`, whose default is `passive`).
     pub ecn: Willing,
     /// When a SYN is answered with a cookie.
@@ -184,7 +184,7 @@ impl Default for TcpConfig {
             window_scaling: true,
             mtu_probing: MtuProbing::Doubt,
             default_mss: [Mss::DEFAULT_V4, Mss::DEFAULT_V6],
-            max_receive_buffer: 6 << 20,
+            max_buffer: 6 << 20,
             ecn: Willing::Passive,
             syn_cookies: SynCookies::Pressure,
             fast_open: FastOpenPolicy::default(),
@@ -205,7 +205,7 @@ impl TcpConfig {
     /// (RFC 7323 §2.3 allows at most 14).
     pub fn window_scale(&self) -> u8 {
         let mut scale = 0;
-        while scale < MAX_WINDOW_SCALE && self.max_receive_buffer >> scale > u32::from(u16::MAX) {
+        while scale < MAX_WINDOW_SCALE && self.max_buffer >> scale > u32::from(u16::MAX) {
             scale += 1;
         }
         scale
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn the_scale_is_the_least_that_fits() {
         for (buffer, scale) in [(0, 0), (65_535, 0), (65_536, 1), (6 << 20, 7), (u32::MAX, 14)] {
-            let config = TcpConfig { max_receive_buffer: buffer, ..TcpConfig::default() };
+            let config = TcpConfig { max_buffer: buffer, ..TcpConfig::default() };
             assert_eq!(config.window_scale(), scale, "{buffer}");
         }
     }

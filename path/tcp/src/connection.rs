@@ -85,13 +85,27 @@ pub struct Connection {
     pub(crate) is_unreachable: bool,
 }
 
+/// Which buffers follow what the path carries, up to the netstack's limit: those whose sizes the program left to us
+/// (SO_SNDBUF, SO_RCVBUF).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tuning {
+    /// The send ring (`send_tuning.rs`).
+    pub send: bool,
+    /// The receive ring (`receive_tuning.rs`).
+    pub receive: bool,
+}
+
+impl Tuning {
+    /// Both.
+    pub const BOTH: Self = Self { send: true, receive: true };
+}
+
 /// What the program chose for its socket.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SocketOptions {
     pub(crate) nodelay: bool,
     pub(crate) cork: bool,
-    /// The sizes of the rings follow what the path carries.
-    pub(crate) autotune: bool,
+    pub(crate) tuning: Tuning,
     /// The program closed the socket: nobody will read.
     pub(crate) orphan: bool,
     /// What few sockets ask for; most connections do not pay for it.
@@ -464,10 +478,9 @@ impl Connection {
         self.options.nodelay = on;
     }
 
-    /// Whether the receive ring grows with what the program reads, up to the netstack's limit (Linux:
-    /// `tcp_moderate_rcvbuf`, unless SO_RCVBUF was set).
-    pub fn set_autotune(&mut self, on: bool) {
-        self.options.autotune = on;
+    /// Which rings grow. What has grown stays so until the ring is empty for a while.
+    pub fn set_tuning(&mut self, tuning: Tuning) {
+        self.options.tuning = tuning;
     }
 
     /// `TCP_QUICKACK`: ACKs leave at once for a while, or wait for the program's answers. Not for ever, as in Linux.

@@ -49,6 +49,7 @@ mod rest;
 pub mod rtt;
 mod segment;
 mod send;
+mod send_tuning;
 pub mod sent;
 mod small;
 mod space;
@@ -66,7 +67,7 @@ mod twin;
 mod undo;
 
 pub use config::{Keepalive, MtuProbing, SynCookies, TcpConfig, Willing};
-pub use connection::{Birth, Connection, Rings};
+pub use connection::{Birth, Connection, Rings, Tuning};
 pub use counts::Counts;
 pub use expected::Expected;
 pub use fast_open::{

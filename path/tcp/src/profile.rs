@@ -81,12 +81,12 @@ impl TcpConfig {
 
     /// These tunables with a profile's own.
     pub fn with_profile(self, profile: Profile) -> Self {
-        let (challenge_burst, interval, max_receive_buffer) = match profile {
+        let (challenge_burst, interval, max_buffer) = match profile {
             Profile::Linux => (1, 500, 6 << 20),
             Profile::FreeBsd => (5, 1000, 2 << 20),
         };
         let challenge_interval = Duration::from_millis(interval);
-        Self { profile, challenge_burst, challenge_interval, max_receive_buffer, ..self }
+        Self { profile, challenge_burst, challenge_interval, max_buffer, ..self }
     }
 }
 

@@ -502,7 +502,7 @@ impl Connection {
             false => self.receive.take_text(now, start, text, ring, delay, counts)?,
         };
         if published {
-            if self.options.autotune {
+            if self.options.tuning.receive {
                 self.tune_receiver(now, text.len(), stamps, ring);
             }
             return Ok(Events::READABLE);
@@ -515,7 +515,7 @@ impl Connection {
         let is_full = len >= usize::from(self.receive.segment());
         let stamps = stamps.filter(|_| is_full);
         let echoed = self.stamps.echoed(now, stamps);
-        let most = self.config.max_receive_buffer as usize;
+        let most = self.config.max_buffer as usize;
         self.receive.tune(now, echoed, self.stamps.is_on(), ring, most);
     }
 

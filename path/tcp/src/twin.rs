@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::config::{Keepalive, TcpConfig, Willing};
 use crate::congestion::Algorithm;
-use crate::connection::{Birth, Connection, Rings};
+use crate::connection::{Birth, Connection, Rings, Tuning};
 use crate::isn::TimestampClock;
 use crate::segment::{Disposition, SegmentIn, SegmentOut};
 use crate::send::TransmitLimits;
@@ -179,7 +179,7 @@ struct World {
 
 impl World {
     /// Connected.
-    fn new(config: &TcpConfig, autotune: bool) -> Self {
+    fn new(config: &TcpConfig, tuning: Tuning) -> Self {
         let (now, config) = (Instant::from_secs(100), Arc::new(config.clone()));
         let birth = |iss| Birth {
             iss: SeqNum(iss),
@@ -189,7 +189,7 @@ impl World {
         };
         let twin = |is_short| End::new(Connection::open(&config, &birth(7_000), now), is_short);
         let mut twins = [twin(true), twin(false)];
-        twins.iter_mut().for_each(|twin| twin.tcp.set_autotune(autotune));
+        twins.iter_mut().for_each(|twin| twin.tcp.set_tuning(tuning));
         let [syn, _] = twins.each_mut().map(|twin| twin.poll(now).expect("a SYN"));
         let answers = Connection::from_syn(&config, &birth(u32::MAX - 3_000), &syn.segment(), now);
         let (to_twins, to_peer) = (Vec::new(), Vec::new());
@@ -304,10 +304,10 @@ proptest! {
     #[test]
     fn the_short_ways_do_what_the_long_ways_do(
         config in config(),
-        autotune: bool,
+        receive: bool,
         steps in prop::collection::vec(step(), 1..100),
     ) {
-        let mut world = World::new(&config, autotune);
+        let mut world = World::new(&config, Tuning { receive, send: true });
         for step in &steps {
             world.take(step);
         }
@@ -316,7 +316,7 @@ proptest! {
 
 #[test]
 fn requests_and_answers_take_the_short_ways() {
-    let mut world = World::new(&TcpConfig::default(), true);
+    let mut world = World::new(&TcpConfig::default(), Tuning::BOTH);
     world.take(&Step::Nodelay(true));
     let before = world.twins[0].shortened;
     for _ in 0..10 {

@@ -18,7 +18,7 @@ fn config(random: &mut Random) -> TcpConfig {
         timestamps: random.chance(70),
         sack: random.chance(70).into(),
         window_scaling: random.chance(70),
-        max_receive_buffer: random.pick(&[1 << 14, 1 << 16, 1 << 20, 6 << 20]),
+        max_buffer: random.pick(&[1 << 14, 1 << 16, 1 << 20, 6 << 20]),
         ..TcpConfig::default()
     }
 }

@@ -119,7 +119,7 @@ impl Options {
             "iw" => tcp.flight.initial_segments = number(name, value, "a number of segments")?,
             "recv_buf" => self.recv_buf = number(name, value, BYTES)?,
             "send_buf" => self.send_buf = number(name, value, BYTES)?,
-            "max_buf" => tcp.max_receive_buffer = number(name, value, BYTES)?,
+            "max_buf" => tcp.max_buffer = number(name, value, BYTES)?,
             "delayed_ack" => tcp.delayed_ack = span(name, value)?,
             "connect_timeout" => tcp.connect_timeout = span(name, value)?,
             "abort_timeout" => tcp.abort_timeout = span(name, value)?,

@@ -7,8 +7,8 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use firelane_lane::{StreamOption, StreamOptions};
-use firelane_tcp::Keepalive;
 use firelane_tcp::congestion::Algorithm;
+use firelane_tcp::{Keepalive, Tuning};
 use firelane_units::BitRate;
 
 use crate::errno::{Errno, Sys, fail};
@@ -85,7 +85,7 @@ impl Stored {
     pub(crate) fn stream_options(&self) -> StreamOptions {
         StreamOptions {
             // Scripts expect the windows of the buffer that they have.
-            autotune: false,
+            tuning: Tuning::default(),
             nodelay: self.nodelay,
             keepalive: self.asks(),
             user_timeout: self.patience(),

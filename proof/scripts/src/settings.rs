@@ -101,7 +101,7 @@ impl Settings {
             "timestamps" => tcp.timestamps = on(value)?,
             "sack" => tcp.sack = on(value)?.into(),
             "window_scaling" => tcp.window_scaling = on(value)?,
-            "max_receive_buffer" => tcp.max_receive_buffer = number(value)?,
+            "max_buffer" => tcp.max_buffer = number(value)?,
             "delayed_ack" => tcp.delayed_ack = span(value)?,
             "connect_timeout" => tcp.connect_timeout = span(value)?,
             "abort_timeout" => tcp.abort_timeout = span(value)?,

@@ -16,13 +16,13 @@ use crate::arena::{RingArena, storage_for};
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
 use super::{
-    ATTACHED, Block, HELD, Margin, MarginRef, Place, RingReader, RingSide, RingWords, RingWriter, SIZE,
-    SIZE_SHIFT, clamped, size_in,
+    ATTACHED, Block, GROWN, HELD, Margin, MarginRef, Place, RingReader, RingSide, RingWords, RingWriter,
+    SIZE, SIZE_SHIFT, clamped, detached, room_in, size_in,
 };
 
 /// The other process' side of two rings.
 pub(super) struct Far {
-    arena: Arc<RingArena>,
+    pub(super) arena: Arc<RingArena>,
     block: u32,
     /// The capacity of the ring that it writes.
     capacity: AtomicU32,
@@ -41,7 +41,7 @@ impl Far {
     }
 
     #[inline]
-    fn words(&self) -> &RingWords {
+    pub(super) fn words(&self) -> &RingWords {
         self.arena.words(self.block)
     }
 
@@ -56,7 +56,7 @@ impl Far {
         let Some(storage) = self.arena.take(len) else { return false };
         let size = u64::from(len.trailing_zeros()) << SIZE_SHIFT;
         let show = |side: &RingSide, place: *mut u8| {
-            let state = side.state.load(Ordering::Relaxed) & !(SIZE | HELD);
+            let state = side.state.load(Ordering::Relaxed) & !(SIZE | HELD | GROWN);
             side.storage.store(place, Ordering::Relaxed);
             side.state.store(state | size | ATTACHED, Ordering::Release);
         };
@@ -65,10 +65,18 @@ impl Far {
         true
     }
 
+    /// Shows other storage by `shown`, whose word showed none; `size` is its size and that it has grown.
+    pub(super) fn show_grown(&self, shown: &RingSide, storage: NonNull<u8>, size: u64) {
+        let place = core::ptr::without_provenance_mut(self.arena.distance(storage));
+        shown.storage.store(place, Ordering::Relaxed);
+        let state = shown.state.load(Ordering::Relaxed) & !(SIZE | HELD);
+        shown.state.store(state | size | ATTACHED, Ordering::Release);
+    }
+
     /// Gives the storage of the ring whose words are `own` back.
     fn give(&self, own: &RingSide) {
         let state = own.state.load(Ordering::Relaxed);
-        own.state.store(state & !ATTACHED, Ordering::Relaxed);
+        own.state.store(detached(state), Ordering::Relaxed);
         if state & ATTACHED != 0
             && let Some(storage) = NonNull::new(own.storage.load(Ordering::Relaxed))
         {
@@ -108,10 +116,10 @@ impl<'a> FarView<'a> {
     /// first number but to wake it.
     pub fn written_behind(self, own: &MarginRef, cursor: u64) -> [u64; 2] {
         let tail = self.0.words().one.tail.load(Ordering::Acquire);
-        let capacity = u64::from(self.0.capacity.load(Ordering::Relaxed));
+        let capacity = self.0.capacity.load(Ordering::Relaxed) as usize;
         let state = own.0.one.state.load(Ordering::Relaxed);
-        let storage = if state & ATTACHED != 0 { size_in(state) as u64 } else { 0 };
-        [tail.wrapping_sub(cursor), storage.min(capacity)]
+        let room = if state & ATTACHED != 0 { room_in(state, capacity) as u64 } else { 0 };
+        [tail.wrapping_sub(cursor), room]
     }
 
     /// It is to be taken for a liar.
@@ -128,7 +136,7 @@ impl<'a> FarView<'a> {
 impl Block {
     /// The other process' side. Only halves of [`super::Party::Far`] ask.
     #[inline]
-    fn other(&self) -> &Far {
+    pub(super) fn other(&self) -> &Far {
         self.far().expect("a far half has a far side")
     }
 }

@@ -102,6 +102,76 @@ fn storage_comes_with_the_first_byte_and_goes_with_the_last() {
     assert_eq!((reader.cursor(), reader.peek_at(1, 9).0), (1, &b"y"[..]));
 }
 
+proptest! {
+    /// The reader may let a ring grow at any time: the stream stays what it was, and all of the storage is room.
+    #[test]
+    fn growing_changes_nothing_but_the_room(
+        capacity in 1usize..200,
+        steps in prop::collection::vec((0u8..4, 0usize..600), 0..100),
+    ) {
+        let (mut writer, mut reader) = byte_ring(capacity);
+        let (mut limit, mut model) = (capacity, VecDeque::new());
+        for (step, n) in steps {
+            match step {
+                0 => {
+                    let count = writer.write(&bytes_at(writer.cursor(), n));
+                    prop_assert_eq!(count, n.min(limit - model.len()));
+                    model.extend(bytes_at(writer.cursor() - count as u64, count));
+                }
+                1 => {
+                    let mut bytes = vec![0; n];
+                    let count = reader.read(&mut bytes);
+                    let expected: Vec<u8> = model.drain(..n.min(model.len())).collect();
+                    prop_assert_eq!(&bytes[..count], &expected[..]);
+                }
+                2 => {
+                    let before = reader.attached_bytes();
+                    let grows = before > 0 && before < n.next_power_of_two();
+                    prop_assert_eq!(reader.grow(n), grows);
+                    limit = if grows { n.next_power_of_two() } else { limit };
+                }
+                _ => {
+                    if reader.detach_if_empty() {
+                        limit = capacity;
+                    }
+                }
+            }
+            prop_assert_eq!((writer.free(), reader.available()), (limit - model.len(), model.len()));
+        }
+    }
+}
+
+#[test]
+fn a_ring_grows_between_threads_and_loses_nothing() {
+    const BYTES: u64 = 3_000_000;
+    let (mut writer, mut reader) = byte_ring(1000);
+    let sender = thread::spawn(move || {
+        while writer.cursor() < BYTES {
+            let left = (BYTES - writer.cursor()).min(777) as usize;
+            if writer.write(&bytes_at(writer.cursor(), left)) == 0 {
+                thread::yield_now();
+            }
+        }
+    });
+    let (mut bytes, mut grown, mut capacity) = (vec![0; 500], 0, 1024);
+    while reader.cursor() < BYTES {
+        let cursor = reader.cursor();
+        let count = reader.read(&mut bytes);
+        assert_eq!(bytes[..count], bytes_at(cursor, count)[..]);
+        // Now and then it begins again with what it was made for.
+        if reader.detach_if_empty() {
+            capacity = 1024;
+        } else if capacity < 1 << 16 && reader.grow(2 * capacity) {
+            (grown, capacity) = (grown + 1, 2 * capacity);
+        }
+        if count == 0 {
+            thread::yield_now();
+        }
+    }
+    sender.join().unwrap();
+    assert!(grown > 0, "it was in use");
+}
+
 #[test]
 fn a_larger_capacity_waits_until_the_ring_is_empty() {
     let (mut writer, mut reader) = byte_ring(64);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use firelane_lane::{StreamOption, StreamOptions};
 use firelane_shm::layout::request;
 use firelane_socket::StreamConfig;
-use firelane_tcp::Keepalive;
 use firelane_tcp::congestion::Algorithm;
+use firelane_tcp::{Keepalive, Tuning};
 use firelane_units::BitRate;
 use rustix::io::Errno;
 
@@ -93,6 +93,7 @@ impl Options {
             (socket::LEVEL, socket::SNDBUF | socket::RCVBUF) => {
                 let wanted = buffer_of(value);
                 self.buffers[usize::from(name == socket::RCVBUF)] = Some(wanted);
+                return Ok(Some(StreamOption::Tuning(self.tuning())));
             }
             (socket::LEVEL, socket::KEEPALIVE) => {
                 self.keepalive = on;
@@ -208,9 +209,16 @@ impl Options {
         })
     }
 
+    /// Which buffers grow by themselves: those that the program has not set.
+    fn tuning(&self) -> Tuning {
+        let [send, receive] = self.buffers.map(|buffer| buffer.is_none());
+        Tuning { send, receive }
+    }
+
     /// What a connection begins with.
     pub(super) fn first(&self) -> StreamOptions {
         StreamOptions {
+            tuning: self.tuning(),
             nodelay: self.nodelay,
             keepalive: self.keepalive.then_some(self.keep),
             user_timeout: self.user_timeout,
@@ -338,6 +346,7 @@ mod tests {
         options.set(1, 13, &[1, 0, 0, 0, 0, 0, 0, 0]).unwrap();
         assert!(options.resets());
         assert_eq!(options.rings(ABOUT.usual), StreamConfig { send_capacity: 1000, recv_capacity: 2048 });
+        assert_eq!(options.first().tuning, Tuning { send: true, receive: false }, "SO_RCVBUF was set");
         assert_eq!(options.bits(), request::NODELAY);
         let words = "reuseaddr v6only cork keepalive=30s,60s,8 linger=0s rcvbuf=2048 congestion=bbr ttl=255";
         assert_eq!(options.spelled(request::CORK).join(" "), words);

@@ -45,8 +45,8 @@ pub(crate) struct Stream {
     state: AtomicU32,
     /// What the program has been told for good ([`status`]).
     told: AtomicU64,
-    /// What the peer had acknowledged when the program was last told of room.
-    told_room: AtomicU64,
+    /// What the peer had acknowledged when the program was last told of room, and how much the ring held then.
+    told_room: [AtomicU64; 2],
     /// What it shares with its peer, once they could be fused.
     joined: OnceLock<Joined>,
     /// SO_SNDBUF and SO_RCVBUF.
@@ -78,7 +78,6 @@ impl Stream {
     ) -> io::Result<Arc<Self>> {
         let (local, remote) = ends;
         let engine = &stack.inner;
-        let options = StreamOptions { autotune: stack.is_usual(rings)?, ..options };
         let lane = engine.registry().netstack_mut(stack.id).map(|n| engine.some_lane(&n.lanes))?;
         let made = stream_in(arena.rings(), rings, lane, stack.id);
         let (hold, slot) = made.ok_or(Errno::NOBUFS)?;
@@ -121,7 +120,7 @@ impl Stream {
             capacities,
             state: AtomicU32::new(0),
             told: AtomicU64::new(0),
-            told_room: AtomicU64::new(0),
+            told_room: Default::default(),
             later: Mutex::new(beginning.later),
         });
         if let Some(block) = arena.mapping().block(number) {
@@ -259,21 +258,21 @@ impl Stream {
         number.unsigned_abs().into()
     }
 
-    /// Whether there may be somebody to wake: text came, or so much was acknowledged that there is room where there was
-    /// none. Whoever found room before does not wait for more.
+    /// Whether there may be somebody to wake: text came, or so much was acknowledged, or the ring has grown so, that there
+    /// is room where there was none. Whoever found room before does not wait for more.
     fn has_moved(&self, ready: Ready) -> bool {
         let [acknowledged, _] = self.hold.passed();
-        let before = self.told_room.swap(acknowledged, Ordering::Relaxed);
+        let [written, limit] = self.hold.written_behind(acknowledged);
+        let [told, told_limit] = &self.told_room;
+        let more = acknowledged.wrapping_sub(told.swap(acknowledged, Ordering::Relaxed));
+        let old_limit = told_limit.swap(limit, Ordering::Relaxed);
         if ready != Ready::WRITABLE {
             return true;
         }
         let had_no_storage = self.has(WANTS_STORAGE)
             && self.state.fetch_and(!WANTS_STORAGE, Ordering::AcqRel) & WANTS_STORAGE != 0;
-        let is_roomy_behind = |cursor| {
-            let [written, limit] = self.hold.written_behind(cursor);
-            is_roomy(limit.saturating_sub(written), written)
-        };
-        had_no_storage || (!is_roomy_behind(before) && is_roomy_behind(acknowledged))
+        let roomy = |written: u64, limit: u64| is_roomy(limit.saturating_sub(written), written);
+        had_no_storage || (!roomy(written.wrapping_add(more), old_limit) && roomy(written, limit))
     }
 
     /// The connection may have been made: shows its names, sets its options, and does what was asked for before.

@@ -47,6 +47,7 @@ impl<D> Inside<'_, D> {
                 let now = inside.common.now;
                 let conn = inside.conns.slab.get_mut(id)?;
                 match option {
+                    StreamOption::Tuning(tuning) => conn.tcp().set_tuning(tuning),
                     StreamOption::Nodelay(on) => conn.tcp().set_nodelay(on),
                     StreamOption::Cork(on) => conn.tcp().set_cork(on),
                     StreamOption::QuickAck(on) => conn.tcp().set_quickack(on),

@@ -242,7 +242,7 @@ impl<D> Inside<'_, D> {
 
 pub(super) fn set_options(tcp: &mut Connection, options: &StreamOptions, config: &TcpConfig, now: Instant) {
     let usual = options.keepalive_default.then_some(config.keepalive);
-    tcp.set_autotune(options.autotune);
+    tcp.set_tuning(options.tuning);
     tcp.set_nodelay(options.nodelay);
     tcp.set_keepalive(now, options.keepalive.or(usual));
     tcp.set_user_timeout(options.user_timeout);

@@ -75,7 +75,10 @@ impl Stacks {
             let pause = inside.send_share(id, &self.steps, links);
             match pause {
                 Pause::Again => inside.conns.touch(id),
-                Pause::Empty => inside.come_to_rest(id),
+                Pause::Empty => {
+                    inside.tune_sender(id);
+                    inside.come_to_rest(id);
+                }
                 Pause::Waits => {}
             }
             if inside.conns.slab.get_mut(id).is_some_and(|conn| conn.has_unsent_limit()) {
@@ -319,6 +322,17 @@ impl<D> Inside<'_, D> {
         let (tcp, rings) = conn.parts();
         let is_enough = tcp.unsent_limit().is_none_or(|limit| tcp.unsent(&rings) < u64::from(limit));
         if is_enough && conn.stream.shared().words().relieve() {
+            let token = conn.stream.tell(Ready::WRITABLE);
+            self.common.outbox.tell(token, Ready::WRITABLE);
+        }
+    }
+
+    /// Everything was sent: if there is room for more than the send ring holds, it grows, and the program may write on.
+    #[inline]
+    fn tune_sender(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        let (tcp, mut rings) = conn.parts();
+        if tcp.tune_sender(&mut rings) {
             let token = conn.stream.tell(Ready::WRITABLE);
             self.common.outbox.tell(token, Ready::WRITABLE);
         }

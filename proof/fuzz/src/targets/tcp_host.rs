@@ -88,7 +88,7 @@ impl Setup {
                 timestamps: bits & 1 == 0,
                 sack: (bits & 2 == 0).into(),
                 window_scaling: bits & 4 == 0,
-                max_receive_buffer: if bits & 8 == 0 { 6 << 20 } else { 1 << 16 },
+                max_buffer: if bits & 8 == 0 { 6 << 20 } else { 1 << 16 },
                 ..TcpConfig::default()
             },
             mss: input.pick(&[1460, 88, 100, 536, 1220, 9000]),
