@@ -16,6 +16,14 @@ impl Direction {
     /// Both, inward first.
     pub const ALL: [Self; 2] = [Self::In, Self::Out];
 
+    /// The other one.
+    pub const fn turned(self) -> Self {
+        match self {
+            Self::In => Self::Out,
+            Self::Out => Self::In,
+        }
+    }
+
     /// The position in a pair of tables.
     pub const fn index(self) -> usize {
         self as usize

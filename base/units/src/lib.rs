@@ -10,6 +10,7 @@ mod direction;
 mod drop_reason;
 mod ids;
 mod mac;
+mod port_range;
 mod prefix;
 mod protection;
 mod rate;
@@ -24,6 +25,7 @@ pub use ids::{
     ConnId, FlowId, LaneId, LinkId, NetstackId, Port, Priority, SocketId, StepListId, SwitchPortId,
 };
 pub use mac::{MacAddr, ParseMacError};
+pub use port_range::{ParsePortRangeError, PortRange};
 pub use prefix::{IpPrefix, ParsePrefixError};
 pub use protection::{Protection, Protections};
 pub use rate::{BitRate, ParseRateError};

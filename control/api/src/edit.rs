@@ -4,8 +4,8 @@
 //! is still validated as a whole, so no change can leave a model that a restart would refuse.
 
 use firelane_model::{
-    AddrObjName, Address, Flow, FlowName, LinkClass, LinkName, Mac, Model, NetstackName, Transport, Vnic,
-    VnicUser,
+    AddrObjName, Address, Flow, FlowName, LinkClass, LinkName, Mac, Model, NO_WIRE, NetstackName, Transport,
+    Vnic, VnicUser,
 };
 
 use firelane_units::VlanId;
@@ -190,6 +190,9 @@ fn add_flow(model: &mut Model, name: &FlowName, flow: &Flow) -> Result<(), ApiEr
     }
     if model.class_of(flow.link.as_str()).is_none() {
         return Err(ApiError::new(Status::LinkInvalid, "link", &flow.link, ""));
+    }
+    if !model.carries_flows(flow.link.as_str()) {
+        return Err(ApiError::new(Status::NotSupported, "link", &flow.link, NO_WIRE));
     }
     let matching = &flow.matching;
     if matching.is_empty() {

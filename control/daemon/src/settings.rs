@@ -124,6 +124,9 @@ pub(crate) fn rule(matching: &firelane_model::FlowMatch) -> FlowMatch {
         local_port: matching.local_port,
         remote_port: matching.remote_port,
         dsfield: matching.dsfield.and_then(|it| DsField::new(it.value(), it.mask())),
+        vlan: matching.vlan_id,
+        local_mac: matching.local_mac,
+        remote_mac: matching.remote_mac,
     }
 }
 
@@ -187,12 +190,16 @@ mod tests {
 
     #[test]
     fn every_attribute_of_a_flow_arrives() {
-        let text = "local_ip=10.0.0.0/24,remote_ip=10.1.0.0/16,transport=udp,local_port=5,remote_port=6,dsfield=0x2c:0xfc";
+        let text = "local_ip=10.0.0.0/24,remote_ip=10.1.0.0/16,transport=udp,local_port=5,remote_port=6-9,\
+                    dsfield=0x2c:0xfc,vlan_id=7,local_mac=2:8:20:0:0:1,remote_mac=2:8:20:0:0:2";
         let rule = rule(&text.parse().unwrap());
         assert_eq!(rule.local_ip, "10.0.0.0/24".parse().ok());
         assert_eq!(rule.remote_ip, "10.1.0.0/16".parse().ok());
         assert_eq!(rule.transport, Some(IpProtocol(17)));
-        assert_eq!((rule.local_port, rule.remote_port), (Some(Port(5)), Some(Port(6))));
+        assert_eq!((rule.local_port, rule.remote_port), (Some(Port(5).into()), "6-9".parse().ok()));
+        assert_eq!(rule.vlan.map(|vlan| vlan.id()), Some(7));
+        assert_eq!(rule.local_mac, "2:8:20:0:0:1".parse().ok());
+        assert_eq!(rule.remote_mac, "2:8:20:0:0:2".parse().ok());
         assert_eq!(rule.dsfield, DsField::new(0x2c, 0xfc));
     }
 }

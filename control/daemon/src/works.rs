@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
-use firelane::{AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, VnicConfig, VnicUser};
+use firelane::{
+    AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, RuleError, VnicConfig, VnicUser,
+};
 use firelane_api::{ApiError, Status};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Dhcp, Etherstub, Flow, FlowName, IfProps, Instance, Interface, Link,
@@ -550,12 +552,11 @@ impl Works {
 /// Flows.
 impl Works {
     fn add_flow(&mut self, name: &FlowName, flow: &Flow) -> Done {
-        let vnic = self.vnics.get(&flow.link).ok_or_else(|| {
-            let allowed = if self.links.contains_key(&flow.link) { "flows are on VNICs" } else { "" };
-            ApiError::new(Status::LinkInvalid, "link", &flow.link, allowed)
-        })?;
+        let vnic = self.vnics.get(&flow.link).map(|it| it.id);
+        let link = vnic.or_else(|| self.links.get(&flow.link).map(|it| it.id));
+        let link = link.ok_or_else(|| ApiError::new(Status::LinkInvalid, "link", &flow.link, ""))?;
         let rule = settings::rule(&flow.matching);
-        let id = self.engine.add_flow(vnic.id, rule, flow.maxbw, flow.priority).map_err(refused)?;
+        let id = self.engine.add_flow(link, rule, flow.maxbw, flow.priority).map_err(refused)?;
         self.flows.insert(name.clone(), id);
         Ok(())
     }
@@ -589,7 +590,11 @@ pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
         E::NoFlow(_) | E::NoNetstack(_) => Status::NotFound,
         E::LinkBusy(_) => Status::LinkBusy,
         E::MacTaken(_) => Status::MacInUse,
-        E::IdenticalFlow(_) => Status::FlowIdentical,
+        E::NoWire(_) => Status::NotSupported,
+        E::Rule(RuleError::Identical(_)) => Status::FlowIdentical,
+        E::Rule(RuleError::Empty) => Status::BadArg,
+        E::Rule(RuleError::MixedFamilies) => Status::BadIp,
+        E::Rule(RuleError::TooManyMaskSets | RuleError::TooManyRangePairs) => Status::TooMany,
         E::NoUser(_) => Status::NoIf,
         E::Device(_) | E::Tap(_) => Status::Io,
         E::ManyCaptures(_) => Status::TooMany,

@@ -219,6 +219,7 @@ impl Engine {
         let (flow, uplink) = (entry.flow, entry.uplink);
         self.0.tell_all(|_| Control::RemoveFlow(flow))?;
         if let Some(uplink) = uplink {
+            self.0.remove_flows(&mut registry, uplink)?;
             self.0.tell_all(|_| Control::RemovePort(uplink))?;
         }
         self.0.tell_all(|_| Control::RemoveLink(link))?;
@@ -286,10 +287,9 @@ impl Engine {
     pub fn remove_vnic(&self, vnic: LinkId) -> Result<(), ChangeError> {
         let mut registry = self.0.registry();
         let flow = registry.vnics.get(&vnic).ok_or(ChangeError::NoLink(vnic))?.flow;
-        for flow in registry.flows_of(vnic).into_iter().chain([flow]) {
-            self.0.tell_all(|_| Control::RemoveFlow(flow))?;
-            registry.flows.remove(&flow);
-        }
+        self.0.remove_flows(&mut registry, vnic)?;
+        self.0.tell_all(|_| Control::RemoveFlow(flow))?;
+        registry.flows.remove(&flow);
         self.0.tell_all(|_| Control::RemovePort(vnic))?;
         registry.vnics.remove(&vnic);
         for netstack in registry.netstacks.values_mut() {
@@ -332,29 +332,26 @@ impl Engine {
         self.set_flow_priority(flow.ok_or(ChangeError::NoLink(link))?, priority)
     }
 
-    /// Makes a flow of a VNIC.
+    /// Makes a flow of a VNIC, or of what passes the wire of a link.
     ///
     /// # Errors
-    /// The VNIC does not exist, or one of its flows has the same attributes.
+    /// The link does not exist or has no wire, one of its flows has the same attributes, or there are too many kinds.
     pub fn add_flow(
         &self,
-        vnic: LinkId,
+        link: LinkId,
         rule: FlowMatch,
         maxbw: Option<BitRate>,
         priority: Priority,
     ) -> Result<FlowId, ChangeError> {
         let mut registry = self.0.registry();
-        let parent = Some(registry.vnics.get(&vnic).ok_or(ChangeError::NoLink(vnic))?.flow);
-        let same = registry.flows_of(vnic).into_iter().find(|id| registry.flows[id].rule == Some(rule));
-        if let Some(id) = same {
-            return Err(ChangeError::IdenticalFlow(id));
-        }
+        let (owner, parent) = registry.owner_of(link)?;
         let flow = registry.mint_flow();
+        registry.add_rule(owner, &rule, flow).map_err(ChangeError::Rule)?;
         let config = FlowConfig { parent, maxbw, priority };
         let home = registry.home_of(flow, &config, self.lanes());
-        let setup = FlowSetup { flow, owner: vnic, rule: Some(rule), config, home };
-        self.0.tell_all(|_| Control::AddFlow(setup))?;
-        registry.flows.insert(flow, Flow { owner: vnic, rule: Some(rule), config, home });
+        registry.flows.insert(flow, Flow { owner, rule: Some(rule), config, home });
+        let setup = FlowSetup { flow, owner, rule: Some(rule), config, home };
+        self.0.tell_all(|_| Control::AddFlow(setup)).inspect_err(|_| registry.forget_flow(flow))?;
         Ok(flow)
     }
 
@@ -366,7 +363,7 @@ impl Engine {
         let mut registry = self.0.registry();
         registry.flows.get(&flow).filter(|f| f.rule.is_some()).ok_or(ChangeError::NoFlow(flow))?;
         self.0.tell_all(|_| Control::RemoveFlow(flow))?;
-        registry.flows.remove(&flow);
+        registry.forget_flow(flow);
         Ok(())
     }
 
@@ -544,6 +541,15 @@ impl Inner {
     /// Sends a change to every lane.
     pub(crate) fn tell_all(&self, control: impl Fn(LaneId) -> Control<Queue>) -> Result<(), ChangeError> {
         self.fabric.lane_ids().try_for_each(|lane| self.tell(lane, control(lane)))
+    }
+
+    /// Removes the flows of a VNIC or uplink, its own limit not among them.
+    fn remove_flows(&self, registry: &mut Registry, owner: LinkId) -> Result<(), ChangeError> {
+        for flow in registry.flows_of(owner) {
+            self.tell_all(|_| Control::RemoveFlow(flow))?;
+            registry.forget_flow(flow);
+        }
+        Ok(())
     }
 
     /// Sends a change to a lane, and gives its worker a turn: a new queue must be asked for notifications.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use firelane_classify::{MASK_SETS_MAX, RANGE_PAIRS_MAX, RuleError};
 use firelane_socket::SocketError;
 use firelane_units::{FlowId, LinkId, MacAddr, NetstackId};
 
@@ -23,8 +24,10 @@ pub enum ChangeError {
     MacTaken(MacAddr),
     /// The link has an uplink already.
     HasUplink(LinkId),
-    /// Another flow of the VNIC has the same attributes.
-    IdenticalFlow(FlowId),
+    /// The link has no wire whose traffic it could have flows of: an etherstub's VNICs have them.
+    NoWire(LinkId),
+    /// A flow's attributes contradict each other, are those of another flow, or would cost every frame too much.
+    Rule(RuleError),
     /// The VNIC has no netstack, so it has no addresses.
     NoUser(LinkId),
     /// A device or the kernel refused.
@@ -50,7 +53,17 @@ impl fmt::Display for ChangeError {
             Self::LinkBusy(id) => write!(f, "link {id} still has VNICs"),
             Self::MacTaken(mac) => write!(f, "MAC address {mac} is already in use"),
             Self::HasUplink(id) => write!(f, "link {id} already has an uplink"),
-            Self::IdenticalFlow(id) => write!(f, "flow {id} has identical attributes"),
+            Self::NoWire(id) => write!(f, "link {id} has no wire; its VNICs may have flows"),
+            Self::Rule(RuleError::Identical(id)) => write!(f, "flow {id} has identical attributes"),
+            Self::Rule(RuleError::Empty) => f.write_str("a flow needs an attribute"),
+            Self::Rule(RuleError::MixedFamilies) => f.write_str("local and remote address of one family"),
+            Self::Rule(RuleError::TooManyMaskSets) => {
+                write!(f, "a link's flows may be of {MASK_SETS_MAX} different kinds")
+            }
+            Self::Rule(RuleError::TooManyRangePairs) => write!(
+                f,
+                "{RANGE_PAIRS_MAX} flows at most that are alike but for ranges of local and remote ports"
+            ),
             Self::NoUser(id) => write!(f, "VNIC {id} has no netstack"),
             Self::Device(error) => write!(f, "device: {error}"),
             Self::Tap(error) => error.fmt(f),

@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use firelane_classify::FlowMatch;
+use firelane_classify::{FlowMatch, FlowRules, RuleError};
 use firelane_flow::FlowConfig;
 use firelane_ip::Resolvers;
 use firelane_units::{FlowId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId, VlanId};
 
+use crate::error::ChangeError;
 use crate::netstack_config::NetstackConfig;
 
 /// A link: what VNICs are attached to.
@@ -105,6 +106,8 @@ pub(crate) struct Registry {
     pub(crate) links: BTreeMap<LinkId, Link>,
     pub(crate) vnics: BTreeMap<LinkId, Vnic>,
     pub(crate) flows: BTreeMap<FlowId, Flow>,
+    /// The rules of each VNIC's and uplink's flows, as the lanes have them.
+    rules: BTreeMap<LinkId, FlowRules>,
     pub(crate) netstacks: BTreeMap<NetstackId, Netstack>,
     /// The captures that run.
     pub(crate) captures: BTreeSet<u32>,
@@ -133,9 +136,41 @@ impl Registry {
         NetstackId(self.next_netstack - 1)
     }
 
-    /// The flows of a VNIC, its own limit not among them.
-    pub(crate) fn flows_of(&self, vnic: LinkId) -> Vec<FlowId> {
-        let is_its = |flow: &Flow| flow.owner == vnic && flow.rule.is_some();
+    /// The port whose flows the flows of `link` are, and the flow that they are part of: what passes a link's wire has
+    /// passed a VNIC, where it counts against the link's limit, so a link's flows are part of no other.
+    pub(crate) fn owner_of(&self, link: LinkId) -> Result<(LinkId, Option<FlowId>), ChangeError> {
+        if let Some(vnic) = self.vnics.get(&link) {
+            return Ok((link, Some(vnic.flow)));
+        }
+        let known = self.links.get(&link).ok_or(ChangeError::NoLink(link))?;
+        known.uplink.map(|uplink| (uplink, None)).ok_or(ChangeError::NoWire(link))
+    }
+
+    /// Enters the rule of a flow, or says why no lane would.
+    pub(crate) fn add_rule(
+        &mut self,
+        owner: LinkId,
+        rule: &FlowMatch,
+        flow: FlowId,
+    ) -> Result<(), RuleError> {
+        self.rules.entry(owner).or_default().insert(rule, flow)
+    }
+
+    /// Forgets a flow and its rule.
+    pub(crate) fn forget_flow(&mut self, flow: FlowId) {
+        if let Some(Flow { owner, rule: Some(rule), .. }) = self.flows.remove(&flow)
+            && let Some(rules) = self.rules.get_mut(&owner)
+        {
+            rules.remove(&rule);
+            if rules.is_empty() {
+                self.rules.remove(&owner);
+            }
+        }
+    }
+
+    /// The flows of a VNIC or uplink, its own limit not among them.
+    pub(crate) fn flows_of(&self, owner: LinkId) -> Vec<FlowId> {
+        let is_its = |flow: &Flow| flow.owner == owner && flow.rule.is_some();
         self.flows.iter().filter(|(_, flow)| is_its(flow)).map(|(&id, _)| id).collect()
     }
 

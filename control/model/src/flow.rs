@@ -7,7 +7,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use firelane_units::{BitRate, IpPrefix, Port, Priority};
+use firelane_units::{BitRate, IpPrefix, MacAddr, PortRange, Priority, VlanId};
 use serde::{Deserialize, Serialize};
 
 use crate::value::{self, TextValue, serde_as_text};
@@ -26,20 +26,26 @@ pub enum Transport {
     Icmp,
     /// RFC 4443.
     Icmpv6,
+    /// RFC 4303.
+    Esp,
+    /// One without a word here, by its number.
+    Number(u8),
 }
 
 impl Transport {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Tcp, Self::Udp, Self::Sctp, Self::Icmp, Self::Icmpv6];
+    /// All that have a word.
+    pub const NAMED: [Self; 6] = [Self::Tcp, Self::Udp, Self::Sctp, Self::Icmp, Self::Icmpv6, Self::Esp];
 
-    /// The word used in commands.
-    pub const fn word(self) -> &'static str {
+    /// The word used in commands; others are called by their number.
+    pub const fn word(self) -> Option<&'static str> {
         match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Sctp => "sctp",
-            Self::Icmp => "icmp",
-            Self::Icmpv6 => "icmpv6",
+            Self::Tcp => Some("tcp"),
+            Self::Udp => Some("udp"),
+            Self::Sctp => Some("sctp"),
+            Self::Icmp => Some("icmp"),
+            Self::Icmpv6 => Some("icmpv6"),
+            Self::Esp => Some("esp"),
+            Self::Number(_) => None,
         }
     }
 
@@ -50,7 +56,9 @@ impl Transport {
             Self::Tcp => 6,
             Self::Udp => 17,
             Self::Icmpv6 => 58,
+            Self::Esp => 50,
             Self::Sctp => 132,
+            Self::Number(number) => number,
         }
     }
 
@@ -60,15 +68,30 @@ impl Transport {
     }
 }
 
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.word() {
+            Some(word) => f.pad(word),
+            None => self.number().fmt(f),
+        }
+    }
+}
+
 impl TextValue for Transport {
-    const ALLOWED: &'static str = "a transport is tcp, udp, sctp, icmp or icmpv6";
+    const ALLOWED: &'static str =
+        "a transport is tcp, udp, sctp, icmp, icmpv6, esp or a protocol's number from 0 to 255";
 
     fn read(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|t| t.word().eq_ignore_ascii_case(text))
+        let is_word = |t: &Self| t.word().is_some_and(|word| word.eq_ignore_ascii_case(text));
+        if let Some(named) = Self::NAMED.into_iter().find(is_word) {
+            return Some(named);
+        }
+        let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+        Some(Self::NAMED.into_iter().find(|t| t.number() == number).unwrap_or(Self::Number(number)))
     }
 
     fn write(&self) -> String {
-        self.word().to_owned()
+        self.to_string()
     }
 }
 
@@ -140,18 +163,33 @@ pub struct FlowMatch {
     /// The protocol above IP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
-    /// The link's own port.
+    /// The link's own port, or a range of them.
     #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<u16>, minimum = 1))]
-    pub local_port: Option<Port>,
-    /// The other side's port.
+    #[cfg_attr(feature = "schema", schema(schema_with = schema::port_or_range))]
+    pub local_port: Option<PortRange>,
+    /// The other side's port, or a range of them.
     #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<u16>, minimum = 1))]
-    pub remote_port: Option<Port>,
+    #[cfg_attr(feature = "schema", schema(schema_with = schema::port_or_range))]
+    pub remote_port: Option<PortRange>,
     /// The differentiated-services field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dsfield: Option<DsField>,
+    /// The VLAN of the frames' tag, as they pass the link.
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u16>, minimum = 1, maximum = 4094))]
+    pub vlan_id: Option<VlanId>,
+    /// The link's own station.
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub local_mac: Option<MacAddr>,
+    /// The other side's station.
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub remote_mac: Option<MacAddr>,
 }
+
+/// What a link must have to carry flows: what passes between VNICs is in theirs.
+pub const NO_WIRE: &str = "a VNIC, or a link that leads out";
 
 /// A flow and its properties.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -183,8 +221,17 @@ fn is_medium(priority: &Priority) -> bool {
 
 impl FlowMatch {
     /// The names of the attributes, as commands and file spell them.
-    pub const ATTRIBUTES: [&'static str; 6] =
-        ["local_ip", "remote_ip", "transport", "local_port", "remote_port", "dsfield"];
+    pub const ATTRIBUTES: [&'static str; 9] = [
+        "local_ip",
+        "remote_ip",
+        "transport",
+        "local_port",
+        "remote_port",
+        "dsfield",
+        "vlan_id",
+        "local_mac",
+        "remote_mac",
+    ];
 
     /// Sets the attribute `name` from text; `protocol` is the later spelling of `transport`.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), FieldError> {
@@ -202,6 +249,9 @@ impl FlowMatch {
             "local_port" => put(&mut self.local_port, name, text),
             "remote_port" => put(&mut self.remote_port, name, text),
             "dsfield" => put(&mut self.dsfield, name, text),
+            "vlan_id" => put(&mut self.vlan_id, name, text),
+            "local_mac" => put(&mut self.local_mac, name, text),
+            "remote_mac" => put(&mut self.remote_mac, name, text),
             _ => Err(FieldError::new(name, text, format!("an attribute is {}", Self::ATTRIBUTES.join(", ")))),
         }
     }
@@ -224,10 +274,13 @@ impl fmt::Display for FlowMatch {
         let parts = [
             self.local_ip.map(|v| format!("local_ip={v}")),
             self.remote_ip.map(|v| format!("remote_ip={v}")),
-            self.transport.map(|v| format!("transport={}", v.word())),
+            self.transport.map(|v| format!("transport={v}")),
             self.local_port.map(|v| format!("local_port={v}")),
             self.remote_port.map(|v| format!("remote_port={v}")),
             self.dsfield.map(|v| format!("dsfield={v}")),
+            self.vlan_id.map(|v| format!("vlan_id={v}")),
+            self.local_mac.map(|v| format!("local_mac={v}")),
+            self.remote_mac.map(|v| format!("remote_mac={v}")),
         ];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(","))
     }
@@ -248,6 +301,18 @@ impl FromStr for FlowMatch {
     }
 }
 
+#[cfg(feature = "schema")]
+mod schema {
+    use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
+
+    /// A number, or a text such as `8000-8999`.
+    pub(super) fn port_or_range() -> Schema {
+        let port = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).maximum(Some(65535));
+        let range = ObjectBuilder::new().schema_type(Type::String);
+        Schema::OneOf(OneOfBuilder::new().item(port).item(range).build())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,6 +324,19 @@ mod tests {
         assert_eq!(m.to_string().parse::<FlowMatch>(), Ok(m));
         let m: FlowMatch = "local_ip=10.0.0.7/24,remote_ip=10.1.0.1,dsfield=0x2E:0xfc".parse().unwrap();
         assert_eq!(m.canonical().to_string(), "local_ip=10.0.0.0/24,remote_ip=10.1.0.1/32,dsfield=0x2c:0xfc");
+        let text = "transport=sctp,local_port=1-1023,remote_port=9-9,vlan_id=7,local_mac=02:08:20:00:00:01,remote_mac=02:00:00:00:00:02";
+        let m: FlowMatch = text.parse().unwrap();
+        assert_eq!(m.to_string(), text.replace("9-9", "9"));
+    }
+
+    #[test]
+    fn a_transport_is_a_word_or_the_number_of_one_without() {
+        for (text, shown) in [("ESP", "esp"), ("50", "esp"), ("6", "tcp"), ("47", "47"), ("0", "0")] {
+            assert_eq!(Transport::read(text).unwrap().to_string(), shown, "{text}");
+        }
+        for text in ["256", "-1", "+6", "", "gre"] {
+            assert_eq!(Transport::read(text), None, "{text}");
+        }
     }
 
     #[test]
@@ -275,6 +353,12 @@ mod tests {
             ("dsfield=0x1:0x0", "dsfield"),
             ("dsfield=0x+1", "dsfield"),
             ("local_ip=10.0.0", "local_ip"),
+            ("local_port=9-8", "local_port"),
+            ("local_port=0-8", "local_port"),
+            ("vlan_id=0", "vlan_id"),
+            ("vlan_id=4095", "vlan_id"),
+            ("local_mac=2:8:20", "local_mac"),
+            ("transport=256", "transport"),
         ] {
             assert_eq!(text.parse::<FlowMatch>().unwrap_err().field, field, "{text}");
         }

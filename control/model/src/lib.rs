@@ -44,7 +44,7 @@ pub use daemon::{Daemon, Lanes};
 pub use dhcp::{Dhcp, HostName};
 pub use error::{FieldError, FileError};
 pub use etherstub::Etherstub;
-pub use flow::{DsField, Flow, FlowMatch, Transport};
+pub use flow::{DsField, Flow, FlowMatch, NO_WIRE, Transport};
 pub use guard::{ClientId, Guard};
 pub use instance::Instance;
 pub use interface::{FixedProp, IfProp, IfProps, Interface, ReversePath, Switch, mtu_least};

@@ -6,8 +6,8 @@ use firelane_units::Mtu;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Link, LinkName, Netstack, NetstackName, Service,
-    ServiceName, Vnic,
+    AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Link, LinkKind, LinkName, Netstack,
+    NetstackName, Service, ServiceName, Vnic,
 };
 
 /// Everything that a host shall have.
@@ -75,6 +75,12 @@ impl Model {
         } else {
             self.vnics.get(name).map(Vnic::class)
         }
+    }
+
+    /// Whether `name` may have flows: a VNIC, or a link with a wire.
+    pub fn carries_flows(&self, name: &str) -> bool {
+        let leads_out = self.links.get(name).is_some_and(|link| link.kind != LinkKind::Memory);
+        leads_out || self.vnics.contains_key(name)
     }
 
     /// Every link's name and class: what leads out first, then switches, then VNICs.

@@ -197,7 +197,7 @@ mod tests {
             "f.toml:2: etherstub.sw0.mtu: \"9001\": an etherstub's mtu is from 576 to 9000",
             "f.toml:7: vnic.b0.netstack: \"web\": there is no netstack of that name",
             "f.toml:4: vnic.sw0.over: \"nosw0\": is unknown; a VNIC is over a link or an etherstub",
-            "f.toml:9: flow.f.link: \"c0\": there is no link, VNIC or etherstub of that name",
+            "f.toml:9: flow.f.link: \"c0\": there is no link or VNIC of that name",
             "f.toml:10: flow.f.match.transport: a local or remote port requires transport tcp, udp or sctp",
         ];
         for want in want {

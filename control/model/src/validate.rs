@@ -234,12 +234,11 @@ impl Model {
     }
 
     fn check_flow(&self, name: &FlowName, flow: &Flow, faults: &mut Faults) {
-        if self.class_of(flow.link.as_str()).is_none() {
-            faults.add(
-                format!("flow.{name}.link"),
-                &flow.link,
-                "there is no link, VNIC or etherstub of that name",
-            );
+        let link = flow.link.as_str();
+        if self.class_of(link).is_none() {
+            faults.add(format!("flow.{name}.link"), link, "there is no link or VNIC of that name");
+        } else if !self.carries_flows(link) {
+            faults.add(format!("flow.{name}.link"), link, crate::flow::NO_WIRE);
         }
         let matching = &flow.matching;
         if matching.is_empty() {
@@ -249,7 +248,7 @@ impl Model {
         let ports = matching.local_port.is_some() || matching.remote_port.is_some();
         if ports && !matching.transport.is_some_and(crate::Transport::has_ports) {
             let allowed = "a local or remote port requires transport tcp, udp or sctp";
-            let value = matching.transport.map_or("", crate::Transport::word);
+            let value = matching.transport.map(|it| it.to_string()).unwrap_or_default();
             faults.add(format!("flow.{name}.match.transport"), value, allowed);
         }
         let families = [matching.local_ip, matching.remote_ip].map(|ip| ip.map(|ip| ip.addr().is_ipv4()));

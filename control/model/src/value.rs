@@ -8,7 +8,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::net::IpAddr;
 
-use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, Priority, VlanId};
+use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, VlanId};
 use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serialize, Serializer};
 
@@ -227,6 +227,19 @@ impl TextValue for Port {
 
     fn read(text: &str) -> Option<Self> {
         text.parse().ok().filter(|&port| port != 0).map(Self)
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl TextValue for PortRange {
+    const ALLOWED: &'static str = "a port is a number from 1 to 65535, or a range such as 8000-8999";
+    const NUMBER: bool = true;
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
     }
 
     fn write(&self) -> String {

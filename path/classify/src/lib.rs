@@ -4,7 +4,7 @@
 //! asks the result and never the bytes again. From the headers follow
 //!
 //! - the VNIC: destination address and VLAN, answered by `path/switch`;
-//! - the flow: [`FlowRules`] of that VNIC, the most specific rule first;
+//! - the flow: [`FlowRules`] of that VNIC, or of the link's own, the most specific rule first;
 //! - the lane: [`Tuple::symmetric_hash`] and the 128 entries of [`Steering`];
 //! - the connection: [`ConnTable`], exact match;
 //! - else the listener: [`Listeners`], a specific address before a wildcard;
@@ -21,6 +21,8 @@ mod flow_cache;
 mod headers;
 mod listeners;
 mod mix;
+mod pins;
+mod ranges;
 mod rules;
 mod steering;
 #[cfg(test)]
@@ -32,6 +34,8 @@ pub use conn_table::{ConnTable, TableKey, TupleTaken};
 pub use flow_cache::{FlowCache, Foreseen};
 pub use headers::{Fragment, Headers, L3};
 pub use listeners::{ListenTaken, Listeners, LocalAddr};
-pub use rules::{DsField, FlowMatch, FlowRules, MASK_SETS_MAX, RuleError};
+pub use pins::{DsField, FlowMatch};
+pub use ranges::RANGE_PAIRS_MAX;
+pub use rules::{FlowRules, MASK_SETS_MAX, RuleError};
 pub use steering::{STEERING_ENTRIES, Steering};
 pub use tuple::{SteeringKey, Tuple};

@@ -1,74 +1,32 @@
-//! Flow rules of one VNIC: which flow a packet belongs to.
+//! Flow rules of one VNIC or link: which flow a frame belongs to.
 //!
-//! A rule pins any combination of local and remote address prefix, transport protocol, local and remote port
-//! and DS field. Local and remote are as the VNIC's user sees them: inward, local is the destination.
+//! A rule pins any combination of local and remote address prefix, transport protocol, local and remote port or range
+//! of ports, DS field, VLAN, local and remote station. Local and remote are as the host sees them: inward, local is
+//! the destination. A rule that pins VLAN and stations alone is for frames of every kind; the others are for packets.
 //!
-//! **Order.** The rule that pins more bits wins: prefix lengths, 8 for the transport, 16 for each port, the bits
-//! of the DS mask, and one for the address family if a prefix names it. So a rule that matches a part of what
-//! another matches always comes before it. Rules that pin equally many bits are ordered by what they pin: local
-//! address, remote address, transport, local port, remote port, DS field. Two rules cannot be identical.
+//! **Order.** The rule that pins more bits wins: prefix lengths, 8 for the transport, 16 for each port, 8 for each range
+//! of ports, the bits of the DS mask, 12 for the VLAN, 48 for each station, and one for the address family if a
+//! prefix names it. Of rules that pin the same, the one with the narrower range of local ports wins, then of remote
+//! ports, then the lower one. So a rule that matches a part of what another matches always comes before it. Other
+//! rules that pin equally many bits are ordered by what they pin: local address, remote address, local station, remote
+//! station, VLAN, transport, local port, remote port, DS field. Two rules cannot be identical.
 //!
 //! **Cost.** Rules that pin the same bits share one table, and a lookup probes each table once, the most
-//! specific first. So 10,000 flows on local ports cost one probe, and the cost does not depend on what traffic
-//! looks like: there is no cache that an attacker's headers could fill (CVE-2019-25076). The number of tables is
-//! capped instead.
-
-use core::cmp::Reverse;
-use core::net::IpAddr;
+//! specific first. So 10,000 flows on local ports cost one probe, ranges of ports a binary search more, and the cost does
+//! not depend on what traffic looks like: there is no cache that an attacker's headers could fill (CVE-2019-25076). The
+//! number of tables is capped instead.
 
 use hashbrown::HashTable;
 
-use firelane_units::{Direction, FlowId, IpPrefix, Port};
-use firelane_wire::IpProtocol;
+use firelane_units::{Direction, FlowId, PortRange};
 
-use crate::headers::{Headers, L3};
-use crate::mix::{fold, halves};
-use crate::tuple::mapped;
+use crate::headers::Headers;
+use crate::pins::{FlowMatch, Key, Mask, Pins, has, ports_of};
+use crate::ranges::Ranges;
 use crate::word_table::WordTable;
 
-/// How many different sets of pinned bits one VNIC's rules may have: each costs every frame a probe.
+/// How many different sets of pinned bits the rules of one VNIC or link may have: each costs every frame a probe.
 pub const MASK_SETS_MAX: usize = 64;
-
-/// What a flow's packets have in common. Absent attributes match everything.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct FlowMatch {
-    /// The local address.
-    pub local_ip: Option<IpPrefix>,
-    /// The remote address.
-    pub remote_ip: Option<IpPrefix>,
-    /// The transport protocol.
-    pub transport: Option<IpProtocol>,
-    /// The local port.
-    pub local_port: Option<Port>,
-    /// The remote port.
-    pub remote_port: Option<Port>,
-    /// The DS field.
-    pub dsfield: Option<DsField>,
-}
-
-/// A value of the DS field and the bits of it that count.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct DsField {
-    value: u8,
-    mask: u8,
-}
-
-impl DsField {
-    /// `None` if the mask is empty. Bits of `value` outside the mask are cleared.
-    pub const fn new(value: u8, mask: u8) -> Option<Self> {
-        if mask == 0 { None } else { Some(Self { value: value & mask, mask }) }
-    }
-
-    /// The value, within the mask.
-    pub const fn value(self) -> u8 {
-        self.value
-    }
-
-    /// The bits that count.
-    pub const fn mask(self) -> u8 {
-        self.mask
-    }
-}
 
 /// Why a rule was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,58 +39,83 @@ pub enum RuleError {
     Identical(FlowId),
     /// It would need more than [`MASK_SETS_MAX`] tables.
     TooManyMaskSets,
+    /// More than [`crate::RANGE_PAIRS_MAX`] rules that are alike but for ranges of local and of remote ports.
+    TooManyRangePairs,
 }
 
-/// The rules of one VNIC.
-#[derive(Clone, Default)]
+/// The rules of one VNIC or link.
+#[derive(Clone, Debug, Default)]
 pub struct FlowRules {
     /// Most specific first.
     sets: Vec<MaskSet>,
 }
 
 /// Rules that pin the same bits.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct MaskSet {
     mask: Mask,
+    /// What a packet must have for them to apply.
+    needs: u8,
     table: Table,
 }
 
 /// The flows of a set.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 enum Table {
     /// No rule pins an address, and all keys are told apart by the rest.
     Plain(WordTable),
     /// Addresses count.
     Whole(HashTable<(Key, FlowId)>),
+    /// Ranges of ports count.
+    Ranges(HashTable<(Key, Ranges)>),
 }
 
 impl MaskSet {
     fn new(mask: Mask) -> Self {
-        let is_plain = mask.bits.local | mask.bits.remote == 0;
-        let table = if is_plain { Table::Plain(WordTable::new()) } else { Table::Whole(HashTable::new()) };
-        Self { mask, table }
+        let table = match (mask.is_plain(), mask.ranged.any()) {
+            (true, _) => Table::Plain(WordTable::new()),
+            (false, false) => Table::Whole(HashTable::new()),
+            (false, true) => Table::Ranges(HashTable::new()),
+        };
+        Self { mask, needs: mask.needs(), table }
     }
 
-    fn get(&self, key: &Key) -> Option<FlowId> {
+    fn get(&self, key: &Key, ranges: [PortRange; 2]) -> Option<FlowId> {
         match &self.table {
             Table::Plain(table) => table.find(key.rest),
             Table::Whole(table) => table.find(key.hash(), |(k, _)| k == key).map(|&(_, flow)| flow),
+            Table::Ranges(table) => table.find(key.hash(), |(k, _)| k == key)?.1.get(ranges),
         }
     }
 
-    /// Enters a key that is not there.
-    fn insert(&mut self, key: Key, flow: FlowId) {
+    /// Enters a rule that is not there.
+    fn insert(&mut self, key: Key, ranges: [PortRange; 2], flow: FlowId) -> Result<(), RuleError> {
         match &mut self.table {
             Table::Plain(table) => table.insert(key.rest, flow),
             Table::Whole(table) => _ = table.insert_unique(key.hash(), (key, flow), |(k, _)| k.hash()),
+            Table::Ranges(table) => {
+                let ranged = self.mask.ranged;
+                let alike = table.entry(key.hash(), |(k, _)| *k == key, |(k, _)| k.hash());
+                let mut alike = alike.or_insert_with(|| (key, Ranges::new(ranged)));
+                return alike.get_mut().1.insert(ranges, flow);
+            }
         }
+        Ok(())
     }
 
-    fn remove(&mut self, key: &Key) -> Option<FlowId> {
+    fn remove(&mut self, key: &Key, ranges: [PortRange; 2]) -> Option<FlowId> {
         match &mut self.table {
             Table::Plain(table) => table.remove(key.rest),
             Table::Whole(table) => {
                 let ((_, flow), _) = table.find_entry(key.hash(), |(k, _)| k == key).ok()?.remove();
+                Some(flow)
+            }
+            Table::Ranges(table) => {
+                let mut alike = table.find_entry(key.hash(), |(k, _)| k == key).ok()?;
+                let flow = alike.get_mut().1.remove(ranges)?;
+                if alike.get().1.len() == 0 {
+                    alike.remove();
+                }
                 Some(flow)
             }
         }
@@ -142,6 +125,7 @@ impl MaskSet {
         match &self.table {
             Table::Plain(table) => table.len(),
             Table::Whole(table) => table.len(),
+            Table::Ranges(table) => table.iter().map(|(_, ranges)| ranges.len()).sum(),
         }
     }
 }
@@ -159,27 +143,17 @@ fn find_whole(
     table.find(key.hash(), |(k, _)| *k == key).map(|&(_, flow)| flow)
 }
 
-/// Which bits of a packet are pinned.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Mask {
-    bits: Key,
-    family: Family,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Family {
-    Any,
-    V4,
-    V6,
-}
-
-/// A packet's values, the pinned bits of them, or their mask. IPv4 addresses are in mapped form.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Key {
-    local: u128,
-    remote: u128,
-    /// Protocol, local port, remote port and DS field, from high to low.
+/// The flow of a packet whose port lies in a range.
+#[inline(never)]
+fn find_in_ranges(
+    table: &HashTable<(Key, Ranges)>,
+    mask: &Key,
+    headers: &Headers,
+    direction: Direction,
     rest: u64,
+) -> Option<FlowId> {
+    let key = Key::of(headers, direction, rest).masked(mask);
+    table.find(key.hash(), |(k, _)| *k == key)?.1.find(ports_of(rest))
 }
 
 impl FlowRules {
@@ -188,28 +162,22 @@ impl FlowRules {
         Self::default()
     }
 
-    /// The flow of the most specific rule that matches. Only IP packets belong to flows, and only whole
-    /// transport headers match ports (RFC 3128).
+    /// The flow of the most specific rule that matches. Only whole transport headers match ports (RFC 3128).
     #[inline]
     pub fn lookup(&self, headers: &Headers, direction: Direction) -> Option<FlowId> {
         if self.sets.is_empty() {
             return None;
         }
-        let family = match headers.l3 {
-            L3::V4 { .. } => Family::V4,
-            L3::V6 { .. } => Family::V6,
-            L3::Arp | L3::Malformed | L3::Other => return None,
-        };
-        let has_ports = headers.ports.is_some();
+        let lacks = !has(headers);
         let rest = Key::rest_of(headers, direction);
-        for MaskSet { mask: Mask { bits, family: wanted }, table } in &self.sets {
-            let is_family = *wanted == Family::Any || *wanted == family;
-            if !is_family || (!has_ports && bits.rest & PORTS != 0) {
+        for MaskSet { mask: Mask { bits, .. }, needs, table } in &self.sets {
+            if needs & lacks != 0 {
                 continue;
             }
             let found = match table {
                 Table::Plain(table) => table.find(rest & bits.rest),
                 Table::Whole(table) => find_whole(table, bits, headers, direction, rest),
+                Table::Ranges(table) => find_in_ranges(table, bits, headers, direction, rest),
             };
             if found.is_some() {
                 return found;
@@ -220,7 +188,7 @@ impl FlowRules {
 
     /// Adds a rule.
     pub fn insert(&mut self, rule: &FlowMatch, flow: FlowId) -> Result<(), RuleError> {
-        let (mask, key) = rule.compile()?;
+        let Pins { mask, key, ranges } = rule.compile()?;
         let at = self.sets.binary_search_by_key(&mask.order(), |set| set.mask.order());
         let at = match at {
             Ok(at) => at,
@@ -231,19 +199,18 @@ impl FlowRules {
             }
         };
         let set = &mut self.sets[at];
-        if let Some(other) = set.get(&key) {
+        if let Some(other) = set.get(&key, ranges) {
             return Err(RuleError::Identical(other));
         }
-        set.insert(key, flow);
-        Ok(())
+        set.insert(key, ranges, flow)
     }
 
     /// Removes the rule with exactly these attributes; its flow, if there was one.
     pub fn remove(&mut self, rule: &FlowMatch) -> Option<FlowId> {
-        let (mask, key) = rule.compile().ok()?;
+        let Pins { mask, key, ranges } = rule.compile().ok()?;
         let at = self.sets.binary_search_by_key(&mask.order(), |set| set.mask.order()).ok()?;
         let set = &mut self.sets[at];
-        let flow = set.remove(&key)?;
+        let flow = set.remove(&key, ranges)?;
         if set.len() == 0 {
             self.sets.remove(at);
         }
@@ -266,152 +233,36 @@ impl FlowRules {
     }
 }
 
-impl FlowMatch {
-    /// Splits the rule into which bits it pins and to what.
-    fn compile(&self) -> Result<(Mask, Key), RuleError> {
-        if *self == Self::default() {
-            return Err(RuleError::Empty);
-        }
-        let family = match (self.local_ip.map(family), self.remote_ip.map(family)) {
-            (None, None) => Family::Any,
-            (Some(a), Some(b)) if a != b => return Err(RuleError::MixedFamilies),
-            (Some(named), _) | (None, Some(named)) => named,
-        };
-        let port = |port: Option<Port>| port.map_or((0, 0), |p| (p.0, u16::MAX));
-        let ((local_port, local_mask), (remote_port, remote_mask)) =
-            (port(self.local_port), port(self.remote_port));
-        let (protocol, protocol_mask) = self.transport.map_or((0, 0), |t| (t.0, u8::MAX));
-        let (ds, ds_mask) = self.dsfield.map_or((0, 0), |ds| (ds.value, ds.mask));
-        let mask = Key {
-            local: self.local_ip.map_or(0, mask_bits),
-            remote: self.remote_ip.map_or(0, mask_bits),
-            rest: pack(protocol_mask, local_mask, remote_mask, ds_mask),
-        };
-        let key = Key {
-            local: self.local_ip.map_or(0, |p| bits(p.addr())),
-            remote: self.remote_ip.map_or(0, |p| bits(p.addr())),
-            rest: pack(protocol, local_port, remote_port, ds),
-        };
-        Ok((Mask { bits: mask, family }, key.masked(&mask)))
-    }
-}
-
-impl Mask {
-    /// How many bits are pinned.
-    fn pinned(&self) -> u32 {
-        let named = u32::from(self.family != Family::Any);
-        // The mapped form's first 96 bits are pinned by the family already.
-        let address = |mask: u128| match self.family {
-            Family::V4 => (mask as u32).count_ones(),
-            Family::Any | Family::V6 => mask.count_ones(),
-        };
-        named + address(self.bits.local) + address(self.bits.remote) + self.bits.rest.count_ones()
-    }
-
-    /// What the tables are sorted by: the first is the most specific.
-    fn order(&self) -> Reverse<(u32, Self)> {
-        Reverse((self.pinned(), *self))
-    }
-}
-
-impl Key {
-    /// What a packet pins beside its addresses.
-    #[inline]
-    fn rest_of(headers: &Headers, direction: Direction) -> u64 {
-        let (src, dst) = headers.ports.map_or((0, 0), |(s, d)| (s.0, d.0));
-        let (local, remote) = match direction {
-            Direction::In => (dst, src),
-            Direction::Out => (src, dst),
-        };
-        pack(headers.protocol.0, local, remote, headers.dsfield)
-    }
-
-    /// All values of a packet.
-    #[inline]
-    fn of(headers: &Headers, direction: Direction, rest: u64) -> Self {
-        let (src, dst) = match headers.l3 {
-            L3::V4 { src, dst } => (mapped(src), mapped(dst)),
-            L3::V6 { src, dst } => (src.to_bits(), dst.to_bits()),
-            L3::Arp | L3::Malformed | L3::Other => (0, 0),
-        };
-        let (local, remote) = match direction {
-            Direction::In => (dst, src),
-            Direction::Out => (src, dst),
-        };
-        Self { local, remote, rest }
-    }
-
-    #[inline]
-    const fn masked(&self, mask: &Self) -> Self {
-        Self {
-            local: self.local & mask.local,
-            remote: self.remote & mask.remote,
-            rest: self.rest & mask.rest,
-        }
-    }
-
-    /// Only the operator chooses what a table holds, so the constants need not be secret.
-    #[inline]
-    const fn hash(&self) -> u64 {
-        let rest = self.rest ^ 0x8ebc_6af0_9c88_c6e3;
-        let [local_high, local_low] = halves(self.local);
-        let [remote_high, remote_low] = halves(self.remote);
-        let a = fold(local_low ^ 0x9e37_79b9_7f4a_7c15, local_high ^ 0xd1b5_4a32_d192_ed03);
-        let b = fold(remote_low ^ 0xa076_1d64_78bd_642f, remote_high ^ 0xe703_7ed1_a0b4_28db);
-        fold(a ^ b.rotate_left(32), rest)
-    }
-}
-
-/// The port bits of [`pack`].
-const PORTS: u64 = pack(0, u16::MAX, u16::MAX, 0);
-
-#[inline]
-const fn pack(protocol: u8, local_port: u16, remote_port: u16, dsfield: u8) -> u64 {
-    (protocol as u64) << 40 | (local_port as u64) << 24 | (remote_port as u64) << 8 | dsfield as u64
-}
-
-const fn family(prefix: IpPrefix) -> Family {
-    if prefix.addr().is_ipv4() { Family::V4 } else { Family::V6 }
-}
-
-const fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(a) => mapped(a),
-        IpAddr::V6(a) => a.to_bits(),
-    }
-}
-
-/// The prefix's mask on the mapped form. Length zero pins the family only, as every such prefix does.
-fn mask_bits(prefix: IpPrefix) -> u128 {
-    let width = if prefix.addr().is_ipv4() { 32 } else { 128 };
-    match prefix.prefix_len() {
-        0 => 0,
-        len => u128::MAX << (width - u32::from(len)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::headers::Fragment;
+    use crate::headers::{Fragment, L3};
+    use crate::pins::DsField;
     use crate::test_frames::{tcp_v4, tcp_v6, udp_v4};
     use proptest::prelude::*;
     use proptest::sample::select;
+
+    use firelane_units::{IpPrefix, MacAddr, Port, VlanId};
+    use firelane_wire::IpProtocol;
 
     const IN: Direction = Direction::In;
     const OUT: Direction = Direction::Out;
 
     /// The slow reference: every rule is compared with every packet, attribute by attribute.
     fn matches(rule: &FlowMatch, h: &Headers, direction: Direction) -> bool {
-        let Some((src, dst)) = h.addresses() else { return false };
-        let (local, remote) = if direction == IN { (dst, src) } else { (src, dst) };
+        let turned = |(src, dst)| if direction == IN { (dst, src) } else { (src, dst) };
+        let addresses = h.addresses().map(turned);
+        let (local_mac, remote_mac) = if direction == IN { (h.dst, h.src) } else { (h.src, h.dst) };
         let ports = h.ports.map(|(s, d)| if direction == IN { (d, s) } else { (s, d) });
-        rule.local_ip.is_none_or(|p| p.contains(local))
-            && rule.remote_ip.is_none_or(|p| p.contains(remote))
-            && rule.transport.is_none_or(|t| t == h.protocol)
-            && rule.local_port.is_none_or(|p| ports.is_some_and(|(local, _)| local == p))
-            && rule.remote_port.is_none_or(|p| ports.is_some_and(|(_, remote)| remote == p))
-            && rule.dsfield.is_none_or(|ds| h.dsfield & ds.mask() == ds.value())
+        rule.local_ip.is_none_or(|p| addresses.is_some_and(|(local, _)| p.contains(local)))
+            && rule.remote_ip.is_none_or(|p| addresses.is_some_and(|(_, remote)| p.contains(remote)))
+            && rule.transport.is_none_or(|t| addresses.is_some() && t == h.protocol)
+            && rule.local_port.is_none_or(|p| ports.is_some_and(|(local, _)| p.contains(local)))
+            && rule.remote_port.is_none_or(|p| ports.is_some_and(|(_, remote)| p.contains(remote)))
+            && rule.dsfield.is_none_or(|ds| addresses.is_some() && h.dsfield & ds.mask() == ds.value())
+            && rule.vlan.is_none_or(|vlan| h.vlan == Some(vlan))
+            && rule.local_mac.is_none_or(|mac| mac == local_mac)
+            && rule.remote_mac.is_none_or(|mac| mac == remote_mac)
     }
 
     /// The rule without prefixes of length zero, and the family that they name.
@@ -435,14 +286,22 @@ mod tests {
             (Some(n), Some(w)) => n.mask() & w.mask() == w.mask() && n.value() & w.mask() == w.value(),
             (None, Some(_)) => false,
         };
+        let range = |n: Option<PortRange>, w: Option<PortRange>| match (n, w) {
+            (_, None) => true,
+            (Some(n), Some(w)) => w.contains(n.first()) && w.contains(n.last()),
+            (None, Some(_)) => false,
+        };
         (narrow_v4, narrow) != (wide_v4, wide)
             && (wide_v4.is_none() || wide_v4 == narrow_v4)
             && prefix(narrow.local_ip, wide.local_ip)
             && prefix(narrow.remote_ip, wide.remote_ip)
             && ds(narrow.dsfield, wide.dsfield)
             && (wide.transport.is_none() || wide.transport == narrow.transport)
-            && (wide.local_port.is_none() || wide.local_port == narrow.local_port)
-            && (wide.remote_port.is_none() || wide.remote_port == narrow.remote_port)
+            && range(narrow.local_port, wide.local_port)
+            && range(narrow.remote_port, wide.remote_port)
+            && (wide.vlan.is_none() || wide.vlan == narrow.vlan)
+            && (wide.local_mac.is_none() || wide.local_mac == narrow.local_mac)
+            && (wide.remote_mac.is_none() || wide.remote_mac == narrow.remote_mac)
     }
 
     fn prefix() -> impl Strategy<Value = Option<IpPrefix>> {
@@ -463,23 +322,42 @@ mod tests {
     }
 
     fn rule() -> impl Strategy<Value = FlowMatch> {
-        let port = || prop::option::weighted(0.3, select(vec![Port(80), Port(443), Port(5201)]));
+        let ranges = ["80", "443", "5201", "80-443", "80-90", "400-6000", "1-65535"];
+        let ranges = ranges.map(|range| range.parse::<PortRange>().unwrap()).to_vec();
+        let port = || prop::option::weighted(0.3, select(ranges.clone()));
         let transport = prop::option::weighted(0.4, select(vec![IpProtocol::TCP, IpProtocol::UDP]));
         let ds = prop::option::weighted(
             0.3,
             select(vec![(0x20, 0xfc), (0x20, 0xe0), (0x28, 0xfc), (0x01, 0x03)])
                 .prop_map(|(value, mask)| DsField::new(value, mask).unwrap()),
         );
-        (prefix(), prefix(), transport, port(), port(), ds).prop_map(
-            |(local_ip, remote_ip, transport, local_port, remote_port, dsfield)| FlowMatch {
-                local_ip,
-                remote_ip,
-                transport,
-                local_port,
-                remote_port,
-                dsfield,
+        let vlan = prop::option::weighted(0.15, (1u16..3).prop_map(|vid| VlanId::new(vid).unwrap()));
+        let mac = || prop::option::weighted(0.15, (1u8..3).prop_map(mac));
+        let packet = (prefix(), prefix(), transport, port(), port(), ds);
+        (packet, vlan, mac(), mac()).prop_map(
+            |(
+                (local_ip, remote_ip, transport, local_port, remote_port, dsfield),
+                vlan,
+                local_mac,
+                remote_mac,
+            )| {
+                FlowMatch {
+                    local_ip,
+                    remote_ip,
+                    transport,
+                    local_port,
+                    remote_port,
+                    dsfield,
+                    vlan,
+                    local_mac,
+                    remote_mac,
+                }
             },
         )
+    }
+
+    fn mac(last: u8) -> MacAddr {
+        MacAddr([2, 0, 0, 0, 0, last])
     }
 
     fn headers() -> impl Strategy<Value = Headers> {
@@ -487,7 +365,9 @@ mod tests {
         let host = || select(vec![0x0a00_0001u32, 0x0a00_0002, 0x0a00_0101, 0x0b00_0001]);
         let ds = select(vec![0u8, 0x20, 0x28, 0x29, 0x01]);
         let fragment = select(vec![Fragment::Whole, Fragment::Whole, Fragment::Later]);
-        (0u8..3, host(), host(), port(), port(), ds, fragment).prop_map(|(kind, a, b, p, q, ds, fragment)| {
+        let link = (1u8..3, 1u8..3, 0u16..3, prop::bool::weighted(0.1));
+        let packet = (0u8..3, host(), host(), port(), port(), ds, fragment);
+        (packet, link).prop_map(|((kind, a, b, p, q, ds, fragment), (dst, src, vid, is_arp))| {
             let v6 =
                 |n: u32| (0xfd00_u128 << 112 | u128::from(n >> 8 & 1) << 64 | u128::from(n & 0xff)).into();
             let frame = match kind {
@@ -500,6 +380,11 @@ mod tests {
             headers.fragment = fragment;
             if fragment == Fragment::Later {
                 headers.ports = None;
+            }
+            (headers.dst, headers.src, headers.vlan) = (mac(dst), mac(src), VlanId::new(vid));
+            if is_arp {
+                (headers.l3, headers.ports, headers.protocol) = (L3::Arp, None, IpProtocol(0));
+                headers.dsfield = 0;
             }
             headers
         })
@@ -547,16 +432,21 @@ mod tests {
 
         #[test]
         fn a_narrower_rule_comes_first(a in rule(), b in rule()) {
-            if let (Ok((narrow, _)), Ok((wide, _))) = (a.compile(), b.compile())
+            if let (Ok(narrow), Ok(wide)) = (a.compile(), b.compile())
                 && is_within(&a, &b)
             {
-                prop_assert!(narrow.order() < wide.order());
+                let order = |pins: &Pins| (pins.mask.order(), pins.ranges.map(PortRange::width));
+                prop_assert!(order(&narrow) < order(&wide));
             }
         }
     }
 
     fn local_port(port: u16) -> FlowMatch {
-        FlowMatch { transport: Some(IpProtocol::TCP), local_port: Some(Port(port)), ..FlowMatch::default() }
+        FlowMatch {
+            transport: Some(IpProtocol::TCP),
+            local_port: Some(Port(port).into()),
+            ..FlowMatch::default()
+        }
     }
 
     #[test]
@@ -611,5 +501,40 @@ mod tests {
             Ok(()),
             "a set that exists takes more rules"
         );
+    }
+
+    #[test]
+    fn a_rule_of_stations_and_vlan_is_for_frames_of_every_kind() {
+        let mut rules = FlowRules::new();
+        let of_vlan = FlowMatch { vlan: VlanId::new(7), ..FlowMatch::default() };
+        let of_station = FlowMatch { remote_mac: Some(mac(9)), ..FlowMatch::default() };
+        let packets = FlowMatch { transport: Some(IpProtocol(0)), ..of_vlan };
+        rules.insert(&of_vlan, FlowId(1)).unwrap();
+        rules.insert(&of_station, FlowId(2)).unwrap();
+        rules.insert(&packets, FlowId(3)).unwrap();
+        let arp = Headers { l3: L3::Arp, vlan: VlanId::new(7), src: mac(9), dst: mac(1), ..Headers::EMPTY };
+        assert_eq!(rules.lookup(&arp, IN), Some(FlowId(2)), "48 bits before 12");
+        assert_eq!(rules.lookup(&arp, OUT), Some(FlowId(1)), "what is no packet has no protocol 0");
+        assert_eq!(rules.lookup(&Headers { vlan: None, ..arp }, OUT), None);
+    }
+
+    #[test]
+    fn one_port_comes_before_a_range_and_a_narrow_range_before_a_wide_one() {
+        let range = |text: &str| FlowMatch {
+            transport: Some(IpProtocol::TCP),
+            local_port: Some(text.parse().unwrap()),
+            ..FlowMatch::default()
+        };
+        let mut rules = FlowRules::new();
+        for (text, flow) in [("1-65535", 1), ("8000-8999", 2), ("8080", 3), ("8000-8100", 4)] {
+            rules.insert(&range(text), FlowId(flow)).unwrap();
+        }
+        let to = |port| Headers::parse(&tcp_v4(1.into(), 2.into(), 9, port)).unwrap();
+        let flow = |rules: &FlowRules, port| rules.lookup(&to(port), IN).map(|flow| flow.0);
+        let found = [80, 8000, 8080, 8100, 8101, 8999, 9000].map(|port| flow(&rules, port));
+        assert_eq!(found, [1, 4, 3, 4, 2, 2, 1].map(Some));
+        assert_eq!(rules.insert(&range("8000-8999"), FlowId(9)), Err(RuleError::Identical(FlowId(2))));
+        assert_eq!(rules.remove(&range("8000-8999")), Some(FlowId(2)));
+        assert_eq!((flow(&rules, 8500), rules.len(), rules.mask_sets()), (Some(1), 3, 2));
     }
 }

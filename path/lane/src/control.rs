@@ -124,8 +124,8 @@ impl<D: Driver> Links<D> {
         if let (Some(rule), Some(port)) = (place.rule, self.ports.get_mut(place.owner.index())) {
             port.rules.remove(&rule);
         }
-        for (direction, frame) in held {
-            match direction {
+        for (side, frame) in held {
+            match self.of_user(Some(place.owner), side) {
                 Direction::Out => {
                     let ingress = frame.meta().ingress;
                     self.resume(common, Stage::Out, ingress, frame);
@@ -179,5 +179,6 @@ fn rule_refusal(error: RuleError) -> Refusal {
         RuleError::MixedFamilies => "local and remote address are of different families",
         RuleError::Identical(_) => "another flow has the same attributes",
         RuleError::TooManyMaskSets => "too many kinds of rules",
+        RuleError::TooManyRangePairs => "too many rules with ranges of local and remote ports",
     }
 }

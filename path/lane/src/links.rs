@@ -6,6 +6,8 @@
 //!  netstack ->                                                                       deliver --> arrivals
 //! ```
 //!
+//! An uplink with flows has the same two stations, where the link's flows stand in place of a VNIC's.
+//!
 //! Called by `turn.rs` with chains. Each function is one stage for one frame and ends it or calls the next; a
 //! frame that must go on in another lane (a limit's home, a driver's queue) goes to the outbox with the stage
 //! at which it goes on. What is for a netstack of this lane gathers in `arrivals`.
@@ -79,7 +81,7 @@ impl<D> Links<D> {
         let Some(port) = self.ports.get(link.index()) else {
             return common.drop_chain(chain, DropReason::NoPort);
         };
-        let is_vnic = matches!(port.kind, PortKind::Vnic { .. });
+        let has_flows = matches!(port.kind, PortKind::Vnic { .. }) || !port.rules.is_empty();
         let is_traced = common.watch.is_tracing();
         let mut headers = Headers::EMPTY;
         while let Some(mut frame) = chain.pop() {
@@ -96,7 +98,7 @@ impl<D> Links<D> {
                     Err(frame) => frame,
                 },
             };
-            if is_vnic {
+            if has_flows {
                 self.out(common, link, frame, &headers);
             } else {
                 let port = self.ports.get_mut(link.index()).expect("it was there for the chain");
@@ -174,12 +176,13 @@ impl<D> Links<D> {
         }
     }
 
-    /// The outward side of the VNIC that sent a frame.
+    /// The outward side of the port whose user sent a frame.
     fn out(&mut self, common: &mut Common<D>, link: LinkId, mut frame: Frame, headers: &Headers) {
         let Some(port) = self.ports.get_mut(link.index()) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
-        let flow = port.rules.lookup(headers, Direction::Out).or(port.default_flow());
+        let side = port.side(Direction::Out);
+        let flow = port.rules.lookup(headers, side).or(port.default_flow());
         if port.guarded
             && let Err(reason) = guards::judge(&mut self.guards, common, link, &frame, headers)
         {
@@ -196,13 +199,13 @@ impl<D> Links<D> {
         common.see(trace, Sight::Flow(link, Direction::Out, flow));
         let Some(flow) = flow else { return self.switch(common, link, frame, headers) };
         frame.meta_mut().flow = flow.into();
-        if self.flows.pass_unlimited(flow, Direction::Out, weight) {
+        if self.flows.pass_unlimited(flow, side, weight) {
             return self.switch(common, link, frame, headers);
         }
-        if self.flows.must_cut(flow, Direction::Out, &frame) {
-            return self.admit_cut(common, Stage::Out, flow, link, frame);
+        if self.flows.must_cut(flow, side, &frame) {
+            return self.admit_cut(common, Direction::Out, flow, link, frame);
         }
-        match self.flows.admit(common.now, flow, Direction::Out, frame) {
+        match self.flows.admit(common.now, flow, side, frame) {
             Verdict::Pass(frame) => self.switch(common, link, frame, headers),
             Verdict::Held => common.see(trace, Sight::Held(flow)),
             Verdict::Drop(frame, reason) => self.drop_at(common, link, Direction::Out, frame, reason),
@@ -265,7 +268,8 @@ impl<D> Links<D> {
         let Some(port) = self.ports.get(to.index()) else {
             return common.drop_frame(frame, DropReason::NoPort);
         };
-        let flow = port.rules.lookup(headers, Direction::In).or(port.default_flow());
+        let side = port.side(Direction::In);
+        let flow = port.rules.lookup(headers, side).or(port.default_flow());
         if port.guarded {
             guards::show(&mut self.guards, common, to, &frame, headers);
         }
@@ -281,13 +285,13 @@ impl<D> Links<D> {
         }
         common.see(trace, Sight::Flow(to, Direction::In, Some(flow)));
         frame.meta_mut().flow = flow.into();
-        if self.flows.pass_unlimited(flow, Direction::In, frame.weight()) {
+        if self.flows.pass_unlimited(flow, side, frame.weight()) {
             return self.deliver(common, to, frame, headers);
         }
-        if self.flows.must_cut(flow, Direction::In, &frame) {
-            return self.admit_cut(common, Stage::In, flow, to, frame);
+        if self.flows.must_cut(flow, side, &frame) {
+            return self.admit_cut(common, Direction::In, flow, to, frame);
         }
-        match self.flows.admit(common.now, flow, Direction::In, frame) {
+        match self.flows.admit(common.now, flow, side, frame) {
             Verdict::Pass(frame) => self.deliver(common, to, frame, headers),
             Verdict::Held => common.see(trace, Sight::Held(flow)),
             Verdict::Drop(frame, reason) => self.drop_at(common, to, Direction::In, frame, reason),
@@ -356,13 +360,20 @@ impl<D> Links<D> {
     }
 
     /// Asks the limits for a large frame in pieces, and goes on with those that pass.
-    fn admit_cut(&mut self, common: &mut Common<D>, stage: Stage, flow: FlowId, link: LinkId, frame: Frame) {
-        let direction = if stage == Stage::Out { Direction::Out } else { Direction::In };
+    fn admit_cut(
+        &mut self,
+        common: &mut Common<D>,
+        direction: Direction,
+        flow: FlowId,
+        link: LinkId,
+        frame: Frame,
+    ) {
+        let side = self.ports.get(link.index()).map_or(direction, |port| port.side(direction));
         let mut released = mem::take(&mut self.released);
         let Common { now, pools, counters, .. } = common;
         let (dropped, held) = (counters.drops.total(), self.flows.held_frames());
-        self.flows.admit_cut(*now, flow, direction, frame, pools, &mut counters.drops, |piece| {
-            released.push((direction, flow, piece));
+        self.flows.admit_cut(*now, flow, side, frame, pools, &mut counters.drops, |piece| {
+            released.push((side, flow, piece));
         });
         let dropped = counters.drops.total() - dropped;
         let held = self.flows.held_frames() - held;
@@ -385,9 +396,9 @@ impl<D> Links<D> {
         self.released = released;
     }
 
-    /// What comes after the limits: the switch outward, the user inward.
+    /// What comes after the limits: the switch for what a port's user sent, the user for what is sent to it.
     fn go_on(&mut self, common: &mut Common<D>, released: &mut Vec<(Direction, FlowId, Frame)>) {
-        for (direction, flow, frame) in released.drain(..) {
+        for (side, flow, frame) in released.drain(..) {
             let headers = match Headers::parse(frame.as_slice()) {
                 Ok(headers) => headers,
                 Err(reason) => {
@@ -395,7 +406,8 @@ impl<D> Links<D> {
                     continue;
                 }
             };
-            match (direction, self.places.get(flow.index()).map(|place| place.owner)) {
+            let owner = self.places.get(flow.index()).map(|place| place.owner);
+            match (self.of_user(owner, side), owner) {
                 (Direction::Out, _) => {
                     let ingress = frame.meta().ingress;
                     self.switch(common, ingress, frame, &headers);
@@ -404,6 +416,12 @@ impl<D> Links<D> {
                 (Direction::In, None) => common.drop_frame(frame, DropReason::NoPort),
             }
         }
+    }
+
+    /// Which way a frame goes for the user of the port `owner`, if it goes `side` for the flows there.
+    pub(crate) fn of_user(&self, owner: Option<LinkId>, side: Direction) -> Direction {
+        // Who is turned is turned back the same way.
+        owner.and_then(|owner| self.ports.get(owner.index())).map_or(side, |port| port.side(side))
     }
 
     fn drop_at(
@@ -430,7 +448,9 @@ impl<D> Links<D> {
     /// The flow of what a connection of the VNIC `link` sends.
     pub(crate) fn flow_out(&self, link: LinkId, tuple: &Tuple) -> Option<FlowId> {
         let port = self.ports.get(link.index())?;
-        port.rules.lookup(&headers_of(tuple), Direction::Out).or(port.default_flow())
+        let PortKind::Vnic { mac, .. } = port.kind else { return None };
+        let headers = Headers { src: mac, ..headers_of(tuple) };
+        port.rules.lookup(&headers, Direction::Out).or(port.default_flow())
     }
 
     /// What a sender in `flow` may send now. Where the limit's home is another lane, its hold is the only brake.

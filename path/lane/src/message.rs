@@ -227,12 +227,12 @@ pub enum PortUser {
     Netstack(NetstackId),
 }
 
-/// A flow of a VNIC, or the flow that carries a VNIC's or a link's own limit.
+/// A flow of a VNIC or of a link's wire, or the flow that carries a VNIC's or a link's own limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowSetup {
     /// Its identifier.
     pub flow: FlowId,
-    /// The VNIC or link that it belongs to.
+    /// The VNIC, uplink or link that it belongs to.
     pub owner: LinkId,
     /// What its frames have in common; `None` for the flow that carries a VNIC's or link's own limit.
     pub rule: Option<FlowMatch>,

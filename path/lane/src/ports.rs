@@ -6,7 +6,7 @@
 use firelane_classify::FlowRules;
 use firelane_frame::{Capabilities, Chain, Driver};
 use firelane_switch::Switch;
-use firelane_units::{FlowId, Instant, LaneId, LinkId, Mtu, SwitchPortId};
+use firelane_units::{Direction, FlowId, Instant, LaneId, LinkId, Mtu, SwitchPortId};
 
 use crate::counters::PortCounters;
 use crate::message::{PortKind, PortUser};
@@ -28,6 +28,15 @@ pub(crate) struct Port {
 }
 
 impl Port {
+    /// Which way a frame goes for the rules and limits of the port's flows, if it goes `direction` for the port's user.
+    /// An uplink's user is the wire, and its flows are the link's: what the wire sends is inward for them.
+    pub(crate) fn side(&self, direction: Direction) -> Direction {
+        match self.kind {
+            PortKind::Uplink => direction.turned(),
+            PortKind::Vnic { .. } => direction,
+        }
+    }
+
     /// The flow of what no rule matches; `None` for an uplink, whose link's limit is the VNICs' parent.
     pub(crate) fn default_flow(&self) -> Option<FlowId> {
         match self.kind {

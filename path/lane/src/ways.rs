@@ -119,6 +119,10 @@ fn flow_at<D>(links: &Links<D>, common: &Common<D>, port: &Port) -> Option<FlowA
         return None;
     }
     let (usual, has_rules) = (port.default_flow(), !port.rules.is_empty());
+    // A link's own flows are asked at their stations.
+    if port.kind == PortKind::Uplink && has_rules {
+        return None;
+    }
     // Where rules decide, where a limit is kept is asked with each frame.
     let is_here = has_rules || usual.is_none_or(|flow| is_kept_here(&links.places, common, flow));
     is_here.then_some(FlowAt { usual, has_rules })

@@ -147,7 +147,7 @@ fn a_sender_with_a_ring_of_its_own_is_not_fetched_over_its_limit() {
 
 /// The flow of what goes to `port`, part of bob's.
 fn by_port(flow: u32, port: u16, home: Option<LaneId>) -> FlowSetup {
-    let rule = FlowMatch { local_port: Some(Port(port)), ..FlowMatch::default() };
+    let rule = FlowMatch { local_port: Some(Port(port).into()), ..FlowMatch::default() };
     let parent = Some(FlowId(2));
     let config = FlowConfig { parent, maxbw: None, priority: Priority::Medium };
     FlowSetup { flow: FlowId(flow), owner: LinkId(2), rule: Some(rule), config, home }

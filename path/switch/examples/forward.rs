@@ -55,7 +55,7 @@ impl Lane {
             for port in 0..flows_per_vnic {
                 let rule = FlowMatch {
                     transport: Some(IpProtocol::UDP),
-                    local_port: Some(Port(port as u16)),
+                    local_port: Some(Port(port as u16).into()),
                     ..FlowMatch::default()
                 };
                 rules.insert(&rule, mint(&mut flows, Some(vnic))).expect("ports differ");

@@ -154,7 +154,7 @@ impl World {
         for port in 0..FLOWS_PER_VNIC {
             let rule = FlowMatch {
                 transport: Some(IpProtocol::UDP),
-                local_port: Some(Port(port as u16)),
+                local_port: Some(Port(port as u16).into()),
                 ..FlowMatch::default()
             };
             self.tell(setup(FlowId(flow.0 + 1 + port), Some(flow), Some(rule)));

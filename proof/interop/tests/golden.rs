@@ -39,6 +39,7 @@ goldens!(
     ip_properties,
     flows,
     flow_properties,
+    classification,
     statistics,
     refusals
 );

@@ -12,7 +12,9 @@ use firelane_model::{
     LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, ReversePath, Route,
     RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser,
 };
-use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, Priority, Protection, Protections, VlanId};
+use firelane_units::{
+    BitRate, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, Protection, Protections, VlanId,
+};
 
 /// Choices read off a string of bytes; zero when it ends.
 struct Dice<'a>(&'a [u8]);
@@ -31,6 +33,11 @@ impl Dice<'_> {
     fn rate(&mut self) -> BitRate {
         [BitRate::ZERO, BitRate::from_bps(1_200_001), BitRate::from_mbps(50), BitRate::from_mbps(2_000)]
             [self.below(4)]
+    }
+
+    fn ports(&mut self) -> PortRange {
+        let first = Port(1 + self.below(3) as u16);
+        PortRange::new(first, Port(first.0 + self.below(2) as u16 * 7)).expect("the last is not lower")
     }
 
     fn mtu(&mut self) -> Mtu {
@@ -187,19 +194,26 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
 }
 
 fn roll_flow(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
-    let links: Vec<_> = model.link_names().map(|(name, _)| name.clone()).collect();
+    let names = model.link_names().map(|(name, _)| name);
+    let links: Vec<_> = names.filter(|name| model.carries_flows(name.as_str())).cloned().collect();
     if links.is_empty() || dice.below(3) == 0 {
         return;
     }
-    let transport = dice.maybe(|dice| Transport::ALL[dice.below(5)]);
+    let transport = dice.maybe(|dice| match dice.below(7) {
+        6 => Transport::Number(47),
+        n => Transport::NAMED[n],
+    });
     let has_ports = transport.is_some_and(Transport::has_ports);
     let matching = FlowMatch {
         local_ip: dice.maybe(|dice| dice.prefix(0)),
         remote_ip: None,
         transport,
-        local_port: dice.maybe(|dice| Port(1 + dice.below(3) as u16)).filter(|_| has_ports),
-        remote_port: None,
+        local_port: dice.maybe(Dice::ports).filter(|_| has_ports),
+        remote_port: dice.maybe(Dice::ports).filter(|_| has_ports),
         dsfield: dice.maybe(|dice| DsField::new(1 + dice.below(3) as u8, 0xff)).flatten(),
+        vlan_id: dice.maybe(|dice| VlanId::new(1 + dice.below(2) as u16)).flatten(),
+        local_mac: None,
+        remote_mac: dice.maybe(|dice| MacAddr([2, 8, 0x20, 0, 0, dice.below(3) as u8])),
     };
     let link = links[dice.below(links.len())].clone();
     let flow = Flow { link, matching, maxbw: dice.maybe(Dice::rate), priority: dice.priority() };

@@ -1,7 +1,7 @@
 //! `flowadm` verbs that make, remove and list flows.
 
 use firelane_api::{Api, ApiError, Change, ChangeRequest, FlowInfo, Status, Which, set_flow_prop};
-use firelane_model::{FieldError, Flow, FlowMatch, FlowName, LinkName, Transport};
+use firelane_model::{FieldError, Flow, FlowMatch, FlowName, LinkName};
 use firelane_units::Priority;
 
 use super::PROGRAM;
@@ -17,6 +17,9 @@ const FLOW: &[Column] = &[
     col("LPORT", 8),
     col("RPORT", 8),
     col("DSFLD", 10),
+    col("VLAN", 6),
+    col("LMAC", 18),
+    col("RMAC", 18),
 ];
 
 pub(super) fn which(call: &Call<'_>) -> Which {
@@ -91,6 +94,8 @@ fn attribute_failure(fault: FieldError, name: &str) -> Failure {
         "transport" | "protocol" => Status::BadTransport,
         "local_port" | "remote_port" => Status::BadPort,
         "dsfield" => Status::BadDsField,
+        "vlan_id" => Status::VidInvalid,
+        "local_mac" | "remote_mac" => Status::MacInvalid,
         _ if fault.value.parse::<firelane_units::IpPrefix>()
             == Err(firelane_units::ParsePrefixError::Length) =>
         {
@@ -141,18 +146,23 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     Ok(())
 }
 
-fn row(flow: &FlowInfo) -> [String; 7] {
+fn row(flow: &FlowInfo) -> [String; 10] {
     let matching = &flow.matching;
     let local = matching.local_ip.map(|ip| format!("LCL:{ip}"));
     let remote = matching.remote_ip.map(|ip| format!("RMT:{ip}"));
-    let port = |port: Option<firelane_units::Port>| port.map(|port| port.to_string()).unwrap_or_default();
+    fn text(value: Option<impl ToString>) -> String {
+        value.map(|value| value.to_string()).unwrap_or_default()
+    }
     [
         flow.name.to_string(),
         flow.link.to_string(),
         local.into_iter().chain(remote).collect::<Vec<_>>().join(","),
-        matching.transport.map_or("", Transport::word).to_owned(),
-        port(matching.local_port),
-        port(matching.remote_port),
-        matching.dsfield.map(|field| field.to_string()).unwrap_or_default(),
+        text(matching.transport),
+        text(matching.local_port),
+        text(matching.remote_port),
+        text(matching.dsfield),
+        text(matching.vlan_id),
+        text(matching.local_mac),
+        text(matching.remote_mac),
     ]
 }
