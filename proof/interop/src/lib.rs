@@ -10,6 +10,6 @@ mod stage;
 mod testpmd;
 
 pub use daemon::{Daemon, binary};
-pub use sandbox::{Output, Sandbox};
+pub use sandbox::{Output, Sandbox, search_path};
 pub use stage::{BOTH, On, Server, Stage};
 pub use testpmd::Testpmd;

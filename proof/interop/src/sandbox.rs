@@ -121,7 +121,7 @@ pub(crate) fn finish(command: &mut Command, args: &[&str]) -> Output {
 }
 
 /// Administration programs are found even where the test's own PATH lacks `/usr/sbin`.
-fn search_path() -> String {
+pub fn search_path() -> String {
     let own = std::env::var("PATH").unwrap_or_default();
     format!("{own}:/usr/sbin:/sbin")
 }

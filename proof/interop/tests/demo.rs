@@ -1,9 +1,10 @@
 //! The demo itself, and what it leaves behind: nothing, also after its daemon was killed.
 
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use firelane_interop::{Sandbox, binary};
+use firelane_interop::{Sandbox, binary, search_path};
 use serde_json::Value;
 
 /// A demo of its own: the number stands for a user, and so for a folder.
@@ -44,10 +45,24 @@ impl Drop for Demo {
     }
 }
 
+/// An iperf3 whose server takes its time before it listens, as one on a busy machine does; the `PATH` that finds it first.
+fn slow_iperf3(folder: &Path) -> String {
+    let path = search_path();
+    let real = path.split(':').map(|folder| Path::new(folder).join("iperf3")).find(|file| file.exists());
+    let real = real.expect("make test installs iperf3");
+    let script =
+        format!("#!/bin/sh\ncase \"$*\" in *--server*) sleep 0.3 ;; esac\nexec {} \"$@\"\n", real.display());
+    let file = folder.join("iperf3");
+    std::fs::write(&file, script).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:{path}", folder.display())
+}
+
 #[test]
 fn everything_that_the_demo_wants_is_measured() {
     let demo = Demo::new(0);
-    let output = demo.command(&["--json"]).output().unwrap();
+    let path = slow_iperf3(demo.sandbox.folder());
+    let output = demo.command(&["--json"]).env("PATH", path).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let document: Value = serde_json::from_str(&text).expect("one JSON document");
     let checks = document["demo"]["checks"].as_array().expect("checks");

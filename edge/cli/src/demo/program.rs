@@ -52,7 +52,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts a program and waits until it says `ready`; how it takes to that depends on what else the machine does.
+    /// Starts a program and waits until it says `ready`: how long that takes depends on what else the machine does.
     pub(super) fn start(tenant: &str, words: &[&str], ready: &str) -> Result<Self, String> {
         let mut command = command(tenant, words);
         // A group of its own, so that whatever stands before the program ends with it.
