@@ -418,6 +418,49 @@ fn a_program_has_as_much_as_it_may() {
     generous.write(block, b"another program has its own");
 }
 
+/// A program that takes all the sockets and all the buffers that it can get is refused by name, and what is another's is as
+/// it was; when it ends, everything is there again.
+#[test]
+fn r11_what_one_program_takes_no_other_lacks() {
+    const SOCKETS: usize = 40;
+    let world = World::new();
+    let victim = Program::new(&world);
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let (_fd, block) = victim.connect(listener.local_addr().unwrap());
+    let (mut peer, _) = listener.accept().unwrap();
+    let before = world.counts();
+    let greedy = Program::within(&world, Limits { sockets: SOCKETS, memory: 2 << 20 });
+    let request = Request::Socket { family: Family::V4, kind: Kind::Stream, count: 1 };
+    let make = || world.hub.lock().unwrap().request(greedy.session, request.clone(), Vec::new());
+    let replies: Vec<_> = (0..3 * SOCKETS).map(|_| make()).collect();
+    let refused = replies.iter().filter(|it| it.answer == Answer::Failed { errno: 24 }).count();
+    assert_eq!(refused, 2 * SOCKETS, "EMFILE");
+    // All of them connect and write what nobody reads: they get what they may have, and no page more.
+    let (mut accepted, mut written) = (Vec::new(), 0);
+    for reply in &replies {
+        let Answer::Sockets { sockets } = &reply.answer else { continue };
+        let connect = Request::Connect { socket: sockets[0], address: listener.local_addr().unwrap() };
+        let Answer::Stream { place } = greedy.ask(connect) else { panic!("connecting begins") };
+        accepted.push(listener.accept().unwrap());
+        let end = greedy.end(place.block);
+        until(|| end.status() & status::CONNECTED != 0);
+        written += end.write(&[IoSlice::new(&[7; 4 << 20])]).unwrap_or(0);
+    }
+    assert!((1..=2 << 20).contains(&written), "{written}");
+    let sent = pattern(3_000_000);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut got = vec![0; sent.len()];
+            peer.read_exact(&mut got).unwrap();
+            got
+        });
+        victim.write(block, &sent);
+        assert!(reader.join().unwrap() == sent, "the neighbour's bytes");
+    });
+    drop((replies, accepted, greedy));
+    world.wait_for(|now| now == before);
+}
+
 #[test]
 fn the_last_descriptor_closes_what_was_written_first_and_unread_bytes_reset() {
     let world = World::new();

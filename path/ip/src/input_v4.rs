@@ -106,6 +106,9 @@ impl Ip {
             check_options(&view)?;
         }
         let header = Ipv4Repr::parse(&view);
+        if asks_for_an_address(&header) {
+            return Ok((header, view.header_len()));
+        }
         if self.is_martian_v4(link, header.src) || (header.dst.is_loopback() && link != LOOPBACK) {
             return Err(DropReason::Martian);
         }
@@ -137,6 +140,11 @@ impl Ip {
         let is_station = !dst.is_multicast() && dst.octets()[0] < 240 && dst.octets()[0] != 0;
         if is_station { Cast::Other } else { Cast::Nobody }
     }
+}
+
+/// RFC 1122 §3.2.1.3 (a): a station that has no address as yet speaks to everybody, and a server hears it (RFC 2131 §4.1).
+fn asks_for_an_address(header: &Ipv4Repr) -> bool {
+    header.src.is_unspecified() && header.dst.is_broadcast() && header.protocol == IpProtocol::UDP
 }
 
 /// I04: source routes and options that cannot be read are refused; others mean nothing to a host.

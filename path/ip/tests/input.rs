@@ -134,6 +134,23 @@ fn i03_sources_that_no_station_has() {
     silent(&v4(PEER4, Ipv4Addr::LOCALHOST, UDP, &[0; 16]), DropReason::Martian);
 }
 
+/// Who has no address as yet asks everybody for one, by UDP and in no other way.
+#[test]
+fn i03_a_station_without_an_address_is_heard_only_where_it_may_ask_for_one() {
+    let (nobody, everybody) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST);
+    let mut a = station();
+    assert_eq!(a.input_bytes(NOW, &v4(nobody, everybody, UDP, &[0; 16])), "deliver");
+    assert!(a.delivered.pop().is_some_and(|it| it.is_broadcast_or_multicast && it.src == ip("0.0.0.0")));
+    for (dst, protocol) in [
+        (everybody, IpProtocol::TCP),
+        (everybody, IpProtocol::ICMPV4),
+        (Ipv4Addr::new(10, 0, 0, 255), UDP),
+        (Ipv4Addr::new(224, 0, 0, 1), UDP),
+    ] {
+        silent(&v4(nobody, dst, protocol, &[0; 16]), DropReason::Martian);
+    }
+}
+
 #[test]
 fn i04_options() {
     let lsrr = [131, 7, 4, 10, 0, 0, 1, 0];

@@ -151,6 +151,8 @@ pub struct StackId {
     pub host: usize,
     /// Which netstack of the host.
     pub netstack: NetstackId,
+    /// Its VNIC.
+    pub vnic: LinkId,
     /// The last byte of its addresses.
     pub number: u8,
 }
@@ -317,7 +319,12 @@ impl Host {
     }
 
     /// A netstack with a VNIC over `over`.
-    pub(crate) fn add_stack(&mut self, now: Instant, over: LinkId, config: &StackConfig) -> NetstackId {
+    pub(crate) fn add_stack(
+        &mut self,
+        now: Instant,
+        over: LinkId,
+        config: &StackConfig,
+    ) -> (NetstackId, LinkId) {
         let id = NetstackId(self.netstacks);
         self.netstacks += 1;
         let all: Vec<LaneId> = (0..self.lanes()).map(|n| LaneId(n as u16)).collect();
@@ -334,12 +341,12 @@ impl Host {
         let kind = PortKind::Vnic { mac: station_mac(config.number), vlan: None, flow };
         let port = PortConfig { id: vnic, over, kind, user: PortUser::Netstack(id) };
         self.control(now, |_| Control::AddPort(port, None));
-        let named = StackId { host: 0, netstack: id, number: config.number };
+        let named = StackId { host: 0, netstack: id, vnic, number: config.number };
         for (address, len) in [(named.ip(false), 24), (named.ip(true), 64)] {
             let prefix = IpPrefix::new(address, len).expect("the length fits its family");
             self.control(now, |_| Control::AddAddress(id, vnic, prefix));
         }
-        id
+        (id, vnic)
     }
 
     /// A name for a listener.

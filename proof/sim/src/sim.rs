@@ -138,8 +138,8 @@ impl Sim {
     /// A netstack on a host's first link.
     pub fn stack(&mut self, host: usize, config: &StackConfig) -> StackId {
         let over = self.links[host];
-        let netstack = self.hosts[host].add_stack(self.now, over, config);
-        StackId { host, netstack, number: config.number }
+        let (netstack, vnic) = self.hosts[host].add_stack(self.now, over, config);
+        StackId { host, netstack, vnic, number: config.number }
     }
 
     /// Plugs a wire in between two places.
@@ -218,6 +218,11 @@ impl Sim {
     /// What lanes reported since the last question.
     pub fn notices(&self) -> Vec<Notice> {
         std::mem::take(&mut self.mail.borrow_mut().notices)
+    }
+
+    /// Whether lanes have reported something since then.
+    pub fn has_notices(&self) -> bool {
+        !self.mail.borrow().notices.is_empty()
     }
 
     /// A name for a listener.

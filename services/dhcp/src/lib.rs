@@ -23,4 +23,5 @@ pub mod v4;
 pub mod v6;
 
 pub use identity::{Duid, iaid};
+pub use link_local::{LinkLocal, Step};
 pub use task::{Keep, Remembered, Report, Running};

@@ -10,6 +10,7 @@ use core::time::Duration;
 use firelane_units::{Instant, IpPrefix, MacAddr};
 
 use crate::random::Random;
+use crate::v4::Phase;
 
 /// The first address that may be chosen, and how many there are (§2.1): the first and the last 256 are reserved.
 const FIRST: u32 = 0xa9fe_0100;
@@ -24,7 +25,7 @@ const CONFLICTS_WAIT: Duration = Duration::from_secs(60);
 
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub enum Step {
     /// Give the interface this address and say how its test ended.
     Try(IpPrefix),
     /// Take it away.
@@ -41,7 +42,7 @@ enum State {
 
 /// The choice of one interface.
 #[derive(Debug)]
-pub(crate) struct LinkLocal {
+pub struct LinkLocal {
     state: State,
     random: Random,
     /// What comes next: the last one that was in use, so that a host keeps its address (§2.1).
@@ -52,7 +53,7 @@ pub(crate) struct LinkLocal {
 
 impl LinkLocal {
     /// Nothing yet. The addresses follow from the interface's own, so that they are the same after a restart.
-    pub(crate) fn new(mac: MacAddr) -> Self {
+    pub fn new(mac: MacAddr) -> Self {
         let seed = mac.0.iter().fold(0, |seed, byte| seed << 8 | u64::from(*byte));
         let mut random = Random::new(seed);
         let next = draw(&mut random);
@@ -60,7 +61,7 @@ impl LinkLocal {
     }
 
     /// The address in use.
-    pub(crate) const fn in_use(&self) -> Option<Ipv4Addr> {
+    pub const fn in_use(&self) -> Option<Ipv4Addr> {
         match self.state {
             State::InUse(addr) => Some(addr),
             _ => None,
@@ -68,7 +69,7 @@ impl LinkLocal {
     }
 
     /// Whether there is no other address: then one is chosen after a while, and dropped when there is (§1.9).
-    pub(crate) fn set_wanted(&mut self, now: Instant, wanted: bool) {
+    pub fn set_wanted(&mut self, now: Instant, wanted: bool) {
         match (self.state, wanted) {
             (State::Off, true) => self.state = State::Waiting(now + GRACE),
             (State::Off, false) | (_, true) => {}
@@ -81,8 +82,22 @@ impl LinkLocal {
         }
     }
 
+    /// The same, by where the client of the interface stands.
+    pub fn follow(&mut self, now: Instant, phase: Phase) {
+        match phase {
+            Phase::Bound | Phase::Renewing | Phase::Rebinding | Phase::Released => {
+                self.set_wanted(now, false)
+            }
+            // Until its test is over nobody knows whether the leased address can be used.
+            Phase::Testing => {}
+            Phase::Init | Phase::Selecting | Phase::Requesting | Phase::Rebooting => {
+                self.set_wanted(now, true)
+            }
+        }
+    }
+
     /// When [`poll`](Self::poll) has something.
-    pub(crate) const fn poll_at(&self) -> Option<Instant> {
+    pub const fn poll_at(&self) -> Option<Instant> {
         match (self.dropped, self.state) {
             (Some(_), _) => Some(Instant::ZERO),
             (None, State::Waiting(at)) => Some(at),
@@ -91,7 +106,7 @@ impl LinkLocal {
     }
 
     /// The next step.
-    pub(crate) fn poll(&mut self, now: Instant) -> Option<Step> {
+    pub fn poll(&mut self, now: Instant) -> Option<Step> {
         if let Some(addr) = self.dropped.take() {
             return Some(Step::Drop(prefix(addr)));
         }
@@ -105,7 +120,7 @@ impl LinkLocal {
     }
 
     /// How the test of an address ended, or that it could not be defended (§2.5).
-    pub(crate) fn on_tested(&mut self, now: Instant, addr: Ipv4Addr, is_free: bool) {
+    pub fn on_tested(&mut self, now: Instant, addr: Ipv4Addr, is_free: bool) {
         match self.state {
             State::Trying(own) if own == addr && is_free => {
                 self.state = State::InUse(own);

@@ -302,14 +302,7 @@ impl AtWork {
     fn run_link_local(&mut self) -> Option<Instant> {
         let now = self.clock.now();
         let own = self.link_local.as_mut()?;
-        match self.client.phase() {
-            Phase::Bound | Phase::Renewing | Phase::Rebinding | Phase::Released => own.set_wanted(now, false),
-            // Until its test is over nobody knows whether the leased address can be used.
-            Phase::Testing => {}
-            Phase::Init | Phase::Selecting | Phase::Requesting | Phase::Rebooting => {
-                own.set_wanted(now, true);
-            }
-        }
+        own.follow(now, self.client.phase());
         while let Some(step) = own.poll(now) {
             match step {
                 Step::Try(prefix) => self.interface.give_link_local(prefix),
