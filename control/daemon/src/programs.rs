@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use firelane::{Engine, ExplainedSocket, Hub, Limits, Owner, ProgramSocket, Reply, send_reply};
+use firelane::{Closer, Engine, ExplainedSocket, Hub, Limits, Owner, ProgramSocket, Reply, send_reply};
 use firelane_model::{Model, NetstackName, Programs as Rules};
 use firelane_shm::carry;
 use firelane_shm::control::{Answer, MESSAGE_MAX, Request};
@@ -141,6 +141,22 @@ struct Guest {
     stage: Stage,
 }
 
+impl Guest {
+    /// The program sees the end at once. What it has sent last is in there, and nobody has looked at it.
+    fn leave(self, closer: &Closer) {
+        let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
+        closer.close(self.peer.user, self.control);
+    }
+}
+
+/// Who is about to come in.
+#[derive(Debug)]
+struct Newcomer {
+    process: OwnedFd,
+    owner: Owner,
+    peer: Peer,
+}
+
 /// How far a guest is.
 #[derive(Debug)]
 enum Stage {
@@ -164,6 +180,8 @@ struct Door {
     set: OwnedFd,
     hub: Arc<Mutex<Hub>>,
     host: Arc<Host>,
+    /// Closes what programs can have made slow to close.
+    closer: Closer,
     guests: BTreeMap<u64, Guest>,
     next: u64,
     tidy_at: Option<Instant>,
@@ -177,7 +195,9 @@ impl Door {
         add(&listener, LISTENER)?;
         add(&*stop, STOP)?;
         add(&*lock(&hub), HUB)?;
-        Ok(Self { listener, stop, set, hub, host, guests: BTreeMap::new(), next: FIRST, tidy_at: None })
+        let closer = lock(&hub).closer().clone();
+        let guests = BTreeMap::new();
+        Ok(Self { listener, stop, set, hub, host, closer, guests, next: FIRST, tidy_at: None })
     }
 
     fn run(&mut self) {
@@ -195,7 +215,7 @@ impl Door {
             for key in keys {
                 match key {
                     LISTENER => self.take_in(),
-                    STOP => return self.guests.clear(),
+                    STOP => return,
                     HUB => lock(&self.hub).look(),
                     key if key.is_multiple_of(2) => self.serve(key),
                     key => self.bury(key - 1),
@@ -216,24 +236,42 @@ impl Door {
 
     fn take_in(&mut self) {
         while let Ok(control) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC) {
-            self.admit(control, None);
+            let peer = rustix::net::sockopt::socket_peercred(&control);
+            let user = peer.map_or(own().user, |peer| peer.uid.as_raw());
+            self.admit(control, user, None);
         }
     }
 
-    fn admit(&mut self, control: OwnedFd, inherits: Option<NetstackName>) {
-        if let Err(error) = self.try_admit(control, inherits) {
-            tracing::warn!("a program was not taken in: {error}");
+    /// Takes a program in, at the cost of `user`, who has brought the connection.
+    fn admit(&mut self, control: OwnedFd, user: u32, inherits: Option<NetstackName>) {
+        match self.try_admit(&control, inherits.is_some()) {
+            Ok((key, newcomer)) => {
+                let Newcomer { process, owner, peer } = newcomer;
+                let stage = Stage::New;
+                self.guests
+                    .insert(key, Guest { control, process, owner, peer, is_warned: false, inherits, stage });
+            }
+            Err(error) => {
+                tracing::warn!("a program was not taken in: {error}");
+                self.closer.close(user, control);
+            }
         }
     }
 
-    fn try_admit(&mut self, control: OwnedFd, inherits: Option<NetstackName>) -> io::Result<()> {
+    fn try_admit(&mut self, control: &OwnedFd, is_child: bool) -> io::Result<(u64, Newcomer)> {
         if self.guests.len() >= PROGRAMS_MAX {
             return Err(io::Error::other(format!("{PROGRAMS_MAX} programs are there already")));
         }
-        let who = rustix::net::sockopt::socket_peercred(&control)?;
+        let who = rustix::net::sockopt::socket_peercred(control)?;
         let peer = Peer { user: who.uid.as_raw(), group: who.gid.as_raw() };
+        if self.closer.is_behind(peer.user) {
+            return Err(io::Error::other(format!(
+                "user {} sends descriptors that are slow to close",
+                peer.user
+            )));
+        }
         let knocks = |it: &&Guest| matches!(it.stage, Stage::New) && it.peer.user == peer.user;
-        let is_stranger = inherits.is_none() && peer.user != own().user;
+        let is_stranger = !is_child && peer.user != own().user;
         if is_stranger && self.guests.values().filter(knocks).count() >= KNOCKING_MAX {
             return Err(io::Error::other(format!("user {} has {KNOCKING_MAX} at the door", peer.user)));
         }
@@ -243,14 +281,12 @@ impl Door {
         let add = |fd: &OwnedFd, key| {
             epoll::add(&self.set, fd, epoll::EventData::new_u64(key), epoll::EventFlags::IN)
         };
-        add(&control, key)?;
+        add(control, key)?;
         add(&process, key + 1)?;
         let pid = who.pid.as_raw_nonzero().get().unsigned_abs();
         let owner = Owner { pid, user: peer.user, command: command_of(pid) };
         tracing::debug!("program {} ({}), user {}", owner.pid, owner.command, peer.user);
-        let guest = Guest { control, process, owner, peer, is_warned: false, inherits, stage: Stage::New };
-        self.guests.insert(key, guest);
-        Ok(())
+        Ok((key, Newcomer { process, owner, peer }))
     }
 
     fn serve(&mut self, key: u64) {
@@ -272,16 +308,21 @@ impl Door {
     fn serve_one(&mut self, key: u64) -> io::Result<()> {
         let guest = self.guests.get_mut(&key).ok_or(io::ErrorKind::WouldBlock)?;
         let (mut bytes, mut fds) = ([0; MESSAGE_MAX], Vec::new());
-        let len = carry::receive(&guest.control, &mut bytes, &mut fds, false)?;
+        let received = carry::receive(&guest.control, &mut bytes, &mut fds, false);
+        let mut fds = self.closer.foreign(guest.peer.user, fds);
+        let len = received?;
+        if fds.count() > 0 && self.closer.is_behind(guest.peer.user) {
+            return Err(io::Error::other("its user sends descriptors that are slow to close"));
+        }
         if len == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let (number, request) = Request::decode(&bytes[..len]).map_err(io::Error::other)?;
         let reply = match (&guest.stage, request) {
             (Stage::There(Session { netstack, .. }) | Stage::Gone(netstack), Request::Child) => {
-                let netstack = netstack.clone();
-                if let Some(control) = fds.into_iter().next() {
-                    self.admit(control, Some(netstack));
+                let (netstack, user) = (netstack.clone(), guest.peer.user);
+                if let Some(control) = fds.take(is_control) {
+                    self.admit(control, user, Some(netstack));
                 }
                 return Ok(());
             }
@@ -295,7 +336,7 @@ impl Door {
             }
             (Stage::There(session), request) => {
                 let mut hub = lock(&self.hub);
-                let reply = hub.request(session.number, request, fds);
+                let reply = hub.request(session.number, request, fds.into_inner());
                 if !guest.is_warned
                     && reply.answer == Reply::from(Errno::MFILE).answer
                     && let Some(most) = hub.limit_reached(session.number)
@@ -366,6 +407,7 @@ impl Door {
         if let Stage::There(session) = &guest.stage {
             lock(&self.hub).end(session.number);
         }
+        guest.leave(&self.closer);
         self.tidy_at = Some(Instant::now());
     }
 }
@@ -373,7 +415,14 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         let _ = epoll::delete(&self.set, &*self.stop);
+        std::mem::take(&mut self.guests).into_values().for_each(|guest| guest.leave(&self.closer));
     }
+}
+
+/// Whether a descriptor can be a program's connection. It is asked for nothing that could take long.
+fn is_control(fd: &OwnedFd) -> bool {
+    use rustix::net::sockopt::{socket_domain, socket_type};
+    socket_domain(fd) == Ok(AddressFamily::UNIX) && socket_type(fd) == Ok(SocketType::SEQPACKET)
 }
 
 /// The daemon's own user and group.

@@ -52,7 +52,9 @@ pub use error::ChangeError;
 pub use invented::{BadPacket, InventedPacket};
 pub use netstack_config::{NetstackConfig, SocketDefaults};
 pub use poller::{Event, Poller, Source};
-pub use programs::{ExplainedSocket, Hub, Limits, Owner, ProgramSocket, Reply, send as send_reply};
+pub use programs::{
+    Closer, ExplainedSocket, Foreign, Hub, Limits, Owner, ProgramSocket, Reply, send as send_reply,
+};
 pub use queue::Queue;
 pub use snapshot::EngineSnapshot;
 pub use stack::{Stack, StackBuilder};

@@ -391,6 +391,46 @@ fn a_failure_is_told_with_its_number() {
     assert_eq!(reply.fds.len(), 1);
 }
 
+/// A connection of the kernel's whose last close waits for its peer.
+fn slow_to_close() -> (OwnedFd, std::net::TcpStream) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let slow = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    rustix::net::sockopt::set_socket_linger(&slow, Some(Duration::from_secs(600))).unwrap();
+    slow.set_nonblocking(true).unwrap();
+    while (&slow).write(&[0; 1 << 16]).is_ok() {}
+    (slow.into(), peer)
+}
+
+#[test]
+fn what_a_program_shows_and_what_it_leaves_in_a_queue_may_be_slow_to_close() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let begun = Instant::now();
+    let failed = |errno| Answer::Failed { errno };
+    let mut peers = Vec::new();
+    for (request, answer) in [
+        (Request::Attach, failed(88)),
+        (Request::Waiter { arena: program.arena }, failed(9)),
+        (Request::Interfaces, failed(22)),
+    ] {
+        let (slow, peer) = slow_to_close();
+        peers.push(peer);
+        let reply = world.hub.lock().unwrap().request(program.session, request.clone(), vec![slow]);
+        assert_eq!(reply.answer, answer, "{request:?}");
+    }
+    let file = std::fs::File::open("/dev/null").unwrap().into();
+    let reply = world.hub.lock().unwrap().request(program.session, Request::Attach, vec![file]);
+    assert_eq!(reply.answer, failed(88), "a file is no socket, whatever its inode");
+    let (slow, peer) = slow_to_close();
+    let (fd, _) = program.socket();
+    carry::send(&fd, b"x", &[slow.as_fd()], true).unwrap();
+    drop((slow, fd));
+    until(|| world.counts()[1] == 0);
+    assert!(begun.elapsed() < Duration::from_secs(300), "somebody has waited");
+    drop((peers, peer));
+}
+
 #[test]
 fn a_program_has_as_much_as_it_may() {
     let world = World::new();

@@ -15,7 +15,12 @@ use rustix::net::{
 /// The most descriptors beside a message: an arena and every lane's bell.
 pub const DESCRIPTORS_MAX: usize = 65;
 
+/// The most that the kernel takes along (`SCM_MAX_FD`). There is room for all of them: those without room the kernel closes
+/// at once, which may take as long as whoever sent them likes.
+const TAKEN_MAX: usize = 253;
+
 const SPACE: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX));
+const TAKEN_SPACE: usize = rustix::cmsg_space!(ScmRights(TAKEN_MAX));
 
 /// Sends a message with its descriptors. Without `wait`, `WouldBlock` if the other end does not take it at once.
 ///
@@ -39,7 +44,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], wait: bool)
 /// # Errors
 /// The other end is gone, or the message or its descriptors did not fit.
 pub fn receive(socket: impl AsFd, to: &mut [u8], fds: &mut Vec<OwnedFd>, wait: bool) -> io::Result<usize> {
-    let mut space = [const { MaybeUninit::uninit() }; SPACE];
+    let mut space = [const { MaybeUninit::uninit() }; TAKEN_SPACE];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
     let got = recvmsg(socket, &mut [IoSliceMut::new(to)], &mut beside, flags)?;
@@ -80,6 +85,19 @@ mod tests {
         drop((a, fds));
         assert_eq!(receive(&b, &mut bytes, &mut Vec::new(), true).unwrap(), 0, "the end");
         assert!(send(&b, b"x", &[], true).is_err());
+    }
+
+    #[test]
+    fn as_many_descriptors_as_the_kernel_takes_arrive() {
+        let (a, b) = pair(SocketType::SEQPACKET);
+        let all: Vec<BorrowedFd<'_>> = (0..TAKEN_MAX).map(|_| a.as_fd()).collect();
+        let mut space = [const { MaybeUninit::uninit() }; TAKEN_SPACE];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        assert!(beside.push(SendAncillaryMessage::ScmRights(&all)));
+        sendmsg(&a, &[IoSlice::new(b"x")], &mut beside, SendFlags::empty()).unwrap();
+        let mut fds = Vec::new();
+        assert_eq!(receive(&b, &mut [0; 9], &mut fds, true).unwrap(), 1);
+        assert_eq!(fds.len(), TAKEN_MAX);
     }
 
     #[test]

@@ -191,6 +191,24 @@ fn close_waits_as_the_kernels() {
 }
 
 #[test]
+fn a_descriptor_that_is_slow_to_close_keeps_no_other_program() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 1);
+    let door = stage.daemon().runtime().join("app.sock");
+    let words = ["/usr/bin/python3", &script("slow.py"), Stage::KERNEL, &door.to_string_lossy()];
+    let slow = stage.serve(On::Kernel, &words);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !slow.log().contains("sent") {
+        assert!(Instant::now() < deadline, "{}", slow.log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let begun = Instant::now();
+    stage.ask(On::Firelane, &["/usr/bin/python3", "-c", "import socket; socket.socket()"]);
+    assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());
+    assert!(!slow.log().contains("ended"), "it was closed all the time");
+}
+
+#[test]
 fn interfaces_are_the_netstacks() {
     run("interfaces.py");
 }

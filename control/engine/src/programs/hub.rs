@@ -17,6 +17,7 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
 use super::arena::ProgramArena;
+use super::closer::{Closer, Foreign, close_end};
 use super::datagrams::Datagrams;
 use super::lingering::Lingering;
 use super::segment::Segment;
@@ -110,6 +111,7 @@ pub struct Hub {
     /// Streams whose sockets are gone and whose blocks cannot be given to others yet.
     ending: Vec<Ending>,
     lingering: Lingering,
+    closer: Closer,
 }
 
 /// A stream that nobody has any more.
@@ -168,6 +170,7 @@ impl Hub {
             arenas: Vec::new(),
             ending: Vec::new(),
             lingering: Lingering::default(),
+            closer: Closer::default(),
         })
     }
 
@@ -218,10 +221,17 @@ impl Hub {
 
     /// Answers a request of a session. Interfaces are the daemon's matter, because it has their names.
     pub fn request(&mut self, session: u32, request: Request, fds: Vec<OwnedFd>) -> Reply {
+        let user = self.sessions.get(&session).map_or(0, |it| it.owner.user);
+        let fds = self.closer.foreign(user, fds);
         self.answer(session, request, fds).unwrap_or_else(Reply::from)
     }
 
-    fn answer(&mut self, number: u32, request: Request, fds: Vec<OwnedFd>) -> Result<Reply, Errno> {
+    /// What closes descriptors of programs.
+    pub fn closer(&self) -> &Closer {
+        &self.closer
+    }
+
+    fn answer(&mut self, number: u32, request: Request, fds: Foreign) -> Result<Reply, Errno> {
         let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
         match request {
             Request::Hello { .. } | Request::Child | Request::Interfaces => Err(Errno::INVAL),
@@ -271,13 +281,13 @@ impl Hub {
     }
 
     /// Requests about who waits where, and who wakes him.
-    fn answer_waiter(&mut self, number: u32, request: Request, fds: Vec<OwnedFd>) -> Result<Reply, Errno> {
+    fn answer_waiter(&mut self, number: u32, request: Request, mut fds: Foreign) -> Result<Reply, Errno> {
         let session = self.sessions.get(&number).ok_or(Errno::NETDOWN)?;
         match request {
             Request::Waiter { arena } => {
                 let own = session.arena_of(arena).cloned();
                 let segment = if own.is_none() { Some(self.segment(number, arena)?) } else { None };
-                let wakes = fds.into_iter().next().filter(|it| doorbell::is_one(it)).ok_or(Errno::BADF)?;
+                let wakes = fds.take(|it| doorbell::is_one(it)).ok_or(Errno::BADF)?;
                 let of_own = own.as_ref().map(|it| (&it.waiters, it.mapping()));
                 let of_segment = segment.as_ref().map(|it| (&it.waiters, it.arena().mapping()));
                 let (waiters, memory) = of_own.or(of_segment).ok_or(Errno::INVAL)?;
@@ -352,9 +362,13 @@ impl Hub {
     }
 
     /// Who can show the descriptor holds the socket.
-    fn attach(&mut self, number: u32, fds: Vec<OwnedFd>) -> Result<Reply, Errno> {
-        let fd = fds.into_iter().next().ok_or(Errno::BADF)?;
-        let name = SocketId(rustix::fs::fstat(&fd)?.st_ino);
+    fn attach(&mut self, number: u32, mut fds: Foreign) -> Result<Reply, Errno> {
+        if fds.count() == 0 {
+            return Err(Errno::BADF);
+        }
+        // One that we have made takes nothing along when it is closed.
+        let fd = fds.take(|it| name_of(it).is_some_and(|name| self.sockets.contains_key(&name)));
+        let name = fd.as_ref().and_then(name_of).ok_or(Errno::NOTSOCK)?;
         let socket = self.sockets.get(&name).ok_or(Errno::NOTSOCK)?;
         let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
         session.sockets.insert(name);
@@ -474,6 +488,7 @@ impl Hub {
             self.lingering.add(name, sessions, stream, limit);
         }
         let resets = socket.resets();
+        close_end(&self.closer, socket.owner.user, socket.ours);
         let ended = match socket.role {
             Role::Stream(stream, _) => Some(Ended::Stream(stream)),
             Role::Datagrams(Some(made), _) => Some(Ended::Datagrams(made)),
@@ -579,6 +594,13 @@ impl Drop for Hub {
             self.engine.0.fabric.programs.remove_arena(arena.place);
         }
     }
+}
+
+/// The name of a socket's descriptor. Only sockets are asked for their inode: that of a file can be any number, and its file
+/// system may take its time.
+fn name_of(fd: &OwnedFd) -> Option<SocketId> {
+    rustix::net::sockopt::socket_type(fd).ok()?;
+    Some(SocketId(rustix::fs::fstat(fd).ok()?.st_ino))
 }
 
 /// Sends an answer.

@@ -13,6 +13,7 @@
 //! - `shown.rs`: sockets as they are shown.
 
 mod arena;
+mod closer;
 mod datagram_options;
 mod datagrams;
 mod hub;
@@ -39,6 +40,7 @@ use arena::ProgramArena;
 use segment::{Bond, Joined, Segments, Wanted};
 use stream::Stream;
 
+pub use closer::{Closer, Foreign};
 pub use hub::{Hub, Limits, Owner, Reply, send};
 pub use shown::{ExplainedSocket, ProgramSocket};
 

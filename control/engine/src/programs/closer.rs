@@ -1,0 +1,160 @@
+//! Closing what programs have had in their hands, apart from the thread that serves them.
+//!
+//! The last close of a file waits as long as whoever made it likes: for his own file system (FUSE), for a peer (a socket of
+//! the kernel's with SO_LINGER). And a UNIX socket takes the descriptors along that lie unread in its queue. So what a
+//! program has sent, and a socket whose queue a program can have filled, is closed by a thread that keeps nobody else: one
+//! for each user, as long as there is something of his. Used by `hub.rs`, and by the daemon for control connections.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// With so many that are not closed yet a user gets nothing more.
+const BEHIND: usize = 256;
+
+/// What is to be closed, by user. One with an entry has a thread.
+#[derive(Clone, Debug, Default)]
+pub struct Closer(Arc<Mutex<BTreeMap<u32, VecDeque<OwnedFd>>>>);
+
+impl Closer {
+    /// Closes a descriptor that a program of `user` has made, sooner or later.
+    pub fn close(&self, user: u32, fd: OwnedFd) {
+        let mut waiting = self.lock();
+        if let Some(queue) = waiting.get_mut(&user) {
+            return queue.push_back(fd);
+        }
+        let closer = self.clone();
+        let thread = thread::Builder::new().name(format!("close-{user}")).spawn(move || closer.work(user));
+        // Without another thread, which the whole process lacks then, this one has to.
+        if thread.is_ok() {
+            waiting.insert(user, VecDeque::from([fd]));
+        }
+    }
+
+    /// Whether so much of a user's waits that he is to be given nothing more.
+    pub fn is_behind(&self, user: u32) -> bool {
+        self.lock().get(&user).is_some_and(|queue| queue.len() >= BEHIND)
+    }
+
+    /// Descriptors that came from a program of `user`.
+    pub fn foreign(&self, user: u32, fds: Vec<OwnedFd>) -> Foreign {
+        Foreign { closer: self.clone(), user, fds }
+    }
+
+    fn work(&self, user: u32) {
+        loop {
+            let mut waiting = self.lock();
+            let Some(fd) = waiting.get_mut(&user).and_then(VecDeque::pop_front) else {
+                waiting.remove(&user);
+                return;
+            };
+            drop(waiting);
+            drop(fd);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, VecDeque<OwnedFd>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Descriptors that came from a program. Nobody knows what they are: what is not taken out is closed elsewhere.
+#[derive(Debug)]
+pub struct Foreign {
+    closer: Closer,
+    user: u32,
+    fds: Vec<OwnedFd>,
+}
+
+impl Foreign {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.fds.len()
+    }
+
+    /// Takes the first out if it is what the caller knows how to close. To ask must not wait: a question about a file can.
+    pub fn take(&mut self, is_known: impl FnOnce(&OwnedFd) -> bool) -> Option<OwnedFd> {
+        let is_known = self.fds.first().is_some_and(is_known);
+        is_known.then(|| self.fds.remove(0))
+    }
+
+    /// All of them, for who looks at them next.
+    pub fn into_inner(mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.fds)
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        self.fds.drain(..).for_each(|fd| self.closer.close(self.user, fd));
+    }
+}
+
+/// Closes a socket whose other end programs have. Only one with something in its queue can keep whoever closes it.
+pub(super) fn close_end(closer: &Closer, user: u32, ours: OwnedFd) {
+    if rustix::io::ioctl_fionread(ours.as_fd()) != Ok(0) {
+        closer.close(user, ours);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    /// A connection of the kernel's whose last close takes as long as its peer does not read.
+    fn slow() -> (OwnedFd, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        rustix::net::sockopt::set_socket_linger(&slow, Some(Duration::from_secs(600))).unwrap();
+        slow.set_nonblocking(true).unwrap();
+        while std::io::Write::write(&mut &slow, &[0; 1 << 16]).is_ok() {}
+        (slow.into(), peer)
+    }
+
+    fn until(what: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !what() {
+            assert!(Instant::now() < deadline, "in vain");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn who_sends_what_is_slow_to_close_waits_for_it_alone() {
+        let closer = Closer::default();
+        let (fd, peer) = slow();
+        drop(closer.foreign(1, vec![fd]));
+        let [(mine, theirs), (other, others)] = [UnixStream::pair().unwrap(), UnixStream::pair().unwrap()];
+        for _ in 0..BEHIND {
+            closer.close(1, theirs.try_clone().unwrap().into());
+        }
+        closer.close(2, others.into());
+        until(|| !closer.lock().contains_key(&2));
+        assert_eq!(std::io::Read::read(&mut &other, &mut [0]).unwrap(), 0, "the other user's is closed");
+        assert!(closer.is_behind(1) && !closer.is_behind(2));
+        drop((peer, theirs));
+        until(|| !closer.lock().contains_key(&1));
+        assert_eq!(std::io::Read::read(&mut &mine, &mut [0]).unwrap(), 0, "then his own");
+    }
+
+    #[test]
+    fn a_socket_with_something_in_its_queue_is_closed_elsewhere() {
+        let closer = Closer::default();
+        let (fd, peer) = slow();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        firelane_shm::carry::send(&theirs, b"x", &[fd.as_fd()], true).unwrap();
+        drop(fd);
+        close_end(&closer, 1, ours.into());
+        assert!(closer.lock().contains_key(&1));
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        close_end(&closer, 2, ours.into());
+        assert!(!closer.lock().contains_key(&2), "it is closed already");
+        drop(peer);
+        until(|| closer.lock().is_empty());
+    }
+}
