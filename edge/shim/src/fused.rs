@@ -33,6 +33,13 @@ pub(crate) fn followed(fd: c_int, arena: u16, end: StreamEnd<'static>) -> Stream
     end.with(beside)
 }
 
+/// The joint of a stream, and the place of its segment, which is mapped for that.
+pub(crate) fn reached(fd: c_int, end: &StreamEnd<'static>) -> Option<(u16, Beside<'static>)> {
+    let (number, joint, side) = end.lacks()?;
+    let place = place_of(fd, number)?;
+    Some((place, beside_in(place, joint, side)?))
+}
+
 /// The joint of a stream, and the place of its segment, if it has one and the segment is mapped.
 pub(crate) fn of(end: &StreamEnd<'static>) -> Option<(u16, Beside<'static>)> {
     let (number, joint, side) = end.lacks()?;

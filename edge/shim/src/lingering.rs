@@ -5,6 +5,7 @@
 //! has succeeded whatever becomes of the connection.
 
 use core::ffi::c_int;
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use firelane_shm::control::SocketId;
@@ -15,7 +16,7 @@ use crate::socket::{self, Held, Kind};
 use crate::sys::Signals;
 use crate::table::{self, Word};
 use crate::wait::Deadline;
-use crate::{descriptors, options, session, sys};
+use crate::{arenas, descriptors, options, session, sys};
 
 /// How long the first pause is, and the longest: a round trip of a near peer, and what nobody notices.
 const PAUSES: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(10)];
@@ -32,10 +33,12 @@ pub(crate) fn of(fd: c_int, word: Word) -> Option<Lingering> {
     if socket::kind(word) != Kind::Stream || socket::is_datagram(word) || session::is_dead() {
         return None;
     }
-    let held = Held { fd, word };
-    if !held.stream()?.has(LINGERS) {
+    // The stream's words alone: closing it is no reason to be found by the program with which it may be fused.
+    let block = arenas::get(socket::arena(word))?.block(socket::number(word))?;
+    if block.file.load(Ordering::Relaxed) & LINGERS == 0 {
         return None;
     }
+    let held = Held { fd, word };
     let has_copy =
         socket::is_shared(word) && table::ours().any(|it| it != fd && table::get(it) == Some(word));
     let limit = options::linger(&held).ok().flatten().filter(|_| !has_copy)?;

@@ -80,8 +80,7 @@ impl Stream {
         }
     }
 
-    /// Whether a bit of the block's `file` word is set.
-    pub(crate) fn has(&self, bit: u64) -> bool {
+    fn has(&self, bit: u64) -> bool {
         self.end().block().file.load(core::sync::atomic::Ordering::Relaxed) & bit != 0
     }
 

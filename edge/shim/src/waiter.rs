@@ -110,8 +110,8 @@ impl Waiter {
         let bit = self.place.bit_in(arena, fd)?;
         let block = block_of(word).ok_or(Errno::BADF)?;
         block.waiters.fetch_or(bit, Ordering::SeqCst);
-        // Who opens a joint later finds the mark.
-        if let Some((segment, beside)) = end_of(word).and_then(|end| fused::of(&end)) {
+        // Who opens a joint later finds the mark. One that another process has opened is not opened here again.
+        if let Some((segment, beside)) = end_of(word).and_then(|end| fused::reached(fd, &end)) {
             beside.watch(self.place.bit_in(segment, fd)?);
         }
         Ok(())

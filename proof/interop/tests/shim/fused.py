@@ -268,6 +268,28 @@ def test_a_child_goes_on():
     peer.end()
 
 
+def test_a_child_waits_for_what_its_parent_has_fused():
+    class Later(Peer):
+        def meet(self):
+            pass
+
+    peer = Later()
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(told, 1)
+        ready = select.epoll()
+        ready.register(peer.sock, select.EPOLLIN)
+        assert ready.poll(10) and peer.sock.recv(9) == b"to child"
+        os._exit(0)
+    Peer.meet(peer)
+    os.write(tell, b".")
+    peer.do("time.sleep(0.1), s.sendall(b'to child')")
+    assert os.waitpid(child, 0)[1] == 0
+    peer.done()
+    peer.end()
+
+
 def test_another_program_gets_the_descriptor():
     peer = Peer()
     code = (
