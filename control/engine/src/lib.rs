@@ -20,6 +20,7 @@ mod clock;
 mod configured;
 mod counted;
 mod desk;
+mod echo_socket;
 mod engine;
 mod error;
 mod fabric;
@@ -47,6 +48,7 @@ mod worker;
 
 pub use capture::{Capture, CaptureOf};
 pub use desk::{IpTables, SocketCursor, SocketPage};
+pub use echo_socket::{Echo, EchoSocket};
 pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
 pub use error::ChangeError;
 pub use invented::{BadPacket, InventedPacket};

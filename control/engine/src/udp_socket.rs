@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use firelane_classify::Steering;
 use firelane_frame::Envelope;
-use firelane_lane::{Bind, ConnectDatagrams, LaneMessage, Sharing, SocketCommand, datagram_lane};
+use firelane_lane::{
+    Bind, ConnectDatagrams, DatagramKind, LaneMessage, Sharing, SocketCommand, datagram_lane,
+};
 use firelane_socket::{
     Datagram, DatagramEnd, DatagramShared, Flags, Ready, RecvDatagramEnd, SendDatagramEnd, SendDatagramError,
     SocketError, SocketToken, datagram,
@@ -101,11 +103,11 @@ impl UdpSocket {
         }
         drop(registry);
         if addr.port() != 0 {
-            return Self::open_on(stack, addr, remote, link);
+            return Self::open_on(stack, addr, remote, (DatagramKind::Udp, link));
         }
         for _ in 0..PORT_TRIES {
             let port = random_port(&stack.inner.fabric.chance, &ports)?;
-            match Self::open_on(stack, SocketAddr::new(addr.ip(), port), remote, link) {
+            match Self::open_on(stack, SocketAddr::new(addr.ip(), port), remote, (DatagramKind::Udp, link)) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 done => return done,
             }
@@ -113,17 +115,20 @@ impl UdpSocket {
         Err(Errno::ADDRINUSE.into())
     }
 
-    fn open_on(
+    pub(crate) fn open_on(
         stack: &Stack,
         local: SocketAddr,
         remote: Option<SocketAddr>,
-        link: Option<LinkId>,
+        (kind, link): (DatagramKind, Option<LinkId>),
     ) -> io::Result<Self> {
         let engine = Arc::clone(&stack.inner);
         let lanes = engine.registry().netstack_mut(stack.id).map(|n| n.lanes.clone())?;
         let sockets = &stack.config()?.sockets;
-        let key = engine.fabric.secrets.steering();
-        let lane = datagram_lane(Port(local.port()), &Steering::even(&lanes), &key);
+        let (key, steering) = (engine.fabric.secrets.steering(), Steering::even(&lanes));
+        let lane = match kind {
+            DatagramKind::Udp => datagram_lane(Port(local.port()), &steering, &key),
+            DatagramKind::Echo => steering.home(),
+        };
         let (DatagramEnd { send, recv }, slot) =
             datagram(sockets.datagrams_out, sockets.datagrams_in, lane, stack.id);
         let shared = Arc::clone(send.shared());
@@ -144,7 +149,8 @@ impl UdpSocket {
             nonblocking: AtomicBool::new(false),
             read_timeout: Mutex::default(),
         };
-        let bind = Bind { socket, local, v6_only: false, sharing: Sharing::default(), remote, link, slot };
+        let sharing = Sharing::default();
+        let bind = Bind { socket, local, v6_only: false, sharing, remote, kind, link, slot };
         opened.command(SocketCommand::Bind(Box::new(bind)))?;
         let outcome = block_on(None, |context| opened.poll_for(Ready::WRITABLE, context, Self::bound));
         outcome.expect("without a limit it ends ready").map(|()| opened)

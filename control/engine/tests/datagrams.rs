@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use firelane::{Envelope, Incoming, Outgoing, Stack, UdpSocket, WireConfig, wire};
+use firelane::{Echo, EchoSocket, Envelope, Incoming, Outgoing, Stack, UdpSocket, WireConfig, wire};
 
 /// Two netstacks on a wire of memory, at 10.0.0.1 and fd00::1, and at 10.0.0.2 and fd00::2.
 fn pair(lanes: usize) -> (Stack, Stack) {
@@ -45,6 +45,38 @@ fn the_largest_datagram_arrives_and_one_byte_more_is_refused() {
             assert!(len == most && buffer[..most] == payload[..most]);
             assert_eq!(server.recv_from(&mut buffer).unwrap().0, most);
         }
+    }
+}
+
+/// RFC 1122 §3.2.2.6: who asks for an echo gets its answer, and nobody else does.
+#[test]
+fn an_echos_answer_comes_to_who_asked_with_the_text_that_it_had() {
+    for lanes in [1, 2] {
+        let (_there, here) = pair(lanes);
+        for (own, there) in
+            [("0.0.0.0", "10.0.0.1"), ("::", "fd00::1"), ("fd00::2", "fd00::1"), ("0.0.0.0", "10.0.0.2")]
+        {
+            let asking = [0, 1].map(|_| EchoSocket::bind(&here, own.parse().unwrap()).unwrap());
+            assert_ne!(asking[0].identifier().unwrap(), asking[1].identifier().unwrap());
+            asking.iter().for_each(|it| it.set_read_timeout(Some(Duration::from_secs(10))).unwrap());
+            let (to, mut got) = (there.parse().unwrap(), vec![0; 70_000]);
+            for (sequence, len) in [(7, 0), (8, 56), (u16::MAX, 65_505)] {
+                let text: Vec<u8> = (0..len).map(|n| (n * 7 + usize::from(sequence)) as u8).collect();
+                asking[0].send_to(to, sequence, &text).unwrap();
+                assert_eq!(asking[0].recv_from(&mut got).unwrap(), Echo { from: to, sequence, len });
+                assert!(got[..len] == text, "{there} {len}");
+            }
+            asking[1].set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+            assert_eq!(
+                asking[1].recv_from(&mut got).unwrap_err().kind(),
+                ErrorKind::WouldBlock,
+                "it asked nothing"
+            );
+            let refused = asking[0].send_to(to, 1, &[0; 65_526]).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(90), "EMSGSIZE");
+        }
+        let strange = EchoSocket::bind(&here, "10.0.0.7".parse().unwrap()).unwrap_err();
+        assert_eq!(strange.raw_os_error(), Some(99), "EADDRNOTAVAIL");
     }
 }
 

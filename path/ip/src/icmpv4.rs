@@ -1,7 +1,7 @@
 //! ICMP messages for this station (RFC 792, RFC 1122 §3.2.2, RFC 5927).
 //!
-//! Answers echoes and hands errors to the transport whose packet they quote. Nothing that an error says is
-//! believed here.
+//! Answers echoes, hands their answers on, and errors to the transport whose packet they quote. Nothing that an error says
+//! is believed here.
 
 use core::net::IpAddr;
 
@@ -31,8 +31,9 @@ impl Ip {
             return Input::Drop(delivered.frame, reason);
         }
         match self.on_icmpv4(&delivered) {
-            Ok(true) => self.answer_echo(now, delivered, IpProtocol::ICMPV4, pools),
-            Ok(false) => {
+            Ok(Next::Answer) => self.answer_echo(now, delivered, IpProtocol::ICMPV4, pools),
+            Ok(Next::Deliver) => Input::Deliver(delivered),
+            Ok(Next::Done) => {
                 pools.put(delivered.frame);
                 Input::Consumed
             }
@@ -43,22 +44,28 @@ impl Ip {
         }
     }
 
-    /// Says whether the message is an echo request.
-    fn on_icmpv4(&mut self, delivered: &Delivered) -> Result<bool, DropReason> {
+    fn on_icmpv4(&mut self, delivered: &Delivered) -> Result<Next, DropReason> {
         let view = Icmpv4View::parse(&delivered.frame.as_slice()[delivered.payload.clone()])?;
         if !view.is_checksum_valid() {
             return Err(DropReason::BadIcmp);
         }
         let message = Icmpv4Repr::parse(&view)?;
         let (kind, quoted) = match message {
-            Icmpv4Repr::EchoRequest { .. } => return Ok(true),
-            // Nobody here asks.
-            Icmpv4Repr::EchoReply { .. } => return Err(DropReason::BadIcmp),
+            Icmpv4Repr::EchoRequest { .. } => return Ok(Next::Answer),
+            Icmpv4Repr::EchoReply { .. } if delivered.is_broadcast_or_multicast => {
+                return Err(DropReason::BadIcmp);
+            }
+            Icmpv4Repr::EchoReply { .. } => return Ok(Next::Deliver),
             Icmpv4Repr::Unreachable { reason, quoted } => (unreachable_kind(reason, quoted), quoted),
             Icmpv4Repr::TimeExceeded { quoted, .. } => (ErrorKind::TimeExceeded, quoted),
             Icmpv4Repr::ParameterProblem { quoted, .. } => (ErrorKind::ParameterProblem, quoted),
         };
-        self.on_quoted(Quoted::parse_v4(quoted), kind, delivered).map(|()| false)
+        self.on_quoted(Quoted::parse_v4(quoted), kind, delivered).map(|()| Next::Done)
+    }
+
+    /// A socket of this netstack asked for an echo.
+    pub fn count_echo_sent(&mut self, dst: IpAddr) {
+        self.counts.of(dst).icmp.sent += 1;
     }
 
     /// Hands an error to the transport whose packet it quotes, if that may have been ours (RFC 5927 §4).
@@ -124,6 +131,14 @@ impl Ip {
             Sent::Drop(frame, reason) => Input::Drop(frame, reason),
         }
     }
+}
+
+/// What is to be done with a message that was understood.
+pub(crate) enum Next {
+    Done,
+    Answer,
+    /// An answer to an echo: whoever asked gets it (RFC 1122 §3.2.2.6, RFC 4443 §4.2).
+    Deliver,
 }
 
 /// Keeps a part of a frame as the payload of another.

@@ -9,15 +9,10 @@ use firelane_wire::{
 };
 
 use crate::event::ErrorKind;
+use crate::icmpv4::Next;
 use crate::input::{Delivered, Input};
 use crate::pmtu::claimed_mtu;
 use crate::stack::Ip;
-
-/// What is to be done with a message that was understood.
-enum Next {
-    Done,
-    Answer,
-}
 
 impl Ip {
     /// A whole ICMPv6 message. `was_fragmented` if it came with a fragment header, atomic or not.
@@ -35,6 +30,7 @@ impl Ip {
         }
         match self.on_icmpv6(now, &delivered, was_fragmented, pools) {
             Ok(Next::Answer) => self.answer_echo(now, delivered, IpProtocol::ICMPV6, pools),
+            Ok(Next::Deliver) => Input::Deliver(delivered),
             Ok(Next::Done) => {
                 pools.put(delivered.frame);
                 Input::Consumed
@@ -81,8 +77,10 @@ impl Ip {
         let message = Icmpv6Repr::parse(&view)?;
         let (kind, quoted) = match message {
             Icmpv6Repr::EchoRequest { .. } => return Ok(Next::Answer),
-            // Nobody here asks.
-            Icmpv6Repr::EchoReply { .. } => return Err(DropReason::BadIcmp),
+            Icmpv6Repr::EchoReply { .. } if delivered.is_broadcast_or_multicast => {
+                return Err(DropReason::BadIcmp);
+            }
+            Icmpv6Repr::EchoReply { .. } => return Ok(Next::Deliver),
             Icmpv6Repr::Unreachable { reason, quoted } => (unreachable_kind(reason), quoted),
             Icmpv6Repr::PacketTooBig { mtu, quoted } => {
                 (ErrorKind::TooBig { mtu: claimed_mtu(Ipv6Addr::UNSPECIFIED.into(), mtu, 0) }, quoted)

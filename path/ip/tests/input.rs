@@ -349,6 +349,24 @@ fn v09_addresses_that_may_not_be_on_a_wire() {
     silent(&v6(PEER6, "::1".parse().unwrap(), UDP, &[0; 16]), DropReason::Martian);
 }
 
+/// RFC 1122 §3.2.2.6, RFC 4443 §4.2: an answer goes to who asked; an answer to everybody is nobody's.
+#[test]
+fn an_echos_answer_is_handed_on() {
+    let answer = |kind: u8| {
+        let mut message = vec![kind, 0, 0, 0, 1, 2, 0, 3, b'x'];
+        let sum = Sum::of(&message).checksum();
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        message
+    };
+    let mut a = station();
+    assert_eq!(a.input_bytes(NOW, &v4(PEER4, OWN4, IpProtocol::ICMPV4, &answer(0))), "deliver");
+    let mut six = answer(129);
+    icmpv6::fill_checksum(&mut six, PEER6, OWN6);
+    assert_eq!(a.input_bytes(NOW, &v6(PEER6, OWN6, IpProtocol::ICMPV6, &six)), "deliver");
+    let everybody = v4(PEER4, Ipv4Addr::BROADCAST, IpProtocol::ICMPV4, &answer(0));
+    silent(&everybody, DropReason::BadIcmp);
+}
+
 #[test]
 fn c01_an_echo_is_as_long_as_ip_says() {
     let mut a = station();

@@ -448,11 +448,24 @@ pub struct Bind {
     pub sharing: Sharing,
     /// With whom only, if it is connected.
     pub remote: Option<SocketAddr>,
+    /// Over which protocol.
+    pub kind: DatagramKind,
     /// Over which link only (SO_BINDTODEVICE, Solaris' IP_BOUND_IF). Without an address such a socket sends to
     /// everybody without a source, as a station does that has none yet (IP_UNSPEC_SRC, RFC 2131 §4.1).
     pub link: Option<LinkId>,
     /// The lane's side of the queues.
     pub slot: DatagramSlot,
+}
+
+/// What a datagram socket's datagrams are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DatagramKind {
+    /// UDP.
+    #[default]
+    Udp,
+    /// Echoes of ICMP, in the netstack's home lane. The port is their identifier; a record is a sequence number of two
+    /// octets and the text.
+    Echo,
 }
 
 /// Another peer for a datagram socket.

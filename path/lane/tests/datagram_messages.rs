@@ -29,6 +29,7 @@ impl World {
             v6_only: false,
             sharing: Sharing::default(),
             remote: None,
+            kind: firelane_lane::DatagramKind::Udp,
             link: None,
             slot,
         };

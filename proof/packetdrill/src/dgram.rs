@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use firelane_lane::{Bind, Sharing, SocketCommand};
+use firelane_lane::{Bind, DatagramKind, Sharing, SocketCommand};
 use firelane_socket::{DatagramEnd, SendDatagramError, datagram};
 use firelane_units::SocketId;
 
@@ -60,6 +60,7 @@ impl DatagramSocket {
             v6_only: self.stored.v6_only,
             sharing: Sharing::default(),
             remote: self.peer,
+            kind: DatagramKind::Udp,
             link: None,
             slot,
         };

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use firelane_frame::Envelope;
-use firelane_lane::{Bind, LaneMessage, Sharing, SocketCommand};
+use firelane_lane::{Bind, DatagramKind, LaneMessage, Sharing, SocketCommand};
 use firelane_sim::{Sim, StackId};
 use firelane_socket::{DatagramEnd, SendDatagramError, datagram};
 use firelane_units::{LaneId, SocketId};
@@ -41,8 +41,16 @@ impl DatagramSocket {
         let (end, slot) = datagram(rings.send_capacity, rings.recv_capacity, LaneId(0), stack.netstack);
         let socket = sim.next_socket(stack.host);
         let local = stack.at(peer.is_ipv6(), port);
-        let bind =
-            Bind { socket, local, v6_only: true, sharing: Sharing::default(), remote, link: None, slot };
+        let bind = Bind {
+            socket,
+            local,
+            v6_only: true,
+            sharing: Sharing::default(),
+            remote,
+            kind: DatagramKind::Udp,
+            link: None,
+            slot,
+        };
         sim.command(stack.host, LaneId(0), stack.netstack, SocketCommand::Bind(Box::new(bind)));
         Ok(Self { end, socket, peer: remote })
     }

@@ -12,7 +12,9 @@ use firelane_dhcp::{LinkLocal, Step};
 use firelane_driver_memory::{Chance, Conditions, Loss as WireLoss};
 use firelane_frame::Envelope;
 use firelane_ip::DadConfig;
-use firelane_lane::{Bind, Control, DatagramOption, LaneMessage, Notice, Sharing, SocketCommand};
+use firelane_lane::{
+    Bind, Control, DatagramKind, DatagramOption, LaneMessage, Notice, Sharing, SocketCommand,
+};
 use firelane_sim::{HostConfig, Random, Sim, StackConfig, StackId, station_mac};
 use firelane_socket::{DatagramEnd, datagram};
 use firelane_units::{Instant, IpPrefix, LaneId, MacAddr, Mtu, SocketId};
@@ -47,8 +49,16 @@ impl Socket {
         let (end, slot) = datagram(1 << 16, 1 << 16, LaneId(0), stack.netstack);
         let socket = sim.next_socket(stack.host);
         let (local, link) = (SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), Some(stack.vnic));
-        let bind =
-            Bind { socket, local, v6_only: true, sharing: Sharing::default(), remote: None, link, slot };
+        let bind = Bind {
+            socket,
+            local,
+            v6_only: true,
+            sharing: Sharing::default(),
+            remote: None,
+            kind: DatagramKind::Udp,
+            link,
+            slot,
+        };
         let broadcast = SocketCommand::SetDatagramOption(socket, DatagramOption::Broadcast(true));
         for command in [SocketCommand::Bind(Box::new(bind)), broadcast] {
             sim.command(stack.host, LaneId(0), stack.netstack, command);

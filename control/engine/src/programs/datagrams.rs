@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use firelane_classify::Steering;
 use firelane_ip::SourceFilter;
 use firelane_lane::{
-    Bind, ConnectDatagrams, DatagramOption, Join, LaneMessage, Sharing, SocketCommand, datagram_lane,
+    Bind, ConnectDatagrams, DatagramKind, DatagramOption, Join, LaneMessage, Sharing, SocketCommand,
+    datagram_lane,
 };
 use firelane_shm::layout::{margin, request, status};
 use firelane_shm::{Block, Holder, is_roomy};
@@ -135,7 +136,8 @@ impl Datagrams {
         words.set_token(Place { arena: arena.place, block: number }.token());
         words.watch(Ready::ALL);
         let Wanted { local, v6_only, sharing, .. } = wanted;
-        let bind = Bind { socket: self.socket, local, v6_only, sharing, remote: None, link: None, slot };
+        let (kind, remote, link) = (DatagramKind::Udp, None, None);
+        let bind = Bind { socket: self.socket, local, v6_only, sharing, remote, kind, link, slot };
         self.command(fabric, SocketCommand::Bind(Box::new(bind)))?;
         loop {
             if let Some(local) = self.hold.shared().local() {

@@ -10,13 +10,13 @@ use core::num::NonZeroU8;
 use firelane_frame::{Envelope, Frame};
 use firelane_ip::{Delivered, Egress, Member};
 use firelane_socket::{DatagramSlot, Flags, Ready, SocketError};
-use firelane_udp::{Binding, Datagram, free_port, receive};
+use firelane_udp::{Binding, Datagram, UdpTable, free_port, receive};
 use firelane_units::{DropReason, LinkId, Port, SocketId};
 
 use super::inbound::Inside;
 use super::shard::Shard;
 use crate::common::Common;
-use crate::message::{Bind, ConnectDatagrams, DatagramOption};
+use crate::message::{Bind, ConnectDatagrams, DatagramKind, DatagramOption};
 use crate::steer::datagram_lane;
 
 /// A datagram socket.
@@ -29,6 +29,7 @@ pub(crate) struct DatagramSocket {
     unconnected: Binding,
     /// The way to the peer that was sent to last.
     pub(super) route: Option<(SocketAddr, Egress)>,
+    pub(super) kind: DatagramKind,
     /// The only link that it speaks over.
     pub(super) link: Option<LinkId>,
     pub(super) options: DatagramOptions,
@@ -69,6 +70,14 @@ impl Default for DatagramOptions {
 }
 
 impl Shard {
+    /// Who has which port, or identifier.
+    pub(super) fn datagram_table(&mut self, kind: DatagramKind) -> &mut UdpTable {
+        match kind {
+            DatagramKind::Udp => &mut self.udp,
+            DatagramKind::Echo => &mut self.echoes,
+        }
+    }
+
     /// The netstack ends: whoever waits at a socket is told.
     pub(crate) fn fail_datagrams<D>(&mut self, common: &mut Common<D>) {
         for place in self.datagrams.iter() {
@@ -98,11 +107,11 @@ impl DatagramSocket {
 impl<D> Inside<'_, D> {
     /// Opens a socket.
     pub(crate) fn bind(&mut self, bind: Bind) {
-        let Bind { socket, local, v6_only, sharing, remote, link, mut slot } = bind;
+        let Bind { socket, local, v6_only, sharing, remote, kind, link, mut slot } = bind;
         let local = SocketAddr::new(local.ip().to_canonical(), local.port());
         let asked = local.ip();
         let binding = Binding::new(local, v6_only).on_link(link).sharing(sharing);
-        match self.bind_at(socket, local, binding, remote, link) {
+        match self.bind_at(socket, local, binding, remote, (kind, link)) {
             Ok(local) => {
                 slot.shared().bind(local);
                 // An application that is another process writes into storage that it finds.
@@ -113,13 +122,14 @@ impl<D> Inside<'_, D> {
                     local,
                     unconnected: binding,
                     route: None,
+                    kind,
                     link,
                     options: DatagramOptions::default(),
                     is_dirty: false,
                     is_joining: false,
                 };
                 if let Err(refused) = self.shard.datagrams.insert(socket.index(), place) {
-                    self.shard.udp.unbind(socket);
+                    self.shard.datagram_table(kind).unbind(socket);
                     fail(&refused.slot, SocketError::AddressInUse);
                 } else {
                     self.tell_datagrams(socket, Ready::WRITABLE);
@@ -138,7 +148,7 @@ impl<D> Inside<'_, D> {
         local: SocketAddr,
         binding: Binding,
         remote: Option<SocketAddr>,
-        link: Option<LinkId>,
+        (kind, link): (DatagramKind, Option<LinkId>),
     ) -> Result<SocketAddr, SocketError> {
         let (mut local, mut binding) = (local, binding);
         if let Some(remote) = remote {
@@ -151,11 +161,11 @@ impl<D> Inside<'_, D> {
             }
         }
         if local.port() == 0 {
-            let port = self.free_datagram_port(&binding).ok_or(SocketError::NoPort)?;
+            let port = self.free_datagram_port(kind, &binding).ok_or(SocketError::NoPort)?;
             binding = binding.at_port(port);
             local.set_port(port.0);
         }
-        self.shard.udp.bind(socket, binding).map_err(|_| SocketError::AddressInUse)?;
+        self.shard.datagram_table(kind).bind(socket, binding).map_err(|_| SocketError::AddressInUse)?;
         Ok(local)
     }
 
@@ -181,19 +191,23 @@ impl<D> Inside<'_, D> {
                 binding = binding.at_address(local.ip());
             }
         }
-        shard.udp.rebind(socket, binding).map_err(|_| SocketError::AddressInUse)?;
+        let table = if place.kind == DatagramKind::Echo { &mut shard.echoes } else { &mut shard.udp };
+        table.rebind(socket, binding).map_err(|_| SocketError::AddressInUse)?;
         place.local = local;
         place.route = None;
         Ok(local)
     }
 
     /// A port that is free and whose datagrams arrive in this lane.
-    fn free_datagram_port(&mut self, binding: &Binding) -> Option<Port> {
+    fn free_datagram_port(&mut self, kind: DatagramKind, binding: &Binding) -> Option<Port> {
         let shard = &mut *self.shard;
         shard.port_counter = shard.port_counter.wrapping_add(1);
         let random = mix(self.common.secrets.ports() ^ u64::from(shard.port_counter) << 32);
         let key = self.common.secrets.steering();
         let (steering, me) = (&shard.config.steering, self.common.id);
+        if kind == DatagramKind::Echo {
+            return free_port(&shard.echoes, binding, &(1..=u16::MAX), random, |_| true);
+        }
         free_port(&shard.udp, binding, &shard.config.udp_ports, random, |port| {
             datagram_lane(port, steering, &key) == me
         })
@@ -201,8 +215,10 @@ impl<D> Inside<'_, D> {
 
     /// The program closed a socket. What it had queued goes first.
     pub(crate) fn close_datagrams(&mut self, socket: SocketId) {
-        self.shard.udp.unbind(socket);
         if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
+            let table =
+                if place.kind == DatagramKind::Echo { &mut self.shard.echoes } else { &mut self.shard.udp };
+            table.unbind(socket);
             place.slot.shared().words().set_flags(Flags::CLOSED);
         }
         self.kick_datagrams(socket);

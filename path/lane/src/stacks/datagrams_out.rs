@@ -16,8 +16,10 @@ use firelane_units::{Direction, DropReason, Instant, Port, SocketId};
 use firelane_wire::{Ecn, IpProtocol, Ipv4View, Ipv6View, UdpView};
 
 use super::datagrams::{DatagramOptions, DatagramSocket};
+use super::echoes;
 use super::inbound::Inside;
 use crate::links::Links;
+use crate::message::DatagramKind;
 use crate::steps::Step;
 
 /// How many records one socket may send before the next one has its turn.
@@ -132,8 +134,9 @@ impl<D> Inside<'_, D> {
         if !place.slot.shared().words().flags().contains(Flags::CLOSED) {
             self.common.counters.shm_lies += 1;
             place.fail(SocketError::Aborted);
-            self.shard.udp.unbind(socket);
             place.slot.shared().words().set_flags(Flags::CLOSED);
+            let kind = place.kind;
+            self.shard.datagram_table(kind).unbind(socket);
             self.tell_datagrams(socket, Ready::ALL);
         }
         Pause::Empty
@@ -149,17 +152,24 @@ impl<D> Inside<'_, D> {
     ) -> Result<(), Unsent> {
         envelope.peer.set_ip(envelope.peer.ip().to_canonical());
         let (mut egress, local) = self.way_of(socket, &envelope)?;
-        if let Some(until) = self.not_before(&egress, local, envelope.peer, links) {
+        let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
+        // Flows know ports, which an echo has none of: it waits on the link side, if a limit holds it.
+        if place.kind == DatagramKind::Udp
+            && let Some(until) = self.not_before(&egress, local, envelope.peer, links)
+        {
             return Err(Unsent::Until(until));
         }
-        let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
         let options = place.options;
         if egress.is_broadcast() && !options.broadcast {
             return Err(SocketError::BroadcastDenied.into());
         }
         check_segments(&envelope, len, &egress)?;
         let is_multicast = egress.dst.is_multicast();
-        let letter = Letter { envelope, len, local, upper: upper(&options, &envelope, is_multicast) };
+        let mut upper = upper(&options, &envelope, is_multicast);
+        if place.kind == DatagramKind::Echo {
+            upper.protocol = echoes::protocol(egress.dst);
+        }
+        let letter = Letter { envelope, len, local, upper };
         if is_multicast && options.multicast_loop && self.shard.ip.core.is_member(egress.link, egress.dst) {
             self.send_copy(socket, &letter, &mut egress.looped())?;
         }
@@ -172,13 +182,23 @@ impl<D> Inside<'_, D> {
 
     /// Sends a socket's first record over one way.
     fn send_copy(&mut self, socket: SocketId, letter: &Letter, egress: &mut Egress) -> Result<(), Unsent> {
-        let mut frame = self.common.pools.take(letter.len).ok_or(SocketError::NoBuffers)?;
         let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
-        if !fill(place, letter, &mut frame) {
+        let is_echo = place.kind == DatagramKind::Echo;
+        let room = letter.len + if is_echo { echoes::HEADER } else { 0 };
+        let mut frame = self.common.pools.take(room).ok_or(SocketError::NoBuffers)?;
+        let is_filled = match is_echo {
+            true => echoes::fill(place, (egress.src, egress.dst), letter.len, &mut frame),
+            false => fill(place, letter, &mut frame),
+        };
+        if !is_filled {
             self.common.pools.put(frame);
             return Err(SocketError::MessageTooLong.into());
         }
         match self.shard.ip.send(self.common, egress, frame, letter.upper) {
+            Ok(()) if is_echo => {
+                self.shard.ip.core.count_echo_sent(egress.dst);
+                Ok(())
+            }
             Ok(()) => {
                 self.shard.udp_counters.sent += letter.envelope.segments(letter.len) as u64;
                 Ok(())
@@ -191,9 +211,8 @@ impl<D> Inside<'_, D> {
 
     /// The way of a socket's record, and the local name that it carries.
     fn way_of(&mut self, socket: SocketId, envelope: &Envelope) -> Result<(Egress, SocketAddr), SocketError> {
-        let binding = self.shard.udp.binding(socket).ok_or(SocketError::Aborted)?;
         let place = self.shard.datagrams.get_mut(socket.index()).ok_or(SocketError::Aborted)?;
-        let port = binding.port().0;
+        let port = place.local.port();
         let is_usual = envelope.local.is_none() && envelope.link.is_none();
         if let Some((last, egress)) = &place.route
             && is_usual

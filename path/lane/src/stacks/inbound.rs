@@ -231,6 +231,7 @@ impl<D> Inside<'_, D> {
             }
             IpProtocol::TCP => self.step(Step::Tcp, Direction::In, trace, |it| it.stray_segment(packet)),
             IpProtocol::UDP => self.step(Step::Udp, Direction::In, trace, |it| it.datagram(packet)),
+            IpProtocol::ICMPV4 | IpProtocol::ICMPV6 => self.echo_answer(packet),
             _ => self.drop_frame(packet.frame, DropReason::UnknownProtocol),
         }
     }

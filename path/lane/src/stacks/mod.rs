@@ -8,6 +8,7 @@ mod commands;
 mod conn;
 mod datagrams;
 mod datagrams_out;
+mod echoes;
 mod events;
 mod fast_open;
 mod fusion;

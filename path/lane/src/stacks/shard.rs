@@ -52,6 +52,8 @@ pub(crate) struct Shard {
     pub(crate) challenges: ChallengeBudget,
     pub(crate) resets: ResetBudget,
     pub(crate) udp: UdpTable,
+    /// Who asks for echoes, by identifier.
+    pub(crate) echoes: UdpTable,
     pub(crate) tcp_counters: TcpCounters,
     pub(crate) udp_counters: UdpCounters,
     /// Frames that transports gave up, by reason; IP's are with IP.
@@ -99,6 +101,7 @@ impl Shard {
             challenges: ChallengeBudget::new(secrets.challenge(), CHALLENGES_PER_SECOND),
             resets: ResetBudget::new(config.resets_per_second),
             udp: UdpTable::keyed(secrets.spread()),
+            echoes: UdpTable::keyed(secrets.spread()),
             tcp_counters: TcpCounters::default(),
             udp_counters: UdpCounters::default(),
             drops: DropCounters::default(),

@@ -501,6 +501,7 @@ impl World {
             v6_only: false,
             sharing: Sharing::default(),
             remote: None,
+            kind: DatagramKind::Udp,
             link: None,
             slot,
         };

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use firelane_frame::{Checksum, Frame, Pools, PoolsConfig, virtio};
 use firelane_lane::{
-    Bind, Connect, Control, LaneMessage, Listen, Sharing, SocketCommand, StreamOptions, datagram_lane,
+    Bind, Connect, Control, DatagramKind, LaneMessage, Listen, Sharing, SocketCommand, StreamOptions,
+    datagram_lane,
 };
 use firelane_socket::{DatagramEnd, ListenerEnd, StreamConfig, StreamEnd, datagram, listener, stream};
 use firelane_units::{BitRate, FlowId, LaneId, MacAddr, Port, SeqNum, SocketId};
@@ -99,6 +100,7 @@ impl Scene {
             v6_only: false,
             sharing: Sharing::default(),
             remote: None,
+            kind: DatagramKind::Udp,
             link: None,
             slot,
         };
