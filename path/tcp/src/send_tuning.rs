@@ -3,8 +3,8 @@
 //! The send ring holds what is under way, for it may be lost, and what waits to follow. As long as that is not twice the
 //! congestion window, the window cannot double in a round trip, nor be refilled at once when a recovery ends. So where all
 //! text is under way, both windows admit more, and it is the ring that is full, it grows: to twice the window (three times
-//! for BBR, whose window is a third of what it may need while it probes), and never beyond the netstack's limit. Storage is
-//! of powers of two, and so are the sizes. Called by the lane when a connection has sent all that it had.
+//! for BBR, whose window may double in a recovery, too), and never beyond the netstack's limit. Storage is of powers of two,
+//! and so are the sizes. Called by the lane when a connection has sent all that it had.
 //!
 //! It does not shrink while it is in use. What is empty for a second gives its storage back (`Connection::shrink`), and the
 //! ring begins again with what it was made for, as the congestion window does (RFC 5681 §4.1).
