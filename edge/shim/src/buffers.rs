@@ -101,6 +101,16 @@ impl Own<'_> {
     }
 }
 
+/// Room of this process' own, for what is received.
+pub(crate) struct OwnRoom<'a>([iovec; 1], PhantomData<&'a mut [u8]>);
+
+impl OwnRoom<'_> {
+    /// To be received into.
+    pub(crate) fn sink(&mut self) -> Sink<'_> {
+        Sink { pieces: &self.0, len: self.0[0].iov_len, is_faulty: false, writable: PhantomData }
+    }
+}
+
 /// Where to put what is received: pieces in order.
 pub(crate) struct Sink<'a> {
     pieces: &'a [iovec],
@@ -114,6 +124,11 @@ impl<'a> Sink<'a> {
     /// Every piece is writable and nobody else's for `'a`, or is among what [`check`] refuses.
     pub(crate) unsafe fn new(pieces: &'a [iovec]) -> Result<Self, Errno> {
         Ok(Self { pieces, len: total(pieces)?, is_faulty: is_faulty(pieces), writable: PhantomData })
+    }
+
+    /// One piece of this process' own.
+    pub(crate) fn of(bytes: &'a mut [u8]) -> OwnRoom<'a> {
+        OwnRoom([iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }], PhantomData)
     }
 
     /// How many bytes have room.

@@ -1,11 +1,11 @@
-//! `sendfile` and `splice` with a socket of ours: by copying through this process.
+//! `sendfile` to a socket of ours: by copying through this process.
 
 use core::ffi::c_int;
 
 use rustix::io::Errno;
 
 use crate::buffers::Source;
-use crate::socket::{self, Held};
+use crate::socket::Held;
 use crate::sys;
 
 /// How much is read from a file at a time.
@@ -48,10 +48,4 @@ pub(crate) fn send_file(socket: Held, from: c_int, begin: Option<u64>, len: usiz
 /// What cannot be read at a place is not for `sendfile`.
 fn not_a_file(errno: Errno) -> Errno {
     if errno == Errno::SPIPE { Errno::INVAL } else { errno }
-}
-
-/// `splice` moves pages between descriptors of the kernel's, which a socket of ours has none of: it is refused as for a
-/// descriptor that cannot do it, and programs copy.
-pub(crate) fn splice(from: c_int, to: c_int) -> Option<Result<usize, Errno>> {
-    (socket::at(from).is_some() || socket::at(to).is_some()).then_some(Err(Errno::INVAL))
 }

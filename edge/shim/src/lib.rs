@@ -8,7 +8,8 @@
 //! - `table.rs`: which descriptors are ours. `socket.rs`: what a socket is by now and who answers for it.
 //! - `descriptors.rs`, `passing.rs`, `process.rs`: copies, `exec` and messages, `fork` and `vfork`.
 //! - `session.rs`: the daemon, asked for what is rare. `wanted.rs`: whether there is to be one. `arenas.rs`: mappings.
-//! - `connecting.rs`, `listener.rs`, `stream.rs`, `names.rs`, `options.rs`, `ioctl.rs`, `copying.rs`, `stdio.rs`: calls.
+//! - `connecting.rs`, `listener.rs`, `stream.rs`, `names.rs`, `options.rs`, `ioctl.rs`, `copying.rs`, `splicing.rs`, `stdio.rs`:
+//!   calls.
 //! - `fused.rs`: streams whose bytes go past the daemon.
 //! - `lingering.rs`: close(2) that waits.
 //! - `interfaces.rs`: what `getifaddrs` shows.
@@ -50,6 +51,7 @@ mod real;
 mod select;
 mod session;
 mod socket;
+mod splicing;
 mod stdio;
 mod stream;
 mod sys;

@@ -173,6 +173,19 @@ fn only_users_who_are_named_get_a_netstack_and_as_much_as_they_may() {
 }
 
 #[test]
+fn splice_moves_bytes_as_the_kernels() {
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("splice.py"), host]);
+        let kernels = ask(On::Kernel, Stage::KERNEL);
+        assert!(kernels.lines().count() > 15, "{kernels}");
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels);
+        stage.wait_until_nothing_is_left();
+    }
+}
+
+#[test]
 fn close_waits_as_the_kernels() {
     for lanes in [1, 2] {
         let sandbox = Sandbox::new();

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::answer::count;
 use crate::buffers::{self, Sink, Source};
 use crate::real::hooks;
-use crate::{address, copying, socket};
+use crate::{address, copying, socket, splicing};
 
 hooks! {
     fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t = receive(fd, buffer, len, 0);
@@ -61,8 +61,11 @@ hooks! {
 
     /// Copies between a pipe and a socket.
     fn splice(
-        from: c_int, _from_offset: *mut off64_t, to: c_int, _to_offset: *mut off64_t, _len: size_t, _flags: u32,
-    ) -> ssize_t = copying::splice(from, to).map(|result| result.map(count));
+        from: c_int, from_offset: *mut off64_t, to: c_int, to_offset: *mut off64_t, len: size_t, flags: u32,
+    ) -> ssize_t = {
+        let has_offset = [from_offset, to_offset].map(|offset| !offset.is_null());
+        splicing::splice(from, to, has_offset, len, flags).map(|result| result.map(count))
+    };
 }
 
 /// The kernel takes a count of pieces as unsigned.
