@@ -141,14 +141,6 @@ struct Guest {
     stage: Stage,
 }
 
-impl Guest {
-    /// The program sees the end at once. What it has sent last is in there, and nobody has looked at it.
-    fn leave(self, closer: &Closer) {
-        let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
-        closer.close(self.peer.user, self.control);
-    }
-}
-
 /// Who is about to come in.
 #[derive(Debug)]
 struct Newcomer {
@@ -253,7 +245,7 @@ impl Door {
             }
             Err(error) => {
                 tracing::warn!("a program was not taken in: {error}");
-                self.closer.close(user, control);
+                end_control(control, user, &self.closer);
             }
         }
     }
@@ -407,7 +399,7 @@ impl Door {
         if let Stage::There(session) = &guest.stage {
             lock(&self.hub).end(session.number);
         }
-        guest.leave(&self.closer);
+        end_control(guest.control, guest.peer.user, &self.closer);
         self.tidy_at = Some(Instant::now());
     }
 }
@@ -415,8 +407,17 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         let _ = epoll::delete(&self.set, &*self.stop);
-        std::mem::take(&mut self.guests).into_values().for_each(|guest| guest.leave(&self.closer));
+        std::mem::take(&mut self.guests)
+            .into_values()
+            .for_each(|guest| end_control(guest.control, guest.peer.user, &self.closer));
     }
+}
+
+/// Ends a program's connection. The program sees the end at once; what it has sent last, and nobody has looked at, is closed
+/// with the descriptor.
+fn end_control(control: OwnedFd, user: u32, closer: &Closer) {
+    let _ = rustix::net::shutdown(&control, rustix::net::Shutdown::Both);
+    closer.close(user, control);
 }
 
 /// Whether a descriptor can be a program's connection. It is asked for nothing that could take long.

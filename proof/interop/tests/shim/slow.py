@@ -1,4 +1,4 @@
-"""Sends the daemon descriptors whose last close takes minutes. Arguments: an own address, the socket for programs."""
+"""Sends the daemon a descriptor whose last close takes minutes. Arguments: an own address, the socket for programs."""
 import socket, struct, sys, threading, time
 
 HOST, DOOR = sys.argv[1:]
@@ -19,12 +19,6 @@ def slow():
         return sock, peer
 
 
-def knock():
-    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    control.connect(DOOR)
-    return control
-
-
 def close(sock):
     """Whether this was not the last one."""
     closing = threading.Thread(target=sock.close, daemon=True)
@@ -33,38 +27,20 @@ def close(sock):
     return not closing.is_alive()
 
 
-def is_told(control):
-    """The daemon has read it: no such request."""
-    control.settimeout(LONG / 2)
-    return control.recv(100) == b""
-
-
-def beside_a_request():
+def send():
+    """Whether the daemon has it alone, and has said that this was no request."""
     sock, peer = slow()
-    control = knock()
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    control.connect(DOOR)
     socket.send_fds(control, [b"no request"], [sock.fileno()])
-    return close(sock) and is_told(control), (peer, control)
-
-
-def in_the_queue():
-    """Nobody reads what comes after the first message, which ends the session."""
-    sock, peer = slow()
-    control = knock()
-    control.send(b"no request")
-    try:
-        socket.send_fds(control, [b"unread"], [sock.fileno()])
-    except BrokenPipeError:
-        return False, (peer, control)
-    return close(sock) and is_told(control), (peer, control)
+    kept.append((peer, control))
+    return close(sock) and control.recv(100) == b""
 
 
 kept = []
-for way in (beside_a_request, in_the_queue):
-    # The daemon may be faster than we are; then ours is the last.
-    done = False
-    while not done:
-        done, more = way()
-        kept.append(more)
+# The daemon may be faster than we are; then ours is the last.
+while not send():
+    pass
 print("sent", flush=True)
 time.sleep(LONG)
 print("ended", flush=True)
