@@ -7,7 +7,8 @@
 //! A1. A stack's head counts its changes, so a head that was read and came back is recognised.
 //! A2. Who pops an index has it for himself until he pushes it.
 //! A3. Free storage keeps its pages until [`RingArena::give_pages_back`], which somebody calls who is in no hurry: it
-//!     leaves those of a bounded number of bytes.
+//!     leaves those of a bounded number of bytes. Storage counts with what passed through it since its pages were given
+//!     back, which is at least what was touched: a short connection in a large ring costs a page or two.
 
 use core::any::Any;
 use core::fmt;
@@ -65,6 +66,8 @@ pub struct RingArena {
     fresh_block: AtomicU32,
     classes: [Class; CLASSES],
     page_links: Box<[AtomicU32]>,
+    /// How many pages may have been touched of the storage that begins there.
+    touched: Box<[AtomicU32]>,
     fresh_page: AtomicU32,
     kept: AtomicUsize,
     blocks_used: AtomicUsize,
@@ -102,6 +105,7 @@ impl RingArena {
             fresh_block: AtomicU32::new(0),
             classes: core::array::from_fn(|_| Class::default()),
             page_links: links(pages.min(u32::MAX as usize - 1)),
+            touched: links(pages.min(u32::MAX as usize - 1)),
             fresh_page: AtomicU32::new(0),
             kept: AtomicUsize::new(0),
             blocks_used: AtomicUsize::new(0),
@@ -171,8 +175,7 @@ impl RingArena {
 
     fn take_pages(&self, class: usize) -> Option<u32> {
         let links = &self.page_links;
-        if let Some(page) = self.classes[class].warm.pop(links) {
-            self.kept.fetch_sub(bytes_of(class), Ordering::Relaxed);
+        if let Some(page) = self.take_warm(class) {
             return Some(page);
         }
         let count = 1u32 << class;
@@ -187,28 +190,51 @@ impl RingArena {
             .or_else(|| self.split(class))
     }
 
+    /// Takes free storage that has pages.
+    fn take_warm(&self, class: usize) -> Option<u32> {
+        let page = self.classes[class].warm.pop(&self.page_links)?;
+        self.kept.fetch_sub(self.touched_bytes(page), Ordering::Relaxed);
+        Some(page)
+    }
+
+    /// Puts free storage of so many touched pages where it belongs.
+    fn put(&self, page: u32, class: usize, touched: u32) {
+        self.touched[page as usize].store(touched, Ordering::Relaxed);
+        let free = &self.classes[class];
+        if touched == 0 {
+            return free.cold.push(&self.page_links, page);
+        }
+        self.kept.fetch_add(self.touched_bytes(page), Ordering::Relaxed);
+        free.warm.push(&self.page_links, page);
+    }
+
+    fn touched_bytes(&self, page: u32) -> usize {
+        (self.touched[page as usize].load(Ordering::Relaxed) as usize) << SHIFT_MIN
+    }
+
     /// Cuts larger free storage up: the first piece is the caller's.
     #[cold]
     fn split(&self, class: usize) -> Option<u32> {
         let links = &self.page_links;
         (class + 1..CLASSES).find_map(|larger| {
-            let warm = self.classes[larger].warm.pop(links);
-            if warm.is_some() {
-                self.kept.fetch_sub(bytes_of(larger), Ordering::Relaxed);
-            }
-            let page = warm.or_else(|| self.classes[larger].cold.pop(links))?;
-            (class..larger).for_each(|half| self.classes[half].cold.push(links, page + (1 << half)));
+            let page = self.take_warm(larger).or_else(|| self.classes[larger].cold.pop(links))?;
+            // Nobody knows which pages they were.
+            let touched = self.touched[page as usize].load(Ordering::Relaxed);
+            (class..larger).for_each(|half| self.put(page + (1 << half), half, touched.min(1 << half)));
+            self.touched[page as usize].store(touched.min(1 << class), Ordering::Relaxed);
             Some(page)
         })
     }
 
-    /// Takes storage back that [`Self::take`] has given for `len`.
-    pub(crate) fn give(&self, storage: NonNull<u8>, len: usize) {
+    /// Takes storage back that [`Self::take`] has given for `len`, and through which so many bytes have passed since.
+    pub(crate) fn give(&self, storage: NonNull<u8>, len: usize, passed: u64) {
         let Some(class) = class_of(len) else { return };
         let page = ((self.distance(storage) - self.parts.storage_at) >> SHIFT_MIN) as u32;
         self.storage_used.fetch_sub(len, Ordering::Relaxed);
-        self.kept.fetch_add(len, Ordering::Relaxed);
-        self.classes[class].warm.push(&self.page_links, page);
+        let before = u64::from(self.touched[page as usize].load(Ordering::Relaxed));
+        // They need not have begun with a page.
+        let more = if passed == 0 { 0 } else { passed.div_ceil(1 << SHIFT_MIN) + 1 };
+        self.put(page, class, before.saturating_add(more).min(1 << class) as u32);
     }
 
     /// Whether free storage keeps more memory than it should.
@@ -220,15 +246,14 @@ impl RingArena {
     /// Gives memory of free storage back to the kernel, down to what may be kept, the largest pieces first. It takes
     /// long: some microseconds for each piece.
     pub fn give_pages_back(&self) {
-        for (class, free) in self.classes.iter().enumerate().rev() {
+        for class in (0..CLASSES).rev() {
             while self.hoards() {
-                let Some(page) = free.warm.pop(&self.page_links) else { break };
-                self.kept.fetch_sub(bytes_of(class), Ordering::Relaxed);
+                let Some(page) = self.take_warm(class) else { break };
                 let storage = self.storage_at(page).as_ptr().cast();
                 // SAFETY: the range is storage that nobody else has (A2), to which no references exist; it reads as zeros
                 // from here on. If the kernel refuses, the pages stay, which harms nobody.
                 let _ = unsafe { madvise(storage, bytes_of(class), Advice::LinuxRemove) };
-                free.cold.push(&self.page_links, page);
+                self.put(page, class, 0);
             }
         }
     }
@@ -246,7 +271,12 @@ impl RingArena {
     /// A block, and storage for two rings of these sizes, powers of two; what they are for is whoever's that takes them.
     /// `None` if there is not all of it.
     pub fn take_pair(self: &Arc<Self>, sizes: [usize; 2]) -> Option<ArenaPair> {
-        let mut pair = ArenaPair { arena: Arc::clone(self), block: self.take_block()?, storage: Vec::new() };
+        let mut pair = ArenaPair {
+            arena: Arc::clone(self),
+            block: self.take_block()?,
+            storage: Vec::new(),
+            passed: [const { AtomicU64::new(u64::MAX) }; 2],
+        };
         for size in sizes {
             // What is there so far goes back with the pair.
             let storage = self.take(size)?;
@@ -278,6 +308,8 @@ pub struct ArenaPair {
     block: u32,
     /// Where each is, from the arena's begin, and how long.
     storage: Vec<(usize, usize)>,
+    /// What has passed through each, if somebody said so.
+    passed: [AtomicU64; 2],
 }
 
 impl ArenaPair {
@@ -290,13 +322,18 @@ impl ArenaPair {
     pub fn storage(&self, ring: usize) -> usize {
         self.storage[ring].0
     }
+
+    /// So many bytes have passed through the first ring, or the second.
+    pub fn note_passed(&self, ring: usize, bytes: u64) {
+        self.passed[ring].store(bytes, Ordering::Relaxed);
+    }
 }
 
 impl Drop for ArenaPair {
     fn drop(&mut self) {
-        for (distance, size) in self.storage.drain(..) {
+        for ((distance, size), passed) in self.storage.drain(..).zip(&self.passed) {
             let page = (distance - self.arena.parts.storage_at) >> SHIFT_MIN;
-            self.arena.give(self.arena.storage_at(page as u32), size);
+            self.arena.give(self.arena.storage_at(page as u32), size, passed.load(Ordering::Relaxed));
         }
         self.arena.give_block(self.block);
     }
@@ -425,7 +462,7 @@ pub(crate) mod tests {
         let arena = arena(pages, pages * PAGE);
         let taken: Vec<_> = (0..pages / 16).map(|_| arena.take(16 * PAGE).unwrap()).collect();
         assert!(!arena.hoards(), "it is all in use");
-        taken.into_iter().for_each(|storage| arena.give(storage, 16 * PAGE));
+        taken.into_iter().for_each(|storage| arena.give(storage, 16 * PAGE, 16 * PAGE as u64));
         assert!(arena.hoards());
         arena.give_pages_back();
         assert!(!arena.hoards());
@@ -449,7 +486,7 @@ pub(crate) mod tests {
     fn large_storage_is_cut_up_when_nothing_else_is_left() {
         let arena = arena(8, 8 * PAGE);
         let whole = arena.take(8 * PAGE).unwrap();
-        arena.give(whole, 8 * PAGE);
+        arena.give(whole, 8 * PAGE, 1);
         let pages: HashSet<usize> = (0..8).map(|_| arena.distance(arena.take(PAGE).unwrap())).collect();
         assert_eq!(pages.len(), 8);
         assert!(arena.take(PAGE).is_none());
@@ -472,7 +509,7 @@ pub(crate) mod tests {
                             std::thread::yield_now();
                             assert_eq!((at.as_ptr().read(), at.as_ptr().add(len - 1).read()), (mark, mark));
                         }
-                        arena.give(at, len);
+                        arena.give(at, len, len as u64);
                     }
                 });
             }

@@ -551,10 +551,11 @@ impl RingWriter {
             return ([ptr::dangling_mut(); 2], 0, 0);
         }
         let place = match self.by {
-            Party::Far => match self.enter_far() {
-                Some(place) => place,
-                None => return ([ptr::dangling_mut(); 2], 0, 0),
-            },
+            Party::Far => {
+                let Some(place) = self.enter_far() else { return ([ptr::dangling_mut(); 2], 0, 0) };
+                self.wrote_far(cursor);
+                place
+            }
             Party::Lent => return ([ptr::dangling_mut(); 2], 0, 0),
             _ => match self.enter() {
                 Some(place) => place,

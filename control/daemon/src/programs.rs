@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use firelane::{Closer, Engine, ExplainedSocket, Hub, Limits, Owner, ProgramSocket, Reply, send_reply};
 use firelane_model::{Model, NetstackName, Programs as Rules};
-use firelane_shm::carry;
 use firelane_shm::control::{Answer, MESSAGE_MAX, Request};
+use firelane_shm::{Spin, carry};
 use firelane_units::NetstackId;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fs::Mode;
@@ -35,10 +35,14 @@ const BACKLOG: i32 = 128;
 const PROGRAMS_MAX: usize = 4096;
 /// The most programs of a user other than the daemon's that have not been admitted yet.
 const KNOCKING_MAX: usize = 64;
-/// Requests of one program before the others have their turn.
-const REQUESTS_PER_TURN: usize = 64;
+/// Requests that a program which has ended may have left behind.
+const REQUESTS_LEFT: usize = 64;
+/// How often to look for the next request before sleeping: each look is a system call.
+const LOOKS: u32 = 256;
 /// How often memory is looked at that may go back, while there is any.
 const TIDY_EVERY: Duration = Duration::from_millis(500);
+/// What could not end at once mostly can a moment later.
+const TIDY_SOON: Duration = Duration::from_millis(5);
 /// The longest command that is remembered.
 const COMMAND_MAX: usize = 64;
 
@@ -193,37 +197,63 @@ impl Door {
     }
 
     fn run(&mut self) {
-        let mut events = [const { std::mem::MaybeUninit::uninit() }; 64];
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut spin = Spin::in_bursts(LOOKS, cpus);
+        let mut keys = Vec::new();
         loop {
-            let limit = self.tidy_at.map(|at| {
-                let left = at.saturating_duration_since(Instant::now());
-                Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
-            });
-            let keys: Vec<u64> = match epoll::wait(&self.set, &mut events, limit.as_ref()) {
-                Ok((events, _)) => events.iter().map(|event| event.data.u64()).collect(),
-                Err(Errno::INTR) => continue,
-                Err(error) => return tracing::error!("programs: {error}"),
-            };
-            for key in keys {
+            // Who asks once mostly asks again at once, and a thread that sleeps is slow to wake.
+            spin.until(|| self.has_news(&mut keys));
+            if keys.is_empty() && lock(&self.hub).fall_asleep() {
+                let limit = self.tidy_at.map(|at| at.saturating_duration_since(Instant::now()));
+                if let Err(error) = self.wait(&mut keys, limit) {
+                    return tracing::error!("programs: {error}");
+                }
+            }
+            for key in keys.drain(..) {
                 match key {
                     LISTENER => self.take_in(),
                     STOP => return,
                     HUB => lock(&self.hub).look(),
-                    key if key.is_multiple_of(2) => self.serve(key),
+                    key if key.is_multiple_of(2) => self.serve(key, 1),
                     key => self.bury(key - 1),
                 }
             }
+            lock(&self.hub).answer_calls();
             self.tidy();
         }
     }
 
-    fn tidy(&mut self) {
-        let now = Instant::now();
-        if self.tidy_at.is_some_and(|at| at > now) {
-            return;
+    /// Whether anybody has something to say, and who.
+    fn has_news(&self, keys: &mut Vec<u64>) -> bool {
+        lock(&self.hub).is_called() || self.wait(keys, Some(Duration::ZERO)).is_err() || !keys.is_empty()
+    }
+
+    /// Waits for who has something to say; his key, and those of others.
+    fn wait(&self, keys: &mut Vec<u64>, limit: Option<Duration>) -> Result<(), Errno> {
+        let mut events = [const { std::mem::MaybeUninit::uninit() }; 64];
+        let limit = limit.map(|left| Timespec {
+            tv_sec: left.as_secs().cast_signed(),
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        match epoll::wait(&self.set, &mut events, limit.as_ref()) {
+            Ok((events, _)) => keys.extend(events.iter().map(|event| event.data.u64())),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
         }
-        let goes_on = lock(&self.hub).tidy();
-        self.tidy_at = goes_on.then(|| now + TIDY_EVERY);
+        Ok(())
+    }
+
+    /// Looks after what has ended, when there is such a thing and it is time.
+    fn tidy(&mut self) {
+        if self.tidy_at.is_none() && lock(&self.hub).has_endings() {
+            self.tidy_at = Some(Instant::now() + TIDY_SOON);
+        }
+        let Some(at) = self.tidy_at else { return };
+        let now = Instant::now();
+        if at <= now {
+            let goes_on = lock(&self.hub).tidy();
+            self.tidy_at = goes_on.then(|| now + TIDY_EVERY);
+        }
     }
 
     fn take_in(&mut self) {
@@ -281,8 +311,9 @@ impl Door {
         Ok((key, Newcomer { process, owner, peer }))
     }
 
-    fn serve(&mut self, key: u64) {
-        for _ in 0..REQUESTS_PER_TURN {
+    /// Answers so many requests. A program waits for each answer, so that there is seldom a second one to look for.
+    fn serve(&mut self, key: u64, most: usize) {
+        for _ in 0..most {
             match self.serve_one(key) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -380,7 +411,7 @@ impl Door {
 
     /// The process has ended. Its children may have its connection, so what they send comes first.
     fn bury(&mut self, key: u64) {
-        self.serve(key);
+        self.serve(key, REQUESTS_LEFT);
         let Some(guest) = self.guests.get_mut(&key) else { return };
         let _ = epoll::delete(&self.set, &guest.process);
         let Stage::There(session) = &guest.stage else { return self.see_off(key) };

@@ -39,10 +39,11 @@ pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], wait: bool)
 }
 
 /// Receives a message of at most `to`'s length, and appends its descriptors to `fds`. Zero is the end. Without `wait`,
-/// `WouldBlock` if there is none. A signal ends the wait: `Interrupted`.
+/// `WouldBlock` if there is none. A signal ends the wait: `Interrupted`. Descriptors for which this process has no number
+/// left are not among them.
 ///
 /// # Errors
-/// The other end is gone, or the message or its descriptors did not fit.
+/// The other end is gone, or the message did not fit.
 pub fn receive(socket: impl AsFd, to: &mut [u8], fds: &mut Vec<OwnedFd>, wait: bool) -> io::Result<usize> {
     let mut space = [const { MaybeUninit::uninit() }; TAKEN_SPACE];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
@@ -53,7 +54,7 @@ pub fn receive(socket: impl AsFd, to: &mut [u8], fds: &mut Vec<OwnedFd>, wait: b
             fds.extend(received);
         }
     }
-    if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    if got.flags.contains(ReturnFlags::TRUNC) {
         return Err(io::ErrorKind::InvalidData.into());
     }
     Ok(got.bytes)

@@ -40,6 +40,11 @@ pub struct Spin {
     pause: u32,
     /// How many there are before the next one.
     patience: u32,
+    /// The fewest looks that are worth beginning.
+    least: u32,
+    /// Attempts in vain, one after the other, that change nothing yet; and how many there were.
+    forgives: u32,
+    misses: u32,
 }
 
 impl Spin {
@@ -48,6 +53,7 @@ impl Spin {
     const LEAST: u32 = 32;
     const PAUSE: u32 = 64;
     const PAUSE_MAX: u32 = 1024;
+    const FORGIVES: u32 = 8;
 
     /// For a machine with this many CPUs.
     pub const fn new(cpus: usize) -> Self {
@@ -57,7 +63,14 @@ impl Spin {
     /// For who has less to win than a thread that would be woken by another process.
     pub const fn at_most(looks: u32, cpus: usize) -> Self {
         let most = if cpus > 1 { looks } else { 0 };
-        Self { looks: most / 4, most, pause: 0, patience: Self::PAUSE }
+        let patience = Self::PAUSE;
+        Self { looks: most / 4, most, pause: 0, patience, least: Self::LEAST, forgives: 0, misses: 0 }
+    }
+
+    /// For who asks and is answered in bursts, with a pause between two of them: not every one is a reason to stop looking.
+    pub const fn in_bursts(looks: u32, cpus: usize) -> Self {
+        let spin = Self::at_most(looks, cpus);
+        Self { looks: spin.most / 2, least: looks / 4, forgives: Self::FORGIVES, ..spin }
     }
 
     /// Looks until it is there, or looking is not worth it any more (R3).
@@ -76,17 +89,22 @@ impl Spin {
         for look in 0..looks {
             if is_ready() {
                 // Room for twice what was needed, so that a little more does not miss.
-                self.looks = (2 * look).clamp(self.looks / 2, self.most).max(Self::LEAST);
+                self.looks = (2 * look).clamp(self.looks / 2, self.most).max(self.least);
                 self.patience = Self::PAUSE;
+                self.misses = 0;
                 return true;
             }
             core::hint::spin_loop();
+        }
+        if self.misses < self.forgives && !is_trial {
+            self.misses += 1;
+            return false;
         }
         self.looks /= 2;
         if is_trial {
             self.patience = (2 * self.patience).min(Self::PAUSE_MAX);
         }
-        if self.looks < Self::LEAST {
+        if self.looks < self.least {
             (self.looks, self.pause) = (0, self.patience);
         }
         false
@@ -251,6 +269,26 @@ mod tests {
         let waits = (0..).take_while(|_| !takes(700)).count();
         assert!(waits <= 2 * Spin::PAUSE as usize, "{waits} calls until it was tried");
         assert!((0..100).all(|_| takes(700)), "it has learned how long to look");
+    }
+
+    #[test]
+    fn who_asks_in_bursts_bears_pauses_and_stops_in_the_end() {
+        let mut spin = Spin::in_bursts(256, 2);
+        let mut takes = |answer: u32| {
+            let mut looks = 0;
+            let is_there = spin.until(|| {
+                looks += 1;
+                looks > answer
+            });
+            (is_there, looks)
+        };
+        for _ in 0..100 {
+            assert!((0..20).all(|_| takes(30).0) && !takes(u32::MAX).0);
+        }
+        let looks: u32 = (0..10_000).map(|_| takes(u32::MAX).1).sum();
+        assert!(looks < 20_000, "{looks} looks for nothing");
+        let mut alone = Spin::in_bursts(256, 1);
+        assert!(!alone.until(|| false));
     }
 
     #[test]

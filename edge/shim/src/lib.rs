@@ -8,6 +8,7 @@
 //! - `table.rs`: which descriptors are ours. `socket.rs`: what a socket is by now and who answers for it.
 //! - `descriptors.rs`, `passing.rs`, `process.rs`: copies, `exec` and messages, `fork` and `vfork`.
 //! - `session.rs`: the daemon, asked for what is rare. `wanted.rs`: whether there is to be one. `arenas.rs`: mappings.
+//!   `pool.rs`: sockets that it has made ahead.
 //! - `connecting.rs`, `listener.rs`, `stream.rs`, `names.rs`, `options.rs`, `ioctl.rs`, `copying.rs`, `splicing.rs`, `stdio.rs`:
 //!   calls.
 //! - `fused.rs`: streams whose bytes go past the daemon.
@@ -45,6 +46,7 @@ mod names;
 mod options;
 mod passing;
 mod poll;
+mod pool;
 mod process;
 mod ready;
 mod real;

@@ -4,7 +4,6 @@
 
 use core::ffi::c_int;
 use core::time::Duration;
-use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 
 use firelane_shm::carry;
@@ -73,6 +72,7 @@ fn next(listener: &Held) -> Result<(Arrived, OwnedFd), Errno> {
     match carry::receive(sys::borrow(listener.fd), &mut bytes, &mut fds, true) {
         Ok(Arrived::BYTES) => {
             let arrived = Arrived::decode(&bytes).map_err(|_| Errno::PROTO)?;
+            // Without a free number the kernel drops the descriptor, and with it the connection.
             Ok((arrived, fds.pop().ok_or(Errno::MFILE)?))
         }
         // The program has shut the listener down, or the daemon is gone, whose descriptors close one after another:
@@ -81,8 +81,6 @@ fn next(listener: &Held) -> Result<(Arrived, OwnedFd), Errno> {
             .err()
             .filter(|&errno| errno == Errno::NETDOWN)
             .unwrap_or(Errno::INVAL)),
-        // Without a free number the kernel drops the descriptor, and with it the connection.
-        Err(error) if error.kind() == ErrorKind::InvalidData => Err(Errno::MFILE),
         Err(error) => Err(error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)),
     }
 }

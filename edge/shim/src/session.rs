@@ -5,14 +5,15 @@
 //! of its parent's. The descriptors of this library lie at the upper end of the
 //! program's range and are hidden from `close` and its kin.
 
+use core::cell::RefCell;
 use core::ffi::c_int;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
-use firelane_shm::carry;
 use firelane_shm::control::{Answer, Family, Interface, Kind, MESSAGE_MAX, Request, SocketId};
 use firelane_shm::layout::LANES_MAX;
+use firelane_shm::{Spin, carry};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socketpair};
@@ -21,17 +22,28 @@ use rustix::process::{Resource, getrlimit};
 use crate::lock::{Guard, Lock};
 use crate::socket::Held;
 use crate::wanted::{Wanted, wanted};
-use crate::{arenas, process, socket, sys, table};
+use crate::{arenas, pool, process, socket, sys, table, thread};
 
-/// How far below the upper end of the range of descriptors ours begin: one per lane and some more.
-const OWN_RANGE: u64 = LANES_MAX as u64 + 72;
+/// How far below the upper end of the range of descriptors ours begin: one per lane, sockets made ahead, and some more.
+const OWN_RANGE: u64 = LANES_MAX as u64 + pool::RANGE + 72;
+/// A program with a smaller range has no sockets made ahead: it may need every number.
+const ROOMY_RANGE: u64 = 1024;
+
+/// How often to look for an answer before sleeping: each look is a system call.
+const LOOKS: u32 = 256;
 
 /// The connection to the daemon.
 struct Session {
     control: c_int,
     number: u32,
     requests: u32,
+    spin: Spin,
+    /// Sockets were asked for ahead: by which request, and whether of IPv6.
+    ahead: Option<(u32, bool)>,
 }
+
+/// Whether sockets made ahead are on their way.
+static AHEAD: AtomicBool = AtomicBool::new(false);
 
 static SESSION: Lock<Option<Session>> = Lock::new(None);
 
@@ -163,7 +175,9 @@ fn leave_parents(parents: Option<Session>) {
     if let Some(parents) = parents {
         CONTROL.store(-1, Ordering::Relaxed);
         ATTACHED.store(0, Ordering::Relaxed);
+        AHEAD.store(false, Ordering::Relaxed);
         close_hidden(parents.control);
+        pool::forget();
         crate::waiter::forget_parents();
     }
 }
@@ -186,7 +200,13 @@ fn connected(wanted: &Wanted) -> Result<OwnedFd, Errno> {
 
 fn begin(wanted: &Wanted, control: Option<OwnedFd>) -> Result<Session, Errno> {
     let control = control.map_or_else(|| connected(wanted), Ok)?;
-    let mut session = Session { control: hide(control)?, number: 0, requests: 0 };
+    let mut session = Session {
+        control: hide(control)?,
+        number: 0,
+        requests: 0,
+        spin: Spin::in_bursts(LOOKS, thread::online_cpus()),
+        ahead: None,
+    };
     let hello = Request::Hello { netstack: wanted.name().to_owned() };
     let begun = session.ask(&hello, None).and_then(|(answer, fds)| session.welcome(answer, fds));
     begun.inspect_err(|_| close_hidden(session.control))?;
@@ -215,31 +235,88 @@ impl Session {
 
     /// Sends a request and waits for its answer.
     fn ask(&mut self, request: &Request, beside: Option<c_int>) -> Result<(Answer, Vec<OwnedFd>), Errno> {
+        let asked = self.send(request, beside)?;
+        loop {
+            let (number, answer, fds) = self.next_answer()?;
+            if number == asked {
+                return Ok((answer, fds));
+            }
+            self.take_ahead(number, fds);
+        }
+    }
+
+    /// Sends a request; its number.
+    fn send(&mut self, request: &Request, beside: Option<c_int>) -> Result<u32, Errno> {
         self.requests = self.requests.wrapping_add(1);
-        let control = sys::borrow(self.control);
         let beside = beside.map(sys::borrow);
-        let gone = |_| {
-            IS_DEAD.store(true, Ordering::Relaxed);
-            Errno::NETDOWN
-        };
-        carry::send(control, &request.encode(self.requests), beside.as_slice(), true).map_err(gone)?;
+        let message = request.encode(self.requests);
+        carry::send(sys::borrow(self.control), &message, beside.as_slice(), true).map_err(|_| gone())?;
+        Ok(self.requests)
+    }
+
+    /// Waits for the next answer.
+    fn next_answer(&mut self) -> Result<(u32, Answer, Vec<OwnedFd>), Errno> {
+        let control = sys::borrow(self.control);
         let mut bytes = [0; MESSAGE_MAX];
         let mut fds = Vec::new();
         loop {
-            let len = match carry::receive(control, &mut bytes, &mut fds, true) {
-                Ok(0) => return Err(gone(std::io::ErrorKind::UnexpectedEof.into())),
+            let mut received = carry::receive(control, &mut bytes, &mut fds, false);
+            let is_there = self.spin.until(|| {
+                if is_early(&received) {
+                    received = carry::receive(control, &mut bytes, &mut fds, false);
+                }
+                !is_early(&received)
+            });
+            if !is_there {
+                received = carry::receive(control, &mut bytes, &mut fds, true);
+            }
+            let len = match received {
+                Ok(0) => return Err(gone()),
                 Ok(len) => len,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(gone(error)),
+                Err(_) => return Err(gone()),
             };
             let (number, answer) = Answer::decode(&bytes[..len]).map_err(|_| Errno::PROTO)?;
-            // An answer to what nobody waits for any more is not ours.
-            if number == self.requests {
-                return Ok((answer, fds));
-            }
-            fds.clear();
+            return Ok((number, answer, fds));
         }
     }
+
+    /// Asks for sockets that will be wanted, and does not wait for them.
+    fn ask_ahead(&mut self, is_v6: bool) -> Result<(), Errno> {
+        if self.ahead.is_none() {
+            let number = self.send(&sockets(is_v6, Kind::Stream, pool::BATCH as u32), None)?;
+            self.ahead = Some((number, is_v6));
+            AHEAD.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// An answer that nobody waits for: sockets made ahead, or what nobody wants any more.
+    fn take_ahead(&mut self, number: u32, fds: Vec<OwnedFd>) {
+        let Some((_, is_v6)) = self.ahead.filter(|&(asked, _)| asked == number) else { return };
+        self.ahead = None;
+        AHEAD.store(false, Ordering::Relaxed);
+        if fds.is_empty() {
+            return pool::refused(is_v6);
+        }
+        for fd in fds {
+            let Ok(hidden) = hide(fd) else { continue };
+            if !pool::put(is_v6, hidden) {
+                close_hidden(hidden);
+            }
+        }
+    }
+}
+
+/// The daemon is gone.
+fn gone() -> Errno {
+    IS_DEAD.store(true, Ordering::Relaxed);
+    Errno::NETDOWN
+}
+
+/// Whether nothing has come as yet.
+fn is_early(received: &std::io::Result<usize>) -> bool {
+    received.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
 }
 
 /// Says why the program has no netstack, where it says its own errors: a number alone would not tell.
@@ -286,7 +363,80 @@ fn done(answer: &Answer) -> Result<(), Errno> {
 
 /// A new stream socket's descriptor, with SOCK_NONBLOCK and SOCK_CLOEXEC of `flags`.
 pub(crate) fn open_socket(is_v6: bool, flags: c_int) -> Result<c_int, Errno> {
-    open_kind(is_v6, Kind::Stream, flags)
+    if is_dead() {
+        return Err(Errno::NETDOWN);
+    }
+    let closes_on_exec = flags & libc::SOCK_CLOEXEC != 0;
+    let made = pool::take(is_v6, closes_on_exec).or_else(|| {
+        // Some may be on their way.
+        let waits = AHEAD.load(Ordering::Relaxed) && process::has_session();
+        waits.then(|| await_ahead().err().map(Err)).flatten().or_else(|| pool::take(is_v6, closes_on_exec))
+    });
+    let fd = match made {
+        Some(fd) => {
+            let fd = fd?;
+            if flags & libc::SOCK_NONBLOCK != 0 {
+                rustix::io::ioctl_fionbio(&fd, true)?;
+            }
+            fd.into_raw_fd()
+        }
+        None => open_kind(is_v6, Kind::Stream, flags)?,
+    };
+    if pool::is_low(is_v6) && !AHEAD.load(Ordering::Relaxed) && is_roomy() && watches_forks() {
+        // Those that cannot be asked for ahead are asked for when they are wanted.
+        let _ = begun().and_then(|mut session| session.as_mut().ok_or(Errno::NETDOWN)?.ask_ahead(is_v6));
+    }
+    Ok(fd)
+}
+
+/// Waits for the sockets that were asked for ahead.
+fn await_ahead() -> Result<(), Errno> {
+    let mut session = begun()?;
+    let session = session.as_mut().ok_or(Errno::NETDOWN)?;
+    while session.ahead.is_some() {
+        let (number, _, fds) = session.next_answer()?;
+        session.take_ahead(number, fds);
+    }
+    Ok(())
+}
+
+thread_local! {
+    /// Held by a thread that forks, while it does.
+    static FORKING: RefCell<Option<Guard<'static, Option<Session>>>> = const { RefCell::new(None) };
+}
+
+/// Sees to it that a forked child has no sockets of its parent's pool. Whether that could be done.
+fn watches_forks() -> bool {
+    static IS_DONE: AtomicBool = AtomicBool::new(false);
+    IS_DONE.load(Ordering::Relaxed)
+        || sys::at_fork(before_fork, after_fork, begin_child).is_ok_and(|()| {
+            // Two threads at once: what is done twice does no harm.
+            IS_DONE.store(true, Ordering::Relaxed);
+            true
+        })
+}
+
+/// Nobody else is in the middle of putting sockets in their places.
+extern "C" fn before_fork() {
+    let _ = FORKING.try_with(|held| {
+        if held.borrow().is_none() {
+            held.replace(Some(SESSION.take()));
+        }
+    });
+}
+
+extern "C" fn after_fork() {
+    let _ = FORKING.try_with(|held| held.take());
+}
+
+extern "C" fn begin_child() {
+    pool::forget();
+    after_fork();
+}
+
+/// Whether the program can spare the numbers of sockets made ahead.
+fn is_roomy() -> bool {
+    getrlimit(Resource::Nofile).current.is_none_or(|limit| limit >= ROOMY_RANGE)
 }
 
 /// The same for a datagram socket.
@@ -294,9 +444,12 @@ pub(crate) fn open_datagrams(is_v6: bool, flags: c_int) -> Result<c_int, Errno> 
     open_kind(is_v6, Kind::Datagram, flags)
 }
 
+fn sockets(is_v6: bool, kind: Kind, count: u32) -> Request {
+    Request::Socket { family: if is_v6 { Family::V6 } else { Family::V4 }, kind, count }
+}
+
 fn open_kind(is_v6: bool, kind: Kind, flags: c_int) -> Result<c_int, Errno> {
-    let family = if is_v6 { Family::V6 } else { Family::V4 };
-    match ask(&Request::Socket { family, kind, count: 1 }, None)? {
+    match ask(&sockets(is_v6, kind, 1), None)? {
         (Answer::Sockets { .. }, fds) => given(fds.into_iter().next().ok_or(Errno::MFILE)?, flags),
         (other, _) => Err(refusal(&other)),
     }
@@ -437,6 +590,7 @@ pub(crate) fn make_way(fd: c_int) {
     }
     crate::waiter::moved(fd, new);
     crate::fused::moved(fd, new);
+    pool::moved(fd, new);
     table::take(fd);
 }
 

@@ -47,6 +47,9 @@ unsafe fn syscall6(number: i64, args: [usize; 6]) -> Result<usize, Errno> {
     }
 }
 
+/// What libc calls around a `fork`.
+pub(crate) type Handler = unsafe extern "C" fn();
+
 /// How long a call may still wait; `None` is for ever.
 pub(crate) type Limit = Option<Duration>;
 
@@ -163,6 +166,19 @@ fn set_mask(mask: u64) -> u64 {
     // SAFETY: both sets live through the call.
     let _ = unsafe { syscall6(libc::SYS_rt_sigprocmask, args) };
     before
+}
+
+/// How many CPUs the machine has at work.
+pub(crate) fn online_cpus() -> usize {
+    // SAFETY: no memory is involved.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)
+}
+
+/// What libc is to call around each `fork`: before it, and after it in parent and child.
+pub(crate) fn at_fork(before: Handler, parent: Handler, child: Handler) -> Result<(), Errno> {
+    // SAFETY: functions without arguments, which stay where they are.
+    let answer = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
+    if answer == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(answer)) }
 }
 
 /// Sleeps for a moment.

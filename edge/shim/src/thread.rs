@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use firelane_shm::{Holder, Spin};
 
-use crate::session;
+use crate::{session, sys};
 
 /// The last name that was given. Names are the process' own: a forked child has another session.
 static LAST: AtomicU32 = AtomicU32::new(0);
@@ -31,6 +31,12 @@ pub(crate) fn name() -> u32 {
 #[inline]
 pub(crate) fn holder() -> Holder {
     Holder::new(session::number(), name())
+}
+
+/// How many CPUs there are, for this process or others: the daemon may have one of those.
+pub(crate) fn online_cpus() -> usize {
+    static CPUS: OnceLock<usize> = OnceLock::new();
+    *CPUS.get_or_init(sys::online_cpus)
 }
 
 /// How many CPUs there are for this process.

@@ -13,7 +13,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::arena::{RingArena, storage_for};
-use crate::sync::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::{
     ATTACHED, Block, GROWN, HELD, Margin, MarginRef, Place, RingReader, RingSide, RingWords, RingWriter,
@@ -27,7 +27,14 @@ pub(super) struct Far {
     /// The capacity of the ring that it writes.
     capacity: AtomicU32,
     has_lied: AtomicBool,
+    /// Where each ring's storage was attached, and whether ours was written ahead of its cursor since.
+    begun: [AtomicU64; 2],
+    is_scattered: AtomicBool,
 }
+
+/// The ring that the other process writes, and the other one.
+const THEIRS: usize = 0;
+const OURS: usize = 1;
 
 impl Far {
     pub(super) fn new(arena: &Arc<RingArena>, capacity: u32) -> Option<Self> {
@@ -37,6 +44,8 @@ impl Far {
             block,
             capacity: AtomicU32::new(capacity),
             has_lied: AtomicBool::new(false),
+            begun: [const { AtomicU64::new(0) }; 2],
+            is_scattered: AtomicBool::new(false),
         })
     }
 
@@ -50,10 +59,15 @@ impl Far {
         self.has_lied.store(true, Ordering::Relaxed);
     }
 
-    /// Takes storage for the ring whose words are `own`, and shows it by `shown`. Whether there was any.
-    fn attach(&self, own: &RingSide, shown: &RingSide, capacity: u32) -> bool {
+    /// Takes storage for a ring of `own`, and shows it. Whether there was any.
+    fn attach(&self, own: &RingWords, ring: usize, capacity: u32) -> bool {
         let len = storage_for(capacity);
         let Some(storage) = self.arena.take(len) else { return false };
+        self.begun[ring].store(self.tail(own, ring), Ordering::Relaxed);
+        if ring == OURS {
+            self.is_scattered.store(false, Ordering::Relaxed);
+        }
+        let [own, shown] = [own, self.words()].map(|words| side(words, ring));
         let size = u64::from(len.trailing_zeros()) << SIZE_SHIFT;
         let show = |side: &RingSide, place: *mut u8| {
             let state = side.state.load(Ordering::Relaxed) & !(SIZE | HELD | GROWN);
@@ -73,21 +87,37 @@ impl Far {
         shown.state.store(state | size | ATTACHED, Ordering::Release);
     }
 
-    /// Gives the storage of the ring whose words are `own` back.
-    fn give(&self, own: &RingSide) {
+    /// The ring that the other process writes has other storage, with what it has written from `cursor` on.
+    pub(super) fn note_grown(&self, cursor: u64) {
+        self.begun[THEIRS].store(cursor, Ordering::Relaxed);
+    }
+
+    /// Where a ring is written by now. What the other process says is believed for the sake of its own memory alone.
+    fn tail(&self, own: &RingWords, ring: usize) -> u64 {
+        let words = if ring == OURS { own } else { self.words() };
+        side(words, ring).tail.load(Ordering::Relaxed)
+    }
+
+    /// Gives the storage of a ring of `own` back.
+    fn give(&self, own: &RingWords, ring: usize) {
+        let passed = match ring == OURS && self.is_scattered.load(Ordering::Relaxed) {
+            true => u64::MAX,
+            false => self.tail(own, ring).wrapping_sub(self.begun[ring].load(Ordering::Relaxed)),
+        };
+        let own = side(own, ring);
         let state = own.state.load(Ordering::Relaxed);
         own.state.store(detached(state), Ordering::Relaxed);
         if state & ATTACHED != 0
             && let Some(storage) = NonNull::new(own.storage.load(Ordering::Relaxed))
         {
-            self.arena.give(storage, size_in(state));
+            self.arena.give(storage, size_in(state), passed);
         }
     }
 
     /// Both parties are gone.
     pub(super) fn end(&self, own: &RingWords) {
-        self.give(&own.one);
-        self.give(&own.two);
+        self.give(own, THEIRS);
+        self.give(own, OURS);
         self.arena.give_block(self.block);
     }
 }
@@ -141,6 +171,11 @@ impl Block {
     }
 }
 
+/// The words of a ring's storage and of its writer.
+fn side(words: &RingWords, ring: usize) -> &RingSide {
+    if ring == OURS { &words.two } else { &words.one }
+}
+
 fn is_attached(side: &RingSide) -> bool {
     side.state.load(Ordering::Relaxed) & ATTACHED != 0
 }
@@ -188,10 +223,10 @@ impl RingWriter {
             }
             self.detach_far();
         }
-        let (far, own) = (self.block.other(), &self.block.two);
+        let far = self.block.other();
         // Without room for the whole, something smaller lets the stream go on.
         let least = self.capacity.min(1 << 14);
-        [self.capacity, least].into_iter().any(|capacity| far.attach(own, &far.words().two, capacity))
+        [self.capacity, least].into_iter().any(|capacity| far.attach(&self.block, OURS, capacity))
     }
 
     /// Holds the storage, if there is any (R3).
@@ -207,6 +242,14 @@ impl RingWriter {
         Some(self.ring().storage())
     }
 
+    /// Bytes were written at `cursor`, which may lie ahead.
+    #[cold]
+    pub(super) fn wrote_far(&self, cursor: u64) {
+        if cursor > self.cursor() {
+            self.block.other().is_scattered.store(true, Ordering::Relaxed);
+        }
+    }
+
     #[cold]
     pub(super) fn detach_far(&mut self) -> bool {
         let state = self.block.two.state.load(Ordering::Relaxed);
@@ -216,7 +259,7 @@ impl RingWriter {
         let far = self.block.other();
         // With nothing to read the reader touches no storage (R5).
         far.words().two.state.fetch_and(!ATTACHED, Ordering::Release);
-        far.give(&self.block.two);
+        far.give(&self.block, OURS);
         true
     }
 }
@@ -259,7 +302,7 @@ impl RingReader {
             return false;
         }
         let far = self.block.other();
-        far.attach(&self.block.one, &far.words().one, far.capacity.load(Ordering::Relaxed))
+        far.attach(&self.block, THEIRS, far.capacity.load(Ordering::Relaxed))
     }
 
     #[cold]
@@ -276,7 +319,7 @@ impl RingReader {
         }
         let swapped = word.compare_exchange(state, state & !ATTACHED, Ordering::AcqRel, Ordering::Relaxed);
         if swapped.is_ok() {
-            far.give(&self.block.one);
+            far.give(&self.block, THEIRS);
         }
         swapped.is_ok()
     }

@@ -64,7 +64,7 @@ impl RingReader {
         let hidden =
             shown.state.compare_exchange(seen, seen & !ATTACHED, Ordering::AcqRel, Ordering::Relaxed);
         if hidden.is_err() {
-            far.arena.give(storage, wanted);
+            far.arena.give(storage, wanted, 0);
             return false;
         }
         let (cursor, unread) = (self.cursor(), self.available());
@@ -75,9 +75,11 @@ impl RingReader {
         unsafe { copy(old, Place::new(storage.as_ptr(), size), cursor, unread) };
         own.storage.store(storage.as_ptr(), Ordering::Relaxed);
         own.state.store(state & !SIZE | size | GROWN, Ordering::Release);
+        far.note_grown(cursor);
         far.show_grown(shown, storage, size | GROWN);
         if let Some(old_storage) = NonNull::new(old.storage) {
-            far.arena.give(old_storage, old.len);
+            // It was full.
+            far.arena.give(old_storage, old.len, u64::MAX);
         }
         true
     }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
@@ -20,15 +21,18 @@ use super::arena::ProgramArena;
 use super::closer::{Closer, Foreign, close_end};
 use super::datagrams::Datagrams;
 use super::lingering::Lingering;
+use super::pairs::{Pair, Pairs};
 use super::segment::Segment;
 use super::shown::{ExplainedSocket, ProgramSocket};
-use super::socket::{Role, Socket, pair};
+use super::socket::{Role, Socket};
 use super::stream::Stream;
 use crate::engine::Engine;
 use crate::poller::{Event, Poller};
 use crate::stack::Stack;
 use firelane_socket::Ready;
 
+/// Sockets are made ahead where there is room for so many times as many.
+const AHEAD_ROOM: usize = 8;
 /// Events of one look.
 const EVENTS: usize = 256;
 /// The epoll key of the listeners' bell; inodes are not that large.
@@ -106,6 +110,7 @@ pub struct Hub {
     sessions: BTreeMap<u32, Session>,
     next_session: u32,
     sockets: BTreeMap<SocketId, Socket>,
+    pairs: Pairs,
     /// Arenas that have been given out and may still be in use.
     arenas: Vec<Arc<ProgramArena>>,
     /// Streams whose sockets are gone and whose blocks cannot be given to others yet.
@@ -129,19 +134,48 @@ enum Ended {
     Datagrams(Arc<Datagrams>),
 }
 
-/// Listeners of all lanes ring it, and lanes that have memory to give back.
+/// Listeners of all lanes ring it, and lanes that have memory to give back. Only for a sleeper that costs a system call.
 #[derive(Debug)]
-struct HubBell(OwnedFd);
+struct HubBell {
+    state: AtomicU32,
+    eventfd: OwnedFd,
+}
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+const RUNG: u32 = 2;
+
+impl HubBell {
+    fn is_rung(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == RUNG
+    }
+
+    /// Whether it may sleep: nobody has rung since the last look.
+    fn fall_asleep(&self) -> bool {
+        self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// The owner is about to look. Whether somebody has rung.
+    fn clear(&self) -> bool {
+        self.state.swap(AWAKE, Ordering::SeqCst) == RUNG
+    }
+}
 
 impl Wake for HubBell {
     fn wake(self: Arc<Self>) {
-        // One that is full rings already.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.state.swap(RUNG, Ordering::SeqCst) == ASLEEP {
+            // One that is full rings already.
+            let _ = rustix::io::write(&self.eventfd, &1u64.to_ne_bytes());
+        }
     }
 }
 
 impl AsFd for Hub {
-    /// Readable when [`Hub::look`] has something to do.
+    /// Readable when [`Hub::look`] has something to do, for who has said that he sleeps ([`Hub::fall_asleep`]).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.set.as_fd()
     }
@@ -154,8 +188,9 @@ impl Hub {
     /// Descriptors ran out.
     pub fn new(engine: Engine) -> io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = Arc::new(HubBell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
-        epoll::add(&set, &bell.0, epoll::EventData::new_u64(BELL_KEY), epoll::EventFlags::IN)?;
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let bell = Arc::new(HubBell { state: AtomicU32::new(AWAKE), eventfd });
+        epoll::add(&set, &bell.eventfd, epoll::EventData::new_u64(BELL_KEY), epoll::EventFlags::IN)?;
         let listeners = Poller::waking(Waker::from(Arc::clone(&bell)));
         engine.0.fabric.programs.set_idler(Waker::from(Arc::clone(&bell)));
         Ok(Self {
@@ -167,6 +202,7 @@ impl Hub {
             sessions: BTreeMap::new(),
             next_session: 0,
             sockets: BTreeMap::new(),
+            pairs: Pairs::default(),
             arenas: Vec::new(),
             ending: Vec::new(),
             lingering: Lingering::default(),
@@ -232,7 +268,7 @@ impl Hub {
     }
 
     fn answer(&mut self, number: u32, request: Request, fds: Foreign) -> Result<Reply, Errno> {
-        let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
+        self.sessions.get(&number).ok_or(Errno::NETDOWN)?;
         match request {
             Request::Hello { .. } | Request::Child | Request::Interfaces => Err(Errno::INVAL),
             Request::Socket { family, kind, count } => self.make_sockets(number, (family, kind), count),
@@ -255,9 +291,10 @@ impl Hub {
                 Ok(answer.into())
             }
             Request::Connect { socket, address } => {
-                let known = session.sockets.contains(&socket);
-                let socket = self.sockets.get_mut(&socket).filter(|_| known).ok_or(Errno::BADF)?;
-                Ok(socket.connect(address)?.into())
+                let answer = self.socket(number, socket)?.connect(address);
+                // Where its peer is here, too, the connection is mostly there by now.
+                self.hand_on_all();
+                Ok(answer?.into())
             }
             Request::SetOption { socket, level, name, value } => {
                 Ok(self.socket(number, socket)?.set_option(level, name, &value)?.into())
@@ -314,7 +351,15 @@ impl Hub {
 
     fn socket(&mut self, session: u32, socket: SocketId) -> Result<&mut Socket, Errno> {
         let holds = self.sessions.get(&session).is_some_and(|it| it.sockets.contains(&socket));
-        self.sockets.get_mut(&socket).filter(|_| holds).ok_or(Errno::BADF)
+        let socket = self.sockets.get_mut(&socket).filter(|_| holds).ok_or(Errno::BADF)?;
+        // Its program has it by now.
+        socket.is_ahead = false;
+        Ok(socket)
+    }
+
+    /// Does what will be wanted, for who has nothing else to do.
+    pub fn prepare(&mut self) {
+        self.pairs.prepare(&self.set);
     }
 
     /// A segment that the session may have: one of its sides is an arena of the session's.
@@ -332,14 +377,15 @@ impl Hub {
         count: u32,
     ) -> Result<Reply, Errno> {
         let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
-        if session.sockets.len() + count as usize > session.sockets_max {
+        // What is made ahead is not to take the last ones.
+        let room = session.sockets_max.saturating_sub(session.sockets.len());
+        let wants = if count > 1 { AHEAD_ROOM * count as usize } else { count as usize };
+        if wants > room {
             return Err(Errno::MFILE);
         }
         let (mut sockets, mut fds) = (Vec::new(), Vec::new());
         for _ in 0..count {
-            let (ours, theirs, name) = pair().map_err(super::socket::errno)?;
-            // No events: a hang-up is always told.
-            epoll::add(&self.set, &ours, epoll::EventData::new_u64(name.0), epoll::EventFlags::empty())?;
+            let Pair { ours, theirs, name } = Pair::new(&self.set).map_err(super::socket::errno)?;
             let socket = Socket {
                 ours,
                 family,
@@ -348,6 +394,7 @@ impl Hub {
                 owner: session.owner.clone(),
                 options: super::options::Options::default(),
                 is_arrival: false,
+                is_ahead: count > 1,
                 role: match kind {
                     Kind::Stream => Role::Fresh(None),
                     Kind::Datagram => Socket::datagrams(family),
@@ -392,9 +439,34 @@ impl Hub {
         for (lane, bell) in &gone.bells {
             self.engine.0.fabric.bell(*lane).forget(bell.as_fd());
         }
+        if self.sessions.is_empty() {
+            // Nobody will want any for a while.
+            self.pairs = Pairs::default();
+        }
     }
 
-    /// Closes what has hung up, and hands on what listeners have accepted.
+    /// Whether lanes have called since they were answered last ([`Hub::answer_calls`]).
+    pub fn is_called(&self) -> bool {
+        self.bell.is_rung()
+    }
+
+    /// From here on the descriptor wakes who sleeps. Whether he may: nobody has called since they were answered.
+    pub fn fall_asleep(&self) -> bool {
+        self.bell.fall_asleep()
+    }
+
+    /// Does what lanes have called for since the last time: hands on what listeners have accepted, and what takes long.
+    pub fn answer_calls(&mut self) {
+        if self.bell.clear() {
+            self.arenas.iter().for_each(|arena| arena.give_pages_back());
+            let programs = &self.engine.0.fabric.programs;
+            programs.segments.give_pages_back();
+            programs.make_segments();
+            self.hand_on_all();
+        }
+    }
+
+    /// Closes what has hung up, goes on with what a listener's descriptor had no room for, and answers calls.
     pub fn look(&mut self) {
         let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -405,20 +477,22 @@ impl Hub {
         };
         for (key, flags) in found {
             if key == BELL_KEY {
-                let _ = rustix::io::read(&self.bell.0, &mut [0; 8]);
-                self.arenas.iter().for_each(|arena| arena.give_pages_back());
-                let programs = &self.engine.0.fabric.programs;
-                programs.segments.give_pages_back();
-                programs.make_segments();
+                let _ = rustix::io::read(&self.bell.eventfd, &mut [0; 8]);
                 continue;
             }
             let name = SocketId(key);
             if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
                 self.close(name);
             } else if flags.contains(epoll::EventFlags::OUT) {
+                self.watch(name, epoll::EventFlags::empty());
                 self.hand_on(name);
             }
         }
+        self.answer_calls();
+    }
+
+    /// Hands on what listeners have accepted.
+    fn hand_on_all(&mut self) {
         let mut events = std::mem::take(&mut self.events);
         self.listeners.wait(&mut events, Some(Duration::ZERO));
         events.drain(..).for_each(|event| self.hand_on(SocketId(event.key)));
@@ -432,15 +506,11 @@ impl Hub {
             let Role::Listening(.., waiting) = &mut listening.role else { return };
             let (theirs, arrived) = match waiting.take() {
                 Some(waiting) => waiting,
-                None => match listening.accept(&self.engine.0.fabric) {
-                    None => return self.watch(name, epoll::EventFlags::empty()),
+                None => match listening.accept(&self.engine.0.fabric, || self.pairs.take(&self.set)) {
+                    None => return,
                     // Descriptors or blocks ran out: the connection is closed, which its peer sees.
                     Some(Err(_)) => continue,
                     Some(Ok((socket, theirs, arrived))) => {
-                        let key = epoll::EventData::new_u64(arrived.socket.0);
-                        if epoll::add(&self.set, &socket.ours, key, epoll::EventFlags::empty()).is_err() {
-                            continue;
-                        }
                         self.enter(name, arrived.socket, socket);
                         (theirs, arrived)
                     }
@@ -524,6 +594,11 @@ impl Hub {
         has_ended
     }
 
+    /// Whether something could not end at once, so that it is for [`Hub::tidy`].
+    pub fn has_endings(&self) -> bool {
+        !self.ending.is_empty()
+    }
+
     /// Ends what could not end at once, and gives arenas back that nobody uses any more. To be called every now and then
     /// while it answers `true`.
     pub fn tidy(&mut self) -> bool {
@@ -547,7 +622,7 @@ impl Hub {
 
     /// Every socket of every program.
     pub fn sockets(&self) -> Vec<ProgramSocket> {
-        self.sockets.values().map(Socket::summary).collect()
+        self.sockets.values().filter(|it| !it.is_ahead).map(Socket::summary).collect()
     }
 
     /// The netstack of a process' session.
@@ -559,7 +634,8 @@ impl Hub {
     /// lanes, one connection at a time.
     pub fn explain(&self, inodes: &BTreeSet<u64>) -> Vec<ExplainedSocket> {
         let found = inodes.iter().filter_map(|&inode| Some((inode, self.sockets.get(&SocketId(inode))?)));
-        found.map(|(inode, socket)| ExplainedSocket::new(inode, socket)).collect()
+        let given = found.filter(|(_, socket)| !socket.is_ahead);
+        given.map(|(inode, socket)| ExplainedSocket::new(inode, socket)).collect()
     }
 
     /// How many sockets a session may have, if it has so many.

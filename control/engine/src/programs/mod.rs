@@ -8,6 +8,7 @@
 //! - `arena.rs`: one program's memory, and who is to be told. `stream.rs`: one connection.
 //! - `datagrams.rs`, `datagram_options.rs`: a datagram socket.
 //! - `segment.rs`: what two programs share whose connections are fused. `waiters.rs`: whom to wake.
+//! - `pairs.rs`: the descriptors behind sockets.
 //! - `hub.rs`: sessions and requests; `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
 //! - `numbers.rs`: what both kinds of options have in common.
 //! - `shown.rs`: sockets as they are shown.
@@ -20,6 +21,7 @@ mod hub;
 mod lingering;
 mod numbers;
 mod options;
+mod pairs;
 mod segment;
 mod shown;
 mod socket;

@@ -195,6 +195,16 @@ impl Bond {
     }
 }
 
+impl Drop for Bond {
+    /// What the programs say they have written is how much memory their storage may have taken.
+    fn drop(&mut self) {
+        for at in 0..2 {
+            let [written, _] = self.joint().passed(at);
+            self.pair.note_passed(at, written);
+        }
+    }
+}
+
 /// A stream's end of what it shares with its peer.
 #[derive(Clone, Debug)]
 pub(super) struct Joined {

@@ -20,6 +20,7 @@ use super::arena::ProgramArena;
 use super::datagram_options::{DatagramOptions, Setting};
 use super::datagrams::{Datagrams, Wanted};
 use super::options::{About, Options};
+use super::pairs::Pair;
 use super::stream::{Asked, Stream};
 use crate::fabric::Fabric;
 use crate::registry::Claim;
@@ -37,6 +38,8 @@ pub(super) struct Socket {
     pub(super) options: Options,
     /// A listener's connection, which its program must take.
     pub(super) is_arrival: bool,
+    /// Made ahead, for a program that may yet want it: it is nothing to show.
+    pub(super) is_ahead: bool,
     pub(super) role: Role,
 }
 
@@ -117,14 +120,6 @@ impl Socket {
         }
         Ok(Answer::Done)
     }
-}
-
-/// A new pair: ours, the program's, and the name of the program's.
-pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd, SocketId)> {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    let name = SocketId(rustix::fs::fstat(&theirs)?.st_ino);
-    Ok((ours, theirs, name))
 }
 
 impl Socket {
@@ -211,11 +206,15 @@ impl Socket {
         Place { arena: self.arena.arena().number(), block: stream.number() }
     }
 
-    /// The connection that has waited longest at this listener, as a socket and as the message about it.
-    pub(super) fn accept(&mut self, fabric: &Fabric) -> Option<io::Result<(Self, OwnedFd, Arrived)>> {
+    /// The connection that has waited longest at this listener, as a socket over a pair, and as the message about it.
+    pub(super) fn accept(
+        &mut self,
+        fabric: &Fabric,
+        pair: impl FnOnce() -> io::Result<Pair>,
+    ) -> Option<io::Result<(Self, OwnedFd, Arrived)>> {
         let Role::Listening(listener, rings, None) = &self.role else { return None };
         let (rings, accepted) = (*rings, listener.take_any()?);
-        Some(self.accepted(fabric, accepted, rings))
+        Some(self.accepted(fabric, accepted, rings, pair))
     }
 
     fn accepted(
@@ -223,6 +222,7 @@ impl Socket {
         fabric: &Fabric,
         accepted: Accepted<AnyEnd>,
         rings: StreamConfig,
+        pair: impl FnOnce() -> io::Result<Pair>,
     ) -> io::Result<(Self, OwnedFd, Arrived)> {
         let Names { local, remote } = accepted.names;
         let AnyEnd::There(hold) = accepted.stream else {
@@ -233,7 +233,7 @@ impl Socket {
             stream.close(fabric, true);
             self.arena.remove(&stream);
         });
-        let (ours, theirs, socket) = made?;
+        let Pair { ours, theirs, name: socket } = made?;
         let (local, remote) = (self.shown(local), self.shown(remote));
         let arrived = Arrived { socket, place: self.place(&stream), local, remote };
         let accepted = Self {
@@ -244,6 +244,7 @@ impl Socket {
             owner: self.owner.clone(),
             options: self.options.clone(),
             is_arrival: true,
+            is_ahead: false,
             role: Role::Stream(stream, None),
         };
         Ok((accepted, theirs, arrived))

@@ -298,8 +298,18 @@ impl Conn {
 
     /// Whether all that it has to send is an ACK that the program's answer may carry.
     pub(crate) fn may_wait(&mut self, now: Instant) -> bool {
+        if self.is_far_from_answering() {
+            return false;
+        }
         let (tcp, rings) = self.parts();
         tcp.may_wait(now, &rings) && self.leaving == Leaving::No
+    }
+
+    /// Whether no answer will carry its ACK: it goes past TCP, or the program is another process that has yet to hear that
+    /// there is a connection. Nobody need be woken for such an ACK then.
+    fn is_far_from_answering(&self) -> bool {
+        let is_new = || self.stream.send.cursor() == 0 && self.stream.recv.cursor() == 0;
+        self.fusion == Fusion::Beside || self.stream.is_far() && is_new()
     }
 
     /// How much may be written and unsent.
