@@ -42,7 +42,7 @@ pub use chain::Chain;
 pub use driver::{Capabilities, Driver};
 pub use envelope::{Envelope, RECORD_BYTES, SEGMENTS_MAX};
 pub use frame::{Frame, Weight};
-pub use meta::{Checksum, FlowTag, FrameMeta, SegmentKind, Segmentation};
+pub use meta::{Arrival, Checksum, FlowTag, FrameMeta, SegmentKind, Segmentation};
 pub use mpsc::MpscRing;
 pub use parcel::{ParcelConsumer, ParcelProducer, parcel_ring};
 pub use pool::{HEADROOM, Pool, PoolConfig};

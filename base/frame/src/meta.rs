@@ -16,6 +16,8 @@ pub struct FrameMeta {
     pub flow: FlowTag,
     /// The number under which somebody follows it on its way through this engine; zero if nobody does.
     pub trace: u32,
+    /// How it came into the path.
+    pub arrival: Arrival,
     /// What is known about its transport checksum.
     pub checksum: Checksum,
     /// How to cut it, if it stands for several segments.
@@ -28,6 +30,7 @@ impl Default for FrameMeta {
             ingress: LinkId(0),
             flow: FlowTag::NONE,
             trace: 0,
+            arrival: Arrival::Local,
             checksum: Checksum::Unchecked,
             segmentation: None,
         }
@@ -35,6 +38,18 @@ impl Default for FrameMeta {
 }
 
 const _: () = assert!(size_of::<FrameMeta>() == 24);
+
+/// How a frame came into the path: what shows that lanes poll under load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Arrival {
+    /// This host made it.
+    #[default]
+    Local,
+    /// It was in the first chain after a device's notification.
+    Notified,
+    /// It was fetched while the device's notifications were off.
+    Polled,
+}
 
 /// An optional flow in four bytes. The identifier `u32::MAX` cannot be tagged; the engine never mints it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +95,7 @@ pub enum Checksum {
         /// Where the transport header begins, from the start of the frame.
         start: u16,
         /// Where the checksum field is, from `start`.
-        offset: u16,
+        offset: u8,
     },
 }
 

@@ -35,6 +35,7 @@ pub mod paths;
 mod programs;
 mod props;
 mod protocol_props;
+mod received;
 mod sockets;
 mod status;
 mod store;
@@ -57,6 +58,7 @@ pub use lease::{LeaseAction, LeaseInfo, Leased, ResolverInfo, TellClient, leased
 pub use openapi::openapi_text;
 pub use programs::{ProgramReport, SocketReport};
 pub use props::{set_flow_prop, set_vnic_prop};
+pub use received::LaneReceived;
 pub use sockets::{ConnectionInfo, ProgramInfo, SocketInfo, SocketPage};
 pub use status::Status;
 pub use store::Store;

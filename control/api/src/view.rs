@@ -10,6 +10,7 @@ use firelane_units::{IpPrefix, MacAddr, Mtu};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::LaneReceived;
 use crate::{
     AddrProperty, ApiError, LeaseInfo, Leased, ResolverInfo, Status, addr_props, if_props, props,
     protocol_props,
@@ -266,6 +267,9 @@ pub struct LinkStats {
     /// What link protection has stopped.
     #[serde(default, skip_serializing_if = "Stopped::is_none")]
     pub stopped: Stopped,
+    /// How its packets came in, in each lane in which any did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<LaneReceived>,
 }
 
 /// Frames that link protection has stopped, by its kind.

@@ -4,9 +4,9 @@
 //! what VNICs sent into it.
 
 use firelane::{EngineSnapshot, Traffic as Counted};
-use firelane_api::{DropInfo, FlowStats, LinkStats, Stopped, Traffic};
+use firelane_api::{DropInfo, FlowStats, LaneReceived, LinkStats, Stopped, Traffic};
 use firelane_model::{LinkClass, LinkName, Model};
-use firelane_units::{DropReason, LinkId};
+use firelane_units::{Direction, DropReason, LinkId};
 
 use crate::works::Works;
 
@@ -24,7 +24,8 @@ pub(crate) fn links(works: &Works, model: &Model) -> Vec<LinkStats> {
         let guard = works.vnics.get(name).and_then(|it| snapshot.guards.get(&it.id)).copied();
         let [macspoofed, restricted, ipspoofed, dhcpspoofed] = guard.unwrap_or_default();
         let stopped = Stopped { macspoofed, restricted, ipspoofed, dhcpspoofed };
-        LinkStats { name: name.clone(), traffic: traffic.unwrap_or_default(), stopped }
+        let lanes = received(&snapshot, &ports(works, model, name, class));
+        LinkStats { name: name.clone(), traffic: traffic.unwrap_or_default(), stopped, lanes }
     };
     model.link_names().map(stats).collect()
 }
@@ -39,6 +40,45 @@ fn port(snapshot: &EngineSnapshot, id: LinkId) -> Traffic {
         obytes: counters.outward.bytes,
         oerrors: counters.outward.dropped,
     }
+}
+
+/// The ports by which a link's packets come in, and which way they go for the ports' users.
+fn ports(works: &Works, model: &Model, name: &LinkName, class: LinkClass) -> Vec<(LinkId, Direction)> {
+    match class {
+        LinkClass::Vnic | LinkClass::Vlan => {
+            works.vnics.get(name).map(|it| (it.id, Direction::In)).into_iter().collect()
+        }
+        LinkClass::Phys => {
+            let uplink = works.links.get(name).and_then(|it| it.uplink);
+            uplink.map(|id| (id, Direction::Out)).into_iter().collect()
+        }
+        LinkClass::Etherstub => {
+            let vnics = model.vnics_over(name.as_str()).filter_map(|(vnic, _)| works.vnics.get(vnic));
+            vnics.map(|it| (it.id, Direction::Out)).collect()
+        }
+    }
+}
+
+/// How packets came in by these ports, in each lane in which any did.
+fn received(snapshot: &EngineSnapshot, ports: &[(LinkId, Direction)]) -> Vec<LaneReceived> {
+    let in_lane = |lane: &firelane::LaneSnapshot| {
+        let counted = |&(id, direction): &(LinkId, Direction)| {
+            let (_, counters) = lane.ports.iter().find(|(port, _)| *port == id)?;
+            let traffic = if direction == Direction::In { counters.inward } else { counters.outward };
+            Some(LaneReceived {
+                lane: lane.lane.0,
+                ipackets: traffic.packets,
+                rbytes: traffic.bytes,
+                sdrops: traffic.dropped,
+                intrs: traffic.arrivals.notified,
+                polls: traffic.arrivals.polled,
+                fetched_bytes: traffic.arrivals.bytes,
+                chains: traffic.arrivals.chains(),
+            })
+        };
+        ports.iter().filter_map(counted).reduce(LaneReceived::and)
+    };
+    snapshot.lanes.iter().filter_map(in_lane).filter(|it| !it.is_silent()).collect()
 }
 
 /// What passed a virtual switch.

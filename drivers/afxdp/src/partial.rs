@@ -49,7 +49,7 @@ fn find(frame: &[u8]) -> Option<Checksum> {
     }
     let start = u16::try_from(network + header).ok()?;
     (u16::from_be_bytes([field[0], field[1]]) == sum as u16)
-        .then_some(Checksum::Partial { start, offset: offset as u16 })
+        .then_some(Checksum::Partial { start, offset: offset as u8 })
 }
 
 #[cfg(test)]

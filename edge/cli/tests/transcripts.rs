@@ -8,9 +8,9 @@
 use std::path::{Path, PathBuf};
 
 use firelane_api::{
-    ConnectionInfo, Counter, DropInfo, FlowStats, GroupInfo, LinkStats, NeighbourInfo, PlanStep,
-    ProgramReport, ProtocolCounters, RouteInfo, SeenInfo, SocketInfo, SocketReport, StepInfo, Stub,
-    TraceReport, Traffic,
+    ConnectionInfo, Counter, DropInfo, FlowStats, GroupInfo, LaneReceived, LinkStats, NeighbourInfo,
+    PlanStep, ProgramReport, ProtocolCounters, RouteInfo, SeenInfo, SocketInfo, SocketReport, StepInfo,
+    Stub, TraceReport, Traffic,
 };
 use firelane_cli::{Session, run};
 use firelane_model::Model;
@@ -50,6 +50,16 @@ fn host(name: &str) -> Stub {
             name: name.clone(),
             traffic: traffic(n),
             stopped: firelane_api::Stopped::default(),
+            lanes: vec![LaneReceived {
+                lane: 0,
+                ipackets: traffic(n).ipackets,
+                rbytes: traffic(n).rbytes,
+                sdrops: traffic(n).ierrors,
+                intrs: 20 * n,
+                polls: 700 * n,
+                fetched_bytes: 50_000 * n,
+                chains: [3, 5 * n, 8],
+            }],
         })
         .collect();
     let flows = store.active.flows.iter();

@@ -96,7 +96,7 @@ enum Change {
 enum Meta {
     Plain,
     Verified,
-    Partial(u16, u16),
+    Partial(u16, u8),
     Cut(u16, u16),
 }
 
@@ -141,7 +141,7 @@ fn step() -> impl Strategy<Value = Step> {
     let meta = prop_oneof![
         6 => Just(Meta::Plain),
         1 => Just(Meta::Verified),
-        1 => (0u16..100, 0u16..40).prop_map(|(start, offset)| Meta::Partial(start, offset)),
+        1 => (0u16..100, 0u8..40).prop_map(|(start, offset)| Meta::Partial(start, offset)),
         1 => (0u16..2000, 0u16..200).prop_map(|(segment, headers)| Meta::Cut(segment, headers)),
     ];
     let link = prop::sample::select(vec![LINK, LINK, LINK, OTHER, LOOPBACK, LinkId(99)]);

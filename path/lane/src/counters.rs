@@ -10,7 +10,7 @@
 //! them. Over all lanes, with no item between two of them, `taken` equals `handed`.
 
 use firelane_flow::Counters;
-use firelane_frame::Weight;
+use firelane_frame::{Arrival, Weight};
 use firelane_switch::GuardCounters;
 use firelane_tcp::{FastOpenCounters, SynCounters};
 use firelane_units::{Direction, DropCounters, FlowId, LaneId, LinkId};
@@ -86,6 +86,24 @@ pub struct PortTraffic {
     pub bytes: u64,
     /// Frames that were dropped at this port.
     pub dropped: u64,
+    /// How the packets came.
+    pub arrivals: Arrivals,
+}
+
+/// How the packets of one direction of a port came into the path. What is in none of the first three was made by this
+/// host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Arrivals {
+    /// Packets of the first chain after a device's notification.
+    pub notified: u64,
+    /// Packets that were fetched while notifications were off.
+    pub polled: u64,
+    /// The bytes of both.
+    pub bytes: u64,
+    /// Their chains of fewer than 10 packets, of 10 to 50, and of more (Solaris `mac_sched.c`).
+    chains: [u64; 3],
+    /// The chain that packets came in last, by its number, and how many of it came here.
+    last: (u32, u64),
 }
 
 /// Both directions of a port, as its user sees them.
@@ -97,11 +115,57 @@ pub struct PortCounters {
     pub outward: PortTraffic,
 }
 
-impl PortTraffic {
+impl Arrivals {
+    /// Chains of fewer than 10 packets, of 10 to 50, and of more.
+    pub fn chains(&self) -> [u64; 3] {
+        let mut chains = self.chains;
+        if let Some(class) = Self::class(self.last.1) {
+            chains[class] += 1;
+        }
+        chains
+    }
+
+    fn class(packets: u64) -> Option<usize> {
+        match packets {
+            0 => None,
+            1..10 => Some(0),
+            10..=50 => Some(1),
+            _ => Some(2),
+        }
+    }
+
+    /// Counts packets of the chain `number`.
     #[inline]
-    pub(crate) fn count(&mut self, weight: Weight) {
+    fn count(&mut self, weight: Weight, arrival: Arrival, number: u32) {
+        match arrival {
+            Arrival::Local => return,
+            Arrival::Notified => self.notified += weight.packets,
+            Arrival::Polled => self.polled += weight.packets,
+        }
+        self.bytes += weight.bytes;
+        if self.last.0 != number {
+            self.chains = self.chains();
+            self.last = (number, 0);
+        }
+        self.last.1 += weight.packets;
+    }
+
+    /// Adds another lane's.
+    fn merge(&mut self, other: &Self) {
+        self.notified += other.notified;
+        self.polled += other.polled;
+        self.bytes += other.bytes;
+        self.chains.iter_mut().zip(other.chains()).for_each(|(sum, one)| *sum += one);
+    }
+}
+
+impl PortTraffic {
+    /// Counts packets of the chain `number`.
+    #[inline]
+    pub(crate) fn count(&mut self, weight: Weight, arrival: Arrival, number: u32) {
         self.packets += weight.packets;
         self.bytes += weight.bytes;
+        self.arrivals.count(weight, arrival, number);
     }
 
     /// Adds another lane's.
@@ -109,6 +173,7 @@ impl PortTraffic {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.dropped += other.dropped;
+        self.arrivals.merge(&other.arrivals);
     }
 }
 
@@ -161,5 +226,28 @@ impl Snapshot {
     /// Whether every frame is accounted for.
     pub fn is_conserved(&self) -> bool {
         self.counters.entered() == self.counters.ended() + self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_are_told_by_their_numbers_and_classed_by_their_lengths() {
+        let mut traffic = PortTraffic::default();
+        let one = Weight { packets: 1, bytes: 60 };
+        for (number, packets) in [(1, 9), (2, 10), (3, 50), (4, 51), (5, 1)] {
+            let arrival = if number == 1 { Arrival::Notified } else { Arrival::Polled };
+            (0..packets).for_each(|_| traffic.count(one, arrival, number));
+            traffic.count(one, Arrival::Local, number);
+        }
+        let arrivals = traffic.arrivals;
+        assert_eq!((traffic.packets, arrivals.notified, arrivals.polled), (126, 9, 112));
+        assert_eq!((arrivals.chains(), arrivals.bytes), ([2, 2, 1], 121 * 60));
+        let mut sum = PortTraffic::default();
+        sum.merge(&traffic);
+        sum.merge(&traffic);
+        assert_eq!(sum.arrivals.chains(), [4, 4, 2]);
     }
 }

@@ -3,8 +3,10 @@
 //! Called by `turn.rs`. A chain is fetched, passed through the link side, and then the next queue has its turn,
 //! so that no device starves the others.
 
+use core::mem;
 use firelane_flow::Credit;
-use firelane_frame::{Chain, Driver, offload};
+
+use firelane_frame::{Arrival, Chain, Driver, offload};
 use firelane_units::{FlowId, Instant, LinkId};
 
 use crate::common::Common;
@@ -110,7 +112,8 @@ impl<D: Driver> Links<D> {
         // What the driver itself dropped had come in, too.
         common.counters.received += frames as u64 + (common.counters.drops.total() - dropped);
         if frames > 0 {
-            self.take_received(common, port, chain);
+            let arrival = if mem::take(&mut queue.notifies) { Arrival::Notified } else { Arrival::Polled };
+            self.take_received(common, port, arrival, chain);
         }
         frames
     }
@@ -147,7 +150,10 @@ impl<D: Driver> Links<D> {
         let mut waiting = false;
         for queue in self.queues.iter_mut() {
             let wanted = on && queue.not_before.is_none();
-            waiting |= queue.driver.notify(wanted) && wanted;
+            let has_more = queue.driver.notify(wanted);
+            // Who finds frames there need not be notified of them.
+            queue.notifies = wanted && !has_more;
+            waiting |= has_more && wanted;
         }
         waiting
     }

@@ -3,7 +3,7 @@
 //! Owned by its squeue (`host.rs`); entered by messages ([`Lane::on_message`]) and by the worker's turn
 //! (`turn.rs`). It owns no thread and no clock.
 
-use firelane_frame::{Chain, Driver};
+use firelane_frame::{Arrival, Chain, Driver};
 use firelane_ip::Membership;
 use firelane_socket::ConnRef;
 use firelane_units::{DropReason, Instant, LaneId, LinkId, NetstackId};
@@ -97,6 +97,7 @@ impl<D: Driver> Lane<D> {
         let Frames { from, stage, link, mut chain } = frames;
         let count = chain.len();
         self.common.counters.taken += count as u64;
+        self.links.next_chain(Arrival::Local);
         while let Some(frame) = chain.pop() {
             self.links.resume(&mut self.common, stage, link, frame);
         }
@@ -230,7 +231,9 @@ impl<D: Driver> Lane<D> {
         };
         frame.meta_mut().trace = number;
         self.common.counters.received += 1;
-        self.links.take_received(&mut self.common, link, &mut Chain::from_iter([frame]));
+        // No device has brought it.
+        let mut chain = Chain::from_iter([frame]);
+        self.links.take_received(&mut self.common, link, Arrival::Local, &mut chain);
         Some(number)
     }
 

@@ -17,7 +17,7 @@ use core::net::IpAddr;
 
 use firelane_classify::{Fragment, Headers, L3, Steering, SteeringKey, Tuple};
 use firelane_flow::{Counters, Credit, FlowTable, Verdict};
-use firelane_frame::{Chain, Frame};
+use firelane_frame::{Arrival, Chain, Frame};
 use firelane_ip::LOOPBACK;
 use firelane_switch::{Destination, Guard, L2};
 use firelane_units::{Direction, DropReason, FlowId, LinkId, MacAddr, NetstackId, SwitchPortId};
@@ -51,6 +51,9 @@ pub(crate) struct Links<D> {
     pub(crate) ways: Ways,
     /// What netstacks of this lane are about to get.
     pub(crate) arrivals: Arrivals,
+    /// The number of the chain that is being passed through, and how it came.
+    pub(crate) chain: u32,
+    pub(crate) arrival: Arrival,
     /// Storage of what the limits release.
     released: Vec<(Direction, FlowId, Frame)>,
     /// Storage of a flood's copies.
@@ -71,13 +74,28 @@ impl<D> Links<D> {
             queues: Dense::new(),
             guards: Dense::new(),
             arrivals: Arrivals::default(),
+            chain: 0,
+            arrival: Arrival::Local,
             released: Vec::new(),
             copies: Vec::new(),
         }
     }
 
+    /// From here on frames are of another chain than those before.
+    pub(crate) fn next_chain(&mut self, arrival: Arrival) {
+        self.chain = self.chain.wrapping_add(1);
+        self.arrival = arrival;
+    }
+
     /// Frames that the driver of `link` received.
-    pub(crate) fn take_received(&mut self, common: &mut Common<D>, link: LinkId, chain: &mut Chain) {
+    pub(crate) fn take_received(
+        &mut self,
+        common: &mut Common<D>,
+        link: LinkId,
+        arrival: Arrival,
+        chain: &mut Chain,
+    ) {
+        self.next_chain(arrival);
         let Some(port) = self.ports.get(link.index()) else {
             return common.drop_chain(chain, DropReason::NoPort);
         };
@@ -85,7 +103,8 @@ impl<D> Links<D> {
         let is_traced = common.watch.is_tracing();
         let mut headers = Headers::EMPTY;
         while let Some(mut frame) = chain.pop() {
-            frame.meta_mut().ingress = link;
+            let meta = frame.meta_mut();
+            (meta.ingress, meta.arrival) = (link, arrival);
             if let Err(reason) = headers.read(frame.as_slice()) {
                 common.see(frame.meta().trace, Sight::Received(link, frame.len(), None));
                 common.drop_frame(frame, reason);
@@ -102,7 +121,7 @@ impl<D> Links<D> {
                 self.out(common, link, frame, &headers);
             } else {
                 let port = self.ports.get_mut(link.index()).expect("it was there for the chain");
-                port.counters.outward.count(frame.weight());
+                port.counters.outward.count(frame.weight(), arrival, self.chain);
                 self.switch(common, link, frame, &headers);
             }
         }
@@ -111,13 +130,16 @@ impl<D> Links<D> {
 
     /// Frames that netstacks made; each names its VNIC as its ingress.
     pub(crate) fn take_departures(&mut self, common: &mut Common<D>, chain: &mut Chain) {
+        self.next_chain(Arrival::Local);
         let is_traced = common.watch.is_tracing();
         while let Some(mut frame) = chain.pop() {
             let link = frame.meta().ingress;
             probes::ip_send(&frame, link);
-            if is_traced && self.follow_departure(common, &mut frame) {
-                self.resume(common, Stage::Out, link, frame);
-            } else if let Err(frame) = self.depart(common, frame) {
+            let is_followed = is_traced && self.follow_departure(common, &mut frame);
+            let frame = if is_followed { Err(frame) } else { self.depart(common, frame) };
+            if let Err(mut frame) = frame {
+                // One that is passed on came from a device once.
+                frame.meta_mut().arrival = Arrival::Local;
                 self.resume(common, Stage::Out, link, frame);
             }
         }
@@ -194,8 +216,8 @@ impl<D> Links<D> {
             return common.hand_over(home, Stage::Out, link, frame);
         }
         let weight = frame.weight();
-        port.counters.outward.count(weight);
-        let trace = frame.meta().trace;
+        let (trace, arrival) = (frame.meta().trace, frame.meta().arrival);
+        port.counters.outward.count(weight, arrival, self.chain);
         common.see(trace, Sight::Flow(link, Direction::Out, flow));
         let Some(flow) = flow else { return self.switch(common, link, frame, headers) };
         frame.meta_mut().flow = flow.into();
@@ -310,7 +332,7 @@ impl<D> Links<D> {
                 if lane != common.id {
                     return common.hand_over(lane, Stage::Deliver, to, frame);
                 }
-                port.counters.inward.count(frame.weight());
+                port.counters.inward.count(frame.weight(), frame.meta().arrival, self.chain);
                 common.taps.see(common.now, (to, port.over), Direction::In, &frame);
                 self.arrivals.push(netstack, to, frame, headers);
             }
@@ -320,7 +342,7 @@ impl<D> Links<D> {
                     port.counters.inward.dropped += 1;
                     return common.drop_frame(frame, DropReason::PortFull);
                 }
-                port.counters.inward.count(frame.weight());
+                port.counters.inward.count(frame.weight(), frame.meta().arrival, self.chain);
                 common.taps.see(common.now, (to, port.over), Direction::In, &frame);
                 common.see(frame.meta().trace, Sight::Device(to));
                 queue.tx.push(frame);
@@ -388,6 +410,7 @@ impl<D> Links<D> {
         if self.flows.next_release().is_none_or(|at| at > common.now) {
             return;
         }
+        self.next_chain(Arrival::Local);
         let mut released = mem::take(&mut self.released);
         self.flows.release(common.now, &mut common.counters.drops, |direction, flow, frame| {
             released.push((direction, flow, frame));

@@ -70,6 +70,8 @@ pub(crate) struct Queue<D> {
     pub(crate) capabilities: Capabilities,
     /// How far the frames of `tx` have been made fit for the device.
     pub(crate) prepared: usize,
+    /// It was asked to notify, and nothing has been fetched since.
+    pub(crate) notifies: bool,
     /// The port is over its limit until then, and its frames stay in the device's ring.
     pub(crate) not_before: Option<Instant>,
 }
@@ -77,7 +79,7 @@ pub(crate) struct Queue<D> {
 impl<D: Driver> Queue<D> {
     pub(crate) fn new(driver: D, port: LinkId) -> Self {
         let capabilities = driver.capabilities();
-        Self { driver, port, tx: Chain::new(), capabilities, prepared: 0, not_before: None }
+        Self { driver, port, tx: Chain::new(), capabilities, prepared: 0, notifies: false, not_before: None }
     }
 }
 

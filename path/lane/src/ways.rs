@@ -252,7 +252,7 @@ impl<D> Links<D> {
 
     /// Ports and switches count what went by remembered ways: once per chain, not per frame.
     pub(crate) fn settle_ways(&mut self) {
-        let Self { ways, ports, switches, .. } = self;
+        let Self { ways, ports, switches, chain, arrival, .. } = self;
         let mut uncounted = core::mem::take(&mut ways.uncounted);
         while uncounted != 0 {
             let slot = uncounted.trailing_zeros() as usize;
@@ -263,13 +263,13 @@ impl<D> Links<D> {
                 link.switch.pass(way.from, way.at, passed);
             }
             if let Some(port) = ports.get_mut(way.ingress.index()) {
-                port.counters.outward.count(passed);
+                port.counters.outward.count(passed, *arrival, *chain);
             }
             // A netstack's port counts what it gets itself, and so does the lane that it is handed to.
             if way.queue.is_some()
                 && let Some(port) = ports.get_mut(way.to.index())
             {
-                port.counters.inward.count(passed);
+                port.counters.inward.count(passed, *arrival, *chain);
             }
         }
     }

@@ -73,6 +73,49 @@ fn frames_reach_the_station_that_they_name_in_order() {
     }
 }
 
+/// Sends `count` frames at once.
+fn burst(stub: &mut Stub, count: usize) {
+    let mut chain = Chain::new();
+    chain.extend((0..count).map(|_| udp_frame(&mut stub.pools, 1, 2, (1, 53), 60)));
+    stub.alice.tx.push_chain(&mut chain);
+    stub.world.run();
+    stub.received();
+}
+
+#[test]
+fn the_first_chain_after_a_notification_is_told_from_those_that_were_polled() {
+    for lanes in [1, 2] {
+        let mut stub = stub(lanes, None);
+        stub.world.run();
+        for count in [5, 200, 1, 30] {
+            burst(&mut stub, count);
+        }
+        let arrivals = |stub: &Stub, port: u32| {
+            let lanes = stub.world.lanes.iter().map(|lane| lane.snapshot().ports);
+            let mut sum = PortCounters::default();
+            for (_, counters) in lanes.flatten().filter(|(id, _)| *id == LinkId(port)) {
+                sum.inward.merge(&counters.inward);
+                sum.outward.merge(&counters.outward);
+            }
+            sum
+        };
+        // Of 200 frames 64 come first; the rest is fetched as 64, 64 and 8 without being told of.
+        let sent = arrivals(&stub, 1).outward.arrivals;
+        assert_eq!((sent.notified, sent.polled, sent.bytes), (100, 136, 236 * 60), "{lanes} lanes");
+        assert_eq!(sent.chains(), [3, 1, 3]);
+        let received = arrivals(&stub, 2).inward.arrivals;
+        assert_eq!((received.notified, received.polled, received.bytes), (100, 136, 236 * 60));
+        assert_eq!(received.chains().iter().sum::<u64>(), 7, "{lanes} lanes");
+        // Who never sleeps is told of nothing.
+        let mut chain = Chain::new();
+        stub.world.lanes[0].turn(stub.world.now, Idle::StaysAwake);
+        chain.push(udp_frame(&mut stub.pools, 1, 2, (1, 53), 60));
+        stub.alice.tx.push_chain(&mut chain);
+        stub.world.lanes[0].turn(stub.world.now, Idle::StaysAwake);
+        assert_eq!(arrivals(&stub, 1).outward.arrivals.polled, 137);
+    }
+}
+
 #[test]
 fn what_nobody_has_is_dropped_with_its_reason() {
     let mut stub = stub(2, None);

@@ -91,7 +91,7 @@ pub fn encode(
         ChecksumWork::Payload(sum) => udp::fill_checksum_with(header, pseudo, sum),
         ChecksumWork::Egress { headers } => {
             udp::fill_partial(header, pseudo);
-            state = Checksum::Partial { start: headers, offset: udp::CHECKSUM_OFFSET as u16 };
+            state = Checksum::Partial { start: headers, offset: udp::CHECKSUM_OFFSET as u8 };
         }
     }
     frame.meta_mut().checksum = state;

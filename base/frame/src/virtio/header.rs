@@ -24,7 +24,8 @@ pub struct BadOffload;
 /// Reads the header before `frame` into the two fields of its metadata that offload concerns.
 ///
 /// # Errors
-/// [`BadOffload`] if a position lies outside the frame, the kind is unknown, or segments would be empty.
+/// [`BadOffload`] if a position lies outside the frame or of any transport header, the kind is unknown, or segments would
+/// be empty.
 pub fn read(
     header: &[u8; HEADER_BYTES],
     frame: &[u8],
@@ -36,7 +37,8 @@ pub fn read(
         if usize::from(start) + usize::from(offset) + 2 > frame.len() {
             return Err(BadOffload);
         }
-        Checksum::Partial { start, offset }
+        // Every transport's field is in its header's first bytes.
+        Checksum::Partial { start, offset: u8::try_from(offset).map_err(|_| BadOffload)? }
     } else if flags & FLAG_DATA_VALID != 0 {
         Checksum::Verified
     } else {
@@ -80,7 +82,7 @@ pub fn write(meta: &FrameMeta) -> [u8; HEADER_BYTES] {
         Checksum::Partial { start, offset } => {
             header[0] = FLAG_NEEDS_CSUM;
             header[6..8].copy_from_slice(&start.to_le_bytes());
-            header[8..10].copy_from_slice(&offset.to_le_bytes());
+            header[8..10].copy_from_slice(&u16::from(offset).to_le_bytes());
         }
         Checksum::Verified => header[0] = FLAG_DATA_VALID,
         Checksum::Unchecked => {}
@@ -150,6 +152,7 @@ mod tests {
         assert_eq!(read(&with(0, 0), &frame), Err(BadOffload), "segmentation without a checksum to complete");
         assert_eq!(read(&with(1, 9), &frame), Err(BadOffload), "unknown kind");
         assert_eq!(read(&with(7, 0xff), &frame), Err(BadOffload), "start beyond the frame");
+        assert_eq!(read(&with(9, 1), &frame), Err(BadOffload), "a field beyond every transport's header");
         let mut zero_size = with(4, 0);
         zero_size[5] = 0;
         assert_eq!(read(&zero_size, &frame), Err(BadOffload), "segments of no bytes");

@@ -1,9 +1,11 @@
 //! `dlstat`: traffic of links.
 //!
-//! Firelane classifies in software, so a link's frames are counted in one receive and one transmit lane of kind
-//! `sw`; how many came by poll or by notification is counted per lane, not per link, and shown as unknown.
+//! Firelane classifies in software: what devices brought is received in lanes of kind `sw`, what this host made in
+//! `local` ones. `-F` shows each of Firelane's lanes in a row of its own, by its number.
 
-use firelane_api::{LinkStats, Status, Stopped, Which};
+use std::collections::BTreeMap;
+
+use firelane_api::{LaneReceived, LinkStats, Status, Stopped, Which};
 use firelane_model::LinkClass;
 
 use super::{Before, Options, dump};
@@ -16,7 +18,7 @@ const USAGE: &str = "dlstat [-r | -t] [-i interval] [link]\n\
                      \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
                      \x20      dlstat show-phys [-r | -t] [-i interval] [-p] [-o field[,...]]\n\
                      \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
-                     \x20      dlstat show-link [-r | -t] [-i interval] [-p] [-o field[,...]]\n\
+                     \x20      dlstat show-link [-r [-F] | -t] [-i interval] [-p] [-o field[,...]]\n\
                      \x20             [-u R|K|M|G|T|P] [-j] [link]";
 
 const TOTAL: &[Column] =
@@ -28,6 +30,7 @@ const RECEIVE: &[Column] = &[
     col("TYPE", 5),
     col("ID", 7),
     col("INDEX", 6),
+    col("FOUT", 6),
     col("IPKTS", 8),
     col("RBYTES", 8),
     col("INTRS", 8),
@@ -72,6 +75,10 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         return Err(die(format!("unrecognized option '-l'\nusage: {USAGE}")));
     }
     let receive = options.call.args.has('r');
+    let fans_out = options.call.args.has('F');
+    if fans_out && !(view == View::Lanes && receive) {
+        return Err(die("the option -F is only compatible with show-link -r"));
+    }
     let (template, fields) = match view {
         View::Total => (
             TOTAL,
@@ -87,17 +94,23 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
             } else {
                 LANES
             };
-            (template, template.iter().map(|column| column.name).collect::<Vec<_>>().join(","))
+            let shown = template.iter().map(|column| column.name).filter(|name| *name != "FOUT" || fans_out);
+            (template, shown.collect::<Vec<_>>().join(","))
         }
     };
     let mut table = Table::open(session, PROGRAM, template, &fields, options.style())?;
     let mut before = Before::default();
+    let mut lanes_before = BTreeMap::new();
     let mut first = true;
     loop {
         let mut links = selected(session, &options, view, first)?;
         first = false;
         for link in &mut links {
             link.traffic = before.since(link.name.as_str(), link.traffic);
+            for lane in &mut link.lanes {
+                let then = lanes_before.insert((link.name.clone(), lane.lane), *lane);
+                *lane = lane.since(then.unwrap_or_default());
+            }
         }
         report(session, &options, view, &links, &mut table)?;
         if !options.again(session)? {
@@ -171,12 +184,34 @@ fn rows(link: &LinkStats, options: &Options<'_>, view: View) -> Vec<Vec<String>>
     let received = || vec![scale.show(t.ipackets), scale.show(t.rbytes)];
     let sent = || vec![scale.show(t.opackets), scale.show(t.obytes)];
     if options.call.args.has('r') {
-        let rest = [unknown(), unknown(), scale.show(t.ierrors), unknown(), unknown(), unknown()];
-        return vec![lane("rx", received().into_iter().chain(rest).collect())];
+        return received_rows(link, options);
     }
     if options.call.args.has('t') {
         let rest = [unknown(), unknown(), scale.show(t.oerrors)];
         return vec![lane("tx", sent().into_iter().chain(rest).collect())];
     }
     vec![lane("rx", received()), lane("tx", sent())]
+}
+
+/// `-r`: what this host sent, and what devices brought; with `-F` in each lane.
+fn received_rows(link: &LinkStats, options: &Options<'_>) -> Vec<Vec<String>> {
+    let show = |count| options.scale.show(count);
+    let rows = |fout: String, it: LaneReceived| {
+        let row = |id: &str, counts: [String; 8]| {
+            let names = [link.name.to_string(), "rx".to_owned(), id.to_owned(), String::new(), fout.clone()];
+            names.into_iter().chain(counts).collect::<Vec<_>>()
+        };
+        let none = String::new;
+        let (packets, bytes) = (it.ipackets - it.fetched(), it.rbytes - it.fetched_bytes);
+        let local = [show(packets), show(bytes), show(0), show(0), show(0), none(), none(), none()];
+        let [few, some, many] = it.chains.map(show);
+        let (packets, bytes) = (show(it.fetched()), show(it.fetched_bytes));
+        let fetched = [packets, bytes, show(it.intrs), show(it.polls), show(it.sdrops), few, some, many];
+        [row("local", local), row("sw", fetched)]
+    };
+    if options.call.args.has('F') {
+        return link.lanes.iter().flat_map(|lane| rows(lane.lane.to_string(), *lane)).collect();
+    }
+    let sum = link.lanes.iter().copied().reduce(LaneReceived::and).unwrap_or_default();
+    rows(String::new(), sum).into()
 }

@@ -24,6 +24,9 @@ const FLOW: &[Column] = &[
 /// Runs `flowstat` with the words after its name.
 pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
     let options = Options::parse(words, USAGE)?;
+    if options.call.args.has('F') {
+        return Err(die(format!("unrecognized option '-F'\nusage: {USAGE}")));
+    }
     let fields = options.fields(
         "flow,ipkts,rbytes,ierrs",
         "flow,opkts,obytes,oerrs",

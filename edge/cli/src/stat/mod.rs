@@ -46,6 +46,7 @@ const OPTIONS: &[Opt] = &[
     flag('t', "transmit"),
     flag('a', "all"),
     flag('A', "dump"),
+    flag('F', "fanout"),
     value('i', "interval"),
     flag('p', "parsable"),
     value('o', "output"),

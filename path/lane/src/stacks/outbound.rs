@@ -427,7 +427,7 @@ impl TcpWay {
         repr.emit(header);
         let pseudo = self.pseudo.add_u32(frame.len() as u32);
         tcp::fill_partial(frame.as_mut_slice(), pseudo);
-        let offset = tcp::CHECKSUM_OFFSET as u16;
+        let offset = tcp::CHECKSUM_OFFSET as u8;
         frame.meta_mut().checksum = Checksum::Partial { start: 0, offset };
         header_bytes as u16
     }
