@@ -1,4 +1,4 @@
-//! A row of transport ports, as flow rules pin them.
+//! A range of transport ports, as flow rules pin them.
 
 use core::fmt;
 use core::str::FromStr;
@@ -60,7 +60,7 @@ impl fmt::Display for PortRange {
     }
 }
 
-/// The text is no port from 1 to 65535 and no row of them.
+/// The text is no port from 1 to 65535 and no range of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParsePortRangeError;
 
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_read_as_it_is_written() {
+    fn a_range_is_read_as_it_is_written() {
         for text in ["1", "443", "8000-8999", "1-65535"] {
             assert_eq!(text.parse::<PortRange>().unwrap().to_string(), text);
         }
@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn both_ends_are_part_of_it() {
-        let row = PortRange::new(Port(10), Port(12)).unwrap();
-        let inside: Vec<u16> = (8..15).filter(|&port| row.contains(Port(port))).collect();
-        assert_eq!((inside, row.width(), row.single()), (vec![10, 11, 12], 2, None));
+        let range = PortRange::new(Port(10), Port(12)).unwrap();
+        let inside: Vec<u16> = (8..15).filter(|&port| range.contains(Port(port))).collect();
+        assert_eq!((inside, range.width(), range.single()), (vec![10, 11, 12], 2, None));
     }
 }

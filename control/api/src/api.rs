@@ -6,7 +6,7 @@ use crate::{
     AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Finding,
     FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo,
     PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage,
-    StatusInfo, StepInfo, TraceReport, TraceRequest, VnicInfo,
+    StatusInfo, StepInfo, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo,
 };
 
 /// Which of the two configurations is meant.
@@ -75,6 +75,10 @@ pub trait Api: Send + Sync {
     fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError>;
     /// Traffic of every flow since it was made.
     fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError>;
+    /// What every link or every flow has carried in a time. Asks the history and no lane.
+    fn usage(&self, request: &UsageRequest) -> Result<Vec<Usage>, ApiError>;
+    /// What the link or flow `name` has carried, piece by piece.
+    fn usage_samples(&self, name: &str, request: &UsageRequest) -> Result<Vec<UsageSample>, ApiError>;
     /// Writes what is captured as pcapng into `sink`, until it answers `false` or the request is fulfilled. The sink is
     /// also asked with nothing to write, several times a second.
     fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError>;

@@ -41,6 +41,7 @@ mod status;
 mod store;
 mod stub;
 mod trace;
+mod usage;
 mod view;
 mod ways;
 
@@ -66,6 +67,7 @@ pub use stub::{Planner, Stub};
 pub use trace::{
     InventedFrame, SeenInfo, StepInfo, TRACED_FRAMES_MAX, TraceReport, TraceRequest, WATCH_SECONDS_MAX,
 };
+pub use usage::{Usage, UsageOf, UsageRequest, UsageSample};
 pub use view::{
     AddrInfo, AddressState, ConfiguredAddress, DropInfo, EtherstubInfo, Facts, Finding, FindingState,
     FlowInfo, FlowStats, IfInfo, LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property,

@@ -35,6 +35,10 @@ pub const PROGRAMS: &str = "/v1/programs";
 pub const LINK_STATS: &str = "/v1/stats/links";
 /// Traffic of flows.
 pub const FLOW_STATS: &str = "/v1/stats/flows";
+/// What links have carried over time.
+pub const LINK_HISTORY: &str = "/v1/history/links";
+/// What flows have carried over time.
+pub const FLOW_HISTORY: &str = "/v1/history/flows";
 /// Frames that ended, by station and reason.
 pub const DROPS: &str = "/v1/drops";
 /// What the host offers, and what links and VNICs got of it.

@@ -14,7 +14,8 @@ use crate::{
     EtherstubInfo, Facts, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased, LinkInfo,
     LinkState, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport, Property,
     ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo,
-    StepInfo, Store, TraceReport, TraceRequest, VnicInfo, Which, leased_object,
+    StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo, Which,
+    leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -50,6 +51,10 @@ pub struct Stub {
     pub counters: Vec<ProtocolCounters>,
     /// What `groups` answers of every netstack.
     pub groups: Vec<GroupInfo>,
+    /// What `usage` answers, of links as of flows.
+    pub usage: Vec<Usage>,
+    /// What `usage_samples` answers of each of them.
+    pub usage_samples: Vec<UsageSample>,
 }
 
 impl Stub {
@@ -72,6 +77,8 @@ impl Stub {
             neighbours: Vec::new(),
             counters: Vec::new(),
             groups: Vec::new(),
+            usage: Vec::new(),
+            usage_samples: Vec::new(),
         }
     }
 
@@ -252,6 +259,19 @@ impl Api for Stub {
 
     fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError> {
         Ok(self.flow_stats.clone())
+    }
+
+    fn usage(&self, request: &UsageRequest) -> Result<Vec<Usage>, ApiError> {
+        let is_asked = |usage: &&Usage| usage.link.is_empty() == (request.of == UsageOf::Links);
+        let shown = self.usage.iter().filter(is_asked).filter(|usage| request.all || !usage.deleted);
+        Ok(shown.cloned().collect())
+    }
+
+    fn usage_samples(&self, name: &str, _: &UsageRequest) -> Result<Vec<UsageSample>, ApiError> {
+        if !self.usage.iter().any(|usage| usage.name == name) {
+            return Err(ApiError::new(Status::NotFound, "name", name, ""));
+        }
+        Ok(self.usage_samples.clone())
     }
 
     fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError> {

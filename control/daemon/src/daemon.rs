@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::{Args, Environment, Folders};
 use crate::dhcp::Clients;
 use crate::folder::{self, Lock, LockError};
+use crate::history::History;
 use crate::host::{self, Host, Parts};
 use crate::kernel::Kernel;
 use crate::programs::{self, Programs};
@@ -77,6 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
     let runtime = Runtime::new().map_err(failure)?;
     let clients = Clients::new(runtime.handle().clone(), &folders.state, stable_secret);
     let programs_engine = engine.clone();
+    let state_folder = folders.state.clone();
     let door = folders.runtime.join(PROGRAMS);
     let places = (folders.state, door.clone());
     let works = Works::new(engine, kernel, &args.instance, places, runtime.handle().clone(), clients);
@@ -84,6 +86,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
         Parts { instance: args.instance.to_string(), lanes_given: args.lanes.is_some(), works, state, early };
     let host = Arc::new(Host::start(parts, &wanted));
     serve_programs(&door, programs_engine, &host);
+    match History::start(&state_folder, &host) {
+        Ok(history) => host.set_history(history),
+        Err(fault) => {
+            tracing::error!("{fault}");
+            host.note_fault(fault);
+        }
+    }
     tracing::info!("{lanes} lanes; {}", socket.display());
     runtime.spawn(host::follow(Arc::clone(&host)));
     let ended = runtime.block_on(until_signal(listener, Arc::clone(&host)));

@@ -13,8 +13,8 @@ use firelane_api::{
     AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo,
     Facts, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo,
     NetstackInfo, PlanReply, PlanStep, ProgramReport, Property, ProtocolCounters, ProtocolProperty,
-    RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest,
-    VnicInfo, Which, leased_object,
+    RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage,
+    UsageRequest, UsageSample, VnicInfo, Which, leased_object,
 };
 use firelane_model::{Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules, Prop};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
@@ -24,6 +24,7 @@ use firelane_units::{IpPrefix, NetstackId};
 use crate::addresses::Addresses;
 use crate::explain::{Known, Process};
 use crate::facts::{Running, Stored};
+use crate::history::{History, Totals};
 use crate::programs::Programs;
 use crate::state::State;
 use crate::works::Works;
@@ -45,6 +46,7 @@ pub(crate) struct Host {
     lanes_given: bool,
     inner: Mutex<Inner>,
     programs: Mutex<Option<Programs>>,
+    history: Mutex<Option<History>>,
 }
 
 #[derive(Debug)]
@@ -80,19 +82,36 @@ impl Host {
         let mut inner = Inner { store, works, state, addresses, early, failed: Vec::new() };
         inner.begin(wanted);
         inner.await_addresses();
-        let programs = Mutex::default();
-        Self { started: Instant::now(), instance, lanes_given, inner: Mutex::new(inner), programs }
+        let (programs, history) = (Mutex::default(), Mutex::default());
+        Self { started: Instant::now(), instance, lanes_given, inner: Mutex::new(inner), programs, history }
     }
 
     /// Ends what runs, in order.
     pub(crate) fn shut_down(&self) {
         drop(self.programs().take());
+        let history = self.history().take();
+        drop(history);
         self.lock().works.shut_down();
     }
 
     /// Programs are served from here on.
     pub(crate) fn set_programs(&self, programs: Programs) {
         *self.programs() = Some(programs);
+    }
+
+    /// What is carried is recorded from here on.
+    pub(crate) fn set_history(&self, history: History) {
+        *self.history() = Some(history);
+    }
+
+    /// What every link and flow has carried since it was made.
+    pub(crate) fn totals(&self) -> Totals {
+        let inner = self.lock();
+        stats::totals(&inner.works, &inner.store.active)
+    }
+
+    fn history(&self) -> MutexGuard<'_, Option<History>> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Something went wrong that status shall show.
@@ -140,6 +159,11 @@ impl Host {
         let names = works.vnics.iter().map(|(name, it)| (it.id, (name.to_string(), it.mac))).collect();
         Ok((works.engine.clone(), netstack, names))
     }
+}
+
+/// Why nothing is recorded has been said at the start.
+fn no_history() -> ApiError {
+    ApiError::new(Status::Failed, "history", "", "is not kept: firelane status says why")
 }
 
 /// What programs are told.
@@ -545,6 +569,14 @@ impl Api for Host {
     fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError> {
         let inner = self.lock();
         Ok(stats::flows(&inner.works, &inner.store.active))
+    }
+
+    fn usage(&self, request: &UsageRequest) -> Result<Vec<Usage>, ApiError> {
+        self.history().as_ref().ok_or_else(no_history)?.usage(request)
+    }
+
+    fn usage_samples(&self, name: &str, request: &UsageRequest) -> Result<Vec<UsageSample>, ApiError> {
+        self.history().as_ref().ok_or_else(no_history)?.samples(name, request)
     }
 
     fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError> {

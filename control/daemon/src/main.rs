@@ -22,6 +22,7 @@ mod doctor;
 mod explain;
 mod facts;
 mod folder;
+mod history;
 mod host;
 mod kernel;
 mod mac;

@@ -4,27 +4,43 @@
 //! what VNICs sent into it.
 
 use firelane::{EngineSnapshot, Traffic as Counted};
-use firelane_api::{DropInfo, FlowStats, LaneReceived, LinkStats, Stopped, Traffic};
+use firelane_api::{DropInfo, FlowStats, LaneReceived, LinkStats, Stopped, Traffic, UsageOf};
 use firelane_model::{LinkClass, LinkName, Model};
 use firelane_units::{Direction, DropReason, LinkId};
 
+use crate::history::{Subject, Totals};
 use crate::works::Works;
 
 /// Traffic of every link, etherstub and VNIC.
 pub(crate) fn links(works: &Works, model: &Model) -> Vec<LinkStats> {
+    links_in(&works.engine.snapshot(), works, model)
+}
+
+/// What everything has carried, for the history.
+pub(crate) fn totals(works: &Works, model: &Model) -> Totals {
     let snapshot = works.engine.snapshot();
+    let links = links_in(&snapshot, works, model).into_iter().map(|it| {
+        (Subject { of: UsageOf::Links, name: it.name.to_string(), link: String::new() }, it.traffic)
+    });
+    let flows = flows_in(&snapshot, works, model).into_iter().map(|it| {
+        (Subject { of: UsageOf::Flows, name: it.name.to_string(), link: it.link.to_string() }, it.traffic)
+    });
+    links.chain(flows).collect()
+}
+
+fn links_in(snapshot: &EngineSnapshot, works: &Works, model: &Model) -> Vec<LinkStats> {
     let stats = |(name, class): (&LinkName, LinkClass)| {
         let traffic = match class {
-            LinkClass::Vnic | LinkClass::Vlan => works.vnics.get(name).map(|it| port(&snapshot, it.id)),
+            LinkClass::Vnic | LinkClass::Vlan => works.vnics.get(name).map(|it| port(snapshot, it.id)),
             LinkClass::Phys => {
-                works.links.get(name).and_then(|it| it.uplink).map(|id| turned(port(&snapshot, id)))
+                works.links.get(name).and_then(|it| it.uplink).map(|id| turned(port(snapshot, id)))
             }
-            LinkClass::Etherstub => Some(switched(&snapshot, works, model, name)),
+            LinkClass::Etherstub => Some(switched(snapshot, works, model, name)),
         };
         let guard = works.vnics.get(name).and_then(|it| snapshot.guards.get(&it.id)).copied();
         let [macspoofed, restricted, ipspoofed, dhcpspoofed] = guard.unwrap_or_default();
         let stopped = Stopped { macspoofed, restricted, ipspoofed, dhcpspoofed };
-        let lanes = received(&snapshot, &ports(works, model, name, class));
+        let lanes = received(snapshot, &ports(works, model, name, class));
         LinkStats { name: name.clone(), traffic: traffic.unwrap_or_default(), stopped, lanes }
     };
     model.link_names().map(stats).collect()
@@ -108,7 +124,10 @@ fn turned(it: Traffic) -> Traffic {
 
 /// Traffic of every flow.
 pub(crate) fn flows(works: &Works, model: &Model) -> Vec<FlowStats> {
-    let snapshot = works.engine.snapshot();
+    flows_in(&works.engine.snapshot(), works, model)
+}
+
+fn flows_in(snapshot: &EngineSnapshot, works: &Works, model: &Model) -> Vec<FlowStats> {
     let counters = |name| snapshot.flows.get(works.flows.get(name)?).copied();
     let stats = model.flows.iter().map(|(name, flow)| {
         let [inward, outward] = counters(name).unwrap_or_default();

@@ -51,8 +51,8 @@ pub use desk::{IpTables, SocketCursor, SocketPage};
 pub use echo_socket::{Echo, EchoSocket};
 pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
 pub use error::ChangeError;
-pub use invented::{BadPacket, InventedPacket};
 pub use firelane_lane::Snapshot as LaneSnapshot;
+pub use invented::{BadPacket, InventedPacket};
 pub use netstack_config::{NetstackConfig, SocketDefaults};
 pub use poller::{Event, Poller, Source};
 pub use programs::{

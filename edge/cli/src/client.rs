@@ -13,7 +13,8 @@ use firelane_api::{
     CreateEtherstub, CreateIf, CreateVnic, DropInfo, EtherstubInfo, Finding, FlowInfo, FlowStats, GroupInfo,
     IfInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic, NeighbourInfo, NetstackInfo, PlanReply,
     ProgramReport, PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps,
-    SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, VnicInfo, Which, paths,
+    SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest,
+    UsageSample, VnicInfo, Which, paths,
 };
 use firelane_model::{MODEL_TEXT_MAX, Model};
 use serde::Serialize;
@@ -362,6 +363,14 @@ impl Api for Client {
 
     fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError> {
         self.get(paths::FLOW_STATS, Which::Active)
+    }
+
+    fn usage(&self, request: &UsageRequest) -> Result<Vec<Usage>, ApiError> {
+        self.get(&format!("{}?{}", request.of.path(), request.query()), Which::Active)
+    }
+
+    fn usage_samples(&self, name: &str, request: &UsageRequest) -> Result<Vec<UsageSample>, ApiError> {
+        self.get(&format!("{}/{name}?{}", request.of.path(), request.query()), Which::Active)
     }
 
     fn capture(&self, wanted: &CaptureRequest, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ApiError> {

@@ -25,6 +25,7 @@ mod session;
 mod stage;
 mod stat;
 mod trace;
+mod usage;
 mod view;
 
 use std::ffi::OsString;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use firelane_api::{
     ConnectionInfo, Counter, DropInfo, FlowStats, GroupInfo, LaneReceived, LinkStats, NeighbourInfo,
-    PlanStep, ProgramReport, ProtocolCounters, RouteInfo, SeenInfo, SocketInfo, SocketReport, StepInfo,
-    Stub, TraceReport, Traffic,
+    PlanStep, ProgramReport, ProtocolCounters, RouteInfo, SeenInfo, SocketInfo, SocketReport, StepInfo, Stub,
+    TraceReport, Traffic, Usage, UsageSample,
 };
 use firelane_cli::{Session, run};
 use firelane_model::Model;
@@ -62,6 +62,25 @@ fn host(name: &str) -> Stub {
             }],
         })
         .collect();
+    let usage = |name: String, link: String, n, deleted, days| Usage {
+        name,
+        link,
+        deleted,
+        seconds: 80 * n,
+        traffic: traffic(n),
+        days,
+    };
+    let links = store.active.link_names().zip(1..);
+    let links =
+        links.map(|((name, _), n)| usage(name.to_string(), String::new(), n, false, vec![20_000, 20_001]));
+    let flows = store.active.flows.iter();
+    let flows =
+        flows.map(|(name, flow)| usage(name.to_string(), flow.link.to_string(), 2, false, vec![20_000]));
+    stub.usage =
+        links.chain(flows).chain([usage("gone0".to_owned(), String::new(), 1, true, vec![])]).collect();
+    stub.usage_samples = [(1_795_348_800, 1), (1_795_348_861, 60), (1_795_352_400, 3600)]
+        .map(|(start, seconds)| UsageSample { start, seconds, traffic: traffic(1) })
+        .to_vec();
     let flows = store.active.flows.iter();
     stub.flow_stats = flows
         .map(|(name, flow)| FlowStats {

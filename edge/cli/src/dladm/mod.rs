@@ -9,6 +9,7 @@ pub(crate) use prop::print as print_props;
 use crate::common::{Call, Verb, call, run_verb};
 use crate::getopt::{Opt, flag, value, values};
 use crate::session::{Failure, Session};
+use crate::usage;
 
 const PROGRAM: &str = "dladm";
 
@@ -169,6 +170,12 @@ const VERBS: &[Verb] = &[
         usage: "show-etherstub   [-P] [[-p] -o <field>,..] [-j] [<etherstub-link>]",
         options: SHOW,
         run: show::etherstubs,
+    },
+    Verb {
+        names: &["show-usage"],
+        usage: "show-usage       [-a] [-d | -F <format> [-p <plotfile>]] [-s <time>] [-e <time>] [-j] [<link>]",
+        options: usage::SHOW_USAGE,
+        run: |session, call| usage::links(session, PROGRAM, call),
     },
 ];
 

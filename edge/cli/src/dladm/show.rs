@@ -1,14 +1,13 @@
 //! `dladm` verbs that list links.
 
-use std::collections::BTreeMap;
-
-use firelane_api::{Api, LinkInfo, Status, Traffic, VnicInfo, Which};
+use firelane_api::{Api, LinkInfo, Status, VnicInfo, Which};
 use firelane_model::LinkClass;
 
 use super::PROGRAM;
 use crate::common::Call;
 use crate::ofmt::{Column, Style, Table, UNKNOWN, col};
 use crate::session::{Failure, Session, die};
+use crate::stat::LinksBefore;
 
 const LINK: &[Column] =
     &[col("LINK", 12), col("CLASS", 10), col("MTU", 7), col("STATE", 9), col("BRIDGE", 11), col("OVER", 30)];
@@ -111,7 +110,7 @@ pub(super) fn links(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fa
 /// Counters of the links called `names`, once or at each interval.
 fn statistics(session: &mut Session<'_>, call: &Call<'_>, names: &[String]) -> Result<(), Failure> {
     let interval = call.interval()?;
-    let mut before: BTreeMap<String, Traffic> = BTreeMap::new();
+    let mut before = LinksBefore::default();
     let mut table = Table::open(
         session,
         PROGRAM,
@@ -122,11 +121,7 @@ fn statistics(session: &mut Session<'_>, call: &Call<'_>, names: &[String]) -> R
     loop {
         let mut stats = session.api.link_stats()?;
         stats.retain(|link| names.iter().any(|name| name == link.name.as_str()));
-        for link in &mut stats {
-            let now = link.traffic;
-            link.traffic =
-                crate::stat::since(now, before.insert(link.name.to_string(), now).unwrap_or_default());
-        }
+        before.subtract(&mut stats);
         if call.args.has('j') {
             session.json("links", &stats, interval.is_some())?;
         } else {

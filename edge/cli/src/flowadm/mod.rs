@@ -7,6 +7,7 @@ mod prop;
 use crate::common::{Verb, run_verb};
 use crate::getopt::{Opt, flag, value, values};
 use crate::session::{Failure, Session};
+use crate::usage;
 
 const PROGRAM: &str = "flowadm";
 
@@ -73,6 +74,12 @@ const VERBS: &[Verb] = &[
         usage: "show-flowprop  [-cP] [-l <link>] [-o <field>,...] [-p <prop>,...] [-j] [<flow>]",
         options: SHOW_PROP,
         run: prop::show,
+    },
+    Verb {
+        names: &["show-usage"],
+        usage: "show-usage     [-a] [-d | -F <format> [-p <plotfile>]] [-s <time>] [-e <time>] [-j] [<flow>]",
+        options: usage::SHOW_USAGE,
+        run: |session, call| usage::flows(session, PROGRAM, call),
     },
 ];
 

@@ -3,14 +3,13 @@
 //! Firelane classifies in software: what devices brought is received in lanes of kind `sw`, what this host made in
 //! `local` ones. `-F` shows each of Firelane's lanes in a row of its own, by its number.
 
-use std::collections::BTreeMap;
-
 use firelane_api::{LaneReceived, LinkStats, Status, Stopped, Which};
 use firelane_model::LinkClass;
 
-use super::{Before, Options, dump};
+use super::{LinksBefore, Options, asks_history, dump, history_call};
 use crate::ofmt::{Column, Table, UNKNOWN, col};
 use crate::session::{Failure, Session, die};
+use crate::usage;
 
 const PROGRAM: &str = "dlstat";
 const USAGE: &str = "dlstat [-r | -t] [-i interval] [link]\n\
@@ -19,7 +18,9 @@ const USAGE: &str = "dlstat [-r | -t] [-i interval] [link]\n\
                      \x20      dlstat show-phys [-r | -t] [-i interval] [-p] [-o field[,...]]\n\
                      \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
                      \x20      dlstat show-link [-r [-F] | -t] [-i interval] [-p] [-o field[,...]]\n\
-                     \x20             [-u R|K|M|G|T|P] [-j] [link]";
+                     \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
+                     \x20      dlstat show-link -h [-a] [-d] [-F format] [-s time] [-e time] [-j]\n\
+                     \x20             [link]";
 
 const TOTAL: &[Column] =
     &[col("LINK", 15), col("IPKTS", 8), col("RBYTES", 8), col("OPKTS", 8), col("OBYTES", 8)];
@@ -70,6 +71,9 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         }
         _ => (View::Total, words),
     };
+    if view == View::Lanes && asks_history(words) {
+        return usage::links(session, PROGRAM, &history_call(words, USAGE)?);
+    }
     let options = Options::parse(words, USAGE)?;
     if options.call.args.has('l') {
         return Err(die(format!("unrecognized option '-l'\nusage: {USAGE}")));
@@ -99,19 +103,12 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         }
     };
     let mut table = Table::open(session, PROGRAM, template, &fields, options.style())?;
-    let mut before = Before::default();
-    let mut lanes_before = BTreeMap::new();
+    let mut before = LinksBefore::default();
     let mut first = true;
     loop {
         let mut links = selected(session, &options, view, first)?;
         first = false;
-        for link in &mut links {
-            link.traffic = before.since(link.name.as_str(), link.traffic);
-            for lane in &mut link.lanes {
-                let then = lanes_before.insert((link.name.clone(), lane.lane), *lane);
-                *lane = lane.since(then.unwrap_or_default());
-            }
-        }
+        before.subtract(&mut links);
         report(session, &options, view, &links, &mut table)?;
         if !options.again(session)? {
             return Ok(());
@@ -201,7 +198,8 @@ fn received_rows(link: &LinkStats, options: &Options<'_>) -> Vec<Vec<String>> {
             let names = [link.name.to_string(), "rx".to_owned(), id.to_owned(), String::new(), fout.clone()];
             names.into_iter().chain(counts).collect::<Vec<_>>()
         };
-        let none = String::new;
+        // Chains are what devices bring.
+        let none = || if options.call.args.has('p') { String::new() } else { format!("{:>8}", "--") };
         let (packets, bytes) = (it.ipackets - it.fetched(), it.rbytes - it.fetched_bytes);
         let local = [show(packets), show(bytes), show(0), show(0), show(0), none(), none(), none()];
         let [few, some, many] = it.chains.map(show);

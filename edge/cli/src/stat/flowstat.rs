@@ -2,14 +2,16 @@
 
 use firelane_api::FlowStats;
 
-use super::{Before, Options, dump};
+use super::{Before, Options, asks_history, dump, history_call};
 use crate::ofmt::{Column, Table, col};
 use crate::session::{Failure, Session, die};
+use crate::usage;
 
 const PROGRAM: &str = "flowstat";
 const USAGE: &str = "flowstat [-r | -t] [-i interval] [-l link] [flow]\n\
                      \x20      flowstat [-A] [-i interval] [-p] [-o field[,...]]\n\
-                     \x20               [-u R|K|M|G|T|P] [-j] [-l link] [flow]";
+                     \x20               [-u R|K|M|G|T|P] [-j] [-l link] [flow]\n\
+                     \x20      flowstat -h [-a] [-d] [-F format] [-s time] [-e time] [-j] [flow]";
 
 const FLOW: &[Column] = &[
     col("FLOW", 15),
@@ -23,6 +25,9 @@ const FLOW: &[Column] = &[
 
 /// Runs `flowstat` with the words after its name.
 pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
+    if asks_history(words) {
+        return usage::flows(session, PROGRAM, &history_call(words, USAGE)?);
+    }
     let options = Options::parse(words, USAGE)?;
     if options.call.args.has('F') {
         return Err(die(format!("unrecognized option '-F'\nusage: {USAGE}")));

@@ -8,7 +8,8 @@ mod scale;
 
 use std::collections::BTreeMap;
 
-use firelane_api::Traffic;
+use firelane_api::{LaneReceived, LinkStats, Traffic};
+use firelane_model::LinkName;
 
 use crate::common::Call;
 use crate::getopt::{self, Args, Opt, OptError, flag, value};
@@ -40,6 +41,26 @@ impl Before {
     }
 }
 
+/// The readings before of links, with their lanes.
+#[derive(Default)]
+pub(crate) struct LinksBefore(BTreeMap<LinkName, (Traffic, Vec<LaneReceived>)>);
+
+impl LinksBefore {
+    /// Leaves of each link's counters what came since its last reading.
+    pub(crate) fn subtract(&mut self, links: &mut [LinkStats]) {
+        for link in links {
+            let now = (link.traffic, link.lanes.clone());
+            let (traffic, lanes) = self.0.insert(link.name.clone(), now).unwrap_or_default();
+            link.traffic = since(link.traffic, traffic);
+            for lane in &mut link.lanes {
+                let before = lanes.iter().find(|before| before.lane == lane.lane);
+                *lane = lane.since(before.copied().unwrap_or_default());
+            }
+            link.lanes.retain(|lane| !lane.is_silent());
+        }
+    }
+}
+
 /// The options that both commands have.
 const OPTIONS: &[Opt] = &[
     flag('r', "receive"),
@@ -54,6 +75,24 @@ const OPTIONS: &[Opt] = &[
     value('l', "link"),
     flag('j', "json"),
 ];
+
+/// Whether the words ask for history (`-h`), which has options of its own.
+fn asks_history(words: &[String]) -> bool {
+    let is_asked = |word: &String| {
+        word == "--history"
+            || (word.starts_with('-') && !word.starts_with("--") && word[1..].starts_with('h'))
+    };
+    words.iter().take_while(|word| *word != "--").any(is_asked)
+}
+
+/// Takes the options of `-h` apart.
+fn history_call<'a>(words: &[String], usage: &'a str) -> Result<Call<'a>, Failure> {
+    let args = getopt::parse(crate::usage::HISTORY, words).map_err(|error| match error {
+        OptError::Twice(_) => die(error.to_string()),
+        _ => die(format!("{error}\nusage: {usage}")),
+    })?;
+    Ok(Call { args, usage })
+}
 
 /// The options' meaning, checked as the original checks them.
 struct Options<'a> {

@@ -1,0 +1,121 @@
+//! What links and flows have carried: each second for an hour, each minute for a week, each hour for two years.
+//!
+//! A thread of its own reads the counters once a second, as `dlstat` would, and keeps what came since the second
+//! before (`recorder.rs`) in a SQLite file of the state folder (`store.rs`). Who asks for history asks that file: no
+//! lane and no lock of the host is touched. Called by `daemon.rs`, which starts and ends it, and by `host.rs` for
+//! those who ask.
+
+mod recorder;
+mod store;
+
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use firelane_api::{ApiError, Status, Traffic, Usage, UsageOf, UsageRequest, UsageSample};
+
+use crate::host::Host;
+use recorder::Recorder;
+use store::Store;
+
+/// The file's name in the state folder.
+pub(crate) const FILE: &str = "history.db";
+
+/// What is counted: a link of any class, or a flow of a link.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Subject {
+    pub(crate) of: UsageOf,
+    pub(crate) name: String,
+    /// A flow's link; empty for links.
+    pub(crate) link: String,
+}
+
+/// The history of a running host.
+#[derive(Debug)]
+pub(crate) struct History {
+    recorder: Arc<Mutex<Recorder>>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl History {
+    /// Records what `host` carries in the folder `state`. A file that is none of ours is put aside, and said.
+    pub(crate) fn start(state: &Path, host: &Arc<Host>) -> Result<Self, String> {
+        let path = state.join(FILE);
+        let named = |why: String| format!("{}: {why}: no history", path.display());
+        let (store, put_aside) = Store::open(&path).map_err(|error| named(error.to_string()))?;
+        if let Some(aside) = put_aside {
+            host.note_fault(format!("{}: unreadable, put aside as {aside}", path.display()));
+        }
+        let mut recorder = Recorder::new(store);
+        // What the configuration has made is known before anybody can ask.
+        recorder.record(now(), host.totals());
+        let recorder = Arc::new(Mutex::new(recorder));
+        let (stop, stopped) = mpsc::channel();
+        let (watched, kept) = (Arc::downgrade(host), Arc::clone(&recorder));
+        let run = move || while watch(&watched, &kept, &stopped) {};
+        let thread = std::thread::Builder::new().name("history".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| named(error.to_string()))?;
+        Ok(Self { recorder, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// What every link or every flow carried.
+    pub(crate) fn usage(&self, request: &UsageRequest) -> Result<Vec<Usage>, ApiError> {
+        lock(&self.recorder).usage(request, now()).map_err(unreadable)
+    }
+
+    /// What one carried, piece by piece.
+    pub(crate) fn samples(&self, name: &str, request: &UsageRequest) -> Result<Vec<UsageSample>, ApiError> {
+        let samples = lock(&self.recorder).samples(name, request, now()).map_err(unreadable)?;
+        samples.ok_or_else(|| ApiError::new(Status::NotFound, "name", name, ""))
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // One that has panicked has nothing more to write.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits for the next second and records what it brought; false when it is over.
+fn watch(host: &Weak<Host>, recorder: &Mutex<Recorder>, stopped: &mpsc::Receiver<()>) -> bool {
+    let into = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().subsec_nanos();
+    let rest = Duration::from_secs(1).saturating_sub(Duration::from_nanos(into.into()));
+    let is_over = stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout);
+    if let Some(host) = host.upgrade() {
+        // What the second that has just ended brought.
+        let totals = host.totals();
+        lock(recorder).record(now().saturating_sub(1), totals);
+    }
+    if is_over {
+        lock(recorder).end();
+    }
+    let fault = lock(recorder).take_news();
+    if let (Some(fault), Some(host)) = (fault, host.upgrade()) {
+        tracing::error!("{fault}");
+        host.note_fault(fault);
+    }
+    !is_over
+}
+
+/// The counters of all subjects since they were made.
+pub(crate) type Totals = Vec<(Subject, Traffic)>;
+
+fn lock(recorder: &Mutex<Recorder>) -> MutexGuard<'_, Recorder> {
+    // What a panic left half-written is a transaction that was rolled back.
+    recorder.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn unreadable(error: rusqlite::Error) -> ApiError {
+    ApiError::new(Status::Io, "history", FILE, error.to_string())
+}

@@ -1,0 +1,330 @@
+//! From counters that only rise to what each second brought, and from seconds to minutes and hours.
+//!
+//! Owned by `history/mod.rs` under its lock. What has come is gathered for ten seconds and written in one transaction,
+//! or before somebody reads; seconds that brought nothing are not written at all, so an idle host writes nothing.
+
+use std::collections::BTreeMap;
+
+use firelane_api::{Traffic, Usage, UsageRequest, UsageSample};
+
+use super::store::{Batch, STEPS, Store};
+use super::{FILE, Subject, Totals};
+
+/// How long what has come may wait to be written.
+const GATHER_SECONDS: u64 = 10;
+
+/// How many pieces may wait while the file cannot be written: about what 100 busy links bring in an hour.
+const PIECES_MAX: usize = 400_000;
+
+/// The recorder.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    store: Store,
+    /// The counters at the last reading.
+    last: BTreeMap<Subject, Traffic>,
+    batch: Batch,
+    /// When the batch is to be written.
+    due: Option<u64>,
+    /// What went wrong and has not been told.
+    news: Option<String>,
+    /// The file could not be written when it was last tried.
+    fails: bool,
+}
+
+impl Recorder {
+    pub(super) fn new(store: Store) -> Self {
+        let (last, batch) = (BTreeMap::new(), Batch::default());
+        Self { store, last, batch, due: None, news: None, fails: false }
+    }
+
+    /// Takes the counters as they were at the end of the second `now`.
+    pub(super) fn record(&mut self, now: u64, totals: Totals) {
+        let mut last = BTreeMap::new();
+        let mut changed = false;
+        for (subject, total) in totals {
+            let before = self.last.remove(&subject);
+            changed |= before.is_none();
+            let came = since(total, before.unwrap_or_default());
+            if before.is_none() {
+                self.batch.seen.insert(subject.clone(), now);
+            }
+            if came != Traffic::default() {
+                changed = true;
+                for step in STEPS {
+                    let piece = (subject.clone(), step, now - now % step);
+                    add(self.batch.pieces.entry(piece).or_default(), came);
+                }
+            }
+            last.insert(subject, total);
+        }
+        // What is left was there a second ago.
+        for (subject, _) in std::mem::replace(&mut self.last, last) {
+            changed = true;
+            self.batch.gone.insert(subject, now);
+        }
+        if changed && self.due.is_none() {
+            self.due = Some(now + GATHER_SECONDS);
+        }
+        if self.due.is_some_and(|due| due <= now) {
+            self.write(now);
+        }
+    }
+
+    /// The host ends: everything is written.
+    pub(super) fn end(&mut self) {
+        self.write(super::now());
+    }
+
+    /// What went wrong since it was last asked.
+    pub(super) fn take_news(&mut self) -> Option<String> {
+        self.news.take()
+    }
+
+    /// What every subject carried.
+    pub(super) fn usage(&mut self, request: &UsageRequest, now: u64) -> rusqlite::Result<Vec<Usage>> {
+        self.write(now);
+        self.store.usage(request, now)
+    }
+
+    /// What one carried, piece by piece; `None` if there was never one of that name.
+    pub(super) fn samples(
+        &mut self,
+        name: &str,
+        request: &UsageRequest,
+        now: u64,
+    ) -> rusqlite::Result<Option<Vec<UsageSample>>> {
+        self.write(now);
+        self.store.samples(name, request, now)
+    }
+
+    fn write(&mut self, now: u64) {
+        self.due = None;
+        self.batch.present = self.last.keys().cloned().collect();
+        match self.store.write(&self.batch, now) {
+            Ok(()) => {
+                self.batch = Batch::default();
+                self.fails = false;
+            }
+            Err(error) => {
+                if !self.fails {
+                    self.news = Some(format!("{FILE}: {error}; the history waits in memory"));
+                }
+                self.fails = true;
+                self.due = Some(now + GATHER_SECONDS);
+                if self.batch.pieces.len() > PIECES_MAX {
+                    self.batch.pieces.clear();
+                    self.news = Some(format!("{FILE}: {error}; {PIECES_MAX} pieces of history are lost"));
+                }
+            }
+        }
+    }
+}
+
+/// What came between two readings. Counters begin again when an object is made anew.
+fn since(now: Traffic, before: Traffic) -> Traffic {
+    let is_anew = now.ipackets < before.ipackets || now.opackets < before.opackets;
+    let before = if is_anew { Traffic::default() } else { before };
+    let delta = u64::saturating_sub;
+    Traffic {
+        ipackets: delta(now.ipackets, before.ipackets),
+        rbytes: delta(now.rbytes, before.rbytes),
+        ierrors: delta(now.ierrors, before.ierrors),
+        opackets: delta(now.opackets, before.opackets),
+        obytes: delta(now.obytes, before.obytes),
+        oerrors: delta(now.oerrors, before.oerrors),
+    }
+}
+
+fn add(sum: &mut Traffic, came: Traffic) {
+    sum.ipackets += came.ipackets;
+    sum.rbytes += came.rbytes;
+    sum.ierrors += came.ierrors;
+    sum.opackets += came.opackets;
+    sum.obytes += came.obytes;
+    sum.oerrors += came.oerrors;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::tests::Scratch;
+    use firelane_api::UsageOf;
+    use rusqlite::Connection;
+
+    /// Noon of a day in 2026, far from the beginning of every piece but its own.
+    const NOON: u64 = 1_795_348_800;
+
+    fn link(name: &str) -> Subject {
+        Subject { of: UsageOf::Links, name: name.to_owned(), link: String::new() }
+    }
+
+    fn flow(name: &str, link: &str) -> Subject {
+        Subject { of: UsageOf::Flows, name: name.to_owned(), link: link.to_owned() }
+    }
+
+    fn carried(rbytes: u64) -> Traffic {
+        Traffic { ipackets: rbytes / 100, rbytes, ..Traffic::default() }
+    }
+
+    fn open(folder: &Scratch) -> Recorder {
+        let (store, put_aside) = Store::open(&folder.path().join(FILE)).unwrap();
+        assert_eq!(put_aside, None);
+        Recorder::new(store)
+    }
+
+    fn asked(of: UsageOf, from: u64) -> UsageRequest {
+        UsageRequest { from, all: true, ..UsageRequest::new(of) }
+    }
+
+    /// Name, bytes, seconds and whether it was deleted, of every link.
+    fn links(recorder: &mut Recorder, from: u64, now: u64) -> Vec<(String, u64, u64, bool)> {
+        let usages = recorder.usage(&asked(UsageOf::Links, from), now).unwrap();
+        usages.into_iter().map(|it| (it.name, it.traffic.rbytes, it.seconds, it.deleted)).collect()
+    }
+
+    #[test]
+    fn what_came_is_in_its_second_its_minute_and_its_hour() {
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        // 100 bytes a second for two hours, but none in every tenth second.
+        let mut total = 0;
+        for second in 0..7200 {
+            total += if second % 10 == 0 { 0 } else { 100 };
+            recorder.record(NOON + second, vec![(link("web0"), carried(total))]);
+        }
+        let now = NOON + 7199;
+        let mut samples = |from, until| {
+            let request = UsageRequest { from, until: Some(until), ..UsageRequest::new(UsageOf::Links) };
+            let samples = recorder.samples("web0", &request, now).unwrap().unwrap();
+            let sum: u64 = samples.iter().map(|it| it.traffic.rbytes).sum();
+            (samples[0].seconds, samples.len(), sum)
+        };
+        assert_eq!(samples(now - 99, now + 1), (1, 90, 9_000));
+        assert_eq!(samples(NOON + 3600, now + 1), (1, 3240, 324_000));
+        assert_eq!(
+            samples(NOON, now + 1),
+            (60, 120, 648_000),
+            "an hour of seconds is kept, and two are asked for"
+        );
+        assert_eq!(samples(0, now + 1), (60, 120, 648_000));
+        assert_eq!(links(&mut recorder, 0, now), [("web0".to_owned(), 648_000, 7200, false)]);
+        assert_eq!(recorder.samples("nosuch0", &asked(UsageOf::Links, 0), now).unwrap(), None);
+    }
+
+    #[test]
+    fn who_is_deleted_stays_known_and_who_is_made_anew_goes_on() {
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        let both = |a, b| vec![(link("a0"), carried(a)), (link("b0"), carried(b))];
+        recorder.record(NOON, both(0, 500));
+        recorder.record(NOON + 1, both(300, 700));
+        recorder.record(NOON + 2, vec![(link("b0"), carried(700))]);
+        assert_eq!(
+            links(&mut recorder, 0, NOON + 2),
+            [("a0".to_owned(), 300, 3, true), ("b0".to_owned(), 700, 3, false)]
+        );
+        let plain = UsageRequest::new(UsageOf::Links);
+        assert_eq!(
+            recorder.usage(&plain, NOON + 2).unwrap().len(),
+            1,
+            "only who is there, if not asked for all"
+        );
+        // Its counters begin again.
+        recorder.record(NOON + 9, both(50, 700));
+        let (name, bytes, _, deleted) = links(&mut recorder, 0, NOON + 9).remove(0);
+        assert_eq!((name.as_str(), bytes, deleted), ("a0", 350, false));
+    }
+
+    #[test]
+    fn flows_of_one_name_on_two_links_one_after_the_other_are_one_in_its_samples() {
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        recorder.record(NOON, vec![(flow("http", "web0"), carried(100))]);
+        recorder.record(NOON + 1, vec![(flow("http", "web1"), carried(900))]);
+        let request = asked(UsageOf::Flows, 0);
+        let usages = recorder.usage(&request, NOON + 1).unwrap();
+        let shown: Vec<_> =
+            usages.iter().map(|it| (it.link.as_str(), it.traffic.rbytes, it.deleted)).collect();
+        assert_eq!(shown, [("web0", 100, true), ("web1", 900, false)]);
+        assert_eq!(recorder.samples("http", &request, NOON + 1).unwrap().unwrap().len(), 2);
+        assert!(recorder.usage(&asked(UsageOf::Links, 0), NOON + 1).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_restart_goes_on_and_notices_who_went_meanwhile() {
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        recorder.record(NOON, vec![(link("a0"), carried(100)), (link("b0"), carried(200))]);
+        recorder.write(NOON);
+        drop(recorder);
+        let mut recorder = open(&folder);
+        recorder.record(NOON + 100, vec![(link("b0"), carried(30))]);
+        let shown: Vec<_> = links(&mut recorder, 0, NOON + 100)
+            .into_iter()
+            .map(|(_, bytes, _, gone)| (bytes, gone))
+            .collect();
+        assert_eq!(shown, [(100, true), (230, false)]);
+    }
+
+    #[test]
+    fn fine_pieces_go_first_and_in_the_end_the_subject() {
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        recorder.record(NOON, vec![(link("a0"), carried(100))]);
+        recorder.record(NOON + 1, vec![]);
+        recorder.write(NOON + 1);
+        let count = |step: i64| -> i64 {
+            let db = Connection::open(folder.path().join(FILE)).unwrap();
+            db.query_row("SELECT count(*) FROM pieces WHERE step = ?1", [step], |row| row.get(0)).unwrap()
+        };
+        let day = 24 * 3600;
+        for (later, left) in [(3600, [1, 1, 1]), (3700, [0, 1, 1]), (8 * day, [0, 0, 1]), (731 * day, [0; 3])]
+        {
+            recorder.batch.gone.insert(link("other"), NOON);
+            recorder.write(NOON + later);
+            assert_eq!([1, 60, 3600].map(count), left, "{later} seconds later");
+        }
+        assert!(links(&mut recorder, 0, NOON + 731 * day).is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_no_history_is_put_aside() {
+        let folder = Scratch::new();
+        let path = folder.path().join(FILE);
+        std::fs::write(&path, "this is no database, however long one looks at it".repeat(100)).unwrap();
+        let (_, put_aside) = Store::open(&path).unwrap();
+        let aside = put_aside.expect("it is put aside");
+        assert!(std::fs::read_to_string(aside).unwrap().starts_with("this is no database"));
+        drop(open(&folder));
+        Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+        assert!(Store::open(&path).unwrap().1.is_some(), "nor is one of a layout to come");
+    }
+
+    #[test]
+    fn what_cannot_be_written_waits_and_is_told_of_once() {
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        let db = Connection::open(folder.path().join(FILE)).unwrap();
+        db.execute_batch("ALTER TABLE pieces RENAME TO hidden").unwrap();
+        let mut told = 0;
+        for second in 0..40 {
+            recorder.record(NOON + second, vec![(link("a0"), carried(100 * (second + 1)))]);
+            told += usize::from(recorder.take_news().is_some());
+        }
+        assert_eq!(told, 1);
+        db.execute_batch("ALTER TABLE hidden RENAME TO pieces").unwrap();
+        assert_eq!(links(&mut recorder, 0, NOON + 40)[0].1, 4000);
+    }
+
+    #[test]
+    fn an_idle_host_writes_nothing() {
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        recorder.record(NOON, vec![(link("a0"), carried(100))]);
+        recorder.write(NOON);
+        for second in 1..100 {
+            recorder.record(NOON + second, vec![(link("a0"), carried(100))]);
+            assert_eq!(recorder.due, None);
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The file of the history: a table of subjects, and one of what they carried in each second, minute and hour.
+//!
+//! Owned by `recorder.rs`. Times are seconds since 1970; a piece is named by its beginning. Everything that comes at
+//! once is written in one transaction, so a crash loses seconds and never half of one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use firelane_api::{Traffic, Usage, UsageOf, UsageRequest, UsageSample};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+
+use super::Subject;
+
+/// The lengths of pieces in seconds, the finest first.
+pub(super) const STEPS: [u64; 3] = [1, 60, 3600];
+
+/// How long pieces of each length are kept: an hour, a week, two years.
+const KEPT: [u64; 3] = [3600, 7 * 24 * 3600, 2 * 365 * 24 * 3600];
+
+/// How many pieces of one subject are shown before coarser ones are taken.
+const SHOWN_MAX: u64 = 3600;
+
+/// How often old pieces are looked for.
+const PRUNE_SECONDS: u64 = 60;
+
+/// The layout of the file. Another number is a file that this program does not understand.
+const VERSION: i64 = 1;
+
+const LAYOUT: &str = "
+    CREATE TABLE subjects (
+        id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, name TEXT NOT NULL, link TEXT NOT NULL,
+        first INTEGER NOT NULL, last INTEGER NOT NULL, gone INTEGER NOT NULL,
+        UNIQUE (kind, name, link));
+    CREATE TABLE pieces (
+        step INTEGER NOT NULL, subject INTEGER NOT NULL, time INTEGER NOT NULL,
+        ipackets INTEGER NOT NULL, rbytes INTEGER NOT NULL, ierrors INTEGER NOT NULL,
+        opackets INTEGER NOT NULL, obytes INTEGER NOT NULL, oerrors INTEGER NOT NULL,
+        PRIMARY KEY (step, subject, time)) WITHOUT ROWID;
+    PRAGMA user_version = 1;";
+
+/// What is to be written at once.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Subjects that are there anew, and since when.
+    pub(super) seen: BTreeMap<Subject, u64>,
+    /// Subjects that are there.
+    pub(super) present: BTreeSet<Subject>,
+    /// Subjects that went, and when.
+    pub(super) gone: BTreeMap<Subject, u64>,
+    /// What came, by subject, length and beginning.
+    pub(super) pieces: BTreeMap<(Subject, u64, u64), Traffic>,
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        self.seen.is_empty() && self.gone.is_empty() && self.pieces.is_empty()
+    }
+}
+
+/// The file.
+#[derive(Debug)]
+pub(super) struct Store {
+    db: Connection,
+    /// When old pieces were last looked for.
+    pruned: u64,
+}
+
+impl Store {
+    /// Opens the file at `path`, or makes it. One that is no history of this layout is put aside: the answer's second
+    /// half is where.
+    pub(super) fn open(path: &Path) -> rusqlite::Result<(Self, Option<String>)> {
+        match Self::try_open(path) {
+            Ok(store) => Ok((store, None)),
+            Err(error) if is_foreign(&error) => {
+                let aside = path.with_extension("db.broken");
+                let moved = std::fs::rename(path, &aside);
+                moved.map_err(|_| error)?;
+                // What belongs to the file that was put aside must not be taken for the new one's.
+                for suffix in ["db-wal", "db-shm"] {
+                    let _ = std::fs::remove_file(path.with_extension(suffix));
+                }
+                Ok((Self::try_open(path)?, Some(aside.display().to_string())))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn try_open(path: &Path) -> rusqlite::Result<Self> {
+        let db = Connection::open(path)?;
+        // A crash of the machine may lose the last transactions, never the file.
+        db.pragma_update(None, "journal_mode", "WAL")?;
+        db.pragma_update(None, "synchronous", "NORMAL")?;
+        match db.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))? {
+            0 => db.execute_batch(&format!("BEGIN;{LAYOUT}COMMIT;"))?,
+            VERSION => {}
+            _ => return Err(rusqlite::Error::InvalidQuery),
+        }
+        // Who was there when the last daemon ended is there again, or went meanwhile: the first writing says which.
+        Ok(Self { db, pruned: 0 })
+    }
+
+    /// Writes a batch, and at times drops what is too old.
+    pub(super) fn write(&mut self, batch: &Batch, now: u64) -> rusqlite::Result<()> {
+        let is_first = self.pruned == 0;
+        if batch.is_empty() && !is_first {
+            return Ok(());
+        }
+        let prunes = now >= self.pruned + PRUNE_SECONDS;
+        let transaction = self.db.transaction()?;
+        for (subject, since) in &batch.seen {
+            see(&transaction, subject, *since)?;
+        }
+        for ((subject, step, time), traffic) in &batch.pieces {
+            add(&transaction, (subject, *step, *time), traffic)?;
+        }
+        for (subject, when) in batch.gone.iter().filter(|(subject, _)| !batch.present.contains(subject)) {
+            let kind = kind(subject.of);
+            transaction
+                .prepare_cached(
+                    "UPDATE subjects SET gone = 1, last = ?1 WHERE kind = ?2 AND name = ?3 AND link = ?4",
+                )?
+                .execute(params![signed(*when), kind, subject.name, subject.link])?;
+        }
+        if is_first {
+            bury(&transaction, &batch.present)?;
+        }
+        if prunes {
+            prune(&transaction, now)?;
+        }
+        transaction.commit()?;
+        if prunes {
+            self.pruned = now.max(1);
+        }
+        Ok(())
+    }
+
+    /// What every subject carried in the time of the request, by name.
+    pub(super) fn usage(&self, request: &UsageRequest, now: u64) -> rusqlite::Result<Vec<Usage>> {
+        let step = STEPS[finest(request.from, now)];
+        let until = request.until.unwrap_or(u64::MAX).min(now + 1);
+        let mut subjects = self.db.prepare_cached(
+            "SELECT id, name, link, first, last, gone FROM subjects WHERE kind = ?1 ORDER BY name, link",
+        )?;
+        let mut sums = self.db.prepare_cached(
+            "SELECT total(ipackets), total(rbytes), total(ierrors), total(opackets), total(obytes), total(oerrors)
+             FROM pieces WHERE step = ?1 AND subject = ?2 AND time >= ?3 AND time < ?4",
+        )?;
+        let mut usages = Vec::new();
+        let mut rows = subjects.query([kind(request.of)])?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            let gone: bool = row.get(5)?;
+            if gone && !request.all {
+                continue;
+            }
+            let (first, last) = (unsigned(row, 3)?, if gone { unsigned(row, 4)? } else { now });
+            let (begin, end) = (first.max(request.from), (last + 1).min(until));
+            if begin >= end {
+                continue;
+            }
+            let from = signed(request.from - request.from % step);
+            let traffic = sums.query_row(params![signed(step), id, from, signed(until)], |row| {
+                let at = |index| row.get::<_, f64>(index).map(|it| it as u64);
+                traffic(at)
+            })?;
+            if traffic == Traffic::default() && !request.all {
+                continue;
+            }
+            let days = if request.days { self.days(id, request.from, until)? } else { Vec::new() };
+            let (name, link) = (row.get(1)?, row.get(2)?);
+            usages.push(Usage { name, link, deleted: gone, seconds: end - begin, traffic, days });
+        }
+        Ok(usages)
+    }
+
+    fn days(&self, id: i64, from: u64, until: u64) -> rusqlite::Result<Vec<u64>> {
+        let mut days = self.db.prepare_cached(
+            "SELECT DISTINCT time / 86400 FROM pieces
+             WHERE step = 3600 AND subject = ?1 AND time >= ?2 AND time < ?3 ORDER BY 1",
+        )?;
+        let rows =
+            days.query_map(params![id, signed(from - from % 3600), signed(until)], |row| unsigned(row, 0))?;
+        rows.collect()
+    }
+
+    /// What the subject `name` carried, piece by piece; `None` if there was never one. Subjects of one name one after
+    /// another are one.
+    pub(super) fn samples(
+        &self,
+        name: &str,
+        request: &UsageRequest,
+        now: u64,
+    ) -> rusqlite::Result<Option<Vec<UsageSample>>> {
+        let known = self.db.query_row(
+            "SELECT min(first) FROM subjects WHERE kind = ?1 AND name = ?2",
+            params![kind(request.of), name],
+            |row| row.get::<_, Option<i64>>(0),
+        );
+        let Some(first) = known.optional()?.flatten() else { return Ok(None) };
+        let until = request.until.unwrap_or(u64::MAX).min(now + 1);
+        let from = request.from.max(u64::try_from(first).unwrap_or(0));
+        let step = shown_step(from, until, now);
+        let mut pieces = self.db.prepare_cached(
+            "SELECT sum(ipackets), sum(rbytes), sum(ierrors), sum(opackets), sum(obytes), sum(oerrors), time
+             FROM pieces JOIN subjects ON subject = id
+             WHERE kind = ?1 AND name = ?2 AND step = ?3 AND time >= ?4 AND time < ?5 GROUP BY time ORDER BY time",
+        )?;
+        let from = signed(from - from % step);
+        let rows =
+            pieces.query_map(params![kind(request.of), name, signed(step), from, signed(until)], |row| {
+                let traffic = traffic(|index| unsigned(row, index))?;
+                Ok(UsageSample { start: unsigned(row, 6)?, seconds: step, traffic })
+            })?;
+        rows.collect::<rusqlite::Result<_>>().map(Some)
+    }
+}
+
+/// The finest pieces that still reach back to `from`.
+fn finest(from: u64, now: u64) -> usize {
+    KEPT.iter().position(|kept| from + kept > now).unwrap_or(STEPS.len() - 1)
+}
+
+/// The length of pieces to show: fine enough to be there, coarse enough to be read.
+fn shown_step(from: u64, until: u64, now: u64) -> u64 {
+    let span = until.saturating_sub(from);
+    let readable = STEPS.iter().position(|step| span / step <= SHOWN_MAX).unwrap_or(STEPS.len() - 1);
+    STEPS[readable.max(finest(from, now))]
+}
+
+/// Whether the file is not one of ours, or damaged.
+fn is_foreign(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    let code = error.sqlite_error_code();
+    matches!(error, rusqlite::Error::InvalidQuery) || matches!(code, Some(DatabaseCorrupt | NotADatabase))
+}
+
+fn see(transaction: &Transaction<'_>, subject: &Subject, since: u64) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO subjects (kind, name, link, first, last, gone) VALUES (?1, ?2, ?3, ?4, ?4, 0)
+             ON CONFLICT (kind, name, link) DO UPDATE SET gone = 0",
+        )?
+        .execute(params![kind(subject.of), subject.name, subject.link, signed(since)])?;
+    Ok(())
+}
+
+fn add(
+    transaction: &Transaction<'_>,
+    (subject, step, time): (&Subject, u64, u64),
+    it: &Traffic,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO pieces SELECT ?1, id, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM subjects
+             WHERE kind = ?9 AND name = ?10 AND link = ?11
+             ON CONFLICT (step, subject, time) DO UPDATE SET
+                ipackets = ipackets + excluded.ipackets, rbytes = rbytes + excluded.rbytes,
+                ierrors = ierrors + excluded.ierrors, opackets = opackets + excluded.opackets,
+                obytes = obytes + excluded.obytes, oerrors = oerrors + excluded.oerrors",
+        )?
+        .execute(params![
+            signed(step),
+            signed(time),
+            signed(it.ipackets),
+            signed(it.rbytes),
+            signed(it.ierrors),
+            signed(it.opackets),
+            signed(it.obytes),
+            signed(it.oerrors),
+            kind(subject.of),
+            subject.name,
+            subject.link,
+        ])?;
+    Ok(())
+}
+
+/// Subjects of an earlier daemon that are not there any more went while nobody looked.
+fn bury(transaction: &Transaction<'_>, present: &BTreeSet<Subject>) -> rusqlite::Result<()> {
+    let mut known = transaction.prepare("SELECT id, kind, name, link FROM subjects WHERE gone = 0")?;
+    let read = |row: &Row<'_>| {
+        let of = if row.get::<_, i64>(1)? == kind(UsageOf::Links) { UsageOf::Links } else { UsageOf::Flows };
+        Ok((row.get::<_, i64>(0)?, Subject { of, name: row.get(2)?, link: row.get(3)? }))
+    };
+    let known: Vec<_> = known.query_map([], read)?.collect::<rusqlite::Result<_>>()?;
+    for (id, _) in known.iter().filter(|(_, subject)| !present.contains(subject)) {
+        transaction.execute(
+            "UPDATE subjects SET gone = 1, last = max(first, ifnull(
+                (SELECT max(time) FROM pieces WHERE step = 3600 AND subject = id), 0)) WHERE id = ?1",
+            [id],
+        )?;
+    }
+    Ok(())
+}
+
+/// Drops what is too old, and subjects of which nothing is left.
+fn prune(transaction: &Transaction<'_>, now: u64) -> rusqlite::Result<()> {
+    for (step, kept) in STEPS.into_iter().zip(KEPT) {
+        transaction
+            .prepare_cached(
+                "DELETE FROM pieces WHERE step = ?1 AND time < ?2 AND subject IN (SELECT id FROM subjects)",
+            )?
+            .execute(params![signed(step), signed(now.saturating_sub(kept))])?;
+    }
+    let oldest = signed(now.saturating_sub(KEPT[STEPS.len() - 1]));
+    transaction.execute("DELETE FROM subjects WHERE gone = 1 AND last < ?1", [oldest])?;
+    Ok(())
+}
+
+fn kind(of: UsageOf) -> i64 {
+    match of {
+        UsageOf::Links => 0,
+        UsageOf::Flows => 1,
+    }
+}
+
+/// SQLite's integers have a sign; ours never need it.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(index).map(|it| u64::try_from(it).unwrap_or(0))
+}
+
+fn traffic(at: impl Fn(usize) -> rusqlite::Result<u64>) -> rusqlite::Result<Traffic> {
+    Ok(Traffic {
+        ipackets: at(0)?,
+        rbytes: at(1)?,
+        ierrors: at(2)?,
+        opackets: at(3)?,
+        obytes: at(4)?,
+        oerrors: at(5)?,
+    })
+}
