@@ -238,9 +238,9 @@ fn instant(text: &str) -> Result<u64, Failure> {
         return Err(wrong());
     };
     let time = numbers(time, ':').ok_or_else(wrong)?;
-    let (hour, minute, second) = match time.as_slice() {
-        &[hour, minute] => (hour, minute, 0),
-        &[hour, minute, second] => (hour, minute, second),
+    let (hour, minute, second) = match *time.as_slice() {
+        [hour, minute] => (hour, minute, 0),
+        [hour, minute, second] => (hour, minute, second),
         _ => return Err(wrong()),
     };
     let is_time = hour < 24 && minute < 60 && second < 60;

@@ -169,6 +169,7 @@ mod tests {
     fn open(folder: &Scratch) -> Recorder {
         let (store, put_aside) = Store::open(&folder.path().join(FILE)).unwrap();
         assert_eq!(put_aside, None);
+        store.do_not_sync();
         Recorder::new(store)
     }
 

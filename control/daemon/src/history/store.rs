@@ -76,9 +76,7 @@ impl Store {
                 let moved = std::fs::rename(path, &aside);
                 moved.map_err(|_| error)?;
                 // What belongs to the file that was put aside must not be taken for the new one's.
-                for suffix in ["db-wal", "db-shm"] {
-                    let _ = std::fs::remove_file(path.with_extension(suffix));
-                }
+                let _ = std::fs::remove_file(path.with_extension("db-journal"));
                 Ok((Self::try_open(path)?, Some(aside.display().to_string())))
             }
             Err(error) => Err(error),
@@ -87,9 +85,10 @@ impl Store {
 
     fn try_open(path: &Path) -> rusqlite::Result<Self> {
         let db = Connection::open(path)?;
-        // A crash of the machine may lose the last transactions, never the file.
-        db.pragma_update(None, "journal_mode", "WAL")?;
+        // Beside the file there is nothing but a journal while something is written, so little that a small disk does.
+        // A crash of the machine may lose the last transactions.
         db.pragma_update(None, "synchronous", "NORMAL")?;
+        db.pragma_update(None, "page_size", 1024)?;
         match db.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))? {
             0 => db.execute_batch(&format!("BEGIN;{LAYOUT}COMMIT;"))?,
             VERSION => {}
@@ -97,6 +96,12 @@ impl Store {
         }
         // Who was there when the last daemon ended is there again, or went meanwhile: the first writing says which.
         Ok(Self { db, pruned: 0 })
+    }
+
+    /// Tests need not wait for a disk.
+    #[cfg(test)]
+    pub(super) fn do_not_sync(&self) {
+        self.db.pragma_update(None, "synchronous", "OFF").expect("the file is open");
     }
 
     /// Writes a batch, and at times drops what is too old.
