@@ -59,6 +59,8 @@ struct Inner {
     early: Vec<String>,
     /// Steps of the start that failed.
     failed: Vec<(Step, ApiError)>,
+    /// What is wrong with the history.
+    history_fault: Option<String>,
 }
 
 /// What a host is made of.
@@ -79,7 +81,8 @@ impl Host {
         let active = Model { daemon: wanted.daemon.clone(), ..Model::default() };
         let store = Store { active, persistent: wanted.clone() };
         let addresses = Addresses::default();
-        let mut inner = Inner { store, works, state, addresses, early, failed: Vec::new() };
+        let (failed, history_fault) = (Vec::new(), None);
+        let mut inner = Inner { store, works, state, addresses, early, failed, history_fault };
         inner.begin(wanted);
         inner.await_addresses();
         let (programs, history) = (Mutex::default(), Mutex::default());
@@ -112,6 +115,11 @@ impl Host {
 
     fn history(&self) -> MutexGuard<'_, Option<History>> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is wrong with the history, which status shows as long as it is.
+    pub(crate) fn note_history_fault(&self, fault: Option<String>) {
+        self.lock().history_fault = fault;
     }
 
     /// Something went wrong that status shall show.
@@ -331,6 +339,7 @@ impl Inner {
         problems.extend(failed.map(|(step, error)| format!("{step}: {error}")));
         problems.extend(self.addresses.duplicates());
         problems.extend(self.works.kernel.fault().map(str::to_owned));
+        problems.extend(self.history_fault.clone());
         let running = self.works.engine.lanes();
         if lanes_alive < running {
             let lost = running - lanes_alive;

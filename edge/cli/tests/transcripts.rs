@@ -1,7 +1,8 @@
 //! Whole commands against a host without an engine, from their words to every byte of their output.
 //!
 //! A transcript is a file of commands with their expected output: `$ ` begins a command, `! ` a line of the error
-//! output, `~` is an empty line, `exit N` ends a command that failed. `# host:` says what the host has, `# file:` what a file holds.
+//! output, `~` is an empty line, `\#` a line that begins with `#`, `exit N` ends a command that failed. `# host:` says what the
+//! host has, `# file:` what a file holds.
 //! `FIRELANE_BLESS=1 cargo test -p firelane-cli` rewrites the expectations; the diff is then the review.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
 
@@ -297,11 +298,13 @@ fn say(stub: &Stub, folder: &Path, line: &str) -> String {
     let clean = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(folder.to_str().unwrap(), "@");
     let mut said = clean(out);
     assert!(said.is_empty() || said.ends_with('\n'), "{line}: {said:?}");
-    // An empty line would end the expectation.
-    said = said
-        .lines()
-        .map(|line| if line.is_empty() { "~\n".to_owned() } else { format!("{line}\n") })
-        .collect();
+    // An empty line would end the expectation, and so would one for the reader.
+    let shown = |line: &str| match line.chars().next() {
+        None => "~\n".to_owned(),
+        Some('#') => format!("\\{line}\n"),
+        Some(_) => format!("{line}\n"),
+    };
+    said = said.lines().map(shown).collect();
     for line in clean(err).lines() {
         said.push_str(&format!("! {line}\n"));
     }

@@ -248,6 +248,23 @@ fn a_full_disk_refuses_persistent_changes_and_nothing_else() {
 }
 
 #[test]
+fn a_history_that_cannot_be_kept_is_said_and_all_else_runs() {
+    let sandbox = Sandbox::new();
+    fs::create_dir_all(sandbox.folder().join("run/state/history.db")).expect("writable");
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let status = daemon.firelane(&["status"]);
+    assert!(
+        status.stdout.contains("history.db") && status.stdout.contains("no history"),
+        "{}",
+        status.stdout
+    );
+    ping(&sandbox, "alice", "10.0.0.2");
+    daemon.firelane(&["flowadm", "set-flowprop", "-p", "maxbw=70M", "iperf"]).expect_success();
+    let usage = daemon.firelane(&["dladm", "show-usage"]);
+    assert!(usage.stderr.contains("firelane status says why"), "{}", usage.stderr);
+}
+
+#[test]
 fn without_tap_devices_vnics_use_veth_pairs_and_status_says_why() {
     let sandbox = Sandbox::new();
     sandbox.run(None, "mount", &["-t", "tmpfs", "tmpfs", "/dev/net"]).expect_success();

@@ -96,10 +96,13 @@ fn watch(host: &Weak<Host>, recorder: &Mutex<Recorder>, stopped: &mpsc::Receiver
     if is_over {
         lock(recorder).end();
     }
-    let fault = lock(recorder).take_news();
-    if let (Some(fault), Some(host)) = (fault, host.upgrade()) {
-        tracing::error!("{fault}");
-        host.note_fault(fault);
+    let news = lock(recorder).take_news();
+    if let (Some(fault), Some(host)) = (news, host.upgrade()) {
+        match &fault {
+            Some(fault) => tracing::error!("{fault}"),
+            None => tracing::info!("{FILE}: is written again"),
+        }
+        host.note_history_fault(fault);
     }
     !is_over
 }

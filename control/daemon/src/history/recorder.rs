@@ -25,16 +25,16 @@ pub(super) struct Recorder {
     batch: Batch,
     /// When the batch is to be written.
     due: Option<u64>,
-    /// What went wrong and has not been told.
-    news: Option<String>,
-    /// The file could not be written when it was last tried.
-    fails: bool,
+    /// Why the file could not be written when it was last tried.
+    fault: Option<String>,
+    /// That is not what was told last.
+    is_news: bool,
 }
 
 impl Recorder {
     pub(super) fn new(store: Store) -> Self {
         let (last, batch) = (BTreeMap::new(), Batch::default());
-        Self { store, last, batch, due: None, news: None, fails: false }
+        Self { store, last, batch, due: None, fault: None, is_news: false }
     }
 
     /// Takes the counters as they were at the end of the second `now`.
@@ -75,9 +75,9 @@ impl Recorder {
         self.write(super::now());
     }
 
-    /// What went wrong since it was last asked.
-    pub(super) fn take_news(&mut self) -> Option<String> {
-        self.news.take()
+    /// What is wrong, or that nothing is any more, if that has changed since it was last asked.
+    pub(super) fn take_news(&mut self) -> Option<Option<String>> {
+        std::mem::take(&mut self.is_news).then(|| self.fault.clone())
     }
 
     /// What every subject carried.
@@ -103,20 +103,22 @@ impl Recorder {
         match self.store.write(&self.batch, now) {
             Ok(()) => {
                 self.batch = Batch::default();
-                self.fails = false;
+                self.is_news |= self.fault.take().is_some();
             }
             Err(error) => {
-                if !self.fails {
-                    self.news = Some(format!("{FILE}: {error}; the history waits in memory"));
-                }
-                self.fails = true;
                 self.due = Some(now + GATHER_SECONDS);
                 if self.batch.pieces.len() > PIECES_MAX {
                     self.batch.pieces.clear();
-                    self.news = Some(format!("{FILE}: {error}; {PIECES_MAX} pieces of history are lost"));
+                    self.fail(format!("{FILE}: {error}; {PIECES_MAX} pieces of history are lost"));
+                } else if self.fault.is_none() {
+                    self.fail(format!("{FILE}: {error}; the history waits in memory"));
                 }
             }
         }
+    }
+
+    fn fail(&mut self, fault: String) {
+        (self.fault, self.is_news) = (Some(fault), true);
     }
 }
 
@@ -307,14 +309,17 @@ mod tests {
         let mut recorder = open(&folder);
         let db = Connection::open(folder.path().join(FILE)).unwrap();
         db.execute_batch("ALTER TABLE pieces RENAME TO hidden").unwrap();
-        let mut told = 0;
+        let mut told = Vec::new();
         for second in 0..40 {
             recorder.record(NOON + second, vec![(link("a0"), carried(100 * (second + 1)))]);
-            told += usize::from(recorder.take_news().is_some());
+            told.extend(recorder.take_news());
         }
-        assert_eq!(told, 1);
+        let [Some(fault)] = &told[..] else { panic!("{told:?}") };
+        assert!(fault.contains("history.db") && fault.contains("no such table"), "{fault}");
         db.execute_batch("ALTER TABLE hidden RENAME TO pieces").unwrap();
         assert_eq!(links(&mut recorder, 0, NOON + 40)[0].1, 4000);
+        assert_eq!(recorder.take_news(), Some(None), "and that it is over is told, too");
+        assert_eq!(recorder.take_news(), None);
     }
 
     #[test]
