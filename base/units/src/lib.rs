@@ -8,6 +8,7 @@
 
 mod direction;
 mod drop_reason;
+mod filter_rule;
 mod ids;
 mod mac;
 mod port_range;
@@ -21,6 +22,10 @@ mod vlan;
 
 pub use direction::Direction;
 pub use drop_reason::{DropCounters, DropReason, Station};
+pub use filter_rule::{
+    BlockAnswer, FilterAction, FilterAddresses, FilterEnd, FilterLog, FilterMatch, FilterPorts,
+    FilterProtocol, FilterRule, KeepState, PacketTrait, TcpFlagsMatch,
+};
 pub use ids::{
     ConnId, FlowId, LaneId, LinkId, NetstackId, Port, Priority, SocketId, StepListId, SwitchPortId,
 };
