@@ -1,0 +1,222 @@
+//! Which packets a netstack lets in and out: IPFilter's rules, states, kept fragments and pools.
+//!
+//! A filter belongs to one netstack's shard in one lane: both directions of a connection meet in one lane, so states need no
+//! lock. `path/lane` asks it for each packet that comes in by a link, before IP, and for each that goes out by one, behind IP; what a
+//! netstack sends to itself is not asked about, as in the original (`intercept_loopback`). Sans-I/O: packets and `now` in, a [`Ruling`] out.
+//! Facts: ipf(5); Solaris' IPFilter 4.1.
+#![forbid(unsafe_code)]
+
+mod frags;
+mod packet;
+mod pools;
+mod rules;
+mod states;
+mod tcp;
+
+use firelane_units::{BlockAnswer, FilterAction, FilterRule, Instant, IpPrefix, LinkId};
+
+pub use packet::{Packet, Piece};
+pub use pools::FOREVER;
+pub use rules::RuleCount;
+pub use states::{STATES_MAX, StateCounts};
+
+use frags::Frags;
+use pools::Pools;
+use rules::Rules;
+use states::{Belongs, NoState, States};
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It goes on.
+    Pass,
+    /// It ends here, and its sender hears this.
+    Block(BlockAnswer),
+    /// A rule lets it through that keeps state, and there is no room for one.
+    NoRoom,
+    /// The same, and it is outside the window of the state that has its names.
+    OutOfWindow,
+}
+
+/// A verdict, and how it came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ruling {
+    /// What becomes of the packet.
+    pub verdict: Verdict,
+    /// The rule that decided; without one packets pass.
+    pub rule: Option<u32>,
+    /// Each packet of the same link, direction, addresses, ports and protocol would hear the same, as long as the rules stay.
+    pub is_for_all: bool,
+}
+
+/// What a filter has counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FilterCounts {
+    /// Packets that went on, in and out.
+    pub passed: [u64; 2],
+    /// Packets that ended, in and out.
+    pub blocked: [u64; 2],
+    /// What each rule has met, in the order of the rules.
+    pub rules: Vec<RuleCount>,
+    /// States.
+    pub states: StateCounts,
+}
+
+/// What a filter follows: the same in each lane.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FilterConfig {
+    /// Rules in their order.
+    pub rules: Vec<FilterRule<LinkId>>,
+    /// Pools by number, with what is in them and until when.
+    pub pools: Vec<(u32, Vec<(IpPrefix, Instant)>)>,
+}
+
+/// A netstack's filter in one lane.
+#[derive(Debug)]
+pub struct Filter {
+    rules: Rules,
+    pools: Pools,
+    states: States,
+    frags: Frags,
+    /// A rule keeps state.
+    keeps: bool,
+    passed: [u64; 2],
+    blocked: [u64; 2],
+    expire_at: Option<Instant>,
+}
+
+impl Filter {
+    /// Without rules; `keys` are secrets for tables that peers fill.
+    pub fn new(keys: [(u64, u64); 2], states_max: usize) -> Self {
+        Self {
+            rules: Rules::default(),
+            pools: Pools::new(keys[0]),
+            states: States::new(keys[1], states_max),
+            frags: Frags::default(),
+            keeps: false,
+            passed: [0; 2],
+            blocked: [0; 2],
+            expire_at: None,
+        }
+    }
+
+    /// Whether packets have to be asked about.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
+    /// Follows other rules from now on. States stay, as in the original: what was let through may go on.
+    pub fn set(&mut self, config: FilterConfig, now: Instant) {
+        let FilterConfig { rules, pools } = config;
+        self.keeps = rules.iter().any(|rule| rule.keep_state.is_some());
+        self.states.begin_list(rules.len());
+        self.rules = Rules::new(rules);
+        self.pools.clear();
+        for (pool, entries) in pools {
+            for (prefix, until) in entries {
+                self.pools.insert(pool, prefix, until);
+            }
+        }
+        self.expire_at = self.pools.expire(now);
+    }
+
+    /// What becomes of a packet.
+    pub fn judge(&mut self, packet: &Packet<'_>, now: Instant) -> Ruling {
+        let ruling = self.rule(packet, now);
+        if let Some(rule) = ruling.rule {
+            self.rules.count(rule, packet.bytes);
+        }
+        self.tally(packet, ruling.verdict);
+        ruling
+    }
+
+    /// A packet of a flow of which [`Ruling::is_for_all`] was said hears the same once more.
+    #[inline]
+    pub fn repeat(&mut self, packet: &Packet<'_>, ruling: Ruling) {
+        if let Some(rule) = ruling.rule {
+            self.rules.count(rule, packet.bytes);
+        }
+        self.tally(packet, ruling.verdict);
+    }
+
+    fn tally(&mut self, packet: &Packet<'_>, verdict: Verdict) {
+        let counts = if verdict == Verdict::Pass { &mut self.passed } else { &mut self.blocked };
+        counts[packet.direction.index()] += 1;
+    }
+
+    fn rule(&mut self, packet: &Packet<'_>, now: Instant) -> Ruling {
+        let pass = |rule| Ruling { verdict: Verdict::Pass, rule, is_for_all: false };
+        if self.frags.knows(packet, now) {
+            return pass(None);
+        }
+        let belongs = self.states.take(packet, now);
+        if let Belongs::To { rule } = belongs {
+            if rule.and_then(|rule| self.rules.get(rule)).is_some_and(|rule| rule.keep_frags) {
+                self.frags.keep(packet, now);
+            }
+            return pass(rule);
+        }
+        let found = self.rules.search(packet, belongs == Belongs::OutOfWindow, &self.pools, now);
+        let Some((nth, rule)) = found.rule.and_then(|nth| Some((nth, self.rules.get(nth)?))) else {
+            return Ruling { is_for_all: self.is_for_all(found.is_for_all), ..pass(None) };
+        };
+        let (keep_state, keep_frags) = (rule.keep_state, rule.keep_frags);
+        let mut verdict = match rule.action {
+            FilterAction::Block(answer) => Verdict::Block(answer),
+            _ => Verdict::Pass,
+        };
+        if let (Verdict::Pass, Some(keep)) = (verdict, keep_state) {
+            verdict = match belongs {
+                // What does not fit a state begins none in its place.
+                Belongs::OutOfWindow => Verdict::OutOfWindow,
+                _ => match self.states.make(packet, nth, keep, now) {
+                    Err(NoState::Full | NoState::RuleFull) => Verdict::NoRoom,
+                    Ok(()) | Err(NoState::Never) => Verdict::Pass,
+                },
+            };
+        }
+        if verdict == Verdict::Pass && keep_frags {
+            self.frags.keep(packet, now);
+        }
+        Ruling { verdict, rule: Some(nth), is_for_all: self.is_for_all(found.is_for_all) }
+    }
+
+    fn is_for_all(&self, is_found_so: bool) -> bool {
+        is_found_so && !self.keeps && self.states.len() == 0
+    }
+
+    /// Forgets what has ended; when to do so again.
+    pub fn on_time(&mut self, now: Instant) -> Option<Instant> {
+        if self.expire_at.is_some_and(|at| at <= now) {
+            self.expire_at = self.pools.expire(now);
+        }
+        self.frags.expire(now);
+        [self.states.on_time(now), self.expire_at].into_iter().flatten().min()
+    }
+
+    /// When [`on_time`](Self::on_time) has something to do.
+    pub fn poll_at(&self) -> Option<Instant> {
+        [self.states.poll_at(), self.expire_at].into_iter().flatten().min()
+    }
+
+    /// What it has counted.
+    pub fn counts(&self) -> FilterCounts {
+        FilterCounts {
+            passed: self.passed,
+            blocked: self.blocked,
+            rules: self.rules.counts().to_vec(),
+            states: self.states.counts(),
+        }
+    }
+
+    /// How many entries its pools have.
+    pub fn pooled(&self) -> usize {
+        self.pools.len()
+    }
+
+    /// The bytes that its states take.
+    pub fn allocated_bytes(&self) -> usize {
+        self.states.allocated_bytes()
+    }
+}

@@ -1,0 +1,260 @@
+//! The rules, compiled, and the search among them.
+//!
+//! As ipf(5) has it: rules are read in order, the last that matches counts, `quick` ends the search, `head` goes on with a
+//! group's rules, whose last match counts more than the head's own, and `skip` leaves some out. A match of `count` or
+//! `log` is noted and decides nothing.
+
+use std::collections::HashMap;
+
+use core::num::NonZeroU32;
+use firelane_units::{
+    Direction, FilterAction, FilterAddresses, FilterEnd, FilterMatch, FilterProtocol, FilterRule, Instant,
+    LinkId, PacketTrait, Port,
+};
+use firelane_wire::{IpProtocol, TcpFlags};
+
+use crate::packet::{Packet, Piece};
+use crate::pools::Pools;
+
+/// What a rule has met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RuleCount {
+    /// Packets, those that passed by its states included.
+    pub packets: u64,
+    /// Their bytes, from the IP header on.
+    pub bytes: u64,
+}
+
+/// Rules, groups by number, and what each rule has met.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    rules: Vec<Rule>,
+    /// Of each direction: the main rules.
+    main: [Vec<u32>; 2],
+    groups: Vec<Vec<u32>>,
+    counts: Vec<RuleCount>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    rule: FilterRule<LinkId>,
+    /// The group that a match goes on with.
+    group: Option<u32>,
+}
+
+/// What a search has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Found {
+    /// The rule that counts.
+    pub rule: Option<u32>,
+    /// The last `log` rule that was met, if it is not the same.
+    pub logged: Option<u32>,
+    /// Each packet of the same link, addresses, ports and protocol finds the same.
+    pub is_for_all: bool,
+}
+
+impl Rules {
+    /// From the rules in their order.
+    pub(crate) fn new(rules: Vec<FilterRule<LinkId>>) -> Self {
+        let mut numbers: HashMap<(Direction, NonZeroU32), u32> = HashMap::new();
+        let mut groups: Vec<Vec<u32>> = Vec::new();
+        let mut main = <[Vec<u32>; 2]>::default();
+        let mut number = |groups: &mut Vec<Vec<u32>>, direction, group| {
+            *numbers.entry((direction, group)).or_insert_with(|| {
+                groups.push(Vec::new());
+                groups.len() as u32 - 1
+            })
+        };
+        let mut compiled = Vec::with_capacity(rules.len());
+        for (nth, rule) in rules.into_iter().enumerate() {
+            let list = match rule.group {
+                None => &mut main[rule.direction.index()],
+                Some(group) => {
+                    let at = number(&mut groups, rule.direction, group);
+                    &mut groups[at as usize]
+                }
+            };
+            list.push(nth as u32);
+            let group = rule.head.map(|head| number(&mut groups, rule.direction, head));
+            compiled.push(Rule { rule, group });
+        }
+        let counts = vec![RuleCount::default(); compiled.len()];
+        Self { rules: compiled, main, groups, counts }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The rule `nth`.
+    pub(crate) fn get(&self, nth: u32) -> Option<&FilterRule<LinkId>> {
+        self.rules.get(nth as usize).map(|it| &it.rule)
+    }
+
+    /// What each has met, in their order.
+    pub(crate) fn counts(&self) -> &[RuleCount] {
+        &self.counts
+    }
+
+    /// A packet was let through, or not, by a rule.
+    pub(crate) fn count(&mut self, nth: u32, bytes: u32) {
+        if let Some(count) = self.counts.get_mut(nth as usize) {
+            count.packets += 1;
+            count.bytes += u64::from(bytes);
+        }
+    }
+
+    /// Searches for what becomes of a packet.
+    pub(crate) fn search(
+        &mut self,
+        packet: &Packet<'_>,
+        is_out_of_window: bool,
+        pools: &Pools,
+        now: Instant,
+    ) -> Found {
+        let Self { rules, main, groups, counts } = self;
+        let looked = Looked::at(packet, is_out_of_window);
+        let mut found = Found { is_for_all: true, ..Found::default() };
+        let mut search = Search { rules, groups, counts, looked: &looked, pools, now };
+        search.list(&main[packet.direction.index()], &mut found);
+        found
+    }
+}
+
+/// What rules ask of a packet, taken out of it once.
+struct Looked<'a> {
+    packet: &'a Packet<'a>,
+    ports: Option<(Port, Port)>,
+    flags: Option<TcpFlags>,
+    icmp: Option<(u8, u8)>,
+    is_out_of_window: bool,
+}
+
+impl<'a> Looked<'a> {
+    fn at(packet: &'a Packet<'a>, is_out_of_window: bool) -> Self {
+        Self {
+            packet,
+            ports: packet.ports(),
+            flags: packet.segment().map(|segment| segment.flags()),
+            icmp: packet.icmp(),
+            is_out_of_window,
+        }
+    }
+}
+
+struct Search<'a> {
+    rules: &'a [Rule],
+    groups: &'a [Vec<u32>],
+    counts: &'a mut [RuleCount],
+    looked: &'a Looked<'a>,
+    pools: &'a Pools,
+    now: Instant,
+}
+
+impl Search<'_> {
+    /// Reads a group; whether the search has ended.
+    fn list(&mut self, list: &[u32], found: &mut Found) -> bool {
+        let mut skipped = 0;
+        for &nth in list {
+            if skipped > 0 {
+                skipped -= 1;
+                continue;
+            }
+            let Rule { rule, group } = &self.rules[nth as usize];
+            if !self.is_of_flow(rule) {
+                continue;
+            }
+            if asks_more_than_flow(&rule.matching) {
+                found.is_for_all = false;
+                if !self.has_traits(&rule.matching) {
+                    continue;
+                }
+            }
+            match rule.action {
+                FilterAction::Pass | FilterAction::Block(_) => found.rule = Some(nth),
+                FilterAction::Skip(count) => skipped = count,
+                FilterAction::Count => (found.is_for_all, _) = (false, self.note(nth)),
+                FilterAction::Log => {
+                    (found.is_for_all, found.logged) = (false, Some(nth));
+                    self.note(nth);
+                }
+            }
+            let groups = self.groups;
+            let is_over = group.is_some_and(|group| self.list(&groups[group as usize], found));
+            if is_over || rule.quick {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A rule that decides nothing has met the packet.
+    fn note(&mut self, nth: u32) {
+        let count = &mut self.counts[nth as usize];
+        count.packets += 1;
+        count.bytes += u64::from(self.looked.packet.bytes);
+    }
+
+    /// Whether a rule is for the packet's link, protocol, addresses and ports.
+    fn is_of_flow(&self, rule: &FilterRule<LinkId>) -> bool {
+        let Looked { packet, ports, .. } = self.looked;
+        let FilterMatch { protocol, from, to, .. } = &rule.matching;
+        let is_protocol = match *protocol {
+            FilterProtocol::Any => true,
+            FilterProtocol::TcpUdp => matches!(packet.protocol, IpProtocol::TCP | IpProtocol::UDP),
+            FilterProtocol::Number(number) => packet.protocol.0 == number,
+        };
+        is_protocol
+            && rule.link.is_none_or(|link| link == packet.link)
+            && self.is_end(from, packet.src, ports.map(|(from, _)| from))
+            && self.is_end(to, packet.dst, ports.map(|(_, to)| to))
+    }
+
+    fn is_end(&self, end: &FilterEnd, address: core::net::IpAddr, port: Option<Port>) -> bool {
+        let is_there = match end.addresses {
+            FilterAddresses::Any => true,
+            FilterAddresses::Prefix(prefix) => prefix.contains(address),
+            FilterAddresses::Pool(pool) => self.pools.contains(pool, address, self.now),
+        };
+        // A packet without ports has none that a rule may ask for.
+        let is_port = end.ports == firelane_units::FilterPorts::Any
+            || port.is_some_and(|port| end.ports.contains(port));
+        is_there != end.negated && is_port
+    }
+
+    /// Whether the packet has what a rule asks beyond that.
+    fn has_traits(&self, matching: &FilterMatch) -> bool {
+        let Looked { packet, flags, icmp, .. } = self.looked;
+        let FilterMatch { tos, ttl, flags: wanted, icmp: kind, with, .. } = matching;
+        let are_flags = wanted.is_none_or(|wanted| {
+            flags.is_some_and(|flags| (flags.bits() & u16::from(wanted.mask)) as u8 == wanted.set)
+        });
+        let is_kind = kind.is_none_or(|(kind, code)| {
+            icmp.is_some_and(|(its, its_code)| its == kind && code.is_none_or(|code| code == its_code))
+        });
+        tos.is_none_or(|tos| tos == packet.tos)
+            && ttl.is_none_or(|ttl| ttl == packet.ttl)
+            && are_flags
+            && is_kind
+            && with.iter().all(|&(which, is_wanted)| self.has(which) == is_wanted)
+    }
+
+    fn has(&self, which: PacketTrait) -> bool {
+        let Looked { packet, is_out_of_window, .. } = self.looked;
+        match which {
+            PacketTrait::IpOptions => packet.has_options,
+            PacketTrait::Short => packet.is_short,
+            PacketTrait::Fragment => packet.piece != Piece::Whole,
+            PacketTrait::FragmentBody => packet.piece == Piece::Later,
+            PacketTrait::OutOfWindow => *is_out_of_window,
+            PacketTrait::Multicast => packet.is_for_many(),
+        }
+    }
+}
+
+/// Whether packets of one flow may differ in what a rule asks.
+fn asks_more_than_flow(matching: &FilterMatch) -> bool {
+    let FilterMatch { tos, ttl, flags, icmp, with, .. } = matching;
+    tos.is_some() || ttl.is_some() || flags.is_some() || icmp.is_some() || !with.is_empty()
+}

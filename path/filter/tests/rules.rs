@@ -1,0 +1,190 @@
+//! Which rule counts: the meaning of ipf(5).
+
+mod common;
+
+use common::*;
+use firelane_filter::{Filter, FilterConfig, Verdict};
+use firelane_units::{
+    BlockAnswer, FilterAction, FilterAddresses, FilterEnd, FilterPorts, FilterProtocol, Instant, IpPrefix,
+    LinkId, PacketTrait, Port, TcpFlagsMatch,
+};
+use firelane_wire::{Icmpv4Repr, IpProtocol, TcpFlags};
+use std::num::NonZeroU32;
+
+const TCP: IpProtocol = IpProtocol::TCP;
+
+#[test]
+fn without_rules_and_without_a_match_packets_pass() {
+    let packet = udp("10.0.0.1:1", "192.0.2.7:53");
+    assert!(!filter(Vec::new()).is_on());
+    let mut filter = filter(vec![rule(OUT, BLOCK), rule(IN, BLOCK).proto(TCP)]);
+    assert!(filter.is_on());
+    let ruling = ask_at(&mut filter, IN, LINK, &packet, 0);
+    assert_eq!((ruling.verdict, ruling.rule), (Verdict::Pass, None));
+    assert_eq!(ask(&mut filter, OUT, &packet), BLOCKED);
+    let counts = filter.counts();
+    assert_eq!((counts.passed, counts.blocked, counts.rules[0].bytes), ([1, 0], [0, 1], 28));
+}
+
+#[test]
+fn the_last_match_counts_and_quick_ends_the_search() {
+    let packet = syn("10.0.0.1:1", "192.0.2.7:80");
+    let mut last = filter(vec![rule(IN, BLOCK), rule(IN, PASS).to_port(80), rule(IN, PASS).to_port(81)]);
+    assert_eq!(ask_at(&mut last, IN, LINK, &packet, 0).rule, Some(1));
+    let mut quick = filter(vec![rule(IN, BLOCK).quick(), rule(IN, PASS)]);
+    assert_eq!(ask(&mut quick, IN, &packet), BLOCKED);
+}
+
+#[test]
+fn a_group_is_read_where_its_head_matches() {
+    let group = NonZeroU32::new(100);
+    let mut filter = filter(vec![
+        rule(IN, BLOCK).proto(TCP).with(|it| it.head = group),
+        rule(IN, PASS).to_port(80).with(|it| it.group = group),
+        // The same number in the other direction is another group.
+        rule(OUT, BLOCK).with(|it| it.group = group),
+        rule(IN, BLOCK).from("10.9.0.0/16"),
+    ]);
+    let cases = [
+        (syn("10.0.0.1:1", "192.0.2.7:80"), Some(1)),
+        (syn("10.0.0.1:1", "192.0.2.7:81"), Some(0)),
+        (udp("10.0.0.1:1", "192.0.2.7:80"), None),
+        (syn("10.9.0.1:1", "192.0.2.7:80"), Some(3)),
+    ];
+    for (packet, rule) in cases {
+        assert_eq!(ask_at(&mut filter, IN, LINK, &packet, 0).rule, rule);
+    }
+    assert_eq!(ask(&mut filter, OUT, &syn("10.0.0.1:1", "192.0.2.7:80")), Verdict::Pass);
+}
+
+#[test]
+fn quick_in_a_group_ends_the_whole_search() {
+    let group = NonZeroU32::new(1);
+    let mut filter = filter(vec![
+        rule(IN, BLOCK).with(|it| it.head = group),
+        rule(IN, PASS).to_port(80).quick().with(|it| it.group = group),
+        rule(IN, BLOCK),
+    ]);
+    assert_eq!(ask(&mut filter, IN, &syn("10.0.0.1:1", "192.0.2.7:80")), Verdict::Pass);
+    assert_eq!(ask(&mut filter, IN, &syn("10.0.0.1:1", "192.0.2.7:81")), BLOCKED);
+}
+
+#[test]
+fn skip_leaves_rules_out_and_count_and_log_decide_nothing() {
+    let mut filter = filter(vec![
+        rule(IN, FilterAction::Skip(2)).from("10.0.0.0/8"),
+        rule(IN, BLOCK),
+        rule(IN, BLOCK).quick(),
+        rule(IN, FilterAction::Count),
+        rule(IN, FilterAction::Log),
+    ]);
+    let ruling = ask_at(&mut filter, IN, LINK, &udp("10.0.0.1:1", "192.0.2.7:53"), 0);
+    assert_eq!((ruling.verdict, ruling.rule), (Verdict::Pass, None));
+    assert_eq!(ask(&mut filter, IN, &udp("11.0.0.1:1", "192.0.2.7:53")), BLOCKED);
+    let met: Vec<u64> = filter.counts().rules.iter().map(|count| count.packets).collect();
+    assert_eq!(met, [0, 0, 1, 1, 1]);
+}
+
+#[test]
+fn each_thing_that_a_rule_asks_is_asked() {
+    let plain = syn("10.0.0.1:1000", "192.0.2.7:80");
+    let ping = Icmpv4Repr::EchoRequest { identifier: 1, sequence: 1, data: &[] };
+    let ping = icmp(A, B, &ping);
+    let optioned = [&[0x46, 0, 0, 52][..], &plain[4..20], &[1, 1, 1, 0], &plain[20..], &[0; 8]].concat();
+    let [first, later] = pieces(&udp_of(16), 5);
+    let broadcast = udp("10.0.0.1:68", "255.255.255.255:67");
+    let short = v4(A, B, TCP, &[0; 12]);
+    let v6 = udp("[fd00::1]:1", "[fd00::2]:53");
+    type Ask = fn(&mut firelane_units::FilterRule<LinkId>);
+    /// What is asked, how, who has it, and who has not.
+    type Case<'a> = (&'a str, Ask, &'a [u8], &'a [&'a [u8]]);
+    let cases: [Case<'_>; 14] = [
+        ("on", |it| it.link = Some(LINK), &plain, &[]),
+        ("proto", |it| it.matching.protocol = FilterProtocol::Number(1), &ping, &[&plain, &v6]),
+        ("tcp/udp", |it| it.matching.protocol = FilterProtocol::TcpUdp, &plain, &[&ping]),
+        ("from", |it| it.matching.from = end("10.0.0.1/32", FilterPorts::Any), &plain, &[&v6]),
+        ("to v6", |it| it.matching.to = end("fd00::/64", FilterPorts::Any), &v6, &[&plain]),
+        ("to !", |it| it.matching.to = not(end("192.0.2.0/24", FilterPorts::Any)), &v6, &[&plain]),
+        ("port", |it| it.matching.from.ports = FilterPorts::Range(Port(999), Port(1001)), &plain, &[&ping]),
+        ("flags", |it| it.matching.flags = Some(TcpFlagsMatch { set: 2, mask: 0x12 }), &plain, &[&ping]),
+        ("icmp-type", |it| it.matching.icmp = Some((8, Some(0))), &ping, &[&plain, &later]),
+        ("ipopts", |it| it.matching.with = vec![(PacketTrait::IpOptions, true)], &optioned, &[&plain]),
+        ("frag", |it| it.matching.with = vec![(PacketTrait::Fragment, true)], &first, &[&plain]),
+        ("frag-body", |it| it.matching.with = vec![(PacketTrait::FragmentBody, true)], &later, &[&first]),
+        ("short", |it| it.matching.with = vec![(PacketTrait::Short, true)], &short, &[&plain, &later]),
+        ("multicast", |it| it.matching.with = vec![(PacketTrait::Multicast, true)], &broadcast, &[&plain]),
+    ];
+    for (name, ask_for, met, missed) in cases {
+        let mut filter = filter(vec![rule(IN, BLOCK).with(ask_for)]);
+        assert_eq!(ask(&mut filter, IN, met), BLOCKED, "{name}");
+        for packet in missed {
+            assert_eq!(ask(&mut filter, IN, packet), Verdict::Pass, "{name}");
+        }
+    }
+    let mut on = filter(vec![rule(IN, BLOCK).with(|it| it.link = Some(LINK))]);
+    assert_eq!(ask_at(&mut on, IN, LinkId(2), &plain, 0).verdict, Verdict::Pass);
+}
+
+fn not(end: FilterEnd) -> FilterEnd {
+    FilterEnd { negated: true, ..end }
+}
+
+/// A datagram with text.
+fn udp_of(len: usize) -> Vec<u8> {
+    let mut payload = vec![0; 8 + len];
+    payload[..8].copy_from_slice(&[0, 1, 0, 53, 0, 8 + len as u8, 0, 0]);
+    v4(A, B, IpProtocol::UDP, &payload)
+}
+
+#[test]
+fn flags_are_looked_at_under_their_mask() {
+    let mut filter = filter(vec![
+        rule(IN, BLOCK).proto(TCP).with(|it| it.matching.flags = Some(TcpFlagsMatch { set: 2, mask: 0x17 })),
+    ]);
+    let cases = [
+        (TcpFlags::SYN, BLOCKED),
+        (TcpFlags::SYN.with(TcpFlags::PSH), BLOCKED),
+        (TcpFlags::SYN.with(TcpFlags::ACK), Verdict::Pass),
+        (TcpFlags::SYN.with(TcpFlags::FIN), Verdict::Pass),
+        (TcpFlags::ACK, Verdict::Pass),
+    ];
+    for (flags, verdict) in cases {
+        assert_eq!(ask(&mut filter, IN, &tcp("10.0.0.1:1", "192.0.2.7:80", flags, 0, 0, 0)), verdict);
+    }
+}
+
+#[test]
+fn what_the_sender_hears_is_the_rules_word() {
+    for answer in [BlockAnswer::Reset, BlockAnswer::Icmp { code: 13, as_dest: true }] {
+        let mut filter = filter(vec![rule(IN, FilterAction::Block(answer))]);
+        assert_eq!(ask(&mut filter, IN, &syn("10.0.0.1:1", "192.0.2.7:80")), Verdict::Block(answer));
+    }
+}
+
+#[test]
+fn a_pool_is_asked_and_its_entries_end() {
+    let mut filter = Filter::new([(1, 2), (3, 4)], 10);
+    let pooled = rule(IN, BLOCK).with(|it| it.matching.from.addresses = FilterAddresses::Pool(13));
+    let until = Instant::from_secs(5);
+    let entries =
+        vec![("10.0.0.0/8".parse().unwrap(), until), (IpPrefix::host(B.into()), firelane_filter::FOREVER)];
+    filter.set(FilterConfig { rules: vec![pooled], pools: vec![(13, entries)] }, Instant::ZERO);
+    assert_eq!(filter.pooled(), 2);
+    let packet = udp("10.0.0.1:1", "192.0.2.7:53");
+    assert_eq!(ask_at(&mut filter, IN, LINK, &packet, 4).verdict, BLOCKED);
+    assert_eq!(filter.poll_at(), Some(until));
+    assert_eq!(ask_at(&mut filter, IN, LINK, &packet, 5).verdict, Verdict::Pass);
+    assert_eq!((filter.on_time(until), filter.pooled()), (None, 1));
+    assert_eq!(ask_at(&mut filter, IN, LINK, &udp("192.0.2.7:1", "10.0.0.1:53"), 9).verdict, BLOCKED);
+}
+
+#[test]
+fn a_verdict_is_for_all_of_a_flow_only_if_it_cannot_differ() {
+    let packet = syn("10.0.0.1:1", "192.0.2.7:80");
+    let is_for_all = |rules| ask_at(&mut filter(rules), IN, LINK, &packet, 0).is_for_all;
+    assert!(is_for_all(vec![rule(IN, BLOCK), rule(IN, PASS).proto(TCP).to_port(80)]));
+    assert!(is_for_all(vec![rule(IN, BLOCK).proto(IpProtocol::UDP).with(|it| it.matching.ttl = Some(1))]));
+    assert!(!is_for_all(vec![rule(IN, BLOCK).with(|it| it.matching.ttl = Some(1))]), "another time to live");
+    assert!(!is_for_all(vec![rule(IN, FilterAction::Count), rule(IN, PASS)]), "each is counted");
+    assert!(!is_for_all(vec![rule(OUT, PASS).keep()]), "a state may begin");
+}

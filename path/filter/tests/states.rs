@@ -1,0 +1,243 @@
+//! What belongs to what was let through.
+
+mod common;
+
+use common::*;
+use firelane_filter::{Filter, Verdict};
+use firelane_units::{Direction, KeepState, LinkId};
+use firelane_wire::{Icmpv4Repr, Icmpv4Unreachable, IpProtocol, TcpFlags};
+use proptest::prelude::*;
+use std::num::NonZeroU32;
+
+const CLIENT: &str = "10.0.0.1:4000";
+const SERVER: &str = "192.0.2.7:80";
+const SYN_ACK: TcpFlags = TcpFlags::SYN.with(TcpFlags::ACK);
+
+/// Everything ends but what goes out, and what belongs to it.
+fn outward() -> Filter {
+    filter(vec![rule(IN, BLOCK), rule(OUT, BLOCK), rule(OUT, PASS).keep()])
+}
+
+#[test]
+fn answers_pass_and_nothing_that_was_not_asked_for() {
+    let mut filter = outward();
+    assert_eq!(ask(&mut filter, IN, &udp("192.0.2.7:53", "10.0.0.1:4000")), BLOCKED);
+    assert_eq!(ask(&mut filter, OUT, &udp("10.0.0.1:4000", "192.0.2.7:53")), Verdict::Pass);
+    assert_eq!(ask(&mut filter, IN, &udp("192.0.2.7:53", "10.0.0.1:4000")), Verdict::Pass);
+    for other in [("192.0.2.8:53", "10.0.0.1:4000"), ("192.0.2.7:54", "10.0.0.1:4000")] {
+        assert_eq!(ask(&mut filter, IN, &udp(other.0, other.1)), BLOCKED);
+    }
+    assert_eq!(ask(&mut filter, IN, &tcp("192.0.2.7:53", "10.0.0.1:4000", SYN_ACK, 0, 1, 0)), BLOCKED);
+    let counts = filter.counts();
+    assert_eq!((counts.states.active, counts.states.hits, counts.rules[2].packets), (1, 1, 2));
+}
+
+#[test]
+fn an_answer_comes_by_the_link_that_its_question_left_by() {
+    let mut filter = outward();
+    ask_at(&mut filter, OUT, LINK, &udp(CLIENT, SERVER), 0);
+    assert_eq!(ask_at(&mut filter, IN, LINK, &udp(SERVER, CLIENT), 0).verdict, Verdict::Pass);
+    assert_eq!(ask_at(&mut filter, IN, LinkId(2), &udp(SERVER, CLIENT), 0).verdict, BLOCKED);
+}
+
+#[test]
+fn a_connection_is_followed_to_its_end() {
+    let mut filter = outward();
+    let steps: [(Direction, Vec<u8>, bool); 9] = [
+        (OUT, syn(CLIENT, SERVER), true),
+        (IN, tcp(SERVER, CLIENT, SYN_ACK, 499, 100, 0), true),
+        (OUT, tcp(CLIENT, SERVER, TcpFlags::ACK, 100, 500, 50), true),
+        (IN, tcp(SERVER, CLIENT, TcpFlags::ACK, 500, 150, 900), true),
+        // Blind: outside the window.
+        (IN, tcp(SERVER, CLIENT, TcpFlags::RST, 90_000, 0, 0), false),
+        (IN, tcp(SERVER, CLIENT, TcpFlags::ACK, 900_000, 150, 10), false),
+        (OUT, tcp(CLIENT, SERVER, TcpFlags::ACK.with(TcpFlags::FIN), 150, 1400, 0), true),
+        (IN, tcp(SERVER, CLIENT, TcpFlags::ACK.with(TcpFlags::FIN), 1400, 151, 0), true),
+        (OUT, tcp(CLIENT, SERVER, TcpFlags::ACK, 151, 1401, 0), true),
+    ];
+    for (nth, (direction, packet, passes)) in steps.into_iter().enumerate() {
+        let verdict = ask(&mut filter, direction, &packet);
+        assert_eq!(verdict == Verdict::Pass, passes, "{nth}: {verdict:?}");
+    }
+    assert_eq!(filter.counts().states.out_of_window, 2);
+    // The same names again, after the end: a state of their own.
+    assert_eq!(ask(&mut filter, IN, &syn(SERVER, CLIENT)), BLOCKED);
+    assert_eq!(ask(&mut filter, OUT, &tcp(CLIENT, SERVER, TcpFlags::SYN, 70_000, 0, 0)), Verdict::Pass);
+    assert_eq!(ask(&mut filter, IN, &tcp(SERVER, CLIENT, SYN_ACK, 3, 70_001, 0)), Verdict::Pass);
+}
+
+#[test]
+fn what_is_outside_the_window_begins_no_state_in_its_place() {
+    let mut filter = filter(vec![rule(IN, PASS).proto(IpProtocol::TCP).keep()]);
+    ask(&mut filter, IN, &syn(CLIENT, SERVER));
+    let stray = tcp(CLIENT, SERVER, TcpFlags::ACK, 1 << 30, 1 << 29, 10);
+    assert_eq!(ask(&mut filter, IN, &stray), Verdict::OutOfWindow);
+    assert_eq!(filter.counts().states.added, 1);
+}
+
+#[test]
+fn icmp_errors_pass_with_what_they_are_about() {
+    let mut filter = outward();
+    let question = udp("10.0.0.1:4000", "192.0.2.7:53");
+    ask(&mut filter, OUT, &question);
+    let other = udp("10.0.0.1:4001", "192.0.2.7:53");
+    let router = [198, 51, 100, 1].into();
+    let about = |quoted| {
+        let repr = Icmpv4Repr::Unreachable { reason: Icmpv4Unreachable::Host, quoted };
+        icmp(router, A, &repr)
+    };
+    assert_eq!(ask(&mut filter, IN, &about(&question)), Verdict::Pass);
+    assert_eq!(ask(&mut filter, IN, &about(&other)), BLOCKED);
+    let misled =
+        icmp(router, B, &Icmpv4Repr::Unreachable { reason: Icmpv4Unreachable::Host, quoted: &question });
+    assert_eq!(ask(&mut filter, IN, &misled), BLOCKED, "it tells somebody else");
+    let keep = KeepState { no_icmp_err: true, ..KeepState::default() };
+    let mut without =
+        common::filter(vec![rule(IN, BLOCK), rule(OUT, PASS).with(|it| it.keep_state = Some(keep))]);
+    ask(&mut without, OUT, &question);
+    assert_eq!(ask(&mut without, IN, &about(&question)), BLOCKED);
+}
+
+#[test]
+fn an_echo_is_answered_and_an_answer_asks_nothing() {
+    let mut filter = outward();
+    let ask_for = |ident| icmp(A, B, &Icmpv4Repr::EchoRequest { identifier: ident, sequence: 1, data: &[] });
+    let answer = |ident| icmp(B, A, &Icmpv4Repr::EchoReply { identifier: ident, sequence: 1, data: &[] });
+    assert_eq!(ask(&mut filter, IN, &answer(7)), BLOCKED);
+    assert_eq!(ask(&mut filter, OUT, &ask_for(7)), Verdict::Pass);
+    assert_eq!(ask(&mut filter, IN, &answer(7)), Verdict::Pass);
+    assert_eq!(ask(&mut filter, IN, &answer(8)), BLOCKED);
+    let reversed = icmp(B, A, &Icmpv4Repr::EchoRequest { identifier: 7, sequence: 1, data: &[] });
+    assert_eq!(ask(&mut filter, IN, &reversed), BLOCKED, "the other way round it is a question");
+}
+
+#[test]
+fn pieces_pass_with_their_first() {
+    let kept = rule(IN, PASS).proto(IpProtocol::UDP).to_port(53).with(|it| it.keep_frags = true);
+    let mut filter = filter(vec![rule(IN, BLOCK), kept]);
+    let mut datagram = udp("10.0.0.1:1", "192.0.2.7:53");
+    datagram.extend([0; 16]);
+    let [first, later] = pieces(&datagram, 9);
+    assert_eq!(ask(&mut filter, IN, &later), BLOCKED, "before the first");
+    assert_eq!(ask(&mut filter, IN, &first), Verdict::Pass);
+    assert_eq!(ask(&mut filter, IN, &later), Verdict::Pass);
+    assert_eq!(ask(&mut filter, IN, &pieces(&datagram, 10)[1]), BLOCKED, "another datagram");
+    assert_eq!(ask_at(&mut filter, IN, LINK, &later, 60).verdict, BLOCKED, "too late");
+    let [src, dst] = ["fd00::1", "fd00::2"].map(|text| text.parse().unwrap());
+    let first = v6_piece(src, dst, 0, true, &[0, 1, 0, 53, 0, 24, 0, 0]);
+    assert_eq!(ask(&mut filter, IN, &first), Verdict::Pass);
+    assert_eq!(ask(&mut filter, IN, &v6_piece(src, dst, 8, false, &[0; 16])), Verdict::Pass);
+}
+
+#[test]
+fn states_end_in_their_time_and_give_their_memory_back() {
+    let keep = KeepState { age: Some((30, 10)), ..KeepState::default() };
+    let cases = [(KeepState::default(), 120, 120), (keep, 30, 10)];
+    for (keep, forth, back) in cases {
+        let mut filter = filter(vec![rule(IN, BLOCK), rule(OUT, PASS).with(|it| it.keep_state = Some(keep))]);
+        ask_at(&mut filter, OUT, LINK, &udp(CLIENT, SERVER), 100);
+        let answer = udp(SERVER, CLIENT);
+        assert_eq!(ask_at(&mut filter, IN, LINK, &answer, 100 + forth - 1).verdict, Verdict::Pass);
+        assert_eq!(ask_at(&mut filter, IN, LINK, &answer, 100 + forth - 1 + back).verdict, BLOCKED);
+        let states = filter.counts().states;
+        assert_eq!((states.active, states.expired, filter.allocated_bytes()), (0, 1, 0));
+    }
+}
+
+#[test]
+fn a_rules_limit_holds_and_frees_itself() {
+    let keep = KeepState { limit: NonZeroU32::new(2), ..KeepState::default() };
+    let mut filter = filter(vec![rule(OUT, PASS).with(|it| it.keep_state = Some(keep))]);
+    let ask_port = |filter: &mut Filter, port: u16, secs| {
+        ask_at(filter, OUT, LINK, &udp(&format!("10.0.0.1:{port}"), SERVER), secs).verdict
+    };
+    assert_eq!(
+        [1, 2, 3].map(|port| ask_port(&mut filter, port, 0)),
+        [Verdict::Pass, Verdict::Pass, Verdict::NoRoom]
+    );
+    assert_eq!(ask_port(&mut filter, 1, 1), Verdict::Pass, "it has its state");
+    assert_eq!(ask_port(&mut filter, 3, 125), Verdict::NoRoom, "nobody has looked");
+    filter.on_time(firelane_units::Instant::from_secs(125));
+    assert_eq!(ask_port(&mut filter, 3, 125), Verdict::Pass);
+    assert_eq!(filter.counts().states.rule_full, 2);
+}
+
+/// A flood of first segments takes the places of half-open ones; who is established stays.
+#[test]
+fn a_flood_pushes_out_the_oldest_half_open_and_nobody_else() {
+    let mut filter = filter_of(vec![rule(IN, PASS).keep()], 100);
+    let established = |n: u16| (format!("10.1.0.1:{}", 1000 + n), SERVER);
+    for n in 0..50 {
+        let (client, server) = established(n);
+        ask(&mut filter, IN, &syn(&client, server));
+        ask(&mut filter, OUT, &tcp(server, &client, SYN_ACK, 499, 100, 0));
+        ask(&mut filter, IN, &tcp(&client, server, TcpFlags::ACK, 100, 500, 0));
+    }
+    for n in 0..10_000_u32 {
+        let client = format!("10.2.{}.{}:5", n >> 8, n & 255);
+        assert_eq!(ask(&mut filter, IN, &syn(&client, SERVER)), Verdict::Pass);
+    }
+    let states = filter.counts().states;
+    assert_eq!((states.active, states.evicted, states.full), (100, 9950, 0));
+    let hits = states.hits;
+    for n in 0..50 {
+        let (client, server) = established(n);
+        ask(&mut filter, OUT, &tcp(server, &client, TcpFlags::ACK, 500, 100, 10));
+    }
+    assert_eq!(filter.counts().states.hits, hits + 50, "each has its state");
+    // Where all are established, the newcomer is refused.
+    let mut full = filter_of(vec![rule(IN, PASS).keep()], 2);
+    for n in 0..2 {
+        let (client, server) = established(n);
+        ask(&mut full, IN, &syn(&client, server));
+        ask(&mut full, OUT, &tcp(server, &client, SYN_ACK, 499, 100, 0));
+        ask(&mut full, IN, &tcp(&client, server, TcpFlags::ACK, 100, 500, 0));
+    }
+    assert_eq!(ask(&mut full, IN, &syn("10.2.0.1:5", SERVER)), Verdict::NoRoom);
+    assert_eq!(full.counts().states.full, 1);
+}
+
+#[test]
+fn states_outlive_a_change_of_rules() {
+    let mut filter = outward();
+    ask(&mut filter, OUT, &udp(CLIENT, SERVER));
+    let rules = vec![rule(IN, BLOCK), rule(OUT, BLOCK)];
+    filter.set(firelane_filter::FilterConfig { rules, pools: Vec::new() }, firelane_units::Instant::ZERO);
+    let ruling = ask_at(&mut filter, IN, LINK, &udp(SERVER, CLIENT), 0);
+    assert_eq!((ruling.verdict, ruling.rule), (Verdict::Pass, None));
+    assert_eq!(ask(&mut filter, OUT, &udp("10.0.0.1:9", SERVER)), BLOCKED);
+}
+
+proptest! {
+    /// Whatever comes, in whatever order: no panic, never more states than allowed, and all memory comes back.
+    #[test]
+    fn whatever_comes_memory_is_bounded_and_comes_back(
+        packets in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..80), 0..6_u8, 0..40_u64), 1..200)
+    ) {
+        let mut filter = filter_of(vec![rule(IN, PASS).keep().with(|it| it.keep_frags = true), rule(OUT, PASS).keep()], 8);
+        let mut now = 0;
+        for (is_in, mut bytes, shape, later) in packets {
+            now += later;
+            bytes.resize(80, 0);
+            let protocol = [6, 17, 1, 58, 132, 6][usize::from(shape)];
+            let flags = bytes[20] & 0x3f;
+            // Few names, so that packets meet.
+            let end = |bit: u8| format!("10.0.0.{}:{}", bit & 1, 1 + (bit >> 1 & 1));
+            let packet = match protocol {
+                6 => tcp(&end(bytes[0]), &end(bytes[1] | 1), TcpFlags::from_bits(flags.into()), u32::from(bytes[2]), u32::from(bytes[3]), 9),
+                17 => udp(&end(bytes[0]), &end(bytes[1])),
+                _ => v4(A, B, IpProtocol(protocol), &bytes),
+            };
+            ask_at(&mut filter, if is_in { IN } else { OUT }, LINK, &packet, now);
+            prop_assert!(filter.counts().states.active <= 8);
+            filter.on_time(firelane_units::Instant::from_secs(now));
+        }
+        let mut at = Some(firelane_units::Instant::from_secs(now + 6 * 24 * 3600));
+        while let Some(then) = at {
+            at = filter.on_time(then);
+        }
+        prop_assert_eq!(filter.allocated_bytes(), 0);
+        let states = filter.counts().states;
+        prop_assert!(states.added >= states.expired + states.evicted);
+    }
+}
