@@ -18,6 +18,8 @@ pub enum Station {
     Flow,
     /// `path/switch`.
     Switch,
+    /// `path/filter`.
+    Filter,
     /// `path/ip`.
     Ip,
     /// `path/udp`.
@@ -37,6 +39,7 @@ impl Station {
             Self::Classify => "classify",
             Self::Flow => "flow",
             Self::Switch => "switch",
+            Self::Filter => "filter",
             Self::Ip => "ip",
             Self::Udp => "udp",
             Self::Tcp => "tcp",
@@ -113,6 +116,12 @@ drop_reasons! {
     Switch IpSpoofed = "ip_spoofed",
     /// DHCP in somebody else's name (`protection=dhcp-nospoof`).
     Switch DhcpSpoofed = "dhcp_spoofed",
+    /// A rule of the netstack's filter ends it.
+    Filter FilterBlocked = "filter_blocked",
+    /// A rule would keep state of it, and there is no room for one.
+    Filter FilterFull = "filter_full",
+    /// It has the names of a state and is outside its window.
+    Filter FilterWindow = "filter_window",
     /// An EtherType that no netstack handles.
     Ip UnknownEtherType = "unknown_ethertype",
     /// A header field is wrong (version, header length, total length).

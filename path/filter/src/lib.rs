@@ -13,7 +13,7 @@ mod rules;
 mod states;
 mod tcp;
 
-use firelane_units::{BlockAnswer, FilterAction, FilterRule, Instant, IpPrefix, LinkId};
+use firelane_units::{BlockAnswer, Direction, FilterAction, FilterRule, Instant, IpPrefix, LinkId};
 
 pub use packet::{Packet, Piece};
 pub use pools::FOREVER;
@@ -26,9 +26,10 @@ use rules::Rules;
 use states::{Belongs, NoState, States};
 
 /// What becomes of a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verdict {
     /// It goes on.
+    #[default]
     Pass,
     /// It ends here, and its sender hears this.
     Block(BlockAnswer),
@@ -39,7 +40,7 @@ pub enum Verdict {
 }
 
 /// A verdict, and how it came.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ruling {
     /// What becomes of the packet.
     pub verdict: Verdict,
@@ -85,6 +86,22 @@ pub struct Filter {
     expire_at: Option<Instant>,
 }
 
+impl FilterCounts {
+    /// Adds what another lane has counted under the same rules.
+    pub fn merge(&mut self, other: &Self) {
+        for at in 0..2 {
+            self.passed[at] += other.passed[at];
+            self.blocked[at] += other.blocked[at];
+        }
+        self.rules.resize(self.rules.len().max(other.rules.len()), RuleCount::default());
+        for (mine, theirs) in self.rules.iter_mut().zip(&other.rules) {
+            mine.packets += theirs.packets;
+            mine.bytes += theirs.bytes;
+        }
+        self.states.merge(&other.states);
+    }
+}
+
 impl Filter {
     /// Without rules; `keys` are secrets for tables that peers fill.
     pub fn new(keys: [(u64, u64); 2], states_max: usize) -> Self {
@@ -124,25 +141,18 @@ impl Filter {
     /// What becomes of a packet.
     pub fn judge(&mut self, packet: &Packet<'_>, now: Instant) -> Ruling {
         let ruling = self.rule(packet, now);
-        if let Some(rule) = ruling.rule {
-            self.rules.count(rule, packet.bytes);
-        }
-        self.tally(packet, ruling.verdict);
+        self.repeat(packet.direction, packet.bytes, ruling);
         ruling
     }
 
     /// A packet of a flow of which [`Ruling::is_for_all`] was said hears the same once more.
     #[inline]
-    pub fn repeat(&mut self, packet: &Packet<'_>, ruling: Ruling) {
+    pub fn repeat(&mut self, direction: Direction, bytes: u32, ruling: Ruling) {
         if let Some(rule) = ruling.rule {
-            self.rules.count(rule, packet.bytes);
+            self.rules.count(rule, bytes);
         }
-        self.tally(packet, ruling.verdict);
-    }
-
-    fn tally(&mut self, packet: &Packet<'_>, verdict: Verdict) {
-        let counts = if verdict == Verdict::Pass { &mut self.passed } else { &mut self.blocked };
-        counts[packet.direction.index()] += 1;
+        let counts = if ruling.verdict == Verdict::Pass { &mut self.passed } else { &mut self.blocked };
+        counts[direction.index()] += 1;
     }
 
     fn rule(&mut self, packet: &Packet<'_>, now: Instant) -> Ruling {

@@ -102,6 +102,24 @@ pub struct StateCounts {
     pub out_of_window: u64,
 }
 
+impl StateCounts {
+    /// Adds those of another table.
+    pub fn merge(&mut self, other: &Self) {
+        let Self { active, added, expired, evicted, full, rule_full, hits, out_of_window } = self;
+        let sums = [
+            (active, other.active),
+            (added, other.added),
+            (expired, other.expired),
+            (evicted, other.evicted),
+            (full, other.full),
+            (rule_full, other.rule_full),
+            (hits, other.hits),
+            (out_of_window, other.out_of_window),
+        ];
+        sums.into_iter().for_each(|(sum, count)| *sum += count);
+    }
+}
+
 /// The table.
 #[derive(Debug)]
 pub(crate) struct States {

@@ -30,6 +30,8 @@ pub(crate) enum IcmpError {
     NoRoute,
     /// An administrator forbids it.
     Prohibited,
+    /// A filter refuses it, with a code of ICMPv4's; in its destination's name or in our own.
+    Refused { code: u8, as_dest: bool },
     /// Too large for the next link.
     TooBig(Mtu),
     /// Its time was up.
@@ -45,6 +47,12 @@ impl Ip {
             let packet = &delivered.frame.as_slice()[delivered.l3_offset..delivered.payload.end];
             self.send_error(now, packet, IcmpError::PortUnreachable, pools);
         }
+    }
+
+    /// Tells the sender of a packet, which begins with its IP header, that a filter refuses it: the code is ICMPv4's, which ICMPv6
+    /// has by other numbers. In the destination's name if `as_dest`, else in our own.
+    pub fn refuse(&mut self, now: Instant, packet: &[u8], code: u8, as_dest: bool, pools: &mut Pools) {
+        self.send_error(now, packet, IcmpError::Refused { code, as_dest }, pools);
     }
 
     /// Sends an error about `packet`, which begins with an IP header, to its source, if the rules allow it.
@@ -80,6 +88,7 @@ impl Ip {
             IcmpError::HostUnreachable => unreachable(Icmpv4Unreachable::Host),
             IcmpError::NoRoute => unreachable(Icmpv4Unreachable::Network),
             IcmpError::Prohibited => unreachable(Icmpv4Unreachable::Prohibited),
+            IcmpError::Refused { code, .. } => unreachable(Icmpv4Unreachable::Other(code)),
             IcmpError::TooBig(mtu) => {
                 unreachable(Icmpv4Unreachable::FragmentationNeeded { mtu: mtu.bytes() })
             }
@@ -88,7 +97,8 @@ impl Ip {
                 Icmpv4Repr::ParameterProblem { code, pointer: pointer as u8, quoted }
             }
         };
-        self.send_message(now, dst.into(), src.into(), message.emitted_len(), pools, |body, _| {
+        let ours = Name::of(error, dst.into());
+        self.send_message(now, ours, src.into(), message.emitted_len(), pools, |body, _| {
             message.emit(body);
         });
     }
@@ -114,11 +124,13 @@ impl Ip {
             IcmpError::HostUnreachable => unreachable(Icmpv6Unreachable::Address),
             IcmpError::NoRoute => unreachable(Icmpv6Unreachable::NoRoute),
             IcmpError::Prohibited => unreachable(Icmpv6Unreachable::Prohibited),
+            IcmpError::Refused { code, .. } => unreachable(refusal_v6(code)),
             IcmpError::TooBig(mtu) => Icmpv6Repr::PacketTooBig { mtu: u32::from(mtu.bytes()), quoted },
             IcmpError::TimeExceeded(reason) => Icmpv6Repr::TimeExceeded { reason, quoted },
             IcmpError::Problem { code, pointer, .. } => problem(code, pointer),
         };
-        self.send_message(now, dst.into(), src.into(), message.emitted_len(), pools, |body, egress| {
+        let ours = Name::of(error, dst.into());
+        self.send_message(now, ours, src.into(), message.emitted_len(), pools, |body, egress| {
             message.emit(body);
             if let Some((from, to)) = pair_v6(egress) {
                 icmpv6::fill_checksum(body, from, to);
@@ -126,18 +138,24 @@ impl Ip {
         });
     }
 
-    /// Sends a message of `len` bytes from `ours`, if that is an address of this netstack, to `to`.
+    /// Sends a message of `len` bytes to `to`.
     fn send_message(
         &mut self,
         now: Instant,
-        ours: IpAddr,
+        name: Name,
         to: IpAddr,
         len: usize,
         pools: &mut Pools,
         emit: impl FnOnce(&mut [u8], &crate::Egress),
     ) {
-        let src = Some(ours).filter(|&ours| self.is_local(ours));
+        let src = match name {
+            Name::OursOr(address) => Some(address).filter(|&ours| self.is_local(ours)),
+            Name::Theirs(_) => None,
+        };
         let Ok(mut egress) = self.egress(now, src, to) else { return };
+        if let Name::Theirs(address) = name {
+            egress.src = address;
+        }
         if !self.icmp_limit.allow(now, IcmpKind::Error, to, &mut self.random) {
             self.counts.of(to).icmp.limited += 1;
             return;
@@ -155,6 +173,34 @@ impl Ip {
             }
             Sent::Drop(frame, _) => pools.put(frame),
         }
+    }
+}
+
+/// From whom a message is.
+#[derive(Clone, Copy, Debug)]
+enum Name {
+    /// From this address if it is ours, else from one that is.
+    OursOr(IpAddr),
+    /// From this address, whoever's it is.
+    Theirs(IpAddr),
+}
+
+impl Name {
+    const fn of(error: IcmpError, dst: IpAddr) -> Self {
+        match error {
+            IcmpError::Refused { as_dest: true, .. } => Self::Theirs(dst),
+            _ => Self::OursOr(dst),
+        }
+    }
+}
+
+/// ICMPv6's word for a code of ICMPv4's (RFC 7915 §4.2, read backwards).
+const fn refusal_v6(code: u8) -> Icmpv6Unreachable {
+    match code {
+        0 | 5..=8 | 11 => Icmpv6Unreachable::NoRoute,
+        1 | 12 => Icmpv6Unreachable::Address,
+        3 => Icmpv6Unreachable::Port,
+        _ => Icmpv6Unreachable::Prohibited,
     }
 }
 

@@ -470,6 +470,11 @@ impl Ip {
         }
     }
 
+    /// What was decided for flows is decided anew: something that is not IP's has changed.
+    pub fn decide_anew(&mut self) {
+        self.begin_generation();
+    }
+
     /// Ends a frame that was taken before.
     pub(crate) fn give_up(&mut self, frame: Frame, reason: DropReason, pools: &mut Pools) {
         self.drops.count(reason);

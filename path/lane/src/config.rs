@@ -91,6 +91,11 @@ impl Secrets {
         self.word(4) ^ self.word(12)
     }
 
+    /// The keys of the filter's tables.
+    pub(crate) fn filter(&self) -> [(u64, u64); 2] {
+        [(4, 14), (5, 15)].map(|(a, b)| (self.word(a) ^ self.word(b), self.word(a + 4) ^ self.word(b)))
+    }
+
     /// What a netstack's IP side draws by chance.
     pub(crate) fn ip(&self) -> [u8; 16] {
         self.part(112)

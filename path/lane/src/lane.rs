@@ -3,6 +3,7 @@
 //! Owned by its squeue (`host.rs`); entered by messages ([`Lane::on_message`]) and by the worker's turn
 //! (`turn.rs`). It owns no thread and no clock.
 
+use firelane_filter::FilterCounts;
 use firelane_frame::{Arrival, Chain, Driver};
 use firelane_ip::Membership;
 use firelane_socket::ConnRef;
@@ -162,6 +163,7 @@ impl<D: Driver> Lane<D> {
             Control::SetAutoconf(id, link, settings) => stacks.set_autoconf(common, id, link, settings),
             Control::RemoveRoute(id, route) => stacks.remove_route(id, route),
             Control::SetRouting(id, link, routing) => stacks.set_routing(id, link, routing),
+            Control::SetFilter(id, config) => stacks.set_filter(common.now, id, config.as_ref().clone()),
             Control::Tune(config) => stacks.tune(config),
             Control::AddTap(tap) => {
                 common.taps.add(tap);
@@ -255,6 +257,11 @@ impl<D: Driver> Lane<D> {
     /// What a netstack has counted in this lane; `None` if it has no such netstack.
     pub fn netstack_counters(&self, id: NetstackId) -> Option<NetstackCounters> {
         self.stacks.netstack_counters(id)
+    }
+
+    /// What a netstack's filter has counted in this lane; `None` if it has no such netstack.
+    pub fn filter_counts(&self, id: NetstackId) -> Option<FilterCounts> {
+        self.stacks.filter_counts(id)
     }
 
     /// The groups that a netstack listens to; every lane knows all of them.

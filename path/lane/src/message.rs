@@ -11,6 +11,7 @@ use core::time::Duration;
 use std::sync::{Arc, OnceLock};
 
 use firelane_classify::{FlowMatch, Steering};
+use firelane_filter::FilterConfig;
 use firelane_flow::FlowConfig;
 use firelane_frame::Chain;
 use firelane_ip::{
@@ -136,6 +137,8 @@ pub enum Control<D> {
     RemoveRoute(NetstackId, RouteConfig),
     /// An interface of a netstack has other settings.
     SetRouting(NetstackId, LinkId, IfRouting),
+    /// A netstack's filter follows other rules; what they let through before may go on.
+    SetFilter(NetstackId, Arc<FilterConfig>),
     /// A netstack's tunables change; identity, steering and address tests stay.
     Tune(NetstackConfig),
     /// Somebody looks on.
@@ -168,6 +171,7 @@ impl<D> Control<D> {
             Self::RemoveRoute(..) => "remove route",
             Self::SetRouting(..) => "set routing",
             Self::SetAddress(..) => "set address",
+            Self::SetFilter(..) => "set filter",
             Self::Tune(_) => "tune",
             Self::AddTap(_) => "add tap",
             Self::RemoveTap(_) => "remove tap",

@@ -9,6 +9,8 @@ use firelane_units::StepListId;
 /// One station that a packet of a connection, or of a forwarded flow, passes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
+    /// The netstack's rules.
+    Filter,
     /// A router's: a hop less, the next station, out by its link.
     Forward,
     /// IP's checks, reassembly, and its header on the way out.
@@ -25,11 +27,13 @@ pub enum Step {
 
 impl Step {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Forward, Self::Ip, Self::Tcp, Self::Udp, Self::Socket, Self::Fused];
+    pub const ALL: [Self; 7] =
+        [Self::Filter, Self::Forward, Self::Ip, Self::Tcp, Self::Udp, Self::Socket, Self::Fused];
 
     /// The word used in traces and commands.
     pub const fn word(self) -> &'static str {
         match self {
+            Self::Filter => "filter",
             Self::Forward => "forward",
             Self::Ip => "ip",
             Self::Tcp => "tcp",
@@ -117,6 +121,8 @@ impl StepLists {
     pub const FORWARD: StepListId = StepListId(2);
     /// The list of a TCP connection that is fused with its peer.
     pub const FUSED: StepListId = StepListId(3);
+    /// A forwarded flow's list where the netstack has a filter.
+    pub const FILTERED: StepListId = StepListId(4);
     /// The most lists that a lane keeps.
     pub const MAX: usize = 1 << 16;
 
@@ -147,6 +153,7 @@ impl Default for StepLists {
             StepList::new(&[Step::Ip, Step::Udp, Step::Socket], &[Step::Socket, Step::Udp, Step::Ip]),
             StepList::new(&[Step::Forward], &[]),
             StepList::new(&[Step::Ip, Step::Fused, Step::Tcp, Step::Socket], &[Step::Fused]),
+            StepList::new(&[Step::Filter, Step::Forward], &[]),
         ])
     }
 }
@@ -192,7 +199,7 @@ mod tests {
         let mut lists = StepLists::default();
         let list = StepList::new(&[Step::Ip, Step::Socket], &[Step::Ip]);
         let id = lists.intern(list).unwrap();
-        assert_eq!((lists.intern(list), id), (Some(id), StepListId(4)));
+        assert_eq!((lists.intern(list), id), (Some(id), StepListId(5)));
         assert_eq!(lists.intern(*lists.list(StepLists::UDP)), Some(StepLists::UDP));
     }
 }

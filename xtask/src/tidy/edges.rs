@@ -22,6 +22,7 @@ const DRIVERS: &[&str] = &[
 ];
 const PATH: &[&str] = &[
     "firelane-classify",
+    "firelane-filter",
     "firelane-flow",
     "firelane-switch",
     "firelane-ip",
@@ -37,8 +38,8 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
         "firelane-units" => &[],
         "firelane-wire" | "firelane-frame" | "firelane-model" => &[&["firelane-units"]],
         name if DRIVERS.contains(&name) => &[BASE],
-        "firelane-classify" | "firelane-flow" | "firelane-switch" | "firelane-ip" | "firelane-udp"
-        | "firelane-tcp" | "firelane-socket" => &[BASE],
+        "firelane-classify" | "firelane-filter" | "firelane-flow" | "firelane-switch" | "firelane-ip"
+        | "firelane-udp" | "firelane-tcp" | "firelane-socket" => &[BASE],
         "firelane-lane" => &[BASE, PATH],
         "firelane-plan" | "firelane-api" => &[&["firelane-model", "firelane-units"]],
         "firelane" => &[BASE, DRIVERS, PATH, &["firelane-model"]],

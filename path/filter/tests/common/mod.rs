@@ -162,7 +162,13 @@ pub(crate) fn v6_piece(src: Ipv6Addr, dst: Ipv6Addr, offset: u16, more: bool, pa
 }
 
 /// Asks about a packet at a time.
-pub(crate) fn ask_at(filter: &mut Filter, direction: Direction, link: LinkId, bytes: &[u8], secs: u64) -> Ruling {
+pub(crate) fn ask_at(
+    filter: &mut Filter,
+    direction: Direction,
+    link: LinkId,
+    bytes: &[u8],
+    secs: u64,
+) -> Ruling {
     let packet = Packet::read(direction, link, bytes).expect("a packet");
     filter.judge(&packet, Instant::from_secs(secs))
 }

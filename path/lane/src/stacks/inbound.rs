@@ -70,6 +70,13 @@ impl Stacks {
             },
             false => frame,
         };
+        let frame = match inside.shard.gate.is_on() {
+            true => match inside.come_in(link, frame, headers) {
+                Some(frame) => frame,
+                None => return,
+            },
+            false => frame,
+        };
         if headers.protocol == IpProtocol::TCP
             && let Some(tuple) = headers.tuple()
             && let Some(conn) = inside.lookup(&tuple)
@@ -150,8 +157,8 @@ impl<D> Inside<'_, D> {
             Step::Tcp => inside.pass_tcp(conn, travel),
             Step::Socket => inside.pass_socket(conn, travel),
             Step::Fused => inside.pass_fused(conn, travel),
-            // A connection's list has no datagrams.
-            Step::Udp | Step::Forward => Onward::Ended,
+            // Connections have passed the filter before they were found, and have no datagrams.
+            Step::Filter | Step::Udp | Step::Forward => Onward::Ended,
         })
     }
 
@@ -350,7 +357,7 @@ pub(crate) fn view(
     Ok(view)
 }
 
-fn segment_in<'a>(view: &TcpView<'a>, ecn: Ecn) -> SegmentIn<'a> {
+pub(crate) fn segment_in<'a>(view: &TcpView<'a>, ecn: Ecn) -> SegmentIn<'a> {
     SegmentIn {
         seq: view.seq(),
         ack: view.ack(),

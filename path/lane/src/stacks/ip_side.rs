@@ -25,6 +25,8 @@ pub(crate) struct IpSide {
     /// Frames that went in and have not come out.
     inside: u64,
     made: Made,
+    /// Frames that were taken out since the books were closed.
+    taken: u64,
     /// Where the last frame that was put in is on its way to, for the other packets of its flow.
     adjacency: Option<Adjacency>,
     /// Frames that IP gave up, by reason.
@@ -43,6 +45,7 @@ impl IpSide {
             core: Ip::new(config),
             inside: 0,
             made: Made::default(),
+            taken: 0,
             adjacency: None,
             drops: DropCounters::default(),
             is_open: false,
@@ -157,6 +160,11 @@ impl IpSide {
         self.is_open = true;
     }
 
+    /// A frame that was ready has been taken out, and is accounted for.
+    pub(crate) fn take_out(&mut self) {
+        self.taken += 1;
+    }
+
     /// Takes the frames that are ready: those for the wire into `out`, those for this netstack itself into
     /// `loops`. Closes the books.
     pub(crate) fn collect<D>(&mut self, common: &mut Common<D>, out: &mut Chain, loops: &mut Vec<Frame>) {
@@ -181,7 +189,7 @@ impl IpSide {
         let made = total(self.core.made()) - total(mem::replace(&mut self.made, self.core.made()));
         common.counters.originated += made;
         let held = self.core.held_frames() as u64;
-        let gone = left + dropped + held;
+        let gone = left + dropped + held + mem::take(&mut self.taken);
         debug_assert!(self.inside + made >= gone, "IP gives out what was put in or made there");
         common.counters.delivered += (self.inside + made).saturating_sub(gone);
         self.inside = held;

@@ -11,6 +11,7 @@ mod datagrams_out;
 mod echoes;
 mod events;
 mod fast_open;
+mod filtered;
 mod fusion;
 mod inbound;
 mod ip_side;
@@ -106,6 +107,7 @@ impl Stacks {
             inside.show_joined();
             inside.transmit_datagrams(links);
             inside.pass_events();
+            inside.go_out();
             shard.ip.collect(common, out, &mut self.loops);
             for frame in self.loops.drain(..) {
                 links.resume(common, Stage::Loopback(shard.config.id), LOOPBACK, frame);
@@ -251,7 +253,11 @@ impl Stacks {
         let of_shards = |bytes: fn(&Shard) -> usize| self.shards.iter().map(bytes).sum();
         TableMemory {
             connections,
-            index: of_shards(|shard| shard.conns.allocated_bytes() + shard.forwarded.allocated_bytes()),
+            index: of_shards(|shard| {
+                shard.conns.allocated_bytes()
+                    + shard.forwarded.allocated_bytes()
+                    + shard.gate.allocated_bytes()
+            }),
             timers,
             time_wait: of_shards(|shard| shard.time_wait.allocated_bytes()),
         }
@@ -407,6 +413,7 @@ impl<D> Inside<'_, D> {
     fn on_shard_time(&mut self) {
         let now = self.common.now;
         self.shard.ip.on_time(self.common);
+        self.shard.gate.on_time(now);
         self.shard.time_wait.on_timer(now);
         let mut again = Vec::new();
         self.shard.half_open.on_timer(now, |names, answer| again.push((*names, answer)));

@@ -118,6 +118,11 @@ impl Stacks {
 }
 
 impl Shard {
+    /// Which steps a forwarded flow has that begins now.
+    fn forward_steps(&self) -> StepListId {
+        if self.gate.is_on() { StepLists::FILTERED } else { StepLists::FORWARD }
+    }
+
     /// Says of each arrival for this netstack what is known of its flow. New flows that are as most are, are known from
     /// here on.
     fn foresee(&mut self, now: Instant, ahead: &mut [Arrival]) {
@@ -155,12 +160,13 @@ impl Shard {
                 *flow = NewFlow { link: *link, src: tuple.remote(), dst: tuple.local() };
             }
         }
+        let steps = self.forward_steps();
         let Self { ip, forwarded, .. } = self;
         forwarded.is_learning = false;
         ip.core.foresee(now, &flows[..new.len()], |nth, adjacency| {
             let arrival = &mut ahead[new[nth]];
             let Some(tuple) = arrival.headers.tuple() else { return };
-            let known = forwarded.learn(arrival.link, &tuple, StepLists::FORWARD, adjacency);
+            let known = forwarded.learn(arrival.link, &tuple, steps, adjacency);
             let generation = adjacency.generation;
             arrival.foreseen = known.map(|known| Foreseen { generation, known });
         });
@@ -193,6 +199,10 @@ impl<D> Inside<'_, D> {
         self.common.see(trace, Sight::Found(Owner::ForwardedFlow));
         let mut travelling = Some(frame);
         walk(lists.list(known.steps).inbound(), |step| match (step, travelling.take()) {
+            (Step::Filter, Some(frame)) => {
+                travelling = self.come_in(arrival.link, frame, &arrival.headers);
+                if travelling.is_some() { Onward::Next } else { Onward::Ended }
+            }
             (Step::Forward, Some(frame)) => {
                 let passed =
                     self.step(step, Direction::In, trace, |it| it.shard.ip.pass_on(&adjacency, frame));
@@ -213,7 +223,8 @@ impl<D> Inside<'_, D> {
         if let Some(tuple) = headers.tuple()
             && !headers.tagged
         {
-            let _ = self.shard.forwarded.learn(link, &tuple, StepLists::FORWARD, adjacency);
+            let steps = self.shard.forward_steps();
+            let _ = self.shard.forwarded.learn(link, &tuple, steps, adjacency);
         }
     }
 }

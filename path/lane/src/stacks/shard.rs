@@ -17,6 +17,7 @@ use firelane_units::{DropCounters, Instant, LaneId, LinkId, Port, SocketId};
 use firelane_wire::IpProtocol;
 
 use super::datagrams::DatagramSocket;
+use super::filtered::Gate;
 use super::ip_config;
 use super::ip_side::IpSide;
 use super::onward::ForwardedFlows;
@@ -37,6 +38,7 @@ pub(crate) struct Shard {
     /// The other lanes that have a shard of this netstack with connections.
     pub(crate) others: Vec<LaneId>,
     pub(crate) ip: IpSide,
+    pub(crate) gate: Gate,
     pub(crate) conns: ConnTable,
     pub(crate) forwarded: ForwardedFlows,
     pub(crate) listeners: Listeners,
@@ -88,6 +90,7 @@ impl Shard {
         let secrets = &common.secrets;
         Self {
             ip: IpSide::new(ip_config(&config, secrets)),
+            gate: Gate::new(secrets),
             conns: ConnTable::new(secrets.table(), connections),
             forwarded: ForwardedFlows::default(),
             listeners: Listeners::new(),
@@ -156,7 +159,7 @@ impl Shard {
     /// When this shard itself has something to do.
     pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
         let limited = self.limited_datagrams.front().map(|&(at, _)| at);
-        [self.ip.poll_at(), self.time_wait.poll_at(), self.half_open.poll_at(), limited]
+        [self.ip.poll_at(), self.gate.poll_at(), self.time_wait.poll_at(), self.half_open.poll_at(), limited]
             .into_iter()
             .flatten()
             .min()

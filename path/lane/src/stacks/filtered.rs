@@ -1,0 +1,207 @@
+//! The filter's two gates: what comes in to a netstack by a link passes one before IP, what leaves by a link the other behind IP.
+//!
+//! A known forwarded flow has the way in as a step of its list ([`Step::Filter`]); everything else is asked about before the
+//! classifier says whose it is, so nothing goes round. The way out is one place for all: segments, datagrams, ICMP, forwarded packets, and
+//! what waited for a neighbour. A verdict that is for all packets of a flow is remembered with the list of rules that it is of.
+//! What a netstack sends to itself passes neither gate, as in the original.
+
+use core::net::SocketAddr;
+
+use firelane_classify::{FlowCache, Headers, L3};
+use firelane_filter::{Filter, FilterConfig, FilterCounts, Packet, Ruling, STATES_MAX, Verdict};
+use firelane_frame::Frame;
+use firelane_ip::LOOPBACK;
+use firelane_tcp::reset_for;
+use firelane_units::{BlockAnswer, Direction, DropReason, Instant, LinkId, NetstackId};
+
+use super::inbound::{Inside, segment_in};
+use super::{NO_NETSTACK, Stacks};
+use crate::config::Secrets;
+use crate::control::Refusal;
+use crate::steps::Step;
+
+/// A shard's filter, and what it said of whole flows.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    filter: Filter,
+    /// What it said, of each direction.
+    said: [FlowCache<Ruling>; 2],
+    /// The list of rules; zero is none.
+    list: u32,
+    /// Of the frames that IP has ready, those that the filter itself sends.
+    own: Vec<usize>,
+}
+
+impl Gate {
+    pub(crate) fn new(secrets: &Secrets) -> Self {
+        let filter = Filter::new(secrets.filter(), STATES_MAX);
+        Self { filter, said: [FlowCache::new(), FlowCache::new()], list: 0, own: Vec::new() }
+    }
+
+    /// Whether anything is asked.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.filter.is_on()
+    }
+
+    pub(crate) fn poll_at(&self) -> Option<Instant> {
+        self.filter.poll_at()
+    }
+
+    pub(crate) fn on_time(&mut self, now: Instant) {
+        self.filter.on_time(now);
+    }
+
+    pub(crate) fn counts(&self) -> FilterCounts {
+        self.filter.counts()
+    }
+
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        self.filter.allocated_bytes()
+    }
+
+    /// What becomes of a packet; what is none passes, as IP says what is wrong with it.
+    fn judge(
+        &mut self,
+        direction: Direction,
+        link: LinkId,
+        frame: &[u8],
+        headers: &Headers,
+        now: Instant,
+    ) -> Verdict {
+        let tuple = headers.tuple().filter(|_| !headers.tagged);
+        let said = &mut self.said[direction.index()];
+        if let Some(ruling) = tuple.and_then(|tuple| said.lookup(link, &tuple, self.list)) {
+            let bytes = headers.l3_end.saturating_sub(headers.l3_offset.into());
+            self.filter.repeat(direction, bytes, ruling);
+            return ruling.verdict;
+        }
+        let bytes = frame.get(usize::from(headers.l3_offset)..).unwrap_or_default();
+        let Some(packet) = Packet::read(direction, link, bytes) else { return Verdict::Pass };
+        let ruling = self.filter.judge(&packet, now);
+        if let Some(tuple) = tuple.filter(|_| ruling.is_for_all) {
+            said.insert(link, &tuple, self.list, ruling);
+        }
+        ruling.verdict
+    }
+}
+
+impl Stacks {
+    /// A netstack's filter follows other rules.
+    pub(crate) fn set_filter(
+        &mut self,
+        now: Instant,
+        id: NetstackId,
+        config: FilterConfig,
+    ) -> Result<(), Refusal> {
+        let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
+        shard.gate.list = shard.gate.list.wrapping_add(1).max(1);
+        shard.gate.filter.set(config, now);
+        // Forwarded flows' lists of steps are chosen anew.
+        shard.ip.core.decide_anew();
+        Ok(())
+    }
+
+    /// What a netstack's filter has counted in this lane.
+    pub(crate) fn filter_counts(&self, id: NetstackId) -> Option<FilterCounts> {
+        self.shards.get(id.index()).map(|shard| shard.gate.counts())
+    }
+}
+
+impl<D> Inside<'_, D> {
+    /// A packet comes in: gives the frame back if it may.
+    pub(crate) fn come_in(&mut self, link: LinkId, frame: Frame, headers: &Headers) -> Option<Frame> {
+        if link == LOOPBACK || !matches!(headers.l3, L3::V4 { .. } | L3::V6 { .. }) {
+            return Some(frame);
+        }
+        let trace = frame.meta().trace;
+        self.step(Step::Filter, Direction::In, trace, |it| it.come_in_asked(link, frame, headers))
+    }
+
+    fn come_in_asked(&mut self, link: LinkId, frame: Frame, headers: &Headers) -> Option<Frame> {
+        let now = self.common.now;
+        let verdict = self.shard.gate.judge(Direction::In, link, frame.as_slice(), headers, now);
+        if verdict == Verdict::Pass {
+            return Some(frame);
+        }
+        if let Verdict::Block(answer) = verdict {
+            self.answer_blocked(answer, link, frame.as_slice(), headers);
+        }
+        self.drop_frame(frame, reason(verdict));
+        None
+    }
+
+    /// Tells the sender of a packet that ends here what the rule wants him to hear. The answer is the filter's own and is asked
+    /// about no more.
+    fn answer_blocked(&mut self, answer: BlockAnswer, link: LinkId, frame: &[u8], headers: &Headers) {
+        let bytes = &frame[usize::from(headers.l3_offset)..];
+        let before = self.shard.ip.core.output().len();
+        match answer {
+            BlockAnswer::Silent => return,
+            BlockAnswer::Reset => self.reset_blocked(link, bytes),
+            BlockAnswer::Icmp { code, as_dest } => {
+                let now = self.common.now;
+                self.shard.ip.core.refuse(now, bytes, code, as_dest, &mut self.common.pools);
+                self.shard.ip.touch();
+            }
+        }
+        let after = self.shard.ip.core.output().len();
+        self.shard.gate.own.extend(before..after);
+    }
+
+    /// RFC 9293 §3.10.7.1, in the name of whoever the segment was for.
+    fn reset_blocked(&mut self, link: LinkId, bytes: &[u8]) {
+        let Some(packet) = Packet::read(Direction::In, link, bytes) else { return };
+        let (Some((from, to)), Some(segment)) = (packet.ports(), packet.segment()) else { return };
+        let Some(reply) = reset_for(&segment_in(&segment, firelane_wire::Ecn::NotCapable)) else { return };
+        if packet.is_for_many() || !self.shard.resets.allow(self.common.now) {
+            return;
+        }
+        let Ok(mut egress) = self.shard.ip.core.egress(self.common.now, None, packet.src) else { return };
+        egress.src = packet.dst;
+        let [local, remote] =
+            [(packet.dst, to), (packet.src, from)].map(|(ip, port)| SocketAddr::new(ip, port.0));
+        self.send_by(&mut egress, local, remote, &reply);
+    }
+
+    /// What IP has ready leaves, or ends here.
+    pub(crate) fn go_out(&mut self) {
+        if !self.shard.gate.is_on() || self.shard.ip.core.output().is_empty() {
+            return;
+        }
+        let own = core::mem::take(&mut self.shard.gate.own);
+        let mut ready = core::mem::take(self.shard.ip.core.output());
+        let mut nth = 0;
+        while let Some(frame) = ready.pop() {
+            let is_asked = frame.meta().ingress != LOOPBACK && !own.contains(&nth);
+            nth += 1;
+            let verdict = if is_asked { self.go_out_asked(&frame) } else { Verdict::Pass };
+            if verdict == Verdict::Pass {
+                self.shard.ip.core.output().push(frame);
+            } else {
+                self.shard.ip.take_out();
+                self.drop_frame(frame, reason(verdict));
+            }
+        }
+    }
+
+    fn go_out_asked(&mut self, frame: &Frame) -> Verdict {
+        let Ok(headers) = Headers::parse(frame.as_slice()) else { return Verdict::Pass };
+        if !matches!(headers.l3, L3::V4 { .. } | L3::V6 { .. }) {
+            return Verdict::Pass;
+        }
+        let (link, now) = (frame.meta().ingress, self.common.now);
+        self.step(Step::Filter, Direction::Out, frame.meta().trace, |it| {
+            it.shard.gate.judge(Direction::Out, link, frame.as_slice(), &headers, now)
+        })
+    }
+}
+
+/// Why a packet with this verdict ends.
+const fn reason(verdict: Verdict) -> DropReason {
+    match verdict {
+        Verdict::NoRoom => DropReason::FilterFull,
+        Verdict::OutOfWindow => DropReason::FilterWindow,
+        Verdict::Pass | Verdict::Block(_) => DropReason::FilterBlocked,
+    }
+}
