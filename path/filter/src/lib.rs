@@ -46,6 +46,9 @@ pub struct Ruling {
     pub verdict: Verdict,
     /// The rule that decided; without one packets pass.
     pub rule: Option<u32>,
+    /// It goes the way of a state's first packet, and a table that gets what comes back has not heard of the state for a while
+    /// ([`Filter::adopt`]).
+    pub is_news: bool,
     /// Each packet of the same link, direction, addresses, ports and protocol would hear the same, as long as the rules stay.
     pub is_for_all: bool,
 }
@@ -156,22 +159,23 @@ impl Filter {
     }
 
     fn rule(&mut self, packet: &Packet<'_>, now: Instant) -> Ruling {
-        let pass = |rule| Ruling { verdict: Verdict::Pass, rule, is_for_all: false };
+        let pass = |rule| Ruling { rule, ..Ruling::default() };
         if self.frags.knows(packet, now) {
             return pass(None);
         }
         let belongs = self.states.take(packet, now);
-        if let Belongs::To { rule } = belongs {
+        if let Belongs::To { rule, is_news } = belongs {
             if rule.and_then(|rule| self.rules.get(rule)).is_some_and(|rule| rule.keep_frags) {
                 self.frags.keep(packet, now);
             }
-            return pass(rule);
+            return Ruling { is_news, ..pass(rule) };
         }
         let found = self.rules.search(packet, belongs == Belongs::OutOfWindow, &self.pools, now);
         let Some((nth, rule)) = found.rule.and_then(|nth| Some((nth, self.rules.get(nth)?))) else {
             return Ruling { is_for_all: self.is_for_all(found.is_for_all), ..pass(None) };
         };
         let (keep_state, keep_frags) = (rule.keep_state, rule.keep_frags);
+        let mut is_news = false;
         let mut verdict = match rule.action {
             FilterAction::Block(answer) => Verdict::Block(answer),
             _ => Verdict::Pass,
@@ -182,14 +186,27 @@ impl Filter {
                 Belongs::OutOfWindow => Verdict::OutOfWindow,
                 _ => match self.states.make(packet, nth, keep, now) {
                     Err(NoState::Full | NoState::RuleFull) => Verdict::NoRoom,
-                    Ok(()) | Err(NoState::Never) => Verdict::Pass,
+                    Err(NoState::Never) => Verdict::Pass,
+                    Ok(()) => {
+                        is_news = true;
+                        Verdict::Pass
+                    }
                 },
             };
         }
         if verdict == Verdict::Pass && keep_frags {
             self.frags.keep(packet, now);
         }
-        Ruling { verdict, rule: Some(nth), is_for_all: self.is_for_all(found.is_for_all) }
+        Ruling { verdict, rule: Some(nth), is_news, is_for_all: self.is_for_all(found.is_for_all) }
+    }
+
+    /// Another lane's filter has let a packet through by a state which this one's table is to have, too: what comes back to it arrives
+    /// here. A state without room, or of other rules, is not made, and what comes back is asked about like anything else.
+    pub fn adopt(&mut self, packet: &Packet<'_>, rule: Option<u32>, now: Instant) {
+        let keep = rule.and_then(|rule| self.rules.get(rule)).and_then(|rule| rule.keep_state);
+        if let (Belongs::No, Some(rule), Some(keep)) = (self.states.take(packet, now), rule, keep) {
+            let _ = self.states.make(packet, rule, keep, now);
+        }
     }
 
     fn is_for_all(&self, is_found_so: bool) -> bool {

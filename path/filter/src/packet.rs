@@ -7,7 +7,7 @@ use core::net::IpAddr;
 
 use firelane_units::{Direction, LinkId, Port};
 use firelane_wire::ext;
-use firelane_wire::{Icmpv4View, Icmpv6View, IpProtocol, Ipv4View, Ipv6View, TcpView};
+use firelane_wire::{Icmpv4View, Icmpv6View, IpProtocol, Ipv4View, Ipv6View, Quoted, TcpView};
 
 /// Whether a packet is a whole datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,6 +160,16 @@ impl<'a> Packet<'a> {
         match self.protocol {
             IpProtocol::ICMPV4 => Icmpv4View::parse(header).ok().map(|it| (it.parameter(), it.payload())),
             IpProtocol::ICMPV6 => Icmpv6View::parse(header).ok().map(|it| (it.parameter(), it.payload())),
+            _ => None,
+        }
+    }
+
+    /// What an ICMP error quotes.
+    pub fn quoted(&self) -> Option<Quoted<'a>> {
+        let ((kind, _), (_, rest)) = (self.icmp()?, self.icmp_rest()?);
+        match (self.protocol, kind) {
+            (IpProtocol::ICMPV4, 3 | 4 | 11 | 12) => Quoted::parse_v4(rest).ok(),
+            (IpProtocol::ICMPV6, 1..=4) => Quoted::parse_v6(rest).ok(),
             _ => None,
         }
     }

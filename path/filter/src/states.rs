@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use firelane_units::{Direction, Instant, KeepState, LinkId, Port};
-use firelane_wire::{IpProtocol, Quoted};
+use firelane_wire::IpProtocol;
 use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
 
@@ -26,6 +26,9 @@ const ROUND: Duration = Duration::from_secs(10);
 const LOOKED_AT: usize = 1000;
 /// How often it looks, if there are few.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How often others hear of a state: well within the time that it lasts without packets.
+const TELL: Duration = Duration::from_secs(10);
 
 /// What names a state: who has sent its first packet, and to whom.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +62,8 @@ pub(crate) enum Belongs {
     To {
         /// The rule, if the list is still the same.
         rule: Option<u32>,
+        /// It goes as the first one did, and others have not heard of the state for a while.
+        is_news: bool,
     },
     /// By its names, but it is outside the window.
     OutOfWindow,
@@ -77,6 +82,8 @@ struct State {
     /// Links: of the first packet's direction in and out, and of the other; the first packet that goes there says which.
     links: [Option<LinkId>; 4],
     tcp: Tracked,
+    /// When others heard of it.
+    told: Instant,
     /// The other end has answered.
     is_answered: bool,
 }
@@ -272,20 +279,17 @@ impl States {
         }
         state.is_answered |= way == 1;
         state.ends = now + state.lasts(packet.protocol, way);
+        let is_news = way == 0 && now.saturating_since(state.told) >= TELL;
+        if is_news {
+            state.told = now;
+        }
         self.counts.hits += 1;
-        Belongs::To { rule: (state.list == list).then_some(state.rule) }
+        Belongs::To { rule: (state.list == list).then_some(state.rule), is_news }
     }
 
     /// An ICMP error about a packet of a state, from its other end or from somebody between.
     fn take_error(&mut self, packet: &Packet<'_>, now: Instant) -> Belongs {
-        let Some((kind, _)) = packet.icmp() else { return Belongs::No };
-        let Some((_, rest)) = packet.icmp_rest() else { return Belongs::No };
-        let quoted = match (packet.protocol, kind) {
-            (IpProtocol::ICMPV4, 3 | 4 | 11 | 12) => Quoted::parse_v4(rest),
-            (IpProtocol::ICMPV6, 1..=4) => Quoted::parse_v6(rest),
-            _ => return Belongs::No,
-        };
-        let Ok(quoted) = quoted else { return Belongs::No };
+        let Some(quoted) = packet.quoted() else { return Belongs::No };
         // Whoever sends it tells the sender of what it quotes.
         if quoted.src != packet.dst {
             return Belongs::No;
@@ -306,7 +310,7 @@ impl States {
             return Belongs::No;
         }
         self.counts.hits += 1;
-        Belongs::To { rule: (state.list == list).then_some(state.rule) }
+        Belongs::To { rule: (state.list == list).then_some(state.rule), is_news: false }
     }
 
     /// Makes a state of a packet that a rule lets through.
@@ -340,8 +344,17 @@ impl States {
             return Err(NoState::Full);
         }
         let tcp = segment.map_or_else(Tracked::default, |segment| Tracked::new(&segment, keep.strict));
-        let mut state =
-            State { key, ends: now, list: self.list, rule, keep, links: [None; 4], tcp, is_answered: false };
+        let mut state = State {
+            key,
+            ends: now,
+            list: self.list,
+            rule,
+            keep,
+            links: [None; 4],
+            tcp,
+            told: now,
+            is_answered: false,
+        };
         state.links[place(packet.direction, 0)] = Some(packet.link);
         state.ends = now + state.lasts(packet.protocol, 0);
         self.enter(state);

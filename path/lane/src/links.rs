@@ -192,6 +192,7 @@ impl<D> Links<D> {
                 Stage::Out => self.out(common, link, frame, &headers),
                 Stage::In => self.inward(common, link, frame, &headers),
                 Stage::Deliver => self.deliver(common, link, frame, &headers),
+                Stage::Door(netstack) => self.arrivals.push(netstack, link, frame, &headers),
                 Stage::Loopback(netstack) => self.loop_back(common, netstack, frame, &headers),
             },
             Err(reason) => common.drop_frame(frame, reason),

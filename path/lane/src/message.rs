@@ -26,7 +26,8 @@ use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig, Tuning};
 use firelane_udp::Sharing;
 use firelane_units::{
-    BitRate, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId, VlanId,
+    BitRate, Direction, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId,
+    VlanId,
 };
 
 use crate::capture::CaptureTap;
@@ -88,6 +89,9 @@ pub enum Stage {
     In,
     /// Past all limits, before the user of the link: a driver queue or a netstack's shard.
     Deliver,
+    /// At the door of a netstack's shard in the receiving lane, whatever lane such packets belong to: that one has the state of what an
+    /// ICMP error is about.
+    Door(NetstackId),
     /// From a netstack to itself: before its shard in the receiving lane.
     Loopback(NetstackId),
 }
@@ -572,6 +576,21 @@ pub enum DatagramOption {
     ReceiveQueue(usize),
 }
 
+/// A packet that one lane's filter has let through by a state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FilteredPacket {
+    /// In to the netstack, or out of it.
+    pub direction: Direction,
+    /// By which link.
+    pub link: LinkId,
+    /// The rule that the state is of, if it is of the list that is there.
+    pub rule: Option<u32>,
+    /// Which list of rules that is.
+    pub list: u32,
+    /// The packet, from its IP header on.
+    pub bytes: Vec<u8>,
+}
+
 /// What one lane of a netstack tells the others.
 #[derive(Clone, Debug)]
 pub enum Learned {
@@ -611,4 +630,6 @@ pub enum Learned {
     Error(TransportError),
     /// What a server says of Fast Open.
     FastOpen(FastOpenNews),
+    /// A filter has let a packet through, and the lane that is told gets what comes back.
+    Filtered(Box<FilteredPacket>),
 }

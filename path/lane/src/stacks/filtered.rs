@@ -7,17 +7,21 @@
 
 use core::net::SocketAddr;
 
-use firelane_classify::{FlowCache, Headers, L3};
+use firelane_classify::{FlowCache, Headers, L3, Tuple};
 use firelane_filter::{Filter, FilterConfig, FilterCounts, Packet, Ruling, STATES_MAX, Verdict};
-use firelane_frame::Frame;
+use firelane_frame::{Chain, Frame};
 use firelane_ip::LOOPBACK;
 use firelane_tcp::reset_for;
-use firelane_units::{BlockAnswer, Direction, DropReason, Instant, LinkId, NetstackId};
+use firelane_units::{BlockAnswer, Direction, DropReason, Instant, LaneId, LinkId, NetstackId};
+use firelane_wire::IpProtocol;
 
 use super::inbound::{Inside, segment_in};
+use super::shard::Shard;
 use super::{NO_NETSTACK, Stacks};
 use crate::config::Secrets;
 use crate::control::Refusal;
+use crate::message::{FilteredPacket, Learned, Stage};
+use crate::steer::{connection_lane, datagram_lane};
 use crate::steps::Step;
 
 /// A shard's filter, and what it said of whole flows.
@@ -30,12 +34,20 @@ pub(crate) struct Gate {
     list: u32,
     /// Of the frames that IP has ready, those that the filter itself sends.
     own: Vec<usize>,
+    /// Storage of what is asked about on its way out.
+    ready: Chain,
 }
 
 impl Gate {
     pub(crate) fn new(secrets: &Secrets) -> Self {
         let filter = Filter::new(secrets.filter(), STATES_MAX);
-        Self { filter, said: [FlowCache::new(), FlowCache::new()], list: 0, own: Vec::new() }
+        Self {
+            filter,
+            said: [FlowCache::new(), FlowCache::new()],
+            list: 0,
+            own: Vec::new(),
+            ready: Chain::new(),
+        }
     }
 
     /// Whether anything is asked.
@@ -60,6 +72,14 @@ impl Gate {
         self.filter.allocated_bytes()
     }
 
+    /// Another lane has let a packet through.
+    pub(crate) fn adopt(&mut self, packet: &FilteredPacket, now: Instant) {
+        let FilteredPacket { direction, link, rule, list, ref bytes } = *packet;
+        if let Some(packet) = Packet::read(direction, link, bytes).filter(|_| list == self.list) {
+            self.filter.adopt(&packet, rule, now);
+        }
+    }
+
     /// What becomes of a packet; what is none passes, as IP says what is wrong with it.
     fn judge(
         &mut self,
@@ -68,21 +88,21 @@ impl Gate {
         frame: &[u8],
         headers: &Headers,
         now: Instant,
-    ) -> Verdict {
+    ) -> Ruling {
         let tuple = headers.tuple().filter(|_| !headers.tagged);
         let said = &mut self.said[direction.index()];
         if let Some(ruling) = tuple.and_then(|tuple| said.lookup(link, &tuple, self.list)) {
             let bytes = headers.l3_end.saturating_sub(headers.l3_offset.into());
             self.filter.repeat(direction, bytes, ruling);
-            return ruling.verdict;
+            return ruling;
         }
         let bytes = frame.get(usize::from(headers.l3_offset)..).unwrap_or_default();
-        let Some(packet) = Packet::read(direction, link, bytes) else { return Verdict::Pass };
+        let Some(packet) = Packet::read(direction, link, bytes) else { return Ruling::default() };
         let ruling = self.filter.judge(&packet, now);
         if let Some(tuple) = tuple.filter(|_| ruling.is_for_all) {
             said.insert(link, &tuple, self.list, ruling);
         }
-        ruling.verdict
+        ruling
     }
 }
 
@@ -119,8 +139,11 @@ impl<D> Inside<'_, D> {
     }
 
     fn come_in_asked(&mut self, link: LinkId, frame: Frame, headers: &Headers) -> Option<Frame> {
-        let now = self.common.now;
-        let verdict = self.shard.gate.judge(Direction::In, link, frame.as_slice(), headers, now);
+        if let Some(lane) = self.lane_of_quoted(link, frame.as_slice(), headers) {
+            self.common.hand_over(lane, Stage::Door(self.shard.config.id), link, frame);
+            return None;
+        }
+        let verdict = self.judge(Direction::In, link, frame.as_slice(), headers);
         if verdict == Verdict::Pass {
             return Some(frame);
         }
@@ -129,6 +152,59 @@ impl<D> Inside<'_, D> {
         }
         self.drop_frame(frame, reason(verdict));
         None
+    }
+
+    /// What becomes of a packet. The lane that gets what comes back to it hears of its state.
+    fn judge(&mut self, direction: Direction, link: LinkId, frame: &[u8], headers: &Headers) -> Verdict {
+        let now = self.common.now;
+        let ruling = self.shard.gate.judge(direction, link, frame, headers, now);
+        if ruling.is_news && headers.protocol == IpProtocol::UDP {
+            self.tell_lane_of_return(direction, link, frame, headers, ruling.rule);
+        }
+        ruling.verdict
+    }
+
+    /// Datagrams arrive in the lane of the port that they are for, so those that come back to a forwarded one arrive in another.
+    #[cold]
+    fn tell_lane_of_return(
+        &mut self,
+        direction: Direction,
+        link: LinkId,
+        frame: &[u8],
+        headers: &Headers,
+        rule: Option<u32>,
+    ) {
+        let Some((from, _)) = headers.ports else { return };
+        let lane = datagram_lane(from, &self.shard.config.steering, &self.common.secrets.steering());
+        if lane == self.common.id {
+            return;
+        }
+        let bytes = frame[usize::from(headers.l3_offset)..].to_vec();
+        let list = self.shard.gate.list;
+        let packet = FilteredPacket { direction, link, rule, list, bytes };
+        self.tell_lane(lane, Learned::Filtered(Box::new(packet)));
+    }
+
+    /// The other lane that has the state of what an ICMP error quotes.
+    fn lane_of_quoted(&self, link: LinkId, frame: &[u8], headers: &Headers) -> Option<LaneId> {
+        if self.shard.others.is_empty()
+            || !matches!(headers.protocol, IpProtocol::ICMPV4 | IpProtocol::ICMPV6)
+        {
+            return None;
+        }
+        let packet = Packet::read(Direction::In, link, &frame[usize::from(headers.l3_offset)..])?;
+        let quoted = packet.quoted()?;
+        let (from, to) = quoted.ports()?;
+        let (steering, key) = (&self.shard.config.steering, self.common.secrets.steering());
+        let lane = match quoted.protocol {
+            IpProtocol::TCP => {
+                let tuple = Tuple::new(IpProtocol::TCP, (quoted.src, from), (quoted.dst, to))?;
+                connection_lane(&tuple, steering, &key)
+            }
+            IpProtocol::UDP => datagram_lane(from, steering, &key),
+            _ => return None,
+        };
+        (lane != self.common.id).then_some(lane)
     }
 
     /// Tells the sender of a packet that ends here what the rule wants him to hear. The answer is the filter's own and is asked
@@ -169,11 +245,11 @@ impl<D> Inside<'_, D> {
         if !self.shard.gate.is_on() || self.shard.ip.core.output().is_empty() {
             return;
         }
-        let own = core::mem::take(&mut self.shard.gate.own);
-        let mut ready = core::mem::take(self.shard.ip.core.output());
+        let Shard { gate, ip, .. } = &mut *self.shard;
+        core::mem::swap(&mut gate.ready, ip.core.output());
         let mut nth = 0;
-        while let Some(frame) = ready.pop() {
-            let is_asked = frame.meta().ingress != LOOPBACK && !own.contains(&nth);
+        while let Some(frame) = self.shard.gate.ready.pop() {
+            let is_asked = frame.meta().ingress != LOOPBACK && !self.shard.gate.own.contains(&nth);
             nth += 1;
             let verdict = if is_asked { self.go_out_asked(&frame) } else { Verdict::Pass };
             if verdict == Verdict::Pass {
@@ -183,6 +259,7 @@ impl<D> Inside<'_, D> {
                 self.drop_frame(frame, reason(verdict));
             }
         }
+        self.shard.gate.own.clear();
     }
 
     fn go_out_asked(&mut self, frame: &Frame) -> Verdict {
@@ -190,9 +267,9 @@ impl<D> Inside<'_, D> {
         if !matches!(headers.l3, L3::V4 { .. } | L3::V6 { .. }) {
             return Verdict::Pass;
         }
-        let (link, now) = (frame.meta().ingress, self.common.now);
+        let link = frame.meta().ingress;
         self.step(Step::Filter, Direction::Out, frame.meta().trace, |it| {
-            it.shard.gate.judge(Direction::Out, link, frame.as_slice(), &headers, now)
+            it.judge(Direction::Out, link, frame.as_slice(), &headers)
         })
     }
 }

@@ -64,7 +64,7 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    fn tell_lane(&mut self, lane: LaneId, learned: Learned) {
+    pub(super) fn tell_lane(&mut self, lane: LaneId, learned: Learned) {
         let message = LaneMessage::Learned(self.shard.config.id, Box::new(learned));
         self.common.outbox.messages.push((lane, message));
     }
@@ -86,6 +86,7 @@ impl<D> Inside<'_, D> {
                 self.on_own_change(change);
             }
             Learned::Error(error) => self.blame(error),
+            Learned::Filtered(packet) => self.shard.gate.adopt(&packet, now),
             Learned::FastOpen(news) => {
                 self.shard.fast_opens.note(now, &news);
             }

@@ -1,6 +1,8 @@
 //! Lanes without threads: a world that takes turns in virtual time, and a driver made of two rings.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
+pub mod router;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,0 +1,234 @@
+//! A netstack's filter at both gates: what its rules say counts for every packet, from the next one on, and books balance.
+
+mod support;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firelane_filter::{FilterConfig, FilterCounts};
+use firelane_lane::*;
+use firelane_socket::SocketError;
+use firelane_units::{
+    BlockAnswer, Direction, DropReason, FilterAction, FilterMatch, FilterPorts, FilterProtocol, FilterRule,
+    KeepState, LinkId, Mtu, NetstackId, Port,
+};
+use firelane_wire::IpProtocol;
+use support::router::*;
+use support::*;
+
+const PASS: FilterAction = FilterAction::Pass;
+const BLOCK: FilterAction = FilterAction::Block(BlockAnswer::Silent);
+const TWO: NetstackId = NetstackId(2);
+
+fn rule(direction: Direction, action: FilterAction) -> FilterRule<LinkId> {
+    FilterRule {
+        direction,
+        action,
+        log: None,
+        quick: false,
+        link: None,
+        matching: FilterMatch::default(),
+        keep_state: None,
+        keep_frags: false,
+        head: None,
+        group: None,
+    }
+}
+
+fn to_port(mut rule: FilterRule<LinkId>, protocol: IpProtocol, port: u16) -> FilterRule<LinkId> {
+    rule.matching.protocol = FilterProtocol::Number(protocol.0);
+    rule.matching.to.ports = FilterPorts::Equal(Port(port));
+    rule
+}
+
+fn keep(mut rule: FilterRule<LinkId>) -> FilterRule<LinkId> {
+    rule.keep_state = Some(KeepState::default());
+    rule
+}
+
+fn set(world: &mut World, netstack: NetstackId, rules: Vec<FilterRule<LinkId>>) {
+    let config = Arc::new(FilterConfig { rules, pools: Vec::new() });
+    world.all(|| Control::SetFilter(netstack, Arc::clone(&config)));
+    world.run();
+}
+
+fn counts(world: &World, netstack: NetstackId) -> FilterCounts {
+    let mut sum = FilterCounts::default();
+    world.lanes.iter().for_each(|lane| sum.merge(&lane.filter_counts(netstack).unwrap()));
+    sum
+}
+
+/// The server lets in what is for port 80, keeps state, and lets nothing else in or out: a connection lives by its state.
+#[test]
+fn a_connection_lives_by_its_state_alone() {
+    for lanes in [1, 2, 4] {
+        for remote in ["10.0.0.2:80", "[fd00::2]:80"] {
+            let mut world = two_stacks(lanes, Mtu::ETHERNET);
+            // Neighbour discovery is IPv6 and asked about like anything else; ARP is not.
+            let listener = world.listen(2, 9, remote, 8);
+            let mut neighbours = rule(Direction::In, PASS);
+            neighbours.matching.protocol = FilterProtocol::Number(IpProtocol::ICMPV6.0);
+            let rules = vec![
+                rule(Direction::In, BLOCK),
+                rule(Direction::Out, BLOCK),
+                FilterRule { direction: Direction::Out, ..neighbours.clone() },
+                neighbours,
+                keep(to_port(rule(Direction::In, PASS), IpProtocol::TCP, 80)),
+            ];
+            set(&mut world, TWO, rules);
+            let mut client = world.connect(1, lanes - 1, remote);
+            world.run();
+            assert_eq!(client.poll_connected(), Ok(true), "{remote}");
+            let mut server = listener.accept().expect("the handshake is over").stream;
+            world.transfer(&mut client, &mut server, &vec![7; 200_000]);
+            world.transfer(&mut server, &mut client, &vec![8; 200_000]);
+            let sum = counts(&world, TWO);
+            assert_eq!((sum.states.active, sum.states.out_of_window), (1, 0));
+            assert!(sum.rules[4].bytes > 400_000, "its packets count for its rule: {:?}", sum.rules);
+            world.check_conservation();
+        }
+    }
+}
+
+#[test]
+fn who_is_blocked_hears_what_the_rule_says() {
+    let icmp = |as_dest| BlockAnswer::Icmp { code: 13, as_dest };
+    let cases = [
+        (BlockAnswer::Silent, Ok(false)),
+        (BlockAnswer::Reset, Err(SocketError::Refused)),
+        // RFC 1122 §4.2.3.9 and RFC 5461: while it connects, it gives up.
+        (icmp(false), Err(SocketError::HostUnreachable)),
+        (icmp(true), Err(SocketError::HostUnreachable)),
+    ];
+    for remote in ["10.0.0.2:80", "[fd00::2]:80"] {
+        for (answer, outcome) in cases {
+            let mut world = two_stacks(1, Mtu::ETHERNET);
+            let _listener = world.listen(2, 9, remote, 8);
+            // Nothing may leave by rules: the answer is the filter's own.
+            let blocked = to_port(rule(Direction::In, FilterAction::Block(answer)), IpProtocol::TCP, 80);
+            let mut out = rule(Direction::Out, BLOCK);
+            out.matching.protocol = FilterProtocol::Number(IpProtocol::TCP.0);
+            set(&mut world, TWO, vec![blocked, out]);
+            let client = world.connect(1, 0, remote);
+            world.run_for(Duration::from_millis(50));
+            let told = client.poll_connected();
+            assert_eq!(told, outcome, "{remote} {answer:?}");
+            let drops = &world.counters().drops;
+            assert!(drops.of(DropReason::FilterBlocked) > 0);
+            world.check_conservation();
+        }
+    }
+}
+
+#[test]
+fn what_goes_out_is_asked_too() {
+    let mut world = two_stacks(2, Mtu::ETHERNET);
+    set(&mut world, TWO, vec![to_port(rule(Direction::Out, BLOCK), IpProtocol::UDP, 53)]);
+    let mut sender = world.bind(2, 5, 0, "10.0.0.2:4000");
+    let mut receiver = world.bind(1, 6, 0, "10.0.0.1:53");
+    world.send_to(&mut sender, 5, "10.0.0.1:53".parse().unwrap(), b"not out");
+    world.run();
+    let mut bytes = [0; 99];
+    assert_eq!(receiver.recv.recv(&mut bytes), Ok(None));
+    assert_eq!(world.counters().drops.of(DropReason::FilterBlocked), 1);
+    set(&mut world, TWO, Vec::new());
+    world.send_to(&mut sender, 5, "10.0.0.1:53".parse().unwrap(), b"out");
+    world.run();
+    assert!(matches!(receiver.recv.recv(&mut bytes), Ok(Some(_))));
+    world.check_conservation();
+}
+
+#[test]
+fn a_change_of_rules_counts_for_the_next_packet_of_a_known_flow() {
+    for lanes in [1, 2, 4] {
+        let mut net = Net::new(lanes);
+        let dst = station(1).0;
+        (0..3).for_each(|_| assert!(net.forward(dst, 5).is_some()));
+        let by_leg = |link, direction| FilterRule { link: Some(LinkId(link)), ..rule(direction, BLOCK) };
+        // In by the first leg, or out by the second.
+        for (nth, blocked) in [by_leg(1, Direction::In), by_leg(11, Direction::Out)].into_iter().enumerate() {
+            set(&mut net.world, ROUTER, vec![blocked]);
+            (0..3).for_each(|_| assert!(net.forward(dst, 5).is_none()));
+            assert_eq!(net.drops(DropReason::FilterBlocked), 3 * (nth as u64 + 1));
+            assert_eq!(counts(&net.world, ROUTER).rules[0].packets, 3, "each is counted");
+            set(&mut net.world, ROUTER, vec![by_leg(1, Direction::Out), by_leg(11, Direction::In)]);
+            (0..3).for_each(|_| assert!(net.forward(dst, 5).is_some()));
+            set(&mut net.world, ROUTER, Vec::new());
+            (0..3).for_each(|_| assert!(net.forward(dst, 5).is_some()));
+        }
+        net.world.check_conservation();
+    }
+}
+
+/// What one leg's rule lets in with state may leave by the other, and its answer comes back, whatever other rules say.
+#[test]
+fn a_forwarded_flow_passes_both_gates_by_one_state() {
+    for lanes in [1, 2, 4] {
+        let mut net = Net::new(lanes);
+        assert!(net.forward(station(1).0, 1).is_some());
+        let passes = keep(to_port(rule(Direction::In, PASS), IpProtocol::UDP, 53));
+        set(&mut net.world, ROUTER, vec![rule(Direction::In, BLOCK), rule(Direction::Out, BLOCK), passes]);
+        (0..4).for_each(|_| assert!(net.forward(station(1).0, 7).is_some()));
+        let back = net.back(7);
+        net.send(1, &back);
+        assert_eq!(net.received(0).len(), 1, "the answer");
+        let stray = net.back(8);
+        net.send(1, &stray);
+        assert_eq!(net.received(0).len(), 0, "nobody has asked");
+        // An error about the first's datagram, from somebody between: it is handled where the state is.
+        let error = net.unreachable(7);
+        net.send(1, &error);
+        assert_eq!(net.received(0).len(), 1, "the error");
+        let error = net.unreachable(8);
+        net.send(1, &error);
+        assert_eq!(net.received(0).len(), 0, "about a datagram that nobody has sent");
+        // The lane that gets the answers has the state, too.
+        let active = counts(&net.world, ROUTER).states.active;
+        assert!((1..=2).contains(&active) && active <= lanes.into());
+        // A state ends, and gives its memory back.
+        net.world.run_for(Duration::from_secs(130));
+        let sum = counts(&net.world, ROUTER).states;
+        assert_eq!((sum.active, sum.expired), (0, active));
+        net.world.check_conservation();
+    }
+}
+
+#[test]
+fn chains_of_new_flows_pass_the_gate_one_by_one() {
+    let mut net = Net::new(1);
+    assert!(net.forward(station(1).0, 1).is_some());
+    let mut odd = to_port(rule(Direction::In, BLOCK), IpProtocol::UDP, 53);
+    odd.matching.from.ports = FilterPorts::Inside(Port(99), Port(150));
+    odd.head = NonZeroU32::new(1);
+    set(&mut net.world, ROUTER, vec![odd]);
+    for _ in 0..3 {
+        let mut chain = firelane_frame::Chain::new();
+        for n in 0..200_u16 {
+            chain.push(net.pools.copy_of(&net.datagram(station(1).0, n + 1)).unwrap());
+        }
+        net.wires[0].tx.push_chain(&mut chain);
+        net.world.run();
+        assert_eq!(net.received(1).len(), 150);
+    }
+    assert_eq!(net.drops(DropReason::FilterBlocked), 150);
+    net.world.check_conservation();
+}
+
+/// The router's own messages about what is forwarded pass the gate like anybody's; the filter's own do not.
+#[test]
+fn a_reset_for_a_forwarded_segment_comes_in_its_destinations_name() {
+    let mut net = Net::new(1);
+    assert!(net.forward(station(1).0, 1).is_some());
+    let refuse = rule(Direction::In, FilterAction::Block(BlockAnswer::Icmp { code: 10, as_dest: true }));
+    set(&mut net.world, ROUTER, vec![refuse, rule(Direction::Out, BLOCK)]);
+    let datagram = net.datagram(station(1).0, 7);
+    net.send(0, &datagram);
+    let answers = net.received(0);
+    let packet = firelane_wire::Ipv4View::parse(&answers.first().expect("an error")[14..]).unwrap();
+    assert_eq!((IpAddr::V4(packet.src()), packet.dst()), (station(1).0.into(), station(0).0));
+    assert_eq!(&packet.payload()[..2], &[3, 10]);
+    assert_eq!(Ipv4Addr::from(<[u8; 4]>::try_from(&packet.payload()[20..24]).unwrap()), station(0).0);
+    net.world.check_conservation();
+}
