@@ -24,6 +24,7 @@ mod echo_socket;
 mod engine;
 mod error;
 mod fabric;
+mod filter;
 mod interfaces;
 mod invented;
 mod netstack_config;
@@ -80,6 +81,7 @@ pub use firelane_driver_memif::{
 pub use firelane_driver_memory::{Conditions, WireConfig, wire};
 pub use firelane_driver_packet::{PacketSocket, Promiscuity};
 pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};
+pub use firelane_filter::{FilterCounts, RuleCount, StateCounts};
 pub use firelane_flow::Counters as Traffic;
 pub use firelane_frame::Envelope;
 pub use firelane_ip::{Address, LOOPBACK, Neighbour, Origin, Route};

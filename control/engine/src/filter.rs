@@ -1,0 +1,48 @@
+//! A netstack's packet filter: its rules, and what it has counted.
+//!
+//! Called by the daemon for `[netstack.NAME] filter` and `ipfstat`. Each lane follows its own copy of the rules; what one lets through
+//! the others hear of where they must (`path/lane/src/stacks/filtered.rs`).
+
+use std::sync::Arc;
+
+use firelane_filter::{FOREVER, FilterConfig, FilterCounts};
+use firelane_lane::Control;
+use firelane_units::{FilterRule, IpPrefix, LinkId, NetstackId};
+
+use crate::engine::Engine;
+use crate::error::ChangeError;
+
+impl Engine {
+    /// Gives a netstack's filter other rules and pools. It counts for each packet from the next one on; what states let through before
+    /// may go on. Without rules everything passes.
+    ///
+    /// # Errors
+    /// The netstack does not exist.
+    pub fn set_filter(
+        &self,
+        netstack: NetstackId,
+        rules: Vec<FilterRule<LinkId>>,
+        pools: Vec<(u32, Vec<IpPrefix>)>,
+    ) -> Result<(), ChangeError> {
+        self.0.registry().netstack_mut(netstack)?;
+        let lasting =
+            |prefixes: Vec<IpPrefix>| prefixes.into_iter().map(|prefix| (prefix, FOREVER)).collect();
+        let pools = pools.into_iter().map(|(pool, prefixes)| (pool, lasting(prefixes))).collect();
+        let config = Arc::new(FilterConfig { rules, pools });
+        self.0.tell_all(|_| Control::SetFilter(netstack, Arc::clone(&config)))
+    }
+
+    /// What a netstack's filter has counted, summed over its lanes; of rules since they were given.
+    ///
+    /// # Errors
+    /// The netstack does not exist.
+    pub fn filter_counts(&self, netstack: NetstackId) -> Result<FilterCounts, ChangeError> {
+        let lanes = self.0.registry().netstack_mut(netstack)?.lanes.clone();
+        let mut sum = FilterCounts::default();
+        for lane in lanes {
+            let counted = self.0.fabric.visit(lane, |_, lane| lane.filter_counts(netstack));
+            counted.flatten().iter().for_each(|counted| sum.merge(counted));
+        }
+        Ok(sum)
+    }
+}
