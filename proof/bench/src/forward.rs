@@ -37,21 +37,25 @@ const SPAN: Duration = Duration::from_millis(300);
 pub(crate) const FRAME_BYTES: usize = 64;
 /// Frames that are offered between two looks at the clock: some of a lane's chains.
 const OFFERED: usize = 256;
-const ROUTER: NetstackId = NetstackId(0);
+pub(crate) const ROUTER: NetstackId = NetstackId(0);
+/// Above these bits a source port says in which round it is.
+const PORT_SHIFT: u32 = 11;
 const NEXT_HOP: Ipv4Addr = Ipv4Addr::new(10, 255, 2, 7);
 
 /// What is forwarded: how many routes, how many flows, and what is wanted.
-struct Case {
-    routes: u32,
-    flows: u32,
-    wanted_mpps: f64,
+pub(crate) struct Case {
+    pub(crate) routes: u32,
+    pub(crate) flows: u32,
+    /// Source ports that a flow's frame has in turn, so that it is as many flows.
+    pub(crate) ports: u32,
+    pub(crate) wanted_mpps: f64,
 }
 
 const CASES: [Case; 3] = [
-    Case { routes: 1, flows: 1, wanted_mpps: 15.0 },
-    Case { routes: 10_000, flows: 10_000, wanted_mpps: 12.0 },
+    Case { routes: 1, flows: 1, ports: 1, wanted_mpps: 15.0 },
+    Case { routes: 10_000, flows: 10_000, ports: 1, wanted_mpps: 12.0 },
     // More flows than are remembered: most packets ask the table.
-    Case { routes: 1_000_000, flows: 65_536, wanted_mpps: 8.0 },
+    Case { routes: 1_000_000, flows: 65_536, ports: 1, wanted_mpps: 8.0 },
 ];
 /// Of testpmd, which looks nothing up.
 const WANTED_RATIO: f64 = 0.4;
@@ -96,7 +100,7 @@ pub(crate) fn run() -> Result<Verdict> {
 }
 
 /// A lane with a router between two wires.
-struct World {
+pub(crate) struct World {
     squeue: Squeue<Host<End, NoMail>, LaneMessage<End>, NoBell>,
     epoch: Clock,
     /// The generator's end, and the sink's.
@@ -107,6 +111,7 @@ struct World {
     offered: Chain,
     sunk: Chain,
     frames: usize,
+    ports: u32,
     sent: u64,
 }
 
@@ -120,7 +125,7 @@ const fn stations(side: u8) -> (MacAddr, MacAddr) {
 }
 
 impl World {
-    fn new(case: &Case) -> Self {
+    pub(crate) fn new(case: &Case) -> Self {
         let backlogs = Arc::new(Backlogs::new(1));
         let secrets = Secrets::new(std::array::from_fn(|n| n as u8));
         let lane = Lane::new(LaneConfig::new(LaneId(0), secrets, backlogs, Instant::ZERO));
@@ -138,6 +143,7 @@ impl World {
             offered: Chain::with_capacity(frames + 1),
             sunk: Chain::with_capacity(frames + 1),
             frames,
+            ports: case.ports,
             sent: 0,
         };
         let config = NetstackConfig { forwarding: Forwarding::ON, ..NetstackConfig::new(ROUTER) };
@@ -153,7 +159,7 @@ impl World {
         world
     }
 
-    fn tell(&mut self, control: Control<End>) {
+    pub(crate) fn tell(&mut self, control: Control<End>) {
         let message = LaneMessage::Control(Box::new(control));
         let entered = self.squeue.enter(Mode::Process, message, &|| Instant::ZERO);
         assert!(entered.is_ok(), "the lane is idle");
@@ -212,8 +218,17 @@ impl World {
         self.squeue.work(Idle::StaysAwake, &clock).expect("the lane works");
     }
 
+    /// Lets every flow's frame go round.
+    pub(crate) fn go_all_round(&mut self) -> Result<()> {
+        let all = self.sent + self.frames as u64 * u64::from(self.ports);
+        while self.sent < all {
+            self.go_round(Duration::from_millis(1))?;
+        }
+        Ok(())
+    }
+
     /// Lets the frames go round until the lane has been busy for `span`.
-    fn go_round(&mut self, span: Duration) -> Result<Moved> {
+    pub(crate) fn go_round(&mut self, span: Duration) -> Result<Moved> {
         let (mut busy, mut frames) = (Duration::ZERO, 0);
         while busy < span {
             self.waiting.move_front(OFFERED, &mut self.offered);
@@ -234,7 +249,7 @@ impl World {
                 }
                 sunk += 1;
                 judge(&frame)?;
-                restore(&mut frame);
+                restore(&mut frame, self.ports);
                 self.waiting.push(frame);
             }
             frames += sunk;
@@ -247,7 +262,7 @@ impl World {
     }
 
     /// Whether the lane's books are balanced.
-    fn check(&mut self) -> Result<()> {
+    pub(crate) fn check(&mut self) -> Result<()> {
         let snapshot =
             self.squeue.visit(Instant::ZERO, |host| host.lane.snapshot()).ok_or("the lane is busy")?;
         let dropped = snapshot.counters.drops.total() + self.drops.total();
@@ -300,8 +315,8 @@ fn judge(frame: &Frame) -> Result<()> {
     if is_right { Ok(()) } else { Err(format!("a frame came out wrong: {bytes:x?}").into()) }
 }
 
-/// Makes a frame what it was before it was forwarded.
-fn restore(frame: &mut Frame) {
+/// Makes a frame what it was before it was forwarded, or the next of as many flows as there are `ports`.
+fn restore(frame: &mut Frame, ports: u32) {
     let (src, dst) = stations(0);
     let bytes = frame.as_mut_slice();
     bytes[..6].copy_from_slice(&dst.0);
@@ -310,5 +325,12 @@ fn restore(frame: &mut Frame) {
     let word = |ttl| u16::from_be_bytes([ttl, protocol]);
     let checksum = update16(u16::from_be_bytes([a, b]), word(ttl), word(ttl + 1));
     bytes[22] += 1;
+    // The port's low bits are the flow's own.
+    let port = u16::from_be_bytes([bytes[34], bytes[35]]);
+    let next = (u32::from(port >> PORT_SHIFT) + 1) % ports.max(1);
+    if ports > 1 {
+        let port = (port & ((1 << PORT_SHIFT) - 1)) | (next as u16) << PORT_SHIFT;
+        bytes[34..36].copy_from_slice(&port.to_be_bytes());
+    }
     bytes[24..26].copy_from_slice(&checksum.to_be_bytes());
 }

@@ -13,6 +13,7 @@ mod bulk;
 mod conn_memory;
 mod conn_rate;
 mod cpu;
+mod filter;
 mod forward;
 mod fused;
 mod idle;
@@ -60,6 +61,11 @@ const BENCHES: &[Bench] = &[
         name: "forward",
         about: "64-byte UDP through a router, ring to ring in one lane, beside DPDK's testpmd",
         run: forward::run,
+    },
+    Bench {
+        name: "filter",
+        about: "the router of `forward` with 1,000 rules and with 1,048,576 states, beside itself without a filter",
+        run: filter::run,
     },
     Bench {
         name: "wire-tcp",
