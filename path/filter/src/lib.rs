@@ -46,6 +46,8 @@ pub struct Ruling {
     pub verdict: Verdict,
     /// The rule that decided; without one packets pass.
     pub rule: Option<u32>,
+    /// The rule that asks that somebody is told of the packet.
+    pub logged: Option<u32>,
     /// It goes the way of a state's first packet, and a table that gets what comes back has not heard of the state for a while
     /// ([`Filter::adopt`]).
     pub is_news: bool,
@@ -168,13 +170,17 @@ impl Filter {
             if rule.and_then(|rule| self.rules.get(rule)).is_some_and(|rule| rule.keep_frags) {
                 self.frags.keep(packet, now);
             }
-            return Ruling { is_news, ..pass(rule) };
+            let logs = |rule: &u32| self.rules.get(*rule)?.log.filter(|log| !log.first);
+            let logged = rule.filter(|rule| logs(rule).is_some());
+            return Ruling { is_news, logged, ..pass(rule) };
         }
         let found = self.rules.search(packet, belongs == Belongs::OutOfWindow, &self.pools, now);
         let Some((nth, rule)) = found.rule.and_then(|nth| Some((nth, self.rules.get(nth)?))) else {
-            return Ruling { is_for_all: self.is_for_all(found.is_for_all), ..pass(None) };
+            let is_for_all = self.is_for_all(found.is_for_all);
+            return Ruling { is_for_all, logged: found.logged, ..pass(None) };
         };
         let (keep_state, keep_frags) = (rule.keep_state, rule.keep_frags);
+        let logged = if rule.log.is_some() { Some(nth) } else { found.logged };
         let mut is_news = false;
         let mut verdict = match rule.action {
             FilterAction::Block(answer) => Verdict::Block(answer),
@@ -197,7 +203,8 @@ impl Filter {
         if verdict == Verdict::Pass && keep_frags {
             self.frags.keep(packet, now);
         }
-        Ruling { verdict, rule: Some(nth), is_news, is_for_all: self.is_for_all(found.is_for_all) }
+        let is_for_all = self.is_for_all(found.is_for_all) && logged.is_none();
+        Ruling { verdict, rule: Some(nth), logged, is_news, is_for_all }
     }
 
     /// Another lane's filter has let a packet through by a state which this one's table is to have, too: what comes back to it arrives

@@ -79,7 +79,7 @@ fn skip_leaves_rules_out_and_count_and_log_decide_nothing() {
         rule(IN, FilterAction::Log),
     ]);
     let ruling = ask_at(&mut filter, IN, LINK, &udp("10.0.0.1:1", "192.0.2.7:53"), 0);
-    assert_eq!((ruling.verdict, ruling.rule), (Verdict::Pass, None));
+    assert_eq!((ruling.verdict, ruling.rule, ruling.logged), (Verdict::Pass, None, Some(4)));
     assert_eq!(ask(&mut filter, IN, &udp("11.0.0.1:1", "192.0.2.7:53")), BLOCKED);
     let met: Vec<u64> = filter.counts().rules.iter().map(|count| count.packets).collect();
     assert_eq!(met, [0, 0, 1, 1, 1]);

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use firelane_filter::{Filter, Verdict};
-use firelane_units::{Direction, KeepState, LinkId};
+use firelane_units::{Direction, FilterLog, KeepState, LinkId};
 use firelane_wire::{Icmpv4Repr, Icmpv4Unreachable, IpProtocol, TcpFlags};
 use proptest::prelude::*;
 use std::num::NonZeroU32;
@@ -195,6 +195,19 @@ fn a_flood_pushes_out_the_oldest_half_open_and_nobody_else() {
     }
     assert_eq!(ask(&mut full, IN, &syn("10.2.0.1:5", SERVER)), Verdict::NoRoom);
     assert_eq!(full.counts().states.full, 1);
+}
+
+#[test]
+fn who_asks_to_be_told_is_told_of_each_packet_or_of_the_first() {
+    let told = |log: FilterLog| {
+        let kept = rule(OUT, PASS).keep().with(|it| it.log = Some(log));
+        let mut filter = filter(vec![rule(IN, BLOCK).with(|it| it.log = Some(log)), kept]);
+        let packets =
+            [(OUT, CLIENT, SERVER), (IN, SERVER, CLIENT), (OUT, CLIENT, SERVER), (IN, "10.9.0.1:1", CLIENT)];
+        packets.map(|(direction, src, dst)| ask_at(&mut filter, direction, LINK, &udp(src, dst), 0).logged)
+    };
+    assert_eq!(told(FilterLog::default()), [Some(1), Some(1), Some(1), Some(0)]);
+    assert_eq!(told(FilterLog { first: true, body: false }), [Some(1), None, None, Some(0)]);
 }
 
 #[test]

@@ -576,14 +576,14 @@ pub enum DatagramOption {
     ReceiveQueue(usize),
 }
 
-/// A packet that one lane's filter has let through by a state.
+/// A packet that a lane's filter has met.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilteredPacket {
     /// In to the netstack, or out of it.
     pub direction: Direction,
     /// By which link.
     pub link: LinkId,
-    /// The rule that the state is of, if it is of the list that is there.
+    /// The rule by which, if it is of the list that is there.
     pub rule: Option<u32>,
     /// Which list of rules that is.
     pub list: u32,

@@ -6,6 +6,7 @@
 use core::mem;
 use std::sync::Arc;
 
+use firelane_filter::Verdict;
 use firelane_frame::{Chain, Frame};
 use firelane_ip::{Configured, Resolvers, RouterFlags};
 use firelane_socket::{Ready, SocketToken};
@@ -13,7 +14,7 @@ use firelane_units::{IpPrefix, LaneId, LinkId, MacAddr, NetstackId};
 
 use crate::backlog::Backlogs;
 use crate::look::Look;
-use crate::message::{Frames, LaneMessage, Stage};
+use crate::message::{FilteredPacket, Frames, LaneMessage, Stage};
 use crate::view::Question;
 
 /// Where a lane's outbox is emptied: the engine's squeues and sleepers.
@@ -63,6 +64,8 @@ pub enum Notice {
     RouterFlags(NetstackId, LinkId, RouterFlags),
     /// Somebody else has the address; it is not used.
     DuplicateAddress(NetstackId, LinkId, IpPrefix, MacAddr),
+    /// A netstack's filter has met a packet by a rule that asks to be told of it.
+    Filtered(NetstackId, Box<FilteredPacket>, Verdict),
 }
 
 /// What is to become of connections whose two ends are programs'.

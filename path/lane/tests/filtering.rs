@@ -7,12 +7,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firelane_filter::{FilterConfig, FilterCounts};
+use firelane_filter::{FilterConfig, FilterCounts, Verdict};
 use firelane_lane::*;
 use firelane_socket::SocketError;
 use firelane_units::{
-    BlockAnswer, Direction, DropReason, FilterAction, FilterMatch, FilterPorts, FilterProtocol, FilterRule,
-    KeepState, LinkId, Mtu, NetstackId, Port,
+    BlockAnswer, Direction, DropReason, FilterAction, FilterLog, FilterMatch, FilterPorts, FilterProtocol,
+    FilterRule, KeepState, LinkId, Mtu, NetstackId, Port,
 };
 use firelane_wire::IpProtocol;
 use support::router::*;
@@ -138,6 +138,19 @@ fn what_goes_out_is_asked_too() {
     world.run();
     assert!(matches!(receiver.recv.recv(&mut bytes), Ok(Some(_))));
     world.check_conservation();
+}
+
+/// The operator is told of packets by rules that say so, and not of more than he can read.
+#[test]
+fn a_log_is_kept_and_is_bounded() {
+    let mut net = Net::new(1);
+    let mut loud = rule(Direction::In, BLOCK);
+    loud.log = Some(FilterLog::default());
+    set(&mut net.world, ROUTER, vec![loud]);
+    (0..300).for_each(|port| assert!(net.forward(station(1).0, port + 1).is_none()));
+    let of_filter = |notice: &Notice| matches!(notice, Notice::Filtered(ROUTER, _, Verdict::Block(_)));
+    assert_eq!(net.world.mail.notices.iter().filter(|it| of_filter(it)).count(), 100);
+    assert_eq!(net.drops(DropReason::FilterBlocked), 300);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use firelane_classify::{FlowCache, Headers, L3, Tuple};
 use firelane_filter::{Filter, FilterConfig, FilterCounts, Packet, Ruling, STATES_MAX, Verdict};
 use firelane_frame::{Chain, Frame};
 use firelane_ip::LOOPBACK;
-use firelane_tcp::reset_for;
+use firelane_tcp::{ResetBudget, reset_for};
 use firelane_units::{BlockAnswer, Direction, DropReason, Instant, LaneId, LinkId, NetstackId};
 use firelane_wire::IpProtocol;
 
@@ -21,8 +21,14 @@ use super::{NO_NETSTACK, Stacks};
 use crate::config::Secrets;
 use crate::control::Refusal;
 use crate::message::{FilteredPacket, Learned, Stage};
+use crate::outbox::Notice;
 use crate::steer::{connection_lane, datagram_lane};
 use crate::steps::Step;
+
+/// Of how many packets the operator is told each second; a flood is not to fill his log.
+const TOLD_PER_SECOND: u32 = 100;
+/// How much of each is told.
+const TOLD_BYTES: usize = 128;
 
 /// A shard's filter, and what it said of whole flows.
 #[derive(Debug)]
@@ -34,6 +40,8 @@ pub(crate) struct Gate {
     list: u32,
     /// Of the frames that IP has ready, those that the filter itself sends.
     own: Vec<usize>,
+    /// Of how many packets the operator may still be told.
+    told: ResetBudget,
     /// Storage of what is asked about on its way out.
     ready: Chain,
 }
@@ -46,6 +54,7 @@ impl Gate {
             said: [FlowCache::new(), FlowCache::new()],
             list: 0,
             own: Vec::new(),
+            told: ResetBudget::new(TOLD_PER_SECOND),
             ready: Chain::new(),
         }
     }
@@ -158,10 +167,34 @@ impl<D> Inside<'_, D> {
     fn judge(&mut self, direction: Direction, link: LinkId, frame: &[u8], headers: &Headers) -> Verdict {
         let now = self.common.now;
         let ruling = self.shard.gate.judge(direction, link, frame, headers, now);
+        if let Some(rule) = ruling.logged {
+            self.tell_of(direction, link, frame, headers, (rule, ruling.verdict));
+        }
         if ruling.is_news && headers.protocol == IpProtocol::UDP {
             self.tell_lane_of_return(direction, link, frame, headers, ruling.rule);
         }
         ruling.verdict
+    }
+
+    /// Tells the operator of a packet, unless there are too many of them.
+    #[cold]
+    fn tell_of(
+        &mut self,
+        direction: Direction,
+        link: LinkId,
+        frame: &[u8],
+        headers: &Headers,
+        (rule, verdict): (u32, Verdict),
+    ) {
+        if !self.shard.gate.told.allow(self.common.now) {
+            return;
+        }
+        let begin = usize::from(headers.l3_offset);
+        let bytes = frame[begin..frame.len().min(begin + TOLD_BYTES)].to_vec();
+        let list = self.shard.gate.list;
+        let packet = FilteredPacket { direction, link, rule: Some(rule), list, bytes };
+        let notice = Notice::Filtered(self.shard.config.id, Box::new(packet), verdict);
+        self.common.outbox.notices.push(notice);
     }
 
     /// Datagrams arrive in the lane of the port that they are for, so those that come back to a forwarded one arrive in another.
