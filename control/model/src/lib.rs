@@ -17,6 +17,7 @@ mod daemon;
 mod dhcp;
 mod error;
 mod etherstub;
+mod filter;
 mod flow;
 mod guard;
 mod instance;
@@ -44,11 +45,14 @@ pub use daemon::{Daemon, Lanes};
 pub use dhcp::{Dhcp, HostName};
 pub use error::{FieldError, FileError};
 pub use etherstub::Etherstub;
+pub use filter::{Filter, IpfFile, IpfLine, IpfRule, PlacedRule, Pool, PoolNumber, RuleError};
 pub use flow::{DsField, Flow, FlowMatch, NO_WIRE, Transport};
 pub use guard::{ClientId, Guard};
 pub use instance::Instance;
 pub use interface::{FixedProp, IfProp, IfProps, Interface, ReversePath, Switch, mtu_least};
-pub use limits::{LANES_MAX, LINKS_MAX, MODEL_TEXT_MAX, NETSTACKS_MAX, OBJECTS_MAX};
+pub use limits::{
+    FILTER_RULES_MAX, LANES_MAX, LINKS_MAX, MODEL_TEXT_MAX, NETSTACKS_MAX, OBJECTS_MAX, POOLED_MAX,
+};
 pub use link::{Link, LinkKind};
 pub use mac::{AUTOMATIC_MAC_PREFIX, Mac, automatic_mac, prefixed_mac};
 pub use memif::{Memif, MemifRole};

@@ -6,6 +6,10 @@ pub const LINKS_MAX: usize = 20_000;
 pub const NETSTACKS_MAX: usize = 4_096;
 /// Flows, services, and the addresses and routes of one netstack, each: bounds the work of one apply.
 pub const OBJECTS_MAX: usize = 65_536;
+/// Rules of a netstack's filter: a new flow is compared with them one after the other.
+pub const FILTER_RULES_MAX: usize = 16_384;
+/// Networks in all pools of a netstack: twice what a pool is tested with.
+pub const POOLED_MAX: usize = 200_000;
 /// Lanes: one per CPU of the largest machines in use.
 pub const LANES_MAX: u16 = 256;
 /// A configuration file or request body in bytes: 20,000 VNICs take about 3 MB.

@@ -1,4 +1,4 @@
-//! A netstack: one IP instance with its addresses, routes and tunables.
+//! A netstack: one IP instance with its addresses, routes, packet filter and tunables.
 //!
 //! Its interfaces are the VNICs that name it as their user; an address object's first half is the VNIC.
 
@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AddrObjName, Address, Interface, LinkName, Programs, Route, Tunables};
+use crate::{
+    AddrObjName, Address, Filter, Interface, IpfRule, LinkName, Pool, PoolNumber, Programs, Route, Tunables,
+};
 
 /// One IP instance.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -25,8 +27,28 @@ pub struct Netstack {
     /// Who may run programs on it, and how much each may have.
     #[serde(default, skip_serializing_if = "Programs::is_default")]
     pub programs: Programs,
+    /// The rules of its packet filter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filter: Vec<IpfRule>,
+    /// The pools of networks that its rules name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, Vec<String>>))]
+    pub pools: BTreeMap<PoolNumber, Pool>,
     /// The protocol properties that are set.
     #[serde(default, skip_serializing_if = "Tunables::is_default")]
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, BTreeMap<String, Object>>))]
     pub tunables: Tunables,
+}
+
+impl Netstack {
+    /// Its packet filter.
+    pub fn packet_filter(&self) -> Filter {
+        Filter { rules: self.filter.clone(), pools: self.pools.clone() }
+    }
+
+    /// Gives it another packet filter.
+    pub fn set_packet_filter(&mut self, filter: Filter) {
+        let Filter { rules, pools } = filter;
+        (self.filter, self.pools) = (rules, pools);
+    }
 }

@@ -7,6 +7,7 @@ use std::collections::btree_map::Entry;
 
 use firelane_units::Mtu;
 
+use crate::filter::{self, FilterPart};
 use crate::interface::mtu_least;
 use crate::limits::{LINKS_MAX, NETSTACKS_MAX, OBJECTS_MAX};
 use crate::{
@@ -185,6 +186,7 @@ impl Model {
             for (field, value, allowed) in netstack.programs.faults() {
                 faults.add(format!("netstack.{name}.programs.{field}"), value, allowed);
             }
+            self.check_filter(name, netstack, faults);
             let (mut taken, mut automatic) = (BTreeMap::new(), BTreeMap::new());
             for (addrobj, address) in &netstack.addresses {
                 let field = format!("netstack.{name}.addresses.{addrobj}");
@@ -221,6 +223,17 @@ impl Model {
                     faults.add(field, source, "another VNIC of this netstack");
                 }
             }
+        }
+    }
+
+    fn check_filter(&self, name: &NetstackName, netstack: &Netstack, faults: &mut Faults) {
+        let is_its = |vnic: &LinkName| self.vnics.get(vnic).and_then(Vnic::netstack) == Some(name);
+        for (part, (value, allowed)) in filter::faults(&netstack.filter, &netstack.pools, is_its) {
+            let field = match part {
+                FilterPart::Filter => format!("netstack.{name}.filter"),
+                FilterPart::Pools => format!("netstack.{name}.pools"),
+            };
+            faults.add(field, value, allowed);
         }
     }
 
