@@ -26,3 +26,22 @@ fn a_file_that_is_wrong_everywhere_gives_a_hundred_lines() {
     let text = host_with(10_000).replace("[etherstub.sw0]\n", "");
     assert_eq!(Model::from_toml("large.toml", &text).expect_err("no switch").len(), 100);
 }
+
+#[test]
+fn a_hundred_thousand_networks_and_thousands_of_rules_are_read() {
+    let networks: String =
+        (0..100_000_u32).map(|n| format!("'10.{}.{}.{}',", n >> 16, n >> 8 & 255, n & 255)).collect();
+    let rules = |count: usize| "'block in from pool/13 to any',".repeat(count);
+    let text = |count| {
+        format!("[netstack.web]\nfilter = [{}]\n[netstack.web.pools]\n13 = [{networks}]\n", rules(count))
+    };
+    let model = Model::from_toml("large.toml", &text(10_000)).expect("as many as allowed");
+    assert_eq!(
+        model.netstacks["web"].packet_filter().pools.values().next().map(|it| it.networks().len()),
+        Some(100_000)
+    );
+    assert_eq!(Model::from_toml("dump", &model.to_toml()), Ok(model));
+    let faults = Model::from_toml("large.toml", &text(firelane_model::FILTER_RULES_MAX + 1))
+        .expect_err("one too many");
+    assert_eq!(faults[0].to_string(), "large.toml:2: netstack.web.filter: \"16385\": at most 16384");
+}

@@ -5,6 +5,8 @@
 //!
 //! A crate of its own, so that the programs which tests run are built once, with the libraries that the tests have.
 
+mod filter;
+
 use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_model::{
@@ -15,6 +17,8 @@ use firelane_model::{
 use firelane_units::{
     BitRate, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, Protection, Protections, VlanId,
 };
+
+pub use filter::ipf_rule;
 
 /// Choices read off a string of bytes; zero when it ends.
 struct Dice<'a>(&'a [u8]);
@@ -104,6 +108,7 @@ pub fn model(bytes: &[u8]) -> Model {
     for number in 0..5 {
         roll_vnic(&mut model, dice, number);
     }
+    filter::roll_filters(&mut model, dice);
     for number in 0..4 {
         roll_flow(&mut model, dice, number);
     }
@@ -248,6 +253,9 @@ fn drop_faults(model: &mut Model) {
                 let addrobj = rest.strip_prefix("addresses.");
                 let interface = rest.strip_prefix("interfaces.").and_then(|it| it.split('.').next());
                 model.netstacks.get_mut(object).is_some_and(|it| {
+                    if rest == "filter" {
+                        return filter::drop_rule(it, &fault.value);
+                    }
                     if rest == "routes" {
                         let before = it.routes.len();
                         it.routes.retain(|route| route.gateway().is_some());

@@ -8,8 +8,10 @@ use super::error::RuleError;
 use super::read::{Words, decimal};
 use super::words;
 
-/// The comparisons with one port, and the words for them.
-const COMPARISONS: [(&str, &str, fn(Port) -> FilterPorts); 6] = [
+/// A comparison with one port: its sign, its word and what it means.
+type Comparison = (&'static str, &'static str, fn(Port) -> FilterPorts);
+
+const COMPARISONS: [Comparison; 6] = [
     ("=", "eq", FilterPorts::Equal),
     ("!=", "ne", FilterPorts::NotEqual),
     ("<", "lt", FilterPorts::Less),

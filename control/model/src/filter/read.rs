@@ -196,8 +196,9 @@ impl<'a> Words<'a> {
         if !self.take("code") {
             return Ok((kind, None));
         }
-        let unreachable = !v6 && kind == 3 && self.peek().is_some_and(|word| decimal::<u8>(word).is_none());
-        let code = match unreachable {
+        let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+        let is_named = !v6 && kind == 3 && !self.peek().is_some_and(is_number);
+        let code = match is_named {
             true => self.unreachable_code()?,
             false => self.value("a code from 0 to 255", decimal)?,
         };

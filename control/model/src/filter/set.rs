@@ -3,6 +3,7 @@
 //! A group is a list of rules of one direction that the match of another rule, its head, goes on with; groups form a tree
 //! whose root is the main one.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use core::num::NonZeroU32;
@@ -98,11 +99,12 @@ fn heads(rules: &[IpfRule], say: &mut dyn FnMut(Fault)) -> BTreeMap<Group, Group
     let mut heads = BTreeMap::new();
     for rule in rules {
         let Some(headed) = headed(rule) else { continue };
-        if heads.contains_key(&headed) {
-            let number = rule.rule().head.map_or(0, NonZeroU32::get);
-            say((rule.to_string(), format!("group {number} has a head already in this direction")));
-        } else {
-            heads.insert(headed, group(rule));
+        match heads.entry(headed) {
+            Entry::Vacant(free) => drop(free.insert(group(rule))),
+            Entry::Occupied(_) => {
+                let number = rule.rule().head.map_or(0, NonZeroU32::get);
+                say((rule.to_string(), format!("group {number} has a head already in this direction")));
+            }
         }
     }
     heads
