@@ -39,6 +39,9 @@ pub fn apply_to_model(present: &mut Model, step: &Step) {
         Action::CreateVnic(name, vnic) | Action::SetVnic(name, _, vnic) => {
             drop(present.vnics.insert(name, vnic))
         }
+        Action::SetFilter(name, _, filter) => {
+            change(present, &name, |it| it.set_packet_filter(filter));
+        }
         Action::SetInterface(netstack, name, _, interface) => {
             change(present, &netstack, |it| match interface.is_default() {
                 true => it.interfaces.remove(&name),

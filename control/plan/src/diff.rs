@@ -1,6 +1,6 @@
 //! The comparison itself.
 
-use firelane_model::{Interface, Model};
+use firelane_model::{Interface, Model, Netstack};
 
 use crate::torn::Torn;
 use crate::{Action, Effect, Step};
@@ -64,6 +64,10 @@ impl Plan<'_> {
                     let stays = shall.is_some_and(|it| it.addresses.contains_key(addrobj));
                     self.push(anew(stays), Action::RemoveAddress(name.clone(), addrobj.clone()));
                 }
+            }
+            if let Some(interim) = self.torn.interim_filter(netstack) {
+                let action = Action::SetFilter(name.clone(), netstack.packet_filter(), interim);
+                self.push(Effect::Live, action);
             }
         }
         for (name, _) in
@@ -170,6 +174,15 @@ impl Plan<'_> {
         }
         for (name, shall) in &wanted.netstacks {
             let is = present.netstacks.get(name);
+            // Before there is an address, so that nothing comes in by it unasked.
+            let interim = is.and_then(|is| self.torn.interim_filter(is));
+            if interim.is_some() || is.is_none_or(|is| is.filter != shall.filter || is.pools != shall.pools) {
+                let before = interim.or_else(|| is.map(Netstack::packet_filter)).unwrap_or_default();
+                let after = shall.packet_filter();
+                if before != after {
+                    self.push(Effect::Live, Action::SetFilter(name.clone(), before, after));
+                }
+            }
             for (vnic, shall) in &shall.interfaces {
                 let before = is.and_then(|is| is.interfaces.get(vnic));
                 let before = before.filter(|before| !self.torn.interface(name, vnic, before));

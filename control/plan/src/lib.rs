@@ -16,6 +16,7 @@
 
 mod apply;
 mod diff;
+mod filter_lines;
 mod step;
 mod torn;
 

@@ -4,11 +4,13 @@ use core::fmt;
 use std::collections::BTreeSet;
 
 use firelane_model::{
-    AccountName, AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Interface, Link, LinkKind,
+    AccountName, AddrObjName, Address, Daemon, Etherstub, Filter, Flow, FlowName, Interface, Link, LinkKind,
     LinkName, Memif, Netstack, NetstackName, Nic, NicDriver, Programs, Prop, ReversePath, Route, Service,
     ServiceName, Switch, Tunables, Vnic, VnicUser, spell_rate,
 };
 use firelane_units::{BitRate, Mtu};
+
+use crate::filter_lines;
 
 /// What traffic feels of a step. Objects that a step does not name feel nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -47,6 +49,8 @@ pub enum Action {
     RemoveFlow(FlowName),
     /// Removes a route.
     RemoveRoute(NetstackName, Route),
+    /// Changes a netstack's packet filter.
+    SetFilter(NetstackName, Filter, Filter),
     /// Changes what is said of an interface.
     SetInterface(NetstackName, LinkName, Interface, Interface),
     /// Removes an address.
@@ -120,7 +124,10 @@ impl fmt::Display for Step {
             Action::DeleteEtherstub(name) => write!(f, "delete etherstub {name}"),
             Action::DeleteLink(name) => write!(f, "delete link {name}"),
             Action::DeleteNetstack(name) => write!(f, "delete netstack {name}"),
-            Action::SetDaemon(..) | Action::SetTunables(..) | Action::SetPrograms(..) => self.fmt_settings(f),
+            Action::SetDaemon(..)
+            | Action::SetTunables(..)
+            | Action::SetPrograms(..)
+            | Action::SetFilter(..) => self.fmt_settings(f),
             Action::SetLink(..) | Action::SetEtherstub(..) | Action::SetVnic(..) => self.fmt_link_change(f),
             Action::SetFlow(..) | Action::SetService(..) => self.fmt_upper_change(f),
             Action::SetInterface(..) | Action::SetAddress(..) => self.fmt_ip_change(f),
@@ -130,6 +137,14 @@ impl fmt::Display for Step {
 }
 
 impl Step {
+    /// What changes inside, line by line, if one line cannot say it.
+    pub fn lines(&self) -> Vec<String> {
+        match &self.action {
+            Action::SetFilter(_, from, to) => filter_lines::lines(from, to),
+            _ => Vec::new(),
+        }
+    }
+
     fn fmt_creation(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.action {
             Action::CreateNetstack(name, _) => write!(f, "create netstack {name}"),
@@ -184,6 +199,9 @@ impl Step {
                     change("memory", &optional(from.memory), &optional(to.memory)),
                 ];
                 write!(f, "set programs of netstack {name}{}", Changes(&list))
+            }
+            Action::SetFilter(name, from, to) => {
+                write!(f, "set filter of netstack {name}: {}", filter_lines::summary(from, to))
             }
             _ => Ok(()),
         }
@@ -340,12 +358,14 @@ impl fmt::Display for User<'_> {
 /// What a plan without steps says.
 pub const NO_CHANGES: &str = "no changes";
 
-/// The plan for a person: one line per step, its effect first; or [`NO_CHANGES`].
+/// The plan for a person: one line per step, its effect first, and below it what changes inside; or [`NO_CHANGES`].
 pub fn render(steps: &[Step]) -> String {
     if steps.is_empty() {
         return format!("{NO_CHANGES}\n");
     }
-    steps.iter().map(|step| format!("{:<8}  {step}\n", step.effect)).collect()
+    let inside =
+        |step: &Step| step.lines().iter().map(|line| format!("          {line}\n")).collect::<String>();
+    steps.iter().map(|step| format!("{:<8}  {step}\n{}", step.effect, inside(step))).collect()
 }
 
 impl Action {

@@ -2,8 +2,8 @@
 //! and those that rest on one of these.
 
 use firelane_model::{
-    AddrObjName, Address, Flow, FlowName, Interface, LinkName, Model, NetstackName, Service, ServiceName,
-    Vnic, VnicUser,
+    AddrObjName, Address, Filter, Flow, FlowName, Interface, IpfRule, LinkName, Model, Netstack,
+    NetstackName, Service, ServiceName, Vnic, VnicUser,
 };
 
 /// Asks about objects of `present`.
@@ -56,6 +56,13 @@ impl Torn<'_> {
         let stays = self.wanted.netstacks.get(netstack).is_some_and(|it| it.interfaces.contains_key(name));
         let goes = |vnic: &LinkName| self.present.vnics.get(vnic).is_none_or(|it| self.vnic(vnic, it));
         !stays || goes(name) || is.sources().any(goes)
+    }
+
+    /// The filter of `is` between: without rules of links that go. What the others' packets hear is the same all the time.
+    pub(crate) fn interim_filter(&self, is: &Netstack) -> Option<Filter> {
+        let goes = |vnic: &LinkName| self.present.vnics.get(vnic).is_none_or(|it| self.vnic(vnic, it));
+        let named = |rule: &IpfRule| rule.rule().link.as_ref().is_some_and(goes);
+        is.filter.iter().any(named).then(|| is.packet_filter().without(goes))
     }
 
     pub(crate) fn flow(&self, name: &FlowName, is: &Flow) -> bool {

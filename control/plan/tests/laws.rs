@@ -37,7 +37,8 @@ fn subject(action: &Action) -> (&'static str, String) {
         Action::DeleteNetstack(n)
         | Action::CreateNetstack(n, _)
         | Action::SetTunables(n, ..)
-        | Action::SetPrograms(n, ..) => ("netstack", n.to_string()),
+        | Action::SetPrograms(n, ..)
+        | Action::SetFilter(n, ..) => ("netstack", n.to_string()),
     }
 }
 
@@ -182,4 +183,56 @@ fn an_mtu_shrinks_from_the_top() {
     let up = plan(&mtus(9000, 8000), &mtus(1500, 1400));
     assert!(render(&up).starts_with("brief     set etherstub"), "{}", render(&up));
     assert!(up.iter().all(|step| step.effect == Effect::Brief));
+}
+
+#[test]
+fn a_filter_changes_live_and_is_shown_rule_by_rule() {
+    const AT: &str = "[netstack.web.addresses]";
+    let with = |said: &str| two_tenants(|text| text.replace(AT, &format!("[netstack.web]\n{said}\n{AT}")));
+    let open = with("");
+    let present = with("filter = ['block in all', 'pass in on web0 proto icmp all']");
+    let wanted = with(
+        "filter = ['block in all', 'pass in quick on web0 from pool/5 to any']\npools = { 5 = ['10.0.0.0/8'] }",
+    );
+    let steps = render(&plan(&wanted, &present));
+    let lines = "\
+live      set filter of netstack web: rules 1 added, 1 removed; pool/5 1 added
+          - pass in on web0 proto icmp from any to any
+          + pass in quick on web0 from pool/5 to any
+            pool/5 1 added
+";
+    assert_eq!(steps, lines);
+    // From the start the filter is there before the addresses are.
+    let steps = render(&plan(&wanted, &Model::default()));
+    let place = |text: &str| steps.find(text).unwrap_or_else(|| panic!("{text}\n{steps}"));
+    assert!(
+        place("create vnic web0") < place("set filter") && place("set filter") < place("add address"),
+        "{steps}"
+    );
+    assert_eq!(render(&plan(&open, &present)).lines().count(), 3);
+}
+
+#[test]
+fn a_filter_lets_go_of_a_vnic_that_is_made_anew() {
+    const AT: &str = "[netstack.web.addresses]";
+    let rules = "filter = ['skip 1 in all', 'block in on web0 all', 'pass in proto tcp all']";
+    let text = |model: String| model.replace(AT, &format!("[netstack.web]\n{rules}\n{AT}"));
+    let present = two_tenants(text);
+    let vlan = two_tenants(|it| text(it).replace("[vnic.web0]", "[vnic.web0]\nvlan = 7"));
+    let steps = render(&plan(&vlan, &present));
+    let lines: Vec<_> = steps.lines().filter(|line| line.contains("rule") || line.contains(" in ")).collect();
+    let want = [
+        "live      set filter of netstack web: rules 1 added, 2 removed",
+        "          - skip 1 in all",
+        "          - block in on web0 all",
+        "          + count in all",
+        "live      set filter of netstack web: rules 2 added, 1 removed",
+        "          - count in all",
+        "          + skip 1 in all",
+        "          + block in on web0 all",
+    ];
+    assert_eq!(lines, want, "{steps}");
+    let place = |text: &str| steps.find(text).unwrap_or_else(|| panic!("{text}\n{steps}"));
+    assert!(place("set filter") < place("delete vnic web0"), "{steps}");
+    assert!(place("create vnic web0") < steps.rfind("set filter").unwrap(), "{steps}");
 }

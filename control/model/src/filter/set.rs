@@ -146,11 +146,6 @@ fn skips_beyond(rules: &[IpfRule]) -> BTreeSet<usize> {
 }
 
 impl Filter {
-    /// Whether a rule names a link of which `wanted` is so.
-    pub fn names(&self, wanted: impl Fn(&LinkName) -> bool) -> bool {
-        self.rules.iter().any(|rule| rule.rule().link.as_ref().is_some_and(&wanted))
-    }
-
     /// The same filter for a netstack without the links of which `gone` is so: to the packets of all others it does what
     /// this one does. Their rules are not there, nor the groups that these head; what skipped some of them skips fewer.
     #[must_use]
