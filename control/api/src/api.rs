@@ -3,10 +3,10 @@
 use firelane_model::Model;
 
 use crate::{
-    AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, Finding,
-    FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo, NetstackInfo,
-    PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage,
-    StatusInfo, StepInfo, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo,
+    AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FilterInfo,
+    Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo,
+    NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo,
+    SocketPage, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo,
 };
 
 /// Which of the two configurations is meant.
@@ -65,6 +65,8 @@ pub trait Api: Send + Sync {
     fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError>;
     /// What the netstack `name` has counted, protocol by protocol.
     fn counters(&self, name: &str) -> Result<Vec<ProtocolCounters>, ApiError>;
+    /// The packet filter of the netstack `name`.
+    fn filter(&self, name: &str) -> Result<FilterInfo, ApiError>;
     /// The groups that the netstack `name` listens to.
     fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError>;
     /// Sockets of the netstack `netstack` or of all; `after` is where the page before said that this one begins.

@@ -6,6 +6,8 @@ use firelane_model::{AddrObjName, Address, Etherstub, Flow, FlowName, LinkName, 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::FilterChange;
+
 /// One change of the configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
@@ -35,6 +37,8 @@ pub enum Change {
     DeleteIf(LinkName),
     /// Sets or resets protocol properties of a netstack, each named as `tcp.send_buf`.
     SetNetstackProps(NetstackName, Vec<PropChange>),
+    /// Changes the rules of a netstack's packet filter.
+    ChangeFilter(NetstackName, FilterChange),
     /// Adds an address; its interface is made as by `CreateIf` if it does not exist.
     CreateAddr(AddrObjName, Address),
     /// Removes an address.

@@ -11,6 +11,7 @@ use firelane_model::{
 use firelane_units::VlanId;
 
 use crate::change::default_netstack;
+use crate::filter::no_netstack;
 use crate::{ApiError, Change, PropChange, Status, VnicChange, addr_props, if_props, props, protocol_props};
 
 /// Makes `change` on `model`; on an error the model is left half changed and must be thrown away.
@@ -39,6 +40,10 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
             if let Some(fault) = tunables.contradictions().into_iter().next() {
                 return Err(ApiError { status: Status::OutOfRange, ..fault.into() });
             }
+        }
+        Change::ChangeFilter(name, change) => {
+            let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
+            change.follow(&mut netstack.filter).refusal()?;
         }
         Change::CreateIf(name, netstack) => create_if(model, name, netstack)?,
         Change::DeleteIf(name) => delete_if(model, name)?,

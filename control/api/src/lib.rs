@@ -27,6 +27,7 @@ mod counters;
 mod dispatch;
 mod edit;
 mod error;
+mod filter;
 mod handlers;
 mod if_props;
 mod lease;
@@ -55,6 +56,7 @@ pub use change::{
 pub use counters::{Counter, GroupInfo, ProtocolCounters};
 pub use dispatch::{Method, Request, Response, dispatch};
 pub use error::ApiError;
+pub use filter::{ChangeFilter, FilterChange, FilterInfo, Judged, RuleDirection, RuleInfo, StateInfo};
 pub use lease::{LeaseAction, LeaseInfo, Leased, ResolverInfo, TellClient, leased_object};
 pub use openapi::openapi_text;
 pub use programs::{ProgramReport, SocketReport};

@@ -3,10 +3,11 @@
 //! A change is persistent and active unless asked otherwise; `-t` changes only what is in force. The pair is
 //! a value: [`Store::changed`] gives the next one, and the caller keeps it once the engine has followed.
 
-use firelane_model::Model;
+use firelane_model::{Model, NetstackName};
 
 use crate::edit::edit;
-use crate::{ApiError, Change, ChangeRequest, Status, Which};
+use crate::filter::no_netstack;
+use crate::{ApiError, Change, ChangeRequest, FilterChange, Status, Which};
 
 /// The active and the persistent configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -43,6 +44,9 @@ impl Store {
             }
             return Ok(Self { active: active?, persistent: self.persistent.clone() });
         }
+        if let Change::ChangeFilter(name, change) = &request.change {
+            return self.filter_changed(name, change);
+        }
         let persistent = edited(&self.persistent, &request.change);
         let (active, persistent) = match (active, persistent) {
             (Ok(active), Ok(persistent)) => (active, persistent),
@@ -57,6 +61,28 @@ impl Store {
             (Ok(_), Err(error)) => return Err(only_persistent(&request.change, error)),
         };
         Ok(Self { active, persistent })
+    }
+
+    /// A rule may be in one of the two filters only, as `-t` leaves it: it goes from where it is, and comes to where it is
+    /// not.
+    fn filter_changed(&self, name: &NetstackName, change: &FilterChange) -> Result<Self, ApiError> {
+        let mut next = self.clone();
+        let follow = |model: &mut Model| {
+            let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
+            Ok(change.follow(&mut netstack.filter))
+        };
+        let active = follow(&mut next.active)?;
+        let persistent = follow(&mut next.persistent)
+            .map_err(|error: ApiError| ApiError { status: Status::TemporaryOnly, ..error })?;
+        active.and(&persistent).refusal()?;
+        if let Some(fault) = next.active.validate().into_iter().next() {
+            return Err(fault.into());
+        }
+        match next.persistent.validate().into_iter().next() {
+            None => Ok(next),
+            // What it names will be gone.
+            Some(fault) => Err(ApiError { status: Status::TemporaryBelow, ..fault.into() }),
+        }
     }
 
     /// The store after the whole configuration is replaced.

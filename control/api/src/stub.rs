@@ -11,11 +11,11 @@ use firelane_units::MacAddr;
 
 use crate::{
     AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo,
-    EtherstubInfo, Facts, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased, LinkInfo,
-    LinkState, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport, Property,
-    ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo,
-    StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo, Which,
-    leased_object,
+    EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased,
+    LinkInfo, LinkState, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport,
+    Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status,
+    StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample,
+    VnicInfo, Which, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -55,6 +55,8 @@ pub struct Stub {
     pub usage: Vec<Usage>,
     /// What `usage_samples` answers of each of them.
     pub usage_samples: Vec<UsageSample>,
+    /// What `filter` says of the counts; of rules in their order.
+    pub filtered: FilterInfo,
 }
 
 impl Stub {
@@ -79,6 +81,7 @@ impl Stub {
             groups: Vec::new(),
             usage: Vec::new(),
             usage_samples: Vec::new(),
+            filtered: FilterInfo::default(),
         }
     }
 
@@ -234,6 +237,13 @@ impl Api for Stub {
     fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError> {
         self.snapshot(Which::Active, |it| it.netstack_props(name))?;
         Ok(self.groups.clone())
+    }
+
+    fn filter(&self, name: &str) -> Result<FilterInfo, ApiError> {
+        let store = self.lock();
+        let netstack = store.active.netstacks.get(name);
+        let netstack = netstack.ok_or_else(|| ApiError::new(Status::NotFound, "netstack", name, ""))?;
+        Ok(self.filtered.clone().of_rules(&netstack.filter))
     }
 
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {

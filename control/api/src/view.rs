@@ -385,6 +385,9 @@ pub struct PlanStep {
     pub effect: String,
     /// What is done, on one line.
     pub step: String,
+    /// What changes inside, line by line: `+` comes, `-` goes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<String>,
 }
 
 /// A plan; without steps there is nothing to change.

@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 
 fn planner(wanted: &Model, present: &Model) -> Vec<PlanStep> {
     let steps = firelane_plan::plan(wanted, present);
-    steps.iter().map(|s| PlanStep { effect: s.effect.to_string(), step: s.to_string() }).collect()
+    steps
+        .iter()
+        .map(|s| PlanStep { effect: s.effect.to_string(), step: s.to_string(), lines: s.lines() })
+        .collect()
 }
 
 fn two_tenants() -> Stub {
@@ -249,4 +252,52 @@ fn some_change(kind: usize, a: u8, b: u8, temporary: bool) -> (String, Value) {
             (format!("PATCH /v1/links/{name}/props"), json!({"props": {"mtu": mtu}, "temporary": temporary}))
         }
     }
+}
+
+/// The rules of the netstack web in force, and those that the next start begins with.
+fn filters(stub: &Stub) -> [Vec<String>; 2] {
+    let store = stub.store();
+    [&store.active, &store.persistent]
+        .map(|model| model.netstacks["web"].filter.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn rules_of_a_filter_come_and_go_together() {
+    const FILTER: &str = "PATCH /v1/netstacks/web/filter";
+    let stub = two_tenants();
+    let change = |change: Value, temporary: bool| json!({"change": change, "temporary": temporary});
+    let table = [
+        (json!({"add": ["block in all", "pass in on web0 proto tcp from any to any port=80"]}), false, ""),
+        (json!({"add": ["block in all"]}), false, "object already exists"),
+        (json!({"add": ["@1 count in all"]}), true, ""),
+        (json!({"add": ["block in on bob0 all"]}), false, "invalid value"),
+        (json!({"add": ["block in all group 3"]}), false, "invalid value"),
+        (json!({"add": ["block in al"]}), false, "invalid argument"),
+        (json!({"remove": ["block out all"]}), false, "object not found"),
+        (json!({"remove": ["@1 count in all"]}), false, "invalid argument"),
+        (json!({"flush": ["on"]}), false, "invalid argument"),
+        (json!({"remove": ["block in all"]}), true, ""),
+        // It is only in what the next start begins with, and goes from there.
+        (json!({"remove": ["block in all"], "add": ["count in all"]}), false, ""),
+    ];
+    for (wanted, temporary, status) in table {
+        assert_eq!(refusal(&stub, FILTER, &change(wanted.clone(), temporary)), status, "{wanted}");
+    }
+    let http = "pass in on web0 proto tcp from any to any port = 80";
+    assert_eq!(filters(&stub), [vec!["count in all", http], vec![http, "count in all"]]);
+    let (status, answer) = send(&stub, "GET /v1/netstacks/web/filter", &Value::Null);
+    assert_eq!((status, &answer["rules"][1]["rule"]), (200, &json!(http)), "{answer}");
+    assert_eq!(
+        refusal(&stub, FILTER, &change(json!({"flush": ["in", "out"], "add": ["block out all"]}), false)),
+        ""
+    );
+    assert_eq!(filters(&stub), [["block out all"]; 2]);
+    assert_eq!(
+        refusal(&stub, "PATCH /v1/netstacks/no/filter", &change(json!({}), false)),
+        "object not found"
+    );
+    assert_eq!(send(&stub, "GET /v1/netstacks/no/filter", &Value::Null).0, 404);
+    // What a rule names stays.
+    assert_eq!(refusal(&stub, FILTER, &change(json!({"add": ["block in on web0 all"]}), false)), "");
+    assert_eq!(refusal(&stub, "DELETE /v1/ifs/web0", &Value::Null), "invalid value");
 }

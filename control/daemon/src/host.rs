@@ -392,7 +392,7 @@ fn shown(steps: &[Step], before: &Model) -> PlanReply {
         let is_rebuilt = rebuild::instead_of(step, &present).is_some();
         let effect = if is_rebuilt { Effect::Recreate } else { step.effect };
         apply_to_model(&mut present, step);
-        PlanStep { effect: effect.word().to_owned(), step: step.to_string() }
+        PlanStep { effect: effect.word().to_owned(), step: step.to_string(), lines: step.lines() }
     };
     PlanReply { steps: steps.iter().map(shown).collect() }
 }

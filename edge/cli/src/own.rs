@@ -272,6 +272,9 @@ fn show_plan(session: &mut Session<'_>, reply: &PlanReply, json: bool) -> Result
     }
     for step in &reply.steps {
         writeln!(session.out, "{:<8}  {}", step.effect, step.step)?;
+        for line in &step.lines {
+            writeln!(session.out, "          {line}")?;
+        }
     }
     Ok(())
 }

@@ -15,7 +15,10 @@ const FIRELANE: &str = env!("CARGO_BIN_EXE_firelane");
 
 fn planner(wanted: &Model, present: &Model) -> Vec<PlanStep> {
     let steps = firelane_plan::plan(wanted, present);
-    steps.iter().map(|s| PlanStep { effect: s.effect.to_string(), step: s.to_string() }).collect()
+    steps
+        .iter()
+        .map(|s| PlanStep { effect: s.effect.to_string(), step: s.to_string(), lines: s.lines() })
+        .collect()
 }
 
 /// A folder of the test's own, gone when it ends.

@@ -21,7 +21,10 @@ const TWO_TENANTS: &str = include_str!("../../../examples/two-tenants.toml");
 
 fn planner(wanted: &Model, present: &Model) -> Vec<PlanStep> {
     let steps = firelane_plan::plan(wanted, present);
-    steps.iter().map(|s| PlanStep { effect: s.effect.to_string(), step: s.to_string() }).collect()
+    steps
+        .iter()
+        .map(|s| PlanStep { effect: s.effect.to_string(), step: s.to_string(), lines: s.lines() })
+        .collect()
 }
 
 fn host(name: &str) -> Stub {

@@ -22,7 +22,10 @@ pub(super) fn example() -> Model {
 
 pub(super) fn planner(wanted: &Model, present: &Model) -> Vec<PlanStep> {
     let steps = firelane_plan::plan(wanted, present);
-    steps.iter().map(|step| PlanStep { effect: step.effect.to_string(), step: step.to_string() }).collect()
+    steps
+        .iter()
+        .map(|step| PlanStep { effect: step.effect.to_string(), step: step.to_string(), lines: step.lines() })
+        .collect()
 }
 
 /// Requests, one behind the other: a line `METHOD path?query`, lines of body, and an empty line between two.
