@@ -53,6 +53,8 @@ pub const STEPS: &str = "/v1/steps";
 pub const OPENAPI: &str = "/v1/openapi.json";
 /// Follows a link's or flow's name: its properties.
 pub const PROPS: &str = "props";
+/// Follows a netstack's name: its packet filter.
+pub const FILTER: &str = "filter";
 
 /// The environment variable that names the socket.
 pub const SOCKET_VARIABLE: &str = "FIRELANE_SOCKET";

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use firelane_api::{
-    AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, CreateAddr,
-    CreateEtherstub, CreateIf, CreateVnic, DropInfo, EtherstubInfo, Finding, FlowInfo, FlowStats, GroupInfo,
-    IfInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic, NeighbourInfo, NetstackInfo, PlanReply,
-    ProgramReport, PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps,
-    SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest,
-    UsageSample, VnicInfo, Which, paths,
+    AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeFilter, ChangeRequest,
+    CreateAddr, CreateEtherstub, CreateIf, CreateVnic, DropInfo, EtherstubInfo, FilterInfo, Finding,
+    FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic,
+    NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, PropChange, Property, ProtocolCounters,
+    ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo, StepInfo, TellClient,
+    TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, paths,
 };
 use firelane_model::{MODEL_TEXT_MAX, Model};
 use serde::Serialize;
@@ -270,6 +270,10 @@ impl Api for Client {
                 let target = format!("{}/{name}", paths::ADDR_PROPS);
                 self.send(Method::Patch, &target, &props(&changes, temporary))
             }
+            Change::ChangeFilter(name, change) => {
+                let target = format!("{}/{name}/{}", paths::NETSTACKS, paths::FILTER);
+                self.send(Method::Patch, &target, &ChangeFilter { change, temporary })
+            }
             Change::CreateAddr(name, address) => {
                 self.send(Method::Post, paths::ADDRS, &CreateAddr { name, address, temporary })
             }
@@ -340,6 +344,10 @@ impl Api for Client {
 
     fn counters(&self, name: &str) -> Result<Vec<ProtocolCounters>, ApiError> {
         self.get(&format!("{}/{name}/counters", paths::NETSTACKS), Which::Active)
+    }
+
+    fn filter(&self, name: &str) -> Result<FilterInfo, ApiError> {
+        self.get(&format!("{}/{name}/{}", paths::NETSTACKS, paths::FILTER), Which::Active)
     }
 
     fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError> {

@@ -1,8 +1,12 @@
-//! What the Solaris commands share: verbs and their usage, property lists, intervals, names.
+//! What commands share: verbs and their usage, property lists, intervals, names, netstacks, files.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::time::Duration;
 
-use firelane_api::{ApiError, PropChange, Status};
+use firelane_api::{ApiError, PropChange, Status, Which};
+use firelane_model::NetstackName;
 
 use crate::getopt::{self, Args, Opt, OptError};
 use crate::session::{Failure, Session, die};
@@ -151,6 +155,50 @@ pub(crate) fn prop_failure(
     };
     session.warn(program, &message);
     Failure::Said
+}
+
+/// The netstack that the option `letter` names; without it `default`, or the only one.
+pub(crate) fn netstack(
+    session: &mut Session<'_>,
+    letter: char,
+    given: Option<&str>,
+) -> Result<NetstackName, Failure> {
+    let failed = "Could not get netstack";
+    if let Some(text) = given {
+        let bad = Status::BadName.text();
+        return text.parse().map_err(|error| die(format!("{failed}: {bad} (-{letter} {text}: {error})")));
+    }
+    let all = session.api.netstacks(Which::Active)?;
+    let names: Vec<_> = all.into_iter().map(|it| it.name).collect();
+    if let Some(name) = names.iter().find(|name| name.as_str() == "default") {
+        return Ok(name.clone());
+    }
+    match names.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => Err(die(format!("{failed}: there is none; ipadm create-if makes one"))),
+        many => {
+            let list: Vec<_> = many.iter().map(ToString::to_string).collect();
+            Err(die(format!("{failed}: -{letter} must name one of {}", list.join(", "))))
+        }
+    }
+}
+
+/// The text of `file`, - being the standard input, or why there is none. A text longer than `most` is cut behind that, so
+/// that whoever takes it apart refuses it.
+pub(crate) fn read_text(file: &Path, most: usize) -> Result<String, String> {
+    let name = file.display();
+    let mut bytes = Vec::new();
+    // One byte more than allowed shows that there are too many.
+    let limit = most as u64 + 1;
+    let read = match file.as_os_str() == "-" {
+        true => std::io::stdin().lock().take(limit).read_to_end(&mut bytes),
+        false => File::open(file).and_then(|opened| opened.take(limit).read_to_end(&mut bytes)),
+    };
+    read.map_err(|error| format!("{name}: {}", system_message(&error)))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        format!("{name}:{}: not UTF-8", 1 + before.iter().filter(|&&byte| byte == b'\n').count())
+    })
 }
 
 /// The system's message without its ` (os error 2)`.

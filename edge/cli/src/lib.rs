@@ -17,6 +17,7 @@ mod explain;
 mod flowadm;
 mod getopt;
 mod ipadm;
+mod ipf;
 mod lab;
 mod ofmt;
 mod own;
@@ -43,10 +44,12 @@ use session::Failure;
 type Command = fn(&mut Session<'_>, &[String]) -> Result<(), Failure>;
 
 /// The Solaris commands by name.
-const COMMANDS: [(&str, Command); 7] = [
+const COMMANDS: [(&str, Command); 9] = [
     ("dladm", dladm::run),
     ("flowadm", flowadm::run),
     ("ipadm", ipadm::run),
+    ("ipf", ipf::run),
+    ("ipfstat", ipf::stat::run),
     ("dlstat", stat::dlstat::run),
     ("flowstat", stat::flowstat::run),
     ("netstat", view::netstat::run),

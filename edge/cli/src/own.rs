@@ -2,8 +2,6 @@
 //! dropped. Bad input exits 2, failure 1, no daemon 75.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
@@ -11,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use firelane_api::{ApiError, Finding, FindingState, PlanReply, Status, Which};
 use firelane_model::{MODEL_TEXT_MAX, Model};
 
-use crate::common::system_message;
+use crate::common::{read_text, system_message};
 use crate::ofmt::{Column, Form, Table, col};
 use crate::session::{Failure, Session, die};
 use crate::{EXIT_NO_DAEMON, EXIT_USAGE};
@@ -110,6 +108,10 @@ enum Verb {
     Dlstat(Words),
     /// Show the traffic of flows
     Flowstat(Words),
+    /// Change the rules of a packet filter
+    Ipf(Words),
+    /// Show the rules of a packet filter and what they have met
+    Ipfstat(Words),
     /// Show sockets
     Netstat(Words),
     /// Show what TCP knows of connections
@@ -179,6 +181,8 @@ pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsStrin
         Verb::Ipadm(it) => crate::ipadm::run(session, &it.words).map_err(Refused::from),
         Verb::Dlstat(it) => crate::stat::dlstat::run(session, &it.words).map_err(Refused::from),
         Verb::Flowstat(it) => crate::stat::flowstat::run(session, &it.words).map_err(Refused::from),
+        Verb::Ipf(it) => crate::ipf::run(session, &it.words).map_err(Refused::from),
+        Verb::Ipfstat(it) => crate::ipf::stat::run(session, &it.words).map_err(Refused::from),
         Verb::Netstat(it) => crate::view::netstat::run(session, &it.words).map_err(Refused::from),
         Verb::Connstat(it) => crate::view::connstat::run(session, &it.words).map_err(Refused::from),
     };
@@ -218,22 +222,8 @@ fn completion(session: &mut Session<'_>, shell: clap_complete::Shell) -> Result<
 /// Reads a configuration file; every fault is one line.
 fn read(session: &mut Session<'_>, file: &Path) -> Result<Model, Refused> {
     let bad = |message: String| Refused(die(message), EXIT_USAGE);
-    let name = file.display().to_string();
-    let mut bytes = Vec::new();
-    // One byte more than allowed shows that there are too many.
-    let limit = MODEL_TEXT_MAX as u64 + 1;
-    let read = if name == "-" {
-        std::io::stdin().lock().take(limit).read_to_end(&mut bytes)
-    } else {
-        File::open(file).and_then(|opened| opened.take(limit).read_to_end(&mut bytes))
-    };
-    read.map_err(|error| bad(format!("{name}: {}", system_message(&error))))?;
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let line =
-            1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|&&b| b == b'\n').count();
-        bad(format!("{name}:{line}: not UTF-8"))
-    })?;
-    Model::from_toml(&name, &text).map_err(|faults| {
+    let text = read_text(file, MODEL_TEXT_MAX).map_err(bad)?;
+    Model::from_toml(&file.display().to_string(), &text).map_err(|faults| {
         // As in `report`.
         let _ = faults.iter().try_for_each(|fault| writeln!(session.err, "{fault}"));
         Refused(Failure::Said, EXIT_USAGE)

@@ -9,9 +9,9 @@
 use std::path::{Path, PathBuf};
 
 use firelane_api::{
-    ConnectionInfo, Counter, DropInfo, FlowStats, GroupInfo, LaneReceived, LinkStats, NeighbourInfo,
-    PlanStep, ProgramReport, ProtocolCounters, RouteInfo, SeenInfo, SocketInfo, SocketReport, StepInfo, Stub,
-    TraceReport, Traffic, Usage, UsageSample,
+    ConnectionInfo, Counter, DropInfo, FilterInfo, FlowStats, GroupInfo, Judged, LaneReceived, LinkStats,
+    NeighbourInfo, PlanStep, ProgramReport, ProtocolCounters, RouteInfo, RuleInfo, SeenInfo, SocketInfo,
+    SocketReport, StateInfo, StepInfo, Stub, TraceReport, Traffic, Usage, UsageSample,
 };
 use firelane_cli::{Session, run};
 use firelane_model::Model;
@@ -148,6 +148,13 @@ fn host(name: &str) -> Stub {
         };
         stub.groups = vec![group("239.1.2.3", 2), group("ff02::1:ff00:10", 1)];
     }
+    let met = |packets| RuleInfo { rule: "count in all".parse().unwrap(), packets, bytes: 64 * packets };
+    stub.filtered = FilterInfo {
+        rules: [12, 430_918, 7, 0, 354_727].map(met).into(),
+        inward: Judged { passed: 1234, blocked: 56 },
+        outward: Judged { passed: 789, blocked: 0 },
+        states: StateInfo { active: 3, added: 17, expired: 14, hits: 4321, ..StateInfo::default() },
+    };
     stub.drops = [("flow", "flow_limit", 1234), ("switch", "unknown_destination", 5)]
         .map(|(station, reason, frames)| DropInfo { station: station.into(), reason: reason.into(), frames })
         .into();
@@ -399,19 +406,21 @@ fn the_pages_show_every_usage() {
             assert!(page.lines().any(|it| it == line), "{command}.8.md lacks {line:?}");
         }
     }
-    let page = std::fs::read_to_string(pages.join("dlstat.8.md")).unwrap();
-    for command in ["dlstat", "flowstat"] {
-        let said = say(&stub, &pages, &format!("{command} a b"));
-        for line in said.lines().filter_map(|line| line.strip_prefix("! ")) {
-            let line = line.strip_prefix("usage: ").unwrap_or(line);
-            assert!(page.lines().any(|it| it == line), "dlstat.8.md lacks {line:?}");
+    for (page, commands) in [("dlstat", ["dlstat", "flowstat"]), ("ipf", ["ipf", "ipfstat"])] {
+        let text = std::fs::read_to_string(pages.join(format!("{page}.8.md"))).unwrap();
+        for command in commands {
+            let said = say(&stub, &pages, &format!("{command} a b"));
+            for line in said.lines().filter_map(|line| line.strip_prefix("! ")) {
+                let line = line.strip_prefix("usage: ").unwrap_or(line);
+                assert!(text.lines().any(|it| it == line), "{page}.8.md lacks {line:?}");
+            }
         }
     }
 }
 
 /// Words that get far into a command, and words that do not.
 fn word() -> impl Strategy<Value = String> {
-    let known = "dladm flowadm ipadm dlstat flowstat netstat connstat show-prop set-prop reset-prop ttl=9 ipv4 tcp -f inet -F -c -e 1 show-link show-vnic create-vnic delete-vnic set-linkprop show-linkprop \
+    let known = "dladm flowadm ipadm dlstat flowstat netstat connstat ipf ipfstat -h -io -Fa -z show-prop set-prop reset-prop ttl=9 ipv4 tcp -f inet -F -c -e 1 show-link show-vnic create-vnic delete-vnic set-linkprop show-linkprop \
                  create-etherstub show-etherstub add-flow remove-flow show-flow set-flowprop show-flowprop create-if \
                  create-addr delete-addr show-addr show-if check plan status drops -l -p -o -P -t -j -s -i -a -c -m -v \
                  -T -A -r -u -N -R static all web0 bob0 vswitch1 iperf web0/v4 1 x= =x , transport=tcp local_port=1 \
@@ -428,6 +437,8 @@ proptest! {
         // `dump FILE` would write where the words say, and `check -` waits for the terminal.
         prop_assume!(!words.iter().any(|word| word == "dump"));
         prop_assume!(!words.first().is_some_and(|word| word == "check" || word == "plan") || !words.contains(&"-".to_owned()));
+        // `ipf -f -` waits for it, too.
+        prop_assume!(words.first().is_none_or(|word| word != "ipf") || !words.iter().any(|word| word.ends_with('-')));
         let stub = host("two-tenants");
         let line: Vec<_> = std::iter::once("firelane".to_owned()).chain(words).collect();
         let (mut out, mut err) = (Vec::new(), Vec::new());

@@ -6,7 +6,7 @@ use firelane_api::{ApiError, Change, ChangeRequest, PropChange, ProtocolProperty
 use firelane_model::{NetstackName, Protocol};
 
 use super::PROGRAM;
-use crate::common::{Call, name_list};
+use crate::common::{self, Call, name_list};
 use crate::ofmt::{Column, Style, Table, col};
 use crate::session::{Failure, Session, die, die_status};
 
@@ -89,24 +89,7 @@ pub(super) fn protocol(word: &str) -> Result<Protocol, Failure> {
 
 /// The netstack of `-N`; without it `default`, or the only one.
 pub(super) fn netstack(session: &mut Session<'_>, call: &Call<'_>) -> Result<NetstackName, Failure> {
-    let failed = "Could not get netstack";
-    if let Some(text) = call.args.value('N') {
-        let unknown = |error| die(format!("{failed}: {} (-N {text}: {error})", Status::BadName.text()));
-        return text.parse().map_err(unknown);
-    }
-    let all = session.api.netstacks(firelane_api::Which::Active)?;
-    let names: Vec<_> = all.into_iter().map(|it| it.name).collect();
-    if let Some(name) = names.iter().find(|name| name.as_str() == "default") {
-        return Ok(name.clone());
-    }
-    match names.as_slice() {
-        [only] => Ok(only.clone()),
-        [] => Err(die(format!("{failed}: there is none; create-if makes one"))),
-        many => {
-            let list: Vec<_> = many.iter().map(ToString::to_string).collect();
-            Err(die(format!("{failed}: -N must name one of {}", list.join(", "))))
-        }
-    }
+    common::netstack(session, 'N', call.args.value('N'))
 }
 
 /// show-prop

@@ -1,0 +1,115 @@
+//! `ipf`: rules of a netstack's packet filter, from files in the language of ipf(5); `ipfstat` shows them.
+//!
+//! The original makes one system call per rule; here all that one command says happens at once, first what goes (`-F`,
+//! `-r`), then what comes. What is wrong with a line is told as `FILE:LINE: "token": what is allowed`, and nothing happens.
+
+pub(crate) mod stat;
+
+use std::path::Path;
+
+use firelane_api::{ApiError, Change, ChangeRequest, FilterChange, RuleDirection, Status, Store, Which};
+use firelane_model::{FileError, IpfFile, MODEL_TEXT_MAX};
+
+use crate::common::{Call, netstack, read_text};
+use crate::getopt::{self, Opt, OptError, flag, value, values};
+use crate::session::{Failure, Session, die, die_status};
+
+const USAGE: &str = "ipf [-nrtv] [-z netstack] [-F i|o|a] [-f file]...";
+
+const OPTIONS: &[Opt] = &[
+    values('f', "file"),
+    value('F', "flush"),
+    flag('n', "no-change"),
+    flag('r', "remove"),
+    flag('t', "temporary"),
+    flag('v', "verbose"),
+    value('z', "netstack"),
+];
+
+/// The options' words taken apart.
+fn call_of(options: &[Opt], usage: &'static str, words: &[String]) -> Result<Call<'static>, Failure> {
+    let args = getopt::parse(options, words).map_err(|error| match error {
+        OptError::Twice(_) => die(error.to_string()),
+        _ => die(format!("{error}\nusage: {usage}")),
+    })?;
+    let call = Call { args, usage };
+    if call.args.operands.is_empty() { Ok(call) } else { Err(call.misused()) }
+}
+
+/// Runs `ipf` with the words after its name.
+pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
+    let call = call_of(OPTIONS, USAGE, words)?;
+    let (removes, has_files) = (call.args.has('r'), call.args.has('f'));
+    if !has_files && (removes || !call.args.has('F')) {
+        return Err(call.misused());
+    }
+    let flush = flushed(call.args.value('F'))?;
+    let files = call.args.values('f').map(|name| read(session, name)).collect::<Result<Vec<_>, _>>()?;
+    let rules = || files.iter().flat_map(|file| file.lines.iter().map(|it| it.rule.clone()));
+    let mut change = FilterChange { flush, ..FilterChange::default() };
+    match removes {
+        true => change.remove = rules().map(|it| it.rule).collect(),
+        false => change.add = rules().collect(),
+    }
+    let netstack = netstack(session, 'z', call.args.value('z'))?;
+    if call.args.has('v') {
+        for rule in rules() {
+            writeln!(session.out, "{rule}")?;
+        }
+    }
+    let what = format!("cannot change the filter of netstack {netstack}");
+    let temporary = call.args.has('t');
+    let request = ChangeRequest { temporary, change: Change::ChangeFilter(netstack, change) };
+    let done = match call.args.has('n') {
+        true => would_change(session, &request),
+        false => session.api.change(&request),
+    };
+    done.map_err(|error| told(session, &files, &what, &error))
+}
+
+/// The directions of `-F`'s letter.
+fn flushed(letter: Option<&str>) -> Result<Vec<RuleDirection>, Failure> {
+    match letter {
+        None => Ok(Vec::new()),
+        Some("a") => Ok(RuleDirection::ALL.to_vec()),
+        Some("i") => Ok(vec![RuleDirection::In]),
+        Some("o") => Ok(vec![RuleDirection::Out]),
+        Some(other) => Err(die(format!("-F {other}: i (rules of packets in), o (out) or a (all)"))),
+    }
+}
+
+/// Reads a file; every fault is one line.
+fn read(session: &mut Session<'_>, name: &str) -> Result<IpfFile, Failure> {
+    let text = read_text(Path::new(name), MODEL_TEXT_MAX).map_err(die)?;
+    IpfFile::read(name, &text).map_err(|faults| say(session, &faults))
+}
+
+fn say(session: &mut Session<'_>, faults: &[FileError]) -> Failure {
+    // Nobody is left to be told when the error output itself is gone.
+    let _ = faults.iter().try_for_each(|fault| writeln!(session.err, "{fault}"));
+    Failure::Said
+}
+
+/// Whether the change could be made, which is not made.
+fn would_change(session: &mut Session<'_>, request: &ChangeRequest) -> Result<(), ApiError> {
+    let active = session.api.model(Which::Active)?;
+    let persistent = session.api.model(Which::Persistent)?;
+    Store { active, persistent }.changed(request).map(drop)
+}
+
+/// A refusal that is about a rule of the files is told of its line.
+fn told(session: &mut Session<'_>, files: &[IpfFile], what: &str, error: &ApiError) -> Failure {
+    let is_of_rules = error.field.rsplit('.').next() == Some("filter");
+    let place = files.iter().find_map(|file| Some((file.name.clone(), file.line_of(&error.value)?)));
+    match place.filter(|_| is_of_rules) {
+        Some((file, line)) => {
+            let before = match error.status {
+                Status::TemporaryBelow => format!("{}: ", error.status.text()),
+                _ => String::new(),
+            };
+            let message = format!("{:?}: {before}{}", error.value, error.allowed);
+            say(session, &[FileError { file, line, message }])
+        }
+        None => die_status(what, error),
+    }
+}
