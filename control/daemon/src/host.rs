@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use firelane::{Engine, IpTables};
 use firelane_api::{
     AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo,
-    Facts, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo,
-    NetstackInfo, PlanReply, PlanStep, ProgramReport, Property, ProtocolCounters, ProtocolProperty,
-    RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage,
-    UsageRequest, UsageSample, VnicInfo, Which, leased_object,
+    Facts, FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats,
+    NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport, Property, ProtocolCounters,
+    ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
+    TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, leased_object,
 };
 use firelane_model::{Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules, Prop};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
@@ -28,7 +28,7 @@ use crate::history::{History, Totals};
 use crate::programs::Programs;
 use crate::state::State;
 use crate::works::Works;
-use crate::{capture, counted, doctor, netns, rebuild, sockets, stats, trace, ways};
+use crate::{capture, counted, doctor, filter, netns, rebuild, sockets, stats, trace, ways};
 
 /// The netstack of programs that do not say which, if it is there.
 const DEFAULT_NETSTACK: &str = "default";
@@ -233,10 +233,20 @@ impl Inner {
                 Ok(()) => {}
                 Err(error) => {
                     tracing::error!("{step}: {error}");
-                    self.failed.push((step, error));
+                    self.fall_short(step, error);
                 }
             }
         }
+    }
+
+    /// A step failed and the rest goes on: what can be done of it is done.
+    fn fall_short(&mut self, step: Step, error: ApiError) {
+        if let Some(rest) = filter::as_far_as(&step, &self.store.active)
+            && let Err(error) = self.carry_out(&rest)
+        {
+            tracing::error!("{rest}: {error}");
+        }
+        self.failed.push((step, error));
     }
 
     fn carry_out(&mut self, step: &Step) -> Result<(), ApiError> {
@@ -314,7 +324,7 @@ impl Inner {
         for step in plan(before, &self.store.active) {
             if let Err(error) = self.carry_out(&step) {
                 tracing::error!("taking a failed change back: {step}: {error}");
-                self.failed.push((step, error));
+                self.fall_short(step, error);
             }
         }
     }
@@ -535,6 +545,16 @@ impl Api for Host {
         let (engine, netstack, names) = self.place_of(name)?;
         let known = engine.memberships(netstack).map_err(crate::works::refused)?;
         Ok(counted::groups(&known, &names))
+    }
+
+    fn filter(&self, name: &str) -> Result<FilterInfo, ApiError> {
+        // Under the lock, so that counts are those of the rules.
+        let inner = self.lock();
+        let absent = || ApiError::new(Status::NotFound, "netstack", name, "");
+        let netstack = inner.works.netstacks.get(name).copied().ok_or_else(absent)?;
+        let rules = &inner.store.active.netstacks.get(name).ok_or_else(absent)?.filter;
+        let counted = inner.works.engine.filter_counts(netstack).map_err(crate::works::refused)?;
+        Ok(filter::info(rules, &counted))
     }
 
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {

@@ -21,6 +21,7 @@ mod dhcp;
 mod doctor;
 mod explain;
 mod facts;
+mod filter;
 mod folder;
 mod history;
 mod host;

@@ -39,6 +39,8 @@ fn without(model: &Model, name: &LinkName) -> Model {
         links.contains_key(name) || etherstubs.contains_key(name) || vnics.contains_key(name)
     });
     for netstack in netstacks.values_mut() {
+        let filter = netstack.packet_filter().without(|name| !vnics.contains_key(name));
+        netstack.set_packet_filter(filter);
         netstack.addresses.retain(|address, _| vnics.contains_key(address.interface()));
         netstack.interfaces.retain(|name, _| vnics.contains_key(name));
         netstack.interfaces.values_mut().for_each(|it| it.forget_sources(|name| !vnics.contains_key(name)));
@@ -85,6 +87,26 @@ mod tests {
             "{lines:?}"
         );
         assert!(lines.iter().all(|line| !line.contains("alice")), "{lines:?}");
+    }
+
+    #[test]
+    fn a_filter_lets_go_of_a_vnic_that_is_made_again_and_takes_it_back() {
+        const AT: &str = "[netstack.web.addresses]";
+        let rules = "filter = ['block in on web0 all', 'block out all']";
+        let tenants = TENANTS.replace(AT, &format!("[netstack.web]\n{rules}\n{AT}"));
+        let present = Model::from_toml("test", &tenants).unwrap();
+        let wanted = tenants.replace("[vnic.web0]", "[vnic.web0]\nmtu = 1500");
+        let wanted = Model::from_toml("test", &wanted).unwrap();
+        let step = plan(&wanted, &present).remove(0);
+        let mut reached = present.clone();
+        let mut open = Vec::new();
+        for step in instead_of(&step, &present).unwrap() {
+            apply_to_model(&mut reached, &step);
+            assert!(reached.validate().is_empty(), "after {step}");
+            open.push(reached.netstacks["web"].filter.is_empty());
+        }
+        assert_eq!(reached, wanted);
+        assert!(open.iter().all(|open| !open), "the other rule has to stay");
     }
 
     #[test]

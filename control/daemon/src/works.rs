@@ -12,13 +12,14 @@ use firelane::{
 };
 use firelane_api::{ApiError, Status};
 use firelane_model::{
-    AddrObjName, Addrconf, Address, Dhcp, Etherstub, Flow, FlowName, IfProps, Instance, Interface, Link,
-    LinkKind, LinkName, Mac, Model, NetstackName, ReversePath, Service, Switch, Tap, Tunables, Vnic,
+    AddrObjName, Addrconf, Address, Dhcp, Etherstub, Filter, Flow, FlowName, IfProps, Instance, Interface,
+    Link, LinkKind, LinkName, Mac, Model, NetstackName, ReversePath, Service, Switch, Tap, Tunables, Vnic,
 };
 use firelane_plan::{Action, Step, apply_to_model};
 use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
 
 use crate::dhcp::{Clients, Place};
+use crate::filter;
 use crate::kernel::{Device, Kernel, Wanted};
 use crate::mac::Macs;
 use crate::memif;
@@ -104,6 +105,7 @@ impl Works {
                 self.set_door(step, present);
                 Ok(())
             }
+            Action::SetFilter(name, _, filter) => self.set_filter(name, filter),
             Action::CreateLink(name, link) => self.create_link(name, link),
             Action::CreateEtherstub(name, stub) => self.create_etherstub(name, stub),
             Action::DeleteLink(name) | Action::DeleteEtherstub(name) => self.delete_lower(name),
@@ -317,6 +319,11 @@ impl Works {
 
     fn set_tunables(&mut self, name: &NetstackName, tunables: &Tunables) -> Done {
         self.engine.tune(self.netstack(name)?, &settings::netstack(tunables)).map_err(refused)
+    }
+
+    fn set_filter(&mut self, name: &NetstackName, filter: &Filter) -> Done {
+        let rules = filter::rules(filter, &self.vnics)?;
+        self.engine.set_filter(self.netstack(name)?, rules, filter::pools(filter)).map_err(refused)
     }
 
     /// Programs of others than the daemon's own may knock as long as the model names any.

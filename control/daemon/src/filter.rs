@@ -1,0 +1,128 @@
+//! A netstack's packet filter in the engine's words, and what it has counted in the interface's.
+//!
+//! Called by `works.rs` and `host.rs`.
+
+use std::collections::BTreeMap;
+
+use firelane::{FilterCounts, StateCounts};
+use firelane_api::{ApiError, FilterInfo, Judged, RuleInfo, StateInfo, Status};
+use firelane_model::{Filter, IpfRule, LinkName, Model};
+use firelane_plan::{Action, Step};
+use firelane_units::{FilterRule, IpPrefix, LinkId};
+
+use crate::works::Upper;
+
+/// Rules of links by number.
+pub(crate) fn rules(
+    filter: &Filter,
+    vnics: &BTreeMap<LinkName, Upper>,
+) -> Result<Vec<FilterRule<LinkId>>, ApiError> {
+    let link = |name: LinkName| {
+        let known = vnics.get(&name).map(|it| it.id);
+        known.ok_or_else(|| ApiError::new(Status::NoIf, "interface", name, ""))
+    };
+    filter.rules.iter().map(|rule| rule.rule().clone().try_map(link)).collect()
+}
+
+/// Pools by number.
+pub(crate) fn pools(filter: &Filter) -> Vec<(u32, Vec<IpPrefix>)> {
+    filter.pools.iter().map(|(number, pool)| (number.0, pool.networks().to_vec())).collect()
+}
+
+/// What can be done of a filter some of whose VNICs are missing: the rules of the others. A netstack that starts with a
+/// fault stays guarded where it works.
+pub(crate) fn as_far_as(step: &Step, present: &Model) -> Option<Step> {
+    let Action::SetFilter(name, from, to) = &step.action else { return None };
+    let missing = |link: &LinkName| !present.vnics.contains_key(link);
+    let rest = to.without(missing);
+    let action = Action::SetFilter(name.clone(), from.clone(), rest.clone());
+    (rest != *to).then_some(Step { action, ..step.clone() })
+}
+
+/// What the filter of `rules` has counted.
+pub(crate) fn info(rules: &[IpfRule], counted: &FilterCounts) -> FilterInfo {
+    let FilterCounts { passed, blocked, rules: met, states } = counted;
+    let judged = |at: usize| Judged { passed: passed[at], blocked: blocked[at] };
+    let rule = |(place, rule): (usize, &IpfRule)| {
+        let met = met.get(place).copied().unwrap_or_default();
+        RuleInfo { rule: rule.clone(), packets: met.packets, bytes: met.bytes }
+    };
+    FilterInfo {
+        rules: rules.iter().enumerate().map(rule).collect(),
+        inward: judged(0),
+        outward: judged(1),
+        states: state_info(states),
+    }
+}
+
+fn state_info(it: &StateCounts) -> StateInfo {
+    let StateCounts { active, added, expired, evicted, full, rule_full, hits, out_of_window, .. } = *it;
+    StateInfo { active, added, expired, evicted, full, rule_full, hits, out_of_window }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firelane_model::NetstackName;
+    use firelane_plan::{apply_to_model, plan};
+    use firelane_units::MacAddr;
+
+    const WEB: &str = "[etherstub.sw0]\n[vnic.web0]\nover = 'sw0'\nnetstack = 'web'\n[vnic.web1]\nover = 'sw0'\nnetstack = 'web'\n\
+                       [netstack.web]\nfilter = ['block in on web0 all head 1', 'pass in from pool/7 to any group 1', 'block in on web1 all']\n\
+                       pools = { 7 = ['10.0.0.0/8', '192.0.2.1'] }\n";
+
+    fn model() -> Model {
+        Model::from_toml("test", WEB).unwrap_or_else(|faults| panic!("{faults:?}"))
+    }
+
+    #[test]
+    fn names_become_numbers_and_pools_go_along() {
+        let filter = model().netstacks["web"].packet_filter();
+        let upper =
+            |id| Upper { id: LinkId(id), mac: MacAddr([2, 0, 0, 0, 0, 1]), device: None, memif: None };
+        let mut vnics =
+            BTreeMap::from([("web0".parse().unwrap(), upper(5)), ("web1".parse().unwrap(), upper(7))]);
+        let links: Vec<_> = rules(&filter, &vnics).unwrap().into_iter().map(|rule| rule.link).collect();
+        assert_eq!(links, [Some(LinkId(5)), None, Some(LinkId(7))]);
+        assert_eq!(
+            pools(&filter),
+            [(7, vec!["10.0.0.0/8".parse().unwrap(), "192.0.2.1/32".parse().unwrap()])]
+        );
+        vnics.remove("web1");
+        let error = rules(&filter, &vnics).unwrap_err();
+        assert_eq!(error.to_string(), "Interface does not exist (interface=web1)");
+    }
+
+    #[test]
+    fn without_one_vnic_the_others_keep_their_rules() {
+        let wanted = model();
+        let name: NetstackName = "web".parse().unwrap();
+        let (mut present, mut left) = (Model::default(), Vec::new());
+        for step in plan(&wanted, &Model::default()) {
+            let step = match &step.action {
+                Action::CreateVnic(name, _) if name.as_str() == "web0" => continue,
+                _ => as_far_as(&step, &present).unwrap_or(step),
+            };
+            apply_to_model(&mut present, &step);
+            left = present.netstacks.get(&name).map(|it| it.filter.clone()).unwrap_or_default();
+        }
+        assert_eq!(left.iter().map(ToString::to_string).collect::<Vec<_>>(), ["block in on web1 all"]);
+        assert_eq!(present.validate(), []);
+    }
+
+    #[test]
+    fn counts_stand_with_their_rules() {
+        let rules = model().netstacks["web"].filter.clone();
+        let met = |packets| firelane::RuleCount { packets, bytes: 10 * packets };
+        let counted = FilterCounts {
+            passed: [1, 2],
+            blocked: [3, 4],
+            rules: vec![met(5), met(6)],
+            states: StateCounts { active: 7, ..StateCounts::default() },
+        };
+        let info = info(&rules, &counted);
+        let shown: Vec<_> = info.rules.iter().map(|it| (it.packets, it.bytes)).collect();
+        assert_eq!(shown, [(5, 50), (6, 60), (0, 0)]);
+        assert_eq!((info.inward.passed, info.outward.blocked, info.states.active), (1, 4, 7));
+    }
+}
