@@ -1,5 +1,5 @@
-//! The `firelane` command, and `dladm`, `flowadm`, `ipadm`, `dlstat`, `flowstat`, `netstat` and `connstat` when called by
-//! those names.
+//! The `firelane` command, and `dladm`, `flowadm`, `ipadm`, `ipf`, `ipfstat`, `dlstat`, `flowstat`, `netstat` and
+//! `connstat` when called by those names.
 //!
 //! All of it is in the library, so that tests run the whole command in one process.
 #![forbid(unsafe_code)]
