@@ -11,6 +11,7 @@ use firelane_model::{AddrObjName, Address};
 use firelane_plan::{Action, Step};
 use firelane_units::{IpPrefix, LaneId, LinkId};
 
+use crate::filter;
 use crate::works::Works;
 
 /// The state of every address object in force.
@@ -71,6 +72,12 @@ impl Addresses {
                 }
                 Notice::RouterFlags(_, link, flags) => {
                     works.clients.on_router(link, flags);
+                    continue;
+                }
+                Notice::Filtered(netstack, packet, verdict) => {
+                    let text = filter::told(&packet, verdict, &works.vnics);
+                    let name = works.netstacks.iter().find(|(_, id)| **id == netstack);
+                    tracing::info!("filter of {}: {text}", name.map_or("", |(name, _)| name.as_str()));
                     continue;
                 }
                 Notice::Refused { what, why } => {

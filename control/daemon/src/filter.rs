@@ -3,12 +3,13 @@
 //! Called by `works.rs` and `host.rs`.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
-use firelane::{FilterCounts, StateCounts};
+use firelane::{FilterCounts, FilteredPacket, IpProtocol, Packet, StateCounts, Verdict};
 use firelane_api::{ApiError, FilterInfo, Judged, RuleInfo, StateInfo, Status};
 use firelane_model::{Filter, IpfRule, LinkName, Model};
 use firelane_plan::{Action, Step};
-use firelane_units::{FilterRule, IpPrefix, LinkId};
+use firelane_units::{Direction, FilterRule, IpPrefix, LinkId};
 
 use crate::works::Upper;
 
@@ -60,6 +61,38 @@ fn state_info(it: &StateCounts) -> StateInfo {
     StateInfo { active, added, expired, evicted, full, rule_full, hits, out_of_window }
 }
 
+/// A packet that somebody asked to be told of, in a line. Rules are numbered from 1, as the file has them.
+pub(crate) fn told(packet: &FilteredPacket, verdict: Verdict, vnics: &BTreeMap<LinkName, Upper>) -> String {
+    let FilteredPacket { direction, link, rule, ref bytes, .. } = *packet;
+    let name = vnics.iter().find(|(_, it)| it.id == link).map_or("?", |(name, _)| name.as_str());
+    let (word, way) = match (verdict, direction) {
+        (Verdict::Pass, Direction::In) => ("pass", "in"),
+        (Verdict::Pass, Direction::Out) => ("pass", "out"),
+        (_, Direction::In) => ("block", "in"),
+        (_, Direction::Out) => ("block", "out"),
+    };
+    let what = Packet::read_cut(direction, link, bytes).map_or_else(String::new, |it| summary(&it));
+    let rule = rule.map_or_else(String::new, |rule| format!(" (rule {})", rule + 1));
+    format!("{word} {way} on {name}: {what}{rule}")
+}
+
+fn summary(packet: &Packet<'_>) -> String {
+    let Packet { src, dst, protocol, bytes, .. } = *packet;
+    match (packet.ports(), packet.icmp()) {
+        (Some((from, to)), _) => {
+            let word = match protocol {
+                IpProtocol::TCP => "tcp",
+                IpProtocol::UDP => "udp",
+                _ => "sctp",
+            };
+            let (from, to) = (SocketAddr::new(src, from.0), SocketAddr::new(dst, to.0));
+            format!("{word} {from} > {to}, {bytes} bytes")
+        }
+        (None, Some((kind, code))) => format!("icmp {src} > {dst}, type {kind} code {code}, {bytes} bytes"),
+        (None, None) => format!("protocol {} {src} > {dst}, {bytes} bytes", protocol.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +141,28 @@ mod tests {
         }
         assert_eq!(left.iter().map(ToString::to_string).collect::<Vec<_>>(), ["block in on web1 all"]);
         assert_eq!(present.validate(), []);
+    }
+
+    #[test]
+    fn a_packet_is_told_of_in_a_line() {
+        let upper = Upper { id: LinkId(5), mac: MacAddr([2, 0, 0, 0, 0, 1]), device: None, memif: None };
+        let vnics = BTreeMap::from([("web0".parse().unwrap(), upper)]);
+        // The first bytes of a datagram of 1,400.
+        let mut bytes = vec![0x45, 0, 5, 0x78, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 192, 0, 2, 7];
+        bytes.extend([0x0f, 0xa0, 0, 53, 5, 0x64, 0, 0]);
+        let packet = |direction, rule| FilteredPacket {
+            direction,
+            link: LinkId(5),
+            rule,
+            list: 1,
+            bytes: bytes.clone(),
+        };
+        assert_eq!(
+            told(&packet(Direction::In, Some(1)), Verdict::NoRoom, &vnics),
+            "block in on web0: udp 10.0.0.1:4000 > 192.0.2.7:53, 1400 bytes (rule 2)"
+        );
+        let out = told(&packet(Direction::Out, None), Verdict::Pass, &BTreeMap::new());
+        assert_eq!(out, "pass out on ?: udp 10.0.0.1:4000 > 192.0.2.7:53, 1400 bytes");
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub use firelane_driver_memif::{
 pub use firelane_driver_memory::{Conditions, WireConfig, wire};
 pub use firelane_driver_packet::{PacketSocket, Promiscuity};
 pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};
-pub use firelane_filter::{FilterCounts, RuleCount, StateCounts};
+pub use firelane_filter::{FilterCounts, Packet, RuleCount, StateCounts, Verdict};
 pub use firelane_flow::Counters as Traffic;
 pub use firelane_frame::Envelope;
 pub use firelane_ip::{Address, LOOPBACK, Neighbour, Origin, Route};
@@ -90,8 +90,8 @@ pub use firelane_ip::{
     IcmpCounts, IfRouting, IidKind, Membership, Resolvers, ReversePath, RouteKind, RouterFlags, SourceFilter,
 };
 pub use firelane_lane::{
-    ConnectionRow, Cursor, FusionTuning, NetstackCounters, Notice, Owner as PacketOwner, RouteConfig, Seen,
-    Sight, SocketKind, SocketRow, Step, StepCount, StepCounts, StreamInfo, Table,
+    ConnectionRow, Cursor, FilteredPacket, FusionTuning, NetstackCounters, Notice, Owner as PacketOwner,
+    RouteConfig, Seen, Sight, SocketKind, SocketRow, Step, StepCount, StepCounts, StreamInfo, Table,
 };
 pub use firelane_socket::{Ready, StreamConfig, UrgentMode};
 pub use firelane_switch::Rules as ProtectionRules;

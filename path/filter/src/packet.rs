@@ -71,6 +71,15 @@ impl<'a> Packet<'a> {
         }
     }
 
+    /// The same of a packet that may be cut off behind its headers.
+    pub fn read_cut(direction: Direction, link: LinkId, bytes: &'a [u8]) -> Option<Self> {
+        match bytes.first()? >> 4 {
+            4 => Some(Self::read_v4(direction, link, &Ipv4View::parse_quoted(bytes).ok()?)),
+            6 => Some(Self::read_v6(direction, link, &Ipv6View::parse_quoted(bytes).ok()?)),
+            _ => None,
+        }
+    }
+
     fn read_v4(direction: Direction, link: LinkId, view: &Ipv4View<'a>) -> Self {
         let piece = match (view.is_fragment(), view.fragment_offset()) {
             (false, _) => Piece::Whole,

@@ -96,9 +96,9 @@ pub use host::Host;
 pub use lane::Lane;
 pub use look::Look;
 pub use message::{
-    Bind, Connect, ConnectDatagrams, Control, DatagramKind, DatagramOption, FlowSetup, Frames, FusionTuning,
-    Join, LaneMessage, Learned, LinkConfig, Listen, NetstackConfig, PortConfig, PortKind, PortUser,
-    RouteConfig, SocketCommand, Stage, StreamOption, StreamOptions,
+    Bind, Connect, ConnectDatagrams, Control, DatagramKind, DatagramOption, FilteredPacket, FlowSetup,
+    Frames, FusionTuning, Join, LaneMessage, Learned, LinkConfig, Listen, NetstackConfig, PortConfig,
+    PortKind, PortUser, RouteConfig, SocketCommand, Stage, StreamOption, StreamOptions,
 };
 pub use netstack_counters::{NetstackCounters, TcpCounters, UdpCounters};
 pub use outbox::{Notice, Outlet};

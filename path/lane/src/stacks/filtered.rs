@@ -6,6 +6,7 @@
 //! What a netstack sends to itself passes neither gate, as in the original.
 
 use core::net::SocketAddr;
+use core::num::NonZeroU32;
 
 use firelane_classify::{FlowCache, Headers, L3, Tuple};
 use firelane_filter::{Filter, FilterConfig, FilterCounts, Packet, Ruling, STATES_MAX, Verdict};
@@ -35,7 +36,7 @@ const TOLD_BYTES: usize = 128;
 pub(crate) struct Gate {
     filter: Filter,
     /// What it said, of each direction.
-    said: [FlowCache<Ruling>; 2],
+    said: [FlowCache<Said>; 2],
     /// The list of rules; zero is none.
     list: u32,
     /// Of the frames that IP has ready, those that the filter itself sends.
@@ -44,6 +45,24 @@ pub(crate) struct Gate {
     told: ResetBudget,
     /// Storage of what is asked about on its way out.
     ready: Chain,
+}
+
+/// A ruling for all packets of a flow, small enough to share a cache line with the flow's names.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    verdict: Verdict,
+    rule: Option<NonZeroU32>,
+}
+
+impl Said {
+    fn of(ruling: Ruling) -> Self {
+        Self { verdict: ruling.verdict, rule: ruling.rule.and_then(|rule| NonZeroU32::new(rule + 1)) }
+    }
+
+    fn ruling(self) -> Ruling {
+        let rule = self.rule.map(|rule| rule.get() - 1);
+        Ruling { verdict: self.verdict, rule, is_for_all: true, ..Ruling::default() }
+    }
 }
 
 impl Gate {
@@ -100,8 +119,9 @@ impl Gate {
     ) -> Ruling {
         let tuple = headers.tuple().filter(|_| !headers.tagged);
         let said = &mut self.said[direction.index()];
-        if let Some(ruling) = tuple.and_then(|tuple| said.lookup(link, &tuple, self.list)) {
+        if let Some(said) = tuple.and_then(|tuple| said.lookup(link, &tuple, self.list)) {
             let bytes = headers.l3_end.saturating_sub(headers.l3_offset.into());
+            let ruling = said.ruling();
             self.filter.repeat(direction, bytes, ruling);
             return ruling;
         }
@@ -109,7 +129,7 @@ impl Gate {
         let Some(packet) = Packet::read(direction, link, bytes) else { return Ruling::default() };
         let ruling = self.filter.judge(&packet, now);
         if let Some(tuple) = tuple.filter(|_| ruling.is_for_all) {
-            said.insert(link, &tuple, self.list, ruling);
+            said.insert(link, &tuple, self.list, Said::of(ruling));
         }
         ruling
     }
