@@ -225,6 +225,9 @@ impl Api for Client {
         let delete = |path: &str, name: &dyn std::fmt::Display| {
             self.send(Method::Delete, &format!("{path}/{name}?temporary={temporary}"), &())
         };
+        let set = |target: String, changes: &[PropChange]| {
+            self.send(Method::Patch, &target, &props(changes, temporary))
+        };
         let _: serde_json::Value = match request.change.clone() {
             Change::CreateEtherstub(name, etherstub) => {
                 self.send(Method::Post, paths::ETHERSTUBS, &CreateEtherstub { name, etherstub, temporary })
@@ -243,33 +246,26 @@ impl Api for Client {
                 self.send(Method::Put, &format!("{}/{from}/name", paths::LINKS), &RenameLink { name })
             }
             Change::SetLinkProps(name, changes) => {
-                let target = format!("{}/{name}/{}", paths::LINKS, paths::PROPS);
-                self.send(Method::Patch, &target, &props(&changes, temporary))
+                set(format!("{}/{name}/{}", paths::LINKS, paths::PROPS), &changes)
             }
             Change::AddFlow(name, flow) => {
                 self.send(Method::Post, paths::FLOWS, &AddFlow { name, flow, temporary })
             }
             Change::RemoveFlow(name) => delete(paths::FLOWS, &name),
             Change::SetFlowProps(name, changes) => {
-                let target = format!("{}/{name}/{}", paths::FLOWS, paths::PROPS);
-                self.send(Method::Patch, &target, &props(&changes, temporary))
+                set(format!("{}/{name}/{}", paths::FLOWS, paths::PROPS), &changes)
             }
             Change::CreateIf(name, netstack) => {
                 self.send(Method::Post, paths::IFS, &CreateIf { name, netstack, temporary })
             }
             Change::DeleteIf(name) => delete(paths::IFS, &name),
             Change::SetNetstackProps(name, changes) => {
-                let target = format!("{}/{name}/{}", paths::NETSTACKS, paths::PROPS);
-                self.send(Method::Patch, &target, &props(&changes, temporary))
+                set(format!("{}/{name}/{}", paths::NETSTACKS, paths::PROPS), &changes)
             }
             Change::SetIfProps(name, changes) => {
-                let target = format!("{}/{name}/{}", paths::IFS, paths::PROPS);
-                self.send(Method::Patch, &target, &props(&changes, temporary))
+                set(format!("{}/{name}/{}", paths::IFS, paths::PROPS), &changes)
             }
-            Change::SetAddrProps(name, changes) => {
-                let target = format!("{}/{name}", paths::ADDR_PROPS);
-                self.send(Method::Patch, &target, &props(&changes, temporary))
-            }
+            Change::SetAddrProps(name, changes) => set(format!("{}/{name}", paths::ADDR_PROPS), &changes),
             Change::ChangeFilter(name, change) => {
                 let target = format!("{}/{name}/{}", paths::NETSTACKS, paths::FILTER);
                 self.send(Method::Patch, &target, &ChangeFilter { change, temporary })
