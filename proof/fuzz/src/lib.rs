@@ -117,6 +117,12 @@ pub const TARGETS: &[Target] = &[
         share: 3_200,
     },
     Target {
+        name: "ipf_conf",
+        about: "rules of the packet filter as text",
+        run: targets::ipf_conf::target_ipf_conf,
+        share: 8_000,
+    },
+    Target {
         name: "api",
         about: "requests to the management interface",
         run: targets::api::target_api,

@@ -36,6 +36,7 @@ pub fn of(name: &str) -> Vec<Seed> {
         "offload" => named(offload()),
         "tcp_pair" | "tcp_hostile" | "tcp_tables" | "netstack" => scenarios(),
         "model" => named(models()),
+        "ipf_conf" => named(rules()),
         "lane" => {
             [named([("frames", lane_steps()), ("talk", talk(0)), ("talk-two-lanes", talk(7))]), scenarios()]
                 .concat()
@@ -393,6 +394,15 @@ fn models() -> [(&'static str, Vec<u8>); 3] {
         ("generated-1", prefixed(b"|", &Random::new(1).bytes(300))),
         ("generated-2", prefixed(b"|", &Random::new(2).bytes(600))),
     ]
+}
+
+fn rules() -> [(&'static str, Vec<u8>); 2] {
+    let said = "# in\nblock return-icmp(port-unr) in log body first on web0 all head 1\nskip 1 in all\n\
+                @1 pass in quick on web0 proto tcp from !10.0.0.0 mask 255.0.0.0 port 1024 >< 65535 \\\n to pool/1 port = http \
+                flags S/SA keep state (limit 9,strict,age 30/60) keep frags group 1\ncount in all\n";
+    let other = "block return-rst out proto 6 from fd00::/8 to any port 5:9\nlog out tos 0x10 ttl 64 proto icmp from any to any \
+                 icmp-type unreach code 3 with not frag,short\npass out proto tcp/udp from any port 1 <> 5 to any\n";
+    [("in", said.into()), ("out", other.into())]
 }
 
 fn requests() -> [(&'static str, Vec<u8>); 2] {

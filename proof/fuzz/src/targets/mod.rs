@@ -9,6 +9,7 @@ pub mod dhcp;
 pub mod dhcp6;
 mod frames;
 pub mod ip;
+pub mod ipf_conf;
 pub mod lane;
 mod lane_world;
 pub mod model;
