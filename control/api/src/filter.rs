@@ -75,20 +75,20 @@ pub struct ChangeFilter {
     pub temporary: bool,
 }
 
-/// The rules of a change that a filter could not follow.
+/// The rules of a change that a filter could not follow, in its order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Left {
     /// Were to go, and are not there.
-    pub(crate) absent: HashSet<IpfRule>,
+    pub(crate) absent: Vec<IpfRule>,
     /// Were to come, and are there.
-    pub(crate) present: HashSet<IpfRule>,
+    pub(crate) present: Vec<IpfRule>,
 }
 
 impl Left {
     /// The refusal, if anything is left.
     pub(crate) fn refusal(&self) -> Result<(), ApiError> {
         let error = |status, rule: &IpfRule, allowed: &str| ApiError::new(status, "filter", rule, allowed);
-        match (self.absent.iter().next(), self.present.iter().next()) {
+        match (self.absent.first(), self.present.first()) {
             (Some(rule), _) => Err(error(Status::NotFound, rule, "no such rule")),
             (None, Some(rule)) => Err(error(Status::Exists, rule, "the rule is there")),
             (None, None) => Ok(()),
@@ -97,7 +97,10 @@ impl Left {
 
     /// What is left in both.
     pub(crate) fn and(&self, other: &Self) -> Self {
-        let both = |a: &HashSet<IpfRule>, b: &HashSet<IpfRule>| a.intersection(b).cloned().collect();
+        let both = |a: &[IpfRule], b: &[IpfRule]| {
+            let other: HashSet<&IpfRule> = b.iter().collect();
+            a.iter().filter(|rule| other.contains(rule)).cloned().collect()
+        };
         Self { absent: both(&self.absent, &other.absent), present: both(&self.present, &other.present) }
     }
 }
@@ -109,14 +112,14 @@ impl FilterChange {
         rules.retain(|rule| !self.flush.iter().any(|it| it.is_of(rule)));
         let mut going: HashMap<&IpfRule, bool> = self.remove.iter().map(|rule| (rule, false)).collect();
         rules.retain(|rule| going.get_mut(rule).is_none_or(|found| std::mem::replace(found, true)));
-        left.absent.extend(going.into_iter().filter(|(_, found)| !found).map(|(rule, _)| rule.clone()));
+        left.absent.extend(self.remove.iter().filter(|rule| !going[rule]).cloned());
         let mut known: HashSet<IpfRule> = rules.iter().cloned().collect();
         for PlacedRule { place, rule } in &self.add {
             if known.insert(rule.clone()) {
                 let at = place.and_then(|place| nth(rules, rule, place)).unwrap_or(rules.len());
                 rules.insert(at, rule.clone());
             } else {
-                left.present.insert(rule.clone());
+                left.present.push(rule.clone());
             }
         }
         left
@@ -244,8 +247,8 @@ mod tests {
         };
         let (after, left) = followed(&change, &["block in all", "block out all", "pass out all"]);
         assert_eq!(after, ["block out all", "block in all"]);
-        assert_eq!(left.absent, rules(&["count out all"]).into_iter().collect());
-        assert_eq!(left.present, rules(&["block out all"]).into_iter().collect());
+        assert_eq!(left.absent, rules(&["count out all"]));
+        assert_eq!(left.present, rules(&["block out all"]));
         assert_eq!(
             left.refusal().unwrap_err().to_string(),
             "object not found (filter=count out all: no such rule)"
