@@ -1,7 +1,7 @@
 //! Pools: sets of addresses and prefixes by number, which rules name (ippool(5)).
 //!
 //! One table per prefix length, so a look costs as many probes as there are lengths in the pool, whatever its size. An entry may
-//! have an end; who was entered with one is no longer in the pool then.
+//! have an end; from then on it is not in the pool.
 
 use core::net::IpAddr;
 use std::collections::BTreeMap;

@@ -376,6 +376,13 @@ impl States {
         self.counts.added += 1;
         self.made[at as usize] = self.counts.added;
         if is_half_open {
+            if self.half_open.len() > 2 * self.most {
+                let Self { half_open, slab, made, .. } = self;
+                half_open.retain(|&(at, number)| {
+                    let state = slab.get(at as usize).and_then(Option::as_ref);
+                    made.get(at as usize) == Some(&number) && state.is_some_and(State::is_half_open)
+                });
+            }
             self.half_open.push_back((at, self.counts.added));
         }
         self.index.insert_unique(spread(hash), (hash, at), |&(hash, _)| spread(hash));
@@ -443,7 +450,7 @@ impl States {
                 }
             }
         }
-        // Those that are no longer half-open, or no longer there, need no place in the order.
+        // Those that both ends have answered for, or that have ended, need no place in the order.
         while let Some(&(at, number)) = self.half_open.front() {
             let state = self.slab[at as usize].as_ref().filter(|_| self.made[at as usize] == number);
             if state.is_some_and(State::is_half_open) {

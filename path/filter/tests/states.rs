@@ -210,6 +210,26 @@ fn who_asks_to_be_told_is_told_of_each_packet_or_of_the_first() {
     assert_eq!(told(FilterLog { first: true, body: false }), [Some(1), None, None, Some(0)]);
 }
 
+/// Who comes and goes for a long time behind one that waits takes no memory.
+#[test]
+fn the_order_of_half_open_ones_is_bounded() {
+    let keep = KeepState { age: Some((1_000_000, 1)), ..KeepState::default() };
+    let mut filter = filter_of(vec![rule(IN, PASS).with(|it| it.keep_state = Some(keep))], 4);
+    ask(&mut filter, IN, &udp("10.1.0.1:1", SERVER));
+    let mut bytes = 0;
+    for n in 0..5000_u32 {
+        let secs = u64::from(n) * 3;
+        let client = format!("10.2.0.{}:{}", n & 255, 1 + n / 256);
+        ask_at(&mut filter, IN, LINK, &udp(&client, SERVER), secs);
+        // An answer makes it short-lived.
+        ask_at(&mut filter, OUT, LINK, &udp(SERVER, &client), secs);
+        filter.on_time(firelane_units::Instant::from_secs(secs + 2));
+        bytes = bytes.max(filter.allocated_bytes());
+    }
+    assert_eq!(filter.counts().states.active, 1);
+    assert!(bytes < 4096, "{bytes}");
+}
+
 #[test]
 fn states_outlive_a_change_of_rules() {
     let mut filter = outward();
