@@ -97,40 +97,30 @@ impl<'a> Words<'a> {
     }
 
     fn action(&mut self) -> Read<(FilterAction, Option<FilterLog>)> {
-        const ALLOWED: &str = "a rule begins with pass, block, count, log or skip";
-        let action = match self.peek() {
-            Some("pass") => FilterAction::Pass,
-            Some("count") => FilterAction::Count,
-            Some("block") => {
-                self.at += 1;
-                return Ok((FilterAction::Block(self.answer()?), None));
-            }
-            Some("skip") => {
-                self.at += 1;
-                let count = self.value("how many rules are left out, from 1 to 65535", decimal)?;
-                return Ok((FilterAction::Skip(count), None));
-            }
-            Some("log") => {
-                self.at += 1;
-                return Ok((FilterAction::Log, Some(self.log())));
-            }
-            _ => return Err(self.refuse_keyword(ALLOWED)),
-        };
-        self.at += 1;
-        Ok((action, None))
+        if self.take("pass") {
+            Ok((FilterAction::Pass, None))
+        } else if self.take("block") {
+            Ok((FilterAction::Block(self.answer()?), None))
+        } else if self.take("count") {
+            Ok((FilterAction::Count, None))
+        } else if self.take("log") {
+            Ok((FilterAction::Log, Some(self.log())))
+        } else if self.take("skip") {
+            let count = self.value("how many rules are left out, from 1 to 65535", decimal)?;
+            Ok((FilterAction::Skip(count), None))
+        } else {
+            Err(self.refuse_keyword("a rule begins with pass, block, count, log or skip"))
+        }
     }
 
     fn answer(&mut self) -> Read<BlockAnswer> {
-        let as_dest = match self.peek() {
-            Some("return-rst") => {
-                self.at += 1;
-                return Ok(BlockAnswer::Reset);
-            }
-            Some("return-icmp") => false,
-            Some("return-icmp-as-dest") => true,
-            _ => return Ok(BlockAnswer::Silent),
-        };
-        self.at += 1;
+        if self.take("return-rst") {
+            return Ok(BlockAnswer::Reset);
+        }
+        let as_dest = self.take("return-icmp-as-dest");
+        if !as_dest && !self.take("return-icmp") {
+            return Ok(BlockAnswer::Silent);
+        }
         if !self.take("(") {
             return Ok(BlockAnswer::Icmp { code: 0, as_dest });
         }
@@ -237,22 +227,17 @@ impl<'a> Words<'a> {
             return Ok(state);
         }
         loop {
-            match self.peek() {
-                Some("strict") => state.strict = true,
-                Some("no-icmp-err") => state.no_icmp_err = true,
-                Some("limit") => {
-                    self.at += 1;
-                    state.limit = Some(self.value("how many states, from 1", decimal)?);
-                    self.at -= 1;
-                }
-                Some("age") => {
-                    self.at += 1;
-                    state.age = Some(self.value("seconds from 1, forward and after a slash back", age)?);
-                    self.at -= 1;
-                }
-                _ => return Err(self.refuse_keyword("one of strict, no-icmp-err, limit N and age F[/R]")),
+            if self.take("strict") {
+                state.strict = true;
+            } else if self.take("no-icmp-err") {
+                state.no_icmp_err = true;
+            } else if self.take("limit") {
+                state.limit = Some(self.value("how many states, from 1", decimal)?);
+            } else if self.take("age") {
+                state.age = Some(self.value("seconds from 1, forward and after a slash back", age)?);
+            } else {
+                return Err(self.refuse_keyword("one of strict, no-icmp-err, limit N and age F[/R]"));
             }
-            self.at += 1;
             if self.take(")") {
                 return Ok(state);
             }
