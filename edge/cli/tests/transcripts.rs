@@ -356,8 +356,7 @@ fn replay(path: &Path) -> String {
             expecting = true;
             continue;
         }
-        // An answer ends at a gap or at what comes next; a `#` may begin a line of it.
-        if line.is_empty() || line.starts_with("# host: ") || line.starts_with("# file: ") {
+        if line.is_empty() || line.starts_with('#') {
             expecting = false;
         }
         if let Some(name) = line.strip_prefix("# host: ") {
