@@ -361,6 +361,7 @@ fn an_echos_answer_is_handed_on() {
     let mut a = station();
     assert_eq!(a.input_bytes(NOW, &v4(PEER4, OWN4, IpProtocol::ICMPV4, &answer(0))), "deliver");
     let mut six = answer(129);
+    six[2..4].fill(0);
     icmpv6::fill_checksum(&mut six, PEER6, OWN6);
     assert_eq!(a.input_bytes(NOW, &v6(PEER6, OWN6, IpProtocol::ICMPV6, &six)), "deliver");
     let everybody = v4(PEER4, Ipv4Addr::BROADCAST, IpProtocol::ICMPV4, &answer(0));
