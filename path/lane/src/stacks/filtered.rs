@@ -335,3 +335,49 @@ const fn reason(verdict: Verdict) -> DropReason {
         Verdict::Pass | Verdict::Block(_) => DropReason::FilterBlocked,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firelane_units::{FilterAction, FilterMatch, FilterRule};
+    use firelane_wire::{EtherType, EthernetRepr, Ipv4Repr};
+
+    /// A datagram's frame.
+    fn frame() -> Vec<u8> {
+        let mac = |n| firelane_units::MacAddr([2, 0, 0, 0, 0, n]);
+        let mut bytes = vec![0; 34];
+        EthernetRepr { dst: mac(1), src: mac(2), ethertype: EtherType::IPV4 }.emit(&mut bytes);
+        Ipv4Repr::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), IpProtocol::UDP, 8).emit(&mut bytes[14..]);
+        bytes.extend([0, 7, 0, 53, 0, 8, 0, 0]);
+        bytes
+    }
+
+    #[test]
+    fn what_is_for_all_of_a_flow_is_found_again() {
+        let mut gate = Gate::new(&Secrets::new([7; Secrets::BYTES]));
+        let rule = FilterRule {
+            direction: Direction::In,
+            action: FilterAction::Block(BlockAnswer::Silent),
+            log: None,
+            quick: false,
+            link: None,
+            matching: FilterMatch::default(),
+            keep_state: None,
+            keep_frags: false,
+            head: None,
+            group: None,
+        };
+        gate.list = 1;
+        gate.filter.set(FilterConfig { rules: vec![rule], pools: Vec::new() }, Instant::ZERO);
+        let frame = frame();
+        let headers = Headers::parse(&frame).unwrap();
+        for direction in Direction::ALL {
+            let first = gate.judge(direction, LinkId(1), &frame, &headers, Instant::ZERO);
+            let tuple = headers.tuple().unwrap();
+            let said = gate.said[direction.index()].lookup(LinkId(1), &tuple, 1).expect("it is remembered");
+            assert_eq!(said.ruling(), first, "{direction:?}");
+            assert_eq!(gate.judge(direction, LinkId(1), &frame, &headers, Instant::ZERO), first);
+        }
+        assert_eq!((gate.counts().blocked, gate.counts().passed), ([2, 0], [0, 2]));
+    }
+}
