@@ -33,6 +33,22 @@ pub struct FilterRule<L> {
 }
 
 impl<L> FilterRule<L> {
+    /// A rule that asks nothing of a packet but its direction.
+    pub fn new(direction: Direction, action: FilterAction) -> Self {
+        Self {
+            direction,
+            action,
+            log: None,
+            quick: false,
+            link: None,
+            matching: FilterMatch::default(),
+            keep_state: None,
+            keep_frags: false,
+            head: None,
+            group: None,
+        }
+    }
+
     /// The same rule with its link called otherwise, or why there is none.
     pub fn try_map<M, E>(self, link: impl FnOnce(L) -> Result<M, E>) -> Result<FilterRule<M>, E> {
         let Self { direction, action, log, quick, link: on, matching, keep_state, keep_frags, head, group } =

@@ -11,8 +11,8 @@ use firelane_filter::{FilterConfig, FilterCounts, Verdict};
 use firelane_lane::*;
 use firelane_socket::SocketError;
 use firelane_units::{
-    BlockAnswer, Direction, DropReason, FilterAction, FilterLog, FilterMatch, FilterPorts, FilterProtocol,
-    FilterRule, KeepState, LinkId, Mtu, NetstackId, Port,
+    BlockAnswer, Direction, DropReason, FilterAction, FilterLog, FilterPorts, FilterProtocol, FilterRule,
+    KeepState, LinkId, Mtu, NetstackId, Port,
 };
 use firelane_wire::IpProtocol;
 use support::router::*;
@@ -23,18 +23,7 @@ const BLOCK: FilterAction = FilterAction::Block(BlockAnswer::Silent);
 const TWO: NetstackId = NetstackId(2);
 
 fn rule(direction: Direction, action: FilterAction) -> FilterRule<LinkId> {
-    FilterRule {
-        direction,
-        action,
-        log: None,
-        quick: false,
-        link: None,
-        matching: FilterMatch::default(),
-        keep_state: None,
-        keep_frags: false,
-        head: None,
-        group: None,
-    }
+    FilterRule::new(direction, action)
 }
 
 fn to_port(mut rule: FilterRule<LinkId>, protocol: IpProtocol, port: u16) -> FilterRule<LinkId> {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use firelane_filter::FilterConfig;
 use firelane_lane::Control;
 use firelane_units::{
-    BlockAnswer, Direction, FilterAction, FilterAddresses, FilterMatch, FilterPorts, FilterProtocol,
-    FilterRule, KeepState, LinkId, Port,
+    BlockAnswer, Direction, FilterAction, FilterAddresses, FilterPorts, FilterProtocol, FilterRule,
+    KeepState, LinkId, Port,
 };
 
 use crate::forward::{Case, ROUTER, World};
@@ -26,18 +26,9 @@ const STATES: u32 = 1 << 20;
 const FRAMES: u32 = 1 << 15;
 
 fn rule(direction: Direction, action: FilterAction) -> FilterRule<LinkId> {
-    FilterRule {
-        direction,
-        action,
-        log: None,
-        quick: false,
-        link: None,
-        matching: FilterMatch { protocol: FilterProtocol::Number(17), ..FilterMatch::default() },
-        keep_state: None,
-        keep_frags: false,
-        head: None,
-        group: None,
-    }
+    let mut rule = FilterRule::new(direction, action);
+    rule.matching.protocol = FilterProtocol::Number(17);
+    rule
 }
 
 /// Rules that a packet has to be compared with, one by one, and none of which is about it.

@@ -5,8 +5,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use firelane_filter::{Filter, FilterConfig, Packet, Ruling, Verdict};
 use firelane_units::{
-    BlockAnswer, Direction, FilterAction, FilterAddresses, FilterEnd, FilterMatch, FilterPorts,
-    FilterProtocol, FilterRule, Instant, KeepState, LinkId, Port, SeqNum,
+    BlockAnswer, Direction, FilterAction, FilterAddresses, FilterEnd, FilterPorts, FilterProtocol,
+    FilterRule, Instant, KeepState, LinkId, Port, SeqNum,
 };
 use firelane_wire::{
     FragmentRepr, Icmpv4Repr, IpProtocol, Ipv4Repr, Ipv6Repr, TcpFlags, TcpOptions, TcpRepr, UdpRepr,
@@ -20,18 +20,7 @@ pub(crate) const BLOCKED: Verdict = Verdict::Block(BlockAnswer::Silent);
 pub(crate) const LINK: LinkId = LinkId(1);
 
 pub(crate) fn rule(direction: Direction, action: FilterAction) -> FilterRule<LinkId> {
-    FilterRule {
-        direction,
-        action,
-        log: None,
-        quick: false,
-        link: None,
-        matching: FilterMatch::default(),
-        keep_state: None,
-        keep_frags: false,
-        head: None,
-        group: None,
-    }
+    FilterRule::new(direction, action)
 }
 
 /// What tests ask of rules, one after the other.

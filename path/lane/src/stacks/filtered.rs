@@ -339,7 +339,7 @@ const fn reason(verdict: Verdict) -> DropReason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelane_units::{FilterAction, FilterMatch, FilterRule};
+    use firelane_units::{FilterAction, FilterRule};
     use firelane_wire::{EtherType, EthernetRepr, Ipv4Repr};
 
     /// A datagram's frame.
@@ -355,18 +355,7 @@ mod tests {
     #[test]
     fn what_is_for_all_of_a_flow_is_found_again() {
         let mut gate = Gate::new(&Secrets::new([7; Secrets::BYTES]));
-        let rule = FilterRule {
-            direction: Direction::In,
-            action: FilterAction::Block(BlockAnswer::Silent),
-            log: None,
-            quick: false,
-            link: None,
-            matching: FilterMatch::default(),
-            keep_state: None,
-            keep_frags: false,
-            head: None,
-            group: None,
-        };
+        let rule = FilterRule::new(Direction::In, FilterAction::Block(BlockAnswer::Silent));
         gate.list = 1;
         gate.filter.set(FilterConfig { rules: vec![rule], pools: Vec::new() }, Instant::ZERO);
         let frame = frame();
