@@ -217,7 +217,8 @@ impl Filter {
     }
 
     fn is_for_all(&self, is_found_so: bool) -> bool {
-        is_found_so && !self.keeps && self.states.len() == 0
+        // An entry of a pool that ends would make it another verdict.
+        is_found_so && !self.keeps && self.states.len() == 0 && self.expire_at.is_none()
     }
 
     /// Forgets what has ended; when to do so again.

@@ -171,7 +171,8 @@ fn a_pool_is_asked_and_its_entries_end() {
     filter.set(FilterConfig { rules: vec![pooled], pools: vec![(13, entries)] }, Instant::ZERO);
     assert_eq!(filter.pooled(), 2);
     let packet = udp("10.0.0.1:1", "192.0.2.7:53");
-    assert_eq!(ask_at(&mut filter, IN, LINK, &packet, 4).verdict, BLOCKED);
+    let ruling = ask_at(&mut filter, IN, LINK, &packet, 4);
+    assert_eq!((ruling.verdict, ruling.is_for_all), (BLOCKED, false), "it will be another");
     assert_eq!(filter.poll_at(), Some(until));
     assert_eq!(ask_at(&mut filter, IN, LINK, &packet, 5).verdict, Verdict::Pass);
     assert_eq!((filter.on_time(until), filter.pooled()), (None, 1));
