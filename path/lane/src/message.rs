@@ -587,7 +587,7 @@ pub struct FilteredPacket {
     pub rule: Option<u32>,
     /// Which list of rules that is.
     pub list: u32,
-    /// The packet, from its IP header on.
+    /// The packet's begin, from its IP header on.
     pub bytes: Vec<u8>,
 }
 

@@ -30,6 +30,8 @@ use crate::steps::Step;
 const TOLD_PER_SECOND: u32 = 100;
 /// How much of each is told.
 const TOLD_BYTES: usize = 128;
+/// The headers that a state is made of: IPv6's, as many extensions as are walked, and UDP's.
+const HEADERS_MAX: usize = 40 + 512 + 8;
 
 /// A shard's filter, and what it said of whole flows.
 #[derive(Debug)]
@@ -103,9 +105,22 @@ impl Gate {
     /// Another lane has let a packet through.
     pub(crate) fn adopt(&mut self, packet: &FilteredPacket, now: Instant) {
         let FilteredPacket { direction, link, rule, list, ref bytes } = *packet;
-        if let Some(packet) = Packet::read(direction, link, bytes).filter(|_| list == self.list) {
+        if let Some(packet) = Packet::read_cut(direction, link, bytes).filter(|_| list == self.list) {
             self.filter.adopt(&packet, rule, now);
         }
+    }
+
+    /// The begin of a packet, for others to be told of it.
+    fn begin_of(
+        &self,
+        direction: Direction,
+        link: LinkId,
+        packet: &[u8],
+        rule: Option<u32>,
+        most: usize,
+    ) -> Box<FilteredPacket> {
+        let bytes = packet[..packet.len().min(most)].to_vec();
+        Box::new(FilteredPacket { direction, link, rule, list: self.list, bytes })
     }
 
     /// What becomes of a packet; what is none passes, as IP says what is wrong with it.
@@ -209,12 +224,9 @@ impl<D> Inside<'_, D> {
         if !self.shard.gate.told.allow(self.common.now) {
             return;
         }
-        let begin = usize::from(headers.l3_offset);
-        let bytes = frame[begin..frame.len().min(begin + TOLD_BYTES)].to_vec();
-        let list = self.shard.gate.list;
-        let packet = FilteredPacket { direction, link, rule: Some(rule), list, bytes };
-        let notice = Notice::Filtered(self.shard.config.id, Box::new(packet), verdict);
-        self.common.outbox.notices.push(notice);
+        let packet = &frame[usize::from(headers.l3_offset)..];
+        let packet = self.shard.gate.begin_of(direction, link, packet, Some(rule), TOLD_BYTES);
+        self.common.outbox.notices.push(Notice::Filtered(self.shard.config.id, packet, verdict));
     }
 
     /// Datagrams arrive in the lane of the port that they are for, so those that come back to a forwarded one arrive in another.
@@ -232,10 +244,9 @@ impl<D> Inside<'_, D> {
         if lane == self.common.id {
             return;
         }
-        let bytes = frame[usize::from(headers.l3_offset)..].to_vec();
-        let list = self.shard.gate.list;
-        let packet = FilteredPacket { direction, link, rule, list, bytes };
-        self.tell_lane(lane, Learned::Filtered(Box::new(packet)));
+        let packet = &frame[usize::from(headers.l3_offset)..];
+        let packet = self.shard.gate.begin_of(direction, link, packet, rule, HEADERS_MAX);
+        self.tell_lane(lane, Learned::Filtered(packet));
     }
 
     /// The other lane that has the state of what an ICMP error quotes.
