@@ -212,6 +212,25 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// The report of an iperf3 client, once its server listens: iperf3's server listens anew after each client, a moment
+    /// after that client has left, and a client that is refused says so in its report and is content.
+    ///
+    /// # Panics
+    /// With what it reported, if it is an error that stays.
+    #[track_caller]
+    pub fn iperf3(&self, server: &Server, on: On, words: &[&str]) -> serde_json::Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let text = self.wait_for(server, on, &[&["iperf3", "--json"], words].concat());
+            let report: serde_json::Value = serde_json::from_str(&text).expect("iperf3 prints JSON");
+            if report["error"].is_null() {
+                return report;
+            }
+            assert!(Instant::now() < deadline, "{report}\n{}", server.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Waits until the daemon has nothing left of any program.
     ///
     /// # Panics

@@ -145,12 +145,9 @@ fn pythons_web_server_answers_requests() {
 fn iperf3_measures_both_directions() {
     on_lanes(|stage| {
         let server = stage.serve(On::Firelane, &["iperf3", "-s", "-B", HOST]);
-        stage.wait_for(&server, On::Kernel, &["iperf3", "-c", HOST, "-n", "1K"]);
         for on in BOTH {
             for direction in [&[][..], &["-R"], &["-P", "3"]] {
-                let words = [&["iperf3", "-c", HOST, "-n", "20M", "--json"][..], direction].concat();
-                let told: serde_json::Value =
-                    serde_json::from_str(&stage.ask(on, &words)).expect("its report");
+                let told = stage.iperf3(&server, on, &[&["-c", HOST, "-n", "20M"][..], direction].concat());
                 let bytes = |what: &str| told["end"][what]["bytes"].as_f64().unwrap_or_default();
                 // Its receiver leaves when the sender says that it is done.
                 assert!(bytes("sum_sent") >= 20e6, "{on:?} {direction:?}: {told}");
