@@ -24,11 +24,32 @@ pub(crate) fn bind_to(cpu: &str) -> Result<()> {
 
 /// Binds the calling thread, and what it starts, to a CPU (modulo the number that there are).
 pub(crate) fn bind(cpu: usize) -> Result<()> {
+    Ok(rustix::thread::sched_setaffinity(None, &set_of(Some(cpu))?)?)
+}
+
+/// Binds all threads that a process has to the CPU with this number, or frees them if it is `any`.
+pub(crate) fn bind_process(pid: u32, cpu: &str) -> Result<()> {
+    let set = set_of(if cpu == "any" { None } else { Some(cpu.parse()?) })?;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let id = thread?.file_name().to_string_lossy().parse()?;
+        let id = rustix::process::Pid::from_raw(id).ok_or("a thread has a number")?;
+        match rustix::thread::sched_setaffinity(Some(id), &set) {
+            // It has ended since.
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// The CPU with this number (modulo how many there are), or all of them.
+fn set_of(cpu: Option<usize>) -> Result<rustix::thread::CpuSet> {
     let allowed = rustix::thread::sched_getaffinity(None)?;
+    let Some(cpu) = cpu else { return Ok(allowed) };
     let cpus: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&n| allowed.is_set(n)).collect();
     let mut set = rustix::thread::CpuSet::new();
     set.set(cpus[cpu % cpus.len()]);
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+    Ok(set)
 }
 
 /// The CPU time that a process has used, by all its threads, those that have ended included.

@@ -119,6 +119,16 @@ impl Scene {
         command.env("FIRELANE_SOCKET", self.runtime().join("api.sock"));
         Ok(command)
     }
+
+    /// Has the daemon do what such a command says.
+    pub(crate) fn tell(&self, words: &[&str]) -> Result<()> {
+        let output = self.firelane()?.args(words).stdin(Stdio::null()).output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(format!("firelane {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim())
+            .into())
+    }
 }
 
 impl Drop for Scene {
