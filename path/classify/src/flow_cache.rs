@@ -46,6 +46,13 @@ struct Place<V> {
     value: V,
 }
 
+impl<V> Place<V> {
+    #[inline]
+    fn is_of(&self, link: LinkId, tuple: &Tuple, generation: u32) -> bool {
+        self.tuple == *tuple && self.link == link && self.generation == generation
+    }
+}
+
 impl<V: Copy + Default> FlowCache<V> {
     /// Without flows.
     pub const fn new() -> Self {
@@ -70,11 +77,8 @@ impl<V: Copy + Default> FlowCache<V> {
     /// As [`lookup`](Self::lookup), of a flow whose place was foreseen.
     #[inline]
     pub fn lookup_at(&self, at: Foreseen, link: LinkId, tuple: &Tuple, generation: u32) -> Option<V> {
-        let place =
-            self.places.get(at.0..at.0 + WAYS)?.iter().find(|place| {
-                place.tuple == *tuple && place.link == link && place.generation == generation
-            })?;
-        Some(place.value)
+        let places = self.places.get(at.0..at.0 + WAYS)?;
+        Some(places.iter().find(|place| place.is_of(link, tuple, generation))?.value)
     }
 
     /// Enters a flow, if a place is free or it takes another's.
@@ -100,6 +104,15 @@ impl<V: Copy + Default> FlowCache<V> {
             }
         };
         places[nth] = Place { tuple: *tuple, link, generation, value };
+    }
+
+    /// Gives a flow that is remembered another value.
+    pub fn amend(&mut self, link: LinkId, tuple: &Tuple, generation: u32, value: V) {
+        let first = place(link, tuple);
+        let places = self.places.get_mut(first..first + WAYS).unwrap_or_default();
+        if let Some(place) = places.iter_mut().find(|place| place.is_of(link, tuple, generation)) {
+            place.value = value;
+        }
     }
 
     /// How many bytes it takes.
@@ -148,6 +161,10 @@ mod tests {
             (cache.lookup(LinkId(1), &tuple(1), 2), cache.lookup(LinkId(1), &tuple(1), 1)),
             (Some(8), None)
         );
+        cache.amend(LinkId(1), &tuple(1), 2, 9);
+        cache.amend(LinkId(1), &tuple(2), 2, 9);
+        assert_eq!(cache.lookup(LinkId(1), &tuple(1), 2), Some(9));
+        assert_eq!(cache.lookup(LinkId(1), &tuple(2), 2), None, "nobody has entered it");
     }
 
     /// Tuple-space explosion (CVE-2019-25076): random headers take no memory, and each pushes out one flow at most.

@@ -10,6 +10,7 @@ mod frags;
 mod packet;
 mod pools;
 mod rules;
+mod state;
 mod states;
 mod tcp;
 
@@ -18,7 +19,7 @@ use firelane_units::{BlockAnswer, Direction, FilterAction, FilterRule, Instant, 
 pub use packet::{Packet, Piece};
 pub use pools::FOREVER;
 pub use rules::RuleCount;
-pub use states::{STATES_MAX, StateCounts};
+pub use states::{FORESEEN_MAX, FlowNames, STATES_MAX, StateCounts, StateRef, Whole};
 
 use frags::Frags;
 use pools::Pools;
@@ -53,6 +54,8 @@ pub struct Ruling {
     pub is_news: bool,
     /// Each packet of the same link, direction, addresses, ports and protocol would hear the same, as long as the rules stay.
     pub is_for_all: bool,
+    /// The state that it belongs to, or has begun.
+    pub state: Option<StateRef>,
 }
 
 /// What a filter has counted.
@@ -160,19 +163,25 @@ impl Filter {
         counts[direction.index()] += 1;
     }
 
+    /// What the sender of a packet hears that a rule blocks.
+    pub fn answer(&self, rule: u32) -> BlockAnswer {
+        match self.rules.get(rule).map(|rule| rule.action) {
+            Some(FilterAction::Block(answer)) => answer,
+            _ => BlockAnswer::Silent,
+        }
+    }
+
     fn rule(&mut self, packet: &Packet<'_>, now: Instant) -> Ruling {
         let pass = |rule| Ruling { rule, ..Ruling::default() };
         if self.frags.knows(packet, now) {
             return pass(None);
         }
         let belongs = self.states.take(packet, now);
-        if let Belongs::To { rule, is_news } = belongs {
+        if let Belongs::To { rule, is_news, state } = belongs {
             if rule.and_then(|rule| self.rules.get(rule)).is_some_and(|rule| rule.keep_frags) {
                 self.frags.keep(packet, now);
             }
-            let logs = |rule: &u32| self.rules.get(*rule)?.log.filter(|log| !log.first);
-            let logged = rule.filter(|rule| logs(rule).is_some());
-            return Ruling { is_news, logged, ..pass(rule) };
+            return self.passed_by_state(rule, is_news, state);
         }
         let found = self.rules.search(packet, belongs == Belongs::OutOfWindow, &self.pools, now);
         let Some((nth, rule)) = found.rule.and_then(|nth| Some((nth, self.rules.get(nth)?))) else {
@@ -181,7 +190,7 @@ impl Filter {
         };
         let (keep_state, keep_frags) = (rule.keep_state, rule.keep_frags);
         let logged = if rule.log.is_some() { Some(nth) } else { found.logged };
-        let mut is_news = false;
+        let mut state = None;
         let mut verdict = match rule.action {
             FilterAction::Block(answer) => Verdict::Block(answer),
             _ => Verdict::Pass,
@@ -193,8 +202,8 @@ impl Filter {
                 _ => match self.states.make(packet, nth, keep, now) {
                     Err(NoState::Full | NoState::RuleFull) => Verdict::NoRoom,
                     Err(NoState::Never) => Verdict::Pass,
-                    Ok(()) => {
-                        is_news = true;
+                    Ok(made) => {
+                        state = Some(made);
                         Verdict::Pass
                     }
                 },
@@ -204,7 +213,42 @@ impl Filter {
             self.frags.keep(packet, now);
         }
         let is_for_all = self.is_for_all(found.is_for_all) && logged.is_none();
-        Ruling { verdict, rule: Some(nth), logged, is_news, is_for_all }
+        Ruling { verdict, rule: Some(nth), logged, is_news: state.is_some(), is_for_all, state }
+    }
+
+    /// A packet has passed by a state.
+    #[inline]
+    fn passed_by_state(&self, rule: Option<u32>, is_news: bool, state: Option<StateRef>) -> Ruling {
+        let logs = |rule: &u32| self.rules.get(*rule)?.log.filter(|log| !log.first);
+        let logged = rule.filter(|rule| logs(rule).is_some());
+        Ruling { verdict: Verdict::Pass, rule, logged, is_news, is_for_all: false, state }
+    }
+
+    /// The next packet of a flow whose state is known, as [`judge`](Self::judge) would rule about it, without a search for the
+    /// state. Nothing if it does not simply pass by its state; then nothing was counted, and `judge` is to be asked.
+    #[inline]
+    pub fn follow(&mut self, state: StateRef, whole: &Whole<'_>, now: Instant) -> Option<Ruling> {
+        let Belongs::To { rule, is_news, state } = self.states.follow(state, whole, now)? else { return None };
+        let ruling = self.passed_by_state(rule, is_news, state);
+        self.repeat(whole.direction, whole.bytes, ruling);
+        Some(ruling)
+    }
+
+    /// Whether there are states.
+    pub fn has_states(&self) -> bool {
+        self.states.len() > 0
+    }
+
+    /// Finds the states of several flows together and tells `found` of each by its number; of more than [`FORESEEN_MAX`] flows
+    /// only so many are looked at.
+    pub fn foresee(&self, flows: &[FlowNames], found: impl FnMut(usize, StateRef)) {
+        self.states.foresee(flows, found);
+    }
+
+    /// A packet of this state will be judged soon: what that needs is read before.
+    #[inline]
+    pub fn touch(&self, state: StateRef) {
+        self.states.touch_known(state);
     }
 
     /// Another lane's filter has let a packet through by a state which this one's table is to have, too: what comes back to it arrives

@@ -4,18 +4,18 @@
 //! has ended: an entry costs one write per packet and no list. When all places are taken the half-open entry that waits longest goes
 //! first; what both ends have shown to be theirs stays, and the newcomer is refused.
 
-use core::hash::Hasher;
-use core::net::{IpAddr, Ipv6Addr};
+use core::hint::black_box;
+use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use firelane_units::{Direction, Instant, KeepState, LinkId, Port};
-use firelane_wire::IpProtocol;
+use firelane_wire::{IpProtocol, TcpView};
 use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
 
-use crate::packet::{Packet, Piece};
-use crate::tcp::{Phase, Tracked};
+use crate::packet::Packet;
+use crate::state::{Going, Key, State, asks, query};
 
 /// How many states there may be, unless said otherwise.
 pub const STATES_MAX: usize = 1 << 20;
@@ -27,19 +27,41 @@ const LOOKED_AT: usize = 1000;
 /// How often it looks, if there are few.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often others hear of a state: well within the time that it lasts without packets.
-const TELL: Duration = Duration::from_secs(10);
+/// How many packets [`States::foresee`] is asked about at once.
+pub const FORESEEN_MAX: usize = 64;
 
-/// What names a state: who has sent its first packet, and to whom.
+/// Where a state is, and which of its ways a packet goes; good until the state ends, which is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Key {
-    src: u128,
-    dst: u128,
-    /// Ports; of an ICMP query its identifier, twice.
-    ports: [u16; 2],
-    protocol: IpProtocol,
-    /// Of an ICMP query its type.
-    kind: u8,
+pub struct StateRef {
+    /// The place, and in its lowest bit the way.
+    place: u32,
+    number: u64,
+}
+
+/// A whole packet of a flow whose state is known ([`StateRef`]): what the state asks of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole<'a> {
+    /// In to the netstack, or out of it.
+    pub direction: Direction,
+    /// By which link.
+    pub link: LinkId,
+    /// All of its bytes, from the IP header on.
+    pub bytes: u32,
+    /// The segment, if it is one.
+    pub segment: Option<&'a TcpView<'a>>,
+}
+
+/// What names a flow: who sends, to whom, between which ports.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowNames {
+    /// Who sends.
+    pub src: IpAddr,
+    /// Whom it is for.
+    pub dst: IpAddr,
+    /// Source and destination port.
+    pub ports: (Port, Port),
+    /// What it is.
+    pub protocol: IpProtocol,
 }
 
 /// Why no state was made.
@@ -64,28 +86,11 @@ pub(crate) enum Belongs {
         rule: Option<u32>,
         /// It goes as the first one did, and others have not heard of the state for a while.
         is_news: bool,
+        /// Which state; none of an ICMP error, which is about it.
+        state: Option<StateRef>,
     },
     /// By its names, but it is outside the window.
     OutOfWindow,
-}
-
-/// One state.
-#[derive(Debug)]
-struct State {
-    key: Key,
-    /// Ends when nothing has come until then.
-    ends: Instant,
-    /// Which rules' list, and which of it.
-    list: u32,
-    rule: u32,
-    keep: KeepState,
-    /// Links: of the first packet's direction in and out, and of the other; the first packet that goes there says which.
-    links: [Option<LinkId>; 4],
-    tcp: Tracked,
-    /// When others heard of it.
-    told: Instant,
-    /// The other end has answered.
-    is_answered: bool,
 }
 
 /// What states have counted.
@@ -134,10 +139,8 @@ pub(crate) struct States {
     free: Vec<u32>,
     index: HashTable<(u32, u32)>,
     hasher: SipHasher13,
-    /// Half-open ones in the order in which they began, by place and what `made` was.
+    /// Half-open ones in the order in which they began, by place and number.
     half_open: VecDeque<(u32, u64)>,
-    /// When each place was taken, in numbers.
-    made: Vec<u64>,
     hand: usize,
     look_at: Instant,
     most: usize,
@@ -145,72 +148,6 @@ pub(crate) struct States {
     list: u32,
     by_rule: Vec<u32>,
     counts: StateCounts,
-}
-
-impl Key {
-    fn of(packet: &Packet<'_>) -> Option<Self> {
-        let (ports, kind) = match packet.protocol {
-            IpProtocol::ICMPV4 | IpProtocol::ICMPV6 => {
-                let (kind, _) = packet.icmp()?;
-                let id = (packet.icmp_rest()?.0 >> 16) as u16;
-                ([id, id], query(packet.protocol, kind)?)
-            }
-            protocol if protocol.has_ports() => {
-                let (from, to) = packet.ports()?;
-                ([from.0, to.0], 0)
-            }
-            _ => ([0, 0], 0),
-        };
-        (packet.piece != Piece::Later)
-            .then(|| Self::new(packet.src, packet.dst, packet.protocol, ports, kind))
-    }
-
-    fn new(src: IpAddr, dst: IpAddr, protocol: IpProtocol, ports: [u16; 2], kind: u8) -> Self {
-        Self { src: bits(src), dst: bits(dst), ports, protocol, kind }
-    }
-
-    const fn reversed(self) -> Self {
-        let [from, to] = self.ports;
-        Self { src: self.dst, dst: self.src, ports: [to, from], ..self }
-    }
-
-    /// The same for both directions.
-    fn hash(&self, hasher: &SipHasher13) -> u32 {
-        let [from, to] = [(self.src, self.ports[0]), (self.dst, self.ports[1])];
-        let (low, high) = if from <= to { (from, to) } else { (to, from) };
-        let mut hasher = *hasher;
-        for (address, port) in [low, high] {
-            hasher.write_u64((address >> 64) as u64);
-            hasher.write_u64(address as u64);
-            hasher.write_u16(port);
-        }
-        hasher.write_u16(u16::from(self.protocol.0) << 8 | u16::from(self.kind));
-        hasher.finish() as u32
-    }
-}
-
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => Ipv6Addr::to_bits(address.to_ipv6_mapped()),
-        IpAddr::V6(address) => address.to_bits(),
-    }
-}
-
-/// The type of the query that a message is, or answers.
-const fn query(protocol: IpProtocol, kind: u8) -> Option<u8> {
-    match (protocol, kind) {
-        (IpProtocol::ICMPV4, 0 | 8) => Some(8),
-        (IpProtocol::ICMPV4, 13 | 14) => Some(13),
-        (IpProtocol::ICMPV4, 15 | 16) => Some(15),
-        (IpProtocol::ICMPV4, 17 | 18) => Some(17),
-        (IpProtocol::ICMPV6, 128 | 129) => Some(128),
-        _ => None,
-    }
-}
-
-/// Whether a message asks: only that begins a state.
-const fn asks(protocol: IpProtocol, kind: u8) -> bool {
-    matches!(query(protocol, kind), Some(asked) if asked == kind)
 }
 
 impl States {
@@ -222,7 +159,6 @@ impl States {
             index: HashTable::new(),
             hasher: SipHasher13::new_with_keys(key.0, key.1),
             half_open: VecDeque::new(),
-            made: Vec::new(),
             hand: 0,
             look_at: Instant::ZERO,
             most,
@@ -256,14 +192,14 @@ impl States {
         }
         let Some(key) = Key::of(packet) else { return self.take_error(packet, now) };
         let Some((at, way)) = self.find(&key) else { return Belongs::No };
-        let list = self.list;
         let Some(state) = self.slab[at as usize].as_mut() else { return Belongs::No };
-        if state.ends <= now || state.is_over(packet) {
+        let segment = packet.segment();
+        if state.ends <= now || state.is_over(segment.as_ref()) {
             self.counts.expired += 1;
             self.remove(at);
             return Belongs::No;
         }
-        if !state.is_by_link(packet, way) {
+        if !state.is_by_link(Going { way, direction: packet.direction, link: packet.link }) {
             return Belongs::No;
         }
         if let Some((kind, _)) = packet.icmp()
@@ -271,20 +207,78 @@ impl States {
         {
             return Belongs::No;
         }
-        if let Some(segment) = packet.segment()
+        if let Some(segment) = segment
             && !state.tcp.take(way, &segment)
         {
             self.counts.out_of_window += 1;
             return Belongs::OutOfWindow;
         }
-        state.is_answered |= way == 1;
-        state.ends = now + state.lasts(packet.protocol, way);
-        let is_news = way == 0 && now.saturating_since(state.told) >= TELL;
-        if is_news {
-            state.told = now;
+        self.pass(at, way, now)
+    }
+
+    /// A packet of a flow whose state is known: what [`take`](Self::take) says of it, if that is that it belongs to the state.
+    /// Otherwise nothing was counted and nothing has changed that `take` would not change.
+    #[inline]
+    pub(crate) fn follow(&mut self, known: StateRef, whole: &Whole<'_>, now: Instant) -> Option<Belongs> {
+        let (at, way) = known.place();
+        let state = self.slab.get_mut(at as usize)?.as_mut().filter(|state| state.number == known.number)?;
+        let segment = whole.segment;
+        let is_segment = state.protocol() == IpProtocol::TCP;
+        if state.ends <= now || is_segment != segment.is_some() || state.is_over(segment) {
+            return None;
         }
+        let is_its = state.is_by_link(Going { way, direction: whole.direction, link: whole.link })
+            && segment.is_none_or(|segment| state.tcp.take(way, segment));
+        is_its.then(|| self.pass(at, way, now))
+    }
+
+    /// A packet passes by a state that is there.
+    #[inline]
+    fn pass(&mut self, at: u32, way: usize, now: Instant) -> Belongs {
+        let Some(state) = self.slab[at as usize].as_mut() else { return Belongs::No };
+        let is_news = state.renew(way, now);
         self.counts.hits += 1;
-        Belongs::To { rule: (state.list == list).then_some(state.rule), is_news }
+        let rule = (state.list == self.list).then_some(state.rule);
+        Belongs::To { rule, is_news, state: Some(StateRef::new(at, way, state.number)) }
+    }
+
+    /// Finds the states of several flows before their packets are judged, and tells `found` of each by its number: the
+    /// memory is waited for once and not once per packet. Of more than [`FORESEEN_MAX`] only so many are looked at.
+    pub(crate) fn foresee(&self, flows: &[FlowNames], mut found: impl FnMut(usize, StateRef)) {
+        let flows = &flows[..flows.len().min(FORESEEN_MAX)];
+        let mut keys = [(Key::NOBODY, 0); FORESEEN_MAX];
+        for (key, flow) in keys.iter_mut().zip(flows) {
+            let FlowNames { src, dst, ports: (from, to), protocol } = *flow;
+            key.0 = Key::new(src, dst, protocol, [from.0, to.0], 0);
+            key.1 = key.0.hash(&self.hasher);
+        }
+        // Where the hash points to nearly always has the names: it is read before they are compared.
+        let mut places = [None; FORESEEN_MAX];
+        for (place, &(_, hash)) in places.iter_mut().zip(&keys[..flows.len()]) {
+            *place = self.index.find(spread(hash), |&(its, _)| its == hash).map(|&(_, at)| at);
+        }
+        places.iter().flatten().for_each(|&at| self.touch(at));
+        for (nth, (key, hash)) in keys[..flows.len()].iter().enumerate() {
+            if places[nth].is_some()
+                && let Some((at, way)) = self.find_hashed(key, *hash)
+                && let Some(state) = &self.slab[at as usize]
+            {
+                found(nth, StateRef::new(at, way, state.number));
+            }
+        }
+    }
+
+    /// Reads what a packet of a state will ask for.
+    #[inline]
+    pub(crate) fn touch_known(&self, known: StateRef) {
+        self.touch(known.place().0);
+    }
+
+    #[inline]
+    fn touch(&self, at: u32) {
+        if let Some(Some(state)) = self.slab.get(at as usize) {
+            black_box(state.tcp.phase());
+        }
     }
 
     /// An ICMP error about a packet of a state, from its other end or from somebody between.
@@ -306,11 +300,11 @@ impl States {
         let Some((at, _)) = self.find(&key) else { return Belongs::No };
         let list = self.list;
         let Some(state) = self.slab[at as usize].as_ref() else { return Belongs::No };
-        if state.ends <= now || state.keep.no_icmp_err {
+        if state.ends <= now || state.no_icmp_err {
             return Belongs::No;
         }
         self.counts.hits += 1;
-        Belongs::To { rule: (state.list == list).then_some(state.rule), is_news: false }
+        Belongs::To { rule: (state.list == list).then_some(state.rule), is_news: false, state: None }
     }
 
     /// Makes a state of a packet that a rule lets through.
@@ -320,7 +314,7 @@ impl States {
         rule: u32,
         keep: KeepState,
         now: Instant,
-    ) -> Result<(), NoState> {
+    ) -> Result<StateRef, NoState> {
         let key = Key::of(packet).ok_or(NoState::Never)?;
         let segment = packet.segment();
         let is_never = match packet.protocol {
@@ -343,26 +337,13 @@ impl States {
             self.counts.full += 1;
             return Err(NoState::Full);
         }
-        let tcp = segment.map_or_else(Tracked::default, |segment| Tracked::new(&segment, keep.strict));
-        let mut state = State {
-            key,
-            ends: now,
-            list: self.list,
-            rule,
-            keep,
-            links: [None; 4],
-            tcp,
-            told: now,
-            is_answered: false,
-        };
-        state.links[place(packet.direction, 0)] = Some(packet.link);
-        state.ends = now + state.lasts(packet.protocol, 0);
-        self.enter(state);
-        Ok(())
+        let mut state = State::new(key, packet, segment.as_ref(), keep, now);
+        (state.list, state.rule, state.number) = (self.list, rule, self.counts.added + 1);
+        Ok(self.enter(state))
     }
 
-    fn enter(&mut self, state: State) {
-        let is_half_open = state.is_half_open();
+    fn enter(&mut self, state: State) -> StateRef {
+        let (is_half_open, number) = (state.is_half_open(), state.number);
         let hash = state.key.hash(&self.hasher);
         if let Some(count) = self.by_rule.get_mut(state.rule as usize) {
             *count += 1;
@@ -370,27 +351,26 @@ impl States {
         let at = self.free.pop().unwrap_or(self.slab.len() as u32);
         if at as usize == self.slab.len() {
             self.slab.push(None);
-            self.made.push(0);
         }
         self.slab[at as usize] = Some(state);
         self.counts.added += 1;
-        self.made[at as usize] = self.counts.added;
         if is_half_open {
             if self.half_open.len() > 2 * self.most {
-                let Self { half_open, slab, made, .. } = self;
-                half_open.retain(|&(at, number)| {
-                    let state = slab.get(at as usize).and_then(Option::as_ref);
-                    made.get(at as usize) == Some(&number) && state.is_some_and(State::is_half_open)
-                });
+                let slab = &self.slab;
+                self.half_open.retain(|&place| half_open_at(slab, place));
             }
-            self.half_open.push_back((at, self.counts.added));
+            self.half_open.push_back((at, number));
         }
         self.index.insert_unique(spread(hash), (hash, at), |&(hash, _)| spread(hash));
+        StateRef::new(at, 0, number)
     }
 
     /// Which state has these names, and whether the packet goes its way (0) or back (1).
     fn find(&self, key: &Key) -> Option<(u32, usize)> {
-        let hash = key.hash(&self.hasher);
+        self.find_hashed(key, key.hash(&self.hasher))
+    }
+
+    fn find_hashed(&self, key: &Key, hash: u32) -> Option<(u32, usize)> {
         let reversed = key.reversed();
         let is_one = |&(its, at): &(u32, u32)| {
             let state = self.slab[at as usize].as_ref();
@@ -415,19 +395,17 @@ impl States {
         self.free.push(at);
         if self.len() == 0 {
             // All memory goes with the last one.
-            (self.slab, self.free, self.made) = (Vec::new(), Vec::new(), Vec::new());
-            (self.index, self.half_open, self.hand) = (HashTable::new(), VecDeque::new(), 0);
+            (self.slab, self.free, self.hand) = (Vec::new(), Vec::new(), 0);
+            (self.index, self.half_open) = (HashTable::new(), VecDeque::new());
         }
     }
 
     /// Makes room: the half-open state that waits longest goes. Whether there was one.
     fn evict(&mut self) -> bool {
-        while let Some((at, number)) = self.half_open.pop_front() {
-            let is_it = self.made.get(at as usize) == Some(&number);
-            let state = self.slab.get(at as usize).and_then(Option::as_ref).filter(|_| is_it);
-            if state.is_some_and(State::is_half_open) {
+        while let Some(place) = self.half_open.pop_front() {
+            if half_open_at(&self.slab, place) {
                 self.counts.evicted += 1;
-                self.remove(at);
+                self.remove(place.0);
                 return true;
             }
         }
@@ -451,11 +429,7 @@ impl States {
             }
         }
         // Those that both ends have answered for, or that have ended, need no place in the order.
-        while let Some(&(at, number)) = self.half_open.front() {
-            let state = self.slab[at as usize].as_ref().filter(|_| self.made[at as usize] == number);
-            if state.is_some_and(State::is_half_open) {
-                break;
-            }
+        while self.half_open.front().is_some_and(|&place| !half_open_at(&self.slab, place)) {
             self.half_open.pop_front();
         }
         let rounds = (self.slab.len() / LOOKED_AT + 1) as u32;
@@ -471,7 +445,6 @@ impl States {
     /// The bytes that it takes.
     pub(crate) fn allocated_bytes(&self) -> usize {
         self.slab.capacity() * size_of::<Option<State>>()
-            + self.made.capacity() * size_of::<u64>()
             + self.free.capacity() * size_of::<u32>()
             + self.half_open.capacity() * size_of::<(u32, u64)>()
             + self.index.allocation_size()
@@ -483,39 +456,28 @@ const fn spread(hash: u32) -> u64 {
     (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-const fn place(direction: Direction, way: usize) -> usize {
-    2 * way + direction.index()
+/// Whether the state that was entered there with this number is still there, and half-open.
+fn half_open_at(slab: &[Option<State>], (at, number): (u32, u64)) -> bool {
+    let state = slab.get(at as usize).and_then(Option::as_ref);
+    state.is_some_and(|state| state.number == number && state.is_half_open())
 }
 
-impl State {
-    /// Whether nobody has shown that both ends are there.
-    fn is_half_open(&self) -> bool {
-        match self.key.protocol {
-            IpProtocol::TCP => self.tcp.phase().is_half_open(),
-            _ => !self.is_answered,
-        }
+impl StateRef {
+    const fn new(at: u32, way: usize, number: u64) -> Self {
+        Self { place: at << 1 | way as u32, number }
     }
 
-    /// Whether a packet opens a new connection with the names of one that is over.
-    fn is_over(&self, packet: &Packet<'_>) -> bool {
-        let is_begin = packet.segment().is_some_and(|it| it.flags().syn() && !it.flags().ack());
-        is_begin && matches!(self.tcp.phase(), Phase::Closed | Phase::Reset)
+    const fn place(self) -> (u32, usize) {
+        (self.place >> 1, (self.place & 1) as usize)
     }
 
-    /// Whether it came by the link that such packets came by before.
-    fn is_by_link(&mut self, packet: &Packet<'_>, way: usize) -> bool {
-        *self.links[place(packet.direction, way)].get_or_insert(packet.link) == packet.link
+    /// As words, for tables in which it is to be small.
+    pub const fn to_words(self) -> [u32; 3] {
+        [self.place, self.number as u32, (self.number >> 32) as u32]
     }
 
-    /// How long it lasts after a packet (ipf's times; RFC 5382, RFC 4787 and RFC 5508 ask for no less of a NAT).
-    fn lasts(&self, protocol: IpProtocol, way: usize) -> Duration {
-        if let Some((forth, back)) = self.keep.age {
-            return Duration::from_secs(if way == 0 { forth } else { back }.into());
-        }
-        match protocol {
-            IpProtocol::TCP => self.tcp.phase().lasts(),
-            IpProtocol::UDP => Duration::from_secs(120),
-            _ => Duration::from_secs(60),
-        }
+    /// From [`to_words`](Self::to_words)'s.
+    pub const fn from_words([place, low, high]: [u32; 3]) -> Self {
+        Self { place, number: (high as u64) << 32 | low as u64 }
     }
 }

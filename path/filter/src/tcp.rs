@@ -23,9 +23,15 @@ struct Side {
     most: u32,
     /// Its largest window.
     window: u32,
-    shift: u8,
-    has_sent: bool,
-    has_finished: bool,
+}
+
+/// What an end has sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Has {
+    #[default]
+    SentNothing,
+    Sent,
+    Finished,
 }
 
 /// How far a connection is.
@@ -67,6 +73,9 @@ impl Phase {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tracked {
     sides: [Side; 2],
+    /// By how much each end's windows are shifted.
+    shifts: [u8; 2],
+    has: [Has; 2],
     phase: Phase,
     /// Each segment must begin where the last one ended.
     strict: bool,
@@ -81,22 +90,19 @@ impl Tracked {
         let is_begin = segment.flags().syn();
         let scale = segment.options().window_scale;
         tracked.scales = !is_begin || scale.is_some();
-        for side in &mut tracked.sides {
-            side.shift = if is_begin { 0 } else { SHIFT_MAX };
-        }
+        tracked.shifts = if is_begin { [scale.unwrap_or_default().min(SHIFT_MAX), 0] } else { [SHIFT_MAX; 2] };
+        tracked.has[0] = Has::Sent;
+        let offered = tracked.offers(0, segment);
         let [from, to] = &mut tracked.sides;
-        if is_begin {
-            from.shift = scale.unwrap_or_default().min(SHIFT_MAX);
-        } else {
+        if !is_begin {
             // The other end has offered what this one uses, and has sent what this one acknowledges.
             to.end = segment.ack_field().0;
-            to.has_sent = true;
+            tracked.has[1] = Has::Sent;
             to.window = u32::from(u16::MAX) << SHIFT_MAX;
         }
         from.end = end(segment);
         from.most = from.end.wrapping_add(if is_begin { 0 } else { to.window });
-        from.window = from.offers(segment).max(1);
-        from.has_sent = true;
+        from.window = offered.max(1);
         to.most = segment.ack_field().0.wrapping_add(from.window);
         tracked.follow(0, segment);
         tracked
@@ -113,19 +119,21 @@ impl Tracked {
         if !is_answer && !self.is_in_window(at, segment) {
             return false;
         }
+        let (offered, has_other) = (self.offers(at, segment), self.has_sent(1 - at));
         let (from, to) = self.pair(at);
-        let offered = from.offers(segment);
         from.window = from.window.max(offered).max(1);
         let sent = end(segment);
         if is_answer || ahead(sent, from.end) > 0 {
             from.end = sent;
         }
-        from.has_sent = true;
         if segment.flags().ack() {
             let most = segment.ack_field().0.wrapping_add(offered.max(1));
-            if !to.has_sent || ahead(most, to.most) > 0 {
+            if !has_other || ahead(most, to.most) > 0 {
                 to.most = most;
             }
+        }
+        if !self.has_sent(at) {
+            self.has[at] = Has::Sent;
         }
         self.follow(at, segment);
         true
@@ -133,24 +141,26 @@ impl Tracked {
 
     /// The other end's first: it says where its own numbers begin, and whether both scale.
     fn answers(&mut self, at: usize, segment: &TcpView<'_>) -> bool {
-        let scales = self.scales;
-        let (from, to) = self.pair(at);
-        let acknowledges = segment.flags().ack() && ahead(segment.ack_field().0, to.end) == 0;
-        if from.has_sent || !segment.flags().syn() || (segment.flags().ack() && !acknowledges) {
+        if self.has_sent(at) || !segment.flags().syn() {
             return false;
         }
-        match segment.options().window_scale.filter(|_| scales) {
-            Some(scale) => from.shift = scale.min(SHIFT_MAX),
-            None => (from.shift, to.shift) = (0, 0),
+        let scale = segment.options().window_scale.filter(|_| self.scales);
+        let (from, to) = self.pair(at);
+        if segment.flags().ack() && ahead(segment.ack_field().0, to.end) != 0 {
+            return false;
         }
         from.most = end(segment).wrapping_add(to.window);
+        match scale {
+            Some(scale) => self.shifts[at] = scale.min(SHIFT_MAX),
+            None => self.shifts = [0; 2],
+        }
         true
     }
 
     fn is_in_window(&self, at: usize, segment: &TcpView<'_>) -> bool {
         let [from, to] = [&self.sides[at], &self.sides[1 - at]];
         let flags = segment.flags();
-        if !from.has_sent {
+        if !self.has_sent(at) {
             // Before it has sent a SYN an end may refuse, and no more.
             return flags.rst() && flags.ack() && ahead(segment.ack_field().0, to.end) == 0;
         }
@@ -159,8 +169,8 @@ impl Tracked {
         let is_below = ahead(from.most, end) >= 0;
         let is_above = ahead(end, from.end.wrapping_sub(to.window)) >= 0;
         let skew = ahead(to.end, segment.ack_field().0);
-        let is_known = !flags.ack() || !to.has_sent || {
-            let least = ACK_SKEW << to.shift.min(SHIFT_MAX);
+        let is_known = !flags.ack() || !self.has_sent(1 - at) || {
+            let least = ACK_SKEW << self.shifts[1 - at].min(SHIFT_MAX);
             (-ACK_SKEW..=least.max(i64::from(to.window))).contains(&skew)
         };
         let is_next = !self.strict || ahead(seq, from.end) == 0 || end == from.end;
@@ -171,9 +181,9 @@ impl Tracked {
     fn follow(&mut self, at: usize, segment: &TcpView<'_>) {
         let flags = segment.flags();
         if flags.fin() {
-            self.sides[at].has_finished = true;
+            self.has[at] = Has::Finished;
         }
-        let finished = self.sides.iter().filter(|side| side.has_finished).count();
+        let finished = self.has.iter().filter(|has| **has == Has::Finished).count();
         self.phase = match (self.phase, finished) {
             _ if flags.rst() => Phase::Reset,
             // A SYN after the end is a new connection with the same names.
@@ -187,17 +197,19 @@ impl Tracked {
         };
     }
 
+    fn has_sent(&self, at: usize) -> bool {
+        self.has[at] != Has::SentNothing
+    }
+
+    /// The window that a segment offers; a SYN's is never scaled.
+    fn offers(&self, at: usize, segment: &TcpView<'_>) -> u32 {
+        let shift = if segment.flags().syn() { 0 } else { self.shifts[at] };
+        u32::from(segment.window()) << shift
+    }
+
     fn pair(&mut self, at: usize) -> (&mut Side, &mut Side) {
         let [one, two] = &mut self.sides;
         if at == 0 { (one, two) } else { (two, one) }
-    }
-}
-
-impl Side {
-    /// The window that its segment offers; a SYN's is never scaled.
-    fn offers(&self, segment: &TcpView<'_>) -> u32 {
-        let shift = if segment.flags().syn() { 0 } else { self.shift };
-        u32::from(segment.window()) << shift
     }
 }
 

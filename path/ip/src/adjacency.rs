@@ -28,6 +28,13 @@ pub struct Adjacency {
     pub generation: u32,
 }
 
+/// What [`Adjacency::usual`] found out about a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Usual {
+    /// The packet's bytes.
+    len: usize,
+}
+
 /// Where a packet begins that has no tag.
 const L3: usize = EthernetView::HEADER_LEN;
 
@@ -36,24 +43,37 @@ impl Adjacency {
         let (dst_mac, mtu) = (hop.dst_mac?, mtu?);
         Some(Self { link: hop.link, src_mac: hop.src_mac, dst_mac, mtu, generation })
     }
+
+    /// Whether a frame is of the kind that goes this way as it is: a station's own untagged one, whose packet has neither options
+    /// nor extension headers, a right sum, a hop to spare, and no more bytes than the link takes.
+    #[inline]
+    pub fn usual(&self, frame: &Frame) -> Option<Usual> {
+        let (len, most) = (usual_len(frame.as_slice())?, usize::from(self.mtu.bytes()));
+        let fits = match frame.meta().segmentation {
+            None => len <= most,
+            Some(cut) => usize::from(cut.header_bytes) + usize::from(cut.segment_bytes) <= L3 + most,
+        };
+        fits.then_some(Usual { len })
+    }
 }
 
 impl Ip {
     /// Sends a flow's packet by the way of those before it, whose generation is the current one. Gives the frame back,
-    /// as it was, if it is not of the usual kind: another frame than a station's own untagged one, options, extension
-    /// headers, a wrong sum, its last hop, too large.
+    /// as it was, if it is not of the usual kind ([`Adjacency::usual`]).
     #[inline]
-    pub fn pass_on(&mut self, way: &Adjacency, mut frame: Frame) -> Result<(), Frame> {
-        let len = match usual_len(frame.as_slice()) {
-            Some(len) if len <= usize::from(way.mtu.bytes()) || frame.meta().segmentation.is_some() => len,
-            _ => return Err(frame),
-        };
-        if let Some(cut) = frame.meta().segmentation
-            && usize::from(cut.header_bytes) + usize::from(cut.segment_bytes)
-                > L3 + usize::from(way.mtu.bytes())
-        {
-            return Err(frame);
+    pub fn pass_on(&mut self, way: &Adjacency, frame: Frame) -> Result<(), Frame> {
+        match way.usual(&frame) {
+            Some(usual) => {
+                self.pass_usual(way, usual, frame);
+                Ok(())
+            }
+            None => Err(frame),
         }
+    }
+
+    /// The same with a frame that is known to be of the usual kind.
+    #[inline]
+    pub fn pass_usual(&mut self, way: &Adjacency, Usual { len }: Usual, mut frame: Frame) {
         frame.truncate(L3 + len);
         let meta = frame.meta_mut();
         (meta.ingress, meta.flow) = (way.link, FlowTag::NONE);
@@ -69,7 +89,6 @@ impl Ip {
         counts.received += packets;
         counts.forwarded += packets;
         self.out.push(frame);
-        Ok(())
     }
 }
 

@@ -70,7 +70,7 @@ mod trie;
 mod way_back;
 
 pub use address::{Address, AddressError, AddressOrigin, AddressState};
-pub use adjacency::Adjacency;
+pub use adjacency::{Adjacency, Usual};
 pub use autoconf::AutoconfConfig;
 pub use config::{
     DadConfig, Forwarding, HopLimits, IfConfig, IfRouting, IpConfig, LOOPBACK, LOOPBACK_MAC, ReversePath,

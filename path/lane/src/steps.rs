@@ -153,7 +153,7 @@ impl Default for StepLists {
             StepList::new(&[Step::Ip, Step::Udp, Step::Socket], &[Step::Socket, Step::Udp, Step::Ip]),
             StepList::new(&[Step::Forward], &[]),
             StepList::new(&[Step::Ip, Step::Fused, Step::Tcp, Step::Socket], &[Step::Fused]),
-            StepList::new(&[Step::Filter, Step::Forward], &[]),
+            StepList::new(&[Step::Filter, Step::Forward], &[Step::Filter]),
         ])
     }
 }

@@ -1,12 +1,12 @@
 //! The filter's two gates: what comes in to a netstack by a link passes one before IP, what leaves by a link the other behind IP.
 //!
-//! A known forwarded flow has the way in as a step of its list ([`Step::Filter`]); everything else is asked about before the
-//! classifier says whose it is, so nothing goes round. The way out is one place for all: segments, datagrams, ICMP, forwarded packets, and
-//! what waited for a neighbour. A verdict that is for all packets of a flow is remembered with the list of rules that it is of.
-//! What a netstack sends to itself passes neither gate, as in the original.
+//! A known forwarded flow has both ways as steps of its list ([`Step::Filter`]), and what was said of it beside it (`passage.rs`);
+//! everything else is asked about before the classifier says whose it is, so nothing goes round. The way out is one place for all:
+//! segments, datagrams, ICMP, forwarded packets, and what waited for a neighbour. Packets are asked about in the order in which
+//! they came, each on its way in and then on its way out. A verdict that is for all packets of a flow is remembered with the list of
+//! rules that it is of. What a netstack sends to itself passes neither gate, as in the original.
 
 use core::net::SocketAddr;
-use core::num::NonZeroU32;
 
 use firelane_classify::{FlowCache, Headers, L3, Tuple};
 use firelane_filter::{Filter, FilterConfig, FilterCounts, Packet, Ruling, STATES_MAX, Verdict};
@@ -41,30 +41,45 @@ pub(crate) struct Gate {
     said: [FlowCache<Said>; 2],
     /// The list of rules; zero is none.
     list: u32,
-    /// Of the frames that IP has ready, those that the filter itself sends.
-    own: Vec<usize>,
+    /// So many of the frames that IP has ready were asked about, or need not be.
+    asked: usize,
     /// Of how many packets the operator may still be told.
     told: ResetBudget,
     /// Storage of what is asked about on its way out.
     ready: Chain,
 }
 
-/// A ruling for all packets of a flow, small enough to share a cache line with the flow's names.
-#[derive(Clone, Copy, Debug, Default)]
-struct Said {
-    verdict: Verdict,
-    rule: Option<NonZeroU32>,
-}
+/// A ruling for all packets of a flow, small enough to share a cache line with the flow's names: twice the number of its
+/// rule counted from one, or zero without a rule, and one more if it blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Said(pub(crate) u32);
 
 impl Said {
-    fn of(ruling: Ruling) -> Self {
-        Self { verdict: ruling.verdict, rule: ruling.rule.and_then(|rule| NonZeroU32::new(rule + 1)) }
+    pub(crate) fn of(ruling: Ruling) -> Self {
+        let blocks = u32::from(ruling.verdict != Verdict::Pass);
+        Self(ruling.rule.map_or(0, |rule| rule + 1) << 1 | blocks)
     }
 
-    fn ruling(self) -> Ruling {
-        let rule = self.rule.map(|rule| rule.get() - 1);
-        Ruling { verdict: self.verdict, rule, is_for_all: true, ..Ruling::default() }
+    #[inline]
+    pub(crate) const fn blocks(self) -> bool {
+        self.0 & 1 != 0
     }
+
+    #[inline]
+    fn ruling(self, filter: &Filter) -> Ruling {
+        let rule = (self.0 >> 1).checked_sub(1);
+        let verdict = match rule.filter(|_| self.blocks()) {
+            Some(rule) => Verdict::Block(filter.answer(rule)),
+            None => Verdict::Pass,
+        };
+        Ruling { verdict, rule, is_for_all: true, ..Ruling::default() }
+    }
+}
+
+/// The bytes of a frame's packet, from its IP header on.
+#[inline]
+pub(crate) fn packet_bytes(headers: &Headers) -> u32 {
+    headers.l3_end.saturating_sub(headers.l3_offset.into())
 }
 
 impl Gate {
@@ -74,7 +89,7 @@ impl Gate {
             filter,
             said: [FlowCache::new(), FlowCache::new()],
             list: 0,
-            own: Vec::new(),
+            asked: 0,
             told: ResetBudget::new(TOLD_PER_SECOND),
             ready: Chain::new(),
         }
@@ -84,6 +99,30 @@ impl Gate {
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.filter.is_on()
+    }
+
+    /// Whether what was let through before may pass by that.
+    pub(crate) fn has_states(&self) -> bool {
+        self.filter.is_on() && self.filter.has_states()
+    }
+
+    #[inline]
+    pub(crate) fn filter(&mut self) -> &mut Filter {
+        &mut self.filter
+    }
+
+    /// The frame that IP has made ready last may go: those before it were asked about.
+    #[inline]
+    pub(crate) fn let_out(&mut self) {
+        self.asked += 1;
+    }
+
+    /// A packet of a flow of which this was said.
+    #[inline]
+    pub(crate) fn repeat(&mut self, direction: Direction, bytes: u32, said: Said) -> Ruling {
+        let ruling = said.ruling(&self.filter);
+        self.filter.repeat(direction, bytes, ruling);
+        ruling
     }
 
     pub(crate) fn poll_at(&self) -> Option<Instant> {
@@ -133,18 +172,15 @@ impl Gate {
         now: Instant,
     ) -> Ruling {
         let tuple = headers.tuple().filter(|_| !headers.tagged);
-        let said = &mut self.said[direction.index()];
+        let said = &self.said[direction.index()];
         if let Some(said) = tuple.and_then(|tuple| said.lookup(link, &tuple, self.list)) {
-            let bytes = headers.l3_end.saturating_sub(headers.l3_offset.into());
-            let ruling = said.ruling();
-            self.filter.repeat(direction, bytes, ruling);
-            return ruling;
+            return self.repeat(direction, packet_bytes(headers), said);
         }
         let bytes = frame.get(usize::from(headers.l3_offset)..).unwrap_or_default();
         let Some(packet) = Packet::read(direction, link, bytes) else { return Ruling::default() };
         let ruling = self.filter.judge(&packet, now);
         if let Some(tuple) = tuple.filter(|_| ruling.is_for_all) {
-            said.insert(link, &tuple, self.list, Said::of(ruling));
+            self.said[direction.index()].insert(link, &tuple, self.list, Said::of(ruling));
         }
         ruling
     }
@@ -173,42 +209,67 @@ impl Stacks {
 }
 
 impl<D> Inside<'_, D> {
-    /// A packet comes in: gives the frame back if it may.
-    pub(crate) fn come_in(&mut self, link: LinkId, frame: Frame, headers: &Headers) -> Option<Frame> {
+    /// A packet comes in: gives the frame back if it may, and what was said of it.
+    pub(crate) fn come_in(
+        &mut self,
+        link: LinkId,
+        frame: Frame,
+        headers: &Headers,
+    ) -> (Option<Frame>, Ruling) {
         if link == LOOPBACK || !matches!(headers.l3, L3::V4 { .. } | L3::V6 { .. }) {
-            return Some(frame);
+            return (Some(frame), Ruling::default());
         }
         let trace = frame.meta().trace;
         self.step(Step::Filter, Direction::In, trace, |it| it.come_in_asked(link, frame, headers))
     }
 
-    fn come_in_asked(&mut self, link: LinkId, frame: Frame, headers: &Headers) -> Option<Frame> {
+    fn come_in_asked(&mut self, link: LinkId, frame: Frame, headers: &Headers) -> (Option<Frame>, Ruling) {
         if let Some(lane) = self.lane_of_quoted(link, frame.as_slice(), headers) {
             self.common.hand_over(lane, Stage::Door(self.shard.config.id), link, frame);
-            return None;
+            return (None, Ruling::default());
         }
-        let verdict = self.judge(Direction::In, link, frame.as_slice(), headers);
-        if verdict == Verdict::Pass {
-            return Some(frame);
+        // What was made before it is asked about before it.
+        self.go_out();
+        let ruling = self.judge(Direction::In, link, frame.as_slice(), headers);
+        if ruling.verdict == Verdict::Pass {
+            return (Some(frame), ruling);
         }
+        self.end_blocked(ruling.verdict, link, frame, headers);
+        (None, ruling)
+    }
+
+    /// A packet ends that came in.
+    pub(crate) fn end_blocked(&mut self, verdict: Verdict, link: LinkId, frame: Frame, headers: &Headers) {
         if let Verdict::Block(answer) = verdict {
             self.answer_blocked(answer, link, frame.as_slice(), headers);
         }
         self.drop_frame(frame, reason(verdict));
-        None
     }
 
-    /// What becomes of a packet. The lane that gets what comes back to it hears of its state.
-    fn judge(&mut self, direction: Direction, link: LinkId, frame: &[u8], headers: &Headers) -> Verdict {
+    /// What becomes of a packet.
+    fn judge(&mut self, direction: Direction, link: LinkId, frame: &[u8], headers: &Headers) -> Ruling {
         let now = self.common.now;
         let ruling = self.shard.gate.judge(direction, link, frame, headers, now);
+        self.heed(direction, link, frame, headers, ruling);
+        ruling
+    }
+
+    /// Tells the operator of a packet, if a rule says so, and the lane that gets what comes back to it of its state.
+    #[inline]
+    pub(crate) fn heed(
+        &mut self,
+        direction: Direction,
+        link: LinkId,
+        frame: &[u8],
+        headers: &Headers,
+        ruling: Ruling,
+    ) {
         if let Some(rule) = ruling.logged {
             self.tell_of(direction, link, frame, headers, (rule, ruling.verdict));
         }
         if ruling.is_news && headers.protocol == IpProtocol::UDP {
             self.tell_lane_of_return(direction, link, frame, headers, ruling.rule);
         }
-        ruling.verdict
     }
 
     /// Tells the operator of a packet, unless there are too many of them.
@@ -275,7 +336,7 @@ impl<D> Inside<'_, D> {
     /// about no more.
     fn answer_blocked(&mut self, answer: BlockAnswer, link: LinkId, frame: &[u8], headers: &Headers) {
         let bytes = &frame[usize::from(headers.l3_offset)..];
-        let before = self.shard.ip.core.output().len();
+        self.go_out();
         match answer {
             BlockAnswer::Silent => return,
             BlockAnswer::Reset => self.reset_blocked(link, bytes),
@@ -285,8 +346,7 @@ impl<D> Inside<'_, D> {
                 self.shard.ip.touch();
             }
         }
-        let after = self.shard.ip.core.output().len();
-        self.shard.gate.own.extend(before..after);
+        self.shard.gate.asked = self.shard.ip.core.output().len();
     }
 
     /// RFC 9293 §3.10.7.1, in the name of whoever the segment was for.
@@ -304,34 +364,63 @@ impl<D> Inside<'_, D> {
         self.send_by(&mut egress, local, remote, &reply);
     }
 
-    /// What IP has ready leaves, or ends here.
-    pub(crate) fn go_out(&mut self) {
-        if !self.shard.gate.is_on() || self.shard.ip.core.output().is_empty() {
-            return;
+    /// What IP has made ready is asked about; what was said of the last of it.
+    #[inline]
+    pub(crate) fn go_out(&mut self) -> Option<Ruling> {
+        if !self.shard.gate.is_on() || self.shard.ip.core.output().len() == self.shard.gate.asked {
+            return None;
         }
-        let Shard { gate, ip, .. } = &mut *self.shard;
-        core::mem::swap(&mut gate.ready, ip.core.output());
-        let mut nth = 0;
-        while let Some(frame) = self.shard.gate.ready.pop() {
-            let is_asked = frame.meta().ingress != LOOPBACK && !self.shard.gate.own.contains(&nth);
-            nth += 1;
-            let verdict = if is_asked { self.go_out_asked(&frame) } else { Verdict::Pass };
-            if verdict == Verdict::Pass {
-                self.shard.ip.core.output().push(frame);
-            } else {
-                self.shard.ip.take_out();
-                self.drop_frame(frame, reason(verdict));
-            }
-        }
-        self.shard.gate.own.clear();
+        self.rest_goes_out()
     }
 
-    fn go_out_asked(&mut self, frame: &Frame) -> Verdict {
-        let Ok(headers) = Headers::parse(frame.as_slice()) else { return Verdict::Pass };
-        if !matches!(headers.l3, L3::V4 { .. } | L3::V6 { .. }) {
-            return Verdict::Pass;
+    /// The same, and what may go leaves now.
+    pub(crate) fn all_go_out(&mut self) {
+        self.go_out();
+        self.shard.gate.asked = 0;
+    }
+
+    fn rest_goes_out(&mut self) -> Option<Ruling> {
+        let Shard { gate, ip, .. } = &mut *self.shard;
+        let ready = ip.core.output();
+        while ready.len() > gate.asked
+            && let Some(frame) = ready.pop_back()
+        {
+            gate.ready.push_front(frame);
         }
-        let link = frame.meta().ingress;
+        let mut last = None;
+        while let Some(frame) = self.shard.gate.ready.pop() {
+            let ruling = self.go_out_asked(&frame);
+            if ruling.verdict == Verdict::Pass {
+                self.shard.ip.core.output().push(frame);
+                self.shard.gate.let_out();
+            } else {
+                self.end_on_way_out(frame, ruling.verdict);
+            }
+            last = Some(ruling);
+        }
+        last
+    }
+
+    /// The frame that IP has made ready last ends here.
+    pub(crate) fn end_last(&mut self, verdict: Verdict) {
+        if let Some(frame) = self.shard.ip.core.output().pop_back() {
+            self.end_on_way_out(frame, verdict);
+        }
+    }
+
+    fn end_on_way_out(&mut self, frame: Frame, verdict: Verdict) {
+        self.shard.ip.take_out();
+        self.drop_frame(frame, reason(verdict));
+    }
+
+    fn go_out_asked(&mut self, frame: &Frame) -> Ruling {
+        let (link, pass) = (frame.meta().ingress, Ruling::default());
+        let Some(headers) = Headers::parse(frame.as_slice()).ok().filter(|_| link != LOOPBACK) else {
+            return pass;
+        };
+        if !matches!(headers.l3, L3::V4 { .. } | L3::V6 { .. }) {
+            return pass;
+        }
         self.step(Step::Filter, Direction::Out, frame.meta().trace, |it| {
             it.judge(Direction::Out, link, frame.as_slice(), &headers)
         })
@@ -375,7 +464,7 @@ mod tests {
             let first = gate.judge(direction, LinkId(1), &frame, &headers, Instant::ZERO);
             let tuple = headers.tuple().unwrap();
             let said = gate.said[direction.index()].lookup(LinkId(1), &tuple, 1).expect("it is remembered");
-            assert_eq!(said.ruling(), first, "{direction:?}");
+            assert_eq!(said.ruling(&gate.filter), first, "{direction:?}");
             assert_eq!(gate.judge(direction, LinkId(1), &frame, &headers, Instant::ZERO), first);
         }
         assert_eq!((gate.counts().blocked, gate.counts().passed), ([2, 0], [0, 2]));

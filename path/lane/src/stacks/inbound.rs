@@ -72,8 +72,8 @@ impl Stacks {
         };
         let frame = match inside.shard.gate.is_on() {
             true => match inside.come_in(link, frame, headers) {
-                Some(frame) => frame,
-                None => return,
+                (Some(frame), _) => frame,
+                (None, _) => return,
             },
             false => frame,
         };
@@ -224,6 +224,8 @@ impl<D> Inside<'_, D> {
             if let Some(adjacency) = self.shard.ip.take_adjacency() {
                 self.learn_forwarded(link, headers, adjacency);
             }
+            // It is asked about on its way out before the next packet comes.
+            self.go_out();
             return;
         };
         if headers.fragment != Fragment::Whole

@@ -8,7 +8,7 @@ use core::mem;
 use core::time::Duration;
 
 use firelane_frame::{Chain, Frame};
-use firelane_ip::{Adjacency, Delivered, Egress, Front, Input, Ip, IpConfig, LOOPBACK, Made, Sent, Upper};
+use firelane_ip::{Adjacency, Delivered, Egress, Front, Input, Ip, IpConfig, LOOPBACK, Made, Sent, Upper, Usual};
 use firelane_units::{DropCounters, DropReason, Instant, LinkId};
 use firelane_wire::Ecn;
 
@@ -100,6 +100,14 @@ impl IpSide {
         self.is_open = true;
         self.inside += 1;
         Ok(())
+    }
+
+    /// The same with a frame that was looked at.
+    #[inline]
+    pub(crate) fn pass_usual(&mut self, adjacency: &Adjacency, usual: Usual, frame: Frame) {
+        self.core.pass_usual(adjacency, usual, frame);
+        self.is_open = true;
+        self.inside += 1;
     }
 
     /// A transport's payload on its way, or why it ends here.

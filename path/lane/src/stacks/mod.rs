@@ -19,6 +19,7 @@ mod learned;
 mod onward;
 mod open;
 mod outbound;
+mod passage;
 mod shard;
 mod tune;
 mod view;
@@ -107,7 +108,7 @@ impl Stacks {
             inside.show_joined();
             inside.transmit_datagrams(links);
             inside.pass_events();
-            inside.go_out();
+            inside.all_go_out();
             shard.ip.collect(common, out, &mut self.loops);
             for frame in self.loops.drain(..) {
                 links.resume(common, Stage::Loopback(shard.config.id), LOOPBACK, frame);

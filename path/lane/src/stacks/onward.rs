@@ -6,15 +6,18 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_classify::{FlowCache, Headers, Tuple};
+use firelane_filter::{FlowNames, Ruling};
 use firelane_frame::Frame;
 use firelane_ip::{Adjacency, FORESEEN_MAX, LOOPBACK, NewFlow};
-use firelane_units::{Direction, Instant, LinkId, StepListId};
+use firelane_units::{Direction, Instant, LinkId, Port, StepListId};
+use firelane_wire::IpProtocol;
 
 use super::Stacks;
 use super::inbound::Inside;
+use super::passage::{Judged, Remembered};
 use super::shard::Shard;
 use crate::arrivals::Arrival;
-use crate::steps::{Onward, Step, StepLists, walk};
+use crate::steps::{Onward, Step, StepList, StepLists, walk};
 use crate::watch::{Owner, Sight};
 
 /// Next stations that flows of one generation share; what goes to others takes the long way.
@@ -32,12 +35,16 @@ pub(crate) struct ForwardedFlows {
     is_learning: bool,
 }
 
-/// What is known of a flow.
+/// What is known of a flow: with the flow's names it fills a cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Known {
     steps: StepListId,
     adjacency: u16,
+    /// By the filter, where its list has one.
+    judged: Judged,
 }
+
+const _: () = assert!(size_of::<Known>() == 16);
 
 /// What is known of an arrival's flow, in the generation in which it was found.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +55,7 @@ pub(crate) struct Foreseen {
 
 impl Default for Known {
     fn default() -> Self {
-        Self { steps: StepLists::FORWARD, adjacency: 0 }
+        Self { steps: StepLists::FORWARD, adjacency: 0, judged: Judged::default() }
     }
 }
 
@@ -65,7 +72,7 @@ impl ForwardedFlows {
         &mut self,
         link: LinkId,
         tuple: &Tuple,
-        steps: StepListId,
+        (steps, judged): (StepListId, Judged),
         adjacency: Adjacency,
     ) -> Option<Known> {
         if self.adjacencies.first().is_some_and(|first| first.generation != adjacency.generation) {
@@ -80,7 +87,7 @@ impl ForwardedFlows {
             }
         };
         (self.is_router, self.is_learning) = (true, true);
-        let known = Known { steps, adjacency: nth as u16 };
+        let known = Known { steps, adjacency: nth as u16, judged };
         self.cache.insert(link, tuple, adjacency.generation, known);
         Some(known)
     }
@@ -128,7 +135,7 @@ impl Shard {
     fn foresee(&mut self, now: Instant, ahead: &mut [Arrival]) {
         let (mut asked, mut new) = ([None; AHEAD], [0; AHEAD]);
         let mut count = 0;
-        let Self { ip, forwarded, config, .. } = self;
+        let Self { ip, forwarded, config, gate, .. } = self;
         for (arrival, asked) in ahead.iter().zip(&mut asked) {
             let tuple = arrival.headers.tuple().filter(|_| !arrival.headers.tagged);
             let tuple = tuple.filter(|_| arrival.netstack == config.id);
@@ -138,7 +145,12 @@ impl Shard {
         for (nth, (arrival, asked)) in ahead.iter_mut().zip(&asked).enumerate() {
             let Some((place, tuple)) = asked else { continue };
             match forwarded.cache.lookup_at(*place, arrival.link, tuple, generation) {
-                Some(known) => arrival.foreseen = Some(Foreseen { generation, known }),
+                Some(known) => {
+                    arrival.foreseen = Some(Foreseen { generation, known });
+                    if let Remembered::State(state) = known.judged.get() {
+                        gate.filter().touch(state);
+                    }
+                }
                 None => {
                     new[count] = nth;
                     count += 1;
@@ -160,17 +172,35 @@ impl Shard {
                 *flow = NewFlow { link: *link, src: tuple.remote(), dst: tuple.local() };
             }
         }
-        let steps = self.forward_steps();
+        let (steps, judged) = (self.forward_steps(), self.states_of(new, ahead));
         let Self { ip, forwarded, .. } = self;
         forwarded.is_learning = false;
         ip.core.foresee(now, &flows[..new.len()], |nth, adjacency| {
             let arrival = &mut ahead[new[nth]];
             let Some(tuple) = arrival.headers.tuple() else { return };
-            let known = forwarded.learn(arrival.link, &tuple, steps, adjacency);
+            let known = forwarded.learn(arrival.link, &tuple, (steps, judged[nth]), adjacency);
             let generation = adjacency.generation;
             arrival.foreseen = known.map(|known| Foreseen { generation, known });
         });
         ip.touch();
+    }
+
+    /// The states of flows that are not known, where the filter has some.
+    fn states_of(&mut self, new: &[usize], ahead: &[Arrival]) -> [Judged; AHEAD] {
+        let mut judged = [Judged::default(); AHEAD];
+        if self.gate.has_states() {
+            let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+            let ports = (Port(0), Port(0));
+            let mut flows = [FlowNames { src: nobody, dst: nobody, ports, protocol: IpProtocol(0) }; AHEAD];
+            for (flow, &nth) in flows.iter_mut().zip(new) {
+                if let Some(tuple) = ahead[nth].headers.tuple() {
+                    let (src, dst, protocol) = (tuple.remote(), tuple.local(), tuple.protocol());
+                    *flow = FlowNames { src, dst, ports: (tuple.remote_port(), tuple.local_port()), protocol };
+                }
+            }
+            self.gate.filter().foresee(&flows[..new.len()], |nth, state| judged[nth] = Judged::state(state));
+        }
+        judged
     }
 }
 
@@ -192,22 +222,54 @@ impl<D> Inside<'_, D> {
         let Some(adjacency) = flows.adjacencies.get(usize::from(known.adjacency)).copied() else {
             return Err(frame);
         };
-        if known.steps == StepLists::FORWARD && !WATCHED {
-            return self.shard.ip.pass_on(&adjacency, frame);
+        let frame = match known.steps {
+            StepLists::FORWARD if !WATCHED => return self.shard.ip.pass_on(&adjacency, frame),
+            StepLists::FILTERED if !WATCHED => {
+                match self.pass_gates(known.judged, &adjacency, frame, arrival) {
+                    Ok(()) => return Ok(()),
+                    Err(frame) => frame,
+                }
+            }
+            _ => frame,
+        };
+        // No step has counted a packet that is to take the long way.
+        if adjacency.usual(&frame).is_none() {
+            return Err(frame);
         }
+        self.common.see(frame.meta().trace, Sight::Found(Owner::ForwardedFlow));
+        let judged = self.walk_onward(lists.list(known.steps), &adjacency, frame, arrival)?;
+        if judged != known.judged
+            && judged != Judged::default()
+            && let Some(tuple) = arrival.headers.tuple()
+        {
+            let known = Known { judged, ..known };
+            self.shard.forwarded.cache.amend(arrival.link, &tuple, generation, known);
+        }
+        Ok(())
+    }
+
+    /// The steps of a forwarded flow's list, one by one, and what the filter said that counts for the flow's next packets.
+    fn walk_onward(
+        &mut self,
+        list: &StepList,
+        adjacency: &Adjacency,
+        frame: Frame,
+        arrival: &Arrival,
+    ) -> Result<Judged, Frame> {
         let trace = frame.meta().trace;
-        self.common.see(trace, Sight::Found(Owner::ForwardedFlow));
+        let (mut inward, mut outward) = (Ruling::default(), None);
         let mut travelling = Some(frame);
-        walk(lists.list(known.steps).inbound(), |step| match (step, travelling.take()) {
+        let mut has_passed = false;
+        walk(list.inbound(), |step| match (step, travelling.take()) {
             (Step::Filter, Some(frame)) => {
-                travelling = self.come_in(arrival.link, frame, &arrival.headers);
+                (travelling, inward) = self.come_in(arrival.link, frame, &arrival.headers);
                 if travelling.is_some() { Onward::Next } else { Onward::Ended }
             }
             (Step::Forward, Some(frame)) => {
                 let passed =
-                    self.step(step, Direction::In, trace, |it| it.shard.ip.pass_on(&adjacency, frame));
-                travelling = passed.err();
-                if travelling.is_none() { Onward::Next } else { Onward::Ended }
+                    self.step(step, Direction::In, trace, |it| it.shard.ip.pass_on(adjacency, frame));
+                (has_passed, travelling) = (passed.is_ok(), passed.err());
+                if has_passed { Onward::Next } else { Onward::Ended }
             }
             // A forwarded flow's list has no transport.
             (_, frame) => {
@@ -215,7 +277,10 @@ impl<D> Inside<'_, D> {
                 Onward::Ended
             }
         });
-        travelling.map_or(Ok(()), Err)
+        if has_passed && list.outbound().contains(&Step::Filter) {
+            outward = self.go_out();
+        }
+        travelling.map_or(Ok(Judged::of(inward, outward)), Err)
     }
 
     /// A packet was forwarded the long way: its flow is known from here on.
@@ -224,7 +289,7 @@ impl<D> Inside<'_, D> {
             && !headers.tagged
         {
             let steps = self.shard.forward_steps();
-            let _ = self.shard.forwarded.learn(link, &tuple, steps, adjacency);
+            let _ = self.shard.forwarded.learn(link, &tuple, (steps, Judged::default()), adjacency);
         }
     }
 }
