@@ -1,0 +1,167 @@
+//! A flow whose state is known is ruled about and counted as one that is searched for, whatever came between.
+
+mod common;
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+
+use common::*;
+use firelane_filter::{
+    FORESEEN_MAX, Filter, FilterConfig, FlowNames, Packet, Ruling, StateRef, Verdict, Whole,
+};
+use firelane_units::{Direction, FilterLog, FilterRule, Instant, KeepState, LinkId};
+use firelane_wire::{IpProtocol, TcpFlags};
+use proptest::prelude::*;
+
+const TCP: IpProtocol = IpProtocol::TCP;
+const UDP: IpProtocol = IpProtocol::UDP;
+
+fn rules(which: u8) -> Vec<FilterRule<LinkId>> {
+    let strict = KeepState { strict: true, age: Some((3, 2)), ..KeepState::default() };
+    let one = KeepState { limit: NonZeroU32::new(1), ..KeepState::default() };
+    let keeps = |direction, keep| rule(direction, PASS).with(|it| it.keep_state = Some(keep));
+    let logs = |first| move |it: &mut FilterRule<LinkId>| it.log = Some(FilterLog { first, body: false });
+    match which {
+        0 => vec![rule(IN, BLOCK), rule(OUT, BLOCK), rule(IN, PASS).keep()],
+        1 => vec![rule(OUT, PASS).keep().with(logs(false)), rule(IN, BLOCK).proto(TCP)],
+        2 => vec![keeps(IN, strict), keeps(OUT, one).proto(UDP).with(logs(true))],
+        3 => vec![rule(IN, PASS).to_port(1).keep(), rule(IN, BLOCK).to_port(2)],
+        _ => vec![rule(IN, BLOCK), rule(OUT, PASS).keep()],
+    }
+}
+
+/// Asks by the state of which is known, if there is one, and by the packet else.
+fn ask_known(
+    filter: &mut Filter,
+    known: &mut HashMap<Vec<u8>, StateRef>,
+    packet: &Packet<'_>,
+    names: Vec<u8>,
+    now: Instant,
+) -> (Ruling, bool) {
+    let segment = packet.segment();
+    let whole = Whole {
+        direction: packet.direction,
+        link: packet.link,
+        bytes: packet.bytes,
+        segment: segment.as_ref(),
+    };
+    let followed = known.get(&names).and_then(|state| filter.follow(*state, &whole, now));
+    let ruling = followed.unwrap_or_else(|| filter.judge(packet, now));
+    if let Some(state) = ruling.state {
+        known.insert(names, state);
+    }
+    (ruling, followed.is_some())
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Packet { is_in: bool, link: u32, ends: u8, protocol: u8, flags: u8, seq: u8, ack: u8, len: u8 },
+    Later(u64),
+    Rules(u8),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let packet = (any::<(bool, bool, u8)>(), 0..4_u8, any::<(u8, u8, u8)>(), 0..30_u8).prop_map(
+        |((is_in, is_other, ends), protocol, (flags, seq, ack), len)| Event::Packet {
+            is_in,
+            link: 1 + u32::from(is_other),
+            ends: ends & 15,
+            protocol,
+            flags,
+            seq,
+            ack,
+            len,
+        },
+    );
+    prop_oneof![20 => packet, 2 => (0..90_u64).prop_map(Event::Later), 1 => (0..5_u8).prop_map(Event::Rules)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn a_known_state_rules_as_a_search_does(first in 0..5_u8, events in prop::collection::vec(event(), 1..200)) {
+        let [mut plain, mut knowing] = [rules(first), rules(first)].map(|rules| filter_of(rules, 4));
+        let (mut known, mut now) = (HashMap::new(), 0);
+        for event in events {
+            match event {
+                Event::Later(secs) => {
+                    now += secs;
+                    let at = Instant::from_secs(now);
+                    prop_assert_eq!(plain.on_time(at), knowing.on_time(at));
+                }
+                Event::Rules(which) => {
+                    for filter in [&mut plain, &mut knowing] {
+                        let config = FilterConfig { rules: rules(which), pools: Vec::new() };
+                        filter.set(config, Instant::from_secs(now));
+                    }
+                }
+                Event::Packet { is_in, link, ends, protocol, flags, seq, ack, len } => {
+                    let end = |bits: u8| format!("10.0.0.{}:{}", bits & 1, 1 + (bits >> 1 & 1));
+                    let [src, dst] = [end(ends), end(ends >> 2)];
+                    let is_tcp = protocol > 0;
+                    let flags = [
+                        TcpFlags::SYN,
+                        TcpFlags::SYN.with(TcpFlags::ACK),
+                        TcpFlags::ACK,
+                        TcpFlags::ACK,
+                        TcpFlags::ACK.with(TcpFlags::FIN),
+                        TcpFlags::RST,
+                    ][usize::from(flags) % 6];
+                    let bytes = match is_tcp {
+                        true => tcp(&src, &dst, flags, u32::from(seq & 3) * 20, u32::from(ack & 3) * 20, len.into()),
+                        false => udp(&src, &dst),
+                    };
+                    let direction = if is_in { Direction::In } else { Direction::Out };
+                    let packet = Packet::read(direction, LinkId(link), &bytes).unwrap();
+                    let at = Instant::from_secs(now);
+                    let searched = plain.judge(&packet, at);
+                    let (followed, _) = ask_known(&mut knowing, &mut known, &packet, vec![ends, is_tcp.into()], at);
+                    prop_assert_eq!(searched, followed);
+                }
+            }
+            prop_assert_eq!(plain.counts(), knowing.counts());
+        }
+    }
+}
+
+fn names(packet: &Packet<'_>) -> FlowNames {
+    let Packet { src, dst, protocol, .. } = *packet;
+    FlowNames { src, dst, ports: packet.ports().unwrap(), protocol }
+}
+
+#[test]
+fn the_usual_packet_is_followed_and_the_unusual_is_not() {
+    let mut filter = filter(vec![rule(IN, BLOCK), rule(IN, PASS).keep()]);
+    let mut known = HashMap::new();
+    let mut ask = |filter: &mut Filter, bytes: &[u8], direction, link, secs| {
+        let packet = Packet::read(direction, link, bytes).unwrap();
+        let (ruling, is_followed) =
+            ask_known(filter, &mut known, &packet, vec![0], Instant::from_secs(secs));
+        (ruling.verdict, is_followed)
+    };
+    let datagram = udp("10.0.0.1:1", "192.0.2.7:53");
+    assert_eq!(ask(&mut filter, &datagram, IN, LINK, 0), (Verdict::Pass, false), "it begins the state");
+    assert_eq!(ask(&mut filter, &datagram, IN, LINK, 0), (Verdict::Pass, true));
+    assert_eq!(ask(&mut filter, &datagram, OUT, LinkId(2), 0), (Verdict::Pass, true));
+    assert_eq!(ask(&mut filter, &datagram, OUT, LinkId(3), 0), (Verdict::Pass, false), "by another link");
+    assert_eq!(ask(&mut filter, &datagram, IN, LINK, 500), (Verdict::Pass, false), "the state has ended");
+    assert_eq!(ask(&mut filter, &datagram, IN, LINK, 500), (Verdict::Pass, true));
+}
+
+#[test]
+fn many_flows_find_their_states_together() {
+    let mut filter = filter(vec![rule(IN, BLOCK), rule(IN, PASS).proto(UDP).keep()]);
+    let flows = FORESEEN_MAX + 9;
+    let datagrams: Vec<_> =
+        (0..flows).map(|n| udp(&format!("10.0.0.1:{}", n + 1), "192.0.2.7:53")).collect();
+    let packets: Vec<_> = datagrams.iter().map(|it| Packet::read(IN, LINK, it).unwrap()).collect();
+    let all: Vec<_> = packets.iter().map(names).collect();
+    filter.foresee(&all, |nth, _| panic!("{nth} has none"));
+    let even: Vec<_> = packets.iter().step_by(2).map(|it| filter.judge(it, Instant::ZERO).state).collect();
+    let mut found = vec![None; flows];
+    filter.foresee(&all, |nth, state| found[nth] = Some(state));
+    for (nth, found) in found.into_iter().enumerate() {
+        let wanted = even[nth / 2].filter(|_| nth % 2 == 0 && nth < FORESEEN_MAX);
+        assert_eq!(found, wanted, "{nth}");
+    }
+}
