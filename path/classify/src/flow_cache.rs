@@ -6,6 +6,9 @@
 //! would ever be found. The hash costs little and has
 //! no secret: a peer whose tuples collide makes its own packets take the long way, and no worse. A value counts in
 //! the generation in which it was entered.
+//!
+//! A flow may be in any place of its set, so that nearly all places are taken before one flow finds none. Which of them it
+//! is say the set's tags, one cache line of hashes; the place is another with everything else.
 
 use core::hint::black_box;
 
@@ -14,17 +17,20 @@ use firelane_wire::IpProtocol;
 
 use crate::tuple::Tuple;
 
-/// How many flows are remembered: at 64 bytes each what a core's second cache holds, with room for the frames.
+/// How many flows are remembered: at 64 bytes each what a core's second cache and some of the third hold.
 const PLACES: usize = 1 << 15;
 
-/// Places that a flow may have.
-const WAYS: usize = 2;
+/// Places that a flow may have: as many as tags fill a cache line.
+const WAYS: usize = 16;
 
 /// Values by flow, of one generation.
 #[derive(Debug)]
 pub struct FlowCache<V> {
     /// Nothing until the first flow: most netstacks forward nothing.
+    sets: Vec<Tags>,
     places: Vec<Place<V>>,
+    /// That of all flows that have a place.
+    generation: u32,
     /// Flows that found no free place.
     late: u32,
 }
@@ -32,68 +38,74 @@ pub struct FlowCache<V> {
 /// Of flows that find no free place, each so manieth gets one nevertheless: who has one may have ended.
 const LATE_TAKEN: u32 = 8;
 
-/// Where a flow is looked for.
+/// Where a flow may be.
 #[derive(Clone, Copy, Debug)]
-pub struct Foreseen(usize);
+pub struct Foreseen(Option<u32>);
+
+/// What the flows of a set hash to; zero is none.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Tags([u32; WAYS]);
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Place<V> {
     tuple: Tuple,
     link: LinkId,
-    /// Zero is no generation.
-    generation: u32,
     value: V,
 }
 
-impl<V> Place<V> {
+impl Tags {
+    /// Which of them it is.
     #[inline]
-    fn is_of(&self, link: LinkId, tuple: &Tuple, generation: u32) -> bool {
-        self.tuple == *tuple && self.link == link && self.generation == generation
+    fn find(&self, tag: u32) -> Option<usize> {
+        let bits = (0..WAYS).fold(0_u32, |bits, nth| bits | u32::from(self.0[nth] == tag) << nth);
+        (bits != 0).then(|| bits.trailing_zeros() as usize)
     }
 }
 
 impl<V: Copy + Default> FlowCache<V> {
     /// Without flows.
     pub const fn new() -> Self {
-        Self { places: Vec::new(), late: 0 }
+        Self { sets: Vec::new(), places: Vec::new(), generation: 0, late: 0 }
     }
 
     /// The value of a flow, if it was entered in this generation.
     #[inline]
     pub fn lookup(&self, link: LinkId, tuple: &Tuple, generation: u32) -> Option<V> {
-        self.lookup_at(Foreseen(place(link, tuple)), link, tuple, generation)
+        self.lookup_at(self.find(link, tuple), link, tuple, generation)
     }
 
     /// Reads a flow's place, so that it is near when the flow is looked up: of several flows at once the memory answers
     /// sooner than of one after the other.
     #[inline]
     pub fn foresee(&self, link: LinkId, tuple: &Tuple) -> Foreseen {
-        let at = place(link, tuple);
-        black_box(self.places.get(at).map_or(0, |place| place.generation));
-        Foreseen(at)
+        let at = self.find(link, tuple);
+        black_box(at.0.and_then(|at| self.places.get(at as usize)).map_or(0, |place| place.link.0));
+        at
     }
 
     /// As [`lookup`](Self::lookup), of a flow whose place was foreseen.
     #[inline]
     pub fn lookup_at(&self, at: Foreseen, link: LinkId, tuple: &Tuple, generation: u32) -> Option<V> {
-        let places = self.places.get(at.0..at.0 + WAYS)?;
-        Some(places.iter().find(|place| place.is_of(link, tuple, generation))?.value)
+        let place = self.places.get(at.0? as usize)?;
+        let is_it = self.generation == generation && place.tuple == *tuple && place.link == link;
+        is_it.then_some(place.value)
+    }
+
+    #[inline]
+    fn find(&self, link: LinkId, tuple: &Tuple) -> Foreseen {
+        let (set, tag) = home(link, tuple);
+        let nth = self.sets.get(set).and_then(|tags| tags.find(tag));
+        Foreseen(nth.map(|nth| (set * WAYS + nth) as u32))
     }
 
     /// Enters a flow, if a place is free or it takes another's.
     pub fn insert(&mut self, link: LinkId, tuple: &Tuple, generation: u32, value: V) {
-        if self.places.is_empty() {
-            let nobody = Tuple::v4(IpProtocol(0), NO_END, NO_END);
-            let free = Place { tuple: nobody, link: LinkId(0), generation: 0, value: V::default() };
-            self.places = vec![free; PLACES];
-        }
-        let first = place(link, tuple);
-        let places = &mut self.places[first..first + WAYS];
-        let is_free = |place: &Place<V>| {
-            place.generation != generation || (place.tuple == *tuple && place.link == link)
-        };
-        let nth = match places.iter().position(is_free) {
+        self.begin(generation);
+        let (set, tag) = home(link, tuple);
+        let tags = &mut self.sets[set];
+        let nth = match tags.find(tag).or_else(|| tags.find(0)) {
             Some(nth) => nth,
             None => {
                 self.late = self.late.wrapping_add(1);
@@ -103,21 +115,35 @@ impl<V: Copy + Default> FlowCache<V> {
                 (self.late / LATE_TAKEN) as usize % WAYS
             }
         };
-        places[nth] = Place { tuple: *tuple, link, generation, value };
+        tags.0[nth] = tag;
+        self.places[set * WAYS + nth] = Place { tuple: *tuple, link, value };
+    }
+
+    /// What is entered from here on counts in `generation`, and what was entered in another does not.
+    fn begin(&mut self, generation: u32) {
+        if self.sets.is_empty() {
+            let nobody = Tuple::v4(IpProtocol(0), NO_END, NO_END);
+            self.places = vec![Place { tuple: nobody, link: LinkId(0), value: V::default() }; PLACES];
+            self.sets = vec![NO_TAGS; PLACES / WAYS];
+        }
+        if self.generation != generation {
+            self.sets.fill(NO_TAGS);
+            self.generation = generation;
+        }
     }
 
     /// Gives a flow that is remembered another value.
     pub fn amend(&mut self, link: LinkId, tuple: &Tuple, generation: u32, value: V) {
-        let first = place(link, tuple);
-        let places = self.places.get_mut(first..first + WAYS).unwrap_or_default();
-        if let Some(place) = places.iter_mut().find(|place| place.is_of(link, tuple, generation)) {
+        let Foreseen(Some(at)) = self.find(link, tuple) else { return };
+        let place = &mut self.places[at as usize];
+        if self.generation == generation && place.tuple == *tuple && place.link == link {
             place.value = value;
         }
     }
 
     /// How many bytes it takes.
     pub fn allocated_bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Place<V>>()
+        self.places.capacity() * size_of::<Place<V>>() + self.sets.capacity() * size_of::<Tags>()
     }
 }
 
@@ -129,12 +155,13 @@ impl<V: Copy + Default> Default for FlowCache<V> {
 
 const NO_END: (core::net::Ipv4Addr, firelane_units::Port) =
     (core::net::Ipv4Addr::UNSPECIFIED, firelane_units::Port(0));
+const NO_TAGS: Tags = Tags([0; WAYS]);
 
-/// The first of a flow's places.
+/// A flow's set, and its tag there.
 #[inline]
-const fn place(link: LinkId, tuple: &Tuple) -> usize {
+const fn home(link: LinkId, tuple: &Tuple) -> (usize, u32) {
     let mixed = tuple.mixed() ^ (link.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 32) as usize % (PLACES / WAYS) * WAYS
+    ((mixed >> 32) as usize % (PLACES / WAYS), mixed as u32 | 1)
 }
 
 #[cfg(test)]
@@ -226,7 +253,7 @@ mod tests {
                 None => false,
             })
             .collect();
-        assert!(found.len() > 9_000, "{} of 10,000 flows are remembered", found.len());
-        assert_eq!(size_of::<Place<u32>>(), 64);
+        assert_eq!(found.len(), 10_000, "a third of the places has room for each in its set");
+        assert_eq!((size_of::<Place<[u32; 4]>>(), size_of::<Tags>()), (64, 64));
     }
 }

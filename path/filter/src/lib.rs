@@ -228,7 +228,9 @@ impl Filter {
     /// state. Nothing if it does not simply pass by its state; then nothing was counted, and `judge` is to be asked.
     #[inline]
     pub fn follow(&mut self, state: StateRef, whole: &Whole<'_>, now: Instant) -> Option<Ruling> {
-        let Belongs::To { rule, is_news, state } = self.states.follow(state, whole, now)? else { return None };
+        let Belongs::To { rule, is_news, state } = self.states.follow(state, whole, now)? else {
+            return None;
+        };
         let ruling = self.passed_by_state(rule, is_news, state);
         self.repeat(whole.direction, whole.bytes, ruling);
         Some(ruling)

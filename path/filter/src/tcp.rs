@@ -90,7 +90,8 @@ impl Tracked {
         let is_begin = segment.flags().syn();
         let scale = segment.options().window_scale;
         tracked.scales = !is_begin || scale.is_some();
-        tracked.shifts = if is_begin { [scale.unwrap_or_default().min(SHIFT_MAX), 0] } else { [SHIFT_MAX; 2] };
+        tracked.shifts =
+            if is_begin { [scale.unwrap_or_default().min(SHIFT_MAX), 0] } else { [SHIFT_MAX; 2] };
         tracked.has[0] = Has::Sent;
         let offered = tracked.offers(0, segment);
         let [from, to] = &mut tracked.sides;

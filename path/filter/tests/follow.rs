@@ -135,8 +135,7 @@ fn the_usual_packet_is_followed_and_the_unusual_is_not() {
     let mut known = HashMap::new();
     let mut ask = |filter: &mut Filter, bytes: &[u8], direction, link, secs| {
         let packet = Packet::read(direction, link, bytes).unwrap();
-        let (ruling, is_followed) =
-            ask_known(filter, &mut known, &packet, vec![0], Instant::from_secs(secs));
+        let (ruling, is_followed) = ask_known(filter, &mut known, &packet, vec![0], Instant::from_secs(secs));
         (ruling.verdict, is_followed)
     };
     let datagram = udp("10.0.0.1:1", "192.0.2.7:53");
@@ -152,8 +151,7 @@ fn the_usual_packet_is_followed_and_the_unusual_is_not() {
 fn many_flows_find_their_states_together() {
     let mut filter = filter(vec![rule(IN, BLOCK), rule(IN, PASS).proto(UDP).keep()]);
     let flows = FORESEEN_MAX + 9;
-    let datagrams: Vec<_> =
-        (0..flows).map(|n| udp(&format!("10.0.0.1:{}", n + 1), "192.0.2.7:53")).collect();
+    let datagrams: Vec<_> = (0..flows).map(|n| udp(&format!("10.0.0.1:{}", n + 1), "192.0.2.7:53")).collect();
     let packets: Vec<_> = datagrams.iter().map(|it| Packet::read(IN, LINK, it).unwrap()).collect();
     let all: Vec<_> = packets.iter().map(names).collect();
     filter.foresee(&all, |nth, _| panic!("{nth} has none"));

@@ -36,22 +36,24 @@ fn rule() -> impl Strategy<Value = FilterRule<LinkId>> {
         1 => Just(Some(KeepState { strict: true, age: Some((5, 5)), ..keep }))
     ];
     let with = (0..8_u8, 1..4_u16, any::<(bool, bool)>(), prop::option::of(0..2_usize));
-    (any::<bool>(), action, kept, with).prop_map(|(is_in, action, keep_state, (asks, port, (quick, logs), link))| {
-        let direction = if is_in { Direction::In } else { Direction::Out };
-        let mut matching = FilterMatch::default();
-        match asks {
-            0 => matching.protocol = FilterProtocol::Number(6),
-            1 => matching.protocol = FilterProtocol::Number(17),
-            2 => matching.to.ports = FilterPorts::Equal(Port(port)),
-            3 => matching.from.ports = FilterPorts::Equal(Port(port)),
-            4 => matching.flags = Some(TcpFlagsMatch { set: 2, mask: 0x3f }),
-            5 => matching.ttl = Some(63 + (port & 1) as u8),
-            _ => {}
-        }
-        let log = logs.then(FilterLog::default).filter(|_| asks == 6);
-        let link = link.map(|side| LEGS[side]);
-        FilterRule { keep_state, matching, quick, log, link, ..FilterRule::new(direction, action) }
-    })
+    (any::<bool>(), action, kept, with).prop_map(
+        |(is_in, action, keep_state, (asks, port, (quick, logs), link))| {
+            let direction = if is_in { Direction::In } else { Direction::Out };
+            let mut matching = FilterMatch::default();
+            match asks {
+                0 => matching.protocol = FilterProtocol::Number(6),
+                1 => matching.protocol = FilterProtocol::Number(17),
+                2 => matching.to.ports = FilterPorts::Equal(Port(port)),
+                3 => matching.from.ports = FilterPorts::Equal(Port(port)),
+                4 => matching.flags = Some(TcpFlagsMatch { set: 2, mask: 0x3f }),
+                5 => matching.ttl = Some(63 + (port & 1) as u8),
+                _ => {}
+            }
+            let log = logs.then(FilterLog::default).filter(|_| asks == 6);
+            let link = link.map(|side| LEGS[side]);
+            FilterRule { keep_state, matching, quick, log, link, ..FilterRule::new(direction, action) }
+        },
+    )
 }
 
 /// A packet of one of few flows from the station on a side to the other's.
@@ -67,7 +69,8 @@ struct Sent {
 }
 
 fn sent() -> impl Strategy<Value = Sent> {
-    let flags = prop_oneof![2 => Just(0x02_u8), 2 => Just(0x12), 6 => Just(0x10), 1 => Just(0x11), 1 => Just(0x04)];
+    let flags =
+        prop_oneof![2 => Just(0x02_u8), 2 => Just(0x12), 6 => Just(0x10), 1 => Just(0x11), 1 => Just(0x04)];
     (any::<(bool, bool)>(), [1..3_u16, 1..3_u16], flags, [0..4_u8, 0..4_u8], 0..30_u8).prop_map(
         |((is_back, is_tcp), ports, flags, [seq, ack], len)| Sent {
             side: is_back.into(),
@@ -214,11 +217,16 @@ fn a_known_flows_last_hop_is_counted_once() {
             router.follow(&rules);
             let mut datagram = router.net.datagram(station(1).0, 7);
             (0..3).for_each(|_| assert_eq!(router.pass(std::slice::from_ref(&datagram), 0).len(), 1));
-            let header = Ipv4Repr { ttl: 1, ..Ipv4Repr::new(station(0).0, station(1).0, IpProtocol::UDP, 12) };
+            let header =
+                Ipv4Repr { ttl: 1, ..Ipv4Repr::new(station(0).0, station(1).0, IpProtocol::UDP, 12) };
             header.emit(&mut datagram[14..]);
             assert_eq!(router.pass(&[datagram], 0).len(), 0);
             let counts = router.counts();
-            assert_eq!((counts.passed[0], router.net.received(0).len()), (4, 1), "and the sender hears of it");
+            assert_eq!(
+                (counts.passed[0], router.net.received(0).len()),
+                (4, 1),
+                "and the sender hears of it"
+            );
         }
     }
 }

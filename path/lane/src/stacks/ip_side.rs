@@ -8,7 +8,9 @@ use core::mem;
 use core::time::Duration;
 
 use firelane_frame::{Chain, Frame};
-use firelane_ip::{Adjacency, Delivered, Egress, Front, Input, Ip, IpConfig, LOOPBACK, Made, Sent, Upper, Usual};
+use firelane_ip::{
+    Adjacency, Delivered, Egress, Front, Input, Ip, IpConfig, LOOPBACK, Made, Sent, Upper, Usual,
+};
 use firelane_units::{DropCounters, DropReason, Instant, LinkId};
 use firelane_wire::Ecn;
 

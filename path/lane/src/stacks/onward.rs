@@ -195,7 +195,8 @@ impl Shard {
             for (flow, &nth) in flows.iter_mut().zip(new) {
                 if let Some(tuple) = ahead[nth].headers.tuple() {
                     let (src, dst, protocol) = (tuple.remote(), tuple.local(), tuple.protocol());
-                    *flow = FlowNames { src, dst, ports: (tuple.remote_port(), tuple.local_port()), protocol };
+                    *flow =
+                        FlowNames { src, dst, ports: (tuple.remote_port(), tuple.local_port()), protocol };
                 }
             }
             self.gate.filter().foresee(&flows[..new.len()], |nth, state| judged[nth] = Judged::state(state));
