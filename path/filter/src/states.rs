@@ -27,7 +27,7 @@ const LOOKED_AT: usize = 1000;
 /// How often it looks, if there are few.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How many packets [`States::foresee`] is asked about at once.
+/// How many flows [`Filter::foresee`](crate::Filter::foresee) looks at.
 pub const FORESEEN_MAX: usize = 64;
 
 /// Where a state is, and which of its ways a packet goes; good until the state ends, which is noticed.
