@@ -255,6 +255,42 @@ pub struct Traffic {
     pub obytes: u64,
     /// Frames outward that were dropped.
     pub oerrors: u64,
+    /// Bytes inward that came from another connection's ring, in no frame: connections of a netstack with itself are fused.
+    #[serde(default)]
+    pub rfused: u64,
+    /// The same outward.
+    #[serde(default)]
+    pub ofused: u64,
+}
+
+impl Traffic {
+    /// All counters, in the order of their declaration.
+    pub const fn counts(&self) -> [u64; 8] {
+        let Self { ipackets, rbytes, ierrors, opackets, obytes, oerrors, rfused, ofused } = *self;
+        [ipackets, rbytes, ierrors, opackets, obytes, oerrors, rfused, ofused]
+    }
+
+    /// The counters in that order.
+    pub const fn of(counts: [u64; 8]) -> Self {
+        let [ipackets, rbytes, ierrors, opackets, obytes, oerrors, rfused, ofused] = counts;
+        Self { ipackets, rbytes, ierrors, opackets, obytes, oerrors, rfused, ofused }
+    }
+
+    /// Both together.
+    pub fn and(self, other: Self) -> Self {
+        let (mut sum, more) = (self.counts(), other.counts());
+        sum.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        Self::of(sum)
+    }
+
+    /// What came since it was `before`. Counters begin again when an object is made anew: if any has fallen, all have.
+    pub fn since(self, before: Self) -> Self {
+        let (mut came, before) = (self.counts(), before.counts());
+        if came.iter().zip(before).all(|(now, before)| *now >= before) {
+            came.iter_mut().zip(before).for_each(|(now, before)| *now -= before);
+        }
+        Self::of(came)
+    }
 }
 
 /// A link's traffic.

@@ -55,6 +55,8 @@ fn port(snapshot: &EngineSnapshot, id: LinkId) -> Traffic {
         opackets: counters.outward.packets,
         obytes: counters.outward.bytes,
         oerrors: counters.outward.dropped,
+        rfused: counters.inward.fused,
+        ofused: counters.outward.fused,
     }
 }
 
@@ -100,14 +102,7 @@ fn received(snapshot: &EngineSnapshot, ports: &[(LinkId, Direction)]) -> Vec<Lan
 /// What passed a virtual switch.
 fn switched(snapshot: &EngineSnapshot, works: &Works, model: &Model, name: &LinkName) -> Traffic {
     let vnics = model.vnics_over(name.as_str()).filter_map(|(vnic, _)| works.vnics.get(vnic));
-    vnics.map(|it| turned(port(snapshot, it.id))).fold(Traffic::default(), |sum, it| Traffic {
-        ipackets: sum.ipackets + it.ipackets,
-        rbytes: sum.rbytes + it.rbytes,
-        ierrors: sum.ierrors + it.ierrors,
-        opackets: sum.opackets + it.opackets,
-        obytes: sum.obytes + it.obytes,
-        oerrors: sum.oerrors + it.oerrors,
-    })
+    vnics.map(|it| turned(port(snapshot, it.id))).fold(Traffic::default(), Traffic::and)
 }
 
 /// A port's traffic as the switch sees it: what the port's user sends comes in.
@@ -119,6 +114,8 @@ fn turned(it: Traffic) -> Traffic {
         opackets: it.ipackets,
         obytes: it.rbytes,
         oerrors: it.ierrors,
+        rfused: it.ofused,
+        ofused: it.rfused,
     }
 }
 
@@ -138,6 +135,8 @@ fn flows_in(snapshot: &EngineSnapshot, works: &Works, model: &Model) -> Vec<Flow
             opackets: outward.packets,
             obytes: outward.bytes,
             oerrors: outward.dropped,
+            rfused: inward.fused,
+            ofused: outward.fused,
         };
         let held = held(&inward) + held(&outward);
         FlowStats { name: name.clone(), link: flow.link.clone(), traffic, held }

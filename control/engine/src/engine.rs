@@ -343,6 +343,8 @@ impl Engine {
         maxbw: Option<BitRate>,
         priority: Priority,
     ) -> Result<FlowId, ChangeError> {
+        // What was carried up to now belongs to the flows that there are.
+        self.0.fabric.count_fused();
         let mut registry = self.0.registry();
         let (owner, parent) = registry.owner_of(link)?;
         let flow = registry.mint_flow();
@@ -360,6 +362,7 @@ impl Engine {
     /// # Errors
     /// It does not exist.
     pub fn remove_flow(&self, flow: FlowId) -> Result<(), ChangeError> {
+        self.0.fabric.count_fused();
         let mut registry = self.0.registry();
         registry.flows.get(&flow).filter(|f| f.rule.is_some()).ok_or(ChangeError::NoFlow(flow))?;
         self.0.tell_all(|_| Control::RemoveFlow(flow))?;

@@ -208,6 +208,17 @@ impl Fabric {
         None
     }
 
+    /// Lets the lanes count the text that applications have carried past them.
+    pub(crate) fn count_fused(&self) {
+        self.programs.count_fused(self);
+        for lane in self.lane_ids() {
+            let mut from = Some(0);
+            while let Some(place) = from {
+                from = self.visit(lane, |_, lane| lane.count_fused(place)).flatten();
+            }
+        }
+    }
+
     /// Makes a driver's queue wake the worker of `lane`.
     pub(crate) fn watch(&self, lane: LaneId, queue: &Queue) -> io::Result<()> {
         match queue {
@@ -273,7 +284,7 @@ impl Outlet<Queue> for FabricOutlet {
 
     fn join(&mut self, ends: [SocketToken; 2], unread_min: u32) {
         if let Some(fabric) = self.fabric.upgrade() {
-            fabric.programs.join(ends, unread_min);
+            fabric.programs.join(fabric.now(), ends, unread_min);
         }
     }
 

@@ -42,6 +42,7 @@ pub struct EngineSnapshot {
 impl EngineSnapshot {
     pub(crate) fn take(fabric: &Fabric) -> Self {
         let mut sum = Self::default();
+        fabric.count_fused();
         for lane in fabric.lane_ids() {
             if let Some(mut snapshot) = fabric.visit(lane, |_, lane| lane.snapshot()) {
                 snapshot.squeue = fabric.squeue(lane).stats();

@@ -103,10 +103,12 @@ impl Side {
         self.whole(self.state.load(Ordering::Acquire))
     }
 
-    /// The same, as a state word has it.
+    /// The same, as a state word has it. The count may have been brought up to date since that word was read, and then is
+    /// ahead of it.
     fn whole(&self, state: u64) -> u64 {
         let tail = self.tail.load(Ordering::Relaxed);
-        tail.wrapping_add(u64::from(((state >> WRITTEN_SHIFT) as u32).wrapping_sub(tail as u32)))
+        let ahead = ((state >> WRITTEN_SHIFT) as u32).wrapping_sub(tail as u32).cast_signed();
+        tail.wrapping_add_signed(ahead.into())
     }
 
     /// Whether the limit of unread writes allows another, with so many bytes unread: the reader who finds the end begins a new
@@ -220,6 +222,11 @@ impl Joint {
     /// How much of what the end `at` has written counts as unacknowledged: what the reader's buffer would not hold.
     pub fn unacknowledged(&self, at: usize) -> u64 {
         self.unread(at).saturating_sub(self.sides[at].room.load(Ordering::Relaxed).into())
+    }
+
+    /// How much of what the end `at` writes may be unread.
+    pub fn limit(&self, at: usize) -> u64 {
+        self.sides[at].limit.load(Ordering::Relaxed).into()
     }
 
     /// What the end `at` has written and read here, as it says.

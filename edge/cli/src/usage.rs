@@ -12,6 +12,7 @@ use crate::common::Call;
 use crate::getopt::{Opt, flag, value};
 use crate::ofmt::{Column, Style, Table, col};
 use crate::session::{Failure, Session, die};
+use crate::stat::fused;
 
 /// The options of `show-usage`.
 pub(crate) const SHOW_USAGE: &[Opt] = &[
@@ -37,16 +38,23 @@ pub(crate) const HISTORY: &[Opt] = &[
     flag('j', "json"),
 ];
 
-const SUMS: [Column; 6] = [
+const SUMS: [Column; 7] = [
     col("DURATION", 11),
     col("IPACKETS", 10),
     col("RBYTES", 11),
     col("OPACKETS", 10),
     col("OBYTES", 11),
     col("BANDWIDTH", 16),
+    col("FUSED", 11),
 ];
-const PIECES: [Column; 5] =
-    [col("START", 14), col("END", 14), col("RBYTES", 9), col("OBYTES", 9), col("BANDWIDTH", 16)];
+const PIECES: [Column; 6] = [
+    col("START", 14),
+    col("END", 14),
+    col("RBYTES", 9),
+    col("OBYTES", 9),
+    col("BANDWIDTH", 16),
+    col("FUSED", 11),
+];
 
 const DAY: u64 = 24 * 3600;
 
@@ -133,7 +141,8 @@ fn sums(session: &mut Session<'_>, asked: &Asked<'_>) -> Result<(), Failure> {
     let mut table = table(session, asked, &SUMS)?;
     for Usage { name, seconds, traffic: it, .. } in usages {
         let counts = [seconds, it.ipackets, it.rbytes, it.opackets, it.obytes].map(|it| it.to_string());
-        let row: Vec<_> = [name].into_iter().chain(counts).chain([bandwidth(&it, seconds)]).collect();
+        let rest = [bandwidth(&it, seconds), fused(it).to_string()];
+        let row: Vec<_> = [name].into_iter().chain(counts).chain(rest).collect();
         table.row(session, &row)?;
     }
     Ok(())
@@ -150,8 +159,9 @@ fn pieces(session: &mut Session<'_>, asked: &Asked<'_>, name: &str) -> Result<()
         let clock = |time| if seconds < 3600 { hour(time) } else { day_and_hour(time) };
         let counts = [it.rbytes, it.obytes].map(|it| it.to_string());
         let [rbytes, obytes] = counts;
-        let row =
-            [name.to_owned(), clock(start), clock(start + seconds), rbytes, obytes, bandwidth(&it, seconds)];
+        let rest = [rbytes, obytes, bandwidth(&it, seconds), fused(it).to_string()];
+        let row: Vec<_> =
+            [name.to_owned(), clock(start), clock(start + seconds)].into_iter().chain(rest).collect();
         table.row(session, &row)?;
     }
     Ok(())

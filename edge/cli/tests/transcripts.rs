@@ -45,6 +45,8 @@ fn host(name: &str) -> Stub {
         opackets: 179_390 * n,
         obytes: 11_850_000 * n,
         oerrors: 7 * n,
+        rfused: 9_000_000 * (n - 1),
+        ofused: 250_000 * (n - 1),
     };
     let mut stub = Stub::new(model, planner);
     let store = stub.store();

@@ -24,6 +24,8 @@ pub struct Counters {
     pub bytes: u64,
     /// Wire bytes of the frames that were dropped.
     pub dropped_bytes: u64,
+    /// Text that went from ring to ring, in no packet.
+    pub fused: u64,
 }
 
 impl Counters {
@@ -56,6 +58,7 @@ impl Counters {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.dropped_bytes += other.dropped_bytes;
+        self.fused += other.fused;
     }
 }
 

@@ -264,6 +264,14 @@ impl FlowTable {
         }
     }
 
+    /// Counts text that went past every lane; limits are not asked.
+    pub fn count_fused(&mut self, flow: FlowId, direction: Direction, bytes: Bytes) {
+        if let Some(node) = self.nodes.get_mut(flow) {
+            let fused = &mut node.side_mut(direction).counters.fused;
+            *fused = fused.saturating_add(bytes.0);
+        }
+    }
+
     /// Adds a flow.
     pub fn insert(&mut self, now: Instant, flow: FlowId, config: FlowConfig) -> Result<(), FlowError> {
         if self.nodes.get(flow).is_some() {

@@ -444,6 +444,11 @@ impl Ip {
         self.interfaces.iter()
     }
 
+    /// The link whose address this is.
+    pub fn link_of(&self, addr: IpAddr) -> Option<LinkId> {
+        self.addresses.get(addr).map(|address| address.link)
+    }
+
     /// The addresses, in order.
     pub fn addresses(&self) -> impl Iterator<Item = &Address> {
         self.addresses.iter()

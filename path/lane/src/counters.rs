@@ -86,6 +86,8 @@ pub struct PortTraffic {
     pub bytes: u64,
     /// Frames that were dropped at this port.
     pub dropped: u64,
+    /// Text that went from ring to ring, in no packet.
+    pub fused: u64,
     /// How the packets came.
     pub arrivals: Arrivals,
 }
@@ -113,6 +115,16 @@ pub struct PortCounters {
     pub inward: PortTraffic,
     /// From the user.
     pub outward: PortTraffic,
+}
+
+impl PortCounters {
+    /// One direction.
+    pub(crate) fn of_mut(&mut self, direction: Direction) -> &mut PortTraffic {
+        match direction {
+            Direction::In => &mut self.inward,
+            Direction::Out => &mut self.outward,
+        }
+    }
 }
 
 impl Arrivals {
@@ -173,6 +185,7 @@ impl PortTraffic {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.dropped += other.dropped;
+        self.fused += other.fused;
         self.arrivals.merge(&other.arrivals);
     }
 }

@@ -249,6 +249,17 @@ impl<D: Driver> Lane<D> {
         self.common.watch.counts()
     }
 
+    /// Counts what two programs have carried past the lane: what went from a connection to its peer, and what came.
+    pub fn count_beside(&mut self, conn: ConnRef, carried: [u64; 2]) {
+        self.stacks.count_beside(&mut self.links, conn, carried);
+    }
+
+    /// Counts what connections of this process have carried past TCP, a bounded number of places of the table from `from`
+    /// on. Where to go on, if there are more.
+    pub fn count_fused(&mut self, from: u32) -> Option<u32> {
+        self.stacks.count_fused(&mut self.links, from)
+    }
+
     /// What is known of a connection at `now`; `None` if it is gone.
     pub fn stream_info(&self, now: Instant, conn: ConnRef) -> Option<StreamInfo> {
         self.stacks.stream_info(now, conn)

@@ -462,19 +462,24 @@ impl<D> Links<D> {
 
     fn count_drops(&mut self, link: LinkId, direction: Direction, dropped: u64) {
         if let Some(port) = self.ports.get_mut(link.index()) {
-            match direction {
-                Direction::In => port.counters.inward.dropped += dropped,
-                Direction::Out => port.counters.outward.dropped += dropped,
-            }
+            port.counters.of_mut(direction).dropped += dropped;
         }
     }
 
     /// The flow of what a connection of the VNIC `link` sends.
     pub(crate) fn flow_out(&self, link: LinkId, tuple: &Tuple) -> Option<FlowId> {
+        self.flow_at(link, tuple, Direction::Out)
+    }
+
+    /// The flow of what goes from the tuple's local end to its remote one, at the VNIC `link` that sends or gets it.
+    pub(crate) fn flow_at(&self, link: LinkId, tuple: &Tuple, direction: Direction) -> Option<FlowId> {
         let port = self.ports.get(link.index())?;
         let PortKind::Vnic { mac, .. } = port.kind else { return None };
-        let headers = Headers { src: mac, ..headers_of(tuple) };
-        port.rules.lookup(&headers, Direction::Out).or(port.default_flow())
+        let headers = match direction {
+            Direction::Out => Headers { src: mac, ..headers_of(tuple) },
+            Direction::In => Headers { dst: mac, ..headers_of(tuple) },
+        };
+        port.rules.lookup(&headers, direction).or(port.default_flow())
     }
 
     /// What a sender in `flow` may send now. Where the limit's home is another lane, its hold is the only brake.

@@ -78,7 +78,7 @@ impl<D: Driver> Lane<D> {
     fn pass_on(&mut self) -> bool {
         let more = self.answer_each_other();
         if self.stacks.has_to_join() {
-            self.stacks.join(&mut self.common);
+            self.stacks.join(&mut self.common, &mut self.links);
             return self.answer_each_other();
         }
         more

@@ -9,7 +9,7 @@ use firelane_socket::{
     Flags, ListenerEnd, ReadError, Ready, SocketError, SocketToken, StreamEnd, UrgentMode, WriteError,
 };
 use firelane_tcp::Keepalive;
-use firelane_units::{Mtu, NetstackId};
+use firelane_units::{FlowId, LinkId, Mtu, NetstackId};
 use proptest::prelude::*;
 use support::*;
 
@@ -407,4 +407,59 @@ proptest! {
         }
         pair.world.check_conservation();
     }
+}
+
+/// What the VNIC and its flow have counted of fused text, inward and outward; both must agree.
+fn counted(world: &mut World) -> [u64; 2] {
+    let [mut of_port, mut of_flow] = [[0; 2]; 2];
+    for lane in &mut world.lanes {
+        let mut from = Some(0);
+        while let Some(place) = from {
+            from = lane.count_fused(place);
+        }
+        let snapshot = lane.snapshot();
+        let (_, port) = snapshot.ports.iter().find(|(id, _)| *id == LinkId(1)).expect("the VNIC is there");
+        let (_, flow) = snapshot.flows.iter().find(|(id, _)| *id == FlowId(1)).expect("and its flow");
+        of_port = [of_port[0] + port.inward.fused, of_port[1] + port.outward.fused];
+        of_flow = [of_flow[0] + flow[0].fused, of_flow[1] + flow[1].fused];
+    }
+    assert_eq!(of_port, of_flow);
+    of_port
+}
+
+#[test]
+fn fused_text_is_counted_where_its_addresses_are_to_the_byte() {
+    for lanes in [1, 4] {
+        let mut pair = pair(lanes, "10.0.0.1:80");
+        let Pair { world, client, server, .. } = &mut pair;
+        world.transfer(client, server, &pattern(0, 300_000));
+        world.transfer(server, client, &pattern(0, 20_000));
+        // What one end sends the other gets: here both are one VNIC's.
+        assert_eq!(counted(world), [320_000; 2]);
+        assert_eq!(counted(world), [320_000; 2], "once");
+        pair.tune(false);
+        let Pair { world, client, server, .. } = &mut pair;
+        world.transfer(client, server, &pattern(0, 50_000));
+        assert_eq!(counted(world), [320_000; 2], "segments carried that");
+        pair.tune(true);
+        assert!(is_fused(&pair.client));
+        pair.write(&pattern(0, 500)).unwrap();
+        let mut bytes = [0; 300];
+        assert_eq!(pair.read(&mut bytes), Ok(300));
+        assert_eq!(counted(&mut pair.world), [320_300; 2]);
+        // The rest can still be read when the connection is over.
+        let Pair { world, client, .. } = &mut pair;
+        world.command(client, SocketCommand::Abort);
+        world.run();
+        assert_eq!(counted(world), [320_500; 2]);
+        assert_eq!(pair.read(&mut bytes), Ok(200));
+    }
+}
+
+#[test]
+fn what_goes_to_a_loopback_address_is_no_vnics() {
+    let mut pair = fused();
+    let Pair { world, client, server, .. } = &mut pair;
+    world.transfer(client, server, &pattern(0, 10_000));
+    assert_eq!(counted(world), [0; 2]);
 }

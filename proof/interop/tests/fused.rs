@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{On, Sandbox, Stage};
+use firelane_interop::{On, Sandbox, Stage, binary};
 
 fn script(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shim").join(name).to_string_lossy().into_owned()
@@ -84,6 +84,42 @@ fn every_answer_wakes_who_waits_for_it() {
     let stage = Stage::new(&sandbox, 2);
     stage.ask(On::Firelane, &["/usr/bin/python3", &script("questions.py"), Stage::FIRELANE, "200"]);
     stage.wait_until_nothing_is_left();
+}
+
+#[test]
+fn what_two_programs_carry_past_the_daemon_is_counted_to_the_byte() {
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        let flow =
+            ["flowadm", "add-flow", "-t", "-l", "web0", "-a", "transport=tcp,local_port=7777", "served"];
+        stage.daemon().firelane(&flow).expect_success();
+        let firelane = binary("firelane").display().to_string();
+        let words = ["/usr/bin/python3", &script("counted.py"), Stage::FIRELANE, &firelane];
+        stage.ask(On::Firelane, &words);
+        stage.wait_until_nothing_is_left();
+        // The history has it, too, a second later, and forgets nothing of connections that are over.
+        let shown = stage.daemon().firelane(&["flowstat", "-p", "-o", "rfused,ofused", "served"]);
+        let shown = shown.expect_success();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while history_of("served", &stage) != shown {
+            assert!(Instant::now() < deadline, "{} is not {shown}", history_of("served", &stage));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// Fused bytes of a flow, as `flowstat` shows them, summed over its history.
+fn history_of(flow: &str, stage: &Stage<'_>) -> String {
+    let history = stage.daemon().firelane(&["flowstat", "-h", "-j", flow]);
+    if history.code() != 0 {
+        // The second in which it was made is not over.
+        return history.stderr;
+    }
+    let history: serde_json::Value = serde_json::from_str(&history.stdout).expect("flowstat prints JSON");
+    let pieces = history["samples"].as_array().expect("there is history");
+    let sum = |what: &str| pieces.iter().filter_map(|it| it["traffic"][what].as_u64()).sum::<u64>();
+    format!("{}:{}\n", sum("rfused"), sum("ofused"))
 }
 
 /// Fuses and parts two programs' connection every few milliseconds, for so long, while both send what they can.

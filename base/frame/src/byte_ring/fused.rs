@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::gate::Gate;
 use super::{Block, Margin, MarginRef, Party, RingReader, RingWriter};
-use crate::sync::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Two pairs that are joined, or were.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ struct Way {
     writes: AtomicU32,
     /// The writer's storage is full and holds less than both rings would.
     is_cramped: AtomicBool,
+    /// Up to where in the stream what was read here has been counted.
+    counted: AtomicU64,
 }
 
 /// A pair's place in its joint.
@@ -111,6 +113,7 @@ pub fn fuse(mut one: Halves<'_>, mut two: Halves<'_>, most_writes: u32) -> bool 
         way.most_writes.store(most_writes, Ordering::Relaxed);
         way.writes.store(0, Ordering::Relaxed);
         way.is_cramped.store(false, Ordering::Relaxed);
+        way.counted.store(pair.send.cursor(), Ordering::Relaxed);
         way.gate.open();
     }
     true
@@ -162,6 +165,14 @@ impl RingReader {
         let seat = self.block.beside.get().and_then(|beside| beside.joint.get());
         let room = |seat: &Seat| seat.joint.ways[seat.at].room.load(Ordering::Relaxed) as usize;
         seat.filter(|_| self.by == Party::Lent).map_or(0, room)
+    }
+
+    /// How much of the stream up to `cursor` was read past the second party since the pairs were joined, or since this was
+    /// last asked. What that releases itself is no different, so it is asked before that begins.
+    pub fn take_passed(&self, cursor: u64) -> u64 {
+        let Some(seat) = self.block.beside.get().and_then(|beside| beside.joint.get()) else { return 0 };
+        let before = seat.joint.ways[seat.at].counted.swap(cursor, Ordering::Relaxed);
+        cursor.saturating_sub(before)
     }
 }
 

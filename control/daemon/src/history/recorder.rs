@@ -44,7 +44,7 @@ impl Recorder {
         for (subject, total) in totals {
             let before = self.last.remove(&subject);
             changed |= before.is_none();
-            let came = since(total, before.unwrap_or_default());
+            let came = total.since(before.unwrap_or_default());
             if before.is_none() {
                 self.batch.seen.insert(subject.clone(), now);
             }
@@ -52,7 +52,8 @@ impl Recorder {
                 changed = true;
                 for step in STEPS {
                     let piece = (subject.clone(), step, now - now % step);
-                    add(self.batch.pieces.entry(piece).or_default(), came);
+                    let sum = self.batch.pieces.entry(piece).or_default();
+                    *sum = sum.and(came);
                 }
             }
             last.insert(subject, total);
@@ -120,30 +121,6 @@ impl Recorder {
     fn fail(&mut self, fault: String) {
         (self.fault, self.is_news) = (Some(fault), true);
     }
-}
-
-/// What came between two readings. Counters begin again when an object is made anew.
-fn since(now: Traffic, before: Traffic) -> Traffic {
-    let is_anew = now.ipackets < before.ipackets || now.opackets < before.opackets;
-    let before = if is_anew { Traffic::default() } else { before };
-    let delta = u64::saturating_sub;
-    Traffic {
-        ipackets: delta(now.ipackets, before.ipackets),
-        rbytes: delta(now.rbytes, before.rbytes),
-        ierrors: delta(now.ierrors, before.ierrors),
-        opackets: delta(now.opackets, before.opackets),
-        obytes: delta(now.obytes, before.obytes),
-        oerrors: delta(now.oerrors, before.oerrors),
-    }
-}
-
-fn add(sum: &mut Traffic, came: Traffic) {
-    sum.ipackets += came.ipackets;
-    sum.rbytes += came.rbytes;
-    sum.ierrors += came.ierrors;
-    sum.opackets += came.opackets;
-    sum.obytes += came.obytes;
-    sum.oerrors += came.oerrors;
 }
 
 #[cfg(test)]
@@ -320,6 +297,25 @@ mod tests {
         assert_eq!(links(&mut recorder, 0, NOON + 40)[0].1, 4000);
         assert_eq!(recorder.take_news(), Some(None), "and that it is over is told, too");
         assert_eq!(recorder.take_news(), None);
+    }
+
+    #[test]
+    fn a_file_of_the_layout_before_is_kept_and_has_room_for_fused_bytes() {
+        let folder = Scratch::new();
+        let mut recorder = open(&folder);
+        recorder.record(NOON, vec![(link("a0"), carried(100))]);
+        recorder.write(NOON);
+        drop(recorder);
+        let db = Connection::open(folder.path().join(FILE)).unwrap();
+        let before = "ALTER TABLE pieces DROP COLUMN rfused; ALTER TABLE pieces DROP COLUMN ofused;";
+        db.execute_batch(&format!("{before} PRAGMA user_version = 1;")).unwrap();
+        drop(db);
+        let mut recorder = open(&folder);
+        let fused = Traffic { rfused: 7, ofused: 1 << 40, ..carried(0) };
+        recorder.record(NOON + 1, vec![(link("a0"), fused)]);
+        let usages = recorder.usage(&asked(UsageOf::Links, 0), NOON + 1).unwrap();
+        let kept = usages[0].traffic;
+        assert_eq!((kept.rbytes, kept.rfused, kept.ofused), (100, 7, 1 << 40));
     }
 
     #[test]

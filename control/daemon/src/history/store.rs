@@ -24,7 +24,7 @@ const SHOWN_MAX: u64 = 3600;
 const PRUNE_SECONDS: u64 = 60;
 
 /// The layout of the file. Another number is a file that this program does not understand.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const LAYOUT: &str = "
     CREATE TABLE subjects (
@@ -35,8 +35,15 @@ const LAYOUT: &str = "
         step INTEGER NOT NULL, subject INTEGER NOT NULL, time INTEGER NOT NULL,
         ipackets INTEGER NOT NULL, rbytes INTEGER NOT NULL, ierrors INTEGER NOT NULL,
         opackets INTEGER NOT NULL, obytes INTEGER NOT NULL, oerrors INTEGER NOT NULL,
+        rfused INTEGER NOT NULL DEFAULT 0, ofused INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (step, subject, time)) WITHOUT ROWID;
-    PRAGMA user_version = 1;";
+    PRAGMA user_version = 2;";
+
+/// What the layout before lacked.
+const SINCE_1: &str = "
+    ALTER TABLE pieces ADD COLUMN rfused INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE pieces ADD COLUMN ofused INTEGER NOT NULL DEFAULT 0;
+    PRAGMA user_version = 2;";
 
 /// What is to be written at once.
 #[derive(Debug, Default)]
@@ -91,6 +98,7 @@ impl Store {
         db.pragma_update(None, "page_size", 1024)?;
         match db.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))? {
             0 => db.execute_batch(&format!("BEGIN;{LAYOUT}COMMIT;"))?,
+            1 => db.execute_batch(&format!("BEGIN;{SINCE_1}COMMIT;"))?,
             VERSION => {}
             _ => return Err(rusqlite::Error::InvalidQuery),
         }
@@ -147,7 +155,8 @@ impl Store {
             "SELECT id, name, link, first, last, gone FROM subjects WHERE kind = ?1 ORDER BY name, link",
         )?;
         let mut sums = self.db.prepare_cached(
-            "SELECT total(ipackets), total(rbytes), total(ierrors), total(opackets), total(obytes), total(oerrors)
+            "SELECT total(ipackets), total(rbytes), total(ierrors), total(opackets), total(obytes), total(oerrors),
+                    total(rfused), total(ofused)
              FROM pieces WHERE step = ?1 AND subject = ?2 AND time >= ?3 AND time < ?4",
         )?;
         let mut usages = Vec::new();
@@ -206,7 +215,8 @@ impl Store {
         let from = request.from.max(u64::try_from(first).unwrap_or(0));
         let step = shown_step(from, until, now);
         let mut pieces = self.db.prepare_cached(
-            "SELECT sum(ipackets), sum(rbytes), sum(ierrors), sum(opackets), sum(obytes), sum(oerrors), time
+            "SELECT sum(ipackets), sum(rbytes), sum(ierrors), sum(opackets), sum(obytes), sum(oerrors),
+                    sum(rfused), sum(ofused), time
              FROM pieces JOIN subjects ON subject = id
              WHERE kind = ?1 AND name = ?2 AND step = ?3 AND time >= ?4 AND time < ?5 GROUP BY time ORDER BY time",
         )?;
@@ -214,7 +224,7 @@ impl Store {
         let rows =
             pieces.query_map(params![kind(request.of), name, signed(step), from, signed(until)], |row| {
                 let traffic = traffic(|index| unsigned(row, index))?;
-                Ok(UsageSample { start: unsigned(row, 6)?, seconds: step, traffic })
+                Ok(UsageSample { start: unsigned(row, 8)?, seconds: step, traffic })
             })?;
         rows.collect::<rusqlite::Result<_>>().map(Some)
     }
@@ -256,12 +266,13 @@ fn add(
 ) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
-            "INSERT INTO pieces SELECT ?1, id, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM subjects
-             WHERE kind = ?9 AND name = ?10 AND link = ?11
+            "INSERT INTO pieces SELECT ?1, id, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM subjects
+             WHERE kind = ?11 AND name = ?12 AND link = ?13
              ON CONFLICT (step, subject, time) DO UPDATE SET
                 ipackets = ipackets + excluded.ipackets, rbytes = rbytes + excluded.rbytes,
                 ierrors = ierrors + excluded.ierrors, opackets = opackets + excluded.opackets,
-                obytes = obytes + excluded.obytes, oerrors = oerrors + excluded.oerrors",
+                obytes = obytes + excluded.obytes, oerrors = oerrors + excluded.oerrors,
+                rfused = rfused + excluded.rfused, ofused = ofused + excluded.ofused",
         )?
         .execute(params![
             signed(step),
@@ -272,6 +283,8 @@ fn add(
             signed(it.opackets),
             signed(it.obytes),
             signed(it.oerrors),
+            signed(it.rfused),
+            signed(it.ofused),
             kind(subject.of),
             subject.name,
             subject.link,
@@ -328,12 +341,9 @@ fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
 }
 
 fn traffic(at: impl Fn(usize) -> rusqlite::Result<u64>) -> rusqlite::Result<Traffic> {
-    Ok(Traffic {
-        ipackets: at(0)?,
-        rbytes: at(1)?,
-        ierrors: at(2)?,
-        opackets: at(3)?,
-        obytes: at(4)?,
-        oerrors: at(5)?,
-    })
+    let mut counts = [0; 8];
+    for (index, count) in counts.iter_mut().enumerate() {
+        *count = at(index)?;
+    }
+    Ok(Traffic::of(counts))
 }

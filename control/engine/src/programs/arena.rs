@@ -13,6 +13,7 @@ use firelane_units::LaneId;
 
 use super::WORDS_PER_TURN;
 use super::datagrams::DatagramTable;
+use super::segment::Joined;
 use super::stream::Stream;
 use super::waiters::Waiters;
 use crate::fabric::Message;
@@ -87,6 +88,12 @@ impl ProgramArena {
         if let Some(Some(stream)) = self.streams().get(block as usize) {
             act(stream);
         }
+    }
+
+    /// Those whose programs have carried text past the lane that is not counted.
+    pub(super) fn uncounted(&self) -> Vec<Arc<Stream>> {
+        let is_uncounted = |stream: &&Arc<Stream>| stream.joined().is_some_and(Joined::is_uncounted);
+        self.streams().iter().flatten().filter(is_uncounted).cloned().collect()
     }
 
     /// A session has died: what its threads held of streams is free.

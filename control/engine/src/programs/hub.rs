@@ -461,7 +461,7 @@ impl Hub {
             self.arenas.iter().for_each(|arena| arena.give_pages_back());
             let programs = &self.engine.0.fabric.programs;
             programs.segments.give_pages_back();
-            programs.make_segments();
+            programs.make_segments(self.engine.0.fabric.now());
             self.hand_on_all();
         }
     }

@@ -34,7 +34,7 @@ use std::task::Waker;
 
 use firelane_shm::Spin;
 use firelane_socket::{Ready, SocketToken};
-use firelane_units::LaneId;
+use firelane_units::{Instant, LaneId};
 
 use crate::bell::Bell;
 use crate::fabric::{Fabric, Message};
@@ -172,7 +172,7 @@ impl Programs {
 
     /// A lane lets two programs fuse a connection, with at most `unread_min` writes unread each way unless that is zero. What
     /// takes system calls is left to who has time.
-    pub(crate) fn join(&self, [one, two]: [SocketToken; 2], unread_min: u32) {
+    pub(crate) fn join(&self, now: Instant, [one, two]: [SocketToken; 2], unread_min: u32) {
         let Some([one_end, two_end]) = self.stream(one).zip(self.stream(two)).map(<[_; 2]>::from) else {
             return;
         };
@@ -184,7 +184,7 @@ impl Programs {
         }
         match self.segments.of(ends.map(|(_, arena)| arena.place)) {
             Some(segment) => {
-                if let Some(bond) = Bond::new(segment, ends.map(|(stream, arena)| (stream, arena))) {
+                if let Some(bond) = Bond::new(segment, ends.map(|(stream, arena)| (stream, arena)), now) {
                     for (at, (stream, arena)) in ends.into_iter().enumerate() {
                         let joined = Joined::new(&bond, at);
                         joined.limit_writes(unread_min);
@@ -210,7 +210,7 @@ impl Programs {
     }
 
     /// Makes the segments that connections wait for, and joins those. Called by who has time.
-    fn make_segments(&self) {
+    fn make_segments(&self, now: Instant) {
         for Wanted { ends: [one, two], unread_min } in self.segments.take_wanted() {
             let Some(((_, first), (_, second))) = self.stream(one).zip(self.stream(two)) else { continue };
             let ends = if first.place > second.place { [&*second, &*first] } else { [&*first, &*second] };
@@ -218,7 +218,20 @@ impl Programs {
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             // Without memory or descriptors the connection stays with TCP.
             if is_there || self.segments.make(number, ends).is_ok() {
-                self.join([one, two], unread_min);
+                self.join(now, [one, two], unread_min);
+            }
+        }
+    }
+
+    /// Lets the lanes count what programs have carried past them.
+    pub(crate) fn count_fused(&self, fabric: &Fabric) {
+        let arenas: Vec<_> = {
+            let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
+            arenas.iter().flatten().cloned().collect()
+        };
+        for arena in arenas {
+            for stream in arena.uncounted() {
+                stream.count_fused(fabric);
             }
         }
     }

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use firelane_frame::ArenaPair;
-use firelane_shm::joint::SideConfig;
+use firelane_shm::joint::{Lie, SideConfig};
 use firelane_shm::{Arena, Joint, Layout};
 use firelane_socket::{ConnRef, SocketToken};
+use firelane_units::Instant;
 
 use super::arena::ProgramArena;
 use super::stream::Stream;
@@ -27,6 +28,8 @@ const WANTED_MAX: usize = 4096;
 
 /// No program sends more in its life.
 const COUNT_MAX: u64 = 1 << 60;
+/// No memory carries more: bytes in a nanosecond.
+const BYTES_PER_NANO: u64 = 256;
 
 /// Two arenas, by their places, the lower first.
 pub(super) type Sides = [u32; 2];
@@ -150,6 +153,27 @@ pub(super) struct Bond {
     ends: [End; 2],
     /// Whose program has left.
     closed: [AtomicBool; 2],
+    counted: Mutex<Counted>,
+}
+
+/// What the ends had written when that was last counted.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    at: Instant,
+    written: [u64; 2],
+}
+
+impl Counted {
+    /// What has been written since, if that can be true: the ends' counts are their programs' words (J6). At most `buffers`
+    /// were written in no time.
+    fn advance(&mut self, now: Instant, written: [u64; 2], buffers: [u64; 2]) -> Result<[u64; 2], Lie> {
+        let nanos = now.saturating_since(self.at).as_nanos().min(u64::MAX.into()) as u64;
+        let came = [0, 1].map(|at| written[at].wrapping_sub(self.written[at]));
+        let is_true =
+            |at: usize| came[at] <= nanos.saturating_mul(BYTES_PER_NANO).saturating_add(buffers[at]);
+        *self = Self { at: now, written };
+        if is_true(0) && is_true(1) { Ok(came) } else { Err(Lie) }
+    }
 }
 
 impl Bond {
@@ -157,6 +181,7 @@ impl Bond {
     pub(super) fn new(
         segment: Arc<Segment>,
         ends: [(&Arc<Stream>, &Arc<ProgramArena>); 2],
+        now: Instant,
     ) -> Option<Arc<Self>> {
         let [one, two] = ends.map(|(stream, _)| stream.capacities());
         let directions = [[one[0], two[1]], [two[0], one[1]]];
@@ -186,12 +211,18 @@ impl Bond {
             arena: Arc::downgrade(arena),
             conn: conns.next().unwrap_or(first),
         });
-        Some(Arc::new(Self { segment, pair, ends, closed: Default::default() }))
+        let counted = Mutex::new(Counted { at: now, written: [0; 2] });
+        Some(Arc::new(Self { segment, pair, ends, closed: Default::default(), counted }))
     }
 
     fn joint(&self) -> &Joint {
         let joint = self.segment.arena.mapping().joint(self.pair.block());
         joint.expect("the block is the segment's")
+    }
+
+    /// What both ends have written, as they say.
+    fn written(&self) -> [u64; 2] {
+        [0, 1].map(|at| self.joint().passed(at)[0])
     }
 }
 
@@ -280,6 +311,21 @@ impl Joined {
         [sent, received].map(|count| count.min(COUNT_MAX))
     }
 
+    /// Whether anything was written at either end since that was last counted.
+    pub(super) fn is_uncounted(&self) -> bool {
+        let counted = self.bond.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.written != self.bond.written()
+    }
+
+    /// Bytes that were written here, and at the peer's end, since either end was last asked.
+    pub(super) fn take_carried(&self, now: Instant) -> Result<[u64; 2], Lie> {
+        let joint = self.joint();
+        let mut counted = self.bond.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = self.bond.written();
+        let [one, two] = counted.advance(now, written, [0, 1].map(|at| joint.limit(at)))?;
+        Ok(if self.at == 0 { [one, two] } else { [two, one] })
+    }
+
     /// Bytes that were written here and that the peer's buffer would not hold.
     pub(super) fn unacknowledged(&self) -> u64 {
         self.joint().unacknowledged(self.at)
@@ -288,5 +334,39 @@ impl Joined {
     /// Bytes that its program has yet to read.
     pub(super) fn unread(&self) -> u64 {
         self.joint().unread(1 - self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    proptest! {
+        /// Whatever programs say, no more is counted than memory could have carried; what is true is counted whole.
+        #[test]
+        fn what_cannot_be_true_is_not_counted(
+            steps in proptest::collection::vec((0u64..2_000_000_000, any::<u64>(), 0u64..1 << 40, any::<bool>()), 1..60),
+        ) {
+            let mut counted = Counted { at: Instant::ZERO, written: [0; 2] };
+            let (mut now, mut truth, mut sum) = (Instant::ZERO, 0u64, 0u128);
+            for (nanos, lie, bytes, is_true) in steps {
+                now += Duration::from_nanos(nanos);
+                let most = nanos * BYTES_PER_NANO + 1000;
+                let bytes = bytes.min(most);
+                let said = if is_true { counted.written[0].wrapping_add(bytes) } else { lie };
+                match counted.advance(now, [said, 0], [1000; 2]) {
+                    Ok([came, 0]) => {
+                        prop_assert!(came <= most);
+                        sum += u128::from(came);
+                        truth = truth.wrapping_add(if is_true { bytes } else { came });
+                    }
+                    Ok(_) => prop_assert!(false, "nobody has written at the other end"),
+                    Err(Lie) => prop_assert!(!is_true),
+                }
+                prop_assert_eq!(sum, u128::from(truth));
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use firelane_lane::{Connect, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
+use firelane_shm::joint::Lie;
 use firelane_shm::layout::{LINGERS, request, status};
 use firelane_shm::{Block, Holder, is_roomy};
 use firelane_socket::{ArenaEnd, ConnRef, Flags, Names, Ready, SocketError, StreamConfig, stream_in};
@@ -165,6 +166,25 @@ impl Stream {
     pub(super) fn fused(&self) -> Option<[u64; 2]> {
         let [sent, received] = self.joined()?.carried();
         Some([received, sent])
+    }
+
+    /// Lets the lane count what was carried past it since that was last done. Who has written what cannot be true loses the
+    /// connection.
+    pub(super) fn count_fused(&self, fabric: &Fabric) {
+        let (Some(joined), Some(conn)) = (self.joined(), self.conn()) else { return };
+        match joined.take_carried(fabric.now()) {
+            Ok([0, 0]) => {}
+            Ok(carried) => {
+                // A lane that has failed counts nothing any more.
+                let _ = fabric.visit(self.lane(), |_, lane| lane.count_beside(conn, carried));
+            }
+            Err(Lie) => {
+                self.hold.note_lie();
+                let kick = LaneMessage::Kick { netstack: self.hold.shared().netstack(), conn };
+                // If the lane is full, the next kick does as well.
+                let _ = fabric.enter(self.lane(), kick);
+            }
+        }
     }
 
     /// The connection, once the lane has made it.
@@ -376,6 +396,7 @@ impl Stream {
         shared.words().watch(Ready::NONE);
         self.state.fetch_or(CLOSED, Ordering::AcqRel);
         let leaves_text = self.joined().is_some_and(Joined::close);
+        self.count_fused(fabric);
         let abort = (resets || leaves_text).then_some(SocketCommand::Abort(conn));
         for command in abort.into_iter().chain([SocketCommand::Close(conn)]) {
             // A lane that has failed has no connections left to close.

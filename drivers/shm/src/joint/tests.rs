@@ -427,3 +427,16 @@ fn sleepers_are_woken_between_threads() {
         }
     });
 }
+
+/// Who reads the state word, and then a count that has passed it meanwhile, takes nothing for 4 GiB more.
+#[test]
+fn a_count_that_is_ahead_of_the_state_word_is_no_more_than_it_was() {
+    let side = Side::default();
+    for at in [0, 5u64, u64::from(u32::MAX) - 10, 7 << 32] {
+        let state = (at << WRITTEN_SHIFT) | OFFERED;
+        for tail in [at, at + 4096, at.saturating_sub(1 << 30)] {
+            side.tail.store(tail, Ordering::Relaxed);
+            assert_eq!(side.whole(state), at, "{tail}");
+        }
+    }
+}

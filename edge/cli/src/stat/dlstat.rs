@@ -6,7 +6,7 @@
 use firelane_api::{LaneReceived, LinkStats, Status, Stopped, Which};
 use firelane_model::LinkClass;
 
-use super::{LinksBefore, Options, asks_history, dump, history_call};
+use super::{LinksBefore, Options, asks_history, dump, fused, history_call};
 use crate::ofmt::{Column, Table, UNKNOWN, col};
 use crate::session::{Failure, Session, die};
 use crate::usage;
@@ -22,8 +22,16 @@ const USAGE: &str = "dlstat [-r | -t] [-i interval] [link]\n\
                      \x20      dlstat show-link -h [-a] [-d] [-F format] [-s time] [-e time] [-j]\n\
                      \x20             [link]";
 
-const TOTAL: &[Column] =
-    &[col("LINK", 15), col("IPKTS", 8), col("RBYTES", 8), col("OPKTS", 8), col("OBYTES", 8)];
+const TOTAL: &[Column] = &[
+    col("LINK", 15),
+    col("IPKTS", 8),
+    col("RBYTES", 8),
+    col("OPKTS", 8),
+    col("OBYTES", 8),
+    col("RFUSED", 8),
+    col("OFUSED", 8),
+    col("FUSED", 8),
+];
 const LANES: &[Column] =
     &[col("LINK", 15), col("TYPE", 5), col("ID", 7), col("INDEX", 6), col("PKTS", 8), col("BYTES", 8)];
 const RECEIVE: &[Column] = &[
@@ -87,7 +95,11 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         View::Total => (
             TOTAL,
             options
-                .fields("link,ipkts,rbytes", "link,opkts,obytes", "link,ipkts,rbytes,opkts,obytes")
+                .fields(
+                    "link,ipkts,rbytes,rfused",
+                    "link,opkts,obytes,ofused",
+                    "link,ipkts,rbytes,opkts,obytes,fused",
+                )
                 .to_owned(),
         ),
         _ => {
@@ -175,7 +187,8 @@ fn rows(link: &LinkStats, options: &Options<'_>, view: View) -> Vec<Vec<String>>
     };
     let unknown = || UNKNOWN.to_owned();
     if view == View::Total {
-        let counters = [t.ipackets, t.rbytes, t.opackets, t.obytes].map(|count| scale.show(count));
+        let counters = [t.ipackets, t.rbytes, t.opackets, t.obytes, t.rfused, t.ofused, fused(t)];
+        let counters = counters.map(|count| scale.show(count));
         return vec![std::iter::once(link.name.to_string()).chain(counters).collect()];
     }
     let received = || vec![scale.show(t.ipackets), scale.show(t.rbytes)];

@@ -2,7 +2,7 @@
 
 use firelane_api::FlowStats;
 
-use super::{Before, Options, asks_history, dump, history_call};
+use super::{Before, Options, asks_history, dump, fused, history_call};
 use crate::ofmt::{Column, Table, col};
 use crate::session::{Failure, Session, die};
 use crate::usage;
@@ -21,6 +21,9 @@ const FLOW: &[Column] = &[
     col("OPKTS", 8),
     col("OBYTES", 8),
     col("OERRS", 8),
+    col("RFUSED", 8),
+    col("OFUSED", 8),
+    col("FUSED", 8),
 ];
 
 /// Runs `flowstat` with the words after its name.
@@ -33,9 +36,9 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         return Err(die(format!("unrecognized option '-F'\nusage: {USAGE}")));
     }
     let fields = options.fields(
-        "flow,ipkts,rbytes,ierrs",
-        "flow,opkts,obytes,oerrs",
-        "flow,ipkts,rbytes,ierrs,opkts,obytes,oerrs",
+        "flow,ipkts,rbytes,ierrs,rfused",
+        "flow,opkts,obytes,oerrs,ofused",
+        "flow,ipkts,rbytes,ierrs,opkts,obytes,oerrs,fused",
     );
     let mut table = Table::open(session, PROGRAM, FLOW, fields, options.style())?;
     let mut before = Before::default();
@@ -87,7 +90,6 @@ fn selected(
 }
 
 fn row(flow: &FlowStats, options: &Options<'_>) -> Vec<String> {
-    let t = flow.traffic;
-    let counters = [t.ipackets, t.rbytes, t.ierrors, t.opackets, t.obytes, t.oerrors];
-    std::iter::once(flow.name.to_string()).chain(counters.map(|count| options.scale.show(count))).collect()
+    let counts = flow.traffic.counts().into_iter().chain([fused(flow.traffic)]);
+    std::iter::once(flow.name.to_string()).chain(counts.map(|count| options.scale.show(count))).collect()
 }

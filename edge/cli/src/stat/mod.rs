@@ -17,19 +17,6 @@ use crate::ofmt::Style;
 use crate::session::{Failure, Session, die};
 use scale::Scale;
 
-/// What came between two readings. Counters begin again when an object is made anew.
-pub(crate) fn since(now: Traffic, before: Traffic) -> Traffic {
-    let delta = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
-    Traffic {
-        ipackets: delta(now.ipackets, before.ipackets),
-        rbytes: delta(now.rbytes, before.rbytes),
-        ierrors: delta(now.ierrors, before.ierrors),
-        opackets: delta(now.opackets, before.opackets),
-        obytes: delta(now.obytes, before.obytes),
-        oerrors: delta(now.oerrors, before.oerrors),
-    }
-}
-
 /// The readings before, by name.
 #[derive(Default)]
 struct Before(BTreeMap<String, Traffic>);
@@ -37,7 +24,7 @@ struct Before(BTreeMap<String, Traffic>);
 impl Before {
     /// What came since the last reading of `name`.
     fn since(&mut self, name: &str, now: Traffic) -> Traffic {
-        since(now, self.0.insert(name.to_owned(), now).unwrap_or_default())
+        now.since(self.0.insert(name.to_owned(), now).unwrap_or_default())
     }
 }
 
@@ -51,7 +38,7 @@ impl LinksBefore {
         for link in links {
             let now = (link.traffic, link.lanes.clone());
             let (traffic, lanes) = self.0.insert(link.name.clone(), now).unwrap_or_default();
-            link.traffic = since(link.traffic, traffic);
+            link.traffic = link.traffic.since(traffic);
             for lane in &mut link.lanes {
                 let before = lanes.iter().find(|before| before.lane == lane.lane);
                 *lane = lane.since(before.copied().unwrap_or_default());
@@ -59,6 +46,11 @@ impl LinksBefore {
             link.lanes.retain(|lane| !lane.is_silent());
         }
     }
+}
+
+/// Bytes that went from ring to ring, in no frame: both directions together.
+pub(crate) fn fused(it: Traffic) -> u64 {
+    it.rfused.saturating_add(it.ofused)
 }
 
 /// The options that both commands have.
@@ -164,10 +156,8 @@ fn dump(
     more: &[(&str, u64)],
 ) -> Result<(), Failure> {
     writeln!(session.out, "{name}")?;
-    let Traffic { ipackets, rbytes, ierrors, opackets, obytes, oerrors } = traffic;
-    let names = ["ipackets", "rbytes", "ierrors", "opackets", "obytes", "oerrors"];
-    let counts = [ipackets, rbytes, ierrors, opackets, obytes, oerrors];
-    for (name, count) in names.into_iter().zip(counts).chain(more.iter().copied()) {
+    let names = ["ipackets", "rbytes", "ierrors", "opackets", "obytes", "oerrors", "rfused", "ofused"];
+    for (name, count) in names.into_iter().zip(traffic.counts()).chain(more.iter().copied()) {
         writeln!(session.out, "\t{name:>15}\t{count:>15}")?;
     }
     Ok(())

@@ -5,7 +5,6 @@ use firelane_model::NetstackName;
 use serde::Serialize;
 
 use crate::session::{Failure, Session, die};
-use crate::stat::since;
 
 /// The words of `-P` with `-s`, and the protocols that each stands for.
 const PROTOCOLS: [(&str, &[&str]); 6] = [
@@ -129,9 +128,9 @@ impl Watched {
         let stats = session.api.link_stats()?;
         let own = stats.iter().find(|it| it.name.as_str() == self.link).map(|it| it.traffic);
         let own = own.ok_or_else(|| die(format!("no link is called {}", self.link)))?;
-        let total = stats.iter().map(|it| it.traffic).fold(Traffic::default(), sum);
+        let total = stats.iter().map(|it| it.traffic).fold(Traffic::default(), Traffic::and);
         let [own_before, total_before] = std::mem::replace(&mut self.before, [own, total]);
-        let (own, total) = (since(own, own_before), since(total, total_before));
+        let (own, total) = (own.since(own_before), total.since(total_before));
         if json {
             return session.json("link", &Line { link: &self.link, own, total }, false);
         }
@@ -147,16 +146,5 @@ impl Watched {
             format!("{ipackets:<7} {ierrors:<5} {opackets:<7} {oerrors:<5} {:<6}", 0)
         };
         Ok(writeln!(session.out, "{} {}", side(own), side(total).trim_end())?)
-    }
-}
-
-fn sum(a: Traffic, b: Traffic) -> Traffic {
-    Traffic {
-        ipackets: a.ipackets + b.ipackets,
-        rbytes: a.rbytes + b.rbytes,
-        ierrors: a.ierrors + b.ierrors,
-        opackets: a.opackets + b.opackets,
-        obytes: a.obytes + b.obytes,
-        oerrors: a.oerrors + b.oerrors,
     }
 }

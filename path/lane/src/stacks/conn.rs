@@ -18,6 +18,7 @@ use firelane_tcp::{AtRest, Connection, Rings, State, TcpConfig};
 use firelane_units::{Bytes, ConnId, FlowId, Instant, LinkId, NetstackId, Port, SocketId, StepListId};
 use firelane_wire::{Ecn, IpProtocol};
 
+use super::local::Passed;
 use crate::fusion::Fusion;
 use crate::netstack_counters::TcpCounters;
 use crate::probes;
@@ -374,6 +375,10 @@ pub(crate) struct Conns {
     pub(crate) wishes: Vec<ConnId>,
     /// Those whose fused peers have reset the connection.
     pub(crate) bereaved: Vec<ConnId>,
+    /// How many have lent their rings to each other.
+    pub(super) lent: usize,
+    /// What was carried past TCP and is to be counted.
+    pub(super) passed: Vec<Passed>,
 }
 
 impl Conns {
@@ -387,6 +392,8 @@ impl Conns {
             blocked: Vec::new(),
             wishes: Vec::new(),
             bereaved: Vec::new(),
+            lent: 0,
+            passed: Vec::new(),
         }
     }
 

@@ -17,6 +17,7 @@ use super::conn::{Conn, Conns};
 use super::inbound::{Inside, TABLED, Travel, view};
 use crate::common::Common;
 use crate::fusion::Fusion;
+use crate::links::Links;
 use crate::outbox::Join;
 use crate::steps::{Onward, StepLists};
 
@@ -77,6 +78,7 @@ impl Conns {
             conn.fusion = Fusion::Fused(other);
             conn.steps = StepLists::FUSED;
         }
+        self.lent += 2;
         true
     }
 
@@ -100,8 +102,11 @@ impl Conns {
         });
         one.tcp().open_window(windows[1]);
         two.tcp().open_window(windows[0]);
-        self.touch(id);
-        self.touch(peer);
+        self.lent -= 2;
+        for id in [id, peer] {
+            self.note_passed(id);
+            self.touch(id);
+        }
         true
     }
 
@@ -112,6 +117,9 @@ impl Conns {
         let (one, two) = self.slab.pair_mut(id, peer)?;
         sever_streams(&mut one.stream, &mut two.stream);
         (one.fusion, two.fusion) = (Fusion::Severed, Fusion::Severed);
+        self.lent -= 2;
+        self.note_passed(id);
+        self.note_passed(peer);
         Some(peer)
     }
 
@@ -157,8 +165,10 @@ impl Conns {
 }
 
 impl Stacks {
-    /// Fuses what is to be fused and can be, and tells the peers of what was severed. Called when nothing is left to pass on.
-    pub(crate) fn join<D>(&mut self, common: &mut Common<D>) {
+    /// Fuses what is to be fused and can be, tells the peers of what was severed, and counts what was carried. Called when
+    /// nothing is left to pass on.
+    pub(crate) fn join<D>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
+        self.count_passed(links);
         while let Some(id) = self.conns.wishes.pop() {
             self.join_one(common, id);
         }
@@ -173,7 +183,7 @@ impl Stacks {
 
     /// Whether [`Stacks::join`] has anything to do.
     pub(crate) fn has_to_join(&self) -> bool {
-        !self.conns.wishes.is_empty() || !self.conns.bereaved.is_empty()
+        !(self.conns.wishes.is_empty() && self.conns.bereaved.is_empty() && self.conns.passed.is_empty())
     }
 
     fn join_one<D>(&mut self, common: &mut Common<D>, id: ConnId) {

@@ -16,6 +16,7 @@ mod fusion;
 mod inbound;
 mod ip_side;
 mod learned;
+mod local;
 mod onward;
 mod open;
 mod outbound;
