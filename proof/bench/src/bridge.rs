@@ -93,22 +93,26 @@ pub(crate) fn play_sender(_: &[&str]) -> Result<()> {
         // The destination speaks once, so that a bridge on the way knows where it is.
         Burst::new(to, [2, 8, 0x20, 0, 0, 1], [2, 8, 0x20, 0, 0, 2])?.send()?;
         let mut burst = Burst::new(from, [2, 8, 0x20, 0, 0, 2], [2, 8, 0x20, 0, 0, 1])?;
-        let before = received(to)?;
+        let [before, _] = received(to)?;
         let (start, busy) = (Instant::now(), cpu::thread_time());
         while start.elapsed() < span {
             burst.send()?;
         }
         let nanos = (cpu::thread_time() - busy).as_nanos() as u64;
-        Ok(vec![received(to)? - before, nanos])
+        let [after, _] = received(to)?;
+        Ok(vec![after - before, nanos])
     })
 }
 
-/// The frames that an interface of this network namespace has received.
-fn received(interface: &str) -> Result<u64> {
+/// The frames and bytes that an interface of this network namespace has received.
+pub(crate) fn received(interface: &str) -> Result<[u64; 2]> {
     let table = fs::read_to_string("/proc/self/net/dev")?;
     let row = table.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'));
-    let packets = row.and_then(|row| row.split_whitespace().nth(1)?.parse().ok());
-    packets.ok_or_else(|| format!("{interface} has no counters").into())
+    let mut words = row.into_iter().flat_map(str::split_whitespace).map_while(|word| word.parse().ok());
+    match (words.next(), words.next()) {
+        (Some(bytes), Some(packets)) => Ok([packets, bytes]),
+        _ => Err(format!("{interface} has no counters").into()),
+    }
 }
 
 /// A chain of equal frames, ready to be sent again and again.

@@ -37,7 +37,7 @@ impl Way {
             .ok_or_else(|| format!("no way is {word:?}").into())
     }
 
-    const fn byte(self) -> u8 {
+    pub(crate) const fn byte(self) -> u8 {
         match self {
             Self::Up => b'U',
             Self::Down => b'D',

@@ -18,6 +18,7 @@ mod forward;
 mod fused;
 mod idle;
 mod kernel;
+mod limit;
 mod loss;
 mod memif;
 mod peer;
@@ -111,6 +112,11 @@ const BENCHES: &[Bench] = &[
         name: "udp",
         about: "datagrams one way, and there and back, over a memory wire and TAP, beside loopback and veth",
         run: udp::run,
+    },
+    Bench {
+        name: "limit",
+        about: "how exact a limit is on the wire, 1 Mb/s to 10 Gb/s, beside tc's htb and tbf",
+        run: limit::run,
     },
     Bench {
         name: "shim-rtt",

@@ -40,6 +40,8 @@ pub(crate) fn play(role: &str, args: &[&str]) -> Result<()> {
         "udp-client" => crate::udp_kernel::play_client(args),
         "udp-tap-server" => crate::udp::play_tap_server(),
         "idle-client" => crate::idle::play_client(),
+        "wire-sink" => crate::limit::wire::play_sink(),
+        "wire-source" => crate::limit::wire::play_source(),
         _ => Err(format!("no peer plays {role:?}").into()),
     }
 }
@@ -166,12 +168,19 @@ pub(crate) fn not_started(log: &Path) -> Box<dyn std::error::Error + Send + Sync
 
 /// Runs `ip` with each line's words inside the sandbox.
 pub(crate) fn ip(sandbox: &Sandbox, lines: &[&str]) -> Result<()> {
-    for line in lines {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let output = sandbox.run(None, "ip", &words);
-        if !output.status.success() {
-            return Err(format!("ip {line}: {}", output.stderr.trim()).into());
-        }
+    lines.iter().try_for_each(|line| run(sandbox, None, "ip", line))
+}
+
+/// Runs `tc` with a line's words in a network namespace of the sandbox.
+pub(crate) fn tc(sandbox: &Sandbox, netns: &str, line: &str) -> Result<()> {
+    run(sandbox, Some(netns), "tc", line)
+}
+
+fn run(sandbox: &Sandbox, netns: Option<&str>, program: &str, line: &str) -> Result<()> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let output = sandbox.run(netns, program, &words);
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("{program} {line}: {}", output.stderr.trim()).into()),
     }
-    Ok(())
 }

@@ -53,11 +53,16 @@ pub(crate) struct Scene {
 impl Scene {
     /// Sets it up, with a daemon of so many lanes.
     pub(crate) fn start(lanes: usize) -> Result<Self> {
+        Self::of(&[TOPOLOGY, ALICE_AND_LOOPBACKS, CUBIC], CONFIG, lanes)
+    }
+
+    /// Another scene: arguments of ip(8), and a configuration in which `web0` has an address.
+    pub(crate) fn of(topology: &[&[&str]], config: &str, lanes: usize) -> Result<Self> {
         let sandbox = Sandbox::new();
-        peer::ip(&sandbox, TOPOLOGY)?;
-        peer::ip(&sandbox, ALICE_AND_LOOPBACKS)?;
-        peer::ip(&sandbox, CUBIC)?;
-        fs::write(sandbox.folder().join("host.toml"), CONFIG)?;
+        for lines in topology {
+            peer::ip(&sandbox, lines)?;
+        }
+        fs::write(sandbox.folder().join("host.toml"), config)?;
         let mut scene = Self { sandbox, daemon: None };
         let mut command: Command = scene.sandbox.command(beside("firelaned")?);
         command.arg("--config").arg(scene.sandbox.folder().join("host.toml"));
@@ -111,6 +116,24 @@ impl Scene {
         }
         command.arg(program);
         Ok(command)
+    }
+
+    /// Sets a link's limit.
+    pub(crate) fn set_maxbw(&self, link: &str, maxbw: &str) -> Result<()> {
+        self.tell(&["dladm", "set-linkprop", "-t", "-p", &format!("maxbw={maxbw}"), link])
+    }
+
+    /// Takes a link's limit away.
+    pub(crate) fn reset_maxbw(&self, link: &str) -> Result<()> {
+        self.tell(&["dladm", "reset-linkprop", "-t", "-p", "maxbw", link])
+    }
+
+    fn tell(&self, words: &[&str]) -> Result<()> {
+        let output = self.firelane()?.args(words).output()?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(format!("{}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr)).into()),
+        }
     }
 
     /// A command of `firelane` to this daemon.
