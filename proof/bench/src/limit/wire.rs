@@ -63,10 +63,10 @@ impl Errors {
 pub(crate) fn samples(numbers: &[u64]) -> Vec<Sample> {
     let sample = |of: &[u64]| {
         let (packets, bytes) = (of[1] as f64, of[2] as f64);
-        let is_large = bytes > packets * FRAME_BYTES;
-        // A frame that stands for many segments is counted by the kernel with the headers of one.
-        let on_wire = (bytes - packets * TCP_HEADERS) * FRAME_BYTES / (FRAME_BYTES - TCP_HEADERS);
-        Sample { at: Duration::from_nanos(of[0]), bytes: if is_large { on_wire } else { bytes } }
+        // A frame that stands for many segments is counted by the kernel with the headers of one. All segments are full,
+        // and datagrams are as long as they.
+        let bytes = (bytes - packets * TCP_HEADERS) * FRAME_BYTES / (FRAME_BYTES - TCP_HEADERS);
+        Sample { at: Duration::from_nanos(of[0]), bytes }
     };
     numbers.chunks_exact(3).map(sample).collect()
 }
