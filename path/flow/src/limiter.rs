@@ -16,13 +16,12 @@ pub(crate) const SLACK: Duration = Duration::from_micros(500);
 /// How much time is made up for if somebody waited for the limit all the while and only the lane was late: a
 /// tick of the original. A machine that gives the lane no CPU for longer makes the flow lose the rest.
 pub(crate) const LATE_MAX: Duration = Duration::from_millis(10);
-/// How long a fast flow's frames are gathered before they are released together: at most 10,000 wake-ups
-/// per second, whatever the rate. Two nested limits and a lane that is 100 us late stay within the slack.
+/// How long frames are gathered before they are released together: at most 10,000 wake-ups per second, whatever the rate
+/// and the size of the frames. What is not used meanwhile stays within the slack, with two nested limits and a lane that
+/// is 100 us late, so that it only delays.
 const GATHER: Duration = Duration::from_micros(100);
 /// How much of the line one frame may take at most, if it can be cut.
 const PIECE: Duration = Duration::from_micros(400);
-/// The frame whose time decides whether gathering is worth the wait: an Ethernet frame.
-const ORDINARY_FRAME: Bytes = Bytes(1514);
 
 /// Numerator of a byte's time: `bytes * BYTE_NANOS / rate` are nanoseconds.
 const BYTE_NANOS: u64 = 8_000_000_000;
@@ -37,8 +36,6 @@ pub struct Limiter {
     paid_until: Instant,
     /// The fraction of a nanosecond beyond `paid_until`, in units of 1 / rate.
     rest: u64,
-    /// Zero at rates whose frames take longer than gathering.
-    gather: Duration,
     /// Somebody waits for the limit.
     waiting: Option<Waiting>,
 }
@@ -55,7 +52,7 @@ struct Waiting {
 impl Limiter {
     /// A limit that begins at `now`. Rate zero lets nothing pass.
     pub fn new(rate: BitRate, now: Instant) -> Self {
-        Self { rate, paid_until: now, rest: 0, gather: gather(rate), waiting: None }
+        Self { rate, paid_until: now, rest: 0, waiting: None }
     }
 
     /// The limit.
@@ -80,10 +77,9 @@ impl Limiter {
         if self.is_closed() { Instant::FAR_FUTURE } else { self.paid_until }
     }
 
-    /// When it is worth waking up for frames that wait: a little later than the first could pass, if many
-    /// will then.
+    /// When it is worth waking up for frames that wait: a little later than the first could pass, with others.
     pub fn wake_at(&self) -> Instant {
-        if self.is_closed() { Instant::FAR_FUTURE } else { self.paid_until + self.gather }
+        if self.is_closed() { Instant::FAR_FUTURE } else { self.paid_until + GATHER }
     }
 
     /// Somebody is told to wait until the limit is ready. If the lane then comes late, the time counts as used.
@@ -135,7 +131,7 @@ impl Limiter {
         let owed = self.paid_until.saturating_since(now).as_nanos() * u128::from(self.rate.bps());
         let nanos = owed.checked_div(u128::from(rate.bps())).unwrap_or(0);
         let debt = u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos);
-        *self = Self { rate, paid_until: now + debt, rest: 0, gather: gather(rate), waiting: None };
+        *self = Self { rate, paid_until: now + debt, rest: 0, waiting: None };
     }
 
     /// How many bytes a sender may build into frames now: what is unused, and one piece. Zero if none.
@@ -151,10 +147,6 @@ impl Limiter {
     pub fn piece(&self) -> Bytes {
         self.rate.bytes_in(PIECE)
     }
-}
-
-fn gather(rate: BitRate) -> Duration {
-    if rate.time_for(ORDINARY_FRAME) >= GATHER { Duration::ZERO } else { GATHER }
 }
 
 #[cfg(test)]

@@ -256,6 +256,22 @@ impl FlowTable {
         credit
     }
 
+    /// A sender that was told to come again ([`Credit::At`]) has left frames behind, or has come again and `waits` no
+    /// longer. If the lane is late for frames that wait, the limit makes up for it, wherever they do.
+    pub fn note_waiting(&mut self, now: Instant, flow: FlowId, direction: Direction, waits: bool) {
+        let mut at = Some(flow);
+        while let Some(node) = at.and_then(|id| self.nodes.get_mut(id)) {
+            at = node.parent;
+            match &mut node.side_mut(direction).gate {
+                // Who waits here in a queue is noted already.
+                Some(gate) if gate.first().is_some() => {}
+                Some(gate) if !waits => gate.limiter.forget_waiting(),
+                Some(gate) if !gate.limiter.is_ready(now) => gate.limiter.note_waiting(),
+                _ => {}
+            }
+        }
+    }
+
     /// Charges bytes that move without frames (fused loopback), within the credit given.
     pub fn spend(&mut self, now: Instant, flow: FlowId, direction: Direction, packets: u64, bytes: Bytes) {
         if let Some(node) = self.nodes.get_mut(flow) {

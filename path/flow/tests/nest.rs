@@ -523,3 +523,48 @@ fn a_full_hold_drops_the_frame_that_has_waited_longest() {
     assert_eq!(serials[1..], (newest..40).collect::<Vec<_>>(), "then the newest, in order");
     world.assert_conservation();
 }
+
+proptest! {
+    /// A device whose frames stay in its ring until there is credit is as exact as a hold: a lane that is late by up to ten
+    /// milliseconds makes up for it.
+    #[test]
+    fn frames_left_in_a_ring_lose_nothing_to_a_late_lane(
+        mbps in 1u64..400,
+        lateness in prop::collection::vec(0u64..9_800, 1..20),
+    ) {
+        let mut world = World::new();
+        world.limited(0, None, mbps);
+        let flow = world.free(1, Some(0));
+        let start = world.now;
+        for late in lateness.iter().cycle() {
+            let until = loop {
+                match world.flows.credit(world.now, flow, OUT) {
+                    Credit::At(until) => break until,
+                    _ => world.send(flow, OUT, 1514),
+                }
+            };
+            let due = BitRate::from_mbps(mbps).bytes_in(world.now.saturating_since(start)).0;
+            let bytes = world.counters(flow, OUT).bytes;
+            prop_assert!(bytes > due && bytes <= due + 1 + 2 * 1514, "{bytes} of {due}");
+            world.flows.note_waiting(world.now, flow, OUT, true);
+            world.now = until + Duration::from_micros(*late);
+            if world.now > start + Duration::from_secs(1) {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn who_came_again_with_nothing_gains_nothing_later() {
+    let mut world = World::new();
+    world.limited(0, None, 80);
+    let flow = world.free(1, Some(0));
+    world.send(flow, OUT, 1514);
+    world.flows.note_waiting(world.now, flow, OUT, true);
+    world.now += Duration::from_micros(300);
+    world.flows.note_waiting(world.now, flow, OUT, false);
+    world.now += Duration::from_millis(8);
+    // 80 Mb/s are 10 bytes per microsecond: 500 us of slack and 400 us of a piece.
+    assert_eq!(world.flows.credit(world.now, flow, OUT), Credit::Bytes(Bytes(9_000)));
+}

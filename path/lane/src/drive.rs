@@ -7,7 +7,7 @@ use core::mem;
 use firelane_flow::Credit;
 
 use firelane_frame::{Arrival, Chain, Driver, offload};
-use firelane_units::{FlowId, Instant, LinkId};
+use firelane_units::{Direction, FlowId, Instant, LinkId};
 
 use crate::common::Common;
 use crate::links::Links;
@@ -75,10 +75,12 @@ impl<D: Driver> Links<D> {
         let mut not_before = None;
         while fetched < FETCH_FRAMES {
             if let Credit::At(until) = self.credit(common, flow) {
+                self.flows.note_waiting(common.now, flow, Direction::Out, true);
                 not_before = Some(until);
                 break;
             }
             if self.fetch_chain(common, place, 1, chain) == 0 {
+                self.flows.note_waiting(common.now, flow, Direction::Out, false);
                 break;
             }
             fetched += 1;

@@ -29,6 +29,7 @@ const NETSTACK_SERVER: &str = "10.2.0.10:7000";
 const LOOPBACKS: &[&str] = &["-n client link set lo up", "-n server link set lo up"];
 const CONFIG: &str = r#"
 [etherstub.s1]
+mtu = 1500
 [vnic.web0]
 over = "s1"
 netstack = "web"
@@ -174,8 +175,6 @@ pub(crate) fn run() -> Result<Verdict> {
             cells.push(Cell { shaper, traffic, rate, above, below, worst, cpus });
         }
     }
-    if let Ok(only) = std::env::var("ONLY") { let w: Vec<&str> = only.split(',').collect();
-        cells.retain(|c| (w[0] == "*" || format!("{:?}", c.shaper) == w[0]) && (w[1] == "*" || c.traffic.word() == w[1]) && (w[2] == "*" || c.rate.megabits.to_string() == w[2])); }
     for _ in 0..ROUNDS {
         for cell in &mut cells {
             world.measure(cell)?;
