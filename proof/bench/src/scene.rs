@@ -128,14 +128,6 @@ impl Scene {
         self.tell(&["dladm", "reset-linkprop", "-t", "-p", "maxbw", link])
     }
 
-    fn tell(&self, words: &[&str]) -> Result<()> {
-        let output = self.firelane()?.args(words).output()?;
-        match output.status.success() {
-            true => Ok(()),
-            false => Err(format!("{}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr)).into()),
-        }
-    }
-
     /// A command of `firelane` to this daemon.
     pub(crate) fn firelane(&self) -> Result<Command> {
         let mut command = self.sandbox.command(beside("firelane")?);
