@@ -161,6 +161,14 @@ pub enum Request {
         /// Which socket.
         socket: SocketId,
     },
+    /// What the program is about to write up to a cursor of its send ring is urgent (MSG_OOB). [`Answer::Done`] once the lane
+    /// knows.
+    Urgent {
+        /// Which socket.
+        socket: SocketId,
+        /// The cursor behind the urgent byte.
+        end: u64,
+    },
     /// The netstack's interfaces and addresses. [`Answer::Interfaces`].
     Interfaces,
     /// A forked child, over the connection that it has of its parent: beside it is one end of a pair of its own, which is
@@ -382,6 +390,9 @@ impl Request {
             Self::Names { socket } | Self::Linger { socket } => {
                 out.u64(socket.0);
             }
+            Self::Urgent { socket, end } => {
+                out.u64(socket.0).u64(*end);
+            }
             Self::Attach | Self::Interfaces | Self::Child => {}
             Self::Waiter { arena } => {
                 out.u64(*arena);
@@ -417,6 +428,7 @@ impl Request {
             Self::Segment { .. } => 14,
             Self::Bell { .. } => 15,
             Self::Linger { .. } => 16,
+            Self::Urgent { .. } => 17,
         }
     }
 
@@ -462,6 +474,7 @@ impl Request {
             14 => Self::Segment { segment: from.u64("segment")? },
             15 => Self::Bell { segment: from.u64("segment")?, slot: from.at_most("slot", SLOTS - 1)? },
             16 => Self::Linger { socket: socket(from)? },
+            17 => Self::Urgent { socket: socket(from)?, end: from.u64("end")? },
             other => return Err(Malformed::new("what", format!("no request is {other}"))),
         };
         In(from.0).end((number, request))

@@ -342,6 +342,12 @@ impl<'a, M: Storage> Beside<'a, M> {
         self.theirs().state.fetch_or(bits, Ordering::SeqCst);
     }
 
+    /// This end's next writes are TCP's, until all that it has written here is read. The caller has the stream's sending
+    /// direction to himself.
+    pub(crate) fn leave(&self) {
+        self.mine().state.fetch_and(!JOINED, Ordering::AcqRel);
+    }
+
     /// From now on the waiters with these bits are told.
     pub fn watch(&self, bits: u64) {
         self.mine().waiters.fetch_or(bits, Ordering::SeqCst);

@@ -11,7 +11,7 @@ use crate::wait::Sleep;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -135,7 +135,9 @@ pub struct Block {
     pub send_timeout: AtomicU64,
     /// For the program's side alone: SO_RCVLOWAT and SO_SNDLOWAT.
     pub low_water: [AtomicU32; 2],
-    _program: [u64; 1],
+    /// For the program's side alone: the mark of urgent text that its reader has seen, and whether the byte before it was read
+    /// (`urgent.rs`).
+    pub urgent: AtomicU64,
     /// Which waiter slots are to be told of this block, a bit each.
     pub waiters: AtomicU64,
     /// Where the stream's threads sleep, unless it has a joint.
@@ -155,6 +157,9 @@ pub struct Block {
 
 /// Which word of the margin is what. They lie where the endpoints of `path/socket` have them.
 pub mod margin {
+    /// The cursor behind the last urgent byte of the receive ring; zero if there never was one. Written before that byte is
+    /// published.
+    pub const MARK: usize = 0;
     /// [`super::status`], below the error number.
     pub const STATUS: usize = 1;
     /// Not zero once lane, ports and addresses below it are there. Of a datagram socket bit 1 says that it has a peer.
@@ -212,6 +217,9 @@ pub const TAKEN: u64 = 1 << 2;
 
 /// In the word `file`: SO_LINGER has a time, for which close(2) waits. Set by the daemon when the program asks.
 pub const LINGERS: u64 = 1 << 3;
+
+/// In the word `file`: urgent text is read with the stream (SO_OOBINLINE). Set by the daemon when the program asks.
+pub const OOB_INLINE: u64 = 1 << 4;
 
 /// In the word `file` of a datagram socket: what its program is told with each datagram, and what it cuts by. Set by the
 /// daemon when the program asks.
@@ -317,6 +325,7 @@ const _: () = {
     assert!(offset_of!(Block, send_owner) == 128 && offset_of!(Block, recv_owner) == 136);
     assert!(offset_of!(Block, told_at) == 144 && offset_of!(Block, file) == 152);
     assert!(offset_of!(Block, recv_timeout) == 160 && offset_of!(Block, low_water) == 176);
+    assert!(offset_of!(Block, urgent) == 184);
     assert!(offset_of!(Block, waiters) == 192 && offset_of!(Block, sleep) == 200);
     assert!(size_of::<Sleep>() == 8 && offset_of!(Block, requests) == 208);
     assert!(offset_of!(Block, segment) == 232 && offset_of!(Block, joint) == 240);

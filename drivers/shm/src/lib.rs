@@ -10,6 +10,7 @@
 //! - `joint.rs`: what two programs share whose connection is fused.
 //! - `doorbell.rs`: what wakes a waiter of many streams.
 //! - `stream.rs`: the program's end of a stream; `owner.rs`: who of many is inside. `wait.rs`: spinning and sleeping.
+//! - `urgent.rs`: urgent text.
 //! - `control.rs`: the messages; `codec.rs`: their bytes; `carry.rs`: how they travel with descriptors.
 //!
 //! Used by the engine and the daemon on one side, by the preloaded library on the other.
@@ -29,6 +30,7 @@ mod sync;
 mod sys;
 #[cfg(all(test, loom))]
 mod tests;
+mod urgent;
 mod wait;
 
 pub use arena::{Arena, ArenaError, AttachError};
@@ -40,4 +42,5 @@ pub use layout::{Block, Layout};
 pub use owner::{Busy, Holder};
 pub use stream::{ReadError, Readiness, StreamEnd, WriteError, is_roomy};
 pub use sys::Mapping;
+pub use urgent::UrgentError;
 pub use wait::{SLICE, Sleep, Spin, Woken};

@@ -73,6 +73,8 @@ pub struct Readiness(pub u32);
 impl Readiness {
     /// POLLIN: bytes, or the end of the stream.
     pub const READABLE: u32 = 0x1;
+    /// POLLPRI: urgent text.
+    pub const URGENT: u32 = 0x2;
     /// POLLOUT: room to write, or the end of connecting.
     pub const WRITABLE: u32 = 0x4;
     /// POLLERR: it failed.
@@ -95,7 +97,7 @@ pub struct StreamEnd<'a, M = Mapping> {
     pub(crate) block: &'a Block,
     number: u32,
     pub(crate) me: Holder,
-    beside: Option<Beside<'a, M>>,
+    pub(crate) beside: Option<Beside<'a, M>>,
     /// A joint that it may have cannot be used here.
     is_alone: bool,
 }
@@ -134,6 +136,18 @@ impl<'a> StreamEnd<'a> {
     #[must_use]
     pub fn alone(self) -> Self {
         Self { is_alone: true, ..self }
+    }
+
+    /// The same as if there were no joint: what is urgent goes TCP's way (`urgent.rs`).
+    #[must_use]
+    pub fn apart(self) -> Self {
+        Self { beside: None, is_alone: true, ..self }
+    }
+
+    /// The same as one that has not looked for its joint.
+    #[must_use]
+    pub fn anew(self) -> Self {
+        Self { beside: None, is_alone: false, ..self }
     }
 
     /// The end of its joint, if it has one here.
@@ -199,6 +213,29 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     /// # Errors
     /// Why nothing was written. Whether it was for want of storage, [`StreamEnd::asks_for_storage`] says.
     pub fn write(&self, pieces: &[IoSlice<'_>]) -> Result<usize, WriteError> {
+        let Some(_inside) = self.enter_to_write(pieces)? else { return Ok(0) };
+        if let Some(beside) = &self.beside {
+            match beside.write(self.rings().one.tail.load(Ordering::Relaxed), pieces) {
+                None => {}
+                Some(Ok(0)) => return Err(WriteError::WouldBlock),
+                Some(Ok(count)) => return Ok(count),
+                Some(Err(Lie)) => return Err(WriteError::Lie),
+            }
+        }
+        let held = Held::take(&self.rings().one.state).ok_or(WriteError::WouldBlock)?;
+        match self.write_held(&held, pieces) {
+            0 => Err(WriteError::WouldBlock),
+            count => {
+                let tail = &self.rings().one.tail;
+                tail.store(tail.load(Ordering::Relaxed).wrapping_add(count as u64), Ordering::Release);
+                Ok(count)
+            }
+        }
+    }
+
+    /// Enters the sending direction, if there is anything to write.
+    #[inline]
+    pub(crate) fn enter_to_write(&self, pieces: &[IoSlice<'_>]) -> Result<Option<Inside<'a>>, WriteError> {
         let status = self.status();
         if status >> status::ERROR_SHIFT != 0 {
             match self.take_error() {
@@ -213,25 +250,13 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
             return Err(WriteError::WouldBlock);
         }
         if pieces.iter().all(|piece| piece.is_empty()) {
-            return Ok(0);
+            return Ok(None);
         }
-        let _inside = Inside::enter(&self.block.send_owner, self.me).map_err(WriteError::Busy)?;
-        if let Some(beside) = &self.beside {
-            match beside.write(self.rings().one.tail.load(Ordering::Relaxed), pieces) {
-                None => {}
-                Some(Ok(0)) => return Err(WriteError::WouldBlock),
-                Some(Ok(count)) => return Ok(count),
-                Some(Err(Lie)) => return Err(WriteError::Lie),
-            }
-        }
-        let held = Held::take(&self.rings().one.state).ok_or(WriteError::WouldBlock)?;
-        match self.write_held(&held, pieces) {
-            0 => Err(WriteError::WouldBlock),
-            count => Ok(count),
-        }
+        Inside::enter(&self.block.send_owner, self.me).map(Some).map_err(WriteError::Busy)
     }
 
-    fn write_held(&self, held: &Held<'_>, pieces: &[IoSlice<'_>]) -> usize {
+    /// Copies as much as there is room for behind what was written, and leaves it to the caller to publish that.
+    pub(crate) fn write_held(&self, held: &Held<'_>, pieces: &[IoSlice<'_>]) -> usize {
         let (ours, theirs) = (&self.rings().one, &self.rings().two);
         let storage = ours.storage.load(Ordering::Relaxed).addr() as u64;
         let (tail, head) = (ours.tail.load(Ordering::Relaxed), theirs.head.load(Ordering::Acquire));
@@ -241,7 +266,6 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         if !copy_in(self.memory, (storage, size), tail, len, pieces, 0) {
             return 0;
         }
-        ours.tail.store(tail.wrapping_add(len as u64), Ordering::Release);
         len
     }
 
@@ -287,7 +311,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
 
     /// What can be read of the lane's ring, and then of the joint.
     #[inline]
-    fn look(&self) -> Result<Readable, Lie> {
+    pub(crate) fn look(&self) -> Result<Readable, Lie> {
         let head = self.rings().one.head.load(Ordering::Relaxed);
         let tail = || self.rings().two.tail.load(Ordering::Acquire);
         match &self.beside {
@@ -297,11 +321,19 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     }
 
     fn read_inside(&self, pieces: &mut [IoSliceMut<'_>], peek: bool) -> Result<(usize, bool), ReadError> {
-        let readable = self.look().map_err(|Lie| ReadError::Lie)?;
+        let all = self.look().map_err(|Lie| ReadError::Lie)?;
         let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let cut = self.cut(all.own);
+        let readable = cut.of(all);
+        let skipped = if peek || wanted == 0 {
+            cut.hole as u64
+        } else {
+            self.pass(cut);
+            0
+        };
         let (own, tells) = match readable.own.min(wanted) {
             0 => (0, false),
-            len => self.read_own(len, pieces, peek),
+            len => self.read_own(skipped, len, pieces, peek),
         };
         let count = readable.beside.min(wanted - own);
         // A ring that did not give what it has is not passed over.
@@ -314,10 +346,17 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         Ok((own + count, tells))
     }
 
-    /// Copies `len` bytes of the ring that the lane writes. How many there were, and whether the lane is to be told.
-    fn read_own(&self, len: usize, pieces: &mut [IoSliceMut<'_>], peek: bool) -> (usize, bool) {
+    /// Copies `len` bytes of the ring that the lane writes, behind `skipped`. How many there were, and whether the lane is to be
+    /// told.
+    fn read_own(
+        &self,
+        skipped: u64,
+        len: usize,
+        pieces: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> (usize, bool) {
         let (ours, theirs) = (&self.rings().one, &self.rings().two);
-        let head = ours.head.load(Ordering::Relaxed);
+        let head = ours.head.load(Ordering::Relaxed).wrapping_add(skipped);
         // With bytes in the ring the lane neither detaches nor replaces its storage (R4, R5).
         let ring = place(theirs);
         let len = len.min(ring.1);
@@ -342,11 +381,11 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         self.block.capacity[ring].load(Ordering::Relaxed) as usize
     }
 
-    /// Bytes that can be read now (FIONREAD).
+    /// Bytes that one read can give now.
     #[inline]
     pub fn available(&self) -> usize {
         // Who reads what is not so is told.
-        self.look().map_or(1, Readable::total)
+        self.look().map_or(1, |all| self.cut(all.own).of(all).total())
     }
 
     /// Bytes that the peer has not acknowledged (SIOCOUTQ): what its buffer would hold counts as acknowledged.
@@ -407,6 +446,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         add(status & status::WRITE_CLOSED != 0, Readiness::WRITABLE);
         add(status & status::WRITE_CLOSED != 0 && ended, Readiness::HANGUP);
         add(events & Readiness::READABLE != 0 && self.available() > 0, Readiness::READABLE);
+        add(self.has_urgent(), Readiness::URGENT);
         if events & Readiness::WRITABLE != 0 && status & status::CONNECTED != 0 {
             let (room, unread) = self.room_and_unread();
             add(is_roomy(room as u64, unread as u64), Readiness::WRITABLE);

@@ -170,9 +170,6 @@ fn envelope(stream: &Stream, peer: SocketAddr, extra: Extra) -> Envelope {
 
 /// Receives a datagram; with UDP_GRO perhaps several of one length.
 pub(crate) fn receive(socket: &Held, sink: &mut Sink<'_>, flags: c_int) -> Result<Received, Errno> {
-    if flags & libc::MSG_OOB != 0 {
-        return Err(Errno::OPNOTSUPP);
-    }
     let (socket, stream) = bound(socket)?;
     let mut wait = Waiting::new(&stream, true, flags);
     loop {

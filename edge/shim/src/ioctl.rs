@@ -28,16 +28,30 @@ pub(crate) fn control(socket: Held, request: c_ulong, argument: &mut [u8]) -> Re
         socket.set_nonblocking(on);
         return Ok(());
     }
+    if request == SIOCATMARK {
+        return argument_of(argument, is_at_mark(socket)?.into());
+    }
     if socket.is_listener() {
         return Err(Errno::INVAL);
     }
     let count = socket.stream().map_or(0, |stream| match request {
         libc::FIONREAD if socket.is_datagram() => crate::datagram::first_len(&stream),
-        libc::FIONREAD => stream.end().available(),
+        libc::FIONREAD => stream.end().unread(),
         libc::TIOCOUTQ | SIOCOUTQNSD => stream.end().unacknowledged(),
         _ => 0,
     });
-    let count = c_int::try_from(count).unwrap_or(c_int::MAX);
-    argument.copy_from_slice(&count.to_ne_bytes());
+    argument_of(argument, c_int::try_from(count).unwrap_or(c_int::MAX))
+}
+
+fn argument_of(argument: &mut [u8], number: c_int) -> Result<(), Errno> {
+    argument.copy_from_slice(&number.to_ne_bytes());
     Ok(())
+}
+
+/// Whether the urgent byte is the next one; datagrams have none.
+pub(crate) fn is_at_mark(socket: Held) -> Result<bool, Errno> {
+    if socket.is_datagram() {
+        return Err(Errno::NOTTY);
+    }
+    Ok(socket.stream().is_some_and(|stream| stream.end().is_at_mark()))
 }

@@ -527,6 +527,13 @@ pub(crate) fn get_option(socket: &Held, level: c_int, name: c_int, len: usize) -
     }
 }
 
+/// What a stream is about to write up to a cursor of its send ring is urgent.
+pub(crate) fn mark_urgent(fd: c_int, end: u64) -> Result<(), Errno> {
+    let request = |socket| Request::Urgent { socket, end };
+    let socket = Held { fd, word: table::get(fd).ok_or(Errno::BADF)? };
+    done(&ask_about(&socket, request)?)
+}
+
 /// Whether a socket that was closed waits for its peer.
 pub(crate) fn is_closing(socket: SocketId) -> bool {
     let answer = ask(&Request::Linger { socket }, None);

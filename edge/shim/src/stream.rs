@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
 use firelane_shm::layout::{TAKEN, request, status};
-use firelane_shm::{Busy, ReadError, Readiness, SLICE, StreamEnd, Woken, WriteError};
+use firelane_shm::{Busy, ReadError, Readiness, SLICE, StreamEnd, UrgentError, Woken, WriteError};
 use rustix::io::Errno;
 
 use crate::buffers::{Sink, Source};
@@ -163,8 +163,7 @@ impl Stream {
     /// Receives into `sink`.
     pub(crate) fn receive(&self, sink: &mut Sink<'_>, flags: c_int) -> Result<Received, Errno> {
         if flags & libc::MSG_OOB != 0 {
-            // No urgent data are kept apart, which is how Linux answers without any.
-            return Err(Errno::INVAL);
+            return self.receive_urgent(sink, flags);
         }
         let bytes = if sink.len() == 0 {
             self.receive_nothing(flags)?
@@ -197,7 +196,8 @@ impl Stream {
         let mut wait = Waiting::new(self, true, flags);
         let mut done = 0;
         loop {
-            if peeks && !wait.is_over() && self.end().available() < wanted && !self.has_ended() {
+            let is_short = || self.end().available() < wanted && !self.has_ended() && !self.end().ends_at_mark();
+            if peeks && !wait.is_over() && is_short() {
                 wait.after(Stop::Wait)
                     .or_else(|errno| if self.end().available() > 0 { Ok(()) } else { Err(errno) })?;
                 if !wait.is_over() {
@@ -211,7 +211,7 @@ impl Stream {
                     done += count;
                     // Of many pieces a look fills some.
                     let has_more = done < sink.len() && self.end().available() > 0;
-                    if peeks || done >= wanted && !has_more {
+                    if peeks || done >= wanted && !has_more || self.end().is_at_mark() {
                         return Ok(done);
                     }
                 }
@@ -263,19 +263,20 @@ impl Stream {
 
     /// Sends `source`, all of it unless the socket does not block.
     pub(crate) fn send(&self, source: Source<'_>, flags: c_int) -> Result<usize, Errno> {
-        if flags & libc::MSG_OOB != 0 {
-            // An urgent mark would arrive as plain data.
-            return Err(Errno::OPNOTSUPP);
-        }
         if session::is_dead() {
             // There may be room in the ring, but nobody takes anything out of it.
             return Err(Errno::NETDOWN);
         }
+        let is_urgent = flags & libc::MSG_OOB != 0;
         let mut wait = Waiting::new(self, false, flags);
         // The lane hears of what was written when there is nothing more to write, or no more room.
         let (mut done, mut told) = (0, 0);
         let stopped = loop {
-            match self.write_once(source, done) {
+            let written = match is_urgent {
+                true => self.write_urgent(source, done),
+                false => self.write_once(source, done),
+            };
+            match written {
                 Ok(_) if source.is_faulty() => break Errno::FAULT,
                 Ok(count) => done += count,
                 Err(Stop::Closed) if done > 0 => return Ok(done),
@@ -359,13 +360,43 @@ impl Stream {
 
     fn write_once(&self, source: Source<'_>, done: usize) -> Result<usize, Stop> {
         self.follow();
-        let mut pieces = [IoSlice::new(&[]); BATCH];
-        let mut count = 0;
-        for (place, piece) in pieces.iter_mut().zip(source.from(done)) {
-            *place = IoSlice::new(piece);
-            count += 1;
-        }
+        let (pieces, count) = batch(source, done);
         self.end().write(&pieces[..count]).map_err(|error| self.stop_writing(error))
+    }
+
+    /// The same, and it ends with an urgent byte. Room is waited for in the ring that the lane reads.
+    #[cold]
+    fn write_urgent(&self, source: Source<'_>, done: usize) -> Result<usize, Stop> {
+        let end = fused::followed(self.fd, self.arena, self.end().anew());
+        self.end.set(end.apart());
+        let (pieces, count) = batch(source, done);
+        let announce = |mark| session::mark_urgent(self.fd, mark).map_err(Errno::raw_os_error);
+        end.write_urgent(&pieces[..count], announce).map_err(|error| self.stop_writing(error))
+    }
+
+    /// Receives the urgent byte. Nobody waits for it here.
+    #[cold]
+    fn receive_urgent(&self, sink: &mut Sink<'_>, flags: c_int) -> Result<Received, Errno> {
+        let received = |bytes, flags| Ok(Received { bytes, from: None, flags, beside: None });
+        match self.end().read_urgent(flags & libc::MSG_PEEK != 0) {
+            Ok(_) if sink.len() == 0 => received(0, libc::MSG_OOB | libc::MSG_TRUNC),
+            Ok(_) if flags & libc::MSG_TRUNC != 0 => received(1, libc::MSG_OOB),
+            Ok(_) if sink.is_faulty() => Err(Errno::FAULT),
+            Ok(byte) => {
+                if let Some(place) = sink.from(0).flatten().next() {
+                    *place = byte;
+                }
+                received(1, libc::MSG_OOB)
+            }
+            Err(UrgentError::Ended) => received(0, 0),
+            Err(UrgentError::NotYet) => Err(Errno::AGAIN),
+            Err(UrgentError::Nothing) => Err(Errno::INVAL),
+            Err(UrgentError::Read(error)) => match self.stop_reading(error) {
+                Stop::Failed(errno) => Err(errno),
+                // Another thread reads at this moment.
+                Stop::Wait | Stop::Closed => Err(Errno::AGAIN),
+            },
+        }
     }
 
     /// Asks the lane for room to write, if the ring has no storage. Whether it did.
@@ -388,6 +419,17 @@ impl Stream {
         debug_assert!([request::NODELAY, request::CORK, request::QUICKACK].contains(&bit));
         self.end().block().requests.load(core::sync::atomic::Ordering::Relaxed) & bit != 0
     }
+}
+
+/// The first pieces of what is left of `source`, and how many they are.
+fn batch(source: Source<'_>, done: usize) -> ([IoSlice<'_>; BATCH], usize) {
+    let mut pieces = [IoSlice::new(&[]); BATCH];
+    let mut count = 0;
+    for (place, piece) in pieces.iter_mut().zip(source.from(done)) {
+        *place = IoSlice::new(piece);
+        count += 1;
+    }
+    (pieces, count)
 }
 
 /// Why a look at a ring ended without bytes.

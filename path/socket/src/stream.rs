@@ -58,6 +58,8 @@ pub struct Names {
 /// What each word of the margin is for.
 mod word {
     pub(super) const TOKEN: usize = 0;
+    /// What an application in another process sees there instead: where urgent text ends.
+    pub(super) const MARK: usize = TOKEN;
     /// Interest, kicks, flags, error.
     pub(super) const STATE: usize = 1;
     /// A [`super::ConnRef`]; zero until the lane has made the connection. The words after it are read when it is
@@ -564,6 +566,22 @@ impl StreamSlot {
             let _ = (self.send.available(), self.recv.unread());
             self.send.far().is_some_and(FarView::has_lied)
         }
+    }
+
+    /// Urgent text ends before `cursor` of what is received. Said before that text is there, it is never read unmarked.
+    #[cold]
+    pub fn set_mark(&self, cursor: u64) {
+        self.shared().words().set_mark(cursor);
+        if let Some(far) = self.send.far() {
+            far.margin()[word::MARK].store(cursor, Ordering::Release);
+        }
+    }
+
+    /// The furthest cursor that the application's next text can end at. One in another process says what is urgent before it
+    /// writes that.
+    pub fn writable_to(&self) -> u64 {
+        let most = if self.is_far() { self.send.attached_bytes() } else { self.send.available() };
+        self.send.cursor() + most as u64
     }
 
     /// The connection failed: whoever waits is to be told.

@@ -449,15 +449,30 @@ impl Connection {
     /// Step 6: the urgent pointer (RFC 9293 §3.8.5). It points after the last urgent octet (RFC 6093), and only
     /// moves forward; the text stays in the stream.
     pub(crate) fn check_urgent(&mut self, seg: &SegmentIn<'_>, out: &mut Disposition) {
+        if let Some(mark) = self.new_mark(seg) {
+            self.options.set_urgent_received(mark);
+            out.events |= Events::URGENT;
+        }
+    }
+
+    fn new_mark(&self, seg: &SegmentIn<'_>) -> Option<u64> {
         if !seg.has(TcpFlags::URG) || seg.urgent == 0 || !self.state.may_receive_text() {
-            return;
+            return None;
         }
         let at = self.receive.cursor(seg.seq) + i64::from(seg.urgent);
         let known = self.options.urgent_received().unwrap_or(self.receive.nxt);
-        if at > known as i64 {
-            self.options.set_urgent_received(at as u64);
-            out.events |= Events::URGENT;
-        }
+        (at > known as i64).then_some(at as u64)
+    }
+
+    /// Where [`Connection::urgent_mark`] will be once `seg` is taken, if it moves that: for who shows its reader the mark
+    /// before the text.
+    pub fn mark_to_come(&self, seg: &SegmentIn<'_>) -> Option<u64> {
+        let mark = self.new_mark(seg)?;
+        let nxt = self.flight.nxt();
+        let is_of_peer = self.send.space.cursor(seg.ack?, nxt) <= nxt as i64;
+        let ends_nothing = !seg.has(TcpFlags::SYN) && !seg.has(TcpFlags::RST);
+        let is_acceptable = self.receive.is_acceptable(self.receive.cursor(seg.seq), seg.len());
+        (is_of_peer && ends_nothing && is_acceptable).then_some(mark)
     }
 
     /// Step 7: the text. Says what is wrong if it ends the connection.

@@ -185,14 +185,14 @@ fn splice_moves_bytes_as_the_kernels() {
     }
 }
 
-#[test]
-fn close_waits_as_the_kernels() {
+/// What the script prints on the netstack, with and without fusion, and in the kernel, is the same.
+fn as_the_kernels(name: &str, least: usize) {
     for lanes in [1, 2] {
         let sandbox = Sandbox::new();
         let stage = Stage::new(&sandbox, lanes);
-        let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script("linger.py"), host]);
+        let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script(name), host]);
         let kernels = ask(On::Kernel, Stage::KERNEL);
-        assert!(kernels.lines().count() > 10, "{kernels}");
+        assert!(kernels.lines().count() > least, "{kernels}");
         for fusion in ["on", "off"] {
             let property = format!("_fusion={fusion}");
             let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", &property, "tcp"];
@@ -201,6 +201,16 @@ fn close_waits_as_the_kernels() {
         }
         stage.wait_until_nothing_is_left();
     }
+}
+
+#[test]
+fn urgent_data_are_the_kernels() {
+    as_the_kernels("urgent.py", 50);
+}
+
+#[test]
+fn close_waits_as_the_kernels() {
+    as_the_kernels("linger.py", 10);
 }
 
 #[test]

@@ -310,6 +310,7 @@ impl Hub {
                     !self.sockets.contains_key(&socket) && self.lingering.is_closing(socket, number, fabric);
                 if is_closing { Err(Errno::INPROGRESS) } else { Ok(Answer::Done.into()) }
             }
+            Request::Urgent { socket, end } => Ok(self.socket(number, socket)?.mark_urgent(end)?.into()),
             Request::Names { socket } => {
                 let [local, remote] = self.socket(number, socket)?.names();
                 Ok(Answer::Names { local, remote }.into())

@@ -7,7 +7,7 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use firelane_lane::{StreamOption, StreamOptions};
-use firelane_shm::layout::request;
+use firelane_shm::layout::{LINGERS, OOB_INLINE, request};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Keepalive, Tuning};
@@ -230,7 +230,13 @@ impl Options {
 
     /// What goes beside that.
     pub(super) fn beginning(&self) -> Beginning {
-        Beginning { bits: self.bits(), lingers: self.lingers().is_some(), later: self.later() }
+        Beginning { bits: self.bits(), shown: self.shown(), later: self.later() }
+    }
+
+    /// What the program's side of a stream is to know.
+    pub(super) fn shown(&self) -> u64 {
+        let bit = |on, bit| if on { bit } else { 0 };
+        bit(self.lingers().is_some(), LINGERS) | bit(self.oob_inline, OOB_INLINE)
     }
 
     /// What it is told once it is there.

@@ -264,11 +264,18 @@ impl Socket {
         }
         let told = self.options.set(level, name, value)?;
         if let Role::Stream(stream, _) = &self.role {
-            stream.set_lingers(&self.arena, self.options.lingers().is_some());
+            stream.show(&self.arena, self.options.shown());
         }
         if let (Role::Stream(stream, _), Some(option)) = (&self.role, told) {
             stream.set_option(&self.stack.inner.fabric, option);
         }
+        Ok(Answer::Done)
+    }
+
+    /// send(2) with MSG_OOB, before it writes.
+    pub(super) fn mark_urgent(&self, end: u64) -> Result<Answer, Errno> {
+        let stream = self.stream().ok_or(Errno::NOTCONN)?;
+        stream.mark_urgent(&self.stack.inner.fabric, end).map_err(errno)?;
         Ok(Answer::Done)
     }
 

@@ -9,9 +9,9 @@ use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use firelane_lane::{Connect, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
+use firelane_lane::{Connect, Lane, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
 use firelane_shm::joint::Lie;
-use firelane_shm::layout::{LINGERS, request, status};
+use firelane_shm::layout::{LINGERS, OOB_INLINE, request, status};
 use firelane_shm::{Block, Holder, is_roomy};
 use firelane_socket::{ArenaEnd, ConnRef, Flags, Names, Ready, SocketError, StreamConfig, stream_in};
 use firelane_units::{Bytes, LaneId};
@@ -22,6 +22,7 @@ use super::arena::ProgramArena;
 use super::segment::Joined;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::{EnterError, Fabric, Message};
+use crate::queue::Queue;
 use crate::stack::Stack;
 
 /// Requests that are taken with their bits; options stay to be read again.
@@ -61,8 +62,8 @@ pub(crate) struct Stream {
 pub(super) struct Beginning {
     /// The options that have bits of their own ([`request`]).
     pub(super) bits: u64,
-    /// Whether close(2) waits (SO_LINGER).
-    pub(super) lingers: bool,
+    /// What its program's side is told of options that the daemon keeps ([`LINGERS`], [`OOB_INLINE`]).
+    pub(super) shown: u64,
     /// Those that only a connection takes.
     pub(super) later: Vec<StreamOption>,
 }
@@ -126,9 +127,7 @@ impl Stream {
         });
         if let Some(block) = arena.mapping().block(number) {
             block.requests.store(beginning.bits, Ordering::Relaxed);
-            if beginning.lingers {
-                block.file.fetch_or(LINGERS, Ordering::Relaxed);
-            }
+            block.file.fetch_or(beginning.shown, Ordering::Relaxed);
             for (word, capacity) in block.capacity.iter().zip(capacities) {
                 word.store(capacity, Ordering::Relaxed);
             }
@@ -375,14 +374,20 @@ impl Stream {
         }
     }
 
-    /// Tells the program whether close(2) waits.
-    pub(super) fn set_lingers(&self, arena: &ProgramArena, on: bool) {
+    /// Tells the program's side of options that the daemon keeps ([`Beginning::shown`]).
+    pub(super) fn show(&self, arena: &ProgramArena, shown: u64) {
         let Some(block) = arena.mapping().block(self.number()) else { return };
-        if on {
-            block.file.fetch_or(LINGERS, Ordering::Relaxed)
-        } else {
-            block.file.fetch_and(!LINGERS, Ordering::Relaxed)
+        block.file.fetch_or(shown, Ordering::Relaxed);
+        block.file.fetch_and(shown | !(LINGERS | OOB_INLINE), Ordering::Relaxed);
+    }
+
+    /// What the program is about to write up to `end` is urgent: the lane knows it before it can see the text.
+    pub(super) fn mark_urgent(&self, fabric: &Fabric, end: u64) -> io::Result<()> {
+        let conn = self.conn().ok_or(io::ErrorKind::NotConnected)?;
+        let tell = |now, lane: &mut Lane<Queue>| {
+            lane.on_message(now, self.message(SocketCommand::Urgent(conn, end)));
         };
+        fabric.visit(self.lane(), tell).ok_or_else(lane_failed)
     }
 
     /// The last descriptor is gone: as close(2), or a reset. Whether the lane knows; if not, it is still making the

@@ -440,3 +440,29 @@ fn a_count_that_is_ahead_of_the_state_word_is_no_more_than_it_was() {
         }
     }
 }
+
+#[test]
+fn what_is_urgent_goes_with_tcp_and_in_its_place() {
+    let world = World::new(RING as u32, 0);
+    world.fuse();
+    let [one, two] = [world.end(0), world.end(1)];
+    let read = |len: usize| {
+        let mut bytes = vec![0; len];
+        let (count, _) = two.read(&mut [IoSliceMut::new(&mut bytes)], false).unwrap();
+        bytes.truncate(count);
+        bytes
+    };
+    assert_eq!(one.write(&[IoSlice::new(b"joint")]), Ok(5));
+    assert!(world.joint().is_joined());
+    assert_eq!(one.write_urgent(&[IoSlice::new(b"tcP")], |mark| (mark == 3).then_some(()).ok_or(1)), Ok(3));
+    assert!(!world.joint().is_joined(), "the writer has left it");
+    assert_eq!(one.write(&[IoSlice::new(b"tcp")]), Ok(3), "as long as any of its text is unread there");
+    world.arenas[1].mapping().block(0).unwrap().rings.margin[margin::MARK].store(3, Ordering::Release);
+    world.carry(0, RING);
+    assert_eq!((two.unread(), two.is_at_mark(), two.read_urgent(false)), (7, false, Ok(b'P')));
+    assert_eq!((read(99), read(99)), (b"joint".to_vec(), b"tc".to_vec()));
+    assert!(two.is_at_mark());
+    assert_eq!(one.write(&[IoSlice::new(b"again")]), Ok(5));
+    assert!(world.joint().is_joined());
+    assert_eq!(read(99), b"tcpagain");
+}

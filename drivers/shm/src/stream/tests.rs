@@ -1,6 +1,7 @@
 //! A program's end over a real arena, with the lane's part played by hand.
 
 use super::*;
+use crate::UrgentError;
 use crate::layout::{Layout, PAGE};
 use crate::{Arena, Mapping};
 use core::ptr::without_provenance_mut;
@@ -224,4 +225,106 @@ fn waiting_ends_with_the_bytes() {
         world.block().wake();
         assert_eq!(reader.join().unwrap(), b"at last");
     });
+}
+
+impl World {
+    /// The lane brings text whose last byte is urgent, as it does: the mark first.
+    fn deliver_urgent(&self, bytes: &[u8]) {
+        let tail = self.block().rings.two.tail.load(Ordering::Relaxed);
+        self.announce(tail + bytes.len() as u64);
+        self.deliver(bytes);
+    }
+
+    fn announce(&self, mark: u64) {
+        self.block().rings.margin[margin::MARK].store(mark, Ordering::Release);
+    }
+}
+
+/// At the mark; bytes for FIONREAD; readable and urgent for poll(2).
+fn seen(end: &StreamEnd<'_>) -> (bool, usize, bool, bool) {
+    let ready = end.readiness();
+    (end.is_at_mark(), end.unread(), ready.has(Readiness::READABLE), ready.has(Readiness::URGENT))
+}
+
+#[test]
+fn an_urgent_byte_is_read_apart_or_left_out() {
+    let world = World::new();
+    let end = world.end();
+    assert_eq!(end.read_urgent(false), Err(UrgentError::Nothing));
+    world.deliver_urgent(b"abC");
+    world.deliver(b"de");
+    assert_eq!((seen(&end), end.ends_at_mark()), ((false, 2, true, true), true));
+    assert_eq!(read(&end, 9).unwrap(), b"ab");
+    assert_eq!(seen(&end), (true, 0, true, true));
+    assert_eq!((end.read_urgent(true), end.read_urgent(false)), (Ok(b'C'), Ok(b'C')));
+    assert_eq!((end.read_urgent(false), seen(&end)), (Err(UrgentError::Nothing), (true, 0, true, false)));
+    assert_eq!((read(&end, 9).unwrap(), seen(&end)), (b"de".to_vec(), (false, 0, false, false)));
+    world.deliver_urgent(b"F");
+    assert_eq!(seen(&end), (true, 0, false, true), "there is nothing but the byte that is left out");
+    assert_eq!(read(&end, 9), Err(ReadError::WouldBlock));
+    assert_eq!(end.read_urgent(false), Err(UrgentError::Nothing), "it was passed");
+}
+
+#[test]
+fn an_urgent_byte_that_has_not_come_is_waited_for() {
+    let world = World::new();
+    let end = world.end();
+    world.announce(3);
+    world.deliver(b"ab");
+    assert_eq!((seen(&end), end.read_urgent(false)), ((false, 2, true, false), Err(UrgentError::NotYet)));
+    assert_eq!(read(&end, 9).unwrap(), b"ab");
+    assert!(end.is_at_mark() && !end.has_urgent());
+    world.block().tell(status::PEER_CLOSED);
+    assert_eq!(end.read_urgent(false), Err(UrgentError::Ended));
+    assert_eq!(read(&end, 9).unwrap(), b"", "the end");
+}
+
+#[test]
+fn inline_a_read_ends_before_the_urgent_byte_and_begins_with_it() {
+    let world = World::new();
+    let end = world.end();
+    world.block().file.fetch_or(crate::layout::OOB_INLINE, Ordering::Relaxed);
+    world.deliver_urgent(b"abC");
+    world.deliver(b"de");
+    assert_eq!((seen(&end), end.read_urgent(false)), ((false, 5, true, true), Err(UrgentError::Nothing)));
+    assert_eq!(read(&end, 9).unwrap(), b"ab");
+    assert_eq!(seen(&end), (true, 3, true, true));
+    assert_eq!((read(&end, 9).unwrap(), seen(&end)), (b"Cde".to_vec(), (false, 0, false, false)));
+}
+
+#[test]
+fn a_new_mark_makes_the_old_byte_text_unless_the_reader_stands_there() {
+    let world = World::new();
+    let end = world.end();
+    world.deliver_urgent(b"aB");
+    assert_eq!(end.read_urgent(false), Ok(b'B'));
+    world.deliver_urgent(b"cD");
+    assert_eq!((end.unread(), read(&end, 9).unwrap()), (3, b"aBc".to_vec()), "as in Linux");
+    assert_eq!(seen(&end), (true, 0, false, true));
+    world.deliver_urgent(b"eF");
+    assert_eq!(seen(&end), (false, 1, true, true));
+    let mut byte = [0];
+    assert_eq!(end.read(&mut [IoSliceMut::new(&mut byte)], true), Ok((1, false)));
+    assert_eq!((byte, read(&end, 9).unwrap()), (*b"e", b"e".to_vec()), "the byte before it is left out");
+    assert_eq!((end.read_urgent(false), read(&end, 9)), (Ok(b'F'), Err(ReadError::WouldBlock)));
+}
+
+#[test]
+fn the_lane_knows_the_mark_before_it_sees_the_byte() {
+    let world = World::new();
+    let end = world.end();
+    let mut told = Vec::new();
+    let mut urgent = |bytes: &[u8], answer| {
+        let announce = |mark| {
+            told.push((mark, world.take().len()));
+            answer
+        };
+        end.write_urgent(&[IoSlice::new(bytes)], announce)
+    };
+    assert_eq!(urgent(b"abc", Ok(())), Ok(3));
+    assert_eq!(urgent(b"", Ok(())), Ok(0));
+    assert_eq!(urgent(b"d", Err(32)), Err(WriteError::Failed(32)), "then nothing is written");
+    assert_eq!(urgent(b"e", Ok(())), Ok(1));
+    assert_eq!((world.take(), told), (b"e".to_vec(), vec![(3, 0), (4, 3), (4, 0)]));
+    assert_eq!(world.block().rings.one.state.load(Ordering::Relaxed) & HELD, 0);
 }

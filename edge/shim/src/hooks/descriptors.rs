@@ -54,6 +54,9 @@ hooks! {
         }
     };
 
+    /// Libc's asks the kernel past every hook.
+    fn sockatmark(fd: c_int) -> c_int = socket::at(fd).map(|s| ioctl::is_at_mark(s).map(c_int::from));
+
     /// A stream over one of our sockets reads and writes through the functions of this library.
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE =
         // SAFETY: the caller's promise about the mode.

@@ -31,9 +31,7 @@ impl<D> Inside<'_, D> {
             }),
             SocketCommand::Urgent(conn, end) => self.command(conn, |inside, id| {
                 let conn = inside.conns.slab.get_mut(id)?;
-                // Nobody can have written beyond its ring.
-                let written = conn.stream.send.cursor() + conn.stream.send.available() as u64;
-                let end = end.min(written);
+                let end = end.min(conn.stream.writable_to());
                 conn.tcp().mark_urgent_to(end);
                 inside.mark_fused(id, end);
                 Some(Disposition::default())

@@ -40,7 +40,7 @@ impl<D> Inside<'_, D> {
         if events.contains(Events::URGENT)
             && let Some(mark) = conn.tcp().urgent_mark()
         {
-            conn.stream.shared().words().set_mark(mark);
+            conn.stream.set_mark(mark);
         }
         if let Some(reason) = closed {
             on_closed(conn, reason);

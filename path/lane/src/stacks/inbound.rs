@@ -11,7 +11,7 @@ use firelane_frame::Frame;
 use firelane_ip::{Delivered, LOOPBACK};
 use firelane_tcp::{AtListener, Disposition, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for};
 use firelane_units::{ConnId, Direction, DropReason, LaneId, LinkId};
-use firelane_wire::{Ecn, IpProtocol, TcpView};
+use firelane_wire::{Ecn, IpProtocol, TcpFlags, TcpView};
 
 use super::Stacks;
 use super::conn::Conns;
@@ -190,8 +190,14 @@ impl<D> Inside<'_, D> {
         let verdict = view(&packet.frame, packet.payload.clone(), || (packet.src, packet.dst)).map(|view| {
             let conn = self.conns.slab.get_mut(conn).expect(TABLED);
             probes::tcp_receive(|| conn.tuple(), &view);
+            let segment = segment_in(&view, packet.ecn);
+            if segment.has(TcpFlags::URG)
+                && let Some(mark) = conn.tcp().mark_to_come(&segment)
+            {
+                conn.stream.set_mark(mark);
+            }
             let (tcp, mut rings) = conn.parts();
-            tcp.on_segment(self.common.now, &segment_in(&view, packet.ecn), &mut rings)
+            tcp.on_segment(self.common.now, &segment, &mut rings)
         });
         match verdict {
             Ok(told) => {
