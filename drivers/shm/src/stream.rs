@@ -348,13 +348,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
 
     /// Copies `len` bytes of the ring that the lane writes, behind `skipped`. How many there were, and whether the lane is to be
     /// told.
-    fn read_own(
-        &self,
-        skipped: u64,
-        len: usize,
-        pieces: &mut [IoSliceMut<'_>],
-        peek: bool,
-    ) -> (usize, bool) {
+    fn read_own(&self, skipped: u64, len: usize, pieces: &mut [IoSliceMut<'_>], peek: bool) -> (usize, bool) {
         let (ours, theirs) = (&self.rings().one, &self.rings().two);
         let head = ours.head.load(Ordering::Relaxed).wrapping_add(skipped);
         // With bytes in the ring the lane neither detaches nor replaces its storage (R4, R5).

@@ -196,7 +196,8 @@ impl Stream {
         let mut wait = Waiting::new(self, true, flags);
         let mut done = 0;
         loop {
-            let is_short = || self.end().available() < wanted && !self.has_ended() && !self.end().ends_at_mark();
+            let is_short =
+                || self.end().available() < wanted && !self.has_ended() && !self.end().ends_at_mark();
             if peeks && !wait.is_over() && is_short() {
                 wait.after(Stop::Wait)
                     .or_else(|errno| if self.end().available() > 0 { Ok(()) } else { Err(errno) })?;

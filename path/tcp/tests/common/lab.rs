@@ -186,7 +186,12 @@ impl Lab {
             payload: &payload,
             ecn: Ecn::NotCapable,
         };
-        self.rings(|connection, now, rings| connection.on_segment(now, &seg, rings))
+        let foretold = self.connection.mark_to_come(&seg);
+        let told = self.rings(|connection, now, rings| connection.on_segment(now, &seg, rings));
+        // Whoever was shown the mark before the text was shown the right one.
+        let mark = self.connection.urgent_mark().filter(|_| told.events.contains(Events::URGENT));
+        assert!(foretold == mark || told.dropped.is_some(), "{foretold:?} was foretold, and {mark:?} came");
+        told
     }
 
     /// Everything that the connection has to send, one line each.
