@@ -13,6 +13,7 @@ mod bulk;
 mod conn_memory;
 mod conn_rate;
 mod cpu;
+mod duel;
 mod filter;
 mod forward;
 mod fused;
@@ -21,6 +22,8 @@ mod kernel;
 mod limit;
 mod loss;
 mod memif;
+mod nginx;
+mod nginx_close;
 mod peer;
 mod redis;
 mod redis_tap;
@@ -28,7 +31,10 @@ mod relay;
 mod replay;
 mod report;
 mod rr;
+mod run_start;
 mod scene;
+mod sendfile;
+mod shim_memory;
 mod shim_rtt;
 mod sockets;
 mod stream;
@@ -127,6 +133,26 @@ const BENCHES: &[Bench] = &[
         name: "redis-tap",
         about: "redis GET, a kernel client over TAP to an unmodified server, beside veth",
         run: redis_tap::run,
+    },
+    Bench {
+        name: "nginx-close",
+        about: "wrk and nginx, a connection for each request, over an etherstub, beside veth",
+        run: nginx_close::run,
+    },
+    Bench {
+        name: "sendfile",
+        about: "a kernel client over TAP asks an unmodified nginx for files of 1 MB, beside veth",
+        run: sendfile::run,
+    },
+    Bench {
+        name: "shim-memory",
+        about: "100,000 idle connections of an unmodified program, beside the kernel's slab",
+        run: shim_memory::run,
+    },
+    Bench {
+        name: "run-start",
+        about: "what `firelane run` adds to the start of a program",
+        run: run_start::run,
     },
     Bench {
         name: "fused-rtt",

@@ -39,6 +39,8 @@ pub(crate) fn play(role: &str, args: &[&str]) -> Result<()> {
         "udp-server" => crate::udp_kernel::play_server(args),
         "udp-client" => crate::udp_kernel::play_client(args),
         "udp-tap-server" => crate::udp::play_tap_server(),
+        "crowd-server" => crate::shim_memory::play_server(args),
+        "crowd-client" => crate::shim_memory::play_client(args),
         "idle-client" => crate::idle::play_client(),
         "wire-sink" => crate::limit::wire::play_sink(),
         "wire-source" => crate::limit::wire::play_source(),
@@ -131,8 +133,8 @@ pub(crate) enum Place<'a> {
     Sandbox(&'a Sandbox),
     /// In a named network namespace of a sandbox.
     Netns(&'a Sandbox, &'a str),
-    /// On the netstack of a scene.
-    Preloaded(&'a Scene),
+    /// On a netstack of a scene.
+    Preloaded(&'a Scene, &'a str),
 }
 
 impl Place<'_> {
@@ -145,7 +147,7 @@ impl Place<'_> {
                 command.args(["netns", "exec", name]).arg(program);
                 Ok(command)
             }
-            Self::Preloaded(scene) => scene.preloaded(program),
+            Self::Preloaded(scene, netstack) => scene.preloaded(netstack, program),
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::process::Stdio;
 
-use crate::cpu::{self, Meter};
+use crate::cpu;
+use crate::duel::Rates;
 use crate::peer::{self, Place, Result};
 use crate::report::Samples;
 use crate::scene::Server;
@@ -18,10 +19,8 @@ pub(crate) struct Redis<'a> {
     client: Place<'a>,
     server: Server,
     daemon: Option<u32>,
-    /// Thousand requests per second.
-    pub(crate) wall: Samples,
-    /// Thousand per CPU-second of all parties: client, server, and the daemon.
-    pub(crate) cpu: Samples,
+    /// In thousands.
+    pub(crate) rates: Rates,
     /// Thousand per CPU-second of the server.
     pub(crate) served: Samples,
 }
@@ -37,16 +36,8 @@ impl<'a> Redis<'a> {
         let mut command = server.command(OsStr::new("redis-server"))?;
         command.args(["--bind", host, "--save", "", "--appendonly", "no", "--protected-mode", "no"]);
         let server = Server::start(&mut command)?;
-        let side = Self {
-            name,
-            host,
-            client,
-            server,
-            daemon,
-            wall: Samples::default(),
-            cpu: Samples::default(),
-            served: Samples::default(),
-        };
+        let side =
+            Self { name, host, client, server, daemon, rates: Rates::default(), served: Samples::default() };
         // The benchmark itself never ends if nobody listens.
         peer::retry(|| side.run("redis-cli", &["ping"]))?;
         Ok(side)
@@ -59,25 +50,34 @@ impl<'a> Redis<'a> {
         if status.success() { Ok(()) } else { Err(format!("{program}: {status}").into()) }
     }
 
-    /// So many GETs, each connection with `pipeline` of them under way. What others used of the machine meanwhile.
+    /// Measures such GETs. What others used of the machine meanwhile.
     pub(crate) fn round(&mut self, requests: u32, pipeline: u32) -> Result<f64> {
-        let (before, children) = (cpu::process_time(self.server.pid()), cpu::children_time());
-        let meter = Meter::start(&[self.server.pid()].into_iter().chain(self.daemon).collect::<Vec<_>>());
-        let (count, pipeline) = (requests.to_string(), pipeline.to_string());
-        let words = ["-t", "get", "-q", "-c", CONNECTIONS, "-n", &count, "-P", &pipeline];
-        self.run("redis-benchmark", &words)?;
-        let mut used = meter.stop();
-        let served = cpu::process_time(self.server.pid()).saturating_sub(before);
-        used.parties += cpu::children_time().saturating_sub(children);
+        let before = cpu::process_time(self.server.pid());
         let thousands = f64::from(requests) * 1e-3;
-        self.wall.push(thousands / used.wall.as_secs_f64());
-        self.cpu.push(thousands / used.parties.as_secs_f64());
+        let mut rates = std::mem::take(&mut self.rates);
+        let foreign = rates.measure(&self.parties(), || {
+            self.get(requests, pipeline)?;
+            Ok(thousands)
+        });
+        self.rates = rates;
+        let served = cpu::process_time(self.server.pid()).saturating_sub(before);
         self.served.push(thousands / served.as_secs_f64());
-        Ok(used.foreign())
+        foreign
+    }
+
+    /// The processes that live through all rounds.
+    pub(crate) fn parties(&self) -> Vec<u32> {
+        [self.server.pid()].into_iter().chain(self.daemon).collect()
+    }
+
+    /// So many GETs, each connection with `pipeline` of them under way.
+    pub(crate) fn get(&self, requests: u32, pipeline: u32) -> Result<()> {
+        let (count, pipeline) = (requests.to_string(), pipeline.to_string());
+        self.run("redis-benchmark", &["-t", "get", "-q", "-c", CONNECTIONS, "-n", &count, "-P", &pipeline])
     }
 
     /// Forgets what was measured.
     pub(crate) fn begin(&mut self) {
-        (self.wall, self.cpu, self.served) = Default::default();
+        (self.rates, self.served) = Default::default();
     }
 }

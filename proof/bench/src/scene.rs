@@ -1,5 +1,5 @@
-//! Where benchmarks of unmodified programs play: a real `firelaned` with the netstack `web` (10.0.0.10) and a tenant's
-//! namespace `alice` (10.0.0.1) on one etherstub, and beside them two namespaces of the kernel's, `client` (10.1.0.1)
+//! Where benchmarks of unmodified programs play: a real `firelaned` with the netstacks `web` (10.0.0.10) and `load`
+//! (10.0.0.20) and a tenant's namespace `alice` (10.0.0.1) on one etherstub, and beside them two namespaces of the kernel's, `client` (10.1.0.1)
 //! and `server` (10.1.0.2), with a veth pair between. Their TCP has cubic, the best that the kernel has for such paths.
 
 use std::ffi::OsStr;
@@ -17,11 +17,16 @@ const CONFIG: &str = r#"
 [vnic.web0]
 over = "s1"
 netstack = "web"
+[vnic.load0]
+over = "s1"
+netstack = "load"
 [vnic.alice0]
 over = "s1"
 tap = { namespace = "alice", addresses = ["10.0.0.1/24"] }
 [netstack.web.addresses]
 "web0/v4" = "10.0.0.10/24"
+[netstack.load.addresses]
+"load0/v4" = "10.0.0.20/24"
 "#;
 /// What `two_servers::TOPOLOGY` lacks.
 const ALICE_AND_LOOPBACKS: &[&str] =
@@ -34,6 +39,9 @@ const CUBIC: &[&str] = &[
     "-n server route replace local 127.0.0.1 dev lo table local src 127.0.0.1 scope host congctl cubic",
 ];
 
+/// The netstacks: where servers are, and who loads them from the other side of the etherstub.
+pub(crate) const WEB: &str = "web";
+pub(crate) const LOAD: &str = "load";
 /// The namespace whose programs reach Firelane over a TAP.
 pub(crate) const TENANT: &str = "alice";
 /// The kernel's two namespaces.
@@ -86,7 +94,9 @@ impl Scene {
             .args(["ipadm", "show-addr", "-p", "-o", "addrobj,state"])
             .stdin(Stdio::null())
             .stderr(Stdio::null());
-        Ok(String::from_utf8_lossy(&command.output()?.stdout).lines().any(|line| line == "web0/v4:ok"))
+        let told = command.output()?.stdout;
+        let told = String::from_utf8_lossy(&told);
+        Ok(told.lines().any(|line| line == "web0/v4:ok") && told.lines().all(|line| line.ends_with(":ok")))
     }
 
     fn runtime(&self) -> PathBuf {
@@ -103,14 +113,14 @@ impl Scene {
         Place::Netns(&self.sandbox, name)
     }
 
-    /// A program on the netstack: the environment is that of `firelane run`, whose process would stand between.
-    pub(crate) fn preloaded(&self, program: &OsStr) -> Result<Command> {
+    /// A program on a netstack: the environment is that of `firelane run`, whose process would stand between.
+    pub(crate) fn preloaded(&self, netstack: &str, program: &OsStr) -> Result<Command> {
         let mut command = self.sandbox.command("env");
         let library = beside("libfirelane_preload.so")?;
         for (name, value) in [
             ("LD_PRELOAD", library),
             ("FIRELANE_APP_SOCKET", self.runtime().join("app.sock")),
-            ("FIRELANE_NETSTACK", "web".into()),
+            ("FIRELANE_NETSTACK", netstack.into()),
         ] {
             command.arg(format!("{name}={}", value.display()));
         }

@@ -11,7 +11,7 @@ use crate::cpu::{Meter, PLACEMENTS, bind_process};
 use crate::peer::{Peer, Place, Result};
 use crate::report::{Samples, Table, Verdict};
 use crate::rr::REQUEST_BYTES;
-use crate::scene::{CLIENT, FIRELANE_HOST, KERNEL_HOST, SERVER, Scene, TENANT};
+use crate::scene::{CLIENT, FIRELANE_HOST, KERNEL_HOST, SERVER, Scene, TENANT, WEB};
 use crate::stream::Use;
 
 const ROUNDS: usize = 5;
@@ -86,11 +86,11 @@ pub(crate) fn run() -> Result<Verdict> {
             "TAP, preloaded server",
             daemon,
             FIRELANE_HOST,
-            [scene.netns(TENANT), Place::Preloaded(&scene)],
+            [scene.netns(TENANT), Place::Preloaded(&scene, WEB)],
             7000,
         ),
         Pair::new("veth, kernel", None, KERNEL_HOST, [scene.netns(CLIENT), scene.netns(SERVER)], 7000),
-        Pair::new("two preloaded programs", daemon, FIRELANE_HOST, [Place::Preloaded(&scene); 2], 8000),
+        Pair::new("two preloaded programs", daemon, FIRELANE_HOST, [Place::Preloaded(&scene, WEB); 2], 8000),
         Pair::new("loopback, kernel", None, "127.0.0.1", [scene.netns(SERVER); 2], 8000),
     ];
     let mut foreign = Samples::default();

@@ -15,7 +15,7 @@ pub(crate) mod rtt;
 use crate::cpu::PLACEMENTS;
 use crate::peer::{Peer, Place, Result};
 use crate::report::{Samples, Table, Verdict, number};
-use crate::scene::{FIRELANE_HOST, SERVER, Scene, Server};
+use crate::scene::{FIRELANE_HOST, SERVER, Scene, WEB};
 use crate::stream::Use;
 
 /// Both ends in the same place, by the kernel or past it.
@@ -29,7 +29,7 @@ pub(crate) struct Side<'a> {
 /// Fused, and the kernel's loopback.
 pub(crate) fn sides(scene: &Scene) -> [Side<'_>; 2] {
     [
-        Side { name: "fused", place: Place::Preloaded(scene), host: FIRELANE_HOST },
+        Side { name: "fused", place: Place::Preloaded(scene, WEB), host: FIRELANE_HOST },
         Side { name: "kernel loopback", place: scene.netns(SERVER), host: "127.0.0.1" },
     ]
 }
@@ -46,10 +46,10 @@ pub(crate) struct Contest {
 
 impl Contest {
     /// Starts the server of each side, the first and the second, and asks each for its `rate` five times.
-    pub(crate) fn run(
+    pub(crate) fn run<T>(
         self,
-        start: impl Fn(&Scene, Side<'_>, usize) -> Result<Server>,
-        rate: impl Fn(Side<'_>) -> Result<f64>,
+        start: impl Fn(&Scene, Side<'_>, usize) -> Result<T>,
+        rate: impl Fn(&T, Side<'_>) -> Result<f64>,
     ) -> Result<Verdict> {
         const ROUNDS: usize = 5;
         let Self { name, title, unit, wanted } = self;
@@ -59,8 +59,8 @@ impl Contest {
             all.push((side, start(&scene, side, nth)?, Samples::default()));
         }
         for _ in 0..ROUNDS {
-            for (side, _, rates) in &mut all {
-                rates.push(rate(*side)?);
+            for (side, server, rates) in &mut all {
+                rates.push(rate(server, *side)?);
             }
         }
         let table = Table::begin(&format!("{name}: {title}, client and server in the same place"));

@@ -55,7 +55,7 @@ pub(crate) fn run() -> Result<Verdict> {
         unit: "transactions/s",
         wanted: 1.3,
     };
-    contest.run(start, |side| {
+    contest.run(start, |_, side| {
         let told = pgbench(side, &["-S", "-n", "-c", CLIENTS, "-j", "2", "-T", SECONDS])?;
         let rate = told.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
         rate.ok_or_else(|| format!("pgbench did not tell its rate: {told}").into())

@@ -30,8 +30,8 @@ pub(crate) fn run() -> Result<Verdict> {
         for side in [&ours, &theirs] {
             let name = format!("{pipeline} at a time: {}", side.name);
             table.row(&name, &side.served, "k/CPU-s");
-            table.row("  of all parties", &side.cpu, "k/CPU-s");
-            table.row("  in time", &side.wall, "k/s");
+            table.row("  of all parties", &side.rates.cpu, "k/CPU-s");
+            table.row("  in time", &side.rates.wall, "k/s");
         }
         let [mine, peers] = [&ours, &theirs].map(|side| side.served.median());
         table.at_least("  per CPU-second of the server", mine / peers, wanted, "times the kernel's");

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::cpu::Meter;
 use crate::peer::{self, Peer, Place, Result};
 use crate::report::{Samples, Table, Verdict, number};
-use crate::scene::{CLIENT, SERVER, Scene};
+use crate::scene::{CLIENT, SERVER, Scene, WEB};
 use crate::two_servers::TOPOLOGY;
 use wire::{FRAME_BYTES, PORT};
 
@@ -188,7 +188,7 @@ impl World {
         let scene = Scene::of(&[TOPOLOGY, LOOPBACKS], CONFIG, 1)?;
         let source = Peer::start(scene.netns(CLIENT), "wire-source", &[])?;
         let sink = Peer::start(scene.netns(SERVER), "wire-sink", &[])?;
-        let server = Peer::start(Place::Preloaded(&scene), "stream-server", &[NETSTACK_SERVER, "0"])?;
+        let server = Peer::start(Place::Preloaded(&scene, WEB), "stream-server", &[NETSTACK_SERVER, "0"])?;
         Ok(Self { scene, source, sink, server, foreign: Samples::default() })
     }
 
