@@ -88,7 +88,7 @@ impl From<Errno> for Reply {
 /// A program's process.
 #[derive(Debug)]
 struct Session {
-    owner: Owner,
+    owner: Arc<Owner>,
     stack: Stack,
     arena: Arc<ProgramArena>,
     sockets_max: usize,
@@ -109,7 +109,7 @@ pub struct Hub {
     events: Vec<Event>,
     sessions: BTreeMap<u32, Session>,
     next_session: u32,
-    sockets: BTreeMap<SocketId, Socket>,
+    sockets: BTreeMap<SocketId, Box<Socket>>,
     pairs: Pairs,
     /// Arenas that have been given out and may still be in use.
     arenas: Vec<Arc<ProgramArena>>,
@@ -243,7 +243,7 @@ impl Hub {
         };
         self.arenas.push(Arc::clone(&arena));
         let begun = Session {
-            owner,
+            owner: Arc::new(owner),
             stack,
             arena,
             sockets_max: limits.sockets,
@@ -284,9 +284,9 @@ impl Hub {
             }
             Request::Listen { socket, backlog } => {
                 let answer = self.socket(number, socket)?.listen(backlog)?;
-                if let Some(Socket { role: Role::Listening(listener, ..), .. }) = self.sockets.get(&socket) {
+                if let Some(Role::Listening(it)) = self.sockets.get(&socket).map(|socket| &socket.role) {
                     // It is watched already if it listened before.
-                    let _ = self.listeners.watch(listener, socket.0, Ready::READABLE);
+                    let _ = self.listeners.watch(&it.listener, socket.0, Ready::READABLE);
                 }
                 Ok(answer.into())
             }
@@ -392,7 +392,7 @@ impl Hub {
                 family,
                 stack: session.stack.clone(),
                 arena: Arc::clone(&session.arena),
-                owner: session.owner.clone(),
+                owner: Arc::clone(&session.owner),
                 options: super::options::Options::default(),
                 is_arrival: false,
                 is_ahead: count > 1,
@@ -402,7 +402,7 @@ impl Hub {
                 },
             };
             session.sockets.insert(name);
-            self.sockets.insert(name, socket);
+            self.sockets.insert(name, Box::new(socket));
             sockets.push(name);
             fds.push(theirs);
         }
@@ -504,8 +504,8 @@ impl Hub {
     fn hand_on(&mut self, name: SocketId) {
         loop {
             let Some(listening) = self.sockets.get_mut(&name) else { return };
-            let Role::Listening(.., waiting) = &mut listening.role else { return };
-            let (theirs, arrived) = match waiting.take() {
+            let Role::Listening(it) = &mut listening.role else { return };
+            let (theirs, arrived) = match it.waiting.take() {
                 Some(waiting) => waiting,
                 None => match listening.accept(&self.engine.0.fabric, || self.pairs.take(&self.set)) {
                     None => return,
@@ -521,8 +521,8 @@ impl Hub {
             match listening.send(&theirs, &arrived) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if let Role::Listening(.., waiting) = &mut listening.role {
-                        *waiting = Some((theirs, arrived));
+                    if let Role::Listening(it) = &mut listening.role {
+                        it.waiting = Some((theirs, arrived));
                     }
                     return self.watch(name, epoll::EventFlags::OUT);
                 }
@@ -534,7 +534,7 @@ impl Hub {
 
     /// A connection belongs to whoever holds its listener.
     fn enter(&mut self, listener: SocketId, name: SocketId, socket: Socket) {
-        self.sockets.insert(name, socket);
+        self.sockets.insert(name, Box::new(socket));
         for session in self.sessions.values_mut().filter(|it| it.sockets.contains(&listener)) {
             session.sockets.insert(name);
         }
@@ -623,7 +623,7 @@ impl Hub {
 
     /// Every socket of every program.
     pub fn sockets(&self) -> Vec<ProgramSocket> {
-        self.sockets.values().filter(|it| !it.is_ahead).map(Socket::summary).collect()
+        self.sockets.values().filter(|it| !it.is_ahead).map(|it| it.summary()).collect()
     }
 
     /// The netstack of a process' session.

@@ -59,7 +59,7 @@ impl Socket {
             _ => (None, [0; 2]),
         };
         ProgramSocket {
-            owner: self.owner.clone(),
+            owner: Owner::clone(&self.owner),
             netstack: self.stack.id(),
             local,
             remote,

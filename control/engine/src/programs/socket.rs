@@ -34,7 +34,7 @@ pub(super) struct Socket {
     pub(super) family: Family,
     pub(super) stack: Stack,
     pub(super) arena: Arc<ProgramArena>,
-    pub(super) owner: Owner,
+    pub(super) owner: Arc<Owner>,
     pub(super) options: Options,
     /// A listener's connection, which its program must take.
     pub(super) is_arrival: bool,
@@ -43,24 +43,36 @@ pub(super) struct Socket {
     pub(super) role: Role,
 }
 
-/// What has become of it.
+/// What has become of it. A connection, of which there may be many, is small; the rest lies elsewhere.
 #[derive(Debug)]
 pub(super) enum Role {
     /// Nothing yet; perhaps it has an address.
-    Fresh(Option<Reserved>),
-    /// It listens, with these sizes of rings. A connection that its descriptor had no room for waits beside.
-    Listening(TcpListener, StreamConfig, Option<(OwnedFd, Arrived)>),
+    Fresh(Option<Box<Reserved>>),
+    /// It listens.
+    Listening(Box<Listening>),
     /// A datagram socket, with the word of its program once it has one.
-    Datagrams(Option<Arc<Datagrams>>, DatagramOptions),
+    Datagrams(Option<Arc<Datagrams>>, Box<DatagramOptions>),
     /// A connection, with the address that it was bound to.
-    Stream(Arc<Stream>, #[expect(dead_code, reason = "it is held")] Option<Reserved>),
+    Stream(Arc<Stream>, #[expect(dead_code, reason = "it is held")] Option<Box<Reserved>>),
 }
+
+/// A listener.
+#[derive(Debug)]
+pub(super) struct Listening {
+    pub(super) listener: TcpListener,
+    /// The sizes of its connections' rings.
+    rings: StreamConfig,
+    /// A connection that its descriptor had no room for.
+    pub(super) waiting: Option<(OwnedFd, Arrived)>,
+}
+
+const _: () = assert!(size_of::<Socket>() <= 208);
 
 /// Datagram sockets.
 impl Socket {
     /// What a new one begins as.
     pub(super) fn datagrams(family: Family) -> Role {
-        Role::Datagrams(None, DatagramOptions::new(family == Family::V6))
+        Role::Datagrams(None, Box::new(DatagramOptions::new(family == Family::V6)))
     }
 
     fn datagram_place(&self, socket: &Datagrams) -> Place {
@@ -138,7 +150,7 @@ impl Socket {
         };
         let sharer = self.options.reuse_port.then_some(self.owner.user);
         let claim = Claim { addr: canonical(address), v6_only: self.options.v6_only, sharer };
-        *bound = Some(Reserved::take(&self.stack, claim).map_err(errno)?);
+        *bound = Some(Box::new(Reserved::take(&self.stack, claim).map_err(errno)?));
         Ok(Answer::Done)
     }
 
@@ -154,7 +166,7 @@ impl Socket {
             return Err(Errno::INVAL);
         };
         let reserved = match bound {
-            Some(reserved) => reserved,
+            Some(reserved) => *reserved,
             None => {
                 let claim = Claim::alone(SocketAddr::new(any(self.family), 0), self.options.v6_only);
                 Reserved::take(&self.stack, claim).map_err(errno)?
@@ -169,7 +181,8 @@ impl Socket {
             fast_open: 0,
         };
         let listener = TcpListener::listen_in(self.arena.rings(), reserved, config, self.options.first());
-        self.role = Role::Listening(listener.map_err(errno)?, config.rings, None);
+        let listening = Listening { listener: listener.map_err(errno)?, rings: config.rings, waiting: None };
+        self.role = Role::Listening(Box::new(listening));
         Ok(Answer::Done)
     }
 
@@ -191,7 +204,7 @@ impl Socket {
                 Ipv6Addr::LOCALHOST.into()
             });
         }
-        let local = bound.as_ref().map(Reserved::local);
+        let local = bound.as_ref().map(|bound| bound.local());
         let rings = self.options.rings(self.stack.sockets().map_err(errno)?.stream);
         let (first, beginning) = (self.options.first(), self.options.beginning());
         let begun = Stream::connect(&self.stack, &self.arena, (local, remote), rings, first, beginning);
@@ -212,9 +225,9 @@ impl Socket {
         fabric: &Fabric,
         pair: impl FnOnce() -> io::Result<Pair>,
     ) -> Option<io::Result<(Self, OwnedFd, Arrived)>> {
-        let Role::Listening(listener, rings, None) = &self.role else { return None };
-        let (rings, accepted) = (*rings, listener.take_any()?);
-        Some(self.accepted(fabric, accepted, rings, pair))
+        let Role::Listening(listening) = &self.role else { return None };
+        let accepted = listening.listener.take_any()?;
+        Some(self.accepted(fabric, accepted, listening.rings, pair))
     }
 
     fn accepted(
@@ -241,7 +254,7 @@ impl Socket {
             family: self.family,
             stack: self.stack.clone(),
             arena: Arc::clone(&self.arena),
-            owner: self.owner.clone(),
+            owner: Arc::clone(&self.owner),
             options: self.options.clone(),
             is_arrival: true,
             is_ahead: false,
@@ -311,8 +324,8 @@ impl Socket {
     /// getsockname(2) and getpeername(2).
     pub(super) fn names(&self) -> [Option<SocketAddr>; 2] {
         let (local, remote) = match &self.role {
-            Role::Fresh(bound) => (bound.as_ref().map(Reserved::local), None),
-            Role::Listening(listener, ..) => (listener.local_addr().ok(), None),
+            Role::Fresh(bound) => (bound.as_ref().map(|bound| bound.local()), None),
+            Role::Listening(listening) => (listening.listener.local_addr().ok(), None),
             Role::Datagrams(socket, _) => socket.as_ref().map_or((None, None), |it| it.names().into()),
             Role::Stream(stream, _) => {
                 let names = stream.names();
