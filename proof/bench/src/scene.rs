@@ -1,6 +1,7 @@
 //! Where benchmarks of unmodified programs play: a real `firelaned` with the netstacks `web` (10.0.0.10) and `load`
-//! (10.0.0.20) and a tenant's namespace `alice` (10.0.0.1) on one etherstub, and beside them two namespaces of the kernel's, `client` (10.1.0.1)
-//! and `server` (10.1.0.2), with a veth pair between. Their TCP has cubic, the best that the kernel has for such paths.
+//! (10.0.0.20) and a tenant's namespace `alice` (10.0.0.1) on one etherstub, and beside them two namespaces of the
+//! kernel's, `client` (10.1.0.1) and `server` (10.1.0.2), with a veth pair between. Their TCP has cubic, the best that the
+//! kernel has for such paths.
 
 use std::ffi::OsStr;
 use std::fs;
