@@ -59,10 +59,11 @@ impl Moved {
 }
 
 impl Bridge {
-    pub(crate) fn new() -> Result<Self> {
+    /// One whose generator, which does all its work, is bound to a CPU.
+    pub(crate) fn new(cpu: usize) -> Result<Self> {
         let sandbox = Sandbox::new();
         peer::ip(&sandbox, TOPOLOGY)?;
-        let sender = Peer::start(Place::Sandbox(&sandbox), "bridge-sender", &[])?;
+        let sender = Peer::start(Place::Sandbox(&sandbox), "bridge-sender", &[&cpu.to_string()])?;
         Ok(Self { sender, _sandbox: sandbox })
     }
 
@@ -84,9 +85,10 @@ impl Bridge {
     }
 }
 
-/// The generator: `FROM TO MILLIS` is answered with frames received and nanoseconds of CPU time.
-pub(crate) fn play_sender(_: &[&str]) -> Result<()> {
-    cpu::bind(1)?;
+/// The generator, on a CPU: `FROM TO MILLIS` is answered with frames received and nanoseconds of CPU time.
+pub(crate) fn play_sender(args: &[&str]) -> Result<()> {
+    let &[on] = args else { return Err("CPU".into()) };
+    cpu::bind_to(on)?;
     peer::serve(|words| {
         let &[from, to, millis] = words else { return Err("FROM TO MILLIS".into()) };
         let span = Duration::from_millis(millis.parse()?);

@@ -18,7 +18,9 @@ mod filter;
 mod forward;
 mod fused;
 mod idle;
+mod isolation;
 mod kernel;
+mod lanes_scale;
 mod limit;
 mod loss;
 mod memif;
@@ -123,6 +125,16 @@ const BENCHES: &[Bench] = &[
         name: "limit",
         about: "how exact a limit is on the wire, 1 Mb/s to 10 Gb/s, beside tc's htb and tbf",
         run: limit::run,
+    },
+    Bench {
+        name: "isolation",
+        about: "a victim's round trips beside a flood and 1,000 connections that have a limit, beside bridge and htb",
+        run: isolation::run,
+    },
+    Bench {
+        name: "lanes-scale",
+        about: "frames switched by two lanes beside one, and by a lane with 1,000 VNICs and 10,000 flows",
+        run: lanes_scale::run,
     },
     Bench {
         name: "shim-rtt",

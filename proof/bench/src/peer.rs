@@ -42,6 +42,7 @@ pub(crate) fn play(role: &str, args: &[&str]) -> Result<()> {
         "crowd-server" => crate::shim_memory::play_server(args),
         "crowd-client" => crate::shim_memory::play_client(args),
         "idle-client" => crate::idle::play_client(),
+        "noise" => crate::isolation::play_noise(),
         "wire-sink" => crate::limit::wire::play_sink(),
         "wire-source" => crate::limit::wire::play_source(),
         _ => Err(format!("no peer plays {role:?}").into()),

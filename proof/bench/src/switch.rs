@@ -26,21 +26,29 @@ use crate::{alloc, cpu};
 
 const ROUNDS: usize = ROUNDS_MIN + 2;
 const SPAN: Duration = Duration::from_millis(500);
-/// One VNIC sends to the others.
-const VNICS: u32 = 4;
-const FLOWS_PER_VNIC: u32 = 8;
-/// Frames that go round: eight of a lane's chains, of 256 different conversations.
-const FRAMES: usize = 512;
+/// One VNIC sends to the others. Frames that go round are eight of a lane's chains, of 256 different conversations.
+const SHAPE: Shape = Shape { vnics: 4, flows_per_vnic: 8, senders: 1, frames: 512 };
 const FRAME_BYTES: usize = 64;
 /// Frames that the far end offers at once: a lane's chain.
 const CHAIN: usize = 64;
 const WANTED_MPPS: f64 = 8.0;
 
+/// What a lane has to do with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) vnics: u32,
+    /// Flows by port, besides the VNIC's own.
+    pub(crate) flows_per_vnic: u32,
+    /// How many of the VNICs send, a chain each in turn; the others receive.
+    pub(crate) senders: u32,
+    pub(crate) frames: usize,
+}
+
 /// Runs the benchmark.
 pub(crate) fn run() -> Result<Verdict> {
-    let mut bridge = Bridge::new()?;
+    let mut bridge = Bridge::new(1)?;
     cpu::bind(1)?;
-    let mut world = World::new();
+    let mut world = World::new(SHAPE, LaneId(0), Arc::new(Backlogs::new(1)));
     world.go_round(Duration::from_millis(200));
     let (mut ours, mut ends, mut gross, mut bare) =
         (Samples::default(), Samples::default(), Samples::default(), Samples::default());
@@ -87,10 +95,12 @@ pub(crate) fn run() -> Result<Verdict> {
 }
 
 /// A lane with an etherstub, and the far ends of its VNICs' wires.
-struct World {
+pub(crate) struct World {
+    shape: Shape,
+    lane: LaneId,
     squeue: Squeue<Host<End, NoMail>, LaneMessage<End>, NoBell>,
     epoch: Clock,
-    /// The sender's end first.
+    /// The senders' ends first.
     far: Vec<End>,
     pools: Pools,
     drops: DropCounters,
@@ -106,26 +116,28 @@ fn mac(n: u32) -> MacAddr {
 }
 
 impl World {
-    fn new() -> Self {
-        let backlogs = Arc::new(Backlogs::new(1));
+    pub(crate) fn new(shape: Shape, lane: LaneId, backlogs: Arc<Backlogs>) -> Self {
+        let Shape { vnics, frames, senders, .. } = shape;
         let secrets = Secrets::new(std::array::from_fn(|n| n as u8));
-        let lane = Lane::new(LaneConfig::new(LaneId(0), secrets, backlogs, Instant::ZERO));
-        let squeue = Squeue::new(Host { lane, outlet: NoMail::silent() }, 64, NoBell);
-        let pools = Pools::new(PoolsConfig { small_slots: FRAMES as u32, large_slots: 0 });
+        let host = Lane::new(LaneConfig::new(lane, secrets, backlogs, Instant::ZERO));
+        let squeue = Squeue::new(Host { lane: host, outlet: NoMail::silent() }, 64, NoBell);
+        let pools = Pools::new(PoolsConfig { small_slots: frames as u32, large_slots: 0 });
         let mut world = Self {
+            shape,
+            lane,
             squeue,
             epoch: Clock::now(),
             far: Vec::new(),
             pools,
             drops: DropCounters::default(),
-            waiting: Chain::with_capacity(FRAMES),
-            offered: Chain::with_capacity(FRAMES),
+            waiting: Chain::with_capacity(frames),
+            offered: Chain::with_capacity(frames),
             sent: 0,
         };
         world.tell(Control::AddLink(LinkConfig { link: LinkId(0), mtu: Mtu::ETHERNET }));
-        (0..VNICS).for_each(|n| world.add_vnic(n));
-        for n in 0..FRAMES as u32 {
-            let frame = frame(&mut world.pools, 1 + n % (VNICS - 1), n);
+        (0..vnics).for_each(|n| world.add_vnic(n));
+        for n in 0..frames as u32 {
+            let frame = frame(&mut world.pools, senders + n % (vnics - senders), n, 4 * shape.flows_per_vnic);
             world.waiting.push(frame);
         }
         world
@@ -139,7 +151,7 @@ impl World {
 
     /// A VNIC with a wire, a flow of its own and flows by port.
     fn add_vnic(&mut self, n: u32) {
-        let (id, flow) = (LinkId(n + 1), FlowId(n * (FLOWS_PER_VNIC + 1)));
+        let (id, flow) = (LinkId(n + 1), FlowId(n * (self.shape.flows_per_vnic + 1)));
         let setup = |flow, parent, rule| {
             let config = FlowConfig { parent, maxbw: None, priority: Priority::Medium };
             Control::AddFlow(FlowSetup { flow, owner: id, rule, config, home: None })
@@ -149,9 +161,9 @@ impl World {
         let (far, near) = wire(config);
         self.far.push(far);
         let kind = PortKind::Vnic { mac: mac(n), vlan: None, flow };
-        let user = PortUser::Driver { through: LaneId(0) };
+        let user = PortUser::Driver { through: self.lane };
         self.tell(Control::AddPort(PortConfig { id, over: LinkId(0), kind, user }, Some(near)));
-        for port in 0..FLOWS_PER_VNIC {
+        for port in 0..self.shape.flows_per_vnic {
             let rule = FlowMatch {
                 transport: Some(IpProtocol::UDP),
                 local_port: Some(Port(port as u16).into()),
@@ -162,7 +174,7 @@ impl World {
     }
 
     /// Lets the frames go round for a while.
-    fn go_round(&mut self, span: Duration) -> Moved {
+    pub(crate) fn go_round(&mut self, span: Duration) -> Moved {
         let (start, before) = (cpu::thread_time(), self.sent);
         let mut busy = Duration::ZERO;
         while busy < span {
@@ -196,24 +208,26 @@ impl World {
     }
 
     fn feed(&mut self) {
-        self.waiting.move_front(CHAIN, &mut self.offered);
-        let offered = self.offered.len();
-        self.far[0].transmit(&mut self.offered, &mut self.drops);
-        self.sent += (offered - self.offered.len()) as u64;
+        for far in &mut self.far[..self.shape.senders as usize] {
+            self.waiting.move_front(CHAIN, &mut self.offered);
+            let offered = self.offered.len();
+            far.transmit(&mut self.offered, &mut self.drops);
+            self.sent += (offered - self.offered.len()) as u64;
+        }
     }
 
     fn drain(&mut self) {
-        for end in &mut self.far[1..] {
+        for end in &mut self.far[self.shape.senders as usize..] {
             end.receive(&mut self.pools, usize::MAX, &mut self.waiting, &mut self.drops);
         }
     }
 
     /// Whether all frames are still there and the lane's books are balanced.
-    fn check(&mut self) -> Result<()> {
+    pub(crate) fn check(&mut self) -> Result<()> {
         let snapshot =
             self.squeue.visit(Instant::ZERO, |host| host.lane.snapshot()).ok_or("the lane is busy")?;
         let dropped = snapshot.counters.drops.total() + self.drops.total();
-        let is_whole = self.waiting.len() + self.offered.len() == FRAMES;
+        let is_whole = self.waiting.len() + self.offered.len() == self.shape.frames;
         if !is_whole || dropped > 0 || !snapshot.is_conserved() || snapshot.counters.forwarded != self.sent {
             return Err(format!("frames were lost: {snapshot:?}").into());
         }
@@ -221,13 +235,13 @@ impl World {
     }
 }
 
-/// A UDP datagram in 64 bytes with its Ethernet header, from station 0 to station `dst`.
-fn frame(pools: &mut Pools, dst: u32, n: u32) -> Frame {
+/// A UDP datagram in 64 bytes with its Ethernet header, from station 0 to station `dst` and one of so many ports.
+fn frame(pools: &mut Pools, dst: u32, n: u32, ports: u32) -> Frame {
     let mut bytes = [mac(dst).0, mac(0).0].concat();
     bytes.extend_from_slice(&[8, 0, 0x45, 0, 0, 50, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     // A quarter of the destination ports has a flow of its own.
     bytes.extend_from_slice(&(40_000 + (n % 256) as u16).to_be_bytes());
-    bytes.extend_from_slice(&((n % (4 * FLOWS_PER_VNIC)) as u16).to_be_bytes());
+    bytes.extend_from_slice(&((n % ports) as u16).to_be_bytes());
     bytes.extend_from_slice(&[0, 30, 0, 0]);
     bytes.resize(FRAME_BYTES, 0);
     pools.copy_of(&bytes).expect("the pool holds all frames")
