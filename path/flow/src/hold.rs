@@ -1,76 +1,179 @@
-//! The frames of one flow that wait for its limit, in order of arrival.
+//! The frames of one flow that wait for its limit: a queue for each conversation, served in turn.
 //!
 //! A hold is short on purpose: two ticks of 10 ms at the flow's limit, as in the original, and never less than
 //! two of the largest frames seen. Longer queues would only add delay, because a sender that gets no answer
-//! keeps sending. When it is full the frame that has waited longest is dropped for the new one: what comes after
+//! keeps sending. When it is full, the conversation that holds most loses the frame that has waited longest: what comes after
 //! the gap tells a TCP receiver at once, while a gap at the end would be found by a time-out.
+//!
+//! Queues are served by deficit round robin (Shreedhar and Varghese, 1995), so a conversation that sends without pause
+//! takes only what its neighbours leave. A queue belongs to a conversation as long as it holds frames of it; only when more
+//! than [`QUEUES`] wait do some share one. The original had one queue.
 
 use core::time::Duration;
 
 use firelane_frame::{Chain, Frame};
 use firelane_units::{BitRate, Bytes};
 
+use crate::conversation::conversation;
+
 /// Two of the original's clock ticks.
 const HOLD_TIME: Duration = Duration::from_millis(20);
+/// Conversations of one flow that wait and are told apart; the limit's own frames fit many times.
+const QUEUES: usize = 32;
+/// What a queue may send in its turn at least: an Ethernet frame.
+const QUANTUM: u64 = 1514;
 
-/// A FIFO of frames with a limit in wire bytes.
+/// Queues with a common limit in wire bytes.
 #[derive(Default)]
 pub(crate) struct Hold {
-    frames: Chain,
+    /// None until the first frame waits, then [`QUEUES`].
+    queues: Vec<Queue>,
+    /// Bit n: queue n holds frames.
+    waiting: u32,
+    /// Bit n: queue n has been given to several conversations.
+    shared: u32,
+    /// The queue whose first frame is next, if any waits.
+    turn: usize,
+    frames: usize,
     bytes: u64,
     largest: u64,
 }
 
+#[derive(Default)]
+struct Queue {
+    frames: Chain,
+    /// To whom it was given when it was empty.
+    conversation: u32,
+    bytes: u64,
+    deficit: u64,
+}
+
 impl Hold {
-    /// Whether a frame of `bytes` may wait behind the others, in a flow whose tightest limit is `rate`.
+    /// Whether a frame of `bytes` may wait with the others, in a flow whose tightest limit is `rate`.
     pub(crate) fn has_room(&mut self, rate: BitRate, bytes: Bytes) -> bool {
         self.largest = self.largest.max(bytes.0);
         self.bytes + bytes.0 <= self.limit(rate)
-    }
-
-    /// Whether a frame of `bytes` may wait if the first of those that wait makes room.
-    pub(crate) fn has_room_without_first(&self, rate: BitRate, bytes: Bytes) -> bool {
-        self.next_bytes().is_some_and(|first| self.bytes - first.0 + bytes.0 <= self.limit(rate))
     }
 
     fn limit(&self, rate: BitRate) -> u64 {
         rate.bytes_in(HOLD_TIME).0.max(2 * self.largest)
     }
 
+    /// Makes room for a frame of `bytes`: the first frame of the longest queue, if that is enough.
+    pub(crate) fn make_room(&mut self, rate: BitRate, bytes: Bytes) -> Option<Frame> {
+        let longest = ones(self.waiting).max_by_key(|&n| self.queues[n].bytes)?;
+        let first = self.queues[longest].frames.front()?.wire_bytes() as u64;
+        (self.bytes - first + bytes.0 <= self.limit(rate)).then(|| self.take(longest)).flatten()
+    }
+
     pub(crate) fn push(&mut self, frame: Frame) {
-        self.bytes += frame.wire_bytes() as u64;
-        self.frames.push(frame);
+        if self.queues.is_empty() {
+            self.queues.resize_with(QUEUES, Queue::default);
+        }
+        let bytes = frame.wire_bytes() as u64;
+        let nth = self.queue_of(conversation(frame.as_slice()));
+        self.largest = self.largest.max(bytes);
+        self.bytes += bytes;
+        self.frames += 1;
+        self.waiting |= 1 << nth;
+        let queue = &mut self.queues[nth];
+        queue.bytes += bytes;
+        queue.frames.push(frame);
+        self.next_turn();
     }
 
     pub(crate) fn pop(&mut self) -> Option<Frame> {
-        let frame = self.frames.pop()?;
-        self.bytes -= frame.wire_bytes() as u64;
-        Some(frame)
+        let turn = self.turn;
+        let bytes = self.next_bytes()?;
+        self.queues[turn].deficit -= bytes.0;
+        self.take(turn)
     }
 
     /// The wire bytes of the frame that is next.
     pub(crate) fn next_bytes(&self) -> Option<Bytes> {
-        self.frames.front().map(|frame| Bytes::from(frame.wire_bytes()))
+        Some(Bytes::from(self.queues.get(self.turn)?.frames.front()?.wire_bytes()))
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.frames == 0
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.frames.len()
+        self.frames
     }
 
     pub(crate) fn bytes(&self) -> Bytes {
         Bytes(self.bytes)
     }
+
+    /// The queue in which a conversation's frames wait, or may begin to.
+    fn queue_of(&mut self, conversation: u32) -> usize {
+        if let Some(own) = ones(self.waiting).find(|&n| self.queues[n].conversation == conversation) {
+            return own;
+        }
+        let home = conversation as usize % QUEUES;
+        // What waits in a shared queue may be of this conversation.
+        if self.shared >> home & 1 == 1 {
+            return home;
+        }
+        let Some(free) = ones(!self.waiting & 1 << home).chain(ones(!self.waiting)).next() else {
+            self.shared |= 1 << home;
+            return home;
+        };
+        self.queues[free].conversation = conversation;
+        free
+    }
+
+    /// Takes the first frame of a queue that is not empty.
+    fn take(&mut self, nth: usize) -> Option<Frame> {
+        let queue = &mut self.queues[nth];
+        let frame = queue.frames.pop()?;
+        let bytes = frame.wire_bytes() as u64;
+        queue.bytes -= bytes;
+        self.bytes -= bytes;
+        self.frames -= 1;
+        if queue.frames.is_empty() {
+            queue.deficit = 0;
+            self.waiting &= !(1 << nth);
+            self.shared &= !(1 << nth);
+        }
+        self.next_turn();
+        Some(frame)
+    }
+
+    /// Ends the turn of a queue that is empty or cannot pay for its first frame. A quantum is no less than the largest frame,
+    /// so each queue is looked at once or twice.
+    fn next_turn(&mut self) {
+        let quantum = self.largest.max(QUANTUM);
+        while self.waiting != 0 {
+            let queue = &self.queues[self.turn];
+            if queue.frames.front().is_some_and(|first| first.wire_bytes() as u64 <= queue.deficit) {
+                return;
+            }
+            let after = self.waiting & u32::MAX.checked_shl(self.turn as u32 + 1).unwrap_or(0);
+            self.turn = ones(if after == 0 { self.waiting } else { after }).next().unwrap_or(self.turn);
+            self.queues[self.turn].deficit += quantum;
+        }
+    }
+}
+
+/// The numbers of the bits that are set, from the lowest on.
+fn ones(mut bits: u32) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let nth = bits.trailing_zeros();
+        bits &= bits.wrapping_sub(1);
+        (nth < u32::BITS).then_some(nth as usize)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelane_frame::{Pool, PoolConfig};
+    use crate::conversation::tests::datagram;
+    use firelane_frame::{Pool, PoolConfig, Pools, PoolsConfig};
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, VecDeque};
 
     fn fill(hold: &mut Hold, pool: &mut Pool, rate: BitRate, bytes: usize) -> usize {
         while hold.has_room(rate, Bytes::from(bytes)) {
@@ -92,5 +195,98 @@ mod tests {
         assert_eq!(slow.bytes(), Bytes(2000));
         assert_eq!((slow.next_bytes(), slow.pop().map(|f| f.len())), (Some(Bytes(1000)), Some(1000)));
         assert!(slow.has_room(BitRate::from_bps(1), Bytes(1000)) && !slow.is_empty());
+    }
+
+    fn pools() -> Pools {
+        Pools::new(PoolsConfig { small_slots: 4096, large_slots: 0 })
+    }
+
+    /// Conversation and number of a frame that `datagram` made.
+    fn told(frame: &Frame) -> (u16, u32) {
+        let bytes = frame.as_slice();
+        (
+            u16::from_be_bytes([bytes[34], bytes[35]]),
+            u32::from_be_bytes([bytes[42], bytes[43], bytes[44], bytes[45]]),
+        )
+    }
+
+    proptest! {
+        /// Also of more conversations than there are queues.
+        #[test]
+        fn conversations_keep_their_order_and_nothing_is_lost(
+            steps in prop::collection::vec((0u8..5, 0u16..50, 46usize..1514), 1..400),
+        ) {
+            let (mut hold, mut pools) = (Hold::default(), pools());
+            let mut model: BTreeMap<u16, VecDeque<u32>> = BTreeMap::new();
+            let mut bytes = 0;
+            for (serial, (step, conversation, len)) in (0..).zip(steps) {
+                let out = match step {
+                    0..3 => {
+                        hold.push(pools.copy_of(&datagram(conversation, serial, len)).unwrap());
+                        model.entry(conversation).or_default().push_back(serial);
+                        bytes += len as u64;
+                        None
+                    }
+                    3 => {
+                        let next = hold.next_bytes();
+                        let frame = hold.pop();
+                        prop_assert_eq!(next, frame.as_ref().map(|frame| Bytes::from(frame.len())));
+                        prop_assert_eq!(frame.is_none(), bytes == 0);
+                        frame
+                    }
+                    _ => hold.make_room(BitRate::from_mbps(100_000), Bytes(0)),
+                };
+                if let Some(frame) = out {
+                    let (conversation, serial) = told(&frame);
+                    prop_assert_eq!(model.get_mut(&conversation).and_then(VecDeque::pop_front), Some(serial));
+                    bytes -= frame.len() as u64;
+                    pools.put(frame);
+                }
+                prop_assert_eq!(hold.bytes(), Bytes(bytes));
+                prop_assert_eq!(hold.len(), model.values().map(VecDeque::len).sum::<usize>());
+                prop_assert_eq!(hold.is_empty(), bytes == 0);
+            }
+        }
+
+        /// Whatever the size of their frames, conversations that wait all the while get the same bytes.
+        #[test]
+        fn each_gets_its_share(sizes in prop::collection::vec(60usize..1514, 2..20)) {
+            let (mut hold, mut pools) = (Hold::default(), pools());
+            let mut served = vec![0u64; sizes.len()];
+            let add = |hold: &mut Hold, n: usize, pools: &mut Pools| {
+                hold.push(pools.copy_of(&datagram(n as u16, 0, sizes[n])).unwrap());
+            };
+            // The first has a long queue from the start.
+            (0..100).for_each(|_| add(&mut hold, 0, &mut pools));
+            (0..sizes.len()).for_each(|n| (0..3).for_each(|_| add(&mut hold, n, &mut pools)));
+            for _ in 0..2000 {
+                let frame = hold.pop().unwrap();
+                let n = usize::from(told(&frame).0);
+                served[n] += frame.len() as u64;
+                pools.put(frame);
+                add(&mut hold, n, &mut pools);
+            }
+            let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
+            prop_assert!(most - least <= 3 * QUANTUM, "{served:?}");
+        }
+    }
+
+    #[test]
+    fn who_holds_most_makes_room() {
+        let (mut hold, mut pools) = (Hold::default(), pools());
+        let rate = BitRate::from_mbps(50);
+        hold.push(pools.copy_of(&datagram(1, 0, 1000)).unwrap());
+        for serial in 0.. {
+            if !hold.has_room(rate, Bytes(1000)) {
+                break;
+            }
+            hold.push(pools.copy_of(&datagram(2, serial, 1000)).unwrap());
+        }
+        for serial in 0..20 {
+            assert_eq!(hold.make_room(rate, Bytes(1000)).map(|frame| told(&frame)), Some((2, serial)));
+            hold.push(pools.copy_of(&datagram(2, 1000, 1000)).unwrap());
+        }
+        let soon: Vec<u16> = (0..3).map(|_| told(&hold.pop().unwrap()).0).collect();
+        assert!(soon.contains(&1), "{soon:?}");
     }
 }

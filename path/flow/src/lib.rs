@@ -8,7 +8,7 @@
 //!            admit                     release
 //!   frame ---------> pass ------------------------> on to path/switch or path/ip
 //!             |                           ^
-//!             +----> hold (FIFO per flow) -+   when every limit on the way up has room again
+//!             +----> hold (fair queues)  --+   when every limit on the way up has room again
 //!             |
 //!             +----> drop: the hold is full
 //! ```
@@ -18,11 +18,13 @@
 //!   them at once.
 //! - release: flows that wait for the same limit are served by priority, then by deficit round robin, so
 //!   that one flow cannot starve its neighbours.
+//! - hold: inside a flow each conversation has a queue of its own, and these are served in turn, too.
 //! - [`Credit`]: what a socket of this host may send now. A sender that asks first is never dropped.
 //!
 //! One table per lane; a limited flow lives in one lane only, so its limit is exact. The caller passes the time.
 #![forbid(unsafe_code)]
 
+mod conversation;
 mod counters;
 mod gate;
 mod hold;

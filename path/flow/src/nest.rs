@@ -44,10 +44,10 @@ impl Side {
         Self { gate: maxbw.map(|rate| Box::new(Gate::new(rate, now))), ..Self::default() }
     }
 
-    /// Drops a frame because the hold is full: the one that has waited longest, if `frame` can have its place,
-    /// else `frame` itself.
+    /// Drops a frame because the hold is full: one of the conversation that holds most, if `frame` can have its
+    /// place, else `frame` itself.
     pub(crate) fn drop_one(&mut self, rate: BitRate, bytes: Bytes, frame: Frame) -> Verdict {
-        let dropped = match self.hold.has_room_without_first(rate, bytes).then(|| self.hold.pop()).flatten() {
+        let dropped = match self.hold.make_room(rate, bytes) {
             Some(first) => {
                 self.counters.held += 1;
                 self.hold.push(frame);

@@ -137,7 +137,7 @@ impl FlowTable {
         }
     }
 
-    /// Asks whether a frame may pass. Frames of one flow and direction keep their order.
+    /// Asks whether a frame may pass. Frames of one conversation keep their order.
     pub fn admit(&mut self, now: Instant, flow: FlowId, direction: Direction, frame: Frame) -> Verdict {
         if self.pass_unlimited(flow, direction, frame.weight()) {
             return Verdict::Pass(frame);

@@ -4,11 +4,13 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, outside #[test] functions.
 
+use core::net::Ipv4Addr;
 use core::time::Duration;
 
 use firelane_flow::{Counters, Credit, FlowConfig, FlowError, FlowTable, NEST_MAX, Verdict};
 use firelane_frame::{Checksum, Frame, Pools, PoolsConfig, SegmentKind, Segmentation};
 use firelane_units::{BitRate, Bytes, Direction, DropCounters, DropReason, FlowId, Instant, Priority};
+use firelane_wire::{EtherType, IpProtocol, Ipv4Repr};
 use proptest::prelude::*;
 
 const IN: Direction = Direction::In;
@@ -72,6 +74,22 @@ impl World {
 
     fn send(&mut self, flow: FlowId, direction: Direction, bytes: usize) {
         let frame = self.frame(bytes);
+        self.admit(flow, direction, frame);
+    }
+
+    /// Sends a datagram of a conversation, and answers its number.
+    fn send_of(&mut self, flow: FlowId, conversation: u16, bytes: usize) -> u32 {
+        let mut frame = self.frame(bytes);
+        let header = frame.as_mut_slice();
+        header[12..14].copy_from_slice(&EtherType::IPV4.0.to_be_bytes());
+        let [src, dst] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
+        Ipv4Repr::new(src, dst, IpProtocol::UDP, bytes as u16 - 34).emit(&mut header[14..]);
+        header[34..36].copy_from_slice(&conversation.to_be_bytes());
+        self.admit(flow, IN, frame);
+        self.sent - 1
+    }
+
+    fn admit(&mut self, flow: FlowId, direction: Direction, frame: Frame) {
         match self.flows.admit(self.now, flow, direction, frame) {
             Verdict::Pass(frame) => self.note(direction, flow, &frame),
             Verdict::Held => {}
@@ -567,4 +585,57 @@ fn who_came_again_with_nothing_gains_nothing_later() {
     world.now += Duration::from_millis(8);
     // 80 Mb/s are 10 bytes per microsecond: 500 us of slack and 400 us of a piece.
     assert_eq!(world.flows.credit(world.now, flow, OUT), Credit::Bytes(Bytes(9_000)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// One conversation sends without pause; its neighbours, who together want half of the limit, lose nothing and wait no
+    /// longer than the round takes. The limit stays exact meanwhile.
+    #[test]
+    fn a_flood_inside_a_limit_takes_only_what_its_neighbours_leave(
+        mbps in 10u64..200,
+        neighbours in 1u16..20,
+        sizes in prop::collection::vec(60usize..=1514, 20),
+    ) {
+        let mut world = World::new();
+        world.limited(0, None, mbps);
+        let flow = world.free(1, Some(0));
+        let rate = BitRate::from_mbps(mbps);
+        let turn = Duration::from_micros(100);
+        // What each has sent, and when, until it passes.
+        let mut asked = std::collections::BTreeMap::new();
+        let mut owed = vec![0.0; usize::from(neighbours)];
+        let share = rate.bytes_in(turn).0 as f64 / 2.0 / f64::from(neighbours);
+        let start = world.now;
+        while world.now < start + Duration::from_millis(400) {
+            world.release();
+            (0..20_000 / 1514).for_each(|_| _ = world.send_of(flow, 0, 1514));
+            for (n, owed) in owed.iter_mut().enumerate() {
+                *owed += share;
+                if *owed >= sizes[n] as f64 {
+                    *owed -= sizes[n] as f64;
+                    asked.insert(world.send_of(flow, n as u16 + 1, sizes[n]), world.now);
+                }
+            }
+            world.now += turn;
+        }
+        world.drain();
+        let round = rate.time_for(Bytes(1514)) * (2 * u32::from(neighbours) + 4) + Duration::from_micros(500);
+        for passed in &world.passed {
+            if let Some(at) = asked.remove(&passed.serial) {
+                let waited = passed.at.saturating_since(at);
+                prop_assert!(waited <= round, "{waited:?} of {round:?}");
+            }
+        }
+        prop_assert!(asked.is_empty(), "{} were dropped", asked.len());
+        let window = Duration::from_millis(100);
+        let wanted = rate.bytes_in(window).0;
+        for from in (0..300).step_by(25).map(|n| start + Duration::from_millis(n)) {
+            let inside = world.passed.iter().filter(|it| it.at >= from && it.at < from + window);
+            let bytes: u64 = inside.map(|it| it.bytes).sum();
+            prop_assert!(bytes.abs_diff(wanted) <= (wanted / 100).max(2 * 1514), "{bytes} of {wanted}");
+        }
+        world.assert_conservation();
+    }
 }
