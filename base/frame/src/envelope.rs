@@ -26,6 +26,8 @@ pub struct Envelope {
     pub tos: Option<u8>,
     /// Its TTL or hop limit.
     pub hops: Option<u8>,
+    /// Whether it is not to be fragmented.
+    pub dont_fragment: Option<bool>,
     /// Not zero: the payload is several datagrams of so many bytes each, of which the last may be shorter.
     pub segment: u16,
 }
@@ -38,12 +40,14 @@ mod has {
     pub(super) const LINK: u8 = 8;
     pub(super) const TOS: u8 = 16;
     pub(super) const HOPS: u8 = 32;
+    pub(super) const WHOLE: u8 = 64;
+    pub(super) const CUT: u8 = 128;
 }
 
 impl Envelope {
     /// Nothing but the other side's address.
     pub const fn to(peer: SocketAddr) -> Self {
-        Self { peer, local: None, link: None, tos: None, hops: None, segment: 0 }
+        Self { peer, local: None, link: None, tos: None, hops: None, dont_fragment: None, segment: 0 }
     }
 
     /// The most bytes of payload that a packet to or from the peer can carry. IPv6 does not count its own header.
@@ -93,6 +97,7 @@ impl Envelope {
             there |= has::HOPS;
             record[45] = hops;
         }
+        there |= self.dont_fragment.map_or(0, |on| if on { has::WHOLE } else { has::CUT });
         record[46..].copy_from_slice(&self.segment.to_ne_bytes());
         record[6] = there;
         record
@@ -112,6 +117,7 @@ impl Envelope {
             link: there(has::LINK).then(|| LinkId(word(40))),
             tos: there(has::TOS).then_some(record[44]),
             hops: there(has::HOPS).then_some(record[45]),
+            dont_fragment: (there(has::WHOLE) || there(has::CUT)).then_some(there(has::WHOLE)),
             segment: half(46),
         };
         (envelope, word(0) as usize)
@@ -154,11 +160,11 @@ mod tests {
         #[test]
         fn what_is_written_is_read(
             peer in (ip(), any::<u16>()), local in prop::option::of(ip()), link in prop::option::of(any::<u32>()),
-            tos: Option<u8>, hops: Option<u8>, segment: u16, len in 0usize..1 << 17,
+            tos: Option<u8>, hops: Option<u8>, dont_fragment: Option<bool>, segment: u16, len in 0usize..1 << 17,
         ) {
             let link = link.map(LinkId);
             let peer = SocketAddr::from(peer);
-            let envelope = Envelope { peer, local, link, tos, hops, segment };
+            let envelope = Envelope { peer, local, link, tos, hops, dont_fragment, segment };
             prop_assert_eq!(Envelope::decode(&envelope.encode(len)), (envelope, len));
         }
 

@@ -240,6 +240,8 @@ pub mod file {
     pub const HOPS_V6: u64 = 1 << 13;
     /// UDP_GRO.
     pub const GRO: u64 = 1 << 14;
+    /// UDP_CORK.
+    pub const CORK: u64 = 1 << 15;
     /// Bytes of a datagram that a larger payload is cut into (UDP_SEGMENT).
     pub const SEGMENT: u64 = 0xffff << SEGMENT_SHIFT;
     /// Where they are.

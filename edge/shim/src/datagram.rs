@@ -17,7 +17,7 @@ use crate::address::{Given, Shown};
 use crate::buffers::{Sink, Source};
 use crate::socket::{self, Held, Kind, Received, broken_pipe};
 use crate::stream::{Stop, Stream, Waiting};
-use crate::{names, options, session};
+use crate::{corking, names, options, session};
 
 /// What a call says of one datagram beside where it goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,6 +28,7 @@ pub(crate) struct Extra {
     pub(crate) interface: u32,
     pub(crate) tos: Option<u8>,
     pub(crate) hops: Option<u8>,
+    pub(crate) dont_fragment: Option<bool>,
     /// How long each datagram is that the payload is cut into.
     pub(crate) segment: Option<u16>,
 }
@@ -105,6 +106,17 @@ pub(crate) fn shutdown(socket: &Held, how: c_int) -> Result<(), Errno> {
     stream.shutdown(how)
 }
 
+/// Whether a datagram goes over IPv4.
+pub(crate) fn goes_by_v4(socket: &Held, to: Option<Given>) -> bool {
+    let is_v4 = |address: SocketAddr| address.ip().to_canonical().is_ipv4();
+    match to {
+        _ if !socket.is_v6() => true,
+        Some(Given::Address(address)) => is_v4(address),
+        Some(_) => false,
+        None => names::peer_of(socket).is_some_and(is_v4),
+    }
+}
+
 /// Sends a datagram, or several of one length.
 pub(crate) fn send(
     socket: &Held,
@@ -113,11 +125,16 @@ pub(crate) fn send(
     to: Option<Given>,
     extra: Extra,
 ) -> Result<usize, Errno> {
-    if flags & (libc::MSG_OOB | libc::MSG_MORE) != 0 {
+    if flags & libc::MSG_OOB != 0 {
         return Err(Errno::OPNOTSUPP);
     }
     if source.is_faulty() {
         return Err(Errno::FAULT);
+    }
+    if corking::may_have_begun()
+        && let Some(gone_on) = corking::go_on(socket, source, flags)
+    {
+        return gone_on;
     }
     let to = to.map(|to| destination(socket, to)).transpose()?;
     if to.is_some_and(|to| to.port() == 0) {
@@ -135,12 +152,30 @@ pub(crate) fn send(
     if session::is_dead() {
         return Err(Errno::NETDOWN);
     }
-    let mut wait = Waiting::new(&stream, false, flags);
+    if corking::holds(&stream, flags) && source.len() <= envelope.payload_max() {
+        return Ok(corking::begin(&socket, &stream, envelope, source));
+    }
+    write_pieces(&stream, &envelope, source.len(), || source.from(0), flags).map(|()| source.len())
+}
+
+/// Sends a datagram that is whole.
+pub(crate) fn write(stream: &Stream, envelope: &Envelope, text: &[u8], flags: c_int) -> Result<(), Errno> {
+    write_pieces(stream, envelope, text.len(), || core::iter::once(text), flags)
+}
+
+fn write_pieces<'p, P: Iterator<Item = &'p [u8]>>(
+    stream: &Stream,
+    envelope: &Envelope,
+    len: usize,
+    pieces: impl Fn() -> P,
+    flags: c_int,
+) -> Result<(), Errno> {
+    let mut wait = Waiting::new(stream, false, flags);
     loop {
-        match stream.end().send_record(&envelope, source.len(), source.from(0)) {
+        match stream.end().send_record(envelope, len, pieces()) {
             Ok(()) => {
                 stream.kick();
-                return Ok(source.len());
+                return Ok(());
             }
             Err(error) => match stream.stop_writing(error) {
                 Stop::Closed => return Err(broken_pipe(flags)),
@@ -164,6 +199,7 @@ fn envelope(stream: &Stream, peer: SocketAddr, extra: Extra) -> Envelope {
         link: interface.checked_sub(1).map(LinkId),
         tos: extra.tos,
         hops: extra.hops,
+        dont_fragment: extra.dont_fragment,
         segment: extra.segment.unwrap_or(usual),
     }
 }

@@ -36,7 +36,10 @@ pub(crate) fn closing_range(first: c_uint, last: c_uint, flags: c_int) -> Option
     }
     let mut begin = first;
     for fd in table::ours().filter(|&fd| (first..=last).contains(&(fd as c_uint))) {
-        if table::get(fd).is_some_and(socket::is_private) {
+        let Some(word) = table::get(fd) else { continue };
+        let is_private = socket::is_private(word);
+        let lingering = if is_private || only_marks { None } else { lingering::of(fd, word) };
+        if is_private || lingering.is_some() {
             // What is below it is closed by itself.
             if begin < fd as c_uint
                 && let Err(errno) = sys::close_range(begin, fd as c_uint - 1, flags)
@@ -44,8 +47,11 @@ pub(crate) fn closing_range(first: c_uint, last: c_uint, flags: c_int) -> Option
                 return Some(Err(errno));
             }
             begin = fd as c_uint + 1;
-        } else if !only_marks {
-            forget(fd..=fd);
+        }
+        match lingering {
+            Some(lingering) => _ = lingering.close(),
+            None if !is_private && !only_marks => forget(fd..=fd),
+            None => {}
         }
     }
     if begin == first {
@@ -92,14 +98,20 @@ pub(crate) fn copied_over(
         // Ours moves out of the way: the program chose this number.
         session::make_way(to);
     }
-    let old = if fd == to { None } else { table::take(to) };
+    let replaced = table::get(to).filter(|_| fd != to);
+    let lingering = replaced.and_then(|word| lingering::of(to, word));
+    let old = replaced.and_then(|_| table::take(to));
     let answer = copy();
     match old {
         Some(old) if answer < 0 => table::put(to, old),
         Some(old) => epoll::closed(old),
         None => {}
     }
-    Some(Ok(copied(fd, answer)))
+    let answer = copied(fd, answer);
+    if let Some(lingering) = lingering.filter(|_| answer >= 0) {
+        lingering.wait();
+    }
+    Some(Ok(answer))
 }
 
 /// `control` does what `command` says to the kernel's descriptor.

@@ -12,7 +12,7 @@
 //! - `connecting.rs`, `listener.rs`, `stream.rs`, `names.rs`, `options.rs`, `ioctl.rs`, `copying.rs`, `splicing.rs`, `stdio.rs`:
 //!   calls.
 //! - `fused.rs`: streams whose bytes go past the daemon.
-//! - `lingering.rs`: close(2) that waits.
+//! - `lingering.rs`: close(2) that waits. `corking.rs`: datagrams that are written in parts.
 //! - `interfaces.rs`: what `getifaddrs` shows.
 //! - `poll.rs`, `select.rs`, `epoll.rs`: waiting for many; `ready.rs`: for what; `waiter.rs`: by what. `wait.rs`: how long.
 //! - `address.rs`, `buffers.rs`: what programs point to. `memory.rs`, `lock.rs`, `sys.rs`, `thread.rs`: the ground.
@@ -31,6 +31,7 @@ mod arenas;
 mod buffers;
 mod connecting;
 mod copying;
+mod corking;
 mod datagram;
 mod descriptors;
 mod epoll;

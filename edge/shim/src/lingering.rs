@@ -51,6 +51,12 @@ impl Lingering {
     pub(crate) fn close(self) -> Result<c_int, Errno> {
         descriptors::forget(self.fd..=self.fd);
         sys::close(self.fd);
+        self.wait();
+        Ok(0)
+    }
+
+    /// Waits for what was closed.
+    pub(crate) fn wait(self) {
         // One that comes while the daemon is asked ends the wait, too.
         let signals = Signals::hold_back();
         let deadline = Deadline::after(self.limit);
@@ -61,6 +67,5 @@ impl Lingering {
             }
             pause = (2 * pause).min(longest);
         }
-        Ok(0)
     }
 }

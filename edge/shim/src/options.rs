@@ -14,10 +14,12 @@ use rustix::net::sockopt::{self, Timeout};
 
 use crate::socket::Held;
 use crate::stream::Stream;
-use crate::{session, sys};
+use crate::{corking, session, sys};
 
 /// Levels that all sockets of the internet's families have.
 const LEVELS: [c_int; 3] = [SOL_SOCKET, libc::IPPROTO_IP, libc::IPPROTO_IPV6];
+
+const UDP_CORK: c_int = 1;
 
 const INT: usize = size_of::<c_int>();
 /// Times as programs give them: seconds and microseconds.
@@ -98,6 +100,12 @@ pub(crate) fn set(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Res
         (IPPROTO_TCP, _) if let Some((stream, bit)) = lane_bit(socket, name) => {
             stream.set_option(bit, number(value).is_some_and(|on| on != 0));
             Ok(())
+        }
+        (IPPROTO_UDP, UDP_CORK) => {
+            if number(value) == Some(0) {
+                corking::flush(socket)?;
+            }
+            session::set_option(socket, level, name, value)
         }
         _ => session::set_option(socket, level, name, value),
     }

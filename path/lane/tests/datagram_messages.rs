@@ -217,6 +217,26 @@ fn traffic_class_and_hops_are_the_datagrams_then_the_sockets_then_the_links() {
     }
 }
 
+/// One that says of itself whether it may be fragmented is believed, whatever the socket says.
+#[test]
+fn a_datagram_says_whether_it_may_be_fragmented() {
+    for (any, there, _) in FAMILIES {
+        let mut world = two_stacks(1, Mtu::ETHERNET);
+        let mut server = world.bind_large(2, 1, &format!("{any}:9"));
+        let mut client = world.bind_large(1, 2, &format!("{any}:0"));
+        for is_whole in [false, true] {
+            world.set(1, 2, DatagramOption::DontFragment(is_whole));
+            for (own, arrives) in [(None, !is_whole), (Some(true), false), (Some(false), true)] {
+                world.send_msg(&mut client, 2, Envelope { dont_fragment: own, ..to(there) }, &[0; 4000]);
+                world.run();
+                assert_eq!(take(&mut server).is_some(), arrives, "{there}: {is_whole} {own:?}");
+                let told = client.recv.recv(&mut []).err();
+                assert_eq!(told, (!arrives).then_some(SocketError::MessageTooLong));
+            }
+        }
+    }
+}
+
 /// What IP refuses was not sent: it is counted as what it is, and the program is told once.
 #[test]
 fn what_ip_drops_is_not_counted_as_sent() {

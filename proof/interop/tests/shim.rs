@@ -209,6 +209,11 @@ fn urgent_data_are_the_kernels() {
 }
 
 #[test]
+fn datagrams_in_parts_and_what_is_said_of_one_are_the_kernels() {
+    as_the_kernels("parts.py", 50);
+}
+
+#[test]
 fn close_waits_as_the_kernels() {
     as_the_kernels("linger.py", 10);
 }

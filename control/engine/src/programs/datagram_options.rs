@@ -180,6 +180,10 @@ impl DatagramOptions {
                 self.bits = self.bits & !file::SEGMENT | u64::from(bytes) << file::SEGMENT_SHIFT;
                 Setting::Program(self.bits)
             }
+            (udp::LEVEL, udp::CORK) => {
+                self.set_bit(file::CORK, on);
+                Setting::Program(self.bits)
+            }
             (udp::LEVEL, udp::GRO) => {
                 self.set_bit(file::GRO, on);
                 Setting::Lane(DatagramOption::ReceiveOffload(on))
@@ -270,6 +274,7 @@ impl DatagramOptions {
             }
             (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only.into(),
             (udp::LEVEL, udp::SEGMENT) => ((self.bits & file::SEGMENT) >> file::SEGMENT_SHIFT) as i32,
+            (udp::LEVEL, udp::CORK) => (self.bits & file::CORK != 0).into(),
             (udp::LEVEL, udp::GRO) => (self.bits & file::GRO != 0).into(),
             _ => (self.bits & told_bit(level, name).ok_or(Errno::NOPROTOOPT)? != 0).into(),
         };

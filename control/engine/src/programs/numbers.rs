@@ -39,6 +39,7 @@ pub(crate) mod tcp {
 /// `IPPROTO_UDP`, and its options (`linux/udp.h`).
 pub(crate) mod udp {
     pub(crate) const LEVEL: i32 = 17;
+    pub(crate) const CORK: i32 = 1;
     pub(crate) const SEGMENT: i32 = 103;
     pub(crate) const GRO: i32 = 104;
 }

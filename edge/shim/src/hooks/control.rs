@@ -19,11 +19,12 @@ const UDP_GRO: c_int = 104;
 const HEADER: usize = size_of::<cmsghdr>();
 const WORD: usize = size_of::<usize>();
 
-/// Reads what a message says of its datagram.
+/// Reads what a message says of its datagram, which goes over IPv4 or not: what is of another protocol is passed over, as in
+/// Linux.
 ///
 /// # Safety
 /// The control data are readable, or among what [`buffers::check`] refuses.
-pub(crate) unsafe fn read(message: &msghdr) -> Result<Extra, Errno> {
+pub(crate) unsafe fn read(message: &msghdr, is_v4: bool, is_v6_socket: bool) -> Result<Extra, Errno> {
     let mut extra = Extra::default();
     if message.msg_control.is_null() || message.msg_controllen < HEADER {
         return Ok(extra);
@@ -34,36 +35,67 @@ pub(crate) unsafe fn read(message: &msghdr) -> Result<Extra, Errno> {
         let word = |at: usize| header[at..].first_chunk().map_or(0, |bytes| c_int::from_ne_bytes(*bytes));
         let len = header.first_chunk().map_or(0, |bytes| usize::from_ne_bytes(*bytes));
         let data = len.checked_sub(HEADER).and_then(|len| rest.get(..len)).ok_or(Errno::INVAL)?;
-        take(&mut extra, (word(WORD), word(WORD + 4)), data)?;
+        match (word(WORD), word(WORD + 4)) {
+            (libc::SOL_SOCKET, libc::SCM_RIGHTS | libc::SCM_CREDENTIALS) => {}
+            (libc::SOL_SOCKET, _) => return Err(Errno::INVAL),
+            (SOL_UDP, UDP_SEGMENT) => {
+                let bytes = data.try_into().map_err(|_| Errno::INVAL)?;
+                extra.segment = Some(u16::from_ne_bytes(bytes));
+            }
+            (SOL_UDP, _) => return Err(Errno::INVAL),
+            (libc::IPPROTO_IP, kind) if is_v4 => take_v4(&mut extra, kind, data)?,
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if is_v4 && is_v6_socket => {
+                take_v6(&mut extra, libc::IPV6_PKTINFO, data)?;
+                extra.local.filter(IpAddr::is_ipv4).ok_or(Errno::INVAL)?;
+            }
+            (libc::IPPROTO_IPV6, kind) if !is_v4 => take_v6(&mut extra, kind, data)?,
+            _ => {}
+        }
         left = left.get(len.next_multiple_of(WORD)..).unwrap_or_default();
     }
     Ok(extra)
 }
 
-fn take(extra: &mut Extra, kind: (c_int, c_int), data: &[u8]) -> Result<(), Errno> {
-    let number = || data.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes)).ok_or(Errno::INVAL);
-    let octet = || match data {
-        [octet] => Ok(Some(*octet)),
-        _ => u8::try_from(number()?).map(Some).map_err(|_| Errno::INVAL),
-    };
+/// A number in `range`, which is all that there is.
+fn number(data: &[u8], range: core::ops::RangeInclusive<c_int>) -> Result<c_int, Errno> {
+    let bytes = data.try_into().map_err(|_| Errno::INVAL)?;
+    Some(c_int::from_ne_bytes(bytes)).filter(|it| range.contains(it)).ok_or(Errno::INVAL)
+}
+
+/// `ip_cmsg_send` of Linux.
+fn take_v4(extra: &mut Extra, kind: c_int, data: &[u8]) -> Result<(), Errno> {
     match kind {
-        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-            let (index, rest) = data.split_first_chunk::<4>().ok_or(Errno::INVAL)?;
-            let local = Ipv4Addr::from(*rest.first_chunk::<4>().ok_or(Errno::INVAL)?);
-            (extra.interface, extra.local) = (u32::from_ne_bytes(*index), Some(local.into()));
+        libc::IP_PKTINFO => {
+            let info: [u8; 12] = data.try_into().map_err(|_| Errno::INVAL)?;
+            let [a, b, c, d, e, f, g, h, ..] = info;
+            extra.interface = u32::from_ne_bytes([a, b, c, d]);
+            extra.local = Some(Ipv4Addr::new(e, f, g, h).into());
         }
-        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+        libc::IP_TTL => extra.hops = Some(number(data, 1..=255)? as u8),
+        libc::IP_TOS => {
+            extra.tos = Some(match data {
+                [octet] => *octet,
+                _ => number(data, 0..=255)? as u8,
+            });
+        }
+        _ => return Err(Errno::INVAL),
+    }
+    Ok(())
+}
+
+/// `ip6_datagram_send_ctl` of Linux, as far as there are such options here. A value of -1 is the socket's.
+fn take_v6(extra: &mut Extra, kind: c_int, data: &[u8]) -> Result<(), Errno> {
+    let octet = || number(data, -1..=255).map(|it| u8::try_from(it).ok());
+    match kind {
+        libc::IPV6_PKTINFO => {
             let (local, rest) = data.split_first_chunk::<16>().ok_or(Errno::INVAL)?;
             let index = rest.first_chunk().ok_or(Errno::INVAL)?;
-            (extra.interface, extra.local) =
-                (u32::from_ne_bytes(*index), Some(Ipv6Addr::from(*local).to_canonical()));
+            extra.interface = u32::from_ne_bytes(*index);
+            extra.local = Some(Ipv6Addr::from(*local).to_canonical());
         }
-        (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => extra.tos = octet()?,
-        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => extra.hops = octet()?,
-        (SOL_UDP, UDP_SEGMENT) => {
-            let bytes = data.first_chunk().ok_or(Errno::INVAL)?;
-            extra.segment = Some(u16::from_ne_bytes(*bytes));
-        }
+        libc::IPV6_TCLASS => extra.tos = octet()?,
+        libc::IPV6_HOPLIMIT => extra.hops = octet()?,
+        libc::IPV6_DONTFRAG => extra.dont_fragment = Some(number(data, 0..=1)? != 0),
         _ => return Err(Errno::INVAL),
     }
     Ok(())

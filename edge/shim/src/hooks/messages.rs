@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::address::{self, Given};
 use crate::answer::count;
 use crate::buffers::{self, Sink, Source};
-use crate::datagram::Extra;
+use crate::datagram::{self, Extra};
 use crate::real::hooks;
 use crate::socket::{self, Held};
 
@@ -75,7 +75,10 @@ unsafe fn send(socket: Held, message: &msghdr, flags: c_int) -> Result<usize, Er
         } else {
             Some(address::read(message.msg_name.cast(), message.msg_namelen)?)
         };
-        let extra = if socket.is_datagram() { control::read(message)? } else { Extra::default() };
+        let extra = match socket.is_datagram() {
+            true => control::read(message, datagram::goes_by_v4(&socket, to), socket.is_v6())?,
+            false => Extra::default(),
+        };
         socket.send_with(source, flags, to, extra)
     }
 }

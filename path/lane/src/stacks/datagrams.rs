@@ -263,6 +263,7 @@ impl<D> Inside<'_, D> {
             link: Some(packet.link),
             tos: Some(packet.traffic_class()),
             hops: Some(packet.ttl),
+            dont_fragment: None,
             segment: 0,
         };
         let (mut had_room, bytes) = (true, packet.frame.as_slice());

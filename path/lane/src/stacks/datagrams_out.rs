@@ -281,7 +281,7 @@ fn upper(options: &DatagramOptions, envelope: &Envelope, is_multicast: bool) -> 
         hops: own.or(usual),
         dscp: tos >> 2,
         ecn: Ecn::from_bits(tos),
-        dont_fragment: options.dont_fragment,
+        dont_fragment: envelope.dont_fragment.unwrap_or(options.dont_fragment),
         ..Upper::udp()
     }
 }

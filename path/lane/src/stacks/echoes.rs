@@ -74,6 +74,7 @@ impl<D> Inside<'_, D> {
             link: Some(link),
             tos: Some(packet.traffic_class()),
             hops: Some(packet.ttl),
+            dont_fragment: None,
             segment: 0,
         };
         let has_room = place.slot.recv.push(&envelope, &message[HEADER..]);

@@ -171,6 +171,27 @@ def text_is_unread():
     return told(client.close)
 
 
+def another_takes_its_place():
+    other = os.open("/dev/null", os.O_RDONLY)
+    answers = []
+    # dup2, and dup3.
+    for inheritable in True, False:
+        client, server, _ = stuck()
+        answers.append(told(lambda: os.dup2(other, client.fileno(), inheritable)))
+    client, server, _ = stuck()
+    copy = client.dup()
+    return *answers, told(lambda: os.dup2(other, client.fileno())), told(lambda: os.dup2(other, copy.fileno()))
+
+
+def it_is_one_of_a_range():
+    client, server, _ = stuck()
+    other = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(other, 99), os.dup2(client.fileno(), 100), os.dup2(other, 101), os.dup2(client.fileno(), 102)
+    client.close()
+    answers = told(lambda: os.closerange(101, 103)), told(lambda: os.closerange(99, 101))
+    return answers, [os.path.exists(f"/proc/self/fd/{fd}") for fd in range(99, 103)]
+
+
 CASES = [it for it in list(globals().values()) if callable(it) and getattr(it, "__code__", None)]
 CASES = CASES[CASES.index(nobody_reads):]
 # All at once, each in a process of its own, because some take long.
