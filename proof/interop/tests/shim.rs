@@ -209,6 +209,24 @@ fn urgent_data_are_the_kernels() {
 }
 
 #[test]
+fn urgent_data_pass_between_the_kernel_and_programs() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    let words =
+        |role, host| ["/usr/bin/python3".into(), script("urgent_far.py"), role, host, "7007".to_owned()];
+    let places = [(On::Firelane, Stage::FIRELANE), (On::Kernel, Stage::KERNEL)];
+    for (server, host) in places {
+        let words = |role: &str| words(role.to_owned(), host.to_owned());
+        let client = if server == On::Firelane { On::Kernel } else { On::Firelane };
+        let (serving, asking) = (words("server"), words("client"));
+        let server = stage.serve(server, &serving.each_ref().map(String::as_str));
+        assert_eq!(stage.ask(client, &asking.each_ref().map(String::as_str)), "done\n");
+        assert_eq!(server.expect_success(), "ready\ndone\n");
+    }
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
 fn datagrams_in_parts_and_what_is_said_of_one_are_the_kernels() {
     as_the_kernels("parts.py", 50);
 }

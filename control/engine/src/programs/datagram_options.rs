@@ -175,21 +175,29 @@ impl DatagramOptions {
                 self.v6_only = on;
                 Setting::Nothing
             }
-            (udp::LEVEL, udp::SEGMENT) => {
-                let bytes = u16::try_from(value).map_err(|_| Errno::INVAL)?;
-                self.bits = self.bits & !file::SEGMENT | u64::from(bytes) << file::SEGMENT_SHIFT;
-                Setting::Program(self.bits)
-            }
-            (udp::LEVEL, udp::CORK) => {
-                self.set_bit(file::CORK, on);
-                Setting::Program(self.bits)
-            }
-            (udp::LEVEL, udp::GRO) => {
-                self.set_bit(file::GRO, on);
-                Setting::Lane(DatagramOption::ReceiveOffload(on))
-            }
+            (udp::LEVEL, _) => return self.set_udp(name, value),
             _ => return self.set_for_many(level, name, value),
         })
+    }
+
+    fn set_udp(&mut self, name: i32, value: i32) -> Result<Setting, Errno> {
+        let on = value != 0;
+        match name {
+            udp::SEGMENT => {
+                let bytes = u16::try_from(value).map_err(|_| Errno::INVAL)?;
+                self.bits = self.bits & !file::SEGMENT | u64::from(bytes) << file::SEGMENT_SHIFT;
+                Ok(Setting::Program(self.bits))
+            }
+            udp::CORK => {
+                self.set_bit(file::CORK, on);
+                Ok(Setting::Program(self.bits))
+            }
+            udp::GRO => {
+                self.set_bit(file::GRO, on);
+                Ok(Setting::Lane(DatagramOption::ReceiveOffload(on)))
+            }
+            _ => Err(Errno::NOPROTOOPT),
+        }
     }
 
     /// What concerns groups; and what the program wants to be told.
@@ -364,7 +372,8 @@ mod tests {
             (17, 103, 1200, Ok(1200)),
             (17, 103, 70_000, Err(Errno::INVAL)),
             (17, 104, 1, Ok(1)),
-            (17, 1, 1, Err(Errno::NOPROTOOPT)),
+            (17, 1, 1, Ok(1)),
+            (17, 100, 1, Err(Errno::NOPROTOOPT)),
             (6, 1, 1, Err(Errno::NOPROTOOPT)),
         ] {
             let set = options.set(level, name, &i32::to_ne_bytes(value), nobody).map(|_| ());
