@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use firelane::ExplainedSocket;
+use firelane::{ExplainedSocket, Unfused};
 use firelane_api::{ApiError, ProgramReport, SocketReport, Status};
 use firelane_model::{FlowName, LinkName};
 use firelane_units::FlowId;
@@ -42,8 +42,6 @@ pub(crate) struct Known<'a> {
     /// Its sockets that are Firelane's.
     pub(crate) sockets: Vec<ExplainedSocket>,
     pub(crate) flows: &'a BTreeMap<FlowName, FlowId>,
-    /// Whether a netstack fuses its connections with itself.
-    pub(crate) fuses: &'a dyn Fn(firelane_units::NetstackId) -> bool,
     /// Namespaces with a VNIC: the VNIC, and the file that holds the namespace.
     pub(crate) beside: Vec<(LinkName, PathBuf)>,
 }
@@ -193,8 +191,11 @@ impl Known<'_> {
             None => "",
             Some(info) if info.is_fused => "",
             Some(_) if !it.is_with_itself => "not fused: its peer is not on this netstack",
-            Some(_) if !(self.fuses)(it.socket.netstack) => "not fused: _fusion is off",
-            Some(_) => "not fused: something must see its segments, or they are still on their way",
+            Some(info) => match info.unfused {
+                Some(Unfused::Property) => "not fused: _fusion is off",
+                Some(Unfused::Captured) => "not fused: a capture looks on at its VNIC or its flow",
+                None => "not fused: its segments are still on their way, or its peer is no program",
+            },
         }
     }
 }

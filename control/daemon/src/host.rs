@@ -16,7 +16,7 @@ use firelane_api::{
     ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
     TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, leased_object,
 };
-use firelane_model::{Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules, Prop};
+use firelane_model::{Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
 use firelane_shm::control::{ADDRESSES_MAX, Interface};
 use firelane_units::{IpPrefix, NetstackId};
@@ -575,18 +575,13 @@ impl Api for Host {
         let inner = self.lock();
         let (works, model) = (&inner.works, &inner.store.active);
         let named = |id| works.netstacks.iter().find(|(_, it)| **it == id).map(|(name, _)| name);
-        let fuses = |id| {
-            named(id)
-                .and_then(|name| model.netstacks.get(name))
-                .is_some_and(|it| it.tunables.word(Prop::Fusion) == "on")
-        };
         let instance: Instance = self.instance.parse().unwrap_or_default();
         let beside = model.vnics.iter().filter_map(|(name, vnic)| {
             let namespace = vnic.tap()?.namespace.as_ref()?;
             Some((name.clone(), netns::path_of(&instance.namespace(namespace))))
         });
         let netstack = netstack.and_then(named).cloned();
-        let known = Known { netstack, sockets, flows: &works.flows, fuses: &fuses, beside: beside.collect() };
+        let known = Known { netstack, sockets, flows: &works.flows, beside: beside.collect() };
         Ok(process.report(&known))
     }
 

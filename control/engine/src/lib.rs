@@ -91,7 +91,7 @@ pub use firelane_ip::{
 };
 pub use firelane_lane::{
     ConnectionRow, Cursor, FilteredPacket, FusionTuning, NetstackCounters, Notice, Owner as PacketOwner,
-    RouteConfig, Seen, Sight, SocketKind, SocketRow, Step, StepCount, StepCounts, StreamInfo, Table,
+    RouteConfig, Seen, Sight, SocketKind, SocketRow, Step, StepCount, StepCounts, StreamInfo, Table, Unfused,
 };
 pub use firelane_socket::{Ready, StreamConfig, UrgentMode};
 pub use firelane_switch::Rules as ProtectionRules;

@@ -60,6 +60,20 @@ impl Taps {
         self.0.retain(|tap| tap.id != id);
     }
 
+    /// Whether nobody looks on.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether somebody looks at what passes the port `link` of the link `over` and belongs to `flow`.
+    pub(crate) fn want(&self, (link, over): (LinkId, LinkId), flow: Option<FlowId>) -> bool {
+        self.0.iter().any(|tap| match tap.link {
+            Some(wanted) => wanted == link || wanted == over,
+            None => flow.is_some_and(|flow| tap.flows.contains(&flow)),
+        })
+    }
+
     /// A frame passes the port `link` of the link `over`.
     #[inline]
     pub(crate) fn see(&mut self, now: Instant, port: (LinkId, LinkId), direction: Direction, frame: &Frame) {

@@ -141,8 +141,14 @@ impl<D: Driver> Lane<D> {
                     _ => Ok(()),
                 }
             }
-            Control::AddFlow(setup) => links.add_flow(common, setup),
-            Control::RemoveFlow(flow) => links.remove_flow(common, flow),
+            Control::AddFlow(setup) => {
+                stacks.follow_flows(common);
+                links.add_flow(common, setup)
+            }
+            Control::RemoveFlow(flow) => {
+                stacks.follow_flows(common);
+                links.remove_flow(common, flow)
+            }
             Control::SetMaxbw(flow, maxbw) => links.set_maxbw(common, flow, maxbw),
             Control::SetPriority(flow, priority) => links.set_priority(flow, priority),
             Control::SetHome(flow, home) => links.set_home(flow, home),
@@ -167,10 +173,12 @@ impl<D: Driver> Lane<D> {
             Control::Tune(config) => stacks.tune(config),
             Control::AddTap(tap) => {
                 common.taps.add(tap);
+                stacks.reconsider_all();
                 Ok(())
             }
             Control::RemoveTap(id) => {
                 common.taps.remove(id);
+                stacks.reconsider_all();
                 Ok(())
             }
         }
@@ -262,7 +270,7 @@ impl<D: Driver> Lane<D> {
 
     /// What is known of a connection at `now`; `None` if it is gone.
     pub fn stream_info(&self, now: Instant, conn: ConnRef) -> Option<StreamInfo> {
-        self.stacks.stream_info(now, conn)
+        self.stacks.stream_info(&self.common, &self.links, now, conn)
     }
 
     /// What a netstack has counted in this lane; `None` if it has no such netstack.

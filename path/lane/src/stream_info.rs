@@ -17,6 +17,8 @@ pub struct StreamInfo {
     pub remote: SocketAddr,
     /// Its text does not go in segments: the peer reads the send ring.
     pub is_fused: bool,
+    /// What keeps it from that, if both its ends are of one netstack.
+    pub unfused: Option<Unfused>,
     /// The flow that its text belongs to, if it has sent any lately.
     pub flow: Option<FlowId>,
     /// What TCP knows.
@@ -27,6 +29,15 @@ pub struct StreamInfo {
     pub unread: Bytes,
     /// The receive ring's size (SO_RCVBUF).
     pub receive_buffer: Bytes,
+}
+
+/// Why a netstack's connection with itself is not fused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unfused {
+    /// The netstack's property `_fusion` is off.
+    Property,
+    /// Somebody looks on at a VNIC or a flow of one of its ends.
+    Captured,
 }
 
 impl StreamInfo {

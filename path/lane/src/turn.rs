@@ -27,7 +27,7 @@ impl<D: Driver> Lane<D> {
         self.common.counters.turns += 1;
         self.links.advance(now);
         self.stacks.end_patience(now);
-        self.stacks.sweep(&mut self.common);
+        self.stacks.sweep(&mut self.common, &self.links);
         self.stacks.on_time(&mut self.common);
         self.links.release(&mut self.common);
         let fetched = self.fetch(idle);

@@ -2,9 +2,15 @@
 
 mod support;
 
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use firelane_lane::{Control, FusionTuning, LaneMessage, NetstackConfig, SocketCommand, StreamOption};
+use firelane_frame::{RingReader, byte_ring};
+use firelane_lane::{
+    CaptureTap, Captured, Control, FusionTuning, LaneMessage, NetstackConfig, SocketCommand, StreamOption,
+};
 use firelane_socket::{
     Flags, ListenerEnd, ReadError, Ready, SocketError, SocketToken, StreamEnd, UrgentMode, WriteError,
 };
@@ -462,4 +468,90 @@ fn what_goes_to_a_loopback_address_is_no_vnics() {
     let Pair { world, client, server, .. } = &mut pair;
     world.transfer(client, server, &pattern(0, 10_000));
     assert_eq!(counted(world), [0; 2]);
+}
+
+/// Somebody begins to look on.
+fn look_on(world: &mut World, link: Option<u32>, flows: &[FlowId]) -> Vec<RingReader> {
+    let (mut writers, mut readers) = (Vec::new(), Vec::new());
+    for _ in &world.lanes {
+        let (writer, reader) = byte_ring(1 << 20);
+        writers.push(writer);
+        readers.push(reader);
+    }
+    let lost = Arc::new(AtomicU64::new(0));
+    let writers = RefCell::new(writers);
+    world.all(|| {
+        let writer = writers.borrow_mut().pop().expect("one for each lane");
+        let (link, flows, lost) = (link.map(LinkId), flows.to_vec(), Arc::clone(&lost));
+        Control::AddTap(CaptureTap { id: 3, link, flows, snap: 64, writer, lost })
+    });
+    world.run();
+    readers
+}
+
+/// How many frames he has seen, outward and inward.
+fn seen(readers: &mut [RingReader]) -> [usize; 2] {
+    let (mut count, mut bytes) = ([0; 2], Vec::new());
+    for reader in readers {
+        while let Some(captured) = Captured::take(reader, &mut bytes) {
+            assert_eq!((captured.link, captured.reason), (LinkId(1), None));
+            count[captured.direction.index()] += 1;
+        }
+    }
+    count
+}
+
+#[test]
+fn while_somebody_looks_on_text_goes_in_segments_that_he_sees() {
+    for lanes in [1, 4] {
+        // The VNIC, what it is over, its flow.
+        for (link, flows) in [(Some(1), vec![]), (Some(0), vec![]), (None, vec![FlowId(1)])] {
+            let mut pair = pair(lanes, "10.0.0.1:80");
+            pair.write(&pattern(0, 5000)).unwrap();
+            for round in 0..3 {
+                let mut readers = look_on(&mut pair.world, link, &flows);
+                assert!(!is_fused(&pair.client) && !is_fused(&pair.server), "{link:?}");
+                let Pair { world, client, server, .. } = &mut pair;
+                let mut bytes = [0; 5000];
+                if round == 0 {
+                    // What was written before and not read comes in segments, too.
+                    assert_eq!(world.read(server, &mut bytes), Ok(5000));
+                    assert_eq!(bytes[..], pattern(0, 5000));
+                }
+                world.transfer(client, server, &pattern(0, 100_000));
+                world.transfer(server, client, &pattern(0, 100_000));
+                let [inward, outward] = seen(&mut readers);
+                assert!(inward == outward && inward > 3, "{inward} and {outward}");
+                let mut late = world.connect(1, 0, "10.0.0.1:80");
+                world.run();
+                assert!(!is_fused(&late));
+                world.write(&mut late, b"!").unwrap();
+                world.all(|| Control::RemoveTap(3));
+                world.run();
+                assert!(is_fused(&pair.client) && is_fused(&pair.server) && is_fused(&late));
+                let before = pair.packets();
+                let Pair { world, client, server, .. } = &mut pair;
+                world.transfer(client, server, &pattern(0, 100_000));
+                assert_eq!(pair.packets(), before);
+                pair.world.check_conservation();
+            }
+        }
+    }
+}
+
+#[test]
+fn who_looks_elsewhere_unfuses_nobody() {
+    let mut pair = pair(1, "10.0.0.1:80");
+    for (link, flows) in [(Some(2), vec![]), (None, vec![FlowId(2)]), (None, vec![])] {
+        let mut readers = look_on(&mut pair.world, link, &flows);
+        assert!(is_fused(&pair.client) && is_fused(&pair.server));
+        let Pair { world, client, server, .. } = &mut pair;
+        world.transfer(client, server, &pattern(0, 100_000));
+        assert_eq!(seen(&mut readers), [0; 2]);
+        world.all(|| Control::RemoveTap(3));
+        world.run();
+    }
+    let mut local = fused();
+    look_on(&mut local.world, Some(1), &[]);
+    assert!(is_fused(&local.client), "127.0.0.1 is no VNIC's");
 }

@@ -150,6 +150,79 @@ fn streams_are_whole_while_fusion_is_turned_off_and_on() {
     flip(4);
 }
 
+/// Ends what `flip.py` does.
+fn stop(pid: &str) {
+    let pid = pid.parse().ok().and_then(rustix::process::Pid::from_raw).expect("it has printed its number");
+    rustix::process::kill_process(pid, rustix::process::Signal::USR1).expect("it runs");
+}
+
+/// Captures of two programs' connection come and go while both send what they can.
+fn look_on(seconds: u32, lanes: usize) {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, lanes);
+    let flow = ["flowadm", "add-flow", "-t", "-l", "web0", "-a", "transport=tcp", "tcp"];
+    stage.daemon().firelane(&flow).expect_success();
+    let pumps = stage.serve(On::Firelane, &["/usr/bin/python3", &script("flip.py"), Stage::FIRELANE, "85"]);
+    let counted =
+        || stage.daemon().firelane(&["flowstat", "-p", "-o", "rfused,rbytes", "tcp"]).expect_success();
+    let fuses = || {
+        let (before, deadline) = (counted(), Instant::now() + Duration::from_secs(15));
+        while counted() == before {
+            assert!(Instant::now() < deadline, "not fused: {before}{}", pumps.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    fuses();
+    let end = Instant::now() + Duration::from_secs(seconds.into());
+    let mut captures = 0;
+    while Instant::now() < end {
+        for what in [["-l", "web0"], ["-f", "tcp"], ["-l", "s1"]] {
+            let file = stage.folder().join("captured").display().to_string();
+            let words = [&["capture"][..], &what, &["-c", "150", "-w", &file]].concat();
+            stage.daemon().firelane(&words).expect_success();
+            captures += 1;
+            let shown = sandbox.run(None, "tcpdump", &["-Z", "root", "-nr", &file]).expect_success();
+            // The host's other stations have something to say, too.
+            let text =
+                shown.lines().filter(|line| line.contains("IP 10.0.0.10.") && !line.ends_with("length 0"));
+            assert!(text.count() > 20 && shown.lines().count() == 150, "{shown}");
+            fuses();
+        }
+    }
+    // While one runs, what keeps the connection from being fused is said.
+    let mut capture = sandbox.command(binary("firelane"));
+    capture.env("FIRELANE_SOCKET", stage.daemon().runtime().join("api.sock"));
+    capture.args(["capture", "-f", "tcp", "-w", "/dev/null"]);
+    let mut capture = capture.spawn().expect("firelane is built");
+    let pid = pumps.log().lines().next().unwrap_or_default().to_owned();
+    let deadline = Instant::now() + Duration::from_secs(15);
+    loop {
+        let explained = stage.daemon().firelane(&["explain", &pid]).expect_success();
+        if explained.contains("not fused: a capture looks on at its VNIC or its flow") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{explained}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    capture.kill().and_then(|()| capture.wait()).expect("our own child");
+    fuses();
+    stop(&pid);
+    println!("{captures} captures\n{}", pumps.expect_success());
+    stage.wait_until_nothing_is_left();
+}
+
+#[test]
+fn captures_see_every_byte_of_fused_connections_and_let_them_be_fused_again() {
+    (1..=2).for_each(|lanes| look_on(2, lanes));
+}
+
+/// `make soak`.
+#[test]
+#[ignore = "takes minutes"]
+fn soak_captures_come_and_go() {
+    (1..=2).for_each(|lanes| look_on(60, lanes));
+}
+
 /// `make soak`.
 #[test]
 #[ignore = "takes minutes"]

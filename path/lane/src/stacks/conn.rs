@@ -344,6 +344,7 @@ impl Conn {
             local,
             remote,
             is_fused: self.is_fused(),
+            unfused: None,
             flow: self.awake.as_ref().and_then(|awake| awake.flow?.1),
             unsent: Bytes(written.saturating_sub(sent.0)),
             unread: Bytes::from(recv.unread_in_all()),

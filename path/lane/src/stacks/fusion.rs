@@ -170,7 +170,7 @@ impl Stacks {
     pub(crate) fn join<D>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
         self.count_passed(links);
         while let Some(id) = self.conns.wishes.pop() {
-            self.join_one(common, id);
+            self.join_one(common, links, id);
         }
         while let Some(id) = self.conns.bereaved.pop() {
             let Some(conn) = self.conns.slab.get_mut(id) else { continue };
@@ -186,7 +186,7 @@ impl Stacks {
         !(self.conns.wishes.is_empty() && self.conns.bereaved.is_empty() && self.conns.passed.is_empty())
     }
 
-    fn join_one<D>(&mut self, common: &mut Common<D>, id: ConnId) {
+    fn join_one<D>(&mut self, common: &mut Common<D>, links: &Links<D>, id: ConnId) {
         let Some(conn) = self.conns.slab.get(id).filter(|conn| conn.fusion == Fusion::Wished) else { return };
         let Some(inside) = self.shards.get_mut(conn.netstack.index()).map(|shard| Inside {
             common: &mut *common,
@@ -196,7 +196,7 @@ impl Stacks {
             return;
         };
         let tuning = inside.shard.config.fusion;
-        let Some(peer) = inside.peer_of(id).filter(|_| tuning.is_on) else {
+        let Some(peer) = inside.peer_of(id).filter(|_| inside.may_fuse(links, id)) else {
             // Nothing that happens to it by itself will change this.
             let Some(conn) = self.conns.slab.get_mut(id) else { return };
             conn.fusion = conn.fusion.unwished();
@@ -234,10 +234,17 @@ impl Stacks {
 }
 
 impl<D> Inside<'_, D> {
-    /// The netstack's mind about fusing may have changed.
-    pub(crate) fn reconsider(&mut self, id: ConnId) {
+    /// Whether a connection with a peer in this netstack may be fused.
+    fn may_fuse(&self, links: &Links<D>, id: ConnId) -> bool {
+        let tuple = self.conns.slab.get(id).and_then(Conn::tuple);
+        tuple.is_some_and(|tuple| self.shard.unfused(self.common, links, &tuple).is_none())
+    }
+
+    /// The mind of the netstack, or of who looks on, may have changed about fusing.
+    pub(crate) fn reconsider(&mut self, links: &Links<D>, id: ConnId) {
+        let may_fuse = self.may_fuse(links, id);
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
-        if !self.shard.config.fusion.is_on {
+        if !may_fuse {
             conn.fusion = conn.fusion.unwished();
             self.part(id);
             self.conns.part_programs(self.common, id);

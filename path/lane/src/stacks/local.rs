@@ -4,14 +4,20 @@
 //! receiver's gets: their flows count it. Loopback addresses are no VNIC's. Text of fused connections passes no lane
 //! either: here is counted what others have seen of it, the rings' cursors (`fusion.rs`) and whoever serves programs.
 
-use firelane_classify::Tuple;
+use firelane_classify::{Headers, Tuple};
+use firelane_frame::{FlowTag, Frame};
 use firelane_socket::ConnRef;
 use firelane_units::{Bytes, ConnId, Direction, LinkId, NetstackId};
 
 use super::Stacks;
 use super::conn::Conns;
+use super::inbound::Inside;
+use super::shard::Shard;
+use super::tune::Sweep;
+use crate::common::Common;
 use crate::fusion::Fusion;
 use crate::links::Links;
+use crate::stream_info::Unfused;
 
 /// Places that one look for fused connections passes.
 const PLACES_PER_LOOK: u32 = 1024;
@@ -67,21 +73,77 @@ impl Stacks {
         ((end as usize) < self.conns.slab.places()).then_some(end)
     }
 
+    /// Who may be fused may have changed: all connections are asked, in the turns that follow.
+    pub(crate) fn reconsider_all(&mut self) {
+        self.sweep = Some(Sweep::begin());
+    }
+
+    /// Flows change: what belonged to one that somebody looks at may belong to another.
+    pub(crate) fn follow_flows<D>(&mut self, common: &Common<D>) {
+        if !common.taps.is_empty() {
+            self.reconsider_all();
+        }
+    }
+
     /// Counts what was noted.
     pub(crate) fn count_passed<D>(&mut self, links: &mut Links<D>) {
         while let Some(Passed { netstack, tuple, bytes }) = self.conns.passed.pop() {
             let Some(shard) = self.shards.get(netstack.index()) else { continue };
-            let ends = [tuple.local(), tuple.remote()].map(|it| shard.ip.core.link_of(it));
-            links.count_fused(ends, &tuple, Bytes(bytes));
+            links.count_fused(shard.local_way(&tuple), &tuple, Bytes(bytes));
         }
+    }
+}
+
+impl<D> Inside<'_, D> {
+    /// Shows a packet that the netstack sends to itself to whoever looks on at the VNICs that have its addresses.
+    #[cold]
+    pub(super) fn show_loop(&mut self, links: &Links<D>, frame: &mut Frame) {
+        let Some(tuple) = Headers::parse(frame.as_slice()).ok().and_then(|headers| headers.tuple()) else {
+            return;
+        };
+        // The headers name the receiver's end as the local one.
+        let tuple = tuple.reversed();
+        for (link, direction) in self.shard.local_way(&tuple) {
+            if let Some(port) = links.ports.get(link.index()) {
+                frame.meta_mut().flow =
+                    links.flow_at(link, &tuple, direction).map_or_else(FlowTag::default, FlowTag::from);
+                self.common.taps.see(self.common.now, (link, port.over), direction, frame);
+            }
+        }
+    }
+}
+
+impl Shard {
+    /// What keeps a connection of this netstack with itself from being fused.
+    pub(super) fn unfused<D>(&self, common: &Common<D>, links: &Links<D>, tuple: &Tuple) -> Option<Unfused> {
+        if !self.config.fusion.is_on {
+            return Some(Unfused::Property);
+        }
+        let is_captured = !common.taps.is_empty()
+            && [*tuple, tuple.reversed()].iter().any(|tuple| self.is_captured(common, links, tuple));
+        is_captured.then_some(Unfused::Captured)
+    }
+
+    /// Whether somebody looks on at what goes from the tuple's local end to its remote one.
+    fn is_captured<D>(&self, common: &Common<D>, links: &Links<D>, tuple: &Tuple) -> bool {
+        self.local_way(tuple).any(|(link, direction)| {
+            let over = links.ports.get(link.index()).map(|port| port.over);
+            over.is_some_and(|over| common.taps.want((link, over), links.flow_at(link, tuple, direction)))
+        })
+    }
+
+    /// The VNICs that what goes from the tuple's local end to its remote one is of: which one sends it, and which one gets it.
+    fn local_way(&self, tuple: &Tuple) -> impl Iterator<Item = (LinkId, Direction)> + use<> {
+        let ends = [(tuple.local(), Direction::Out), (tuple.remote(), Direction::In)];
+        let way = ends.map(|(address, direction)| Some((self.ip.core.link_of(address)?, direction)));
+        way.into_iter().flatten()
     }
 }
 
 impl<D> Links<D> {
     /// Text has gone from the VNIC that has the tuple's local address to the one that has its remote address.
-    fn count_fused(&mut self, [from, to]: [Option<LinkId>; 2], tuple: &Tuple, bytes: Bytes) {
-        for (link, direction) in [(from, Direction::Out), (to, Direction::In)] {
-            let Some(link) = link else { continue };
+    fn count_fused(&mut self, way: impl Iterator<Item = (LinkId, Direction)>, tuple: &Tuple, bytes: Bytes) {
+        for (link, direction) in way {
             if let Some(flow) = self.flow_at(link, tuple, direction) {
                 self.flows.count_fused(flow, direction, bytes);
             }

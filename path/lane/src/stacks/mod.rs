@@ -111,7 +111,13 @@ impl Stacks {
             inside.pass_events();
             inside.all_go_out();
             shard.ip.collect(common, out, &mut self.loops);
-            for frame in self.loops.drain(..) {
+            let is_captured = !common.taps.is_empty();
+            for mut frame in self.loops.drain(..) {
+                if is_captured {
+                    let mut inside =
+                        Inside { common: &mut *common, shard: &mut *shard, conns: &mut self.conns };
+                    inside.show_loop(links, &mut frame);
+                }
                 links.resume(common, Stage::Loopback(shard.config.id), LOOPBACK, frame);
             }
         }
@@ -237,9 +243,17 @@ impl Stacks {
     }
 
     /// What is known of a connection, if it still exists.
-    pub(crate) fn stream_info(&self, now: Instant, conn: ConnRef) -> Option<StreamInfo> {
-        let id = self.conns.slab.resolve(conn)?;
-        self.conns.slab.get(id)?.info(now)
+    pub(crate) fn stream_info<D>(
+        &self,
+        common: &Common<D>,
+        links: &Links<D>,
+        now: Instant,
+        conn: ConnRef,
+    ) -> Option<StreamInfo> {
+        let conn = self.conns.slab.get(self.conns.slab.resolve(conn)?)?;
+        let shard = self.shards.get(conn.netstack.index())?;
+        let unfused = shard.unfused(common, links, &conn.tuple()?);
+        Some(StreamInfo { unfused, ..conn.info(now)? })
     }
 
     pub(crate) fn connections(&self) -> usize {

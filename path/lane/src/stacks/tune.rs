@@ -12,6 +12,7 @@ use super::inbound::Inside;
 use super::{NO_NETSTACK, Stacks};
 use crate::common::Common;
 use crate::control::Refusal;
+use crate::links::Links;
 use crate::message::NetstackConfig;
 
 /// Places that one turn looks at: a cache miss each, so well below a tenth of a millisecond.
@@ -21,6 +22,12 @@ const PLACES_PER_TURN: u32 = 256;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sweep {
     next: u32,
+}
+
+impl Sweep {
+    pub(super) const fn begin() -> Self {
+        Self { next: 0 }
+    }
 }
 
 impl Stacks {
@@ -33,12 +40,12 @@ impl Stacks {
         shard.ip.core.set_hop_limits(shard.config.hops);
         shard.time_wait.set_interval(shard.config.time_wait);
         shard.resets.set_rate(shard.config.resets_per_second);
-        self.sweep = Some(Sweep { next: 0 });
+        self.sweep = Some(Sweep::begin());
         Ok(())
     }
 
-    /// Hands the next connections their netstack's tunables.
-    pub(crate) fn sweep<D>(&mut self, common: &mut Common<D>) {
+    /// Hands the next connections their netstack's tunables, and asks whether they may be fused.
+    pub(crate) fn sweep<D>(&mut self, common: &mut Common<D>, links: &Links<D>) {
         let Some(Sweep { next }) = self.sweep else { return };
         let end = next.saturating_add(PLACES_PER_TURN);
         for place in next..end {
@@ -46,7 +53,7 @@ impl Stacks {
             let Some(conn) = self.conns.slab.get_mut(id) else { continue };
             let Some(shard) = self.shards.get_mut(conn.netstack.index()) else { continue };
             conn.set_config(Arc::clone(&shard.config.tcp));
-            Inside { common: &mut *common, shard, conns: &mut self.conns }.reconsider(id);
+            Inside { common: &mut *common, shard, conns: &mut self.conns }.reconsider(links, id);
             if self.conns.slab.get(id).is_some_and(|conn| !conn.fusion.is_on()) {
                 // A time-out that runs may be another now.
                 self.conns.arm(id, common.now);

@@ -1,10 +1,12 @@
 """Two programs send each other bytes as fast as they can, while somebody else changes how they are carried. Arguments: the
-address, how many seconds."""
-import os, random, socket, sys, threading, time
+address, how many seconds at the most; SIGUSR1 to the process whose number is printed first ends it before."""
+import os, random, signal, socket, sys, threading, time
 
 HOST, SECONDS = sys.argv[1], float(sys.argv[2])
 PATTERN = bytes(n * 31 & 0xFF ^ n >> 8 & 0xFF for n in range(1 << 16)) * 2
 
+
+STOP = threading.Event()
 
 # How much further than its peer each may be, so that windows stay open and what is tested is the change alone.
 AHEAD = 300_000
@@ -13,7 +15,7 @@ AHEAD = 300_000
 def pump(sock, seed, state):
     chance, end = random.Random(seed), time.monotonic() + SECONDS
     sent = 0
-    while time.monotonic() < end and not state["over"]:
+    while time.monotonic() < end and not state["over"] and not STOP.is_set():
         count = min(chance.randrange(1, 60000), state["got"] + AHEAD - sent)
         if count <= 0 or chance.random() < 0.01:
             time.sleep(0.0005)
@@ -37,8 +39,12 @@ def both_ways(sock, seed):
 
 
 listener = socket.create_server((HOST, 0))
+print(os.getpid(), flush=True)
+signal.signal(signal.SIGUSR1, lambda *_: STOP.set())
 child = os.fork()
-if child == 0:
+if child:
+    signal.signal(signal.SIGUSR1, lambda *_: (STOP.set(), os.kill(child, signal.SIGUSR1)))
+else:
     both_ways(socket.create_connection(listener.getsockname()), 1)
     os._exit(0)
 both_ways(listener.accept()[0], 2)
