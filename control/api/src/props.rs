@@ -1,6 +1,6 @@
 //! Properties of links and flows: the one table of names, values, defaults and what is possible.
 
-use firelane_model::{Etherstub, Flow, Guard, Link, LinkName, Mac, Model, Vnic};
+use firelane_model::{Etherstub, Flow, Fusing, Guard, Link, LinkName, Mac, Model, Vnic};
 use firelane_units::{BitRate, MacAddr, Mtu, Priority, Protection, Protections, VlanId};
 
 use crate::{ApiError, LinkState, PropChange, Property, Status};
@@ -42,23 +42,24 @@ pub fn set_vnic_prop(vnic: &mut Vnic, change: &PropChange) -> Result<(), ApiErro
 /// The names of the properties that a link has and that cannot be set.
 const READ_ONLY: [&str; 4] = ["state", "speed", "over", "class"];
 /// What can be set of every link.
-const OF_ALL: &str = "maxbw, priority, mtu";
+const OF_ALL: &str = "maxbw, priority, fusion, mtu";
 /// What can be set of a VNIC.
 const OF_VNICS: &str =
-    "maxbw, priority, mtu, mac-address, vlan-id, protection, allowed-ips, allowed-dhcp-cids";
+    "maxbw, priority, fusion, mtu, mac-address, vlan-id, protection, allowed-ips, allowed-dhcp-cids";
 
 impl LinkProps<'_> {
     /// Sets or resets one property.
     pub(crate) fn set(&mut self, change: &PropChange) -> Result<(), ApiError> {
         let (name, value) = (change.name.as_str(), change.value.as_deref());
-        let (maxbw, priority) = match self {
-            Self::Phys(it) => (&mut it.maxbw, &mut it.priority),
-            Self::Etherstub(it) => (&mut it.maxbw, &mut it.priority),
-            Self::Vnic(it) => (&mut it.maxbw, &mut it.priority),
+        let (maxbw, priority, fusion) = match self {
+            Self::Phys(it) => (&mut it.maxbw, &mut it.priority, &mut it.fusion),
+            Self::Etherstub(it) => (&mut it.maxbw, &mut it.priority, &mut it.fusion),
+            Self::Vnic(it) => (&mut it.maxbw, &mut it.priority, &mut it.fusion),
         };
         match name {
             "maxbw" => *maxbw = value.map(read_maxbw).transpose()?,
             "priority" => *priority = value.map_or(Ok(Priority::High), read_priority)?,
+            "fusion" => *fusion = value.map_or(Ok(Fusing::default()), read_fusing)?,
             "mtu" => self.set_mtu(value)?,
             _ if READ_ONLY.contains(&name) => return Err(ApiError::new(Status::ReadOnly, name, "", "")),
             _ => match self {
@@ -153,7 +154,8 @@ pub fn set_flow_prop(flow: &mut Flow, change: &PropChange) -> Result<(), ApiErro
         ("maxbw", Some(text)) => flow.maxbw = Some(read_maxbw(text)?),
         ("priority", None) => flow.priority = Priority::Medium,
         ("priority", Some(text)) => flow.priority = read_priority(text)?,
-        (name, _) => return Err(ApiError::new(Status::BadProperty, name, "", "maxbw, priority")),
+        ("fusion", value) => flow.fusion = value.map_or(Ok(Fusing::default()), read_fusing)?,
+        (name, _) => return Err(ApiError::new(Status::BadProperty, name, "", "maxbw, priority, fusion")),
     }
     Ok(())
 }
@@ -161,6 +163,14 @@ pub fn set_flow_prop(flow: &mut Flow, change: &PropChange) -> Result<(), ApiErro
 fn read_maxbw(text: &str) -> Result<BitRate, ApiError> {
     let allowed = "a number with an optional K, M or G; without one it means Mb/s";
     text.parse().map_err(|_| ApiError::new(Status::BadValue, "maxbw", text, allowed))
+}
+
+fn read_fusing(text: &str) -> Result<Fusing, ApiError> {
+    Fusing::from_word(text).ok_or_else(|| ApiError::new(Status::BadValue, "fusion", text, Fusing::POSSIBLE))
+}
+
+fn shown_fusing(it: Fusing) -> Property {
+    property("fusion", "rw", it.word().to_owned(), Fusing::default().word(), Fusing::POSSIBLE)
 }
 
 fn read_priority(text: &str) -> Result<Priority, ApiError> {
@@ -176,8 +186,13 @@ pub(crate) fn of_link(
     speed: u64,
 ) -> Vec<Property> {
     let vnic = model.vnics.get(name);
-    let (maxbw, priority, default_mtu, most) = match (model.links.get(name), model.etherstubs.get(name), vnic)
-    {
+    let (links, stubs) = (model.links.get(name), model.etherstubs.get(name));
+    let fusion = match (links, stubs) {
+        (Some(link), _) => link.fusion,
+        (_, Some(stub)) => stub.fusion,
+        _ => vnic.map(|it| it.fusion).unwrap_or_default(),
+    };
+    let (maxbw, priority, default_mtu, most) = match (links, stubs, vnic) {
         (Some(link), ..) => (link.maxbw, link.priority, Mtu::ETHERNET, u16::MAX),
         (_, Some(stub), _) => (stub.maxbw, stub.priority, Mtu::ETHERSTUB, Mtu::ETHERSTUB.bytes()),
         (.., vnic) => {
@@ -191,6 +206,7 @@ pub(crate) fn of_link(
         property("maxbw", "rw", shown_rate(maxbw), "", ""),
         property("mtu", "rw", mtu.to_string(), &default_mtu.to_string(), &format!("{}-{most}", Mtu::MIN)),
         property("priority", "rw", priority.to_string(), Priority::High.word(), PRIORITIES),
+        shown_fusing(fusion),
     ];
     if let Some(vnic) = vnic {
         let Guard { kinds, allowed_ips, allowed_cids } = &vnic.guard;
@@ -223,5 +239,6 @@ pub(crate) fn of_flow(flow: &Flow) -> Vec<Property> {
     vec![
         property("maxbw", "rw", shown_rate(flow.maxbw), "", ""),
         property("priority", "rw", flow.priority.to_string(), Priority::Medium.word(), PRIORITIES),
+        shown_fusing(flow.fusion),
     ]
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use firelane::{ExplainedSocket, Unfused};
 use firelane_api::{ApiError, ProgramReport, SocketReport, Status};
 use firelane_model::{FlowName, LinkName};
-use firelane_units::FlowId;
+use firelane_units::{FlowId, LinkId};
 
 use crate::text::plain;
 
@@ -42,6 +42,8 @@ pub(crate) struct Known<'a> {
     /// Its sockets that are Firelane's.
     pub(crate) sockets: Vec<ExplainedSocket>,
     pub(crate) flows: &'a BTreeMap<FlowName, FlowId>,
+    /// Links of any class.
+    pub(crate) links: BTreeMap<LinkId, String>,
     /// Namespaces with a VNIC: the VNIC, and the file that holds the namespace.
     pub(crate) beside: Vec<(LinkName, PathBuf)>,
 }
@@ -164,19 +166,17 @@ impl Known<'_> {
             // What has no connection any more, or never had one.
             None => "CLOSED",
         };
-        let name =
-            |id: FlowId| self.flows.iter().find(|(_, it)| **it == id).map(|(name, _)| name.to_string());
         let carried = it.socket.lane.map(|_| it.socket.carried);
         SocketReport {
             fd: 0,
             path: "firelane".to_owned(),
-            why: self.why_segments(it).to_owned(),
+            why: self.why_segments(it),
             protocol: if it.socket.is_datagram { "udp" } else { "tcp" }.to_owned(),
             state: state.to_owned(),
             local: it.socket.local,
             remote: it.socket.remote,
             lane: it.socket.lane.map(|lane| lane.0),
-            flow: it.info.and_then(|info| info.flow).and_then(name),
+            flow: it.info.and_then(|info| info.flow).and_then(|id| self.flow(id)),
             fused: it.info.map(|info| info.is_fused),
             options: it.options.clone(),
             sent: carried.map(|[sent, _]| sent),
@@ -185,18 +185,31 @@ impl Known<'_> {
         }
     }
 
+    fn flow(&self, id: FlowId) -> Option<String> {
+        self.flows.iter().find(|(_, it)| **it == id).map(|(name, _)| name.to_string())
+    }
+
     /// Why a connection's text goes in segments; nothing if it does not, or if it has not begun.
-    fn why_segments(&self, it: &ExplainedSocket) -> &'static str {
-        match &it.info {
-            None => "",
-            Some(info) if info.is_fused => "",
+    fn why_segments(&self, it: &ExplainedSocket) -> String {
+        let why = match &it.info {
+            None => return String::new(),
+            Some(info) if info.is_fused => return String::new(),
             Some(_) if !it.is_with_itself => "not fused: its peer is not on this netstack",
             Some(info) => match info.unfused {
                 Some(Unfused::Property) => "not fused: _fusion is off",
+                Some(Unfused::Link(id)) => {
+                    let name = self.links.get(&id).map_or("?", String::as_str);
+                    return format!("not fused: fusion is off at link {name}");
+                }
+                Some(Unfused::Flow(id)) => {
+                    let name = self.flow(id).unwrap_or_else(|| "?".to_owned());
+                    return format!("not fused: fusion is off at flow {name}");
+                }
                 Some(Unfused::Captured) => "not fused: a capture looks on at its VNIC or its flow",
                 None => "not fused: its segments are still on their way, or its peer is no program",
             },
-        }
+        };
+        why.to_owned()
     }
 }
 

@@ -581,7 +581,9 @@ impl Api for Host {
             Some((name.clone(), netns::path_of(&instance.namespace(namespace))))
         });
         let netstack = netstack.and_then(named).cloned();
-        let known = Known { netstack, sockets, flows: &works.flows, beside: beside.collect() };
+        let vnics = works.vnics.iter().map(|(name, it)| (it.id, name.to_string()));
+        let links = works.links.iter().map(|(name, it)| (it.id, name.to_string())).chain(vnics).collect();
+        let known = Known { netstack, sockets, flows: &works.flows, links, beside: beside.collect() };
         Ok(process.report(&known))
     }
 

@@ -12,8 +12,9 @@ use firelane::{
 };
 use firelane_api::{ApiError, Status};
 use firelane_model::{
-    AddrObjName, Addrconf, Address, Dhcp, Etherstub, Filter, Flow, FlowName, IfProps, Instance, Interface,
-    Link, LinkKind, LinkName, Mac, Model, NetstackName, ReversePath, Service, Switch, Tap, Tunables, Vnic,
+    AddrObjName, Addrconf, Address, Dhcp, Etherstub, Filter, Flow, FlowName, Fusing, IfProps, Instance,
+    Interface, Link, LinkKind, LinkName, Mac, Model, NetstackName, ReversePath, Service, Switch, Tap,
+    Tunables, Vnic,
 };
 use firelane_plan::{Action, Step, apply_to_model};
 use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
@@ -351,23 +352,24 @@ impl Works {
 struct Properties {
     maxbw: Option<BitRate>,
     priority: Priority,
+    fusion: Fusing,
 }
 
 impl From<&Link> for Properties {
     fn from(it: &Link) -> Self {
-        Self { maxbw: it.maxbw, priority: it.priority }
+        Self { maxbw: it.maxbw, priority: it.priority, fusion: it.fusion }
     }
 }
 
 impl From<&Etherstub> for Properties {
     fn from(it: &Etherstub) -> Self {
-        Self { maxbw: it.maxbw, priority: it.priority }
+        Self { maxbw: it.maxbw, priority: it.priority, fusion: it.fusion }
     }
 }
 
 impl From<&Vnic> for Properties {
     fn from(it: &Vnic) -> Self {
-        Self { maxbw: it.maxbw, priority: it.priority }
+        Self { maxbw: it.maxbw, priority: it.priority, fusion: it.fusion }
     }
 }
 
@@ -447,7 +449,7 @@ impl Works {
         self.limit(id, from, to)
     }
 
-    /// Changes limit and priority; on an error they are as before.
+    /// Changes limit, priority and fusion; on an error they are as before.
     fn limit(&self, id: LinkId, from: Properties, to: Properties) -> Done {
         let change = |from: Properties, to: Properties| {
             if from.maxbw != to.maxbw {
@@ -455,6 +457,9 @@ impl Works {
             }
             if from.priority != to.priority {
                 self.engine.set_link_priority(id, to.priority)?;
+            }
+            if from.fusion != to.fusion {
+                self.engine.set_link_fusion(id, to.fusion == Fusing::SameZone)?;
             }
             Ok(())
         };
@@ -471,7 +476,7 @@ impl Works {
 
 impl Properties {
     /// What a link of the engine begins with.
-    const UNLIMITED: Self = Self { maxbw: None, priority: Priority::High };
+    const UNLIMITED: Self = Self { maxbw: None, priority: Priority::High, fusion: Fusing::SameZone };
 }
 
 /// VNICs.
@@ -510,7 +515,9 @@ impl Works {
         match self.engine.add_vnic(over, &config, user) {
             Ok(id) => {
                 self.vnics.insert(name.clone(), Upper { id, mac, device, memif: status });
-                Ok(())
+                let begins =
+                    Properties { maxbw: vnic.maxbw, priority: vnic.priority, ..Properties::UNLIMITED };
+                self.limit(id, begins, vnic.into())
             }
             Err(error) => {
                 device.iter().for_each(|device| self.kernel.close(device));
@@ -565,6 +572,9 @@ impl Works {
         let rule = settings::rule(&flow.matching);
         let id = self.engine.add_flow(link, rule, flow.maxbw, flow.priority).map_err(refused)?;
         self.flows.insert(name.clone(), id);
+        if flow.fusion == Fusing::Off {
+            self.engine.set_flow_fusion(id, false).map_err(refused)?;
+        }
         Ok(())
     }
 
@@ -575,6 +585,9 @@ impl Works {
         }
         if from.priority != to.priority {
             self.engine.set_flow_priority(id, to.priority).map_err(refused)?;
+        }
+        if from.fusion != to.fusion {
+            self.engine.set_flow_fusion(id, to.fusion == Fusing::SameZone).map_err(refused)?;
         }
         Ok(())
     }

@@ -332,6 +332,29 @@ impl Engine {
         self.set_flow_priority(flow.ok_or(ChangeError::NoLink(link))?, priority)
     }
 
+    /// Says whether connections of a netstack with itself may be fused that belong to a VNIC, or to any over a link. Those
+    /// that run follow.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn set_link_fusion(&self, link: LinkId, may: bool) -> Result<(), ChangeError> {
+        let registry = self.0.registry();
+        let flow = registry.vnics.get(&link).map(|v| v.flow);
+        let flow = flow.or_else(|| registry.links.get(&link).map(|l| l.flow));
+        drop(registry);
+        self.set_flow_fusion(flow.ok_or(ChangeError::NoLink(link))?, may)
+    }
+
+    /// The same of a flow.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn set_flow_fusion(&self, flow: FlowId, may: bool) -> Result<(), ChangeError> {
+        let registry = self.0.registry();
+        registry.flows.get(&flow).ok_or(ChangeError::NoFlow(flow))?;
+        self.0.tell_all(|_| Control::SetFusion(flow, may))
+    }
+
     /// Makes a flow of a VNIC, or of what passes the wire of a link.
     ///
     /// # Errors

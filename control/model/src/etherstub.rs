@@ -3,6 +3,7 @@
 use firelane_units::{BitRate, Mtu, Priority};
 use serde::{Deserialize, Serialize};
 
+use crate::fusing::{Fusing, is_same_zone};
 use crate::link::{high, is_high};
 use crate::value;
 
@@ -23,11 +24,15 @@ pub struct Etherstub {
     #[serde(default = "high", with = "value", skip_serializing_if = "is_high")]
     #[cfg_attr(feature = "schema", schema(value_type = String, default = "high"))]
     pub priority: Priority,
+    /// Whether its connections may be fused.
+    #[serde(default, skip_serializing_if = "is_same_zone")]
+    #[cfg_attr(feature = "schema", schema(value_type = String, default = "same-zone"))]
+    pub fusion: Fusing,
 }
 
 impl Default for Etherstub {
     fn default() -> Self {
-        Self { mtu: Mtu::ETHERSTUB, maxbw: None, priority: Priority::High }
+        Self { mtu: Mtu::ETHERSTUB, maxbw: None, priority: Priority::High, fusion: Fusing::default() }
     }
 }
 

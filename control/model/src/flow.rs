@@ -10,6 +10,7 @@ use core::str::FromStr;
 use firelane_units::{BitRate, IpPrefix, MacAddr, PortRange, Priority, VlanId};
 use serde::{Deserialize, Serialize};
 
+use crate::fusing::{Fusing, is_same_zone};
 use crate::value::{self, TextValue, serde_as_text};
 use crate::{FieldError, LinkName};
 
@@ -209,6 +210,10 @@ pub struct Flow {
     #[serde(default = "medium", with = "value", skip_serializing_if = "is_medium")]
     #[cfg_attr(feature = "schema", schema(value_type = String, default = "medium"))]
     pub priority: Priority,
+    /// Whether its connections may be fused.
+    #[serde(default, skip_serializing_if = "is_same_zone")]
+    #[cfg_attr(feature = "schema", schema(value_type = String, default = "same-zone"))]
+    pub fusion: Fusing,
 }
 
 fn medium() -> Priority {

@@ -6,6 +6,7 @@
 use firelane_units::{BitRate, Mtu, Priority};
 use serde::{Deserialize, Serialize};
 
+use crate::fusing::{Fusing, is_same_zone};
 use crate::value;
 use crate::{IfName, Memif, Nic, NicDriver};
 
@@ -34,12 +35,14 @@ pub struct Link {
     pub maxbw: Option<BitRate>,
     /// Its place when a lane cannot serve everything.
     pub priority: Priority,
+    /// Whether its connections may be fused.
+    pub fusion: Fusing,
 }
 
 impl Link {
     /// A link of `kind` with the default properties.
     pub fn new(kind: LinkKind) -> Self {
-        Self { kind, mtu: Mtu::ETHERNET, maxbw: None, priority: Priority::High }
+        Self { kind, mtu: Mtu::ETHERNET, maxbw: None, priority: Priority::High, fusion: Fusing::default() }
     }
 }
 
@@ -86,6 +89,10 @@ struct LinkTable {
     #[serde(default = "high", with = "value", skip_serializing_if = "is_high")]
     #[cfg_attr(feature = "schema", schema(value_type = String, default = "high"))]
     priority: Priority,
+    /// Whether its connections may be fused.
+    #[serde(default, skip_serializing_if = "is_same_zone")]
+    #[cfg_attr(feature = "schema", schema(value_type = String, default = "same-zone"))]
+    fusion: Fusing,
 }
 
 fn ethernet() -> Mtu {
@@ -108,7 +115,7 @@ impl TryFrom<LinkTable> for Link {
     type Error = &'static str;
 
     fn try_from(table: LinkTable) -> Result<Self, Self::Error> {
-        let LinkTable { kind, ifname, driver, memif, mtu, maxbw, priority } = table;
+        let LinkTable { kind, ifname, driver, memif, mtu, maxbw, priority, fusion } = table;
         if driver.is_some() && !matches!(kind, KindWord::Nic) {
             return Err("driver: only kind = \"nic\" has a driver");
         }
@@ -135,13 +142,13 @@ impl TryFrom<LinkTable> for Link {
                 return Err("memif: only kind = \"memif\" has another process");
             }
         };
-        Ok(Self { kind, mtu, maxbw, priority })
+        Ok(Self { kind, mtu, maxbw, priority, fusion })
     }
 }
 
 impl From<Link> for LinkTable {
     fn from(link: Link) -> Self {
-        let Link { kind, mtu, maxbw, priority } = link;
+        let Link { kind, mtu, maxbw, priority, fusion } = link;
         let (kind, ifname, driver, memif) = match kind {
             LinkKind::Tap(ifname) => (KindWord::Tap, Some(ifname), None, None),
             LinkKind::Nic(Nic { ifname, driver }) => {
@@ -150,7 +157,7 @@ impl From<Link> for LinkTable {
             LinkKind::Memif(memif) => (KindWord::Memif, None, None, Some(memif)),
             LinkKind::Memory => (KindWord::Memory, None, None, None),
         };
-        Self { kind, ifname, driver, memif, mtu, maxbw, priority }
+        Self { kind, ifname, driver, memif, mtu, maxbw, priority, fusion }
     }
 }
 

@@ -3,6 +3,7 @@
 use firelane_units::{BitRate, IpPrefix, Mtu, Priority, Protections, VlanId};
 use serde::{Deserialize, Serialize};
 
+use crate::fusing::{Fusing, is_same_zone};
 use crate::link::{high, is_high};
 use crate::value;
 use crate::{ClientId, Guard, IfName, LinkClass, LinkName, Mac, Memif, NamespaceName, NetstackName};
@@ -54,6 +55,8 @@ pub struct Vnic {
     pub maxbw: Option<BitRate>,
     /// Its place when a lane cannot serve everything.
     pub priority: Priority,
+    /// Whether its connections may be fused.
+    pub fusion: Fusing,
     /// Whether commands call it a VLAN (`dladm create-vlan`); everything else is as of a VNIC.
     pub is_vlan: bool,
     /// How its user is kept from saying that it is somebody else.
@@ -72,6 +75,7 @@ impl Vnic {
             mtu: None,
             maxbw: None,
             priority: Priority::High,
+            fusion: Fusing::default(),
             is_vlan: false,
             guard: Guard::default(),
             user: VnicUser::Nobody,
@@ -141,6 +145,10 @@ struct VnicTable {
     #[serde(default = "high", with = "value", skip_serializing_if = "is_high")]
     #[cfg_attr(feature = "schema", schema(value_type = String, default = "high"))]
     priority: Priority,
+    /// Whether its connections may be fused.
+    #[serde(default, skip_serializing_if = "is_same_zone")]
+    #[cfg_attr(feature = "schema", schema(value_type = String, default = "same-zone"))]
+    fusion: Fusing,
     /// Whether commands call it a VLAN.
     #[serde(default, skip_serializing_if = "is_false")]
     is_vlan: bool,
@@ -194,19 +202,19 @@ impl TryFrom<VnicTable> for Vnic {
                 return Err("memif beside netstack or tap: a VNIC has one user, so only one of them");
             }
         };
-        let VnicTable { over, mac, vlan, mtu, maxbw, priority, is_vlan, .. } = table;
+        let VnicTable { over, mac, vlan, mtu, maxbw, priority, fusion, is_vlan, .. } = table;
         let guard = Guard {
             kinds: table.protection,
             allowed_ips: table.allowed_ips,
             allowed_cids: table.allowed_dhcp_cids,
         };
-        Ok(Self { over, mac, vlan, mtu, maxbw, priority, is_vlan, guard, user })
+        Ok(Self { over, mac, vlan, mtu, maxbw, priority, fusion, is_vlan, guard, user })
     }
 }
 
 impl From<Vnic> for VnicTable {
     fn from(vnic: Vnic) -> Self {
-        let Vnic { over, mac, vlan, mtu, maxbw, priority, is_vlan, guard, user } = vnic;
+        let Vnic { over, mac, vlan, mtu, maxbw, priority, fusion, is_vlan, guard, user } = vnic;
         let (netstack, tap, memif) = match user {
             VnicUser::Nobody => (None, None, None),
             VnicUser::Netstack(name) => (Some(name), None, None),
@@ -221,6 +229,7 @@ impl From<Vnic> for VnicTable {
             mtu,
             maxbw,
             priority,
+            fusion,
             is_vlan,
             protection,
             allowed_ips,

@@ -215,6 +215,7 @@ impl Step {
                     change("mtu", &from.mtu, &to.mtu),
                     rates,
                     change("priority", &from.priority, &to.priority),
+                    change("fusion", &from.fusion.word(), &to.fusion.word()),
                 ];
                 ("link", name, list.to_vec())
             }
@@ -224,6 +225,7 @@ impl Step {
                     change("mtu", &from.mtu, &to.mtu),
                     rates,
                     change("priority", &from.priority, &to.priority),
+                    change("fusion", &from.fusion.word(), &to.fusion.word()),
                 ];
                 ("etherstub", name, list.to_vec())
             }
@@ -237,6 +239,7 @@ impl Step {
                     change("mtu", &mtu(from), &mtu(to)),
                     change("maxbw", &rate(from.maxbw), &rate(to.maxbw)),
                     change("priority", &from.priority, &to.priority),
+                    change("fusion", &from.fusion.word(), &to.fusion.word()),
                     change("protection", &shown(from.guard.kinds), &shown(to.guard.kinds)),
                     change("allowed-ips", &list_of(&from.guard.allowed_ips), &list_of(&to.guard.allowed_ips)),
                     change(
@@ -283,7 +286,11 @@ impl Step {
         match &self.action {
             Action::SetFlow(name, from, to) => {
                 let rates = change("maxbw", &rate(from.maxbw), &rate(to.maxbw));
-                let list = [rates, change("priority", &from.priority, &to.priority)];
+                let list = [
+                    rates,
+                    change("priority", &from.priority, &to.priority),
+                    change("fusion", &from.fusion.word(), &to.fusion.word()),
+                ];
                 write!(f, "set flow {name}{}", Changes(&list))
             }
             Action::SetService(name, from, to) => {

@@ -112,7 +112,9 @@ impl<D: Driver> Links<D> {
             }
         }
         self.changed();
-        self.places.insert(flow.index(), FlowPlace { owner, rule, home }).map_err(|_| "the flow exists")
+        self.places
+            .insert(flow.index(), FlowPlace { owner, rule, home, may_fuse: true })
+            .map_err(|_| "the flow exists")
     }
 
     /// Removes a flow; the frames that it held are classified again.
@@ -121,6 +123,7 @@ impl<D: Driver> Links<D> {
         self.flows.remove(flow, |direction, frame| held.push((direction, frame))).map_err(flow_refusal)?;
         self.changed();
         let place = self.places.remove(flow.index()).ok_or("no such flow")?;
+        self.count_unfusing();
         if let (Some(rule), Some(port)) = (place.rule, self.ports.get_mut(place.owner.index())) {
             port.rules.remove(&rule);
         }
@@ -153,6 +156,16 @@ impl<D: Driver> Links<D> {
         self.changed();
         self.places.get_mut(flow.index()).ok_or("no such flow")?.home = home;
         Ok(())
+    }
+
+    pub(crate) fn set_fusion(&mut self, flow: FlowId, may_fuse: bool) -> Result<(), Refusal> {
+        self.places.get_mut(flow.index()).ok_or("no such flow")?.may_fuse = may_fuse;
+        self.count_unfusing();
+        Ok(())
+    }
+
+    fn count_unfusing(&mut self) {
+        self.unfusing = self.places.iter().filter(|place| !place.may_fuse).count();
     }
 
     pub(crate) fn set_steering(&mut self, netstack: NetstackId, steering: Option<Steering>) {

@@ -111,6 +111,7 @@ impl<D: Driver> Lane<D> {
 
     fn on_control(&mut self, control: Control<D>) {
         let what = control.word();
+        self.stacks.follow(&self.common, &self.links, &control);
         if let Err(why) = self.apply(control) {
             self.common.outbox.notices.push(Notice::Refused { what, why });
         }
@@ -141,16 +142,11 @@ impl<D: Driver> Lane<D> {
                     _ => Ok(()),
                 }
             }
-            Control::AddFlow(setup) => {
-                stacks.follow_flows(common);
-                links.add_flow(common, setup)
-            }
-            Control::RemoveFlow(flow) => {
-                stacks.follow_flows(common);
-                links.remove_flow(common, flow)
-            }
+            Control::AddFlow(setup) => links.add_flow(common, setup),
+            Control::RemoveFlow(flow) => links.remove_flow(common, flow),
             Control::SetMaxbw(flow, maxbw) => links.set_maxbw(common, flow, maxbw),
             Control::SetPriority(flow, priority) => links.set_priority(flow, priority),
+            Control::SetFusion(flow, may_fuse) => links.set_fusion(flow, may_fuse),
             Control::SetHome(flow, home) => links.set_home(flow, home),
             Control::AddNetstack(config) => {
                 links.set_steering(config.id, Some(config.steering.clone()));
@@ -173,12 +169,10 @@ impl<D: Driver> Lane<D> {
             Control::Tune(config) => stacks.tune(config),
             Control::AddTap(tap) => {
                 common.taps.add(tap);
-                stacks.reconsider_all();
                 Ok(())
             }
             Control::RemoveTap(id) => {
                 common.taps.remove(id);
-                stacks.reconsider_all();
                 Ok(())
             }
         }

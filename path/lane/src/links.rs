@@ -39,6 +39,8 @@ pub(crate) struct Links<D> {
     pub(crate) switches: Dense<SwitchedLink>,
     pub(crate) flows: FlowTable,
     pub(crate) places: Dense<FlowPlace>,
+    /// How many flows keep their connections from being fused.
+    pub(crate) unfusing: usize,
     pub(crate) queues: Dense<Queue<D>>,
     /// Who looks at the frames of protected ports.
     pub(crate) guards: Dense<Guard>,
@@ -71,6 +73,7 @@ impl<D> Links<D> {
             switches: Dense::new(),
             flows: FlowTable::new(),
             places: Dense::new(),
+            unfusing: 0,
             queues: Dense::new(),
             guards: Dense::new(),
             arrivals: Arrivals::default(),

@@ -121,6 +121,8 @@ pub enum Control<D> {
     SetMaxbw(FlowId, Option<BitRate>),
     /// A flow's priority changes.
     SetPriority(FlowId, Priority),
+    /// Whether connections that belong to a flow, or to one that is part of it, may be fused.
+    SetFusion(FlowId, bool),
     /// A flow's home changes (a limit came or went above it).
     SetHome(FlowId, Option<LaneId>),
     /// A netstack begins.
@@ -165,6 +167,7 @@ impl<D> Control<D> {
             Self::RemoveFlow(_) => "remove flow",
             Self::SetMaxbw(..) => "set maxbw",
             Self::SetPriority(..) => "set priority",
+            Self::SetFusion(..) => "set fusion",
             Self::SetHome(..) => "set home",
             Self::AddNetstack(_) => "add netstack",
             Self::RemoveNetstack(_) => "remove netstack",

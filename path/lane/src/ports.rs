@@ -145,4 +145,6 @@ pub(crate) struct FlowPlace {
     pub(crate) owner: LinkId,
     pub(crate) rule: Option<firelane_classify::FlowMatch>,
     pub(crate) home: Option<LaneId>,
+    /// Whether its connections may be fused.
+    pub(crate) may_fuse: bool,
 }

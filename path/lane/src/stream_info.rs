@@ -6,7 +6,7 @@
 use core::net::SocketAddr;
 
 use firelane_tcp::{Info, Surroundings, TCP_INFO_LEN};
-use firelane_units::{Bytes, FlowId, Mtu};
+use firelane_units::{Bytes, FlowId, LinkId, Mtu};
 
 /// A connection, its rings and its names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +36,10 @@ pub struct StreamInfo {
 pub enum Unfused {
     /// The netstack's property `_fusion` is off.
     Property,
+    /// The property `fusion` of a VNIC, or of the link below it.
+    Link(LinkId),
+    /// The property of a flow.
+    Flow(FlowId),
     /// Somebody looks on at a VNIC or a flow of one of its ends.
     Captured,
 }

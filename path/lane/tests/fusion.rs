@@ -7,15 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use firelane_classify::FlowMatch;
+use firelane_flow::FlowConfig;
 use firelane_frame::{RingReader, byte_ring};
 use firelane_lane::{
-    CaptureTap, Captured, Control, FusionTuning, LaneMessage, NetstackConfig, SocketCommand, StreamOption,
+    CaptureTap, Captured, Control, FlowSetup, FusionTuning, LaneMessage, NetstackConfig, SocketCommand,
+    StreamOption, Unfused,
 };
 use firelane_socket::{
     Flags, ListenerEnd, ReadError, Ready, SocketError, SocketToken, StreamEnd, UrgentMode, WriteError,
 };
 use firelane_tcp::Keepalive;
-use firelane_units::{FlowId, LinkId, Mtu, NetstackId};
+use firelane_units::{FlowId, LinkId, Mtu, NetstackId, Priority};
 use proptest::prelude::*;
 use support::*;
 
@@ -554,4 +557,50 @@ fn who_looks_elsewhere_unfuses_nobody() {
     let mut local = fused();
     look_on(&mut local.world, Some(1), &[]);
     assert!(is_fused(&local.client), "127.0.0.1 is no VNIC's");
+}
+
+#[test]
+fn a_link_a_vnic_or_a_flow_says_whether_connections_are_fused_and_running_ones_follow() {
+    for lanes in [1, 4] {
+        let mut pair = pair(lanes, "10.0.0.1:80");
+        let local_port = Some("80".parse().unwrap());
+        let rule = FlowMatch { local_port, ..FlowMatch::default() };
+        let (served, parent) = (FlowId(8), Some(FlowId(1)));
+        let config = FlowConfig { parent, maxbw: None, priority: Priority::Medium };
+        pair.world.add_flow(FlowSetup {
+            flow: served,
+            owner: LinkId(1),
+            rule: Some(rule),
+            config,
+            home: None,
+        });
+        pair.world.run();
+        assert!(is_fused(&pair.client));
+        // The server's own flow, and what it is part of.
+        for (flow, why) in [(served, Unfused::Flow(served)), (FlowId(1), Unfused::Link(LinkId(1)))] {
+            pair.write(&pattern(0, 5000)).unwrap();
+            pair.world.all(|| Control::SetFusion(flow, false));
+            pair.world.run();
+            assert!(!is_fused(&pair.client) && !is_fused(&pair.server));
+            let (lane, conn) = (pair.client.shared().lane(), pair.client.shared().conn().unwrap());
+            let info = pair.world.lanes[lane.index()].stream_info(pair.world.now, conn).unwrap();
+            assert_eq!(info.unfused, Some(why));
+            let mut bytes = [0; 5000];
+            assert_eq!(pair.read(&mut bytes), Ok(5000));
+            assert_eq!(bytes[..], pattern(0, 5000));
+            pair.world.all(|| Control::SetFusion(flow, true));
+            pair.world.run();
+            assert!(is_fused(&pair.client) && is_fused(&pair.server));
+        }
+        // A flow that forbids it and goes leaves its connections to those who do not.
+        pair.world.all(|| Control::SetFusion(served, false));
+        pair.world.all(|| Control::RemoveFlow(served));
+        pair.world.run();
+        assert!(is_fused(&pair.client));
+        // Another VNIC's say is nothing to it.
+        pair.world.all(|| Control::SetFusion(FlowId(2), false));
+        pair.world.run();
+        assert!(is_fused(&pair.client) && is_fused(&pair.server));
+        pair.world.check_conservation();
+    }
 }

@@ -122,6 +122,22 @@ fn history_of(flow: &str, stage: &Stage<'_>) -> String {
     format!("{}:{}\n", sum("rfused"), sum("ofused"))
 }
 
+/// What turns fusion off, and on again.
+const SWITCHES: [[&[&str]; 2]; 3] = [
+    [
+        &["ipadm", "set-prop", "-t", "-N", "web", "-p", "_fusion=off", "tcp"],
+        &["ipadm", "set-prop", "-t", "-N", "web", "-p", "_fusion=on", "tcp"],
+    ],
+    [
+        &["dladm", "set-linkprop", "-t", "-p", "fusion=off", "web0"],
+        &["dladm", "reset-linkprop", "-t", "-p", "fusion", "web0"],
+    ],
+    [
+        &["flowadm", "set-flowprop", "-t", "-p", "fusion=off", "tcp"],
+        &["flowadm", "set-flowprop", "-t", "-p", "fusion=same-zone", "tcp"],
+    ],
+];
+
 /// Fuses and parts two programs' connection every few milliseconds, for so long, while both send what they can.
 fn flip(seconds: u32) {
     let sandbox = Sandbox::new();
@@ -129,20 +145,57 @@ fn flip(seconds: u32) {
     let time = seconds.to_string();
     let words = ["/usr/bin/python3", &script("flip.py"), Stage::FIRELANE, &time];
     let pumps = stage.serve(On::Firelane, &words);
+    let flow = ["flowadm", "add-flow", "-t", "-l", "web0", "-a", "transport=tcp", "tcp"];
+    stage.daemon().firelane(&flow).expect_success();
     let end = Instant::now() + Duration::from_secs(seconds.into());
     let mut changes = 0;
     while Instant::now() < end {
-        for word in ["off", "on"] {
-            let property = format!("_fusion={word}");
-            stage
-                .daemon()
-                .firelane(&["ipadm", "set-prop", "-t", "-N", "web", "-p", &property, "tcp"])
-                .expect_success();
+        for words in SWITCHES.iter().flatten() {
+            stage.daemon().firelane(words).expect_success();
             changes += 1;
         }
     }
     println!("{changes} changes\n{}", pumps.expect_success());
     stage.wait_until_nothing_is_left();
+}
+
+#[test]
+fn who_turns_fusion_off_is_named() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    let flow = ["flowadm", "add-flow", "-t", "-l", "web0", "-a", "transport=tcp", "tcp"];
+    stage.daemon().firelane(&flow).expect_success();
+    let pumps = stage.serve(On::Firelane, &["/usr/bin/python3", &script("flip.py"), Stage::FIRELANE, "85"]);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while pumps.log().lines().next().is_none() {
+        assert!(Instant::now() < deadline, "it does not start");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = pumps.log().lines().next().unwrap_or_default().to_owned();
+    // The last of those that are off below each other is the narrowest.
+    let link = [
+        ["dladm", "set-linkprop", "-t", "-p", "fusion=off", "s1"],
+        SWITCHES[1][0].try_into().expect("six words"),
+    ];
+    for (words, why) in [
+        (&link[0][..], "fusion is off at link s1"),
+        (&link[1][..], "fusion is off at link web0"),
+        (SWITCHES[2][0], "fusion is off at flow tcp"),
+        (SWITCHES[0][0], "_fusion is off"),
+    ] {
+        stage.daemon().firelane(words).expect_success();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let explained = stage.daemon().firelane(&["explain", &pid]).expect_success();
+            if explained.contains(why) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{why}: {explained}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    stop(&pid);
+    pumps.expect_success();
 }
 
 #[test]

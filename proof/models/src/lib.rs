@@ -10,9 +10,9 @@ mod filter;
 use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_model::{
-    Address, CongestionControl, DsField, Etherstub, Flow, FlowMatch, Guard, IfProps, Interface, Lanes, Link,
-    LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, ReversePath, Route,
-    RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser,
+    Address, CongestionControl, DsField, Etherstub, Flow, FlowMatch, Fusing, Guard, IfProps, Interface,
+    Lanes, Link, LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop,
+    ReversePath, Route, RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser,
 };
 use firelane_units::{
     BitRate, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, Protection, Protections, VlanId,
@@ -59,6 +59,10 @@ impl Dice<'_> {
 
     fn priority(&mut self) -> Priority {
         Priority::ALL[self.below(3)]
+    }
+
+    fn fusing(&mut self) -> Fusing {
+        [Fusing::SameZone, Fusing::Off][self.below(2)]
     }
 
     fn memif(&mut self, number: usize) -> Memif {
@@ -131,12 +135,13 @@ fn roll_lower(model: &mut Model, dice: &mut Dice<'_>) {
                     2 => LinkKind::Nic(Nic { ifname: name("n", number), driver: dice.nic_driver() }),
                     _ => LinkKind::Memif(dice.memif(number)),
                 };
-                let link = Link { mtu: dice.mtu(), maxbw: dice.maybe(Dice::rate), ..Link::new(kind) };
+                let (mtu, maxbw, fusion) = (dice.mtu(), dice.maybe(Dice::rate), dice.fusing());
+                let link = Link { mtu, maxbw, fusion, ..Link::new(kind) };
                 model.links.insert(name("l", number), link);
             }
             _ => {
-                let stub =
-                    Etherstub { mtu: dice.mtu(), maxbw: dice.maybe(Dice::rate), priority: dice.priority() };
+                let (mtu, maxbw, priority) = (dice.mtu(), dice.maybe(Dice::rate), dice.priority());
+                let stub = Etherstub { mtu, maxbw, priority, fusion: dice.fusing() };
                 model.etherstubs.insert(name("l", number), stub);
             }
         }
@@ -192,6 +197,7 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
         mtu: dice.maybe(Dice::mtu).filter(|&mtu| Some(mtu) <= model.lower_mtu(over.as_str())),
         maxbw: dice.maybe(Dice::rate),
         priority: dice.priority(),
+        fusion: dice.fusing(),
         user,
         over,
     };
@@ -221,7 +227,8 @@ fn roll_flow(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
         remote_mac: dice.maybe(|dice| MacAddr([2, 8, 0x20, 0, 0, dice.below(3) as u8])),
     };
     let link = links[dice.below(links.len())].clone();
-    let flow = Flow { link, matching, maxbw: dice.maybe(Dice::rate), priority: dice.priority() };
+    let (maxbw, priority, fusion) = (dice.maybe(Dice::rate), dice.priority(), dice.fusing());
+    let flow = Flow { link, matching, maxbw, priority, fusion };
     model.flows.insert(name("f", number), flow);
 }
 

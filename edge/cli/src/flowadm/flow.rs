@@ -1,7 +1,7 @@
 //! `flowadm` verbs that make, remove and list flows.
 
 use firelane_api::{Api, ApiError, Change, ChangeRequest, FlowInfo, Status, Which, set_flow_prop};
-use firelane_model::{FieldError, Flow, FlowMatch, FlowName, LinkName};
+use firelane_model::{FieldError, Flow, FlowMatch, FlowName, Fusing, LinkName};
 use firelane_units::Priority;
 
 use super::PROGRAM;
@@ -56,7 +56,13 @@ pub(super) fn add(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fail
         _ => return Err(die("flow name is required")),
     };
     let name = flow_name(name)?;
-    let mut flow = Flow { link, matching: FlowMatch::default(), maxbw: None, priority: Priority::Medium };
+    let mut flow = Flow {
+        link,
+        matching: FlowMatch::default(),
+        maxbw: None,
+        priority: Priority::Medium,
+        fusion: Fusing::default(),
+    };
     flow.matching = matching(&attributes)?;
     let texts: Vec<_> = call.args.values('p').collect();
     if !texts.is_empty() {

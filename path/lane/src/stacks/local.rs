@@ -7,7 +7,7 @@
 use firelane_classify::{Headers, Tuple};
 use firelane_frame::{FlowTag, Frame};
 use firelane_socket::ConnRef;
-use firelane_units::{Bytes, ConnId, Direction, LinkId, NetstackId};
+use firelane_units::{Bytes, ConnId, Direction, FlowId, LinkId, NetstackId};
 
 use super::Stacks;
 use super::conn::Conns;
@@ -17,6 +17,7 @@ use super::tune::Sweep;
 use crate::common::Common;
 use crate::fusion::Fusion;
 use crate::links::Links;
+use crate::message::Control;
 use crate::stream_info::Unfused;
 
 /// Places that one look for fused connections passes.
@@ -73,15 +74,16 @@ impl Stacks {
         ((end as usize) < self.conns.slab.places()).then_some(end)
     }
 
-    /// Who may be fused may have changed: all connections are asked, in the turns that follow.
-    pub(crate) fn reconsider_all(&mut self) {
-        self.sweep = Some(Sweep::begin());
-    }
-
-    /// Flows change: what belonged to one that somebody looks at may belong to another.
-    pub(crate) fn follow_flows<D>(&mut self, common: &Common<D>) {
-        if !common.taps.is_empty() {
-            self.reconsider_all();
+    /// A change comes. If it may have a say in who is fused, all connections are asked in the turns that follow.
+    pub(crate) fn follow<D>(&mut self, common: &Common<D>, links: &Links<D>, change: &Control<D>) {
+        let has_say = match change {
+            Control::SetFusion(..) | Control::AddTap(_) | Control::RemoveTap(_) => true,
+            // What belonged to one that somebody looks at, or that forbids it, may belong to another.
+            Control::AddFlow(_) | Control::RemoveFlow(_) => !common.taps.is_empty() || links.unfusing > 0,
+            _ => false,
+        };
+        if has_say {
+            self.sweep = Some(Sweep::begin());
         }
     }
 
@@ -119,16 +121,19 @@ impl Shard {
         if !self.config.fusion.is_on {
             return Some(Unfused::Property);
         }
-        let is_captured = !common.taps.is_empty()
-            && [*tuple, tuple.reversed()].iter().any(|tuple| self.is_captured(common, links, tuple));
-        is_captured.then_some(Unfused::Captured)
+        if common.taps.is_empty() && links.unfusing == 0 {
+            return None;
+        }
+        [*tuple, tuple.reversed()].iter().find_map(|tuple| self.unfused_way(common, links, tuple))
     }
 
-    /// Whether somebody looks on at what goes from the tuple's local end to its remote one.
-    fn is_captured<D>(&self, common: &Common<D>, links: &Links<D>, tuple: &Tuple) -> bool {
-        self.local_way(tuple).any(|(link, direction)| {
-            let over = links.ports.get(link.index()).map(|port| port.over);
-            over.is_some_and(|over| common.taps.want((link, over), links.flow_at(link, tuple, direction)))
+    /// The same for what goes from the tuple's local end to its remote one.
+    fn unfused_way<D>(&self, common: &Common<D>, links: &Links<D>, tuple: &Tuple) -> Option<Unfused> {
+        self.local_way(tuple).find_map(|(link, direction)| {
+            let over = links.ports.get(link.index())?.over;
+            let flow = links.flow_at(link, tuple, direction);
+            let forbids = flow.and_then(|flow| links.unfusing_at(flow));
+            forbids.or_else(|| common.taps.want((link, over), flow).then_some(Unfused::Captured))
         })
     }
 
@@ -141,6 +146,23 @@ impl Shard {
 }
 
 impl<D> Links<D> {
+    /// Which flow, of this one and those that it is part of, keeps connections from being fused.
+    fn unfusing_at(&self, flow: FlowId) -> Option<Unfused> {
+        let mut next = Some(flow);
+        while let Some(flow) = next {
+            let place = self.places.get(flow.index())?;
+            if !place.may_fuse {
+                return Some(if place.rule.is_some() {
+                    Unfused::Flow(flow)
+                } else {
+                    Unfused::Link(place.owner)
+                });
+            }
+            next = self.flows.config(flow)?.parent;
+        }
+        None
+    }
+
     /// Text has gone from the VNIC that has the tuple's local address to the one that has its remote address.
     fn count_fused(&mut self, way: impl Iterator<Item = (LinkId, Direction)>, tuple: &Tuple, bytes: Bytes) {
         for (link, direction) in way {
