@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use crate::cpu::{self, Meter};
 use crate::peer::{self, Peer, Place, Result};
-use crate::report::{Samples, Table, Verdict, number};
+use crate::report::{ROUNDS_MIN, Samples, Table, Verdict, number};
 use crate::scene::Scene;
 use crate::stream::Use;
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = ROUNDS_MIN;
 const SPAN: Duration = Duration::from_millis(1200);
 /// How long an attack lasts before the victim is looked at.
 const ONSET: Duration = Duration::from_millis(300);

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use crate::cpu::Meter;
 use crate::peer::{self, Peer, Place, Result};
-use crate::report::{Samples, Table, Verdict, number};
+use crate::report::{ROUNDS_MIN, Samples, Table, Verdict, number};
 use crate::scene::{CLIENT, SERVER, Scene, WEB};
 use crate::two_servers::TOPOLOGY;
 use wire::{FRAME_BYTES, PORT};
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = ROUNDS_MIN;
 /// How long the wire is read before something is sent.
 const HEAD_START: Duration = Duration::from_millis(15);
 /// How much longer senders send than the wire is read.
@@ -69,7 +69,7 @@ impl Rate {
     }
 
     fn span(self) -> Duration {
-        Duration::from_millis(if self.megabits < 10 { 2200 } else { 600 })
+        Duration::from_millis(if self.megabits < 10 { 1700 } else { 400 })
     }
 
     /// How far off a window may be, as a share of the limit: 1 %, or two frames.
