@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod frags;
+mod index;
 mod packet;
 mod pools;
 mod rules;

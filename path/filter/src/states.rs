@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 
 use firelane_units::{Direction, Instant, KeepState, LinkId, Port};
 use firelane_wire::{IpProtocol, TcpView};
-use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
 
+use crate::index::Index;
 use crate::packet::Packet;
 use crate::state::{Going, Key, State, asks, query};
 
@@ -137,7 +137,7 @@ impl StateCounts {
 pub(crate) struct States {
     slab: Vec<Option<State>>,
     free: Vec<u32>,
-    index: HashTable<(u32, u32)>,
+    index: Index,
     hasher: SipHasher13,
     /// Half-open ones in the order in which they began, by place and number.
     half_open: VecDeque<(u32, u64)>,
@@ -156,7 +156,7 @@ impl States {
         Self {
             slab: Vec::new(),
             free: Vec::new(),
-            index: HashTable::new(),
+            index: Index::default(),
             hasher: SipHasher13::new_with_keys(key.0, key.1),
             half_open: VecDeque::new(),
             hand: 0,
@@ -252,13 +252,15 @@ impl States {
             key.0 = Key::new(src, dst, protocol, [from.0, to.0], 0);
             key.1 = key.0.hash(&self.hasher);
         }
-        // Where the hash points to nearly always has the names: it is read before they are compared.
+        let keys = &keys[..flows.len()];
+        keys.iter().for_each(|&(_, hash)| self.index.touch(hash));
+        // Where the hash leads to nearly always has the names: it is read before they are compared.
         let mut places = [None; FORESEEN_MAX];
-        for (place, &(_, hash)) in places.iter_mut().zip(&keys[..flows.len()]) {
-            *place = self.index.find(spread(hash), |&(its, _)| its == hash).map(|&(_, at)| at);
+        for (place, &(_, hash)) in places.iter_mut().zip(keys) {
+            *place = self.index.find(hash, |_| true);
         }
         places.iter().flatten().for_each(|&at| self.touch(at));
-        for (nth, (key, hash)) in keys[..flows.len()].iter().enumerate() {
+        for (nth, (key, hash)) in keys.iter().enumerate() {
             if places[nth].is_some()
                 && let Some((at, way)) = self.find_hashed(key, *hash)
                 && let Some(state) = &self.slab[at as usize]
@@ -362,7 +364,7 @@ impl States {
             }
             self.half_open.push_back((at, number));
         }
-        self.index.insert_unique(spread(hash), (hash, at), |&(hash, _)| spread(hash));
+        self.index.insert(hash, at);
         StateRef::new(at, 0, number)
     }
 
@@ -373,11 +375,11 @@ impl States {
 
     fn find_hashed(&self, key: &Key, hash: u32) -> Option<(u32, usize)> {
         let reversed = key.reversed();
-        let is_one = |&(its, at): &(u32, u32)| {
+        let is_one = |at: u32| {
             let state = self.slab[at as usize].as_ref();
-            its == hash && state.is_some_and(|state| state.key == *key || state.key == reversed)
+            state.is_some_and(|state| state.key == *key || state.key == reversed)
         };
-        let &(_, at) = self.index.find(spread(hash), is_one)?;
+        let at = self.index.find(hash, is_one)?;
         let way = usize::from(self.slab[at as usize].as_ref()?.key != *key);
         Some((at, way))
     }
@@ -385,9 +387,7 @@ impl States {
     fn remove(&mut self, at: u32) {
         let Some(state) = self.slab[at as usize].take() else { return };
         let hash = state.key.hash(&self.hasher);
-        if let Ok(found) = self.index.find_entry(spread(hash), |&(_, its)| its == at) {
-            found.remove();
-        }
+        self.index.remove(hash, at);
         if state.list == self.list
             && let Some(count) = self.by_rule.get_mut(state.rule as usize)
         {
@@ -397,7 +397,7 @@ impl States {
         if self.len() == 0 {
             // All memory goes with the last one.
             (self.slab, self.free, self.hand) = (Vec::new(), Vec::new(), 0);
-            (self.index, self.half_open) = (HashTable::new(), VecDeque::new());
+            (self.index, self.half_open) = (Index::default(), VecDeque::new());
         }
     }
 
@@ -448,13 +448,8 @@ impl States {
         self.slab.capacity() * size_of::<Option<State>>()
             + self.free.capacity() * size_of::<u32>()
             + self.half_open.capacity() * size_of::<(u32, u64)>()
-            + self.index.allocation_size()
+            + self.index.allocated_bytes()
     }
-}
-
-/// The table's control bytes are the top of a hash.
-const fn spread(hash: u32) -> u64 {
-    (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Whether the state that was entered there with this number is still there, and half-open.

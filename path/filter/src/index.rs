@@ -1,0 +1,151 @@
+//! From the hash of a state's names to its place.
+//!
+//! Open addressing with linear probing in one array, at most half full, so that where a hash leads to is known before
+//! anything was read: of several packets all that is read first, and then waited for once ([`Index::touch`]), for which a
+//! library's table has no call. The hash has a secret, so peers cannot aim at a place.
+
+use core::hint::black_box;
+
+/// Places by hash.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    slots: Vec<Slot>,
+    len: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Slot {
+    hash: u32,
+    at: u32,
+}
+
+/// No state's place.
+const NOWHERE: u32 = u32::MAX;
+const EMPTY: Slot = Slot { hash: 0, at: NOWHERE };
+const SLOTS_LEAST: usize = 8;
+
+impl Index {
+    /// Where a hash leads to, by its upper bits.
+    #[inline]
+    fn home(&self, hash: u32) -> usize {
+        (u64::from(hash) * self.slots.len() as u64 >> u32::BITS) as usize
+    }
+
+    /// Reads what a search for `hash` begins with.
+    #[inline]
+    pub(crate) fn touch(&self, hash: u32) {
+        black_box(self.slots.get(self.home(hash)).map(|slot| slot.at));
+    }
+
+    /// The first place under `hash` of which `is_it` says so.
+    #[inline]
+    pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut nth = self.home(hash);
+        loop {
+            let slot = self.slots.get(nth)?;
+            if slot.at == NOWHERE {
+                return None;
+            }
+            if slot.hash == hash && is_it(slot.at) {
+                return Some(slot.at);
+            }
+            nth = self.behind(nth);
+        }
+    }
+
+    /// Enters a place that is not in it.
+    pub(crate) fn insert(&mut self, hash: u32, at: u32) {
+        if (self.len + 1) * 2 > self.slots.len() {
+            let slots = (self.slots.len() * 2).max(SLOTS_LEAST);
+            let old = core::mem::replace(&mut self.slots, vec![EMPTY; slots]);
+            old.into_iter().filter(|slot| slot.at != NOWHERE).for_each(|slot| self.put(slot));
+        }
+        self.put(Slot { hash, at });
+        self.len += 1;
+    }
+
+    /// Takes a place out.
+    pub(crate) fn remove(&mut self, hash: u32, at: u32) {
+        if self.slots.is_empty() {
+            return;
+        }
+        let mut free = self.home(hash);
+        while self.slots[free] != (Slot { hash, at }) {
+            if self.slots[free].at == NOWHERE {
+                return;
+            }
+            free = self.behind(free);
+        }
+        self.len -= 1;
+        // Who comes behind moves up, unless the free place is before its home: no search ends too early.
+        let mask = self.slots.len() - 1;
+        let mut next = self.behind(free);
+        while self.slots[next].at != NOWHERE {
+            let from_home = next.wrapping_sub(self.home(self.slots[next].hash)) & mask;
+            if from_home >= next.wrapping_sub(free) & mask {
+                self.slots[free] = self.slots[next];
+                free = next;
+            }
+            next = self.behind(next);
+        }
+        self.slots[free] = EMPTY;
+    }
+
+    /// The bytes that it takes.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>()
+    }
+
+    #[inline]
+    fn behind(&self, nth: usize) -> usize {
+        (nth + 1) & (self.slots.len() - 1)
+    }
+
+    fn put(&mut self, slot: Slot) {
+        let mut nth = self.home(slot.hash);
+        while self.slots[nth].at != NOWHERE {
+            nth = self.behind(nth);
+        }
+        self.slots[nth] = slot;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    proptest! {
+        #[test]
+        fn behaves_as_a_set(steps in prop::collection::vec((any::<bool>(), 0..4_u32, 0..12_u32), 0..300)) {
+            let (mut index, mut model) = (Index::default(), HashSet::new());
+            // Few hashes, at both ends of the table, so that places stand behind each other and around the end.
+            let hash = |which: u32| [0, 1, u32::MAX, u32::MAX - 1][which as usize];
+            for (adds, which, at) in steps {
+                if adds && model.insert((which, at)) {
+                    index.insert(hash(which), at);
+                } else if !adds {
+                    model.remove(&(which, at));
+                    index.remove(hash(which), at);
+                }
+                prop_assert_eq!(index.len, model.len());
+                for which in 0..4 {
+                    let found = |at| index.find(hash(which), |its| its == at) == Some(at);
+                    prop_assert!((0..12).all(|at| found(at) == model.contains(&(which, at))));
+                    index.touch(hash(which));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hashes_spread_over_the_whole_table() {
+        let mut index = Index::default();
+        (0..1000_u32).for_each(|n| index.insert(n.wrapping_mul(0x9e37_79b9), n));
+        let mask = index.slots.len() - 1;
+        let used = index.slots.iter().enumerate().filter(|(_, slot)| slot.at != NOWHERE);
+        let worst = used.map(|(nth, slot)| nth.wrapping_sub(index.home(slot.hash)) & mask).max();
+        assert!(worst < Some(8), "{worst:?}");
+    }
+}
