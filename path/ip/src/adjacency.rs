@@ -75,8 +75,6 @@ impl Ip {
     #[inline]
     pub fn pass_usual(&mut self, way: &Adjacency, Usual { len }: Usual, mut frame: Frame) {
         frame.truncate(L3 + len);
-        let meta = frame.meta_mut();
-        (meta.ingress, meta.flow) = (way.link, FlowTag::NONE);
         let bytes = frame.as_mut_slice();
         bytes[..6].copy_from_slice(&way.dst_mac.0);
         bytes[6..12].copy_from_slice(&way.src_mac.0);
@@ -89,6 +87,9 @@ impl Ip {
         counts.received += packets;
         counts.forwarded += packets;
         self.out.push(frame);
+        if let Some(meta) = self.out.last_meta_mut() {
+            (meta.ingress, meta.flow) = (way.link, FlowTag::NONE);
+        }
     }
 }
 

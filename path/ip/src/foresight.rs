@@ -53,9 +53,11 @@ impl KnownGateways {
         (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % GATEWAYS
     }
 
-    fn find(&self, gateway: &Gateway, generation: u32) -> Option<Adjacency> {
+    /// That of a gateway. It is lent: a copy would be read again before it is written whole, for which a processor waits.
+    #[inline]
+    fn find(&self, gateway: &Gateway, generation: u32) -> Option<&Adjacency> {
         let (known, adjacency) = self.places.get(Self::place(gateway))?.as_ref()?;
-        (known == gateway && adjacency.generation == generation).then_some(*adjacency)
+        (known == gateway && adjacency.generation == generation).then_some(adjacency)
     }
 
     fn put(&mut self, gateway: Gateway, adjacency: Adjacency) {
@@ -69,7 +71,7 @@ impl KnownGateways {
 impl Ip {
     /// Tells `found` the way of each of `flows`, by its number, that is as most are. Of more than [`FORESEEN_MAX`] only
     /// so many are looked at.
-    pub fn foresee(&mut self, now: Instant, flows: &[NewFlow], mut found: impl FnMut(usize, Adjacency)) {
+    pub fn foresee(&mut self, now: Instant, flows: &[NewFlow], mut found: impl FnMut(usize, &Adjacency)) {
         let mut onward = [(0, IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED)); FORESEEN_MAX];
         let mut count = 0;
         for (nth, flow) in flows.iter().take(FORESEEN_MAX).enumerate() {
@@ -82,7 +84,11 @@ impl Ip {
         let mut gateways = [None; FORESEEN_MAX];
         self.routes.gateways(onward, &mut gateways);
         for (&(nth, dst), gateway) in onward.iter().zip(&gateways) {
-            if let Some(adjacency) = gateway.and_then(|gateway| self.adjacency_of(now, gateway))
+            let Some(gateway) = gateway else { continue };
+            if self.gateways.find(gateway, self.generation).is_none() {
+                self.learn_gateway(now, *gateway);
+            }
+            if let Some(adjacency) = self.gateways.find(gateway, self.generation)
                 && self.forwards(adjacency.link, dst.is_ipv4())
             {
                 found(nth, adjacency);
@@ -110,18 +116,14 @@ impl Ip {
         is_for_others && self.is_on_reverse_path(link, src) && !self.sourced.has(src)
     }
 
-    /// The way to a gateway, if there is one and its address is known.
-    fn adjacency_of(&mut self, now: Instant, gateway: Gateway) -> Option<Adjacency> {
-        if let Some(known) = self.gateways.find(&gateway, self.generation) {
-            return Some(known);
-        }
+    /// Looks for the way to a gateway and keeps it, if there is one and its address is known.
+    fn learn_gateway(&mut self, now: Instant, gateway: Gateway) -> Option<()> {
         let (ip, link) = gateway;
         let link = self.link_towards(link, Some(ip))?;
         let interface = *self.interfaces.get(link)?;
         let (_, dst_mac) = self.neighbours.resolve(now, link, ip)?;
         let (src_mac, mtu, generation) = (interface.mac, interface.mtu, self.generation);
-        let adjacency = Adjacency { link, src_mac, dst_mac, mtu, generation };
-        self.gateways.put(gateway, adjacency);
-        Some(adjacency)
+        self.gateways.put(gateway, Adjacency { link, src_mac, dst_mac, mtu, generation });
+        Some(())
     }
 }

@@ -420,7 +420,7 @@ proptest! {
             })
             .collect();
         let mut foreseen = vec![None; flows.len()];
-        router.ip.foresee(NOW, &flows, |nth, adjacency| foreseen[nth] = Some(adjacency));
+        router.ip.foresee(NOW, &flows, |nth, adjacency| foreseen[nth] = Some(*adjacency));
         for (nth, (flow, said)) in flows.iter().zip(foreseen).enumerate() {
             let packet = datagram(&flow.src.to_string(), &flow.dst.to_string(), 64, 10);
             let found = match give(&mut router, flow.link, &packet) {

@@ -77,7 +77,7 @@ impl Taps {
     /// A frame passes the port `link` of the link `over`.
     #[inline]
     pub(crate) fn see(&mut self, now: Instant, port: (LinkId, LinkId), direction: Direction, frame: &Frame) {
-        if !self.0.is_empty() {
+        if !self.is_empty() {
             self.show(now, port, direction, frame);
         }
     }

@@ -9,7 +9,7 @@
 use core::num::NonZeroU32;
 
 use firelane_classify::Headers;
-use firelane_frame::{Frame, Weight};
+use firelane_frame::{FlowTag, Frame, Weight};
 use firelane_units::{Direction, FlowId, LinkId, MacAddr, SwitchPortId};
 
 use crate::common::Common;
@@ -233,19 +233,29 @@ impl<D> Links<D> {
         way.passed += weight;
         ways.uncounted |= 1 << slot;
         let (over, to) = (way.over, way.to);
-        if let Some(flow) = outward {
-            frame.meta_mut().flow = flow.into();
+        if !common.taps.is_empty() {
+            // Who looks may ask for the flow at either port.
+            frame.meta_mut().flow = outward.map_or(frame.meta().flow, FlowTag::from);
+            common.taps.see(common.now, (ingress, over), Direction::Out, &frame);
+            frame.meta_mut().flow = inward.map_or(frame.meta().flow, FlowTag::from);
+            if queue.is_some() {
+                common.taps.see(common.now, (to, over), Direction::In, &frame);
+            }
         }
-        common.taps.see(common.now, (ingress, over), Direction::Out, &frame);
-        if let Some(flow) = inward {
-            frame.meta_mut().flow = flow.into();
-        }
+        let flow = inward.or(outward);
         match queue {
             Some(queue) => {
-                common.taps.see(common.now, (to, over), Direction::In, &frame);
                 queue.tx.push(frame);
+                if let (Some(flow), Some(meta)) = (flow, queue.tx.last_meta_mut()) {
+                    meta.flow = flow.into();
+                }
             }
-            None => self.deliver(common, to, frame, headers),
+            None => {
+                if let Some(flow) = flow {
+                    frame.meta_mut().flow = flow.into();
+                }
+                self.deliver(common, to, frame, headers);
+            }
         }
         Ok(())
     }

@@ -73,16 +73,16 @@ impl ForwardedFlows {
         link: LinkId,
         tuple: &Tuple,
         (steps, judged): (StepListId, Judged),
-        adjacency: Adjacency,
+        adjacency: &Adjacency,
     ) -> Option<Known> {
         if self.adjacencies.first().is_some_and(|first| first.generation != adjacency.generation) {
             self.adjacencies.clear();
         }
-        let nth = match self.adjacencies.iter().position(|known| *known == adjacency) {
+        let nth = match self.adjacencies.iter().position(|known| known == adjacency) {
             Some(nth) => nth,
             None if self.adjacencies.len() == ADJACENCIES_MAX => return None,
             None => {
-                self.adjacencies.push(adjacency);
+                self.adjacencies.push(*adjacency);
                 self.adjacencies.len() - 1
             }
         };
@@ -290,7 +290,7 @@ impl<D> Inside<'_, D> {
             && !headers.tagged
         {
             let steps = self.shard.forward_steps();
-            let _ = self.shard.forwarded.learn(link, &tuple, (steps, Judged::default()), adjacency);
+            let _ = self.shard.forwarded.learn(link, &tuple, (steps, Judged::default()), &adjacency);
         }
     }
 }
