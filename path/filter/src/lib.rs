@@ -132,12 +132,14 @@ impl Filter {
         !self.rules.is_empty()
     }
 
-    /// Follows other rules from now on. States stay, as in the original: what was let through may go on.
+    /// Follows other rules from now on. States stay, as in the original: what was let through may go on. A rule that was there
+    /// before goes on counting, and what it let through counts for it.
     pub fn set(&mut self, config: FilterConfig, now: Instant) {
         let FilterConfig { rules, pools } = config;
         self.keeps = rules.iter().any(|rule| rule.keep_state.is_some());
-        self.states.begin_list(rules.len());
-        self.rules = Rules::new(rules);
+        let mut rules = Rules::new(rules);
+        self.states.begin_list(&rules.go_on_from(&self.rules));
+        self.rules = rules;
         self.pools.clear();
         for (pool, entries) in pools {
             for (prefix, until) in entries {

@@ -4,7 +4,7 @@
 //! group's rules, whose last match counts more than the head's own, and `skip` leaves some out. A match of `count` or
 //! `log` is noted and decides nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use core::num::NonZeroU32;
 use firelane_units::{
@@ -80,6 +80,21 @@ impl Rules {
         }
         let counts = vec![RuleCount::default(); compiled.len()];
         Self { rules: compiled, main, groups, counts }
+    }
+
+    /// Takes the place of `old`: a rule that is there, too, goes on counting. Answers of each rule which one of `old` it is; of
+    /// equal rules the first is the first.
+    pub(crate) fn go_on_from(&mut self, old: &Self) -> Vec<Option<u32>> {
+        let mut known: HashMap<&FilterRule<LinkId>, VecDeque<u32>> = HashMap::new();
+        for (nth, it) in old.rules.iter().enumerate() {
+            known.entry(&it.rule).or_default().push_back(nth as u32);
+        }
+        let same = self.rules.iter().map(|it| known.get_mut(&it.rule)?.pop_front());
+        let same: Vec<_> = same.collect();
+        for (count, nth) in self.counts.iter_mut().zip(&same) {
+            *count = nth.map_or_else(RuleCount::default, |nth| old.counts[nth as usize]);
+        }
+        same
     }
 
     /// Whether there are none.

@@ -27,6 +27,10 @@ pub(crate) struct Key {
     kind: u8,
 }
 
+/// What a rule is called as long as it is in each new list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RuleId(pub(crate) u32);
+
 /// Which of a state's packets it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Going {
@@ -45,9 +49,8 @@ pub(crate) struct State {
     pub(crate) ends: Instant,
     /// The how manieth it is: no two have the same.
     pub(crate) number: u64,
-    /// Which rules' list, and which of it.
-    pub(crate) list: u32,
-    pub(crate) rule: u32,
+    /// The rule that made it, by a name that it keeps in other lists.
+    pub(crate) rule: RuleId,
     /// Links: of the first packet's direction in and out, and of the other; the first packet that goes there says which.
     links: [LinkId; 4],
     pub(crate) tcp: Tracked,
@@ -156,8 +159,7 @@ impl State {
             key,
             ends: now,
             number: 0,
-            list: 0,
-            rule: 0,
+            rule: RuleId(0),
             links: [NO_LINK; 4],
             tcp,
             age: keep.age.map_or([NO_AGE; 2], |(forth, back)| [forth, back]),

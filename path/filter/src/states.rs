@@ -15,7 +15,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::index::Index;
 use crate::packet::Packet;
-use crate::state::{Going, Key, State, asks, query};
+use crate::state::{Going, Key, RuleId, State, asks, query};
 
 /// How many states there may be, unless said otherwise.
 pub const STATES_MAX: usize = 1 << 20;
@@ -80,9 +80,9 @@ pub(crate) enum NoState {
 pub(crate) enum Belongs {
     /// To none.
     No,
-    /// To the state made by this rule; rules of an earlier list have no number.
+    /// To the state made by this rule; one that is in the list no more has no number.
     To {
-        /// The rule, if the list is still the same.
+        /// The rule, if the list still has it.
         rule: Option<u32>,
         /// It goes as the first one did, and others have not heard of the state for a while.
         is_news: bool,
@@ -132,6 +132,45 @@ impl StateCounts {
     }
 }
 
+/// Which rules have made the states.
+#[derive(Debug, Default)]
+struct Owners {
+    /// Of each rule of the list that is there now: its name, and how many states it has.
+    list: Vec<(RuleId, u32)>,
+    /// By name: which rule of the list it is, or that it is in it no more.
+    names: Vec<Option<u32>>,
+}
+
+impl Owners {
+    /// Which rule of the list has this name.
+    #[inline]
+    fn rule(&self, id: RuleId) -> Option<u32> {
+        self.names.get(id.0 as usize).copied().flatten()
+    }
+
+    fn count(&mut self, id: RuleId) -> Option<&mut u32> {
+        let nth = self.rule(id)?;
+        self.list.get_mut(nth as usize).map(|(_, count)| count)
+    }
+
+    /// Another list, in which each of `same` is that rule of the one before.
+    fn begin(&mut self, same: &[Option<u32>], has_states: bool) {
+        if !has_states {
+            // Nobody remembers a name.
+            (self.list.clear(), self.names.clear());
+        }
+        self.names.fill(None);
+        let before = core::mem::take(&mut self.list);
+        for (nth, old) in same.iter().enumerate() {
+            let fresh = || (RuleId(self.names.len() as u32), 0);
+            let known = old.and_then(|old| before.get(old as usize).copied()).unwrap_or_else(fresh);
+            self.names.resize(self.names.len().max(known.0.0 as usize + 1), None);
+            self.names[known.0.0 as usize] = Some(nth as u32);
+            self.list.push(known);
+        }
+    }
+}
+
 /// The table.
 #[derive(Debug)]
 pub(crate) struct States {
@@ -144,9 +183,7 @@ pub(crate) struct States {
     hand: usize,
     look_at: Instant,
     most: usize,
-    /// The rules' list that is there now, and how many states each of its rules has.
-    list: u32,
-    by_rule: Vec<u32>,
+    rules: Owners,
     counts: StateCounts,
 }
 
@@ -162,8 +199,7 @@ impl States {
             hand: 0,
             look_at: Instant::ZERO,
             most,
-            list: 0,
-            by_rule: Vec::new(),
+            rules: Owners::default(),
             counts: StateCounts::default(),
         }
     }
@@ -178,11 +214,10 @@ impl States {
         self.slab.len() - self.free.len()
     }
 
-    /// Another list of rules counts from here on: states stay, and belong to no rule of it.
-    pub(crate) fn begin_list(&mut self, rules: usize) {
-        self.list = self.list.wrapping_add(1);
-        self.by_rule.clear();
-        self.by_rule.resize(rules, 0);
+    /// Another list of rules counts from here on, in which each of `same` is that rule of the one before: states stay, and those
+    /// of other rules belong to none.
+    pub(crate) fn begin_list(&mut self, same: &[Option<u32>]) {
+        self.rules.begin(same, self.len() > 0);
     }
 
     /// The state that a packet belongs to; it lasts longer for that.
@@ -238,8 +273,7 @@ impl States {
         let Some(state) = self.slab[at as usize].as_mut() else { return Belongs::No };
         let is_news = state.renew(way, now);
         self.counts.hits += 1;
-        let rule = (state.list == self.list).then_some(state.rule);
-        Belongs::To { rule, is_news, state: Some(StateRef::new(at, way, state.number)) }
+        Belongs::To { rule: self.rules.rule(state.rule), is_news, state: Some(StateRef::new(at, way, state.number)) }
     }
 
     /// Finds the states of several flows before their packets are judged, and tells `found` of each by its number: the
@@ -301,13 +335,12 @@ impl States {
         };
         let key = Key::new(quoted.src, quoted.dst, quoted.protocol, ports, kind);
         let Some((at, _)) = self.find(&key) else { return Belongs::No };
-        let list = self.list;
         let Some(state) = self.slab[at as usize].as_ref() else { return Belongs::No };
         if state.ends <= now || state.no_icmp_err {
             return Belongs::No;
         }
         self.counts.hits += 1;
-        Belongs::To { rule: (state.list == list).then_some(state.rule), is_news: false, state: None }
+        Belongs::To { rule: self.rules.rule(state.rule), is_news: false, state: None }
     }
 
     /// Makes a state of a packet that a rule lets through.
@@ -331,7 +364,7 @@ impl States {
             // What is there did not take the packet: the names have a new user.
             self.remove(at);
         }
-        let of_rule = self.by_rule.get(rule as usize).copied().unwrap_or_default();
+        let (id, of_rule) = self.rules.list.get(rule as usize).copied().ok_or(NoState::Never)?;
         if keep.limit.is_some_and(|limit| of_rule >= limit.get()) {
             self.counts.rule_full += 1;
             return Err(NoState::RuleFull);
@@ -341,14 +374,14 @@ impl States {
             return Err(NoState::Full);
         }
         let mut state = State::new(key, packet, segment.as_ref(), keep, now);
-        (state.list, state.rule, state.number) = (self.list, rule, self.counts.added + 1);
+        (state.rule, state.number) = (id, self.counts.added + 1);
         Ok(self.enter(state))
     }
 
     fn enter(&mut self, state: State) -> StateRef {
         let (is_half_open, number) = (state.is_half_open(), state.number);
         let hash = state.key.hash(&self.hasher);
-        if let Some(count) = self.by_rule.get_mut(state.rule as usize) {
+        if let Some(count) = self.rules.count(state.rule) {
             *count += 1;
         }
         let at = self.free.pop().unwrap_or(self.slab.len() as u32);
@@ -388,9 +421,7 @@ impl States {
         let Some(state) = self.slab[at as usize].take() else { return };
         let hash = state.key.hash(&self.hasher);
         self.index.remove(hash, at);
-        if state.list == self.list
-            && let Some(count) = self.by_rule.get_mut(state.rule as usize)
-        {
+        if let Some(count) = self.rules.count(state.rule) {
             *count -= 1;
         }
         self.free.push(at);

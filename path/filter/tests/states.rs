@@ -241,6 +241,42 @@ fn states_outlive_a_change_of_rules() {
     assert_eq!(ask(&mut filter, OUT, &udp("10.0.0.1:9", SERVER)), BLOCKED);
 }
 
+/// Of two equal rules the first goes on as the first, wherever both stand then.
+#[test]
+fn a_rule_that_stays_goes_on_counting_and_keeps_its_states() {
+    let one = KeepState { limit: NonZeroU32::new(1), ..KeepState::default() };
+    let kept = rule(IN, PASS).with(|it| it.keep_state = Some(one));
+    let block = rule(IN, BLOCK).to_port(80);
+    let follow = |filter: &mut Filter, rules: &[&firelane_units::FilterRule<LinkId>]| {
+        let rules = rules.iter().map(|&it| it.clone()).collect();
+        let config = firelane_filter::FilterConfig { rules, pools: Vec::new() };
+        filter.set(config, firelane_units::Instant::ZERO);
+    };
+    let packets = |filter: &Filter| {
+        filter.counts().rules.iter().map(|it| it.packets).collect::<Vec<_>>()
+    };
+    let mut filter = filter(vec![block.clone(), kept.clone(), block.clone()]);
+    let question = udp(CLIENT, "192.0.2.7:53");
+    (0..3).for_each(|_| assert_eq!(ask(&mut filter, IN, &question), Verdict::Pass));
+    (0..2).for_each(|_| assert_eq!(ask(&mut filter, IN, &udp(CLIENT, SERVER)), BLOCKED));
+    assert_eq!(packets(&filter), [0, 3, 2]);
+    // Its state counts for it, and its limit is reached as before.
+    follow(&mut filter, &[&kept, &rule(OUT, BLOCK), &block]);
+    assert_eq!(packets(&filter), [3, 0, 0]);
+    assert_eq!(ask_at(&mut filter, IN, LINK, &question, 0).rule, Some(0));
+    assert_eq!(ask(&mut filter, IN, &udp("10.0.0.9:1", "192.0.2.7:53")), Verdict::NoRoom);
+    // A rule that was away begins again, and what it has let through is nobody's.
+    follow(&mut filter, &[&block]);
+    assert_eq!(ask_at(&mut filter, IN, LINK, &question, 0).rule, None);
+    follow(&mut filter, &[&block, &kept]);
+    assert_eq!(packets(&filter), [0, 0]);
+    assert_eq!(ask_at(&mut filter, IN, LINK, &question, 0).rule, None);
+    assert_eq!(ask_at(&mut filter, IN, LINK, &udp("10.0.0.9:1", "192.0.2.7:53"), 0).rule, Some(1));
+    // When its states end, it may have others.
+    filter.on_time(firelane_units::Instant::from_secs(500));
+    assert_eq!(ask_at(&mut filter, IN, LINK, &udp("10.0.0.8:1", "192.0.2.7:53"), 500).verdict, Verdict::Pass);
+}
+
 proptest! {
     /// Whatever comes, in whatever order: no panic, never more states than allowed, and all memory comes back.
     #[test]
