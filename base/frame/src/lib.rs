@@ -9,6 +9,7 @@
 //! Nothing here reads a clock, takes a lock or allocates per frame. Unsafe code is in `pool.rs`, `ring.rs`,
 //! `parcel.rs`, `mpsc.rs`, `byte_ring.rs` and `extents.rs` only. With `--cfg loom` the atomics become loom's and the models run.
 
+mod ahead;
 mod arena;
 mod byte_ring;
 /// The bits of a ring's state word, for who shares the words with another process.
@@ -32,6 +33,7 @@ mod ring;
 mod sync;
 pub mod virtio;
 
+pub use ahead::read_ahead;
 pub use arena::{ArenaPair, ArenaParts, ArenaUse, BLOCK_BYTES, GENERATION_WORD, RingArena};
 pub use byte_ring::{
     FarView, MARGIN_WORDS, Margin, MarginRef, RingReader, RingSide, RingWords, RingWriter, byte_ring,

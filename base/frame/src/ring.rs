@@ -15,6 +15,7 @@
 use core::fmt;
 use core::mem::MaybeUninit;
 
+use crate::ahead::{Use, fetch};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, CachePadded, Ordering, UnsafeCell, fence};
 use crate::{Chain, Frame};
 
@@ -62,7 +63,7 @@ impl<'a, T> Slots<'a, T> {
     /// Fetches the slot at `position` for its use. A hint.
     #[inline]
     fn foresee(&self, position: usize, purpose: Use) {
-        self.at(position).with_mut(|slot| foresee(slot, purpose));
+        self.at(position).with_mut(|slot| fetch(slot.cast_const(), purpose));
     }
 }
 
@@ -115,38 +116,9 @@ pub fn spsc_ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     (producer, Consumer { shared, head: 0, tail_seen: 0 })
 }
 
-/// What a line is fetched for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
-    Read,
-    Write,
-}
-
-/// How much of a slot is fetched ahead: more is rarely used.
-const FORESEEN_BYTES: usize = 192;
-
 /// How many slots ahead the lines are fetched: a line takes as long to come from another CPU as a few items take to
 /// be copied.
 const FORESIGHT: usize = 6;
-
-/// Starts to fetch an item's lines from the CPU that had them last, so that they are here when they are used.
-#[inline]
-fn foresee<T>(item: *mut T, purpose: Use) {
-    #[cfg(target_arch = "x86_64")]
-    for line in (0..size_of::<T>().min(FORESEEN_BYTES)).step_by(64) {
-        use core::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
-        let address = item.cast::<i8>().wrapping_add(line).cast_const();
-        // SAFETY: a prefetch is a hint: it reads nothing that the program sees, and cannot fault.
-        unsafe {
-            match purpose {
-                Use::Read => _mm_prefetch::<_MM_HINT_T0>(address),
-                Use::Write => _mm_prefetch::<_MM_HINT_ET0>(address),
-            }
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (item, purpose, FORESEEN_BYTES);
-}
 
 impl<T> Producer<T> {
     /// How many items the ring holds at most.

@@ -10,8 +10,7 @@
 //! A flow may be in any place of its set, so that nearly all places are taken before one flow finds none. Which of them it
 //! is say the set's tags, one cache line of hashes; the place is another with everything else.
 
-use core::hint::black_box;
-
+use firelane_frame::read_ahead;
 use firelane_units::LinkId;
 use firelane_wire::IpProtocol;
 
@@ -76,12 +75,11 @@ impl<V: Copy + Default> FlowCache<V> {
         self.lookup_at(self.find(link, tuple), link, tuple, generation)
     }
 
-    /// Reads a flow's place, so that it is near when the flow is looked up: of several flows at once the memory answers
-    /// sooner than of one after the other.
+    /// Finds a flow's place and begins to fetch it, so that it is near when the flow is looked up.
     #[inline]
     pub fn foresee(&self, link: LinkId, tuple: &Tuple) -> Foreseen {
         let at = self.find(link, tuple);
-        black_box(at.0.and_then(|at| self.places.get(at as usize)).map_or(0, |place| place.link.0));
+        at.0.and_then(|at| self.places.get(at as usize)).iter().for_each(|place| read_ahead(*place));
         at
     }
 

@@ -1,10 +1,10 @@
 //! From the hash of a state's names to its place.
 //!
 //! Open addressing with linear probing in one array, at most half full, so that where a hash leads to is known before
-//! anything was read: of several packets all that is read first, and then waited for once ([`Index::touch`]), for which a
-//! library's table has no call. The hash has a secret, so peers cannot aim at a place.
+//! anything was read, and can be fetched for several packets together ([`Index::touch`]), for which a library's table has no
+//! call. The hash has a secret, so peers cannot aim at a place.
 
-use core::hint::black_box;
+use firelane_frame::read_ahead;
 
 /// Places by hash.
 #[derive(Debug, Default)]
@@ -31,10 +31,10 @@ impl Index {
         (u64::from(hash) * self.slots.len() as u64 >> u32::BITS) as usize
     }
 
-    /// Reads what a search for `hash` begins with.
+    /// Begins to fetch what a search for `hash` begins with.
     #[inline]
     pub(crate) fn touch(&self, hash: u32) {
-        black_box(self.slots.get(self.home(hash)).map(|slot| slot.at));
+        self.slots.get(self.home(hash)).iter().for_each(|slot| read_ahead(*slot));
     }
 
     /// The first place under `hash` of which `is_it` says so.

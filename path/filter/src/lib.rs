@@ -59,6 +59,31 @@ pub struct Ruling {
     pub state: Option<StateRef>,
 }
 
+/// A packet that has simply passed by its state: a [`Ruling`] that fits into registers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Followed {
+    /// The rule that has made the state, if the list still has it.
+    pub rule: Option<u32>,
+    /// The rule asks that somebody is told of the packet.
+    pub is_logged: bool,
+    /// As [`Ruling::is_news`].
+    pub is_news: bool,
+}
+
+impl Followed {
+    /// Whether somebody is to hear of the packet, or of its state.
+    #[inline]
+    pub const fn is_told(self) -> bool {
+        self.is_logged || self.is_news
+    }
+
+    /// The ruling.
+    pub fn ruling(self) -> Ruling {
+        let Self { rule, is_logged, is_news } = self;
+        Ruling { rule, is_news, logged: rule.filter(|_| is_logged), ..Ruling::default() }
+    }
+}
+
 /// What a filter has counted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FilterCounts {
@@ -222,21 +247,27 @@ impl Filter {
     /// A packet has passed by a state.
     #[inline]
     fn passed_by_state(&self, rule: Option<u32>, is_news: bool, state: Option<StateRef>) -> Ruling {
-        let logs = |rule: &u32| self.rules.get(*rule)?.log.filter(|log| !log.first);
-        let logged = rule.filter(|rule| logs(rule).is_some());
+        let logged = rule.filter(|_| self.logs_all(rule));
         Ruling { verdict: Verdict::Pass, rule, logged, is_news, is_for_all: false, state }
     }
 
     /// The next packet of a flow whose state is known, as [`judge`](Self::judge) would rule about it, without a search for the
     /// state. Nothing if it does not simply pass by its state; then nothing was counted, and `judge` is to be asked.
     #[inline]
-    pub fn follow(&mut self, state: StateRef, whole: &Whole<'_>, now: Instant) -> Option<Ruling> {
-        let Belongs::To { rule, is_news, state } = self.states.follow(state, whole, now)? else {
-            return None;
-        };
-        let ruling = self.passed_by_state(rule, is_news, state);
-        self.repeat(whole.direction, whole.bytes, ruling);
-        Some(ruling)
+    pub fn follow(&mut self, state: StateRef, whole: &Whole<'_>, now: Instant) -> Option<Followed> {
+        let (rule, is_news) = self.states.follow(state, whole, now)?;
+        if let Some(rule) = rule {
+            self.rules.count(rule, whole.bytes);
+        }
+        self.passed[whole.direction.index()] += 1;
+        Some(Followed { rule, is_logged: self.logs_all(rule), is_news })
+    }
+
+    /// Whether the packets of a rule's states are told of.
+    #[inline]
+    fn logs_all(&self, rule: Option<u32>) -> bool {
+        let log = rule.and_then(|rule| self.rules.get(rule)?.log);
+        log.is_some_and(|log| !log.first)
     }
 
     /// Whether there are states.

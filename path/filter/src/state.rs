@@ -3,7 +3,6 @@
 //! Two cache lines: the first is what a search compares and what says that the state is still there, the second what a packet
 //! changes. `states.rs` keeps them.
 
-use core::hash::Hasher;
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
 
@@ -98,7 +97,17 @@ impl Key {
     }
 
     pub(crate) fn new(src: IpAddr, dst: IpAddr, protocol: IpProtocol, ports: [u16; 2], kind: u8) -> Self {
-        Self { src: halves(src), dst: halves(dst), ports, protocol, kind }
+        Self::of_halves(halves(src), halves(dst), protocol, ports, kind)
+    }
+
+    pub(crate) const fn of_halves(
+        src: [u64; 2],
+        dst: [u64; 2],
+        protocol: IpProtocol,
+        ports: [u16; 2],
+        kind: u8,
+    ) -> Self {
+        Self { src, dst, ports, protocol, kind }
     }
 
     pub(crate) const fn reversed(self) -> Self {
@@ -110,13 +119,10 @@ impl Key {
     pub(crate) fn hash(&self, hasher: &SipHasher13) -> u32 {
         let [from, to] = [(self.src, self.ports[0]), (self.dst, self.ports[1])];
         let ((low, low_port), (high, high_port)) = if from <= to { (from, to) } else { (to, from) };
-        let mut hasher = *hasher;
         let names = u64::from(low_port) << 32 | u64::from(high_port) << 16;
-        hasher.write_u64(names | u64::from(self.protocol.0) << 8 | u64::from(self.kind));
-        for half in [low, high].as_flattened() {
-            hasher.write_u64(*half);
-        }
-        hasher.finish() as u32
+        let names = names | u64::from(self.protocol.0) << 8 | u64::from(self.kind);
+        let words = [names, low[0], low[1], high[0], high[1]];
+        hasher.hash(words.map(u64::to_ne_bytes).as_flattened()) as u32
     }
 }
 

@@ -4,11 +4,10 @@
 //! has ended: an entry costs one write per packet and no list. When all places are taken the half-open entry that waits longest goes
 //! first; what both ends have shown to be theirs stays, and the newcomer is refused.
 
-use core::hint::black_box;
-use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use firelane_frame::read_ahead;
 use firelane_units::{Direction, Instant, KeepState, LinkId, Port};
 use firelane_wire::{IpProtocol, TcpView};
 use siphasher::sip::SipHasher13;
@@ -54,10 +53,10 @@ pub struct Whole<'a> {
 /// What names a flow: who sends, to whom, between which ports.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowNames {
-    /// Who sends.
-    pub src: IpAddr,
+    /// Who sends, as high and low half; IPv4 in its mapped form.
+    pub src: [u64; 2],
     /// Whom it is for.
-    pub dst: IpAddr,
+    pub dst: [u64; 2],
     /// Source and destination port.
     pub ports: (Port, Port),
     /// What it is.
@@ -248,13 +247,22 @@ impl States {
             self.counts.out_of_window += 1;
             return Belongs::OutOfWindow;
         }
-        self.pass(at, way, now)
+        let (is_news, number) = (state.renew(way, now), state.number);
+        self.counts.hits += 1;
+        let rule = self.rules.rule(state.rule);
+        Belongs::To { rule, is_news, state: Some(StateRef::new(at, way, number)) }
     }
 
-    /// A packet of a flow whose state is known: what [`take`](Self::take) says of it, if that is that it belongs to the state.
+    /// A packet of a flow whose state is known: what [`take`](Self::take) says of it, its rule and whether it is news, if it
+    /// belongs to the state.
     /// Otherwise nothing was counted and nothing has changed that `take` would not change.
     #[inline]
-    pub(crate) fn follow(&mut self, known: StateRef, whole: &Whole<'_>, now: Instant) -> Option<Belongs> {
+    pub(crate) fn follow(
+        &mut self,
+        known: StateRef,
+        whole: &Whole<'_>,
+        now: Instant,
+    ) -> Option<(Option<u32>, bool)> {
         let (at, way) = known.place();
         let state = self.slab.get_mut(at as usize)?.as_mut().filter(|state| state.number == known.number)?;
         let segment = whole.segment;
@@ -264,16 +272,11 @@ impl States {
         }
         let is_its = state.is_by_link(Going { way, direction: whole.direction, link: whole.link })
             && segment.is_none_or(|segment| state.tcp.take(way, segment));
-        is_its.then(|| self.pass(at, way, now))
-    }
-
-    /// A packet passes by a state that is there.
-    #[inline]
-    fn pass(&mut self, at: u32, way: usize, now: Instant) -> Belongs {
-        let Some(state) = self.slab[at as usize].as_mut() else { return Belongs::No };
-        let is_news = state.renew(way, now);
+        if !is_its {
+            return None;
+        }
         self.counts.hits += 1;
-        Belongs::To { rule: self.rules.rule(state.rule), is_news, state: Some(StateRef::new(at, way, state.number)) }
+        Some((self.rules.rule(state.rule), state.renew(way, now)))
     }
 
     /// Finds the states of several flows before their packets are judged, and tells `found` of each by its number: the
@@ -283,7 +286,7 @@ impl States {
         let mut keys = [(Key::NOBODY, 0); FORESEEN_MAX];
         for (key, flow) in keys.iter_mut().zip(flows) {
             let FlowNames { src, dst, ports: (from, to), protocol } = *flow;
-            key.0 = Key::new(src, dst, protocol, [from.0, to.0], 0);
+            key.0 = Key::of_halves(src, dst, protocol, [from.0, to.0], 0);
             key.1 = key.0.hash(&self.hasher);
         }
         let keys = &keys[..flows.len()];
@@ -304,7 +307,7 @@ impl States {
         }
     }
 
-    /// Reads what a packet of a state will ask for.
+    /// Begins to fetch what a packet of a state will ask for.
     #[inline]
     pub(crate) fn touch_known(&self, known: StateRef) {
         self.touch(known.place().0);
@@ -312,10 +315,7 @@ impl States {
 
     #[inline]
     fn touch(&self, at: u32) {
-        if let Some(Some(state)) = self.slab.get(at as usize) {
-            // Its two cache lines.
-            black_box((state.number, state.tcp.phase()));
-        }
+        self.slab.get(at as usize).iter().for_each(|state| read_ahead(*state));
     }
 
     /// An ICMP error about a packet of a state, from its other end or from somebody between.

@@ -46,7 +46,12 @@ fn ask_known(
         segment: segment.as_ref(),
     };
     let followed = known.get(&names).and_then(|state| filter.follow(*state, &whole, now));
-    let ruling = followed.unwrap_or_else(|| filter.judge(packet, now));
+    let state = known.get(&names).copied();
+    let ruling = match followed {
+        // It is the state that was named.
+        Some(followed) => Ruling { state, ..followed.ruling() },
+        None => filter.judge(packet, now),
+    };
     if let Some(state) = ruling.state {
         known.insert(names, state);
     }
@@ -125,8 +130,15 @@ proptest! {
 }
 
 fn names(packet: &Packet<'_>) -> FlowNames {
-    let Packet { src, dst, protocol, .. } = *packet;
-    FlowNames { src, dst, ports: packet.ports().unwrap(), protocol }
+    let halves = |address: core::net::IpAddr| match address {
+        core::net::IpAddr::V4(address) => {
+            let bits = address.to_ipv6_mapped().to_bits();
+            [(bits >> 64) as u64, bits as u64]
+        }
+        core::net::IpAddr::V6(_) => unreachable!("the packets are IPv4's"),
+    };
+    let (src, dst) = (halves(packet.src), halves(packet.dst));
+    FlowNames { src, dst, ports: packet.ports().unwrap(), protocol: packet.protocol }
 }
 
 #[test]

@@ -252,9 +252,7 @@ fn a_rule_that_stays_goes_on_counting_and_keeps_its_states() {
         let config = firelane_filter::FilterConfig { rules, pools: Vec::new() };
         filter.set(config, firelane_units::Instant::ZERO);
     };
-    let packets = |filter: &Filter| {
-        filter.counts().rules.iter().map(|it| it.packets).collect::<Vec<_>>()
-    };
+    let packets = |filter: &Filter| filter.counts().rules.iter().map(|it| it.packets).collect::<Vec<_>>();
     let mut filter = filter(vec![block.clone(), kept.clone(), block.clone()]);
     let question = udp(CLIENT, "192.0.2.7:53");
     (0..3).for_each(|_| assert_eq!(ask(&mut filter, IN, &question), Verdict::Pass));

@@ -7,6 +7,7 @@
 use core::hash::{BuildHasher, Hash};
 use core::net::IpAddr;
 
+use firelane_frame::read_ahead;
 use firelane_units::{IpPrefix, LinkId};
 use firelane_wire::RouterPreference;
 
@@ -336,6 +337,8 @@ impl Routes {
         }
         self.v4.lookup_many(&v4[..count_v4], &mut places);
         self.v6.lookup_many(&v6[..count_v6], &mut places);
+        let entries = places.iter().flatten().filter_map(|&place| self.same.get(place as usize));
+        entries.for_each(read_ahead);
         for (place, found) in places.iter().zip(found) {
             *found = place.and_then(|place| self.same[place as usize].only_gateway());
         }

@@ -7,6 +7,8 @@
 
 use core::marker::PhantomData;
 
+use firelane_frame::read_ahead;
+
 /// An address as a key: its bits, the first one highest.
 pub(crate) trait Key: Copy {
     /// Five bits for the node at `depth`, which counts one bit more than the address has: the root's five begin with
@@ -226,8 +228,11 @@ impl<K: Key> Trie<K> {
                 }
                 if node.nodes >> chunk & 1 != 0 {
                     at[walker] = node.node_at(chunk) as u32;
+                    read_ahead(&self.nodes.all[at[walker] as usize]);
                     walking[kept] = walker as u8;
                     kept += 1;
+                } else if let Some(value) = self.values.all.get(best[walker] as usize) {
+                    read_ahead(value);
                 }
             }
             count = kept;

@@ -66,15 +66,15 @@ impl ForwardedFlows {
         self.is_router
     }
 
-    /// A flow's first packet goes to `adjacency`: the next ones go there by `steps`. Answers what is known then, even if
-    /// it is not remembered; nothing if there are too many next stations.
+    /// A flow's first packet goes to `adjacency`: the next ones go there by `steps`. Answers the number of the next station,
+    /// even if the flow is not remembered; nothing if there are too many.
     fn learn(
         &mut self,
         link: LinkId,
         tuple: &Tuple,
         (steps, judged): (StepListId, Judged),
         adjacency: &Adjacency,
-    ) -> Option<Known> {
+    ) -> Option<u16> {
         if self.adjacencies.first().is_some_and(|first| first.generation != adjacency.generation) {
             self.adjacencies.clear();
         }
@@ -87,9 +87,9 @@ impl ForwardedFlows {
             }
         };
         (self.is_router, self.is_learning) = (true, true);
-        let known = Known { steps, adjacency: nth as u16, judged };
-        self.cache.insert(link, tuple, adjacency.generation, known);
-        Some(known)
+        let nth = nth as u16;
+        self.cache.insert(link, tuple, adjacency.generation, Known { steps, adjacency: nth, judged });
+        Some(nth)
     }
 
     /// What is known of a flow.
@@ -178,9 +178,10 @@ impl Shard {
         ip.core.foresee(now, &flows[..new.len()], |nth, adjacency| {
             let arrival = &mut ahead[new[nth]];
             let Some(tuple) = arrival.headers.tuple() else { return };
-            let known = forwarded.learn(arrival.link, &tuple, (steps, judged[nth]), adjacency);
-            let generation = adjacency.generation;
-            arrival.foreseen = known.map(|known| Foreseen { generation, known });
+            let (judged, generation) = (judged[nth], adjacency.generation);
+            if let Some(adjacency) = forwarded.learn(arrival.link, &tuple, (steps, judged), adjacency) {
+                arrival.foreseen = Some(Foreseen { generation, known: Known { steps, adjacency, judged } });
+            }
         });
         ip.touch();
     }
@@ -189,14 +190,13 @@ impl Shard {
     fn states_of(&mut self, new: &[usize], ahead: &[Arrival]) -> [Judged; AHEAD] {
         let mut judged = [Judged::default(); AHEAD];
         if self.gate.has_states() {
-            let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-            let ports = (Port(0), Port(0));
+            let (nobody, ports) = ([0; 2], (Port(0), Port(0)));
             let mut flows = [FlowNames { src: nobody, dst: nobody, ports, protocol: IpProtocol(0) }; AHEAD];
             for (flow, &nth) in flows.iter_mut().zip(new) {
                 if let Some(tuple) = ahead[nth].headers.tuple() {
-                    let (src, dst, protocol) = (tuple.remote(), tuple.local(), tuple.protocol());
-                    *flow =
-                        FlowNames { src, dst, ports: (tuple.remote_port(), tuple.local_port()), protocol };
+                    let ([dst, src], protocol) = (tuple.halves(), tuple.protocol());
+                    let ports = (tuple.remote_port(), tuple.local_port());
+                    *flow = FlowNames { src, dst, ports, protocol };
                 }
             }
             self.gate.filter().foresee(&flows[..new.len()], |nth, state| judged[nth] = Judged::state(state));

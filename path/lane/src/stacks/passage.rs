@@ -132,13 +132,13 @@ impl<D> Inside<'_, D> {
             return Err(frame);
         };
         let outward = filter.follow(state, &whole(Direction::Out, adjacency.link), now);
-        if inward.logged.is_some() || inward.is_news {
-            self.heed(Direction::In, arrival.link, frame.as_slice(), headers, inward);
+        if inward.is_told() {
+            self.heed(Direction::In, arrival.link, frame.as_slice(), headers, inward.ruling());
         }
         self.shard.ip.pass_usual(adjacency, usual, frame);
         match outward {
-            Some(ruling) if ruling.logged.is_none() => self.shard.gate.let_out(),
-            Some(ruling) => self.tell_of_last(ruling),
+            Some(outward) if !outward.is_told() => self.shard.gate.let_out(),
+            Some(outward) => self.tell_of_last(outward.ruling()),
             None => {
                 self.go_out();
             }
@@ -146,7 +146,7 @@ impl<D> Inside<'_, D> {
         Ok(())
     }
 
-    /// The packet that IP has made ready last may go, and the operator wants to hear of it.
+    /// The packet that IP has made ready last may go, and somebody is to hear of it.
     #[cold]
     fn tell_of_last(&mut self, ruling: Ruling) {
         let Some(frame) = self.shard.ip.core.output().pop_back() else { return };
