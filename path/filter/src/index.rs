@@ -28,7 +28,7 @@ impl Index {
     /// Where a hash leads to, by its upper bits.
     #[inline]
     fn home(&self, hash: u32) -> usize {
-        (u64::from(hash) * self.slots.len() as u64 >> u32::BITS) as usize
+        ((u64::from(hash) * self.slots.len() as u64) >> u32::BITS) as usize
     }
 
     /// Begins to fetch what a search for `hash` begins with.

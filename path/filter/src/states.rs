@@ -156,7 +156,8 @@ impl Owners {
     fn begin(&mut self, same: &[Option<u32>], has_states: bool) {
         if !has_states {
             // Nobody remembers a name.
-            (self.list.clear(), self.names.clear());
+            self.list.clear();
+            self.names.clear();
         }
         self.names.fill(None);
         let before = core::mem::take(&mut self.list);
