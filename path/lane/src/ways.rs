@@ -135,6 +135,25 @@ fn is_kept_here<D>(places: &Dense<FlowPlace>, common: &Common<D>, flow: FlowId) 
     home.is_none_or(|home| home == common.id)
 }
 
+/// Shows a frame to the taps of the port that it came by, and of the one that it goes to if a device is there: who looks may ask
+/// for its flow at either.
+#[cold]
+fn show<D>(
+    common: &mut Common<D>,
+    frame: &mut Frame,
+    over: LinkId,
+    from: (LinkId, Option<FlowId>),
+    to: Option<(LinkId, Option<FlowId>)>,
+) {
+    for ((port, flow), direction) in [(Some(from), Direction::Out), (to, Direction::In)]
+        .into_iter()
+        .filter_map(|(at, direction)| Some((at?, direction)))
+    {
+        frame.meta_mut().flow = flow.map_or(frame.meta().flow, FlowTag::from);
+        common.taps.see(common.now, (port, over), direction, frame);
+    }
+}
+
 impl<D> Links<D> {
     /// The switch has decided that a frame from `ingress` to `dst` goes from its port `from` to `at`, where our port
     /// `to` is: remembers it if nothing else has to be decided for the next one.
@@ -234,13 +253,8 @@ impl<D> Links<D> {
         ways.uncounted |= 1 << slot;
         let (over, to) = (way.over, way.to);
         if !common.taps.is_empty() {
-            // Who looks may ask for the flow at either port.
-            frame.meta_mut().flow = outward.map_or(frame.meta().flow, FlowTag::from);
-            common.taps.see(common.now, (ingress, over), Direction::Out, &frame);
-            frame.meta_mut().flow = inward.map_or(frame.meta().flow, FlowTag::from);
-            if queue.is_some() {
-                common.taps.see(common.now, (to, over), Direction::In, &frame);
-            }
+            let inner = queue.as_ref().map(|_| (to, inward));
+            show(common, &mut frame, over, (ingress, outward), inner);
         }
         let flow = inward.or(outward);
         match queue {
