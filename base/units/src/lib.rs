@@ -8,6 +8,7 @@
 
 mod direction;
 mod drop_reason;
+mod ds_field;
 mod filter_rule;
 mod ids;
 mod mac;
@@ -22,6 +23,7 @@ mod vlan;
 
 pub use direction::Direction;
 pub use drop_reason::{DropCounters, DropReason, Station};
+pub use ds_field::DsField;
 pub use filter_rule::{
     BlockAnswer, FilterAction, FilterAddresses, FilterEnd, FilterLog, FilterMatch, FilterPorts,
     FilterProtocol, FilterRule, KeepState, PacketTrait, TcpFlagsMatch,

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use firelane::{
-    Algorithm, DadConfig, DsField, FastOpenPolicy, FlowMatch, Forwarding, FusionTuning, HopLimits,
-    IpProtocol, Keepalive, MtuProbing, NetstackConfig, Profile, ProtectionRules, RouteConfig, RouteKind,
-    RtoLimits, SocketDefaults, StreamConfig, SynCookies, TcpConfig, Willing,
+    Algorithm, DadConfig, FastOpenPolicy, FlowMatch, Forwarding, FusionTuning, HopLimits, IpProtocol,
+    Keepalive, MtuProbing, NetstackConfig, Profile, ProtectionRules, RouteConfig, RouteKind, RtoLimits,
+    SocketDefaults, StreamConfig, SynCookies, TcpConfig, Willing,
 };
 use firelane_model::{ClientId, Guard, Prop, Route, RouteEnd, Tunables, Way};
 use firelane_units::Mss;
@@ -123,7 +123,7 @@ pub(crate) fn rule(matching: &firelane_model::FlowMatch) -> FlowMatch {
         transport: matching.transport.map(|it| IpProtocol(it.number())),
         local_port: matching.local_port,
         remote_port: matching.remote_port,
-        dsfield: matching.dsfield.and_then(|it| DsField::new(it.value(), it.mask())),
+        dsfield: matching.dsfield,
         vlan: matching.vlan_id,
         local_mac: matching.local_mac,
         remote_mac: matching.remote_mac,
@@ -134,7 +134,7 @@ pub(crate) fn rule(matching: &firelane_model::FlowMatch) -> FlowMatch {
 mod tests {
     use super::*;
     use firelane_model::{Allowed, CongestionControl, Setting};
-    use firelane_units::Port;
+    use firelane_units::{DsField, Port};
 
     /// Everything that reaches the engine, as text.
     fn reached(tunables: &Tunables) -> String {

@@ -69,7 +69,7 @@ pub use udp_socket::UdpSocket;
 pub use watch::{StepMeter, Trace, TraceOf};
 pub use worker::{Ran, Worker};
 
-pub use firelane_classify::{DsField, FlowMatch, Headers, L3, RuleError};
+pub use firelane_classify::{FlowMatch, Headers, L3, RuleError};
 pub use firelane_driver_afxdp::{
     AfXdpConfig, AfXdpError, AfXdpQueue, Attached, Claim, Mode as AfXdpMode, Refused as AfXdpRefused,
     Wish as AfXdpWish, open as open_afxdp, probe as probe_afxdp,

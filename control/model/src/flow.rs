@@ -7,7 +7,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use firelane_units::{BitRate, IpPrefix, MacAddr, PortRange, Priority, VlanId};
+use firelane_units::{BitRate, DsField, IpPrefix, MacAddr, PortRange, Priority, VlanId};
 use serde::{Deserialize, Serialize};
 
 use crate::fusing::{Fusing, is_same_zone};
@@ -98,56 +98,6 @@ impl TextValue for Transport {
 
 serde_as_text!(Transport);
 
-/// A differentiated-services field with the bits of it that count, `0x2e:0xfc`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct DsField {
-    value: u8,
-    mask: u8,
-}
-
-impl DsField {
-    /// `Some` if the mask has a bit; bits of `value` outside it are cleared.
-    pub const fn new(value: u8, mask: u8) -> Option<Self> {
-        if mask == 0 { None } else { Some(Self { value: value & mask, mask }) }
-    }
-
-    /// What the masked field must be.
-    pub const fn value(self) -> u8 {
-        self.value
-    }
-
-    /// The bits that count.
-    pub const fn mask(self) -> u8 {
-        self.mask
-    }
-}
-
-impl fmt::Display for DsField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{:#x}:{:#x}", self.value, self.mask))
-    }
-}
-
-impl TextValue for DsField {
-    const ALLOWED: &'static str = "a dsfield is 0xVV or 0xVV:0xMM, value and mask from 0x01 to 0xff";
-
-    fn read(text: &str) -> Option<Self> {
-        let byte = |text: &str| {
-            let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
-            let plain = (1..=2).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
-            u8::from_str_radix(digits, 16).ok().filter(|&byte| plain && byte != 0)
-        };
-        let (value, mask) = text.split_once(':').unwrap_or((text, "0xff"));
-        Self::new(byte(value)?, byte(mask)?).filter(|field| field.value != 0)
-    }
-
-    fn write(&self) -> String {
-        self.to_string()
-    }
-}
-
-serde_as_text!(DsField);
-
 /// What a flow matches; "local" is the link's own side: destination inward, source outward.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -173,7 +123,8 @@ pub struct FlowMatch {
     #[cfg_attr(feature = "schema", schema(schema_with = schema::port_or_range))]
     pub remote_port: Option<PortRange>,
     /// The differentiated-services field.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub dsfield: Option<DsField>,
     /// The VLAN of the frames' tag, as they pass the link.
     #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]

@@ -47,7 +47,7 @@ pub use dhcp::{Dhcp, HostName};
 pub use error::{FieldError, FileError};
 pub use etherstub::Etherstub;
 pub use filter::{Filter, IpfFile, IpfLine, IpfRule, PlacedRule, Pool, PoolNumber, RuleError};
-pub use flow::{DsField, Flow, FlowMatch, NO_WIRE, Transport};
+pub use flow::{Flow, FlowMatch, NO_WIRE, Transport};
 pub use fusing::Fusing;
 pub use guard::{ClientId, Guard};
 pub use instance::Instance;

@@ -8,7 +8,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::net::IpAddr;
 
-use firelane_units::{BitRate, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, VlanId};
+use firelane_units::{BitRate, DsField, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, VlanId};
 use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serialize, Serializer};
 
@@ -256,6 +256,24 @@ impl TextValue for Priority {
 
     fn write(&self) -> String {
         self.word().to_owned()
+    }
+}
+
+impl TextValue for DsField {
+    const ALLOWED: &'static str = "a dsfield is 0xVV or 0xVV:0xMM, value and mask from 0x01 to 0xff";
+
+    fn read(text: &str) -> Option<Self> {
+        let byte = |text: &str| {
+            let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
+            let plain = (1..=2).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
+            u8::from_str_radix(digits, 16).ok().filter(|&byte| plain && byte != 0)
+        };
+        let (value, mask) = text.split_once(':').unwrap_or((text, "0xff"));
+        Self::new(byte(value)?, byte(mask)?).filter(|field| field.value() != 0)
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
     }
 }
 

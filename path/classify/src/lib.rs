@@ -34,7 +34,7 @@ pub use conn_table::{ConnTable, TableKey, TupleTaken};
 pub use flow_cache::{FlowCache, Foreseen};
 pub use headers::{Fragment, Headers, L3};
 pub use listeners::{ListenTaken, Listeners, LocalAddr};
-pub use pins::{DsField, FlowMatch};
+pub use pins::FlowMatch;
 pub use ranges::RANGE_PAIRS_MAX;
 pub use rules::{FlowRules, MASK_SETS_MAX, RuleError};
 pub use steering::{STEERING_ENTRIES, Steering};

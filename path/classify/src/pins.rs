@@ -6,7 +6,7 @@
 use core::cmp::Reverse;
 use core::net::IpAddr;
 
-use firelane_units::{Direction, IpPrefix, MacAddr, Port, PortRange, VlanId};
+use firelane_units::{Direction, DsField, IpPrefix, MacAddr, Port, PortRange, VlanId};
 use firelane_wire::IpProtocol;
 
 use crate::headers::{Headers, L3};
@@ -35,30 +35,6 @@ pub struct FlowMatch {
     pub local_mac: Option<MacAddr>,
     /// The remote station.
     pub remote_mac: Option<MacAddr>,
-}
-
-/// A value of the DS field and the bits of it that count.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct DsField {
-    value: u8,
-    mask: u8,
-}
-
-impl DsField {
-    /// `None` if the mask is empty. Bits of `value` outside the mask are cleared.
-    pub const fn new(value: u8, mask: u8) -> Option<Self> {
-        if mask == 0 { None } else { Some(Self { value: value & mask, mask }) }
-    }
-
-    /// The value, within the mask.
-    pub const fn value(self) -> u8 {
-        self.value
-    }
-
-    /// The bits that count.
-    pub const fn mask(self) -> u8 {
-        self.mask
-    }
 }
 
 /// Which bits of a packet are pinned.
@@ -134,7 +110,7 @@ impl FlowMatch {
         let (local_port, local_mask) = single(self.local_port);
         let (remote_port, remote_mask) = single(self.remote_port);
         let (protocol, protocol_mask) = self.transport.map_or((0, 0), |t| (t.0, u8::MAX));
-        let (ds, ds_mask) = self.dsfield.map_or((0, 0), |ds| (ds.value, ds.mask));
+        let (ds, ds_mask) = self.dsfield.map_or((0, 0), |ds| (ds.value(), ds.mask()));
         let (vlan, vlan_mask) = self.vlan.map_or((0, 0), |vlan| (vlan.id(), VLAN_BITS));
         let mask = Key {
             local: self.local_ip.map_or(0, mask_bits),

@@ -237,12 +237,11 @@ impl FlowRules {
 mod tests {
     use super::*;
     use crate::headers::{Fragment, L3};
-    use crate::pins::DsField;
     use crate::test_frames::{tcp_v4, tcp_v6, udp_v4};
     use proptest::prelude::*;
     use proptest::sample::select;
 
-    use firelane_units::{IpPrefix, MacAddr, Port, VlanId};
+    use firelane_units::{DsField, IpPrefix, MacAddr, Port, VlanId};
     use firelane_wire::IpProtocol;
 
     const IN: Direction = Direction::In;

@@ -10,12 +10,12 @@ mod filter;
 use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_model::{
-    Address, CongestionControl, DsField, Etherstub, Flow, FlowMatch, Fusing, Guard, IfProps, Interface,
-    Lanes, Link, LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop,
-    ReversePath, Route, RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser,
+    Address, CongestionControl, Etherstub, Flow, FlowMatch, Fusing, Guard, IfProps, Interface, Lanes, Link,
+    LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, ReversePath, Route,
+    RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser,
 };
 use firelane_units::{
-    BitRate, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, Protection, Protections, VlanId,
+    BitRate, DsField, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, Protection, Protections, VlanId,
 };
 
 pub use filter::ipf_rule;
