@@ -44,7 +44,7 @@ impl Far {
             block,
             capacity: AtomicU32::new(capacity),
             has_lied: AtomicBool::new(false),
-            begun: [const { AtomicU64::new(0) }; 2],
+            begun: core::array::from_fn(|_| AtomicU64::new(0)),
             is_scattered: AtomicBool::new(false),
         })
     }
