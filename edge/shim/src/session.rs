@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use firelane_shm::control::{Answer, Family, Interface, Kind, MESSAGE_MAX, Request, SocketId};
-use firelane_shm::layout::LANES_MAX;
+use firelane_shm::layout::{LANES_MAX, VERSION};
 use firelane_shm::{Spin, carry};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -208,7 +208,13 @@ fn begin(wanted: &Wanted, control: Option<OwnedFd>) -> Result<Session, Errno> {
         ahead: None,
     };
     let hello = Request::Hello { netstack: wanted.name().to_owned() };
-    let begun = session.ask(&hello, None).and_then(|(answer, fds)| session.welcome(answer, fds));
+    let answered = session.ask(&hello, None).inspect_err(|_| {
+        say_once(&format!(
+            "the daemon ended the session at its first message. This library speaks version {VERSION} of the protocol; the \
+             daemon's log tells its own, if that is another: both must come from one installation"
+        ));
+    });
+    let begun = answered.and_then(|(answer, fds)| session.welcome(answer, fds));
     begun.inspect_err(|_| close_hidden(session.control))?;
     Ok(session)
 }

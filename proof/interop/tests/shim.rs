@@ -255,6 +255,40 @@ fn a_descriptor_that_is_slow_to_close_keeps_no_other_program() {
 }
 
 #[test]
+fn a_daemon_of_another_version_is_no_riddle() {
+    let sandbox = Sandbox::new();
+    let door = sandbox.folder().join("app.sock");
+    let library = binary("libfirelane_preload.so");
+    let environment = [
+        format!("LD_PRELOAD={}", library.display()),
+        format!("FIRELANE_APP_SOCKET={}", door.display()),
+        "FIRELANE_NETSTACK=web".to_owned(),
+    ];
+    // It ends a session whose first message it does not know.
+    let daemon = "import os, socket, sys
+door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+door.bind(sys.argv[1])
+door.listen()
+if os.fork() == 0:
+    os.execvp('env', ['env', *sys.argv[2:]])
+door.accept()[0].recv(4096)
+os.wait()";
+    let program = "import socket
+try: socket.socket()
+except OSError as error: print(error.strerror)";
+    let door = door.to_string_lossy();
+    let words: Vec<&str> = ["-c", daemon, &door]
+        .into_iter()
+        .chain(environment.iter().map(String::as_str))
+        .chain(["/usr/bin/python3", "-c", program])
+        .collect();
+    let output = sandbox.run(None, "/usr/bin/python3", &words);
+    assert_eq!(output.stdout, "Network is down\n", "{}", output.stderr);
+    let said: Vec<&str> = output.stderr.lines().collect();
+    assert!(said.len() == 1 && said[0].starts_with("firelane: ") && said[0].contains("version"), "{said:?}");
+}
+
+#[test]
 fn interfaces_are_the_netstacks() {
     run("interfaces.py");
 }
