@@ -140,6 +140,25 @@ fn a_reset_reaches_the_other_side() {
     assert_eq!(sum(&world, |s| s.connections + s.time_wait), 0);
 }
 
+/// As in Linux, which sends what is written there and then: the reset comes behind it.
+#[test]
+fn what_was_written_before_a_close_with_unread_text_arrives_before_the_reset() {
+    for lanes in [1, 2] {
+        let mut world = two_stacks(lanes, Mtu::ETHERNET);
+        let (mut client, mut server) = connected(&mut world, lanes - 1, "10.0.0.2:80", "10.0.0.2:80");
+        assert_eq!(world.write(&mut server, b"nobody reads this"), Ok(17));
+        world.run();
+        // No lane has a turn between the two.
+        assert_eq!(world.write(&mut client, b"end"), Ok(3));
+        world.command(&client, SocketCommand::Close);
+        world.run();
+        let mut text = [0; 9];
+        assert_eq!((world.read(&mut server, &mut text), &text[..3]), (Ok(3), &b"end"[..]));
+        assert_eq!(world.read(&mut server, &mut text), Err(ReadError::Failed(SocketError::Reset)));
+        assert_eq!(sum(&world, |s| s.connections + s.time_wait), 0);
+    }
+}
+
 #[test]
 fn what_nobody_accepts_goes_with_its_listener() {
     let mut world = two_stacks(2, Mtu::ETHERNET);

@@ -6,7 +6,7 @@ use firelane_socket::{ConnRef, Ready};
 use firelane_tcp::{Disposition, Events};
 use firelane_units::{ConnId, SocketId};
 
-use super::conn::Conn;
+use super::conn::{Conn, Leaving};
 use super::inbound::Inside;
 use super::open::port;
 use super::shard::Listening;
@@ -103,7 +103,14 @@ impl<D> Inside<'_, D> {
         if matches!(conn.fusion, Fusion::Fused(_)) {
             return self.close_fused(id);
         }
+        let lives = conn.leaving == Leaving::No;
         let (tcp, rings) = conn.parts();
+        if lives && rings.recv.unread() > 0 && tcp.unsent(&rings) > 0 {
+            // The program may have written it just before, and its kernel would have sent it there and then.
+            conn.leaving = Leaving::Reset;
+            self.conns.touch(id);
+            return None;
+        }
         Some(tcp.close(now, &rings))
     }
 

@@ -103,6 +103,8 @@ impl Tcp {
 pub(crate) enum Leaving {
     /// It lives.
     No,
+    /// Its program has closed it with text unread: a reset goes behind what can be sent of what the program wrote.
+    Reset,
     /// Only TIME-WAIT is left, once everything is sent.
     TimeWait,
     /// It is gone, once everything is sent.

@@ -351,6 +351,10 @@ impl<D> Inside<'_, D> {
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         match conn.leaving {
             Leaving::No => return,
+            Leaving::Reset => {
+                let told = conn.tcp().abort(self.common.now);
+                return self.conclude(id, told);
+            }
             Leaving::TimeWait => {
                 let Some(Names { local, remote }) = conn.stream.shared().names() else { return };
                 let names = firelane_tcp::Tuple::new(local, remote);
