@@ -107,10 +107,10 @@ impl<'a> Streams<'a> {
     }
 
     /// One connection, for so long: what `stream.rs` measures of it.
-    pub(crate) fn ask(&mut self, placement: usize, what: Use, bytes: usize, millis: u32) -> Result<[u64; 4]> {
+    pub(crate) fn ask(&mut self, placement: usize, what: Use, bytes: usize, millis: u32) -> Result<[u64; 5]> {
         let (client, _, address) = &mut self.pairs[placement];
         let answer = client.ask(&format!("{address} {} {bytes} {millis}", what.word()))?;
-        answer.try_into().map_err(|_| "four numbers were expected".into())
+        answer.try_into().map_err(|_| "five numbers were expected".into())
     }
 }
 

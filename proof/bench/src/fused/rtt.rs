@@ -31,7 +31,7 @@ struct Measured<'a> {
 impl Measured<'_> {
     fn round(&mut self, trip: usize, placement: usize) -> Result<()> {
         let (what, bytes, _) = TRIPS[trip];
-        let [count, nanos, median, longest] = self.streams.ask(placement, what, bytes, MILLIS)?;
+        let [count, nanos, median, longest, _] = self.streams.ask(placement, what, bytes, MILLIS)?;
         self.micros[trip][placement].push(nanos as f64 * 1e-3 / count.max(1) as f64);
         self.tails[trip][placement].push(longest as f64 / median.max(1) as f64);
         Ok(())
