@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::duel::Side;
 use crate::peer::{self, Place, Result};
-use crate::scene::{Scene, Server};
+use crate::scene::{CLIENT, KERNEL_HOST, SERVER, Scene, Server};
 
 const PORT: u16 = 8080;
 /// What it serves, and how many bytes that is.
@@ -92,15 +92,21 @@ impl<'a> Nginx<'a> {
     }
 }
 
-/// Two sides whose work is to serve `file` for a second, to a wrk with these words.
+/// Two sides whose work is to serve `file` for a second, to a wrk with these words: ours, and the kernel's over veth.
 pub(crate) fn sides<'a>(
     scene: &'a Scene,
-    pairs: [Pair<'a>; 2],
+    ours: Pair<'a>,
     file: &'static str,
     words: &'static [&'static str],
 ) -> Result<[Side<'a>; 2]> {
-    let side = |nth| -> Result<Side<'a>> {
-        let Pair { name, host, client, server }: Pair<'a> = pairs[nth];
+    let kernel = Pair {
+        name: "kernel, veth",
+        host: KERNEL_HOST,
+        client: scene.netns(CLIENT),
+        server: scene.netns(SERVER),
+    };
+    let side = |nth, pair: Pair<'a>| -> Result<Side<'a>> {
+        let Pair { name, host, client, server } = pair;
         let nginx = Nginx::start(scene, server, host, nth, client)?;
         let mut parties = nginx.processes()?;
         if let Place::Preloaded(..) = server {
@@ -108,7 +114,7 @@ pub(crate) fn sides<'a>(
         }
         Ok(Side { name, parties, work: Box::new(move || Ok(nginx.wrk(client, file, "1", words)?.requests)) })
     };
-    Ok([side(0)?, side(1)?])
+    Ok([side(0, ours)?, side(1, kernel)?])
 }
 
 /// One worker, which is not who started it only where that is root.

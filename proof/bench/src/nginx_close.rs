@@ -7,32 +7,24 @@ use crate::duel::Duel;
 use crate::nginx::{self, Pair, SMALL};
 use crate::peer::{Place, Result};
 use crate::report::Verdict;
-use crate::scene::{CLIENT, FIRELANE_HOST, KERNEL_HOST, LOAD, SERVER, Scene, WEB};
+use crate::scene::{FIRELANE_HOST, LOAD, Scene, WEB};
 
 const CLOSE: &[&str] = &["-H", "Connection: close"];
 
 /// Runs the benchmark.
 pub(crate) fn run() -> Result<Verdict> {
     let scene = Scene::start(1)?;
-    let pairs = [
-        Pair {
-            name: "firelane, etherstub",
-            host: FIRELANE_HOST,
-            client: Place::Preloaded(&scene, LOAD),
-            server: Place::Preloaded(&scene, WEB),
-        },
-        Pair {
-            name: "kernel, veth",
-            host: KERNEL_HOST,
-            client: scene.netns(CLIENT),
-            server: scene.netns(SERVER),
-        },
-    ];
+    let ours = Pair {
+        name: "firelane, etherstub",
+        host: FIRELANE_HOST,
+        client: Place::Preloaded(&scene, LOAD),
+        server: Place::Preloaded(&scene, WEB),
+    };
     let duel = Duel {
         name: "nginx-close",
         title: "1 KB, a connection for each request, 16 at a time",
         unit: "requests",
         wanted: 1.5,
     };
-    duel.run(nginx::sides(&scene, pairs, SMALL.0, CLOSE)?)
+    duel.run(nginx::sides(&scene, ours, SMALL.0, CLOSE)?)
 }

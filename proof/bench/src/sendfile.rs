@@ -7,25 +7,17 @@ use crate::duel::Duel;
 use crate::nginx::{self, LARGE, Pair};
 use crate::peer::{Place, Result};
 use crate::report::Verdict;
-use crate::scene::{CLIENT, FIRELANE_HOST, KERNEL_HOST, SERVER, Scene, TENANT, WEB};
+use crate::scene::{FIRELANE_HOST, Scene, TENANT, WEB};
 
 /// Runs the benchmark.
 pub(crate) fn run() -> Result<Verdict> {
     let scene = Scene::start(1)?;
-    let pairs = [
-        Pair {
-            name: "firelane, TAP",
-            host: FIRELANE_HOST,
-            client: scene.netns(TENANT),
-            server: Place::Preloaded(&scene, WEB),
-        },
-        Pair {
-            name: "kernel, veth",
-            host: KERNEL_HOST,
-            client: scene.netns(CLIENT),
-            server: scene.netns(SERVER),
-        },
-    ];
+    let ours = Pair {
+        name: "firelane, TAP",
+        host: FIRELANE_HOST,
+        client: scene.netns(TENANT),
+        server: Place::Preloaded(&scene, WEB),
+    };
     let duel = Duel { name: "sendfile", title: "files of 1 MB, 16 connections", unit: "files", wanted: 0.8 };
-    duel.run(nginx::sides(&scene, pairs, LARGE.0, &[])?)
+    duel.run(nginx::sides(&scene, ours, LARGE.0, &[])?)
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::cpu::Meter;
 use crate::peer::{self, Peer, Place, Result};
 use crate::report::{ROUNDS_MIN, Samples, Table, Verdict, number};
-use crate::scene::{CLIENT, SERVER, Scene, WEB};
+use crate::scene::{CLIENT, KERNEL_HOST, SERVER, Scene, WEB};
 use crate::two_servers::TOPOLOGY;
 use wire::{FRAME_BYTES, PORT};
 
@@ -23,7 +23,6 @@ const HEAD_START: Duration = Duration::from_millis(15);
 const MARGIN: Duration = Duration::from_millis(50);
 /// How exact a limit is to be, if two frames are not more.
 const EXACT: f64 = 0.01;
-const KERNEL_HOST: &str = "10.1.0.2";
 const TENANT_HOST: &str = "10.2.0.2";
 const NETSTACK_SERVER: &str = "10.2.0.10:7000";
 const LOOPBACKS: &[&str] = &["-n client link set lo up", "-n server link set lo up"];
