@@ -54,6 +54,19 @@ pub enum Credit {
     At(Instant),
 }
 
+impl Credit {
+    /// What two limits allow together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unlimited, only) | (only, Self::Unlimited) => only,
+            (Self::At(one), Self::At(other)) => Self::At(one.max(other)),
+            (Self::At(at), Self::Bytes(_)) | (Self::Bytes(_), Self::At(at)) => Self::At(at),
+            (Self::Bytes(one), Self::Bytes(other)) => Self::Bytes(one.min(other)),
+        }
+    }
+}
+
 /// Why a flow could not be added or removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowError {

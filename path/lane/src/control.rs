@@ -9,6 +9,7 @@ use firelane_units::{BitRate, Direction, FlowId, LaneId, LinkId, NetstackId, Pri
 
 use firelane_classify::{FlowRules, RuleError, Steering};
 use firelane_flow::FlowError;
+use firelane_ip::LOOPBACK;
 
 use crate::common::Common;
 use crate::counters::PortCounters;
@@ -129,6 +130,9 @@ impl<D: Driver> Links<D> {
         }
         for (side, frame) in held {
             match self.of_user(Some(place.owner), side) {
+                direction if frame.meta().ingress == LOOPBACK => {
+                    self.loop_again(common, place.owner, direction, frame);
+                }
                 Direction::Out => {
                     let ingress = frame.meta().ingress;
                     self.resume(common, Stage::Out, ingress, frame);

@@ -74,7 +74,7 @@ impl<D: Driver> Links<D> {
         let mut fetched = 0;
         let mut not_before = None;
         while fetched < FETCH_FRAMES {
-            if let Credit::At(until) = self.credit(common, flow) {
+            if let Credit::At(until) = self.credit(common, [Some((flow, Direction::Out)), None]) {
                 self.flows.note_waiting(common.now, flow, Direction::Out, true);
                 not_before = Some(until);
                 break;
@@ -170,8 +170,8 @@ impl<D: Driver> Links<D> {
         times.flatten().min()
     }
 
-    /// Frames that wait for devices.
+    /// Frames that wait for devices, or to go on.
     pub(crate) fn queued(&self) -> usize {
-        self.queues.iter().map(|queue| queue.tx.len()).sum()
+        self.queues.iter().map(|queue| queue.tx.len()).sum::<usize>() + self.loops.len()
     }
 }

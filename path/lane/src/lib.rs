@@ -65,6 +65,7 @@ mod host;
 mod lane;
 mod links;
 mod look;
+mod loops;
 mod message;
 mod netstack_counters;
 mod outbox;

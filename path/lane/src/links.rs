@@ -20,7 +20,7 @@ use firelane_flow::{Counters, Credit, FlowTable, Verdict};
 use firelane_frame::{Arrival, Chain, Frame};
 use firelane_ip::LOOPBACK;
 use firelane_switch::{Destination, Guard, L2};
-use firelane_units::{Direction, DropReason, FlowId, LinkId, MacAddr, NetstackId, SwitchPortId};
+use firelane_units::{Direction, DropReason, FlowId, LinkId, MacAddr, SwitchPortId};
 use firelane_wire::{EtherType, TcpFlags};
 
 use crate::arrivals::Arrivals;
@@ -32,6 +32,9 @@ use crate::probes;
 use crate::steer::lane_of;
 use crate::watch::Sight;
 use crate::ways::Ways;
+
+/// The flows whose limits a sender has to ask: the one in which it sends, and on this host's own addresses also the one that gets it.
+pub(crate) type Flows = [Option<(FlowId, Direction)>; 2];
 
 /// The link side.
 pub(crate) struct Links<D> {
@@ -53,6 +56,8 @@ pub(crate) struct Links<D> {
     pub(crate) ways: Ways,
     /// What netstacks of this lane are about to get.
     pub(crate) arrivals: Arrivals,
+    /// What netstacks of this lane send to themselves and is to go on (`loops.rs`).
+    pub(crate) loops: Vec<(Stage, Frame)>,
     /// The number of the chain that is being passed through, and how it came.
     pub(crate) chain: u32,
     pub(crate) arrival: Arrival,
@@ -77,6 +82,7 @@ impl<D> Links<D> {
             queues: Dense::new(),
             guards: Dense::new(),
             arrivals: Arrivals::default(),
+            loops: Vec::new(),
             chain: 0,
             arrival: Arrival::Local,
             released: Vec::new(),
@@ -185,7 +191,7 @@ impl<D> Links<D> {
 
     /// Whether frames wait for their netstacks.
     pub(crate) fn has_arrivals(&self) -> bool {
-        !self.arrivals.is_empty()
+        !(self.arrivals.is_empty() && self.loops.is_empty())
     }
 
     /// Goes on with a frame at `stage` of `link`: one that was handed over, or held.
@@ -197,6 +203,7 @@ impl<D> Links<D> {
                 Stage::Deliver => self.deliver(common, link, frame, &headers),
                 Stage::Door(netstack) => self.arrivals.push(netstack, link, frame, &headers),
                 Stage::Loopback(netstack) => self.loop_back(common, netstack, frame, &headers),
+                Stage::LoopOut(_) | Stage::LoopIn(_) => self.loops.push((stage, frame)),
             },
             Err(reason) => common.drop_frame(frame, reason),
         }
@@ -361,16 +368,6 @@ impl<D> Links<D> {
         }
     }
 
-    /// Hands a frame that a netstack sent to itself to the shard that it belongs to.
-    fn loop_back(&mut self, common: &mut Common<D>, netstack: NetstackId, frame: Frame, headers: &Headers) {
-        let steering = self.steerings.get(netstack.index());
-        let lane = steering.map_or(common.id, |s| lane_of(headers, s, &self.steering_key));
-        if lane != common.id {
-            return common.hand_over(lane, Stage::Loopback(netstack), LOOPBACK, frame);
-        }
-        self.arrivals.push(netstack, LOOPBACK, frame, headers);
-    }
-
     /// Ports, switches or flows have changed: what was looked up before counts no more.
     pub(crate) fn changed(&mut self) {
         self.rules_changed += 1;
@@ -386,7 +383,7 @@ impl<D> Links<D> {
     }
 
     /// Asks the limits for a large frame in pieces, and goes on with those that pass.
-    fn admit_cut(
+    pub(crate) fn admit_cut(
         &mut self,
         common: &mut Common<D>,
         direction: Direction,
@@ -435,6 +432,9 @@ impl<D> Links<D> {
             };
             let owner = self.places.get(flow.index()).map(|place| place.owner);
             match (self.of_user(owner, side), owner) {
+                (direction, owner) if frame.meta().ingress == LOOPBACK => {
+                    self.go_on_looping(common, owner, direction, frame, &headers);
+                }
                 (Direction::Out, _) => {
                     let ingress = frame.meta().ingress;
                     self.switch(common, ingress, frame, &headers);
@@ -451,7 +451,7 @@ impl<D> Links<D> {
         owner.and_then(|owner| self.ports.get(owner.index())).map_or(side, |port| port.side(side))
     }
 
-    fn drop_at(
+    pub(crate) fn drop_at(
         &mut self,
         common: &mut Common<D>,
         link: LinkId,
@@ -476,21 +476,18 @@ impl<D> Links<D> {
 
     /// The flow of what goes from the tuple's local end to its remote one, at the VNIC `link` that sends or gets it.
     pub(crate) fn flow_at(&self, link: LinkId, tuple: &Tuple, direction: Direction) -> Option<FlowId> {
-        let port = self.ports.get(link.index())?;
-        let PortKind::Vnic { mac, .. } = port.kind else { return None };
-        let headers = match direction {
-            Direction::Out => Headers { src: mac, ..headers_of(tuple) },
-            Direction::In => Headers { dst: mac, ..headers_of(tuple) },
-        };
-        port.rules.lookup(&headers, direction).or(port.default_flow())
+        self.flow_of(link, &headers_of(tuple), direction)
     }
 
-    /// What a sender in `flow` may send now. Where the limit's home is another lane, its hold is the only brake.
-    pub(crate) fn credit(&self, common: &Common<D>, flow: FlowId) -> Credit {
-        match self.places.get(flow.index()).and_then(|place| place.home) {
-            Some(home) if home != common.id => Credit::Unlimited,
-            _ => self.flows.credit(common.now, flow, Direction::Out),
-        }
+    /// What a sender in these flows may send now. Where a limit's home is another lane, its hold is the only brake.
+    pub(crate) fn credit(&self, common: &Common<D>, flows: Flows) -> Credit {
+        let is_here = |flow: FlowId| {
+            let home = self.places.get(flow.index()).and_then(|place| place.home);
+            home.is_none_or(|home| home == common.id)
+        };
+        let here = flows.into_iter().flatten().filter(|&(flow, _)| is_here(flow));
+        here.map(|(flow, direction)| self.flows.credit(common.now, flow, direction))
+            .fold(Credit::Unlimited, Credit::and)
     }
 
     /// A port's configuration.

@@ -94,6 +94,10 @@ pub enum Stage {
     Door(NetstackId),
     /// From a netstack to itself: before its shard in the receiving lane.
     Loopback(NetstackId),
+    /// The same before the outward limits of the VNIC with its source address: their home is the receiving lane.
+    LoopOut(NetstackId),
+    /// The same before the inward limits of the VNIC with its destination address.
+    LoopIn(NetstackId),
 }
 
 /// A change of configuration.

@@ -15,11 +15,12 @@ use firelane_classify::Tuple;
 use firelane_ip::{Egress, Front, Ip, Upper};
 use firelane_socket::{AnyEnd, ConnRef, Flags, Names, StreamSlot};
 use firelane_tcp::{AtRest, Connection, Rings, State, TcpConfig};
-use firelane_units::{Bytes, ConnId, FlowId, Instant, LinkId, NetstackId, Port, SocketId, StepListId};
+use firelane_units::{Bytes, ConnId, Instant, LinkId, NetstackId, Port, SocketId, StepListId};
 use firelane_wire::{Ecn, IpProtocol};
 
 use super::local::Passed;
 use crate::fusion::Fusion;
+use crate::links::Flows;
 use crate::netstack_counters::TcpCounters;
 use crate::probes;
 use crate::slab::Slab;
@@ -58,8 +59,8 @@ struct Awake {
     route: Option<Egress>,
     /// The headers that go in front of them on that way.
     front: Option<Front>,
-    /// Which flow they belong to, and the count of rule changes at which that was looked up.
-    flow: Option<(u32, Option<FlowId>)>,
+    /// Which flows they belong to, and the count of rule changes at which that was looked up.
+    flows: Option<(u32, Flows)>,
     /// Whose passive connection it is.
     listener: Option<SocketId>,
     /// The application's side, until the connection is established and its listener gets it.
@@ -199,16 +200,16 @@ impl Conn {
         self.awake().front = None;
     }
 
-    /// The flow of its segments, if it was looked up since rules changed for the `changes`-th time.
+    /// The flows of its segments, if they were looked up since rules changed for the `changes`-th time.
     #[inline]
-    pub(crate) fn flow(&self, changes: u32) -> Option<Option<FlowId>> {
-        let (seen, flow) = self.awake.as_ref()?.flow?;
-        (seen == changes).then_some(flow)
+    pub(crate) fn flows(&self, changes: u32) -> Option<Flows> {
+        let (seen, flows) = self.awake.as_ref()?.flows?;
+        (seen == changes).then_some(flows)
     }
 
-    /// Its segments belong to this flow until rules change again.
-    pub(crate) fn set_flow(&mut self, changes: u32, flow: Option<FlowId>) {
-        self.awake().flow = Some((changes, flow));
+    /// Its segments belong to these flows until rules change again.
+    pub(crate) fn set_flows(&mut self, changes: u32, flows: Flows) {
+        self.awake().flows = Some((changes, flows));
     }
 
     /// Tells probes of a new state. One at rest is established, as it was.
@@ -347,7 +348,7 @@ impl Conn {
             remote,
             is_fused: self.is_fused(),
             unfused: None,
-            flow: self.awake.as_ref().and_then(|awake| awake.flow?.1),
+            flow: self.awake.as_ref().and_then(|awake| Some(awake.flows?.1[0]?.0)),
             unsent: Bytes(written.saturating_sub(sent.0)),
             unread: Bytes::from(recv.unread_in_all()),
             receive_buffer: Bytes::from(recv.capacity()),

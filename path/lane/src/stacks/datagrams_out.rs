@@ -246,7 +246,7 @@ impl<D> Inside<'_, D> {
     ) -> Option<Instant> {
         let end = |a: SocketAddr| (a.ip(), Port(a.port()));
         let tuple = Tuple::new(IpProtocol::UDP, end(local), end(peer))?;
-        match links.credit(self.common, links.flow_out(egress.link, &tuple)?) {
+        match links.credit(self.common, self.shard.flows_of(links, egress.link, &tuple)) {
             Credit::Unlimited | Credit::Bytes(_) => None,
             Credit::At(until) => Some(until),
         }

@@ -1,13 +1,16 @@
 //! What a netstack sends to itself, as the VNICs see it that have its addresses.
 //!
 //! Such traffic passes no link. It is still what the VNIC with the sender's address sends, and what the one with the
-//! receiver's gets: their flows count it. Loopback addresses are no VNIC's. Text of fused connections passes no lane
+//! receiver's gets: their flows count it, and their limits hold (`loops.rs`). Loopback addresses are no VNIC's. Text of fused connections passes no lane
 //! either: here is counted what others have seen of it, the rings' cursors (`fusion.rs`) and whoever serves programs.
 
-use firelane_classify::{Headers, Tuple};
+use core::net::IpAddr;
+
+use firelane_classify::{Headers, L3, Tuple};
 use firelane_frame::{FlowTag, Frame};
+use firelane_ip::LOOPBACK;
 use firelane_socket::ConnRef;
-use firelane_units::{Bytes, ConnId, Direction, FlowId, LinkId, NetstackId};
+use firelane_units::{Bytes, ConnId, Direction, DropReason, FlowId, LinkId, NetstackId};
 
 use super::Stacks;
 use super::conn::Conns;
@@ -16,8 +19,8 @@ use super::shard::Shard;
 use super::tune::Sweep;
 use crate::common::Common;
 use crate::fusion::Fusion;
-use crate::links::Links;
-use crate::message::Control;
+use crate::links::{Flows, Links};
+use crate::message::{Control, Stage};
 use crate::stream_info::Unfused;
 
 /// Places that one look for fused connections passes.
@@ -87,6 +90,24 @@ impl Stacks {
         }
     }
 
+    /// Goes on with what netstacks send to themselves: limits have released it, or another lane has handed it over.
+    pub(crate) fn go_on_looping<D>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
+        if links.loops.is_empty() {
+            return;
+        }
+        for (stage, frame) in links.take_loops() {
+            let (netstack, direction) = match stage {
+                Stage::LoopOut(netstack) => (netstack, Direction::Out),
+                Stage::LoopIn(netstack) => (netstack, Direction::In),
+                _ => unreachable!("no other stage is a netstack's way to itself"),
+            };
+            match self.shards.get(netstack.index()) {
+                Some(shard) => shard.send_to_itself(common, links, direction, frame),
+                None => common.drop_frame(frame, DropReason::NoPort),
+            }
+        }
+    }
+
     /// Counts what was noted.
     pub(crate) fn count_passed<D>(&mut self, links: &mut Links<D>) {
         while let Some(Passed { netstack, tuple, bytes }) = self.conns.passed.pop() {
@@ -139,9 +160,58 @@ impl Shard {
 
     /// The VNICs that what goes from the tuple's local end to its remote one is of: which one sends it, and which one gets it.
     fn local_way(&self, tuple: &Tuple) -> impl Iterator<Item = (LinkId, Direction)> + use<> {
-        let ends = [(tuple.local(), Direction::Out), (tuple.remote(), Direction::In)];
+        self.way_between(tuple.local(), tuple.remote())
+    }
+
+    fn way_between(&self, from: IpAddr, to: IpAddr) -> impl Iterator<Item = (LinkId, Direction)> + use<> {
+        let ends = [(from, Direction::Out), (to, Direction::In)];
         let way = ends.map(|(address, direction)| Some((self.ip.core.link_of(address)?, direction)));
         way.into_iter().flatten()
+    }
+
+    /// The flows in which what leaves by `link` is sent and, if this netstack itself gets it, got.
+    pub(super) fn flows_of<D>(&self, links: &Links<D>, link: LinkId, tuple: &Tuple) -> Flows {
+        if link != LOOPBACK {
+            return [links.flow_out(link, tuple).map(|flow| (flow, Direction::Out)), None];
+        }
+        let mut flows = Flows::default();
+        for (place, (link, direction)) in flows.iter_mut().zip(self.local_way(tuple)) {
+            *place = links.flow_at(link, tuple, direction).map(|flow| (flow, direction));
+        }
+        flows
+    }
+
+    /// Lets a frame that the netstack sends to itself pass the VNICs that have its addresses, from this one on, and then arrive.
+    pub(super) fn send_to_itself<D>(
+        &self,
+        common: &mut Common<D>,
+        links: &mut Links<D>,
+        from: Direction,
+        mut frame: Frame,
+    ) {
+        let headers = match Headers::parse(frame.as_slice()) {
+            Ok(headers) => headers,
+            Err(reason) => return common.drop_frame(frame, reason),
+        };
+        let netstack = self.config.id;
+        let ends: Option<[IpAddr; 2]> = match headers.l3 {
+            L3::V4 { src, dst } => Some([src.into(), dst.into()]),
+            L3::V6 { src, dst } => Some([src.into(), dst.into()]),
+            _ => None,
+        };
+        // A copy of what goes to a group is no other packet: the VNIC that sends it has counted it.
+        let ends = ends.filter(|[_, to]| to.is_loopback() || self.ip.core.link_of(*to).is_some());
+        let way = ends.map(|[from, to]| self.way_between(from, to));
+        for station @ (_, direction) in way.into_iter().flatten() {
+            if from == Direction::In && direction == Direction::Out {
+                continue;
+            }
+            match links.pass_loop(common, netstack, station, frame, &headers) {
+                Some(passed) => frame = passed,
+                None => return,
+            }
+        }
+        links.loop_back(common, netstack, frame, &headers);
     }
 }
 

@@ -29,11 +29,11 @@ use core::net::IpAddr;
 
 use firelane_frame::{Chain, Driver, Frame};
 use firelane_ip::{
-    AddressError, AutoconfConfig, IfConfig, IfRouting, IpConfig, LOOPBACK, Route, RouteError, RouteTableError,
+    AddressError, AutoconfConfig, IfConfig, IfRouting, IpConfig, Route, RouteError, RouteTableError,
 };
 use firelane_socket::{ConnRef, Flags, Names, SocketError};
 use firelane_tcp::{FastOpenCounters, SynCounters};
-use firelane_units::{DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
+use firelane_units::{Direction, DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
 
 use self::conn::Conns;
 use self::inbound::Inside;
@@ -46,9 +46,7 @@ use crate::config::{LaneConfig, Secrets};
 use crate::control::Refusal;
 use crate::counters::TableMemory;
 use crate::links::Links;
-use crate::message::{
-    Learned, NetstackConfig, PortConfig, PortKind, PortUser, RouteConfig, SocketCommand, Stage,
-};
+use crate::message::{Learned, NetstackConfig, PortConfig, PortKind, PortUser, RouteConfig, SocketCommand};
 use crate::ports::Dense;
 use crate::steps::StepLists;
 use crate::stream_info::StreamInfo;
@@ -85,6 +83,7 @@ impl Stacks {
 
     /// Lets the netstacks have the frames that are for them.
     pub(crate) fn arrive<D: Driver>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
+        self.go_on_looping(common, links);
         self.look_ahead(common.now, links.arrivals.known());
         match common.watch.is_on() {
             false => {
@@ -118,7 +117,7 @@ impl Stacks {
                         Inside { common: &mut *common, shard: &mut *shard, conns: &mut self.conns };
                     inside.show_loop(links, &mut frame);
                 }
-                links.resume(common, Stage::Loopback(shard.config.id), LOOPBACK, frame);
+                shard.send_to_itself(common, links, Direction::Out, frame);
             }
         }
     }

@@ -4,14 +4,14 @@
 //! once, from the ring into the frame. The checksum is left to whoever puts the frame on a medium: a device, or
 //! `offload::prepare`, or nobody if the frame never leaves this host.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use firelane_flow::Credit;
 use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
-use firelane_ip::{Egress, Upper};
+use firelane_ip::{Egress, LOOPBACK, Upper};
 use firelane_socket::{Names, Ready};
 use firelane_tcp::{SegmentOut, TransmitLimits};
-use firelane_units::{Bytes, ConnId, Direction, FlowId, LinkId, Mss, Port};
+use firelane_units::{Bytes, ConnId, Direction, LinkId, Mss, Mtu, Port};
 use firelane_wire::{Ecn, IpProtocol, Sum, TcpFlags, TcpRepr, tcp};
 
 use super::Stacks;
@@ -19,7 +19,7 @@ use super::conn::{Conn, Leaving};
 use super::inbound::Inside;
 use crate::common::Common;
 use crate::fusion::Fusion;
-use crate::links::Links;
+use crate::links::{Flows, Links};
 use crate::probes;
 use crate::steps::{Onward, Step, StepLists, walk};
 
@@ -178,20 +178,19 @@ impl<D> Inside<'_, D> {
 
     /// How much one segment may carry now, or why none may leave; and whether a limit said so.
     fn limits(&mut self, id: ConnId, links: &Links<D>) -> Result<(TransmitLimits, bool), Pause> {
-        let flow = self.flow_of(id, links);
+        let flows = self.flows_of(id, links);
         let mut most = SEGMENT_MAX;
         let mut is_limited = false;
-        if let Some(flow) = flow {
-            match links.credit(self.common, flow) {
-                Credit::Unlimited => {}
-                Credit::Bytes(bytes) => {
-                    most = most.min(bytes.0.saturating_sub(HEADERS_MAX));
-                    is_limited = true;
-                }
-                Credit::At(until) => {
-                    self.conns.wait_for_credit(id, until);
-                    return Err(Pause::Waits);
-                }
+        match links.credit(self.common, flows) {
+            Credit::Unlimited => {}
+            Credit::Bytes(bytes) => {
+                most = most.min(bytes.0.saturating_sub(HEADERS_MAX));
+                is_limited = true;
+                self.cut_for_limits(id);
+            }
+            Credit::At(until) => {
+                self.conns.wait_for_credit(id, until);
+                return Err(Pause::Waits);
             }
         }
         // A segment that TCP has counted as sent must leave, so its buffer is made sure of first.
@@ -204,16 +203,27 @@ impl<D> Inside<'_, D> {
         Ok((TransmitLimits { max_segment_payload: Bytes(most) }, is_limited))
     }
 
-    /// The flow of a connection's segments, looked up again when rules have changed.
-    fn flow_of(&mut self, id: ConnId, links: &Links<D>) -> Option<FlowId> {
-        let conn = self.conns.slab.get_mut(id)?;
-        if let Some(flow) = conn.flow(links.rules_changed) {
-            return flow;
+    /// The flows of a connection's segments, looked up again when rules have changed.
+    fn flows_of(&mut self, id: ConnId, links: &Links<D>) -> Flows {
+        let Some(conn) = self.conns.slab.get_mut(id) else { return Flows::default() };
+        if let Some(flows) = conn.flows(links.rules_changed) {
+            return flows;
         }
-        let link = conn.route()?.link;
-        let flow = links.flow_out(link, &conn.tuple()?);
-        conn.set_flow(links.rules_changed, flow);
-        flow
+        let (Some(link), Some(tuple)) = (conn.route().map(|route| route.link), conn.tuple()) else {
+            return Flows::default();
+        };
+        let flows = self.shard.flows_of(links, link, &tuple);
+        conn.set_flows(links.rules_changed, flows);
+        flows
+    }
+
+    /// A limit has a say: what goes to this netstack itself is cut as for a wire, because nothing less than a segment can wait.
+    fn cut_for_limits(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        if let Some(route) = conn.route().filter(|route| route.link == LOOPBACK) {
+            let mss = mss_over(route.mtu.min(Mtu::ETHERNET), route.dst);
+            conn.tcp().set_path_mss(mss);
+        }
     }
 
     /// Builds a connection's segment and hands it to IP. Without a way or a buffer TCP sends it again, as if it
@@ -376,8 +386,12 @@ impl<D> Inside<'_, D> {
 
 /// The largest TCP segment, text and options, that a way carries (RFC 6691).
 pub(crate) fn mss_of(egress: &Egress) -> Mss {
-    let headers = if egress.dst.is_ipv4() { 20 + 20 } else { 40 + 20 };
-    Mss::clamped(egress.mtu.bytes() - headers)
+    mss_over(egress.mtu, egress.dst)
+}
+
+fn mss_over(mtu: Mtu, dst: IpAddr) -> Mss {
+    let headers = if dst.is_ipv4() { 20 + 20 } else { 40 + 20 };
+    Mss::clamped(mtu.bytes() - headers)
 }
 
 /// A connection's segment as a frame that begins with its TCP header.
