@@ -159,10 +159,14 @@ impl Sim {
 
     /// Plugs one end of a wire in at a host and gives the other to the caller, who plays whatever is there.
     pub fn dangle(&mut self, host: usize, mtu: Mtu) -> End {
+        self.dangle_at(self.uplink(host), mtu)
+    }
+
+    /// The same where `plug` says, with its time kept by whoever plays that end.
+    pub fn dangle_at(&mut self, plug: Plug, mtu: Mtu) -> End {
         let capabilities = Capabilities::plain(mtu);
         let (mine, theirs) = wire(WireConfig { capabilities, timed: true, ..WireConfig::default() });
-        let link = self.links[host];
-        self.hosts[host].plug(self.now, link, None, theirs, LaneId(0));
+        self.hosts[plug.host].plug(self.now, plug.link, plug.vnic, theirs, plug.lane);
         mine
     }
 

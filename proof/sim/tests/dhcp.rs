@@ -10,14 +10,14 @@ use std::time::Duration;
 use firelane_dhcp::v4::{Action, Client, ClientConfig, Loss, Message, MessageType, Phase};
 use firelane_dhcp::{LinkLocal, Step};
 use firelane_driver_memory::{Chance, Conditions, Loss as WireLoss};
-use firelane_frame::Envelope;
 use firelane_ip::DadConfig;
-use firelane_lane::{
-    Bind, Control, DatagramKind, DatagramOption, LaneMessage, Notice, Sharing, SocketCommand,
-};
+use firelane_lane::{Control, Notice};
 use firelane_sim::{HostConfig, Random, Sim, StackConfig, StackId, station_mac};
-use firelane_socket::{DatagramEnd, datagram};
-use firelane_units::{Instant, IpPrefix, LaneId, MacAddr, Mtu, SocketId};
+use firelane_units::{Instant, IpPrefix, MacAddr, Mtu};
+
+mod datagram;
+
+use datagram::Socket;
 
 const CLIENT_PORT: u16 = 68;
 const SERVER_PORT: u16 = 67;
@@ -35,54 +35,6 @@ const fn addr(last: u8) -> Ipv4Addr {
 
 fn prefix(addr: Ipv4Addr, len: u8) -> IpPrefix {
     IpPrefix::new(addr.into(), len).unwrap()
-}
-
-/// A datagram socket on one link, which may speak to everybody.
-struct Socket {
-    stack: StackId,
-    end: DatagramEnd,
-    socket: SocketId,
-}
-
-impl Socket {
-    fn bind(sim: &mut Sim, stack: StackId, port: u16) -> Self {
-        let (end, slot) = datagram(1 << 16, 1 << 16, LaneId(0), stack.netstack);
-        let socket = sim.next_socket(stack.host);
-        let (local, link) = (SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), Some(stack.vnic));
-        let bind = Bind {
-            socket,
-            local,
-            v6_only: true,
-            sharing: Sharing::default(),
-            remote: None,
-            kind: DatagramKind::Udp,
-            link,
-            slot,
-        };
-        let broadcast = SocketCommand::SetDatagramOption(socket, DatagramOption::Broadcast(true));
-        for command in [SocketCommand::Bind(Box::new(bind)), broadcast] {
-            sim.command(stack.host, LaneId(0), stack.netstack, command);
-        }
-        Self { stack, end, socket }
-    }
-
-    fn send(&mut self, sim: &mut Sim, to: Ipv4Addr, port: u16, bytes: &[u8]) {
-        let to = SocketAddr::new(to.into(), port);
-        self.end.send.send_with(&Envelope::to(to), bytes).unwrap();
-        if self.end.send.kick() {
-            let kick = LaneMessage::KickDatagrams { netstack: self.stack.netstack, socket: self.socket };
-            sim.send(self.stack.host, LaneId(0), kick);
-        }
-    }
-
-    /// What has come, and from which port.
-    fn take(&mut self) -> Option<(Vec<u8>, u16)> {
-        let mut bytes = vec![0; 2048];
-        // Nobody is there to refuse what is sent to everybody, and an answer that comes back is no matter.
-        let datagram = self.end.recv.recv_without_error(&mut bytes)?;
-        bytes.truncate(datagram.copied);
-        Some((bytes, datagram.envelope.peer.port()))
-    }
 }
 
 /// What a server is like.
@@ -108,7 +60,7 @@ struct Server {
 
 impl Server {
     fn new(sim: &mut Sim, stack: StackId, manner: Manner, pool: &[u8]) -> Self {
-        let socket = Socket::bind(sim, stack, SERVER_PORT);
+        let socket = Socket::for_everybody(sim, stack, SERVER_PORT);
         let pool = pool.iter().map(|&last| addr(last)).collect();
         let (given, declined) = (BTreeMap::new(), BTreeSet::new());
         Self { socket, own: addr(stack.number), manner, pool, given, declined, heard: Vec::new() }
@@ -119,9 +71,9 @@ impl Server {
     }
 
     fn turn(&mut self, sim: &mut Sim, random: &mut Random) {
-        while let Some((bytes, port)) = self.socket.take() {
+        while let Some((bytes, from)) = self.socket.take() {
             let asked = Message::parse(&bytes).unwrap();
-            assert!(!asked.is_reply && port == CLIENT_PORT);
+            assert!(!asked.is_reply && from.port() == CLIENT_PORT);
             self.heard.push((asked.kind, sim.now()));
             let to = if asked.client.is_unspecified() { Ipv4Addr::BROADCAST } else { asked.client };
             let answer = match self.manner {
@@ -226,7 +178,7 @@ impl Station {
         let config = ClientConfig { mac, id, host_name: None, link_local: with_link_local, seed };
         let client = Client::new(sim.now(), config, None);
         let link_local = with_link_local.then(|| LinkLocal::new(mac));
-        let socket = Socket::bind(sim, stack, CLIENT_PORT);
+        let socket = Socket::for_everybody(sim, stack, CLIENT_PORT);
         let (lost, begun) = (Vec::new(), Vec::new());
         Self { socket, client, link_local, leased: None, local: None, lost, begun }
     }
@@ -259,8 +211,8 @@ impl Station {
     /// Does what is to be done now; when there is more.
     fn turn(&mut self, sim: &mut Sim) -> Option<Instant> {
         let now = sim.now();
-        while let Some((bytes, port)) = self.socket.take() {
-            assert_eq!(port, SERVER_PORT);
+        while let Some((bytes, from)) = self.socket.take() {
+            assert_eq!(from.port(), SERVER_PORT);
             self.client.on_message(now, &bytes);
         }
         while let Some(action) = self.client.poll(now) {
@@ -527,10 +479,10 @@ fn without_a_server_stations_talk_by_addresses_of_the_link_until_one_comes() {
     assert!(own.iter().all(|it| it.is_link_local()) && own[0] != own[1]);
     // A datagram from one to the other, by no more than those addresses.
     let [from, to] = [0, 1].map(|n| world.stations[n].socket.stack);
-    let mut sockets = [from, to].map(|stack| Socket::bind(&mut world.sim, stack, 7000));
+    let mut sockets = [from, to].map(|stack| Socket::for_everybody(&mut world.sim, stack, 7000));
     sockets[0].send(&mut world.sim, own[1], 7000, b"are you there");
     world.sim.run_for(Duration::from_secs(1));
-    assert_eq!(sockets[1].take(), Some((b"are you there".to_vec(), 7000)));
+    assert_eq!(sockets[1].take(), Some((b"are you there".to_vec(), SocketAddr::new(own[0].into(), 7000))));
     // RFC 3927 §1.9: not beside an address that a server gave.
     world.serve(first, Manner::Honest, &[52]);
     world.run_until(Duration::from_secs(200), |it| it.stations.iter().any(|it| it.client.held().is_some()));

@@ -115,7 +115,7 @@ impl Lease {
         }
         let (addr, preferred, valid) =
             inner.all(option::IA_ADDR).find_map(read_address).ok_or(Unusable::NoAddress)?;
-        let (renew, rebind) = times(renew, rebind, preferred);
+        let (renew, rebind) = times(renew, rebind, preferred, valid);
         Ok(Self {
             addr,
             server,
@@ -161,14 +161,16 @@ fn span(seconds: u32) -> Option<Duration> {
     (seconds != FOREVER).then(|| Duration::from_secs(seconds.into()))
 }
 
-/// T1 and T2: the server's, or if it leaves them to the client §21.4's halves.
-fn times(renew: u32, rebind: u32, preferred: u32) -> (Duration, Duration) {
-    let Some(preferred) = span(preferred) else { return (Duration::MAX, Duration::MAX) };
+/// T1 and T2: the server's, or if it leaves them to the client §21.4's shares of the preferred lifetime. An address that is
+/// on its way out has none, and one must not ask at once, again and again (§14.2): its shares are of what is left.
+fn times(renew: u32, rebind: u32, preferred: u32, valid: u32) -> (Duration, Duration) {
+    let base = if preferred == 0 { valid } else { preferred };
+    let Some(base) = span(base) else { return (Duration::MAX, Duration::MAX) };
     let chosen = |seconds: u32, usual| match seconds {
         0 => usual,
         seconds => span(seconds).unwrap_or(Duration::MAX),
     };
-    let (renew, rebind) = (chosen(renew, preferred / 2), chosen(rebind, preferred * 4 / 5));
+    let (renew, rebind) = (chosen(renew, base / 2), chosen(rebind, base * 4 / 5));
     (renew.min(rebind), rebind)
 }
 
@@ -238,7 +240,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn times_are_the_servers_or_shares_of_the_preferred_lifetime() {
+    fn times_are_the_servers_or_shares_of_a_lifetime() {
         let read = |times, lifetimes| {
             let lease = Lease::read(&given(IAID, times, "2001:db8::5", lifetimes), IAID).unwrap();
             (lease.renew.as_secs(), lease.rebind.as_secs())
@@ -246,6 +248,7 @@ pub(crate) mod tests {
         assert_eq!(read([100, 200], [1000, 2000]), (100, 200));
         assert_eq!(read([0, 0], [1000, 2000]), (500, 800));
         assert_eq!(read([900, 0], [1000, 2000]), (800, 800));
+        assert_eq!(read([0, 0], [0, 2000]), (1000, 1600));
         let forever = Lease::read(&given(IAID, [0, 0], "2001:db8::5", [u32::MAX; 2]), IAID).unwrap();
         assert_eq!((forever.valid, forever.renew), (None, Duration::MAX));
     }
