@@ -2,8 +2,9 @@
 //!
 //! Dmitry Vyukov's bounded queue: each cell carries a turn number that says whose turn it is.
 //!
-//! R1. A cell at position `p` may be filled when its turn is `p`, and emptied when its turn is `p + 1`; the
-//!     one who empties it sets the turn to `p + capacity`.
+//! R1. The lap of a position is where the ring was entered last before it. A cell may be filled at a position when its
+//!     turn is that lap, and emptied when its turn is one more; the one who empties it sets the turn to the next lap, a
+//!     capacity further. Turns begin at zero, so a new ring is zeroed memory, which costs what is touched.
 //! R2. Positions are claimed by compare-and-swap of `tail` (pushers) and `head` (poppers). The claim of a
 //!     position gives the cell to the claimer until it sets the turn, by a release store.
 //! R3. Items come out in the order of the claims. An item whose pusher is between claim and release hides
@@ -38,12 +39,23 @@ impl<T> MpscRing<T> {
     /// A ring for `capacity` items, rounded up to a power of two and at least two.
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.max(2).next_power_of_two();
-        let cell = |p| Cell { turn: AtomicUsize::new(p), item: UnsafeCell::new(MaybeUninit::uninit()) };
         Self {
             tail: CachePadded(AtomicUsize::new(0)),
             head: CachePadded(AtomicUsize::new(0)),
-            cells: (0..capacity).map(cell).collect(),
+            cells: Self::cells(capacity),
         }
+    }
+
+    #[cfg(not(loom))]
+    fn cells(capacity: usize) -> Box<[Cell<T>]> {
+        // SAFETY: a turn of zero is one, and an item may be any bytes until its cell is filled.
+        unsafe { Box::new_zeroed_slice(capacity).assume_init() }
+    }
+
+    #[cfg(loom)]
+    fn cells(capacity: usize) -> Box<[Cell<T>]> {
+        let cell = |_| Cell { turn: AtomicUsize::new(0), item: UnsafeCell::new(MaybeUninit::uninit()) };
+        (0..capacity).map(cell).collect()
     }
 
     /// How many items the ring holds at most.
@@ -55,13 +67,18 @@ impl<T> MpscRing<T> {
         &self.cells[position & (self.cells.len() - 1)]
     }
 
+    /// The turn at which the cell of a position may be filled.
+    fn lap(&self, position: usize) -> usize {
+        position & !(self.cells.len() - 1)
+    }
+
     /// Puts an item in; gives it back if the ring is full.
     pub fn push(&self, item: T) -> Result<(), T> {
         let mut position = self.tail.0.load(Ordering::Relaxed);
         loop {
             let cell = self.cell(position);
             // Acquire: the popper is done with the cell.
-            let ahead = cell.turn.load(Ordering::Acquire).wrapping_sub(position) as isize;
+            let ahead = cell.turn.load(Ordering::Acquire).wrapping_sub(self.lap(position)) as isize;
             if ahead < 0 {
                 return Err(item);
             }
@@ -78,7 +95,7 @@ impl<T> MpscRing<T> {
                 Ok(_) => {
                     // SAFETY: (R2) the position is claimed and the cell empty.
                     cell.item.with_mut(|slot| unsafe { (*slot).write(item) });
-                    cell.turn.store(position.wrapping_add(1), Ordering::Release);
+                    cell.turn.store(self.lap(position).wrapping_add(1), Ordering::Release);
                     return Ok(());
                 }
                 Err(seen) => position = seen,
@@ -118,7 +135,7 @@ impl<T> MpscRing<T> {
             let cell = self.cell(position);
             // SAFETY: (R2) the position is claimed, and `ready_from` saw by acquire that it is filled.
             let item = cell.item.with_mut(|slot| unsafe { (*slot).assume_init_read() });
-            cell.turn.store(position.wrapping_add(self.capacity()), Ordering::Release);
+            cell.turn.store(self.lap(position).wrapping_add(self.capacity()), Ordering::Release);
             f(item);
         }
         count
@@ -129,7 +146,7 @@ impl<T> MpscRing<T> {
         (0..budget.min(self.capacity()))
             .take_while(|&n| {
                 let position = head.wrapping_add(n);
-                self.cell(position).turn.load(Ordering::Acquire) == position.wrapping_add(1)
+                self.cell(position).turn.load(Ordering::Acquire) == self.lap(position).wrapping_add(1)
             })
             .count()
     }

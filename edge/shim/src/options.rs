@@ -4,7 +4,7 @@
 //! its words, too. What nobody knows is refused as Linux refuses it.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use firelane_shm::layout::request;
@@ -151,6 +151,7 @@ fn set_time(socket: &Held, name: c_int, value: &[u8]) -> Result<(), Errno> {
     let time = u64::try_from(seconds).map_or(Duration::ZERO, Duration::from_secs);
     let time = time.saturating_add(Duration::from_micros(micros.unsigned_abs()));
     let limit = (!time.is_zero()).then_some(time);
+    note_times();
     sockopt::set_socket_timeout(sys::borrow(socket.fd), timeout(name), limit)?;
     socket.stream().map_or(Ok(()), |stream| hand_time_to(socket, &stream, name))
 }
@@ -165,8 +166,19 @@ fn hand_time_to(socket: &Held, stream: &Stream, name: c_int) -> Result<(), Errno
     Ok(())
 }
 
+/// Whether any socket of this process may have times that lie at its descriptor alone.
+static HAS_TIMES: AtomicBool = AtomicBool::new(false);
+
+/// A socket may have some from now on: they were set here, or it comes from another process.
+pub(crate) fn note_times() {
+    HAS_TIMES.store(true, Ordering::Relaxed);
+}
+
 /// A new stream takes over what was set before it was one.
 pub(crate) fn hand_times(socket: &Held, stream: &Stream) -> Result<(), Errno> {
+    if !HAS_TIMES.load(Ordering::Relaxed) {
+        return Ok(());
+    }
     hand_time_to(socket, stream, libc::SO_RCVTIMEO)?;
     hand_time_to(socket, stream, libc::SO_SNDTIMEO)
 }

@@ -8,7 +8,7 @@ use firelane_shm::control::State;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use crate::session::Attached;
-use crate::{session, socket, sys, table};
+use crate::{options, session, socket, sys, table};
 
 /// A descriptor has arrived. If it is a socket of the daemon's, it is ours from now on.
 pub(crate) fn arrived(fd: c_int) {
@@ -37,6 +37,7 @@ fn adopt(fd: c_int, attached: &Attached) {
         (State::Listening, _) => socket::listener_word(attached.is_v6),
         _ => socket::fresh_word(attached.is_v6),
     };
+    options::note_times();
     table::put(fd, word);
 }
 

@@ -110,10 +110,18 @@ pub(crate) fn ring(lane: u32) {
     }
 }
 
+/// Where the range of this library's own descriptors begins at present.
+fn own_begin() -> c_int {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).min(table::DESCRIPTORS as u64);
+    limit.saturating_sub(OWN_RANGE) as c_int
+}
+
 /// Moves a descriptor of ours to the upper end of the range, where the program does not look for any.
 pub(crate) fn hide(fd: OwnedFd) -> Result<c_int, Errno> {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).min(table::DESCRIPTORS as u64);
-    let begin = limit.saturating_sub(OWN_RANGE) as c_int;
+    hide_above(fd, own_begin())
+}
+
+fn hide_above(fd: OwnedFd, begin: c_int) -> Result<c_int, Errno> {
     // A program that uses all of its range leaves us where we are.
     let high = fcntl_dupfd_cloexec(&fd, begin).map_or_else(|_| fd.as_raw_fd(), IntoRawFd::into_raw_fd);
     if high == fd.as_raw_fd() {
@@ -305,8 +313,9 @@ impl Session {
         if fds.is_empty() {
             return pool::refused(is_v6);
         }
+        let begin = own_begin();
         for fd in fds {
-            let Ok(hidden) = hide(fd) else { continue };
+            let Ok(hidden) = hide_above(fd, begin) else { continue };
             if !pool::put(is_v6, hidden) {
                 close_hidden(hidden);
             }
