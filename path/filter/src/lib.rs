@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod frags;
-mod index;
 mod packet;
 mod pools;
 mod rules;

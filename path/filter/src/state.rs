@@ -6,6 +6,7 @@
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
 
+use firelane_table::Kept;
 use firelane_units::{Direction, Instant, KeepState, LinkId};
 use firelane_wire::{IpProtocol, TcpView};
 use siphasher::sip::SipHasher13;
@@ -151,6 +152,25 @@ pub(crate) const fn asks(protocol: IpProtocol, kind: u8) -> bool {
     matches!(query(protocol, kind), Some(asked) if asked == kind)
 }
 
+impl Kept for State {
+    #[inline]
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    #[inline]
+    fn ends(&self) -> Instant {
+        self.ends
+    }
+
+    fn is_half_open(&self) -> bool {
+        match self.key.protocol {
+            IpProtocol::TCP => self.tcp.phase().is_half_open(),
+            _ => !self.is_answered,
+        }
+    }
+}
+
 impl State {
     /// What a packet begins.
     pub(crate) fn new(
@@ -176,14 +196,6 @@ impl State {
         state.links[packet.direction.index()] = packet.link;
         state.ends = now + state.lasts(0);
         state
-    }
-
-    /// Whether nobody has shown that both ends are there.
-    pub(crate) fn is_half_open(&self) -> bool {
-        match self.key.protocol {
-            IpProtocol::TCP => self.tcp.phase().is_half_open(),
-            _ => !self.is_answered,
-        }
     }
 
     /// Whether a segment opens a new connection with the names of one that is over.

@@ -1,30 +1,19 @@
 //! States: what a rule with `keep state` has let through, and whatever belongs to it, both ways.
 //!
-//! Entries in a slab, an index with a secret hash by the two ends, and a hand that goes round the slab and takes out what
-//! has ended: an entry costs one write per packet and no list. When all places are taken the half-open entry that waits longest goes
-//! first; what both ends have shown to be theirs stays, and the newcomer is refused.
-
-use core::time::Duration;
-use std::collections::VecDeque;
+//! They stand in [`Places`], with an index with a secret hash by the two ends. When all places are taken the half-open entry that
+//! waits longest goes first; what both ends have shown to be theirs stays, and the newcomer is refused.
 
 use firelane_frame::read_ahead;
+use firelane_table::{Index, Places};
 use firelane_units::{Direction, Instant, KeepState, LinkId, Port};
 use firelane_wire::{IpProtocol, TcpView};
 use siphasher::sip::SipHasher13;
 
-use crate::index::Index;
 use crate::packet::Packet;
 use crate::state::{Going, Key, RuleId, State, asks, query};
 
 /// How many states there may be, unless said otherwise.
 pub const STATES_MAX: usize = 1 << 20;
-
-/// How long the hand takes for all entries, at the most.
-const ROUND: Duration = Duration::from_secs(10);
-/// How many it looks at in one go.
-const LOOKED_AT: usize = 1000;
-/// How often it looks, if there are few.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// How many flows [`Filter::foresee`](crate::Filter::foresee) looks at.
 pub const FORESEEN_MAX: usize = 64;
@@ -174,15 +163,9 @@ impl Owners {
 /// The table.
 #[derive(Debug)]
 pub(crate) struct States {
-    slab: Vec<Option<State>>,
-    free: Vec<u32>,
+    places: Places<State>,
     index: Index,
     hasher: SipHasher13,
-    /// Half-open ones in the order in which they began, by place and number.
-    half_open: VecDeque<(u32, u64)>,
-    hand: usize,
-    look_at: Instant,
-    most: usize,
     rules: Owners,
     counts: StateCounts,
 }
@@ -191,14 +174,9 @@ impl States {
     /// None as yet, and never more than `most`.
     pub(crate) fn new(key: (u64, u64), most: usize) -> Self {
         Self {
-            slab: Vec::new(),
-            free: Vec::new(),
+            places: Places::new(most),
             index: Index::default(),
             hasher: SipHasher13::new_with_keys(key.0, key.1),
-            half_open: VecDeque::new(),
-            hand: 0,
-            look_at: Instant::ZERO,
-            most,
             rules: Owners::default(),
             counts: StateCounts::default(),
         }
@@ -211,7 +189,7 @@ impl States {
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.slab.len() - self.free.len()
+        self.places.len()
     }
 
     /// Another list of rules counts from here on, in which each of `same` is that rule of the one before: states stay, and those
@@ -227,7 +205,7 @@ impl States {
         }
         let Some(key) = Key::of(packet) else { return self.take_error(packet, now) };
         let Some((at, way)) = self.find(&key) else { return Belongs::No };
-        let Some(state) = self.slab[at as usize].as_mut() else { return Belongs::No };
+        let Some(state) = self.places.get_mut(at) else { return Belongs::No };
         let segment = packet.segment();
         if state.ends <= now || state.is_over(segment.as_ref()) {
             self.counts.expired += 1;
@@ -265,7 +243,7 @@ impl States {
         now: Instant,
     ) -> Option<(Option<u32>, bool)> {
         let (at, way) = known.place();
-        let state = self.slab.get_mut(at as usize)?.as_mut().filter(|state| state.number == known.number)?;
+        let state = self.places.get_mut(at).filter(|state| state.number == known.number)?;
         let segment = whole.segment;
         let is_segment = state.protocol() == IpProtocol::TCP;
         if state.ends <= now || is_segment != segment.is_some() || state.is_over(segment) {
@@ -301,7 +279,7 @@ impl States {
         for (nth, (key, hash)) in keys.iter().enumerate() {
             if places[nth].is_some()
                 && let Some((at, way)) = self.find_hashed(key, *hash)
-                && let Some(state) = &self.slab[at as usize]
+                && let Some(state) = self.places.get(at)
             {
                 found(nth, StateRef::new(at, way, state.number));
             }
@@ -316,7 +294,7 @@ impl States {
 
     #[inline]
     fn touch(&self, at: u32) {
-        self.slab.get(at as usize).iter().for_each(|state| read_ahead(*state));
+        self.places.place(at).iter().for_each(|state| read_ahead(*state));
     }
 
     /// An ICMP error about a packet of a state, from its other end or from somebody between.
@@ -336,7 +314,7 @@ impl States {
         };
         let key = Key::new(quoted.src, quoted.dst, quoted.protocol, ports, kind);
         let Some((at, _)) = self.find(&key) else { return Belongs::No };
-        let Some(state) = self.slab[at as usize].as_ref() else { return Belongs::No };
+        let Some(state) = self.places.get(at) else { return Belongs::No };
         if state.ends <= now || state.no_icmp_err {
             return Belongs::No;
         }
@@ -370,7 +348,7 @@ impl States {
             self.counts.rule_full += 1;
             return Err(NoState::RuleFull);
         }
-        if self.len() >= self.most && !self.evict() {
+        if self.places.is_full() && !self.evict() {
             self.counts.full += 1;
             return Err(NoState::Full);
         }
@@ -380,24 +358,12 @@ impl States {
     }
 
     fn enter(&mut self, state: State) -> StateRef {
-        let (is_half_open, number) = (state.is_half_open(), state.number);
-        let hash = state.key.hash(&self.hasher);
+        let (number, hash) = (state.number, state.key.hash(&self.hasher));
         if let Some(count) = self.rules.count(state.rule) {
             *count += 1;
         }
-        let at = self.free.pop().unwrap_or(self.slab.len() as u32);
-        if at as usize == self.slab.len() {
-            self.slab.push(None);
-        }
-        self.slab[at as usize] = Some(state);
+        let at = self.places.enter(state);
         self.counts.added += 1;
-        if is_half_open {
-            if self.half_open.len() > 2 * self.most {
-                let slab = &self.slab;
-                self.half_open.retain(|&place| half_open_at(slab, place));
-            }
-            self.half_open.push_back((at, number));
-        }
         self.index.insert(hash, at);
         StateRef::new(at, 0, number)
     }
@@ -410,84 +376,55 @@ impl States {
     fn find_hashed(&self, key: &Key, hash: u32) -> Option<(u32, usize)> {
         let reversed = key.reversed();
         let is_one = |at: u32| {
-            let state = self.slab[at as usize].as_ref();
+            let state = self.places.get(at);
             state.is_some_and(|state| state.key == *key || state.key == reversed)
         };
         let at = self.index.find(hash, is_one)?;
-        let way = usize::from(self.slab[at as usize].as_ref()?.key != *key);
+        let way = usize::from(self.places.get(at)?.key != *key);
         Some((at, way))
     }
 
     fn remove(&mut self, at: u32) {
-        let Some(state) = self.slab[at as usize].take() else { return };
+        let Some(state) = self.places.take(at) else { return };
         let hash = state.key.hash(&self.hasher);
         self.index.remove(hash, at);
         if let Some(count) = self.rules.count(state.rule) {
             *count -= 1;
         }
-        self.free.push(at);
-        if self.len() == 0 {
+        if self.places.is_empty() {
             // All memory goes with the last one.
-            (self.slab, self.free, self.hand) = (Vec::new(), Vec::new(), 0);
-            (self.index, self.half_open) = (Index::default(), VecDeque::new());
+            self.index = Index::default();
         }
     }
 
     /// Makes room: the half-open state that waits longest goes. Whether there was one.
     fn evict(&mut self) -> bool {
-        while let Some(place) = self.half_open.pop_front() {
-            if half_open_at(&self.slab, place) {
-                self.counts.evicted += 1;
-                self.remove(place.0);
-                return true;
-            }
+        let oldest = self.places.oldest_half_open();
+        if let Some(at) = oldest {
+            self.counts.evicted += 1;
+            self.remove(at);
         }
-        false
+        oldest.is_some()
     }
 
     /// Takes out what has ended; when to look again.
     pub(crate) fn on_time(&mut self, now: Instant) -> Option<Instant> {
-        if self.len() == 0 || now < self.look_at {
-            return self.poll_at();
+        while let Some(at) = self.places.sweep(now) {
+            self.counts.expired += 1;
+            self.remove(at);
         }
-        for _ in 0..LOOKED_AT.min(self.slab.len()) {
-            let at = self.hand;
-            self.hand = (at + 1) % self.slab.len();
-            if self.slab[at].as_ref().is_some_and(|state| state.ends <= now) {
-                self.counts.expired += 1;
-                self.remove(at as u32);
-                if self.slab.is_empty() {
-                    return None;
-                }
-            }
-        }
-        // Those that both ends have answered for, or that have ended, need no place in the order.
-        while self.half_open.front().is_some_and(|&place| !half_open_at(&self.slab, place)) {
-            self.half_open.pop_front();
-        }
-        let rounds = (self.slab.len() / LOOKED_AT + 1) as u32;
-        self.look_at = now + (ROUND / rounds).min(LOOK);
         self.poll_at()
     }
 
     /// When to look again.
     pub(crate) fn poll_at(&self) -> Option<Instant> {
-        (self.len() > 0).then_some(self.look_at)
+        self.places.poll_at()
     }
 
     /// The bytes that it takes.
     pub(crate) fn allocated_bytes(&self) -> usize {
-        self.slab.capacity() * size_of::<Option<State>>()
-            + self.free.capacity() * size_of::<u32>()
-            + self.half_open.capacity() * size_of::<(u32, u64)>()
-            + self.index.allocated_bytes()
+        self.places.allocated_bytes() + self.index.allocated_bytes()
     }
-}
-
-/// Whether the state that was entered there with this number is still there, and half-open.
-fn half_open_at(slab: &[Option<State>], (at, number): (u32, u64)) -> bool {
-    let state = slab.get(at as usize).and_then(Option::as_ref);
-    state.is_some_and(|state| state.number == number && state.is_half_open())
 }
 
 impl StateRef {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Finding;
 
-const BASE: &[&str] = &["firelane-units", "firelane-wire", "firelane-frame"];
+const BASE: &[&str] = &["firelane-units", "firelane-wire", "firelane-frame", "firelane-table"];
 const DRIVERS: &[&str] = &[
     "firelane-driver-memory",
     "firelane-driver-tap",
@@ -23,6 +23,7 @@ const DRIVERS: &[&str] = &[
 const PATH: &[&str] = &[
     "firelane-classify",
     "firelane-filter",
+    "firelane-nat",
     "firelane-flow",
     "firelane-switch",
     "firelane-ip",
@@ -37,9 +38,10 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
     let sets: &[&[&'static str]] = match name {
         "firelane-units" => &[],
         "firelane-wire" | "firelane-frame" | "firelane-model" => &[&["firelane-units"]],
+        "firelane-table" => &[&["firelane-units", "firelane-frame"]],
         name if DRIVERS.contains(&name) => &[BASE],
-        "firelane-classify" | "firelane-filter" | "firelane-flow" | "firelane-switch" | "firelane-ip"
-        | "firelane-udp" | "firelane-tcp" | "firelane-socket" => &[BASE],
+        "firelane-classify" | "firelane-filter" | "firelane-nat" | "firelane-flow" | "firelane-switch"
+        | "firelane-ip" | "firelane-udp" | "firelane-tcp" | "firelane-socket" => &[BASE],
         "firelane-lane" => &[BASE, PATH],
         "firelane-plan" | "firelane-api" => &[&["firelane-model", "firelane-units"]],
         "firelane" => &[BASE, DRIVERS, PATH, &["firelane-model"]],

@@ -1,4 +1,4 @@
-//! From the hash of a state's names to its place.
+//! From the hash of a state's names to its place. Used by `path/filter` and `path/nat`.
 //!
 //! Open addressing with linear probing in one array, at most half full, so that where a hash leads to is known before
 //! anything was read, and can be fetched for several packets together ([`Index::touch`]), for which a library's table has no
@@ -8,7 +8,7 @@ use firelane_frame::read_ahead;
 
 /// Places by hash.
 #[derive(Debug, Default)]
-pub(crate) struct Index {
+pub struct Index {
     slots: Vec<Slot>,
     len: usize,
 }
@@ -33,13 +33,13 @@ impl Index {
 
     /// Begins to fetch what a search for `hash` begins with.
     #[inline]
-    pub(crate) fn touch(&self, hash: u32) {
+    pub fn touch(&self, hash: u32) {
         self.slots.get(self.home(hash)).iter().for_each(|slot| read_ahead(*slot));
     }
 
     /// The first place under `hash` of which `is_it` says so.
     #[inline]
-    pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut nth = self.home(hash);
         loop {
             let slot = self.slots.get(nth)?;
@@ -54,7 +54,7 @@ impl Index {
     }
 
     /// Enters a place that is not in it.
-    pub(crate) fn insert(&mut self, hash: u32, at: u32) {
+    pub fn insert(&mut self, hash: u32, at: u32) {
         if (self.len + 1) * 2 > self.slots.len() {
             let slots = (self.slots.len() * 2).max(SLOTS_LEAST);
             let old = core::mem::replace(&mut self.slots, vec![EMPTY; slots]);
@@ -65,7 +65,7 @@ impl Index {
     }
 
     /// Takes a place out.
-    pub(crate) fn remove(&mut self, hash: u32, at: u32) {
+    pub fn remove(&mut self, hash: u32, at: u32) {
         if self.slots.is_empty() {
             return;
         }
@@ -92,7 +92,7 @@ impl Index {
     }
 
     /// The bytes that it takes.
-    pub(crate) fn allocated_bytes(&self) -> usize {
+    pub fn allocated_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>()
     }
 

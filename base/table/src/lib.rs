@@ -1,0 +1,11 @@
+//! Tables of what packets make: states of the packet filter, sessions and mappings of address translation.
+//!
+//! [`Places`] keeps them, in the order in which half-open ones began, and takes out what has ended; [`Index`] finds their places by
+//! the hash of their names. Both are bounded, and need nothing per packet but what they are asked. No clock: `now` is given.
+#![forbid(unsafe_code)]
+
+mod index;
+mod places;
+
+pub use index::Index;
+pub use places::{Kept, Places};
