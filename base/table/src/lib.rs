@@ -6,6 +6,8 @@
 
 mod index;
 mod places;
+mod recent;
 
 pub use index::Index;
 pub use places::{Kept, Places};
+pub use recent::{RECENT_MAX, Recent};

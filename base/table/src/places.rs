@@ -258,7 +258,8 @@ mod tests {
     #[test]
     fn memory_goes_with_the_last_one() {
         let mut places = Places::new(4);
-        let ats: Vec<_> = (0..4).map(|number| places.enter(Entry { number, ends: 1, is_half_open: true })).collect();
+        let ats: Vec<_> =
+            (0..4).map(|number| places.enter(Entry { number, ends: 1, is_half_open: true })).collect();
         assert!(places.is_full() && places.allocated_bytes() > 0);
         ats.into_iter().for_each(|at| drop(places.take(at)));
         assert_eq!((places.len(), places.allocated_bytes(), places.poll_at()), (0, 0, None));

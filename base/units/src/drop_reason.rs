@@ -20,6 +20,8 @@ pub enum Station {
     Switch,
     /// `path/filter`.
     Filter,
+    /// `path/nat`.
+    Nat,
     /// `path/ip`.
     Ip,
     /// `path/udp`.
@@ -40,6 +42,7 @@ impl Station {
             Self::Flow => "flow",
             Self::Switch => "switch",
             Self::Filter => "filter",
+            Self::Nat => "nat",
             Self::Ip => "ip",
             Self::Udp => "udp",
             Self::Tcp => "tcp",
@@ -122,6 +125,20 @@ drop_reasons! {
     Filter FilterFull = "filter_full",
     /// It has the names of a state and is outside its window.
     Filter FilterWindow = "filter_window",
+    /// It would begin a translated connection, and there is no room for one.
+    Nat NatFull = "nat_full",
+    /// The same, and who sends it has as many as one may have.
+    Nat NatSourceFull = "nat_source_full",
+    /// The same, and no port outside is free.
+    Nat NatPorts = "nat_ports",
+    /// It comes to a mapping from somebody whom nobody inside has sent to.
+    Nat NatFiltered = "nat_filtered",
+    /// A SYN for a port that is nobody's but may become somebody's (RFC 5382 REQ-4).
+    Nat NatUnsolicited = "nat_unsolicited",
+    /// A piece of a translated datagram whose first piece was not seen.
+    Nat NatFragment = "nat_fragment",
+    /// An ICMP error that is damaged, or quotes what is.
+    Nat NatBadIcmp = "nat_bad_icmp",
     /// An EtherType that no netstack handles.
     Ip UnknownEtherType = "unknown_ethertype",
     /// A header field is wrong (version, header length, total length).

@@ -12,6 +12,7 @@ mod ds_field;
 mod filter_rule;
 mod ids;
 mod mac;
+mod nat_rule;
 mod port_range;
 mod prefix;
 mod protection;
@@ -32,6 +33,10 @@ pub use ids::{
     ConnId, FlowId, LaneId, LinkId, NetstackId, Port, Priority, SocketId, StepListId, SwitchPortId,
 };
 pub use mac::{MacAddr, ParseMacError};
+pub use nat_rule::{
+    NAT_BLOCKS_FROM, NatAction, NatEnd, NatFiltering, NatLimits, NatPorts, NatRedirect, NatRule, NatTarget,
+    nat_block_ports,
+};
 pub use port_range::{ParsePortRangeError, PortRange};
 pub use prefix::{IpPrefix, ParsePrefixError};
 pub use protection::{Protection, Protections};

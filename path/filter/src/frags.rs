@@ -3,15 +3,13 @@
 
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::VecDeque;
 
+use firelane_table::Recent;
 use firelane_units::{Direction, Instant};
 use firelane_wire::IpProtocol;
 
 use crate::packet::{Packet, Piece};
 
-/// How many datagrams are remembered; the oldest goes first.
-const DATAGRAMS_MAX: usize = 1024;
 /// For how long: as long as reassembly waits (RFC 1122 §3.3.2).
 const LASTS: Duration = Duration::from_secs(60);
 
@@ -25,9 +23,13 @@ struct Datagram {
 }
 
 /// The datagrams.
-#[derive(Debug, Default)]
-pub(crate) struct Frags {
-    known: VecDeque<(Datagram, Instant)>,
+#[derive(Debug)]
+pub(crate) struct Frags(Recent<Datagram, ()>);
+
+impl Default for Frags {
+    fn default() -> Self {
+        Self(Recent::new(LASTS))
+    }
 }
 
 impl Datagram {
@@ -40,28 +42,18 @@ impl Datagram {
 impl Frags {
     /// A first piece passed.
     pub(crate) fn keep(&mut self, packet: &Packet<'_>, now: Instant) {
-        if packet.piece != Piece::First {
-            return;
+        if packet.piece == Piece::First {
+            self.0.keep(Datagram::of(packet), (), now);
         }
-        self.expire(now);
-        if self.known.len() == DATAGRAMS_MAX {
-            self.known.pop_front();
-        }
-        self.known.push_back((Datagram::of(packet), now + LASTS));
     }
 
     /// Whether a later piece is of a datagram whose first piece passed.
     pub(crate) fn knows(&self, packet: &Packet<'_>, now: Instant) -> bool {
-        let datagram = || Datagram::of(packet);
-        packet.piece == Piece::Later
-            && !self.known.is_empty()
-            && self.known.iter().any(|(known, until)| *until > now && *known == datagram())
+        packet.piece == Piece::Later && self.0.find(&Datagram::of(packet), now).is_some()
     }
 
     /// Forgets those that are old.
     pub(crate) fn expire(&mut self, now: Instant) {
-        while self.known.front().is_some_and(|(_, until)| *until <= now) {
-            self.known.pop_front();
-        }
+        self.0.expire(now);
     }
 }

@@ -1,1 +1,365 @@
-//! x
+//! Which addresses packets have inside and outside: IPFilter's `ipnat` rules, mappings and sessions. IPv4.
+//!
+//! A translator belongs to one netstack and lives in the netstack's home lane, where all that is to be translated arrives: one mapping
+//! serves whatever is at the other end, and the two ends of a conversation have nothing in common that could steer them into one
+//! lane. `path/lane` asks it for each packet that comes in by a link, before the filter, and for each that goes out by one, behind
+//! the filter. Sans-I/O: packets and `now` in, changed packets and an [`Outcome`] out. Facts: ipnat(5); RFC 4787 (UDP), 5382 (TCP),
+//! 5508 (ICMP), 7857.
+#![forbid(unsafe_code)]
+
+mod begin;
+mod errors;
+mod keyed;
+mod mappings;
+mod outside;
+mod packet;
+mod pieces;
+mod rules;
+mod session;
+mod sessions;
+mod tuple;
+
+use core::net::Ipv4Addr;
+
+use firelane_units::{Direction, DropReason, Instant, LinkId, NatLimits, NatRule, Port};
+use firelane_wire::IpProtocol;
+use siphasher::sip::SipHasher13;
+
+pub use rules::RuleCount;
+pub use session::Phase;
+pub use sessions::NatRef;
+pub use tuple::Tuple;
+
+use mappings::Mappings;
+use packet::{Packet, Part};
+use pieces::Pieces;
+use rules::Rules;
+use session::NO_MAPPING;
+use sessions::Sessions;
+
+/// What a translator follows.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NatConfig {
+    /// Rules in their order.
+    pub rules: Vec<NatRule<LinkId>>,
+    /// Times, and how much there may be.
+    pub limits: NatLimits,
+}
+
+/// What it asks of the netstack that it works for.
+pub trait Host {
+    /// Whether an address is one of the netstack's own.
+    fn owns(&self, address: Ipv4Addr) -> bool;
+
+    /// The first address of a link.
+    fn address_of(&self, link: LinkId) -> Option<Ipv4Addr>;
+
+    /// Whether the netstack itself listens there: such a port is given to nobody.
+    fn uses(&self, protocol: IpProtocol, address: Ipv4Addr, port: Port) -> bool;
+
+    /// Whether a packet that arrives may be for the netstack itself, though somebody inside has such names, too.
+    fn expects(&self, arrived: &Tuple) -> bool;
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It goes on as it is.
+    Untouched,
+    /// It has other ends; a whole packet's session, which the next ones of its flow can follow.
+    Translated(Option<NatRef>),
+    /// It ends here.
+    Ended(DropReason),
+}
+
+/// What was counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NatCounts {
+    /// Packets that were given other ends, on their way in and out.
+    pub translated: [u64; 2],
+    /// ICMP errors among them.
+    pub errors: u64,
+    /// Packets that ended, by their reasons as the path's counters have them.
+    pub ended: u64,
+    /// There are so many sessions.
+    pub sessions: u64,
+    /// Of these, so many have not shown both ends.
+    pub half_open: u64,
+    /// There are so many mappings.
+    pub mappings: u64,
+    /// Sessions were made.
+    pub added: u64,
+    /// Ended for want of packets.
+    pub expired: u64,
+    /// Gave their place to others.
+    pub evicted: u64,
+    /// Were ended by command, or with their rule.
+    pub flushed: u64,
+    /// What each rule has made, in the order of the rules.
+    pub rules: Vec<RuleCount>,
+}
+
+/// A session, for lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NatRow {
+    /// The how manieth rule made it.
+    pub rule: Option<u32>,
+    /// What arrives of its first way.
+    pub forth: Tuple,
+    /// What arrives of the other.
+    pub back: Tuple,
+    /// How far it is.
+    pub phase: Phase,
+    /// When it ends, unless something comes.
+    pub ends: Instant,
+}
+
+/// A netstack's translator.
+#[derive(Debug)]
+pub struct Nat {
+    rules: Rules,
+    limits: NatLimits,
+    sessions: Sessions,
+    mappings: Mappings,
+    pieces: Pieces,
+    /// Of redirects to several the how manieth is next.
+    turn: u32,
+    hasher: SipHasher13,
+    counts: NatCounts,
+}
+
+impl Nat {
+    /// Without rules; `key` is a secret for tables that peers fill.
+    pub fn new((low, high): (u64, u64)) -> Self {
+        let (hasher, limits) = (SipHasher13::new_with_keys(low, high), NatLimits::default());
+        Self {
+            rules: Rules::default(),
+            limits,
+            sessions: Sessions::new(hasher, limits.sessions as usize),
+            mappings: Mappings::new(hasher),
+            pieces: Pieces::default(),
+            turn: 0,
+            hasher,
+            counts: NatCounts::default(),
+        }
+    }
+
+    /// Whether packets have to be asked about.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        !self.rules.list.is_empty()
+    }
+
+    /// Follows other rules from now on. What a rule has made that stays in the list stays, and it goes on counting; the rest ends.
+    pub fn set(&mut self, config: NatConfig) {
+        let NatConfig { rules, limits } = config;
+        self.rules.set(rules);
+        self.limits = limits;
+        self.sessions.set_most(limits.sessions as usize);
+        self.end_all(|rules, rule| rules.nth(rule).is_none());
+    }
+
+    /// Ends all sessions, and how many there were.
+    pub fn flush(&mut self) -> u64 {
+        self.end_all(|_, _| true)
+    }
+
+    fn end_all(&mut self, ends: impl Fn(&Rules, u32) -> bool) -> u64 {
+        let (mut at, mut count) = (0, 0);
+        while let Some((found, _)) = self.sessions.from(at, |session| ends(&self.rules, session.rule)) {
+            self.remove(found);
+            (at, count) = (found + 1, count + 1);
+        }
+        self.counts.flushed += count;
+        count
+    }
+
+    /// A packet comes in by a link, or goes out by one. `packet` begins with its IP header; `is_open` says that its transport's checksum is
+    /// that of the pseudo-header as yet.
+    pub fn pass(
+        &mut self,
+        (direction, link): (Direction, LinkId),
+        packet: &mut [u8],
+        is_open: bool,
+        host: &impl Host,
+        now: Instant,
+    ) -> Outcome {
+        let outcome = self.try_pass((direction, link), packet, is_open, host, now);
+        match outcome {
+            Ok(None) => Outcome::Untouched,
+            Ok(Some(known)) => {
+                self.counts.translated[direction.index()] += 1;
+                Outcome::Translated(known)
+            }
+            Err(reason) => {
+                self.counts.ended += 1;
+                Outcome::Ended(reason)
+            }
+        }
+    }
+
+    fn try_pass(
+        &mut self,
+        (direction, link): (Direction, LinkId),
+        bytes: &mut [u8],
+        is_open: bool,
+        host: &impl Host,
+        now: Instant,
+    ) -> Result<Option<Option<NatRef>>, DropReason> {
+        let Some(packet) = Packet::read(bytes) else { return Ok(None) };
+        let is_for_many = packet.tuple.dst.is_multicast() || packet.tuple.dst.is_broadcast();
+        if is_for_many {
+            return Ok(None);
+        }
+        if packet.is_error {
+            return self.pass_error((direction, link), &packet, bytes, host, now);
+        }
+        if packet.part == Part::Body {
+            return self.pass_piece((direction, link), &packet, bytes, host, now);
+        }
+        let found = match self.find(&packet, now) {
+            Some(found) => Some(found),
+            None => self.begin((direction, link), &packet, host)?.map(|at| (at, 0)),
+        };
+        let Some((at, way)) = found else { return Ok(None) };
+        let Some(known) = self.carry((at, way), direction, &packet, bytes, is_open, now) else {
+            return Ok(None);
+        };
+        if let Some(number) = packet.datagram {
+            self.pieces.keep(&packet.tuple, (number, direction), known, now);
+            return Ok(Some(None));
+        }
+        Ok(Some(Some(known)))
+    }
+
+    /// The next packet of a flow whose session is known, if it goes the way that all of them did. Nothing if it has to be asked about;
+    /// then nothing was changed.
+    #[inline]
+    pub fn follow(
+        &mut self,
+        known: NatRef,
+        direction: Direction,
+        bytes: &mut [u8],
+        is_open: bool,
+        now: Instant,
+    ) -> bool {
+        let Some((at, way)) = self.sessions.known(known) else { return false };
+        let Some(packet) = Packet::read(bytes) else { return false };
+        let is_its = self
+            .sessions
+            .get_mut(at)
+            .is_some_and(|it| it.keys[way] == packet.tuple && it.ends > now && !it.is_over(packet.flags));
+        let is_its = is_its && packet.datagram.is_none() && !packet.is_error;
+        let has_passed = is_its && self.carry((at, way), direction, &packet, bytes, is_open, now).is_some();
+        self.counts.translated[direction.index()] += u64::from(has_passed);
+        has_passed
+    }
+
+    /// On which way in or out packets of a known session change.
+    #[inline]
+    pub fn place_of(&mut self, known: NatRef) -> Option<Direction> {
+        let (at, way) = self.sessions.known(known)?;
+        self.sessions.get_mut(at).map(|session| session.at[way])
+    }
+
+    /// A packet of this session will come soon: what that needs is read before.
+    #[inline]
+    pub fn touch(&self, known: NatRef) {
+        self.sessions.touch(known);
+    }
+
+    /// The session that a packet is of, unless it has ended.
+    fn find(&mut self, packet: &Packet, now: Instant) -> Option<(u32, usize)> {
+        let (at, way) = self.sessions.find(&packet.tuple)?;
+        let session = self.sessions.get_mut(at)?;
+        if session.ends <= now || session.is_over(packet.flags) {
+            self.counts.expired += 1;
+            self.remove(at);
+            return None;
+        }
+        Some((at, way))
+    }
+
+    /// A packet of a session gets its other ends, if it does so on this way.
+    #[inline]
+    fn carry(
+        &mut self,
+        (at, way): (u32, usize),
+        direction: Direction,
+        packet: &Packet,
+        bytes: &mut [u8],
+        is_open: bool,
+        now: Instant,
+    ) -> Option<NatRef> {
+        let session = self.sessions.get_mut(at).filter(|session| session.at[way] == direction)?;
+        session.renew(way, packet.flags, now, &self.limits);
+        if let Some(most) = session.mss.filter(|_| packet.flags.syn()) {
+            packet.clamp_mss(bytes, most.get(), is_open);
+        }
+        packet.rewrite(bytes, &session.ends_of(way), is_open);
+        Some(NatRef::new(at, way, session.number))
+    }
+
+    fn remove(&mut self, at: u32) {
+        let Some(session) = self.sessions.take(at) else { return };
+        if let Some(count) = self.rules.count(session.rule) {
+            count.active -= 1;
+        }
+        for (mapping, key) in session.mappings.into_iter().zip(session.keys) {
+            if mapping != NO_MAPPING {
+                self.mappings.release(mapping, key.dst);
+            }
+        }
+    }
+
+    /// Forgets what has ended; when to do so again.
+    pub fn on_time(&mut self, now: Instant) -> Option<Instant> {
+        while let Some(at) = self.sessions.sweep(now) {
+            self.counts.expired += 1;
+            self.remove(at);
+        }
+        self.pieces.expire(now);
+        self.poll_at()
+    }
+
+    /// When [`on_time`](Self::on_time) has something to do.
+    pub fn poll_at(&self) -> Option<Instant> {
+        self.sessions.poll_at()
+    }
+
+    /// What it has counted.
+    pub fn counts(&self) -> NatCounts {
+        NatCounts {
+            sessions: self.sessions.len() as u64,
+            half_open: self.sessions.half_open() as u64,
+            mappings: self.mappings.len() as u64,
+            added: self.sessions.added(),
+            rules: self.rules.list.iter().map(|rule| rule.count).collect(),
+            ..self.counts.clone()
+        }
+    }
+
+    /// The sessions from a place on, no more than `most`, and where to go on.
+    pub fn rows(&self, from: u32, most: usize) -> (Vec<NatRow>, Option<u32>) {
+        let (mut rows, mut at) = (Vec::new(), from);
+        while let Some((found, session)) = self.sessions.from(at, |_| true) {
+            if rows.len() == most {
+                return (rows, Some(found));
+            }
+            rows.push(NatRow {
+                rule: self.rules.nth(session.rule).map(|nth| nth as u32),
+                forth: session.keys[0],
+                back: session.keys[1],
+                phase: session.phase(),
+                ends: session.ends,
+            });
+            at = found + 1;
+        }
+        (rows, None)
+    }
+
+    /// The bytes that its tables take.
+    pub fn allocated_bytes(&self) -> usize {
+        self.sessions.allocated_bytes() + self.mappings.allocated_bytes()
+    }
+}

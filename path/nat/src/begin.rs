@@ -1,0 +1,308 @@
+//! A conversation's first packet: which rule it is for, and which ends its two ways get.
+//!
+//! What leaves has its source mapped (`map`, `bimap`); what arrives is for somebody else (`rdr`), for who has the address outside
+//! (`bimap`), or for the owner of a mapping, if that lets it in (RFC 4787 §5). What one inside sends to another's names outside is turned
+//! round here, with its own names outside (hairpinning, RFC 4787 REQ-9).
+
+use core::net::Ipv4Addr;
+
+use firelane_units::{Direction, DropReason, LinkId, NatAction, NatFiltering, NatPorts, NatTarget, Port};
+use firelane_wire::IpProtocol;
+
+use crate::mappings::Mapping;
+use crate::outside::{choose, opposite, target};
+use crate::packet::Packet;
+use crate::rules::{Rule, matches};
+use crate::session::{NO_MAPPING, Session};
+use crate::tuple::Tuple;
+use crate::{Host, Nat};
+
+/// Who a packet is really for.
+#[derive(Clone, Copy, Debug)]
+struct Inner {
+    rule: Rule,
+    end: (Ipv4Addr, u16),
+    mapping: u32,
+}
+
+/// Who a packet seems to come from.
+#[derive(Clone, Copy, Debug)]
+struct Outer {
+    rule: Rule,
+    end: (Ipv4Addr, u16),
+    mapping: u32,
+}
+
+impl Nat {
+    /// The place of the session that a packet begins, if it is for a rule.
+    pub(crate) fn begin(
+        &mut self,
+        (direction, link): (Direction, LinkId),
+        packet: &Packet,
+        host: &impl Host,
+    ) -> Result<Option<u32>, DropReason> {
+        match direction {
+            Direction::In => self.begin_in(link, packet, host),
+            Direction::Out => self.begin_out(link, &packet.tuple, host),
+        }
+    }
+
+    fn begin_out(
+        &mut self,
+        link: LinkId,
+        tuple: &Tuple,
+        host: &impl Host,
+    ) -> Result<Option<u32>, DropReason> {
+        // What the netstack sends itself has the address that it was given.
+        if host.owns(tuple.src) || self.rules.of_source(link, tuple).is_none() {
+            return Ok(None);
+        }
+        self.make_room(tuple.src)?;
+        let Some(outer) = self.outer(link, tuple, host)? else { return Ok(None) };
+        let back = Tuple { src: outer.end.0, ports: [outer.end.1, tuple.ports[1]], ..*tuple }.reversed();
+        let at = [Direction::Out, Direction::In];
+        let session = Session::new([*tuple, back], at, [outer.mapping, NO_MAPPING]);
+        self.enter(session, &outer.rule).map(Some)
+    }
+
+    fn begin_in(
+        &mut self,
+        link: LinkId,
+        packet: &Packet,
+        host: &impl Host,
+    ) -> Result<Option<u32>, DropReason> {
+        let tuple = &packet.tuple;
+        if let Some(inner) = self.inner(link, tuple, host) {
+            if inner.mapping != NO_MAPPING {
+                if host.expects(tuple) {
+                    return Ok(None);
+                }
+                self.may_answer(inner.mapping, tuple.src)?;
+            }
+            self.make_room(tuple.src)?;
+            let back = Tuple { dst: inner.end.0, ports: [tuple.ports[0], inner.end.1], ..*tuple }.reversed();
+            let at = [Direction::In, Direction::Out];
+            let session = Session::new([*tuple, back], at, [NO_MAPPING, inner.mapping]);
+            return self.enter(session, &inner.rule).map(Some);
+        }
+        if let Some(made) = self.turn_round(link, tuple, host)? {
+            return Ok(Some(made));
+        }
+        if packet.flags.syn() && !packet.flags.ack() && self.may_become_mapped(link, tuple, host) {
+            // RFC 5382 REQ-4: who asks hears nothing, for somebody inside may be about to ask him.
+            return Err(DropReason::NatUnsolicited);
+        }
+        Ok(None)
+    }
+
+    /// One inside sends to the names that another has outside.
+    fn turn_round(
+        &mut self,
+        link: LinkId,
+        tuple: &Tuple,
+        host: &impl Host,
+    ) -> Result<Option<u32>, DropReason> {
+        let Some(inner) = self.inner_behind(link, tuple, host) else { return Ok(None) };
+        self.make_room(tuple.src)?;
+        let outer = self.outer(inner.rule.rule.link, tuple, host)?;
+        let (src, port, mapping) =
+            outer.map_or((tuple.src, tuple.ports[0], NO_MAPPING), |it| (it.end.0, it.end.1, it.mapping));
+        let ports = [port, inner.end.1];
+        let back = Tuple { src, dst: inner.end.0, ports, protocol: tuple.protocol }.reversed();
+        // Who keeps its names is answered by the way of routes, and what it is told changes on its way out.
+        let way_back = if outer.is_some() { Direction::In } else { Direction::Out };
+        let session = Session::new([*tuple, back], [Direction::In, way_back], [mapping, inner.mapping]);
+        self.enter(session, &outer.map_or(inner.rule, |it| it.rule)).map(Some)
+    }
+
+    /// Who a packet is for that arrives by a link.
+    fn inner(&mut self, link: LinkId, tuple: &Tuple, host: &impl Host) -> Option<Inner> {
+        if let Some(rule) = self.rules.of_destination(link, tuple, false) {
+            return self.redirected(rule, tuple);
+        }
+        let at_link = |rule: &Rule| rule.rule.link == link;
+        self.inner_of_bimap(tuple, host, at_link).or_else(|| self.inner_of_mapping(tuple, |its| its == link))
+    }
+
+    /// Who a packet of somebody inside is for, whose destination is an address outside.
+    fn inner_behind(&mut self, link: LinkId, tuple: &Tuple, host: &impl Host) -> Option<Inner> {
+        if host.owns(tuple.dst)
+            && let Some(rule) = self.rules.of_destination(link, tuple, true)
+        {
+            return self.redirected(rule, tuple);
+        }
+        let elsewhere = |rule: &Rule| rule.rule.link != link;
+        self.inner_of_bimap(tuple, host, elsewhere)
+            .or_else(|| self.inner_of_mapping(tuple, |its| its != link))
+    }
+
+    fn redirected(&mut self, rule: Rule, tuple: &Tuple) -> Option<Inner> {
+        let NatAction::Redirect(to) = rule.rule.action else { return None };
+        let address = match to.second {
+            Some(second) => {
+                self.turn = self.turn.wrapping_add(1);
+                if self.turn % 2 == 1 { to.address } else { second }
+            }
+            None => to.address,
+        };
+        let has_ports = matches!(tuple.protocol, IpProtocol::TCP | IpProtocol::UDP);
+        let asked = tuple.ports[1];
+        let port = match to.port.filter(|_| has_ports) {
+            None => asked,
+            Some(first) if to.is_range => {
+                let least = first_port(rule.rule.to.ports).unwrap_or(Port(asked));
+                first.0.wrapping_add(asked.wrapping_sub(least.0))
+            }
+            Some(port) => port.0,
+        };
+        Some(Inner { rule, end: (address, port), mapping: NO_MAPPING })
+    }
+
+    fn inner_of_bimap(
+        &self,
+        tuple: &Tuple,
+        host: &impl Host,
+        is_by: impl Fn(&Rule) -> bool,
+    ) -> Option<Inner> {
+        self.rules.list.iter().find_map(|rule| {
+            let NatAction::Bimap(to) = rule.rule.action else { return None };
+            let from = rule.rule.from.prefix.filter(|_| is_by(rule))?;
+            let (first, count) = target(to, host.address_of(rule.rule.link))?;
+            let place = tuple.dst.to_bits().checked_sub(first).filter(|&place| u64::from(place) < count)?;
+            let (inside, _) = crate::rules::span(from)?;
+            let end = (Ipv4Addr::from_bits(inside + place), tuple.ports[1]);
+            // As if it had asked.
+            let asked = Tuple { dst: end.0, ..*tuple }.reversed();
+            matches(&rule.rule, &asked).then_some(Inner { rule: *rule, end, mapping: NO_MAPPING })
+        })
+    }
+
+    fn inner_of_mapping(&self, tuple: &Tuple, is_by: impl Fn(LinkId) -> bool) -> Option<Inner> {
+        let at = self.mappings.of_outside(tuple.protocol, (tuple.dst, tuple.ports[1]))?;
+        let mapping = self.mappings.get(at).filter(|mapping| is_by(mapping.link))?;
+        let rule = self.rules.list[self.rules.nth(mapping.rule)?];
+        Some(Inner { rule, end: mapping.inside, mapping: at })
+    }
+
+    /// Whether a mapping lets in who has not been sent to, or not from there (RFC 4787 REQ-8, RFC 5382 REQ-3).
+    fn may_answer(&self, mapping: u32, peer: Ipv4Addr) -> Result<(), DropReason> {
+        let may = match self.limits.filtering {
+            NatFiltering::Anybody => true,
+            NatFiltering::Address => self.mappings.has_sent_to(mapping, peer),
+            NatFiltering::Port => false,
+        };
+        if may { Ok(()) } else { Err(DropReason::NatFiltered) }
+    }
+
+    /// Who a packet seems to come from that leaves by a link.
+    fn outer(&mut self, link: LinkId, tuple: &Tuple, host: &impl Host) -> Result<Option<Outer>, DropReason> {
+        let Some(rule) = self.rules.of_source(link, tuple) else { return Ok(None) };
+        let of_link = host.address_of(link);
+        let (to, ports) = match rule.rule.action {
+            NatAction::Map(to, ports) => (to, ports),
+            NatAction::Bimap(to) => {
+                let from = rule.rule.from.prefix.ok_or(DropReason::NatPorts)?;
+                let address = opposite(tuple.src, from, to, of_link).ok_or(DropReason::NatPorts)?;
+                return Ok(Some(Outer { rule, end: (address, tuple.ports[0]), mapping: NO_MAPPING }));
+            }
+            NatAction::Redirect(_) => return Ok(None),
+        };
+        let inside = (tuple.src, tuple.ports[0]);
+        if let Some(at) = self.mappings.of_inside(tuple.protocol, inside, rule.id)
+            && let Some(mapping) = self.mappings.get(at)
+        {
+            return Ok(Some(Outer { rule, end: mapping.outside, mapping: at }));
+        }
+        let end = self.choose(&rule, (to, ports), tuple, of_link, host).ok_or(DropReason::NatPorts)?;
+        let mapping = self.mappings.enter(Mapping::new(tuple.protocol, inside, end, link, rule.id));
+        Ok(Some(Outer { rule, end, mapping }))
+    }
+
+    fn choose(
+        &self,
+        rule: &Rule,
+        to: (NatTarget, NatPorts),
+        tuple: &Tuple,
+        of_link: Option<Ipv4Addr>,
+        host: &impl Host,
+    ) -> Option<(Ipv4Addr, u16)> {
+        choose(&rule.rule, to, tuple, of_link, &self.hasher, |address, port| {
+            self.mappings.of_outside(tuple.protocol, (address, port)).is_some()
+                || host.uses(tuple.protocol, address, Port(port))
+        })
+    }
+
+    /// Whether a port outside is nobody's, and a rule may give it to somebody.
+    fn may_become_mapped(&self, link: LinkId, tuple: &Tuple, host: &impl Host) -> bool {
+        let gives = self.rules.first(|rule| {
+            let NatAction::Map(to, ports) = rule.action else { return false };
+            let (low, high) = match ports {
+                NatPorts::Range(low, high) => (low.0, high.0),
+                NatPorts::Block(_) => (firelane_units::NAT_BLOCKS_FROM, u16::MAX),
+                NatPorts::Same => return false,
+            };
+            rule.link == link
+                && (low..=high).contains(&tuple.ports[1])
+                && self.is_of(to, tuple.dst, host.address_of(link))
+        });
+        gives.is_some() && !host.expects(tuple)
+    }
+
+    fn is_of(&self, to: NatTarget, address: Ipv4Addr, of_link: Option<Ipv4Addr>) -> bool {
+        target(to, of_link).is_some_and(|(first, count)| {
+            address.to_bits().checked_sub(first).is_some_and(|place| u64::from(place) < count)
+        })
+    }
+
+    /// Whether who sends by a link has another address outside, whatever it sends.
+    pub(crate) fn is_mapped_source(&self, link: LinkId, src: Ipv4Addr, host: &impl Host) -> bool {
+        let is_it = self.rules.first(|rule| {
+            let is_map = !matches!(rule.action, NatAction::Redirect(_));
+            rule.link == link
+                && is_map
+                && rule.from.prefix.is_some_and(|from| from.contains(src.into())) != rule.from.negated
+        });
+        is_it.is_some() && !host.owns(src)
+    }
+
+    /// Makes room for one more session, or says why there is none.
+    fn make_room(&mut self, source: Ipv4Addr) -> Result<(), DropReason> {
+        if self.sessions.of_source(source) >= self.limits.per_source {
+            return Err(DropReason::NatSourceFull);
+        }
+        if !self.sessions.is_full() {
+            return Ok(());
+        }
+        let oldest = self.sessions.oldest_half_open().ok_or(DropReason::NatFull)?;
+        self.counts.evicted += 1;
+        self.remove(oldest);
+        Ok(())
+    }
+
+    /// Enters a session whose names nobody has.
+    fn enter(&mut self, mut session: Session, rule: &Rule) -> Result<u32, DropReason> {
+        (session.rule, session.age, session.mss) = (rule.id, rule.rule.age, rule.rule.mss);
+        let [forth, back] = session.keys;
+        if self.sessions.find(&back).is_some() || forth == back {
+            session.mappings.into_iter().for_each(|mapping| self.mappings.let_go(mapping));
+            return Err(DropReason::NatPorts);
+        }
+        for (mapping, peer) in session.mappings.into_iter().zip([forth.dst, back.dst]) {
+            self.mappings.hold(mapping, peer);
+        }
+        if let Some(count) = self.rules.count(rule.id) {
+            count.hits += 1;
+            count.active += 1;
+        }
+        Ok(self.sessions.enter(session))
+    }
+}
+
+/// The least of the ports that a rule is for.
+fn first_port(ports: firelane_units::FilterPorts) -> Option<Port> {
+    use firelane_units::FilterPorts::{AtLeast, Equal, Range};
+    match ports {
+        Equal(port) | AtLeast(port) | Range(port, _) => Some(port),
+        _ => None,
+    }
+}

@@ -1,0 +1,206 @@
+//! Which address and port outside stand for somebody inside.
+//!
+//! An address inside has one address outside as long as that has ports (RFC 4787 REQ-2: paired). A port stays the same where it
+//! may and is free; else the search begins at a place that nobody can guess (RFC 6056 §3.3.3), and datagrams' ports stay
+//! even or odd (RFC 4787 REQ-4). Never has one port two users (REQ-3).
+
+use core::net::Ipv4Addr;
+
+use firelane_units::LinkId;
+use firelane_units::{IpPrefix, NAT_BLOCKS_FROM, NatPorts, NatRule, NatTarget, nat_block_ports};
+use firelane_wire::IpProtocol;
+use siphasher::sip::SipHasher13;
+
+use crate::rules::{place_in, span};
+use crate::tuple::Tuple;
+
+/// How many ports of an address are asked for, of each parity.
+const PORTS_TRIED: u32 = 512;
+/// How many addresses, if the first has no port.
+const ADDRESSES_TRIED: u64 = 4;
+
+/// The address of a link, or of a prefix.
+pub(crate) fn target(target: NatTarget, of_link: Option<Ipv4Addr>) -> Option<(u32, u64)> {
+    match target {
+        NatTarget::OfLink => of_link.map(|address| (address.to_bits(), 1)),
+        NatTarget::Prefix(prefix) => span(prefix),
+    }
+}
+
+/// The other address of one that has one of its own (`bimap`), of `from` among `to`.
+pub(crate) fn opposite(
+    address: Ipv4Addr,
+    from: IpPrefix,
+    to: NatTarget,
+    of_link: Option<Ipv4Addr>,
+) -> Option<Ipv4Addr> {
+    let (place, (first, count)) = (place_in(from, address)?, target(to, of_link)?);
+    (u64::from(place) < count).then(|| Ipv4Addr::from_bits(first + place))
+}
+
+/// What a rule has for who sends a packet.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    address: Ipv4Addr,
+    first: u16,
+    last: u16,
+}
+
+/// Finds names outside for the source of `tuple` by a `map` rule of which nobody says that they are taken.
+pub(crate) fn choose(
+    rule: &NatRule<LinkId>,
+    (to, ports): (NatTarget, NatPorts),
+    tuple: &Tuple,
+    of_link: Option<Ipv4Addr>,
+    hasher: &SipHasher13,
+    is_taken: impl Fn(Ipv4Addr, u16) -> bool,
+) -> Option<(Ipv4Addr, u16)> {
+    let (first, count) = target(to, of_link)?;
+    let nobody = Ipv4Addr::UNSPECIFIED;
+    let source = Tuple { dst: nobody, ports: [tuple.ports[0], 0], ..*tuple };
+    let (port, begin) = (tuple.ports[0], source.hash(hasher));
+    if let NatPorts::Block(each) = ports {
+        let range = block(rule.from.prefix?, tuple.src, (first, count), each)?;
+        return search(tuple.protocol, port, range, begin, &is_taken);
+    }
+    // Whatever it sends, it has the same address.
+    let owner = Tuple { ports: [0; 2], protocol: IpProtocol(0), ..source };
+    let home = u64::from(owner.hash(hasher)) % count;
+    (0..count.min(ADDRESSES_TRIED)).find_map(|nth| {
+        let address = Ipv4Addr::from_bits(first + ((home + nth) % count) as u32);
+        let range = match ports {
+            NatPorts::Range(first, last) => Range { address, first: first.0, last: last.0 },
+            // Identifiers of queries are nobody's but the asker's.
+            _ if tuple.protocol == IpProtocol::ICMPV4 => Range { address, first: 0, last: u16::MAX },
+            _ => Range { address, first: port, last: port },
+        };
+        search(tuple.protocol, port, range, begin, &is_taken)
+    })
+}
+
+/// The ports that an address inside has for itself.
+fn block(
+    from: IpPrefix,
+    src: Ipv4Addr,
+    (first, outside): (u32, u64),
+    each: Option<core::num::NonZeroU16>,
+) -> Option<Range> {
+    let (_, inside) = span(from)?;
+    let each = u64::from(each.or(nat_block_ports(inside, outside))?.get());
+    let blocks = ((1 << 16) - u64::from(NAT_BLOCKS_FROM)) / each;
+    let nth = u64::from(place_in(from, src)?);
+    let (address, block) = (nth / blocks, nth % blocks);
+    let begin = u64::from(NAT_BLOCKS_FROM) + block * each;
+    (address < outside).then(|| Range {
+        address: Ipv4Addr::from_bits(first + address as u32),
+        first: begin as u16,
+        last: (begin + each - 1) as u16,
+    })
+}
+
+fn search(
+    protocol: IpProtocol,
+    port: u16,
+    Range { address, first, last }: Range,
+    begin: u32,
+    is_taken: &impl Fn(Ipv4Addr, u16) -> bool,
+) -> Option<(Ipv4Addr, u16)> {
+    let free = |port: u16| (!is_taken(address, port)).then_some((address, port));
+    if !matches!(protocol, IpProtocol::TCP | IpProtocol::UDP | IpProtocol::ICMPV4) {
+        return free(0);
+    }
+    if (first..=last).contains(&port)
+        && let Some(same) = free(port)
+    {
+        return Some(same);
+    }
+    // Those that are as even as the port is inside, and then the others.
+    let parities = [port & 1, !port & 1];
+    parities.into_iter().find_map(|parity| {
+        let least = u32::from(first) + u32::from(first & 1 != parity);
+        let count = (u32::from(last) + 2).saturating_sub(least) / 2;
+        let tried = 0..count.min(PORTS_TRIED);
+        tried.into_iter().find_map(|nth| free((least + (begin % count + nth) % count * 2) as u16))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::num::NonZeroU16;
+    use firelane_units::{NatAction, NatEnd, Port};
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    fn tuple(host: u8, port: u16, protocol: IpProtocol) -> Tuple {
+        Tuple { src: [10, 0, 0, host].into(), dst: [192, 0, 2, 1].into(), ports: [port, 53], protocol }
+    }
+
+    fn rule(to: &str, ports: NatPorts) -> (NatRule<LinkId>, (NatTarget, NatPorts)) {
+        let to = NatTarget::Prefix(to.parse().unwrap());
+        let mut rule = NatRule::new(LinkId(1), NatAction::Map(to, ports));
+        rule.from = NatEnd { prefix: "10.0.0.0/24".parse().ok(), ..NatEnd::default() };
+        (rule, (to, ports))
+    }
+
+    proptest! {
+        /// Whatever is taken, what is chosen is free, in the range, and found if the range is small enough to be tried.
+        #[test]
+        fn a_free_port_of_the_range_is_found(
+            taken in prop::collection::hash_set(2000_u16..2064, 0..64), port in 1_u16.., host: u8, udp: bool,
+        ) {
+            let ports = NatPorts::Range(Port(2000), Port(2063));
+            let (rule, to) = rule("203.0.113.1/32", ports);
+            let tuple = tuple(host, port, if udp { IpProtocol::UDP } else { IpProtocol::TCP });
+            let hasher = SipHasher13::new_with_keys(1, 2);
+            let found = choose(&rule, to, &tuple, None, &hasher, |_, port| taken.contains(&port));
+            prop_assert_eq!(found.is_some(), taken.len() < 64);
+            if let Some((_, chosen)) = found {
+                prop_assert!((2000..2064).contains(&chosen) && !taken.contains(&chosen));
+                let has_same_parity = |it: &u16| it % 2 == port % 2 && !taken.contains(it);
+                prop_assert_eq!(chosen % 2 == port % 2, (2000..2064).any(|it| has_same_parity(&it)));
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_do_not_overlap_and_are_kept_to() {
+        let (rule, to) = rule("203.0.113.0/30", NatPorts::Block(None));
+        let hasher = SipHasher13::new_with_keys(1, 2);
+        let mut seen = HashSet::new();
+        for host in 0..=255 {
+            let (_, block) = rule
+                .from
+                .prefix
+                .map(|from| (from, block(from, [10, 0, 0, host].into(), (0, 4), None)))
+                .unwrap();
+            let block = block.unwrap();
+            assert_eq!(block.last - block.first, 1007);
+            assert!(seen.insert((block.address, block.first)) && block.first >= 1024);
+            let found =
+                choose(&rule, to, &tuple(host, 80, IpProtocol::TCP), None, &hasher, |_, _| false).unwrap();
+            assert!((block.first..=block.last).contains(&found.1));
+        }
+        let small =
+            super::block(rule.from.prefix.unwrap(), [10, 0, 0, 255].into(), (0, 1), NonZeroU16::new(1000));
+        assert!(small.is_none(), "64 blocks are no 256");
+    }
+
+    #[test]
+    fn without_a_range_the_port_stays_or_another_address_has_it() {
+        let (rule, to) = rule("203.0.113.0/31", NatPorts::Same);
+        let hasher = SipHasher13::new_with_keys(1, 2);
+        let tcp = tuple(7, 4000, IpProtocol::TCP);
+        let first = choose(&rule, to, &tcp, None, &hasher, |_, _| false).unwrap();
+        let second = choose(&rule, to, &tcp, None, &hasher, |address, _| address == first.0).unwrap();
+        assert!(first.0 != second.0 && [first.1, second.1] == [4000; 2]);
+        assert_eq!(choose(&rule, to, &tcp, None, &hasher, |_, _| true), None);
+        let ping = tuple(7, 4000, IpProtocol::ICMPV4);
+        let other = choose(&rule, to, &ping, None, &hasher, |_, id| id == 4000).unwrap();
+        assert!(other.0 == first.0 && other.1 != 4000, "an identifier may change");
+        assert_eq!(
+            choose(&rule, to, &tuple(7, 0, IpProtocol(47)), None, &hasher, |_, _| false).unwrap().1,
+            0
+        );
+    }
+}

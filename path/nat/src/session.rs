@@ -1,0 +1,204 @@
+//! One session: the two ways of a conversation whose ends are others inside than outside, how far it is, and when it ends.
+//!
+//! TCP's times are RFC 5382 REQ-5's, with RFC 7857 §2: a reset only shortens a connection's time, and what comes after it
+//! shows that it was not the end. Whether segments are in the window is the filter's question (`keep state`).
+
+use core::num::NonZeroU16;
+use core::time::Duration;
+
+use firelane_table::Kept;
+use firelane_units::{Direction, Instant, NatLimits};
+use firelane_wire::{IpProtocol, TcpFlags};
+
+use crate::tuple::Tuple;
+
+/// How far a session is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// One end has sent.
+    Asked,
+    /// The other has answered, and the first not yet.
+    Answered,
+    /// Both are there.
+    Established,
+    /// Both have sent all.
+    Closed,
+    /// Somebody has reset it.
+    Reset,
+}
+
+impl Phase {
+    /// Its word in lists.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Answered => "answered",
+            Self::Established => "established",
+            Self::Closed => "closed",
+            Self::Reset => "reset",
+        }
+    }
+}
+
+/// A conversation. A packet with the ends of `keys[way]` gets those of the other key, reversed.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// What arrives here, of each way.
+    pub(crate) keys: [Tuple; 2],
+    pub(crate) ends: Instant,
+    pub(crate) number: u64,
+    /// Where each way's packets change: on their way in to this netstack, or out of it.
+    pub(crate) at: [Direction; 2],
+    /// The rule that made it.
+    pub(crate) rule: u32,
+    /// The mappings that stand while it does.
+    pub(crate) mappings: [u32; 2],
+    /// For how many seconds its rule lets it last, forth and back.
+    pub(crate) age: Option<(u32, u32)>,
+    /// The largest segment that its rule lets SYNs offer.
+    pub(crate) mss: Option<NonZeroU16>,
+    phase: Phase,
+    /// Both ends have shown that they are there.
+    has_met: bool,
+    has_finished: [bool; 2],
+}
+
+/// No mapping.
+pub(crate) const NO_MAPPING: u32 = u32::MAX;
+
+// What a packet of a session waits for is two cache lines.
+const _: () = assert!(size_of::<Option<Session>>() <= 128);
+
+impl Kept for Session {
+    #[inline]
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    #[inline]
+    fn ends(&self) -> Instant {
+        self.ends
+    }
+
+    fn is_half_open(&self) -> bool {
+        !self.has_met
+    }
+}
+
+impl Session {
+    /// What a first packet begins; it ends at once unless somebody takes it on ([`renew`](Self::renew)).
+    pub(crate) const fn new(keys: [Tuple; 2], at: [Direction; 2], mappings: [u32; 2]) -> Self {
+        Self {
+            keys,
+            ends: Instant::ZERO,
+            number: 0,
+            at,
+            rule: 0,
+            mappings,
+            age: None,
+            mss: None,
+            phase: Phase::Asked,
+            has_met: false,
+            has_finished: [false; 2],
+        }
+    }
+
+    pub(crate) const fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// What a packet of a way gets for its ends.
+    #[inline]
+    pub(crate) const fn ends_of(&self, way: usize) -> Tuple {
+        self.keys[1 - way].reversed()
+    }
+
+    /// Whether a segment opens a new connection with the names of one that is over.
+    #[inline]
+    pub(crate) fn is_over(&self, flags: TcpFlags) -> bool {
+        matches!(self.phase, Phase::Closed | Phase::Reset) && flags.syn() && !flags.ack()
+    }
+
+    /// A packet goes on: it lasts longer for that. Packets from outside do so where both ends have shown that they are there:
+    /// nobody outside keeps alone what somebody inside has left (RFC 4787 REQ-6).
+    #[inline]
+    pub(crate) fn renew(&mut self, way: usize, flags: TcpFlags, now: Instant, limits: &NatLimits) {
+        match self.keys[0].protocol {
+            IpProtocol::TCP => self.follow(way, flags),
+            _ if way == 1 => self.phase = Phase::Established,
+            _ => {}
+        }
+        self.has_met |= self.phase == Phase::Established;
+        let lasts = match self.age {
+            Some((forth, back)) => Duration::from_secs(u64::from([forth, back][way])),
+            None => self.lasts(limits),
+        };
+        if way == 0 || self.has_met {
+            self.ends = now + lasts;
+        }
+    }
+
+    fn follow(&mut self, way: usize, flags: TcpFlags) {
+        self.has_finished[way] |= flags.fin();
+        self.phase = match self.phase {
+            _ if flags.rst() => Phase::Reset,
+            // RFC 7857 §2.2: only somebody's word that it was over.
+            Phase::Reset if self.has_finished != [true; 2] => Phase::Established,
+            phase @ (Phase::Reset | Phase::Closed) => phase,
+            Phase::Asked if way == 1 && flags.syn() => Phase::Answered,
+            Phase::Asked if way == 1 => Phase::Established,
+            Phase::Answered if way == 0 && flags.ack() => Phase::Established,
+            phase => phase,
+        };
+        if self.phase == Phase::Established && self.has_finished == [true; 2] {
+            self.phase = Phase::Closed;
+        }
+    }
+
+    fn lasts(&self, limits: &NatLimits) -> Duration {
+        match (self.keys[0].protocol, self.phase) {
+            (IpProtocol::TCP, Phase::Established) => limits.tcp_established,
+            (IpProtocol::TCP, _) => limits.tcp_transitory,
+            (IpProtocol::UDP, _) => limits.udp,
+            (IpProtocol::ICMPV4, _) => limits.icmp,
+            _ => limits.other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SYN: TcpFlags = TcpFlags::SYN;
+    const ACK: TcpFlags = TcpFlags::ACK;
+    const FIN: TcpFlags = TcpFlags::FIN;
+    const RST: TcpFlags = TcpFlags::RST;
+
+    fn after(steps: &[(usize, TcpFlags)]) -> Phase {
+        let ends = [[10, 0, 0, 1].into(), [192, 0, 2, 1].into()];
+        let key = Tuple { src: ends[0], dst: ends[1], ports: [1, 2], protocol: IpProtocol::TCP };
+        let mut session =
+            Session::new([key, key.reversed()], [Direction::Out, Direction::In], [NO_MAPPING; 2]);
+        let limits = NatLimits::default();
+        steps.iter().for_each(|&(way, flags)| session.renew(way, flags, Instant::ZERO, &limits));
+        session.phase()
+    }
+
+    #[test]
+    fn a_connection_is_as_far_as_its_segments_say() {
+        let open = [(0, SYN), (1, SYN.with(ACK)), (0, ACK)];
+        let with = |more: &[(usize, TcpFlags)]| after(&[&open, more].concat());
+        assert_eq!(after(&open[..1]), Phase::Asked);
+        assert_eq!(after(&open[..2]), Phase::Answered, "a server that answers a flood");
+        assert_eq!(after(&open), Phase::Established);
+        // RFC 5382 REQ-2: both SYNs cross.
+        assert_eq!(after(&[(0, SYN), (1, SYN), (0, SYN.with(ACK))]), Phase::Established);
+        assert_eq!(with(&[(1, FIN.with(ACK)), (0, ACK)]), Phase::Established, "half closed");
+        assert_eq!(with(&[(1, FIN.with(ACK)), (0, FIN.with(ACK))]), Phase::Closed);
+        assert_eq!(with(&[(1, RST)]), Phase::Reset);
+        assert_eq!(with(&[(1, RST), (0, ACK)]), Phase::Established, "it was not the end");
+        assert_eq!(after(&[(0, SYN), (1, RST.with(ACK))]), Phase::Reset);
+        assert_eq!(after(&[(0, ACK), (1, ACK)]), Phase::Established, "one that was there before us");
+    }
+}

@@ -1,0 +1,261 @@
+//! Who gets which ends: `map`, `rdr`, `bimap`, hairpin, filtering, pieces and ICMP errors, by the RFCs' requirements.
+
+mod common;
+
+use common::*;
+use firelane_nat::{NatConfig, Outcome};
+use firelane_units::{
+    Direction, DropReason, FilterPorts, NatAction, NatFiltering, NatLimits, NatPorts, NatRedirect, NatRule,
+    NatTarget, Port,
+};
+use firelane_wire::Ipv4View;
+
+const HOST: End<'_> = ("10.0.0.5", 5000);
+const PEER: End<'_> = ("198.51.100.7", 53);
+
+fn ended(reason: DropReason) -> Result<Vec<u8>, Outcome> {
+    Err(Outcome::Ended(reason))
+}
+
+#[test]
+fn a_source_has_one_name_outside_whoever_it_sends_to() {
+    let mut net = Net::new(vec![from_inside(to_link(RANGE))]);
+    let one = net.out(&udp(HOST, PEER, b"a")).unwrap();
+    let two = net.out(&udp(HOST, ("198.51.100.8", 99), b"b")).unwrap();
+    let other = net.out(&udp(("10.0.0.6", 5000), PEER, b"c")).unwrap();
+    assert_eq!(seen(&one), seen(&two), "RFC 4787 REQ-1");
+    assert!(seen(&one) != seen(&other) && seen(&one).0 == ip(OUTSIDE));
+    assert!((20_000..30_000).contains(&seen(&one).1) && seen(&one).1 % 2 == 0, "REQ-4: as even as before");
+    let answer = net.back(&udp(PEER, (OUTSIDE, seen(&one).1), b"d")).unwrap();
+    assert_eq!(ends(&answer), ((ip(PEER.0), 53), (ip(HOST.0), 5000)));
+    let counts = net.nat.counts();
+    assert_eq!((counts.sessions, counts.mappings, counts.half_open, counts.rules[0].hits), (3, 2, 2, 3));
+}
+
+#[test]
+fn a_port_stays_if_it_may_and_gives_way_to_the_netstacks_own() {
+    let mut net = Net::new(vec![from_inside(to_link(RANGE))]);
+    let first = net.out(&udp(("10.0.0.5", 20_100), PEER, b"a")).unwrap();
+    assert_eq!(seen(&first).1, 20_100);
+    let taken = net.out(&udp(("10.0.0.6", 20_100), PEER, b"a")).unwrap();
+    assert!(seen(&taken).1 != 20_100, "REQ-3: no port has two users");
+    net.router.used = vec![20_200];
+    let own = net.out(&udp(("10.0.0.6", 20_200), PEER, b"a")).unwrap();
+    assert!(seen(&own).1 != 20_200);
+}
+
+#[test]
+fn what_the_netstack_sends_itself_and_what_no_rule_is_for_is_left_alone() {
+    let mut net = Net::new(vec![from_inside(to_link(RANGE))]);
+    let own = udp(("10.0.0.254", 20_000), PEER, b"a");
+    assert_eq!(net.out(&own), Ok(own));
+    let stranger = udp(("172.16.0.1", 20_000), PEER, b"a");
+    assert_eq!(net.out(&stranger), Ok(stranger));
+    let within = udp(HOST, ("10.0.0.6", 1), b"a");
+    assert_eq!(net.within(&within), Ok(within));
+    assert_eq!(net.nat.counts().sessions, 0);
+}
+
+#[test]
+fn who_may_answer_is_what_the_operator_says() {
+    for (filtering, passes) in [
+        (NatFiltering::Anybody, [true, true, true]),
+        (NatFiltering::Address, [true, true, false]),
+        (NatFiltering::Port, [true, false, false]),
+    ] {
+        let limits = NatLimits { filtering, ..NatLimits::default() };
+        let mut net = Net::with(vec![from_inside(to_link(RANGE))], limits);
+        let port = seen(&net.out(&udp(HOST, PEER, b"a")).unwrap()).1;
+        let from = [PEER, (PEER.0, 999), ("203.0.113.9", 53)];
+        for (from, passes) in from.into_iter().zip(passes) {
+            let answer = net.back(&udp(from, (OUTSIDE, port), b"b"));
+            match passes {
+                true => assert_eq!(ends(&answer.unwrap()).1, (ip(HOST.0), HOST.1), "{filtering:?} {from:?}"),
+                false => assert_eq!(answer, ended(DropReason::NatFiltered), "{filtering:?} {from:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn unsolicited_syns_hear_nothing_and_simultaneous_opens_meet() {
+    let mut net = Net::new(vec![from_inside(to_link(RANGE))]);
+    let inside = ("10.0.0.5", 20_050);
+    let syn = tcp(("198.51.100.7", 80), (OUTSIDE, 20_050), SYN, b"");
+    assert_eq!(net.back(&syn), ended(DropReason::NatUnsolicited), "RFC 5382 REQ-4");
+    net.out(&tcp(inside, ("198.51.100.7", 80), SYN, b"")).unwrap();
+    assert_eq!(ends(&net.back(&syn).unwrap()).1, (ip(inside.0), inside.1), "RFC 5382 REQ-2");
+    net.router.used = vec![20_060];
+    let own = tcp(("198.51.100.7", 80), (OUTSIDE, 20_060), SYN, b"");
+    assert_eq!(net.back(&own), Ok(own), "the netstack listens there");
+    let low = tcp(("198.51.100.7", 80), (OUTSIDE, 22), SYN, b"");
+    assert_eq!(net.back(&low), Ok(low), "no rule gives it to anybody");
+}
+
+#[test]
+fn a_server_inside_is_reached_by_its_names_outside() {
+    let mut rules = vec![redirect(FilterPorts::Equal(Port(80)), "10.0.0.9", 8080, false)];
+    rules.push(redirect(FilterPorts::Range(Port(6000), Port(6009)), "10.0.0.9", 7000, true));
+    let mut net = Net::new(rules);
+    let client = ("198.51.100.7", 1234);
+    let asked = net.back(&tcp(client, (OUTSIDE, 80), SYN, b"")).unwrap();
+    assert_eq!(ends(&asked), ((ip(client.0), 1234), (ip("10.0.0.9"), 8080)));
+    let answered = net.out(&tcp(("10.0.0.9", 8080), client, SYN.with(ACK), b"")).unwrap();
+    assert_eq!(ends(&answered), ((ip(OUTSIDE), 80), (ip(client.0), 1234)));
+    let of_range = net.back(&tcp(client, (OUTSIDE, 6004), SYN, b"")).unwrap();
+    assert_eq!(ends(&of_range).1.1, 7004);
+    let other = tcp(client, (OUTSIDE, 81), SYN, b"");
+    assert_eq!(net.back(&other), Ok(other));
+}
+
+#[test]
+fn two_servers_take_turns() {
+    let mut rule = redirect(FilterPorts::Equal(Port(80)), "10.0.0.9", 80, false);
+    let both =
+        NatRedirect { address: ip("10.0.0.9"), second: Some(ip("10.0.0.10")), port: None, is_range: false };
+    rule.action = NatAction::Redirect(both);
+    let mut net = Net::new(vec![rule]);
+    let asked = (1..5).map(|port| net.back(&tcp(("198.51.100.7", port), (OUTSIDE, 80), SYN, b"")).unwrap());
+    let servers: Vec<_> = asked.map(|packet| ends(&packet).1.0.octets()[3]).collect();
+    assert_eq!(servers, [9, 10, 9, 10]);
+}
+
+#[test]
+fn bimap_is_one_for_one_both_ways() {
+    let target = NatTarget::Prefix("203.0.113.0/24".parse().unwrap());
+    let mut net = Net::new(vec![from_inside(NatAction::Bimap(target))]);
+    let left = net.out(&udp(HOST, PEER, b"a")).unwrap();
+    assert_eq!(seen(&left), (ip("203.0.113.5"), 5000));
+    let came = net.back(&tcp(PEER, ("203.0.113.77", 22), SYN, b"")).unwrap();
+    assert_eq!(ends(&came).1, (ip("10.0.0.77"), 22));
+    let answer = net.out(&tcp(("10.0.0.77", 22), PEER, SYN.with(ACK), b"")).unwrap();
+    assert_eq!(seen(&answer), (ip("203.0.113.77"), 22));
+}
+
+#[test]
+fn two_inside_meet_by_their_names_outside() {
+    let web = redirect(FilterPorts::Equal(Port(80)), "10.0.0.9", 8080, false);
+    let mut net = Net::new(vec![from_inside(to_link(RANGE)), web]);
+    let (a, b) = (("10.0.0.5", 5000), ("10.0.0.6", 6000));
+    let a_out = seen(&net.out(&udp(a, PEER, b"")).unwrap()).1;
+    let b_out = seen(&net.out(&udp(b, PEER, b"")).unwrap()).1;
+    let to_b = net.within(&udp(a, (OUTSIDE, b_out), b"x")).unwrap();
+    assert_eq!(ends(&to_b), ((ip(OUTSIDE), a_out), (ip(b.0), b.1)), "RFC 4787 REQ-9: in its name outside");
+    let to_a = net.within(&udp(b, (OUTSIDE, a_out), b"y")).unwrap();
+    assert_eq!(ends(&to_a), ((ip(OUTSIDE), b_out), (ip(a.0), a.1)));
+    // RFC 5508 REQ-7: the error about it finds back.
+    let error = net.within(&unreachable(b.0, &to_b)).unwrap();
+    assert_eq!(ends(quote(&error)), ((ip(a.0), a.1), (ip(OUTSIDE), b_out)));
+    let view = Ipv4View::parse(&error).unwrap();
+    assert_eq!((view.src(), view.dst()), (ip(OUTSIDE), ip(a.0)));
+    // The server's name outside works from inside, too.
+    let asked = net.within(&tcp(a, (OUTSIDE, 80), SYN, b"")).unwrap();
+    assert_eq!(ends(&asked).1, (ip("10.0.0.9"), 8080));
+    let from = (OUTSIDE, seen(&asked).1);
+    let answered = net.within(&tcp(("10.0.0.9", 8080), from, SYN.with(ACK), b"")).unwrap();
+    assert_eq!(ends(&answered), ((ip(OUTSIDE), 80), (ip(a.0), a.1)));
+}
+
+#[test]
+fn queries_are_told_apart_by_their_identifiers() {
+    let mut net = Net::new(vec![from_inside(to_link(NatPorts::Same))]);
+    let one = net.out(&echo("10.0.0.5", PEER.0, false, 7)).unwrap();
+    let two = net.out(&echo("10.0.0.6", PEER.0, false, 7)).unwrap();
+    assert!(seen(&one).1 == 7 && seen(&two).1 != 7);
+    let answer = net.back(&echo(PEER.0, OUTSIDE, true, seen(&two).1)).unwrap();
+    assert_eq!(ends(&answer).1, (ip("10.0.0.6"), 7));
+    let own = echo(PEER.0, OUTSIDE, true, 999);
+    assert_eq!(net.back(&own), Ok(own), "the netstack's own");
+}
+
+#[test]
+fn errors_find_back_to_who_has_sent_what_they_quote() {
+    let web = redirect(FilterPorts::Equal(Port(80)), "10.0.0.9", 8080, false);
+    let mut net = Net::new(vec![from_inside(to_link(RANGE)), web]);
+    let left = net.out(&udp(HOST, PEER, b"long enough")).unwrap();
+    // From the peer, and from somebody on the way.
+    for from in [PEER.0, "203.0.113.250"] {
+        let error = net.back(&unreachable(from, &left)).unwrap();
+        assert_eq!(ends(quote(&error)), ((ip(HOST.0), HOST.1), (ip(PEER.0), PEER.1)));
+        let view = Ipv4View::parse(&error).unwrap();
+        assert_eq!((view.src(), view.dst()), (ip(from), ip(HOST.0)));
+        assert_eq!(quote(&error)[..8], udp(HOST, PEER, b"long enough")[..8], "its header is as it was");
+    }
+    // Of a query.
+    let ping = net.out(&echo(HOST.0, PEER.0, false, 7)).unwrap();
+    assert_eq!(ends(quote(&net.back(&unreachable(PEER.0, &ping)).unwrap())).0, (ip(HOST.0), 7));
+    // From inside about what came in, from the server and from a router before it.
+    let asked = net.back(&udp(PEER, (OUTSIDE, 80), b"question")).unwrap();
+    for from in ["10.0.0.9", "10.0.0.200"] {
+        let error = net.out(&unreachable(from, &asked)).unwrap();
+        assert_eq!(ends(quote(&error)), ((ip(PEER.0), PEER.1), (ip(OUTSIDE), 80)));
+        assert_eq!(Ipv4View::parse(&error).unwrap().src(), ip(OUTSIDE), "RFC 5508 REQ-5");
+    }
+    assert_eq!(net.nat.counts().errors, 5);
+}
+
+#[test]
+fn damaged_and_foreign_errors_do_not_leave() {
+    let mut net = Net::new(vec![from_inside(to_link(RANGE))]);
+    let left = net.out(&udp(HOST, PEER, b"x")).unwrap();
+    let mut error = unreachable(PEER.0, &left);
+    error[40] ^= 1;
+    let mut came = error.clone();
+    assert_eq!(net.pass(Direction::In, WAN, &mut came), Outcome::Untouched, "IP says what is wrong with it");
+    assert_eq!(came, error);
+    let about_nothing = unreachable(HOST.0, &udp(PEER, (HOST.0, 1), b""));
+    assert_eq!(net.out(&about_nothing), ended(DropReason::NatBadIcmp));
+}
+
+#[test]
+fn pieces_follow_the_first() {
+    let mut net = Net::new(vec![from_inside(to_link(RANGE))]);
+    let whole = udp(HOST, PEER, &[7; 64]);
+    let piece = |offset: u16, more: bool, payload: &[u8]| {
+        let mut bytes = whole[..20].to_vec();
+        bytes.extend(payload);
+        let length = bytes.len() as u16;
+        bytes[2..4].copy_from_slice(&length.to_be_bytes());
+        bytes[4..6].copy_from_slice(&99_u16.to_be_bytes());
+        bytes[6..8].copy_from_slice(&(offset / 8 | u16::from(more) << 13).to_be_bytes());
+        bytes[10..12].fill(0);
+        let sum = firelane_wire::Sum::of(&bytes[..20]).checksum();
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        bytes
+    };
+    let (first, second) = (piece(0, true, &whole[20..60]), piece(40, false, &whole[60..]));
+    assert_eq!(net.out(&second), ended(DropReason::NatFragment));
+    let head = net.out(&first).unwrap();
+    let tail = net.out(&second).unwrap();
+    let (head, tail) = (Ipv4View::parse(&head).unwrap(), Ipv4View::parse(&tail).unwrap());
+    assert_eq!((head.src(), tail.src(), tail.payload()), (ip(OUTSIDE), ip(OUTSIDE), &whole[60..]));
+    let put_together = [head.payload(), tail.payload()].concat();
+    let view = firelane_wire::UdpView::parse(&put_together).unwrap();
+    assert!(view.is_checksum_valid(head.src().into(), head.dst().into()));
+}
+
+#[test]
+fn a_syn_offers_no_more_than_its_rule_allows() {
+    let mut net =
+        Net::new(vec![NatRule { mss: core::num::NonZeroU16::new(1400), ..from_inside(to_link(RANGE)) }]);
+    let offer = |packet: &[u8]| firelane_wire::TcpView::parse(&packet[20..]).unwrap().options().mss;
+    let left = net.out(&tcp(HOST, ("198.51.100.7", 80), SYN, b"")).unwrap();
+    let came = net.back(&tcp(("198.51.100.7", 80), (OUTSIDE, seen(&left).1), SYN.with(ACK), b"")).unwrap();
+    assert_eq!((offer(&left), offer(&came)), (Some(1400), Some(1400)));
+}
+
+#[test]
+fn what_a_rule_made_stays_as_long_as_the_rule() {
+    let (map, web) =
+        (from_inside(to_link(RANGE)), redirect(FilterPorts::Equal(Port(80)), "10.0.0.9", 8080, false));
+    let mut net = Net::new(vec![map, web]);
+    let before = seen(&net.out(&udp(HOST, PEER, b"a")).unwrap());
+    net.back(&tcp(PEER, (OUTSIDE, 80), SYN, b"")).unwrap();
+    let other = redirect(FilterPorts::Equal(Port(81)), "10.0.0.9", 8080, false);
+    net.nat.set(NatConfig { rules: vec![other, map], limits: NatLimits::default() });
+    let counts = net.nat.counts();
+    assert_eq!((counts.sessions, counts.flushed, counts.rules[1].hits, counts.rules[1].active), (1, 1, 1, 1));
+    assert_eq!(seen(&net.out(&udp(HOST, ("198.51.100.9", 1), b"a")).unwrap()), before, "the same mapping");
+    assert_eq!(net.nat.rows(0, 9).0.iter().map(|row| row.rule).collect::<Vec<_>>(), [Some(1), Some(1)]);
+    assert_eq!((net.nat.flush(), net.nat.counts().mappings, net.nat.allocated_bytes()), (2, 0, 0));
+}
