@@ -96,6 +96,11 @@ impl Secrets {
         [(4, 14), (5, 15)].map(|(a, b)| (self.word(a) ^ self.word(b), self.word(a + 4) ^ self.word(b)))
     }
 
+    /// The key of address translation's tables and ports.
+    pub(crate) fn nat(&self) -> (u64, u64) {
+        (self.word(6) ^ self.word(12), self.word(7) ^ self.word(13))
+    }
+
     /// What a netstack's IP side draws by chance.
     pub(crate) fn ip(&self) -> [u8; 16] {
         self.part(112)

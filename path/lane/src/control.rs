@@ -173,10 +173,20 @@ impl<D: Driver> Links<D> {
     }
 
     pub(crate) fn set_steering(&mut self, netstack: NetstackId, steering: Option<Steering>) {
+        self.set_doors(netstack, steering.clone());
         self.steerings.remove(netstack.index());
         if let Some(steering) = steering {
             assert!(self.steerings.insert(netstack.index(), steering).is_ok(), "the place was emptied");
         }
+    }
+
+    /// Which lanes of a netstack get what arrives by its links: those of its sockets, unless its addresses are translated.
+    pub(crate) fn set_doors(&mut self, netstack: NetstackId, steering: Option<Steering>) {
+        self.doors.remove(netstack.index());
+        if let Some(steering) = steering {
+            assert!(self.doors.insert(netstack.index(), steering).is_ok(), "the place was emptied");
+        }
+        self.changed();
     }
 }
 

@@ -6,6 +6,7 @@
 use firelane_filter::FilterCounts;
 use firelane_frame::{Arrival, Chain, Driver};
 use firelane_ip::Membership;
+use firelane_nat::{NatCounts, NatRow};
 use firelane_socket::ConnRef;
 use firelane_units::{DropReason, Instant, LaneId, LinkId, NetstackId};
 
@@ -117,6 +118,20 @@ impl<D: Driver> Lane<D> {
         }
     }
 
+    /// What looks at a netstack's packets looks at them otherwise.
+    fn follow_rules(&mut self, rules: Control<D>) -> Result<(), Refusal> {
+        let Self { common, links, stacks, .. } = self;
+        match rules {
+            Control::SetFilter(id, config) => stacks.set_filter(common.now, id, config.as_ref().clone()),
+            Control::SetNat(id, config) => {
+                let doors = stacks.set_nat(common.id, id, &config, common.secrets.nat())?;
+                links.set_doors(id, Some(doors));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn apply(&mut self, control: Control<D>) -> Result<(), Refusal> {
         let Self { common, links, stacks, departures, .. } = self;
         match control {
@@ -165,7 +180,7 @@ impl<D: Driver> Lane<D> {
             Control::SetAutoconf(id, link, settings) => stacks.set_autoconf(common, id, link, settings),
             Control::RemoveRoute(id, route) => stacks.remove_route(id, route),
             Control::SetRouting(id, link, routing) => stacks.set_routing(id, link, routing),
-            Control::SetFilter(id, config) => stacks.set_filter(common.now, id, config.as_ref().clone()),
+            rules @ (Control::SetFilter(..) | Control::SetNat(..)) => self.follow_rules(rules),
             Control::Tune(config) => stacks.tune(config),
             Control::AddTap(tap) => {
                 common.taps.add(tap);
@@ -270,6 +285,21 @@ impl<D: Driver> Lane<D> {
     /// What a netstack has counted in this lane; `None` if it has no such netstack.
     pub fn netstack_counters(&self, id: NetstackId) -> Option<NetstackCounters> {
         self.stacks.netstack_counters(id)
+    }
+
+    /// What a netstack's translation has counted, if this is its home lane.
+    pub fn nat_counts(&self, id: NetstackId) -> Option<NatCounts> {
+        self.stacks.nat_counts(id)
+    }
+
+    /// The translated sessions of a netstack from a place on, and where to go on.
+    pub fn nat_rows(&self, id: NetstackId, from: u32, most: usize) -> Option<(Vec<NatRow>, Option<u32>)> {
+        self.stacks.nat_rows(id, from, most)
+    }
+
+    /// Ends a netstack's translated sessions; how many there were.
+    pub fn flush_nat(&mut self, id: NetstackId) -> Option<u64> {
+        self.stacks.flush_nat(id)
     }
 
     /// What a netstack's filter has counted in this lane; `None` if it has no such netstack.

@@ -47,8 +47,10 @@ pub(crate) struct Links<D> {
     pub(crate) queues: Dense<Queue<D>>,
     /// Who looks at the frames of protected ports.
     pub(crate) guards: Dense<Guard>,
-    /// Which lane of a netstack gets what.
+    /// Which lane of a netstack has the sockets for what.
     pub(crate) steerings: Dense<Steering>,
+    /// Which lane of a netstack gets what arrives by its links.
+    pub(crate) doors: Dense<Steering>,
     pub(crate) steering_key: SteeringKey,
     /// How often flow rules have changed: who remembers a look-up compares.
     pub(crate) rules_changed: u32,
@@ -71,6 +73,7 @@ impl<D> Links<D> {
     pub(crate) fn new(steering_key: SteeringKey) -> Self {
         Self {
             steerings: Dense::new(),
+            doors: Dense::new(),
             steering_key,
             rules_changed: 0,
             ways: Ways::new(),
@@ -338,7 +341,7 @@ impl<D> Links<D> {
         };
         match (port.user, port.queue) {
             (PortUser::Netstack(netstack), _) => {
-                let steering = self.steerings.get(netstack.index());
+                let steering = self.doors.get(netstack.index());
                 let lane = steering.map_or(common.id, |s| lane_of(headers, s, &self.steering_key));
                 if lane != common.id {
                     return common.hand_over(lane, Stage::Deliver, to, frame);

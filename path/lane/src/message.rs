@@ -18,6 +18,7 @@ use firelane_ip::{
     AutoconfConfig, Configured, DadConfig, Forwarding, HopLimits, IfRouting, IidKind, RouteKind,
     SourceFilter, TransportError,
 };
+use firelane_nat::NatConfig;
 use firelane_socket::{
     ConnRef, DatagramSlot, ListenerSlot, SocketError, StreamConfig, StreamRef, StreamSlot,
 };
@@ -149,6 +150,8 @@ pub enum Control<D> {
     SetRouting(NetstackId, LinkId, IfRouting),
     /// A netstack's filter follows other rules; what they let through before may go on.
     SetFilter(NetstackId, Arc<FilterConfig>),
+    /// A netstack's addresses are translated by other rules; what a rule has made that stays, stays.
+    SetNat(NetstackId, Arc<NatConfig>),
     /// A netstack's tunables change; identity, steering and address tests stay.
     Tune(NetstackConfig),
     /// Somebody looks on.
@@ -183,6 +186,7 @@ impl<D> Control<D> {
             Self::SetRouting(..) => "set routing",
             Self::SetAddress(..) => "set address",
             Self::SetFilter(..) => "set filter",
+            Self::SetNat(..) => "set nat",
             Self::Tune(_) => "tune",
             Self::AddTap(_) => "add tap",
             Self::RemoveTap(_) => "remove tap",

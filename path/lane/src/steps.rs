@@ -11,6 +11,8 @@ use firelane_units::StepListId;
 pub enum Step {
     /// The netstack's rules.
     Filter,
+    /// Other addresses outside than inside.
+    Nat,
     /// A router's: a hop less, the next station, out by its link.
     Forward,
     /// IP's checks, reassembly, and its header on the way out.
@@ -27,13 +29,14 @@ pub enum Step {
 
 impl Step {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Filter, Self::Forward, Self::Ip, Self::Tcp, Self::Udp, Self::Socket, Self::Fused];
+    pub const ALL: [Self; 8] =
+        [Self::Filter, Self::Nat, Self::Forward, Self::Ip, Self::Tcp, Self::Udp, Self::Socket, Self::Fused];
 
     /// The word used in traces and commands.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Filter => "filter",
+            Self::Nat => "nat",
             Self::Forward => "forward",
             Self::Ip => "ip",
             Self::Tcp => "tcp",
@@ -123,6 +126,10 @@ impl StepLists {
     pub const FUSED: StepListId = StepListId(3);
     /// A forwarded flow's list where the netstack has a filter.
     pub const FILTERED: StepListId = StepListId(4);
+    /// A forwarded flow's list where addresses are translated.
+    pub const TRANSLATED: StepListId = StepListId(5);
+    /// A forwarded flow's list where the netstack has both.
+    pub const TRANSLATED_FILTERED: StepListId = StepListId(6);
     /// The most lists that a lane keeps.
     pub const MAX: usize = 1 << 16;
 
@@ -154,6 +161,8 @@ impl Default for StepLists {
             StepList::new(&[Step::Forward], &[]),
             StepList::new(&[Step::Ip, Step::Fused, Step::Tcp, Step::Socket], &[Step::Fused]),
             StepList::new(&[Step::Filter, Step::Forward], &[Step::Filter]),
+            StepList::new(&[Step::Nat, Step::Forward], &[Step::Nat]),
+            StepList::new(&[Step::Nat, Step::Filter, Step::Forward], &[Step::Filter, Step::Nat]),
         ])
     }
 }
@@ -199,7 +208,7 @@ mod tests {
         let mut lists = StepLists::default();
         let list = StepList::new(&[Step::Ip, Step::Socket], &[Step::Ip]);
         let id = lists.intern(list).unwrap();
-        assert_eq!((lists.intern(list), id), (Some(id), StepListId(5)));
+        assert_eq!((lists.intern(list), id), (Some(id), StepListId(7)));
         assert_eq!(lists.intern(*lists.list(StepLists::UDP)), Some(StepLists::UDP));
     }
 }

@@ -25,7 +25,10 @@ fn a_source_has_one_name_outside_whoever_it_sends_to() {
     let other = net.out(&udp(("10.0.0.6", 5000), PEER, b"c")).unwrap();
     assert_eq!(seen(&one), seen(&two), "RFC 4787 REQ-1");
     assert!(seen(&one) != seen(&other) && seen(&one).0 == ip(OUTSIDE));
-    assert!((20_000..30_000).contains(&seen(&one).1) && seen(&one).1 % 2 == 0, "REQ-4: as even as before");
+    assert!(
+        (20_000..30_000).contains(&seen(&one).1) && seen(&one).1.is_multiple_of(2),
+        "REQ-4: as even as before"
+    );
     let answer = net.back(&udp(PEER, (OUTSIDE, seen(&one).1), b"d")).unwrap();
     assert_eq!(ends(&answer), ((ip(PEER.0), 53), (ip(HOST.0), 5000)));
     let counts = net.nat.counts();
@@ -217,7 +220,7 @@ fn pieces_follow_the_first() {
         let length = bytes.len() as u16;
         bytes[2..4].copy_from_slice(&length.to_be_bytes());
         bytes[4..6].copy_from_slice(&99_u16.to_be_bytes());
-        bytes[6..8].copy_from_slice(&(offset / 8 | u16::from(more) << 13).to_be_bytes());
+        bytes[6..8].copy_from_slice(&((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
         bytes[10..12].fill(0);
         let sum = firelane_wire::Sum::of(&bytes[..20]).checksum();
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());

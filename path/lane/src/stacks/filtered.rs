@@ -12,11 +12,13 @@ use firelane_classify::{FlowCache, Headers, L3, Tuple};
 use firelane_filter::{Filter, FilterConfig, FilterCounts, Packet, Ruling, STATES_MAX, Verdict};
 use firelane_frame::{Chain, Frame};
 use firelane_ip::LOOPBACK;
+use firelane_nat::{Nat, NatConfig, NatRef};
 use firelane_tcp::{ResetBudget, reset_for};
 use firelane_units::{BlockAnswer, Direction, DropReason, Instant, LaneId, LinkId, NetstackId};
 use firelane_wire::IpProtocol;
 
 use super::inbound::{Inside, segment_in};
+use super::passage::{Judged, Remembered};
 use super::shard::Shard;
 use super::{NO_NETSTACK, Stacks};
 use crate::config::Secrets;
@@ -37,6 +39,10 @@ const HEADERS_MAX: usize = 40 + 512 + 8;
 #[derive(Debug)]
 pub(crate) struct Gate {
     filter: Filter,
+    /// Who translates addresses, in the netstack's home lane, if there are rules.
+    nat: Option<Box<Nat>>,
+    /// Packets are asked about, by either.
+    is_on: bool,
     /// What it said, of each direction.
     said: [FlowCache<Said>; 2],
     /// The list of rules; zero is none.
@@ -47,6 +53,15 @@ pub(crate) struct Gate {
     told: ResetBudget,
     /// Storage of what is asked about on its way out.
     ready: Chain,
+}
+
+/// What was said of a packet that leaves.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gone {
+    /// By the filter.
+    pub(crate) ruling: Ruling,
+    /// The session by which it was translated.
+    pub(crate) session: Option<NatRef>,
 }
 
 /// A ruling for all packets of a flow, small enough to share a cache line with the flow's names: twice the number of its
@@ -87,6 +102,8 @@ impl Gate {
         let filter = Filter::new(secrets.filter(), STATES_MAX);
         Self {
             filter,
+            nat: None,
+            is_on: false,
             said: [FlowCache::new(), FlowCache::new()],
             list: 0,
             asked: 0,
@@ -97,8 +114,43 @@ impl Gate {
 
     /// Whether anything is asked.
     #[inline]
-    pub(crate) fn is_on(&self) -> bool {
+    pub(crate) const fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Whether the filter has rules.
+    #[inline]
+    pub(crate) fn has_filter(&self) -> bool {
         self.filter.is_on()
+    }
+
+    /// Whether addresses are translated here.
+    #[inline]
+    pub(crate) const fn has_nat(&self) -> bool {
+        self.nat.is_some()
+    }
+
+    #[inline]
+    pub(crate) fn nat(&mut self) -> Option<&mut Nat> {
+        self.nat.as_deref_mut()
+    }
+
+    pub(crate) fn nat_seen(&self) -> Option<&Nat> {
+        self.nat.as_deref()
+    }
+
+    /// Other rules of translation count; without any it ends, and what it has made with it.
+    pub(crate) fn set_nat(&mut self, config: &NatConfig, key: (u64, u64)) {
+        if config.rules.is_empty() {
+            self.nat = None;
+        } else {
+            self.nat.get_or_insert_with(|| Box::new(Nat::new(key))).set(config.clone());
+        }
+        self.look();
+    }
+
+    fn look(&mut self) {
+        self.is_on = self.has_filter() || self.has_nat();
     }
 
     /// Whether what was let through before may pass by that.
@@ -109,6 +161,16 @@ impl Gate {
     #[inline]
     pub(crate) fn filter(&mut self) -> &mut Filter {
         &mut self.filter
+    }
+
+    /// A packet of a flow of which this is remembered will come soon: what that needs is read before.
+    #[inline]
+    pub(crate) fn touch(&mut self, judged: Judged) {
+        if let Some(nat) = &self.nat {
+            judged.get_session().iter().for_each(|&session| nat.touch(session));
+        } else if let Remembered::State(state) = judged.get() {
+            self.filter.touch(state);
+        }
     }
 
     /// The frame that IP has made ready last may go: those before it were asked about.
@@ -126,11 +188,15 @@ impl Gate {
     }
 
     pub(crate) fn poll_at(&self) -> Option<Instant> {
-        self.filter.poll_at()
+        let nat = self.nat.as_ref().and_then(|nat| nat.poll_at());
+        [self.filter.poll_at(), nat].into_iter().flatten().min()
     }
 
     pub(crate) fn on_time(&mut self, now: Instant) {
         self.filter.on_time(now);
+        if let Some(nat) = &mut self.nat {
+            nat.on_time(now);
+        }
     }
 
     pub(crate) fn counts(&self) -> FilterCounts {
@@ -138,7 +204,7 @@ impl Gate {
     }
 
     pub(crate) fn allocated_bytes(&self) -> usize {
-        self.filter.allocated_bytes()
+        self.filter.allocated_bytes() + self.nat.as_ref().map_or(0, |nat| nat.allocated_bytes())
     }
 
     /// Another lane has let a packet through.
@@ -197,6 +263,7 @@ impl Stacks {
         let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
         shard.gate.list = shard.gate.list.wrapping_add(1).max(1);
         shard.gate.filter.set(config, now);
+        shard.gate.look();
         // Forwarded flows' lists of steps are chosen anew.
         shard.ip.core.decide_anew();
         Ok(())
@@ -224,7 +291,10 @@ impl<D> Inside<'_, D> {
     }
 
     fn come_in_asked(&mut self, link: LinkId, frame: Frame, headers: &Headers) -> (Option<Frame>, Ruling) {
-        if let Some(lane) = self.lane_of_quoted(link, frame.as_slice(), headers) {
+        // All that is translated has its states here.
+        if !self.shard.gate.has_nat()
+            && let Some(lane) = self.lane_of_quoted(link, frame.as_slice(), headers)
+        {
             self.common.hand_over(lane, Stage::Door(self.shard.config.id), link, frame);
             return (None, Ruling::default());
         }
@@ -311,7 +381,7 @@ impl<D> Inside<'_, D> {
     }
 
     /// The other lane that has the state of what an ICMP error quotes.
-    fn lane_of_quoted(&self, link: LinkId, frame: &[u8], headers: &Headers) -> Option<LaneId> {
+    pub(super) fn lane_of_quoted(&self, link: LinkId, frame: &[u8], headers: &Headers) -> Option<LaneId> {
         if self.shard.others.is_empty()
             || !matches!(headers.protocol, IpProtocol::ICMPV4 | IpProtocol::ICMPV6)
         {
@@ -366,7 +436,7 @@ impl<D> Inside<'_, D> {
 
     /// What IP has made ready is asked about; what was said of the last of it.
     #[inline]
-    pub(crate) fn go_out(&mut self) -> Option<Ruling> {
+    pub(crate) fn go_out(&mut self) -> Option<Gone> {
         if !self.shard.gate.is_on() || self.shard.ip.core.output().len() == self.shard.gate.asked {
             return None;
         }
@@ -379,7 +449,7 @@ impl<D> Inside<'_, D> {
         self.shard.gate.asked = 0;
     }
 
-    fn rest_goes_out(&mut self) -> Option<Ruling> {
+    fn rest_goes_out(&mut self) -> Option<Gone> {
         let Shard { gate, ip, .. } = &mut *self.shard;
         let ready = ip.core.output();
         while ready.len() > gate.asked
@@ -388,15 +458,18 @@ impl<D> Inside<'_, D> {
             gate.ready.push_front(frame);
         }
         let mut last = None;
-        while let Some(frame) = self.shard.gate.ready.pop() {
-            let ruling = self.go_out_asked(&frame);
-            if ruling.verdict == Verdict::Pass {
-                self.shard.ip.core.output().push(frame);
-                self.shard.gate.let_out();
-            } else {
-                self.end_on_way_out(frame, ruling.verdict);
-            }
-            last = Some(ruling);
+        while let Some(mut frame) = self.shard.gate.ready.pop() {
+            last = Some(match self.go_out_asked(&mut frame) {
+                Ok(gone) => {
+                    self.shard.ip.core.output().push(frame);
+                    self.shard.gate.let_out();
+                    gone
+                }
+                Err((ruling, reason)) => {
+                    self.end_on_way_out(frame, reason);
+                    Gone { ruling, session: None }
+                }
+            });
         }
         last
     }
@@ -404,26 +477,38 @@ impl<D> Inside<'_, D> {
     /// The frame that IP has made ready last ends here.
     pub(crate) fn end_last(&mut self, verdict: Verdict) {
         if let Some(frame) = self.shard.ip.core.output().pop_back() {
-            self.end_on_way_out(frame, verdict);
+            self.end_on_way_out(frame, reason(verdict));
         }
     }
 
-    fn end_on_way_out(&mut self, frame: Frame, verdict: Verdict) {
+    fn end_on_way_out(&mut self, frame: Frame, reason: DropReason) {
         self.shard.ip.take_out();
-        self.drop_frame(frame, reason(verdict));
+        self.drop_frame(frame, reason);
     }
 
-    fn go_out_asked(&mut self, frame: &Frame) -> Ruling {
-        let (link, pass) = (frame.meta().ingress, Ruling::default());
+    /// A packet leaves: what was said of it, or why it ends.
+    fn go_out_asked(&mut self, frame: &mut Frame) -> Result<Gone, (Ruling, DropReason)> {
+        let (link, pass) = (frame.meta().ingress, Gone::default());
         let Some(headers) = Headers::parse(frame.as_slice()).ok().filter(|_| link != LOOPBACK) else {
-            return pass;
+            return Ok(pass);
         };
         if !matches!(headers.l3, L3::V4 { .. } | L3::V6 { .. }) {
-            return pass;
+            return Ok(pass);
         }
-        self.step(Step::Filter, Direction::Out, frame.meta().trace, |it| {
-            it.judge(Direction::Out, link, frame.as_slice(), &headers)
-        })
+        let mut ruling = Ruling::default();
+        if self.shard.gate.has_filter() {
+            ruling = self.step(Step::Filter, Direction::Out, frame.meta().trace, |it| {
+                it.judge(Direction::Out, link, frame.as_slice(), &headers)
+            });
+            if ruling.verdict != Verdict::Pass {
+                return Err((ruling, reason(ruling.verdict)));
+            }
+        }
+        let session = match self.shard.gate.has_nat() {
+            true => self.translate_out(frame, headers.l3_offset).map_err(|reason| (ruling, reason))?,
+            false => None,
+        };
+        Ok(Gone { ruling, session })
     }
 }
 

@@ -70,13 +70,14 @@ impl Stacks {
             },
             false => frame,
         };
-        let frame = match inside.shard.gate.is_on() {
-            true => match inside.come_in(link, frame, headers) {
-                (Some(frame), _) => frame,
-                (None, _) => return,
+        let (frame, changed) = match inside.shard.gate.is_on() {
+            true => match inside.pass_doors(link, frame, headers) {
+                Some(entered) => entered,
+                None => return,
             },
-            false => frame,
+            false => (frame, None),
         };
+        let headers = changed.as_ref().unwrap_or(headers);
         if headers.protocol == IpProtocol::TCP
             && let Some(tuple) = headers.tuple()
             && let Some(conn) = inside.lookup(&tuple)
@@ -93,7 +94,7 @@ impl Stacks {
         if WATCHED {
             inside.common.see(frame.meta().trace, Sight::Found(Owner::Nobody));
         }
-        inside.slow_path(link, frame, headers);
+        inside.slow_path(link, frame, headers, &arrival.headers);
     }
 }
 
@@ -158,7 +159,7 @@ impl<D> Inside<'_, D> {
             Step::Socket => inside.pass_socket(conn, travel),
             Step::Fused => inside.pass_fused(conn, travel),
             // Connections have passed the filter before they were found, and have no datagrams.
-            Step::Filter | Step::Udp | Step::Forward => Onward::Ended,
+            Step::Filter | Step::Nat | Step::Udp | Step::Forward => Onward::Ended,
         })
     }
 
@@ -220,15 +221,15 @@ impl<D> Inside<'_, D> {
         Onward::Next
     }
 
-    /// A packet of no known connection.
-    fn slow_path(&mut self, link: LinkId, frame: Frame, headers: &Headers) {
+    /// A packet of no known connection; it arrived with the headers `arrived`.
+    fn slow_path(&mut self, link: LinkId, frame: Frame, headers: &Headers, arrived: &Headers) {
         let trace = frame.meta().trace;
         let packet = self.step(Step::Ip, Direction::In, trace, |it| {
             it.shard.ip.input(it.common, link, frame, headers.l3_offset)
         });
         let Some(packet) = packet else {
             if let Some(adjacency) = self.shard.ip.take_adjacency() {
-                self.learn_forwarded(link, headers, adjacency);
+                self.learn_forwarded(link, arrived, adjacency);
             }
             // It is asked about on its way out before the next packet comes.
             self.go_out();
@@ -264,6 +265,8 @@ impl<D> Inside<'_, D> {
     fn hand_on(&mut self, lane: LaneId, packet: Delivered) {
         let stage = match packet.link {
             LOOPBACK => Stage::Loopback(self.shard.config.id),
+            // Where addresses are translated, all that arrives comes to this lane again.
+            _ if self.shard.gate.has_nat() => Stage::Door(self.shard.config.id),
             _ => Stage::Deliver,
         };
         self.shard.ip.core.count_handed_on(packet.dst.is_ipv4());

@@ -22,6 +22,7 @@ mod open;
 mod outbound;
 mod passage;
 mod shard;
+mod translated;
 mod tune;
 mod view;
 

@@ -14,7 +14,7 @@ use firelane_wire::IpProtocol;
 
 use super::Stacks;
 use super::inbound::Inside;
-use super::passage::{Judged, Remembered};
+use super::passage::Judged;
 use super::shard::Shard;
 use crate::arrivals::Arrival;
 use crate::steps::{Onward, Step, StepList, StepLists, walk};
@@ -127,7 +127,12 @@ impl Stacks {
 impl Shard {
     /// Which steps a forwarded flow has that begins now.
     fn forward_steps(&self) -> StepListId {
-        if self.gate.is_on() { StepLists::FILTERED } else { StepLists::FORWARD }
+        match (self.gate.has_nat(), self.gate.has_filter()) {
+            (false, false) => StepLists::FORWARD,
+            (false, true) => StepLists::FILTERED,
+            (true, false) => StepLists::TRANSLATED,
+            (true, true) => StepLists::TRANSLATED_FILTERED,
+        }
     }
 
     /// Says of each arrival for this netstack what is known of its flow. New flows that are as most are, are known from
@@ -147,9 +152,7 @@ impl Shard {
             match forwarded.cache.lookup_at(*place, arrival.link, tuple, generation) {
                 Some(known) => {
                     arrival.foreseen = Some(Foreseen { generation, known });
-                    if let Remembered::State(state) = known.judged.get() {
-                        gate.filter().touch(state);
-                    }
+                    gate.touch(known.judged);
                 }
                 None => {
                     new[count] = nth;
@@ -157,7 +160,8 @@ impl Shard {
                 }
             }
         }
-        if count > 0 && forwarded.is_learning {
+        // Where addresses are translated, a new flow goes where its translation says.
+        if count > 0 && forwarded.is_learning && !gate.has_nat() {
             self.foresee_new(now, &new[..count], ahead);
         }
     }
@@ -231,6 +235,15 @@ impl<D> Inside<'_, D> {
                     Err(frame) => frame,
                 }
             }
+            StepLists::TRANSLATED if !WATCHED && arrival.link != LOOPBACK => {
+                match known.judged.get_session() {
+                    None => frame,
+                    Some(session) => match self.pass_translated(session, &adjacency, frame) {
+                        Ok(()) => return Ok(()),
+                        Err(frame) => frame,
+                    },
+                }
+            }
             _ => frame,
         };
         // No step has counted a packet that is to take the long way.
@@ -259,11 +272,22 @@ impl<D> Inside<'_, D> {
     ) -> Result<Judged, Frame> {
         let trace = frame.meta().trace;
         let (mut inward, mut outward) = (Ruling::default(), None);
+        let (mut translated, mut headers) = (None, None);
         let mut travelling = Some(frame);
         let mut has_passed = false;
         walk(list.inbound(), |step| match (step, travelling.take()) {
+            (Step::Nat, Some(frame)) => {
+                let passed = self.translate_in(arrival.link, frame, &arrival.headers);
+                let Some((frame, changed)) = passed else { return Onward::Ended };
+                travelling = Some(frame);
+                if let Some((changed, session)) = changed {
+                    (headers, translated) = (Some(changed), Some(session));
+                }
+                Onward::Next
+            }
             (Step::Filter, Some(frame)) => {
-                (travelling, inward) = self.come_in(arrival.link, frame, &arrival.headers);
+                let headers = headers.as_ref().unwrap_or(&arrival.headers);
+                (travelling, inward) = self.come_in(arrival.link, frame, headers);
                 if travelling.is_some() { Onward::Next } else { Onward::Ended }
             }
             (Step::Forward, Some(frame)) => {
@@ -278,10 +302,22 @@ impl<D> Inside<'_, D> {
                 Onward::Ended
             }
         });
-        if has_passed && list.outbound().contains(&Step::Filter) {
+        if has_passed && !list.outbound().is_empty() {
             outward = self.go_out();
         }
-        travelling.map_or(Ok(Judged::of(inward, outward)), Err)
+        if let Some(frame) = travelling {
+            return Err(frame);
+        }
+        let judged = match list.inbound().first() {
+            // What is translated twice has no one session.
+            Some(Step::Nat) => match (translated.flatten(), outward.and_then(|gone| gone.session)) {
+                (Some(session), None) => Judged::session(session),
+                (None, Some(session)) if translated.is_none() => Judged::session(session),
+                _ => Judged::default(),
+            },
+            _ => Judged::of(inward, outward.map(|gone| gone.ruling)),
+        };
+        Ok(judged)
     }
 
     /// A packet was forwarded the long way: its flow is known from here on.

@@ -10,6 +10,7 @@ use firelane_classify::Headers;
 use firelane_filter::{Ruling, StateRef, Verdict, Whole};
 use firelane_frame::Frame;
 use firelane_ip::{Adjacency, LOOPBACK};
+use firelane_nat::NatRef;
 use firelane_units::Direction;
 use firelane_wire::{IpProtocol, TcpView};
 
@@ -56,6 +57,20 @@ impl Judged {
     pub(crate) fn state(state: StateRef) -> Self {
         let [place, rest @ ..] = state.to_words();
         Self([place + SAID + 1, rest[0], rest[1]])
+    }
+
+    /// A flow whose packets are translated by a session, in a list of steps with [`Step::Nat`](crate::steps::Step::Nat); there nothing
+    /// else is remembered.
+    pub(crate) fn session(session: NatRef) -> Self {
+        let [place, rest @ ..] = session.to_words();
+        Self([place + 1, rest[0], rest[1]])
+    }
+
+    /// The session of such a flow.
+    #[inline]
+    pub(crate) fn get_session(self) -> Option<NatRef> {
+        let [place, rest @ ..] = self.0;
+        Some(NatRef::from_words([place.checked_sub(1)?, rest[0], rest[1]]))
     }
 
     #[inline]

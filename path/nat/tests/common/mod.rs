@@ -110,7 +110,7 @@ impl Net {
     }
 
     pub(crate) fn wait(&mut self, seconds: u64) {
-        self.now = self.now + core::time::Duration::from_secs(seconds);
+        self.now += core::time::Duration::from_secs(seconds);
     }
 }
 

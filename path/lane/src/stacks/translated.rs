@@ -1,0 +1,280 @@
+//! Address translation at a netstack's doors: what comes in by a link is translated before the filter sees it, what leaves by one behind
+//! the filter; so rules see the addresses of inside, as in IPFilter.
+//!
+//! A netstack's translator lives in its home lane, and while there is one all IPv4 packets that arrive by links go there
+//! (`Links::set_doors`): one mapping serves whatever is at the other end, and the two ways of a translated conversation have no
+//! hash in common. What is for the netstack itself then goes on to the lane that has its sockets. A known flow's session stands in its entry
+//! among the forwarded flows (`onward.rs`), and its packets change without a search.
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use firelane_classify::{ConnTable, Headers, L3, Listeners, Steering};
+use firelane_frame::{Checksum, Frame};
+use firelane_ip::{Adjacency, Ip, LOOPBACK};
+use firelane_nat::{Host, Nat, NatConfig, NatCounts, NatRef, NatRow, Outcome};
+use firelane_udp::UdpTable;
+use firelane_units::{Direction, DropReason, LaneId, LinkId, NetstackId, Port};
+use firelane_wire::IpProtocol;
+
+use super::conn::Conns;
+use super::inbound::Inside;
+use super::shard::Shard;
+use super::{NO_NETSTACK, Stacks};
+use crate::control::Refusal;
+use crate::message::Stage;
+use crate::steer::lane_of;
+use crate::steps::Step;
+
+/// The netstack that a translator works for, as it asks about it.
+struct Own<'a> {
+    ip: &'a Ip,
+    conns: &'a Conns,
+    shard_conns: &'a ConnTable,
+    listeners: &'a Listeners,
+    udp: &'a UdpTable,
+    echoes: &'a UdpTable,
+    /// Sockets are in other lanes, too.
+    is_spread: bool,
+}
+
+impl Own<'_> {
+    fn has_socket(&self, protocol: IpProtocol, local: SocketAddr, remote: SocketAddr) -> bool {
+        let (address, port) = (local.ip(), Port(local.port()));
+        match protocol {
+            IpProtocol::TCP => self.listeners.lookup(address, port, || 0).is_some(),
+            // Sockets that are bound to a device are asked about as if it were this one.
+            IpProtocol::UDP => self.udp.lookup(LOOPBACK, local, remote).is_some(),
+            IpProtocol::ICMPV4 => self.echoes.lookup(LOOPBACK, local, remote).is_some(),
+            _ => false,
+        }
+    }
+}
+
+impl Host for Own<'_> {
+    fn owns(&self, address: Ipv4Addr) -> bool {
+        self.ip.is_local(address.into())
+    }
+
+    fn address_of(&self, link: LinkId) -> Option<Ipv4Addr> {
+        let of_link = self.ip.addresses().filter(|address| address.link == link);
+        of_link.map(|address| address.prefix.addr()).find_map(|address| match address {
+            IpAddr::V4(v4) => Some(v4),
+            IpAddr::V6(_) => None,
+        })
+    }
+
+    fn uses(&self, protocol: IpProtocol, address: Ipv4Addr, port: Port) -> bool {
+        let nobody = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        self.has_socket(protocol, SocketAddr::new(address.into(), port.0), nobody)
+    }
+
+    fn expects(&self, arrived: &firelane_nat::Tuple) -> bool {
+        let [from, to] = arrived.ports;
+        let (local, remote) =
+            (SocketAddr::new(arrived.dst.into(), to), SocketAddr::new(arrived.src.into(), from));
+        let is_connection = || {
+            let tuple = Inside::<()>::tuple(local, remote);
+            let of_tuple = |tuple| self.shard_conns.lookup(&tuple, |id| self.conns.is_named(id, &tuple));
+            arrived.protocol == IpProtocol::TCP && tuple.is_some_and(|tuple| of_tuple(tuple).is_some())
+        };
+        // Whether another lane has a socket for it that lane says, and answers as sockets do.
+        self.is_spread || self.has_socket(arrived.protocol, local, remote) || is_connection()
+    }
+}
+
+/// Whether a frame's checksum is that of the pseudo-header as yet.
+pub(super) fn is_open(frame: &Frame) -> bool {
+    matches!(frame.meta().checksum, Checksum::Partial { .. })
+}
+
+impl Stacks {
+    /// A netstack's translator follows other rules; without any it goes, and what it has made with it. Answers which lanes get what
+    /// arrives by the netstack's links from here on.
+    pub(crate) fn set_nat(
+        &mut self,
+        me: LaneId,
+        id: NetstackId,
+        config: &NatConfig,
+        key: (u64, u64),
+    ) -> Result<Steering, Refusal> {
+        let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
+        let steering = &shard.config.steering;
+        if steering.home() == me {
+            shard.gate.set_nat(config, key);
+        }
+        // Forwarded flows' lists of steps are chosen anew.
+        shard.ip.core.decide_anew();
+        Ok(if config.rules.is_empty() { steering.clone() } else { Steering::single(steering.home()) })
+    }
+
+    /// Ends all that a netstack's translator has made; how many sessions there were.
+    pub(crate) fn flush_nat(&mut self, id: NetstackId) -> Option<u64> {
+        Some(self.shards.get_mut(id.index())?.gate.nat()?.flush())
+    }
+
+    /// What a netstack's translator has counted, if it lives in this lane.
+    pub(crate) fn nat_counts(&self, id: NetstackId) -> Option<NatCounts> {
+        Some(self.shards.get(id.index())?.gate.nat_seen()?.counts())
+    }
+
+    /// Its sessions from a place on, and where to go on.
+    pub(crate) fn nat_rows(
+        &self,
+        id: NetstackId,
+        from: u32,
+        most: usize,
+    ) -> Option<(Vec<NatRow>, Option<u32>)> {
+        Some(self.shards.get(id.index())?.gate.nat_seen()?.rows(from, most))
+    }
+}
+
+impl<D> Inside<'_, D> {
+    /// A packet comes in past all that looks at it before the netstack: gives the frame back if it may, with other headers if it has
+    /// other ends now.
+    pub(crate) fn pass_doors(
+        &mut self,
+        link: LinkId,
+        frame: Frame,
+        headers: &Headers,
+    ) -> Option<(Frame, Option<Headers>)> {
+        let (frame, translated) = match self.shard.gate.has_nat() {
+            true => self.translate_in(link, frame, headers)?,
+            false => (frame, None),
+        };
+        let changed = translated.map(|(headers, _)| headers);
+        let headers = changed.as_ref().unwrap_or(headers);
+        match self.shard.gate.has_filter() {
+            true => self.come_in(link, frame, headers).0.map(|frame| (frame, changed)),
+            false => Some((frame, changed)),
+        }
+    }
+
+    /// A packet comes in: gives the frame back unless it ends here or goes on in another lane, and of a translated one its new
+    /// headers and its session.
+    #[expect(clippy::type_complexity, reason = "a frame, and what became of it")]
+    pub(crate) fn translate_in(
+        &mut self,
+        link: LinkId,
+        mut frame: Frame,
+        headers: &Headers,
+    ) -> Option<(Frame, Option<(Headers, Option<NatRef>)>)> {
+        let dst = match headers.l3 {
+            L3::V4 { dst, .. } => IpAddr::V4(dst),
+            L3::V6 { dst, .. } => IpAddr::V6(dst),
+            _ => return Some((frame, None)),
+        };
+        if link == LOOPBACK {
+            return Some((frame, None));
+        }
+        // What was made before it is asked about before it.
+        self.go_out();
+        let outcome = self.translate(Direction::In, link, &mut frame, headers.l3_offset);
+        match outcome {
+            Outcome::Ended(reason) => {
+                self.drop_frame(frame, reason);
+                None
+            }
+            Outcome::Untouched => {
+                let lane = self.lane_of_own(link, dst, &frame, headers);
+                match lane {
+                    Some(lane) => {
+                        self.common.hand_over(lane, Stage::Door(self.shard.config.id), link, frame);
+                        None
+                    }
+                    None => Some((frame, None)),
+                }
+            }
+            Outcome::Translated(session) => match Headers::parse(frame.as_slice()) {
+                Ok(headers) => Some((frame, Some((headers, session)))),
+                Err(reason) => {
+                    self.drop_frame(frame, reason);
+                    None
+                }
+            },
+        }
+    }
+
+    /// A packet leaves: whether it may, and its session if it was translated.
+    pub(crate) fn translate_out(
+        &mut self,
+        frame: &mut Frame,
+        l3_offset: u16,
+    ) -> Result<Option<NatRef>, DropReason> {
+        let link = frame.meta().ingress;
+        match self.translate(Direction::Out, link, frame, l3_offset) {
+            Outcome::Ended(reason) => Err(reason),
+            Outcome::Untouched => Ok(None),
+            Outcome::Translated(session) => Ok(session),
+        }
+    }
+
+    fn translate(
+        &mut self,
+        direction: Direction,
+        link: LinkId,
+        frame: &mut Frame,
+        l3_offset: u16,
+    ) -> Outcome {
+        self.step(Step::Nat, direction, frame.meta().trace, |it| {
+            let Shard { gate, ip, conns, listeners, udp, echoes, others, .. } = &mut *it.shard;
+            let Some(nat) = gate.nat() else { return Outcome::Untouched };
+            let own = Own {
+                ip: &ip.core,
+                conns: it.conns,
+                shard_conns: conns,
+                listeners,
+                udp,
+                echoes,
+                is_spread: !others.is_empty(),
+            };
+            let is_open = is_open(frame);
+            let Some(packet) = frame.as_mut_slice().get_mut(usize::from(l3_offset)..) else {
+                return Outcome::Untouched;
+            };
+            nat.pass((direction, link), packet, is_open, &own, it.common.now)
+        })
+    }
+
+    /// The other lane that has the sockets for what is for this netstack itself.
+    fn lane_of_own(&self, link: LinkId, dst: IpAddr, frame: &Frame, headers: &Headers) -> Option<LaneId> {
+        let is_own = self.shard.ip.core.is_local(dst) || headers.dst.is_multicast();
+        if self.shard.others.is_empty() || !is_own {
+            return None;
+        }
+        let quoted = || self.lane_of_quoted(link, frame.as_slice(), headers);
+        let (steering, key) = (&self.shard.config.steering, self.common.secrets.steering());
+        let lane = Some(lane_of(headers, steering, &key)).filter(|&lane| lane != self.common.id);
+        lane.or_else(quoted)
+    }
+
+    /// A packet of a known flow with a session, where nothing else looks at packets: its change and its way onward. Gives the frame back, of which nothing was
+    /// counted then, if it has to be asked about.
+    #[inline]
+    pub(crate) fn pass_translated(
+        &mut self,
+        known: NatRef,
+        adjacency: &Adjacency,
+        mut frame: Frame,
+    ) -> Result<(), Frame> {
+        if adjacency.link == LOOPBACK {
+            return Err(frame);
+        }
+        // What was made before it is asked about before it.
+        self.go_out();
+        let Some(usual) = adjacency.usual(&frame) else { return Err(frame) };
+        let (is_open, now) = (is_open(&frame), self.common.now);
+        let packet = frame.as_mut_slice().get_mut(L3_OFFSET..);
+        let followed = self.shard.gate.nat().zip(packet).is_some_and(|(nat, packet): (&mut Nat, _)| {
+            nat.place_of(known).is_some_and(|at| nat.follow(known, at, packet, is_open, now))
+        });
+        if !followed {
+            return Err(frame);
+        }
+        self.shard.ip.pass_usual(adjacency, usual, frame);
+        self.shard.gate.let_out();
+        Ok(())
+    }
+}
+
+/// Where the packet begins in a frame of the usual kind ([`Adjacency::usual`]).
+const L3_OFFSET: usize = firelane_wire::EthernetView::HEADER_LEN;
