@@ -7,7 +7,7 @@ use core::fmt;
 use core::ops::AddAssign;
 
 use crate::meta::FrameMeta;
-use crate::pool::{HEADROOM, NoNiche, Slot};
+use crate::pool::{Head, Slot};
 
 /// What a frame is on a medium, as counters and limits count it: a frame that will be cut is many packets, each with
 /// its headers.
@@ -33,67 +33,72 @@ impl AddAssign for Weight {
 }
 
 /// The owner of a slot, and of the part of it that is in use.
-pub struct Frame {
-    slot: Slot,
-    start: u32,
-    len: u32,
-    meta: NoNiche<FrameMeta>,
-}
+pub struct Frame(Slot);
 
-const _: () = assert!(size_of::<Frame>() == 48);
+const _: () = assert!(size_of::<Option<Frame>>() == 8);
 
 impl Frame {
     #[inline]
     pub(crate) fn in_slot(slot: Slot) -> Self {
-        Self { slot, start: HEADROOM as u32, len: 0, meta: NoNiche::new(FrameMeta::default()) }
+        Self(slot)
     }
 
     #[inline]
     pub(crate) fn slot(&self) -> &Slot {
-        &self.slot
+        &self.0
     }
 
     #[inline]
     pub(crate) fn into_slot(self) -> Slot {
-        self.slot
+        self.0
+    }
+
+    #[inline]
+    fn head(&self) -> &Head {
+        self.0.head()
+    }
+
+    #[inline]
+    fn head_mut(&mut self) -> &mut Head {
+        self.0.head_mut()
     }
 
     /// How many bytes are in use.
     #[inline]
     pub fn len(&self) -> usize {
-        self.len as usize
+        self.head().len as usize
     }
 
     /// Whether no byte is in use.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.head().len == 0
     }
 
     /// The bytes in use.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
-        let start = self.start as usize;
-        &self.slot.bytes()[start..start + self.len as usize]
+        let &Head { start, len, .. } = self.head();
+        &self.0.bytes()[start as usize..start as usize + len as usize]
     }
 
     /// The bytes in use.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        let start = self.start as usize;
-        &mut self.slot.bytes_mut()[start..start + self.len as usize]
+        let &Head { start, len, .. } = self.head();
+        &mut self.0.bytes_mut()[start as usize..start as usize + len as usize]
     }
 
     /// Room before the bytes.
     #[inline]
     pub fn headroom(&self) -> usize {
-        self.start as usize
+        self.head().start as usize
     }
 
     /// Room behind the bytes.
     #[inline]
     pub fn tailroom(&self) -> usize {
-        self.slot.len() - self.start as usize - self.len as usize
+        self.0.len() - self.headroom() - self.len()
     }
 
     /// Takes `n` bytes of headroom into use and returns them. They hold whatever was there.
@@ -103,8 +108,9 @@ impl Frame {
     #[inline]
     pub fn prepend(&mut self, n: usize) -> &mut [u8] {
         assert!(n <= self.headroom(), "prepend of {n} into {} bytes of headroom", self.headroom());
-        self.start -= n as u32;
-        self.len += n as u32;
+        let head = self.head_mut();
+        head.start -= n as u32;
+        head.len += n as u32;
         &mut self.as_mut_slice()[..n]
     }
 
@@ -116,7 +122,7 @@ impl Frame {
     pub fn append(&mut self, n: usize) -> &mut [u8] {
         assert!(n <= self.tailroom(), "append of {n} into {} bytes of tailroom", self.tailroom());
         let before = self.len();
-        self.len += n as u32;
+        self.head_mut().len += n as u32;
         &mut self.as_mut_slice()[before..]
     }
 
@@ -136,15 +142,16 @@ impl Frame {
     #[inline]
     pub fn trim_front(&mut self, n: usize) {
         assert!(n <= self.len(), "trim of {n} from {} bytes", self.len());
-        self.start += n as u32;
-        self.len -= n as u32;
+        let head = self.head_mut();
+        head.start += n as u32;
+        head.len -= n as u32;
     }
 
     /// Keeps the first `len` bytes; does nothing if there are fewer.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         if len < self.len() {
-            self.len = len as u32;
+            self.head_mut().len = len as u32;
         }
     }
 
@@ -153,22 +160,21 @@ impl Frame {
     /// # Panics
     /// If the slot is smaller than the headroom.
     pub fn reset(&mut self, headroom: usize) {
-        assert!(headroom <= self.slot.len(), "headroom of {headroom} in {} bytes", self.slot.len());
-        self.start = headroom as u32;
-        self.len = 0;
-        *self.meta_mut() = FrameMeta::default();
+        assert!(headroom <= self.0.len(), "headroom of {headroom} in {} bytes", self.0.len());
+        let head = self.head_mut();
+        (head.start, head.len, head.meta) = (headroom as u32, 0, FrameMeta::default());
     }
 
     /// What is known beside the bytes.
     #[inline]
     pub fn meta(&self) -> &FrameMeta {
-        self.meta.get()
+        &self.head().meta
     }
 
     /// What is known beside the bytes.
     #[inline]
     pub fn meta_mut(&mut self) -> &mut FrameMeta {
-        self.meta.get_mut()
+        &mut self.head_mut().meta
     }
 
     /// The bytes that this frame is on a medium: a frame that will be cut counts the headers of every
@@ -192,8 +198,8 @@ impl Frame {
 impl fmt::Debug for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Frame")
-            .field("len", &self.len)
-            .field("headroom", &self.start)
+            .field("len", &self.len())
+            .field("headroom", &self.headroom())
             .field("meta", self.meta())
             .finish_non_exhaustive()
     }

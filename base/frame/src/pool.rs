@@ -5,7 +5,7 @@
 //! goes home through a lock-free stack (`return_stack.rs`), which the owner empties when its list is.
 //!
 //! R1. A slot is on the local list, on the return stack, or owned by exactly one [`Slot`]; never two of them.
-//! R2. Only the holder of a slot touches its bytes.
+//! R2. Only the holder of a slot touches its head and its bytes.
 //! R3. `refs` starts at `slots + 1` and is untouched while the pool lives. When the pool is dropped it gives
 //!     back one for itself and one for each slot that is home; a slot that finds the stack closed gives back
 //!     its own. Whoever brings it to zero frees the slab, so a frame may outlive its pool and no frame pays
@@ -13,12 +13,12 @@
 
 use core::alloc::Layout;
 use core::fmt;
-use core::mem::{ManuallyDrop, MaybeUninit};
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use core::slice;
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
 
-use crate::Frame;
+use crate::{Frame, FrameMeta};
 use crate::return_stack::{Closed, ReturnStack, SLOTS_MAX};
 use crate::sync::{AtomicU32, Ordering};
 
@@ -121,7 +121,21 @@ impl Pool {
             Some(index) => index,
             None => self.collect_one()?,
         };
-        let slot = Slot { shared: self.shared.as_ptr(), index, bytes: self.shared().slot_bytes };
+        let shared = self.shared();
+        let head = Head {
+            shared: self.shared.as_ptr(),
+            index,
+            bytes: shared.slot_bytes,
+            start: HEADROOM as u32,
+            len: 0,
+            meta: FrameMeta::default(),
+        };
+        // SAFETY: the index is below `slots`, so the slot is within the slab; it is at home, so nobody else touches it (R1).
+        let slot = unsafe {
+            let at = shared.slots_begin.add(index as usize * stride(shared.slot_bytes)).cast::<Head>();
+            at.write(head);
+            Slot(at)
+        };
         Some(Frame::in_slot(slot))
     }
 
@@ -144,14 +158,14 @@ impl Pool {
     pub fn put(&mut self, frame: Frame) {
         if self.owns(&frame) {
             let slot = ManuallyDrop::new(frame.into_slot());
-            self.free.push(slot.index);
+            self.free.push(slot.head().index);
         }
     }
 
     /// Whether the frame's slot belongs to this pool.
     #[inline]
     pub fn owns(&self, frame: &Frame) -> bool {
-        core::ptr::eq(frame.slot().shared, self.shared.as_ptr())
+        core::ptr::eq(frame.slot().head().shared, self.shared.as_ptr())
     }
 
     /// How many slots are free, those that came home meanwhile included.
@@ -215,7 +229,7 @@ impl Shared {
 /// cache. At a power of two, a chain of small frames would share a few of them.
 #[inline]
 const fn stride(slot_bytes: u32) -> usize {
-    slot_bytes as usize | SLOT_ALIGN
+    (slot_bytes as usize + HEAD_BYTES) | SLOT_ALIGN
 }
 
 /// Slots on their way home: those of one pool, one behind the other, take one atomic operation.
@@ -236,13 +250,14 @@ impl Homeward {
     #[inline]
     pub(crate) fn add(&mut self, frame: Frame) {
         let slot = ManuallyDrop::new(frame.into_slot());
-        if core::ptr::eq(self.shared, slot.shared) {
+        let &Head { shared, index, .. } = slot.head();
+        if core::ptr::eq(self.shared, shared) {
             // SAFETY: (R3) the slots that are on their way keep the pool's shared part.
-            unsafe { &*self.shared }.returns.link(slot.index, self.first);
-            (self.first, self.count) = (slot.index, self.count + 1);
+            unsafe { &*self.shared }.returns.link(index, self.first);
+            (self.first, self.count) = (index, self.count + 1);
         } else {
             self.arrive();
-            *self = Self { shared: slot.shared, first: slot.index, last: slot.index, count: 1 };
+            *self = Self { shared, first: index, last: index, count: 1 };
         }
     }
 
@@ -266,14 +281,27 @@ impl Drop for Homeward {
     }
 }
 
-/// One slot, owned. Dropping it sends it home.
-///
-/// The pointer is never null, and not a `NonNull` for the same reason that [`NoNiche`] has.
-pub(crate) struct Slot {
+/// What a slot begins with: whose it is, and what its holder knows of the frame in it.
+#[repr(C, align(64))]
+pub(crate) struct Head {
     shared: *const Shared,
     index: u32,
+    /// Bytes behind the head.
     bytes: u32,
+    /// The part of them that is in use.
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+    pub(crate) meta: FrameMeta,
 }
+
+const HEAD_BYTES: usize = size_of::<Head>();
+const _: () = assert!(HEAD_BYTES == SLOT_ALIGN, "one cache line");
+
+/// One slot, owned. Dropping it sends it home.
+///
+/// It is one word, because frames are moved from stage to stage many times: a larger owner is written in pieces and read in
+/// other ones, and each move waits for the one before.
+pub(crate) struct Slot(NonNull<Head>);
 
 // SAFETY: a slot is memory that its holder alone touches (R2), and its way home is lock-free for all.
 unsafe impl Send for Slot {}
@@ -282,18 +310,27 @@ unsafe impl Sync for Slot {}
 
 impl Slot {
     #[inline]
+    pub(crate) fn head(&self) -> &Head {
+        // SAFETY: `Pool::take` has written the head, and this holder alone touches it (R2); the slot's reference keeps the
+        // slab (R3).
+        unsafe { self.0.as_ref() }
+    }
+
+    #[inline]
+    pub(crate) fn head_mut(&mut self) -> &mut Head {
+        // SAFETY: as in `head`; `&mut self` makes this the only borrow.
+        unsafe { self.0.as_mut() }
+    }
+
+    #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.bytes as usize
+        self.head().bytes as usize
     }
 
     #[inline]
     fn begin(&self) -> *mut u8 {
-        // SAFETY: (R3) this slot's reference keeps the pool's shared part; the index is below `slots`, so
-        // the address is within the slab.
-        unsafe {
-            let shared = &*self.shared;
-            shared.slots_begin.as_ptr().add(self.index as usize * stride(self.bytes))
-        }
+        // SAFETY: a slot's bytes lie behind its head, within the slab.
+        unsafe { self.0.cast::<u8>().add(HEAD_BYTES).as_ptr() }
     }
 
     #[inline]
@@ -312,36 +349,13 @@ impl Slot {
 impl Drop for Slot {
     #[inline]
     fn drop(&mut self) {
+        let &Head { shared, index, .. } = self.head();
         // SAFETY: (R3) this slot's reference keeps it; after a successful push it is not touched again.
-        let pushed = unsafe { &*self.shared }.returns.push(self.index);
+        let pushed = unsafe { &*shared }.returns.push(index);
         if let Err(Closed) = pushed {
             // SAFETY: (R3) the pool is gone and left this slot's reference to its holder.
-            unsafe { Shared::give_back(self.shared, 1) };
+            unsafe { Shared::give_back(shared, 1) };
         }
-    }
-}
-
-/// A value whose spare bit patterns the compiler does not use. A frame has none, so `Option<Frame>` is a
-/// tag beside a frame, and a frame moves as three words of 16 bytes. Told apart by a pattern inside, it would
-/// move in pieces that overlap, and each later move would wait for them: twice the cost of a frame ring.
-pub(crate) struct NoNiche<T: Copy>(MaybeUninit<T>);
-
-impl<T: Copy> NoNiche<T> {
-    #[inline]
-    pub(crate) fn new(value: T) -> Self {
-        Self(MaybeUninit::new(value))
-    }
-
-    #[inline]
-    pub(crate) fn get(&self) -> &T {
-        // SAFETY: `new` is the only way to make one, and it initialises.
-        unsafe { self.0.assume_init_ref() }
-    }
-
-    #[inline]
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        // SAFETY: as in `get`.
-        unsafe { self.0.assume_init_mut() }
     }
 }
 
