@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use firelane_units::Bytes;
 
-use crate::{Frame, FrameMeta};
+use crate::Frame;
 
 /// A FIFO of frames.
 #[derive(Default)]
@@ -33,13 +33,6 @@ impl Chain {
     pub fn push(&mut self, frame: Frame) {
         self.bytes += frame.len() as u64;
         self.frames.push_back(frame);
-    }
-
-    /// What is known beside the last frame's bytes. Who changes it before the frame is moved here makes the processor wait: it reads
-    /// a frame in larger words than such changes write.
-    #[inline]
-    pub fn last_meta_mut(&mut self) -> Option<&mut FrameMeta> {
-        self.frames.back_mut().map(Frame::meta_mut)
     }
 
     /// Puts a frame back before all others.

@@ -18,9 +18,9 @@ use core::ptr::NonNull;
 use core::slice;
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
 
-use crate::{Frame, FrameMeta};
 use crate::return_stack::{Closed, ReturnStack, SLOTS_MAX};
 use crate::sync::{AtomicU32, Ordering};
+use crate::{Frame, FrameMeta};
 
 /// Bytes kept free before the content of a fresh frame: room for a virtio-net header and for the headers
 /// of two encapsulations.

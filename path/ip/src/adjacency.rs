@@ -86,10 +86,9 @@ impl Ip {
         let (counts, packets) = (self.counts.version(is_v4), packets(&frame));
         counts.received += packets;
         counts.forwarded += packets;
+        let meta = frame.meta_mut();
+        (meta.ingress, meta.flow) = (way.link, FlowTag::NONE);
         self.out.push(frame);
-        if let Some(meta) = self.out.last_meta_mut() {
-            (meta.ingress, meta.flow) = (way.link, FlowTag::NONE);
-        }
     }
 }
 

@@ -256,20 +256,12 @@ impl<D> Links<D> {
             let inner = queue.as_ref().map(|_| (to, inward));
             show(common, &mut frame, over, (ingress, outward), inner);
         }
-        let flow = inward.or(outward);
+        if let Some(flow) = inward.or(outward) {
+            frame.meta_mut().flow = flow.into();
+        }
         match queue {
-            Some(queue) => {
-                queue.tx.push(frame);
-                if let (Some(flow), Some(meta)) = (flow, queue.tx.last_meta_mut()) {
-                    meta.flow = flow.into();
-                }
-            }
-            None => {
-                if let Some(flow) = flow {
-                    frame.meta_mut().flow = flow.into();
-                }
-                self.deliver(common, to, frame, headers);
-            }
+            Some(queue) => queue.tx.push(frame),
+            None => self.deliver(common, to, frame, headers),
         }
         Ok(())
     }
