@@ -19,19 +19,31 @@ pub(crate) struct Arrival {
     pub(crate) foreseen: Option<Foreseen>,
 }
 
+impl Arrival {
+    const NONE: Self =
+        Self { netstack: NetstackId(0), link: LinkId(0), headers: Headers::EMPTY, foreseen: None };
+}
+
 /// Frames for netstacks of this lane.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     frames: Vec<Frame>,
-    /// Of the frame with the same number.
+    /// Of the frame with the same number; behind them the places of earlier ones, which are written again.
     known: Vec<Arrival>,
 }
 
 impl Arrivals {
     #[inline]
     pub(crate) fn push(&mut self, netstack: NetstackId, link: LinkId, frame: Frame, headers: &Headers) {
+        let nth = self.frames.len();
+        if nth == self.known.len() {
+            self.known.push(Arrival::NONE);
+        }
+        // Written where it stays, field by field: made elsewhere and moved here, its move would wait for its fields.
+        let known = &mut self.known[nth];
+        (known.netstack, known.link, known.foreseen) = (netstack, link, None);
+        known.headers = *headers;
         self.frames.push(frame);
-        self.known.push(Arrival { netstack, link, headers: *headers, foreseen: None });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -40,7 +52,7 @@ impl Arrivals {
 
     /// What is known of all of them.
     pub(crate) fn known(&mut self) -> &mut [Arrival] {
-        &mut self.known
+        &mut self.known[..self.frames.len()]
     }
 
     /// Gives each away, in order.
@@ -49,6 +61,5 @@ impl Arrivals {
         for (frame, arrival) in self.frames.drain(..).zip(&self.known) {
             take(frame, arrival);
         }
-        self.known.clear();
     }
 }

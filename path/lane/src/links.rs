@@ -67,7 +67,12 @@ pub(crate) struct Links<D> {
     released: Vec<(Direction, FlowId, Frame)>,
     /// Storage of a flood's copies.
     copies: Vec<(SwitchPortId, Frame)>,
+    /// Storage of headers that are read ahead.
+    ahead: Vec<(Headers, Result<(), DropReason>)>,
 }
+
+/// Frames of a chain whose headers are read before the first of them goes on.
+const AHEAD: usize = 32;
 
 impl<D> Links<D> {
     pub(crate) fn new(steering_key: SteeringKey) -> Self {
@@ -90,6 +95,7 @@ impl<D> Links<D> {
             arrival: Arrival::Local,
             released: Vec::new(),
             copies: Vec::new(),
+            ahead: vec![(Headers::EMPTY, Ok(())); AHEAD],
         }
     }
 
@@ -100,6 +106,9 @@ impl<D> Links<D> {
     }
 
     /// Frames that the driver of `link` received.
+    ///
+    /// The headers of all are read before the first goes on: what is in no cache is fetched side by side, and who copies
+    /// headers does not wait until they are written.
     pub(crate) fn take_received(
         &mut self,
         common: &mut Common<D>,
@@ -113,30 +122,35 @@ impl<D> Links<D> {
         };
         let has_flows = matches!(port.kind, PortKind::Vnic { .. }) || !port.rules.is_empty();
         let is_traced = common.watch.is_tracing();
-        let mut headers = Headers::EMPTY;
-        while let Some(mut frame) = chain.pop() {
-            let meta = frame.meta_mut();
-            (meta.ingress, meta.arrival) = (link, arrival);
-            if let Err(reason) = headers.read(frame.as_slice()) {
-                common.see(frame.meta().trace, Sight::Received(link, frame.len(), None));
-                common.drop_frame(frame, reason);
-                continue;
-            }
-            let frame = match is_traced && self.follow(common, &mut frame, &headers, Sight::Received) {
-                true => frame,
-                false => match self.enter(common, link, frame, &headers) {
-                    Ok(()) => continue,
-                    Err(frame) => frame,
-                },
-            };
-            if has_flows {
-                self.out(common, link, frame, &headers);
-            } else {
-                let port = self.ports.get_mut(link.index()).expect("it was there for the chain");
-                port.counters.outward.count(frame.weight(), arrival, self.chain);
-                self.switch(common, link, frame, &headers);
+        let mut ahead = mem::take(&mut self.ahead);
+        while !chain.is_empty() {
+            let count = read_ahead(chain, &mut ahead);
+            for (frame, (headers, read)) in chain.drain_front(count).zip(&ahead) {
+                let mut frame = frame;
+                let meta = frame.meta_mut();
+                (meta.ingress, meta.arrival) = (link, arrival);
+                if let Err(reason) = *read {
+                    common.see(frame.meta().trace, Sight::Received(link, frame.len(), None));
+                    common.drop_frame(frame, reason);
+                    continue;
+                }
+                let frame = match is_traced && self.follow(common, &mut frame, headers, Sight::Received) {
+                    true => frame,
+                    false => match self.enter(common, link, frame, headers) {
+                        Ok(()) => continue,
+                        Err(frame) => frame,
+                    },
+                };
+                if has_flows {
+                    self.out(common, link, frame, headers);
+                } else {
+                    let port = self.ports.get_mut(link.index()).expect("it was there for the chain");
+                    port.counters.outward.count(frame.weight(), arrival, self.chain);
+                    self.switch(common, link, frame, headers);
+                }
             }
         }
+        self.ahead = ahead;
         self.settle_ways();
     }
 
@@ -509,6 +523,14 @@ impl<D> Links<D> {
         let queue = self.ports.get(to.index()).and_then(|port| self.queues.get(port.queue?));
         queue.is_some_and(|queue| queue.tx.len() >= TX_QUEUE_BUSY)
     }
+}
+
+/// Reads the headers of the first frames of a chain; of how many.
+fn read_ahead(chain: &Chain, ahead: &mut [(Headers, Result<(), DropReason>)]) -> usize {
+    for (frame, (headers, read)) in chain.iter().zip(&mut *ahead) {
+        *read = headers.read(frame.as_slice());
+    }
+    chain.len().min(ahead.len())
 }
 
 fn l2(headers: &Headers) -> L2 {
