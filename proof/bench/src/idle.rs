@@ -8,7 +8,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use firelane::{Stack, StreamConfig, TcpListener, TcpStream, WireConfig, wire};
@@ -16,6 +16,7 @@ use firelane_interop::Sandbox;
 
 use crate::peer::{self, Peer, Place, Result};
 use crate::report::{Samples, Table, Verdict};
+use crate::scene::mortal;
 use crate::{alloc, cpu};
 
 const CONNECTIONS: usize = 1000;
@@ -82,7 +83,7 @@ impl Daemon {
         let runtime = folder.join("run");
         fs::create_dir_all(runtime.join("state/www"))?;
         fs::write(runtime.join("state/www/index.html"), "idle\n")?;
-        let mut command: Command = sandbox.command(program);
+        let mut command = mortal(sandbox, program);
         command.arg("--config").arg(&config).arg("--runtime-dir").arg(&runtime);
         command.stdin(Stdio::null()).stderr(fs::File::create(folder.join("daemon.log"))?);
         let daemon = Self(command.spawn()?);

@@ -52,6 +52,13 @@ pub(crate) const SERVER: &str = "server";
 pub(crate) const FIRELANE_HOST: &str = "10.0.0.10";
 pub(crate) const KERNEL_HOST: &str = "10.1.0.2";
 
+/// A command of the sandbox that ends with this process, however that ends.
+pub(crate) fn mortal(sandbox: &Sandbox, program: impl AsRef<OsStr>) -> Command {
+    let mut command = sandbox.command("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command
+}
+
 /// The scene, with its daemon.
 #[derive(Debug)]
 pub(crate) struct Scene {
@@ -73,7 +80,7 @@ impl Scene {
         }
         fs::write(sandbox.folder().join("host.toml"), config)?;
         let mut scene = Self { sandbox, daemon: None };
-        let mut command: Command = scene.sandbox.command(beside("firelaned")?);
+        let mut command = mortal(&scene.sandbox, beside("firelaned")?);
         command.arg("--config").arg(scene.sandbox.folder().join("host.toml"));
         command.arg("--runtime-dir").arg(scene.runtime()).arg("--lanes").arg(lanes.to_string());
         command
@@ -116,7 +123,7 @@ impl Scene {
 
     /// A program on a netstack: the environment is that of `firelane run`, whose process would stand between.
     pub(crate) fn preloaded(&self, netstack: &str, program: &OsStr) -> Result<Command> {
-        let mut command = self.sandbox.command("env");
+        let mut command = mortal(&self.sandbox, "env");
         let library = beside("libfirelane_preload.so")?;
         for (name, value) in [
             ("LD_PRELOAD", library),
@@ -190,5 +197,21 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn a_mortal_command_ends_with_who_started_it() {
+        let sandbox = Sandbox::new();
+        // The kernel's parent is a thread.
+        let start = || mortal(&sandbox, "sleep").arg("60").spawn();
+        let mut child = std::thread::scope(|scope| scope.spawn(start).join()).unwrap().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
     }
 }
