@@ -4,9 +4,9 @@
 //! lane. Called by `path/lane` only, which knows drivers through this trait and is generic over it: there
 //! is no dynamic dispatch per frame.
 
-use firelane_units::{DropCounters, Instant, Mtu};
+use firelane_units::{DropCounters, FlowId, Instant, Mtu};
 
-use crate::{Chain, Pools};
+use crate::{Chain, Pools, Weight};
 
 /// What a device does itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +79,23 @@ pub trait Driver {
     /// after it. Then there is no need to look once more before the lane sleeps.
     fn is_drained(&self) -> bool {
         false
+    }
+
+    /// Lets frames of the conversation that `frame` is of end before they are read, where the device can: its flow's limit
+    /// would drop them anyway. Whether that conversation is out then.
+    fn shut_out(&mut self, now: Instant, frame: &[u8], flow: FlowId) -> bool {
+        let _ = (now, frame, flow);
+        false
+    }
+
+    /// Lets the conversations of a flow in again.
+    fn let_in(&mut self, now: Instant, flow: FlowId) {
+        let _ = (now, flow);
+    }
+
+    /// Tells what was shut out since this was last asked, flow by flow.
+    fn turned_away(&mut self, tell: &mut dyn FnMut(FlowId, Weight)) {
+        let _ = tell;
     }
 
     /// When the device will have something to do by itself: a simulated wire's next delivery.

@@ -208,10 +208,11 @@ impl Fabric {
         None
     }
 
-    /// Lets the lanes count the text that applications have carried past them.
+    /// Lets the lanes count the text that applications have carried past them, and the frames that ended before them.
     pub(crate) fn count_fused(&self) {
         self.programs.count_fused(self);
         for lane in self.lane_ids() {
+            self.visit(lane, |_, lane| lane.count_turned_away());
             let mut from = Some(0);
             while let Some(place) = from {
                 from = self.visit(lane, |_, lane| lane.count_fused(place)).flatten();

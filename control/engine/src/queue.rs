@@ -8,8 +8,8 @@ use firelane_driver_memif::MemifQueue;
 use firelane_driver_memory::End;
 use firelane_driver_packet::PacketSocket;
 use firelane_driver_tap::TapQueue;
-use firelane_frame::{Capabilities, Chain, Driver, Pools};
-use firelane_units::{DropCounters, Instant};
+use firelane_frame::{Capabilities, Chain, Driver, Pools, Weight};
+use firelane_units::{DropCounters, FlowId, Instant};
 
 /// A driver's queue, for one lane.
 #[derive(Debug)]
@@ -106,6 +106,18 @@ impl Driver for Queue {
 
     fn is_drained(&self) -> bool {
         each!(self, queue => queue.is_drained())
+    }
+
+    fn shut_out(&mut self, now: Instant, frame: &[u8], flow: FlowId) -> bool {
+        each!(self, queue => queue.shut_out(now, frame, flow))
+    }
+
+    fn let_in(&mut self, now: Instant, flow: FlowId) {
+        each!(self, queue => queue.let_in(now, flow));
+    }
+
+    fn turned_away(&mut self, tell: &mut dyn FnMut(FlowId, Weight)) {
+        each!(self, queue => queue.turned_away(tell));
     }
 
     fn next_event(&self) -> Option<Instant> {

@@ -2,9 +2,13 @@
 //!
 //! [`open()`] makes the interface and returns one [`TapQueue`] per lane. Frames carry their virtio-net
 //! offload state as metadata, so segments of up to 64 KiB cross in one system call with no checksum
-//! computed on either side. The interface vanishes with its descriptors.
+//! computed on either side. The interface vanishes with its descriptors. A program at its door drops what a lane says
+//! it would drop anyway.
 
+mod address;
+mod door;
 mod open;
+mod program;
 mod queue;
 mod sys;
 

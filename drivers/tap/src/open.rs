@@ -5,13 +5,13 @@
 
 use std::fs::File;
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use firelane_units::{IpPrefix, MacAddr, Mtu};
-use rustix::net::AddressFamily;
 
+use crate::address;
+use crate::door::{self, Door};
 use crate::queue::TapQueue;
 use crate::sys::{self, IfName};
 
@@ -113,33 +113,29 @@ fn create(name: &str, ifname: IfName, config: &TapConfig) -> Result<Vec<TapQueue
         }
     }
     configure(name, ifname, config)?;
-    Ok(fds.into_iter().map(|fd| TapQueue::new(fd, config.mtu, udp_segmentation)).collect())
+    // Whoever may make a TAP may often not load programs; then every frame is read, and limits hold all the same.
+    let table = fds.first().and_then(|fd| door::hang(fd.as_fd(), config.mtu).ok());
+    let door = || table.clone().map(Door::new);
+    Ok(fds.into_iter().map(|fd| TapQueue::new(fd, config.mtu, udp_segmentation, door())).collect())
 }
 
 fn configure(name: &str, ifname: IfName, config: &TapConfig) -> Result<(), OpenError> {
     let failed = |what| move |e| OpenError::Configure(what, e);
-    let v4 = sys::control_socket(AddressFamily::INET).map_err(failed("address"))?;
-    sys::set_mac(v4.as_fd(), ifname, config.mac).map_err(failed("MAC address"))?;
-    sys::set_mtu(v4.as_fd(), ifname, config.mtu).map_err(failed("MTU"))?;
+    let socket = sys::control_socket().map_err(failed("state"))?;
+    sys::set_mac(socket.as_fd(), ifname, config.mac).map_err(failed("MAC address"))?;
+    sys::set_mtu(socket.as_fd(), ifname, config.mtu).map_err(failed("MTU"))?;
     let has_v6 = config.addresses.iter().any(|a| a.addr().is_ipv6());
     if has_v6 {
         // We give the addresses out, so nobody else can have them: duplicate detection would only delay
         // them by a second. Where the setting cannot be changed, the second is all that is lost.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0");
     }
-    sys::set_up(v4.as_fd(), ifname).map_err(failed("state"))?;
+    sys::set_up(socket.as_fd(), ifname).map_err(failed("state"))?;
+    let index =
+        rustix::net::netdevice::name_to_index(&socket, name).map_err(|e| failed("index")(e.into()))?;
     for prefix in &config.addresses {
-        match prefix.addr() {
-            IpAddr::V4(addr) => {
-                sys::add_ipv4(v4.as_fd(), ifname, addr, prefix.prefix_len())
-                    .map_err(failed("IPv4 address"))?;
-            }
-            IpAddr::V6(addr) => {
-                let v6 = sys::control_socket(AddressFamily::INET6).map_err(failed("IPv6 address"))?;
-                sys::add_ipv6(v6.as_fd(), ifname, addr, prefix.prefix_len())
-                    .map_err(failed("IPv6 address"))?;
-            }
-        }
+        let family = if prefix.addr().is_ipv4() { "IPv4 address" } else { "IPv6 address" };
+        address::add(index, *prefix).map_err(failed(family))?;
     }
     Ok(())
 }

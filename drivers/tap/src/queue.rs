@@ -7,9 +7,11 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use firelane_frame::virtio::{self, Landing};
-use firelane_frame::{Capabilities, Chain, Driver, Pools};
-use firelane_units::{DropCounters, DropReason, Mtu};
+use firelane_frame::{Capabilities, Chain, Driver, Pools, Weight};
+use firelane_units::{DropCounters, DropReason, FlowId, Instant, Mtu};
 use rustix::io::Errno;
+
+use crate::door::Door;
 
 /// One queue of a TAP interface.
 #[derive(Debug)]
@@ -19,11 +21,18 @@ pub struct TapQueue {
     udp_segmentation: bool,
     landing: Landing,
     is_drained: bool,
+    /// Where this process may not load programs, there is none.
+    door: Option<Door>,
 }
 
 impl TapQueue {
-    pub(crate) fn new(fd: OwnedFd, mtu: Mtu, udp_segmentation: bool) -> Self {
-        Self { fd, mtu, udp_segmentation, landing: Landing::default(), is_drained: false }
+    pub(crate) fn new(fd: OwnedFd, mtu: Mtu, udp_segmentation: bool, door: Option<Door>) -> Self {
+        Self { fd, mtu, udp_segmentation, landing: Landing::default(), is_drained: false, door }
+    }
+
+    /// Whether frames can end before they are read ([`Driver::shut_out`]).
+    pub const fn has_door(&self) -> bool {
+        self.door.is_some()
     }
 }
 
@@ -73,5 +82,21 @@ impl Driver for TapQueue {
 
     fn is_drained(&self) -> bool {
         self.is_drained
+    }
+
+    fn shut_out(&mut self, now: Instant, frame: &[u8], flow: FlowId) -> bool {
+        self.door.as_mut().is_some_and(|door| door.shut_out(now, frame, flow))
+    }
+
+    fn let_in(&mut self, now: Instant, flow: FlowId) {
+        if let Some(door) = &mut self.door {
+            door.let_in(now, flow);
+        }
+    }
+
+    fn turned_away(&mut self, tell: &mut dyn FnMut(FlowId, Weight)) {
+        if let Some(door) = &mut self.door {
+            door.turned_away(tell);
+        }
     }
 }

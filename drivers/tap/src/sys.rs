@@ -1,18 +1,21 @@
-//! The ioctls of `/dev/net/tun` and of network interfaces. The only unsafe code of this driver.
+//! The ioctls of `/dev/net/tun` and of network interfaces, and a BPF map in our memory. The only unsafe code of this driver.
 //!
-//! Called by `open.rs` alone. Every function wraps one system call, checks its result and returns the
+//! Called by `open.rs` and `door.rs`. Every function wraps one system call, checks its result and returns the
 //! error with the call's name; none keeps a pointer. Layouts: `linux/if_tun.h`, `linux/if.h`,
-//! `linux/ipv6.h`.
+//! `linux/bpf.h`.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
 
 use firelane_units::{MacAddr, Mtu};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
 const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0;
 const TUNSETVNETHDRSZ: libc::Ioctl = 0x4004_54d8;
+const TUNSETFILTEREBPF: libc::Ioctl = 0x8004_54e1;
 
 /// `TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN`.
 pub(crate) const OFFLOAD_TCP: libc::c_ulong = 0x0f;
@@ -76,10 +79,10 @@ pub(crate) fn set_offload(fd: BorrowedFd<'_>, flags: libc::c_ulong) -> bool {
     unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD, flags) == 0 }
 }
 
-/// A socket of the address family `family` to send interface ioctls through.
-pub(crate) fn control_socket(family: rustix::net::AddressFamily) -> io::Result<OwnedFd> {
-    use rustix::net::{SocketFlags, SocketType, socket_with};
-    Ok(socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
+/// A socket to send interface ioctls through.
+pub(crate) fn control_socket() -> io::Result<OwnedFd> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    Ok(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
 }
 
 pub(crate) fn set_mac(socket: BorrowedFd<'_>, name: IfName, mac: MacAddr) -> io::Result<()> {
@@ -107,50 +110,83 @@ pub(crate) fn set_up(socket: BorrowedFd<'_>, name: IfName) -> io::Result<()> {
     ioctl(socket, libc::SIOCSIFFLAGS, &mut ifreq)
 }
 
-pub(crate) fn add_ipv4(
-    socket: BorrowedFd<'_>,
-    name: IfName,
-    addr: Ipv4Addr,
-    prefix_len: u8,
-) -> io::Result<()> {
-    let mask = u32::MAX.checked_shl(32 - u32::from(prefix_len)).unwrap_or(0);
-    let mut ifreq = request(name);
-    ifreq.ifr_ifru.ifru_addr = inet(addr);
-    ioctl(socket, libc::SIOCSIFADDR, &mut ifreq)?;
-    let mut ifreq = request(name);
-    ifreq.ifr_ifru.ifru_netmask = inet(Ipv4Addr::from_bits(mask));
-    ioctl(socket, libc::SIOCSIFNETMASK, &mut ifreq)
-}
+/// The first 64 bytes of `union bpf_attr`.
+type Attributes = [u64; 8];
 
-/// `addr` as a `sockaddr_in` in the generic form: port in bytes 0 and 1, address in bytes 2 to 5.
-fn inet(addr: Ipv4Addr) -> libc::sockaddr {
-    let mut generic = libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: [0; 14] };
-    for (to, from) in generic.sa_data[2..6].iter_mut().zip(addr.octets()) {
-        *to = from.cast_signed();
+/// bpf(2) for commands that answer with a descriptor.
+fn bpf(command: libc::c_int, attributes: &Attributes) -> io::Result<OwnedFd> {
+    // SAFETY: the kernel reads the attributes, as long as is said, and what they point to, which outlives the call. It
+    // answers with a new descriptor (close-on-exec) that nobody else owns.
+    unsafe {
+        let raw = libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size_of::<Attributes>());
+        if raw < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(raw as RawFd)) }
     }
-    generic
 }
 
-/// `struct in6_ifreq` of `linux/ipv6.h`.
-#[repr(C)]
-struct In6Request {
-    addr: [u8; 16],
-    prefix_len: u32,
-    index: libc::c_int,
+/// Two words of attributes in one, in the order in which they lie in memory.
+fn pair(first: u32, second: u32) -> u64 {
+    let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
-pub(crate) fn add_ipv6(
-    socket: BorrowedFd<'_>,
-    name: IfName,
-    addr: Ipv6Addr,
-    prefix_len: u8,
-) -> io::Result<()> {
-    let mut ifreq = request(name);
-    ioctl(socket, libc::SIOCGIFINDEX, &mut ifreq)?;
-    // SAFETY: SIOCGIFINDEX has just filled `ifru_ifindex`.
-    let index = unsafe { ifreq.ifr_ifru.ifru_ifindex };
-    let mut request = In6Request { addr: addr.octets(), prefix_len: prefix_len.into(), index };
-    ioctl(socket, libc::SIOCSIFADDR, &mut request)
+/// A map with one value of so many bytes, which [`Table::of`] can map.
+pub(crate) fn table_map(bytes: usize) -> io::Result<OwnedFd> {
+    const MAP_CREATE: libc::c_int = 0;
+    const TYPE_ARRAY: u32 = 2;
+    const MMAPABLE: u32 = 1 << 10;
+    // Type, bytes of a key; bytes of a value, entries; flags.
+    bpf(MAP_CREATE, &[pair(TYPE_ARRAY, 4), pair(bytes as u32, 1), pair(MMAPABLE, 0), 0, 0, 0, 0, 0])
+}
+
+/// Loads a program that looks at frames.
+pub(crate) fn load_program(code: &[u64]) -> io::Result<OwnedFd> {
+    const PROG_LOAD: libc::c_int = 5;
+    const TYPE_SOCKET_FILTER: u32 = 1;
+    let license = c"Apache-2.0";
+    // Type, instructions, where they are, licence.
+    let what = pair(TYPE_SOCKET_FILTER, code.len() as u32);
+    bpf(PROG_LOAD, &[what, code.as_ptr() as u64, license.as_ptr() as u64, 0, 0, 0, 0, 0])
+}
+
+/// Lets a program look at each frame that the kernel sends by the TAP of this queue. The TAP keeps it.
+pub(crate) fn set_filter(queue: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    let mut descriptor: libc::c_int = program.as_raw_fd();
+    ioctl(queue, TUNSETFILTEREBPF, &mut descriptor)
+}
+
+/// A map's value in this process' memory.
+#[derive(Debug)]
+pub(crate) struct Table {
+    base: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: it is reached through atomics only.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+impl Table {
+    /// Maps the value of a map of [`table_map`], of so many bytes.
+    pub(crate) fn of(map: &OwnedFd, bytes: usize) -> io::Result<Self> {
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at a place of the kernel's choice.
+        let base = unsafe { mmap(ptr::null_mut(), bytes, protection, flags, map, 0)? };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, words: bytes / size_of::<AtomicU64>() })
+    }
+
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is page-aligned, that long, and lives as long as this; everybody uses it as atomics.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `Table::of`, which nobody uses any more.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.words * size_of::<AtomicU64>()) };
+    }
 }
 
 #[cfg(test)]
@@ -165,10 +201,5 @@ mod tests {
         for bad in ["", "sixteen-chars-12", "a/b", "a b", "..", "a%d", "a:1"] {
             assert!(IfName::new(bad).is_none(), "{bad}");
         }
-    }
-
-    #[test]
-    fn the_ipv6_request_has_the_kernels_layout() {
-        assert_eq!(size_of::<In6Request>(), 24);
     }
 }

@@ -55,7 +55,7 @@ impl Hold {
         self.bytes + bytes.0 <= self.limit(rate)
     }
 
-    fn limit(&self, rate: BitRate) -> u64 {
+    pub(crate) fn limit(&self, rate: BitRate) -> u64 {
         rate.bytes_in(HOLD_TIME).0.max(2 * self.largest)
     }
 

@@ -18,6 +18,8 @@ pub const NEST_MAX: usize = 4;
 /// One flow, VNIC or link.
 pub(crate) struct Node {
     pub(crate) parent: Option<FlowId>,
+    /// How many flows are part of it, itself not among them.
+    pub(crate) children: u32,
     pub(crate) priority: Priority,
     pub(crate) sides: [Side; 2],
 }
@@ -30,6 +32,8 @@ pub(crate) struct Side {
     pub(crate) counters: Counters,
     pub(crate) gate: Option<Box<Gate>>,
     pub(crate) hold: Hold,
+    /// Frames dropped at the limit since the flow last held none.
+    pub(crate) flood: u32,
     /// The gate at which the held frames wait.
     pub(crate) waits_at: Option<FlowId>,
     next: Option<FlowId>,
@@ -44,6 +48,12 @@ impl Side {
         Self { gate: maxbw.map(|rate| Box::new(Gate::new(rate, now))), ..Self::default() }
     }
 
+    /// Counts a frame that the limit drops.
+    pub(crate) fn drop(&mut self, frame: &Frame) {
+        self.flood = self.flood.saturating_add(1);
+        self.counters.drop(frame);
+    }
+
     /// Drops a frame because the hold is full: one of the conversation that holds most, if `frame` can have its
     /// place, else `frame` itself.
     pub(crate) fn drop_one(&mut self, rate: BitRate, bytes: Bytes, frame: Frame) -> Verdict {
@@ -55,7 +65,7 @@ impl Side {
             }
             None => frame,
         };
-        self.counters.drop(&dropped);
+        self.drop(&dropped);
         Verdict::Drop(dropped, DropReason::FlowLimit)
     }
 }
@@ -106,15 +116,25 @@ impl Nodes {
         self.get_mut(flow).expect("parents outlive their children, and a removed flow waits nowhere")
     }
 
+    /// Puts a flow in, whose parent is there.
     pub(crate) fn put(&mut self, flow: FlowId, node: Node) {
         if self.0.len() <= flow.index() {
             self.0.resize_with(flow.index() + 1, || None);
         }
+        if let Some(parent) = node.parent {
+            self.at_mut(parent).children += 1;
+        }
         self.0[flow.index()] = Some(node);
+        self.refresh(flow);
     }
 
+    /// Takes out a flow that no other is part of.
     pub(crate) fn take(&mut self, flow: FlowId) -> Option<Node> {
-        self.0.get_mut(flow.index())?.take()
+        let node = self.0.get_mut(flow.index())?.take()?;
+        if let Some(parent) = node.parent {
+            self.at_mut(parent).children -= 1;
+        }
+        Some(node)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (FlowId, &Node)> {
@@ -185,17 +205,24 @@ impl Nodes {
         self.get(flow).is_some_and(|node| node.side(direction).tightest == Some(BitRate::ZERO))
     }
 
-    /// Computes again what every flow knows about the limits above it.
-    pub(crate) fn refresh(&mut self) {
-        for index in 0..self.0.len() {
-            let flow = FlowId(index as u32);
-            if self.0[index].is_none() {
-                continue;
-            }
-            for direction in Direction::ALL {
-                let rate = |at| Some(self.at(at).side(direction).gate.as_ref()?.limiter.rate());
-                let tightest = self.upward(flow).filter_map(rate).min();
-                self.at_mut(flow).side_mut(direction).tightest = tightest;
+    /// Computes again what a flow knows about the limits above it.
+    fn refresh(&mut self, flow: FlowId) {
+        for direction in Direction::ALL {
+            let rate = |at| Some(self.at(at).side(direction).gate.as_ref()?.limiter.rate());
+            let tightest = self.upward(flow).filter_map(rate).min();
+            self.at_mut(flow).side_mut(direction).tightest = tightest;
+        }
+    }
+
+    /// The same for a flow whose limit has changed, and for everything that is part of it.
+    pub(crate) fn refresh_family(&mut self, flow: FlowId) {
+        self.refresh(flow);
+        if self.at(flow).children == 0 {
+            return;
+        }
+        for id in (0..self.0.len() as u32).map(FlowId) {
+            if id != flow && self.get(id).is_some() && self.upward(id).any(|above| above == flow) {
+                self.refresh(id);
             }
         }
     }

@@ -146,7 +146,7 @@ impl FlowTable {
             let bytes = Bytes::from(frame.wire_bytes());
             side.deficit = side.deficit.saturating_sub(bytes.0);
             if is_shut {
-                side.counters.drop(&frame);
+                side.drop(&frame);
                 drops.count(DropReason::FlowLimit);
             } else {
                 side.counters.pass(frame.weight());
@@ -156,6 +156,9 @@ impl FlowTable {
         }
         let side = self.nodes.at_mut(flow).side_mut(direction);
         let is_done = side.hold.is_empty();
+        if is_done {
+            side.flood = 0;
+        }
         if closed.is_none() && !is_done {
             return Step::Served;
         }

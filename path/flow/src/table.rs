@@ -20,6 +20,10 @@ pub const HELD_FRAMES_MAX: usize = 4096;
 /// How many frames a flow may hold whatever the others hold.
 const HELD_FRAMES_LEAST: usize = 4;
 
+/// How many frames a flow loses before it is a flood ([`FlowTable::is_flooded`]): more than a TCP sender loses before it
+/// hears of it.
+const FLOOD: u32 = 64;
+
 /// How a flow is set up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowConfig {
@@ -165,7 +169,7 @@ impl FlowTable {
         side.counters.arrived += 1;
         let tightest = side.tightest.unwrap_or(BitRate::from_bps(u64::MAX));
         if tightest == BitRate::ZERO {
-            side.counters.drop(&frame);
+            side.drop(&frame);
             return Verdict::Drop(frame, DropReason::FlowLimit);
         }
         let gate = if side.hold.is_empty() { self.nodes.first_closed(now, flow, direction) } else { None };
@@ -187,6 +191,40 @@ impl FlowTable {
             self.arm(gate, direction);
         }
         Verdict::Held
+    }
+
+    /// Whether a flow loses frames without end, so that it is worth keeping them from being read at all.
+    pub fn is_flooded(&self, flow: FlowId, direction: Direction) -> bool {
+        self.nodes.get(flow).is_some_and(|node| node.side(direction).flood >= FLOOD)
+    }
+
+    /// Frames of a flow are read again: it has to lose others before it is a flood.
+    pub fn forget_flood(&mut self, flow: FlowId, direction: Direction) {
+        if let Some(node) = self.nodes.get_mut(flow) {
+            node.side_mut(direction).flood = 0;
+        }
+    }
+
+    /// Whether a flow holds less than half of what it may hold.
+    pub fn has_room(&self, flow: FlowId, direction: Direction) -> bool {
+        let Some(side) = self.nodes.get(flow).map(|node| node.side(direction)) else { return true };
+        side.tightest.is_none_or(|rate| side.hold.bytes().0 * 2 < side.hold.limit(rate))
+    }
+
+    /// Whether nothing of a flow ever passes.
+    pub fn is_closed(&self, flow: FlowId, direction: Direction) -> bool {
+        self.nodes.is_shut(flow, direction)
+    }
+
+    /// Counts frames that would have been dropped at the limit and that nobody has read.
+    pub fn count_turned_away(&mut self, flow: FlowId, direction: Direction, weight: Weight) {
+        let Some(node) = self.nodes.get_mut(flow) else {
+            return;
+        };
+        let counters = &mut node.side_mut(direction).counters;
+        counters.arrived += weight.packets;
+        counters.dropped += weight.packets;
+        counters.dropped_bytes += weight.bytes;
     }
 
     /// Asks for a frame that may be large: if it takes more of the limit than one piece should, it is cut into its
@@ -313,15 +351,13 @@ impl FlowTable {
             }
         }
         let sides = Direction::ALL.map(|_| Side::new(config.maxbw, now));
-        self.nodes.put(flow, Node { parent: config.parent, priority: config.priority, sides });
-        self.nodes.refresh();
+        self.nodes.put(flow, Node { parent: config.parent, children: 0, priority: config.priority, sides });
         Ok(())
     }
 
     /// Removes a flow and hands out the frames that it held, to be classified again.
     pub fn remove(&mut self, flow: FlowId, mut held: impl FnMut(Direction, Frame)) -> Result<(), FlowError> {
-        self.nodes.get(flow).ok_or(FlowError::Unknown)?;
-        if self.nodes.iter().any(|(_, node)| node.parent == Some(flow)) {
+        if self.nodes.get(flow).ok_or(FlowError::Unknown)?.children > 0 {
             return Err(FlowError::HasChildren);
         }
         Direction::ALL.into_iter().for_each(|direction| self.nodes.leave(flow, direction));
@@ -355,7 +391,7 @@ impl FlowTable {
                 (None, None) => {}
             }
         }
-        self.nodes.refresh();
+        self.nodes.refresh_family(flow);
         self.forget_stale_alarms();
         Ok(())
     }

@@ -112,6 +112,7 @@ impl<D: Driver> Lane<D> {
 
     fn on_control(&mut self, control: Control<D>) {
         let what = control.word();
+        self.links.let_all_in(&mut self.common);
         self.stacks.follow(&self.common, &self.links, &control);
         if let Err(why) = self.apply(control) {
             self.common.outbox.notices.push(Notice::Refused { what, why });
@@ -277,6 +278,11 @@ impl<D: Driver> Lane<D> {
         self.stacks.count_fused(&mut self.links, from)
     }
 
+    /// Counts what has ended at the doors of devices, where no lane sees it.
+    pub fn count_turned_away(&mut self) {
+        self.links.count_turned_away(&mut self.common);
+    }
+
     /// What is known of a connection at `now`; `None` if it is gone.
     pub fn stream_info(&self, now: Instant, conn: ConnRef) -> Option<StreamInfo> {
         self.stacks.stream_info(&self.common, &self.links, now, conn)
@@ -314,7 +320,9 @@ impl<D: Driver> Lane<D> {
 
     /// Everything that can be read, at this moment.
     pub fn snapshot(&self) -> Snapshot {
-        let held = (self.links.flows.held_frames() + self.links.queued()) as u64 + self.stacks.held();
+        let waiting =
+            self.links.flows.held_frames() + self.links.queued() + usize::from(self.links.flood.is_some());
+        let held = waiting as u64 + self.stacks.held();
         let flows = self.links.flows.flows().map(|flow| (flow, self.links.flow_counters(flow))).collect();
         let (half_open, syn) = self.stacks.half_open();
         Snapshot {

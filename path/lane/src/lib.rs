@@ -75,6 +75,7 @@ mod poll;
 mod ports;
 #[allow(unsafe_code)]
 mod probes;
+mod shut;
 mod slab;
 mod squeue;
 mod stacks;

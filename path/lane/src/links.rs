@@ -17,7 +17,7 @@ use core::net::IpAddr;
 
 use firelane_classify::{Fragment, Headers, L3, Steering, SteeringKey, Tuple};
 use firelane_flow::{Counters, Credit, FlowTable, Verdict};
-use firelane_frame::{Arrival, Chain, Frame};
+use firelane_frame::{Arrival, Chain, Frame, Weight};
 use firelane_ip::LOOPBACK;
 use firelane_switch::{Destination, Guard, L2};
 use firelane_units::{Direction, DropReason, FlowId, LinkId, MacAddr, SwitchPortId};
@@ -29,6 +29,7 @@ use crate::guards;
 use crate::message::{PortConfig, PortKind, PortUser, Stage};
 use crate::ports::{Dense, FlowPlace, Port, Queue, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
 use crate::probes;
+use crate::shut::{Flood, Shut};
 use crate::steer::lane_of;
 use crate::watch::Sight;
 use crate::ways::Ways;
@@ -63,6 +64,12 @@ pub(crate) struct Links<D> {
     /// The number of the chain that is being passed through, and how it came.
     pub(crate) chain: u32,
     pub(crate) arrival: Arrival,
+    /// A frame that its limit drops, of a flood that the turn may shut out.
+    pub(crate) flood: Option<Flood>,
+    /// Floods that end at their device's door.
+    pub(crate) shut: Vec<Shut>,
+    /// Storage of what doors tell.
+    pub(crate) told: Vec<(FlowId, Weight)>,
     /// Storage of what the limits release.
     released: Vec<(Direction, FlowId, Frame)>,
     /// Storage of a flood's copies.
@@ -93,6 +100,9 @@ impl<D> Links<D> {
             loops: Vec::new(),
             chain: 0,
             arrival: Arrival::Local,
+            flood: None,
+            shut: Vec::new(),
+            told: Vec::new(),
             released: Vec::new(),
             copies: Vec::new(),
             ahead: vec![(Headers::EMPTY, Ok(())); AHEAD],
@@ -245,6 +255,7 @@ impl<D> Links<D> {
         }
         let weight = frame.weight();
         let (trace, arrival) = (frame.meta().trace, frame.meta().arrival);
+        let has_queue = port.queue.is_some();
         port.counters.outward.count(weight, arrival, self.chain);
         common.see(trace, Sight::Flow(link, Direction::Out, flow));
         let Some(flow) = flow else { return self.switch(common, link, frame, headers) };
@@ -258,7 +269,13 @@ impl<D> Links<D> {
         match self.flows.admit(common.now, flow, side, frame) {
             Verdict::Pass(frame) => self.switch(common, link, frame, headers),
             Verdict::Held => common.see(trace, Sight::Held(flow)),
-            Verdict::Drop(frame, reason) => self.drop_at(common, link, Direction::Out, frame, reason),
+            Verdict::Drop(frame, reason) => {
+                let is_flood = self.flood.is_none() && has_queue && self.flows.is_flooded(flow, side);
+                match is_flood {
+                    true => self.flood = Some(Flood { port: link, flow, side, frame }),
+                    false => self.drop_at(common, link, Direction::Out, frame, reason),
+                }
+            }
         }
     }
 

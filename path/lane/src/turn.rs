@@ -30,7 +30,9 @@ impl<D: Driver> Lane<D> {
         self.stacks.sweep(&mut self.common, &self.links);
         self.stacks.on_time(&mut self.common);
         self.links.release(&mut self.common);
+        self.links.let_in(&mut self.common);
         let fetched = self.fetch(idle);
+        self.links.answer_flood(&mut self.common);
         let more = self.pass_on() | self.flush() | self.stacks.has_patient();
         let work_left = self.rest(fetched, more, idle);
         // Who comes again at once need not know what is due later.

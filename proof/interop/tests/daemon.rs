@@ -51,6 +51,24 @@ fn a_configuration_becomes_namespaces_interfaces_and_a_path_between_them() {
 }
 
 #[test]
+fn an_interface_has_all_addresses_of_one_subnet() {
+    let sandbox = Sandbox::new();
+    let text = "[etherstub.s1]\n[vnic.a0]\nover = \"s1\"\ntap = { namespace = \"a\", addresses = [\"10.0.0.1/24\", \
+                \"10.0.0.2/24\", \"10.0.1.1/31\", \"fd00::1/64\", \"fd00::2/64\"] }\n";
+    let _daemon = Daemon::start(&sandbox, Path::new(&written(&sandbox, "many.toml", text)));
+    let there = interfaces(&sandbox, Some("a"));
+    for address in [
+        "10.0.0.1/24 brd 10.0.0.255 ",
+        "10.0.0.2/24 brd 10.0.0.255 ",
+        "10.0.1.1/31 ",
+        "fd00::1/64 ",
+        "fd00::2/64 ",
+    ] {
+        assert_eq!(there.matches(address).count(), 1, "{address}: {there}");
+    }
+}
+
+#[test]
 fn applying_what_is_there_says_so_and_a_bad_file_changes_nothing() {
     let sandbox = Sandbox::new();
     let daemon = Daemon::start(&sandbox, &two_tenants());

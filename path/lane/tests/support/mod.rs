@@ -3,13 +3,14 @@
 
 pub mod router;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use firelane_driver_memory::{End, WireConfig};
 use firelane_flow::FlowConfig;
 use firelane_frame::{
-    Capabilities, Chain, Driver, FrameConsumer, FrameProducer, Pools, PoolsConfig, frame_ring,
+    Capabilities, Chain, Driver, FrameConsumer, FrameProducer, Pools, PoolsConfig, Weight, frame_ring,
 };
 use firelane_ip::DadConfig;
 use firelane_lane::*;
@@ -39,6 +40,42 @@ pub fn wire(capabilities: Capabilities) -> (RingDriver, RingDriver) {
 pub enum AnyDriver {
     Ring(RingDriver),
     Wire(End),
+    Doored(Doored),
+}
+
+/// A ring whose device shuts conversations out, told by their ports.
+pub struct Doored {
+    pub ring: RingDriver,
+    shut: BTreeMap<[u8; 4], FlowId>,
+    told: Vec<(FlowId, Weight)>,
+}
+
+impl Doored {
+    pub fn new(ring: RingDriver) -> Self {
+        Self { ring, shut: BTreeMap::new(), told: Vec::new() }
+    }
+
+    fn receive(&mut self, pools: &mut Pools, budget: usize, out: &mut Chain) -> usize {
+        let (mut came, mut count) = (Chain::new(), 0);
+        while count < budget && self.ring.rx.pop_into(&mut came, 1) == 1 {
+            let frame = came.pop().expect("it came");
+            match ports_of(frame.as_slice()).and_then(|ports| self.shut.get(&ports)) {
+                Some(&flow) => {
+                    self.told.push((flow, frame.weight()));
+                    pools.put(frame);
+                }
+                None => {
+                    out.push(frame);
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+}
+
+fn ports_of(frame: &[u8]) -> Option<[u8; 4]> {
+    frame.get(34..38)?.try_into().ok()
 }
 
 impl From<RingDriver> for AnyDriver {
@@ -52,6 +89,7 @@ impl Driver for AnyDriver {
         match self {
             Self::Ring(ring) => ring.capabilities(),
             Self::Wire(wire) => wire.capabilities(),
+            Self::Doored(doored) => doored.ring.capabilities(),
         }
     }
 
@@ -65,6 +103,7 @@ impl Driver for AnyDriver {
         match self {
             Self::Ring(ring) => ring.receive(pools, budget, out, drops),
             Self::Wire(wire) => wire.receive(pools, budget, out, drops),
+            Self::Doored(doored) => doored.receive(pools, budget, out),
         }
     }
 
@@ -72,6 +111,7 @@ impl Driver for AnyDriver {
         match self {
             Self::Ring(ring) => ring.transmit(chain, drops),
             Self::Wire(wire) => wire.transmit(chain, drops),
+            Self::Doored(doored) => doored.ring.transmit(chain, drops),
         }
     }
 
@@ -79,6 +119,7 @@ impl Driver for AnyDriver {
         match self {
             Self::Ring(ring) => ring.notify(on),
             Self::Wire(wire) => wire.notify(on),
+            Self::Doored(doored) => doored.ring.notify(on),
         }
     }
 
@@ -86,6 +127,27 @@ impl Driver for AnyDriver {
         match self {
             Self::Ring(ring) => ring.next_event(),
             Self::Wire(wire) => wire.next_event(),
+            Self::Doored(_) => None,
+        }
+    }
+
+    fn shut_out(&mut self, _: Instant, frame: &[u8], flow: FlowId) -> bool {
+        let Self::Doored(doored) = self else { return false };
+        ports_of(frame).is_some_and(|ports| {
+            doored.shut.insert(ports, flow);
+            true
+        })
+    }
+
+    fn let_in(&mut self, _: Instant, flow: FlowId) {
+        if let Self::Doored(doored) = self {
+            doored.shut.retain(|_, shut| *shut != flow);
+        }
+    }
+
+    fn turned_away(&mut self, tell: &mut dyn FnMut(FlowId, Weight)) {
+        if let Self::Doored(doored) = self {
+            doored.told.drain(..).for_each(|(flow, weight)| tell(flow, weight));
         }
     }
 
@@ -93,6 +155,7 @@ impl Driver for AnyDriver {
         match self {
             Self::Ring(ring) => ring.advance(now),
             Self::Wire(wire) => wire.advance(now),
+            Self::Doored(_) => {}
         }
     }
 }

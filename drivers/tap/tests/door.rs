@@ -1,0 +1,162 @@
+//! The program at a TAP's door, in the kernel: conversations that are shut out end there and are counted, and nobody else's.
+//!
+//! As root; otherwise each test says why it is skipped.
+
+use std::net::UdpSocket;
+use std::process::Command;
+use std::time::{Duration, Instant as Clock};
+
+use firelane_driver_tap::{TapConfig, TapQueue, open};
+use firelane_frame::{Chain, Driver, Pools, PoolsConfig, Weight};
+use firelane_units::{DropCounters, FlowId, Instant, MacAddr, Mtu};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const FLOODED: FlowId = FlowId(7);
+const OTHER: FlowId = FlowId(8);
+
+/// A TAP in a network namespace of this thread's, and its neighbours 10.0.0.2 and fd00::2.
+struct World {
+    tap: TapQueue,
+    pools: Pools,
+    drops: DropCounters,
+}
+
+fn run(line: &str) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let status =
+        Command::new(words[0]).args(&words[1..]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").status();
+    assert!(status.is_ok_and(|it| it.success()), "{line}");
+}
+
+impl World {
+    fn new() -> Option<Self> {
+        // SAFETY: the test's thread has opened nothing yet that depends on its old namespace.
+        if let Err(error) = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) } {
+            eprintln!("skipped: no network namespace of one's own: {error}");
+            return None;
+        }
+        let config = TapConfig {
+            queues: 1,
+            mtu: Mtu::ETHERNET,
+            mac: MacAddr([2, 8, 0x20, 0, 0, 1]),
+            addresses: ["10.0.0.1/24", "fd00::1/64"].map(|it| it.parse().unwrap()).to_vec(),
+            namespace: None,
+        };
+        let mut queues = match open("door0", &config) {
+            Ok(queues) => queues,
+            Err(error) => {
+                eprintln!("skipped: {error}");
+                return None;
+            }
+        };
+        for neighbour in ["10.0.0.2", "fd00::2"] {
+            run(&format!("ip neighbour add {neighbour} lladdr 02:08:20:00:00:02 dev door0 nud permanent"));
+        }
+        let tap = queues.remove(0);
+        if !tap.has_door() {
+            eprintln!("skipped: no right to load programs, or a kernel that knows none");
+            return None;
+        }
+        let pools = Pools::new(PoolsConfig { small_slots: 1024, large_slots: 4 });
+        Some(Self { tap, pools, drops: DropCounters::default() })
+    }
+
+    /// The datagrams to port 7 that have come, without waiting.
+    fn receive(&mut self) -> Vec<Vec<u8>> {
+        let (mut chain, mut came) = (Chain::new(), Vec::new());
+        while self.tap.receive(&mut self.pools, 64, &mut chain, &mut self.drops) > 0 {}
+        while let Some(frame) = chain.pop() {
+            let ports = if frame.as_slice()[12] == 8 { 34 } else { 54 };
+            if frame.as_slice().get(ports + 2..ports + 4) == Some(&[0, 7]) {
+                came.push(frame.as_slice().to_vec());
+            }
+            self.pools.put(frame);
+        }
+        came
+    }
+
+    fn turned_away(&mut self) -> Vec<(FlowId, Weight)> {
+        let mut told = Vec::new();
+        self.tap.turned_away(&mut |flow, weight| told.push((flow, weight)));
+        told
+    }
+}
+
+fn sender(to: &str) -> UdpSocket {
+    let from = if to.contains('[') { "[fd00::1]:0" } else { "10.0.0.1:0" };
+    // An address that has just come may be a moment late.
+    let begin = Clock::now();
+    let socket = loop {
+        match UdpSocket::bind(from) {
+            Ok(socket) => break socket,
+            Err(error) => assert!(begin.elapsed() < LIMIT, "{error}"),
+        }
+    };
+    socket.connect(to).unwrap();
+    socket
+}
+
+#[test]
+fn a_conversation_ends_at_the_door_and_nobody_elses_does() {
+    for to in ["10.0.0.2:7", "[fd00::2]:7"] {
+        let Some(mut world) = World::new() else { return };
+        let (flood, other) = (sender(to), sender(to));
+        let send = |socket: &UdpSocket, count: usize| {
+            (0..count).for_each(|_| assert_eq!(socket.send(&[1; 58]).unwrap(), 58));
+        };
+        send(&flood, 3);
+        let came = world.receive();
+        assert_eq!(came.len(), 3, "{to}");
+        let now = Instant::from_secs(1);
+        assert!(world.tap.shut_out(now, &came[0], FLOODED) && world.tap.shut_out(now, &came[0], FLOODED));
+        send(&flood, 100);
+        send(&other, 5);
+        let through = world.receive();
+        assert_eq!(through.len(), 5, "{to}");
+        assert!(!through.contains(&came[0]));
+        let bytes = 100 * came[0].len() as u64;
+        assert_eq!(world.turned_away(), [(FLOODED, Weight { packets: 100, bytes })], "{to}");
+        assert!(world.turned_away().is_empty(), "told once");
+        // What is too large to be one packet goes on, and so does a fragment.
+        flood.send(&[1; 4000]).unwrap();
+        world.receive();
+        world.tap.let_in(now, OTHER);
+        send(&flood, 1);
+        assert_eq!(world.receive().len(), 0, "another flow's door");
+        world.tap.let_in(now, FLOODED);
+        send(&flood, 2);
+        assert_eq!(world.receive().len(), 2, "{to}");
+        let told: u64 = world.turned_away().iter().map(|(_, weight)| weight.packets).sum();
+        assert!(told >= 1, "{to}: {told}");
+        // Its line is its own still; another's only after a rest.
+        assert!(world.tap.shut_out(now, &came[0], FLOODED) && !world.tap.shut_out(now, &came[0], OTHER));
+        world.tap.let_in(now, FLOODED);
+        world.turned_away();
+        assert!(world.tap.shut_out(now + Duration::from_secs(1), &came[0], OTHER));
+    }
+}
+
+#[test]
+fn as_many_are_shut_out_as_the_table_has_lines_and_the_rest_comes() {
+    let Some(mut world) = World::new() else { return };
+    let senders: Vec<UdpSocket> = (0..200).map(|_| sender("10.0.0.2:7")).collect();
+    let send = || senders.iter().for_each(|it| assert_eq!(it.send(b"x").unwrap(), 1));
+    send();
+    let came = world.receive();
+    assert_eq!(came.len(), senders.len());
+    let now = Instant::from_secs(1);
+    let shut = came.iter().filter(|frame| world.tap.shut_out(now, frame, FLOODED)).count();
+    assert!((40..=64).contains(&shut), "{shut} of 64 lines");
+    send();
+    assert_eq!(world.receive().len(), senders.len() - shut);
+    assert_eq!(world.turned_away().iter().map(|(_, it)| it.packets).sum::<u64>(), shut as u64);
+}
+
+#[test]
+fn what_no_door_can_tell_is_let_in() {
+    let Some(mut world) = World::new() else { return };
+    let ping = [[0u8; 12].as_slice(), &[8, 0, 0x45], &[0; 8], &[1], &[0; 40]].concat();
+    for frame in [&[][..], &[0; 13], &[0; 60], &ping] {
+        assert!(!world.tap.shut_out(Instant::ZERO, frame, FLOODED));
+    }
+}
