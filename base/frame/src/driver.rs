@@ -75,6 +75,12 @@ pub trait Driver {
     /// already: then no wake-up comes and the lane must not sleep.
     fn notify(&mut self, on: bool) -> bool;
 
+    /// Frames are left in the device until further notice (`is_left`), so that nobody need be woken for those that arrive
+    /// meanwhile; or are not any more.
+    fn leave(&mut self, is_left: bool) {
+        let _ = is_left;
+    }
+
     /// Whether the last [`Driver::receive`] saw that nothing is left, and the device wakes the lane for whatever comes
     /// after it. Then there is no need to look once more before the lane sleeps.
     fn is_drained(&self) -> bool {

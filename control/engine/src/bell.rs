@@ -71,6 +71,14 @@ impl Bell {
         self.add(bell, PROGRAM_KEY)
     }
 
+    /// Says whether a device that is watched may wake the worker. Who is heard again calls at once if it has frames.
+    pub(crate) fn mute(&self, device: BorrowedFd<'_>, is_mute: bool) {
+        let flags =
+            if is_mute { epoll::EventFlags::empty() } else { epoll::EventFlags::IN | epoll::EventFlags::ET };
+        // A device that is not in the set any more wakes nobody.
+        let _ = epoll::modify(&self.set, device, epoll::EventData::new_u64(DEVICE_KEY), flags);
+    }
+
     fn add(&self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         Ok(epoll::add(&self.set, fd, epoll::EventData::new_u64(key), flags)?)
@@ -237,6 +245,18 @@ mod tests {
         rustix::io::write(&peer, b"x").unwrap();
         assert!(bell.glance() && !bell.glance());
         assert_eq!(bell.take_heard(), Some(true), "though the second glance found nothing");
+    }
+
+    #[test]
+    fn a_mute_device_wakes_nobody_and_calls_when_it_may_again() {
+        let bell = Bell::new().unwrap();
+        let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+        bell.watch(reader.as_fd()).unwrap();
+        bell.mute(reader.as_fd(), true);
+        rustix::io::write(&writer, b"x").unwrap();
+        assert!(!bell.glance());
+        bell.mute(reader.as_fd(), false);
+        assert!(bell.glance() && !bell.glance());
     }
 
     #[test]

@@ -607,7 +607,7 @@ impl Inner {
         for (nth, queue) in queues.into_iter().take(lanes).enumerate() {
             dealt[(first + nth) % lanes] = Some(queue);
         }
-        for (lane, queue) in self.fabric.lane_ids().zip(&dealt) {
+        for (lane, queue) in self.fabric.lane_ids().zip(&mut dealt) {
             if let Some(queue) = queue {
                 self.fabric.watch(lane, queue)?;
             }

@@ -221,18 +221,17 @@ impl Fabric {
     }
 
     /// Makes a driver's queue wake the worker of `lane`.
-    pub(crate) fn watch(&self, lane: LaneId, queue: &Queue) -> io::Result<()> {
+    pub(crate) fn watch(&self, lane: LaneId, queue: &mut Queue) -> io::Result<()> {
         match queue {
             Queue::Memory(end) => {
                 end.set_waker(Waker::from(Arc::clone(self.bell(lane))));
                 Ok(())
             }
-            Queue::Tap(_) | Queue::Packet(_) | Queue::Memif(_) | Queue::AfXdp(_) => {
-                match queue.descriptor() {
-                    Some(descriptor) => self.bell(lane).watch(descriptor),
-                    None => Ok(()),
-                }
-            }
+            Queue::Tap(queue) => queue.watch(self.bell(lane)),
+            Queue::Packet(_) | Queue::Memif(_) | Queue::AfXdp(_) => match queue.descriptor() {
+                Some(descriptor) => self.bell(lane).watch(descriptor),
+                None => Ok(()),
+            },
         }
     }
 

@@ -45,6 +45,7 @@ mod udp_messages;
 mod udp_options;
 mod udp_socket;
 mod watch;
+mod watched;
 mod worker;
 
 pub use capture::{Capture, CaptureOf};

@@ -11,13 +11,15 @@ use firelane_driver_tap::TapQueue;
 use firelane_frame::{Capabilities, Chain, Driver, Pools, Weight};
 use firelane_units::{DropCounters, FlowId, Instant};
 
+use crate::watched::Watched;
+
 /// A driver's queue, for one lane.
 #[derive(Debug)]
 pub enum Queue {
     /// An end of a wire of memory.
     Memory(Box<End>),
     /// A queue of a TAP.
-    Tap(TapQueue),
+    Tap(Watched<TapQueue>),
     /// A packet socket on a veth.
     Packet(PacketSocket),
     /// A ring pair in memory shared with another process.
@@ -47,7 +49,7 @@ impl From<End> for Queue {
 
 impl From<TapQueue> for Queue {
     fn from(queue: TapQueue) -> Self {
-        Self::Tap(queue)
+        Self::Tap(Watched::new(queue))
     }
 }
 
@@ -102,6 +104,10 @@ impl Driver for Queue {
 
     fn notify(&mut self, on: bool) -> bool {
         each!(self, queue => queue.notify(on))
+    }
+
+    fn leave(&mut self, is_left: bool) {
+        each!(self, queue => queue.leave(is_left));
     }
 
     fn is_drained(&self) -> bool {

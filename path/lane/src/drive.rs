@@ -152,6 +152,9 @@ impl<D: Driver> Links<D> {
         let mut waiting = false;
         for queue in self.queues.iter_mut() {
             let wanted = on && queue.not_before.is_none();
+            if on {
+                queue.driver.leave(!wanted);
+            }
             let has_more = queue.driver.notify(wanted);
             // Who finds frames there need not be notified of them.
             queue.notifies = wanted && !has_more;

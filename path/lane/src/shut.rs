@@ -2,7 +2,7 @@
 //!
 //! A limit drops what it cannot hold, but a frame has been read, classified and charged by then, and the next one of the same
 //! conversation has the same fate. So who loses frames without end is shut out until the flow holds less than half of what
-//! it may, and no longer than its neighbours in the hold need it. What ended at the door is counted as if it had been read and
+//! it may, but for ten milliseconds at most. What ended at the door is counted as if it had been read and
 //! dropped here. Called by the turn, for what `links.rs` leaves when a limit drops a frame.
 
 use core::mem;

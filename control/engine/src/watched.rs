@@ -1,0 +1,96 @@
+//! A kernel device that its lane's bell watches: while a limit leaves its frames where they are, it wakes nobody.
+//!
+//! Around a driver whose descriptor calls for every frame that arrives (`queue.rs`). A flood behind a limit would wake the lane
+//! for each frame that it makes room for.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use firelane_frame::{Capabilities, Chain, Driver, Pools, Weight};
+use firelane_units::{DropCounters, FlowId, Instant};
+
+use crate::bell::Bell;
+
+/// A device and who watches it.
+#[derive(Debug)]
+pub struct Watched<D> {
+    device: D,
+    bell: Option<Arc<Bell>>,
+    is_left: bool,
+}
+
+impl<D: AsFd> Watched<D> {
+    pub(crate) const fn new(device: D) -> Self {
+        Self { device, bell: None, is_left: false }
+    }
+
+    /// Lets the device wake the worker of `bell`.
+    pub(crate) fn watch(&mut self, bell: &Arc<Bell>) -> std::io::Result<()> {
+        bell.watch(self.device.as_fd())?;
+        self.bell = Some(Arc::clone(bell));
+        Ok(())
+    }
+}
+
+impl<D: AsFd> AsFd for Watched<D> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+impl<D: Driver + AsFd> Driver for Watched<D> {
+    fn capabilities(&self) -> Capabilities {
+        self.device.capabilities()
+    }
+
+    fn receive(
+        &mut self,
+        pools: &mut Pools,
+        budget: usize,
+        out: &mut Chain,
+        drops: &mut DropCounters,
+    ) -> usize {
+        self.device.receive(pools, budget, out, drops)
+    }
+
+    fn transmit(&mut self, chain: &mut Chain, drops: &mut DropCounters) {
+        self.device.transmit(chain, drops);
+    }
+
+    fn notify(&mut self, on: bool) -> bool {
+        self.device.notify(on)
+    }
+
+    fn leave(&mut self, is_left: bool) {
+        if self.is_left != is_left {
+            self.is_left = is_left;
+            if let Some(bell) = &self.bell {
+                bell.mute(self.device.as_fd(), is_left);
+            }
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.device.is_drained()
+    }
+
+    fn shut_out(&mut self, now: Instant, frame: &[u8], flow: FlowId) -> bool {
+        self.device.shut_out(now, frame, flow)
+    }
+
+    fn let_in(&mut self, now: Instant, flow: FlowId) {
+        self.device.let_in(now, flow);
+    }
+
+    fn turned_away(&mut self, tell: &mut dyn FnMut(FlowId, Weight)) {
+        self.device.turned_away(tell);
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.device.next_event()
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.device.advance(now);
+    }
+}
