@@ -27,6 +27,7 @@ mod fabric;
 mod filter;
 mod interfaces;
 mod invented;
+mod nat;
 mod netstack_config;
 mod news;
 mod poller;
@@ -93,6 +94,9 @@ pub use firelane_ip::{
 pub use firelane_lane::{
     ConnectionRow, Cursor, FilteredPacket, FusionTuning, NetstackCounters, Notice, Owner as PacketOwner,
     RouteConfig, Seen, Sight, SocketKind, SocketRow, Step, StepCount, StepCounts, StreamInfo, Table, Unfused,
+};
+pub use firelane_nat::{
+    NatConfig, NatCounts, NatRow, Phase as NatPhase, RuleCount as NatRuleCount, Tuple as NatTuple,
 };
 pub use firelane_socket::{Ready, StreamConfig, UrgentMode};
 pub use firelane_switch::Rules as ProtectionRules;
