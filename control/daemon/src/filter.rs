@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use firelane::{FilterCounts, FilteredPacket, IpProtocol, Packet, StateCounts, Verdict};
+use firelane::{FilterCounts, FilteredPacket, IpProtocol, NatConfig, Packet, StateCounts, Verdict};
 use firelane_api::{ApiError, FilterInfo, Judged, RuleInfo, StateInfo, Status};
 use firelane_model::{Filter, IpfRule, LinkName, Model};
 use firelane_plan::{Action, Step};
@@ -18,11 +18,18 @@ pub(crate) fn rules(
     filter: &Filter,
     vnics: &BTreeMap<LinkName, Upper>,
 ) -> Result<Vec<FilterRule<LinkId>>, ApiError> {
-    let link = |name: LinkName| {
-        let known = vnics.get(&name).map(|it| it.id);
-        known.ok_or_else(|| ApiError::new(Status::NoIf, "interface", name, ""))
-    };
-    filter.rules.iter().map(|rule| rule.rule().clone().try_map(link)).collect()
+    filter.rules.iter().map(|rule| rule.rule().clone().try_map(|name| id_of(name, vnics))).collect()
+}
+
+/// Rules of translation of links by number.
+pub(crate) fn nat(filter: &Filter, vnics: &BTreeMap<LinkName, Upper>) -> Result<NatConfig, ApiError> {
+    let rules = filter.nat.iter().map(|rule| rule.rule().clone().try_map(|link| id_of(link, vnics)));
+    Ok(NatConfig { rules: rules.collect::<Result<_, _>>()?, ..NatConfig::default() })
+}
+
+fn id_of(name: LinkName, vnics: &BTreeMap<LinkName, Upper>) -> Result<LinkId, ApiError> {
+    let known = vnics.get(&name).map(|it| it.id);
+    known.ok_or_else(|| ApiError::new(Status::NoIf, "interface", name, ""))
 }
 
 /// Pools by number.

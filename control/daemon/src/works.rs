@@ -324,7 +324,9 @@ impl Works {
 
     fn set_filter(&mut self, name: &NetstackName, filter: &Filter) -> Done {
         let rules = filter::rules(filter, &self.vnics)?;
-        self.engine.set_filter(self.netstack(name)?, rules, filter::pools(filter)).map_err(refused)
+        let (netstack, nat) = (self.netstack(name)?, filter::nat(filter, &self.vnics)?);
+        self.engine.set_filter(netstack, rules, filter::pools(filter)).map_err(refused)?;
+        self.engine.set_nat(netstack, nat).map_err(refused)
     }
 
     /// Programs of others than the daemon's own may knock as long as the model names any.

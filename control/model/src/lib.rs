@@ -46,14 +46,15 @@ pub use daemon::{Daemon, Lanes};
 pub use dhcp::{Dhcp, HostName};
 pub use error::{FieldError, FileError};
 pub use etherstub::Etherstub;
-pub use filter::{Filter, IpfFile, IpfLine, IpfRule, PlacedRule, Pool, PoolNumber, RuleError};
+pub use filter::{Filter, IpfFile, IpfLine, IpfRule, IpnatRule, PlacedRule, Pool, PoolNumber, RuleError};
 pub use flow::{Flow, FlowMatch, NO_WIRE, Transport};
 pub use fusing::Fusing;
 pub use guard::{ClientId, Guard};
 pub use instance::Instance;
 pub use interface::{FixedProp, IfProp, IfProps, Interface, ReversePath, Switch, mtu_least};
 pub use limits::{
-    FILTER_RULES_MAX, LANES_MAX, LINKS_MAX, MODEL_TEXT_MAX, NETSTACKS_MAX, OBJECTS_MAX, POOLED_MAX,
+    FILTER_RULES_MAX, LANES_MAX, LINKS_MAX, MODEL_TEXT_MAX, NAT_RULES_MAX, NETSTACKS_MAX, OBJECTS_MAX,
+    POOLED_MAX,
 };
 pub use link::{Link, LinkKind};
 pub use mac::{AUTOMATIC_MAC_PREFIX, Mac, automatic_mac, prefixed_mac};

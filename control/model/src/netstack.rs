@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AddrObjName, Address, Filter, Interface, IpfRule, LinkName, Pool, PoolNumber, Programs, Route, Tunables,
+    AddrObjName, Address, Filter, Interface, IpfRule, IpnatRule, LinkName, Pool, PoolNumber, Programs, Route,
+    Tunables,
 };
 
 /// One IP instance.
@@ -34,6 +35,9 @@ pub struct Netstack {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, Vec<String>>))]
     pub pools: BTreeMap<PoolNumber, Pool>,
+    /// The rules by which its addresses are translated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nat: Vec<IpnatRule>,
     /// The protocol properties that are set.
     #[serde(default, skip_serializing_if = "Tunables::is_default")]
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, BTreeMap<String, Object>>))]
@@ -41,14 +45,14 @@ pub struct Netstack {
 }
 
 impl Netstack {
-    /// Its packet filter.
+    /// Its packet filter, with its rules of translation.
     pub fn packet_filter(&self) -> Filter {
-        Filter { rules: self.filter.clone(), pools: self.pools.clone() }
+        Filter { rules: self.filter.clone(), pools: self.pools.clone(), nat: self.nat.clone() }
     }
 
     /// Gives it another packet filter.
     pub fn set_packet_filter(&mut self, filter: Filter) {
-        let Filter { rules, pools } = filter;
-        (self.filter, self.pools) = (rules, pools);
+        let Filter { rules, pools, nat } = filter;
+        (self.filter, self.pools, self.nat) = (rules, pools, nat);
     }
 }

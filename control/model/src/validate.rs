@@ -228,10 +228,13 @@ impl Model {
 
     fn check_filter(&self, name: &NetstackName, netstack: &Netstack, faults: &mut Faults) {
         let is_its = |vnic: &LinkName| self.vnics.get(vnic).and_then(Vnic::netstack) == Some(name);
-        for (part, (value, allowed)) in filter::faults(&netstack.filter, &netstack.pools, is_its) {
+        for (part, (value, allowed)) in
+            filter::faults(&netstack.filter, &netstack.pools, &netstack.nat, is_its)
+        {
             let field = match part {
                 FilterPart::Filter => format!("netstack.{name}.filter"),
                 FilterPart::Pools => format!("netstack.{name}.pools"),
+                FilterPart::Nat => format!("netstack.{name}.nat"),
             };
             faults.add(field, value, allowed);
         }

@@ -176,7 +176,11 @@ impl Plan<'_> {
             let is = present.netstacks.get(name);
             // Before there is an address, so that nothing comes in by it unasked.
             let interim = is.and_then(|is| self.torn.interim_filter(is));
-            if interim.is_some() || is.is_none_or(|is| is.filter != shall.filter || is.pools != shall.pools) {
+            if interim.is_some()
+                || is.is_none_or(|is| {
+                    (&is.filter, &is.pools, &is.nat) != (&shall.filter, &shall.pools, &shall.nat)
+                })
+            {
                 let before = interim.or_else(|| is.map(Netstack::packet_filter)).unwrap_or_default();
                 let after = shall.packet_filter();
                 if before != after {

@@ -2,9 +2,10 @@
 //!
 //! Called by `step.rs`.
 
+use core::fmt::Display;
 use std::collections::BTreeSet;
 
-use firelane_model::{Filter, IpfRule, Pool};
+use firelane_model::{Filter, Pool};
 
 /// Pairs of rules that are compared to find the longest list that stays. Above it whatever stands between the first and
 /// the last difference is shown as gone and come anew.
@@ -18,7 +19,7 @@ enum Change {
 }
 
 /// The rules that go and come.
-fn changes<'a>(from: &'a [IpfRule], to: &'a [IpfRule]) -> Vec<(Change, &'a IpfRule)> {
+fn changes<'a, R: PartialEq>(from: &'a [R], to: &'a [R]) -> Vec<(Change, &'a R)> {
     let ahead = from.iter().zip(to).take_while(|(a, b)| a == b).count();
     let (from, to) = (&from[ahead..], &to[ahead..]);
     let behind = from.iter().rev().zip(to.iter().rev()).take_while(|(a, b)| a == b).count();
@@ -88,23 +89,32 @@ fn pools(from: &Filter, to: &Filter) -> Vec<String> {
     numbers.into_iter().filter_map(change).collect()
 }
 
+/// How many rules of a list come and go.
+fn rules<R: PartialEq>(what: &str, from: &[R], to: &[R]) -> Option<String> {
+    let changes = changes(from, to);
+    let goes = changes.iter().filter(|(change, _)| *change == Change::Goes).count();
+    counts(what, changes.len() - goes, goes)
+}
+
 /// The change on one line.
 pub(crate) fn summary(from: &Filter, to: &Filter) -> String {
-    let changes = changes(&from.rules, &to.rules);
-    let goes = changes.iter().filter(|(change, _)| *change == Change::Goes).count();
-    let rules = counts("rules", changes.len() - goes, goes);
-    rules.into_iter().chain(pools(from, to)).collect::<Vec<_>>().join("; ")
+    let lists = [rules("rules", &from.rules, &to.rules), rules("nat", &from.nat, &to.nat)];
+    lists.into_iter().flatten().chain(pools(from, to)).collect::<Vec<_>>().join("; ")
+}
+
+fn changed<R: PartialEq + Display>(from: &[R], to: &[R]) -> Vec<String> {
+    let line = |(change, rule): (Change, &R)| match change {
+        Change::Goes => format!("- {rule}"),
+        Change::Comes => format!("+ {rule}"),
+    };
+    changes(from, to).into_iter().map(line).collect()
 }
 
 /// The change rule by rule, `+` before what comes and `-` before what goes.
 pub(crate) fn lines(from: &Filter, to: &Filter) -> Vec<String> {
-    let changes = changes(&from.rules, &to.rules);
-    let line = |(change, rule): (Change, &IpfRule)| match change {
-        Change::Goes => format!("- {rule}"),
-        Change::Comes => format!("+ {rule}"),
-    };
     let pools = pools(from, to).into_iter().map(|change| format!("  {change}"));
-    changes.into_iter().map(line).chain(pools).collect()
+    let nat = changed(&from.nat, &to.nat);
+    changed(&from.rules, &to.rules).into_iter().chain(nat).chain(pools).collect()
 }
 
 #[cfg(test)]

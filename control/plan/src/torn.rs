@@ -62,7 +62,8 @@ impl Torn<'_> {
     pub(crate) fn interim_filter(&self, is: &Netstack) -> Option<Filter> {
         let goes = |vnic: &LinkName| self.present.vnics.get(vnic).is_none_or(|it| self.vnic(vnic, it));
         let named = |rule: &IpfRule| rule.rule().link.as_ref().is_some_and(goes);
-        is.filter.iter().any(named).then(|| is.packet_filter().without(goes))
+        let is_named = is.filter.iter().any(named) || is.nat.iter().any(|rule| goes(&rule.rule().link));
+        is_named.then(|| is.packet_filter().without(goes))
     }
 
     pub(crate) fn flow(&self, name: &FlowName, is: &Flow) -> bool {

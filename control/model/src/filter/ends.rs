@@ -74,7 +74,7 @@ impl Words<'_> {
     }
 }
 
-fn port(word: &str) -> Option<Port> {
+pub(super) fn port(word: &str) -> Option<Port> {
     decimal(word).or_else(|| words::service(word)).map(Port)
 }
 
@@ -86,7 +86,7 @@ fn prefix(word: &str) -> Option<IpPrefix> {
 }
 
 /// The network of `addr` under a mask: its length, or the mask itself of an IPv4 address.
-fn masked(addr: IpAddr, mask: &str) -> Option<IpPrefix> {
+pub(super) fn masked(addr: IpAddr, mask: &str) -> Option<IpPrefix> {
     let bits = match mask.strip_prefix("0x") {
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
             Some(u32::from_str_radix(digits, 16).ok()?)

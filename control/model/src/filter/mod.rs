@@ -11,6 +11,7 @@ mod check;
 mod ends;
 mod error;
 mod file;
+mod nat;
 mod pool;
 mod read;
 mod rule;
@@ -21,6 +22,7 @@ mod write;
 
 pub use error::RuleError;
 pub use file::{IpfFile, IpfLine};
+pub use nat::IpnatRule;
 pub use pool::{Pool, PoolNumber};
 pub use rule::{IpfRule, PlacedRule};
 pub use set::Filter;

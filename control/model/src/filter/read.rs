@@ -24,7 +24,7 @@ type Read<T> = Result<T, RuleError>;
 
 /// The rule that the tokens are, with the place that it asks for.
 pub(super) fn rule(tokens: &[Token<'_>]) -> Read<(Option<NonZeroU32>, FilterRule<LinkName>)> {
-    let mut words = Words { tokens, at: 0 };
+    let mut words = Words::new(tokens);
     let place = words.place()?;
     let (action, logs) = words.action()?;
     let mut draft = Draft { action, log: logs, ..Draft::of(words.direction()?) };
@@ -40,6 +40,10 @@ pub(super) struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
+    pub(super) const fn new(tokens: &'a [Token<'a>]) -> Self {
+        Self { tokens, at: 0 }
+    }
+
     pub(super) fn peek(&self) -> Option<&'a str> {
         self.tokens.get(self.at).map(|token| token.text)
     }
@@ -402,7 +406,7 @@ fn packet_trait(word: &str) -> Option<PacketTrait> {
     }
 }
 
-fn age(word: &str) -> Option<(u32, u32)> {
+pub(super) fn age(word: &str) -> Option<(u32, u32)> {
     let (forward, back) = word.split_once('/').unwrap_or((word, word));
     let seconds = |word| decimal::<NonZeroU32>(word).map(NonZeroU32::get);
     Some((seconds(forward)?, seconds(back)?))

@@ -138,5 +138,7 @@ macro_rules! serde_as_line {
     };
 }
 
+pub(super) use serde_as_line;
+
 serde_as_line!(IpfRule, "a rule of ipf.conf, such as \"block in all\"");
 serde_as_line!(PlacedRule, "a rule of ipf.conf, such as \"@1 block in all\"");

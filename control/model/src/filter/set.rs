@@ -10,9 +10,9 @@ use core::num::NonZeroU32;
 
 use firelane_units::{Direction, FilterAction, FilterAddresses};
 
-use super::{IpfRule, Pool, PoolNumber};
+use super::{IpfRule, IpnatRule, Pool, PoolNumber};
 use crate::LinkName;
-use crate::limits::{FILTER_RULES_MAX, POOLED_MAX};
+use crate::limits::{FILTER_RULES_MAX, NAT_RULES_MAX, POOLED_MAX};
 
 /// The filter of a netstack.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -21,6 +21,8 @@ pub struct Filter {
     pub rules: Vec<IpfRule>,
     /// The pools that they may name.
     pub pools: BTreeMap<PoolNumber, Pool>,
+    /// Its rules of translation, which stand before it on a packet's way in, and behind it on the way out.
+    pub nat: Vec<IpnatRule>,
 }
 
 /// The list that a rule is in: of a direction, the main one or a group.
@@ -42,22 +44,30 @@ pub(crate) type Fault = (String, String);
 pub(crate) enum Part {
     Filter,
     Pools,
+    Nat,
 }
 
 /// Every fault of rules and pools together; `is_its` says which links the netstack has.
 pub(crate) fn faults(
     rules: &[IpfRule],
     pools: &BTreeMap<PoolNumber, Pool>,
+    nat: &[IpnatRule],
     is_its: impl Fn(&LinkName) -> bool,
 ) -> Vec<(Part, Fault)> {
     let mut faults = Vec::new();
     let pooled = pools.values().map(|pool| pool.networks().len()).sum::<usize>();
-    for (part, count, most) in
-        [(Part::Filter, rules.len(), FILTER_RULES_MAX), (Part::Pools, pooled, POOLED_MAX)]
-    {
+    for (part, count, most) in [
+        (Part::Filter, rules.len(), FILTER_RULES_MAX),
+        (Part::Pools, pooled, POOLED_MAX),
+        (Part::Nat, nat.len(), NAT_RULES_MAX),
+    ] {
         if count > most {
             faults.push((part, (count.to_string(), format!("at most {most}"))));
         }
+    }
+    for rule in nat.iter().filter(|rule| !is_its(&rule.rule().link)) {
+        let why = format!("{} is no VNIC of this netstack", rule.rule().link);
+        faults.push((Part::Nat, (rule.to_string(), why)));
     }
     let heads = heads(rules, &mut |fault| faults.push((Part::Filter, fault)));
     let beyond = skips_beyond(rules);
@@ -179,6 +189,7 @@ impl Filter {
             }
         }
         let rules = rules.into_iter().zip(goes).filter_map(|(rule, goes)| rule.filter(|_| !goes)).collect();
-        Self { rules, pools: self.pools.clone() }
+        let nat = self.nat.iter().filter(|rule| !gone(&rule.rule().link)).cloned().collect();
+        Self { rules, pools: self.pools.clone(), nat }
     }
 }

@@ -99,7 +99,13 @@ fn matching(it: &FilterMatch, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 fn end(word: &str, end: &FilterEnd, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, " {word} {}", if end.negated { "!" } else { "" })?;
+    write!(f, " {word} ")?;
+    place(end, f)
+}
+
+/// One end: its addresses and ports.
+pub(super) fn place(end: &FilterEnd, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str(if end.negated { "!" } else { "" })?;
     match end.addresses {
         FilterAddresses::Any => f.write_str("any")?,
         FilterAddresses::Prefix(prefix) => write!(f, "{prefix}")?,
