@@ -51,7 +51,7 @@ fn check_text(rules: &[IpfRule]) {
 fn check_together(rules: Vec<IpfRule>) {
     let links: Vec<LinkName> = rules.iter().filter_map(|rule| rule.rule().link.clone()).collect();
     let pools: BTreeMap<_, _> = (0..POOLS).map(|number| (PoolNumber(number), Pool::default())).collect();
-    let filter = Filter { rules, pools };
+    let filter = Filter { rules, pools, ..Filter::default() };
     let mut netstack = Netstack::default();
     netstack.set_packet_filter(filter.clone());
     let name: NetstackName = "web".parse().expect("a plain word");
