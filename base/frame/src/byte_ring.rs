@@ -50,7 +50,7 @@ mod grow;
 
 use far::Far;
 pub use far::FarView;
-pub use fused::{FusedReader, FusedWriter, Halves, Visit, fuse, is_cramped, part, reopen};
+pub use fused::{FusedReader, FusedWriter, Halves, Terms, Visit, fuse, is_cramped, part, reopen};
 
 /// Storage is attached.
 pub const ATTACHED: u64 = 1;

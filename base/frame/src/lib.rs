@@ -39,7 +39,7 @@ pub use byte_ring::{
     FarView, MARGIN_WORDS, Margin, MarginRef, RingReader, RingSide, RingWords, RingWriter, byte_ring,
     byte_rings, byte_rings_in,
 };
-pub use byte_ring::{FusedReader, FusedWriter, Halves, Visit, fuse, is_cramped, part, reopen};
+pub use byte_ring::{FusedReader, FusedWriter, Halves, Terms, Visit, fuse, is_cramped, part, reopen};
 pub use chain::Chain;
 pub use driver::{Capabilities, Driver};
 pub use envelope::{Envelope, RECORD_BYTES, SEGMENTS_MAX};

@@ -16,7 +16,7 @@ use firelane_lane::{
     Secrets, Squeue, StreamInfo, Wake,
 };
 use firelane_socket::{ConnRef, Ready, SocketToken};
-use firelane_units::{Instant, LaneId};
+use firelane_units::{Bytes, Instant, LaneId};
 
 use crate::bell::{Bell, Ringer};
 use crate::chance::Chance;
@@ -291,6 +291,18 @@ impl Outlet<Queue> for FabricOutlet {
     fn part(&mut self, token: SocketToken) {
         if let Some(fabric) = self.fabric.upgrade() {
             fabric.programs.part(token);
+        }
+    }
+
+    fn limit(&mut self, token: SocketToken, is_limited: bool) {
+        if let Some(fabric) = self.fabric.upgrade() {
+            fabric.programs.limit(token, is_limited);
+        }
+    }
+
+    fn lend(&mut self, token: SocketToken, bytes: Bytes) {
+        if let Some(fabric) = self.fabric.upgrade() {
+            fabric.programs.lend(&fabric, token, bytes);
         }
     }
 

@@ -18,6 +18,9 @@
 //!   sees the other, and wakes are for sleepers alone.
 //! - J6. Each program may write anything here at any time. What is read is copied first and checked; who says what cannot
 //!   be true loses this connection.
+//! - J8. Where a limit has a say the daemon sets LIMITED, and the writer writes up to the cursor that the daemon has granted. Without
+//!   credit it says how far it would like to write, and asks. The daemon counts what it grants by itself: who writes over its
+//!   words keeps only himself waiting, and who does not heed them is a program that does not use this library (SECURITY.md).
 //! - J7. What the peer looks at while he waits, when something comes, and when he has written is one line of memory. How
 //!   far this end has read is in the other, which the peer looks at now and then.
 
@@ -41,10 +44,12 @@ pub mod way {
     pub const CLOSED: u64 = 16;
     /// Reader: some who wait for it are known to the daemon alone, which is to be told too.
     pub const INDIRECT: u64 = 32;
+    /// Daemon: the writer needs credit (J8).
+    pub const LIMITED: u64 = 256;
     /// Writer: above, the lower half of how much it has written.
     pub(super) const WRITTEN_SHIFT: u32 = 32;
 }
-use way::{CLOSED, INDIRECT, JOINED, OFFERED, OPEN, WRITTEN_SHIFT};
+use way::{CLOSED, INDIRECT, JOINED, LIMITED, OFFERED, OPEN, WRITTEN_SHIFT};
 
 /// How much is published at a time, so that a reader begins while the rest is copied.
 const CHUNK: usize = 32 << 10;
@@ -94,8 +99,15 @@ pub struct Side {
     generation: AtomicU64,
     /// The stream's block in this program's arena.
     block: AtomicU32,
-    _rest: [u32; 5],
+    _rest: u32,
+    /// Up to where it may write, while it is limited. The daemon's.
+    granted: AtomicU64,
+    /// Up to where it would like to write.
+    asked: AtomicU64,
 }
+
+/// What a writer asks about when it waits for room and has nothing to write yet: the text of an Ethernet frame.
+const ASKED_LEAST: u64 = 1460;
 
 impl Side {
     /// Bytes that it has written here.
@@ -109,6 +121,15 @@ impl Side {
         let tail = self.tail.load(Ordering::Relaxed);
         let ahead = ((state >> WRITTEN_SHIFT) as u32).wrapping_sub(tail as u32).cast_signed();
         tail.wrapping_add_signed(ahead.into())
+    }
+
+    /// How much more may be written, as far as limits go (J8).
+    #[inline]
+    fn credit(&self, state: u64, tail: u64) -> u64 {
+        if state & LIMITED == 0 {
+            return u64::MAX;
+        }
+        self.granted.load(Ordering::SeqCst).wrapping_sub(tail).cast_signed().max(0).cast_unsigned()
     }
 
     /// Whether the limit of unread writes allows another, with so many bytes unread: the reader who finds the end begins a new
@@ -195,6 +216,31 @@ impl Joint {
         self.sides.iter().for_each(|side| {
             side.state.fetch_and(!(OFFERED | JOINED), Ordering::AcqRel);
         });
+    }
+
+    /// From now on the end `at` needs credit to write. What it has written until now, which is what it has credit for.
+    pub fn begin_limit(&self, at: usize) -> u64 {
+        let side = &self.sides[at];
+        side.granted.store(side.written(), Ordering::SeqCst);
+        let written = side.whole(side.state.fetch_or(LIMITED, Ordering::SeqCst));
+        side.granted.store(written, Ordering::SeqCst);
+        written
+    }
+
+    /// It needs none any more.
+    pub fn end_limit(&self, at: usize) {
+        self.sides[at].state.fetch_and(!LIMITED, Ordering::SeqCst);
+    }
+
+    /// The end `at` may write up to this cursor.
+    pub fn grant(&self, at: usize, cursor: u64) {
+        self.sides[at].granted.store(cursor, Ordering::SeqCst);
+    }
+
+    /// Up to where the end `at` would like to write and has written, as it says.
+    pub fn asked(&self, at: usize) -> [u64; 2] {
+        let side = &self.sides[at];
+        [side.asked.load(Ordering::SeqCst), side.written()]
     }
 
     /// Whether any direction is joined.
@@ -411,6 +457,11 @@ impl<'a, M: Storage> Beside<'a, M> {
         }
         let part = part.min(limit.saturating_sub(unread) as usize);
         let part = if done == 0 && !mine.may_write(unread) { 0 } else { part };
+        let credit = mine.credit(state, tail);
+        if credit < part as u64 {
+            self.ask(tail.wrapping_add((len - done) as u64));
+        }
+        let part = (part as u64).min(credit) as usize;
         if part == 0 && may_join(state, unread) {
             return Some(Ok(0));
         }
@@ -439,7 +490,8 @@ impl<'a, M: Storage> Beside<'a, M> {
                     return Some(Ok(part));
                 }
                 // Flags have changed: nobody else writes the count.
-                Err(there) => state = there,
+                Err(there) if (there ^ state) & LIMITED == 0 => state = there,
+                Err(_) => return self.write_part(own_tail, pieces, done, len),
             }
         }
         None
@@ -519,13 +571,46 @@ impl<'a, M: Storage> Beside<'a, M> {
         fence(Ordering::SeqCst);
     }
 
+    /// Would like to write up to this cursor (J8).
+    #[cold]
+    fn ask(&self, cursor: u64) {
+        self.mine().asked.store(cursor, Ordering::SeqCst);
+    }
+
+    /// Whether this end, which waits for room, has no credit. If it has not been said how far it would like to write, that is
+    /// said now.
+    pub(crate) fn lacks_credit(&self) -> bool {
+        let mine = self.mine();
+        let state = mine.state.load(Ordering::Acquire);
+        if state & LIMITED == 0 {
+            return false;
+        }
+        let tail = mine.whole(state);
+        if mine.credit(state, tail) > 0 {
+            return false;
+        }
+        if mine.asked.load(Ordering::Relaxed).wrapping_sub(tail).cast_signed() <= 0 {
+            self.ask(tail.wrapping_add(ASKED_LEAST));
+        }
+        true
+    }
+
+    /// How much may be written as far as limits go; `None` if the next write is TCP's.
+    pub(crate) fn credit(&self) -> Option<usize> {
+        let mine = self.mine();
+        let state = mine.state.load(Ordering::Acquire);
+        let credit = mine.credit(state, mine.whole(state));
+        self.room().map(|_| usize::try_from(credit).unwrap_or(usize::MAX))
+    }
+
     /// Room to write, and what is unread of what was written; `None` if the next write is TCP's.
     pub(crate) fn room(&self) -> Option<(usize, usize)> {
         let mine = self.mine();
         let state = mine.state.load(Ordering::Acquire);
         let unread = mine.whole(state).wrapping_sub(self.head());
         let limit = u64::from(mine.limit.load(Ordering::Relaxed));
-        let room = if mine.may_write(unread) { limit.saturating_sub(unread) } else { 0 };
+        let may_write = mine.may_write(unread) && mine.credit(state, mine.whole(state)) > 0;
+        let room = if may_write { limit.saturating_sub(unread) } else { 0 };
         may_join(state, unread).then_some((room as usize, unread as usize))
     }
 

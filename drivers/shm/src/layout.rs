@@ -11,7 +11,7 @@ use crate::wait::Sleep;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -201,6 +201,8 @@ pub mod request {
     pub const TELL_PEER: u64 = 8;
     /// The joint's peer has said what cannot be true: the connection is to be reset.
     pub const RESET: u64 = 16;
+    /// There is something to write to the joint, and no credit.
+    pub const WANTS_CREDIT: u64 = 32;
     /// The options below have changed.
     pub const OPTIONS: u64 = 4;
     /// TCP_NODELAY is on.

@@ -401,7 +401,8 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
 
     /// Bytes that can be written now; none without storage.
     pub fn room(&self) -> usize {
-        self.room_and_unread().0
+        let credit = self.beside.as_ref().and_then(Beside::credit).unwrap_or(usize::MAX);
+        self.room_and_unread().0.min(credit)
     }
 
     /// Room to write, and what lies before it in the same ring.
@@ -448,20 +449,25 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         Readiness(ready)
     }
 
-    /// Whether the send ring waits for storage that nobody has asked for. Who waits to write calls it before he sleeps,
+    /// Whether the send ring waits for storage, or the joint for credit, that nobody has asked for. Who waits to write calls it before he sleeps,
     /// and kicks the lane if it answers so.
     pub fn asks_for_storage(&self) -> bool {
         if let Some(beside) = &self.beside
             && beside.room().is_some()
         {
             beside.want_room();
-            return false;
+            return beside.lacks_credit() && self.asks(request::WANTS_CREDIT);
         }
         let status = self.status();
         let may_write =
             status & status::CONNECTED != 0 && status & (status::WRITE_CLOSED | status::CLOSED) == 0;
         let lacks = may_write && self.rings().one.state.load(Ordering::Acquire) & ATTACHED == 0;
-        lacks && self.request(request::WANTS_STORAGE) & request::WANTS_STORAGE == 0
+        lacks && self.asks(request::WANTS_STORAGE)
+    }
+
+    /// Asks the lane for something. Whether nobody has before.
+    fn asks(&self, bit: u64) -> bool {
+        self.request(bit) & bit == 0
     }
 
     /// Asks the lane for something; the caller kicks it. What was asked for before.

@@ -5,7 +5,6 @@
 //! arrived has passed, is held or was dropped: a test adds them up.
 
 use firelane_frame::{Frame, Weight};
-use firelane_units::Bytes;
 
 /// One direction's counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,14 +38,6 @@ impl Counters {
     pub(crate) fn drop(&mut self, frame: &Frame) {
         self.dropped += 1;
         self.dropped_bytes += frame.wire_bytes() as u64;
-    }
-
-    /// Counts bytes that moved without frames, as on fused loopback.
-    pub(crate) fn spend(&mut self, packets: u64, bytes: Bytes) {
-        self.arrived += 1;
-        self.passed += 1;
-        self.packets += packets;
-        self.bytes += bytes.0;
     }
 
     /// Adds another lane's counters.

@@ -19,6 +19,7 @@
 //! - release: flows that wait for the same limit are served by priority, then by deficit round robin, so
 //!   that one flow cannot starve its neighbours.
 //! - hold: inside a flow each conversation has a queue of its own, and these are served in turn, too.
+//! - [`Lender`]: who wants to carry text without frames waits for credit here, in turn.
 //! - [`Credit`]: what a socket of this host may send now. A sender that asks first is never dropped.
 //!
 //! One table per lane; a limited flow lives in one lane only, so its limit is exact. The caller passes the time.
@@ -28,12 +29,14 @@ mod conversation;
 mod counters;
 mod gate;
 mod hold;
+mod lender;
 mod limiter;
 mod nest;
 mod schedule;
 mod table;
 
 pub use counters::Counters;
+pub use lender::{Lender, Limits, Loan};
 pub use limiter::Limiter;
 pub use nest::NEST_MAX;
 pub use table::{Credit, FlowConfig, FlowError, FlowTable, HELD_FRAMES_MAX, Verdict};

@@ -10,6 +10,7 @@ use firelane_units::{BitRate, Bytes, Direction, DropCounters, DropReason, FlowId
 
 use crate::counters::Counters;
 use crate::gate::Gate;
+use crate::lender::Limits;
 use crate::nest::{NEST_MAX, Node, Nodes, Side};
 use crate::schedule::Alarm;
 
@@ -17,6 +18,8 @@ use crate::schedule::Alarm;
 /// need. One flow may hold as many as are free (Choudhury and Hahne's dynamic threshold): a flood of small frames
 /// gets half, and leaves the other half to its neighbours.
 pub const HELD_FRAMES_MAX: usize = 4096;
+/// What is lent at once at least, if that much is wanted: the text of an Ethernet frame.
+const LOAN_LEAST: Bytes = Bytes(1460);
 /// How many frames a flow may hold whatever the others hold.
 const HELD_FRAMES_LEAST: usize = 4;
 
@@ -323,12 +326,48 @@ impl FlowTable {
         }
     }
 
-    /// Charges bytes that move without frames (fused loopback), within the credit given.
-    pub fn spend(&mut self, now: Instant, flow: FlowId, direction: Direction, packets: u64, bytes: Bytes) {
-        if let Some(node) = self.nodes.get_mut(flow) {
-            node.side_mut(direction).counters.spend(packets, bytes);
-            self.nodes.charge(now, flow, direction, bytes);
+    /// Whether a limit stands on the way of what this flow carries.
+    pub fn is_limited(&self, flow: FlowId, direction: Direction) -> bool {
+        self.nodes.get(flow).is_some_and(|node| node.side(direction).tightest.is_some())
+    }
+
+    /// Whether any flow has a limit.
+    pub fn has_limits(&self) -> bool {
+        self.nodes.iter().any(|(_, node)| node.sides.iter().any(|side| side.gate.is_some()))
+    }
+
+    /// The flow, of this one and those that it is part of, that has the tightest limit, and that limit.
+    pub fn tightest(&self, flow: FlowId, direction: Direction) -> Option<(BitRate, FlowId)> {
+        self.nodes.get(flow)?;
+        let rate = |at| Some((self.nodes.at(at).side(direction).gate.as_ref()?.limiter.rate(), at));
+        self.nodes.upward(flow).filter_map(rate).min_by_key(|&(rate, _)| rate)
+    }
+
+    /// Lets up to `wanted` bytes pass that no frame carries, in all of these flows, and charges them: what is unused and one piece,
+    /// but no crumbs. If one of their limits is not ready nothing passes, and it is time to ask again at that instant.
+    pub(crate) fn lend(&mut self, now: Instant, ways: &Limits, wanted: Bytes) -> Result<Bytes, Instant> {
+        let known = ways.map(|way| way.filter(|&(flow, _)| self.nodes.get(flow).is_some()));
+        let (mut most, mut ready_at) = (wanted, None);
+        for (flow, direction) in known.into_iter().flatten() {
+            for at in self.nodes.upward(flow) {
+                let Some(Gate { limiter, .. }) = self.nodes.at(at).side(direction).gate.as_deref() else {
+                    continue;
+                };
+                if limiter.is_ready(now) {
+                    most = most.min(limiter.allowance(now).max(LOAN_LEAST));
+                } else {
+                    ready_at = ready_at.max(Some(limiter.wake_at()));
+                }
+            }
         }
+        for (flow, direction) in known.into_iter().flatten() {
+            match ready_at {
+                None => self.nodes.charge(now, flow, direction, most),
+                // Whom it keeps waiting at one limit must not lose at the other what the lane is late.
+                Some(_) => self.note_waiting(now, flow, direction, true),
+            }
+        }
+        ready_at.map_or(Ok(most), Err)
     }
 
     /// Counts text that went past every lane; limits are not asked.

@@ -83,6 +83,7 @@ impl<D: Driver> Lane<D> {
                 self.stacks.on_learned(&mut self.common, netstack, *learned);
             }
             LaneMessage::Lesson(link, lesson) => self.links.learn(link, lesson),
+            LaneMessage::Errand(errand) => self.links.run(&mut self.common, *errand),
             LaneMessage::Look(mut look) => {
                 self.stacks.look(&mut look);
                 self.common.outbox.looks.push(*look);
@@ -113,9 +114,16 @@ impl<D: Driver> Lane<D> {
     fn on_control(&mut self, control: Control<D>) {
         let what = control.word();
         self.links.let_all_in(&mut self.common);
+        let is_about_limits = matches!(
+            control,
+            Control::SetMaxbw(..) | Control::SetHome(..) | Control::AddFlow(_) | Control::RemoveFlow(_)
+        );
         self.stacks.follow(&self.common, &self.links, &control);
         if let Err(why) = self.apply(control) {
             self.common.outbox.notices.push(Notice::Refused { what, why });
+        }
+        if is_about_limits {
+            self.links.ask_anew(&mut self.common);
         }
     }
 

@@ -63,6 +63,7 @@ mod fusion;
 mod guards;
 mod host;
 mod lane;
+mod lending;
 mod links;
 mod look;
 mod loops;

@@ -16,16 +16,17 @@ use core::mem;
 use core::net::IpAddr;
 
 use firelane_classify::{Fragment, Headers, L3, Steering, SteeringKey, Tuple};
-use firelane_flow::{Counters, Credit, FlowTable, Verdict};
+use firelane_flow::{Counters, Credit, FlowTable, Lender, Limits, Verdict};
 use firelane_frame::{Arrival, Chain, Frame, Weight};
 use firelane_ip::LOOPBACK;
 use firelane_switch::{Destination, Guard, L2};
-use firelane_units::{Direction, DropReason, FlowId, LinkId, MacAddr, SwitchPortId};
+use firelane_units::{Bytes, Direction, DropReason, FlowId, LinkId, MacAddr, SwitchPortId};
 use firelane_wire::{EtherType, TcpFlags};
 
 use crate::arrivals::Arrivals;
 use crate::common::Common;
 use crate::guards;
+use crate::lending::Borrower;
 use crate::message::{PortConfig, PortKind, PortUser, Stage};
 use crate::ports::{Dense, FlowPlace, Port, Queue, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
 use crate::probes;
@@ -33,9 +34,6 @@ use crate::shut::{Flood, Shut};
 use crate::steer::lane_of;
 use crate::watch::Sight;
 use crate::ways::Ways;
-
-/// The flows whose limits a sender has to ask: the one in which it sends, and on this host's own addresses also the one that gets it.
-pub(crate) type Flows = [Option<(FlowId, Direction)>; 2];
 
 /// The link side.
 pub(crate) struct Links<D> {
@@ -70,6 +68,10 @@ pub(crate) struct Links<D> {
     pub(crate) shut: Vec<Shut>,
     /// Storage of what doors tell.
     pub(crate) told: Vec<(FlowId, Weight)>,
+    /// Who waits for credit (`lending.rs`), what connections of this lane have got, and storage.
+    pub(crate) lender: Lender<(Borrower, Limits)>,
+    pub(crate) lent: Vec<(Borrower, Bytes)>,
+    pub(crate) granted: Vec<((Borrower, Limits), Bytes)>,
     /// Storage of what the limits release.
     released: Vec<(Direction, FlowId, Frame)>,
     /// Storage of a flood's copies.
@@ -103,6 +105,9 @@ impl<D> Links<D> {
             flood: None,
             shut: Vec::new(),
             told: Vec::new(),
+            lender: Lender::default(),
+            lent: Vec::new(),
+            granted: Vec::new(),
             released: Vec::new(),
             copies: Vec::new(),
             ahead: vec![(Headers::EMPTY, Ok(())); AHEAD],
@@ -514,7 +519,7 @@ impl<D> Links<D> {
     }
 
     /// What a sender in these flows may send now. Where a limit's home is another lane, its hold is the only brake.
-    pub(crate) fn credit(&self, common: &Common<D>, flows: Flows) -> Credit {
+    pub(crate) fn credit(&self, common: &Common<D>, flows: Limits) -> Credit {
         let is_here = |flow: FlowId| {
             let home = self.places.get(flow.index()).and_then(|place| place.home);
             home.is_none_or(|home| home == common.id)

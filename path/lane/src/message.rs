@@ -27,11 +27,12 @@ use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig, Tuning};
 use firelane_udp::Sharing;
 use firelane_units::{
-    BitRate, Direction, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority, SocketId,
-    VlanId,
+    BitRate, Bytes, Direction, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority,
+    SocketId, VlanId,
 };
 
 use crate::capture::CaptureTap;
+use crate::lending::Errand;
 use crate::look::Look;
 use crate::view::Question;
 
@@ -62,6 +63,8 @@ pub enum LaneMessage<D> {
     Learned(NetstackId, Box<Learned>),
     /// What the guard of a port has learned in another lane.
     Lesson(LinkId, Lesson),
+    /// A connection's question for credit, or the answer.
+    Errand(Box<Errand>),
     /// A question about the lane's sockets.
     Ask(Box<Question>),
     /// A question about a netstack's routes and neighbours.
@@ -399,6 +402,15 @@ pub enum SocketCommand {
     Shutdown(ConnRef),
     /// What the program has written up to a cursor of its send ring is urgent (MSG_OOB).
     Urgent(ConnRef, u64),
+    /// A program lacks credit for what it wants to carry past the lane.
+    Borrow {
+        /// Its connection.
+        conn: ConnRef,
+        /// How much it lacks.
+        lacks: Bytes,
+        /// How much it has carried so far.
+        carried: Bytes,
+    },
     /// The program closed the socket.
     Close(ConnRef),
     /// The same for one whose lane had not made its connection then: it has now, as this comes behind [`Self::Connect`], or

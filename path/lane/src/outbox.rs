@@ -10,7 +10,7 @@ use firelane_filter::Verdict;
 use firelane_frame::{Chain, Frame};
 use firelane_ip::{Configured, Resolvers, RouterFlags};
 use firelane_socket::{Ready, SocketToken};
-use firelane_units::{IpPrefix, LaneId, LinkId, MacAddr, NetstackId};
+use firelane_units::{Bytes, IpPrefix, LaneId, LinkId, MacAddr, NetstackId};
 
 use crate::backlog::Backlogs;
 use crate::look::Look;
@@ -36,6 +36,12 @@ pub trait Outlet<D> {
 
     /// From now on the program of this connection, and its peer's, may not.
     fn part(&mut self, _token: SocketToken) {}
+
+    /// From now on the program of this connection needs credit for what it carries past the lane, or needs none any more.
+    fn limit(&mut self, _token: SocketToken, _is_limited: bool) {}
+
+    /// It has credit for so much more, after [`SocketCommand::Borrow`](crate::SocketCommand::Borrow).
+    fn lend(&mut self, _token: SocketToken, _bytes: Bytes) {}
 
     /// A question is answered. Whoever asks nothing need not listen.
     fn answer(&mut self, _question: Question) {}
@@ -73,6 +79,8 @@ pub enum Notice {
 pub(crate) enum Join {
     Joined { ends: [SocketToken; 2], unread_min: u32 },
     Parted(SocketToken),
+    Limited(SocketToken, bool),
+    Lent(SocketToken, Bytes),
 }
 
 /// A lane's outbox.
@@ -161,6 +169,8 @@ impl<D> Outbox<D> {
             match join {
                 Join::Joined { ends, unread_min } => outlet.join(ends, unread_min),
                 Join::Parted(token) => outlet.part(token),
+                Join::Limited(token, is_limited) => outlet.limit(token, is_limited),
+                Join::Lent(token, bytes) => outlet.lend(token, bytes),
             }
         }
         for lane in self.wakes.drain(..) {

@@ -29,6 +29,9 @@ impl<D: Driver> Lane<D> {
         self.stacks.end_patience(now);
         self.stacks.sweep(&mut self.common, &self.links);
         self.stacks.on_time(&mut self.common);
+        if self.links.lender.goes_first(now) {
+            self.stacks.lend(&mut self.common, &mut self.links);
+        }
         self.links.release(&mut self.common);
         self.links.let_in(&mut self.common);
         let fetched = self.fetch(idle);
@@ -79,7 +82,7 @@ impl<D: Driver> Lane<D> {
     /// made is sent at its end: the far side begins with it while the next round is made.
     fn pass_on(&mut self) -> bool {
         let more = self.answer_each_other();
-        if self.stacks.has_to_join() {
+        if self.stacks.has_to_join() || self.links.has_to_lend(&self.common) {
             self.stacks.join(&mut self.common, &mut self.links);
             return self.answer_each_other();
         }
@@ -134,9 +137,17 @@ impl<D: Driver> Lane<D> {
         let is_stuck = self.is_tx_full || self.stacks.has_dirty();
         let retry = is_stuck.then(|| self.common.now + TX_RETRY);
         let sweep = self.stacks.sweep_at(self.common.now);
-        [self.links.flows.next_release(), self.links.next_event(), self.stacks.next_deadline(), retry, sweep]
-            .into_iter()
-            .flatten()
-            .min()
+        let loan = self.links.lender.next();
+        [
+            self.links.flows.next_release(),
+            loan,
+            self.links.next_event(),
+            self.stacks.next_deadline(),
+            retry,
+            sweep,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }

@@ -8,7 +8,7 @@
 //! A fused direction holds as much as both buffers would, so that no program which works over TCP waits for ever. What the
 //! receiver's buffer would hold counts as acknowledged.
 
-use firelane_frame::{FusedReader, FusedWriter, Halves, Visit};
+use firelane_frame::{FusedReader, FusedWriter, Halves, Terms, Visit};
 
 use crate::stream::StreamShared;
 use crate::{Flags, Ready, RecvEnd, SendEnd, SocketToken, StreamSlot, WriteError};
@@ -31,6 +31,8 @@ pub(crate) struct Outlet {
     own_capacity: usize,
     /// The last write found the ring without storage: the lane is to look after it.
     is_new: bool,
+    /// The last write would have been longer with more credit: the lane is to see to it.
+    is_short: bool,
 }
 
 impl Outlet {
@@ -72,7 +74,7 @@ impl SendEnd {
                 let Some(writer) = self.ring.fused() else { return };
                 let own_capacity = self.ring.capacity();
                 self.ring.set_capacity(own_capacity + writer.room());
-                self.fused = Some(Box::new(Outlet { writer, own_capacity, is_new: false }));
+                self.fused = Some(Box::new(Outlet { writer, own_capacity, is_new: false, is_short: false }));
             }
             _ => {}
         }
@@ -88,7 +90,13 @@ impl SendEnd {
             return Err(WriteError::WouldBlock);
         }
         outlet.is_new |= self.ring.attached_bytes() == 0;
-        match self.ring.write(bytes) {
+        let (cursor, credit) = (self.ring.cursor(), outlet.writer.credit(self.ring.cursor()));
+        let count = self.ring.write(&bytes[..bytes.len().min(credit)]);
+        outlet.is_short = count == credit && count < bytes.len();
+        if outlet.is_short {
+            outlet.writer.ask(cursor + bytes.len() as u64);
+        }
+        match count {
             0 if !bytes.is_empty() => Err(WriteError::WouldBlock),
             count => {
                 outlet.writer.count_write();
@@ -98,8 +106,11 @@ impl SendEnd {
     }
 
     /// Whether a write that found no room must be told to the lane: the storage is smaller than it should be, because it
-    /// was in use when the connection was fused.
-    pub fn is_cramped(&self) -> bool {
+    /// was in use when the connection was fused, or a limit has to give credit.
+    pub fn is_cramped(&mut self) -> bool {
+        if self.fused.as_deref_mut().is_some_and(|outlet| core::mem::take(&mut outlet.is_short)) {
+            return self.shared().words().kick();
+        }
         let is_cramped = self.fused.is_some() && self.ring.attached_bytes() < self.ring.capacity();
         if is_cramped && let Some(outlet) = &self.fused {
             outlet.writer.complain();
@@ -117,7 +128,8 @@ impl SendEnd {
         }
         let peer = StreamShared(outlet.writer.margin()).words();
         let wake = peer.tell_after(Ready::READABLE).map(|token| (token, Ready::READABLE));
-        Nudge { kick: core::mem::take(&mut outlet.is_new) && words.kick(), wake }
+        let concerns_lane = core::mem::take(&mut outlet.is_new) | core::mem::take(&mut outlet.is_short);
+        Nudge { kick: concerns_lane && words.kick(), wake }
     }
 }
 
@@ -226,10 +238,9 @@ fn halves(slot: &mut StreamSlot) -> Halves<'_> {
 }
 
 /// Fuses two streams, each of which is what the other's peer has, and between which nothing is under way. Whoever waits
-/// must be told, because there may be something to read in the other's ring. At most `most_writes` writes may be unread,
-/// or any number if that is zero.
-pub fn fuse_streams(one: &mut StreamSlot, two: &mut StreamSlot, most_writes: u32) -> Fusion {
-    if !firelane_frame::fuse(halves(one), halves(two), most_writes) {
+/// must be told, because there may be something to read in the other's ring.
+pub fn fuse_streams(one: &mut StreamSlot, two: &mut StreamSlot, terms: Terms) -> Fusion {
+    if !firelane_frame::fuse(halves(one), halves(two), terms) {
         return Fusion::NotYet;
     }
     for slot in [one, two] {
@@ -281,7 +292,7 @@ mod tests {
         });
         let mut slots = [one.1, two.1];
         let [first, second] = &mut slots;
-        assert_eq!(fuse_streams(first, second, most_writes), Fusion::Fused);
+        assert_eq!(fuse_streams(first, second, Terms { most_writes, ..Terms::default() }), Fusion::Fused);
         ([one.0, two.0], slots)
     }
 

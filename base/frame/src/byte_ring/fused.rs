@@ -11,6 +11,8 @@
 //! F2. Inside, the reader releases what it has read, and moves both cursors of its own ring along, first the tail: the
 //!     ring is empty before and after, and its cursor is the stream's.
 //! F3. The writer keeps the rules of its ring (R1 to R5) and does not know who reads it.
+//! F4. Where a limit has a say, the writer writes up to the cursor that the second party has granted, and says how far it would
+//!     like to. What it finds changed while it writes counts the next time.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -41,6 +43,17 @@ struct Way {
     is_cramped: AtomicBool,
     /// Up to where in the stream what was read here has been counted.
     counted: AtomicU64,
+    credit: Credit,
+}
+
+/// What a limit lets a writer write (F4).
+#[derive(Debug, Default)]
+struct Credit {
+    is_limited: AtomicBool,
+    /// Up to which cursor it may write.
+    granted: AtomicU64,
+    /// Up to which it would like to.
+    asked: AtomicU64,
 }
 
 /// A pair's place in its joint.
@@ -82,10 +95,18 @@ impl Halves<'_> {
     }
 }
 
+/// What holds between two pairs from the beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Terms {
+    /// How many writes may be unread; zero is any number.
+    pub most_writes: u32,
+    /// Whether the first party of each needs credit to write.
+    pub limited: [bool; 2],
+}
+
 /// Joins two pairs of this process at the cursors that both have reached. `false`, with nothing changed, if the second
 /// parties have not yet carried everything over that they began to, or the pairs are not of the kind that can be joined.
-/// At most `most_writes` writes may be unread, or any number if that is zero.
-pub fn fuse(mut one: Halves<'_>, mut two: Halves<'_>, most_writes: u32) -> bool {
+pub fn fuse(mut one: Halves<'_>, mut two: Halves<'_>, terms: Terms) -> bool {
     let meet = |from: &Halves<'_>, to: &Halves<'_>| {
         let cursor = from.send.cursor();
         to.recv.cursor() == cursor && to.recv.ahead() == cursor
@@ -107,13 +128,15 @@ pub fn fuse(mut one: Halves<'_>, mut two: Halves<'_>, most_writes: u32) -> bool 
     one.set(Party::Lent);
     two.set(Party::Lent);
     let Some(joint) = one.joint(&two) else { return false };
-    for (pair, other) in [(&one, &two), (&two, &one)] {
+    for ((pair, other), is_limited) in [(&one, &two), (&two, &one)].into_iter().zip(terms.limited) {
         let way = &joint.ways[pair.seat()];
         way.room.store(other.recv.capacity() as u32, Ordering::Relaxed);
-        way.most_writes.store(most_writes, Ordering::Relaxed);
+        way.most_writes.store(terms.most_writes, Ordering::Relaxed);
         way.writes.store(0, Ordering::Relaxed);
         way.is_cramped.store(false, Ordering::Relaxed);
         way.counted.store(pair.send.cursor(), Ordering::Relaxed);
+        way.credit.is_limited.store(false, Ordering::Relaxed);
+        pair.send.limit(is_limited);
         way.gate.open();
     }
     true
@@ -162,9 +185,38 @@ pub fn reopen(one: &Halves<'_>, two: &Halves<'_>) {
 impl RingReader {
     /// How much of what is unread the peer's own ring would hold, if the pairs are joined.
     pub fn room_beyond(&self) -> usize {
-        let seat = self.block.beside.get().and_then(|beside| beside.joint.get());
-        let room = |seat: &Seat| seat.joint.ways[seat.at].room.load(Ordering::Relaxed) as usize;
-        seat.filter(|_| self.by == Party::Lent).map_or(0, room)
+        self.way().map_or(0, |way| way.room.load(Ordering::Relaxed) as usize)
+    }
+
+    /// Owner: from now on the first party needs credit to write, or needs none any more.
+    pub fn limit(&self, is_limited: bool) {
+        let Some(way) = self.way() else { return };
+        if is_limited && !way.credit.is_limited.load(Ordering::Relaxed) {
+            // What was written before is not asked about.
+            way.credit.granted.store(self.ring().writer.tail.load(Ordering::Acquire), Ordering::Relaxed);
+        }
+        way.credit.is_limited.store(is_limited, Ordering::SeqCst);
+    }
+
+    /// Owner: the first party may write so much more.
+    pub fn grant(&self, bytes: u64) {
+        if let Some(way) = self.way() {
+            way.credit.granted.fetch_add(bytes, Ordering::SeqCst);
+        }
+    }
+
+    /// Owner: how much credit the first party lacks for what it would like to write, and how much it has not used.
+    pub fn lacks(&self) -> (u64, u64) {
+        let Some(Way { credit, .. }) = self.way() else { return (0, 0) };
+        let granted = credit.granted.load(Ordering::Relaxed);
+        let asked = credit.asked.load(Ordering::SeqCst);
+        let tail = self.ring().writer.tail.load(Ordering::Acquire);
+        (asked.saturating_sub(granted), granted.saturating_sub(tail))
+    }
+
+    fn way(&self) -> Option<&Way> {
+        let seat = self.block.beside.get()?.joint.get()?;
+        (self.by == Party::Lent).then(|| &seat.joint.ways[seat.at])
     }
 
     /// How much of the stream up to `cursor` was read past the second party since the pairs were joined, or since this was
@@ -337,6 +389,21 @@ impl FusedWriter {
         self.way().room.load(Ordering::Relaxed) as usize
     }
 
+    /// How much may be written at `cursor`, as far as limits go.
+    #[inline]
+    pub fn credit(&self, cursor: u64) -> usize {
+        let Credit { is_limited, granted, .. } = &self.way().credit;
+        if !is_limited.load(Ordering::Relaxed) {
+            return usize::MAX;
+        }
+        granted.load(Ordering::SeqCst).saturating_sub(cursor) as usize
+    }
+
+    /// Would like to write up to `cursor`. The owner is to be told.
+    pub fn ask(&self, cursor: u64) {
+        self.way().credit.asked.store(cursor, Ordering::SeqCst);
+    }
+
     /// Counts a write; `false` if as many as may be are unread.
     pub fn may_write(&self) -> bool {
         let way = self.way();
@@ -426,7 +493,7 @@ mod tests {
                         prop_assert_eq!(&bytes[..visit.count], &bytes_at(cursor, visit.count)[..]);
                     }
                     5 if !is_fused => carry(&mut from.1.1, &mut to.1.0),
-                    6 if !is_fused => is_fused = fuse(halves(&mut one.1), halves(&mut two.1), 0),
+                    6 if !is_fused => is_fused = fuse(halves(&mut one.1), halves(&mut two.1), Terms::default()),
                     7 if is_fused => {
                         let unread = two.1.0.unread_in_all() as u64;
                         prop_assert_eq!(unread, one.0.0.cursor() - two.0.1.cursor());
@@ -439,7 +506,7 @@ mod tests {
                     }
                 }
             }
-            prop_assert!(is_fused || fuse(halves(&mut one.1), halves(&mut two.1), 0));
+            prop_assert!(is_fused || fuse(halves(&mut one.1), halves(&mut two.1), Terms::default()));
             let mut bytes = [0; 200];
             while read(&mut two.0.1, &mut ways[1], &mut bytes).count > 0 {}
             prop_assert_eq!(two.0.1.cursor(), one.0.0.cursor());
@@ -483,7 +550,7 @@ mod tests {
             });
             while !is_over.load(Ordering::SeqCst) {
                 carry(&mut one.1.1, &mut two.1.0);
-                if !fuse(halves(&mut one.1), halves(&mut two.1), 0) {
+                if !fuse(halves(&mut one.1), halves(&mut two.1), Terms::default()) {
                     continue;
                 }
                 thread::yield_now();

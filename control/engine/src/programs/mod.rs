@@ -34,7 +34,7 @@ use std::task::Waker;
 
 use firelane_shm::Spin;
 use firelane_socket::{Ready, SocketToken};
-use firelane_units::{Instant, LaneId};
+use firelane_units::{Bytes, Instant, LaneId};
 
 use crate::bell::Bell;
 use crate::fabric::{Fabric, Message};
@@ -206,6 +206,20 @@ impl Programs {
             && let Some(joined) = stream.joined()
         {
             joined.part();
+        }
+    }
+
+    /// A lane says whether the program of this connection needs credit for what it carries past the lane.
+    pub(crate) fn limit(&self, token: SocketToken, is_limited: bool) {
+        if let Some((stream, arena)) = self.stream(token) {
+            stream.limit(&arena, is_limited);
+        }
+    }
+
+    /// A lane lends it so much.
+    pub(crate) fn lend(&self, fabric: &Fabric, token: SocketToken, bytes: Bytes) {
+        if let Some((stream, arena)) = self.stream(token) {
+            stream.lend(fabric, &arena, bytes);
         }
     }
 

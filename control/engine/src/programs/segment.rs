@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use firelane_frame::ArenaPair;
 use firelane_shm::joint::{Lie, SideConfig};
 use firelane_shm::{Arena, Joint, Layout};
 use firelane_socket::{ConnRef, SocketToken};
-use firelane_units::Instant;
+use firelane_units::{Bytes, Instant};
 
 use super::arena::ProgramArena;
 use super::stream::Stream;
@@ -154,6 +154,18 @@ pub(super) struct Bond {
     /// Whose program has left.
     closed: [AtomicBool; 2],
     counted: Mutex<Counted>,
+    /// What limits allow each end to write.
+    credit: [Mutex<Credit>; 2],
+}
+
+/// What limits allow one end to write. What its program sees is a copy (J8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Credit {
+    is_limited: bool,
+    /// Up to where it may write.
+    granted: u64,
+    /// The lane has been asked for more.
+    is_asked: bool,
 }
 
 /// What the ends had written when that was last counted.
@@ -212,7 +224,8 @@ impl Bond {
             conn: conns.next().unwrap_or(first),
         });
         let counted = Mutex::new(Counted { at: now, written: [0; 2] });
-        Some(Arc::new(Self { segment, pair, ends, closed: Default::default(), counted }))
+        let (closed, credit) = Default::default();
+        Some(Arc::new(Self { segment, pair, ends, closed, counted, credit }))
     }
 
     fn joint(&self) -> &Joint {
@@ -280,6 +293,54 @@ impl Joined {
     pub(super) fn wake(&self) {
         let side = &self.joint().sides[self.at];
         side.sleep.wake();
+    }
+
+    fn credit(&self) -> MutexGuard<'_, Credit> {
+        self.bond.credit[self.at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on this end needs credit to write, or needs none any more. Whether that is new.
+    pub(super) fn limit(&self, is_limited: bool) -> bool {
+        let mut credit = self.credit();
+        if credit.is_limited == is_limited {
+            return false;
+        }
+        *credit = Credit::default();
+        match is_limited {
+            true => {
+                (credit.is_limited, credit.granted) = (true, self.joint().begin_limit(self.at));
+            }
+            false => self.joint().end_limit(self.at),
+        }
+        true
+    }
+
+    /// Its program asks for credit: how much it lacks and how much it has carried so far, unless it has asked already. The lane is
+    /// to be asked.
+    pub(super) fn wants(&self) -> Option<[Bytes; 2]> {
+        let mut credit = self.credit();
+        let lacks = self.lacks(&credit).filter(|_| !credit.is_asked)?;
+        credit.is_asked = true;
+        Some([lacks, Bytes(self.joint().passed(self.at)[0])])
+    }
+
+    /// How much it would like to write without having credit for it, as it says.
+    fn lacks(&self, credit: &Credit) -> Option<Bytes> {
+        let lacks = self.joint().asked(self.at)[0].wrapping_sub(credit.granted);
+        (credit.is_limited && lacks.cast_signed() > 0).then_some(Bytes(lacks))
+    }
+
+    /// It has credit for so much more. Whether it is to ask again at once: who has used up all before will use this, too.
+    pub(super) fn lend(&self, bytes: Bytes) -> bool {
+        let mut credit = self.credit();
+        credit.is_asked = false;
+        let written = self.joint().asked(self.at)[1];
+        let has_used_all = credit.granted.wrapping_sub(written).cast_signed() <= 0;
+        credit.granted = credit.granted.wrapping_add(bytes.0);
+        if credit.is_limited {
+            self.joint().grant(self.at, credit.granted);
+        }
+        has_used_all && self.lacks(&credit).is_some()
     }
 
     /// The program has left. Whether it leaves something unread.

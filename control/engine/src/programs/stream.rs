@@ -6,7 +6,7 @@
 //! request about its own stream.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use firelane_lane::{Connect, Lane, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
@@ -26,8 +26,12 @@ use crate::queue::Queue;
 use crate::stack::Stack;
 
 /// Requests that are taken with their bits; options stay to be read again.
-const ONCE: u64 =
-    request::WANTS_STORAGE | request::OPTIONS | request::SHUT_WRITE | request::TELL_PEER | request::RESET;
+const ONCE: u64 = request::WANTS_STORAGE
+    | request::WANTS_CREDIT
+    | request::OPTIONS
+    | request::SHUT_WRITE
+    | request::TELL_PEER
+    | request::RESET;
 /// Where the flags of a stream's words lie in [`status`].
 const FLAGS_SHIFT: u32 = 16;
 const _: () = assert!((Flags::CONNECTED.bits() as u64) << FLAGS_SHIFT == status::CONNECTED);
@@ -39,6 +43,8 @@ const SETTLED: u32 = 1;
 const WANTS_STORAGE: u32 = 2;
 /// The lane has been told that nobody has the socket any more.
 const CLOSED: u32 = 4;
+/// A limit has a say on what its program carries past the lane.
+const LIMITED: u32 = 8;
 
 /// A program's stream.
 #[derive(Debug)]
@@ -212,7 +218,42 @@ impl Stream {
             self.call(arena);
         }
         if let Some(joined) = self.joined() {
+            // The lane may have said so when there was no joint to say it to.
+            fence(Ordering::SeqCst);
+            if self.has(LIMITED) {
+                joined.limit(true);
+            }
             joined.offer();
+        }
+    }
+
+    /// From now on its program needs credit for what it carries past the lane, or needs none any more.
+    pub(super) fn limit(&self, arena: &ProgramArena, is_limited: bool) {
+        match is_limited {
+            true => self.state.fetch_or(LIMITED, Ordering::AcqRel),
+            false => self.state.fetch_and(!LIMITED, Ordering::AcqRel),
+        };
+        fence(Ordering::SeqCst);
+        if self.joined().is_some_and(|joined| joined.limit(is_limited)) {
+            self.call(arena);
+        }
+    }
+
+    /// Its program has credit for so much more.
+    pub(super) fn lend(&self, fabric: &Fabric, arena: &ProgramArena, bytes: Bytes) {
+        let Some(joined) = self.joined() else { return };
+        let asks_again = joined.lend(bytes);
+        self.call(arena);
+        if asks_again && let Some(block) = arena.mapping().block(self.number()) {
+            block.requests.fetch_or(request::WANTS_CREDIT, Ordering::AcqRel);
+            self.kick_for(fabric, arena);
+        }
+    }
+
+    /// As if the program had kicked now. This may run inside the lane, which cannot be entered again.
+    fn kick_for(&self, fabric: &Fabric, arena: &ProgramArena) {
+        if arena.inbox(self.lane()).is_some_and(|inbox| inbox.tell(self.number())) {
+            fabric.bell(self.lane()).ring();
         }
     }
 
@@ -311,11 +352,7 @@ impl Stream {
         }
         self.state.fetch_or(SETTLED, Ordering::AcqRel);
         if block.requests.load(Ordering::Acquire) & ONCE != 0 {
-            // As if the program had kicked now.
-            let inbox = arena.inbox(self.lane());
-            if inbox.is_some_and(|inbox| inbox.tell(self.number())) {
-                fabric.bell(self.lane()).ring();
-            }
+            self.kick_for(fabric, arena);
         }
     }
 
@@ -349,6 +386,11 @@ impl Stream {
                 Some(peer) => give(self.message(SocketCommand::Abort(peer))),
                 None => joined.tell_peer(),
             }
+        }
+        if asked & request::WANTS_CREDIT != 0
+            && let Some([lacks, carried]) = self.joined().and_then(Joined::wants)
+        {
+            give(self.message(SocketCommand::Borrow { conn, lacks, carried }));
         }
         if asked & request::RESET != 0 {
             // The lane resets a connection of whose memory was lied, and counts it.

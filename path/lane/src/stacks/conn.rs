@@ -12,15 +12,16 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use firelane_classify::Tuple;
+use firelane_flow::Limits;
 use firelane_ip::{Egress, Front, Ip, Upper};
 use firelane_socket::{AnyEnd, ConnRef, Flags, Names, StreamSlot};
 use firelane_tcp::{AtRest, Connection, Rings, State, TcpConfig};
 use firelane_units::{Bytes, ConnId, Instant, LinkId, NetstackId, Port, SocketId, StepListId};
 use firelane_wire::{Ecn, IpProtocol};
 
+use super::credit::Allowance;
 use super::local::Passed;
 use crate::fusion::Fusion;
-use crate::links::Flows;
 use crate::netstack_counters::TcpCounters;
 use crate::probes;
 use crate::slab::Slab;
@@ -44,8 +45,9 @@ pub(crate) struct Conn {
     hops: Option<NonZeroU8>,
     /// The end is near: what follows when nothing is left to send.
     pub(crate) leaving: Leaving,
-    /// Whether its text goes from ring to ring.
+    /// Whether its text goes from ring to ring, and what limits have to do with it then.
     pub(crate) fusion: Fusion,
+    pub(crate) allowance: Allowance,
     /// The state that probes were last told of.
     shown: State,
     /// What a connection at rest does not have.
@@ -60,7 +62,7 @@ struct Awake {
     /// The headers that go in front of them on that way.
     front: Option<Front>,
     /// Which flows they belong to, and the count of rule changes at which that was looked up.
-    flows: Option<(u32, Flows)>,
+    flows: Option<(u32, Limits)>,
     /// Whose passive connection it is.
     listener: Option<SocketId>,
     /// The application's side, until the connection is established and its listener gets it.
@@ -132,6 +134,7 @@ impl Conn {
             hops: None,
             leaving: Leaving::No,
             fusion: Fusion::Alone,
+            allowance: Allowance::Free,
             awake: route.map(|route| Box::new(Awake { route: Some(route), ..Awake::default() })),
         }
     }
@@ -202,13 +205,13 @@ impl Conn {
 
     /// The flows of its segments, if they were looked up since rules changed for the `changes`-th time.
     #[inline]
-    pub(crate) fn flows(&self, changes: u32) -> Option<Flows> {
+    pub(crate) fn flows(&self, changes: u32) -> Option<Limits> {
         let (seen, flows) = self.awake.as_ref()?.flows?;
         (seen == changes).then_some(flows)
     }
 
     /// Its segments belong to these flows until rules change again.
-    pub(crate) fn set_flows(&mut self, changes: u32, flows: Flows) {
+    pub(crate) fn set_flows(&mut self, changes: u32, flows: Limits) {
         self.awake().flows = Some((changes, flows));
     }
 
@@ -379,6 +382,8 @@ pub(crate) struct Conns {
     pub(crate) wishes: Vec<ConnId>,
     /// Those whose fused peers have reset the connection.
     pub(crate) bereaved: Vec<ConnId>,
+    /// Those that ask for credit, and for how much.
+    pub(super) asking: Vec<(ConnId, Bytes)>,
     /// How many have lent their rings to each other.
     pub(super) lent: usize,
     /// What was carried past TCP and is to be counted.
@@ -396,6 +401,7 @@ impl Conns {
             blocked: Vec::new(),
             wishes: Vec::new(),
             bereaved: Vec::new(),
+            asking: Vec::new(),
             lent: 0,
             passed: Vec::new(),
         }

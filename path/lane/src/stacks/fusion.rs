@@ -6,6 +6,7 @@
 //! FIN, a change of mind) asks the rings back first; TCP goes on from the cursor that was reached. The states are
 //! `fusion.rs`'.
 
+use firelane_frame::Terms;
 use firelane_ip::LOOPBACK;
 use firelane_socket::{Fusion as Joined, Ready, SocketToken, fuse_streams, part_streams, sever_streams};
 use firelane_tcp::{CloseReason, Disposition, Info, Reached};
@@ -14,6 +15,7 @@ use firelane_wire::TcpFlags;
 
 use super::Stacks;
 use super::conn::{Conn, Conns};
+use super::credit::Allowance;
 use super::inbound::{Inside, TABLED, Travel, view};
 use crate::common::Common;
 use crate::fusion::Fusion;
@@ -58,7 +60,7 @@ impl Conn {
 
 impl Conns {
     /// Fuses two connections that are each other's peers. Whether they are.
-    fn fuse(&mut self, id: ConnId, peer: ConnId, most_writes: u32, now: Instant) -> bool {
+    fn fuse(&mut self, id: ConnId, peer: ConnId, terms: Terms, now: Instant) -> bool {
         let Some((one, two)) = self.slab.pair_mut(id, peer) else { return false };
         if !one.may_fuse() || !two.may_fuse() {
             return false;
@@ -71,11 +73,12 @@ impl Conns {
             let (tcp, mut rings) = conn.parts();
             tcp.fuse(now, &mut rings);
         }
-        if fuse_streams(&mut one.stream, &mut two.stream, most_writes) != Joined::Fused {
+        if fuse_streams(&mut one.stream, &mut two.stream, terms) != Joined::Fused {
             return false;
         }
-        for (conn, other) in [(one, peer), (two, id)] {
+        for ((conn, other), is_limited) in [(one, peer), (two, id)].into_iter().zip(terms.limited) {
             conn.fusion = Fusion::Fused(other);
+            conn.allowance = if is_limited { Allowance::Limited } else { Allowance::Free };
             conn.steps = StepLists::FUSED;
         }
         self.lent += 2;
@@ -129,7 +132,7 @@ impl Conns {
     }
 
     /// Lets two programs carry their text past the lane, if both can, as soon as somebody answers for each.
-    fn join_programs<D>(&mut self, common: &mut Common<D>, id: ConnId, peer: ConnId, unread_min: u32) {
+    fn join_programs<D>(&mut self, common: &mut Common<D>, [id, peer]: [ConnId; 2], terms: Terms) {
         let Some((one, two)) = self.slab.pair_mut(id, peer) else { return };
         if !(one.stream.is_far() && two.stream.is_far()) {
             // What reads a ring in this process cannot read one in an arena.
@@ -142,8 +145,13 @@ impl Conns {
         if !are_known || !are_there {
             return;
         }
-        (one.fusion, two.fusion) = (Fusion::Beside, Fusion::Beside);
-        common.outbox.joins.push(Join::Joined { ends: tokens, unread_min });
+        for ((conn, is_limited), token) in [one, two].into_iter().zip(terms.limited).zip(tokens) {
+            conn.fusion = Fusion::Beside;
+            conn.allowance = if is_limited { Allowance::Limited } else { Allowance::Free };
+            // Before they may write past the lane.
+            common.outbox.joins.push(Join::Limited(token, is_limited));
+        }
+        common.outbox.joins.push(Join::Joined { ends: tokens, unread_min: terms.most_writes });
         common.counters.fused += 1;
     }
 
@@ -165,10 +173,11 @@ impl Conns {
 }
 
 impl Stacks {
-    /// Fuses what is to be fused and can be, tells the peers of what was severed, and counts what was carried. Called when
+    /// Fuses what is to be fused and can be, tells the peers of what was severed, counts what was carried and lends. Called when
     /// nothing is left to pass on.
     pub(crate) fn join<D>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
         self.count_passed(links);
+        self.lend(common, links);
         while let Some(id) = self.conns.wishes.pop() {
             self.join_one(common, links, id);
         }
@@ -183,7 +192,8 @@ impl Stacks {
 
     /// Whether [`Stacks::join`] has anything to do.
     pub(crate) fn has_to_join(&self) -> bool {
-        !(self.conns.wishes.is_empty() && self.conns.bereaved.is_empty() && self.conns.passed.is_empty())
+        let Conns { wishes, bereaved, passed, asking, .. } = &self.conns;
+        !(wishes.is_empty() && bereaved.is_empty() && passed.is_empty() && asking.is_empty())
     }
 
     fn join_one<D>(&mut self, common: &mut Common<D>, links: &Links<D>, id: ConnId) {
@@ -202,10 +212,14 @@ impl Stacks {
             conn.fusion = conn.fusion.unwished();
             return;
         };
+        let terms = Terms {
+            most_writes: tuning.unread_min,
+            limited: [id, peer].map(|id| inside.is_limited(links, id)),
+        };
         if self.conns.is_any_far(id, peer) {
-            return self.conns.join_programs(common, id, peer, tuning.unread_min);
+            return self.conns.join_programs(common, [id, peer], terms);
         }
-        if !self.conns.fuse(id, peer, tuning.unread_min, common.now) {
+        if !self.conns.fuse(id, peer, terms, common.now) {
             return;
         }
         common.counters.fused += 1;
@@ -251,6 +265,7 @@ impl<D> Inside<'_, D> {
         } else if !conn.fusion.is_on() && self.peer_of(id).is_some() {
             self.conns.wish(id);
         }
+        self.limit(links, id);
     }
 
     /// Asks a connection's rings back, as [`Conns::part`].
@@ -309,6 +324,7 @@ impl<D> Inside<'_, D> {
         if one.stream.send.available() > 0 {
             self.common.outbox.tell(two.stream.tell(Ready::READABLE), Ready::READABLE);
         }
+        self.conns.see_to_credit(id);
         self.conns.arm(id, now);
     }
 

@@ -7,6 +7,7 @@
 use core::net::IpAddr;
 
 use firelane_classify::{Headers, L3, Tuple};
+use firelane_flow::Limits;
 use firelane_frame::{FlowTag, Frame};
 use firelane_ip::LOOPBACK;
 use firelane_socket::ConnRef;
@@ -19,7 +20,7 @@ use super::shard::Shard;
 use super::tune::Sweep;
 use crate::common::Common;
 use crate::fusion::Fusion;
-use crate::links::{Flows, Links};
+use crate::links::Links;
 use crate::message::{Control, Stage};
 use crate::stream_info::Unfused;
 
@@ -77,12 +78,16 @@ impl Stacks {
         ((end as usize) < self.conns.slab.places()).then_some(end)
     }
 
-    /// A change comes. If it may have a say in who is fused, all connections are asked in the turns that follow.
+    /// A change comes. If it may have a say in who is fused or limited, all connections are asked in the turns that follow.
     pub(crate) fn follow<D>(&mut self, common: &Common<D>, links: &Links<D>, change: &Control<D>) {
         let has_say = match change {
             Control::SetFusion(..) | Control::AddTap(_) | Control::RemoveTap(_) => true,
-            // What belonged to one that somebody looks at, or that forbids it, may belong to another.
-            Control::AddFlow(_) | Control::RemoveFlow(_) => !common.taps.is_empty() || links.unfusing > 0,
+            Control::SetMaxbw(..) => true,
+            // What belonged to one that somebody looks at, that forbids it or that is limited, may belong to another.
+            Control::AddFlow(setup) if setup.config.maxbw.is_some() => true,
+            Control::AddFlow(_) | Control::RemoveFlow(_) => {
+                !common.taps.is_empty() || links.unfusing > 0 || links.flows.has_limits()
+            }
             _ => false,
         };
         if has_say {
@@ -170,11 +175,11 @@ impl Shard {
     }
 
     /// The flows in which what leaves by `link` is sent and, if this netstack itself gets it, got.
-    pub(super) fn flows_of<D>(&self, links: &Links<D>, link: LinkId, tuple: &Tuple) -> Flows {
+    pub(super) fn flows_of<D>(&self, links: &Links<D>, link: LinkId, tuple: &Tuple) -> Limits {
         if link != LOOPBACK {
             return [links.flow_out(link, tuple).map(|flow| (flow, Direction::Out)), None];
         }
-        let mut flows = Flows::default();
+        let mut flows = Limits::default();
         for (place, (link, direction)) in flows.iter_mut().zip(self.local_way(tuple)) {
             *place = links.flow_at(link, tuple, direction).map(|flow| (flow, direction));
         }

@@ -6,6 +6,7 @@
 
 mod commands;
 mod conn;
+mod credit;
 mod datagrams;
 mod datagrams_out;
 mod echoes;

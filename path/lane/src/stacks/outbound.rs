@@ -6,7 +6,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use firelane_flow::Credit;
+use firelane_flow::{Credit, Limits};
 use firelane_frame::{Checksum, Frame, SegmentKind, Segmentation};
 use firelane_ip::{Egress, LOOPBACK, Upper};
 use firelane_socket::{Names, Ready};
@@ -19,7 +19,7 @@ use super::conn::{Conn, Leaving};
 use super::inbound::Inside;
 use crate::common::Common;
 use crate::fusion::Fusion;
-use crate::links::{Flows, Links};
+use crate::links::Links;
 use crate::probes;
 use crate::steps::{Onward, Step, StepLists, walk};
 
@@ -204,13 +204,13 @@ impl<D> Inside<'_, D> {
     }
 
     /// The flows of a connection's segments, looked up again when rules have changed.
-    fn flows_of(&mut self, id: ConnId, links: &Links<D>) -> Flows {
-        let Some(conn) = self.conns.slab.get_mut(id) else { return Flows::default() };
+    fn flows_of(&mut self, id: ConnId, links: &Links<D>) -> Limits {
+        let Some(conn) = self.conns.slab.get_mut(id) else { return Limits::default() };
         if let Some(flows) = conn.flows(links.rules_changed) {
             return flows;
         }
         let (Some(link), Some(tuple)) = (conn.route().map(|route| route.link), conn.tuple()) else {
-            return Flows::default();
+            return Limits::default();
         };
         let flows = self.shard.flows_of(links, link, &tuple);
         conn.set_flows(links.rules_changed, flows);

@@ -1,0 +1,150 @@
+//! Limits on fused connections: who needs credit, who asks for it, and who gets it.
+//!
+//! Each end of a fused connection is a writer. If a limit stands on the way from its VNIC to its peer's, it writes only what it
+//! has credit for. A writer without credit kicks its lane, which sends an errand (`lending.rs`) and passes on what comes back:
+//! into the rings that it has lent, or for two programs to whoever serves them. One errand is under way at a time.
+
+use firelane_ip::LOOPBACK;
+use firelane_socket::Ready;
+use firelane_units::{Bytes, ConnId};
+
+use super::Stacks;
+use super::conn::{Conn, Conns};
+use super::inbound::Inside;
+use crate::common::Common;
+use crate::fusion::Fusion;
+use crate::lending::{Borrower, Errand};
+use crate::links::Links;
+use crate::outbox::Join;
+
+/// The most that is asked for at once. No limit below 10 Gb/s lends more.
+const LOAN_MAX: Bytes = Bytes(1 << 20);
+
+/// What limits have to do with what a fused connection writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Allowance {
+    /// None has a say.
+    #[default]
+    Free,
+    /// It needs credit.
+    Limited,
+    /// It needs credit, and has asked for some.
+    Asked,
+}
+
+/// How much to ask for who lacks so much and has carried so much already: who carries much gets credit for some more such
+/// writes, so that each need not ask. Who has just begun may be about to end.
+pub(super) fn loan_for(lacks: u64, carried: u64) -> Bytes {
+    Bytes(lacks.max((carried / 4).min(lacks.saturating_mul(4)))).min(LOAN_MAX)
+}
+
+impl Conn {
+    /// How much credit to ask for, if it lacks any and has asked for none.
+    fn wanted(&self) -> Option<Bytes> {
+        let (lacks, _) = self.stream.send.lacks();
+        (lacks > 0 && self.allowance == Allowance::Limited)
+            .then(|| loan_for(lacks, self.stream.send.cursor()))
+    }
+}
+
+impl Conns {
+    /// A connection of this process may have asked for credit.
+    pub(super) fn see_to_credit(&mut self, id: ConnId) {
+        if let Some(bytes) = self.slab.get(id).and_then(Conn::wanted) {
+            self.ask(id, bytes);
+        }
+    }
+
+    /// A connection asks for credit.
+    pub(super) fn ask(&mut self, id: ConnId, bytes: Bytes) {
+        if let Some(conn) = self.slab.get_mut(id).filter(|conn| conn.allowance == Allowance::Limited) {
+            conn.allowance = Allowance::Asked;
+            self.asking.push((id, bytes));
+        }
+    }
+}
+
+impl Stacks {
+    /// Asks for credit for those who lack it, and gives it to those who have got it.
+    pub(crate) fn lend<D>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
+        loop {
+            while let Some((id, bytes)) = self.conns.asking.pop() {
+                self.send_errand(common, links, id, bytes);
+            }
+            links.lend(common);
+            if links.lent.is_empty() {
+                return;
+            }
+            for (borrower, bytes) in core::mem::take(&mut links.lent) {
+                self.get_credit(common, borrower, bytes);
+            }
+        }
+    }
+
+    fn send_errand<D>(&mut self, common: &mut Common<D>, links: &mut Links<D>, id: ConnId, bytes: Bytes) {
+        let Some(conn) = self.conns.slab.get(id) else { return };
+        let Some(shard) = self.shards.get(conn.netstack.index()) else { return };
+        let (Some(reference), Some(tuple)) = (conn.stream.shared().conn(), conn.tuple()) else { return };
+        let borrower = Borrower { lane: common.id, conn: reference };
+        let ways = shard.flows_of(links, LOOPBACK, &tuple);
+        links.run(common, Errand { borrower, ways, bytes });
+    }
+
+    fn get_credit<D>(&mut self, common: &mut Common<D>, borrower: Borrower, bytes: Bytes) {
+        // It may be gone; what was lent is lost then, as what was sent to it would be.
+        let Some(id) = self.conns.slab.resolve(borrower.conn) else { return };
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        if conn.allowance == Allowance::Asked {
+            conn.allowance = Allowance::Limited;
+        }
+        match conn.fusion {
+            Fusion::Beside => {
+                common.outbox.joins.push(Join::Lent(conn.stream.shared().words().token(), bytes));
+            }
+            Fusion::Fused(_) | Fusion::Parting(_) => {
+                let (_, unused) = conn.stream.send.lacks();
+                conn.stream.send.grant(bytes.0);
+                common.outbox.tell(conn.stream.tell(Ready::WRITABLE), Ready::WRITABLE);
+                if unused == 0 {
+                    // Who has used up all before will use this, too.
+                    self.conns.see_to_credit(id);
+                }
+            }
+            Fusion::Alone | Fusion::Wished | Fusion::Severed => {}
+        }
+    }
+}
+
+impl<D> Inside<'_, D> {
+    /// Whether a limit has a say on what goes from a connection to its peer in this netstack.
+    pub(super) fn is_limited(&self, links: &Links<D>, id: ConnId) -> bool {
+        let Some(tuple) = self.conns.slab.get(id).and_then(Conn::tuple) else { return false };
+        let ways = self.shard.flows_of(links, LOOPBACK, &tuple);
+        ways.into_iter().flatten().any(|(flow, direction)| links.flows.is_limited(flow, direction))
+    }
+
+    /// A connection has been fused, or limits may have changed: says whether it needs credit from now on.
+    pub(super) fn limit(&mut self, links: &Links<D>, id: ConnId) {
+        let is_limited = self.is_limited(links, id);
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        let is_on = matches!(conn.fusion, Fusion::Fused(_) | Fusion::Parting(_) | Fusion::Beside);
+        let allowance = match (is_on && is_limited, conn.allowance) {
+            (false, _) => Allowance::Free,
+            (true, Allowance::Free) => Allowance::Limited,
+            (true, other) => other,
+        };
+        let is_changed = (conn.allowance == Allowance::Free) != (allowance == Allowance::Free);
+        conn.allowance = allowance;
+        match conn.fusion {
+            Fusion::Beside if is_changed => {
+                let token = conn.stream.shared().words().token();
+                self.common.outbox.joins.push(Join::Limited(token, is_limited));
+            }
+            Fusion::Fused(_) | Fusion::Parting(_) if is_changed => {
+                conn.stream.send.limit(is_limited);
+                self.common.outbox.tell(conn.stream.tell(Ready::WRITABLE), Ready::WRITABLE);
+            }
+            _ => {}
+        }
+    }
+}
