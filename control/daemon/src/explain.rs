@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use firelane::{ExplainedSocket, Unfused};
+use firelane::{ExplainedSocket, LimitedBy, Unfused};
 use firelane_api::{ApiError, ProgramReport, SocketReport, Status};
 use firelane_model::{FlowName, LinkName};
 use firelane_units::{FlowId, LinkId};
@@ -170,7 +170,7 @@ impl Known<'_> {
         SocketReport {
             fd: 0,
             path: "firelane".to_owned(),
-            why: self.why_segments(it),
+            why: [self.why_segments(it), self.limit(it)].join("; ").trim_matches(&[';', ' ']).to_owned(),
             protocol: if it.socket.is_datagram { "udp" } else { "tcp" }.to_owned(),
             state: state.to_owned(),
             local: it.socket.local,
@@ -187,6 +187,19 @@ impl Known<'_> {
 
     fn flow(&self, id: FlowId) -> Option<String> {
         self.flows.iter().find(|(_, it)| **it == id).map(|(name, _)| name.to_string())
+    }
+
+    /// Whose limit holds what a connection sends; nothing if none does.
+    fn limit(&self, it: &ExplainedSocket) -> String {
+        match it.info.and_then(|info| info.limited) {
+            None => String::new(),
+            Some(LimitedBy::Link(id)) => {
+                format!("limited by link {}", self.links.get(&id).map_or("?", String::as_str))
+            }
+            Some(LimitedBy::Flow(id)) => {
+                format!("limited by flow {}", self.flow(id).unwrap_or_else(|| "?".to_owned()))
+            }
+        }
     }
 
     /// Why a connection's text goes in segments; nothing if it does not, or if it has not begun.

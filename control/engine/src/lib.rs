@@ -92,8 +92,9 @@ pub use firelane_ip::{
     IcmpCounts, IfRouting, IidKind, Membership, Resolvers, ReversePath, RouteKind, RouterFlags, SourceFilter,
 };
 pub use firelane_lane::{
-    ConnectionRow, Cursor, FilteredPacket, FusionTuning, NetstackCounters, Notice, Owner as PacketOwner,
-    RouteConfig, Seen, Sight, SocketKind, SocketRow, Step, StepCount, StepCounts, StreamInfo, Table, Unfused,
+    ConnectionRow, Cursor, FilteredPacket, FusionTuning, LimitedBy, NetstackCounters, Notice,
+    Owner as PacketOwner, RouteConfig, Seen, Sight, SocketKind, SocketRow, Step, StepCount, StepCounts,
+    StreamInfo, Table, Unfused,
 };
 pub use firelane_nat::{
     NatConfig, NatCounts, NatRow, Phase as NatPhase, RuleCount as NatRuleCount, Tuple as NatTuple,

@@ -249,3 +249,37 @@ fn model_who_waits_for_room_at_a_joint_is_woken_by_a_read() {
         program.join().unwrap();
     });
 }
+
+#[test]
+fn model_who_waits_for_credit_is_woken_by_a_grant() {
+    loom::model(|| {
+        let shared = joint();
+        let granted = shared.0.begin_limit(0);
+        let theirs = Arc::clone(&shared);
+        // The daemon grants what it finds asked, in whichever thread is told of the question.
+        let daemon = thread::spawn(move || {
+            theirs.0.grant(0, granted + 1);
+            theirs.0.sides[0].sleep.wake();
+        });
+        let writer = Beside::over(&shared.1, &shared.0, 0);
+        writer.want_room();
+        writer.lacks_credit();
+        let is_ready = || writer.room().is_some_and(|(room, _)| room > 0);
+        assert_eq!(writer.sleep().until(Duration::MAX, is_ready), Woken::Ready);
+        assert_eq!(writer.write(0, &[IoSlice::new(&[7])]), Some(Ok(1)));
+        daemon.join().unwrap();
+    });
+}
+
+#[test]
+fn model_a_limit_that_comes_binds_the_write_that_is_under_way() {
+    loom::model(|| {
+        let shared = joint();
+        let theirs = Arc::clone(&shared);
+        let daemon = thread::spawn(move || theirs.0.begin_limit(0));
+        let writer = Beside::over(&shared.1, &shared.0, 0);
+        let written = writer.write(0, &[IoSlice::new(&[7])]).map_or(0, |count| count.unwrap());
+        let granted = daemon.join().unwrap();
+        assert_eq!(written as u64, granted, "what was written before the limit, and nothing after it");
+    });
+}

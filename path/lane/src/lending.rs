@@ -13,6 +13,7 @@ use firelane_units::{Bytes, FlowId, LaneId};
 use crate::common::Common;
 use crate::links::Links;
 use crate::message::LaneMessage;
+use crate::stream_info::LimitedBy;
 
 /// Who wants credit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +76,14 @@ impl<D> Links<D> {
             let mut others = ways.into_iter().chain(rest).flatten();
             self.run(common, Errand { borrower, ways: [others.next(), others.next()], bytes: wanted });
         }
+    }
+
+    /// Whose limit is the tightest in these flows.
+    pub(crate) fn limited_by(&self, flows: Limits) -> Option<LimitedBy> {
+        let all = flows.into_iter().flatten();
+        let (_, flow) = all.filter_map(|(flow, direction)| self.flows.tightest(flow, direction)).min()?;
+        let place = self.places.get(flow.index())?;
+        Some(if place.rule.is_some() { LimitedBy::Flow(flow) } else { LimitedBy::Link(place.owner) })
     }
 
     /// Whether there is anything to lend, or was.

@@ -110,7 +110,7 @@ pub use poll::{PollPolicy, RESUME_AT, Rest, STOP_ABOVE};
 pub use squeue::{DRAIN_LIMIT, Entered, Idle, Inside, Mode, Refused, Sleep, Squeue, SqueueStats, Wake};
 pub use steer::{connection_lane, datagram_lane};
 pub use steps::{Onward, STEPS_MAX, Step, StepList, StepLists, walk};
-pub use stream_info::{StreamInfo, Unfused};
+pub use stream_info::{LimitedBy, StreamInfo, Unfused};
 pub use view::{ConnectionRow, Cursor, PLACES_PER_ANSWER, Question, SocketKind, SocketRow, Table};
 pub use watch::{Cycles, Followed, Numbers, Owner, Seen, Sight, StepCount, StepCounts, Tracing};
 pub use wheel::Wheel;

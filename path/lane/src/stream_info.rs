@@ -19,6 +19,8 @@ pub struct StreamInfo {
     pub is_fused: bool,
     /// What keeps it from that, if both its ends are of one netstack.
     pub unfused: Option<Unfused>,
+    /// Whose limit is the tightest on what it sends, if any has a say.
+    pub limited: Option<LimitedBy>,
     /// The flow that its text belongs to, if it has sent any lately.
     pub flow: Option<FlowId>,
     /// What TCP knows.
@@ -42,6 +44,15 @@ pub enum Unfused {
     Flow(FlowId),
     /// Somebody looks on at a VNIC or a flow of one of its ends.
     Captured,
+}
+
+/// Whose limit holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LimitedBy {
+    /// That of a VNIC, or of the link below it.
+    Link(LinkId),
+    /// That of a flow.
+    Flow(FlowId),
 }
 
 impl StreamInfo {

@@ -282,3 +282,18 @@ fn soak_captures_come_and_go() {
 fn soak_fusion_is_turned_off_and_on() {
     flip(80);
 }
+
+#[test]
+fn limits_hold_between_two_programs_and_follow_their_changes() {
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        let flow =
+            ["flowadm", "add-flow", "-t", "-l", "web0", "-a", "transport=tcp,local_port=7777", "served"];
+        stage.daemon().firelane(&flow).expect_success();
+        let firelane = binary("firelane").display().to_string();
+        let words = ["/usr/bin/python3", &script("limited.py"), Stage::FIRELANE, &firelane];
+        println!("{}", stage.ask(On::Firelane, &words));
+        stage.wait_until_nothing_is_left();
+    }
+}

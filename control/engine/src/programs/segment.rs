@@ -145,6 +145,23 @@ pub(super) struct End {
     pub(super) conn: ConnRef,
 }
 
+impl Credit {
+    /// How much more than it has credit for it would like to write, as it says.
+    fn lacks(&self, asked: u64) -> Option<Bytes> {
+        let lacks = asked.wrapping_sub(self.granted);
+        (self.is_limited && lacks.cast_signed() > 0).then_some(Bytes(lacks))
+    }
+
+    /// It gets so much more, where it says what it would like to write and has written. Whether it asks again at once: who has
+    /// used up all before will use this, too, and nobody has more than two loans unused.
+    fn lend(&mut self, bytes: Bytes, [asked, written]: [u64; 2]) -> bool {
+        let has_used_all = self.granted.wrapping_sub(written).cast_signed() <= 0;
+        self.granted = self.granted.wrapping_add(bytes.0);
+        self.is_asked = false;
+        has_used_all && self.lacks(asked).is_some()
+    }
+}
+
 /// What the two ends of a fused connection share.
 #[derive(Debug)]
 pub(super) struct Bond {
@@ -319,28 +336,20 @@ impl Joined {
     /// to be asked.
     pub(super) fn wants(&self) -> Option<[Bytes; 2]> {
         let mut credit = self.credit();
-        let lacks = self.lacks(&credit).filter(|_| !credit.is_asked)?;
+        let [asked, _] = self.joint().asked(self.at);
+        let lacks = credit.lacks(asked).filter(|_| !credit.is_asked)?;
         credit.is_asked = true;
         Some([lacks, Bytes(self.joint().passed(self.at)[0])])
-    }
-
-    /// How much it would like to write without having credit for it, as it says.
-    fn lacks(&self, credit: &Credit) -> Option<Bytes> {
-        let lacks = self.joint().asked(self.at)[0].wrapping_sub(credit.granted);
-        (credit.is_limited && lacks.cast_signed() > 0).then_some(Bytes(lacks))
     }
 
     /// It has credit for so much more. Whether it is to ask again at once: who has used up all before will use this, too.
     pub(super) fn lend(&self, bytes: Bytes) -> bool {
         let mut credit = self.credit();
-        credit.is_asked = false;
-        let written = self.joint().asked(self.at)[1];
-        let has_used_all = credit.granted.wrapping_sub(written).cast_signed() <= 0;
-        credit.granted = credit.granted.wrapping_add(bytes.0);
+        let asks_again = credit.lend(bytes, self.joint().asked(self.at));
         if credit.is_limited {
             self.joint().grant(self.at, credit.granted);
         }
-        has_used_all && self.lacks(&credit).is_some()
+        asks_again
     }
 
     /// The program has left. Whether it leaves something unread.
@@ -405,6 +414,38 @@ mod tests {
     use std::time::Duration;
 
     proptest! {
+        /// Whatever programs say, they have credit for what was lent and for nothing else; one that says the truth has at
+        /// most two loans unused.
+        #[test]
+        fn words_give_no_credit(
+            steps in proptest::collection::vec((any::<u64>(), any::<u64>(), 1u64..100_000), 1..60),
+            wants in 1u64..1_000_000,
+        ) {
+            let mut credit = Credit { is_limited: true, granted: 7, is_asked: true };
+            let mut sum = 7u64;
+            for &(asked, written, bytes) in &steps {
+                credit.lend(Bytes(bytes), [asked, written]);
+                sum += bytes;
+                prop_assert_eq!((credit.granted, credit.is_asked), (sum, false));
+                prop_assert!(credit.lacks(asked).is_none_or(|lacks| lacks.0 <= 1 << 63));
+            }
+            let (mut honest, mut written) = (Credit { is_limited: true, ..Credit::default() }, 0);
+            let mut loans = Vec::new();
+            for &(_, uses, bytes) in &steps {
+                let asked = written + wants;
+                let asks = honest.lacks(asked).is_some() && (written == honest.granted || loans.len() < 2);
+                if asks && honest.lend(Bytes(bytes), [asked, written]) {
+                    loans.push(bytes);
+                }
+                let most = honest.granted - written;
+                prop_assert!(most <= 2 * 100_000, "{most} unused");
+                written += uses % (most + 1);
+                if written == honest.granted {
+                    loans.clear();
+                }
+            }
+        }
+
         /// Whatever programs say, no more is counted than memory could have carried; what is true is counted whole.
         #[test]
         fn what_cannot_be_true_is_not_counted(

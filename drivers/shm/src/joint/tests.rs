@@ -466,3 +466,101 @@ fn what_is_urgent_goes_with_tcp_and_in_its_place() {
     assert!(world.joint().is_joined());
     assert_eq!(read(99), b"tcpagain");
 }
+
+#[test]
+fn a_limited_writer_writes_what_is_granted_and_asks_for_the_rest() {
+    let world = World::new(600, 400);
+    world.fuse();
+    assert_eq!(world.write(0, &[1; 50]), 50);
+    assert_eq!((world.joint().begin_limit(0), world.write(0, &[2; 90])), (50, 0));
+    assert_eq!(world.joint().asked(0), [140, 50], "how far it would like to write");
+    assert!(world.end(0).asks_for_storage() && !world.end(0).asks_for_storage(), "once");
+    let is_writable = || world.end(0).readiness().has(crate::Readiness::WRITABLE);
+    assert!(!is_writable() && world.end(0).room() == 0);
+    world.joint().grant(0, 80);
+    assert!(is_writable() && world.end(0).room() == 30);
+    assert_eq!((world.write(0, &[2; 90]), world.write(0, &[2; 60])), (30, 0));
+    // The other direction is none of this one's.
+    assert_eq!(world.write(1, &[3; 100]), 100);
+    // Who waits and has nothing to write yet would like a frame's worth.
+    world.joint().grant(0, 140);
+    assert_eq!((world.write(0, &[2; 60]), is_writable()), (60, false));
+    let _ = world.end(0).asks_for_storage();
+    assert_eq!(world.joint().asked(0), [140 + ASKED_LEAST, 140]);
+    world.joint().end_limit(0);
+    assert_eq!((world.write(0, &[4; 999]), world.read(1, 999).len()), (860, 999));
+    // A limit that comes later begins with what is written then.
+    assert_eq!((world.joint().begin_limit(0), world.write(0, b"x")), (1000, 0));
+}
+
+#[test]
+fn who_writes_over_what_was_granted_waits_until_the_next_loan() {
+    let world = World::new(600, 400);
+    world.fuse();
+    world.joint().begin_limit(0);
+    world.joint().grant(0, 10);
+    let side = &world.joint().sides[0];
+    for lie in [0, 9, u64::MAX] {
+        side.granted.store(lie, Ordering::Relaxed);
+        assert_eq!(world.write(0, &[0; 9999]), if lie == 9 { 9 } else { 0 }, "{lie}");
+    }
+    // The daemon's own count is what counts.
+    world.joint().grant(0, 20);
+    assert_eq!(world.write(0, &[0; 9999]), 11);
+    // Whatever is asked, and whatever the writer has told of itself, the reader gets what was written.
+    side.asked.store(u64::MAX, Ordering::Relaxed);
+    assert_eq!((world.read(1, 999).len(), world.end(1).available()), (20, 0));
+}
+
+/// While limits come and go, nobody writes beyond what was granted, and who waits for credit is woken by it.
+#[test]
+fn no_byte_is_written_without_credit_between_threads() {
+    const BYTES: u64 = 40_000;
+    let world = World::new(3000, 1000);
+    world.fuse();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut cursor = 0;
+            while cursor < BYTES {
+                match world.write(0, &bytes_at(cursor, (BYTES - cursor).min(701) as usize)) {
+                    0 => {
+                        world.end(0).asks_for_storage();
+                        let writable = crate::Readiness::WRITABLE;
+                        world.end(0).wait(writable, crate::SLICE, &mut crate::Spin::new(1));
+                    }
+                    count => cursor += count as u64,
+                }
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        scope.spawn(|| {
+            let mut cursor = 0;
+            while cursor < BYTES {
+                let bytes = world.read(1, 997);
+                assert_eq!(bytes, bytes_at(cursor, bytes.len()));
+                cursor += bytes.len() as u64;
+                match bytes.is_empty() {
+                    true => std::thread::yield_now(),
+                    false if world.beside(1).makes_room() => drop(world.beside(1).tell(|_| true)),
+                    false => {}
+                }
+            }
+        });
+        while !is_over.load(Ordering::SeqCst) {
+            let mut granted = world.joint().begin_limit(0);
+            for _ in 0..20 {
+                let [asked, written] = world.joint().asked(0);
+                assert!(written <= granted, "{written} of {granted}");
+                if asked > granted {
+                    granted += 300;
+                    world.joint().grant(0, granted);
+                    world.beside(1).wake_threads();
+                }
+                std::thread::yield_now();
+            }
+            world.joint().end_limit(0);
+            world.beside(1).wake_threads();
+        }
+    });
+}

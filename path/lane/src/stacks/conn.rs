@@ -351,6 +351,7 @@ impl Conn {
             remote,
             is_fused: self.is_fused(),
             unfused: None,
+            limited: None,
             flow: self.awake.as_ref().and_then(|awake| Some(awake.flows?.1[0]?.0)),
             unsent: Bytes(written.saturating_sub(sent.0)),
             unread: Bytes::from(recv.unread_in_all()),

@@ -31,7 +31,7 @@ use core::net::IpAddr;
 
 use firelane_frame::{Chain, Driver, Frame};
 use firelane_ip::{
-    AddressError, AutoconfConfig, IfConfig, IfRouting, IpConfig, Route, RouteError, RouteTableError,
+    AddressError, AutoconfConfig, IfConfig, IfRouting, IpConfig, LOOPBACK, Route, RouteError, RouteTableError,
 };
 use firelane_socket::{ConnRef, Flags, Names, SocketError};
 use firelane_tcp::{FastOpenCounters, SynCounters};
@@ -253,8 +253,11 @@ impl Stacks {
     ) -> Option<StreamInfo> {
         let conn = self.conns.slab.get(self.conns.slab.resolve(conn)?)?;
         let shard = self.shards.get(conn.netstack.index())?;
-        let unfused = shard.unfused(common, links, &conn.tuple()?);
-        Some(StreamInfo { unfused, ..conn.info(now)? })
+        let tuple = conn.tuple()?;
+        let unfused = shard.unfused(common, links, &tuple);
+        let link = if conn.is_fused() { Some(LOOPBACK) } else { conn.route().map(|route| route.link) };
+        let limited = link.and_then(|link| links.limited_by(shard.flows_of(links, link, &tuple)));
+        Some(StreamInfo { unfused, limited, ..conn.info(now)? })
     }
 
     pub(crate) fn connections(&self) -> usize {
