@@ -316,11 +316,12 @@ impl Joined {
         self.bond.credit[self.at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on this end needs credit to write, or needs none any more. Whether that is new.
+    /// From now on this end needs credit to write, or needs none any more. Whether its program is to look again: if it has asked
+    /// before, while it was not fused, that may have come to nothing.
     pub(super) fn limit(&self, is_limited: bool) -> bool {
         let mut credit = self.credit();
         if credit.is_limited == is_limited {
-            return false;
+            return core::mem::take(&mut credit.is_asked);
         }
         *credit = Credit::default();
         match is_limited {

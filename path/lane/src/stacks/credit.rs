@@ -98,7 +98,7 @@ impl Stacks {
             conn.allowance = Allowance::Limited;
         }
         match conn.fusion {
-            Fusion::Beside => {
+            _ if conn.stream.is_far() => {
                 common.outbox.joins.push(Join::Lent(conn.stream.shared().words().token(), bytes));
             }
             Fusion::Fused(_) | Fusion::Parting(_) => {
@@ -110,7 +110,7 @@ impl Stacks {
                     self.conns.see_to_credit(id);
                 }
             }
-            Fusion::Alone | Fusion::Wished | Fusion::Severed => {}
+            Fusion::Alone | Fusion::Wished | Fusion::Severed | Fusion::Beside => {}
         }
     }
 }
