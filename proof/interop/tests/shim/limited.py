@@ -82,18 +82,16 @@ def explained(child, text):
         time.sleep(0.05)
 
 
-# Who waits for ever says where.
-faulthandler.dump_traceback_later(25, exit=True)
 listener = socket.create_server((HOST, PORT))
 orders, order = os.pipe()
 child = os.fork()
 if child == 0:
-    faulthandler.dump_traceback_later(20, exit=True)
     os.close(order)
-    listener.close()
     pump(socket.create_connection((HOST, PORT)), orders)
     os._exit(0)
 os.close(orders)
+# Who waits for ever says where.
+faulthandler.dump_traceback_later(25, exit=True)
 sock = listener.accept()[0]
 reader = Reader(sock)
 reader.take(0.1)
