@@ -170,7 +170,7 @@ impl Known<'_> {
         SocketReport {
             fd: 0,
             path: "firelane".to_owned(),
-            why: [self.why_segments(it), self.limit(it)].join("; ").trim_matches(&[';', ' ']).to_owned(),
+            why: [self.why_segments(it), self.limit(it)].join("; ").trim_matches([';', ' ']).to_owned(),
             protocol: if it.socket.is_datagram { "udp" } else { "tcp" }.to_owned(),
             state: state.to_owned(),
             local: it.socket.local,

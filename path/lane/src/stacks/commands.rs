@@ -7,7 +7,6 @@ use firelane_tcp::{Disposition, Events};
 use firelane_units::{ConnId, SocketId};
 
 use super::conn::{Conn, Leaving};
-use super::credit::loan_for;
 use super::inbound::Inside;
 use super::open::port;
 use super::shard::Listening;
@@ -42,11 +41,7 @@ impl<D> Inside<'_, D> {
                 stream.get().conn().into_iter().for_each(|conn| self.command(conn, Self::close));
             }
             SocketCommand::Abort(conn) => self.command(conn, Self::abort),
-            SocketCommand::Borrow { conn, lacks, carried } => {
-                if let Some(id) = self.conns.slab.resolve(conn) {
-                    self.conns.ask(id, loan_for(lacks.0, carried.0));
-                }
-            }
+            SocketCommand::Borrow { conn, lacks, carried } => self.conns.borrow(conn, [lacks, carried]),
             SocketCommand::SetOption(conn, option) => self.command(conn, |inside, id| {
                 let now = inside.common.now;
                 let conn = inside.conns.slab.get_mut(id)?;

@@ -5,7 +5,7 @@
 //! into the rings that it has lent, or for two programs to whoever serves them. One errand is under way at a time.
 
 use firelane_ip::LOOPBACK;
-use firelane_socket::Ready;
+use firelane_socket::{ConnRef, Ready};
 use firelane_units::{Bytes, ConnId};
 
 use super::Stacks;
@@ -34,7 +34,7 @@ pub(crate) enum Allowance {
 
 /// How much to ask for who lacks so much and has carried so much already: who carries much gets credit for some more such
 /// writes, so that each need not ask. Who has just begun may be about to end.
-pub(super) fn loan_for(lacks: u64, carried: u64) -> Bytes {
+fn loan_for(lacks: u64, carried: u64) -> Bytes {
     Bytes(lacks.max((carried / 4).min(lacks.saturating_mul(4)))).min(LOAN_MAX)
 }
 
@@ -55,8 +55,15 @@ impl Conns {
         }
     }
 
+    /// The program of a connection lacks so much credit, and has carried so much.
+    pub(super) fn borrow(&mut self, conn: ConnRef, [lacks, carried]: [Bytes; 2]) {
+        if let Some(id) = self.slab.resolve(conn) {
+            self.ask(id, loan_for(lacks.0, carried.0));
+        }
+    }
+
     /// A connection asks for credit.
-    pub(super) fn ask(&mut self, id: ConnId, bytes: Bytes) {
+    fn ask(&mut self, id: ConnId, bytes: Bytes) {
         if let Some(conn) = self.slab.get_mut(id).filter(|conn| conn.allowance == Allowance::Limited) {
             conn.allowance = Allowance::Asked;
             self.asking.push((id, bytes));
