@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -562,6 +563,22 @@ impl Inner {
     pub(crate) fn some_lane(&self, lanes: &[LaneId]) -> LaneId {
         let turn = self.next_lane.fetch_add(1, Ordering::Relaxed) as usize;
         lanes[turn % lanes.len()]
+    }
+
+    /// The lane in which a connection of the netstack `id` begins. One with a bound port belongs where its segments will
+    /// arrive; any other draws a port that leads to whichever lane it is given to.
+    pub(crate) fn lane_to_connect(
+        &self,
+        id: NetstackId,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> io::Result<LaneId> {
+        let (lane, has_others) =
+            self.registry().netstack_mut(id).map(|it| (self.some_lane(&it.lanes), it.lanes.len() > 1))?;
+        let Some(local) = local.filter(|local| has_others && local.port() != 0) else { return Ok(lane) };
+        let home = self.fabric.visit(lane, |now, lane| lane.lane_of_connect(now, id, local, remote));
+        // Without a way there it fails in any lane, which says why.
+        Ok(home.flatten().unwrap_or(lane))
     }
 
     /// Sends a change to every lane.

@@ -196,10 +196,9 @@ impl TcpStream {
         early: Option<&[u8]>,
     ) -> io::Result<(Self, usize)> {
         let engine = &stack.inner;
-        let (lane, unsent_limit) = engine
-            .registry()
-            .netstack_mut(stack.id)
-            .map(|n| (engine.some_lane(&n.lanes), n.config.sockets.unsent_limit()))?;
+        let lane = engine.lane_to_connect(stack.id, local, remote)?;
+        let unsent_limit =
+            engine.registry().netstack_mut(stack.id).map(|it| it.config.sockets.unsent_limit())?;
         let (mut end, slot) = stream(rings, lane, stack.id);
         let count = early.map_or(0, |text| end.send.preload(text));
         let socket = Self::new(Arc::clone(engine), end);

@@ -1,13 +1,13 @@
 //! Sockets over two netstacks in one process: blocking, asynchronous, many at once, and refused.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
 use firelane::{
-    FastOpenPolicy, ListenConfig, NetstackConfig, Poller, Ready, Stack, TcpListener, TcpStream, UdpSocket,
-    UrgentMode, WireConfig, wire,
+    FastOpenPolicy, ListenConfig, NetstackConfig, Poller, Ready, Stack, StreamConfig, TcpListener, TcpStream,
+    UdpSocket, UrgentMode, WireConfig, wire,
 };
 
 /// A server with `lanes` lanes at 10.0.0.1 and fd00::1, and a client at 10.0.0.2 and fd00::2.
@@ -347,4 +347,34 @@ fn a_stream_that_is_closed_at_once_leaves_nothing() {
         left() == 0
     });
     assert!(gone, "{} connections without a socket", left());
+}
+
+/// The segments of a connection arrive in the lane of its tuple, and a bound port leaves no choice of the tuple.
+#[test]
+fn who_has_bound_a_port_connects_with_any_number_of_lanes() {
+    let (server, client) = pair(4);
+    echo(TcpListener::bind(&server, "[::]:7").unwrap());
+    echo(TcpListener::bind(&client, "[::]:7").unwrap());
+    let ways = [
+        ("10.0.0.2", "10.0.0.1:7"),
+        ("0.0.0.0", "10.0.0.1:7"),
+        ("10.0.0.2", "10.0.0.2:7"),
+        ("0.0.0.0", "127.0.0.1:7"),
+        ("fd00::2", "[fd00::1]:7"),
+        ("::", "[fd00::2]:7"),
+    ];
+    for round in 0..16 {
+        for ((local, remote), port) in ways.into_iter().zip(3000 + 10 * round..) {
+            let local = SocketAddr::new(local.parse().unwrap(), port);
+            let rings = StreamConfig::default();
+            let begun = TcpStream::begin_from(&client, Some(local), remote.parse().unwrap(), rings);
+            let mut stream = begun.unwrap();
+            stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            stream.write_all(b"here").unwrap_or_else(|error| panic!("{local} to {remote}: {error}"));
+            let mut answer = [0; 4];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!((&answer, stream.local_addr().unwrap().port()), (b"here", port));
+        }
+    }
 }

@@ -3,6 +3,8 @@
 //! Owned by its squeue (`host.rs`); entered by messages ([`Lane::on_message`]) and by the worker's turn
 //! (`turn.rs`). It owns no thread and no clock.
 
+use core::net::SocketAddr;
+
 use firelane_filter::FilterCounts;
 use firelane_frame::{Arrival, Chain, Driver};
 use firelane_ip::Membership;
@@ -294,6 +296,18 @@ impl<D: Driver> Lane<D> {
     /// What is known of a connection at `now`; `None` if it is gone.
     pub fn stream_info(&self, now: Instant, conn: ConnRef) -> Option<StreamInfo> {
         self.stacks.stream_info(&self.common, &self.links, now, conn)
+    }
+
+    /// In which lane a connection from a bound `local` to `remote` has to begin, because its segments will arrive there;
+    /// `None` if there is no way to `remote`. Whoever draws the local port in its lane need not ask.
+    pub fn lane_of_connect(
+        &mut self,
+        now: Instant,
+        id: NetstackId,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Option<LaneId> {
+        self.stacks.lane_of_connect(&self.common, now, id, (local, remote))
     }
 
     /// What a netstack has counted in this lane; `None` if it has no such netstack.

@@ -86,7 +86,7 @@ impl Stream {
     ) -> io::Result<Arc<Self>> {
         let (local, remote) = ends;
         let engine = &stack.inner;
-        let lane = engine.registry().netstack_mut(stack.id).map(|n| engine.some_lane(&n.lanes))?;
+        let lane = engine.lane_to_connect(stack.id, local, remote)?;
         let made = stream_in(arena.rings(), rings, lane, stack.id);
         let (hold, slot) = made.ok_or(Errno::NOBUFS)?;
         let stream = Self::begin(arena, hold, rings, beginning);

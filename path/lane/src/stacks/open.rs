@@ -11,13 +11,37 @@ use firelane_ip::Egress;
 use firelane_socket::{Flags, Names, Ready, SocketError};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Birth, Connection, FastOpenAnswer, HalfOpen, Opening, Reopening, SegmentIn, TcpConfig};
-use firelane_units::{ConnId, DropReason, Instant, Port, SeqNum};
+use firelane_units::{ConnId, DropReason, Instant, LaneId, NetstackId, Port, SeqNum};
 
+use super::Stacks;
 use super::conn::Conn;
 use super::inbound::{Inside, TABLED};
 use super::outbound::mss_of;
+use crate::common::Common;
 use crate::message::{Connect, StreamOptions};
 use crate::steer::connection_lane;
+
+impl Stacks {
+    /// The lane in which the segments of a connection from a bound `local` to `remote` will arrive: the same for all who
+    /// ask, once the address from which it will speak is known. `None` without a way there.
+    pub(crate) fn lane_of_connect<D>(
+        &mut self,
+        common: &Common<D>,
+        now: Instant,
+        id: NetstackId,
+        (local, remote): (SocketAddr, SocketAddr),
+    ) -> Option<LaneId> {
+        let shard = self.shards.get_mut(id.index())?;
+        let local = SocketAddr::new(local.ip().to_canonical(), local.port());
+        let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+        let src = match local.ip() {
+            ip if ip.is_unspecified() => shard.ip.core.egress(now, None, remote.ip()).ok()?.src,
+            ip => ip,
+        };
+        let tuple = Inside::<D>::tuple(SocketAddr::new(src, local.port()), remote)?;
+        Some(connection_lane(&tuple, &shard.config.steering, &common.secrets.steering()))
+    }
+}
 
 impl<D> Inside<'_, D> {
     /// A program's connect.
