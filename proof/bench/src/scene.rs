@@ -209,9 +209,18 @@ mod tests {
     #[test]
     fn a_mortal_command_ends_with_who_started_it() {
         let sandbox = Sandbox::new();
-        // The kernel's parent is a thread.
-        let start = || mortal(&sandbox, "sleep").arg("60").spawn();
-        let mut child = std::thread::scope(|scope| scope.spawn(start).join()).unwrap().unwrap();
+        // The kernel's parent is a thread, and it must live until the command has asked to end with it.
+        let start = || {
+            let child = mortal(&sandbox, "sleep").arg("60").spawn().unwrap();
+            let comm = format!("/proc/{}/comm", child.id());
+            peer::retry(|| match fs::read_to_string(&comm)?.trim() {
+                "sleep" => Ok(()),
+                other => Err(format!("still {other}").into()),
+            })
+            .unwrap();
+            child
+        };
+        let mut child = std::thread::scope(|scope| scope.spawn(start).join()).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
     }
 }
