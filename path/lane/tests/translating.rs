@@ -134,6 +134,27 @@ fn a_server_inside_is_reached_and_others_hear_nothing() {
     }
 }
 
+/// Who is inside reaches the server inside by its name outside, though that is the router's own address.
+#[test]
+fn what_is_sent_to_a_name_outside_turns_round() {
+    for lanes in [1, 2] {
+        let mut net = ready(lanes);
+        translate(&mut net, &[redirect(80, station(0).0, 8080), map()]);
+        let inside = station(0).0;
+        for nth in 0..4 {
+            net.received(0);
+            net.send(0, &datagram(0, (inside, 7), (OUTSIDE, 80)));
+            let asked = net.received(0).into_iter().find(|frame| frame[12..14] == [8, 0]);
+            let ((src, port), to) = ends(&asked.unwrap());
+            assert_eq!((src, to), (OUTSIDE, (inside, 8080)), "{lanes} lanes, time {nth}");
+            net.send(0, &datagram(0, (inside, 8080), (src, port)));
+            let answered = net.received(0).into_iter().find(|frame| frame[12..14] == [8, 0]);
+            assert_eq!(ends(&answered.unwrap()), ((OUTSIDE, 80), (inside, 7)));
+        }
+        net.world.check_conservation();
+    }
+}
+
 #[test]
 fn rules_come_and_go_live() {
     let mut net = ready(2);

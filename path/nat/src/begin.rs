@@ -6,7 +6,9 @@
 
 use core::net::Ipv4Addr;
 
-use firelane_units::{Direction, DropReason, LinkId, NatAction, NatFiltering, NatPorts, NatTarget, Port};
+use firelane_units::{
+    Direction, DropReason, Instant, LinkId, NatAction, NatFiltering, NatPorts, NatTarget, Port,
+};
 use firelane_wire::IpProtocol;
 
 use crate::mappings::Mapping;
@@ -40,9 +42,10 @@ impl Nat {
         (direction, link): (Direction, LinkId),
         packet: &Packet,
         host: &impl Host,
+        now: Instant,
     ) -> Result<Option<u32>, DropReason> {
         match direction {
-            Direction::In => self.begin_in(link, packet, host),
+            Direction::In => self.begin_in(link, packet, host, now),
             Direction::Out => self.begin_out(link, &packet.tuple, host),
         }
     }
@@ -70,6 +73,7 @@ impl Nat {
         link: LinkId,
         packet: &Packet,
         host: &impl Host,
+        now: Instant,
     ) -> Result<Option<u32>, DropReason> {
         let tuple = &packet.tuple;
         if let Some(inner) = self.inner(link, tuple, host) {
@@ -85,7 +89,7 @@ impl Nat {
             let session = Session::new([*tuple, back], at, [NO_MAPPING, inner.mapping]);
             return self.enter(session, &inner.rule).map(Some);
         }
-        if let Some(made) = self.turn_round(link, tuple, host)? {
+        if let Some(made) = self.turn_round(link, packet, host, now)? {
             return Ok(Some(made));
         }
         if packet.flags.syn() && !packet.flags.ack() && self.may_become_mapped(link, tuple, host) {
@@ -95,24 +99,35 @@ impl Nat {
         Ok(None)
     }
 
-    /// One inside sends to the names that another has outside.
+    /// One inside sends to the names that another has outside. Its packet gets its destination before IP and its own names outside behind
+    /// IP, which takes no packet from outside that comes from itself: two sessions, of which the second begins here, too.
     fn turn_round(
         &mut self,
         link: LinkId,
-        tuple: &Tuple,
+        packet: &Packet,
         host: &impl Host,
+        now: Instant,
     ) -> Result<Option<u32>, DropReason> {
+        let tuple = &packet.tuple;
         let Some(inner) = self.inner_behind(link, tuple, host) else { return Ok(None) };
         self.make_room(tuple.src)?;
-        let outer = self.outer(inner.rule.rule.link, tuple, host)?;
-        let (src, port, mapping) =
-            outer.map_or((tuple.src, tuple.ports[0], NO_MAPPING), |it| (it.end.0, it.end.1, it.mapping));
-        let ports = [port, inner.end.1];
-        let back = Tuple { src, dst: inner.end.0, ports, protocol: tuple.protocol }.reversed();
-        // Who keeps its names is answered by the way of routes, and what it is told changes on its way out.
-        let way_back = if outer.is_some() { Direction::In } else { Direction::Out };
-        let session = Session::new([*tuple, back], [Direction::In, way_back], [mapping, inner.mapping]);
-        self.enter(session, &outer.map_or(inner.rule, |it| it.rule)).map(Some)
+        let ports = [tuple.ports[0], inner.end.1];
+        let within = Tuple { dst: inner.end.0, ports, ..*tuple };
+        let at = [Direction::In, Direction::Out];
+        let turned = Session::new([*tuple, within.reversed()], at, [NO_MAPPING, inner.mapping]);
+        if self.sessions.find(&within).is_none()
+            && let Some(outer) = self.outer(inner.rule.rule.link, tuple, host)?
+        {
+            let seen = Tuple { src: outer.end.0, ports: [outer.end.1, ports[1]], ..within };
+            let at = [Direction::Out, Direction::In];
+            let named = Session::new([within, seen.reversed()], at, [outer.mapping, NO_MAPPING]);
+            let named = self.enter(named, &outer.rule)?;
+            if let Some(session) = self.sessions.get_mut(named) {
+                session.renew(0, packet.flags, now, &self.limits);
+            }
+            self.make_room(tuple.src)?;
+        }
+        self.enter(turned, &inner.rule).map(Some)
     }
 
     /// Who a packet is for that arrives by a link.

@@ -219,7 +219,7 @@ impl Nat {
         }
         let found = match self.find(&packet, now) {
             Some(found) => Some(found),
-            None => self.begin((direction, link), &packet, host)?.map(|at| (at, 0)),
+            None => self.begin((direction, link), &packet, host, now)?.map(|at| (at, 0)),
         };
         let Some((at, way)) = found else { return Ok(None) };
         let Some(known) = self.carry((at, way), direction, &packet, bytes, is_open, now) else {

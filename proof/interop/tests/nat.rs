@@ -1,0 +1,118 @@
+//! Address translation against real programs: alice, inside, reaches bob, who knows no way to her; he reaches her server by the router's
+//! address, and so does she.
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use firelane_interop::{Daemon, Output, Sandbox};
+
+/// alice (10.1.0.2) inside, bob (10.2.0.2) outside, and a router on both etherstubs.
+const CONFIG: &str = r#"
+[etherstub.left0]
+[etherstub.right0]
+[vnic.alice0]
+over = "left0"
+tap = { namespace = "alice", addresses = ["10.1.0.2/24"] }
+[vnic.bob0]
+over = "right0"
+tap = { namespace = "bob", addresses = ["10.2.0.2/24"] }
+[vnic.r0]
+over = "left0"
+netstack = "router"
+[vnic.r1]
+over = "right0"
+netstack = "router"
+[netstack.router]
+nat = [
+    "map r1 10.1.0.0/24 -> 0/32 portmap tcp/udp 20000:60000",
+    "map r1 10.1.0.0/24 -> 0/32",
+    "rdr r1 10.2.0.1/32 port 80 -> 10.1.0.2 port 8080 tcp",
+]
+[netstack.router.addresses]
+"r0/v4" = "10.1.0.1/24"
+"r1/v4" = "10.2.0.1/24"
+[netstack.router.tunables]
+ipv4 = { forwarding = "on" }
+"#;
+
+/// How long a first answer may take: neighbours are asked for, servers start.
+const FIRST_ANSWER: Duration = Duration::from_secs(20);
+
+/// A server that ends with the value.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn serve(sandbox: &Sandbox, who: &str, port: &str) -> Server {
+    let folder = sandbox.folder().join(format!("www-{who}"));
+    std::fs::create_dir_all(&folder).expect("the sandbox's folder is writable");
+    std::fs::write(folder.join("who"), who).expect("the sandbox's folder is writable");
+    let mut command = sandbox.command("ip");
+    command.args(["netns", "exec", who, "python3", "-u", "-m", "http.server", port, "-d"]).arg(folder);
+    let log = std::fs::File::create(sandbox.folder().join(format!("{who}.log"))).expect("a log");
+    Server(command.stdout(Stdio::null()).stderr(log).spawn().expect("ip"))
+}
+
+fn until(what: &str, mut ask: impl FnMut() -> Output) -> String {
+    let begin = Instant::now();
+    loop {
+        let output = ask();
+        if output.code() == 0 {
+            return output.expect_success();
+        }
+        assert!(begin.elapsed() < FIRST_ANSWER, "{what}: {output:?}");
+    }
+}
+
+fn curl(sandbox: &Sandbox, who: &str, url: &str) -> String {
+    until(url, || sandbox.run(Some(who), "curl", &["-s", "-f", "--max-time", "3", url]))
+}
+
+#[test]
+fn inside_goes_out_and_is_reached_by_the_address_outside() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.folder().join("nat.toml");
+    std::fs::write(&path, CONFIG).expect("the sandbox's folder is writable");
+    let daemon = Daemon::start(&sandbox, &path);
+    sandbox.run(Some("alice"), "ip", &["route", "add", "default", "via", "10.1.0.1"]).expect_success();
+    // bob has no way to 10.1.0.0/24: what comes back comes back to the router.
+    until("ping", || sandbox.run(Some("alice"), "ping", &["-n", "-c", "2", "-W", "1", "10.2.0.2"]));
+    let (_alice, _bob) = (serve(&sandbox, "alice", "8080"), serve(&sandbox, "bob", "80"));
+    assert_eq!(curl(&sandbox, "alice", "http://10.2.0.2/who"), "bob");
+    let seen = std::fs::read_to_string(sandbox.folder().join("bob.log")).expect("a log");
+    assert!(seen.contains("10.2.0.1 - - ") && !seen.contains("10.1.0.2"), "{seen}");
+    assert_eq!(curl(&sandbox, "bob", "http://10.2.0.1/who"), "alice");
+    assert_eq!(curl(&sandbox, "alice", "http://10.2.0.1/who"), "alice", "hairpin");
+    // An error about what was translated finds back: nobody has that port.
+    let refused = sandbox.run(Some("alice"), "curl", &["-s", "--max-time", "3", "http://10.2.0.2:81/"]);
+    assert_eq!(refused.code(), 7, "{refused:?}");
+    let text = std::fs::read_to_string(&path).expect("it was written");
+    let other = sandbox.folder().join("other.toml");
+    std::fs::write(&other, text.replace("port 80 -> 10.1.0.2", "port 81 -> 10.1.0.2")).expect("a file");
+    let plan = daemon.firelane(&["apply", other.to_str().expect("a plain path")]).expect_success();
+    assert!(plan.starts_with("live      set filter of netstack router: nat 1 added, 1 removed\n"), "{plan}");
+    assert_eq!(curl(&sandbox, "bob", "http://10.2.0.1:81/who"), "alice");
+    assert_eq!(curl(&sandbox, "alice", "http://10.2.0.2/who"), "bob");
+}
+
+#[test]
+fn iperf3_passes_translated() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.folder().join("nat.toml");
+    std::fs::write(&path, CONFIG).expect("the sandbox's folder is writable");
+    let _daemon = Daemon::start(&sandbox, &path);
+    sandbox.run(Some("alice"), "ip", &["route", "add", "default", "via", "10.1.0.1"]).expect_success();
+    let mut command = sandbox.command("ip");
+    command.args(["netns", "exec", "bob", "iperf3", "-s"]).stdout(Stdio::null());
+    let _server = Server(command.spawn().expect("ip"));
+    for words in [&[][..], &["-R"], &["-u", "-b", "20M"]] {
+        let ask = || sandbox.run(Some("alice"), "iperf3", &[&["-c", "10.2.0.2", "-t", "1"], words].concat());
+        let text = until("iperf3", ask);
+        assert!(text.contains("receiver"), "{text}");
+    }
+}
