@@ -393,7 +393,7 @@ impl Hub {
                 stack: session.stack.clone(),
                 arena: Arc::clone(&session.arena),
                 owner: Arc::clone(&session.owner),
-                options: super::options::Options::default(),
+                options: Arc::default(),
                 is_arrival: false,
                 is_ahead: count > 1,
                 role: match kind {

@@ -35,7 +35,8 @@ pub(super) struct Socket {
     pub(super) stack: Stack,
     pub(super) arena: Arc<ProgramArena>,
     pub(super) owner: Arc<Owner>,
-    pub(super) options: Options,
+    /// A listener's connections have its options as long as they set none of their own.
+    pub(super) options: Arc<Options>,
     /// A listener's connection, which its program must take.
     pub(super) is_arrival: bool,
     /// Made ahead, for a program that may yet want it: it is nothing to show.
@@ -66,7 +67,7 @@ pub(super) struct Listening {
     pub(super) waiting: Option<(OwnedFd, Arrived)>,
 }
 
-const _: () = assert!(size_of::<Socket>() <= 208);
+const _: () = assert!(size_of::<Socket>() <= 88);
 
 /// Datagram sockets.
 impl Socket {
@@ -255,7 +256,7 @@ impl Socket {
             stack: self.stack.clone(),
             arena: Arc::clone(&self.arena),
             owner: Arc::clone(&self.owner),
-            options: self.options.clone(),
+            options: Arc::clone(&self.options),
             is_arrival: true,
             is_ahead: false,
             role: Role::Stream(stream, None),
@@ -275,7 +276,7 @@ impl Socket {
         if matches!(self.role, Role::Datagrams(..)) {
             return self.set_datagram_option(level, name, value);
         }
-        let told = self.options.set(level, name, value)?;
+        let told = Arc::make_mut(&mut self.options).set(level, name, value)?;
         if let Role::Stream(stream, _) = &self.role {
             stream.show(&self.arena, self.options.shown());
         }
