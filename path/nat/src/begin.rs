@@ -16,6 +16,7 @@ use crate::outside::{choose, opposite, target};
 use crate::packet::Packet;
 use crate::rules::{Rule, matches};
 use crate::session::{NO_MAPPING, Session};
+use crate::sessions::NatRef;
 use crate::tuple::Tuple;
 use crate::{Host, Nat};
 
@@ -269,8 +270,21 @@ impl Nat {
         })
     }
 
+    /// A packet that belongs to nothing known and begins nothing: it goes on as it is, unless it would leave with an address
+    /// of inside.
+    pub(crate) fn pass_stranger(
+        &self,
+        (direction, link): (Direction, LinkId),
+        packet: &Packet,
+        host: &impl Host,
+        reason: DropReason,
+    ) -> Result<Option<Option<NatRef>>, DropReason> {
+        let leaks = direction == Direction::Out && self.is_mapped_source(link, packet.tuple.src, host);
+        if leaks { Err(reason) } else { Ok(None) }
+    }
+
     /// Whether who sends by a link has another address outside, whatever it sends.
-    pub(crate) fn is_mapped_source(&self, link: LinkId, src: Ipv4Addr, host: &impl Host) -> bool {
+    fn is_mapped_source(&self, link: LinkId, src: Ipv4Addr, host: &impl Host) -> bool {
         let is_it = self.rules.first(|rule| {
             let is_map = !matches!(rule.action, NatAction::Redirect(_));
             rule.link == link

@@ -26,9 +26,8 @@ impl Nat {
         let session = found.and_then(|(at, way)| Some((self.sessions.get_mut(at)?, way)));
         let session = session.filter(|(session, way)| session.ends() > now && session.at[*way] == direction);
         let (Ok(quoted), Some((session, way))) = (quoted, session) else {
-            // RFC 5508 REQ-4: what is about nothing known does not leave with an address of inside.
-            let leaks = direction == Direction::Out && self.is_mapped_source(link, packet.tuple.src, host);
-            return if leaks { Err(DropReason::NatBadIcmp) } else { Ok(None) };
+            // RFC 5508 REQ-4.
+            return self.pass_stranger((direction, link), packet, host, DropReason::NatBadIcmp);
         };
         let (arrives, leaves) = (session.keys[way], session.ends_of(way));
         if packet.tuple.dst != arrives.dst {

@@ -67,8 +67,7 @@ impl Nat {
         let datagram = Datagram::new(&packet.tuple, (packet.datagram.unwrap_or(0), direction));
         let known = self.pieces.0.find(&datagram, now).and_then(|known| self.sessions.known(known));
         let Some((session, way)) = known.and_then(|(at, way)| Some((self.sessions.get_mut(at)?, way))) else {
-            let leaks = direction == Direction::Out && self.is_mapped_source(link, packet.tuple.src, host);
-            return if leaks { Err(DropReason::NatFragment) } else { Ok(None) };
+            return self.pass_stranger((direction, link), packet, host, DropReason::NatFragment);
         };
         packet.rewrite(bytes, &session.ends_of(way), false);
         Ok(Some(None))

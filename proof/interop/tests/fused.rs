@@ -86,18 +86,22 @@ fn every_answer_wakes_who_waits_for_it() {
     stage.wait_until_nothing_is_left();
 }
 
+/// Lets a script serve itself in the flow `served`, which it may look at and change.
+fn serve_in_a_flow(stage: &Stage<'_>, name: &str) {
+    let flow = ["flowadm", "add-flow", "-t", "-l", "web0", "-a", "transport=tcp,local_port=7777", "served"];
+    stage.daemon().firelane(&flow).expect_success();
+    let firelane = binary("firelane").display().to_string();
+    let words = ["/usr/bin/python3", &script(name), Stage::FIRELANE, &firelane];
+    println!("{}", stage.ask(On::Firelane, &words));
+    stage.wait_until_nothing_is_left();
+}
+
 #[test]
 fn what_two_programs_carry_past_the_daemon_is_counted_to_the_byte() {
     for lanes in [1, 2] {
         let sandbox = Sandbox::new();
         let stage = Stage::new(&sandbox, lanes);
-        let flow =
-            ["flowadm", "add-flow", "-t", "-l", "web0", "-a", "transport=tcp,local_port=7777", "served"];
-        stage.daemon().firelane(&flow).expect_success();
-        let firelane = binary("firelane").display().to_string();
-        let words = ["/usr/bin/python3", &script("counted.py"), Stage::FIRELANE, &firelane];
-        stage.ask(On::Firelane, &words);
-        stage.wait_until_nothing_is_left();
+        serve_in_a_flow(&stage, "counted.py");
         // The history has it, too, a second later, and forgets nothing of connections that are over.
         let shown = stage.daemon().firelane(&["flowstat", "-p", "-o", "rfused,ofused", "served"]);
         let shown = shown.expect_success();
@@ -288,12 +292,6 @@ fn limits_hold_between_two_programs_and_follow_their_changes() {
     for lanes in [1, 2] {
         let sandbox = Sandbox::new();
         let stage = Stage::new(&sandbox, lanes);
-        let flow =
-            ["flowadm", "add-flow", "-t", "-l", "web0", "-a", "transport=tcp,local_port=7777", "served"];
-        stage.daemon().firelane(&flow).expect_success();
-        let firelane = binary("firelane").display().to_string();
-        let words = ["/usr/bin/python3", &script("limited.py"), Stage::FIRELANE, &firelane];
-        println!("{}", stage.ask(On::Firelane, &words));
-        stage.wait_until_nothing_is_left();
+        serve_in_a_flow(&stage, "limited.py");
     }
 }
