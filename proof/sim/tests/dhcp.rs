@@ -17,7 +17,7 @@ use firelane_units::{Instant, IpPrefix, MacAddr, Mtu};
 
 mod datagram;
 
-use datagram::Socket;
+use datagram::{Socket, World as _};
 
 const CLIENT_PORT: u16 = 68;
 const SERVER_PORT: u16 = 67;
@@ -265,6 +265,25 @@ struct World {
 const SERVERS: [u8; 2] = [1, 2];
 const NEIGHBOUR: u8 = 9;
 
+impl datagram::World for World {
+    fn parts(&mut self) -> (&mut Sim, Vec<&Socket>) {
+        let Self { sim, stations, servers, .. } = self;
+        let sockets = stations.iter().map(|it| &it.socket).chain(servers.iter().map(|it| &it.socket));
+        (sim, sockets.collect())
+    }
+
+    fn turn(&mut self) -> Option<Instant> {
+        let now = self.sim.now();
+        for notice in self.sim.notices() {
+            self.stations.iter_mut().for_each(|it| it.on_notice(now, &notice));
+        }
+        let next = self.stations.iter_mut().filter_map(|it| it.turn(&mut self.sim)).min();
+        self.servers.iter_mut().for_each(|it| it.turn(&mut self.sim, &mut self.random));
+        self.check();
+        next
+    }
+}
+
 impl World {
     /// A host with `clients` stations, and one over a wire with two servers' netstacks and a neighbour that has
     /// 10.0.0.9.
@@ -293,36 +312,6 @@ impl World {
     fn serve(&mut self, stack: StackId, manner: Manner, pool: &[u8]) {
         let server = Server::new(&mut self.sim, stack, manner, pool);
         self.servers.push(server);
-    }
-
-    /// Until `done`, at most `span`. What must hold at any time holds at each step.
-    #[track_caller]
-    fn run(&mut self, span: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
-        let limit = self.sim.now() + span;
-        loop {
-            for notice in self.sim.notices() {
-                let now = self.sim.now();
-                self.stations.iter_mut().for_each(|it| it.on_notice(now, &notice));
-            }
-            let mut next = limit;
-            for station in &mut self.stations {
-                next = next.min(station.turn(&mut self.sim).unwrap_or(limit));
-            }
-            self.servers.iter_mut().for_each(|it| it.turn(&mut self.sim, &mut self.random));
-            self.check();
-            if done(self) {
-                return true;
-            }
-            if self.sim.now() >= limit {
-                return false;
-            }
-            let Self { sim, stations, servers, .. } = self;
-            sim.run_until(next.max(sim.now()), |sim| {
-                let mut sockets =
-                    stations.iter().map(|it| &it.socket).chain(servers.iter().map(|it| &it.socket));
-                sim.has_notices() || sockets.any(|it| it.end.recv.is_readable())
-            });
-        }
     }
 
     #[track_caller]

@@ -1,13 +1,15 @@
-//! A program's datagram socket in a simulation, of which the clients and servers of the DHCP tests are made.
+//! A program's datagram socket in a simulation, of which the clients and servers of the DHCP tests are made, and how a world
+//! of them goes on.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use firelane_frame::Envelope;
 use firelane_ip::SourceFilter;
 use firelane_lane::{Bind, DatagramKind, DatagramOption, Join, LaneMessage, Sharing, SocketCommand};
 use firelane_sim::{Sim, StackId};
 use firelane_socket::{DatagramEnd, datagram};
-use firelane_units::{LaneId, SocketId};
+use firelane_units::{Instant, LaneId, SocketId};
 
 /// A datagram socket on one link.
 pub(crate) struct Socket {
@@ -76,5 +78,32 @@ impl Socket {
         let datagram = self.end.recv.recv(&mut bytes).unwrap_or_default()?;
         bytes.truncate(datagram.copied);
         Some((bytes, datagram.envelope.peer))
+    }
+}
+
+/// A simulation with programs that speak by datagrams.
+pub(crate) trait World {
+    /// The simulation, and the sockets that are waited for.
+    fn parts(&mut self) -> (&mut Sim, Vec<&Socket>);
+
+    /// Everybody does what is to be done now, and what must hold at any time is looked at; when there is more.
+    fn turn(&mut self) -> Option<Instant>;
+
+    /// Goes on until `done`, at most for `span`; whether it is done.
+    fn run(&mut self, span: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
+        let limit = self.parts().0.now() + span;
+        loop {
+            let next = self.turn().unwrap_or(limit).min(limit);
+            if done(self) {
+                return true;
+            }
+            let (sim, sockets) = self.parts();
+            if sim.now() >= limit {
+                return false;
+            }
+            sim.run_until(next.max(sim.now()), |sim| {
+                sim.has_notices() || sockets.iter().any(|it| it.end.recv.is_readable())
+            });
+        }
     }
 }
