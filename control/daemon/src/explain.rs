@@ -207,7 +207,6 @@ impl Known<'_> {
         let why = match &it.info {
             None => return String::new(),
             Some(info) if info.is_fused => return String::new(),
-            Some(_) if !it.is_with_itself => "not fused: its peer is not on this netstack",
             Some(info) => match info.unfused {
                 Some(Unfused::Property) => "not fused: _fusion is off",
                 Some(Unfused::Link(id)) => {
@@ -219,6 +218,13 @@ impl Known<'_> {
                     return format!("not fused: fusion is off at flow {name}");
                 }
                 Some(Unfused::Captured) => "not fused: a capture looks on at its VNIC or its flow",
+                Some(Unfused::Away) => "not fused: its peer is not on this netstack",
+                Some(Unfused::Apart) => {
+                    "not fused: its peer is on another netstack, and not both have fusion=on"
+                }
+                Some(Unfused::Filtered) => {
+                    "not fused: packets between its netstacks are filtered or translated"
+                }
                 None => "not fused: its segments are still on their way, or its peer is no program",
             },
         };

@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use firelane::{
-    Algorithm, DadConfig, FastOpenPolicy, FlowMatch, Forwarding, FusionTuning, HopLimits, IpProtocol,
-    Keepalive, MtuProbing, NetstackConfig, Profile, ProtectionRules, RouteConfig, RouteKind, RtoLimits,
-    SocketDefaults, StreamConfig, SynCookies, TcpConfig, Willing,
+    Algorithm, DadConfig, FastOpenPolicy, FlowMatch, Forwarding, FuseWith, FusionTuning, HopLimits,
+    IpProtocol, Keepalive, MtuProbing, NetstackConfig, Profile, ProtectionRules, RouteConfig, RouteKind,
+    RtoLimits, SocketDefaults, StreamConfig, SynCookies, TcpConfig, Willing,
 };
-use firelane_model::{ClientId, Guard, Prop, Route, RouteEnd, Tunables, Way};
+use firelane_model::{ClientId, Fusing, Guard, Prop, Route, RouteEnd, Tunables, Way};
 use firelane_units::Mss;
 
 /// What protects a VNIC from its user.
@@ -19,6 +19,15 @@ pub(crate) fn protection(guard: &Guard) -> ProtectionRules {
         kinds: guard.kinds,
         allowed_ips: guard.allowed_ips.clone(),
         allowed_cids: guard.allowed_cids.iter().map(ClientId::bytes).collect(),
+    }
+}
+
+/// With whom connections are fused.
+pub(crate) fn fusion(fusing: Fusing) -> FuseWith {
+    match fusing {
+        Fusing::On => FuseWith::Others,
+        Fusing::SameZone => FuseWith::Itself,
+        Fusing::Off => FuseWith::Nobody,
     }
 }
 

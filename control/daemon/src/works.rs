@@ -461,7 +461,7 @@ impl Works {
                 self.engine.set_link_priority(id, to.priority)?;
             }
             if from.fusion != to.fusion {
-                self.engine.set_link_fusion(id, to.fusion == Fusing::SameZone)?;
+                self.engine.set_link_fusion(id, settings::fusion(to.fusion))?;
             }
             Ok(())
         };
@@ -574,8 +574,8 @@ impl Works {
         let rule = settings::rule(&flow.matching);
         let id = self.engine.add_flow(link, rule, flow.maxbw, flow.priority).map_err(refused)?;
         self.flows.insert(name.clone(), id);
-        if flow.fusion == Fusing::Off {
-            self.engine.set_flow_fusion(id, false).map_err(refused)?;
+        if flow.fusion != Fusing::default() {
+            self.engine.set_flow_fusion(id, settings::fusion(flow.fusion)).map_err(refused)?;
         }
         Ok(())
     }
@@ -589,7 +589,7 @@ impl Works {
             self.engine.set_flow_priority(id, to.priority).map_err(refused)?;
         }
         if from.fusion != to.fusion {
-            self.engine.set_flow_fusion(id, to.fusion == Fusing::SameZone).map_err(refused)?;
+            self.engine.set_flow_fusion(id, settings::fusion(to.fusion)).map_err(refused)?;
         }
         Ok(())
     }

@@ -16,8 +16,8 @@ use firelane_flow::FlowConfig;
 use firelane_frame::PoolsConfig;
 use firelane_ip::{AutoconfConfig, IidKind};
 use firelane_lane::{
-    Control, FlowSetup, LaneMessage, LinkConfig, NetstackConfig as LaneNetstack, Notice, PortConfig,
-    PortKind, PortUser, RouteConfig, Wake,
+    Control, FlowSetup, FuseWith, LaneMessage, LinkConfig, NetstackConfig as LaneNetstack, Notice,
+    PortConfig, PortKind, PortUser, RouteConfig, Wake,
 };
 use firelane_switch::Rules as ProtectionRules;
 use firelane_tcp::TcpConfig;
@@ -333,27 +333,26 @@ impl Engine {
         self.set_flow_priority(flow.ok_or(ChangeError::NoLink(link))?, priority)
     }
 
-    /// Says whether connections of a netstack with itself may be fused that belong to a VNIC, or to any over a link. Those
-    /// that run follow.
+    /// Says with whom connections may be fused that belong to a VNIC, or to any over a link. Those that run follow.
     ///
     /// # Errors
     /// It does not exist.
-    pub fn set_link_fusion(&self, link: LinkId, may: bool) -> Result<(), ChangeError> {
+    pub fn set_link_fusion(&self, link: LinkId, with: FuseWith) -> Result<(), ChangeError> {
         let registry = self.0.registry();
         let flow = registry.vnics.get(&link).map(|v| v.flow);
         let flow = flow.or_else(|| registry.links.get(&link).map(|l| l.flow));
         drop(registry);
-        self.set_flow_fusion(flow.ok_or(ChangeError::NoLink(link))?, may)
+        self.set_flow_fusion(flow.ok_or(ChangeError::NoLink(link))?, with)
     }
 
     /// The same of a flow.
     ///
     /// # Errors
     /// It does not exist.
-    pub fn set_flow_fusion(&self, flow: FlowId, may: bool) -> Result<(), ChangeError> {
+    pub fn set_flow_fusion(&self, flow: FlowId, with: FuseWith) -> Result<(), ChangeError> {
         let registry = self.0.registry();
         registry.flows.get(&flow).ok_or(ChangeError::NoFlow(flow))?;
-        self.0.tell_all(|_| Control::SetFusion(flow, may))
+        self.0.tell_all(|_| Control::SetFusion(flow, with))
     }
 
     /// Makes a flow of a VNIC, or of what passes the wire of a link.

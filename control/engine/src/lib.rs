@@ -92,7 +92,7 @@ pub use firelane_ip::{
     IcmpCounts, IfRouting, IidKind, Membership, Resolvers, ReversePath, RouteKind, RouterFlags, SourceFilter,
 };
 pub use firelane_lane::{
-    ConnectionRow, Cursor, FilteredPacket, FusionTuning, LimitedBy, NetstackCounters, Notice,
+    ConnectionRow, Cursor, FilteredPacket, FuseWith, FusionTuning, LimitedBy, NetstackCounters, Notice,
     Owner as PacketOwner, RouteConfig, Seen, Sight, SocketKind, SocketRow, Step, StepCount, StepCounts,
     StreamInfo, Table, Unfused,
 };

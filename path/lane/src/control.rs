@@ -14,7 +14,7 @@ use firelane_ip::LOOPBACK;
 use crate::common::Common;
 use crate::counters::PortCounters;
 use crate::links::Links;
-use crate::message::{FlowSetup, LinkConfig, PortConfig, PortKind, PortUser, Stage};
+use crate::message::{FlowSetup, FuseWith, LinkConfig, PortConfig, PortKind, PortUser, Stage};
 use crate::ports::{FlowPlace, Port, Queue, SwitchedLink};
 
 /// Why a change was refused, in words.
@@ -114,7 +114,7 @@ impl<D: Driver> Links<D> {
         }
         self.changed();
         self.places
-            .insert(flow.index(), FlowPlace { owner, rule, home, may_fuse: true })
+            .insert(flow.index(), FlowPlace { owner, rule, home, fuses: FuseWith::default() })
             .map_err(|_| "the flow exists")
     }
 
@@ -124,7 +124,7 @@ impl<D: Driver> Links<D> {
         self.flows.remove(flow, |direction, frame| held.push((direction, frame))).map_err(flow_refusal)?;
         self.changed();
         let place = self.places.remove(flow.index()).ok_or("no such flow")?;
-        self.count_unfusing();
+        self.count_fusing();
         if let (Some(rule), Some(port)) = (place.rule, self.ports.get_mut(place.owner.index())) {
             port.rules.remove(&rule);
         }
@@ -162,14 +162,15 @@ impl<D: Driver> Links<D> {
         Ok(())
     }
 
-    pub(crate) fn set_fusion(&mut self, flow: FlowId, may_fuse: bool) -> Result<(), Refusal> {
-        self.places.get_mut(flow.index()).ok_or("no such flow")?.may_fuse = may_fuse;
-        self.count_unfusing();
+    pub(crate) fn set_fusion(&mut self, flow: FlowId, fuses: FuseWith) -> Result<(), Refusal> {
+        self.places.get_mut(flow.index()).ok_or("no such flow")?.fuses = fuses;
+        self.count_fusing();
         Ok(())
     }
 
-    fn count_unfusing(&mut self) {
-        self.unfusing = self.places.iter().filter(|place| !place.may_fuse).count();
+    fn count_fusing(&mut self) {
+        let count = |with| self.places.iter().filter(|place| place.fuses == with).count();
+        (self.unfusing, self.crossing) = (count(FuseWith::Nobody), count(FuseWith::Others));
     }
 
     pub(crate) fn set_steering(&mut self, netstack: NetstackId, steering: Option<Steering>) {

@@ -124,6 +124,7 @@ impl<D: Driver> Lane<D> {
         if let Err(why) = self.apply(control) {
             self.common.outbox.notices.push(Notice::Refused { what, why });
         }
+        self.stacks.note_crossing(&self.links);
         if is_about_limits {
             self.links.ask_anew(&mut self.common);
         }
@@ -172,7 +173,7 @@ impl<D: Driver> Lane<D> {
             Control::RemoveFlow(flow) => links.remove_flow(common, flow),
             Control::SetMaxbw(flow, maxbw) => links.set_maxbw(common, flow, maxbw),
             Control::SetPriority(flow, priority) => links.set_priority(flow, priority),
-            Control::SetFusion(flow, may_fuse) => links.set_fusion(flow, may_fuse),
+            Control::SetFusion(flow, fuses) => links.set_fusion(flow, fuses),
             Control::SetHome(flow, home) => links.set_home(flow, home),
             Control::AddNetstack(config) => {
                 links.set_steering(config.id, Some(config.steering.clone()));

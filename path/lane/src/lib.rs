@@ -100,8 +100,8 @@ pub use lane::Lane;
 pub use look::Look;
 pub use message::{
     Bind, Connect, ConnectDatagrams, Control, DatagramKind, DatagramOption, FilteredPacket, FlowSetup,
-    Frames, FusionTuning, Join, LaneMessage, Learned, LinkConfig, Listen, NetstackConfig, PortConfig,
-    PortKind, PortUser, RouteConfig, SocketCommand, Stage, StreamOption, StreamOptions,
+    Frames, FuseWith, FusionTuning, Join, LaneMessage, Learned, LinkConfig, Listen, NetstackConfig,
+    PortConfig, PortKind, PortUser, RouteConfig, SocketCommand, Stage, StreamOption, StreamOptions,
 };
 pub use netstack_counters::{NetstackCounters, TcpCounters, UdpCounters};
 pub use outbox::{Notice, Outlet};

@@ -41,8 +41,9 @@ pub(crate) struct Links<D> {
     pub(crate) switches: Dense<SwitchedLink>,
     pub(crate) flows: FlowTable,
     pub(crate) places: Dense<FlowPlace>,
-    /// How many flows keep their connections from being fused.
+    /// How many flows keep their connections from being fused, and how many let them be with other netstacks'.
     pub(crate) unfusing: usize,
+    pub(crate) crossing: usize,
     pub(crate) queues: Dense<Queue<D>>,
     /// Who looks at the frames of protected ports.
     pub(crate) guards: Dense<Guard>,
@@ -96,6 +97,7 @@ impl<D> Links<D> {
             flows: FlowTable::new(),
             places: Dense::new(),
             unfusing: 0,
+            crossing: 0,
             queues: Dense::new(),
             guards: Dense::new(),
             arrivals: Arrivals::default(),

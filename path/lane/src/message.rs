@@ -129,8 +129,8 @@ pub enum Control<D> {
     SetMaxbw(FlowId, Option<BitRate>),
     /// A flow's priority changes.
     SetPriority(FlowId, Priority),
-    /// Whether connections that belong to a flow, or to one that is part of it, may be fused.
-    SetFusion(FlowId, bool),
+    /// With whom connections may be fused that belong to a flow, or to one that is part of it.
+    SetFusion(FlowId, FuseWith),
     /// A flow's home changes (a limit came or went above it).
     SetHome(FlowId, Option<LaneId>),
     /// A netstack begins.
@@ -204,6 +204,18 @@ pub struct LinkConfig {
     pub link: LinkId,
     /// The largest packet between its VNICs.
     pub mtu: Mtu,
+}
+
+/// With whom connections of a link or a flow may be fused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FuseWith {
+    /// With nobody: segments carry their text.
+    Nobody,
+    /// With sockets of the same netstack.
+    #[default]
+    Itself,
+    /// With those of other netstacks on the same switch as well, if the other end says so, too.
+    Others,
 }
 
 /// A port of a link's switch.

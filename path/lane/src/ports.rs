@@ -9,7 +9,7 @@ use firelane_switch::Switch;
 use firelane_units::{Direction, FlowId, Instant, LaneId, LinkId, Mtu, SwitchPortId};
 
 use crate::counters::PortCounters;
-use crate::message::{PortKind, PortUser};
+use crate::message::{FuseWith, PortKind, PortUser};
 
 /// A port of a link's switch: an uplink or a VNIC.
 pub(crate) struct Port {
@@ -145,6 +145,6 @@ pub(crate) struct FlowPlace {
     pub(crate) owner: LinkId,
     pub(crate) rule: Option<firelane_classify::FlowMatch>,
     pub(crate) home: Option<LaneId>,
-    /// Whether its connections may be fused.
-    pub(crate) may_fuse: bool,
+    /// With whom its connections may be fused.
+    pub(crate) fuses: FuseWith,
 }

@@ -17,7 +17,7 @@ pub struct StreamInfo {
     pub remote: SocketAddr,
     /// Its text does not go in segments: the peer reads the send ring.
     pub is_fused: bool,
-    /// What keeps it from that, if both its ends are of one netstack.
+    /// What keeps it from that, if it is known.
     pub unfused: Option<Unfused>,
     /// Whose limit is the tightest on what it sends, if any has a say.
     pub limited: Option<LimitedBy>,
@@ -33,7 +33,7 @@ pub struct StreamInfo {
     pub receive_buffer: Bytes,
 }
 
-/// Why a netstack's connection with itself is not fused.
+/// Why a connection is not fused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfused {
     /// The netstack's property `_fusion` is off.
@@ -44,6 +44,12 @@ pub enum Unfused {
     Flow(FlowId),
     /// Somebody looks on at a VNIC or a flow of one of its ends.
     Captured,
+    /// Its peer is of no netstack that is near: on the same switch, with its sockets in the same lane.
+    Away,
+    /// Its peer is of another netstack on the same switch, and not both say that they fuse with others.
+    Apart,
+    /// Its peer is of another netstack, and one of the two filters or translates packets.
+    Filtered,
 }
 
 /// Whose limit holds.

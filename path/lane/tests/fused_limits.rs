@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use firelane_classify::FlowMatch;
 use firelane_flow::FlowConfig;
-use firelane_lane::{Control, FlowSetup, FusionTuning, NetstackConfig, SocketCommand};
+use firelane_lane::{Control, FlowSetup, FuseWith, FusionTuning, NetstackConfig, SocketCommand};
 use firelane_socket::{Flags, StreamEnd};
 use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId, Port, Priority};
 use firelane_wire::IpProtocol;
@@ -213,7 +213,7 @@ fn segments_and_rings_share_one_limit() {
     // One of the two goes in segments: a flow of its own forbids it to be fused.
     let port = pairs.pairs[1].0.shared().names().unwrap().local.port();
     pairs.world.add_flow(part(7, Some(1), port, None, LaneId(0)));
-    pairs.world.all(|| Control::SetFusion(FlowId(7), false));
+    pairs.world.all(|| Control::SetFusion(FlowId(7), FuseWith::Nobody));
     pairs.world.run();
     assert!(fused(&pairs.pairs[0].0) && !fused(&pairs.pairs[1].0));
     pairs.saturate(1 << 14, 2);

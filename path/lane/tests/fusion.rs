@@ -11,8 +11,8 @@ use firelane_classify::FlowMatch;
 use firelane_flow::FlowConfig;
 use firelane_frame::{RingReader, byte_ring};
 use firelane_lane::{
-    CaptureTap, Captured, Control, FlowSetup, FusionTuning, LaneMessage, NetstackConfig, SocketCommand,
-    StreamOption, Unfused,
+    CaptureTap, Captured, Control, FlowSetup, FuseWith, FusionTuning, LaneMessage, NetstackConfig,
+    SocketCommand, StreamOption, Unfused,
 };
 use firelane_socket::{
     Flags, ListenerEnd, ReadError, Ready, SocketError, SocketToken, StreamEnd, UrgentMode, WriteError,
@@ -579,7 +579,7 @@ fn a_link_a_vnic_or_a_flow_says_whether_connections_are_fused_and_running_ones_f
         // The server's own flow, and what it is part of.
         for (flow, why) in [(served, Unfused::Flow(served)), (FlowId(1), Unfused::Link(LinkId(1)))] {
             pair.write(&pattern(0, 5000)).unwrap();
-            pair.world.all(|| Control::SetFusion(flow, false));
+            pair.world.all(|| Control::SetFusion(flow, FuseWith::Nobody));
             pair.world.run();
             assert!(!is_fused(&pair.client) && !is_fused(&pair.server));
             let (lane, conn) = (pair.client.shared().lane(), pair.client.shared().conn().unwrap());
@@ -588,17 +588,17 @@ fn a_link_a_vnic_or_a_flow_says_whether_connections_are_fused_and_running_ones_f
             let mut bytes = [0; 5000];
             assert_eq!(pair.read(&mut bytes), Ok(5000));
             assert_eq!(bytes[..], pattern(0, 5000));
-            pair.world.all(|| Control::SetFusion(flow, true));
+            pair.world.all(|| Control::SetFusion(flow, FuseWith::Itself));
             pair.world.run();
             assert!(is_fused(&pair.client) && is_fused(&pair.server));
         }
         // A flow that forbids it and goes leaves its connections to those who do not.
-        pair.world.all(|| Control::SetFusion(served, false));
+        pair.world.all(|| Control::SetFusion(served, FuseWith::Nobody));
         pair.world.all(|| Control::RemoveFlow(served));
         pair.world.run();
         assert!(is_fused(&pair.client));
         // Another VNIC's say is nothing to it.
-        pair.world.all(|| Control::SetFusion(FlowId(2), false));
+        pair.world.all(|| Control::SetFusion(FlowId(2), FuseWith::Nobody));
         pair.world.run();
         assert!(is_fused(&pair.client) && is_fused(&pair.server));
         pair.world.check_conservation();

@@ -1,7 +1,7 @@
 //! Where unmodified programs are tested: a real daemon with a netstack for them, and the kernel's beside it.
 //!
 //! [`On::Firelane`] is the netstack `web`, whose programs `firelane run` starts; [`On::Kernel`] is a network namespace
-//! on the same switch. What a program leaves behind in the daemon is counted in descriptors: each socket has one.
+//! on the same switch, and [`On::Neighbour`] another netstack there, where a test asks for one. What a program leaves behind in the daemon is counted in descriptors: each socket has one.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,14 @@ tap = { namespace = "kernel", addresses = ["10.0.0.1/24"] }
 "web0/v4" = "10.0.0.10/24"
 "#;
 
+const NEIGHBOUR: &str = r#"
+[vnic.next0]
+over = "s1"
+netstack = "next"
+[netstack.next.addresses]
+"next0/v4" = "10.0.0.20/24"
+"#;
+
 /// How long a program may take, and a server may live.
 const SECONDS: &str = "90";
 /// How long a server may take to answer, and the daemon to forget a program.
@@ -35,6 +43,8 @@ pub enum On {
     Firelane,
     /// In the kernel's namespace, at [`Stage::KERNEL`].
     Kernel,
+    /// On the other netstack, at [`Stage::NEIGHBOUR`].
+    Neighbour,
 }
 
 /// Both places.
@@ -94,25 +104,41 @@ impl<'a> Stage<'a> {
     pub const FIRELANE: &'static str = "10.0.0.10";
     /// The kernel's.
     pub const KERNEL: &'static str = "10.0.0.1";
+    /// The other netstack's.
+    pub const NEIGHBOUR: &'static str = "10.0.0.20";
 
     /// Starts a daemon with so many lanes.
     ///
     /// # Panics
     /// If it does not start.
     pub fn new(sandbox: &'a Sandbox, lanes: usize) -> Self {
+        Self::start(sandbox, lanes, HOST, &["web0/v4"])
+    }
+
+    /// The same with another netstack.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn with_neighbour(sandbox: &'a Sandbox, lanes: usize) -> Self {
+        Self::start(sandbox, lanes, &format!("{HOST}{NEIGHBOUR}"), &["web0/v4", "next0/v4"])
+    }
+
+    fn start(sandbox: &'a Sandbox, lanes: usize, host: &str, addresses: &[&str]) -> Self {
         let config = sandbox.folder().join("host.toml");
-        std::fs::write(&config, HOST).expect("the sandbox's folder is writable");
+        std::fs::write(&config, host).expect("the sandbox's folder is writable");
         // Servers that give up their rights still read and write here.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(sandbox.folder(), open).expect("the folder is ours");
         let lanes = lanes.to_string();
         let daemon = Daemon::start_with(sandbox, &["--config", &config.to_string_lossy(), "--lanes", &lanes]);
         // An address is nobody's before its conflict detection ends, and sockets cannot be bound to it.
-        let shown = || daemon.firelane(&["ipadm", "show-addr", "web0/v4"]).expect_success();
         let deadline = Instant::now() + Duration::from_secs(20);
-        while !shown().contains(" ok ") {
-            assert!(Instant::now() < deadline, "the address does not come: {}", shown());
-            std::thread::sleep(Duration::from_millis(20));
+        for address in addresses {
+            let shown = || daemon.firelane(&["ipadm", "show-addr", address]).expect_success();
+            while !shown().contains(" ok ") {
+                assert!(Instant::now() < deadline, "the address does not come: {}", shown());
+                std::thread::sleep(Duration::from_millis(20));
+            }
         }
         let descriptors = descriptors_of(&daemon);
         Self { sandbox, daemon, descriptors }
@@ -136,12 +162,13 @@ impl<'a> Stage<'a> {
     /// A command line.
     pub fn command(&self, on: On, words: &[&str]) -> Command {
         let mut command = match on {
-            On::Firelane => {
+            On::Firelane | On::Neighbour => {
                 let mut command = self.sandbox.command("timeout");
                 command.env("FIRELANE_SOCKET", self.daemon.runtime().join("api.sock"));
                 command.env("FIRELANE_PRELOAD", binary("libfirelane_preload.so"));
                 command.args(["-k", "2", SECONDS]).arg(binary("firelane"));
-                command.args(["run", "--quiet", "--require", "-v", "web0", "--"]);
+                let vnic = if on == On::Firelane { "web0" } else { "next0" };
+                command.args(["run", "--quiet", "--require", "-v", vnic, "--"]);
                 command
             }
             On::Kernel => {

@@ -62,7 +62,7 @@ impl Dice<'_> {
     }
 
     fn fusing(&mut self) -> Fusing {
-        [Fusing::SameZone, Fusing::Off][self.below(2)]
+        Fusing::ALL[self.below(3)]
     }
 
     fn memif(&mut self, number: usize) -> Memif {

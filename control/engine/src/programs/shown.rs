@@ -44,8 +44,6 @@ pub struct ExplainedSocket {
     pub socket: ProgramSocket,
     /// The options that were set, as `name` or `name=value`.
     pub options: Vec<String>,
-    /// Whether the peer's address is the netstack's own.
-    pub is_with_itself: bool,
     /// What its lane knows of its connection.
     pub info: Option<StreamInfo>,
 }
@@ -76,11 +74,9 @@ impl ExplainedSocket {
     pub(super) fn new(inode: u64, socket: &Socket) -> Self {
         let asked = socket.stream().map(|stream| Asked { fabric: &socket.stack.inner.fabric, stream });
         let shown = socket.summary();
-        let peer = shown.remote.map(|remote| remote.ip().to_canonical());
         Self {
             inode,
             options: socket.options.spelled(socket.bits()),
-            is_with_itself: peer.is_some_and(|peer| socket.stack.owns(peer).unwrap_or(false)),
             info: asked.and_then(|asked| asked.info().ok()),
             socket: shown,
         }

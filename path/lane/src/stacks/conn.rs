@@ -45,6 +45,8 @@ pub(crate) struct Conn {
     hops: Option<NonZeroU8>,
     /// The end is near: what follows when nothing is left to send.
     pub(crate) leaving: Leaving,
+    /// Whose its peer is, as far as a netstack is known: its own, or another on the same switch (`across.rs`).
+    pub(super) peers: NetstackId,
     /// Whether its text goes from ring to ring, and what limits have to do with it then.
     pub(crate) fusion: Fusion,
     pub(crate) allowance: Allowance,
@@ -127,6 +129,7 @@ impl Conn {
             tcp: Tcp::Awake(tcp),
             stream,
             netstack,
+            peers: netstack,
             steps: StepLists::TCP,
             is_dirty: false,
             is_patient: false,
@@ -387,6 +390,8 @@ pub(crate) struct Conns {
     pub(super) asking: Vec<(ConnId, Bytes)>,
     /// How many have lent their rings to each other.
     pub(super) lent: usize,
+    /// Whether connections with other netstacks may be fused.
+    pub(super) crosses: bool,
     /// What was carried past TCP and is to be counted.
     pub(super) passed: Vec<Passed>,
 }
@@ -404,6 +409,7 @@ impl Conns {
             bereaved: Vec::new(),
             asking: Vec::new(),
             lent: 0,
+            crosses: false,
             passed: Vec::new(),
         }
     }

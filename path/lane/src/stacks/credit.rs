@@ -4,13 +4,11 @@
 //! has credit for. A writer without credit kicks its lane, which sends an errand (`lending.rs`) and passes on what comes back:
 //! into the rings that it has lent, or for two programs to whoever serves them. One errand is under way at a time.
 
-use firelane_ip::LOOPBACK;
 use firelane_socket::{ConnRef, Ready};
 use firelane_units::{Bytes, ConnId};
 
 use super::Stacks;
 use super::conn::{Conn, Conns};
-use super::inbound::Inside;
 use crate::common::Common;
 use crate::fusion::Fusion;
 use crate::lending::{Borrower, Errand};
@@ -90,10 +88,9 @@ impl Stacks {
 
     fn send_errand<D>(&mut self, common: &mut Common<D>, links: &mut Links<D>, id: ConnId, bytes: Bytes) {
         let Some(conn) = self.conns.slab.get(id) else { return };
-        let Some(shard) = self.shards.get(conn.netstack.index()) else { return };
         let (Some(reference), Some(tuple)) = (conn.stream.shared().conn(), conn.tuple()) else { return };
         let borrower = Borrower { lane: common.id, conn: reference };
-        let ways = shard.flows_of(links, LOOPBACK, &tuple);
+        let ways = self.limits_between(links, conn.ends(), &tuple);
         links.run(common, Errand { borrower, ways, bytes });
     }
 
@@ -122,16 +119,17 @@ impl Stacks {
     }
 }
 
-impl<D> Inside<'_, D> {
-    /// Whether a limit has a say on what goes from a connection to its peer in this netstack.
-    pub(super) fn is_limited(&self, links: &Links<D>, id: ConnId) -> bool {
-        let Some(tuple) = self.conns.slab.get(id).and_then(Conn::tuple) else { return false };
-        let ways = self.shard.flows_of(links, LOOPBACK, &tuple);
+impl Stacks {
+    /// Whether a limit has a say on what goes from a connection to its peer.
+    pub(super) fn is_limited<D>(&self, links: &Links<D>, id: ConnId) -> bool {
+        let Some(conn) = self.conns.slab.get(id) else { return false };
+        let Some(tuple) = conn.tuple() else { return false };
+        let ways = self.limits_between(links, conn.ends(), &tuple);
         ways.into_iter().flatten().any(|(flow, direction)| links.flows.is_limited(flow, direction))
     }
 
     /// A connection has been fused, or limits may have changed: says whether it needs credit from now on.
-    pub(super) fn limit(&mut self, links: &Links<D>, id: ConnId) {
+    pub(super) fn limit<D>(&mut self, common: &mut Common<D>, links: &Links<D>, id: ConnId) {
         let is_limited = self.is_limited(links, id);
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         let is_on = matches!(conn.fusion, Fusion::Fused(_) | Fusion::Parting(_) | Fusion::Beside);
@@ -145,11 +143,11 @@ impl<D> Inside<'_, D> {
         match conn.fusion {
             Fusion::Beside if is_changed => {
                 let token = conn.stream.shared().words().token();
-                self.common.outbox.joins.push(Join::Limited(token, is_limited));
+                common.outbox.joins.push(Join::Limited(token, is_limited));
             }
             Fusion::Fused(_) | Fusion::Parting(_) if is_changed => {
                 conn.stream.send.limit(is_limited);
-                self.common.outbox.tell(conn.stream.tell(Ready::WRITABLE), Ready::WRITABLE);
+                common.outbox.tell(conn.stream.tell(Ready::WRITABLE), Ready::WRITABLE);
             }
             _ => {}
         }

@@ -30,7 +30,10 @@ impl<D> Inside<'_, D> {
             self.note_fast_open(id, closed);
         }
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
-        if events.contains(Events::CONNECTED) && conn.listener().is_some() && conn.is_local() {
+        if events.contains(Events::CONNECTED)
+            && conn.listener().is_some()
+            && (conn.is_local() || self.conns.crosses)
+        {
             self.conns.wish(id);
         }
         let Some(conn) = self.conns.slab.get_mut(id) else { return };

@@ -1,7 +1,7 @@
 //! TCP Fusion in the lane: which connections are fused, when, and what else happens to them meanwhile.
 //!
-//! Both ends of a connection of one netstack with itself are in one lane, because steering is symmetric. When nothing is
-//! under way between them, each peer has what the other sent, and the applications are lent the rings; from then on
+//! Both ends of a connection of one netstack with itself are in one lane, because steering is symmetric; those of two
+//! netstacks are if both have their sockets in the same lanes (`across.rs`). When nothing is under way between them, each peer has what the other sent, and the applications are lent the rings; from then on
 //! bytes do not pass the lane. It keeps what is rare: shutdown, close, reset, options, clocks. What needs segments (a
 //! FIN, a change of mind) asks the rings back first; TCP goes on from the cursor that was reached. The states are
 //! `fusion.rs`'.
@@ -198,15 +198,10 @@ impl Stacks {
 
     fn join_one<D>(&mut self, common: &mut Common<D>, links: &Links<D>, id: ConnId) {
         let Some(conn) = self.conns.slab.get(id).filter(|conn| conn.fusion == Fusion::Wished) else { return };
-        let Some(inside) = self.shards.get_mut(conn.netstack.index()).map(|shard| Inside {
-            common: &mut *common,
-            shard,
-            conns: &mut self.conns,
-        }) else {
+        let Some(tuning) = self.shards.get(conn.netstack.index()).map(|shard| shard.config.fusion) else {
             return;
         };
-        let tuning = inside.shard.config.fusion;
-        let Some(peer) = inside.peer_of(id).filter(|_| inside.may_fuse(links, id)) else {
+        let Some(peer) = self.peer_of(common, links, id).filter(|_| self.may_fuse(common, links, id)) else {
             // Nothing that happens to it by itself will change this.
             let Some(conn) = self.conns.slab.get_mut(id) else { return };
             conn.fusion = conn.fusion.unwished();
@@ -214,7 +209,7 @@ impl Stacks {
         };
         let terms = Terms {
             most_writes: tuning.unread_min,
-            limited: [id, peer].map(|id| inside.is_limited(links, id)),
+            limited: [id, peer].map(|id| self.is_limited(links, id)),
         };
         if self.conns.is_any_far(id, peer) {
             return self.conns.join_programs(common, [id, peer], terms);
@@ -233,6 +228,29 @@ impl Stacks {
         }
     }
 
+    /// Whether a connection with a peer in this lane may be fused.
+    fn may_fuse<D>(&self, common: &Common<D>, links: &Links<D>, id: ConnId) -> bool {
+        let Some(conn) = self.conns.slab.get(id) else { return false };
+        let tuple = conn.tuple();
+        tuple.is_some_and(|tuple| self.unfused(common, links, conn.ends(), &tuple).is_none())
+    }
+
+    /// The mind of its netstacks or links, or of who looks on, may have changed about fusing.
+    pub(crate) fn reconsider<D>(&mut self, common: &mut Common<D>, links: &Links<D>, id: ConnId) {
+        let Some(conn) = self.conns.slab.get(id) else { return };
+        let (netstack, is_on) = (conn.netstack, conn.fusion.is_on());
+        // Who is fused has found his peer.
+        let has_peer = is_on || conn.fusion == Fusion::Beside || self.peer_of(common, links, id).is_some();
+        if !self.may_fuse(common, links, id) {
+            if let Some(mut inside) = self.inside(common, netstack) {
+                inside.end_wish(id);
+            }
+        } else if !is_on && has_peer {
+            self.conns.wish(id);
+        }
+        self.limit(common, links, id);
+    }
+
     /// The timer of a connection that is fused.
     pub(crate) fn on_fused_time<D>(&mut self, common: &mut Common<D>, id: ConnId) {
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
@@ -248,24 +266,13 @@ impl Stacks {
 }
 
 impl<D> Inside<'_, D> {
-    /// Whether a connection with a peer in this netstack may be fused.
-    fn may_fuse(&self, links: &Links<D>, id: ConnId) -> bool {
-        let tuple = self.conns.slab.get(id).and_then(Conn::tuple);
-        tuple.is_some_and(|tuple| self.shard.unfused(self.common, links, &tuple).is_none())
-    }
-
-    /// The mind of the netstack, or of who looks on, may have changed about fusing.
-    pub(crate) fn reconsider(&mut self, links: &Links<D>, id: ConnId) {
-        let may_fuse = self.may_fuse(links, id);
-        let Some(conn) = self.conns.slab.get_mut(id) else { return };
-        if !may_fuse {
+    /// A connection is not to be fused any more, in any way.
+    fn end_wish(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.slab.get_mut(id) {
             conn.fusion = conn.fusion.unwished();
-            self.part(id);
-            self.conns.part_programs(self.common, id);
-        } else if !conn.fusion.is_on() && self.peer_of(id).is_some() {
-            self.conns.wish(id);
         }
-        self.limit(links, id);
+        self.part(id);
+        self.conns.part_programs(self.common, id);
     }
 
     /// Asks a connection's rings back, as [`Conns::part`].
@@ -274,12 +281,6 @@ impl<D> Inside<'_, D> {
         let is_alone = self.conns.part(id, self.common.now);
         self.common.counters.parted += u64::from(is_fused && is_alone);
         is_alone
-    }
-
-    /// The other end of a connection, if it is in this lane.
-    fn peer_of(&self, id: ConnId) -> Option<ConnId> {
-        let names = self.conns.slab.get(id)?.stream.shared().names()?;
-        self.lookup(&Self::tuple(names.remote, names.local)?)
     }
 
     /// Severs a connection from its peer, which is told that it was reset. Whether there was one.

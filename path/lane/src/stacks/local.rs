@@ -11,9 +11,10 @@ use firelane_flow::Limits;
 use firelane_frame::{FlowTag, Frame};
 use firelane_ip::LOOPBACK;
 use firelane_socket::ConnRef;
-use firelane_units::{Bytes, ConnId, Direction, DropReason, FlowId, LinkId, NetstackId};
+use firelane_units::{Bytes, ConnId, Direction, DropReason, LinkId};
 
 use super::Stacks;
+use super::across::{Ends, turned};
 use super::conn::Conns;
 use super::inbound::Inside;
 use super::shard::Shard;
@@ -22,7 +23,6 @@ use crate::common::Common;
 use crate::fusion::Fusion;
 use crate::links::Links;
 use crate::message::{Control, Stage};
-use crate::stream_info::Unfused;
 
 /// Places that one look for fused connections passes.
 const PLACES_PER_LOOK: u32 = 1024;
@@ -30,8 +30,8 @@ const PLACES_PER_LOOK: u32 = 1024;
 /// Text that has gone from one end of a connection to the other past TCP, and is to be counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passed {
-    netstack: NetstackId,
     /// From whom to whom.
+    ends: Ends,
     tuple: Tuple,
     bytes: u64,
 }
@@ -45,7 +45,7 @@ impl Conns {
         let unread = if conn.fusion == Fusion::Severed { send.available() as u64 } else { 0 };
         let bytes = send.take_passed(send.cursor() + unread);
         if let Some(tuple) = conn.tuple().filter(|_| bytes > 0) {
-            self.passed.push(Passed { netstack: conn.netstack, tuple, bytes });
+            self.passed.push(Passed { ends: conn.ends(), tuple, bytes });
         }
     }
 }
@@ -54,9 +54,10 @@ impl Stacks {
     /// Counts text that two programs have carried past the lane: what went from the connection to its peer, and what came.
     pub(crate) fn count_beside<D>(&mut self, links: &mut Links<D>, conn: ConnRef, carried: [u64; 2]) {
         let Some(conn) = self.conns.slab.resolve(conn).and_then(|id| self.conns.slab.get(id)) else { return };
-        let (netstack, Some(tuple)) = (conn.netstack, conn.tuple()) else { return };
-        for (tuple, bytes) in [tuple, tuple.reversed()].into_iter().zip(carried) {
-            self.conns.passed.push(Passed { netstack, tuple, bytes });
+        let (ends, Some(tuple)) = (conn.ends(), conn.tuple()) else { return };
+        let ways = [(ends, tuple), (turned(ends), tuple.reversed())];
+        for ((ends, tuple), bytes) in ways.into_iter().zip(carried) {
+            self.conns.passed.push(Passed { ends, tuple, bytes });
         }
         self.count_passed(links);
     }
@@ -83,6 +84,13 @@ impl Stacks {
         let has_say = match change {
             Control::SetFusion(..) | Control::AddTap(_) | Control::RemoveTap(_) => true,
             Control::SetMaxbw(..) => true,
+            // Two netstacks may have somebody between them now who was not there before.
+            Control::RemovePort(_)
+            | Control::SetUser(..)
+            | Control::RemoveAddress(..)
+            | Control::RemoveNetstack(_)
+            | Control::SetFilter(..)
+            | Control::SetNat(..) => links.crossing > 0,
             // What belonged to one that somebody looks at, that forbids it or that is limited, may belong to another.
             Control::AddFlow(setup) if setup.config.maxbw.is_some() => true,
             Control::AddFlow(_) | Control::RemoveFlow(_) => {
@@ -115,9 +123,8 @@ impl Stacks {
 
     /// Counts what was noted.
     pub(crate) fn count_passed<D>(&mut self, links: &mut Links<D>) {
-        while let Some(Passed { netstack, tuple, bytes }) = self.conns.passed.pop() {
-            let Some(shard) = self.shards.get(netstack.index()) else { continue };
-            links.count_fused(shard.local_way(&tuple), &tuple, Bytes(bytes));
+        while let Some(Passed { ends, tuple, bytes }) = self.conns.passed.pop() {
+            links.count_fused(self.way_between(ends, &tuple), &tuple, Bytes(bytes));
         }
     }
 }
@@ -142,27 +149,6 @@ impl<D> Inside<'_, D> {
 }
 
 impl Shard {
-    /// What keeps a connection of this netstack with itself from being fused.
-    pub(super) fn unfused<D>(&self, common: &Common<D>, links: &Links<D>, tuple: &Tuple) -> Option<Unfused> {
-        if !self.config.fusion.is_on {
-            return Some(Unfused::Property);
-        }
-        if common.taps.is_empty() && links.unfusing == 0 {
-            return None;
-        }
-        [*tuple, tuple.reversed()].iter().find_map(|tuple| self.unfused_way(common, links, tuple))
-    }
-
-    /// The same for what goes from the tuple's local end to its remote one.
-    fn unfused_way<D>(&self, common: &Common<D>, links: &Links<D>, tuple: &Tuple) -> Option<Unfused> {
-        self.local_way(tuple).find_map(|(link, direction)| {
-            let over = links.ports.get(link.index())?.over;
-            let flow = links.flow_at(link, tuple, direction);
-            let forbids = flow.and_then(|flow| links.unfusing_at(flow));
-            forbids.or_else(|| common.taps.want((link, over), flow).then_some(Unfused::Captured))
-        })
-    }
-
     /// The VNICs that what goes from the tuple's local end to its remote one is of: which one sends it, and which one gets it.
     fn local_way(&self, tuple: &Tuple) -> impl Iterator<Item = (LinkId, Direction)> + use<> {
         self.way_between(tuple.local(), tuple.remote())
@@ -179,11 +165,7 @@ impl Shard {
         if link != LOOPBACK {
             return [links.flow_out(link, tuple).map(|flow| (flow, Direction::Out)), None];
         }
-        let mut flows = Limits::default();
-        for (place, (link, direction)) in flows.iter_mut().zip(self.local_way(tuple)) {
-            *place = links.flow_at(link, tuple, direction).map(|flow| (flow, direction));
-        }
-        flows
+        links.flows_along(self.local_way(tuple), tuple)
     }
 
     /// Lets a frame that the netstack sends to itself pass the VNICs that have its addresses, from this one on, and then arrive.
@@ -221,23 +203,6 @@ impl Shard {
 }
 
 impl<D> Links<D> {
-    /// Which flow, of this one and those that it is part of, keeps connections from being fused.
-    fn unfusing_at(&self, flow: FlowId) -> Option<Unfused> {
-        let mut next = Some(flow);
-        while let Some(flow) = next {
-            let place = self.places.get(flow.index())?;
-            if !place.may_fuse {
-                return Some(if place.rule.is_some() {
-                    Unfused::Flow(flow)
-                } else {
-                    Unfused::Link(place.owner)
-                });
-            }
-            next = self.flows.config(flow)?.parent;
-        }
-        None
-    }
-
     /// Text has gone from the VNIC that has the tuple's local address to the one that has its remote address.
     fn count_fused(&mut self, way: impl Iterator<Item = (LinkId, Direction)>, tuple: &Tuple, bytes: Bytes) {
         for (link, direction) in way {

@@ -4,6 +4,7 @@
 //! `inbound` (a frame's way to its socket), `events` (what TCP tells), `outbound` (a segment's way to IP), `open`
 //! (how connections begin), `commands` (what programs say), `conn` and `shard` (the state).
 
+mod across;
 mod commands;
 mod conn;
 mod credit;
@@ -31,7 +32,7 @@ use core::net::IpAddr;
 
 use firelane_frame::{Chain, Driver, Frame};
 use firelane_ip::{
-    AddressError, AutoconfConfig, IfConfig, IfRouting, IpConfig, LOOPBACK, Route, RouteError, RouteTableError,
+    AddressError, AutoconfConfig, IfConfig, IfRouting, IpConfig, Route, RouteError, RouteTableError,
 };
 use firelane_socket::{ConnRef, Flags, Names, SocketError};
 use firelane_tcp::{FastOpenCounters, SynCounters};
@@ -51,7 +52,7 @@ use crate::links::Links;
 use crate::message::{Learned, NetstackConfig, PortConfig, PortKind, PortUser, RouteConfig, SocketCommand};
 use crate::ports::Dense;
 use crate::steps::StepLists;
-use crate::stream_info::StreamInfo;
+use crate::stream_info::{StreamInfo, Unfused};
 
 /// Every netstack's shard in this lane.
 pub(crate) struct Stacks {
@@ -254,9 +255,13 @@ impl Stacks {
         let conn = self.conns.slab.get(self.conns.slab.resolve(conn)?)?;
         let shard = self.shards.get(conn.netstack.index())?;
         let tuple = conn.tuple()?;
-        let unfused = shard.unfused(common, links, &tuple);
-        let link = if conn.is_fused() { Some(LOOPBACK) } else { conn.route().map(|route| route.link) };
-        let limited = link.and_then(|link| links.limited_by(shard.flows_of(links, link, &tuple)));
+        let ends = self.ends_as_seen(links, conn);
+        let unfused = ends.map_or(Some(Unfused::Away), |ends| self.unfused(common, links, ends, &tuple));
+        let limits = match (conn.is_fused(), conn.route()) {
+            (true, _) => Some(self.limits_between(links, conn.ends(), &tuple)),
+            (false, route) => route.map(|route| shard.flows_of(links, route.link, &tuple)),
+        };
+        let limited = limits.and_then(|limits| links.limited_by(limits));
         Some(StreamInfo { unfused, limited, ..conn.info(now)? })
     }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use firelane_units::{ConnId, Instant};
 
-use super::inbound::Inside;
 use super::{NO_NETSTACK, Stacks};
 use crate::common::Common;
 use crate::control::Refusal;
@@ -53,7 +52,7 @@ impl Stacks {
             let Some(conn) = self.conns.slab.get_mut(id) else { continue };
             let Some(shard) = self.shards.get_mut(conn.netstack.index()) else { continue };
             conn.set_config(Arc::clone(&shard.config.tcp));
-            Inside { common: &mut *common, shard, conns: &mut self.conns }.reconsider(links, id);
+            self.reconsider(common, links, id);
             if self.conns.slab.get(id).is_some_and(|conn| !conn.fusion.is_on()) {
                 // A time-out that runs may be another now.
                 self.conns.arm(id, common.now);

@@ -1,8 +1,10 @@
 """Two programs send each other bytes as fast as they can, while somebody else changes how they are carried. Arguments: the
-address, how many seconds at the most; SIGUSR1 to the process whose number is printed first ends it before."""
+address, how many seconds at the most; `serve` or `join` for one of the two only. SIGUSR1 to the process whose number is printed
+first ends it before."""
 import os, random, signal, socket, sys, threading, time
 
-HOST, SECONDS = sys.argv[1], float(sys.argv[2])
+HOST, SECONDS, ROLE = sys.argv[1], float(sys.argv[2]), (sys.argv[3:] or ["both"])[0]
+PORT = {"both": 0}.get(ROLE, 7777)
 PATTERN = bytes(n * 31 & 0xFF ^ n >> 8 & 0xFF for n in range(1 << 16)) * 2
 
 
@@ -38,9 +40,16 @@ def both_ways(sock, seed):
     print(f"{got} bytes", flush=True)
 
 
-listener = socket.create_server((HOST, 0))
 print(os.getpid(), flush=True)
 signal.signal(signal.SIGUSR1, lambda *_: STOP.set())
+if ROLE == "join":
+    both_ways(socket.create_connection((HOST, PORT)), 1)
+    sys.exit()
+listener = socket.create_server((HOST, PORT))
+if ROLE == "serve":
+    print("listens", flush=True)
+    both_ways(listener.accept()[0], 2)
+    sys.exit()
 child = os.fork()
 if child:
     signal.signal(signal.SIGUSR1, lambda *_: (STOP.set(), os.kill(child, signal.SIGUSR1)))
