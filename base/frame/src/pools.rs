@@ -46,6 +46,11 @@ impl Pools {
         }
     }
 
+    /// Whether there are no slots of one size left.
+    pub fn is_any_empty(&mut self) -> bool {
+        self.small.free() == 0 || self.large.free() == 0
+    }
+
     /// An empty frame with headroom and room for `len_needed` bytes. `None` if no slot is free, or none is
     /// that large.
     #[inline]

@@ -37,6 +37,8 @@ pub struct Lane<D> {
     pub(crate) sleeps_until: Option<Instant>,
     /// Some device was full when the lane last sent.
     pub(crate) is_tx_full: bool,
+    /// Devices have frames for which there was no buffer in the last turn.
+    pub(crate) is_starved: bool,
     /// Storage of what is fetched, and of what netstacks make.
     pub(crate) fetched: Chain,
     pub(crate) departures: Chain,
@@ -53,6 +55,7 @@ impl<D: Driver> Lane<D> {
             devices: Devices::default(),
             sleeps_until: None,
             is_tx_full: false,
+            is_starved: false,
             fetched: Chain::new(),
             departures: Chain::new(),
         }

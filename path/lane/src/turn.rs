@@ -129,12 +129,18 @@ impl<D: Driver> Lane<D> {
         let backlog = self.common.backlogs.of(self.common.id);
         let rest = self.policy.after_fetch(fetched, backlog);
         let waiting = rest == Rest::AwaitNotification && self.links.notify(true);
+        self.is_starved = waiting && fetched == 0 && self.common.pools.is_any_empty();
+        if self.is_starved {
+            // What waits in a device cannot be fetched until a buffer comes back, which no device tells.
+            self.links.notify(false);
+            return more;
+        }
         more || waiting || rest == Rest::PollAgain
     }
 
     /// The earliest instant at which there is something to do without being woken.
     fn next_deadline(&mut self) -> Option<Instant> {
-        let is_stuck = self.is_tx_full || self.stacks.has_dirty();
+        let is_stuck = self.is_tx_full || self.is_starved || self.stacks.has_dirty();
         let retry = is_stuck.then(|| self.common.now + TX_RETRY);
         let sweep = self.stacks.sweep_at(self.common.now);
         let loan = self.links.lender.next();

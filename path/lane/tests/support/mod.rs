@@ -41,6 +41,22 @@ pub enum AnyDriver {
     Ring(RingDriver),
     Wire(End),
     Doored(Doored),
+    Copying(Copying),
+}
+
+/// A ring of another's frames, which are received as copies, as long as there are buffers for them.
+pub struct Copying(pub RingDriver);
+
+impl Copying {
+    fn receive(&mut self, pools: &mut Pools, budget: usize, out: &mut Chain) -> usize {
+        let (mut came, mut count) = (Chain::new(), 0);
+        while count < budget && pools.small.free() > 0 && self.0.rx.pop_into(&mut came, 1) == 1 {
+            let frame = came.pop().expect("it came");
+            out.push(pools.copy_of(frame.as_slice()).expect("there is a buffer"));
+            count += 1;
+        }
+        count
+    }
 }
 
 /// A ring whose device shuts conversations out, told by their ports.
@@ -90,6 +106,7 @@ impl Driver for AnyDriver {
             Self::Ring(ring) => ring.capabilities(),
             Self::Wire(wire) => wire.capabilities(),
             Self::Doored(doored) => doored.ring.capabilities(),
+            Self::Copying(copying) => copying.0.capabilities(),
         }
     }
 
@@ -104,6 +121,7 @@ impl Driver for AnyDriver {
             Self::Ring(ring) => ring.receive(pools, budget, out, drops),
             Self::Wire(wire) => wire.receive(pools, budget, out, drops),
             Self::Doored(doored) => doored.receive(pools, budget, out),
+            Self::Copying(copying) => copying.receive(pools, budget, out),
         }
     }
 
@@ -112,6 +130,7 @@ impl Driver for AnyDriver {
             Self::Ring(ring) => ring.transmit(chain, drops),
             Self::Wire(wire) => wire.transmit(chain, drops),
             Self::Doored(doored) => doored.ring.transmit(chain, drops),
+            Self::Copying(copying) => copying.0.transmit(chain, drops),
         }
     }
 
@@ -120,6 +139,7 @@ impl Driver for AnyDriver {
             Self::Ring(ring) => ring.notify(on),
             Self::Wire(wire) => wire.notify(on),
             Self::Doored(doored) => doored.ring.notify(on),
+            Self::Copying(copying) => copying.0.notify(on),
         }
     }
 
@@ -127,7 +147,7 @@ impl Driver for AnyDriver {
         match self {
             Self::Ring(ring) => ring.next_event(),
             Self::Wire(wire) => wire.next_event(),
-            Self::Doored(_) => None,
+            Self::Doored(_) | Self::Copying(_) => None,
         }
     }
 
@@ -155,7 +175,7 @@ impl Driver for AnyDriver {
         match self {
             Self::Ring(ring) => ring.advance(now),
             Self::Wire(wire) => wire.advance(now),
-            Self::Doored(_) => {}
+            Self::Doored(_) | Self::Copying(_) => {}
         }
     }
 }
