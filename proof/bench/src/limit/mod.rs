@@ -2,7 +2,8 @@
 //!
 //! A real `firelaned` limits a tenant's VNIC where it sends, another's where it receives, and a netstack from which an
 //! unmodified program sends; the kernel limits a veth. All go into one namespace, where the interface is
-//! read every few milliseconds (`wire.rs`). Judged are all windows of 100 ms above 10 Mb/s and of a second below: the one
+//! read every few milliseconds (`wire.rs`). Two programs whose connection is fused have no wire: there counts what the
+//! receiving one has read, and a limit is one of text. Judged are all windows of 100 ms above 10 Mb/s and of a second below: the one
 //! that carries most, from the first frame on, and the one that carries least.
 
 pub(crate) mod wire;
@@ -99,18 +100,20 @@ enum Shaper {
     Sender,
     Receiver,
     Netstack,
+    Fused,
     Htb,
     Tbf,
 }
 
 impl Shaper {
-    const ALL: [Self; 5] = [Self::Sender, Self::Receiver, Self::Netstack, Self::Htb, Self::Tbf];
+    const ALL: [Self; 6] = [Self::Sender, Self::Receiver, Self::Netstack, Self::Fused, Self::Htb, Self::Tbf];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Sender => "VNIC, sending",
             Self::Receiver => "VNIC, receiving",
             Self::Netstack => "netstack's program",
+            Self::Fused => "two programs, fused",
             Self::Htb => "kernel htb",
             Self::Tbf => "kernel tbf",
         }
@@ -120,11 +123,11 @@ impl Shaper {
         !matches!(self, Self::Htb | Self::Tbf)
     }
 
-    /// Whether there is something to measure: datagrams of one frame do not come to 10 Gb/s, and the program sends bytes.
+    /// Whether there is something to measure: datagrams of one frame do not come to 10 Gb/s, and the programs send bytes.
     const fn does(self, traffic: Traffic, rate: Rate) -> bool {
         match traffic {
             Traffic::Tcp => true,
-            Traffic::Udp => rate.megabits <= 1000 && !matches!(self, Self::Netstack),
+            Traffic::Udp => rate.megabits <= 1000 && !matches!(self, Self::Netstack | Self::Fused),
         }
     }
 
@@ -157,8 +160,9 @@ struct World {
     scene: Scene,
     source: Peer,
     sink: Peer,
-    /// The program on the netstack.
+    /// The program on the netstack, and one beside it.
     server: Peer,
+    reader: Peer,
     foreign: Samples,
 }
 
@@ -188,24 +192,31 @@ impl World {
         let source = Peer::start(scene.netns(CLIENT), "wire-source", &[])?;
         let sink = Peer::start(scene.netns(SERVER), "wire-sink", &[])?;
         let server = Peer::start(Place::Preloaded(&scene, WEB), "stream-server", &[NETSTACK_SERVER, "0"])?;
-        Ok(Self { scene, source, sink, server, foreign: Samples::default() })
+        let reader = Peer::start(Place::Preloaded(&scene, WEB), "wire-sink", &[])?;
+        Ok(Self { scene, source, sink, server, reader, foreign: Samples::default() })
     }
 
     fn measure(&mut self, cell: &mut Cell) -> Result<()> {
         let Cell { shaper, traffic, rate, .. } = *cell;
         self.limit(shaper, rate)?;
-        let mut parties = vec![self.source.pid(), self.sink.pid(), self.server.pid()];
+        let mut parties = vec![self.source.pid(), self.sink.pid(), self.server.pid(), self.reader.pid()];
         parties.extend(shaper.is_ours().then(|| self.scene.daemon()));
-        let interface = if shaper.is_ours() { "takes0" } else { "far" };
+        let interface = match shaper {
+            Shaper::Fused => wire::READ,
+            _ if shaper.is_ours() => "takes0",
+            _ => "far",
+        };
         let host = if shaper.is_ours() { TENANT_HOST } else { KERNEL_HOST };
-        let from = if shaper == Shaper::Netstack { NETSTACK_SERVER } else { "" };
+        let is_served = matches!(shaper, Shaper::Netstack | Shaper::Fused);
+        let from = if is_served { NETSTACK_SERVER } else { "" };
         let read = format!("{interface} {} {from}", rate.span().as_millis());
         let send = format!("{} {host}:{PORT} {}", traffic.word(), (rate.span() + MARGIN).as_millis());
         let meter = Meter::start(&parties);
-        let (source, sink) = (&mut self.source, &mut self.sink);
+        let source = &mut self.source;
+        let sink = if shaper == Shaper::Fused { &mut self.reader } else { &mut self.sink };
         let numbers = std::thread::scope(|scope| {
             let sent = scope.spawn(move || match shaper {
-                Shaper::Netstack => Ok(Vec::new()),
+                _ if is_served => Ok(Vec::new()),
                 _ => {
                     std::thread::sleep(HEAD_START);
                     source.ask(&send)
@@ -217,7 +228,8 @@ impl World {
         })?;
         let used = meter.stop();
         self.lift(shaper)?;
-        let errors = wire::errors(&wire::samples(&numbers), rate.bits_per_second(), rate.window())
+        let samples = if shaper == Shaper::Fused { wire::text(&numbers) } else { wire::samples(&numbers) };
+        let errors = wire::errors(&samples, rate.bits_per_second(), rate.window())
             .map_err(|error| format!("{}, {} at {}: {error}", shaper.name(), traffic.word(), rate.name))?;
         cell.above.push(100.0 * errors.above);
         cell.below.push(100.0 * errors.below);
@@ -251,7 +263,7 @@ const fn link(shaper: Shaper) -> Option<&'static str> {
     match shaper {
         Shaper::Sender => Some("sends0"),
         Shaper::Receiver => Some("takes0"),
-        Shaper::Netstack => Some("web0"),
+        Shaper::Netstack | Shaper::Fused => Some("web0"),
         Shaper::Htb | Shaper::Tbf => None,
     }
 }

@@ -7,6 +7,8 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
@@ -34,6 +36,9 @@ const READING_MAX: Duration = Duration::from_micros(200);
 const SLICE: Duration = Duration::from_millis(20);
 /// What a sender needs until its window is open.
 const WARM_UP: Duration = Duration::from_millis(100);
+
+/// Stands for an interface where what the connection's reader has read is to be sampled.
+pub(crate) const READ: &str = "-";
 
 /// What a wire had carried at an instant of a measurement.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -71,6 +76,12 @@ pub(crate) fn samples(numbers: &[u64]) -> Vec<Sample> {
     numbers.chunks_exact(3).map(sample).collect()
 }
 
+/// The same of what a program has read, which has no headers.
+pub(crate) fn text(numbers: &[u64]) -> Vec<Sample> {
+    let sample = |of: &[u64]| Sample { at: Duration::from_nanos(of[0]), bytes: of[2] as f64 };
+    numbers.chunks_exact(3).map(sample).collect()
+}
+
 /// How exact a limit was in every window of this length.
 pub(crate) fn errors(samples: &[Sample], bits_per_second: f64, window: Duration) -> Result<Errors> {
     let silent = samples.first().ok_or("nothing was sampled")?.bytes;
@@ -92,13 +103,14 @@ pub(crate) fn errors(samples: &[Sample], bits_per_second: f64, window: Duration)
 }
 
 /// `INTERFACE MILLIS` is answered with nanoseconds, packets and bytes of each reading. What comes to `PORT` is taken
-/// meanwhile, and with a third word, an address, a connection takes what a server there sends.
+/// meanwhile, and with a third word, an address, a connection takes what a server there sends; instead of an interface's counters
+/// its own may be sampled ([`READ`]).
 pub(crate) fn play_sink() -> Result<()> {
     cpu::bind(SERVER_CPU)?;
     let listener = kernel::listen(SocketAddr::from(([0, 0, 0, 0], PORT)))?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || swallow(stream));
+            std::thread::spawn(move || swallow(stream, &AtomicU64::new(0)));
         }
     });
     // Datagrams need a receiver, or their sender would be told that there is none; nobody reads them.
@@ -114,10 +126,16 @@ pub(crate) fn play_sink() -> Result<()> {
             None => None,
             Some(stream) => Some((stream.try_clone()?, stream.try_clone()?)),
         };
-        let numbers = sample(interface, span, || {
+        let read = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&read);
+        let counters = || match interface {
+            READ => Ok([0, read.load(Ordering::Relaxed)]),
+            _ => bridge::received(interface),
+        };
+        let numbers = sample(counters, span, || {
             if let Some((mut asking, reading)) = reader {
                 asking.write_all(&[Way::Down.byte()])?;
-                std::thread::spawn(move || swallow(reading));
+                std::thread::spawn(move || swallow(reading, &counted));
             }
             Ok(())
         });
@@ -127,12 +145,16 @@ pub(crate) fn play_sink() -> Result<()> {
 }
 
 /// Reads the counters for a while, after traffic was asked for.
-fn sample(interface: &str, span: Duration, ask: impl FnOnce() -> Result<()>) -> Result<Vec<u64>> {
+fn sample(
+    counters: impl Fn() -> Result<[u64; 2]>,
+    span: Duration,
+    ask: impl FnOnce() -> Result<()>,
+) -> Result<Vec<u64>> {
     let mut numbers = Vec::new();
     let start = Instant::now();
     let mut read = || -> Result<()> {
         let before = start.elapsed();
-        let [packets, bytes] = bridge::received(interface)?;
+        let [packets, bytes] = counters()?;
         let after = start.elapsed();
         if after - before <= READING_MAX {
             numbers.extend([(before + after).as_nanos() as u64 / 2, packets, bytes]);
@@ -155,10 +177,12 @@ fn begin_down(address: SocketAddr) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Reads until there is nothing more, or the connection is reset.
-fn swallow(mut stream: TcpStream) {
+/// Reads until there is nothing more, or the connection is reset, and counts.
+fn swallow(mut stream: TcpStream, read: &AtomicU64) {
     let mut buffer = vec![0; WRITE_BYTES];
-    while matches!(stream.read(&mut buffer), Ok(1..)) {}
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        read.fetch_add(count as u64, Ordering::Relaxed);
+    }
 }
 
 /// `tcp|udp ADDR MILLIS`: sends as fast as it may, and is answered with nothing.
