@@ -211,6 +211,8 @@ drop_reasons! {
     Tcp BadCookie = "tcp_bad_cookie",
     /// Data that arrived for a socket whose reader is gone.
     Tcp NoReader = "tcp_no_reader",
+    /// A rule of the socket's own filter ends it.
+    Socket SocketFilter = "socket_filter",
     /// The socket's receive buffer was full.
     Socket BufferFull = "socket_buffer_full",
 }

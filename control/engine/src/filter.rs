@@ -12,6 +12,16 @@ use firelane_units::{FilterRule, IpPrefix, LinkId, NetstackId};
 use crate::engine::Engine;
 use crate::error::ChangeError;
 
+/// Rules, and pools whose members stay.
+pub(crate) fn config_of(
+    rules: Vec<FilterRule<LinkId>>,
+    pools: Vec<(u32, Vec<IpPrefix>)>,
+) -> Arc<FilterConfig> {
+    let lasting = |prefixes: Vec<IpPrefix>| prefixes.into_iter().map(|prefix| (prefix, FOREVER)).collect();
+    let pools = pools.into_iter().map(|(pool, prefixes)| (pool, lasting(prefixes))).collect();
+    Arc::new(FilterConfig { rules, pools })
+}
+
 impl Engine {
     /// Gives a netstack's filter other rules and pools. It counts for each packet from the next one on; what states let through before
     /// may go on. Without rules everything passes.
@@ -25,10 +35,7 @@ impl Engine {
         pools: Vec<(u32, Vec<IpPrefix>)>,
     ) -> Result<(), ChangeError> {
         self.0.registry().netstack_mut(netstack)?;
-        let lasting =
-            |prefixes: Vec<IpPrefix>| prefixes.into_iter().map(|prefix| (prefix, FOREVER)).collect();
-        let pools = pools.into_iter().map(|(pool, prefixes)| (pool, lasting(prefixes))).collect();
-        let config = Arc::new(FilterConfig { rules, pools });
+        let config = config_of(rules, pools);
         self.0.tell_all(|_| Control::SetFilter(netstack, Arc::clone(&config)))
     }
 

@@ -36,6 +36,7 @@ mod queue;
 mod registry;
 mod sleepers;
 mod snapshot;
+mod socket_filter;
 mod stack;
 #[allow(unsafe_code)]
 mod sys;

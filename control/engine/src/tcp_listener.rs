@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use firelane_filter::FilterCounts;
 use firelane_frame::RingArena;
 use firelane_lane::{LaneMessage, Listen, SocketCommand, StreamOptions};
 use firelane_socket::{
     Accepted, AnyEnd, ListenerEnd, ListenerSlot, Ready, SocketToken, StreamConfig, listener, listener_in,
 };
-use firelane_units::{LaneId, SocketId};
+use firelane_units::{FilterRule, IpPrefix, LaneId, LinkId, SocketId};
 use rustix::io::Errno;
 
 use crate::chance::Chance;
@@ -24,6 +25,7 @@ use crate::error::lane_failed;
 use crate::poller::sealed::Watched;
 use crate::registry::Claim;
 use crate::sleepers::{Seat, Seated, block_on};
+use crate::socket_filter;
 use crate::stack::Stack;
 use crate::tcp_stream::TcpStream;
 
@@ -199,6 +201,26 @@ impl TcpListener {
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.nonblocking.store(nonblocking, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Gives it a filter of its own, or other rules, or none: whoever begins a connection with it is asked about from the next one
+    /// on. Connections that there are, and those that wait to be accepted, stay.
+    ///
+    /// # Errors
+    /// A rule is about what goes out, keeps or logs something; a lane has failed.
+    pub fn set_filter(
+        &self,
+        rules: Vec<FilterRule<LinkId>>,
+        pools: Vec<(u32, Vec<IpPrefix>)>,
+    ) -> io::Result<()> {
+        let Reserved { stack, lanes, .. } = &self.reserved;
+        socket_filter::set(&self.engine, (stack.id, self.socket), lanes, rules, pools)
+    }
+
+    /// What its filter has counted, summed over its lanes; of rules since they were given.
+    pub fn filter_counts(&self) -> FilterCounts {
+        let Reserved { stack, lanes, .. } = &self.reserved;
+        socket_filter::counts(&self.engine, (stack.id, self.socket), lanes)
     }
 
     /// What it listens on.

@@ -10,7 +10,7 @@ use firelane_frame::{Arrival, Chain, Driver};
 use firelane_ip::Membership;
 use firelane_nat::{NatCounts, NatRow};
 use firelane_socket::ConnRef;
-use firelane_units::{DropReason, Instant, LaneId, LinkId, NetstackId};
+use firelane_units::{DropReason, Instant, LaneId, LinkId, NetstackId, SocketId};
 
 use crate::common::Common;
 use crate::config::LaneConfig;
@@ -337,6 +337,11 @@ impl<D: Driver> Lane<D> {
     /// What a netstack's filter has counted in this lane; `None` if it has no such netstack.
     pub fn filter_counts(&self, id: NetstackId) -> Option<FilterCounts> {
         self.stacks.filter_counts(id)
+    }
+
+    /// What the filter of a socket has counted in this lane, if it has one here.
+    pub fn socket_filter_counts(&self, id: NetstackId, socket: SocketId) -> Option<FilterCounts> {
+        self.stacks.socket_filter_counts(id, socket)
     }
 
     /// The groups that a netstack listens to; every lane knows all of them.

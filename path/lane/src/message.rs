@@ -410,6 +410,9 @@ pub enum SocketCommand {
     Listen(Box<Listen>),
     /// Ends a listener; sent to every lane of the netstack.
     Unlisten(SocketId),
+    /// A listener or a datagram socket has a filter of its own, with other rules, or without any none; sent to every lane that has the
+    /// socket. Rules that keep something keep nothing here.
+    Filter(SocketId, Arc<FilterConfig>),
     /// The program writes no more.
     Shutdown(ConnRef),
     /// What the program has written up to a cursor of its send ring is urgent (MSG_OOB).

@@ -22,6 +22,7 @@ impl<D> Inside<'_, D> {
             SocketCommand::Connect(connect) => self.open_active(*connect),
             SocketCommand::Listen(listen) => self.listen(*listen),
             SocketCommand::Unlisten(socket) => self.unlisten(socket),
+            SocketCommand::Filter(socket, config) => self.set_socket_filter(socket, &config),
             SocketCommand::Shutdown(conn) => self.command(conn, |inside, id| {
                 let now = inside.common.now;
                 // A FIN goes in a segment.
@@ -140,6 +141,7 @@ impl<D> Inside<'_, D> {
     /// Ends a listener, and every connection of it that nobody has accepted.
     fn unlisten(&mut self, socket: SocketId) {
         let Some(listening) = self.shard.listening.remove(socket.index()) else { return };
+        self.shard.socket_filters.remove(&socket);
         self.shard.listeners.remove(listening.address, listening.port, socket);
         self.shard.half_open.forget_listener(socket);
         self.shard.fast_open_server.forget_listener(socket);

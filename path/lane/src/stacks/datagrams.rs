@@ -221,6 +221,7 @@ impl<D> Inside<'_, D> {
             table.unbind(socket);
             place.slot.shared().words().set_flags(Flags::CLOSED);
         }
+        self.shard.socket_filters.remove(&socket);
         self.kick_datagrams(socket);
     }
 
@@ -241,6 +242,9 @@ impl<D> Inside<'_, D> {
             self.shard.ip.touch();
             return self.drop_frame(packet.frame, DropReason::NoSocket);
         };
+        if !self.admits_datagram(&packet, socket) {
+            return self.drop_frame(packet.frame, DropReason::SocketFilter);
+        }
         let is_full = !self.put_datagram(socket, &packet, remote, &datagram);
         match is_full {
             true => self.drop_frame(packet.frame, DropReason::BufferFull),
@@ -316,13 +320,18 @@ impl<D> Inside<'_, D> {
         listeners.retain(|socket| {
             !dst.is_multicast() || self.shard.ip.core.hears_group(Member::Socket(socket.0), link, dst, src)
         });
-        let (is_heard, mut is_full) = (!listeners.is_empty(), false);
+        let (is_heard, mut is_full, mut is_blocked) = (!listeners.is_empty(), false, true);
         for socket in listeners.drain(..) {
+            if !self.admits_datagram(&packet, socket) {
+                continue;
+            }
+            is_blocked = false;
             is_full |= !self.put_datagram(socket, &packet, remote, datagram);
         }
         self.shard.listeners_of_many = listeners;
         match (is_heard, is_full) {
             (false, _) => self.drop_frame(packet.frame, DropReason::NoSocket),
+            (true, _) if is_blocked => self.drop_frame(packet.frame, DropReason::SocketFilter),
             (true, true) => self.drop_frame(packet.frame, DropReason::BufferFull),
             (true, false) => self.take_datagram(packet.frame, datagram),
         }

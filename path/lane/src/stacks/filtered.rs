@@ -404,7 +404,13 @@ impl<D> Inside<'_, D> {
 
     /// Tells the sender of a packet that ends here what the rule wants him to hear. The answer is the filter's own and is asked
     /// about no more.
-    fn answer_blocked(&mut self, answer: BlockAnswer, link: LinkId, frame: &[u8], headers: &Headers) {
+    pub(super) fn answer_blocked(
+        &mut self,
+        answer: BlockAnswer,
+        link: LinkId,
+        frame: &[u8],
+        headers: &Headers,
+    ) {
         let bytes = &frame[usize::from(headers.l3_offset)..];
         self.go_out();
         match answer {

@@ -280,7 +280,11 @@ impl<D> Inside<'_, D> {
             Ok(view) => {
                 let local = SocketAddr::new(packet.dst, view.dst_port().0);
                 let remote = SocketAddr::new(packet.src, view.src_port().0);
-                self.answer_stray(&segment_in(&view, packet.ecn), (local, remote))
+                let segment = segment_in(&view, packet.ecn);
+                match self.admits_segment(&packet, &segment, (local, remote)) {
+                    true => self.answer_stray(&segment, (local, remote)),
+                    false => Err(DropReason::SocketFilter),
+                }
             }
             Err(reason) => Err(reason),
         };

@@ -5,6 +5,7 @@
 //! (how connections begin), `commands` (what programs say), `conn` and `shard` (the state).
 
 mod across;
+mod admission;
 mod commands;
 mod conn;
 mod credit;

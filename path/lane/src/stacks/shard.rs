@@ -16,6 +16,7 @@ use firelane_udp::UdpTable;
 use firelane_units::{DropCounters, Instant, LaneId, LinkId, Port, SocketId};
 use firelane_wire::IpProtocol;
 
+use super::admission::SocketFilters;
 use super::datagrams::DatagramSocket;
 use super::filtered::Gate;
 use super::ip_config;
@@ -45,6 +46,7 @@ pub(crate) struct Shard {
     /// What spreads connections over listeners that share an address.
     steering_key: SteeringKey,
     pub(crate) listening: Dense<Listening>,
+    pub(crate) socket_filters: SocketFilters,
     pub(crate) half_open: SynTable,
     pub(crate) time_wait: TimeWaitTable,
     /// What was learned of servers, and what our listeners grant and take.
@@ -96,6 +98,7 @@ impl Shard {
             listeners: Listeners::new(),
             steering_key: secrets.steering(),
             listening: Dense::new(),
+            socket_filters: SocketFilters::new(),
             half_open: SynTable::new(secrets.time_wait(), secrets.cookie(), SynLimits::default()),
             time_wait: TimeWaitTable::new(secrets.time_wait(), config.time_wait, TIME_WAIT_MAX),
             fast_opens: FastOpenCache::new(secrets.time_wait()),

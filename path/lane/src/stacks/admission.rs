@@ -1,0 +1,91 @@
+//! Filters of single sockets: rules of a listener or a datagram socket, about what comes to it and to nobody else.
+//!
+//! The netstack's own filter stands at its links (`filtered.rs`) and is asked first; this one is asked when it is known whose
+//! a packet is. A listener's is asked about what would begin a connection, and never about one that has begun; a datagram socket's
+//! about each datagram, those of its own netstack among them. A netstack whose sockets have none pays for a look at an empty table.
+//! (The original's socket filters, soconfig(8), in the language of its packet filter.)
+
+use core::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use firelane_classify::Headers;
+use firelane_filter::{Filter, FilterConfig, FilterCounts, Packet, Verdict};
+use firelane_frame::Frame;
+use firelane_ip::Delivered;
+use firelane_tcp::{AtListener, SegmentIn};
+use firelane_units::{BlockAnswer, Direction, Instant, LinkId, NetstackId, SocketId};
+
+use super::Stacks;
+use super::inbound::Inside;
+
+/// The filters of a shard's sockets.
+pub(crate) type SocketFilters = BTreeMap<SocketId, Box<Filter>>;
+
+impl Stacks {
+    /// What a socket's filter has counted in this lane, if it has one.
+    pub(crate) fn socket_filter_counts(&self, id: NetstackId, socket: SocketId) -> Option<FilterCounts> {
+        Some(self.shards.get(id.index())?.socket_filters.get(&socket)?.counts())
+    }
+}
+
+impl<D> Inside<'_, D> {
+    /// A socket's filter follows other rules; without any it ends.
+    pub(crate) fn set_socket_filter(&mut self, socket: SocketId, config: &Arc<FilterConfig>) {
+        if config.rules.is_empty() {
+            self.shard.socket_filters.remove(&socket);
+            return;
+        }
+        // Its rules keep no state: whoever gives them sees to that.
+        let (keys, now) = (self.common.secrets.filter(), self.common.now);
+        let filter =
+            self.shard.socket_filters.entry(socket).or_insert_with(|| Box::new(Filter::new(keys, 0)));
+        filter.set(FilterConfig::clone(config), now);
+    }
+
+    /// Whether a segment that belongs to no connection may go on to the listener that it is for. If not, its sender has heard what
+    /// the rule wants him to hear.
+    #[inline]
+    pub(crate) fn admits_segment(
+        &mut self,
+        packet: &Delivered,
+        seg: &SegmentIn<'_>,
+        (local, remote): (SocketAddr, SocketAddr),
+    ) -> bool {
+        if self.shard.socket_filters.is_empty() || AtListener::of(seg) != AtListener::Open {
+            return true;
+        }
+        let socket = self.shard.listener(local, remote).map(|(socket, _)| socket);
+        socket.is_none_or(|socket| self.admits(packet, socket))
+    }
+
+    /// Whether a datagram may go on to a socket.
+    #[inline]
+    pub(crate) fn admits_datagram(&mut self, packet: &Delivered, socket: SocketId) -> bool {
+        self.shard.socket_filters.is_empty() || self.admits(packet, socket)
+    }
+
+    fn admits(&mut self, packet: &Delivered, socket: SocketId) -> bool {
+        let Some(filter) = self.shard.socket_filters.get_mut(&socket) else { return true };
+        let Some((headers, answer)) = judge(filter, packet.link, &packet.frame, self.common.now) else {
+            return true;
+        };
+        if !packet.is_broadcast_or_multicast {
+            self.answer_blocked(answer, packet.link, packet.frame.as_slice(), &headers);
+        }
+        false
+    }
+}
+
+/// What the sender of a packet is to hear that a filter blocks; nothing if it passes.
+fn judge(filter: &mut Filter, link: LinkId, frame: &Frame, now: Instant) -> Option<(Headers, BlockAnswer)> {
+    let headers = Headers::parse(frame.as_slice()).ok()?;
+    let bytes = frame.as_slice().get(usize::from(headers.l3_offset)..)?;
+    let packet = Packet::read(Direction::In, link, bytes)?;
+    match filter.judge(&packet, now).verdict {
+        Verdict::Pass => None,
+        Verdict::Block(answer) => Some((headers, answer)),
+        // Rules without states come to neither.
+        Verdict::NoRoom | Verdict::OutOfWindow => Some((headers, BlockAnswer::Silent)),
+    }
+}
