@@ -4,8 +4,8 @@
 //! is still validated as a whole, so no change can leave a model that a restart would refuse.
 
 use firelane_model::{
-    AddrObjName, Address, Flow, FlowName, LinkClass, LinkName, Mac, Model, NO_WIRE, NetstackName, Transport,
-    Vnic, VnicUser,
+    AddrObjName, Address, FieldError, Flow, FlowName, LinkClass, LinkName, Mac, Model, NO_WIRE, NetstackName,
+    Transport, Vnic, VnicUser,
 };
 
 use firelane_units::VlanId;
@@ -32,6 +32,7 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
         Change::SetFlowProps(name, changes) => {
             let flow = model.flows.get_mut(name).ok_or(Status::NotFound)?;
             changes.iter().try_for_each(|change| props::set_flow_prop(flow, change))?;
+            kept_promises(&model.validate(), changes)?;
         }
         Change::SetNetstackProps(name, changes) => {
             let allowed = || ApiError::new(Status::NotFound, "netstack", name, "");
@@ -182,11 +183,22 @@ fn set_link_props(model: &mut Model, name: &LinkName, changes: &[PropChange]) ->
     if let Some(fault) = faults.iter().find(|fault| fault.field.ends_with(".mac")) {
         return Err(ApiError::new(Status::MacInUse, "mac-address", &fault.value, ""));
     }
+    kept_promises(&faults, changes)?;
     let Some(fault) = faults.into_iter().find(|fault| fault.field.ends_with(".mtu")) else { return Ok(()) };
     let own = fault.field.ends_with(&format!(".{name}.mtu"));
     let value = changes.iter().find(|change| change.name == "mtu").and_then(|change| change.value.clone());
     let allowed = if own { fault.allowed } else { fault.to_string() };
     Err(ApiError::new(Status::BadMtu, "mtu", value.unwrap_or_default(), allowed))
+}
+
+/// A guarantee that cannot be kept is told as what is wrong with the property that was to be changed.
+fn kept_promises(faults: &[FieldError], changes: &[PropChange]) -> Result<(), ApiError> {
+    let is_promise = |fault: &&FieldError| [".minbw", ".maxbw"].iter().any(|end| fault.field.ends_with(end));
+    let Some(fault) = faults.iter().find(is_promise) else { return Ok(()) };
+    let is_rate = |change: &&PropChange| matches!(change.name.as_str(), "minbw" | "maxbw");
+    let changed = changes.iter().rev().find(is_rate);
+    let (name, value) = changed.map_or(("", None), |it| (it.name.as_str(), it.value.clone()));
+    Err(ApiError::new(Status::OutOfRange, name, value.unwrap_or_default(), fault.to_string()))
 }
 
 fn add_flow(model: &mut Model, name: &FlowName, flow: &Flow) -> Result<(), ApiError> {

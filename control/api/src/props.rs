@@ -45,7 +45,10 @@ const READ_ONLY: [&str; 4] = ["state", "speed", "over", "class"];
 const OF_ALL: &str = "maxbw, priority, fusion, mtu";
 /// What can be set of a VNIC.
 const OF_VNICS: &str =
-    "maxbw, priority, fusion, mtu, mac-address, vlan-id, protection, allowed-ips, allowed-dhcp-cids";
+    "maxbw, minbw, priority, fusion, mtu, mac-address, vlan-id, protection, allowed-ips, allowed-dhcp-cids";
+
+/// What can be set of a flow.
+const OF_FLOWS: &str = "maxbw, minbw, priority, fusion";
 
 impl LinkProps<'_> {
     /// Sets or resets one property.
@@ -57,7 +60,7 @@ impl LinkProps<'_> {
             Self::Vnic(it) => (&mut it.maxbw, &mut it.priority, &mut it.fusion),
         };
         match name {
-            "maxbw" => *maxbw = value.map(read_maxbw).transpose()?,
+            "maxbw" => *maxbw = value.map(|text| read_rate(name, text)).transpose()?,
             "priority" => *priority = value.map_or(Ok(Priority::High), read_priority)?,
             "fusion" => *fusion = value.map_or(Ok(Fusing::default()), read_fusing)?,
             "mtu" => self.set_mtu(value)?,
@@ -88,6 +91,7 @@ impl LinkProps<'_> {
 /// Sets or resets what only VNICs have.
 fn set_of_vnic(vnic: &mut Vnic, name: &str, value: Option<&str>) -> Result<(), ApiError> {
     match name {
+        "minbw" => vnic.minbw = value.map(|text| read_rate(name, text)).transpose()?,
         "mac-address" => vnic.mac = value.map_or(Ok(Mac::Auto), read_mac)?,
         "vlan-id" => {
             let wrong = |text: &str| ApiError::new(Status::VidInvalid, name, text, "0 (none) to 4094");
@@ -150,19 +154,19 @@ fn read_list<T: std::str::FromStr>(
 /// Sets or resets one property of a flow.
 pub fn set_flow_prop(flow: &mut Flow, change: &PropChange) -> Result<(), ApiError> {
     match (change.name.as_str(), change.value.as_deref()) {
-        ("maxbw", None) => flow.maxbw = None,
-        ("maxbw", Some(text)) => flow.maxbw = Some(read_maxbw(text)?),
+        (name @ "maxbw", value) => flow.maxbw = value.map(|text| read_rate(name, text)).transpose()?,
+        (name @ "minbw", value) => flow.minbw = value.map(|text| read_rate(name, text)).transpose()?,
         ("priority", None) => flow.priority = Priority::Medium,
         ("priority", Some(text)) => flow.priority = read_priority(text)?,
         ("fusion", value) => flow.fusion = value.map_or(Ok(Fusing::default()), read_fusing)?,
-        (name, _) => return Err(ApiError::new(Status::BadProperty, name, "", "maxbw, priority, fusion")),
+        (name, _) => return Err(ApiError::new(Status::BadProperty, name, "", OF_FLOWS)),
     }
     Ok(())
 }
 
-fn read_maxbw(text: &str) -> Result<BitRate, ApiError> {
+fn read_rate(name: &str, text: &str) -> Result<BitRate, ApiError> {
     let allowed = "a number with an optional K, M or G; without one it means Mb/s";
-    text.parse().map_err(|_| ApiError::new(Status::BadValue, "maxbw", text, allowed))
+    text.parse().map_err(|_| ApiError::new(Status::BadValue, name, text, allowed))
 }
 
 fn read_fusing(text: &str) -> Result<Fusing, ApiError> {
@@ -216,6 +220,7 @@ pub(crate) fn of_link(
         };
         let vid = vnic.vlan.map_or(0, VlanId::id).to_string();
         properties.extend([
+            property("minbw", "rw", shown_rate(vnic.minbw), "", ""),
             property("mac-address", "rw", mac.map(|it| it.to_string()).unwrap_or_default(), "", ""),
             property("vlan-id", "rw", vid, "0", "0-4094"),
             property("protection", "rw", kinds.to_string(), "", KINDS),
@@ -238,6 +243,7 @@ fn list_of(values: &[impl ToString]) -> String {
 pub(crate) fn of_flow(flow: &Flow) -> Vec<Property> {
     vec![
         property("maxbw", "rw", shown_rate(flow.maxbw), "", ""),
+        property("minbw", "rw", shown_rate(flow.minbw), "", ""),
         property("priority", "rw", flow.priority.to_string(), Priority::Medium.word(), PRIORITIES),
         shown_fusing(flow.fusion),
     ]

@@ -146,6 +146,9 @@ pub struct FlowInfo {
     /// Its limit, as the file spells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maxbw: Option<String>,
+    /// What it is guaranteed, as the file spells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minbw: Option<String>,
     /// Its priority.
     pub priority: String,
 }
@@ -598,6 +601,7 @@ impl Snapshot<'_> {
             link: flow.link.clone(),
             matching: flow.matching.clone(),
             maxbw: flow.maxbw.map(spell_rate),
+            minbw: flow.minbw.map(spell_rate),
             priority: flow.priority.word().to_owned(),
         };
         self.model.flows.iter().map(info).collect()

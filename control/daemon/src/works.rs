@@ -353,25 +353,27 @@ impl Works {
 #[derive(Clone, Copy)]
 struct Properties {
     maxbw: Option<BitRate>,
+    /// Of VNICs alone.
+    minbw: Option<BitRate>,
     priority: Priority,
     fusion: Fusing,
 }
 
 impl From<&Link> for Properties {
     fn from(it: &Link) -> Self {
-        Self { maxbw: it.maxbw, priority: it.priority, fusion: it.fusion }
+        Self { maxbw: it.maxbw, minbw: None, priority: it.priority, fusion: it.fusion }
     }
 }
 
 impl From<&Etherstub> for Properties {
     fn from(it: &Etherstub) -> Self {
-        Self { maxbw: it.maxbw, priority: it.priority, fusion: it.fusion }
+        Self { maxbw: it.maxbw, minbw: None, priority: it.priority, fusion: it.fusion }
     }
 }
 
 impl From<&Vnic> for Properties {
     fn from(it: &Vnic) -> Self {
-        Self { maxbw: it.maxbw, priority: it.priority, fusion: it.fusion }
+        Self { maxbw: it.maxbw, minbw: it.minbw, priority: it.priority, fusion: it.fusion }
     }
 }
 
@@ -451,11 +453,14 @@ impl Works {
         self.limit(id, from, to)
     }
 
-    /// Changes limit, priority and fusion; on an error they are as before.
+    /// Changes limit, guarantee, priority and fusion; on an error they are as before.
     fn limit(&self, id: LinkId, from: Properties, to: Properties) -> Done {
         let change = |from: Properties, to: Properties| {
             if from.maxbw != to.maxbw {
                 self.engine.set_link_maxbw(id, to.maxbw)?;
+            }
+            if from.minbw != to.minbw {
+                self.engine.set_link_minbw(id, to.minbw)?;
             }
             if from.priority != to.priority {
                 self.engine.set_link_priority(id, to.priority)?;
@@ -478,7 +483,8 @@ impl Works {
 
 impl Properties {
     /// What a link of the engine begins with.
-    const UNLIMITED: Self = Self { maxbw: None, priority: Priority::High, fusion: Fusing::SameZone };
+    const UNLIMITED: Self =
+        Self { maxbw: None, minbw: None, priority: Priority::High, fusion: Fusing::SameZone };
 }
 
 /// VNICs.
@@ -574,6 +580,9 @@ impl Works {
         let rule = settings::rule(&flow.matching);
         let id = self.engine.add_flow(link, rule, flow.maxbw, flow.priority).map_err(refused)?;
         self.flows.insert(name.clone(), id);
+        if flow.minbw.is_some() {
+            self.engine.set_flow_minbw(id, flow.minbw).map_err(refused)?;
+        }
         if flow.fusion != Fusing::default() {
             self.engine.set_flow_fusion(id, settings::fusion(flow.fusion)).map_err(refused)?;
         }
@@ -584,6 +593,9 @@ impl Works {
         let id = self.flow(name)?;
         if from.maxbw != to.maxbw {
             self.engine.set_flow_maxbw(id, to.maxbw).map_err(refused)?;
+        }
+        if from.minbw != to.minbw {
+            self.engine.set_flow_minbw(id, to.minbw).map_err(refused)?;
         }
         if from.priority != to.priority {
             self.engine.set_flow_priority(id, to.priority).map_err(refused)?;

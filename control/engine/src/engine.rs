@@ -321,6 +321,15 @@ impl Engine {
         self.set_flow_maxbw(flow.ok_or(ChangeError::NoLink(link))?, maxbw)
     }
 
+    /// Changes what a VNIC is guaranteed of its link's limit.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn set_link_minbw(&self, link: LinkId, minbw: Option<BitRate>) -> Result<(), ChangeError> {
+        let flow = self.0.registry().vnics.get(&link).map(|v| v.flow);
+        self.set_flow_minbw(flow.ok_or(ChangeError::NoLink(link))?, minbw)
+    }
+
     /// Changes the priority of a VNIC or of a link.
     ///
     /// # Errors
@@ -413,6 +422,18 @@ impl Engine {
             set_homes()?;
         }
         Ok(())
+    }
+
+    /// Changes what a flow is guaranteed of the limits above it: until it has had that rate it comes before all others
+    /// that wait for them, and what it does not use is theirs. Limits that cannot keep all promises serve first who has
+    /// waited longest for his.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn set_flow_minbw(&self, flow: FlowId, minbw: Option<BitRate>) -> Result<(), ChangeError> {
+        let registry = self.0.registry();
+        registry.flows.get(&flow).ok_or(ChangeError::NoFlow(flow))?;
+        self.0.tell_all(|_| Control::SetMinbw(flow, minbw))
     }
 
     /// Changes a flow's priority.

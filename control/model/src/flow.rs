@@ -157,6 +157,10 @@ pub struct Flow {
     #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "50M"))]
     pub maxbw: Option<BitRate>,
+    /// What it is guaranteed of the limits above it, in each direction.
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "10M"))]
+    pub minbw: Option<BitRate>,
     /// Its place when a lane cannot serve everything.
     #[serde(default = "medium", with = "value", skip_serializing_if = "is_medium")]
     #[cfg_attr(feature = "schema", schema(value_type = String, default = "medium"))]

@@ -32,6 +32,7 @@ mod name;
 mod netstack;
 mod nic;
 mod programs;
+mod promise;
 mod property;
 mod route;
 mod service;

@@ -207,6 +207,53 @@ mod tests {
     }
 
     #[test]
+    fn what_is_guaranteed_is_part_of_the_limits_above() {
+        let host = |stub: &str, a0: &str, b0: &str, flow: &str| {
+            format!(
+                "[etherstub.sw0]\n{stub}\n[vnic.a0]\nover = \"sw0\"\n{a0}\n[vnic.b0]\nover = \"sw0\"\n{b0}\n\
+                 [flow.f]\nlink = \"a0\"\nmatch = {{ transport = \"tcp\" }}\n{flow}\n"
+            )
+        };
+        let (m, n) = (|it: &str| format!("maxbw = \"{it}\""), |it: &str| format!("minbw = \"{it}\""));
+        let right = [
+            host("", &n("60M"), &n("50M"), &n("5M")),
+            host(&m("100M"), &n("60M"), &n("40M"), &n("60M")),
+            host(&m("100M"), &format!("{}\n{}", m("70M"), n("70M")), &n("30M"), &n("20M")),
+        ];
+        for text in right {
+            assert_eq!(Model::from_toml("f.toml", &text).map(drop), Ok(()), "{text}");
+        }
+        let table = [
+            (
+                host(&m("100M"), &n("60M"), &n("50M"), ""),
+                "f.toml:2: etherstub.sw0.maxbw: \"100M\": what is over it is guaranteed 110M together (minbw)",
+            ),
+            // A flow's guarantee is a part of its VNIC's, and counts where that has less.
+            (
+                host(&m("100M"), "", &n("50M"), &n("51M")),
+                "f.toml:2: etherstub.sw0.maxbw: \"100M\": what is over it is guaranteed 101M together (minbw)",
+            ),
+            (
+                host("", &m("5M"), "", &n("6M")),
+                "f.toml:5: vnic.a0.maxbw: \"5M\": its flows are guaranteed 6M together (minbw)",
+            ),
+            (
+                host("", &format!("{}\n{}", m("0"), n("1K")), "", ""),
+                "f.toml:6: vnic.a0.minbw: \"1K\": at most its maxbw, 0M",
+            ),
+            (
+                "[link.n0]\nkind = \"tap\"\nifname = \"t0\"\n[flow.f]\nlink = \"n0\"\n\
+                 match = { transport = \"tcp\" }\nminbw = \"1M\"\n"
+                    .to_owned(),
+                "f.toml:7: flow.f.minbw: \"1M\": the flow's link is a VNIC; no limit is above what passes the wire of n0",
+            ),
+        ];
+        for (text, want) in table {
+            assert_eq!(fault(&text), want, "{text}");
+        }
+    }
+
+    #[test]
     fn names_with_dots_have_their_lines_too() {
         let text = "[etherstub.sw0]\n[vnic.\"a.0\"]\nover = \"sw0\"\nmtu = 9001\n";
         assert!(fault(text).starts_with("f.toml:4: vnic.a.0.mtu: \"9001\""), "{}", fault(text));

@@ -27,6 +27,7 @@ impl Model {
         self.check_netstacks(&mut faults);
         self.check_flows(&mut faults);
         self.check_services(&mut faults);
+        faults.0.extend(crate::promise::faults(self));
         faults.0
     }
 

@@ -53,6 +53,8 @@ pub struct Vnic {
     pub mtu: Option<Mtu>,
     /// Its limit, in each direction.
     pub maxbw: Option<BitRate>,
+    /// What it is guaranteed of its link's limit, in each direction.
+    pub minbw: Option<BitRate>,
     /// Its place when a lane cannot serve everything.
     pub priority: Priority,
     /// Whether its connections may be fused.
@@ -74,6 +76,7 @@ impl Vnic {
             vlan: None,
             mtu: None,
             maxbw: None,
+            minbw: None,
             priority: Priority::High,
             fusion: Fusing::default(),
             is_vlan: false,
@@ -141,6 +144,10 @@ struct VnicTable {
     #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "50M"))]
     maxbw: Option<BitRate>,
+    /// What it is guaranteed of the limits above it, in each direction.
+    #[serde(default, with = "value::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "10M"))]
+    minbw: Option<BitRate>,
     /// Its place when a lane cannot serve everything.
     #[serde(default = "high", with = "value", skip_serializing_if = "is_high")]
     #[cfg_attr(feature = "schema", schema(value_type = String, default = "high"))]
@@ -202,19 +209,19 @@ impl TryFrom<VnicTable> for Vnic {
                 return Err("memif beside netstack or tap: a VNIC has one user, so only one of them");
             }
         };
-        let VnicTable { over, mac, vlan, mtu, maxbw, priority, fusion, is_vlan, .. } = table;
+        let VnicTable { over, mac, vlan, mtu, maxbw, minbw, priority, fusion, is_vlan, .. } = table;
         let guard = Guard {
             kinds: table.protection,
             allowed_ips: table.allowed_ips,
             allowed_cids: table.allowed_dhcp_cids,
         };
-        Ok(Self { over, mac, vlan, mtu, maxbw, priority, fusion, is_vlan, guard, user })
+        Ok(Self { over, mac, vlan, mtu, maxbw, minbw, priority, fusion, is_vlan, guard, user })
     }
 }
 
 impl From<Vnic> for VnicTable {
     fn from(vnic: Vnic) -> Self {
-        let Vnic { over, mac, vlan, mtu, maxbw, priority, fusion, is_vlan, guard, user } = vnic;
+        let Vnic { over, mac, vlan, mtu, maxbw, minbw, priority, fusion, is_vlan, guard, user } = vnic;
         let (netstack, tap, memif) = match user {
             VnicUser::Nobody => (None, None, None),
             VnicUser::Netstack(name) => (Some(name), None, None),
@@ -228,6 +235,7 @@ impl From<Vnic> for VnicTable {
             vlan,
             mtu,
             maxbw,
+            minbw,
             priority,
             fusion,
             is_vlan,

@@ -1,7 +1,8 @@
 //! The comparison itself.
 
-use firelane_model::{Interface, Model, Netstack};
+use firelane_model::{Interface, LinkName, Model, Netstack, Vnic};
 
+use crate::promise;
 use crate::torn::Torn;
 use crate::{Action, Effect, Step};
 
@@ -11,16 +12,18 @@ pub fn plan(wanted: &Model, present: &Model) -> Vec<Step> {
     let mut plan = Plan { wanted, present, torn: Torn { wanted, present }, steps: Vec::new() };
     plan.take_down();
     plan.settings();
+    plan.lower_promises();
     plan.build_bottom();
     plan.change_links();
+    plan.raise_promises();
     plan.build_top();
     plan.steps
 }
 
-struct Plan<'a> {
-    wanted: &'a Model,
-    present: &'a Model,
-    torn: Torn<'a>,
+pub(crate) struct Plan<'a> {
+    pub(crate) wanted: &'a Model,
+    pub(crate) present: &'a Model,
+    pub(crate) torn: Torn<'a>,
     steps: Vec<Step>,
 }
 
@@ -28,8 +31,8 @@ fn anew(stays: bool) -> Effect {
     if stays { Effect::Recreate } else { Effect::Live }
 }
 
-impl Plan<'_> {
-    fn push(&mut self, effect: Effect, action: Action) {
+impl<'a> Plan<'a> {
+    pub(crate) fn push(&mut self, effect: Effect, action: Action) {
         self.steps.push(Step { action, effect });
     }
 
@@ -129,16 +132,21 @@ impl Plan<'_> {
     /// An MTU grows from the bottom and shrinks from the top, so a VNIC's never exceeds what is below it.
     fn change_links(&mut self) {
         self.change_lower(true);
-        for (name, is) in &self.present.vnics {
-            match self.wanted.vnics.get(name) {
-                Some(shall) if is != shall && !self.torn.vnic(name, is) => {
-                    let effect = if is.mtu == shall.mtu { Effect::Live } else { Effect::Brief };
-                    self.push(effect, Action::SetVnic(name.clone(), is.clone(), shall.clone()));
-                }
-                _ => {}
+        for (name, is, shall) in self.kept_vnics() {
+            let (is, shall) = (promise::lowered_vnic(is, shall), promise::before_raise(self, shall, is));
+            if is != shall {
+                let effect = if is.mtu == shall.mtu { Effect::Live } else { Effect::Brief };
+                self.push(effect, Action::SetVnic(name.clone(), is, shall));
             }
         }
         self.change_lower(false);
+    }
+
+    /// The VNICs that stay, as they are and as they shall be.
+    pub(crate) fn kept_vnics(&self) -> Vec<(&'a LinkName, &'a Vnic, &'a Vnic)> {
+        let (wanted, present) = (self.wanted, self.present);
+        let pairs = present.vnics.iter().filter_map(|(name, is)| Some((name, is, wanted.vnics.get(name)?)));
+        pairs.filter(|(name, is, _)| !self.torn.vnic(name, is)).collect()
     }
 
     /// The changes of links and etherstubs whose MTU grows, or of the others.
@@ -225,8 +233,9 @@ impl Plan<'_> {
         for (name, shall) in &self.wanted.flows {
             match self.present.flows.get(name) {
                 Some(is) if !self.torn.flow(name, is) => {
-                    if is != shall {
-                        self.push(Effect::Live, Action::SetFlow(name.clone(), is.clone(), shall.clone()));
+                    let is = promise::lowered_flow(is, shall);
+                    if is != *shall {
+                        self.push(Effect::Live, Action::SetFlow(name.clone(), is, shall.clone()));
                     }
                 }
                 is => self.push(anew(is.is_some()), Action::AddFlow(name.clone(), shall.clone())),

@@ -17,6 +17,7 @@
 mod apply;
 mod diff;
 mod filter_lines;
+mod promise;
 mod step;
 mod torn;
 

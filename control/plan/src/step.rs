@@ -169,7 +169,8 @@ impl Step {
             Action::AddRoute(netstack, route) => write!(f, "add route {route} to netstack {netstack}"),
             Action::AddFlow(name, flow) => {
                 write!(f, "add flow {name} on {}: {}", flow.link, flow.matching)?;
-                flow.maxbw.map_or(Ok(()), |rate| write!(f, " maxbw={}", spell_rate(rate)))
+                flow.maxbw.map_or(Ok(()), |rate| write!(f, " maxbw={}", spell_rate(rate)))?;
+                flow.minbw.map_or(Ok(()), |rate| write!(f, " minbw={}", spell_rate(rate)))
             }
             Action::StartService(name, service) => {
                 write!(f, "start service {name} on netstack {} port {}", service.netstack, service.port)
@@ -238,6 +239,7 @@ impl Step {
                 let list = [
                     change("mtu", &mtu(from), &mtu(to)),
                     change("maxbw", &rate(from.maxbw), &rate(to.maxbw)),
+                    change("minbw", &rate(from.minbw), &rate(to.minbw)),
                     change("priority", &from.priority, &to.priority),
                     change("fusion", &from.fusion.word(), &to.fusion.word()),
                     change("protection", &shown(from.guard.kinds), &shown(to.guard.kinds)),
@@ -288,6 +290,7 @@ impl Step {
                 let rates = change("maxbw", &rate(from.maxbw), &rate(to.maxbw));
                 let list = [
                     rates,
+                    change("minbw", &rate(from.minbw), &rate(to.minbw)),
                     change("priority", &from.priority, &to.priority),
                     change("fusion", &from.fusion.word(), &to.fusion.word()),
                 ];

@@ -108,6 +108,31 @@ live      start service files on netstack web port 80
     assert_eq!(render(&plan(&Model::default(), &two_tenants(|text| text))).lines().count(), 9);
 }
 
+/// No step promises what a limit does not have: down first, then the limits, then up.
+#[test]
+fn guarantees_are_lowered_before_limits_change_and_raised_after() {
+    let host = |stub: &str, alice: &str, bob: &str| {
+        two_tenants(|text| {
+            let text =
+                text.replace("[etherstub.vswitch1]", &format!("[etherstub.vswitch1]\nmaxbw = \"{stub}\""));
+            let text = text.replace("[vnic.alice0]", &format!("[vnic.alice0]\nminbw = \"{alice}\""));
+            text.replace("[vnic.bob0]", &format!("[vnic.bob0]\nminbw = \"{bob}\""))
+        })
+    };
+    let present = host("100M", "60M", "40M");
+    let want = "\
+live      set vnic alice0 minbw 60M -> 10M
+live      set vnic bob0 minbw 40M -> 90M
+";
+    assert_eq!(render(&plan(&host("100M", "10M", "90M"), &present)), want);
+    let want = "\
+live      set vnic alice0 minbw 60M -> 10M
+live      set etherstub vswitch1 maxbw 100M -> 60M
+live      set vnic bob0 minbw 40M -> 50M
+";
+    assert_eq!(render(&plan(&host("60M", "10M", "50M"), &present)), want);
+}
+
 #[test]
 fn a_limit_changes_live_and_a_vlan_means_a_new_vnic_with_its_flow() {
     let present = two_tenants(|text| text);

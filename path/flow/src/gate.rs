@@ -1,7 +1,11 @@
 //! A limiter, and the flows that wait for it.
 //!
 //! Waiting flows are linked through their own state, one FIFO per rank, so that waiting allocates nothing. A
-//! flow waits at one gate at a time.
+//! flow waits at one gate at a time. Those with a guarantee below the gate stand in its agenda as well, by the instant
+//! from which on they are owed; their place in the FIFO stays as it is.
+
+use core::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use firelane_units::{BitRate, FlowId, Instant};
 
@@ -17,6 +21,16 @@ pub(crate) struct Gate {
     queues: [Queue; RANKS],
     /// Bit n: queue n is not empty.
     occupied: u16,
+    /// Flows that may be owed, the first of them first. An entry may be too early, or of a flow that waits elsewhere.
+    pub(crate) agenda: BinaryHeap<Reverse<Owed>>,
+}
+
+/// From when on a flow is owed, and when it was last served because it was, by the count of such frames.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Owed {
+    pub(crate) at: Instant,
+    pub(crate) served: u64,
+    pub(crate) flow: FlowId,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -25,21 +39,40 @@ struct Queue {
     last: Option<FlowId>,
 }
 
-/// Where a waiting flow keeps its link to the next one.
+/// The neighbours of a flow in the queue in which it waits.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Neighbours {
+    next: Option<FlowId>,
+    previous: Option<FlowId>,
+}
+
+/// Where a waiting flow keeps its neighbours.
 pub(crate) trait Links {
-    fn next(&mut self, flow: FlowId) -> &mut Option<FlowId>;
+    fn of(&mut self, flow: FlowId) -> &mut Neighbours;
 }
 
 impl Gate {
     pub(crate) fn new(rate: BitRate, now: Instant) -> Self {
         let limiter = Limiter::new(rate, now);
-        Self { limiter, armed: None, queues: Default::default(), occupied: 0 }
+        Self { limiter, armed: None, queues: Default::default(), occupied: 0, agenda: BinaryHeap::new() }
     }
 
-    /// Whether flows of at least this rank wait.
+    /// Whether others who wait come before a flow of `rank`, or before one that is owed if that is `None`.
     #[inline]
-    pub(crate) fn has_waiting(&self, rank: usize) -> bool {
-        self.occupied >> rank != 0
+    pub(crate) fn prefers_others(&self, now: Instant, rank: Option<usize>) -> bool {
+        self.occupied != 0 && (self.owes(now) || rank.is_some_and(|rank| self.occupied >> rank != 0))
+    }
+
+    /// Whether somebody may be owed who waits here.
+    #[inline]
+    pub(crate) fn owes(&self, now: Instant) -> bool {
+        self.occupied != 0 && self.agenda.peek().is_some_and(|Reverse(first)| first.at <= now)
+    }
+
+    /// Whether anybody waits.
+    #[inline]
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.occupied != 0
     }
 
     /// The flow to serve next, and its rank.
@@ -48,41 +81,32 @@ impl Gate {
         self.queues[rank].first.map(|flow| (flow, rank))
     }
 
-    /// Appends a flow to its rank's queue. `links` reaches the flow's link.
+    /// Appends a flow to its rank's queue.
     pub(crate) fn push(&mut self, flow: FlowId, rank: usize, links: &mut impl Links) {
-        *links.next(flow) = None;
         let queue = &mut self.queues[rank];
-        match queue.last.replace(flow) {
-            Some(last) => *links.next(last) = Some(flow),
+        let previous = queue.last.replace(flow);
+        *links.of(flow) = Neighbours { next: None, previous };
+        match previous {
+            Some(last) => links.of(last).next = Some(flow),
             None => queue.first = Some(flow),
         }
         self.occupied |= 1 << rank;
     }
 
-    /// Takes the first flow of a rank.
-    pub(crate) fn pop(&mut self, rank: usize, links: &mut impl Links) -> Option<FlowId> {
+    /// Takes a flow out of its rank's queue, wherever it stands.
+    pub(crate) fn remove(&mut self, flow: FlowId, rank: usize, links: &mut impl Links) {
+        let Neighbours { next, previous } = core::mem::take(links.of(flow));
         let queue = &mut self.queues[rank];
-        let flow = queue.first?;
-        queue.first = links.next(flow).take();
-        if queue.first.is_none() {
-            queue.last = None;
-            self.occupied &= !(1 << rank);
+        match previous {
+            Some(previous) => links.of(previous).next = next,
+            None => queue.first = next,
         }
-        Some(flow)
-    }
-
-    /// Takes a flow out, wherever it stands.
-    pub(crate) fn remove(&mut self, flow: FlowId, links: &mut impl Links) {
-        for rank in 0..RANKS {
-            let queue = core::mem::take(&mut self.queues[rank]);
+        match next {
+            Some(next) => links.of(next).previous = previous,
+            None => queue.last = previous,
+        }
+        if queue.first.is_none() {
             self.occupied &= !(1 << rank);
-            let mut at = queue.first;
-            while let Some(waiting) = at {
-                at = links.next(waiting).take();
-                if waiting != flow {
-                    self.push(waiting, rank, links);
-                }
-            }
         }
     }
 }
@@ -92,10 +116,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    struct Next(Vec<Option<FlowId>>);
+    struct Table(Vec<Neighbours>);
 
-    impl Links for Next {
-        fn next(&mut self, flow: FlowId) -> &mut Option<FlowId> {
+    impl Links for Table {
+        fn of(&mut self, flow: FlowId) -> &mut Neighbours {
             &mut self.0[flow.index()]
         }
     }
@@ -104,29 +128,33 @@ mod tests {
         #[test]
         fn behaves_as_nine_lists(steps in prop::collection::vec((0u8..3, 0u32..12, 0usize..RANKS), 0..120)) {
             let mut gate = Gate::new(BitRate::from_mbps(1), Instant::ZERO);
-            let mut links = Next(vec![None; 12]);
+            let mut links = Table(vec![Neighbours::default(); 12]);
             let mut model: Vec<Vec<FlowId>> = vec![vec![]; RANKS];
             for (step, flow, rank) in steps {
                 let flow = FlowId(flow);
-                let waits = model.iter().any(|list| list.contains(&flow));
-                match step {
-                    0 if !waits => {
+                let waits_in = model.iter().position(|list| list.contains(&flow));
+                match (step, waits_in) {
+                    (0, None) => {
                         gate.push(flow, rank, &mut links);
                         model[rank].push(flow);
                     }
-                    1 => {
-                        gate.remove(flow, &mut links);
-                        model.iter_mut().for_each(|list| list.retain(|&f| f != flow));
+                    (1, Some(rank)) => {
+                        gate.remove(flow, rank, &mut links);
+                        model[rank].retain(|&other| other != flow);
                     }
-                    _ => {
-                        let popped = gate.pop(rank, &mut links);
-                        let wanted = (!model[rank].is_empty()).then(|| model[rank].remove(0));
-                        prop_assert_eq!(popped, wanted);
+                    (2, _) => {
+                        if let Some((first, rank)) = gate.first() {
+                            gate.remove(first, rank, &mut links);
+                            prop_assert_eq!(first, model[rank].remove(0));
+                        }
                     }
+                    _ => {}
                 }
                 let first = model.iter().enumerate().rev().find_map(|(r, list)| list.first().map(|&f| (f, r)));
                 prop_assert_eq!(gate.first(), first);
-                prop_assert_eq!(gate.has_waiting(rank), model[rank..].iter().any(|list| !list.is_empty()));
+                let others = model[rank..].iter().any(|list| !list.is_empty());
+                prop_assert_eq!(gate.prefers_others(Instant::ZERO, Some(rank)), others);
+                prop_assert!(!gate.prefers_others(Instant::ZERO, None), "nobody has a guarantee");
             }
         }
     }

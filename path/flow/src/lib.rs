@@ -16,6 +16,7 @@
 //! - [`Limiter`]: when the bytes passed so far are paid for. Exact from the first second; no burst.
 //! - [`FlowTable`]: the nest. A frame passes only if every limit above it has room, and is charged to all of
 //!   them at once.
+//! - guarantee: a flow that has not had its guaranteed rate comes before all others that wait for the same limit.
 //! - release: flows that wait for the same limit are served by priority, then by deficit round robin, so
 //!   that one flow cannot starve its neighbours.
 //! - hold: inside a flow each conversation has a queue of its own, and these are served in turn, too.
@@ -28,6 +29,7 @@
 mod conversation;
 mod counters;
 mod gate;
+mod guarantee;
 mod hold;
 mod lender;
 mod limiter;

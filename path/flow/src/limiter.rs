@@ -19,7 +19,7 @@ pub(crate) const LATE_MAX: Duration = Duration::from_millis(10);
 /// How long frames are gathered before they are released together: at most 10,000 wake-ups per second, whatever the rate
 /// and the size of the frames. What is not used meanwhile stays within the slack, with two nested limits and a lane that
 /// is 100 us late, so that it only delays.
-const GATHER: Duration = Duration::from_micros(100);
+pub(crate) const GATHER: Duration = Duration::from_micros(100);
 /// How much of the line one frame may take at most, if it can be cut.
 const PIECE: Duration = Duration::from_micros(400);
 
@@ -113,13 +113,35 @@ impl Limiter {
         if let Some(waiting) = &mut self.waiting {
             waiting.turn.get_or_insert(now);
         }
+        self.forget_before(earliest);
+        self.pay(bytes);
+    }
+
+    fn pay(&mut self, bytes: Bytes) {
+        let time = bytes.0.min(CHARGE_MAX) * BYTE_NANOS + self.rest;
+        self.paid_until += Duration::from_nanos(time / self.rate.bps());
+        self.rest = time % self.rate.bps();
+    }
+
+    /// What was unused before `earliest` is lost.
+    pub(crate) fn forget_before(&mut self, earliest: Instant) {
         if self.paid_until < earliest {
             self.paid_until = earliest;
             self.rest = 0;
         }
-        let time = bytes.0.min(CHARGE_MAX) * BYTE_NANOS + self.rest;
-        self.paid_until += Duration::from_nanos(time / self.rate.bps());
-        self.rest = time % self.rate.bps();
+    }
+
+    /// Charges bytes that pass at `now` and forgives what is still owed from before; unused time counts from `earliest` on.
+    pub(crate) fn charge_anew(&mut self, now: Instant, earliest: Instant, bytes: Bytes) {
+        if self.is_closed() {
+            return;
+        }
+        self.forget_before(earliest);
+        if self.paid_until > now {
+            self.paid_until = now;
+            self.rest = 0;
+        }
+        self.pay(bytes);
     }
 
     /// Changes the rate. What was sent beyond `now` stays owed, as bytes: a slow limit's long debt does not

@@ -2,13 +2,17 @@
 //!
 //! A frame belongs to one flow and passes the gates of that flow and of everything above it, from the leaf up.
 //! All of them are charged together when it passes, none when it does not. The Solaris original did not nest:
-//! a flow's traffic escaped its link's limit.
+//! a flow's traffic escaped its link's limit. It had no guarantees either: at a gate, who has one below it
+//! and is owed comes before all ranks.
+
+use core::cmp::Reverse;
 
 use firelane_frame::Frame;
 use firelane_units::{BitRate, Bytes, Direction, DropReason, FlowId, Instant, Priority};
 
 use crate::counters::Counters;
-use crate::gate::{Gate, Links, RANKS};
+use crate::gate::{Gate, Links, Neighbours, Owed, RANKS};
+use crate::guarantee::Guarantee;
 use crate::hold::Hold;
 use crate::table::Verdict;
 
@@ -31,14 +35,23 @@ pub(crate) struct Side {
     pub(crate) tightest: Option<BitRate>,
     pub(crate) counters: Counters,
     pub(crate) gate: Option<Box<Gate>>,
+    pub(crate) guarantee: Option<Box<Guarantee>>,
+    /// Whether it or anything on the way up has a guarantee.
+    pub(crate) has_promise: bool,
     pub(crate) hold: Hold,
     /// Frames dropped at the limit since the flow last held none.
     pub(crate) flood: u32,
     /// The gate at which the held frames wait.
     pub(crate) waits_at: Option<FlowId>,
-    next: Option<FlowId>,
-    /// Bytes that deficit round robin owes to this flow.
-    pub(crate) deficit: u64,
+    /// The rank with which it waits there.
+    rank: usize,
+    neighbours: Neighbours,
+    /// Bit n: it stands in the agenda of the gate n levels up.
+    listed: u8,
+    /// The last frame that passed because it was owed, by the count of them.
+    pub(crate) served: u64,
+    /// Bytes that deficit round robin owes to this flow; less than none if it had more than its turn.
+    pub(crate) deficit: i64,
     /// Whether this round's quantum was added already.
     pub(crate) in_turn: bool,
 }
@@ -72,7 +85,11 @@ impl Side {
 
 /// All flows of a lane, by their identifiers.
 #[derive(Default)]
-pub(crate) struct Nodes(Vec<Option<Node>>);
+pub(crate) struct Nodes {
+    places: Vec<Option<Node>>,
+    /// How many frames have passed because their flow was owed.
+    pub(crate) served: u64,
+}
 
 impl Node {
     pub(crate) fn side(&self, direction: Direction) -> &Side {
@@ -88,20 +105,20 @@ impl Node {
 struct SideLinks<'a>(&'a mut Nodes, Direction);
 
 impl Links for SideLinks<'_> {
-    fn next(&mut self, flow: FlowId) -> &mut Option<FlowId> {
-        &mut self.0.at_mut(flow).side_mut(self.1).next
+    fn of(&mut self, flow: FlowId) -> &mut Neighbours {
+        &mut self.0.at_mut(flow).side_mut(self.1).neighbours
     }
 }
 
 impl Nodes {
     #[inline]
     pub(crate) fn get(&self, flow: FlowId) -> Option<&Node> {
-        self.0.get(flow.index())?.as_ref()
+        self.places.get(flow.index())?.as_ref()
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, flow: FlowId) -> Option<&mut Node> {
-        self.0.get_mut(flow.index())?.as_mut()
+        self.places.get_mut(flow.index())?.as_mut()
     }
 
     /// A flow that a table or a queue refers to.
@@ -118,19 +135,19 @@ impl Nodes {
 
     /// Puts a flow in, whose parent is there.
     pub(crate) fn put(&mut self, flow: FlowId, node: Node) {
-        if self.0.len() <= flow.index() {
-            self.0.resize_with(flow.index() + 1, || None);
+        if self.places.len() <= flow.index() {
+            self.places.resize_with(flow.index() + 1, || None);
         }
         if let Some(parent) = node.parent {
             self.at_mut(parent).children += 1;
         }
-        self.0[flow.index()] = Some(node);
+        self.places[flow.index()] = Some(node);
         self.refresh(flow);
     }
 
     /// Takes out a flow that no other is part of.
     pub(crate) fn take(&mut self, flow: FlowId) -> Option<Node> {
-        let node = self.0.get_mut(flow.index())?.take()?;
+        let node = self.places.get_mut(flow.index())?.take()?;
         if let Some(parent) = node.parent {
             self.at_mut(parent).children -= 1;
         }
@@ -138,7 +155,7 @@ impl Nodes {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (FlowId, &Node)> {
-        (0u32..).map(FlowId).zip(&self.0).filter_map(|(id, node)| Some((id, node.as_ref()?)))
+        (0u32..).map(FlowId).zip(&self.places).filter_map(|(id, node)| Some((id, node.as_ref()?)))
     }
 
     /// The flow itself and everything above it.
@@ -159,14 +176,32 @@ impl Nodes {
         rank
     }
 
+    /// From when on a flow is owed at gate `here`: the first moment at which it, or something above it and below the gate,
+    /// has not had what it is guaranteed. Far in the future if nothing there is guaranteed.
+    pub(crate) fn owed_at(&self, flow: FlowId, direction: Direction, here: FlowId) -> Instant {
+        if !self.at(flow).side(direction).has_promise {
+            return Instant::FAR_FUTURE;
+        }
+        let below = self.upward(flow).take_while(|&at| at != here);
+        let owed = below.filter_map(|at| Some(self.at(at).side(direction).guarantee.as_ref()?.owed_at()));
+        owed.min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// The place of a flow among those that wait at gate `here`: its rank, or `None` if it is owed there.
+    pub(crate) fn standing(
+        &self,
+        now: Instant,
+        flow: FlowId,
+        direction: Direction,
+        here: FlowId,
+    ) -> Option<usize> {
+        (self.owed_at(flow, direction, here) > now).then(|| self.rank(flow))
+    }
+
     /// The lowest gate that does not let a frame of `flow` pass now. A gate at which flows of at least the same
-    /// rank wait lets nobody else pass.
+    /// rank wait, or such as are owed, lets nobody else pass.
     pub(crate) fn first_closed(&self, now: Instant, flow: FlowId, direction: Direction) -> Option<FlowId> {
-        let rank = self.rank(flow);
-        self.upward(flow).find(|&at| {
-            let gate = self.at(at).side(direction).gate.as_ref();
-            gate.is_some_and(|gate| !gate.limiter.is_ready(now) || gate.has_waiting(rank))
-        })
+        self.next_closed(now, flow, direction, None)
     }
 
     /// The gate that holds back a flow whose turn it is at gate `here`: one below that is not ready, or one above
@@ -178,26 +213,60 @@ impl Nodes {
         direction: Direction,
         here: Option<FlowId>,
     ) -> Option<FlowId> {
-        let rank = self.rank(flow);
         let mut above = here.is_none();
         self.upward(flow).find(|&at| {
             let waiting_counts = above;
             above |= Some(at) == here;
-            let gate = self.at(at).side(direction).gate.as_ref();
-            gate.is_some_and(|gate| !gate.limiter.is_ready(now) || (waiting_counts && gate.has_waiting(rank)))
+            let Some(gate) = &self.at(at).side(direction).gate else { return false };
+            let prefers_others = || gate.prefers_others(now, self.standing(now, flow, direction, at));
+            !gate.limiter.is_ready(now) || (waiting_counts && prefers_others())
         })
     }
 
-    /// Charges every gate on the way up.
-    pub(crate) fn charge(&mut self, now: Instant, flow: FlowId, direction: Direction, bytes: Bytes) {
+    /// Charges every gate and every guarantee on the way up.
+    pub(crate) fn charge(
+        &mut self,
+        now: Instant,
+        flow: FlowId,
+        direction: Direction,
+        bytes: Bytes,
+        has_waited: bool,
+    ) {
         let mut at = Some(flow);
         while let Some(id) = at {
             let node = self.at_mut(id);
             at = node.parent;
-            if let Some(gate) = &mut node.side_mut(direction).gate {
+            let side = node.side_mut(direction);
+            if let Some(gate) = &mut side.gate {
                 gate.limiter.charge(now, bytes);
             }
+            if let Some(guarantee) = &mut side.guarantee {
+                guarantee.charge(now, bytes, has_waited);
+            }
         }
+    }
+
+    /// A flow that held nothing begins to wait: what its guarantees have earned in silence is forgotten.
+    pub(crate) fn begin_waiting(&mut self, now: Instant, flow: FlowId, direction: Direction) {
+        if !self.at(flow).side(direction).has_promise {
+            return;
+        }
+        let mut at = Some(flow);
+        while let Some(node) = at.map(|id| self.at_mut(id)) {
+            at = node.parent;
+            if let Some(guarantee) = &mut node.side_mut(direction).guarantee {
+                guarantee.begin(now);
+            }
+        }
+    }
+
+    /// What a guaranteed flow may keep in front of the limits: what the largest guarantee on its way up has to have there.
+    pub(crate) fn reserve(&self, flow: FlowId, direction: Direction) -> Bytes {
+        if !self.at(flow).side(direction).has_promise {
+            return Bytes::ZERO;
+        }
+        let of = |at| self.at(at).side(direction).guarantee.as_ref();
+        self.upward(flow).filter_map(of).map(|it| it.reserve()).max().unwrap_or(Bytes::ZERO)
     }
 
     /// Whether a limit of zero stands on the way.
@@ -210,17 +279,19 @@ impl Nodes {
         for direction in Direction::ALL {
             let rate = |at| Some(self.at(at).side(direction).gate.as_ref()?.limiter.rate());
             let tightest = self.upward(flow).filter_map(rate).min();
-            self.at_mut(flow).side_mut(direction).tightest = tightest;
+            let has_promise = self.upward(flow).any(|at| self.at(at).side(direction).guarantee.is_some());
+            let side = self.at_mut(flow).side_mut(direction);
+            (side.tightest, side.has_promise) = (tightest, has_promise);
         }
     }
 
-    /// The same for a flow whose limit has changed, and for everything that is part of it.
+    /// The same for a flow whose limit or guarantee has changed, and for everything that is part of it.
     pub(crate) fn refresh_family(&mut self, flow: FlowId) {
         self.refresh(flow);
         if self.at(flow).children == 0 {
             return;
         }
-        for id in (0..self.0.len() as u32).map(FlowId) {
+        for id in (0..self.places.len() as u32).map(FlowId) {
             if id != flow && self.get(id).is_some() && self.upward(id).any(|above| above == flow) {
                 self.refresh(id);
             }
@@ -230,21 +301,78 @@ impl Nodes {
     /// Lets a flow wait at a gate, behind those of its rank.
     pub(crate) fn enqueue(&mut self, flow: FlowId, direction: Direction, gate: FlowId) {
         let rank = self.rank(flow);
-        self.at_mut(flow).side_mut(direction).waits_at = Some(gate);
+        let side = self.at_mut(flow).side_mut(direction);
+        (side.waits_at, side.rank) = (Some(gate), rank);
         self.with_gate(gate, direction, |gate, links| gate.push(flow, rank, links));
-    }
-
-    /// Takes the first flow of a rank out of a gate's queue.
-    pub(crate) fn dequeue(&mut self, gate: FlowId, direction: Direction, rank: usize) {
-        if let Some(flow) = self.with_gate(gate, direction, |gate, links| gate.pop(rank, links)).flatten() {
-            self.at_mut(flow).side_mut(direction).waits_at = None;
-        }
+        self.list(flow, direction);
     }
 
     /// Takes a flow out of the queue in which it waits.
     pub(crate) fn leave(&mut self, flow: FlowId, direction: Direction) {
-        if let Some(gate) = self.at_mut(flow).side_mut(direction).waits_at.take() {
-            self.with_gate(gate, direction, |gate, links| gate.remove(flow, links));
+        let side = self.at_mut(flow).side_mut(direction);
+        let rank = side.rank;
+        if let Some(gate) = side.waits_at.take() {
+            self.with_gate(gate, direction, |gate, links| gate.remove(flow, rank, links));
+        }
+    }
+
+    /// Enters a flow that waits into the agenda of its gate, if anything is guaranteed below that and it is not there yet.
+    pub(crate) fn list(&mut self, flow: FlowId, direction: Direction) {
+        let side = self.at(flow).side(direction);
+        let Some(gate) = side.waits_at.filter(|_| side.has_promise) else { return };
+        let (at, served) = (self.owed_at(flow, direction, gate), side.served);
+        let bit = 1 << self.upward(flow).take_while(|&at| at != gate).count();
+        let side = self.at_mut(flow).side_mut(direction);
+        if at == Instant::FAR_FUTURE || side.listed & bit != 0 {
+            return;
+        }
+        side.listed |= bit;
+        if let Some(gate) = &mut self.at_mut(gate).side_mut(direction).gate {
+            gate.agenda.push(Reverse(Owed { at, served, flow }));
+        }
+    }
+
+    /// What is part of a gate that is gone stands in no agenda of it.
+    pub(crate) fn unlist_family(&mut self, gate: FlowId, direction: Direction) {
+        for id in (0..self.places.len() as u32).map(FlowId) {
+            if self.get(id).is_none() {
+                continue;
+            }
+            let level = self.upward(id).position(|at| at == gate);
+            if let Some(level) = level {
+                self.at_mut(id).side_mut(direction).listed &= !(1 << level);
+            }
+        }
+    }
+
+    /// The flow that waits at `gate` and has been owed for longest, if any is. Its entry stays, behind the others that are
+    /// owed from the same instant on.
+    pub(crate) fn most_owed(&mut self, now: Instant, gate: FlowId, direction: Direction) -> Option<FlowId> {
+        loop {
+            let agenda = &mut self.at_mut(gate).side_mut(direction).gate.as_mut()?.agenda;
+            let Reverse(entry) = *agenda.peek().filter(|Reverse(first)| first.at <= now)?;
+            agenda.pop();
+            let flow = entry.flow;
+            let Some(node) = self.get(flow) else { continue };
+            let level = self.upward(flow).take_while(|&at| at != gate).count();
+            let waits_here = node.side(direction).waits_at == Some(gate);
+            let at = self.owed_at(flow, direction, gate);
+            if !waits_here || at == Instant::FAR_FUTURE {
+                self.at_mut(flow).side_mut(direction).listed &= !(1 << level);
+                continue;
+            }
+            let is_owed = at <= now;
+            self.served += u64::from(is_owed);
+            let last = self.served;
+            let side = self.at_mut(flow).side_mut(direction);
+            if is_owed {
+                side.served = last;
+            }
+            let entry = Owed { at, served: side.served, flow };
+            self.at_mut(gate).side_mut(direction).gate.as_mut()?.agenda.push(Reverse(entry));
+            if is_owed {
+                return Some(flow);
+            }
         }
     }
 

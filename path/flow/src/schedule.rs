@@ -1,7 +1,7 @@
 //! The release of held frames: which flow is next when a limit has room again.
 //!
-//! Each gate has its own queues of waiting flows and one alarm. When the alarm is due, the gate serves the
-//! highest rank first and, inside a rank, deficit round robin: each flow gets the same bytes per round whatever the
+//! Each gate has its own queues of waiting flows and one alarm. When the alarm is due, the gate serves who is owed of a
+//! guarantee, then the highest rank first and, inside a rank, deficit round robin: each flow gets the same bytes per round whatever the
 //! size of its frames (Shreedhar and Varghese, 1995). A flow that another gate holds back moves to that gate's
 //! queue. Every step serves, rotates or moves a flow, and a flow moves down only to a gate that has no room at
 //! this instant, so a release ends.
@@ -16,7 +16,7 @@ use crate::table::FlowTable;
 
 /// Bytes that each waiting flow may send per round: four Ethernet frames, so that flows of small frames are
 /// served in chains, and large frames take few rounds.
-const QUANTUM: u64 = 4 * 1514;
+const QUANTUM: i64 = 4 * 1514;
 
 /// A gate to look at, earliest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -103,40 +103,44 @@ impl FlowTable {
     ) {
         loop {
             let Some(state) = &mut self.nodes.at_mut(gate).side_mut(direction).gate else { return };
-            let Some((flow, rank)) = state.first() else { return state.limiter.forget_waiting() };
+            let Some((first, _)) = state.first() else { return state.limiter.forget_waiting() };
             if !state.limiter.is_ready(now) && !state.limiter.is_closed() {
                 return self.arm(gate, direction);
             }
-            let side = self.nodes.at_mut(flow).side_mut(direction);
+            if let Some(owed) = self.nodes.most_owed(now, gate, direction) {
+                self.serve(now, owed, direction, Some(gate), drops, pass);
+                continue;
+            }
+            let side = self.nodes.at_mut(first).side_mut(direction);
             if !side.in_turn {
                 side.in_turn = true;
                 side.deficit += QUANTUM;
             }
-            if side.hold.next_bytes().is_some_and(|bytes| bytes.0 > side.deficit) {
+            if side.hold.next_bytes().is_some_and(|bytes| bytes.0 as i64 > side.deficit) {
                 side.in_turn = false;
-                self.nodes.dequeue(gate, direction, rank);
-                self.nodes.enqueue(flow, direction, gate);
+                self.nodes.leave(first, direction);
+                self.nodes.enqueue(first, direction, gate);
                 continue;
             }
-            self.serve(now, flow, direction, Some((gate, rank)), drops, pass);
+            self.serve(now, first, direction, Some(gate), drops, pass);
         }
     }
 
-    /// Lets the first frame of a flow pass, whose turn it is at gate `here`; or moves the flow to the gate that
-    /// holds it back.
+    /// Lets the first frame of a flow pass whose turn it is at gate `here`; or moves the flow to the gate that holds it
+    /// back. Without a gate it waits nowhere, because its own was taken away.
     fn serve(
         &mut self,
         now: Instant,
         flow: FlowId,
         direction: Direction,
-        here: Option<(FlowId, usize)>,
+        here: Option<FlowId>,
         drops: &mut DropCounters,
         pass: &mut impl FnMut(Direction, FlowId, Frame),
     ) -> Step {
         let is_shut = self.nodes.is_shut(flow, direction);
         let closed = match is_shut {
             true => None,
-            false => self.nodes.next_closed(now, flow, direction, here.map(|(gate, _)| gate)),
+            false => self.nodes.next_closed(now, flow, direction, here),
         };
         let side = self.nodes.at_mut(flow).side_mut(direction);
         if closed.is_none()
@@ -144,13 +148,15 @@ impl FlowTable {
         {
             self.held -= 1;
             let bytes = Bytes::from(frame.wire_bytes());
-            side.deficit = side.deficit.saturating_sub(bytes.0);
+            // What was owed is part of the fair share, so that a guarantee below it changes nothing; what is above it is
+            // forgiven but for a turn.
+            side.deficit = (side.deficit - bytes.0 as i64).max(-QUANTUM);
             if is_shut {
                 side.drop(&frame);
                 drops.count(DropReason::FlowLimit);
             } else {
                 side.counters.pass(frame.weight());
-                self.nodes.charge(now, flow, direction, bytes);
+                self.nodes.charge(now, flow, direction, bytes, true);
                 pass(direction, flow, frame);
             }
         }
@@ -163,9 +169,7 @@ impl FlowTable {
             return Step::Served;
         }
         (side.deficit, side.in_turn) = (0, false);
-        if let Some((gate, rank)) = here {
-            self.nodes.dequeue(gate, direction, rank);
-        }
+        self.nodes.leave(flow, direction);
         if let Some(closed) = closed
             && !is_done
         {

@@ -10,7 +10,9 @@ use firelane_units::{BitRate, Bytes, Direction, DropCounters, DropReason, FlowId
 
 use crate::counters::Counters;
 use crate::gate::Gate;
+use crate::guarantee::Guarantee;
 use crate::lender::Limits;
+use crate::limiter::GATHER;
 use crate::nest::{NEST_MAX, Node, Nodes, Side};
 use crate::schedule::Alarm;
 
@@ -20,6 +22,8 @@ use crate::schedule::Alarm;
 pub const HELD_FRAMES_MAX: usize = 4096;
 /// What is lent at once at least, if that much is wanted: the text of an Ethernet frame.
 const LOAN_LEAST: Bytes = Bytes(1460);
+/// What a device may bring at once, and what its flow must have room for.
+const FRAME_LARGEST: u64 = 64 << 10;
 /// How many frames a flow may hold whatever the others hold.
 const HELD_FRAMES_LEAST: usize = 4;
 
@@ -179,7 +183,7 @@ impl FlowTable {
         let side = self.nodes.at_mut(flow).side_mut(direction);
         if side.hold.is_empty() && gate.is_none() {
             side.counters.pass(frame.weight());
-            self.nodes.charge(now, flow, direction, bytes);
+            self.nodes.charge(now, flow, direction, bytes, false);
             return Verdict::Pass(frame);
         }
         let share = HELD_FRAMES_MAX.saturating_sub(self.held).max(HELD_FRAMES_LEAST);
@@ -190,6 +194,7 @@ impl FlowTable {
         side.hold.push(frame);
         self.held += 1;
         if let Some(gate) = gate {
+            self.nodes.begin_waiting(now, flow, direction);
             self.nodes.enqueue(flow, direction, gate);
             self.arm(gate, direction);
         }
@@ -284,23 +289,36 @@ impl FlowTable {
     pub fn credit(&self, now: Instant, flow: FlowId, direction: Direction) -> Credit {
         let Some(node) = self.nodes.get(flow) else { return Credit::Unlimited };
         let side = node.side(direction);
-        if let Some(gate) = side.waits_at {
-            // The flow has frames of its own in the queue; more would only make it longer.
-            let gate = self.nodes.at(gate).side(direction).gate.as_ref();
-            return Credit::At(gate.map_or(now, |gate| gate.limiter.wake_at()));
+        // Where others wait for the same limit, order and share are decided among what waits there.
+        let is_shared = |at: FlowId| at != flow && self.nodes.at(at).children > 1;
+        if let Some(at) = side.waits_at {
+            let gate = self.nodes.at(at).side(direction).gate.as_ref();
+            let share = gate.filter(|_| is_shared(at)).map_or(Bytes::ZERO, |gate| gate.limiter.piece());
+            let wanted = share.max(self.nodes.reserve(flow, direction));
+            // A device may bring a large frame where a byte was asked for.
+            let room =
+                side.tightest.map_or(0, |rate| side.hold.limit(rate) / 2).saturating_sub(FRAME_LARGEST);
+            return match wanted.0.min(room).checked_sub(side.hold.bytes().0) {
+                Some(bytes) if bytes > 0 => Credit::Bytes(Bytes(bytes)),
+                // The flow has frames of its own in the queue; more would only make it longer.
+                _ => Credit::At(gate.map_or(now, |gate| gate.limiter.wake_at())),
+            };
         }
         if side.tightest.is_none() {
             return Credit::Unlimited;
         }
-        let rank = self.nodes.rank(flow);
         let mut credit = Credit::Unlimited;
         for at in self.nodes.upward(flow) {
             let Some(gate) = &self.nodes.at(at).side(direction).gate else { continue };
-            // Where others wait, one piece may queue behind them: a socket has no other way to its share.
-            let bytes = match gate.has_waiting(rank) {
-                true if !gate.limiter.is_closed() => gate.limiter.piece(),
-                _ if gate.limiter.is_ready(now) => gate.limiter.allowance(now),
-                _ => return Credit::At(gate.limiter.wake_at()),
+            let others = gate.prefers_others(now, self.nodes.standing(now, flow, direction, at));
+            let bytes = match gate.limiter.is_ready(now) && !others {
+                true => gate.limiter.allowance(now),
+                // One piece may wait where others do: a socket or a device has no other way to its share, and whoever
+                // comes before others is served only if he is there when the limit has room.
+                false if (gate.has_waiting() || is_shared(at)) && !gate.limiter.is_closed() => {
+                    gate.limiter.piece()
+                }
+                false => return Credit::At(gate.limiter.wake_at()),
             };
             credit = match credit {
                 Credit::Bytes(others) => Credit::Bytes(others.min(bytes)),
@@ -350,10 +368,12 @@ impl FlowTable {
         let (mut most, mut ready_at) = (wanted, None);
         for (flow, direction) in known.into_iter().flatten() {
             for at in self.nodes.upward(flow) {
-                let Some(Gate { limiter, .. }) = self.nodes.at(at).side(direction).gate.as_deref() else {
-                    continue;
-                };
-                if limiter.is_ready(now) {
+                let Some(gate) = self.nodes.at(at).side(direction).gate.as_deref() else { continue };
+                let limiter = &gate.limiter;
+                if gate.owes(now) && self.nodes.standing(now, flow, direction, at).is_some() {
+                    // Frames wait here that come first.
+                    ready_at = ready_at.max(Some(limiter.wake_at().max(now + GATHER)));
+                } else if limiter.is_ready(now) {
                     most = most.min(limiter.allowance(now).max(LOAN_LEAST));
                 } else {
                     ready_at = ready_at.max(Some(limiter.wake_at()));
@@ -362,7 +382,7 @@ impl FlowTable {
         }
         for (flow, direction) in known.into_iter().flatten() {
             match ready_at {
-                None => self.nodes.charge(now, flow, direction, most),
+                None => self.nodes.charge(now, flow, direction, most, false),
                 // Whom it keeps waiting at one limit must not lose at the other what the lane is late.
                 Some(_) => self.note_waiting(now, flow, direction, true),
             }
@@ -425,6 +445,7 @@ impl FlowTable {
                 (gate @ None, Some(rate)) => *gate = Some(Box::new(Gate::new(rate, now))),
                 (gate @ Some(_), None) => {
                     *gate = None;
+                    self.nodes.unlist_family(flow, direction);
                     self.loosen(flow, direction);
                 }
                 (None, None) => {}
@@ -433,6 +454,31 @@ impl FlowTable {
         self.nodes.refresh_family(flow);
         self.forget_stale_alarms();
         Ok(())
+    }
+
+    /// Changes what a flow is guaranteed of the limits above it, while traffic runs. Whether these can keep all promises is
+    /// the caller's care; if they cannot, who has waited longest for his is served first.
+    pub fn set_minbw(&mut self, now: Instant, flow: FlowId, minbw: Option<BitRate>) -> Result<(), FlowError> {
+        self.nodes.get(flow).ok_or(FlowError::Unknown)?;
+        let minbw = minbw.filter(|&rate| rate != BitRate::ZERO);
+        for direction in Direction::ALL {
+            let guarantee = &mut self.nodes.at_mut(flow).side_mut(direction).guarantee;
+            match (guarantee.as_mut(), minbw) {
+                (Some(guarantee), Some(rate)) => guarantee.set_rate(now, rate),
+                (_, rate) => *guarantee = rate.map(|rate| Box::new(Guarantee::new(rate, now))),
+            }
+        }
+        self.nodes.refresh_family(flow);
+        let ids: Vec<_> = self.nodes.iter().map(|(id, _)| id).collect();
+        for (id, direction) in ids.into_iter().flat_map(|id| Direction::ALL.map(|d| (id, d))) {
+            self.nodes.list(id, direction);
+        }
+        Ok(())
+    }
+
+    /// What a flow is guaranteed.
+    pub fn minbw(&self, flow: FlowId) -> Option<BitRate> {
+        self.nodes.get(flow)?.side(Direction::In).guarantee.as_ref().map(|it| it.rate())
     }
 
     /// The flows that waited at a gate that is gone are tried again at the next release.

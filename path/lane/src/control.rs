@@ -152,6 +152,15 @@ impl<D: Driver> Links<D> {
         self.flows.set_maxbw(common.now, flow, maxbw).map_err(flow_refusal)
     }
 
+    pub(crate) fn set_minbw(
+        &mut self,
+        common: &Common<D>,
+        flow: FlowId,
+        minbw: Option<BitRate>,
+    ) -> Result<(), Refusal> {
+        self.flows.set_minbw(common.now, flow, minbw).map_err(flow_refusal)
+    }
+
     pub(crate) fn set_priority(&mut self, flow: FlowId, priority: Priority) -> Result<(), Refusal> {
         self.flows.set_priority(flow, priority).map_err(flow_refusal)
     }

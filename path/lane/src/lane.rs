@@ -175,6 +175,7 @@ impl<D: Driver> Lane<D> {
             Control::AddFlow(setup) => links.add_flow(common, setup),
             Control::RemoveFlow(flow) => links.remove_flow(common, flow),
             Control::SetMaxbw(flow, maxbw) => links.set_maxbw(common, flow, maxbw),
+            Control::SetMinbw(flow, minbw) => links.set_minbw(common, flow, minbw),
             Control::SetPriority(flow, priority) => links.set_priority(flow, priority),
             Control::SetFusion(flow, fuses) => links.set_fusion(flow, fuses),
             Control::SetHome(flow, home) => links.set_home(flow, home),
@@ -197,14 +198,18 @@ impl<D: Driver> Lane<D> {
             Control::SetRouting(id, link, routing) => stacks.set_routing(id, link, routing),
             rules @ (Control::SetFilter(..) | Control::SetNat(..)) => self.follow_rules(rules),
             Control::Tune(config) => stacks.tune(config),
-            Control::AddTap(tap) => {
-                common.taps.add(tap);
+            taps @ (Control::AddTap(_) | Control::RemoveTap(_)) => {
+                self.change_taps(taps);
                 Ok(())
             }
-            Control::RemoveTap(id) => {
-                common.taps.remove(id);
-                Ok(())
-            }
+        }
+    }
+
+    fn change_taps(&mut self, control: Control<D>) {
+        match control {
+            Control::AddTap(tap) => self.common.taps.add(tap),
+            Control::RemoveTap(id) => self.common.taps.remove(id),
+            _ => {}
         }
     }
 

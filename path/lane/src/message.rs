@@ -127,6 +127,8 @@ pub enum Control<D> {
     RemoveFlow(FlowId),
     /// A flow's limit changes; traffic runs on.
     SetMaxbw(FlowId, Option<BitRate>),
+    /// What a flow is guaranteed changes.
+    SetMinbw(FlowId, Option<BitRate>),
     /// A flow's priority changes.
     SetPriority(FlowId, Priority),
     /// With whom connections may be fused that belong to a flow, or to one that is part of it.
@@ -176,6 +178,7 @@ impl<D> Control<D> {
             Self::AddFlow(_) => "add flow",
             Self::RemoveFlow(_) => "remove flow",
             Self::SetMaxbw(..) => "set maxbw",
+            Self::SetMinbw(..) => "set minbw",
             Self::SetPriority(..) => "set priority",
             Self::SetFusion(..) => "set fusion",
             Self::SetHome(..) => "set home",

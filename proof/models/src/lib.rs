@@ -196,6 +196,7 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
         guard: dice.guard(),
         mtu: dice.maybe(Dice::mtu).filter(|&mtu| Some(mtu) <= model.lower_mtu(over.as_str())),
         maxbw: dice.maybe(Dice::rate),
+        minbw: dice.maybe(Dice::rate),
         priority: dice.priority(),
         fusion: dice.fusing(),
         user,
@@ -228,7 +229,8 @@ fn roll_flow(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
     };
     let link = links[dice.below(links.len())].clone();
     let (maxbw, priority, fusion) = (dice.maybe(Dice::rate), dice.priority(), dice.fusing());
-    let flow = Flow { link, matching, maxbw, priority, fusion };
+    let minbw = dice.maybe(Dice::rate);
+    let flow = Flow { link, matching, maxbw, minbw, priority, fusion };
     model.flows.insert(name("f", number), flow);
 }
 
@@ -252,6 +254,12 @@ fn drop_faults(model: &mut Model) {
         let mut path = fault.field.splitn(3, '.');
         let (kind, object) = (path.next().unwrap_or_default(), path.next().unwrap_or_default());
         let removed = match kind {
+            // What is guaranteed is more than the limit.
+            "link" | "etherstub" if fault.field.ends_with(".maxbw") => {
+                let link = model.links.get_mut(object).map(|it| &mut it.maxbw);
+                let maxbw = link.or_else(|| model.etherstubs.get_mut(object).map(|it| &mut it.maxbw));
+                maxbw.is_some_and(|it| it.take().is_some())
+            }
             "vnic" => model.vnics.remove(object).is_some(),
             "flow" => model.flows.remove(object).is_some(),
             "service" => model.services.remove(object).is_some(),

@@ -60,6 +60,7 @@ pub(super) fn add(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fail
         link,
         matching: FlowMatch::default(),
         maxbw: None,
+        minbw: None,
         priority: Priority::Medium,
         fusion: Fusing::default(),
     };
