@@ -125,6 +125,8 @@ drop_reasons! {
     Filter FilterFull = "filter_full",
     /// It has the names of a state and is outside its window.
     Filter FilterWindow = "filter_window",
+    /// A rule of the filter of the socket that it is for ends it.
+    Filter FilterSocket = "filter_socket",
     /// It would begin a translated connection, and there is no room for one.
     Nat NatFull = "nat_full",
     /// The same, and who sends it has as many as one may have.
@@ -211,8 +213,6 @@ drop_reasons! {
     Tcp BadCookie = "tcp_bad_cookie",
     /// Data that arrived for a socket whose reader is gone.
     Tcp NoReader = "tcp_no_reader",
-    /// A rule of the socket's own filter ends it.
-    Socket SocketFilter = "socket_filter",
     /// The socket's receive buffer was full.
     Socket BufferFull = "socket_buffer_full",
 }

@@ -38,7 +38,7 @@ fn counts(world: &World) -> FilterCounts {
 }
 
 fn drops(world: &World) -> u64 {
-    world.counters().drops.of(DropReason::SocketFilter)
+    world.counters().drops.of(DropReason::FilterSocket)
 }
 
 #[test]

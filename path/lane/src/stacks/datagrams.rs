@@ -243,7 +243,7 @@ impl<D> Inside<'_, D> {
             return self.drop_frame(packet.frame, DropReason::NoSocket);
         };
         if !self.admits_datagram(&packet, socket) {
-            return self.drop_frame(packet.frame, DropReason::SocketFilter);
+            return self.drop_frame(packet.frame, DropReason::FilterSocket);
         }
         let is_full = !self.put_datagram(socket, &packet, remote, &datagram);
         match is_full {
@@ -331,7 +331,7 @@ impl<D> Inside<'_, D> {
         self.shard.listeners_of_many = listeners;
         match (is_heard, is_full) {
             (false, _) => self.drop_frame(packet.frame, DropReason::NoSocket),
-            (true, _) if is_blocked => self.drop_frame(packet.frame, DropReason::SocketFilter),
+            (true, _) if is_blocked => self.drop_frame(packet.frame, DropReason::FilterSocket),
             (true, true) => self.drop_frame(packet.frame, DropReason::BufferFull),
             (true, false) => self.take_datagram(packet.frame, datagram),
         }

@@ -283,7 +283,7 @@ impl<D> Inside<'_, D> {
                 let segment = segment_in(&view, packet.ecn);
                 match self.admits_segment(&packet, &segment, (local, remote)) {
                     true => self.answer_stray(&segment, (local, remote)),
-                    false => Err(DropReason::SocketFilter),
+                    false => Err(DropReason::FilterSocket),
                 }
             }
             Err(reason) => Err(reason),
