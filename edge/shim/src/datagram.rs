@@ -17,7 +17,7 @@ use crate::address::{Given, Shown};
 use crate::buffers::{Sink, Source};
 use crate::socket::{self, Held, Kind, Received, broken_pipe};
 use crate::stream::{Stop, Stream, Waiting};
-use crate::{corking, names, options, session};
+use crate::{corking, elsewhere, names, options, session};
 
 /// What a call says of one datagram beside where it goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -102,7 +102,9 @@ fn destination(socket: &Held, to: Given) -> Result<SocketAddr, Errno> {
 
 /// Ends a direction, which only a socket with a peer has.
 pub(crate) fn shutdown(socket: &Held, how: c_int) -> Result<(), Errno> {
-    let stream = socket.stream().filter(|stream| stream.end().block().has_peer()).ok_or(Errno::NOTCONN)?;
+    let by_now = elsewhere::changed(socket);
+    let stream = by_now.as_ref().unwrap_or(socket).stream();
+    let stream = stream.filter(|stream| stream.end().block().has_peer()).ok_or(Errno::NOTCONN)?;
     stream.shutdown(how)
 }
 
@@ -140,7 +142,8 @@ pub(crate) fn send(
     if to.is_some_and(|to| to.port() == 0) {
         return Err(Errno::INVAL);
     }
-    if to.is_none() && !socket.stream().is_some_and(|it| it.end().block().has_peer()) {
+    let has_peer = |socket: &Held| socket.stream().is_some_and(|it| it.end().block().has_peer());
+    if to.is_none() && !has_peer(socket) && !elsewhere::changed(socket).as_ref().is_some_and(has_peer) {
         return Err(Errno::DESTADDRREQ);
     }
     let (socket, stream) = bound(socket)?;

@@ -25,7 +25,7 @@ use crate::sys::{self, Limit};
 use crate::table::{self, Word};
 use crate::wait::Deadline;
 use crate::waiter::{BELLS_MAX, Waiter};
-use crate::{arenas, process, session, thread};
+use crate::{arenas, elsewhere, process, session, thread};
 
 mod interests;
 mod nested;
@@ -169,6 +169,7 @@ pub(crate) fn change(
     event: impl FnOnce() -> Result<epoll_event, Errno>,
 ) -> Option<Result<(), Errno>> {
     let set = at(epoll)?;
+    elsewhere::look(fd);
     let word = table::get(fd)?;
     match socket::kind(word) {
         Kind::Private => Some(Err(Errno::BADF)),

@@ -6,7 +6,8 @@
 //!
 //! - `hooks/`: the exported functions, thin, by family. `real.rs`: the functions behind them. `answer.rs`: errno.
 //! - `table.rs`: which descriptors are ours. `socket.rs`: what a socket is by now and who answers for it.
-//! - `descriptors.rs`, `passing.rs`, `process.rs`: copies, `exec` and messages, `fork` and `vfork`.
+//! - `descriptors.rs`, `passing.rs`, `process.rs`: copies, `exec` and messages, `fork` and `vfork`. `elsewhere.rs`: what other
+//!   processes have made of a socket.
 //! - `session.rs`: the daemon, asked for what is rare. `wanted.rs`: whether there is to be one. `arenas.rs`: mappings.
 //!   `pool.rs`: sockets that it has made ahead.
 //! - `connecting.rs`, `listener.rs`, `stream.rs`, `names.rs`, `options.rs`, `ioctl.rs`, `copying.rs`, `splicing.rs`, `stdio.rs`:
@@ -34,6 +35,7 @@ mod copying;
 mod corking;
 mod datagram;
 mod descriptors;
+mod elsewhere;
 mod epoll;
 mod fused;
 mod hooks;

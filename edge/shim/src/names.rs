@@ -7,8 +7,8 @@ use firelane_shm::layout::margin;
 use rustix::io::Errno;
 
 use crate::address::Shown;
-use crate::session;
 use crate::socket::Held;
+use crate::{elsewhere, session};
 
 /// The socket's own address; the unspecified one until it has any.
 pub(crate) fn local(socket: &Held) -> Result<Shown, Errno> {
@@ -22,6 +22,8 @@ pub(crate) fn local(socket: &Held) -> Result<Shown, Errno> {
 
 /// The peer's address.
 pub(crate) fn peer(socket: &Held) -> Result<Shown, Errno> {
+    let by_now = elsewhere::changed(socket);
+    let socket = by_now.as_ref().unwrap_or(socket);
     let stream = socket.stream().filter(|stream| stream.is_connected()).ok_or(Errno::NOTCONN)?;
     if socket.is_datagram() && !stream.end().block().has_peer() {
         return Err(Errno::NOTCONN);

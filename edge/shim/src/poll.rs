@@ -15,7 +15,7 @@ use crate::sys::{self, Limit};
 use crate::table::{self, Word};
 use crate::wait::Deadline;
 use crate::waiter::{BELLS_MAX, Waiter};
-use crate::{epoll, ready, session};
+use crate::{elsewhere, epoll, ready, session};
 
 /// Lists up to this length are copied to the stack.
 const SHORT: usize = 64 + BELLS_MAX;
@@ -51,6 +51,7 @@ fn wait_with(
     mask: Option<&sigset_t>,
 ) -> Result<c_int, Errno> {
     for (copy, entry) in list.iter_mut().zip(fds.iter()) {
+        elsewhere::look(entry.fd);
         *copy = for_kernel(entry);
     }
     let now = Some(Duration::ZERO);

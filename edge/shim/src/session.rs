@@ -316,6 +316,7 @@ impl Session {
         let begin = own_begin();
         for fd in fds {
             let Ok(hidden) = hide_above(fd, begin) else { continue };
+            table::put(hidden, socket::spare());
             if !pool::put(is_v6, hidden) {
                 close_hidden(hidden);
             }
@@ -446,6 +447,9 @@ extern "C" fn after_fork() {
 
 extern "C" fn begin_child() {
     pool::forget();
+    // Another thread of the parent was about to give one to the program, and no place had it.
+    let begin = own_begin();
+    table::ours_from(begin).filter(|&fd| table::get(fd) == Some(socket::spare())).for_each(close_hidden);
     after_fork();
 }
 
@@ -601,7 +605,7 @@ pub(crate) fn stop_listening(socket: &Held, how: c_int) -> Result<(), Errno> {
 pub(crate) fn make_way(fd: c_int) {
     let Ok(new) = fcntl_dupfd_cloexec(sys::borrow(fd), fd + 1) else { return };
     let new = new.into_raw_fd();
-    table::put(new, socket::private());
+    table::put(new, table::get(fd).unwrap_or_else(socket::private));
     let mut session = SESSION.take();
     if let Some(session) = session.as_mut().filter(|session| session.control == fd) {
         session.control = new;

@@ -6,6 +6,7 @@
 
 use core::ffi::c_int;
 use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
 
@@ -14,7 +15,7 @@ use crate::buffers::{Sink, Source};
 use crate::datagram::Extra;
 use crate::stream::Stream;
 use crate::table::{self, Word};
-use crate::{connecting, datagram, listener, names, options, process, session};
+use crate::{connecting, datagram, elsewhere, listener, names, options, process, session};
 
 /// What a descriptor of ours is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +65,11 @@ pub(crate) fn is_private(word: Word) -> bool {
 /// The word of this library's own descriptors.
 pub(crate) fn private() -> Word {
     word(Kind::Private, 0, 0, 0)
+}
+
+/// The word of a socket made ahead (`pool.rs`), which is private until the program is given one.
+pub(crate) fn spare() -> Word {
+    word(Kind::Private, 0, 0, 1)
 }
 
 /// The word of an epoll set.
@@ -157,12 +163,18 @@ fn family(is_v6: bool) -> u64 {
 
 /// The word of a TCP socket without a connection.
 pub(crate) fn fresh_word(is_v6: bool) -> Word {
-    word(Kind::Fresh, family(is_v6), 0, 0)
+    word(Kind::Fresh, family(is_v6), 0, next_name())
 }
 
 /// The word of a datagram socket without an address.
 pub(crate) fn datagram_word(is_v6: bool) -> Word {
-    word(Kind::Fresh, family(is_v6) | DATAGRAMS, 0, 0)
+    word(Kind::Fresh, family(is_v6) | DATAGRAMS, 0, next_name())
+}
+
+/// What tells sockets without words apart: only copies of one descriptor have equal words, and change together.
+fn next_name() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The word of a datagram socket with a block.
@@ -177,7 +189,7 @@ pub(crate) fn is_datagram(word: Word) -> bool {
 
 /// The word of a listener.
 pub(crate) fn listener_word(is_v6: bool) -> Word {
-    word(Kind::Listener, family(is_v6), 0, 0)
+    word(Kind::Listener, family(is_v6), 0, next_name())
 }
 
 /// The word of a stream.
@@ -216,12 +228,12 @@ impl Held {
 
     /// The socket has become a listener.
     pub(crate) fn becomes_listener(&self) -> Held {
-        self.becomes(word(Kind::Listener, self.word.bits() & (V6 | SHARED), 0, 0))
+        self.becomes(word(Kind::Listener, self.word.bits() & (V6 | SHARED), 0, number(self.word)))
     }
 
     /// The listener's daemon is gone, and its program knows now.
     pub(crate) fn ends(&self) {
-        let to = self.becomes(word(Kind::Ended, self.word.bits() & (V6 | SHARED), 0, 0)).word;
+        let to = self.becomes(word(Kind::Ended, self.word.bits() & (V6 | SHARED), 0, number(self.word))).word;
         table::ours().filter(|&fd| table::get(fd) == Some(to)).for_each(crate::epoll::silence);
     }
 
@@ -285,7 +297,8 @@ impl Held {
 
     /// Takes a connection.
     pub(crate) fn accept(&self, flags: c_int) -> Result<listener::Accepted, Errno> {
-        listener::accept(self, flags)
+        let by_now = if self.is_listener() { None } else { elsewhere::changed(self) };
+        listener::accept(by_now.as_ref().unwrap_or(self), flags)
     }
 
     /// Connects it.
@@ -293,7 +306,12 @@ impl Held {
         match (self.kind(), to) {
             _ if self.is_datagram() => datagram::connect(self, to),
             (Kind::Fresh, Given::Unspecified) => Ok(()),
-            (Kind::Fresh, to) => connecting::begin(self, self.address_of(to)?),
+            (Kind::Fresh, to) => match connecting::begin(self, self.address_of(to)?) {
+                Err(Errno::ISCONN) => {
+                    elsewhere::changed(self).map_or(Err(Errno::ISCONN), |it| it.connect(Given::Unspecified))
+                }
+                done => done,
+            },
             (Kind::Stream, _) => connecting::again(self),
             _ => Err(Errno::ISCONN),
         }
@@ -308,6 +326,7 @@ impl Held {
             _ if self.is_datagram() => datagram::shutdown(self, how),
             (_, Some(stream)) => stream.shutdown(how),
             (Kind::Listener, _) => session::stop_listening(self, how),
+            (Kind::Fresh, _) if let Some(by_now) = elsewhere::changed(self) => by_now.shutdown(how),
             _ => Err(Errno::NOTCONN),
         }
     }
@@ -320,6 +339,7 @@ impl Held {
         match self.stream() {
             _ if self.is_datagram() => datagram::receive(self, sink, flags),
             Some(stream) => stream.receive(sink, flags),
+            None if let Some(by_now) = elsewhere::changed(self) => by_now.receive(sink, flags),
             None if flags & libc::MSG_OOB != 0 && self.kind() == Kind::Fresh => Err(Errno::INVAL),
             None => Err(Errno::NOTCONN),
         }
@@ -341,6 +361,7 @@ impl Held {
         match self.stream() {
             _ if self.is_datagram() => datagram::send(self, source, flags, to, extra),
             Some(stream) => stream.send(source, flags),
+            None if let Some(by_now) = elsewhere::changed(self) => by_now.send_with(source, flags, to, extra),
             None => Err(broken_pipe(flags)),
         }
     }

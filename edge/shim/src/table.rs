@@ -77,8 +77,13 @@ pub(crate) fn replace(from: Word, to: Word) {
 
 /// The descriptors that are ours, lowest first.
 pub(crate) fn ours() -> impl Iterator<Item = c_int> {
+    ours_from(0)
+}
+
+/// The same from a number on.
+pub(crate) fn ours_from(first: c_int) -> impl Iterator<Item = c_int> {
     let bound = BOUND.load(Ordering::Relaxed) as c_int;
-    (0..bound).filter(|&fd| get(fd).is_some())
+    (first..bound).filter(|&fd| get(fd).is_some())
 }
 
 #[cfg(test)]
