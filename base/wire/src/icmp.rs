@@ -101,6 +101,19 @@ impl<'a> Quoted<'a> {
         self.protocol.has_ports().then_some(ports)
     }
 
+    /// The identifier of a question for an echo (RFC 792, RFC 4443 §4.1).
+    pub fn echo(&self) -> Option<Port> {
+        let &[kind, _, _, _, a, b, ..] = self.transport else { return None };
+        let is_question =
+            matches!((self.protocol, kind), (IpProtocol::ICMPV4, 8) | (IpProtocol::ICMPV6, 128));
+        is_question.then_some(Port(u16::from_be_bytes([a, b])))
+    }
+
+    /// What a program has sent, as far as it is quoted: behind UDP's header, or with ICMP's.
+    pub fn text(&self) -> &'a [u8] {
+        if self.protocol == IpProtocol::UDP { &self.transport[TRANSPORT_LEAST..] } else { self.transport }
+    }
+
     /// The sequence number of a TCP segment, which must be one in flight (RFC 5927 §4.1).
     pub fn seq(&self) -> Option<SeqNum> {
         let &[_, _, _, _, a, b, c, d, ..] = self.transport else { return None };
@@ -148,6 +161,16 @@ mod tests {
         let udp = Quoted::parse_v6(&datagram).unwrap();
         assert_eq!((udp.seq(), udp.ports().is_some()), (None, true));
         assert_eq!(Quoted::parse_v6(&v6(58, &TRANSPORT)).unwrap().ports(), None);
+        assert_eq!(udp.text(), b"");
+        for (next, kind, identifier) in
+            [(1, 8, Some(0x0102)), (1, 0, None), (58, 128, Some(0x0102)), (58, 8, None), (17, 8, None)]
+        {
+            let message = [kind, 0, 7, 7, 1, 2, 0, 9, 5, 6];
+            let quoted = v6(next, &message);
+            let quoted = Quoted::parse_v6(&quoted).unwrap();
+            assert_eq!(quoted.echo(), identifier.map(Port), "{next} {kind}");
+            assert_eq!(quoted.text(), if next == 17 { &message[8..] } else { &message[..] });
+        }
     }
 
     /// C02: quotes that are cut too early, and I04: source routes inside them, which are passed over.

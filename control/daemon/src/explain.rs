@@ -171,7 +171,12 @@ impl Known<'_> {
             fd: 0,
             path: "firelane".to_owned(),
             why: [self.why_segments(it), self.limit(it)].join("; ").trim_matches([';', ' ']).to_owned(),
-            protocol: if it.socket.is_datagram { "udp" } else { "tcp" }.to_owned(),
+            protocol: match (it.socket.is_datagram, it.socket.is_echo) {
+                (_, true) => "icmp",
+                (true, _) => "udp",
+                (false, _) => "tcp",
+            }
+            .to_owned(),
             state: state.to_owned(),
             local: it.socket.local,
             remote: it.socket.remote,

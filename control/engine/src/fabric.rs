@@ -12,8 +12,8 @@ use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
 use firelane_lane::{
-    Backlogs, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Mode, Notice, Outlet, Question, Refused,
-    Secrets, Squeue, StreamInfo, Wake,
+    Backlogs, Fault, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Mode, Notice, Outlet, Question,
+    Refused, Secrets, Squeue, StreamInfo, Wake,
 };
 use firelane_socket::{ConnRef, Ready, SocketToken};
 use firelane_units::{Bytes, Instant, LaneId};
@@ -303,6 +303,12 @@ impl Outlet<Queue> for FabricOutlet {
     fn lend(&mut self, token: SocketToken, bytes: Bytes) {
         if let Some(fabric) = self.fabric.upgrade() {
             fabric.programs.lend(&fabric, token, bytes);
+        }
+    }
+
+    fn fault(&mut self, token: SocketToken, fault: &Fault) {
+        if let Some(fabric) = self.fabric.upgrade() {
+            fabric.programs.fault(token, fault);
         }
     }
 

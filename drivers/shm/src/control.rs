@@ -51,6 +51,8 @@ pub enum Kind {
     Stream,
     /// SOCK_DGRAM.
     Datagram,
+    /// SOCK_DGRAM of ICMP: echoes.
+    Echo,
 }
 
 /// What has become of a socket.
@@ -168,6 +170,12 @@ pub enum Request {
         socket: SocketId,
         /// The cursor behind the urgent byte.
         end: u64,
+    },
+    /// recvmsg(2) with MSG_ERRQUEUE: the datagram that did not arrive longest ago. [`Answer::Option`] with a
+    /// [`Fault`](crate::Fault), or [`Answer::Failed`] with EAGAIN.
+    Fault {
+        /// Which socket.
+        socket: SocketId,
     },
     /// The netstack's interfaces and addresses. [`Answer::Interfaces`].
     Interfaces,
@@ -346,7 +354,7 @@ macro_rules! word {
 }
 
 word!(family, family_byte, Family { V4 = 4, V6 = 6 });
-word!(kind, kind_byte, Kind { Stream = 1, Datagram = 2 });
+word!(kind, kind_byte, Kind { Stream = 1, Datagram = 2, Echo = 3 });
 word!(state, state_byte, State { Fresh = 0, Listening = 1, Connected = 2 });
 
 /// What stands before every request and answer.
@@ -387,7 +395,7 @@ impl Request {
             Self::GetOption { socket, level, name, len } => {
                 out.u64(socket.0).i32(*level).i32(*name).u32(*len);
             }
-            Self::Names { socket } | Self::Linger { socket } => {
+            Self::Names { socket } | Self::Linger { socket } | Self::Fault { socket } => {
                 out.u64(socket.0);
             }
             Self::Urgent { socket, end } => {
@@ -429,6 +437,7 @@ impl Request {
             Self::Bell { .. } => 15,
             Self::Linger { .. } => 16,
             Self::Urgent { .. } => 17,
+            Self::Fault { .. } => 18,
         }
     }
 
@@ -475,6 +484,7 @@ impl Request {
             15 => Self::Bell { segment: from.u64("segment")?, slot: from.at_most("slot", SLOTS - 1)? },
             16 => Self::Linger { socket: socket(from)? },
             17 => Self::Urgent { socket: socket(from)?, end: from.u64("end")? },
+            18 => Self::Fault { socket: socket(from)? },
             other => return Err(Malformed::new("what", format!("no request is {other}"))),
         };
         In(from.0).end((number, request))

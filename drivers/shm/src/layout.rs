@@ -11,7 +11,7 @@ use crate::wait::Sleep;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -175,6 +175,10 @@ pub mod margin {
 /// The status word: what has happened to the stream for good, and its error. Written by the daemon; the program takes
 /// the error out.
 pub mod status {
+    /// Of a datagram socket: there are faults to ask for (`fault.rs`). The daemon sets it and takes it back.
+    pub const FAULTS: u64 = 1;
+    /// It is a datagram socket: an error makes it neither readable nor writable, as in Linux.
+    pub const DATAGRAMS: u64 = 2;
     /// Established.
     pub const CONNECTED: u64 = 1 << 16;
     /// The peer sends no more.

@@ -10,7 +10,7 @@
 //! - `joint.rs`: what two programs share whose connection is fused.
 //! - `doorbell.rs`: what wakes a waiter of many streams.
 //! - `stream.rs`: the program's end of a stream; `owner.rs`: who of many is inside. `wait.rs`: spinning and sleeping.
-//! - `urgent.rs`: urgent text.
+//! - `urgent.rs`: urgent text. `fault.rs`: datagrams that did not arrive.
 //! - `control.rs`: the messages; `codec.rs`: their bytes; `carry.rs`: how they travel with descriptors.
 //!
 //! Used by the engine and the daemon on one side, by the preloaded library on the other.
@@ -22,6 +22,7 @@ mod codec;
 pub mod control;
 mod datagram;
 pub mod doorbell;
+mod fault;
 pub mod joint;
 pub mod layout;
 mod owner;
@@ -37,6 +38,7 @@ pub use arena::{Arena, ArenaError, AttachError};
 pub use bits::Bits;
 pub use codec::Malformed;
 pub use datagram::Record;
+pub use fault::{Fault, Origin};
 pub use joint::{Beside, Joint};
 pub use layout::{Block, Layout};
 pub use owner::{Busy, Holder};

@@ -17,7 +17,7 @@ use crate::address::{Given, Shown};
 use crate::buffers::{Sink, Source};
 use crate::socket::{self, Held, Kind, Received, broken_pipe};
 use crate::stream::{Stop, Stream, Waiting};
-use crate::{corking, elsewhere, names, options, session};
+use crate::{corking, echoes, elsewhere, names, options, session};
 
 /// What a call says of one datagram beside where it goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -139,7 +139,9 @@ pub(crate) fn send(
         return gone_on;
     }
     let to = to.map(|to| destination(socket, to)).transpose()?;
-    if to.is_some_and(|to| to.port() == 0) {
+    if socket.is_echo() {
+        echoes::check(socket, source)?;
+    } else if to.is_some_and(|to| to.port() == 0) {
         return Err(Errno::INVAL);
     }
     let has_peer = |socket: &Held| socket.stream().is_some_and(|it| it.end().block().has_peer());
@@ -148,7 +150,10 @@ pub(crate) fn send(
     }
     let (socket, stream) = bound(socket)?;
     let peer = to.or_else(|| names::peer_of(&socket)).ok_or(Errno::DESTADDRREQ)?;
-    let envelope = envelope(&stream, peer, extra);
+    let mut envelope = envelope(&stream, peer, extra);
+    if socket.is_echo() {
+        envelope.peer.set_port(0);
+    }
     if envelope.segments(source.len()) > SEGMENTS_MAX {
         return Err(Errno::INVAL);
     }
@@ -252,8 +257,8 @@ pub(crate) fn first_len(stream: &Stream) -> usize {
 }
 
 /// A new socket.
-pub(crate) fn open(is_v6: bool, flags: c_int) -> Result<c_int, Errno> {
-    let fd = session::open_datagrams(is_v6, flags)?;
-    crate::table::put(fd, socket::datagram_word(is_v6));
+pub(crate) fn open(is_v6: bool, is_echo: bool, flags: c_int) -> Result<c_int, Errno> {
+    let fd = session::open_datagrams(is_v6, is_echo, flags)?;
+    crate::table::put(fd, socket::datagram_word(is_v6, is_echo));
     Ok(fd)
 }

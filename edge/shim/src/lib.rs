@@ -14,6 +14,7 @@
 //!   calls.
 //! - `fused.rs`: streams whose bytes go past the daemon.
 //! - `lingering.rs`: close(2) that waits. `corking.rs`: datagrams that are written in parts.
+//! - `faults.rs`: datagrams that did not arrive. `echoes.rs`: `ping`.
 //! - `interfaces.rs`: what `getifaddrs` shows.
 //! - `poll.rs`, `select.rs`, `epoll.rs`: waiting for many; `ready.rs`: for what; `waiter.rs`: by what. `wait.rs`: how long.
 //! - `address.rs`, `buffers.rs`: what programs point to. `memory.rs`, `lock.rs`, `sys.rs`, `thread.rs`: the ground.
@@ -35,8 +36,10 @@ mod copying;
 mod corking;
 mod datagram;
 mod descriptors;
+mod echoes;
 mod elsewhere;
 mod epoll;
+mod faults;
 mod fused;
 mod hooks;
 mod interfaces;

@@ -14,7 +14,7 @@ use rustix::net::sockopt::{self, Timeout};
 
 use crate::socket::Held;
 use crate::stream::Stream;
-use crate::{corking, session, sys};
+use crate::{corking, echoes, session, sys};
 
 /// Levels that all sockets of the internet's families have.
 const LEVELS: [c_int; 3] = [SOL_SOCKET, libc::IPPROTO_IP, libc::IPPROTO_IPV6];
@@ -25,9 +25,16 @@ const INT: usize = size_of::<c_int>();
 /// Times as programs give them: seconds and microseconds.
 const TIME: usize = size_of::<timeval>();
 
+fn transport(socket: &Held) -> c_int {
+    match (socket.is_datagram(), socket.is_echo()) {
+        (_, true) => echoes::protocol(socket.is_v6()),
+        (true, _) => IPPROTO_UDP,
+        (false, _) => IPPROTO_TCP,
+    }
+}
+
 fn has_level(socket: &Held, level: c_int) -> bool {
-    let transport = if socket.is_datagram() { IPPROTO_UDP } else { IPPROTO_TCP };
-    level == transport || LEVELS.contains(&level)
+    level == transport(socket) || LEVELS.contains(&level)
 }
 
 /// Reads an option; how many bytes of `value` it has.
@@ -37,9 +44,8 @@ pub(crate) fn get(socket: &Held, level: c_int, name: c_int, value: &mut [u8]) ->
     }
     let number = match (level, name) {
         (SOL_SOCKET, libc::SO_TYPE) if socket.is_datagram() => libc::SOCK_DGRAM,
-        (SOL_SOCKET, libc::SO_PROTOCOL) if socket.is_datagram() => IPPROTO_UDP,
         (SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
-        (SOL_SOCKET, libc::SO_PROTOCOL) => IPPROTO_TCP,
+        (SOL_SOCKET, libc::SO_PROTOCOL) => transport(socket),
         (SOL_SOCKET, libc::SO_DOMAIN) => {
             if socket.is_v6() {
                 libc::AF_INET6

@@ -30,9 +30,9 @@ fn may_be_ours(fd: c_int) -> bool {
 fn adopt(fd: c_int, attached: &Attached) {
     let word = match (attached.state, attached.place) {
         (_, Some((arena, block))) if attached.is_datagram => {
-            socket::bound_datagram_word(attached.is_v6, arena, block)
+            socket::bound_datagram_word(attached.is_v6, attached.is_echo, arena, block)
         }
-        (_, None) if attached.is_datagram => socket::datagram_word(attached.is_v6),
+        (_, None) if attached.is_datagram => socket::datagram_word(attached.is_v6, attached.is_echo),
         (State::Connected, Some((arena, block))) => socket::stream_word(attached.is_v6, arena, block),
         (State::Listening, _) => socket::listener_word(attached.is_v6),
         _ => socket::fresh_word(attached.is_v6),

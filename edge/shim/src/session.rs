@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use firelane_shm::control::{Answer, Family, Interface, Kind, MESSAGE_MAX, Request, SocketId};
 use firelane_shm::layout::{LANES_MAX, VERSION};
-use firelane_shm::{Spin, carry};
+use firelane_shm::{Fault, Spin, carry};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socketpair};
@@ -458,9 +458,9 @@ fn is_roomy() -> bool {
     getrlimit(Resource::Nofile).current.is_none_or(|limit| limit >= ROOMY_RANGE)
 }
 
-/// The same for a datagram socket.
-pub(crate) fn open_datagrams(is_v6: bool, flags: c_int) -> Result<c_int, Errno> {
-    open_kind(is_v6, Kind::Datagram, flags)
+/// The same for a datagram socket, or one for echoes.
+pub(crate) fn open_datagrams(is_v6: bool, is_echo: bool, flags: c_int) -> Result<c_int, Errno> {
+    open_kind(is_v6, if is_echo { Kind::Echo } else { Kind::Datagram }, flags)
 }
 
 fn sockets(is_v6: bool, kind: Kind, count: u32) -> Request {
@@ -546,6 +546,14 @@ pub(crate) fn get_option(socket: &Held, level: c_int, name: c_int, len: usize) -
     }
 }
 
+/// The datagram that did not arrive longest ago.
+pub(crate) fn fault(socket: &Held) -> Result<Fault, Errno> {
+    match ask_about(socket, |socket| Request::Fault { socket })? {
+        Answer::Option { value } => Fault::decode(&value).map_err(|_| Errno::PROTO),
+        other => Err(refusal(&other)),
+    }
+}
+
 /// What a stream is about to write up to a cursor of its send ring is urgent.
 pub(crate) fn mark_urgent(fd: c_int, end: u64) -> Result<(), Errno> {
     let request = |socket| Request::Urgent { socket, end };
@@ -563,6 +571,7 @@ pub(crate) fn is_closing(socket: SocketId) -> bool {
 pub(crate) struct Attached {
     pub(crate) is_v6: bool,
     pub(crate) is_datagram: bool,
+    pub(crate) is_echo: bool,
     pub(crate) state: firelane_shm::control::State,
     /// Its arena's place in this process, and its block.
     pub(crate) place: Option<(u16, u32)>,
@@ -582,7 +591,9 @@ pub(crate) fn attach(fd: c_int) -> Result<Attached, Errno> {
                 }
                 None => None,
             };
-            Ok(Attached { is_v6: family == Family::V6, is_datagram: kind == Kind::Datagram, state, place })
+            let is_datagram = matches!(kind, Kind::Datagram | Kind::Echo);
+            let (is_v6, is_echo) = (family == Family::V6, kind == Kind::Echo);
+            Ok(Attached { is_v6, is_datagram, is_echo, state, place })
         }
         (other, _) => Err(refusal(&other)),
     }

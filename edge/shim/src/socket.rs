@@ -15,7 +15,7 @@ use crate::buffers::{Sink, Source};
 use crate::datagram::Extra;
 use crate::stream::Stream;
 use crate::table::{self, Word};
-use crate::{connecting, datagram, elsewhere, listener, names, options, process, session};
+use crate::{connecting, datagram, echoes, elsewhere, faults, listener, names, options, process, session};
 
 /// What a descriptor of ours is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +40,7 @@ const KIND: u64 = 0xf;
 const V6: u64 = 1 << 4;
 const SHARED: u64 = 1 << 5;
 const DATAGRAMS: u64 = 1 << 6;
+const ECHOES: u64 = 1 << 7;
 const ARENA_SHIFT: u32 = 8;
 const NUMBER_SHIFT: u32 = 32;
 
@@ -139,7 +140,10 @@ pub(crate) fn open(family: c_int, kind: c_int, protocol: c_int) -> Option<Result
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     match (kind & !flags, protocol) {
         (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Some(open_stream(is_v6, kind & flags)),
-        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Some(datagram::open(is_v6, kind & flags)),
+        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Some(datagram::open(is_v6, false, kind & flags)),
+        (libc::SOCK_DGRAM, protocol) if protocol == echoes::protocol(is_v6) => {
+            Some(datagram::open(is_v6, true, kind & flags))
+        }
         _ => None,
     }
 }
@@ -167,8 +171,12 @@ pub(crate) fn fresh_word(is_v6: bool) -> Word {
 }
 
 /// The word of a datagram socket without an address.
-pub(crate) fn datagram_word(is_v6: bool) -> Word {
-    word(Kind::Fresh, family(is_v6) | DATAGRAMS, 0, next_name())
+pub(crate) fn datagram_word(is_v6: bool, is_echo: bool) -> Word {
+    word(Kind::Fresh, family(is_v6) | datagrams(is_echo), 0, next_name())
+}
+
+fn datagrams(is_echo: bool) -> u64 {
+    if is_echo { DATAGRAMS | ECHOES } else { DATAGRAMS }
 }
 
 /// What tells sockets without words apart: only copies of one descriptor have equal words, and change together.
@@ -178,8 +186,8 @@ fn next_name() -> u32 {
 }
 
 /// The word of a datagram socket with a block.
-pub(crate) fn bound_datagram_word(is_v6: bool, arena: u16, block: u32) -> Word {
-    word(Kind::Stream, family(is_v6) | DATAGRAMS, arena, block)
+pub(crate) fn bound_datagram_word(is_v6: bool, is_echo: bool, arena: u16, block: u32) -> Word {
+    word(Kind::Stream, family(is_v6) | datagrams(is_echo), arena, block)
 }
 
 /// Whether a word is a datagram socket's: *fresh* without an address, then with a block like a stream's.
@@ -222,7 +230,7 @@ impl Held {
 
     /// The socket has become a stream, for all copies of its descriptor.
     pub(crate) fn becomes_stream(&self, arena: u16, block: u32) -> Held {
-        let kept = self.word.bits() & (V6 | SHARED | DATAGRAMS);
+        let kept = self.word.bits() & (V6 | SHARED | DATAGRAMS | ECHOES);
         self.becomes(word(Kind::Stream, kept, arena, block))
     }
 
@@ -260,6 +268,11 @@ impl Held {
     /// Whether it is a datagram socket.
     pub(crate) fn is_datagram(&self) -> bool {
         is_datagram(self.word)
+    }
+
+    /// Whether it is one for echoes.
+    pub(crate) fn is_echo(&self) -> bool {
+        self.word.bits() & ECHOES != 0
     }
 
     /// Gives it an address.
@@ -334,7 +347,7 @@ impl Held {
     /// Receives into `sink`.
     pub(crate) fn receive(&self, sink: &mut Sink<'_>, flags: c_int) -> Result<Received, Errno> {
         if flags & libc::MSG_ERRQUEUE != 0 {
-            return Err(Errno::AGAIN);
+            return faults::take(self, sink).map(|(received, _)| received);
         }
         match self.stream() {
             _ if self.is_datagram() => datagram::receive(self, sink, flags),

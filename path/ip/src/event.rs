@@ -123,6 +123,59 @@ pub struct TransportError {
     pub seq: Option<SeqNum>,
     /// What happened to it.
     pub kind: ErrorKind,
+    /// Who says so, and how.
+    pub said: Said,
+}
+
+/// An ICMP error as it came, for programs that want to know (`IP_RECVERR` of Linux).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Said {
+    /// Who sent it.
+    pub from: IpAddr,
+    /// By which link it came.
+    pub link: Option<LinkId>,
+    /// Its TTL or hop limit.
+    pub hops: u8,
+    /// Its traffic class.
+    pub tos: u8,
+    /// Type and code.
+    pub icmp: [u8; 2],
+    /// The four octets behind its checksum: an MTU, or where a problem is.
+    pub rest: u32,
+    /// What it quotes of what a program had sent.
+    pub text: QuotedText,
+}
+
+/// The begin of a quoted text: as much as tells one question from another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QuotedText {
+    len: u8,
+    octets: [u8; QuotedText::MOST],
+}
+
+impl QuotedText {
+    /// The most of a quoted text that is kept.
+    pub const MOST: usize = 64;
+
+    /// The begin of `text`.
+    pub fn of(text: &[u8]) -> Self {
+        let (len, mut octets) = (text.len().min(Self::MOST), [0; Self::MOST]);
+        octets[..len].copy_from_slice(&text[..len]);
+        Self { len: len as u8, octets }
+    }
+
+    /// It.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.octets[..usize::from(self.len)]
+    }
+}
+
+impl Said {
+    /// What `from` would say of a host that does not answer: this station found it out itself.
+    pub(crate) fn by_ourselves(from: IpAddr, text: &[u8]) -> Self {
+        let icmp = if from.is_ipv4() { [3, 1] } else { [1, 3] };
+        Self { from, link: None, hops: 64, tos: 0, icmp, rest: 0, text: QuotedText::of(text) }
+    }
 }
 
 /// What happened to a packet. All are soft for an established connection (RFC 5461, RFC 1122 §4.2.3.9).

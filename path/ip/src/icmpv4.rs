@@ -6,11 +6,11 @@
 use core::net::IpAddr;
 
 use firelane_frame::{Frame, FrameMeta, Pools, offload};
-use firelane_units::{DropReason, Instant};
+use firelane_units::{DropReason, Instant, Port};
 use firelane_wire::{Ecn, Icmpv4Repr, Icmpv4Unreachable, Icmpv4View, IpProtocol, QuoteError, Quoted, icmpv4};
 
 use crate::config::LOOPBACK;
-use crate::event::{ErrorKind, IpEvent, TransportError};
+use crate::event::{ErrorKind, IpEvent, QuotedText, Said, TransportError};
 use crate::icmp_limit::IcmpKind;
 use crate::input::{Delivered, Input};
 use crate::output::{Sent, Upper};
@@ -80,7 +80,18 @@ impl Ip {
         if quoted.src != delivered.dst {
             return Err(DropReason::BadIcmp);
         }
-        let ports = quoted.ports().ok_or(DropReason::BadIcmp)?;
+        let ports = ports_of(&quoted).ok_or(DropReason::BadIcmp)?;
+        let message = &delivered.frame.as_slice()[delivered.payload.clone()];
+        let &[number, code, _, _, a, b, c, d, ..] = message else { return Err(DropReason::BadIcmp) };
+        let said = Said {
+            from: delivered.src,
+            link: Some(delivered.link),
+            hops: delivered.ttl,
+            tos: delivered.traffic_class(),
+            icmp: [number, code],
+            rest: u32::from_be_bytes([a, b, c, d]),
+            text: QuotedText::of(quoted.text()),
+        };
         self.counts.of(delivered.dst).icmp.errors_in += 1;
         self.tell(IpEvent::TransportError(TransportError {
             protocol: quoted.protocol,
@@ -89,6 +100,7 @@ impl Ip {
             ports,
             seq: quoted.seq(),
             kind,
+            said,
         }));
         Ok(())
     }
@@ -139,6 +151,11 @@ pub(crate) enum Next {
     Answer,
     /// An answer to an echo: whoever asked gets it (RFC 1122 §3.2.2.6, RFC 4443 §4.2).
     Deliver,
+}
+
+/// Who may have sent a quoted packet: its ports, or the identifier of an echo in place of the first.
+pub(crate) fn ports_of(quoted: &Quoted<'_>) -> Option<(Port, Port)> {
+    quoted.ports().or_else(|| quoted.echo().map(|identifier| (identifier, Port(0))))
 }
 
 /// Keeps a part of a frame as the payload of another.

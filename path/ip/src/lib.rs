@@ -77,7 +77,9 @@ pub use config::{
 };
 pub use counts::{FamilyCounts, IcmpCounts, IpCounts};
 pub use egress::{Egress, RouteError};
-pub use event::{Configured, ErrorKind, IpEvent, LinkParameters, RouterFlags, TransportError};
+pub use event::{
+    Configured, ErrorKind, IpEvent, LinkParameters, QuotedText, RouterFlags, Said, TransportError,
+};
 pub use foresight::{FORESEEN_MAX, NewFlow};
 pub use groups::{FilterMode, JoinError, Member, Membership, SourceFilter};
 pub use iid::IidKind;

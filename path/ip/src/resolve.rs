@@ -8,9 +8,10 @@ use firelane_frame::{Frame, Pools};
 use firelane_units::{Instant, LinkId, MacAddr};
 use firelane_wire::{EthernetView, Quoted};
 
-use crate::event::{ErrorKind, IpEvent, TransportError};
+use crate::event::{ErrorKind, IpEvent, Said, TransportError};
 use crate::icmp_error::IcmpError;
 use crate::icmp_limit::Rate;
+use crate::icmpv4::ports_of;
 use crate::neighbour::Evidence;
 use crate::stack::Ip;
 
@@ -102,7 +103,7 @@ impl Ip {
         let Ok(quoted) = quoted else { return };
         if !self.is_local(quoted.src) {
             self.send_error(now, packet, IcmpError::HostUnreachable, pools);
-        } else if let Some(ports) = quoted.ports() {
+        } else if let Some(ports) = ports_of(&quoted) {
             self.tell(IpEvent::TransportError(TransportError {
                 protocol: quoted.protocol,
                 src: quoted.src,
@@ -110,6 +111,7 @@ impl Ip {
                 ports,
                 seq: quoted.seq(),
                 kind: ErrorKind::HostUnreachable,
+                said: Said::by_ourselves(quoted.src, quoted.text()),
             }));
         }
     }

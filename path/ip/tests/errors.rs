@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use common::{Station, ip};
 use craft::*;
-use firelane_ip::{ErrorKind, IfConfig, IpEvent, TransportError};
+use firelane_ip::{ErrorKind, IfConfig, IpEvent, QuotedText, Said, TransportError};
 use firelane_units::{DropReason, LinkId, Mtu, Port, SeqNum};
 use firelane_wire::{IpProtocol, Ipv4Repr, Ipv6Repr};
 
@@ -92,8 +92,18 @@ fn errors_about_our_packets_are_told_with_what_the_transport_needs_to_judge_them
             ports: (Port(80), Port(8080)),
             seq: Some(SeqNum(0x1122_3344)),
             kind: expected,
+            said: Said {
+                from: error.said.from,
+                link: error.said.link,
+                hops: error.said.hops,
+                tos: 0,
+                icmp: [kind, code],
+                rest: 0,
+                text: QuotedText::of(&SEGMENT),
+            },
         };
         assert_eq!(error, expected, "type {kind}, code {code}");
+        assert_eq!((error.said.from, error.said.hops), (ATTACKER_V4.into(), 64), "as the attacker sent it");
     }
     let header = Ipv6Repr::new(VICTIM_V6, "2001:db8::7".parse().unwrap(), IpProtocol::TCP, 0);
     let quoted = v6(&header, &SEGMENT)[L3..].to_vec();

@@ -3,14 +3,14 @@
 //! Owned by its squeue (`host.rs`); entered by messages ([`Lane::on_message`]) and by the worker's turn
 //! (`turn.rs`). It owns no thread and no clock.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use firelane_filter::FilterCounts;
 use firelane_frame::{Arrival, Chain, Driver};
 use firelane_ip::Membership;
 use firelane_nat::{NatCounts, NatRow};
 use firelane_socket::ConnRef;
-use firelane_units::{DropReason, Instant, LaneId, LinkId, NetstackId, SocketId};
+use firelane_units::{DropReason, Instant, LaneId, LinkId, Mtu, NetstackId, SocketId};
 
 use crate::common::Common;
 use crate::config::LaneConfig;
@@ -317,6 +317,11 @@ impl<D: Driver> Lane<D> {
         remote: SocketAddr,
     ) -> Option<LaneId> {
         self.stacks.lane_of_connect(&self.common, now, id, (local, remote))
+    }
+
+    /// What the way between two stations carries, as far as this lane knows; `None` if there is none.
+    pub fn way_mtu(&mut self, now: Instant, id: NetstackId, ends: (IpAddr, IpAddr)) -> Option<Mtu> {
+        self.stacks.way_mtu(now, id, ends)
     }
 
     /// What a netstack has counted in this lane; `None` if it has no such netstack.

@@ -99,7 +99,7 @@ pub use host::Host;
 pub use lane::Lane;
 pub use look::Look;
 pub use message::{
-    Bind, Connect, ConnectDatagrams, Control, DatagramKind, DatagramOption, FilteredPacket, FlowSetup,
+    Bind, Connect, ConnectDatagrams, Control, DatagramKind, DatagramOption, Fault, FilteredPacket, FlowSetup,
     Frames, FuseWith, FusionTuning, Join, LaneMessage, Learned, LinkConfig, Listen, NetstackConfig,
     PortConfig, PortKind, PortUser, RouteConfig, SocketCommand, Stage, StreamOption, StreamOptions,
 };

@@ -615,6 +615,29 @@ pub enum DatagramOption {
     ReceiveOffload(bool),
     /// SO_RCVBUF: the most bytes of records that wait to be received.
     ReceiveQueue(usize),
+    /// IP_RECVERR, IPV6_RECVERR: its program is told of each error ([`Fault`]), not only of what ends a conversation.
+    Faults {
+        /// Of datagrams over IPv4.
+        v4: bool,
+        /// Of datagrams over IPv6.
+        v6: bool,
+    },
+    /// A record of an echo is the whole message, with ICMP's header.
+    WholeMessages(bool),
+}
+
+/// What became of a datagram that a program had sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// Somebody says so by ICMP.
+    Told(TransportError),
+    /// It was too large for the way that it was to take, and not to be cut.
+    TooLong {
+        /// Where it was to go.
+        to: SocketAddr,
+        /// What the way carries.
+        mtu: Mtu,
+    },
 }
 
 /// A packet that a lane's filter has met.

@@ -14,7 +14,7 @@ use firelane_units::{Bytes, IpPrefix, LaneId, LinkId, MacAddr, NetstackId};
 
 use crate::backlog::Backlogs;
 use crate::look::Look;
-use crate::message::{FilteredPacket, Frames, LaneMessage, Stage};
+use crate::message::{Fault, FilteredPacket, Frames, LaneMessage, Stage};
 use crate::view::Question;
 
 /// Where a lane's outbox is emptied: the engine's squeues and sleepers.
@@ -42,6 +42,10 @@ pub trait Outlet<D> {
 
     /// It has credit for so much more, after [`SocketCommand::Borrow`](crate::SocketCommand::Borrow).
     fn lend(&mut self, _token: SocketToken, _bytes: Bytes) {}
+
+    /// A datagram of this socket's program did not arrive, and it asked to be told
+    /// ([`DatagramOption::Faults`](crate::DatagramOption::Faults)). Whoever serves no programs need not listen.
+    fn fault(&mut self, _token: SocketToken, _fault: &Fault) {}
 
     /// A question is answered. Whoever asks nothing need not listen.
     fn answer(&mut self, _question: Question) {}
@@ -89,6 +93,7 @@ pub(crate) struct Outbox<D> {
     pub(crate) messages: Vec<(LaneId, LaneMessage<D>)>,
     pub(crate) ready: Vec<(SocketToken, Ready)>,
     pub(crate) joins: Vec<Join>,
+    pub(crate) faults: Vec<(SocketToken, Fault)>,
     pub(crate) wakes: Vec<LaneId>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) answers: Vec<Question>,
@@ -112,6 +117,7 @@ impl<D> Outbox<D> {
             messages: Vec::new(),
             ready: Vec::new(),
             joins: Vec::new(),
+            faults: Vec::new(),
             wakes: Vec::new(),
             notices: Vec::new(),
             answers: Vec::new(),
@@ -154,6 +160,7 @@ impl<D> Outbox<D> {
             && self.frames.is_empty()
             && self.ready.is_empty()
             && self.joins.is_empty()
+            && self.faults.is_empty()
             && self.wakes.is_empty()
             && self.notices.is_empty()
             && self.answers.is_empty()
@@ -162,6 +169,10 @@ impl<D> Outbox<D> {
 
     /// Passes readiness, wake-ups and answers on.
     pub(crate) fn pass_on(&mut self, outlet: &mut impl Outlet<D>) {
+        // Before the news, so that who is woken finds them.
+        for (token, fault) in self.faults.drain(..) {
+            outlet.fault(token, &fault);
+        }
         for (token, ready) in self.ready.drain(..) {
             outlet.ready(token, ready);
         }

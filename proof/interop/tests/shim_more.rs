@@ -2,6 +2,7 @@
 //! the same on the netstack as in the kernel.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use firelane_interop::{On, Sandbox, Stage};
 
@@ -26,4 +27,33 @@ fn as_the_kernels(name: &str, least: usize) {
 #[test]
 fn parents_and_children_share_what_is_theirs_and_nothing_else() {
     as_the_kernels("forked.py", 20);
+}
+
+/// The same where a program in the kernel's namespace makes the routers' errors.
+fn as_the_kernels_with_routers(name: &str, least: usize) {
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        let ask = |on, host| {
+            let routers = ["/usr/bin/python3", &script("icmp.py"), Stage::KERNEL, "7100"];
+            let routers = stage.serve(On::Kernel, &routers);
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while !routers.log().contains("ready") {
+                assert!(Instant::now() < deadline, "{}", routers.log());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let told = stage.ask(on, &["/usr/bin/python3", &script(name), host]);
+            routers.expect_success();
+            told
+        };
+        let kernels = ask(On::Kernel, Stage::KERNEL);
+        assert!(kernels.lines().count() > least, "{kernels}");
+        assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "{lanes} lanes");
+        stage.wait_until_nothing_is_left();
+    }
+}
+
+#[test]
+fn datagrams_that_do_not_arrive_are_told_as_the_kernels() {
+    as_the_kernels_with_routers("faults.py", 50);
 }

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU8;
 
-use firelane_lane::DatagramOption;
+use firelane_lane::{DatagramKind, DatagramOption};
 use firelane_shm::layout::file;
 use firelane_units::LinkId;
 use rustix::io::Errno;
@@ -15,6 +15,8 @@ use super::numbers::{buffer_of, buffer_shown, domain, ip, ipv6, socket, udp};
 /// `IP_PMTUDISC_DO`; from here on datagrams are not cut.
 const DISCOVER_DO: i32 = 2;
 const DISCOVER_WANT: i32 = 1;
+const IPPROTO_ICMP: i32 = 1;
+const IPPROTO_ICMPV6: i32 = 58;
 
 /// A group, and by which link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +32,8 @@ pub(super) enum Setting {
     Lane(DatagramOption),
     /// The send queue's size changes.
     SendQueue(usize),
+    /// Of which datagrams the program is told that they did not arrive.
+    Faults { v4: bool, v6: bool },
     /// A membership begins or ends.
     Member(Group, bool),
     /// The program's word has these bits.
@@ -54,15 +58,21 @@ pub(super) struct DatagramOptions {
     multicast_loop: bool,
     multicast_link: Option<u32>,
     groups: Vec<Group>,
+    /// IP_RECVERR and IPV6_RECVERR.
+    faults: [bool; 2],
+    /// What its datagrams are.
+    pub(super) kind: DatagramKind,
     /// What the program wants to be told with each datagram, and what it cuts by: [`mod@file`].
     bits: u64,
 }
 
 impl DatagramOptions {
     /// As a new socket has them.
-    pub(super) fn new(is_v6: bool) -> Self {
+    pub(super) fn new(is_v6: bool, kind: DatagramKind) -> Self {
         Self {
             is_v6,
+            kind,
+            faults: [false; 2],
             v6_only: false,
             reuse_address: false,
             reuse_port: false,
@@ -97,6 +107,9 @@ impl DatagramOptions {
             Setting::Lane(DatagramOption::MulticastLoop(self.multicast_loop)),
             Setting::Lane(DatagramOption::MulticastLink(self.multicast_link.map(LinkId))),
         ];
+        let [v4, v6] = self.faults;
+        all.push(Setting::Faults { v4, v6 });
+        all.push(Setting::Lane(DatagramOption::WholeMessages(self.kind == DatagramKind::Echo)));
         all.extend(self.groups.iter().map(|&group| Setting::Member(group, true)));
         all
     }
@@ -175,6 +188,11 @@ impl DatagramOptions {
                 self.v6_only = on;
                 Setting::Nothing
             }
+            (ip::LEVEL, ip::RECVERR) | (ipv6::LEVEL, ipv6::RECVERR) => {
+                self.faults[usize::from(level == ipv6::LEVEL)] = on;
+                let [v4, v6] = self.faults;
+                Setting::Faults { v4, v6 }
+            }
             (udp::LEVEL, _) => return self.set_udp(name, value),
             _ => return self.set_for_many(level, name, value),
         })
@@ -229,6 +247,30 @@ impl DatagramOptions {
         self.bits = if on { self.bits | bit } else { self.bits & !bit };
     }
 
+    /// What was set and is not as it was, as words, and how many faults the program has missed.
+    pub(super) fn spelled(&self, lost_faults: u64) -> Vec<String> {
+        let flags = [
+            (self.reuse_address, "reuseaddr"),
+            (self.reuse_port, "reuseport"),
+            (self.broadcast, "broadcast"),
+            (self.v6_only, "v6only"),
+            (self.faults[0] || self.faults[1], "recverr"),
+            (self.bits & file::GRO != 0, "gro"),
+        ];
+        let mut words: Vec<String> =
+            flags.into_iter().filter(|(on, _)| *on).map(|(_, word)| word.to_owned()).collect();
+        words.extend((lost_faults > 0).then(|| format!("recverr_lost={lost_faults}")));
+        words
+    }
+
+    fn protocol(&self) -> i32 {
+        match (self.kind, self.is_v6) {
+            (DatagramKind::Udp, _) => udp::LEVEL,
+            (DatagramKind::Echo, false) => IPPROTO_ICMP,
+            (DatagramKind::Echo, true) => IPPROTO_ICMPV6,
+        }
+    }
+
     /// The program's bits, which go with every change of an option.
     pub(super) fn bits(&self) -> u64 {
         self.bits
@@ -265,7 +307,7 @@ impl DatagramOptions {
             (socket::LEVEL, socket::TYPE) => 2,
             // Errors are in the socket's words.
             (socket::LEVEL, socket::ERROR | socket::ACCEPTCONN) => 0,
-            (socket::LEVEL, socket::PROTOCOL) => udp::LEVEL,
+            (socket::LEVEL, socket::PROTOCOL) => self.protocol(),
             (socket::LEVEL, socket::DOMAIN) => domain(self.is_v6),
             (ip::LEVEL, ip::TTL) | (ipv6::LEVEL, ipv6::UNICAST_HOPS) => usual_hops(),
             (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => self.tos.into(),
@@ -281,6 +323,8 @@ impl DatagramOptions {
                 self.multicast_link.map_or(0, |link| i32::try_from(link + 1).unwrap_or(0))
             }
             (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only.into(),
+            (ip::LEVEL, ip::RECVERR) => self.faults[0].into(),
+            (ipv6::LEVEL, ipv6::RECVERR) => self.faults[1].into(),
             (udp::LEVEL, udp::SEGMENT) => ((self.bits & file::SEGMENT) >> file::SEGMENT_SHIFT) as i32,
             (udp::LEVEL, udp::CORK) => (self.bits & file::CORK != 0).into(),
             (udp::LEVEL, udp::GRO) => (self.bits & file::GRO != 0).into(),
@@ -354,7 +398,7 @@ mod tests {
 
     #[test]
     fn what_is_set_is_what_is_got_and_the_rest_is_refused() {
-        let mut options = DatagramOptions::new(false);
+        let mut options = DatagramOptions::new(false, DatagramKind::Udp);
         for (level, name, value, got) in [
             (1, 6, 5, Ok(1)),
             (1, 8, 100_000, Ok(200_000)),
@@ -365,7 +409,9 @@ mod tests {
             (0, 8, 1, Ok(1)),
             (0, 10, 2, Ok(2)),
             (0, 10, 9, Err(Errno::INVAL)),
-            (0, 11, 1, Err(Errno::NOPROTOOPT)),
+            (0, 11, 1, Ok(1)),
+            (41, 25, 1, Ok(1)),
+            (0, 15, 1, Err(Errno::NOPROTOOPT)),
             (0, 33, 4, Ok(4)),
             (41, 49, 1, Ok(1)),
             (41, 66, 0, Ok(0)),
@@ -387,7 +433,7 @@ mod tests {
 
     #[test]
     fn groups_are_joined_once_and_left_once() {
-        let mut options = DatagramOptions::new(false);
+        let mut options = DatagramOptions::new(false, DatagramKind::Udp);
         let link_of = |ip: IpAddr| (ip.to_string() == "10.0.0.1").then_some(4);
         let on_link = [224, 1, 1, 1, 10, 0, 0, 1];
         let group = Group { group: [224, 1, 1, 1].into(), link: Some(4) };

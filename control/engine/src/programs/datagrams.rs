@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use firelane_classify::Steering;
 use firelane_ip::SourceFilter;
 use firelane_lane::{
-    Bind, ConnectDatagrams, DatagramKind, DatagramOption, Join, LaneMessage, Sharing, SocketCommand,
+    Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault, Join, LaneMessage, Sharing, SocketCommand,
     datagram_lane,
 };
 use firelane_shm::layout::{margin, request, status};
-use firelane_shm::{Block, Holder, is_roomy};
+use firelane_shm::{Block, Holder, Origin, is_roomy};
 use firelane_socket::{ArenaDatagrams, DatagramSlot, Flags, Ready, datagram_in};
 use firelane_units::{LaneId, LinkId, NetstackId, Port, SocketId};
 use rustix::io::Errno;
@@ -24,6 +24,7 @@ use rustix::io::Errno;
 use super::Place;
 use super::arena::ProgramArena;
 use super::datagram_options::{Group, Setting};
+use super::faults::{self, Faults};
 use crate::error::{io_error, lane_failed};
 use crate::fabric::{Fabric, Message};
 use crate::stack::Stack;
@@ -50,6 +51,7 @@ pub(crate) struct Datagrams {
     /// It is or was a member of a group.
     has_joined: AtomicBool,
     names: Mutex<[Option<SocketAddr>; 2]>,
+    faults: Mutex<Faults>,
 }
 
 /// What a socket is to be.
@@ -57,6 +59,8 @@ pub(crate) struct Datagrams {
 pub(super) struct Wanted {
     pub(super) local: SocketAddr,
     pub(super) v6_only: bool,
+    /// Over which protocol.
+    pub(super) kind: DatagramKind,
     /// Which others may be bound to the same.
     pub(super) sharing: Sharing,
     /// The most bytes of records that wait to be sent, and to be received.
@@ -76,7 +80,8 @@ impl Datagrams {
             }
             netstack.config.udp_ports.clone()
         };
-        if wanted.local.port() != 0 {
+        // Identifiers of echoes are drawn in the lane.
+        if wanted.local.port() != 0 || wanted.kind == DatagramKind::Echo {
             return Self::bind_at(stack, arena, wanted);
         }
         for _ in 0..PORT_TRIES {
@@ -94,7 +99,11 @@ impl Datagrams {
         let engine = &stack.inner;
         let lanes = engine.registry().netstack_mut(stack.id()).map(|n| n.lanes.clone())?;
         let key = engine.fabric.secrets.steering();
-        let lane = datagram_lane(Port(wanted.local.port()), &Steering::even(&lanes), &key);
+        let steering = Steering::even(&lanes);
+        let lane = match wanted.kind {
+            DatagramKind::Udp => datagram_lane(Port(wanted.local.port()), &steering, &key),
+            DatagramKind::Echo => steering.home(),
+        };
         let [out, into] = wanted.queues;
         let (hold, slot) = datagram_in(arena.rings(), (out, into), lane, stack.id()).ok_or(Errno::NOBUFS)?;
         let made = Arc::new(Self {
@@ -105,6 +114,7 @@ impl Datagrams {
             is_closed: AtomicBool::new(false),
             has_joined: AtomicBool::new(false),
             names: Mutex::new([None; 2]),
+            faults: Mutex::default(),
         });
         let done = made.enter_lane(engine.fabric.as_ref(), arena, wanted, slot);
         match done {
@@ -135,8 +145,8 @@ impl Datagrams {
         let words = self.hold.shared().words();
         words.set_token(Place { arena: arena.place, block: number }.token());
         words.watch(Ready::ALL);
-        let Wanted { local, v6_only, sharing, .. } = wanted;
-        let (kind, remote, link) = (DatagramKind::Udp, None, None);
+        let Wanted { local, v6_only, kind, sharing, .. } = wanted;
+        let (remote, link) = (None, None);
         let bind = Bind { socket: self.socket, local, v6_only, sharing, remote, kind, link, slot };
         self.command(fabric, SocketCommand::Bind(Box::new(bind)))?;
         loop {
@@ -243,7 +253,7 @@ impl Datagrams {
     pub(super) fn tell(&self, arena: &ProgramArena, ready: Ready) {
         let Some(block) = arena.mapping().block(self.number()) else { return };
         let words = self.hold.shared().words();
-        let flags = u64::from(words.flags().bits()) << FLAGS_SHIFT;
+        let flags = u64::from(words.flags().bits()) << FLAGS_SHIFT | status::DATAGRAMS;
         let number = |error| io_error(error).raw_os_error().unwrap_or_default().unsigned_abs();
         let error = u64::from(words.take_error().map_or(0, number));
         let is_new = flags & !self.told.load(Ordering::Relaxed) != 0;
@@ -256,6 +266,34 @@ impl Datagrams {
             return;
         }
         arena.tell_waiters(self.number(), block);
+    }
+
+    /// A datagram did not arrive, and the program is to be told.
+    pub(super) fn fault(&self, arena: &ProgramArena, fault: &Fault) {
+        let Some(block) = arena.mapping().block(self.number()) else { return };
+        let Some(told) = faults::told(fault) else { return };
+        // What is too long for its way is an error already.
+        let errno = if told.origin == Origin::Local { 0 } else { u64::from(told.errno.unsigned_abs()) };
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = if faults.add(told) { status::FAULTS } else { 0 };
+        block.tell(there | errno << status::ERROR_SHIFT);
+        drop(faults);
+        arena.tell_waiters(self.number(), block);
+    }
+
+    /// The fault that has waited longest.
+    pub(super) fn take_fault(&self, arena: &ProgramArena) -> Option<firelane_shm::Fault> {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let (fault, next) = faults.take()?;
+        if let Some(block) = arena.mapping().block(self.number()) {
+            block.took_fault(next);
+        }
+        Some(fault)
+    }
+
+    /// How many faults had no room.
+    pub(super) fn lost_faults(&self) -> u64 {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).lost()
     }
 
     /// Whether there may be somebody to wake: a datagram came, or there is room where there was none.
@@ -294,6 +332,15 @@ impl Datagrams {
                 self.hold.set_send_capacity(*bytes);
                 if let Some(block) = arena.mapping().block(self.number()) {
                     block.capacity[0].store(u32::try_from(*bytes).unwrap_or(u32::MAX), Ordering::Relaxed);
+                }
+            }
+            Setting::Faults { v4, v6 } => {
+                let option = DatagramOption::Faults { v4: *v4, v6: *v6 };
+                self.command(fabric, SocketCommand::SetDatagramOption(self.socket, option))?;
+                fabric.catch_up(self.lane());
+                if !(*v4 || *v6) {
+                    self.faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                    arena.mapping().block(self.number()).inspect(|block| block.took_fault(None));
                 }
             }
             Setting::Member(group, is_member) => self.join(stack, *group, *is_member)?,

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
+use firelane_lane::DatagramKind;
 use firelane_shm::control::{Answer, Family, Kind, Request, SocketId};
 use firelane_shm::{carry, doorbell};
 use firelane_units::{LaneId, NetstackId};
@@ -311,6 +312,7 @@ impl Hub {
                 if is_closing { Err(Errno::INPROGRESS) } else { Ok(Answer::Done.into()) }
             }
             Request::Urgent { socket, end } => Ok(self.socket(number, socket)?.mark_urgent(end)?.into()),
+            Request::Fault { socket } => Ok(self.socket(number, socket)?.fault()?.into()),
             Request::Names { socket } => {
                 let [local, remote] = self.socket(number, socket)?.names();
                 Ok(Answer::Names { local, remote }.into())
@@ -398,7 +400,8 @@ impl Hub {
                 is_ahead: count > 1,
                 role: match kind {
                     Kind::Stream => Role::Fresh(None),
-                    Kind::Datagram => Socket::datagrams(family),
+                    Kind::Datagram => Socket::datagrams(family, DatagramKind::Udp),
+                    Kind::Echo => Socket::datagrams(family, DatagramKind::Echo),
                 },
             };
             session.sockets.insert(name);

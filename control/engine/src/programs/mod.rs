@@ -6,7 +6,7 @@
 //! which the daemon calls from one thread.
 //!
 //! - `arena.rs`: one program's memory, and who is to be told. `stream.rs`: one connection.
-//! - `datagrams.rs`, `datagram_options.rs`: a datagram socket.
+//! - `datagrams.rs`, `datagram_options.rs`: a datagram socket. `faults.rs`: what it is told of datagrams that did not arrive.
 //! - `segment.rs`: what two programs share whose connections are fused. `waiters.rs`: whom to wake.
 //! - `pairs.rs`: the descriptors behind sockets.
 //! - `hub.rs`: sessions and requests; `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
@@ -17,6 +17,7 @@ mod arena;
 mod closer;
 mod datagram_options;
 mod datagrams;
+mod faults;
 mod hub;
 mod lingering;
 mod numbers;
@@ -32,6 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::Waker;
 
+use firelane_lane::Fault;
 use firelane_shm::Spin;
 use firelane_socket::{Ready, SocketToken};
 use firelane_units::{Bytes, Instant, LaneId};
@@ -160,6 +162,15 @@ impl Programs {
             arena.datagrams.with(block, |socket| socket.tell(arena, ready));
         }
         true
+    }
+
+    /// A datagram of a program did not arrive.
+    pub(crate) fn fault(&self, token: SocketToken, fault: &Fault) {
+        let Some(Place { arena, block }) = Place::of_token(token) else { return };
+        let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Some(arena)) = arenas.get(arena as usize) {
+            arena.datagrams.with(block, |socket| socket.fault(arena, fault));
+        }
     }
 
     /// A program's stream, and its arena.

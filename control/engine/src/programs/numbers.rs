@@ -51,6 +51,8 @@ pub(crate) mod ip {
     pub(crate) const TTL: i32 = 2;
     pub(crate) const PKTINFO: i32 = 8;
     pub(crate) const MTU_DISCOVER: i32 = 10;
+    pub(crate) const RECVERR: i32 = 11;
+    pub(crate) const MTU: i32 = 14;
     pub(crate) const RECVTTL: i32 = 12;
     pub(crate) const RECVTOS: i32 = 13;
     pub(crate) const MULTICAST_IF: i32 = 32;
@@ -70,6 +72,8 @@ pub(crate) mod ipv6 {
     pub(crate) const ADD_MEMBERSHIP: i32 = 20;
     pub(crate) const DROP_MEMBERSHIP: i32 = 21;
     pub(crate) const MTU_DISCOVER: i32 = 23;
+    pub(crate) const MTU: i32 = 24;
+    pub(crate) const RECVERR: i32 = 25;
     pub(crate) const V6ONLY: i32 = 26;
     pub(crate) const RECVPKTINFO: i32 = 49;
     pub(crate) const RECVHOPLIMIT: i32 = 51;

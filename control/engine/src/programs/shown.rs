@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use firelane_lane::StreamInfo;
+use firelane_lane::{DatagramKind, StreamInfo};
 use firelane_units::{LaneId, NetstackId};
 
 use super::hub::Owner;
@@ -27,6 +27,8 @@ pub struct ProgramSocket {
     pub is_listening: bool,
     /// Whether it is a datagram socket.
     pub is_datagram: bool,
+    /// Whether its datagrams are echoes of ICMP.
+    pub is_echo: bool,
     /// The lane of its connection.
     pub lane: Option<LaneId>,
     /// Bytes that the program has sent and received.
@@ -63,6 +65,7 @@ impl Socket {
             remote,
             is_listening: matches!(self.role, Role::Listening(..)),
             is_datagram: matches!(self.role, Role::Datagrams(..)),
+            is_echo: matches!(&self.role, Role::Datagrams(_, options) if options.kind == DatagramKind::Echo),
             lane,
             carried,
             fused: self.stream().and_then(Stream::fused),
@@ -76,7 +79,12 @@ impl ExplainedSocket {
         let shown = socket.summary();
         Self {
             inode,
-            options: socket.options.spelled(socket.bits()),
+            options: match &socket.role {
+                Role::Datagrams(made, options) => {
+                    options.spelled(made.as_ref().map_or(0, |made| made.lost_faults()))
+                }
+                _ => socket.options.spelled(socket.bits()),
+            },
             info: asked.and_then(|asked| asked.info().ok()),
             socket: shown,
         }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firelane_lane::Sharing;
+use firelane_lane::{DatagramKind, Sharing};
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Place, SocketId, State};
 use firelane_shm::layout::TAKEN;
 use firelane_socket::{Accepted, AnyEnd, Names, StreamConfig};
@@ -19,6 +19,7 @@ use super::Owner;
 use super::arena::ProgramArena;
 use super::datagram_options::{DatagramOptions, Setting};
 use super::datagrams::{Datagrams, Wanted};
+use super::numbers::{ip, ipv6};
 use super::options::{About, Options};
 use super::pairs::Pair;
 use super::stream::{Asked, Stream};
@@ -72,8 +73,15 @@ const _: () = assert!(size_of::<Socket>() <= 88);
 /// Datagram sockets.
 impl Socket {
     /// What a new one begins as.
-    pub(super) fn datagrams(family: Family) -> Role {
-        Role::Datagrams(None, Box::new(DatagramOptions::new(family == Family::V6)))
+    pub(super) fn datagrams(family: Family, kind: DatagramKind) -> Role {
+        Role::Datagrams(None, Box::new(DatagramOptions::new(family == Family::V6, kind)))
+    }
+
+    /// recvmsg(2) with MSG_ERRQUEUE.
+    pub(super) fn fault(&self) -> Result<Answer, Errno> {
+        let Role::Datagrams(Some(made), _) = &self.role else { return Err(Errno::AGAIN) };
+        let fault = made.take_fault(&self.arena).ok_or(Errno::AGAIN)?;
+        Ok(Answer::Option { value: fault.encode() })
     }
 
     fn datagram_place(&self, socket: &Datagrams) -> Place {
@@ -91,7 +99,7 @@ impl Socket {
         let (local, v6_only) = (canonical(address), options.v6_only);
         let spread = options.reuse_port.then_some(self.owner.user);
         let sharing = Sharing { shared: options.reuse_address, spread };
-        let wanted = Wanted { local, v6_only, sharing, queues: options.queues(usual) };
+        let wanted = Wanted { local, v6_only, kind: options.kind, sharing, queues: options.queues(usual) };
         let made = Datagrams::bind(&self.stack, &self.arena, wanted).map_err(errno)?;
         let done = options.all().iter().try_for_each(|it| made.set(&self.stack, &self.arena, it));
         if let Err(error) = done {
@@ -111,13 +119,17 @@ impl Socket {
         if matches!(self.role, Role::Datagrams(None, _)) {
             self.bind_datagrams(SocketAddr::new(any(self.family), 0))?;
         }
-        let Role::Datagrams(Some(made), _) = &self.role else { return Err(Errno::INVAL) };
+        let Role::Datagrams(Some(made), options) = &self.role else { return Err(Errno::INVAL) };
         let mut remote = Some(canonical(address)).filter(|it| !it.ip().is_unspecified() || it.port() != 0);
         if let Some(remote) = remote.as_mut().filter(|it| it.ip().is_unspecified()) {
             // As Linux has it: nobody's address is this host's.
             let host: IpAddr =
                 if remote.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
             remote.set_ip(host);
+        }
+        if let (Some(remote), DatagramKind::Echo) = (&mut remote, options.kind) {
+            // Echoes have no port at the far end.
+            remote.set_port(0);
         }
         made.connect(&self.stack.inner.fabric, &self.arena, remote).map_err(errno)?;
         Ok(Answer::Stream { place: self.datagram_place(made) })
@@ -295,6 +307,11 @@ impl Socket {
 
     /// getsockopt(2).
     pub(super) fn get_option(&self, level: i32, name: i32, len: u32) -> Result<Answer, Errno> {
+        if [(ip::LEVEL, ip::MTU), (ipv6::LEVEL, ipv6::MTU)].contains(&(level, name)) {
+            let mut value = self.mtu()?.to_ne_bytes().to_vec();
+            value.truncate(len as usize);
+            return Ok(Answer::Option { value });
+        }
         if let Role::Datagrams(_, options) = &self.role {
             let value = options.get(level, name, len as usize, self.datagram_queues()?)?;
             return Ok(Answer::Option { value });
@@ -307,6 +324,28 @@ impl Socket {
         };
         let value = self.options.get(level, name, len as usize, &about)?;
         Ok(Answer::Option { value })
+    }
+
+    /// What the way to its peer carries (IP_MTU, IPV6_MTU).
+    fn mtu(&self) -> Result<i32, Errno> {
+        let [local, remote] = match &self.role {
+            Role::Datagrams(Some(made), _) => made.names(),
+            Role::Stream(stream, _) => {
+                let names = stream.names();
+                [names.map(|it| it.local), names.map(|it| it.remote)]
+            }
+            _ => [None; 2],
+        };
+        let (local, remote) = local.zip(remote).ok_or(Errno::NOTCONN)?;
+        let lane = match &self.role {
+            Role::Datagrams(Some(made), _) => made.lane(),
+            Role::Stream(stream, _) => stream.lane(),
+            _ => return Err(Errno::NOTCONN),
+        };
+        let ends = (local.ip().to_canonical(), remote.ip().to_canonical());
+        let (id, fabric) = (self.stack.id(), &self.stack.inner.fabric);
+        let mtu = fabric.visit(lane, |now, lane| lane.way_mtu(now, id, ends)).flatten();
+        mtu.map(|mtu| mtu.bytes().into()).ok_or(Errno::NOTCONN)
     }
 
     /// The options that the program keeps in its stream's words; before there is one, those that it begins with.
@@ -342,10 +381,11 @@ impl Socket {
             Role::Fresh(_) => (State::Fresh, None),
             Role::Listening(..) => (State::Listening, None),
             Role::Stream(stream, _) => (State::Connected, Some(self.place(stream))),
-            Role::Datagrams(made, _) => {
+            Role::Datagrams(made, options) => {
+                let kind = if options.kind == DatagramKind::Echo { Kind::Echo } else { Kind::Datagram };
                 let place = made.as_ref().map(|it| self.datagram_place(it));
                 let state = if place.is_some() { State::Connected } else { State::Fresh };
-                return Answer::Attached { socket, family: self.family, kind: Kind::Datagram, state, place };
+                return Answer::Attached { socket, family: self.family, kind, state, place };
             }
         };
         Answer::Attached { socket, family: self.family, kind: Kind::Stream, state, place }

@@ -20,6 +20,7 @@ fn requests() -> Vec<Request> {
         Request::GetOption { socket, level: 1, name: 4, len: OPTION_MAX as u32 },
         Request::Names { socket },
         Request::Linger { socket },
+        Request::Fault { socket },
         Request::Urgent { socket, end: u64::MAX },
         Request::Attach,
         Request::Waiter { arena: 9 },

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::buffers;
 use crate::datagram::{self, Extra};
+use crate::faults::Told;
 
 const SOL_UDP: c_int = 17;
 const UDP_SEGMENT: c_int = 103;
@@ -127,7 +128,11 @@ impl Growing<'_> {
 ///
 /// # Safety
 /// The room for control data is writable and nobody else's, or among what [`buffers::check`] refuses.
-pub(crate) unsafe fn write(message: &mut msghdr, beside: Option<(Envelope, u64)>) -> Result<c_int, Errno> {
+pub(crate) unsafe fn write(
+    message: &mut msghdr,
+    beside: Option<(Envelope, u64)>,
+    fault: Option<&Told>,
+) -> Result<c_int, Errno> {
     let len = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
     message.msg_controllen = 0;
     let Some((envelope, bits)) = beside else { return Ok(0) };
@@ -135,7 +140,15 @@ pub(crate) unsafe fn write(message: &mut msghdr, beside: Option<(Envelope, u64)>
     // SAFETY: the caller's promise.
     let room = unsafe { buffers::bytes_mut(control, len) }?;
     let mut growing = Growing { room, len: 0, is_cut: false };
-    tell(&mut growing, &envelope, bits);
+    match fault {
+        None => tell(&mut growing, &envelope, bits),
+        Some(fault) => {
+            if let Some(envelope) = &fault.envelope {
+                tell(&mut growing, envelope, bits);
+            }
+            growing.add(fault.option.0, fault.option.1, fault.bytes());
+        }
+    }
     message.msg_controllen = growing.len;
     Ok(if growing.is_cut { libc::MSG_CTRUNC } else { 0 })
 }

@@ -14,7 +14,7 @@ use crate::real::hooks;
 use crate::socket::{self, Held};
 
 use super::control;
-use crate::{passing, session};
+use crate::{faults, passing, session};
 
 hooks! {
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = socket::at(fd).map(|s| {
@@ -89,14 +89,18 @@ unsafe fn receive(socket: Held, message: &mut msghdr, flags: c_int) -> Result<us
     // SAFETY: the caller's promise.
     unsafe {
         let pieces = buffers::pieces(message.msg_iov, message.msg_iovlen, Errno::MSGSIZE)?;
-        let received = socket.receive(&mut Sink::new(pieces)?, flags)?;
+        let mut sink = Sink::new(pieces)?;
+        let (received, fault) = match flags & libc::MSG_ERRQUEUE {
+            0 => (socket.receive(&mut sink, flags)?, None),
+            _ => faults::take(&socket, &mut sink).map(|(received, fault)| (received, Some(fault)))?,
+        };
         match &received.from {
             Some(from) if !message.msg_name.is_null() => {
                 address::write(from, message.msg_name.cast(), &raw mut message.msg_namelen)?;
             }
             _ => message.msg_namelen = 0,
         }
-        message.msg_flags = received.flags | control::write(message, received.beside)?;
+        message.msg_flags = received.flags | control::write(message, received.beside, fault.as_ref())?;
         Ok(received.bytes)
     }
 }

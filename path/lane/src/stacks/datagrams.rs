@@ -4,7 +4,7 @@
 //! fit a receive queue is dropped and counted. What they send is `datagrams_out.rs`'s.
 
 use core::mem;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU8;
 
 use firelane_frame::{Envelope, Frame};
@@ -16,7 +16,7 @@ use firelane_units::{DropReason, LinkId, Port, SocketId};
 use super::inbound::Inside;
 use super::shard::Shard;
 use crate::common::Common;
-use crate::message::{Bind, ConnectDatagrams, DatagramKind, DatagramOption};
+use crate::message::{Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault};
 use crate::steer::datagram_lane;
 
 /// A datagram socket.
@@ -51,6 +51,10 @@ pub(super) struct DatagramOptions {
     pub(super) dont_fragment: bool,
     /// Datagrams of one length that come together are handed over together (UDP_GRO).
     joins: bool,
+    /// Its program is told of each error over IPv4, and over IPv6.
+    hears: [bool; 2],
+    /// Records of echoes have ICMP's header.
+    pub(super) has_header: bool,
 }
 
 impl Default for DatagramOptions {
@@ -65,6 +69,8 @@ impl Default for DatagramOptions {
             tos: 0,
             dont_fragment: false,
             joins: false,
+            hears: [false; 2],
+            has_header: false,
         }
     }
 }
@@ -96,6 +102,11 @@ impl DatagramSocket {
     /// Whether its program wants to know that a router could not pass on what may not be cut.
     pub(crate) fn hears_of_mtu(&self) -> bool {
         self.options.dont_fragment
+    }
+
+    /// Whether its program is told of each datagram to such an address that does not arrive.
+    pub(crate) fn hears_faults(&self, to: IpAddr) -> bool {
+        self.options.hears[usize::from(to.is_ipv6())]
     }
 
     /// Something that the program is told at its next call.
@@ -350,8 +361,18 @@ impl<D> Inside<'_, D> {
             DatagramOption::DontFragment(on) => place.options.dont_fragment = on,
             DatagramOption::ReceiveOffload(on) => place.options.joins = on,
             DatagramOption::ReceiveQueue(bytes) => place.slot.recv.set_capacity(bytes),
+            DatagramOption::Faults { v4, v6 } => place.options.hears = [v4, v6],
+            DatagramOption::WholeMessages(on) => place.options.has_header = on,
         }
         place.route = None;
+    }
+
+    /// Tells a socket's program what became of a datagram.
+    pub(super) fn tell_fault(&mut self, socket: SocketId, fault: Fault) {
+        if let Some(place) = self.shard.datagrams.get(socket.index()) {
+            let token = place.slot.shared().words().token();
+            self.common.outbox.faults.push((token, fault));
+        }
     }
 
     pub(crate) fn tell_datagrams(&mut self, socket: SocketId, ready: Ready) {

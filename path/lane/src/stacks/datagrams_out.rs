@@ -19,7 +19,7 @@ use super::datagrams::{DatagramOptions, DatagramSocket};
 use super::echoes;
 use super::inbound::Inside;
 use crate::links::Links;
-use crate::message::DatagramKind;
+use crate::message::{DatagramKind, Fault};
 use crate::steps::Step;
 
 /// How many records one socket may send before the next one has its turn.
@@ -117,7 +117,7 @@ impl<D> Inside<'_, D> {
             match sent {
                 Ok(()) => {}
                 Err(Unsent::Until(at)) => return Pause::Until(at),
-                Err(Unsent::Never(error)) => self.cannot_send(socket, error, envelope.segments(len)),
+                Err(Unsent::Never(error)) => self.cannot_send(socket, error, &envelope, len),
             }
             if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
                 place.slot.send.skip(len);
@@ -184,7 +184,7 @@ impl<D> Inside<'_, D> {
     fn send_copy(&mut self, socket: SocketId, letter: &Letter, egress: &mut Egress) -> Result<(), Unsent> {
         let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
         let is_echo = place.kind == DatagramKind::Echo;
-        let room = letter.len + if is_echo { echoes::HEADER } else { 0 };
+        let room = letter.len + if is_echo { echoes::header_of(place) } else { 0 };
         let mut frame = self.common.pools.take(room).ok_or(SocketError::NoBuffers)?;
         let is_filled = match is_echo {
             true => echoes::fill(place, (egress.src, egress.dst), letter.len, &mut frame),
@@ -252,11 +252,18 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    fn cannot_send(&mut self, socket: SocketId, error: SocketError, count: usize) {
+    fn cannot_send(&mut self, socket: SocketId, error: SocketError, envelope: &Envelope, len: usize) {
         if let Some(place) = self.shard.datagrams.get(socket.index()) {
             place.fail(error);
+            let to = SocketAddr::new(envelope.peer.ip().to_canonical(), envelope.peer.port());
+            if error == SocketError::MessageTooLong
+                && place.hears_faults(to.ip())
+                && let Ok((egress, _)) = self.way_of(socket, &Envelope { peer: to, ..*envelope })
+            {
+                self.tell_fault(socket, Fault::TooLong { to, mtu: egress.mtu });
+            }
         }
-        self.shard.udp_counters.unsendable += count as u64;
+        self.shard.udp_counters.unsendable += envelope.segments(len) as u64;
         self.tell_datagrams(socket, Ready::ALL);
     }
 }

@@ -1,8 +1,8 @@
 //! Echoes of ICMP that programs ask for, and their answers (RFC 792, RFC 1122 §3.2.2.6, RFC 4443 §4).
 //!
 //! A socket for echoes is a datagram socket whose port is the identifier of its questions, in the netstack's home lane, where
-//! ICMP is. What it queues and gets is what follows the identifier: two octets of sequence number, and text. Called by
-//! `inbound.rs` with answers and by `datagrams_out.rs` with questions.
+//! ICMP is. What it queues and gets is what follows the identifier: two octets of sequence number, and text; of a program of
+//! Linux' the whole message, whose header is made here all the same. Called by `inbound.rs` with answers and by `datagrams_out.rs` with questions.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -29,6 +29,11 @@ pub(super) const fn protocol(dst: IpAddr) -> IpProtocol {
     if dst.is_ipv4() { IpProtocol::ICMPV4 } else { IpProtocol::ICMPV6 }
 }
 
+/// What stands before a socket's record in the message.
+pub(super) const fn header_of(place: &DatagramSocket) -> usize {
+    if place.options.has_header { 0 } else { HEADER }
+}
+
 /// Makes the question of a socket's first record. Whether it can be one: it has a sequence number.
 pub(super) fn fill(
     place: &DatagramSocket,
@@ -36,12 +41,13 @@ pub(super) fn fill(
     len: usize,
     frame: &mut Frame,
 ) -> bool {
-    if len < SEQUENCE {
+    let before = header_of(place);
+    if before + len < HEADER + SEQUENCE {
         return false;
     }
-    let message = frame.append(HEADER + len);
-    let (header, rest) = message.split_at_mut(HEADER);
-    place.slot.send.copy_payload(rest);
+    let message = frame.append(before + len);
+    place.slot.send.copy_payload(&mut message[before..]);
+    let header = &mut message[..HEADER];
     header.fill(0);
     header[0] = if dst.is_ipv4() { ECHO_V4 } else { ECHO_V6 };
     header[4..].copy_from_slice(&place.local.port().to_be_bytes());
@@ -77,7 +83,7 @@ impl<D> Inside<'_, D> {
             dont_fragment: None,
             segment: 0,
         };
-        let has_room = place.slot.recv.push(&envelope, &message[HEADER..]);
+        let has_room = place.slot.recv.push(&envelope, &message[HEADER - header_of(place)..]);
         self.tell_datagrams(socket, Ready::READABLE);
         match has_room {
             true => self.common.deliver_seen(packet.frame),

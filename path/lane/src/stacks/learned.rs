@@ -15,7 +15,7 @@ use firelane_units::{LaneId, Port};
 use firelane_wire::IpProtocol;
 
 use super::inbound::Inside;
-use crate::message::{LaneMessage, Learned};
+use crate::message::{DatagramKind, Fault, LaneMessage, Learned};
 use crate::outbox::Notice;
 use crate::steer::{connection_lane, datagram_lane};
 
@@ -109,6 +109,7 @@ impl<D> Inside<'_, D> {
         let lane = match (error.protocol, &tuple) {
             (IpProtocol::TCP, Some(tuple)) => connection_lane(tuple, steering, &key),
             (IpProtocol::UDP, Some(_)) => datagram_lane(local.1, steering, &key),
+            (IpProtocol::ICMPV4 | IpProtocol::ICMPV6, _) => steering.home(),
             _ => return,
         };
         if lane != self.common.id {
@@ -140,24 +141,25 @@ impl<D> Inside<'_, D> {
 
     fn blame_datagrams(&mut self, local: (IpAddr, Port), remote: (IpAddr, Port), error: &TransportError) {
         let end = |(ip, port): (IpAddr, Port)| SocketAddr::new(ip, port.0);
-        let Some(blamed) = self.shard.udp.blamed(end(local), end(remote)) else { return };
+        let kind = if error.protocol == IpProtocol::UDP { DatagramKind::Udp } else { DatagramKind::Echo };
+        let Some(blamed) = self.shard.datagram_table(kind).blamed(end(local), end(remote)) else { return };
         if let ErrorKind::TooBig { mtu } = error.kind {
             self.shard.ip.core.confirm_path_mtu(self.common.now, error.dst, mtu);
             self.shard.ip.touch();
-            if let Blamed::Connected(socket) = blamed
-                && let Some(place) = self.shard.datagrams.get(socket.index())
-                && place.hears_of_mtu()
-            {
-                place.fail(SocketError::MessageTooLong);
-                self.tell_datagrams(socket, Ready::ALL);
-            }
-            return;
         }
+        let socket = blamed.socket();
+        let Some(place) = self.shard.datagrams.get(socket.index()) else { return };
+        if place.hears_faults(error.dst) {
+            return self.tell_fault(socket, Fault::Told(*error));
+        }
+        let failure = match error.kind {
+            ErrorKind::TooBig { .. } if place.hears_of_mtu() => SocketError::MessageTooLong,
+            kind if is_hard(kind) => SocketError::Refused,
+            _ => return,
+        };
         // RFC 1122 §4.1.3.3; an unconnected socket could not know which peer is meant.
-        if let (Blamed::Connected(socket), true) = (blamed, is_hard(error.kind))
-            && let Some(place) = self.shard.datagrams.get(socket.index())
-        {
-            place.fail(SocketError::Refused);
+        if let Blamed::Connected(_) = blamed {
+            place.fail(failure);
             self.tell_datagrams(socket, Ready::ALL);
         }
     }

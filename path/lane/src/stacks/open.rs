@@ -4,14 +4,14 @@
 //! active one chooses a local port whose answers will arrive in this lane (RFC 6056 §3.3.3: from a secret
 //! offset per peer, so that nobody can guess the next port).
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use firelane_classify::{SteeringKey, Tuple};
 use firelane_ip::Egress;
 use firelane_socket::{Flags, Names, Ready, SocketError};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Birth, Connection, FastOpenAnswer, HalfOpen, Opening, Reopening, SegmentIn, TcpConfig};
-use firelane_units::{ConnId, DropReason, Instant, LaneId, NetstackId, Port, SeqNum};
+use firelane_units::{ConnId, DropReason, Instant, LaneId, Mtu, NetstackId, Port, SeqNum};
 
 use super::Stacks;
 use super::conn::Conn;
@@ -22,6 +22,12 @@ use crate::message::{Connect, StreamOptions};
 use crate::steer::connection_lane;
 
 impl Stacks {
+    /// What the way between two stations carries.
+    pub(crate) fn way_mtu(&mut self, now: Instant, id: NetstackId, ends: (IpAddr, IpAddr)) -> Option<Mtu> {
+        let shard = self.shards.get_mut(id.index())?;
+        shard.ip.core.egress(now, Some(ends.0), ends.1).ok().map(|egress| egress.mtu)
+    }
+
     /// The lane in which the segments of a connection from a bound `local` to `remote` will arrive: the same for all who
     /// ask, once the address from which it will speak is known. `None` without a way there.
     pub(crate) fn lane_of_connect<D>(
