@@ -32,6 +32,8 @@ pub(crate) fn peer(socket: &Held) -> Result<Shown, Errno> {
         Some(address) => Some(address),
         None => session::names(socket)?.1,
     };
+    // Who was connected to port zero has a peer, and nobody is told.
+    let address = address.filter(|it| !socket.is_datagram() || it.port() != 0);
     Ok(shown(socket, address.ok_or(Errno::NOTCONN)?))
 }
 

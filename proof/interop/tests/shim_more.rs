@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{On, Sandbox, Stage};
+use firelane_interop::{On, Sandbox, Stage, search_path};
 
 fn script(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shim").join(name).to_string_lossy().into_owned()
@@ -56,4 +56,31 @@ fn as_the_kernels_with_routers(name: &str, least: usize) {
 #[test]
 fn datagrams_that_do_not_arrive_are_told_as_the_kernels() {
     as_the_kernels_with_routers("faults.py", 50);
+}
+
+#[test]
+fn echoes_are_asked_for_as_in_the_kernel() {
+    as_the_kernels_with_routers("echoes.py", 30);
+}
+
+#[test]
+fn ping_finds_who_is_there() {
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        // A copy has no rights of its own, with which the loader would leave the library away.
+        let ping = stage.folder().join("ping");
+        let installed =
+            search_path().split(':').map(|folder| Path::new(folder).join("ping")).find(|it| it.exists());
+        std::fs::copy(installed.expect("ping is installed"), &ping).unwrap();
+        let ping = ping.to_string_lossy();
+        for far in [Stage::KERNEL, Stage::FIRELANE] {
+            let told = stage.ask(On::Firelane, &[&ping, "-n", "-c", "3", "-i", "0.2", far]);
+            assert!(told.contains("3 packets transmitted, 3 received, 0% packet loss"), "{told}");
+        }
+        let silent = stage.run(On::Firelane, &[&ping, "-n", "-c", "1", "-W", "9", "10.0.0.77"]);
+        assert!(!silent.status.success());
+        assert!(silent.stdout.contains("Destination Host Unreachable"), "{silent:?}");
+        stage.wait_until_nothing_is_left();
+    }
 }

@@ -119,17 +119,13 @@ impl Socket {
         if matches!(self.role, Role::Datagrams(None, _)) {
             self.bind_datagrams(SocketAddr::new(any(self.family), 0))?;
         }
-        let Role::Datagrams(Some(made), options) = &self.role else { return Err(Errno::INVAL) };
+        let Role::Datagrams(Some(made), _) = &self.role else { return Err(Errno::INVAL) };
         let mut remote = Some(canonical(address)).filter(|it| !it.ip().is_unspecified() || it.port() != 0);
         if let Some(remote) = remote.as_mut().filter(|it| it.ip().is_unspecified()) {
             // As Linux has it: nobody's address is this host's.
             let host: IpAddr =
                 if remote.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
             remote.set_ip(host);
-        }
-        if let (Some(remote), DatagramKind::Echo) = (&mut remote, options.kind) {
-            // Echoes have no port at the far end.
-            remote.set_port(0);
         }
         made.connect(&self.stack.inner.fabric, &self.arena, remote).map_err(errno)?;
         Ok(Answer::Stream { place: self.datagram_place(made) })

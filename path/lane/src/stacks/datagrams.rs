@@ -194,7 +194,10 @@ impl<D> Inside<'_, D> {
         let mut binding = place.unconnected.at_port(Port(local.port()));
         if let Some(remote) = remote {
             let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
-            binding = binding.connected(remote).map_err(|_| SocketError::AddressNotAvailable)?;
+            // Whoever answers an echo is heard, as in Linux: what was asked is told by its identifier.
+            if place.kind == DatagramKind::Udp {
+                binding = binding.connected(remote).map_err(|_| SocketError::AddressNotAvailable)?;
+            }
             if local.ip().is_unspecified() {
                 let link = place.link.or(place.options.multicast_link);
                 let egress = shard.ip.core.egress_by(self.common.now, link, None, remote.ip());

@@ -83,7 +83,7 @@ impl<D> Inside<'_, D> {
             dont_fragment: None,
             segment: 0,
         };
-        let has_room = place.slot.recv.push(&envelope, &message[HEADER - header_of(place)..]);
+        let has_room = place.slot.recv.push(&envelope, &message[header_of(place)..]);
         self.tell_datagrams(socket, Ready::READABLE);
         match has_room {
             true => self.common.deliver_seen(packet.frame),
