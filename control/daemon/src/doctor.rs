@@ -17,7 +17,7 @@ const PROBED: &str = "lo";
 
 /// Looks at everything. `problems` is what the configuration asks for in vain.
 pub(crate) fn examine(works: &Works, lanes: usize, problems: &[String]) -> Vec<Finding> {
-    let mut findings = vec![kernel(), cpus(lanes), tap(), afxdp(), files()];
+    let mut findings = vec![kernel(), cpus(lanes, &works.engine.lane_cpus()), tap(), afxdp(), files()];
     for (name, lower) in &works.links {
         let Some(interface) = &lower.nic else { continue };
         let state = match (interface.state(), interface.detour()) {
@@ -49,12 +49,18 @@ fn kernel() -> Finding {
     finding("kernel", FindingState::Ok, format!("Linux {}", release.trim()))
 }
 
-fn cpus(lanes: usize) -> Finding {
+fn cpus(lanes: usize, of_lanes: &[Vec<usize>]) -> Finding {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let bound: Vec<String> = of_lanes.iter().filter(|it| it.len() == 1).map(|it| it[0].to_string()).collect();
+    let where_bound = match bound.len() == lanes && lanes > 0 {
+        true => format!(", in their order on {}", bound.join(",")),
+        false => String::new(),
+    };
     if lanes > cpus {
-        return finding("cpus", FindingState::Note, format!("{cpus} for {lanes} lanes, which share them"));
+        let text = format!("{cpus} for {lanes} lanes, which share them{where_bound}");
+        return finding("cpus", FindingState::Note, text);
     }
-    finding("cpus", FindingState::Ok, format!("{cpus} for {lanes} lanes"))
+    finding("cpus", FindingState::Ok, format!("{cpus} for {lanes} lanes{where_bound}"))
 }
 
 fn tap() -> Finding {

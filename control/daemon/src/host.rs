@@ -16,7 +16,7 @@ use firelane_api::{
     ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
     TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, leased_object,
 };
-use firelane_model::{Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules};
+use firelane_model::{Cpus, Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
 use firelane_shm::control::{ADDRESSES_MAX, Interface};
 use firelane_units::{IpPrefix, NetstackId};
@@ -78,7 +78,9 @@ impl Host {
     pub(crate) fn start(parts: Parts, wanted: &Model) -> Self {
         let Parts { instance, lanes_given, works, state, early } = parts;
         // Lanes run already.
-        let active = Model { daemon: wanted.daemon.clone(), ..Model::default() };
+        // As many lanes as are wanted run; on which CPUs is the first thing that is carried out.
+        let daemon = Daemon { cpus: Cpus::default(), ..wanted.daemon.clone() };
+        let active = Model { daemon, ..Model::default() };
         let store = Store { active, persistent: wanted.clone() };
         let addresses = Addresses::default();
         let (failed, history_fault) = (Vec::new(), None);
@@ -356,13 +358,30 @@ impl Inner {
             problems
                 .push(format!("lanes: {lost} of {running} out of service after a fault; the log says more"));
         }
-        if let Daemon { lanes: Lanes::Count(wanted) } = self.store.active.daemon
+        problems.extend(self.lanes_elsewhere());
+        if let Daemon { lanes: Lanes::Count(wanted), .. } = self.store.active.daemon
             && usize::from(wanted) != running
             && !lanes_given
         {
             problems.push(format!("lanes: {running} run; {wanted} will after the next start of firelaned"));
         }
         problems
+    }
+
+    /// Lanes that do not run on the CPU that they have: it went off line since, or somebody has moved them.
+    fn lanes_elsewhere(&self) -> Vec<String> {
+        let wanted: Vec<usize> = self.store.active.daemon.cpus.numbers().collect();
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let lanes = self.works.engine.lane_cpus().into_iter().zip(wanted.iter().cycle()).enumerate();
+        let elsewhere = lanes.filter(|(_, (cpus, wanted))| cpus.as_slice() != core::slice::from_ref(*wanted));
+        elsewhere
+            .map(|(lane, (cpus, wanted))| {
+                let cpus = cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+                format!("cpus: lane {lane} may run on {cpus}, not on {wanted} alone, which went off line, or it was moved")
+            })
+            .collect()
     }
 
     /// Whether what `step` makes is still wanted and still not there.

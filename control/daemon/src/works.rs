@@ -93,8 +93,10 @@ impl Works {
     /// Carries out `step`; `present` is the model before it.
     pub(crate) fn carry_out(&mut self, step: &Step, present: &Model) -> Done {
         match &step.action {
-            // Lanes are made at the start; status says what the next one changes.
-            Action::SetDaemon(..) => Ok(()),
+            // Lanes are made at the start; status says what the next one changes. Where they run changes now.
+            Action::SetDaemon(_, to) => {
+                self.engine.set_cpus(&to.cpus.numbers().collect::<Vec<_>>()).map_err(refused)
+            }
             Action::CreateNetstack(name, tunables) => self.create_netstack(name, tunables),
             Action::SetTunables(name, _, tunables) => self.set_tunables(name, tunables),
             Action::DeleteNetstack(name) => {
@@ -631,6 +633,7 @@ pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
         E::Rule(RuleError::TooManyMaskSets | RuleError::TooManyRangePairs) => Status::TooMany,
         E::NoUser(_) => Status::NoIf,
         E::Device(_) | E::Tap(_) => Status::Io,
+        E::NoCpu { .. } => Status::BadValue,
         E::ManyCaptures(_) => Status::TooMany,
         E::Tracing | E::Metering => Status::TooMany,
         E::HasUplink(_) | E::LaneFailed => Status::Failed,

@@ -26,6 +26,7 @@ use firelane_units::{
 };
 
 use crate::chance::Chance;
+use crate::cpus::Threads;
 use crate::error::ChangeError;
 use crate::fabric::{Fabric, LaneSizes};
 use crate::netstack_config::NetstackConfig;
@@ -116,6 +117,7 @@ pub(crate) struct Inner {
     next_lane: AtomicU32,
     stop: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) lane_threads: Mutex<Threads>,
     pub(crate) notices: Mutex<Receiver<(LaneId, Notice)>>,
     /// Notices that were looked at for what they say about addresses, and that nobody has taken.
     pub(crate) noted: Mutex<VecDeque<(LaneId, Notice)>>,
@@ -145,6 +147,7 @@ impl Engine {
             next_lane: AtomicU32::new(0),
             stop: Arc::default(),
             threads: Mutex::default(),
+            lane_threads: Mutex::new(Threads::of(Vec::new())),
             notices: Mutex::new(receiver),
             noted: Mutex::default(),
             stable_secret: config.stable_secret,
@@ -164,19 +167,28 @@ impl Engine {
             let thread = std::thread::Builder::new().name(name).spawn(move || {
                 let bound = cpu.map_or(Ok(()), |cpu| worker.bind_to_cpu(cpu));
                 let go_on = bound.is_ok();
-                let _ = sender.send(bound.map_err(|e| (cpu, e)));
+                let this = (worker.lane(), rustix::thread::gettid());
+                let _ = sender.send(bound.map(|()| this).map_err(|e| (cpu, e)));
                 if go_on {
                     worker.run();
                 }
             })?;
             self.0.threads().push(thread);
         }
+        let mut lanes = Vec::new();
         for _ in 0..config.lanes {
-            if let Ok(Err((cpu, error))) = started.recv() {
-                let text = format!("CPU {}: {error}", cpu.unwrap_or_default());
-                return Err(io::Error::new(error.kind(), text));
+            match started.recv() {
+                Ok(Ok(lane)) => lanes.push(lane),
+                Ok(Err((cpu, error))) => {
+                    let text = format!("CPU {}: {error}", cpu.unwrap_or_default());
+                    return Err(io::Error::new(error.kind(), text));
+                }
+                // A thread that has ended has said why.
+                Err(_) => {}
             }
         }
+        lanes.sort_unstable_by_key(|&(lane, _)| lane);
+        self.lane_threads().lanes = lanes.into_iter().map(|(_, thread)| thread).collect();
         Ok(())
     }
 

@@ -40,6 +40,13 @@ pub enum ChangeError {
     Tracing,
     /// Somebody counts steps already.
     Metering,
+    /// A lane cannot run on that CPU; these are those of this process.
+    NoCpu {
+        /// Which.
+        cpu: usize,
+        /// Where lanes may run.
+        usable: Vec<usize>,
+    },
     /// A lane is out of service after a fault of ours.
     LaneFailed,
 }
@@ -70,6 +77,13 @@ impl fmt::Display for ChangeError {
             Self::ManyCaptures(most) => write!(f, "{most} captures run already"),
             Self::Tracing => f.write_str("a trace runs already"),
             Self::Metering => f.write_str("steps are counted already"),
+            Self::NoCpu { cpu, usable } => {
+                let usable = usable.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+                write!(
+                    f,
+                    "CPU {cpu} does not exist, is off line or is not for this process, which has {usable}"
+                )
+            }
             Self::LaneFailed => f.write_str("a lane is out of service"),
         }
     }

@@ -19,6 +19,7 @@ mod chance;
 mod clock;
 mod configured;
 mod counted;
+mod cpus;
 mod desk;
 mod echo_socket;
 mod engine;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Cpus;
 use crate::limits::LANES_MAX;
 use crate::value::{TextValue, serde_as_text};
 
@@ -50,6 +51,10 @@ pub struct Daemon {
     /// How many lanes run.
     #[serde(default, skip_serializing_if = "is_auto")]
     pub lanes: Lanes,
+    /// The CPUs on which they run: the first lane on the first, and round again; without any, where the kernel likes.
+    #[serde(default, skip_serializing_if = "Cpus::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "0,2-3"))]
+    pub cpus: Cpus,
 }
 
 fn is_auto(lanes: &Lanes) -> bool {

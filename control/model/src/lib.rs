@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod cpus;
 mod daemon;
 mod dhcp;
 mod error;
@@ -43,6 +44,7 @@ mod value;
 mod vnic;
 
 pub use address::{Addrconf, Address, StaticAddress};
+pub use cpus::Cpus;
 pub use daemon::{Daemon, Lanes};
 pub use dhcp::{Dhcp, HostName};
 pub use error::{FieldError, FileError};

@@ -182,7 +182,11 @@ impl Step {
     fn fmt_settings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.action {
             Action::SetDaemon(from, to) => {
-                write!(f, "set daemon{}", Changes(&[change("lanes", &from.lanes, &to.lanes)]))
+                let list = [
+                    change("lanes", &from.lanes, &to.lanes),
+                    change("cpus", &shown(&from.cpus), &shown(&to.cpus)),
+                ];
+                write!(f, "set daemon{}", Changes(&list))
             }
             Action::SetTunables(name, from, to) => {
                 let differs = |prop: &&Prop| from.get(**prop) != to.get(**prop);

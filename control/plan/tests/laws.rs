@@ -134,6 +134,15 @@ live      set vnic bob0 minbw 40M -> 50M
 }
 
 #[test]
+fn lanes_move_between_cpus_live_but_another_number_of_them_is_another_start() {
+    let host = |daemon: &str| two_tenants(|text| format!("[daemon]\n{daemon}\n{text}"));
+    let here = host("lanes = 2");
+    let step = |to: &str| render(&plan(&host(to), &here));
+    assert_eq!(step("lanes = 2\ncpus = \"0,2-3\""), "live      set daemon cpus -- -> 0,2,3\n");
+    assert_eq!(step("lanes = 3\ncpus = \"1\""), "recreate  set daemon lanes 2 -> 3, cpus -- -> 1\n");
+}
+
+#[test]
 fn a_limit_changes_live_and_a_vlan_means_a_new_vnic_with_its_flow() {
     let present = two_tenants(|text| text);
     let limit = two_tenants(|text| text.replace("50M", "100M"));

@@ -90,6 +90,7 @@ pub fn model(bytes: &[u8]) -> Model {
     let dice = &mut Dice(bytes);
     let mut model = Model::default();
     model.daemon.lanes = dice.maybe(|dice| Lanes::Count(1 + dice.below(3) as u16)).unwrap_or_default();
+    model.daemon.cpus = ["", "0", "1,0", "0-3"][dice.below(4)].parse().unwrap_or_default();
     roll_lower(&mut model, dice);
     for number in 0..3 {
         if dice.below(3) > 0 {

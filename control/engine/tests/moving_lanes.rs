@@ -1,0 +1,99 @@
+//! Lanes that move between CPUs while their connections carry text: nothing is lost, and wrong CPUs change nothing.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use firelane::{ChangeError, Engine, Stack, TcpListener, TcpStream, WireConfig, wire};
+
+fn pair(lanes: usize) -> (Stack, Stack) {
+    let (left, right) = wire(WireConfig::default());
+    let stack = |end: firelane::Queue, n: u8| {
+        let builder =
+            Stack::builder().lanes(lanes).interface(end).mac(&format!("02:08:20:00:00:0{n}")).unwrap();
+        builder.address(&format!("10.0.0.{n}/24")).unwrap().build().unwrap()
+    };
+    (stack(left.into(), 1), stack(right.into(), 2))
+}
+
+/// The CPUs of this process: where lanes are before anybody says so.
+fn usable(engine: &Engine) -> Vec<usize> {
+    let of_lanes = engine.lane_cpus();
+    assert!(of_lanes.iter().all(|it| *it == of_lanes[0] && !it.is_empty()), "{of_lanes:?}");
+    of_lanes[0].clone()
+}
+
+#[test]
+fn connections_go_on_while_their_lanes_move() {
+    let (server, client) = pair(2);
+    let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+    thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
+        }
+    });
+    let engines = [server.engine(), client.engine()];
+    let cpus = usable(&engines[0]);
+    let ended = AtomicBool::new(false);
+    let moves = thread::scope(|scope| {
+        let mover = scope.spawn(|| {
+            let mut moves = 0;
+            while !ended.load(Ordering::Acquire) || moves < 20 {
+                let [first, second] = [moves % cpus.len(), (moves / 2) % cpus.len()].map(|n| cpus[n]);
+                for engine in &engines {
+                    engine.set_cpus(&[first, second]).unwrap();
+                    assert_eq!(engine.lane_cpus(), [[first], [second]]);
+                }
+                moves += 1;
+            }
+            moves
+        });
+        let streams: Vec<_> = (0..8u32)
+            .map(|seed| {
+                let mut stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+                scope.spawn(move || {
+                    let sent: Vec<u8> =
+                        (0..1_000_000u32).map(|n| (n.wrapping_mul(seed + 3) % 251) as u8).collect();
+                    let mut writing = stream.clone();
+                    let mut received = Vec::new();
+                    thread::scope(|scope| {
+                        scope.spawn(|| {
+                            writing.write_all(&sent).unwrap();
+                            writing.shutdown(Shutdown::Write).unwrap();
+                        });
+                        stream.read_to_end(&mut received).unwrap();
+                    });
+                    assert!(received == sent, "{} of {} bytes", received.len(), sent.len());
+                })
+            })
+            .collect();
+        streams.into_iter().for_each(|stream| stream.join().unwrap());
+        ended.store(true, Ordering::Release);
+        mover.join().unwrap()
+    });
+    assert!(moves >= 20);
+    for engine in &engines {
+        engine.set_cpus(&[]).unwrap();
+        assert_eq!(engine.lane_cpus(), [cpus.clone(), cpus.clone()]);
+    }
+}
+
+#[test]
+fn a_cpu_that_does_not_exist_is_refused_and_no_lane_moves() {
+    let (server, _client) = pair(2);
+    let engine = server.engine();
+    let cpus = usable(&engine);
+    engine.set_cpus(&cpus[..1]).unwrap();
+    let before = engine.lane_cpus();
+    let missing = (0..1024).rev().find(|cpu| !cpus.contains(cpu)).unwrap();
+    for wrong in [vec![missing], vec![cpus[0], missing], vec![cpus[0], cpus[0], missing], vec![usize::MAX]] {
+        match engine.set_cpus(&wrong) {
+            Err(ChangeError::NoCpu { cpu, usable }) => {
+                assert!(wrong.contains(&cpu) && usable == cpus, "{cpu} {usable:?}");
+            }
+            other => panic!("{wrong:?}: {other:?}"),
+        }
+        assert_eq!(engine.lane_cpus(), before, "{wrong:?}");
+    }
+}
