@@ -7,6 +7,7 @@ use crate::{
     Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo,
     NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo,
     SocketPage, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo,
+    WireInfo, WireStats,
 };
 
 /// Which of the two configurations is meant.
@@ -39,6 +40,8 @@ pub trait Api: Send + Sync {
     fn vnics(&self, which: Which) -> Result<Vec<VnicInfo>, ApiError>;
     /// Virtual switches.
     fn etherstubs(&self, which: Which) -> Result<Vec<EtherstubInfo>, ApiError>;
+    /// Wires.
+    fn wires(&self, which: Which) -> Result<Vec<WireInfo>, ApiError>;
     /// Flows.
     fn flows(&self, which: Which) -> Result<Vec<FlowInfo>, ApiError>;
     /// Address objects.
@@ -77,6 +80,8 @@ pub trait Api: Send + Sync {
     fn link_stats(&self) -> Result<Vec<LinkStats>, ApiError>;
     /// Traffic of every flow since it was made.
     fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError>;
+    /// What became of every wire's frames since it was made.
+    fn wire_stats(&self) -> Result<Vec<WireStats>, ApiError>;
     /// What every link or every flow has carried in a time. Asks the history and no lane.
     fn usage(&self, request: &UsageRequest) -> Result<Vec<Usage>, ApiError>;
     /// What the link or flow `name` has carried, piece by piece.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use firelane_model::{AddrObjName, Address, Etherstub, Flow, FlowName, LinkName, Mac, NetstackName, Vnic};
+use firelane_model::{
+    AddrObjName, Address, Etherstub, Flow, FlowName, LinkName, Mac, NetstackName, Vnic, Wire, WireSide,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -15,6 +17,12 @@ pub enum Change {
     CreateEtherstub(LinkName, Etherstub),
     /// Removes a virtual switch.
     DeleteEtherstub(LinkName),
+    /// Makes a wire between two virtual switches.
+    CreateWire(LinkName, Wire),
+    /// Sets or resets conditions of one direction of a wire, or of both.
+    ModifyWire(LinkName, Option<WireSide>, Vec<PropChange>),
+    /// Removes a wire.
+    DeleteWire(LinkName),
     /// Makes a VNIC.
     CreateVnic(LinkName, Vnic),
     /// Makes a VNIC over something else, or with another address or VLAN.

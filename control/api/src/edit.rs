@@ -12,7 +12,9 @@ use firelane_units::VlanId;
 
 use crate::change::default_netstack;
 use crate::filter::no_netstack;
-use crate::{ApiError, Change, PropChange, Status, VnicChange, addr_props, if_props, props, protocol_props};
+use crate::{
+    ApiError, Change, PropChange, Status, VnicChange, addr_props, if_props, props, protocol_props, wires,
+};
 
 /// Makes `change` on `model`; on an error the model is left half changed and must be thrown away.
 pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
@@ -22,6 +24,9 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
             model.etherstubs.insert(name.clone(), etherstub.clone());
         }
         Change::DeleteEtherstub(name) => delete_etherstub(model, name)?,
+        Change::CreateWire(name, wire) => wires::create(model, name, wire)?,
+        Change::ModifyWire(name, side, changes) => wires::modify(model, name, *side, changes)?,
+        Change::DeleteWire(name) => wires::delete(model, name)?,
         Change::CreateVnic(name, vnic) => create_vnic(model, name, vnic)?,
         Change::ModifyVnic(name, change) => modify_vnic(model, name, change)?,
         Change::DeleteVnic(name) => delete_vnic(model, name)?,
@@ -76,6 +81,9 @@ fn free_name(model: &Model, name: &LinkName) -> Result<(), ApiError> {
 fn unused(model: &Model, name: &LinkName) -> Result<(), ApiError> {
     if let Some((flow, _)) = model.flows_on(name.as_str()).next() {
         return Err(ApiError::new(Status::LinkHasFlows, "flow", flow, ""));
+    }
+    if let Some((wire, _)) = model.wire_of(name.as_str()) {
+        return Err(ApiError::new(Status::LinkBusy, "wire", wire, ""));
     }
     match model.vnics_over(name.as_str()).next() {
         Some((vnic, _)) => Err(ApiError::new(Status::LinkBusy, "vnic", vnic, "")),
@@ -154,6 +162,7 @@ fn rename_link(model: &mut Model, from: &LinkName, to: &LinkName) -> Result<(), 
         }
         model.vnics.insert(to.clone(), vnic);
     }
+    wires::rename_end(model, from, to);
     model.vnics.values_mut().filter(|vnic| vnic.over == *from).for_each(|vnic| vnic.over = to.clone());
     model.flows.values_mut().filter(|flow| flow.link == *from).for_each(|flow| flow.link = to.clone());
     Ok(())

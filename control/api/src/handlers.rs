@@ -10,12 +10,13 @@ use crate::change::{
 use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
 use crate::trace::{WATCH_SECONDS_MAX, within};
+use crate::wires::{CreateWire, ModifyWire};
 use crate::{
     AddrInfo, AddrProperty, Api, ApiError, Change, ChangeFilter, ChangeRequest, DropInfo, EtherstubInfo,
     FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo,
     NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo,
     SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageOf,
-    UsageRequest, UsageSample, VnicInfo, openapi, paths,
+    UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats, openapi, paths,
 };
 
 type Reply = Result<Vec<u8>, ApiError>;
@@ -42,6 +43,10 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, paths::ETHERSTUBS, etherstubs),
     route(Method::Post, paths::ETHERSTUBS, create_etherstub),
     route(Method::Delete, "/v1/etherstubs/{name}", delete_etherstub),
+    route(Method::Get, paths::WIRES, wires),
+    route(Method::Post, paths::WIRES, create_wire),
+    route(Method::Patch, "/v1/wires/{name}", modify_wire),
+    route(Method::Delete, "/v1/wires/{name}", delete_wire),
     route(Method::Get, paths::FLOWS, flows),
     route(Method::Post, paths::FLOWS, add_flow),
     route(Method::Delete, "/v1/flows/{name}", remove_flow),
@@ -71,6 +76,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, "/v1/programs/{name}", program),
     route(Method::Get, paths::LINK_STATS, link_stats),
     route(Method::Get, paths::FLOW_STATS, flow_stats),
+    route(Method::Get, paths::WIRE_STATS, wire_stats),
     route(Method::Get, paths::LINK_HISTORY, link_usage),
     route(Method::Get, "/v1/history/links/{name}", link_samples),
     route(Method::Get, paths::FLOW_HISTORY, flow_usage),
@@ -95,7 +101,7 @@ pub(crate) const ROUTES: &[Route] = &[
     components(schemas(Problem, LinkClass)),
     paths(
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
-        rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, flows, add_flow, remove_flow,
+        rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow,
         flow_props, set_flow_props, ifs, create_if, delete_if, if_props, set_if_props, addrs, create_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
     netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, drops, doctor, capture, trace, steps, link_usage, link_samples, flow_usage, flow_samples, filter, change_filter
     )
@@ -244,6 +250,51 @@ fn create_etherstub(api: &dyn Api, call: &Call<'_>) -> Reply {
     responses((status = 200), (status = "4XX", body = Problem)))]
 fn delete_etherstub(api: &dyn Api, call: &Call<'_>) -> Reply {
     change(api, call.temporary()?, Change::DeleteEtherstub(call.parsed("etherstub")?))
+}
+
+/// Wires.
+#[utoipa::path(get, path = "/v1/wires",
+    params(("persistent" = Option<bool>, Query, description = "what the next start begins with")),
+    responses((status = 200, body = Vec<WireInfo>), (status = "4XX", body = Problem)))]
+fn wires(api: &dyn Api, call: &Call<'_>) -> Reply {
+    body(&api.wires(call.which()?)?)
+}
+
+/// Makes a wire between two virtual switches.
+#[utoipa::path(post, path = "/v1/wires", request_body = CreateWire,
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn create_wire(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: CreateWire = call.json()?;
+    change(api, request.temporary, Change::CreateWire(request.name, request.wire))
+}
+
+/// Sets or resets conditions of one direction of a wire, or of both.
+#[utoipa::path(patch, path = "/v1/wires/{name}", request_body = ModifyWire,
+    params(("name" = String, Path, description = "the wire")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn modify_wire(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let ModifyWire { side, props, temporary } = call.json()?;
+    let changes = SetProps { props, temporary }.changes();
+    change(api, temporary, Change::ModifyWire(call.parsed("wire")?, side, changes))
+}
+
+/// Removes a wire.
+#[utoipa::path(delete, path = "/v1/wires/{name}",
+    params(("name" = String, Path, description = "the wire"),
+        ("temporary" = Option<bool>, Query, description = "returns at the next start")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn delete_wire(api: &dyn Api, call: &Call<'_>) -> Reply {
+    change(api, call.temporary()?, Change::DeleteWire(call.parsed("wire")?))
+}
+
+/// What became of wires' frames since they were made.
+#[utoipa::path(get, path = "/v1/stats/wires",
+    responses((status = 200, body = Vec<WireStats>), (status = "4XX", body = Problem)))]
+fn wire_stats(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.wire_stats()?)
 }
 
 /// Flows.

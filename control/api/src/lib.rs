@@ -45,6 +45,7 @@ mod trace;
 mod usage;
 mod view;
 mod ways;
+mod wires;
 
 pub use addr_props::AddrProperty;
 pub use api::{Api, Which};
@@ -76,3 +77,4 @@ pub use view::{
     ProtocolProperty, Snapshot, StatusInfo, Stopped, Traffic, VnicInfo,
 };
 pub use ways::{NeighbourInfo, RouteInfo};
+pub use wires::{CreateWire, ModifyWire, WireCounts, WireInfo, WireStats, set_wire_prop};

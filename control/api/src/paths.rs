@@ -15,6 +15,8 @@ pub const LINKS: &str = "/v1/links";
 pub const VNICS: &str = "/v1/vnics";
 /// Virtual switches.
 pub const ETHERSTUBS: &str = "/v1/etherstubs";
+/// Wires.
+pub const WIRES: &str = "/v1/wires";
 /// Flows.
 pub const FLOWS: &str = "/v1/flows";
 /// Address objects.
@@ -35,6 +37,8 @@ pub const PROGRAMS: &str = "/v1/programs";
 pub const LINK_STATS: &str = "/v1/stats/links";
 /// Traffic of flows.
 pub const FLOW_STATS: &str = "/v1/stats/flows";
+/// What became of wires' frames.
+pub const WIRE_STATS: &str = "/v1/stats/wires";
 /// What links have carried over time.
 pub const LINK_HISTORY: &str = "/v1/history/links";
 /// What flows have carried over time.

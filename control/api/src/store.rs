@@ -104,6 +104,7 @@ fn is_deletion(change: &Change) -> bool {
     matches!(
         change,
         Change::DeleteEtherstub(_)
+            | Change::DeleteWire(_)
             | Change::DeleteVnic(_)
             | Change::RenameLink(..)
             | Change::RemoveFlow(_)
@@ -123,6 +124,7 @@ fn only_persistent(change: &Change, error: ApiError) -> ApiError {
             ApiError::new(Status::PersistentFlowExists, "flow", name, "")
         }
         Change::ModifyVnic(..)
+        | Change::ModifyWire(..)
         | Change::SetLinkProps(..)
         | Change::SetFlowProps(..)
         | Change::SetNetstackProps(..)

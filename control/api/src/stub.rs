@@ -15,7 +15,7 @@ use crate::{
     LinkInfo, LinkState, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport,
     Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status,
     StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample,
-    VnicInfo, Which, leased_object,
+    VnicInfo, Which, WireInfo, WireStats, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -29,6 +29,8 @@ pub struct Stub {
     pub link_stats: Vec<LinkStats>,
     /// What `flow_stats` answers.
     pub flow_stats: Vec<FlowStats>,
+    /// What `wire_stats` answers.
+    pub wire_stats: Vec<WireStats>,
     /// What `drops` answers.
     pub drops: Vec<DropInfo>,
     /// What `trace` answers.
@@ -68,6 +70,7 @@ impl Stub {
             store,
             link_stats: Vec::new(),
             flow_stats: Vec::new(),
+            wire_stats: Vec::new(),
             drops: Vec::new(),
             trace: TraceReport::default(),
             steps: Vec::new(),
@@ -183,6 +186,10 @@ impl Api for Stub {
         Ok(self.snapshot(which, |it| it.etherstubs()))
     }
 
+    fn wires(&self, which: Which) -> Result<Vec<WireInfo>, ApiError> {
+        Ok(self.snapshot(which, |it| it.wires()))
+    }
+
     fn flows(&self, which: Which) -> Result<Vec<FlowInfo>, ApiError> {
         Ok(self.snapshot(which, |it| it.flows()))
     }
@@ -269,6 +276,10 @@ impl Api for Stub {
 
     fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError> {
         Ok(self.flow_stats.clone())
+    }
+
+    fn wire_stats(&self) -> Result<Vec<WireStats>, ApiError> {
+        Ok(self.wire_stats.clone())
     }
 
     fn usage(&self, request: &UsageRequest) -> Result<Vec<Usage>, ApiError> {

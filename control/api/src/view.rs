@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use crate::LaneReceived;
 use crate::{
-    AddrProperty, ApiError, LeaseInfo, Leased, ResolverInfo, Status, addr_props, if_props, props,
+    AddrProperty, ApiError, LeaseInfo, Leased, ResolverInfo, Status, WireInfo, addr_props, if_props, props,
     protocol_props,
 };
 
@@ -592,6 +592,11 @@ impl Snapshot<'_> {
     pub fn etherstubs(&self) -> Vec<EtherstubInfo> {
         let stubs = self.model.etherstubs.iter();
         stubs.map(|(name, stub)| EtherstubInfo { name: name.clone(), mtu: stub.mtu.bytes() }).collect()
+    }
+
+    /// Wires.
+    pub fn wires(&self) -> Vec<WireInfo> {
+        self.model.wires.iter().map(|(name, wire)| WireInfo::of(name, wire)).collect()
     }
 
     /// Flows.

@@ -14,7 +14,7 @@ use firelane_api::{
     Facts, FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats,
     NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport, Property, ProtocolCounters,
     ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
-    TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, leased_object,
+    TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, leased_object,
 };
 use firelane_model::{Cpus, Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
@@ -504,6 +504,10 @@ impl Api for Host {
         Ok(self.view(which, |it| it.etherstubs()))
     }
 
+    fn wires(&self, which: Which) -> Result<Vec<WireInfo>, ApiError> {
+        Ok(self.view(which, |it| it.wires()))
+    }
+
     fn flows(&self, which: Which) -> Result<Vec<FlowInfo>, ApiError> {
         Ok(self.view(which, |it| it.flows()))
     }
@@ -614,6 +618,10 @@ impl Api for Host {
     fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError> {
         let inner = self.lock();
         Ok(stats::flows(&inner.works, &inner.store.active))
+    }
+
+    fn wire_stats(&self) -> Result<Vec<WireStats>, ApiError> {
+        Ok(self.lock().works.wire_stats())
     }
 
     fn usage(&self, request: &UsageRequest) -> Result<Vec<Usage>, ApiError> {

@@ -45,6 +45,7 @@ mod text;
 mod trace;
 mod veth;
 mod ways;
+mod wires;
 mod works;
 
 use std::process::ExitCode;

@@ -33,6 +33,7 @@ fn without(model: &Model, name: &LinkName) -> Model {
     rest.links.remove(name);
     rest.etherstubs.remove(name);
     rest.vnics.retain(|vnic, it| vnic != name && it.over != *name);
+    rest.wires.retain(|_, it| !it.ends.contains(name));
     let Model { links, etherstubs, vnics, flows, netstacks, .. } = &mut rest;
     flows.retain(|_, it| {
         let name = &it.link;
@@ -71,6 +72,19 @@ mod tests {
             assert!(reached.validate().is_empty(), "after {touched}");
         }
         assert_eq!(reached, wanted);
+    }
+
+    #[test]
+    fn a_wire_is_made_again_with_its_end() {
+        let wired = "[etherstub.a0]\n[etherstub.b0]\n[wire.w0]\nends = ['a0', 'b0']\n";
+        let present = Model::from_toml("test", wired).unwrap();
+        let wanted = Model::from_toml("test", &wired.replace("[etherstub.b0]", "[etherstub.b0]\nmtu = 1500"));
+        let step = plan(&wanted.unwrap(), &present).remove(0);
+        let steps = instead_of(&step, &present).unwrap();
+        let lines: Vec<String> = steps.iter().map(ToString::to_string).collect();
+        let anew =
+            ["delete wire w0", "delete etherstub b0", "create etherstub b0", "create wire w0 from a0 to b0"];
+        assert_eq!(lines, anew);
     }
 
     #[test]

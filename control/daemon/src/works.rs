@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 
 use firelane::{
-    AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, RuleError, VnicConfig, VnicUser,
+    AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, RuleError, VnicConfig, VnicUser, Wire,
 };
 use firelane_api::{ApiError, Status};
 use firelane_model::{
@@ -36,6 +36,7 @@ pub(crate) struct Works {
     pub(crate) kernel: Kernel,
     pub(crate) links: BTreeMap<LinkName, Lower>,
     pub(crate) vnics: BTreeMap<LinkName, Upper>,
+    pub(crate) wires: BTreeMap<LinkName, Wire>,
     pub(crate) netstacks: BTreeMap<NetstackName, NetstackId>,
     pub(crate) flows: BTreeMap<FlowName, FlowId>,
     pub(crate) clients: Clients,
@@ -81,6 +82,7 @@ impl Works {
             kernel,
             links: BTreeMap::new(),
             vnics: BTreeMap::new(),
+            wires: BTreeMap::new(),
             netstacks: BTreeMap::new(),
             flows: BTreeMap::new(),
             clients,
@@ -114,6 +116,9 @@ impl Works {
             Action::DeleteLink(name) | Action::DeleteEtherstub(name) => self.delete_lower(name),
             Action::SetLink(name, from, to) => self.set_lower(name, from.into(), to.into()),
             Action::SetEtherstub(name, from, to) => self.set_lower(name, from.into(), to.into()),
+            Action::CreateWire(..) | Action::SetWire(..) | Action::DeleteWire(_) => {
+                self.step_of_wire(&step.action, present)
+            }
             Action::CreateVnic(name, vnic) => self.create_vnic(name, vnic, present),
             Action::SetVnic(name, from, to) => self.set_vnic(name, from, to),
             Action::DeleteVnic(name) => self.delete_vnic(name),

@@ -257,6 +257,18 @@ impl Engine {
         Ok(id)
     }
 
+    /// Takes its lower side from a link, with the flows of what passed there.
+    ///
+    /// # Errors
+    /// The link does not exist or has no uplink.
+    pub fn remove_uplink(&self, link: LinkId) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        let entry = registry.links.get_mut(&link).ok_or(ChangeError::NoLink(link))?;
+        let uplink = entry.uplink.take().ok_or(ChangeError::NoWire(link))?;
+        self.0.remove_flows(&mut registry, uplink)?;
+        self.0.tell_all(|_| Control::RemovePort(uplink))
+    }
+
     /// Makes a VNIC over a link.
     ///
     /// # Errors

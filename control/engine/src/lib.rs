@@ -49,6 +49,7 @@ mod udp_options;
 mod udp_socket;
 mod watch;
 mod watched;
+mod wires;
 mod worker;
 
 pub use capture::{Capture, CaptureOf};
@@ -71,6 +72,7 @@ pub use tcp_stream::TcpStream;
 pub use udp_messages::{Incoming, Outgoing};
 pub use udp_socket::UdpSocket;
 pub use watch::{StepMeter, Trace, TraceOf};
+pub use wires::Wire;
 pub use worker::{Ran, Worker};
 
 pub use firelane_classify::{FlowMatch, Headers, L3, RuleError};
@@ -82,7 +84,7 @@ pub use firelane_driver_memif::{
     MemifConfig, MemifQueue, MemifStatus, OpenError as MemifError, Role as MemifRole, Secret as MemifSecret,
     Standing, open as open_memif,
 };
-pub use firelane_driver_memory::{Conditions, WireConfig, wire};
+pub use firelane_driver_memory::{Chance, Conditions, Loss, Reorder, WireConfig, WireCounters, wire};
 pub use firelane_driver_packet::{PacketSocket, Promiscuity};
 pub use firelane_driver_tap::{OpenError, TapConfig, TapQueue, open as open_tap};
 pub use firelane_filter::{FilterCounts, Packet, RuleCount, StateCounts, Verdict};

@@ -42,6 +42,7 @@ mod tunables;
 mod validate;
 mod value;
 mod vnic;
+mod wire;
 
 pub use address::{Addrconf, Address, StaticAddress};
 pub use cpus::Cpus;
@@ -75,3 +76,4 @@ pub use service::{Service, ServiceKind};
 pub use tunables::Tunables;
 pub use value::spell_rate;
 pub use vnic::{Tap, Vnic, VnicUser};
+pub use wire::{Conditions, Delay, QueueBytes, Share, Wire, WireSide};

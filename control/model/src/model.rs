@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Link, LinkKind, LinkName, Netstack,
-    NetstackName, Service, ServiceName, Vnic,
+    NetstackName, Service, ServiceName, Vnic, Wire,
 };
 
 /// Everything that a host shall have.
@@ -24,6 +24,9 @@ pub struct Model {
     /// The virtual switches.
     #[serde(default, rename = "etherstub", skip_serializing_if = "BTreeMap::is_empty")]
     pub etherstubs: BTreeMap<LinkName, Etherstub>,
+    /// The wires between virtual switches.
+    #[serde(default, rename = "wire", skip_serializing_if = "BTreeMap::is_empty")]
+    pub wires: BTreeMap<LinkName, Wire>,
     /// The virtual NICs.
     #[serde(default, rename = "vnic", skip_serializing_if = "BTreeMap::is_empty")]
     pub vnics: BTreeMap<LinkName, Vnic>,
@@ -107,6 +110,17 @@ impl Model {
     /// The VNICs over `name`.
     pub fn vnics_over<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a LinkName, &'a Vnic)> {
         self.vnics.iter().filter(move |(_, vnic)| vnic.over.as_str() == name)
+    }
+
+    /// The wire that leads out of `name`.
+    pub fn wire_of(&self, name: &str) -> Option<(&LinkName, &Wire)> {
+        self.wires.iter().find(|(_, wire)| wire.ends.iter().any(|end| end.as_str() == name))
+    }
+
+    /// Whether a wire may lead out of `name`: nothing else does.
+    pub fn is_without_way_out(&self, name: &str) -> bool {
+        let in_memory = self.links.get(name).is_some_and(|link| link.kind == LinkKind::Memory);
+        in_memory || self.etherstubs.contains_key(name)
     }
 
     /// The flows on `link`.

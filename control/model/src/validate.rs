@@ -21,6 +21,7 @@ impl Model {
         let mut faults = Faults::default();
         self.check_counts(&mut faults);
         self.check_link_names(&mut faults);
+        self.check_wires(&mut faults);
         self.check_vnics(&mut faults);
         self.check_kernel_interfaces(&mut faults);
         self.check_memifs(&mut faults);
@@ -75,6 +76,24 @@ impl Model {
                     stub.mtu,
                     "an etherstub's mtu is from 576 to 9000",
                 );
+            }
+        }
+    }
+
+    fn check_wires(&self, faults: &mut Faults) {
+        let mut taken = BTreeMap::new();
+        for (name, wire) in &self.wires {
+            let field = format!("wire.{name}.ends");
+            for end in &wire.ends {
+                match self.class_of(end.as_str()) {
+                    Some(_) if self.is_without_way_out(end.as_str()) => {
+                        faults.unique(&mut taken, end, field.clone(), end);
+                    }
+                    Some(_) => {
+                        faults.add(&field, end, "has a way out already; a wire is between etherstubs");
+                    }
+                    None => faults.add(&field, end, "is unknown; a wire is between etherstubs"),
+                }
             }
         }
     }

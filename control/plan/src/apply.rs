@@ -17,6 +17,10 @@ pub fn apply_to_model(present: &mut Model, step: &Step) {
             change(present, &netstack, |it| it.addresses.remove(&name));
         }
         Action::DeleteVnic(name) => drop(present.vnics.remove(&name)),
+        Action::DeleteWire(name) => drop(present.wires.remove(&name)),
+        Action::CreateWire(name, wire) | Action::SetWire(name, _, wire) => {
+            drop(present.wires.insert(name, wire))
+        }
         Action::DeleteEtherstub(name) => drop(present.etherstubs.remove(&name)),
         Action::DeleteLink(name) => drop(present.links.remove(&name)),
         Action::DeleteNetstack(name) => drop(present.netstacks.remove(&name)),

@@ -78,6 +78,11 @@ impl<'a> Plan<'a> {
         {
             self.push(anew(wanted.vnics.contains_key(name)), Action::DeleteVnic(name.clone()));
         }
+        for (name, _) in
+            present.wires.iter().filter(|(name, it)| self.torn.wire(name, it)).collect::<Vec<_>>()
+        {
+            self.push(anew(wanted.wires.contains_key(name)), Action::DeleteWire(name.clone()));
+        }
         for name in present.etherstubs.keys().filter(|name| self.torn.etherstub(name)).collect::<Vec<_>>() {
             self.push(anew(wanted.class_of(name.as_str()).is_some()), Action::DeleteEtherstub(name.clone()));
         }
@@ -174,8 +179,22 @@ impl<'a> Plan<'a> {
         }
     }
 
+    fn build_wires(&mut self) {
+        for (name, shall) in &self.wanted.wires {
+            match self.present.wires.get(name) {
+                Some(is) if !self.torn.wire(name, is) => {
+                    if is != shall {
+                        self.push(Effect::Live, Action::SetWire(name.clone(), is.clone(), shall.clone()));
+                    }
+                }
+                is => self.push(anew(is.is_some()), Action::CreateWire(name.clone(), shall.clone())),
+            }
+        }
+    }
+
     fn build_top(&mut self) {
         let (wanted, present) = (self.wanted, self.present);
+        self.build_wires();
         for (name, shall) in &wanted.vnics {
             let is = present.vnics.get(name);
             if is.is_none_or(|is| self.torn.vnic(name, is)) {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use firelane_model::{
     AccountName, AddrObjName, Address, Daemon, Etherstub, Filter, Flow, FlowName, Interface, Link, LinkKind,
     LinkName, Memif, Netstack, NetstackName, Nic, NicDriver, Programs, Prop, ReversePath, Route, Service,
-    ServiceName, Switch, Tunables, Vnic, VnicUser, spell_rate,
+    ServiceName, Switch, Tunables, Vnic, VnicUser, Wire, WireSide, spell_rate,
 };
 use firelane_units::{BitRate, Mtu};
 
@@ -57,6 +57,8 @@ pub enum Action {
     RemoveAddress(NetstackName, AddrObjName),
     /// Removes a VNIC.
     DeleteVnic(LinkName),
+    /// Removes a wire.
+    DeleteWire(LinkName),
     /// Removes a virtual switch.
     DeleteEtherstub(LinkName),
     /// Removes a link.
@@ -71,6 +73,10 @@ pub enum Action {
     CreateLink(LinkName, Link),
     /// Makes a virtual switch.
     CreateEtherstub(LinkName, Etherstub),
+    /// Makes a wire.
+    CreateWire(LinkName, Wire),
+    /// Changes what a wire is like.
+    SetWire(LinkName, Wire, Wire),
     /// Changes a netstack's tunables.
     SetTunables(NetstackName, Tunables, Tunables),
     /// Changes who may run programs on a netstack, and how much each may have.
@@ -121,6 +127,7 @@ impl fmt::Display for Step {
                 write!(f, "remove address {name} of netstack {netstack}")
             }
             Action::DeleteVnic(name) => write!(f, "delete vnic {name}"),
+            Action::DeleteWire(name) => write!(f, "delete wire {name}"),
             Action::DeleteEtherstub(name) => write!(f, "delete etherstub {name}"),
             Action::DeleteLink(name) => write!(f, "delete link {name}"),
             Action::DeleteNetstack(name) => write!(f, "delete netstack {name}"),
@@ -129,7 +136,7 @@ impl fmt::Display for Step {
             | Action::SetPrograms(..)
             | Action::SetFilter(..) => self.fmt_settings(f),
             Action::SetLink(..) | Action::SetEtherstub(..) | Action::SetVnic(..) => self.fmt_link_change(f),
-            Action::SetFlow(..) | Action::SetService(..) => self.fmt_upper_change(f),
+            Action::SetFlow(..) | Action::SetService(..) | Action::SetWire(..) => self.fmt_upper_change(f),
             Action::SetInterface(..) | Action::SetAddress(..) => self.fmt_ip_change(f),
             _ => self.fmt_creation(f),
         }
@@ -160,6 +167,7 @@ impl Step {
                 LinkKind::Memory => write!(f, "create link {name} in memory"),
             },
             Action::CreateEtherstub(name, _) => write!(f, "create etherstub {name}"),
+            Action::CreateWire(name, wire) => fmt_wire(f, name, wire),
             Action::CreateVnic(name, vnic) => {
                 write!(f, "create {} {name} over {}{}", vnic.class().word(), vnic.over, User(name, vnic))
             }
@@ -300,6 +308,15 @@ impl Step {
                 ];
                 write!(f, "set flow {name}{}", Changes(&list))
             }
+            Action::SetWire(name, from, to) => {
+                let sides = WireSide::ALL.into_iter().flat_map(|side| {
+                    let words = from.side(side).words().zip(to.side(side).words());
+                    words.map(move |((name, is), (_, shall))| {
+                        change(&format!("{}.{name}", side.word()), &is, &shall)
+                    })
+                });
+                write!(f, "set wire {name}{}", Changes(&sides.collect::<Vec<_>>()))
+            }
             Action::SetService(name, from, to) => {
                 let list = [change("root", &from.root.display(), &to.root.display())];
                 write!(f, "set service {name}{}", Changes(&list))
@@ -307,6 +324,20 @@ impl Step {
             _ => Ok(()),
         }
     }
+}
+
+fn fmt_wire(f: &mut fmt::Formatter<'_>, name: &LinkName, wire: &Wire) -> fmt::Result {
+    let [first, second] = &wire.ends;
+    write!(f, "create wire {name} from {first} to {second}")?;
+    let sides = [("", &wire.forth), (" back", &wire.back)];
+    // Where both directions are alike the second says nothing new.
+    for (word, side) in sides.into_iter().take(if wire.forth == wire.back { 1 } else { 2 }) {
+        let said = side.to_string();
+        if !said.is_empty() {
+            write!(f, "{word}: {said}")?;
+        }
+    }
+    Ok(())
 }
 
 fn rate(rate: Option<BitRate>) -> String {

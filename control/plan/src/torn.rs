@@ -3,7 +3,7 @@
 
 use firelane_model::{
     AddrObjName, Address, Filter, Flow, FlowName, Interface, IpfRule, LinkName, Model, Netstack,
-    NetstackName, Service, ServiceName, Vnic, VnicUser,
+    NetstackName, Service, ServiceName, Vnic, VnicUser, Wire,
 };
 
 /// Asks about objects of `present`.
@@ -36,6 +36,11 @@ impl Torn<'_> {
             || !same_user(is, shall)
             || self.below(&is.over)
             || is.netstack().is_some_and(|n| self.netstack(n))
+    }
+
+    pub(crate) fn wire(&self, name: &LinkName, is: &Wire) -> bool {
+        let Some(shall) = self.wanted.wires.get(name) else { return true };
+        is.ends != shall.ends || is.seed != shall.seed || is.ends.iter().any(|end| self.below(end))
     }
 
     /// Whether the link or etherstub `name` goes. One name may change its class.

@@ -28,6 +28,7 @@ fn subject(action: &Action) -> (&'static str, String) {
             ("link", n.to_string())
         }
         Action::DeleteLink(n) | Action::CreateLink(n, _) | Action::SetLink(n, ..) => ("link", n.to_string()),
+        Action::DeleteWire(n) | Action::CreateWire(n, _) | Action::SetWire(n, ..) => ("wire", n.to_string()),
         Action::SetInterface(_, n, ..) => ("interface", n.to_string()),
         Action::RemoveAddress(_, n) | Action::AddAddress(_, n, _) | Action::SetAddress(_, n, ..) => {
             ("address", n.to_string())
@@ -68,6 +69,11 @@ proptest! {
             let same = wanted.etherstubs.get(name) == Some(is);
             prop_assert!(!same || !touched.contains(&("link", name.to_string())), "{}", name);
         }
+        for (name, is) in &present.wires {
+            let ends = |model: &Model| is.ends.clone().map(|it| (model.links.get(&it).cloned(), model.etherstubs.get(&it).cloned()));
+            let same = wanted.wires.get(name) == Some(is) && ends(&wanted) == ends(&present);
+            prop_assert!(!same || !touched.contains(&("wire", name.to_string())), "{}", name);
+        }
         for (name, is) in &present.vnics {
             let below = |model: &Model| (model.links.get(&is.over).cloned(), model.etherstubs.get(&is.over).cloned());
             let same = wanted.vnics.get(name) == Some(is) && below(&wanted) == below(&present);
@@ -88,6 +94,30 @@ proptest! {
 fn two_tenants(edit: impl Fn(String) -> String) -> Model {
     let text = edit(include_str!("../../../examples/two-tenants.toml").to_owned());
     Model::from_toml("two-tenants.toml", &text).unwrap_or_else(|faults| panic!("{faults:#?}"))
+}
+
+#[test]
+fn a_wire_changes_live_and_is_made_anew_between_others_or_with_another_seed() {
+    let text = "[etherstub.a0]\n[etherstub.b0]\n[etherstub.c0]\n[wire.w0]\nends = ['a0', 'b0']\nboth = { delay = '20ms' }\n";
+    let model =
+        |text: &str| Model::from_toml("wire.toml", text).unwrap_or_else(|faults| panic!("{faults:#?}"));
+    let present = model(text);
+    let steps = |wanted: &str| render(&plan(&model(wanted), &present));
+    assert_eq!(
+        render(&plan(&present, &Model::default())).lines().last(),
+        Some("live      create wire w0 from a0 to b0: delay=20ms")
+    );
+    assert_eq!(
+        steps(
+            &text.replace("both = { delay = '20ms' }", "forth = { delay = '20ms' }\nback = { loss = '1%' }")
+        ),
+        "live      set wire w0 back.loss 0% -> 1%, back.delay 20ms -> 0\n"
+    );
+    let anew = "recreate  delete wire w0\nrecreate  create wire w0 from a0 to c0: delay=20ms\n";
+    assert_eq!(steps(&text.replace("'a0', 'b0'", "'a0', 'c0'")), anew);
+    assert_eq!(steps(&format!("{text}seed = 3\n")).lines().count(), 2);
+    let stub = "live      delete wire w0\nlive      delete etherstub b0\n";
+    assert_eq!(steps("[etherstub.a0]\n[etherstub.c0]\n"), stub);
 }
 
 #[test]

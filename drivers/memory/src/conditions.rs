@@ -71,6 +71,9 @@ pub struct Conditions {
     /// What may wait to leave, the frame on its way out included. A frame that finds more is dropped; one
     /// that finds nothing is always taken. Without a rate nothing waits.
     pub queue: Bytes,
+    /// What may be under way in all, waiting or on the wire: a bound of the memory that a long wire takes. A frame that finds
+    /// more is dropped as by a full queue.
+    pub flight: Bytes,
     /// From the end of sending to arrival.
     pub delay: Duration,
     /// Up to so much more delay, evenly distributed. It does not reorder.
@@ -99,6 +102,7 @@ impl Default for Conditions {
         Self {
             rate: None,
             queue: Bytes(1 << 20),
+            flight: Bytes(u64::MAX),
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             loss: Loss::None,

@@ -1,13 +1,14 @@
 //! One direction of a simulated wire: a queue, a rate, faults and a delay, in virtual time.
 //!
 //! Called by `end.rs`, under its lock. Each frame's fate is decided when it is offered; what is left is when
-//! it arrives. A frame that is lost still takes its time on the wire.
+//! it arrives. A frame that is lost still takes its time on the wire. What is under way lies in memory of the wire's own: a
+//! long wire would otherwise keep the buffers of a lane from everybody else.
 
 use core::cmp::Ordering;
 use core::time::Duration;
 use std::collections::{BinaryHeap, VecDeque};
 
-use firelane_frame::{Chain, Frame, Pools, offload};
+use firelane_frame::{Chain, Frame, FrameMeta, Pools, offload};
 use firelane_units::{DropCounters, DropReason, Instant};
 
 use crate::chance::Random;
@@ -18,7 +19,7 @@ use crate::mark::mark;
 const ETHERNET_BYTES: usize = 14;
 
 /// What became of the frames of one direction. `sent + duplicated = delivered + lost + queued`, where lost
-/// is `dropped_loss + dropped_full + dropped_long`.
+/// is `dropped_loss + dropped_full + dropped_long + dropped_buffer`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WireCounters {
     /// Frames that the sender gave.
@@ -33,6 +34,8 @@ pub struct WireCounters {
     pub dropped_full: u64,
     /// Larger than the path's MTU.
     pub dropped_long: u64,
+    /// Found no buffer at the far end.
+    pub dropped_buffer: u64,
     /// Second copies.
     pub duplicated: u64,
     /// Arrive, or arrived, with the mark "congestion experienced".
@@ -48,7 +51,7 @@ pub struct WireCounters {
 impl WireCounters {
     /// Frames that will not arrive.
     pub fn lost(&self) -> u64 {
-        self.dropped_loss + self.dropped_full + self.dropped_long
+        self.dropped_loss + self.dropped_full + self.dropped_long + self.dropped_buffer
     }
 }
 
@@ -63,6 +66,8 @@ pub(crate) struct Direction {
     is_bad: bool,
     flying: BinaryHeap<Flight>,
     held: Vec<Held>,
+    /// The bytes of both.
+    flying_bytes: u64,
     /// The latest arrival in order, before which no later frame arrives unless it is reordered.
     latest: Instant,
     order: u64,
@@ -71,7 +76,8 @@ pub(crate) struct Direction {
 
 /// A frame that will arrive.
 struct Flight {
-    frame: Frame,
+    bytes: Box<[u8]>,
+    meta: FrameMeta,
     departs: Instant,
     /// Delay beyond the conditions' own.
     extra: Duration,
@@ -99,6 +105,7 @@ impl Direction {
             is_bad: false,
             flying: BinaryHeap::new(),
             held: Vec::new(),
+            flying_bytes: 0,
             latest: Instant::ZERO,
             order: 0,
             counters: WireCounters::default(),
@@ -127,7 +134,7 @@ impl Direction {
         flights.sort_unstable_by_key(|flight| flight.order);
         for mut flight in flights {
             if flight.departs > self.now {
-                let bytes = flight.frame.wire_bytes() as u64;
+                let bytes = flight.wire_bytes();
                 flight.departs = self.sender.send(self.now, bytes, self.conditions.rate);
                 flight.arrives = flight.departs + self.conditions.delay + flight.extra;
             }
@@ -161,7 +168,7 @@ impl Direction {
         if self.random.happens(self.conditions.corrupt) {
             self.corrupt(&mut frame);
         }
-        self.fly(frame, departs);
+        self.fly(&frame, departs);
         Ok(())
     }
 
@@ -175,7 +182,8 @@ impl Direction {
             return Err(DropReason::TooLong);
         }
         let bytes = frame.wire_bytes() as u64;
-        if waiting > 0 && waiting + bytes > self.conditions.queue.0 {
+        let is_queue_full = waiting > 0 && waiting + bytes > self.conditions.queue.0;
+        if is_queue_full || self.flying_bytes + frame.len() as u64 > self.conditions.flight.0 {
             return Err(DropReason::RingFull);
         }
         Ok(self.sender.send(self.now, bytes, self.conditions.rate))
@@ -221,13 +229,22 @@ impl Direction {
     }
 
     /// Gives the frame its time of arrival.
-    fn fly(&mut self, frame: Frame, departs: Instant) {
+    fn fly(&mut self, frame: &Frame, departs: Instant) {
         let jitter = self.random.duration_up_to(self.conditions.jitter);
         let in_time = departs + self.conditions.delay + jitter;
         let is_double = self.random.happens(self.conditions.duplicate);
         let order = self.next_order();
-        let flight =
-            Flight { frame, departs, extra: jitter, arrives: in_time, order, is_overtaken: true, is_double };
+        self.flying_bytes += frame.len() as u64;
+        let flight = Flight {
+            bytes: frame.as_slice().into(),
+            meta: *frame.meta(),
+            departs,
+            extra: jitter,
+            arrives: in_time,
+            order,
+            is_overtaken: true,
+            is_double,
+        };
         match self.conditions.reorder {
             Reorder::Delay { chance, extra } if self.random.happens(chance) => {
                 self.counters.reordered += 1;
@@ -278,18 +295,24 @@ impl Direction {
         let mut delivered = 0;
         while delivered < budget && self.flying.peek().is_some_and(|first| first.arrives <= now) {
             let Some(mut flight) = self.flying.pop() else { break };
-            if core::mem::take(&mut flight.is_double) {
-                if let Some(copy) = pools.duplicate(&flight.frame) {
-                    self.counters.duplicated += 1;
-                    out.push(copy);
+            let arrived = flight.arrive(pools);
+            let is_second = core::mem::take(&mut flight.is_double);
+            match arrived {
+                Some(frame) => {
+                    out.push(frame);
                     delivered += 1;
-                    self.flying.push(flight);
-                    continue;
+                    self.counters.duplicated += u64::from(is_second);
                 }
-                drops.count(DropReason::NoBuffer);
+                None => {
+                    drops.count(DropReason::NoBuffer);
+                    self.counters.dropped_buffer += u64::from(!is_second);
+                }
             }
-            out.push(flight.frame);
-            delivered += 1;
+            if is_second {
+                self.flying.push(flight);
+            } else {
+                self.flying_bytes -= flight.bytes.len() as u64;
+            }
         }
         self.counters.delivered += delivered as u64;
         delivered
@@ -309,6 +332,19 @@ impl Direction {
 }
 
 impl Flight {
+    /// The frame in a buffer of the receiver's, if there is one.
+    fn arrive(&self, pools: &mut Pools) -> Option<Frame> {
+        let mut frame = pools.copy_of(&self.bytes)?;
+        *frame.meta_mut() = self.meta;
+        Some(frame)
+    }
+
+    /// As [`Frame::wire_bytes`].
+    fn wire_bytes(&self) -> u64 {
+        let len = self.bytes.len();
+        self.meta.segmentation.map_or(len, |cut| cut.wire_bytes(len)) as u64
+    }
+
     fn key(&self) -> (Instant, u64) {
         (self.arrives, self.order)
     }

@@ -65,6 +65,16 @@ impl Bench {
         numbers
     }
 
+    /// As `run`, where some of what arrives may find no buffer; how much did.
+    fn run_lossy(&mut self) -> usize {
+        let mut out = Chain::new();
+        while let Some(at) = self.two.next_event() {
+            self.at(self.now.max(at));
+            self.two.receive(&mut self.pools, usize::MAX, &mut out, &mut self.drops);
+        }
+        out.len()
+    }
+
     /// Goes from event to event until nothing is on the way; returns when which frame arrived.
     fn run(&mut self) -> Vec<(Instant, u32)> {
         let mut arrivals = Vec::new();
@@ -132,6 +142,28 @@ fn a_full_queue_drops_its_tail_and_an_empty_one_takes_any_frame() {
     bench.control.change(|c| c.queue = Bytes(10));
     bench.send(2, 1000);
     assert_eq!(bench.order(), [6]);
+}
+
+#[test]
+fn a_wire_has_a_bound_of_what_is_under_way_and_takes_no_buffers_of_the_sender() {
+    let conditions = Conditions { delay: micros(1000), flight: Bytes(10_000), ..Conditions::default() };
+    let mut bench = Bench::new(1, conditions);
+    bench.pools = Pools::new(PoolsConfig { small_slots: 40, large_slots: 1 });
+    for _ in 0..3 {
+        bench.send(30, 1000);
+        assert_eq!((bench.control.counters().queued, bench.run().len()), (10, 10));
+    }
+    let counters = bench.control.counters();
+    assert_eq!((counters.dropped_full, counters.delivered), (60, 30));
+    assert_eq!(bench.drops.of(DropReason::RingFull), 60);
+    // What arrives where no buffer is free is lost there, and counted.
+    bench.send(10, 1000);
+    let taken: Vec<_> = (0..35).map(|_| bench.pools.take(1000).expect("a free slot")).collect();
+    assert_eq!(bench.run_lossy(), 5);
+    drop(taken);
+    let counters = bench.control.counters();
+    assert_eq!((counters.dropped_buffer, counters.queued), (5, 0));
+    assert_eq!(counters.sent + counters.duplicated, counters.delivered + counters.lost());
 }
 
 #[test]
@@ -324,11 +356,12 @@ prop_compose! {
     fn conditions()(
         mbps in prop::option::of(0u64..100), queue in 0u64..20_000, delay in 0u64..500, jitter in 0u64..200,
         loss in chance(), duplicate in chance(), corrupt in chance(), later in 0u32..4, reorder in chance(),
-        mtu in prop::option::of(576u16..1500), blackhole in prop::bool::weighted(0.1),
+        mtu in prop::option::of(576u16..1500), flight in 3_000u64..200_000, blackhole in prop::bool::weighted(0.1),
     ) -> Conditions {
         Conditions {
             rate: mbps.map(BitRate::from_mbps),
             queue: Bytes(queue),
+            flight: Bytes(flight),
             delay: micros(delay),
             jitter: micros(jitter),
             loss: Loss::Random(loss),

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use firelane_api::{
     AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeFilter, ChangeRequest,
-    CreateAddr, CreateEtherstub, CreateIf, CreateVnic, DropInfo, EtherstubInfo, FilterInfo, Finding,
-    FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic,
-    NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, PropChange, Property, ProtocolCounters,
-    ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo, StepInfo, TellClient,
-    TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, paths,
+    CreateAddr, CreateEtherstub, CreateIf, CreateVnic, CreateWire, DropInfo, EtherstubInfo, FilterInfo,
+    Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic,
+    ModifyWire, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, PropChange, Property,
+    ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo,
+    StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which,
+    WireInfo, WireStats, paths,
 };
 use firelane_model::{MODEL_TEXT_MAX, Model};
 use serde::Serialize;
@@ -233,6 +234,15 @@ impl Api for Client {
                 self.send(Method::Post, paths::ETHERSTUBS, &CreateEtherstub { name, etherstub, temporary })
             }
             Change::DeleteEtherstub(name) => delete(paths::ETHERSTUBS, &name),
+            Change::CreateWire(name, wire) => {
+                self.send(Method::Post, paths::WIRES, &CreateWire { name, wire, temporary })
+            }
+            Change::ModifyWire(name, side, changes) => {
+                let SetProps { props, .. } = props(&changes, temporary);
+                let body = ModifyWire { side, props, temporary };
+                self.send(Method::Patch, &format!("{}/{name}", paths::WIRES), &body)
+            }
+            Change::DeleteWire(name) => delete(paths::WIRES, &name),
             Change::CreateVnic(name, vnic) => {
                 self.send(Method::Post, paths::VNICS, &CreateVnic { name, vnic, temporary })
             }
@@ -292,6 +302,10 @@ impl Api for Client {
 
     fn etherstubs(&self, which: Which) -> Result<Vec<EtherstubInfo>, ApiError> {
         self.get(paths::ETHERSTUBS, which)
+    }
+
+    fn wires(&self, which: Which) -> Result<Vec<WireInfo>, ApiError> {
+        self.get(paths::WIRES, which)
     }
 
     fn flows(&self, which: Which) -> Result<Vec<FlowInfo>, ApiError> {
@@ -367,6 +381,10 @@ impl Api for Client {
 
     fn flow_stats(&self) -> Result<Vec<FlowStats>, ApiError> {
         self.get(paths::FLOW_STATS, Which::Active)
+    }
+
+    fn wire_stats(&self) -> Result<Vec<WireStats>, ApiError> {
+        self.get(paths::WIRE_STATS, Which::Active)
     }
 
     fn usage(&self, request: &UsageRequest) -> Result<Vec<Usage>, ApiError> {

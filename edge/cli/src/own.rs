@@ -98,7 +98,7 @@ enum Verb {
     Demo(crate::demo::Options),
     /// Start a netstack with echo, discard, chargen and sink to try things on
     Lab(crate::lab::Options),
-    /// Administer links, VNICs and etherstubs
+    /// Administer links, VNICs, etherstubs and wires
     Dladm(Words),
     /// Administer flows
     Flowadm(Words),
@@ -240,6 +240,7 @@ fn check(session: &mut Session<'_>, file: &Path) -> Result<(), Refused> {
     let parts: Vec<_> = [
         count(model.links.len(), "link"),
         count(model.etherstubs.len(), "etherstub"),
+        count(model.wires.len(), "wire"),
         count(model.vnics.len(), "vnic"),
         count(model.netstacks.len(), "netstack"),
         count(model.addresses().count(), "address").map(|text| text.replace("addresss", "addresses")),

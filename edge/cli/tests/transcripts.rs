@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use firelane_api::{
     ConnectionInfo, Counter, DropInfo, FilterInfo, FlowStats, GroupInfo, Judged, LaneReceived, LinkStats,
     NeighbourInfo, PlanStep, ProgramReport, ProtocolCounters, RouteInfo, RuleInfo, SeenInfo, SocketInfo,
-    SocketReport, StateInfo, StepInfo, Stub, TraceReport, Traffic, Usage, UsageSample,
+    SocketReport, StateInfo, StepInfo, Stub, TraceReport, Traffic, Usage, UsageSample, WireCounts, WireStats,
 };
 use firelane_cli::{Session, run};
 use firelane_model::Model;
@@ -31,6 +31,11 @@ fn host(name: &str) -> Stub {
     let model = match name {
         "empty" => Model::default(),
         "two-tenants" => Model::from_toml("two-tenants.toml", TWO_TENANTS).unwrap(),
+        "wired" => {
+            let text = "[etherstub.left0]\n[etherstub.right0]\n[etherstub.spare0]\n[wire.wire0]\nends = [\"left0\", \"right0\"]\n\
+                        seed = 7\nforth = { rate = \"10M\", delay = \"20ms\" }\n";
+            Model::from_toml("wired.toml", text).unwrap()
+        }
         "uplink" => {
             let text = "[link.net0]\nkind = \"tap\"\nifname = \"tap0\"\n[vnic.vnic1]\nover = \"net0\"\nvlan = 7\n\
                         mac = \"2:8:20:0:a:1\"\n";
@@ -68,6 +73,16 @@ fn host(name: &str) -> Stub {
             }],
         })
         .collect();
+    let counts = |n: u64| WireCounts {
+        sent: 1000 * n,
+        bytes: 64_000 * n,
+        delivered: 990 * n,
+        lost: 10 * n,
+        ..WireCounts::default()
+    };
+    let wires = store.active.wires.keys();
+    stub.wire_stats =
+        wires.map(|name| WireStats { name: name.clone(), forth: counts(3), back: counts(1) }).collect();
     let usage = |name: String, link: String, n, deleted, days| Usage {
         name,
         link,
@@ -422,7 +437,7 @@ fn the_pages_show_every_usage() {
 
 /// Words that get far into a command, and words that do not.
 fn word() -> impl Strategy<Value = String> {
-    let known = "dladm flowadm ipadm dlstat flowstat netstat connstat ipf ipfstat -h -io -Fa -z show-prop set-prop reset-prop ttl=9 ipv4 tcp -f inet -F -c -e 1 show-link show-vnic create-vnic delete-vnic set-linkprop show-linkprop \
+    let known = "dladm flowadm ipadm dlstat flowstat netstat connstat ipf ipfstat -h -io -Fa -z show-prop set-prop reset-prop ttl=9 ipv4 tcp -f inet -F -c -e 1 show-link show-vnic create-wire modify-wire show-wire delete-wire delay=1ms -d forth wire0 create-vnic delete-vnic set-linkprop show-linkprop \
                  create-etherstub show-etherstub add-flow remove-flow show-flow set-flowprop show-flowprop create-if \
                  create-addr delete-addr show-addr show-if check plan status drops -l -p -o -P -t -j -s -i -a -c -m -v \
                  -T -A -r -u -N -R static all web0 bob0 vswitch1 iperf web0/v4 1 x= =x , transport=tcp local_port=1 \

@@ -41,7 +41,8 @@ goldens!(
     flow_properties,
     classification,
     statistics,
-    refusals
+    refusals,
+    wires
 );
 
 #[test]

@@ -12,7 +12,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use firelane_model::{
     Address, CongestionControl, Etherstub, Flow, FlowMatch, Fusing, Guard, IfProps, Interface, Lanes, Link,
     LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, ReversePath, Route,
-    RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser,
+    RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser, Wire, WireSide,
 };
 use firelane_units::{
     BitRate, DsField, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, Protection, Protections, VlanId,
@@ -120,6 +120,7 @@ pub fn model(bytes: &[u8]) -> Model {
     for number in 0..3 {
         roll_service(&mut model, dice, number);
     }
+    roll_wires(&mut model, dice);
     drop_faults(&mut model);
     model
 }
@@ -146,6 +147,23 @@ fn roll_lower(model: &mut Model, dice: &mut Dice<'_>) {
                 model.etherstubs.insert(name("l", number), stub);
             }
         }
+    }
+}
+
+/// Wires between what has no other way out, which may be the same link or one with a wire already: those faults are dropped.
+fn roll_wires(model: &mut Model, dice: &mut Dice<'_>) {
+    for number in 0..2 {
+        if dice.below(2) == 0 {
+            continue;
+        }
+        let ends = [0, 1].map(|_| name("l", dice.below(3)));
+        let mut wire = Wire { seed: dice.maybe(|dice| dice.below(2) as u32), ..Wire::new(ends) };
+        for side in WireSide::ALL {
+            let (word, value) =
+                [("delay", "0"), ("delay", "3ms"), ("loss", "1%"), ("rate", "5M")][dice.below(4)];
+            wire.side_mut(side).set(word, value).expect("each is a condition with a value that it may have");
+        }
+        model.wires.insert(name("w", number), wire);
     }
 }
 
@@ -263,6 +281,7 @@ fn drop_faults(model: &mut Model) {
             }
             "vnic" => model.vnics.remove(object).is_some(),
             "flow" => model.flows.remove(object).is_some(),
+            "wire" => model.wires.remove(object).is_some(),
             "service" => model.services.remove(object).is_some(),
             "netstack" => {
                 let rest = path.next().unwrap_or_default();

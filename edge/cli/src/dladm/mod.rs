@@ -3,6 +3,7 @@
 mod change;
 mod prop;
 mod show;
+mod wire;
 
 pub(crate) use prop::print as print_props;
 
@@ -43,6 +44,15 @@ const MODIFY_VNIC: &[Opt] = &[
     value('r', "mac-prefix"),
     value('v', "vlan-id"),
 ];
+const CREATE_WIRE: &[Opt] = &[
+    flag('t', "temporary"),
+    value('R', "root-dir"),
+    values('l', "link"),
+    values('p', "prop"),
+    value('s', "seed"),
+];
+const MODIFY_WIRE: &[Opt] =
+    &[flag('t', "temporary"), value('R', "root-dir"), value('d', "direction"), values('p', "prop")];
 const RENAME: &[Opt] = &[value('R', "root-dir")];
 const SHOW: &[Opt] = &[
     flag('p', "parsable"),
@@ -170,6 +180,30 @@ const VERBS: &[Verb] = &[
         usage: "show-etherstub   [-P] [[-p] -o <field>,..] [-j] [<etherstub-link>]",
         options: SHOW,
         run: show::etherstubs,
+    },
+    Verb {
+        names: &["create-wire"],
+        usage: "create-wire      [-t] -l <link> -l <link> [-s <seed>] [-p <prop>=<value>[,...]] <wire>",
+        options: CREATE_WIRE,
+        run: wire::create,
+    },
+    Verb {
+        names: &["modify-wire"],
+        usage: "modify-wire      [-t] [-d forth | back] -p <prop>=<value>[,...] <wire>",
+        options: MODIFY_WIRE,
+        run: wire::modify,
+    },
+    Verb {
+        names: &["delete-wire"],
+        usage: "delete-wire      [-t] <wire>",
+        options: CREATE,
+        run: wire::delete,
+    },
+    Verb {
+        names: &["show-wire"],
+        usage: "show-wire        [-P] [-s [-i <interval>]] [[-p] -o <field>,..] [-j] [<wire>]",
+        options: SHOW,
+        run: wire::show,
     },
     Verb {
         names: &["show-usage"],

@@ -40,16 +40,16 @@ const VNIC: &[Column] = &[
 const VLAN: &[Column] = &[col("LINK", 16), col("VID", 9), col("OVER", 13), col("FLAGS", 7)];
 const ETHERSTUB: &[Column] = &[col("LINK", 32)];
 
-fn which(call: &Call<'_>) -> Which {
+pub(super) fn which(call: &Call<'_>) -> Which {
     if call.args.has('P') { Which::Persistent } else { Which::Active }
 }
 
-fn style<'a>(call: &'a Call<'_>) -> Style<'a> {
+pub(super) fn style<'a>(call: &'a Call<'_>) -> Style<'a> {
     Style { fields: call.args.value('o'), parsable: call.args.has('p'), ..Style::default() }
 }
 
 /// The options that every list shares.
-fn check(call: &Call<'_>) -> Result<(), Failure> {
+pub(super) fn check(call: &Call<'_>) -> Result<(), Failure> {
     if call.args.has('i') && !call.args.has('s') {
         return Err(die("the option -i can be used only with -s"));
     }
