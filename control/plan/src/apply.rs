@@ -8,8 +8,6 @@ use crate::{Action, Step};
 /// then changes nothing.
 pub fn apply_to_model(present: &mut Model, step: &Step) {
     match step.action.clone() {
-        Action::StopService(name) => drop(present.services.remove(&name)),
-        Action::RemoveFlow(name) => drop(present.flows.remove(&name)),
         Action::RemoveRoute(netstack, route) => {
             change(present, &netstack, |it| it.routes.remove(&route));
         }
@@ -17,10 +15,6 @@ pub fn apply_to_model(present: &mut Model, step: &Step) {
             change(present, &netstack, |it| it.addresses.remove(&name));
         }
         Action::DeleteVnic(name) => drop(present.vnics.remove(&name)),
-        Action::DeleteWire(name) => drop(present.wires.remove(&name)),
-        Action::CreateWire(name, wire) | Action::SetWire(name, _, wire) => {
-            drop(present.wires.insert(name, wire))
-        }
         Action::DeleteEtherstub(name) => drop(present.etherstubs.remove(&name)),
         Action::DeleteLink(name) => drop(present.links.remove(&name)),
         Action::DeleteNetstack(name) => drop(present.netstacks.remove(&name)),
@@ -61,12 +55,26 @@ pub fn apply_to_model(present: &mut Model, step: &Step) {
                 it.routes.insert(route)
             });
         }
-        Action::AddFlow(name, flow) | Action::SetFlow(name, _, flow) => {
-            drop(present.flows.insert(name, flow))
-        }
+        other => apply_to_uppers(present, other),
+    }
+}
+
+/// Replays what is done to objects that rest on others.
+fn apply_to_uppers(present: &mut Model, action: Action) {
+    match action {
+        Action::StopService(name) => drop(present.services.remove(&name)),
         Action::StartService(name, service) | Action::SetService(name, _, service) => {
             present.services.insert(name, service);
         }
+        Action::RemoveFlow(name) => drop(present.flows.remove(&name)),
+        Action::AddFlow(name, flow) | Action::SetFlow(name, _, flow) => {
+            drop(present.flows.insert(name, flow))
+        }
+        Action::DeleteWire(name) => drop(present.wires.remove(&name)),
+        Action::CreateWire(name, wire) | Action::SetWire(name, _, wire) => {
+            drop(present.wires.insert(name, wire))
+        }
+        _ => {}
     }
 }
 

@@ -17,7 +17,7 @@ use firelane_api::{
     StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which,
     WireInfo, WireStats, paths,
 };
-use firelane_model::{MODEL_TEXT_MAX, Model};
+use firelane_model::{Etherstub, LinkName, MODEL_TEXT_MAX, Model, WireSide};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -129,6 +129,27 @@ impl Client {
         Ok(())
     }
 
+    fn modify_wire(
+        &self,
+        name: &LinkName,
+        side: Option<WireSide>,
+        changes: &[PropChange],
+        temporary: bool,
+    ) -> Result<serde_json::Value, ApiError> {
+        let SetProps { props, .. } = props(changes, temporary);
+        let body = ModifyWire { side, props, temporary };
+        self.send(Method::Patch, &format!("{}/{name}", paths::WIRES), &body)
+    }
+
+    fn create_etherstub(
+        &self,
+        name: LinkName,
+        etherstub: Etherstub,
+        temporary: bool,
+    ) -> Result<serde_json::Value, ApiError> {
+        self.send(Method::Post, paths::ETHERSTUBS, &CreateEtherstub { name, etherstub, temporary })
+    }
+
     fn exchange(&self, method: Method, target: &str, body: &[u8]) -> Result<(u16, Vec<u8>), ApiError> {
         let unreachable = |error: std::io::Error| self.unreachable(&error);
         let mut stream = self.connect(target)?;
@@ -230,18 +251,12 @@ impl Api for Client {
             self.send(Method::Patch, &target, &props(changes, temporary))
         };
         let _: serde_json::Value = match request.change.clone() {
-            Change::CreateEtherstub(name, etherstub) => {
-                self.send(Method::Post, paths::ETHERSTUBS, &CreateEtherstub { name, etherstub, temporary })
-            }
+            Change::CreateEtherstub(name, stub) => self.create_etherstub(name, stub, temporary),
             Change::DeleteEtherstub(name) => delete(paths::ETHERSTUBS, &name),
             Change::CreateWire(name, wire) => {
                 self.send(Method::Post, paths::WIRES, &CreateWire { name, wire, temporary })
             }
-            Change::ModifyWire(name, side, changes) => {
-                let SetProps { props, .. } = props(&changes, temporary);
-                let body = ModifyWire { side, props, temporary };
-                self.send(Method::Patch, &format!("{}/{name}", paths::WIRES), &body)
-            }
+            Change::ModifyWire(name, side, changes) => self.modify_wire(&name, side, &changes, temporary),
             Change::DeleteWire(name) => delete(paths::WIRES, &name),
             Change::CreateVnic(name, vnic) => {
                 self.send(Method::Post, paths::VNICS, &CreateVnic { name, vnic, temporary })
