@@ -51,7 +51,7 @@ impl WireSide {
 }
 
 /// What happens to frames in one direction. The default is: nothing, at once.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Conditions {
@@ -80,21 +80,6 @@ pub struct Conditions {
     /// How many frames arrive with a wrong bit.
     #[serde(default, skip_serializing_if = "is_default")]
     pub corrupt: Share,
-}
-
-impl Default for Conditions {
-    fn default() -> Self {
-        Self {
-            rate: None,
-            queue: QueueBytes::default(),
-            delay: Delay::default(),
-            jitter: Delay::default(),
-            loss: Share::default(),
-            reorder: Share::default(),
-            duplicate: Share::default(),
-            corrupt: Share::default(),
-        }
-    }
 }
 
 /// A condition's name, its value, and how a text changes it.
