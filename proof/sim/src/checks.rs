@@ -22,7 +22,8 @@ impl Sim {
                 let came = counters.sent + counters.duplicated;
                 let went = counters.delivered + counters.lost() + counters.queued;
                 assert_eq!(came, went, "a wire keeps its books: {counters:?}");
-                sent[wire.hosts[from]] += counters.sent - counters.lost();
+                // What finds no buffer has left its sender and is the receiver's loss.
+                sent[wire.hosts[from]] += counters.sent + counters.dropped_buffer - counters.lost();
                 received[wire.hosts[to]] += counters.delivered;
             }
         }
