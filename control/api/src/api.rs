@@ -4,10 +4,10 @@ use firelane_model::Model;
 
 use crate::{
     AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FilterInfo,
-    Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NeighbourInfo,
-    NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo,
-    SocketPage, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo,
-    WireInfo, WireStats,
+    Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NatInfo, NatSession,
+    NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty,
+    RouteInfo, SocketPage, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample,
+    VnicInfo, WireInfo, WireStats,
 };
 
 /// Which of the two configurations is meant.
@@ -70,6 +70,12 @@ pub trait Api: Send + Sync {
     fn counters(&self, name: &str) -> Result<Vec<ProtocolCounters>, ApiError>;
     /// The packet filter of the netstack `name`.
     fn filter(&self, name: &str) -> Result<FilterInfo, ApiError>;
+    /// The address translation of the netstack `name`.
+    fn nat(&self, name: &str) -> Result<NatInfo, ApiError>;
+    /// The sessions that the address translation of the netstack `name` has made.
+    fn nat_sessions(&self, name: &str) -> Result<Vec<NatSession>, ApiError>;
+    /// Ends all of them; how many there were.
+    fn flush_nat(&self, name: &str) -> Result<u64, ApiError>;
     /// The groups that the netstack `name` listens to.
     fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError>;
     /// Sockets of the netstack `netstack` or of all; `after` is where the page before said that this one begins.

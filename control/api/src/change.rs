@@ -8,7 +8,7 @@ use firelane_model::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::FilterChange;
+use crate::{FilterChange, NatChange};
 
 /// One change of the configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +47,8 @@ pub enum Change {
     SetNetstackProps(NetstackName, Vec<PropChange>),
     /// Changes the rules of a netstack's packet filter.
     ChangeFilter(NetstackName, FilterChange),
+    /// Changes the rules of a netstack's address translation.
+    ChangeNat(NetstackName, NatChange),
     /// Adds an address; its interface is made as by `CreateIf` if it does not exist.
     CreateAddr(AddrObjName, Address),
     /// Removes an address.

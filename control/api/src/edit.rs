@@ -49,7 +49,11 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
         }
         Change::ChangeFilter(name, change) => {
             let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
-            change.follow(&mut netstack.filter).refusal()?;
+            change.follow(&mut netstack.filter).refusal("filter")?;
+        }
+        Change::ChangeNat(name, change) => {
+            let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
+            change.follow(&mut netstack.nat).refusal("nat")?;
         }
         Change::CreateIf(name, netstack) => create_if(model, name, netstack)?,
         Change::DeleteIf(name) => delete_if(model, name)?,

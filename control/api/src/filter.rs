@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::hash::Hash;
 use std::num::NonZeroU32;
 
 use firelane_model::{IpfRule, NetstackName, PlacedRule};
@@ -76,18 +77,18 @@ pub struct ChangeFilter {
 }
 
 /// The rules of a change that a filter could not follow, in its order.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Left {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Left<R> {
     /// Were to go, and are not there.
-    pub(crate) absent: Vec<IpfRule>,
+    pub(crate) absent: Vec<R>,
     /// Were to come, and are there.
-    pub(crate) present: Vec<IpfRule>,
+    pub(crate) present: Vec<R>,
 }
 
-impl Left {
-    /// The refusal, if anything is left.
-    pub(crate) fn refusal(&self) -> Result<(), ApiError> {
-        let error = |status, rule: &IpfRule, allowed: &str| ApiError::new(status, "filter", rule, allowed);
+impl<R: Clone + Eq + Hash + fmt::Display> Left<R> {
+    /// The refusal of a change of `field`, if anything is left.
+    pub(crate) fn refusal(&self, field: &str) -> Result<(), ApiError> {
+        let error = |status, rule: &R, allowed: &str| ApiError::new(status, field, rule, allowed);
         match (self.absent.first(), self.present.first()) {
             (Some(rule), _) => Err(error(Status::NotFound, rule, "no such rule")),
             (None, Some(rule)) => Err(error(Status::Exists, rule, "the rule is there")),
@@ -97,8 +98,8 @@ impl Left {
 
     /// What is left in both.
     pub(crate) fn and(&self, other: &Self) -> Self {
-        let both = |a: &[IpfRule], b: &[IpfRule]| {
-            let other: HashSet<&IpfRule> = b.iter().collect();
+        let both = |a: &[R], b: &[R]| {
+            let other: HashSet<&R> = b.iter().collect();
             a.iter().filter(|rule| other.contains(rule)).cloned().collect()
         };
         Self { absent: both(&self.absent, &other.absent), present: both(&self.present, &other.present) }
@@ -107,23 +108,35 @@ impl Left {
 
 impl FilterChange {
     /// Changes `rules` as far as it goes.
-    pub(crate) fn follow(&self, rules: &mut Vec<IpfRule>) -> Left {
-        let mut left = Left::default();
+    pub(crate) fn follow(&self, rules: &mut Vec<IpfRule>) -> Left<IpfRule> {
         rules.retain(|rule| !self.flush.iter().any(|it| it.is_of(rule)));
-        let mut going: HashMap<&IpfRule, bool> = self.remove.iter().map(|rule| (rule, false)).collect();
-        rules.retain(|rule| going.get_mut(rule).is_none_or(|found| std::mem::replace(found, true)));
-        left.absent.extend(self.remove.iter().filter(|rule| !going[rule]).cloned());
-        let mut known: HashSet<IpfRule> = rules.iter().cloned().collect();
-        for PlacedRule { place, rule } in &self.add {
-            if known.insert(rule.clone()) {
-                let at = place.and_then(|place| nth(rules, rule, place)).unwrap_or(rules.len());
-                rules.insert(at, rule.clone());
-            } else {
-                left.present.push(rule.clone());
-            }
-        }
-        left
+        follow(rules, &self.remove, &self.add, |rules, PlacedRule { place, rule }| {
+            (rule, place.and_then(|place| nth(rules, rule, place)).unwrap_or(rules.len()))
+        })
     }
+}
+
+/// Takes rules from a list and puts others into it, each where `placed` says; what could not be followed is left.
+pub(crate) fn follow<R: Clone + Eq + Hash, A>(
+    rules: &mut Vec<R>,
+    remove: &[R],
+    add: &[A],
+    placed: impl for<'a> Fn(&[R], &'a A) -> (&'a R, usize),
+) -> Left<R> {
+    let mut going: HashMap<&R, bool> = remove.iter().map(|rule| (rule, false)).collect();
+    rules.retain(|rule| going.get_mut(rule).is_none_or(|found| std::mem::replace(found, true)));
+    let absent = remove.iter().filter(|rule| !going[rule]).cloned().collect();
+    let mut left = Left { absent, present: Vec::new() };
+    let mut known: HashSet<R> = rules.iter().cloned().collect();
+    for asked in add {
+        let (rule, at) = placed(rules, asked);
+        if known.insert(rule.clone()) {
+            rules.insert(at, rule.clone());
+        } else {
+            left.present.push(rule.clone());
+        }
+    }
+    left
 }
 
 /// Where the rule stands that is the `place`th of the group and direction of `like`.
@@ -217,7 +230,7 @@ mod tests {
         lines.iter().map(|line| line.parse().unwrap()).collect()
     }
 
-    fn followed(change: &FilterChange, lines: &[&str]) -> (Vec<String>, Left) {
+    fn followed(change: &FilterChange, lines: &[&str]) -> (Vec<String>, Left<IpfRule>) {
         let mut rules = rules(lines);
         let left = change.follow(&mut rules);
         (rules.iter().map(ToString::to_string).collect(), left)
@@ -247,12 +260,13 @@ mod tests {
         };
         let (after, left) = followed(&change, &["block in all", "block out all", "pass out all"]);
         assert_eq!(after, ["block out all", "block in all"]);
+        let nothing = Left { absent: Vec::new(), present: Vec::new() };
         assert_eq!(left.absent, rules(&["count out all"]));
         assert_eq!(left.present, rules(&["block out all"]));
         assert_eq!(
-            left.refusal().unwrap_err().to_string(),
+            left.refusal("filter").unwrap_err().to_string(),
             "object not found (filter=count out all: no such rule)"
         );
-        assert_eq!(left.and(&Left::default()).refusal(), Ok(()));
+        assert_eq!(left.and(&nothing).refusal("filter"), Ok(()));
     }
 }

@@ -9,17 +9,18 @@ use crate::change::{
 };
 use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
+use crate::rule_handlers as rules;
 use crate::trace::{WATCH_SECONDS_MAX, within};
 use crate::wires::{CreateWire, ModifyWire};
 use crate::{
-    AddrInfo, AddrProperty, Api, ApiError, Change, ChangeFilter, ChangeRequest, DropInfo, EtherstubInfo,
-    FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo,
-    NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo,
-    SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageOf,
-    UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats, openapi, paths,
+    AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, Finding, FlowInfo,
+    FlowStats, GroupInfo, IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply,
+    ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo,
+    StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo,
+    WireInfo, WireStats, openapi, paths,
 };
 
-type Reply = Result<Vec<u8>, ApiError>;
+pub(crate) type Reply = Result<Vec<u8>, ApiError>;
 
 const fn route(method: Method, path: &'static str, handler: crate::dispatch::Handler) -> Route {
     Route { method, path, handler }
@@ -70,8 +71,12 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, "/v1/netstacks/{name}/neighbours", neighbours),
     route(Method::Get, "/v1/netstacks/{name}/counters", counters),
     route(Method::Get, "/v1/netstacks/{name}/groups", groups),
-    route(Method::Get, "/v1/netstacks/{name}/filter", filter),
-    route(Method::Patch, "/v1/netstacks/{name}/filter", change_filter),
+    route(Method::Get, "/v1/netstacks/{name}/filter", rules::filter),
+    route(Method::Patch, "/v1/netstacks/{name}/filter", rules::change_filter),
+    route(Method::Get, "/v1/netstacks/{name}/nat", rules::nat),
+    route(Method::Patch, "/v1/netstacks/{name}/nat", rules::change_nat),
+    route(Method::Get, "/v1/netstacks/{name}/nat/sessions", rules::nat_sessions),
+    route(Method::Delete, "/v1/netstacks/{name}/nat/sessions", rules::flush_nat),
     route(Method::Get, paths::SOCKETS, sockets),
     route(Method::Get, "/v1/programs/{name}", program),
     route(Method::Get, paths::LINK_STATS, link_stats),
@@ -103,12 +108,12 @@ pub(crate) const ROUTES: &[Route] = &[
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
         rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow,
         flow_props, set_flow_props, ifs, create_if, delete_if, if_props, set_if_props, addrs, create_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
-    netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, drops, doctor, capture, trace, steps, link_usage, link_samples, flow_usage, flow_samples, filter, change_filter
+    netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, drops, doctor, capture, trace, steps, link_usage, link_samples, flow_usage, flow_samples, rules::filter, rules::change_filter, rules::nat, rules::change_nat, rules::nat_sessions, rules::flush_nat
     )
 )]
 pub(crate) struct Document;
 
-fn change(api: &dyn Api, temporary: bool, change: Change) -> Reply {
+pub(crate) fn change(api: &dyn Api, temporary: bool, change: Change) -> Reply {
     api.change(&ChangeRequest { temporary, change })?;
     Ok(b"{}".to_vec())
 }
@@ -504,25 +509,6 @@ fn counters(api: &dyn Api, call: &Call<'_>) -> Reply {
 fn groups(api: &dyn Api, call: &Call<'_>) -> Reply {
     call.no_flags()?;
     body(&api.groups(call.name)?)
-}
-
-/// The packet filter of a netstack, and what it has counted.
-#[utoipa::path(get, path = "/v1/netstacks/{name}/filter",
-    params(("name" = String, Path, description = "the netstack")),
-    responses((status = 200, body = FilterInfo), (status = "4XX", body = Problem)))]
-fn filter(api: &dyn Api, call: &Call<'_>) -> Reply {
-    call.no_flags()?;
-    body(&api.filter(call.name)?)
-}
-
-/// Changes the rules of a netstack's packet filter, all at once.
-#[utoipa::path(patch, path = "/v1/netstacks/{name}/filter", request_body = ChangeFilter,
-    params(("name" = String, Path, description = "the netstack")),
-    responses((status = 200), (status = "4XX", body = Problem)))]
-fn change_filter(api: &dyn Api, call: &Call<'_>) -> Reply {
-    call.no_flags()?;
-    let request: ChangeFilter = call.json()?;
-    change(api, request.temporary, Change::ChangeFilter(call.parsed("netstack")?, request.change))
 }
 
 /// Sockets, in pages: each says what asks for the next one.

@@ -59,6 +59,10 @@ pub const OPENAPI: &str = "/v1/openapi.json";
 pub const PROPS: &str = "props";
 /// Follows a netstack's name: its packet filter.
 pub const FILTER: &str = "filter";
+/// Follows a netstack's name: its address translation.
+pub const NAT: &str = "nat";
+/// Follows a netstack's name: what its address translation has made.
+pub const NAT_SESSIONS: &str = "nat/sessions";
 
 /// The environment variable that names the socket.
 pub const SOCKET_VARIABLE: &str = "FIRELANE_SOCKET";

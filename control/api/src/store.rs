@@ -3,11 +3,14 @@
 //! A change is persistent and active unless asked otherwise; `-t` changes only what is in force. The pair is
 //! a value: [`Store::changed`] gives the next one, and the caller keeps it once the engine has followed.
 
-use firelane_model::{Model, NetstackName};
+use std::fmt;
+use std::hash::Hash;
+
+use firelane_model::{Model, Netstack, NetstackName};
 
 use crate::edit::edit;
-use crate::filter::no_netstack;
-use crate::{ApiError, Change, ChangeRequest, FilterChange, Status, Which};
+use crate::filter::{Left, no_netstack};
+use crate::{ApiError, Change, ChangeRequest, Status, Which};
 
 /// The active and the persistent configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -45,7 +48,10 @@ impl Store {
             return Ok(Self { active: active?, persistent: self.persistent.clone() });
         }
         if let Change::ChangeFilter(name, change) = &request.change {
-            return self.filter_changed(name, change);
+            return self.rules_changed(name, "filter", |it| change.follow(&mut it.filter));
+        }
+        if let Change::ChangeNat(name, change) = &request.change {
+            return self.rules_changed(name, "nat", |it| change.follow(&mut it.nat));
         }
         let persistent = edited(&self.persistent, &request.change);
         let (active, persistent) = match (active, persistent) {
@@ -63,18 +69,23 @@ impl Store {
         Ok(Self { active, persistent })
     }
 
-    /// A rule may be in one of the two filters only, as `-t` leaves it: it goes from where it is, and comes to where it is
+    /// A rule may be in one of the two lists only, as `-t` leaves it: it goes from where it is, and comes to where it is
     /// not.
-    fn filter_changed(&self, name: &NetstackName, change: &FilterChange) -> Result<Self, ApiError> {
+    fn rules_changed<R: Clone + Eq + Hash + fmt::Display>(
+        &self,
+        name: &NetstackName,
+        field: &str,
+        change: impl Fn(&mut Netstack) -> Left<R>,
+    ) -> Result<Self, ApiError> {
         let mut next = self.clone();
         let follow = |model: &mut Model| {
             let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
-            Ok(change.follow(&mut netstack.filter))
+            Ok(change(netstack))
         };
         let active = follow(&mut next.active)?;
         let persistent = follow(&mut next.persistent)
             .map_err(|error: ApiError| ApiError { status: Status::TemporaryOnly, ..error })?;
-        active.and(&persistent).refusal()?;
+        active.and(&persistent).refusal(field)?;
         if let Some(fault) = next.active.validate().into_iter().next() {
             return Err(fault.into());
         }

@@ -12,10 +12,10 @@ use firelane_units::MacAddr;
 use crate::{
     AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo,
     EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased,
-    LinkInfo, LinkState, LinkStats, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport,
-    Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status,
-    StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample,
-    VnicInfo, Which, WireInfo, WireStats, leased_object,
+    LinkInfo, LinkState, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep,
+    ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage,
+    Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest,
+    UsageSample, VnicInfo, Which, WireInfo, WireStats, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -59,6 +59,10 @@ pub struct Stub {
     pub usage_samples: Vec<UsageSample>,
     /// What `filter` says of the counts; of rules in their order.
     pub filtered: FilterInfo,
+    /// What `nat` says of the counts; of rules in their order.
+    pub translated: NatInfo,
+    /// What `nat_sessions` answers of every netstack.
+    pub nat_sessions: Vec<NatSession>,
 }
 
 impl Stub {
@@ -85,6 +89,8 @@ impl Stub {
             usage: Vec::new(),
             usage_samples: Vec::new(),
             filtered: FilterInfo::default(),
+            translated: NatInfo::default(),
+            nat_sessions: Vec::new(),
         }
     }
 
@@ -251,6 +257,21 @@ impl Api for Stub {
         let netstack = store.active.netstacks.get(name);
         let netstack = netstack.ok_or_else(|| ApiError::new(Status::NotFound, "netstack", name, ""))?;
         Ok(self.filtered.clone().of_rules(&netstack.filter))
+    }
+
+    fn nat(&self, name: &str) -> Result<NatInfo, ApiError> {
+        let store = self.lock();
+        let netstack = store.active.netstacks.get(name);
+        let netstack = netstack.ok_or_else(|| ApiError::new(Status::NotFound, "netstack", name, ""))?;
+        Ok(self.translated.clone().of_rules(&netstack.nat))
+    }
+
+    fn nat_sessions(&self, name: &str) -> Result<Vec<NatSession>, ApiError> {
+        self.nat(name).map(|_| self.nat_sessions.clone())
+    }
+
+    fn flush_nat(&self, name: &str) -> Result<u64, ApiError> {
+        self.nat(name).map(|it| it.totals.sessions)
     }
 
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {

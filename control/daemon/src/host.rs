@@ -12,9 +12,10 @@ use firelane::{Engine, IpTables};
 use firelane_api::{
     AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo,
     Facts, FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats,
-    NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport, Property, ProtocolCounters,
-    ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
-    TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, leased_object,
+    NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport, Property,
+    ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store,
+    TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats,
+    leased_object,
 };
 use firelane_model::{Cpus, Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules};
 use firelane_plan::{Effect, Step, apply_to_model, plan};
@@ -28,7 +29,7 @@ use crate::history::{History, Totals};
 use crate::programs::Programs;
 use crate::state::State;
 use crate::works::Works;
-use crate::{capture, counted, doctor, filter, netns, rebuild, sockets, stats, trace, ways};
+use crate::{capture, counted, doctor, filter, nat, netns, rebuild, sockets, stats, trace, ways};
 
 /// The netstack of programs that do not say which, if it is there.
 const DEFAULT_NETSTACK: &str = "default";
@@ -578,6 +579,28 @@ impl Api for Host {
         let rules = &inner.store.active.netstacks.get(name).ok_or_else(absent)?.filter;
         let counted = inner.works.engine.filter_counts(netstack).map_err(crate::works::refused)?;
         Ok(filter::info(rules, &counted))
+    }
+
+    fn nat(&self, name: &str) -> Result<NatInfo, ApiError> {
+        // Under the lock, so that counts are those of the rules.
+        let inner = self.lock();
+        let absent = || ApiError::new(Status::NotFound, "netstack", name, "");
+        let netstack = inner.works.netstacks.get(name).copied().ok_or_else(absent)?;
+        let rules = &inner.store.active.netstacks.get(name).ok_or_else(absent)?.nat;
+        nat::info(&inner.works.engine, netstack, rules)
+    }
+
+    fn nat_sessions(&self, name: &str) -> Result<Vec<NatSession>, ApiError> {
+        let inner = self.lock();
+        let absent = || ApiError::new(Status::NotFound, "netstack", name, "");
+        let netstack = inner.works.netstacks.get(name).copied().ok_or_else(absent)?;
+        let rules = &inner.store.active.netstacks.get(name).ok_or_else(absent)?.nat;
+        nat::sessions(&inner.works.engine, netstack, rules)
+    }
+
+    fn flush_nat(&self, name: &str) -> Result<u64, ApiError> {
+        let (engine, netstack, _) = self.place_of(name)?;
+        engine.flush_nat(netstack).map_err(crate::works::refused)
     }
 
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {

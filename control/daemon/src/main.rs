@@ -28,6 +28,7 @@ mod host;
 mod kernel;
 mod mac;
 mod memif;
+mod nat;
 mod netlink;
 mod netns;
 mod nic;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use firelane_classify::Steering;
 use firelane_lane::Control;
 use firelane_nat::{NatConfig, NatCounts, NatRow};
-use firelane_units::{LaneId, NetstackId};
+use firelane_units::{Instant, LaneId, NetstackId};
 
 use crate::engine::Engine;
 use crate::error::ChangeError;
@@ -52,6 +52,11 @@ impl Engine {
             from = next;
         }
         Ok(rows)
+    }
+
+    /// What time it is for the lanes, of which lists say when something ends.
+    pub fn now(&self) -> Instant {
+        self.0.fabric.now()
     }
 
     /// Ends all translated sessions of a netstack; how many there were.

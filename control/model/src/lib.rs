@@ -50,7 +50,10 @@ pub use daemon::{Daemon, Lanes};
 pub use dhcp::{Dhcp, HostName};
 pub use error::{FieldError, FileError};
 pub use etherstub::Etherstub;
-pub use filter::{Filter, IpfFile, IpfLine, IpfRule, IpnatRule, PlacedRule, Pool, PoolNumber, RuleError};
+pub use filter::{
+    Filter, IpfFile, IpfRule, IpnatFile, IpnatRule, PlacedRule, Pool, PoolNumber, RuleError, RuleFile,
+    RuleLine,
+};
 pub use flow::{Flow, FlowMatch, NO_WIRE, Transport};
 pub use fusing::Fusing;
 pub use guard::{ClientId, Guard};

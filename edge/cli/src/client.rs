@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use firelane_api::{
-    AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeFilter, ChangeRequest,
-    CreateAddr, CreateEtherstub, CreateIf, CreateVnic, CreateWire, DropInfo, EtherstubInfo, FilterInfo,
-    Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic,
-    ModifyWire, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, PropChange, Property,
-    ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo,
-    StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which,
-    WireInfo, WireStats, paths,
+    AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeFilter, ChangeNat,
+    ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateVnic, CreateWire, DropInfo, EtherstubInfo,
+    FilterInfo, Finding, FlowInfo, FlowStats, Flushed, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats,
+    Method, ModifyVnic, ModifyWire, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply,
+    ProgramReport, PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps,
+    SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest,
+    UsageSample, VnicInfo, Which, WireInfo, WireStats, paths,
 };
 use firelane_model::{Etherstub, LinkName, MODEL_TEXT_MAX, Model, WireSide};
 use serde::Serialize;
@@ -295,6 +295,10 @@ impl Api for Client {
                 let target = format!("{}/{name}/{}", paths::NETSTACKS, paths::FILTER);
                 self.send(Method::Patch, &target, &ChangeFilter { change, temporary })
             }
+            Change::ChangeNat(name, change) => {
+                let target = format!("{}/{name}/{}", paths::NETSTACKS, paths::NAT);
+                self.send(Method::Patch, &target, &ChangeNat { change, temporary })
+            }
             Change::CreateAddr(name, address) => {
                 self.send(Method::Post, paths::ADDRS, &CreateAddr { name, address, temporary })
             }
@@ -377,6 +381,20 @@ impl Api for Client {
 
     fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError> {
         self.get(&format!("{}/{name}/groups", paths::NETSTACKS), Which::Active)
+    }
+
+    fn nat(&self, name: &str) -> Result<NatInfo, ApiError> {
+        self.get(&format!("{}/{name}/{}", paths::NETSTACKS, paths::NAT), Which::Active)
+    }
+
+    fn nat_sessions(&self, name: &str) -> Result<Vec<NatSession>, ApiError> {
+        self.get(&format!("{}/{name}/{}", paths::NETSTACKS, paths::NAT_SESSIONS), Which::Active)
+    }
+
+    fn flush_nat(&self, name: &str) -> Result<u64, ApiError> {
+        let target = format!("{}/{name}/{}", paths::NETSTACKS, paths::NAT_SESSIONS);
+        let Flushed { flushed } = self.send(Method::Delete, &target, &())?;
+        Ok(flushed)
     }
 
     fn sockets(&self, netstack: Option<&str>, after: Option<&str>) -> Result<SocketPage, ApiError> {

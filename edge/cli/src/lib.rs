@@ -44,12 +44,13 @@ use session::Failure;
 type Command = fn(&mut Session<'_>, &[String]) -> Result<(), Failure>;
 
 /// The Solaris commands by name.
-const COMMANDS: [(&str, Command); 9] = [
+const COMMANDS: [(&str, Command); 10] = [
     ("dladm", dladm::run),
     ("flowadm", flowadm::run),
     ("ipadm", ipadm::run),
     ("ipf", ipf::run),
     ("ipfstat", ipf::stat::run),
+    ("ipnat", ipf::nat::run),
     ("dlstat", stat::dlstat::run),
     ("flowstat", stat::flowstat::run),
     ("netstat", view::netstat::run),

@@ -112,6 +112,8 @@ enum Verb {
     Ipf(Words),
     /// Show the rules of a packet filter and what they have met
     Ipfstat(Words),
+    /// Change and show the rules of address translation, and what they have made
+    Ipnat(Words),
     /// Show sockets
     Netstat(Words),
     /// Show what TCP knows of connections
@@ -183,6 +185,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsStrin
         Verb::Flowstat(it) => crate::stat::flowstat::run(session, &it.words).map_err(Refused::from),
         Verb::Ipf(it) => crate::ipf::run(session, &it.words).map_err(Refused::from),
         Verb::Ipfstat(it) => crate::ipf::stat::run(session, &it.words).map_err(Refused::from),
+        Verb::Ipnat(it) => crate::ipf::nat::run(session, &it.words).map_err(Refused::from),
         Verb::Netstat(it) => crate::view::netstat::run(session, &it.words).map_err(Refused::from),
         Verb::Connstat(it) => crate::view::connstat::run(session, &it.words).map_err(Refused::from),
     };

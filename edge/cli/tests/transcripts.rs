@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use firelane_api::{
     ConnectionInfo, Counter, DropInfo, FilterInfo, FlowStats, GroupInfo, Judged, LaneReceived, LinkStats,
-    NeighbourInfo, PlanStep, ProgramReport, ProtocolCounters, RouteInfo, RuleInfo, SeenInfo, SocketInfo,
-    SocketReport, StateInfo, StepInfo, Stub, TraceReport, Traffic, Usage, UsageSample, WireCounts, WireStats,
+    NatInfo, NatRuleInfo, NatSession, NatTotals, NeighbourInfo, PlanStep, ProgramReport, ProtocolCounters,
+    RouteInfo, RuleInfo, SeenInfo, SocketInfo, SocketReport, StateInfo, StepInfo, Stub, TraceReport, Traffic,
+    Usage, UsageSample, WireCounts, WireStats,
 };
 use firelane_cli::{Session, run};
 use firelane_model::Model;
@@ -172,6 +173,36 @@ fn host(name: &str) -> Stub {
         outward: Judged { passed: 789, blocked: 0 },
         states: StateInfo { active: 3, added: 17, expired: 14, hits: 4321, ..StateInfo::default() },
     };
+    let made =
+        |made| NatRuleInfo { rule: "map w0 10.0.0.0/8 -> 0/32".parse().unwrap(), made, sessions: made / 2 };
+    let totals = NatTotals {
+        inward: 512,
+        outward: 430,
+        sessions: 2,
+        mappings: 2,
+        added: 44,
+        expired: 40,
+        flushed: 2,
+        ..NatTotals::default()
+    };
+    stub.translated = NatInfo { rules: [40, 3, 1].map(made).into(), totals };
+    let session = |kind: &str, protocol: &str, ports: [u16; 3], phase: &str| NatSession {
+        kind: kind.into(),
+        protocol: protocol.into(),
+        inside: [10, 1, 0, 2].into(),
+        inside_port: ports[0],
+        outside: [10, 0, 0, 10].into(),
+        outside_port: ports[1],
+        peer: [192, 0, 2, 7].into(),
+        peer_port: ports[2],
+        phase: phase.into(),
+        ttl: 240,
+    };
+    stub.nat_sessions = vec![
+        session("MAP", "tcp", [4000, 20_001, 443], "established"),
+        session("RDR", "tcp", [8080, 80, 51_000], "asked"),
+        session("MAP", "icmp", [7, 7, 0], "answered"),
+    ];
     stub.drops = [("flow", "flow_limit", 1234), ("switch", "unknown_destination", 5)]
         .map(|(station, reason, frames)| DropInfo { station: station.into(), reason: reason.into(), frames })
         .into();
@@ -423,7 +454,9 @@ fn the_pages_show_every_usage() {
             assert!(page.lines().any(|it| it == line), "{command}.8.md lacks {line:?}");
         }
     }
-    for (page, commands) in [("dlstat", ["dlstat", "flowstat"]), ("ipf", ["ipf", "ipfstat"])] {
+    let pages_of =
+        [("dlstat", &["dlstat", "flowstat"][..]), ("ipf", &["ipf", "ipfstat"]), ("ipnat", &["ipnat"])];
+    for (page, commands) in pages_of {
         let text = std::fs::read_to_string(pages.join(format!("{page}.8.md"))).unwrap();
         for command in commands {
             let said = say(&stub, &pages, &format!("{command} a b"));
@@ -437,7 +470,7 @@ fn the_pages_show_every_usage() {
 
 /// Words that get far into a command, and words that do not.
 fn word() -> impl Strategy<Value = String> {
-    let known = "dladm flowadm ipadm dlstat flowstat netstat connstat ipf ipfstat -h -io -Fa -z show-prop set-prop reset-prop ttl=9 ipv4 tcp -f inet -F -c -e 1 show-link show-vnic create-wire modify-wire show-wire delete-wire delay=1ms -d forth wire0 create-vnic delete-vnic set-linkprop show-linkprop \
+    let known = "ipnat -C -f -l -s -v -F dladm flowadm ipadm dlstat flowstat netstat connstat ipf ipfstat -h -io -Fa -z show-prop set-prop reset-prop ttl=9 ipv4 tcp -f inet -F -c -e 1 show-link show-vnic create-wire modify-wire show-wire delete-wire delay=1ms -d forth wire0 create-vnic delete-vnic set-linkprop show-linkprop \
                  create-etherstub show-etherstub add-flow remove-flow show-flow set-flowprop show-flowprop create-if \
                  create-addr delete-addr show-addr show-if check plan status drops -l -p -o -P -t -j -s -i -a -c -m -v \
                  -T -A -r -u -N -R static all web0 bob0 vswitch1 iperf web0/v4 1 x= =x , transport=tcp local_port=1 \
@@ -455,7 +488,7 @@ proptest! {
         prop_assume!(!words.iter().any(|word| word == "dump"));
         prop_assume!(!words.first().is_some_and(|word| word == "check" || word == "plan") || !words.contains(&"-".to_owned()));
         // `ipf -f -` waits for it, too.
-        prop_assume!(words.first().is_none_or(|word| word != "ipf") || !words.iter().any(|word| word.ends_with('-')));
+        prop_assume!(words.first().is_none_or(|word| word != "ipf" && word != "ipnat") || !words.iter().any(|word| word.ends_with('-')));
         let stub = host("two-tenants");
         let line: Vec<_> = std::iter::once("firelane".to_owned()).chain(words).collect();
         let (mut out, mut err) = (Vec::new(), Vec::new());

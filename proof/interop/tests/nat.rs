@@ -101,6 +101,48 @@ fn inside_goes_out_and_is_reached_by_the_address_outside() {
 }
 
 #[test]
+fn the_command_changes_rules_shows_sessions_and_ends_them() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.folder().join("nat.toml");
+    std::fs::write(&path, CONFIG).expect("the sandbox's folder is writable");
+    let daemon = Daemon::start(&sandbox, &path);
+    let ipnat = |words: &[&str]| daemon.firelane(&[&["ipnat"], words].concat());
+    sandbox.run(Some("alice"), "ip", &["route", "add", "default", "via", "10.1.0.1"]).expect_success();
+    let (_alice, _bob) = (serve(&sandbox, "alice", "8080"), serve(&sandbox, "bob", "80"));
+    assert_eq!(curl(&sandbox, "alice", "http://10.2.0.2/who"), "bob");
+    assert_eq!(curl(&sandbox, "bob", "http://10.2.0.1/who"), "alice");
+    let list = ipnat(&["-lh"]).expect_success();
+    assert!(list.starts_with("List of active MAP/Redirect filters:\n"), "{list}");
+    assert!(
+        !list.contains("0 map r1 from 10.1.0.0/24 to any -> 0/32 portmap"),
+        "it has made sessions: {list}"
+    );
+    let map = list.lines().find(|line| line.starts_with("MAP 10.1.0.2 ")).unwrap_or_else(|| panic!("{list}"));
+    assert!(map.contains(" <- -> 10.2.0.1 ") && map.ends_with("[10.2.0.2 80]"), "{map}");
+    let rdr = list.lines().find(|line| line.starts_with("RDR 10.1.0.2 ")).unwrap_or_else(|| panic!("{list}"));
+    assert!(rdr.contains(" 8080  <- -> 10.2.0.1        80    [10.2.0.2 "), "{rdr}");
+    let document = ipnat(&["-ls", "-j"]).expect_success();
+    let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
+    let sessions = document["nat"]["sessions"].as_array().expect("a list").len();
+    assert!(sessions >= 2 && document["nat"]["totals"]["out"].as_u64() > Some(4), "{document}");
+    assert!(ipnat(&["-F"]).expect_success().ends_with(" entries flushed from NAT table\n"));
+    assert!(!ipnat(&["-l"]).expect_success().contains("10.2.0.2 80]"), "they are gone");
+    // What comes next begins anew by the rules that there are.
+    assert_eq!(curl(&sandbox, "alice", "http://10.2.0.2/who"), "bob");
+    let file = sandbox.folder().join("ipnat.conf");
+    let file = file.to_str().expect("a plain path");
+    std::fs::write(file, "rdr r1 10.2.0.1/32 port 80 -> 10.1.0.2 port 8080 tcp\n").expect("a file");
+    ipnat(&["-r", "-f", file]).expect_success();
+    let refused = sandbox.run(Some("bob"), "curl", &["-s", "--max-time", "3", "http://10.2.0.1/"]);
+    assert_ne!(refused.code(), 0, "nobody is redirected any more");
+    std::fs::write(file, "rdr r1 10.2.0.1/32 port 82 -> 10.1.0.2 port 8080 tcp\n").expect("a file");
+    ipnat(&["-f", file]).expect_success();
+    assert_eq!(curl(&sandbox, "bob", "http://10.2.0.1:82/who"), "alice");
+    assert_eq!(ipnat(&["-C"]).expect_success(), "3 entries cleared from NAT list\n");
+    assert!(!ipnat(&["-l"]).expect_success().contains("r1"));
+}
+
+#[test]
 fn iperf3_passes_translated() {
     let sandbox = Sandbox::new();
     let path = sandbox.folder().join("nat.toml");

@@ -21,7 +21,7 @@ mod words;
 mod write;
 
 pub use error::RuleError;
-pub use file::{IpfFile, IpfLine};
+pub use file::{IpfFile, IpnatFile, RuleFile, RuleLine};
 pub use nat::IpnatRule;
 pub use pool::{Pool, PoolNumber};
 pub use rule::{IpfRule, PlacedRule};

@@ -50,17 +50,22 @@ impl FromStr for IpnatRule {
         if let Some(second) = rules.next() {
             return Err(RuleError::new(second[0].line, second[0].text, "one text is one rule"));
         }
-        let mut words = Words::new(&only);
-        let kind = words.value("a rule begins with map, map-block, bimap or rdr", |word| {
-            ["map", "map-block", "bimap", "rdr"].into_iter().find(|kind| *kind == word)
-        })?;
-        let link = words.value("the name of a VNIC", |word| word.parse::<LinkName>().ok())?;
-        let rule = if kind == "rdr" { redirect(link, &mut words)? } else { map(kind, link, &mut words)? };
-        match words.peek() {
-            None => Ok(Self(rule)),
-            Some("proxy") => Err(words.refuse("not supported: no application proxies are followed")),
-            Some(_) => Err(words.refuse("the rule ends here, or says mssclamp or age")),
-        }
+        of_tokens(&only)
+    }
+}
+
+/// The rule that the tokens are.
+pub(super) fn of_tokens(tokens: &[tokens::Token<'_>]) -> Read<IpnatRule> {
+    let mut words = Words::new(tokens);
+    let kind = words.value("a rule begins with map, map-block, bimap or rdr", |word| {
+        ["map", "map-block", "bimap", "rdr"].into_iter().find(|kind| *kind == word)
+    })?;
+    let link = words.value("the name of a VNIC", |word| word.parse::<LinkName>().ok())?;
+    let rule = if kind == "rdr" { redirect(link, &mut words)? } else { map(kind, link, &mut words)? };
+    match words.peek() {
+        None => Ok(IpnatRule(rule)),
+        Some("proxy") => Err(words.refuse("not supported: no application proxies are followed")),
+        Some(_) => Err(words.refuse("the rule ends here, or says mssclamp or age")),
     }
 }
 

@@ -1,8 +1,10 @@
-//! `ipf`: rules of a netstack's packet filter, from files in the language of ipf(5); `ipfstat` shows them.
+//! `ipf`: rules of a netstack's packet filter, from files in the language of ipf(5); `ipfstat` shows them; `ipnat` is of
+//! address translation.
 //!
 //! The original makes one system call per rule; here all that one command says happens at once, first what goes (`-F`,
 //! `-r`), then what comes. What is wrong with a line is told as `FILE:LINE: "token": what is allowed`, and nothing happens.
 
+pub(crate) mod nat;
 pub(crate) mod stat;
 
 use std::path::Path;
