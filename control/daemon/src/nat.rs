@@ -68,7 +68,7 @@ fn session(row: &NatRow, now: Instant, rules: &[IpnatRule]) -> NatSession {
     let protocol = match forth.protocol {
         IpProtocol::TCP => "tcp".to_owned(),
         IpProtocol::UDP => "udp".to_owned(),
-        IpProtocol::ICMP => "icmp".to_owned(),
+        IpProtocol::ICMPV4 => "icmp".to_owned(),
         other => other.0.to_string(),
     };
     NatSession {

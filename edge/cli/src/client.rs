@@ -17,7 +17,7 @@ use firelane_api::{
     SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest,
     UsageSample, VnicInfo, Which, WireInfo, WireStats, paths,
 };
-use firelane_model::{Etherstub, LinkName, MODEL_TEXT_MAX, Model, WireSide};
+use firelane_model::{LinkName, MODEL_TEXT_MAX, Model, NetstackName, WireSide};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -141,13 +141,21 @@ impl Client {
         self.send(Method::Patch, &format!("{}/{name}", paths::WIRES), &body)
     }
 
-    fn create_etherstub(
+    fn create(&self, collection: &str, body: &impl Serialize) -> Result<serde_json::Value, ApiError> {
+        self.send(Method::Post, collection, body)
+    }
+
+    fn rename(&self, from: &LinkName, name: LinkName) -> Result<serde_json::Value, ApiError> {
+        self.send(Method::Put, &format!("{}/{from}/name", paths::LINKS), &RenameLink { name })
+    }
+
+    fn change_rules(
         &self,
-        name: LinkName,
-        etherstub: Etherstub,
-        temporary: bool,
+        netstack: &NetstackName,
+        of: &str,
+        body: &impl Serialize,
     ) -> Result<serde_json::Value, ApiError> {
-        self.send(Method::Post, paths::ETHERSTUBS, &CreateEtherstub { name, etherstub, temporary })
+        self.send(Method::Patch, &format!("{}/{netstack}/{of}", paths::NETSTACKS), body)
     }
 
     fn exchange(&self, method: Method, target: &str, body: &[u8]) -> Result<(u16, Vec<u8>), ApiError> {
@@ -251,37 +259,34 @@ impl Api for Client {
             self.send(Method::Patch, &target, &props(changes, temporary))
         };
         let _: serde_json::Value = match request.change.clone() {
-            Change::CreateEtherstub(name, stub) => self.create_etherstub(name, stub, temporary),
+            Change::CreateEtherstub(name, etherstub) => {
+                self.create(paths::ETHERSTUBS, &CreateEtherstub { name, etherstub, temporary })
+            }
             Change::DeleteEtherstub(name) => delete(paths::ETHERSTUBS, &name),
             Change::CreateWire(name, wire) => {
-                self.send(Method::Post, paths::WIRES, &CreateWire { name, wire, temporary })
+                self.create(paths::WIRES, &CreateWire { name, wire, temporary })
             }
             Change::ModifyWire(name, side, changes) => self.modify_wire(&name, side, &changes, temporary),
             Change::DeleteWire(name) => delete(paths::WIRES, &name),
             Change::CreateVnic(name, vnic) => {
-                self.send(Method::Post, paths::VNICS, &CreateVnic { name, vnic, temporary })
+                self.create(paths::VNICS, &CreateVnic { name, vnic, temporary })
             }
-            Change::ModifyVnic(name, change) => self.send(
-                Method::Patch,
-                &format!("{}/{name}", paths::VNICS),
-                &ModifyVnic { change, temporary },
-            ),
+            Change::ModifyVnic(name, change) => {
+                let target = format!("{}/{name}", paths::VNICS);
+                self.send(Method::Patch, &target, &ModifyVnic { change, temporary })
+            }
             Change::DeleteVnic(name) => delete(paths::VNICS, &name),
-            Change::RenameLink(from, name) => {
-                self.send(Method::Put, &format!("{}/{from}/name", paths::LINKS), &RenameLink { name })
-            }
+            Change::RenameLink(from, name) => self.rename(&from, name),
             Change::SetLinkProps(name, changes) => {
                 set(format!("{}/{name}/{}", paths::LINKS, paths::PROPS), &changes)
             }
-            Change::AddFlow(name, flow) => {
-                self.send(Method::Post, paths::FLOWS, &AddFlow { name, flow, temporary })
-            }
+            Change::AddFlow(name, flow) => self.create(paths::FLOWS, &AddFlow { name, flow, temporary }),
             Change::RemoveFlow(name) => delete(paths::FLOWS, &name),
             Change::SetFlowProps(name, changes) => {
                 set(format!("{}/{name}/{}", paths::FLOWS, paths::PROPS), &changes)
             }
             Change::CreateIf(name, netstack) => {
-                self.send(Method::Post, paths::IFS, &CreateIf { name, netstack, temporary })
+                self.create(paths::IFS, &CreateIf { name, netstack, temporary })
             }
             Change::DeleteIf(name) => delete(paths::IFS, &name),
             Change::SetNetstackProps(name, changes) => {
@@ -292,15 +297,13 @@ impl Api for Client {
             }
             Change::SetAddrProps(name, changes) => set(format!("{}/{name}", paths::ADDR_PROPS), &changes),
             Change::ChangeFilter(name, change) => {
-                let target = format!("{}/{name}/{}", paths::NETSTACKS, paths::FILTER);
-                self.send(Method::Patch, &target, &ChangeFilter { change, temporary })
+                self.change_rules(&name, paths::FILTER, &ChangeFilter { change, temporary })
             }
             Change::ChangeNat(name, change) => {
-                let target = format!("{}/{name}/{}", paths::NETSTACKS, paths::NAT);
-                self.send(Method::Patch, &target, &ChangeNat { change, temporary })
+                self.change_rules(&name, paths::NAT, &ChangeNat { change, temporary })
             }
             Change::CreateAddr(name, address) => {
-                self.send(Method::Post, paths::ADDRS, &CreateAddr { name, address, temporary })
+                self.create(paths::ADDRS, &CreateAddr { name, address, temporary })
             }
             Change::DeleteAddr(name) => delete(paths::ADDRS, &name),
         }?;
