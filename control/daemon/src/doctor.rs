@@ -3,8 +3,9 @@
 //! Called by `host.rs`. Nothing is changed by looking; a device or a socket that is opened for that is closed again.
 
 use std::fs;
+use std::io;
 
-use firelane::probe_afxdp;
+use firelane::{probe_afxdp, probe_door};
 use firelane_api::{Finding, FindingState, LinkState};
 
 use crate::text::plain;
@@ -17,7 +18,14 @@ const PROBED: &str = "lo";
 
 /// Looks at everything. `problems` is what the configuration asks for in vain.
 pub(crate) fn examine(works: &Works, lanes: usize, problems: &[String]) -> Vec<Finding> {
-    let mut findings = vec![kernel(), cpus(lanes, &works.engine.lane_cpus()), tap(), afxdp(), files()];
+    let mut findings = vec![
+        kernel(),
+        cpus(lanes, &works.engine.lane_cpus()),
+        tap(),
+        door(probe_door(), &works.doorless().collect::<Vec<_>>()),
+        afxdp(),
+        files(),
+    ];
     for (name, lower) in &works.links {
         let Some(interface) = &lower.nic else { continue };
         let state = match (interface.state(), interface.detour()) {
@@ -74,6 +82,25 @@ fn tap() -> Finding {
     }
 }
 
+/// Whether floods behind a limit end on the CPU of who sends them.
+fn door(tried: io::Result<()>, open: &[&str]) -> Finding {
+    const ELSE: &str = "what a limit drops of a flood is read by its lane first, which costs the lane's CPU";
+    match (tried, open) {
+        (Err(error), _) => {
+            let detail = format!("no program can be loaded for TAPs: {}; {ELSE}", plain(&error));
+            finding("door", FindingState::Note, detail)
+        }
+        (Ok(()), [_, ..]) => {
+            let detail = format!("the kernel took no program for the TAPs {}; {ELSE}", open.join(", "));
+            finding("door", FindingState::Note, detail)
+        }
+        (Ok(()), []) => {
+            let detail = "a program at each TAP ends floods where they are sent".to_owned();
+            finding("door", FindingState::Ok, detail)
+        }
+    }
+}
+
 fn afxdp() -> Finding {
     let probed = probe_afxdp(PROBED).map_err(|error| plain(&error));
     match probed.and_then(|it| it.afxdp.map_err(|why| why.to_string())) {
@@ -100,5 +127,29 @@ fn files() -> Finding {
             let most = most.map_or("any number".to_owned(), |most| most.to_string());
             finding("files", FindingState::Ok, format!("{most} may be open"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_door_that_cannot_be_hung_is_told_with_its_reason() {
+        let shown = |tried, open: &[&str]| {
+            let Finding { check, state, detail } = door(tried, open);
+            assert_eq!(check, "door");
+            (state, detail)
+        };
+        assert_eq!(shown(Ok(()), &[]).0, FindingState::Ok);
+        let (state, detail) = shown(Err(io::Error::from_raw_os_error(1)), &["alice0"]);
+        assert_eq!(state, FindingState::Note);
+        assert!(detail.starts_with("no program can be loaded for TAPs: "), "{detail}");
+        assert!(
+            detail.to_lowercase().contains("not permitted") && detail.contains("the lane's CPU"),
+            "{detail}"
+        );
+        let (state, detail) = shown(Ok(()), &["alice0", "bob0"]);
+        assert!(state == FindingState::Note && detail.contains("the TAPs alice0, bob0;"), "{detail}");
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use firelane::{OpenError, Queue, TapConfig, open_tap};
+use firelane::{OpenError, Queue, TapConfig, TapQueue, open_tap};
 use firelane_api::{ApiError, Status};
 use firelane_model::{Instance, LinkName, Model, Tap};
 use firelane_units::{IpPrefix, MacAddr, Mtu};
@@ -40,6 +40,8 @@ pub(crate) struct Device {
     ifname: String,
     namespace: Option<PathBuf>,
     detour: Option<Detour>,
+    /// Whether floods end at its door, if it is a TAP.
+    has_door: Option<bool>,
 }
 
 /// A veth pair in place of a TAP.
@@ -54,6 +56,13 @@ impl Device {
     pub(crate) fn detour(&self) -> Option<String> {
         let it = self.detour.as_ref()?;
         Some(format!("{}: veth pair {} in place of a TAP, which is slower: {}", self.ifname, it.near, it.why))
+    }
+}
+
+impl Device {
+    /// The TAP's name if nothing hangs at its door.
+    pub(crate) fn doorless(&self) -> Option<&str> {
+        (self.has_door == Some(false)).then_some(self.ifname.as_str())
     }
 }
 
@@ -177,8 +186,9 @@ impl Kernel {
         };
         match open_tap(&ifname, &config) {
             Ok(queues) => {
+                let has_door = Some(queues.iter().all(TapQueue::has_door));
                 let queues = queues.into_iter().map(Queue::from).collect();
-                Ok((Device { ifname, namespace, detour: None }, queues))
+                Ok((Device { ifname, namespace, detour: None, has_door }, queues))
             }
             Err(OpenError::Create(_, error)) if means_no_tun(&error) => {
                 self.open_veth(wanted, ifname, namespace, &format!("/dev/net/tun: {}", plain(&error)))
@@ -206,7 +216,8 @@ impl Kernel {
         };
         match veth::create(&pair) {
             Ok(socket) => {
-                let device = Device { ifname, namespace, detour: Some(Detour { near, why: why.to_owned() }) };
+                let detour = Some(Detour { near, why: why.to_owned() });
+                let device = Device { ifname, namespace, detour, has_door: None };
                 tracing::warn!("{}", device.detour().unwrap_or_default());
                 Ok((device, vec![Queue::from(socket)]))
             }

@@ -284,6 +284,13 @@ impl Works {
         devices.filter_map(|it| it.as_ref()?.detour())
     }
 
+    /// TAPs at whose door nothing hangs.
+    pub(crate) fn doorless(&self) -> impl Iterator<Item = &str> {
+        let links = self.links.values().map(|it| &it.device);
+        let devices = links.chain(self.vnics.values().map(|it| &it.device));
+        devices.filter_map(|it| it.as_ref()?.doorless())
+    }
+
     fn netstack(&self, name: &NetstackName) -> Result<NetstackId, ApiError> {
         let known = self.netstacks.get(name).copied();
         known.ok_or_else(|| ApiError::new(Status::NotFound, "netstack", name, ""))

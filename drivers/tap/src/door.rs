@@ -58,6 +58,17 @@ pub(crate) fn hang(queue: BorrowedFd<'_>, mtu: Mtu) -> io::Result<Arc<Table>> {
     Ok(Arc::new(table))
 }
 
+/// Tries whether this process may load such programs; nothing is hung anywhere.
+///
+/// # Errors
+/// Why it may not.
+pub fn probe() -> io::Result<()> {
+    let map = sys::table_map(TABLE_BYTES)?;
+    let frame_max = u32::from(Mtu::ETHERNET.bytes()) + LINK_HEADER;
+    sys::load_program(&program::door(map.as_fd().as_raw_fd(), frame_max))?;
+    Table::of(&map, TABLE_BYTES).map(drop)
+}
+
 impl Door {
     pub(crate) const fn new(table: Arc<Table>) -> Self {
         Self { table, lines: Vec::new() }

@@ -12,5 +12,6 @@ mod program;
 mod queue;
 mod sys;
 
+pub use door::probe as probe_door;
 pub use open::{OpenError, TapConfig, open};
 pub use queue::TapQueue;

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::process::Command;
 use std::time::{Duration, Instant as Clock};
 
-use firelane_driver_tap::{TapConfig, TapQueue, open};
+use firelane_driver_tap::{TapConfig, TapQueue, open, probe_door};
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig, Weight};
 use firelane_units::{DropCounters, FlowId, Instant, MacAddr, Mtu};
 
@@ -53,6 +53,7 @@ impl World {
             run(&format!("ip neighbour add {neighbour} lladdr 02:08:20:00:00:02 dev door0 nud permanent"));
         }
         let tap = queues.remove(0);
+        assert_eq!(tap.has_door(), probe_door().is_ok(), "what is tried is what is done");
         if !tap.has_door() {
             eprintln!("skipped: no right to load programs, or a kernel that knows none");
             return None;
