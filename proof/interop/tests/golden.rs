@@ -42,6 +42,7 @@ goldens!(
     classification,
     statistics,
     refusals,
+    translation,
     wires
 );
 
