@@ -22,6 +22,8 @@ pub enum Station {
     Filter,
     /// `path/nat`.
     Nat,
+    /// `path/tunnel`.
+    Tunnel,
     /// `path/ip`.
     Ip,
     /// `path/udp`.
@@ -43,6 +45,7 @@ impl Station {
             Self::Switch => "switch",
             Self::Filter => "filter",
             Self::Nat => "nat",
+            Self::Tunnel => "tunnel",
             Self::Ip => "ip",
             Self::Udp => "udp",
             Self::Tcp => "tcp",
@@ -141,6 +144,28 @@ drop_reasons! {
     Nat NatFragment = "nat_fragment",
     /// An ICMP error that is damaged, or quotes what is.
     Nat NatBadIcmp = "nat_bad_icmp",
+    /// It comes out of a tunnel that there is not: from somebody else, or with another key.
+    Tunnel TunnelStranger = "tunnel_stranger",
+    /// What is in a tunnel's packet is no packet, is cut off, or is of another protocol than it is said to be.
+    Tunnel TunnelBadPacket = "tunnel_bad_packet",
+    /// A GRE header with routing, of another version, or cut off.
+    Tunnel GreHeader = "gre_header",
+    /// GRE that carries neither IPv4 nor IPv6.
+    Tunnel GreProtocol = "gre_protocol",
+    /// GRE's checksum is wrong, or missing where the tunnel has one.
+    Tunnel GreChecksum = "gre_checksum",
+    /// GRE's sequence number is older than the last one, or missing where the tunnel has them (RFC 2890).
+    Tunnel GreOrder = "gre_order",
+    /// Marked as congested on its way through a tunnel, and its transport would not understand (RFC 6040).
+    Tunnel TunnelCongested = "tunnel_congested",
+    /// Too many tunnels in one another.
+    Tunnel TunnelNested = "tunnel_nested",
+    /// The way to a tunnel's other end leads into the tunnel, or to this netstack.
+    Tunnel TunnelLoop = "tunnel_loop",
+    /// The tunnel has no way: its own end is no address of the netstack, or there is no route to the other.
+    Tunnel TunnelDown = "tunnel_down",
+    /// 6to4 has no other end for such an address (RFC 3056).
+    Tunnel TunnelAddress = "tunnel_address",
     /// An EtherType that no netstack handles.
     Ip UnknownEtherType = "unknown_ethertype",
     /// A header field is wrong (version, header length, total length).

@@ -16,14 +16,20 @@ impl IpProtocol {
     pub const ICMPV4: Self = Self(1);
     /// IGMP.
     pub const IGMP: Self = Self(2);
+    /// IPv4 in a tunnel (RFC 2003, RFC 2473).
+    pub const IPV4: Self = Self(4);
     /// TCP.
     pub const TCP: Self = Self(6);
     /// UDP.
     pub const UDP: Self = Self(17);
+    /// IPv6 in a tunnel (RFC 4213, RFC 2473).
+    pub const IPV6: Self = Self(41);
     /// IPv6 routing header.
     pub const ROUTING: Self = Self(43);
     /// IPv6 fragment header.
     pub const FRAGMENT: Self = Self(44);
+    /// Generic routing encapsulation (RFC 2784).
+    pub const GRE: Self = Self(47);
     /// Encapsulating security payload.
     pub const ESP: Self = Self(50);
     /// Authentication header.
@@ -37,6 +43,11 @@ impl IpProtocol {
     /// SCTP.
     pub const SCTP: Self = Self(132);
 
+    /// Whether it carries packets of its own: the protocols of tunnels.
+    pub const fn is_tunnel(self) -> bool {
+        matches!(self, Self::IPV4 | Self::IPV6 | Self::GRE)
+    }
+
     /// Whether the header begins with a source and a destination port.
     pub const fn has_ports(self) -> bool {
         matches!(self, Self::TCP | Self::UDP | Self::SCTP)
@@ -49,10 +60,13 @@ impl fmt::Display for IpProtocol {
             Self::HOP_BY_HOP => "hop-by-hop",
             Self::ICMPV4 => "icmp",
             Self::IGMP => "igmp",
+            Self::IPV4 => "ipv4",
             Self::TCP => "tcp",
             Self::UDP => "udp",
+            Self::IPV6 => "ipv6",
             Self::ROUTING => "routing",
             Self::FRAGMENT => "fragment",
+            Self::GRE => "gre",
             Self::ESP => "esp",
             Self::AUTHENTICATION => "ah",
             Self::ICMPV6 => "icmpv6",

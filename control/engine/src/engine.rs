@@ -654,6 +654,11 @@ impl Inner {
         self.tell_all(|_| Control::SetGuard(id, mac, Some(rules.clone())))
     }
 
+    /// Adds a port that has no queues.
+    pub(crate) fn add_plain_port(&self, config: PortConfig) -> Result<(), ChangeError> {
+        self.tell_all(|_| Control::AddPort(config, None))
+    }
+
     /// Adds a port with its queues dealt to the lanes. With fewer queues than lanes different devices begin at
     /// different lanes, so that they do not crowd in the first.
     fn add_port(&self, id: LinkId, over: LinkId, kind: PortKind, user: VnicUser) -> Result<(), ChangeError> {

@@ -30,6 +30,8 @@ pub enum ChangeError {
     Rule(RuleError),
     /// The VNIC has no netstack, so it has no addresses.
     NoUser(LinkId),
+    /// Another tunnel of the netstack has the same two ends, protocol and key.
+    TunnelTaken(LinkId),
     /// A device or the kernel refused.
     Device(io::Error),
     /// A TAP could not be made.
@@ -72,6 +74,7 @@ impl fmt::Display for ChangeError {
                 "{RANGE_PAIRS_MAX} flows at most that are alike but for ranges of local and remote ports"
             ),
             Self::NoUser(id) => write!(f, "VNIC {id} has no netstack"),
+            Self::TunnelTaken(id) => write!(f, "tunnel {id} has the same ends"),
             Self::Device(error) => write!(f, "device: {error}"),
             Self::Tap(error) => error.fmt(f),
             Self::ManyCaptures(most) => write!(f, "{most} captures run already"),

@@ -43,6 +43,7 @@ mod stack;
 mod sys;
 mod tcp_listener;
 mod tcp_stream;
+mod tunnel;
 mod udp_groups;
 mod udp_messages;
 mod udp_options;
@@ -69,6 +70,7 @@ pub use snapshot::EngineSnapshot;
 pub use stack::{Stack, StackBuilder};
 pub use tcp_listener::{ListenConfig, TcpListener};
 pub use tcp_stream::TcpStream;
+pub use tunnel::TunnelConfig;
 pub use udp_messages::{Incoming, Outgoing};
 pub use udp_socket::UdpSocket;
 pub use watch::{StepMeter, Trace, TraceOf};
@@ -110,4 +112,5 @@ pub use firelane_tcp::rtt::RtoLimits;
 pub use firelane_tcp::{
     FastOpenCounters, FastOpenPolicy, Keepalive, MtuProbing, Profile, SynCookies, TcpConfig, Willing,
 };
+pub use firelane_tunnel::{Gre, Kind as TunnelKind};
 pub use firelane_wire::IpProtocol;

@@ -14,6 +14,7 @@ use firelane_units::{FlowId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId, Vlan
 
 use crate::error::ChangeError;
 use crate::netstack_config::NetstackConfig;
+use crate::tunnel::TunnelConfig;
 
 /// A link: what VNICs are attached to.
 #[derive(Debug)]
@@ -30,6 +31,19 @@ pub(crate) struct Vnic {
     pub(crate) vlan: Option<VlanId>,
     pub(crate) flow: FlowId,
     pub(crate) netstack: Option<NetstackId>,
+}
+
+/// A tunnel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tunnel {
+    /// The link that its VNIC is over.
+    pub(crate) link: LinkId,
+    /// Its own port there, if it carries anything.
+    pub(crate) port: Option<LinkId>,
+    /// Whose packets it carries, and between which stations.
+    pub(crate) carries: Option<(NetstackId, TunnelConfig)>,
+    /// Its VNIC's address.
+    pub(crate) mac: MacAddr,
 }
 
 /// A flow, or the limit of a VNIC or link.
@@ -105,6 +119,8 @@ impl Netstack {
 pub(crate) struct Registry {
     pub(crate) links: BTreeMap<LinkId, Link>,
     pub(crate) vnics: BTreeMap<LinkId, Vnic>,
+    /// Tunnels, by the VNICs that lead into them.
+    pub(crate) tunnels: BTreeMap<LinkId, Tunnel>,
     pub(crate) flows: BTreeMap<FlowId, Flow>,
     /// The rules of each VNIC's and uplink's flows, as the lanes have them.
     rules: BTreeMap<LinkId, FlowRules>,

@@ -86,7 +86,7 @@ pub(crate) enum NoWay {
 pub(crate) struct Way {
     pub(crate) link: LinkId,
     pub(crate) next_hop: IpAddr,
-    /// The Ethernet address of a group, or of oneself; of others it is asked for.
+    /// The Ethernet address of a group, of oneself, or of the only other station; of others it is asked for.
     pub(crate) mac: Option<MacAddr>,
     pub(crate) hint: u8,
 }
@@ -226,7 +226,7 @@ impl Ip {
         }
         if is_link_local(dst) {
             let link = self.group_link(src_link, dst)?;
-            return Some(Way { link, next_hop: dst, mac: None, hint: 0 });
+            return Some(Way { link, next_hop: dst, mac: self.interfaces.peer(link), hint: 0 });
         }
         self.routed((src, src_link), None, dst).ok()
     }
@@ -261,7 +261,8 @@ impl Ip {
             return Err(NoWay::Ends(route.kind));
         }
         let link = self.route_link(route).ok_or(NoWay::NoRoute)?;
-        Ok(Way { link, next_hop: route.gateway.unwrap_or(dst), mac: None, hint: route.hint })
+        let (next_hop, mac) = (route.gateway.unwrap_or(dst), self.interfaces.peer(link));
+        Ok(Way { link, next_hop, mac, hint: route.hint })
     }
 
     /// Whether a route's router answers (RFC 4861 §6.3.6). The operator's are believed until they are found silent (RFC

@@ -30,7 +30,7 @@ impl Ip {
             self.counts.v4.icmp.bad += 1;
             return Input::Drop(delivered.frame, reason);
         }
-        match self.on_icmpv4(&delivered) {
+        match self.on_icmpv4(now, &delivered, pools) {
             Ok(Next::Answer) => self.answer_echo(now, delivered, IpProtocol::ICMPV4, pools),
             Ok(Next::Deliver) => Input::Deliver(delivered),
             Ok(Next::Done) => {
@@ -44,7 +44,12 @@ impl Ip {
         }
     }
 
-    fn on_icmpv4(&mut self, delivered: &Delivered) -> Result<Next, DropReason> {
+    fn on_icmpv4(
+        &mut self,
+        now: Instant,
+        delivered: &Delivered,
+        pools: &mut Pools,
+    ) -> Result<Next, DropReason> {
         let view = Icmpv4View::parse(&delivered.frame.as_slice()[delivered.payload.clone()])?;
         if !view.is_checksum_valid() {
             return Err(DropReason::BadIcmp);
@@ -60,7 +65,7 @@ impl Ip {
             Icmpv4Repr::TimeExceeded { quoted, .. } => (ErrorKind::TimeExceeded, quoted),
             Icmpv4Repr::ParameterProblem { quoted, .. } => (ErrorKind::ParameterProblem, quoted),
         };
-        self.on_quoted(Quoted::parse_v4(quoted), kind, delivered).map(|()| Next::Done)
+        self.on_quoted(now, Quoted::parse_v4(quoted), kind, delivered, pools).map(|()| Next::Done)
     }
 
     /// A socket of this netstack asked for an echo.
@@ -71,14 +76,21 @@ impl Ip {
     /// Hands an error to the transport whose packet it quotes, if that may have been ours (RFC 5927 §4).
     pub(crate) fn on_quoted(
         &mut self,
+        now: Instant,
         quoted: Result<Quoted<'_>, QuoteError>,
         kind: ErrorKind,
         delivered: &Delivered,
+        pools: &mut Pools,
     ) -> Result<(), DropReason> {
         let quoted = quoted?;
         // Errors are sent to the source of what they are about.
         if quoted.src != delivered.dst {
             return Err(DropReason::BadIcmp);
+        }
+        if self.is_of_tunnel(&quoted) {
+            self.counts.of(delivered.dst).icmp.errors_in += 1;
+            self.on_tunnel_error(now, &quoted, kind, pools);
+            return Ok(());
         }
         let ports = ports_of(&quoted).ok_or(DropReason::BadIcmp)?;
         let message = &delivered.frame.as_slice()[delivered.payload.clone()];

@@ -11,12 +11,11 @@ use firelane_wire::{IpProtocol, Ipv4Option, Ipv4Repr, Ipv4View};
 
 use crate::config::LOOPBACK;
 use crate::counts::packets;
-use crate::icmp_error::IcmpError;
 use crate::input::{Delivered, Input};
 use crate::stack::Ip;
 
 /// Where the protocol field is, for the pointer of an error.
-const PROTOCOL_AT: u16 = 9;
+pub(crate) const PROTOCOL_AT: u16 = 9;
 
 /// For whom a packet is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,12 +83,11 @@ impl Ip {
             IpProtocol::TCP | IpProtocol::UDP => Input::Deliver(delivered),
             IpProtocol::IGMP if delivered.is_broadcast_or_multicast => self.input_igmp(now, delivered, pools),
             IpProtocol::ICMPV4 => self.input_icmpv4(now, delivered, pools),
+            _ if self.is_for_tunnel(&delivered) => Input::Deliver(delivered),
             // I11: a tunnel that was not configured is no tunnel.
             _ => {
                 if !delivered.is_broadcast_or_multicast {
-                    let packet = &delivered.frame.as_slice()[delivered.l3_offset..delivered.payload.end];
-                    let error = IcmpError::ProtocolUnreachable { named_at: PROTOCOL_AT };
-                    self.send_error(now, packet, error, pools);
+                    self.report_protocol(now, &delivered, PROTOCOL_AT, pools);
                 }
                 Input::Drop(delivered.frame, DropReason::UnknownProtocol)
             }

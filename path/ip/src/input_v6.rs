@@ -113,10 +113,9 @@ impl Ip {
                 pools.put(delivered.frame);
                 Input::Consumed
             }
+            _ if self.is_for_tunnel(&delivered) => Input::Deliver(delivered),
             _ => {
-                let packet = &delivered.frame.as_slice()[delivered.l3_offset..delivered.payload.end];
-                let error = IcmpError::ProtocolUnreachable { named_at: chain.named_at };
-                self.send_error(now, packet, error, pools);
+                self.report_protocol(now, &delivered, chain.named_at, pools);
                 Input::Drop(delivered.frame, DropReason::UnknownProtocol)
             }
         }

@@ -23,6 +23,8 @@ struct Interface {
     config: IfConfig,
     parameters: LinkParameters,
     routing: IfRouting,
+    /// The one other station that there is on a link between two.
+    peer: Option<MacAddr>,
 }
 
 impl Interfaces {
@@ -38,7 +40,7 @@ impl Interfaces {
             Ok(at) => self.list[at].config = config,
             Err(at) => {
                 let (parameters, routing) = (LinkParameters::default(), IfRouting::default());
-                self.list.insert(at, Interface { config, parameters, routing });
+                self.list.insert(at, Interface { config, parameters, routing, peer: None });
             }
         }
     }
@@ -97,6 +99,18 @@ impl Interfaces {
 
     pub(crate) fn mac(&self, link: LinkId) -> Option<MacAddr> {
         self.get(link).map(|interface| interface.mac)
+    }
+
+    /// Says that a link leads to one other station, which has this address.
+    pub(crate) fn set_peer(&mut self, link: LinkId, peer: MacAddr) {
+        if let Ok(at) = self.position(link) {
+            self.list[at].peer = Some(peer);
+        }
+    }
+
+    /// The one other station on a link between two.
+    pub(crate) fn peer(&self, link: LinkId) -> Option<MacAddr> {
+        self.position(link).ok().and_then(|at| self.list[at].peer)
     }
 
     /// All but the loopback.

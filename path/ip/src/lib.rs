@@ -67,6 +67,7 @@ mod sourced;
 mod stack;
 mod temporary;
 mod trie;
+mod tunnel;
 mod way_back;
 
 pub use address::{Address, AddressError, AddressOrigin, AddressState};
@@ -90,4 +91,5 @@ pub use refused::Refused;
 pub use resolvers::Resolvers;
 pub use route::{Origin, Route, RouteKind, RouteTableError};
 pub use stack::{Ip, Made};
+pub use tunnel::TunnelError;
 pub use way_back::Front;

@@ -76,6 +76,8 @@ pub struct Ip {
     /// Storage for the pieces of a datagram that is being cut.
     pub(crate) pieces: Chain,
     pub(crate) made: Made,
+    /// Between which addresses tunnels carry packets.
+    pub(crate) tunnel_ends: Vec<(IpAddr, IpAddr)>,
     pub(crate) counts: IpCounts,
     events: VecDeque<IpEvent>,
     drops: DropCounters,
@@ -110,6 +112,7 @@ impl Ip {
             out: Chain::default(),
             pieces: Chain::default(),
             made: Made::default(),
+            tunnel_ends: Vec::new(),
             counts: IpCounts::default(),
             events: VecDeque::new(),
             drops: DropCounters::default(),
@@ -119,6 +122,13 @@ impl Ip {
     /// Adds an interface, or changes it.
     pub fn add_interface(&mut self, config: IfConfig) {
         self.interfaces.set(config);
+        self.begin_generation();
+    }
+
+    /// Says that the interface of `link` leads to one other station: it gets all that leaves there, and nobody is asked for, or
+    /// who else has an address.
+    pub fn set_peer(&mut self, link: LinkId, peer: MacAddr) {
+        self.interfaces.set_peer(link, peer);
         self.begin_generation();
     }
 
@@ -365,7 +375,8 @@ impl Ip {
                 self.addresses.set_deprecated(prefix.addr(), is_deprecated);
                 self.configure(Configured::Address { link, prefix, origin, is_deprecated });
             }
-            DadStep::Probe(link, ..) | DadStep::Announce(link, _) if !self.interfaces.is_home(link) => {}
+            DadStep::Probe(link, ..) | DadStep::Announce(link, _)
+                if !self.interfaces.is_home(link) || self.interfaces.peer(link).is_some() => {}
             DadStep::Probe(link, addr, nonce) => self.probe(link, addr, nonce, pools),
             DadStep::Announce(link, addr) => self.announce(link, addr, pools),
         }

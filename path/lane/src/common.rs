@@ -27,6 +27,8 @@ pub(crate) struct Common<D> {
     pub(crate) outbox: Outbox<D>,
     pub(crate) secrets: Secrets,
     pub(crate) backlogs: Arc<Backlogs>,
+    /// What has come out of tunnels, and by which port it goes on.
+    pub(crate) uncovered: Vec<(LinkId, Frame)>,
     /// Who looks on.
     pub(crate) taps: Taps,
     /// Who looks closely.
@@ -43,6 +45,7 @@ impl<D> Common<D> {
             outbox: Outbox::new(Arc::clone(&config.backlogs)),
             secrets: config.secrets,
             backlogs: Arc::clone(&config.backlogs),
+            uncovered: Vec::new(),
             taps: Taps::default(),
             watch: Watch::default(),
         }

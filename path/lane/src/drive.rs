@@ -175,6 +175,6 @@ impl<D: Driver> Links<D> {
 
     /// Frames that wait for devices, or to go on.
     pub(crate) fn queued(&self) -> usize {
-        self.queues.iter().map(|queue| queue.tx.len()).sum::<usize>() + self.loops.len()
+        self.queues.iter().map(|queue| queue.tx.len()).sum::<usize>() + self.loops.len() + self.tunneled.len()
     }
 }

@@ -143,6 +143,7 @@ impl<D: Driver> Lane<D> {
                 links.set_doors(id, Some(doors));
                 Ok(())
             }
+            Control::SetTunnel(id, link, setup) => stacks.set_tunnel(id, link, setup),
             _ => Ok(()),
         }
     }
@@ -196,7 +197,9 @@ impl<D: Driver> Lane<D> {
             Control::SetAutoconf(id, link, settings) => stacks.set_autoconf(common, id, link, settings),
             Control::RemoveRoute(id, route) => stacks.remove_route(id, route),
             Control::SetRouting(id, link, routing) => stacks.set_routing(id, link, routing),
-            rules @ (Control::SetFilter(..) | Control::SetNat(..)) => self.follow_rules(rules),
+            rules @ (Control::SetFilter(..) | Control::SetNat(..) | Control::SetTunnel(..)) => {
+                self.follow_rules(rules)
+            }
             Control::Tune(config) => stacks.tune(config),
             taps @ (Control::AddTap(_) | Control::RemoveTap(_)) => {
                 self.change_taps(taps);

@@ -102,6 +102,7 @@ pub use message::{
     Bind, Connect, ConnectDatagrams, Control, DatagramKind, DatagramOption, Fault, FilteredPacket, FlowSetup,
     Frames, FuseWith, FusionTuning, Join, LaneMessage, Learned, LinkConfig, Listen, NetstackConfig,
     PortConfig, PortKind, PortUser, RouteConfig, SocketCommand, Stage, StreamOption, StreamOptions,
+    TunnelSetup,
 };
 pub use netstack_counters::{NetstackCounters, TcpCounters, UdpCounters};
 pub use outbox::{Notice, Outlet};

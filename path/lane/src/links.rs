@@ -20,7 +20,7 @@ use firelane_flow::{Counters, Credit, FlowTable, Lender, Limits, Verdict};
 use firelane_frame::{Arrival, Chain, Frame, Weight};
 use firelane_ip::LOOPBACK;
 use firelane_switch::{Destination, Guard, L2};
-use firelane_units::{Bytes, Direction, DropReason, FlowId, LinkId, MacAddr, SwitchPortId};
+use firelane_units::{Bytes, Direction, DropReason, FlowId, LinkId, MacAddr, NetstackId, SwitchPortId};
 use firelane_wire::{EtherType, TcpFlags};
 
 use crate::arrivals::Arrivals;
@@ -58,6 +58,8 @@ pub(crate) struct Links<D> {
     pub(crate) ways: Ways,
     /// What netstacks of this lane are about to get.
     pub(crate) arrivals: Arrivals,
+    /// What is to enter tunnels of netstacks, by the ports of these (`stacks/tunneled.rs`).
+    pub(crate) tunneled: Vec<(NetstackId, LinkId, Frame)>,
     /// What netstacks of this lane send to themselves and is to go on (`loops.rs`).
     pub(crate) loops: Vec<(Stage, Frame)>,
     /// The number of the chain that is being passed through, and how it came.
@@ -101,6 +103,7 @@ impl<D> Links<D> {
             queues: Dense::new(),
             guards: Dense::new(),
             arrivals: Arrivals::default(),
+            tunneled: Vec::new(),
             loops: Vec::new(),
             chain: 0,
             arrival: Arrival::Local,
@@ -225,7 +228,7 @@ impl<D> Links<D> {
 
     /// Whether frames wait for their netstacks.
     pub(crate) fn has_arrivals(&self) -> bool {
-        !(self.arrivals.is_empty() && self.loops.is_empty())
+        !(self.arrivals.is_empty() && self.loops.is_empty() && self.tunneled.is_empty())
     }
 
     /// Goes on with a frame at `stage` of `link`: one that was handed over, or held.
@@ -401,6 +404,14 @@ impl<D> Links<D> {
             }
             (PortUser::Driver { through }, None) if through != common.id => {
                 common.hand_over(through, Stage::Deliver, to, frame);
+            }
+            (PortUser::Tunnel { through: Some(lane), .. }, _) if lane != common.id => {
+                common.hand_over(lane, Stage::Deliver, to, frame);
+            }
+            (PortUser::Tunnel { netstack, .. }, _) => {
+                port.counters.inward.count(frame.weight(), frame.meta().arrival, self.chain);
+                common.taps.see(common.now, (to, port.over), Direction::In, &frame);
+                self.tunneled.push((netstack, to, frame));
             }
             (PortUser::Driver { .. } | PortUser::Nobody, _) => {
                 port.counters.inward.dropped += 1;

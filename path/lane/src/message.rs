@@ -25,6 +25,7 @@ use firelane_socket::{
 use firelane_switch::{Lesson, Rules};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig, Tuning};
+use firelane_tunnel::Config as TunnelConfig;
 use firelane_udp::Sharing;
 use firelane_units::{
     BitRate, Bytes, Direction, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority,
@@ -157,6 +158,8 @@ pub enum Control<D> {
     SetFilter(NetstackId, Arc<FilterConfig>),
     /// A netstack's addresses are translated by other rules; what a rule has made that stays, stays.
     SetNat(NetstackId, Arc<NatConfig>),
+    /// Begins a netstack's tunnel, changes it, or ends that of a port.
+    SetTunnel(NetstackId, LinkId, Option<TunnelSetup>),
     /// A netstack's tunables change; identity, steering and address tests stay.
     Tune(NetstackConfig),
     /// Somebody looks on.
@@ -193,6 +196,7 @@ impl<D> Control<D> {
             Self::SetAddress(..) => "set address",
             Self::SetFilter(..) => "set filter",
             Self::SetNat(..) => "set nat",
+            Self::SetTunnel(..) => "set tunnel",
             Self::Tune(_) => "tune",
             Self::AddTap(_) => "add tap",
             Self::RemoveTap(_) => "remove tap",
@@ -262,6 +266,22 @@ pub enum PortUser {
     },
     /// A netstack.
     Netstack(NetstackId),
+    /// A tunnel of a netstack, whose addresses carry what leaves by the port.
+    Tunnel {
+        /// The netstack.
+        netstack: NetstackId,
+        /// The lane in which all of it enters, if its order is told.
+        through: Option<LaneId>,
+    },
+}
+
+/// A tunnel, and the port of the netstack that it leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TunnelSetup {
+    /// The tunnel; its link is the port whose user it is.
+    pub config: TunnelConfig,
+    /// The address of the netstack's port.
+    pub mac: MacAddr,
 }
 
 /// A flow of a VNIC or of a link's wire, or the flow that carries a VNIC's or a link's own limit.

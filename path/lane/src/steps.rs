@@ -15,6 +15,8 @@ pub enum Step {
     Nat,
     /// A router's: a hop less, the next station, out by its link.
     Forward,
+    /// Into a tunnel, or out of one.
+    Tunnel,
     /// IP's checks, reassembly, and its header on the way out.
     Ip,
     /// The TCP connection.
@@ -29,8 +31,17 @@ pub enum Step {
 
 impl Step {
     /// All of them.
-    pub const ALL: [Self; 8] =
-        [Self::Filter, Self::Nat, Self::Forward, Self::Ip, Self::Tcp, Self::Udp, Self::Socket, Self::Fused];
+    pub const ALL: [Self; 9] = [
+        Self::Filter,
+        Self::Nat,
+        Self::Forward,
+        Self::Tunnel,
+        Self::Ip,
+        Self::Tcp,
+        Self::Udp,
+        Self::Socket,
+        Self::Fused,
+    ];
 
     /// The word used in traces and commands.
     pub const fn word(self) -> &'static str {
@@ -38,6 +49,7 @@ impl Step {
             Self::Filter => "filter",
             Self::Nat => "nat",
             Self::Forward => "forward",
+            Self::Tunnel => "tunnel",
             Self::Ip => "ip",
             Self::Tcp => "tcp",
             Self::Udp => "udp",

@@ -159,7 +159,7 @@ impl<D> Inside<'_, D> {
             Step::Socket => inside.pass_socket(conn, travel),
             Step::Fused => inside.pass_fused(conn, travel),
             // Connections have passed the filter before they were found, and have no datagrams.
-            Step::Filter | Step::Nat | Step::Udp | Step::Forward => Onward::Ended,
+            Step::Filter | Step::Nat | Step::Udp | Step::Forward | Step::Tunnel => Onward::Ended,
         })
     }
 
@@ -248,6 +248,9 @@ impl<D> Inside<'_, D> {
             IpProtocol::TCP => self.step(Step::Tcp, Direction::In, trace, |it| it.stray_segment(packet)),
             IpProtocol::UDP => self.step(Step::Udp, Direction::In, trace, |it| it.datagram(packet)),
             IpProtocol::ICMPV4 | IpProtocol::ICMPV6 => self.echo_answer(packet),
+            protocol if protocol.is_tunnel() => {
+                self.step(Step::Tunnel, Direction::In, trace, |it| it.leave_tunnel(packet));
+            }
             _ => self.drop_frame(packet.frame, DropReason::UnknownProtocol),
         }
     }

@@ -27,6 +27,7 @@ mod passage;
 mod shard;
 mod translated;
 mod tune;
+mod tunneled;
 mod view;
 
 use core::net::IpAddr;
@@ -45,6 +46,8 @@ pub(crate) use self::onward::Foreseen;
 pub(crate) use self::open::said_by;
 use self::shard::Shard;
 use self::tune::Sweep;
+pub(crate) use self::tunneled::PEER;
+use self::tunneled::leave_tunnels;
 use crate::common::Common;
 use crate::config::{LaneConfig, Secrets};
 use crate::control::Refusal;
@@ -88,6 +91,7 @@ impl Stacks {
     /// Lets the netstacks have the frames that are for them.
     pub(crate) fn arrive<D: Driver>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
         self.go_on_looping(common, links);
+        self.enter_tunnels(common, links);
         self.look_ahead(common.now, links.arrivals.known());
         match common.watch.is_on() {
             false => {
@@ -97,6 +101,7 @@ impl Stacks {
                 links.arrivals.take_each(|frame, arrival| self.arrive_one::<_, true>(common, frame, arrival))
             }
         }
+        leave_tunnels(common, links);
     }
 
     /// Lets sockets send, and collects what the netstacks have made.
@@ -345,6 +350,9 @@ impl Stacks {
         let mtu = links.switches.get(config.over.index()).ok_or("no such link")?.mtu;
         let is_home = shard.config.steering.home() == common.id;
         shard.ip.core.add_interface(IfConfig { link: config.id, mac, mtu, is_home });
+        if links.is_over_tunnel(config.over) {
+            shard.ip.core.set_peer(config.id, PEER);
+        }
         shard.ip.core.bring_up(common.now, config.id);
         shard.ip.touch();
         shard.links.push(config.id);

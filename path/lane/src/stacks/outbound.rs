@@ -164,7 +164,9 @@ impl<D> Inside<'_, D> {
             }
             Step::Ip => self.send_segment(id, outgoing.segment.as_ref().ok_or(Pause::Empty)?)?,
             // A connection's list has neither datagrams nor other stations' packets, and what is fused sends nothing.
-            Step::Filter | Step::Nat | Step::Udp | Step::Forward | Step::Fused => return Err(Pause::Empty),
+            Step::Filter | Step::Nat | Step::Udp | Step::Forward | Step::Tunnel | Step::Fused => {
+                return Err(Pause::Empty);
+            }
         }
         Ok(())
     }

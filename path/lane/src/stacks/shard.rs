@@ -22,6 +22,7 @@ use super::filtered::Gate;
 use super::ip_config;
 use super::ip_side::IpSide;
 use super::onward::ForwardedFlows;
+use super::tunneled::Tunneled;
 use crate::common::Common;
 use crate::message::{NetstackConfig, StreamOptions};
 use crate::netstack_counters::{NetstackCounters, TcpCounters, UdpCounters};
@@ -40,6 +41,7 @@ pub(crate) struct Shard {
     pub(crate) others: Vec<LaneId>,
     pub(crate) ip: IpSide,
     pub(crate) gate: Gate,
+    pub(crate) tunnels: Tunneled,
     pub(crate) conns: ConnTable,
     pub(crate) forwarded: ForwardedFlows,
     pub(crate) listeners: Listeners,
@@ -93,6 +95,7 @@ impl Shard {
         Self {
             ip: IpSide::new(ip_config(&config, secrets)),
             gate: Gate::new(secrets),
+            tunnels: Tunneled::default(),
             conns: ConnTable::new(secrets.table(), connections),
             forwarded: ForwardedFlows::default(),
             listeners: Listeners::new(),
