@@ -4,10 +4,7 @@ use firelane_model::Model;
 
 use crate::{
     AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FilterInfo,
-    Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NatInfo, NatSession,
-    NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty,
-    RouteInfo, SocketPage, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample,
-    VnicInfo, WireInfo, WireStats,
+    Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats, IptunInfo,
 };
 
 /// Which of the two configurations is meant.
@@ -38,6 +35,8 @@ pub trait Api: Send + Sync {
     fn links(&self, which: Which) -> Result<Vec<LinkInfo>, ApiError>;
     /// VNICs.
     fn vnics(&self, which: Which) -> Result<Vec<VnicInfo>, ApiError>;
+    /// Tunnels.
+    fn iptuns(&self, which: Which) -> Result<Vec<IptunInfo>, ApiError>;
     /// Virtual switches.
     fn etherstubs(&self, which: Which) -> Result<Vec<EtherstubInfo>, ApiError>;
     /// Wires.

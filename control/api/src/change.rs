@@ -1,6 +1,7 @@
 //! Changes as values: one for each command that changes something, with the body that carries it.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use firelane_model::{
     AddrObjName, Address, Etherstub, Flow, FlowName, LinkName, Mac, NetstackName, Vnic, Wire, WireSide,
@@ -29,6 +30,12 @@ pub enum Change {
     ModifyVnic(LinkName, VnicChange),
     /// Removes a VNIC.
     DeleteVnic(LinkName),
+    /// Makes a tunnel.
+    CreateIptun(LinkName, Vnic),
+    /// Leads a tunnel elsewhere.
+    ModifyIptun(LinkName, IptunChange),
+    /// Removes a tunnel.
+    DeleteIptun(LinkName),
     /// Gives a link of any class another name.
     RenameLink(LinkName, LinkName),
     /// Sets or resets properties of a link, etherstub or VNIC.
@@ -73,6 +80,44 @@ pub struct VnicChange {
     /// Its VLAN; 0 is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan: Option<u16>,
+}
+
+/// What of a tunnel changes; what is absent stays.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IptunChange {
+    /// This end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub local: Option<IpAddr>,
+    /// The other end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub remote: Option<IpAddr>,
+}
+
+/// Body: makes a tunnel.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateIptun {
+    /// Its name.
+    pub name: LinkName,
+    /// Its `iptun`, and the properties of links.
+    pub vnic: Vnic,
+    /// Whether it is gone after the next start.
+    #[serde(default)]
+    pub temporary: bool,
+}
+
+/// Body: leads a tunnel elsewhere.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModifyIptun {
+    /// What changes.
+    pub change: IptunChange,
+    /// Whether it is as before after the next start.
+    #[serde(default)]
+    pub temporary: bool,
 }
 
 /// Body: changes a VNIC.

@@ -4,7 +4,7 @@
 //! is still validated as a whole, so no change can leave a model that a restart would refuse.
 
 use firelane_model::{
-    AddrObjName, Address, FieldError, Flow, FlowName, LinkClass, LinkName, Mac, Model, NO_WIRE, NetstackName,
+    AddrObjName, Address, FieldError, Flow, FlowName, LinkClass, LinkName, Mac, Model, NO_WIRE, NetstackName, Over,
     Transport, Vnic, VnicUser,
 };
 
@@ -13,7 +13,7 @@ use firelane_units::VlanId;
 use crate::change::default_netstack;
 use crate::filter::no_netstack;
 use crate::{
-    ApiError, Change, PropChange, Status, VnicChange, addr_props, if_props, props, protocol_props, wires,
+    ApiError, Change, PropChange, Status, VnicChange, addr_props, if_props, props, protocol_props, wires, iptun,
 };
 
 /// Makes `change` on `model`; on an error the model is left half changed and must be thrown away.
@@ -30,6 +30,9 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
         Change::CreateVnic(name, vnic) => create_vnic(model, name, vnic)?,
         Change::ModifyVnic(name, change) => modify_vnic(model, name, change)?,
         Change::DeleteVnic(name) => delete_vnic(model, name)?,
+        Change::CreateIptun(name, vnic) => iptun::create(model, name, vnic)?,
+        Change::ModifyIptun(name, change) => iptun::modify(model, name, change)?,
+        Change::DeleteIptun(name) => iptun::delete(model, name)?,
         Change::RenameLink(from, to) => rename_link(model, from, to)?,
         Change::SetLinkProps(name, changes) => set_link_props(model, name, changes)?,
         Change::AddFlow(name, flow) => add_flow(model, name, flow)?,
@@ -74,7 +77,7 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
     model.validate().into_iter().next().map_or(Ok(()), |fault| Err(fault.into()))
 }
 
-fn free_name(model: &Model, name: &LinkName) -> Result<(), ApiError> {
+pub(crate) fn free_name(model: &Model, name: &LinkName) -> Result<(), ApiError> {
     match model.class_of(name.as_str()) {
         Some(_) => Err(Status::Exists.into()),
         None => Ok(()),
@@ -82,7 +85,7 @@ fn free_name(model: &Model, name: &LinkName) -> Result<(), ApiError> {
 }
 
 /// A link cannot go while it has flows or VNICs.
-fn unused(model: &Model, name: &LinkName) -> Result<(), ApiError> {
+pub(crate) fn unused(model: &Model, name: &LinkName) -> Result<(), ApiError> {
     if let Some((flow, _)) = model.flows_on(name.as_str()).next() {
         return Err(ApiError::new(Status::LinkHasFlows, "flow", flow, ""));
     }
@@ -107,17 +110,21 @@ fn delete_etherstub(model: &mut Model, name: &LinkName) -> Result<(), ApiError> 
 
 fn create_vnic(model: &mut Model, name: &LinkName, vnic: &Vnic) -> Result<(), ApiError> {
     free_name(model, name)?;
-    if !matches!(model.class_of(vnic.over.as_str()), Some(LinkClass::Phys | LinkClass::Etherstub)) {
+    let over = vnic
+        .over
+        .link()
+        .filter(|over| matches!(model.class_of(over.as_str()), Some(LinkClass::Phys | LinkClass::Etherstub)));
+    let Some(over) = over else {
         return Err(ApiError::new(Status::LinkInvalid, "over", &vnic.over, "a link or an etherstub"));
-    }
-    let lower = model.mtu_of(vnic.over.as_str());
+    };
+    let lower = model.mtu_of(over.as_str());
     if let Some(mtu) = vnic.mtu.filter(|&mtu| Some(mtu) > lower) {
         let allowed = lower.map(|lower| format!("576 to {lower}")).unwrap_or_default();
         return Err(ApiError::new(Status::BadMtu, "mtu", mtu, allowed));
     }
     let taken = |(_, other): (&LinkName, &Vnic)| other.mac == vnic.mac && other.vlan == vnic.vlan;
     if let Mac::Fixed(mac) = vnic.mac
-        && model.vnics_over(vnic.over.as_str()).any(taken)
+        && model.vnics_over(over.as_str()).any(taken)
     {
         return Err(ApiError::new(Status::MacInUse, "mac", mac, ""));
     }
@@ -127,11 +134,11 @@ fn create_vnic(model: &mut Model, name: &LinkName, vnic: &Vnic) -> Result<(), Ap
 
 /// The VNIC is taken out and made again with what changes, so that it is checked as a new one is.
 fn modify_vnic(model: &mut Model, name: &LinkName, change: &VnicChange) -> Result<(), ApiError> {
-    let Some(mut vnic) = model.vnics.remove(name) else {
+    let Some(mut vnic) = model.vnics.remove(name).filter(|vnic| vnic.class() != LinkClass::Iptun) else {
         return Err(model.class_of(name.as_str()).map_or(Status::NotFound, |_| Status::LinkInvalid).into());
     };
     if let Some(over) = &change.over {
-        vnic.over = over.clone();
+        vnic.over = Over::Link(over.clone());
     }
     vnic.mac = change.mac.unwrap_or(vnic.mac);
     match change.vlan {
@@ -167,7 +174,8 @@ fn rename_link(model: &mut Model, from: &LinkName, to: &LinkName) -> Result<(), 
         model.vnics.insert(to.clone(), vnic);
     }
     wires::rename_end(model, from, to);
-    model.vnics.values_mut().filter(|vnic| vnic.over == *from).for_each(|vnic| vnic.over = to.clone());
+    let above = model.vnics.values_mut().filter(|vnic| vnic.over.is(from.as_str()));
+    above.for_each(|vnic| vnic.over = Over::Link(to.clone()));
     model.flows.values_mut().filter(|flow| flow.link == *from).for_each(|flow| flow.link = to.clone());
     Ok(())
 }
@@ -250,7 +258,10 @@ fn add_flow(model: &mut Model, name: &FlowName, flow: &Flow) -> Result<(), ApiEr
 fn create_if(model: &mut Model, name: &LinkName, netstack: &NetstackName) -> Result<(), ApiError> {
     let vnic = model.vnics.get_mut(name).ok_or(Status::NoDatalink)?;
     match &vnic.user {
-        VnicUser::Nobody => vnic.user = VnicUser::Netstack(netstack.clone()),
+        VnicUser::Nobody => {
+            iptun::check_ends(vnic)?;
+            vnic.user = VnicUser::Netstack(netstack.clone());
+        }
         VnicUser::Netstack(_) => return Err(Status::IfExists.into()),
         VnicUser::Tap(tap) => {
             return Err(ApiError::new(Status::IfInUse, "tap", tap.ifname(name), ""));

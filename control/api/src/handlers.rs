@@ -5,7 +5,8 @@ use utoipa::OpenApi;
 use firelane_model::{LinkClass, Model};
 
 use crate::change::{
-    AddFlow, CreateAddr, CreateEtherstub, CreateIf, CreateVnic, ModifyVnic, RenameLink, SetProps,
+    AddFlow, CreateAddr, CreateEtherstub, CreateIf, CreateIptun, CreateVnic, ModifyIptun, ModifyVnic,
+    RenameLink, SetProps,
 };
 use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
@@ -13,11 +14,7 @@ use crate::rule_handlers as rules;
 use crate::trace::{WATCH_SECONDS_MAX, within};
 use crate::wires::{CreateWire, ModifyWire};
 use crate::{
-    AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, Finding, FlowInfo,
-    FlowStats, GroupInfo, IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply,
-    ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo,
-    StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo,
-    WireInfo, WireStats, openapi, paths,
+    AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats, ChangeFilter, FilterInfo, IptunInfo, openapi, paths,
 };
 
 pub(crate) type Reply = Result<Vec<u8>, ApiError>;
@@ -37,6 +34,10 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, "/v1/links/{name}/props", link_props),
     route(Method::Patch, "/v1/links/{name}/props", set_link_props),
     route(Method::Put, "/v1/links/{name}/name", rename_link),
+    route(Method::Get, paths::IPTUNS, iptuns),
+    route(Method::Post, paths::IPTUNS, create_iptun),
+    route(Method::Patch, "/v1/iptuns/{name}", modify_iptun),
+    route(Method::Delete, "/v1/iptuns/{name}", delete_iptun),
     route(Method::Get, paths::VNICS, vnics),
     route(Method::Post, paths::VNICS, create_vnic),
     route(Method::Patch, "/v1/vnics/{name}", modify_vnic),
@@ -106,7 +107,7 @@ pub(crate) const ROUTES: &[Route] = &[
     components(schemas(Problem, LinkClass)),
     paths(
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
-        rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow,
+    rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow, iptuns, create_iptun, modify_iptun, delete_iptun,
         flow_props, set_flow_props, ifs, create_if, delete_if, if_props, set_if_props, addrs, create_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
     netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, drops, doctor, capture, trace, steps, link_usage, link_samples, flow_usage, flow_samples, rules::filter, rules::change_filter, rules::nat, rules::change_nat, rules::nat_sessions, rules::flush_nat
     )
@@ -229,6 +230,42 @@ fn modify_vnic(api: &dyn Api, call: &Call<'_>) -> Reply {
     responses((status = 200), (status = "4XX", body = Problem)))]
 fn delete_vnic(api: &dyn Api, call: &Call<'_>) -> Reply {
     change(api, call.temporary()?, Change::DeleteVnic(call.parsed("vnic")?))
+}
+
+/// Tunnels.
+#[utoipa::path(get, path = "/v1/iptuns",
+    params(("persistent" = Option<bool>, Query, description = "what the next start begins with")),
+    responses((status = 200, body = Vec<IptunInfo>), (status = "4XX", body = Problem)))]
+fn iptuns(api: &dyn Api, call: &Call<'_>) -> Reply {
+    body(&api.iptuns(call.which()?)?)
+}
+
+/// Makes a tunnel.
+#[utoipa::path(post, path = "/v1/iptuns", request_body = CreateIptun,
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn create_iptun(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let CreateIptun { name, vnic, temporary } = call.json()?;
+    change(api, temporary, Change::CreateIptun(name, vnic))
+}
+
+/// Leads a tunnel elsewhere.
+#[utoipa::path(patch, path = "/v1/iptuns/{name}", request_body = ModifyIptun,
+    params(("name" = String, Path, description = "the tunnel")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn modify_iptun(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: ModifyIptun = call.json()?;
+    change(api, request.temporary, Change::ModifyIptun(call.parsed("iptun")?, request.change))
+}
+
+/// Removes a tunnel.
+#[utoipa::path(delete, path = "/v1/iptuns/{name}",
+    params(("name" = String, Path, description = "the tunnel"),
+        ("temporary" = Option<bool>, Query, description = "returns at the next start")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+fn delete_iptun(api: &dyn Api, call: &Call<'_>) -> Reply {
+    change(api, call.temporary()?, Change::DeleteIptun(call.parsed("iptun")?))
 }
 
 /// Virtual switches.

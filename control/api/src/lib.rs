@@ -30,6 +30,7 @@ mod error;
 mod filter;
 mod handlers;
 mod if_props;
+mod iptun;
 mod lease;
 mod nat;
 mod openapi;
@@ -53,8 +54,8 @@ pub use addr_props::AddrProperty;
 pub use api::{Api, Which};
 pub use capture::{CaptureOf, CaptureRequest};
 pub use change::{
-    AddFlow, Change, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateVnic, ModifyVnic,
-    PropChange, RenameLink, SetProps, VnicChange,
+    AddFlow, Change, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateIptun, CreateVnic,
+    IptunChange, ModifyIptun, ModifyVnic, PropChange, RenameLink, SetProps, VnicChange,
 };
 pub use counters::{Counter, GroupInfo, ProtocolCounters};
 pub use dispatch::{Method, Request, Response, dispatch};
@@ -76,8 +77,8 @@ pub use trace::{
 pub use usage::{Usage, UsageOf, UsageRequest, UsageSample};
 pub use view::{
     AddrInfo, AddressState, ConfiguredAddress, DropInfo, EtherstubInfo, Facts, Finding, FindingState,
-    FlowInfo, FlowStats, IfInfo, LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply, PlanStep, Property,
-    ProtocolProperty, Snapshot, StatusInfo, Stopped, Traffic, VnicInfo,
+    FlowInfo, FlowStats, IfInfo, IptunInfo, LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply,
+    PlanStep, Property, ProtocolProperty, Snapshot, StatusInfo, Stopped, Traffic, VnicInfo,
 };
 pub use ways::{NeighbourInfo, RouteInfo};
 pub use wires::{CreateWire, ModifyWire, WireCounts, WireInfo, WireStats, set_wire_prop};

@@ -13,6 +13,8 @@ pub const PLAN: &str = "/v1/plan";
 pub const LINKS: &str = "/v1/links";
 /// VNICs.
 pub const VNICS: &str = "/v1/vnics";
+/// Tunnels.
+pub const IPTUNS: &str = "/v1/iptuns";
 /// Virtual switches.
 pub const ETHERSTUBS: &str = "/v1/etherstubs";
 /// Wires.

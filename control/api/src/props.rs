@@ -1,11 +1,11 @@
 //! Properties of links and flows: the one table of names, values, defaults and what is possible.
 
-use firelane_model::{Etherstub, Flow, Fusing, Guard, Link, LinkName, Mac, Model, Vnic};
+use firelane_model::{Etherstub, Flow, Fusing, Guard, Link, LinkName, Mac, Model, Over, Vnic};
 use firelane_units::{BitRate, MacAddr, Mtu, Priority, Protection, Protections, VlanId};
 
-use crate::{ApiError, LinkState, PropChange, Property, Status};
+use crate::{ApiError, LinkState, PropChange, Property, Status, iptun};
 
-fn property(name: &str, perm: &str, value: String, default: &str, possible: &str) -> Property {
+pub(crate) fn property(name: &str, perm: &str, value: String, default: &str, possible: &str) -> Property {
     let [property, perm, default, possible] = [name, perm, default, possible].map(str::to_owned);
     Property { property, perm, value, default, possible }
 }
@@ -90,6 +90,9 @@ impl LinkProps<'_> {
 
 /// Sets or resets what only VNICs have.
 fn set_of_vnic(vnic: &mut Vnic, name: &str, value: Option<&str>) -> Result<(), ApiError> {
+    if let Over::Tunnel(tunnel) = &mut vnic.over {
+        return iptun::set(tunnel, name, value);
+    }
     match name {
         "minbw" => vnic.minbw = value.map(|text| read_rate(name, text)).transpose()?,
         "mac-address" => vnic.mac = value.map_or(Ok(Mac::Auto), read_mac)?,
@@ -200,9 +203,11 @@ pub(crate) fn of_link(
         (Some(link), ..) => (link.maxbw, link.priority, Mtu::ETHERNET, u16::MAX),
         (_, Some(stub), _) => (stub.maxbw, stub.priority, Mtu::ETHERSTUB, Mtu::ETHERSTUB.bytes()),
         (.., vnic) => {
-            let lower = vnic.and_then(|it| model.mtu_of(it.over.as_str())).unwrap_or(Mtu::ETHERNET);
+            let lower = vnic.and_then(|it| model.mtu_below(it)).unwrap_or(Mtu::ETHERNET);
             let priority = vnic.map_or(Priority::High, |it| it.priority);
-            (vnic.and_then(|it| it.maxbw), priority, lower, lower.bytes())
+            let is_tunnel = vnic.is_some_and(|it| it.over.tunnel().is_some());
+            let most = if is_tunnel { iptun::MTU_MAX } else { lower.bytes() };
+            (vnic.and_then(|it| it.maxbw), priority, lower, most)
         }
     };
     let mtu = model.mtu_of(name.as_str()).unwrap_or(default_mtu);
@@ -212,7 +217,9 @@ pub(crate) fn of_link(
         property("priority", "rw", priority.to_string(), Priority::High.word(), PRIORITIES),
         shown_fusing(fusion),
     ];
-    if let Some(vnic) = vnic {
+    if let Some(tunnel) = vnic.and_then(|it| it.over.tunnel()) {
+        properties.extend(iptun::shown(tunnel));
+    } else if let Some(vnic) = vnic {
         let Guard { kinds, allowed_ips, allowed_cids } = &vnic.guard;
         let mac = match vnic.mac {
             Mac::Fixed(mac) => Some(mac),

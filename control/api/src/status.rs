@@ -109,6 +109,16 @@ statuses! {
     AddrObjExists = "Address object already exists", 409;
     /// The address object does not exist.
     NoAddrObj = "Object not found", 404;
+    /// No type of tunnel is called so.
+    IptunType = "invalid IP tunnel type", 400;
+    /// A tunnel has a type.
+    IptunTypeRequired = "IP tunnel type required", 400;
+    /// No tunnel may end at the address here.
+    BadIptunLocal = "invalid local IP tunnel address", 400;
+    /// Or there.
+    BadIptunRemote = "invalid remote IP tunnel address", 400;
+    /// Another tunnel has the same ends.
+    IptunInUse = "address already in use", 409;
     /// The address is taken.
     AddrInUse = "Address already in use", 409;
     /// The address is not one that an interface can have.

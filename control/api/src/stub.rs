@@ -11,11 +11,7 @@ use firelane_units::MacAddr;
 
 use crate::{
     AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo,
-    EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased,
-    LinkInfo, LinkState, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep,
-    ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage,
-    Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest,
-    UsageSample, VnicInfo, Which, WireInfo, WireStats, leased_object,
+    EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased, LinkInfo, LinkState, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, IptunInfo, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -186,6 +182,10 @@ impl Api for Stub {
 
     fn vnics(&self, which: Which) -> Result<Vec<VnicInfo>, ApiError> {
         Ok(self.snapshot(which, |it| it.vnics()))
+    }
+
+    fn iptuns(&self, which: Which) -> Result<Vec<IptunInfo>, ApiError> {
+        Ok(self.snapshot(which, |it| it.iptuns()))
     }
 
     fn etherstubs(&self, which: Which) -> Result<Vec<EtherstubInfo>, ApiError> {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use firelane_model::{
-    AddrObjName, Address, FlowMatch, FlowName, LinkClass, LinkKind, LinkName, Mac, Model, NetstackName, Nic,
-    VnicUser, spell_rate,
+    AddrObjName, Address, FlowMatch, FlowName, Iptun, LinkClass, LinkKind, LinkName, Mac, Model,
+    NetstackName, Nic, VnicUser, spell_rate,
 };
 use firelane_units::{IpPrefix, MacAddr, Mtu};
 use serde::{Deserialize, Serialize};
@@ -122,6 +122,19 @@ pub struct VnicInfo {
     /// The namespace of that interface, as the model calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+}
+
+/// A tunnel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct IptunInfo {
+    /// Its name.
+    pub name: LinkName,
+    /// Its ends, and how it carries packets.
+    #[serde(flatten)]
+    pub tunnel: Iptun,
+    /// The netstack whose addresses carry it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netstack: Option<NetstackName>,
 }
 
 /// A virtual switch.
@@ -539,7 +552,7 @@ impl Snapshot<'_> {
             class,
             mtu: self.model.mtu_of(name.as_str()).map_or(0, Mtu::bytes),
             state: self.facts.link_state(name),
-            over: self.model.vnics.get(name).map(|vnic| vnic.over.clone()),
+            over: self.model.vnics.get(name).and_then(|vnic| vnic.over.link().cloned()),
             device,
             speed: self.speed(name),
         }
@@ -555,7 +568,7 @@ impl Snapshot<'_> {
         };
         match (own, vnic) {
             (Some(limit), _) => limit.bps() / 1_000_000,
-            (None, Some(vnic)) => self.speed(&vnic.over),
+            (None, Some(vnic)) => vnic.over.link().map_or(0, |over| self.speed(over)),
             (None, None) => self.facts.link_speed(name),
         }
     }
@@ -563,6 +576,7 @@ impl Snapshot<'_> {
     /// VNICs.
     pub fn vnics(&self) -> Vec<VnicInfo> {
         let info = |(name, vnic): (&LinkName, &firelane_model::Vnic)| {
+            let over = vnic.over.link()?.clone();
             let fixed = match vnic.mac {
                 Mac::Fixed(mac) => Some(mac),
                 Mac::Auto | Mac::Random | Mac::Prefixed(_) => None,
@@ -572,9 +586,9 @@ impl Snapshot<'_> {
                 VnicUser::Tap(tap) => (None, Some(tap)),
                 VnicUser::Nobody | VnicUser::Memif(_) => (None, None),
             };
-            VnicInfo {
+            Some(VnicInfo {
                 name: name.clone(),
-                over: vnic.over.clone(),
+                over,
                 speed: self.speed(name),
                 macaddress: fixed.or_else(|| self.facts.mac(name)).map(|mac| mac.to_string()),
                 macaddrtype: if fixed.is_some() { "fixed" } else { "random" }.to_owned(),
@@ -583,9 +597,18 @@ impl Snapshot<'_> {
                 netstack,
                 ifname: tap.map(|tap| tap.ifname(name).to_owned()),
                 namespace: tap.and_then(|tap| tap.namespace.as_ref()).map(ToString::to_string),
-            }
+            })
         };
-        self.model.vnics.iter().map(info).collect()
+        self.model.vnics.iter().filter_map(info).collect()
+    }
+
+    /// Tunnels.
+    pub fn iptuns(&self) -> Vec<IptunInfo> {
+        let info = |(name, vnic): (&LinkName, &firelane_model::Vnic)| {
+            let tunnel = vnic.over.tunnel()?.clone();
+            Some(IptunInfo { name: name.clone(), tunnel, netstack: vnic.netstack().cloned() })
+        };
+        self.model.vnics.iter().filter_map(info).collect()
     }
 
     /// Virtual switches.

@@ -4,7 +4,7 @@
 
 use firelane::{MemifStatus, Standing};
 use firelane_api::{AddressState, ConfiguredAddress, Facts, Leased, LinkState, ResolverInfo};
-use firelane_model::{AddrObjName, LinkName, Model};
+use firelane_model::{AddrObjName, LinkClass, LinkName, Model};
 use firelane_units::MacAddr;
 
 use crate::addresses::Addresses;
@@ -19,6 +19,14 @@ pub(crate) struct Running<'a> {
 
 fn is_connected(memif: &MemifStatus) -> bool {
     matches!(memif.standing(), Standing::Connected { .. })
+}
+
+impl Running<'_> {
+    /// Whether a tunnel carries packets.
+    fn leads_somewhere(&self, name: &LinkName) -> bool {
+        let vnic = self.model.vnics.get(name).filter(|vnic| vnic.netstack().is_some());
+        vnic.and_then(|vnic| vnic.over.tunnel()).is_some_and(|tunnel| tunnel.ends().is_some())
+    }
 }
 
 /// Facts of the persistent configuration: none.
@@ -38,6 +46,8 @@ impl Facts for Running<'_> {
         match self.model.class_of(name.as_str()) {
             // Nobody is at the other end.
             Some(_) if memif.and_then(Option::as_ref).is_some_and(|it| !is_connected(it)) => LinkState::Down,
+            // A tunnel that leads nowhere.
+            Some(LinkClass::Iptun) if !self.leads_somewhere(name) => LinkState::Down,
             Some(_) if runs => LinkState::Up,
             Some(_) => LinkState::Down,
             None => LinkState::Unknown,

@@ -118,8 +118,13 @@ mod tests {
     #[test]
     fn names_become_numbers_and_pools_go_along() {
         let filter = model().netstacks["web"].packet_filter();
-        let upper =
-            |id| Upper { id: LinkId(id), mac: MacAddr([2, 0, 0, 0, 0, 1]), device: None, memif: None };
+        let upper = |id| Upper {
+            id: LinkId(id),
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            device: None,
+            memif: None,
+            is_tunnel: false,
+        };
         let mut vnics =
             BTreeMap::from([("web0".parse().unwrap(), upper(5)), ("web1".parse().unwrap(), upper(7))]);
         let links: Vec<_> = rules(&filter, &vnics).unwrap().into_iter().map(|rule| rule.link).collect();
@@ -152,7 +157,13 @@ mod tests {
 
     #[test]
     fn a_packet_is_told_of_in_a_line() {
-        let upper = Upper { id: LinkId(5), mac: MacAddr([2, 0, 0, 0, 0, 1]), device: None, memif: None };
+        let upper = Upper {
+            id: LinkId(5),
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            device: None,
+            memif: None,
+            is_tunnel: false,
+        };
         let vnics = BTreeMap::from([("web0".parse().unwrap(), upper)]);
         // The first bytes of a datagram of 1,400.
         let mut bytes = vec![0x45, 0, 5, 0x78, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 192, 0, 2, 7];

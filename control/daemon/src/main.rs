@@ -44,6 +44,7 @@ mod state;
 mod stats;
 mod text;
 mod trace;
+mod tunnel;
 mod veth;
 mod ways;
 mod wires;

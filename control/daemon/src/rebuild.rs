@@ -32,7 +32,7 @@ fn without(model: &Model, name: &LinkName) -> Model {
     let mut rest = model.clone();
     rest.links.remove(name);
     rest.etherstubs.remove(name);
-    rest.vnics.retain(|vnic, it| vnic != name && it.over != *name);
+    rest.vnics.retain(|vnic, it| vnic != name && !it.over.is(name.as_str()));
     rest.wires.retain(|_, it| !it.ends.contains(name));
     let Model { links, etherstubs, vnics, flows, netstacks, .. } = &mut rest;
     flows.retain(|_, it| {

@@ -31,7 +31,9 @@ pub(crate) fn totals(works: &Works, model: &Model) -> Totals {
 fn links_in(snapshot: &EngineSnapshot, works: &Works, model: &Model) -> Vec<LinkStats> {
     let stats = |(name, class): (&LinkName, LinkClass)| {
         let traffic = match class {
-            LinkClass::Vnic | LinkClass::Vlan => works.vnics.get(name).map(|it| port(snapshot, it.id)),
+            LinkClass::Vnic | LinkClass::Vlan | LinkClass::Iptun => {
+                works.vnics.get(name).map(|it| port(snapshot, it.id))
+            }
             LinkClass::Phys => {
                 works.links.get(name).and_then(|it| it.uplink).map(|id| turned(port(snapshot, id)))
             }
@@ -63,7 +65,7 @@ fn port(snapshot: &EngineSnapshot, id: LinkId) -> Traffic {
 /// The ports by which a link's packets come in, and which way they go for the ports' users.
 fn ports(works: &Works, model: &Model, name: &LinkName, class: LinkClass) -> Vec<(LinkId, Direction)> {
     match class {
-        LinkClass::Vnic | LinkClass::Vlan => {
+        LinkClass::Vnic | LinkClass::Vlan | LinkClass::Iptun => {
             works.vnics.get(name).map(|it| (it.id, Direction::In)).into_iter().collect()
         }
         LinkClass::Phys => {

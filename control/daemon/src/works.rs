@@ -13,7 +13,7 @@ use firelane::{
 use firelane_api::{ApiError, Status};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Dhcp, Etherstub, Filter, Flow, FlowName, Fusing, IfProps, Instance,
-    Interface, Link, LinkKind, LinkName, Mac, Model, NetstackName, ReversePath, Service, Switch, Tap,
+    Interface, Link, LinkKind, LinkName, Mac, Model, NetstackName, Over, ReversePath, Service, Switch, Tap,
     Tunables, Vnic,
 };
 use firelane_plan::{Action, Step, apply_to_model};
@@ -41,7 +41,7 @@ pub(crate) struct Works {
     pub(crate) flows: BTreeMap<FlowName, FlowId>,
     pub(crate) clients: Clients,
     services: Services,
-    macs: Macs,
+    pub(crate) macs: Macs,
     /// The socket for programs.
     door: PathBuf,
 }
@@ -63,9 +63,11 @@ pub(crate) struct Upper {
     pub(crate) mac: MacAddr,
     pub(crate) device: Option<Device>,
     pub(crate) memif: Option<MemifStatus>,
+    /// It leads into a tunnel of its own.
+    pub(crate) is_tunnel: bool,
 }
 
-type Done = Result<(), ApiError>;
+pub(crate) type Done = Result<(), ApiError>;
 
 impl Works {
     /// Nothing but an engine. Services keep relative folders in `data`; programs come to the socket `door`.
@@ -291,7 +293,7 @@ impl Works {
         devices.filter_map(|it| it.as_ref()?.doorless())
     }
 
-    fn netstack(&self, name: &NetstackName) -> Result<NetstackId, ApiError> {
+    pub(crate) fn netstack(&self, name: &NetstackName) -> Result<NetstackId, ApiError> {
         let known = self.netstacks.get(name).copied();
         known.ok_or_else(|| ApiError::new(Status::NotFound, "netstack", name, ""))
     }
@@ -365,12 +367,12 @@ impl Works {
 
 /// The properties that links of every class have.
 #[derive(Clone, Copy)]
-struct Properties {
-    maxbw: Option<BitRate>,
+pub(crate) struct Properties {
+    pub(crate) maxbw: Option<BitRate>,
     /// Of VNICs alone.
-    minbw: Option<BitRate>,
-    priority: Priority,
-    fusion: Fusing,
+    pub(crate) minbw: Option<BitRate>,
+    pub(crate) priority: Priority,
+    pub(crate) fusion: Fusing,
 }
 
 impl From<&Link> for Properties {
@@ -468,7 +470,7 @@ impl Works {
     }
 
     /// Changes limit, guarantee, priority and fusion; on an error they are as before.
-    fn limit(&self, id: LinkId, from: Properties, to: Properties) -> Done {
+    pub(crate) fn limit(&self, id: LinkId, from: Properties, to: Properties) -> Done {
         let change = |from: Properties, to: Properties| {
             if from.maxbw != to.maxbw {
                 self.engine.set_link_maxbw(id, to.maxbw)?;
@@ -490,27 +492,30 @@ impl Works {
         })
     }
 
-    fn taken(&self) -> Vec<MacAddr> {
+    pub(crate) fn taken(&self) -> Vec<MacAddr> {
         self.vnics.values().map(|it| it.mac).collect()
     }
 }
 
 impl Properties {
     /// What a link of the engine begins with.
-    const UNLIMITED: Self =
+    pub(crate) const UNLIMITED: Self =
         Self { maxbw: None, minbw: None, priority: Priority::High, fusion: Fusing::SameZone };
 }
 
 /// VNICs.
 impl Works {
     fn create_vnic(&mut self, name: &LinkName, vnic: &Vnic, present: &Model) -> Done {
+        if let Over::Tunnel(tunnel) = &vnic.over {
+            return self.create_tunnel(name, vnic, tunnel);
+        }
         if let (Some(mtu), Some(_)) = (vnic.mtu, vnic.netstack()) {
             let allowed = "a netstack's VNIC has the MTU of what is below it";
             return Err(ApiError::new(Status::NotSupported, "mtu", mtu, allowed));
         }
         let absent = || ApiError::new(Status::LinkInvalid, "over", &vnic.over, "");
-        let over = self.links.get(&vnic.over).ok_or_else(absent)?.id;
-        let mtu = vnic.mtu.or_else(|| present.mtu_of(vnic.over.as_str())).ok_or_else(absent)?;
+        let over = vnic.over.link().and_then(|over| self.links.get(over)).ok_or_else(absent)?.id;
+        let mtu = vnic.mtu.or_else(|| present.mtu_below(vnic)).ok_or_else(absent)?;
         let mac = self.macs.choose(name, vnic.mac, &self.taken());
         let (mut device, mut status) = (None, None);
         let user = match &vnic.user {
@@ -536,7 +541,7 @@ impl Works {
         };
         match self.engine.add_vnic(over, &config, user) {
             Ok(id) => {
-                self.vnics.insert(name.clone(), Upper { id, mac, device, memif: status });
+                self.vnics.insert(name.clone(), Upper { id, mac, device, memif: status, is_tunnel: false });
                 let begins =
                     Properties { maxbw: vnic.maxbw, priority: vnic.priority, ..Properties::UNLIMITED };
                 self.limit(id, begins, vnic.into())
@@ -549,8 +554,12 @@ impl Works {
     }
 
     fn delete_vnic(&mut self, name: &LinkName) -> Done {
-        let id = self.vnics.get(name).ok_or(Status::LinkInvalid)?.id;
-        self.engine.remove_vnic(id).map_err(refused)?;
+        let vnic = self.vnics.get(name).ok_or(Status::LinkInvalid)?;
+        match vnic.is_tunnel {
+            true => self.engine.remove_tunnel(vnic.id),
+            false => self.engine.remove_vnic(vnic.id),
+        }
+        .map_err(refused)?;
         if let Some(device) = self.vnics.remove(name).and_then(|it| it.device) {
             self.kernel.close(&device);
         }
@@ -560,6 +569,9 @@ impl Works {
     fn set_vnic(&mut self, name: &LinkName, from: &Vnic, to: &Vnic) -> Done {
         let vnic = self.vnics.get(name).ok_or(Status::LinkInvalid)?;
         self.limit(vnic.id, from.into(), to.into())?;
+        if from.over != to.over {
+            self.set_tunnel(vnic.id, to)?;
+        }
         if from.guard != to.guard {
             self.engine.set_protection(vnic.id, &settings::protection(&to.guard)).map_err(refused)?;
         }
@@ -638,6 +650,7 @@ pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
         E::NoFlow(_) | E::NoNetstack(_) => Status::NotFound,
         E::LinkBusy(_) => Status::LinkBusy,
         E::MacTaken(_) => Status::MacInUse,
+        E::TunnelTaken(_) => Status::IptunInUse,
         E::NoWire(_) => Status::NotSupported,
         E::Rule(RuleError::Identical(_)) => Status::FlowIdentical,
         E::Rule(RuleError::Empty) => Status::BadArg,

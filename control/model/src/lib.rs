@@ -24,6 +24,7 @@ mod fusing;
 mod guard;
 mod instance;
 mod interface;
+mod iptun;
 mod limits;
 mod link;
 mod mac;
@@ -59,6 +60,7 @@ pub use fusing::Fusing;
 pub use guard::{ClientId, Guard};
 pub use instance::Instance;
 pub use interface::{FixedProp, IfProp, IfProps, Interface, ReversePath, Switch, mtu_least};
+pub use iptun::{Iptun, IptunType, Over};
 pub use limits::{
     FILTER_RULES_MAX, LANES_MAX, LINKS_MAX, MODEL_TEXT_MAX, NAT_RULES_MAX, NETSTACKS_MAX, OBJECTS_MAX,
     POOLED_MAX,

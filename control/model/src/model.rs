@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Link, LinkKind, LinkName, Netstack,
-    NetstackName, Service, ServiceName, Vnic, Wire,
+    NetstackName, Service, ServiceName, Vnic, Wire, Over,
 };
 
 /// Everything that a host shall have.
@@ -54,6 +54,8 @@ pub enum LinkClass {
     Vnic,
     /// A virtual NIC that stands for a VLAN of what is below it.
     Vlan,
+    /// An IP tunnel.
+    Iptun,
 }
 
 impl LinkClass {
@@ -64,6 +66,7 @@ impl LinkClass {
             Self::Etherstub => "etherstub",
             Self::Vnic => "vnic",
             Self::Vlan => "vlan",
+            Self::Iptun => "iptun",
         }
     }
 }
@@ -96,9 +99,17 @@ impl Model {
     /// The MTU of `name`: its own, or that of what is below it.
     pub fn mtu_of(&self, name: &str) -> Option<Mtu> {
         if let Some(vnic) = self.vnics.get(name) {
-            return vnic.mtu.or_else(|| self.lower_mtu(vnic.over.as_str()));
+            return vnic.mtu.or_else(|| self.mtu_below(vnic));
         }
         self.lower_mtu(name)
+    }
+
+    /// The largest packet that what is below a VNIC carries; of a tunnel what it is without another one.
+    pub fn mtu_below(&self, vnic: &Vnic) -> Option<Mtu> {
+        match &vnic.over {
+            Over::Link(name) => self.lower_mtu(name.as_str()),
+            Over::Tunnel(tunnel) => Some(tunnel.default_mtu()),
+        }
     }
 
     /// The MTU of the link or etherstub `name`.
@@ -109,7 +120,7 @@ impl Model {
 
     /// The VNICs over `name`.
     pub fn vnics_over<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a LinkName, &'a Vnic)> {
-        self.vnics.iter().filter(move |(_, vnic)| vnic.over.as_str() == name)
+        self.vnics.iter().filter(move |(_, vnic)| vnic.over.is(name))
     }
 
     /// The wire that leads out of `name`.

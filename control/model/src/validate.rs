@@ -11,8 +11,8 @@ use crate::filter::{self, FilterPart};
 use crate::interface::mtu_least;
 use crate::limits::{LINKS_MAX, NETSTACKS_MAX, OBJECTS_MAX};
 use crate::{
-    FieldError, Flow, FlowName, IfName, LinkKind, LinkName, Mac, MemifRole, Model, Netstack, NetstackName,
-    Nic, Route, Tap, Vnic,
+    FieldError, Flow, FlowName, IfName, Iptun, LinkKind, LinkName, Mac, MemifRole, Model, Netstack,
+    NetstackName, Nic, Over, Route, Tap, Vnic,
 };
 
 impl Model {
@@ -23,6 +23,7 @@ impl Model {
         self.check_link_names(&mut faults);
         self.check_wires(&mut faults);
         self.check_vnics(&mut faults);
+        self.check_tunnels(&mut faults);
         self.check_kernel_interfaces(&mut faults);
         self.check_memifs(&mut faults);
         self.check_netstacks(&mut faults);
@@ -65,7 +66,7 @@ impl Model {
             let kind = match class {
                 crate::LinkClass::Phys => "link",
                 crate::LinkClass::Etherstub => "etherstub",
-                crate::LinkClass::Vnic | crate::LinkClass::Vlan => "vnic",
+                crate::LinkClass::Vnic | crate::LinkClass::Vlan | crate::LinkClass::Iptun => "vnic",
             };
             faults.unique(&mut taken, name, format!("{kind}.{name}"), "");
         }
@@ -101,18 +102,26 @@ impl Model {
     fn check_vnics(&self, faults: &mut Faults) {
         let mut macs = BTreeMap::new();
         for (name, vnic) in &self.vnics {
-            let Some(lower) = self.lower_mtu(vnic.over.as_str()) else {
-                let kind = if self.vnics.contains_key(&vnic.over) { "a VNIC" } else { "unknown" };
+            let over = match &vnic.over {
+                Over::Link(over) => over,
+                Over::Tunnel(tunnel) => {
+                    check_tunnel(name, vnic, tunnel, faults);
+                    self.check_vnic_user(name, vnic, faults);
+                    continue;
+                }
+            };
+            let Some(lower) = self.lower_mtu(over.as_str()) else {
+                let kind = if self.vnics.contains_key(over) { "a VNIC" } else { "unknown" };
                 let allowed = format!("is {kind}; a VNIC is over a link or an etherstub");
-                faults.add(format!("vnic.{name}.over"), &vnic.over, allowed);
+                faults.add(format!("vnic.{name}.over"), over, allowed);
                 continue;
             };
             if let Some(mtu) = vnic.mtu.filter(|&mtu| mtu > lower) {
-                let allowed = format!("the mtu of {} below it is {lower}", vnic.over);
+                let allowed = format!("the mtu of {over} below it is {lower}");
                 faults.add(format!("vnic.{name}.mtu"), mtu, allowed);
             }
             if let Mac::Fixed(mac) = vnic.mac {
-                faults.unique(&mut macs, (&vnic.over, vnic.vlan, mac), format!("vnic.{name}.mac"), mac);
+                faults.unique(&mut macs, (over, vnic.vlan, mac), format!("vnic.{name}.mac"), mac);
             }
             if vnic.is_vlan && vnic.vlan.is_none() {
                 faults.add(
@@ -129,6 +138,22 @@ impl Model {
                 faults.limit(format!("vnic.{name}.{field}"), count, crate::Guard::LISTED_MAX);
             }
             self.check_vnic_user(name, vnic, faults);
+        }
+    }
+
+    /// What arrives at a netstack can be of one of its tunnels only.
+    fn check_tunnels(&self, faults: &mut Faults) {
+        let of_netstacks =
+            |(name, it): (_, &'_ Vnic)| Some((name, it.netstack()?.clone(), it.over.tunnel()?.clone()));
+        let tunnels: Vec<(&LinkName, NetstackName, Iptun)> =
+            self.vnics.iter().filter_map(of_netstacks).collect();
+        for (nth, (name, netstack, tunnel)) in tunnels.iter().enumerate() {
+            let is_same =
+                |(_, its, other): &&(&LinkName, NetstackName, Iptun)| its == netstack && tunnel.meets(other);
+            if let Some((first, ..)) = tunnels[..nth].iter().find(is_same) {
+                let allowed = format!("vnic.{first}.iptun has it already");
+                faults.add(format!("vnic.{name}.iptun"), tunnel, allowed);
+            }
         }
     }
 
@@ -319,6 +344,17 @@ impl Model {
                 service.port,
             );
         }
+    }
+}
+
+fn check_tunnel(name: &LinkName, vnic: &Vnic, tunnel: &Iptun, faults: &mut Faults) {
+    for (field, value, allowed) in tunnel.faults() {
+        faults.add(format!("vnic.{name}.iptun.{field}"), value, allowed);
+    }
+    if vnic.netstack().is_some() && tunnel.ends().is_none() {
+        let field = if tunnel.local.is_none() { "local" } else { "remote" };
+        let allowed = "missing; a tunnel that a netstack has needs both its ends";
+        faults.add(format!("vnic.{name}.iptun.{field}"), "", allowed);
     }
 }
 

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::fusing::{Fusing, is_same_zone};
 use crate::link::{high, is_high};
 use crate::value;
-use crate::{ClientId, Guard, IfName, LinkClass, LinkName, Mac, Memif, NamespaceName, NetstackName};
+use crate::{
+    ClientId, Guard, IfName, Iptun, LinkClass, LinkName, Mac, Memif, NamespaceName, NetstackName, Over,
+};
 
 /// A kernel interface in a network namespace, which is the VNIC's other side.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -44,7 +46,7 @@ pub enum VnicUser {
 #[serde(try_from = "VnicTable", into = "VnicTable")]
 pub struct Vnic {
     /// The link or etherstub below it.
-    pub over: LinkName,
+    pub over: Over,
     /// Where its Ethernet address comes from.
     pub mac: Mac,
     /// The VLAN it belongs to.
@@ -71,7 +73,7 @@ impl Vnic {
     /// A VNIC over `over` with the default properties and no user.
     pub fn new(over: LinkName) -> Self {
         Self {
-            over,
+            over: Over::Link(over),
             mac: Mac::Auto,
             vlan: None,
             mtu: None,
@@ -85,9 +87,29 @@ impl Vnic {
         }
     }
 
+    /// A tunnel that nobody uses.
+    pub const fn of_tunnel(tunnel: Iptun) -> Self {
+        Self {
+            over: Over::Tunnel(tunnel),
+            mac: Mac::Auto,
+            vlan: None,
+            mtu: None,
+            maxbw: None,
+            priority: Priority::High,
+            fusion: Fusing::SameZone,
+            is_vlan: false,
+            guard: Guard { kinds: Protections::NONE, allowed_ips: Vec::new(), allowed_cids: Vec::new() },
+            user: VnicUser::Nobody,
+        }
+    }
+
     /// What commands call it.
-    pub fn class(&self) -> LinkClass {
-        if self.is_vlan { LinkClass::Vlan } else { LinkClass::Vnic }
+    pub const fn class(&self) -> LinkClass {
+        match self.over {
+            Over::Tunnel(_) => LinkClass::Iptun,
+            Over::Link(_) if self.is_vlan => LinkClass::Vlan,
+            Over::Link(_) => LinkClass::Vnic,
+        }
     }
 
     /// The netstack that uses it.
@@ -128,7 +150,11 @@ impl Tap {
 #[serde(deny_unknown_fields)]
 struct VnicTable {
     /// The link or etherstub below it.
-    over: LinkName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    over: Option<LinkName>,
+    /// The tunnel that it is, in place of something below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    iptun: Option<Iptun>,
     /// `auto`, `random` or an address.
     #[serde(default, skip_serializing_if = "is_auto")]
     mac: Mac,
@@ -209,7 +235,22 @@ impl TryFrom<VnicTable> for Vnic {
                 return Err("memif beside netstack or tap: a VNIC has one user, so only one of them");
             }
         };
-        let VnicTable { over, mac, vlan, mtu, maxbw, minbw, priority, fusion, is_vlan, .. } = table;
+        let VnicTable { over, iptun, mac, vlan, mtu, maxbw, minbw, priority, fusion, is_vlan, .. } = table;
+        let over = match (over, iptun) {
+            (Some(over), None) => Over::Link(over),
+            (None, Some(iptun)) => Over::Tunnel(iptun),
+            // The words of a field without which nothing can be read.
+            (None, None) => return Err("missing field `over`"),
+            (Some(_), Some(_)) => return Err("over and iptun: a VNIC is over a link or is a tunnel"),
+        };
+        if let Over::Tunnel(_) = over {
+            if vlan.is_some() || is_vlan {
+                return Err("vlan: a tunnel has no VLAN of its own");
+            }
+            if !matches!(user, VnicUser::Nobody | VnicUser::Netstack(_)) {
+                return Err("tap or memif: a tunnel's user is a netstack, whose addresses carry it");
+            }
+        }
         let guard = Guard {
             kinds: table.protection,
             allowed_ips: table.allowed_ips,
@@ -222,6 +263,10 @@ impl TryFrom<VnicTable> for Vnic {
 impl From<Vnic> for VnicTable {
     fn from(vnic: Vnic) -> Self {
         let Vnic { over, mac, vlan, mtu, maxbw, minbw, priority, fusion, is_vlan, guard, user } = vnic;
+        let (over, iptun) = match over {
+            Over::Link(over) => (Some(over), None),
+            Over::Tunnel(iptun) => (None, Some(iptun)),
+        };
         let (netstack, tap, memif) = match user {
             VnicUser::Nobody => (None, None, None),
             VnicUser::Netstack(name) => (Some(name), None, None),
@@ -231,6 +276,7 @@ impl From<Vnic> for VnicTable {
         let Guard { kinds: protection, allowed_ips, allowed_cids: allowed_dhcp_cids } = guard;
         Self {
             over,
+            iptun,
             mac,
             vlan,
             mtu,

@@ -4,9 +4,7 @@ use core::fmt;
 use std::collections::BTreeSet;
 
 use firelane_model::{
-    AccountName, AddrObjName, Address, Daemon, Etherstub, Filter, Flow, FlowName, Interface, Link, LinkKind,
-    LinkName, Memif, Netstack, NetstackName, Nic, NicDriver, Programs, Prop, ReversePath, Route, Service,
-    ServiceName, Switch, Tunables, Vnic, VnicUser, Wire, WireSide, spell_rate,
+    AccountName, AddrObjName, Address, Daemon, Etherstub, Filter, Flow, FlowName, Interface, Link, LinkKind, LinkName, Memif, Netstack, NetstackName, Nic, NicDriver, Programs, Prop, ReversePath, Route, Service, ServiceName, Switch, Tunables, Vnic, VnicUser, Wire, WireSide, Iptun, spell_rate,
 };
 use firelane_units::{BitRate, Mtu};
 
@@ -169,7 +167,8 @@ impl Step {
             Action::CreateEtherstub(name, _) => write!(f, "create etherstub {name}"),
             Action::CreateWire(name, wire) => fmt_wire(f, name, wire),
             Action::CreateVnic(name, vnic) => {
-                write!(f, "create {} {name} over {}{}", vnic.class().word(), vnic.over, User(name, vnic))
+                let over = if vnic.over.tunnel().is_some() { "as" } else { "over" };
+                write!(f, "create {} {name} {over} {}{}", vnic.class().word(), vnic.over, User(name, vnic))
             }
             Action::AddAddress(netstack, name, address) => {
                 write!(f, "add address {name} {address} to netstack {netstack}")
@@ -249,6 +248,7 @@ impl Step {
                     None => "--".to_owned(),
                 };
                 let list = [
+                    change("iptun", &tunnel(from), &tunnel(to)),
                     change("mtu", &mtu(from), &mtu(to)),
                     change("maxbw", &rate(from.maxbw), &rate(to.maxbw)),
                     change("minbw", &rate(from.minbw), &rate(to.minbw)),
@@ -338,6 +338,19 @@ fn fmt_wire(f: &mut fmt::Formatter<'_>, name: &LinkName, wire: &Wire) -> fmt::Re
         }
     }
     Ok(())
+}
+
+/// A tunnel's ends, and what else is said of it.
+fn tunnel(vnic: &Vnic) -> String {
+    let Some(tunnel) = vnic.over.tunnel() else { return "--".to_owned() };
+    let mut words = vec![tunnel.to_string()];
+    let differs = |is: u8, usual: u8| (is != usual).then_some(is);
+    words.extend(differs(tunnel.hoplimit, Iptun::HOPLIMIT).map(|it| format!("hoplimit={it}")));
+    words.extend(differs(tunnel.encaplimit, Iptun::ENCAPLIMIT).map(|it| format!("encaplimit={it}")));
+    words.extend(tunnel.key.map(|key| format!("key={key}")));
+    words.extend(tunnel.checksum.then(|| "checksum".to_owned()));
+    words.extend(tunnel.sequence.then(|| "sequence".to_owned()));
+    words.join(" ")
 }
 
 fn rate(rate: Option<BitRate>) -> String {

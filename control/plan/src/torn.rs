@@ -2,8 +2,7 @@
 //! and those that rest on one of these.
 
 use firelane_model::{
-    AddrObjName, Address, Filter, Flow, FlowName, Interface, IpfRule, LinkName, Model, Netstack,
-    NetstackName, Service, ServiceName, Vnic, VnicUser, Wire,
+    AddrObjName, Address, Filter, Flow, FlowName, Interface, IpfRule, LinkName, Model, Netstack, NetstackName, Service, ServiceName, Vnic, VnicUser, Wire, Iptun, Over,
 };
 
 /// Asks about objects of `present`.
@@ -28,13 +27,13 @@ impl Torn<'_> {
 
     pub(crate) fn vnic(&self, name: &LinkName, is: &Vnic) -> bool {
         let Some(shall) = self.wanted.vnics.get(name) else { return true };
-        let differs = is.over != shall.over
+        let differs = self.over(name, is, shall)
             || is.mac != shall.mac
             || is.vlan != shall.vlan
             || is.is_vlan != shall.is_vlan;
         differs
             || !same_user(is, shall)
-            || self.below(&is.over)
+            || is.over.link().is_some_and(|over| self.below(over))
             || is.netstack().is_some_and(|n| self.netstack(n))
     }
 
@@ -44,6 +43,20 @@ impl Torn<'_> {
     }
 
     /// Whether the link or etherstub `name` goes. One name may change its class.
+    /// A tunnel is led elsewhere while it runs, unless one that is there has the ends that it gets.
+    fn over(&self, name: &LinkName, is: &Vnic, shall: &Vnic) -> bool {
+        let (Over::Tunnel(before), Over::Tunnel(after)) = (&is.over, &shall.over) else {
+            return is.over != shall.over;
+        };
+        let is_taken = |(other, it): (&LinkName, &Vnic)| {
+            other != name
+                && it.netstack() == shall.netstack()
+                && it.over.tunnel().is_some_and(|it| it.meets(after))
+        };
+        let mtu = |vnic: &Vnic| vnic.mtu.or_else(|| vnic.over.tunnel().map(Iptun::default_mtu));
+        mtu(is) != mtu(shall) || before != after && self.present.vnics.iter().any(is_taken)
+    }
+
     fn below(&self, name: &LinkName) -> bool {
         if self.present.links.contains_key(name) { self.link(name) } else { self.etherstub(name) }
     }

@@ -75,7 +75,10 @@ proptest! {
             prop_assert!(!same || !touched.contains(&("wire", name.to_string())), "{}", name);
         }
         for (name, is) in &present.vnics {
-            let below = |model: &Model| (model.links.get(&is.over).cloned(), model.etherstubs.get(&is.over).cloned());
+            let below = |model: &Model| {
+                let over = is.over.link()?;
+                Some((model.links.get(over).cloned(), model.etherstubs.get(over).cloned()))
+            };
             let same = wanted.vnics.get(name) == Some(is) && below(&wanted) == below(&present);
             prop_assert!(!same || !touched.contains(&("link", name.to_string())), "{}", name);
         }

@@ -9,13 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use firelane_api::{
-    AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeFilter, ChangeNat,
-    ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateVnic, CreateWire, DropInfo, EtherstubInfo,
-    FilterInfo, Finding, FlowInfo, FlowStats, Flushed, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats,
-    Method, ModifyVnic, ModifyWire, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply,
-    ProgramReport, PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps,
-    SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest,
-    UsageSample, VnicInfo, Which, WireInfo, WireStats, paths,
+    AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeFilter, ChangeNat, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateVnic, CreateWire, DropInfo, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, Flushed, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic, ModifyWire, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, CreateIptun, IptunInfo, ModifyIptun, paths,
 };
 use firelane_model::{LinkName, MODEL_TEXT_MAX, Model, NetstackName, WireSide};
 use serde::Serialize;
@@ -276,6 +270,15 @@ impl Api for Client {
                 self.send(Method::Patch, &target, &ModifyVnic { change, temporary })
             }
             Change::DeleteVnic(name) => delete(paths::VNICS, &name),
+            Change::CreateIptun(name, vnic) => {
+                self.create(paths::IPTUNS, &CreateIptun { name, vnic, temporary })
+            }
+            Change::ModifyIptun(name, change) => self.send(
+                Method::Patch,
+                &format!("{}/{name}", paths::IPTUNS),
+                &ModifyIptun { change, temporary },
+            ),
+            Change::DeleteIptun(name) => delete(paths::IPTUNS, &name),
             Change::RenameLink(from, name) => self.rename(&from, name),
             Change::SetLinkProps(name, changes) => {
                 set(format!("{}/{name}/{}", paths::LINKS, paths::PROPS), &changes)
@@ -320,6 +323,10 @@ impl Api for Client {
 
     fn vnics(&self, which: Which) -> Result<Vec<VnicInfo>, ApiError> {
         self.get(paths::VNICS, which)
+    }
+
+    fn iptuns(&self, which: Which) -> Result<Vec<IptunInfo>, ApiError> {
+        self.get(paths::IPTUNS, which)
     }
 
     fn etherstubs(&self, which: Which) -> Result<Vec<EtherstubInfo>, ApiError> {

@@ -10,9 +10,7 @@ mod filter;
 use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_model::{
-    Address, CongestionControl, Etherstub, Flow, FlowMatch, Fusing, Guard, IfProps, Interface, Lanes, Link,
-    LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, ReversePath, Route,
-    RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser, Wire, WireSide,
+    Address, CongestionControl, Etherstub, Flow, FlowMatch, Fusing, Guard, IfProps, Interface, Lanes, Link, LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, ReversePath, Route, RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser, Wire, WireSide, Iptun, IptunType, Over,
 };
 use firelane_units::{
     BitRate, DsField, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, Protection, Protections, VlanId,
@@ -63,6 +61,16 @@ impl Dice<'_> {
 
     fn fusing(&mut self) -> Fusing {
         Fusing::ALL[self.below(3)]
+    }
+
+    /// Few ends, so that tunnels meet and change places.
+    fn tunnel(&mut self) -> Iptun {
+        let kind = [IptunType::Ipv4, IptunType::Gre][self.below(2)];
+        let mut end = |of: u8| self.maybe(|dice| [10, 0, of, 1 + dice.below(2) as u8].into());
+        let (local, remote) = (end(1), end(2));
+        let key = self.maybe(|dice| dice.below(2) as u32).filter(|_| kind == IptunType::Gre);
+        let hoplimit = 64 - self.below(2) as u8;
+        Iptun { local, remote, key, hoplimit, ..Iptun::new(kind) }
     }
 
     fn memif(&mut self, number: usize) -> Memif {
@@ -207,6 +215,12 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
     }
     let mac = [Mac::Auto, Mac::Random, Mac::Fixed(MacAddr([2, 0, 0, 0, 0, dice.below(3) as u8]))];
     let over = below[dice.below(below.len())].clone();
+    if matches!(user, VnicUser::Nobody | VnicUser::Netstack(_)) && dice.below(4) == 1 {
+        let mtu = dice.maybe(Dice::mtu);
+        let made = Vnic { mtu, maxbw: dice.maybe(Dice::rate), user, ..Vnic::of_tunnel(dice.tunnel()) };
+        model.vnics.insert(vnic, made);
+        return;
+    }
     let vlan = dice.maybe(|dice| VlanId::new(1 + dice.below(2) as u16)).flatten();
     let made = Vnic {
         mac: mac[dice.below(3)],
@@ -219,7 +233,7 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
         priority: dice.priority(),
         fusion: dice.fusing(),
         user,
-        over,
+        over: Over::Link(over),
     };
     model.vnics.insert(vnic, made);
 }

@@ -8,7 +8,7 @@ use super::temporary;
 use crate::common::{Call, prop_list};
 use crate::session::{Failure, Session, die, die_status};
 
-fn link_name(text: &str, what: &str) -> Result<LinkName, Failure> {
+pub(super) fn link_name(text: &str, what: &str) -> Result<LinkName, Failure> {
     text.parse().map_err(|error| die(format!("invalid {what} name '{text}' ({error})")))
 }
 

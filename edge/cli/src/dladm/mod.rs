@@ -1,6 +1,7 @@
 //! `dladm`: links, VNICs, etherstubs and their properties.
 
 mod change;
+mod iptun;
 mod prop;
 mod show;
 mod wire;
@@ -53,6 +54,14 @@ const CREATE_WIRE: &[Opt] = &[
 ];
 const MODIFY_WIRE: &[Opt] =
     &[flag('t', "temporary"), value('R', "root-dir"), value('d', "direction"), values('p', "prop")];
+const CREATE_IPTUN: &[Opt] = &[
+    flag('t', "temporary"),
+    value('R', "root-dir"),
+    value('T', "tunnel-type"),
+    values('a', "address"),
+    values('p', "prop"),
+];
+const MODIFY_IPTUN: &[Opt] = &[flag('t', "temporary"), value('R', "root-dir"), values('a', "address")];
 const RENAME: &[Opt] = &[value('R', "root-dir")];
 const SHOW: &[Opt] = &[
     flag('p', "parsable"),
@@ -204,6 +213,30 @@ const VERBS: &[Verb] = &[
         usage: "show-wire        [-P] [-s [-i <interval>]] [[-p] -o <field>,..] [-j] [<wire>]",
         options: SHOW,
         run: wire::show,
+    },
+    Verb {
+        names: &["create-iptun"],
+        usage: "create-iptun     [-t] -T <type> [-a {local|remote}=<addr>,...] [-p <prop>=<value>[,...]] <link>",
+        options: CREATE_IPTUN,
+        run: iptun::create,
+    },
+    Verb {
+        names: &["modify-iptun"],
+        usage: "modify-iptun     [-t] -a {local|remote}=<addr>,... <link>",
+        options: MODIFY_IPTUN,
+        run: iptun::modify,
+    },
+    Verb {
+        names: &["delete-iptun"],
+        usage: "delete-iptun     [-t] <link>",
+        options: CREATE,
+        run: iptun::delete,
+    },
+    Verb {
+        names: &["show-iptun"],
+        usage: "show-iptun       [-P] [[-p] -o <field>,..] [-j] [<link>]",
+        options: SHOW,
+        run: iptun::show,
     },
     Verb {
         names: &["show-usage"],

@@ -45,7 +45,7 @@ fn subnets<'a>(
 
 /// Every address that the configuration gives to somebody on the switch of `vnic`.
 fn taken(model: &Model, vnic: &LinkName) -> BTreeSet<IpAddr> {
-    let Some(over) = model.vnics.get(vnic).map(|it| &it.over) else { return BTreeSet::new() };
+    let Some(over) = model.vnics.get(vnic).and_then(|it| it.over.link()) else { return BTreeSet::new() };
     let beside: Vec<_> = model.vnics_over(over.as_str()).collect();
     let taps = beside.iter().filter_map(|(_, it)| it.tap()).flat_map(|tap| &tap.addresses);
     let is_beside = |interface: &str| beside.iter().any(|(name, _)| name.as_str() == interface);

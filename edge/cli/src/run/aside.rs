@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use firelane_api::{Api, ApiError, Change, ChangeRequest, Status, Which};
 use firelane_model::{
-    Flow, FlowName, Instance, LinkName, Model, NamespaceName, Route, Tap, Vnic, VnicUser, Way,
+    Flow, FlowName, Instance, LinkName, Model, NamespaceName, Over, Route, Tap, Vnic, VnicUser, Way,
 };
 use firelane_units::IpPrefix;
 use rustix::thread::LinkNameSpaceType;
@@ -30,7 +30,7 @@ const TRIES: usize = 16;
 #[derive(Debug)]
 pub(super) struct Aside {
     vnic: LinkName,
-    over: LinkName,
+    over: Over,
     like: LinkName,
     namespace: String,
     addresses: Vec<IpPrefix>,
@@ -157,7 +157,11 @@ fn place_for(
     wanted: &[IpPrefix],
 ) -> Result<(LinkName, Vec<IpPrefix>), Refused> {
     let bad = |text: String| Refused(die(text), EXIT_USAGE);
-    let there: Vec<&LinkName> = target.vnics.iter().filter(|name| model.vnics.contains_key(*name)).collect();
+    let there: Vec<&LinkName> = target
+        .vnics
+        .iter()
+        .filter(|name| model.vnics.get(*name).is_some_and(|it| it.over.link().is_some()))
+        .collect();
     let Some(&first) = there.first() else {
         return Err(bad(format!("zone {}: it has no VNIC, so there is no switch to be on", target.netstack)));
     };
@@ -184,7 +188,7 @@ fn free_name(model: &Model) -> LinkName {
 
 /// Whether somebody else has taken an address at the same time, and is to keep it: of two, who has the first name.
 fn is_second(model: &Model, own: &LinkName, addresses: &[IpPrefix]) -> bool {
-    let Some(over) = model.vnics.get(own).map(|it| &it.over) else { return true };
+    let Some(over) = model.vnics.get(own).and_then(|it| it.over.link()) else { return true };
     let others = model.vnics_over(over.as_str()).filter(|(name, _)| *name < own);
     let mut taps = others.filter_map(|(_, it)| it.tap());
     taps.any(|tap| tap.addresses.iter().any(|it| addresses.iter().any(|own| own.addr() == it.addr())))
