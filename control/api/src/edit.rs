@@ -134,7 +134,8 @@ fn create_vnic(model: &mut Model, name: &LinkName, vnic: &Vnic) -> Result<(), Ap
 
 /// The VNIC is taken out and made again with what changes, so that it is checked as a new one is.
 fn modify_vnic(model: &mut Model, name: &LinkName, change: &VnicChange) -> Result<(), ApiError> {
-    let Some(mut vnic) = model.vnics.remove(name).filter(|vnic| vnic.class() != LinkClass::Iptun) else {
+    let is_vnic = matches!(model.class_of(name.as_str()), Some(LinkClass::Vnic | LinkClass::Vlan));
+    let Some(mut vnic) = is_vnic.then(|| model.vnics.remove(name)).flatten() else {
         return Err(model.class_of(name.as_str()).map_or(Status::NotFound, |_| Status::LinkInvalid).into());
     };
     if let Some(over) = &change.over {
@@ -269,7 +270,7 @@ fn create_if(model: &mut Model, name: &LinkName, netstack: &NetstackName) -> Res
         VnicUser::Memif(memif) => return Err(ApiError::new(Status::IfInUse, "memif", &memif.socket, "")),
     }
     model.netstacks.entry(netstack.clone()).or_default();
-    Ok(())
+    iptun::check(model, name)
 }
 
 fn delete_if(model: &mut Model, name: &LinkName) -> Result<(), ApiError> {

@@ -64,7 +64,7 @@ fn tunnel_mut<'a>(model: &'a mut Model, name: &LinkName) -> Result<&'a mut Iptun
 }
 
 /// What is wrong with a tunnel now, in the words of the original.
-fn check(model: &Model, name: &LinkName) -> Result<(), ApiError> {
+pub(crate) fn check(model: &Model, name: &LinkName) -> Result<(), ApiError> {
     let path = format!("vnic.{name}.iptun");
     let its = |fault: &FieldError| fault.field == path || fault.field.starts_with(&format!("{path}."));
     let Some(fault) = model.validate().into_iter().find(its) else { return Ok(()) };

@@ -227,6 +227,24 @@ fn props(changes: &[PropChange], temporary: bool) -> SetProps {
     }
 }
 
+impl Client {
+    fn change_tunnel(&self, change: Change, temporary: bool) -> Result<serde_json::Value, ApiError> {
+        let at = |name: &dyn std::fmt::Display| format!("{}/{name}", paths::IPTUNS);
+        match change {
+            Change::CreateIptun(name, vnic) => {
+                self.send(Method::Post, paths::IPTUNS, &CreateIptun { name, vnic, temporary })
+            }
+            Change::ModifyIptun(name, change) => {
+                self.send(Method::Patch, &at(&name), &ModifyIptun { change, temporary })
+            }
+            Change::DeleteIptun(name) => {
+                self.send(Method::Delete, &format!("{}?temporary={temporary}", at(&name)), &())
+            }
+            _ => Err(Status::BadArg.into()),
+        }
+    }
+}
+
 impl Api for Client {
     fn status(&self) -> Result<StatusInfo, ApiError> {
         self.get(paths::STATUS, Which::Active)
@@ -270,15 +288,9 @@ impl Api for Client {
                 self.send(Method::Patch, &target, &ModifyVnic { change, temporary })
             }
             Change::DeleteVnic(name) => delete(paths::VNICS, &name),
-            Change::CreateIptun(name, vnic) => {
-                self.create(paths::IPTUNS, &CreateIptun { name, vnic, temporary })
+            tunnel @ (Change::CreateIptun(..) | Change::ModifyIptun(..) | Change::DeleteIptun(_)) => {
+                self.change_tunnel(tunnel, temporary)
             }
-            Change::ModifyIptun(name, change) => self.send(
-                Method::Patch,
-                &format!("{}/{name}", paths::IPTUNS),
-                &ModifyIptun { change, temporary },
-            ),
-            Change::DeleteIptun(name) => delete(paths::IPTUNS, &name),
             Change::RenameLink(from, name) => self.rename(&from, name),
             Change::SetLinkProps(name, changes) => {
                 set(format!("{}/{name}/{}", paths::LINKS, paths::PROPS), &changes)

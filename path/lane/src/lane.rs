@@ -137,6 +137,10 @@ impl<D: Driver> Lane<D> {
     fn follow_rules(&mut self, rules: Control<D>) -> Result<(), Refusal> {
         let Self { common, links, stacks, .. } = self;
         match rules {
+            Control::SetGuard(id, mac, rules) => {
+                links.set_guard(id, mac, rules);
+                Ok(())
+            }
             Control::SetFilter(id, config) => stacks.set_filter(common.now, id, config.as_ref().clone()),
             Control::SetNat(id, config) => {
                 let doors = stacks.set_nat(common.id, id, &config, common.secrets.nat())?;
@@ -161,10 +165,10 @@ impl<D: Driver> Lane<D> {
                 stacks.detach(common, id);
                 links.remove_port(common, id)
             }
-            Control::SetGuard(id, mac, rules) => {
-                links.set_guard(id, mac, rules);
-                Ok(())
-            }
+            rules @ (Control::SetGuard(..)
+            | Control::SetFilter(..)
+            | Control::SetNat(..)
+            | Control::SetTunnel(..)) => self.follow_rules(rules),
             Control::SetUser(id, user) => {
                 stacks.detach(common, id);
                 links.set_user(id, user)?;
@@ -197,9 +201,6 @@ impl<D: Driver> Lane<D> {
             Control::SetAutoconf(id, link, settings) => stacks.set_autoconf(common, id, link, settings),
             Control::RemoveRoute(id, route) => stacks.remove_route(id, route),
             Control::SetRouting(id, link, routing) => stacks.set_routing(id, link, routing),
-            rules @ (Control::SetFilter(..) | Control::SetNat(..) | Control::SetTunnel(..)) => {
-                self.follow_rules(rules)
-            }
             Control::Tune(config) => stacks.tune(config),
             taps @ (Control::AddTap(_) | Control::RemoveTap(_)) => {
                 self.change_taps(taps);

@@ -33,6 +33,7 @@ goldens!(
     links,
     vnics,
     vlans,
+    iptuns,
     names,
     protection,
     link_properties,

@@ -216,10 +216,7 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
     let mac = [Mac::Auto, Mac::Random, Mac::Fixed(MacAddr([2, 0, 0, 0, 0, dice.below(3) as u8]))];
     let over = below[dice.below(below.len())].clone();
     if matches!(user, VnicUser::Nobody | VnicUser::Netstack(_)) && dice.below(4) == 1 {
-        let mtu = dice.maybe(Dice::mtu);
-        let made = Vnic { mtu, maxbw: dice.maybe(Dice::rate), user, ..Vnic::of_tunnel(dice.tunnel()) };
-        model.vnics.insert(vnic, made);
-        return;
+        return roll_tunnel(model, dice, vnic, user);
     }
     let vlan = dice.maybe(|dice| VlanId::new(1 + dice.below(2) as u16)).flatten();
     let made = Vnic {
@@ -235,6 +232,12 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
         user,
         over: Over::Link(over),
     };
+    model.vnics.insert(vnic, made);
+}
+
+fn roll_tunnel(model: &mut Model, dice: &mut Dice<'_>, vnic: LinkName, user: VnicUser) {
+    let mtu = dice.maybe(Dice::mtu);
+    let made = Vnic { mtu, maxbw: dice.maybe(Dice::rate), user, ..Vnic::of_tunnel(dice.tunnel()) };
     model.vnics.insert(vnic, made);
 }
 

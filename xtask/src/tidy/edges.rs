@@ -41,8 +41,8 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
         "firelane-wire" | "firelane-frame" | "firelane-model" => &[&["firelane-units"]],
         "firelane-table" => &[&["firelane-units", "firelane-frame"]],
         name if DRIVERS.contains(&name) => &[BASE],
-        "firelane-classify" | "firelane-filter" | "firelane-nat" | "firelane-tunnel" | "firelane-flow" | "firelane-switch"
-        | "firelane-ip" | "firelane-udp" | "firelane-tcp" | "firelane-socket" => &[BASE],
+        "firelane-classify" | "firelane-filter" | "firelane-nat" | "firelane-tunnel" | "firelane-flow"
+        | "firelane-switch" | "firelane-ip" | "firelane-udp" | "firelane-tcp" | "firelane-socket" => &[BASE],
         "firelane-lane" => &[BASE, PATH],
         "firelane-plan" | "firelane-api" => &[&["firelane-model", "firelane-units"]],
         "firelane" => &[BASE, DRIVERS, PATH, &["firelane-model"]],
