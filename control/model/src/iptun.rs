@@ -259,7 +259,7 @@ mod tests {
 
     fn with(tunnel: &str) -> Result<Model, String> {
         Model::from_toml("f.toml", &format!("{TEXT}[vnic.tun0]\n{tunnel}\n"))
-            .map_err(|error| error.to_string())
+            .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     }
 
     #[test]

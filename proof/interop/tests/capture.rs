@@ -92,7 +92,8 @@ fn a_real_and_an_invented_frame_are_followed_to_their_ends() {
     let drops = daemon.firelane(&["drops", "-p", "-o", "reason,frames"]).expect_success();
     assert!(drops.contains("tcp_no_connection:1\n"), "the counter has the same word: {drops}");
     let steps = daemon.firelane(&["show", "steps", "-p", "-o", "step,direction,frames"]).expect_success();
-    let idle = "filter:in:0\nfilter:out:0\nnat:in:0\nnat:out:0\nforward:in:0\nforward:out:0\nip:in:";
+    let idle = "filter:in:0\nfilter:out:0\nnat:in:0\nnat:out:0\nforward:in:0\nforward:out:0\n\
+                tunnel:in:0\ntunnel:out:0\nip:in:";
     assert!(steps.starts_with(idle), "{steps}");
 }
 
