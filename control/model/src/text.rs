@@ -152,7 +152,7 @@ mod tests {
             ("mtu = 575", "vnic.a0.mtu: 575: an mtu is a number"),
             ("mac = \"1:0:0:0:0:0\"", "vnic.a0.mac: \"1:0:0:0:0:0\": auto, random, random/prefix with"),
             ("priority = \"urgent\"", "vnic.a0.priority: \"urgent\": a priority is low, medium or high"),
-            ("colour = 1", "vnic.a0.colour: unknown field `colour`, expected one of `over`, `mac`"),
+            ("colour = 1", "vnic.a0.colour: unknown field `colour`, expected one of `over`, `iptun`, `mac`"),
             ("tap = { ifname = \"../x\" }", "vnic.a0.tap.ifname: \"../x\": an interface name has"),
             ("tap = { addresses = [\"x\"] }", "vnic.a0.tap.addresses: \"x\": an IP address"),
             ("tap = { addresses = [\"10.0.0.0/24\"] }", "vnic.a0.tap.addresses: \"10.0.0.0/24\": a unicast"),
