@@ -4,8 +4,8 @@
 //! is still validated as a whole, so no change can leave a model that a restart would refuse.
 
 use firelane_model::{
-    AddrObjName, Address, FieldError, Flow, FlowName, LinkClass, LinkName, Mac, Model, NO_WIRE, NetstackName, Over,
-    Transport, Vnic, VnicUser,
+    AddrObjName, Address, FieldError, Flow, FlowName, LinkClass, LinkName, Mac, Model, NO_WIRE, NetstackName,
+    Over, Transport, Vnic, VnicUser,
 };
 
 use firelane_units::VlanId;

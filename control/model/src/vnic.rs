@@ -95,6 +95,7 @@ impl Vnic {
             vlan: None,
             mtu: None,
             maxbw: None,
+            minbw: None,
             priority: Priority::High,
             fusion: Fusing::SameZone,
             is_vlan: false,

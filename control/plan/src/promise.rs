@@ -28,8 +28,9 @@ pub(crate) fn lowered_flow(is: &Flow, shall: &Flow) -> Flow {
 /// The VNIC before [`Plan::raise_promises`]: as it shall be, unless a limit below it has to grow first.
 pub(crate) fn before_raise(plan: &Plan<'_>, shall: &Vnic, is: &Vnic) -> Vnic {
     let limit = |model: &Model| {
-        let link = model.links.get(&shall.over).map(|link| link.maxbw);
-        link.or_else(|| model.etherstubs.get(&shall.over).map(|stub| stub.maxbw))
+        let over = shall.over.link()?;
+        let link = model.links.get(over).map(|link| link.maxbw);
+        link.or_else(|| model.etherstubs.get(over).map(|stub| stub.maxbw))
     };
     let is_final = limit(plan.wanted) == limit(plan.present);
     let minbw = if is_final { shall.minbw } else { lesser(is.minbw, shall.minbw) };

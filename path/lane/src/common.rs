@@ -27,8 +27,8 @@ pub(crate) struct Common<D> {
     pub(crate) outbox: Outbox<D>,
     pub(crate) secrets: Secrets,
     pub(crate) backlogs: Arc<Backlogs>,
-    /// What has come out of tunnels, and by which port it goes on.
-    pub(crate) uncovered: Vec<(LinkId, Frame)>,
+    /// What has come out of tunnels, and by which port it goes on; and storage of a chain of it.
+    pub(crate) uncovered: (Vec<(LinkId, Frame)>, Chain),
     /// Who looks on.
     pub(crate) taps: Taps,
     /// Who looks closely.
@@ -45,7 +45,7 @@ impl<D> Common<D> {
             outbox: Outbox::new(Arc::clone(&config.backlogs)),
             secrets: config.secrets,
             backlogs: Arc::clone(&config.backlogs),
-            uncovered: Vec::new(),
+            uncovered: (Vec::new(), Chain::new()),
             taps: Taps::default(),
             watch: Watch::default(),
         }

@@ -106,15 +106,20 @@ impl Stacks {
 
 /// Lets what has come out of tunnels arrive by their ports.
 pub(crate) fn leave_tunnels<D>(common: &mut Common<D>, links: &mut Links<D>) {
-    if common.uncovered.is_empty() {
+    if common.uncovered.0.is_empty() {
         return;
     }
-    let mut uncovered = mem::take(&mut common.uncovered);
-    for (link, frame) in uncovered.drain(..) {
-        common.counters.received += 1;
-        links.take_received(common, link, Arrival::Local, &mut Chain::from_iter([frame]));
+    let (mut uncovered, mut chain) = mem::take(&mut common.uncovered);
+    let mut frames = uncovered.drain(..).peekable();
+    while let Some((link, frame)) = frames.next() {
+        chain.push(frame);
+        if frames.peek().is_none_or(|(next, _)| *next != link) {
+            common.counters.received += chain.len() as u64;
+            links.take_received(common, link, Arrival::Local, &mut chain);
+        }
     }
-    common.uncovered = uncovered;
+    drop(frames);
+    common.uncovered = (uncovered, chain);
 }
 
 impl<D> Inside<'_, D> {
@@ -262,6 +267,6 @@ impl<D> Inside<'_, D> {
         }
         self.common.see(frame.meta().trace, Sight::Delivered);
         self.common.counters.delivered += 1;
-        self.common.uncovered.push((link, frame));
+        self.common.uncovered.0.push((link, frame));
     }
 }
