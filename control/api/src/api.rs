@@ -4,7 +4,10 @@ use firelane_model::Model;
 
 use crate::{
     AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FilterInfo,
-    Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats, IptunInfo,
+    Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, NatInfo,
+    NatSession, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters,
+    ProtocolProperty, RouteInfo, SocketPage, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage,
+    UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats,
 };
 
 /// Which of the two configurations is meant.

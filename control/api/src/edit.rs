@@ -13,7 +13,8 @@ use firelane_units::VlanId;
 use crate::change::default_netstack;
 use crate::filter::no_netstack;
 use crate::{
-    ApiError, Change, PropChange, Status, VnicChange, addr_props, if_props, props, protocol_props, wires, iptun,
+    ApiError, Change, PropChange, Status, VnicChange, addr_props, if_props, iptun, props, protocol_props,
+    wires,
 };
 
 /// Makes `change` on `model`; on an error the model is left half changed and must be thrown away.

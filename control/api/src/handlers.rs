@@ -14,7 +14,11 @@ use crate::rule_handlers as rules;
 use crate::trace::{WATCH_SECONDS_MAX, within};
 use crate::wires::{CreateWire, ModifyWire};
 use crate::{
-    AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LinkInfo, LinkStats, Method, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats, ChangeFilter, FilterInfo, IptunInfo, openapi, paths,
+    AddrInfo, AddrProperty, Api, ApiError, Change, ChangeFilter, ChangeRequest, DropInfo, EtherstubInfo,
+    FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, IptunInfo, LinkInfo, LinkStats, Method,
+    NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty,
+    RouteInfo, SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage,
+    UsageOf, UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats, openapi, paths,
 };
 
 pub(crate) type Reply = Result<Vec<u8>, ApiError>;

@@ -11,7 +11,11 @@ use firelane_units::MacAddr;
 
 use crate::{
     AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo,
-    EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, Leased, LinkInfo, LinkState, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, IptunInfo, leased_object,
+    EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, IptunInfo,
+    LeaseAction, Leased, LinkInfo, LinkState, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo,
+    PlanReply, PlanStep, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot,
+    SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf,
+    UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.

@@ -11,7 +11,11 @@ use std::time::{Duration, Instant};
 use firelane::{Engine, IpTables};
 use firelane_api::{
     AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo,
-    Facts, FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, IptunInfo, leased_object,
+    Facts, FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo,
+    LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport,
+    Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo,
+    StepInfo, Store, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo,
+    WireStats, leased_object,
 };
 use firelane_model::{Cpus, Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules};
 use firelane_plan::{Effect, Step, apply_to_model, plan};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AddrObjName, Address, Daemon, Etherstub, Flow, FlowName, Link, LinkKind, LinkName, Netstack,
-    NetstackName, Service, ServiceName, Vnic, Wire, Over,
+    NetstackName, Over, Service, ServiceName, Vnic, Wire,
 };
 
 /// Everything that a host shall have.

@@ -4,7 +4,9 @@ use core::fmt;
 use std::collections::BTreeSet;
 
 use firelane_model::{
-    AccountName, AddrObjName, Address, Daemon, Etherstub, Filter, Flow, FlowName, Interface, Link, LinkKind, LinkName, Memif, Netstack, NetstackName, Nic, NicDriver, Programs, Prop, ReversePath, Route, Service, ServiceName, Switch, Tunables, Vnic, VnicUser, Wire, WireSide, Iptun, spell_rate,
+    AccountName, AddrObjName, Address, Daemon, Etherstub, Filter, Flow, FlowName, Interface, Iptun, Link,
+    LinkKind, LinkName, Memif, Netstack, NetstackName, Nic, NicDriver, Programs, Prop, ReversePath, Route,
+    Service, ServiceName, Switch, Tunables, Vnic, VnicUser, Wire, WireSide, spell_rate,
 };
 use firelane_units::{BitRate, Mtu};
 

@@ -2,7 +2,8 @@
 //! and those that rest on one of these.
 
 use firelane_model::{
-    AddrObjName, Address, Filter, Flow, FlowName, Interface, IpfRule, LinkName, Model, Netstack, NetstackName, Service, ServiceName, Vnic, VnicUser, Wire, Iptun, Over,
+    AddrObjName, Address, Filter, Flow, FlowName, Interface, IpfRule, Iptun, LinkName, Model, Netstack,
+    NetstackName, Over, Service, ServiceName, Vnic, VnicUser, Wire,
 };
 
 /// Asks about objects of `present`.

@@ -9,7 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use firelane_api::{
-    AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeFilter, ChangeNat, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateVnic, CreateWire, DropInfo, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, Flushed, GroupInfo, IfInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyVnic, ModifyWire, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, CreateIptun, IptunInfo, ModifyIptun, paths,
+    AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeFilter, ChangeNat,
+    ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateIptun, CreateVnic, CreateWire, DropInfo,
+    EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, Flushed, GroupInfo, IfInfo, IptunInfo,
+    LeaseAction, LinkInfo, LinkStats, Method, ModifyIptun, ModifyVnic, ModifyWire, NatInfo, NatSession,
+    NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, PropChange, Property, ProtocolCounters,
+    ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo, StepInfo, TellClient,
+    TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, paths,
 };
 use firelane_model::{LinkName, MODEL_TEXT_MAX, Model, NetstackName, WireSide};
 use serde::Serialize;

@@ -10,7 +10,10 @@ mod filter;
 use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_model::{
-    Address, CongestionControl, Etherstub, Flow, FlowMatch, Fusing, Guard, IfProps, Interface, Lanes, Link, LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Prop, ReversePath, Route, RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser, Wire, WireSide, Iptun, IptunType, Over,
+    Address, CongestionControl, Etherstub, Flow, FlowMatch, Fusing, Guard, IfProps, Interface, Iptun,
+    IptunType, Lanes, Link, LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Over,
+    Prop, ReversePath, Route, RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser, Wire,
+    WireSide,
 };
 use firelane_units::{
     BitRate, DsField, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, Protection, Protections, VlanId,
