@@ -34,6 +34,8 @@ const TEST: &[(&str, &str)] = &[
     // A module is no program, but a file that lies beside them.
     ("../lib/python3/dist-packages/requests/__init__.py", "python3-requests"),
     ("dpdk-testpmd", "dpdk-dev"),
+    // Its daemons lie beside the programs.
+    ("../lib/frr/zebra", "frr"),
 ];
 
 /// Makes sure that everything for `purpose` (demo, test or bench) is there.

@@ -4,8 +4,8 @@ use firelane_model::Model;
 
 use crate::{
     AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FilterInfo,
-    Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, NatInfo,
-    NatSession, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters,
+    Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats,
+    NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters,
     ProtocolProperty, RouteInfo, SocketPage, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage,
     UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats,
 };
@@ -78,6 +78,8 @@ pub trait Api: Send + Sync {
     fn nat_sessions(&self, name: &str) -> Result<Vec<NatSession>, ApiError>;
     /// Ends all of them; how many there were.
     fn flush_nat(&self, name: &str) -> Result<u64, ApiError>;
+    /// The routing daemons of netstacks.
+    fn fpm(&self) -> Result<Vec<FpmInfo>, ApiError>;
     /// The groups that the netstack `name` listens to.
     fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError>;
     /// Sockets of the netstack `netstack` or of all; `after` is where the page before said that this one begins.

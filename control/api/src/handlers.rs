@@ -14,11 +14,11 @@ use crate::rule_handlers as rules;
 use crate::trace::{WATCH_SECONDS_MAX, within};
 use crate::wires::{CreateWire, ModifyWire};
 use crate::{
-    AddrInfo, AddrProperty, Api, ApiError, Change, ChangeFilter, ChangeRequest, DropInfo, EtherstubInfo,
-    FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, IptunInfo, LinkInfo, LinkStats, Method,
-    NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty,
-    RouteInfo, SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage,
-    UsageOf, UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats, openapi, paths,
+    AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, Finding, FlowInfo,
+    FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LinkInfo, LinkStats, Method, NeighbourInfo,
+    NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo,
+    SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageOf,
+    UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats, openapi, paths,
 };
 
 pub(crate) type Reply = Result<Vec<u8>, ApiError>;
@@ -96,6 +96,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, paths::CAPTURE, capture),
     route(Method::Post, paths::TRACE, trace),
     route(Method::Get, paths::STEPS, steps),
+    route(Method::Get, paths::FPM, fpm),
 ];
 
 /// The interface as OpenAPI.
@@ -113,7 +114,7 @@ pub(crate) const ROUTES: &[Route] = &[
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
     rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow, iptuns, create_iptun, modify_iptun, delete_iptun,
         flow_props, set_flow_props, ifs, create_if, delete_if, if_props, set_if_props, addrs, create_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
-    netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, drops, doctor, capture, trace, steps, link_usage, link_samples, flow_usage, flow_samples, rules::filter, rules::change_filter, rules::nat, rules::change_nat, rules::nat_sessions, rules::flush_nat
+    netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, drops, doctor, capture, trace, steps, link_usage, link_samples, flow_usage, flow_samples, rules::filter, rules::change_filter, rules::nat, rules::change_nat, rules::nat_sessions, rules::flush_nat, filter, change_filter, fpm,
     )
 )]
 pub(crate) struct Document;
@@ -550,6 +551,14 @@ fn counters(api: &dyn Api, call: &Call<'_>) -> Reply {
 fn groups(api: &dyn Api, call: &Call<'_>) -> Reply {
     call.no_flags()?;
     body(&api.groups(call.name)?)
+}
+
+/// The routing daemons of netstacks, and what was counted of what they say.
+#[utoipa::path(get, path = "/v1/fpm",
+    responses((status = 200, body = Vec<FpmInfo>), (status = "4XX", body = Problem)))]
+fn fpm(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.fpm()?)
 }
 
 /// Sockets, in pages: each says what asks for the next one.

@@ -55,6 +55,8 @@ pub const CAPTURE: &str = "/v1/capture";
 pub const TRACE: &str = "/v1/trace";
 /// What steps cost.
 pub const STEPS: &str = "/v1/steps";
+/// The routing daemons of netstacks.
+pub const FPM: &str = "/v1/fpm";
 /// This interface as OpenAPI 3.1.
 pub const OPENAPI: &str = "/v1/openapi.json";
 /// Follows a link's or flow's name: its properties.

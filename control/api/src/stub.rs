@@ -11,7 +11,7 @@ use firelane_units::MacAddr;
 
 use crate::{
     AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo,
-    EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, IptunInfo,
+    EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo,
     LeaseAction, Leased, LinkInfo, LinkState, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo,
     PlanReply, PlanStep, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot,
     SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf,
@@ -53,6 +53,8 @@ pub struct Stub {
     pub counters: Vec<ProtocolCounters>,
     /// What `groups` answers of every netstack.
     pub groups: Vec<GroupInfo>,
+    /// What `fpm` answers.
+    pub fpm: Vec<FpmInfo>,
     /// What `usage` answers, of links as of flows.
     pub usage: Vec<Usage>,
     /// What `usage_samples` answers of each of them.
@@ -86,6 +88,7 @@ impl Stub {
             neighbours: Vec::new(),
             counters: Vec::new(),
             groups: Vec::new(),
+            fpm: Vec::new(),
             usage: Vec::new(),
             usage_samples: Vec::new(),
             filtered: FilterInfo::default(),
@@ -254,6 +257,10 @@ impl Api for Stub {
     fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError> {
         self.snapshot(Which::Active, |it| it.netstack_props(name))?;
         Ok(self.groups.clone())
+    }
+
+    fn fpm(&self) -> Result<Vec<FpmInfo>, ApiError> {
+        Ok(self.fpm.clone())
     }
 
     fn filter(&self, name: &str) -> Result<FilterInfo, ApiError> {

@@ -16,11 +16,18 @@ pub struct RouteInfo {
     /// By which interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// `U` it is in use, `G` it leads through a gateway, `H` to one host, `S` the operator made it.
+    /// `U` it is in use, `G` it leads through a gateway, `H` to one host, `S` the operator made it, `D` a routing daemon, `B` and
+    /// `R` packets end there, silently or refused.
     pub flags: String,
     /// Which sources' packets may take it, if not all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// Which protocol told the routing daemon, as `ip route` of Linux names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// What the routing daemon says of its worth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<u32>,
     /// Which congestion control connections over it use, if not the netstack's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,

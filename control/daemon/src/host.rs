@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use firelane::{Engine, IpTables};
 use firelane_api::{
     AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo,
-    Facts, FilterInfo, Finding, FlowInfo, FlowStats, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo,
-    LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, ProgramReport,
-    Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo,
-    StepInfo, Store, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo,
-    WireStats, leased_object,
+    Facts, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction,
+    LinkInfo, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep,
+    ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status,
+    StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo,
+    Which, WireInfo, WireStats, leased_object,
 };
 use firelane_model::{Cpus, Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules};
-use firelane_plan::{Effect, Step, apply_to_model, plan};
+use firelane_plan::{Action, Effect, Step, apply_to_model, plan};
 use firelane_shm::control::{ADDRESSES_MAX, Interface};
 use firelane_units::{IpPrefix, NetstackId};
 
@@ -264,6 +264,9 @@ impl Inner {
         tracing::info!("{step}");
         self.addresses.follow(step);
         apply_to_model(&mut self.store.active, step);
+        if let Action::CreateVnic(..) | Action::DeleteVnic(_) | Action::SetVnic(..) = step.action {
+            self.works.note_interfaces(&self.store.active);
+        }
         Ok(())
     }
 
@@ -550,7 +553,9 @@ impl Api for Host {
     }
 
     fn routes(&self, name: &str) -> Result<Vec<RouteInfo>, ApiError> {
-        self.ways(name).map(|(tables, names)| ways::routes(&tables, &names))
+        let fpm = self.lock().works.fpms.of(name);
+        let whence = |destination| fpm.as_ref()?.whence(destination);
+        self.ways(name).map(|(tables, names)| ways::routes(&tables, &names, whence))
     }
 
     fn neighbours(&self, name: &str) -> Result<Vec<NeighbourInfo>, ApiError> {
@@ -567,6 +572,10 @@ impl Api for Host {
         };
         let counted = engine.netstack_counters(netstack).map_err(crate::works::refused)?;
         Ok(counted::protocols(&counted, &tunables))
+    }
+
+    fn fpm(&self) -> Result<Vec<FpmInfo>, ApiError> {
+        Ok(self.lock().works.fpms.infos())
     }
 
     fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError> {

@@ -52,6 +52,11 @@ struct Detour {
 }
 
 impl Device {
+    /// The interface's name, and the file that holds its network namespace if that is not the daemon's own.
+    pub(crate) fn place(&self) -> (&str, Option<&PathBuf>) {
+        (&self.ifname, self.namespace.as_ref())
+    }
+
     /// How it is attached if that is not by a TAP, and why.
     pub(crate) fn detour(&self) -> Option<String> {
         let it = self.detour.as_ref()?;

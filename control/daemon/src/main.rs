@@ -23,6 +23,7 @@ mod explain;
 mod facts;
 mod filter;
 mod folder;
+mod fpm;
 mod history;
 mod host;
 mod kernel;

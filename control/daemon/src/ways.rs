@@ -7,16 +7,30 @@ use std::net::IpAddr;
 
 use firelane::{IpTables, Origin, Route, RouteConfig, RouteKind};
 use firelane_api::{NeighbourInfo, RouteInfo};
+use firelane_fpm::Whence;
 use firelane_units::{IpPrefix, LinkId, MacAddr};
 
 /// The names and addresses of a netstack's links.
 pub(crate) type Names = BTreeMap<LinkId, (String, MacAddr)>;
 
 /// The routes, those of our own subnets first, then by destination.
-pub(crate) fn routes(tables: &IpTables, names: &Names) -> Vec<RouteInfo> {
+pub(crate) fn routes(
+    tables: &IpTables,
+    names: &Names,
+    whence: impl Fn(IpPrefix) -> Option<Whence>,
+) -> Vec<RouteInfo> {
     let mut sorted: Vec<_> = tables.routes.iter().collect();
     sorted.sort_by_key(|it| (it.gateway.is_some(), it.destination.addr(), it.destination.prefix_len()));
-    sorted.into_iter().map(|it| route(tables, names, it)).collect()
+    let shown = |it: &Route| {
+        let whence = Some(it.destination).filter(|_| it.origin == Origin::Daemon).and_then(&whence);
+        let protocol = |it: Whence| it.word().map_or_else(|| it.protocol.to_string(), str::to_owned);
+        RouteInfo {
+            protocol: whence.map(protocol),
+            metric: whence.map(|it| it.metric),
+            ..route(tables, names, it)
+        }
+    };
+    sorted.into_iter().map(shown).collect()
 }
 
 fn route(tables: &IpTables, names: &Names, it: &Route) -> RouteInfo {
@@ -35,8 +49,10 @@ fn route(tables: &IpTables, names: &Names, it: &Route) -> RouteInfo {
     if it.destination == IpPrefix::host(it.destination.addr()) {
         flags.push('H');
     }
-    if it.origin == Origin::Operator {
-        flags.push('S');
+    match it.origin {
+        Origin::Operator => flags.push('S'),
+        Origin::Daemon => flags.push('D'),
+        Origin::Address | Origin::OnLink | Origin::Router(_) => {}
     }
     match it.kind {
         RouteKind::Unicast => {}
@@ -49,6 +65,8 @@ fn route(tables: &IpTables, names: &Names, it: &Route) -> RouteInfo {
         interface: it.link.or_else(|| near.map(|near| near.link)).and_then(on_link),
         flags,
         source: it.source.map(|it| it.to_string()),
+        protocol: None,
+        metric: None,
         congestion_control: RouteConfig::congestion_of(it).map(|control| control.word().to_owned()),
     }
 }

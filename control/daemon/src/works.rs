@@ -21,6 +21,7 @@ use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority
 
 use crate::dhcp::{Clients, Place};
 use crate::filter;
+use crate::fpm::Fpms;
 use crate::kernel::{Device, Kernel, Wanted};
 use crate::mac::Macs;
 use crate::memif;
@@ -40,6 +41,7 @@ pub(crate) struct Works {
     pub(crate) netstacks: BTreeMap<NetstackName, NetstackId>,
     pub(crate) flows: BTreeMap<FlowName, FlowId>,
     pub(crate) clients: Clients,
+    pub(crate) fpms: Fpms,
     services: Services,
     pub(crate) macs: Macs,
     /// The socket for programs.
@@ -80,6 +82,7 @@ impl Works {
         clients: Clients,
     ) -> Self {
         Self {
+            fpms: Fpms::new(engine.clone(), instance.clone()),
             engine,
             kernel,
             links: BTreeMap::new(),
@@ -113,6 +116,11 @@ impl Works {
                 Ok(())
             }
             Action::SetFilter(name, _, filter) => self.set_filter(name, filter),
+            Action::SetFpm(name, _, fpm) => {
+                self.fpms.set(name, self.netstack(name)?, fpm.as_ref())?;
+                self.note_interfaces(present);
+                Ok(())
+            }
             Action::CreateLink(name, link) => self.create_link(name, link),
             Action::CreateEtherstub(name, stub) => self.create_etherstub(name, stub),
             Action::DeleteLink(name) | Action::DeleteEtherstub(name) => self.delete_lower(name),
@@ -260,6 +268,7 @@ impl Works {
     /// Ends everything that is not in a lane: services, and then the interfaces with their namespaces.
     pub(crate) fn shut_down(&mut self) {
         self.services.stop_all();
+        self.fpms.stop_all();
         for name in self.vnics.keys().cloned().collect::<Vec<_>>() {
             if let Err(error) = self.delete_vnic(&name) {
                 tracing::warn!("vnic {name}: {error}");
@@ -359,6 +368,7 @@ impl Works {
     }
 
     fn delete_netstack(&mut self, name: &NetstackName) -> Done {
+        self.fpms.forget(name);
         self.engine.remove_netstack(self.netstack(name)?).map_err(refused)?;
         self.netstacks.remove(name);
         Ok(())

@@ -17,7 +17,7 @@ use firelane_frame::PoolsConfig;
 use firelane_ip::{AutoconfConfig, IidKind};
 use firelane_lane::{
     Control, FlowSetup, FuseWith, LaneMessage, LinkConfig, NetstackConfig as LaneNetstack, Notice,
-    PortConfig, PortKind, PortUser, RouteConfig, Wake,
+    PortConfig, PortKind, PortUser, RouteChange, RouteConfig, Wake,
 };
 use firelane_switch::Rules as ProtectionRules;
 use firelane_tcp::TcpConfig;
@@ -571,6 +571,21 @@ impl Engine {
     pub fn remove_route(&self, id: NetstackId, route: RouteConfig) -> Result<(), ChangeError> {
         self.0.registry().netstack_mut(id)?;
         self.0.tell_all(|_| Control::RemoveRoute(id, route))
+    }
+
+    /// Follows a routing daemon: its routes, apart from the operator's, begin and end in this order. Each lane takes so many
+    /// of them at a time that its packets do not wait.
+    ///
+    /// # Errors
+    /// The netstack does not exist, or a lane is out of service.
+    pub fn change_routes(&self, id: NetstackId, changes: &[RouteChange]) -> Result<(), ChangeError> {
+        /// Some tens of microseconds of a lane.
+        const AT_ONCE: usize = 64;
+        self.0.registry().netstack_mut(id)?;
+        changes.chunks(AT_ONCE).try_for_each(|some| {
+            let some: Arc<[RouteChange]> = some.into();
+            self.0.tell_all(|_| Control::ChangeRoutes(id, Arc::clone(&some)))
+        })
     }
 
     /// Everything that can be read of all lanes.

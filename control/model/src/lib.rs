@@ -20,6 +20,7 @@ mod error;
 mod etherstub;
 mod filter;
 mod flow;
+mod fpm;
 mod fusing;
 mod guard;
 mod instance;
@@ -56,6 +57,7 @@ pub use filter::{
     RuleLine,
 };
 pub use flow::{Flow, FlowMatch, NO_WIRE, Transport};
+pub use fpm::Fpm;
 pub use fusing::Fusing;
 pub use guard::{ClientId, Guard};
 pub use instance::Instance;

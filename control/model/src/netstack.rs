@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AddrObjName, Address, Filter, Interface, IpfRule, IpnatRule, LinkName, Pool, PoolNumber, Programs, Route,
-    Tunables,
+    AddrObjName, Address, Filter, Fpm, Interface, IpfRule, IpnatRule, LinkName, Pool, PoolNumber, Programs,
+    Route, Tunables,
 };
 
 /// One IP instance.
@@ -25,6 +25,9 @@ pub struct Netstack {
     /// The routes beyond those that the addresses imply.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub routes: BTreeSet<Route>,
+    /// The routing daemon that gives it more of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fpm: Option<Fpm>,
     /// Who may run programs on it, and how much each may have.
     #[serde(default, skip_serializing_if = "Programs::is_default")]
     pub programs: Programs,

@@ -222,7 +222,14 @@ impl Model {
     }
 
     fn check_netstacks(&self, faults: &mut Faults) {
+        let mut doors = BTreeMap::new();
         for (name, netstack) in &self.netstacks {
+            if let Some(fpm) = &netstack.fpm {
+                for (field, value, allowed) in fpm.faults() {
+                    faults.add(format!("netstack.{name}.fpm.{field}"), value, allowed);
+                }
+                faults.unique(&mut doors, fpm.door(), format!("netstack.{name}.fpm.listen"), fpm.listen);
+            }
             for fault in netstack.tunables.contradictions() {
                 let field = format!("netstack.{name}.tunables.{}", fault.field);
                 faults.add(field, fault.value, fault.allowed);

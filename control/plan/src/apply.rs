@@ -28,6 +28,7 @@ pub fn apply_to_model(present: &mut Model, step: &Step) {
         Action::SetPrograms(name, _, programs) => {
             change(present, &name, |it| it.programs = programs);
         }
+        Action::SetFpm(name, _, fpm) => change(present, &name, |it| it.fpm = fpm),
         Action::CreateLink(name, link) | Action::SetLink(name, _, link) => {
             drop(present.links.insert(name, link))
         }

@@ -50,6 +50,10 @@ impl<'a> Plan<'a> {
         }
         for (name, netstack) in &present.netstacks {
             let shall = wanted.netstacks.get(name);
+            if netstack.fpm.is_some() && self.torn.fpm(name, netstack) {
+                let action = Action::SetFpm(name.clone(), netstack.fpm.clone(), None);
+                self.push(Effect::Live, action);
+            }
             for route in &netstack.routes {
                 if !shall.is_some_and(|it| it.routes.iter().any(|other| other.is_same_way(*route))) {
                     self.push(Effect::Live, Action::RemoveRoute(name.clone(), *route));
@@ -246,8 +250,20 @@ impl<'a> Plan<'a> {
                 }
             }
         }
+        self.build_fpms();
         self.build_flows();
         self.build_services();
+    }
+
+    /// A routing daemon is listened for when all is there that its routes may lead to.
+    fn build_fpms(&mut self) {
+        for (name, shall) in &self.wanted.netstacks {
+            let is = self.present.netstacks.get(name);
+            let before = is.filter(|is| !self.torn.fpm(name, is)).and_then(|is| is.fpm.clone());
+            if before != shall.fpm {
+                self.push(Effect::Live, Action::SetFpm(name.clone(), before, shall.fpm.clone()));
+            }
+        }
     }
 
     fn build_flows(&mut self) {

@@ -4,9 +4,9 @@ use core::fmt;
 use std::collections::BTreeSet;
 
 use firelane_model::{
-    AccountName, AddrObjName, Address, Daemon, Etherstub, Filter, Flow, FlowName, Interface, Iptun, Link,
-    LinkKind, LinkName, Memif, Netstack, NetstackName, Nic, NicDriver, Programs, Prop, ReversePath, Route,
-    Service, ServiceName, Switch, Tunables, Vnic, VnicUser, Wire, WireSide, spell_rate,
+    AccountName, AddrObjName, Address, Daemon, Etherstub, Filter, Flow, FlowName, Fpm, Interface, Iptun,
+    Link, LinkKind, LinkName, Memif, Netstack, NetstackName, Nic, NicDriver, Programs, Prop, ReversePath,
+    Route, Service, ServiceName, Switch, Tunables, Vnic, VnicUser, Wire, WireSide, spell_rate,
 };
 use firelane_units::{BitRate, Mtu};
 
@@ -81,6 +81,8 @@ pub enum Action {
     SetTunables(NetstackName, Tunables, Tunables),
     /// Changes who may run programs on a netstack, and how much each may have.
     SetPrograms(NetstackName, Programs, Programs),
+    /// Changes where a netstack's routing daemon is listened for, or ends that: its routes go then.
+    SetFpm(NetstackName, Option<Fpm>, Option<Fpm>),
     /// Changes a link's properties.
     SetLink(LinkName, Link, Link),
     /// Changes a virtual switch's properties.
@@ -134,6 +136,7 @@ impl fmt::Display for Step {
             Action::SetDaemon(..)
             | Action::SetTunables(..)
             | Action::SetPrograms(..)
+            | Action::SetFpm(..)
             | Action::SetFilter(..) => self.fmt_settings(f),
             Action::SetLink(..) | Action::SetEtherstub(..) | Action::SetVnic(..) => self.fmt_link_change(f),
             Action::SetFlow(..) | Action::SetService(..) | Action::SetWire(..) => self.fmt_upper_change(f),
@@ -213,6 +216,20 @@ impl Step {
                     change("memory", &optional(from.memory), &optional(to.memory)),
                 ];
                 write!(f, "set programs of netstack {name}{}", Changes(&list))
+            }
+            Action::SetFpm(name, from, to) => {
+                let said = |of: &dyn Fn(&Fpm) -> String| {
+                    let text = |it: &Option<Fpm>| shown(it.as_ref().map(of).unwrap_or_default());
+                    [text(from), text(to)]
+                };
+                let list = [
+                    ("listen", said(&|it| it.listen.to_string())),
+                    ("namespace", said(&|it| optional(it.namespace.as_ref()))),
+                    ("grace", said(&|it| it.grace.to_string())),
+                    ("settle", said(&|it| it.settle.to_string())),
+                ];
+                let list = list.map(|(name, [from, to])| change(name, &from, &to));
+                write!(f, "set fpm of netstack {name}{}", Changes(&list))
             }
             Action::SetFilter(name, from, to) => {
                 write!(f, "set filter of netstack {name}: {}", filter_lines::summary(from, to))

@@ -85,6 +85,17 @@ impl Torn<'_> {
         is_named.then(|| is.packet_filter().without(goes))
     }
 
+    /// Whether a netstack's routing daemon is listened for no more, or not at another place before its own is free: one that two
+    /// netstacks have in turn is nobody's in between.
+    pub(crate) fn fpm(&self, name: &NetstackName, is: &Netstack) -> bool {
+        let Some(shall) = self.wanted.netstacks.get(name).filter(|it| it.fpm.is_some()) else { return true };
+        let has_other = |model: &Model, door| {
+            model.netstacks.iter().any(|(other, it)| other != name && it.fpm_door() == door)
+        };
+        let (from, to) = (is.fpm_door(), shall.fpm_door());
+        from != to && (has_other(self.present, to) || has_other(self.wanted, from))
+    }
+
     pub(crate) fn flow(&self, name: &FlowName, is: &Flow) -> bool {
         let Some(shall) = self.wanted.flows.get(name) else { return true };
         let rests_on = match self.present.vnics.get(&is.link) {

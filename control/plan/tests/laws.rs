@@ -39,6 +39,7 @@ fn subject(action: &Action) -> (&'static str, String) {
         | Action::CreateNetstack(n, _)
         | Action::SetTunables(n, ..)
         | Action::SetPrograms(n, ..)
+        | Action::SetFpm(n, ..)
         | Action::SetFilter(n, ..) => ("netstack", n.to_string()),
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use firelane_api::{
     AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeFilter, ChangeNat,
     ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateIptun, CreateVnic, CreateWire, DropInfo,
-    EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, Flushed, GroupInfo, IfInfo, IptunInfo,
+    EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, Flushed, FpmInfo, GroupInfo, IfInfo, IptunInfo,
     LeaseAction, LinkInfo, LinkStats, Method, ModifyIptun, ModifyVnic, ModifyWire, NatInfo, NatSession,
     NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, PropChange, Property, ProtocolCounters,
     ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo, StepInfo, TellClient,
@@ -405,6 +405,10 @@ impl Api for Client {
 
     fn filter(&self, name: &str) -> Result<FilterInfo, ApiError> {
         self.get(&format!("{}/{name}/{}", paths::NETSTACKS, paths::FILTER), Which::Active)
+    }
+
+    fn fpm(&self) -> Result<Vec<FpmInfo>, ApiError> {
+        self.get(paths::FPM, Which::Active)
     }
 
     fn groups(&self, name: &str) -> Result<Vec<GroupInfo>, ApiError> {

@@ -15,6 +15,7 @@ mod demo;
 mod dladm;
 mod explain;
 mod flowadm;
+mod fpm;
 mod getopt;
 mod ipadm;
 mod ipf;

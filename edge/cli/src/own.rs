@@ -86,9 +86,9 @@ enum Verb {
     Capture(crate::capture::Options),
     /// Show the stations and steps that a frame passes, each decision, and why it was dropped
     Trace(crate::trace::Options),
-    /// Show what is counted only while somebody looks
+    /// Show what no other command is about
     #[command(subcommand)]
-    Show(crate::trace::Shown),
+    Show(Shown),
     /// Write a shell's completion of this command
     Completion {
         /// The shell
@@ -118,6 +118,15 @@ enum Verb {
     Netstat(Words),
     /// Show what TCP knows of connections
     Connstat(Words),
+}
+
+/// What `show` shows.
+#[derive(Subcommand, Debug)]
+enum Shown {
+    /// The steps, with the frames that pass them and the cycles that they take
+    Steps(crate::trace::StepOptions),
+    /// The routing daemons of netstacks, and what was counted of what they say
+    Fpm(crate::fpm::Options),
 }
 
 /// The words of a Solaris command, which has a grammar of its own.
@@ -174,7 +183,8 @@ pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsStrin
         Verb::Explain(options) => crate::explain::run(session, &options),
         Verb::Capture(options) => crate::capture::run(session, &options),
         Verb::Trace(options) => crate::trace::trace(session, &options),
-        Verb::Show(shown) => crate::trace::show(session, &shown),
+        Verb::Show(Shown::Steps(options)) => crate::trace::steps(session, &options),
+        Verb::Show(Shown::Fpm(options)) => crate::fpm::run(session, &options),
         Verb::Completion { shell } => completion(session, shell),
         Verb::Demo(options) => crate::demo::run(session, options).map_err(Refused::from),
         Verb::Lab(options) => crate::lab::run(session, &options),

@@ -4,7 +4,6 @@
 
 use std::net::IpAddr;
 
-use clap::Subcommand;
 use firelane_api::{InventedFrame, SeenInfo, StepInfo, TraceRequest};
 
 use crate::EXIT_USAGE;
@@ -41,17 +40,14 @@ pub(crate) struct Options {
     form: Form,
 }
 
-/// What `show` shows.
-#[derive(Subcommand, Clone, Debug)]
-pub(crate) enum Shown {
-    /// The steps, with the frames that pass them and the cycles that they take
-    Steps {
-        /// For how many seconds they are counted
-        #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
-        interval: u32,
-        #[command(flatten)]
-        form: Form,
-    },
+/// What `show steps` is asked.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct StepOptions {
+    /// For how many seconds they are counted
+    #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
+    interval: u32,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Follows frames and shows where they went.
@@ -93,9 +89,9 @@ fn request(options: &Options) -> Result<TraceRequest, Refused> {
     Ok(wanted)
 }
 
-/// Shows what `firelane show` is asked for.
-pub(crate) fn show(session: &mut Session<'_>, shown: &Shown) -> Result<(), Refused> {
-    let Shown::Steps { interval, form } = shown;
+/// Shows what steps cost.
+pub(crate) fn steps(session: &mut Session<'_>, options: &StepOptions) -> Result<(), Refused> {
+    let StepOptions { interval, form } = options;
     let steps = session.api.steps(*interval)?;
     if form.json {
         return Ok(session.json("steps", &steps, false)?);

@@ -9,10 +9,10 @@
 use std::path::{Path, PathBuf};
 
 use firelane_api::{
-    ConnectionInfo, Counter, DropInfo, FilterInfo, FlowStats, GroupInfo, Judged, LaneReceived, LinkStats,
-    NatInfo, NatRuleInfo, NatSession, NatTotals, NeighbourInfo, PlanStep, ProgramReport, ProtocolCounters,
-    RouteInfo, RuleInfo, SeenInfo, SocketInfo, SocketReport, StateInfo, StepInfo, Stub, TraceReport, Traffic,
-    Usage, UsageSample, WireCounts, WireStats,
+    ConnectionInfo, Counter, DropInfo, FilterInfo, FlowStats, FpmInfo, GroupInfo, Judged, LaneReceived,
+    LinkStats, NatInfo, NatRuleInfo, NatSession, NatTotals, NeighbourInfo, PlanStep, ProgramReport,
+    ProtocolCounters, RefusedInfo, RouteInfo, RuleInfo, SeenInfo, SocketInfo, SocketReport, StateInfo,
+    StepInfo, Stub, TraceReport, Traffic, Usage, UsageSample, WireCounts, WireStats,
 };
 use firelane_cli::{Session, run};
 use firelane_model::Model;
@@ -113,6 +113,7 @@ fn host(name: &str) -> Stub {
         })
         .collect();
     if name == "two-tenants" {
+        stub.fpm = fpm();
         stub.sockets = sockets();
         stub.programs = programs();
         (stub.trace, stub.steps) = watched();
@@ -122,6 +123,8 @@ fn host(name: &str) -> Stub {
             interface: Some("web0".into()),
             flags: flags.into(),
             source: None,
+            protocol: None,
+            metric: None,
             congestion_control: None,
         };
         stub.routes = vec![
@@ -130,6 +133,11 @@ fn host(name: &str) -> Stub {
             route("0.0.0.0/0", "10.0.0.254", "UGS"),
             route("192.0.2.9/32", "10.0.0.253", "UGHS"),
             RouteInfo { source: Some("10.1.0.0/24".into()), ..route("198.51.100.0/24", "10.0.0.252", "UGS") },
+            RouteInfo {
+                protocol: Some("bgp".into()),
+                metric: Some(20),
+                ..route("203.0.113.0/24", "10.0.0.251", "UGD")
+            },
         ];
         let neighbour = |address: &str, mac: Option<&str>, state: &str| NeighbourInfo {
             interface: "web0".into(),
@@ -237,6 +245,50 @@ fn watched() -> (TraceReport, Vec<StepInfo>) {
 }
 
 /// A program on a netstack, and one that is not.
+fn fpm() -> Vec<FpmInfo> {
+    let refused = |reason: &str, messages| RefusedInfo { reason: reason.into(), messages };
+    let connected = FpmInfo {
+        netstack: "web".parse().unwrap(),
+        listen: "127.0.0.1:2620".into(),
+        namespace: Some("frr".into()),
+        state: "connected".into(),
+        peer: Some("127.0.0.1:40112".into()),
+        fault: None,
+        sessions: 2,
+        turned_away: 1,
+        bytes: 123_456,
+        messages: 2048,
+        routes: 1000,
+        stale: 7,
+        unresolved: 1,
+        installed: 1010,
+        next_hops: 12,
+        swept: 3,
+        refused: vec![refused("kernel_route", 4), refused("table", 0), refused("family", 2)],
+    };
+    let fault = Some("a frame of version 71: FPM's is 1".into());
+    let alone = FpmInfo {
+        netstack: "db".parse().unwrap(),
+        listen: "127.0.0.1:2621".into(),
+        namespace: None,
+        state: "listening".into(),
+        peer: None,
+        fault,
+        sessions: 1,
+        turned_away: 0,
+        bytes: 3,
+        messages: 0,
+        routes: 0,
+        stale: 0,
+        unresolved: 0,
+        installed: 0,
+        next_hops: 0,
+        swept: 0,
+        refused: vec![refused("version", 1)],
+    };
+    vec![alone, connected]
+}
+
 fn programs() -> Vec<ProgramReport> {
     let socket = |fd, path: &str, protocol: &str, state: &str, ends: [Option<&str>; 2]| {
         let [local, remote] = ends.map(|end| end.map(|it| it.parse().unwrap()));

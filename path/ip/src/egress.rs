@@ -246,10 +246,10 @@ impl Ip {
     ) -> Result<Way, NoWay> {
         let score = |route: &Route| {
             if route.kind != RouteKind::Unicast {
-                return Some((Standing::Silent, false));
+                return Some((route.is_administered(), Standing::Silent, false));
             }
             let link = self.route_link(route)?;
-            Some((self.standing(route, link), src_link == Some(link)))
+            Some((route.is_administered(), self.standing(route, link), src_link == Some(link)))
         };
         let best = |routes: &'a Routes| match flow {
             Some(flow) => routes.best_for_flow(dst, flow, score),

@@ -71,6 +71,8 @@ pub enum Origin {
     OnLink,
     /// From a router that says so of itself, and how much it is to be liked (RFC 4191).
     Router(RouterPreference),
+    /// From a routing daemon.
+    Daemon,
 }
 
 impl Route {
@@ -85,14 +87,21 @@ impl Route {
         *self == Self { hint: self.hint, ..*other }
     }
 
+    /// Whether a routing daemon has no say in it. Such a route comes before all of a daemon's to the same network, even where
+    /// its router is silent or packets end: what is administered here holds, whatever is said elsewhere.
+    pub(crate) const fn is_administered(&self) -> bool {
+        !matches!(self.origin, Origin::Daemon)
+    }
+
     /// Which of several to the same network comes first: a link that is directly attached is the shortest way; the
-    /// operator's word counts more than a router's.
+    /// operator's word counts more than a router's, and a router's of its own link more than a routing daemon's.
     const fn rank(&self) -> u8 {
         if !matches!(self.kind, RouteKind::Unicast) {
             // It says what happens when no other route is left.
-            return u8::MAX;
+            return if matches!(self.origin, Origin::Daemon) { u8::MAX } else { u8::MAX - 2 };
         }
         match (self.gateway, self.origin) {
+            (_, Origin::Daemon) => u8::MAX - 1,
             (None, _) => 0,
             (Some(_), Origin::Router(RouterPreference::High)) => 2,
             (Some(_), Origin::Router(RouterPreference::Medium)) => 3,

@@ -5,8 +5,8 @@ mod common;
 use common::{Station, ip, mac};
 use firelane_frame::Frame;
 use firelane_ip::{
-    Adjacency, DadConfig, FORESEEN_MAX, IfConfig, IfRouting, Input, Ip, IpConfig, NewFlow, ReversePath,
-    Route, RouteKind, Upper,
+    Adjacency, DadConfig, FORESEEN_MAX, IfConfig, IfRouting, Input, Ip, IpConfig, NewFlow, Origin,
+    ReversePath, Route, RouteKind, Upper,
 };
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, Mtu, Port};
 use firelane_wire::{EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, UdpRepr};
@@ -435,4 +435,39 @@ proptest! {
             prop_assert!(!is_usual || has_own || said == found, "{flow:?} goes {found:?}");
         }
     }
+}
+
+/// What a routing daemon says holds where nothing here says anything of the same network; its equal routes share the flows.
+#[test]
+fn a_routing_daemons_routes_come_after_all_others_to_the_same_network() {
+    let to = prefix("192.0.2.0/24");
+    let learned = |gateway: &str| Route {
+        gateway: Some(ip(gateway)),
+        origin: Origin::Daemon,
+        ..Route::ending(to, RouteKind::Unicast)
+    };
+    let through = Route { gateway: Some(ip("10.0.0.9")), ..Route::ending(to, RouteKind::Unicast) };
+    let mut router = router();
+    let packet = datagram("10.2.0.9", "192.0.2.1", 64, 10);
+    let of = |router: &mut Station| fate(router, B, &packet).0;
+    router.ip.insert_route(learned("10.0.0.8")).unwrap();
+    assert_eq!(of(&mut router), "forwarded");
+    // The operator's ends packets, although the daemon's leads on; and leads on, although the daemon's ends packets.
+    router.ip.insert_route(Route::ending(to, RouteKind::Blackhole)).unwrap();
+    assert_eq!(of(&mut router), "ip_blackhole");
+    router.ip.delete_route(Route::ending(to, RouteKind::Blackhole)).unwrap();
+    assert_eq!(of(&mut router), "forwarded");
+    let ending = Route { origin: Origin::Daemon, ..Route::ending(to, RouteKind::Prohibit) };
+    router.ip.insert_route(ending).unwrap();
+    assert_eq!(of(&mut router), "forwarded", "of the daemon's own the one that leads on");
+    router.ip.delete_route(learned("10.0.0.8")).unwrap();
+    assert_eq!(of(&mut router), "ip_prohibited");
+    router.ip.insert_route(through).unwrap();
+    assert_eq!(of(&mut router), "forwarded");
+    // The same way may be told by both, and each takes back his own.
+    router.ip.insert_route(learned("10.0.0.9")).unwrap();
+    router.ip.delete_route(through).unwrap();
+    assert_eq!(of(&mut router), "forwarded");
+    router.ip.delete_route(learned("10.0.0.9")).unwrap();
+    assert_eq!(of(&mut router), "ip_prohibited");
 }

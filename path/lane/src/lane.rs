@@ -133,6 +133,16 @@ impl<D: Driver> Lane<D> {
         }
     }
 
+    /// Somebody looks on, or no more.
+    fn look_on(&mut self, taps: Control<D>) -> Result<(), Refusal> {
+        match taps {
+            Control::AddTap(tap) => self.common.taps.add(tap),
+            Control::RemoveTap(id) => self.common.taps.remove(id),
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// What looks at a netstack's packets looks at them otherwise.
     fn follow_rules(&mut self, rules: Control<D>) -> Result<(), Refusal> {
         let Self { common, links, stacks, .. } = self;
@@ -201,19 +211,9 @@ impl<D: Driver> Lane<D> {
             Control::SetAutoconf(id, link, settings) => stacks.set_autoconf(common, id, link, settings),
             Control::RemoveRoute(id, route) => stacks.remove_route(id, route),
             Control::SetRouting(id, link, routing) => stacks.set_routing(id, link, routing),
+            Control::ChangeRoutes(id, changes) => stacks.change_routes(id, &changes),
             Control::Tune(config) => stacks.tune(config),
-            taps @ (Control::AddTap(_) | Control::RemoveTap(_)) => {
-                self.change_taps(taps);
-                Ok(())
-            }
-        }
-    }
-
-    fn change_taps(&mut self, control: Control<D>) {
-        match control {
-            Control::AddTap(tap) => self.common.taps.add(tap),
-            Control::RemoveTap(id) => self.common.taps.remove(id),
-            _ => {}
+            taps @ (Control::AddTap(_) | Control::RemoveTap(_)) => self.look_on(taps),
         }
     }
 

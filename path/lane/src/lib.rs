@@ -101,8 +101,8 @@ pub use look::Look;
 pub use message::{
     Bind, Connect, ConnectDatagrams, Control, DatagramKind, DatagramOption, Fault, FilteredPacket, FlowSetup,
     Frames, FuseWith, FusionTuning, Join, LaneMessage, Learned, LinkConfig, Listen, NetstackConfig,
-    PortConfig, PortKind, PortUser, RouteConfig, SocketCommand, Stage, StreamOption, StreamOptions,
-    TunnelSetup,
+    PortConfig, PortKind, PortUser, RouteChange, RouteConfig, SocketCommand, Stage, StreamOption,
+    StreamOptions, TunnelSetup,
 };
 pub use netstack_counters::{NetstackCounters, TcpCounters, UdpCounters};
 pub use outbox::{Notice, Outlet};

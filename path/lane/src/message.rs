@@ -152,6 +152,9 @@ pub enum Control<D> {
     AddRoute(NetstackId, RouteConfig),
     /// A route of a netstack ends.
     RemoveRoute(NetstackId, RouteConfig),
+    /// Routes of a routing daemon begin and end, in this order and at once. One that begins again or that has ended already
+    /// changes nothing.
+    ChangeRoutes(NetstackId, Arc<[RouteChange]>),
     /// An interface of a netstack has other settings.
     SetRouting(NetstackId, LinkId, IfRouting),
     /// A netstack's filter follows other rules; what they let through before may go on.
@@ -192,6 +195,7 @@ impl<D> Control<D> {
             Self::SetAutoconf(..) => "set autoconf",
             Self::AddRoute(..) => "add route",
             Self::RemoveRoute(..) => "remove route",
+            Self::ChangeRoutes(..) => "change routes",
             Self::SetRouting(..) => "set routing",
             Self::SetAddress(..) => "set address",
             Self::SetFilter(..) => "set filter",
@@ -422,6 +426,15 @@ impl RouteConfig {
     pub fn congestion_of(route: &firelane_ip::Route) -> Option<Algorithm> {
         crate::stacks::said_by(route.hint)
     }
+}
+
+/// What changes of a routing daemon's routes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RouteChange {
+    /// A route begins.
+    Add(RouteConfig),
+    /// A route ends.
+    Remove(RouteConfig),
 }
 
 /// A socket's command. Commands for connections that are gone do nothing.

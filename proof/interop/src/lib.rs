@@ -5,11 +5,13 @@
 //! an ordinary user, and leave nothing behind.
 
 mod daemon;
+mod frr;
 mod sandbox;
 mod stage;
 mod testpmd;
 
 pub use daemon::{Daemon, binary};
+pub use frr::Frr;
 pub use sandbox::{Output, Sandbox, search_path};
 pub use stage::{BOTH, On, Server, Stage};
 pub use testpmd::Testpmd;

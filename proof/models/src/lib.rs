@@ -10,7 +10,7 @@ mod filter;
 use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_model::{
-    Address, CongestionControl, Etherstub, Flow, FlowMatch, Fusing, Guard, IfProps, Interface, Iptun,
+    Address, CongestionControl, Etherstub, Flow, FlowMatch, Fpm, Fusing, Guard, IfProps, Interface, Iptun,
     IptunType, Lanes, Link, LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Over,
     Prop, ReversePath, Route, RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser, Wire,
     WireSide,
@@ -81,6 +81,12 @@ impl Dice<'_> {
         Memif { id: self.below(2) as u32, ..Memif::new(role, format!("/run/m{number}")) }
     }
 
+    fn fpm(&mut self) -> Fpm {
+        let listen = std::net::SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 2620 + self.below(3) as u16);
+        let namespace = self.maybe(|_| name("ns", 1));
+        Fpm { listen, namespace, grace: 60 * self.below(2) as u32, settle: 5 }
+    }
+
     fn nic_driver(&mut self) -> NicDriver {
         [NicDriver::Auto, NicDriver::Afxdp, NicDriver::Packet][self.below(3)]
     }
@@ -118,6 +124,7 @@ pub fn model(bytes: &[u8]) -> Model {
             let control = [None, Some(CongestionControl::Cubic), Some(CongestionControl::Bbr)][dice.below(3)];
             let route = route.map(|it| it.with_congestion_control(control));
             netstack.routes.extend(route);
+            netstack.fpm = dice.maybe(Dice::fpm);
             model.netstacks.insert(name("n", number), netstack);
         }
     }
@@ -310,6 +317,9 @@ fn drop_faults(model: &mut Model) {
                 model.netstacks.get_mut(object).is_some_and(|it| {
                     if rest == "filter" {
                         return filter::drop_rule(it, &fault.value);
+                    }
+                    if rest == "fpm.listen" {
+                        return it.fpm.take().is_some();
                     }
                     if rest == "routes" {
                         let before = it.routes.len();

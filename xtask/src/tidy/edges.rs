@@ -44,12 +44,14 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
         "firelane-classify" | "firelane-filter" | "firelane-nat" | "firelane-tunnel" | "firelane-flow"
         | "firelane-switch" | "firelane-ip" | "firelane-udp" | "firelane-tcp" | "firelane-socket" => &[BASE],
         "firelane-lane" => &[BASE, PATH],
+        "firelane-fpm" => &[&["firelane-units"]],
         "firelane-plan" | "firelane-api" => &[&["firelane-model", "firelane-units"]],
         "firelane" => &[BASE, DRIVERS, PATH, &["firelane-model"]],
         "firelane-http" | "firelane-simple" | "firelane-dhcp" => &[&["firelane", "firelane-units"]],
         "firelane-daemon" => &[&[
             "firelane",
             "firelane-plan",
+            "firelane-fpm",
             "firelane-api",
             "firelane-model",
             "firelane-units",

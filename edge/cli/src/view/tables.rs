@@ -99,7 +99,10 @@ fn route(it: &RouteInfo) -> String {
     let gateway = it.gateway.as_deref().unwrap_or_default();
     let interface = it.interface.as_deref().unwrap_or_default();
     let from = it.source.as_ref().map(|source| format!(" from {source}")).unwrap_or_default();
-    format!("{:<width$} {gateway:<width$} {:<5} {interface}{from}", destination(it), it.flags)
+    let proto = it.protocol.as_ref().map(|protocol| format!(" proto {protocol}")).unwrap_or_default();
+    let metric = it.metric.map(|metric| format!(" metric {metric}")).unwrap_or_default();
+    let whence = [from, proto, metric].concat();
+    format!("{:<width$} {gateway:<width$} {:<5} {interface}{whence}", destination(it), it.flags)
 }
 
 fn is_v6_text(address: &str) -> bool {

@@ -34,7 +34,7 @@ use core::net::IpAddr;
 
 use firelane_frame::{Chain, Driver, Frame};
 use firelane_ip::{
-    AddressError, AutoconfConfig, IfConfig, IfRouting, IpConfig, Route, RouteError, RouteTableError,
+    AddressError, AutoconfConfig, IfConfig, IfRouting, IpConfig, Origin, Route, RouteError, RouteTableError,
 };
 use firelane_socket::{ConnRef, Flags, Names, SocketError};
 use firelane_tcp::{FastOpenCounters, SynCounters};
@@ -53,7 +53,9 @@ use crate::config::{LaneConfig, Secrets};
 use crate::control::Refusal;
 use crate::counters::TableMemory;
 use crate::links::Links;
-use crate::message::{Learned, NetstackConfig, PortConfig, PortKind, PortUser, RouteConfig, SocketCommand};
+use crate::message::{
+    Learned, NetstackConfig, PortConfig, PortKind, PortUser, RouteChange, RouteConfig, SocketCommand,
+};
 use crate::ports::Dense;
 use crate::steps::StepLists;
 use crate::stream_info::{StreamInfo, Unfused};
@@ -427,6 +429,25 @@ impl Stacks {
     pub(crate) fn remove_route(&mut self, id: NetstackId, route: RouteConfig) -> Result<(), Refusal> {
         let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
         ip.core.delete_route(ip_route(route)).map_err(route_refusal)
+    }
+
+    /// Follows a routing daemon: the rest goes on if there is no room for one of its routes.
+    pub(crate) fn change_routes(&mut self, id: NetstackId, changes: &[RouteChange]) -> Result<(), Refusal> {
+        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        let learned = |route| Route { origin: Origin::Daemon, ..ip_route(route) };
+        let mut outcome = Ok(());
+        for change in changes {
+            let done = match *change {
+                RouteChange::Add(route) => ip.core.insert_route(learned(route)),
+                RouteChange::Remove(route) => ip.core.delete_route(learned(route)),
+            };
+            match done {
+                // It may have gone with its link.
+                Ok(()) | Err(RouteTableError::Exists | RouteTableError::Missing) => {}
+                Err(error) => outcome = Err(route_refusal(error)),
+            }
+        }
+        outcome
     }
 
     /// Says what an operator wants of an interface.
