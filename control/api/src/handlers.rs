@@ -112,9 +112,9 @@ pub(crate) const ROUTES: &[Route] = &[
     components(schemas(Problem, LinkClass)),
     paths(
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
-    rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow, iptuns, create_iptun, modify_iptun, delete_iptun,
+        rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow, iptuns, create_iptun, modify_iptun, delete_iptun,
         flow_props, set_flow_props, ifs, create_if, delete_if, if_props, set_if_props, addrs, create_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
-    netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, drops, doctor, capture, trace, steps, link_usage, link_samples, flow_usage, flow_samples, rules::filter, rules::change_filter, rules::nat, rules::change_nat, rules::nat_sessions, rules::flush_nat, filter, change_filter, fpm,
+        netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, drops, doctor, capture, trace, steps, link_usage, link_samples, flow_usage, flow_samples, rules::filter, rules::change_filter, rules::nat, rules::change_nat, rules::nat_sessions, rules::flush_nat, fpm
     )
 )]
 pub(crate) struct Document;
