@@ -1,6 +1,6 @@
 //! The comparison itself.
 
-use firelane_model::{Interface, LinkName, Model, Netstack, Vnic};
+use firelane_model::{Interface, LinkName, Model, Netstack, NetstackName, Vnic};
 
 use crate::promise;
 use crate::torn::Torn;
@@ -49,33 +49,7 @@ impl<'a> Plan<'a> {
             self.push(anew(wanted.flows.contains_key(name)), Action::RemoveFlow(name.clone()));
         }
         for (name, netstack) in &present.netstacks {
-            let shall = wanted.netstacks.get(name);
-            if netstack.fpm.is_some() && self.torn.fpm(name, netstack) {
-                let action = Action::SetFpm(name.clone(), netstack.fpm.clone(), None);
-                self.push(Effect::Live, action);
-            }
-            for route in &netstack.routes {
-                if !shall.is_some_and(|it| it.routes.iter().any(|other| other.is_same_way(*route))) {
-                    self.push(Effect::Live, Action::RemoveRoute(name.clone(), *route));
-                }
-            }
-            for (vnic, is) in &netstack.interfaces {
-                if self.torn.interface(name, vnic, is) {
-                    let none = Interface::default();
-                    let action = Action::SetInterface(name.clone(), vnic.clone(), is.clone(), none);
-                    self.push(Effect::Live, action);
-                }
-            }
-            for (addrobj, address) in &netstack.addresses {
-                if self.torn.address(name, addrobj, *address) {
-                    let stays = shall.is_some_and(|it| it.addresses.contains_key(addrobj));
-                    self.push(anew(stays), Action::RemoveAddress(name.clone(), addrobj.clone()));
-                }
-            }
-            if let Some(interim) = self.torn.interim_filter(netstack) {
-                let action = Action::SetFilter(name.clone(), netstack.packet_filter(), interim);
-                self.push(Effect::Live, action);
-            }
+            self.take_out(name, netstack);
         }
         for (name, _) in
             present.vnics.iter().filter(|(name, it)| self.torn.vnic(name, it)).collect::<Vec<_>>()
@@ -95,6 +69,37 @@ impl<'a> Plan<'a> {
         }
         for name in present.netstacks.keys().filter(|name| self.torn.netstack(name)).collect::<Vec<_>>() {
             self.push(Effect::Live, Action::DeleteNetstack(name.clone()));
+        }
+    }
+
+    /// Takes out of a netstack what it is to have no more.
+    fn take_out(&mut self, name: &NetstackName, netstack: &Netstack) {
+        let shall = self.wanted.netstacks.get(name);
+        if netstack.fpm.is_some() && self.torn.fpm(name, netstack) {
+            let action = Action::SetFpm(name.clone(), netstack.fpm.clone(), None);
+            self.push(Effect::Live, action);
+        }
+        for route in &netstack.routes {
+            if !shall.is_some_and(|it| it.routes.iter().any(|other| other.is_same_way(*route))) {
+                self.push(Effect::Live, Action::RemoveRoute(name.clone(), *route));
+            }
+        }
+        for (vnic, is) in &netstack.interfaces {
+            if self.torn.interface(name, vnic, is) {
+                let none = Interface::default();
+                let action = Action::SetInterface(name.clone(), vnic.clone(), is.clone(), none);
+                self.push(Effect::Live, action);
+            }
+        }
+        for (addrobj, address) in &netstack.addresses {
+            if self.torn.address(name, addrobj, *address) {
+                let stays = shall.is_some_and(|it| it.addresses.contains_key(addrobj));
+                self.push(anew(stays), Action::RemoveAddress(name.clone(), addrobj.clone()));
+            }
+        }
+        if let Some(interim) = self.torn.interim_filter(netstack) {
+            let action = Action::SetFilter(name.clone(), netstack.packet_filter(), interim);
+            self.push(Effect::Live, action);
         }
     }
 

@@ -234,6 +234,19 @@ fn props(changes: &[PropChange], temporary: bool) -> SetProps {
 }
 
 impl Client {
+    fn change_wire(&self, change: Change, temporary: bool) -> Result<serde_json::Value, ApiError> {
+        match change {
+            Change::CreateWire(name, wire) => {
+                self.create(paths::WIRES, &CreateWire { name, wire, temporary })
+            }
+            Change::ModifyWire(name, side, changes) => self.modify_wire(&name, side, &changes, temporary),
+            Change::DeleteWire(name) => {
+                self.send(Method::Delete, &format!("{}/{name}?temporary={temporary}", paths::WIRES), &())
+            }
+            _ => Err(Status::BadArg.into()),
+        }
+    }
+
     fn change_tunnel(&self, change: Change, temporary: bool) -> Result<serde_json::Value, ApiError> {
         let at = |name: &dyn std::fmt::Display| format!("{}/{name}", paths::IPTUNS);
         match change {
@@ -281,11 +294,9 @@ impl Api for Client {
                 self.create(paths::ETHERSTUBS, &CreateEtherstub { name, etherstub, temporary })
             }
             Change::DeleteEtherstub(name) => delete(paths::ETHERSTUBS, &name),
-            Change::CreateWire(name, wire) => {
-                self.create(paths::WIRES, &CreateWire { name, wire, temporary })
+            wire @ (Change::CreateWire(..) | Change::ModifyWire(..) | Change::DeleteWire(_)) => {
+                self.change_wire(wire, temporary)
             }
-            Change::ModifyWire(name, side, changes) => self.modify_wire(&name, side, &changes, temporary),
-            Change::DeleteWire(name) => delete(paths::WIRES, &name),
             Change::CreateVnic(name, vnic) => {
                 self.create(paths::VNICS, &CreateVnic { name, vnic, temporary })
             }
