@@ -109,6 +109,7 @@ pub use outbox::{Notice, Outlet};
 pub use perimeter::Poisoned;
 pub use poll::{PollPolicy, RESUME_AT, Rest, STOP_ABOVE};
 pub use squeue::{DRAIN_LIMIT, Entered, Idle, Inside, Mode, Refused, Sleep, Squeue, SqueueStats, Wake};
+pub use stacks::Band;
 pub use steer::{connection_lane, datagram_lane};
 pub use steps::{Onward, STEPS_MAX, Step, StepList, StepLists, walk};
 pub use stream_info::{LimitedBy, StreamInfo, Unfused};

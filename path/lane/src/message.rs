@@ -35,6 +35,7 @@ use firelane_units::{
 use crate::capture::CaptureTap;
 use crate::lending::Errand;
 use crate::look::Look;
+use crate::stacks::Band;
 use crate::view::Question;
 
 /// An item of a lane's squeue, for a lane whose driver queues are `D`.
@@ -612,6 +613,8 @@ pub enum StreamOption {
     UnsentLimit(Option<u32>),
     /// SO_MAX_PACING_RATE.
     PacingLimit(Option<BitRate>),
+    /// SO_PRIORITY.
+    Band(Band),
 }
 
 /// What a datagram socket wants to hear of a group.
@@ -655,6 +658,10 @@ pub enum DatagramOption {
         /// Of datagrams over IPv6.
         v6: bool,
     },
+    /// SO_PRIORITY.
+    Band(Band),
+    /// SO_MAX_PACING_RATE.
+    PacingLimit(Option<BitRate>),
     /// A record of an echo is the whole message, with ICMP's header.
     WholeMessages(bool),
 }

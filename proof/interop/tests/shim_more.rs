@@ -84,3 +84,8 @@ fn ping_finds_who_is_there() {
         stage.wait_until_nothing_is_left();
     }
 }
+
+#[test]
+fn priorities_and_paces_are_the_kernels() {
+    as_the_kernels("priority.py", 30);
+}

@@ -7,10 +7,12 @@ use std::num::NonZeroU8;
 
 use firelane_lane::{DatagramKind, DatagramOption};
 use firelane_shm::layout::file;
-use firelane_units::LinkId;
+use firelane_units::{BitRate, LinkId};
 use rustix::io::Errno;
 
-use super::numbers::{buffer_of, buffer_shown, domain, ip, ipv6, socket, udp};
+use super::numbers::{
+    band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, priority_of_tos, socket, udp,
+};
 
 /// `IP_PMTUDISC_DO`; from here on datagrams are not cut.
 const DISCOVER_DO: i32 = 2;
@@ -54,6 +56,8 @@ pub(super) struct DatagramOptions {
     hops: Option<NonZeroU8>,
     tos: u8,
     discover: i32,
+    priority: i32,
+    pacing: Option<BitRate>,
     multicast_hops: u8,
     multicast_loop: bool,
     multicast_link: Option<u32>,
@@ -81,6 +85,8 @@ impl DatagramOptions {
             hops: None,
             tos: 0,
             discover: DISCOVER_WANT,
+            priority: 0,
+            pacing: None,
             multicast_hops: 1,
             multicast_loop: true,
             multicast_link: None,
@@ -100,6 +106,8 @@ impl DatagramOptions {
             Setting::Program(self.bits),
             Setting::Lane(DatagramOption::Broadcast(self.broadcast)),
             Setting::Lane(DatagramOption::Hops(self.hops)),
+            self.band(),
+            Setting::Lane(DatagramOption::PacingLimit(self.pacing)),
             Setting::Lane(DatagramOption::TrafficClass(self.tos)),
             Setting::Lane(DatagramOption::DontFragment(self.discover >= DISCOVER_DO)),
             Setting::Lane(DatagramOption::ReceiveOffload(self.bits & file::GRO != 0)),
@@ -123,6 +131,10 @@ impl DatagramOptions {
         link_of: impl Fn(IpAddr) -> Option<u32>,
     ) -> Result<Setting, Errno> {
         match (level, name) {
+            (socket::LEVEL, socket::MAX_PACING_RATE) => {
+                self.pacing = pacing_of(value)?;
+                Ok(Setting::Lane(DatagramOption::PacingLimit(self.pacing)))
+            }
             (ip::LEVEL, ip::ADD_MEMBERSHIP | ip::DROP_MEMBERSHIP) => {
                 let group = group_v4(value, link_of)?;
                 self.change_group(group, name == ip::ADD_MEMBERSHIP)
@@ -172,7 +184,11 @@ impl DatagramOptions {
                 Setting::Lane(DatagramOption::Hops(hops))
             }
             (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => {
-                self.tos = if value == -1 { 0 } else { octet()? };
+                let tos = if value == -1 { 0 } else { octet()? };
+                if level == ip::LEVEL && tos != self.tos {
+                    self.priority = priority_of_tos(tos);
+                }
+                self.tos = tos;
                 Setting::Lane(DatagramOption::TrafficClass(self.tos))
             }
             (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) if (0..=5).contains(&value) => {
@@ -187,11 +203,6 @@ impl DatagramOptions {
             (ipv6::LEVEL, ipv6::V6ONLY) => {
                 self.v6_only = on;
                 Setting::Nothing
-            }
-            (ip::LEVEL, ip::RECVERR) | (ipv6::LEVEL, ipv6::RECVERR) => {
-                self.faults[usize::from(level == ipv6::LEVEL)] = on;
-                let [v4, v6] = self.faults;
-                Setting::Faults { v4, v6 }
             }
             (udp::LEVEL, _) => return self.set_udp(name, value),
             _ => return self.set_for_many(level, name, value),
@@ -235,6 +246,15 @@ impl DatagramOptions {
                 self.multicast_link = u32::try_from(value).map_err(|_| Errno::INVAL)?.checked_sub(1);
                 Setting::Lane(DatagramOption::MulticastLink(self.multicast_link.map(LinkId)))
             }
+            (ip::LEVEL, ip::RECVERR) | (ipv6::LEVEL, ipv6::RECVERR) => {
+                self.faults[usize::from(level == ipv6::LEVEL)] = on;
+                let [v4, v6] = self.faults;
+                Setting::Faults { v4, v6 }
+            }
+            (socket::LEVEL, socket::PRIORITY) => {
+                self.priority = value;
+                self.band()
+            }
             _ => {
                 let bit = told_bit(level, name).ok_or(Errno::NOPROTOOPT)?;
                 self.set_bit(bit, on);
@@ -259,6 +279,8 @@ impl DatagramOptions {
         ];
         let mut words: Vec<String> =
             flags.into_iter().filter(|(on, _)| *on).map(|(_, word)| word.to_owned()).collect();
+        words.extend((self.priority != 0).then(|| format!("priority={}", self.priority)));
+        words.extend(self.pacing.map(|rate| format!("max_pacing_rate={}bps", rate.bps())));
         words.extend((lost_faults > 0).then(|| format!("recverr_lost={lost_faults}")));
         words
     }
@@ -269,6 +291,11 @@ impl DatagramOptions {
             (DatagramKind::Echo, false) => IPPROTO_ICMP,
             (DatagramKind::Echo, true) => IPPROTO_ICMPV6,
         }
+    }
+
+    /// How urgent what it sends is.
+    pub(super) fn band(&self) -> Setting {
+        Setting::Lane(DatagramOption::Band(band_of(self.priority)))
     }
 
     /// The program's bits, which go with every change of an option.
@@ -323,6 +350,8 @@ impl DatagramOptions {
                 self.multicast_link.map_or(0, |link| i32::try_from(link + 1).unwrap_or(0))
             }
             (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only.into(),
+            (socket::LEVEL, socket::PRIORITY) => self.priority,
+            (socket::LEVEL, socket::MAX_PACING_RATE) => return Ok(pacing_shown(self.pacing, len)),
             (ip::LEVEL, ip::RECVERR) => self.faults[0].into(),
             (ipv6::LEVEL, ipv6::RECVERR) => self.faults[1].into(),
             (udp::LEVEL, udp::SEGMENT) => ((self.bits & file::SEGMENT) >> file::SEGMENT_SHIFT) as i32,
@@ -414,6 +443,8 @@ mod tests {
             (0, 15, 1, Err(Errno::NOPROTOOPT)),
             (0, 33, 4, Ok(4)),
             (41, 49, 1, Ok(1)),
+            (1, 12, 3, Ok(3)),
+            (1, 47, 4000, Ok(4000)),
             (41, 66, 0, Ok(0)),
             (17, 103, 1200, Ok(1200)),
             (17, 103, 70_000, Err(Errno::INVAL)),

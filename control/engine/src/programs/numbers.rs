@@ -2,6 +2,10 @@
 //!
 //! Used by `options.rs` and `datagram_options.rs`.
 
+use firelane_lane::Band;
+use firelane_units::BitRate;
+use rustix::io::Errno;
+
 /// `SOL_SOCKET`, and its options (`asm-generic/socket.h`).
 pub(crate) mod socket {
     pub(crate) const LEVEL: i32 = 1;
@@ -13,6 +17,7 @@ pub(crate) mod socket {
     pub(crate) const RCVBUF: i32 = 8;
     pub(crate) const KEEPALIVE: i32 = 9;
     pub(crate) const OOBINLINE: i32 = 10;
+    pub(crate) const PRIORITY: i32 = 12;
     pub(crate) const LINGER: i32 = 13;
     pub(crate) const REUSEPORT: i32 = 15;
     pub(crate) const ACCEPTCONN: i32 = 30;
@@ -97,7 +102,100 @@ pub(super) fn buffer_shown(bytes: usize) -> i32 {
     i32::try_from(BUFFER_FACTOR * bytes).unwrap_or(i32::MAX)
 }
 
+/// Whether a program may have such a priority: root any, others 0 to 6 (socket(7)).
+pub(super) fn may_have_priority(value: i32, user: u32) -> bool {
+    user == 0 || (0..=6).contains(&value)
+}
+
+/// The band of a priority, as `pfifo_fast` has it (tc-prio(8)).
+pub(super) fn band_of(priority: i32) -> Band {
+    match priority & 15 {
+        6 | 7 => Band::Urgent,
+        1..=3 | 5 => Band::Bulk,
+        _ => Band::Usual,
+    }
+}
+
+/// The priority that goes with a TOS (`ip_tos2prio` of Linux).
+pub(super) const fn priority_of_tos(tos: u8) -> i32 {
+    match (tos & 0x1e) >> 1 {
+        4..=7 => 2,
+        8..=11 => 6,
+        12..=15 => 4,
+        _ => 0,
+    }
+}
+
+/// SO_MAX_PACING_RATE, in bytes a second: 32 bits or 64. All ones are no limit.
+pub(super) fn pacing_of(value: &[u8]) -> Result<Option<BitRate>, Errno> {
+    let rate = match (value.first_chunk::<8>(), value.first_chunk::<4>()) {
+        (Some(bytes), _) => u64::from_ne_bytes(*bytes),
+        (None, Some(bytes)) => match u32::from_ne_bytes(*bytes) {
+            u32::MAX => u64::MAX,
+            rate => rate.into(),
+        },
+        (None, None) => return Err(Errno::INVAL),
+    };
+    Ok((rate != u64::MAX).then(|| BitRate::from_bps(rate.saturating_mul(8))))
+}
+
+/// The same as a program reads it, with room for so many bytes.
+pub(super) fn pacing_shown(limit: Option<BitRate>, len: usize) -> Vec<u8> {
+    let rate = limit.map_or(u64::MAX, |limit| limit.bps() / 8);
+    if len >= 8 {
+        rate.to_ne_bytes().to_vec()
+    } else {
+        u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes().to_vec()
+    }
+}
+
 /// `AF_INET6` or `AF_INET`.
 pub(super) const fn domain(is_v6: bool) -> i32 {
     if is_v6 { 10 } else { 2 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_have_linux_bands_and_tos_has_linux_priorities() {
+        for (priority, band) in [
+            (0, Band::Usual),
+            (1, Band::Bulk),
+            (2, Band::Bulk),
+            (3, Band::Bulk),
+            (4, Band::Usual),
+            (5, Band::Bulk),
+            (6, Band::Urgent),
+            (7, Band::Urgent),
+            (8, Band::Usual),
+            (15, Band::Usual),
+            (16, Band::Usual),
+            (22, Band::Urgent),
+        ] {
+            assert_eq!(band_of(priority), band, "{priority}");
+        }
+        for (tos, priority) in [(0, 0), (2, 0), (4, 0), (8, 2), (0x10, 6), (0x18, 4), (0xb8, 4), (0xe0, 0)] {
+            assert_eq!(priority_of_tos(tos), priority, "{tos:#x}");
+        }
+        assert!(
+            (0..=6).all(|it| may_have_priority(it, 1000))
+                && ![-1, 7].map(|it| may_have_priority(it, 1)).contains(&true)
+        );
+        assert!(may_have_priority(100, 0));
+    }
+
+    #[test]
+    fn rates_have_32_bits_or_64() {
+        for (rate, words) in [(None, [u64::MAX, u64::from(u32::MAX)]), (Some(8 << 20), [1 << 20, 1 << 20])] {
+            let limit = rate.map(BitRate::from_bps);
+            assert_eq!(pacing_shown(limit, 8), words[0].to_ne_bytes());
+            assert_eq!(pacing_shown(limit, 4), (words[1] as u32).to_ne_bytes());
+            assert_eq!(pacing_of(&pacing_shown(limit, 8)), Ok(limit));
+            assert_eq!(pacing_of(&pacing_shown(limit, 4)), Ok(limit));
+        }
+        assert_eq!(pacing_of(&[1, 2]), Err(Errno::INVAL));
+        assert_eq!(pacing_shown(Some(BitRate::from_bps(80 << 32)), 4), u32::MAX.to_ne_bytes());
+    }
 }

@@ -4,9 +4,10 @@
 //! Called by `socket.rs`. An option that Firelane does not have is `ENOPROTOOPT`, never taken in silence.
 
 use std::num::NonZeroU8;
+use std::sync::Arc;
 use std::time::Duration;
 
-use firelane_lane::{StreamOption, StreamOptions};
+use firelane_lane::{Band, StreamOption, StreamOptions};
 use firelane_shm::layout::{LINGERS, OOB_INLINE, request};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
@@ -14,7 +15,9 @@ use firelane_tcp::{Keepalive, Tuning};
 use firelane_units::BitRate;
 use rustix::io::Errno;
 
-use super::numbers::{buffer_of, buffer_shown, domain, ip, ipv6, socket, tcp};
+use super::numbers::{
+    band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, priority_of_tos, socket, tcp,
+};
 use super::stream::{Asked, Beginning};
 
 /// How many ticks Linux' own limits of keep-alive are (`MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPCNT`).
@@ -42,6 +45,9 @@ pub(super) struct Options {
     pacing: Option<BitRate>,
     hops: Option<NonZeroU8>,
     traffic_class: u8,
+    priority: i32,
+    /// IP_MTU_DISCOVER; zero is the usual, IP_PMTUDISC_WANT.
+    discover: i32,
 }
 
 /// What else a getsockopt(2) may be about.
@@ -63,14 +69,7 @@ impl Options {
                 Ok(None)
             }
             (socket::LEVEL, socket::MAX_PACING_RATE) => {
-                let rate = match value {
-                    [_, _, _, _] => u64::from(int(value)?.cast_unsigned()),
-                    _ => {
-                        u64::from_ne_bytes(value.get(..8).ok_or(Errno::INVAL)?.try_into().unwrap_or_default())
-                    }
-                };
-                let is_limit = rate != u64::from(u32::MAX) && rate != u64::MAX;
-                self.pacing = is_limit.then(|| BitRate::from_bps(rate.saturating_mul(8)));
+                self.pacing = pacing_of(value)?;
                 Ok(Some(StreamOption::PacingLimit(self.pacing)))
             }
             (tcp::LEVEL, tcp::CONGESTION) => {
@@ -126,6 +125,15 @@ impl Options {
                 self.user_timeout = (millis != 0).then(|| Duration::from_millis(millis));
                 return Ok(Some(StreamOption::UserTimeout(self.user_timeout)));
             }
+            (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only = on,
+            _ => return self.set_of_packets(level, name, value),
+        }
+        Ok(None)
+    }
+
+    /// What its packets are like and when they go.
+    fn set_of_packets(&mut self, level: i32, name: i32, value: i32) -> Result<Option<StreamOption>, Errno> {
+        match (level, name) {
             (ip::LEVEL, ip::TTL) | (ipv6::LEVEL, ipv6::UNICAST_HOPS) => {
                 self.hops = match value {
                     -1 => None,
@@ -134,10 +142,23 @@ impl Options {
                 return Ok(Some(StreamOption::Hops(self.hops)));
             }
             (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => {
-                self.traffic_class = u8::try_from(value.max(0)).map_err(|_| Errno::INVAL)?;
+                let class = u8::try_from(value.max(0)).map_err(|_| Errno::INVAL)?;
+                if level == ip::LEVEL && class != self.traffic_class {
+                    self.priority = priority_of_tos(class);
+                }
+                self.traffic_class = class;
                 return Ok(Some(StreamOption::Dscp(self.traffic_class >> 2)));
             }
-            (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only = on,
+            (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) => match value {
+                // Segments are never cut: TCP finds out what the way carries.
+                1 | 2 => self.discover = value,
+                0..=5 => return Err(Errno::NOPROTOOPT),
+                _ => return Err(Errno::INVAL),
+            },
+            (socket::LEVEL, socket::PRIORITY) => {
+                self.priority = value;
+                return Ok(Some(StreamOption::Band(band_of(value))));
+            }
             _ => return Err(Errno::NOPROTOOPT),
         }
         Ok(None)
@@ -150,6 +171,7 @@ impl Options {
     /// getsockopt(2), at most `len` bytes.
     pub(super) fn get(&self, level: i32, name: i32, len: usize, about: &About<'_>) -> Result<Vec<u8>, Errno> {
         let mut value = match (level, name) {
+            (socket::LEVEL, socket::MAX_PACING_RATE) => pacing_shown(self.pacing, len),
             (socket::LEVEL, socket::LINGER) => {
                 let pair = [i32::from(self.linger.is_some()), self.linger.unwrap_or(0).cast_signed()];
                 pair.into_iter().flat_map(i32::to_ne_bytes).collect()
@@ -187,9 +209,8 @@ impl Options {
             (socket::LEVEL, socket::ACCEPTCONN) => about.is_listening.into(),
             (socket::LEVEL, socket::PROTOCOL) => tcp::LEVEL,
             (socket::LEVEL, socket::DOMAIN) => domain(about.is_v6),
-            (socket::LEVEL, socket::MAX_PACING_RATE) => {
-                self.pacing.map_or(-1, |rate| i32::try_from(rate.bps() / 8).unwrap_or(i32::MAX))
-            }
+            (socket::LEVEL, socket::PRIORITY) => self.priority,
+            (ip::LEVEL, ip::MTU_DISCOVER) | (ipv6::LEVEL, ipv6::MTU_DISCOVER) => self.discover.max(1),
             (tcp::LEVEL, tcp::NODELAY) => self.nodelay.into(),
             (tcp::LEVEL, tcp::CORK) => self.cork.into(),
             (tcp::LEVEL, tcp::QUICKACK) => self.quickack.into(),
@@ -228,6 +249,14 @@ impl Options {
         }
     }
 
+    /// Those of a connection of a listener with `own`: all the same, but that its priority is the usual one, as in Linux.
+    pub(super) fn of_accepted(own: &Arc<Self>) -> Arc<Self> {
+        if own.priority == 0 {
+            return Arc::clone(own);
+        }
+        Arc::new(Self { priority: 0, ..Self::clone(own) })
+    }
+
     /// What goes beside that.
     pub(super) fn beginning(&self) -> Beginning {
         Beginning { bits: self.bits(), shown: self.shown(), later: self.later() }
@@ -239,12 +268,18 @@ impl Options {
         bit(self.lingers().is_some(), LINGERS) | bit(self.oob_inline, OOB_INLINE)
     }
 
+    /// How urgent what it sends is.
+    pub(super) fn band(&self) -> Band {
+        band_of(self.priority)
+    }
+
     /// What it is told once it is there.
     fn later(&self) -> Vec<StreamOption> {
         let hops = self.hops.map(|hops| StreamOption::Hops(Some(hops)));
         let class = (self.traffic_class != 0).then_some(StreamOption::Dscp(self.traffic_class >> 2));
         let cork = self.cork.then_some(StreamOption::Cork(true));
-        hops.into_iter().chain(class).chain(cork).collect()
+        let band = Some(self.band()).filter(|&band| band != Band::Usual).map(StreamOption::Band);
+        hops.into_iter().chain(class).chain(cork).chain(band).collect()
     }
 
     /// What was set and is not as it was, as words; `bits` are the options that the program keeps itself.
@@ -274,6 +309,7 @@ impl Options {
         add("congestion", self.congestion.map(|it| it.word().to_owned()));
         add("max_pacing_rate", self.pacing.map(|rate| format!("{}bps", rate.bps())));
         add("ttl", self.hops.map(|hops| hops.to_string()));
+        add("priority", (self.priority != 0).then(|| self.priority.to_string()));
         add("tos", (self.traffic_class != 0).then(|| format!("{:#04x}", self.traffic_class)));
         words
     }
@@ -337,6 +373,10 @@ mod tests {
             (0, 2, 255, Ok(255)),
             (0, 2, 256, Err(Errno::INVAL)),
             (41, 26, 1, Ok(1)),
+            (1, 12, 6, Ok(6)),
+            (0, 10, 2, Ok(2)),
+            (0, 10, 0, Err(Errno::NOPROTOOPT)),
+            (0, 10, 6, Err(Errno::INVAL)),
             (6, 23, 5, Err(Errno::NOPROTOOPT)),
             (17, 1, 1, Err(Errno::NOPROTOOPT)),
         ] {
@@ -354,7 +394,12 @@ mod tests {
         assert_eq!(options.rings(ABOUT.usual), StreamConfig { send_capacity: 1000, recv_capacity: 2048 });
         assert_eq!(options.first().tuning, Tuning { send: true, receive: false }, "SO_RCVBUF was set");
         assert_eq!(options.bits(), request::NODELAY);
-        let words = "reuseaddr v6only cork keepalive=30s,60s,8 linger=0s rcvbuf=2048 congestion=bbr ttl=255";
+        let words = "reuseaddr v6only cork keepalive=30s,60s,8 linger=0s rcvbuf=2048 congestion=bbr ttl=255 priority=6";
         assert_eq!(options.spelled(request::CORK).join(" "), words);
+        assert_eq!(options.band(), Band::Urgent);
+        let own = Arc::new(options);
+        let accepted = Options::of_accepted(&own);
+        assert_eq!((accepted.band(), accepted.hops), (Band::Usual, own.hops));
+        assert!(Arc::ptr_eq(&accepted, &Options::of_accepted(&accepted)), "what is alike is shared");
     }
 }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firelane_lane::{DatagramKind, Sharing};
+use firelane_lane::{DatagramKind, Sharing, StreamOption};
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Place, SocketId, State};
 use firelane_shm::layout::TAKEN;
 use firelane_socket::{Accepted, AnyEnd, Names, StreamConfig};
@@ -19,7 +19,7 @@ use super::Owner;
 use super::arena::ProgramArena;
 use super::datagram_options::{DatagramOptions, Setting};
 use super::datagrams::{Datagrams, Wanted};
-use super::numbers::{ip, ipv6};
+use super::numbers::{ip, ipv6, may_have_priority, socket};
 use super::options::{About, Options};
 use super::pairs::Pair;
 use super::stream::{Asked, Stream};
@@ -138,6 +138,8 @@ impl Socket {
         if let Some(made) = made {
             made.set(&stack, &self.arena, &setting).map_err(errno)?;
             made.set(&stack, &self.arena, &Setting::Program(options.bits())).map_err(errno)?;
+            // A TOS has a priority of its own.
+            made.set(&stack, &self.arena, &options.band()).map_err(errno)?;
         }
         Ok(Answer::Done)
     }
@@ -250,7 +252,8 @@ impl Socket {
         let AnyEnd::There(hold) = accepted.stream else {
             unreachable!("the listener was made with an arena");
         };
-        let stream = Stream::accept(fabric, &self.arena, hold, rings, self.options.beginning());
+        let options = Options::of_accepted(&self.options);
+        let stream = Stream::accept(fabric, &self.arena, hold, rings, options.beginning());
         let made = pair().inspect_err(|_| {
             stream.close(fabric, true);
             self.arena.remove(&stream);
@@ -264,7 +267,7 @@ impl Socket {
             stack: self.stack.clone(),
             arena: Arc::clone(&self.arena),
             owner: Arc::clone(&self.owner),
-            options: Arc::clone(&self.options),
+            options,
             is_arrival: true,
             is_ahead: false,
             role: Role::Stream(stream, None),
@@ -281,6 +284,12 @@ impl Socket {
 
     /// setsockopt(2).
     pub(super) fn set_option(&mut self, level: i32, name: i32, value: &[u8]) -> Result<Answer, Errno> {
+        if (level, name) == (socket::LEVEL, socket::PRIORITY)
+            && let Some(&priority) = value.first_chunk()
+            && !may_have_priority(i32::from_ne_bytes(priority), self.owner.user)
+        {
+            return Err(Errno::PERM);
+        }
         if matches!(self.role, Role::Datagrams(..)) {
             return self.set_datagram_option(level, name, value);
         }
@@ -290,6 +299,9 @@ impl Socket {
         }
         if let (Role::Stream(stream, _), Some(option)) = (&self.role, told) {
             stream.set_option(&self.stack.inner.fabric, option);
+            if (level, name) == (ip::LEVEL, ip::TOS) {
+                stream.set_option(&self.stack.inner.fabric, StreamOption::Band(self.options.band()));
+            }
         }
         Ok(Answer::Done)
     }

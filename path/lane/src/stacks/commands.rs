@@ -58,8 +58,8 @@ impl<D> Inside<'_, D> {
                     StreamOption::UnsentLimit(limit) => {
                         conn.limit_unsent(limit);
                         inside.relieve(id);
-                        return Some(Disposition::default());
                     }
+                    StreamOption::Band(band) => conn.band = band,
                     StreamOption::Hops(hops) => conn.set_hops(hops),
                     StreamOption::Dscp(dscp) => conn.set_dscp(dscp & DSCP_MAX),
                 }

@@ -8,7 +8,7 @@
 use core::cmp::Reverse;
 use core::net::SocketAddr;
 use core::num::NonZeroU8;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use firelane_classify::Tuple;
@@ -19,6 +19,7 @@ use firelane_tcp::{AtRest, Connection, Rings, State, TcpConfig};
 use firelane_units::{Bytes, ConnId, Instant, LinkId, NetstackId, Port, SocketId, StepListId};
 use firelane_wire::{Ecn, IpProtocol};
 
+use super::bands::{Band, Bands};
 use super::credit::Allowance;
 use super::local::Passed;
 use crate::fusion::Fusion;
@@ -43,6 +44,8 @@ pub(crate) struct Conn {
     /// What the program chose for its packets: DiffServ, and the hop limit if it is not the link's.
     dscp: u8,
     hops: Option<NonZeroU8>,
+    /// Whether what it sends goes before others', or behind.
+    pub(super) band: Band,
     /// The end is near: what follows when nothing is left to send.
     pub(crate) leaving: Leaving,
     /// Whose its peer is, as far as a netstack is known: its own, or another on the same switch (`across.rs`).
@@ -132,6 +135,7 @@ impl Conn {
             peers: netstack,
             steps: StepLists::TCP,
             is_dirty: false,
+            band: Band::default(),
             is_patient: false,
             dscp: 0,
             hops: None,
@@ -375,7 +379,7 @@ impl Conn {
 pub(crate) struct Conns {
     pub(crate) slab: Slab<Conn>,
     wheel: Wheel,
-    dirty: VecDeque<ConnId>,
+    dirty: Bands<ConnId>,
     /// Those whose ACK waits for the next turn, so that the program's answer may carry it.
     patient: Vec<ConnId>,
     /// Those that wait for their flow's limit, and until when.
@@ -401,7 +405,7 @@ impl Conns {
         Self {
             slab: Slab::new(),
             wheel: Wheel::new(now),
-            dirty: VecDeque::new(),
+            dirty: Bands::default(),
             patient: Vec::new(),
             limited: BinaryHeap::new(),
             blocked: Vec::new(),
@@ -439,7 +443,7 @@ impl Conns {
             && !conn.is_dirty
         {
             conn.is_dirty = true;
-            self.dirty.push_back(id);
+            self.dirty.push(conn.band, id);
         }
     }
 
@@ -475,7 +479,7 @@ impl Conns {
 
     /// The next dirty connection; it is clean from here on.
     pub(crate) fn next_dirty(&mut self) -> Option<ConnId> {
-        while let Some(id) = self.dirty.pop_front() {
+        while let Some(id) = self.dirty.pop() {
             // A place may have been emptied, and taken by a successor that has an entry of its own.
             if let Some(conn) = self.slab.get_mut(id)
                 && core::mem::take(&mut conn.is_dirty)

@@ -13,7 +13,9 @@ use firelane_socket::{DatagramSlot, Flags, Ready, SocketError};
 use firelane_udp::{Binding, Datagram, UdpTable, free_port, receive};
 use firelane_units::{DropReason, LinkId, Port, SocketId};
 
+use super::bands::Band;
 use super::inbound::Inside;
+use super::pace::Pace;
 use super::shard::Shard;
 use crate::common::Common;
 use crate::message::{Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault};
@@ -33,6 +35,7 @@ pub(crate) struct DatagramSocket {
     /// The only link that it speaks over.
     pub(super) link: Option<LinkId>,
     pub(super) options: DatagramOptions,
+    pub(super) pace: Pace,
     /// It has something to send and stands in the list of those that do.
     pub(super) is_dirty: bool,
     /// The last record of its receive queue is open, and it stands in the list of those of which that is so.
@@ -53,6 +56,8 @@ pub(super) struct DatagramOptions {
     joins: bool,
     /// Its program is told of each error over IPv4, and over IPv6.
     hears: [bool; 2],
+    /// Whether what it sends goes before others', or behind.
+    pub(super) band: Band,
     /// Records of echoes have ICMP's header.
     pub(super) has_header: bool,
 }
@@ -70,6 +75,7 @@ impl Default for DatagramOptions {
             dont_fragment: false,
             joins: false,
             hears: [false; 2],
+            band: Band::default(),
             has_header: false,
         }
     }
@@ -82,6 +88,11 @@ impl Shard {
             DatagramKind::Udp => &mut self.udp,
             DatagramKind::Echo => &mut self.echoes,
         }
+    }
+
+    /// How urgent what a socket sends is.
+    pub(super) fn band_of(&self, socket: SocketId) -> Band {
+        self.datagrams.get(socket.index()).map_or(Band::default(), |place| place.options.band)
     }
 
     /// The netstack ends: whoever waits at a socket is told.
@@ -136,6 +147,7 @@ impl<D> Inside<'_, D> {
                     kind,
                     link,
                     options: DatagramOptions::default(),
+                    pace: Pace::default(),
                     is_dirty: false,
                     is_joining: false,
                 };
@@ -365,6 +377,8 @@ impl<D> Inside<'_, D> {
             DatagramOption::ReceiveOffload(on) => place.options.joins = on,
             DatagramOption::ReceiveQueue(bytes) => place.slot.recv.set_capacity(bytes),
             DatagramOption::Faults { v4, v6 } => place.options.hears = [v4, v6],
+            DatagramOption::Band(band) => place.options.band = band,
+            DatagramOption::PacingLimit(rate) => place.pace.set(rate),
             DatagramOption::WholeMessages(on) => place.options.has_header = on,
         }
         place.route = None;

@@ -12,7 +12,7 @@ use firelane_frame::{Envelope, Frame, SEGMENTS_MAX, SegmentKind, Segmentation};
 use firelane_ip::{Egress, Upper};
 use firelane_socket::{Flags, Ready, SocketError, Torn};
 use firelane_udp::{ChecksumWork, append_payload, encode};
-use firelane_units::{Direction, DropReason, Instant, Port, SocketId};
+use firelane_units::{Bytes, Direction, DropReason, Instant, Port, SocketId};
 use firelane_wire::{Ecn, IpProtocol, Ipv4View, Ipv6View, UdpView};
 
 use super::datagrams::{DatagramOptions, DatagramSocket};
@@ -62,7 +62,7 @@ impl<D> Inside<'_, D> {
             let has_storage = place.slot.send.attach();
             if !place.is_dirty {
                 place.is_dirty = true;
-                self.shard.dirty_datagrams.push_back(socket);
+                self.shard.dirty_datagrams.push(place.options.band, socket);
             }
             if has_storage {
                 self.tell_datagrams(socket, Ready::WRITABLE);
@@ -76,12 +76,12 @@ impl<D> Inside<'_, D> {
             && at <= self.common.now
         {
             self.shard.limited_datagrams.pop_front();
-            self.shard.dirty_datagrams.push_back(socket);
+            self.shard.dirty_datagrams.push(self.shard.band_of(socket), socket);
         }
         for _ in 0..self.shard.dirty_datagrams.len() {
-            let Some(socket) = self.shard.dirty_datagrams.pop_front() else { return };
+            let Some(socket) = self.shard.dirty_datagrams.pop() else { return };
             match self.send_datagrams(socket, links) {
-                Pause::Again => self.shard.dirty_datagrams.push_back(socket),
+                Pause::Again => self.shard.dirty_datagrams.push(self.shard.band_of(socket), socket),
                 Pause::Until(at) => {
                     let list = &mut self.shard.limited_datagrams;
                     let place = list.partition_point(|&(other, _)| other <= at);
@@ -153,6 +153,9 @@ impl<D> Inside<'_, D> {
         envelope.peer.set_ip(envelope.peer.ip().to_canonical());
         let (mut egress, local) = self.way_of(socket, &envelope)?;
         let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
+        if let Some(until) = place.pace.not_before(self.common.now) {
+            return Err(Unsent::Until(until));
+        }
         // Flows know ports, which an echo has none of: it waits on the link side, if a limit holds it.
         if place.kind == DatagramKind::Udp
             && let Some(until) = self.not_before(&egress, local, envelope.peer, links)
@@ -177,7 +180,11 @@ impl<D> Inside<'_, D> {
         if letter.upper.hops == Some(0) {
             return Ok(());
         }
-        self.send_copy(socket, &letter, &mut egress)
+        self.send_copy(socket, &letter, &mut egress)?;
+        if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
+            place.pace.passed(self.common.now, octets_of(&letter, &egress));
+        }
+        Ok(())
     }
 
     /// Sends a socket's first record over one way.
@@ -277,6 +284,13 @@ fn check_segments(envelope: &Envelope, len: usize, egress: &Egress) -> Result<()
     let packet = header + UdpView::HEADER_LEN + usize::from(envelope.segment);
     let is_too_long = envelope.segments(len) > SEGMENTS_MAX || packet > usize::from(egress.mtu.bytes());
     if is_too_long { Err(SocketError::MessageTooLong) } else { Ok(()) }
+}
+
+/// What a record is in packets, with their headers.
+fn octets_of(letter: &Letter, egress: &Egress) -> Bytes {
+    let header = if egress.dst.is_ipv4() { Ipv4View::HEADER_LEN } else { Ipv6View::HEADER_LEN };
+    let packets = letter.envelope.segments(letter.len);
+    Bytes((letter.len + packets * (header + UdpView::HEADER_LEN)) as u64)
 }
 
 /// What IP is told: what stands on the record counts more than what the socket has.

@@ -6,6 +6,7 @@
 
 mod across;
 mod admission;
+mod bands;
 mod commands;
 mod conn;
 mod credit;
@@ -23,12 +24,15 @@ mod local;
 mod onward;
 mod open;
 mod outbound;
+mod pace;
 mod passage;
 mod shard;
 mod translated;
 mod tune;
 mod tunneled;
 mod view;
+
+pub use bands::Band;
 
 use core::net::IpAddr;
 

@@ -17,6 +17,7 @@ use firelane_units::{DropCounters, Instant, LaneId, LinkId, Port, SocketId};
 use firelane_wire::IpProtocol;
 
 use super::admission::SocketFilters;
+use super::bands::Bands;
 use super::datagrams::DatagramSocket;
 use super::filtered::Gate;
 use super::ip_config;
@@ -68,7 +69,7 @@ pub(crate) struct Shard {
     /// Storage for the sockets that hear one datagram.
     pub(crate) listeners_of_many: Vec<SocketId>,
     /// Datagram sockets with something to send.
-    pub(crate) dirty_datagrams: VecDeque<SocketId>,
+    pub(crate) dirty_datagrams: Bands<SocketId>,
     /// Datagram sockets with a record that is not shown yet.
     pub(crate) joining_datagrams: Vec<SocketId>,
     /// Those that wait for a limit, in order of time.
@@ -116,7 +117,7 @@ impl Shard {
             drops: DropCounters::default(),
             datagrams: Dense::new(),
             listeners_of_many: Vec::new(),
-            dirty_datagrams: VecDeque::new(),
+            dirty_datagrams: Bands::default(),
             joining_datagrams: Vec::new(),
             limited_datagrams: VecDeque::new(),
             links: Vec::new(),

@@ -1,5 +1,5 @@
 """splice(2) between pipes and TCP sockets: a line for each case, which is the kernel's too, and bytes that must be whole."""
-import errno, fcntl, hashlib, os, signal, socket, struct, sys, threading, time
+import ctypes, errno, fcntl, hashlib, os, signal, socket, struct, sys, threading, time
 
 HOST = sys.argv[1]
 NONBLOCK, MOVE, MORE = 2, 1, 4
@@ -53,6 +53,15 @@ def wrong_calls():
     yield "offsets", tried(s, read, 9, offset_dst=0), tried(s, file, 9, offset_dst=0)
     yield "fresh", tried(fresh.fileno(), write, 9), tried(read, fresh.fileno(), 9)
     yield "listening", tried(listener.fileno(), write, 9), tried(read, listener.fileno(), 9)
+    libc = ctypes.CDLL(None, use_errno=True)
+    piece = ctypes.create_string_buffer(struct.pack("PN", ctypes.addressof(ctypes.create_string_buffer(b"text")), 4))
+
+    def called(name, *arguments):
+        return libc[name](*arguments) if libc[name](*arguments) >= 0 else errno.errorcode[ctypes.get_errno()]
+
+    yield "tee", called("tee", s, write, 9, 0), called("tee", read, s, 9, 0), called("tee", s, client.fileno(), 9, 0)
+    yield "tee", called("tee", fresh.fileno(), write, 9, 0), called("tee", read, listener.fileno(), 9, 0)
+    yield "vmsplice", called("vmsplice", s, piece, 1, 0), called("vmsplice", fresh.fileno(), piece, 1, 0)
     yield "still there", server.recv(9), os.read(read, 9)
 
 

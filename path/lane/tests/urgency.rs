@@ -1,0 +1,119 @@
+//! Which socket sends first where there is too much (SO_PRIORITY), and how fast a datagram socket may (SO_MAX_PACING_RATE).
+
+mod support;
+
+use std::time::Duration;
+
+use firelane_lane::{Band, Control, DatagramOption, LaneMessage, SocketCommand, StreamOption};
+use firelane_socket::{DatagramEnd, StreamEnd};
+use firelane_units::{BitRate, FlowId, LaneId, Mtu, NetstackId, SocketId};
+use support::*;
+
+const SERVER: &str = "10.0.0.2:9";
+
+/// Changes an option of a datagram socket of netstack 1.
+fn set(world: &mut World, end: &DatagramEnd, socket: u32, option: DatagramOption) {
+    let lane: LaneId = end.send.shared().lane();
+    let command = SocketCommand::SetDatagramOption(SocketId(socket), option);
+    let (now, message) = (world.now, LaneMessage::Socket(NetstackId(1), command));
+    world.lanes[lane.index()].on_message(now, message);
+}
+
+/// Who sent what has come, in order.
+fn senders(server: &mut DatagramEnd) -> Vec<u16> {
+    let mut buffer = [0; 2000];
+    std::iter::from_fn(|| server.recv.recv(&mut buffer).unwrap()).map(|it| it.envelope.peer.port()).collect()
+}
+
+#[test]
+fn datagrams_that_wait_for_the_lane_go_in_the_order_of_their_bands() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let mut server = world.bind(2, 1, 0, SERVER);
+    let bands = [(5003, Band::Bulk), (5002, Band::Usual), (5001, Band::Urgent)];
+    let mut ends: Vec<DatagramEnd> =
+        bands.iter().map(|(port, _)| world.bind(1, *port, 0, &format!("10.0.0.1:{port}"))).collect();
+    for (end, (port, band)) in ends.iter_mut().zip(bands) {
+        set(&mut world, end, port, DatagramOption::Band(band));
+        world.send_to(end, port, SERVER.parse().unwrap(), b"first");
+    }
+    world.run();
+    assert_eq!(senders(&mut server).len(), 3, "the neighbour is known");
+    for _ in 0..12 {
+        for (end, (port, _)) in ends.iter_mut().zip(bands) {
+            world.send_to(end, port, SERVER.parse().unwrap(), &[0; 1000]);
+        }
+    }
+    world.run();
+    let order = senders(&mut server);
+    assert_eq!(order.len(), 36);
+    assert!(order.is_sorted(), "{order:?}");
+    world.check_conservation();
+}
+
+#[test]
+fn streams_that_wait_for_a_limit_go_in_the_order_of_their_bands() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let listener = world.listen(2, 1, "10.0.0.2:80", 8);
+    let mut pairs: Vec<(StreamEnd, StreamEnd)> = Vec::new();
+    for _ in 0..3 {
+        let client = world.connect(1, 0, "10.0.0.2:80");
+        world.run_for(Duration::from_millis(10));
+        pairs.push((client, listener.accept().expect("the handshake is over").stream));
+    }
+    for ((client, _), band) in pairs.iter().zip([Band::Bulk, Band::Usual, Band::Urgent]) {
+        world.command(client, |conn| SocketCommand::SetOption(conn, StreamOption::Band(band)));
+    }
+    world.all(|| Control::SetHome(FlowId(1), Some(LaneId(0))));
+    world.all(|| Control::SetMaxbw(FlowId(1), Some(BitRate::from_mbps(2))));
+    let text = vec![7; 100_000];
+    for (client, _) in &mut pairs {
+        assert_eq!(world.write(client, &text), Ok(text.len()));
+    }
+    // When each has come as a whole.
+    let mut got = [0; 3];
+    let mut ended = Vec::new();
+    let mut buffer = vec![0; 1 << 16];
+    while ended.len() < 3 {
+        world.run_for(Duration::from_millis(10));
+        for (at, (_, server)) in pairs.iter_mut().enumerate() {
+            while let Ok(count) = world.read(server, &mut buffer) {
+                got[at] += count;
+            }
+            if got[at] == text.len() && !ended.contains(&at) {
+                ended.push(at);
+                if ended.len() == 1 {
+                    assert!(at == 2 && got[0] < text.len() / 2, "{got:?} when the first has ended");
+                }
+            }
+        }
+    }
+    assert_eq!(ended, [2, 1, 0], "the urgent one first, the bulk last");
+    world.check_conservation();
+}
+
+#[test]
+fn a_paced_socket_sends_no_faster_and_no_slower() {
+    let mut world = two_stacks(1, Mtu::ETHERNET);
+    let mut server = world.bind(2, 1, 0, SERVER);
+    let mut client = world.bind(1, 7, 0, "10.0.0.1:5000");
+    world.send_to(&mut client, 7, SERVER.parse().unwrap(), b"first");
+    world.run();
+    assert_eq!(senders(&mut server).len(), 1);
+    // 125 kB a second: 1,000 octets with headers every 8 ms.
+    set(&mut world, &client, 7, DatagramOption::PacingLimit(Some(BitRate::from_mbps(1))));
+    for _ in 0..50 {
+        world.send_to(&mut client, 7, SERVER.parse().unwrap(), &[0; 972]);
+    }
+    let mut come = 0;
+    for turn in 1..=5 {
+        world.run_for(Duration::from_millis(80));
+        come += senders(&mut server).len();
+        assert!((turn * 10..=turn * 10 + 1).contains(&come), "{come} after {turn} times 80 ms");
+    }
+    world.send_to(&mut client, 7, SERVER.parse().unwrap(), &[0; 972]);
+    world.send_to(&mut client, 7, SERVER.parse().unwrap(), &[0; 972]);
+    set(&mut world, &client, 7, DatagramOption::PacingLimit(None));
+    world.run_for(Duration::from_millis(20));
+    assert_eq!(senders(&mut server).len() + come, 52, "without a rate nothing waits");
+    world.check_conservation();
+}
