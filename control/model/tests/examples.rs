@@ -36,5 +36,5 @@ fn the_manual_shows_a_file_that_is_right() {
     let page = include_str!("../../../docs/man/firelane.toml.5.md");
     let text = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let model = Model::from_toml("firelane.toml.5.md", text).unwrap_or_else(|faults| panic!("{faults:#?}"));
-    assert_eq!(model.link_names().count(), 6);
+    assert_eq!(model.link_names().count(), 7);
 }
