@@ -46,10 +46,14 @@ pub mod way {
     pub const INDIRECT: u64 = 32;
     /// Daemon: the writer needs credit (J8).
     pub const LIMITED: u64 = 256;
+    /// Daemon: how often a limit has begun, in sixteen bits.
+    pub(super) const AGE: u64 = 0xffff << 16;
+    /// Once more.
+    pub(super) const AGE_ONE: u64 = 1 << 16;
     /// Writer: above, the lower half of how much it has written.
     pub(super) const WRITTEN_SHIFT: u32 = 32;
 }
-use way::{CLOSED, INDIRECT, JOINED, LIMITED, OFFERED, OPEN, WRITTEN_SHIFT};
+use way::{AGE, AGE_ONE, CLOSED, INDIRECT, JOINED, LIMITED, OFFERED, OPEN, WRITTEN_SHIFT};
 
 /// How much is published at a time, so that a reader begins while the rest is copied.
 const CHUNK: usize = 32 << 10;
@@ -222,6 +226,9 @@ impl Joint {
     pub fn begin_limit(&self, at: usize) -> u64 {
         let side = &self.sides[at];
         side.granted.store(side.written(), Ordering::SeqCst);
+        // Another age: who has seen the credit of an earlier limit must look again, though the word would be as it was then.
+        let state = side.state.load(Ordering::Acquire);
+        side.state.fetch_xor((state ^ state.wrapping_add(AGE_ONE)) & AGE, Ordering::SeqCst);
         let written = side.whole(side.state.fetch_or(LIMITED, Ordering::SeqCst));
         side.granted.store(written, Ordering::SeqCst);
         written
@@ -490,7 +497,7 @@ impl<'a, M: Storage> Beside<'a, M> {
                     return Some(Ok(part));
                 }
                 // Flags have changed: nobody else writes the count.
-                Err(there) if (there ^ state) & LIMITED == 0 => state = there,
+                Err(there) if (there ^ state) & (LIMITED | AGE) == 0 => state = there,
                 Err(_) => return self.write_part(own_tail, pieces, done, len),
             }
         }
