@@ -2,7 +2,7 @@
 //! what comes to the netstack in a tunnel's protocol loses it and arrives again, by the tunnel's port.
 //!
 //! A tunnel is a link like others: a switch with two ports, one of which the netstack has as its interface, while the tunnel is the
-//! other one's user ([`PortUser::Tunnel`](crate::PortUser::Tunnel)). So flows, limits, captures and counters see it as any link, and a
+//! other one's user ([`PortUser::Tunnel`]). So flows, limits, captures and counters see it as any link, and a
 //! netstack without tunnels asks nothing for them. What arrives from outside has no ports and comes to the netstack's home lane; what
 //! is inside goes on from there as if a device had brought it, to the lane that has its connection. What leaves enters the tunnel in
 //! the lane that made it, unless the tunnel's packets have numbers. The tables are `path/tunnel`'s, the errors `path/ip/src/tunnel.rs`.
