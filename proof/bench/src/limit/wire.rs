@@ -120,7 +120,9 @@ pub(crate) fn play_sink() -> Result<()> {
         let span = Duration::from_millis(millis.parse()?);
         let stream = match from.first() {
             None => None,
-            Some(address) => Some(begin_down(address.parse()?)?),
+            // Only calls of libc reach a netstack; what goes through the kernel chooses its congestion control.
+            Some(address) if interface == READ => Some(begin_down(TcpStream::connect(address)?)?),
+            Some(address) => Some(begin_down(kernel::connect(address.parse()?)?)?),
         };
         let reader = match &stream {
             None => None,
@@ -170,9 +172,8 @@ fn sample(
     Ok(numbers)
 }
 
-/// Connects to a `stream-server`, which waits for what it is to do.
-fn begin_down(address: SocketAddr) -> Result<TcpStream> {
-    let mut stream = kernel::connect(address)?;
+/// Tells a `stream-server`, which waits for what it is to do.
+fn begin_down(mut stream: TcpStream) -> Result<TcpStream> {
     stream.write_all(&((WRITE_BYTES as u64) << 2 | Use::Bulk as u64).to_le_bytes())?;
     Ok(stream)
 }
