@@ -400,18 +400,10 @@ proptest! {
         world.command(client, SocketCommand::Shutdown);
         world.command(server, SocketCommand::Shutdown);
         for (end, from) in [(server, 1), (client, 0)] {
-            let mut bytes = vec![0; 1 << 20];
-            for _ in 0..1000 {
-                match world.read(end, &mut bytes) {
-                    Ok(0) => break,
-                    Ok(count) => {
-                        prop_assert!(bytes[..count] == pattern(read[from], count));
-                        read[from] += count;
-                    }
-                    Err(error) => prop_assert_eq!(error, ReadError::WouldBlock),
-                }
-                world.run_for(Duration::from_millis(10));
-            }
+            world.read_to_end(end, |bytes| {
+                assert!(bytes == pattern(read[from], bytes.len()));
+                read[from] += bytes.len();
+            });
             prop_assert_eq!(read[from], written[from]);
         }
         pair.world.check_conservation();

@@ -368,18 +368,10 @@ proptest! {
         world.command(client, SocketCommand::Shutdown);
         world.command(server, SocketCommand::Shutdown);
         for (end, at) in [(server, 0), (client, 1)] {
-            let mut bytes = vec![0; 1 << 20];
-            for _ in 0..1000 {
-                match world.read(end, &mut bytes) {
-                    Ok(0) => break,
-                    Ok(count) => {
-                        prop_assert!(bytes[..count] == pattern(read[at], count));
-                        read[at] += count;
-                    }
-                    Err(error) => prop_assert_eq!(error, ReadError::WouldBlock),
-                }
-                world.run_for(Duration::from_millis(10));
-            }
+            world.read_to_end(end, |bytes| {
+                assert!(bytes == pattern(read[at], bytes.len()));
+                read[at] += bytes.len();
+            });
             prop_assert_eq!(read[at], written[at]);
         }
         pair.world.check_conservation();

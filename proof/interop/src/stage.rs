@@ -1,7 +1,8 @@
 //! Where unmodified programs are tested: a real daemon with a netstack for them, and the kernel's beside it.
 //!
 //! [`On::Firelane`] is the netstack `web`, whose programs `firelane run` starts; [`On::Kernel`] is a network namespace
-//! on the same switch, and [`On::Neighbour`] another netstack there, where a test asks for one. What a program leaves behind in the daemon is counted in descriptors: each socket has one.
+//! on the same switch, and [`On::Neighbour`] another netstack there, where a test asks for one. What a program leaves behind
+//! in the daemon is counted in descriptors: each socket has one.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! The two ends of a connection and what stands between them, where both are in this lane.
 //!
 //! They are of one netstack, or of two whose VNICs are on one switch (`fusion=on`). What goes from the one to the other is
-//! what the VNIC with its address sends, and what the one with the other's address gets: flows count it, limits and properties of both
-//! have a say. Connections of two netstacks are fused only if their segments would pass nobody else: no router, no filter, no
+//! what the VNIC with its address sends, and what the one with the other's address gets: flows count it, limits and properties
+//! of both have a say. Connections of two netstacks are fused only if their segments would pass nobody else: no router, no filter, no
 //! translation. `fusion.rs` does the fusing.
 
 use firelane_classify::Tuple;

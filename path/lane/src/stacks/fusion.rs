@@ -1,8 +1,8 @@
 //! TCP Fusion in the lane: which connections are fused, when, and what else happens to them meanwhile.
 //!
 //! Both ends of a connection of one netstack with itself are in one lane, because steering is symmetric; those of two
-//! netstacks are if both have their sockets in the same lanes (`across.rs`). When nothing is under way between them, each peer has what the other sent, and the applications are lent the rings; from then on
-//! bytes do not pass the lane. It keeps what is rare: shutdown, close, reset, options, clocks. What needs segments (a
+//! netstacks are if both have their sockets in the same lanes (`across.rs`). When nothing is under way between them, each peer
+//! has what the other sent, and the applications are lent the rings; from then on bytes do not pass the lane. It keeps what is rare: shutdown, close, reset, options, clocks. What needs segments (a
 //! FIN, a change of mind) asks the rings back first; TCP goes on from the cursor that was reached. The states are
 //! `fusion.rs`'.
 

@@ -540,6 +540,20 @@ impl World {
         self.mail.ready.extend(nudge.wake);
     }
 
+    /// Reads what still comes to an end until its peer's FIN, and shows it piece by piece; time passes meanwhile.
+    pub fn read_to_end(&mut self, end: &mut StreamEnd, mut show: impl FnMut(&[u8])) {
+        let mut bytes = vec![0; 1 << 20];
+        for _ in 0..1000 {
+            match self.read(end, &mut bytes) {
+                Ok(0) => return,
+                Ok(count) => show(&bytes[..count]),
+                Err(error) => assert_eq!(error, ReadError::WouldBlock),
+            }
+            self.run_for(Duration::from_millis(10));
+        }
+        panic!("the end never comes");
+    }
+
     /// Sends `bytes` from one end and reads them at the other; time passes when nothing else does.
     pub fn transfer(&mut self, from: &mut StreamEnd, to: &mut StreamEnd, bytes: &[u8]) {
         let (mut sent, mut got) = (0, Vec::with_capacity(bytes.len()));
