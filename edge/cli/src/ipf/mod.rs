@@ -66,7 +66,10 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         true => would_change(session, &request),
         false => session.api.change(&request),
     };
-    done.map_err(|error| told(session, &files, &what, &error))
+    done.map_err(|error| {
+        let place = files.iter().find_map(|file| Some((file.name.clone(), file.line_of(&error.value)?)));
+        told(session, ("filter", place), &what, &error)
+    })
 }
 
 /// The directions of `-F`'s letter.
@@ -99,10 +102,14 @@ fn would_change(session: &mut Session<'_>, request: &ChangeRequest) -> Result<()
     Store { active, persistent }.changed(request).map(drop)
 }
 
-/// A refusal that is about a rule of the files is told of its line.
-fn told(session: &mut Session<'_>, files: &[IpfFile], what: &str, error: &ApiError) -> Failure {
-    let is_of_rules = error.field.rsplit('.').next() == Some("filter");
-    let place = files.iter().find_map(|file| Some((file.name.clone(), file.line_of(&error.value)?)));
+/// A refusal that is about a rule, as the field `of` says, is told of the rule's file and line, if it stands in one.
+fn told(
+    session: &mut Session<'_>,
+    (of, place): (&str, Option<(String, usize)>),
+    what: &str,
+    error: &ApiError,
+) -> Failure {
+    let is_of_rules = error.field.rsplit('.').next() == Some(of);
     match place.filter(|_| is_of_rules) {
         Some((file, line)) => {
             let before = match error.status {

@@ -5,11 +5,11 @@
 
 use std::path::Path;
 
-use firelane_api::{ApiError, Change, ChangeRequest, NatChange, NatInfo, NatSession, NatTotals, Status};
-use firelane_model::{FileError, IpnatFile, MODEL_TEXT_MAX, NetstackName};
+use firelane_api::{Change, ChangeRequest, NatChange, NatInfo, NatSession, NatTotals};
+use firelane_model::{IpnatFile, MODEL_TEXT_MAX, NetstackName};
 use serde::Serialize;
 
-use super::{call_of, say, would_change};
+use super::{call_of, say, told, would_change};
 use crate::common::{Call, netstack, read_text};
 use crate::getopt::{Opt, flag, value};
 use crate::session::{Failure, Session, die, die_status};
@@ -90,28 +90,14 @@ fn change(
     let request = ChangeRequest { temporary: call.args.has('t'), change };
     let done = if only_asks { would_change(session, &request) } else { session.api.change(&request) };
     let what = format!("cannot change the translation of netstack {netstack}");
-    done.map_err(|error| told(session, file, &what, &error))?;
+    done.map_err(|error| {
+        let place = file.and_then(|file| Some((file.name.clone(), file.line_of(&error.value)?)));
+        told(session, ("nat", place), &what, &error)
+    })?;
     if clears {
         writeln!(session.out, "{} entries cleared from NAT list", before.rules.len())?;
     }
     Ok(())
-}
-
-/// A refusal that is about a rule of the file is told of its line.
-fn told(session: &mut Session<'_>, file: Option<&IpnatFile>, what: &str, error: &ApiError) -> Failure {
-    let is_of_rules = error.field.rsplit('.').next() == Some("nat");
-    let place = file.and_then(|file| Some((file.name.clone(), file.line_of(&error.value)?)));
-    match place.filter(|_| is_of_rules) {
-        Some((file, line)) => {
-            let before = match error.status {
-                Status::TemporaryBelow => format!("{}: ", error.status.text()),
-                _ => String::new(),
-            };
-            let message = format!("{:?}: {before}{}", error.value, error.allowed);
-            say(session, &[FileError { file, line, message }])
-        }
-        None => die_status(what, error),
-    }
 }
 
 /// What a program gets.
