@@ -5,17 +5,14 @@
 //! far interface counted is the result. The same frames through a bare pair show what the generator costs.
 
 use std::fs;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use firelane_interop::Sandbox;
 
+use crate::burst::Burst;
 use crate::cpu;
 use crate::peer::{self, Peer, Place, Result};
 
-/// Frames per system call, as many as a lane fetches at once.
-const CHAIN: usize = 64;
 const FRAME_BYTES: usize = 64;
 
 /// Two veth pairs with a bridge between their near ends, and a third pair on its own.
@@ -93,8 +90,8 @@ pub(crate) fn play_sender(args: &[&str]) -> Result<()> {
         let &[from, to, millis] = words else { return Err("FROM TO MILLIS".into()) };
         let span = Duration::from_millis(millis.parse()?);
         // The destination speaks once, so that a bridge on the way knows where it is.
-        Burst::new(to, [2, 8, 0x20, 0, 0, 1], [2, 8, 0x20, 0, 0, 2])?.send()?;
-        let mut burst = Burst::new(from, [2, 8, 0x20, 0, 0, 2], [2, 8, 0x20, 0, 0, 1])?;
+        Burst::new(to, &frame([2, 8, 0x20, 0, 0, 1], [2, 8, 0x20, 0, 0, 2]))?.send()?;
+        let mut burst = Burst::new(from, &frame([2, 8, 0x20, 0, 0, 2], [2, 8, 0x20, 0, 0, 1]))?;
         let [before, _] = received(to)?;
         let (start, busy) = (Instant::now(), cpu::thread_time());
         while start.elapsed() < span {
@@ -106,6 +103,15 @@ pub(crate) fn play_sender(args: &[&str]) -> Result<()> {
     })
 }
 
+/// A frame of IEEE 802's local experimental EtherType, which no protocol of the far interface's namespace wants.
+fn frame(dst: [u8; 6], src: [u8; 6]) -> [u8; FRAME_BYTES] {
+    let mut frame = [0; FRAME_BYTES];
+    frame[..6].copy_from_slice(&dst);
+    frame[6..12].copy_from_slice(&src);
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame
+}
+
 /// The frames and bytes that an interface of this network namespace has received.
 pub(crate) fn received(interface: &str) -> Result<[u64; 2]> {
     let table = fs::read_to_string("/proc/self/net/dev")?;
@@ -115,72 +121,4 @@ pub(crate) fn received(interface: &str) -> Result<[u64; 2]> {
         (Some(bytes), Some(packets)) => Ok([packets, bytes]),
         _ => Err(format!("{interface} has no counters").into()),
     }
-}
-
-/// A chain of equal frames, ready to be sent again and again.
-struct Burst {
-    socket: OwnedFd,
-    headers: Vec<libc::mmsghdr>,
-    /// What `headers` points to; boxed, so that it stays where it is.
-    _parts: Box<[libc::iovec]>,
-    _frame: Box<[u8]>,
-}
-
-impl Burst {
-    fn new(interface: &str, dst: [u8; 6], src: [u8; 6]) -> Result<Self> {
-        let socket = packet_socket(interface)?;
-        let mut frame: Box<[u8]> = [0u8; FRAME_BYTES].into();
-        frame[..6].copy_from_slice(&dst);
-        frame[6..12].copy_from_slice(&src);
-        // IEEE 802's local experimental EtherType: no protocol of the far interface's namespace wants it.
-        frame[12..14].copy_from_slice(&[0x88, 0xb5]);
-        let part = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
-        let mut parts: Box<[libc::iovec]> = [part; CHAIN].into();
-        let headers = parts.iter_mut().map(|part| {
-            // SAFETY: all zeroes is an `mmsghdr` without name, parts and control data.
-            let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
-            header.msg_hdr.msg_iov = part;
-            header.msg_hdr.msg_iovlen = 1;
-            header
-        });
-        let headers = headers.collect();
-        Ok(Self { socket, headers, _parts: parts, _frame: frame })
-    }
-
-    fn send(&mut self) -> io::Result<()> {
-        let count = self.headers.len() as libc::c_uint;
-        // SAFETY: `headers` holds `count` headers, each of one part of `_parts`, which points to the bytes of
-        // `_frame`; all three live as long as this value and none moves.
-        let sent = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), self.headers.as_mut_ptr(), count, 0) };
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-}
-
-/// A packet socket that only sends, by `interface`, past the queueing discipline (packet(7)).
-fn packet_socket(interface: &str) -> Result<OwnedFd> {
-    // SAFETY: socket(2) takes no pointer; protocol zero receives nothing.
-    let raw = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    if raw < 0 {
-        return Err(io::Error::last_os_error().into());
-    }
-    // SAFETY: socket(2) has just made the descriptor and nobody else owns it.
-    let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-    let probe = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
-    let index = rustix::net::netdevice::name_to_index(&probe, interface)?;
-    // SAFETY: all zeroes is a `sockaddr_ll` of no interface.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as libc::c_ushort;
-    address.sll_ifindex = index.cast_signed();
-    let (yes, word) = (1 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
-    // SAFETY: the kernel reads one integer and one `sockaddr_ll` from live values and keeps no pointer.
-    let failed = unsafe {
-        let bypass = libc::PACKET_QDISC_BYPASS;
-        libc::setsockopt(raw, libc::SOL_PACKET, bypass, std::ptr::from_ref(&yes).cast(), word) < 0
-            || libc::bind(
-                raw,
-                std::ptr::from_ref(&address).cast(),
-                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-            ) < 0
-    };
-    if failed { Err(io::Error::last_os_error().into()) } else { Ok(fd) }
 }

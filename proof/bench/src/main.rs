@@ -10,12 +10,14 @@ mod alloc;
 mod alone;
 mod bridge;
 mod bulk;
+mod burst;
 mod conn_memory;
 mod conn_rate;
 mod cpu;
 mod duel;
 mod filter;
 mod forward;
+mod forward_veth;
 mod fused;
 mod idle;
 mod isolation;
@@ -70,6 +72,11 @@ const BENCHES: &[Bench] = &[
         name: "forward",
         about: "64-byte UDP through a router, ring to ring in one lane, beside DPDK's testpmd",
         run: forward::run,
+    },
+    Bench {
+        name: "forward-veth",
+        about: "64-byte UDP from veth to veth over AF_XDP, beside DPDK's testpmd, and the kernel's own forwarding",
+        run: forward_veth::run,
     },
     Bench {
         name: "filter",

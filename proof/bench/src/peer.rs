@@ -23,6 +23,7 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + S
 pub(crate) fn play(role: &str, args: &[&str]) -> Result<()> {
     match role {
         "bridge-sender" => crate::bridge::play_sender(args),
+        "veth-generator" => crate::forward_veth::play_generator(args),
         "bulk-server" => crate::kernel::play_bulk_server(args),
         "bulk-client" => crate::kernel::play_bulk_client(args),
         "rr-server" => crate::kernel::play_rr_server(args),
@@ -179,7 +180,8 @@ pub(crate) fn tc(sandbox: &Sandbox, netns: &str, line: &str) -> Result<()> {
     run(sandbox, Some(netns), "tc", line)
 }
 
-fn run(sandbox: &Sandbox, netns: Option<&str>, program: &str, line: &str) -> Result<()> {
+/// Runs a program with a line's words inside the sandbox, in the network namespace `netns` if one is named.
+pub(crate) fn run(sandbox: &Sandbox, netns: Option<&str>, program: &str, line: &str) -> Result<()> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let output = sandbox.run(netns, program, &words);
     match output.status.success() {
