@@ -215,6 +215,55 @@ fn tags_stay_in_the_frames() {
     assert_eq!(frame.meta().checksum, Checksum::Partial { start: 38, offset: 6 });
 }
 
+/// Whether the queue's descriptor is readable within so many milliseconds.
+fn wakes(port: &Port, millis: u64) -> bool {
+    let wait = Duration::from_millis(millis).try_into().unwrap();
+    let mut fds = [rustix::event::PollFd::from_borrowed_fd(port.queue.as_fd(), rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&wait)).unwrap() > 0
+}
+
+/// While a lane polls and sends, nothing watches its sockets; what it does not wait for wakes nobody, and what it waits for does.
+#[test]
+fn who_sends_much_is_woken_when_it_sleeps_and_not_before() {
+    if !veth("") {
+        return;
+    }
+    // It would ask for routers and tell of its groups, unasked.
+    for name in ["near", "far"] {
+        fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1").unwrap();
+    }
+    let Some(mut port) = try_open(Wish::Best) else { return };
+    let socket = UdpSocket::bind("10.9.0.2:9").unwrap();
+    for round in 0..3u8 {
+        assert!(!port.queue.notify(false), "nothing waits");
+        port.send((0..64).map(|n| datagram(n, 50)));
+        socket.send_to(&[round; 100], "10.9.0.1:7").unwrap();
+        assert!(!wakes(&port, 20), "round {round}: a lane that polls was woken");
+        assert!(port.queue.notify(true), "round {round}: a frame waits");
+        assert!(wakes(&port, 1000), "round {round}");
+        port.await_frames(1, is_udp);
+        assert!(!port.queue.notify(true));
+        // Somebody else's thread may send much while the lane sleeps.
+        port.send((0..64).map(|n| datagram(n, 50)));
+        let sender = socket.try_clone().unwrap();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            sender.send_to(&[round; 100], "10.9.0.1:7").unwrap();
+        });
+        assert!(wakes(&port, 5000), "round {round}: a lane that sleeps was not woken");
+        port.await_frames(1, is_udp);
+        // What a limit leaves in the device wakes nobody, until it is not left any more.
+        port.queue.leave(true);
+        port.queue.notify(false);
+        socket.send_to(&[round; 100], "10.9.0.1:7").unwrap();
+        assert!(!wakes(&port, 20), "round {round}: woken for what is left");
+        port.queue.leave(false);
+        assert!(port.queue.notify(true) && wakes(&port, 1000), "round {round}");
+        port.await_frames(1, is_udp);
+    }
+    assert_eq!(port.drops.total(), 0);
+}
+
 #[test]
 fn what_is_not_claimed_stays_with_the_kernel() {
     if !veth("") {
