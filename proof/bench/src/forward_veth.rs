@@ -227,8 +227,8 @@ pub(crate) fn play_generator(args: &[&str]) -> Result<()> {
     cpu::bind_to(on)?;
     let mut burst = Burst::new("left", &datagram())?;
     peer::serve(|words| match words {
-        &["judge", ttl] => judge(&mut burst, ttl.parse()?).map(|()| vec![]),
-        &["send", millis] => {
+        ["judge", ttl] => judge(&mut burst, ttl.parse()?).map(|()| vec![]),
+        ["send", millis] => {
             let span = Duration::from_millis(millis.parse()?);
             let ([before, _], begin) = (received("right")?, Clock::now());
             while begin.elapsed() < span {
