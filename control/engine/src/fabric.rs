@@ -24,6 +24,7 @@ use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::error::lane_failed;
 use crate::news::News;
+use crate::poller::List;
 use crate::programs::Programs;
 use crate::queue::Queue;
 use crate::sleepers::Sleepers;
@@ -98,7 +99,7 @@ impl Fabric {
                 let id = LaneId(u16::try_from(index).expect("the engine has at most 256 lanes"));
                 let mut config = LaneConfig::new(id, secrets, Arc::clone(&backlogs), clock.now());
                 config.pools = configs.pools;
-                let outlet = FabricOutlet { fabric: fabric.clone() };
+                let outlet = FabricOutlet { fabric: fabric.clone(), lists: Vec::new() };
                 let host = Host { lane: Lane::new(config), outlet };
                 let squeue = Squeue::new(host, SQUEUE_ITEMS, Ringer(Arc::clone(&bell)));
                 Place { squeue, bell }
@@ -257,6 +258,8 @@ pub(crate) struct LaneSizes {
 #[derive(Debug)]
 pub(crate) struct FabricOutlet {
     fabric: Weak<Fabric>,
+    /// Pollers whose threads are to be called when all that is ready is in their lists.
+    lists: Vec<Arc<List>>,
 }
 
 impl Outlet<Queue> for FabricOutlet {
@@ -277,9 +280,14 @@ impl Outlet<Queue> for FabricOutlet {
     fn ready(&mut self, token: SocketToken, ready: Ready) {
         if let Some(fabric) = self.fabric.upgrade()
             && !fabric.programs.tell(&fabric, token, ready)
+            && let Some(list) = fabric.sleepers.wake(token, ready)
         {
-            fabric.sleepers.wake(token, ready);
+            self.lists.push(list);
         }
+    }
+
+    fn all_ready(&mut self) {
+        self.lists.drain(..).for_each(|list| list.call());
     }
 
     fn join(&mut self, ends: [SocketToken; 2], unread_min: u32) {

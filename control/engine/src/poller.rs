@@ -53,7 +53,7 @@ pub(crate) mod sealed {
 
 /// What is ready and was not yet reported.
 #[derive(Debug, Default)]
-struct List {
+pub(crate) struct List {
     ready: Mutex<Pending>,
     bell: Condvar,
     /// Woken when something enters the empty list, for who sleeps elsewhere.
@@ -77,28 +77,35 @@ pub(crate) struct Watch {
 }
 
 impl List {
+    /// Calls one who waits: whoever comes takes all there is.
+    pub(crate) fn call(&self) {
+        if self.lock().waiting > 0 {
+            self.bell.notify_one();
+        }
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Pending> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Watch {
-    /// Something has become ready.
-    pub(crate) fn ring(self: &Arc<Self>, ready: Ready) {
+    /// Something has become ready. Who gets a list calls those who wait for it, at once or when it has put there what else has
+    /// become ready.
+    #[must_use]
+    pub(crate) fn ring(self: &Arc<Self>, ready: Ready) -> Option<Arc<List>> {
         // Acquire and release on both sides: who reports it sees what was ready before.
         if ready.is_empty() || self.ready.fetch_or(ready.bits(), Ordering::AcqRel) != 0 {
-            return;
+            return None;
         }
         let mut pending = self.list.lock();
         let was_empty = pending.watches.is_empty();
         pending.watches.push(Arc::clone(self));
-        if pending.waiting > 0 {
-            self.list.bell.notify_one();
-        }
-        drop(pending);
-        if let Some(waker) = self.list.waker.as_ref().filter(|_| was_empty) {
-            waker.wake_by_ref();
-        }
+        // Who put the first one there calls.
+        was_empty.then(|| Arc::clone(&self.list))
     }
 }
 
@@ -125,7 +132,9 @@ impl Poller {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         source.stand(interest | Ready::HANGUP);
-        watch.ring(interest);
+        if let Some(list) = watch.ring(interest) {
+            list.call();
+        }
         Ok(())
     }
 
@@ -211,6 +220,18 @@ mod tests {
     }
 
     #[test]
+    fn who_puts_the_first_event_into_the_list_calls_once_for_all() {
+        let (poller, sources) = (Poller::new(), [Double::default(), Double::default()]);
+        for (source, key) in sources.iter().zip(1..) {
+            poller.watch(source, key, Ready::READABLE).unwrap();
+        }
+        wait(&poller);
+        let called = [0, 1, 0].map(|nth| sources[nth].0.ring(Ready::READABLE).1.is_some());
+        assert_eq!(called, [true, false, false]);
+        assert_eq!(wait(&poller).len(), 2);
+    }
+
+    #[test]
     fn a_socket_has_one_poller() {
         let (one, two, source) = (Poller::new(), Poller::new(), Double::default());
         one.watch(&source, 1, Ready::READABLE).unwrap();
@@ -236,7 +257,7 @@ mod tests {
                 events
             });
             while !sleeper.is_finished() {
-                _ = source.0.ring(Ready::WRITABLE);
+                source.0.ring(Ready::WRITABLE).1.iter().for_each(|list| list.call());
                 std::thread::yield_now();
             }
             assert_eq!(sleeper.join().unwrap()[0].key, 3);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use firelane_shm::Spin;
 use firelane_socket::{Ready, SocketToken};
 
-use crate::poller::Watch;
+use crate::poller::{List, Watch};
 
 /// The wakers of one socket.
 #[derive(Debug, Default)]
@@ -52,23 +52,21 @@ impl Wakers {
         }
     }
 
-    /// Takes out whoever waits for a direction of `ready`, and tells the poller.
-    fn take(&mut self, ready: Ready) -> Self {
+    /// Takes out whoever waits for a direction of `ready`, and tells the poller; answers its list if that begins with it.
+    fn take(&mut self, ready: Ready) -> (Self, Option<Arc<List>>) {
         let mut taken = Self::default();
         for side in [Ready::READABLE, Ready::WRITABLE] {
             if ready.intersects(side | Ready::HANGUP) {
                 *taken.first(side) = self.first(side).take();
             }
         }
-        let Some(crowd) = &mut self.crowd else { return taken };
-        if let Some(watch) = &crowd.watch {
-            watch.ring(ready);
-        }
+        let Some(crowd) = &mut self.crowd else { return (taken, None) };
+        let list = crowd.watch.as_ref().and_then(|watch| watch.ring(ready));
         for (side, waker) in std::mem::take(&mut crowd.others) {
             let to = if ready.intersects(side | Ready::HANGUP) { &mut taken } else { &mut *self };
             to.leave(side, &waker);
         }
-        taken
+        (taken, list)
     }
 
     fn wake(self) {
@@ -88,8 +86,9 @@ impl Seat {
         self.wakers().leave(side, waker);
     }
 
-    /// Takes out whoever waits for `ready`, and tells the poller.
-    pub(crate) fn ring(&self, ready: Ready) -> Wakers {
+    /// Takes out whoever waits for `ready`, and tells the poller; answers its list if somebody is to be called for it.
+    #[must_use]
+    pub(crate) fn ring(&self, ready: Ready) -> (Wakers, Option<Arc<List>>) {
         self.wakers().take(ready)
     }
 
@@ -149,16 +148,17 @@ impl Sleepers {
         drop((seats, left));
     }
 
-    /// Wakes whoever waits for `ready` of a socket.
-    pub(crate) fn wake(&self, token: SocketToken, ready: Ready) {
+    /// Wakes whoever waits for `ready` of a socket. Who waits at a poller is to be called when it has all that is new.
+    #[must_use]
+    pub(crate) fn wake(&self, token: SocketToken, ready: Ready) -> Option<Arc<List>> {
         let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
         let socket = place(token).and_then(|p| seats.places.get(p)).and_then(Option::as_ref);
         let woken = socket.map(|socket| socket.seat().ring(ready));
         // Who is woken may end a socket at once, which needs the table.
         drop(seats);
-        if let Some(woken) = woken {
-            woken.wake();
-        }
+        let (woken, list) = woken?;
+        woken.wake();
+        list
     }
 }
 
@@ -238,7 +238,7 @@ mod tests {
                 })
             });
             while !waiting.is_finished() {
-                sleepers.wake(token, Ready::READABLE);
+                _ = sleepers.wake(token, Ready::READABLE);
                 std::thread::yield_now();
             }
             assert_eq!(waiting.join().unwrap(), Some(()));
@@ -256,7 +256,7 @@ mod tests {
         let sit = || sleepers.sit(Arc::new(Seat::default()));
         let first = sit();
         sleepers.stand_up(first);
-        sleepers.wake(first, Ready::ALL);
+        _ = sleepers.wake(first, Ready::ALL);
         sleepers.stand_up(first);
         let second = sit();
         assert_eq!(first, second);
@@ -287,13 +287,13 @@ mod tests {
             }
         }
         let woken = || counts.each_ref().map(|count| count.0.load(Ordering::Relaxed));
-        sleepers.wake(token, Ready::READABLE);
+        _ = sleepers.wake(token, Ready::READABLE);
         assert_eq!(woken(), [1, 1, 1, 0]);
         seat.leave(Ready::WRITABLE, &wakers[0]);
-        sleepers.wake(token, Ready::READABLE);
+        _ = sleepers.wake(token, Ready::READABLE);
         assert_eq!(woken(), [1, 1, 1, 0]);
-        sleepers.wake(token, Ready::HANGUP);
-        sleepers.wake(token, Ready::ALL);
+        _ = sleepers.wake(token, Ready::HANGUP);
+        _ = sleepers.wake(token, Ready::ALL);
         assert_eq!(woken(), [2, 1, 1, 1]);
     }
 }

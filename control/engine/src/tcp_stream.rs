@@ -605,9 +605,8 @@ impl Socket {
         if kick {
             self.kick();
         }
-        if let Some((token, ready)) = wake {
-            self.engine.fabric.sleepers.wake(token, ready);
-        }
+        let list = wake.and_then(|(token, ready)| self.engine.fabric.sleepers.wake(token, ready));
+        list.iter().for_each(|list| list.call());
     }
 
     /// Tells the lane that there is work in the rings. The bit that `kick()` set promises a message, so it is

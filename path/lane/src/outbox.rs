@@ -28,6 +28,9 @@ pub trait Outlet<D> {
     /// A socket has become ready for what somebody waits for.
     fn ready(&mut self, token: SocketToken, ready: Ready);
 
+    /// All sockets that have become ready were named: who is woken now finds all of them.
+    fn all_ready(&mut self) {}
+
     /// Something that an operator may want to know.
     fn notice(&mut self, lane: LaneId, notice: Notice);
 
@@ -176,6 +179,7 @@ impl<D> Outbox<D> {
         for (token, ready) in self.ready.drain(..) {
             outlet.ready(token, ready);
         }
+        outlet.all_ready();
         for join in self.joins.drain(..) {
             match join {
                 Join::Joined { ends, unread_min } => outlet.join(ends, unread_min),
