@@ -81,6 +81,17 @@ pub trait Driver {
         let _ = is_left;
     }
 
+    /// Whether frames that are left in the device wake the lane again each time that it sleeps, or only those that arrive
+    /// after it has read.
+    fn remind(&mut self, on: bool) {
+        let _ = on;
+    }
+
+    /// Whether the device has room for what arrives while a lane under load pauses between two looks.
+    fn can_wait(&self) -> bool {
+        false
+    }
+
     /// Whether the last [`Driver::receive`] saw that nothing is left, and the device wakes the lane for whatever comes
     /// after it. Then there is no need to look once more before the lane sleeps.
     fn is_drained(&self) -> bool {

@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Wake as TaskWake;
 use std::time::Duration;
 
@@ -40,54 +40,75 @@ fn is_short(limit: &Timespec) -> bool {
     limit.tv_sec == 0 && (1..EXACT_MAX_NANOS).contains(&limit.tv_nsec)
 }
 
+/// How a device may wake the worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Hearing {
+    /// Not at all.
+    pub(crate) is_mute: bool,
+    /// Each time that the worker sleeps while there are frames.
+    pub(crate) is_reminded: bool,
+}
+
 /// One lane's bell and what its worker waits for.
 #[derive(Debug)]
 pub(crate) struct Bell {
     state: AtomicU32,
     /// The worker's own.
     heard: AtomicU32,
+    /// How often the worker has slept, and been woken by somebody or by the time; it alone counts.
+    sleeps: AtomicU64,
     eventfd: OwnedFd,
     set: OwnedFd,
+    /// The same without devices.
+    quiet: OwnedFd,
 }
 
 impl Bell {
     pub(crate) fn new() -> io::Result<Arc<Self>> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let [set, quiet] =
+            [epoll::create(epoll::CreateFlags::CLOEXEC)?, epoll::create(epoll::CreateFlags::CLOEXEC)?];
         let key = epoll::EventData::new_u64(BELL_KEY);
-        epoll::add(&set, &eventfd, key, epoll::EventFlags::IN)?;
+        for set in [&set, &quiet] {
+            epoll::add(set, &eventfd, key, epoll::EventFlags::IN)?;
+        }
         let (state, heard) = (AtomicU32::new(AWAKE), AtomicU32::new(NOT_LISTENED));
-        Ok(Arc::new(Self { state, heard, eventfd, set }))
+        Ok(Arc::new(Self { state, heard, sleeps: AtomicU64::new(0), eventfd, set, quiet }))
+    }
+
+    /// How often the worker has slept.
+    pub(crate) fn sleeps(&self) -> u64 {
+        self.sleeps.load(Ordering::Relaxed)
     }
 
     /// Adds a device. Edge-triggered: it wakes for arrivals after the lane has emptied it, and while the
     /// lane leaves frames in the device on purpose it does not.
     pub(crate) fn watch(&self, device: BorrowedFd<'_>) -> io::Result<()> {
-        self.add(device, DEVICE_KEY)
+        add(&self.set, device, DEVICE_KEY)
     }
 
     /// Adds an eventfd by which a program rings. By edges, so that nobody has to read it.
     pub(crate) fn watch_program(&self, bell: BorrowedFd<'_>) -> io::Result<()> {
-        self.add(bell, PROGRAM_KEY)
+        add(&self.quiet, bell, PROGRAM_KEY)?;
+        add(&self.set, bell, PROGRAM_KEY)
     }
 
-    /// Says whether a device that is watched may wake the worker. Who is heard again calls at once if it has frames.
-    pub(crate) fn mute(&self, device: BorrowedFd<'_>, is_mute: bool) {
-        let flags =
-            if is_mute { epoll::EventFlags::empty() } else { epoll::EventFlags::IN | epoll::EventFlags::ET };
+    /// Says how a device that is watched may wake the worker. Who is heard again calls at once if it has frames.
+    pub(crate) fn set_hearing(&self, device: BorrowedFd<'_>, hearing: Hearing) {
+        let flags = match hearing {
+            Hearing { is_mute: true, .. } => epoll::EventFlags::empty(),
+            Hearing { is_reminded: true, .. } => epoll::EventFlags::IN,
+            Hearing { .. } => epoll::EventFlags::IN | epoll::EventFlags::ET,
+        };
         // A device that is not in the set any more wakes nobody.
         let _ = epoll::modify(&self.set, device, epoll::EventData::new_u64(DEVICE_KEY), flags);
-    }
-
-    fn add(&self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        Ok(epoll::add(&self.set, fd, epoll::EventData::new_u64(key), flags)?)
     }
 
     /// Takes a device, or a program's bell, out again.
     pub(crate) fn forget(&self, device: BorrowedFd<'_>) {
         // One that is not in the set is out of it.
         let _ = epoll::delete(&self.set, device);
+        let _ = epoll::delete(&self.quiet, device);
     }
 
     /// The worker is about to look for work (R1).
@@ -95,8 +116,8 @@ impl Bell {
         self.state.store(AWAKE, Ordering::SeqCst);
     }
 
-    /// The worker sleeps until the bell rings, a device has frames, or the time is over.
-    pub(crate) fn sleep(&self, limit: Option<Duration>) {
+    /// The worker sleeps until the bell rings, a device has frames unless it is deaf for these, or the time is over.
+    pub(crate) fn sleep(&self, limit: Option<Duration>, is_deaf: bool) {
         if self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             return;
         }
@@ -104,7 +125,8 @@ impl Bell {
             tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: limit.subsec_nanos().into(),
         });
-        self.wait(limit.as_ref());
+        self.wait(limit.as_ref(), is_deaf);
+        self.sleeps.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether it was rung since [`Bell::clear`].
@@ -112,9 +134,16 @@ impl Bell {
         self.state.load(Ordering::Relaxed) != AWAKE
     }
 
+    /// Listens for devices that must call each time, though there is no time to sleep.
+    pub(crate) fn listen(&self) {
+        if self.wait(Some(&NOW), false) {
+            self.sleeps.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Whether a device has frames, without sleeping. It is not told again of those (see [`Bell::watch`]).
-    pub(crate) fn glance(&self) -> bool {
-        self.wait(Some(&NOW))
+    pub(crate) fn glance(&self, is_deaf: bool) -> bool {
+        self.wait(Some(&NOW), is_deaf)
     }
 
     /// Whether a device has called since it was last asked; `None` if nobody has listened.
@@ -126,25 +155,30 @@ impl Bell {
     }
 
     /// Whether there was anything within the limit.
-    fn wait(&self, limit: Option<&Timespec>) -> bool {
+    fn wait(&self, limit: Option<&Timespec>, is_deaf: bool) -> bool {
+        let set = if is_deaf { &self.quiet } else { &self.set };
         let limit = match limit {
             Some(limit) if is_short(limit) => {
                 // How the wait ended is seen by what the set then holds.
-                let _ = poll(&mut [PollFd::new(&self.set, PollFlags::IN)], Some(limit));
+                if poll(&mut [PollFd::new(set, PollFlags::IN)], Some(limit)) == Ok(0) && is_deaf {
+                    return false;
+                }
                 Some(&NOW)
             }
             limit => limit,
         };
         let mut events = [const { std::mem::MaybeUninit::uninit() }; 16];
         let room = events.len();
-        let Ok((events, _)) = epoll::wait(&self.set, &mut events, limit) else { return false };
+        let Ok((events, _)) = epoll::wait(set, &mut events, limit) else { return false };
         let has = |key| events.iter().any(|event| event.data.u64() == key);
         if has(BELL_KEY) {
             let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
         }
-        // Who finds no room for all of them cannot say that one was quiet.
-        let called = has(DEVICE_KEY) || events.len() == room;
-        self.heard.fetch_max(if called { CALLED } else { QUIET }, Ordering::Relaxed);
+        if !is_deaf {
+            // Who finds no room for all of them cannot say that one was quiet.
+            let called = has(DEVICE_KEY) || events.len() == room;
+            self.heard.fetch_max(if called { CALLED } else { QUIET }, Ordering::Relaxed);
+        }
         !events.is_empty()
     }
 
@@ -155,6 +189,12 @@ impl Bell {
             let _ = rustix::io::write(self.eventfd.as_fd(), &1u64.to_ne_bytes());
         }
     }
+}
+
+/// By edges.
+fn add(set: &OwnedFd, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    Ok(epoll::add(set, fd, epoll::EventData::new_u64(key), flags)?)
 }
 
 /// The squeue's way to ring.
@@ -188,7 +228,7 @@ mod tests {
         bell.clear();
         bell.ring();
         let before = Instant::now();
-        bell.sleep(Some(Duration::from_secs(10)));
+        bell.sleep(Some(Duration::from_secs(10)), false);
         assert!(before.elapsed() < Duration::from_secs(5));
     }
 
@@ -201,11 +241,11 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(20));
                 bell.ring();
             });
-            bell.sleep(None);
+            bell.sleep(None, false);
         });
         bell.clear();
         let before = Instant::now();
-        bell.sleep(Some(Duration::from_millis(20)));
+        bell.sleep(Some(Duration::from_millis(20)), false);
         assert!(before.elapsed() >= Duration::from_millis(20));
     }
 
@@ -216,7 +256,7 @@ mod tests {
         let took = |limit| {
             bell.clear();
             let before = Instant::now();
-            bell.sleep(Some(limit));
+            bell.sleep(Some(limit), false);
             before.elapsed()
         };
         // A busy machine may be late now and then, but not thirty times.
@@ -240,10 +280,10 @@ mod tests {
         bell.watch_program(program.as_fd()).unwrap();
         assert_eq!(bell.take_heard(), None);
         rustix::io::write(&other, b"x").unwrap();
-        assert!(bell.glance());
+        assert!(bell.glance(false));
         assert_eq!((bell.take_heard(), bell.take_heard()), (Some(false), None), "a program is no device");
         rustix::io::write(&peer, b"x").unwrap();
-        assert!(bell.glance() && !bell.glance());
+        assert!(bell.glance(false) && !bell.glance(false));
         assert_eq!(bell.take_heard(), Some(true), "though the second glance found nothing");
     }
 
@@ -252,11 +292,33 @@ mod tests {
         let bell = Bell::new().unwrap();
         let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
         bell.watch(reader.as_fd()).unwrap();
-        bell.mute(reader.as_fd(), true);
+        bell.set_hearing(reader.as_fd(), Hearing { is_mute: true, is_reminded: false });
         rustix::io::write(&writer, b"x").unwrap();
-        assert!(!bell.glance());
-        bell.mute(reader.as_fd(), false);
-        assert!(bell.glance() && !bell.glance());
+        assert!(!bell.glance(false));
+        bell.set_hearing(reader.as_fd(), Hearing { is_mute: false, is_reminded: false });
+        assert!(bell.glance(false) && !bell.glance(false));
+    }
+
+    #[test]
+    fn a_device_that_reminds_ends_every_sleep_and_the_deaf_hear_programs_alone() {
+        let bell = Bell::new().unwrap();
+        let [(device, peer), (program, other)] =
+            [(); 2].map(|()| std::os::unix::net::UnixStream::pair().unwrap());
+        bell.watch(device.as_fd()).unwrap();
+        bell.watch_program(program.as_fd()).unwrap();
+        bell.set_hearing(device.as_fd(), Hearing { is_mute: false, is_reminded: true });
+        rustix::io::write(&peer, b"x").unwrap();
+        let took = |is_deaf| {
+            bell.clear();
+            let before = Instant::now();
+            bell.sleep(Some(Duration::from_millis(20)), is_deaf);
+            (before.elapsed() >= Duration::from_millis(20), bell.take_heard())
+        };
+        assert_eq!([took(false), took(false)], [(false, Some(true)); 2]);
+        assert_eq!(took(true), (true, None), "of devices nothing is known");
+        rustix::io::write(&other, b"x").unwrap();
+        assert_eq!(took(true), (false, None));
+        assert_eq!(bell.sleeps(), 4);
     }
 
     #[test]
@@ -266,10 +328,10 @@ mod tests {
         bell.watch(reader.as_fd()).unwrap();
         rustix::io::write(&writer, b"x").unwrap();
         bell.clear();
-        bell.sleep(None);
+        bell.sleep(None, false);
         bell.clear();
         let before = Instant::now();
-        bell.sleep(Some(Duration::from_millis(20)));
+        bell.sleep(Some(Duration::from_millis(20)), false);
         assert!(before.elapsed() >= Duration::from_millis(20), "what is left in the device is no arrival");
     }
 }

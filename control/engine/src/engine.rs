@@ -16,7 +16,7 @@ use firelane_flow::FlowConfig;
 use firelane_frame::PoolsConfig;
 use firelane_ip::{AutoconfConfig, IidKind};
 use firelane_lane::{
-    Control, FlowSetup, FuseWith, LaneMessage, LinkConfig, NetstackConfig as LaneNetstack, Notice,
+    Control, FlowSetup, FuseWith, LaneMessage, LinkConfig, NetstackConfig as LaneNetstack, Notice, Polling,
     PortConfig, PortKind, PortUser, RouteChange, RouteConfig, Wake,
 };
 use firelane_switch::Rules as ProtectionRules;
@@ -364,6 +364,19 @@ impl Engine {
         let flow = flow.or_else(|| registry.links.get(&link).map(|l| l.flow));
         drop(registry);
         self.set_flow_priority(flow.ok_or(ChangeError::NoLink(link))?, priority)
+    }
+
+    /// Says when the device of a VNIC, or of what a link has below, is read; one that has none is asked in vain.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn set_link_polling(&self, link: LinkId, polling: Polling) -> Result<(), ChangeError> {
+        let registry = self.0.registry();
+        let port = match registry.links.get(&link) {
+            Some(entry) => entry.uplink,
+            None => Some(registry.vnics.get(&link).map(|_| link).ok_or(ChangeError::NoLink(link))?),
+        };
+        port.map_or(Ok(()), |port| self.0.tell_all(|_| Control::SetPolling(port, polling)))
     }
 
     /// Says with whom connections may be fused that belong to a VNIC, or to any over a link. Those that run follow.

@@ -99,8 +99,8 @@ pub use firelane_ip::{
 };
 pub use firelane_lane::{
     ConnectionRow, Cursor, FilteredPacket, FuseWith, FusionTuning, LimitedBy, NetstackCounters, Notice,
-    Owner as PacketOwner, RouteChange, RouteConfig, Seen, Sight, SocketKind, SocketRow, Step, StepCount,
-    StepCounts, StreamInfo, Table, Unfused,
+    Owner as PacketOwner, Polling, RouteChange, RouteConfig, Seen, Sight, SocketKind, SocketRow, Step,
+    StepCount, StepCounts, StreamInfo, Table, Unfused,
 };
 pub use firelane_nat::{
     NatConfig, NatCounts, NatRow, Phase as NatPhase, RuleCount as NatRuleCount, Tuple as NatTuple,

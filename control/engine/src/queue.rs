@@ -110,6 +110,14 @@ impl Driver for Queue {
         each!(self, queue => queue.leave(is_left));
     }
 
+    fn remind(&mut self, on: bool) {
+        each!(self, queue => queue.remind(on));
+    }
+
+    fn can_wait(&self) -> bool {
+        each!(self, queue => queue.can_wait())
+    }
+
     fn is_drained(&self) -> bool {
         each!(self, queue => queue.is_drained())
     }

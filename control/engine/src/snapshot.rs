@@ -46,6 +46,7 @@ impl EngineSnapshot {
         for lane in fabric.lane_ids() {
             if let Some(mut snapshot) = fabric.visit(lane, |_, lane| lane.snapshot()) {
                 snapshot.squeue = fabric.squeue(lane).stats();
+                snapshot.sleeps = fabric.bell(lane).sleeps();
                 sum.add(snapshot);
             }
         }

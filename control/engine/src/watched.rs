@@ -9,19 +9,19 @@ use std::sync::Arc;
 use firelane_frame::{Capabilities, Chain, Driver, Pools, Weight};
 use firelane_units::{DropCounters, FlowId, Instant};
 
-use crate::bell::Bell;
+use crate::bell::{Bell, Hearing};
 
 /// A device and who watches it.
 #[derive(Debug)]
 pub struct Watched<D> {
     device: D,
     bell: Option<Arc<Bell>>,
-    is_left: bool,
+    hearing: Hearing,
 }
 
 impl<D: AsFd> Watched<D> {
     pub(crate) const fn new(device: D) -> Self {
-        Self { device, bell: None, is_left: false }
+        Self { device, bell: None, hearing: Hearing { is_mute: false, is_reminded: false } }
     }
 
     /// Lets the device wake the worker of `bell`.
@@ -29,6 +29,15 @@ impl<D: AsFd> Watched<D> {
         bell.watch(self.device.as_fd())?;
         self.bell = Some(Arc::clone(bell));
         Ok(())
+    }
+
+    fn set_hearing(&mut self, hearing: Hearing) {
+        if self.hearing != hearing {
+            self.hearing = hearing;
+            if let Some(bell) = &self.bell {
+                bell.set_hearing(self.device.as_fd(), hearing);
+            }
+        }
     }
 }
 
@@ -62,12 +71,15 @@ impl<D: Driver + AsFd> Driver for Watched<D> {
     }
 
     fn leave(&mut self, is_left: bool) {
-        if self.is_left != is_left {
-            self.is_left = is_left;
-            if let Some(bell) = &self.bell {
-                bell.mute(self.device.as_fd(), is_left);
-            }
-        }
+        self.set_hearing(Hearing { is_mute: is_left, ..self.hearing });
+    }
+
+    fn remind(&mut self, on: bool) {
+        self.set_hearing(Hearing { is_reminded: on, ..self.hearing });
+    }
+
+    fn can_wait(&self) -> bool {
+        self.device.can_wait()
     }
 
     fn is_drained(&self) -> bool {

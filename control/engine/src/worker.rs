@@ -75,12 +75,17 @@ impl Worker {
             }
             fabric.programs.take_kicks(self.lane, |message| host.lane.on_message(now, message));
         };
-        let until = match fabric.squeue(self.lane).work_after(idle, &|| fabric.now(), kicks) {
+        let (until, is_deaf) = match fabric.squeue(self.lane).work_after(idle, &|| fabric.now(), kicks) {
             Err(_) => return Ran::Failed,
             // Somebody else is inside and wakes us when he leaves.
-            Ok(None) => None,
-            Ok(Some(sleep)) if sleep.work_left => return Ran::Busy,
-            Ok(Some(sleep)) => sleep.until,
+            Ok(None) => (None, false),
+            Ok(Some(sleep)) if sleep.work_left => {
+                if sleep.listens {
+                    bell.listen();
+                }
+                return Ran::Busy;
+            }
+            Ok(Some(sleep)) => (sleep.until, sleep.is_deaf),
         };
         if idle == Idle::StaysAwake {
             return Ran::Idle;
@@ -88,10 +93,10 @@ impl Worker {
         let until = until.map(|at| at.saturating_since(fabric.now()));
         match [until, limit].into_iter().flatten().min() {
             Some(Duration::ZERO) => {}
-            _ if fabric.programs.await_news(self.lane, &mut self.spin) => {}
+            _ if fabric.programs.await_news(self.lane, &mut self.spin, is_deaf) => {}
             limit => {
                 if fabric.programs.fall_asleep(self.lane) {
-                    bell.sleep(limit);
+                    bell.sleep(limit, is_deaf);
                 }
                 fabric.programs.wake_up(self.lane);
             }

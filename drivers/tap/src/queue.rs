@@ -80,6 +80,11 @@ impl Driver for TapQueue {
         false
     }
 
+    /// The kernel queues 1,000 frames, and what a TCP sender has in them it does not send twice.
+    fn can_wait(&self) -> bool {
+        true
+    }
+
     fn is_drained(&self) -> bool {
         self.is_drained
     }

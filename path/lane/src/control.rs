@@ -15,6 +15,7 @@ use crate::common::Common;
 use crate::counters::PortCounters;
 use crate::links::Links;
 use crate::message::{FlowSetup, FuseWith, LinkConfig, PortConfig, PortKind, PortUser, Stage};
+use crate::poll::Polling;
 use crate::ports::{FlowPlace, Port, Queue, SwitchedLink};
 
 /// Why a change was refused, in words.
@@ -169,6 +170,21 @@ impl<D: Driver> Links<D> {
         self.changed();
         self.places.get_mut(flow.index()).ok_or("no such flow")?.home = home;
         Ok(())
+    }
+
+    /// The device may have no queue in this lane.
+    pub(crate) fn set_polling(&mut self, port: LinkId, polling: Polling) -> Result<(), Refusal> {
+        self.ports.get(port.index()).ok_or("no such port")?;
+        for queue in self.queues.iter_mut().filter(|queue| queue.port == port) {
+            queue.polling = polling;
+            queue.driver.remind(polling == Polling::Off);
+        }
+        self.count_unpolled();
+        Ok(())
+    }
+
+    fn count_unpolled(&mut self) {
+        self.unpolled = self.queues.iter().filter(|queue| queue.polling == Polling::Off).count();
     }
 
     pub(crate) fn set_fusion(&mut self, flow: FlowId, fuses: FuseWith) -> Result<(), Refusal> {

@@ -233,6 +233,8 @@ pub struct Snapshot {
     pub memory: TableMemory,
     /// The squeue's statistics; filled in by whoever holds it.
     pub squeue: SqueueStats,
+    /// How often its worker has slept; filled in by whoever starts it.
+    pub sleeps: u64,
 }
 
 impl Snapshot {

@@ -11,10 +11,23 @@ use firelane_units::{Direction, FlowId, Instant, LinkId};
 
 use crate::common::Common;
 use crate::links::Links;
+use crate::poll::{Fetched, Polling};
+use crate::ports::Queue;
 
 /// The frames that one queue may bring per round: long enough to pay the round's costs, short enough that they
 /// are still in the cache when they leave.
 pub(crate) const FETCH_FRAMES: usize = 64;
+
+/// How a round of fetching goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct How {
+    /// Devices that are known to be empty are passed over.
+    pub(crate) passes_empty: bool,
+    /// It does not sleep, so that no device calls.
+    pub(crate) ignores_calls: bool,
+    /// The worker has listened since the last round, and somebody may have called.
+    pub(crate) is_heard: bool,
+}
 
 impl<D: Driver> Links<D> {
     /// Tells devices without a clock what time it is.
@@ -24,33 +37,55 @@ impl<D: Driver> Links<D> {
         }
     }
 
-    /// Fetches one chain from every queue and passes it through; answers how many frames there were after which there may
-    /// be more. After each chain `between` gets the chance to consume what has arrived. A device that is known to be
-    /// empty may be passed over.
+    /// Fetches one chain from every queue and passes it through. After each chain `between` gets the chance to consume what
+    /// has arrived.
     pub(crate) fn fetch(
         &mut self,
         common: &mut Common<D>,
-        passes_empty: bool,
+        how: How,
         chain: &mut Chain,
         mut between: impl FnMut(&mut Self, &mut Common<D>),
-    ) -> usize {
-        let mut fetched = 0;
+    ) -> Fetched {
+        let mut fetched = Fetched::default();
         let mut nth = 0;
         while nth < self.queues.places() {
             let place = nth;
             nth += 1;
-            if passes_empty && self.may_pass_over(place) {
+            let is_polled = how.ignores_calls || self.is_polled(place);
+            if how.passes_empty && self.may_pass_over(place)
+                || !is_polled && !self.has_called(place, how.is_heard)
+            {
                 continue;
             }
             let frames = self.fetch_from(common, place, chain);
             if frames > 0 {
-                if !self.is_drained(place) {
-                    fetched += frames;
+                if is_polled {
+                    fetched.polled += frames;
+                    if !self.is_drained(place) {
+                        fetched.before_more += frames;
+                    }
                 }
                 between(self, common);
             }
         }
         fetched
+    }
+
+    fn is_polled(&self, place: usize) -> bool {
+        self.queues.get(place).is_some_and(|queue| queue.polling == Polling::Auto)
+    }
+
+    /// Whether a device that is not polled may be read: it was asked to call since it was last read, and somebody has called;
+    /// it had frames already when it was asked; or its limit lets frames pass again.
+    fn has_called(&self, place: usize, is_heard: bool) -> bool {
+        self.queues
+            .get(place)
+            .is_some_and(|queue| queue.notifies && is_heard || queue.has_more || queue.not_before.is_some())
+    }
+
+    /// Whether the lane may pause under load: all devices have room meanwhile, and may be read without a call.
+    pub(crate) fn may_pause(&self) -> bool {
+        self.queues.iter().all(|queue| queue.polling == Polling::Auto && queue.driver.can_wait())
     }
 
     fn may_pass_over(&self, place: usize) -> bool {
@@ -66,7 +101,7 @@ impl<D: Driver> Links<D> {
     /// over the limit: what it may not send stays in its ring, where its sender sees it.
     fn fetch_from(&mut self, common: &mut Common<D>, place: usize, chain: &mut Chain) -> usize {
         let Some(queue) = self.queues.get_mut(place) else { return 0 };
-        queue.not_before = None;
+        (queue.not_before, queue.has_more) = (None, false);
         let port = queue.port;
         let Some(flow) = self.own_limit(common, port) else {
             return self.fetch_chain(common, place, FETCH_FRAMES, chain);
@@ -146,19 +181,27 @@ impl<D: Driver> Links<D> {
         full
     }
 
-    /// Turns notifications on or off; answers whether frames are waiting already. A device whose port is over
-    /// its limit stays quiet: nobody would fetch.
+    /// Turns notifications of the devices that are polled on or off; answers whether frames are waiting already.
     pub(crate) fn notify(&mut self, on: bool) -> bool {
         let mut waiting = false;
-        for queue in self.queues.iter_mut() {
-            let wanted = on && queue.not_before.is_none();
-            if on {
-                queue.driver.leave(!wanted);
+        for queue in self.queues.iter_mut().filter(|queue| queue.polling == Polling::Auto) {
+            waiting |= queue.notify(on);
+        }
+        waiting
+    }
+
+    /// Asks the devices that are not polled to call, each once after it was read; answers whether frames are waiting already.
+    pub(crate) fn ask_unpolled(&mut self) -> bool {
+        if self.unpolled == 0 {
+            return false;
+        }
+        let mut waiting = false;
+        let unpolled = |queue: &&mut Queue<D>| queue.polling == Polling::Off;
+        for queue in self.queues.iter_mut().filter(unpolled) {
+            if !queue.notifies {
+                queue.has_more = queue.notify(true);
             }
-            let has_more = queue.driver.notify(wanted);
-            // Who finds frames there need not be notified of them.
-            queue.notifies = wanted && !has_more;
-            waiting |= has_more && wanted;
+            waiting |= queue.has_more;
         }
         waiting
     }

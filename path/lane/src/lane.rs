@@ -33,6 +33,8 @@ pub struct Lane<D> {
     pub(crate) stacks: Stacks,
     pub(crate) policy: PollPolicy,
     pub(crate) devices: Devices,
+    /// The worker has listened since devices were last read.
+    pub(crate) has_listened: bool,
     /// The instant that the worker sleeps to, as its last turn said.
     pub(crate) sleeps_until: Option<Instant>,
     /// Some device was full when the lane last sent.
@@ -53,6 +55,7 @@ impl<D: Driver> Lane<D> {
             common: Common::new(&config),
             policy: PollPolicy::default(),
             devices: Devices::default(),
+            has_listened: false,
             sleeps_until: None,
             is_tx_full: false,
             is_starved: false,
@@ -69,6 +72,7 @@ impl<D: Driver> Lane<D> {
     /// The worker has listened to all devices that wake it: whether one of them called.
     pub fn listened(&mut self, called: bool) {
         self.devices.listened(called);
+        self.has_listened = true;
     }
 
     /// Handles one item of its squeue. What it causes to be sent leaves with [`Lane::settle`] or the turn.
@@ -193,6 +197,7 @@ impl<D: Driver> Lane<D> {
             Control::SetMinbw(flow, minbw) => links.set_minbw(common, flow, minbw),
             Control::SetPriority(flow, priority) => links.set_priority(flow, priority),
             Control::SetFusion(flow, fuses) => links.set_fusion(flow, fuses),
+            Control::SetPolling(port, polling) => links.set_polling(port, polling),
             Control::SetHome(flow, home) => links.set_home(flow, home),
             Control::AddNetstack(config) => {
                 links.set_steering(config.id, Some(config.steering.clone()));
@@ -384,6 +389,7 @@ impl<D: Driver> Lane<D> {
             fast_open: self.stacks.fast_open(),
             memory: self.stacks.memory(),
             squeue: SqueueStats::default(),
+            sleeps: 0,
         }
     }
 }

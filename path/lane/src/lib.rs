@@ -107,7 +107,7 @@ pub use message::{
 pub use netstack_counters::{NetstackCounters, TcpCounters, UdpCounters};
 pub use outbox::{Notice, Outlet};
 pub use perimeter::Poisoned;
-pub use poll::{PollPolicy, RESUME_AT, Rest, STOP_ABOVE};
+pub use poll::{LOADED_AT, PAUSE, PollPolicy, Polling, RESUME_AT, Rest, STAYS_LOADED_AT, STOP_ABOVE};
 pub use squeue::{DRAIN_LIMIT, Entered, Idle, Inside, Mode, Refused, Sleep, Squeue, SqueueStats, Wake};
 pub use stacks::Band;
 pub use steer::{connection_lane, datagram_lane};

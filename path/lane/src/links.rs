@@ -45,6 +45,8 @@ pub(crate) struct Links<D> {
     pub(crate) unfusing: usize,
     pub(crate) crossing: usize,
     pub(crate) queues: Dense<Queue<D>>,
+    /// How many of them are not polled.
+    pub(crate) unpolled: usize,
     /// Who looks at the frames of protected ports.
     pub(crate) guards: Dense<Guard>,
     /// Which lane of a netstack has the sockets for what.
@@ -101,6 +103,7 @@ impl<D> Links<D> {
             unfusing: 0,
             crossing: 0,
             queues: Dense::new(),
+            unpolled: 0,
             guards: Dense::new(),
             arrivals: Arrivals::default(),
             tunneled: Vec::new(),

@@ -35,6 +35,7 @@ use firelane_units::{
 use crate::capture::CaptureTap;
 use crate::lending::Errand;
 use crate::look::Look;
+use crate::poll::Polling;
 use crate::stacks::Band;
 use crate::view::Question;
 
@@ -135,6 +136,8 @@ pub enum Control<D> {
     SetPriority(FlowId, Priority),
     /// With whom connections may be fused that belong to a flow, or to one that is part of it.
     SetFusion(FlowId, FuseWith),
+    /// Whether a port's device is read without having called changes.
+    SetPolling(LinkId, Polling),
     /// A flow's home changes (a limit came or went above it).
     SetHome(FlowId, Option<LaneId>),
     /// A netstack begins.
@@ -188,6 +191,7 @@ impl<D> Control<D> {
             Self::SetMinbw(..) => "set minbw",
             Self::SetPriority(..) => "set priority",
             Self::SetFusion(..) => "set fusion",
+            Self::SetPolling(..) => "set polling",
             Self::SetHome(..) => "set home",
             Self::AddNetstack(_) => "add netstack",
             Self::RemoveNetstack(_) => "remove netstack",

@@ -6,12 +6,50 @@
 //! fetch again at [`RESUME_AT`]; ask for notifications only after an empty fetch with nothing queued.
 //! Backlog is what was fetched and not consumed yet, which with run-to-completion means frames that wait in
 //! other lanes' squeues. Frames held by a limit are no backlog.
+//!
+//! We differ: a lane that runs to completion is faster than its devices and finds them empty under any load, where the
+//! original found what had arrived behind its back. So a lane that had [`LOADED_AT`] frames or more since it last slept is
+//! under load. It does not ask for notifications, but comes back [`PAUSE`] after it began, as long as each pause brings
+//! [`STAYS_LOADED_AT`] frames: one wake-up for many frames, and one for those who read them.
+
+use core::time::Duration;
+
+use firelane_units::Instant;
 
 /// The backlog above which nothing is fetched (Solaris `mac_soft_ring_min_q_cnt`).
 pub const STOP_ABOVE: usize = 256;
 
 /// The backlog at which fetching resumes (Solaris `mac_soft_ring_poll_thres`).
 pub const RESUME_AT: usize = 16;
+
+/// From one look at devices that are found empty under load to the next. It is what a frame may wait, and of the order of what
+/// a NIC waits before it interrupts.
+pub const PAUSE: Duration = Duration::from_micros(100);
+
+/// Frames between two sleeps that are a load: more than few who wait for each other's answers have under way.
+pub const LOADED_AT: usize = 8;
+
+/// Frames of a pause that are still one: with fewer, being notified costs no more than coming back.
+pub const STAYS_LOADED_AT: usize = 3;
+
+/// When a device is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Polling {
+    /// When it has called, and under load without.
+    #[default]
+    Auto,
+    /// Once for each time that it has called.
+    Off,
+}
+
+/// What a round of fetching has brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Fetched {
+    /// Frames after which there may be more: none from devices that are known to be empty.
+    pub before_more: usize,
+    /// All frames of devices that are polled.
+    pub polled: usize,
+}
 
 /// What the lane does after a round of fetching.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +60,8 @@ pub enum Rest {
     AwaitConsumers,
     /// Sleep until a driver notifies.
     AwaitNotification,
+    /// Sleep until then without notifications, and fetch again.
+    Pause(Instant),
 }
 
 /// The polling policy of one lane.
@@ -31,6 +71,10 @@ pub struct PollPolicy {
     stopped: bool,
     /// The drivers were told to be quiet.
     polling: bool,
+    /// The end of the last pause, as long as the lane is under load.
+    pause: Option<Instant>,
+    /// Frames that were polled since the last sleep.
+    polled: usize,
 }
 
 impl PollPolicy {
@@ -40,17 +84,38 @@ impl PollPolicy {
         !self.stopped
     }
 
-    /// What comes after a fetch that left `backlog` frames unconsumed. `fetched` counts the frames after which there may
-    /// be more: none from devices that are known to be empty.
-    pub fn after_fetch(&mut self, fetched: usize, backlog: usize) -> Rest {
-        let rest = match (self.stopped, fetched, backlog) {
+    /// What comes after a fetch that left `backlog` frames unconsumed. `may_pause` says that every device has room for what
+    /// arrives in a pause.
+    pub fn after_fetch(&mut self, now: Instant, fetched: Fetched, backlog: usize, may_pause: bool) -> Rest {
+        self.polled += fetched.polled;
+        let rest = match (self.stopped, fetched.before_more, backlog) {
             (true, _, _) => Rest::AwaitConsumers,
             (false, 1.., _) => Rest::PollAgain,
             (false, 0, 1..) => Rest::AwaitConsumers,
-            (false, 0, 0) => Rest::AwaitNotification,
+            (false, 0, 0) => self.when_empty(now, may_pause),
         };
         self.polling = rest != Rest::AwaitNotification;
         rest
+    }
+
+    fn when_empty(&mut self, now: Instant, may_pause: bool) -> Rest {
+        if !may_pause {
+            (self.pause, self.polled) = (None, 0);
+            return Rest::AwaitNotification;
+        }
+        if let Some(until) = self.pause.filter(|&until| now < until) {
+            // Somebody else woke the lane.
+            return Rest::Pause(until);
+        }
+        let is_load = self.polled >= if self.is_loaded() { STAYS_LOADED_AT } else { LOADED_AT };
+        self.pause = is_load.then(|| now + PAUSE);
+        self.polled = 0;
+        self.pause.map_or(Rest::AwaitNotification, Rest::Pause)
+    }
+
+    /// Whether devices are read until they are empty and then left alone for a while, instead of being listened to.
+    pub const fn is_loaded(&self) -> bool {
+        self.pause.is_some()
     }
 
     /// The drivers were told to be quiet, for a lane that does not sleep.
@@ -143,9 +208,47 @@ mod tests {
         ] {
             let mut policy = PollPolicy::default();
             policy.may_fetch(before);
-            assert_eq!(policy.after_fetch(fetched, after), rest, "{before} {fetched} {after}");
+            let fetched = Fetched { before_more: fetched, polled: fetched };
+            assert_eq!(
+                policy.after_fetch(Instant::ZERO, fetched, after, false),
+                rest,
+                "{before} {fetched:?} {after}"
+            );
             assert_eq!(policy.is_polling(), rest != Rest::AwaitNotification);
         }
+    }
+
+    #[test]
+    fn a_load_begins_with_many_frames_and_ends_with_a_pause_of_few() {
+        let at = |micros| Instant::ZERO + Duration::from_micros(micros);
+        let mut policy = PollPolicy::default();
+        // When, frames of devices that are then empty, whether all devices have room, what follows.
+        for (now, polled, may_pause, rest) in [
+            (0, LOADED_AT - 1, true, Rest::AwaitNotification),
+            (10, LOADED_AT, false, Rest::AwaitNotification),
+            (20, LOADED_AT, true, Rest::Pause(at(120))),
+            (60, 1, true, Rest::Pause(at(120))),
+            (120, STAYS_LOADED_AT - 1, true, Rest::Pause(at(220))),
+            (220, STAYS_LOADED_AT, true, Rest::Pause(at(320))),
+            (400, STAYS_LOADED_AT - 1, true, Rest::AwaitNotification),
+            (410, STAYS_LOADED_AT, true, Rest::AwaitNotification),
+            (420, 500, true, Rest::Pause(at(520))),
+            (430, 0, false, Rest::AwaitNotification),
+        ] {
+            let fetched = Fetched { before_more: 0, polled };
+            assert_eq!(policy.after_fetch(at(now), fetched, 0, may_pause), rest, "at {now} us");
+            assert_eq!(policy.is_loaded(), matches!(rest, Rest::Pause(_)));
+        }
+    }
+
+    #[test]
+    fn frames_of_all_rounds_since_the_last_sleep_count() {
+        let mut policy = PollPolicy::default();
+        let round = |policy: &mut PollPolicy, before_more, polled| {
+            policy.after_fetch(Instant::ZERO, Fetched { before_more, polled }, 0, true)
+        };
+        assert_eq!(round(&mut policy, 5, 5), Rest::PollAgain);
+        assert_eq!(round(&mut policy, 0, LOADED_AT - 5), Rest::Pause(Instant::ZERO + PAUSE));
     }
 
     #[test]

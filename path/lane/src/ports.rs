@@ -10,6 +10,7 @@ use firelane_units::{Direction, FlowId, Instant, LaneId, LinkId, Mtu, SwitchPort
 
 use crate::counters::PortCounters;
 use crate::message::{FuseWith, PortKind, PortUser};
+use crate::poll::Polling;
 
 /// A port of a link's switch: an uplink or a VNIC.
 pub(crate) struct Port {
@@ -74,12 +75,41 @@ pub(crate) struct Queue<D> {
     pub(crate) notifies: bool,
     /// The port is over its limit until then, and its frames stay in the device's ring.
     pub(crate) not_before: Option<Instant>,
+    /// Whether it is read without having called.
+    pub(crate) polling: Polling,
+    /// One that is not polled had frames when it was asked to notify.
+    pub(crate) has_more: bool,
 }
 
 impl<D: Driver> Queue<D> {
     pub(crate) fn new(driver: D, port: LinkId) -> Self {
         let capabilities = driver.capabilities();
-        Self { driver, port, tx: Chain::new(), capabilities, prepared: 0, notifies: false, not_before: None }
+        Self {
+            driver,
+            port,
+            tx: Chain::new(),
+            capabilities,
+            prepared: 0,
+            notifies: false,
+            not_before: None,
+            polling: Polling::default(),
+            has_more: false,
+        }
+    }
+}
+
+impl<D: Driver> Queue<D> {
+    /// Turns notifications on or off; answers whether frames are waiting already. A device whose port is over its limit stays
+    /// quiet: nobody would fetch.
+    pub(crate) fn notify(&mut self, on: bool) -> bool {
+        let wanted = on && self.not_before.is_none();
+        if on {
+            self.driver.leave(!wanted);
+        }
+        let has_more = self.driver.notify(wanted);
+        // Who finds frames there need not be notified of them.
+        self.notifies = wanted && !has_more;
+        has_more && wanted
     }
 }
 

@@ -55,6 +55,10 @@ pub struct Sleep {
     pub until: Option<Instant>,
     /// There is something to do at once.
     pub work_left: bool,
+    /// Devices are to wait until then: only what is told in other ways wakes the worker before.
+    pub is_deaf: bool,
+    /// There are devices that must have called before they are read: the worker listens even if there is work left.
+    pub listens: bool,
 }
 
 /// How the worker is woken. Wake-ups must not be lost between two waits (an eventfd keeps them).
@@ -413,7 +417,7 @@ mod tests {
 
         fn turn(&mut self, _now: Instant, _idle: Idle) -> Sleep {
             self.turns += 1;
-            Sleep { until: None, work_left: false }
+            Sleep { until: None, work_left: false, is_deaf: false, listens: false }
         }
     }
 
@@ -584,7 +588,7 @@ mod model {
         }
 
         fn turn(&mut self, _now: Instant, _idle: Idle) -> Sleep {
-            Sleep { until: None, work_left: false }
+            Sleep { until: None, work_left: false, is_deaf: false, listens: false }
         }
     }
 

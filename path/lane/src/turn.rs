@@ -3,13 +3,15 @@
 //! Called by the worker through the squeue (`host.rs`). Application threads that ran an item inline settle
 //! instead: they finish what they began and leave fetching and time to the worker.
 
+use core::mem;
 use core::time::Duration;
 
 use firelane_frame::Driver;
 use firelane_units::Instant;
 
+use crate::drive::How;
 use crate::lane::Lane;
-use crate::poll::Rest;
+use crate::poll::{Fetched, Rest};
 use crate::squeue::{Idle, Sleep};
 
 /// How often netstacks and link side may answer each other within one turn before the worker looks at its
@@ -37,12 +39,13 @@ impl<D: Driver> Lane<D> {
         let fetched = self.fetch(idle);
         self.links.answer_flood(&mut self.common);
         let more = self.pass_on() | self.flush() | self.stacks.has_patient();
-        let work_left = self.rest(fetched, more, idle);
+        let (work_left, pause) = self.rest(fetched, more, idle);
         // Who comes again at once need not know what is due later.
         let comes_again = work_left || idle == Idle::StaysAwake;
-        let until = if comes_again { Some(now) } else { self.next_deadline() };
+        let until = if comes_again { Some(now) } else { self.next_deadline().into_iter().chain(pause).min() };
+        let is_deaf = pause.is_some();
         self.sleeps_until = until;
-        Sleep { until, work_left }
+        Sleep { until, work_left, is_deaf, listens: self.links.unpolled > 0 && idle == Idle::Sleeps }
     }
 
     /// Finishes what an item began: what is to be sent is sent. Answers whether the worker must be woken: there is
@@ -62,20 +65,26 @@ impl<D: Driver> Lane<D> {
         more || is_late
     }
 
-    /// How many frames came after which there may be more.
-    fn fetch(&mut self, idle: Idle) -> usize {
+    fn fetch(&mut self, idle: Idle) -> Fetched {
         let backlog = self.common.backlogs.of(self.common.id);
         if !self.policy.may_fetch(backlog) {
-            return 0;
+            return Fetched::default();
+        }
+        if self.policy.is_loaded() {
+            // Nobody listens in a pause.
+            self.devices.listened(true);
         }
         // Who never sleeps is told of nothing.
-        let passes = self.devices.fetch() && idle == Idle::Sleeps;
+        let passes_empty = self.devices.fetch() && idle == Idle::Sleeps;
+        let ignores_calls = idle == Idle::StaysAwake;
+        let is_heard = mem::take(&mut self.has_listened);
+        let how = How { passes_empty, ignores_calls, is_heard };
         let Self { links, common, stacks, fetched, .. } = self;
-        let frames = links.fetch(common, passes, fetched, |links, common| stacks.arrive(common, links));
-        if frames > 0 && !self.policy.is_polling() {
+        let fetched = links.fetch(common, how, fetched, |links, common| stacks.arrive(common, links));
+        if fetched.before_more > 0 && !self.policy.is_polling() {
             self.links.notify(false);
         }
-        frames
+        fetched
     }
 
     /// Lets netstacks and link side answer each other until both are silent; whether they are not. What a round
@@ -117,25 +126,31 @@ impl<D: Driver> Lane<D> {
         !self.is_tx_full && self.stacks.has_blocked()
     }
 
-    /// Whether there is work left for the worker; if there is none and it is to sleep, devices wake it.
-    fn rest(&mut self, fetched: usize, more: bool, idle: Idle) -> bool {
+    /// Whether there is work left for the worker; if there is none and it is to sleep, devices wake it, or it pauses until
+    /// then.
+    fn rest(&mut self, fetched: Fetched, more: bool, idle: Idle) -> (bool, Option<Instant>) {
         if idle == Idle::StaysAwake {
             if !self.policy.is_polling() {
                 self.links.notify(false);
                 self.policy.poll_on();
             }
-            return more || fetched > 0;
+            return (more || fetched.before_more > 0, None);
         }
         let backlog = self.common.backlogs.of(self.common.id);
-        let rest = self.policy.after_fetch(fetched, backlog);
-        let waiting = rest == Rest::AwaitNotification && self.links.notify(true);
-        self.is_starved = waiting && fetched == 0 && self.common.pools.is_any_empty();
+        let rest = self.policy.after_fetch(self.common.now, fetched, backlog, self.links.may_pause());
+        let pause = if let Rest::Pause(until) = rest { Some(until) } else { None };
+        let is_asked = rest == Rest::AwaitNotification && self.links.notify(true);
+        let waiting = is_asked | self.links.ask_unpolled();
+        self.is_starved = waiting && fetched == Fetched::default() && self.common.pools.is_any_empty();
         if self.is_starved {
             // What waits in a device cannot be fetched until a buffer comes back, which no device tells.
             self.links.notify(false);
-            return more;
+            return (more, None);
         }
-        more || waiting || rest == Rest::PollAgain
+        if pause.is_some() {
+            self.links.notify(false);
+        }
+        (more || waiting || rest == Rest::PollAgain, pause)
     }
 
     /// The earliest instant at which there is something to do without being woken.

@@ -293,7 +293,7 @@ impl Programs {
 
     /// A worker that has nothing to do looks for what comes next: an answer that a program is about to give costs neither
     /// side a wake-up then. Whether something came. How long is for `spin` to say, by what it has been worth.
-    pub(crate) fn await_news(&self, lane: LaneId, spin: &mut Spin) -> bool {
+    pub(crate) fn await_news(&self, lane: LaneId, spin: &mut Spin, is_deaf: bool) -> bool {
         self.with_known(lane, |arenas| {
             if arenas.is_empty() || arenas.len() > ARENAS_LOOKED_AT {
                 return false;
@@ -304,7 +304,7 @@ impl Programs {
                 looks += 1;
                 side.bell.is_rung()
                     || arenas.iter().any(|it| it.inbox(lane).is_some_and(|inbox| inbox.news.any()))
-                    || (looks.is_multiple_of(LOOKS_PER_GLANCE) && side.bell.glance())
+                    || (looks.is_multiple_of(LOOKS_PER_GLANCE) && side.bell.glance(is_deaf))
             })
         })
         .unwrap_or(false)

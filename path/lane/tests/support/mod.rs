@@ -42,6 +42,20 @@ pub enum AnyDriver {
     Wire(End),
     Doored(Doored),
     Copying(Copying),
+    Kernel(KernelDevice),
+}
+
+/// A ring as a device of the kernel shows it: a descriptor tells of frames, nobody else does, and there is room for many.
+pub struct KernelDevice {
+    pub ring: RingDriver,
+    pub is_reminded: bool,
+    is_drained: bool,
+}
+
+impl KernelDevice {
+    pub fn new(ring: RingDriver) -> Self {
+        Self { ring, is_reminded: false, is_drained: false }
+    }
 }
 
 /// A ring of another's frames, which are received as copies, as long as there are buffers for them.
@@ -107,6 +121,7 @@ impl Driver for AnyDriver {
             Self::Wire(wire) => wire.capabilities(),
             Self::Doored(doored) => doored.ring.capabilities(),
             Self::Copying(copying) => copying.0.capabilities(),
+            Self::Kernel(device) => device.ring.capabilities(),
         }
     }
 
@@ -122,6 +137,11 @@ impl Driver for AnyDriver {
             Self::Wire(wire) => wire.receive(pools, budget, out, drops),
             Self::Doored(doored) => doored.receive(pools, budget, out),
             Self::Copying(copying) => copying.receive(pools, budget, out),
+            Self::Kernel(device) => {
+                let count = device.ring.receive(pools, budget, out, drops);
+                device.is_drained = count < budget;
+                count
+            }
         }
     }
 
@@ -131,6 +151,7 @@ impl Driver for AnyDriver {
             Self::Wire(wire) => wire.transmit(chain, drops),
             Self::Doored(doored) => doored.ring.transmit(chain, drops),
             Self::Copying(copying) => copying.0.transmit(chain, drops),
+            Self::Kernel(device) => device.ring.transmit(chain, drops),
         }
     }
 
@@ -140,14 +161,29 @@ impl Driver for AnyDriver {
             Self::Wire(wire) => wire.notify(on),
             Self::Doored(doored) => doored.ring.notify(on),
             Self::Copying(copying) => copying.0.notify(on),
+            Self::Kernel(_) => false,
         }
+    }
+
+    fn remind(&mut self, on: bool) {
+        if let Self::Kernel(device) = self {
+            device.is_reminded = on;
+        }
+    }
+
+    fn can_wait(&self) -> bool {
+        matches!(self, Self::Kernel(_))
+    }
+
+    fn is_drained(&self) -> bool {
+        matches!(self, Self::Kernel(KernelDevice { is_drained: true, .. }))
     }
 
     fn next_event(&self) -> Option<Instant> {
         match self {
             Self::Ring(ring) => ring.next_event(),
             Self::Wire(wire) => wire.next_event(),
-            Self::Doored(_) | Self::Copying(_) => None,
+            Self::Doored(_) | Self::Copying(_) | Self::Kernel(_) => None,
         }
     }
 
@@ -175,7 +211,7 @@ impl Driver for AnyDriver {
         match self {
             Self::Ring(ring) => ring.advance(now),
             Self::Wire(wire) => wire.advance(now),
-            Self::Doored(_) | Self::Copying(_) => {}
+            Self::Doored(_) | Self::Copying(_) | Self::Kernel(_) => {}
         }
     }
 }

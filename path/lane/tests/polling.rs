@@ -1,0 +1,201 @@
+//! Reading devices of the kernel: once per call (`Polling::Off`), and under load without one (`Polling::Auto`).
+//!
+//! A worker is played who does what the turn says: sleeps until somebody calls, pauses, or comes again.
+
+mod support;
+
+use std::time::Duration;
+
+use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
+use firelane_lane::*;
+use firelane_units::{FlowId, Instant, LaneId, LinkId};
+use proptest::prelude::*;
+use support::*;
+
+/// One lane, with a device from which frames come and a ring where they go.
+struct Scene {
+    world: World,
+    pools: Pools,
+    device: RingDriver,
+    sink: RingDriver,
+    /// What comes next, and whether the worker has been told of all that came before.
+    sleep: Sleep,
+    has_news: bool,
+    polling: Polling,
+    sleeps: u32,
+    /// Frames that have come and were not delivered.
+    waiting: usize,
+}
+
+impl Scene {
+    fn new(polling: Polling) -> Self {
+        let mut world = World::new(1);
+        world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: MTU }));
+        let mut ends = Vec::new();
+        for n in [1, 2] {
+            world.add_flow(plain_flow(FlowId(n), LinkId(n), None, None));
+            let (ours, theirs) = wire(Capabilities::plain(MTU));
+            let config = vnic(n, 0, n as u8, n, PortUser::Driver { through: LaneId(0) });
+            world.add_port(config, vec![AnyDriver::Kernel(KernelDevice::new(theirs))]);
+            world.all(|| Control::SetPolling(LinkId(n), polling));
+            ends.push(ours);
+        }
+        let sink = ends.pop().expect("two were made");
+        let device = ends.pop().expect("two were made");
+        let pools = Pools::new(PoolsConfig { small_slots: 4096, large_slots: 4 });
+        let sleep = world.lanes[0].turn(Instant::ZERO, Idle::Sleeps);
+        Self { world, pools, device, sink, sleep, has_news: false, polling, sleeps: 0, waiting: 0 }
+    }
+
+    fn bring(&mut self, count: usize) {
+        let mut chain: Chain = (0..count).map(|_| udp_frame(&mut self.pools, 1, 2, (1, 53), 60)).collect();
+        self.device.tx.push_chain(&mut chain);
+        assert!(chain.is_empty(), "the device has room");
+        self.has_news |= count > 0;
+        self.waiting += count;
+    }
+
+    fn left(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Whether a descriptor that is listened to would call: by levels or by edges.
+    fn calls(&mut self) -> bool {
+        match self.polling {
+            Polling::Off => self.left(),
+            Polling::Auto => std::mem::take(&mut self.has_news),
+        }
+    }
+
+    fn turn(&mut self) -> usize {
+        self.sleep = self.world.lanes[0].turn(self.world.now, Idle::Sleeps);
+        let mut came = Chain::new();
+        let delivered = self.sink.rx.pop_into(&mut came, usize::MAX);
+        self.waiting -= delivered;
+        delivered
+    }
+
+    /// The worker goes on until it sleeps beyond `until`; the frames that were delivered.
+    fn work(&mut self, until: Instant) -> usize {
+        let mut delivered = 0;
+        for _ in 0..10_000 {
+            if self.sleep.work_left {
+                if self.sleep.listens && self.calls() {
+                    self.world.lanes[0].listened(true);
+                }
+            } else if !self.sleep.is_deaf && self.calls() {
+                self.world.lanes[0].listened(true);
+                self.sleeps += 1;
+            } else {
+                match self.sleep.until.filter(|&at| at <= until) {
+                    Some(at) => self.world.now = self.world.now.max(at),
+                    None => {
+                        self.world.now = until;
+                        return delivered;
+                    }
+                }
+                self.sleeps += 1;
+            }
+            delivered += self.turn();
+        }
+        panic!("the worker never sleeps");
+    }
+
+    fn arrivals(&self) -> Arrivals {
+        let snapshot = self.world.lanes[0].snapshot();
+        let port = snapshot.ports.iter().find(|(id, _)| *id == LinkId(1)).expect("it exists");
+        port.1.outward.arrivals
+    }
+}
+
+fn at(micros: u64) -> Instant {
+    Instant::ZERO + Duration::from_micros(micros)
+}
+
+#[test]
+fn a_device_that_is_not_polled_is_read_once_per_call() {
+    let mut scene = Scene::new(Polling::Off);
+    scene.bring(200);
+    assert_eq!(scene.turn(), 0, "somebody else woke the lane");
+    for chain in [64, 64, 64, 8] {
+        scene.world.lanes[0].listened(true);
+        assert_eq!(scene.turn(), chain);
+        assert!(!scene.sleep.work_left && !scene.sleep.is_deaf && scene.sleep.listens);
+        assert_eq!(scene.turn(), 0, "nobody has called since");
+    }
+    let arrivals = scene.arrivals();
+    assert_eq!((arrivals.notified, arrivals.polled), (200, 0));
+}
+
+#[test]
+fn under_load_one_sleep_brings_many_chains_and_a_single_frame_waits_for_nothing() {
+    let mut sleeps = [Polling::Off, Polling::Auto].map(|polling| {
+        let mut scene = Scene::new(polling);
+        scene.bring(LOADED_AT);
+        let mut delivered = 0;
+        for n in 0..1000 {
+            delivered += scene.work(at(10 * n));
+            scene.bring(1);
+        }
+        delivered += scene.work(at(20_000));
+        assert_eq!(delivered, LOADED_AT + 1000);
+        let arrivals = scene.arrivals();
+        match polling {
+            Polling::Off => assert_eq!((arrivals.notified, arrivals.polled), (LOADED_AT as u64 + 1000, 0)),
+            Polling::Auto => assert!(arrivals.notified <= 20, "{arrivals:?}"),
+        }
+        let before = scene.world.now;
+        scene.bring(1);
+        assert_eq!(scene.work(before), 1, "the load is over, and it is told of at once");
+        scene.sleeps
+    });
+    sleeps.sort_unstable();
+    assert!(sleeps[0] * 5 <= sleeps[1], "{sleeps:?}");
+}
+
+#[test]
+fn a_change_holds_for_what_comes_next_and_loses_nothing() {
+    let mut scene = Scene::new(Polling::Auto);
+    let mut delivered = 0;
+    for round in 0..40 {
+        scene.bring(100);
+        delivered += scene.work(at(100 * round));
+        let polling = if round % 2 == 0 { Polling::Off } else { Polling::Auto };
+        for port in [LinkId(1), LinkId(2)] {
+            scene.world.all(|| Control::SetPolling(port, polling));
+        }
+        // Who changes it gives the worker a turn; a descriptor that is heard otherwise calls at once if it has frames.
+        (scene.polling, scene.has_news) = (polling, scene.left());
+        delivered += scene.turn();
+    }
+    delivered += scene.work(at(10_000));
+    assert_eq!(delivered, 4000);
+    scene.world.check_conservation();
+}
+
+proptest! {
+    /// Whatever comes when, and however the device is read: everything is delivered, nothing later than a pause after it came,
+    /// and a lane with nothing to do sleeps without an end.
+    #[test]
+    fn nothing_waits_longer_than_a_pause(
+        is_off in any::<bool>(),
+        gaps in proptest::collection::vec((0u64..400, 0usize..90), 1..60),
+    ) {
+        let mut scene = Scene::new(if is_off { Polling::Off } else { Polling::Auto });
+        let (mut now, mut waiting) = (0, 0);
+        for (gap, count) in gaps {
+            scene.bring(count);
+            waiting += count;
+            waiting -= scene.work(at(now));
+            prop_assert!(waiting == 0 || !is_off);
+            now += gap;
+            waiting -= scene.work(at(now));
+            prop_assert!(waiting == 0 || Duration::from_micros(gap) < PAUSE);
+        }
+        waiting -= scene.work(at(now) + PAUSE);
+        prop_assert_eq!(waiting, 0);
+        scene.work(at(now) + 3 * PAUSE);
+        prop_assert!(!scene.sleep.is_deaf && scene.sleep.until.is_none());
+        scene.world.check_conservation();
+    }
+}
