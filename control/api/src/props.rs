@@ -1,6 +1,6 @@
 //! Properties of links and flows: the one table of names, values, defaults and what is possible.
 
-use firelane_model::{Etherstub, Flow, Fusing, Guard, Link, LinkName, Mac, Model, Over, Vnic};
+use firelane_model::{Etherstub, Flow, Fusing, Guard, Link, LinkName, Mac, Model, Over, Polling, Vnic};
 use firelane_units::{BitRate, MacAddr, Mtu, Priority, Protection, Protections, VlanId};
 
 use crate::{ApiError, LinkState, PropChange, Property, Status, iptun};
@@ -43,9 +43,11 @@ pub fn set_vnic_prop(vnic: &mut Vnic, change: &PropChange) -> Result<(), ApiErro
 const READ_ONLY: [&str; 4] = ["state", "speed", "over", "class"];
 /// What can be set of every link.
 const OF_ALL: &str = "maxbw, priority, fusion, mtu";
+/// What can be set of a link with a way out.
+const OF_LINKS: &str = "maxbw, priority, fusion, polling, mtu";
 /// What can be set of a VNIC.
-const OF_VNICS: &str =
-    "maxbw, minbw, priority, fusion, mtu, mac-address, vlan-id, protection, allowed-ips, allowed-dhcp-cids";
+const OF_VNICS: &str = "maxbw, minbw, priority, fusion, polling, mtu, mac-address, vlan-id, protection, \
+                        allowed-ips, allowed-dhcp-cids";
 
 /// What can be set of a flow.
 const OF_FLOWS: &str = "maxbw, minbw, priority, fusion";
@@ -67,7 +69,9 @@ impl LinkProps<'_> {
             _ if READ_ONLY.contains(&name) => return Err(ApiError::new(Status::ReadOnly, name, "", "")),
             _ => match self {
                 Self::Vnic(vnic) => set_of_vnic(vnic, name, value)?,
-                _ => return Err(ApiError::new(Status::BadProperty, name, "", OF_ALL)),
+                Self::Phys(link) if name == "polling" => link.polling = read_polling(value)?,
+                Self::Phys(_) => return Err(ApiError::new(Status::BadProperty, name, "", OF_LINKS)),
+                Self::Etherstub(_) => return Err(ApiError::new(Status::BadProperty, name, "", OF_ALL)),
             },
         }
         Ok(())
@@ -95,6 +99,7 @@ fn set_of_vnic(vnic: &mut Vnic, name: &str, value: Option<&str>) -> Result<(), A
     }
     match name {
         "minbw" => vnic.minbw = value.map(|text| read_rate(name, text)).transpose()?,
+        "polling" => vnic.polling = read_polling(value)?,
         "mac-address" => vnic.mac = value.map_or(Ok(Mac::Auto), read_mac)?,
         "vlan-id" => {
             let wrong = |text: &str| ApiError::new(Status::VidInvalid, name, text, "0 (none) to 4094");
@@ -180,6 +185,18 @@ fn shown_fusing(it: Fusing) -> Property {
     property("fusion", "rw", it.word().to_owned(), Fusing::default().word(), Fusing::POSSIBLE)
 }
 
+fn read_polling(value: Option<&str>) -> Result<Polling, ApiError> {
+    let read = |text: &str| {
+        let wrong = || ApiError::new(Status::BadValue, "polling", text, Polling::POSSIBLE);
+        Polling::from_word(text).ok_or_else(wrong)
+    };
+    value.map_or(Ok(Polling::default()), read)
+}
+
+fn shown_polling(it: Polling) -> Property {
+    property("polling", "rw", it.word().to_owned(), Polling::default().word(), Polling::POSSIBLE)
+}
+
 fn read_priority(text: &str) -> Result<Priority, ApiError> {
     text.parse().map_err(|_| ApiError::new(Status::BadValue, "priority", text, PRIORITIES))
 }
@@ -228,12 +245,15 @@ pub(crate) fn of_link(
         let vid = vnic.vlan.map_or(0, VlanId::id).to_string();
         properties.extend([
             property("minbw", "rw", shown_rate(vnic.minbw), "", ""),
+            shown_polling(vnic.polling),
             property("mac-address", "rw", mac.map(|it| it.to_string()).unwrap_or_default(), "", ""),
             property("vlan-id", "rw", vid, "0", "0-4094"),
             property("protection", "rw", kinds.to_string(), "", KINDS),
             property("allowed-ips", "rw", list_of(allowed_ips), "", ""),
             property("allowed-dhcp-cids", "rw", list_of(allowed_cids), "", ""),
         ]);
+    } else if let Some(link) = links {
+        properties.push(shown_polling(link.polling));
     }
     properties.extend([
         property("speed", "r-", speed.to_string(), "", ""),

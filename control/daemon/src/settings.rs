@@ -10,7 +10,7 @@ use firelane::{
     IpProtocol, Keepalive, MtuProbing, NetstackConfig, Profile, ProtectionRules, RouteConfig, RouteKind,
     RtoLimits, SocketDefaults, StreamConfig, SynCookies, TcpConfig, Willing,
 };
-use firelane_model::{ClientId, Fusing, Guard, Prop, Route, RouteEnd, Tunables, Way};
+use firelane_model::{ClientId, Fusing, Guard, Polling, Prop, Route, RouteEnd, Tunables, Way};
 use firelane_units::Mss;
 
 /// What protects a VNIC from its user.
@@ -28,6 +28,14 @@ pub(crate) fn fusion(fusing: Fusing) -> FuseWith {
         Fusing::On => FuseWith::Others,
         Fusing::SameZone => FuseWith::Itself,
         Fusing::Off => FuseWith::Nobody,
+    }
+}
+
+/// When a device is read.
+pub(crate) fn polling(polling: Polling) -> firelane::Polling {
+    match polling {
+        Polling::Auto => firelane::Polling::Auto,
+        Polling::Off => firelane::Polling::Off,
     }
 }
 

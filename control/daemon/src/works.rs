@@ -13,8 +13,8 @@ use firelane::{
 use firelane_api::{ApiError, Status};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Dhcp, Etherstub, Filter, Flow, FlowName, Fusing, IfProps, Instance,
-    Interface, Link, LinkKind, LinkName, Mac, Model, NetstackName, Over, ReversePath, Service, Switch, Tap,
-    Tunables, Vnic,
+    Interface, Link, LinkKind, LinkName, Mac, Model, NetstackName, Over, Polling, ReversePath, Service,
+    Switch, Tap, Tunables, Vnic,
 };
 use firelane_plan::{Action, Step, apply_to_model};
 use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
@@ -383,23 +383,28 @@ pub(crate) struct Properties {
     pub(crate) minbw: Option<BitRate>,
     pub(crate) priority: Priority,
     pub(crate) fusion: Fusing,
+    /// Of what has a device.
+    pub(crate) polling: Polling,
 }
 
 impl From<&Link> for Properties {
     fn from(it: &Link) -> Self {
-        Self { maxbw: it.maxbw, minbw: None, priority: it.priority, fusion: it.fusion }
+        let Link { maxbw, priority, fusion, polling, .. } = *it;
+        Self { maxbw, minbw: None, priority, fusion, polling }
     }
 }
 
 impl From<&Etherstub> for Properties {
     fn from(it: &Etherstub) -> Self {
-        Self { maxbw: it.maxbw, minbw: None, priority: it.priority, fusion: it.fusion }
+        let Etherstub { maxbw, priority, fusion, .. } = *it;
+        Self { maxbw, minbw: None, priority, fusion, polling: Polling::default() }
     }
 }
 
 impl From<&Vnic> for Properties {
     fn from(it: &Vnic) -> Self {
-        Self { maxbw: it.maxbw, minbw: it.minbw, priority: it.priority, fusion: it.fusion }
+        let Vnic { maxbw, minbw, priority, fusion, polling, .. } = *it;
+        Self { maxbw, minbw, priority, fusion, polling }
     }
 }
 
@@ -479,7 +484,7 @@ impl Works {
         self.limit(id, from, to)
     }
 
-    /// Changes limit, guarantee, priority and fusion; on an error they are as before.
+    /// Changes limit, guarantee, priority, fusion and polling; on an error they are as before.
     pub(crate) fn limit(&self, id: LinkId, from: Properties, to: Properties) -> Done {
         let change = |from: Properties, to: Properties| {
             if from.maxbw != to.maxbw {
@@ -493,6 +498,9 @@ impl Works {
             }
             if from.fusion != to.fusion {
                 self.engine.set_link_fusion(id, settings::fusion(to.fusion))?;
+            }
+            if from.polling != to.polling {
+                self.engine.set_link_polling(id, settings::polling(to.polling))?;
             }
             Ok(())
         };
@@ -509,8 +517,13 @@ impl Works {
 
 impl Properties {
     /// What a link of the engine begins with.
-    pub(crate) const UNLIMITED: Self =
-        Self { maxbw: None, minbw: None, priority: Priority::High, fusion: Fusing::SameZone };
+    pub(crate) const UNLIMITED: Self = Self {
+        maxbw: None,
+        minbw: None,
+        priority: Priority::High,
+        fusion: Fusing::SameZone,
+        polling: Polling::Auto,
+    };
 }
 
 /// VNICs.

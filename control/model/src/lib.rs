@@ -34,6 +34,7 @@ mod model;
 mod name;
 mod netstack;
 mod nic;
+mod polling;
 mod programs;
 mod promise;
 mod property;
@@ -76,6 +77,7 @@ pub use name::{
 };
 pub use netstack::Netstack;
 pub use nic::{Nic, NicDriver};
+pub use polling::Polling;
 pub use programs::Programs;
 pub use property::{Allowed, Line as PropLine, Prop, PropertyError, Protocol, Setting};
 pub use route::{CongestionControl, Route, RouteEnd, Way};

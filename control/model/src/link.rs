@@ -7,6 +7,7 @@ use firelane_units::{BitRate, Mtu, Priority};
 use serde::{Deserialize, Serialize};
 
 use crate::fusing::{Fusing, is_same_zone};
+use crate::polling::{self, Polling};
 use crate::value;
 use crate::{IfName, Memif, Nic, NicDriver};
 
@@ -37,12 +38,21 @@ pub struct Link {
     pub priority: Priority,
     /// Whether its connections may be fused.
     pub fusion: Fusing,
+    /// When its device is read.
+    pub polling: Polling,
 }
 
 impl Link {
     /// A link of `kind` with the default properties.
     pub fn new(kind: LinkKind) -> Self {
-        Self { kind, mtu: Mtu::ETHERNET, maxbw: None, priority: Priority::High, fusion: Fusing::default() }
+        Self {
+            kind,
+            mtu: Mtu::ETHERNET,
+            maxbw: None,
+            priority: Priority::High,
+            fusion: Fusing::default(),
+            polling: Polling::default(),
+        }
     }
 }
 
@@ -93,6 +103,10 @@ struct LinkTable {
     #[serde(default, skip_serializing_if = "is_same_zone")]
     #[cfg_attr(feature = "schema", schema(value_type = String, default = "same-zone"))]
     fusion: Fusing,
+    /// When its device is read.
+    #[serde(default, skip_serializing_if = "polling::is_auto")]
+    #[cfg_attr(feature = "schema", schema(value_type = String, default = "auto"))]
+    polling: Polling,
 }
 
 fn ethernet() -> Mtu {
@@ -115,7 +129,7 @@ impl TryFrom<LinkTable> for Link {
     type Error = &'static str;
 
     fn try_from(table: LinkTable) -> Result<Self, Self::Error> {
-        let LinkTable { kind, ifname, driver, memif, mtu, maxbw, priority, fusion } = table;
+        let LinkTable { kind, ifname, driver, memif, mtu, maxbw, priority, fusion, polling } = table;
         if driver.is_some() && !matches!(kind, KindWord::Nic) {
             return Err("driver: only kind = \"nic\" has a driver");
         }
@@ -142,13 +156,13 @@ impl TryFrom<LinkTable> for Link {
                 return Err("memif: only kind = \"memif\" has another process");
             }
         };
-        Ok(Self { kind, mtu, maxbw, priority, fusion })
+        Ok(Self { kind, mtu, maxbw, priority, fusion, polling })
     }
 }
 
 impl From<Link> for LinkTable {
     fn from(link: Link) -> Self {
-        let Link { kind, mtu, maxbw, priority, fusion } = link;
+        let Link { kind, mtu, maxbw, priority, fusion, polling } = link;
         let (kind, ifname, driver, memif) = match kind {
             LinkKind::Tap(ifname) => (KindWord::Tap, Some(ifname), None, None),
             LinkKind::Nic(Nic { ifname, driver }) => {
@@ -157,7 +171,7 @@ impl From<Link> for LinkTable {
             LinkKind::Memif(memif) => (KindWord::Memif, None, None, Some(memif)),
             LinkKind::Memory => (KindWord::Memory, None, None, None),
         };
-        Self { kind, ifname, driver, memif, mtu, maxbw, priority, fusion }
+        Self { kind, ifname, driver, memif, mtu, maxbw, priority, fusion, polling }
     }
 }
 

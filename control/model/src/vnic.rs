@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fusing::{Fusing, is_same_zone};
 use crate::link::{high, is_high};
+use crate::polling::{self, Polling};
 use crate::value;
 use crate::{
     ClientId, Guard, IfName, Iptun, LinkClass, LinkName, Mac, Memif, NamespaceName, NetstackName, Over,
@@ -61,6 +62,8 @@ pub struct Vnic {
     pub priority: Priority,
     /// Whether its connections may be fused.
     pub fusion: Fusing,
+    /// When its device is read, if its user is one.
+    pub polling: Polling,
     /// Whether commands call it a VLAN (`dladm create-vlan`); everything else is as of a VNIC.
     pub is_vlan: bool,
     /// How its user is kept from saying that it is somebody else.
@@ -81,6 +84,7 @@ impl Vnic {
             minbw: None,
             priority: Priority::High,
             fusion: Fusing::default(),
+            polling: Polling::default(),
             is_vlan: false,
             guard: Guard::default(),
             user: VnicUser::Nobody,
@@ -98,6 +102,7 @@ impl Vnic {
             minbw: None,
             priority: Priority::High,
             fusion: Fusing::SameZone,
+            polling: Polling::Auto,
             is_vlan: false,
             guard: Guard { kinds: Protections::NONE, allowed_ips: Vec::new(), allowed_cids: Vec::new() },
             user: VnicUser::Nobody,
@@ -183,6 +188,10 @@ struct VnicTable {
     #[serde(default, skip_serializing_if = "is_same_zone")]
     #[cfg_attr(feature = "schema", schema(value_type = String, default = "same-zone"))]
     fusion: Fusing,
+    /// When its device is read.
+    #[serde(default, skip_serializing_if = "polling::is_auto")]
+    #[cfg_attr(feature = "schema", schema(value_type = String, default = "auto"))]
+    polling: Polling,
     /// Whether commands call it a VLAN.
     #[serde(default, skip_serializing_if = "is_false")]
     is_vlan: bool,
@@ -236,7 +245,9 @@ impl TryFrom<VnicTable> for Vnic {
                 return Err("memif beside netstack or tap: a VNIC has one user, so only one of them");
             }
         };
-        let VnicTable { over, iptun, mac, vlan, mtu, maxbw, minbw, priority, fusion, is_vlan, .. } = table;
+        let VnicTable {
+            over, iptun, mac, vlan, mtu, maxbw, minbw, priority, fusion, polling, is_vlan, ..
+        } = table;
         let over = match (over, iptun) {
             (Some(over), None) => Over::Link(over),
             (None, Some(iptun)) => Over::Tunnel(iptun),
@@ -248,6 +259,9 @@ impl TryFrom<VnicTable> for Vnic {
             if vlan.is_some() || is_vlan {
                 return Err("vlan: a tunnel has no VLAN of its own");
             }
+            if polling != Polling::default() {
+                return Err("polling: a tunnel has no device");
+            }
             if !matches!(user, VnicUser::Nobody | VnicUser::Netstack(_)) {
                 return Err("tap or memif: a tunnel's user is a netstack, whose addresses carry it");
             }
@@ -257,13 +271,14 @@ impl TryFrom<VnicTable> for Vnic {
             allowed_ips: table.allowed_ips,
             allowed_cids: table.allowed_dhcp_cids,
         };
-        Ok(Self { over, mac, vlan, mtu, maxbw, minbw, priority, fusion, is_vlan, guard, user })
+        Ok(Self { over, mac, vlan, mtu, maxbw, minbw, priority, fusion, polling, is_vlan, guard, user })
     }
 }
 
 impl From<Vnic> for VnicTable {
     fn from(vnic: Vnic) -> Self {
-        let Vnic { over, mac, vlan, mtu, maxbw, minbw, priority, fusion, is_vlan, guard, user } = vnic;
+        let Vnic { over, mac, vlan, mtu, maxbw, minbw, priority, fusion, polling, is_vlan, guard, user } =
+            vnic;
         let (over, iptun) = match over {
             Over::Link(over) => (Some(over), None),
             Over::Tunnel(iptun) => (None, Some(iptun)),
@@ -285,6 +300,7 @@ impl From<Vnic> for VnicTable {
             minbw,
             priority,
             fusion,
+            polling,
             is_vlan,
             protection,
             allowed_ips,

@@ -247,6 +247,7 @@ impl Step {
                     rates,
                     change("priority", &from.priority, &to.priority),
                     change("fusion", &from.fusion.word(), &to.fusion.word()),
+                    change("polling", &from.polling.word(), &to.polling.word()),
                 ];
                 ("link", name, list.to_vec())
             }
@@ -273,6 +274,7 @@ impl Step {
                     change("minbw", &rate(from.minbw), &rate(to.minbw)),
                     change("priority", &from.priority, &to.priority),
                     change("fusion", &from.fusion.word(), &to.fusion.word()),
+                    change("polling", &from.polling.word(), &to.polling.word()),
                     change("protection", &shown(from.guard.kinds), &shown(to.guard.kinds)),
                     change("allowed-ips", &list_of(&from.guard.allowed_ips), &list_of(&to.guard.allowed_ips)),
                     change(

@@ -12,8 +12,8 @@ use core::net::{IpAddr, Ipv4Addr};
 use firelane_model::{
     Address, CongestionControl, Etherstub, Flow, FlowMatch, Fpm, Fusing, Guard, IfProps, Interface, Iptun,
     IptunType, Lanes, Link, LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Over,
-    Prop, ReversePath, Route, RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic, VnicUser, Wire,
-    WireSide,
+    Polling, Prop, ReversePath, Route, RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic,
+    VnicUser, Wire, WireSide,
 };
 use firelane_units::{
     BitRate, DsField, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, Protection, Protections, VlanId,
@@ -60,6 +60,10 @@ impl Dice<'_> {
 
     fn priority(&mut self) -> Priority {
         Priority::ALL[self.below(3)]
+    }
+
+    fn polling(&mut self) -> Polling {
+        Polling::ALL[self.below(2)]
     }
 
     fn fusing(&mut self) -> Fusing {
@@ -156,7 +160,7 @@ fn roll_lower(model: &mut Model, dice: &mut Dice<'_>) {
                     _ => LinkKind::Memif(dice.memif(number)),
                 };
                 let (mtu, maxbw, fusion) = (dice.mtu(), dice.maybe(Dice::rate), dice.fusing());
-                let link = Link { mtu, maxbw, fusion, ..Link::new(kind) };
+                let link = Link { mtu, maxbw, fusion, polling: dice.polling(), ..Link::new(kind) };
                 model.links.insert(name("l", number), link);
             }
             _ => {
@@ -239,6 +243,7 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
         minbw: dice.maybe(Dice::rate),
         priority: dice.priority(),
         fusion: dice.fusing(),
+        polling: dice.polling(),
         user,
         over: Over::Link(over),
     };
