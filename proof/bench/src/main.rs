@@ -29,6 +29,7 @@ mod memif;
 mod nginx;
 mod nginx_close;
 mod peer;
+mod polling;
 mod redis;
 mod redis_tap;
 mod relay;
@@ -137,6 +138,11 @@ const BENCHES: &[Bench] = &[
         name: "isolation",
         about: "a victim's round trips beside a flood and 1,000 connections that have a limit, beside bridge and htb",
         run: isolation::run,
+    },
+    Bench {
+        name: "polling",
+        about: "wake-ups and context switches under a load of five clients, devices polled beside notified",
+        run: polling::run,
     },
     Bench {
         name: "lanes-scale",

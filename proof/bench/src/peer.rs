@@ -43,6 +43,8 @@ pub(crate) fn play(role: &str, args: &[&str]) -> Result<()> {
         "crowd-server" => crate::shim_memory::play_server(args),
         "crowd-client" => crate::shim_memory::play_client(args),
         "idle-client" => crate::idle::play_client(),
+        "polling-server" => crate::polling::play_server(),
+        "polling-client" => crate::polling::play_client(),
         "noise" => crate::isolation::play_noise(),
         "wire-sink" => crate::limit::wire::play_sink(),
         "wire-source" => crate::limit::wire::play_source(),
