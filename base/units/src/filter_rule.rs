@@ -49,6 +49,21 @@ impl<L> FilterRule<L> {
         }
     }
 
+    /// Why a single socket cannot have the rule, which is asked about what comes to it and begins something; `None` if it can.
+    pub fn unfit_for_socket(&self) -> Option<&'static str> {
+        match self {
+            _ if self.direction == Direction::Out => Some("a socket's rules are about what comes in"),
+            _ if self.keep_state.is_some() => {
+                Some("a socket's rules keep no state: a connection that has begun is not asked about again")
+            }
+            _ if self.keep_frags => Some("a socket's rules keep no fragments: a socket gets whole packets"),
+            _ if self.log.is_some() || self.action == FilterAction::Log => {
+                Some("a socket's rules do not log: what each has met is counted")
+            }
+            _ => None,
+        }
+    }
+
     /// The same rule with its link called otherwise, or why there is none.
     pub fn try_map<M, E>(self, link: impl FnOnce(L) -> Result<M, E>) -> Result<FilterRule<M>, E> {
         let Self { direction, action, log, quick, link: on, matching, keep_state, keep_frags, head, group } =

@@ -66,7 +66,7 @@ pub use fpm::{FpmInfo, RefusedInfo};
 pub use lease::{LeaseAction, LeaseInfo, Leased, ResolverInfo, TellClient, leased_object};
 pub use nat::{ChangeNat, Flushed, NatChange, NatInfo, NatRuleInfo, NatSession, NatTotals};
 pub use openapi::openapi_text;
-pub use programs::{ProgramReport, SocketReport};
+pub use programs::{ProgramReport, SocketFilterInfo, SocketReport};
 pub use props::{set_flow_prop, set_vnic_prop};
 pub use received::LaneReceived;
 pub use sockets::{ConnectionInfo, ProgramInfo, SocketInfo, SocketPage};

@@ -6,6 +6,8 @@ use firelane_model::NetstackName;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::RuleInfo;
+
 /// A process, as far as its sockets go.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ProgramReport {
@@ -25,6 +27,17 @@ pub struct ProgramReport {
     pub sockets: Vec<SocketReport>,
     /// How many sockets of other families it has, which are the kernel's everywhere.
     pub others: u32,
+}
+
+/// The filter of a single socket.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct SocketFilterInfo {
+    /// What came to the socket and was let in: who began a connection, datagrams.
+    pub passed: u64,
+    /// What was not.
+    pub blocked: u64,
+    /// Its rules, with what each has met.
+    pub rules: Vec<RuleInfo>,
 }
 
 /// A socket of a process.
@@ -60,6 +73,9 @@ pub struct SocketReport {
     /// The options that were set, as `name` or `name=value`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
+    /// Its filter, if it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<SocketFilterInfo>,
     /// Bytes that the program has sent, of a socket of Firelane's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<u64>,

@@ -15,6 +15,7 @@ use firelane_api::{ApiError, ProgramReport, SocketReport, Status};
 use firelane_model::{FlowName, LinkName};
 use firelane_units::{FlowId, LinkId};
 
+use crate::filter;
 use crate::text::plain;
 
 /// The library in front of a program's own.
@@ -184,6 +185,7 @@ impl Known<'_> {
             flow: it.info.and_then(|info| info.flow).and_then(|id| self.flow(id)),
             fused: it.info.map(|info| info.is_fused),
             options: it.options.clone(),
+            filter: it.filter.as_ref().map(|(rules, counted)| filter::of_socket(rules, counted)),
             sent: carried.map(|[sent, _]| sent),
             received: carried.map(|[_, received]| received),
             segments: tcp.map(|tcp| [tcp.counts.segments_in, tcp.counts.segments_out, tcp.counts.repeated]),

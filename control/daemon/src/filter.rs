@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use firelane::{FilterCounts, FilteredPacket, IpProtocol, NatConfig, Packet, StateCounts, Verdict};
-use firelane_api::{ApiError, FilterInfo, Judged, RuleInfo, StateInfo, Status};
+use firelane_api::{ApiError, FilterInfo, Judged, RuleInfo, SocketFilterInfo, StateInfo, Status};
 use firelane_model::{Filter, IpfRule, LinkName, Model};
 use firelane_plan::{Action, Step};
 use firelane_units::{Direction, FilterRule, IpPrefix, LinkId};
@@ -45,6 +45,14 @@ pub(crate) fn as_far_as(step: &Step, present: &Model) -> Option<Step> {
     let rest = to.without(missing);
     let action = Action::SetFilter(name.clone(), from.clone(), rest.clone());
     (rest != *to).then_some(Step { action, ..step.clone() })
+}
+
+/// What the filter of a program's socket has counted, whose rules name no link.
+pub(crate) fn of_socket(rules: &[FilterRule<LinkId>], counted: &FilterCounts) -> SocketFilterInfo {
+    let named = |rule: &FilterRule<LinkId>| rule.clone().try_map(|_| Err(())).ok();
+    let rules: Vec<IpfRule> = rules.iter().filter_map(|rule| IpfRule::new(named(rule)?).ok()).collect();
+    let FilterInfo { rules, inward: Judged { passed, blocked }, .. } = info(&rules, counted);
+    SocketFilterInfo { passed, blocked, rules }
 }
 
 /// What the filter of `rules` has counted.

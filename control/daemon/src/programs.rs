@@ -16,10 +16,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use firelane::{Closer, Engine, ExplainedSocket, Hub, Limits, Owner, ProgramSocket, Reply, send_reply};
-use firelane_model::{Model, NetstackName, Programs as Rules};
-use firelane_shm::control::{Answer, MESSAGE_MAX, Request};
+use firelane_model::{Model, NetstackName, Programs as Rules, SOCKET_FILTER_TEXT_MAX, SocketFilter};
+use firelane_shm::control::{Answer, FILTER_MAX, MESSAGE_MAX, Request};
 use firelane_shm::{Spin, carry};
-use firelane_units::NetstackId;
+use firelane_units::{FilterRule, LinkId, NetstackId};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -45,6 +45,9 @@ const TIDY_EVERY: Duration = Duration::from_millis(500);
 const TIDY_SOON: Duration = Duration::from_millis(5);
 /// The longest command that is remembered.
 const COMMAND_MAX: usize = 64;
+
+/// What `firelane run` lets through must fit a program's first message.
+const _: () = assert!(SOCKET_FILTER_TEXT_MAX == FILTER_MAX);
 
 /// What an event is about: the first three, then two for each program.
 const LISTENER: u64 = 0;
@@ -93,7 +96,7 @@ pub(crate) fn bind(path: &Path, model: &Model) -> io::Result<OwnedFd> {
 impl Programs {
     /// Begins to serve programs that come to `listener`.
     pub(crate) fn start(listener: OwnedFd, engine: Engine, host: Arc<Host>) -> io::Result<Self> {
-        let hub = Arc::new(Mutex::new(Hub::new(engine)?));
+        let hub = Arc::new(Mutex::new(Hub::new(engine, rules_of)?));
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let mut door = Door::new(listener, Arc::clone(&stop), Arc::clone(&hub), host)?;
         let thread = std::thread::Builder::new().name("programs".to_owned()).spawn(move || door.run())?;
@@ -349,7 +352,7 @@ impl Door {
                 }
                 return Ok(());
             }
-            (Stage::New, Request::Hello { netstack }) => match self.begin(key, &netstack) {
+            (Stage::New, Request::Hello { netstack, filter }) => match self.begin(key, &netstack, &filter) {
                 Ok(reply) => reply,
                 Err(refused) => refused.into(),
             },
@@ -382,8 +385,11 @@ impl Door {
         Ok(())
     }
 
-    fn begin(&mut self, key: u64, wanted: &str) -> Result<Reply, Answer> {
+    fn begin(&mut self, key: u64, wanted: &str, filter: &str) -> Result<Reply, Answer> {
         let refused = |errno: Errno, text: String| Answer::Refused { errno: errno.raw_os_error(), text };
+        let filter = SocketFilter::read("filter", filter).map_err(|faults| {
+            refused(Errno::INVAL, faults.first().map_or_else(String::new, ToString::to_string))
+        })?;
         let guest = self.guests.get_mut(&key).ok_or_else(|| refused(Errno::NETDOWN, String::new()))?;
         let wanted = guest.inherits.as_ref().map_or(wanted, NetstackName::as_str);
         let (netstack, id, rules) =
@@ -400,7 +406,8 @@ impl Door {
             sockets: rules.sockets.map_or(usual.sockets, |most| most as usize),
             memory: rules.memory.unwrap_or(usual.memory),
         };
-        let begun = lock(&self.hub).begin(guest.owner.clone(), (id, netstack.as_str()), limits);
+        let (owner, place) = (guest.owner.clone(), (id, netstack.as_str()));
+        let begun = lock(&self.hub).begin(owner, place, limits, filter.rules());
         let (number, reply) = begun.map_err(|error| {
             refused(Errno::from_io_error(&error).unwrap_or(Errno::NOMEM), format!("no session: {error}"))
         })?;
@@ -442,6 +449,11 @@ impl Drop for Door {
             .into_values()
             .for_each(|guest| end_control(guest.control, guest.peer.user, &self.closer));
     }
+}
+
+/// The rules that a program gives to one of its sockets.
+fn rules_of(text: &str) -> Option<Vec<FilterRule<LinkId>>> {
+    Some(SocketFilter::read("filter", text).ok()?.rules())
 }
 
 /// Ends a program's connection. The program sees the end at once; what it has sent last, and nobody has looked at, is closed

@@ -1,12 +1,13 @@
 //! Filters of single sockets: which rules a socket can have, and their way to its lanes.
 //!
-//! Called by `tcp_listener.rs`; the lanes ask the rules (`path/lane/src/stacks/admission.rs`).
+//! Called by `tcp_listener.rs`, and for programs' sockets by `programs/`; the lanes ask the rules (`path/lane/src/stacks/admission.rs`).
 
 use std::io;
+use std::sync::Arc;
 
-use firelane_filter::FilterCounts;
+use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_lane::{LaneMessage, SocketCommand};
-use firelane_units::{Direction, FilterAction, FilterRule, IpPrefix, LaneId, LinkId, NetstackId, SocketId};
+use firelane_units::{FilterRule, IpPrefix, LaneId, LinkId, NetstackId, SocketId};
 
 use crate::engine::Inner;
 use crate::error::lane_failed;
@@ -16,18 +17,37 @@ use crate::udp_socket::UdpSocket;
 /// Gives a socket of these lanes other rules.
 pub(crate) fn set(
     engine: &Inner,
-    (netstack, socket): (NetstackId, SocketId),
+    place: (NetstackId, SocketId),
     lanes: &[LaneId],
     rules: Vec<FilterRule<LinkId>>,
     pools: Vec<(u32, Vec<IpPrefix>)>,
 ) -> io::Result<()> {
-    if let Some(refused) = rules.iter().enumerate().find_map(|(nth, rule)| Some((nth, refusal(rule)?))) {
-        let (nth, why) = refused;
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("rule {}: {why}", nth + 1)));
+    tell(engine, place, lanes, &checked(rules, pools)?)
+}
+
+/// Rules that a socket can have.
+pub(crate) fn checked(
+    rules: Vec<FilterRule<LinkId>>,
+    pools: Vec<(u32, Vec<IpPrefix>)>,
+) -> io::Result<Arc<FilterConfig>> {
+    let unfit = rules.iter().enumerate().find_map(|(nth, rule)| Some((nth, rule.unfit_for_socket()?)));
+    match unfit {
+        Some((nth, why)) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("rule {}: {why}", nth + 1)))
+        }
+        None => Ok(config_of(rules, pools)),
     }
-    let config = config_of(rules, pools);
+}
+
+/// Lets lanes follow them.
+pub(crate) fn tell(
+    engine: &Inner,
+    (netstack, socket): (NetstackId, SocketId),
+    lanes: &[LaneId],
+    config: &Arc<FilterConfig>,
+) -> io::Result<()> {
     for &lane in lanes {
-        let command = SocketCommand::Filter(socket, config.clone());
+        let command = SocketCommand::Filter(socket, Arc::clone(config));
         engine
             .fabric
             .enter_surely(lane, LaneMessage::Socket(netstack, command))
@@ -66,20 +86,5 @@ impl UdpSocket {
     /// What its filter has counted; of rules since they were given.
     pub fn filter_counts(&self) -> FilterCounts {
         counts(&self.engine, (self.shared.netstack(), self.socket), &[self.shared.lane()])
-    }
-}
-
-/// Why a socket cannot have a rule.
-fn refusal(rule: &FilterRule<LinkId>) -> Option<&'static str> {
-    match rule {
-        _ if rule.direction == Direction::Out => Some("a socket's rules are about what comes in"),
-        _ if rule.keep_state.is_some() => {
-            Some("a socket's rules keep no state: a connection that has begun is not asked about again")
-        }
-        _ if rule.keep_frags => Some("a socket's rules keep no fragments: a socket gets whole packets"),
-        _ if rule.log.is_some() || rule.action == FilterAction::Log => {
-            Some("a socket's rules do not log: filter_counts tells what each has met")
-        }
-        _ => None,
     }
 }

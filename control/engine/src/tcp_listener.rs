@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use firelane_filter::FilterCounts;
+use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_frame::RingArena;
 use firelane_lane::{LaneMessage, Listen, SocketCommand, StreamOptions};
 use firelane_socket::{
@@ -105,24 +105,27 @@ impl TcpListener {
         options: StreamOptions,
     ) -> io::Result<Self> {
         let tuning = reserved.stack.tuning(config.rings)?;
-        Self::listen_by(reserved, config, StreamOptions { tuning, ..options }, listener)
+        Self::listen_by(reserved, config, StreamOptions { tuning, ..options }, None, listener)
     }
 
     /// The same for a program in another process: its connections have their rings in `arena`, and
-    /// [`TcpListener::take_any`] gives them.
+    /// [`TcpListener::take_any`] gives them. A filter is there before the first of them.
     pub(crate) fn listen_in(
         arena: &Arc<RingArena>,
         reserved: Reserved,
         config: ListenConfig,
         options: StreamOptions,
+        filter: Option<&Arc<FilterConfig>>,
     ) -> io::Result<Self> {
-        Self::listen_by(reserved, config, options, |backlog| listener_in(Arc::clone(arena), backlog))
+        let make = |backlog| listener_in(Arc::clone(arena), backlog);
+        Self::listen_by(reserved, config, options, filter, make)
     }
 
     fn listen_by(
         reserved: Reserved,
         config: ListenConfig,
         options: StreamOptions,
+        filter: Option<&Arc<FilterConfig>>,
         make: impl FnOnce(usize) -> (ListenerEnd, ListenerSlot),
     ) -> io::Result<Self> {
         let Reserved { stack, claim, lanes } = &reserved;
@@ -146,6 +149,9 @@ impl TcpListener {
         let (id, lanes) = (stack.id, lanes.clone());
         let nonblocking = AtomicBool::new(false);
         let listener = Self { engine, reserved, socket, end, token, seat, nonblocking };
+        if let Some(filter) = filter {
+            listener.follow(filter)?;
+        }
         for lane in lanes {
             let command = SocketCommand::Listen(Box::new(listen.clone()));
             let message = LaneMessage::Socket(id, command);
@@ -213,8 +219,13 @@ impl TcpListener {
         rules: Vec<FilterRule<LinkId>>,
         pools: Vec<(u32, Vec<IpPrefix>)>,
     ) -> io::Result<()> {
+        self.follow(&socket_filter::checked(rules, pools)?)
+    }
+
+    /// The same with rules that were looked at before.
+    pub(crate) fn follow(&self, filter: &Arc<FilterConfig>) -> io::Result<()> {
         let Reserved { stack, lanes, .. } = &self.reserved;
-        socket_filter::set(&self.engine, (stack.id, self.socket), lanes, rules, pools)
+        socket_filter::tell(&self.engine, (stack.id, self.socket), lanes, filter)
     }
 
     /// What its filter has counted, summed over its lanes; of rules since they were given.

@@ -40,7 +40,7 @@ impl World {
             Stack::builder().interface(end).address(addr).unwrap().build().unwrap()
         };
         let (stack, peer) = (build(left.into(), "10.0.0.1/24"), build(right.into(), "10.0.0.2/24"));
-        let hub = Arc::new(Mutex::new(Hub::new(stack.engine()).unwrap()));
+        let hub = Arc::new(Mutex::new(Hub::new(stack.engine(), |_| None).unwrap()));
         let stop = Arc::new(AtomicBool::new(false));
         let (of_thread, stopped) = (Arc::clone(&hub), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {
@@ -98,7 +98,7 @@ impl<'a> Program<'a> {
     fn within(world: &'a World, limits: Limits) -> Self {
         let owner = Owner { pid: std::process::id(), user: 0, command: "driver".to_owned() };
         let (session, reply) =
-            world.hub.lock().unwrap().begin(owner, (world.stack.id(), "test"), limits).unwrap();
+            world.hub.lock().unwrap().begin(owner, (world.stack.id(), "test"), limits, Vec::new()).unwrap();
         let mut fds = reply.fds.into_iter();
         let (mapping, number) = Mapping::attach(fds.next().unwrap()).unwrap();
         assert!(matches!(reply.answer, Answer::Welcome { arena, lanes: 1, .. } if arena == number));

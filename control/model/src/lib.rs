@@ -55,7 +55,7 @@ pub use error::{FieldError, FileError};
 pub use etherstub::Etherstub;
 pub use filter::{
     Filter, IpfFile, IpfRule, IpnatFile, IpnatRule, PlacedRule, Pool, PoolNumber, RuleError, RuleFile,
-    RuleLine,
+    RuleLine, SocketFilter,
 };
 pub use flow::{Flow, FlowMatch, NO_WIRE, Transport};
 pub use fpm::Fpm;
@@ -66,7 +66,7 @@ pub use interface::{FixedProp, IfProp, IfProps, Interface, ReversePath, Switch, 
 pub use iptun::{Iptun, IptunType, Over};
 pub use limits::{
     FILTER_RULES_MAX, LANES_MAX, LINKS_MAX, MODEL_TEXT_MAX, NAT_RULES_MAX, NETSTACKS_MAX, OBJECTS_MAX,
-    POOLED_MAX,
+    POOLED_MAX, SOCKET_FILTER_TEXT_MAX,
 };
 pub use link::{Link, LinkKind};
 pub use mac::{AUTOMATIC_MAC_PREFIX, Mac, automatic_mac, prefixed_mac};

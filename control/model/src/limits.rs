@@ -8,6 +8,8 @@ pub const NETSTACKS_MAX: usize = 4_096;
 pub const OBJECTS_MAX: usize = 65_536;
 /// Rules of a netstack's filter: a new flow is compared with them one after the other.
 pub const FILTER_RULES_MAX: usize = 16_384;
+/// Rules of a program's sockets, as text: they go with its first message to the daemon.
+pub const SOCKET_FILTER_TEXT_MAX: usize = 4096;
 /// Rules of a netstack's address translation: a new conversation is compared with them one after the other.
 pub const NAT_RULES_MAX: usize = 4096;
 /// Networks in all pools of a netstack: twice what a pool is tested with.

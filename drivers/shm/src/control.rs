@@ -19,6 +19,13 @@ pub const OPTION_MAX: usize = 1024;
 pub const SOCKETS_MAX: u32 = 32;
 /// The most interfaces and addresses in one answer.
 pub const ADDRESSES_MAX: usize = 80;
+/// The level of socket options that no kernel has, `"FL"`, and at it a socket's filter, lines of ipf.conf(5) of at most
+/// [`OPTION_MAX`] bytes.
+pub const OWN_LEVEL: i32 = 0x464c;
+/// See [`OWN_LEVEL`].
+pub const OWN_FILTER: i32 = 1;
+/// The most bytes of a program's filter.
+pub const FILTER_MAX: usize = 4096;
 const NAME_MAX: usize = 64;
 const TEXT_MAX: usize = 256;
 
@@ -73,6 +80,9 @@ pub enum Request {
     Hello {
         /// The VNIC or netstack that the program is to use; empty is the daemon's choice.
         netstack: String,
+        /// The rules that its listeners and datagram sockets begin with, lines of ipf.conf(5); empty is none. Longer than
+        /// [`FILTER_MAX`] it must not be: what is cut off says something else.
+        filter: String,
     },
     /// New sockets, so many at a time. [`Answer::Sockets`].
     Socket {
@@ -377,8 +387,8 @@ impl Request {
     pub fn encode(&self, number: u32) -> Vec<u8> {
         let mut out = envelope(self.what(), number);
         match self {
-            Self::Hello { netstack } => {
-                out.text(netstack, NAME_MAX);
+            Self::Hello { netstack, filter } => {
+                out.text(netstack, NAME_MAX).text(filter, FILTER_MAX);
             }
             Self::Socket { family, kind, count } => {
                 out.u8(family_byte(*family)).u8(kind_byte(*kind)).u32(*count);
@@ -450,7 +460,10 @@ impl Request {
         let socket = |from: &mut In<'_>| Ok(SocketId(from.u64("socket")?));
         let from = &mut from;
         let request = match what {
-            1 => Self::Hello { netstack: from.text("netstack", NAME_MAX)? },
+            1 => Self::Hello {
+                netstack: from.text("netstack", NAME_MAX)?,
+                filter: from.text("filter", FILTER_MAX)?,
+            },
             2 => {
                 let (family, kind) = (family(from)?, kind(from)?);
                 let count = from.at_most("count", SOCKETS_MAX)?;

@@ -63,13 +63,20 @@ fn headline(report: &ProgramReport) -> String {
     format!("{command} ({pid}): {path}: {why}")
 }
 
-/// Below the table, what has no width: why, and the options.
+/// Below the table, what has no width: why, the options, and filters with what each rule has met.
 fn details(session: &mut Session<'_>, report: &ProgramReport) -> Result<(), Refused> {
     for it in report.sockets.iter().filter(|it| !it.why.is_empty()) {
         writeln!(session.out, "{}: {}", it.fd, it.why)?;
     }
     for it in report.sockets.iter().filter(|it| !it.options.is_empty()) {
         writeln!(session.out, "{}: options {}", it.fd, it.options.join(" "))?;
+    }
+    for it in &report.sockets {
+        let Some(filter) = &it.filter else { continue };
+        writeln!(session.out, "{}: filter: {} passed, {} blocked", it.fd, filter.passed, filter.blocked)?;
+        for rule in &filter.rules {
+            writeln!(session.out, "{}: filter: {} {}", it.fd, rule.packets, rule.rule)?;
+        }
     }
     match report.others {
         0 => {}

@@ -7,6 +7,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
+use firelane_shm::control::OWN_LEVEL;
 use firelane_shm::layout::request;
 use libc::{IPPROTO_TCP, IPPROTO_UDP, SOL_SOCKET, timeval};
 use rustix::io::Errno;
@@ -83,7 +84,7 @@ fn lane_bit(socket: &Held, name: c_int) -> Option<(Stream, u64)> {
 
 /// Sets an option.
 pub(crate) fn set(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
-    if !has_level(socket, level) {
+    if !has_level(socket, level) && level != OWN_LEVEL {
         return Err(Errno::NOPROTOOPT);
     }
     let takes_text = level == IPPROTO_TCP && [libc::TCP_CONGESTION, libc::TCP_ULP].contains(&name);

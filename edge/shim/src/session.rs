@@ -11,7 +11,9 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
-use firelane_shm::control::{Answer, Family, Interface, Kind, MESSAGE_MAX, Request, SocketId};
+use firelane_shm::control::{
+    Answer, FILTER_MAX, Family, Interface, Kind, MESSAGE_MAX, OPTION_MAX, Request, SocketId,
+};
 use firelane_shm::layout::{LANES_MAX, VERSION};
 use firelane_shm::{Fault, Spin, carry};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -207,6 +209,12 @@ fn connected(wanted: &Wanted) -> Result<OwnedFd, Errno> {
 }
 
 fn begin(wanted: &Wanted, control: Option<OwnedFd>) -> Result<Session, Errno> {
+    let Some(filter) = wanted.filter() else {
+        say_once(&format!(
+            "FIRELANE_FILTER is longer than {FILTER_MAX} bytes, or no text: its rules could not be kept"
+        ));
+        return Err(Errno::INVAL);
+    };
     let control = control.map_or_else(|| connected(wanted), Ok)?;
     let mut session = Session {
         control: hide(control)?,
@@ -215,7 +223,7 @@ fn begin(wanted: &Wanted, control: Option<OwnedFd>) -> Result<Session, Errno> {
         spin: Spin::in_bursts(LOOKS, thread::online_cpus()),
         ahead: None,
     };
-    let hello = Request::Hello { netstack: wanted.name().to_owned() };
+    let hello = Request::Hello { netstack: wanted.name().to_owned(), filter: filter.to_owned() };
     let answered = session.ask(&hello, None).inspect_err(|_| {
         say_once(&format!(
             "the daemon ended the session at its first message. This library speaks version {VERSION} of the protocol; the \
@@ -534,12 +542,16 @@ pub(crate) fn interfaces() -> Result<Vec<Interface>, Errno> {
 
 /// Sets an option that the stream's words do not have.
 pub(crate) fn set_option(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
+    // What is cut off might be the half of a filter.
+    if value.len() > OPTION_MAX {
+        return Err(Errno::INVAL);
+    }
     done(&ask_about(socket, |socket| Request::SetOption { socket, level, name, value: value.to_vec() })?)
 }
 
 /// Reads such an option.
 pub(crate) fn get_option(socket: &Held, level: c_int, name: c_int, len: usize) -> Result<Vec<u8>, Errno> {
-    let len = len.min(firelane_shm::control::OPTION_MAX) as u32;
+    let len = len.min(OPTION_MAX) as u32;
     match ask_about(socket, |socket| Request::GetOption { socket, level, name, len })? {
         Answer::Option { value } => Ok(value),
         other => Err(refusal(&other)),

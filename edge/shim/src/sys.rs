@@ -202,6 +202,15 @@ pub(crate) fn borrow(fd: c_int) -> BorrowedFd<'static> {
     unsafe { BorrowedFd::borrow_raw(fd.max(0)) }
 }
 
+/// Whether a variable is in the environment and not empty.
+pub(crate) fn has_variable(name: &CStr) -> bool {
+    // SAFETY: as in `variable`.
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        !value.is_null() && *value != 0
+    }
+}
+
 /// Copies a variable of the environment, if there is one that fits; how long it is.
 pub(crate) fn variable(name: &CStr, into: &mut [u8]) -> Option<usize> {
     // SAFETY: both are strings that end with zero. The program has no other thread as yet, or does not change its

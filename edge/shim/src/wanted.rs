@@ -8,6 +8,8 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
+use firelane_shm::control::FILTER_MAX;
+
 use crate::sys;
 
 /// Where the daemon takes programs. Without it everything passes through.
@@ -15,19 +17,24 @@ const SOCKET: &CStr = c"FIRELANE_APP_SOCKET";
 /// Who the program is on the network. The VNIC says it more exactly.
 const NAMES: [&CStr; 2] = [c"FIRELANE_VNIC", c"FIRELANE_NETSTACK"];
 
+/// The rules that its sockets begin with.
+const FILTER: &CStr = c"FIRELANE_FILTER";
+
 /// As long as the path of a socket may be, and longer than a name.
 const TEXT_MAX: usize = 108;
 
 /// A variable's value.
-struct Text {
-    bytes: [u8; TEXT_MAX],
+struct Text<const MAX: usize> {
+    bytes: [u8; MAX],
     len: usize,
 }
 
 /// What was asked for.
 pub(crate) struct Wanted {
-    socket: Text,
-    name: Text,
+    socket: Text<TEXT_MAX>,
+    name: Text<TEXT_MAX>,
+    /// `None` if there is one that does not fit: without it the program would have more than it was to have.
+    filter: Option<Text<FILTER_MAX>>,
 }
 
 static WANTED: OnceLock<Option<Wanted>> = OnceLock::new();
@@ -40,12 +47,16 @@ pub(crate) fn wanted() -> Option<&'static Wanted> {
 
 fn read() -> Option<Wanted> {
     let name = NAMES.into_iter().find_map(variable).unwrap_or(Text { bytes: [0; TEXT_MAX], len: 0 });
-    Some(Wanted { socket: variable(SOCKET)?, name })
+    let filter = match sys::has_variable(FILTER) {
+        true => variable(FILTER),
+        false => Some(Text { bytes: [0; FILTER_MAX], len: 0 }),
+    };
+    Some(Wanted { socket: variable(SOCKET)?, name, filter })
 }
 
 /// The value of a variable that is not empty. One that is too long is none.
-fn variable(name: &CStr) -> Option<Text> {
-    let mut bytes = [0; TEXT_MAX];
+fn variable<const MAX: usize>(name: &CStr) -> Option<Text<MAX>> {
+    let mut bytes = [0; MAX];
     let len = sys::variable(name, &mut bytes)?;
     (len > 0).then_some(Text { bytes, len })
 }
@@ -59,5 +70,11 @@ impl Wanted {
     /// The VNIC or netstack; empty is the daemon's choice.
     pub(crate) fn name(&self) -> &str {
         str::from_utf8(&self.name.bytes[..self.name.len]).unwrap_or("")
+    }
+
+    /// The rules that its sockets begin with; `None` if they do not fit a message.
+    pub(crate) fn filter(&self) -> Option<&str> {
+        let text = self.filter.as_ref()?;
+        str::from_utf8(&text.bytes[..text.len]).ok()
     }
 }

@@ -162,6 +162,11 @@ impl<'a> Stage<'a> {
 
     /// A command line.
     pub fn command(&self, on: On, words: &[&str]) -> Command {
+        self.command_with(on, &[], words)
+    }
+
+    /// A command line with further options of `firelane run`, which the kernel's has none of.
+    fn command_with(&self, on: On, options: &[&str], words: &[&str]) -> Command {
         let mut command = match on {
             On::Firelane | On::Neighbour => {
                 let mut command = self.sandbox.command("timeout");
@@ -169,7 +174,7 @@ impl<'a> Stage<'a> {
                 command.env("FIRELANE_PRELOAD", binary("libfirelane_preload.so"));
                 command.args(["-k", "2", SECONDS]).arg(binary("firelane"));
                 let vnic = if on == On::Firelane { "web0" } else { "next0" };
-                command.args(["run", "--quiet", "--require", "-v", vnic, "--"]);
+                command.args(["run", "--quiet", "--require", "-v", vnic]).args(options).arg("--");
                 command
             }
             On::Kernel => {
@@ -187,10 +192,18 @@ impl<'a> Stage<'a> {
     /// # Panics
     /// If it cannot be started.
     pub fn serve(&self, on: On, words: &[&str]) -> Server {
+        self.serve_with(on, &[], words)
+    }
+
+    /// Starts a server with further options of `firelane run`.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn serve_with(&self, on: On, options: &[&str], words: &[&str]) -> Server {
         let log = self.folder().join(format!("log-{}", self.folder().read_dir().map_or(0, Iterator::count)));
         let out = File::create(&log).expect("the folder is writable");
         let errors = out.try_clone().expect("a descriptor");
-        let child = self.command(on, words).stdout(out).stderr(errors).spawn();
+        let child = self.command_with(on, options, words).stdout(out).stderr(errors).spawn();
         Server { child: child.expect("nsenter is installed"), log }
     }
 
@@ -199,10 +212,18 @@ impl<'a> Stage<'a> {
     /// # Panics
     /// If it cannot be started.
     pub fn run(&self, on: On, words: &[&str]) -> Output {
+        self.run_with(on, &[], words)
+    }
+
+    /// The same with further options of `firelane run`.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn run_with(&self, on: On, options: &[&str], words: &[&str]) -> Output {
         // Into files: what a program leaves running would hold a pipe open.
         let [out, errors] = ["out", "errors"].map(|name| self.folder().join(format!("{name}-{on:?}")));
         let file = |path: &Path| File::create(path).expect("the folder is writable");
-        let mut command = self.command(on, words);
+        let mut command = self.command_with(on, options, words);
         let status = command.stdout(file(&out)).stderr(file(&errors)).status();
         let text =
             |path: &Path| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();

@@ -4,7 +4,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU8;
+use std::sync::Arc;
 
+use firelane_filter::FilterConfig;
 use firelane_lane::{DatagramKind, DatagramOption};
 use firelane_shm::layout::file;
 use firelane_units::{BitRate, LinkId};
@@ -66,6 +68,8 @@ pub(super) struct DatagramOptions {
     faults: [bool; 2],
     /// What its datagrams are.
     pub(super) kind: DatagramKind,
+    /// Which datagrams it gets.
+    pub(super) filter: Option<Arc<FilterConfig>>,
     /// What the program wants to be told with each datagram, and what it cuts by: [`mod@file`].
     bits: u64,
 }
@@ -76,6 +80,7 @@ impl DatagramOptions {
         Self {
             is_v6,
             kind,
+            filter: None,
             faults: [false; 2],
             v6_only: false,
             reuse_address: false,

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use firelane_classify::Steering;
+use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_ip::SourceFilter;
 use firelane_lane::{
     Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault, Join, LaneMessage, Sharing, SocketCommand,
@@ -27,6 +28,7 @@ use super::datagram_options::{Group, Setting};
 use super::faults::{self, Faults};
 use crate::error::{io_error, lane_failed};
 use crate::fabric::{Fabric, Message};
+use crate::socket_filter;
 use crate::stack::Stack;
 use crate::tcp_listener::random_port;
 
@@ -56,7 +58,7 @@ pub(crate) struct Datagrams {
 
 /// What a socket is to be.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct Wanted<'a> {
     pub(super) local: SocketAddr,
     pub(super) v6_only: bool,
     /// Over which protocol.
@@ -65,11 +67,13 @@ pub(super) struct Wanted {
     pub(super) sharing: Sharing,
     /// The most bytes of records that wait to be sent, and to be received.
     pub(super) queues: [usize; 2],
+    /// Which datagrams it gets, from the first on.
+    pub(super) filter: Option<&'a Arc<FilterConfig>>,
 }
 
 impl Datagrams {
     /// Binds a socket; port zero draws a free one.
-    pub(super) fn bind(stack: &Stack, arena: &ProgramArena, wanted: Wanted) -> io::Result<Arc<Self>> {
+    pub(super) fn bind(stack: &Stack, arena: &ProgramArena, wanted: Wanted<'_>) -> io::Result<Arc<Self>> {
         let ports = {
             let mut registry = stack.inner.registry_of_now();
             let netstack = registry.netstack_mut(stack.id())?;
@@ -95,7 +99,7 @@ impl Datagrams {
         Err(Errno::ADDRINUSE.into())
     }
 
-    fn bind_at(stack: &Stack, arena: &ProgramArena, wanted: Wanted) -> io::Result<Arc<Self>> {
+    fn bind_at(stack: &Stack, arena: &ProgramArena, wanted: Wanted<'_>) -> io::Result<Arc<Self>> {
         let engine = &stack.inner;
         let lanes = engine.registry().netstack_mut(stack.id()).map(|n| n.lanes.clone())?;
         let key = engine.fabric.secrets.steering();
@@ -120,10 +124,24 @@ impl Datagrams {
         match done {
             Ok(()) => Ok(made),
             Err(error) => {
+                if wanted.filter.is_some() {
+                    // The lane has it already, for a socket that it does not get.
+                    let _ = made.follow(engine.fabric.as_ref(), &Arc::default());
+                }
                 arena.datagrams.remove(made.number());
                 Err(error)
             }
         }
+    }
+
+    /// Gives it other rules; none are no filter.
+    pub(super) fn follow(&self, fabric: &Fabric, filter: &Arc<FilterConfig>) -> io::Result<()> {
+        self.command(fabric, SocketCommand::Filter(self.socket, Arc::clone(filter)))
+    }
+
+    /// What its filter has counted.
+    pub(super) fn filter_counts(&self, stack: &Stack) -> FilterCounts {
+        socket_filter::counts(&stack.inner, (self.netstack(), self.socket), &[self.lane()])
     }
 
     /// Shows the program where its socket is, and lets the lane have it.
@@ -131,7 +149,7 @@ impl Datagrams {
         self: &Arc<Self>,
         fabric: &Fabric,
         arena: &ProgramArena,
-        wanted: Wanted,
+        wanted: Wanted<'_>,
         slot: DatagramSlot,
     ) -> io::Result<()> {
         let number = self.number();
@@ -145,7 +163,10 @@ impl Datagrams {
         let words = self.hold.shared().words();
         words.set_token(Place { arena: arena.place, block: number }.token());
         words.watch(Ready::ALL);
-        let Wanted { local, v6_only, kind, sharing, .. } = wanted;
+        let Wanted { local, v6_only, kind, sharing, filter, .. } = wanted;
+        if let Some(filter) = filter {
+            self.follow(fabric, filter)?;
+        }
         let (remote, link) = (None, None);
         let bind = Bind { socket: self.socket, local, v6_only, sharing, remote, kind, link, slot };
         self.command(fabric, SocketCommand::Bind(Box::new(bind)))?;
@@ -401,7 +422,7 @@ fn show_bits(block: &Block, bits: u64) {
 }
 
 /// Whether it is bound to the address of everybody, as who waits for broadcasts alone may be.
-fn is_everybody(wanted: Wanted) -> bool {
+fn is_everybody(wanted: Wanted<'_>) -> bool {
     wanted.local.ip() == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 

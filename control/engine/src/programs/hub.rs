@@ -7,21 +7,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Wake, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
+use firelane_filter::FilterConfig;
 use firelane_lane::DatagramKind;
-use firelane_shm::control::{Answer, Family, Kind, Request, SocketId};
+use firelane_shm::control::{Answer, Family, Kind, OWN_FILTER, OWN_LEVEL, Request, SocketId};
 use firelane_shm::{carry, doorbell};
-use firelane_units::{LaneId, NetstackId};
+use firelane_units::{FilterRule, LaneId, LinkId, NetstackId};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
 use super::arena::ProgramArena;
 use super::closer::{Closer, Foreign, close_end};
 use super::datagrams::Datagrams;
+use super::hub_bell::HubBell;
 use super::lingering::Lingering;
+use super::options::Options;
 use super::pairs::{Pair, Pairs};
 use super::segment::Segment;
 use super::shown::{ExplainedSocket, ProgramSocket};
@@ -29,6 +31,7 @@ use super::socket::{Role, Socket};
 use super::stream::Stream;
 use crate::engine::Engine;
 use crate::poller::{Event, Poller};
+use crate::socket_filter;
 use crate::stack::Stack;
 use firelane_socket::Ready;
 
@@ -65,6 +68,9 @@ impl Default for Limits {
     }
 }
 
+/// Rules of a socket's filter, from lines of ipf.conf(5); `None` if a socket cannot have them, or they are none.
+pub type ReadFilter = fn(&str) -> Option<Vec<FilterRule<LinkId>>>;
+
 /// An answer with the descriptors that go beside it.
 #[derive(Debug)]
 pub struct Reply {
@@ -92,6 +98,8 @@ struct Session {
     owner: Arc<Owner>,
     stack: Stack,
     arena: Arc<ProgramArena>,
+    /// Which filter its sockets begin with.
+    filter: Option<Arc<FilterConfig>>,
     sockets_max: usize,
     sockets: BTreeSet<SocketId>,
     /// Arenas of others whose sockets it has.
@@ -104,6 +112,7 @@ struct Session {
 #[derive(Debug)]
 pub struct Hub {
     engine: Engine,
+    read_filter: ReadFilter,
     set: OwnedFd,
     bell: Arc<HubBell>,
     listeners: Poller,
@@ -135,46 +144,6 @@ enum Ended {
     Datagrams(Arc<Datagrams>),
 }
 
-/// Listeners of all lanes ring it, and lanes that have memory to give back. Only for a sleeper that costs a system call.
-#[derive(Debug)]
-struct HubBell {
-    state: AtomicU32,
-    eventfd: OwnedFd,
-}
-
-const AWAKE: u32 = 0;
-const ASLEEP: u32 = 1;
-const RUNG: u32 = 2;
-
-impl HubBell {
-    fn is_rung(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == RUNG
-    }
-
-    /// Whether it may sleep: nobody has rung since the last look.
-    fn fall_asleep(&self) -> bool {
-        self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-    }
-
-    /// The owner is about to look. Whether somebody has rung.
-    fn clear(&self) -> bool {
-        self.state.swap(AWAKE, Ordering::SeqCst) == RUNG
-    }
-}
-
-impl Wake for HubBell {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if self.state.swap(RUNG, Ordering::SeqCst) == ASLEEP {
-            // One that is full rings already.
-            let _ = rustix::io::write(&self.eventfd, &1u64.to_ne_bytes());
-        }
-    }
-}
-
 impl AsFd for Hub {
     /// Readable when [`Hub::look`] has something to do, for who has said that he sleeps ([`Hub::fall_asleep`]).
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -183,19 +152,20 @@ impl AsFd for Hub {
 }
 
 impl Hub {
-    /// No session yet.
+    /// No session yet. Programs give their sockets filters as text, which `read_filter` knows how to read.
     ///
     /// # Errors
     /// Descriptors ran out.
-    pub fn new(engine: Engine) -> io::Result<Self> {
+    pub fn new(engine: Engine, read_filter: ReadFilter) -> io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let bell = Arc::new(HubBell { state: AtomicU32::new(AWAKE), eventfd });
-        epoll::add(&set, &bell.eventfd, epoll::EventData::new_u64(BELL_KEY), epoll::EventFlags::IN)?;
+        let bell = Arc::new(HubBell::new(eventfd));
+        epoll::add(&set, bell.as_fd(), epoll::EventData::new_u64(BELL_KEY), epoll::EventFlags::IN)?;
         let listeners = Poller::waking(Waker::from(Arc::clone(&bell)));
         engine.0.fabric.programs.set_idler(Waker::from(Arc::clone(&bell)));
         Ok(Self {
             engine,
+            read_filter,
             set,
             bell,
             listeners,
@@ -211,17 +181,20 @@ impl Hub {
         })
     }
 
-    /// Begins a session on a netstack, whose name the program is told. The session's number, and the answer.
+    /// Begins a session on a netstack, whose name the program is told. Each of its listeners and datagram sockets begins with
+    /// the rules of `filter`. The session's number, and the answer.
     ///
     /// # Errors
-    /// The netstack does not exist; descriptors or memory ran out.
+    /// The netstack does not exist; no socket can have one of the rules; descriptors or memory ran out.
     pub fn begin(
         &mut self,
         owner: Owner,
         netstack: (NetstackId, &str),
         limits: Limits,
+        filter: Vec<FilterRule<LinkId>>,
     ) -> io::Result<(u32, Reply)> {
         let (netstack, name) = netstack;
+        let filter = Some(socket_filter::checked(filter, Vec::new())?).filter(|it| !it.rules.is_empty());
         let stack = self.engine.stack(netstack).ok_or(Errno::NETDOWN)?;
         let fabric = Arc::clone(&self.engine.0.fabric);
         let mut bells = Vec::new();
@@ -247,6 +220,7 @@ impl Hub {
             owner: Arc::new(owner),
             stack,
             arena,
+            filter,
             sockets_max: limits.sockets,
             sockets: BTreeSet::new(),
             attached: BTreeMap::new(),
@@ -296,6 +270,12 @@ impl Hub {
                 // Where its peer is here, too, the connection is mostly there by now.
                 self.hand_on_all();
                 Ok(answer?.into())
+            }
+            Request::SetOption { socket, level: OWN_LEVEL, name: OWN_FILTER, value } => {
+                let text = std::str::from_utf8(&value).map_err(|_| Errno::INVAL)?;
+                let rules = (self.read_filter)(text.trim_end_matches('\0')).ok_or(Errno::INVAL)?;
+                let filter = socket_filter::checked(rules, Vec::new()).map_err(|_| Errno::INVAL)?;
+                Ok(self.socket(number, socket)?.set_filter(filter)?.into())
             }
             Request::SetOption { socket, level, name, value } => {
                 Ok(self.socket(number, socket)?.set_option(level, name, &value)?.into())
@@ -387,6 +367,8 @@ impl Hub {
             return Err(Errno::MFILE);
         }
         let (mut sockets, mut fds) = (Vec::new(), Vec::new());
+        let filter = session.filter.clone();
+        let options = Arc::new(Options::with_filter(filter.clone()));
         for _ in 0..count {
             let Pair { ours, theirs, name } = Pair::new(&self.set).map_err(super::socket::errno)?;
             let socket = Socket {
@@ -395,13 +377,13 @@ impl Hub {
                 stack: session.stack.clone(),
                 arena: Arc::clone(&session.arena),
                 owner: Arc::clone(&session.owner),
-                options: Arc::default(),
+                options: Arc::clone(&options),
                 is_arrival: false,
                 is_ahead: count > 1,
                 role: match kind {
                     Kind::Stream => Role::Fresh(None),
-                    Kind::Datagram => Socket::datagrams(family, DatagramKind::Udp),
-                    Kind::Echo => Socket::datagrams(family, DatagramKind::Echo),
+                    Kind::Datagram => Socket::datagrams(family, DatagramKind::Udp, filter.clone()),
+                    Kind::Echo => Socket::datagrams(family, DatagramKind::Echo, filter.clone()),
                 },
             };
             session.sockets.insert(name);
@@ -481,7 +463,7 @@ impl Hub {
         };
         for (key, flags) in found {
             if key == BELL_KEY {
-                let _ = rustix::io::read(&self.bell.eventfd, &mut [0; 8]);
+                let _ = rustix::io::read(self.bell.as_fd(), &mut [0; 8]);
                 continue;
             }
             let name = SocketId(key);

@@ -9,7 +9,7 @@
 //! - `datagrams.rs`, `datagram_options.rs`: a datagram socket. `faults.rs`: what it is told of datagrams that did not arrive.
 //! - `segment.rs`: what two programs share whose connections are fused. `waiters.rs`: whom to wake.
 //! - `pairs.rs`: the descriptors behind sockets.
-//! - `hub.rs`: sessions and requests; `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
+//! - `hub.rs`, `hub_bell.rs`: sessions and requests, and what wakes who serves them; `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
 //! - `numbers.rs`: what both kinds of options have in common.
 //! - `shown.rs`: sockets as they are shown.
 
@@ -19,6 +19,7 @@ mod datagram_options;
 mod datagrams;
 mod faults;
 mod hub;
+mod hub_bell;
 mod lingering;
 mod numbers;
 mod options;
@@ -45,7 +46,7 @@ use segment::{Bond, Joined, Segments, Wanted};
 use stream::Stream;
 
 pub use closer::{Closer, Foreign};
-pub use hub::{Hub, Limits, Owner, Reply, send};
+pub use hub::{Hub, Limits, Owner, ReadFilter, Reply, send};
 pub use shown::{ExplainedSocket, ProgramSocket};
 
 /// Words of an inbox, of up to 64 streams each, that are looked at in a turn of the lane.

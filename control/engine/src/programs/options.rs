@@ -7,6 +7,7 @@ use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
+use firelane_filter::FilterConfig;
 use firelane_lane::{Band, StreamOption, StreamOptions};
 use firelane_shm::layout::{LINGERS, OOB_INLINE, request};
 use firelane_socket::StreamConfig;
@@ -48,6 +49,8 @@ pub(super) struct Options {
     priority: i32,
     /// IP_MTU_DISCOVER; zero is the usual, IP_PMTUDISC_WANT.
     discover: i32,
+    /// Who may begin a connection, once it listens.
+    pub(super) filter: Option<Arc<FilterConfig>>,
 }
 
 /// What else a getsockopt(2) may be about.
@@ -60,6 +63,11 @@ pub(super) struct About<'a> {
 }
 
 impl Options {
+    /// As a new socket has them.
+    pub(super) fn with_filter(filter: Option<Arc<FilterConfig>>) -> Self {
+        Self { filter, ..Self::default() }
+    }
+
     /// setsockopt(2). What a stream that exists is to be told.
     pub(super) fn set(&mut self, level: i32, name: i32, value: &[u8]) -> Result<Option<StreamOption>, Errno> {
         match (level, name) {

@@ -5,8 +5,9 @@
 
 use std::net::SocketAddr;
 
+use firelane_filter::FilterCounts;
 use firelane_lane::{DatagramKind, StreamInfo};
-use firelane_units::{LaneId, NetstackId};
+use firelane_units::{FilterRule, LaneId, LinkId, NetstackId};
 
 use super::hub::Owner;
 use super::socket::{Role, Socket};
@@ -48,6 +49,8 @@ pub struct ExplainedSocket {
     pub options: Vec<String>,
     /// What its lane knows of its connection.
     pub info: Option<StreamInfo>,
+    /// The rules of its filter, if it has one, and what that has counted.
+    pub filter: Option<(Vec<FilterRule<LinkId>>, FilterCounts)>,
 }
 
 impl Socket {
@@ -86,6 +89,7 @@ impl ExplainedSocket {
                 _ => socket.options.spelled(socket.bits()),
             },
             info: asked.and_then(|asked| asked.info().ok()),
+            filter: socket.filter().map(|(filter, counts)| (filter.rules.clone(), counts)),
             socket: shown,
         }
     }

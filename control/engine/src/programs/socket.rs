@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_lane::{DatagramKind, Sharing, StreamOption};
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Place, SocketId, State};
 use firelane_shm::layout::TAKEN;
@@ -73,8 +74,10 @@ const _: () = assert!(size_of::<Socket>() <= 88);
 /// Datagram sockets.
 impl Socket {
     /// What a new one begins as.
-    pub(super) fn datagrams(family: Family, kind: DatagramKind) -> Role {
-        Role::Datagrams(None, Box::new(DatagramOptions::new(family == Family::V6, kind)))
+    pub(super) fn datagrams(family: Family, kind: DatagramKind, filter: Option<Arc<FilterConfig>>) -> Role {
+        let mut options = DatagramOptions::new(family == Family::V6, kind);
+        options.filter = filter;
+        Role::Datagrams(None, Box::new(options))
     }
 
     /// recvmsg(2) with MSG_ERRQUEUE.
@@ -99,7 +102,8 @@ impl Socket {
         let (local, v6_only) = (canonical(address), options.v6_only);
         let spread = options.reuse_port.then_some(self.owner.user);
         let sharing = Sharing { shared: options.reuse_address, spread };
-        let wanted = Wanted { local, v6_only, kind: options.kind, sharing, queues: options.queues(usual) };
+        let (kind, queues, filter) = (options.kind, options.queues(usual), options.filter.as_ref());
+        let wanted = Wanted { local, v6_only, kind, sharing, queues, filter };
         let made = Datagrams::bind(&self.stack, &self.arena, wanted).map_err(errno)?;
         let done = options.all().iter().try_for_each(|it| made.set(&self.stack, &self.arena, it));
         if let Err(error) = done {
@@ -191,7 +195,8 @@ impl Socket {
             keepalive: false,
             fast_open: 0,
         };
-        let listener = TcpListener::listen_in(self.arena.rings(), reserved, config, self.options.first());
+        let (first, filter) = (self.options.first(), self.options.filter.as_ref());
+        let listener = TcpListener::listen_in(self.arena.rings(), reserved, config, first, filter);
         let listening = Listening { listener: listener.map_err(errno)?, rings: config.rings, waiting: None };
         self.role = Role::Listening(Box::new(listening));
         Ok(Answer::Done)
@@ -304,6 +309,38 @@ impl Socket {
             }
         }
         Ok(Answer::Done)
+    }
+
+    /// Gives it a filter in place of the one that it has; without rules it has none. A connection has no use for one.
+    pub(super) fn set_filter(&mut self, filter: Arc<FilterConfig>) -> Result<Answer, Errno> {
+        let kept = Some(Arc::clone(&filter)).filter(|it| !it.rules.is_empty());
+        match &mut self.role {
+            Role::Stream(..) => return Err(Errno::ISCONN),
+            Role::Fresh(_) => {}
+            Role::Listening(it) => it.listener.follow(&filter).map_err(errno)?,
+            Role::Datagrams(made, options) => {
+                if let Some(made) = made {
+                    made.follow(&self.stack.inner.fabric, &filter).map_err(errno)?;
+                }
+                options.filter = kept;
+                return Ok(Answer::Done);
+            }
+        }
+        Arc::make_mut(&mut self.options).filter = kept;
+        Ok(Answer::Done)
+    }
+
+    /// Its filter, and what that has counted since there is somebody to ask.
+    pub(super) fn filter(&self) -> Option<(Arc<FilterConfig>, FilterCounts)> {
+        let (filter, counts) = match &self.role {
+            Role::Stream(..) => return None,
+            Role::Fresh(_) => (&self.options.filter, None),
+            Role::Listening(it) => (&self.options.filter, Some(it.listener.filter_counts())),
+            Role::Datagrams(made, options) => {
+                (&options.filter, made.as_ref().map(|made| made.filter_counts(&self.stack)))
+            }
+        };
+        Some((filter.clone()?, counts.unwrap_or_default()))
     }
 
     /// send(2) with MSG_OOB, before it writes.

@@ -18,15 +18,16 @@ mod target;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use firelane_model::{LinkName, NetstackName};
+use firelane_model::{LinkName, MODEL_TEXT_MAX, NetstackName, SocketFilter};
 use firelane_units::IpPrefix;
 
 use crate::EXIT_USAGE;
-use crate::common::system_message;
+use crate::common::{read_text, system_message};
 use crate::own::Refused;
-use crate::session::{Session, die};
+use crate::session::{Failure, Session, die};
 use program::{Obstacle, Program};
 use target::Target;
 
@@ -50,6 +51,9 @@ pub(crate) struct Options {
     /// Addresses of the network namespace's interface, if the program needs one, in place of free ones
     #[arg(short, long, value_name = "ADDR/LEN", value_delimiter = ',')]
     address: Vec<IpPrefix>,
+    /// Rules of ipf.conf about who may begin a connection with the program's listeners, and whose datagrams its sockets get
+    #[arg(short, long, value_name = "FILE", conflicts_with = "address")]
+    filter: Option<PathBuf>,
     /// Say nothing about the path that the program gets
     #[arg(short, long)]
     quiet: bool,
@@ -64,6 +68,10 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Re
     let shown = name.to_string_lossy().into_owned();
     let cannot = |text: String, code| Refused(die(format!("{shown}: {text}")), code);
     let path = program::find(name).map_err(|it| cannot(it.text, it.code))?;
+    let filter = match &options.filter {
+        Some(file) => Some(read_filter(session, file)?),
+        None => None,
+    };
     let target = Target::choose(session.api, options.vnic.as_ref(), options.zone.as_ref())?;
     let (obstacle, library) = match Program::look(&path).obstacle {
         Some(obstacle) => (Some(obstacle), None),
@@ -78,6 +86,9 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Re
         (Some(why), _) if options.require => {
             return Err(cannot(format!("cannot be accelerated: {why} (--require)"), EXIT_USAGE));
         }
+        (Some(why), _) if filter.is_some() => {
+            return Err(cannot(format!("its sockets cannot have a filter: {why} (--filter)"), EXIT_USAGE));
+        }
         (Some(why), _) => {
             let place = aside::Aside::make(session, &target, &options.address)?;
             announce(session, options, &format!("{shown}: not accelerated: {why}; {}", place.description()));
@@ -85,7 +96,8 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Re
         }
         (None, library) => {
             if let Some(library) = library {
-                preload::prepare(&mut command, &library, &target).map_err(|text| cannot(text, 1))?;
+                let prepared = preload::prepare(&mut command, &library, &target, filter.as_ref());
+                prepared.map_err(|text| cannot(text, 1))?;
             }
             announce(session, options, &format!("{shown}: accelerated on {}", target.description()));
         }
@@ -93,6 +105,17 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Options) -> Result<(), Re
     session.out.flush()?;
     let error = command.exec();
     Err(cannot(system_message(&error), program::code_of(&error)))
+}
+
+/// The rules of a file; each that a socket cannot have is told with its line.
+fn read_filter(session: &mut Session<'_>, file: &Path) -> Result<SocketFilter, Refused> {
+    let refused = |failure| Refused(failure, EXIT_USAGE);
+    let text = read_text(file, MODEL_TEXT_MAX).map_err(|text| refused(die(text)))?;
+    SocketFilter::read(&file.display().to_string(), &text).map_err(|faults| {
+        // Nobody is left to be told when the error output itself is gone.
+        let _ = faults.iter().try_for_each(|fault| writeln!(session.err, "{fault}"));
+        refused(Failure::Said)
+    })
 }
 
 /// One line before the program's own first one.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use firelane_api::paths;
+use firelane_model::SocketFilter;
 
 use super::target::Target;
 
@@ -22,6 +23,8 @@ const LOADER_VARIABLE: &str = "LD_PRELOAD";
 const NETSTACK_VARIABLE: &str = "FIRELANE_NETSTACK";
 const VNIC_VARIABLE: &str = "FIRELANE_VNIC";
 const PROGRAMS_VARIABLE: &str = "FIRELANE_APP_SOCKET";
+/// What its sockets begin with. Programs that it starts have it, too, as long as they keep their environment.
+const FILTER_VARIABLE: &str = "FIRELANE_FILTER";
 
 /// The library's path, or why there is none that could be used.
 pub(super) fn library() -> Result<PathBuf, String> {
@@ -48,7 +51,16 @@ fn choose(given: Option<PathBuf>, folder: Option<&Path>) -> Result<PathBuf, Stri
 }
 
 /// Makes `command` load `library` and find its netstack.
-pub(super) fn prepare(command: &mut Command, library: &Path, target: &Target) -> Result<(), String> {
+pub(super) fn prepare(
+    command: &mut Command,
+    library: &Path,
+    target: &Target,
+    filter: Option<&SocketFilter>,
+) -> Result<(), String> {
+    // Without a filter of its own it keeps that of a program that has started it.
+    if let Some(filter) = filter {
+        command.env(FILTER_VARIABLE, filter.text());
+    }
     command.env(LOADER_VARIABLE, in_front(library, std::env::var_os(LOADER_VARIABLE)));
     command.env(NETSTACK_VARIABLE, target.netstack.as_str());
     match target.vnics.first().filter(|_| target.by_vnic) {

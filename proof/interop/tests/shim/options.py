@@ -13,6 +13,7 @@ OPTIONS = {
     "SO_PRIORITY": (SOCKET, 12, ON), "SO_LINGER": (SOCKET, 13, struct.pack("ii", 1, 0)), "SO_REUSEPORT": (SOCKET, 15, ON),
     "SO_RCVLOWAT": (SOCKET, 18, ON), "SO_RCVTIMEO": (SOCKET, 20, struct.pack("qq", 1, 0)),
     "SO_SNDTIMEO": (SOCKET, 21, struct.pack("qq", 1, 0)), "SO_BINDTODEVICE": (SOCKET, 25, b"lo\0\0"),
+    "SO_ATTACH_FILTER": (SOCKET, 26, bytes(16)), "SO_DETACH_FILTER": (SOCKET, 27, ON),
     "SO_TIMESTAMP": (SOCKET, 29, ON), "SO_ACCEPTCONN": (SOCKET, 30, None), "SO_MARK": (SOCKET, 36, ON),
     "SO_PROTOCOL": (SOCKET, 38, None), "SO_DOMAIN": (SOCKET, 39, None), "SO_BUSY_POLL": (SOCKET, 46, ON),
     "SO_MAX_PACING_RATE": (SOCKET, 47, struct.pack("i", 1 << 20)), "SO_INCOMING_CPU": (SOCKET, 49, ON),
