@@ -5,9 +5,9 @@ use firelane_model::Model;
 use crate::{
     AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FilterInfo,
     Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats,
-    NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters,
-    ProtocolProperty, RouteInfo, SocketPage, StatusInfo, StepInfo, TraceReport, TraceRequest, Usage,
-    UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats,
+    NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PoolsInfo, ProgramReport, Property,
+    ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, StatusInfo, StepInfo, TraceReport,
+    TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats,
 };
 
 /// Which of the two configurations is meant.
@@ -72,6 +72,8 @@ pub trait Api: Send + Sync {
     fn counters(&self, name: &str) -> Result<Vec<ProtocolCounters>, ApiError>;
     /// The packet filter of the netstack `name`.
     fn filter(&self, name: &str) -> Result<FilterInfo, ApiError>;
+    /// The pools that the rules of the packet filter of the netstack `name` may name.
+    fn pools(&self, name: &str) -> Result<PoolsInfo, ApiError>;
     /// The address translation of the netstack `name`.
     fn nat(&self, name: &str) -> Result<NatInfo, ApiError>;
     /// The sessions that the address translation of the netstack `name` has made.

@@ -9,7 +9,7 @@ use firelane_model::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{FilterChange, NatChange};
+use crate::{FilterChange, NatChange, PoolChange};
 
 /// One change of the configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,6 +56,8 @@ pub enum Change {
     ChangeFilter(NetstackName, FilterChange),
     /// Changes the rules of a netstack's address translation.
     ChangeNat(NetstackName, NatChange),
+    /// Changes the pools that the rules of a netstack's packet filter name.
+    ChangePools(NetstackName, PoolChange),
     /// Adds an address; its interface is made as by `CreateIf` if it does not exist.
     CreateAddr(AddrObjName, Address),
     /// Removes an address.
@@ -146,6 +148,17 @@ pub struct ChangeRequest {
     pub temporary: bool,
     /// What changes.
     pub change: Change,
+}
+
+impl ChangeRequest {
+    /// The same where times begin now, in seconds since 1970.
+    #[must_use]
+    pub fn at(mut self, now: u64) -> Self {
+        if let Change::ChangePools(_, change) = &mut self.change {
+            change.now = now;
+        }
+        self
+    }
 }
 
 /// A property and its new value; without one it is reset to its default.

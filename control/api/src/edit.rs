@@ -11,7 +11,8 @@ use firelane_model::{
 use firelane_units::VlanId;
 
 use crate::change::default_netstack;
-use crate::filter::no_netstack;
+use crate::filter::{RULE_WORDS, no_netstack};
+use crate::pools::POOL_WORDS;
 use crate::{
     ApiError, Change, PropChange, Status, VnicChange, addr_props, if_props, iptun, props, protocol_props,
     wires,
@@ -53,11 +54,15 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
         }
         Change::ChangeFilter(name, change) => {
             let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
-            change.follow(&mut netstack.filter).refusal("filter")?;
+            change.follow(&mut netstack.filter).refusal("filter", RULE_WORDS)?;
         }
         Change::ChangeNat(name, change) => {
             let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
-            change.follow(&mut netstack.nat).refusal("nat")?;
+            change.follow(&mut netstack.nat).refusal("nat", RULE_WORDS)?;
+        }
+        Change::ChangePools(name, change) => {
+            let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
+            change.follow(&mut netstack.pools).refusal("pools", POOL_WORDS)?;
         }
         Change::CreateIf(name, netstack) => create_if(model, name, netstack)?,
         Change::DeleteIf(name) => delete_if(model, name)?,

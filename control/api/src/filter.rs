@@ -76,6 +76,9 @@ pub struct ChangeFilter {
     pub temporary: bool,
 }
 
+/// What could not be followed is said of rules in these words.
+pub(crate) const RULE_WORDS: [&str; 2] = ["no such rule", "the rule is there"];
+
 /// The rules of a change that a filter could not follow, in its order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Left<R> {
@@ -86,12 +89,12 @@ pub(crate) struct Left<R> {
 }
 
 impl<R: Clone + Eq + Hash + fmt::Display> Left<R> {
-    /// The refusal of a change of `field`, if anything is left.
-    pub(crate) fn refusal(&self, field: &str) -> Result<(), ApiError> {
+    /// The refusal of a change of `field`, if anything is left; said of what is not there, and of what is.
+    pub(crate) fn refusal(&self, field: &str, [absent, present]: [&str; 2]) -> Result<(), ApiError> {
         let error = |status, rule: &R, allowed: &str| ApiError::new(status, field, rule, allowed);
         match (self.absent.first(), self.present.first()) {
-            (Some(rule), _) => Err(error(Status::NotFound, rule, "no such rule")),
-            (None, Some(rule)) => Err(error(Status::Exists, rule, "the rule is there")),
+            (Some(rule), _) => Err(error(Status::NotFound, rule, absent)),
+            (None, Some(rule)) => Err(error(Status::Exists, rule, present)),
             (None, None) => Ok(()),
         }
     }
@@ -264,9 +267,9 @@ mod tests {
         assert_eq!(left.absent, rules(&["count out all"]));
         assert_eq!(left.present, rules(&["block out all"]));
         assert_eq!(
-            left.refusal("filter").unwrap_err().to_string(),
+            left.refusal("filter", RULE_WORDS).unwrap_err().to_string(),
             "object not found (filter=count out all: no such rule)"
         );
-        assert_eq!(left.and(&nothing).refusal("filter"), Ok(()));
+        assert_eq!(left.and(&nothing).refusal("filter", RULE_WORDS), Ok(()));
     }
 }

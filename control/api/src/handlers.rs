@@ -10,6 +10,7 @@ use crate::change::{
 };
 use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
+use crate::history_handlers as history;
 use crate::rule_handlers as rules;
 use crate::trace::{WATCH_SECONDS_MAX, within};
 use crate::wires::{CreateWire, ModifyWire};
@@ -17,8 +18,8 @@ use crate::{
     AddrInfo, AddrProperty, Api, ApiError, Change, ChangeRequest, DropInfo, EtherstubInfo, Finding, FlowInfo,
     FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LinkInfo, LinkStats, Method, NeighbourInfo,
     NetstackInfo, PlanReply, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo,
-    SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageOf,
-    UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats, openapi, paths,
+    SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, VnicInfo, WireInfo,
+    WireStats, openapi, paths,
 };
 
 pub(crate) type Reply = Result<Vec<u8>, ApiError>;
@@ -78,6 +79,8 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, "/v1/netstacks/{name}/groups", groups),
     route(Method::Get, "/v1/netstacks/{name}/filter", rules::filter),
     route(Method::Patch, "/v1/netstacks/{name}/filter", rules::change_filter),
+    route(Method::Get, "/v1/netstacks/{name}/pools", rules::pools),
+    route(Method::Patch, "/v1/netstacks/{name}/pools", rules::change_pools),
     route(Method::Get, "/v1/netstacks/{name}/nat", rules::nat),
     route(Method::Patch, "/v1/netstacks/{name}/nat", rules::change_nat),
     route(Method::Get, "/v1/netstacks/{name}/nat/sessions", rules::nat_sessions),
@@ -87,10 +90,10 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Get, paths::LINK_STATS, link_stats),
     route(Method::Get, paths::FLOW_STATS, flow_stats),
     route(Method::Get, paths::WIRE_STATS, wire_stats),
-    route(Method::Get, paths::LINK_HISTORY, link_usage),
-    route(Method::Get, "/v1/history/links/{name}", link_samples),
-    route(Method::Get, paths::FLOW_HISTORY, flow_usage),
-    route(Method::Get, "/v1/history/flows/{name}", flow_samples),
+    route(Method::Get, paths::LINK_HISTORY, history::link_usage),
+    route(Method::Get, "/v1/history/links/{name}", history::link_samples),
+    route(Method::Get, paths::FLOW_HISTORY, history::flow_usage),
+    route(Method::Get, "/v1/history/flows/{name}", history::flow_samples),
     route(Method::Get, paths::DROPS, drops),
     route(Method::Get, paths::DOCTOR, doctor),
     route(Method::Get, paths::CAPTURE, capture),
@@ -114,7 +117,7 @@ pub(crate) const ROUTES: &[Route] = &[
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
         rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow, iptuns, create_iptun, modify_iptun, delete_iptun,
         flow_props, set_flow_props, ifs, create_if, delete_if, if_props, set_if_props, addrs, create_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
-        netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, drops, doctor, capture, trace, steps, link_usage, link_samples, flow_usage, flow_samples, rules::filter, rules::change_filter, rules::nat, rules::change_nat, rules::nat_sessions, rules::flush_nat, fpm
+        netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, drops, doctor, capture, trace, steps, history::link_usage, history::link_samples, history::flow_usage, history::flow_samples, rules::filter, rules::change_filter, rules::pools, rules::change_pools, rules::nat, rules::change_nat, rules::nat_sessions, rules::flush_nat, fpm
     )
 )]
 pub(crate) struct Document;
@@ -594,57 +597,6 @@ fn link_stats(api: &dyn Api, call: &Call<'_>) -> Reply {
 fn flow_stats(api: &dyn Api, call: &Call<'_>) -> Reply {
     call.no_flags()?;
     body(&api.flow_stats()?)
-}
-
-fn usage(api: &dyn Api, of: UsageOf, call: &Call<'_>) -> Reply {
-    body(&api.usage(&UsageRequest::from_values(of, call.values(UsageRequest::VALUES)?)?)?)
-}
-
-fn samples(api: &dyn Api, of: UsageOf, call: &Call<'_>) -> Reply {
-    let request = UsageRequest::from_values(of, call.values(UsageRequest::VALUES)?)?;
-    body(&api.usage_samples(of.name(call.name)?, &request)?)
-}
-
-/// What every link has carried in a time.
-#[utoipa::path(get, path = "/v1/history/links",
-    params(("from" = Option<u64>, Query, description = "seconds since 1970; the beginning"),
-        ("until" = Option<u64>, Query, description = "seconds since 1970, not included; now"),
-        ("all" = Option<bool>, Query, description = "also what was deleted, and what carried nothing"),
-        ("days" = Option<bool>, Query, description = "on which days something was carried")),
-    responses((status = 200, body = Vec<Usage>), (status = "4XX", body = Problem)))]
-fn link_usage(api: &dyn Api, call: &Call<'_>) -> Reply {
-    usage(api, UsageOf::Links, call)
-}
-
-/// What a link has carried, by the second, minute or hour, as fine as can be read and is kept.
-#[utoipa::path(get, path = "/v1/history/links/{name}",
-    params(("name" = String, Path, description = "a link, present or past"),
-        ("from" = Option<u64>, Query, description = "seconds since 1970; the beginning"),
-        ("until" = Option<u64>, Query, description = "seconds since 1970, not included; now")),
-    responses((status = 200, body = Vec<UsageSample>), (status = "4XX", body = Problem)))]
-fn link_samples(api: &dyn Api, call: &Call<'_>) -> Reply {
-    samples(api, UsageOf::Links, call)
-}
-
-/// What every flow has carried in a time.
-#[utoipa::path(get, path = "/v1/history/flows",
-    params(("from" = Option<u64>, Query, description = "seconds since 1970; the beginning"),
-        ("until" = Option<u64>, Query, description = "seconds since 1970, not included; now"),
-        ("all" = Option<bool>, Query, description = "also what was deleted, and what carried nothing"),
-        ("days" = Option<bool>, Query, description = "on which days something was carried")),
-    responses((status = 200, body = Vec<Usage>), (status = "4XX", body = Problem)))]
-fn flow_usage(api: &dyn Api, call: &Call<'_>) -> Reply {
-    usage(api, UsageOf::Flows, call)
-}
-
-/// What a flow has carried, by the second, minute or hour, as fine as can be read and is kept.
-#[utoipa::path(get, path = "/v1/history/flows/{name}",
-    params(("name" = String, Path, description = "a flow, present or past"),
-        ("from" = Option<u64>, Query, description = "seconds since 1970; the beginning"),
-        ("until" = Option<u64>, Query, description = "seconds since 1970, not included; now")),
-    responses((status = 200, body = Vec<UsageSample>), (status = "4XX", body = Problem)))]
-fn flow_samples(api: &dyn Api, call: &Call<'_>) -> Reply {
-    samples(api, UsageOf::Flows, call)
 }
 
 /// What passes a link or belongs to a flow, as a pcapng stream that ends with the connection.

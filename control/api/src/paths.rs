@@ -63,6 +63,8 @@ pub const OPENAPI: &str = "/v1/openapi.json";
 pub const PROPS: &str = "props";
 /// Follows a netstack's name: its packet filter.
 pub const FILTER: &str = "filter";
+/// Follows a netstack's name: the pools that its packet filter's rules name.
+pub const POOLS: &str = "pools";
 /// Follows a netstack's name: its address translation.
 pub const NAT: &str = "nat";
 /// Follows a netstack's name: what its address translation has made.

@@ -6,7 +6,7 @@ use crate::dispatch::{Call, body};
 use crate::error::Problem;
 use crate::handlers::{Reply, change};
 use crate::nat::{ChangeNat, Flushed};
-use crate::{Api, Change, ChangeFilter, FilterInfo, NatInfo, NatSession};
+use crate::{Api, Change, ChangeFilter, ChangePools, FilterInfo, NatInfo, NatSession, PoolsInfo};
 
 /// The packet filter of a netstack, and what it has counted.
 #[utoipa::path(get, path = "/v1/netstacks/{name}/filter",
@@ -25,6 +25,25 @@ pub(crate) fn change_filter(api: &dyn Api, call: &Call<'_>) -> Reply {
     call.no_flags()?;
     let request: ChangeFilter = call.json()?;
     change(api, request.temporary, Change::ChangeFilter(call.parsed("netstack")?, request.change))
+}
+
+/// The pools that the rules of a netstack's packet filter may name, and what is in them.
+#[utoipa::path(get, path = "/v1/netstacks/{name}/pools",
+    params(("name" = String, Path, description = "the netstack")),
+    responses((status = 200, body = PoolsInfo), (status = "4XX", body = Problem)))]
+pub(crate) fn pools(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.pools(call.name)?)
+}
+
+/// Changes the pools of a netstack's packet filter, all at once.
+#[utoipa::path(patch, path = "/v1/netstacks/{name}/pools", request_body = ChangePools,
+    params(("name" = String, Path, description = "the netstack")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+pub(crate) fn change_pools(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: ChangePools = call.json()?;
+    change(api, request.temporary, Change::ChangePools(call.parsed("netstack")?, request.change))
 }
 
 /// The address translation of a netstack, and what it has counted.

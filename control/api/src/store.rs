@@ -9,7 +9,8 @@ use std::hash::Hash;
 use firelane_model::{Model, Netstack, NetstackName};
 
 use crate::edit::edit;
-use crate::filter::{Left, no_netstack};
+use crate::filter::{Left, RULE_WORDS, no_netstack};
+use crate::pools::POOL_WORDS;
 use crate::{ApiError, Change, ChangeRequest, Status, Which};
 
 /// The active and the persistent configuration.
@@ -48,10 +49,13 @@ impl Store {
             return Ok(Self { active: active?, persistent: self.persistent.clone() });
         }
         if let Change::ChangeFilter(name, change) = &request.change {
-            return self.rules_changed(name, "filter", |it| change.follow(&mut it.filter));
+            return self.rules_changed(name, ("filter", RULE_WORDS), |it| change.follow(&mut it.filter));
         }
         if let Change::ChangeNat(name, change) = &request.change {
-            return self.rules_changed(name, "nat", |it| change.follow(&mut it.nat));
+            return self.rules_changed(name, ("nat", RULE_WORDS), |it| change.follow(&mut it.nat));
+        }
+        if let Change::ChangePools(name, change) = &request.change {
+            return self.rules_changed(name, ("pools", POOL_WORDS), |it| change.follow(&mut it.pools));
         }
         let persistent = edited(&self.persistent, &request.change);
         let (active, persistent) = match (active, persistent) {
@@ -69,12 +73,12 @@ impl Store {
         Ok(Self { active, persistent })
     }
 
-    /// A rule may be in one of the two lists only, as `-t` leaves it: it goes from where it is, and comes to where it is
+    /// A rule or what is in a pool may be in one of the two lists only, as `-t` leaves it: it goes from where it is, and comes to where it is
     /// not.
     fn rules_changed<R: Clone + Eq + Hash + fmt::Display>(
         &self,
         name: &NetstackName,
-        field: &str,
+        (field, words): (&str, [&str; 2]),
         change: impl Fn(&mut Netstack) -> Left<R>,
     ) -> Result<Self, ApiError> {
         let mut next = self.clone();
@@ -85,7 +89,7 @@ impl Store {
         let active = follow(&mut next.active)?;
         let persistent = follow(&mut next.persistent)
             .map_err(|error: ApiError| ApiError { status: Status::TemporaryOnly, ..error })?;
-        active.and(&persistent).refusal(field)?;
+        active.and(&persistent).refusal(field, words)?;
         if let Some(fault) = next.active.validate().into_iter().next() {
             return Err(fault.into());
         }

@@ -13,13 +13,16 @@ use crate::{
     AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo,
     EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo,
     LeaseAction, Leased, LinkInfo, LinkState, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo,
-    PlanReply, PlanStep, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot,
-    SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageOf,
-    UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, leased_object,
+    PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo,
+    Snapshot, SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage,
+    UsageOf, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
 pub type Planner = fn(wanted: &Model, present: &Model) -> Vec<PlanStep>;
+
+/// What time it is, always, in seconds since 1970.
+const NOW: u64 = 1_795_400_000;
 
 /// A host without an engine.
 pub struct Stub {
@@ -175,7 +178,7 @@ impl Api for Stub {
 
     fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {
         let mut store = self.lock();
-        *store = store.changed(request)?;
+        *store = store.changed(&request.clone().at(NOW))?;
         Ok(())
     }
 
@@ -268,6 +271,14 @@ impl Api for Stub {
         let netstack = store.active.netstacks.get(name);
         let netstack = netstack.ok_or_else(|| ApiError::new(Status::NotFound, "netstack", name, ""))?;
         Ok(self.filtered.clone().of_rules(&netstack.filter))
+    }
+
+    fn pools(&self, name: &str) -> Result<PoolsInfo, ApiError> {
+        let store = self.lock();
+        let netstack = store.active.netstacks.get(name);
+        let netstack = netstack.ok_or_else(|| ApiError::new(Status::NotFound, "netstack", name, ""))?;
+        let held = netstack.pools.values().map(|pool| pool.entries().len() as u64).sum();
+        Ok(PoolsInfo::of(&netstack.pools, NOW, vec![held]))
     }
 
     fn nat(&self, name: &str) -> Result<NatInfo, ApiError> {

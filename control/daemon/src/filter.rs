@@ -2,16 +2,22 @@
 //!
 //! Called by `works.rs` and `host.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
 
-use firelane::{FilterCounts, FilteredPacket, IpProtocol, NatConfig, Packet, StateCounts, Verdict};
-use firelane_api::{ApiError, FilterInfo, Judged, RuleInfo, SocketFilterInfo, StateInfo, Status};
-use firelane_model::{Filter, IpfRule, LinkName, Model};
+use firelane::{
+    Engine, FOREVER, FilterCounts, FilteredPacket, IpProtocol, NatConfig, Packet, PoolChange, StateCounts,
+    Verdict,
+};
+use firelane_api::{
+    ApiError, FilterInfo, Judged, PoolsInfo, RuleInfo, SocketFilterInfo, StateInfo, Status,
+};
+use firelane_model::{Filter, IpfRule, LinkName, Model, Pool, PoolNumber};
 use firelane_plan::{Action, Step};
-use firelane_units::{Direction, FilterRule, IpPrefix, LinkId};
+use firelane_units::{Direction, FilterRule, Instant, LinkId, NetstackId};
 
-use crate::works::Upper;
+use crate::works::{Upper, refused};
 
 /// Rules of links by number.
 pub(crate) fn rules(
@@ -32,9 +38,49 @@ fn id_of(name: LinkName, vnics: &BTreeMap<LinkName, Upper>) -> Result<LinkId, Ap
     known.ok_or_else(|| ApiError::new(Status::NoIf, "interface", name, ""))
 }
 
-/// Pools by number.
-pub(crate) fn pools(filter: &Filter) -> Vec<(u32, Vec<IpPrefix>)> {
-    filter.pools.iter().map(|(number, pool)| (number.0, pool.networks().to_vec())).collect()
+/// What comes into pools or gets another end, and what goes; `moment` says when a lane's clock shows what is so many seconds ahead.
+pub(crate) fn pool_changes(
+    from: &Filter,
+    to: &Filter,
+    moment: impl Fn(u64) -> Option<Instant>,
+) -> (Vec<PoolChange>, Vec<PoolChange>) {
+    let none = Pool::default();
+    let (mut coming, mut going) = (Vec::new(), Vec::new());
+    let numbers: BTreeSet<_> = from.pools.keys().chain(to.pools.keys()).collect();
+    for number in numbers {
+        let [before, after] = [from, to].map(|it| it.pools.get(number).unwrap_or(&none));
+        let change = |network, until| PoolChange { pool: number.0, network, until };
+        let comes = after.entries().iter().filter(|it| before.get(it.network) != Some(it));
+        // What has ended by now comes no more.
+        coming.extend(
+            comes.filter_map(|it| Some(change(it.network, Some(it.until.map_or(Some(FOREVER), &moment)?)))),
+        );
+        let goes = before.entries().iter().filter(|it| after.get(it.network).is_none());
+        going.extend(goes.map(|it| change(it.network, None)));
+    }
+    (coming, going)
+}
+
+/// The moment of a lane's clock at which it is `until`, in seconds since 1970; nothing if that has been.
+pub(crate) fn moment(engine: &Engine, until: u64) -> Option<Instant> {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let ahead = Duration::from_secs(until).checked_sub(since).filter(|ahead| !ahead.is_zero())?;
+    Some(engine.moment_in(ahead))
+}
+
+/// What time it is, in seconds since 1970.
+pub(crate) fn today() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// What is in the pools of a netstack, and how much of it each lane has.
+pub(crate) fn pools(
+    engine: &Engine,
+    netstack: NetstackId,
+    pools: &BTreeMap<PoolNumber, Pool>,
+) -> Result<PoolsInfo, ApiError> {
+    let held = engine.pooled(netstack).map_err(refused)?;
+    Ok(PoolsInfo::of(pools, today(), held.into_iter().map(|it| it as u64).collect()))
 }
 
 /// What can be done of a filter some of whose VNICs are missing: the rules of the others. A netstack that starts with a
@@ -117,7 +163,7 @@ mod tests {
 
     const WEB: &str = "[etherstub.sw0]\n[vnic.web0]\nover = 'sw0'\nnetstack = 'web'\n[vnic.web1]\nover = 'sw0'\nnetstack = 'web'\n\
                        [netstack.web]\nfilter = ['block in on web0 all head 1', 'pass in from pool/7 to any group 1', 'block in on web1 all']\n\
-                       pools = { 7 = ['10.0.0.0/8', '192.0.2.1'] }\n";
+                       pools = { 7 = ['10.0.0.0/8', '192.0.2.1 until 60'] }\n";
 
     fn model() -> Model {
         Model::from_toml("test", WEB).unwrap_or_else(|faults| panic!("{faults:?}"))
@@ -137,10 +183,24 @@ mod tests {
             BTreeMap::from([("web0".parse().unwrap(), upper(5)), ("web1".parse().unwrap(), upper(7))]);
         let links: Vec<_> = rules(&filter, &vnics).unwrap().into_iter().map(|rule| rule.link).collect();
         assert_eq!(links, [Some(LinkId(5)), None, Some(LinkId(7))]);
+        let come = |network: &str, until| PoolChange { pool: 7, network: network.parse().unwrap(), until };
+        let moment = |until: u64| (until > 50).then(|| Instant::from_secs(until - 50));
         assert_eq!(
-            pools(&filter),
-            [(7, vec!["10.0.0.0/8".parse().unwrap(), "192.0.2.1/32".parse().unwrap()])]
+            pool_changes(&Filter::default(), &filter, moment),
+            (
+                vec![come("10.0.0.0/8", Some(FOREVER)), come("192.0.2.1/32", Some(Instant::from_secs(10)))],
+                vec![]
+            )
         );
+        let mut next = filter.clone();
+        next.pools =
+            BTreeMap::from([(PoolNumber(7), serde_json::from_str(r#"["10.0.0.0/8 until 70"]"#).unwrap())]);
+        assert_eq!(
+            pool_changes(&filter, &next, moment),
+            (vec![come("10.0.0.0/8", Some(Instant::from_secs(20)))], vec![come("192.0.2.1/32", None)])
+        );
+        assert_eq!(pool_changes(&filter, &filter, moment), (vec![], vec![]));
+        assert_eq!(pool_changes(&Filter::default(), &next, |_| None), (vec![], vec![]), "it has ended");
         vnics.remove("web1");
         let error = rules(&filter, &vnics).unwrap_err();
         assert_eq!(error.to_string(), "Interface does not exist (interface=web1)");

@@ -12,10 +12,10 @@ use firelane::{Engine, IpTables};
 use firelane_api::{
     AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo,
     Facts, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction,
-    LinkInfo, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep,
+    LinkInfo, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, PoolsInfo,
     ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status,
     StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo,
-    Which, WireInfo, WireStats, leased_object,
+    Which, WireInfo, WireStats, forget_ended, leased_object,
 };
 use firelane_model::{Cpus, Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules};
 use firelane_plan::{Action, Effect, Step, apply_to_model, plan};
@@ -475,7 +475,13 @@ impl Api for Host {
 
     fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {
         let mut inner = self.lock();
-        let next = inner.store.changed(request)?;
+        let now = filter::today();
+        if matches!(request.change, Change::ChangePools(..)) {
+            // Lanes have forgotten them already, so that no step is needed.
+            forget_ended(&mut inner.store.active, now);
+            forget_ended(&mut inner.store.persistent, now);
+        }
+        let next = inner.store.changed(&request.clone().at(now))?;
         match &request.change {
             Change::RenameLink(from, to) => inner.rename_link(next, from, to),
             _ => inner.move_to(next).map(drop),
@@ -592,6 +598,14 @@ impl Api for Host {
         let rules = &inner.store.active.netstacks.get(name).ok_or_else(absent)?.filter;
         let counted = inner.works.engine.filter_counts(netstack).map_err(crate::works::refused)?;
         Ok(filter::info(rules, &counted))
+    }
+
+    fn pools(&self, name: &str) -> Result<PoolsInfo, ApiError> {
+        let inner = self.lock();
+        let absent = || ApiError::new(Status::NotFound, "netstack", name, "");
+        let netstack = inner.works.netstacks.get(name).copied().ok_or_else(absent)?;
+        let pools = &inner.store.active.netstacks.get(name).ok_or_else(absent)?.pools;
+        filter::pools(&inner.works.engine, netstack, pools)
     }
 
     fn nat(&self, name: &str) -> Result<NatInfo, ApiError> {

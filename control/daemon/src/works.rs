@@ -115,7 +115,7 @@ impl Works {
                 self.set_door(step, present);
                 Ok(())
             }
-            Action::SetFilter(name, _, filter) => self.set_filter(name, filter),
+            Action::SetFilter(name, from, filter) => self.set_filter(name, from, filter),
             Action::SetFpm(name, _, fpm) => {
                 self.fpms.set(name, self.netstack(name)?, fpm.as_ref())?;
                 self.note_interfaces(present);
@@ -347,11 +347,18 @@ impl Works {
         self.engine.tune(self.netstack(name)?, &settings::netstack(tunables)).map_err(refused)
     }
 
-    fn set_filter(&mut self, name: &NetstackName, filter: &Filter) -> Done {
-        let rules = filter::rules(filter, &self.vnics)?;
-        let (netstack, nat) = (self.netstack(name)?, filter::nat(filter, &self.vnics)?);
-        self.engine.set_filter(netstack, rules, filter::pools(filter)).map_err(refused)?;
-        self.engine.set_nat(netstack, nat).map_err(refused)
+    /// Only what differs is told, so that rules go on counting and large pools are not filled anew. What comes into pools is there
+    /// before the rules that name it, and what goes is there as long as they are.
+    fn set_filter(&mut self, name: &NetstackName, from: &Filter, filter: &Filter) -> Done {
+        let (rules, nat) = (filter::rules(filter, &self.vnics)?, filter::nat(filter, &self.vnics)?);
+        let (netstack, engine) = (self.netstack(name)?, &self.engine);
+        let (coming, going) = filter::pool_changes(from, filter, |until| filter::moment(engine, until));
+        engine.change_pools(netstack, &coming).map_err(refused)?;
+        if (&from.rules, &from.nat) != (&filter.rules, &filter.nat) {
+            engine.set_filter(netstack, rules).map_err(refused)?;
+            engine.set_nat(netstack, nat).map_err(refused)?;
+        }
+        engine.change_pools(netstack, &going).map_err(refused)
     }
 
     /// Programs of others than the daemon's own may knock as long as the model names any.

@@ -3,11 +3,12 @@
 //! Called by the daemon for `[netstack.NAME] filter` and `ipfstat`. Each lane follows its own copy of the rules; what one lets through
 //! the others hear of where they must (`path/lane/src/stacks/filtered.rs`).
 
+use core::time::Duration;
 use std::sync::Arc;
 
-use firelane_filter::{FOREVER, FilterConfig, FilterCounts};
+use firelane_filter::{FOREVER, FilterConfig, FilterCounts, PoolChange};
 use firelane_lane::Control;
-use firelane_units::{FilterRule, IpPrefix, LinkId, NetstackId};
+use firelane_units::{FilterRule, Instant, IpPrefix, LinkId, NetstackId};
 
 use crate::engine::Engine;
 use crate::error::ChangeError;
@@ -23,8 +24,8 @@ pub(crate) fn config_of(
 }
 
 impl Engine {
-    /// Gives a netstack's filter other rules and pools. It counts for each packet from the next one on; what states let through before
-    /// may go on. Without rules everything passes.
+    /// Gives a netstack's filter other rules; its pools stay. It counts for each packet from the next one on; what states let through
+    /// before may go on. Without rules everything passes.
     ///
     /// # Errors
     /// The netstack does not exist.
@@ -32,11 +33,40 @@ impl Engine {
         &self,
         netstack: NetstackId,
         rules: Vec<FilterRule<LinkId>>,
-        pools: Vec<(u32, Vec<IpPrefix>)>,
     ) -> Result<(), ChangeError> {
         self.0.registry().netstack_mut(netstack)?;
-        let config = config_of(rules, pools);
-        self.0.tell_all(|_| Control::SetFilter(netstack, Arc::clone(&config)))
+        let rules: Arc<[_]> = rules.into();
+        self.0.tell_all(|_| Control::SetFilter(netstack, Arc::clone(&rules)))
+    }
+
+    /// Lets networks come into the pools that the rules name, and go, in this order. Each lane takes so many of them at a time that
+    /// its packets do not wait.
+    ///
+    /// # Errors
+    /// The netstack does not exist, or a lane is out of service.
+    pub fn change_pools(&self, netstack: NetstackId, changes: &[PoolChange]) -> Result<(), ChangeError> {
+        /// Some tens of microseconds of a lane.
+        const AT_ONCE: usize = 256;
+        self.0.registry().netstack_mut(netstack)?;
+        changes.chunks(AT_ONCE).try_for_each(|some| {
+            let some: Arc<[PoolChange]> = some.into();
+            self.0.tell_all(|_| Control::ChangePools(netstack, Arc::clone(&some)))
+        })
+    }
+
+    /// How many networks the pools of a netstack have in each of its lanes.
+    ///
+    /// # Errors
+    /// The netstack does not exist.
+    pub fn pooled(&self, netstack: NetstackId) -> Result<Vec<usize>, ChangeError> {
+        let lanes = self.0.registry().netstack_mut(netstack)?.lanes.clone();
+        let held = |&lane| self.0.fabric.visit(lane, |_, lane| lane.pooled(netstack)).flatten();
+        Ok(lanes.iter().filter_map(held).collect())
+    }
+
+    /// The moment of a lane's clock that is so far ahead.
+    pub fn moment_in(&self, time: Duration) -> Instant {
+        self.0.fabric.now() + time
     }
 
     /// What a netstack's filter has counted, summed over its lanes; of rules since they were given.

@@ -54,8 +54,8 @@ pub use dhcp::{Dhcp, HostName};
 pub use error::{FieldError, FileError};
 pub use etherstub::Etherstub;
 pub use filter::{
-    Filter, IpfFile, IpfRule, IpnatFile, IpnatRule, PlacedRule, Pool, PoolNumber, RuleError, RuleFile,
-    RuleLine, SocketFilter,
+    Filter, IpfFile, IpfRule, IpnatFile, IpnatRule, PlacedRule, Pool, PoolEntry, PoolFile, PoolMember,
+    PoolNumber, RuleError, RuleFile, RuleLine, SocketFilter, read_pools,
 };
 pub use flow::{Flow, FlowMatch, NO_WIRE, Transport};
 pub use fpm::Fpm;

@@ -37,7 +37,7 @@ fn a_hundred_thousand_networks_and_thousands_of_rules_are_read() {
     };
     let model = Model::from_toml("large.toml", &text(10_000)).expect("as many as allowed");
     assert_eq!(
-        model.netstacks["web"].packet_filter().pools.values().next().map(|it| it.networks().len()),
+        model.netstacks["web"].packet_filter().pools.values().next().map(|it| it.entries().len()),
         Some(100_000)
     );
     assert_eq!(Model::from_toml("dump", &model.to_toml()), Ok(model));

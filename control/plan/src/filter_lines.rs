@@ -56,10 +56,9 @@ fn changes<'a, R: PartialEq>(from: &'a [R], to: &'a [R]) -> Vec<(Change, &'a R)>
     changes
 }
 
-/// How many of `from` are not in `to`.
+/// How many of `from` are not in `to`, or not with the same end.
 fn missing(from: &Pool, to: &Pool) -> usize {
-    let known: BTreeSet<_> = to.networks().iter().collect();
-    from.networks().iter().filter(|it| !known.contains(it)).count()
+    from.entries().iter().filter(|it| to.get(it.network) != Some(it)).count()
 }
 
 /// `n added, m removed`

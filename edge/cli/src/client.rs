@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use firelane_api::{
     AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeFilter, ChangeNat,
-    ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateIptun, CreateVnic, CreateWire, DropInfo,
-    EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, Flushed, FpmInfo, GroupInfo, IfInfo, IptunInfo,
-    LeaseAction, LinkInfo, LinkStats, Method, ModifyIptun, ModifyVnic, ModifyWire, NatInfo, NatSession,
-    NeighbourInfo, NetstackInfo, PlanReply, ProgramReport, PropChange, Property, ProtocolCounters,
-    ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo, StepInfo, TellClient,
-    TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, paths,
+    ChangePools, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateIptun, CreateVnic, CreateWire,
+    DropInfo, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, Flushed, FpmInfo, GroupInfo, IfInfo,
+    IptunInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyIptun, ModifyVnic, ModifyWire, NatInfo,
+    NatSession, NeighbourInfo, NetstackInfo, PlanReply, PoolsInfo, ProgramReport, PropChange, Property,
+    ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo,
+    StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which,
+    WireInfo, WireStats, paths,
 };
 use firelane_model::{LinkName, MODEL_TEXT_MAX, Model, NetstackName, WireSide};
 use serde::Serialize;
@@ -331,6 +332,9 @@ impl Api for Client {
             Change::ChangeFilter(name, change) => {
                 self.change_rules(&name, paths::FILTER, &ChangeFilter { change, temporary })
             }
+            Change::ChangePools(name, change) => {
+                self.change_rules(&name, paths::POOLS, &ChangePools { change, temporary })
+            }
             Change::ChangeNat(name, change) => {
                 self.change_rules(&name, paths::NAT, &ChangeNat { change, temporary })
             }
@@ -416,6 +420,10 @@ impl Api for Client {
 
     fn filter(&self, name: &str) -> Result<FilterInfo, ApiError> {
         self.get(&format!("{}/{name}/{}", paths::NETSTACKS, paths::FILTER), Which::Active)
+    }
+
+    fn pools(&self, name: &str) -> Result<PoolsInfo, ApiError> {
+        self.get(&format!("{}/{name}/{}", paths::NETSTACKS, paths::POOLS), Which::Active)
     }
 
     fn fpm(&self) -> Result<Vec<FpmInfo>, ApiError> {

@@ -45,13 +45,14 @@ use session::Failure;
 type Command = fn(&mut Session<'_>, &[String]) -> Result<(), Failure>;
 
 /// The Solaris commands by name.
-const COMMANDS: [(&str, Command); 10] = [
+const COMMANDS: [(&str, Command); 11] = [
     ("dladm", dladm::run),
     ("flowadm", flowadm::run),
     ("ipadm", ipadm::run),
     ("ipf", ipf::run),
     ("ipfstat", ipf::stat::run),
     ("ipnat", ipf::nat::run),
+    ("ippool", ipf::pool::run),
     ("dlstat", stat::dlstat::run),
     ("flowstat", stat::flowstat::run),
     ("netstat", view::netstat::run),

@@ -114,6 +114,8 @@ enum Verb {
     Ipfstat(Words),
     /// Change and show the rules of address translation, and what they have made
     Ipnat(Words),
+    /// Change and show the pools of networks that a packet filter's rules name
+    Ippool(Words),
     /// Show sockets
     Netstat(Words),
     /// Show what TCP knows of connections
@@ -196,6 +198,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsStrin
         Verb::Ipf(it) => crate::ipf::run(session, &it.words).map_err(Refused::from),
         Verb::Ipfstat(it) => crate::ipf::stat::run(session, &it.words).map_err(Refused::from),
         Verb::Ipnat(it) => crate::ipf::nat::run(session, &it.words).map_err(Refused::from),
+        Verb::Ippool(it) => crate::ipf::pool::run(session, &it.words).map_err(Refused::from),
         Verb::Netstat(it) => crate::view::netstat::run(session, &it.words).map_err(Refused::from),
         Verb::Connstat(it) => crate::view::connstat::run(session, &it.words).map_err(Refused::from),
     };

@@ -17,7 +17,7 @@ mod tcp;
 use firelane_units::{BlockAnswer, Direction, FilterAction, FilterRule, Instant, IpPrefix, LinkId};
 
 pub use packet::{Packet, Piece};
-pub use pools::FOREVER;
+pub use pools::{FOREVER, PoolChange};
 pub use rules::RuleCount;
 pub use states::{FORESEEN_MAX, FlowNames, STATES_MAX, StateCounts, StateRef, Whole};
 
@@ -160,10 +160,7 @@ impl Filter {
     /// before goes on counting, and what it let through counts for it.
     pub fn set(&mut self, config: FilterConfig, now: Instant) {
         let FilterConfig { rules, pools } = config;
-        self.keeps = rules.iter().any(|rule| rule.keep_state.is_some());
-        let mut rules = Rules::new(rules);
-        self.states.begin_list(&rules.go_on_from(&self.rules));
-        self.rules = rules;
+        self.set_rules(rules);
         self.pools.clear();
         for (pool, entries) in pools {
             for (prefix, until) in entries {
@@ -171,6 +168,25 @@ impl Filter {
             }
         }
         self.expire_at = self.pools.expire(now);
+    }
+
+    /// As [`set`](Self::set), with the pools as they are.
+    pub fn set_rules(&mut self, rules: Vec<FilterRule<LinkId>>) {
+        self.keeps = rules.iter().any(|rule| rule.keep_state.is_some());
+        let mut rules = Rules::new(rules);
+        self.states.begin_list(&rules.go_on_from(&self.rules));
+        self.rules = rules;
+    }
+
+    /// Networks come into pools and go. A pool is there as soon as something is in it.
+    pub fn change_pools(&mut self, changes: &[PoolChange]) {
+        for &PoolChange { pool, network, until } in changes {
+            match until {
+                Some(until) => self.pools.insert(pool, network, until),
+                None => self.pools.remove(pool, network),
+            }
+        }
+        self.expire_at = self.pools.next_end();
     }
 
     /// What becomes of a packet.

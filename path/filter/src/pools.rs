@@ -1,10 +1,11 @@
 //! Pools: sets of addresses and prefixes by number, which rules name (ippool(5)).
 //!
 //! One table per prefix length, so a look costs as many probes as there are lengths in the pool, whatever its size. An entry may
-//! have an end; from then on it is not in the pool.
+//! have an end; from then on it is not in the pool. Those that have one stand in the order of their ends as well, and are
+//! forgotten some at a time: a hundred thousand that end at once hold no packet up.
 
 use core::net::IpAddr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use firelane_units::{Instant, IpPrefix};
 use hashbrown::HashMap;
@@ -26,6 +27,8 @@ impl core::hash::BuildHasher for Keyed {
 #[derive(Debug)]
 pub(crate) struct Pools {
     by_number: BTreeMap<u32, Pool>,
+    /// Entries that end, the next one first.
+    ends: BTreeSet<(Instant, u32, IpPrefix)>,
     hasher: Keyed,
 }
 
@@ -37,24 +40,65 @@ struct Pool {
 
 /// What an entry without an end has for one.
 pub const FOREVER: Instant = Instant::FAR_FUTURE;
+/// Entries that are forgotten in one go: some tens of microseconds.
+const FORGOTTEN_AT_ONCE: usize = 256;
+
+/// A network comes into a pool, gets another end, or goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolChange {
+    /// The pool's number.
+    pub pool: u32,
+    /// The network.
+    pub network: IpPrefix,
+    /// Until when it is in there, [`FOREVER`] being without end; nothing if it goes.
+    pub until: Option<Instant>,
+}
 
 impl Pools {
     /// None as yet.
     pub(crate) fn new(key: (u64, u64)) -> Self {
-        Self { by_number: BTreeMap::new(), hasher: Keyed(SipHasher13::new_with_keys(key.0, key.1)) }
+        let hasher = Keyed(SipHasher13::new_with_keys(key.0, key.1));
+        Self { by_number: BTreeMap::new(), ends: BTreeSet::new(), hasher }
     }
 
     /// Forgets all of them.
     pub(crate) fn clear(&mut self) {
         self.by_number.clear();
+        self.ends.clear();
     }
 
     /// Enters a prefix until then; again to give it another end.
     pub(crate) fn insert(&mut self, pool: u32, prefix: IpPrefix, until: Instant) {
-        let length = (prefix.addr().is_ipv4(), prefix.prefix_len());
+        let network = prefix.network();
+        let length = (network.addr().is_ipv4(), network.prefix_len());
         let table = self.by_number.entry(pool).or_default().lengths.entry(length);
         let table = table.or_insert_with(|| HashMap::with_hasher(self.hasher.clone()));
-        table.insert(prefix.network().addr(), until);
+        if let Some(before) = table.insert(network.addr(), until) {
+            self.ends.remove(&(before, pool, network));
+        }
+        if until != FOREVER {
+            self.ends.insert((until, pool, network));
+        }
+    }
+
+    /// Takes a prefix out; one that is not there changes nothing.
+    pub(crate) fn remove(&mut self, pool: u32, prefix: IpPrefix) {
+        let network = prefix.network();
+        if let Some(until) = self.forget(pool, network) {
+            self.ends.remove(&(until, pool, network));
+        }
+    }
+
+    /// Takes a prefix out of its table; gives its end.
+    fn forget(&mut self, pool: u32, network: IpPrefix) -> Option<Instant> {
+        let lengths = &mut self.by_number.get_mut(&pool)?.lengths;
+        let length = (network.addr().is_ipv4(), network.prefix_len());
+        let table = lengths.get_mut(&length)?;
+        let until = table.remove(&network.addr());
+        if table.is_empty() {
+            lengths.remove(&length);
+        }
+        until
     }
 
     /// Whether an address is in a pool now. A pool that nobody made is empty.
@@ -62,22 +106,21 @@ impl Pools {
         self.by_number.get(&pool).is_some_and(|pool| pool.contains(address, now))
     }
 
-    /// Forgets those whose end has come; when the next one's does.
+    /// Forgets entries whose end has come, some at a time; when there is one to forget again.
     pub(crate) fn expire(&mut self, now: Instant) -> Option<Instant> {
-        let mut next = FOREVER;
-        for pool in self.by_number.values_mut() {
-            pool.lengths.retain(|_, table| {
-                table.retain(|_, until| {
-                    let stays = *until > now;
-                    if stays {
-                        next = next.min(*until);
-                    }
-                    stays
-                });
-                !table.is_empty()
-            });
+        for _ in 0..FORGOTTEN_AT_ONCE {
+            let Some(&(until, pool, network)) = self.ends.first().filter(|(until, ..)| *until <= now) else {
+                break;
+            };
+            self.ends.remove(&(until, pool, network));
+            self.forget(pool, network);
         }
-        (next != FOREVER).then_some(next)
+        self.next_end()
+    }
+
+    /// When the next entry ends.
+    pub(crate) fn next_end(&self) -> Option<Instant> {
+        self.ends.first().map(|(until, ..)| *until)
     }
 
     /// How many entries they have.
@@ -118,6 +161,43 @@ mod tests {
         assert!(!is_in(&pools, 3, "10.0.0.1", 1), "nobody made it");
         assert_eq!((pools.expire(at(9)), pools.len()), (Some(at(10)), 4));
         assert_eq!((pools.expire(at(10)), pools.len()), (None, 3));
+    }
+
+    #[test]
+    fn an_entry_has_one_end_whatever_was_said_of_it_before() {
+        let mut pools = Pools::new((1, 2));
+        let network: IpPrefix = "192.0.2.7/24".parse().unwrap();
+        let inside = "192.0.2.99".parse().unwrap();
+        let at = Instant::from_secs;
+        pools.insert(1, network, at(10));
+        pools.insert(1, network, at(20));
+        assert_eq!(pools.expire(at(10)), Some(at(20)));
+        assert!(pools.contains(1, inside, at(19)));
+        pools.insert(1, network, FOREVER);
+        assert_eq!((pools.expire(at(30)), pools.contains(1, inside, at(30))), (None, true));
+        pools.insert(1, network, at(40));
+        pools.remove(2, network);
+        pools.remove(1, network);
+        assert_eq!((pools.next_end(), pools.len(), pools.contains(1, inside, at(31))), (None, 0, false));
+        pools.remove(1, network);
+    }
+
+    #[test]
+    fn a_hundred_thousand_ends_are_forgotten_some_at_a_time() {
+        let mut pools = Pools::new((3, 4));
+        let host = |n: u32| IpPrefix::host(IpAddr::V4((0x0a00_0000 + n).into()));
+        (0..100_000).for_each(|n| pools.insert(7, host(n), Instant::from_secs(5)));
+        let now = Instant::from_secs(6);
+        assert!(!pools.contains(7, "10.0.0.1".parse().unwrap(), now), "it has ended, forgotten or not");
+        let mut goes = 0;
+        while pools.len() > 0 {
+            let before = pools.len();
+            let again = pools.expire(now);
+            assert!(before - pools.len() <= FORGOTTEN_AT_ONCE);
+            assert_eq!(again.is_some(), pools.len() > 0);
+            goes += 1;
+        }
+        assert_eq!(goes, 100_000_usize.div_ceil(FORGOTTEN_AT_ONCE));
     }
 
     #[test]

@@ -155,7 +155,8 @@ impl<D: Driver> Lane<D> {
                 links.set_guard(id, mac, rules);
                 Ok(())
             }
-            Control::SetFilter(id, config) => stacks.set_filter(common.now, id, config.as_ref().clone()),
+            Control::SetFilter(id, rules) => stacks.set_filter(id, rules.to_vec()),
+            Control::ChangePools(id, changes) => stacks.change_pools(id, &changes),
             Control::SetNat(id, config) => {
                 let doors = stacks.set_nat(common.id, id, &config, common.secrets.nat())?;
                 links.set_doors(id, Some(doors));
@@ -181,6 +182,7 @@ impl<D: Driver> Lane<D> {
             }
             rules @ (Control::SetGuard(..)
             | Control::SetFilter(..)
+            | Control::ChangePools(..)
             | Control::SetNat(..)
             | Control::SetTunnel(..)) => self.follow_rules(rules),
             Control::SetUser(id, user) => {
@@ -356,6 +358,11 @@ impl<D: Driver> Lane<D> {
     /// What a netstack's filter has counted in this lane; `None` if it has no such netstack.
     pub fn filter_counts(&self, id: NetstackId) -> Option<FilterCounts> {
         self.stacks.filter_counts(id)
+    }
+
+    /// How many networks the pools of a netstack's filter have here.
+    pub fn pooled(&self, id: NetstackId) -> Option<usize> {
+        self.stacks.pooled(id)
     }
 
     /// What the filter of a socket has counted in this lane, if it has one here.

@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::sync::{Arc, OnceLock};
 
 use firelane_classify::{FlowMatch, Steering};
-use firelane_filter::FilterConfig;
+use firelane_filter::{FilterConfig, PoolChange};
 use firelane_flow::FlowConfig;
 use firelane_frame::Chain;
 use firelane_ip::{
@@ -28,8 +28,8 @@ use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig, Tuning};
 use firelane_tunnel::Config as TunnelConfig;
 use firelane_udp::Sharing;
 use firelane_units::{
-    BitRate, Bytes, Direction, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId, Priority,
-    SocketId, VlanId,
+    BitRate, Bytes, Direction, FilterRule, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId,
+    Priority, SocketId, VlanId,
 };
 
 use crate::capture::CaptureTap;
@@ -162,7 +162,9 @@ pub enum Control<D> {
     /// An interface of a netstack has other settings.
     SetRouting(NetstackId, LinkId, IfRouting),
     /// A netstack's filter follows other rules; what they let through before may go on.
-    SetFilter(NetstackId, Arc<FilterConfig>),
+    SetFilter(NetstackId, Arc<[FilterRule<LinkId>]>),
+    /// Networks come into the pools that its rules name, and go.
+    ChangePools(NetstackId, Arc<[PoolChange]>),
     /// A netstack's addresses are translated by other rules; what a rule has made that stays, stays.
     SetNat(NetstackId, Arc<NatConfig>),
     /// Begins a netstack's tunnel, changes it, or ends that of a port.
@@ -204,6 +206,7 @@ impl<D> Control<D> {
             Self::SetRouting(..) => "set routing",
             Self::SetAddress(..) => "set address",
             Self::SetFilter(..) => "set filter",
+            Self::ChangePools(..) => "change pools",
             Self::SetNat(..) => "set nat",
             Self::SetTunnel(..) => "set tunnel",
             Self::Tune(_) => "tune",

@@ -124,7 +124,7 @@ impl Router {
 
     fn follow(&mut self, rules: &[FilterRule<LinkId>]) {
         self.rules = rules.to_vec();
-        let config = Arc::new(FilterConfig { rules: self.rules.clone(), pools: Vec::new() });
+        let config = Arc::from(self.rules.as_slice());
         self.net.world.all(|| Control::SetFilter(ROUTER, Arc::clone(&config)));
         self.net.world.run();
     }

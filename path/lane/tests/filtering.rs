@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firelane_filter::{FilterConfig, FilterCounts, Verdict};
+use firelane_filter::{FilterCounts, Verdict};
 use firelane_lane::*;
 use firelane_socket::SocketError;
 use firelane_units::{
@@ -38,7 +38,7 @@ fn keep(mut rule: FilterRule<LinkId>) -> FilterRule<LinkId> {
 }
 
 fn set(world: &mut World, netstack: NetstackId, rules: Vec<FilterRule<LinkId>>) {
-    let config = Arc::new(FilterConfig { rules, pools: Vec::new() });
+    let config = Arc::from(rules);
     world.all(|| Control::SetFilter(netstack, Arc::clone(&config)));
     world.run();
 }

@@ -5,7 +5,6 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firelane_filter::FilterConfig;
 use firelane_flow::FlowConfig;
 use firelane_ip::DadConfig;
 use firelane_lane::*;
@@ -196,12 +195,12 @@ fn who_filters_packets_sees_them() {
     for netstack in [NetstackId(1), NetstackId(2)] {
         assert!(!pair.carries(50_000));
         let rules = [Direction::In, Direction::Out].map(|way| FilterRule::new(way, FilterAction::Pass));
-        let filter = Arc::new(FilterConfig { rules: rules.to_vec(), pools: Vec::new() });
+        let filter = Arc::from(rules);
         pair.change(|| Control::SetFilter(netstack, Arc::clone(&filter)));
         assert!(!pair.are_fused());
         assert_eq!(pair.why(), [Some(Unfused::Filtered); 2]);
         assert!(pair.carries(50_000));
-        let none = Arc::new(FilterConfig { rules: Vec::new(), pools: Vec::new() });
+        let none = Arc::from(Vec::new());
         pair.change(|| Control::SetFilter(netstack, Arc::clone(&none)));
         assert!(pair.are_fused());
     }

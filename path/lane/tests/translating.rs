@@ -6,7 +6,6 @@ mod support;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use firelane_filter::FilterConfig;
 use firelane_lane::*;
 use firelane_nat::{NatConfig, NatCounts};
 use firelane_units::{
@@ -194,7 +193,7 @@ fn the_filter_sees_inside() {
         serves.matching.protocol = FilterProtocol::Number(17);
         serves.matching.to.ports = FilterPorts::Equal(Port(8080));
         let rules = vec![block(Direction::In), block(Direction::Out), asks, serves];
-        let filter = Arc::new(FilterConfig { rules, pools: Vec::new() });
+        let filter = Arc::from(rules);
         net.change(|| Control::SetFilter(ROUTER, Arc::clone(&filter)));
         translate(&mut net, &[redirect(80, inside, 8080), map()]);
         for _ in 0..4 {
@@ -253,7 +252,7 @@ proptest! {
             translate(net, &[redirect(80, inside, 8080), map()]);
             if is_filtered {
                 let rules = vec![FilterRule::new(Direction::In, FilterAction::Pass)];
-                let filter = Arc::new(FilterConfig { rules, pools: Vec::new() });
+                let filter = Arc::from(rules);
                 net.change(|| Control::SetFilter(ROUTER, Arc::clone(&filter)));
             }
         }

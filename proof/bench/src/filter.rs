@@ -7,7 +7,6 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firelane_filter::FilterConfig;
 use firelane_lane::Control;
 use firelane_units::{
     BlockAnswer, Direction, FilterAction, FilterAddresses, FilterPorts, FilterProtocol, FilterRule,
@@ -63,7 +62,7 @@ struct Side {
 impl Side {
     fn new(case: &Case, rules: Vec<FilterRule<LinkId>>) -> Self {
         let mut world = World::new(case);
-        let config = Arc::new(FilterConfig { rules, pools: Vec::new() });
+        let config = Arc::from(rules);
         world.tell(Control::SetFilter(ROUTER, config));
         Self { world, rates: Samples::default(), allocations: 0, frames: 0 }
     }

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::num::NonZeroU32;
 
-use firelane_model::{IpfRule, LinkName, Model, Netstack, Pool, PoolNumber, Vnic};
+use firelane_model::{IpfRule, LinkName, Model, Netstack, Pool, PoolEntry, PoolNumber, Vnic};
 use firelane_units::{
     BlockAnswer, Direction, FilterAction, FilterAddresses, FilterEnd, FilterLog, FilterMatch, FilterPorts,
     FilterProtocol, FilterRule, IpPrefix, KeepState, PacketTrait, Port, TcpFlagsMatch,
@@ -162,7 +162,11 @@ pub(crate) fn roll_filters(model: &mut Model, dice: &mut Dice<'_>) {
 }
 
 fn roll_filter(netstack: &mut Netstack, own: &[&LinkName], dice: &mut Dice<'_>) {
-    let pool = dice.maybe(|dice| Pool::new([dice.prefix(0), dice.prefix(1)]));
+    let pool = dice.maybe(|dice| {
+        Pool::new([0, 1].map(|way| {
+            PoolEntry::new(dice.prefix(way), dice.maybe(|dice| 1_795_400_000 + dice.below(200) as u64))
+        }))
+    });
     netstack.pools.extend(pool.map(|pool| (PoolNumber(1), pool)));
     for _ in 0..dice.below(6) {
         let text = RULES[dice.below(RULES.len())];

@@ -31,22 +31,92 @@ impl TextValue for PoolNumber {
 
 serde_as_text!(PoolNumber);
 
-/// The networks of a pool: sorted, without host bits, each once.
+/// A network of a pool, and when it ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PoolEntry {
+    /// The network, without host bits.
+    pub network: IpPrefix,
+    /// From then on it is not in the pool, in seconds since 1970; nothing is without end.
+    pub until: Option<u64>,
+}
+
+impl PoolEntry {
+    /// A network, without host bits, and when it ends.
+    pub fn new(network: IpPrefix, until: Option<u64>) -> Self {
+        Self { network: network.network(), until }
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&self, now: u64) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+}
+
+impl fmt::Display for PoolEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.network.fmt(f)?;
+        self.until.map_or(Ok(()), |until| write!(f, " until {until}"))
+    }
+}
+
+impl TextValue for PoolEntry {
+    const ALLOWED: &'static str =
+        "an IP address with a prefix length or without, and \"until SECONDS-SINCE-1970\" if it ends";
+
+    fn read(text: &str) -> Option<Self> {
+        let (network, until) = match text.split_once(" until ") {
+            Some((network, until)) => (network, Some(until)),
+            None => (text, None),
+        };
+        let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let until = until.map(|text| Some(text).filter(is_number)?.parse().ok());
+        Some(Self::new(IpPrefix::read(network)?, until.map_or(Some(None), |it: Option<u64>| it.map(Some))?))
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// The networks of a pool: sorted, each once.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Pool(Vec<IpPrefix>);
+pub struct Pool(Vec<PoolEntry>);
 
 impl Pool {
-    /// The pool of these networks.
-    pub fn new(networks: impl IntoIterator<Item = IpPrefix>) -> Self {
-        let mut networks: Vec<_> = networks.into_iter().map(IpPrefix::network).collect();
-        networks.sort_unstable();
-        networks.dedup();
-        Self(networks)
+    /// The pool of these networks. Of one that comes more than once the latest end counts.
+    pub fn new(entries: impl IntoIterator<Item = PoolEntry>) -> Self {
+        let mut entries: Vec<_> = entries.into_iter().collect();
+        entries.sort_unstable_by_key(|it| (it.network, it.until.is_some(), core::cmp::Reverse(it.until)));
+        entries.dedup_by_key(|it| it.network);
+        Self(entries)
     }
 
     /// Its networks, sorted.
-    pub fn networks(&self) -> &[IpPrefix] {
+    pub fn entries(&self) -> &[PoolEntry] {
         &self.0
+    }
+
+    /// What is said of a network.
+    pub fn get(&self, network: IpPrefix) -> Option<&PoolEntry> {
+        self.place(network.network()).ok().map(|at| &self.0[at])
+    }
+
+    /// Networks come, or get other ends. Of one that comes more than once the latest end counts.
+    pub fn extend(&mut self, entries: impl IntoIterator<Item = PoolEntry>) {
+        let Self(mut coming) = Self::new(entries);
+        let comes = |it: &PoolEntry| coming.binary_search_by_key(&it.network, |it| it.network).is_ok();
+        self.0.retain(|it| !comes(it));
+        self.0.append(&mut coming);
+        self.0.sort_unstable();
+    }
+
+    /// Only those stay of which `stays` is so.
+    pub fn retain(&mut self, stays: impl FnMut(&PoolEntry) -> bool) {
+        self.0.retain(stays);
+    }
+
+    fn place(&self, network: IpPrefix) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&network, |it| it.network)
     }
 }
 
@@ -58,7 +128,7 @@ impl Serialize for Pool {
 
 impl<'de> Deserialize<'de> for Pool {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        value::list::deserialize::<IpPrefix, D>(from).map(Self::new)
+        value::list::deserialize::<PoolEntry, D>(from).map(Self::new)
     }
 }
 
@@ -71,3 +141,45 @@ impl utoipa::PartialSchema for Pool {
 
 #[cfg(feature = "schema")]
 impl utoipa::ToSchema for Pool {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(text: &str) -> PoolEntry {
+        PoolEntry::read(text).unwrap_or_else(|| panic!("{text}"))
+    }
+
+    #[test]
+    fn entries_are_read_as_they_are_written() {
+        for (text, written) in [
+            ("10.1.2.3/8", "10.0.0.0/8"),
+            ("192.0.2.7", "192.0.2.7/32"),
+            ("fd00::1/64 until 1795400000", "fd00::/64 until 1795400000"),
+        ] {
+            assert_eq!(entry(text).write(), written);
+            assert_eq!(entry(written), entry(text));
+        }
+        for bad in
+            ["", "10.0.0.0/33", "10.0.0.1 until", "10.0.0.1 until ", "10.0.0.1 until -1", "10.0.0.1  until 1"]
+        {
+            assert_eq!(PoolEntry::read(bad), None, "{bad:?}");
+        }
+        let ends = entry("10.0.0.1 until 7");
+        assert!(ends.has_ended(7) && !ends.has_ended(6) && !entry("10.0.0.1").has_ended(u64::MAX));
+    }
+
+    #[test]
+    fn a_network_is_in_a_pool_once() {
+        let lines = ["10.0.0.9", "10.0.0.1 until 7", "10.0.0.1 until 9", "10.0.0.2 until 3", "10.0.0.2"];
+        let mut pool = Pool::new(lines.map(entry));
+        let said =
+            |pool: &Pool| pool.entries().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        assert_eq!(said(&pool), "10.0.0.1/32 until 9, 10.0.0.2/32, 10.0.0.9/32");
+        pool.extend(["10.0.0.3 until 5", "10.0.0.1"].map(entry));
+        assert_eq!(said(&pool), "10.0.0.1/32, 10.0.0.2/32, 10.0.0.3/32 until 5, 10.0.0.9/32");
+        assert_eq!(pool.get(entry("10.0.0.3").network), Some(&entry("10.0.0.3 until 5")));
+        pool.retain(|it| !it.has_ended(5));
+        assert_eq!(said(&pool), "10.0.0.1/32, 10.0.0.2/32, 10.0.0.9/32");
+    }
+}

@@ -55,7 +55,7 @@ pub(crate) fn faults(
     is_its: impl Fn(&LinkName) -> bool,
 ) -> Vec<(Part, Fault)> {
     let mut faults = Vec::new();
-    let pooled = pools.values().map(|pool| pool.networks().len()).sum::<usize>();
+    let pooled = pools.values().map(|pool| pool.entries().len()).sum::<usize>();
     for (part, count, most) in [
         (Part::Filter, rules.len(), FILTER_RULES_MAX),
         (Part::Pools, pooled, POOLED_MAX),

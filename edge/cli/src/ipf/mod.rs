@@ -1,13 +1,15 @@
 //! `ipf`: rules of a netstack's packet filter, from files in the language of ipf(5); `ipfstat` shows them; `ipnat` is of
-//! address translation.
+//! address translation, `ippool` of pools.
 //!
 //! The original makes one system call per rule; here all that one command says happens at once, first what goes (`-F`,
 //! `-r`), then what comes. What is wrong with a line is told as `FILE:LINE: "token": what is allowed`, and nothing happens.
 
 pub(crate) mod nat;
+pub(crate) mod pool;
 pub(crate) mod stat;
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use firelane_api::{ApiError, Change, ChangeRequest, FilterChange, RuleDirection, Status, Store, Which};
 use firelane_model::{FileError, IpfFile, MODEL_TEXT_MAX};
@@ -99,7 +101,8 @@ fn say(session: &mut Session<'_>, faults: &[FileError]) -> Failure {
 fn would_change(session: &mut Session<'_>, request: &ChangeRequest) -> Result<(), ApiError> {
     let active = session.api.model(Which::Active)?;
     let persistent = session.api.model(Which::Persistent)?;
-    Store { active, persistent }.changed(request).map(drop)
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    Store { active, persistent }.changed(&request.clone().at(now)).map(drop)
 }
 
 /// A refusal that is about a rule, as the field `of` says, is told of the rule's file and line, if it stands in one.

@@ -9,12 +9,12 @@
 use core::net::SocketAddr;
 
 use firelane_classify::{FlowCache, Headers, L3, Tuple};
-use firelane_filter::{Filter, FilterConfig, FilterCounts, Packet, Ruling, STATES_MAX, Verdict};
+use firelane_filter::{Filter, FilterCounts, Packet, PoolChange, Ruling, STATES_MAX, Verdict};
 use firelane_frame::{Chain, Frame};
 use firelane_ip::LOOPBACK;
 use firelane_nat::{Nat, NatConfig, NatRef};
 use firelane_tcp::{ResetBudget, reset_for};
-use firelane_units::{BlockAnswer, Direction, DropReason, Instant, LaneId, LinkId, NetstackId};
+use firelane_units::{BlockAnswer, Direction, DropReason, FilterRule, Instant, LaneId, LinkId, NetstackId};
 use firelane_wire::IpProtocol;
 
 use super::inbound::{Inside, segment_in};
@@ -47,6 +47,8 @@ pub(crate) struct Gate {
     said: [FlowCache<Said>; 2],
     /// The list of rules; zero is none.
     list: u32,
+    /// The rules and the pools of which something was said; what was said of others is no longer true.
+    edition: u32,
     /// So many of the frames that IP has ready were asked about, or need not be.
     asked: usize,
     /// Of how many packets the operator may still be told.
@@ -106,6 +108,7 @@ impl Gate {
             is_on: false,
             said: [FlowCache::new(), FlowCache::new()],
             list: 0,
+            edition: 0,
             asked: 0,
             told: ResetBudget::new(TOLD_PER_SECOND),
             ready: Chain::new(),
@@ -239,39 +242,58 @@ impl Gate {
     ) -> Ruling {
         let tuple = headers.tuple().filter(|_| !headers.tagged);
         let said = &self.said[direction.index()];
-        if let Some(said) = tuple.and_then(|tuple| said.lookup(link, &tuple, self.list)) {
+        if let Some(said) = tuple.and_then(|tuple| said.lookup(link, &tuple, self.edition)) {
             return self.repeat(direction, packet_bytes(headers), said);
         }
         let bytes = frame.get(usize::from(headers.l3_offset)..).unwrap_or_default();
         let Some(packet) = Packet::read(direction, link, bytes) else { return Ruling::default() };
         let ruling = self.filter.judge(&packet, now);
         if let Some(tuple) = tuple.filter(|_| ruling.is_for_all) {
-            self.said[direction.index()].insert(link, &tuple, self.list, Said::of(ruling));
+            self.said[direction.index()].insert(link, &tuple, self.edition, Said::of(ruling));
         }
         ruling
     }
 }
 
 impl Stacks {
-    /// A netstack's filter follows other rules.
+    /// A netstack's filter follows other rules; its pools stay.
     pub(crate) fn set_filter(
         &mut self,
-        now: Instant,
         id: NetstackId,
-        config: FilterConfig,
+        rules: Vec<FilterRule<LinkId>>,
     ) -> Result<(), Refusal> {
         let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
         shard.gate.list = shard.gate.list.wrapping_add(1).max(1);
-        shard.gate.filter.set(config, now);
+        shard.gate.filter.set_rules(rules);
         shard.gate.look();
-        // Forwarded flows' lists of steps are chosen anew.
-        shard.ip.core.decide_anew();
+        shard.begin_edition();
         Ok(())
+    }
+
+    /// Networks come into the pools of a netstack's filter and go.
+    pub(crate) fn change_pools(&mut self, id: NetstackId, changes: &[PoolChange]) -> Result<(), Refusal> {
+        let shard = self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?;
+        shard.gate.filter.change_pools(changes);
+        shard.begin_edition();
+        Ok(())
+    }
+
+    /// How many networks the pools of a netstack's filter have in this lane.
+    pub(crate) fn pooled(&self, id: NetstackId) -> Option<usize> {
+        self.shards.get(id.index()).map(|shard| shard.gate.filter.pooled())
     }
 
     /// What a netstack's filter has counted in this lane.
     pub(crate) fn filter_counts(&self, id: NetstackId) -> Option<FilterCounts> {
         self.shards.get(id.index()).map(|shard| shard.gate.counts())
+    }
+}
+
+impl Shard {
+    /// What was said of flows may not be said again, and forwarded flows' lists of steps are chosen anew.
+    fn begin_edition(&mut self) {
+        self.gate.edition = self.gate.edition.wrapping_add(1).max(1);
+        self.ip.core.decide_anew();
     }
 }
 
@@ -530,7 +552,7 @@ const fn reason(verdict: Verdict) -> DropReason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelane_units::{FilterAction, FilterRule};
+    use firelane_units::FilterAction;
     use firelane_wire::{EtherType, EthernetRepr, Ipv4Repr};
 
     /// A datagram's frame.
@@ -547,8 +569,8 @@ mod tests {
     fn what_is_for_all_of_a_flow_is_found_again() {
         let mut gate = Gate::new(&Secrets::new([7; Secrets::BYTES]));
         let rule = FilterRule::new(Direction::In, FilterAction::Block(BlockAnswer::Silent));
-        gate.list = 1;
-        gate.filter.set(FilterConfig { rules: vec![rule], pools: Vec::new() }, Instant::ZERO);
+        gate.edition = 1;
+        gate.filter.set_rules(vec![rule]);
         let frame = frame();
         let headers = Headers::parse(&frame).unwrap();
         for direction in Direction::ALL {

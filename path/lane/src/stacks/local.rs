@@ -90,6 +90,7 @@ impl Stacks {
             | Control::RemoveAddress(..)
             | Control::RemoveNetstack(_)
             | Control::SetFilter(..)
+            | Control::ChangePools(..)
             | Control::SetNat(..) => links.crossing > 0,
             // What belonged to one that somebody looks at, that forbids it or that is limited, may belong to another.
             Control::AddFlow(setup) if setup.config.maxbw.is_some() => true,
