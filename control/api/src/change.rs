@@ -62,6 +62,16 @@ pub enum Change {
     CreateAddr(AddrObjName, Address),
     /// Removes an address.
     DeleteAddr(AddrObjName),
+    /// Takes an interface with its addresses from what is kept into what is in force.
+    EnableIf(LinkName),
+    /// Takes an interface out of what is in force.
+    DisableIf(LinkName),
+    /// Takes an address from what is kept into what is in force.
+    EnableAddr(AddrObjName),
+    /// Takes an address out of what is in force.
+    DisableAddr(AddrObjName),
+    /// Marks an address up (true) or down.
+    MarkAddr(AddrObjName, bool),
     /// Sets or resets properties of an interface, each named as `ipv4.forwarding`.
     SetIfProps(LinkName, Vec<PropChange>),
     /// Sets or resets properties of an address object.

@@ -14,8 +14,8 @@ use crate::change::default_netstack;
 use crate::filter::{RULE_WORDS, no_netstack};
 use crate::pools::POOL_WORDS;
 use crate::{
-    ApiError, Change, PropChange, Status, VnicChange, addr_props, if_props, iptun, props, protocol_props,
-    wires,
+    ApiError, Change, PropChange, Status, VnicChange, addr_props, enabling, if_props, iptun, props,
+    protocol_props, wires,
 };
 
 /// Makes `change` on `model`; on an error the model is left half changed and must be thrown away.
@@ -70,6 +70,11 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
         Change::DeleteAddr(name) => {
             let removed = model.netstacks.values_mut().find_map(|it| it.addresses.remove(name));
             removed.ok_or_else(|| ApiError::new(Status::NoAddrObj, "addrobj", name, ""))?;
+        }
+        Change::MarkAddr(name, up) => enabling::mark(model, name, *up)?,
+        // What is kept of them is asked for, too (`enabling::enabled`).
+        Change::EnableIf(_) | Change::DisableIf(_) | Change::EnableAddr(_) | Change::DisableAddr(_) => {
+            return Err(ApiError::new(Status::IpNotSupported, "temporary", false, "true"));
         }
         Change::SetIfProps(name, changes) => {
             changes.iter().try_for_each(|change| if_props::set(model, name, change))?;
@@ -262,7 +267,7 @@ fn add_flow(model: &mut Model, name: &FlowName, flow: &Flow) -> Result<(), ApiEr
     Ok(())
 }
 
-fn create_if(model: &mut Model, name: &LinkName, netstack: &NetstackName) -> Result<(), ApiError> {
+pub(crate) fn create_if(model: &mut Model, name: &LinkName, netstack: &NetstackName) -> Result<(), ApiError> {
     let vnic = model.vnics.get_mut(name).ok_or(Status::NoDatalink)?;
     match &vnic.user {
         VnicUser::Nobody => {
@@ -279,7 +284,7 @@ fn create_if(model: &mut Model, name: &LinkName, netstack: &NetstackName) -> Res
     iptun::check(model, name)
 }
 
-fn delete_if(model: &mut Model, name: &LinkName) -> Result<(), ApiError> {
+pub(crate) fn delete_if(model: &mut Model, name: &LinkName) -> Result<(), ApiError> {
     let vnic = model.vnics.get_mut(name).ok_or(Status::NoIf)?;
     let VnicUser::Netstack(netstack) = &vnic.user else { return Err(Status::NoIf.into()) };
     if let Some(netstack) = model.netstacks.get_mut(netstack) {

@@ -11,6 +11,7 @@ use crate::change::{
 use crate::dispatch::{Call, Route, body};
 use crate::error::Problem;
 use crate::history_handlers as history;
+use crate::ip_handlers as ip;
 use crate::rule_handlers as rules;
 use crate::trace::{WATCH_SECONDS_MAX, within};
 use crate::wires::{CreateWire, ModifyWire};
@@ -61,11 +62,13 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::Patch, "/v1/flows/{name}/props", set_flow_props),
     route(Method::Get, paths::IFS, ifs),
     route(Method::Post, paths::IFS, create_if),
+    route(Method::Patch, "/v1/ifs/{name}", ip::enable_if),
     route(Method::Delete, "/v1/ifs/{name}", delete_if),
     route(Method::Get, "/v1/ifs/{name}/props", if_props),
     route(Method::Patch, "/v1/ifs/{name}/props", set_if_props),
     route(Method::Get, paths::ADDRS, addrs),
     route(Method::Post, paths::ADDRS, create_addr),
+    route(Method::Patch, "/v1/addrs/{name}", ip::modify_addr),
     route(Method::Delete, "/v1/addrs/{name}", delete_addr),
     route(Method::Get, "/v1/addrprops/{name}", addr_props),
     route(Method::Patch, "/v1/addrprops/{name}", set_addr_props),
@@ -116,7 +119,7 @@ pub(crate) const ROUTES: &[Route] = &[
     paths(
         status, openapi_json, dump_model, apply_model, plan_model, links, link_props, set_link_props, vnics,
         rename_link, create_vnic, modify_vnic, delete_vnic, etherstubs, create_etherstub, delete_etherstub, wires, create_wire, modify_wire, delete_wire, wire_stats, flows, add_flow, remove_flow, iptuns, create_iptun, modify_iptun, delete_iptun,
-        flow_props, set_flow_props, ifs, create_if, delete_if, if_props, set_if_props, addrs, create_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
+        flow_props, set_flow_props, ifs, create_if, ip::enable_if, delete_if, if_props, set_if_props, addrs, create_addr, ip::modify_addr, delete_addr, addr_props, set_addr_props, tell_client, netstacks,
         netstack_props, set_netstack_props, routes, neighbours, counters, groups, sockets, program, link_stats, flow_stats, drops, doctor, capture, trace, steps, history::link_usage, history::link_samples, history::flow_usage, history::flow_samples, rules::filter, rules::change_filter, rules::pools, rules::change_pools, rules::nat, rules::change_nat, rules::nat_sessions, rules::flush_nat, fpm
     )
 )]

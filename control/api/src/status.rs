@@ -127,6 +127,8 @@ statuses! {
     BadName = "Invalid name", 400;
     /// The object is only active, or what it rests on is.
     TemporaryObject = "Persistent operation on temporary object", 409;
+    /// The object is kept, and not in force.
+    DisabledObject = "Operation not supported on disabled object", 409;
     /// There is no such protocol property.
     PropUnknown = "Unknown property", 404;
     /// The value of a protocol property is malformed.

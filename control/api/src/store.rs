@@ -11,7 +11,7 @@ use firelane_model::{Model, Netstack, NetstackName};
 use crate::edit::edit;
 use crate::filter::{Left, RULE_WORDS, no_netstack};
 use crate::pools::POOL_WORDS;
-use crate::{ApiError, Change, ChangeRequest, Status, Which};
+use crate::{ApiError, Change, ChangeRequest, Status, Which, enabling};
 
 /// The active and the persistent configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -38,7 +38,16 @@ impl Store {
 
     /// The store after `request`, or why there is none.
     pub fn changed(&self, request: &ChangeRequest) -> Result<Self, ApiError> {
+        let enabled = enabling::enabled(&self.active, &self.persistent, &request.change);
+        if let Some(active) = enabled.filter(|_| request.temporary) {
+            return Ok(Self { active: active?, persistent: self.persistent.clone() });
+        }
         let active = edited(&self.active, &request.change);
+        if let (Change::MarkAddr(name, _), Err(error)) = (&request.change, &active)
+            && error.status == Status::NoAddrObj
+        {
+            return Err(enabling::absence(name, &self.persistent));
+        }
         if request.temporary {
             if let Change::AddFlow(name, _) = &request.change
                 && self.persistent.flows.contains_key(name)
@@ -150,7 +159,9 @@ fn only_persistent(change: &Change, error: ApiError) -> ApiError {
         _ if matches!(error.status, Status::LinkInvalid | Status::NotFound) => {
             ApiError { status: Status::TemporaryBelow, ..error }
         }
-        Change::SetAddrProps(..) if error.status == Status::NoAddrObj => Status::TemporaryObject.into(),
+        Change::SetAddrProps(..) | Change::MarkAddr(..) if error.status == Status::NoAddrObj => {
+            Status::TemporaryObject.into()
+        }
         _ if matches!(error.status, Status::NoDatalink | Status::NoIf) => {
             ApiError { status: Status::TemporaryObject, ..error }
         }

@@ -1,6 +1,6 @@
 //! What the interface answers, and how an answer is built from a model and the engine's facts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use firelane_model::{
     AddrObjName, Address, FlowMatch, FlowName, Iptun, LinkClass, LinkKind, LinkName, Mac, Model,
@@ -185,6 +185,9 @@ pub struct AddrInfo {
     /// Whether nothing new begins with it.
     #[serde(default)]
     pub deprecated: bool,
+    /// Whether it will be down at the next start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub persistent_down: bool,
     /// Whether it is one of those that change (RFC 8981).
     #[serde(default)]
     pub temporary: bool,
@@ -637,16 +640,23 @@ impl Snapshot<'_> {
 
     /// Address objects.
     pub fn addrs(&self) -> Vec<AddrInfo> {
-        let persistent: BTreeSet<_> = self.persistent.addresses().map(|(_, name, _)| name).collect();
+        let is_down = |address: Address| matches!(address, Address::Static(it) if it.down);
+        let persistent = self.persistent.addresses().map(|(_, name, address)| (name, is_down(address)));
+        let persistent: BTreeMap<_, _> = persistent.collect();
         let mut infos = Vec::new();
         for (netstack, name, address) in self.model.addresses() {
             let info = AddrInfo {
                 name: name.clone(),
                 netstack: netstack.clone(),
                 kind: address.kind().to_owned(),
-                state: self.facts.address_state(name),
+                state: match self.facts.address_state(name) {
+                    AddressState::Disabled => AddressState::Disabled,
+                    _ if is_down(address) => AddressState::Down,
+                    state => state,
+                },
                 addr: address.prefix().map(|prefix| prefix.to_string()).unwrap_or_default(),
-                persistent: persistent.contains(name),
+                persistent: persistent.contains_key(name),
+                persistent_down: persistent.get(name).copied().unwrap_or(false),
                 deprecated: matches!(address, Address::Static(it) if it.deprecated),
                 temporary: false,
                 resolvers: ResolverInfo::default(),

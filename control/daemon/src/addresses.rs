@@ -31,6 +31,7 @@ impl Addresses {
             Action::AddAddress(_, name, address) => {
                 // Whether an automatic one comes is the network's to say: nobody waits for it.
                 let state = match address {
+                    Address::Static(it) if it.down => AddressState::Down,
                     Address::Static(_) => AddressState::Tentative,
                     Address::Addrconf(_) => AddressState::Ok,
                     // Its client knows.
@@ -39,7 +40,13 @@ impl Addresses {
                 self.known.insert(name.clone(), (*address, state));
             }
             Action::SetAddress(_, name, _, address) => {
-                if let Some((known, _)) = self.known.get_mut(name) {
+                if let Some((known, state)) = self.known.get_mut(name) {
+                    let is_down = |it: &Address| matches!(it, Address::Static(it) if it.down);
+                    match (is_down(known), is_down(address)) {
+                        (_, true) => *state = AddressState::Down,
+                        (true, false) => *state = AddressState::Tentative,
+                        (false, false) => {}
+                    }
                     *known = *address;
                 }
             }

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use firelane::{Engine, IpTables};
 use firelane_api::{
-    AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo, EtherstubInfo,
-    Facts, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction,
-    LinkInfo, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep, PoolsInfo,
-    ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status,
-    StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo,
-    Which, WireInfo, WireStats, forget_ended, leased_object,
+    AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo,
+    EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo,
+    LeaseAction, LinkInfo, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep,
+    PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketPage,
+    Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample,
+    VnicInfo, Which, WireInfo, WireStats, forget_ended, leased_object,
 };
 use firelane_model::{Cpus, Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules};
 use firelane_plan::{Action, Effect, Step, apply_to_model, plan};
@@ -217,7 +217,8 @@ impl Host {
             let mtu = inner.store.active.mtu_of(name.as_str()).map_or(0, |mtu| u32::from(mtu.bytes()));
             let with = |address| Interface { name: name.to_string(), index, mtu, mac: upper.mac.0, address };
             let its = known.iter().filter(|it| it.name.interface() == name.as_str());
-            let prefixes = its.filter_map(|it| it.addr.parse::<IpPrefix>().ok());
+            let used = its.filter(|it| it.state != AddressState::Down);
+            let prefixes = used.filter_map(|it| it.addr.parse::<IpPrefix>().ok());
             let before = interfaces.len();
             interfaces.extend(prefixes.map(|it| with(Some((it.addr(), it.prefix_len())))));
             if interfaces.len() == before {

@@ -14,7 +14,7 @@ use firelane_api::{ApiError, Status};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Dhcp, Etherstub, Filter, Flow, FlowName, Fusing, IfProps, Instance,
     Interface, Link, LinkKind, LinkName, Mac, Model, NetstackName, Over, Polling, ReversePath, Service,
-    Switch, Tap, Tunables, Vnic,
+    StaticAddress, Switch, Tap, Tunables, Vnic,
 };
 use firelane_plan::{Action, Step, apply_to_model};
 use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
@@ -145,10 +145,7 @@ impl Works {
             Action::AddAddress(netstack, name, address) => {
                 let link = self.interface(name)?;
                 match address {
-                    Address::Static(it) => {
-                        self.engine.add_address(link, it.prefix()).map_err(refused)?;
-                        if it.deprecated { self.set_address(name, address) } else { Ok(()) }
-                    }
+                    Address::Static(it) => self.begin_static(link, *it),
                     Address::Addrconf(it) => self.begin_addrconf(netstack, name, it),
                     Address::Dhcp(it) => self.begin_dhcp(netstack, name, it),
                 }
@@ -158,6 +155,9 @@ impl Works {
                 let address = known.ok_or(Status::NoAddrObj)?;
                 let link = self.interface(name)?;
                 match address {
+                    Address::Static(it) if it.down => {
+                        self.engine.abort_address(link, it.prefix()).map_err(refused)
+                    }
                     Address::Static(it) => self.engine.remove_address(link, it.prefix()).map_err(refused),
                     Address::Addrconf(_) => {
                         self.clients.stop(name);
@@ -173,7 +173,7 @@ impl Works {
                 let link = self.upper(name)?.id;
                 self.engine.set_interface(link, self.routing(to)?).map_err(refused)
             }
-            Action::SetAddress(_, name, _, to) => self.set_address(name, to),
+            Action::SetAddress(_, name, from, to) => self.set_address(name, from, to),
             Action::AddRoute(netstack, route) => {
                 self.engine.add_route(self.netstack(netstack)?, settings::route(route)).map_err(refused)
             }
@@ -184,11 +184,34 @@ impl Works {
         }
     }
 
+    /// An address is used from now on, if it is not down.
+    fn begin_static(&self, link: LinkId, it: StaticAddress) -> Done {
+        if it.down {
+            return Ok(());
+        }
+        self.engine.add_address(link, it.prefix()).map_err(refused)?;
+        match it.deprecated {
+            true => self.engine.set_address(link, it.prefix(), true).map_err(refused),
+            false => Ok(()),
+        }
+    }
+
     /// What changes of an address that stays.
-    fn set_address(&mut self, name: &AddrObjName, to: &Address) -> Done {
+    fn set_address(&mut self, name: &AddrObjName, from: &Address, to: &Address) -> Done {
         match to {
             Address::Static(it) => {
-                self.engine.set_address(self.interface(name)?, it.prefix(), it.deprecated).map_err(refused)
+                let (link, was_down) =
+                    (self.interface(name)?, matches!(from, Address::Static(from) if from.down));
+                match (was_down, it.down) {
+                    (false, false) => {
+                        self.engine.set_address(link, it.prefix(), it.deprecated).map_err(refused)
+                    }
+                    (false, true) => {
+                        let before = from.prefix().unwrap_or(it.prefix());
+                        self.engine.suspend_address(link, before).map_err(refused)
+                    }
+                    (true, _) => self.begin_static(link, *it),
+                }
             }
             Address::Dhcp(it) => self.clients.rename(name, it),
             Address::Addrconf(_) => Ok(()),

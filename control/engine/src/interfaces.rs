@@ -37,4 +37,26 @@ impl Engine {
         own.for_each(|(_, it)| *it = address);
         Ok(())
     }
+
+    /// Takes an address from the netstack of a VNIC for now: nobody is answered and nothing begins with it. Connections that have it
+    /// send again until it is back ([`add_address`](Self::add_address)), or give up as if nobody answered them.
+    ///
+    /// # Errors
+    /// The VNIC does not exist or has no netstack.
+    pub fn suspend_address(&self, vnic: LinkId, address: IpPrefix) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        let id = registry.netstack_of(vnic)?;
+        self.0.tell_all(|_| Control::SuspendAddress(id, vnic, address.addr()))?;
+        registry.netstack_mut(id)?.addresses.retain(|it| *it != (vnic, address));
+        Ok(())
+    }
+
+    /// Ends what has begun with an address that was taken for now.
+    ///
+    /// # Errors
+    /// The VNIC does not exist or has no netstack.
+    pub fn abort_address(&self, vnic: LinkId, address: IpPrefix) -> Result<(), ChangeError> {
+        let id = self.0.registry().netstack_of(vnic)?;
+        self.0.tell_all(|_| Control::AbortAddress(id, address.addr()))
+    }
 }

@@ -24,10 +24,14 @@ pub struct StaticAddress {
     prefix: IpPrefix,
     /// Whether nothing new shall begin with it.
     pub deprecated: bool,
+    /// Whether it is not used now; what has begun with it waits.
+    pub down: bool,
 }
 
 /// What stands behind a static address of which nothing new shall begin.
 const DEPRECATED: &str = ",deprecated=on";
+/// What stands behind that of one that is not used now.
+const DOWN: &str = ",down=on";
 
 impl StaticAddress {
     /// The address with its prefix length.
@@ -41,11 +45,17 @@ impl StaticAddress {
         Self { deprecated, ..self }
     }
 
+    /// The same address, which is not used now, or is.
+    #[must_use]
+    pub const fn with_down(self, down: bool) -> Self {
+        Self { down, ..self }
+    }
+
     /// The same address with another prefix length; `None` if a station cannot have it there.
     #[must_use]
     pub fn with_prefix_len(self, len: u8) -> Option<Self> {
         match Address::new(IpPrefix::new(self.prefix.addr(), len)?)? {
-            Address::Static(it) => Some(Self { deprecated: self.deprecated, ..it }),
+            Address::Static(it) => Some(Self { prefix: it.prefix, ..self }),
             Address::Addrconf(_) | Address::Dhcp(_) => None,
         }
     }
@@ -145,8 +155,11 @@ impl Address {
             }
             IpAddr::V6(addr) => !addr.is_unspecified() && !addr.is_loopback() && !addr.is_multicast(),
         };
-        (usable && prefix.prefix_len() > 0)
-            .then_some(Self::Static(StaticAddress { prefix, deprecated: false }))
+        (usable && prefix.prefix_len() > 0).then_some(Self::Static(StaticAddress {
+            prefix,
+            deprecated: false,
+            down: false,
+        }))
     }
 
     /// The prefix length of an address that names none: IPv4 has that of its class, as in the original, and IPv6 has 64.
@@ -162,12 +175,11 @@ impl Address {
     }
 
     fn read_static(text: &str) -> Option<Self> {
-        let (prefix, deprecated) = match text.strip_suffix(DEPRECATED) {
-            Some(prefix) => (prefix, true),
-            None => (text, false),
-        };
+        let cut = |text, word| str::strip_suffix(text, word).map_or((text, false), |before| (before, true));
+        let (text, down) = cut(text, DOWN);
+        let (prefix, deprecated) = cut(text, DEPRECATED);
         match prefix.parse().ok().and_then(Self::new)? {
-            Self::Static(it) => Some(Self::Static(StaticAddress { deprecated, ..it })),
+            Self::Static(it) => Some(Self::Static(StaticAddress { deprecated, down, ..it })),
             Self::Addrconf(_) | Self::Dhcp(_) => None,
         }
     }
@@ -216,7 +228,9 @@ impl TextValue for Address {
     fn write(&self) -> String {
         match self {
             Self::Static(address) => {
-                format!("{}{}", address.prefix(), if address.deprecated { DEPRECATED } else { "" })
+                let word = |is: bool, word| if is { word } else { "" };
+                let deprecated = word(address.deprecated, DEPRECATED);
+                format!("{}{deprecated}{}", address.prefix(), word(address.down, DOWN))
             }
             Self::Addrconf(conf) => conf.write(),
             Self::Dhcp(conf) => conf.write(),
@@ -246,6 +260,8 @@ mod tests {
             "addrconf,interface-id=::1:2,stateful=no,temporary=yes",
             "10.0.0.1/24,deprecated=on",
             "fd00::1/64,deprecated=on",
+            "fd00::1/64,down=on",
+            "10.0.0.1/24,deprecated=on,down=on",
         ] {
             assert_eq!(Address::read(text).unwrap().to_string(), text);
         }
@@ -266,6 +282,9 @@ mod tests {
             "10.0.0.1/24,deprecated=off",
             "10.0.0.0/24,deprecated=on",
             "dhcp,deprecated=on",
+            "dhcp,down=on",
+            "10.0.0.1/24,down=off",
+            "10.0.0.1/24,down=on,deprecated=on",
         ] {
             assert_eq!(Address::read(bad), None, "{bad}");
         }

@@ -11,14 +11,14 @@ use std::time::Duration;
 use firelane_api::{
     AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeFilter, ChangeNat,
     ChangePools, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateIptun, CreateVnic, CreateWire,
-    DropInfo, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, Flushed, FpmInfo, GroupInfo, IfInfo,
-    IptunInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyIptun, ModifyVnic, ModifyWire, NatInfo,
-    NatSession, NeighbourInfo, NetstackInfo, PlanReply, PoolsInfo, ProgramReport, PropChange, Property,
-    ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage, Status, StatusInfo,
-    StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which,
-    WireInfo, WireStats, paths,
+    DropInfo, EnableIf, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, Flushed, FpmInfo, GroupInfo,
+    IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyAddr, ModifyIptun, ModifyVnic,
+    ModifyWire, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PoolsInfo, ProgramReport,
+    PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage,
+    Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample,
+    VnicInfo, Which, WireInfo, WireStats, paths,
 };
-use firelane_model::{LinkName, MODEL_TEXT_MAX, Model, NetstackName, WireSide};
+use firelane_model::{AddrObjName, LinkName, MODEL_TEXT_MAX, Model, NetstackName, WireSide};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -148,6 +148,14 @@ impl Client {
 
     fn rename(&self, from: &LinkName, name: LinkName) -> Result<serde_json::Value, ApiError> {
         self.send(Method::Put, &format!("{}/{from}/name", paths::LINKS), &RenameLink { name })
+    }
+
+    fn enable_if(&self, name: &LinkName, enabled: bool) -> Result<serde_json::Value, ApiError> {
+        self.send(Method::Patch, &format!("{}/{name}", paths::IFS), &EnableIf { enabled })
+    }
+
+    fn modify_addr(&self, name: &AddrObjName, body: &ModifyAddr) -> Result<serde_json::Value, ApiError> {
+        self.send(Method::Patch, &format!("{}/{name}", paths::ADDRS), body)
     }
 
     fn change_rules(
@@ -342,6 +350,14 @@ impl Api for Client {
                 self.create(paths::ADDRS, &CreateAddr { name, address, temporary })
             }
             Change::DeleteAddr(name) => delete(paths::ADDRS, &name),
+            Change::EnableIf(name) => self.enable_if(&name, true),
+            Change::DisableIf(name) => self.enable_if(&name, false),
+            Change::EnableAddr(name) => self.modify_addr(&name, &ModifyAddr::Enabled(true)),
+            Change::DisableAddr(name) => self.modify_addr(&name, &ModifyAddr::Enabled(false)),
+            Change::MarkAddr(name, up) if temporary => {
+                self.modify_addr(&name, &ModifyAddr::UpTemporarily(up))
+            }
+            Change::MarkAddr(name, up) => self.modify_addr(&name, &ModifyAddr::Up(up)),
         }?;
         Ok(())
     }

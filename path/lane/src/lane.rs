@@ -167,6 +167,20 @@ impl<D: Driver> Lane<D> {
         }
     }
 
+    /// An address ends, or is not used for now.
+    fn end_address(&mut self, control: Control<D>) -> Result<(), Refusal> {
+        let Self { common, stacks, .. } = self;
+        match control {
+            Control::RemoveAddress(id, link, address) => {
+                stacks.abort_address(common, id, address)?;
+                stacks.suspend_address(id, link, address)
+            }
+            Control::SuspendAddress(id, link, address) => stacks.suspend_address(id, link, address),
+            Control::AbortAddress(id, address) => stacks.abort_address(common, id, address),
+            _ => Ok(()),
+        }
+    }
+
     fn apply(&mut self, control: Control<D>) -> Result<(), Refusal> {
         let Self { common, links, stacks, departures, .. } = self;
         match control {
@@ -213,7 +227,9 @@ impl<D: Driver> Lane<D> {
             Control::SetAddress(id, link, address, is_deprecated) => {
                 stacks.set_address(id, link, address, is_deprecated)
             }
-            Control::RemoveAddress(id, link, address) => stacks.remove_address(common, id, link, address),
+            addresses @ (Control::RemoveAddress(..)
+            | Control::SuspendAddress(..)
+            | Control::AbortAddress(..)) => self.end_address(addresses),
             Control::AddRoute(id, route) => stacks.add_route(id, route),
             Control::SetAutoconf(id, link, settings) => stacks.set_autoconf(common, id, link, settings),
             Control::RemoveRoute(id, route) => stacks.remove_route(id, route),

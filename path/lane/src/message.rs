@@ -148,8 +148,12 @@ pub enum Control<D> {
     AddAddress(NetstackId, LinkId, IpPrefix),
     /// An address of a netstack has another prefix length, and nothing new begins with it, or something may again.
     SetAddress(NetstackId, LinkId, IpPrefix, bool),
+    /// An address of a netstack is not used for now: nothing comes for it, and what has begun with it waits.
+    SuspendAddress(NetstackId, LinkId, IpAddr),
     /// An address of a netstack ends.
     RemoveAddress(NetstackId, LinkId, IpAddr),
+    /// What has begun with an address that is not used now ends.
+    AbortAddress(NetstackId, IpAddr),
     /// A link of a netstack is configured automatically, in another way, or no more.
     SetAutoconf(NetstackId, LinkId, Option<AutoconfConfig>),
     /// A route of a netstack begins.
@@ -199,6 +203,8 @@ impl<D> Control<D> {
             Self::RemoveNetstack(_) => "remove netstack",
             Self::AddAddress(..) => "add address",
             Self::RemoveAddress(..) => "remove address",
+            Self::SuspendAddress(..) => "suspend address",
+            Self::AbortAddress(..) => "abort address",
             Self::SetAutoconf(..) => "set autoconf",
             Self::AddRoute(..) => "add route",
             Self::RemoveRoute(..) => "remove route",

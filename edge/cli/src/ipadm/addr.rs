@@ -1,5 +1,6 @@
 //! `ipadm` verbs for addresses.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use firelane_model::{AddrObjName, Addrconf, Address, Dhcp, HostName};
 use firelane_units::IpPrefix;
 
 use super::PROGRAM;
+use super::iface::only_temporary;
 use crate::common::Call;
 use crate::ofmt::{Column, Style, Table, col};
 use crate::session::{Failure, Session, die, die_status};
@@ -63,12 +65,12 @@ pub(super) fn create(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
         let Some(address) = call.args.value('a') else {
             return Err(with_usage(format!("Invalid arguments for type {kind}")));
         };
-        if call.args.has('d') {
-            let error = ApiError::new(Status::IpNotSupported, "-d", "", "");
-            return Err(die_status("Could not create address", &error));
-        }
         let local = local_address(address).map_err(with_usage)?;
-        (name()?, static_address(local)?)
+        let address = match static_address(local)? {
+            Address::Static(it) => Address::Static(it.with_down(call.args.has('d'))),
+            other => other,
+        };
+        (name()?, address)
     };
     let change = Change::CreateAddr(name.clone(), address);
     let request = ChangeRequest { temporary: call.args.has('t'), change };
@@ -193,6 +195,46 @@ pub(super) fn delete(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
     session.api.change(&request).map_err(|error| die_status("could not delete address", &error))
 }
 
+/// up-addr
+pub(super) fn up(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let what = "Could not mark the address up";
+    change(session, call, what, |name| Change::MarkAddr(name, true))
+}
+
+/// down-addr
+pub(super) fn down(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let what = "Could not mark the address down";
+    change(session, call, what, |name| Change::MarkAddr(name, false))
+}
+
+/// enable-addr
+pub(super) fn enable(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    call.operand()?;
+    only_temporary(call, "enable-addr")?;
+    change(session, call, "could not enable address", Change::EnableAddr)
+}
+
+/// disable-addr
+pub(super) fn disable(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    call.operand()?;
+    only_temporary(call, "disable-addr")?;
+    change(session, call, "could not disable address", Change::DisableAddr)
+}
+
+fn change(
+    session: &mut Session<'_>,
+    call: &Call<'_>,
+    what: &str,
+    change: impl Fn(AddrObjName) -> Change,
+) -> Result<(), Failure> {
+    let text = call.operand()?;
+    let name: AddrObjName = text
+        .parse()
+        .map_err(|error| die(format!("{what}: {} ({text}: {error})", Status::NoAddrObj.text())))?;
+    let request = ChangeRequest { temporary: call.args.has('t'), change: change(name) };
+    session.api.change(&request).map_err(|error| die_status(what, &error))
+}
+
 /// refresh-addr
 pub(super) fn refresh(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     let text = call.operand()?;
@@ -214,6 +256,13 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     let parts =
         name.map(|name| name.split_once('/').ok_or_else(|| die("Invalid address object name provided")));
     let mut addrs = session.api.addrs(which).map_err(|error| die_status("Could not get address", &error))?;
+    if which == Which::Active {
+        // What is kept and not in force is shown as disabled.
+        let known: BTreeSet<_> = addrs.iter().map(|it| it.name.clone()).collect();
+        let kept = session.api.addrs(Which::Persistent);
+        let kept = kept.map_err(|error| die_status("Could not get address", &error))?;
+        addrs.extend(kept.into_iter().filter(|it| !known.contains(&it.name)));
+    }
     match parts.transpose()? {
         None => {}
         Some((interface, "")) => addrs.retain(|addr| addr.name.interface() == interface),
@@ -239,13 +288,18 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
 fn row(addr: &AddrInfo) -> [String; 6] {
     let is_temporary = !addr.persistent || addr.temporary;
     let flag = |letter, is_set: bool| if is_set { letter } else { '-' };
-    let current = format!("U--{}{}", flag('t', is_temporary), flag('d', addr.deprecated));
-    let persistent = if addr.persistent { "U--" } else { "---" };
+    let is_off = addr.state == AddressState::Disabled;
+    // Of a server's address it says that there is none yet.
+    let is_up = addr.state != AddressState::Down || addr.kind == "dhcp";
+    let up = flag('U', is_up && !is_off);
+    let current =
+        format!("{up}--{}{}", flag('t', is_temporary && !is_off), flag('d', addr.deprecated && !is_off));
+    let persistent = format!("{}--", flag('U', addr.persistent && !addr.persistent_down));
     let state = addr.state.word().to_owned();
     // As in the original: there will be an address, and nobody knows which.
     let is_unknown = addr.addr.is_empty() && addr.lease.is_some();
     let text = if is_unknown { "?".to_owned() } else { addr.addr.clone() };
-    [addr.name.to_string(), addr.kind.clone(), state, current, persistent.into(), text]
+    [addr.name.to_string(), addr.kind.clone(), state, current, persistent, text]
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! `ipadm` verbs for interfaces.
 
+use std::collections::BTreeSet;
+
 use firelane_api::{Change, ChangeRequest, IfInfo, Status, Which};
 use firelane_model::{LinkName, NetstackName};
 
@@ -35,10 +37,52 @@ pub(super) fn delete(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
     session.api.change(&request).map_err(|error| die_status(&failed, &error))
 }
 
+/// What only -t may be said of.
+pub(super) fn only_temporary(call: &Call<'_>, verb: &str) -> Result<(), Failure> {
+    match call.args.has('t') {
+        true => Ok(()),
+        false => Err(die(format!("persistent operation not supported for {verb}"))),
+    }
+}
+
+/// enable-if
+pub(super) fn enable(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let text = call.operand()?;
+    only_temporary(call, "enable-if")?;
+    // With a space, as in the original.
+    set_enabled(session, text, &format!("Could not enable {text} "), Change::EnableIf)
+}
+
+/// disable-if
+pub(super) fn disable(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let text = call.operand()?;
+    only_temporary(call, "disable-if")?;
+    set_enabled(session, text, &format!("Could not disable {text}"), Change::DisableIf)
+}
+
+fn set_enabled(
+    session: &mut Session<'_>,
+    text: &str,
+    failed: &str,
+    change: fn(LinkName) -> Change,
+) -> Result<(), Failure> {
+    let name: LinkName =
+        text.parse().map_err(|error| die(format!("{failed}: {} ({error})", Status::NoIf.text())))?;
+    let request = ChangeRequest { temporary: true, change: change(name) };
+    session.api.change(&request).map_err(|error| die_status(failed, &error))
+}
+
 /// show-if
 pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     let which = if call.args.has('P') { Which::Persistent } else { Which::Active };
     let mut ifs = session.api.ifs(which).map_err(|error| die_status("Could not get interface(s)", &error))?;
+    if which == Which::Active {
+        // What is kept and not in force is shown as disabled.
+        let known: BTreeSet<_> = ifs.iter().map(|it| it.name.clone()).collect();
+        let kept = session.api.ifs(Which::Persistent);
+        let kept = kept.map_err(|error| die_status("Could not get interface(s)", &error))?;
+        ifs.extend(kept.into_iter().filter(|it| !known.contains(&it.name)));
+    }
     if let Some(name) = call.optional_operand()? {
         ifs.retain(|it| it.name.as_str() == name);
         if ifs.is_empty() {
@@ -60,5 +104,6 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
 /// them (p v I s i V a) belong to kinds of interface that there are none of.
 fn row(it: &IfInfo) -> [String; 5] {
     let persistent = if it.persistent { "-46" } else { "---" };
-    [it.name.to_string(), "ip".into(), it.state.clone(), "bm-------46".into(), persistent.into()]
+    let current = if it.state == "disabled" { "-----------" } else { "bm-------46" };
+    [it.name.to_string(), "ip".into(), it.state.clone(), current.into(), persistent.into()]
 }

@@ -17,6 +17,7 @@ const PROGRAM: &str = "ipadm";
 
 const CREATE_IF: &[Opt] = &[flag('t', "temporary"), value('N', "netstack")];
 const NONE: &[Opt] = &[];
+const TEMPORARY: &[Opt] = &[flag('t', "temporary")];
 const SHOW: &[Opt] =
     &[flag('p', "parsable"), value('o', "output"), flag('P', "persistent"), flag('j', "json")];
 const CREATE_ADDR: &[Opt] = &[
@@ -73,6 +74,18 @@ const VERBS: &[Verb] = &[
         run: iface::delete,
     },
     Verb {
+        names: &["enable-if"],
+        usage: "enable-if\t-t <interface>",
+        options: TEMPORARY,
+        run: iface::enable,
+    },
+    Verb {
+        names: &["disable-if"],
+        usage: "disable-if\t-t <interface>",
+        options: TEMPORARY,
+        run: iface::disable,
+    },
+    Verb {
         names: &["show-if"],
         usage: "show-if\t\t[[-p] -o <field>,...] [-j] [<interface>]",
         options: SHOW,
@@ -80,7 +93,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         names: &["create-addr"],
-        usage: "create-addr\t[-t] -T static -a [local=]addr[/prefixlen] <addrobj>\n    \
+        usage: "create-addr\t[-t] -T static [-d] -a [local=]addr[/prefixlen] <addrobj>\n    \
             create-addr\t[-t] -T addrconf [-i interface-id] [-p <prop>={yes|no}]... <addrobj>\n    \
             create-addr\t[-t] -T dhcp [-h <hostname>] [-p linklocal={yes|no}] [-w <seconds> | forever] <addrobj>",
         options: CREATE_ADDR,
@@ -97,6 +110,20 @@ const VERBS: &[Verb] = &[
         usage: "refresh-addr\t[-i] <addrobj>",
         options: REFRESH_ADDR,
         run: addr::refresh,
+    },
+    Verb { names: &["up-addr"], usage: "up-addr\t\t[-t] <addrobj>", options: TEMPORARY, run: addr::up },
+    Verb { names: &["down-addr"], usage: "down-addr\t[-t] <addrobj>", options: TEMPORARY, run: addr::down },
+    Verb {
+        names: &["enable-addr"],
+        usage: "enable-addr\t-t <addrobj>",
+        options: TEMPORARY,
+        run: addr::enable,
+    },
+    Verb {
+        names: &["disable-addr"],
+        usage: "disable-addr\t-t <addrobj>",
+        options: TEMPORARY,
+        run: addr::disable,
     },
     SHOW_ADDR,
     Verb {

@@ -88,6 +88,7 @@ impl Stacks {
             Control::RemovePort(_)
             | Control::SetUser(..)
             | Control::RemoveAddress(..)
+            | Control::SuspendAddress(..)
             | Control::RemoveNetstack(_)
             | Control::SetFilter(..)
             | Control::ChangePools(..)

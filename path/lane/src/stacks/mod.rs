@@ -397,18 +397,28 @@ impl Stacks {
         ip.core.change_address(link, address, is_deprecated).map_err(address_refusal)
     }
 
-    /// An address ends, and with it the connections that have it.
-    pub(crate) fn remove_address<D>(
+    /// The connections that have an address end.
+    pub(crate) fn abort_address<D>(
         &mut self,
         common: &mut Common<D>,
         id: NetstackId,
-        link: LinkId,
         address: IpAddr,
     ) -> Result<(), Refusal> {
         let mut inside = self.inside(common, id).ok_or(NO_NETSTACK)?;
         inside.abort_all(|conn| conn.tuple().is_some_and(|tuple| tuple.local() == address));
-        inside.shard.ip.touch();
-        inside.shard.ip.core.remove_address(link, address).map_err(address_refusal)
+        Ok(())
+    }
+
+    /// An address is no longer one of the netstack's. Connections that have it find no way, and send again until it is back.
+    pub(crate) fn suspend_address(
+        &mut self,
+        id: NetstackId,
+        link: LinkId,
+        address: IpAddr,
+    ) -> Result<(), Refusal> {
+        let ip = &mut self.shards.get_mut(id.index()).ok_or(NO_NETSTACK)?.ip;
+        ip.touch();
+        ip.core.remove_address(link, address).map_err(address_refusal)
     }
 
     /// Says how a link is configured automatically: its home lane does it.

@@ -1,0 +1,35 @@
+//! The routes of what is in force of interfaces and addresses.
+//!
+//! `handlers.rs` has the table of routes.
+
+use crate::dispatch::Call;
+use crate::enabling::{EnableIf, ModifyAddr};
+use crate::error::Problem;
+use crate::handlers::{Reply, change};
+use crate::{Api, Change};
+
+/// Takes an interface out of what is in force until the next start, or takes it from what that begins with.
+#[utoipa::path(patch, path = "/v1/ifs/{name}", request_body = EnableIf,
+    params(("name" = String, Path, description = "the interface")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+pub(crate) fn enable_if(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let name = call.parsed("interface")?;
+    let EnableIf { enabled } = call.json()?;
+    change(api, true, if enabled { Change::EnableIf(name) } else { Change::DisableIf(name) })
+}
+
+/// Takes an address out of what is in force, takes it from what is kept, or marks it up or down.
+#[utoipa::path(patch, path = "/v1/addrs/{name}", request_body = ModifyAddr,
+    params(("name" = String, Path, description = "the address object")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+pub(crate) fn modify_addr(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let name = call.parsed("addrobj")?;
+    match call.json()? {
+        ModifyAddr::Enabled(true) => change(api, true, Change::EnableAddr(name)),
+        ModifyAddr::Enabled(false) => change(api, true, Change::DisableAddr(name)),
+        ModifyAddr::Up(up) => change(api, false, Change::MarkAddr(name, up)),
+        ModifyAddr::UpTemporarily(up) => change(api, true, Change::MarkAddr(name, up)),
+    }
+}
