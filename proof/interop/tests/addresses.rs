@@ -28,10 +28,10 @@ fn state(daemon: &Daemon<'_>, name: &str) -> String {
 }
 
 fn started(sandbox: &Sandbox) -> Daemon<'_> {
-    let folder = sandbox.folder().join("run/www");
-    std::fs::create_dir_all(&folder).expect("the sandbox's folder is writable");
-    std::fs::write(folder.join("large"), vec![7; 3_000_000]).expect("the sandbox's folder is writable");
-    Daemon::start(sandbox, &two_tenants())
+    let daemon = Daemon::start(sandbox, &two_tenants());
+    let large = sandbox.folder().join("run/state/www/large");
+    std::fs::write(large, vec![7; 3_000_000]).expect("the daemon has made its folder");
+    daemon
 }
 
 #[test]
