@@ -44,26 +44,10 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
             changes.iter().try_for_each(|change| props::set_flow_prop(flow, change))?;
             kept_promises(&model.validate(), changes)?;
         }
-        Change::SetNetstackProps(name, changes) => {
-            let allowed = || ApiError::new(Status::NotFound, "netstack", name, "");
-            let tunables = &mut model.netstacks.get_mut(name).ok_or_else(allowed)?.tunables;
-            changes.iter().try_for_each(|change| protocol_props::set(tunables, change))?;
-            if let Some(fault) = tunables.contradictions().into_iter().next() {
-                return Err(ApiError { status: Status::OutOfRange, ..fault.into() });
-            }
-        }
-        Change::ChangeFilter(name, change) => {
-            let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
-            change.follow(&mut netstack.filter).refusal("filter", RULE_WORDS)?;
-        }
-        Change::ChangeNat(name, change) => {
-            let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
-            change.follow(&mut netstack.nat).refusal("nat", RULE_WORDS)?;
-        }
-        Change::ChangePools(name, change) => {
-            let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
-            change.follow(&mut netstack.pools).refusal("pools", POOL_WORDS)?;
-        }
+        Change::SetNetstackProps(..)
+        | Change::ChangeFilter(..)
+        | Change::ChangeNat(..)
+        | Change::ChangePools(..) => edit_netstack(model, change)?,
         Change::CreateIf(name, netstack) => create_if(model, name, netstack)?,
         Change::DeleteIf(name) => delete_if(model, name)?,
         Change::CreateAddr(name, address) => create_addr(model, name, *address)?,
@@ -86,6 +70,34 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
         }
     }
     model.validate().into_iter().next().map_or(Ok(()), |fault| Err(fault.into()))
+}
+
+/// What is said of a netstack as a whole.
+fn edit_netstack(model: &mut Model, change: &Change) -> Result<(), ApiError> {
+    match change {
+        Change::SetNetstackProps(name, changes) => {
+            let allowed = || ApiError::new(Status::NotFound, "netstack", name, "");
+            let tunables = &mut model.netstacks.get_mut(name).ok_or_else(allowed)?.tunables;
+            changes.iter().try_for_each(|change| protocol_props::set(tunables, change))?;
+            if let Some(fault) = tunables.contradictions().into_iter().next() {
+                return Err(ApiError { status: Status::OutOfRange, ..fault.into() });
+            }
+        }
+        Change::ChangeFilter(name, change) => {
+            let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
+            change.follow(&mut netstack.filter).refusal("filter", RULE_WORDS)?;
+        }
+        Change::ChangeNat(name, change) => {
+            let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
+            change.follow(&mut netstack.nat).refusal("nat", RULE_WORDS)?;
+        }
+        Change::ChangePools(name, change) => {
+            let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
+            change.follow(&mut netstack.pools).refusal("pools", POOL_WORDS)?;
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 pub(crate) fn free_name(model: &Model, name: &LinkName) -> Result<(), ApiError> {

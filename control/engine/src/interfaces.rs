@@ -38,7 +38,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes an address from the netstack of a VNIC for now: nobody is answered and nothing begins with it. Connections that have it
+    /// Takes an address from the netstack of a VNIC until it is added again: nobody is answered and nothing begins with it. Connections that have it
     /// send again until it is back ([`add_address`](Self::add_address)), or give up as if nobody answered them.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends what has begun with an address that was taken for now.
+    /// Ends what has begun with an address that was taken by [`suspend_address`](Self::suspend_address).
     ///
     /// # Errors
     /// The VNIC does not exist or has no netstack.

@@ -256,6 +256,46 @@ impl Client {
         }
     }
 
+    fn change_filter(&self, change: Change, temporary: bool) -> Result<serde_json::Value, ApiError> {
+        match change {
+            Change::ChangeFilter(name, change) => {
+                self.change_rules(&name, paths::FILTER, &ChangeFilter { change, temporary })
+            }
+            Change::ChangePools(name, change) => {
+                self.change_rules(&name, paths::POOLS, &ChangePools { change, temporary })
+            }
+            Change::ChangeNat(name, change) => {
+                self.change_rules(&name, paths::NAT, &ChangeNat { change, temporary })
+            }
+            _ => Err(Status::BadArg.into()),
+        }
+    }
+
+    fn change_ip(&self, change: Change, temporary: bool) -> Result<serde_json::Value, ApiError> {
+        let delete = |path: &str, name: &dyn std::fmt::Display| {
+            self.send(Method::Delete, &format!("{path}/{name}?temporary={temporary}"), &())
+        };
+        match change {
+            Change::CreateIf(name, netstack) => {
+                self.create(paths::IFS, &CreateIf { name, netstack, temporary })
+            }
+            Change::DeleteIf(name) => delete(paths::IFS, &name),
+            Change::CreateAddr(name, address) => {
+                self.create(paths::ADDRS, &CreateAddr { name, address, temporary })
+            }
+            Change::DeleteAddr(name) => delete(paths::ADDRS, &name),
+            Change::EnableIf(name) => self.enable_if(&name, true),
+            Change::DisableIf(name) => self.enable_if(&name, false),
+            Change::EnableAddr(name) => self.modify_addr(&name, &ModifyAddr::Enabled(true)),
+            Change::DisableAddr(name) => self.modify_addr(&name, &ModifyAddr::Enabled(false)),
+            Change::MarkAddr(name, up) if temporary => {
+                self.modify_addr(&name, &ModifyAddr::UpTemporarily(up))
+            }
+            Change::MarkAddr(name, up) => self.modify_addr(&name, &ModifyAddr::Up(up)),
+            _ => Err(Status::BadArg.into()),
+        }
+    }
+
     fn change_tunnel(&self, change: Change, temporary: bool) -> Result<serde_json::Value, ApiError> {
         let at = |name: &dyn std::fmt::Display| format!("{}/{name}", paths::IPTUNS);
         match change {
@@ -326,10 +366,6 @@ impl Api for Client {
             Change::SetFlowProps(name, changes) => {
                 set(format!("{}/{name}/{}", paths::FLOWS, paths::PROPS), &changes)
             }
-            Change::CreateIf(name, netstack) => {
-                self.create(paths::IFS, &CreateIf { name, netstack, temporary })
-            }
-            Change::DeleteIf(name) => delete(paths::IFS, &name),
             Change::SetNetstackProps(name, changes) => {
                 set(format!("{}/{name}/{}", paths::NETSTACKS, paths::PROPS), &changes)
             }
@@ -337,27 +373,18 @@ impl Api for Client {
                 set(format!("{}/{name}/{}", paths::IFS, paths::PROPS), &changes)
             }
             Change::SetAddrProps(name, changes) => set(format!("{}/{name}", paths::ADDR_PROPS), &changes),
-            Change::ChangeFilter(name, change) => {
-                self.change_rules(&name, paths::FILTER, &ChangeFilter { change, temporary })
+            rules @ (Change::ChangeFilter(..) | Change::ChangePools(..) | Change::ChangeNat(..)) => {
+                self.change_filter(rules, temporary)
             }
-            Change::ChangePools(name, change) => {
-                self.change_rules(&name, paths::POOLS, &ChangePools { change, temporary })
-            }
-            Change::ChangeNat(name, change) => {
-                self.change_rules(&name, paths::NAT, &ChangeNat { change, temporary })
-            }
-            Change::CreateAddr(name, address) => {
-                self.create(paths::ADDRS, &CreateAddr { name, address, temporary })
-            }
-            Change::DeleteAddr(name) => delete(paths::ADDRS, &name),
-            Change::EnableIf(name) => self.enable_if(&name, true),
-            Change::DisableIf(name) => self.enable_if(&name, false),
-            Change::EnableAddr(name) => self.modify_addr(&name, &ModifyAddr::Enabled(true)),
-            Change::DisableAddr(name) => self.modify_addr(&name, &ModifyAddr::Enabled(false)),
-            Change::MarkAddr(name, up) if temporary => {
-                self.modify_addr(&name, &ModifyAddr::UpTemporarily(up))
-            }
-            Change::MarkAddr(name, up) => self.modify_addr(&name, &ModifyAddr::Up(up)),
+            ip @ (Change::CreateIf(..)
+            | Change::DeleteIf(_)
+            | Change::EnableIf(_)
+            | Change::DisableIf(_)
+            | Change::CreateAddr(..)
+            | Change::DeleteAddr(_)
+            | Change::EnableAddr(_)
+            | Change::DisableAddr(_)
+            | Change::MarkAddr(..)) => self.change_ip(ip, temporary),
         }?;
         Ok(())
     }

@@ -167,7 +167,7 @@ impl<D: Driver> Lane<D> {
         }
     }
 
-    /// An address ends, or is not used for now.
+    /// An address ends, or is not used until it is added again.
     fn end_address(&mut self, control: Control<D>) -> Result<(), Refusal> {
         let Self { common, stacks, .. } = self;
         match control {

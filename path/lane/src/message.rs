@@ -148,7 +148,7 @@ pub enum Control<D> {
     AddAddress(NetstackId, LinkId, IpPrefix),
     /// An address of a netstack has another prefix length, and nothing new begins with it, or something may again.
     SetAddress(NetstackId, LinkId, IpPrefix, bool),
-    /// An address of a netstack is not used for now: nothing comes for it, and what has begun with it waits.
+    /// An address of a netstack is not used until it is added again: nothing comes for it, and what has begun with it waits.
     SuspendAddress(NetstackId, LinkId, IpAddr),
     /// An address of a netstack ends.
     RemoveAddress(NetstackId, LinkId, IpAddr),

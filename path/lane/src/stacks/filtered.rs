@@ -47,7 +47,7 @@ pub(crate) struct Gate {
     said: [FlowCache<Said>; 2],
     /// The list of rules; zero is none.
     list: u32,
-    /// The rules and the pools of which something was said; what was said of others is no longer true.
+    /// The rules and the pools of which something was said; what was said of others does not count.
     edition: u32,
     /// So many of the frames that IP has ready were asked about, or need not be.
     asked: usize,

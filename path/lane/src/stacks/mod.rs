@@ -409,7 +409,7 @@ impl Stacks {
         Ok(())
     }
 
-    /// An address is no longer one of the netstack's. Connections that have it find no way, and send again until it is back.
+    /// An address ceases to be one of the netstack's. Connections that have it find no way, and send again until it is back.
     pub(crate) fn suspend_address(
         &mut self,
         id: NetstackId,
