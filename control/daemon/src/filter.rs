@@ -10,9 +10,7 @@ use firelane::{
     Engine, FOREVER, FilterCounts, FilteredPacket, IpProtocol, NatConfig, Packet, PoolChange, StateCounts,
     Verdict,
 };
-use firelane_api::{
-    ApiError, FilterInfo, Judged, PoolsInfo, RuleInfo, SocketFilterInfo, StateInfo, Status,
-};
+use firelane_api::{ApiError, FilterInfo, Judged, PoolsInfo, RuleInfo, SocketFilterInfo, StateInfo, Status};
 use firelane_model::{Filter, IpfRule, LinkName, Model, Pool, PoolNumber};
 use firelane_plan::{Action, Step};
 use firelane_units::{Direction, FilterRule, Instant, LinkId, NetstackId};
