@@ -23,14 +23,15 @@
 //!   words keeps only himself waiting, and who does not heed them is a program that does not use this library (SECURITY.md).
 //! - J7. What the peer looks at while he waits, when something comes, and when he has written is one line of memory. How
 //!   far this end has read is in the other, which the peer looks at now and then.
+//! - J9. Who waits says on which CPU, and whether he tries if it pays to look before he sleeps (R3 of `wait.rs`).
 
 use std::io::{IoSlice, IoSliceMut};
 
 use crate::layout::{Inbox, SLOTS, order_for_models};
 use crate::stream::{Storage, copy_in, copy_out};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use crate::sys::Mapping;
-use crate::wait::Sleep;
+use crate::wait::{Sleep, Spin};
 
 /// The bits of [`Side::state`].
 pub mod way {
@@ -63,7 +64,7 @@ const NEAR: u64 = 16 << 10;
 /// How far the count of bytes may be behind the state word's half of it.
 const COUNT_LAG: u64 = 1 << 30;
 /// The largest storage, by its power of two.
-const SHIFT_MAX: u32 = 31;
+const SHIFT_MAX: u16 = 31;
 
 /// What one program writes of a joint: a line that the other looks at (J7), and one of its own.
 #[repr(C)]
@@ -80,7 +81,9 @@ pub struct Side {
     /// How much may be unread: the writer's SO_SNDBUF and the reader's SO_RCVBUF.
     limit: AtomicU32,
     /// The storage's size, as a power of two.
-    shift: AtomicU32,
+    shift: AtomicU16,
+    /// One above the CPU on which its program was when it last waited; zero is none. Above, [`TRIES`].
+    cpu: AtomicU16,
     /// How many writes may be unread (`tcp_fusion_rcv_unread_min`); zero is any number.
     most_writes: AtomicU32,
     /// It waits for room to write.
@@ -109,6 +112,9 @@ pub struct Side {
     /// Up to where it would like to write.
     asked: AtomicU64,
 }
+
+/// A program tries whether it pays to look before it sleeps.
+const TRIES: u16 = 1 << 15;
 
 /// What a writer asks about when it waits for room and has nothing to write yet: the text of an Ethernet frame.
 const ASKED_LEAST: u64 = 1460;
@@ -198,7 +204,7 @@ impl Joint {
             side.storage.store(config.storage, Ordering::Relaxed);
             side.limit.store(config.send.saturating_add(config.receive), Ordering::Relaxed);
             side.room.store(config.receive, Ordering::Relaxed);
-            side.shift.store(config.size.trailing_zeros(), Ordering::Relaxed);
+            side.shift.store(config.size.trailing_zeros() as u16, Ordering::Relaxed);
             side.block.store(config.block, Ordering::Relaxed);
         }
     }
@@ -380,6 +386,22 @@ impl<'a, M: Storage> Beside<'a, M> {
     /// Where this end's threads sleep: the peer and the daemon wake them there.
     pub fn sleep(&self) -> &'a Sleep {
         &self.mine().sleep
+    }
+
+    /// This end is about to wait on `cpu`: whether it pays to look, which it does not if the peer waited on the same one. When one
+    /// end tries whether looking pays, the other does, too: else each would find the other asleep.
+    pub fn meet(&self, cpu: u16, spin: &mut Spin) -> bool {
+        let [mine, theirs] = [self.mine(), self.theirs()].map(|side| side.cpu.load(Ordering::Relaxed));
+        let here = (cpu & !TRIES).saturating_add(1) & !TRIES;
+        // Who tries because the other does, does not ask him to try again.
+        let now = if spin.is_trying() { here | TRIES } else { here };
+        if mine != now {
+            self.mine().cpu.store(now, Ordering::Relaxed);
+        }
+        if theirs & TRIES != 0 {
+            spin.try_now();
+        }
+        theirs & !TRIES != here
     }
 
     /// Whether what the peer writes may come this way already (J1).

@@ -4,9 +4,9 @@
 //!   waited for, then looks at the count, and only then changes the word and wakes. Fences stand between, so either
 //!   the sleeper sees the change or the waker sees the sleeper.
 //! - R2. Nobody sleeps longer than [`SLICE`] at a time: a daemon that died wakes nobody.
-//! - R3. Looking again pays if the answer comes soon and another CPU makes it: on one CPU there is none, and who spins in
-//!   vain spins shorter the next time, then not at all. Now and then he tries for as long as it could ever pay; the less
-//!   often, the more often that was in vain.
+//! - R3. Looking again pays if the answer comes soon and another CPU makes it: on one CPU there is none, the ends of a joint
+//!   know whether they share one ([`crate::Beside::meet`]), and who spins in vain spins shorter the next time, then not at
+//!   all. Now and then he tries for as long as it could ever pay; the less often, the more often that was in vain.
 
 use std::time::Duration;
 
@@ -38,10 +38,13 @@ pub struct Spin {
     most: u32,
     /// Calls until a new attempt, when none pays.
     pause: u32,
-    /// How many there are before the next one.
+    /// How many there are before the next one; and at first.
     patience: u32,
+    shortest: u32,
     /// The fewest looks that are worth beginning.
     least: u32,
+    /// How many a trial takes.
+    trial: u32,
     /// Attempts in vain, one after the other, that change nothing yet; and how many there were.
     forgives: u32,
     misses: u32,
@@ -54,6 +57,8 @@ impl Spin {
     const PAUSE: u32 = 64;
     const PAUSE_MAX: u32 = 1024;
     const FORGIVES: u32 = 8;
+    /// How many times as long as it ever looks it takes to wake somebody on a CPU that sleeps, at most.
+    const WAKES: u32 = 4;
 
     /// For a machine with this many CPUs.
     pub const fn new(cpus: usize) -> Self {
@@ -63,14 +68,44 @@ impl Spin {
     /// For who has less to win than a thread that would be woken by another process.
     pub const fn at_most(looks: u32, cpus: usize) -> Self {
         let most = if cpus > 1 { looks } else { 0 };
-        let patience = Self::PAUSE;
-        Self { looks: most / 4, most, pause: 0, patience, least: Self::LEAST, forgives: 0, misses: 0 }
+        let (patience, least) = (Self::PAUSE, Self::LEAST);
+        Self {
+            looks: most / 4,
+            most,
+            pause: 0,
+            patience,
+            shortest: patience,
+            least,
+            trial: most,
+            forgives: 0,
+            misses: 0,
+        }
+    }
+
+    /// For who waits for another program, which may be asleep when it is tried whether looking pays: a trial lasts until it
+    /// would have been woken and have answered. An answer that an interrupt delays is no reason to sleep.
+    pub const fn beside(cpus: usize) -> Self {
+        let (spin, patience) = (Self::new(cpus), Self::PAUSE / 4);
+        let (looks, trial) = (spin.most, Self::WAKES * spin.most);
+        Self { looks, least: spin.most / 2, trial, patience, shortest: patience, ..spin }
     }
 
     /// For who asks and is answered in bursts, with a pause between two of them: not every one is a reason to stop looking.
     pub const fn in_bursts(looks: u32, cpus: usize) -> Self {
         let spin = Self::at_most(looks, cpus);
         Self { looks: spin.most / 2, least: looks / 4, forgives: Self::FORGIVES, ..spin }
+    }
+
+    /// Whether the next wait is a trial.
+    pub(crate) const fn is_trying(&self) -> bool {
+        self.looks == 0 && self.most > 0 && self.pause <= 1
+    }
+
+    /// If looking does not pay as yet, the next wait is a trial: who is waited for tries, too.
+    pub(crate) const fn try_now(&mut self) {
+        if self.looks == 0 {
+            self.pause = 1;
+        }
     }
 
     /// Looks until it is there, or looking is not worth it any more (R3).
@@ -85,12 +120,12 @@ impl Spin {
             }
         }
         let is_trial = self.looks == 0;
-        let looks = if is_trial { self.most } else { self.looks };
+        let looks = if is_trial { self.trial } else { self.looks };
         for look in 0..looks {
             if is_ready() {
                 // Room for twice what was needed, so that a little more does not miss.
                 self.looks = (2 * look).clamp(self.looks / 2, self.most).max(self.least);
-                self.patience = Self::PAUSE;
+                self.patience = self.shortest;
                 self.misses = 0;
                 return true;
             }

@@ -10,13 +10,13 @@ use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
 use firelane_shm::layout::{TAKEN, request, status};
-use firelane_shm::{Busy, ReadError, Readiness, SLICE, StreamEnd, UrgentError, Woken, WriteError};
+use firelane_shm::{Busy, ReadError, Readiness, SLICE, Spin, StreamEnd, UrgentError, Woken, WriteError};
 use rustix::io::Errno;
 
 use crate::buffers::{Sink, Source};
 use crate::socket::{Received, broken_pipe};
 use crate::wait::{self, Deadline};
-use crate::{arenas, fused, session, thread};
+use crate::{arenas, fused, session, sys, thread};
 
 /// How many pieces go to the ring at once. More go one batch after the other.
 const BATCH: usize = 16;
@@ -508,7 +508,15 @@ impl<'a> Waiting<'a> {
         if left.is_zero() {
             return Err(Errno::AGAIN);
         }
-        match thread::spinning(|spin| self.stream.end().wait(self.events, left, spin)) {
+        let end = self.stream.end();
+        let woken = match end.beside() {
+            None => thread::spinning(|spin| end.wait(self.events, left, spin)),
+            Some(beside) => thread::spinning_beside(|spin| match beside.meet(sys::cpu(), spin) {
+                true => end.wait(self.events, left, spin),
+                false => end.wait(self.events, left, &mut Spin::new(1)),
+            }),
+        };
+        match woken {
             Woken::Interrupted => wait::interrupted(self.limit.is_some()),
             Woken::TimeOut if session::look_for_death() => Err(Errno::NETDOWN),
             Woken::Ready | Woken::TimeOut => Ok(()),

@@ -174,6 +174,13 @@ pub(crate) fn online_cpus() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)
 }
 
+/// The CPU on which the caller is.
+#[inline]
+pub(crate) fn cpu() -> u16 {
+    // SAFETY: no memory is involved. libc reads it where the kernel has written it for the thread.
+    u16::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
+}
+
 /// What libc is to call around each `fork`: before it, and after it in parent and child.
 pub(crate) fn at_fork(before: Handler, parent: Handler, child: Handler) -> Result<(), Errno> {
     // SAFETY: functions without arguments, which stay where they are.

@@ -3,6 +3,7 @@
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
+use std::thread::LocalKey;
 
 use firelane_shm::{Holder, Spin};
 
@@ -14,6 +15,7 @@ static LAST: AtomicU32 = AtomicU32::new(0);
 thread_local! {
     static NAME: Cell<u32> = const { Cell::new(0) };
     static SPIN: RefCell<Option<Spin>> = const { RefCell::new(None) };
+    static BESIDE: RefCell<Option<Spin>> = const { RefCell::new(None) };
 }
 
 /// The calling thread's name among the threads of its process; not zero.
@@ -45,10 +47,24 @@ fn cpus() -> usize {
     *CPUS.get_or_init(|| rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize))
 }
 
-/// Lets `wait` look and learn how long that pays. In a signal handler that came while it did, it does not look.
+/// Lets `wait` look and learn how long that pays, where a lane is waited for.
 pub(crate) fn spinning<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
-    SPIN.with(|spin| match spin.try_borrow_mut() {
-        Ok(mut spin) => wait(spin.get_or_insert_with(|| Spin::new(cpus()))),
+    with(&SPIN, || Spin::new(cpus()), wait)
+}
+
+/// The same where another program is waited for, which may have another CPU though this one has a single one.
+pub(crate) fn spinning_beside<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
+    with(&BESIDE, || Spin::beside(online_cpus()), wait)
+}
+
+/// In a signal handler that came while it looked, it does not look.
+fn with<T>(
+    spin: &'static LocalKey<RefCell<Option<Spin>>>,
+    make: impl FnOnce() -> Spin,
+    wait: impl FnOnce(&mut Spin) -> T,
+) -> T {
+    spin.with(|spin| match spin.try_borrow_mut() {
+        Ok(mut spin) => wait(spin.get_or_insert_with(make)),
         Err(_) => wait(&mut Spin::new(1)),
     })
 }

@@ -233,6 +233,40 @@ fn a_waiter_who_sleeps_is_rung_until_somebody_says_that_he_was() {
 }
 
 #[test]
+fn who_waits_knows_whether_the_peer_has_another_cpu() {
+    let world = World::new(64, 36);
+    let meets = |at, cpu| world.beside(at).meet(cpu, &mut Spin::beside(2));
+    assert!(meets(0, 0), "the peer has not waited as yet");
+    assert!(!meets(1, 0) && meets(1, 1), "it has moved");
+    assert!(meets(0, 0) && !meets(0, 1));
+    // Whatever a peer says is a CPU.
+    world.joint().sides[1].cpu.store(u16::MAX, Ordering::Relaxed);
+    assert!(meets(0, 1) && meets(0, u16::MAX));
+}
+
+#[test]
+fn when_one_end_tries_whether_looking_pays_the_other_does() {
+    let world = World::new(64, 36);
+    let mut spins = [Spin::beside(2), Spin::beside(2)];
+    let wait = |at: usize, spin: &mut Spin| {
+        assert!(world.beside(at).meet(at as u16, spin));
+        let mut looks = 0;
+        spin.until(|| {
+            looks += 1;
+            false
+        });
+        looks
+    };
+    // In vain, until the first of them tries again, and the other with him though he has waited less often.
+    for at in [0, 0, 0, 0, 1, 1] {
+        wait(at, &mut spins[at]);
+    }
+    let most = (0..64).map(|_| wait(0, &mut spins[0])).find(|&looks| looks > 1);
+    assert_eq!(most, Some(wait(1, &mut spins[1])));
+    assert_eq!([wait(0, &mut spins[0]), wait(1, &mut spins[1])], [1, 1], "no trial leads to another");
+}
+
+#[test]
 fn who_dies_while_he_writes_has_written_nothing() {
     let world = World::new(64, 64);
     world.fuse();
@@ -293,7 +327,7 @@ fn lies_are_found_out_or_harm_nobody_else() {
     let (read, written) = spoilt(|side| side.storage.store(0, Ordering::Relaxed));
     assert_eq!((read, written), (Err(ReadError::Lie), Err(WriteError::Lie)), "the header is no storage");
     for spoil in [
-        (|side| side.shift.store(u32::MAX, Ordering::Relaxed)) as fn(&Side),
+        (|side| side.shift.store(u16::MAX, Ordering::Relaxed)) as fn(&Side),
         |side| side.limit.store(u32::MAX, Ordering::Relaxed),
         |side| side.base.store(u64::MAX / 3, Ordering::Relaxed),
         |side| side.joined_at.store(u64::MAX, Ordering::Relaxed),
