@@ -177,10 +177,10 @@ fn datagrams_wait_for_the_limit_and_copies_for_a_group_are_counted_once() {
     let mut receiver = world.bind(1, 2, 0, "10.0.0.1:9001");
     let peer = "10.0.0.1:9001".parse().unwrap();
     let mut bytes = [0; 2000];
-    let mut came = 0;
+    let (mut sent, mut came) = (0, 0);
     for _ in 0..100 {
-        world.send_to(&mut sender, 1, peer, &[1; 958]);
-        world.send_to(&mut sender, 1, peer, &[1; 958]);
+        // Twice what the limit lets pass: what has no room in the socket's queue is not sent.
+        (0..2).for_each(|_| sent += u64::from(world.offer_to(&mut sender, 1, peer, &[1; 958])));
         world.run_for(Duration::from_millis(1));
         while let Ok(Some(_)) = receiver.recv.recv(&mut bytes) {
             came += 1;
@@ -188,5 +188,39 @@ fn datagrams_wait_for_the_limit_and_copies_for_a_group_are_counted_once() {
     }
     // 1000 bytes of frame each; a thousand a second.
     assert!((98..=103).contains(&came), "{came}");
+    world.run_for(Duration::from_millis(200));
+    while let Ok(Some(_)) = receiver.recv.recv(&mut bytes) {
+        came += 1;
+    }
+    assert_eq!(came, sent, "nothing is lost at the limit");
     world.check_conservation();
+}
+
+#[test]
+fn a_burst_of_datagrams_waits_in_its_socket_and_none_is_lost_at_the_limit() {
+    for (netstack, address) in [(1, "10.0.0.1:9001"), (2, "10.0.0.2:9001")] {
+        let mut world = two_stacks(1, Mtu::ETHERNET);
+        world.all(|| Control::SetMaxbw(FlowId(1), Some(BitRate::from_mbps(1))));
+        world.all(|| Control::SetHome(FlowId(1), Some(LaneId(0))));
+        let mut sender = world.bind(1, 1, 0, "10.0.0.1:9000");
+        let mut receiver = world.bind(netstack, 2, 0, address);
+        let peer = address.parse().unwrap();
+        // They know each other, so that nothing waits for a neighbour.
+        world.send_to(&mut sender, 1, peer, b"ready");
+        world.run_for(Duration::from_millis(50));
+        let mut bytes = [0; 2000];
+        while let Ok(Some(_)) = receiver.recv.recv(&mut bytes) {}
+        for _ in 0..36 {
+            world.send_to(&mut sender, 1, peer, &[1; 1208]);
+        }
+        let mut came = Vec::new();
+        for _ in 0..5 {
+            world.run_for(Duration::from_millis(100));
+            came.push(std::iter::from_fn(|| receiver.recv.recv(&mut bytes).ok().flatten()).count());
+        }
+        // 1250 bytes of frame each: ten in 100 ms.
+        assert_eq!(came.iter().sum::<usize>(), 36, "{address}: {came:?}");
+        assert!(came[..3].iter().all(|&count| (9..=12).contains(&count)), "{address}: {came:?}");
+        world.check_conservation();
+    }
 }

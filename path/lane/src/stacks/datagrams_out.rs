@@ -25,6 +25,9 @@ use crate::steps::Step;
 /// How many records one socket may send before the next one has its turn.
 const RECORDS_PER_TURN: usize = 32;
 
+/// What a limit counts of a packet besides: the Ethernet header with a tag.
+const LINK_HEADER: u64 = 18;
+
 /// How a socket's turn to send ended.
 enum Pause {
     Empty,
@@ -36,6 +39,8 @@ enum Pause {
 enum Unsent {
     /// A limit says "not before".
     Until(Instant),
+    /// What was sent before it in the same share has used up a limit's credit, and is charged when it leaves.
+    Later,
     /// It cannot be, which the program is told.
     Never(SocketError),
 }
@@ -104,6 +109,7 @@ impl<D> Inside<'_, D> {
     }
 
     fn send_datagrams(&mut self, socket: SocketId, links: &Links<D>) -> Pause {
+        let mut uncharged = Bytes::ZERO;
         for _ in 0..RECORDS_PER_TURN {
             let Some(place) = self.shard.datagrams.get_mut(socket.index()) else { return Pause::Empty };
             let (envelope, len) = match place.slot.send.first() {
@@ -112,10 +118,10 @@ impl<D> Inside<'_, D> {
                 Ok(None) => return Pause::Empty,
                 Err(Torn) => return self.disown_datagrams(socket),
             };
-            let sent =
-                self.step(Step::Udp, Direction::Out, 0, |it| it.send_record(socket, envelope, len, links));
-            match sent {
+            let send = |it: &mut Self| it.send_record(socket, (envelope, len), links, &mut uncharged);
+            match self.step(Step::Udp, Direction::Out, 0, send) {
                 Ok(()) => {}
+                Err(Unsent::Later) => return Pause::Again,
                 Err(Unsent::Until(at)) => return Pause::Until(at),
                 Err(Unsent::Never(error)) => self.cannot_send(socket, error, &envelope, len),
             }
@@ -142,13 +148,14 @@ impl<D> Inside<'_, D> {
         Pause::Empty
     }
 
-    /// Sends a socket's first record, to all that it is for.
+    /// Sends a socket's first record, to all that it is for. `uncharged` is what the socket has sent in this share where a limit
+    /// has a say.
     fn send_record(
         &mut self,
         socket: SocketId,
-        mut envelope: Envelope,
-        len: usize,
+        (mut envelope, len): (Envelope, usize),
         links: &Links<D>,
+        uncharged: &mut Bytes,
     ) -> Result<(), Unsent> {
         envelope.peer.set_ip(envelope.peer.ip().to_canonical());
         let (mut egress, local) = self.way_of(socket, &envelope)?;
@@ -157,10 +164,17 @@ impl<D> Inside<'_, D> {
             return Err(Unsent::Until(until));
         }
         // Flows know ports, which an echo has none of: it waits on the link side, if a limit holds it.
-        if place.kind == DatagramKind::Udp
-            && let Some(until) = self.not_before(&egress, local, envelope.peer, links)
-        {
-            return Err(Unsent::Until(until));
+        if place.kind == DatagramKind::Udp {
+            let packets = envelope.segments(len) as u64;
+            let bytes = octets_of(&envelope, len, &egress) + Bytes(packets * LINK_HEADER);
+            match self.credit(&egress, local, envelope.peer, links) {
+                Credit::At(until) => return Err(Unsent::Until(until)),
+                Credit::Bytes(most) if *uncharged > Bytes::ZERO && *uncharged + bytes > most => {
+                    return Err(Unsent::Later);
+                }
+                Credit::Bytes(_) => *uncharged += bytes,
+                Credit::Unlimited => {}
+            }
         }
         let options = place.options;
         if egress.is_broadcast() && !options.broadcast {
@@ -182,7 +196,7 @@ impl<D> Inside<'_, D> {
         }
         self.send_copy(socket, &letter, &mut egress)?;
         if let Some(place) = self.shard.datagrams.get_mut(socket.index()) {
-            place.pace.passed(self.common.now, octets_of(&letter, &egress));
+            place.pace.passed(self.common.now, octets_of(&letter.envelope, letter.len, &egress));
         }
         Ok(())
     }
@@ -243,19 +257,12 @@ impl<D> Inside<'_, D> {
         Ok((egress, SocketAddr::new(egress.src, port)))
     }
 
-    /// Until when a limit wants a datagram to wait.
-    fn not_before(
-        &self,
-        egress: &Egress,
-        local: SocketAddr,
-        peer: SocketAddr,
-        links: &Links<D>,
-    ) -> Option<Instant> {
+    /// What limits say of a datagram.
+    fn credit(&self, egress: &Egress, local: SocketAddr, peer: SocketAddr, links: &Links<D>) -> Credit {
         let end = |a: SocketAddr| (a.ip(), Port(a.port()));
-        let tuple = Tuple::new(IpProtocol::UDP, end(local), end(peer))?;
-        match links.credit(self.common, self.shard.flows_of(links, egress.link, &tuple)) {
-            Credit::Unlimited | Credit::Bytes(_) => None,
-            Credit::At(until) => Some(until),
+        match Tuple::new(IpProtocol::UDP, end(local), end(peer)) {
+            Some(tuple) => links.credit(self.common, self.shard.flows_of(links, egress.link, &tuple)),
+            None => Credit::Unlimited,
         }
     }
 
@@ -287,10 +294,10 @@ fn check_segments(envelope: &Envelope, len: usize, egress: &Egress) -> Result<()
 }
 
 /// What a record is in packets, with their headers.
-fn octets_of(letter: &Letter, egress: &Egress) -> Bytes {
+fn octets_of(envelope: &Envelope, len: usize, egress: &Egress) -> Bytes {
     let header = if egress.dst.is_ipv4() { Ipv4View::HEADER_LEN } else { Ipv6View::HEADER_LEN };
-    let packets = letter.envelope.segments(letter.len);
-    Bytes((letter.len + packets * (header + UdpView::HEADER_LEN)) as u64)
+    let packets = envelope.segments(len);
+    Bytes((len + packets * (header + UdpView::HEADER_LEN)) as u64)
 }
 
 /// What IP is told: what stands on the record counts more than what the socket has.

@@ -646,12 +646,24 @@ impl World {
     }
 
     pub fn send_to(&mut self, end: &mut DatagramEnd, socket: u32, peer: std::net::SocketAddr, bytes: &[u8]) {
-        end.send.send(peer, bytes).expect("the queue has room");
-        if end.send.kick() {
+        assert!(self.offer_to(end, socket, peer, bytes), "the queue has room");
+    }
+
+    /// The same if the socket's queue has room; whether it had.
+    pub fn offer_to(
+        &mut self,
+        end: &mut DatagramEnd,
+        socket: u32,
+        peer: std::net::SocketAddr,
+        bytes: &[u8],
+    ) -> bool {
+        let has_room = end.send.send(peer, bytes).is_ok();
+        if has_room && end.send.kick() {
             let shared = end.send.shared();
             let (netstack, socket) = (shared.netstack(), SocketId(socket));
             let message = LaneMessage::KickDatagrams { netstack, socket };
             self.lanes[shared.lane().index()].on_message(self.now, message);
         }
+        has_room
     }
 }
