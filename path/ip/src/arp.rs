@@ -122,6 +122,8 @@ impl Ip {
     }
 
     fn send_arp(&mut self, link: LinkId, dst: MacAddr, packet: &ArpRepr, pools: &mut Pools) {
+        // RFC 3927 §2.5: whoever has such an address says so to everybody, that a conflict shows itself sooner.
+        let dst = if packet.sender_ip.is_link_local() { MacAddr::BROADCAST } else { dst };
         // Whoever asked asks again if no buffer is free.
         let Some(mut frame) = pools.take(EthernetView::HEADER_LEN + packet.emitted_len()) else { return };
         let header = EthernetRepr { dst, src: packet.sender_mac, ethertype: EtherType::ARP };

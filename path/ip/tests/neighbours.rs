@@ -526,6 +526,26 @@ fn an_address_of_the_link_is_defended_once_and_then_left_to_the_other() {
     assert!(a.events.contains(&IpEvent::DuplicateAddress(LINK, prefix, mac(9))));
 }
 
+#[test]
+fn answers_go_to_who_asked_but_those_of_an_address_of_the_link_to_everybody() {
+    for (own, asker, to) in [
+        ("10.0.0.1", "10.0.0.9", mac(9)),
+        ("169.254.7.7", "169.254.9.9", MacAddr::BROADCAST),
+        ("169.254.7.7", "0.0.0.0", MacAddr::BROADCAST),
+    ] {
+        let mut a = settled(&[&format!("{own}/16")]);
+        let (own, asker) = (own.parse().unwrap(), asker.parse().unwrap());
+        a.input_bytes(LATER, &arp(mac(9), &ArpRepr::request(mac(9), asker, own)));
+        let answers = a.outputs(LATER);
+        assert_eq!(answers.len(), 1, "{own} asked by {asker}");
+        assert_eq!(
+            (&answers[0][..6], answers[0][21]),
+            (&to.0[..], 2),
+            "RFC 3927 §2.5: {own} asked by {asker}"
+        );
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
