@@ -4,13 +4,17 @@
 //! makes socket calls and says what must come back, and when. Every packet that the netstack sends must be
 //! expected by some line; a script that leaves one out fails. The language is in `README.md` beside the scripts.
 //!
+//! `timed.rs` plays scripts of clients that lease or choose addresses: `dhcp6.rs` and `link_local.rs`.
+//!
 //! `text.rs` reads lines, `packet.rs` and `segment.rs` know the packets of the language, `icmp.rs` what
 //! routers say, `station.rs` is the script's end of the wire, `sockets.rs` makes the calls, `run.rs` walks through the events.
 #![forbid(unsafe_code)]
 
 mod datagrams;
+mod dhcp6;
 pub mod duel;
 mod icmp;
+mod link_local;
 mod meeting;
 mod options;
 mod packet;
@@ -21,7 +25,10 @@ mod settings;
 mod sockets;
 mod station;
 mod text;
+mod timed;
 
+pub use dhcp6::run_dhcp6;
+pub use link_local::run_link_local;
 pub use run::{Failure, run};
 pub use settings::Family;
 pub use text::{ParseError, Script};

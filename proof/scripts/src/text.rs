@@ -114,7 +114,7 @@ impl Event {
 }
 
 impl When {
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         match (text.strip_prefix('+'), text.split_once('~')) {
             (Some(_), Some((from, to))) => {
                 let strip = |part: &str| span(part.strip_prefix('+').unwrap_or(part));

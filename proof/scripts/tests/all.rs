@@ -1,17 +1,17 @@
-//! Every script of the tree, over both families. `FIRELANE_SCRIPT=part/of/a/path` runs those whose path has it.
+//! Every script of the tree, those with packets over both families. `FIRELANE_SCRIPT=part/of/a/path` runs those whose path has it.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use firelane_scripts::{Family, Script, run};
+use firelane_scripts::{Failure, Family, Script, run, run_dhcp6, run_link_local};
 
-fn collect(folder: &Path, scripts: &mut Vec<PathBuf>) {
+fn collect(folder: &Path, wanted: &str, scripts: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("the folder can be read") {
         let path = entry.expect("the entry can be read").path();
         if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
-            collect(&path, scripts);
-        } else if path.extension().is_some_and(|extension| extension == "pkt") {
+            collect(&path, wanted, scripts);
+        } else if path.extension().is_some_and(|extension| extension == wanted) {
             scripts.push(path);
         }
     }
@@ -30,23 +30,72 @@ fn check(name: &str, text: &str) -> Vec<String> {
     Family::ALL.into_iter().filter_map(failed).collect()
 }
 
-#[test]
-fn every_script_is_true() {
+/// Plays the scripts of a folder whose names end so; `play` says what is wrong with one.
+fn every_script(folder: &str, extension: &str, play: impl Fn(&str, &str) -> Vec<String>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut scripts = Vec::new();
-    collect(root, &mut scripts);
+    collect(&root.join(folder), extension, &mut scripts);
     scripts.sort();
+    assert!(!scripts.is_empty(), "{folder} has no scripts");
     let part = std::env::var("FIRELANE_SCRIPT").unwrap_or_default();
     let mut failures = Vec::new();
-    let mut count = 0;
     for path in scripts.iter().filter(|path| path.to_string_lossy().contains(&part)) {
         let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
         let text = fs::read_to_string(path).expect("a script is text");
-        failures.extend(check(&name, &text));
-        count += 1;
+        failures.extend(play(&name, &text));
     }
-    assert!(count > 0, "no script has {part:?} in its path");
+    let count = scripts.len();
     assert!(failures.is_empty(), "{} of {count} scripts fail:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// The same of scripts without a family.
+fn told(name: &str, outcome: Result<(), Failure>) -> Vec<String> {
+    outcome.err().map(|failure| format!("{name}:{failure}")).into_iter().collect()
+}
+
+#[test]
+fn every_script_is_true() {
+    every_script("", "pkt", check);
+}
+
+#[test]
+fn dhcpv6s_client_does_what_every_script_says() {
+    every_script("dhcp6", "msg", |name, text| told(name, run_dhcp6(text)));
+}
+
+#[test]
+fn addresses_of_the_link_are_chosen_as_every_script_says() {
+    every_script("linklocal", "msg", |name, text| told(name, run_link_local(text)));
+}
+
+#[test]
+fn a_script_of_clients_that_is_wrong_fails_at_its_line() {
+    for (text, what) in [
+        ("", "0: nothing happens"),
+        (
+            "+0 wanted addresses\n+0~+1 > request any",
+            "2: expected `request any`, got `solicit new elapsed 0 any asks",
+        ),
+        (
+            "+0 wanted addresses\n+0~+1 > solicit addr 2001:db8::1",
+            "2: expected `solicit addr 2001:db8::1`, got",
+        ),
+        ("+0 wanted addresses\n+2 quiet", "2: expected nothing, got `solicit"),
+        ("+0 wanted addresses\n+0~+1 > solicit same any", "2: expected `solicit same any`, got `solicit new"),
+        ("+0 wanted addresses\n+5~+6 > solicit any", "2: `solicit any` came at"),
+        ("+0 < shout", "1: `shout` is no message"),
+        ("set colour 1\n+0 quiet", "1: `colour 1`: the setting is"),
+    ] {
+        let failures = told("a.msg", run_dhcp6(text));
+        assert!(
+            failures.first().is_some_and(|it| it.starts_with(&format!("a.msg:{what}"))),
+            "{text}: {failures:?}"
+        );
+    }
+    let failures = told("a.msg", run_link_local("+0 alone\n+10~+11 > announce A"));
+    assert!(failures[0].starts_with("a.msg:2: expected `announce A`, got `probe A`"), "{failures:?}");
+    let failures = told("a.msg", run_link_local("+0 < probe A"));
+    assert_eq!(failures, ["a.msg:1: nobody has spoken of `A`"]);
 }
 
 #[test]
