@@ -426,7 +426,7 @@ impl Came for Did {
             && sent.association == association
             && value("elapsed").is_none_or(|it| it.parse().ok() == sent.elapsed)
             && value("asks").is_none_or(|it| it == asked)
-            && !(words.contains(&"new") && !sent.is_new)
-            && !(words.contains(&"same") && sent.is_new)
+            && (sent.is_new || !words.contains(&"new"))
+            && (!sent.is_new || !words.contains(&"same"))
     }
 }
