@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use firelane_frame::{Chain, Frame, Pools};
-use firelane_units::{DropReason, Instant, LaneId, LinkId};
+use firelane_units::{DropReason, Instant, LaneId, LinkId, NetstackId};
 
 use crate::backlog::Backlogs;
 use crate::capture::Taps;
@@ -29,6 +29,8 @@ pub(crate) struct Common<D> {
     pub(crate) backlogs: Arc<Backlogs>,
     /// What has come out of tunnels, and by which port it goes on; and storage of a chain of it.
     pub(crate) uncovered: (Vec<(LinkId, Frame)>, Chain),
+    /// Links on which a netstack listens to other groups than before.
+    pub(crate) regrouped: Vec<(NetstackId, LinkId)>,
     /// Who looks on.
     pub(crate) taps: Taps,
     /// Who looks closely.
@@ -46,6 +48,7 @@ impl<D> Common<D> {
             secrets: config.secrets,
             backlogs: Arc::clone(&config.backlogs),
             uncovered: (Vec::new(), Chain::new()),
+            regrouped: Vec::new(),
             taps: Taps::default(),
             watch: Watch::default(),
         }

@@ -5,7 +5,7 @@
 
 use firelane_frame::Driver;
 use firelane_switch::{GroupFilter, PortConfig as SwitchPort, PortError, Role, Switch};
-use firelane_units::{BitRate, Direction, FlowId, LaneId, LinkId, NetstackId, Priority};
+use firelane_units::{BitRate, Direction, FlowId, LaneId, LinkId, MacAddr, NetstackId, Priority};
 
 use firelane_classify::{FlowRules, RuleError, Steering};
 use firelane_flow::FlowError;
@@ -93,11 +93,24 @@ impl<D: Driver> Links<D> {
         Ok(())
     }
 
-    /// Gives a port another user.
+    /// Gives a port another user. What it listens to is not known before it says so.
     pub(crate) fn set_user(&mut self, id: LinkId, user: PortUser) -> Result<(), Refusal> {
         self.changed();
-        self.ports.get_mut(id.index()).ok_or("no such port")?.user = user;
+        let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
+        port.user = user;
+        let (over, at) = (port.over, port.at_switch);
+        if let Some(link) = self.switches.get_mut(over.index()) {
+            link.switch.set_groups(at, GroupFilter::All);
+        }
         Ok(())
+    }
+
+    /// The groups that a port's user listens to; others are not copied for it.
+    pub(crate) fn set_groups(&mut self, id: LinkId, groups: Vec<MacAddr>) {
+        let Some(port) = self.ports.get(id.index()) else { return };
+        if let Some(link) = self.switches.get_mut(port.over.index()) {
+            link.switch.set_groups(port.at_switch, GroupFilter::only(groups));
+        }
     }
 
     pub(crate) fn add_flow(&mut self, common: &Common<D>, setup: FlowSetup) -> Result<(), Refusal> {

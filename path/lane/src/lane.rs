@@ -102,6 +102,14 @@ impl<D: Driver> Lane<D> {
                 self.common.outbox.answers.push(*question);
             }
         }
+        self.regroup();
+    }
+
+    /// Lets switches know to which groups netstacks listen now, before the next frame comes.
+    fn regroup(&mut self) {
+        while let Some((netstack, link)) = self.common.regrouped.pop() {
+            self.links.set_groups(link, self.stacks.heard_groups(netstack, link));
+        }
     }
 
     /// Frames that another lane hands over.

@@ -38,7 +38,8 @@ pub enum Role {
     Uplink,
 }
 
-/// Which multicast groups a port gets. Broadcast is always delivered.
+/// Which multicast groups a port gets. Broadcast is always delivered, and so are the groups in which a station is asked for by
+/// its IPv6 address (RFC 4291 §2.7.1): who tests an address for duplicates is asked before he may have it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum GroupFilter {
     /// Every group.
@@ -59,9 +60,15 @@ impl GroupFilter {
     pub(crate) fn wants(&self, group: MacAddr) -> bool {
         match self {
             Self::All => true,
-            Self::Only(groups) => group.is_broadcast() || groups.binary_search(&group).is_ok(),
+            Self::Only(groups) => {
+                group.is_broadcast() || is_solicited_node(group) || groups.binary_search(&group).is_ok()
+            }
         }
     }
+}
+
+fn is_solicited_node(group: MacAddr) -> bool {
+    group.0.starts_with(&[0x33, 0x33, 0xff])
 }
 
 /// Why a port could not be added.

@@ -170,9 +170,14 @@ fn a_filter_keeps_groups_away_and_broadcast_not() {
     let other = MacAddr([1, 0, 0x5e, 0, 0, 8]);
     assert!(switch.set_groups(SwitchPortId(2), GroupFilter::only(vec![other, GROUP])));
     assert!(!switch.set_groups(SwitchPortId(9), GroupFilter::All));
-    for (dst, wanted) in
-        [(GROUP, 1), (other, 1), (MacAddr([1, 0, 0x5e, 0, 0, 9]), 0), (MacAddr::BROADCAST, 1)]
-    {
+    for (dst, wanted) in [
+        (GROUP, 1),
+        (other, 1),
+        (MacAddr([1, 0, 0x5e, 0, 0, 9]), 0),
+        (MacAddr([0x33, 0x33, 0xff, 1, 2, 3]), 1),
+        (MacAddr([0x33, 0x33, 0xfe, 1, 2, 3]), 0),
+        (MacAddr::BROADCAST, 1),
+    ] {
         let (sent, l2) = frame(&mut pools, mac(1), dst, None);
         let flooded = switch.flood(SwitchPortId(1), &l2, sent, &mut pools, &mut drops, |_, _| ());
         assert_eq!(flooded.delivered, wanted, "{dst}");

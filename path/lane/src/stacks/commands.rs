@@ -74,6 +74,8 @@ impl<D> Inside<'_, D> {
                 let (now, member) = (self.common.now, Member::Socket(socket.0));
                 self.shard.ip.touch();
                 self.shard.ip.core.leave_groups(now, member, &mut self.common.pools);
+                let (id, links) = (self.shard.config.id, &self.shard.links);
+                self.common.regrouped.extend(links.iter().map(|&link| (id, link)));
             }
         }
     }
@@ -178,15 +180,14 @@ impl<D> Inside<'_, D> {
         let (now, member) = (self.common.now, Member::Socket(socket.0));
         let ip = &mut self.shard.ip;
         ip.touch();
-        if let Err(error) = ip.core.set_membership(now, link, group, member, filter, &mut self.common.pools) {
-            let why = match error {
-                JoinError::Address => "it is no group",
-                JoinError::Link => "no link leads to the group",
-                JoinError::Full => "there are as many groups or members as there may be",
-                JoinError::Sources => "there are too many sources",
-            };
-            self.refuse("join", why);
-        }
+        let why = match ip.core.set_membership(now, link, group, member, filter, &mut self.common.pools) {
+            Ok(link) => return self.common.regrouped.push((self.shard.config.id, link)),
+            Err(JoinError::Address) => "it is no group",
+            Err(JoinError::Link) => "no link leads to the group",
+            Err(JoinError::Full) => "there are as many groups or members as there may be",
+            Err(JoinError::Sources) => "there are too many sources",
+        };
+        self.refuse("join", why);
     }
 
     fn refuse(&mut self, what: &'static str, why: &'static str) {

@@ -362,6 +362,7 @@ impl Stacks {
         shard.ip.core.bring_up(common.now, config.id);
         shard.ip.touch();
         shard.links.push(config.id);
+        common.regrouped.push((id, config.id));
         Ok(())
     }
 

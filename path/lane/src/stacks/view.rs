@@ -6,7 +6,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use firelane_classify::LocalAddr;
 use firelane_ip::Membership;
-use firelane_units::{Instant, LaneId, NetstackId, SocketId};
+use firelane_units::{Instant, LaneId, LinkId, MacAddr, NetstackId, SocketId};
+use firelane_wire::ethernet::group_mac;
 
 use super::Stacks;
 use super::conn::Conn;
@@ -14,6 +15,10 @@ use super::shard::Shard;
 use crate::look::Look;
 use crate::netstack_counters::NetstackCounters;
 use crate::view::{ConnectionRow, Cursor, PLACES_PER_ANSWER, Question, SocketKind, SocketRow, Table};
+
+/// All stations of a link, in whose groups everybody is (RFC 1112 §4, RFC 4291 §2.7.1).
+const ALL_STATIONS: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1)), IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1))];
 
 impl Stacks {
     /// Goes on with `question` from where it stopped.
@@ -45,6 +50,13 @@ impl Stacks {
     /// The groups that a netstack listens to, at most 512.
     pub(crate) fn memberships(&self, id: NetstackId) -> Vec<Membership> {
         self.shards.get(id.index()).map(|shard| shard.ip.core.memberships().collect()).unwrap_or_default()
+    }
+
+    /// The groups of a link that sockets of a netstack listen to, and that of all stations, as Ethernet has them. What asks for
+    /// its own addresses comes in any case.
+    pub(crate) fn heard_groups(&self, id: NetstackId, link: LinkId) -> Vec<MacAddr> {
+        let joined = self.memberships(id).into_iter().filter(|joined| joined.link == link);
+        joined.map(|joined| joined.group).chain(ALL_STATIONS).map(group_mac).collect()
     }
 
     /// Tells the next of a netstack's addresses, routes and neighbours.
