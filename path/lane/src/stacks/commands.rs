@@ -70,13 +70,7 @@ impl<D> Inside<'_, D> {
             SocketCommand::CloseDatagrams(socket) => self.close_datagrams(socket),
             SocketCommand::SetDatagramOption(socket, option) => self.set_datagram_option(socket, option),
             SocketCommand::Join(join) => self.join(*join),
-            SocketCommand::LeaveGroups(socket) => {
-                let (now, member) = (self.common.now, Member::Socket(socket.0));
-                self.shard.ip.touch();
-                self.shard.ip.core.leave_groups(now, member, &mut self.common.pools);
-                let (id, links) = (self.shard.config.id, &self.shard.links);
-                self.common.regrouped.extend(links.iter().map(|&link| (id, link)));
-            }
+            SocketCommand::LeaveGroups(socket) => self.leave_groups(socket),
         }
     }
 
@@ -188,6 +182,14 @@ impl<D> Inside<'_, D> {
             Err(JoinError::Sources) => "there are too many sources",
         };
         self.refuse("join", why);
+    }
+
+    fn leave_groups(&mut self, socket: SocketId) {
+        let (now, member) = (self.common.now, Member::Socket(socket.0));
+        self.shard.ip.touch();
+        self.shard.ip.core.leave_groups(now, member, &mut self.common.pools);
+        let (id, links) = (self.shard.config.id, &self.shard.links);
+        self.common.regrouped.extend(links.iter().map(|&link| (id, link)));
     }
 
     fn refuse(&mut self, what: &'static str, why: &'static str) {
