@@ -84,9 +84,9 @@ pub use trace::{
 };
 pub use usage::{Usage, UsageOf, UsageRequest, UsageSample};
 pub use view::{
-    AddrInfo, AddressState, ConfiguredAddress, DropInfo, EtherstubInfo, Facts, Finding, FindingState,
-    FlowInfo, FlowStats, IfInfo, IptunInfo, LinkInfo, LinkState, LinkStats, NetstackInfo, PlanReply,
-    PlanStep, Property, ProtocolProperty, Snapshot, StatusInfo, Stopped, Traffic, VnicInfo,
+    AddrInfo, AddressState, ConfiguredAddress, DeviceInfo, DropInfo, EtherstubInfo, Facts, Finding,
+    FindingState, FlowInfo, FlowStats, IfInfo, IptunInfo, LinkInfo, LinkState, LinkStats, NetstackInfo,
+    PlanReply, PlanStep, Property, ProtocolProperty, Snapshot, StatusInfo, Stopped, Traffic, VnicInfo,
 };
 pub use ways::{NeighbourInfo, RouteInfo};
 pub use wires::{CreateWire, ModifyWire, WireCounts, WireInfo, WireStats, set_wire_prop};

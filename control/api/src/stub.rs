@@ -10,7 +10,7 @@ use firelane_model::{AddrObjName, LinkName, Model, automatic_mac};
 use firelane_units::MacAddr;
 
 use crate::{
-    AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DropInfo,
+    AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DeviceInfo, DropInfo,
     EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo,
     LeaseAction, Leased, LinkInfo, LinkState, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo,
     PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo,
@@ -48,6 +48,8 @@ pub struct Stub {
     pub programs: Vec<ProgramReport>,
     /// What the DHCP clients of address objects have.
     pub leased: BTreeMap<AddrObjName, Leased>,
+    /// The devices below links.
+    pub devices: BTreeMap<LinkName, DeviceInfo>,
     /// What `routes` answers of every netstack.
     pub routes: Vec<RouteInfo>,
     /// What `neighbours` answers of every netstack.
@@ -87,6 +89,7 @@ impl Stub {
             sockets: Vec::new(),
             programs: Vec::new(),
             leased: BTreeMap::new(),
+            devices: BTreeMap::new(),
             routes: Vec::new(),
             neighbours: Vec::new(),
             counters: Vec::new(),
@@ -113,7 +116,7 @@ impl Stub {
     fn snapshot<T>(&self, which: Which, view: impl FnOnce(Snapshot<'_>) -> T) -> T {
         let store = self.lock();
         let facts: &dyn Facts = match which {
-            Which::Active => &Running { leased: &self.leased },
+            Which::Active => &Running { leased: &self.leased, devices: &self.devices },
             Which::Persistent => &Stored,
         };
         view(Snapshot { model: store.model(which), persistent: &store.persistent, facts })
@@ -122,6 +125,7 @@ impl Stub {
 
 struct Running<'a> {
     leased: &'a BTreeMap<AddrObjName, Leased>,
+    devices: &'a BTreeMap<LinkName, DeviceInfo>,
 }
 
 impl Facts for Running<'_> {
@@ -131,6 +135,10 @@ impl Facts for Running<'_> {
 
     fn mac(&self, name: &LinkName) -> Option<MacAddr> {
         Some(automatic_mac(name, 0, 0))
+    }
+
+    fn device(&self, name: &LinkName) -> Option<DeviceInfo> {
+        self.devices.get(name).cloned()
     }
 
     fn address_state(&self, _: &AddrObjName) -> AddressState {

@@ -92,6 +92,27 @@ pub struct LinkInfo {
     pub device: Option<String>,
     /// Its speed in Mb/s: its limit, or what the device or the link below has; 0 if there is none.
     pub speed: u64,
+    /// What is known of the device below it; only of class phys, and if it is active.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub below: Option<DeviceInfo>,
+}
+
+/// A device below a link that leads out.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct DeviceInfo {
+    /// Whether it is an interface of the kernel.
+    pub is_interface: bool,
+    /// Its own Ethernet address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub macaddress: Option<String>,
+    /// How many rings frames are fetched from, and sent by.
+    pub rings: u16,
+    /// The speed in Mb/s that the kernel says it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<u64>,
+    /// `full` or `half`, as the kernel says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplex: Option<String>,
 }
 
 /// A VNIC.
@@ -469,6 +490,11 @@ pub trait Facts {
         None
     }
 
+    /// The device below the link.
+    fn device(&self, _name: &LinkName) -> Option<DeviceInfo> {
+        None
+    }
+
     /// How far the address is usable.
     fn address_state(&self, _name: &AddrObjName) -> AddressState {
         AddressState::Disabled
@@ -558,6 +584,7 @@ impl Snapshot<'_> {
             over: self.model.vnics.get(name).and_then(|vnic| vnic.over.link().cloned()),
             device,
             speed: self.speed(name),
+            below: self.facts.device(name).filter(|_| class == LinkClass::Phys),
         }
     }
 

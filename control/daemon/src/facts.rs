@@ -3,11 +3,12 @@
 //! Called by the views of `control/api` through [`Facts`].
 
 use firelane::{MemifStatus, Standing};
-use firelane_api::{AddressState, ConfiguredAddress, Facts, Leased, LinkState, ResolverInfo};
-use firelane_model::{AddrObjName, LinkClass, LinkName, Model};
+use firelane_api::{AddressState, ConfiguredAddress, DeviceInfo, Facts, Leased, LinkState, ResolverInfo};
+use firelane_model::{AddrObjName, LinkClass, LinkKind, LinkName, Model, Nic};
 use firelane_units::MacAddr;
 
 use crate::addresses::Addresses;
+use crate::nic;
 use crate::works::Works;
 
 /// Facts of the active configuration.
@@ -52,6 +53,18 @@ impl Facts for Running<'_> {
             Some(_) => LinkState::Down,
             None => LinkState::Unknown,
         }
+    }
+
+    fn device(&self, name: &LinkName) -> Option<DeviceInfo> {
+        let (lower, link) = (self.works.links.get(name)?, self.model.links.get(name)?);
+        Some(match &link.kind {
+            LinkKind::Tap(ifname) | LinkKind::Nic(Nic { ifname, .. }) => {
+                nic::known_of(ifname.as_str(), lower.rings)
+            }
+            LinkKind::Memif(_) | LinkKind::Memory => {
+                DeviceInfo { rings: lower.rings, ..DeviceInfo::default() }
+            }
+        })
     }
 
     fn mac(&self, name: &LinkName) -> Option<MacAddr> {

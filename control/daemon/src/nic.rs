@@ -9,9 +9,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use firelane::{AfXdpConfig, AfXdpError, AfXdpRefused, PacketSocket, Promiscuity, Queue, open_afxdp};
-use firelane_api::{ApiError, LinkState, Status};
+use firelane_api::{ApiError, DeviceInfo, LinkState, Status};
 use firelane_model::{Nic, NicDriver};
-use firelane_units::Mtu;
+use firelane_units::{MacAddr, Mtu};
 
 use crate::netlink;
 use crate::text::plain;
@@ -63,6 +63,21 @@ impl Attached {
         let is_dark = property(&self.name, self.index, "carrier").is_none_or(|it| it == "0");
         let is_known = property(&self.name, self.index, "ifindex").is_some();
         if is_there && !(is_known && is_dark) { LinkState::Up } else { LinkState::Down }
+    }
+}
+
+/// What the kernel says of an interface of the daemon's own namespace.
+pub(crate) fn known_of(name: &str, rings: u16) -> DeviceInfo {
+    let index = netlink::index_of(name).unwrap_or(0);
+    let said = |file: &str| property(name, index, file).filter(|text| !text.is_empty() && text != "unknown");
+    DeviceInfo {
+        is_interface: true,
+        // As Firelane writes addresses.
+        macaddress: said("address").and_then(|it| it.parse::<MacAddr>().ok()).map(|mac| mac.to_string()),
+        rings,
+        // Minus one is nobody's.
+        speed: said("speed").and_then(|it| it.parse().ok()),
+        duplex: said("duplex"),
     }
 }
 

@@ -56,6 +56,8 @@ pub(crate) struct Lower {
     pub(crate) device: Option<Device>,
     pub(crate) memif: Option<MemifStatus>,
     pub(crate) nic: Option<Attached>,
+    /// The queues of what is below it.
+    pub(crate) rings: u16,
 }
 
 /// A VNIC.
@@ -480,10 +482,11 @@ impl Works {
 
     fn create_lower(&mut self, name: &LinkName, mtu: Mtu, properties: Properties, below: Below) -> Done {
         let Below { device, memif, nic, queues } = below;
+        let rings = u16::try_from(queues.len()).unwrap_or(u16::MAX);
         let made = self.engine.add_link(mtu).map_err(refused).and_then(|id| {
             let uplink = (!queues.is_empty()).then(|| self.engine.add_uplink(id, queues)).transpose();
             let set = uplink.map_err(refused).and_then(|uplink| {
-                let lower = Lower { id, uplink, device: None, memif, nic };
+                let lower = Lower { id, uplink, device: None, memif, nic, rings };
                 self.limit(id, Properties::UNLIMITED, properties).map(|()| lower)
             });
             set.inspect_err(|_| drop(self.engine.remove_link(id)))

@@ -9,10 +9,10 @@
 use std::path::{Path, PathBuf};
 
 use firelane_api::{
-    ConnectionInfo, Counter, DropInfo, FilterInfo, FlowStats, FpmInfo, GroupInfo, Judged, LaneReceived,
-    LinkStats, NatInfo, NatRuleInfo, NatSession, NatTotals, NeighbourInfo, PlanStep, ProgramReport,
-    ProtocolCounters, RefusedInfo, RouteInfo, RuleInfo, SeenInfo, SocketInfo, SocketReport, StateInfo,
-    StepInfo, Stub, TraceReport, Traffic, Usage, UsageSample, WireCounts, WireStats,
+    ConnectionInfo, Counter, DeviceInfo, DropInfo, FilterInfo, FlowStats, FpmInfo, GroupInfo, Judged,
+    LaneReceived, LinkStats, NatInfo, NatRuleInfo, NatSession, NatTotals, NeighbourInfo, PlanStep,
+    ProgramReport, ProtocolCounters, RefusedInfo, RouteInfo, RuleInfo, SeenInfo, SocketInfo, SocketReport,
+    StateInfo, StepInfo, Stub, TraceReport, Traffic, Usage, UsageSample, WireCounts, WireStats,
 };
 use firelane_cli::{Session, run};
 use firelane_model::Model;
@@ -112,6 +112,16 @@ fn host(name: &str) -> Stub {
             held: 3,
         })
         .collect();
+    if name == "uplink" {
+        let device = DeviceInfo {
+            is_interface: true,
+            macaddress: Some("02:08:20:00:0a:01".into()),
+            rings: 2,
+            speed: Some(10_000),
+            duplex: Some("full".into()),
+        };
+        stub.devices.insert("net0".parse().unwrap(), device);
+    }
     if name == "two-tenants" {
         stub.fpm = fpm();
         stub.sockets = sockets();
@@ -522,7 +532,7 @@ fn the_pages_show_every_usage() {
 
 /// Words that get far into a command, and words that do not.
 fn word() -> impl Strategy<Value = String> {
-    let known = "ipnat -C -f -l -s -v -F dladm flowadm ipadm dlstat flowstat netstat connstat ipf ipfstat -h -io -Fa -z show-prop set-prop reset-prop ttl=9 ipv4 tcp -f inet -F -c -e 1 show-link show-vnic create-wire modify-wire show-wire delete-wire delay=1ms -d forth wire0 create-vnic delete-vnic set-linkprop show-linkprop \
+    let known = "ipnat -C -f -l -s -v -F dladm flowadm ipadm dlstat flowstat netstat connstat ipf ipfstat -h -io -Fa -z show-prop set-prop reset-prop ttl=9 ipv4 tcp -f inet -F -c -e 1 show-link show-phys show-ether show-aggr -m -H show-vnic create-wire modify-wire show-wire delete-wire delay=1ms -d forth wire0 create-vnic delete-vnic set-linkprop show-linkprop \
                  create-etherstub show-etherstub add-flow remove-flow show-flow set-flowprop show-flowprop create-if \
                  create-addr delete-addr show-addr show-if check plan status drops -l -p -o -P -t -j -s -i -a -c -m -v \
                  -T -A -r -u -N -R static all web0 bob0 vswitch1 iperf web0/v4 1 x= =x , transport=tcp local_port=1 \

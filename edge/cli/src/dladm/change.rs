@@ -149,7 +149,17 @@ pub(super) fn rename(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), F
 /// The address that `-m`, `-n` and `-r` ask for.
 fn mac(call: &Call<'_>) -> Result<Mac, ApiError> {
     let asked = call.args.value('m');
-    if asked == Some("factory") || call.args.has('n') {
+    if let Some(slot) = call.args.value('n') {
+        let wrong = |allowed: &str| ApiError::new(Status::BadArg, "-n", slot, allowed);
+        if asked != Some("factory") {
+            return Err(wrong("only with -m factory"));
+        }
+        slot.parse::<u16>()
+            .ok()
+            .filter(|&slot| slot > 0)
+            .ok_or_else(|| wrong("a slot is a number from 1"))?;
+    }
+    if asked == Some("factory") {
         return Err(Status::NoFactoryMac.into());
     }
     for (letter, option) in [('V', "-V"), ('A', "-A")] {

@@ -2,6 +2,7 @@
 
 mod change;
 mod iptun;
+mod phys;
 mod prop;
 mod show;
 mod wire;
@@ -71,6 +72,26 @@ const SHOW: &[Opt] = &[
     value('i', "interval"),
     flag('j', "json"),
 ];
+const SHOW_PHYS: &[Opt] = &[
+    flag('p', "parsable"),
+    flag('P', "persistent"),
+    flag('m', "mac"),
+    flag('H', "hwgroup"),
+    value('o', "output"),
+    flag('j', "json"),
+];
+const SHOW_ETHER: &[Opt] =
+    &[flag('p', "parsable"), flag('x', "extended"), value('o', "output"), flag('j', "json")];
+const SHOW_AGGR: &[Opt] = &[
+    flag('p', "parsable"),
+    flag('P', "persistent"),
+    flag('L', "lacp"),
+    flag('x', "extended"),
+    value('o', "output"),
+    flag('s', "statistics"),
+    value('i', "interval"),
+    flag('j', "json"),
+];
 const SHOW_VNIC: &[Opt] = &[
     flag('p', "parsable"),
     flag('P', "persistent"),
@@ -106,9 +127,21 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         names: &["show-phys"],
-        usage: "show-phys        [-P] [[-p] -o <field>,..] [-j] [<link>]",
-        options: SHOW,
-        run: show::phys,
+        usage: "show-phys        [-m | -H | -P] [[-p] -o <field>,..] [-j] [<link>]",
+        options: SHOW_PHYS,
+        run: phys::show,
+    },
+    Verb {
+        names: &["show-ether"],
+        usage: "show-ether       [[-p] -o <field>,..] [-j] [<link>]",
+        options: SHOW_ETHER,
+        run: phys::ether,
+    },
+    Verb {
+        names: &["show-aggr"],
+        usage: "show-aggr        [-PLx] [-s [-i <interval>]] [[-p] -o <field>,..] [-j] [<aggr-link>]",
+        options: SHOW_AGGR,
+        run: phys::aggr,
     },
     Verb {
         names: &["set-linkprop"],
@@ -130,14 +163,14 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         names: &["create-vnic"],
-        usage: "create-vnic      [-t] -l <link> [-m <value> | auto | {random [-r <prefix>]}]\n\
+        usage: "create-vnic      [-t] -l <link> [-m <value> | auto | {factory [-n <slot>]} | {random [-r <prefix>]}]\n\
                 \x20                    [-v <vid>] [-p <prop>=<value>[,...]] <vnic-link>",
         options: CREATE_VNIC,
         run: change::create_vnic,
     },
     Verb {
         names: &["modify-vnic"],
-        usage: "modify-vnic      [-t] [-l <link>] [-m <value> | auto | {random [-r <prefix>]}]\n\
+        usage: "modify-vnic      [-t] [-l <link>] [-m <value> | auto | {factory [-n <slot>]} | {random [-r <prefix>]}]\n\
                 \x20                    [-v <vid>] <vnic-link>",
         options: MODIFY_VNIC,
         run: change::modify_vnic,

@@ -1,7 +1,6 @@
 //! `dladm` verbs that list links.
 
-use firelane_api::{Api, LinkInfo, Status, VnicInfo, Which};
-use firelane_model::LinkClass;
+use firelane_api::{Api, Status, VnicInfo, Which};
 
 use super::PROGRAM;
 use crate::common::Call;
@@ -19,14 +18,6 @@ const STATS: &[Column] = &[
     col("OPACKETS", 12),
     col("OBYTES", 12),
     col("OERRORS", 8),
-];
-const PHYS: &[Column] = &[
-    col("LINK", 13),
-    col("MEDIA", 21),
-    col("STATE", 11),
-    col("SPEED", 9),
-    col("DUPLEX", 9),
-    col("DEVICE", 13),
 ];
 const VNIC: &[Column] = &[
     col("LINK", 13),
@@ -141,25 +132,6 @@ fn statistics(session: &mut Session<'_>, call: &Call<'_>, names: &[String]) -> R
     }
 }
 
-/// show-phys
-pub(super) fn phys(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
-    let name = call.optional_operand()?;
-    let mut links: Vec<LinkInfo> = session.api.links(which(call))?;
-    links.retain(|link| link.class == LinkClass::Phys);
-    only(&mut links, name, |link| link.name.as_str(), "link {} is not valid")?;
-    if call.args.has('j') {
-        return session.json("links", &links, false);
-    }
-    let mut table = Table::open(session, PROGRAM, PHYS, "link,media,state,speed,duplex,device", style(call))?;
-    for link in &links {
-        let device = link.device.clone().unwrap_or_default();
-        let (state, speed) = (link.state.word().to_owned(), link.speed.to_string());
-        table
-            .row(session, &[link.name.to_string(), "Ethernet".into(), state, speed, "full".into(), device])?;
-    }
-    Ok(())
-}
-
 /// show-vnic
 pub(super) fn vnics(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     check(call)?;
@@ -210,7 +182,7 @@ fn vnic_row(vnic: &VnicInfo) -> [String; 7] {
 }
 
 /// The address as Solaris prints it, without leading zeros: `2:8:20:1:a:b`.
-fn short_mac(text: &str) -> String {
+pub(super) fn short_mac(text: &str) -> String {
     let short = |byte: &str| match byte.trim_start_matches('0') {
         "" => "0".to_owned(),
         digits => digits.to_owned(),

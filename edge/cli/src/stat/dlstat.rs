@@ -19,6 +19,8 @@ const USAGE: &str = "dlstat [-r | -t] [-i interval] [link]\n\
                      \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
                      \x20      dlstat show-link [-r [-F] | -t] [-i interval] [-p] [-o field[,...]]\n\
                      \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
+                     \x20      dlstat show-aggr [-r | -t] [-i interval] [-p] [-o field[,...]]\n\
+                     \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
                      \x20      dlstat show-link -h [-a] [-d] [-F format] [-s time] [-e time] [-j]\n\
                      \x20             [link]";
 
@@ -61,12 +63,17 @@ const TRANSMIT: &[Column] = &[
     col("SDROPS", 8),
 ];
 
+const AGGR: &[Column] =
+    &[col("LINK", 15), col("PORT", 15), col("IPKTS", 8), col("RBYTES", 8), col("OPKTS", 8), col("OBYTES", 8)];
+
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum View {
     Total,
     Lanes,
     Phys,
+    /// There are none: links are not aggregated here.
+    Aggr,
 }
 
 /// Runs `dlstat` with the words after its name.
@@ -74,6 +81,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
     let (view, words) = match words.first().map(String::as_str) {
         Some("show-link") => (View::Lanes, &words[1..]),
         Some("show-phys") => (View::Phys, &words[1..]),
+        Some("show-aggr") => (View::Aggr, &words[1..]),
         Some(verb) if verb.starts_with("show-") => {
             return Err(die(format!("unknown subcommand '{verb}'\nusage: {USAGE}")));
         }
@@ -102,7 +110,8 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
                 )
                 .to_owned(),
         ),
-        _ => {
+        View::Aggr => (AGGR, "link,port,ipkts,rbytes,opkts,obytes".to_owned()),
+        View::Lanes | View::Phys => {
             let template = if receive {
                 RECEIVE
             } else if options.call.args.has('t') {
@@ -165,7 +174,9 @@ fn selected(
     first: bool,
 ) -> Result<Vec<LinkStats>, Failure> {
     let mut stats = session.api.link_stats()?;
-    if view == View::Phys {
+    if view == View::Aggr {
+        stats.clear();
+    } else if view == View::Phys {
         let mut phys = session.api.links(Which::Active)?;
         phys.retain(|link| link.class == LinkClass::Phys);
         stats.retain(|link| phys.iter().any(|it| it.name == link.name));

@@ -1,0 +1,238 @@
+//! `dladm` verbs about what is below links that lead out: devices, their addresses and rings, and aggregations, of which there are
+//! none.
+
+use firelane_api::{DeviceInfo, LinkInfo, Status, Which};
+use firelane_model::LinkClass;
+use serde::Serialize;
+
+use super::PROGRAM;
+use super::show::{only, short_mac, style, which};
+use crate::common::Call;
+use crate::ofmt::{Column, Table, UNKNOWN, col};
+use crate::session::{Failure, Session, die};
+
+const PHYS: &[Column] = &[
+    col("LINK", 13),
+    col("MEDIA", 21),
+    col("STATE", 11),
+    col("SPEED", 9),
+    col("DUPLEX", 9),
+    col("DEVICE", 13),
+];
+const ADDRESSES: &[Column] =
+    &[col("LINK", 13), col("SLOT", 9), col("ADDRESS", 19), col("INUSE", 5), col("CLIENT", 13)];
+const RINGS: &[Column] = &[col("LINK", 13), col("RINGTYPE", 9), col("RINGS", 21), col("CLIENTS", 24)];
+const ETHER: &[Column] = &[
+    col("LINK", 16),
+    col("PTYPE", 9),
+    col("STATE", 9),
+    col("AUTO", 6),
+    col("SPEED-DUPLEX", 32),
+    col("PAUSE", 7),
+    col("REM_FAULT", 17),
+];
+const AGGR: &[Column] = &[
+    col("LINK", 16),
+    col("POLICY", 9),
+    col("ADDRPOLICY", 21),
+    col("LACPACTIVITY", 14),
+    col("LACPTIMER", 12),
+    col("FLAGS", 8),
+];
+
+/// show-phys
+pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    if ['m', 'H', 'P'].into_iter().filter(|letter| call.args.has(*letter)).count() > 1 {
+        return Err(die("the options -m, -H and -P cannot be used together"));
+    }
+    let links = phys(session, call)?;
+    if call.args.has('m') {
+        return addresses(session, call, &links);
+    }
+    if call.args.has('H') {
+        return rings(session, call, &links);
+    }
+    if call.args.has('j') {
+        return session.json("links", &links, false);
+    }
+    let mut table = Table::open(session, PROGRAM, PHYS, "link,media,state,speed,duplex,device", style(call))?;
+    for link in &links {
+        let device = link.device.clone().unwrap_or_default();
+        let (state, speed) = (link.state.word().to_owned(), link.speed.to_string());
+        table
+            .row(session, &[link.name.to_string(), "Ethernet".into(), state, speed, "full".into(), device])?;
+    }
+    Ok(())
+}
+
+/// The links that lead out, or the one that is named.
+fn phys(session: &mut Session<'_>, call: &Call<'_>) -> Result<Vec<LinkInfo>, Failure> {
+    let name = call.optional_operand()?;
+    let mut links: Vec<LinkInfo> = session.api.links(which(call))?;
+    links.retain(|link| link.class == LinkClass::Phys);
+    only(&mut links, name, |link| link.name.as_str(), "link {} is not valid")?;
+    Ok(links)
+}
+
+fn below(link: &LinkInfo) -> DeviceInfo {
+    link.below.clone().unwrap_or_default()
+}
+
+/// An address of a device, and who has it.
+#[derive(Serialize)]
+struct Slot {
+    link: String,
+    slot: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    inuse: bool,
+    clients: Vec<String>,
+}
+
+/// -m: no device here has more addresses than its own, so each has one slot.
+fn addresses(session: &mut Session<'_>, call: &Call<'_>, links: &[LinkInfo]) -> Result<(), Failure> {
+    let vnics = session.api.vnics(Which::Active)?;
+    let slot = |link: &LinkInfo| {
+        let address = below(link).macaddress;
+        let has_it = |mac: &Option<String>| address.is_some() && *mac == address;
+        let its = vnics.iter().filter(|vnic| vnic.over == link.name && has_it(&vnic.macaddress));
+        let clients: Vec<_> = its.map(|vnic| vnic.name.to_string()).collect();
+        Slot { link: link.name.to_string(), slot: "primary", inuse: !clients.is_empty(), address, clients }
+    };
+    let slots: Vec<_> = links.iter().map(slot).collect();
+    if call.args.has('j') {
+        return session.json("slots", &slots, false);
+    }
+    let mut table = Table::open(session, PROGRAM, ADDRESSES, "link,slot,address,inuse,client", style(call))?;
+    for it in slots {
+        let address = it.address.as_deref().map(short_mac).unwrap_or_default();
+        let inuse = if it.inuse { "yes" } else { "no" };
+        table
+            .row(session, &[it.link, it.slot.to_owned(), address, inuse.to_owned(), it.clients.join(",")])?;
+    }
+    Ok(())
+}
+
+/// Rings of a device in one direction, and whose frames they carry.
+#[derive(Serialize)]
+struct Rings {
+    link: String,
+    ringtype: &'static str,
+    rings: u16,
+    clients: Vec<String>,
+}
+
+/// -H: classification is Firelane's own, so every ring is of the default group, which all VNICs share.
+fn rings(session: &mut Session<'_>, call: &Call<'_>, links: &[LinkInfo]) -> Result<(), Failure> {
+    let vnics = session.api.vnics(Which::Active)?;
+    let rows = links.iter().flat_map(|link| {
+        let its = vnics.iter().filter(|vnic| vnic.over == link.name).map(|vnic| vnic.name.to_string());
+        let clients: Vec<_> = its.collect();
+        ["RX", "TX"].map(|ringtype| Rings {
+            link: link.name.to_string(),
+            ringtype,
+            rings: below(link).rings,
+            clients: clients.clone(),
+        })
+    });
+    let rows: Vec<_> = rows.collect();
+    if call.args.has('j') {
+        return session.json("rings", &rows, false);
+    }
+    let mut table = Table::open(session, PROGRAM, RINGS, "link,ringtype,rings,clients", style(call))?;
+    for it in rows {
+        let rings = match it.rings {
+            0 => String::new(),
+            1 => "0".to_owned(),
+            many => format!("0-{}", many - 1),
+        };
+        let default = if it.ringtype == "RX" { "<default,mcast>" } else { "<default>" };
+        let clients = format!("{default}{}", it.clients.join(","));
+        table.row(session, &[it.link, it.ringtype.to_owned(), rings, clients])?;
+    }
+    Ok(())
+}
+
+/// show-ether: links on interfaces of the kernel. What the kernel does not say without being asked by ioctl is shown as unknown.
+pub(super) fn ether(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    if call.args.has('x') {
+        return Err(die(format!("-x: {} (nobody is asked what it could do)", Status::NotSupported.text())));
+    }
+    let mut links = phys(session, call)?;
+    if let ([link], true) = (links.as_slice(), call.optional_operand()?.is_some())
+        && !below(link).is_interface
+    {
+        return Err(die(format!("link {} is not valid: {}", link.name, Status::LinkInvalid.text())));
+    }
+    links.retain(|link| below(link).is_interface);
+    if call.args.has('j') {
+        return session.json("links", &links, false);
+    }
+    let fields = "link,ptype,state,auto,speed-duplex,pause";
+    let mut table = Table::open(session, PROGRAM, ETHER, fields, style(call))?;
+    for link in &links {
+        let unknown = || UNKNOWN.to_owned();
+        let row = [
+            link.name.to_string(),
+            "current".to_owned(),
+            link.state.word().to_owned(),
+            unknown(),
+            speed_duplex(&below(link)),
+            unknown(),
+            unknown(),
+        ];
+        table.row(session, &row)?;
+    }
+    Ok(())
+}
+
+/// As the original writes it: `1G-f`, `100M-h`.
+fn speed_duplex(device: &DeviceInfo) -> String {
+    let Some(speed) = device.speed else { return UNKNOWN.to_owned() };
+    let speed = if speed >= 1000 && speed.is_multiple_of(1000) {
+        format!("{}G", speed / 1000)
+    } else {
+        format!("{speed}M")
+    };
+    match device.duplex.as_deref() {
+        Some("full") => format!("{speed}-f"),
+        Some("half") => format!("{speed}-h"),
+        _ => speed,
+    }
+}
+
+/// show-aggr: links are not aggregated here, so there is none to show.
+pub(super) fn aggr(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    if let Some(name) = call.optional_operand()? {
+        return Err(die(format!("invalid aggregation name '{name}': {}", Status::NotFound.text())));
+    }
+    if call.args.has('j') {
+        return session.json::<[LinkInfo; 0]>("aggrs", &[], false);
+    }
+    let fields = "link,policy,addrpolicy,lacpactivity,lacptimer,flags";
+    // The fields are looked at even though no row comes.
+    Table::open(session, PROGRAM, AGGR, fields, style(call)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_are_written_as_the_original_does() {
+        let device = |speed, duplex: Option<&str>| DeviceInfo {
+            speed,
+            duplex: duplex.map(str::to_owned),
+            ..DeviceInfo::default()
+        };
+        for (speed, duplex, want) in [
+            (Some(1000), Some("full"), "1G-f"),
+            (Some(100), Some("half"), "100M-h"),
+            (Some(2500), Some("full"), "2500M-f"),
+            (Some(10_000), None, "10G"),
+            (None, Some("full"), "?"),
+        ] {
+            assert_eq!(speed_duplex(&device(speed, duplex)), want);
+        }
+    }
+}
