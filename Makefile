@@ -46,7 +46,7 @@ install:
 	$(CARGO) build --release --package firelane-cli --package firelane-daemon --package firelane-shim
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib target/release/libfirelane_preload.so
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/firelane target/release/firelaned
-	for name in dladm flowadm ipadm ipf ipfstat ipnat ippool dlstat flowstat netstat connstat; do ln -sf firelane $(DESTDIR)$(PREFIX)/bin/$$name; done
+	for name in acctadm dladm flowadm ipadm ipf ipfstat ipnat ippool dlstat flowstat netstat connstat; do ln -sf firelane $(DESTDIR)$(PREFIX)/bin/$$name; done
 	for shell in bash:bash-completion/completions/firelane zsh:zsh/site-functions/_firelane fish:fish/vendor_completions.d/firelane.fish; do \
 		file=$(DESTDIR)$(PREFIX)/share/$${shell#*:}; mkdir -p $${file%/*}; \
 		target/release/firelane completion $${shell%%:*} > $$file; done

@@ -3,10 +3,10 @@
 use firelane_model::Model;
 
 use crate::{
-    AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo, FilterInfo,
-    Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats,
-    NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PoolsInfo, ProgramReport, Property,
-    ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, StatusInfo, StepInfo, TraceReport,
+    AccountingInfo, AddrInfo, AddrProperty, ApiError, CaptureRequest, ChangeRequest, DropInfo, EtherstubInfo,
+    FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo,
+    LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PoolsInfo, ProgramReport,
+    Property, ProtocolCounters, ProtocolProperty, RouteInfo, SocketPage, StatusInfo, StepInfo, TraceReport,
     TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, WireInfo, WireStats,
 };
 
@@ -105,6 +105,8 @@ pub trait Api: Send + Sync {
     fn trace(&self, wanted: &TraceRequest) -> Result<TraceReport, ApiError>;
     /// What steps cost, of everything that passes within so many seconds.
     fn steps(&self, seconds: u32) -> Result<Vec<StepInfo>, ApiError>;
+    /// Accounting of links and flows to a file.
+    fn accounting(&self) -> Result<AccountingInfo, ApiError>;
     /// Frames that ended, by station and reason, since the daemon's start.
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError>;
     /// What the host offers, and what links and VNICs got of it.

@@ -9,7 +9,7 @@ use firelane_model::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{FilterChange, NatChange, PoolChange};
+use crate::{AccountingChange, FilterChange, NatChange, PoolChange};
 
 /// One change of the configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,6 +62,8 @@ pub enum Change {
     CreateAddr(AddrObjName, Address),
     /// Removes an address.
     DeleteAddr(AddrObjName),
+    /// Changes accounting to a file.
+    SetAccounting(AccountingChange),
     /// Takes an interface with its addresses from what is kept into what is in force.
     EnableIf(LinkName),
     /// Takes an interface out of what is in force.

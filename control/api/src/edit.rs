@@ -55,6 +55,7 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
             let removed = model.netstacks.values_mut().find_map(|it| it.addresses.remove(name));
             removed.ok_or_else(|| ApiError::new(Status::NoAddrObj, "addrobj", name, ""))?;
         }
+        Change::SetAccounting(change) => change.follow(&mut model.daemon.accounting),
         Change::MarkAddr(name, up) => enabling::mark(model, name, *up)?,
         // What is kept of them is asked for, too (`enabling::enabled`).
         Change::EnableIf(_) | Change::DisableIf(_) | Change::EnableAddr(_) | Change::DisableAddr(_) => {

@@ -19,6 +19,7 @@
 //! `openapi.json` beside this crate's manifest is the interface as OpenAPI 3.1, compared in a test.
 #![forbid(unsafe_code)]
 
+mod accounting;
 mod addr_props;
 mod api;
 mod capture;
@@ -55,6 +56,9 @@ mod view;
 mod ways;
 mod wires;
 
+pub use accounting::{
+    AccountingChange, AccountingInfo, ChangeAccounting, NetRecord, NetRecords, RECORD_SECONDS,
+};
 pub use addr_props::AddrProperty;
 pub use api::{Api, Which};
 pub use capture::{CaptureOf, CaptureRequest};

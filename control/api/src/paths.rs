@@ -45,6 +45,8 @@ pub const WIRE_STATS: &str = "/v1/stats/wires";
 pub const LINK_HISTORY: &str = "/v1/history/links";
 /// What flows have carried over time.
 pub const FLOW_HISTORY: &str = "/v1/history/flows";
+/// Accounting of links and flows to a file.
+pub const ACCOUNTING: &str = "/v1/accounting";
 /// Frames that ended, by station and reason.
 pub const DROPS: &str = "/v1/drops";
 /// What the host offers, and what links and VNICs got of it.

@@ -10,12 +10,13 @@ use firelane_model::{AddrObjName, LinkName, Model, automatic_mac};
 use firelane_units::MacAddr;
 
 use crate::{
-    AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest, DeviceInfo, DropInfo,
-    EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo,
-    LeaseAction, Leased, LinkInfo, LinkState, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo,
-    PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo,
-    Snapshot, SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage,
-    UsageOf, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, leased_object,
+    AccountingInfo, AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, ChangeRequest,
+    DeviceInfo, DropInfo, EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo,
+    IfInfo, IptunInfo, LeaseAction, Leased, LinkInfo, LinkState, LinkStats, NatInfo, NatSession,
+    NeighbourInfo, NetstackInfo, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters,
+    ProtocolProperty, RouteInfo, Snapshot, SocketInfo, SocketPage, Status, StatusInfo, StepInfo, Store,
+    TraceReport, TraceRequest, Usage, UsageOf, UsageRequest, UsageSample, VnicInfo, Which, WireInfo,
+    WireStats, leased_object,
 };
 
 /// Plans from the second model to the first; `control/plan` wrapped by whoever may see it.
@@ -358,6 +359,11 @@ impl Api for Stub {
 
     fn steps(&self, _: u32) -> Result<Vec<StepInfo>, ApiError> {
         Ok(self.steps.clone())
+    }
+
+    fn accounting(&self) -> Result<AccountingInfo, ApiError> {
+        let accounting = self.lock().active.daemon.accounting.clone();
+        Ok(AccountingInfo { accounting, fault: None })
     }
 
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {

@@ -10,14 +10,17 @@ use std::time::{Duration, Instant};
 
 use firelane::{Engine, IpTables};
 use firelane_api::{
-    AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, Change, ChangeRequest, DropInfo,
-    EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo, GroupInfo, IfInfo, IptunInfo,
-    LeaseAction, LinkInfo, LinkStats, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PlanStep,
-    PoolsInfo, ProgramReport, Property, ProtocolCounters, ProtocolProperty, RouteInfo, Snapshot, SocketPage,
-    Status, StatusInfo, StepInfo, Store, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample,
-    VnicInfo, Which, WireInfo, WireStats, forget_ended, leased_object,
+    AccountingInfo, AddrInfo, AddrProperty, AddressState, Api, ApiError, CaptureRequest, Change,
+    ChangeRequest, DropInfo, EtherstubInfo, Facts, FilterInfo, Finding, FlowInfo, FlowStats, FpmInfo,
+    GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, NatInfo, NatSession, NeighbourInfo,
+    NetstackInfo, PlanReply, PlanStep, PoolsInfo, ProgramReport, Property, ProtocolCounters,
+    ProtocolProperty, RouteInfo, Snapshot, SocketPage, Status, StatusInfo, StepInfo, Store, TraceReport,
+    TraceRequest, Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, forget_ended,
+    leased_object,
 };
-use firelane_model::{Cpus, Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules};
+use firelane_model::{
+    Accounting, Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules,
+};
 use firelane_plan::{Action, Effect, Step, apply_to_model, plan};
 use firelane_shm::control::{ADDRESSES_MAX, Interface};
 use firelane_units::{IpPrefix, NetstackId};
@@ -62,6 +65,8 @@ struct Inner {
     failed: Vec<(Step, ApiError)>,
     /// What is wrong with the history.
     history_fault: Option<String>,
+    /// Why no records are written although they should be.
+    accounting_fault: Option<String>,
 }
 
 /// What a host is made of.
@@ -80,12 +85,14 @@ impl Host {
         let Parts { instance, lanes_given, works, state, early } = parts;
         // Lanes run already.
         // As many lanes as are wanted run; on which CPUs is the first thing that is carried out.
-        let daemon = Daemon { cpus: Cpus::default(), ..wanted.daemon.clone() };
+        let lanes = wanted.daemon.lanes;
+        let daemon = Daemon { lanes, ..Daemon::default() };
         let active = Model { daemon, ..Model::default() };
         let store = Store { active, persistent: wanted.clone() };
         let addresses = Addresses::default();
-        let (failed, history_fault) = (Vec::new(), None);
-        let mut inner = Inner { store, works, state, addresses, early, failed, history_fault };
+        let (failed, history_fault, accounting_fault) = (Vec::new(), None, None);
+        let mut inner =
+            Inner { store, works, state, addresses, early, failed, history_fault, accounting_fault };
         inner.begin(wanted);
         inner.await_addresses();
         let (programs, history) = (Mutex::default(), Mutex::default());
@@ -114,6 +121,17 @@ impl Host {
     pub(crate) fn totals(&self) -> Totals {
         let inner = self.lock();
         stats::totals(&inner.works, &inner.store.active)
+    }
+
+    /// Lets `write` follow what is wanted of accounting, and notes what is wrong with it.
+    pub(crate) fn account(&self, write: impl FnOnce(&Accounting) -> Result<(), String>) {
+        let wanted = self.lock().store.active.daemon.accounting.clone();
+        let fault = write(&wanted).err();
+        let mut inner = self.lock();
+        if let Some(fault) = fault.as_ref().filter(|fault| inner.accounting_fault.as_ref() != Some(*fault)) {
+            tracing::error!("{fault}");
+        }
+        inner.accounting_fault = fault;
     }
 
     fn history(&self) -> MutexGuard<'_, Option<History>> {
@@ -357,6 +375,7 @@ impl Inner {
         problems.extend(self.addresses.duplicates());
         problems.extend(self.works.kernel.fault().map(str::to_owned));
         problems.extend(self.history_fault.clone());
+        problems.extend(self.accounting_fault.clone());
         let running = self.works.engine.lanes();
         if lanes_alive < running {
             let lost = running - lanes_alive;
@@ -697,6 +716,12 @@ impl Api for Host {
     fn steps(&self, seconds: u32) -> Result<Vec<StepInfo>, ApiError> {
         let engine = self.lock().works.engine.clone();
         trace::steps(&engine, Duration::from_secs(seconds.into()))
+    }
+
+    fn accounting(&self) -> Result<AccountingInfo, ApiError> {
+        let inner = self.lock();
+        let accounting = inner.store.active.daemon.accounting.clone();
+        Ok(AccountingInfo { accounting, fault: inner.accounting_fault.clone() })
     }
 
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {

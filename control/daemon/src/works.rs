@@ -22,6 +22,7 @@ use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority
 use crate::dhcp::{Clients, Place};
 use crate::filter;
 use crate::fpm::Fpms;
+use crate::history::accounting;
 use crate::kernel::{Device, Kernel, Wanted};
 use crate::mac::Macs;
 use crate::memif;
@@ -103,8 +104,13 @@ impl Works {
     pub(crate) fn carry_out(&mut self, step: &Step, present: &Model) -> Done {
         match &step.action {
             // Lanes are made at the start; status says what the next one changes. Where they run changes now.
-            Action::SetDaemon(_, to) => {
-                self.engine.set_cpus(&to.cpus.numbers().collect::<Vec<_>>()).map_err(refused)
+            Action::SetDaemon(from, to) => {
+                // Its writer follows by itself.
+                accounting::check(&to.accounting)?;
+                match from.cpus == to.cpus {
+                    true => Ok(()),
+                    false => self.engine.set_cpus(&to.cpus.numbers().collect::<Vec<_>>()).map_err(refused),
+                }
             }
             Action::CreateNetstack(name, tunables) => self.create_netstack(name, tunables),
             Action::SetTunables(name, _, tunables) => self.set_tunables(name, tunables),

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Cpus;
 use crate::limits::LANES_MAX;
 use crate::value::{TextValue, serde_as_text};
+use crate::{Accounting, Cpus};
 
 /// How many lanes run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,6 +55,9 @@ pub struct Daemon {
     #[serde(default, skip_serializing_if = "Cpus::is_empty")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "0,2-3"))]
     pub cpus: Cpus,
+    /// Of what records are written to a file.
+    #[serde(default, skip_serializing_if = "Accounting::is_default")]
+    pub accounting: Accounting,
 }
 
 fn is_auto(lanes: &Lanes) -> bool {

@@ -12,6 +12,7 @@
 //! The crate does no I/O and knows nothing about lanes, frames or sockets.
 #![forbid(unsafe_code)]
 
+mod accounting;
 mod address;
 mod cpus;
 mod daemon;
@@ -47,6 +48,7 @@ mod value;
 mod vnic;
 mod wire;
 
+pub use accounting::{Accounting, Tracked};
 pub use address::{Addrconf, Address, StaticAddress};
 pub use cpus::Cpus;
 pub use daemon::{Daemon, Lanes};

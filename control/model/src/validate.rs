@@ -30,6 +30,7 @@ impl Model {
         self.check_flows(&mut faults);
         self.check_services(&mut faults);
         faults.0.extend(crate::promise::faults(self));
+        faults.0.extend(self.daemon.accounting.fault());
         faults.0
     }
 

@@ -4,9 +4,9 @@ use core::fmt;
 use std::collections::BTreeSet;
 
 use firelane_model::{
-    AccountName, AddrObjName, Address, Daemon, Etherstub, Filter, Flow, FlowName, Fpm, Interface, Iptun,
-    Link, LinkKind, LinkName, Memif, Netstack, NetstackName, Nic, NicDriver, Programs, Prop, ReversePath,
-    Route, Service, ServiceName, Switch, Tunables, Vnic, VnicUser, Wire, WireSide, spell_rate,
+    AccountName, Accounting, AddrObjName, Address, Daemon, Etherstub, Filter, Flow, FlowName, Fpm, Interface,
+    Iptun, Link, LinkKind, LinkName, Memif, Netstack, NetstackName, Nic, NicDriver, Programs, Prop,
+    ReversePath, Route, Service, ServiceName, Switch, Tunables, Vnic, VnicUser, Wire, WireSide, spell_rate,
 };
 use firelane_units::{BitRate, Mtu};
 
@@ -197,6 +197,7 @@ impl Step {
                 let list = [
                     change("lanes", &from.lanes, &to.lanes),
                     change("cpus", &shown(&from.cpus), &shown(&to.cpus)),
+                    change("accounting", &accounted(&from.accounting), &accounted(&to.accounting)),
                 ];
                 write!(f, "set daemon{}", Changes(&list))
             }
@@ -376,6 +377,12 @@ fn tunnel(vnic: &Vnic) -> String {
 
 fn rate(rate: Option<BitRate>) -> String {
     rate.map_or_else(|| "--".to_owned(), spell_rate)
+}
+
+/// Of what records go where.
+fn accounted(it: &Accounting) -> String {
+    let state = if it.active { "active" } else { "inactive" };
+    format!("{state},{},{}", it.net.word(), it.file.as_deref().unwrap_or("no file"))
 }
 
 fn listed(names: &BTreeSet<AccountName>) -> String {

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use firelane_api::{
-    AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeFilter, ChangeNat,
-    ChangePools, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateIptun, CreateVnic, CreateWire,
-    DropInfo, EnableIf, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats, Flushed, FpmInfo, GroupInfo,
-    IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyAddr, ModifyIptun, ModifyVnic,
-    ModifyWire, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply, PoolsInfo, ProgramReport,
-    PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink, RouteInfo, SetProps, SocketPage,
-    Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest, Usage, UsageRequest, UsageSample,
-    VnicInfo, Which, WireInfo, WireStats, paths,
+    AccountingInfo, AddFlow, AddrInfo, AddrProperty, Api, ApiError, CaptureRequest, Change, ChangeAccounting,
+    ChangeFilter, ChangeNat, ChangePools, ChangeRequest, CreateAddr, CreateEtherstub, CreateIf, CreateIptun,
+    CreateVnic, CreateWire, DropInfo, EnableIf, EtherstubInfo, FilterInfo, Finding, FlowInfo, FlowStats,
+    Flushed, FpmInfo, GroupInfo, IfInfo, IptunInfo, LeaseAction, LinkInfo, LinkStats, Method, ModifyAddr,
+    ModifyIptun, ModifyVnic, ModifyWire, NatInfo, NatSession, NeighbourInfo, NetstackInfo, PlanReply,
+    PoolsInfo, ProgramReport, PropChange, Property, ProtocolCounters, ProtocolProperty, RenameLink,
+    RouteInfo, SetProps, SocketPage, Status, StatusInfo, StepInfo, TellClient, TraceReport, TraceRequest,
+    Usage, UsageRequest, UsageSample, VnicInfo, Which, WireInfo, WireStats, paths,
 };
 use firelane_model::{AddrObjName, LinkName, MODEL_TEXT_MAX, Model, NetstackName, WireSide};
 use serde::Serialize;
@@ -280,6 +280,10 @@ impl Client {
                 self.create(paths::IFS, &CreateIf { name, netstack, temporary })
             }
             Change::DeleteIf(name) => delete(paths::IFS, &name),
+            Change::SetIfProps(name, changes) => {
+                let target = format!("{}/{name}/{}", paths::IFS, paths::PROPS);
+                self.send(Method::Patch, &target, &props(&changes, temporary))
+            }
             Change::CreateAddr(name, address) => {
                 self.create(paths::ADDRS, &CreateAddr { name, address, temporary })
             }
@@ -369,15 +373,13 @@ impl Api for Client {
             Change::SetNetstackProps(name, changes) => {
                 set(format!("{}/{name}/{}", paths::NETSTACKS, paths::PROPS), &changes)
             }
-            Change::SetIfProps(name, changes) => {
-                set(format!("{}/{name}/{}", paths::IFS, paths::PROPS), &changes)
-            }
             Change::SetAddrProps(name, changes) => set(format!("{}/{name}", paths::ADDR_PROPS), &changes),
             rules @ (Change::ChangeFilter(..) | Change::ChangePools(..) | Change::ChangeNat(..)) => {
                 self.change_filter(rules, temporary)
             }
             ip @ (Change::CreateIf(..)
             | Change::DeleteIf(_)
+            | Change::SetIfProps(..)
             | Change::EnableIf(_)
             | Change::DisableIf(_)
             | Change::CreateAddr(..)
@@ -385,6 +387,9 @@ impl Api for Client {
             | Change::EnableAddr(_)
             | Change::DisableAddr(_)
             | Change::MarkAddr(..)) => self.change_ip(ip, temporary),
+            Change::SetAccounting(change) => {
+                self.send(Method::Patch, paths::ACCOUNTING, &ChangeAccounting { change, temporary })
+            }
         }?;
         Ok(())
     }
@@ -532,6 +537,10 @@ impl Api for Client {
 
     fn steps(&self, seconds: u32) -> Result<Vec<StepInfo>, ApiError> {
         self.get(&format!("{}?seconds={seconds}", paths::STEPS), Which::Active)
+    }
+
+    fn accounting(&self) -> Result<AccountingInfo, ApiError> {
+        self.get(paths::ACCOUNTING, Which::Active)
     }
 
     fn drops(&self) -> Result<Vec<DropInfo>, ApiError> {

@@ -8,6 +8,7 @@
 //! clap's and exit 2 on bad input.
 #![forbid(unsafe_code)]
 
+mod acctadm;
 mod capture;
 mod client;
 mod common;
@@ -45,7 +46,8 @@ use session::Failure;
 type Command = fn(&mut Session<'_>, &[String]) -> Result<(), Failure>;
 
 /// The Solaris commands by name.
-const COMMANDS: [(&str, Command); 11] = [
+const COMMANDS: [(&str, Command); 12] = [
+    ("acctadm", acctadm::run),
     ("dladm", dladm::run),
     ("flowadm", flowadm::run),
     ("ipadm", ipadm::run),
@@ -108,7 +110,9 @@ pub fn run(session: &mut Session<'_>, words: &[String]) -> u8 {
         },
     };
     let result = command(session, rest);
-    let code = session.report(name, result, 1);
+    // The original tells misuse apart.
+    let failed = if name == "acctadm" && matches!(result, Err(Failure::Text(_))) { EXIT_USAGE } else { 1 };
+    let code = session.report(name, result, failed);
     // A reader that went away (`| head`) is no failure of the command.
     let _ = session.out.flush();
     code

@@ -98,6 +98,8 @@ enum Verb {
     Demo(crate::demo::Options),
     /// Start a netstack with echo, discard, chargen and sink to try things on
     Lab(crate::lab::Options),
+    /// Write records of what links and flows carry to a file
+    Acctadm(Words),
     /// Administer links, VNICs, etherstubs and wires
     Dladm(Words),
     /// Administer flows
@@ -197,6 +199,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: impl Iterator<Item = OsStrin
         Verb::Flowstat(it) => crate::stat::flowstat::run(session, &it.words).map_err(Refused::from),
         Verb::Ipf(it) => crate::ipf::run(session, &it.words).map_err(Refused::from),
         Verb::Ipfstat(it) => crate::ipf::stat::run(session, &it.words).map_err(Refused::from),
+        Verb::Acctadm(it) => crate::acctadm::run(session, &it.words).map_err(Refused::from),
         Verb::Ipnat(it) => crate::ipf::nat::run(session, &it.words).map_err(Refused::from),
         Verb::Ippool(it) => crate::ipf::pool::run(session, &it.words).map_err(Refused::from),
         Verb::Netstat(it) => crate::view::netstat::run(session, &it.words).map_err(Refused::from),

@@ -1,14 +1,15 @@
 //! `show-usage` of `dladm` and `flowadm`, `-h` of `dlstat` and `flowstat`: what links and flows have carried over time.
 //!
-//! Called by those four, which differ in their names only. The daemon keeps the history itself, so the original's log
-//! file (`-f`) has no part in it, which is said. Times are UTC and written MM/DD/YYYY,hh:mm:ss, as `dladm` of the
+//! Called by those four, which differ in their names only. The daemon keeps the history itself; with `-f` records are read that
+//! `acctadm` let it write into a file, and the daemon is not asked. Times are UTC and written MM/DD/YYYY,hh:mm:ss, as `dladm` of the
 //! original documents them.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
-use firelane_api::{Status, Traffic, Usage, UsageOf, UsageRequest, UsageSample};
+use firelane_api::{NetRecords, Status, Traffic, Usage, UsageOf, UsageRequest, UsageSample};
 
-use crate::common::Call;
+use crate::common::{Call, read_text};
 use crate::getopt::{Opt, flag, value};
 use crate::ofmt::{Column, Style, Table, col};
 use crate::session::{Failure, Session, die};
@@ -57,10 +58,14 @@ const PIECES: [Column; 6] = [
 ];
 
 const DAY: u64 = 24 * 3600;
+/// The longest file of records that is read: a busy link's of some years.
+const RECORDS_MAX: usize = 1 << 30;
 
 /// What is asked for, as options and operand say.
 struct Asked<'a> {
     program: &'static str,
+    /// What `acctadm` has written, in place of the daemon's history.
+    records: Option<NetRecords>,
     request: UsageRequest,
     name: Option<&'a str>,
     call: &'a Call<'a>,
@@ -91,9 +96,6 @@ fn show(
     call: &Call<'_>,
 ) -> Result<(), Failure> {
     let (args, name) = (&call.args, call.optional_operand()?);
-    if args.value('f').is_some() {
-        session.warn(program, "-f is not used: the daemon keeps the history");
-    }
     if args.has('p') && !args.has('F') {
         return Err(die("-p requires -F"));
     }
@@ -106,7 +108,8 @@ fn show(
         return Err(die("invalid time range (-e: a time after that of -s)"));
     }
     let request = UsageRequest { from, until, all: args.has('a'), days: args.has('d'), of };
-    let asked = Asked { program, request, name, call };
+    let records = args.value('f').map(read).transpose()?;
+    let asked = Asked { program, records, request, name, call };
     match (args.has('d'), args.has('F'), name) {
         (true, _, _) => dates(session, &asked),
         (_, true, _) => plot(session, &asked),
@@ -115,9 +118,21 @@ fn show(
     }
 }
 
+/// The records of a file, of which what is written just now may be cut off.
+fn read(file: &str) -> Result<NetRecords, Failure> {
+    let text = read_text(Path::new(file), RECORDS_MAX).map_err(die)?;
+    if text.len() > RECORDS_MAX {
+        return Err(die(format!("{file}: more than {RECORDS_MAX} bytes")));
+    }
+    NetRecords::read(&text).map_err(|line| die(format!("{file}:{line}: no record of acctadm's")))
+}
+
 /// What the request is about, those of the operand's name only if there is one.
 fn usages(session: &Session<'_>, asked: &Asked<'_>) -> Result<Vec<Usage>, Failure> {
-    let mut usages = session.api.usage(&asked.request)?;
+    let mut usages = match &asked.records {
+        Some(records) => records.usage(&asked.request),
+        None => session.api.usage(&asked.request)?,
+    };
     if let Some(name) = asked.name {
         usages.retain(|usage| usage.name == name);
     }
@@ -125,7 +140,11 @@ fn usages(session: &Session<'_>, asked: &Asked<'_>) -> Result<Vec<Usage>, Failur
 }
 
 fn samples(session: &Session<'_>, asked: &Asked<'_>, name: &str) -> Result<Vec<UsageSample>, Failure> {
-    session.api.usage_samples(name, &asked.request).map_err(|error| match (error.status, asked.request.of) {
+    let samples = match &asked.records {
+        Some(records) => records.samples(name, &asked.request).ok_or_else(|| Status::NotFound.into()),
+        None => session.api.usage_samples(name, &asked.request),
+    };
+    samples.map_err(|error| match (error.status, asked.request.of) {
         (Status::NotFound, UsageOf::Links) => die(format!("invalid link: '{name}'")),
         (Status::NotFound, UsageOf::Flows) => die(format!("invalid flow: '{name}'")),
         _ => error.into(),

@@ -517,7 +517,7 @@ fn the_pages_show_every_usage() {
         }
     }
     let pages_of =
-        [("dlstat", &["dlstat", "flowstat"][..]), ("ipf", &["ipf", "ipfstat"]), ("ipnat", &["ipnat"])];
+        [("dlstat", &["dlstat", "flowstat"][..]), ("ipf", &["ipf", "ipfstat"]), ("ipnat", &["ipnat"]), ("ippool", &["ippool"]), ("acctadm", &["acctadm"])];
     for (page, commands) in pages_of {
         let text = std::fs::read_to_string(pages.join(format!("{page}.8.md"))).unwrap();
         for command in commands {
@@ -532,7 +532,7 @@ fn the_pages_show_every_usage() {
 
 /// Words that get far into a command, and words that do not.
 fn word() -> impl Strategy<Value = String> {
-    let known = "ipnat -C -f -l -s -v -F dladm flowadm ipadm dlstat flowstat netstat connstat ipf ipfstat -h -io -Fa -z show-prop set-prop reset-prop ttl=9 ipv4 tcp -f inet -F -c -e 1 show-link show-phys show-ether show-aggr -m -H show-vnic create-wire modify-wire show-wire delete-wire delay=1ms -d forth wire0 create-vnic delete-vnic set-linkprop show-linkprop \
+    let known = "acctadm net -x -D -e basic extended ippool -m 13 -A -R ipnat -C -f -l -s -v -F dladm flowadm ipadm dlstat flowstat netstat connstat ipf ipfstat -h -io -Fa -z show-prop set-prop reset-prop ttl=9 ipv4 tcp -f inet -F -c -e 1 show-link show-phys show-ether show-aggr -m -H show-vnic create-wire modify-wire show-wire delete-wire delay=1ms -d forth wire0 create-vnic delete-vnic set-linkprop show-linkprop \
                  create-etherstub show-etherstub add-flow remove-flow show-flow set-flowprop show-flowprop create-if \
                  create-addr delete-addr show-addr show-if check plan status drops -l -p -o -P -t -j -s -i -a -c -m -v \
                  -T -A -r -u -N -R static all web0 bob0 vswitch1 iperf web0/v4 1 x= =x , transport=tcp local_port=1 \

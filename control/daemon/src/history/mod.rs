@@ -5,6 +5,7 @@
 //! lane and no lock of the host is touched. Called by `daemon.rs`, which starts and ends it, and by `host.rs` for
 //! those who ask.
 
+pub(crate) mod accounting;
 mod recorder;
 mod store;
 
@@ -17,6 +18,7 @@ use std::time::{Duration, SystemTime};
 use firelane_api::{ApiError, Status, Traffic, Usage, UsageOf, UsageRequest, UsageSample};
 
 use crate::host::Host;
+use accounting::Writer;
 use recorder::Recorder;
 use store::Store;
 
@@ -55,7 +57,8 @@ impl History {
         let recorder = Arc::new(Mutex::new(recorder));
         let (stop, stopped) = mpsc::channel();
         let (watched, kept) = (Arc::downgrade(host), Arc::clone(&recorder));
-        let run = move || while watch(&watched, &kept, &stopped) {};
+        let mut writer = Writer::default();
+        let run = move || while watch(&watched, &kept, &mut writer, &stopped) {};
         let thread = std::thread::Builder::new().name("history".to_owned()).spawn(run);
         let thread = thread.map_err(|error| named(error.to_string()))?;
         Ok(Self { recorder, stop: Some(stop), thread: Some(thread) })
@@ -84,13 +87,22 @@ impl Drop for History {
 }
 
 /// Waits for the next second and records what it brought; false when it is over.
-fn watch(host: &Weak<Host>, recorder: &Mutex<Recorder>, stopped: &mpsc::Receiver<()>) -> bool {
+fn watch(
+    host: &Weak<Host>,
+    recorder: &Mutex<Recorder>,
+    writer: &mut Writer,
+    stopped: &mpsc::Receiver<()>,
+) -> bool {
     let into = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().subsec_nanos();
     let rest = Duration::from_secs(1).saturating_sub(Duration::from_nanos(into.into()));
     let is_over = stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout);
     if let Some(host) = host.upgrade() {
         // What the second that has just ended brought.
         let totals = host.totals();
+        host.account(|wanted| match is_over {
+            true => writer.end(now(), &totals),
+            false => writer.follow(wanted, now(), &totals),
+        });
         lock(recorder).record(now().saturating_sub(1), totals);
     }
     if is_over {

@@ -273,7 +273,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         names: &["show-usage"],
-        usage: "show-usage       [-a] [-d | -F <format> [-p <plotfile>]] [-s <time>] [-e <time>] [-j] [<link>]",
+        usage: "show-usage       [-a] [-f <file>] [-d | -F <format> [-p <plotfile>]] [-s <time>] [-e <time>] [-j] [<link>]",
         options: usage::SHOW_USAGE,
         run: |session, call| usage::links(session, PROGRAM, call),
     },

@@ -77,7 +77,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         names: &["show-usage"],
-        usage: "show-usage     [-a] [-d | -F <format> [-p <plotfile>]] [-s <time>] [-e <time>] [-j] [<flow>]",
+        usage: "show-usage     [-a] [-f <file>] [-d | -F <format> [-p <plotfile>]] [-s <time>] [-e <time>] [-j] [<flow>]",
         options: usage::SHOW_USAGE,
         run: |session, call| usage::flows(session, PROGRAM, call),
     },

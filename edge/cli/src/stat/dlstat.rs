@@ -21,7 +21,7 @@ const USAGE: &str = "dlstat [-r | -t] [-i interval] [link]\n\
                      \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
                      \x20      dlstat show-aggr [-r | -t] [-i interval] [-p] [-o field[,...]]\n\
                      \x20             [-u R|K|M|G|T|P] [-j] [link]\n\
-                     \x20      dlstat show-link -h [-a] [-d] [-F format] [-s time] [-e time] [-j]\n\
+                     \x20      dlstat show-link -h [-a] [-d] [-f file] [-F format] [-s time] [-e time] [-j]\n\
                      \x20             [link]";
 
 const TOTAL: &[Column] = &[

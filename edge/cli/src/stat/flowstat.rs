@@ -11,7 +11,7 @@ const PROGRAM: &str = "flowstat";
 const USAGE: &str = "flowstat [-r | -t] [-i interval] [-l link] [flow]\n\
                      \x20      flowstat [-A] [-i interval] [-p] [-o field[,...]]\n\
                      \x20               [-u R|K|M|G|T|P] [-j] [-l link] [flow]\n\
-                     \x20      flowstat -h [-a] [-d] [-F format] [-s time] [-e time] [-j] [flow]";
+                     \x20      flowstat -h [-a] [-d] [-f file] [-F format] [-s time] [-e time] [-j] [flow]";
 
 const FLOW: &[Column] = &[
     col("FLOW", 15),

@@ -1,0 +1,265 @@
+//! Accounting to a file: what it is, how `acctadm` changes it, and a record.
+
+use firelane_model::{Accounting, Tracked};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::dispatch::{Call, body};
+use crate::error::Problem;
+use crate::handlers::{Reply, change};
+use crate::{Api, Change, Traffic, Usage, UsageOf, UsageRequest, UsageSample};
+
+/// What of accounting changes; what is absent stays.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AccountingChange {
+    /// Of what records are written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub net: Option<Tracked>,
+    /// The file to which they are added; an empty text is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Whether any are written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<bool>,
+}
+
+/// Body: changes accounting.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeAccounting {
+    /// What changes.
+    pub change: AccountingChange,
+    /// Whether it is as before after the next start.
+    #[serde(default)]
+    pub temporary: bool,
+}
+
+impl AccountingChange {
+    pub(crate) fn follow(&self, accounting: &mut Accounting) {
+        accounting.net = self.net.unwrap_or(accounting.net);
+        accounting.active = self.active.unwrap_or(accounting.active);
+        if let Some(file) = &self.file {
+            accounting.file = Some(file.clone()).filter(|file| !file.is_empty());
+        }
+    }
+}
+
+/// Accounting as it is.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct AccountingInfo {
+    /// What is wanted.
+    #[serde(flatten)]
+    pub accounting: Accounting,
+    /// Why no records are written although they should be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+/// How often records are written, in seconds, as in the original.
+pub const RECORD_SECONDS: u64 = 20;
+
+/// A record: a line of the file, in JSON. The names are those of the original's items where it has them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NetRecord {
+    /// `link` or `flow`.
+    pub net: String,
+    /// Whose.
+    pub name: String,
+    /// A flow's link.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub devname: String,
+    /// The end of the time that it is of, in seconds since 1970.
+    pub curtime: u64,
+    /// How long that was.
+    pub seconds: u64,
+    /// Bytes in.
+    pub ibytes: u64,
+    /// Bytes out.
+    pub obytes: u64,
+    /// Packets in.
+    pub ipkts: u64,
+    /// Packets out.
+    pub opkts: u64,
+    /// Packets in that were dropped.
+    pub ierrpkts: u64,
+    /// Packets out that were dropped.
+    pub oerrpkts: u64,
+    /// Bytes that came in no packet.
+    #[serde(default)]
+    pub rfused: u64,
+    /// Bytes that went in no packet.
+    #[serde(default)]
+    pub ofused: u64,
+}
+
+impl NetRecord {
+    /// What somebody carried in the `seconds` up to `curtime`.
+    pub fn new(of: UsageOf, name: &str, devname: &str, curtime: u64, seconds: u64, it: Traffic) -> Self {
+        let net = match of {
+            UsageOf::Links => "link",
+            UsageOf::Flows => "flow",
+        };
+        Self {
+            net: net.to_owned(),
+            name: name.to_owned(),
+            devname: devname.to_owned(),
+            curtime,
+            seconds,
+            ibytes: it.rbytes,
+            obytes: it.obytes,
+            ipkts: it.ipackets,
+            opkts: it.opackets,
+            ierrpkts: it.ierrors,
+            oerrpkts: it.oerrors,
+            rfused: it.rfused,
+            ofused: it.ofused,
+        }
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic {
+            ipackets: self.ipkts,
+            rbytes: self.ibytes,
+            ierrors: self.ierrpkts,
+            opackets: self.opkts,
+            obytes: self.obytes,
+            oerrors: self.oerrpkts,
+            rfused: self.rfused,
+            ofused: self.ofused,
+        }
+    }
+}
+
+/// The records of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NetRecords(Vec<NetRecord>);
+
+impl NetRecords {
+    /// Reads a file's text; the last line may be cut off. Errs with the number of the first line that is no record.
+    pub fn read(text: &str) -> Result<Self, usize> {
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let record = |(line, text): (usize, &str)| serde_json::from_str(text).map_err(|_| line);
+        let records = (1..).zip(whole.lines()).map(record).collect::<Result<_, _>>()?;
+        if whole.is_empty() && !text.is_empty() { Err(1) } else { Ok(Self(records)) }
+    }
+
+    /// What was asked for, in the order of the file.
+    fn asked<'a>(&'a self, request: &'a UsageRequest) -> impl Iterator<Item = &'a NetRecord> {
+        let net = if request.of == UsageOf::Links { "link" } else { "flow" };
+        let is_in_time = move |it: &&NetRecord| {
+            it.curtime > request.from && request.until.is_none_or(|until| it.curtime <= until)
+        };
+        self.0.iter().filter(move |it| it.net == net).filter(is_in_time)
+    }
+
+    /// What everybody carried, sorted by names; in how many seconds of which there are records.
+    pub fn usage(&self, request: &UsageRequest) -> Vec<Usage> {
+        const DAY: u64 = 24 * 3600;
+        let mut usages: Vec<Usage> = Vec::new();
+        for it in self.asked(request) {
+            let place = usages.iter().position(|usage| usage.name == it.name && usage.link == it.devname);
+            let place = place.unwrap_or_else(|| {
+                usages.push(Usage {
+                    name: it.name.clone(),
+                    link: it.devname.clone(),
+                    deleted: false,
+                    seconds: 0,
+                    traffic: Traffic::default(),
+                    days: Vec::new(),
+                });
+                usages.len() - 1
+            });
+            let usage = &mut usages[place];
+            usage.seconds += it.seconds;
+            usage.traffic = usage.traffic.and(it.traffic());
+            let day = it.curtime.saturating_sub(1) / DAY;
+            if request.days && !usage.days.contains(&day) {
+                usage.days.push(day);
+            }
+        }
+        usages.sort_by(|a, b| (&a.name, &a.link).cmp(&(&b.name, &b.link)));
+        usages
+    }
+
+    /// What one carried, record by record; nothing if there is none of that name.
+    pub fn samples(&self, name: &str, request: &UsageRequest) -> Option<Vec<UsageSample>> {
+        let everything = UsageRequest { from: 0, until: None, ..*request };
+        self.asked(&everything).any(|it| it.name == name).then(|| {
+            let its = self.asked(request).filter(|it| it.name == name);
+            its.map(|it| UsageSample {
+                start: it.curtime.saturating_sub(it.seconds),
+                seconds: it.seconds,
+                traffic: it.traffic(),
+            })
+            .collect()
+        })
+    }
+}
+
+/// Accounting of links and flows to a file.
+#[utoipa::path(get, path = "/v1/accounting",
+    responses((status = 200, body = AccountingInfo), (status = "4XX", body = Problem)))]
+pub(crate) fn accounting(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    body(&api.accounting()?)
+}
+
+/// Changes it.
+#[utoipa::path(patch, path = "/v1/accounting", request_body = ChangeAccounting,
+    responses((status = 200), (status = "4XX", body = Problem)))]
+pub(crate) fn change_accounting(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: ChangeAccounting = call.json()?;
+    change(api, request.temporary, Change::SetAccounting(request.change))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(records: &[(UsageOf, &str, &str, u64)]) -> String {
+        let carried = |rbytes| Traffic { rbytes, ipackets: 1, ..Traffic::default() };
+        let line = |&(of, name, link, end): &(UsageOf, &str, &str, u64)| {
+            let record = NetRecord::new(of, name, link, end, 20, carried(end));
+            serde_json::to_string(&record).expect("a record is plain") + "\n"
+        };
+        records.iter().map(line).collect()
+    }
+
+    #[test]
+    fn records_are_summed_and_shown_one_by_one() {
+        use UsageOf::{Flows, Links};
+        let lines = [
+            (Links, "web0", "", 100),
+            (Flows, "http", "web0", 100),
+            (Links, "alice0", "", 120),
+            (Links, "web0", "", 90_000),
+        ];
+        let records = NetRecords::read(&(text(&lines) + "{\"net\":\"li")).unwrap();
+        let sums = |request: &UsageRequest| {
+            let usages = records.usage(request);
+            usages.into_iter().map(|it| (it.name, it.seconds, it.traffic.rbytes, it.days)).collect::<Vec<_>>()
+        };
+        let all = UsageRequest { days: true, ..UsageRequest::new(Links) };
+        assert_eq!(
+            sums(&all),
+            [("alice0".into(), 20, 120, vec![0]), ("web0".into(), 40, 90_100, vec![0, 1])]
+        );
+        let late = UsageRequest { from: 120, until: Some(90_000), ..UsageRequest::new(Links) };
+        assert_eq!(sums(&late), [("web0".into(), 20, 90_000, vec![])]);
+        assert_eq!(records.usage(&UsageRequest::new(Flows))[0].link, "web0");
+        let samples = records.samples("web0", &late).unwrap();
+        assert_eq!(samples.iter().map(|it| (it.start, it.seconds)).collect::<Vec<_>>(), [(89_980, 20)]);
+        assert_eq!(records.samples("http", &late), None, "a flow is no link");
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_refused_with_its_line() {
+        assert_eq!(NetRecords::read(""), Ok(NetRecords::default()));
+        assert_eq!(NetRecords::read("root:x:0:0\n"), Err(1));
+        assert_eq!(NetRecords::read("no line ends"), Err(1));
+        let good = text(&[(UsageOf::Links, "web0", "", 100)]);
+        assert_eq!(NetRecords::read(&(good.clone() + "{}\n" + &good)), Err(2));
+    }
+}

@@ -1,0 +1,222 @@
+//! Records of what links and flows carried, added to a file of the operator's (`acctadm`).
+//!
+//! Called by `mod.rs`' thread once a second, with what the history reads anyway. A record is a line in JSON; what carried nothing has
+//! none, so that an idle host writes nothing. The file is opened when the first record comes, and let go when accounting ends or
+//! goes elsewhere, so that whoever rotates logs may move it with `acctadm -x` and `-f`.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+
+use firelane_api::{ApiError, NetRecord, NetRecords, RECORD_SECONDS, Status, Traffic, UsageOf};
+use firelane_model::{Accounting, Tracked};
+
+use super::{Subject, Totals};
+use crate::text::plain;
+
+/// As much of a file as is looked at to see whose it is: longer than any record.
+const FIRST_LINE_MAX: u64 = 4096;
+
+/// The writer of records.
+#[derive(Debug, Default)]
+pub(crate) struct Writer {
+    /// What is followed, and the file if it is open.
+    wanted: Accounting,
+    file: Option<File>,
+    /// The counters at the last record, or when accounting began.
+    last: BTreeMap<Subject, Traffic>,
+    /// Those of the last second, for who is deleted between two records.
+    latest: BTreeMap<Subject, Traffic>,
+    /// What was carried since the last record by who was deleted since.
+    gone: Vec<(Subject, Traffic)>,
+    /// Up to when there are records.
+    since: u64,
+}
+
+impl Writer {
+    /// Follows `wanted`: writes what came by the end of the second `now` if it is time. Gives what is wrong with the file.
+    pub(crate) fn follow(&mut self, wanted: &Accounting, now: u64, totals: &Totals) -> Result<(), String> {
+        if *wanted != self.wanted {
+            let ended = if self.wanted.writes_to().is_some() { self.write(now, totals) } else { Ok(()) };
+            *self = Self { wanted: wanted.clone(), since: now, ..Self::default() };
+            self.last = totals.iter().cloned().collect();
+            self.latest = self.last.clone();
+            return ended;
+        }
+        self.note_gone(totals);
+        match wanted.writes_to() {
+            Some(_) if now.saturating_sub(self.since) >= RECORD_SECONDS => self.write(now, totals),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps what those carried that were there a second ago.
+    fn note_gone(&mut self, totals: &Totals) {
+        if self.wanted.writes_to().is_none() {
+            return;
+        }
+        let latest = totals.iter().cloned().collect();
+        let before = std::mem::replace(&mut self.latest, latest);
+        for (subject, total) in before.into_iter().filter(|(it, _)| !self.latest.contains_key(it)) {
+            let came = total.since(self.last.remove(&subject).unwrap_or_default());
+            self.gone.push((subject, came));
+        }
+    }
+
+    /// The host ends: what came since the last record is written.
+    pub(crate) fn end(&mut self, now: u64, totals: &Totals) -> Result<(), String> {
+        if self.wanted.writes_to().is_some() { self.write(now, totals) } else { Ok(()) }
+    }
+
+    fn write(&mut self, now: u64, totals: &Totals) -> Result<(), String> {
+        let Some(path) = self.wanted.writes_to().map(str::to_owned) else { return Ok(()) };
+        let seconds = now.saturating_sub(self.since);
+        let is_tracked = |of| of == UsageOf::Links || self.wanted.net == Tracked::Extended;
+        let mut lines = String::new();
+        let present = totals.iter().map(|(subject, total)| {
+            (subject, total.since(self.last.get(subject).copied().unwrap_or_default()))
+        });
+        let all = present.chain(self.gone.iter().map(|(subject, came)| (subject, *came)));
+        for (subject, came) in all.filter(|(subject, _)| is_tracked(subject.of)) {
+            if came == Traffic::default() || seconds == 0 {
+                continue;
+            }
+            let Subject { of, name, link } = subject;
+            let record = NetRecord::new(*of, name, link, now, seconds, came);
+            lines += &serde_json::to_string(&record).map_err(|error| format!("{path}: {error}"))?;
+            lines.push('\n');
+        }
+        if !lines.is_empty() {
+            let written = self.open(&path).and_then(|mut file| Ok(file.write_all(lines.as_bytes())?));
+            written.map_err(|error| {
+                self.file = None;
+                format!("{path}: {}; records wait", plain(&error))
+            })?;
+        }
+        (self.last, self.since) = (totals.iter().cloned().collect(), now);
+        self.gone.clear();
+        Ok(())
+    }
+
+    fn open(&mut self, path: &str) -> std::io::Result<&File> {
+        if self.file.is_none() {
+            self.file = Some(OpenOptions::new().append(true).create(true).open(path)?);
+        }
+        Ok(self.file.as_ref().expect("it was opened just now"))
+    }
+}
+
+/// Whether records may be added to the file that is wanted: it is new, empty, or has some.
+pub(crate) fn check(wanted: &Accounting) -> Result<(), ApiError> {
+    let Some(path) = wanted.writes_to() else { return Ok(()) };
+    let refused = |status, why: String| ApiError::new(status, "file", path, why);
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::PermissionDenied => refused(Status::Denied, String::new()),
+        _ => refused(Status::Io, plain(&error)),
+    };
+    let file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(refused(Status::BadArg, "no plain file".to_owned()));
+    }
+    let mut first = Vec::new();
+    file.take(FIRST_LINE_MAX).read_to_end(&mut first).map_err(failed)?;
+    let text = String::from_utf8_lossy(&first);
+    let line = text.split_inclusive('\n').next().unwrap_or_default();
+    match NetRecords::read(line) {
+        Ok(_) => Ok(()),
+        Err(_) => {
+            Err(refused(Status::BadArg, "it has something else than records of links and flows".to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::tests::Scratch;
+    use firelane_api::UsageRequest;
+
+    fn totals(rbytes: u64) -> Totals {
+        let traffic = Traffic { rbytes, ..Traffic::default() };
+        let link = Subject { of: UsageOf::Links, name: "web0".into(), link: String::new() };
+        let flow = Subject { of: UsageOf::Flows, name: "http".into(), link: "web0".into() };
+        vec![(link, traffic), (flow, traffic)]
+    }
+
+    fn wanted(folder: &Scratch, net: Tracked, active: bool) -> Accounting {
+        let file = folder.path().join("net.log").to_str().expect("a plain path").to_owned();
+        Accounting { active, file: Some(file), net }
+    }
+
+    fn carried(folder: &Scratch, of: UsageOf) -> Vec<(u64, u64)> {
+        let text = std::fs::read_to_string(folder.path().join("net.log")).unwrap_or_default();
+        let records = NetRecords::read(&text).expect("they are records");
+        let usages = records.usage(&UsageRequest::new(of));
+        usages.iter().map(|it| (it.seconds, it.traffic.rbytes)).collect()
+    }
+
+    #[test]
+    fn what_came_while_it_was_active_is_written_every_twenty_seconds_and_at_the_end() {
+        let folder = Scratch::new();
+        let mut writer = Writer::default();
+        let active = wanted(&folder, Tracked::Extended, true);
+        assert_eq!(writer.follow(&Accounting::default(), 100, &totals(500)), Ok(()));
+        for second in 101..150 {
+            assert_eq!(writer.follow(&active, second, &totals(500 + second)), Ok(()));
+        }
+        assert_eq!(carried(&folder, UsageOf::Links), [(40, 40)], "from 101 to 141");
+        assert_eq!(carried(&folder, UsageOf::Flows), [(40, 40)]);
+        let basic = wanted(&folder, Tracked::Basic, true);
+        assert_eq!(writer.follow(&basic, 150, &totals(700)), Ok(()));
+        assert_eq!(carried(&folder, UsageOf::Links), [(49, 99)], "what was left");
+        for second in 151..200 {
+            assert_eq!(writer.follow(&basic, second, &totals(1000)), Ok(()));
+        }
+        assert_eq!(
+            (carried(&folder, UsageOf::Links), carried(&folder, UsageOf::Flows)),
+            (vec![(69, 399)], vec![(49, 99)])
+        );
+        assert_eq!(writer.end(200, &totals(1100)), Ok(()));
+        assert_eq!(carried(&folder, UsageOf::Links), [(79, 499)]);
+        let off = wanted(&folder, Tracked::Basic, false);
+        assert_eq!(writer.follow(&off, 201, &totals(1100)), Ok(()));
+        assert_eq!(writer.follow(&off, 300, &totals(9000)), Ok(()));
+        assert_eq!(carried(&folder, UsageOf::Links), [(79, 499)], "nobody asks for it any more");
+    }
+
+    #[test]
+    fn what_was_deleted_between_two_records_is_in_the_next_one() {
+        let folder = Scratch::new();
+        let mut writer = Writer::default();
+        let active = wanted(&folder, Tracked::Basic, true);
+        assert_eq!(writer.follow(&active, 100, &totals(0)), Ok(()));
+        assert_eq!(writer.follow(&active, 101, &totals(30)), Ok(()));
+        assert_eq!(writer.follow(&active, 102, &Totals::new()), Ok(()));
+        // One of the same name begins anew.
+        assert_eq!(writer.follow(&active, 103, &totals(4)), Ok(()));
+        assert_eq!(writer.follow(&active, 120, &totals(4)), Ok(()));
+        assert_eq!(carried(&folder, UsageOf::Links).iter().map(|it| it.1).sum::<u64>(), 34);
+        assert_eq!(writer.follow(&active, 140, &totals(4)), Ok(()));
+        assert_eq!(carried(&folder, UsageOf::Links).iter().map(|it| it.1).sum::<u64>(), 34);
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_refused_and_one_that_cannot_be_written_is_told_of() {
+        let folder = Scratch::new();
+        let active = wanted(&folder, Tracked::Basic, true);
+        assert_eq!(check(&active), Ok(()), "it is new");
+        std::fs::write(folder.path().join("net.log"), "127.0.0.1 localhost\n").unwrap();
+        assert_eq!(check(&active).unwrap_err().status, Status::BadArg);
+        assert_eq!(check(&wanted(&folder, Tracked::None, true)), Ok(()), "nobody writes to it");
+        let nowhere =
+            Accounting { file: Some(folder.path().join("no/net.log").to_str().unwrap().into()), ..active };
+        assert_eq!(check(&nowhere).unwrap_err().status, Status::Io);
+        let mut writer = Writer::default();
+        assert_eq!(writer.follow(&nowhere, 100, &totals(0)), Ok(()));
+        assert!(writer.follow(&nowhere, 120, &totals(5)).unwrap_err().contains("records wait"));
+        std::fs::create_dir(folder.path().join("no")).unwrap();
+        assert_eq!(writer.follow(&nowhere, 121, &totals(7)), Ok(()));
+        let text = std::fs::read_to_string(folder.path().join("no/net.log")).unwrap();
+        assert!(text.contains("\"ibytes\":7") && text.contains("\"seconds\":21"), "{text}");
+    }
+}

@@ -1,0 +1,177 @@
+//! `acctadm`: accounting of links and flows to a file.
+//!
+//! Of the original's types of accounting there is `net`; of its resources the two groups. The daemon keeps a history of all links and
+//! flows in any case (`show-usage`): this is for records that somebody else reads, in a place that the operator chooses.
+
+use std::path::absolute;
+
+use firelane_api::{AccountingChange, AccountingInfo, Change, ChangeRequest, Status};
+use firelane_model::Tracked;
+
+use crate::common::Call;
+use crate::getopt::{self, Opt, OptError, flag, value};
+use crate::session::{Failure, Session, die, die_status};
+
+const USAGE: &str = "acctadm [-DEjrstx] [-d resource_list] [-e resource_list] [-f filename] [net]";
+
+const OPTIONS: &[Opt] = &[
+    flag('D', "disable-keeping-file"),
+    flag('E', "enable-without-file"),
+    flag('r', "resources"),
+    flag('s', "start"),
+    flag('x', "deactivate"),
+    value('d', "disable"),
+    value('e', "enable"),
+    value('f', "file"),
+    flag('j', "json"),
+    flag('t', "temporary"),
+];
+
+/// What a record has, as the original calls it where it has it.
+const BASIC: &str = "name,curtime,seconds,ibytes,obytes,ipkts,opkts,ierrpkts,oerrpkts,rfused,ofused";
+/// What those of flows have besides.
+const EXTENDED: &str =
+    "name,devname,curtime,seconds,ibytes,obytes,ipkts,opkts,ierrpkts,oerrpkts,rfused,ofused";
+
+/// Runs `acctadm` with the words after its name.
+pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
+    if matches!(words, [word] if word == "-?" || word == "--help") {
+        return Ok(writeln!(session.out, "usage: {USAGE}")?);
+    }
+    let args = getopt::parse(OPTIONS, words).map_err(|error| match error {
+        OptError::Twice(_) => die(error.to_string()),
+        _ => die(format!("{error}\nusage: {USAGE}")),
+    })?;
+    let call = Call { args, usage: USAGE };
+    let has = |letter| call.args.has(letter);
+    let changes = ['D', 'E', 'x', 'd', 'e', 'f'].into_iter().any(has);
+    match call.optional_operand()? {
+        None if changes => {
+            return Err(die("specify accounting type: net"));
+        }
+        None | Some("net") => {}
+        Some(kind @ ("task" | "process" | "flow")) => {
+            let why = "links and flows are accounted of: net";
+            return Err(die(format!("{kind}: {} ({why})", Status::NotSupported.text())));
+        }
+        Some(kind) => return Err(die(format!("unknown accounting type {kind} (net)"))),
+    }
+    if has('s') {
+        let why = "the daemon keeps accounting over a restart";
+        return Err(die(format!("-s: {} ({why})", Status::NotSupported.text())));
+    }
+    if has('r') {
+        return resources(session, &call, changes);
+    }
+    if !changes {
+        return if has('t') { Err(call.misused()) } else { show(session, &call) };
+    }
+    if has('j') {
+        return Err(call.misused());
+    }
+    change(session, &call)
+}
+
+fn get(session: &Session<'_>) -> Result<AccountingInfo, Failure> {
+    session.api.accounting().map_err(|error| die_status("cannot get accounting", &error))
+}
+
+/// -r: what may be tracked.
+fn resources(session: &mut Session<'_>, call: &Call<'_>, changes: bool) -> Result<(), Failure> {
+    if changes || call.args.has('j') || call.args.has('t') {
+        return Err(call.misused());
+    }
+    if call.args.operands.is_empty() {
+        writeln!(session.out, "net:")?;
+    }
+    writeln!(session.out, "extended {EXTENDED}")?;
+    Ok(writeln!(session.out, "basic    {BASIC}")?)
+}
+
+/// The group that a list of resources names.
+fn group(list: &str) -> Result<Tracked, Failure> {
+    let mut most = Tracked::None;
+    for word in list.split(',') {
+        most = most.max(match word {
+            "basic" => Tracked::Basic,
+            "extended" => Tracked::Extended,
+            _ if EXTENDED.split(',').any(|field| field == word) => {
+                let why = "a record has all of its items; basic or extended";
+                return Err(die(format!("{word}: {} ({why})", Status::NotSupported.text())));
+            }
+            _ => return Err(die(format!("unknown net resource '{word}' (basic or extended)"))),
+        });
+    }
+    Ok(most)
+}
+
+/// What is left when a group is tracked no more: the links, if it was the flows.
+fn without(tracked: Tracked, group: Tracked) -> Tracked {
+    match (tracked, group) {
+        (tracked, Tracked::None) => tracked,
+        _ => Tracked::None,
+    }
+}
+
+fn change(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let has = |letter| call.args.has(letter);
+    if ['D', 'E', 'x'].into_iter().filter(|letter| has(*letter)).count() > 1
+        || has('f') && (has('D') || has('E') || has('x'))
+    {
+        return Err(call.misused());
+    }
+    let mut change = AccountingChange::default();
+    if let Some(list) = call.args.value('e') {
+        change.net = Some(group(list)?);
+    }
+    if let Some(list) = call.args.value('d') {
+        let tracked = change.net.unwrap_or(get(session)?.accounting.net);
+        change.net = Some(without(tracked, group(list)?));
+    }
+    if let Some(file) = call.args.value('f') {
+        // The daemon has another folder.
+        let path = absolute(file).map_err(|_| die(format!("-f {file}: the name of a file")))?;
+        let path = path.to_str().map(str::to_owned);
+        change.file = Some(path.ok_or_else(|| die(format!("-f {file}: not UTF-8")))?);
+        change.active = Some(true);
+    }
+    if has('x') {
+        (change.active, change.file) = (Some(false), Some(String::new()));
+    }
+    if has('D') {
+        change.active = Some(false);
+    }
+    if has('E') {
+        (change.active, change.file) = (Some(true), Some(String::new()));
+    }
+    let request = ChangeRequest { temporary: has('t'), change: Change::SetAccounting(change) };
+    session.api.change(&request).map_err(|error| die_status("cannot change net accounting", &error))
+}
+
+fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
+    let info = get(session)?;
+    if call.args.has('j') {
+        return session.json("accounting", &info, false);
+    }
+    let it = &info.accounting;
+    let (tracked, untracked) = match it.net {
+        Tracked::None => ("none", "extended"),
+        // What flows have besides is not among the resources of links.
+        Tracked::Basic => ("basic", "devname"),
+        Tracked::Extended => ("extended", "none"),
+    };
+    let active = if it.active { "active" } else { "inactive" };
+    let rows = [
+        ("Net accounting", active),
+        ("Net accounting file", it.file.as_deref().unwrap_or("none")),
+        ("Tracked net resources", tracked),
+        ("Untracked net resources", untracked),
+    ];
+    for (name, value) in rows {
+        writeln!(session.out, "{name:>27}: {value}")?;
+    }
+    if let Some(fault) = &info.fault {
+        session.warn("acctadm", fault);
+    }
+    Ok(())
+}

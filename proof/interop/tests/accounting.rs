@@ -1,0 +1,85 @@
+//! Accounting to a file against a real daemon with a real program: what curl fetches is in the records, and nowhere when nobody asks.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use firelane_interop::{Daemon, Sandbox};
+
+/// The configuration of the demo.
+fn two_tenants() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/two-tenants.toml")
+}
+
+const BYTES: u64 = 300_000;
+
+fn fetch(sandbox: &Sandbox) {
+    let words = ["-s", "-o", "/dev/null", "--max-time", "10", "http://10.0.0.10/large"];
+    assert_eq!(sandbox.run(Some("bob"), "curl", &words).code(), 0);
+}
+
+/// What web0 has sent by the records, or nothing without any.
+fn sent(daemon: &Daemon<'_>, file: &str) -> Option<u64> {
+    let shown = daemon.firelane(&["dlstat", "show-link", "-h", "-f", file, "-j"]).expect_success();
+    let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    let usages = shown["usage"].as_array().expect("a list");
+    let web = usages.iter().find(|it| it["name"] == "web0")?;
+    web["traffic"]["obytes"].as_u64()
+}
+
+/// Waits for the daemon's next second.
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn records_are_written_while_accounting_is_active() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.folder().join("run/www");
+    std::fs::create_dir_all(&folder).expect("the sandbox's folder is writable");
+    std::fs::write(folder.join("large"), vec![7; BYTES as usize]).expect("the sandbox's folder is writable");
+    let daemon = Daemon::start(&sandbox, &two_tenants());
+    let place = sandbox.folder().join("net.log");
+    let file = place.to_str().expect("a plain path");
+    let acctadm = |daemon: &Daemon<'_>, words: &[&str]| daemon.firelane(&[&["acctadm"], words].concat());
+    let flow = ["flowadm", "add-flow", "-l", "bob0", "-a", "transport=tcp,remote_port=80", "fetched"];
+    daemon.firelane(&flow).expect_success();
+    fetch(&sandbox);
+    assert!(!place.exists(), "nobody has asked for records");
+
+    acctadm(&daemon, &["-e", "extended", "-f", file, "net"]).expect_success();
+    let shown = acctadm(&daemon, &[]).expect_success();
+    assert!(shown.contains("Net accounting: active\n") && shown.contains(file), "{shown}");
+    // What is before the writer's first look is not accounted of.
+    std::thread::sleep(Duration::from_millis(1500));
+    fetch(&sandbox);
+    acctadm(&daemon, &["-D", "net"]).expect_success();
+    wait("the last record", || sent(&daemon, file).is_some_and(|bytes| bytes > BYTES));
+    let after = sent(&daemon, file).expect("there are records");
+    assert!(after < 2 * BYTES, "{after}: what was fetched before is not in it");
+    let flows = daemon.firelane(&["flowstat", "-h", "-f", file]).expect_success();
+    assert!(flows.contains("fetched"), "{flows}");
+    fetch(&sandbox);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(sent(&daemon, file), Some(after), "nobody asks for records any more");
+
+    // It goes on after a restart, and its last record comes before the daemon ends.
+    acctadm(&daemon, &["-e", "basic", "-f", file, "net"]).expect_success();
+    assert!(daemon.terminate().success());
+    let daemon = Daemon::start_with(&sandbox, &[]);
+    std::thread::sleep(Duration::from_millis(1500));
+    fetch(&sandbox);
+    assert!(daemon.terminate().success());
+    let daemon = Daemon::start_with(&sandbox, &[]);
+    assert!(sent(&daemon, file).is_some_and(|bytes| bytes > after + BYTES));
+
+    // What is no file of records is left alone.
+    let hosts = sandbox.folder().join("hosts");
+    std::fs::write(&hosts, "127.0.0.1 localhost\n").expect("the sandbox's folder is writable");
+    let refused = acctadm(&daemon, &["-f", hosts.to_str().expect("a plain path"), "net"]);
+    assert_eq!(refused.code(), 1);
+    assert_eq!(std::fs::read_to_string(&hosts).expect("it is there"), "127.0.0.1 localhost\n");
+}
