@@ -13,7 +13,7 @@ fn two_tenants() -> PathBuf {
 const BYTES: u64 = 300_000;
 
 fn fetch(sandbox: &Sandbox) {
-    let words = ["-s", "-o", "/dev/null", "--max-time", "10", "http://10.0.0.10/large"];
+    let words = ["-s", "-f", "-o", "/dev/null", "--max-time", "10", "http://10.0.0.10/large"];
     assert_eq!(sandbox.run(Some("bob"), "curl", &words).code(), 0);
 }
 
@@ -38,10 +38,9 @@ fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
 #[test]
 fn records_are_written_while_accounting_is_active() {
     let sandbox = Sandbox::new();
-    let folder = sandbox.folder().join("run/www");
-    std::fs::create_dir_all(&folder).expect("the sandbox's folder is writable");
-    std::fs::write(folder.join("large"), vec![7; BYTES as usize]).expect("the sandbox's folder is writable");
     let daemon = Daemon::start(&sandbox, &two_tenants());
+    let large = sandbox.folder().join("run/state/www/large");
+    std::fs::write(large, vec![7; BYTES as usize]).expect("the daemon has made its folder");
     let place = sandbox.folder().join("net.log");
     let file = place.to_str().expect("a plain path");
     let acctadm = |daemon: &Daemon<'_>, words: &[&str]| daemon.firelane(&[&["acctadm"], words].concat());
