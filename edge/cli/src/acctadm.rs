@@ -39,15 +39,15 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         return Ok(writeln!(session.out, "usage: {USAGE}")?);
     }
     let args = getopt::parse(OPTIONS, words).map_err(|error| match error {
-        OptError::Twice(_) => die(error.to_string()),
-        _ => die(format!("{error}\nusage: {USAGE}")),
+        OptError::Twice(_) => Failure::Text(format!("acctadm: {error}")),
+        _ => Failure::Text(format!("acctadm: {error}\nusage: {USAGE}")),
     })?;
     let call = Call { args, usage: USAGE };
     let has = |letter| call.args.has(letter);
     let changes = ['D', 'E', 'x', 'd', 'e', 'f'].into_iter().any(has);
     match call.optional_operand()? {
         None if changes => {
-            return Err(die("specify accounting type: net"));
+            return Err(Failure::Text("acctadm: specify accounting type: net".to_owned()));
         }
         None | Some("net") => {}
         Some(kind @ ("task" | "process" | "flow")) => {
@@ -156,8 +156,8 @@ fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     let it = &info.accounting;
     let (tracked, untracked) = match it.net {
         Tracked::None => ("none", "extended"),
-        // What flows have besides is not among the resources of links.
-        Tracked::Basic => ("basic", "devname"),
+        // The flows.
+        Tracked::Basic => ("basic", "extended"),
         Tracked::Extended => ("extended", "none"),
     };
     let active = if it.active { "active" } else { "inactive" };

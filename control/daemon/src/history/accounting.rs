@@ -70,7 +70,8 @@ impl Writer {
 
     fn write(&mut self, now: u64, totals: &Totals) -> Result<(), String> {
         let Some(path) = self.wanted.writes_to().map(str::to_owned) else { return Ok(()) };
-        let seconds = now.saturating_sub(self.since);
+        // What came within one second was carried in it.
+        let seconds = now.saturating_sub(self.since).max(1);
         let is_tracked = |of| of == UsageOf::Links || self.wanted.net == Tracked::Extended;
         let mut lines = String::new();
         let present = totals.iter().map(|(subject, total)| {
@@ -78,7 +79,7 @@ impl Writer {
         });
         let all = present.chain(self.gone.iter().map(|(subject, came)| (subject, *came)));
         for (subject, came) in all.filter(|(subject, _)| is_tracked(subject.of)) {
-            if came == Traffic::default() || seconds == 0 {
+            if came == Traffic::default() {
                 continue;
             }
             let Subject { of, name, link } = subject;

@@ -207,7 +207,7 @@ pub(super) fn aggr(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
         return Err(die(format!("invalid aggregation name '{name}': {}", Status::NotFound.text())));
     }
     if call.args.has('j') {
-        return session.json::<[LinkInfo; 0]>("aggrs", &[], false);
+        return session.json("aggrs", &[(); 0], false);
     }
     let fields = "link,policy,addrpolicy,lacpactivity,lacptimer,flags";
     // The fields are looked at even though no row comes.
