@@ -516,8 +516,13 @@ fn the_pages_show_every_usage() {
             assert!(page.lines().any(|it| it == line), "{command}.8.md lacks {line:?}");
         }
     }
-    let pages_of =
-        [("dlstat", &["dlstat", "flowstat"][..]), ("ipf", &["ipf", "ipfstat"]), ("ipnat", &["ipnat"]), ("ippool", &["ippool"]), ("acctadm", &["acctadm"])];
+    let pages_of = [
+        ("dlstat", &["dlstat", "flowstat"][..]),
+        ("ipf", &["ipf", "ipfstat"]),
+        ("ipnat", &["ipnat"]),
+        ("ippool", &["ippool"]),
+        ("acctadm", &["acctadm"]),
+    ];
     for (page, commands) in pages_of {
         let text = std::fs::read_to_string(pages.join(format!("{page}.8.md"))).unwrap();
         for command in commands {
