@@ -102,6 +102,41 @@ fn a_packet_socket_carries_the_same() {
 }
 
 #[test]
+fn its_own_address_and_speed_are_those_that_the_kernel_says() {
+    let sandbox = Sandbox::new();
+    if !veth(&sandbox) {
+        return;
+    }
+    // /sys shows the interfaces of the namespace in which it was mounted.
+    if !sandbox.run(None, "mount", &["-t", "sysfs", "sysfs", "/sys"]).status.success() {
+        eprintln!("skipped: /sys cannot be mounted here");
+        return;
+    }
+    let daemon = daemon(&sandbox, "packet");
+    let dladm = |words: &[&str]| {
+        let mut all = vec!["dladm"];
+        all.extend(words);
+        daemon.firelane(&all).expect_success()
+    };
+    let said = sandbox.run(None, "ip", &["-o", "link", "show", "near"]).expect_success();
+    let address = said.split("link/ether ").nth(1).and_then(|it| it.split(' ').next()).expect("its address");
+    let shown = dladm(&["show-phys", "-m", "-j"]);
+    assert!(
+        shown.contains(&format!("\"address\": \"{address}\"")) && shown.contains("\"inuse\": false"),
+        "{shown}"
+    );
+    // A VNIC that has the interface's own address is its client.
+    dladm(&["create-vnic", "-l", "net0", "-m", address, "own0"]);
+    assert_eq!(dladm(&["show-phys", "-m", "-p", "-o", "slot,inuse,client", "net0"]), "primary:yes:own0\n");
+    assert_eq!(
+        dladm(&["show-phys", "-H", "-p", "-o", "ringtype,rings"]),
+        "RX:0\nTX:0\n",
+        "a packet socket is one ring"
+    );
+    assert_eq!(dladm(&["show-ether", "-p", "-o", "speed-duplex,state"]), "10G-f:up\n", "as every veth says");
+}
+
+#[test]
 fn anothers_program_on_the_interface_is_left_alone() {
     let sandbox = Sandbox::new();
     if !veth(&sandbox) {
