@@ -88,7 +88,7 @@ impl Writer {
             lines.push('\n');
         }
         if !lines.is_empty() {
-            let written = self.open(&path).and_then(|mut file| Ok(file.write_all(lines.as_bytes())?));
+            let written = self.open(&path).and_then(|mut file| file.write_all(lines.as_bytes()));
             written.map_err(|error| {
                 self.file = None;
                 format!("{path}: {}; records wait", plain(&error))
