@@ -28,7 +28,7 @@ pub(crate) fn rules(
 /// Rules of translation of links by number.
 pub(crate) fn nat(filter: &Filter, vnics: &BTreeMap<LinkName, Upper>) -> Result<NatConfig, ApiError> {
     let rules = filter.nat.iter().map(|rule| rule.rule().clone().try_map(|link| id_of(link, vnics)));
-    Ok(NatConfig { rules: rules.collect::<Result<_, _>>()?, ..NatConfig::default() })
+    Ok(NatConfig { rules: rules.collect::<Result<_, _>>()?, limits: filter.nat_limits.in_force() })
 }
 
 fn id_of(name: LinkName, vnics: &BTreeMap<LinkName, Upper>) -> Result<LinkId, ApiError> {

@@ -385,7 +385,7 @@ impl Works {
         let (netstack, engine) = (self.netstack(name)?, &self.engine);
         let (coming, going) = filter::pool_changes(from, filter, |until| filter::moment(engine, until));
         engine.change_pools(netstack, &coming).map_err(refused)?;
-        if (&from.rules, &from.nat) != (&filter.rules, &filter.nat) {
+        if (&from.rules, &from.nat, from.nat_limits) != (&filter.rules, &filter.nat, filter.nat_limits) {
             engine.set_filter(netstack, rules).map_err(refused)?;
             engine.set_nat(netstack, nat).map_err(refused)?;
         }

@@ -33,6 +33,7 @@ mod mac;
 mod memif;
 mod model;
 mod name;
+mod nat_limits;
 mod netstack;
 mod nic;
 mod polling;
@@ -77,6 +78,7 @@ pub use model::{LinkClass, Model};
 pub use name::{
     AccountName, AddrObjName, FlowName, IfName, LinkName, NameError, NamespaceName, NetstackName, ServiceName,
 };
+pub use nat_limits::{NatAnswers, NatLimits};
 pub use netstack::Netstack;
 pub use nic::{Nic, NicDriver};
 pub use polling::Polling;

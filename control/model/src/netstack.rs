@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AddrObjName, Address, Filter, Fpm, Interface, IpfRule, IpnatRule, LinkName, Pool, PoolNumber, Programs,
-    Route, Tunables,
+    AddrObjName, Address, Filter, Fpm, Interface, IpfRule, IpnatRule, LinkName, NatLimits, Pool, PoolNumber,
+    Programs, Route, Tunables,
 };
 
 /// One IP instance.
@@ -41,6 +41,9 @@ pub struct Netstack {
     /// The rules by which its addresses are translated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nat: Vec<IpnatRule>,
+    /// How much these may have made, and how long it lasts.
+    #[serde(default, skip_serializing_if = "NatLimits::is_default")]
+    pub nat_limits: NatLimits,
     /// The protocol properties that are set.
     #[serde(default, skip_serializing_if = "Tunables::is_default")]
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, BTreeMap<String, Object>>))]
@@ -50,12 +53,13 @@ pub struct Netstack {
 impl Netstack {
     /// Its packet filter, with its rules of translation.
     pub fn packet_filter(&self) -> Filter {
-        Filter { rules: self.filter.clone(), pools: self.pools.clone(), nat: self.nat.clone() }
+        let (rules, pools, nat) = (self.filter.clone(), self.pools.clone(), self.nat.clone());
+        Filter { rules, pools, nat, nat_limits: self.nat_limits }
     }
 
     /// Gives it another packet filter.
     pub fn set_packet_filter(&mut self, filter: Filter) {
-        let Filter { rules, pools, nat } = filter;
-        (self.filter, self.pools, self.nat) = (rules, pools, nat);
+        let Filter { rules, pools, nat, nat_limits } = filter;
+        (self.filter, self.pools, self.nat, self.nat_limits) = (rules, pools, nat, nat_limits);
     }
 }

@@ -239,6 +239,9 @@ impl Model {
             for (field, value, allowed) in netstack.programs.faults() {
                 faults.add(format!("netstack.{name}.programs.{field}"), value, allowed);
             }
+            for (field, value, allowed) in netstack.nat_limits.faults() {
+                faults.add(format!("netstack.{name}.nat_limits.{field}"), value, allowed);
+            }
             self.check_filter(name, netstack, faults);
             let (mut taken, mut automatic) = (BTreeMap::new(), BTreeMap::new());
             for (addrobj, address) in &netstack.addresses {

@@ -216,7 +216,8 @@ impl<'a> Plan<'a> {
             let interim = is.and_then(|is| self.torn.interim_filter(is));
             if interim.is_some()
                 || is.is_none_or(|is| {
-                    (&is.filter, &is.pools, &is.nat) != (&shall.filter, &shall.pools, &shall.nat)
+                    (&is.filter, &is.pools, &is.nat, is.nat_limits)
+                        != (&shall.filter, &shall.pools, &shall.nat, shall.nat_limits)
                 })
             {
                 let before = interim.or_else(|| is.map(Netstack::packet_filter)).unwrap_or_default();

@@ -95,10 +95,15 @@ fn rules<R: PartialEq>(what: &str, from: &[R], to: &[R]) -> Option<String> {
     counts(what, changes.len() - goes, goes)
 }
 
+/// The limits of translation, if they change.
+fn limits(from: &Filter, to: &Filter) -> Option<String> {
+    (from.nat_limits != to.nat_limits).then(|| format!("nat_limits {}", to.nat_limits))
+}
+
 /// The change on one line.
 pub(crate) fn summary(from: &Filter, to: &Filter) -> String {
     let lists = [rules("rules", &from.rules, &to.rules), rules("nat", &from.nat, &to.nat)];
-    lists.into_iter().flatten().chain(pools(from, to)).collect::<Vec<_>>().join("; ")
+    lists.into_iter().flatten().chain(pools(from, to)).chain(limits(from, to)).collect::<Vec<_>>().join("; ")
 }
 
 fn changed<R: PartialEq + Display>(from: &[R], to: &[R]) -> Vec<String> {
@@ -111,7 +116,7 @@ fn changed<R: PartialEq + Display>(from: &[R], to: &[R]) -> Vec<String> {
 
 /// The change rule by rule, `+` before what comes and `-` before what goes.
 pub(crate) fn lines(from: &Filter, to: &Filter) -> Vec<String> {
-    let pools = pools(from, to).into_iter().map(|change| format!("  {change}"));
+    let pools = pools(from, to).into_iter().chain(limits(from, to)).map(|change| format!("  {change}"));
     let nat = changed(&from.nat, &to.nat);
     changed(&from.rules, &to.rules).into_iter().chain(nat).chain(pools).collect()
 }
@@ -124,6 +129,18 @@ mod tests {
     fn filter(rules: &[u8]) -> Filter {
         let rule = |ttl: &u8| format!("block in ttl {ttl} from any to any").parse().unwrap();
         Filter { rules: rules.iter().map(rule).collect(), ..Filter::default() }
+    }
+
+    #[test]
+    fn limits_of_translation_are_told_when_they_change() {
+        let limits = firelane_model::NatLimits { udp: Some(30), ..Default::default() };
+        let (usual, said) = (filter(&[1]), Filter { nat_limits: limits, ..filter(&[1]) });
+        assert_eq!(
+            (summary(&usual, &said), lines(&usual, &said)),
+            ("nat_limits udp=30".into(), vec!["  nat_limits udp=30".into()])
+        );
+        assert_eq!(summary(&said, &usual), "nat_limits usual");
+        assert_eq!((summary(&said, &said), lines(&said, &said)), (String::new(), Vec::<String>::new()));
     }
 
     proptest! {

@@ -142,6 +142,43 @@ fn the_command_changes_rules_shows_sessions_and_ends_them() {
 }
 
 #[test]
+fn limits_of_the_file_hold_and_change_while_it_runs() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.folder().join("nat.toml");
+    let with = |limits: &str| {
+        let text = format!("{CONFIG}[netstack.router.nat_limits]\n{limits}\n");
+        std::fs::write(&path, text).expect("the sandbox's folder is writable");
+    };
+    with("per_source = 3");
+    let daemon = Daemon::start(&sandbox, &path);
+    sandbox.run(Some("alice"), "ip", &["route", "add", "default", "via", "10.1.0.1"]).expect_success();
+    let _bob = serve(&sandbox, "bob", "80");
+    // Whoever asks too early begins a session each time: bob himself sees whether his server is there.
+    assert_eq!(curl(&sandbox, "bob", "http://10.2.0.2/who"), "bob");
+    assert_eq!(curl(&sandbox, "alice", "http://10.2.0.2/who"), "bob");
+    // Each datagram from another port begins a session of alice's; she has one of TCP already.
+    let ask = "import socket\nfor n in range(10):\n s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n \
+               s.bind(('', 4000 + n)); s.sendto(b'x', ('10.2.0.2', 9))\n";
+    sandbox.run(Some("alice"), "/usr/bin/python3", &["-c", ask]).expect_success();
+    let sessions = || {
+        let list = daemon.firelane(&["ipnat", "-l"]).expect_success();
+        list.lines().filter(|line| line.starts_with("MAP 10.1.0.2 ")).count()
+    };
+    assert_eq!(sessions(), 3);
+    // A second is enough for datagrams that come from now on.
+    with("udp = 1");
+    daemon.firelane(&["apply", &path.to_string_lossy()]).expect_success();
+    daemon.firelane(&["ipnat", "-F"]).expect_success();
+    sandbox.run(Some("alice"), "/usr/bin/python3", &["-c", ask]).expect_success();
+    assert_eq!(sessions(), 10, "three are no limit any more");
+    let begin = Instant::now();
+    while sessions() > 0 {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{} sessions are left", sessions());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
 fn iperf3_passes_translated() {
     let sandbox = Sandbox::new();
     let path = sandbox.folder().join("nat.toml");

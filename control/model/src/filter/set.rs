@@ -11,8 +11,8 @@ use core::num::NonZeroU32;
 use firelane_units::{Direction, FilterAction, FilterAddresses};
 
 use super::{IpfRule, IpnatRule, Pool, PoolNumber};
-use crate::LinkName;
 use crate::limits::{FILTER_RULES_MAX, NAT_RULES_MAX, POOLED_MAX};
+use crate::{LinkName, NatLimits};
 
 /// The filter of a netstack.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -23,6 +23,8 @@ pub struct Filter {
     pub pools: BTreeMap<PoolNumber, Pool>,
     /// Its rules of translation, which stand before it on a packet's way in, and behind it on the way out.
     pub nat: Vec<IpnatRule>,
+    /// How much these may have made, and how long it lasts.
+    pub nat_limits: NatLimits,
 }
 
 /// The list that a rule is in: of a direction, the main one or a group.
@@ -190,6 +192,6 @@ impl Filter {
         }
         let rules = rules.into_iter().zip(goes).filter_map(|(rule, goes)| rule.filter(|_| !goes)).collect();
         let nat = self.nat.iter().filter(|rule| !gone(&rule.rule().link)).cloned().collect();
-        Self { rules, pools: self.pools.clone(), nat }
+        Self { rules, pools: self.pools.clone(), nat, nat_limits: self.nat_limits }
     }
 }
