@@ -109,7 +109,7 @@ impl Programs {
         pid: u32,
         inodes: &BTreeSet<u64>,
     ) -> (Option<NetstackId>, Vec<ExplainedSocket>) {
-        let hub = lock(&self.hub);
+        let mut hub = lock(&self.hub);
         (hub.netstack_of(pid), hub.explain(inodes))
     }
 
@@ -349,6 +349,13 @@ impl Door {
                 let (netstack, user) = (netstack.clone(), guest.peer.user);
                 if let Some(control) = fds.take(is_control) {
                     self.admit(control, user, Some(netstack));
+                }
+                return Ok(());
+            }
+            (stage, Request::Closed { socket, place }) => {
+                // What one that has ended had is closed with its descriptors.
+                if let Stage::There(session) = stage {
+                    lock(&self.hub).closed(session.number, socket, place);
                 }
                 return Ok(());
             }

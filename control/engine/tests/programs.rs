@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use firelane::{Hub, Limits, Owner, Stack, TcpListener, TcpStream};
 use firelane_frame::ring_state::size_in;
-use firelane_shm::control::{Answer, Arrived, Family, Kind, Request, SocketId};
-use firelane_shm::layout::status;
+use firelane_shm::control::{Answer, Arrived, Family, Kind, Place, Request, SocketId};
+use firelane_shm::layout::{TAKEN, status};
 use firelane_shm::{Holder, Mapping, ReadError, Readiness, Spin, StreamEnd, WriteError, carry, doorbell};
 use proptest::prelude::*;
 
@@ -73,7 +73,7 @@ impl Drop for World {
 }
 
 #[track_caller]
-fn until(is_there: impl Fn() -> bool) {
+fn until(mut is_there: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !is_there() {
         assert!(Instant::now() < deadline, "it never came");
@@ -128,14 +128,42 @@ impl<'a> Program<'a> {
         (fd, local)
     }
 
-    fn accept(&self, listener: &OwnedFd) -> (OwnedFd, u32) {
-        let (mut bytes, mut fds) = ([0; Arrived::BYTES], Vec::new());
+    /// What is told of a connection that waits at a listener.
+    fn told(&self, listener: &OwnedFd) -> Place {
+        let mut bytes = [0; Arrived::BYTES];
         until(|| {
             let mut poll = [rustix::event::PollFd::new(listener, rustix::event::PollFlags::IN)];
             rustix::event::poll(&mut poll, None).unwrap() == 1
         });
-        assert_eq!(carry::receive(listener, &mut bytes, &mut fds, true).unwrap(), Arrived::BYTES);
-        (fds.pop().unwrap(), Arrived::decode(&bytes).unwrap().place.block)
+        assert_eq!(carry::receive(listener, &mut bytes, &mut Vec::new(), true).unwrap(), Arrived::BYTES);
+        Arrived::decode(&bytes).unwrap().place
+    }
+
+    /// Takes it under a name.
+    fn take(&self, place: Place, socket: SocketId) {
+        let words = self.mapping.block(place.block).unwrap();
+        words.file.fetch_or(TAKEN, Ordering::Relaxed);
+        words.taken_as.store(socket.0, Ordering::Release);
+    }
+
+    fn accept(&self, listener: &OwnedFd) -> (OwnedFd, u32) {
+        let place = self.told(listener);
+        let (fd, socket) = self.socket();
+        self.take(place, socket);
+        (fd, place.block)
+    }
+
+    /// Closes a socket and keeps its descriptor.
+    fn close(&self, socket: SocketId, block: Option<u32>) {
+        let place = block.map(|block| Place { arena: self.arena, block });
+        self.world.hub.lock().unwrap().closed(self.session, socket, place);
+    }
+
+    fn names(&self, socket: SocketId) -> [Option<SocketAddr>; 2] {
+        match self.ask(Request::Names { socket }) {
+            Answer::Names { local, remote } => [local, remote],
+            other => panic!("{other:?}"),
+        }
     }
 
     fn connect(&self, address: SocketAddr) -> (OwnedFd, u32) {
@@ -352,6 +380,155 @@ fn two_programs_talk_over_the_netstacks_own_loopback() {
         });
         drop((from, to));
     }
+}
+
+#[test]
+fn a_socket_that_is_closed_and_kept_is_a_new_one() {
+    let world = World::new();
+    let (program, other) = (Program::new(&world), Program::new(&world));
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let (_fd, socket) = program.socket();
+    for _ in 0..3 {
+        assert_eq!(program.names(socket), [None; 2]);
+        let address = listener.local_addr().unwrap();
+        let Answer::Stream { place } = program.ask(Request::Connect { socket, address }) else {
+            panic!("it is a new one");
+        };
+        let (mut peer, from) = listener.accept().unwrap();
+        other.close(socket, Some(place.block));
+        program.close(socket, Some(place.block + 1));
+        program.close(socket, None);
+        assert_eq!(
+            program.names(socket),
+            [Some(from), Some(address)],
+            "neither another's word nor of another"
+        );
+        program.write(place.block, b"the last");
+        program.close(socket, Some(place.block));
+        let mut all = Vec::new();
+        peer.read_to_end(&mut all).unwrap();
+        assert_eq!(all, b"the last");
+    }
+    let (_fd, local) = program.listen("10.0.0.1:0");
+    let name = SocketId(rustix::fs::fstat(&_fd).unwrap().st_ino);
+    assert_eq!(program.names(name), [Some(local), None]);
+    program.close(name, None);
+    assert_eq!(program.ask(Request::Names { socket: name }), Answer::Failed { errno: 9 }, "listeners end");
+}
+
+/// Whether the other side has ended or reset the connection.
+fn is_over(client: &mut TcpStream) -> bool {
+    client.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    match client.read(&mut [0]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn a_connection_is_that_of_the_socket_whose_name_stands_on_it() {
+    let world = World::new();
+    let (program, other) = (Program::new(&world), Program::new(&world));
+    let (listener, local) = program.listen("10.0.0.1:0");
+    let connect = || TcpStream::connect(&world.peer, local).unwrap();
+    let (_own, own) = program.socket();
+    let (_others, others) = other.socket();
+    for (name, is_good) in [(own, true), (others, false), (SocketId(7), false), (SocketId(u64::MAX), false)] {
+        let mut client = connect();
+        let place = program.told(&listener);
+        program.take(place, name);
+        // Something is heard of a socket that is not there.
+        program.close(SocketId(u64::MAX), None);
+        if is_good {
+            assert_eq!(program.names(name), [Some(local), Some(client.local_addr().unwrap())]);
+            program.write(place.block, b"x");
+            client.read_exact(&mut [0]).unwrap();
+            program.close(name, Some(place.block));
+        }
+        until(|| is_over(&mut client));
+    }
+    assert_eq!(other.names(others), [None; 2], "it is as new as before");
+    world.wait_for(|[_, sockets, ..]| sockets == 3);
+}
+
+/// A name may stand on a second connection before it is heard that the first is closed, and be found there first.
+#[test]
+fn what_is_closed_is_the_connection_that_was_meant() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let (listener, local) = program.listen("10.0.0.1:0");
+    let [mut first, mut second] = [(); 2].map(|()| TcpStream::connect(&world.peer, local).unwrap());
+    let [of_first, of_second] = [(); 2].map(|()| program.told(&listener));
+    let (_fd, socket) = program.socket();
+    program.take(of_second, socket);
+    program.take(of_first, socket);
+    assert_eq!(program.names(socket)[1], Some(first.local_addr().unwrap()));
+    program.close(socket, Some(of_second.block));
+    until(|| is_over(&mut second));
+    assert!(!is_over(&mut first));
+    program.write(of_first.block, b"x");
+    first.set_read_timeout(None).unwrap();
+    first.read_exact(&mut [0]).unwrap();
+    drop(_fd);
+    until(|| is_over(&mut first));
+}
+
+#[test]
+fn a_connection_that_nobody_names_is_reset() {
+    let world = World::new();
+    let (program, other) = (Program::new(&world), Program::new(&world));
+    let (listener, local) = program.listen("10.0.0.1:0");
+    let attach = |fd: &OwnedFd| {
+        let fds = vec![fd.as_fd().try_clone_to_owned().unwrap()];
+        world.hub.lock().unwrap().request(other.session, Request::Attach, fds)
+    };
+    let (shared, _) = Mapping::attach(&attach(&listener).fds[0]).unwrap();
+    let [mut lost, mut waiting] = [(); 2].map(|()| TcpStream::connect(&world.peer, local).unwrap());
+    program.told(&listener);
+    // It dies before it says who has the first.
+    world.hub.lock().unwrap().end(program.session);
+    for _ in 0..10 {
+        world.hub.lock().unwrap().tidy();
+    }
+    assert!(
+        !is_over(&mut lost) && !is_over(&mut waiting),
+        "the other program may have taken it a moment ago"
+    );
+    let place = other.told(&listener);
+    let (_fd, socket) = other.socket();
+    shared.block(place.block).unwrap().taken_as.store(socket.0, Ordering::Release);
+    until(|| {
+        world.hub.lock().unwrap().tidy();
+        is_over(&mut lost)
+    });
+    assert!(!is_over(&mut waiting));
+    assert_eq!(other.names(socket)[1], Some(waiting.local_addr().unwrap()));
+    let mut late = TcpStream::connect(&world.peer, local).unwrap();
+    drop(listener);
+    until(|| is_over(&mut late));
+    assert!(!is_over(&mut waiting), "it is accepted");
+}
+
+#[test]
+fn who_has_no_socket_left_for_a_connection_gets_one() {
+    let world = World::new();
+    let (program, other) = (Program::new(&world), Program::new(&world));
+    let (listener, local) = program.listen("10.0.0.1:0");
+    let mut client = TcpStream::connect(&world.peer, local).unwrap();
+    let place = program.told(&listener);
+    let take = |of: &Program<'_>, place| {
+        world.hub.lock().unwrap().request(of.session, Request::Take { place }, Vec::new())
+    };
+    let elsewhere = Place { block: place.block + 1, ..place };
+    assert_eq!(take(&program, elsewhere).answer, Answer::Failed { errno: 22 });
+    assert_eq!(take(&other, place).answer, Answer::Failed { errno: 22 }, "it has not the arena");
+    let taken = take(&program, place);
+    let Answer::Sockets { sockets } = &taken.answer else { panic!("{taken:?}") };
+    assert_eq!(program.names(sockets[0])[1], Some(client.local_addr().unwrap()));
+    assert!(!is_over(&mut client));
+    assert_eq!(take(&program, place).answer, Answer::Failed { errno: 22 }, "once");
+    drop(taken);
+    until(|| is_over(&mut client));
 }
 
 #[test]

@@ -60,6 +60,14 @@ pub fn receive(socket: impl AsFd, to: &mut [u8], fds: &mut Vec<OwnedFd>, wait: b
     Ok(got.bytes)
 }
 
+/// Whether the other end has read all that was sent.
+///
+/// # Errors
+/// It is no socket.
+pub fn is_all_read(socket: impl AsFd) -> io::Result<bool> {
+    Ok(crate::sys::unread(socket)? == 0)
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -71,6 +79,20 @@ mod tests {
 
     fn inode(fd: impl AsFd) -> u64 {
         rustix::fs::fstat(fd).unwrap().st_ino
+    }
+
+    #[test]
+    fn it_is_seen_what_is_still_to_be_read() {
+        let (a, b) = pair(SocketType::STREAM);
+        assert!(is_all_read(&a).unwrap());
+        send(&a, b"hello", &[], true).unwrap();
+        send(&a, b"hello", &[], true).unwrap();
+        for is_last in [false, true] {
+            assert!(!is_all_read(&a).unwrap());
+            receive(&b, &mut [0; 5], &mut Vec::new(), false).unwrap();
+            assert_eq!(is_all_read(&a).unwrap(), is_last);
+        }
+        assert!(is_all_read(std::fs::File::open("/dev/null").unwrap()).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a program and the daemon say to each other beside shared memory: requests and answers, one at a time.
 //!
 //! A session is one SOCK_SEQPACKET connection; each packet is one message, at most [`MESSAGE_MAX`] bytes, with its
-//! descriptors beside it. Every request but [`Request::Child`] gets one answer, with the request's number:
+//! descriptors beside it. Every request but [`Request::Child`] and [`Request::Closed`] gets one answer, with the request's number:
 //! [`Answer::Failed`] with a number of errno(3), or the one that belongs to it. A socket is named by the inode of the program's descriptor ([`SocketId`]);
 //! the daemon looks only at sockets that the session holds. What a listener has accepted comes by the listener's own
 //! descriptor, as [`Arrived`].
@@ -28,6 +28,12 @@ pub const OWN_FILTER: i32 = 1;
 pub const FILTER_MAX: usize = 4096;
 const NAME_MAX: usize = 64;
 const TEXT_MAX: usize = 256;
+/// What [`Request::Closed`] is.
+const CLOSED: u8 = 19;
+/// Its length.
+const CLOSED_BYTES: usize = 37;
+/// Arenas are counted from one.
+const NOWHERE: Place = Place { arena: 0, block: 0 };
 
 /// A socket of a session: the inode of the program's descriptor (fstat(2)).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -187,6 +193,19 @@ pub enum Request {
         /// Which socket.
         socket: SocketId,
     },
+    /// close(2) by a program that keeps a copy of the descriptor: what the socket was ends as if that were the last, and the socket
+    /// is a new one of its family. There is no answer. ([`closed`] makes its bytes.)
+    Closed {
+        /// Which socket.
+        socket: SocketId,
+        /// The connection that it was, if any. The name may stand for the next one already.
+        place: Option<Place>,
+    },
+    /// accept(2) of a connection that has arrived, by a socket that is made for it. [`Answer::Sockets`].
+    Take {
+        /// Where its words are.
+        place: Place,
+    },
     /// The netstack's interfaces and addresses. [`Answer::Interfaces`].
     Interfaces,
     /// A forked child, over the connection that it has of its parent: beside it is one end of a pair of its own, which is
@@ -290,12 +309,11 @@ pub struct Interface {
     pub address: Option<(IpAddr, u8)>,
 }
 
-/// A connection that a listener has accepted: a message of [`Arrived::BYTES`] on the listener's own descriptor, with
-/// the connection's descriptor beside it.
+/// A connection that waits at a listener: a message of [`Arrived::BYTES`] on the listener's own descriptor. Who reads it takes the
+/// connection by a new socket of his session, whose name he writes into the stream's words ([`taken_as`](crate::Block::taken_as)).
+/// His session must have the listener's arena. Without a socket he asks for one ([`Request::Take`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrived {
-    /// The connection's name.
-    pub socket: SocketId,
     /// Where its words are.
     pub place: Place,
     /// Its own address.
@@ -311,7 +329,7 @@ impl Arrived {
     /// Its bytes.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut out = Out::default();
-        out.u64(MAGIC).u32(VERSION).u64(self.socket.0).u64(self.place.arena).u32(self.place.block);
+        out.u64(MAGIC).u32(VERSION).u64(self.place.arena).u32(self.place.block);
         out.address(self.local).address(self.remote);
         let mut bytes = [0; Self::BYTES];
         bytes[..out.0.len()].copy_from_slice(&out.0);
@@ -325,9 +343,8 @@ impl Arrived {
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Result<Self, Malformed> {
         let mut from = In(bytes);
         head(&mut from)?;
-        let socket = SocketId(from.u64("socket")?);
         let place = place(&mut from)?;
-        Ok(Self { socket, place, local: from.address("local")?, remote: from.address("remote")? })
+        Ok(Self { place, local: from.address("local")?, remote: from.address("remote")? })
     }
 }
 
@@ -374,6 +391,20 @@ fn envelope(what: u8, number: u32) -> Out {
     out
 }
 
+/// The bytes of [`Request::Closed`], for who may not ask for memory: close(2) may come in a signal handler.
+pub fn closed(socket: SocketId, place: Option<Place>) -> [u8; CLOSED_BYTES] {
+    let place = place.unwrap_or(NOWHERE);
+    let mut bytes = [0; CLOSED_BYTES];
+    // The number between version and kind is of no use without an answer.
+    bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[16] = CLOSED;
+    bytes[17..25].copy_from_slice(&socket.0.to_le_bytes());
+    bytes[25..33].copy_from_slice(&place.arena.to_le_bytes());
+    bytes[33..].copy_from_slice(&place.block.to_le_bytes());
+    bytes
+}
+
 fn open<'a>(bytes: &'a [u8]) -> Result<(In<'a>, u32, u8), Malformed> {
     let mut from = In(bytes);
     head(&mut from)?;
@@ -408,6 +439,10 @@ impl Request {
             Self::Names { socket } | Self::Linger { socket } | Self::Fault { socket } => {
                 out.u64(socket.0);
             }
+            Self::Closed { socket, place } => {
+                let place = place.unwrap_or(NOWHERE);
+                out.u64(socket.0).u64(place.arena).u32(place.block);
+            }
             Self::Urgent { socket, end } => {
                 out.u64(socket.0).u64(*end);
             }
@@ -417,6 +452,9 @@ impl Request {
             }
             Self::NoWaiter { arena, slot } => {
                 out.u64(*arena).u32(*slot);
+            }
+            Self::Take { place } => {
+                out.u64(place.arena).u32(place.block);
             }
             Self::Segment { segment } => {
                 out.u64(*segment);
@@ -448,6 +486,8 @@ impl Request {
             Self::Linger { .. } => 16,
             Self::Urgent { .. } => 17,
             Self::Fault { .. } => 18,
+            Self::Closed { .. } => CLOSED,
+            Self::Take { .. } => 20,
         }
     }
 
@@ -498,6 +538,11 @@ impl Request {
             16 => Self::Linger { socket: socket(from)? },
             17 => Self::Urgent { socket: socket(from)?, end: from.u64("end")? },
             18 => Self::Fault { socket: socket(from)? },
+            CLOSED => {
+                let (socket, place) = (socket(from)?, place(from)?);
+                Self::Closed { socket, place: (place.arena != NOWHERE.arena).then_some(place) }
+            }
+            20 => Self::Take { place: place(from)? },
             other => return Err(Malformed::new("what", format!("no request is {other}"))),
         };
         In(from.0).end((number, request))

@@ -11,7 +11,7 @@ use crate::wait::Sleep;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -152,7 +152,8 @@ pub struct Block {
     pub segment: AtomicU64,
     /// Which joint of the segment, times two, and which end of that.
     pub joint: AtomicU64,
-    _lane: [u64; 1],
+    /// The socket under whose name the program has accepted the connection; zero as long as none has. It writes it last.
+    pub taken_as: AtomicU64,
 }
 
 /// Which word of the margin is what. They lie where the endpoints of `path/socket` have them.
@@ -336,7 +337,11 @@ const _: () = {
     assert!(offset_of!(Block, urgent) == 184);
     assert!(offset_of!(Block, waiters) == 192 && offset_of!(Block, sleep) == 200);
     assert!(size_of::<Sleep>() == 8 && offset_of!(Block, requests) == 208);
-    assert!(offset_of!(Block, segment) == 232 && offset_of!(Block, joint) == 240);
+    assert!(
+        offset_of!(Block, segment) == 232
+            && offset_of!(Block, joint) == 240
+            && offset_of!(Block, taken_as) == 248
+    );
     assert!(offset_of!(Block, capacity) == 216 && offset_of!(Block, generation) == 8 * GENERATION_WORD);
     assert!(size_of::<Header>() == 48 && offset_of!(Header, len) == 40);
     assert!(size_of::<Inbox>() == 9 * PAGE as usize && offset_of!(Inbox, news) == 64);

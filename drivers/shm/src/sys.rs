@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use firelane_frame::{ArenaParts, RingArena};
-use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
+use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::joint::Joint;
@@ -155,6 +155,14 @@ pub(crate) fn set_ticks(timer: impl AsFd, ticks: u64) -> io::Result<()> {
     const SET_TICKS: Opcode = opcode::write::<u64>(b'T', 0);
     // SAFETY: the request reads eight bytes, and a descriptor of another kind does not know it.
     Ok(unsafe { ioctl(timer, Setter::<SET_TICKS, u64>::new(ticks)) }?)
+}
+
+/// How much of what was sent over a socket its other end has yet to read (SIOCOUTQ); of a UNIX socket the memory that it takes.
+pub(crate) fn unread(socket: impl AsFd) -> io::Result<i32> {
+    // SIOCOUTQ has the number of TIOCOUTQ, which is of the time before numbers had parts.
+    const OUTQ: Opcode = 0x5411;
+    // SAFETY: the request writes one number, and a descriptor of another kind does not know it.
+    Ok(unsafe { ioctl(socket, Getter::<OUTQ, i32>::new()) }?)
 }
 
 impl Drop for Mapping {

@@ -10,7 +10,7 @@ use core::ops::RangeInclusive;
 use rustix::io::Errno;
 
 use crate::socket::Held;
-use crate::{epoll, lingering, process, session, socket, sys, table};
+use crate::{epoll, kept, lingering, process, session, socket, sys, table};
 
 /// Before `fd` is closed. A descriptor of this library's own is not there for the program.
 pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
@@ -18,13 +18,30 @@ pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
     if socket::is_private(word) {
         return Some(Err(Errno::BADF));
     }
-    if !process::is_borrowed()
-        && let Some(lingering) = lingering::of(fd, word)
-    {
+    if process::is_borrowed() {
+        return None;
+    }
+    let lingering = lingering::of(fd, word);
+    if let Some(kept) = kept::take(fd) {
+        if lingering.is_none() {
+            forget_one(fd);
+            kept.close(word);
+            return Some(Ok(0));
+        }
+        kept.drop_copy();
+    }
+    if let Some(lingering) = lingering {
         return Some(lingering.close());
     }
-    forget(fd..=fd);
+    forget_one(fd);
     None
+}
+
+/// The table knows `fd` no more.
+fn forget_one(fd: c_int) {
+    if let Some(word) = table::take(fd) {
+        epoll::closed(word);
+    }
 }
 
 /// Before the descriptors `first..=last` are closed, or marked to be closed on exec. Answers itself if some of them
@@ -63,11 +80,9 @@ pub(crate) fn closing_range(first: c_uint, last: c_uint, flags: c_int) -> Option
 /// The kernel replaces or closes these descriptors.
 pub(crate) fn forget(fds: RangeInclusive<c_int>) {
     for fd in fds {
-        if table::get(fd).is_some()
-            && !process::is_borrowed()
-            && let Some(word) = table::take(fd)
-        {
-            epoll::closed(word);
+        if table::get(fd).is_some() && !process::is_borrowed() {
+            kept::forget(fd);
+            forget_one(fd);
         }
     }
 }
@@ -79,6 +94,7 @@ pub(crate) fn copied(fd: c_int, copy: c_int) -> c_int {
         && let Some(word) = table::get(fd)
         && !process::is_borrowed()
     {
+        kept::forget(fd);
         table::put(copy, socket::shared(word));
         table::replace(word, socket::shared(word));
     }
@@ -100,6 +116,9 @@ pub(crate) fn copied_over(
     }
     let replaced = table::get(to).filter(|_| fd != to);
     let lingering = replaced.and_then(|word| lingering::of(to, word));
+    if replaced.is_some() {
+        kept::forget(to);
+    }
     let old = replaced.and_then(|_| table::take(to));
     let answer = copy();
     match old {

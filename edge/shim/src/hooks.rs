@@ -7,6 +7,7 @@ pub(crate) mod messages;
 pub(crate) mod names;
 pub(crate) mod readiness;
 pub(crate) mod sockets;
+pub(crate) mod spawning;
 pub(crate) mod syscall;
 pub(crate) mod transfer;
 
@@ -17,6 +18,7 @@ pub(crate) fn resolve() {
     names::resolve();
     readiness::resolve();
     sockets::resolve();
+    spawning::resolve();
     syscall::resolve();
     transfer::resolve();
 }

@@ -9,7 +9,7 @@
 //! - `descriptors.rs`, `passing.rs`, `process.rs`: copies, `exec` and messages, `fork` and `vfork`. `elsewhere.rs`: what other
 //!   processes have made of a socket.
 //! - `session.rs`: the daemon, asked for what is rare. `wanted.rs`: whether there is to be one. `arenas.rs`: mappings.
-//!   `pool.rs`: sockets that it has made ahead.
+//!   `pool.rs`: sockets that it has made ahead. `kept.rs`: those that the program has closed, and their descriptors.
 //! - `connecting.rs`, `listener.rs`, `stream.rs`, `names.rs`, `options.rs`, `ioctl.rs`, `copying.rs`, `splicing.rs`, `stdio.rs`:
 //!   calls.
 //! - `fused.rs`: streams whose bytes go past the daemon.
@@ -44,6 +44,7 @@ mod fused;
 mod hooks;
 mod interfaces;
 mod ioctl;
+mod kept;
 mod lingering;
 mod listener;
 mod lock;

@@ -1,18 +1,18 @@
-//! `accept`: connections come over the listener's own descriptor, as messages with a descriptor beside them.
+//! `accept`: connections come over the listener's own descriptor, as messages. Who reads one takes the connection by a socket of
+//! his own, whose name he leaves in its words.
 //!
 //! So waiting, O_NONBLOCK, signals, several processes at one listener and `poll` are the kernel's, as for any descriptor.
 
 use core::ffi::c_int;
 use core::time::Duration;
-use std::os::fd::OwnedFd;
 
 use firelane_shm::carry;
 use firelane_shm::control::Arrived;
 use rustix::io::Errno;
 
 use crate::address::Shown;
-use crate::socket::{self, Held, Kind};
-use crate::{arenas, session, sys};
+use crate::socket::{Held, Kind};
+use crate::{session, sys};
 
 /// How long a blocking `accept` takes at a listener that has ended: less than the second within which all calls return.
 const ENDED: Duration = Duration::from_millis(500);
@@ -31,7 +31,7 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
     if listener.kind() == Kind::Ended {
         return Err(ended(listener));
     }
-    let (arrived, fd) = loop {
+    let arrived = loop {
         match next(listener) {
             Err(Errno::INTR) => crate::wait::interrupted(false)?,
             Err(Errno::NETDOWN) => {
@@ -41,18 +41,7 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
             other => break other?,
         }
     };
-    let arena = match arenas::find(arrived.place.arena) {
-        Some(arena) => Some(arena),
-        // Another process' listener: its connections lie in its arena.
-        None => session::attach_owned(&fd)?.place.map(|(arena, _)| arena),
-    };
-    let arena = arena.ok_or(Errno::PROTO)?;
-    let fd = session::given(fd, flags)?;
-    let accepted = socket::accepted(fd, listener.is_v6(), arena, arrived.place.block);
-    if let Some(stream) = accepted.stream() {
-        stream.take();
-        stream.set_nonblocking(flags & libc::SOCK_NONBLOCK != 0);
-    }
+    let fd = session::take_arrival(listener, arrived.place, flags)?;
     Ok(Accepted { fd, peer: Shown::new(arrived.remote, listener.is_v6()) })
 }
 
@@ -67,14 +56,10 @@ fn ended(listener: &Held) -> Errno {
 }
 
 /// Receives one message.
-fn next(listener: &Held) -> Result<(Arrived, OwnedFd), Errno> {
-    let (mut bytes, mut fds) = ([0; Arrived::BYTES], Vec::new());
-    match carry::receive(sys::borrow(listener.fd), &mut bytes, &mut fds, true) {
-        Ok(Arrived::BYTES) => {
-            let arrived = Arrived::decode(&bytes).map_err(|_| Errno::PROTO)?;
-            // Without a free number the kernel drops the descriptor, and with it the connection.
-            Ok((arrived, fds.pop().ok_or(Errno::MFILE)?))
-        }
+fn next(listener: &Held) -> Result<Arrived, Errno> {
+    let mut bytes = [0; Arrived::BYTES];
+    match carry::receive(sys::borrow(listener.fd), &mut bytes, &mut Vec::new(), true) {
+        Ok(Arrived::BYTES) => Arrived::decode(&bytes).map_err(|_| Errno::PROTO),
         // The program has shut the listener down, or the daemon is gone, whose descriptors close one after another:
         // only an answer shows that it lives.
         Ok(_) => Err(session::names(listener)

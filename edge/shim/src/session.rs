@@ -5,14 +5,13 @@
 //! of its parent's. The descriptors of this library lie at the upper end of the
 //! program's range and are hidden from `close` and its kin.
 
-use core::cell::RefCell;
 use core::ffi::c_int;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use firelane_shm::control::{
-    Answer, FILTER_MAX, Family, Interface, Kind, MESSAGE_MAX, OPTION_MAX, Request, SocketId,
+    Answer, FILTER_MAX, Family, Interface, Kind, MESSAGE_MAX, OPTION_MAX, Place, Request, SocketId, closed,
 };
 use firelane_shm::layout::{LANES_MAX, VERSION};
 use firelane_shm::{Fault, Spin, carry};
@@ -22,9 +21,16 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use rustix::process::{Resource, getrlimit};
 
 use crate::lock::{Guard, Lock};
+use crate::pool::Spare;
 use crate::socket::Held;
 use crate::wanted::{Wanted, wanted};
-use crate::{arenas, pool, process, socket, sys, table, thread};
+use crate::{arenas, kept, pool, process, socket, sys, table, thread};
+
+mod arrivals;
+mod forks;
+
+pub(crate) use arrivals::take_arrival;
+use forks::watches_forks;
 
 /// How far below the upper end of the range of descriptors ours begin: one per lane, sockets made ahead, and some more.
 const OWN_RANGE: u64 = LANES_MAX as u64 + pool::RANGE + 72;
@@ -115,7 +121,7 @@ pub(crate) fn ring(lane: u32) {
 /// Where the range of this library's own descriptors begins at present.
 fn own_begin() -> c_int {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).min(table::DESCRIPTORS as u64);
-    limit.saturating_sub(OWN_RANGE) as c_int
+    limit.saturating_sub(OWN_RANGE + kept::range()) as c_int
 }
 
 /// Moves a descriptor of ours to the upper end of the range, where the program does not look for any.
@@ -188,6 +194,7 @@ fn leave_parents(parents: Option<Session>) {
         AHEAD.store(false, Ordering::Relaxed);
         close_hidden(parents.control);
         pool::forget();
+        kept::forget_parents();
         crate::waiter::forget_parents();
     }
 }
@@ -263,7 +270,7 @@ impl Session {
             if number == asked {
                 return Ok((answer, fds));
             }
-            self.take_ahead(number, fds);
+            self.take_ahead(number, &answer, fds);
         }
     }
 
@@ -314,18 +321,16 @@ impl Session {
     }
 
     /// An answer that nobody waits for: sockets made ahead, or what nobody wants any more.
-    fn take_ahead(&mut self, number: u32, fds: Vec<OwnedFd>) {
+    fn take_ahead(&mut self, number: u32, answer: &Answer, fds: Vec<OwnedFd>) {
         let Some((_, is_v6)) = self.ahead.filter(|&(asked, _)| asked == number) else { return };
         self.ahead = None;
         AHEAD.store(false, Ordering::Relaxed);
-        if fds.is_empty() {
-            return pool::refused(is_v6);
-        }
+        let Answer::Sockets { sockets } = answer else { return pool::refused(is_v6) };
         let begin = own_begin();
-        for fd in fds {
+        for (fd, &name) in fds.into_iter().zip(sockets) {
             let Ok(hidden) = hide_above(fd, begin) else { continue };
             table::put(hidden, socket::spare());
-            if !pool::put(is_v6, hidden) {
+            if !pool::put(is_v6, Spare { hidden, name, is_used: false }) {
                 close_hidden(hidden);
             }
         }
@@ -371,7 +376,7 @@ fn ask(request: &Request, beside: Option<c_int>) -> Result<(Answer, Vec<OwnedFd>
 /// Asks about a socket, which the daemon calls by the inode of its descriptor. A child that has it of its parent shows it
 /// first.
 fn ask_about(socket: &Held, request: impl FnOnce(SocketId) -> Request) -> Result<Answer, Errno> {
-    let request = request(SocketId(rustix::fs::fstat(sys::borrow(socket.fd))?.st_ino));
+    let request = request(name_of(socket.fd)?);
     match ask(&request, None)?.0 {
         Answer::Failed { errno } if errno == libc::EBADF => {
             attach(socket.fd)?;
@@ -379,6 +384,18 @@ fn ask_about(socket: &Held, request: impl FnOnce(SocketId) -> Request) -> Result
         }
         answer => Ok(answer),
     }
+}
+
+/// What the daemon calls the socket behind a descriptor.
+fn name_of(fd: c_int) -> Result<SocketId, Errno> {
+    kept::name(fd).map_or_else(|| Ok(SocketId(rustix::fs::fstat(sys::borrow(fd))?.st_ino)), Ok)
+}
+
+/// Tells the daemon that a socket is closed, of which this library keeps the descriptor. Whether it will hear of it. There is no
+/// lock, and no memory: messages of several threads do not mix.
+pub(crate) fn post_closed(socket: SocketId, place: Option<Place>) -> bool {
+    let message = closed(socket, place);
+    control().is_some_and(|control| carry::send(sys::borrow(control), &message, &[], false).is_ok())
 }
 
 fn done(answer: &Answer) -> Result<(), Errno> {
@@ -390,27 +407,32 @@ pub(crate) fn open_socket(is_v6: bool, flags: c_int) -> Result<c_int, Errno> {
     if is_dead() {
         return Err(Errno::NETDOWN);
     }
-    let closes_on_exec = flags & libc::SOCK_CLOEXEC != 0;
-    let made = pool::take(is_v6, closes_on_exec).or_else(|| {
-        // Some may be on their way.
-        let waits = AHEAD.load(Ordering::Relaxed) && process::has_session();
-        waits.then(|| await_ahead().err().map(Err)).flatten().or_else(|| pool::take(is_v6, closes_on_exec))
-    });
-    let fd = match made {
-        Some(fd) => {
-            let fd = fd?;
-            if flags & libc::SOCK_NONBLOCK != 0 {
-                rustix::io::ioctl_fionbio(&fd, true)?;
-            }
-            fd.into_raw_fd()
-        }
+    let fd = match spare(is_v6)? {
+        Some(spare) => kept::give(is_v6, spare, flags)?,
         None => open_kind(is_v6, Kind::Stream, flags)?,
     };
+    order_ahead(is_v6);
+    Ok(fd)
+}
+
+/// A socket made ahead, if there is any or some are on their way.
+fn spare(is_v6: bool) -> Result<Option<Spare>, Errno> {
+    if let Some(spare) = pool::take(is_v6) {
+        return Ok(Some(spare));
+    }
+    if !AHEAD.load(Ordering::Relaxed) || !process::has_session() {
+        return Ok(None);
+    }
+    await_ahead()?;
+    Ok(pool::take(is_v6))
+}
+
+/// The program has made a socket: asks for more if there are few.
+fn order_ahead(is_v6: bool) {
     if pool::is_low(is_v6) && !AHEAD.load(Ordering::Relaxed) && is_roomy() && watches_forks() {
         // Those that cannot be asked for ahead are asked for when they are wanted.
         let _ = begun().and_then(|mut session| session.as_mut().ok_or(Errno::NETDOWN)?.ask_ahead(is_v6));
     }
-    Ok(fd)
 }
 
 /// Waits for the sockets that were asked for ahead.
@@ -418,47 +440,10 @@ fn await_ahead() -> Result<(), Errno> {
     let mut session = begun()?;
     let session = session.as_mut().ok_or(Errno::NETDOWN)?;
     while session.ahead.is_some() {
-        let (number, _, fds) = session.next_answer()?;
-        session.take_ahead(number, fds);
+        let (number, answer, fds) = session.next_answer()?;
+        session.take_ahead(number, &answer, fds);
     }
     Ok(())
-}
-
-thread_local! {
-    /// Held by a thread that forks, while it does.
-    static FORKING: RefCell<Option<Guard<'static, Option<Session>>>> = const { RefCell::new(None) };
-}
-
-/// Sees to it that a forked child has no sockets of its parent's pool. Whether that could be done.
-fn watches_forks() -> bool {
-    static IS_DONE: AtomicBool = AtomicBool::new(false);
-    IS_DONE.load(Ordering::Relaxed)
-        || sys::at_fork(before_fork, after_fork, begin_child).is_ok_and(|()| {
-            // Two threads at once: what is done twice does no harm.
-            IS_DONE.store(true, Ordering::Relaxed);
-            true
-        })
-}
-
-/// Nobody else is in the middle of putting sockets in their places.
-extern "C" fn before_fork() {
-    let _ = FORKING.try_with(|held| {
-        if held.borrow().is_none() {
-            held.replace(Some(SESSION.take()));
-        }
-    });
-}
-
-extern "C" fn after_fork() {
-    let _ = FORKING.try_with(|held| held.take());
-}
-
-extern "C" fn begin_child() {
-    pool::forget();
-    // Another thread of the parent was about to give one to the program, and no place had it.
-    let begin = own_begin();
-    table::ours_from(begin).filter(|&fd| table::get(fd) == Some(socket::spare())).for_each(close_hidden);
-    after_fork();
 }
 
 /// Whether the program can spare the numbers of sockets made ahead.
@@ -611,11 +596,6 @@ pub(crate) fn attach(fd: c_int) -> Result<Attached, Errno> {
     }
 }
 
-/// As [`attach`], for a descriptor that is not the program's yet.
-pub(crate) fn attach_owned(fd: &OwnedFd) -> Result<Attached, Errno> {
-    attach(fd.as_raw_fd())
-}
-
 /// A listener's program takes no more connections: the daemon sees the end, as if it were closed.
 pub(crate) fn stop_listening(socket: &Held, how: c_int) -> Result<(), Errno> {
     if how == libc::SHUT_WR {
@@ -640,6 +620,7 @@ pub(crate) fn make_way(fd: c_int) {
     crate::waiter::moved(fd, new);
     crate::fused::moved(fd, new);
     pool::moved(fd, new);
+    kept::moved(fd, new);
     table::take(fd);
 }
 

@@ -15,7 +15,9 @@ use crate::buffers::{Sink, Source};
 use crate::datagram::Extra;
 use crate::stream::Stream;
 use crate::table::{self, Word};
-use crate::{connecting, datagram, echoes, elsewhere, faults, listener, names, options, process, session};
+use crate::{
+    connecting, datagram, echoes, elsewhere, faults, kept, listener, names, options, process, session,
+};
 
 /// What a descriptor of ours is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +88,11 @@ pub(crate) fn number(word: Word) -> u32 {
 /// The arena of a word, by its place in this process.
 pub(crate) fn arena(word: Word) -> u16 {
     (word.bits() >> ARENA_SHIFT) as u16
+}
+
+/// Whether a socket's family is AF_INET6.
+pub(crate) fn is_v6(word: Word) -> bool {
+    word.bits() & V6 != 0
 }
 
 /// The same for a descriptor that has copies.
@@ -219,7 +226,7 @@ impl Held {
 
     /// Whether its family is AF_INET6.
     pub(crate) fn is_v6(&self) -> bool {
-        self.word.bits() & V6 != 0
+        is_v6(self.word)
     }
 
     /// It, if it is a stream.
@@ -280,6 +287,8 @@ impl Held {
         if self.is_datagram() {
             return datagram::bind(self, self.address_of(to)?).map(drop);
         }
+        // Who finds it closed finds its address free.
+        kept::forget(self.fd);
         session::bind(self, self.address_of(to)?)
     }
 

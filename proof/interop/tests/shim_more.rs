@@ -29,6 +29,26 @@ fn parents_and_children_share_what_is_theirs_and_nothing_else() {
     as_the_kernels("forked.py", 20);
 }
 
+#[test]
+fn sockets_that_were_closed_make_the_next_ones() {
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        let ask = |on, host| {
+            let told = stage.ask(on, &["/usr/bin/python3", &script("kept.py"), host]);
+            let (passed, distinct) =
+                told.split_once("distinct ").expect("it says how many descriptors it saw");
+            let distinct: u32 = distinct.split_whitespace().next().unwrap().parse().unwrap();
+            (passed.to_owned(), distinct)
+        };
+        let (kernels, all) = ask(On::Kernel, Stage::KERNEL);
+        let (ours, some) = ask(On::Firelane, Stage::FIRELANE);
+        assert_eq!(ours, kernels, "{lanes} lanes");
+        assert!(all == 200 && some < 80, "{some} of {all}");
+        stage.wait_until_nothing_is_left();
+    }
+}
+
 /// The same where a program in the kernel's namespace makes the routers' errors.
 fn as_the_kernels_with_routers(name: &str, least: usize) {
     for lanes in [1, 2] {

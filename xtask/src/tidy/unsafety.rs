@@ -38,6 +38,7 @@ const PERMITTED: &[&str] = &[
     "edge/shim/src/hooks/names.rs",
     "edge/shim/src/hooks/readiness.rs",
     "edge/shim/src/hooks/sockets.rs",
+    "edge/shim/src/hooks/spawning.rs",
     "edge/shim/src/hooks/syscall.rs",
     "edge/shim/src/hooks/transfer.rs",
     "edge/shim/src/lib.rs",

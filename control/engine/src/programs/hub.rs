@@ -10,29 +10,28 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use firelane_filter::FilterConfig;
 use firelane_lane::DatagramKind;
-use firelane_shm::control::{Answer, Family, Kind, OWN_FILTER, OWN_LEVEL, Request, SocketId};
+use firelane_shm::control::{Answer, Family, Kind, OWN_FILTER, OWN_LEVEL, Place, Request, SocketId};
 use firelane_shm::{carry, doorbell};
-use firelane_units::{FilterRule, LaneId, LinkId, NetstackId};
+use firelane_units::{FilterRule, LinkId, NetstackId};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
 use super::arena::ProgramArena;
+use super::arrivals::{Arrival, Arrivals};
 use super::closer::{Closer, Foreign, close_end};
 use super::datagrams::Datagrams;
 use super::hub_bell::HubBell;
 use super::lingering::Lingering;
-use super::options::Options;
-use super::pairs::{Pair, Pairs};
+use super::pairs::Pair;
 use super::segment::Segment;
+use super::session::{Limits, Owner, ReadFilter, Reply, Session};
 use super::shown::{ExplainedSocket, ProgramSocket};
 use super::socket::{Role, Socket};
 use super::stream::Stream;
 use crate::engine::Engine;
 use crate::poller::{Event, Poller};
 use crate::socket_filter;
-use crate::stack::Stack;
 use firelane_socket::Ready;
 
 /// Sockets are made ahead where there is room for so many times as many.
@@ -41,72 +40,6 @@ const AHEAD_ROOM: usize = 8;
 const EVENTS: usize = 256;
 /// The epoll key of the listeners' bell; inodes are not that large.
 const BELL_KEY: u64 = u64::MAX;
-
-/// Who a program is.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Owner {
-    /// Its process.
-    pub pid: u32,
-    /// Its user.
-    pub user: u32,
-    /// Its command.
-    pub command: String,
-}
-
-/// How much a program may have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// With so many sockets, those that it has accepted among them, it makes no more.
-    pub sockets: usize,
-    /// Bytes that the buffers of its sockets have at a time.
-    pub memory: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { sockets: 1 << 17, memory: u64::MAX }
-    }
-}
-
-/// Rules of a socket's filter, from lines of ipf.conf(5); `None` if a socket cannot have them, or they are none.
-pub type ReadFilter = fn(&str) -> Option<Vec<FilterRule<LinkId>>>;
-
-/// An answer with the descriptors that go beside it.
-#[derive(Debug)]
-pub struct Reply {
-    /// What is answered.
-    pub answer: Answer,
-    /// What goes beside it.
-    pub fds: Vec<OwnedFd>,
-}
-
-impl From<Answer> for Reply {
-    fn from(answer: Answer) -> Self {
-        Self { answer, fds: Vec::new() }
-    }
-}
-
-impl From<Errno> for Reply {
-    fn from(errno: Errno) -> Self {
-        Answer::Failed { errno: errno.raw_os_error() }.into()
-    }
-}
-
-/// A program's process.
-#[derive(Debug)]
-struct Session {
-    owner: Arc<Owner>,
-    stack: Stack,
-    arena: Arc<ProgramArena>,
-    /// Which filter its sockets begin with.
-    filter: Option<Arc<FilterConfig>>,
-    sockets_max: usize,
-    sockets: BTreeSet<SocketId>,
-    /// Arenas of others whose sockets it has.
-    attached: BTreeMap<u64, Arc<ProgramArena>>,
-    /// Programs that inherit a socket ring these too, so the lanes wait on them as long as the session lasts.
-    bells: Vec<(LaneId, OwnedFd)>,
-}
 
 /// All sessions.
 #[derive(Debug)]
@@ -120,7 +53,8 @@ pub struct Hub {
     sessions: BTreeMap<u32, Session>,
     next_session: u32,
     sockets: BTreeMap<SocketId, Box<Socket>>,
-    pairs: Pairs,
+    /// Connections that programs have been told of.
+    arrivals: Arrivals,
     /// Arenas that have been given out and may still be in use.
     arenas: Vec<Arc<ProgramArena>>,
     /// Streams whose sockets are gone and whose blocks cannot be given to others yet.
@@ -173,7 +107,7 @@ impl Hub {
             sessions: BTreeMap::new(),
             next_session: 0,
             sockets: BTreeMap::new(),
-            pairs: Pairs::default(),
+            arrivals: Arrivals::default(),
             arenas: Vec::new(),
             ending: Vec::new(),
             lingering: Lingering::default(),
@@ -244,19 +178,22 @@ impl Hub {
 
     fn answer(&mut self, number: u32, request: Request, fds: Foreign) -> Result<Reply, Errno> {
         self.sessions.get(&number).ok_or(Errno::NETDOWN)?;
+        if matches!(request, Request::Bind { .. } | Request::Connect { .. }) {
+            // Who has closed a listener finds its port free, and nobody there.
+            self.look();
+        }
         match request {
-            Request::Hello { .. } | Request::Child | Request::Interfaces => Err(Errno::INVAL),
+            Request::Hello { .. } | Request::Child | Request::Closed { .. } | Request::Interfaces => {
+                Err(Errno::INVAL)
+            }
             Request::Socket { family, kind, count } => self.make_sockets(number, (family, kind), count),
             Request::Attach => self.attach(number, fds),
+            Request::Take { place } => self.take(number, place),
             Request::Waiter { .. }
             | Request::NoWaiter { .. }
             | Request::Segment { .. }
             | Request::Bell { .. } => self.answer_waiter(number, request, fds),
-            Request::Bind { socket, address } => {
-                // A server that closes its listener and binds the port anew at once must find it free.
-                self.look();
-                Ok(self.socket(number, socket)?.bind(address)?.into())
-            }
+            Request::Bind { socket, address } => Ok(self.socket(number, socket)?.bind(address)?.into()),
             Request::Listen { socket, backlog } => {
                 let answer = self.socket(number, socket)?.listen(backlog)?;
                 if let Some(Role::Listening(it)) = self.sockets.get(&socket).map(|socket| &socket.role) {
@@ -333,16 +270,12 @@ impl Hub {
     }
 
     fn socket(&mut self, session: u32, socket: SocketId) -> Result<&mut Socket, Errno> {
+        self.settle_for(socket);
         let holds = self.sessions.get(&session).is_some_and(|it| it.sockets.contains(&socket));
         let socket = self.sockets.get_mut(&socket).filter(|_| holds).ok_or(Errno::BADF)?;
         // Its program has it by now.
         socket.is_ahead = false;
         Ok(socket)
-    }
-
-    /// Does what will be wanted, for who has nothing else to do.
-    pub fn prepare(&mut self) {
-        self.pairs.prepare(&self.set);
     }
 
     /// A segment that the session may have: one of its sides is an arena of the session's.
@@ -368,24 +301,15 @@ impl Hub {
         }
         let (mut sockets, mut fds) = (Vec::new(), Vec::new());
         let filter = session.filter.clone();
-        let options = Arc::new(Options::with_filter(filter.clone()));
         for _ in 0..count {
             let Pair { ours, theirs, name } = Pair::new(&self.set).map_err(super::socket::errno)?;
-            let socket = Socket {
-                ours,
-                family,
-                stack: session.stack.clone(),
-                arena: Arc::clone(&session.arena),
-                owner: Arc::clone(&session.owner),
-                options: Arc::clone(&options),
-                is_arrival: false,
-                is_ahead: count > 1,
-                role: match kind {
-                    Kind::Stream => Role::Fresh(None),
-                    Kind::Datagram => Socket::datagrams(family, DatagramKind::Udp, filter.clone()),
-                    Kind::Echo => Socket::datagrams(family, DatagramKind::Echo, filter.clone()),
-                },
+            let role = match kind {
+                Kind::Stream => Role::Fresh(None),
+                Kind::Datagram => Socket::datagrams(family, DatagramKind::Udp, filter.clone()),
+                Kind::Echo => Socket::datagrams(family, DatagramKind::Echo, filter.clone()),
             };
+            let mut socket = session.fresh(ours, family);
+            (socket.is_ahead, socket.role) = (count > 1, role);
             session.sockets.insert(name);
             self.sockets.insert(name, Box::new(socket));
             sockets.push(name);
@@ -402,6 +326,7 @@ impl Hub {
         // One that we have made takes nothing along when it is closed.
         let fd = fds.take(|it| name_of(it).is_some_and(|name| self.sockets.contains_key(&name)));
         let name = fd.as_ref().and_then(name_of).ok_or(Errno::NOTSOCK)?;
+        self.settle_for(name);
         let socket = self.sockets.get(&name).ok_or(Errno::NOTSOCK)?;
         let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
         session.sockets.insert(name);
@@ -415,19 +340,17 @@ impl Hub {
     /// The process is gone, or has become another program: what its threads held is free. Its sockets live as long as
     /// somebody has their descriptors.
     pub fn end(&mut self, session: u32) {
+        self.settle();
         let Some(gone) = self.sessions.remove(&session) else { return };
         self.lingering.forget(session);
         for arena in gone.attached.values().chain([&gone.arena]) {
             arena.waiters.remove(session, None);
             arena.bury(session);
+            self.arrivals.suspect(arena.arena().number());
         }
         self.engine.0.fabric.programs.segments.forget_waiters(session);
         for (lane, bell) in &gone.bells {
             self.engine.0.fabric.bell(*lane).forget(bell.as_fd());
-        }
-        if self.sessions.is_empty() {
-            // Nobody will want any for a while.
-            self.pairs = Pairs::default();
         }
     }
 
@@ -490,39 +413,78 @@ impl Hub {
         loop {
             let Some(listening) = self.sockets.get_mut(&name) else { return };
             let Role::Listening(it) = &mut listening.role else { return };
-            let (theirs, arrived) = match it.waiting.take() {
+            let arrived = match it.waiting.take() {
                 Some(waiting) => waiting,
-                None => match listening.accept(&self.engine.0.fabric, || self.pairs.take(&self.set)) {
+                None => match listening.accept(name, &self.engine.0.fabric) {
                     None => return,
-                    // Descriptors or blocks ran out: the connection is closed, which its peer sees.
-                    Some(Err(_)) => continue,
-                    Some(Ok((socket, theirs, arrived))) => {
-                        self.enter(name, arrived.socket, socket);
-                        (theirs, arrived)
+                    Some((arrival, arrived)) => {
+                        self.arrivals.add(arrival);
+                        arrived
                     }
                 },
             };
             let Some(listening) = self.sockets.get_mut(&name) else { return };
-            match listening.send(&theirs, &arrived) {
+            match listening.send(&arrived) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if let Role::Listening(it) = &mut listening.role {
-                        it.waiting = Some((theirs, arrived));
+                        it.waiting = Some(arrived);
                     }
                     return self.watch(name, epoll::EventFlags::OUT);
                 }
-                // The listener hangs up, and the connection with its descriptor.
+                // The listener hangs up, and what waits there ends with it.
                 Err(_) => return,
             }
         }
     }
 
-    /// A connection belongs to whoever holds its listener.
-    fn enter(&mut self, listener: SocketId, name: SocketId, socket: Socket) {
-        self.sockets.insert(name, Box::new(socket));
-        for session in self.sessions.values_mut().filter(|it| it.sockets.contains(&listener)) {
-            session.sockets.insert(name);
+    /// Connections become those of the sockets under whose names programs say that they have taken them. A name is a program's
+    /// word: it must be that of a new socket of a session that has the arena.
+    fn settle(&mut self) {
+        for (name, arrival) in self.arrivals.take_named() {
+            let arena = arrival.arena.arena().number();
+            let may_have = |it: &Session| it.sockets.contains(&name) && it.arena_of(arena).is_some();
+            let is_had = self.sessions.values().any(may_have);
+            match self.sockets.get_mut(&name) {
+                Some(socket) if is_had && socket.is_fresh() => socket.take(arrival),
+                // It is heard in a moment that what it was before is closed.
+                Some(_) if is_had => self.arrivals.add(arrival),
+                _ => self.end_arrival(arrival),
+            }
         }
+    }
+
+    /// The same before something is done with a socket that may be one of those.
+    fn settle_for(&mut self, name: SocketId) {
+        if self.arrivals.len() > 0 && self.sockets.get(&name).is_some_and(|it| it.is_fresh()) {
+            self.settle();
+        }
+    }
+
+    /// Nobody has the connection, or who took it is gone.
+    fn end_arrival(&mut self, arrival: Arrival) {
+        let resets = arrival.options.resets() || !arrival.is_taken();
+        self.end_role(Role::Stream(arrival.stream, None), arrival.arena, resets);
+    }
+
+    /// A socket for a connection that has arrived.
+    fn take(&mut self, number: u32, place: Place) -> Result<Reply, Errno> {
+        let session = self.sessions.get(&number).ok_or(Errno::NETDOWN)?;
+        session.arena_of(place.arena).ok_or(Errno::INVAL)?;
+        let arrival = self.arrivals.take_at(place).ok_or(Errno::INVAL)?;
+        let Pair { ours, theirs, name } = match Pair::new(&self.set) {
+            Ok(pair) => pair,
+            Err(error) => {
+                self.end_arrival(arrival);
+                return Err(super::socket::errno(error));
+            }
+        };
+        let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
+        let mut socket = session.fresh(ours, arrival.family);
+        socket.take(arrival);
+        session.sockets.insert(name);
+        self.sockets.insert(name, Box::new(socket));
+        Ok(Reply { answer: Answer::Sockets { sockets: vec![name] }, fds: vec![theirs] })
     }
 
     fn watch(&self, name: SocketId, flags: epoll::EventFlags) {
@@ -533,6 +495,7 @@ impl Hub {
 
     /// The last descriptor of a socket is gone.
     fn close(&mut self, name: SocketId) {
+        self.settle_for(name);
         let Some(socket) = self.sockets.remove(&name) else { return };
         let (limit, mut sessions) = (socket.options.lingers(), BTreeSet::new());
         for (&number, session) in &mut self.sessions {
@@ -545,13 +508,54 @@ impl Hub {
         }
         let resets = socket.resets();
         close_end(&self.closer, socket.owner.user, socket.ours);
-        let ended = match socket.role {
+        if matches!(socket.role, Role::Listening(_)) {
+            self.settle();
+            self.arrivals.take_of(name).into_iter().for_each(|it| self.end_arrival(it));
+        }
+        self.end_role(socket.role, socket.arena, resets);
+        if self.arrivals.len() > 0 {
+            // It may have had the name of more than one.
+            self.settle();
+        }
+    }
+
+    /// A session has closed a socket, and keeps its descriptor: what the socket was (the connection in this place, if it was one)
+    /// ends, and it is a new one. Only who has it alone may say so of it, and not of a listener, whose connections come by the
+    /// descriptor: else it ends as a whole.
+    pub fn closed(&mut self, number: u32, name: SocketId, place: Option<Place>) {
+        // Who has taken a connection and had no socket for it says so of one that is not there.
+        if self.sockets.get(&name).is_none_or(|it| it.is_fresh()) {
+            self.settle();
+        }
+        let has_it = |it: &Session| it.sockets.contains(&name);
+        let Some(session) = self.sessions.get(&number).filter(|it| has_it(it)) else { return };
+        let Some(socket) = self.sockets.get_mut(&name) else { return };
+        let may_stay = matches!(socket.role, Role::Fresh(_) | Role::Stream(..));
+        if !may_stay || self.sessions.values().filter(|it| has_it(it)).count() > 1 {
+            return self.close(name);
+        }
+        if socket.stream_place() == place {
+            let resets = socket.resets();
+            let (role, arena) = socket.begin_anew(session);
+            self.end_role(role, arena, resets);
+        } else if let Some(place) = place
+            && session.arena_of(place.arena).is_some()
+            && let Some(arrival) = self.arrivals.take_as(name, place)
+        {
+            // The socket is another connection's by now, of which was heard first.
+            self.end_arrival(arrival);
+        }
+    }
+
+    /// What a socket was ends.
+    fn end_role(&mut self, role: Role, arena: Arc<ProgramArena>, resets: bool) {
+        let ended = match role {
             Role::Stream(stream, _) => Some(Ended::Stream(stream)),
             Role::Datagrams(Some(made), _) => Some(Ended::Datagrams(made)),
             _ => None,
         };
         if let Some(ended) = ended {
-            let ending = Ending { arena: socket.arena, ended, resets };
+            let ending = Ending { arena, ended, resets };
             if !self.end_stream(&ending) {
                 self.ending.push(ending);
             }
@@ -588,12 +592,19 @@ impl Hub {
     /// Ends what could not end at once, and gives arenas back that nobody uses any more. To be called every now and then
     /// while it answers `true`.
     pub fn tidy(&mut self) -> bool {
+        self.settle();
         let mut ending = std::mem::take(&mut self.ending);
         ending.retain(|it| !self.end_stream(it));
         self.ending = ending;
+        let nobodys = {
+            let sockets = &self.sockets;
+            self.arrivals.take_nobodys(|listener| Some(&sockets.get(&listener)?.ours))
+        };
+        nobodys.into_iter().for_each(|it| self.end_arrival(it));
         let live: BTreeSet<u32> = self.sessions.values().map(|it| it.arena.place).collect();
         let held = self.sockets.values().map(|it| it.arena.place);
-        let used: BTreeSet<u32> = held.chain(self.ending.iter().map(|it| it.arena.place)).collect();
+        let ending = self.ending.iter().map(|it| it.arena.place);
+        let used: BTreeSet<u32> = held.chain(ending).chain(self.arrivals.arenas()).collect();
         let programs = &self.engine.0.fabric.programs;
         self.arenas.retain(|arena| {
             let is_used = live.contains(&arena.place) || used.contains(&arena.place);
@@ -603,11 +614,15 @@ impl Hub {
             is_used
         });
         let lingers = self.lingering.tidy();
-        lingers || !self.ending.is_empty() || self.arenas.iter().any(|arena| !live.contains(&arena.place))
+        lingers
+            || self.arrivals.has_suspects()
+            || !self.ending.is_empty()
+            || self.arenas.iter().any(|arena| !live.contains(&arena.place))
     }
 
     /// Every socket of every program.
-    pub fn sockets(&self) -> Vec<ProgramSocket> {
+    pub fn sockets(&mut self) -> Vec<ProgramSocket> {
+        self.settle();
         self.sockets.values().filter(|it| !it.is_ahead).map(|it| it.summary()).collect()
     }
 
@@ -618,7 +633,8 @@ impl Hub {
 
     /// What is known of the sockets behind descriptors with these inodes, as far as they are programs' of ours. It asks
     /// lanes, one connection at a time.
-    pub fn explain(&self, inodes: &BTreeSet<u64>) -> Vec<ExplainedSocket> {
+    pub fn explain(&mut self, inodes: &BTreeSet<u64>) -> Vec<ExplainedSocket> {
+        self.settle();
         let found = inodes.iter().filter_map(|&inode| Some((inode, self.sockets.get(&SocketId(inode))?)));
         let given = found.filter(|(_, socket)| !socket.is_ahead);
         given.map(|(inode, socket)| ExplainedSocket::new(inode, socket)).collect()
@@ -633,13 +649,8 @@ impl Hub {
     /// How many programs, sockets and arenas there are, and how often a program's words could not be.
     pub fn counts(&self) -> [u64; 4] {
         let lies = self.engine.snapshot().counters.shm_lies;
-        [self.sessions.len() as u64, self.sockets.len() as u64, self.arenas.len() as u64, lies]
-    }
-}
-
-impl Session {
-    fn arena_of(&self, number: u64) -> Option<&Arc<ProgramArena>> {
-        if self.arena.arena().number() == number { Some(&self.arena) } else { self.attached.get(&number) }
+        let sockets = self.sockets.len() + self.arrivals.len();
+        [self.sessions.len() as u64, sockets as u64, self.arenas.len() as u64, lies]
     }
 }
 
@@ -652,6 +663,7 @@ impl Drop for Hub {
         for name in self.sockets.keys().copied().collect::<Vec<_>>() {
             self.close(name);
         }
+        self.settle();
         for arena in self.arenas.drain(..) {
             self.engine.0.fabric.programs.remove_arena(arena.place);
         }

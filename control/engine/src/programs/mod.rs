@@ -8,12 +8,14 @@
 //! - `arena.rs`: one program's memory, and who is to be told. `stream.rs`: one connection.
 //! - `datagrams.rs`, `datagram_options.rs`: a datagram socket. `faults.rs`: what it is told of datagrams that did not arrive.
 //! - `segment.rs`: what two programs share whose connections are fused. `waiters.rs`: whom to wake.
-//! - `pairs.rs`: the descriptors behind sockets.
-//! - `hub.rs`, `hub_bell.rs`: sessions and requests, and what wakes who serves them; `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
+//! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet.
+//! - `hub.rs`, `hub_bell.rs`: sessions and requests, and what wakes who serves them; `session.rs`: a program's session.
+//! - `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
 //! - `numbers.rs`: what both kinds of options have in common.
 //! - `shown.rs`: sockets as they are shown.
 
 mod arena;
+mod arrivals;
 mod closer;
 mod datagram_options;
 mod datagrams;
@@ -25,6 +27,7 @@ mod numbers;
 mod options;
 mod pairs;
 mod segment;
+mod session;
 mod shown;
 mod socket;
 mod stream;
@@ -46,7 +49,8 @@ use segment::{Bond, Joined, Segments, Wanted};
 use stream::Stream;
 
 pub use closer::{Closer, Foreign};
-pub use hub::{Hub, Limits, Owner, ReadFilter, Reply, send};
+pub use hub::{Hub, send};
+pub use session::{Limits, Owner, ReadFilter, Reply};
 pub use shown::{ExplainedSocket, ProgramSocket};
 
 /// Words of an inbox, of up to 64 streams each, that are looked at in a turn of the lane.

@@ -9,7 +9,7 @@ use firelane_filter::FilterCounts;
 use firelane_lane::{DatagramKind, StreamInfo};
 use firelane_units::{FilterRule, LaneId, LinkId, NetstackId};
 
-use super::hub::Owner;
+use super::Owner;
 use super::socket::{Role, Socket};
 use super::stream::{Asked, Stream};
 

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,16 +13,17 @@ use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_lane::{DatagramKind, Sharing, StreamOption};
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Place, SocketId, State};
 use firelane_shm::layout::TAKEN;
-use firelane_socket::{Accepted, AnyEnd, Names, StreamConfig};
+use firelane_socket::{AnyEnd, Names, StreamConfig};
 use rustix::io::Errno;
 
 use super::Owner;
 use super::arena::ProgramArena;
+use super::arrivals::Arrival;
 use super::datagram_options::{DatagramOptions, Setting};
 use super::datagrams::{Datagrams, Wanted};
 use super::numbers::{ip, ipv6, may_have_priority, socket};
 use super::options::{About, Options};
-use super::pairs::Pair;
+use super::session::Session;
 use super::stream::{Asked, Stream};
 use crate::fabric::Fabric;
 use crate::registry::Claim;
@@ -66,7 +67,7 @@ pub(super) struct Listening {
     /// The sizes of its connections' rings.
     rings: StreamConfig,
     /// A connection that its descriptor had no room for.
-    pub(super) waiting: Option<(OwnedFd, Arrived)>,
+    pub(super) waiting: Option<Arrived>,
 }
 
 const _: () = assert!(size_of::<Socket>() <= 88);
@@ -235,49 +236,39 @@ impl Socket {
         Place { arena: self.arena.arena().number(), block: stream.number() }
     }
 
-    /// The connection that has waited longest at this listener, as a socket over a pair, and as the message about it.
-    pub(super) fn accept(
-        &mut self,
-        fabric: &Fabric,
-        pair: impl FnOnce() -> io::Result<Pair>,
-    ) -> Option<io::Result<(Self, OwnedFd, Arrived)>> {
+    /// The connection that has waited longest at this listener, whose name is given, and the message about it.
+    pub(super) fn accept(&self, name: SocketId, fabric: &Fabric) -> Option<(Arrival, Arrived)> {
         let Role::Listening(listening) = &self.role else { return None };
         let accepted = listening.listener.take_any()?;
-        Some(self.accepted(fabric, accepted, listening.rings, pair))
-    }
-
-    fn accepted(
-        &self,
-        fabric: &Fabric,
-        accepted: Accepted<AnyEnd>,
-        rings: StreamConfig,
-        pair: impl FnOnce() -> io::Result<Pair>,
-    ) -> io::Result<(Self, OwnedFd, Arrived)> {
         let Names { local, remote } = accepted.names;
         let AnyEnd::There(hold) = accepted.stream else {
             unreachable!("the listener was made with an arena");
         };
         let options = Options::of_accepted(&self.options);
-        let stream = Stream::accept(fabric, &self.arena, hold, rings, options.beginning());
-        let made = pair().inspect_err(|_| {
-            stream.close(fabric, true);
-            self.arena.remove(&stream);
-        });
-        let Pair { ours, theirs, name: socket } = made?;
+        let stream = Stream::accept(fabric, &self.arena, hold, listening.rings, options.beginning());
         let (local, remote) = (self.shown(local), self.shown(remote));
-        let arrived = Arrived { socket, place: self.place(&stream), local, remote };
-        let accepted = Self {
-            ours,
-            family: self.family,
-            stack: self.stack.clone(),
-            arena: Arc::clone(&self.arena),
-            owner: Arc::clone(&self.owner),
-            options,
-            is_arrival: true,
-            is_ahead: false,
-            role: Role::Stream(stream, None),
-        };
-        Ok((accepted, theirs, arrived))
+        let arrived = Arrived { place: self.place(&stream), local, remote };
+        let whose = (self.stack.clone(), Arc::clone(&self.owner));
+        let words = (Arc::clone(&self.arena), stream);
+        Some((Arrival::new(name, self.family, whose, words, options), arrived))
+    }
+
+    /// It is the socket of a connection that has arrived.
+    pub(super) fn take(&mut self, arrival: Arrival) {
+        let Arrival { family, stack, arena, owner, options, stream, .. } = arrival;
+        (self.family, self.stack, self.arena, self.owner, self.options) =
+            (family, stack, arena, owner, options);
+        (self.is_arrival, self.is_ahead, self.role) = (true, false, Role::Stream(stream, None));
+    }
+
+    /// Where the words of its stream are, if it is one.
+    pub(super) fn stream_place(&self) -> Option<Place> {
+        self.stream().map(|stream| self.place(stream))
+    }
+
+    /// Whether nothing was made of it as yet, as far as is known.
+    pub(super) fn is_fresh(&self) -> bool {
+        matches!(self.role, Role::Fresh(None))
     }
 
     /// Whether close(2) is to reset the connection: SO_LINGER says so, or its listener was closed before it was accepted.
@@ -285,6 +276,14 @@ impl Socket {
         let block = self.stream().and_then(|stream| self.arena.mapping().block(stream.number()));
         let is_taken = || block.is_none_or(|block| block.file.load(Ordering::Relaxed) & TAKEN != 0);
         self.options.resets() || self.is_arrival && !is_taken()
+    }
+
+    /// It becomes a new one of a session's; what it was, and where its words are.
+    pub(super) fn begin_anew(&mut self, session: &Session) -> (Role, Arc<ProgramArena>) {
+        (self.stack, self.owner) = (session.stack.clone(), Arc::clone(&session.owner));
+        (self.options, self.is_arrival, self.is_ahead) = (session.options(), false, true);
+        let role = std::mem::replace(&mut self.role, Role::Fresh(None));
+        (role, std::mem::replace(&mut self.arena, Arc::clone(&session.arena)))
     }
 
     /// setsockopt(2).
@@ -445,8 +444,8 @@ impl Socket {
     }
 
     /// Sends what arrived over the listener's own descriptor. `WouldBlock`: it has no room at present.
-    pub(super) fn send(&self, theirs: &OwnedFd, arrived: &Arrived) -> io::Result<()> {
-        firelane_shm::carry::send(&self.ours, &arrived.encode(), &[theirs.as_fd()], false)
+    pub(super) fn send(&self, arrived: &Arrived) -> io::Result<()> {
+        firelane_shm::carry::send(&self.ours, &arrived.encode(), &[], false)
     }
 }
 

@@ -21,6 +21,9 @@ fn requests() -> Vec<Request> {
         Request::Names { socket },
         Request::Linger { socket },
         Request::Fault { socket },
+        Request::Closed { socket, place: None },
+        Request::Closed { socket, place: Some(Place { arena: 1, block: 0 }) },
+        Request::Take { place: Place { arena: u64::MAX, block: BLOCKS_MAX - 1 } },
         Request::Urgent { socket, end: u64::MAX },
         Request::Attach,
         Request::Waiter { arena: 9 },
@@ -85,8 +88,17 @@ fn every_message_survives_its_bytes() {
     let [local, remote] = addresses();
     for (local, remote) in [(local, remote), (remote, local), (remote, remote)] {
         let place = Place { arena: 5, block: 6 };
-        let arrived = Arrived { socket: SocketId(4), place, local, remote };
+        let arrived = Arrived { place, local, remote };
         assert_eq!(Arrived::decode(&arrived.encode()), Ok(arrived));
+    }
+}
+
+#[test]
+fn what_is_said_of_a_closed_socket_needs_no_memory() {
+    for socket in [0, 1, 0x1234_5678_9abc, u64::MAX].map(SocketId) {
+        for place in [None, Some(Place { arena: u64::MAX, block: BLOCKS_MAX - 1 })] {
+            assert_eq!(closed(socket, place)[..], Request::Closed { socket, place }.encode(0));
+        }
     }
 }
 

@@ -14,14 +14,21 @@ use crate::real::hooks;
 use crate::socket::{self, Held};
 
 use super::control;
-use crate::{faults, passing, session};
+use crate::{faults, kept, passing, session};
 
 hooks! {
-    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = socket::at(fd).map(|s| {
-        buffers::check(message.cast(), size_of::<msghdr>())?;
-        // SAFETY: the caller's promise about the message.
-        unsafe { send(s, &*message, flags) }.map(count)
-    });
+    /// A message to elsewhere may take sockets of ours along.
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = match socket::at(fd) {
+        Some(s) => Some(buffers::check(message.cast(), size_of::<msghdr>()).and_then(|()| {
+            // SAFETY: the caller's promise about the message.
+            unsafe { send(s, &*message, flags) }.map(count)
+        })),
+        None => {
+            // SAFETY: the caller's promise about the message.
+            unsafe { hand_out(message) };
+            None
+        }
+    };
 
     /// A message from elsewhere may bring sockets of ours along.
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t = match socket::at(fd) {
@@ -41,11 +48,18 @@ hooks! {
         None => None,
     };
 
-    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int =
-        socket::at(fd).map(|s| {
-            // SAFETY: the caller's promise about the messages.
-            each(messages, n, |m| unsafe { send(s, &m.msg_hdr, flags) })
-        });
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int = match socket::at(fd) {
+        // SAFETY: the caller's promise about the messages.
+        Some(s) => Some(each(messages, n, |m| unsafe { send(s, &m.msg_hdr, flags) })),
+        None => {
+            let n = (n as usize).min(libc::UIO_MAXIOV as usize);
+            if buffers::check(messages.cast(), n * size_of::<mmsghdr>()).is_ok() {
+                // SAFETY: the caller's promise about the messages.
+                (0..n).for_each(|index| unsafe { hand_out(&raw const (*messages.add(index)).msg_hdr) });
+            }
+            None
+        }
+    };
 
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int, limit: *mut timespec) -> c_int =
         match socket::at(fd) {
@@ -110,18 +124,46 @@ unsafe fn receive(socket: Held, message: &mut msghdr, flags: c_int) -> Result<us
 /// # Safety
 /// The message was filled by the kernel.
 unsafe fn adopt(message: &msghdr) {
+    // SAFETY: the caller's promise.
+    unsafe { each_descriptor(message, passing::arrived) };
+}
+
+/// Before a message goes elsewhere: sockets of ours that it takes along have copies from now on.
+///
+/// # Safety
+/// What the message points to is readable, or among what [`buffers::check`] refuses.
+unsafe fn hand_out(message: *const msghdr) {
+    if !session::is_wanted() || buffers::check(message.cast(), size_of::<msghdr>()).is_err() {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    let message = unsafe { &*message };
+    if buffers::check(message.msg_control, message.msg_controllen).is_ok() {
+        // SAFETY: the caller's promise.
+        unsafe { each_descriptor(message, kept::forget) };
+    }
+}
+
+/// Does `with` to each descriptor beside a message.
+///
+/// # Safety
+/// The message's control data are readable.
+unsafe fn each_descriptor(message: &msghdr, mut with: impl FnMut(c_int)) {
     if message.msg_controllen == 0 {
         return;
     }
-    // SAFETY: the caller's promise: libc's own macros walk what the kernel wrote.
+    // SAFETY: the caller's promise: libc's own macros walk what is there.
     unsafe {
+        let end = message.msg_control.addr() + message.msg_controllen;
         let mut header = libc::CMSG_FIRSTHDR(message);
         while let Some(control) = header.as_ref() {
+            let data = libc::CMSG_DATA(header).cast::<c_int>();
             if control.cmsg_level == libc::SOL_SOCKET && control.cmsg_type == libc::SCM_RIGHTS {
-                let data = libc::CMSG_DATA(header).cast::<c_int>();
-                let bytes = control.cmsg_len - libc::CMSG_LEN(0) as usize;
+                // A program may say more than there is: the kernel refuses it then.
+                let said = control.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+                let bytes = said.min(end.saturating_sub(data.addr()));
                 for index in 0..bytes / size_of::<c_int>() {
-                    passing::arrived(data.add(index).read_unaligned());
+                    with(data.add(index).read_unaligned());
                 }
             }
             header = libc::CMSG_NXTHDR(message, header);

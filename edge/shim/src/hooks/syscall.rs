@@ -8,7 +8,7 @@ use core::ffi::{c_int, c_long, c_uint};
 
 use rustix::io::Errno;
 
-use super::{descriptors, messages, names, readiness, sockets, transfer};
+use super::{descriptors, messages, names, readiness, sockets, spawning, transfer};
 use crate::real::hooks;
 use crate::session;
 
@@ -68,7 +68,10 @@ unsafe fn route(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
             libc::SYS_epoll_pwait => readiness::epoll_pwait(fd, b as _, c as c_int, d as c_int, e as _).into(),
             libc::SYS_epoll_pwait2 => readiness::epoll_pwait2(fd, b as _, c as c_int, d as _, e as _).into(),
             libc::SYS_io_uring_setup => crate::answer::answer::<c_int>(Err(Errno::NOSYS)).into(),
-            other => return legacy(other, a, b, c, d, e),
+            other => {
+                spawning::note_syscall(other, a);
+                return legacy(other, a, b, c, d, e);
+            }
         }
     };
     Some(answer)

@@ -1,0 +1,137 @@
+//! Connections that a listener's program has been told of, until it says under which socket's name it has taken each.
+//!
+//! A program takes a connection with a socket of its own session: it writes the socket's name into the words of the stream,
+//! and tells nobody. That is found when the socket is asked about, or closed ([`Arrivals::take_named`]). A name is a
+//! program's word: `hub.rs` judges whose it is. Owned by `hub.rs`.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use firelane_shm::control::{Family, Place, SocketId};
+use firelane_shm::layout::TAKEN;
+
+use super::Owner;
+use super::arena::ProgramArena;
+use super::options::Options;
+use super::stream::Stream;
+use crate::stack::Stack;
+
+/// So many looks at a listener's empty queue, half a second apart, and what was in it and has no name is nobody's.
+const LOOKS: u8 = 3;
+
+/// A connection that was told of.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) listener: SocketId,
+    pub(super) family: Family,
+    pub(super) stack: Stack,
+    pub(super) arena: Arc<ProgramArena>,
+    pub(super) owner: Arc<Owner>,
+    pub(super) options: Arc<Options>,
+    pub(super) stream: Arc<Stream>,
+    /// A program that could have taken it has died, and may have done so between taking and naming: looks since then.
+    suspected: Option<u8>,
+}
+
+impl Arrival {
+    /// One that waits in the queue of `listener`.
+    pub(super) fn new(
+        listener: SocketId,
+        family: Family,
+        (stack, owner): (Stack, Arc<Owner>),
+        (arena, stream): (Arc<ProgramArena>, Arc<Stream>),
+        options: Arc<Options>,
+    ) -> Self {
+        Self { listener, family, stack, arena, owner, options, stream, suspected: None }
+    }
+
+    fn is_at(&self, place: Place) -> bool {
+        self.arena.arena().number() == place.arena && self.stream.number() == place.block
+    }
+
+    fn block(&self) -> Option<&firelane_shm::Block> {
+        self.arena.mapping().block(self.stream.number())
+    }
+
+    /// The name under which its program has it, as the program says; zero is none.
+    fn name(&self) -> u64 {
+        self.block().map_or(0, |block| block.taken_as.load(Ordering::Acquire))
+    }
+
+    /// Whether the program has accepted it. One that nobody has is reset when its listener closes.
+    pub(super) fn is_taken(&self) -> bool {
+        self.block().is_none_or(|block| block.file.load(Ordering::Relaxed) & TAKEN != 0)
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals(Vec<Arrival>);
+
+impl Arrivals {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn add(&mut self, arrival: Arrival) {
+        self.0.push(arrival);
+    }
+
+    /// Takes those that have names out.
+    pub(super) fn take_named(&mut self) -> Vec<(SocketId, Arrival)> {
+        let named = self.0.extract_if(.., |it| it.name() != 0);
+        named.map(|it| (SocketId(it.name()), it)).collect()
+    }
+
+    /// Takes one out by its place.
+    pub(super) fn take_at(&mut self, place: Place) -> Option<Arrival> {
+        self.take_where(|it| it.is_at(place))
+    }
+
+    /// The same, of one that was taken under this name.
+    pub(super) fn take_as(&mut self, name: SocketId, place: Place) -> Option<Arrival> {
+        self.take_where(|it| it.is_at(place) && it.name() == name.0)
+    }
+
+    fn take_where(&mut self, is_it: impl FnMut(&Arrival) -> bool) -> Option<Arrival> {
+        let at = self.0.iter().position(is_it)?;
+        Some(self.0.remove(at))
+    }
+
+    /// Takes out what waited at a listener that is closed.
+    pub(super) fn take_of(&mut self, listener: SocketId) -> Vec<Arrival> {
+        self.0.extract_if(.., |it| it.listener == listener && it.name() == 0).collect()
+    }
+
+    /// A session has ended that had this arena.
+    pub(super) fn suspect(&mut self, arena: u64) {
+        let of_arena = self.0.iter_mut().filter(|it| it.arena.arena().number() == arena);
+        of_arena.for_each(|it| it.suspected = Some(0));
+    }
+
+    /// To be called every half a second while it is suspected that connections are nobody's, which [`Arrivals::has_suspects`]
+    /// tells: takes those out that are.
+    pub(super) fn take_nobodys<'a>(
+        &mut self,
+        ours: impl Fn(SocketId) -> Option<&'a OwnedFd>,
+    ) -> Vec<Arrival> {
+        let is_nobodys = |it: &mut Arrival| {
+            let Some(looks) = &mut it.suspected else { return false };
+            let is_queue_empty =
+                ours(it.listener).is_none_or(|fd| firelane_shm::carry::is_all_read(fd).unwrap_or(true));
+            *looks = if is_queue_empty { *looks + 1 } else { 0 };
+            *looks >= LOOKS
+        };
+        self.0.extract_if(.., is_nobodys).collect()
+    }
+
+    /// Where their words are.
+    pub(super) fn arenas(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().map(|it| it.arena.place)
+    }
+
+    pub(super) fn has_suspects(&self) -> bool {
+        self.0.iter().any(|it| it.suspected.is_some())
+    }
+}

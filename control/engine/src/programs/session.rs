@@ -1,0 +1,108 @@
+//! A program's session as the hub has it, and what goes between both: who it is, how much it may have, what it is answered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use firelane_filter::FilterConfig;
+use firelane_shm::control::{Answer, Family, SocketId};
+use firelane_units::{FilterRule, LaneId, LinkId};
+use rustix::io::Errno;
+
+use super::arena::ProgramArena;
+use super::options::Options;
+use super::socket::{Role, Socket};
+use crate::stack::Stack;
+
+/// Who a program is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Owner {
+    /// Its process.
+    pub pid: u32,
+    /// Its user.
+    pub user: u32,
+    /// Its command.
+    pub command: String,
+}
+
+/// How much a program may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// With so many sockets, those that it has accepted among them, it makes no more.
+    pub sockets: usize,
+    /// Bytes that the buffers of its sockets have at a time.
+    pub memory: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { sockets: 1 << 17, memory: u64::MAX }
+    }
+}
+
+/// Rules of a socket's filter, from lines of ipf.conf(5); `None` if a socket cannot have them, or they are none.
+pub type ReadFilter = fn(&str) -> Option<Vec<FilterRule<LinkId>>>;
+
+/// An answer with the descriptors that go beside it.
+#[derive(Debug)]
+pub struct Reply {
+    /// What is answered.
+    pub answer: Answer,
+    /// What goes beside it.
+    pub fds: Vec<OwnedFd>,
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
+        Self { answer, fds: Vec::new() }
+    }
+}
+
+impl From<Errno> for Reply {
+    fn from(errno: Errno) -> Self {
+        Answer::Failed { errno: errno.raw_os_error() }.into()
+    }
+}
+
+/// A program's process.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) owner: Arc<Owner>,
+    pub(super) stack: Stack,
+    pub(super) arena: Arc<ProgramArena>,
+    /// Which filter its sockets begin with.
+    pub(super) filter: Option<Arc<FilterConfig>>,
+    pub(super) sockets_max: usize,
+    pub(super) sockets: BTreeSet<SocketId>,
+    /// Arenas of others whose sockets it has.
+    pub(super) attached: BTreeMap<u64, Arc<ProgramArena>>,
+    /// Programs that inherit a socket ring these too, so the lanes wait on them as long as the session lasts.
+    pub(super) bells: Vec<(LaneId, OwnedFd)>,
+}
+
+impl Session {
+    /// A new stream socket of its family, over one end of a pair.
+    pub(super) fn fresh(&self, ours: OwnedFd, family: Family) -> Socket {
+        Socket {
+            ours,
+            family,
+            stack: self.stack.clone(),
+            arena: Arc::clone(&self.arena),
+            owner: Arc::clone(&self.owner),
+            options: self.options(),
+            is_arrival: false,
+            is_ahead: false,
+            role: Role::Fresh(None),
+        }
+    }
+
+    /// What a new socket's are.
+    pub(super) fn options(&self) -> Arc<Options> {
+        Arc::new(Options::with_filter(self.filter.clone()))
+    }
+
+    /// An arena that it may use, by its number.
+    pub(super) fn arena_of(&self, number: u64) -> Option<&Arc<ProgramArena>> {
+        if self.arena.arena().number() == number { Some(&self.arena) } else { self.attached.get(&number) }
+    }
+}

@@ -1,0 +1,303 @@
+//! Sockets whose descriptors outlive `close`: under the program's number lies a copy of a hidden descriptor (`pool.rs`), and
+//! when the program closes its own the hidden one makes the next socket.
+//!
+//! A socket that was in use is given back with a message to the daemon, which ends what it was, as it would at the last
+//! copy's end. So the program's descriptor must be the only one but for ours, here and everywhere. Whatever makes copies of
+//! descriptors that this library does not count (`fork` and its kin, a message to another process) passes the [`GATE`]: what was
+//! given out before, or is closed meanwhile, ends the old way, with both copies, and the daemon sees whether others have it.
+//!
+//! Nothing here locks or allocates: `close` may come in a signal handler.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::os::fd::{AsRawFd, IntoRawFd};
+
+use firelane_shm::control::{Place, SocketId};
+use rustix::fs::OFlags;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Resource, getrlimit};
+
+use crate::pool::{self, Spare};
+use crate::socket::{self, Kind};
+use crate::table::{self, DESCRIPTORS, Word};
+use crate::{arenas, process, session, sys};
+
+/// How many there may be: a small part of the program's range.
+const MOST: u64 = 512;
+const PART: u64 = 32;
+
+/// For each descriptor of the program's: above, the gate's count when it was given out; below, [`USED`] and one more than the
+/// hidden descriptor. Zero is none.
+static HIDDEN: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTORS];
+/// What the daemon calls those.
+static NAMES: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTORS];
+/// One above the highest number that ever had one.
+static BOUND: AtomicU64 = AtomicU64::new(0);
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// The daemon was asked about it, so that it is no new socket any more.
+const USED: u64 = 1 << 31;
+const COUNT_SHIFT: u32 = 32;
+
+/// How often copies were about to be made that nobody counts; below, how many are being made.
+static GATE: AtomicU64 = AtomicU64::new(0);
+const PASSING: u64 = (1 << COUNT_SHIFT) - 1;
+
+/// Who makes copies is inside until this is dropped.
+pub(crate) struct Passing(());
+
+impl Passing {
+    /// Copies are about to be made.
+    pub(crate) fn begin() -> Self {
+        GATE.fetch_add((1 << COUNT_SHIFT) + 1, Ordering::SeqCst);
+        Self(())
+    }
+
+    /// It is not seen when they have been made: from here on every socket is closed the old way.
+    pub(crate) fn for_ever() {
+        core::mem::forget(Self::begin());
+    }
+}
+
+impl Passing {
+    /// For who cannot keep it meanwhile.
+    pub(crate) fn end() {
+        drop(Self(()));
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        GATE.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// How many descriptors of the program's range the hidden ones take at the most, by the limit that it began with.
+pub(crate) fn range() -> u64 {
+    static RANGE: AtomicU64 = AtomicU64::new(0);
+    match RANGE.load(Ordering::Relaxed) {
+        0 => {
+            let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+            let range = (limit / PART).clamp(1, MOST);
+            RANGE.store(range, Ordering::Relaxed);
+            range
+        }
+        range => range,
+    }
+}
+
+/// Gives the program a socket at the lowest number that is free, as it would get it from the kernel.
+pub(crate) fn give(is_v6: bool, spare: Spare, flags: c_int) -> Result<c_int, Errno> {
+    let gate = GATE.load(Ordering::SeqCst);
+    let hidden = sys::borrow(spare.hidden);
+    let made = match flags & libc::SOCK_CLOEXEC {
+        0 => rustix::io::dup(hidden),
+        _ => fcntl_dupfd_cloexec(hidden, 0),
+    };
+    let made =
+        made.and_then(|fd| if table::has_room_for(fd.as_raw_fd()) { Ok(fd) } else { Err(Errno::MFILE) });
+    let fd = match made {
+        Ok(fd) => fd,
+        Err(errno) => {
+            let hidden = spare.hidden;
+            if !pool::put(is_v6, spare) {
+                session::close_hidden(hidden);
+            }
+            return Err(errno);
+        }
+    };
+    set_blocking(&spare, flags & libc::SOCK_NONBLOCK == 0)?;
+    let fd = fd.into_raw_fd();
+    if !keep(fd, &spare, gate) {
+        session::close_hidden(spare.hidden);
+    }
+    Ok(fd)
+}
+
+/// O_NONBLOCK is the open file's, so an earlier socket may have left it.
+fn set_blocking(spare: &Spare, blocks: bool) -> Result<(), Errno> {
+    let fd = sys::borrow(spare.hidden);
+    let is_blocking =
+        !spare.is_used || !rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
+    if is_blocking == blocks { Ok(()) } else { rustix::io::ioctl_fionbio(fd, !blocks) }
+}
+
+/// Remembers what is behind `fd`, as the gate was before it was made. Whether it may.
+fn keep(fd: c_int, spare: &Spare, gate: u64) -> bool {
+    let Some(place) = HIDDEN.get(fd as u32 as usize) else { return false };
+    if gate & PASSING != 0 || u64::from(COUNT.fetch_add(1, Ordering::Relaxed)) >= range() {
+        if gate & PASSING == 0 {
+            COUNT.fetch_sub(1, Ordering::Relaxed);
+        }
+        return false;
+    }
+    BOUND.fetch_max(fd as u64 + 1, Ordering::Relaxed);
+    NAMES[fd as usize].store(spare.name.0, Ordering::Relaxed);
+    let word = gate >> COUNT_SHIFT << COUNT_SHIFT | u64::from(spare.hidden.unsigned_abs() + 1);
+    let old = place.swap(word, Ordering::SeqCst);
+    if let Some(old) = Kept::new(fd, old) {
+        // The program has closed that number past every hook.
+        old.drop_copy();
+    }
+    true
+}
+
+/// What lies behind a descriptor that was taken out.
+pub(crate) struct Kept {
+    fd: c_int,
+    word: u64,
+    name: SocketId,
+}
+
+/// What the daemon calls the socket behind `fd`, of which it is asked now.
+pub(crate) fn name(fd: c_int) -> Option<SocketId> {
+    let place = HIDDEN.get(fd as u32 as usize)?;
+    let mut word = place.load(Ordering::Relaxed);
+    while word != 0 && word & USED == 0 {
+        match place.compare_exchange_weak(word, word | USED, Ordering::SeqCst, Ordering::Relaxed) {
+            Ok(_) => word |= USED,
+            Err(now) => word = now,
+        }
+    }
+    (word != 0).then(|| SocketId(NAMES[fd as usize].load(Ordering::Relaxed)))
+}
+
+/// Takes out what lies behind `fd`, which is about to be closed.
+#[inline]
+pub(crate) fn take(fd: c_int) -> Option<Kept> {
+    let place = HIDDEN.get(fd as u32 as usize)?;
+    // Most have none, and a load leaves their page untouched.
+    if place.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    let name = SocketId(NAMES[fd as usize].load(Ordering::Relaxed));
+    Kept::new(fd, place.swap(0, Ordering::SeqCst)).map(|kept| Kept { name, ..kept })
+}
+
+/// From now on `fd` is closed as any other: it has copies, or is no socket that could be given out again.
+pub(crate) fn forget(fd: c_int) {
+    if let Some(kept) = take(fd) {
+        kept.drop_copy();
+    }
+}
+
+/// A forked child keeps none of its parent's, whose hidden descriptors it closes.
+pub(crate) fn forget_parents() {
+    for place in HIDDEN.iter().take(BOUND.load(Ordering::Relaxed) as usize) {
+        if let Some(kept) = Kept::new(0, place.swap(0, Ordering::SeqCst)) {
+            kept.drop_copy();
+        }
+    }
+}
+
+/// A hidden descriptor has another number.
+pub(crate) fn moved(from: c_int, to: c_int) {
+    let of = |fd: c_int| u64::from(fd.unsigned_abs() + 1);
+    for place in HIDDEN.iter().take(BOUND.load(Ordering::Relaxed) as usize) {
+        let word = place.load(Ordering::Relaxed);
+        if word & (USED - 1) == of(from) {
+            let _ =
+                place.compare_exchange(word, word - of(from) + of(to), Ordering::SeqCst, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Where the words of a stream are.
+fn place_of(word: Word) -> Option<Place> {
+    let arena = arenas::number(socket::arena(word)).filter(|_| socket::kind(word) == Kind::Stream)?;
+    Some(Place { arena, block: socket::number(word) })
+}
+
+impl Kept {
+    fn new(fd: c_int, word: u64) -> Option<Self> {
+        (word != 0).then_some(Self { fd, word, name: SocketId(0) })
+    }
+
+    fn hidden(&self) -> c_int {
+        (self.word & (USED - 1)) as c_int - 1
+    }
+
+    /// Closes the hidden copy: the program's, if it is still there, is the last of this process.
+    pub(crate) fn drop_copy(self) {
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+        session::close_hidden(self.hidden());
+    }
+
+    /// Closes the program's descriptor, which the table does not know any more, and makes a new socket of the hidden one, if
+    /// nobody else can have it; otherwise closes both.
+    pub(crate) fn close(self, word: Word) {
+        let gate = GATE.load(Ordering::SeqCst);
+        let may_return = gate & PASSING == 0
+            && gate >> COUNT_SHIFT == self.word >> COUNT_SHIFT
+            && process::has_session()
+            && !session::is_dead()
+            && matches!(socket::kind(word), Kind::Fresh | Kind::Stream)
+            && !socket::is_datagram(word)
+            && !socket::is_shared(word);
+        if !may_return {
+            let fd = self.fd;
+            self.drop_copy();
+            return sys::close(fd);
+        }
+        sys::close(self.fd);
+        let is_new = || self.word & USED == 0 && socket::kind(word) == Kind::Fresh;
+        if GATE.load(Ordering::SeqCst) == gate
+            && (is_new() || session::post_closed(self.name, place_of(word)))
+        {
+            let spare = Spare { hidden: self.hidden(), name: self.name, is_used: true };
+            if pool::put(socket::is_v6(word), spare) {
+                COUNT.fetch_sub(1, Ordering::Relaxed);
+                return;
+            }
+        }
+        self.drop_copy();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The arrays are one for the process, so each test has numbers of its own.
+    fn spare(hidden: c_int) -> Spare {
+        Spare { hidden, name: SocketId(77), is_used: false }
+    }
+
+    fn hidden_file() -> c_int {
+        let file = std::fs::File::open("/dev/null").map(std::os::fd::OwnedFd::from);
+        file.unwrap().into_raw_fd()
+    }
+
+    #[test]
+    fn what_is_kept_is_taken_once_and_has_its_name() {
+        assert!(keep(900_101, &spare(5), GATE.load(Ordering::SeqCst)));
+        assert_eq!(name(900_101), Some(SocketId(77)));
+        let kept = take(900_101).unwrap();
+        assert_eq!((kept.hidden(), kept.name, kept.word & USED), (5, SocketId(77), USED));
+        assert!(take(900_101).is_none() && name(900_101).is_none());
+        assert!(take(-1).is_none() && take(c_int::MAX).is_none());
+    }
+
+    #[test]
+    fn who_passes_the_gate_leaves_nothing_to_be_given_out_again() {
+        let before = GATE.load(Ordering::SeqCst);
+        let passing = Passing::begin();
+        let meanwhile = GATE.load(Ordering::SeqCst);
+        assert!(!keep(900_102, &spare(6), meanwhile), "copies are being made");
+        drop(passing);
+        let after = GATE.load(Ordering::SeqCst);
+        assert!(before >> COUNT_SHIFT < after >> COUNT_SHIFT);
+    }
+
+    #[test]
+    fn a_copy_that_nobody_needs_is_closed() {
+        let hidden = hidden_file();
+        assert!(keep(900_103, &spare(hidden), GATE.load(Ordering::SeqCst)));
+        assert!(rustix::io::fcntl_getfd(sys::borrow(hidden)).is_ok());
+        // Another number's end comes first, as when a program closes one past every hook.
+        let next = hidden_file();
+        assert!(keep(900_103, &spare(next), GATE.load(Ordering::SeqCst)));
+        assert_eq!(take(900_103).map(|kept| kept.hidden()), Some(next));
+        sys::close(next);
+    }
+}

@@ -1,0 +1,58 @@
+//! Connections that this process accepts: each gets a socket of the session's, made ahead if there is one. Owned by `session.rs`.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+
+use firelane_shm::control::{Answer, Place, Request, SocketId};
+use rustix::io::Errno;
+
+use super::{ATTACHED, ask, attach, given, name_of, order_ahead, post_closed, refusal, spare};
+use crate::socket::{self, Held};
+use crate::{arenas, kept, process};
+
+/// A name that no socket has: what is taken under it ends.
+const NOBODYS: SocketId = SocketId(u64::MAX);
+
+/// The descriptor of a connection that has arrived at `listener`, with SOCK_NONBLOCK and SOCK_CLOEXEC of `flags`.
+pub(crate) fn take_arrival(listener: &Held, place: Place, flags: c_int) -> Result<c_int, Errno> {
+    let arena = arena_of(listener, place.arena)?;
+    let words = arenas::get(arena).and_then(|it| it.block(place.block)).ok_or(Errno::PROTO)?;
+    let is_v6 = listener.is_v6();
+    let taken = |fd| {
+        let accepted = socket::accepted(fd, is_v6, arena, place.block);
+        if let Some(stream) = accepted.stream() {
+            stream.take();
+            stream.set_nonblocking(flags & libc::SOCK_NONBLOCK != 0);
+        }
+        fd
+    };
+    let spared = spare(is_v6).ok().flatten().and_then(|spare| kept::give(is_v6, spare, flags).ok());
+    // The next one finds some.
+    order_ahead(is_v6);
+    if let Some(fd) = spared {
+        let fd = taken(fd);
+        words.taken_as.store(name_of(fd)?.0, Ordering::Release);
+        return Ok(fd);
+    }
+    let answer = ask(&Request::Take { place }, None);
+    let made = answer.and_then(|(answer, fds)| match (&answer, fds.into_iter().next()) {
+        (Answer::Sockets { .. }, fd) => given(fd.ok_or(Errno::MFILE)?, flags),
+        _ => Err(refusal(&answer)),
+    });
+    if made.is_err() {
+        // Nobody else was told of it.
+        words.taken_as.store(NOBODYS.0, Ordering::Release);
+        post_closed(NOBODYS, None);
+    }
+    made.map(taken)
+}
+
+/// Where a listener's arena is here. Who has it of his parent, or of another program, shows the listener first.
+fn arena_of(listener: &Held, number: u64) -> Result<u16, Errno> {
+    let is_known = |place: &u16| ATTACHED.load(Ordering::Relaxed) >> place & 1 != 0 && process::has_session();
+    if let Some(place) = arenas::find(number).filter(is_known) {
+        return Ok(place);
+    }
+    attach(listener.fd)?;
+    arenas::find(number).ok_or(Errno::PROTO)
+}
