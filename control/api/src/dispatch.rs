@@ -200,6 +200,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_route_is_found_by_its_own_path() {
+        for route in ROUTES {
+            let path = route.path.replace("{name}", "web0");
+            let request = Request { method: route.method, path: &path, query: "", body: b"" };
+            let found = find(&request).map(|(found, _)| found.path);
+            assert_eq!(found, Ok(route.path), "a route before it takes its requests");
+        }
+    }
+
+    #[test]
     fn names_in_paths() {
         assert_eq!(name_in("/v1/links", "/v1/links"), Some(""));
         assert_eq!(name_in("/v1/links", "/v1/links/"), None);
