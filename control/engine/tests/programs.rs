@@ -81,6 +81,14 @@ fn until(mut is_there: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until there is something to be told of a connection.
+fn wait_for_one(listener: &OwnedFd) {
+    until(|| {
+        let mut poll = [rustix::event::PollFd::new(listener, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut poll, None).unwrap() == 1
+    });
+}
+
 /// A session.
 struct Program<'a> {
     world: &'a World,
@@ -131,10 +139,7 @@ impl<'a> Program<'a> {
     /// What is told of a connection that waits at a listener.
     fn told(&self, listener: &OwnedFd) -> Place {
         let mut bytes = [0; Arrived::BYTES];
-        until(|| {
-            let mut poll = [rustix::event::PollFd::new(listener, rustix::event::PollFlags::IN)];
-            rustix::event::poll(&mut poll, None).unwrap() == 1
-        });
+        wait_for_one(listener);
         assert_eq!(carry::receive(listener, &mut bytes, &mut Vec::new(), true).unwrap(), Arrived::BYTES);
         Arrived::decode(&bytes).unwrap().place
     }
@@ -485,6 +490,7 @@ fn a_connection_that_nobody_names_is_reset() {
     let (shared, _) = Mapping::attach(&attach(&listener).fds[0]).unwrap();
     let [mut lost, mut waiting] = [(); 2].map(|()| TcpStream::connect(&world.peer, local).unwrap());
     program.told(&listener);
+    wait_for_one(&listener);
     // It dies before it says who has the first.
     world.hub.lock().unwrap().end(program.session);
     for _ in 0..10 {
