@@ -83,9 +83,11 @@ impl<D: Driver> Links<D> {
             .is_some_and(|queue| queue.notifies && is_heard || queue.has_more || queue.not_before.is_some())
     }
 
-    /// Whether the lane may pause under load: all devices have room meanwhile, and may be read without a call.
+    /// Whether the lane may pause under load: all devices have room meanwhile, and may be read without a call, and no limit
+    /// keeps neighbours apart.
     pub(crate) fn may_pause(&self) -> bool {
         self.queues.iter().all(|queue| queue.polling == Polling::Auto && queue.driver.can_wait())
+            && !self.flows.has_limits()
     }
 
     fn may_pass_over(&self, place: usize) -> bool {

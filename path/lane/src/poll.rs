@@ -10,7 +10,8 @@
 //! We differ: a lane that runs to completion is faster than its devices and finds them empty under any load, where the
 //! original found what had arrived behind its back. So a lane that had [`LOADED_AT`] frames or more since it last slept is
 //! under load. It does not ask for notifications, but comes back [`PAUSE`] after it began, as long as each pause brings
-//! [`STAYS_LOADED_AT`] frames: one wake-up for many frames, and one for those who read them.
+//! [`STAYS_LOADED_AT`] frames: one wake-up for many frames, and one for those who read them. Where a limit or a guarantee stands it
+//! does not: there somebody is promised not to feel his neighbours, and a load that is another's would make him wait.
 
 use core::time::Duration;
 
@@ -85,8 +86,14 @@ impl PollPolicy {
     }
 
     /// What comes after a fetch that left `backlog` frames unconsumed. `may_pause` says that every device has room for what
-    /// arrives in a pause.
-    pub fn after_fetch(&mut self, now: Instant, fetched: Fetched, backlog: usize, may_pause: bool) -> Rest {
+    /// arrives in a pause, and that nobody is promised better; it is asked under load alone.
+    pub fn after_fetch(
+        &mut self,
+        now: Instant,
+        fetched: Fetched,
+        backlog: usize,
+        may_pause: impl FnOnce() -> bool,
+    ) -> Rest {
         self.polled += fetched.polled;
         let rest = match (self.stopped, fetched.before_more, backlog) {
             (true, _, _) => Rest::AwaitConsumers,
@@ -98,19 +105,20 @@ impl PollPolicy {
         rest
     }
 
-    fn when_empty(&mut self, now: Instant, may_pause: bool) -> Rest {
-        if !may_pause {
+    fn when_empty(&mut self, now: Instant, may_pause: impl FnOnce() -> bool) -> Rest {
+        let under_way = self.pause.filter(|&until| now < until);
+        let is_load = self.polled >= if self.is_loaded() { STAYS_LOADED_AT } else { LOADED_AT };
+        if under_way.is_none() && !is_load || !may_pause() {
             (self.pause, self.polled) = (None, 0);
             return Rest::AwaitNotification;
         }
-        if let Some(until) = self.pause.filter(|&until| now < until) {
+        if let Some(until) = under_way {
             // Somebody else woke the lane.
             return Rest::Pause(until);
         }
-        let is_load = self.polled >= if self.is_loaded() { STAYS_LOADED_AT } else { LOADED_AT };
-        self.pause = is_load.then(|| now + PAUSE);
-        self.polled = 0;
-        self.pause.map_or(Rest::AwaitNotification, Rest::Pause)
+        let until = now + PAUSE;
+        (self.pause, self.polled) = (Some(until), 0);
+        Rest::Pause(until)
     }
 
     /// Whether devices are read until they are empty and then left alone for a while, instead of being listened to.
@@ -210,7 +218,7 @@ mod tests {
             policy.may_fetch(before);
             let fetched = Fetched { before_more: fetched, polled: fetched };
             assert_eq!(
-                policy.after_fetch(Instant::ZERO, fetched, after, false),
+                policy.after_fetch(Instant::ZERO, fetched, after, || false),
                 rest,
                 "{before} {fetched:?} {after}"
             );
@@ -236,7 +244,7 @@ mod tests {
             (430, 0, false, Rest::AwaitNotification),
         ] {
             let fetched = Fetched { before_more: 0, polled };
-            assert_eq!(policy.after_fetch(at(now), fetched, 0, may_pause), rest, "at {now} us");
+            assert_eq!(policy.after_fetch(at(now), fetched, 0, || may_pause), rest, "at {now} us");
             assert_eq!(policy.is_loaded(), matches!(rest, Rest::Pause(_)));
         }
     }
@@ -245,7 +253,7 @@ mod tests {
     fn frames_of_all_rounds_since_the_last_sleep_count() {
         let mut policy = PollPolicy::default();
         let round = |policy: &mut PollPolicy, before_more, polled| {
-            policy.after_fetch(Instant::ZERO, Fetched { before_more, polled }, 0, true)
+            policy.after_fetch(Instant::ZERO, Fetched { before_more, polled }, 0, || true)
         };
         assert_eq!(round(&mut policy, 5, 5), Rest::PollAgain);
         assert_eq!(round(&mut policy, 0, LOADED_AT - 5), Rest::Pause(Instant::ZERO + PAUSE));

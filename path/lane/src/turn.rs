@@ -137,7 +137,7 @@ impl<D: Driver> Lane<D> {
             return (more || fetched.before_more > 0, None);
         }
         let backlog = self.common.backlogs.of(self.common.id);
-        let rest = self.policy.after_fetch(self.common.now, fetched, backlog, self.links.may_pause());
+        let rest = self.policy.after_fetch(self.common.now, fetched, backlog, || self.links.may_pause());
         let pause = if let Rest::Pause(until) = rest { Some(until) } else { None };
         let is_asked = rest == Rest::AwaitNotification && self.links.notify(true);
         let waiting = is_asked | self.links.ask_unpolled();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
-use firelane_units::{FlowId, Instant, LaneId, LinkId};
+use firelane_units::{BitRate, FlowId, Instant, LaneId, LinkId};
 use proptest::prelude::*;
 use support::*;
 
@@ -151,6 +151,20 @@ fn under_load_one_sleep_brings_many_chains_and_a_single_frame_waits_for_nothing(
     });
     sleeps.sort_unstable();
     assert!(sleeps[0] * 5 <= sleeps[1], "{sleeps:?}");
+}
+
+#[test]
+fn where_a_limit_keeps_neighbours_apart_the_lane_does_not_pause() {
+    let mut scene = Scene::new(Polling::Auto);
+    for (round, maxbw) in [(0, None), (1, Some(BitRate::from_mbps(1000))), (2, None)] {
+        scene.world.all(|| Control::SetMaxbw(FlowId(1), maxbw));
+        scene.world.all(|| Control::SetHome(FlowId(1), maxbw.map(|_| LaneId(0))));
+        scene.work(at(10_000 * round));
+        scene.bring(LOADED_AT);
+        scene.world.lanes[0].listened(true);
+        assert_eq!(scene.turn(), LOADED_AT);
+        assert_eq!(scene.sleep.is_deaf, maxbw.is_none(), "{maxbw:?}");
+    }
 }
 
 #[test]
