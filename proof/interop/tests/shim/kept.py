@@ -144,25 +144,23 @@ def by_spawn(_):
     return lambda: (os.close(write), os.waitpid(child, 0))
 
 
-def by_fork(_):
+def forked(child_does):
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(write)
-        os.read(read, 1)
+        child_does(read)
         os._exit(0)
     os.close(read)
     return lambda: (os.close(write), os.waitpid(child, 0))
 
 
+def by_fork(_):
+    return forked(lambda read: os.read(read, 1))
+
+
 def by_fork_and_exec(_):
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.dup2(read, 0)
-        os.execv("/bin/cat", ["cat"])
-    os.close(read)
-    return lambda: (os.close(write), os.waitpid(child, 0))
+    return forked(lambda read: (os.dup2(read, 0), os.execv("/bin/cat", ["cat"])))
 
 
 def by_system(_):
