@@ -7,8 +7,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use firelane_interop::Sandbox;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::peer::{self, Place, Result};
 use crate::two_servers::TOPOLOGY;
@@ -194,7 +197,13 @@ impl Server {
 }
 
 impl Drop for Server {
+    /// It is asked to end before it is killed: who has workers ends them.
     fn drop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let asked = Instant::now();
+        while matches!(self.0.try_wait(), Ok(None)) && asked.elapsed() < Duration::from_secs(2) {
+            thread::sleep(Duration::from_millis(5));
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -205,6 +214,26 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
+
+    #[test]
+    fn a_server_ends_its_workers_before_it_is_ended() {
+        let sandbox = Sandbox::new();
+        let told = sandbox.folder().join("worker");
+        let script = format!(
+            "sleep 60 & trap 'kill $!; exit' TERM; echo $! > {0}.new; mv {0}.new {0}; wait",
+            told.display()
+        );
+        let server = Server::start(Command::new("sh").args(["-c", &script])).unwrap();
+        let worker: u32 =
+            peer::retry(|| Ok(fs::read_to_string(&told)?.trim().parse()?)).expect("it has a worker");
+        drop(server);
+        let comm = format!("/proc/{worker}/stat");
+        peer::retry(|| match fs::read_to_string(&comm) {
+            Ok(stat) if !stat.contains(") Z ") => Err("it is still there".into()),
+            _ => Ok(()),
+        })
+        .unwrap();
+    }
 
     #[test]
     fn a_mortal_command_ends_with_who_started_it() {
