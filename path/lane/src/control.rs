@@ -89,6 +89,7 @@ impl<D: Driver> Links<D> {
         }
         if let Some(mut queue) = port.queue.and_then(|queue| self.queues.remove(queue)) {
             common.drop_chain(&mut queue.tx, firelane_units::DropReason::NoPort);
+            self.count_unpolled();
         }
         Ok(())
     }

@@ -96,9 +96,7 @@ impl<D: Driver> Queue<D> {
             has_more: false,
         }
     }
-}
 
-impl<D: Driver> Queue<D> {
     /// Turns notifications on or off; answers whether frames are waiting already. A device whose port is over its limit stays
     /// quiet: nobody would fetch.
     pub(crate) fn notify(&mut self, on: bool) -> bool {

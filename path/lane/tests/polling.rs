@@ -128,6 +128,19 @@ fn a_device_that_is_not_polled_is_read_once_per_call() {
 }
 
 #[test]
+fn nobody_listens_for_a_device_that_is_gone() {
+    let mut scene = Scene::new(Polling::Off);
+    for n in [1, 2] {
+        scene.turn();
+        assert!(scene.sleep.listens, "one is left");
+        scene.world.all(|| Control::RemoveFlow(FlowId(n)));
+        scene.world.all(|| Control::RemovePort(LinkId(n)));
+    }
+    scene.turn();
+    assert!(!scene.sleep.listens);
+}
+
+#[test]
 fn under_load_one_sleep_brings_many_chains_and_a_single_frame_waits_for_nothing() {
     let mut sleeps = [Polling::Off, Polling::Auto].map(|polling| {
         let mut scene = Scene::new(polling);
