@@ -57,9 +57,7 @@ impl Passing {
     pub(crate) fn for_ever() {
         core::mem::forget(Self::begin());
     }
-}
 
-impl Passing {
     /// For who cannot keep it meanwhile.
     pub(crate) fn end() {
         drop(Self(()));
@@ -94,8 +92,9 @@ pub(crate) fn give(is_v6: bool, spare: Spare, flags: c_int) -> Result<c_int, Err
         0 => rustix::io::dup(hidden),
         _ => fcntl_dupfd_cloexec(hidden, 0),
     };
-    let made =
-        made.and_then(|fd| if table::has_room_for(fd.as_raw_fd()) { Ok(fd) } else { Err(Errno::MFILE) });
+    let made = made
+        .and_then(|fd| if table::has_room_for(fd.as_raw_fd()) { Ok(fd) } else { Err(Errno::MFILE) })
+        .and_then(|fd| set_blocking(&spare, flags & libc::SOCK_NONBLOCK == 0).map(|()| fd));
     let fd = match made {
         Ok(fd) => fd,
         Err(errno) => {
@@ -106,7 +105,6 @@ pub(crate) fn give(is_v6: bool, spare: Spare, flags: c_int) -> Result<c_int, Err
             return Err(errno);
         }
     };
-    set_blocking(&spare, flags & libc::SOCK_NONBLOCK == 0)?;
     let fd = fd.into_raw_fd();
     if !keep(fd, &spare, gate) {
         session::close_hidden(spare.hidden);
@@ -125,10 +123,11 @@ fn set_blocking(spare: &Spare, blocks: bool) -> Result<(), Errno> {
 /// Remembers what is behind `fd`, as the gate was before it was made. Whether it may.
 fn keep(fd: c_int, spare: &Spare, gate: u64) -> bool {
     let Some(place) = HIDDEN.get(fd as u32 as usize) else { return false };
-    if gate & PASSING != 0 || u64::from(COUNT.fetch_add(1, Ordering::Relaxed)) >= range() {
-        if gate & PASSING == 0 {
-            COUNT.fetch_sub(1, Ordering::Relaxed);
-        }
+    if gate & PASSING != 0 {
+        return false;
+    }
+    if u64::from(COUNT.fetch_add(1, Ordering::Relaxed)) >= range() {
+        COUNT.fetch_sub(1, Ordering::Relaxed);
         return false;
     }
     BOUND.fetch_max(fd as u64 + 1, Ordering::Relaxed);
