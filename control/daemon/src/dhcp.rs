@@ -9,7 +9,7 @@ use std::hash::Hasher;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use firelane::{RouterFlags, Stack};
 use firelane_api::{AddressState, ApiError, LeaseInfo, Leased, ResolverInfo, Status};
@@ -22,8 +22,8 @@ use serde::de::DeserializeOwned;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use tokio::runtime::Handle;
 
-use crate::folder;
 use crate::text::plain;
+use crate::{calendar, folder};
 
 /// The files' names, in the state folder.
 const FILE: &str = "leases.toml";
@@ -303,7 +303,7 @@ impl<T: Kept> Leases<T> {
 
     fn note(&self, name: &str, lease: Option<&T>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = calendar::seconds();
         known.retain(|other, it| other != name && it.until().is_none_or(|until| until > now));
         known.extend(lease.map(|lease| (name.to_owned(), lease.clone())));
         let written = toml::to_string(&*known).map_err(std::io::Error::other);

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use firelane::{
     Engine, FOREVER, FilterCounts, FilteredPacket, IpProtocol, NatConfig, Packet, PoolChange, StateCounts,
@@ -15,6 +15,7 @@ use firelane_model::{Filter, IpfRule, LinkName, Model, Pool, PoolNumber};
 use firelane_plan::{Action, Step};
 use firelane_units::{Direction, FilterRule, Instant, LinkId, NetstackId};
 
+use crate::calendar;
 use crate::works::{Upper, refused};
 
 /// Rules of links by number.
@@ -61,14 +62,9 @@ pub(crate) fn pool_changes(
 
 /// The moment of a lane's clock at which it is `until`, in seconds since 1970; nothing if that has been.
 pub(crate) fn moment(engine: &Engine, until: u64) -> Option<Instant> {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let ahead = Duration::from_secs(until).checked_sub(since).filter(|ahead| !ahead.is_zero())?;
+    let ahead =
+        Duration::from_secs(until).checked_sub(calendar::since_1970()).filter(|ahead| !ahead.is_zero())?;
     Some(engine.moment_in(ahead))
-}
-
-/// What time it is, in seconds since 1970.
-pub(crate) fn today() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// What is in the pools of a netstack, and how much of it each lane has.
@@ -78,7 +74,7 @@ pub(crate) fn pools(
     pools: &BTreeMap<PoolNumber, Pool>,
 ) -> Result<PoolsInfo, ApiError> {
     let held = engine.pooled(netstack).map_err(refused)?;
-    Ok(PoolsInfo::of(pools, today(), held.into_iter().map(|it| it as u64).collect()))
+    Ok(PoolsInfo::of(pools, calendar::seconds(), held.into_iter().map(|it| it as u64).collect()))
 }
 
 /// What can be done of a filter some of whose VNICs are missing: the rules of the others. A netstack that starts with a

@@ -32,7 +32,7 @@ use crate::history::{History, Totals};
 use crate::programs::Programs;
 use crate::state::State;
 use crate::works::Works;
-use crate::{capture, counted, doctor, filter, nat, netns, rebuild, sockets, stats, trace, ways};
+use crate::{calendar, capture, counted, doctor, filter, nat, netns, rebuild, sockets, stats, trace, ways};
 
 /// The netstack of programs that do not say which, if it is there.
 const DEFAULT_NETSTACK: &str = "default";
@@ -495,7 +495,7 @@ impl Api for Host {
 
     fn change(&self, request: &ChangeRequest) -> Result<(), ApiError> {
         let mut inner = self.lock();
-        let now = filter::today();
+        let now = calendar::seconds();
         if matches!(request.change, Change::ChangePools(..)) {
             // Lanes have forgotten them already, so that no step is needed.
             forget_ended(&mut inner.store.active, now);

@@ -14,6 +14,7 @@
 mod accounts;
 mod addresses;
 mod args;
+mod calendar;
 mod capture;
 mod counted;
 mod daemon;

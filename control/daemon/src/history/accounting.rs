@@ -37,17 +37,14 @@ impl Writer {
     /// Follows `wanted`: writes what came by the end of the second `now` if it is time. Gives what is wrong with the file.
     pub(crate) fn follow(&mut self, wanted: &Accounting, now: u64, totals: &Totals) -> Result<(), String> {
         if *wanted != self.wanted {
-            let ended = if self.wanted.writes_to().is_some() { self.write(now, totals) } else { Ok(()) };
+            let ended = self.write(now, totals);
             *self = Self { wanted: wanted.clone(), since: now, ..Self::default() };
             self.last = totals.iter().cloned().collect();
             self.latest = self.last.clone();
             return ended;
         }
         self.note_gone(totals);
-        match wanted.writes_to() {
-            Some(_) if now.saturating_sub(self.since) >= RECORD_SECONDS => self.write(now, totals),
-            _ => Ok(()),
-        }
+        if now.saturating_sub(self.since) >= RECORD_SECONDS { self.write(now, totals) } else { Ok(()) }
     }
 
     /// Keeps what those carried that were there a second ago.
@@ -65,9 +62,10 @@ impl Writer {
 
     /// The host ends: what came since the last record is written.
     pub(crate) fn end(&mut self, now: u64, totals: &Totals) -> Result<(), String> {
-        if self.wanted.writes_to().is_some() { self.write(now, totals) } else { Ok(()) }
+        self.write(now, totals)
     }
 
+    /// Writes what came since the last record, if anybody asks for it.
     fn write(&mut self, now: u64, totals: &Totals) -> Result<(), String> {
         let Some(path) = self.wanted.writes_to().map(str::to_owned) else { return Ok(()) };
         // What came within one second was carried in it.

@@ -13,10 +13,11 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use firelane_api::{ApiError, Status, Traffic, Usage, UsageOf, UsageRequest, UsageSample};
 
+use crate::calendar;
 use crate::host::Host;
 use accounting::Writer;
 use recorder::Recorder;
@@ -53,7 +54,7 @@ impl History {
         }
         let mut recorder = Recorder::new(store);
         // What the configuration has made is known before anybody can ask.
-        recorder.record(now(), host.totals());
+        recorder.record(calendar::seconds(), host.totals());
         let recorder = Arc::new(Mutex::new(recorder));
         let (stop, stopped) = mpsc::channel();
         let (watched, kept) = (Arc::downgrade(host), Arc::clone(&recorder));
@@ -66,12 +67,12 @@ impl History {
 
     /// What every link or every flow carried.
     pub(crate) fn usage(&self, request: &UsageRequest) -> Result<Vec<Usage>, ApiError> {
-        lock(&self.recorder).usage(request, now()).map_err(unreadable)
+        lock(&self.recorder).usage(request, calendar::seconds()).map_err(unreadable)
     }
 
     /// What one carried, piece by piece.
     pub(crate) fn samples(&self, name: &str, request: &UsageRequest) -> Result<Vec<UsageSample>, ApiError> {
-        let samples = lock(&self.recorder).samples(name, request, now()).map_err(unreadable)?;
+        let samples = lock(&self.recorder).samples(name, request, calendar::seconds()).map_err(unreadable)?;
         samples.ok_or_else(|| ApiError::new(Status::NotFound, "name", name, ""))
     }
 }
@@ -93,17 +94,17 @@ fn watch(
     writer: &mut Writer,
     stopped: &mpsc::Receiver<()>,
 ) -> bool {
-    let into = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().subsec_nanos();
+    let into = calendar::since_1970().subsec_nanos();
     let rest = Duration::from_secs(1).saturating_sub(Duration::from_nanos(into.into()));
     let is_over = stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout);
     if let Some(host) = host.upgrade() {
         // What the second that has just ended brought.
         let totals = host.totals();
         host.account(|wanted| match is_over {
-            true => writer.end(now(), &totals),
-            false => writer.follow(wanted, now(), &totals),
+            true => writer.end(calendar::seconds(), &totals),
+            false => writer.follow(wanted, calendar::seconds(), &totals),
         });
-        lock(recorder).record(now().saturating_sub(1), totals);
+        lock(recorder).record(calendar::seconds().saturating_sub(1), totals);
     }
     if is_over {
         lock(recorder).end();
@@ -125,10 +126,6 @@ pub(crate) type Totals = Vec<(Subject, Traffic)>;
 fn lock(recorder: &Mutex<Recorder>) -> MutexGuard<'_, Recorder> {
     // What a panic left half-written is a transaction that was rolled back.
     recorder.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 fn unreadable(error: rusqlite::Error) -> ApiError {

@@ -9,6 +9,7 @@ use firelane_api::{Traffic, Usage, UsageRequest, UsageSample};
 
 use super::store::{Batch, STEPS, Store};
 use super::{FILE, Subject, Totals};
+use crate::calendar;
 
 /// How long what has come may wait to be written.
 const GATHER_SECONDS: u64 = 10;
@@ -73,7 +74,7 @@ impl Recorder {
 
     /// The host ends: everything is written.
     pub(super) fn end(&mut self) {
-        self.write(super::now());
+        self.write(calendar::seconds());
     }
 
     /// What is wrong, or that nothing is any more, if that has changed since it was last asked.
