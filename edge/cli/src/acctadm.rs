@@ -105,14 +105,6 @@ fn group(list: &str) -> Result<Tracked, Failure> {
     Ok(most)
 }
 
-/// What is left when a group is tracked no more: the links, if it was the flows.
-fn without(tracked: Tracked, group: Tracked) -> Tracked {
-    match (tracked, group) {
-        (tracked, Tracked::None) => tracked,
-        _ => Tracked::None,
-    }
-}
-
 fn change(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     let has = |letter| call.args.has(letter);
     if ['D', 'E', 'x'].into_iter().filter(|letter| has(*letter)).count() > 1
@@ -125,8 +117,9 @@ fn change(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
         change.net = Some(group(list)?);
     }
     if let Some(list) = call.args.value('d') {
-        let tracked = change.net.unwrap_or(get(session)?.accounting.net);
-        change.net = Some(without(tracked, group(list)?));
+        // Each group has the links, without which nothing is left.
+        group(list)?;
+        change.net = Some(Tracked::None);
     }
     if let Some(file) = call.args.value('f') {
         // The daemon has another folder.
