@@ -73,7 +73,7 @@ impl Worker {
             if let Some(called) = bell.take_heard() {
                 host.lane.listened(called);
             }
-            fabric.programs.take_kicks(self.lane, |message| host.lane.on_message(now, message));
+            fabric.programs.take_kicks(self.lane, now, |message| host.lane.on_message(now, message));
         };
         let (until, is_deaf) = match fabric.squeue(self.lane).work_after(idle, &|| fabric.now(), kicks) {
             Err(_) => return Ran::Failed,
@@ -95,6 +95,8 @@ impl Worker {
             Some(Duration::ZERO) => {}
             _ if fabric.programs.await_news(self.lane, &mut self.spin, is_deaf) => {}
             limit => {
+                let patience = fabric.programs.patience(|| fabric.now());
+                let limit = [limit, patience].into_iter().flatten().min();
                 if fabric.programs.fall_asleep(self.lane) {
                     bell.sleep(limit, is_deaf);
                 }

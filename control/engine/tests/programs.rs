@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use firelane::{Hub, Limits, Owner, Stack, TcpListener, TcpStream};
 use firelane_frame::ring_state::size_in;
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Place, Request, SocketId};
-use firelane_shm::layout::{TAKEN, status};
+use firelane_shm::layout::{TAKEN, request, status};
 use firelane_shm::{Holder, Mapping, ReadError, Readiness, Spin, StreamEnd, WriteError, carry, doorbell};
 use proptest::prelude::*;
 
@@ -476,6 +476,141 @@ fn what_is_closed_is_the_connection_that_was_meant() {
     first.read_exact(&mut [0]).unwrap();
     drop(_fd);
     until(|| is_over(&mut first));
+}
+
+/// Asks for nothing but the lane: who keeps the books of sockets is held up meanwhile.
+#[test]
+fn a_connection_is_closed_by_its_words() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let (_fd, socket) = program.socket();
+    for way in 0..6 {
+        let address = listener.local_addr().unwrap();
+        // It is a new one at once, also where the lane has not looked yet.
+        let Answer::Stream { place } = program.ask(Request::Connect { socket, address }) else {
+            panic!("it is a new one");
+        };
+        let (mut peer, from) = listener.accept().unwrap();
+        assert_eq!(program.names(socket), [Some(from), Some(address)]);
+        let (is_unread, is_reset) = (way == 3, way == 4);
+        let end = program.end(place.block);
+        program.wait(&end, Readiness::WRITABLE);
+        if is_unread {
+            peer.write_all(b"nobody reads this").unwrap();
+            program.wait(&end, Readiness::READABLE);
+        } else if is_reset {
+            let value = [1u32, 0].map(u32::to_ne_bytes).concat();
+            let linger = Request::SetOption { socket, level: 1, name: 13, value };
+            assert_eq!(program.ask(linger), Answer::Done);
+        } else {
+            program.write(place.block, b"the last");
+        }
+        assert!(end.leave());
+        if way == 5 {
+            continue;
+        }
+        let _books = world.hub.lock().unwrap();
+        program.kick(&end);
+        let mut all = Vec::new();
+        let ended = peer.read_to_end(&mut all).map_err(|error| error.raw_os_error());
+        match is_unread || is_reset {
+            true => assert_eq!(ended, Err(Some(RESET as i32)), "{way}"),
+            false => assert_eq!((ended, &all[..]), (Ok(8), &b"the last"[..]), "{way}"),
+        }
+    }
+    assert_eq!(program.names(socket), [None; 2]);
+    drop((_fd, program));
+    world.wait_for(|counts| counts == [0; 4]);
+}
+
+#[test]
+fn what_was_accepted_and_closed_by_its_words_is_in_no_books() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let (listener, local) = program.listen("10.0.0.1:0");
+    let (_fd, socket) = program.socket();
+    let mut highest = 0;
+    for cycle in 0..300 {
+        let mut client = TcpStream::connect(&world.peer, local).unwrap();
+        let place = program.told(&listener);
+        highest = highest.max(place.block);
+        program.take(place, socket);
+        if cycle % 3 == 0 {
+            assert_eq!(program.names(socket)[1], Some(client.local_addr().unwrap()));
+        }
+        let end = program.end(place.block);
+        assert!(end.leave());
+        program.kick(&end);
+        until(|| is_over(&mut client));
+    }
+    assert_eq!(program.names(socket), [None; 2]);
+    world.wait_for(|[_, sockets, ..]| sockets == 2);
+    assert!(highest < 150, "blocks are used again: {highest}");
+}
+
+/// Nobody asks for anything any more, and what is left is little.
+#[test]
+fn who_keeps_the_books_is_called_for_what_was_left() {
+    let mut world = World::new();
+    world.stop.store(true, Ordering::Release);
+    world.thread.take().unwrap().join().unwrap();
+    world.thread = Some(std::thread::spawn(|| {}));
+    let program = Program::new(&world);
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let (_fd, block) = program.connect(listener.local_addr().unwrap());
+    let (mut peer, _) = listener.accept().unwrap();
+    let end = program.end(block);
+    program.wait(&end, Readiness::WRITABLE);
+    let mut hub = world.hub.lock().unwrap();
+    hub.look();
+    assert!(hub.fall_asleep() && hub.sockets().len() == 1);
+    assert!(end.leave());
+    program.kick(&end);
+    peer.read_to_end(&mut Vec::new()).unwrap();
+    let mut called = [rustix::event::PollFd::new(&*hub, rustix::event::PollFlags::IN)];
+    let limit = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut called, Some(&limit)), Ok(1));
+    hub.look();
+    assert_eq!(hub.sockets().len(), 0, "it is a new one, which is nothing to show");
+}
+
+#[test]
+fn who_spoils_the_words_of_an_end_harms_his_own() {
+    let world = World::new();
+    let (program, other) = (Program::new(&world), Program::new(&world));
+    let (listener, local) = program.listen("10.0.0.1:0");
+    let mut client = TcpStream::connect(&world.peer, local).unwrap();
+    // Of one that nobody has accepted, and of others before they are there.
+    let place = program.told(&listener);
+    for block in [place.block, place.block + 1, place.block + 2, 70_000] {
+        program.mapping.block(block).unwrap().requests.store(request::CLOSE, Ordering::Release);
+        let _ = program.mapping.lane(0).unwrap().tell(block);
+    }
+    rustix::io::write(&program.bells[0], &1u64.to_ne_bytes()).unwrap();
+    until(|| is_over(&mut client));
+    // Two have the socket: the connection ends, and it is nobody's new socket.
+    let mut client = TcpStream::connect(&world.peer, local).unwrap();
+    let place = program.told(&listener);
+    let (fd, socket) = program.socket();
+    program.take(place, socket);
+    let shown = vec![fd.as_fd().try_clone_to_owned().unwrap()];
+    let attached = world.hub.lock().unwrap().request(other.session, Request::Attach, shown);
+    assert!(matches!(attached.answer, Answer::Attached { .. }));
+    let end = program.end(place.block);
+    for _ in 0..3 {
+        assert!(end.leave());
+        program.kick(&end);
+        until(|| is_over(&mut client));
+        world.hub.lock().unwrap().tidy();
+        assert_eq!(other.names(socket), program.names(socket));
+        assert_eq!(other.names(socket)[0], Some(local), "it is what it was");
+    }
+    // The same by a message, and then by its end.
+    program.close(socket, Some(place.block));
+    assert_eq!(program.ask(Request::Names { socket }), Answer::Failed { errno: 9 });
+    drop((fd, listener, program, other));
+    world.wait_for(|[sessions, sockets, arenas, _]| [sessions, sockets, arenas] == [0; 3]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::wait::Sleep;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -208,6 +208,9 @@ pub mod request {
     pub const RESET: u64 = 16;
     /// There is something to write to the joint, and no credit.
     pub const WANTS_CREDIT: u64 = 32;
+    /// The program has closed the socket, of which nobody has a copy: the connection ends, and its descriptor makes a new
+    /// socket. It stays set for this use of the block.
+    pub const CLOSE: u64 = 64;
     /// The options below have changed.
     pub const OPTIONS: u64 = 4;
     /// TCP_NODELAY is on.

@@ -493,6 +493,16 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         self.request(request::SHUT_WRITE);
     }
 
+    /// The program has closed the socket, and nobody else has it; the caller kicks the lane. Whether it will end so: a lane that
+    /// has made no connection as yet does not look.
+    pub fn leave(&self) -> bool {
+        let is_made = self.status() & status::CONNECTED != 0;
+        if is_made {
+            self.request(request::CLOSE);
+        }
+        is_made
+    }
+
     /// Reads no more (SHUT_RD). The peer is not told.
     pub fn shut_read(&self) {
         self.rings().margin[margin::STATUS].fetch_or(status::READ_CLOSED, Ordering::AcqRel);

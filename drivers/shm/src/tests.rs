@@ -9,7 +9,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::joint::{Beside, Joint, SideConfig, way};
-use crate::layout::{Block, Inbox, margin, status};
+use crate::layout::{Block, Inbox, margin, request, status};
 use crate::owner::Holder;
 use crate::stream::{Storage, StreamEnd, WriteError};
 use crate::sync::{AtomicU64, Ordering};
@@ -89,6 +89,33 @@ fn model_a_sleeper_is_woken() {
         // Time does not pass in models: a wake-up that is lost ends in a deadlock.
         assert_eq!(block.sleep(Duration::MAX, is_ready), Woken::Ready);
         lane.join().unwrap();
+    });
+}
+
+#[test]
+fn model_who_closes_is_found_by_the_lane_and_not_in_the_next_use_of_the_block() {
+    loom::model(|| {
+        let shared = Arc::new((block(), Page(UnsafeCell::new(true)), Inbox::default()));
+        let theirs = Arc::clone(&shared);
+        let program = thread::spawn(move || {
+            let (block, page, inbox) = &*theirs;
+            assert!(StreamEnd::over(page, block, Holder::new(1, 1)).leave());
+            inbox.tell(3)
+        });
+        let (block, _, inbox) = &*shared;
+        let closes = || block.requests.load(Ordering::Acquire) & request::CLOSE != 0;
+        let sleeps = inbox.fall_asleep();
+        let is_found = inbox.news.take_word().is_some();
+        assert!(!is_found || closes(), "there are news, and not what they are");
+        if closes() {
+            // Who keeps the books gives the block to others, perhaps before the lane was told.
+            block.requests.store(0, Ordering::Release);
+            program.join().unwrap();
+            assert!(!closes());
+        } else {
+            let rung = program.join().unwrap();
+            assert!((!sleeps || rung) && inbox.news.take_word().is_some() && closes());
+        }
     });
 }
 

@@ -1,7 +1,8 @@
 //! Sockets whose descriptors outlive `close`: under the program's number lies a copy of a hidden descriptor (`pool.rs`), and
 //! when the program closes its own the hidden one makes the next socket.
 //!
-//! A socket that was in use is given back with a message to the daemon, which ends what it was, as it would at the last
+//! A connection is closed by its words, which its lane reads, and the daemon finds out when it has to do with the socket again.
+//! Another socket that was in use is given back with a message to the daemon, which ends what it was, as it would at the last
 //! copy's end. So the program's descriptor must be the only one but for ours, here and everywhere. Whatever makes copies of
 //! descriptors that this library does not count (`fork` and its kin, a message to another process) passes the [`GATE`]: what was
 //! given out before, or is closed meanwhile, ends the old way, with both copies, and the daemon sees whether others have it.
@@ -12,6 +13,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsRawFd, IntoRawFd};
 
+use firelane_shm::StreamEnd;
 use firelane_shm::control::{Place, SocketId};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -20,7 +22,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::pool::{self, Spare};
 use crate::socket::{self, Kind};
 use crate::table::{self, DESCRIPTORS, Word};
-use crate::{arenas, process, session, sys};
+use crate::{arenas, process, session, sys, thread};
 
 /// How many there may be: a small part of the program's range.
 const MOST: u64 = 512;
@@ -207,6 +209,17 @@ fn place_of(word: Word) -> Option<Place> {
     Some(Place { arena, block: socket::number(word) })
 }
 
+/// Ends a connection by its own words: the lane is told and nobody asked. Whether that is possible.
+fn leave(word: Word) -> bool {
+    let memory = arenas::get(socket::arena(word)).filter(|_| socket::kind(word) == Kind::Stream);
+    let end = memory.and_then(|memory| StreamEnd::new(memory, socket::number(word), thread::holder()));
+    let Some(end) = end.filter(StreamEnd::leave) else { return false };
+    if let Some(lane) = end.kick() {
+        session::ring(lane);
+    }
+    true
+}
+
 impl Kept {
     fn new(fd: c_int, word: u64) -> Option<Self> {
         (word != 0).then_some(Self { fd, word, name: SocketId(0) })
@@ -241,7 +254,7 @@ impl Kept {
         sys::close(self.fd);
         let is_new = || self.word & USED == 0 && socket::kind(word) == Kind::Fresh;
         if GATE.load(Ordering::SeqCst) == gate
-            && (is_new() || session::post_closed(self.name, place_of(word)))
+            && (is_new() || leave(word) || session::post_closed(self.name, place_of(word)))
         {
             let spare = Spare { hidden: self.hidden(), name: self.name, is_used: true };
             if pool::put(socket::is_v6(word), spare) {

@@ -81,6 +81,7 @@ impl<D: Driver> Lane<D> {
         match message {
             LaneMessage::Frames(frames) => self.on_frames(frames),
             LaneMessage::Kick { netstack, conn } => self.stacks.kick(&mut self.common, netstack, conn),
+            LaneMessage::Carried(conn, carried) => self.count_beside(conn, carried),
             LaneMessage::KickDatagrams { netstack, socket } => {
                 self.stacks.kick_datagrams(&mut self.common, netstack, socket);
             }

@@ -51,6 +51,8 @@ pub enum LaneMessage<D> {
         /// The connection.
         conn: ConnRef,
     },
+    /// Text that two programs have carried past the lane, to be counted: what went from the connection to its peer, and what came.
+    Carried(ConnRef, [u64; 2]),
     /// An application queued datagrams.
     KickDatagrams {
         /// The socket's netstack.

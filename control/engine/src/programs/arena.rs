@@ -4,12 +4,12 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use firelane_frame::RingArena;
 use firelane_shm::layout::Inbox;
 use firelane_shm::{Arena, Block, Layout, Mapping};
-use firelane_units::LaneId;
+use firelane_units::{Instant, LaneId};
 
 use super::WORDS_PER_TURN;
 use super::datagrams::DatagramTable;
@@ -27,6 +27,8 @@ pub(crate) struct ProgramArena {
     streams: RwLock<Vec<Option<Arc<Stream>>>>,
     pub(super) datagrams: DatagramTable,
     pub(super) waiters: Waiters,
+    /// Streams that programs have closed by their words, for who keeps the books of sockets.
+    left: Mutex<Vec<u32>>,
     /// Somebody is on his way to give memory back.
     is_called: AtomicBool,
 }
@@ -44,6 +46,7 @@ impl ProgramArena {
             streams: RwLock::default(),
             datagrams: DatagramTable::default(),
             waiters: Waiters::default(),
+            left: Mutex::default(),
             is_called: AtomicBool::new(false),
         })
     }
@@ -132,11 +135,12 @@ impl ProgramArena {
         drop((streams, gone));
     }
 
-    /// What programs have kicked `lane` for is given to it.
-    pub(super) fn take_kicks(&self, lane: LaneId, mut give: impl FnMut(Message)) {
-        let Some(inbox) = self.inbox(lane) else { return };
+    /// What programs have kicked `lane` for is given to it. How many streams were closed so.
+    pub(super) fn take_kicks(&self, lane: LaneId, now: Instant, mut give: impl FnMut(Message)) -> usize {
+        let mut closed = 0;
+        let Some(inbox) = self.inbox(lane) else { return closed };
         for _ in 0..WORDS_PER_TURN {
-            let Some((first, mut bits)) = inbox.news.take_word() else { return };
+            let Some((first, mut bits)) = inbox.news.take_word() else { return closed };
             let streams = self.streams();
             while bits != 0 {
                 let number = first + bits.trailing_zeros();
@@ -146,7 +150,10 @@ impl ProgramArena {
                 if let Some(stream) = stream.filter(|stream| stream.lane() == lane)
                     && let Some(block) = self.mapping().block(number)
                 {
-                    stream.obey(block, &mut give);
+                    if stream.obey(now, block, &mut give) {
+                        self.left().push(number);
+                        closed += 1;
+                    }
                     continue;
                 }
                 self.datagrams.with(number, |socket| {
@@ -156,6 +163,17 @@ impl ProgramArena {
                 });
             }
         }
+        closed
+    }
+
+    fn left(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives out which streams programs have closed by their words since it was last asked, for what `room` has room for.
+    pub(super) fn take_left(&self, room: &mut Vec<u32>) {
+        // The lane finds room for as many again.
+        std::mem::swap(&mut *self.left(), room);
     }
 
     /// Tells whoever waits for one of many sockets that `block` has news.

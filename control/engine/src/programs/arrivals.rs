@@ -59,6 +59,11 @@ impl Arrival {
         self.block().map_or(0, |block| block.taken_as.load(Ordering::Acquire))
     }
 
+    /// Whether its program has taken it, and has closed it since.
+    fn is_left(&self) -> bool {
+        self.name() != 0 && self.stream.is_left(&self.arena)
+    }
+
     /// Whether the program has accepted it. One that nobody has is reset when its listener closes.
     pub(super) fn is_taken(&self) -> bool {
         self.block().is_none_or(|block| block.file.load(Ordering::Relaxed) & TAKEN != 0)
@@ -76,6 +81,11 @@ impl Arrivals {
 
     pub(super) fn add(&mut self, arrival: Arrival) {
         self.0.push(arrival);
+    }
+
+    /// Takes those out that are closed already.
+    pub(super) fn take_left(&mut self) -> Vec<Arrival> {
+        self.0.extract_if(.., |it| it.is_left()).collect()
     }
 
     /// Takes those that have names out.

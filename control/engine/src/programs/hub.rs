@@ -57,6 +57,8 @@ pub struct Hub {
     arrivals: Arrivals,
     /// Arenas that have been given out and may still be in use.
     arenas: Vec<Arc<ProgramArena>>,
+    /// Room for the names of streams that programs have closed by their words.
+    left: Vec<u32>,
     /// Streams whose sockets are gone and whose blocks cannot be given to others yet.
     ending: Vec<Ending>,
     lingering: Lingering,
@@ -109,6 +111,7 @@ impl Hub {
             sockets: BTreeMap::new(),
             arrivals: Arrivals::default(),
             arenas: Vec::new(),
+            left: Vec::new(),
             ending: Vec::new(),
             lingering: Lingering::default(),
             closer: Closer::default(),
@@ -181,6 +184,7 @@ impl Hub {
         if matches!(request, Request::Bind { .. } | Request::Connect { .. }) {
             // Who has closed a listener finds its port free, and nobody there.
             self.look();
+            self.end_left();
         }
         match request {
             Request::Hello { .. } | Request::Child | Request::Closed { .. } | Request::Interfaces => {
@@ -203,7 +207,9 @@ impl Hub {
                 Ok(answer.into())
             }
             Request::Connect { socket, address } => {
-                let answer = self.socket(number, socket)?.connect(address);
+                let connecting = self.socket(number, socket)?;
+                let answer = connecting.connect(address);
+                connecting.stream().inspect(|stream| stream.is_of(socket));
                 // Where its peer is here, too, the connection is mostly there by now.
                 self.hand_on_all();
                 Ok(answer?.into())
@@ -340,6 +346,7 @@ impl Hub {
     /// The process is gone, or has become another program: what its threads held is free. Its sockets live as long as
     /// somebody has their descriptors.
     pub fn end(&mut self, session: u32) {
+        self.end_left();
         self.settle();
         let Some(gone) = self.sessions.remove(&session) else { return };
         self.lingering.forget(session);
@@ -372,6 +379,7 @@ impl Hub {
             programs.segments.give_pages_back();
             programs.make_segments(self.engine.0.fabric.now());
             self.hand_on_all();
+            self.end_left();
         }
     }
 
@@ -441,12 +449,16 @@ impl Hub {
     /// Connections become those of the sockets under whose names programs say that they have taken them. A name is a program's
     /// word: it must be that of a new socket of a session that has the arena.
     fn settle(&mut self) {
+        for arrival in self.arrivals.take_left() {
+            self.end_arrival(arrival);
+        }
         for (name, arrival) in self.arrivals.take_named() {
+            self.renew(name);
             let arena = arrival.arena.arena().number();
             let may_have = |it: &Session| it.sockets.contains(&name) && it.arena_of(arena).is_some();
             let is_had = self.sessions.values().any(may_have);
             match self.sockets.get_mut(&name) {
-                Some(socket) if is_had && socket.is_fresh() => socket.take(arrival),
+                Some(socket) if is_had && socket.is_fresh() => socket.take(name, arrival),
                 // It is heard in a moment that what it was before is closed.
                 Some(_) if is_had => self.arrivals.add(arrival),
                 _ => self.end_arrival(arrival),
@@ -456,6 +468,7 @@ impl Hub {
 
     /// The same before something is done with a socket that may be one of those.
     fn settle_for(&mut self, name: SocketId) {
+        self.renew(name);
         if self.arrivals.len() > 0 && self.sockets.get(&name).is_some_and(|it| it.is_fresh()) {
             self.settle();
         }
@@ -481,7 +494,7 @@ impl Hub {
         };
         let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
         let mut socket = session.fresh(ours, arrival.family);
-        socket.take(arrival);
+        socket.take(name, arrival);
         session.sockets.insert(name);
         self.sockets.insert(name, Box::new(socket));
         Ok(Reply { answer: Answer::Sockets { sockets: vec![name] }, fds: vec![theirs] })
@@ -524,6 +537,7 @@ impl Hub {
     /// descriptor: else it ends as a whole.
     pub fn closed(&mut self, number: u32, name: SocketId, place: Option<Place>) {
         // Who has taken a connection and had no socket for it says so of one that is not there.
+        self.renew(name);
         if self.sockets.get(&name).is_none_or(|it| it.is_fresh()) {
             self.settle();
         }
@@ -544,6 +558,36 @@ impl Hub {
         {
             // The socket is another connection's by now, of which was heard first.
             self.end_arrival(arrival);
+        }
+    }
+
+    /// Ends streams of which programs have said by their words that they have closed them, as far as lanes have found that.
+    fn end_left(&mut self) {
+        let programs = &self.engine.0.fabric.programs;
+        if !programs.leaving.take() {
+            return;
+        }
+        self.settle();
+        for nth in 0..self.arenas.len() {
+            let mut left = std::mem::take(&mut self.left);
+            let Some(arena) = self.arenas.get(nth) else { break };
+            arena.take_left(&mut left);
+            let arena = Arc::clone(arena);
+            let sockets = left.drain(..).filter_map(|block| arena.stream(block)?.socket());
+            sockets.for_each(|name| self.renew(name));
+            self.left = left;
+        }
+    }
+
+    /// Makes a new socket of one that is a closed stream by its program's words, as [`Hub::closed`] does for who says so himself. If
+    /// others have the socket, it stays the closed stream that they see.
+    fn renew(&mut self, name: SocketId) {
+        let Some(socket) = self.sockets.get_mut(&name).filter(|it| it.is_left()) else { return };
+        let mut having = self.sessions.values().filter(|it| it.sockets.contains(&name));
+        if let (Some(session), None) = (having.next(), having.next()) {
+            let resets = socket.resets();
+            let (role, arena) = socket.begin_anew(session);
+            self.end_role(role, arena, resets);
         }
     }
 
@@ -592,6 +636,7 @@ impl Hub {
     /// Ends what could not end at once, and gives arenas back that nobody uses any more. To be called every now and then
     /// while it answers `true`.
     pub fn tidy(&mut self) -> bool {
+        self.end_left();
         self.settle();
         let mut ending = std::mem::take(&mut self.ending);
         ending.retain(|it| !self.end_stream(it));
@@ -622,6 +667,7 @@ impl Hub {
 
     /// Every socket of every program.
     pub fn sockets(&mut self) -> Vec<ProgramSocket> {
+        self.end_left();
         self.settle();
         self.sockets.values().filter(|it| !it.is_ahead).map(|it| it.summary()).collect()
     }
@@ -634,6 +680,7 @@ impl Hub {
     /// What is known of the sockets behind descriptors with these inodes, as far as they are programs' of ours. It asks
     /// lanes, one connection at a time.
     pub fn explain(&mut self, inodes: &BTreeSet<u64>) -> Vec<ExplainedSocket> {
+        inodes.iter().for_each(|&inode| self.renew(SocketId(inode)));
         self.settle();
         let found = inodes.iter().filter_map(|&inode| Some((inode, self.sockets.get(&SocketId(inode))?)));
         let given = found.filter(|(_, socket)| !socket.is_ahead);

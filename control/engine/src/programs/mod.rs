@@ -9,6 +9,7 @@
 //! - `datagrams.rs`, `datagram_options.rs`: a datagram socket. `faults.rs`: what it is told of datagrams that did not arrive.
 //! - `segment.rs`: what two programs share whose connections are fused. `waiters.rs`: whom to wake.
 //! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet.
+//! - `leaving.rs`: streams that were closed by their words.
 //! - `hub.rs`, `hub_bell.rs`: sessions and requests, and what wakes who serves them; `session.rs`: a program's session.
 //! - `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
 //! - `numbers.rs`: what both kinds of options have in common.
@@ -22,6 +23,7 @@ mod datagrams;
 mod faults;
 mod hub;
 mod hub_bell;
+mod leaving;
 mod lingering;
 mod numbers;
 mod options;
@@ -36,6 +38,7 @@ mod waiters;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::Waker;
+use std::time::Duration;
 
 use firelane_lane::Fault;
 use firelane_shm::Spin;
@@ -45,6 +48,7 @@ use firelane_units::{Bytes, Instant, LaneId};
 use crate::bell::Bell;
 use crate::fabric::{Fabric, Message};
 use arena::ProgramArena;
+use leaving::Leaving;
 use segment::{Bond, Joined, Segments, Wanted};
 use stream::Stream;
 
@@ -73,6 +77,7 @@ pub(crate) struct Programs {
     next_number: AtomicU64,
     lanes: Box<[LaneSide]>,
     segments: Segments,
+    leaving: Leaving,
     /// Woken when memory may go back to the kernel, which is nothing for a lane.
     idler: Mutex<Option<Waker>>,
 }
@@ -121,6 +126,7 @@ impl Programs {
             next_number: AtomicU64::new(1),
             lanes: bells.map(side).collect(),
             segments: Segments::default(),
+            leaving: Leaving::default(),
             idler: Mutex::default(),
         }
     }
@@ -287,8 +293,24 @@ impl Programs {
     }
 
     /// A worker, inside its lane: what programs have kicked for is given to the lane.
-    pub(crate) fn take_kicks(&self, lane: LaneId, mut give: impl FnMut(Message)) {
-        self.with_known(lane, |arenas| arenas.iter().for_each(|arena| arena.take_kicks(lane, &mut give)));
+    pub(crate) fn take_kicks(&self, lane: LaneId, now: Instant, mut give: impl FnMut(Message)) {
+        let take_all = |arenas: &[Arc<ProgramArena>]| {
+            arenas.iter().map(|arena| arena.take_kicks(lane, now, &mut give)).sum()
+        };
+        let closed = self.with_known(lane, take_all).unwrap_or(0);
+        if self.leaving.note(now, closed) {
+            self.call_idler();
+        }
+    }
+
+    /// A worker that is about to sleep: how long it may until it is to ask again, because of streams that nobody has any more.
+    pub(crate) fn patience(&self, now: impl FnOnce() -> Instant) -> Option<Duration> {
+        let patience = self.leaving.patience(now)?;
+        if patience.is_zero() {
+            self.call_idler();
+            return None;
+        }
+        Some(patience)
     }
 
     /// Who has time for what takes long.

@@ -267,7 +267,7 @@ impl Options {
 
     /// What goes beside that.
     pub(super) fn beginning(&self) -> Beginning {
-        Beginning { bits: self.bits(), shown: self.shown(), later: self.later() }
+        Beginning { bits: self.bits(), shown: self.shown(), later: self.later(), resets: self.resets() }
     }
 
     /// What the program's side of a stream is to know.

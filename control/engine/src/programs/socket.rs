@@ -253,17 +253,23 @@ impl Socket {
         Some((Arrival::new(name, self.family, whose, words, options), arrived))
     }
 
-    /// It is the socket of a connection that has arrived.
-    pub(super) fn take(&mut self, arrival: Arrival) {
+    /// It, whose name is given, is the socket of a connection that has arrived.
+    pub(super) fn take(&mut self, name: SocketId, arrival: Arrival) {
         let Arrival { family, stack, arena, owner, options, stream, .. } = arrival;
         (self.family, self.stack, self.arena, self.owner, self.options) =
             (family, stack, arena, owner, options);
+        stream.is_of(name);
         (self.is_arrival, self.is_ahead, self.role) = (true, false, Role::Stream(stream, None));
     }
 
     /// Where the words of its stream are, if it is one.
     pub(super) fn stream_place(&self) -> Option<Place> {
         self.stream().map(|stream| self.place(stream))
+    }
+
+    /// Whether it is a stream of which its program's words say that it is closed, so that it is a new socket.
+    pub(super) fn is_left(&self) -> bool {
+        self.stream().is_some_and(|stream| stream.is_left(&self.arena))
     }
 
     /// Whether nothing was made of it as yet, as far as is known.
@@ -300,6 +306,7 @@ impl Socket {
         let told = Arc::make_mut(&mut self.options).set(level, name, value)?;
         if let Role::Stream(stream, _) = &self.role {
             stream.show(&self.arena, self.options.shown());
+            stream.set_resets(self.options.resets());
         }
         if let (Role::Stream(stream, _), Some(option)) = (&self.role, told) {
             stream.set_option(&self.stack.inner.fabric, option);

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use firelane_lane::{Connect, Lane, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
+use firelane_shm::control::SocketId;
 use firelane_shm::joint::Lie;
 use firelane_shm::layout::{LINGERS, OOB_INLINE, request, status};
 use firelane_shm::{Block, Holder, is_roomy};
 use firelane_socket::{ArenaEnd, ConnRef, Flags, Names, Ready, SocketError, StreamConfig, stream_in};
-use firelane_units::{Bytes, LaneId};
+use firelane_units::{Bytes, Instant, LaneId};
 use rustix::io::Errno;
 
 use super::Place;
@@ -45,6 +46,8 @@ const WANTS_STORAGE: u32 = 2;
 const CLOSED: u32 = 4;
 /// A limit has a say on what its program carries past the lane.
 const LIMITED: u32 = 8;
+/// Closing it is to reset the connection (SO_LINGER without time).
+const RESETS: u32 = 16;
 
 /// A program's stream.
 #[derive(Debug)]
@@ -55,6 +58,8 @@ pub(crate) struct Stream {
     told: AtomicU64,
     /// What the peer had acknowledged when the program was last told of room, and how much the ring held then.
     told_room: [AtomicU64; 2],
+    /// The name of the socket that it is, which the hub gives; zero if it has none as yet.
+    socket: AtomicU64,
     /// What it shares with its peer, once they could be fused.
     joined: OnceLock<Joined>,
     /// SO_SNDBUF and SO_RCVBUF.
@@ -72,6 +77,8 @@ pub(super) struct Beginning {
     pub(super) shown: u64,
     /// Those that only a connection takes.
     pub(super) later: Vec<StreamOption>,
+    /// Whether closing it is to reset the connection.
+    pub(super) resets: bool,
 }
 
 impl Stream {
@@ -126,9 +133,10 @@ impl Stream {
             hold,
             joined: OnceLock::new(),
             capacities,
-            state: AtomicU32::new(0),
+            state: AtomicU32::new(if beginning.resets { RESETS } else { 0 }),
             told: AtomicU64::new(0),
             told_room: Default::default(),
+            socket: AtomicU64::new(0),
             later: Mutex::new(beginning.later),
         });
         if let Some(block) = arena.mapping().block(number) {
@@ -149,6 +157,16 @@ impl Stream {
     /// Its block.
     pub(super) fn number(&self) -> u32 {
         self.hold.block()
+    }
+
+    /// Which socket it is.
+    pub(super) fn socket(&self) -> Option<SocketId> {
+        Some(SocketId(self.socket.load(Ordering::Relaxed))).filter(|name| name.0 != 0)
+    }
+
+    /// It is the stream of this socket.
+    pub(super) fn is_of(&self, socket: SocketId) {
+        self.socket.store(socket.0, Ordering::Relaxed);
     }
 
     pub(super) fn lane(&self) -> LaneId {
@@ -356,10 +374,10 @@ impl Stream {
         }
     }
 
-    /// The program has kicked: what it asks for goes to the lane.
-    pub(super) fn obey(&self, block: &Block, mut give: impl FnMut(Message)) {
+    /// The program has kicked: what it asks for goes to the lane. Whether it has closed the socket, and that was not known.
+    pub(super) fn obey(&self, now: Instant, block: &Block, mut give: impl FnMut(Message)) -> bool {
         // Requests stay where they are until there is a connection.
-        let Some(conn) = self.hold.shared().conn() else { return };
+        let Some(conn) = self.hold.shared().conn() else { return false };
         let mut asked = block.requests.load(Ordering::Acquire);
         if asked & ONCE != 0 {
             // Options are read again once the bit is cleared, so a change after this look brings it back.
@@ -401,6 +419,28 @@ impl Stream {
             self.hold.shared().words().set_flags(Flags::WRITE_CLOSED);
             give(self.message(SocketCommand::Shutdown(conn)));
         }
+        asked & request::CLOSE != 0 && self.leave(now, conn, give)
+    }
+
+    /// The same as [`Stream::close`] for the lane's worker, inside its lane. Whether nobody had done it.
+    fn leave(&self, now: Instant, conn: ConnRef, mut give: impl FnMut(Message)) -> bool {
+        let Some(leaves_text) = self.begin_close() else { return false };
+        match self.joined().map_or(Ok([0; 2]), |joined| joined.take_carried(now)) {
+            Ok([0, 0]) => {}
+            Ok(carried) => give(LaneMessage::Carried(conn, carried)),
+            Err(Lie) => {
+                self.hold.note_lie();
+                give(LaneMessage::Kick { netstack: self.hold.shared().netstack(), conn });
+            }
+        }
+        closing(conn, leaves_text || self.has(RESETS)).for_each(|command| give(self.message(command)));
+        true
+    }
+
+    /// Whether the program says by its words that it has closed the socket, whose descriptor makes another one.
+    pub(super) fn is_left(&self, arena: &ProgramArena) -> bool {
+        let block = arena.mapping().block(self.number());
+        block.is_some_and(|block| block.requests.load(Ordering::Acquire) & request::CLOSE != 0)
     }
 
     /// Changes one option. A connection that is not there yet takes what it can when it is; one that is gone changes
@@ -423,6 +463,14 @@ impl Stream {
         block.file.fetch_and(shown | !(LINGERS | OOB_INLINE), Ordering::Relaxed);
     }
 
+    /// Whether closing it is to reset the connection.
+    pub(super) fn set_resets(&self, resets: bool) {
+        match resets {
+            true => self.state.fetch_or(RESETS, Ordering::AcqRel),
+            false => self.state.fetch_and(!RESETS, Ordering::AcqRel),
+        };
+    }
+
     /// What the program is about to write up to `end` is urgent: the lane knows it before it can see the text.
     pub(super) fn mark_urgent(&self, fabric: &Fabric, end: u64) -> io::Result<()> {
         let conn = self.conn().ok_or(io::ErrorKind::NotConnected)?;
@@ -440,16 +488,23 @@ impl Stream {
             return true;
         }
         let Some(conn) = shared.conn() else { return shared.words().flags().contains(Flags::CLOSED) };
-        shared.words().watch(Ready::NONE);
-        self.state.fetch_or(CLOSED, Ordering::AcqRel);
-        let leaves_text = self.joined().is_some_and(Joined::close);
+        let Some(leaves_text) = self.begin_close() else { return true };
         self.count_fused(fabric);
-        let abort = (resets || leaves_text).then_some(SocketCommand::Abort(conn));
-        for command in abort.into_iter().chain([SocketCommand::Close(conn)]) {
+        for command in closing(conn, resets || leaves_text) {
             // A lane that has failed has no connections left to close.
             let _ = fabric.enter_surely(self.lane(), self.message(command));
         }
         true
+    }
+
+    /// From here on nobody has the socket any more, and whoever is answered closes the connection: whether text is left that
+    /// nobody will read.
+    fn begin_close(&self) -> Option<bool> {
+        let is_first = self.state.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED == 0;
+        is_first.then(|| {
+            self.hold.shared().words().watch(Ready::NONE);
+            self.joined().is_some_and(Joined::close)
+        })
     }
 
     /// Whether a thread of a living session may be inside, so that the block must not be anybody else's yet.
@@ -459,6 +514,12 @@ impl Stream {
             Holder::of_word(word.load(Ordering::Acquire)).is_some_and(|holder| lives(holder.session()))
         })
     }
+}
+
+/// What a lane is told of a connection that nobody has any more.
+fn closing(conn: ConnRef, resets: bool) -> impl Iterator<Item = SocketCommand> {
+    let abort = resets.then_some(SocketCommand::Abort(conn));
+    abort.into_iter().chain([SocketCommand::Close(conn)])
 }
 
 /// A stream and the lanes, for questions about its connection.
