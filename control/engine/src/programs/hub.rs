@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Waker;
@@ -206,14 +207,7 @@ impl Hub {
                 }
                 Ok(answer.into())
             }
-            Request::Connect { socket, address } => {
-                let connecting = self.socket(number, socket)?;
-                let answer = connecting.connect(address);
-                connecting.stream().inspect(|stream| stream.is_of(socket));
-                // Where its peer is here, too, the connection is mostly there by now.
-                self.hand_on_all();
-                Ok(answer?.into())
-            }
+            Request::Connect { socket, address } => self.connect(number, socket, address),
             Request::SetOption { socket, level: OWN_LEVEL, name: OWN_FILTER, value } => {
                 let text = std::str::from_utf8(&value).map_err(|_| Errno::INVAL)?;
                 let rules = (self.read_filter)(text.trim_end_matches('\0')).ok_or(Errno::INVAL)?;
@@ -241,6 +235,15 @@ impl Hub {
                 Ok(Answer::Names { local, remote }.into())
             }
         }
+    }
+
+    fn connect(&mut self, number: u32, name: SocketId, address: SocketAddr) -> Result<Reply, Errno> {
+        let socket = self.socket(number, name)?;
+        let answer = socket.connect(address);
+        socket.stream().inspect(|stream| stream.is_of(name));
+        // Where its peer is here, too, the connection is mostly there by now.
+        self.hand_on_all();
+        Ok(answer?.into())
     }
 
     /// Requests about who waits where, and who wakes him.
