@@ -19,6 +19,7 @@ mod filter;
 mod forward;
 mod forward_veth;
 mod fused;
+mod growth;
 mod idle;
 mod isolation;
 mod kernel;
@@ -46,6 +47,7 @@ mod stream;
 mod switch;
 mod tap_bulk;
 mod testpmd;
+mod two_lanes;
 mod two_servers;
 mod udp;
 mod udp_kernel;
@@ -123,6 +125,11 @@ const BENCHES: &[Bench] = &[
         name: "conn-memory",
         about: "1,000,000 idle connections and 100,000 records in TIME-WAIT, beside the kernel's slab",
         run: conn_memory::run,
+    },
+    Bench {
+        name: "growth",
+        about: "a segment with 10, 10,000 and 1,000,000 connections, beside the kernel's with 10 and 9,000",
+        run: growth::run,
     },
     Bench {
         name: "udp",
