@@ -433,6 +433,12 @@ impl<'a, M: Storage> Beside<'a, M> {
         self.mine().waiters.fetch_and(!bits, Ordering::SeqCst);
     }
 
+    /// What the peer and the daemon change: what was written and read there, and credit.
+    pub(crate) fn progress(&self) -> [u64; 3] {
+        let granted = self.mine().granted.load(Ordering::Acquire);
+        [self.theirs().state.load(Ordering::Acquire), self.head(), granted]
+    }
+
     /// What the peer has read.
     fn head(&self) -> u64 {
         self.theirs().head.load(Ordering::SeqCst)

@@ -452,6 +452,22 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         Readiness(ready)
     }
 
+    /// A number that is another whenever lane or peer have changed what [`StreamEnd::readiness`] looks at.
+    pub fn progress(&self) -> u64 {
+        let rings = self.rings();
+        let own = [
+            rings.two.tail.load(Ordering::Acquire),
+            rings.two.head.load(Ordering::Acquire),
+            rings.one.state.load(Ordering::Acquire) & ATTACHED,
+            rings.margin[margin::MARK].load(Ordering::Acquire),
+            self.status(),
+        ];
+        let beside = self.beside.as_ref().map_or([0; 3], Beside::progress);
+        // Fibonacci hashing, each word after the other.
+        let mix = |mixed: u64, word: &u64| (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        own.iter().chain(&beside).fold(0, mix)
+    }
+
     /// Whether the send ring waits for storage, or the joint for credit, that nobody has asked for. Who waits to write calls it before he sleeps,
     /// and kicks the lane if it answers so.
     pub fn asks_for_storage(&self) -> bool {

@@ -265,13 +265,16 @@ impl SetRef {
         if found == 0 && sleeps && set.spin() {
             found = set.collect(events);
         }
-        if found == 0 && sleeps && !set.fall_asleep() {
+        if found == 0 && sleeps && (!set.fall_asleep() || set.is_sharing()) {
             found = set.collect(events);
             if found > 0 {
                 set.rest();
             }
         }
         set.turns += 1;
+        if set.turns.is_multiple_of(TURNS) {
+            set.look_around();
+        }
         Ok((set.fd, found, found == 0 || set.turns.is_multiple_of(TURNS)))
     }
 
@@ -280,6 +283,7 @@ impl SetRef {
         let Some(mut guard) = self.0.enter() else { return 0 };
         guard.as_mut().map_or(0, |set| {
             set.rest();
+            set.look_around();
             set.collect(events)
         })
     }
@@ -424,8 +428,21 @@ impl Set {
     }
 
     /// From here on the bell rings. Whether there are no news as yet.
-    fn fall_asleep(&self) -> bool {
-        self.waiter.as_ref().is_none_or(Waiter::fall_asleep)
+    fn fall_asleep(&mut self) -> bool {
+        let is_quiet = self.waiter.as_ref().is_none_or(Waiter::fall_asleep);
+        self.look_around();
+        is_quiet
+    }
+
+    fn is_sharing(&self) -> bool {
+        self.waiter.as_ref().is_some_and(Waiter::is_sharing)
+    }
+
+    /// Others may have taken the news that were left in a slot that they share.
+    fn look_around(&mut self) {
+        if self.is_sharing() {
+            self.interests.line_up_changed();
+        }
     }
 
     /// Nobody waits inside any more; the bell need not ring, unless somebody watches the descriptor.

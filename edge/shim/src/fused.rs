@@ -7,7 +7,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use firelane_shm::layout::SLOTS;
+use firelane_shm::layout::{SLOT_SHARED, SLOTS};
 use firelane_shm::{Beside, StreamEnd, doorbell};
 use rustix::io::Errno;
 
@@ -86,8 +86,11 @@ pub(crate) fn tell(end: &StreamEnd<'static>, beside: Beside<'static>) -> bool {
     })
 }
 
-/// Rings a waiter of the peer's. Whether that could be done from here.
+/// Rings a waiter of the peer's. Whether that could be done from here: those who share a slot are known to the daemon alone.
 fn ring(segment: u16, number: u64, slot: u32, owner: u32) -> bool {
+    if slot == SLOT_SHARED {
+        return false;
+    }
     let Some(place) = BELLS.get(usize::from(segment)).and_then(|bells| bells.get(slot as usize)) else {
         return false;
     };

@@ -1,16 +1,19 @@
 //! `poll` over sockets of ours and the kernel's descriptors in one list.
 //!
 //! Ours are looked at; the rest is asked of the kernel. When nothing is ready, the thread marks its sockets with a waiter
-//! and sleeps in the kernel's `ppoll`, with the waiter's doorbells behind the list instead of ours.
+//! and sleeps in the kernel's `ppoll`, with the waiter's doorbells behind the list instead of ours. A call for a single
+//! stream, as a thread of its own makes it that wants to wait for a limited time, sleeps on the stream's words as a read does.
 
 use core::ffi::{c_int, c_short};
 use core::time::Duration;
 
+use firelane_shm::{SLICE, Woken};
 use libc::{pollfd, sigset_t};
 use rustix::io::Errno;
 
 use crate::memory::Pages;
 use crate::socket::{self, Kind};
+use crate::stream::Stream;
 use crate::sys::{self, Limit};
 use crate::table::{self, Word};
 use crate::wait::Deadline;
@@ -59,11 +62,39 @@ fn wait_with(
         sys::ppoll(&mut list[..fds.len()], now, mask)?;
         return Ok(merge(fds, list));
     }
+    let deadline = Deadline::of(limit);
+    if mask.is_none()
+        && let Some(answer) = wait_alone(fds, deadline)
+    {
+        return answer;
+    }
     let mut waiter = Waiter::take()?;
     let watched = watch(fds, &mut waiter);
-    let answer = watched.and_then(|()| sleep(fds, list, Deadline::of(limit), mask, &waiter));
+    let answer = watched.and_then(|()| sleep(fds, list, deadline, mask, &waiter));
     fds.iter().filter_map(ours).for_each(|word| waiter.unwatch(word));
     answer
+}
+
+/// Waits for the only descriptor of the list, if it is a stream; `None` if it is not, or becomes something else.
+fn wait_alone(fds: &mut [pollfd], deadline: Option<Deadline>) -> Option<Result<c_int, Errno>> {
+    let mut asked = fds.iter_mut().filter(|entry| entry.fd >= 0);
+    let (Some(entry), None) = (asked.next(), asked.next()) else { return None };
+    let is_same = |word: &Word| socket::kind(*word) == Kind::Stream;
+    let events = ready::wanted(wanted(entry.events));
+    loop {
+        let word = ours(entry).filter(is_same)?;
+        entry.revents = (ready::of(entry.fd, word) & wanted(entry.events)) as c_short;
+        let left = deadline.map_or(SLICE, Deadline::left);
+        if entry.revents != 0 || left.is_zero() {
+            return Some(Ok(c_int::from(entry.revents != 0)));
+        }
+        let stream = Stream::new(entry.fd, socket::arena(word), socket::number(word))?;
+        match stream.sleep(events, left) {
+            Woken::Interrupted => return Some(Err(Errno::INTR)),
+            Woken::TimeOut => _ = session::look_for_death(),
+            Woken::Ready => {}
+        }
+    }
 }
 
 /// News of each stream come to `waiter`; an epoll set is told that somebody waits for it.

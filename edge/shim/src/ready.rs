@@ -13,9 +13,31 @@ use crate::{epoll, session};
 const DEAD: u32 =
     Readiness::READABLE | Readiness::WRITABLE | Readiness::ERROR | Readiness::HANGUP | Readiness::PEER_CLOSED;
 
+/// The other names of POLLIN and POLLOUT for a stream's bytes.
+const ALSO_READABLE: u32 = libc::POLLRDNORM as u32;
+const ALSO_WRITABLE: u32 = libc::POLLWRNORM as u32;
+
 /// What is ready. A listener's connections are the kernel's to tell.
 #[inline]
 pub(crate) fn of(fd: c_int, word: Word) -> u32 {
+    let ready = bare(fd, word);
+    let also = |bit, name| if ready & bit != 0 { name } else { 0 };
+    ready | also(Readiness::READABLE, ALSO_READABLE) | also(Readiness::WRITABLE, ALSO_WRITABLE)
+}
+
+/// What is asked for by either name.
+pub(crate) fn wanted(events: u32) -> u32 {
+    let also = |name, bit| if events & name != 0 { bit } else { 0 };
+    events | also(ALSO_READABLE, Readiness::READABLE) | also(ALSO_WRITABLE, Readiness::WRITABLE)
+}
+
+/// A number that is another whenever something has happened to a stream that [`of`] may tell of.
+pub(crate) fn progress(fd: c_int, word: Word) -> u64 {
+    let stream = Stream::new(fd, socket::arena(word), socket::number(word));
+    stream.filter(|_| socket::kind(word) == Kind::Stream).map_or(0, |stream| stream.end().progress())
+}
+
+fn bare(fd: c_int, word: Word) -> u32 {
     match socket::kind(word) {
         Kind::Stream if session::is_dead() => DEAD,
         Kind::Stream => {

@@ -508,15 +508,7 @@ impl<'a> Waiting<'a> {
         if left.is_zero() {
             return Err(Errno::AGAIN);
         }
-        let end = self.stream.end();
-        let woken = match end.beside() {
-            None => thread::spinning(|spin| end.wait(self.events, left, spin)),
-            Some(beside) => thread::spinning_beside(|spin| match beside.meet(sys::cpu(), spin) {
-                true => end.wait(self.events, left, spin),
-                false => end.wait(self.events, left, &mut Spin::new(1)),
-            }),
-        };
-        match woken {
+        match self.stream.sleep(self.events, left) {
             Woken::Interrupted => wait::interrupted(self.limit.is_some()),
             Woken::TimeOut if session::look_for_death() => Err(Errno::NETDOWN),
             Woken::Ready | Woken::TimeOut => Ok(()),
@@ -525,6 +517,18 @@ impl<'a> Waiting<'a> {
 }
 
 impl Stream {
+    /// Waits until one of `events`, or an error or hang-up, is there, or it may have been fused; for `left`, or a slice of it.
+    pub(crate) fn sleep(&self, events: u32, left: Duration) -> Woken {
+        let end = self.end();
+        match end.beside() {
+            None => thread::spinning(|spin| end.wait(events, left, spin)),
+            Some(beside) => thread::spinning_beside(|spin| match beside.meet(sys::cpu(), spin) {
+                true => end.wait(events, left, spin),
+                false => end.wait(events, left, &mut Spin::new(1)),
+            }),
+        }
+    }
+
     /// Waits for the storage that was asked for. A connection that rests has room in its program's eyes, so a call that
     /// does not block waits for the lane's next turn, too.
     fn gets_room(&self) -> bool {

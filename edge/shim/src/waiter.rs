@@ -4,13 +4,15 @@
 //! end is given it, and whoever has a bell can take back what was rung: its own rings, then, and nobody else's.
 //!
 //! An epoll set has one for its life; `poll` takes one for the length of a sleep and puts it back, with its slots, for the
-//! next. The order that loses no wake-up is that of `drivers/shm` (`Inbox`): mark the block, say that one sleeps, look
+//! next. An arena that many processes share may have fewer slots than they have waiters: the last slot is all the others'.
+//! Its news may be anybody's, and are taken by whoever is first, so who shares it looks at all that he waits for; and it
+//! stays marked as asleep, because nobody knows when the last of them is awake. The order that loses no wake-up is that of `drivers/shm` (`Inbox`): mark the block, say that one sleeps, look
 //! once more, sleep.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use firelane_shm::layout::Inbox;
+use firelane_shm::layout::{Inbox, SLOT_SHARED};
 use firelane_shm::{Beside, Block, Holder, StreamEnd, doorbell};
 use libc::epoll_event;
 use rustix::io::Errno;
@@ -20,8 +22,10 @@ use crate::socket::{self, Kind};
 use crate::table::Word;
 use crate::{arenas, fused, session, sys};
 
-/// How many waiters a process has at most; an arena has as many slots.
-const WAITERS_MAX: usize = 64;
+/// How many waiters a process has at most.
+const WAITERS_MAX: usize = 1024;
+/// What stands for the shared slot in the `waiters` of a stream.
+const SHARED_BIT: u64 = 1 << SLOT_SHARED;
 /// Arenas in which a waiter can have slots.
 const ARENAS: usize = arenas::ARENAS_MAX;
 
@@ -57,6 +61,13 @@ static PLACES: [Place; WAITERS_MAX] = [const {
     }
 }; WAITERS_MAX];
 
+/// One above the last of them that was ever taken.
+static BOUND: AtomicUsize = AtomicUsize::new(0);
+
+fn places() -> &'static [Place] {
+    &PLACES[..BOUND.load(Ordering::Acquire).min(WAITERS_MAX)]
+}
+
 /// A waiter, taken. It goes back when it is dropped.
 pub(crate) struct Waiter {
     place: &'static Place,
@@ -68,21 +79,26 @@ impl Waiter {
     /// Takes an idle waiter, or makes one.
     pub(crate) fn take() -> Result<Self, Errno> {
         let session = session::number();
-        for state in [IDLE, UNMADE] {
-            for place in &PLACES {
-                let taken = place.state.compare_exchange(state, BUSY, Ordering::Acquire, Ordering::Relaxed);
-                if taken.is_ok() {
-                    place.arenas.store(0, Ordering::Relaxed);
-                    let waiter = Self { place, session };
-                    if state == UNMADE {
-                        let bell = doorbell::make()?;
-                        place.bell.store(session::hide(bell)?, Ordering::Relaxed);
-                    }
-                    return Ok(waiter);
-                }
-            }
+        let takes = |place: &Place, state| {
+            place.state.compare_exchange(state, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        if let Some(place) = places().iter().find(|place| takes(place, IDLE)) {
+            place.arenas.store(0, Ordering::Relaxed);
+            return Ok(Self { place, session });
         }
-        Err(Errno::NFILE)
+        let new = PLACES.iter().enumerate().find(|(_, place)| takes(place, UNMADE));
+        let (at, place) = new.ok_or(Errno::NFILE)?;
+        BOUND.fetch_max(at + 1, Ordering::AcqRel);
+        place.arenas.store(0, Ordering::Relaxed);
+        let waiter = Self { place, session };
+        place.bell.store(session::hide(doorbell::make()?)?, Ordering::Relaxed);
+        Ok(waiter)
+    }
+
+    /// Whether it has the shared slot of an arena, so that its owner has to look at all that he waits for.
+    pub(crate) fn is_sharing(&self) -> bool {
+        let arenas = self.place.arenas.load(Ordering::Acquire);
+        (0..ARENAS as u16).any(|arena| arenas >> arena & 1 != 0 && self.place.known_bit(arena) == SHARED_BIT)
     }
 
     /// Its doorbells: the daemon's first, then those of the segments in which it waits.
@@ -122,9 +138,11 @@ impl Waiter {
         if socket::kind(word) == Kind::Stream
             && let Some(end) = end_of(word)
         {
-            end.block().waiters.fetch_and(!self.place.known_bit(socket::arena(word)), Ordering::SeqCst);
+            // The shared bit stays: another may wait for the same stream.
+            let own = |arena| self.place.known_bit(arena) & !SHARED_BIT;
+            end.block().waiters.fetch_and(!own(socket::arena(word)), Ordering::SeqCst);
             if let Some((segment, beside)) = fused::of(&end) {
-                beside.unwatch(self.place.known_bit(segment));
+                beside.unwatch(own(segment));
             }
         }
     }
@@ -146,7 +164,8 @@ impl Waiter {
 
     /// The bell is not needed any more.
     pub(crate) fn wake_up(&self) {
-        self.inboxes().for_each(|(_, inbox)| inbox.wake_up());
+        let own = |arena: &u16| self.place.known_bit(*arena) != SHARED_BIT;
+        self.inboxes().filter(|(arena, _)| own(arena)).for_each(|(_, inbox)| inbox.wake_up());
     }
 
     /// Takes the news out, for who looks at his sockets himself.
@@ -237,7 +256,7 @@ impl Place {
 /// marks of which that was done.
 pub(crate) fn mark_in(fd: c_int, arena: u16, marks: u64, segment: u16, beside: Beside<'static>) -> u64 {
     let mut done = 0;
-    for place in PLACES.iter().filter(|place| place.state.load(Ordering::Acquire) == BUSY) {
+    for place in places().iter().filter(|place| place.state.load(Ordering::Acquire) == BUSY) {
         let mark = place.known_bit(arena) & marks;
         if mark != 0
             && let Ok(bit) = place.bit_in(segment, fd)
@@ -245,7 +264,8 @@ pub(crate) fn mark_in(fd: c_int, arena: u16, marks: u64, segment: u16, beside: B
             beside.watch(bit);
             // Who looks a last time before he sleeps has told his other inboxes already.
             inboxes(place, 1 << segment).for_each(|(_, inbox)| _ = inbox.fall_asleep());
-            done |= mark;
+            // Other processes' waiters may have the shared slot, too.
+            done |= mark & !SHARED_BIT;
         }
     }
     done
@@ -293,14 +313,14 @@ impl Drop for Waiter {
 
 /// A bell has another number.
 pub(crate) fn moved(from: c_int, to: c_int) {
-    for bell in PLACES.iter().flat_map(|place| core::iter::once(&place.bell).chain(&place.peers)) {
+    for bell in places().iter().flat_map(|place| core::iter::once(&place.bell).chain(&place.peers)) {
         let _ = bell.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
 /// A forked child begins without waiters.
 pub(crate) fn forget_parents() {
-    for place in &PLACES {
+    for place in places() {
         for bell in core::iter::once(&place.bell).chain(&place.peers) {
             let bell = bell.swap(-1, Ordering::Relaxed);
             if bell >= 0 {

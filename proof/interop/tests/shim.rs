@@ -83,6 +83,11 @@ fn many_are_waited_for() {
 }
 
 #[test]
+fn crowds_wait() {
+    run("crowded.py");
+}
+
+#[test]
 fn sockets_are_shared() {
     run("sharing.py");
 }

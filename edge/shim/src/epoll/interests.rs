@@ -39,6 +39,8 @@ pub(crate) struct Interest {
     generation: u64,
     data: u64,
     events: u32,
+    /// What its stream's words were when all were last put in line that had changed.
+    progress: u64,
     /// Who is behind him in line.
     next: u32,
     /// Another descriptor with the same block.
@@ -199,6 +201,22 @@ impl Interests {
     pub(super) fn line_up_all(&mut self) {
         for fd in 0..self.bound {
             if self.at(fd).is_some() {
+                self.line_up(fd);
+            }
+        }
+    }
+
+    /// Puts everybody in line for whom there may be news that nobody has left word of: who waits for an edge, if anything of his
+    /// stream has changed since the last time.
+    pub(super) fn line_up_changed(&mut self) {
+        for fd in 0..self.bound {
+            let Some(it) = self.at_mut(fd).filter(|it| it.events & !KEPT != 0) else { continue };
+            let is_edge = it.events & EDGE != 0;
+            let before = it.progress;
+            if is_edge && let Some(word) = Word::new(it.word) {
+                it.progress = ready::progress(fd as c_int, word);
+            }
+            if !is_edge || it.progress != before {
                 self.line_up(fd);
             }
         }
