@@ -124,7 +124,9 @@ impl Process {
         let ours: BTreeMap<u64, &ExplainedSocket> = known.sockets.iter().map(|it| (it.inode, it)).collect();
         let mut sockets = Vec::new();
         let mut others = 0;
-        for (&fd, inode) in &self.sockets {
+        // Each socket by its lowest number: the library keeps copies.
+        let mut told = BTreeSet::new();
+        for (&fd, inode) in self.sockets.iter().filter(|(_, inode)| told.insert(**inode)) {
             match (ours.get(inode), kernels.get(inode)) {
                 (Some(socket), _) => sockets.push(SocketReport { fd, ..known.shown(socket) }),
                 (None, Some(socket)) => {

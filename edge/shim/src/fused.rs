@@ -11,7 +11,7 @@ use firelane_shm::layout::{SLOT_SHARED, SLOTS};
 use firelane_shm::{Beside, StreamEnd, doorbell};
 use rustix::io::Errno;
 
-use crate::{arenas, session, sys, waiter};
+use crate::{arenas, confining, session, sys, waiter};
 
 /// One that is not there, for segments that could not be mapped: they are not asked for again.
 static REFUSED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
@@ -57,7 +57,7 @@ fn place_of(fd: c_int, number: u64) -> Option<u16> {
         return Some(place);
     }
     let refused = &REFUSED[number as usize % REFUSED.len()];
-    if refused.load(Ordering::Relaxed) == number {
+    if refused.load(Ordering::Relaxed) == number || confining::is_confined() {
         return None;
     }
     let place = session::segment(number, fd).ok();
@@ -86,9 +86,10 @@ pub(crate) fn tell(end: &StreamEnd<'static>, beside: Beside<'static>) -> bool {
     })
 }
 
-/// Rings a waiter of the peer's. Whether that could be done from here: those who share a slot are known to the daemon alone.
+/// Rings a waiter of the peer's. Whether that could be done from here: those who share a slot are known to the daemon alone,
+/// and a confined process rings nobody but lanes.
 fn ring(segment: u16, number: u64, slot: u32, owner: u32) -> bool {
-    if slot == SLOT_SHARED {
+    if slot == SLOT_SHARED || confining::is_confined() {
         return false;
     }
     let Some(place) = BELLS.get(usize::from(segment)).and_then(|bells| bells.get(slot as usize)) else {

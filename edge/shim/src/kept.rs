@@ -22,7 +22,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::pool::{self, Spare};
 use crate::socket::{self, Kind};
 use crate::table::{self, DESCRIPTORS, Word};
-use crate::{arenas, process, session, sys, thread};
+use crate::{arenas, confining, process, session, sys, thread};
 
 /// How many there may be: a small part of the program's range.
 const MOST: u64 = 512;
@@ -243,6 +243,7 @@ impl Kept {
             && gate >> COUNT_SHIFT == self.word >> COUNT_SHIFT
             && process::has_session()
             && !session::is_dead()
+            && !confining::is_confined()
             && matches!(socket::kind(word), Kind::Fresh | Kind::Stream)
             && !socket::is_datagram(word)
             && !socket::is_shared(word);

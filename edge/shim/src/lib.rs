@@ -31,6 +31,7 @@ mod address;
 mod answer;
 mod arenas;
 mod buffers;
+mod confining;
 mod connecting;
 mod copying;
 mod corking;

@@ -56,6 +56,8 @@ pub(crate) fn get(socket: &Held, level: c_int, name: c_int, value: &mut [u8]) ->
         }
         (SOL_SOCKET, libc::SO_ACCEPTCONN) => socket.is_listener().into(),
         (SOL_SOCKET, libc::SO_ERROR) => socket.stream().map_or(0, |stream| stream.end().take_error()),
+        // It is bound to none, and that is what Linux says of such a socket.
+        (SOL_SOCKET, libc::SO_BINDTODEVICE) => return Ok(0),
         (SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => return get_time(socket, name, value),
         (SOL_SOCKET, libc::SO_RCVLOWAT) => low_water(socket),
         (IPPROTO_TCP, _) if let Some((stream, bit)) = lane_bit(socket, name) => stream.option(bit).into(),

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::epoll::BELL;
 use crate::socket::{self, Kind};
 use crate::table::Word;
-use crate::{arenas, fused, session, sys};
+use crate::{arenas, confining, fused, session, sys};
 
 /// How many waiters a process has at most.
 const WAITERS_MAX: usize = 1024;
@@ -123,12 +123,12 @@ impl Waiter {
             return Ok(());
         }
         let arena = socket::arena(word);
-        let bit = self.place.bit_in(arena, fd)?;
+        let (bit, _) = self.place.bit_in(arena, fd)?;
         let block = block_of(word).ok_or(Errno::BADF)?;
         block.waiters.fetch_or(bit, Ordering::SeqCst);
         // Who opens a joint later finds the mark. One that another process has opened is not opened here again.
         if let Some((segment, beside)) = end_of(word).and_then(|end| fused::reached(fd, &end)) {
-            beside.watch(self.place.bit_in(segment, fd)?);
+            beside.watch(self.place.bit_in(segment, fd)?.0);
         }
         Ok(())
     }
@@ -184,13 +184,14 @@ impl Waiter {
 
     /// Takes back what the bells have rung.
     pub(crate) fn silence(&self) {
-        self.bells().for_each(|bell| doorbell::silence(sys::borrow(bell)));
+        self.bells().for_each(silence);
     }
 }
 
 impl Place {
-    /// The bit of its slot in the `waiters` of what lies in an arena; asks for a slot the first time. `fd` is a socket there.
-    fn bit_in(&self, arena: u16, fd: c_int) -> Result<u64, Errno> {
+    /// The bit of its slot in the `waiters` of what lies in an arena, and whether another bell than before rings for it; asks for a
+    /// slot the first time. `fd` is a socket there.
+    fn bit_in(&self, arena: u16, fd: c_int) -> Result<(u64, bool), Errno> {
         let slot = self.slots.get(usize::from(arena)).ok_or(Errno::NFILE)?;
         let bell = self.bell_in(arena)?;
         if slot.load(Ordering::Relaxed) == 0 {
@@ -203,11 +204,7 @@ impl Place {
             enter(set, bell)?;
         }
         self.arenas.fetch_or(1 << arena, Ordering::AcqRel);
-        if rings_anew && set < 0 {
-            // Who sleeps on a list of descriptors makes it anew, with this bell.
-            self.ring();
-        }
-        Ok(self.known_bit(arena))
+        Ok((self.known_bit(arena), rings_anew))
     }
 
     /// What is rung for news of an arena; makes a segment's the first time.
@@ -259,9 +256,13 @@ pub(crate) fn mark_in(fd: c_int, arena: u16, marks: u64, segment: u16, beside: B
     for place in places().iter().filter(|place| place.state.load(Ordering::Acquire) == BUSY) {
         let mark = place.known_bit(arena) & marks;
         if mark != 0
-            && let Ok(bit) = place.bit_in(segment, fd)
+            && let Ok((bit, has_new_bell)) = place.bit_in(segment, fd)
         {
             beside.watch(bit);
+            if has_new_bell && place.set.load(Ordering::Acquire) < 0 {
+                // Who sleeps on a list of descriptors makes it anew, with this bell.
+                place.ring();
+            }
             // Who looks a last time before he sleeps has told his other inboxes already.
             inboxes(place, 1 << segment).for_each(|(_, inbox)| _ = inbox.fall_asleep());
             // Other processes' waiters may have the shared slot, too.
@@ -279,6 +280,16 @@ fn end_of(word: Word) -> Option<StreamEnd<'static>> {
 
 fn block_of(word: Word) -> Option<&'static Block> {
     arenas::get(socket::arena(word))?.block(socket::number(word))
+}
+
+/// Takes back what a bell has rung. A confined process may only read it.
+fn silence(bell: c_int) {
+    let bell = sys::borrow(bell);
+    if confining::is_confined() {
+        let _ = rustix::io::read(bell, &mut [0_u8; 8]);
+    } else {
+        doorbell::silence(bell);
+    }
 }
 
 /// Puts a bell into an epoll descriptor, where it may be already.

@@ -83,6 +83,11 @@ fn many_are_waited_for() {
 }
 
 #[test]
+fn confined_processes_go_on() {
+    as_the_kernels("confined.py", 3);
+}
+
+#[test]
 fn crowds_wait() {
     run("crowded.py");
 }

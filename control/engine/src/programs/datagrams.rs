@@ -275,8 +275,7 @@ impl Datagrams {
         let Some(block) = arena.mapping().block(self.number()) else { return };
         let words = self.hold.shared().words();
         let flags = u64::from(words.flags().bits()) << FLAGS_SHIFT | status::DATAGRAMS;
-        let number = |error| io_error(error).raw_os_error().unwrap_or_default().unsigned_abs();
-        let error = u64::from(words.take_error().map_or(0, number));
+        let error = self.take_error();
         let is_new = flags & !self.told.load(Ordering::Relaxed) != 0;
         if is_new || error != 0 {
             self.told.fetch_or(flags, Ordering::Relaxed);
@@ -289,12 +288,21 @@ impl Datagrams {
         arena.tell_waiters(self.number(), block);
     }
 
+    /// The number of an error that the lane has noted.
+    fn take_error(&self) -> u64 {
+        let number = |error| io_error(error).raw_os_error().unwrap_or_default().unsigned_abs();
+        u64::from(self.hold.shared().words().take_error().map_or(0, number))
+    }
+
     /// A datagram did not arrive, and the program is to be told.
     pub(super) fn fault(&self, arena: &ProgramArena, fault: &Fault) {
         let Some(block) = arena.mapping().block(self.number()) else { return };
         let Some(told) = faults::told(fault) else { return };
-        // What is too long for its way is an error already.
-        let errno = if told.origin == Origin::Local { 0 } else { u64::from(told.errno.unsigned_abs()) };
+        // What is too long for its way is noted already. It is told together with the fault: who takes that takes its number, too.
+        let errno = match told.origin {
+            Origin::Local => self.take_error(),
+            _ => u64::from(told.errno.unsigned_abs()),
+        };
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         let there = if faults.add(told) { status::FAULTS } else { 0 };
         block.tell(there | errno << status::ERROR_SHIFT);

@@ -8,7 +8,7 @@ use core::ffi::{c_int, c_long, c_uint};
 
 use rustix::io::Errno;
 
-use super::{descriptors, messages, names, readiness, sockets, spawning, transfer};
+use super::{confining, descriptors, messages, names, readiness, sockets, spawning, transfer};
 use crate::real::hooks;
 use crate::session;
 
@@ -70,6 +70,7 @@ unsafe fn route(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
             libc::SYS_io_uring_setup => crate::answer::answer::<c_int>(Err(Errno::NOSYS)).into(),
             other => {
                 spawning::note_syscall(other, a);
+                confining::note_syscall(other, [a, b, c]);
                 return legacy(other, a, b, c, d, e);
             }
         }

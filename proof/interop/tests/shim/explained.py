@@ -8,6 +8,11 @@ import time
 host, kernel, port, ready = sys.argv[1:]
 listener = socket.create_server((host, 5001))
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+# Sockets that the library keeps make the next ones.
+for _ in range(3):
+    one = socket.create_connection((host, 5001))
+    other, _ = listener.accept()
+    one.close(), other.close()
 client = socket.create_connection((kernel, int(port)))
 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 client.sendall(b"x" * 1000)
