@@ -11,6 +11,8 @@ use std::sync::OnceLock;
 use firelane_shm::Mapping;
 use rustix::io::Errno;
 
+use crate::session;
+
 /// How many arenas a process may see: its own, those of the programs that hand it sockets, and its segments.
 pub(crate) const ARENAS_MAX: usize = 64;
 
@@ -71,7 +73,10 @@ pub(crate) fn has_room_for_segment() -> bool {
 
 /// Maps an arena that the daemon has sent, unless it is mapped already; a segment with the arenas of its two sides.
 pub(crate) fn add(memfd: impl AsFd, sides: Option<[u64; 2]>) -> Result<u16, Errno> {
-    let (mapping, number) = Mapping::attach(memfd).map_err(|_| Errno::NOMEM)?;
+    let (mapping, number) = Mapping::attach(memfd).map_err(|_| {
+        session::say_once("no room for the memory that sockets share with the daemon: is the address space limited (RLIMIT_AS)?");
+        Errno::NOMEM
+    })?;
     if let Some(place) = find(number) {
         return Ok(place);
     }

@@ -349,9 +349,11 @@ fn is_early(received: &std::io::Result<usize>) -> bool {
 }
 
 /// Says why the program has no netstack, where it says its own errors: a number alone would not tell.
-fn say_once(text: &str) {
+pub(crate) fn say_once(text: &str) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
-    if !IS_SAID.swap(true, Ordering::Relaxed) {
+    // A server's child may have a connection there.
+    let is_ours = table::get(libc::STDERR_FILENO).is_some();
+    if !is_ours && !IS_SAID.swap(true, Ordering::Relaxed) {
         let _ = rustix::io::write(sys::borrow(libc::STDERR_FILENO), format!("firelane: {text}\n").as_bytes());
     }
 }

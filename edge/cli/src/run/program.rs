@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
-use rustix::process::{getegid, geteuid};
+use rustix::process::{Resource, getegid, geteuid, getrlimit};
 
 use super::elf::{self, Elf};
 use super::{EXIT_NOT_FOUND, EXIT_NOT_RUN};
@@ -27,6 +27,9 @@ const LINE_MAX: u64 = 256;
 /// What runs a file that is neither a program nor says what runs it, by `execvp`'s rule.
 const SHELL: &str = "/bin/sh";
 /// The set-user-ID and set-group-ID bits, and the bit that makes the latter count.
+/// What a program's sockets take of its address space: an arena of its own, one of its parent, and segments with some peers, 64 each.
+const ADDRESS_SPACE_GIGABYTES: u64 = 512;
+
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2010;
 
@@ -50,6 +53,8 @@ pub(super) enum Obstacle {
     Interpreter(PathBuf, Box<Obstacle>),
     /// The library cannot be had.
     Library(String),
+    /// There is not enough address space for what it shares with the daemon: as many bytes.
+    AddressSpace(u64),
 }
 
 impl fmt::Display for Obstacle {
@@ -65,6 +70,10 @@ impl fmt::Display for Obstacle {
             Self::Unknown(why) => write!(f, "cannot be looked at: {why}"),
             Self::Interpreter(path, why) => write!(f, "{}, which runs it: {why}", path.display()),
             Self::Library(why) => f.write_str(why),
+            Self::AddressSpace(bytes) => {
+                let kilobytes = bytes >> 10;
+                write!(f, "its address space is limited (ulimit -v {kilobytes}): sockets take {ADDRESS_SPACE_GIGABYTES} GB")
+            }
         }
     }
 }
@@ -116,8 +125,14 @@ pub(super) struct Program {
 impl Program {
     /// Looks at the program behind `path`.
     pub(super) fn look(path: &Path) -> Self {
-        Self { obstacle: obstacle(path, SCRIPTS_MAX) }
+        let limit = getrlimit(Resource::As).current;
+        Self { obstacle: obstacle(path, SCRIPTS_MAX).or_else(|| narrow(limit)) }
     }
+}
+
+/// Whether so much address space is too little.
+fn narrow(limit: Option<u64>) -> Option<Obstacle> {
+    limit.filter(|&bytes| bytes < ADDRESS_SPACE_GIGABYTES << 30).map(Obstacle::AddressSpace)
 }
 
 fn obstacle(path: &Path, scripts: usize) -> Option<Obstacle> {
@@ -284,6 +299,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_limit_of_address_space_is_an_obstacle_if_it_is_too_low() {
+        assert_eq!((narrow(None), narrow(Some(512 << 30)), narrow(Some(u64::MAX))), (None, None, None));
+        let told = narrow(Some(4_000_000 << 10)).map(|it| it.to_string());
+        assert_eq!(
+            told.as_deref(),
+            Some("its address space is limited (ulimit -v 4000000): sockets take 512 GB")
+        );
     }
 
     #[test]
