@@ -72,7 +72,10 @@ impl fmt::Display for Obstacle {
             Self::Library(why) => f.write_str(why),
             Self::AddressSpace(bytes) => {
                 let kilobytes = bytes >> 10;
-                write!(f, "its address space is limited (ulimit -v {kilobytes}): sockets take {ADDRESS_SPACE_GIGABYTES} GB")
+                write!(
+                    f,
+                    "its address space is limited (ulimit -v {kilobytes}): sockets take {ADDRESS_SPACE_GIGABYTES} GB"
+                )
             }
         }
     }
