@@ -8,9 +8,8 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::socket::{self, Kind};
-use crate::stream::Stream;
 use crate::waiter::Waiter;
-use crate::{process, session, table, thread};
+use crate::{process, ready, session, table, thread};
 
 static IS_CONFINED: AtomicBool = AtomicBool::new(false);
 
@@ -38,8 +37,8 @@ pub(crate) fn prepare() {
     let Ok(mut waiter) = Waiter::take() else { return };
     for fd in table::ours() {
         let Some(word) = table::get(fd).filter(|&word| socket::kind(word) == Kind::Stream) else { continue };
-        // A fused one has its segment mapped.
-        drop(Stream::new(fd, socket::arena(word), socket::number(word)));
+        // Who looks at a fused one maps its segment.
+        let _ = ready::of(fd, word);
         let _ = waiter.watch(fd, word);
         waiter.unwatch(word);
     }
