@@ -229,6 +229,9 @@ fn set_link_props(model: &mut Model, name: &LinkName, changes: &[PropChange]) ->
     if let Some(fault) = faults.iter().find(|fault| fault.field.ends_with(".mac")) {
         return Err(ApiError::new(Status::MacInUse, "mac-address", &fault.value, ""));
     }
+    if let Some(fault) = faults.iter().find(|fault| fault.field.ends_with(".cpus")) {
+        return Err(ApiError::new(Status::NotSupported, "cpus", &fault.value, &*fault.allowed));
+    }
     kept_promises(&faults, changes)?;
     let Some(fault) = faults.into_iter().find(|fault| fault.field.ends_with(".mtu")) else { return Ok(()) };
     let own = fault.field.ends_with(&format!(".{name}.mtu"));

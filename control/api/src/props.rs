@@ -1,6 +1,6 @@
 //! Properties of links and flows: the one table of names, values, defaults and what is possible.
 
-use firelane_model::{Etherstub, Flow, Fusing, Guard, Link, LinkName, Mac, Model, Over, Polling, Vnic};
+use firelane_model::{Cpus, Etherstub, Flow, Fusing, Guard, Link, LinkName, Mac, Model, Over, Polling, Vnic};
 use firelane_units::{BitRate, MacAddr, Mtu, Priority, Protection, Protections, VlanId};
 
 use crate::{ApiError, LinkState, PropChange, Property, Status, iptun};
@@ -40,13 +40,13 @@ pub fn set_vnic_prop(vnic: &mut Vnic, change: &PropChange) -> Result<(), ApiErro
 }
 
 /// The names of the properties that a link has and that cannot be set.
-const READ_ONLY: [&str; 4] = ["state", "speed", "over", "class"];
+const READ_ONLY: [&str; 5] = ["state", "speed", "over", "class", "cpus-effective"];
 /// What can be set of every link.
 const OF_ALL: &str = "maxbw, priority, fusion, mtu";
 /// What can be set of a link with a way out.
-const OF_LINKS: &str = "maxbw, priority, fusion, polling, mtu";
+const OF_LINKS: &str = "maxbw, priority, fusion, polling, cpus, mtu";
 /// What can be set of a VNIC.
-const OF_VNICS: &str = "maxbw, minbw, priority, fusion, polling, mtu, mac-address, vlan-id, protection, \
+const OF_VNICS: &str = "maxbw, minbw, priority, fusion, polling, cpus, mtu, mac-address, vlan-id, protection, \
                         allowed-ips, allowed-dhcp-cids";
 
 /// What can be set of a flow.
@@ -70,6 +70,7 @@ impl LinkProps<'_> {
             _ => match self {
                 Self::Vnic(vnic) => set_of_vnic(vnic, name, value)?,
                 Self::Phys(link) if name == "polling" => link.polling = read_polling(value)?,
+                Self::Phys(link) if name == "cpus" => link.cpus = read_cpus(value)?,
                 Self::Phys(_) => return Err(ApiError::new(Status::BadProperty, name, "", OF_LINKS)),
                 Self::Etherstub(_) => return Err(ApiError::new(Status::BadProperty, name, "", OF_ALL)),
             },
@@ -100,6 +101,7 @@ fn set_of_vnic(vnic: &mut Vnic, name: &str, value: Option<&str>) -> Result<(), A
     match name {
         "minbw" => vnic.minbw = value.map(|text| read_rate(name, text)).transpose()?,
         "polling" => vnic.polling = read_polling(value)?,
+        "cpus" => vnic.cpus = read_cpus(value)?,
         "mac-address" => vnic.mac = value.map_or(Ok(Mac::Auto), read_mac)?,
         "vlan-id" => {
             let wrong = |text: &str| ApiError::new(Status::VidInvalid, name, text, "0 (none) to 4094");
@@ -197,6 +199,18 @@ fn shown_polling(it: Polling) -> Property {
     property("polling", "rw", it.word().to_owned(), Polling::default().word(), Polling::POSSIBLE)
 }
 
+fn read_cpus(value: Option<&str>) -> Result<Cpus, ApiError> {
+    let read = |text: &str| text.parse().map_err(|it| ApiError::new(Status::BadValue, "cpus", text, it));
+    value.map_or(Ok(Cpus::NONE), read)
+}
+
+fn shown_cpus(wanted: &Cpus, effective: &[usize]) -> [Property; 2] {
+    [
+        property("cpus", "rw", wanted.to_string(), "", ""),
+        property("cpus-effective", "r-", list_of(effective), "", ""),
+    ]
+}
+
 fn read_priority(text: &str) -> Result<Priority, ApiError> {
     text.parse().map_err(|_| ApiError::new(Status::BadValue, "priority", text, PRIORITIES))
 }
@@ -208,6 +222,7 @@ pub(crate) fn of_link(
     state: LinkState,
     mac: Option<MacAddr>,
     speed: u64,
+    cpus: &[usize],
 ) -> Vec<Property> {
     let vnic = model.vnics.get(name);
     let (links, stubs) = (model.links.get(name), model.etherstubs.get(name));
@@ -243,9 +258,10 @@ pub(crate) fn of_link(
             Mac::Auto | Mac::Random | Mac::Prefixed(_) => mac,
         };
         let vid = vnic.vlan.map_or(0, VlanId::id).to_string();
+        properties
+            .extend([property("minbw", "rw", shown_rate(vnic.minbw), "", ""), shown_polling(vnic.polling)]);
+        properties.extend(shown_cpus(&vnic.cpus, cpus));
         properties.extend([
-            property("minbw", "rw", shown_rate(vnic.minbw), "", ""),
-            shown_polling(vnic.polling),
             property("mac-address", "rw", mac.map(|it| it.to_string()).unwrap_or_default(), "", ""),
             property("vlan-id", "rw", vid, "0", "0-4094"),
             property("protection", "rw", kinds.to_string(), "", KINDS),
@@ -254,6 +270,7 @@ pub(crate) fn of_link(
         ]);
     } else if let Some(link) = links {
         properties.push(shown_polling(link.polling));
+        properties.extend(shown_cpus(&link.cpus, cpus));
     }
     properties.extend([
         property("speed", "r-", speed.to_string(), "", ""),

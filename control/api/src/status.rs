@@ -71,6 +71,10 @@ statuses! {
     MacInUse = "MAC address is already in use", 409;
     /// The link has no factory addresses to choose from.
     NoFactoryMac = "factory MAC address slots not supported", 501;
+    /// The system has no such CPU.
+    CpuUnknown = "non-existent processor ID", 400;
+    /// The CPU is off line, or not for the daemon.
+    CpuOffline = "processor not online", 409;
     /// There are too many.
     TooMany = "too many elements specified", 400;
     /// Another flow of the link matches the same.

@@ -495,6 +495,11 @@ pub trait Facts {
         None
     }
 
+    /// The CPUs of lanes of its own that serve the link's device.
+    fn cpus(&self, _name: &LinkName) -> Vec<usize> {
+        Vec::new()
+    }
+
     /// How far the address is usable.
     fn address_state(&self, _name: &AddrObjName) -> AddressState {
         AddressState::Disabled
@@ -788,6 +793,7 @@ impl Snapshot<'_> {
             self.facts.link_state(name),
             self.facts.mac(name),
             self.speed(name),
+            &self.facts.cpus(name),
         ))
     }
 

@@ -73,7 +73,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Refusal> {
         server::bind(&socket).map_err(|error| failure(format!("{}: {error}", socket.display())))?;
     let (stable_secret, fault) = secret::read_or_draw(&folders.state);
     early.extend(fault);
-    let config = EngineConfig { lanes, stable_secret, seed: args.seed, ..EngineConfig::default() };
+    // One for each CPU that a link may name.
+    let reserve = lane_count(None, Lanes::Auto).min(usize::from(firelane_model::LANES_MAX) - lanes);
+    let config = EngineConfig { lanes, reserve, stable_secret, seed: args.seed, ..EngineConfig::default() };
     let engine = Engine::start(&config).map_err(|error| failure(format!("lanes: {error}")))?;
     let runtime = Runtime::new().map_err(failure)?;
     let clients = Clients::new(runtime.handle().clone(), &folders.state, stable_secret);

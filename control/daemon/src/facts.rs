@@ -67,6 +67,12 @@ impl Facts for Running<'_> {
         })
     }
 
+    fn cpus(&self, name: &LinkName) -> Vec<usize> {
+        let id = self.works.links.get(name).map(|it| it.id);
+        let id = id.or_else(|| self.works.vnics.get(name).map(|it| it.id));
+        id.map(|id| self.works.engine.link_cpus(id)).unwrap_or_default()
+    }
+
     fn mac(&self, name: &LinkName) -> Option<MacAddr> {
         self.works.vnics.get(name).map(|it| it.mac)
     }

@@ -377,10 +377,10 @@ impl Inner {
         problems.extend(self.history_fault.clone());
         problems.extend(self.accounting_fault.clone());
         let running = self.works.engine.lanes();
-        if lanes_alive < running {
-            let lost = running - lanes_alive;
-            problems
-                .push(format!("lanes: {lost} of {running} out of service after a fault; the log says more"));
+        let all = running + self.works.engine.reserve();
+        if lanes_alive < all {
+            let lost = all - lanes_alive;
+            problems.push(format!("lanes: {lost} of {all} out of service after a fault; the log says more"));
         }
         problems.extend(self.lanes_elsewhere());
         if let Daemon { lanes: Lanes::Count(wanted), .. } = self.store.active.daemon
@@ -731,6 +731,7 @@ impl Api for Host {
     fn doctor(&self) -> Result<Vec<Finding>, ApiError> {
         let inner = self.lock();
         let lanes = inner.works.engine.snapshot().lanes.len();
-        Ok(doctor::examine(&inner.works, lanes, &inner.problems(self.lanes_given, lanes)))
+        let common = lanes.min(inner.works.engine.lanes());
+        Ok(doctor::examine(&inner.works, common, &inner.problems(self.lanes_given, lanes)))
     }
 }

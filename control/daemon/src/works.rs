@@ -12,7 +12,7 @@ use firelane::{
 };
 use firelane_api::{ApiError, Status};
 use firelane_model::{
-    AddrObjName, Addrconf, Address, Dhcp, Etherstub, Filter, Flow, FlowName, Fusing, IfProps, Instance,
+    AddrObjName, Addrconf, Address, Cpus, Dhcp, Etherstub, Filter, Flow, FlowName, Fusing, IfProps, Instance,
     Interface, Link, LinkKind, LinkName, Mac, Model, NetstackName, Over, Polling, ReversePath, Service,
     StaticAddress, Switch, Tap, Tunables, Vnic,
 };
@@ -413,9 +413,12 @@ impl Works {
     }
 }
 
+/// Where the lanes of a link run that says nothing of it.
+static NO_CPUS: Cpus = Cpus::NONE;
+
 /// The properties that links of every class have.
 #[derive(Clone, Copy)]
-pub(crate) struct Properties {
+pub(crate) struct Properties<'a> {
     pub(crate) maxbw: Option<BitRate>,
     /// Of VNICs alone.
     pub(crate) minbw: Option<BitRate>,
@@ -423,26 +426,27 @@ pub(crate) struct Properties {
     pub(crate) fusion: Fusing,
     /// Of what has a device.
     pub(crate) polling: Polling,
+    pub(crate) cpus: &'a Cpus,
 }
 
-impl From<&Link> for Properties {
-    fn from(it: &Link) -> Self {
-        let Link { maxbw, priority, fusion, polling, .. } = *it;
-        Self { maxbw, minbw: None, priority, fusion, polling }
+impl<'a> From<&'a Link> for Properties<'a> {
+    fn from(it: &'a Link) -> Self {
+        let &Link { maxbw, priority, fusion, polling, ref cpus, .. } = it;
+        Self { maxbw, minbw: None, priority, fusion, polling, cpus }
     }
 }
 
-impl From<&Etherstub> for Properties {
+impl From<&Etherstub> for Properties<'_> {
     fn from(it: &Etherstub) -> Self {
         let Etherstub { maxbw, priority, fusion, .. } = *it;
-        Self { maxbw, minbw: None, priority, fusion, polling: Polling::default() }
+        Self { maxbw, minbw: None, priority, fusion, polling: Polling::default(), cpus: &NO_CPUS }
     }
 }
 
-impl From<&Vnic> for Properties {
-    fn from(it: &Vnic) -> Self {
-        let Vnic { maxbw, minbw, priority, fusion, polling, .. } = *it;
-        Self { maxbw, minbw, priority, fusion, polling }
+impl<'a> From<&'a Vnic> for Properties<'a> {
+    fn from(it: &'a Vnic) -> Self {
+        let &Vnic { maxbw, minbw, priority, fusion, polling, ref cpus, .. } = it;
+        Self { maxbw, minbw, priority, fusion, polling, cpus }
     }
 }
 
@@ -486,7 +490,7 @@ impl Works {
         self.create_lower(name, stub.mtu, stub.into(), Below::default())
     }
 
-    fn create_lower(&mut self, name: &LinkName, mtu: Mtu, properties: Properties, below: Below) -> Done {
+    fn create_lower(&mut self, name: &LinkName, mtu: Mtu, properties: Properties<'_>, below: Below) -> Done {
         let Below { device, memif, nic, queues } = below;
         let rings = u16::try_from(queues.len()).unwrap_or(u16::MAX);
         let made = self.engine.add_link(mtu).map_err(refused).and_then(|id| {
@@ -518,14 +522,18 @@ impl Works {
         Ok(())
     }
 
-    fn set_lower(&mut self, name: &LinkName, from: Properties, to: Properties) -> Done {
+    fn set_lower(&mut self, name: &LinkName, from: Properties<'_>, to: Properties<'_>) -> Done {
         let id = self.links.get(name).ok_or(Status::LinkInvalid)?.id;
         self.limit(id, from, to)
     }
 
-    /// Changes limit, guarantee, priority, fusion and polling; on an error they are as before.
-    pub(crate) fn limit(&self, id: LinkId, from: Properties, to: Properties) -> Done {
-        let change = |from: Properties, to: Properties| {
+    /// Changes limit, guarantee, priority, fusion, polling and lanes; on an error they are as before.
+    pub(crate) fn limit(&self, id: LinkId, from: Properties<'_>, to: Properties<'_>) -> Done {
+        let change = |from: Properties<'_>, to: Properties<'_>| {
+            // First, because a CPU may be refused.
+            if from.cpus != to.cpus {
+                self.engine.set_link_cpus(id, &to.cpus.numbers().collect::<Vec<_>>())?;
+            }
             if from.maxbw != to.maxbw {
                 self.engine.set_link_maxbw(id, to.maxbw)?;
             }
@@ -554,7 +562,7 @@ impl Works {
     }
 }
 
-impl Properties {
+impl Properties<'_> {
     /// What a link of the engine begins with.
     pub(crate) const UNLIMITED: Self = Self {
         maxbw: None,
@@ -562,6 +570,7 @@ impl Properties {
         priority: Priority::High,
         fusion: Fusing::SameZone,
         polling: Polling::Auto,
+        cpus: &NO_CPUS,
     };
 }
 
@@ -606,7 +615,7 @@ impl Works {
                 self.vnics.insert(name.clone(), Upper { id, mac, device, memif: status, is_tunnel: false });
                 let begins =
                     Properties { maxbw: vnic.maxbw, priority: vnic.priority, ..Properties::UNLIMITED };
-                self.limit(id, begins, vnic.into())
+                self.limit(id, begins, vnic.into()).inspect_err(|_| drop(self.delete_vnic(name)))
             }
             Err(error) => {
                 device.iter().for_each(|device| self.kernel.close(device));
@@ -704,6 +713,11 @@ fn reverse_path(props: &IfProps) -> firelane::ReversePath {
     }
 }
 
+/// Whether the system has that CPU, on line or not.
+fn is_present(cpu: usize) -> bool {
+    std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).exists()
+}
+
 /// The engine's refusal in the words of the interface.
 pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
     use firelane::ChangeError as E;
@@ -720,7 +734,10 @@ pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
         E::Rule(RuleError::TooManyMaskSets | RuleError::TooManyRangePairs) => Status::TooMany,
         E::NoUser(_) => Status::NoIf,
         E::Device(_) | E::Tap(_) => Status::Io,
-        E::NoCpu { .. } => Status::BadValue,
+        E::NoCpu { cpu, .. } if is_present(*cpu) => Status::CpuOffline,
+        E::NoCpu { .. } => Status::CpuUnknown,
+        E::NoQueues(_) => Status::NotSupported,
+        E::NoLane(_) => Status::TooMany,
         E::ManyCaptures(_) => Status::TooMany,
         E::Tracing | E::Metering => Status::TooMany,
         E::HasUplink(_) | E::LaneFailed => Status::Failed,

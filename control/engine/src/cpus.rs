@@ -16,17 +16,20 @@ use crate::error::ChangeError;
 #[derive(Debug)]
 pub(crate) struct Threads {
     pub(crate) lanes: Vec<Pid>,
+    /// Those in reserve, and the CPU on which each runs for links.
+    pub(crate) own: Vec<(Pid, Option<usize>)>,
     /// Where they may run when nothing is said: the CPUs of the process that made them.
-    whole: CpuSet,
+    pub(crate) whole: CpuSet,
 }
 
 impl Threads {
-    pub(crate) fn of(lanes: Vec<Pid>) -> Self {
-        Self { lanes, whole: sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new()) }
+    pub(crate) fn of(lanes: Vec<Pid>, own: Vec<Pid>) -> Self {
+        let own = own.into_iter().map(|thread| (thread, None)).collect();
+        Self { lanes, own, whole: sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new()) }
     }
 }
 
-fn listed(set: &CpuSet) -> Vec<usize> {
+pub(crate) fn listed(set: &CpuSet) -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
@@ -72,7 +75,7 @@ impl Engine {
     }
 }
 
-fn bind(lane: Pid, cpu: Option<usize>, whole: &CpuSet) -> Result<(), ChangeError> {
+pub(crate) fn bind(lane: Pid, cpu: Option<usize>, whole: &CpuSet) -> Result<(), ChangeError> {
     let refused = |cpu| ChangeError::NoCpu { cpu, usable: listed(whole) };
     let set = match cpu {
         None => *whole,

@@ -31,7 +31,7 @@ use crate::error::ChangeError;
 use crate::fabric::{Fabric, LaneSizes};
 use crate::netstack_config::NetstackConfig;
 use crate::queue::Queue;
-use crate::registry::{Flow, Link, Netstack, Registry, Vnic};
+use crate::registry::{Flow, Link, Netstack, Queues, Registry, Vnic};
 use crate::snapshot::EngineSnapshot;
 use crate::worker::Worker;
 
@@ -43,6 +43,8 @@ const LANES_MAX: usize = 256;
 pub struct EngineConfig {
     /// How many lanes.
     pub lanes: usize,
+    /// How many more lanes are kept for links that are to have lanes of their own ([`Engine::set_link_cpus`]). They sleep until then.
+    pub reserve: usize,
     /// The CPUs that the lanes' workers are bound to, in order; empty leaves them to the scheduler.
     pub cpus: Vec<usize>,
     /// The sizes of each lane's buffer pools.
@@ -61,6 +63,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             lanes: 1,
+            reserve: 0,
             cpus: Vec::new(),
             pools: PoolsConfig::default(),
             threads: true,
@@ -130,13 +133,13 @@ impl Engine {
     /// # Errors
     /// The number of lanes is zero or above 256, a CPU cannot be bound to, or descriptors ran out.
     pub fn start(config: &EngineConfig) -> io::Result<Self> {
-        if config.lanes == 0 || config.lanes > LANES_MAX {
-            let text = format!("lanes {}: 1 to {LANES_MAX}", config.lanes);
+        if config.lanes == 0 || config.lanes + config.reserve > LANES_MAX {
+            let text = format!("lanes {} and {}: 1 to {LANES_MAX}", config.lanes, config.reserve);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let (sender, receiver) = channel();
         let fabric = Fabric::new(
-            &LaneSizes { lanes: config.lanes, pools: config.pools },
+            &LaneSizes { lanes: config.lanes, reserve: config.reserve, pools: config.pools },
             Chance::new(config.seed),
             sender,
         )?;
@@ -147,7 +150,7 @@ impl Engine {
             next_lane: AtomicU32::new(0),
             stop: Arc::default(),
             threads: Mutex::default(),
-            lane_threads: Mutex::new(Threads::of(Vec::new())),
+            lane_threads: Mutex::new(Threads::of(Vec::new(), Vec::new())),
             notices: Mutex::new(receiver),
             noted: Mutex::default(),
             stable_secret: config.stable_secret,
@@ -161,9 +164,10 @@ impl Engine {
     fn start_threads(&self, config: &EngineConfig) -> io::Result<()> {
         let (sender, started) = channel();
         for (nth, mut worker) in self.workers().into_iter().enumerate() {
-            let cpu = (!config.cpus.is_empty()).then(|| config.cpus[nth % config.cpus.len()]);
+            let (is_common, has_cpus) = (nth < config.lanes, !config.cpus.is_empty());
+            let cpu = (is_common && has_cpus).then(|| config.cpus[nth % config.cpus.len()]);
             let sender = sender.clone();
-            let name = format!("lane{}", worker.lane());
+            let name = format!("{}{}", if is_common { "lane" } else { "own" }, worker.lane());
             let thread = std::thread::Builder::new().name(name).spawn(move || {
                 let bound = cpu.map_or(Ok(()), |cpu| worker.bind_to_cpu(cpu));
                 let go_on = bound.is_ok();
@@ -176,7 +180,7 @@ impl Engine {
             self.0.threads().push(thread);
         }
         let mut lanes = Vec::new();
-        for _ in 0..config.lanes {
+        for _ in 0..config.lanes + config.reserve {
             match started.recv() {
                 Ok(Ok(lane)) => lanes.push(lane),
                 Ok(Err((cpu, error))) => {
@@ -188,7 +192,9 @@ impl Engine {
             }
         }
         lanes.sort_unstable_by_key(|&(lane, _)| lane);
-        self.lane_threads().lanes = lanes.into_iter().map(|(_, thread)| thread).collect();
+        let mut threads: Vec<_> = lanes.into_iter().map(|(_, thread)| thread).collect();
+        let own = threads.split_off(config.lanes.min(threads.len()));
+        *self.lane_threads() = Threads::of(threads, own);
         Ok(())
     }
 
@@ -198,7 +204,7 @@ impl Engine {
         self.0.fabric.lane_ids().map(make).collect()
     }
 
-    /// How many lanes there are.
+    /// How many lanes there are that netstacks spread over.
     pub fn lanes(&self) -> usize {
         self.0.fabric.lane_count()
     }
@@ -233,11 +239,13 @@ impl Engine {
         self.0.tell_all(|_| Control::RemoveFlow(flow))?;
         if let Some(uplink) = uplink {
             self.0.remove_flows(&mut registry, uplink)?;
+            registry.queues.remove(&uplink);
             self.0.tell_all(|_| Control::RemovePort(uplink))?;
         }
         self.0.tell_all(|_| Control::RemoveLink(link))?;
         registry.flows.remove(&flow);
         registry.links.remove(&link);
+        self.0.rest_lanes(&registry);
         Ok(())
     }
 
@@ -252,8 +260,9 @@ impl Engine {
         if entry.uplink.is_some() {
             return Err(ChangeError::HasUplink(link));
         }
-        self.0.add_port(id, link, PortKind::Uplink, VnicUser::Device(queues))?;
+        let dealt = self.0.add_port(id, link, PortKind::Uplink, VnicUser::Device(queues))?;
         entry.uplink = Some(id);
+        registry.queues.insert(id, Queues::dealt(dealt));
         Ok(id)
     }
 
@@ -266,7 +275,10 @@ impl Engine {
         let entry = registry.links.get_mut(&link).ok_or(ChangeError::NoLink(link))?;
         let uplink = entry.uplink.take().ok_or(ChangeError::NoWire(link))?;
         self.0.remove_flows(&mut registry, uplink)?;
-        self.0.tell_all(|_| Control::RemovePort(uplink))
+        registry.queues.remove(&uplink);
+        self.0.tell_all(|_| Control::RemovePort(uplink))?;
+        self.0.rest_lanes(&registry);
+        Ok(())
     }
 
     /// Makes a VNIC over a link.
@@ -295,9 +307,12 @@ impl Engine {
         self.0.tell_all(|_| Control::AddFlow(setup))?;
         let kind = PortKind::Vnic { mac: config.mac, vlan: config.vlan, flow };
         self.0.guard(id, config.mac, &config.protection)?;
-        if let Err(error) = self.0.add_port(id, over, kind, user) {
-            self.0.tell_all(|_| Control::RemoveFlow(flow))?;
-            return Err(error);
+        match self.0.add_port(id, over, kind, user) {
+            Ok(dealt) => drop(registry.queues.insert(id, Queues::dealt(dealt))),
+            Err(error) => {
+                self.0.tell_all(|_| Control::RemoveFlow(flow))?;
+                return Err(error);
+            }
         }
         registry.flows.insert(flow, Flow { owner: id, rule: None, config: limits, home });
         let vnic = Vnic { over, mac: config.mac, vlan: config.vlan, flow, netstack };
@@ -317,6 +332,8 @@ impl Engine {
         registry.flows.remove(&flow);
         self.0.tell_all(|_| Control::RemovePort(vnic))?;
         registry.vnics.remove(&vnic);
+        registry.queues.remove(&vnic);
+        self.0.rest_lanes(&registry);
         for netstack in registry.netstacks.values_mut() {
             netstack.addresses.retain(|(link, _)| *link != vnic);
             netstack.configured.retain(|(link, _)| *link != vnic);
@@ -372,11 +389,7 @@ impl Engine {
     /// It does not exist.
     pub fn set_link_polling(&self, link: LinkId, polling: Polling) -> Result<(), ChangeError> {
         let registry = self.0.registry();
-        let port = match registry.links.get(&link) {
-            Some(entry) => entry.uplink,
-            None => Some(registry.vnics.get(&link).map(|_| link).ok_or(ChangeError::NoLink(link))?),
-        };
-        port.map_or(Ok(()), |port| self.0.tell_all(|_| Control::SetPolling(port, polling)))
+        registry.port_of(link)?.map_or(Ok(()), |port| self.0.tell_all(|_| Control::SetPolling(port, polling)))
     }
 
     /// Says with whom connections may be fused that belong to a VNIC, or to any over a link. Those that run follow.
@@ -499,7 +512,7 @@ impl Engine {
     pub fn add_netstack_with(&self, config: &NetstackConfig) -> Result<NetstackId, ChangeError> {
         let mut registry = self.0.registry();
         let id = registry.mint_netstack();
-        let lanes: Vec<_> = self.0.fabric.lane_ids().collect();
+        let lanes: Vec<_> = self.0.fabric.common_lanes().collect();
         let mut base = LaneNetstack::new(id);
         base.steering = Steering::even(&lanes);
         base.dad = config.dad;
@@ -608,6 +621,14 @@ impl Engine {
 }
 
 impl Registry {
+    /// The port of a VNIC, or of what a link has below.
+    pub(crate) fn port_of(&self, link: LinkId) -> Result<Option<LinkId>, ChangeError> {
+        match self.links.get(&link) {
+            Some(entry) => Ok(entry.uplink),
+            None => self.vnics.get(&link).map(|_| Some(link)).ok_or(ChangeError::NoLink(link)),
+        }
+    }
+
     pub(crate) fn netstack_of(&self, vnic: LinkId) -> Result<NetstackId, ChangeError> {
         let vnic_entry = self.vnics.get(&vnic).ok_or(ChangeError::NoLink(vnic))?;
         vnic_entry.netstack.ok_or(ChangeError::NoUser(vnic))
@@ -689,7 +710,14 @@ impl Inner {
 
     /// Adds a port with its queues dealt to the lanes. With fewer queues than lanes different devices begin at
     /// different lanes, so that they do not crowd in the first.
-    fn add_port(&self, id: LinkId, over: LinkId, kind: PortKind, user: VnicUser) -> Result<(), ChangeError> {
+    /// The answer is in which lane each queue is.
+    fn add_port(
+        &self,
+        id: LinkId,
+        over: LinkId,
+        kind: PortKind,
+        user: VnicUser,
+    ) -> Result<Vec<LaneId>, ChangeError> {
         let lanes = self.fabric.lane_count();
         let first = id.index() % lanes;
         let (user, queues) = match user {
@@ -697,9 +725,12 @@ impl Inner {
             VnicUser::Netstack(netstack) => (PortUser::Netstack(netstack), Vec::new()),
             VnicUser::Device(queues) => (PortUser::Driver { through: LaneId(first as u16) }, queues),
         };
-        let mut dealt: Vec<Option<Queue>> = (0..lanes).map(|_| None).collect();
+        let mut dealt: Vec<Option<Queue>> = self.fabric.lane_ids().map(|_| None).collect();
+        let mut places = Vec::new();
         for (nth, queue) in queues.into_iter().take(lanes).enumerate() {
-            dealt[(first + nth) % lanes] = Some(queue);
+            let lane = (first + nth) % lanes;
+            dealt[lane] = Some(queue);
+            places.push(LaneId(lane as u16));
         }
         for (lane, queue) in self.fabric.lane_ids().zip(&mut dealt) {
             if let Some(queue) = queue {
@@ -708,7 +739,8 @@ impl Inner {
         }
         let config = PortConfig { id, over, kind, user };
         let mut dealt = self.fabric.lane_ids().zip(dealt);
-        dealt.try_for_each(|(lane, queue)| self.tell(lane, Control::AddPort(config, queue)))
+        dealt.try_for_each(|(lane, queue)| self.tell(lane, Control::AddPort(config, queue)))?;
+        Ok(places)
     }
 }
 

@@ -49,6 +49,10 @@ pub enum ChangeError {
         /// Where lanes may run.
         usable: Vec<usize>,
     },
+    /// The link has no device whose queues lanes of its own could serve.
+    NoQueues(LinkId),
+    /// There is no lane left for that CPU: an engine has as many for links of their own as it was made with.
+    NoLane(usize),
     /// A lane is out of service after a fault of ours.
     LaneFailed,
 }
@@ -87,6 +91,8 @@ impl fmt::Display for ChangeError {
                     "CPU {cpu} does not exist, is off line or is not for this process, which has {usable}"
                 )
             }
+            Self::NoQueues(id) => write!(f, "link {id} has no device whose queues a lane could serve"),
+            Self::NoLane(cpu) => write!(f, "no lane is left for CPU {cpu}"),
             Self::LaneFailed => f.write_str("a lane is out of service"),
         }
     }

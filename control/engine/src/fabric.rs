@@ -12,8 +12,8 @@ use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
 use firelane_lane::{
-    Backlogs, Fault, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Mode, Notice, Outlet, Question,
-    Refused, Secrets, Squeue, StreamInfo, Wake,
+    Backlogs, Fault, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Mode, MovingQueue, Notice, Outlet,
+    Question, Refused, Secrets, Squeue, StreamInfo, Wake,
 };
 use firelane_socket::{ConnRef, Ready, SocketToken};
 use firelane_units::{Bytes, Instant, LaneId};
@@ -58,7 +58,9 @@ pub(crate) struct Fabric {
     pub(crate) desk: Desk<Question>,
     pub(crate) looks: Desk<Look>,
     pub(crate) programs: Programs,
+    /// Those that netstacks spread over, and after them those in reserve.
     lanes: Box<[Place]>,
+    common: usize,
     notices: Mutex<Sender<(LaneId, Notice)>>,
 }
 
@@ -91,9 +93,10 @@ impl Fabric {
         let mut random = [0; Secrets::BYTES];
         chance.fill(&mut random)?;
         let (clock, secrets) = (Clock::new(), Secrets::new(random));
-        let backlogs = Arc::new(Backlogs::new(configs.lanes));
-        let bells: Vec<_> = (0..configs.lanes).map(|_| Bell::new()).collect::<io::Result<_>>()?;
-        let programs = Programs::new(bells.iter());
+        let all = configs.lanes + configs.reserve;
+        let backlogs = Arc::new(Backlogs::new(all));
+        let bells: Vec<_> = (0..all).map(|_| Bell::new()).collect::<io::Result<_>>()?;
+        let programs = Programs::new(bells.iter().take(configs.lanes));
         Ok(Arc::new_cyclic(|fabric: &Weak<Self>| {
             let place = |(index, bell): (usize, Arc<Bell>)| {
                 let id = LaneId(u16::try_from(index).expect("the engine has at most 256 lanes"));
@@ -115,15 +118,28 @@ impl Fabric {
                 looks: Desk::default(),
                 programs,
                 lanes,
+                common: configs.lanes,
                 notices: Mutex::new(notices),
             }
         }))
     }
 
+    /// How many lanes netstacks spread over.
     pub(crate) fn lane_count(&self) -> usize {
-        self.lanes.len()
+        self.common
     }
 
+    /// The lanes that netstacks spread over.
+    pub(crate) fn common_lanes(&self) -> impl Iterator<Item = LaneId> + use<> {
+        (0..self.common).map(|index| LaneId(index as u16))
+    }
+
+    /// The lanes in reserve, for links that are to have lanes of their own.
+    pub(crate) fn reserve(&self) -> impl Iterator<Item = LaneId> + use<> {
+        (self.common..self.lanes.len()).map(|index| LaneId(index as u16))
+    }
+
+    /// All lanes: every change reaches those in reserve, too.
     pub(crate) fn lane_ids(&self) -> impl Iterator<Item = LaneId> + use<> {
         (0..self.lanes.len()).map(|index| LaneId(index as u16))
     }
@@ -236,6 +252,19 @@ impl Fabric {
         }
     }
 
+    /// Lets the device of a queue that moves wake the worker of `lane`, and no longer the one that it woke before.
+    fn turn_to(&self, lane: LaneId, moving: &mut MovingQueue<Queue>) -> io::Result<()> {
+        let before = moving.wakes();
+        if before != lane {
+            self.watch(lane, moving.driver_mut())?;
+            moving.set_wakes(lane);
+            if let Some(descriptor) = moving.driver_mut().descriptor() {
+                self.bell(before).forget(descriptor);
+            }
+        }
+        Ok(())
+    }
+
     /// What time it was, since 1970, when the lanes' clock began.
     pub(crate) fn epoch(&self) -> Duration {
         let today = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -251,6 +280,8 @@ impl Fabric {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneSizes {
     pub(crate) lanes: usize,
+    /// And how many are kept for links that are to have lanes of their own.
+    pub(crate) reserve: usize,
     pub(crate) pools: firelane_frame::PoolsConfig,
 }
 
@@ -265,6 +296,14 @@ pub(crate) struct FabricOutlet {
 impl Outlet<Queue> for FabricOutlet {
     fn fill(&mut self, lane: LaneId, message: Message) -> Result<(), Message> {
         let Some(fabric) = self.fabric.upgrade() else { return Ok(()) };
+        let (lane, message) = match message {
+            LaneMessage::Queue(mut moving) => match fabric.turn_to(lane, &mut moving) {
+                Ok(()) => (lane, LaneMessage::Queue(moving)),
+                // A lane that its device cannot wake is none for it: the one that gave it away gets it back.
+                Err(_) => (moving.wakes(), LaneMessage::Queue(moving)),
+            },
+            message => (lane, message),
+        };
         match fabric.squeue(lane).fill(message) {
             Ok(_) => Ok(()),
             Err(Refused::Full(message) | Refused::Poisoned(message)) => Err(message),

@@ -31,6 +31,7 @@ mod invented;
 mod nat;
 mod netstack_config;
 mod news;
+mod own_lanes;
 mod poller;
 mod programs;
 mod queue;

@@ -46,6 +46,21 @@ pub(crate) struct Tunnel {
     pub(crate) mac: MacAddr,
 }
 
+/// The queues of a port's driver.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    /// The lane in which each is.
+    pub(crate) lanes: Vec<LaneId>,
+    /// Where they were at first.
+    pub(crate) dealt: Vec<LaneId>,
+}
+
+impl Queues {
+    pub(crate) fn dealt(lanes: Vec<LaneId>) -> Self {
+        Self { dealt: lanes.clone(), lanes }
+    }
+}
+
 /// A flow, or the limit of a VNIC or link.
 #[derive(Debug)]
 pub(crate) struct Flow {
@@ -121,6 +136,8 @@ pub(crate) struct Registry {
     pub(crate) vnics: BTreeMap<LinkId, Vnic>,
     /// Tunnels, by the VNICs that lead into them.
     pub(crate) tunnels: BTreeMap<LinkId, Tunnel>,
+    /// The queues of each port that has a driver.
+    pub(crate) queues: BTreeMap<LinkId, Queues>,
     pub(crate) flows: BTreeMap<FlowId, Flow>,
     /// The rules of each VNIC's and uplink's flows, as the lanes have them.
     rules: BTreeMap<LinkId, FlowRules>,

@@ -27,6 +27,9 @@ impl<D: AsFd> Watched<D> {
     /// Lets the device wake the worker of `bell`.
     pub(crate) fn watch(&mut self, bell: &Arc<Bell>) -> std::io::Result<()> {
         bell.watch(self.device.as_fd())?;
+        if self.hearing != (Hearing { is_mute: false, is_reminded: false }) {
+            bell.set_hearing(self.device.as_fd(), self.hearing);
+        }
         self.bell = Some(Arc::clone(bell));
         Ok(())
     }

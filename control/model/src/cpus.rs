@@ -1,4 +1,4 @@
-//! A list of CPUs: on which the lanes run.
+//! A list of CPUs: on which the daemon's lanes run, or those of a link.
 
 use crate::value::{TextValue, serde_as_text};
 
@@ -10,6 +10,9 @@ const CPU_MAX: u16 = 1024;
 pub struct Cpus(Vec<u16>);
 
 impl Cpus {
+    /// None.
+    pub const NONE: Self = Self(Vec::new());
+
     /// Their numbers.
     pub fn numbers(&self) -> impl Iterator<Item = usize> {
         self.0.iter().map(|&cpu| usize::from(cpu))

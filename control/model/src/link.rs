@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::fusing::{Fusing, is_same_zone};
 use crate::polling::{self, Polling};
 use crate::value;
-use crate::{IfName, Memif, Nic, NicDriver};
+use crate::{Cpus, IfName, Memif, Nic, NicDriver};
 
 /// What a link is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,6 +40,8 @@ pub struct Link {
     pub fusion: Fusing,
     /// When its device is read.
     pub polling: Polling,
+    /// The CPUs of lanes of its own, which serve its device; without any, all lanes do.
+    pub cpus: Cpus,
 }
 
 impl Link {
@@ -52,6 +54,7 @@ impl Link {
             priority: Priority::High,
             fusion: Fusing::default(),
             polling: Polling::default(),
+            cpus: Cpus::NONE,
         }
     }
 }
@@ -107,6 +110,10 @@ struct LinkTable {
     #[serde(default, skip_serializing_if = "polling::is_auto")]
     #[cfg_attr(feature = "schema", schema(value_type = String, default = "auto"))]
     polling: Polling,
+    /// The CPUs of lanes of its own, which serve its device; without any, all lanes do.
+    #[serde(default, skip_serializing_if = "Cpus::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "0,2-3"))]
+    cpus: Cpus,
 }
 
 fn ethernet() -> Mtu {
@@ -129,7 +136,7 @@ impl TryFrom<LinkTable> for Link {
     type Error = &'static str;
 
     fn try_from(table: LinkTable) -> Result<Self, Self::Error> {
-        let LinkTable { kind, ifname, driver, memif, mtu, maxbw, priority, fusion, polling } = table;
+        let LinkTable { kind, ifname, driver, memif, mtu, maxbw, priority, fusion, polling, cpus } = table;
         if driver.is_some() && !matches!(kind, KindWord::Nic) {
             return Err("driver: only kind = \"nic\" has a driver");
         }
@@ -156,13 +163,16 @@ impl TryFrom<LinkTable> for Link {
                 return Err("memif: only kind = \"memif\" has another process");
             }
         };
-        Ok(Self { kind, mtu, maxbw, priority, fusion, polling })
+        if !cpus.is_empty() && matches!(kind, LinkKind::Memory) {
+            return Err("cpus: kind = \"memory\" has no device that lanes of its own could serve");
+        }
+        Ok(Self { kind, mtu, maxbw, priority, fusion, polling, cpus })
     }
 }
 
 impl From<Link> for LinkTable {
     fn from(link: Link) -> Self {
-        let Link { kind, mtu, maxbw, priority, fusion, polling } = link;
+        let Link { kind, mtu, maxbw, priority, fusion, polling, cpus } = link;
         let (kind, ifname, driver, memif) = match kind {
             LinkKind::Tap(ifname) => (KindWord::Tap, Some(ifname), None, None),
             LinkKind::Nic(Nic { ifname, driver }) => {
@@ -171,7 +181,7 @@ impl From<Link> for LinkTable {
             LinkKind::Memif(memif) => (KindWord::Memif, None, None, Some(memif)),
             LinkKind::Memory => (KindWord::Memory, None, None, None),
         };
-        Self { kind, ifname, driver, memif, mtu, maxbw, priority, fusion, polling }
+        Self { kind, ifname, driver, memif, mtu, maxbw, priority, fusion, polling, cpus }
     }
 }
 

@@ -162,6 +162,11 @@ impl Model {
         if let Some(netstack) = vnic.netstack().filter(|&n| !self.netstacks.contains_key(n)) {
             faults.add(format!("vnic.{name}.netstack"), netstack, "there is no netstack of that name");
         }
+        if !vnic.cpus.is_empty() && vnic.tap().is_none() && vnic.memif().is_none() {
+            let allowed =
+                "only a VNIC whose user is a tap or a memif has a device that lanes of its own could serve";
+            faults.add(format!("vnic.{name}.cpus"), &vnic.cpus, allowed);
+        }
         let Some(tap) = vnic.tap() else { return };
         if tap.ifname(name).parse::<IfName>().is_err() {
             faults.add(format!("vnic.{name}.tap.ifname"), tap.ifname(name), IfName::ALLOWED);

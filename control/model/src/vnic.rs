@@ -8,7 +8,7 @@ use crate::link::{high, is_high};
 use crate::polling::{self, Polling};
 use crate::value;
 use crate::{
-    ClientId, Guard, IfName, Iptun, LinkClass, LinkName, Mac, Memif, NamespaceName, NetstackName, Over,
+    ClientId, Cpus, Guard, IfName, Iptun, LinkClass, LinkName, Mac, Memif, NamespaceName, NetstackName, Over,
 };
 
 /// A kernel interface in a network namespace, which is the VNIC's other side.
@@ -64,6 +64,8 @@ pub struct Vnic {
     pub fusion: Fusing,
     /// When its device is read, if its user is one.
     pub polling: Polling,
+    /// The CPUs of lanes of its own, which serve its device; without any, all lanes do.
+    pub cpus: Cpus,
     /// Whether commands call it a VLAN (`dladm create-vlan`); everything else is as of a VNIC.
     pub is_vlan: bool,
     /// How its user is kept from saying that it is somebody else.
@@ -85,6 +87,7 @@ impl Vnic {
             priority: Priority::High,
             fusion: Fusing::default(),
             polling: Polling::default(),
+            cpus: Cpus::NONE,
             is_vlan: false,
             guard: Guard::default(),
             user: VnicUser::Nobody,
@@ -103,6 +106,7 @@ impl Vnic {
             priority: Priority::High,
             fusion: Fusing::SameZone,
             polling: Polling::Auto,
+            cpus: Cpus::NONE,
             is_vlan: false,
             guard: Guard { kinds: Protections::NONE, allowed_ips: Vec::new(), allowed_cids: Vec::new() },
             user: VnicUser::Nobody,
@@ -192,6 +196,10 @@ struct VnicTable {
     #[serde(default, skip_serializing_if = "polling::is_auto")]
     #[cfg_attr(feature = "schema", schema(value_type = String, default = "auto"))]
     polling: Polling,
+    /// The CPUs of lanes of its own, which serve its device; without any, all lanes do.
+    #[serde(default, skip_serializing_if = "Cpus::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "0,2-3"))]
+    cpus: Cpus,
     /// Whether commands call it a VLAN.
     #[serde(default, skip_serializing_if = "is_false")]
     is_vlan: bool,
@@ -246,7 +254,19 @@ impl TryFrom<VnicTable> for Vnic {
             }
         };
         let VnicTable {
-            over, iptun, mac, vlan, mtu, maxbw, minbw, priority, fusion, polling, is_vlan, ..
+            over,
+            iptun,
+            mac,
+            vlan,
+            mtu,
+            maxbw,
+            minbw,
+            priority,
+            fusion,
+            polling,
+            cpus,
+            is_vlan,
+            ..
         } = table;
         let over = match (over, iptun) {
             (Some(over), None) => Over::Link(over),
@@ -271,14 +291,27 @@ impl TryFrom<VnicTable> for Vnic {
             allowed_ips: table.allowed_ips,
             allowed_cids: table.allowed_dhcp_cids,
         };
-        Ok(Self { over, mac, vlan, mtu, maxbw, minbw, priority, fusion, polling, is_vlan, guard, user })
+        Ok(Self { over, mac, vlan, mtu, maxbw, minbw, priority, fusion, polling, cpus, is_vlan, guard, user })
     }
 }
 
 impl From<Vnic> for VnicTable {
     fn from(vnic: Vnic) -> Self {
-        let Vnic { over, mac, vlan, mtu, maxbw, minbw, priority, fusion, polling, is_vlan, guard, user } =
-            vnic;
+        let Vnic {
+            over,
+            mac,
+            vlan,
+            mtu,
+            maxbw,
+            minbw,
+            priority,
+            fusion,
+            polling,
+            cpus,
+            is_vlan,
+            guard,
+            user,
+        } = vnic;
         let (over, iptun) = match over {
             Over::Link(over) => (Some(over), None),
             Over::Tunnel(iptun) => (None, Some(iptun)),
@@ -301,6 +334,7 @@ impl From<Vnic> for VnicTable {
             priority,
             fusion,
             polling,
+            cpus,
             is_vlan,
             protection,
             allowed_ips,

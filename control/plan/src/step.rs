@@ -249,6 +249,7 @@ impl Step {
                     change("priority", &from.priority, &to.priority),
                     change("fusion", &from.fusion.word(), &to.fusion.word()),
                     change("polling", &from.polling.word(), &to.polling.word()),
+                    change("cpus", &shown(&from.cpus), &shown(&to.cpus)),
                 ];
                 ("link", name, list.to_vec())
             }
@@ -276,6 +277,7 @@ impl Step {
                     change("priority", &from.priority, &to.priority),
                     change("fusion", &from.fusion.word(), &to.fusion.word()),
                     change("polling", &from.polling.word(), &to.polling.word()),
+                    change("cpus", &shown(&from.cpus), &shown(&to.cpus)),
                     change("protection", &shown(from.guard.kinds), &shown(to.guard.kinds)),
                     change("allowed-ips", &list_of(&from.guard.allowed_ips), &list_of(&to.guard.allowed_ips)),
                     change(

@@ -61,17 +61,29 @@ impl<D: Driver> Links<D> {
         if config.kind == PortKind::Uplink {
             link.uplink = Some(config.id);
         }
-        let queue = driver.map(|driver| self.add_queue(driver, config.id));
+        let queue = driver.map(|driver| self.add_queue(Queue::new(driver, config.id)));
         let PortConfig { id, over, kind, user } = config;
         let (rules, counters) = (FlowRules::new(), PortCounters::default());
         let guarded = self.guards.get(id.index()).is_some();
-        let port = Port { id, over, kind, user, at_switch, queue, rules, guarded, counters };
+        let port = Port {
+            id,
+            over,
+            kind,
+            user,
+            at_switch,
+            queue,
+            kept: None,
+            leaving: None,
+            rules,
+            guarded,
+            counters,
+        };
         self.ports.insert(id.index(), port).map_err(|_| "the port exists")
     }
 
-    fn add_queue(&mut self, driver: D, port: LinkId) -> usize {
+    pub(crate) fn add_queue(&mut self, queue: Queue<D>) -> usize {
         let place = (0..).find(|&n| self.queues.get(n).is_none()).expect("some number is free");
-        assert!(self.queues.insert(place, Queue::new(driver, port)).is_ok(), "the place is free");
+        assert!(self.queues.insert(place, queue).is_ok(), "the place is free");
         place
     }
 
@@ -87,10 +99,16 @@ impl<D: Driver> Links<D> {
                 link.uplink = None;
             }
         }
-        if let Some(mut queue) = port.queue.and_then(|queue| self.queues.remove(queue)) {
-            common.drop_chain(&mut queue.tx, firelane_units::DropReason::NoPort);
-            self.count_unpolled();
+        let is_its = |&place: &usize| self.queues.get(place).is_some_and(|queue| queue.port == id);
+        for place in (0..self.queues.places()).filter(is_its).collect::<Vec<_>>() {
+            if let Some(mut queue) = self.queues.remove(place) {
+                common.drop_chain(&mut queue.tx, firelane_units::DropReason::NoPort);
+            }
         }
+        if let Some(mut kept) = port.kept {
+            common.drop_chain(&mut kept, firelane_units::DropReason::NoPort);
+        }
+        self.count_unpolled();
         Ok(())
     }
 
@@ -197,7 +215,7 @@ impl<D: Driver> Links<D> {
         Ok(())
     }
 
-    fn count_unpolled(&mut self) {
+    pub(crate) fn count_unpolled(&mut self) {
         self.unpolled = self.queues.iter().filter(|queue| queue.polling == Polling::Off).count();
     }
 

@@ -102,7 +102,7 @@ impl<D: Driver> Links<D> {
     /// Fetches from one queue. A port of its own limit is fetched from frame by frame, and not at all while it is
     /// over the limit: what it may not send stays in its ring, where its sender sees it.
     fn fetch_from(&mut self, common: &mut Common<D>, place: usize, chain: &mut Chain) -> usize {
-        let Some(queue) = self.queues.get_mut(place) else { return 0 };
+        let Some(queue) = self.queues.get_mut(place).filter(|queue| !queue.is_leaving) else { return 0 };
         (queue.not_before, queue.has_more) = (None, false);
         let port = queue.port;
         let Some(flow) = self.own_limit(common, port) else {
@@ -220,6 +220,7 @@ impl<D: Driver> Links<D> {
 
     /// Frames that wait for devices, or to go on.
     pub(crate) fn queued(&self) -> usize {
-        self.queues.iter().map(|queue| queue.tx.len()).sum::<usize>() + self.loops.len() + self.tunneled.len()
+        let waiting = self.queues.iter().map(|queue| queue.tx.len()).sum::<usize>();
+        waiting + self.loops.len() + self.tunneled.len() + self.kept()
     }
 }

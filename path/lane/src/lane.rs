@@ -17,7 +17,7 @@ use crate::config::LaneConfig;
 use crate::control::Refusal;
 use crate::counters::Snapshot;
 use crate::links::Links;
-use crate::message::{Control, Frames, LaneMessage, PortUser};
+use crate::message::{Control, Frames, LaneMessage, PortUser, Stage};
 use crate::netstack_counters::NetstackCounters;
 use crate::outbox::{Notice, Outlet};
 use crate::poll::{Devices, PollPolicy};
@@ -93,6 +93,8 @@ impl<D: Driver> Lane<D> {
                 self.stacks.on_learned(&mut self.common, netstack, *learned);
             }
             LaneMessage::Lesson(link, lesson) => self.links.learn(link, lesson),
+            LaneMessage::Queue(moving) => self.links.take_queue(&mut self.common, *moving),
+            LaneMessage::Fence(fence) => self.links.pass_fence(&mut self.common, fence),
             LaneMessage::Errand(errand) => self.links.run(&mut self.common, *errand),
             LaneMessage::Look(mut look) => {
                 self.stacks.look(&mut look);
@@ -119,9 +121,11 @@ impl<D: Driver> Lane<D> {
         let count = chain.len();
         self.common.counters.taken += count as u64;
         self.links.next_chain(Arrival::Local);
+        self.links.is_decided = stage == Stage::Deliver;
         while let Some(frame) = chain.pop() {
             self.links.resume(&mut self.common, stage, link, frame);
         }
+        self.links.is_decided = false;
         self.stacks.arrive(&mut self.common, &mut self.links);
         self.common.backlogs.recycle(chain);
         if self.common.backlogs.consumed(from, count) {
@@ -224,6 +228,8 @@ impl<D: Driver> Lane<D> {
             Control::SetFusion(flow, fuses) => links.set_fusion(flow, fuses),
             Control::SetPolling(port, polling) => links.set_polling(port, polling),
             Control::SetHome(flow, home) => links.set_home(flow, home),
+            Control::GiveQueue(port, to) => links.give_queue(common, port, to),
+            Control::SendThrough(port, through) => links.send_through(common, port, through),
             Control::AddNetstack(config) => {
                 links.set_steering(config.id, Some(config.steering.clone()));
                 stacks.add(common, config)
@@ -336,6 +342,16 @@ impl<D: Driver> Lane<D> {
     /// Counts what has ended at the doors of devices, where no lane sees it.
     pub fn count_turned_away(&mut self) {
         self.links.count_turned_away(&mut self.common);
+    }
+
+    /// How many queues of a port's driver are here, and how many that were given away have come back since the lane began.
+    pub fn queues_of(&self, port: LinkId) -> (usize, u64) {
+        (self.links.queues_of(port), self.links.came_back)
+    }
+
+    /// Whether frames for a port's driver go on as they come: no move of a queue keeps them back.
+    pub fn is_settled(&self, port: LinkId) -> bool {
+        self.links.is_settled(port)
     }
 
     /// What is known of a connection at `now`; `None` if it is gone.

@@ -68,6 +68,7 @@ mod links;
 mod look;
 mod loops;
 mod message;
+mod moving;
 mod netstack_counters;
 mod outbox;
 #[allow(unsafe_code)]
@@ -104,6 +105,7 @@ pub use message::{
     PortConfig, PortKind, PortUser, RouteChange, RouteConfig, SocketCommand, Stage, StreamOption,
     StreamOptions, TunnelSetup,
 };
+pub use moving::{Fence, MovingQueue};
 pub use netstack_counters::{NetstackCounters, TcpCounters, UdpCounters};
 pub use outbox::{Notice, Outlet};
 pub use perimeter::Poisoned;

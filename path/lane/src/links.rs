@@ -47,6 +47,10 @@ pub(crate) struct Links<D> {
     pub(crate) queues: Dense<Queue<D>>,
     /// How many of them are not polled.
     pub(crate) unpolled: usize,
+    /// How many queues that were given away no other lane could take.
+    pub(crate) came_back: u64,
+    /// The frame at hand comes from a lane that has decided that it is to be delivered.
+    pub(crate) is_decided: bool,
     /// Who looks at the frames of protected ports.
     pub(crate) guards: Dense<Guard>,
     /// Which lane of a netstack has the sockets for what.
@@ -104,6 +108,8 @@ impl<D> Links<D> {
             crossing: 0,
             queues: Dense::new(),
             unpolled: 0,
+            came_back: 0,
+            is_decided: false,
             guards: Dense::new(),
             arrivals: Arrivals::default(),
             tunneled: Vec::new(),
@@ -393,6 +399,9 @@ impl<D> Links<D> {
                 port.counters.inward.count(frame.weight(), frame.meta().arrival, self.chain);
                 common.taps.see(common.now, (to, port.over), Direction::In, &frame);
                 self.arrivals.push(netstack, to, frame, headers);
+            }
+            (PortUser::Driver { .. }, _) if port.kept.is_some() && !self.is_decided => {
+                self.keep(common, to, frame);
             }
             (PortUser::Driver { .. }, Some(queue)) => {
                 let queue = self.queues.get_mut(queue).expect("a port's queue ends with the port");

@@ -35,6 +35,7 @@ use firelane_units::{
 use crate::capture::CaptureTap;
 use crate::lending::Errand;
 use crate::look::Look;
+use crate::moving::{Fence, MovingQueue};
 use crate::poll::Polling;
 use crate::stacks::Band;
 use crate::view::Question;
@@ -70,6 +71,10 @@ pub enum LaneMessage<D> {
     Lesson(LinkId, Lesson),
     /// A connection's question for credit, or the answer.
     Errand(Box<Errand>),
+    /// A driver's queue that another lane has given to this one, or that comes back.
+    Queue(Box<MovingQueue<D>>),
+    /// Behind frames that another lane has sent to a device whose queue moves.
+    Fence(Fence),
     /// A question about the lane's sockets.
     Ask(Box<Question>),
     /// A question about a netstack's routes and neighbours.
@@ -140,6 +145,10 @@ pub enum Control<D> {
     SetFusion(FlowId, FuseWith),
     /// Whether a port's device is read without having called changes.
     SetPolling(LinkId, Polling),
+    /// Gives a queue of a port's driver to another lane.
+    GiveQueue(LinkId, LaneId),
+    /// Frames for a port whose driver has no queue here go to another lane than before.
+    SendThrough(LinkId, LaneId),
     /// A flow's home changes (a limit came or went above it).
     SetHome(FlowId, Option<LaneId>),
     /// A netstack begins.
@@ -200,6 +209,8 @@ impl<D> Control<D> {
             Self::SetPriority(..) => "set priority",
             Self::SetFusion(..) => "set fusion",
             Self::SetPolling(..) => "set polling",
+            Self::GiveQueue(..) => "give queue",
+            Self::SendThrough(..) => "send through",
             Self::SetHome(..) => "set home",
             Self::AddNetstack(_) => "add netstack",
             Self::RemoveNetstack(_) => "remove netstack",

@@ -101,6 +101,8 @@ pub(crate) struct Outbox<D> {
     pub(crate) notices: Vec<Notice>,
     pub(crate) answers: Vec<Question>,
     pub(crate) looks: Vec<Look>,
+    /// Items for other lanes that go after the frames.
+    pub(crate) later: Vec<(LaneId, LaneMessage<D>)>,
     frames: Vec<Bound>,
     backlogs: Arc<Backlogs>,
 }
@@ -125,6 +127,7 @@ impl<D> Outbox<D> {
             notices: Vec::new(),
             answers: Vec::new(),
             looks: Vec::new(),
+            later: Vec::new(),
             frames: Vec::new(),
             backlogs,
         }
@@ -148,6 +151,7 @@ impl<D> Outbox<D> {
             handed(chain.len());
             self.messages.push((lane, LaneMessage::Frames(Frames { from, stage, link, chain })));
         }
+        self.messages.append(&mut self.later);
     }
 
     /// A socket has become ready, if anybody waits for it.
@@ -168,6 +172,7 @@ impl<D> Outbox<D> {
             && self.notices.is_empty()
             && self.answers.is_empty()
             && self.looks.is_empty()
+            && self.later.is_empty()
     }
 
     /// Passes readiness, wake-ups and answers on.

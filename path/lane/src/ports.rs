@@ -10,6 +10,7 @@ use firelane_units::{Direction, FlowId, Instant, LaneId, LinkId, Mtu, SwitchPort
 
 use crate::counters::PortCounters;
 use crate::message::{FuseWith, PortKind, PortUser};
+use crate::moving::Leaving;
 use crate::poll::Polling;
 
 /// A port of a link's switch: an uplink or a VNIC.
@@ -20,8 +21,12 @@ pub(crate) struct Port {
     pub(crate) kind: PortKind,
     pub(crate) user: PortUser,
     pub(crate) at_switch: SwitchPortId,
-    /// This lane's queue of the driver.
+    /// The queue of the driver by which this lane sends. It may fetch from more of them.
     pub(crate) queue: Option<usize>,
+    /// Frames for the driver that wait until those before them are past, while its queues move (`moving.rs`).
+    pub(crate) kept: Option<Chain>,
+    /// A queue of it that is about to go to another lane.
+    pub(crate) leaving: Option<Leaving>,
     pub(crate) rules: FlowRules,
     /// Whether a guard looks at its frames.
     pub(crate) guarded: bool,
@@ -79,6 +84,8 @@ pub(crate) struct Queue<D> {
     pub(crate) polling: Polling,
     /// One that is not polled had frames when it was asked to notify.
     pub(crate) has_more: bool,
+    /// Its lane fetches no more from it.
+    pub(crate) is_leaving: bool,
 }
 
 impl<D: Driver> Queue<D> {
@@ -94,13 +101,14 @@ impl<D: Driver> Queue<D> {
             not_before: None,
             polling: Polling::default(),
             has_more: false,
+            is_leaving: false,
         }
     }
 
     /// Turns notifications on or off; answers whether frames are waiting already. A device whose port is over its limit stays
     /// quiet: nobody would fetch.
     pub(crate) fn notify(&mut self, on: bool) -> bool {
-        let wanted = on && self.not_before.is_none();
+        let wanted = on && self.not_before.is_none() && !self.is_leaving;
         if on {
             self.driver.leave(!wanted);
         }

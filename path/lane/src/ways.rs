@@ -173,7 +173,7 @@ impl<D> Links<D> {
         if headers.tagged || headers.vlan.is_some() {
             return;
         }
-        let queue = end.queue.filter(|_| matches!(end.user, PortUser::Driver { .. }));
+        let queue = end.queue.filter(|_| matches!(end.user, PortUser::Driver { .. }) && end.kept.is_none());
         let way = Way {
             ingress,
             dst: headers.dst,

@@ -1,0 +1,204 @@
+//! Lanes of a link's own: the queues of its device are served on the CPUs that it names, and moved there while frames pass.
+//!
+//! An engine has lanes in reserve that know all that the others know and sleep. Each is bound to a CPU when a link names
+//! it, serves all links that name the same one, and rests again when none does. How a queue goes from lane to lane is
+//! `path/lane/src/moving.rs`; here one follows the other, and each is waited for.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use firelane_lane::{Control, Lane};
+use firelane_units::{LaneId, LinkId};
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use crate::cpus::{bind, listed};
+use crate::engine::{Engine, Inner};
+use crate::error::ChangeError;
+use crate::queue::Queue;
+use crate::registry::Registry;
+
+/// How long a lane may take for one step of a move: it does so at its next turn, but its CPU may be busy.
+const STEP_MAX: Duration = Duration::from_secs(10);
+/// Between two looks at a lane.
+const LOOK_EVERY: Duration = Duration::from_micros(50);
+
+impl Engine {
+    /// Lets lanes of its own on these CPUs serve the device of a VNIC, or of what a link has below: its first queue on the
+    /// first of them, and round again. Without CPUs the lanes serve it that did at first. Traffic runs on; no frame is lost.
+    ///
+    /// # Errors
+    /// The link does not exist or has no device; a CPU does not exist, is off line, or is not for this process; the engine has
+    /// no lane left for it. Then everything is as before.
+    pub fn set_link_cpus(&self, link: LinkId, cpus: &[usize]) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        let port = registry.port_of(link)?.ok_or(ChangeError::NoQueues(link))?;
+        let queues = registry.queues.get(&port).filter(|it| !it.lanes.is_empty());
+        let queues = queues.ok_or(ChangeError::NoQueues(link))?;
+        let wanted = match cpus {
+            [] => queues.dealt.clone(),
+            _ => {
+                let own = self.own_lanes(cpus, &registry).inspect_err(|_| self.0.rest_lanes(&registry))?;
+                (0..queues.lanes.len()).map(|nth| own[nth % own.len()]).collect()
+            }
+        };
+        let before = queues.lanes.clone();
+        let moved = self.0.move_queues(&mut registry, port, &wanted);
+        if moved.is_err() {
+            // What cannot be moved back stays where the registry says.
+            let _ = self.0.move_queues(&mut registry, port, &before);
+        }
+        self.0.rest_lanes(&registry);
+        moved
+    }
+
+    /// The CPUs on which the queues of a VNIC's device, or of a link's, are served, if these are some of its own, as the
+    /// scheduler says; none if it is served where the kernel likes.
+    pub fn link_cpus(&self, link: LinkId) -> Vec<usize> {
+        let registry = self.0.registry();
+        let port = registry.port_of(link).ok().flatten();
+        let Some(queues) = port.and_then(|port| registry.queues.get(&port)) else { return Vec::new() };
+        let threads = self.lane_threads();
+        let thread_of = |lane: &LaneId| match lane.index().checked_sub(threads.lanes.len()) {
+            Some(own) => threads.own.get(own).map(|&(thread, _)| thread),
+            None => threads.lanes.get(lane.index()).copied(),
+        };
+        let sets =
+            queues.lanes.iter().filter_map(thread_of).filter_map(|it| sched_getaffinity(Some(it)).ok());
+        let mut cpus = BTreeSet::new();
+        for set in sets {
+            if set == threads.whole && listed(&set).len() > 1 {
+                return Vec::new();
+            }
+            cpus.extend(listed(&set));
+        }
+        cpus.into_iter().collect()
+    }
+
+    /// How many lanes are kept for links that are to have lanes of their own.
+    pub fn reserve(&self) -> usize {
+        self.0.fabric.reserve().count()
+    }
+
+    /// How many queues the device of a VNIC, or of what a link has below, has.
+    pub fn link_queues(&self, link: LinkId) -> usize {
+        let registry = self.0.registry();
+        let port = registry.port_of(link).ok().flatten();
+        port.and_then(|port| registry.queues.get(&port)).map_or(0, |queues| queues.lanes.len())
+    }
+
+    /// A lane in reserve for each CPU: the one that is there, or one that rests.
+    fn own_lanes(&self, cpus: &[usize], registry: &Registry) -> Result<Vec<LaneId>, ChangeError> {
+        let mut threads = self.lane_threads();
+        let whole = threads.whole;
+        let is_usable = |&&cpu: &&usize| cpu < CpuSet::MAX_CPU && whole.is_set(cpu);
+        if let Some(&cpu) = cpus.iter().find(|cpu| !is_usable(cpu)) {
+            return Err(ChangeError::NoCpu { cpu, usable: listed(&whole) });
+        }
+        let used = registry.lanes_with_queues();
+        let first = threads.lanes.len();
+        let lane_at = |nth: usize| LaneId((first + nth) as u16);
+        let mut own = Vec::new();
+        for &cpu in cpus {
+            let there = threads.own.iter().position(|&(_, on)| on == Some(cpu));
+            let rests =
+                |(nth, &(_, on)): (usize, &(_, Option<usize>))| on.is_none() && !used.contains(&lane_at(nth));
+            let nth = there.or_else(|| threads.own.iter().enumerate().position(rests));
+            let nth = nth.ok_or(ChangeError::NoLane(cpu))?;
+            let (thread, on) = &mut threads.own[nth];
+            if on.is_none() {
+                bind(*thread, Some(cpu), &whole)?;
+                *on = Some(cpu);
+            }
+            own.push(lane_at(nth));
+        }
+        Ok(own)
+    }
+}
+
+impl Registry {
+    fn lanes_with_queues(&self) -> BTreeSet<LaneId> {
+        self.queues.values().flat_map(|queues| queues.lanes.iter().copied()).collect()
+    }
+}
+
+impl Inner {
+    /// Lets lanes in reserve that serve nobody rest, wherever the kernel likes.
+    pub(crate) fn rest_lanes(&self, registry: &Registry) {
+        let used = registry.lanes_with_queues();
+        let mut threads = self.lane_threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let whole = threads.whole;
+        for (lane, (thread, on)) in self.fabric.reserve().zip(&mut threads.own) {
+            if on.is_some() && !used.contains(&lane) {
+                // One that stays bound sleeps there.
+                let _ = bind(*thread, None, &whole);
+                *on = None;
+            }
+        }
+    }
+
+    /// Moves the queues of a port until they are in these lanes, and lets all others send through the first.
+    fn move_queues(
+        &self,
+        registry: &mut Registry,
+        port: LinkId,
+        wanted: &[LaneId],
+    ) -> Result<(), ChangeError> {
+        let Some(queues) = registry.queues.get_mut(&port) else { return Ok(()) };
+        let mut missing = wanted.to_vec();
+        // A queue that is where one is wanted stays; which of them is all the same.
+        let mut going = Vec::new();
+        for (nth, lane) in queues.lanes.iter().enumerate() {
+            match missing.iter().position(|it| it == lane) {
+                Some(at) => drop(missing.swap_remove(at)),
+                None => going.push(nth),
+            }
+        }
+        if going.is_empty() {
+            return Ok(());
+        }
+        for (nth, to) in going.into_iter().zip(missing) {
+            self.move_queue(port, queues.lanes[nth], to)?;
+            queues.lanes[nth] = to;
+        }
+        let through = wanted.first().copied().unwrap_or_default();
+        self.tell_all(|_| Control::SendThrough(port, through))?;
+        self.settle(port)
+    }
+
+    /// Moves one queue, and waits until it is there.
+    fn move_queue(&self, port: LinkId, from: LaneId, to: LaneId) -> Result<(), ChangeError> {
+        let count = |lane: LaneId| self.fabric.visit(lane, |_, it: &mut Lane<Queue>| it.queues_of(port));
+        let (there, _) = count(to).ok_or(ChangeError::LaneFailed)?;
+        let (_, back) = count(from).ok_or(ChangeError::LaneFailed)?;
+        self.tell(from, Control::GiveQueue(port, to))?;
+        let deadline = Instant::now() + STEP_MAX;
+        while count(to).ok_or(ChangeError::LaneFailed)?.0 == there {
+            if count(from).ok_or(ChangeError::LaneFailed)?.1 != back {
+                let text =
+                    "the device cannot wake another lane; the system has no memory for it or watches no more";
+                return Err(ChangeError::Device(std::io::Error::other(text)));
+            }
+            wait_until(deadline)?;
+        }
+        self.settle(port)
+    }
+
+    /// Waits until no lane keeps frames of the port back.
+    fn settle(&self, port: LinkId) -> Result<(), ChangeError> {
+        let deadline = Instant::now() + STEP_MAX;
+        for lane in self.fabric.lane_ids() {
+            while !self.fabric.visit(lane, |_, lane| lane.is_settled(port)).ok_or(ChangeError::LaneFailed)? {
+                wait_until(deadline)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn wait_until(deadline: Instant) -> Result<(), ChangeError> {
+    if Instant::now() > deadline {
+        return Err(ChangeError::LaneFailed);
+    }
+    std::thread::sleep(LOOK_EVERY);
+    Ok(())
+}

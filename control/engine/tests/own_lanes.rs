@@ -1,0 +1,139 @@
+//! Links with lanes of their own: their queues go from lane to lane while connections carry text, and nothing is lost.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use firelane::{
+    ChangeError, Engine, EngineConfig, Queue, Stack, TcpConfig, TcpListener, TcpStream, VnicConfig, VnicUser,
+    WireConfig, wire,
+};
+use firelane_units::{DropReason, LinkId, Mtu};
+
+/// A netstack over a link that is an end of a wire.
+fn host(n: u8, lanes: usize, reserve: usize, end: Queue) -> (Engine, Stack, LinkId) {
+    let engine = Engine::start(&EngineConfig { lanes, reserve, ..EngineConfig::default() }).unwrap();
+    let link = engine.add_link(Mtu::ETHERNET).unwrap();
+    engine.add_uplink(link, vec![end]).unwrap();
+    let id = engine.add_netstack(TcpConfig::default()).unwrap();
+    let mac = format!("02:08:20:00:00:0{n}").parse().unwrap();
+    let vnic = engine.add_vnic(link, &VnicConfig::new(mac), VnicUser::Netstack(id)).unwrap();
+    engine.add_address(vnic, format!("10.0.0.{n}/24").parse().unwrap()).unwrap();
+    let stack = engine.stack(id).unwrap();
+    (engine, stack, link)
+}
+
+fn usable() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None).unwrap();
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+}
+
+fn text(seed: u32) -> Vec<u8> {
+    (0..1_000_000u32).map(|n| (n.wrapping_mul(seed + 3) % 251) as u8).collect()
+}
+
+/// Sends text to a service that echoes it, again and again until enough moves were made, and compares every byte.
+fn exchange(client: &Stack, seed: u32, moves: &AtomicUsize) -> usize {
+    let sent = text(seed);
+    let mut rounds = 0;
+    while rounds == 0 || moves.load(Ordering::Acquire) < MOVES {
+        let mut stream = TcpStream::connect(client, "10.0.0.1:7").unwrap();
+        let mut writing = stream.clone();
+        let mut received = Vec::new();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                writing.write_all(&sent).unwrap();
+                writing.shutdown(Shutdown::Write).unwrap();
+            });
+            stream.read_to_end(&mut received).unwrap();
+        });
+        assert!(received == sent, "{} of {} bytes", received.len(), sent.len());
+        rounds += 1;
+    }
+    rounds
+}
+
+const MOVES: usize = 50;
+
+#[test]
+fn connections_go_on_while_the_queues_of_their_links_move() {
+    let (left, right) = wire(WireConfig::default());
+    let cpus = usable();
+    let (one, server, near) = host(1, 2, cpus.len(), left.into());
+    let (other, client, far) = host(2, 1, cpus.len(), right.into());
+    let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+    thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
+        }
+    });
+    let (ended, moves) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // One that fails would let the others run for ever.
+            let mut nth = 0;
+            while !ended.load(Ordering::Acquire) {
+                for (engine, link) in [(&one, near), (&other, far)] {
+                    let cpu = cpus[nth / 2 % cpus.len()];
+                    let wanted: &[usize] = if nth % 2 == 0 { &[cpu] } else { &[] };
+                    engine.set_link_cpus(link, wanted).unwrap();
+                    assert_eq!(engine.link_cpus(link).is_empty(), wanted.is_empty() && cpus.len() > 1);
+                }
+                nth += 1;
+                moves.store(nth, Ordering::Release);
+            }
+        });
+        let streams: Vec<_> = (0..4)
+            .map(|seed| {
+                scope.spawn({
+                    let (client, moves) = (&client, &moves);
+                    move || exchange(client, seed, moves)
+                })
+            })
+            .collect();
+        streams.into_iter().for_each(|stream| assert!(stream.join().unwrap() > 0));
+        ended.store(true, Ordering::Release);
+    });
+    for (engine, link) in [(&one, near), (&other, far)] {
+        engine.set_link_cpus(link, &[]).unwrap();
+        let snapshot = engine.snapshot();
+        // TCP may have sent something twice while a queue moved; nothing was lost on the way.
+        for reason in [DropReason::PortFull, DropReason::LaneFull, DropReason::NoPort] {
+            assert_eq!(snapshot.counters.drops.of(reason), 0, "{:?}", snapshot.counters.drops);
+        }
+        assert!(snapshot.lanes.iter().all(|lane| lane.is_conserved()));
+    }
+}
+
+#[test]
+fn what_cannot_be_changes_nothing() {
+    let (left, _right) = wire(WireConfig::default());
+    let cpus = usable();
+    let (engine, _stack, link) = host(1, 1, 1, left.into());
+    let missing = (0..1024).rev().find(|cpu| !cpus.contains(cpu)).unwrap();
+    for wrong in [vec![missing], vec![cpus[0], missing], vec![usize::MAX]] {
+        match engine.set_link_cpus(link, &wrong) {
+            Err(ChangeError::NoCpu { cpu, .. }) => assert!(wrong.contains(&cpu)),
+            other => panic!("{wrong:?}: {other:?}"),
+        }
+        assert!(engine.link_cpus(link).is_empty() || cpus.len() == 1, "{wrong:?}");
+    }
+    // The one lane in reserve is free again after what failed.
+    engine.set_link_cpus(link, &cpus[..1]).unwrap();
+    assert_eq!(engine.link_cpus(link), &cpus[..1]);
+    let (more, _far) = wire(WireConfig::default());
+    let second = engine.add_link(Mtu::ETHERNET).unwrap();
+    engine.add_uplink(second, vec![more.into()]).unwrap();
+    engine.set_link_cpus(second, &cpus[..1]).unwrap();
+    if let Some(&cpu) = cpus.get(1) {
+        assert!(matches!(engine.set_link_cpus(second, &[cpu]), Err(ChangeError::NoLane(it)) if it == cpu));
+        assert_eq!(engine.link_cpus(second), &cpus[..1], "it stays where it was");
+        engine.set_link_cpus(second, &[]).unwrap();
+        engine.remove_uplink(link).unwrap();
+        engine.set_link_cpus(second, &[cpu]).unwrap();
+        assert_eq!(engine.link_cpus(second), [cpu], "a lane that serves nobody serves another CPU");
+    }
+    let stub = engine.add_link(Mtu::ETHERSTUB).unwrap();
+    assert!(matches!(engine.set_link_cpus(stub, &cpus[..1]), Err(ChangeError::NoQueues(it)) if it == stub));
+}

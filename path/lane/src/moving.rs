@@ -1,0 +1,271 @@
+//! Driver queues that move from lane to lane while frames pass: none is lost, and those of a conversation keep their order.
+//!
+//! Called by `lane.rs` for [`crate::Control::GiveQueue`] and [`crate::Control::SendThrough`], and for what lanes tell each other
+//! about it. The engine moves one queue after the other and waits until all lanes have settled.
+//!
+//! *From the device.* A lane that is to give a queue away fetches no more from it and sends a fence to every lane, which sends it
+//! back behind what it has made of the frames before. When all are back, no frame of the queue is on its way to another
+//! lane's device, and the queue follows: the lane that takes it goes on with the next frame.
+//!
+//! *To the device.* What waited for the device goes with its queue. A lane whose frames take another way from now on keeps
+//! them back and sends a fence after those of the old way; when the fence has come to the lane that has the queue, nothing
+//! is on the old way any more, and what was kept back goes on.
+
+use core::mem;
+
+use firelane_frame::{Chain, Driver, Frame};
+use firelane_units::{DropReason, LaneId, LinkId};
+
+use crate::common::Common;
+use crate::control::Refusal;
+use crate::links::Links;
+use crate::message::{LaneMessage, PortUser, Stage};
+use crate::poll::Polling;
+use crate::ports::{Queue, TX_QUEUE_MAX};
+
+/// A driver's queue on its way to another lane.
+pub struct MovingQueue<D> {
+    queue: Queue<D>,
+    from: LaneId,
+    /// The lane whose worker its device wakes.
+    wakes: LaneId,
+}
+
+impl<D> MovingQueue<D> {
+    /// The driver, whose notifications somebody has to turn to the lane that it comes to.
+    pub fn driver_mut(&mut self) -> &mut D {
+        &mut self.queue.driver
+    }
+
+    /// The lane that has given it away.
+    pub fn from(&self) -> LaneId {
+        self.from
+    }
+
+    /// The lane whose worker its device wakes.
+    pub fn wakes(&self) -> LaneId {
+        self.wakes
+    }
+
+    /// From now on its device wakes the worker of `lane`.
+    pub fn set_wakes(&mut self, lane: LaneId) {
+        self.wakes = lane;
+    }
+}
+
+impl<D> core::fmt::Debug for MovingQueue<D> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("MovingQueue")
+            .field("port", &self.queue.port)
+            .field("from", &self.from)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What lanes send each other behind frames, to know that these are past.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fence {
+    /// The device's port.
+    pub(crate) port: LinkId,
+    /// The lane that waits for it.
+    pub(crate) of: LaneId,
+    pub(crate) behind: Behind,
+}
+
+/// Behind which frames a fence goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Behind {
+    /// Those for the device that take the old way.
+    Sent,
+    /// Those that were fetched from the device.
+    Fetched,
+}
+
+/// A queue that is about to be given away.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
+    to: LaneId,
+    place: usize,
+    /// How many fences are under way.
+    fences: usize,
+}
+
+impl<D: Driver> Links<D> {
+    /// Gives one of a port's queues to another lane. One that frames are not sent by goes first.
+    pub(crate) fn give_queue(
+        &mut self,
+        common: &mut Common<D>,
+        id: LinkId,
+        to: LaneId,
+    ) -> Result<(), Refusal> {
+        let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
+        let is_spare = |&place: &usize| {
+            port.queue != Some(place) && self.queues.get(place).is_some_and(|queue| queue.port == id)
+        };
+        let place = (0..self.queues.places()).rev().find(is_spare).or(port.queue).ok_or("no queue here")?;
+        if to == common.id || port.leaving.is_some() {
+            return Err("a queue goes to one other lane at a time");
+        }
+        let others =
+            (0..common.backlogs.lanes()).map(|lane| LaneId(lane as u16)).filter(|&it| it != common.id);
+        let fence = Fence { port: id, of: common.id, behind: Behind::Fetched };
+        let before = common.outbox.later.len();
+        common.outbox.later.extend(others.map(|lane| (lane, LaneMessage::Fence(fence))));
+        port.leaving = Some(Leaving { to, place, fences: common.outbox.later.len() - before });
+        if let Some(queue) = self.queues.get_mut(place) {
+            queue.is_leaving = true;
+            queue.notify(false);
+        }
+        Ok(())
+    }
+
+    /// The frames that were fetched from a queue are past: it goes to its new lane.
+    fn send_off(&mut self, common: &mut Common<D>, id: LinkId, Leaving { to, place, .. }: Leaving) {
+        self.changed();
+        let Some((port, mut queue)) = self.ports.get_mut(id.index()).zip(self.queues.remove(place)) else {
+            return;
+        };
+        if port.queue == Some(place) {
+            port.queue = None;
+            port.user = PortUser::Driver { through: to };
+        }
+        // It is told to call by the lane that gets it.
+        (queue.notifies, queue.has_more, queue.not_before) = (false, false, None);
+        queue.is_leaving = false;
+        queue.driver.leave(false);
+        queue.driver.notify(false);
+        self.count_unpolled();
+        common.counters.handed += queue.tx.len() as u64;
+        let moving = MovingQueue { queue, from: common.id, wakes: common.id };
+        common.outbox.later.push((to, LaneMessage::Queue(Box::new(moving))));
+    }
+
+    /// One more lane has nothing of a queue's frames on its way.
+    fn await_fetched(&mut self, common: &mut Common<D>, id: LinkId) {
+        let Some(port) = self.ports.get_mut(id.index()) else { return };
+        let Some(leaving) = &mut port.leaving else { return };
+        leaving.fences -= 1;
+        if leaving.fences == 0 {
+            let leaving = *leaving;
+            port.leaving = None;
+            self.send_off(common, id, leaving);
+        }
+    }
+
+    /// Takes a queue that another lane has given, or one that could not be taken there.
+    pub(crate) fn take_queue(&mut self, common: &mut Common<D>, moving: MovingQueue<D>) {
+        self.changed();
+        let MovingQueue { mut queue, from, .. } = moving;
+        self.came_back += u64::from(from == common.id);
+        common.counters.taken += queue.tx.len() as u64;
+        let id = queue.port;
+        let Some(port) = self.ports.get_mut(id.index()) else {
+            return common.drop_chain(&mut queue.tx, DropReason::NoPort);
+        };
+        if queue.polling == Polling::Off {
+            queue.driver.remind(true);
+        }
+        match port.queue.and_then(|place| self.queues.get_mut(place)) {
+            // All that is sent from this lane keeps one order.
+            Some(sending) => {
+                sending.tx.append(&mut queue.tx);
+                queue.prepared = 0;
+            }
+            None => {
+                let before = mem::replace(&mut port.user, PortUser::Driver { through: common.id });
+                if let PortUser::Driver { through } = before {
+                    self.keep_back(common, id, through);
+                }
+            }
+        }
+        let place = self.add_queue(queue);
+        if let Some(port) = self.ports.get_mut(id.index()) {
+            port.queue.get_or_insert(place);
+        }
+        self.count_unpolled();
+    }
+
+    /// Frames for a port that has no queue here go to the lane `through` from now on.
+    pub(crate) fn send_through(
+        &mut self,
+        common: &mut Common<D>,
+        id: LinkId,
+        through: LaneId,
+    ) -> Result<(), Refusal> {
+        self.changed();
+        let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
+        let PortUser::Driver { through: before } = port.user else { return Err("the port has no driver") };
+        port.user = PortUser::Driver { through };
+        if port.queue.is_none() && before != through {
+            self.keep_back(common, id, before);
+        }
+        Ok(())
+    }
+
+    /// Keeps frames back until those before them have come through the lane `before`.
+    fn keep_back(&mut self, common: &mut Common<D>, id: LinkId, before: LaneId) {
+        let Some(port) = self.ports.get_mut(id.index()) else { return };
+        if before != common.id && port.kept.is_none() {
+            port.kept = Some(Chain::new());
+            common
+                .outbox
+                .later
+                .push((before, LaneMessage::Fence(Fence { port: id, of: common.id, behind: Behind::Sent })));
+        }
+    }
+
+    /// A fence has come: it goes on, or has come back and somebody has waited for it.
+    pub(crate) fn pass_fence(&mut self, common: &mut Common<D>, fence: Fence) {
+        let Fence { port: id, of, behind } = fence;
+        if behind == Behind::Fetched {
+            return match of == common.id {
+                true => self.await_fetched(common, id),
+                false => common.outbox.later.push((of, LaneMessage::Fence(fence))),
+            };
+        }
+        let Some(port) = self.ports.get_mut(id.index()) else { return };
+        if of != common.id {
+            let next = match (port.queue, port.user) {
+                (None, PortUser::Driver { through }) if through != common.id => through,
+                _ => of,
+            };
+            return common.outbox.later.push((next, LaneMessage::Fence(fence)));
+        }
+        let mut kept = port.kept.take().unwrap_or_default();
+        self.changed();
+        while let Some(frame) = kept.pop() {
+            self.resume(common, Stage::Deliver, id, frame);
+        }
+    }
+}
+
+impl<D> Links<D> {
+    /// A frame for a device whose queue moves.
+    pub(crate) fn keep(&mut self, common: &mut Common<D>, to: LinkId, frame: Frame) {
+        let Some(port) = self.ports.get_mut(to.index()) else {
+            return common.drop_frame(frame, DropReason::NoPort);
+        };
+        match &mut port.kept {
+            Some(kept) if kept.len() < TX_QUEUE_MAX => kept.push(frame),
+            _ => {
+                port.counters.inward.dropped += 1;
+                common.drop_frame(frame, DropReason::PortFull);
+            }
+        }
+    }
+
+    /// How many queues of a port are here.
+    pub(crate) fn queues_of(&self, id: LinkId) -> usize {
+        self.queues.iter().filter(|queue| queue.port == id).count()
+    }
+
+    /// Whether no queue of a port is about to go and nothing is kept back for it.
+    pub(crate) fn is_settled(&self, id: LinkId) -> bool {
+        self.ports.get(id.index()).is_none_or(|port| port.kept.is_none() && port.leaving.is_none())
+    }
+
+    /// How many frames are kept back.
+    pub(crate) fn kept(&self) -> usize {
+        self.ports.iter().filter_map(|port| port.kept.as_ref()).map(Chain::len).sum()
+    }
+}

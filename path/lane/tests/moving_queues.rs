@@ -1,0 +1,309 @@
+//! Queues of devices move between lanes while frames pass: every frame arrives once, each sender's in their order, and books balance.
+
+mod support;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
+use firelane_lane::*;
+use firelane_units::{BitRate, DropReason, FlowId, LaneId, LinkId};
+use proptest::prelude::*;
+use support::*;
+
+/// Stations of one etherstub, each a device with one queue or two.
+const STATIONS: [u8; 3] = [1, 2, 3];
+
+/// Limits let frames pass when time does.
+const STEP: Duration = Duration::from_micros(100);
+
+/// Lanes that take turns by chance, and whose items for each other are on their way for as long as chance likes.
+struct Chaos {
+    world: World,
+    /// To each lane, in order: what is filled is there at once, and waits.
+    ways: Vec<VecDeque<LaneMessage<AnyDriver>>>,
+    pools: Pools,
+    /// The far sides of each station's queues.
+    devices: Vec<Vec<RingDriver>>,
+    /// The lanes in which they are.
+    places: Vec<Vec<LaneId>>,
+    /// How many frames went from each station to each other one, and came there.
+    sent: [[u16; 4]; 4],
+    came: [[u16; 4]; 4],
+    random: u64,
+}
+
+impl Chaos {
+    fn new(lanes: u16, queues: usize, limited: Option<LaneId>, random: u64) -> Self {
+        let mut world = World::new(lanes);
+        world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: MTU }));
+        let (mut devices, mut places) = (Vec::new(), Vec::new());
+        for n in STATIONS {
+            let limit = limited.filter(|_| n == 2);
+            // High enough to let all pass, and every frame goes by its home.
+            let maxbw = limit.map(|_| BitRate::from_mbps(100_000));
+            world.add_flow(plain_flow(FlowId(n.into()), LinkId(n.into()), maxbw, limit));
+            let (far, near): (Vec<_>, Vec<_>) =
+                (0..queues.min(usize::from(lanes))).map(|_| wire(Capabilities::plain(MTU))).unzip();
+            places.push((0..near.len()).map(|lane| LaneId(lane as u16)).collect());
+            let through = PortUser::Driver { through: LaneId(0) };
+            world.add_port(
+                vnic(n.into(), 0, n, n.into(), through),
+                near.into_iter().map(Into::into).collect(),
+            );
+            devices.push(far);
+        }
+        let ways = (0..lanes).map(|_| VecDeque::new()).collect();
+        let pools = Pools::new(PoolsConfig { small_slots: 8192, large_slots: 4 });
+        let (sent, came) = Default::default();
+        Self { world, ways, pools, devices, places, sent, came, random }
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        // Xorshift.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random % limit as u64) as usize
+    }
+
+    fn lanes(&self) -> usize {
+        self.world.lanes.len()
+    }
+
+    fn post(&mut self, from: usize) {
+        assert!(!self.world.lanes[from].empty_outbox(&mut self.world.mail));
+        for (to, message) in self.world.mail.messages.drain(..) {
+            self.ways[to.index()].push_back(message);
+        }
+        self.world.mail.notices.retain(|notice| matches!(notice, Notice::Refused { .. }));
+        assert_eq!(self.world.mail.notices, []);
+    }
+
+    fn tell(&mut self, lane: usize, control: Control<AnyDriver>) {
+        let now = self.world.now;
+        self.world.lanes[lane].on_message(now, LaneMessage::Control(Box::new(control)));
+        self.post(lane);
+    }
+
+    /// A station sends some frames by its first queue.
+    fn send(&mut self) {
+        let from = STATIONS[self.below(STATIONS.len())];
+        let to = STATIONS[self.below(STATIONS.len())];
+        let count = 1 + self.below(5);
+        if from == to {
+            return;
+        }
+        let mut chain = Chain::new();
+        for _ in 0..count {
+            let nth = &mut self.sent[usize::from(from)][usize::from(to)];
+            chain.push(udp_frame(&mut self.pools, from, to, (*nth + 1, 53), 100));
+            *nth += 1;
+        }
+        self.devices[usize::from(from) - 1][0].tx.push_chain(&mut chain);
+        assert!(chain.is_empty(), "the rings are larger than all that is sent");
+    }
+
+    /// What has come to a station comes in the order in which it was sent.
+    fn receive(&mut self) {
+        for to in STATIONS {
+            for device in &mut self.devices[usize::from(to) - 1] {
+                let mut chain = Chain::new();
+                device.rx.pop_into(&mut chain, usize::MAX);
+                while let Some(frame) = chain.pop() {
+                    let bytes = frame.as_slice();
+                    let (from, nth) = (bytes[11], u16::from_be_bytes([bytes[34], bytes[35]]));
+                    let came = &mut self.came[usize::from(from)][usize::from(to)];
+                    assert_eq!(nth, *came + 1, "from {from} to {to}");
+                    *came += 1;
+                    self.pools.put(frame);
+                }
+            }
+        }
+    }
+
+    /// Anything may happen next.
+    fn step(&mut self) {
+        self.world.now += STEP;
+        match self.below(4) {
+            0 => self.send(),
+            1 => {
+                let lane = self.below(self.lanes());
+                let now = self.world.now;
+                self.world.lanes[lane].turn(now, Idle::Sleeps);
+                self.post(lane);
+            }
+            _ => {
+                let way = self.below(self.ways.len());
+                if let Some(message) = self.ways[way].pop_front() {
+                    let (lane, now) = (way, self.world.now);
+                    self.world.lanes[lane].on_message(now, message);
+                    // Who entered settles before he leaves.
+                    self.world.lanes[lane].settle(now);
+                    self.post(lane);
+                }
+            }
+        }
+        self.receive();
+    }
+
+    fn step_until(&mut self, done: impl Fn(&Self) -> bool) {
+        for _ in 0..200_000 {
+            if done(self) {
+                return;
+            }
+            self.step();
+        }
+        panic!("what was begun never ends");
+    }
+
+    /// As the engine moves a queue of a device.
+    fn move_one(&mut self) {
+        let station = self.below(STATIONS.len());
+        let (which, to) = (self.below(self.places[station].len()), self.below(self.lanes()));
+        let (from, to, port) =
+            (self.places[station][which], LaneId(to as u16), LinkId(u32::from(STATIONS[station])));
+        if from == to {
+            return;
+        }
+        let there = self.world.lanes[to.index()].queues_of(port).0;
+        self.tell(from.index(), Control::GiveQueue(port, to));
+        self.step_until(|it| it.world.lanes[to.index()].queues_of(port).0 > there);
+        self.places[station][which] = to;
+        self.settle(port);
+        let through = self.places[station][0];
+        for lane in 0..self.lanes() {
+            self.tell(lane, Control::SendThrough(port, through));
+            for _ in 0..self.below(20) {
+                self.step();
+            }
+        }
+        self.settle(port);
+    }
+
+    fn settle(&mut self, port: LinkId) {
+        self.step_until(|it| it.world.lanes.iter().all(|lane| lane.is_settled(port)));
+    }
+
+    fn is_silent(&self) -> bool {
+        self.came == self.sent && self.ways.iter().all(VecDeque::is_empty)
+    }
+}
+
+/// What every run has to keep.
+fn check(lanes: u16, queues: usize, limited: Option<LaneId>, seed: u64, moves: usize) {
+    let mut chaos = Chaos::new(lanes, queues, limited, seed | 1);
+    for _ in 0..moves {
+        for _ in 0..chaos.below(60) {
+            chaos.step();
+        }
+        chaos.move_one();
+    }
+    // Nobody sends any more.
+    for _ in 0..1000 {
+        chaos.world.now += STEP;
+        for lane in 0..chaos.lanes() {
+            let now = chaos.world.now;
+            chaos.world.lanes[lane].turn(now, Idle::Sleeps);
+            chaos.post(lane);
+            for way in 0..chaos.ways.len() {
+                while let Some(message) = chaos.ways[way].pop_front() {
+                    let lane = way;
+                    chaos.world.lanes[lane].on_message(now, message);
+                    chaos.world.lanes[lane].settle(now);
+                    chaos.post(lane);
+                }
+            }
+        }
+        chaos.receive();
+        if chaos.is_silent() {
+            break;
+        }
+    }
+    assert_eq!(chaos.came, chaos.sent, "every frame came");
+    assert_eq!(chaos.world.counters().drops.total(), 0);
+    chaos.world.check_conservation();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn nothing_is_lost_and_nothing_overtakes(
+        lanes in 2u16..5,
+        queues in 1usize..3,
+        limited in proptest::option::of(0u16..2),
+        seed: u64,
+        moves in 1usize..12,
+    ) {
+        check(lanes, queues, limited.map(LaneId), seed, moves);
+    }
+
+}
+
+/// Two queues of one device: who has both sends by one, in one order.
+#[test]
+fn queues_of_one_device_meet_in_a_lane_and_part_again() {
+    let mut world = World::new(2);
+    world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: MTU }));
+    world.add_flow(plain_flow(FlowId(1), LinkId(1), None, None));
+    let (far, near): (Vec<_>, Vec<_>) = (0..2).map(|_| wire(Capabilities::plain(MTU))).unzip();
+    let user = PortUser::Driver { through: LaneId(0) };
+    world.add_port(vnic(1, 0, 1, 1, user), near.into_iter().map(Into::into).collect());
+    let count = |world: &World| [0, 1].map(|lane: usize| world.lanes[lane].queues_of(LinkId(1)).0);
+    assert_eq!(count(&world), [1, 1]);
+    let now = world.now;
+    let tell = |world: &mut World, lane: usize, control| {
+        world.lanes[lane].on_message(now, LaneMessage::Control(Box::new(control)));
+        while world.exchange() {}
+    };
+    tell(&mut world, 1, Control::GiveQueue(LinkId(1), LaneId(0)));
+    assert_eq!(count(&world), [2, 0]);
+    tell(&mut world, 0, Control::GiveQueue(LinkId(1), LaneId(1)));
+    assert_eq!(count(&world), [1, 1]);
+    tell(&mut world, 0, Control::GiveQueue(LinkId(1), LaneId(1)));
+    assert_eq!(count(&world), [0, 2]);
+    tell(&mut world, 0, Control::GiveQueue(LinkId(1), LaneId(1)));
+    assert!(
+        matches!(world.mail.notices[..], [Notice::Refused { what: "give queue", why: "no queue here" }]),
+        "{:?}",
+        world.mail.notices
+    );
+    world.mail.notices.clear();
+    world.all(|| Control::RemovePort(LinkId(1)));
+    assert_eq!(count(&world), [0, 0], "a port that goes takes all its queues with it");
+    drop(far);
+}
+
+/// A device that takes nothing: what waits for it goes with its queue, and the port's end ends it.
+#[test]
+fn what_waits_for_a_device_goes_with_its_queue() {
+    let mut world = World::new(2);
+    world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: MTU }));
+    for n in [1, 2] {
+        world.add_flow(plain_flow(FlowId(n), LinkId(n), None, None));
+    }
+    let user = PortUser::Driver { through: LaneId(0) };
+    let (mut alice, a) = wire(Capabilities::plain(MTU));
+    let (bob, b) = wire(Capabilities::plain(MTU));
+    world.add_port(vnic(1, 0, 1, 1, user), vec![a.into()]);
+    world.add_port(vnic(2, 0, 2, 2, user), vec![b.into()]);
+    let mut pools = Pools::new(PoolsConfig { small_slots: 4096, large_slots: 4 });
+    // Bob's ring holds 1,024.
+    for _ in 0..12 {
+        let mut chain: Chain = (0..100).map(|n| udp_frame(&mut pools, 1, 2, (n + 1, 53), 100)).collect();
+        alice.tx.push_chain(&mut chain);
+        world.run_for(Duration::from_micros(1));
+    }
+    assert_eq!(world.lanes[0].snapshot().held, 1200 - 1024);
+    let now = world.now;
+    let control = Control::GiveQueue(LinkId(2), LaneId(1));
+    world.lanes[0].on_message(now, LaneMessage::Control(Box::new(control)));
+    while world.exchange() {}
+    assert_eq!([0, 1].map(|lane: usize| world.lanes[lane].snapshot().held), [0, 1200 - 1024]);
+    world.check_conservation();
+    world.all(|| Control::RemovePort(LinkId(2)));
+    assert_eq!(world.counters().drops.of(DropReason::NoPort), 1200 - 1024);
+    world.check_conservation();
+    drop(bob);
+}

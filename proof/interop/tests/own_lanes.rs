@@ -1,0 +1,150 @@
+//! `cpus` of links: their devices' queues are served by lanes on these CPUs, and go there while real programs' traffic passes.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use firelane_interop::{Daemon, Sandbox};
+
+const TENANTS: &str = "[daemon]\nlanes = 2\n[etherstub.s0]\n\
+    [vnic.alice0]\nover = \"s0\"\ntap = { namespace = \"alice\", addresses = [\"10.0.0.1/24\"] }\n\
+    [vnic.bob0]\nover = \"s0\"\ntap = { namespace = \"bob\", addresses = [\"10.0.0.2/24\"] }\n\
+    [vnic.web0]\nover = \"s0\"\nnetstack = \"web\"\n[netstack.web.addresses]\n\"web0/v4\" = \"10.0.0.10/24\"\n";
+
+/// Sends a megabyte after the other to the echo service and compares what comes back, for so many seconds.
+const COMPARES: &str = r"
+import os, socket, sys, threading, time
+stream = socket.create_connection(('10.0.0.2', 7))
+text, end, rounds = os.urandom(1 << 20), time.time() + float(sys.argv[1]), 0
+while time.time() < end:
+    threading.Thread(target=stream.sendall, args=(text,)).start()
+    came = bytearray()
+    while len(came) < len(text):
+        part = stream.recv(1 << 16)
+        assert part, 'the connection ended'
+        came += part
+    assert came == text, 'other bytes'
+    rounds += 1
+print('rounds', rounds)
+";
+
+const ECHOES: &str = r"
+import socket, threading
+listener = socket.create_server(('10.0.0.2', 7))
+def serve(stream):
+    while part := stream.recv(1 << 16):
+        stream.sendall(part)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+";
+
+/// The first and the last CPU that this process may use.
+fn ends() -> (String, String) {
+    let status = fs::read_to_string("/proc/self/status").expect("readable");
+    let all =
+        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("Linux tells").trim();
+    let numbers: Vec<&str> = all.split([',', '-']).collect();
+    (numbers[0].to_owned(), numbers[numbers.len() - 1].to_owned())
+}
+
+fn start(sandbox: &Sandbox) -> Daemon<'_> {
+    let path = sandbox.folder().join("tenants.toml");
+    fs::write(&path, TENANTS).expect("the sandbox's folder is writable");
+    Daemon::start(sandbox, &path)
+}
+
+fn effective(daemon: &Daemon<'_>, link: &str) -> String {
+    let words = ["dladm", "show-linkprop", "-c", "-o", "value", "-p", "cpus-effective", link];
+    daemon.firelane(&words).expect_success().trim().to_owned()
+}
+
+#[test]
+fn connections_of_programs_go_on_while_their_links_get_lanes_of_their_own_and_lose_them() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox);
+    let (first, last) = ends();
+    let program = |namespace: &str, words: &[&str]| {
+        let mut command = sandbox.command("ip");
+        command.args(["netns", "exec", namespace]).args(words).stdout(Stdio::piped());
+        command.spawn().expect("ip is installed")
+    };
+    let mut servers = [program("bob", &["python3", "-c", ECHOES]), program("bob", &["iperf3", "-s", "-1"])];
+    let listens = |port: &str| {
+        let said = sandbox.run(Some("bob"), "ss", &["-ltnH", "sport", "=", port]).stdout;
+        !said.trim().is_empty()
+    };
+    while !(listens("7") && listens("5201")) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let compares = program("alice", &["python3", "-c", COMPARES, "8"]);
+    // So slow that no buffer of the kernel's overflows meanwhile.
+    let datagrams =
+        ["iperf3", "-c", "10.0.0.2", "-u", "-b", "20M", "-l", "1200", "-w", "1M", "-t", "7", "-J"];
+    let counts = program("alice", &datagrams);
+    let lists = [first.clone(), last.clone(), format!("{last},{first}")];
+    for nth in 0..52 {
+        let link = if nth % 2 == 0 { "alice0" } else { "bob0" };
+        let list = &lists[nth / 4 % lists.len()];
+        if nth / 2 % 2 == 0 && (first != last || !list.contains(',')) {
+            let prop = format!("cpus={list}");
+            daemon.firelane(&["dladm", "set-linkprop", "-t", "-p", &prop, link]).expect_success();
+            let is = effective(&daemon, link);
+            assert!(
+                is == *list || list.contains(',') && is == format!("{first},{last}"),
+                "{is} and not {list}"
+            );
+        } else {
+            daemon.firelane(&["dladm", "reset-linkprop", "-t", "-p", "cpus", link]).expect_success();
+            assert!(effective(&daemon, link).is_empty() || first == last);
+        }
+    }
+    let compared = compares.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&compared.stdout).into_owned();
+    assert!(compared.status.success() && told.starts_with("rounds"), "{told}");
+    let counted = counts.wait_with_output().expect("it ends");
+    let said: serde_json::Value = serde_json::from_slice(&counted.stdout).expect("iperf3 writes JSON");
+    let sum = &said["end"]["sum"];
+    assert_eq!(sum["lost_packets"], 0, "{sum}");
+    assert!(sum["packets"].as_u64().is_some_and(|it| it > 5000), "{sum}");
+    assert!(said["end"]["streams"][0]["udp"]["out_of_order"].as_u64().unwrap_or(0) == 0, "{said}");
+    for server in &mut servers {
+        let _ = server.kill();
+        let _ = server.wait();
+    }
+}
+
+#[test]
+fn the_file_says_it_too_and_what_cannot_be_changes_nothing() {
+    let sandbox = Sandbox::new();
+    let daemon = start(&sandbox);
+    let (first, last) = ends();
+    let wanted = sandbox.folder().join("wanted.toml");
+    let text = TENANTS.replace("[vnic.bob0]\n", &format!("[vnic.bob0]\ncpus = \"{last}\"\n"));
+    fs::write(&wanted, text).expect("writable");
+    let path = wanted.to_string_lossy().into_owned();
+    let line = format!("live      set vnic bob0 cpus -- -> {last}\n");
+    assert_eq!(daemon.firelane(&["plan", &path]).expect_success(), line);
+    daemon.firelane(&["apply", &path]).expect_success();
+    assert_eq!(effective(&daemon, "bob0"), last);
+    assert!(daemon.firelane(&["dump"]).expect_success().contains(&format!("cpus = \"{last}\"")));
+    for (link, prop, said) in [
+        ("bob0", "cpus=1023", "cannot set link property 'cpus' on 'bob0': non-existent processor ID"),
+        ("bob0", "cpus=1024", "1024 is an invalid value for link property cpus"),
+        ("bob0", "cpus=0,0", "0,0 is an invalid value for link property cpus"),
+        ("bob0", "cpus-effective=0", "read-only property"),
+        ("web0", "cpus=0", "cannot set link property 'cpus' on 'web0': operation not supported"),
+        ("s0", "cpus=0", "invalid link property 'cpus'"),
+    ] {
+        let refused = daemon.firelane(&["dladm", "set-linkprop", "-p", prop, link]);
+        assert!(refused.code() == 1 && refused.stderr.contains(said), "{prop} {link}: {refused:?}");
+        assert_eq!(effective(&daemon, "bob0"), last, "{prop} {link}");
+    }
+    sandbox.run(Some("alice"), "ping", &["-c", "1", "-W", "5", "10.0.0.2"]).expect_success();
+    // It is what the next start finds, too.
+    daemon.terminate();
+    let daemon = Daemon::start(&sandbox, Path::new(&path));
+    assert_eq!(effective(&daemon, "bob0"), last);
+    assert!(!daemon.firelane(&["status"]).expect_success().contains("problem"));
+    daemon.firelane(&["dladm", "reset-linkprop", "-p", "cpus", "bob0"]).expect_success();
+    assert!(effective(&daemon, "bob0").is_empty() || first == last);
+}
