@@ -195,18 +195,16 @@ fn read_polling(value: Option<&str>) -> Result<Polling, ApiError> {
     value.map_or(Ok(Polling::default()), read)
 }
 
-fn shown_polling(it: Polling) -> Property {
-    property("polling", "rw", it.word().to_owned(), Polling::default().word(), Polling::POSSIBLE)
-}
-
 fn read_cpus(value: Option<&str>) -> Result<Cpus, ApiError> {
     let read = |text: &str| text.parse().map_err(|it| ApiError::new(Status::BadValue, "cpus", text, it));
     value.map_or(Ok(Cpus::NONE), read)
 }
 
-fn shown_cpus(wanted: &Cpus, effective: &[usize]) -> [Property; 2] {
+/// What links and VNICs say of their device.
+fn of_device(polling: Polling, cpus: &Cpus, effective: &[usize]) -> [Property; 3] {
     [
-        property("cpus", "rw", wanted.to_string(), "", ""),
+        property("polling", "rw", polling.word().to_owned(), Polling::default().word(), Polling::POSSIBLE),
+        property("cpus", "rw", cpus.to_string(), "", ""),
         property("cpus-effective", "r-", list_of(effective), "", ""),
     ]
 }
@@ -258,9 +256,8 @@ pub(crate) fn of_link(
             Mac::Auto | Mac::Random | Mac::Prefixed(_) => mac,
         };
         let vid = vnic.vlan.map_or(0, VlanId::id).to_string();
-        properties
-            .extend([property("minbw", "rw", shown_rate(vnic.minbw), "", ""), shown_polling(vnic.polling)]);
-        properties.extend(shown_cpus(&vnic.cpus, cpus));
+        properties.push(property("minbw", "rw", shown_rate(vnic.minbw), "", ""));
+        properties.extend(of_device(vnic.polling, &vnic.cpus, cpus));
         properties.extend([
             property("mac-address", "rw", mac.map(|it| it.to_string()).unwrap_or_default(), "", ""),
             property("vlan-id", "rw", vid, "0", "0-4094"),
@@ -269,8 +266,7 @@ pub(crate) fn of_link(
             property("allowed-dhcp-cids", "rw", list_of(allowed_cids), "", ""),
         ]);
     } else if let Some(link) = links {
-        properties.push(shown_polling(link.polling));
-        properties.extend(shown_cpus(&link.cpus, cpus));
+        properties.extend(of_device(link.polling, &link.cpus, cpus));
     }
     properties.extend([
         property("speed", "r-", speed.to_string(), "", ""),

@@ -742,5 +742,8 @@ pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
         E::Tracing | E::Metering => Status::TooMany,
         E::HasUplink(_) | E::LaneFailed => Status::Failed,
     };
-    ApiError::new(status, "", "", error.to_string())
+    match &error {
+        E::NoCpu { cpu, .. } | E::NoLane(cpu) => ApiError::new(status, "cpus", cpu, error.to_string()),
+        _ => ApiError::new(status, "", "", error.to_string()),
+    }
 }

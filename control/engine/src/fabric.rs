@@ -252,7 +252,7 @@ impl Fabric {
         }
     }
 
-    /// Lets the device of a queue that moves wake the worker of `lane`, and no longer the one that it woke before.
+    /// Lets the device of a queue that moves wake the worker of `lane` in place of the one that it woke before.
     fn turn_to(&self, lane: LaneId, moving: &mut MovingQueue<Queue>) -> io::Result<()> {
         let before = moving.wakes();
         if before != lane {
