@@ -10,10 +10,10 @@ mod filter;
 use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_model::{
-    Address, CongestionControl, Etherstub, Flow, FlowMatch, Fpm, Fusing, Guard, IfProps, Interface, Iptun,
-    IptunType, Lanes, Link, LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic, NicDriver, Over,
-    Polling, Prop, ReversePath, Route, RouteEnd, Service, ServiceKind, Switch, Tap, Transport, Vnic,
-    VnicUser, Wire, WireSide,
+    Address, CongestionControl, Cpus, Etherstub, Flow, FlowMatch, Fpm, Fusing, Guard, IfProps, Interface,
+    Iptun, IptunType, Lanes, Link, LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic,
+    NicDriver, Over, Polling, Prop, ReversePath, Route, RouteEnd, Service, ServiceKind, Switch, Tap,
+    Transport, Vnic, VnicUser, Wire, WireSide,
 };
 use firelane_units::{
     BitRate, DsField, IpPrefix, MacAddr, Mtu, Port, PortRange, Priority, Protection, Protections, VlanId,
@@ -64,6 +64,10 @@ impl Dice<'_> {
 
     fn polling(&mut self) -> Polling {
         Polling::ALL[self.below(2)]
+    }
+
+    fn cpus(&mut self) -> Cpus {
+        ["0", "1,0"].get(self.below(4)).map_or(Cpus::NONE, |text| text.parse().expect("two lists"))
     }
 
     fn fusing(&mut self) -> Fusing {
@@ -160,7 +164,8 @@ fn roll_lower(model: &mut Model, dice: &mut Dice<'_>) {
                     _ => LinkKind::Memif(dice.memif(number)),
                 };
                 let (mtu, maxbw, fusion) = (dice.mtu(), dice.maybe(Dice::rate), dice.fusing());
-                let link = Link { mtu, maxbw, fusion, polling: dice.polling(), ..Link::new(kind) };
+                let cpus = if kind == LinkKind::Memory { Cpus::NONE } else { dice.cpus() };
+                let link = Link { mtu, maxbw, fusion, polling: dice.polling(), cpus, ..Link::new(kind) };
                 model.links.insert(name("l", number), link);
             }
             _ => {
@@ -232,6 +237,7 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
     if matches!(user, VnicUser::Nobody | VnicUser::Netstack(_)) && dice.below(4) == 1 {
         return roll_tunnel(model, dice, vnic, user);
     }
+    let has_device = !matches!(user, VnicUser::Nobody | VnicUser::Netstack(_));
     let vlan = dice.maybe(|dice| VlanId::new(1 + dice.below(2) as u16)).flatten();
     let made = Vnic {
         mac: mac[dice.below(3)],
@@ -244,6 +250,7 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
         priority: dice.priority(),
         fusion: dice.fusing(),
         polling: dice.polling(),
+        cpus: if has_device { dice.cpus() } else { Cpus::NONE },
         user,
         over: Over::Link(over),
     };
