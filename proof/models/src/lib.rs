@@ -70,6 +70,16 @@ impl Dice<'_> {
         ["0", "1,0"].get(self.below(4)).map_or(Cpus::NONE, |text| text.parse().expect("two lists"))
     }
 
+    /// Only who has a device has lanes for it.
+    fn cpus_of(&mut self, user: &VnicUser) -> Cpus {
+        if matches!(user, VnicUser::Nobody | VnicUser::Netstack(_)) { Cpus::NONE } else { self.cpus() }
+    }
+
+    fn mac(&mut self) -> Mac {
+        let fixed = Mac::Fixed(MacAddr([2, 0, 0, 0, 0, self.below(3) as u8]));
+        [Mac::Auto, Mac::Random, fixed][self.below(3)]
+    }
+
     fn fusing(&mut self) -> Fusing {
         Fusing::ALL[self.below(3)]
     }
@@ -232,15 +242,13 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
             netstack.interfaces.insert(vnic.clone(), interface);
         }
     }
-    let mac = [Mac::Auto, Mac::Random, Mac::Fixed(MacAddr([2, 0, 0, 0, 0, dice.below(3) as u8]))];
     let over = below[dice.below(below.len())].clone();
     if matches!(user, VnicUser::Nobody | VnicUser::Netstack(_)) && dice.below(4) == 1 {
         return roll_tunnel(model, dice, vnic, user);
     }
-    let has_device = !matches!(user, VnicUser::Nobody | VnicUser::Netstack(_));
     let vlan = dice.maybe(|dice| VlanId::new(1 + dice.below(2) as u16)).flatten();
     let made = Vnic {
-        mac: mac[dice.below(3)],
+        mac: dice.mac(),
         is_vlan: vlan.is_some() && dice.below(2) == 1,
         vlan,
         guard: dice.guard(),
@@ -250,7 +258,7 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
         priority: dice.priority(),
         fusion: dice.fusing(),
         polling: dice.polling(),
-        cpus: if has_device { dice.cpus() } else { Cpus::NONE },
+        cpus: dice.cpus_of(&user),
         user,
         over: Over::Link(over),
     };
