@@ -5,21 +5,30 @@
 //! it guards may be half changed. It names the thread, too: a signal handler never waits for the call that it
 //! interrupted. Either signals are held back meanwhile ([`Lock::take`]), or, where two system calls would cost too much,
 //! the handler finds its own thread inside and goes without ([`Lock::enter`]).
+//!
+//! Who finds it held sleeps until it is released: he counts himself before he looks a last time, and who releases it looks at the
+//! count afterwards and wakes one. A child may find its parent's threads counted, and wakes nobody then.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::sys::{self, Signals};
+use rustix::thread::futex;
+
+use crate::sys::Signals;
 use crate::{process, thread};
 
-/// How often to look again at once, before others get the CPU.
+/// How often to look again at once, before one sleeps.
 const LOOKS: u32 = 100;
 
 /// A value with one holder at a time.
 pub(crate) struct Lock<T> {
     /// The process that holds it, and its thread below; zero is nobody.
     holder: AtomicU64,
+    /// Threads that sleep, or are about to.
+    sleepers: AtomicU32,
+    /// How often it was released for one of those.
+    released: AtomicU32,
     value: UnsafeCell<T>,
 }
 
@@ -37,7 +46,8 @@ pub(crate) struct Guard<'a, T> {
 
 impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self { holder: AtomicU64::new(0), value: UnsafeCell::new(value) }
+        let (sleepers, released) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { holder: AtomicU64::new(0), sleepers, released, value: UnsafeCell::new(value) }
     }
 
     /// Waits until nobody has it, and takes it; no signal comes meanwhile. Never for a lock that is also entered.
@@ -69,8 +79,26 @@ impl<T> Lock<T> {
                 return None;
             }
             looks += 1;
-            if looks < LOOKS { core::hint::spin_loop() } else { sys::nap() }
+            if looks < LOOKS { core::hint::spin_loop() } else { self.sleep_while(holder) }
         }
+    }
+
+    /// Sleeps until `holder` has released it.
+    #[cold]
+    fn sleep_while(&self, holder: u64) {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let seen = self.released.load(Ordering::SeqCst);
+        if self.holder.load(Ordering::SeqCst) == holder {
+            // A signal, or a release since: who waits looks again in any case.
+            let _ = futex::wait(&self.released, futex::Flags::PRIVATE, seen, None);
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    #[cold]
+    fn wake(&self) {
+        self.released.fetch_add(1, Ordering::SeqCst);
+        let _ = futex::wake(&self.released, futex::Flags::PRIVATE, 1);
     }
 }
 
@@ -92,7 +120,10 @@ impl<T> DerefMut for Guard<'_, T> {
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
-        self.lock.holder.store(0, Ordering::Release);
+        self.lock.holder.store(0, Ordering::SeqCst);
+        if self.lock.sleepers.load(Ordering::SeqCst) != 0 {
+            self.lock.wake();
+        }
     }
 }
 
@@ -109,6 +140,33 @@ mod tests {
             }
         });
         assert_eq!(*COUNT.take(), 3000);
+    }
+
+    #[test]
+    fn who_waits_for_it_leaves_the_cpu_to_others() {
+        use rustix::time::{ClockId, clock_gettime};
+        static LOCK: Lock<u64> = Lock::new(0);
+        let held = LOCK.take();
+        std::thread::scope(|scope| {
+            let waiters: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| {
+                        *LOCK.take() += 1;
+                        clock_gettime(ClockId::ThreadCPUTime)
+                    })
+                })
+                .collect();
+            while LOCK.sleepers.load(Ordering::SeqCst) < 8 {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            drop(held);
+            for waiter in waiters {
+                let used = waiter.join().unwrap();
+                assert!(used.tv_sec == 0 && used.tv_nsec < 20_000_000, "{used:?}");
+            }
+        });
+        assert_eq!(*LOCK.take(), 8);
     }
 
     #[test]

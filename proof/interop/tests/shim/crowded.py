@@ -59,6 +59,34 @@ def test_threads_with_limits():
     run_all(work, [(sock, serves) for pair in made for serves, sock in enumerate(pair)])
 
 
+def test_threads_that_connect():
+    """All at once, each several times."""
+    listener = socket.create_server((HOST, 0), backlog=2 * MANY)
+
+    def serve(accepted):
+        with accepted:
+            while data := accepted.recv(100):
+                accepted.sendall(data)
+
+    def accept():
+        for _ in range(3 * MANY):
+            threading.Thread(target=serve, args=(listener.accept()[0],)).start()
+
+    accepts = threading.Thread(target=accept)
+    accepts.start()
+
+    def work(number):
+        for n in range(3):
+            with socket.create_connection(listener.getsockname(), PATIENCE) as one:
+                text = b"%d %d" % (number, n)
+                one.sendall(text)
+                assert one.recv(100) == text
+
+    run_all(work, range(MANY))
+    accepts.join()
+    listener.close()
+
+
 def test_threads_with_pipes():
     """Each waits for two descriptors."""
     made = pairs(MANY)
