@@ -13,6 +13,7 @@ use firelane_units::{Instant, LinkId};
 use crate::adjacency::Adjacency;
 use crate::config::LOOPBACK;
 use crate::egress::is_link_local;
+use crate::gateways::GatewayId;
 use crate::input_v4::Cast;
 use crate::stack::Ip;
 use crate::trie::MANY;
@@ -31,40 +32,28 @@ pub struct NewFlow {
 /// How many new flows are foreseen at once.
 pub const FORESEEN_MAX: usize = MANY;
 
-/// Gateways that are remembered: a router has few.
-const GATEWAYS: usize = 64;
-
-/// The adjacencies of gateways, each good in its generation.
+/// The adjacencies of the table's gateways by their numbers, each good in its generation: what gives a number to another gateway
+/// begins another generation.
 #[derive(Debug, Default)]
 pub(crate) struct KnownGateways {
     /// Nothing until the first is asked for: a host foresees nothing.
-    places: Vec<Option<(Gateway, Adjacency)>>,
+    places: Vec<Option<Adjacency>>,
 }
 
-/// A route's gateway, and the link that the route names.
-pub(crate) type Gateway = (IpAddr, Option<LinkId>);
-
 impl KnownGateways {
-    fn place((ip, _): &Gateway) -> usize {
-        let bits = match ip {
-            IpAddr::V4(v4) => u64::from(v4.to_bits()),
-            IpAddr::V6(v6) => v6.to_bits() as u64,
-        };
-        (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % GATEWAYS
-    }
-
     /// That of a gateway. It is lent: a copy would be read again before it is written whole, for which a processor waits.
     #[inline]
-    fn find(&self, gateway: &Gateway, generation: u32) -> Option<&Adjacency> {
-        let (known, adjacency) = self.places.get(Self::place(gateway))?.as_ref()?;
-        (known == gateway && adjacency.generation == generation).then_some(adjacency)
+    fn find(&self, gateway: GatewayId, generation: u32) -> Option<&Adjacency> {
+        let known = self.places.get(gateway.index()?)?.as_ref()?;
+        (known.generation == generation).then_some(known)
     }
 
-    fn put(&mut self, gateway: Gateway, adjacency: Adjacency) {
-        if self.places.is_empty() {
-            self.places.resize(GATEWAYS, None);
+    fn put(&mut self, gateway: GatewayId, adjacency: Adjacency) {
+        let Some(nth) = gateway.index() else { return };
+        if self.places.len() <= nth {
+            self.places.resize(nth + 1, None);
         }
-        self.places[Self::place(&gateway)] = Some((gateway, adjacency));
+        self.places[nth] = Some(adjacency);
     }
 }
 
@@ -81,12 +70,11 @@ impl Ip {
             }
         }
         let onward = &onward[..count];
-        let mut gateways = [None; FORESEEN_MAX];
+        let mut gateways = [GatewayId::NONE; FORESEEN_MAX];
         self.routes.gateways(onward, &mut gateways);
-        for (&(nth, dst), gateway) in onward.iter().zip(&gateways) {
-            let Some(gateway) = gateway else { continue };
+        for (&(nth, dst), &gateway) in onward.iter().zip(&gateways) {
             if self.gateways.find(gateway, self.generation).is_none() {
-                self.learn_gateway(now, *gateway);
+                self.learn_gateway(now, gateway);
             }
             if let Some(adjacency) = self.gateways.find(gateway, self.generation)
                 && self.forwards(adjacency.link, dst.is_ipv4())
@@ -117,8 +105,8 @@ impl Ip {
     }
 
     /// Looks for the way to a gateway and keeps it, if there is one and its address is known.
-    fn learn_gateway(&mut self, now: Instant, gateway: Gateway) -> Option<()> {
-        let (ip, link) = gateway;
+    fn learn_gateway(&mut self, now: Instant, gateway: GatewayId) -> Option<()> {
+        let (ip, link) = self.routes.gateway(gateway)?;
         let link = self.link_towards(link, Some(ip))?;
         let interface = *self.interfaces.get(link)?;
         let (_, dst_mac) = self.neighbours.resolve(now, link, ip)?;

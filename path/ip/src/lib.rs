@@ -29,6 +29,7 @@ mod event;
 mod foresight;
 mod forward;
 mod fragment;
+mod gateways;
 mod group_io;
 mod group_reports;
 mod groups;

@@ -7,11 +7,10 @@
 use core::hash::{BuildHasher, Hash};
 use core::net::IpAddr;
 
-use firelane_frame::read_ahead;
 use firelane_units::{IpPrefix, LinkId};
 use firelane_wire::RouterPreference;
 
-use crate::foresight::Gateway;
+use crate::gateways::{Entry, Gateway, GatewayId, Gateways, PLACE_BITS};
 use crate::random::Keyed;
 use crate::trie::{MANY, Trie};
 
@@ -144,16 +143,18 @@ impl core::fmt::Display for RouteTableError {
 impl core::error::Error for RouteTableError {}
 
 /// Routes of one netstack: the table of the whole Internet, twice.
-const ROUTES_MAX: usize = 1 << 21;
+const ROUTES_MAX: usize = 1 << PLACE_BITS;
 
 /// The routes.
 #[derive(Debug)]
 pub(crate) struct Routes {
     v4: Trie<u32>,
     v6: Trie<u128>,
-    /// The routes to one network, by the number that the trie has.
+    /// The routes to one network, by the place in the trie's entry.
     same: Vec<Same>,
     free: Vec<u32>,
+    /// Their gateways, by the number there.
+    gateways: Gateways,
     count: usize,
     /// How many of them routers told us.
     from_routers: usize,
@@ -196,15 +197,16 @@ impl Same {
 
 impl Routes {
     pub(crate) fn new(keyed: Keyed) -> Self {
-        let (same, free) = (Vec::new(), Vec::new());
-        Self { v4: Trie::new(), v6: Trie::new(), same, free, count: 0, from_routers: 0, keyed }
+        let (same, free, gateways) = (Vec::new(), Vec::new(), Gateways::new(keyed));
+        Self { v4: Trie::new(), v6: Trie::new(), same, free, gateways, count: 0, from_routers: 0, keyed }
     }
 
     /// Adds a route. The same way with another hint takes the place of the one that is there, so that it is there all the time.
     pub(crate) fn add(&mut self, mut route: Route) -> Result<(), RouteTableError> {
         route.destination = route.destination.network();
         check(&route)?;
-        let at = self.find(route.destination);
+        let entry = self.find(route.destination);
+        let at = entry.map(Entry::place);
         let same = at.map_or(&[][..], |at| self.same[at as usize].as_slice());
         if let (Some(at), Some(nth)) = (at, same.iter().position(|other| other.is_same(&route))) {
             if same[nth].hint == route.hint {
@@ -218,23 +220,21 @@ impl Routes {
         if self.count == ROUTES_MAX {
             return Err(RouteTableError::Full);
         }
-        match at {
-            Some(at) => {
+        match entry {
+            Some(entry) => {
                 let mut routes = same.to_vec();
                 routes.insert(same.partition_point(|other| other.rank() <= route.rank()), route);
-                self.same[at as usize] = Same::of(routes);
+                self.replace(route.destination, entry, Same::of(routes));
             }
             None => {
                 let at = self.free.pop().unwrap_or(self.same.len() as u32);
+                let same = Same::One(route);
+                let gateway = self.gateways.take(same.only_gateway());
+                self.enter(route.destination, Entry::new(at, gateway));
                 match self.same.get_mut(at as usize) {
-                    Some(place) => *place = Same::One(route),
-                    None => self.same.push(Same::One(route)),
+                    Some(place) => *place = same,
+                    None => self.same.push(same),
                 }
-                let len = route.destination.prefix_len();
-                match route.destination.addr() {
-                    IpAddr::V4(addr) => self.v4.insert(addr.to_bits(), len, at),
-                    IpAddr::V6(addr) => self.v6.insert(addr.to_bits(), len, at),
-                };
             }
         }
         self.count += 1;
@@ -244,7 +244,8 @@ impl Routes {
 
     pub(crate) fn remove(&mut self, mut route: Route) -> Result<(), RouteTableError> {
         route.destination = route.destination.network();
-        let at = self.find(route.destination).ok_or(RouteTableError::Missing)?;
+        let entry = self.find(route.destination).ok_or(RouteTableError::Missing)?;
+        let at = entry.place();
         let mut routes = self.same[at as usize].as_slice().to_vec();
         let nth = routes.iter().position(|other| other.is_same(&route)).ok_or(RouteTableError::Missing)?;
         routes.remove(nth);
@@ -255,19 +256,40 @@ impl Routes {
                 IpAddr::V6(addr) => self.v6.remove(addr.to_bits(), len),
             };
             self.free.push(at);
+            self.gateways.give_back(entry.gateway());
+            self.same[at as usize] = Same::None;
+        } else {
+            self.replace(route.destination, entry, Same::of(routes));
         }
-        self.same[at as usize] = Same::of(routes);
         self.count -= 1;
         self.from_routers -= usize::from(matches!(route.origin, Origin::Router(_)));
         Ok(())
     }
 
-    /// The place of the routes to exactly this network.
-    fn find(&self, network: IpPrefix) -> Option<u32> {
-        match network.addr() {
+    /// The entry of exactly this network.
+    fn find(&self, network: IpPrefix) -> Option<Entry> {
+        let word = match network.addr() {
             IpAddr::V4(addr) => self.v4.get(addr.to_bits(), network.prefix_len()),
             IpAddr::V6(addr) => self.v6.get(addr.to_bits(), network.prefix_len()),
-        }
+        };
+        word.map(Entry::from_word)
+    }
+
+    /// Gives a network its entry.
+    fn enter(&mut self, network: IpPrefix, entry: Entry) {
+        match network.addr() {
+            IpAddr::V4(addr) => self.v4.insert(addr.to_bits(), network.prefix_len(), entry.to_word()),
+            IpAddr::V6(addr) => self.v6.insert(addr.to_bits(), network.prefix_len(), entry.to_word()),
+        };
+    }
+
+    /// Gives a network that has an entry other routes.
+    fn replace(&mut self, network: IpPrefix, entry: Entry, same: Same) {
+        // Taken before it is given back, so that one that stays keeps its number.
+        let gateway = self.gateways.take(same.only_gateway());
+        self.gateways.give_back(entry.gateway());
+        self.enter(network, Entry::new(entry.place(), gateway));
+        self.same[entry.place() as usize] = same;
     }
 
     /// What `choose` finds among the routes to the longest network that `dst` is in; if nothing, among those to the
@@ -278,7 +300,7 @@ impl Routes {
             IpAddr::V6(addr) => self.v6.lookup(addr.to_bits()),
         }?;
         loop {
-            let same = self.same[first as usize].as_slice();
+            let same = self.same[Entry::from_word(first).place() as usize].as_slice();
             if let Some(found) = choose(same) {
                 return Some(found);
             }
@@ -327,9 +349,9 @@ impl Routes {
     }
 
     /// For each of `asked`, a number and an address: the gateway of the only route to the longest network that the
-    /// address is in. The table is gone through with all of them side by side.
-    pub(crate) fn gateways(&self, asked: &[(usize, IpAddr)], found: &mut [Option<Gateway>; MANY]) {
-        let mut places = [None; MANY];
+    /// address is in, by its number. The table is gone through with all of them side by side, and nothing else is read.
+    pub(crate) fn gateways(&self, asked: &[(usize, IpAddr)], found: &mut [GatewayId; MANY]) {
+        let mut words = [None; MANY];
         let (mut v4, mut v6) = ([(0, 0); MANY], [(0, 0); MANY]);
         let (mut count_v4, mut count_v6) = (0, 0);
         for (nth, (_, addr)) in asked.iter().enumerate() {
@@ -344,19 +366,23 @@ impl Routes {
                 }
             }
         }
-        self.v4.lookup_many(&v4[..count_v4], &mut places);
-        self.v6.lookup_many(&v6[..count_v6], &mut places);
-        let entries = places.iter().flatten().filter_map(|&place| self.same.get(place as usize));
-        entries.for_each(read_ahead);
-        for (place, found) in places.iter().zip(found) {
-            *found = place.and_then(|place| self.same[place as usize].only_gateway());
+        self.v4.lookup_many(&v4[..count_v4], &mut words);
+        self.v6.lookup_many(&v6[..count_v6], &mut words);
+        for (word, found) in words.iter().zip(found) {
+            *found = word.map_or(GatewayId::NONE, |word| Entry::from_word(word).gateway());
         }
+    }
+
+    /// The gateway of this number.
+    #[inline]
+    pub(crate) fn gateway(&self, id: GatewayId) -> Option<Gateway> {
+        self.gateways.get(id)
     }
 
     /// The default routes of the family of `addr`.
     pub(crate) fn defaults(&self, addr: IpAddr) -> &[Route] {
-        let at = if addr.is_ipv4() { self.v4.get(0, 0) } else { self.v6.get(0, 0) };
-        at.map_or(&[], |at| self.same[at as usize].as_slice())
+        let word = if addr.is_ipv4() { self.v4.get(0, 0) } else { self.v6.get(0, 0) };
+        word.map_or(&[], |word| self.same[Entry::from_word(word).place() as usize].as_slice())
     }
 
     /// All routes to the longest network that `addr` is in.

@@ -2,7 +2,8 @@
 //!
 //! A node stands for five bits of an address: one word says which prefixes of one to five bits end in it, a half
 //! word which nodes follow. What belongs to the bits lies side by side in two arrays, and the number of bits set
-//! below one says where. A change writes one node and moves at most 62 neighbours of what it adds or removes, so it
+//! below one says where. The values of a node that has few are in the node itself: it is half a cache line, and who has it has
+//! them. A change writes one node and moves at most 62 neighbours of what it adds or removes, so it
 //! costs as much as some look-ups, whatever the number of routes. Owned by `route.rs`, which gives the values a meaning.
 
 use core::marker::PhantomData;
@@ -57,21 +58,39 @@ const fn bit(len: u32, chunk: u32) -> u32 {
 }
 
 #[derive(Clone, Copy, Default, Debug)]
+#[repr(align(32))]
 struct Node {
-    /// Which prefixes end here.
+    /// Which prefixes end here, and [`FAR`].
     prefixes: u64,
     /// Which chunks go on.
     nodes: u32,
-    /// Where the values of the prefixes are, in the order of their bits.
-    first_value: u32,
-    /// Where the nodes that follow are, in the order of theirs.
+    /// Where the nodes that follow are, in the order of their bits.
     first_node: u32,
+    /// The values of the prefixes, in the order of theirs; of a node with more than [`NEAR`], where they are.
+    values: [u32; NEAR],
 }
 
+const _: () = assert!(size_of::<Node>() == 32, "a node lies in one cache line");
+
+/// How many values a node has room for: most of the Internet's nodes have no more.
+const NEAR: usize = 4;
+/// The bit of `prefixes` that says that the values are in a run of their own.
+const FAR: u64 = 1 << 63;
+
 impl Node {
+    /// How many prefixes end before `bit`.
     #[inline]
-    const fn value_at(&self, bit: u32) -> usize {
-        self.first_value as usize + (self.prefixes & ((1 << bit) - 1)).count_ones() as usize
+    const fn nth_value(&self, bit: u32) -> usize {
+        (self.prefixes & ((1 << bit) - 1)).count_ones() as usize
+    }
+
+    const fn count(&self) -> usize {
+        (self.prefixes & !FAR).count_ones() as usize
+    }
+
+    #[inline]
+    const fn is_far(&self) -> bool {
+        self.prefixes & FAR != 0
     }
 
     #[inline]
@@ -203,17 +222,24 @@ impl<K: Key> Trie<K> {
             at = node.node_at(chunk);
             depth += STRIDE;
         }
-        best.map(|(node, bit)| self.values.all[node.value_at(bit)])
+        best.map(|(node, bit)| self.value(node, bit))
+    }
+
+    /// The value of the prefix `bit` of a node.
+    #[inline]
+    fn value(&self, node: &Node, bit: u32) -> u32 {
+        let nth = node.nth_value(bit);
+        if node.is_far() { self.values.all[node.values[0] as usize + nth] } else { node.values[nth] }
     }
 
     /// The value of the longest prefix of each of so many keys at most, into the place of its number: a level with all of
     /// them, then the next. The memory answers them side by side, where one key after the other would wait for it at
     /// each level.
     pub(crate) fn lookup_many(&self, keys: &[(usize, K)], found: &mut [Option<u32>; MANY]) {
-        /// No value is there.
-        const NOWHERE: u32 = u32::MAX;
         let keys = &keys[..keys.len().min(MANY)];
-        let (mut at, mut best) = ([ROOT as u32; MANY], [NOWHERE; MANY]);
+        let (mut at, mut best) = ([ROOT as u32; MANY], [0; MANY]);
+        // A bit for each key: whether it has a value, and whether that is a place in the array of values.
+        let (mut has, mut is_far) = (0_u64, 0_u64);
         let mut walking: [u8; MANY] = core::array::from_fn(|nth| nth as u8);
         let (mut count, mut depth) = (keys.len(), 0);
         while count > 0 {
@@ -224,22 +250,26 @@ impl<K: Key> Trie<K> {
                 let chunk = keys[walker].1.chunk(depth);
                 let covering = node.prefixes & COVERS[chunk as usize];
                 if covering != 0 {
-                    best[walker] = node.value_at(63 - covering.leading_zeros()) as u32;
+                    let nth = node.nth_value(63 - covering.leading_zeros());
+                    let far = u64::from(node.is_far()) << walker;
+                    (has, is_far) = (has | 1 << walker, is_far & !(1 << walker) | far);
+                    best[walker] = if far == 0 { node.values[nth] } else { node.values[0] + nth as u32 };
                 }
                 if node.nodes >> chunk & 1 != 0 {
                     at[walker] = node.node_at(chunk) as u32;
                     read_ahead(&self.nodes.all[at[walker] as usize]);
                     walking[kept] = walker as u8;
                     kept += 1;
-                } else if let Some(value) = self.values.all.get(best[walker] as usize) {
-                    read_ahead(value);
+                } else if is_far >> walker & 1 != 0 {
+                    read_ahead(&self.values.all[best[walker] as usize]);
                 }
             }
             count = kept;
             depth += STRIDE;
         }
-        for ((number, _), best) in keys.iter().zip(best) {
-            found[*number] = (best != NOWHERE).then(|| self.values.all[best as usize]);
+        for (walker, ((number, _), best)) in keys.iter().zip(best).enumerate() {
+            let value = || if is_far >> walker & 1 != 0 { self.values.all[best as usize] } else { best };
+            found[*number] = (has >> walker & 1 != 0).then(value);
         }
     }
 
@@ -253,7 +283,7 @@ impl<K: Key> Trie<K> {
             for len in (1..=STRIDE).rev() {
                 let (bit, whole) = (bit(len, chunk), depth + len - 1);
                 if whole <= u32::from(len_max) && node.prefixes >> bit & 1 != 0 {
-                    best = Some((whole as u8, self.values.all[node.value_at(bit)]));
+                    best = Some((whole as u8, self.value(node, bit)));
                     break;
                 }
             }
@@ -287,18 +317,59 @@ impl<K: Key> Trie<K> {
             at = self.nodes.all[at].first_node as usize + nth;
             depth += STRIDE;
         }
-        let node = self.nodes.all[at];
         let bit = bit(bits, key.chunk(depth));
-        let place = node.value_at(bit);
-        if node.prefixes >> bit & 1 != 0 {
-            return Some(core::mem::replace(&mut self.values.all[place], value));
+        if self.nodes.all[at].prefixes >> bit & 1 != 0 {
+            return Some(core::mem::replace(self.value_mut(at, bit), value));
         }
-        let nth = place - node.first_value as usize;
-        let first = self.values.insert(node.first_value, node.prefixes.count_ones() as usize, nth, value);
-        let node = &mut self.nodes.all[at];
-        (node.first_value, node.prefixes) = (first, node.prefixes | 1 << bit);
+        self.insert_value(at, bit, value);
         self.len += 1;
         None
+    }
+
+    fn value_mut(&mut self, at: usize, bit: u32) -> &mut u32 {
+        let node = &mut self.nodes.all[at];
+        let nth = node.nth_value(bit);
+        if node.is_far() { &mut self.values.all[node.values[0] as usize + nth] } else { &mut node.values[nth] }
+    }
+
+    /// Gives the node `at` a value for a prefix that had none.
+    fn insert_value(&mut self, at: usize, bit: u32, value: u32) {
+        let node = &mut self.nodes.all[at];
+        let (nth, count) = (node.nth_value(bit), node.count());
+        if count < NEAR {
+            node.values.copy_within(nth..count, nth + 1);
+            node.values[nth] = value;
+        } else {
+            if count == NEAR {
+                let first = self.values.take(size_class(NEAR));
+                self.values.all[first as usize..][..NEAR].copy_from_slice(&node.values);
+                (node.values, node.prefixes) = ([first, 0, 0, 0], node.prefixes | FAR);
+            }
+            node.values[0] = self.values.insert(node.values[0], count, nth, value);
+        }
+        node.prefixes |= 1 << bit;
+    }
+
+    /// Takes the value of a prefix of the node `at` away.
+    fn remove_value(&mut self, at: usize, bit: u32) -> u32 {
+        let node = &mut self.nodes.all[at];
+        let (nth, count) = (node.nth_value(bit), node.count());
+        node.prefixes &= !(1 << bit);
+        if !node.is_far() {
+            let value = node.values[nth];
+            node.values.copy_within(nth + 1..count, nth);
+            return value;
+        }
+        let first = node.values[0];
+        let value = self.values.all[first as usize + nth];
+        let first = self.values.remove(first, count, nth);
+        node.values[0] = first;
+        if count - 1 == NEAR {
+            node.values.copy_from_slice(&self.values.all[first as usize..][..NEAR]);
+            node.prefixes &= !FAR;
+            self.values.give_back(first, NEAR);
+        }
+        value
     }
 
     /// Takes a prefix's value away, and the nodes that nothing ends in any more.
@@ -316,17 +387,11 @@ impl<K: Key> Trie<K> {
             path[nth_node] = node.node_at(chunk);
         }
         let at = path[nth_node];
-        let node = self.nodes.all[at];
         let bit = bit(bits, key.chunk(depth_last));
-        if node.prefixes >> bit & 1 == 0 {
+        if self.nodes.all[at].prefixes >> bit & 1 == 0 {
             return None;
         }
-        let place = node.value_at(bit);
-        let value = self.values.all[place];
-        let nth = place - node.first_value as usize;
-        let first = self.values.remove(node.first_value, node.prefixes.count_ones() as usize, nth);
-        let node = &mut self.nodes.all[at];
-        (node.first_value, node.prefixes) = (first, node.prefixes & !(1 << bit));
+        let value = self.remove_value(at, bit);
         self.len -= 1;
         self.prune(key, &path[..=nth_node]);
         Some(value)
