@@ -8,7 +8,8 @@
 //! the generation in which it was entered.
 //!
 //! A flow may be in any place of its set, so that nearly all places are taken before one flow finds none. Which of them it
-//! is say the set's tags, one cache line of hashes; the place is another with everything else.
+//! is say the set's tags, one cache line of hashes; the place is another with everything else. The place that a flow's hash
+//! names is looked at first, and taken if it is free: while the cache is not full, most flows are there.
 
 use firelane_frame::read_ahead;
 use firelane_units::LinkId;
@@ -58,6 +59,18 @@ impl Tags {
     /// Which of them it is.
     #[inline]
     fn find(&self, tag: u32) -> Option<usize> {
+        let first = first_way(tag);
+        if self.0[first] == tag { Some(first) } else { self.search(tag) }
+    }
+
+    /// Which of them a newcomer takes.
+    fn free(&self, tag: u32) -> Option<usize> {
+        let first = first_way(tag);
+        if self.0[first] == 0 { Some(first) } else { self.search(0) }
+    }
+
+    #[inline]
+    fn search(&self, tag: u32) -> Option<usize> {
         let bits = (0..WAYS).fold(0_u32, |bits, nth| bits | u32::from(self.0[nth] == tag) << nth);
         (bits != 0).then(|| bits.trailing_zeros() as usize)
     }
@@ -103,7 +116,7 @@ impl<V: Copy + Default> FlowCache<V> {
         self.begin(generation);
         let (set, tag) = home(link, tuple);
         let tags = &mut self.sets[set];
-        let nth = match tags.find(tag).or_else(|| tags.find(0)) {
+        let nth = match tags.find(tag).or_else(|| tags.free(tag)) {
             Some(nth) => nth,
             None => {
                 self.late = self.late.wrapping_add(1);
@@ -154,6 +167,12 @@ impl<V: Copy + Default> Default for FlowCache<V> {
 const NO_END: (core::net::Ipv4Addr, firelane_units::Port) =
     (core::net::Ipv4Addr::UNSPECIFIED, firelane_units::Port(0));
 const NO_TAGS: Tags = Tags([0; WAYS]);
+
+/// Which way of its set a flow is looked for first.
+#[inline]
+const fn first_way(tag: u32) -> usize {
+    (tag >> 1) as usize % WAYS
+}
 
 /// A flow's set, and its tag there.
 #[inline]

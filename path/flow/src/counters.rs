@@ -30,7 +30,13 @@ pub struct Counters {
 impl Counters {
     #[inline]
     pub(crate) fn pass(&mut self, weight: Weight) {
-        self.passed += 1;
+        self.pass_all(1, weight);
+    }
+
+    /// So many frames pass.
+    #[inline]
+    pub(crate) fn pass_all(&mut self, frames: u64, weight: Weight) {
+        self.passed += frames;
         self.packets += weight.packets;
         self.bytes += weight.bytes;
     }

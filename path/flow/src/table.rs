@@ -129,35 +129,41 @@ impl FlowTable {
     pub fn pass_unlimited(&mut self, flow: FlowId, direction: Direction, weight: Weight) -> bool {
         let is_unlimited = self.is_unlimited(flow, direction);
         if is_unlimited {
-            self.count_passed(flow, direction, weight);
+            self.count_passed(flow, direction, 1, weight);
         }
         is_unlimited
     }
 
-    /// Lets a frame pass its flows at the port it came from and at the port it goes to, if there are such, and counts
-    /// it at both; if a limit stands on its way at one of them, at neither.
+    /// Whether no limit stands on the way of frames with these flows at the port they came from and at the port they go to, if
+    /// there are such. Who lets frames pass counts them ([`count_both`](Self::count_both)).
     #[inline]
-    pub fn pass_both(&mut self, outward: Option<FlowId>, inward: Option<FlowId>, weight: Weight) -> bool {
-        let flows = [(outward, Direction::Out), (inward, Direction::In)];
-        for (flow, direction) in flows {
-            if flow.is_some_and(|flow| !self.is_unlimited(flow, direction)) {
-                return false;
-            }
-        }
-        for (flow, direction) in flows {
+    pub fn are_unlimited(&self, outward: Option<FlowId>, inward: Option<FlowId>) -> bool {
+        outward.is_none_or(|flow| self.is_unlimited(flow, Direction::Out))
+            && inward.is_none_or(|flow| self.is_unlimited(flow, Direction::In))
+    }
+
+    /// Counts frames that have passed both flows.
+    #[inline]
+    pub fn count_both(
+        &mut self,
+        outward: Option<FlowId>,
+        inward: Option<FlowId>,
+        frames: u64,
+        weight: Weight,
+    ) {
+        for (flow, direction) in [(outward, Direction::Out), (inward, Direction::In)] {
             if let Some(flow) = flow {
-                self.count_passed(flow, direction, weight);
+                self.count_passed(flow, direction, frames, weight);
             }
         }
-        true
     }
 
     #[inline]
-    fn count_passed(&mut self, flow: FlowId, direction: Direction, weight: Weight) {
+    fn count_passed(&mut self, flow: FlowId, direction: Direction, frames: u64, weight: Weight) {
         if let Some(node) = self.nodes.get_mut(flow) {
             let counters = &mut node.side_mut(direction).counters;
-            counters.arrived += 1;
-            counters.pass(weight);
+            counters.arrived += frames;
+            counters.pass_all(frames, weight);
         }
     }
 

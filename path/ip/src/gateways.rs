@@ -132,7 +132,8 @@ mod tests {
     fn a_number_lasts_as_long_as_networks_have_it() {
         let mut all = gateways();
         assert_eq!((all.take(None), all.get(GatewayId::NONE)), (GatewayId::NONE, None));
-        let (one, again, two) = (all.take(Some(gateway(1))), all.take(Some(gateway(1))), all.take(Some(gateway(2))));
+        let (one, again, two) =
+            (all.take(Some(gateway(1))), all.take(Some(gateway(1))), all.take(Some(gateway(2))));
         assert!(one == again && one != two);
         let by_link = (gateway(1).0, Some(LinkId(7)));
         assert_eq!(all.take(Some(by_link)).index(), Some(2), "by a link it is another");

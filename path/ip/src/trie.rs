@@ -329,7 +329,11 @@ impl<K: Key> Trie<K> {
     fn value_mut(&mut self, at: usize, bit: u32) -> &mut u32 {
         let node = &mut self.nodes.all[at];
         let nth = node.nth_value(bit);
-        if node.is_far() { &mut self.values.all[node.values[0] as usize + nth] } else { &mut node.values[nth] }
+        if node.is_far() {
+            &mut self.values.all[node.values[0] as usize + nth]
+        } else {
+            &mut node.values[nth]
+        }
     }
 
     /// Gives the node `at` a value for a prefix that had none.

@@ -10,12 +10,13 @@ use core::num::NonZeroU32;
 
 use firelane_classify::Headers;
 use firelane_frame::{FlowTag, Frame, Weight};
-use firelane_units::{Direction, FlowId, LinkId, MacAddr, SwitchPortId};
+use firelane_units::{Direction, FlowId, LinkId, NetstackId, SwitchPortId};
 
 use crate::common::Common;
 use crate::links::Links;
 use crate::message::{PortKind, PortUser};
 use crate::ports::{Dense, FlowPlace, Port, TX_QUEUE_MAX};
+use crate::steer::lane_of;
 
 /// How many ways a lane remembers. A way that is not remembered costs what a frame cost without this file.
 const WAYS: usize = u64::BITS as usize;
@@ -32,21 +33,45 @@ pub(crate) struct Ways {
 /// A way that frames from `ingress` to the station `dst` take.
 struct Way {
     ingress: LinkId,
-    dst: MacAddr,
+    dst: Station,
     version: NonZeroU32,
     over: LinkId,
     from: SwitchPortId,
     at: SwitchPortId,
     to: LinkId,
-    /// The driver's queue at the end; `None` if a netstack is there.
-    queue: Option<usize>,
+    end: WayEnd,
     /// The flows at both ports.
     outward: FlowAt,
     inward: FlowAt,
-    /// What went this way and is not counted yet.
+    /// What went this way and is not counted yet: frames, and what they weigh.
+    frames: u64,
     passed: Weight,
+    /// Of those, what the netstack at the end has got in this lane.
+    arrived: Weight,
     /// Nobody asks for the headers of a frame on its way: no rule, and no netstack at the end.
     is_blind: bool,
+}
+
+/// Who is at the end of a way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum WayEnd {
+    /// A driver's queue.
+    Queue(usize),
+    /// A netstack.
+    Netstack(NetstackId),
+    /// Who else may use a port.
+    Other,
+}
+
+/// A station's address as a word: compared for each frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Station(u64);
+
+impl Station {
+    #[inline]
+    const fn new([a, b, c, d, e, f]: [u8; 6]) -> Self {
+        Self(u32::from_le_bytes([a, b, c, d]) as u64 | (u16::from_le_bytes([e, f]) as u64) << 32)
+    }
 }
 
 /// Which flow a frame belongs to at a port.
@@ -78,14 +103,14 @@ impl Ways {
     }
 
     #[inline]
-    fn slot(ingress: LinkId, dst: MacAddr) -> usize {
-        // Addresses of one switch differ in their last bytes, and all of them are ours or the link's.
-        let mixed = (dst.to_u64() ^ (u64::from(ingress.0) << 20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 32) as usize % WAYS
+    fn slot(ingress: LinkId, dst: Station) -> usize {
+        // All addresses are ours or the link's. The product's highest bits are of all bits.
+        let mixed = (dst.0 ^ (u64::from(ingress.0) << 20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> (u64::BITS - WAYS.ilog2())) as usize
     }
 
     #[cfg(test)]
-    fn find(&mut self, ingress: LinkId, dst: MacAddr) -> Option<&mut Way> {
+    fn find(&mut self, ingress: LinkId, dst: Station) -> Option<&mut Way> {
         self.slots[Self::slot(ingress, dst)].as_mut().filter(|way| way.leads(ingress, dst, self.version))
     }
 
@@ -102,7 +127,7 @@ impl Ways {
 impl Way {
     /// Whether a frame from `ingress` to `dst` takes it.
     #[inline]
-    fn leads(&self, ingress: LinkId, dst: MacAddr, version: NonZeroU32) -> bool {
+    fn leads(&self, ingress: LinkId, dst: Station, version: NonZeroU32) -> bool {
         self.ingress == ingress && self.dst == dst && self.version == version
     }
 
@@ -173,24 +198,34 @@ impl<D> Links<D> {
         if headers.tagged || headers.vlan.is_some() {
             return;
         }
-        let queue = end.queue.filter(|_| matches!(end.user, PortUser::Driver { .. }) && end.kept.is_none());
+        let end = match (end.user, end.queue) {
+            (PortUser::Driver { .. }, Some(queue)) if end.kept.is_none() => WayEnd::Queue(queue),
+            (PortUser::Netstack(netstack), _) => WayEnd::Netstack(netstack),
+            _ => WayEnd::Other,
+        };
+        let dst = Station::new(headers.dst.0);
         let way = Way {
             ingress,
-            dst: headers.dst,
+            dst,
             version: self.ways.version,
             over: port.over,
             from,
             at,
             to,
-            queue,
+            end,
             outward,
             inward,
+            frames: 0,
             passed: Weight::NONE,
-            is_blind: queue.is_some() && !outward.has_rules && !inward.has_rules,
+            arrived: Weight::NONE,
+            is_blind: matches!(end, WayEnd::Queue(_)) && !outward.has_rules && !inward.has_rules,
         };
+        let slot = Ways::slot(ingress, dst);
         // The way that has the place may have something to count.
-        self.settle_ways();
-        self.ways.slots[Ways::slot(ingress, headers.dst)] = Some(way);
+        if self.ways.uncounted >> slot & 1 != 0 {
+            self.settle_ways();
+        }
+        self.ways.slots[slot] = Some(way);
     }
 
     /// Sends a netstack's frame by the way of those before it; gives it back if it has to be looked at.
@@ -200,7 +235,7 @@ impl<D> Links<D> {
         let ingress = frame.meta().ingress;
         // A netstack makes no tagged frames.
         let is_known = |way: &Way| way.is_blind;
-        self.go(common, ingress, MacAddr([a, b, c, d, e, f]), frame, &Headers::EMPTY, is_known)
+        self.go(common, ingress, Station::new([a, b, c, d, e, f]), frame, &Headers::EMPTY, is_known)
     }
 
     /// Sends a frame that a driver brought by the way of those before it; gives it back if it has to be looked at.
@@ -212,7 +247,7 @@ impl<D> Links<D> {
         frame: Frame,
         headers: &Headers,
     ) -> Result<(), Frame> {
-        self.go(common, ingress, headers.dst, frame, headers, |_| !headers.tagged)
+        self.go(common, ingress, Station::new(headers.dst.0), frame, headers, |_| !headers.tagged)
     }
 
     /// Takes a frame to the end of its way, past the flows at both ports.
@@ -221,71 +256,97 @@ impl<D> Links<D> {
         &mut self,
         common: &mut Common<D>,
         ingress: LinkId,
-        dst: MacAddr,
+        dst: Station,
         mut frame: Frame,
         headers: &Headers,
         is_known: impl Fn(&Way) -> bool,
     ) -> Result<(), Frame> {
-        let Self { ways, ports, flows, places, queues, .. } = self;
+        let Self { ways, ports, flows, places, queues, doors, steering_key, arrivals, .. } = self;
         let slot = Ways::slot(ingress, dst);
         let Some(way) = &mut ways.slots[slot] else { return Err(frame) };
         if !way.leads(ingress, dst, ways.version) || !is_known(way) {
             return Err(frame);
         }
         let (mut outward, mut inward) = (way.outward.usual, way.inward.usual);
-        if way.asks_rules() {
+        let asks_rules = way.asks_rules();
+        if asks_rules {
             outward = way.outward.flow(ports, ingress, headers, Direction::Out);
             inward = way.inward.flow(ports, way.to, headers, Direction::In);
             if ![outward, inward].into_iter().flatten().all(|flow| is_kept_here(places, common, flow)) {
                 return Err(frame);
             }
         }
-        let queue = way.queue.and_then(|queue| queues.get_mut(queue));
+        let queue = match way.end {
+            WayEnd::Queue(queue) => queues.get_mut(queue),
+            WayEnd::Netstack(_) | WayEnd::Other => None,
+        };
         // A full queue drops the frame at its end, once the stations before it have counted it.
         if queue.as_ref().is_some_and(|queue| queue.tx.len() >= TX_QUEUE_MAX) {
             return Err(frame);
         }
-        let weight = frame.weight();
-        if !flows.pass_both(outward, inward, weight) {
+        if !flows.are_unlimited(outward, inward) {
             return Err(frame);
         }
+        let weight = frame.weight();
+        // Where no rule decides, the flows are the way's.
+        if asks_rules {
+            flows.count_both(outward, inward, 1, weight);
+        }
+        way.frames += 1;
         way.passed += weight;
         ways.uncounted |= 1 << slot;
-        let (over, to) = (way.over, way.to);
-        if !common.taps.is_empty() {
+        let (over, to, is_watched) = (way.over, way.to, !common.taps.is_empty());
+        if is_watched {
             let inner = queue.as_ref().map(|_| (to, inward));
             show(common, &mut frame, over, (ingress, outward), inner);
         }
         if let Some(flow) = inward.or(outward) {
             frame.meta_mut().flow = flow.into();
         }
-        match queue {
-            Some(queue) => queue.tx.push(frame),
-            None => self.deliver(common, to, frame, headers),
+        match (queue, way.end) {
+            (Some(queue), _) => queue.tx.push(frame),
+            (None, WayEnd::Netstack(netstack))
+                if !is_watched
+                    && doors
+                        .get(netstack.index())
+                        .is_none_or(|doors| lane_of(headers, doors, steering_key) == common.id) =>
+            {
+                way.arrived += weight;
+                arrivals.push(netstack, to, frame, headers);
+            }
+            (None, _) => self.deliver(common, to, frame, headers),
         }
         Ok(())
     }
 
     /// Ports and switches count what went by remembered ways: once per chain, not per frame.
     pub(crate) fn settle_ways(&mut self) {
-        let Self { ways, ports, switches, chain, arrival, .. } = self;
+        let Self { ways, ports, switches, flows, chain, arrival, .. } = self;
         let mut uncounted = core::mem::take(&mut ways.uncounted);
         while uncounted != 0 {
             let slot = uncounted.trailing_zeros() as usize;
             uncounted &= uncounted - 1;
             let Some(way) = &mut ways.slots[slot] else { continue };
             let passed = core::mem::replace(&mut way.passed, Weight::NONE);
+            let arrived = core::mem::replace(&mut way.arrived, Weight::NONE);
+            let frames = core::mem::take(&mut way.frames);
+            if !way.asks_rules() {
+                flows.count_both(way.outward.usual, way.inward.usual, frames, passed);
+            }
             if let Some(link) = switches.get_mut(way.over.index()) {
                 link.switch.pass(way.from, way.at, passed);
             }
             if let Some(port) = ports.get_mut(way.ingress.index()) {
                 port.counters.outward.count(passed, *arrival, *chain);
             }
-            // A netstack's port counts what it gets itself, and so does the lane that it is handed to.
-            if way.queue.is_some()
-                && let Some(port) = ports.get_mut(way.to.index())
-            {
-                port.counters.inward.count(passed, *arrival, *chain);
+            let inward = match way.end {
+                WayEnd::Queue(_) => passed,
+                // What is handed to another lane is counted there, and `deliver` counts what it is given.
+                WayEnd::Netstack(_) => arrived,
+                WayEnd::Other => continue,
+            };
+            if let Some(port) = ports.get_mut(way.to.index()) {
+                port.counters.inward.count(inward, *arrival, *chain);
             }
         }
     }
@@ -297,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_way_is_found_until_something_changes() {
-        let (dst, other) = (MacAddr([2, 8, 0x20, 0, 0, 1]), MacAddr([2, 8, 0x20, 0, 0, 2]));
+        let (dst, other) = (Station::new([2, 8, 0x20, 0, 0, 1]), Station::new([2, 8, 0x20, 0, 0, 2]));
         let mut ways = Ways::new();
         let way = Way {
             ingress: LinkId(3),
@@ -307,10 +368,12 @@ mod tests {
             from: SwitchPortId(0),
             at: SwitchPortId(1),
             to: LinkId(4),
-            queue: None,
+            end: WayEnd::Other,
             outward: FlowAt { usual: None, has_rules: false },
             inward: FlowAt { usual: None, has_rules: false },
+            frames: 0,
             passed: Weight::NONE,
+            arrived: Weight::NONE,
             is_blind: true,
         };
         ways.slots[Ways::slot(LinkId(3), dst)] = Some(way);
