@@ -6,10 +6,11 @@
 //! TCP's sequence numbers. A [`Driver`] is the door to the outside, with [`Capabilities`]; what a device
 //! cannot do itself, [`offload`] does in software.
 //!
-//! Nothing here reads a clock, takes a lock or allocates per frame. Unsafe code is in `pool.rs`, `ring.rs`,
-//! `parcel.rs`, `mpsc.rs`, `byte_ring.rs` and `extents.rs` only. With `--cfg loom` the atomics become loom's and the models run.
+//! Nothing here reads a clock, takes a lock or allocates per frame. Unsafe code is in the files
+//! that tidy lists only (`xtask/src/tidy/unsafety.rs`). With `--cfg loom` the atomics become loom's and the models run.
 
 mod ahead;
+mod alike;
 mod arena;
 mod byte_ring;
 /// The bits of a ring's state word, for who shares the words with another process.
@@ -34,6 +35,7 @@ mod sync;
 pub mod virtio;
 
 pub use ahead::read_ahead;
+pub use alike::alike;
 pub use arena::{ArenaPair, ArenaParts, ArenaUse, BLOCK_BYTES, GENERATION_WORD, RingArena};
 pub use byte_ring::{
     FarView, MARGIN_WORDS, Margin, MarginRef, RingReader, RingSide, RingWords, RingWriter, byte_ring,

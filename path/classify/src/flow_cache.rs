@@ -11,7 +11,7 @@
 //! is say the set's tags, one cache line of hashes; the place is another with everything else. The place that a flow's hash
 //! names is looked at first, and taken if it is free: while the cache is not full, most flows are there.
 
-use firelane_frame::read_ahead;
+use firelane_frame::{alike, read_ahead};
 use firelane_units::LinkId;
 use firelane_wire::IpProtocol;
 
@@ -33,6 +33,8 @@ pub struct FlowCache<V> {
     generation: u32,
     /// Flows that found no free place.
     late: u32,
+    /// Places that are taken: where all are, none is looked for.
+    taken: usize,
 }
 
 /// Of flows that find no free place, each so manieth gets one nevertheless: who has one may have ended.
@@ -69,9 +71,10 @@ impl Tags {
         if self.0[first] == 0 { Some(first) } else { self.search(0) }
     }
 
+    /// The first place with this tag.
     #[inline]
     fn search(&self, tag: u32) -> Option<usize> {
-        let bits = (0..WAYS).fold(0_u32, |bits, nth| bits | u32::from(self.0[nth] == tag) << nth);
+        let bits = alike(&self.0, tag);
         (bits != 0).then(|| bits.trailing_zeros() as usize)
     }
 }
@@ -79,7 +82,7 @@ impl Tags {
 impl<V: Copy + Default> FlowCache<V> {
     /// Without flows.
     pub const fn new() -> Self {
-        Self { sets: Vec::new(), places: Vec::new(), generation: 0, late: 0 }
+        Self { sets: Vec::new(), places: Vec::new(), generation: 0, late: 0, taken: 0 }
     }
 
     /// The value of a flow, if it was entered in this generation.
@@ -116,7 +119,8 @@ impl<V: Copy + Default> FlowCache<V> {
         self.begin(generation);
         let (set, tag) = home(link, tuple);
         let tags = &mut self.sets[set];
-        let nth = match tags.find(tag).or_else(|| tags.free(tag)) {
+        let free = |tags: &Tags| if self.taken == PLACES { None } else { tags.free(tag) };
+        let nth = match tags.find(tag).or_else(|| free(tags)) {
             Some(nth) => nth,
             None => {
                 self.late = self.late.wrapping_add(1);
@@ -126,6 +130,7 @@ impl<V: Copy + Default> FlowCache<V> {
                 (self.late / LATE_TAKEN) as usize % WAYS
             }
         };
+        self.taken += usize::from(tags.0[nth] == 0);
         tags.0[nth] = tag;
         self.places[set * WAYS + nth] = Place { tuple: *tuple, link, value };
     }
@@ -139,7 +144,7 @@ impl<V: Copy + Default> FlowCache<V> {
         }
         if self.generation != generation {
             self.sets.fill(NO_TAGS);
-            self.generation = generation;
+            (self.generation, self.taken) = (generation, 0);
         }
     }
 

@@ -135,6 +135,19 @@ impl Way {
     fn asks_rules(&self) -> bool {
         self.outward.has_rules || self.inward.has_rules
     }
+
+    /// The flows of a frame where no rule decides.
+    #[inline]
+    fn usual(&self) -> (Option<FlowId>, Option<FlowId>) {
+        (self.outward.usual, self.inward.usual)
+    }
+
+    /// The flows of a frame by rules.
+    #[inline]
+    fn ruled(&self, ports: &Dense<Port>, headers: &Headers) -> (Option<FlowId>, Option<FlowId>) {
+        let outward = self.outward.flow(ports, self.ingress, headers, Direction::Out);
+        (outward, self.inward.flow(ports, self.to, headers, Direction::In))
+    }
 }
 
 /// The flow of what passes a port that is in no VLAN and that no guard looks at; `None` if the port is in one, is guarded,
@@ -267,19 +280,12 @@ impl<D> Links<D> {
         if !way.leads(ingress, dst, ways.version) || !is_known(way) {
             return Err(frame);
         }
-        let (mut outward, mut inward) = (way.outward.usual, way.inward.usual);
         let asks_rules = way.asks_rules();
-        if asks_rules {
-            outward = way.outward.flow(ports, ingress, headers, Direction::Out);
-            inward = way.inward.flow(ports, way.to, headers, Direction::In);
-            if ![outward, inward].into_iter().flatten().all(|flow| is_kept_here(places, common, flow)) {
-                return Err(frame);
-            }
+        let (outward, inward) = if asks_rules { way.ruled(ports, headers) } else { way.usual() };
+        if asks_rules && ![outward, inward].into_iter().flatten().all(|it| is_kept_here(places, common, it)) {
+            return Err(frame);
         }
-        let queue = match way.end {
-            WayEnd::Queue(queue) => queues.get_mut(queue),
-            WayEnd::Netstack(_) | WayEnd::Other => None,
-        };
+        let queue = if let WayEnd::Queue(queue) = way.end { queues.get_mut(queue) } else { None };
         // A full queue drops the frame at its end, once the stations before it have counted it.
         if queue.as_ref().is_some_and(|queue| queue.tx.len() >= TX_QUEUE_MAX) {
             return Err(frame);
@@ -303,14 +309,13 @@ impl<D> Links<D> {
         if let Some(flow) = inward.or(outward) {
             frame.meta_mut().flow = flow.into();
         }
+        let is_here = |netstack: NetstackId| {
+            let door = doors.get(netstack.index());
+            door.is_none_or(|door| lane_of(headers, door, steering_key) == common.id)
+        };
         match (queue, way.end) {
             (Some(queue), _) => queue.tx.push(frame),
-            (None, WayEnd::Netstack(netstack))
-                if !is_watched
-                    && doors
-                        .get(netstack.index())
-                        .is_none_or(|doors| lane_of(headers, doors, steering_key) == common.id) =>
-            {
+            (None, WayEnd::Netstack(netstack)) if !is_watched && is_here(netstack) => {
                 way.arrived += weight;
                 arrivals.push(netstack, to, frame, headers);
             }
@@ -331,7 +336,8 @@ impl<D> Links<D> {
             let arrived = core::mem::replace(&mut way.arrived, Weight::NONE);
             let frames = core::mem::take(&mut way.frames);
             if !way.asks_rules() {
-                flows.count_both(way.outward.usual, way.inward.usual, frames, passed);
+                let (outward, inward) = way.usual();
+                flows.count_both(outward, inward, frames, passed);
             }
             if let Some(link) = switches.get_mut(way.over.index()) {
                 link.switch.pass(way.from, way.at, passed);

@@ -19,6 +19,7 @@ const PERMITTED: &[&str] = &[
     "base/frame/src/byte_ring.rs",
     "base/frame/src/byte_ring/grow.rs",
     "base/frame/src/ahead.rs",
+    "base/frame/src/alike.rs",
     "base/frame/src/arena.rs",
     "base/frame/src/extents.rs",
     "path/lane/src/perimeter.rs",
