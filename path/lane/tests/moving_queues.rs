@@ -307,3 +307,51 @@ fn what_waits_for_a_device_goes_with_its_queue() {
     world.check_conservation();
     drop(bob);
 }
+
+/// The lane that takes a queue has a way of its own to a device; frames from before are still on theirs, through another lane.
+#[test]
+fn a_queue_goes_when_its_frames_are_past_in_every_lane() {
+    let mut chaos = Chaos::new(3, 1, None, 1);
+    // Bob has a second queue: one in lane 1, one in lane 2. Alice's is in lane 0.
+    let bob = LinkId(2);
+    chaos.world.all(|| Control::RemovePort(bob));
+    let (far, near): (Vec<_>, Vec<_>) = (0..2).map(|_| wire(Capabilities::plain(MTU))).unzip();
+    let mut near = near.into_iter();
+    for lane in 0..3 {
+        let config = vnic(2, 0, 2, 2, PortUser::Driver { through: LaneId(1) });
+        let queue = if lane == 0 { None } else { near.next().map(Into::into) };
+        chaos.tell(lane, Control::AddPort(config, queue));
+    }
+    chaos.devices[1] = far;
+    let send = |chaos: &mut Chaos| {
+        let first = chaos.sent[1][2];
+        let frames = (first..first + 5).map(|nth| udp_frame(&mut chaos.pools, 1, 2, (nth + 1, 53), 100));
+        let mut chain: Chain = frames.collect();
+        chaos.devices[0][0].tx.push_chain(&mut chain);
+        chaos.sent[1][2] += 5;
+    };
+    let work = |chaos: &mut Chaos, lanes: &[usize]| {
+        for _ in 0..10 {
+            for &lane in lanes {
+                let now = chaos.world.now;
+                while let Some(message) = chaos.ways[lane].pop_front() {
+                    chaos.world.lanes[lane].on_message(now, message);
+                    chaos.world.lanes[lane].settle(now);
+                    chaos.post(lane);
+                }
+                chaos.world.lanes[lane].turn(now, Idle::Sleeps);
+                chaos.post(lane);
+            }
+            chaos.receive();
+        }
+    };
+    send(&mut chaos);
+    work(&mut chaos, &[0]);
+    chaos.tell(0, Control::GiveQueue(LinkId(1), LaneId(2)));
+    send(&mut chaos);
+    work(&mut chaos, &[0, 2]);
+    assert_eq!(chaos.came[1][2], 0, "lane 1 has not worked, and nothing overtakes what waits there");
+    work(&mut chaos, &[0, 1, 2]);
+    assert_eq!((chaos.came[1][2], chaos.world.lanes[2].queues_of(LinkId(1)).0), (10, 1));
+    chaos.world.check_conservation();
+}
