@@ -154,6 +154,14 @@ pub enum Request {
         /// Which arena.
         arena: u64,
     },
+    /// A waiter that has the shared slot of an arena is to be rung for news of a stream there; its doorbell is beside it.
+    /// [`Answer::Done`].
+    Share {
+        /// The stream.
+        place: Place,
+        /// What the program calls the waiter.
+        waiter: u32,
+    },
     /// The slot is not used any more. [`Answer::Done`].
     NoWaiter {
         /// Which arena.
@@ -453,6 +461,9 @@ impl Request {
             Self::NoWaiter { arena, slot } => {
                 out.u64(*arena).u32(*slot);
             }
+            Self::Share { place, waiter } => {
+                out.u64(place.arena).u32(place.block).u32(*waiter);
+            }
             Self::Take { place } => {
                 out.u64(place.arena).u32(place.block);
             }
@@ -488,6 +499,7 @@ impl Request {
             Self::Fault { .. } => 18,
             Self::Closed { .. } => CLOSED,
             Self::Take { .. } => 20,
+            Self::Share { .. } => 21,
         }
     }
 
@@ -543,6 +555,7 @@ impl Request {
                 Self::Closed { socket, place: (place.arena != NOWHERE.arena).then_some(place) }
             }
             20 => Self::Take { place: place(from)? },
+            21 => Self::Share { place: place(from)?, waiter: from.u32("waiter")? },
             other => return Err(Malformed::new("what", format!("no request is {other}"))),
         };
         In(from.0).end((number, request))

@@ -641,6 +641,12 @@ pub(crate) fn waiter_slot(place: u16, bell: c_int, fd: c_int) -> Result<u32, Err
     }
 }
 
+/// A waiter that has an arena's shared slot is to be rung for news of a stream there.
+pub(crate) fn share_slot(arena: u16, block: u32, waiter: u32, bell: c_int) -> Result<(), Errno> {
+    let arena = arenas::number(arena).ok_or(Errno::PROTO)?;
+    done(&ask(&Request::Share { place: Place { arena, block }, waiter }, Some(bell))?.0)
+}
+
 /// Maps the segment with this number: where it is. `fd` has its joint.
 pub(crate) fn segment(number: u64, fd: c_int) -> Result<u16, Errno> {
     if !arenas::has_room_for_segment() {

@@ -5,8 +5,8 @@
 //!
 //! An epoll set has one for its life; `poll` takes one for the length of a sleep and puts it back, with its slots, for the
 //! next. An arena that many processes share may have fewer slots than they have waiters: the last slot is all the others'.
-//! Its news may be anybody's, and are taken by whoever is first, so who shares it looks at all that he waits for; and it
-//! stays marked as asleep, because nobody knows when the last of them is awake. The order that loses no wake-up is that of `drivers/shm` (`Inbox`): mark the block, say that one sleeps, look
+//! Its news may be anybody's, and are taken by whoever is first, so who shares it looks at all that he waits for, and the
+//! daemon, which he tells the streams, rings him whether he sleeps or not. The order that loses no wake-up is that of `drivers/shm` (`Inbox`): mark the block, say that one sleeps, look
 //! once more, sleep.
 
 use core::ffi::c_int;
@@ -24,6 +24,8 @@ use crate::{arenas, confining, fused, session, sys};
 
 /// How many waiters a process has at most.
 const WAITERS_MAX: usize = 1024;
+/// Streams that a waiter remembers to have named for a shared slot.
+const NAMED: usize = 16;
 /// What stands for the shared slot in the `waiters` of a stream.
 const SHARED_BIT: u64 = 1 << SLOT_SHARED;
 /// Arenas in which a waiter can have slots.
@@ -48,6 +50,9 @@ struct Place {
     slots: [AtomicU8; ARENAS],
     /// The arenas whose inbox its owner looks into, a bit each.
     arenas: AtomicU64,
+    /// Streams that it has named for a shared slot, as [`key`] has them, and where the next is put.
+    named: [AtomicU64; NAMED],
+    next_named: AtomicU32,
 }
 
 static PLACES: [Place; WAITERS_MAX] = [const {
@@ -58,6 +63,8 @@ static PLACES: [Place; WAITERS_MAX] = [const {
         set: AtomicI32::new(-1),
         slots: [const { AtomicU8::new(0) }; ARENAS],
         arenas: AtomicU64::new(0),
+        named: [const { AtomicU64::new(0) }; NAMED],
+        next_named: AtomicU32::new(0),
     }
 }; WAITERS_MAX];
 
@@ -71,6 +78,8 @@ fn places() -> &'static [Place] {
 /// A waiter, taken. It goes back when it is dropped.
 pub(crate) struct Waiter {
     place: &'static Place,
+    /// Which place that is.
+    at: usize,
     /// The session that its slots belong to.
     session: u32,
 }
@@ -82,15 +91,15 @@ impl Waiter {
         let takes = |place: &Place, state| {
             place.state.compare_exchange(state, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
-        if let Some(place) = places().iter().find(|place| takes(place, IDLE)) {
+        if let Some((at, place)) = places().iter().enumerate().find(|(_, place)| takes(place, IDLE)) {
             place.arenas.store(0, Ordering::Relaxed);
-            return Ok(Self { place, session });
+            return Ok(Self { place, at, session });
         }
         let new = PLACES.iter().enumerate().find(|(_, place)| takes(place, UNMADE));
         let (at, place) = new.ok_or(Errno::NFILE)?;
         BOUND.fetch_max(at + 1, Ordering::AcqRel);
         place.arenas.store(0, Ordering::Relaxed);
-        let waiter = Self { place, session };
+        let waiter = Self { place, at, session };
         place.bell.store(session::hide(doorbell::make()?)?, Ordering::Relaxed);
         Ok(waiter)
     }
@@ -125,11 +134,29 @@ impl Waiter {
         let arena = socket::arena(word);
         let (bit, _) = self.place.bit_in(arena, fd)?;
         let block = block_of(word).ok_or(Errno::BADF)?;
+        if bit == SHARED_BIT {
+            self.name(word, block)?;
+        }
         block.waiters.fetch_or(bit, Ordering::SeqCst);
         // Who opens a joint later finds the mark. One that another process has opened is not opened here again.
         if let Some((segment, beside)) = end_of(word).and_then(|end| fused::reached(fd, &end)) {
             beside.watch(self.place.bit_in(segment, fd)?.0);
         }
+        Ok(())
+    }
+
+    /// Tells the daemon for which stream it is to be rung, unless it knows.
+    #[cold]
+    fn name(&self, word: Word, block: &Block) -> Result<(), Errno> {
+        let key = key(word, block);
+        let is_named = |named: &AtomicU64| named.load(Ordering::Relaxed) == key;
+        if self.place.named.iter().any(is_named) {
+            return Ok(());
+        }
+        let bell = self.place.bell.load(Ordering::Relaxed);
+        session::share_slot(socket::arena(word), socket::number(word), self.at as u32, bell)?;
+        let next = self.place.next_named.fetch_add(1, Ordering::Relaxed) as usize;
+        self.place.named[next % NAMED].store(key, Ordering::Relaxed);
         Ok(())
     }
 
@@ -249,6 +276,12 @@ impl Place {
     }
 }
 
+/// A stream as it is used now, in a word: the arena's place, the block, and how often that was given out.
+fn key(word: Word, block: &Block) -> u64 {
+    let generation = block.generation.load(Ordering::Acquire) << 24 >> 24;
+    u64::from(socket::arena(word)) << 58 | u64::from(socket::number(word)) << 40 | generation
+}
+
 /// Marks a stream's joint for those of this process' waiters that are marked, by `marks`, at the stream in `arena`. The
 /// marks of which that was done.
 pub(crate) fn mark_in(fd: c_int, arena: u16, marks: u64, segment: u16, beside: Beside<'static>) -> u64 {
@@ -340,6 +373,7 @@ pub(crate) fn forget_parents() {
         }
         place.set.store(-1, Ordering::Relaxed);
         place.slots.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
+        place.named.iter().for_each(|named| named.store(0, Ordering::Relaxed));
         place.state.store(UNMADE, Ordering::Relaxed);
     }
 }

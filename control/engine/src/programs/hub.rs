@@ -8,6 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -196,6 +197,7 @@ impl Hub {
             Request::Take { place } => self.take(number, place),
             Request::Waiter { .. }
             | Request::NoWaiter { .. }
+            | Request::Share { .. }
             | Request::Segment { .. }
             | Request::Bell { .. } => self.answer_waiter(number, request, fds),
             Request::Bind { socket, address } => Ok(self.socket(number, socket)?.bind(address)?.into()),
@@ -257,8 +259,16 @@ impl Hub {
                 let of_own = own.as_ref().map(|it| (&it.waiters, it.mapping()));
                 let of_segment = segment.as_ref().map(|it| (&it.waiters, it.arena().mapping()));
                 let (waiters, memory) = of_own.or(of_segment).ok_or(Errno::INVAL)?;
-                let slot = waiters.add(memory, number, wakes).ok_or(Errno::NOSPC)?;
+                let slot = waiters.add(memory, number, wakes);
                 Ok(Answer::Slot { slot }.into())
+            }
+            Request::Share { place, waiter } => {
+                let arena = session.arena_of(place.arena).ok_or(Errno::INVAL)?;
+                let wakes = fds.take(|it| doorbell::is_one(it)).ok_or(Errno::BADF)?;
+                let block = arena.mapping().block(place.block).ok_or(Errno::INVAL)?;
+                let generation = block.generation.load(Ordering::Acquire);
+                let is_known = arena.waiters.share((place.block, generation), (number, waiter), wakes);
+                if is_known { Ok(Answer::Done.into()) } else { Err(Errno::NOSPC) }
             }
             Request::NoWaiter { arena, slot } => {
                 let arena = session.arena_of(arena).ok_or(Errno::INVAL)?;
