@@ -3,8 +3,8 @@
 //! The lane has two links with a wire each; a netstack with a VNIC on both forwards between them: hop and checksum,
 //! both stations' addresses, the longest match. Frames are made once and go round; every frame is judged at the far
 //! end and made what it was before it is offered again, outside the time that counts: the CPU time of the lane's
-//! turns. The peer is DPDK's testpmd (Debian package `dpdk`), which replays the same frames from memory and swaps
-//! their MAC addresses without any look-up, one busy core.
+//! turns. Two lanes do so side by side, too. The peer is DPDK's testpmd (Debian package `dpdk`), which replays the same
+//! frames from memory and swaps their MAC addresses without any look-up, one busy core.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -30,6 +30,7 @@ use crate::bridge::Moved;
 use crate::peer::Result;
 use crate::replay::Replay;
 use crate::report::{ROUNDS_MIN, Samples, Table, Verdict};
+use crate::side_by_side::{self, Rates, Rounds};
 
 use crate::{alloc, cpu};
 
@@ -59,9 +60,12 @@ const CASES: [Case; 3] = [
 ];
 /// Of testpmd, which looks nothing up.
 const WANTED_RATIO: f64 = 0.4;
+const WANTED_OF_TWO: f64 = 1.85;
+const ALLOWED_APART: f64 = 0.05;
 
 /// Runs the benchmark.
 pub(crate) fn run() -> Result<Verdict> {
+    let both = side_by_side::measure(|_, _| World::new(&CASES[1]))?;
     cpu::bind(1)?;
     let table = Table::begin(
         "forward: 64-byte UDP from ring to ring through one lane's router, CPU time of its turns",
@@ -89,6 +93,7 @@ pub(crate) fn run() -> Result<Verdict> {
         }
     }
     table.row("testpmd, pcap replay -> macswap", &peer, "M/CPU-s");
+    both_ways(&table, &both);
     table.at_least("1 route beside testpmd", first / peer.median(), WANTED_RATIO, "of it");
     table.note("every frame was judged at the sink: addresses, hops, checksum, ports");
     Ok(Verdict {
@@ -97,6 +102,25 @@ pub(crate) fn run() -> Result<Verdict> {
         firelane: format!("{first:.1} Mpps"),
         peer: format!("{:.1} Mpps, testpmd", peer.median()),
     })
+}
+
+/// Two lanes, each on a CPU of its own and with its router, one for each way: what goes one way never meets what goes the other.
+fn both_ways(table: &Table, rates: &Rates) {
+    table.row("10,000 routes, a lane alone", &rates.one, "M/CPU-s");
+    table.row("10,000 routes, a lane for each way", &rates.two, "M/s of both");
+    let scale = rates.two.median() / rates.one.median();
+    table.at_least("two lanes, of one", scale, WANTED_OF_TWO, "times");
+    table.at_most("the one's load beyond the other's", rates.apart.median(), ALLOWED_APART, "of it");
+}
+
+impl Rounds for World {
+    fn go_round(&mut self, span: Duration) -> Result<Moved> {
+        self.go_round(span)
+    }
+
+    fn check(&mut self) -> Result<()> {
+        self.check()
+    }
 }
 
 /// A lane with a router between two wires.

@@ -1,40 +1,23 @@
 //! `lanes-scale`: what a second lane adds, and what many VNICs and flows cost.
 //!
 //! Each lane is that of `switch`: frames that were made once go round inside it, because on two CPUs there is none left for a
-//! generator. One lane alone on each CPU in turn, then both at once. Rates are per second of each lane's own CPU time, so that
-//! what others do on the machine matters little; memory and caches are shared as they are. The peer is the kernel's bridge, one
-//! and then two of them.
+//! generator (`side_by_side.rs`). The peer is the kernel's bridge, one and then two of them.
 
-use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use firelane_lane::Backlogs;
-use firelane_units::LaneId;
-
-use crate::bridge::Bridge;
-use crate::cpu;
+use crate::bridge::{Bridge, Moved};
 use crate::peer::Result;
-use crate::report::{ROUNDS_MIN, Samples, Table, Verdict, number};
+use crate::report::{Table, Verdict, number};
+use crate::side_by_side::{self, LANES, ROUNDS, Rates, Rounds, SPAN};
 use crate::switch::{Shape, World};
 
-const ROUNDS: usize = ROUNDS_MIN;
-const SPAN: Duration = Duration::from_millis(400);
-const WARM_UP: Duration = Duration::from_millis(200);
-const LANES: usize = 2;
 const WANTED_RATIO: f64 = 1.85;
 const WANTED_MPPS: f64 = 6.0;
 /// As in `switch`.
 const FEW: Shape = Shape { vnics: 4, flows_per_vnic: 8, senders: 1, frames: 512 };
 /// 1,000 VNICs with 10,000 flows; thirty-two of them send at a time.
 const MANY: Shape = Shape { vnics: 1000, flows_per_vnic: 10, senders: 32, frames: 4096 };
-
-/// What is measured of one shape: million frames per second.
-#[derive(Debug, Default)]
-struct Rates {
-    one: Samples,
-    two: Samples,
-}
 
 /// Runs the benchmark.
 pub(crate) fn run() -> Result<Verdict> {
@@ -67,50 +50,19 @@ pub(crate) fn run() -> Result<Verdict> {
     })
 }
 
-/// Rates of lanes of a shape, each on a thread and a CPU of its own.
-fn lanes(shape: Shape) -> Result<Rates> {
-    let backlogs = Arc::new(Backlogs::new(LANES));
-    let turns = Barrier::new(LANES);
-    let measured = thread::scope(|scope| {
-        let lanes: Vec<_> = (0..LANES)
-            .map(|nth| {
-                let (backlogs, turns) = (Arc::clone(&backlogs), &turns);
-                scope.spawn(move || lane(shape, nth, backlogs, turns))
-            })
-            .collect();
-        let joined = lanes.into_iter().map(|lane| lane.join().map_err(|_| "a lane's thread panicked")?);
-        joined.collect::<Result<Vec<_>>>()
-    })?;
-    let mut rates = Rates::default();
-    for round in 0..ROUNDS {
-        let sum = |which: usize| measured.iter().map(|rounds| rounds[round][which]).sum::<f64>();
-        rates.one.push(sum(0) / LANES as f64);
-        rates.two.push(sum(1));
+impl Rounds for World {
+    fn go_round(&mut self, span: Duration) -> Result<Moved> {
+        Ok(self.go_round(span))
     }
-    Ok(rates)
+
+    fn check(&mut self) -> Result<()> {
+        self.check()
+    }
 }
 
-/// One lane's rates, alone and beside the other, round by round.
-fn lane(shape: Shape, nth: usize, backlogs: Arc<Backlogs>, turns: &Barrier) -> Result<Vec<[f64; 2]>> {
-    let bound = cpu::bind(nth);
-    let mut world = World::new(shape, LaneId(nth as u16), backlogs);
-    world.go_round(WARM_UP);
-    let mut rounds = Vec::with_capacity(ROUNDS);
-    for _ in 0..ROUNDS {
-        let mut alone = 0.0;
-        for turn in 0..LANES {
-            turns.wait();
-            if turn == nth {
-                alone = 1000.0 / world.go_round(SPAN).nanos_per_frame();
-            }
-        }
-        turns.wait();
-        rounds.push([alone, 1000.0 / world.go_round(SPAN).nanos_per_frame()]);
-    }
-    // Whoever fails does so after the last turn: the others would wait for him.
-    bound?;
-    world.check()?;
-    Ok(rounds)
+/// Rates of lanes of a shape.
+fn lanes(shape: Shape) -> Result<Rates> {
+    side_by_side::measure(|lane, backlogs| World::new(shape, lane, backlogs))
 }
 
 /// The same of bridges, each with a generator on a CPU of its own.

@@ -42,6 +42,7 @@ mod scene;
 mod sendfile;
 mod shim_memory;
 mod shim_rtt;
+mod side_by_side;
 mod sockets;
 mod stream;
 mod switch;
