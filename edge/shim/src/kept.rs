@@ -214,9 +214,7 @@ fn leave(word: Word) -> bool {
     let memory = arenas::get(socket::arena(word)).filter(|_| socket::kind(word) == Kind::Stream);
     let end = memory.and_then(|memory| StreamEnd::new(memory, socket::number(word), thread::holder()));
     let Some(end) = end.filter(StreamEnd::leave) else { return false };
-    if let Some(lane) = end.kick() {
-        session::ring(lane);
-    }
+    session::kick(&end);
     true
 }
 

@@ -14,7 +14,7 @@ use firelane_shm::control::{
     Answer, FILTER_MAX, Family, Interface, Kind, MESSAGE_MAX, OPTION_MAX, Place, Request, SocketId, closed,
 };
 use firelane_shm::layout::{LANES_MAX, VERSION};
-use firelane_shm::{Fault, Spin, carry};
+use firelane_shm::{Fault, Spin, StreamEnd, carry};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socketpair};
@@ -109,8 +109,16 @@ pub(crate) fn number() -> u32 {
     NUMBER.load(Ordering::Relaxed)
 }
 
+/// Tells a stream's lane that there is work, and wakes it if it sleeps.
+#[inline]
+pub(crate) fn kick(end: &StreamEnd<'_>) {
+    if let Some(lane) = end.kick() {
+        ring(lane);
+    }
+}
+
 /// Wakes a lane.
-pub(crate) fn ring(lane: u32) {
+fn ring(lane: u32) {
     let bell = BELLS.get(lane as usize).map_or(-1, |bell| bell.load(Ordering::Relaxed));
     if bell >= 0 {
         // An eventfd takes it unless its count is at its end, when the lane has been rung often enough.

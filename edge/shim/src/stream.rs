@@ -75,9 +75,7 @@ impl Stream {
     /// Tells the lane that there is work, and wakes it if it sleeps.
     #[inline]
     pub(crate) fn kick(&self) {
-        if let Some(lane) = self.end().kick() {
-            session::ring(lane);
-        }
+        session::kick(&self.end());
     }
 
     fn has(&self, bit: u64) -> bool {

@@ -6,8 +6,8 @@
 //! An epoll set has one for its life; `poll` takes one for the length of a sleep and puts it back, with its slots, for the
 //! next. An arena that many processes share may have fewer slots than they have waiters: the last slot is all the others'.
 //! Its news may be anybody's, and are taken by whoever is first, so who shares it looks at all that he waits for, and the
-//! daemon, which he tells the streams, rings him whether he sleeps or not. The order that loses no wake-up is that of `drivers/shm` (`Inbox`): mark the block, say that one sleeps, look
-//! once more, sleep.
+//! daemon, which he tells the streams, rings him whether he sleeps or not. The order that loses no wake-up is that of
+//! `drivers/shm` (`Inbox`): mark the block, say that one sleeps, look once more, sleep.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -91,23 +91,22 @@ impl Waiter {
         let takes = |place: &Place, state| {
             place.state.compare_exchange(state, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
-        if let Some((at, place)) = places().iter().enumerate().find(|(_, place)| takes(place, IDLE)) {
-            place.arenas.store(0, Ordering::Relaxed);
-            return Ok(Self { place, at, session });
-        }
-        let new = PLACES.iter().enumerate().find(|(_, place)| takes(place, UNMADE));
-        let (at, place) = new.ok_or(Errno::NFILE)?;
-        BOUND.fetch_max(at + 1, Ordering::AcqRel);
+        let idle = places().iter().enumerate().find(|(_, place)| takes(place, IDLE));
+        let new = || PLACES.iter().enumerate().find(|(_, place)| takes(place, UNMADE));
+        let (at, place) = idle.or_else(new).ok_or(Errno::NFILE)?;
         place.arenas.store(0, Ordering::Relaxed);
         let waiter = Self { place, at, session };
-        place.bell.store(session::hide(doorbell::make()?)?, Ordering::Relaxed);
+        if idle.is_none() {
+            BOUND.fetch_max(at + 1, Ordering::AcqRel);
+            place.bell.store(session::hide(doorbell::make()?)?, Ordering::Relaxed);
+        }
         Ok(waiter)
     }
 
     /// Whether it has the shared slot of an arena, so that its owner has to look at all that he waits for.
     pub(crate) fn is_sharing(&self) -> bool {
         let arenas = self.place.arenas.load(Ordering::Acquire);
-        (0..ARENAS as u16).any(|arena| arenas >> arena & 1 != 0 && self.place.known_bit(arena) == SHARED_BIT)
+        numbers(arenas).any(|arena| self.place.known_bit(arena) == SHARED_BIT)
     }
 
     /// Its doorbells: the daemon's first, then those of the segments in which it waits.
@@ -259,8 +258,7 @@ impl Place {
 
     fn bells(&'static self) -> impl Iterator<Item = c_int> + use<> {
         let arenas = self.arenas.load(Ordering::Acquire);
-        let of_segments =
-            (0..ARENAS).filter(move |arena| arenas >> arena & 1 != 0).map(|arena| &self.peers[arena]);
+        let of_segments = numbers(arenas).map(|arena| &self.peers[usize::from(arena)]);
         let all = core::iter::once(&self.bell).chain(of_segments);
         all.map(|bell| bell.load(Ordering::Acquire)).filter(|&bell| bell >= 0)
     }
@@ -269,7 +267,7 @@ impl Place {
         doorbell::ring(sys::borrow(self.bell.load(Ordering::Relaxed)));
     }
 
-    /// The same; none without a slot.
+    /// The bit of its slot in an arena; none without a slot.
     fn known_bit(&self, arena: u16) -> u64 {
         let slot = self.slots.get(usize::from(arena)).map_or(0, |slot| slot.load(Ordering::Relaxed));
         slot.checked_sub(1).map_or(0, |slot| 1 << slot)
@@ -335,9 +333,18 @@ fn enter(set: c_int, bell: c_int) -> Result<(), Errno> {
     }
 }
 
+/// The arenas of which a word has the bits.
+fn numbers(mut arenas: u64) -> impl Iterator<Item = u16> {
+    core::iter::from_fn(move || {
+        let arena = (arenas != 0).then(|| arenas.trailing_zeros() as u16)?;
+        arenas &= arenas - 1;
+        Some(arena)
+    })
+}
+
 /// The inboxes of a waiter's slots in some arenas.
 fn inboxes(place: &'static Place, arenas: u64) -> impl Iterator<Item = (u16, &'static Inbox)> {
-    (0..ARENAS as u16).filter(move |arena| arenas >> arena & 1 != 0).filter_map(move |arena| {
+    numbers(arenas).filter_map(move |arena| {
         let slot = u32::from(place.slots[usize::from(arena)].load(Ordering::Relaxed)).checked_sub(1)?;
         Some((arena, arenas::get(arena)?.slot(slot)?))
     })
