@@ -26,10 +26,9 @@ const SCRIPTS_MAX: usize = 5;
 const LINE_MAX: u64 = 256;
 /// What runs a file that is neither a program nor says what runs it, by `execvp`'s rule.
 const SHELL: &str = "/bin/sh";
-/// The set-user-ID and set-group-ID bits, and the bit that makes the latter count.
 /// What a program's sockets take of its address space: an arena of its own, one of its parent, and segments with some peers, 64 each.
 const ADDRESS_SPACE_GIGABYTES: u64 = 512;
-
+/// The set-user-ID and set-group-ID bits, and the bit that makes the latter count.
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2010;
 
