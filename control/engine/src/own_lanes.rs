@@ -79,13 +79,6 @@ impl Engine {
         self.0.fabric.reserve().count()
     }
 
-    /// How many queues the device of a VNIC, or of what a link has below, has.
-    pub fn link_queues(&self, link: LinkId) -> usize {
-        let registry = self.0.registry();
-        let port = registry.port_of(link).ok().flatten();
-        port.and_then(|port| registry.queues.get(&port)).map_or(0, |queues| queues.lanes.len())
-    }
-
     /// A lane in reserve for each CPU: the one that is there, or one that rests.
     fn own_lanes(&self, cpus: &[usize], registry: &Registry) -> Result<Vec<LaneId>, ChangeError> {
         let mut threads = self.lane_threads();

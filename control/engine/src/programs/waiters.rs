@@ -75,22 +75,14 @@ impl Waiters {
     /// The waiter is gone; without a slot, all of the session's are. Whether there was one.
     pub(super) fn remove(&self, session: u32, slot: Option<u32>) -> bool {
         let mut own = self.own.write().unwrap_or_else(PoisonError::into_inner);
-        let mut was = false;
-        own.retain(|(at, it)| {
-            let goes = it.session == session && slot.is_none_or(|slot| slot == *at);
-            was |= goes;
-            !goes
-        });
-        if slot.is_none_or(|slot| slot == SLOT_SHARED) {
-            let mut sharers = self.sharers.write().unwrap_or_else(PoisonError::into_inner);
-            sharers.retain(|_, known| {
-                let before = known.len();
-                known.retain(|it| it.who.0 != session);
-                was |= known.len() != before;
-                !known.is_empty()
-            });
+        let goes = |at: u32, of: u32| of == session && slot.is_none_or(|slot| slot == at);
+        let mut count = own.extract_if(.., |(at, it)| goes(*at, it.session)).count();
+        let mut sharers = self.sharers.write().unwrap_or_else(PoisonError::into_inner);
+        for known in sharers.values_mut() {
+            count += known.extract_if(.., |it| goes(SLOT_SHARED, it.who.0)).count();
         }
-        was
+        sharers.retain(|_, known| !known.is_empty());
+        count > 0
     }
 
     /// Tells those whose bits are in `wanted` that `block` has news.
@@ -109,7 +101,7 @@ impl Waiters {
 
     fn wake(&self, slot: u32) {
         let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
-        for (_, waiter) in own.iter().filter(|(at, _)| *at == slot) {
+        if let Some((_, waiter)) = own.iter().find(|(at, _)| *at == slot) {
             doorbell::ring(waiter.wakes.as_fd());
         }
     }
