@@ -1,10 +1,11 @@
 //! Lanes that move between CPUs while their connections carry text: nothing is lost, and wrong CPUs change nothing.
 
-use std::io::{Read, Write};
-use std::net::Shutdown;
+mod echoed;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use echoed::{exchange, text};
 use firelane::{ChangeError, Engine, Stack, TcpListener, TcpStream, WireConfig, wire};
 
 fn pair(lanes: usize) -> (Stack, Stack) {
@@ -51,21 +52,8 @@ fn connections_go_on_while_their_lanes_move() {
         });
         let streams: Vec<_> = (0..8u32)
             .map(|seed| {
-                let mut stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
-                scope.spawn(move || {
-                    let sent: Vec<u8> =
-                        (0..1_000_000u32).map(|n| (n.wrapping_mul(seed + 3) % 251) as u8).collect();
-                    let mut writing = stream.clone();
-                    let mut received = Vec::new();
-                    thread::scope(|scope| {
-                        scope.spawn(|| {
-                            writing.write_all(&sent).unwrap();
-                            writing.shutdown(Shutdown::Write).unwrap();
-                        });
-                        stream.read_to_end(&mut received).unwrap();
-                    });
-                    assert!(received == sent, "{} of {} bytes", received.len(), sent.len());
-                })
+                let stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
+                scope.spawn(move || exchange(stream, &text(seed)))
             })
             .collect();
         streams.into_iter().for_each(|stream| stream.join().unwrap());

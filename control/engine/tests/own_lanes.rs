@@ -1,10 +1,11 @@
 //! Links with lanes of their own: their queues go from lane to lane while connections carry text, and nothing is lost.
 
-use std::io::{Read, Write};
-use std::net::Shutdown;
+mod echoed;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use echoed::{exchange, text};
 use firelane::{
     ChangeError, Engine, EngineConfig, Queue, Stack, TcpConfig, TcpListener, TcpStream, VnicConfig, VnicUser,
     WireConfig, wire,
@@ -29,26 +30,12 @@ fn usable() -> Vec<usize> {
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
-fn text(seed: u32) -> Vec<u8> {
-    (0..1_000_000u32).map(|n| (n.wrapping_mul(seed + 3) % 251) as u8).collect()
-}
-
 /// Sends text to a service that echoes it, again and again until enough moves were made, and compares every byte.
-fn exchange(client: &Stack, seed: u32, moves: &AtomicUsize) -> usize {
+fn exchange_all(client: &Stack, seed: u32, moves: &AtomicUsize) -> usize {
     let sent = text(seed);
     let mut rounds = 0;
     while rounds == 0 || moves.load(Ordering::Acquire) < MOVES {
-        let mut stream = TcpStream::connect(client, "10.0.0.1:7").unwrap();
-        let mut writing = stream.clone();
-        let mut received = Vec::new();
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                writing.write_all(&sent).unwrap();
-                writing.shutdown(Shutdown::Write).unwrap();
-            });
-            stream.read_to_end(&mut received).unwrap();
-        });
-        assert!(received == sent, "{} of {} bytes", received.len(), sent.len());
+        exchange(TcpStream::connect(client, "10.0.0.1:7").unwrap(), &sent);
         rounds += 1;
     }
     rounds
@@ -88,7 +75,7 @@ fn connections_go_on_while_the_queues_of_their_links_move() {
             .map(|seed| {
                 scope.spawn({
                     let (client, moves) = (&client, &moves);
-                    move || exchange(client, seed, moves)
+                    move || exchange_all(client, seed, moves)
                 })
             })
             .collect();
