@@ -1,5 +1,5 @@
 //! A lane of a benchmark that is turned by hand: no other lane writes to it, and nobody sleeps who would have to be
-//! woken. `switch`, `forward` and `conn-memory` measure such lanes.
+//! woken. `switch`, `forward`, `conn-memory` and `growth` measure such lanes.
 
 use firelane_driver_memory::End;
 use firelane_lane::{LaneMessage, Notice, Outlet, Wake};

@@ -73,9 +73,12 @@ pub(crate) fn measure<R: Rounds>(make: impl Fn(LaneId, Arc<Backlogs>) -> R + Syn
 fn lane(mut world: impl Rounds, nth: usize, turns: &Barrier) -> Result<Vec<[f64; 2]>> {
     // Whoever fails does so after the last turn: the others would wait for him.
     let mut failed = world.go_round(WARM_UP).err();
-    let mut rate = || {
-        let moved = world.go_round(SPAN).map_err(|error| failed.get_or_insert(error));
-        moved.map_or(f64::NAN, |moved| 1000.0 / moved.nanos_per_frame())
+    let mut rate = || match world.go_round(SPAN) {
+        Ok(moved) => 1000.0 / moved.nanos_per_frame(),
+        Err(error) => {
+            failed.get_or_insert(error);
+            f64::NAN
+        }
     };
     let mut rounds = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
