@@ -33,6 +33,8 @@ mod return_stack;
 mod ring;
 mod sync;
 pub mod virtio;
+#[cfg(not(loom))]
+mod zeroed;
 
 pub use ahead::read_ahead;
 pub use alike::alike;

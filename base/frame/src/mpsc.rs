@@ -27,8 +27,13 @@ struct Cell<T> {
 pub struct MpscRing<T> {
     tail: CachePadded<AtomicUsize>,
     head: CachePadded<AtomicUsize>,
-    cells: Box<[Cell<T>]>,
+    cells: Cells<T>,
 }
+
+#[cfg(not(loom))]
+type Cells<T> = crate::zeroed::Zeroed<Cell<T>>;
+#[cfg(loom)]
+type Cells<T> = Box<[Cell<T>]>;
 
 // SAFETY: (R2) a cell is touched by its claimer only, and items only move through.
 unsafe impl<T: Send> Sync for MpscRing<T> {}
@@ -47,13 +52,13 @@ impl<T> MpscRing<T> {
     }
 
     #[cfg(not(loom))]
-    fn cells(capacity: usize) -> Box<[Cell<T>]> {
+    fn cells(capacity: usize) -> Cells<T> {
         // SAFETY: a turn of zero is one, and an item may be any bytes until its cell is filled.
-        unsafe { Box::new_zeroed_slice(capacity).assume_init() }
+        unsafe { Cells::new(capacity) }
     }
 
     #[cfg(loom)]
-    fn cells(capacity: usize) -> Box<[Cell<T>]> {
+    fn cells(capacity: usize) -> Cells<T> {
         let cell = |_| Cell { turn: AtomicUsize::new(0), item: UnsafeCell::new(MaybeUninit::uninit()) };
         (0..capacity).map(cell).collect()
     }
