@@ -28,7 +28,7 @@ use firelane_tcp::{FastOpenNews, Keepalive, ResetBudget, TcpConfig, Tuning};
 use firelane_tunnel::Config as TunnelConfig;
 use firelane_udp::Sharing;
 use firelane_units::{
-    BitRate, Bytes, Direction, FilterRule, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mtu, NetstackId,
+    BitRate, Bytes, Direction, FilterRule, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mss, Mtu, NetstackId,
     Priority, SocketId, VlanId,
 };
 
@@ -473,6 +473,8 @@ pub enum SocketCommand {
     Listen(Box<Listen>),
     /// Ends a listener; sent to every lane of the netstack.
     Unlisten(SocketId),
+    /// What a listener's connections start with from now on; sent to every lane of the netstack.
+    Relisten(SocketId, Box<Relisten>),
     /// A listener or a datagram socket has a filter of its own, with other rules, or without any none; sent to every lane that has the
     /// socket. Rules that keep something keep nothing here.
     Filter(SocketId, Arc<FilterConfig>),
@@ -522,6 +524,15 @@ pub struct Connect {
     /// The lane's side of the stream.
     pub stream: StreamSlot,
     /// What the program chose.
+    pub options: StreamOptions,
+}
+
+/// What the next connections of a listener start with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Relisten {
+    /// Their ring sizes.
+    pub rings: StreamConfig,
+    /// Their options.
     pub options: StreamOptions,
 }
 
@@ -612,6 +623,14 @@ pub struct StreamOptions {
     /// How many connections a listener lets begin with the text of their SYNs, in each lane, before their handshakes are
     /// over (TCP_FASTOPEN); zero leaves it to the netstack.
     pub fast_open_queue: u32,
+    /// How often a SYN is repeated (TCP_SYNCNT).
+    pub syn_retries: Option<u8>,
+    /// How long FIN-WAIT-2 lasts once the socket is closed (TCP_LINGER2).
+    pub fin_wait_2: Option<Duration>,
+    /// The largest segment that is announced, and sent (TCP_MAXSEG).
+    pub mss_limit: Option<Mss>,
+    /// For how many seconds a listener's connections wait for text before it hears of them (TCP_DEFER_ACCEPT).
+    pub defer: u32,
 }
 
 /// A change of one option.
@@ -639,6 +658,10 @@ pub enum StreamOption {
     UnsentLimit(Option<u32>),
     /// SO_MAX_PACING_RATE.
     PacingLimit(Option<BitRate>),
+    /// TCP_SYNCNT.
+    SynRetries(Option<u8>),
+    /// TCP_LINGER2.
+    FinWait2(Option<Duration>),
     /// SO_PRIORITY.
     Band(Band),
 }

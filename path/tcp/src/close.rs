@@ -37,7 +37,7 @@ impl Connection {
         self.options.orphan = true;
         let out = self.shutdown_send(now, rings);
         if self.state == State::FinWait2 {
-            self.timers.quiet = QuietTimer::FinWait2(now + self.config.fin_wait_2_timeout);
+            self.timers.quiet = QuietTimer::FinWait2(now + self.fin_wait_2_timeout());
         }
         out
     }
@@ -105,7 +105,7 @@ impl Connection {
         self.state = next;
         match next {
             State::FinWait2 if self.options.orphan => {
-                self.timers.quiet = QuietTimer::FinWait2(now + self.config.fin_wait_2_timeout);
+                self.timers.quiet = QuietTimer::FinWait2(now + self.fin_wait_2_timeout());
             }
             State::TimeWait => {
                 self.timers.quiet = QuietTimer::Off;

@@ -13,7 +13,7 @@ use crate::delayed_ack::DEFAULT_DELAY;
 use crate::fast_open::FastOpenPolicy;
 use crate::flight::FlightConfig;
 use crate::profile::Profile;
-use crate::rtt::RtoLimits;
+use crate::rtt::{RtoLimits, Rtt};
 
 /// The tunables of TCP.
 #[derive(Clone, Debug)]
@@ -211,6 +211,18 @@ impl TcpConfig {
         scale
     }
 
+    /// How often a SYN is repeated before `connect_timeout` has passed.
+    pub fn syn_repeats(&self) -> u8 {
+        let mut rtt = Rtt::new(self.flight.rto);
+        let (mut waited, mut repeats) = (rtt.rto().duration(), 0_u8);
+        while waited < self.connect_timeout && repeats < u8::MAX {
+            rtt.on_timeout();
+            waited += rtt.rto().duration();
+            repeats += 1;
+        }
+        repeats
+    }
+
     /// The scale for a receive ring of `capacity` bytes at birth: a ring that is tiny beside the largest one
     /// could otherwise never announce anything but zero.
     pub(crate) fn window_scale_for(&self, capacity: usize) -> u8 {
@@ -248,6 +260,15 @@ mod tests {
         assert!(config.connect_timeout >= Duration::from_secs(180), "RFC 9293 MUST-23");
         assert!(config.abort_timeout >= Duration::from_secs(100), "RFC 9293 SHLD-11");
         assert!(config.delayed_ack < Duration::from_millis(500), "RFC 9293 MUST-40");
+    }
+
+    #[test]
+    fn a_syn_is_repeated_until_its_time_is_over() {
+        for (seconds, repeats) in [(1, 0), (2, 1), (3, 1), (4, 2), (63, 5), (64, 6), (123, 6), (180, 7)] {
+            let connect_timeout = Duration::from_secs(seconds);
+            let config = TcpConfig { connect_timeout, ..TcpConfig::default() };
+            assert_eq!(config.syn_repeats(), repeats, "{seconds}");
+        }
     }
 
     #[test]

@@ -128,6 +128,10 @@ struct RareOptions {
     urgent_received: Option<u64>,
     /// `TCP_NOTSENT_LOWAT`.
     unsent_limit: Option<u32>,
+    /// `TCP_SYNCNT`.
+    syn_retries: Option<u8>,
+    /// `TCP_LINGER2`.
+    fin_wait_2: Option<Duration>,
     /// It opened fast, or tried to.
     fast_open: Option<Box<FastOpenState>>,
 }
@@ -160,6 +164,14 @@ impl SocketOptions {
     #[inline]
     pub(crate) fn user_timeout(&self) -> Option<Duration> {
         self.rare.as_ref()?.user_timeout
+    }
+
+    pub(crate) fn syn_retries(&self) -> Option<u8> {
+        self.rare.as_ref()?.syn_retries
+    }
+
+    fn fin_wait_2(&self) -> Option<Duration> {
+        self.rare.as_ref()?.fin_wait_2
     }
 
     /// Whether nothing here has a say in what a segment with new text looks like and when it goes.
@@ -524,6 +536,25 @@ impl Connection {
         if limit != self.unsent_limit() {
             self.options.rare().unsent_limit = limit;
         }
+    }
+
+    /// `TCP_SYNCNT`: how often a SYN is repeated before the connect has failed; `None` follows the configuration.
+    pub fn set_syn_retries(&mut self, most: Option<u8>) {
+        if most != self.options.syn_retries() {
+            self.options.rare().syn_retries = most;
+        }
+    }
+
+    /// `TCP_LINGER2`: how long a closed socket waits in FIN-WAIT-2 for the peer's FIN; `None` follows the configuration.
+    pub fn set_fin_wait_2(&mut self, timeout: Option<Duration>) {
+        if timeout != self.options.fin_wait_2() {
+            self.options.rare().fin_wait_2 = timeout;
+        }
+    }
+
+    /// How long that is.
+    pub(crate) fn fin_wait_2_timeout(&self) -> Duration {
+        self.options.fin_wait_2().unwrap_or(self.config.fin_wait_2_timeout)
     }
 
     /// How much may be written and unsent, if the program wants a limit.

@@ -130,7 +130,7 @@ impl Connection {
     pub(crate) fn take_syn(&mut self, now: Instant, irs: SeqNum, window: u16, options: &TcpOptions) {
         self.receive.space = SeqSpace::new(irs);
         if let Some(mss) = options.mss {
-            self.peer_mss = Mss::clamped(mss);
+            self.peer_mss = Mss::clamped(mss).min(self.receive.mss);
         }
         self.send.mss = self.peer_mss.min(self.receive.mss);
         self.stamps.agree(now, options.timestamps);
@@ -296,7 +296,11 @@ impl Connection {
         self.flight.rtt_mut().on_timeout();
         // `progress_at` is when the first SYN left. RFC 9293 MUST-23: at least 3 minutes by default.
         let is_tired = self.has_begun_early() && usize::from(self.syn_retries) >= RETRIES_MAX;
-        if is_tired || now.saturating_since(self.progress_at) >= self.config.connect_timeout {
+        let is_over = self.options.syn_retries().map_or_else(
+            || now.saturating_since(self.progress_at) >= self.config.connect_timeout,
+            |most| self.syn_retries >= most,
+        );
+        if is_tired || is_over {
             self.forget();
             return Some(Disposition::closed(self.said_by_the_network(CloseReason::TimedOut)));
         }

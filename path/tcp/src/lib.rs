@@ -84,7 +84,7 @@ pub use rest::AtRest;
 pub use segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut};
 pub use send::TransmitLimits;
 pub use state::{Event, State};
-pub use syn::{HalfOpen, Opening, SynAnswer, SynCounters, SynLimits, SynTable};
+pub use syn::{HalfOpen, Opening, SynAnswer, SynCounters, SynLimits, SynTable, deferred_repeats};
 pub use tcp_info::{Surroundings, TCP_INFO_LEN};
 pub use time_wait::{Reopening, TimeWaitAnswer, TimeWaitRecord, TimeWaitTable};
 pub use tuple::Tuple;

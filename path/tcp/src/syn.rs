@@ -66,6 +66,15 @@ pub struct Opening<'a> {
     /// It follows a connection in TIME-WAIT (RFC 6191): its peer is real, and its first number is chosen, so it gets
     /// an entry where others get a cookie.
     pub reopens: bool,
+    /// For how many repeats of the SYN-ACK an ACK without text is no connection yet ([`deferred_repeats`]).
+    pub defer: u8,
+}
+
+/// For how many repeats of a SYN-ACK, which come after 1, 2, 4, 8 and 16 s, connections wait for text whose listener wants
+/// that for so many seconds (`TCP_DEFER_ACCEPT`): as Linux has it, but for no more repeats than there are.
+pub fn deferred_repeats(seconds: u32) -> u8 {
+    // After n of them 2^n - 1 seconds have passed.
+    (u32::BITS - seconds.leading_zeros()).min(RETRIES_MAX as u32) as u8
 }
 
 /// What a half-open connection answers.
@@ -76,6 +85,8 @@ pub enum SynAnswer {
     Unknown,
     /// Nothing is sent.
     Drop(DropReason),
+    /// The ACK is remembered: the listener wants text first.
+    Waits,
     /// The SYN-ACK again, a challenge ACK, or a RST.
     Reply(SegmentOut),
     /// The handshake completes: let it become a connection, and give that this same segment.
@@ -203,6 +214,8 @@ impl SynTable {
             peer: PeerSyn::new(seg),
             room: opening.room,
             sent: SynAckSent::First { at: now, retries: 0 },
+            defer: opening.defer,
+            acked: false,
             config: Arc::clone(opening.config),
         };
         if self.wants_cookie(opening.listener, opening.config) && !opening.reopens {
@@ -291,6 +304,8 @@ impl SynTable {
             },
             room: opening.room,
             sent: SynAckSent::Unknown { now },
+            defer: 0,
+            acked: false,
             config: Arc::clone(opening.config),
         }))
     }
@@ -306,7 +321,8 @@ impl SynTable {
         has_room: impl FnOnce(SocketId) -> bool,
     ) -> SynAnswer {
         let Some(position) = self.find(tuple) else { return SynAnswer::Unknown };
-        let Some(entry) = &self.places[position as usize].entry else { return SynAnswer::Unknown };
+        let place = &mut self.places[position as usize];
+        let Some(entry) = &mut place.entry else { return SynAnswer::Unknown };
         if seg.has(TcpFlags::SYN) && seg.seq == entry.peer.irs && seg.ack.is_none() {
             return SynAnswer::Reply(entry.syn_ack(now));
         }
@@ -331,6 +347,11 @@ impl SynTable {
             None => SynAnswer::Drop(DropReason::Unacceptable),
             Some(ack) if ack != entry.birth.iss + 1 => {
                 SynAnswer::Reply(SegmentOut::control(ack, None, TcpFlags::RST))
+            }
+            Some(_) if entry.puts_off(seg, place.retries) => {
+                // How long the way is was seen now; how long the peer thinks is no measure of it.
+                (entry.acked, entry.sent) = (true, SynAckSent::Unknown { now });
+                SynAnswer::Waits
             }
             Some(_) if !has_room(entry.listener) => SynAnswer::Drop(DropReason::ListenFull),
             Some(_) => self.remove(position).map_or(SynAnswer::Unknown, SynAnswer::Promote),
@@ -372,8 +393,10 @@ impl SynTable {
                 if let SynAckSent::First { retries, .. } = &mut entry.sent {
                     *retries += 1;
                 }
-                send(&place.tuple, entry.syn_ack(now));
-                self.counters.repeated += 1;
+                if entry.repeats(retries as u8) {
+                    send(&place.tuple, entry.syn_ack(now));
+                    self.counters.repeated += 1;
+                }
                 self.unlink(position);
                 self.link(now, position, retries + 1);
             }

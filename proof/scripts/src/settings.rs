@@ -10,7 +10,7 @@ use firelane_sim::{HostConfig, StackConfig};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{FastOpenPolicy, Keepalive, MtuProbing, Profile, SynCookies, TcpConfig, Willing};
-use firelane_units::Mtu;
+use firelane_units::{Mss, Mtu};
 
 use crate::text::span;
 
@@ -86,6 +86,10 @@ impl Settings {
             ["nodelay", word] => self.options.nodelay = on(word)?,
             ["fast_open_queue", n] => self.options.fast_open_queue = number(n)?,
             ["user_timeout", n] => self.options.user_timeout = Some(span(n)?),
+            ["mss_limit", n] => self.options.mss_limit = Some(Mss::clamped(number(n)?)),
+            ["syn_retries", n] => self.options.syn_retries = Some(number(n)?),
+            ["fin_wait_2", n] => self.options.fin_wait_2 = Some(span(n)?),
+            ["defer", n] => self.options.defer = number(n)?,
             ["keepalive", idle, interval, probes] => {
                 self.options.keepalive = Some(keepalive(idle, interval, probes)?);
             }

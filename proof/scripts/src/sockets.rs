@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use firelane_lane::{Connect, LaneMessage, Listen, SocketCommand, StreamOption};
+use firelane_lane::{Connect, LaneMessage, Listen, Relisten, SocketCommand, StreamOption, StreamOptions};
 use firelane_sim::{Sim, StackId};
 use firelane_socket::{
     Accepted, Flags, ListenerEnd, ReadError, SocketError, StreamEnd, UrgentError, UrgentMode, WriteError,
@@ -93,6 +93,10 @@ impl Sockets {
             ("abort", [name]) => {
                 self.command(sim, name, SocketCommand::Abort)?;
                 self.named.remove(*name);
+                done("ok".into())
+            }
+            ("defer", [name, seconds]) => {
+                self.defer(sim, settings, name, number(seconds)?)?;
                 done("ok".into())
             }
             ("set", [name, option, values @ ..]) => {
@@ -205,6 +209,20 @@ impl Sockets {
         }
         self.named.insert(Self::name(call)?, Socket::Listener { end, socket });
         Ok(("ok".into(), Effect::Listens(port)))
+    }
+
+    /// `defer(l, 1)`: the next connections of a listener wait so many seconds for text.
+    fn defer(&mut self, sim: &mut Sim, settings: &Settings, name: &str, seconds: u32) -> Result<(), String> {
+        let Some(&Socket::Listener { socket, .. }) = self.named.get(name) else {
+            return Err(format!("`{name}` is no listener"));
+        };
+        let options = StreamOptions { defer: seconds, ..settings.options };
+        let started = Relisten { rings: settings.rings, options };
+        for n in 0..sim.lanes(self.stack.host) {
+            let command = SocketCommand::Relisten(socket, Box::new(started));
+            sim.command(self.stack.host, LaneId(n as u16), self.stack.netstack, command);
+        }
+        Ok(())
     }
 
     /// `connect(port, from 5000, to 224.0.0.1, with 100)`: from a port that the program chooses, to somebody else, and with
@@ -354,6 +372,9 @@ fn stream_option(option: &str, values: &[&str]) -> Result<StreamOption, String> 
             let algorithm = Algorithm::from_word(word);
             StreamOption::Congestion(algorithm.ok_or(format!("`{word}` is no congestion control"))?)
         }
+        ("syn_retries", [n]) => StreamOption::SynRetries(Some(number(n)?)),
+        ("fin_wait_2", ["off"]) => StreamOption::FinWait2(None),
+        ("fin_wait_2", [seconds]) => StreamOption::FinWait2(Some(span(seconds)?)),
         ("unsent_limit", ["off"]) => StreamOption::UnsentLimit(None),
         ("unsent_limit", [n]) => StreamOption::UnsentLimit(Some(number(n)?)),
         ("pacing_limit", ["off"]) => StreamOption::PacingLimit(None),

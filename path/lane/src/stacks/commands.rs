@@ -11,7 +11,7 @@ use super::inbound::Inside;
 use super::open::port;
 use super::shard::Listening;
 use crate::fusion::Fusion;
-use crate::message::{Join, Listen, SocketCommand, StreamOption};
+use crate::message::{Join, Listen, Relisten, SocketCommand, StreamOption};
 
 /// The largest differentiated services code point: the field has six bits (RFC 2474 §3).
 const DSCP_MAX: u8 = 63;
@@ -22,6 +22,7 @@ impl<D> Inside<'_, D> {
             SocketCommand::Connect(connect) => self.open_active(*connect),
             SocketCommand::Listen(listen) => self.listen(*listen),
             SocketCommand::Unlisten(socket) => self.unlisten(socket),
+            SocketCommand::Relisten(socket, started) => self.relisten(socket, *started),
             SocketCommand::Filter(socket, config) => self.set_socket_filter(socket, &config),
             SocketCommand::Shutdown(conn) => self.command(conn, |inside, id| {
                 let now = inside.common.now;
@@ -55,6 +56,8 @@ impl<D> Inside<'_, D> {
                     StreamOption::UserTimeout(timeout) => conn.tcp().set_user_timeout(timeout),
                     StreamOption::Congestion(algorithm) => conn.tcp().set_algorithm(now, algorithm),
                     StreamOption::PacingLimit(limit) => conn.tcp().set_pacing_limit(limit),
+                    StreamOption::SynRetries(most) => conn.tcp().set_syn_retries(most),
+                    StreamOption::FinWait2(timeout) => conn.tcp().set_fin_wait_2(timeout),
                     StreamOption::UnsentLimit(limit) => {
                         conn.limit_unsent(limit);
                         inside.relieve(id);
@@ -131,6 +134,12 @@ impl<D> Inside<'_, D> {
         if self.shard.listening.insert(socket.index(), listening).is_err() {
             self.shard.listeners.remove(address, port(local), socket);
             self.refuse("listen", "the socket listens already");
+        }
+    }
+
+    fn relisten(&mut self, socket: SocketId, started: Relisten) {
+        if let Some(listening) = self.shard.listening.get_mut(socket.index()) {
+            (listening.rings, listening.options) = (started.rings, started.options);
         }
     }
 

@@ -307,6 +307,7 @@ impl<D> Inside<'_, D> {
         match self.shard.on_half_open(now, &names, seg) {
             SynAnswer::Unknown => {}
             SynAnswer::Drop(reason) => return Err(reason),
+            SynAnswer::Waits => return Ok(()),
             SynAnswer::Reply(reply) => return self.answer(local, remote, &reply),
             SynAnswer::Promote(half_open) => return self.promote(&half_open, seg, local, remote),
         }

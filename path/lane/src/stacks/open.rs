@@ -10,8 +10,10 @@ use firelane_classify::{SteeringKey, Tuple};
 use firelane_ip::Egress;
 use firelane_socket::{Flags, Names, Ready, SocketError};
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{Birth, Connection, FastOpenAnswer, HalfOpen, Opening, Reopening, SegmentIn, TcpConfig};
-use firelane_units::{ConnId, DropReason, Instant, LaneId, Mtu, NetstackId, Port, SeqNum};
+use firelane_tcp::{
+    Birth, Connection, FastOpenAnswer, HalfOpen, Opening, Reopening, SegmentIn, TcpConfig, deferred_repeats,
+};
+use firelane_units::{ConnId, DropReason, Instant, LaneId, Mss, Mtu, NetstackId, Port, SeqNum};
 
 use super::Stacks;
 use super::conn::Conn;
@@ -75,7 +77,7 @@ impl<D> Inside<'_, D> {
             }
         };
         let names = Names { local: SocketAddr::new(tuple.local(), tuple.local_port().0), remote };
-        let birth = self.birth(&egress, &names, least_iss);
+        let birth = self.birth(&egress, &names, least_iss, options.mss_limit);
         let offer = self.offer_fast_open(&names, &options);
         let (config, now) = (&self.shard.config.tcp, self.common.now);
         let mut tcp = Box::new(match offer {
@@ -105,11 +107,11 @@ impl<D> Inside<'_, D> {
         if !listening.slot.has_room() {
             return Err(DropReason::ListenFull);
         }
-        let room = listening.rings.recv_capacity as u32;
+        let (room, options) = (listening.rings.recv_capacity as u32, listening.options);
         let egress = self.shard.ip.core.egress(now, Some(local.ip()), remote.ip());
         let mut egress = egress.map_err(|_| DropReason::NoRoute)?;
         let names = Names { local, remote };
-        let birth = self.birth(&egress, &names, least_iss);
+        let birth = self.birth(&egress, &names, least_iss, options.mss_limit);
         let granted = match self.judge_fast_open(socket, &names, seg) {
             FastOpenAnswer::Ordinary => None,
             FastOpenAnswer::Grant(cookie) => Some(cookie),
@@ -124,6 +126,7 @@ impl<D> Inside<'_, D> {
             birth,
             room,
             reopens: least_iss.is_some(),
+            defer: deferred_repeats(options.defer),
         };
         let mut answer = self.shard.half_open.on_syn(now, &opening, seg)?;
         if let Some(cookie) = granted {
@@ -146,15 +149,17 @@ impl<D> Inside<'_, D> {
             return Err(DropReason::NoConnection);
         }
         let (room, has_room) = (listening.rings.recv_capacity as u32, listening.slot.has_room());
+        let mss_limit = listening.options.mss_limit;
         let egress = self.shard.ip.core.egress(self.common.now, Some(local.ip()), remote.ip());
         let egress = egress.map_err(|_| DropReason::NoRoute)?;
         let opening = Opening {
             tuple: firelane_tcp::Tuple::new(local, remote),
             listener: socket,
             config: &self.shard.config.tcp,
-            birth: self.birth(&egress, &Names { local, remote }, None),
+            birth: self.birth(&egress, &Names { local, remote }, None, mss_limit),
             room,
             reopens: false,
+            defer: 0,
         };
         let half_open = self.shard.half_open.on_cookie(self.common.now, &opening, seg);
         let half_open = half_open.ok_or(DropReason::NoConnection)??;
@@ -206,14 +211,21 @@ impl<D> Inside<'_, D> {
         id
     }
 
-    fn birth(&self, egress: &Egress, names: &Names, least_iss: Option<SeqNum>) -> Birth {
+    fn birth(
+        &self,
+        egress: &Egress,
+        names: &Names,
+        least_iss: Option<SeqNum>,
+        mss_limit: Option<Mss>,
+    ) -> Birth {
         let Names { local, remote } = *names;
         let iss = self.shard.secret.initial_sequence(self.common.now, local, remote);
         // RFC 6191 §2: beyond everything that the incarnation before has sent.
         let iss = least_iss.filter(|&least| iss.before(least)).unwrap_or(iss);
         let clock = self.shard.secret.timestamp_clock(local, remote);
         let peer_default = self.shard.config.tcp.default_mss[usize::from(remote.is_ipv6())];
-        Birth { iss, clock, mss: mss_of(egress), peer_default }
+        let mss = mss_limit.map_or(mss_of(egress), |limit| limit.min(mss_of(egress)));
+        Birth { iss, clock, mss, peer_default }
     }
 
     /// The tuple of an active connection: with the program's local port, or with one that is free and whose
@@ -277,6 +289,8 @@ pub(super) fn set_options(tcp: &mut Connection, options: &StreamOptions, config:
     tcp.set_keepalive(now, options.keepalive.or(usual));
     tcp.set_user_timeout(options.user_timeout);
     tcp.set_pacing_limit(options.pacing_limit);
+    tcp.set_syn_retries(options.syn_retries);
+    tcp.set_fin_wait_2(options.fin_wait_2);
 }
 
 /// What a socket asks for counts, then what its route says, then the netstack's own.

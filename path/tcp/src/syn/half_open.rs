@@ -59,6 +59,10 @@ pub struct HalfOpen {
     /// The ring that the connection will have.
     pub(super) room: u32,
     pub(super) sent: SynAckSent,
+    /// For how many repeats of the SYN-ACK it waits for text (`TCP_DEFER_ACCEPT`).
+    pub(super) defer: u8,
+    /// The peer has acknowledged the SYN-ACK, and it waits.
+    pub(super) acked: bool,
     pub(super) config: Arc<TcpConfig>,
 }
 
@@ -82,6 +86,17 @@ impl HalfOpen {
             ecn: Ecn::NotCapable,
         };
         Connection::from_half_open(&self.config, &self.birth, &syn, self.room as usize, self.sent)
+    }
+
+    /// Whether this ACK, after so many repeats of the SYN-ACK, completes nothing, because its listener wants text first.
+    pub(super) fn puts_off(&self, seg: &SegmentIn<'_>, retries: u8) -> bool {
+        retries < self.defer && seg.payload.is_empty() && !seg.has(TcpFlags::FIN)
+    }
+
+    /// Whether the SYN-ACK goes once more after `retries` repeats: one that the peer has acknowledged only to hear from him
+    /// when the listener's time is over.
+    pub(super) fn repeats(&self, retries: u8) -> bool {
+        !self.acked || retries + 1 >= self.defer
     }
 
     /// The SYN-ACK: it repeats what the SYN offered and both agree on.

@@ -51,7 +51,7 @@ fn config(syn_cookies: SynCookies) -> Arc<TcpConfig> {
 
 fn opening(config: &Arc<TcpConfig>, port: u16) -> Opening<'_> {
     let room = 65_536;
-    Opening { tuple: tuple(port), listener: LISTENER, config, birth: birth(), room, reopens: false }
+    Opening { tuple: tuple(port), listener: LISTENER, config, birth: birth(), room, reopens: false, defer: 0 }
 }
 
 fn open(table: &mut SynTable, now: Instant, port: u16) -> Result<SegmentOut, DropReason> {
@@ -82,6 +82,7 @@ fn answers() {
         let said = match table.on_segment(at(0), &tuple(1), &seg, |listener| listener == LISTENER) {
             SynAnswer::Unknown => "unknown",
             SynAnswer::Drop(_) => "drop",
+            SynAnswer::Waits => "waits",
             SynAnswer::Reply(out) if out.flags.contains(TcpFlags::RST) => "RST",
             SynAnswer::Reply(out) if out.flags.contains(TcpFlags::SYN) => "SYN-ACK",
             SynAnswer::Reply(_) => "ACK",
@@ -266,4 +267,53 @@ fn an_empty_table_gives_its_memory_back() {
     assert_eq!((table.len(), table.places.capacity(), table.poll_at()), (0, 0, None));
     open(&mut table, at(0), 1).expect("room");
     assert!(size_of::<Place>() <= 160, "{}", size_of::<Place>());
+}
+
+#[test]
+fn a_listener_that_wants_text_first_gets_no_connection_for_a_bare_ack() {
+    let config = config(SynCookies::Off);
+    let ack = |payload: &'static [u8], flags| SegmentIn {
+        payload,
+        ..seg(IRS + 1, Some(ISS + 1), flags, TcpOptions::EMPTY)
+    };
+    // After how many seconds an ACK without text is enough, for each value of the option.
+    for (seconds, repeats, from) in [(1, 1, 1), (2, 2, 3), (3, 2, 3), (4, 3, 7), (30, 5, 31), (9999, 5, 31)] {
+        assert_eq!(deferred_repeats(seconds), repeats, "{seconds}");
+        let mut table = table(8, 8);
+        let deferring = Opening { defer: repeats, ..opening(&config, 1) };
+        table.on_syn(at(0), &deferring, &syn()).unwrap();
+        let mut sent = Vec::new();
+        for second in 0..from {
+            table.on_timer(at(second), |_, _| sent.push(second));
+            let answer = table.on_segment(at(second), &tuple(1), &ack(b"", TcpFlags::EMPTY), |_| true);
+            assert!(matches!(answer, SynAnswer::Waits), "{seconds} {second}: {answer:?}");
+        }
+        assert_eq!(sent, [], "the peer has answered: {seconds}");
+        table.on_timer(at(from), |_, _| sent.push(from));
+        assert_eq!(sent, [from], "he is asked once more");
+        let answer = table.on_segment(at(from), &tuple(1), &ack(b"", TcpFlags::EMPTY), |_| true);
+        let SynAnswer::Promote(half_open) = answer else { panic!("{seconds}: {answer:?}") };
+        assert!(half_open.connection().pending.syn_unmeasured, "the wait is no round trip");
+    }
+    assert_eq!(deferred_repeats(0), 0);
+    for (payload, flags) in [(&b"GET"[..], TcpFlags::EMPTY), (b"", TcpFlags::FIN)] {
+        let mut table = table(8, 8);
+        table.on_syn(at(0), &Opening { defer: 5, ..opening(&config, 1) }, &syn()).unwrap();
+        let waits = table.on_segment(at(0), &tuple(1), &ack(b"", TcpFlags::EMPTY), |_| true);
+        assert!(matches!(waits, SynAnswer::Waits));
+        let answer = table.on_segment(at(1), &tuple(1), &ack(payload, flags), |_| true);
+        assert!(matches!(answer, SynAnswer::Promote(_)), "{payload:?}: {answer:?}");
+    }
+}
+
+#[test]
+fn one_who_answers_and_then_says_nothing_is_forgotten_like_all_others() {
+    let config = config(SynCookies::Off);
+    let mut table = table(8, 8);
+    table.on_syn(at(0), &Opening { defer: 5, ..opening(&config, 1) }, &syn()).unwrap();
+    let ack = seg(IRS + 1, Some(ISS + 1), TcpFlags::EMPTY, TcpOptions::EMPTY);
+    assert!(matches!(table.on_segment(at(0), &tuple(1), &ack, |_| true), SynAnswer::Waits));
+    (0..70).for_each(|second| table.on_timer(at(second), |_, _| ()));
+    assert!(table.is_empty());
+    assert_eq!(table.counters().failed, 1);
 }
