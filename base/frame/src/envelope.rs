@@ -5,10 +5,10 @@
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use firelane_units::LinkId;
+use firelane_units::{Instant, LinkId};
 
 /// The bytes of a ring that a datagram takes beside its payload.
-pub const RECORD_BYTES: usize = 48;
+pub const RECORD_BYTES: usize = 56;
 
 /// The most datagrams that one record stands for: Linux' `UDP_MAX_SEGMENTS`.
 pub const SEGMENTS_MAX: usize = 128;
@@ -30,6 +30,8 @@ pub struct Envelope {
     pub dont_fragment: Option<bool>,
     /// Not zero: the payload is several datagrams of so many bytes each, of which the last may be shorter.
     pub segment: u16,
+    /// When its lane took it from the link, by the lane's clock.
+    pub arrived: Option<Instant>,
 }
 
 /// Bits of the octet that says what is there.
@@ -47,7 +49,16 @@ mod has {
 impl Envelope {
     /// Nothing but the other side's address.
     pub const fn to(peer: SocketAddr) -> Self {
-        Self { peer, local: None, link: None, tos: None, hops: None, dont_fragment: None, segment: 0 }
+        Self {
+            peer,
+            local: None,
+            link: None,
+            tos: None,
+            hops: None,
+            dont_fragment: None,
+            segment: 0,
+            arrived: None,
+        }
     }
 
     /// The most bytes of payload that a packet to or from the peer can carry. IPv6 does not count its own header.
@@ -68,14 +79,15 @@ impl Envelope {
         }
     }
 
-    /// Whether a datagram behind this one may stand in the same record.
+    /// Whether a datagram behind this one may stand in the same record, which arrived when its first did.
     pub fn joins(&self, next: &Self) -> bool {
-        Self { segment: 0, ..*self } == Self { segment: 0, ..*next }
+        let same = |it: &Self| Self { segment: 0, arrived: None, ..*it };
+        same(self) == same(next)
     }
 
     /// The record's begin: length (4 bytes), the peer's port (2), what is there (1), a byte unused, the peer's address (16,
-    /// IPv4 in the first four), this side's (16), link (4), traffic class, hops, bytes per datagram (2). Native order:
-    /// both sides are on one machine.
+    /// IPv4 in the first four), this side's (16), link (4), traffic class, hops, bytes per datagram (2), one nanosecond more than
+    /// when it arrived (8). Native order: both sides are on one machine.
     pub fn encode(&self, len: usize) -> [u8; RECORD_BYTES] {
         let mut record = [0; RECORD_BYTES];
         let mut there = 0;
@@ -98,7 +110,9 @@ impl Envelope {
             record[45] = hops;
         }
         there |= self.dont_fragment.map_or(0, |on| if on { has::WHOLE } else { has::CUT });
-        record[46..].copy_from_slice(&self.segment.to_ne_bytes());
+        record[46..48].copy_from_slice(&self.segment.to_ne_bytes());
+        let arrived = self.arrived.map_or(0, |at| at.nanos().saturating_add(1));
+        record[48..].copy_from_slice(&arrived.to_ne_bytes());
         record[6] = there;
         record
     }
@@ -111,6 +125,7 @@ impl Envelope {
             u32::from_ne_bytes([a, b, c, d])
         };
         let half = |at: usize| u16::from_ne_bytes([record[at], record[at + 1]]);
+        let arrived = record.last_chunk().map_or(0, |nanos| u64::from_ne_bytes(*nanos));
         let envelope = Self {
             peer: SocketAddr::new(read_ip(&record[8..24], there(has::PEER_V6)), half(4)),
             local: there(has::LOCAL).then(|| read_ip(&record[24..40], there(has::LOCAL_V6))),
@@ -119,6 +134,7 @@ impl Envelope {
             hops: there(has::HOPS).then_some(record[45]),
             dont_fragment: (there(has::WHOLE) || there(has::CUT)).then_some(there(has::WHOLE)),
             segment: half(46),
+            arrived: arrived.checked_sub(1).map(Instant::from_nanos),
         };
         (envelope, word(0) as usize)
     }
@@ -161,15 +177,16 @@ mod tests {
         fn what_is_written_is_read(
             peer in (ip(), any::<u16>()), local in prop::option::of(ip()), link in prop::option::of(any::<u32>()),
             tos: Option<u8>, hops: Option<u8>, dont_fragment: Option<bool>, segment: u16, len in 0usize..1 << 17,
+            arrived in prop::option::of(0..u64::MAX),
         ) {
-            let link = link.map(LinkId);
+            let (link, arrived) = (link.map(LinkId), arrived.map(Instant::from_nanos));
             let peer = SocketAddr::from(peer);
-            let envelope = Envelope { peer, local, link, tos, hops, dont_fragment, segment };
+            let envelope = Envelope { peer, local, link, tos, hops, dont_fragment, segment, arrived };
             prop_assert_eq!(Envelope::decode(&envelope.encode(len)), (envelope, len));
         }
 
         #[test]
-        fn any_bytes_are_an_envelope(bytes in any::<[u8; 32]>(), more in any::<[u8; 16]>()) {
+        fn any_bytes_are_an_envelope(bytes in any::<[u8; 32]>(), more in any::<[u8; 24]>()) {
             let mut record = [0; RECORD_BYTES];
             record[..32].copy_from_slice(&bytes);
             record[32..].copy_from_slice(&more);
@@ -191,5 +208,6 @@ mod tests {
         }
         assert!(of(3).joins(&of(0)));
         assert!(!of(3).joins(&Envelope { hops: Some(1), ..of(3) }));
+        assert!(of(3).joins(&Envelope { arrived: Some(Instant::ZERO), ..of(3) }), "whenever it came");
     }
 }

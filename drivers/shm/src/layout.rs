@@ -11,7 +11,7 @@ use crate::wait::Sleep;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -45,6 +45,8 @@ pub struct Header {
     pub storage_bytes: AtomicU64,
     /// The whole.
     pub len: AtomicU64,
+    /// `CLOCK_MONOTONIC` in nanoseconds when the lanes' clock was at zero. Datagrams say by the lanes' when they arrived.
+    pub clock_start: AtomicU64,
 }
 
 /// A set of blocks that have news for somebody, and whether he sleeps. A lane's is filled by programs, a waiter's by the
@@ -252,6 +254,10 @@ pub mod file {
     pub const GRO: u64 = 1 << 14;
     /// UDP_CORK.
     pub const CORK: u64 = 1 << 15;
+    /// SO_TIMESTAMP.
+    pub const STAMP: u64 = 1 << 16;
+    /// SO_TIMESTAMPNS.
+    pub const STAMP_NANOS: u64 = 1 << 17;
     /// Bytes of a datagram that a larger payload is cut into (UDP_SEGMENT).
     pub const SEGMENT: u64 = 0xffff << SEGMENT_SHIFT;
     /// Where they are.
@@ -346,7 +352,7 @@ const _: () = {
             && offset_of!(Block, taken_as) == 248
     );
     assert!(offset_of!(Block, capacity) == 216 && offset_of!(Block, generation) == 8 * GENERATION_WORD);
-    assert!(size_of::<Header>() == 48 && offset_of!(Header, len) == 40);
+    assert!(size_of::<Header>() == 56 && offset_of!(Header, clock_start) == 48);
     assert!(size_of::<Inbox>() == 9 * PAGE as usize && offset_of!(Inbox, news) == 64);
     assert!(Layout::new(1).is_valid() && Layout::new(LANES_MAX).is_valid());
 };

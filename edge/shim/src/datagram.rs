@@ -209,6 +209,7 @@ fn envelope(stream: &Stream, peer: SocketAddr, extra: Extra) -> Envelope {
         hops: extra.hops,
         dont_fragment: extra.dont_fragment,
         segment: extra.segment.unwrap_or(usual),
+        arrived: None,
     }
 }
 
@@ -227,7 +228,9 @@ pub(crate) fn receive(socket: &Held, sink: &mut Sink<'_>, flags: c_int) -> Resul
                 let from = Some(shown(&record.envelope, socket.is_v6()));
                 let flags = if is_cut { libc::MSG_TRUNC } else { 0 };
                 let bits = stream.end().block().file.load(Ordering::Relaxed);
-                return Ok(Received { bytes, from, flags, beside: Some((record.envelope, bits)) });
+                let mut envelope = record.envelope;
+                envelope.arrived = envelope.arrived.map(|at| stream.on_our_clock(at));
+                return Ok(Received { bytes, from, flags, beside: Some((envelope, bits)) });
             }
             Ok(None) => return Ok(Received { bytes: 0, from: None, flags: 0, beside: None }),
             Err(error) => wait.after(stream.stop_reading(error))?,

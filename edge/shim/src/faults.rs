@@ -80,6 +80,7 @@ fn envelope(fault: &Fault) -> Envelope {
         hops: Some(fault.hops),
         dont_fragment: None,
         segment: 0,
+        arrived: None,
     }
 }
 

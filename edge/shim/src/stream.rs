@@ -11,6 +11,7 @@ use std::io::{IoSlice, IoSliceMut};
 
 use firelane_shm::layout::{TAKEN, request, status};
 use firelane_shm::{Busy, ReadError, Readiness, SLICE, Spin, StreamEnd, UrgentError, Woken, WriteError};
+use firelane_units::Instant;
 use rustix::io::Errno;
 
 use crate::buffers::{Sink, Source};
@@ -46,6 +47,13 @@ impl Stream {
     pub(crate) fn new(fd: c_int, arena: u16, block: u32) -> Option<Self> {
         let end = StreamEnd::new(arenas::get(arena)?, block, thread::holder())?;
         Some(Self { fd, arena, end: Cell::new(fused::followed(fd, arena, end)) })
+    }
+
+    /// A time of its lane by `CLOCK_MONOTONIC`.
+    pub(crate) fn on_our_clock(&self, at: Instant) -> Instant {
+        let start = arenas::get(self.arena)
+            .map_or(0, |it| it.header().clock_start.load(core::sync::atomic::Ordering::Relaxed));
+        Instant::from_nanos(at.nanos().saturating_add(start))
     }
 
     /// Its words.

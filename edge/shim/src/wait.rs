@@ -16,9 +16,19 @@ use crate::sys::{self, Limit};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Deadline(Duration);
 
-fn now() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
+fn clock(id: ClockId) -> Duration {
+    let now = clock_gettime(id);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
+}
+
+fn now() -> Duration {
+    clock(ClockId::Monotonic)
+}
+
+/// What the clock of the day has said at a point of the monotonic clock.
+pub(crate) fn day_of(at: Duration) -> Duration {
+    let age = now().saturating_sub(at);
+    clock(ClockId::Realtime).saturating_sub(age)
 }
 
 impl Deadline {

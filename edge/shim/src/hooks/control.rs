@@ -3,15 +3,16 @@
 
 use core::ffi::{c_int, c_void};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
 
 use firelane_frame::Envelope;
 use firelane_shm::layout::file;
 use libc::{cmsghdr, msghdr};
 use rustix::io::Errno;
 
-use crate::buffers;
 use crate::datagram::{self, Extra};
 use crate::faults::Told;
+use crate::{buffers, wait};
 
 const SOL_UDP: c_int = 17;
 const UDP_SEGMENT: c_int = 103;
@@ -153,10 +154,26 @@ pub(crate) unsafe fn write(
     Ok(if growing.is_cut { libc::MSG_CTRUNC } else { 0 })
 }
 
+/// When it arrived, by the clock of the day.
+fn stamp(to: &mut Growing<'_>, envelope: &Envelope, bits: u64) {
+    let wanted = bits & (file::STAMP | file::STAMP_NANOS);
+    let Some(arrived) = envelope.arrived.filter(|_| wanted != 0) else { return };
+    let day = wait::day_of(Duration::from_nanos(arrived.nanos()));
+    let (kind, part) = match wanted == file::STAMP_NANOS {
+        true => (libc::SCM_TIMESTAMPNS, day.subsec_nanos()),
+        false => (libc::SCM_TIMESTAMP, day.subsec_micros()),
+    };
+    let mut value = [0; 16];
+    value[..8].copy_from_slice(&day.as_secs().to_ne_bytes());
+    value[8..].copy_from_slice(&u64::from(part).to_ne_bytes());
+    to.add(libc::SOL_SOCKET, kind, &value);
+}
+
 fn tell(to: &mut Growing<'_>, envelope: &Envelope, bits: u64) {
     let has = |bit| bits & bit != 0;
     let (tos, hops) = (envelope.tos.unwrap_or(0), c_int::from(envelope.hops.unwrap_or(0)));
     let index = datagram::interface(envelope).to_ne_bytes();
+    stamp(to, envelope, bits);
     match envelope.local {
         Some(IpAddr::V4(local)) => {
             if has(file::INFO_V4) {

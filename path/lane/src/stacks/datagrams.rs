@@ -295,6 +295,7 @@ impl<D> Inside<'_, D> {
             hops: Some(packet.ttl),
             dont_fragment: None,
             segment: 0,
+            arrived: Some(self.common.now),
         };
         let (mut had_room, bytes) = (true, packet.frame.as_slice());
         for piece in datagram.pieces() {

@@ -82,6 +82,7 @@ impl<D> Inside<'_, D> {
             hops: Some(packet.ttl),
             dont_fragment: None,
             segment: 0,
+            arrived: Some(self.common.now),
         };
         let has_room = place.slot.recv.push(&envelope, &message[header_of(place)..]);
         self.tell_datagrams(socket, Ready::READABLE);
