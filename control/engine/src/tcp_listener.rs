@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_frame::RingArena;
-use firelane_lane::{LaneMessage, Listen, SocketCommand, StreamOptions};
+use firelane_lane::{LaneMessage, Listen, Relisten, SocketCommand, StreamOptions};
 use firelane_socket::{
     Accepted, AnyEnd, ListenerEnd, ListenerSlot, Ready, SocketToken, StreamConfig, listener, listener_in,
 };
@@ -104,8 +104,15 @@ impl TcpListener {
         config: ListenConfig,
         options: StreamOptions,
     ) -> io::Result<Self> {
-        let tuning = reserved.stack.tuning(config.rings)?;
-        Self::listen_by(reserved, config, StreamOptions { tuning, ..options }, None, listener)
+        let stack = &reserved.stack;
+        let options = StreamOptions {
+            tuning: stack.tuning(config.rings)?,
+            unsent_limit: stack.sockets()?.unsent_limit(),
+            keepalive_default: config.keepalive,
+            fast_open_queue: config.fast_open,
+            ..options
+        };
+        Self::listen_by(reserved, config, options, None, listener)
     }
 
     /// The same for a program in another process: its connections have their rings in `arena`, and
@@ -131,18 +138,10 @@ impl TcpListener {
         let Reserved { stack, claim, lanes } = &reserved;
         let engine = Arc::clone(&stack.inner);
         let socket = engine.mint_socket();
-        let sockets = &stack.config()?.sockets;
-        let (end, slot) = make(sockets.backlog(config.backlog));
-        let unsent_limit = sockets.unsent_limit();
+        let (end, slot) = make(stack.config()?.sockets.backlog(config.backlog));
         let seat = Arc::new(Seat::default());
         let token = engine.fabric.sleepers.sit(Arc::clone(&seat) as Arc<dyn Seated>);
         end.words().set_token(token);
-        let options = StreamOptions {
-            keepalive_default: config.keepalive,
-            fast_open_queue: config.fast_open,
-            unsent_limit,
-            ..options
-        };
         let Claim { addr: local, v6_only, sharer } = *claim;
         let listen =
             Listen { socket, local, v6_only, shares: sharer.is_some(), slot, rings: config.rings, options };
@@ -228,6 +227,17 @@ impl TcpListener {
         socket_filter::tell(&self.engine, (stack.id, self.socket), lanes, filter)
     }
 
+    /// With what its next connections are to begin.
+    pub(crate) fn start_next_with(&self, started: &Relisten) -> io::Result<()> {
+        let Reserved { stack, lanes, .. } = &self.reserved;
+        for &lane in lanes.iter() {
+            let command = SocketCommand::Relisten(self.socket, Box::new(*started));
+            let message = LaneMessage::Socket(stack.id, command);
+            self.engine.fabric.enter_surely(lane, message).map_err(|_| lane_failed())?;
+        }
+        Ok(())
+    }
+
     /// What its filter has counted, summed over its lanes; of rules since they were given.
     pub fn filter_counts(&self) -> FilterCounts {
         let Reserved { stack, lanes, .. } = &self.reserved;
@@ -288,6 +298,21 @@ impl Reserved {
         }
         netstack.listeners.push(claim);
         Ok(Self { stack: stack.clone(), claim, lanes: netstack.lanes.clone() })
+    }
+
+    /// An address without a port, which is nobody's alone: whoever connects from it draws one.
+    pub(crate) fn address(stack: &Stack, claim: Claim) -> io::Result<Self> {
+        let mut registry = stack.inner.registry_of_now();
+        let netstack = registry.netstack_mut(stack.id)?;
+        if !netstack.owns(claim.addr.ip()) {
+            return Err(Errno::ADDRNOTAVAIL.into());
+        }
+        Ok(Self { stack: stack.clone(), claim, lanes: netstack.lanes.clone() })
+    }
+
+    /// What was asked for.
+    pub(crate) fn claim(&self) -> Claim {
+        self.claim
     }
 
     /// The address, its port included.

@@ -197,13 +197,18 @@ fn splice_moves_bytes_as_the_kernels() {
 
 /// What the script prints on the netstack, with and without fusion, and in the kernel, is the same.
 fn as_the_kernels(name: &str, least: usize) {
+    as_the_kernels_with(&["on", "off"], name, least);
+}
+
+/// The same with these values of `_fusion`.
+fn as_the_kernels_with(fusions: &[&str], name: &str, least: usize) {
     for lanes in [1, 2] {
         let sandbox = Sandbox::new();
         let stage = Stage::new(&sandbox, lanes);
         let ask = |on, host| stage.ask(on, &["/usr/bin/python3", &script(name), host]);
         let kernels = ask(On::Kernel, Stage::KERNEL);
         assert!(kernels.lines().count() > least, "{kernels}");
-        for fusion in ["on", "off"] {
+        for fusion in fusions {
             let property = format!("_fusion={fusion}");
             let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", &property, "tcp"];
             stage.daemon().firelane(&words).expect_success();
@@ -239,6 +244,16 @@ fn urgent_data_pass_between_the_kernel_and_programs() {
 #[test]
 fn datagrams_in_parts_and_what_is_said_of_one_are_the_kernels() {
     as_the_kernels("parts.py", 50);
+}
+
+#[test]
+fn what_options_of_streams_bring_about_is_the_kernels() {
+    as_the_kernels("chosen.py", 20);
+}
+
+#[test]
+fn groups_are_heard_as_in_the_kernel() {
+    as_the_kernels_with(&["on"], "groups.py", 10);
 }
 
 #[test]

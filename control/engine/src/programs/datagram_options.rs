@@ -2,7 +2,7 @@
 //!
 //! Kept here from the socket's begin, and given to the lane and to the program's words when there is a socket there.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU8;
 use std::sync::Arc;
 
@@ -12,6 +12,8 @@ use firelane_shm::layout::file;
 use firelane_units::{BitRate, LinkId};
 use rustix::io::Errno;
 
+use super::inert::Inert;
+use super::memberships::{Member, Memberships, address_v4, interface_v4};
 use super::numbers::{
     band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, priority_of_tos, socket, udp,
 };
@@ -22,13 +24,6 @@ const DISCOVER_WANT: i32 = 1;
 const IPPROTO_ICMP: i32 = 1;
 const IPPROTO_ICMPV6: i32 = 58;
 
-/// A group, and by which link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Group {
-    pub(super) group: IpAddr,
-    pub(super) link: Option<u32>,
-}
-
 /// What a change is to do to a socket that is there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Setting {
@@ -38,8 +33,8 @@ pub(super) enum Setting {
     SendQueue(usize),
     /// Of which datagrams the program is told that they did not arrive.
     Faults { v4: bool, v6: bool },
-    /// A membership begins or ends.
-    Member(Group, bool),
+    /// A membership begins, ends, or has another filter.
+    Member(Member),
     /// The program's word has these bits.
     Program(u64),
     /// Only the answer to getsockopt(2) changes.
@@ -63,9 +58,14 @@ pub(super) struct DatagramOptions {
     multicast_hops: u8,
     multicast_loop: bool,
     multicast_link: Option<u32>,
-    groups: Vec<Group>,
+    /// By which address IP_MULTICAST_IF named it.
+    multicast_address: Ipv4Addr,
+    groups: Memberships,
     /// IP_RECVERR and IPV6_RECVERR.
     faults: [bool; 2],
+    /// Seconds of SO_LINGER, which has no meaning here as in Linux.
+    linger: Option<i32>,
+    inert: Inert,
     /// What its datagrams are.
     pub(super) kind: DatagramKind,
     /// Which datagrams it gets.
@@ -82,6 +82,8 @@ impl DatagramOptions {
             kind,
             filter: None,
             faults: [false; 2],
+            linger: None,
+            inert: Inert::DATAGRAM,
             v6_only: false,
             reuse_address: false,
             reuse_port: false,
@@ -95,7 +97,8 @@ impl DatagramOptions {
             multicast_hops: 1,
             multicast_loop: true,
             multicast_link: None,
-            groups: Vec::new(),
+            multicast_address: Ipv4Addr::UNSPECIFIED,
+            groups: Memberships::default(),
             bits: 0,
         }
     }
@@ -123,7 +126,7 @@ impl DatagramOptions {
         let [v4, v6] = self.faults;
         all.push(Setting::Faults { v4, v6 });
         all.push(Setting::Lane(DatagramOption::WholeMessages(self.kind == DatagramKind::Echo)));
-        all.extend(self.groups.iter().map(|&group| Setting::Member(group, true)));
+        all.extend(self.groups.iter().cloned().map(Setting::Member));
         all
     }
 
@@ -135,22 +138,23 @@ impl DatagramOptions {
         value: &[u8],
         link_of: impl Fn(IpAddr) -> Option<u32>,
     ) -> Result<Setting, Errno> {
+        if let Some(member) = self.groups.set(level, name, value, &link_of) {
+            return member.map(Setting::Member);
+        }
         match (level, name) {
             (socket::LEVEL, socket::MAX_PACING_RATE) => {
                 self.pacing = pacing_of(value)?;
                 Ok(Setting::Lane(DatagramOption::PacingLimit(self.pacing)))
             }
-            (ip::LEVEL, ip::ADD_MEMBERSHIP | ip::DROP_MEMBERSHIP) => {
-                let group = group_v4(value, link_of)?;
-                self.change_group(group, name == ip::ADD_MEMBERSHIP)
-            }
-            (ipv6::LEVEL, ipv6::ADD_MEMBERSHIP | ipv6::DROP_MEMBERSHIP) => {
-                let group = group_v6(value)?;
-                self.change_group(group, name == ipv6::ADD_MEMBERSHIP)
+            (socket::LEVEL, socket::LINGER) => {
+                let [on, seconds] =
+                    [number(value, false)?, number(value.get(4..).unwrap_or_default(), false)?];
+                self.linger = (on != 0).then_some(seconds);
+                Ok(Setting::Nothing)
             }
             (ip::LEVEL, ip::MULTICAST_IF) => {
                 let link = interface_v4(value, link_of)?;
-                self.multicast_link = link;
+                (self.multicast_link, self.multicast_address) = (link, address_v4(value)?);
                 Ok(Setting::Lane(DatagramOption::MulticastLink(link.map(LinkId))))
             }
             _ => self.set_number(level, name, number(value, level != socket::LEVEL)?),
@@ -260,6 +264,14 @@ impl DatagramOptions {
                 self.priority = value;
                 self.band()
             }
+            (socket::LEVEL, socket::TIMESTAMP | socket::TIMESTAMPNS) => {
+                // There is one time, told in one of two ways.
+                self.set_bit(file::STAMP | file::STAMP_NANOS, false);
+                let bit = if name == socket::TIMESTAMP { file::STAMP } else { file::STAMP_NANOS };
+                self.set_bit(bit, on);
+                Setting::Program(self.bits)
+            }
+            _ if self.inert.set(level, name, on) => Setting::Nothing,
             _ => {
                 let bit = told_bit(level, name).ok_or(Errno::NOPROTOOPT)?;
                 self.set_bit(bit, on);
@@ -308,24 +320,6 @@ impl DatagramOptions {
         self.bits
     }
 
-    fn change_group(&mut self, group: Group, is_member: bool) -> Result<Setting, Errno> {
-        if !group.group.is_multicast() {
-            return Err(Errno::INVAL);
-        }
-        let before = self.groups.len();
-        self.groups.retain(|it| *it != group);
-        match (is_member, self.groups.len() < before) {
-            (true, true) => {
-                self.groups.push(group);
-                return Err(Errno::ADDRINUSE);
-            }
-            (true, false) => self.groups.push(group),
-            (false, true) => {}
-            (false, false) => return Err(Errno::ADDRNOTAVAIL),
-        }
-        Ok(Setting::Member(group, is_member))
-    }
-
     /// getsockopt(2), at most `len` bytes.
     pub(super) fn get(&self, level: i32, name: i32, len: usize, usual: [usize; 2]) -> Result<Vec<u8>, Errno> {
         let buffer = |at: usize| buffer_shown(self.queues(usual)[at]);
@@ -337,6 +331,11 @@ impl DatagramOptions {
             (socket::LEVEL, socket::SNDBUF) => buffer(0),
             (socket::LEVEL, socket::RCVBUF) => buffer(1),
             (socket::LEVEL, socket::TYPE) => 2,
+            (socket::LEVEL, socket::SNDLOWAT) => 1,
+            (socket::LEVEL, socket::LINGER) => {
+                let pair = [i32::from(self.linger.is_some()), self.linger.unwrap_or(0)];
+                return Ok(pair.into_iter().flat_map(i32::to_ne_bytes).take(len).collect());
+            }
             // Errors are in the socket's words.
             (socket::LEVEL, socket::ERROR | socket::ACCEPTCONN) => 0,
             (socket::LEVEL, socket::PROTOCOL) => self.protocol(),
@@ -351,6 +350,7 @@ impl DatagramOptions {
             (ip::LEVEL, ip::MULTICAST_LOOP) | (ipv6::LEVEL, ipv6::MULTICAST_LOOP) => {
                 self.multicast_loop.into()
             }
+            (ip::LEVEL, ip::MULTICAST_IF) => i32::from_ne_bytes(self.multicast_address.octets()),
             (ipv6::LEVEL, ipv6::MULTICAST_IF) => {
                 self.multicast_link.map_or(0, |link| i32::try_from(link + 1).unwrap_or(0))
             }
@@ -362,7 +362,10 @@ impl DatagramOptions {
             (udp::LEVEL, udp::SEGMENT) => ((self.bits & file::SEGMENT) >> file::SEGMENT_SHIFT) as i32,
             (udp::LEVEL, udp::CORK) => (self.bits & file::CORK != 0).into(),
             (udp::LEVEL, udp::GRO) => (self.bits & file::GRO != 0).into(),
-            _ => (self.bits & told_bit(level, name).ok_or(Errno::NOPROTOOPT)? != 0).into(),
+            _ => match self.inert.get(level, name) {
+                Some(number) => number,
+                None => (self.bits & told_bit(level, name).ok_or(Errno::NOPROTOOPT)? != 0).into(),
+            },
         };
         let mut value = number.to_ne_bytes().to_vec();
         value.truncate(len);
@@ -373,6 +376,8 @@ impl DatagramOptions {
 /// What a program may want to be told with each datagram.
 const fn told_bit(level: i32, name: i32) -> Option<u64> {
     Some(match (level, name) {
+        (socket::LEVEL, socket::TIMESTAMP) => file::STAMP,
+        (socket::LEVEL, socket::TIMESTAMPNS) => file::STAMP_NANOS,
         (ip::LEVEL, ip::PKTINFO) => file::INFO_V4,
         (ip::LEVEL, ip::RECVTOS) => file::TOS_V4,
         (ip::LEVEL, ip::RECVTTL) => file::HOPS_V4,
@@ -392,37 +397,10 @@ fn number(value: &[u8], may_be_octet: bool) -> Result<i32, Errno> {
     }
 }
 
-/// `struct ip_mreq` or `struct ip_mreqn`.
-fn group_v4(value: &[u8], link_of: impl Fn(IpAddr) -> Option<u32>) -> Result<Group, Errno> {
-    let group = Ipv4Addr::from(*value.first_chunk::<4>().ok_or(Errno::INVAL)?);
-    Ok(Group { group: group.into(), link: interface_v4(&value[4..], link_of)? })
-}
-
-/// An address of this host, and perhaps the number of a link; neither leaves the choice.
-fn interface_v4(value: &[u8], link_of: impl Fn(IpAddr) -> Option<u32>) -> Result<Option<u32>, Errno> {
-    // `struct ip_mreqn` for IP_MULTICAST_IF begins with a group that nobody looks at.
-    let value = if value.len() == 12 { &value[4..] } else { value };
-    let address = Ipv4Addr::from(*value.first_chunk::<4>().ok_or(Errno::INVAL)?);
-    let index = value.get(4..8).and_then(|bytes| bytes.first_chunk()).map_or(0, |it| u32::from_ne_bytes(*it));
-    if index != 0 {
-        return Ok(Some(index - 1));
-    }
-    if address.is_unspecified() {
-        return Ok(None);
-    }
-    link_of(address.into()).map(Some).ok_or(Errno::ADDRNOTAVAIL)
-}
-
-/// `struct ipv6_mreq`.
-fn group_v6(value: &[u8]) -> Result<Group, Errno> {
-    let (group, rest) = value.split_first_chunk::<16>().ok_or(Errno::INVAL)?;
-    let index = rest.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
-    Ok(Group { group: Ipv6Addr::from(*group).into(), link: index.checked_sub(1) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelane_ip::SourceFilter;
 
     const USUAL: [usize; 2] = [1000, 2000];
 
@@ -451,6 +429,12 @@ mod tests {
             (1, 12, 3, Ok(3)),
             (1, 47, 4000, Ok(4000)),
             (41, 66, 0, Ok(0)),
+            (1, 29, 1, Ok(1)),
+            (1, 35, 1, Ok(1)),
+            (1, 29, 0, Ok(0)),
+            (1, 9, 3, Ok(1)),
+            (1, 10, 1, Ok(1)),
+            (1, 19, 1, Err(Errno::NOPROTOOPT)),
             (17, 103, 1200, Ok(1200)),
             (17, 103, 70_000, Err(Errno::INVAL)),
             (17, 104, 1, Ok(1)),
@@ -472,11 +456,14 @@ mod tests {
         let mut options = DatagramOptions::new(false, DatagramKind::Udp);
         let link_of = |ip: IpAddr| (ip.to_string() == "10.0.0.1").then_some(4);
         let on_link = [224, 1, 1, 1, 10, 0, 0, 1];
-        let group = Group { group: [224, 1, 1, 1].into(), link: Some(4) };
-        assert_eq!(options.set(0, 35, &on_link, link_of), Ok(Setting::Member(group, true)));
+        let of = |filter| Member { group: [224, 1, 1, 1].into(), link: Some(4), filter };
+        let member = Setting::Member(of(SourceFilter::any()));
+        assert_eq!(options.set(0, 35, &on_link, link_of), Ok(member.clone()));
         assert_eq!(options.set(0, 35, &on_link, link_of), Err(Errno::ADDRINUSE));
-        assert!(options.all().contains(&Setting::Member(group, true)));
-        assert_eq!(options.set(0, 36, &on_link, link_of), Ok(Setting::Member(group, false)));
+        assert!(options.all().contains(&member));
+        let left = Setting::Member(of(SourceFilter::none()));
+        assert_eq!(options.set(0, 36, &on_link, link_of), Ok(left));
+        assert!(!options.all().iter().any(|it| matches!(it, Setting::Member(_))));
         assert_eq!(options.set(0, 36, &on_link, link_of), Err(Errno::ADDRNOTAVAIL));
         assert_eq!(options.set(0, 35, &[10, 0, 0, 9, 0, 0, 0, 0], link_of), Err(Errno::INVAL), "no group");
         assert_eq!(options.set(0, 35, &[224, 1, 1, 1, 9, 9, 9, 9], link_of), Err(Errno::ADDRNOTAVAIL));
@@ -485,7 +472,7 @@ mod tests {
         v6.extend(3u32.to_ne_bytes());
         assert!(matches!(
             options.set(41, 20, &v6, nobody),
-            Ok(Setting::Member(Group { link: Some(2), .. }, true))
+            Ok(Setting::Member(Member { link: Some(2), .. }))
         ));
     }
 }

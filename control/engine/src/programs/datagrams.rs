@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use firelane_classify::Steering;
 use firelane_filter::{FilterConfig, FilterCounts};
-use firelane_ip::SourceFilter;
 use firelane_lane::{
     Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault, Join, LaneMessage, Sharing, SocketCommand,
     datagram_lane,
@@ -24,8 +23,9 @@ use rustix::io::Errno;
 
 use super::Place;
 use super::arena::ProgramArena;
-use super::datagram_options::{Group, Setting};
+use super::datagram_options::Setting;
 use super::faults::{self, Faults};
+use super::memberships::Member;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::{Fabric, Message};
 use crate::socket_filter;
@@ -372,7 +372,7 @@ impl Datagrams {
                     arena.mapping().block(self.number()).inspect(|block| block.took_fault(None));
                 }
             }
-            Setting::Member(group, is_member) => self.join(stack, *group, *is_member)?,
+            Setting::Member(member) => self.join(stack, member)?,
             Setting::Program(bits) => {
                 if let Some(block) = arena.mapping().block(self.number()) {
                     show_bits(block, *bits);
@@ -383,9 +383,8 @@ impl Datagrams {
         Ok(())
     }
 
-    fn join(&self, stack: &Stack, group: Group, is_member: bool) -> io::Result<()> {
-        let Group { group, link } = group;
-        let filter = if is_member { SourceFilter::any() } else { SourceFilter::none() };
+    fn join(&self, stack: &Stack, member: &Member) -> io::Result<()> {
+        let Member { group, link, ref filter } = *member;
         self.has_joined.store(true, Ordering::Relaxed);
         let lanes = stack.inner.registry().netstack_mut(stack.id())?.lanes.clone();
         lanes.into_iter().try_for_each(|lane| {

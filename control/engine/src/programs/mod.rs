@@ -23,8 +23,10 @@ mod datagrams;
 mod faults;
 mod hub;
 mod hub_bell;
+mod inert;
 mod leaving;
 mod lingering;
+mod memberships;
 mod numbers;
 mod options;
 mod pairs;
@@ -131,14 +133,17 @@ impl Programs {
         }
     }
 
-    /// Makes an arena of at most `quota` bytes of buffers, which the lanes serve from then on.
-    fn add_arena(&self, quota: u64) -> std::io::Result<Arc<ProgramArena>> {
+    /// Makes an arena of at most `quota` bytes of buffers, which the lanes, whose clock began at `start`, serve from then on.
+    fn add_arena(&self, quota: u64, start: Duration) -> std::io::Result<Arc<ProgramArena>> {
         let arena = {
             let mut arenas = self.arenas.write().unwrap_or_else(PoisonError::into_inner);
             let free = arenas.iter().position(Option::is_none);
             let place = free.unwrap_or(arenas.len());
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-            let arena = Arc::new(ProgramArena::new(self.lanes.len(), place as u32, number, quota)?);
+            let arena = ProgramArena::new(self.lanes.len(), place as u32, number, quota)?;
+            let start = u64::try_from(start.as_nanos()).unwrap_or(u64::MAX);
+            arena.mapping().header().clock_start.store(start, Ordering::Relaxed);
+            let arena = Arc::new(arena);
             match free {
                 Some(place) => arenas[place] = Some(Arc::clone(&arena)),
                 None => arenas.push(Some(Arc::clone(&arena))),

@@ -20,7 +20,12 @@ pub(crate) mod socket {
     pub(crate) const PRIORITY: i32 = 12;
     pub(crate) const LINGER: i32 = 13;
     pub(crate) const REUSEPORT: i32 = 15;
+    pub(crate) const SNDLOWAT: i32 = 19;
+    pub(crate) const TIMESTAMP: i32 = 29;
     pub(crate) const ACCEPTCONN: i32 = 30;
+    pub(crate) const SNDBUFFORCE: i32 = 32;
+    pub(crate) const RCVBUFFORCE: i32 = 33;
+    pub(crate) const TIMESTAMPNS: i32 = 35;
     pub(crate) const PROTOCOL: i32 = 38;
     pub(crate) const DOMAIN: i32 = 39;
     pub(crate) const MAX_PACING_RATE: i32 = 47;
@@ -35,10 +40,14 @@ pub(crate) mod tcp {
     pub(crate) const KEEPIDLE: i32 = 4;
     pub(crate) const KEEPINTVL: i32 = 5;
     pub(crate) const KEEPCNT: i32 = 6;
+    pub(crate) const SYNCNT: i32 = 7;
+    pub(crate) const LINGER2: i32 = 8;
+    pub(crate) const DEFER_ACCEPT: i32 = 9;
     pub(crate) const INFO: i32 = 11;
     pub(crate) const QUICKACK: i32 = 12;
     pub(crate) const CONGESTION: i32 = 13;
     pub(crate) const USER_TIMEOUT: i32 = 18;
+    pub(crate) const FASTOPEN: i32 = 23;
 }
 
 /// `IPPROTO_UDP`, and its options (`linux/udp.h`).
@@ -54,17 +63,25 @@ pub(crate) mod ip {
     pub(crate) const LEVEL: i32 = 0;
     pub(crate) const TOS: i32 = 1;
     pub(crate) const TTL: i32 = 2;
+    pub(crate) const OPTIONS: i32 = 4;
+    pub(crate) const RECVOPTS: i32 = 6;
+    pub(crate) const RETOPTS: i32 = 7;
     pub(crate) const PKTINFO: i32 = 8;
     pub(crate) const MTU_DISCOVER: i32 = 10;
     pub(crate) const RECVERR: i32 = 11;
     pub(crate) const MTU: i32 = 14;
     pub(crate) const RECVTTL: i32 = 12;
     pub(crate) const RECVTOS: i32 = 13;
+    pub(crate) const BIND_ADDRESS_NO_PORT: i32 = 24;
     pub(crate) const MULTICAST_IF: i32 = 32;
     pub(crate) const MULTICAST_TTL: i32 = 33;
     pub(crate) const MULTICAST_LOOP: i32 = 34;
     pub(crate) const ADD_MEMBERSHIP: i32 = 35;
     pub(crate) const DROP_MEMBERSHIP: i32 = 36;
+    pub(crate) const UNBLOCK_SOURCE: i32 = 37;
+    pub(crate) const BLOCK_SOURCE: i32 = 38;
+    pub(crate) const ADD_SOURCE_MEMBERSHIP: i32 = 39;
+    pub(crate) const DROP_SOURCE_MEMBERSHIP: i32 = 40;
 }
 
 /// `IPPROTO_IPV6`, and its options (`linux/in6.h`).
@@ -82,9 +99,21 @@ pub(crate) mod ipv6 {
     pub(crate) const V6ONLY: i32 = 26;
     pub(crate) const RECVPKTINFO: i32 = 49;
     pub(crate) const RECVHOPLIMIT: i32 = 51;
+    pub(crate) const RECVHOPOPTS: i32 = 53;
+    pub(crate) const RECVRTHDR: i32 = 56;
+    pub(crate) const RECVDSTOPTS: i32 = 58;
     pub(crate) const DONTFRAG: i32 = 62;
     pub(crate) const RECVTCLASS: i32 = 66;
     pub(crate) const TCLASS: i32 = 67;
+}
+
+/// Options of groups that both families have (RFC 3678 §5, `linux/in.h`).
+pub(crate) mod mcast {
+    pub(crate) const JOIN_GROUP: i32 = 42;
+    pub(crate) const BLOCK_SOURCE: i32 = 43;
+    pub(crate) const LEAVE_GROUP: i32 = 45;
+    pub(crate) const JOIN_SOURCE_GROUP: i32 = 46;
+    pub(crate) const LEAVE_SOURCE_GROUP: i32 = 47;
 }
 
 /// Linux counts its own bookkeeping in, so it doubles what is asked for and says so (`socket(7)`).

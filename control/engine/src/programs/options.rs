@@ -12,18 +12,25 @@ use firelane_lane::{Band, StreamOption, StreamOptions};
 use firelane_shm::layout::{LINGERS, OOB_INLINE, request};
 use firelane_socket::StreamConfig;
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{Keepalive, Tuning};
-use firelane_units::BitRate;
+use firelane_tcp::{Keepalive, TcpConfig, Tuning, deferred_repeats};
+use firelane_units::{BitRate, Mss};
 use rustix::io::Errno;
 
+use super::inert::Inert;
 use super::numbers::{
     band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, priority_of_tos, socket, tcp,
 };
 use super::stream::{Asked, Beginning};
+use crate::netstack_config::SocketDefaults;
 
 /// How many ticks Linux' own limits of keep-alive are (`MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPCNT`).
 const KEEP_SECONDS_MAX: i32 = 32_767;
 const KEEP_COUNT_MAX: i32 = 127;
+/// Linux' limits of repeated SYNs (`MAX_TCP_SYNCNT`), of FIN-WAIT-2 (`TCP_FIN_TIMEOUT_MAX`) and of segments.
+const SYN_RETRIES_MAX: i32 = 127;
+const FIN_WAIT_2_MAX: i32 = 120;
+const SEGMENT_MIN: i32 = Mss::FLOOR as i32;
+const SEGMENT_MAX: i32 = 32_767;
 
 /// What a program has set.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +38,8 @@ pub(super) struct Options {
     reuse_address: bool,
     pub(super) reuse_port: bool,
     broadcast: bool,
+    /// bind(2) with an address alone leaves the port to connect(2), which may share it (IP_BIND_ADDRESS_NO_PORT).
+    pub(super) port_later: bool,
     oob_inline: bool,
     pub(super) v6_only: bool,
     keepalive: bool,
@@ -44,6 +53,15 @@ pub(super) struct Options {
     user_timeout: Option<Duration>,
     congestion: Option<Algorithm>,
     pacing: Option<BitRate>,
+    /// TCP_FASTOPEN and TCP_DEFER_ACCEPT; zero leaves it to the netstack.
+    fast_open: u32,
+    defer: u32,
+    syn_retries: Option<u8>,
+    /// TCP_LINGER2, in seconds; less than zero is not at all, zero as long as the netstack says.
+    fin_wait_2: i32,
+    /// TCP_MAXSEG, of a connection that is to come.
+    segment: Option<Mss>,
+    inert: Inert,
     hops: Option<NonZeroU8>,
     traffic_class: u8,
     priority: i32,
@@ -59,7 +77,8 @@ pub(super) struct About<'a> {
     pub(super) is_v6: bool,
     pub(super) is_listening: bool,
     pub(super) stream: Option<Asked<'a>>,
-    pub(super) usual: StreamConfig,
+    pub(super) usual: &'a SocketDefaults,
+    pub(super) tcp: &'a TcpConfig,
 }
 
 impl Options {
@@ -134,9 +153,36 @@ impl Options {
                 return Ok(Some(StreamOption::UserTimeout(self.user_timeout)));
             }
             (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only = on,
+            (ip::LEVEL, ip::BIND_ADDRESS_NO_PORT) => self.port_later = on,
+            (tcp::LEVEL, _) => return self.set_of_connecting(name, value),
             _ => return self.set_of_packets(level, name, value),
         }
         Ok(None)
+    }
+
+    /// How connections begin and end.
+    fn set_of_connecting(&mut self, name: i32, value: i32) -> Result<Option<StreamOption>, Errno> {
+        match (name, value) {
+            (tcp::FASTOPEN, 0..) => self.fast_open = value.unsigned_abs(),
+            (tcp::DEFER_ACCEPT, _) => self.defer = value.max(0).unsigned_abs(),
+            (tcp::SYNCNT, 1..=SYN_RETRIES_MAX) => {
+                self.syn_retries = Some(value as u8);
+                return Ok(Some(StreamOption::SynRetries(self.syn_retries)));
+            }
+            (tcp::LINGER2, _) => {
+                self.fin_wait_2 = value.clamp(-1, FIN_WAIT_2_MAX);
+                return Ok(Some(StreamOption::FinWait2(self.fin_wait_2())));
+            }
+            (tcp::MAXSEG, 0) => self.segment = None,
+            (tcp::MAXSEG, SEGMENT_MIN..=SEGMENT_MAX) => self.segment = Some(Mss::clamped(value as u16)),
+            (tcp::FASTOPEN | tcp::SYNCNT | tcp::MAXSEG, _) => return Err(Errno::INVAL),
+            _ => return Err(Errno::NOPROTOOPT),
+        }
+        Ok(None)
+    }
+
+    fn fin_wait_2(&self) -> Option<Duration> {
+        (self.fin_wait_2 != 0).then(|| Duration::from_secs(self.fin_wait_2.max(0).unsigned_abs().into()))
     }
 
     /// What its packets are like and when they go.
@@ -167,6 +213,7 @@ impl Options {
                 self.priority = value;
                 return Ok(Some(StreamOption::Band(band_of(value))));
             }
+            _ if self.inert.set(level, name, value != 0) => {}
             _ => return Err(Errno::NOPROTOOPT),
         }
         Ok(None)
@@ -209,9 +256,9 @@ impl Options {
             (socket::LEVEL, socket::BROADCAST) => self.broadcast.into(),
             (socket::LEVEL, socket::OOBINLINE) => self.oob_inline.into(),
             (socket::LEVEL, socket::KEEPALIVE) => self.keepalive.into(),
-            (socket::LEVEL, socket::SNDBUF) => buffer(0, about.usual.send_capacity),
-            (socket::LEVEL, socket::RCVBUF) => buffer(1, about.usual.recv_capacity),
-            (socket::LEVEL, socket::TYPE) => 1,
+            (socket::LEVEL, socket::SNDBUF) => buffer(0, about.usual.stream.send_capacity),
+            (socket::LEVEL, socket::RCVBUF) => buffer(1, about.usual.stream.recv_capacity),
+            (socket::LEVEL, socket::TYPE | socket::SNDLOWAT) => 1,
             // Errors are in the stream's words.
             (socket::LEVEL, socket::ERROR) => 0,
             (socket::LEVEL, socket::ACCEPTCONN) => about.is_listening.into(),
@@ -225,7 +272,15 @@ impl Options {
             (tcp::LEVEL, tcp::KEEPIDLE) => seconds(self.keep.idle),
             (tcp::LEVEL, tcp::KEEPINTVL) => seconds(self.keep.interval),
             (tcp::LEVEL, tcp::KEEPCNT) => self.keep.probes.into(),
-            (tcp::LEVEL, tcp::MAXSEG) => info().map_or(536, |info| info.tcp.send_mss.bytes().into()),
+            (tcp::LEVEL, tcp::MAXSEG) => {
+                let begins = self.segment.unwrap_or(Mss::DEFAULT_V4);
+                info().map_or(begins, |info| info.tcp.send_mss).bytes().into()
+            }
+            (tcp::LEVEL, tcp::FASTOPEN) => self.fast_open.cast_signed(),
+            (tcp::LEVEL, tcp::DEFER_ACCEPT) => (1 << deferred_repeats(self.defer)) - 1,
+            (tcp::LEVEL, tcp::SYNCNT) => self.syn_retries.unwrap_or_else(|| about.tcp.syn_repeats()).into(),
+            (tcp::LEVEL, tcp::LINGER2) if self.fin_wait_2 != 0 => self.fin_wait_2,
+            (tcp::LEVEL, tcp::LINGER2) => seconds(about.tcp.fin_wait_2_timeout),
             (tcp::LEVEL, tcp::USER_TIMEOUT) => {
                 self.user_timeout.map_or(0, |span| i32::try_from(span.as_millis()).unwrap_or(i32::MAX))
             }
@@ -234,7 +289,8 @@ impl Options {
             }
             (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => self.traffic_class.into(),
             (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only.into(),
-            _ => return Err(Errno::NOPROTOOPT),
+            (ip::LEVEL, ip::BIND_ADDRESS_NO_PORT) => self.port_later.into(),
+            _ => self.inert.get(level, name).ok_or(Errno::NOPROTOOPT)?,
         })
     }
 
@@ -253,6 +309,11 @@ impl Options {
             user_timeout: self.user_timeout,
             congestion: self.congestion,
             pacing_limit: self.pacing,
+            fast_open_queue: self.fast_open,
+            syn_retries: self.syn_retries,
+            fin_wait_2: self.fin_wait_2(),
+            mss_limit: self.segment,
+            defer: self.defer,
             ..StreamOptions::default()
         }
     }
@@ -299,6 +360,7 @@ impl Options {
             (self.broadcast, "broadcast"),
             (self.oob_inline, "oobinline"),
             (self.v6_only, "v6only"),
+            (self.port_later, "bind_address_no_port"),
             (has(request::NODELAY), "nodelay"),
             (has(request::CORK), "cork"),
             (has(request::QUICKACK), "quickack"),
@@ -318,6 +380,12 @@ impl Options {
         add("max_pacing_rate", self.pacing.map(|rate| format!("{}bps", rate.bps())));
         add("ttl", self.hops.map(|hops| hops.to_string()));
         add("priority", (self.priority != 0).then(|| self.priority.to_string()));
+        let some = |number: u32| (number != 0).then(|| number.to_string());
+        add("fastopen", some(self.fast_open));
+        add("defer_accept", some(self.defer).map(|seconds| format!("{seconds}s")));
+        add("syncnt", self.syn_retries.map(|most| most.to_string()));
+        add("linger2", (self.fin_wait_2 != 0).then(|| format!("{}s", self.fin_wait_2)));
+        add("maxseg", self.segment.map(|segment| segment.bytes().to_string()));
         add("tos", (self.traffic_class != 0).then(|| format!("{:#04x}", self.traffic_class)));
         words
     }
@@ -358,15 +426,26 @@ fn int(value: &[u8]) -> Result<i32, Errno> {
 mod tests {
     use super::*;
 
-    const ABOUT: About<'static> = About {
-        is_v6: false,
-        is_listening: false,
-        stream: None,
-        usual: StreamConfig { send_capacity: 1000, recv_capacity: 2000 },
-    };
+    fn usual() -> SocketDefaults {
+        let stream = StreamConfig { send_capacity: 1000, recv_capacity: 2000 };
+        SocketDefaults { stream, ..SocketDefaults::default() }
+    }
+
+    #[test]
+    fn what_a_program_leaves_open_is_as_the_netstack_has_it() {
+        let (usual, tcp) = (usual(), TcpConfig::default());
+        let about = About { is_v6: false, is_listening: false, stream: None, usual: &usual, tcp: &tcp };
+        let options = Options::default();
+        for (name, got) in [(2, 536), (7, 7), (8, 60), (9, 0), (23, 0)] {
+            assert_eq!(options.get(6, name, 4, &about), Ok(i32::to_ne_bytes(got).to_vec()), "{name}");
+        }
+        assert_eq!(options.get(1, 19, 4, &about), Ok(i32::to_ne_bytes(1).to_vec()), "SO_SNDLOWAT");
+    }
 
     #[test]
     fn what_is_set_is_what_is_got_and_the_rest_is_refused() {
+        let (usual, tcp) = (usual(), TcpConfig::default());
+        let about = About { is_v6: false, is_listening: false, stream: None, usual: &usual, tcp: &tcp };
         let mut options = Options::default();
         for (level, name, value, got) in [
             (1, 2, 5, Ok(1)),
@@ -385,24 +464,47 @@ mod tests {
             (0, 10, 2, Ok(2)),
             (0, 10, 0, Err(Errno::NOPROTOOPT)),
             (0, 10, 6, Err(Errno::INVAL)),
-            (6, 23, 5, Err(Errno::NOPROTOOPT)),
+            (0, 8, 1, Ok(1)),
+            (0, 24, 1, Ok(1)),
+            (41, 19, 0, Ok(0)),
+            (1, 19, 1, Err(Errno::NOPROTOOPT)),
+            (6, 2, 87, Err(Errno::INVAL)),
+            (6, 2, 32_768, Err(Errno::INVAL)),
+            (6, 2, 1000, Ok(1000)),
+            (6, 7, 0, Err(Errno::INVAL)),
+            (6, 7, 128, Err(Errno::INVAL)),
+            (6, 7, 3, Ok(3)),
+            (6, 8, -5, Ok(-1)),
+            (6, 8, 500, Ok(120)),
+            (6, 9, -1, Ok(0)),
+            (6, 9, 30, Ok(31)),
+            (6, 9, 1000, Ok(31)),
+            (6, 23, -1, Err(Errno::INVAL)),
+            (6, 23, 5, Ok(5)),
+            (6, 25, 16_384, Err(Errno::NOPROTOOPT)),
+            (6, 30, 1, Err(Errno::NOPROTOOPT)),
             (17, 1, 1, Err(Errno::NOPROTOOPT)),
         ] {
             let set = options.set(level, name, &i32::to_ne_bytes(value)).map(|_| ());
-            let number = set.and_then(|()| options.get(level, name, 4, &ABOUT));
+            let number = set.and_then(|()| options.get(level, name, 4, &about));
             assert_eq!(number, got.map(|it: i32| it.to_ne_bytes().to_vec()), "{level} {name} {value}");
         }
         assert_eq!(options.set(1, 2, &[1, 0]).unwrap_err(), Errno::INVAL, "too short for a number");
         assert_eq!(options.set(6, 13, b"vegas\0").unwrap_err(), Errno::NOENT);
         assert!(options.set(6, 13, b"bbr").is_ok());
-        assert_eq!(options.get(6, 13, 4, &ABOUT).unwrap(), b"bbr\0");
+        assert_eq!(options.get(6, 13, 4, &about).unwrap(), b"bbr\0");
         assert!(!options.resets());
         options.set(1, 13, &[1, 0, 0, 0, 0, 0, 0, 0]).unwrap();
         assert!(options.resets());
-        assert_eq!(options.rings(ABOUT.usual), StreamConfig { send_capacity: 1000, recv_capacity: 2048 });
-        assert_eq!(options.first().tuning, Tuning { send: true, receive: false }, "SO_RCVBUF was set");
+        assert_eq!(options.rings(usual.stream), StreamConfig { send_capacity: 1000, recv_capacity: 2048 });
+        let first = options.first();
+        assert_eq!(first.tuning, Tuning { send: true, receive: false }, "SO_RCVBUF was set");
+        assert_eq!((first.fast_open_queue, first.defer), (5, 1000));
+        assert_eq!((first.syn_retries, first.mss_limit), (Some(3), Some(Mss::clamped(1000))));
+        assert_eq!(first.fin_wait_2, Some(Duration::from_secs(120)));
         assert_eq!(options.bits(), request::NODELAY);
-        let words = "reuseaddr v6only cork keepalive=30s,60s,8 linger=0s rcvbuf=2048 congestion=bbr ttl=255 priority=6";
+        let words = "reuseaddr v6only bind_address_no_port cork keepalive=30s,60s,8 linger=0s rcvbuf=2048 congestion=bbr ttl=255 priority=6 \
+                     fastopen=5 defer_accept=1000s syncnt=3 linger2=120s maxseg=1000";
         assert_eq!(options.spelled(request::CORK).join(" "), words);
         assert_eq!(options.band(), Band::Urgent);
         let own = Arc::new(options);

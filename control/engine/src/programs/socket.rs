@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use firelane_filter::{FilterConfig, FilterCounts};
-use firelane_lane::{DatagramKind, Sharing, StreamOption};
+use firelane_lane::{DatagramKind, Relisten, Sharing, StreamOption};
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Place, SocketId, State};
 use firelane_shm::layout::TAKEN;
 use firelane_socket::{AnyEnd, Names, StreamConfig};
@@ -21,7 +21,7 @@ use super::arena::ProgramArena;
 use super::arrivals::Arrival;
 use super::datagram_options::{DatagramOptions, Setting};
 use super::datagrams::{Datagrams, Wanted};
-use super::numbers::{ip, ipv6, may_have_priority, socket};
+use super::numbers::{ip, ipv6, may_have_priority, socket, tcp};
 use super::options::{About, Options};
 use super::session::Session;
 use super::stream::{Asked, Stream};
@@ -159,15 +159,25 @@ impl Socket {
         if matches!(self.role, Role::Datagrams(..)) {
             return self.bind_datagrams(address);
         }
-        let Role::Fresh(bound @ None) = &mut self.role else {
+        if !self.may_bind() {
             // Linux judges the address first.
             let owns = self.stack.owns(canonical(address).ip()).map_err(errno)?;
             return Err(if owns { Errno::INVAL } else { Errno::ADDRNOTAVAIL });
-        };
+        }
         let sharer = self.options.reuse_port.then_some(self.owner.user);
         let claim = Claim { addr: canonical(address), v6_only: self.options.v6_only, sharer };
-        *bound = Some(Box::new(Reserved::take(&self.stack, claim).map_err(errno)?));
+        let leaves_port = self.options.port_later && address.port() == 0;
+        let take = if leaves_port { Reserved::address } else { Reserved::take };
+        self.role = Role::Fresh(Some(Box::new(take(&self.stack, claim).map_err(errno)?)));
         Ok(Answer::Done)
+    }
+
+    /// Whether it has no port as yet, and is nothing else.
+    fn may_bind(&self) -> bool {
+        match &self.role {
+            Role::Fresh(bound) => bound.as_ref().is_none_or(|bound| bound.local().port() == 0),
+            _ => false,
+        }
     }
 
     /// listen(2), also to change the backlog, which then stays what it was.
@@ -182,7 +192,8 @@ impl Socket {
             return Err(Errno::INVAL);
         };
         let reserved = match bound {
-            Some(reserved) => *reserved,
+            Some(reserved) if reserved.local().port() != 0 => *reserved,
+            Some(address) => Reserved::take(&self.stack, address.claim()).map_err(errno)?,
             None => {
                 let claim = Claim::alone(SocketAddr::new(any(self.family), 0), self.options.v6_only);
                 Reserved::take(&self.stack, claim).map_err(errno)?
@@ -294,6 +305,17 @@ impl Socket {
 
     /// setsockopt(2).
     pub(super) fn set_option(&mut self, level: i32, name: i32, value: &[u8]) -> Result<Answer, Errno> {
+        let name = match (level, name) {
+            // Root may have buffers beyond what others may; here all have the same bound.
+            (socket::LEVEL, socket::SNDBUFFORCE | socket::RCVBUFFORCE) if self.owner.user != 0 => {
+                return Err(Errno::PERM);
+            }
+            (socket::LEVEL, socket::SNDBUFFORCE) => socket::SNDBUF,
+            (socket::LEVEL, socket::RCVBUFFORCE) => socket::RCVBUF,
+            // There are none, and that may be said again.
+            (ip::LEVEL, ip::OPTIONS) if value.is_empty() => return Ok(Answer::Done),
+            _ => name,
+        };
         if (level, name) == (socket::LEVEL, socket::PRIORITY)
             && let Some(&priority) = value.first_chunk()
             && !may_have_priority(i32::from_ne_bytes(priority), self.owner.user)
@@ -303,7 +325,15 @@ impl Socket {
         if matches!(self.role, Role::Datagrams(..)) {
             return self.set_datagram_option(level, name, value);
         }
+        if (level, name) == (tcp::LEVEL, tcp::FASTOPEN) && self.stream().is_some() {
+            return Err(Errno::INVAL);
+        }
         let told = Arc::make_mut(&mut self.options).set(level, name, value)?;
+        if let Role::Listening(listening) = &mut self.role {
+            listening.rings = self.options.rings(self.stack.sockets().map_err(errno)?.stream);
+            let started = Relisten { rings: listening.rings, options: self.options.first() };
+            listening.listener.start_next_with(&started).map_err(errno)?;
+        }
         if let Role::Stream(stream, _) = &self.role {
             stream.show(&self.arena, self.options.shown());
             stream.set_resets(self.options.resets());
@@ -363,15 +393,20 @@ impl Socket {
             value.truncate(len as usize);
             return Ok(Answer::Option { value });
         }
+        if (level, name) == (ip::LEVEL, ip::OPTIONS) {
+            return Ok(Answer::Option { value: Vec::new() });
+        }
         if let Role::Datagrams(_, options) = &self.role {
             let value = options.get(level, name, len as usize, self.datagram_queues()?)?;
             return Ok(Answer::Option { value });
         }
+        let config = self.stack.config().map_err(errno)?;
         let about = About {
             is_v6: self.family == Family::V6,
             is_listening: matches!(self.role, Role::Listening(..)),
             stream: self.stream().map(|stream| Asked { fabric: &self.stack.inner.fabric, stream }),
-            usual: self.stack.sockets().map_err(errno)?.stream,
+            usual: &config.sockets,
+            tcp: &config.tcp,
         };
         let value = self.options.get(level, name, len as usize, &about)?;
         Ok(Answer::Option { value })

@@ -1,9 +1,9 @@
 """Datagrams in parts (UDP_CORK, MSG_MORE), and what is said beside one: a line for each case, which is the kernel's too."""
-import errno, os, select, socket, struct, sys
+import errno, os, select, socket, struct, sys, time
 
 HOST = sys.argv[1]
 MORE, NOW = socket.MSG_MORE, socket.MSG_DONTWAIT
-IP, IPV6, UDP, CORK = socket.IPPROTO_IP, socket.IPPROTO_IPV6, socket.IPPROTO_UDP, 1
+SOCKET, IP, IPV6, UDP, CORK = socket.SOL_SOCKET, socket.IPPROTO_IP, socket.IPPROTO_IPV6, socket.IPPROTO_UDP, 1
 IP_PKTINFO, IP_RECVTTL, DONTFRAG = 8, 12, 62
 
 
@@ -123,6 +123,34 @@ def beside_v6():
     yield from beside("::1", controls, options)
 
 
-for name, case in [("v4", parts(HOST)), ("v6", parts("::1")), ("beside v4", beside_v4()), ("beside v6", beside_v6())]:
+def stamps(host):
+    """When datagrams arrived, which wait to be read for a while."""
+    kinds = {29: ("qq", 10**6), 35: ("qq", 10**9)}
+    for kind in kinds:
+        one, two = bound(host), bound(host)
+        yield kind, two.getsockopt(SOCKET, kind), two.setsockopt(SOCKET, kind, 7), [two.getsockopt(SOCKET, it) for it in kinds]
+        two.setsockopt(IP, IP_RECVTTL, 1)
+        # The kernel begins to look at the clock a little later.
+        time.sleep(0.3)
+        times = []
+        for text in (b"first", b"second"):
+            before = time.time()
+            one.sendto(text, two.getsockname())
+            select.select([two], [], [], 5)
+            times.append((before - 0.05, time.time() + 0.05))
+            time.sleep(0.3)
+        for before, after in times:
+            text, control, flags, _ = two.recvmsg(99, 200)
+            form, parts_of_second = kinds[kind]
+            level, what, value = control[0]
+            seconds, parts = struct.unpack(form, value)
+            is_true = before <= seconds + parts / parts_of_second <= after
+            yield text, flags, level, what, len(value), is_true, [it[:2] for it in control[1:]]
+        two.setsockopt(SOCKET, kind, 0)
+        one.sendto(b"x", two.getsockname())
+        yield [it[:2] for it in two.recvmsg(99, 200)[1]]
+
+
+for name, case in [("stamps", stamps(HOST)), ("stamps v6", stamps("::1")), ("v4", parts(HOST)), ("v6", parts("::1")), ("beside v4", beside_v4()), ("beside v6", beside_v6())]:
     for line in case:
         print(name, *line, flush=True)

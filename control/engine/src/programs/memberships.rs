@@ -1,0 +1,306 @@
+//! The groups that a program's datagram socket has joined, and from whom it hears in each (RFC 3678, `ip(7)`).
+//!
+//! Owned by `datagram_options.rs`. Each change is told to the lanes as the whole filter of its group.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use firelane_ip::{FilterMode, SourceFilter};
+use rustix::io::Errno;
+
+use super::numbers::{ip, ipv6, mcast};
+
+/// How many sources one group may name (Linux: `igmp_max_msf`).
+const SOURCES_MAX: usize = 10;
+
+/// `AF_INET` and `AF_INET6`, at the begin of a `sockaddr_storage`, which has so many bytes.
+const AF_INET: u16 = 2;
+const AF_INET6: u16 = 10;
+const STORAGE: usize = 128;
+/// A `group_req` begins with the number of a link and is aligned.
+const REQUEST_AT: usize = 8;
+
+/// A group by a link, and from whom it is heard. From nobody is no membership.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Member {
+    pub(super) group: IpAddr,
+    pub(super) link: Option<u32>,
+    pub(super) filter: SourceFilter,
+}
+
+/// What a program asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wish {
+    /// To hear a group.
+    Join,
+    /// To hear it no more.
+    Leave,
+    /// To hear one source (`Include`), or all but it (`Exclude`), or to stop doing so.
+    Source { mode: FilterMode, adds: bool, source: IpAddr },
+}
+
+/// The groups of a socket.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Memberships(Vec<Member>);
+
+impl Memberships {
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Member> {
+        self.0.iter()
+    }
+
+    /// setsockopt(2), if the option is about groups. `link_of` finds the link that has an address. The membership as it is
+    /// afterwards.
+    pub(super) fn set(
+        &mut self,
+        level: i32,
+        name: i32,
+        value: &[u8],
+        link_of: impl Fn(IpAddr) -> Option<u32>,
+    ) -> Option<Result<Member, Errno>> {
+        let asked = match (level, name) {
+            (ip::LEVEL, ip::ADD_MEMBERSHIP | ip::DROP_MEMBERSHIP) => group_v4(value, link_of),
+            (ipv6::LEVEL, ipv6::ADD_MEMBERSHIP | ipv6::DROP_MEMBERSHIP) => group_v6(value),
+            (ip::LEVEL, ip::UNBLOCK_SOURCE..=ip::DROP_SOURCE_MEMBERSHIP) => source_v4(value, link_of),
+            (ip::LEVEL | ipv6::LEVEL, mcast::JOIN_GROUP..=mcast::LEAVE_SOURCE_GROUP) => {
+                let has_source = !matches!(name, mcast::JOIN_GROUP | mcast::LEAVE_GROUP);
+                of_request(value, level == ipv6::LEVEL, has_source)
+            }
+            _ => return None,
+        };
+        let wish = |source: Option<IpAddr>| {
+            let of = |mode, adds| Wish::Source { mode, adds, source: source.unwrap_or(ANY) };
+            match (level, name) {
+                (ip::LEVEL, ip::ADD_MEMBERSHIP) | (ipv6::LEVEL, ipv6::ADD_MEMBERSHIP) => Wish::Join,
+                (ip::LEVEL, ip::DROP_MEMBERSHIP) | (ipv6::LEVEL, ipv6::DROP_MEMBERSHIP) => Wish::Leave,
+                (_, mcast::JOIN_GROUP) => Wish::Join,
+                (_, mcast::LEAVE_GROUP) => Wish::Leave,
+                (_, ip::ADD_SOURCE_MEMBERSHIP | mcast::JOIN_SOURCE_GROUP) => of(FilterMode::Include, true),
+                (_, ip::DROP_SOURCE_MEMBERSHIP | mcast::LEAVE_SOURCE_GROUP) => of(FilterMode::Include, false),
+                (_, ip::BLOCK_SOURCE | mcast::BLOCK_SOURCE) => of(FilterMode::Exclude, true),
+                _ => of(FilterMode::Exclude, false),
+            }
+        };
+        Some(asked.and_then(|(group, link, source)| self.change(group, link, wish(source))))
+    }
+
+    fn change(&mut self, group: IpAddr, link: Option<u32>, wish: Wish) -> Result<Member, Errno> {
+        if !group.is_multicast() {
+            return Err(Errno::INVAL);
+        }
+        let known = self.0.iter().position(|it| it.group == group && it.link == link);
+        let before = known.map(|at| &self.0[at].filter);
+        let filter = wished(before, wish)?;
+        let member = Member { group, link, filter };
+        match known {
+            Some(at) if member.filter.is_none() => drop(self.0.swap_remove(at)),
+            Some(at) => self.0[at] = member.clone(),
+            None => self.0.push(member.clone()),
+        }
+        Ok(member)
+    }
+}
+
+/// Nobody's address.
+const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// The filter after a wish, if there was `before`; errors as Linux has them (`ip_mc_source`).
+fn wished(before: Option<&SourceFilter>, wish: Wish) -> Result<SourceFilter, Errno> {
+    let (mode, adds, source) = match (wish, before) {
+        (Wish::Join, None) => return Ok(SourceFilter::any()),
+        (Wish::Join, Some(_)) => return Err(Errno::ADDRINUSE),
+        (Wish::Leave, Some(_)) => return Ok(SourceFilter::none()),
+        (Wish::Leave, None) => return Err(Errno::ADDRNOTAVAIL),
+        (Wish::Source { mode, adds, source }, _) => (mode, adds, source),
+    };
+    let mut filter = match before {
+        Some(before) if before.mode == mode => before.clone(),
+        Some(before) if !before.sources.is_empty() => return Err(Errno::INVAL),
+        // Who hears everybody may begin to name whom; who has joined nothing has nobody to block.
+        Some(_) => SourceFilter { mode, sources: Vec::new() },
+        None if mode == FilterMode::Include && adds => SourceFilter::none(),
+        None => return Err(Errno::INVAL),
+    };
+    match (adds, filter.sources.iter().position(|&it| it == source)) {
+        (true, None) if filter.sources.len() >= SOURCES_MAX => return Err(Errno::NOBUFS),
+        (true, None) => filter.sources.push(source),
+        (false, Some(at)) => drop(filter.sources.swap_remove(at)),
+        (true, Some(_)) | (false, None) => return Err(Errno::ADDRNOTAVAIL),
+    }
+    Ok(filter)
+}
+
+/// A group, by which link, and a source.
+type Asked = (IpAddr, Option<u32>, Option<IpAddr>);
+
+/// `struct ip_mreq` or `struct ip_mreqn`.
+fn group_v4(value: &[u8], link_of: impl Fn(IpAddr) -> Option<u32>) -> Result<Asked, Errno> {
+    let group = octets_v4(value)?;
+    Ok((group.into(), interface_v4(&value[4..], link_of)?, None))
+}
+
+/// `struct ip_mreq_source`: the group, the interface's address and the source.
+fn source_v4(value: &[u8], link_of: impl Fn(IpAddr) -> Option<u32>) -> Result<Asked, Errno> {
+    let [group, interface, source] = [0, 4, 8].map(|at| octets_v4(value.get(at..).unwrap_or_default()));
+    Ok((group?.into(), interface_v4(&interface?.octets(), link_of)?, Some(source?.into())))
+}
+
+/// An address of this host, and perhaps the number of a link; neither leaves the choice.
+pub(super) fn interface_v4(
+    value: &[u8],
+    link_of: impl Fn(IpAddr) -> Option<u32>,
+) -> Result<Option<u32>, Errno> {
+    let (address, value) = (address_v4(value)?, without_group(value));
+    let index = value.get(4..8).and_then(|bytes| bytes.first_chunk()).map_or(0, |it| u32::from_ne_bytes(*it));
+    if index != 0 {
+        return Ok(Some(index - 1));
+    }
+    if address.is_unspecified() {
+        return Ok(None);
+    }
+    link_of(address.into()).map(Some).ok_or(Errno::ADDRNOTAVAIL)
+}
+
+/// The address of this host that it begins with.
+pub(super) fn address_v4(value: &[u8]) -> Result<Ipv4Addr, Errno> {
+    octets_v4(without_group(value))
+}
+
+fn octets_v4(value: &[u8]) -> Result<Ipv4Addr, Errno> {
+    value.first_chunk::<4>().map(|octets| Ipv4Addr::from(*octets)).ok_or(Errno::INVAL)
+}
+
+/// `struct ip_mreqn` for IP_MULTICAST_IF begins with a group that nobody looks at.
+fn without_group(value: &[u8]) -> &[u8] {
+    if value.len() == 12 { &value[4..] } else { value }
+}
+
+/// `struct ipv6_mreq`.
+fn group_v6(value: &[u8]) -> Result<Asked, Errno> {
+    let (group, rest) = value.split_first_chunk::<16>().ok_or(Errno::INVAL)?;
+    let index = rest.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
+    Ok((Ipv6Addr::from(*group).into(), index.checked_sub(1), None))
+}
+
+/// `struct group_req` or `struct group_source_req`: the number of a link, a group, and perhaps a source.
+fn of_request(value: &[u8], is_v6: bool, has_source: bool) -> Result<Asked, Errno> {
+    let index = value.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
+    let address = |at: usize| stored(value.get(at..at + STORAGE).ok_or(Errno::INVAL)?, is_v6);
+    let source = has_source.then(|| address(REQUEST_AT + STORAGE)).transpose()?;
+    Ok((address(REQUEST_AT)?, index.checked_sub(1), source))
+}
+
+/// The address in a `sockaddr_storage`, which is to be of a family.
+fn stored(storage: &[u8], is_v6: bool) -> Result<IpAddr, Errno> {
+    let family = u16::from_ne_bytes([storage[0], storage[1]]);
+    match (family, is_v6) {
+        (AF_INET, false) => octets_v4(&storage[4..]).map(IpAddr::from),
+        (AF_INET6, true) => {
+            let octets = storage[8..].first_chunk::<16>().ok_or(Errno::INVAL)?;
+            Ok(Ipv6Addr::from(*octets).into())
+        }
+        _ => Err(Errno::ADDRNOTAVAIL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(232, 1, 2, 3));
+
+    fn source(n: u8) -> IpAddr {
+        [10, 0, 0, n].into()
+    }
+
+    fn filter(mode: FilterMode, sources: &[u8]) -> SourceFilter {
+        SourceFilter { mode, sources: sources.iter().map(|&n| source(n)).collect() }
+    }
+
+    #[test]
+    fn wishes_are_granted_as_linux_grants_them() {
+        use FilterMode::{Exclude, Include};
+        let [hear, unhear] =
+            [true, false].map(|adds| move |n| Wish::Source { mode: Include, adds, source: source(n) });
+        let [block, unblock] =
+            [true, false].map(|adds| move |n| Wish::Source { mode: Exclude, adds, source: source(n) });
+        let mut its = Memberships::default();
+        for (wish, after) in [
+            (Wish::Leave, Err(Errno::ADDRNOTAVAIL)),
+            (block(1), Err(Errno::INVAL)),
+            (unhear(1), Err(Errno::INVAL)),
+            (Wish::Join, Ok(SourceFilter::any())),
+            (Wish::Join, Err(Errno::ADDRINUSE)),
+            (unblock(1), Err(Errno::ADDRNOTAVAIL)),
+            (block(1), Ok(filter(Exclude, &[1]))),
+            (block(1), Err(Errno::ADDRNOTAVAIL)),
+            (hear(2), Err(Errno::INVAL)),
+            (block(2), Ok(filter(Exclude, &[1, 2]))),
+            (unblock(1), Ok(filter(Exclude, &[2]))),
+            (unblock(2), Ok(SourceFilter::any())),
+            (hear(3), Ok(filter(Include, &[3]))),
+            (hear(4), Ok(filter(Include, &[3, 4]))),
+            (block(3), Err(Errno::INVAL)),
+            (unhear(3), Ok(filter(Include, &[4]))),
+            (unhear(4), Ok(SourceFilter::none())),
+            (Wish::Leave, Err(Errno::ADDRNOTAVAIL)),
+            (hear(5), Ok(filter(Include, &[5]))),
+            (Wish::Leave, Ok(SourceFilter::none())),
+        ] {
+            let change = its.change(GROUP, None, wish).map(|member| member.filter);
+            assert_eq!(change, after, "{wish:?}");
+        }
+        assert_eq!(its.iter().count(), 0);
+        for n in 0..SOURCES_MAX as u8 {
+            its.change(GROUP, Some(3), hear(n)).unwrap();
+        }
+        assert_eq!(its.change(GROUP, Some(3), hear(99)), Err(Errno::NOBUFS));
+        assert_eq!(its.change(GROUP, None, Wish::Join).unwrap().link, None, "by another link it is another");
+        assert_eq!(its.change(source(1), None, Wish::Join), Err(Errno::INVAL), "it is no group");
+    }
+
+    #[test]
+    fn options_name_groups_links_and_sources() {
+        let link_of = |address| (address == source(9)).then_some(4);
+        let storage = |ip: IpAddr| {
+            let mut bytes = vec![0; STORAGE];
+            match ip {
+                IpAddr::V4(ip) => {
+                    bytes[..2].copy_from_slice(&AF_INET.to_ne_bytes());
+                    bytes[4..8].copy_from_slice(&ip.octets());
+                }
+                IpAddr::V6(ip) => {
+                    bytes[..2].copy_from_slice(&AF_INET6.to_ne_bytes());
+                    bytes[8..24].copy_from_slice(&ip.octets());
+                }
+            }
+            bytes
+        };
+        let index = |n: u64| n.to_ne_bytes().to_vec();
+        let group_v6: IpAddr = "ff3e::1".parse().unwrap();
+        let from_v6: IpAddr = "fd00::1".parse().unwrap();
+        let of_ten = |from: u8| [[232, 1, 2, 3], [10, 0, 0, 9], [10, 0, 0, from]].concat();
+        for (level, name, value, member) in [
+            (0, 35, of_ten(0)[..8].to_vec(), Ok((GROUP, Some(4), SourceFilter::any()))),
+            (0, 35, [&of_ten(0)[..8], &[7, 0, 0, 0]].concat(), Ok((GROUP, Some(6), SourceFilter::any()))),
+            (0, 39, of_ten(7), Ok((GROUP, Some(4), filter(FilterMode::Include, &[7])))),
+            (0, 39, of_ten(7)[..11].to_vec(), Err(Errno::INVAL)),
+            (0, 42, [index(5), storage(GROUP)].concat(), Ok((GROUP, Some(4), SourceFilter::any()))),
+            (0, 42, [index(0), storage(GROUP)].concat(), Ok((GROUP, None, SourceFilter::any()))),
+            (0, 42, [index(0), storage(group_v6)].concat(), Err(Errno::ADDRNOTAVAIL)),
+            (0, 42, index(0), Err(Errno::INVAL)),
+            (
+                41,
+                46,
+                [index(2), storage(group_v6), storage(from_v6)].concat(),
+                Ok((group_v6, Some(1), SourceFilter { mode: FilterMode::Include, sources: vec![from_v6] })),
+            ),
+            (41, 46, [index(2), storage(group_v6)].concat(), Err(Errno::INVAL)),
+        ] {
+            let made = Memberships::default().set(level, name, &value, link_of).expect("it is about groups");
+            assert_eq!(made.map(|it| (it.group, it.link, it.filter)), member, "{level} {name}");
+        }
+        assert_eq!(Memberships::default().set(0, 41, &[0; 16], link_of), None, "not supported");
+        let from_nowhere = [[232, 1, 2, 3], [10, 0, 0, 8]].concat();
+        assert_eq!(Memberships::default().set(0, 35, &from_nowhere, link_of), Some(Err(Errno::ADDRNOTAVAIL)));
+    }
+}
