@@ -10,7 +10,7 @@ use crate::real::hooks;
 hooks! {
     /// Variadic in C: those that are missing are handed on unread.
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int = {
-        note_prctl(option);
+        note(by_prctl(option, [a, b]));
         None
     };
 
@@ -39,22 +39,58 @@ hooks! {
 pub(super) fn note_syscall(number: c_long, arguments: [usize; 3]) {
     let [a, b, c] = arguments;
     match number {
-        libc::SYS_seccomp => confining::begin(),
-        libc::SYS_prctl => note_prctl(a as c_int),
+        libc::SYS_seccomp => note(by_seccomp(a as c_uint, c)),
+        libc::SYS_prctl => note(by_prctl(a as c_int, [b as c_ulong, c as c_ulong])),
         libc::SYS_setrlimit => note_limit(a as c_uint, b == 0),
         libc::SYS_prlimit64 => note_limit(b as c_uint, c == 0),
         _ => {}
     }
 }
 
-fn note_prctl(option: c_int) {
-    if option == libc::PR_SET_SECCOMP {
+fn note(forbids: bool) {
+    if forbids {
         confining::begin();
     }
+}
+
+/// Whether seccomp(2) is to forbid calls. Libraries ask what the kernel can do by offering it no filter.
+fn by_seccomp(operation: c_uint, filter: usize) -> bool {
+    operation == libc::SECCOMP_SET_MODE_STRICT || operation == libc::SECCOMP_SET_MODE_FILTER && filter != 0
+}
+
+/// The same of prctl(2).
+fn by_prctl(option: c_int, [mode, filter]: [c_ulong; 2]) -> bool {
+    let is = |known: c_uint| mode == c_ulong::from(known);
+    option == libc::PR_SET_SECCOMP
+        && (is(libc::SECCOMP_MODE_STRICT) || is(libc::SECCOMP_MODE_FILTER) && filter != 0)
 }
 
 fn note_limit(resource: c_uint, only_asks: bool) {
     if resource == libc::RLIMIT_NOFILE && !only_asks {
         confining::prepare();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_only_asks_is_not_confined() {
+        // Strict; a filter; no filter; whether an action is known; the sizes of notifications.
+        for (operation, filter, forbids) in
+            [(0, 0, true), (1, 8, true), (1, 0, false), (2, 8, false), (3, 8, false)]
+        {
+            assert_eq!(by_seccomp(operation, filter), forbids, "{operation} {filter}");
+        }
+        for (option, mode, filter, forbids) in [
+            (libc::PR_SET_SECCOMP, 1, 0, true),
+            (libc::PR_SET_SECCOMP, 2, 8, true),
+            (libc::PR_SET_SECCOMP, 2, 0, false),
+            (libc::PR_GET_SECCOMP, 1, 8, false),
+            (libc::PR_SET_NAME, 2, 8, false),
+        ] {
+            assert_eq!(by_prctl(option, [mode, filter]), forbids, "{option} {mode} {filter}");
+        }
     }
 }
