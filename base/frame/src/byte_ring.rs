@@ -27,8 +27,10 @@
 //! R4. Storage is detached by compare-and-swap of the whole state word from a value that was read before the
 //!     ring was seen empty. It fails if the writer entered meanwhile (R3). The winner frees.
 //! R5. With no byte in `head..tail` the reader touches no storage, so the writer may replace it, or turn it: lay the
-//!     cursors on it anew. A ring that is emptied again and again begins each time at the storage's begin, whose lines are
-//!     still in a cache, instead of walking over all of it. In an arena nothing is turned.
+//!     cursors on it anew. A ring that is emptied again and again begins each time at the same line of the storage's first page,
+//!     which is still in a cache, instead of walking over all of it. Which line that is differs from storage to storage: large ones
+//!     begin at multiples of their size, and their first lines would all want the same few places of a cache. In an arena nothing
+//!     is turned.
 //! R6. The reader may move what is unread to larger storage (`grow.rs`). It holds the old one as a writer does (R3) while
 //!     the writer is not inside, who finds no room meanwhile. The new one is GROWN: all of it is the capacity, until it is
 //!     detached.
@@ -40,6 +42,7 @@ use core::{ptr, slice};
 // Pairs that are joined refer to each other weakly, which loom's counter does not know.
 use std::sync::Arc;
 
+use crate::ahead::{Use, fetch_bytes, read_all_ahead};
 use crate::arena::RingArena;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 
@@ -354,11 +357,17 @@ impl Place {
     }
 }
 
-/// The state word of an empty ring, turned so that `cursor` lies at the storage's begin (R5).
+/// Lines of a page where the cursors of an empty ring may lie.
+const FIRST_LINES: u64 = 32;
+
+/// The state word of an empty ring with this storage, turned so that `cursor` lies at the storage's own line (R5).
 #[inline]
-const fn turned(state: u64, cursor: u64) -> u64 {
-    let units = (size_in(state) / TURN_BYTES) as u64;
-    let turn = (cursor / TURN_BYTES as u64).wrapping_neg() & (units - 1);
+fn turned(state: u64, cursor: u64, storage: *mut u8) -> u64 {
+    let size = size_in(state);
+    let units = (size / TURN_BYTES) as u64;
+    // Neighbours have different ones; small storage lies where the allocator found room.
+    let line = (storage.addr() / size) as u64 & (FIRST_LINES - 1);
+    let turn = line.wrapping_sub(cursor / TURN_BYTES as u64) & (units - 1);
     state & !TURN | turn << TURN_SHIFT
 }
 
@@ -441,6 +450,27 @@ impl RingWriter {
     /// The same, to be kept beside the halves.
     pub fn margin_ref(&self) -> MarginRef {
         MarginRef(Arc::clone(&self.block))
+    }
+
+    /// Begins to fetch the words of both rings, and what lies between them.
+    #[inline]
+    pub fn words_ahead(&self) {
+        read_all_ahead(&self.block.words);
+    }
+
+    /// Begins to fetch the storage where the next bytes will be written. The words should be near.
+    #[inline]
+    pub fn storage_ahead(&self) {
+        let ring = self.ring();
+        let state = ring.writer.state.load(Ordering::Relaxed);
+        if state & ATTACHED != 0 && self.by != Party::Far {
+            let is_empty = ring.reader.head.load(Ordering::Relaxed) == self.cursor();
+            let storage = ring.writer.storage.load(Ordering::Relaxed);
+            let state = if is_empty { turned(state, self.cursor(), storage) } else { state };
+            let place = Place::new(storage, state);
+            let (offset, ..) = place.pieces(self.cursor(), 1);
+            fetch_bytes(place.storage.wrapping_add(offset), 1, Use::Write);
+        }
     }
 
     /// The most unread bytes.
@@ -619,7 +649,8 @@ impl RingWriter {
                 ring.detach_from(state);
                 continue;
             }
-            let entered = HELD | if is_empty { turned(state, self.cursor()) } else { state };
+            let storage = ring.writer.storage.load(Ordering::Relaxed);
+            let entered = HELD | if is_empty { turned(state, self.cursor(), storage) } else { state };
             let word = &ring.writer.state;
             if word.compare_exchange(state, entered, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return Some(ring.storage());
@@ -630,7 +661,7 @@ impl RingWriter {
         let storage = memory::take(wanted);
         let size = u64::from(wanted.trailing_zeros()) << SIZE_SHIFT;
         ring.writer.storage.store(storage, Ordering::Relaxed);
-        let state = turned(state & !SIZE | size | ATTACHED | HELD, self.cursor());
+        let state = turned(state & !SIZE | size | ATTACHED | HELD, self.cursor(), storage);
         ring.writer.state.store(state, Ordering::Release);
         Some(Place::new(storage, state))
     }
@@ -720,6 +751,18 @@ impl RingReader {
     #[inline]
     pub fn cursor(&self) -> u64 {
         self.ring().reader.head.load(Ordering::Relaxed)
+    }
+
+    /// Begins to fetch the storage that holds the next bytes, if any wait. The words should be near.
+    #[inline]
+    pub fn storage_ahead(&self) {
+        let ring = self.ring();
+        let waits = ring.writer.tail.load(Ordering::Relaxed) != self.cursor();
+        if waits && self.by != Party::Far && ring.writer.state.load(Ordering::Relaxed) & ATTACHED != 0 {
+            let place = ring.storage();
+            let (offset, ..) = place.pieces(self.cursor(), 1);
+            fetch_bytes(place.storage.wrapping_add(offset), 1, Use::Read);
+        }
     }
 
     /// How many bytes can be read.

@@ -4,7 +4,8 @@
 //! between small pieces: the pages that a ring has touched stay resident in holes that nobody fills, and storage that
 //! is used again is cleared first. Here storage has address space of its own. A region is 64 MiB of it, aligned to its
 //! size and cut into extents of one size; the first of them is the region's head, so that an extent leads to it.
-//! Lowest free extents are taken first. A bounded number of free ones keep their pages; the others give them back.
+//! Lowest free extents are taken first. Some free ones keep their pages, a bounded number or a share of what is taken, so that
+//! storage that comes and goes does not ask the kernel each time; the others give them back.
 //!
 //! E1. Whoever clears an extent's bit in `free` has it for himself, until he sets the bit. Clearing acquires what
 //!     setting releases.
@@ -23,8 +24,13 @@ const CLASSES: usize = (SHIFT_MAX - SHIFT_MIN + 1) as usize;
 const WORDS: usize = REGION >> SHIFT_MIN >> 6;
 /// Regions of one size: 256 GiB of storage.
 const REGIONS_MAX: usize = 4096;
-/// What free extents of one size may keep of the memory that they have touched.
+/// What free extents of one size may keep of the memory that they have touched, at least.
 const KEPT_BYTES: usize = 16 << 20;
+/// One for so many that are taken may keep its pages in any case: among many connections of which each says something now and then,
+/// as much storage is given back as is taken.
+const TAKEN_PER_KEPT: usize = 8;
+/// Regions that one look for an extent with pages goes through.
+const COOLED_AT_ONCE: usize = 8;
 
 /// Whether storage of `len` bytes, a power of two, comes from here.
 pub(crate) const fn serves(len: usize) -> bool {
@@ -49,8 +55,12 @@ struct Class {
     count: AtomicUsize,
     /// Regions before this one are full, as far as anybody knows.
     first: AtomicUsize,
+    /// Extents that somebody has.
+    taken: AtomicUsize,
     /// Free extents whose pages were kept.
     kept: AtomicUsize,
+    /// Where the next one is looked for that has to give its pages back.
+    cooled: AtomicUsize,
 }
 
 static CLASS: [Class; CLASSES] = [const { Class::new() }; CLASSES];
@@ -74,7 +84,10 @@ pub(crate) fn take(len: usize) -> Option<NonNull<u8>> {
             class.grow(len)?;
             class.take_from(0)
         })
-        .map(|(region, at)| region.map_addr(|addr| addr.checked_add(at * len).unwrap_or(addr)).cast())
+        .map(|(region, at)| {
+            class.taken.fetch_add(1, Ordering::Relaxed);
+            region.map_addr(|addr| addr.checked_add(at * len).unwrap_or(addr)).cast()
+        })
 }
 
 /// Gives an extent back.
@@ -87,16 +100,30 @@ pub(crate) unsafe fn give(extent: NonNull<u8>, len: usize) {
     // SAFETY: the extent lies in a region, whose head is its first extent (E2).
     let region = unsafe { extent.sub(offset).cast::<Region>().as_ref() };
     let (word, bit) = place(offset / len);
-    if class.kept.fetch_add(1, Ordering::Relaxed) < KEPT_BYTES / len {
+    let taken = class.taken.fetch_sub(1, Ordering::Relaxed) - 1;
+    let most = (KEPT_BYTES / len).max(taken / TAKEN_PER_KEPT);
+    let kept = class.kept.fetch_add(1, Ordering::Relaxed);
+    if kept < most {
         region.warm[word].fetch_or(bit, Ordering::Relaxed);
     } else {
         class.kept.fetch_sub(1, Ordering::Relaxed);
-        // SAFETY: the range is the extent, mapped by `grow`, and the caller's (E1). If the kernel refuses, the pages
-        // stay, which harms nobody.
-        let _ = unsafe { madvise(extent.as_ptr().cast(), len, Advice::LinuxDontNeed) };
+        // SAFETY: the caller has the extent for himself (E1).
+        unsafe { give_pages(extent, len) };
     }
     region.free[word].fetch_or(bit, Ordering::Release);
     class.first.fetch_min(region.index, Ordering::Relaxed);
+    if kept > most {
+        class.cool(len);
+    }
+}
+
+/// Lets the kernel have an extent's pages.
+///
+/// # Safety
+/// The extent is the caller's (E1).
+unsafe fn give_pages(extent: NonNull<u8>, len: usize) {
+    // SAFETY: the range is the extent, mapped by `grow`, and the caller's. If the kernel refuses, the pages stay, which harms nobody.
+    let _ = unsafe { madvise(extent.as_ptr().cast(), len, Advice::LinuxDontNeed) };
 }
 
 const fn place(at: usize) -> (usize, u64) {
@@ -109,7 +136,9 @@ impl Class {
             regions: [const { AtomicPtr::new(ptr::null_mut()) }; REGIONS_MAX],
             count: AtomicUsize::new(0),
             first: AtomicUsize::new(0),
+            taken: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
+            cooled: AtomicUsize::new(0),
         }
     }
 
@@ -127,6 +156,27 @@ impl Class {
             }
         }
         None
+    }
+
+    /// Fewer are taken than before: one more of the free extents gives its pages back.
+    fn cool(&self, len: usize) {
+        let count = self.count.load(Ordering::Acquire);
+        for _ in 0..COOLED_AT_ONCE.min(count) {
+            let index = self.cooled.load(Ordering::Relaxed) % count;
+            let Some(region) = NonNull::new(self.regions[index].load(Ordering::Acquire)) else { return };
+            // SAFETY: (E2) a published head is initialised and stays.
+            if let Some((word, bit)) = unsafe { region.as_ref() }.claim_warm(&self.kept) {
+                let at = word * 64 + bit.trailing_zeros() as usize;
+                // SAFETY: the extent lies in its region, and its bit was cleared just above (E1).
+                unsafe {
+                    give_pages(region.cast::<u8>().add(at * len), len);
+                    region.as_ref().free[word].fetch_or(bit, Ordering::Release);
+                }
+                self.first.fetch_min(index, Ordering::Relaxed);
+                return;
+            }
+            self.cooled.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Adds a region of extents of `len` bytes. Somebody else's, added meanwhile, will do.
@@ -170,6 +220,27 @@ impl Region {
                     return Some(word * 64 + bit.trailing_zeros() as usize);
                 }
                 seen = before & !bit;
+            }
+        }
+        None
+    }
+}
+
+impl Region {
+    /// Takes a free extent whose pages were kept: its place among the bits.
+    fn claim_warm(&self, kept: &AtomicUsize) -> Option<(usize, u64)> {
+        for (word, bits) in self.warm.iter().enumerate() {
+            let mut seen = bits.load(Ordering::Relaxed);
+            while seen != 0 {
+                let bit = seen & seen.wrapping_neg();
+                seen &= !bit;
+                // Whoever takes the extent at this moment sees to its other bit.
+                if self.free[word].fetch_and(!bit, Ordering::Acquire) & bit != 0 {
+                    if bits.fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
+                        kept.fetch_sub(1, Ordering::Relaxed);
+                    }
+                    return Some((word, bit));
+                }
             }
         }
         None
@@ -245,6 +316,31 @@ mod tests {
         }
         // SAFETY: mapped for ever (E2), and no other test uses this size.
         assert_eq!(unsafe { last.as_ptr().read() }, 0, "its pages went back to the kernel");
+    }
+
+    #[test]
+    fn what_is_kept_follows_what_is_taken() {
+        const LEN: usize = 1 << 19;
+        let (class, least) = (class_of(LEN), KEPT_BYTES / LEN);
+        let kept = || class.kept.load(Ordering::Relaxed);
+        let mut taken: Vec<_> = (0..2 * TAKEN_PER_KEPT * least).map(|_| take(LEN).unwrap()).collect();
+        // As much comes as goes: nobody asks the kernel for pages that he has given back just before.
+        let given = taken.split_off(taken.len() - taken.len() / 10);
+        for extent in &given {
+            // SAFETY: the extent is this test's.
+            unsafe { extent.as_ptr().write(7) };
+            // SAFETY: as above; it is not touched again.
+            unsafe { give(*extent, LEN) };
+        }
+        assert_eq!(kept(), given.len(), "all of them, and more than the least");
+        assert!(given.len() > least);
+        taken.extend(given.iter().map(|_| take(LEN).unwrap()));
+        assert_eq!(kept(), 0);
+        for extent in taken.drain(..) {
+            // SAFETY: each is given back once.
+            unsafe { give(extent, LEN) };
+        }
+        assert!(kept() <= least, "{} of {least}", kept());
     }
 
     #[test]

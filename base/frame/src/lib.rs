@@ -36,7 +36,7 @@ pub mod virtio;
 #[cfg(not(loom))]
 mod zeroed;
 
-pub use ahead::read_ahead;
+pub use ahead::{read_ahead, read_all_ahead};
 pub use alike::alike;
 pub use arena::{ArenaPair, ArenaParts, ArenaUse, BLOCK_BYTES, GENERATION_WORD, RingArena};
 pub use byte_ring::{

@@ -40,7 +40,7 @@ impl RingReader {
         let old = self.ring().storage();
         let storage = memory::take(wanted);
         let size = u64::from(wanted.trailing_zeros()) << SIZE_SHIFT;
-        let grown = turned(state & !SIZE | size | GROWN, cursor).wrapping_add(EPOCH);
+        let grown = turned(state & !SIZE | size | GROWN, cursor, storage).wrapping_add(EPOCH);
         memory::touch(old.storage);
         // SAFETY: (R2, R6) the unread bytes are the reader's, and the storage is held; the new one is nobody else's as yet.
         unsafe { copy(old, Place::new(storage, grown), cursor, unread) };

@@ -305,3 +305,24 @@ fn an_emptied_ring_begins_again_at_the_begin_of_its_storage() {
     writer.advance(10);
     assert_eq!((reader.read(&mut bytes), &bytes[..20]), (20, [[1; 10], [2; 10]].as_flattened()));
 }
+
+/// Rings that carry little touch one page each, and not all of them the same line of it.
+#[test]
+fn emptied_rings_lie_apart_in_a_cache() {
+    let rings: Vec<_> = (0..8)
+        .map(|_| {
+            let (mut writer, mut reader) = byte_ring(1 << 18);
+            let mut begins = || {
+                assert_eq!(writer.write(b"text"), 4);
+                let begin = reader.peek_at(reader.cursor(), 4).0.as_ptr().addr() % 4096;
+                reader.release(4);
+                begin / 64
+            };
+            let first = begins();
+            assert!((0..100).all(|_| begins() == first), "an emptied ring begins where it began");
+            (first, writer, reader)
+        })
+        .collect();
+    let lines: std::collections::HashSet<_> = rings.iter().map(|(first, ..)| first).collect();
+    assert!(lines.len() > 1, "{lines:?}");
+}
