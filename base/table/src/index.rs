@@ -1,4 +1,4 @@
-//! From the hash of a state's names to its place. Used by `path/filter` and `path/nat`.
+//! From the hash of a state's names to its place. Used by `path/classify` for connections, by `path/filter` and `path/nat`.
 //!
 //! Open addressing with linear probing in one array, at most half full, so that where a hash leads to is known before
 //! anything was read, and can be fetched for several packets together ([`Index::touch`]), for which a library's table has no
@@ -25,6 +25,23 @@ const EMPTY: Slot = Slot { hash: 0, at: NOWHERE };
 const SLOTS_LEAST: usize = 8;
 
 impl Index {
+    /// An empty one that takes so many without being moved.
+    pub fn with_room(places: usize) -> Self {
+        let slots = if places == 0 { 0 } else { (places * 2).next_power_of_two().max(SLOTS_LEAST) };
+        Self { slots: vec![EMPTY; slots], len: 0 }
+    }
+
+    /// How many places it leads to.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it leads nowhere.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Where a hash leads to, by its upper bits.
     #[inline]
     fn home(&self, hash: u32) -> usize {
@@ -64,15 +81,15 @@ impl Index {
         self.len += 1;
     }
 
-    /// Takes a place out.
-    pub fn remove(&mut self, hash: u32, at: u32) {
+    /// Takes a place out. Whether it was in.
+    pub fn remove(&mut self, hash: u32, at: u32) -> bool {
         if self.slots.is_empty() {
-            return;
+            return false;
         }
         let mut free = self.home(hash);
         while self.slots[free] != (Slot { hash, at }) {
             if self.slots[free].at == NOWHERE {
-                return;
+                return false;
             }
             free = self.behind(free);
         }
@@ -89,6 +106,7 @@ impl Index {
             next = self.behind(next);
         }
         self.slots[free] = EMPTY;
+        true
     }
 
     /// The bytes that it takes.
@@ -126,16 +144,26 @@ mod tests {
                 if adds && model.insert((which, at)) {
                     index.insert(hash(which), at);
                 } else if !adds {
-                    model.remove(&(which, at));
-                    index.remove(hash(which), at);
+                    let was_in = model.remove(&(which, at));
+                    prop_assert_eq!(index.remove(hash(which), at), was_in);
                 }
-                prop_assert_eq!(index.len, model.len());
+                prop_assert_eq!((index.len(), index.is_empty()), (model.len(), model.is_empty()));
                 for which in 0..4 {
                     let found = |at| index.find(hash(which), |its| its == at) == Some(at);
                     prop_assert!((0..12).all(|at| found(at) == model.contains(&(which, at))));
                     index.touch(hash(which));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn what_has_room_is_not_moved() {
+        for places in [0, 1, 3, 4, 5, 1000] {
+            let mut index = Index::with_room(places);
+            let bytes = index.allocated_bytes();
+            (0..places as u32).for_each(|n| index.insert(n.wrapping_mul(0x9e37_79b9), n));
+            assert_eq!(index.allocated_bytes(), bytes, "{places}");
         }
     }
 

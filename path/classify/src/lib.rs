@@ -30,7 +30,7 @@ mod test_frames;
 mod tuple;
 mod word_table;
 
-pub use conn_table::{ConnTable, TableKey, TupleTaken};
+pub use conn_table::{ConnTable, Sought, TableKey, TupleTaken};
 pub use flow_cache::{FlowCache, Foreseen};
 pub use headers::{Fragment, Headers, L3};
 pub use listeners::{ListenTaken, Listeners, LocalAddr};
