@@ -1,13 +1,14 @@
 //! The lane's timer wheel: every connection's next deadline, in slots that are found by arithmetic.
 //!
-//! Called by the lane only; reads no clock. Timers are named by index (a connection's place in its table),
-//! and linked through indices, so nothing here points at anything. Arm and cancel take constant time.
+//! Called by the lane only; reads no clock. Timers are named by index (a connection's place in its table), and a slot is a list of
+//! such indices, so that those who come next are known and can be fetched before their turn. Arm and cancel take constant time.
 //! Re-arming is lazy: a timer that is pushed back, as a retransmission timer is at every acknowledgement,
 //! stays in its slot, and goes into its later one only when the earlier comes up.
 //!
 //! Six levels of 64 slots (Varghese and Lauck's hierarchical wheel): a slot of level 0 is one tick of 2^20 ns
 //! (1.05 ms), a slot of each further level is 64 slots of the one below, and 2^36 ticks are two years.
 
+use firelane_frame::read_ahead;
 use firelane_units::Instant;
 
 use crate::slab::grow;
@@ -17,7 +18,10 @@ const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 6;
 /// Nanoseconds per tick, as a power of two: finer than any timer of TCP.
 const TICK_BITS: u32 = 20;
-const NONE: u32 = u32::MAX;
+/// How far ahead of its turn a timer is fetched.
+const AHEAD: usize = 8;
+/// What an empty slot may keep of its list's room.
+const ROOM_KEPT: usize = 1024;
 
 /// Timers by index, fired in the order of their ticks.
 #[derive(Debug)]
@@ -25,7 +29,8 @@ pub struct Wheel {
     /// The tick up to which everything has fired.
     now: u64,
     timers: Vec<Timer>,
-    heads: [[u32; SLOTS]; LEVELS],
+    /// The timers of each slot, level by level.
+    slots: Vec<Vec<u32>>,
     /// One bit per slot that holds a timer.
     occupied: [u64; LEVELS],
     armed: usize,
@@ -38,8 +43,10 @@ struct Timer {
     /// The tick of the slot that it is linked in: that of its deadline, or an earlier one. [`UNLINKED`] if it
     /// stands in none.
     tick: u64,
-    previous: u32,
-    next: u32,
+    /// Which place it has in its slot's list.
+    at: u32,
+    /// Which slot that is, of all levels.
+    slot: u16,
 }
 
 /// A tick that no timer has.
@@ -48,7 +55,7 @@ const UNLINKED: u64 = u64::MAX;
 const _: () = assert!(size_of::<Timer>() == 24);
 
 impl Timer {
-    const UNARMED: Self = Self { deadline: Instant::FAR_FUTURE, tick: UNLINKED, previous: NONE, next: NONE };
+    const UNARMED: Self = Self { deadline: Instant::FAR_FUTURE, tick: UNLINKED, at: 0, slot: 0 };
 
     const fn is_linked(&self) -> bool {
         self.tick != UNLINKED
@@ -61,7 +68,7 @@ impl Wheel {
         Self {
             now: now.nanos() >> TICK_BITS,
             timers: Vec::new(),
-            heads: [[NONE; SLOTS]; LEVELS],
+            slots: vec![Vec::new(); LEVELS * SLOTS],
             occupied: [0; LEVELS],
             armed: 0,
         }
@@ -74,7 +81,8 @@ impl Wheel {
 
     /// What the timers take, armed or not.
     pub(crate) fn allocated_bytes(&self) -> usize {
-        self.timers.capacity() * size_of::<Timer>()
+        let listed: usize = self.slots.iter().map(Vec::capacity).sum();
+        self.timers.capacity() * size_of::<Timer>() + listed * size_of::<u32>()
     }
 
     /// Whether no timer is armed.
@@ -120,6 +128,12 @@ impl Wheel {
         }
     }
 
+    /// Begins to fetch timer `index`.
+    #[inline]
+    pub(crate) fn look_ahead(&self, index: u32) {
+        self.timers.get(index as usize).into_iter().for_each(read_ahead);
+    }
+
     /// When timer `index` is due, if it is armed.
     pub fn deadline(&self, index: u32) -> Option<Instant> {
         let deadline = self.timers.get(index as usize)?.deadline;
@@ -142,8 +156,7 @@ impl Wheel {
                 return None;
             };
             self.now = self.now.max(tick);
-            let index = self.heads[level][slot];
-            self.unlink(index);
+            let index = self.take_last(level * SLOTS + slot);
             let wanted = tick_after(self.timers[index as usize].deadline);
             if wanted > self.now {
                 // Cascades from a higher level, or was pushed back since it was linked.
@@ -183,13 +196,11 @@ impl Wheel {
     fn link(&mut self, index: u32, tick: u64) {
         let tick = tick.max(self.now).min(self.horizon());
         let (level, slot) = self.place(tick);
-        let head = self.heads[level][slot];
+        let nth = level * SLOTS + slot;
+        let list = &mut self.slots[nth];
         let timer = &mut self.timers[index as usize];
-        (timer.tick, timer.previous, timer.next) = (tick, NONE, head);
-        if head != NONE {
-            self.timers[head as usize].previous = index;
-        }
-        self.heads[level][slot] = index;
+        (timer.tick, timer.at, timer.slot) = (tick, list.len() as u32, nth as u16);
+        list.push(index);
         self.occupied[level] |= 1 << slot;
     }
 
@@ -200,30 +211,40 @@ impl Wheel {
         ((self.now >> top) + SLOTS as u64 - 1) << top
     }
 
+    /// Takes a timer out of its slot, whose last one gets its place.
     fn unlink(&mut self, index: u32) {
-        let timer = self.timers[index as usize];
-        self.timers[index as usize].tick = UNLINKED;
-        if timer.next != NONE {
-            self.timers[timer.next as usize].previous = timer.previous;
+        let timer = &mut self.timers[index as usize];
+        let (nth, at) = (usize::from(timer.slot), timer.at as usize);
+        timer.tick = UNLINKED;
+        let list = &mut self.slots[nth];
+        list.swap_remove(at);
+        if let Some(&moved) = list.get(at) {
+            self.timers[moved as usize].at = at as u32;
         }
-        if timer.previous != NONE {
-            self.timers[timer.previous as usize].next = timer.next;
-            return;
-        }
-        let (level, slot) = self.slot_of_head(index, timer.tick);
-        self.heads[level][slot] = timer.next;
-        if timer.next == NONE {
-            self.occupied[level] &= !(1 << slot);
-        }
+        self.note_emptied(nth);
     }
 
-    /// Where the head `index` is linked: `now` may have moved into its slot's span since, so that its
-    /// level by arithmetic may be a lower one than where it still stands.
-    fn slot_of_head(&self, index: u32, tick: u64) -> (usize, usize) {
-        (0..LEVELS)
-            .map(|level| (level, (tick >> (SLOT_BITS * level as u32)) as usize % SLOTS))
-            .find(|&(level, slot)| self.heads[level][slot] == index)
-            .expect("a linked timer without predecessor is the head of one of its slots")
+    /// Takes the last timer out of a slot that has one, and begins to fetch one that comes soon.
+    fn take_last(&mut self, nth: usize) -> u32 {
+        let list = &mut self.slots[nth];
+        let index = list.pop().expect("a slot's bit says that it holds a timer");
+        if let Some(&soon) = list.len().checked_sub(AHEAD).and_then(|at| list.get(at)) {
+            read_ahead(&self.timers[soon as usize]);
+        }
+        self.timers[index as usize].tick = UNLINKED;
+        self.note_emptied(nth);
+        index
+    }
+
+    /// A slot has lost a timer: without one it is not looked at.
+    fn note_emptied(&mut self, nth: usize) {
+        let list = &mut self.slots[nth];
+        if list.is_empty() {
+            if list.capacity() > ROOM_KEPT {
+                *list = Vec::new();
+            }
+            self.occupied[nth / SLOTS] &= !(1 << (nth % SLOTS));
+        }
     }
 }
 
@@ -290,6 +311,18 @@ mod tests {
         }
         assert!(asked < 100, "asked {asked} times");
         assert_eq!(wheel.now, 1 << 40);
+    }
+
+    #[test]
+    fn a_slot_that_held_many_gives_its_room_back() {
+        let mut wheel = Wheel::new(Instant::ZERO);
+        let many = 4 * ROOM_KEPT as u32;
+        (0..many).for_each(|index| wheel.arm(index, at_tick(5)));
+        (0..many).step_by(2).for_each(|index| wheel.cancel(index));
+        let mut fired: Vec<u32> = core::iter::from_fn(|| wheel.pop(at_tick(5))).collect();
+        fired.sort_unstable();
+        assert!(fired.into_iter().eq((1..many).step_by(2)));
+        assert_eq!(wheel.allocated_bytes(), wheel.timers.capacity() * size_of::<Timer>());
     }
 
     #[derive(Clone, Debug)]
