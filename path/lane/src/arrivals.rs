@@ -3,9 +3,11 @@
 //! Filled by `links.rs` at the end of a frame's way, emptied by the netstacks (`stacks/inbound.rs`), which look at all
 //! of it before they take the first. Frames move on; what is known of them stays where it was written.
 
+use std::vec;
+
 use firelane_classify::Headers;
 use firelane_frame::Frame;
-use firelane_units::{LinkId, NetstackId};
+use firelane_units::{ConnId, LinkId, NetstackId};
 
 use crate::stacks::Foreseen;
 
@@ -17,11 +19,18 @@ pub(crate) struct Arrival {
     pub(crate) headers: Headers,
     /// What a look ahead has found of its forwarded flow.
     pub(crate) foreseen: Option<Foreseen>,
+    /// The connection that it has found.
+    pub(crate) conn: Option<ConnId>,
 }
 
 impl Arrival {
-    const NONE: Self =
-        Self { netstack: NetstackId(0), link: LinkId(0), headers: Headers::EMPTY, foreseen: None };
+    const NONE: Self = Self {
+        netstack: NetstackId(0),
+        link: LinkId(0),
+        headers: Headers::EMPTY,
+        foreseen: None,
+        conn: None,
+    };
 }
 
 /// Frames for netstacks of this lane.
@@ -41,7 +50,7 @@ impl Arrivals {
         }
         // Written where it stays, field by field: made elsewhere and moved here, its move would wait for its fields.
         let known = &mut self.known[nth];
-        (known.netstack, known.link, known.foreseen) = (netstack, link, None);
+        (known.netstack, known.link, known.foreseen, known.conn) = (netstack, link, None, None);
         known.headers = *headers;
         self.frames.push(frame);
     }
@@ -50,16 +59,10 @@ impl Arrivals {
         self.frames.is_empty()
     }
 
-    /// What is known of all of them.
-    pub(crate) fn known(&mut self) -> &mut [Arrival] {
-        &mut self.known[..self.frames.len()]
-    }
-
-    /// Gives each away, in order.
+    /// All of them, in order, and what is known of each.
     #[inline]
-    pub(crate) fn take_each(&mut self, mut take: impl FnMut(Frame, &Arrival)) {
-        for (frame, arrival) in self.frames.drain(..).zip(&self.known) {
-            take(frame, arrival);
-        }
+    pub(crate) fn take(&mut self) -> (vec::Drain<'_, Frame>, &mut [Arrival]) {
+        let count = self.frames.len();
+        (self.frames.drain(..), &mut self.known[..count])
     }
 }

@@ -78,6 +78,9 @@ impl<D: Driver> Lane<D> {
     /// Handles one item of its squeue. What it causes to be sent leaves with [`Lane::settle`] or the turn.
     pub fn on_message(&mut self, now: Instant, message: LaneMessage<D>) {
         self.common.now = now;
+        if !matches!(message, LaneMessage::Kick { .. }) {
+            self.stacks.take_kicks(&mut self.common);
+        }
         match message {
             LaneMessage::Frames(frames) => self.on_frames(frames),
             LaneMessage::Kick { netstack, conn } => self.stacks.kick(&mut self.common, netstack, conn),

@@ -3,9 +3,9 @@
 //! Connections live in one: the index is small and stays (the timer wheel and the connection table name it),
 //! and the generation makes a command for a connection that is gone miss its successor.
 
-use firelane_units::ConnId;
-
+use firelane_frame::read_all_ahead;
 use firelane_socket::ConnRef;
+use firelane_units::ConnId;
 
 /// Values by index, with a free list through the empty places.
 #[derive(Debug)]
@@ -92,6 +92,12 @@ impl<T> Slab<T> {
             Content::Used(value) => Some(value),
             Content::Free { .. } => None,
         }
+    }
+
+    /// Begins to fetch what is at an index, whoever uses it.
+    #[inline]
+    pub(crate) fn look_ahead(&self, conn: ConnId) {
+        self.places.get(conn.index()).into_iter().for_each(read_all_ahead);
     }
 
     /// The value at an index, whoever uses it.

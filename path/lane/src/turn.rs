@@ -27,6 +27,7 @@ impl<D: Driver> Lane<D> {
     pub fn turn(&mut self, now: Instant, idle: Idle) -> Sleep {
         self.common.now = now;
         self.common.counters.turns += 1;
+        self.stacks.take_kicks(&mut self.common);
         self.links.advance(now);
         self.stacks.end_patience(now);
         self.stacks.sweep(&mut self.common, &self.links);
@@ -52,6 +53,7 @@ impl<D: Driver> Lane<D> {
     /// more to do, or something is due before it would wake up.
     pub fn settle(&mut self, now: Instant) -> bool {
         self.common.now = now;
+        self.stacks.take_kicks(&mut self.common);
         let more = self.pass_on() | self.flush() | self.stacks.has_patient();
         if self.sleeps_until.is_some_and(|until| until <= now) {
             return more;

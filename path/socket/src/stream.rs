@@ -541,6 +541,19 @@ impl StreamSlot {
         StreamShared(self.send.margin())
     }
 
+    /// Begins to fetch the rings' words and what both sides see beside them.
+    #[inline]
+    pub fn words_ahead(&self) {
+        self.recv.words_ahead();
+    }
+
+    /// Begins to fetch the storage that the next text goes to, and that from which it is sent. The words should be near.
+    #[inline]
+    pub fn storage_ahead(&self) {
+        self.recv.storage_ahead();
+        self.send.storage_ahead();
+    }
+
     /// Something has become ready; answers whom to tell.
     pub fn tell(&self, ready: Ready) -> Option<SocketToken> {
         self.shared().words().tell(ready)

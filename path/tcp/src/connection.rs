@@ -284,6 +284,29 @@ impl Connection {
         }
     }
 
+    /// Nobody asks it for anything any more: what it holds ends, but for the memory that the next one can use
+    /// ([`Connection::renew`]).
+    pub fn retire(&mut self) {
+        let kept = self.flight.retire();
+        self.flight.keep(kept);
+        self.options = SocketOptions::default();
+        self.receive.retire();
+    }
+
+    /// Becomes another one, in the memory that one that was retired has left.
+    pub fn renew(&mut self, next: Self) {
+        let kept = self.flight.retire();
+        *self = next;
+        self.flight.keep(kept);
+    }
+
+    /// Begins to fetch what a segment needs beside the connection itself, which should be near.
+    #[inline]
+    pub fn look_ahead(&self) {
+        self.flight.look_ahead();
+        self.receive.look_ahead();
+    }
+
     /// A segment of this connection arrived. Most segments are taken by [`Connection::on_expected`] at less cost.
     pub fn on_segment(&mut self, now: Instant, seg: &SegmentIn<'_>, rings: &mut Rings<'_>) -> Disposition {
         self.timers.note_traffic(now);
@@ -572,7 +595,7 @@ impl Connection {
     /// ahead, and the storage of rings that hold nothing. A second of silence does this by itself.
     pub fn shrink(&mut self, rings: &mut Rings<'_>) {
         self.receive.shrink();
-        self.flight.shrink();
+        self.flight.shrink(self.state == State::Established);
         rings.send.detach_if_empty();
         rings.recv.detach_if_empty();
     }
@@ -606,6 +629,6 @@ mod tests {
             ("stamps", size_of::<Timestamps>()),
         ];
         let size = size_of::<Connection>();
-        assert!(size <= 448, "{size} bytes: {parts:?}");
+        assert!(size <= 456, "{size} bytes: {parts:?}");
     }
 }

@@ -17,6 +17,7 @@
 use core::ops::Range;
 use core::time::Duration;
 
+use firelane_frame::read_all_ahead;
 use firelane_units::{BitRate, Bytes, Instant, Mss};
 
 use crate::congestion::bbr::Bbr;
@@ -127,6 +128,7 @@ impl Default for FlightConfig {
 #[derive(Debug)]
 pub struct Flight {
     recovery: Option<Box<Recovery>>,
+    kept: Kept,
     /// `una` and `nxt` while `recovery` does not exist.
     cursor: u64,
     last_sent_at: Instant,
@@ -139,6 +141,28 @@ pub struct Flight {
     pacing: bool,
     sack: bool,
     timeouts: u8,
+}
+
+/// Memory for `recovery` while that does not exist: of no meaning, and not worth asking the allocator for each time.
+#[derive(Default)]
+pub(crate) struct Kept(Option<Box<Recovery>>);
+
+impl core::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
+impl Kept {
+    fn begin(&mut self, cursor: u64) -> Box<Recovery> {
+        match self.0.take() {
+            Some(mut kept) => {
+                kept.begin_again(cursor);
+                kept
+            }
+            None => Box::new(Recovery::new(cursor)),
+        }
+    }
 }
 
 /// A flight with nothing out, of which the configuration says the rest.
@@ -177,6 +201,7 @@ impl Flight {
         let FlightRest { cursor, last_sent_at, rtt, control, mss, sack } = rest;
         Self {
             recovery: None,
+            kept: Kept::default(),
             cursor,
             last_sent_at,
             rtt: Rtt::wake_from(rtt, config.rto),
@@ -196,6 +221,7 @@ impl Flight {
         let mss = Mss::DEFAULT_V4;
         Self {
             recovery: None,
+            kept: Kept::default(),
             cursor: 0,
             last_sent_at: Instant::ZERO,
             rtt: Rtt::new(config.rto),
@@ -281,6 +307,12 @@ impl Flight {
                 self.control.on_timeout(in_flight);
             }
         }
+    }
+
+    /// Begins to fetch what exists while data are out.
+    #[inline]
+    pub(crate) fn look_ahead(&self) {
+        self.recovery.as_deref().into_iter().for_each(read_all_ahead);
     }
 
     /// The payload of a full segment.
@@ -592,12 +624,22 @@ impl Flight {
         fired
     }
 
-    /// Gives memory back; call it when the connection has been idle for a while.
-    pub fn shrink(&mut self) {
+    /// Ends with what stands for it: only the memory is of use, to the next connection.
+    pub(crate) fn retire(&mut self) -> Kept {
+        Kept(self.recovery.take().or_else(|| self.kept.0.take()))
+    }
+
+    /// Uses such memory for what exists while data are out.
+    pub(crate) fn keep(&mut self, kept: Kept) {
+        self.kept = kept;
+    }
+
+    /// Gives memory back; call it when the connection has been idle for a while. One that `rests` next keeps it until then.
+    pub fn shrink(&mut self, rests: bool) {
         // A model counts rounds by what the sampler has counted: both stay.
         if self.is_empty() && self.model_mut().is_none() {
             self.cursor = self.nxt();
-            self.recovery = None;
+            self.kept = Kept(self.recovery.take().filter(|_| rests));
         } else if let Some(recovery) = &mut self.recovery {
             recovery.shrink();
         }
@@ -610,7 +652,7 @@ impl Flight {
     #[inline]
     fn parts(&mut self) -> (&mut Recovery, Path<'_>) {
         let cursor = self.cursor;
-        let recovery = self.recovery.get_or_insert_with(|| Box::new(Recovery::new(cursor)));
+        let recovery = self.recovery.get_or_insert_with(|| self.kept.begin(cursor));
         let path = Path {
             rtt: &mut self.rtt,
             control: &mut self.control,

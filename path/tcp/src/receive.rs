@@ -8,7 +8,7 @@
 
 use core::ops::Range;
 
-use firelane_frame::RingWriter;
+use firelane_frame::{RingWriter, read_all_ahead};
 use firelane_units::{Bytes, DropReason, Instant, Mss, SeqNum};
 use firelane_wire::TcpFlags;
 
@@ -69,6 +69,17 @@ pub(crate) struct ReceiveRest {
 }
 
 impl ReceiveSide {
+    /// Ends with what has memory of its own.
+    pub(crate) fn retire(&mut self) {
+        (self.tuning, self.reassembly) = (None, None);
+    }
+
+    /// Begins to fetch what sizes the ring.
+    #[inline]
+    pub(crate) fn look_ahead(&self) {
+        self.tuning.as_deref().into_iter().for_each(read_all_ahead);
+    }
+
     /// What a connection at rest remembers, if no ACK is owed and nothing waits ahead.
     pub(crate) fn rest(&self) -> Option<ReceiveRest> {
         let Self { space, nxt, promised, acknowledged, scale, mss, segment, ref ack, .. } = *self;

@@ -102,6 +102,12 @@ impl Recovery {
         }
     }
 
+    /// As new, in the memory that it has.
+    pub(crate) fn begin_again(&mut self, cursor: u64) {
+        let sent = self.sent.renewed(cursor);
+        *self = Self { sent, ..Self::new(cursor) };
+    }
+
     pub(crate) fn sent(&self) -> &SentRanges {
         &self.sent
     }

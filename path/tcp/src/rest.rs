@@ -270,6 +270,40 @@ mod tests {
         }
     }
 
+    /// Memory that another connection has left changes nothing: not what it is, not what it sends, not what it counts.
+    #[test]
+    fn a_connection_in_used_memory_is_as_in_new() {
+        for bytes in [0, 1, 50_000] {
+            let (now, mut new, mut peer) = quiet_pair(bytes);
+            let (_, mut again, mut memory) = quiet_pair(bytes);
+            // One that has something out, whose program chose something rare, and one that has never sent.
+            memory.program.0.write(&[b'x'; 5000]);
+            while memory.poll(now).is_some() {}
+            memory.tcp.set_pacing_limit(Some(firelane_units::BitRate::from_bps(1_000_000)));
+            memory.tcp.retire();
+            let mut rest = again.tcp.rest(now).expect("it is quiet");
+            memory.tcp.renew(rest.wake());
+            (again.tcp, memory.tcp) = (memory.tcp, again.tcp);
+            new.tcp.settle();
+            let all = |end: &End| format!("{:?}", end.tcp);
+            assert_eq!(all(&again), all(&new));
+            for round in 0..3 {
+                let now = now + Duration::from_millis(round);
+                for end in [&mut new, &mut again] {
+                    end.program.0.write(b"more");
+                }
+                let out = [&mut new, &mut again].map(|end| end.poll(now).expect("text"));
+                assert_eq!(format!("{:?}", out[0]), format!("{:?}", out[1]));
+                peer.take(now, &out[0], &new.send);
+                let ack = peer.poll(now).expect("one of the first is acknowledged at once");
+                for end in [&mut new, &mut again] {
+                    end.take(now, &ack, &peer.send);
+                }
+                assert_eq!(all(&again), all(&new), "round {round}");
+            }
+        }
+    }
+
     #[test]
     fn who_owes_or_is_owed_anything_does_not_rest() {
         let (now, mut a, mut b) = quiet_pair(10);

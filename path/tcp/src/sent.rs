@@ -27,6 +27,9 @@ pub use range::{Judgement, LOSS_SHARE, LossNote, Mark, SentRange};
 /// new data are counted with the last range. Retransmissions may still split: at most once per segment.
 pub const RANGES_MAX: usize = 4096;
 
+/// Places that storage keeps which is used again: requests and answers need one.
+const RANGES_KEPT: usize = 4;
+
 /// All sent and not cumulatively acknowledged ranges of a connection.
 #[derive(Debug)]
 pub struct SentRanges {
@@ -60,6 +63,14 @@ impl SentRanges {
             lost_ever: 0,
             note: None,
         }
+    }
+
+    /// The same with the storage of this, which ends, unless that has become large.
+    pub(crate) fn renewed(&mut self, cursor: u64) -> Self {
+        let mut ranges = core::mem::take(&mut self.ranges);
+        ranges.clear();
+        ranges.shrink_to(RANGES_KEPT);
+        Self { ranges, ..Self::new(cursor) }
     }
 
     /// The first cursor that is not cumulatively acknowledged.

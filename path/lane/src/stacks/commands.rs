@@ -81,6 +81,7 @@ impl<D> Inside<'_, D> {
     pub(crate) fn kick(&mut self, conn: ConnRef) {
         let now = self.common.now;
         let Some(id) = self.conns.slab.resolve(conn) else { return };
+        self.conns.wake_up(id);
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         if conn.fusion.is_on() {
             return self.kick_fused(id);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use firelane_classify::Tuple;
 use firelane_flow::Limits;
+use firelane_frame::read_all_ahead;
 use firelane_ip::{Egress, Front, Ip, Upper};
 use firelane_socket::{AnyEnd, ConnRef, Flags, Names, StreamSlot};
 use firelane_tcp::{AtRest, Connection, Rings, State, TcpConfig};
@@ -104,6 +105,61 @@ impl Tcp {
             *self = Self::Awake(Box::new(rest.wake()));
         }
     }
+
+    fn is_at_rest(&self) -> bool {
+        matches!(self, Self::AtRest(_))
+    }
+}
+
+/// Memory of connections that have ended or gone to rest, for those that begin or wake.
+#[derive(Debug, Default)]
+#[allow(clippy::vec_box)] // The boxes are what is kept.
+pub(crate) struct Spares {
+    connections: Vec<Box<Connection>>,
+    awake: Vec<Box<Awake>>,
+}
+
+/// How many of each are kept: more than come and go in a turn of a busy lane, and little beside what it has in use.
+const SPARES_MAX: usize = 128;
+
+impl Spares {
+    fn connection(&mut self, tcp: Connection) -> Box<Connection> {
+        match self.connections.pop() {
+            Some(mut spare) => {
+                spare.renew(tcp);
+                spare
+            }
+            None => Box::new(tcp),
+        }
+    }
+
+    fn awake(&mut self, awake: Awake) -> Box<Awake> {
+        match self.awake.pop() {
+            Some(mut spare) => {
+                *spare = awake;
+                spare
+            }
+            None => Box::new(awake),
+        }
+    }
+
+    fn take_connection(&mut self, tcp: Tcp) {
+        if let Tcp::Awake(mut tcp) = tcp
+            && self.connections.len() < SPARES_MAX
+        {
+            tcp.retire();
+            self.connections.push(tcp);
+        }
+    }
+
+    fn take_awake(&mut self, awake: Option<Box<Awake>>) {
+        if let Some(mut awake) = awake
+            && self.awake.len() < SPARES_MAX
+        {
+            *awake = Awake::default();
+            self.awake.push(awake);
+        }
+    }
 }
 
 /// How far a connection's end has come.
@@ -122,14 +178,15 @@ pub(crate) enum Leaving {
 impl Conn {
     /// A connection with nothing to send as yet.
     pub(crate) fn new(
-        tcp: Box<Connection>,
+        tcp: Connection,
         stream: StreamSlot,
         netstack: NetstackId,
         route: Option<Egress>,
+        spares: &mut Spares,
     ) -> Self {
         Self {
             shown: tcp.state(),
-            tcp: Tcp::Awake(tcp),
+            tcp: Tcp::Awake(spares.connection(tcp)),
             stream,
             netstack,
             peers: netstack,
@@ -142,7 +199,7 @@ impl Conn {
             leaving: Leaving::No,
             fusion: Fusion::Alone,
             allowance: Allowance::Free,
-            awake: route.map(|route| Box::new(Awake { route: Some(route), ..Awake::default() })),
+            awake: route.map(|route| spares.awake(Awake { route: Some(route), ..Awake::default() })),
         }
     }
 
@@ -283,18 +340,27 @@ impl Conn {
     }
 
     /// Gives back what a silent connection does not need: its way is looked up again when it wakes.
-    fn rest(&mut self, now: Instant) {
+    fn rest(&mut self, now: Instant, spares: &mut Spares) {
         if let Tcp::Awake(connection) = &mut self.tcp
             && self.leaving == Leaving::No
             && !self.is_dirty
             && let Some(rest) = connection.rest(now)
         {
-            self.tcp = Tcp::AtRest(rest);
             let waits =
                 self.awake.as_ref().is_some_and(|awake| awake.listener.is_some()) && !self.is_accepted();
+            spares.take_connection(core::mem::replace(&mut self.tcp, Tcp::AtRest(rest)));
             if !waits {
-                self.awake = None;
+                spares.take_awake(self.awake.take());
             }
+        }
+    }
+
+    /// Wakes one that is about to be used.
+    #[cold]
+    fn wake(&mut self, spares: &mut Spares) {
+        if let Tcp::AtRest(rest) = &mut self.tcp {
+            self.tcp = Tcp::Awake(spares.connection(rest.wake()));
+            self.awake.get_or_insert_with(|| spares.awake(Awake::default()));
         }
     }
 
@@ -367,6 +433,25 @@ impl Conn {
         })
     }
 
+    /// Begins to fetch what a segment needs beside this place, which should be near.
+    #[inline]
+    pub(super) fn look_ahead(&self) {
+        self.stream.words_ahead();
+        self.awake.as_deref().into_iter().for_each(read_all_ahead);
+        if let Tcp::Awake(tcp) = &self.tcp {
+            read_all_ahead(&**tcp);
+        }
+    }
+
+    /// The same of what those name that were asked for by [`Conn::look_ahead`].
+    #[inline]
+    pub(super) fn look_further_ahead(&self) {
+        self.stream.storage_ahead();
+        if let Tcp::Awake(tcp) = &self.tcp {
+            tcp.look_ahead();
+        }
+    }
+
     /// The connection and its rings, for a call.
     #[inline]
     pub(crate) fn parts(&mut self) -> (&mut Connection, Rings<'_>) {
@@ -378,7 +463,8 @@ impl Conn {
 #[derive(Debug)]
 pub(crate) struct Conns {
     pub(crate) slab: Slab<Conn>,
-    wheel: Wheel,
+    pub(super) spares: Spares,
+    pub(super) wheel: Wheel,
     dirty: Bands<ConnId>,
     /// Those whose ACK waits for the next turn, so that the program's answer may carry it.
     patient: Vec<ConnId>,
@@ -404,6 +490,7 @@ impl Conns {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             slab: Slab::new(),
+            spares: Spares::default(),
             wheel: Wheel::new(now),
             dirty: Bands::default(),
             patient: Vec::new(),
@@ -432,9 +519,20 @@ impl Conns {
     }
 
     /// Takes a connection out.
-    pub(crate) fn remove(&mut self, id: ConnId) -> Option<Conn> {
+    pub(crate) fn remove(&mut self, id: ConnId) {
         self.wheel.cancel(id.0);
-        self.slab.remove(id)
+        if let Some(Conn { tcp, awake, .. }) = self.slab.remove(id) {
+            self.spares.take_connection(tcp);
+            self.spares.take_awake(awake);
+        }
+    }
+
+    /// A connection is about to be used: one that rests wakes.
+    #[inline]
+    pub(crate) fn wake_up(&mut self, id: ConnId) {
+        if let Some(conn) = self.slab.get_mut(id).filter(|conn| conn.tcp.is_at_rest()) {
+            conn.wake(&mut self.spares);
+        }
     }
 
     /// A connection may have something to send.
@@ -498,7 +596,7 @@ impl Conns {
     /// Arms a connection's timer for what it waits for next; one that has been silent rests until then.
     pub(crate) fn arm(&mut self, id: ConnId, now: Instant) {
         if let Some(conn) = self.slab.get_mut(id) {
-            conn.rest(now);
+            conn.rest(now, &mut self.spares);
             self.wheel.arm(id.0, conn.poll_at());
         }
     }
@@ -522,11 +620,6 @@ impl Conns {
         } else {
             self.touch(id);
         }
-    }
-
-    /// A connection whose timer is due.
-    pub(crate) fn next_due(&mut self, now: Instant) -> Option<ConnId> {
-        self.wheel.pop(now).map(ConnId)
     }
 
     /// A connection waits for its flow's limit.

@@ -77,11 +77,11 @@ impl<D> Inside<'_, D> {
         let made = listening.slot.stream(listening.rings, self.common.id, self.shard.config.id);
         let (end, mut stream) = made.ok_or(DropReason::ListenFull)?;
         let mut rings = Rings { send: &mut stream.send, recv: &mut stream.recv };
-        let (tcp, told) = Connection::accept_fast(config, birth, seg, renewed, now, &mut rings);
-        let mut tcp = Box::new(tcp);
+        let (mut tcp, told) = Connection::accept_fast(config, birth, seg, renewed, now, &mut rings);
         set_options(&mut tcp, &listening.options, config, now);
         set_congestion(&mut tcp, &listening.options, egress.hint, now);
-        let mut conn = Conn::new(tcp, stream, self.shard.config.id, Some(egress));
+        let netstack = self.shard.config.id;
+        let mut conn = Conn::new(tcp, stream, netstack, Some(egress), &mut self.conns.spares);
         conn.came_by(listener, end);
         if listening.options.unsent_limit.is_some() {
             conn.limit_unsent(listening.options.unsent_limit);

@@ -80,7 +80,7 @@ impl Stacks {
         let headers = changed.as_ref().unwrap_or(headers);
         if headers.protocol == IpProtocol::TCP
             && let Some(tuple) = headers.tuple()
-            && let Some(conn) = inside.lookup(&tuple)
+            && let Some(conn) = inside.lookup_foreseen(arrival.conn, &tuple)
         {
             let frame = match WATCHED {
                 true => Err(frame),
@@ -109,6 +109,16 @@ impl<D> Inside<'_, D> {
     #[inline]
     pub(crate) fn lookup(&self, tuple: &Tuple) -> Option<ConnId> {
         self.shard.conns.lookup(tuple, |id| self.conns.is_named(id, tuple))
+    }
+
+    /// The same, if a look ahead has perhaps found it.
+    #[inline]
+    fn lookup_foreseen(&self, foreseen: Option<ConnId>, tuple: &Tuple) -> Option<ConnId> {
+        let is_it = |&id: &ConnId| {
+            let conn = self.conns.slab.get(id);
+            conn.is_some_and(|conn| conn.netstack == self.shard.config.id && conn.is_named(tuple))
+        };
+        foreseen.filter(is_it).or_else(|| self.lookup(tuple))
     }
 
     /// The next segment of a connection whose list has the steps of TCP alone: its walk in one piece. Gives the frame
@@ -189,6 +199,7 @@ impl<D> Inside<'_, D> {
         let Some(packet) = travel.packet.take() else { return Onward::Ended };
         self.shard.tcp_counters.on_received(&packet.frame);
         let verdict = view(&packet.frame, packet.payload.clone(), || (packet.src, packet.dst)).map(|view| {
+            self.conns.wake_up(conn);
             let conn = self.conns.slab.get_mut(conn).expect(TABLED);
             probes::tcp_receive(|| conn.tuple(), &view);
             let segment = segment_in(&view, packet.ecn);

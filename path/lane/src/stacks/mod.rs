@@ -6,6 +6,7 @@
 
 mod across;
 mod admission;
+mod ahead;
 mod bands;
 mod commands;
 mod conn;
@@ -42,7 +43,7 @@ use firelane_ip::{
 };
 use firelane_socket::{ConnRef, Flags, Names, SocketError};
 use firelane_tcp::{FastOpenCounters, SynCounters};
-use firelane_units::{Direction, DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
+use firelane_units::{ConnId, Direction, DropReason, Instant, IpPrefix, LinkId, NetstackId, SocketId};
 
 use self::conn::Conns;
 use self::inbound::Inside;
@@ -52,6 +53,7 @@ use self::shard::Shard;
 use self::tune::Sweep;
 pub(crate) use self::tunneled::PEER;
 use self::tunneled::leave_tunnels;
+use crate::arrivals::Arrivals;
 use crate::common::Common;
 use crate::config::{LaneConfig, Secrets};
 use crate::control::Refusal;
@@ -75,6 +77,8 @@ pub(crate) struct Stacks {
     room: usize,
     /// How far changed tunables have been handed to the connections.
     sweep: Option<Sweep>,
+    /// Kicks that wait for others, so that what they need is waited for once.
+    kicks: Vec<(NetstackId, ConnRef)>,
 }
 
 const NO_NETSTACK: Refusal = "no such netstack";
@@ -91,6 +95,7 @@ impl Stacks {
             loops: Vec::new(),
             room: config.connections,
             sweep: None,
+            kicks: Vec::with_capacity(ahead::MOST),
         }
     }
 
@@ -98,16 +103,25 @@ impl Stacks {
     pub(crate) fn arrive<D: Driver>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
         self.go_on_looping(common, links);
         self.enter_tunnels(common, links);
-        self.look_ahead(common.now, links.arrivals.known());
         match common.watch.is_on() {
-            false => {
-                links.arrivals.take_each(|frame, arrival| self.arrive_one::<_, false>(common, frame, arrival))
-            }
-            true => {
-                links.arrivals.take_each(|frame, arrival| self.arrive_one::<_, true>(common, frame, arrival))
-            }
+            false => self.arrive_all::<_, false>(common, &mut links.arrivals),
+            true => self.arrive_all::<_, true>(common, &mut links.arrivals),
         }
         leave_tunnels(common, links);
+    }
+
+    /// All frames, of which those before look ahead for those behind them.
+    fn arrive_all<D, const WATCHED: bool>(&mut self, common: &mut Common<D>, arrivals: &mut Arrivals) {
+        let (mut frames, known) = arrivals.take();
+        for chain in known.chunks_mut(onward::AHEAD) {
+            self.look_for_flows(common.now, chain);
+            for part in chain.chunks_mut(ahead::MOST) {
+                self.look_for_connections(part);
+                for (arrival, frame) in part.iter().zip(&mut frames) {
+                    self.arrive_one::<_, WATCHED>(common, frame, arrival);
+                }
+            }
+        }
     }
 
     /// Lets sockets send, and collects what the netstacks have made.
@@ -140,13 +154,6 @@ impl Stacks {
     fn inside<'a, D>(&'a mut self, common: &'a mut Common<D>, netstack: NetstackId) -> Option<Inside<'a, D>> {
         let shard = self.shards.get_mut(netstack.index())?;
         Some(Inside { common, shard, conns: &mut self.conns })
-    }
-
-    /// An application wrote or read.
-    pub(crate) fn kick<D>(&mut self, common: &mut Common<D>, netstack: NetstackId, conn: ConnRef) {
-        if let Some(mut inside) = self.inside(common, netstack) {
-            inside.kick(conn);
-        }
     }
 
     /// An application queued datagrams.
@@ -188,35 +195,42 @@ impl Stacks {
     /// Timers that are due, or as many of them as one turn serves: the rest stays due, so the next turn comes at once,
     /// and frames and messages have theirs in between (R12).
     pub(crate) fn on_time<D>(&mut self, common: &mut Common<D>) {
-        for _ in 0..TIMERS_PER_TURN {
-            let Some(id) = self.conns.next_due(common.now) else { break };
-            let Some(conn) = self.conns.slab.get_mut(id) else { continue };
-            let netstack = conn.netstack;
-            if conn.fusion.is_on() {
-                self.on_fused_time(common, id);
-                continue;
-            }
-            let (tcp, mut rings) = conn.parts();
-            let told = tcp.on_timer(common.now, &mut rings);
-            let doubts = tcp.doubts_way();
-            if doubts {
-                // RFC 9293 SHLD-9: the program may learn of it while the wait goes on.
-                conn.stream.shared().words().set_flags(Flags::DOUBTFUL);
-            }
-            let doubted = conn.stream.shared().names().filter(|_| doubts);
-            if let Some(mut inside) = self.inside(common, netstack) {
-                if let Some(Names { local, remote }) = doubted {
-                    inside.doubt_fast_open(id);
-                    inside.shard.ip.core.doubt(inside.common.now, local.ip(), remote.ip());
-                    inside.shard.ip.touch();
-                }
-                inside.conclude(id, told);
+        for _ in 0..TIMERS_PER_TURN / ahead::MOST {
+            let due = self.conns.all_due(common.now);
+            due.iter().for_each(|&id| self.on_conn_time(common, id));
+            if !due.is_full() {
+                break;
             }
         }
         for n in 0..self.shards.places() {
             if let Some(mut inside) = self.inside(common, NetstackId(n as u16)) {
                 inside.on_shard_time();
             }
+        }
+    }
+
+    /// A connection's timer is due.
+    fn on_conn_time<D>(&mut self, common: &mut Common<D>, id: ConnId) {
+        let Some(conn) = self.conns.slab.get_mut(id) else { return };
+        let netstack = conn.netstack;
+        if conn.fusion.is_on() {
+            return self.on_fused_time(common, id);
+        }
+        let (tcp, mut rings) = conn.parts();
+        let told = tcp.on_timer(common.now, &mut rings);
+        let doubts = tcp.doubts_way();
+        if doubts {
+            // RFC 9293 SHLD-9: the program may learn of it while the wait goes on.
+            conn.stream.shared().words().set_flags(Flags::DOUBTFUL);
+        }
+        let doubted = conn.stream.shared().names().filter(|_| doubts);
+        if let Some(mut inside) = self.inside(common, netstack) {
+            if let Some(Names { local, remote }) = doubted {
+                inside.doubt_fast_open(id);
+                inside.shard.ip.core.doubt(inside.common.now, local.ip(), remote.ip());
+                inside.shard.ip.touch();
+            }
+            inside.conclude(id, told);
         }
     }
 

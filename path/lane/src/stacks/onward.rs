@@ -106,7 +106,7 @@ impl ForwardedFlows {
 }
 
 /// Arrivals that one look ahead is about: a lane's chain, and no more than the innermost cache keeps.
-const AHEAD: usize = FORESEEN_MAX;
+pub(super) const AHEAD: usize = FORESEEN_MAX;
 /// Fewer than these are not worth a look.
 const AHEAD_LEAST: usize = 4;
 
@@ -114,7 +114,7 @@ impl Stacks {
     /// Finds the forwarded flows of a chain before its first packet is handled: the memory is waited for once and not
     /// once per packet. New flows are looked up together.
     #[inline]
-    pub(crate) fn look_ahead(&mut self, now: Instant, arrivals: &mut [Arrival]) {
+    pub(super) fn look_for_flows(&mut self, now: Instant, arrivals: &mut [Arrival]) {
         if arrivals.len() < AHEAD_LEAST {
             return;
         }

@@ -80,13 +80,14 @@ impl<D> Inside<'_, D> {
         let birth = self.birth(&egress, &names, least_iss, options.mss_limit);
         let offer = self.offer_fast_open(&names, &options);
         let (config, now) = (&self.shard.config.tcp, self.common.now);
-        let mut tcp = Box::new(match offer {
+        let mut tcp = match offer {
             Some(offer) => Connection::open_fast(config, &birth, offer, now),
             None => Connection::open(config, &birth, now),
-        });
+        };
         set_options(&mut tcp, &options, &self.shard.config.tcp, self.common.now);
         set_congestion(&mut tcp, &options, egress.hint, self.common.now);
-        let mut conn = Conn::new(tcp, stream, self.shard.config.id, Some(egress));
+        let netstack = self.shard.config.id;
+        let mut conn = Conn::new(tcp, stream, netstack, Some(egress), &mut self.conns.spares);
         if options.unsent_limit.is_some() {
             conn.limit_unsent(options.unsent_limit);
         }
@@ -182,11 +183,12 @@ impl<D> Inside<'_, D> {
         let made = listening.slot.stream(listening.rings, self.common.id, self.shard.config.id);
         // The program's arena is full, as its backlog may be.
         let (end, stream) = made.ok_or(DropReason::ListenFull)?;
-        let mut tcp = Box::new(half_open.connection());
+        let mut tcp = half_open.connection();
         set_options(&mut tcp, &listening.options, &self.shard.config.tcp, self.common.now);
         let hint = route.as_ref().map_or(0, |egress| egress.hint);
         set_congestion(&mut tcp, &listening.options, hint, self.common.now);
-        let mut conn = Conn::new(tcp, stream, self.shard.config.id, route);
+        let netstack = self.shard.config.id;
+        let mut conn = Conn::new(tcp, stream, netstack, route, &mut self.conns.spares);
         conn.came_by(half_open.listener(), end);
         if listening.options.unsent_limit.is_some() {
             conn.limit_unsent(listening.options.unsent_limit);

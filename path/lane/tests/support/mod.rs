@@ -569,7 +569,7 @@ impl World {
         Ok(count)
     }
 
-    fn pass_nudge(&mut self, end: &StreamEnd, nudge: Nudge) {
+    pub fn pass_nudge(&mut self, end: &StreamEnd, nudge: Nudge) {
         if nudge.kick {
             self.kick(end);
         }
