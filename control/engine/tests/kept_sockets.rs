@@ -241,6 +241,45 @@ fn who_spoils_the_words_of_an_end_harms_his_own() {
     world.wait_for(|[sessions, sockets, arenas, _]| [sessions, sockets, arenas] == [0; 3]);
 }
 
+/// Who keeps the books is held up meanwhile. What the descriptor has no room for goes on when it has, in its order; what nobody has
+/// accepted is reset when the listener closes.
+#[test]
+fn a_lane_hands_connections_on_by_itself() {
+    let world = World::new();
+    let program = Program::new(&world);
+    for (backlog, accepted) in [(16, 9), (4096, 1500)] {
+        let (listener, socket) = program.socket();
+        let address = "10.0.0.1:0".parse().unwrap();
+        assert_eq!(program.ask(Request::Bind { socket, address }), Answer::Done);
+        assert_eq!(program.ask(Request::Listen { socket, backlog }), Answer::Done);
+        let local = program.names(socket)[0].unwrap();
+        let connect = || TcpStream::connect(&world.peer, local).unwrap();
+        let books = world.hub.lock().unwrap();
+        let mut peers: Vec<_> = (0..16).map(|_| connect()).collect();
+        let first = (program.told(&listener), peers.remove(0));
+        drop(books);
+        peers.extend((0..backlog / 2).map(|_| connect()));
+        let mut taken = Vec::new();
+        for (nth, peer) in peers.iter().take(accepted).enumerate() {
+            let (fd, block) = program.accept(&listener);
+            let name = SocketId(rustix::fs::fstat(&fd).unwrap().st_ino);
+            assert_eq!(program.names(name)[1], Some(peer.local_addr().unwrap()), "{nth} of {backlog}");
+            taken.push((fd, block));
+        }
+        drop(listener);
+        let mut left = peers.split_off(accepted);
+        until(|| left.iter_mut().all(is_over));
+        for ((_, block), peer) in taken.iter().zip(&mut peers) {
+            program.write(*block, b"still there");
+            let mut bytes = [0; 11];
+            peer.read_exact(&mut bytes).unwrap();
+        }
+        drop(first);
+    }
+    drop(program);
+    world.wait_for(|counts| counts == [0; 4]);
+}
+
 #[test]
 fn a_connection_that_nobody_names_is_reset() {
     let world = World::new();

@@ -94,6 +94,8 @@ pub(crate) enum Join {
 #[derive(Debug)]
 pub(crate) struct Outbox<D> {
     pub(crate) messages: Vec<(LaneId, LaneMessage<D>)>,
+    /// Listeners to whom connections have come.
+    pub(crate) accepted: Vec<SocketToken>,
     pub(crate) ready: Vec<(SocketToken, Ready)>,
     pub(crate) joins: Vec<Join>,
     pub(crate) faults: Vec<(SocketToken, Fault)>,
@@ -120,6 +122,7 @@ impl<D> Outbox<D> {
     pub(crate) fn new(backlogs: Arc<Backlogs>) -> Self {
         Self {
             messages: Vec::new(),
+            accepted: Vec::new(),
             ready: Vec::new(),
             joins: Vec::new(),
             faults: Vec::new(),
@@ -165,6 +168,7 @@ impl<D> Outbox<D> {
     pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()
             && self.frames.is_empty()
+            && self.accepted.is_empty()
             && self.ready.is_empty()
             && self.joins.is_empty()
             && self.faults.is_empty()
@@ -180,6 +184,11 @@ impl<D> Outbox<D> {
         // Before the news, so that who is woken finds them.
         for (token, fault) in self.faults.drain(..) {
             outlet.fault(token, &fault);
+        }
+        // Who is told that he is connected, and listens there too, finds the connection that he may accept.
+        if !self.accepted.is_empty() {
+            self.accepted.drain(..).for_each(|token| outlet.ready(token, Ready::READABLE));
+            outlet.all_ready();
         }
         for (token, ready) in self.ready.drain(..) {
             outlet.ready(token, ready);

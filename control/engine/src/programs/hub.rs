@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
-use std::time::Duration;
 
 use firelane_lane::DatagramKind;
 use firelane_shm::control::{Answer, Family, Kind, OWN_FILTER, OWN_LEVEL, Place, Request, SocketId};
@@ -23,6 +22,7 @@ use super::arena::ProgramArena;
 use super::arrivals::{Arrival, Arrivals};
 use super::closer::{Closer, Foreign, close_end};
 use super::datagrams::Datagrams;
+use super::handing::Handing;
 use super::hub_bell::HubBell;
 use super::lingering::Lingering;
 use super::pairs::Pair;
@@ -32,9 +32,7 @@ use super::shown::{ExplainedSocket, ProgramSocket};
 use super::socket::{Role, Socket};
 use super::stream::Stream;
 use crate::engine::Engine;
-use crate::poller::{Event, Poller};
 use crate::socket_filter;
-use firelane_socket::Ready;
 
 /// Sockets are made ahead where there is room for so many times as many.
 const AHEAD_ROOM: usize = 8;
@@ -50,8 +48,7 @@ pub struct Hub {
     read_filter: ReadFilter,
     set: OwnedFd,
     bell: Arc<HubBell>,
-    listeners: Poller,
-    events: Vec<Event>,
+    handing: Arc<Handing>,
     sessions: BTreeMap<u32, Session>,
     next_session: u32,
     sockets: BTreeMap<SocketId, Box<Socket>>,
@@ -99,15 +96,14 @@ impl Hub {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let bell = Arc::new(HubBell::new(eventfd));
         epoll::add(&set, bell.as_fd(), epoll::EventData::new_u64(BELL_KEY), epoll::EventFlags::IN)?;
-        let listeners = Poller::waking(Waker::from(Arc::clone(&bell)));
+        let handing = Handing::new(Waker::from(Arc::clone(&bell)));
         engine.0.fabric.programs.set_idler(Waker::from(Arc::clone(&bell)));
         Ok(Self {
             engine,
             read_filter,
             set,
             bell,
-            listeners,
-            events: Vec::new(),
+            handing,
             sessions: BTreeMap::new(),
             next_session: 0,
             sockets: BTreeMap::new(),
@@ -202,12 +198,10 @@ impl Hub {
             | Request::Bell { .. } => self.answer_waiter(number, request, fds),
             Request::Bind { socket, address } => Ok(self.socket(number, socket)?.bind(address)?.into()),
             Request::Listen { socket, backlog } => {
-                let answer = self.socket(number, socket)?.listen(backlog)?;
-                if let Some(Role::Listening(it)) = self.sockets.get(&socket).map(|socket| &socket.role) {
-                    // It is watched already if it listened before.
-                    let _ = self.listeners.watch(&it.listener, socket.0, Ready::READABLE);
+                if let Some(queue) = self.socket(number, socket)?.listen(backlog)? {
+                    self.handing.add(socket, queue);
                 }
-                Ok(answer.into())
+                Ok(Answer::Done.into())
             }
             Request::Connect { socket, address } => self.connect(number, socket, address),
             Request::SetOption { socket, level: OWN_LEVEL, name: OWN_FILTER, value } => {
@@ -243,8 +237,6 @@ impl Hub {
         let socket = self.socket(number, name)?;
         let answer = socket.connect(address);
         socket.stream().inspect(|stream| stream.is_of(name));
-        // Where its peer is here, too, the connection is mostly there by now.
-        self.hand_on_all();
         Ok(answer?.into())
     }
 
@@ -384,19 +376,19 @@ impl Hub {
         self.bell.fall_asleep()
     }
 
-    /// Does what lanes have called for since the last time: hands on what listeners have accepted, and what takes long.
+    /// Does what lanes have called for since the last time: what takes long, and what is for the books.
     pub fn answer_calls(&mut self) {
         if self.bell.clear() {
             self.arenas.iter().for_each(|arena| arena.give_pages_back());
             let programs = &self.engine.0.fabric.programs;
             programs.segments.give_pages_back();
             programs.make_segments(self.engine.0.fabric.now());
-            self.hand_on_all();
+            self.handing.take_full().into_iter().for_each(|it| self.watch(it, epoll::EventFlags::OUT));
             self.end_left();
         }
     }
 
-    /// Closes what has hung up, goes on with what a listener's descriptor had no room for, and answers calls.
+    /// Closes what has hung up, lets go on what a listener's descriptor had no room for, and answers calls.
     pub fn look(&mut self) {
         let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -415,53 +407,21 @@ impl Hub {
                 self.close(name);
             } else if flags.contains(epoll::EventFlags::OUT) {
                 self.watch(name, epoll::EventFlags::empty());
-                self.hand_on(name);
+                self.handing.go_on(name);
             }
         }
         self.answer_calls();
     }
 
-    /// Hands on what listeners have accepted.
-    fn hand_on_all(&mut self) {
-        let mut events = std::mem::take(&mut self.events);
-        self.listeners.wait(&mut events, Some(Duration::ZERO));
-        events.drain(..).for_each(|event| self.hand_on(SocketId(event.key)));
-        self.events = events;
-    }
-
-    /// Hands on what a listener has accepted, as far as its descriptor has room.
-    fn hand_on(&mut self, name: SocketId) {
-        loop {
-            let Some(listening) = self.sockets.get_mut(&name) else { return };
-            let Role::Listening(it) = &mut listening.role else { return };
-            let arrived = match it.waiting.take() {
-                Some(waiting) => waiting,
-                None => match listening.accept(name, &self.engine.0.fabric) {
-                    None => return,
-                    Some((arrival, arrived)) => {
-                        self.arrivals.add(arrival);
-                        arrived
-                    }
-                },
-            };
-            let Some(listening) = self.sockets.get_mut(&name) else { return };
-            match listening.send(&arrived) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if let Role::Listening(it) = &mut listening.role {
-                        it.waiting = Some(arrived);
-                    }
-                    return self.watch(name, epoll::EventFlags::OUT);
-                }
-                // The listener hangs up, and what waits there ends with it.
-                Err(_) => return,
-            }
-        }
+    /// What lanes have handed on is known from here on.
+    fn gather(&mut self) {
+        self.handing.take_handed().into_iter().for_each(|it| self.arrivals.add(it));
     }
 
     /// Connections become those of the sockets under whose names programs say that they have taken them. A name is a program's
     /// word: it must be that of a new socket of a session that has the arena.
     fn settle(&mut self) {
+        self.gather();
         for arrival in self.arrivals.take_left() {
             self.end_arrival(arrival);
         }
@@ -482,6 +442,7 @@ impl Hub {
     /// The same before something is done with a socket that may be one of those.
     fn settle_for(&mut self, name: SocketId) {
         self.renew(name);
+        self.gather();
         if self.arrivals.len() > 0 && self.sockets.get(&name).is_some_and(|it| it.is_fresh()) {
             self.settle();
         }
@@ -497,6 +458,7 @@ impl Hub {
     fn take(&mut self, number: u32, place: Place) -> Result<Reply, Errno> {
         let session = self.sessions.get(&number).ok_or(Errno::NETDOWN)?;
         session.arena_of(place.arena).ok_or(Errno::INVAL)?;
+        self.gather();
         let arrival = self.arrivals.take_at(place).ok_or(Errno::INVAL)?;
         let Pair { ours, theirs, name } = match Pair::new(&self.set) {
             Ok(pair) => pair,
@@ -523,6 +485,9 @@ impl Hub {
     fn close(&mut self, name: SocketId) {
         self.settle_for(name);
         let Some(socket) = self.sockets.remove(&name) else { return };
+        if matches!(socket.role, Role::Listening(_)) {
+            self.handing.remove(name);
+        }
         let (limit, mut sessions) = (socket.options.lingers(), BTreeSet::new());
         for (&number, session) in &mut self.sessions {
             if session.sockets.remove(&name) && limit.is_some() {
@@ -709,7 +674,7 @@ impl Hub {
     /// How many programs, sockets and arenas there are, and how often a program's words could not be.
     pub fn counts(&self) -> [u64; 4] {
         let lies = self.engine.snapshot().counters.shm_lies;
-        let sockets = self.sockets.len() + self.arrivals.len();
+        let sockets = self.sockets.len() + self.arrivals.len() + self.handing.handed();
         [self.sessions.len() as u64, sockets as u64, self.arenas.len() as u64, lies]
     }
 }

@@ -8,7 +8,8 @@
 //! - `arena.rs`: one program's memory, and who is to be told. `stream.rs`: one connection.
 //! - `datagrams.rs`, `datagram_options.rs`: a datagram socket. `faults.rs`: what it is told of datagrams that did not arrive.
 //! - `segment.rs`: what two programs share whose connections are fused. `waiters.rs`: whom to wake.
-//! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet.
+//! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet. `handing.rs`: telling
+//!   listeners' programs of them.
 //! - `leaving.rs`: streams that were closed by their words.
 //! - `hub.rs`, `hub_bell.rs`: sessions and requests, and what wakes who serves them; `session.rs`: a program's session.
 //! - `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
@@ -21,6 +22,7 @@ mod closer;
 mod datagram_options;
 mod datagrams;
 mod faults;
+mod handing;
 mod hub;
 mod hub_bell;
 mod inert;

@@ -6,14 +6,14 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::Ordering;
 
 use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_lane::{DatagramKind, Relisten, Sharing, StreamOption};
-use firelane_shm::control::{Answer, Arrived, Family, Kind, Place, SocketId, State};
+use firelane_shm::control::{Answer, Family, Kind, Place, SocketId, State};
 use firelane_shm::layout::TAKEN;
-use firelane_socket::{AnyEnd, Names, StreamConfig};
+use firelane_socket::StreamConfig;
 use rustix::io::Errno;
 
 use super::Owner;
@@ -21,11 +21,11 @@ use super::arena::ProgramArena;
 use super::arrivals::Arrival;
 use super::datagram_options::{DatagramOptions, Setting};
 use super::datagrams::{Datagrams, Wanted};
+use super::handing::Queue;
 use super::numbers::{ip, ipv6, may_have_priority, socket, tcp};
 use super::options::{About, Options};
 use super::session::Session;
 use super::stream::{Asked, Stream};
-use crate::fabric::Fabric;
 use crate::registry::Claim;
 use crate::stack::Stack;
 use crate::tcp_listener::{ListenConfig, Reserved, TcpListener};
@@ -53,7 +53,7 @@ pub(super) enum Role {
     /// Nothing yet; perhaps it has an address.
     Fresh(Option<Box<Reserved>>),
     /// It listens.
-    Listening(Box<Listening>),
+    Listening(Arc<Listening>),
     /// A datagram socket, with the word of its program once it has one.
     Datagrams(Option<Arc<Datagrams>>, Box<DatagramOptions>),
     /// A connection, with the address that it was bound to.
@@ -64,10 +64,31 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub(super) struct Listening {
     pub(super) listener: TcpListener,
-    /// The sizes of its connections' rings.
-    rings: StreamConfig,
-    /// A connection that its descriptor had no room for.
-    pub(super) waiting: Option<Arrived>,
+    next: Mutex<Next>,
+}
+
+/// What a listener's next connection begins with.
+#[derive(Clone, Debug)]
+pub(super) struct Next {
+    /// What it has as long as it sets nothing else.
+    pub(super) options: Arc<Options>,
+    /// The sizes of its rings.
+    pub(super) rings: StreamConfig,
+}
+
+impl Listening {
+    /// What its next connection begins with.
+    pub(super) fn next(&self) -> Next {
+        self.lock().clone()
+    }
+
+    fn start_next_with(&self, options: &Arc<Options>, rings: StreamConfig) {
+        *self.lock() = Next { options: Arc::clone(options), rings };
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Next> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 const _: () = assert!(size_of::<Socket>() <= 88);
@@ -180,14 +201,15 @@ impl Socket {
         }
     }
 
-    /// listen(2), also to change the backlog, which then stays what it was.
-    pub(super) fn listen(&mut self, backlog: u32) -> Result<Answer, Errno> {
+    /// listen(2), also to change the backlog, which then stays what it was. One that is new is to be handed on.
+    pub(super) fn listen(&mut self, backlog: u32) -> Result<Option<Queue>, Errno> {
         match &mut self.role {
-            Role::Listening(..) => return Ok(Answer::Done),
+            Role::Listening(..) => return Ok(None),
             Role::Stream(..) => return Err(Errno::INVAL),
             Role::Datagrams(..) => return Err(Errno::OPNOTSUPP),
             Role::Fresh(_) => {}
         }
+        let ours = self.ours.try_clone().map_err(errno)?;
         let Role::Fresh(bound) = std::mem::replace(&mut self.role, Role::Fresh(None)) else {
             return Err(Errno::INVAL);
         };
@@ -209,9 +231,18 @@ impl Socket {
         };
         let (first, filter) = (self.options.first(), self.options.filter.as_ref());
         let listener = TcpListener::listen_in(self.arena.rings(), reserved, config, first, filter);
-        let listening = Listening { listener: listener.map_err(errno)?, rings: config.rings, waiting: None };
-        self.role = Role::Listening(Box::new(listening));
-        Ok(Answer::Done)
+        let next = Mutex::new(Next { options: Arc::clone(&self.options), rings: config.rings });
+        let listening = Arc::new(Listening { listener: listener.map_err(errno)?, next });
+        self.role = Role::Listening(Arc::clone(&listening));
+        Ok(Some(Queue {
+            listening,
+            family: self.family,
+            stack: self.stack.clone(),
+            arena: Arc::clone(&self.arena),
+            owner: Arc::clone(&self.owner),
+            ours,
+            waiting: None,
+        }))
     }
 
     /// connect(2): begins it.
@@ -245,23 +276,6 @@ impl Socket {
 
     fn place(&self, stream: &Stream) -> Place {
         Place { arena: self.arena.arena().number(), block: stream.number() }
-    }
-
-    /// The connection that has waited longest at this listener, whose name is given, and the message about it.
-    pub(super) fn accept(&self, name: SocketId, fabric: &Fabric) -> Option<(Arrival, Arrived)> {
-        let Role::Listening(listening) = &self.role else { return None };
-        let accepted = listening.listener.take_any()?;
-        let Names { local, remote } = accepted.names;
-        let AnyEnd::There(hold) = accepted.stream else {
-            unreachable!("the listener was made with an arena");
-        };
-        let options = Options::of_accepted(&self.options);
-        let stream = Stream::accept(fabric, &self.arena, hold, listening.rings, options.beginning());
-        let (local, remote) = (self.shown(local), self.shown(remote));
-        let arrived = Arrived { place: self.place(&stream), local, remote };
-        let whose = (self.stack.clone(), Arc::clone(&self.owner));
-        let words = (Arc::clone(&self.arena), stream);
-        Some((Arrival::new(name, self.family, whose, words, options), arrived))
     }
 
     /// It, whose name is given, is the socket of a connection that has arrived.
@@ -329,14 +343,18 @@ impl Socket {
             return Err(Errno::INVAL);
         }
         let told = Arc::make_mut(&mut self.options).set(level, name, value)?;
-        if let Role::Listening(listening) = &mut self.role {
-            listening.rings = self.options.rings(self.stack.sockets().map_err(errno)?.stream);
-            let started = Relisten { rings: listening.rings, options: self.options.first() };
-            listening.listener.start_next_with(&started).map_err(errno)?;
-        }
-        if let Role::Stream(stream, _) = &self.role {
-            stream.show(&self.arena, self.options.shown());
-            stream.set_resets(self.options.resets());
+        match &self.role {
+            Role::Stream(stream, _) => {
+                stream.show(&self.arena, self.options.shown());
+                stream.set_resets(self.options.resets());
+            }
+            Role::Listening(listening) => {
+                let rings = self.options.rings(self.stack.sockets().map_err(errno)?.stream);
+                listening.start_next_with(&self.options, rings);
+                let started = Relisten { rings, options: self.options.first() };
+                listening.listener.start_next_with(&started).map_err(errno)?;
+            }
+            _ => {}
         }
         if let (Role::Stream(stream, _), Some(option)) = (&self.role, told) {
             stream.set_option(&self.stack.inner.fabric, option);
@@ -363,6 +381,9 @@ impl Socket {
             }
         }
         Arc::make_mut(&mut self.options).filter = kept;
+        if let Role::Listening(listening) = &self.role {
+            listening.start_next_with(&self.options, listening.next().rings);
+        }
         Ok(Answer::Done)
     }
 
@@ -458,7 +479,7 @@ impl Socket {
                 (names.map(|names| names.local), names.map(|names| names.remote))
             }
         };
-        [local, remote].map(|name| name.map(|name| self.shown(name)))
+        [local, remote].map(|name| name.map(|name| shown(self.family, name)))
     }
 
     /// What a program that has only the descriptor must know.
@@ -477,17 +498,13 @@ impl Socket {
         Answer::Attached { socket, family: self.family, kind: Kind::Stream, state, place }
     }
 
-    /// An address as a socket of this family has it.
-    fn shown(&self, address: SocketAddr) -> SocketAddr {
-        match (self.family, address.ip()) {
-            (Family::V6, IpAddr::V4(ip)) => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
-            _ => address,
-        }
-    }
+}
 
-    /// Sends what arrived over the listener's own descriptor. `WouldBlock`: it has no room at present.
-    pub(super) fn send(&self, arrived: &Arrived) -> io::Result<()> {
-        firelane_shm::carry::send(&self.ours, &arrived.encode(), &[], false)
+/// An address as a socket of this family has it.
+pub(super) fn shown(family: Family, address: SocketAddr) -> SocketAddr {
+    match (family, address.ip()) {
+        (Family::V6, IpAddr::V4(ip)) => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
+        _ => address,
     }
 }
 

@@ -137,7 +137,7 @@ fn on_connected<D>(conn: &mut Conn, listening: &Dense<Listening>, common: &mut C
     let names = stream.shared().names().expect("a passive connection is bound when it is made");
     match listening.slot.finish(Accepted { stream, names }) {
         Ok(token) => {
-            common.outbox.tell(token, Ready::READABLE);
+            common.outbox.accepted.extend(token);
             true
         }
         Err(ListenerClosed) => false,

@@ -1,0 +1,276 @@
+//! Handing on: whoever is inside the lane that has finished a handshake tells the listener's program of the connection, by a message
+//! over the listener's descriptor, and calls nobody to do it for him.
+//!
+//! Owned by `hub.rs`, which adds listeners and takes them away, and gets to know later what was handed on ([`Handing::take_handed`]).
+//! Several lanes may finish handshakes of one listener at a time: one goes through all that is ready, and the others leave it to
+//! him ([`Shared`]). So nobody waits inside a lane, and a listener's connections are told in their order.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use firelane_shm::carry;
+use firelane_shm::control::{Arrived, Family, Place, SocketId};
+use firelane_socket::{AnyEnd, Names, Ready};
+
+use super::Owner;
+use super::arena::ProgramArena;
+use super::arrivals::Arrival;
+use super::options::Options;
+use super::socket::{Listening, Next, shown};
+use super::stream::Stream;
+use crate::poller::{Event, Poller};
+use crate::stack::Stack;
+
+/// All listeners of programs.
+#[derive(Debug)]
+pub(super) struct Handing {
+    listeners: Poller,
+    queues: Shared<Queues>,
+    /// What was handed on since the hub has asked last.
+    handed: Mutex<Vec<Arrival>>,
+    /// Listeners whose descriptors have no room.
+    full: Mutex<Vec<SocketId>>,
+    /// Calls the hub.
+    hub: Waker,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    by_name: BTreeMap<SocketId, Queue>,
+    /// Those that are to be gone on with.
+    again: Vec<SocketId>,
+    /// Room for what the listeners tell.
+    events: Vec<Event>,
+}
+
+/// A listener, and what its connections begin with.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) listening: Arc<Listening>,
+    pub(super) family: Family,
+    pub(super) stack: Stack,
+    pub(super) arena: Arc<ProgramArena>,
+    pub(super) owner: Arc<Owner>,
+    /// A copy of our end of the listener's pair. It goes before the other does, for closing that one may take long.
+    pub(super) ours: OwnedFd,
+    /// A connection that the descriptor had no room for.
+    pub(super) waiting: Option<Arrived>,
+}
+
+/// Called by lanes that have finished handshakes.
+struct Call(Weak<Handing>);
+
+impl Wake for Call {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // The hub takes its listeners out before it ends, so nothing of theirs ends here.
+        if let Some(handing) = self.0.upgrade() {
+            handing.queues.call(|queues| handing.hand_on(queues));
+        }
+    }
+}
+
+impl Handing {
+    /// Without listeners. `hub` is woken when a descriptor has no room ([`Handing::take_full`]).
+    pub(super) fn new(hub: Waker) -> Arc<Self> {
+        Arc::new_cyclic(|handing| Self {
+            listeners: Poller::waking(Waker::from(Arc::new(Call(Weak::clone(handing))))),
+            queues: Shared::default(),
+            handed: Mutex::default(),
+            full: Mutex::default(),
+            hub,
+        })
+    }
+
+    /// From here on the connections of a listener, whose name is given, are handed on.
+    pub(super) fn add(&self, name: SocketId, queue: Queue) {
+        let listening = Arc::clone(&queue.listening);
+        self.queues.change(|queues| queues.by_name.insert(name, queue), |queues| self.hand_on(queues));
+        // It is new, so nobody else watches it. What is there already is told of at once.
+        let _ = self.listeners.watch(&listening.listener, name.0, Ready::READABLE);
+    }
+
+    /// From here on they are not.
+    pub(super) fn remove(&self, name: SocketId) {
+        let gone =
+            self.queues.change(|queues| queues.by_name.remove(&name), |queues| self.hand_on(queues));
+        drop(gone);
+    }
+
+    /// The descriptor of a listener has room again.
+    pub(super) fn go_on(&self, name: SocketId) {
+        self.queues.change(|queues| queues.again.push(name), |queues| self.hand_on(queues));
+        self.queues.call(|queues| self.hand_on(queues));
+    }
+
+    /// What was handed on since this was last asked.
+    pub(super) fn take_handed(&self) -> Vec<Arrival> {
+        std::mem::take(&mut lock(&self.handed))
+    }
+
+    /// How many those are.
+    pub(super) fn handed(&self) -> usize {
+        lock(&self.handed).len()
+    }
+
+    /// Listeners that are to be gone on with when their descriptors have room, since this was last asked.
+    pub(super) fn take_full(&self) -> Vec<SocketId> {
+        std::mem::take(&mut lock(&self.full))
+    }
+
+    fn hand_on(&self, queues: &mut Queues) {
+        let Queues { by_name, again, events } = queues;
+        self.listeners.wait(events, Some(Duration::ZERO));
+        for name in events.drain(..).map(|event| SocketId(event.key)).chain(again.drain(..)) {
+            let Some(queue) = by_name.get_mut(&name) else { continue };
+            if queue.hand_on(name, &self.handed) {
+                lock(&self.full).push(name);
+                self.hub.wake_by_ref();
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// Hands on what the listener has accepted. Whether there is more and the descriptor has no room.
+    fn hand_on(&mut self, name: SocketId, handed: &Mutex<Vec<Arrival>>) -> bool {
+        loop {
+            let arrived = match self.waiting.take() {
+                Some(waiting) => waiting,
+                None => match self.accept(name) {
+                    None => return false,
+                    Some((arrival, arrived)) => {
+                        // Before the program can know of it: what it asks about the connection finds it.
+                        lock(handed).push(arrival);
+                        arrived
+                    }
+                },
+            };
+            match carry::send(&self.ours, &arrived.encode(), &[], false) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.waiting = Some(arrived);
+                    return true;
+                }
+                // The listener hangs up, and what waits there ends with it.
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// The connection that has waited longest, and the message about it.
+    fn accept(&self, name: SocketId) -> Option<(Arrival, Arrived)> {
+        let accepted = self.listening.listener.take_any()?;
+        let Names { local, remote } = accepted.names;
+        let AnyEnd::There(hold) = accepted.stream else {
+            unreachable!("the listener was made with an arena");
+        };
+        let Next { options, rings } = self.listening.next();
+        let options = Options::of_accepted(&options);
+        let fabric = &self.stack.inner.fabric;
+        let stream = Stream::accept(fabric, &self.arena, hold, rings, options.beginning());
+        let place = Place { arena: self.arena.arena().number(), block: stream.number() };
+        let [local, remote] = [local, remote].map(|address| shown(self.family, address));
+        let whose = (self.stack.clone(), Arc::clone(&self.owner));
+        let words = (Arc::clone(&self.arena), stream);
+        Some((Arrival::new(name, self.family, whose, words, options), Arrived { place, local, remote }))
+    }
+}
+
+/// Something that whoever is called works on, one at a time. Who finds another at it goes away, and that one looks once more.
+#[derive(Debug, Default)]
+struct Shared<T> {
+    inner: Mutex<T>,
+    is_called: AtomicBool,
+}
+
+impl<T> Shared<T> {
+    /// There is work, which this thread or the one that is at it does. It may call again from within.
+    fn call(&self, work: impl FnMut(&mut T)) {
+        self.is_called.store(true, Ordering::SeqCst);
+        // Either this thread finds the other gone, or that one finds the call.
+        fence(Ordering::SeqCst);
+        self.work(work);
+    }
+
+    fn work(&self, mut work: impl FnMut(&mut T)) {
+        while self.is_called.load(Ordering::SeqCst) {
+            let mut inner = match self.inner.try_lock() {
+                Ok(inner) => inner,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            if self.is_called.swap(false, Ordering::SeqCst) {
+                work(&mut inner);
+            }
+            drop(inner);
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Changes it: this waits for who is at it, so it is nothing for who is inside a lane. Who was called meanwhile and went away has
+    /// his work done.
+    fn change<R>(&self, change: impl FnOnce(&mut T) -> R, work: impl FnMut(&mut T)) -> R {
+        let changed = change(&mut lock(&self.inner));
+        fence(Ordering::SeqCst);
+        self.work(work);
+        changed
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    /// Each of four threads puts things there and calls; a fifth one changes what is worked on. All are taken by the time that all
+    /// have come back, and nobody is at it twice.
+    #[test]
+    fn who_finds_another_at_it_leaves_the_work_to_him() {
+        const EACH: usize = 20_000;
+        let (shared, there, inside) = (Shared::<usize>::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let work = |taken: &mut usize| {
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "one at a time");
+            *taken += there.swap(0, Ordering::SeqCst);
+            inside.fetch_sub(1, Ordering::SeqCst);
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..EACH {
+                        there.fetch_add(1, Ordering::SeqCst);
+                        shared.call(work);
+                    }
+                });
+            }
+            scope.spawn(|| (0..EACH).for_each(|_| shared.change(|_| {}, work)));
+        });
+        assert_eq!((*lock(&shared.inner), there.load(Ordering::SeqCst)), (4 * EACH, 0));
+    }
+
+    #[test]
+    fn who_calls_from_within_is_answered_when_that_is_done() {
+        let (shared, there) = (Shared::<Vec<usize>>::default(), AtomicUsize::new(3));
+        shared.call(|taken| {
+            let left = there.load(Ordering::SeqCst);
+            taken.push(left);
+            if left > 0 {
+                there.store(left - 1, Ordering::SeqCst);
+                shared.call(|_| panic!("somebody is at it"));
+            }
+        });
+        assert_eq!(*lock(&shared.inner), [3, 2, 1, 0]);
+    }
+}
