@@ -658,6 +658,11 @@ impl Inner {
         lanes[turn % lanes.len()]
     }
 
+    /// A lane in which a connection of the netstack `id` may begin that has no port as yet.
+    pub(crate) fn lane_to_begin(&self, id: NetstackId) -> io::Result<LaneId> {
+        Ok(self.registry().netstack_mut(id).map(|it| self.some_lane(&it.lanes))?)
+    }
+
     /// The lane in which a connection of the netstack `id` begins. One with a bound port belongs where its segments will
     /// arrive; any other draws a port that leads to whichever lane it is given to.
     pub(crate) fn lane_to_connect(

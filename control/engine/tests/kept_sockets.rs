@@ -6,7 +6,6 @@ mod support;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use firelane::{TcpListener, TcpStream};
 use firelane_shm::control::{Answer, Place, Request, SocketId};
@@ -47,15 +46,6 @@ fn a_socket_that_is_closed_and_kept_is_a_new_one() {
     assert_eq!(program.names(name), [Some(local), None]);
     program.close(name, None);
     assert_eq!(program.ask(Request::Names { socket: name }), Answer::Failed { errno: 9 }, "listeners end");
-}
-
-/// Whether the other side has ended or reset the connection.
-fn is_over(client: &mut TcpStream) -> bool {
-    client.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-    match client.read(&mut [0]) {
-        Ok(count) => count == 0,
-        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
-    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! The offsets are the interface: a change of any of them is a new [`VERSION`].
 
+use core::net::Ipv6Addr;
+
 use firelane_frame::RingWords;
 
 use crate::bits::Bits;
@@ -11,7 +13,7 @@ use crate::wait::Sleep;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -47,6 +49,69 @@ pub struct Header {
     pub len: AtomicU64,
     /// `CLOCK_MONOTONIC` in nanoseconds when the lanes' clock was at zero. Datagrams say by the lanes' when they arrived.
     pub clock_start: AtomicU64,
+}
+
+/// How many blocks are offered at a time.
+pub const OFFERS: usize = 64;
+
+/// Blocks that are made ready for the sockets of the arena's session, so that connect(2) asks nobody: who takes one says in its
+/// words as which socket it connects, and where to. In the first page, behind the [`Header`]. The daemon offers, the program takes.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Offers {
+    /// One more than a block's number; zero is none.
+    blocks: [AtomicU32; OFFERS],
+}
+
+#[cfg(not(loom))]
+impl Offers {
+    /// Where they begin.
+    pub const AT: u64 = 64;
+}
+
+impl Offers {
+    /// Takes one, for the program alone.
+    pub fn take(&self) -> Option<u32> {
+        self.blocks.iter().find_map(|place| {
+            let is_there = place.load(Ordering::Relaxed) != 0;
+            // Who finds it sees its words as they were made ready.
+            let block = if is_there { place.swap(0, Ordering::Acquire) } else { 0 };
+            block.checked_sub(1)
+        })
+    }
+
+    /// Offers a block in a place.
+    pub fn put(&self, place: usize, block: u32) {
+        if let Some(place) = self.blocks.get(place) {
+            place.store(block.wrapping_add(1), Ordering::Release);
+        }
+    }
+}
+
+impl Block {
+    /// Program, who has taken the block: it is to be a connection of `socket` to this address. The caller kicks the lane.
+    pub fn ask_to_connect(&self, socket: u64, ip: Ipv6Addr, port: u16) {
+        let bits = ip.to_bits();
+        self.told_at.store((bits >> 64) as u64, Ordering::Relaxed);
+        self.urgent.store(bits as u64, Ordering::Relaxed);
+        self.taken_as.store(socket, Ordering::Relaxed);
+        self.file.fetch_or(TAKEN, Ordering::Relaxed);
+        self.requests.fetch_or(request::CONNECT | u64::from(port) << request::PORT_SHIFT, Ordering::Release);
+    }
+
+    /// Whether a program asks for a connection.
+    pub fn asks_to_connect(&self) -> bool {
+        self.requests.load(Ordering::Acquire) & request::CONNECT != 0
+    }
+
+    /// Daemon: where to. The words are the stream's from then on.
+    pub fn take_address(&self) -> (Ipv6Addr, u16) {
+        let mask = request::CONNECT | 0xffff << request::PORT_SHIFT;
+        let port = (self.requests.fetch_and(!mask, Ordering::AcqRel) >> request::PORT_SHIFT) as u16;
+        let word = |word: &AtomicU64| u128::from(word.swap(0, Ordering::Relaxed));
+        let high = word(&self.told_at) << 64;
+        (Ipv6Addr::from_bits(high | word(&self.urgent)), port)
+    }
 }
 
 /// A set of blocks that have news for somebody, and whether he sleeps. A lane's is filled by programs, a waiter's by the
@@ -213,6 +278,10 @@ pub mod request {
     /// The program has closed the socket, of which nobody has a copy: the connection ends, and its descriptor makes a new
     /// socket. It stays set for this use of the block.
     pub const CLOSE: u64 = 64;
+    /// A block that was offered ([`super::Offers`]) is to be a connection, to the address that the program has left in it.
+    pub const CONNECT: u64 = 128;
+    /// With [`CONNECT`]: the port, above.
+    pub const PORT_SHIFT: u32 = 48;
     /// The options below have changed.
     pub const OPTIONS: u64 = 4;
     /// TCP_NODELAY is on.
@@ -353,6 +422,8 @@ const _: () = {
     );
     assert!(offset_of!(Block, capacity) == 216 && offset_of!(Block, generation) == 8 * GENERATION_WORD);
     assert!(size_of::<Header>() == 56 && offset_of!(Header, clock_start) == 48);
+    assert!(size_of::<Header>() as u64 <= Offers::AT && Offers::AT + size_of::<Offers>() as u64 <= PAGE);
+    assert!(size_of::<Offers>() == 4 * OFFERS);
     assert!(size_of::<Inbox>() == 9 * PAGE as usize && offset_of!(Inbox, news) == 64);
     assert!(Layout::new(1).is_valid() && Layout::new(LANES_MAX).is_valid());
 };
@@ -370,6 +441,30 @@ mod tests {
             assert!(parts.is_sorted() && parts.iter().all(|at| at.is_multiple_of(PAGE)));
             assert_eq!(layout.len(), layout.storage_at() + PAGE);
         }
+    }
+
+    #[test]
+    fn what_is_offered_is_taken_once() {
+        let offers = Offers { blocks: [const { AtomicU32::new(0) }; OFFERS] };
+        assert_eq!(offers.take(), None);
+        offers.put(5, 0);
+        offers.put(OFFERS - 1, BLOCKS_MAX - 1);
+        offers.put(OFFERS, 9);
+        assert_eq!([(); 3].map(|()| offers.take()), [Some(0), Some(BLOCKS_MAX - 1), None]);
+    }
+
+    #[test]
+    fn an_address_is_taken_as_it_was_left_and_leaves_nothing() {
+        let block = Block::default();
+        let ip: Ipv6Addr = "fe80::1:ffff:fffe:2".parse().unwrap();
+        assert!(!block.asks_to_connect());
+        block.requests.store(request::NODELAY, Ordering::Relaxed);
+        block.ask_to_connect(77, ip, 65_535);
+        assert!(block.asks_to_connect() && block.taken_as.load(Ordering::Relaxed) == 77);
+        assert_eq!(block.take_address(), (ip, 65_535));
+        assert_eq!(block.requests.load(Ordering::Relaxed), request::NODELAY);
+        assert_eq!([&block.told_at, &block.urgent].map(|word| word.load(Ordering::Relaxed)), [0; 2]);
+        assert!(!block.asks_to_connect());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::joint::Joint;
-use crate::layout::{Block, Header, Inbox, Layout, SLOTS};
+use crate::layout::{Block, Header, Inbox, Layout, Offers, SLOTS};
 
 /// An arena in this process' memory. A child of fork(2) has it too.
 #[derive(Debug)]
@@ -89,6 +89,12 @@ impl Mapping {
     /// The first page.
     pub fn header(&self) -> &Header {
         self.at(0)
+    }
+
+    /// What is offered to the sockets of the arena's session.
+    #[cfg(not(loom))]
+    pub fn offers(&self) -> &Offers {
+        self.at(Offers::AT)
     }
 
     /// A lane's inbox.

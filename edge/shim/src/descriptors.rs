@@ -9,8 +9,9 @@ use core::ops::RangeInclusive;
 
 use rustix::io::Errno;
 
-use crate::socket::Held;
-use crate::{epoll, kept, lingering, process, session, socket, sys, table};
+use crate::socket::{Held, Kind};
+use crate::table::Word;
+use crate::{connecting, epoll, kept, lingering, process, session, socket, sys, table};
 
 /// Before `fd` is closed. A descriptor of this library's own is not there for the program.
 pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
@@ -40,8 +41,16 @@ pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
 /// The table knows `fd` no more.
 fn forget_one(fd: c_int) {
     if let Some(word) = table::take(fd) {
-        epoll::closed(word);
+        gone(word);
     }
+}
+
+/// What the table knew as this is closed.
+fn gone(word: Word) {
+    if socket::kind(word) == Kind::Listener {
+        connecting::listener_closes();
+    }
+    epoll::closed(word);
 }
 
 /// Before the descriptors `first..=last` are closed, or marked to be closed on exec. Answers itself if some of them
@@ -123,7 +132,7 @@ pub(crate) fn copied_over(
     let answer = copy();
     match old {
         Some(old) if answer < 0 => table::put(to, old),
-        Some(old) => epoll::closed(old),
+        Some(old) => gone(old),
         None => {}
     }
     let answer = copied(fd, answer);

@@ -134,7 +134,8 @@ fn keep(fd: c_int, spare: &Spare, gate: u64) -> bool {
     }
     BOUND.fetch_max(fd as u64 + 1, Ordering::Relaxed);
     NAMES[fd as usize].store(spare.name.0, Ordering::Relaxed);
-    let word = gate >> COUNT_SHIFT << COUNT_SHIFT | u64::from(spare.hidden.unsigned_abs() + 1);
+    let used = if spare.is_told { USED } else { 0 };
+    let word = gate >> COUNT_SHIFT << COUNT_SHIFT | used | u64::from(spare.hidden.unsigned_abs() + 1);
     let old = place.swap(word, Ordering::SeqCst);
     if let Some(old) = Kept::new(fd, old) {
         // The program has closed that number past every hook.
@@ -161,6 +162,14 @@ pub(crate) fn name(fd: c_int) -> Option<SocketId> {
         }
     }
     (word != 0).then(|| SocketId(NAMES[fd as usize].load(Ordering::Relaxed)))
+}
+
+/// The same of a socket that is the program's alone, and of which the daemon was asked nothing: what it knows of it is that it is new.
+pub(crate) fn unasked(fd: c_int) -> Option<SocketId> {
+    let gate = GATE.load(Ordering::SeqCst);
+    let word = HIDDEN.get(fd as u32 as usize)?.load(Ordering::Relaxed);
+    let is_alone = gate & PASSING == 0 && gate >> COUNT_SHIFT == word >> COUNT_SHIFT;
+    if word != 0 && word & USED == 0 && is_alone { name(fd) } else { None }
 }
 
 /// Takes out what lies behind `fd`, which is about to be closed.
@@ -251,11 +260,13 @@ impl Kept {
             return sys::close(fd);
         }
         sys::close(self.fd);
-        let is_new = || self.word & USED == 0 && socket::kind(word) == Kind::Fresh;
-        if GATE.load(Ordering::SeqCst) == gate
-            && (is_new() || leave(word) || session::post_closed(self.name, place_of(word)))
-        {
-            let spare = Spare { hidden: self.hidden(), name: self.name, is_used: true };
+        let is_new = self.word & USED == 0 && socket::kind(word) == Kind::Fresh;
+        let is_alone = GATE.load(Ordering::SeqCst) == gate;
+        let is_found = is_alone && (is_new || leave(word));
+        // Whether a message is on its way, behind which the next request about it must go.
+        let is_told = is_alone && !is_found && session::post_closed(self.name, place_of(word));
+        if is_found || is_told {
+            let spare = Spare { hidden: self.hidden(), name: self.name, is_used: true, is_told };
             if pool::put(socket::is_v6(word), spare) {
                 COUNT.fetch_sub(1, Ordering::Relaxed);
                 return;
@@ -269,9 +280,11 @@ impl Kept {
 mod tests {
     use super::*;
 
-    // The arrays are one for the process, so each test has numbers of its own.
+    // The arrays are one for the process, so each test has numbers of its own; the gate is one for all.
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
     fn spare(hidden: c_int) -> Spare {
-        Spare { hidden, name: SocketId(77), is_used: false }
+        Spare { hidden, name: SocketId(77), is_used: false, is_told: false }
     }
 
     fn hidden_file() -> c_int {
@@ -290,7 +303,26 @@ mod tests {
     }
 
     #[test]
+    fn of_one_that_the_daemon_was_told_of_it_is_asked() {
+        let _alone = ALONE.lock();
+        let gate = GATE.load(Ordering::SeqCst);
+        assert!(keep(900_104, &Spare { is_told: true, ..spare(7) }, gate));
+        assert_eq!((unasked(900_104), name(900_104)), (None, Some(SocketId(77))));
+        assert!(keep(900_105, &spare(8), gate));
+        assert_eq!(
+            [(); 2].map(|()| unasked(900_105)),
+            [Some(SocketId(77)), None],
+            "it is asked from then on"
+        );
+        assert!(keep(900_106, &spare(9), gate));
+        drop(Passing::begin());
+        assert_eq!(unasked(900_106), None, "others may have it");
+        assert!([900_104, 900_105, 900_106].into_iter().all(|fd| take(fd).is_some()));
+    }
+
+    #[test]
     fn who_passes_the_gate_leaves_nothing_to_be_given_out_again() {
+        let _alone = ALONE.lock();
         let before = GATE.load(Ordering::SeqCst);
         let passing = Passing::begin();
         let meanwhile = GATE.load(Ordering::SeqCst);

@@ -32,6 +32,8 @@ pub(crate) struct Spare {
     pub(crate) name: SocketId,
     /// The program has had it, and may have changed the flags of its open file.
     pub(crate) is_used: bool,
+    /// The daemon was sent a message that it is closed, and may not have read it.
+    pub(crate) is_told: bool,
 }
 
 struct Place {
@@ -39,6 +41,7 @@ struct Place {
     hidden: AtomicI32,
     name: AtomicU64,
     is_used: AtomicBool,
+    is_told: AtomicBool,
 }
 
 const NONE: c_int = -1;
@@ -69,7 +72,12 @@ impl Pool {
 static POOLS: [Pool; 2] = [const {
     Pool {
         places: [const {
-            Place { hidden: AtomicI32::new(NONE), name: AtomicU64::new(0), is_used: AtomicBool::new(false) }
+            Place {
+                hidden: AtomicI32::new(NONE),
+                name: AtomicU64::new(0),
+                is_used: AtomicBool::new(false),
+                is_told: AtomicBool::new(false),
+            }
         }; MOST],
         made: AtomicU32::new(0),
         count: AtomicUsize::new(0),
@@ -96,10 +104,10 @@ pub(crate) fn take(is_v6: bool) -> Option<Spare> {
             && place.hidden.compare_exchange(hidden, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok();
         taken.then(|| {
             let name = SocketId(place.name.load(Ordering::Relaxed));
-            let is_used = place.is_used.load(Ordering::Relaxed);
+            let [is_used, is_told] = [&place.is_used, &place.is_told].map(|it| it.load(Ordering::Relaxed));
             place.hidden.store(NONE, Ordering::Release);
             pool.count.fetch_sub(1, Ordering::Relaxed);
-            Spare { hidden, name, is_used }
+            Spare { hidden, name, is_used, is_told }
         })
     })
 }
@@ -139,6 +147,7 @@ pub(crate) fn put(is_v6: bool, spare: Spare) -> bool {
     };
     place.name.store(spare.name.0, Ordering::Relaxed);
     place.is_used.store(spare.is_used, Ordering::Relaxed);
+    place.is_told.store(spare.is_told, Ordering::Relaxed);
     place.hidden.store(spare.hidden, Ordering::Release);
     true
 }
@@ -169,14 +178,20 @@ mod tests {
     fn what_was_put_is_taken_with_its_name() {
         crate::process::watch().unwrap();
         crate::process::set_session();
-        let spare = |n: c_int| Spare { hidden: 900_200 + n, name: SocketId(n as u64), is_used: n % 2 == 0 };
+        let spare = |n: c_int| {
+            let (is_used, is_told) = (n % 2 == 0, n % 3 == 0);
+            Spare { hidden: 900_200 + n, name: SocketId(n as u64), is_used, is_told }
+        };
         let most = kept::range().max(2 * BATCH as u64) as c_int;
         assert!((0..most).all(|n| put(true, spare(n))) && !put(true, spare(most)));
         moved(900_200, 990_300);
         for n in (0..most).rev() {
             let taken = take(true).unwrap();
             assert_eq!(taken.hidden, if n == 0 { 990_300 } else { 900_200 + n });
-            assert_eq!((taken.name, taken.is_used), (SocketId(n as u64), n % 2 == 0));
+            assert_eq!(
+                (taken.name, taken.is_used, taken.is_told),
+                (SocketId(n as u64), n % 2 == 0, n % 3 == 0)
+            );
         }
         assert!(take(true).is_none());
     }

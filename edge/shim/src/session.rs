@@ -65,6 +65,8 @@ static BELLS: [AtomicI32; LANES_MAX as usize] = [const { AtomicI32::new(-1) }; L
 static DAEMON: AtomicI32 = AtomicI32::new(0);
 /// The arenas, by their places here, whose sockets the daemon knows this session to hold, a bit each.
 static ATTACHED: AtomicU64 = AtomicU64::new(0);
+/// The arena of this session, by its place here.
+static OWN: AtomicU32 = AtomicU32::new(0);
 /// The daemon is gone, and with it every socket of this process.
 static IS_DEAD: AtomicBool = AtomicBool::new(false);
 
@@ -115,6 +117,11 @@ pub(crate) fn kick(end: &StreamEnd<'_>) {
     if let Some(lane) = end.kick() {
         ring(lane);
     }
+}
+
+/// The arena of this process' session, by its place here, if there is a session.
+pub(crate) fn own_arena() -> Option<u16> {
+    (process::has_session() && !is_dead()).then(|| OWN.load(Ordering::Relaxed) as u16)
 }
 
 /// Wakes a lane.
@@ -259,7 +266,9 @@ impl Session {
         let Answer::Welcome { session, lanes, .. } = answer else { return Err(refusal(&answer)) };
         let mut fds = fds.into_iter();
         let memfd = fds.next().ok_or(Errno::PROTO)?;
-        note_arena(arenas::add(&memfd, None)?);
+        let own = arenas::add(&memfd, None)?;
+        note_arena(own);
+        OWN.store(u32::from(own), Ordering::Relaxed);
         self.number = session;
         for (place, bell) in BELLS.iter().take(lanes as usize).zip(fds) {
             let old = place.swap(hide(bell)?, Ordering::Relaxed);
@@ -338,7 +347,7 @@ impl Session {
         for (fd, &name) in fds.into_iter().zip(sockets) {
             let Ok(hidden) = hide_above(fd, begin) else { continue };
             table::put(hidden, socket::spare());
-            if !pool::put(is_v6, Spare { hidden, name, is_used: false }) {
+            if !pool::put(is_v6, Spare { hidden, name, is_used: false, is_told: false }) {
                 close_hidden(hidden);
             }
         }
@@ -611,6 +620,7 @@ pub(crate) fn stop_listening(socket: &Held, how: c_int) -> Result<(), Errno> {
     if how == libc::SHUT_WR {
         return Ok(());
     }
+    crate::connecting::listener_closes();
     rustix::net::shutdown(sys::borrow(socket.fd), rustix::net::Shutdown::Both)
 }
 

@@ -9,6 +9,9 @@ use firelane_shm::{Holder, Spin};
 
 use crate::{session, sys};
 
+/// How often who connects looks: somewhat longer than it takes to wake his lane.
+const LOOKS_TO_CONNECT: u32 = 2048;
+
 /// The last name that was given. Names are the process' own: a forked child has another session.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
@@ -16,6 +19,7 @@ thread_local! {
     static NAME: Cell<u32> = const { Cell::new(0) };
     static SPIN: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static BESIDE: RefCell<Option<Spin>> = const { RefCell::new(None) };
+    static CONNECTING: RefCell<Option<Spin>> = const { RefCell::new(None) };
 }
 
 /// The calling thread's name among the threads of its process; not zero.
@@ -55,6 +59,12 @@ pub(crate) fn spinning<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
 /// The same where another program is waited for, which may have another CPU though this one has a single one.
 pub(crate) fn spinning_beside<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
     with(&BESIDE, || Spin::beside(online_cpus()), wait)
+}
+
+/// The same for who connects. His lane sleeps at first, which is no reason to stop looking; and what is learned of peers that are far
+/// away says nothing of other waits.
+pub(crate) fn spinning_to_connect<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
+    with(&CONNECTING, || Spin::in_bursts(LOOKS_TO_CONNECT, online_cpus()), wait)
 }
 
 /// In a signal handler that came while it looked, it does not look.

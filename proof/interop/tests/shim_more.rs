@@ -29,6 +29,12 @@ fn parents_and_children_share_what_is_theirs_and_nothing_else() {
     as_the_kernels("forked.py", 20);
 }
 
+/// One of the program's few first connections is asked for, all others are begun by words of blocks that it is offered.
+#[test]
+fn connections_that_a_program_begins_by_itself_are_as_those_that_it_asks_for() {
+    as_the_kernels("begun.py", 60);
+}
+
 #[test]
 fn sockets_that_were_closed_make_the_next_ones() {
     for lanes in [1, 2] {

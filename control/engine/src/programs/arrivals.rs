@@ -1,4 +1,5 @@
-//! Connections that a listener's program has been told of, until it says under which socket's name it has taken each.
+//! Connections that a listener's program has been told of, until it says under which socket's name it has taken each; and those
+//! that programs have begun with blocks that were offered (`offers.rs`), until the named socket is found.
 //!
 //! A program takes a connection with a socket of its own session: it writes the socket's name into the words of the stream,
 //! and tells nobody. That is found when the socket is asked about, or closed ([`Arrivals::take_named`]). A name is a
@@ -23,8 +24,8 @@ const LOOKS: u8 = 3;
 /// A connection that was told of.
 #[derive(Debug)]
 pub(super) struct Arrival {
-    pub(super) listener: SocketId,
-    pub(super) family: Family,
+    /// The listener and its family; none if its program has begun it.
+    pub(super) from: Option<(SocketId, Family)>,
     pub(super) stack: Stack,
     pub(super) arena: Arc<ProgramArena>,
     pub(super) owner: Arc<Owner>,
@@ -35,15 +36,14 @@ pub(super) struct Arrival {
 }
 
 impl Arrival {
-    /// One that waits in the queue of `listener`.
+    /// One that waits in the queue of a listener, or was begun.
     pub(super) fn new(
-        listener: SocketId,
-        family: Family,
+        from: Option<(SocketId, Family)>,
         (stack, owner): (Stack, Arc<Owner>),
         (arena, stream): (Arc<ProgramArena>, Arc<Stream>),
         options: Arc<Options>,
     ) -> Self {
-        Self { listener, family, stack, arena, owner, options, stream, suspected: None }
+        Self { from, stack, arena, owner, options, stream, suspected: None }
     }
 
     fn is_at(&self, place: Place) -> bool {
@@ -88,6 +88,11 @@ impl Arrivals {
         self.0.extract_if(.., |it| it.is_left()).collect()
     }
 
+    /// Takes those out that programs have begun as no socket.
+    pub(super) fn take_nameless(&mut self) -> Vec<Arrival> {
+        self.0.extract_if(.., |it| it.from.is_none() && it.name() == 0).collect()
+    }
+
     /// Takes those that have names out.
     pub(super) fn take_named(&mut self) -> Vec<(SocketId, Arrival)> {
         let named = self.0.extract_if(.., |it| it.name() != 0);
@@ -111,7 +116,8 @@ impl Arrivals {
 
     /// Takes out what waited at a listener that is closed.
     pub(super) fn take_of(&mut self, listener: SocketId) -> Vec<Arrival> {
-        self.0.extract_if(.., |it| it.listener == listener && it.name() == 0).collect()
+        let is_its = |it: &Arrival| it.from.is_some_and(|(name, _)| name == listener);
+        self.0.extract_if(.., |it| is_its(it) && it.name() == 0).collect()
     }
 
     /// A session has ended that had this arena.
@@ -128,8 +134,8 @@ impl Arrivals {
     ) -> Vec<Arrival> {
         let is_nobodys = |it: &mut Arrival| {
             let Some(looks) = &mut it.suspected else { return false };
-            let is_queue_empty =
-                ours(it.listener).is_none_or(|fd| firelane_shm::carry::is_all_read(fd).unwrap_or(true));
+            let queue = it.from.and_then(|(listener, _)| ours(listener));
+            let is_queue_empty = queue.is_none_or(|fd| firelane_shm::carry::is_all_read(fd).unwrap_or(true));
             *looks = if is_queue_empty { *looks + 1 } else { 0 };
             *looks >= LOOKS
         };

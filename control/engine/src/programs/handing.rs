@@ -100,8 +100,7 @@ impl Handing {
 
     /// From here on they are not.
     pub(super) fn remove(&self, name: SocketId) {
-        let gone =
-            self.queues.change(|queues| queues.by_name.remove(&name), |queues| self.hand_on(queues));
+        let gone = self.queues.change(|queues| queues.by_name.remove(&name), |queues| self.hand_on(queues));
         drop(gone);
     }
 
@@ -181,7 +180,10 @@ impl Queue {
         let [local, remote] = [local, remote].map(|address| shown(self.family, address));
         let whose = (self.stack.clone(), Arc::clone(&self.owner));
         let words = (Arc::clone(&self.arena), stream);
-        Some((Arrival::new(name, self.family, whose, words, options), Arrived { place, local, remote }))
+        Some((
+            Arrival::new(Some((name, self.family)), whose, words, options),
+            Arrived { place, local, remote },
+        ))
     }
 }
 

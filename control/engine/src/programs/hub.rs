@@ -25,6 +25,7 @@ use super::datagrams::Datagrams;
 use super::handing::Handing;
 use super::hub_bell::HubBell;
 use super::lingering::Lingering;
+use super::offers::Offers;
 use super::pairs::Pair;
 use super::segment::Segment;
 use super::session::{Limits, Owner, ReadFilter, Reply, Session};
@@ -157,6 +158,7 @@ impl Hub {
             arena,
             filter,
             sockets_max: limits.sockets,
+            offers: Offers::default(),
             sockets: BTreeSet::new(),
             attached: BTreeMap::new(),
             bells,
@@ -237,6 +239,11 @@ impl Hub {
         let socket = self.socket(number, name)?;
         let answer = socket.connect(address);
         socket.stream().inspect(|stream| stream.is_of(name));
+        if let Some(session) = self.sessions.get_mut(&number)
+            && session.offers.note_question()
+        {
+            session.offer();
+        }
         Ok(answer?.into())
     }
 
@@ -353,7 +360,8 @@ impl Hub {
     pub fn end(&mut self, session: u32) {
         self.end_left();
         self.settle();
-        let Some(gone) = self.sessions.remove(&session) else { return };
+        let Some(mut gone) = self.sessions.remove(&session) else { return };
+        gone.offers.withdraw(&gone.arena);
         self.lingering.forget(session);
         for arena in gone.attached.values().chain([&gone.arena]) {
             arena.waiters.remove(session, None);
@@ -422,6 +430,11 @@ impl Hub {
     /// word: it must be that of a new socket of a session that has the arena.
     fn settle(&mut self) {
         self.gather();
+        let fabric = &self.engine.0.fabric;
+        for begun in self.sessions.values_mut().flat_map(|session| session.take_begun(fabric)) {
+            self.arrivals.add(begun);
+        }
+        self.arrivals.take_nameless().into_iter().for_each(|it| self.end_arrival(it));
         for arrival in self.arrivals.take_left() {
             self.end_arrival(arrival);
         }
@@ -432,8 +445,8 @@ impl Hub {
             let is_had = self.sessions.values().any(may_have);
             match self.sockets.get_mut(&name) {
                 Some(socket) if is_had && socket.is_fresh() => socket.take(name, arrival),
-                // It is heard in a moment that what it was before is closed.
-                Some(_) if is_had => self.arrivals.add(arrival),
+                // It is heard in a moment that what it was before is closed. Who begins a connection has said so before.
+                Some(_) if is_had && arrival.from.is_some() => self.arrivals.add(arrival),
                 _ => self.end_arrival(arrival),
             }
         }
@@ -443,7 +456,9 @@ impl Hub {
     fn settle_for(&mut self, name: SocketId) {
         self.renew(name);
         self.gather();
-        if self.arrivals.len() > 0 && self.sockets.get(&name).is_some_and(|it| it.is_fresh()) {
+        let may_begin = |it: &Session| it.offers.are_there() && it.sockets.contains(&name);
+        let may_be_taken = self.arrivals.len() > 0 || self.sessions.values().any(may_begin);
+        if may_be_taken && self.sockets.get(&name).is_some_and(|it| it.is_fresh()) {
             self.settle();
         }
     }
@@ -468,7 +483,8 @@ impl Hub {
             }
         };
         let session = self.sessions.get_mut(&number).ok_or(Errno::NETDOWN)?;
-        let mut socket = session.fresh(ours, arrival.family);
+        let family = arrival.from.map_or(Family::V4, |(_, family)| family);
+        let mut socket = session.fresh(ours, family);
         socket.take(name, arrival);
         session.sockets.insert(name);
         self.sockets.insert(name, Box::new(socket));

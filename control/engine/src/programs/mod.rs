@@ -10,7 +10,7 @@
 //! - `segment.rs`: what two programs share whose connections are fused. `waiters.rs`: whom to wake.
 //! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet. `handing.rs`: telling
 //!   listeners' programs of them.
-//! - `leaving.rs`: streams that were closed by their words.
+//! - `offers.rs`: blocks that are made ready to connect. `leaving.rs`: streams that were closed by their words.
 //! - `hub.rs`, `hub_bell.rs`: sessions and requests, and what wakes who serves them; `session.rs`: a program's session.
 //! - `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
 //! - `numbers.rs`: what both kinds of options have in common.
@@ -30,6 +30,7 @@ mod leaving;
 mod lingering;
 mod memberships;
 mod numbers;
+mod offers;
 mod options;
 mod pairs;
 mod segment;

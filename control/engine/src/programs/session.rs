@@ -10,8 +10,11 @@ use firelane_units::{FilterRule, LaneId, LinkId};
 use rustix::io::Errno;
 
 use super::arena::ProgramArena;
+use super::arrivals::Arrival;
+use super::offers::Offers;
 use super::options::Options;
 use super::socket::{Role, Socket};
+use crate::fabric::Fabric;
 use crate::stack::Stack;
 
 /// Who a program is.
@@ -73,6 +76,7 @@ pub(super) struct Session {
     /// Which filter its sockets begin with.
     pub(super) filter: Option<Arc<FilterConfig>>,
     pub(super) sockets_max: usize,
+    pub(super) offers: Offers,
     pub(super) sockets: BTreeSet<SocketId>,
     /// Arenas of others whose sockets it has.
     pub(super) attached: BTreeMap<u64, Arc<ProgramArena>>,
@@ -94,6 +98,29 @@ impl Session {
             is_ahead: false,
             role: Role::Fresh(None),
         }
+    }
+
+    /// Connections that its program has begun with what it was offered, since this was last asked; it is offered as many again.
+    pub(super) fn take_begun(&mut self, fabric: &Fabric) -> Vec<Arrival> {
+        if !self.offers.are_there() {
+            return Vec::new();
+        }
+        let begun = self.offers.take_begun(fabric, &self.arena);
+        let options = self.options();
+        let arrival = |stream| {
+            let words = (Arc::clone(&self.arena), stream);
+            Arrival::new(None, (self.stack.clone(), Arc::clone(&self.owner)), words, Arc::clone(&options))
+        };
+        let begun: Vec<_> = begun.into_iter().map(arrival).collect();
+        if !begun.is_empty() {
+            self.offer();
+        }
+        begun
+    }
+
+    /// Offers blocks to its program, as many as there is room for. Who is offered none asks.
+    pub(super) fn offer(&mut self) {
+        let _ = self.offers.refill(&self.stack, &self.arena, &self.options());
     }
 
     /// What a new socket's are.

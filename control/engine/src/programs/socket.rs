@@ -6,8 +6,8 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_lane::{DatagramKind, Relisten, Sharing, StreamOption};
@@ -147,12 +147,7 @@ impl Socket {
         }
         let Role::Datagrams(Some(made), _) = &self.role else { return Err(Errno::INVAL) };
         let mut remote = Some(canonical(address)).filter(|it| !it.ip().is_unspecified() || it.port() != 0);
-        if let Some(remote) = remote.as_mut().filter(|it| it.ip().is_unspecified()) {
-            // As Linux has it: nobody's address is this host's.
-            let host: IpAddr =
-                if remote.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
-            remote.set_ip(host);
-        }
+        remote = remote.map(reachable);
         made.connect(&self.stack.inner.fabric, &self.arena, remote).map_err(errno)?;
         Ok(Answer::Stream { place: self.datagram_place(made) })
     }
@@ -254,15 +249,7 @@ impl Socket {
         if !fits(self.family, address) {
             return Err(Errno::AFNOSUPPORT);
         }
-        let mut remote = canonical(address);
-        if remote.ip().is_unspecified() {
-            // As Linux has it: nobody's address is this host's.
-            remote.set_ip(if remote.is_ipv4() {
-                Ipv4Addr::LOCALHOST.into()
-            } else {
-                Ipv6Addr::LOCALHOST.into()
-            });
-        }
+        let remote = reachable(canonical(address));
         let local = bound.as_ref().map(|bound| bound.local());
         let rings = self.options.rings(self.stack.sockets().map_err(errno)?.stream);
         let (first, beginning) = (self.options.first(), self.options.beginning());
@@ -280,11 +267,13 @@ impl Socket {
 
     /// It, whose name is given, is the socket of a connection that has arrived.
     pub(super) fn take(&mut self, name: SocketId, arrival: Arrival) {
-        let Arrival { family, stack, arena, owner, options, stream, .. } = arrival;
-        (self.family, self.stack, self.arena, self.owner, self.options) =
-            (family, stack, arena, owner, options);
+        let Arrival { from, stack, arena, owner, options, stream, .. } = arrival;
+        if let Some((_, family)) = from {
+            self.family = family;
+        }
+        (self.stack, self.arena, self.owner, self.options) = (stack, arena, owner, options);
         stream.is_of(name);
-        (self.is_arrival, self.is_ahead, self.role) = (true, false, Role::Stream(stream, None));
+        (self.is_arrival, self.is_ahead, self.role) = (from.is_some(), false, Role::Stream(stream, None));
     }
 
     /// Where the words of its stream are, if it is one.
@@ -497,7 +486,6 @@ impl Socket {
         };
         Answer::Attached { socket, family: self.family, kind: Kind::Stream, state, place }
     }
-
 }
 
 /// An address as a socket of this family has it.
@@ -518,6 +506,15 @@ fn any(family: Family) -> IpAddr {
 
 fn fits(family: Family, address: SocketAddr) -> bool {
     address.is_ipv4() == (family == Family::V4)
+}
+
+/// As Linux has it: nobody's address is this host's.
+pub(super) fn reachable(mut remote: SocketAddr) -> SocketAddr {
+    if remote.ip().is_unspecified() {
+        let (v4, v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+        remote.set_ip(if remote.is_ipv4() { v4 } else { v6 });
+    }
+    remote
 }
 
 /// An IPv4 address in IPv6's clothes is IPv4's.

@@ -6,21 +6,25 @@
 //! request about its own stream.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use firelane_lane::{Connect, Lane, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
 use firelane_shm::control::SocketId;
 use firelane_shm::joint::Lie;
 use firelane_shm::layout::{LINGERS, OOB_INLINE, request, status};
 use firelane_shm::{Block, Holder, is_roomy};
-use firelane_socket::{ArenaEnd, ConnRef, Flags, Names, Ready, SocketError, StreamConfig, stream_in};
+use firelane_socket::{
+    ArenaEnd, ConnRef, Flags, Names, Ready, SocketError, StreamConfig, StreamSlot, stream_in,
+};
 use firelane_units::{Bytes, Instant, LaneId};
 use rustix::io::Errno;
 
 use super::Place;
 use super::arena::ProgramArena;
 use super::segment::Joined;
+use super::socket::reachable;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::{EnterError, Fabric, Message};
 use crate::queue::Queue;
@@ -60,12 +64,21 @@ pub(crate) struct Stream {
     told_room: [AtomicU64; 2],
     /// The name of the socket that it is, which the hub gives; zero if it has none as yet.
     socket: AtomicU64,
+    /// How it connects, as long as its program was only offered it.
+    offered: Mutex<Option<Box<Offered>>>,
     /// What it shares with its peer, once they could be fused.
     joined: OnceLock<Joined>,
     /// SO_SNDBUF and SO_RCVBUF.
     capacities: [u32; 2],
     /// Options that the connection takes once it is there.
     later: Mutex<Vec<StreamOption>>,
+}
+
+/// A stream that is made ready to connect.
+#[derive(Debug)]
+struct Offered {
+    slot: StreamSlot,
+    options: StreamOptions,
 }
 
 /// What a stream begins with beside its rings.
@@ -86,7 +99,7 @@ impl Stream {
     pub(super) fn connect(
         stack: &Stack,
         arena: &ProgramArena,
-        ends: (Option<std::net::SocketAddr>, std::net::SocketAddr),
+        ends: (Option<SocketAddr>, SocketAddr),
         rings: StreamConfig,
         options: StreamOptions,
         beginning: Beginning,
@@ -104,6 +117,54 @@ impl Stream {
             return Err(lane_failed());
         }
         Ok(stream)
+    }
+
+    /// Makes one ready that connects when its program says where to.
+    pub(super) fn offer(
+        stack: &Stack,
+        arena: &ProgramArena,
+        rings: StreamConfig,
+        options: StreamOptions,
+        beginning: Beginning,
+    ) -> io::Result<Arc<Self>> {
+        let lane = stack.inner.lane_to_begin(stack.id)?;
+        let (hold, slot) = stream_in(arena.rings(), rings, lane, stack.id).ok_or(Errno::NOBUFS)?;
+        let stream = Self::begin(arena, hold, rings, beginning);
+        *stream.offered() = Some(Box::new(Offered { slot, options }));
+        Ok(stream)
+    }
+
+    fn offered(&self) -> MutexGuard<'_, Option<Box<Offered>>> {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its program was offered the block and says where to connect to: what the lane is told of that, once.
+    fn take_offer(&self, block: &Block) -> Option<Message> {
+        if !block.asks_to_connect() {
+            return None;
+        }
+        let Offered { slot, options } = *self.offered().take()?;
+        let (ip, port) = block.take_address();
+        let remote = reachable(SocketAddr::new(ip.to_canonical(), port));
+        let connect = Connect { remote, local: None, stream: slot, options };
+        Some(self.message(SocketCommand::Connect(Box::new(connect))))
+    }
+
+    /// Whether it is a connection by now. If its program has asked for one and the lane has not looked yet, it is begun.
+    pub(super) fn begin_if_asked(&self, fabric: &Fabric, arena: &ProgramArena) -> bool {
+        let block = arena.mapping().block(self.number());
+        if let Some(connect) = block.and_then(|block| self.take_offer(block)) {
+            // A lane that has failed begins nothing, and has no connection left.
+            let _ = fabric.enter_surely(self.lane(), connect);
+        }
+        self.offered().is_none()
+    }
+
+    /// Nobody may take it any more.
+    pub(super) fn withdraw(&self, arena: &ProgramArena) {
+        if self.offered().take().is_some() {
+            arena.remove(self);
+        }
     }
 
     /// Takes over a connection of a listener of the arena.
@@ -131,6 +192,7 @@ impl Stream {
         let capacities = capacities.map(|capacity| u32::try_from(capacity).unwrap_or(u32::MAX));
         let stream = Arc::new(Self {
             hold,
+            offered: Mutex::default(),
             joined: OnceLock::new(),
             capacities,
             state: AtomicU32::new(if beginning.resets { RESETS } else { 0 }),
@@ -374,10 +436,15 @@ impl Stream {
         }
     }
 
-    /// The program has kicked: what it asks for goes to the lane. Whether it has closed the socket, and that was not known.
+    /// The program has kicked: what it asks for goes to the lane. Whether it has begun the connection so, or closed the socket, and that
+    /// was not known.
     pub(super) fn obey(&self, now: Instant, block: &Block, mut give: impl FnMut(Message)) -> bool {
+        let begun = match self.hold.shared().conn() {
+            Some(_) => None,
+            None => self.take_offer(block).map(&mut give),
+        };
         // Requests stay where they are until there is a connection.
-        let Some(conn) = self.hold.shared().conn() else { return false };
+        let Some(conn) = self.hold.shared().conn() else { return begun.is_some() };
         let mut asked = block.requests.load(Ordering::Acquire);
         if asked & ONCE != 0 {
             // Options are read again once the bit is cleared, so a change after this look brings it back.
@@ -419,7 +486,7 @@ impl Stream {
             self.hold.shared().words().set_flags(Flags::WRITE_CLOSED);
             give(self.message(SocketCommand::Shutdown(conn)));
         }
-        asked & request::CLOSE != 0 && self.leave(now, conn, give)
+        (asked & request::CLOSE != 0 && self.leave(now, conn, give)) || begun.is_some()
     }
 
     /// The same as [`Stream::close`] for the lane's worker, inside its lane. Whether nobody had done it.

@@ -1,14 +1,14 @@
 //! Programs that tests play: a driver that knows the control messages and the words of a block, in a netstack with a peer.
 #![allow(dead_code, reason = "each test file needs some of it")]
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut, Read};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use firelane::{Hub, Limits, Owner, Stack};
+use firelane::{Hub, Limits, Owner, Stack, TcpStream};
 use firelane_shm::control::{Answer, Arrived, Family, Kind, Place, Request, SocketId};
 use firelane_shm::layout::TAKEN;
 use firelane_shm::{Holder, Mapping, ReadError, Readiness, Spin, StreamEnd, WriteError, carry};
@@ -247,6 +247,15 @@ impl<'a> Program<'a> {
 impl Drop for Program<'_> {
     fn drop(&mut self) {
         self.world.hub.lock().unwrap().end(self.session);
+    }
+}
+
+/// Whether the other side has ended or reset the connection.
+pub(crate) fn is_over(client: &mut TcpStream) -> bool {
+    client.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    match client.read(&mut [0]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
     }
 }
 

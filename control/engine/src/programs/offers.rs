@@ -1,0 +1,73 @@
+//! Blocks that are made ready for a session's sockets, so that its program connects without a question: it writes into one as
+//! which socket, and where to, and the lane begins the connection (`docs/shm.md`, *Set-up*).
+//!
+//! Everything that `hub.rs` would decide is decided when a block is offered: the netstack, the lane, the options of a new socket. What
+//! the program adds is an address, which the lane takes as it takes any, and a name, which `hub.rs` judges as that of a connection that
+//! was accepted ([`super::arrivals`]). Owned by `session.rs`.
+
+use std::io;
+use std::sync::Arc;
+
+use firelane_shm::layout::OFFERS;
+
+use super::arena::ProgramArena;
+use super::options::Options;
+use super::stream::Stream;
+use crate::fabric::Fabric;
+use crate::stack::Stack;
+
+/// So many connections are begun by questions before blocks are made ready: most programs begin few.
+const FEW: u32 = 4;
+
+/// A session's.
+#[derive(Debug, Default)]
+pub(super) struct Offers {
+    /// What stands in each place; nothing as long as nothing was ever offered.
+    streams: Vec<Option<Arc<Stream>>>,
+    /// How many connections were asked for by questions, up to [`FEW`].
+    asked: u32,
+}
+
+impl Offers {
+    /// The program has asked for a connection. Whether blocks are to be made ready.
+    pub(super) fn note_question(&mut self) -> bool {
+        self.asked = self.asked.saturating_add(1).min(FEW);
+        self.asked == FEW
+    }
+
+    /// Takes those out of which connections were made, also where the lane has not looked yet.
+    pub(super) fn take_begun(&mut self, fabric: &Fabric, arena: &ProgramArena) -> Vec<Arc<Stream>> {
+        let is_begun = |it: &mut Arc<Stream>| it.begin_if_asked(fabric, arena);
+        self.streams.iter_mut().filter_map(|place| place.take_if(is_begun)).collect()
+    }
+
+    /// Makes blocks ready where there are none.
+    pub(super) fn refill(
+        &mut self,
+        stack: &Stack,
+        arena: &ProgramArena,
+        options: &Options,
+    ) -> io::Result<()> {
+        let usual = stack.sockets()?.stream;
+        self.streams.resize(OFFERS, None);
+        for (nth, place) in self.streams.iter_mut().enumerate() {
+            if place.is_none() {
+                let rings = options.rings(usual);
+                let stream = Stream::offer(stack, arena, rings, options.first(), options.beginning())?;
+                arena.mapping().offers().put(nth, stream.number());
+                *place = Some(stream);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether anything is offered.
+    pub(super) fn are_there(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
+    /// The session ends: nothing more is begun.
+    pub(super) fn withdraw(&mut self, arena: &ProgramArena) {
+        self.streams.drain(..).flatten().for_each(|stream| stream.withdraw(arena));
+    }
+}

@@ -1,0 +1,134 @@
+//! Connections that programs begin by words of blocks that they are offered: books that follow later, and every misuse.
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails as a test does")]
+
+mod support;
+
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+
+use firelane::TcpListener;
+use firelane_shm::Readiness;
+use firelane_shm::control::{Answer, Request, SocketId};
+
+use support::*;
+
+/// Connects by a block that was offered, as a socket of this name.
+fn connect_by_offer(program: &Program<'_>, socket: SocketId, to: SocketAddr) -> u32 {
+    let block = program.mapping.offers().take().expect("blocks are offered");
+    let IpAddr::V4(ip) = to.ip() else { panic!("an address of IPv4") };
+    program.mapping.block(block).unwrap().ask_to_connect(socket.0, ip.to_ipv6_mapped(), to.port());
+    program.kick(&program.end(block));
+    block
+}
+
+/// Who connects few times is offered nothing.
+fn until_offered(program: &Program<'_>, listener: &TcpListener) {
+    for _ in 0..4 {
+        assert_eq!(program.mapping.offers().take(), None);
+        let connected = program.connect(listener.local_addr().unwrap());
+        drop((listener.accept().unwrap(), connected));
+    }
+}
+
+#[test]
+fn a_connection_is_begun_by_a_block_that_was_offered() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    until_offered(&program, &listener);
+    let (_fd, socket) = program.socket();
+    let mut highest = 0;
+    for cycle in 0..300 {
+        // The lane alone: who keeps the books is held up meanwhile.
+        let books = world.hub.lock().unwrap();
+        let block = connect_by_offer(&program, socket, address);
+        highest = highest.max(block);
+        let end = program.end(block);
+        program.wait(&end, Readiness::WRITABLE);
+        let (mut peer, from) = listener.accept().unwrap();
+        drop(books);
+        if cycle % 3 == 0 {
+            assert_eq!(program.names(socket), [Some(from), Some(address)], "{cycle}");
+        }
+        program.write(block, b"the last");
+        assert!(end.leave());
+        program.kick(&end);
+        let mut all = Vec::new();
+        peer.read_to_end(&mut all).unwrap();
+        assert_eq!(all, b"the last");
+    }
+    assert_eq!(program.names(socket), [None; 2]);
+    assert!(highest < 400, "blocks are used again: {highest}");
+    // Nobody listens.
+    let block = connect_by_offer(&program, socket, SocketAddr::new(address.ip(), 9));
+    until(|| program.end(block).readiness().has(Readiness::ERROR));
+    assert_eq!(u64::from(program.end(block).take_error().unsigned_abs()), REFUSED);
+    drop((_fd, program));
+    world.wait_for(|counts| counts == [0; 4]);
+}
+
+/// What is asked about the socket comes before the lane has looked, which then finds that it was done.
+#[test]
+fn who_asks_about_a_socket_finds_the_connection_that_it_has_begun() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    until_offered(&program, &listener);
+    let (fd, socket) = program.socket();
+    let block = program.mapping.offers().take().unwrap();
+    let IpAddr::V4(ip) = address.ip() else { panic!("an address of IPv4") };
+    program.mapping.block(block).unwrap().ask_to_connect(socket.0, ip.to_ipv6_mapped(), address.port());
+    let value = 1u32.to_ne_bytes().to_vec();
+    assert_eq!(program.ask(Request::SetOption { socket, level: 1, name: 9, value }), Answer::Done);
+    let (_peer, from) = listener.accept().unwrap();
+    program.kick(&program.end(block));
+    program.wait(&program.end(block), Readiness::WRITABLE);
+    assert_eq!(program.names(socket), [Some(from), Some(address)]);
+    let keepalive = program.ask(Request::GetOption { socket, level: 1, name: 9, len: 4 });
+    assert_eq!(keepalive, Answer::Option { value: 1u32.to_ne_bytes().to_vec() });
+    let mut peer = _peer;
+    drop(fd);
+    until(|| is_over(&mut peer));
+}
+
+#[test]
+fn who_misuses_what_is_offered_harms_his_own() {
+    let world = World::new();
+    let (program, other) = (Program::new(&world), Program::new(&world));
+    let listener = TcpListener::bind(&world.peer, "10.0.0.2:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    until_offered(&program, &listener);
+    let (_own, own) = program.socket();
+    let (_others, others) = other.socket();
+    // Names that nobody has, another's, and none.
+    for name in [SocketId(7), others, SocketId(0), SocketId(u64::MAX)] {
+        connect_by_offer(&program, name, address);
+        let (mut peer, _) = listener.accept().unwrap();
+        world.hub.lock().unwrap().tidy();
+        until(|| is_over(&mut peer));
+    }
+    assert_eq!(other.names(others), [None; 2]);
+    // One name on many: one of them is the socket.
+    let blocks: Vec<u32> = (0..9).map(|_| connect_by_offer(&program, own, address)).collect();
+    let mut peers: Vec<_> = blocks.iter().map(|_| listener.accept().unwrap().0).collect();
+    world.hub.lock().unwrap().tidy();
+    until(|| peers.iter_mut().filter_map(|peer| is_over(peer).then_some(())).count() == 8);
+    assert!(world.counts()[1] <= 3);
+    // Blocks that were not offered, that are streams already, and what is offered taken and left.
+    for block in [blocks[0], 70_000] {
+        program.mapping.block(block).unwrap().ask_to_connect(own.0, std::net::Ipv6Addr::LOCALHOST, 9);
+        let _ = program.mapping.lane(0).unwrap().tell(block);
+    }
+    while program.mapping.offers().take().is_some() {}
+    (0..64).for_each(|place| program.mapping.offers().put(place, 3 * place as u32));
+    rustix::io::write(&program.bells[0], &1u64.to_ne_bytes()).unwrap();
+    world.hub.lock().unwrap().tidy();
+    let _answered = (program.names(own), program.connect(address));
+    // It dies with something begun that no lane has seen.
+    let block = program.mapping.offers().take().unwrap_or(0);
+    program.mapping.block(block).unwrap().ask_to_connect(own.0, std::net::Ipv6Addr::LOCALHOST, 9);
+    drop((_own, _others, _answered, program, other));
+    world.wait_for(|[sessions, sockets, arenas, _]| [sessions, sockets, arenas] == [0; 3]);
+}
