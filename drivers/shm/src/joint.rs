@@ -433,10 +433,13 @@ impl<'a, M: Storage> Beside<'a, M> {
         self.mine().waiters.fetch_and(!bits, Ordering::SeqCst);
     }
 
-    /// What the peer and the daemon change: what was written and read there, and credit.
-    pub(crate) fn progress(&self) -> [u64; 3] {
+    /// What the peer and the daemon change: what was written and read there, credit, and whether this end writes here. That a direction
+    /// may be joined changes nothing yet: the words are those of a stream without a joint until it is.
+    pub(crate) fn progress(&self) -> [u64; 4] {
         let granted = self.mine().granted.load(Ordering::Acquire);
-        [self.theirs().state.load(Ordering::Acquire), self.head(), granted]
+        let theirs = self.theirs().state.load(Ordering::Acquire) & !(OFFERED | OPEN | INDIRECT);
+        let own = self.mine().state.load(Ordering::Acquire) & (JOINED | CLOSED | LIMITED | AGE);
+        [theirs, self.head(), granted, own]
     }
 
     /// What the peer has read.

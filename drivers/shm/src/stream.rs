@@ -462,7 +462,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
             rings.margin[margin::MARK].load(Ordering::Acquire),
             self.status(),
         ];
-        let beside = self.beside.as_ref().map_or([0; 3], Beside::progress);
+        let beside = self.beside.as_ref().map_or([0; 4], Beside::progress);
         // Fibonacci hashing, each word after the other.
         let mix = |mixed: u64, word: &u64| (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         own.iter().chain(&beside).fold(0, mix)

@@ -31,8 +31,11 @@ pub(crate) fn wanted(events: u32) -> u32 {
     events | also(ALSO_READABLE, Readiness::READABLE) | also(ALSO_WRITABLE, Readiness::WRITABLE)
 }
 
-/// A number that is another whenever something has happened to a stream that [`of`] may tell of.
+/// A number that is another whenever something has happened to a stream that [`of`] may tell of; zero if that is not known.
 pub(crate) fn progress(fd: c_int, word: Word) -> u64 {
+    if session::is_dead() {
+        return 0;
+    }
     let stream = Stream::new(fd, socket::arena(word), socket::number(word));
     stream.filter(|_| socket::kind(word) == Kind::Stream).map_or(0, |stream| stream.end().progress())
 }

@@ -1,6 +1,7 @@
 //! What an epoll set wants of which sockets of ours, and who of them stands in line to be looked at.
 //!
-//! - R1. Level: who was told stays in line until a look finds nothing. Edge: he leaves. One-shot: he leaves, and
+//! - R1. Level: who was told stays in line until a look finds nothing. Edge: he leaves, and is told again when lane or peer have
+//!   changed something since. One-shot: he leaves, and
 //!   nothing is asked of him until he is changed.
 //! - R2. A descriptor that was closed, or is another socket by now, is found out by its word and by the use of its
 //!   block, and dropped then.
@@ -41,6 +42,8 @@ pub(crate) struct Interest {
     events: u32,
     /// What its stream's words were when all were last put in line that had changed.
     progress: u64,
+    /// The same when an edge of it was told last; zero is never, or not since it was changed.
+    told: u64,
     /// Who is behind him in line.
     next: u32,
     /// Another descriptor with the same block.
@@ -117,6 +120,7 @@ impl Interests {
             data: event.u64,
             events: event.events | ERRORS,
             sibling,
+            told: 0,
             ..*pages
         };
         self.bound = self.bound.max(fd + 1);
@@ -128,7 +132,7 @@ impl Interests {
     pub(super) fn modify(&mut self, fd: c_int, event: epoll_event) {
         if let Some(it) = self.at_mut(fd as usize) {
             it.data = event.u64;
-            it.events = event.events | ERRORS;
+            (it.events, it.told) = (event.events | ERRORS, 0);
             self.line_up(fd as usize);
         }
     }
@@ -250,16 +254,19 @@ impl Interests {
         Some(fd)
     }
 
-    /// What is ready of a descriptor and wanted; drops one that is another by now (R2).
-    fn ready(&mut self, fd: usize) -> u32 {
-        let Some(it) = self.at(fd) else { return 0 };
-        match table::get(fd as c_int) {
-            Some(word) if is_current(it, word) => ready::of(fd as c_int, word) & it.events,
-            _ => {
-                self.unlink(fd);
-                0
-            }
+    /// What is ready of a descriptor and wanted, and for an edge how far its stream was before that look; drops one that is another by
+    /// now (R2). Of an edge that was told nothing is ready until its stream has changed: there are news that change nothing.
+    fn ready(&mut self, fd: usize) -> (u32, u64) {
+        let Some(it) = self.at(fd) else { return (0, 0) };
+        let Some(word) = table::get(fd as c_int).filter(|&word| is_current(it, word)) else {
+            self.unlink(fd);
+            return (0, 0);
+        };
+        let progress = if it.events & EDGE != 0 { ready::progress(fd as c_int, word) } else { 0 };
+        if progress != 0 && progress == it.told {
+            return (0, progress);
         }
+        (ready::of(fd as c_int, word) & it.events, progress)
     }
 
     /// Tells what is ready, as far as there is room; how many (R1).
@@ -270,10 +277,11 @@ impl Interests {
                 break;
             }
             let Some(fd) = self.step_up() else { break };
-            let ready = self.ready(fd);
+            let (ready, progress) = self.ready(fd);
             let Some(it) = self.at_mut(fd).filter(|_| ready != 0) else { continue };
             events[count] = epoll_event { events: ready, u64: it.data };
             count += 1;
+            it.told = progress;
             let stays = it.events & (EDGE | ONE_SHOT) == 0;
             if it.events & ONE_SHOT != 0 {
                 it.events &= KEPT;
@@ -289,7 +297,7 @@ impl Interests {
     pub(super) fn is_any_ready(&mut self) -> bool {
         for _ in 0..self.in_line {
             let Some(fd) = self.step_up() else { return false };
-            if self.ready(fd) != 0 {
+            if self.ready(fd).0 != 0 {
                 self.line_up(fd);
                 return true;
             }

@@ -125,6 +125,20 @@ def test_edge():
     assert e.poll(2) == [(a.fileno(), select.EPOLLOUT)]
 
 
+def test_edges_come_once():
+    """What becomes of a connection without its program, as that it is fused, is no edge."""
+    for _ in range(100):
+        a, b = pair()
+        e = select.epoll()
+        e.register(a, select.EPOLLIN | select.EPOLLET)
+        b.send(b"x")
+        assert e.poll(1) == [(a.fileno(), select.EPOLLIN)]
+        assert e.poll(0.002) == []
+        b.send(b"y")
+        assert e.poll(1) == [(a.fileno(), select.EPOLLIN)]
+        a.close(), b.close(), e.close()
+
+
 def test_one_shot():
     a, b = pair()
     e = select.epoll()
