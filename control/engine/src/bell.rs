@@ -9,21 +9,25 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Wake as TaskWake;
 use std::time::Duration;
 
 use firelane_lane::Wake;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 const RUNG: u32 = 2;
 
-/// The epoll keys: of the bell itself, of devices, and of programs' bells.
+/// The epoll keys: of the bell itself, of devices, of programs' bells, and of the timer that ends a pause.
 const BELL_KEY: u64 = 0;
 const DEVICE_KEY: u64 = 1;
 const PROGRAM_KEY: u64 = 2;
+const TIMER_KEY: u64 = 3;
 
 /// What the worker has heard since it last asked ([`Bell::take_heard`]).
 const NOT_LISTENED: u32 = 0;
@@ -59,8 +63,12 @@ pub(crate) struct Bell {
     sleeps: AtomicU64,
     eventfd: OwnedFd,
     set: OwnedFd,
-    /// The same without devices.
+    /// The same without devices, and with the timer.
     quiet: OwnedFd,
+    /// Ends a pause. Who makes it longer need not wake the worker.
+    timer: OwnedFd,
+    /// Whether the worker sleeps in a pause.
+    is_deaf: AtomicBool,
 }
 
 impl Bell {
@@ -72,8 +80,12 @@ impl Bell {
         for set in [&set, &quiet] {
             epoll::add(set, &eventfd, key, epoll::EventFlags::IN)?;
         }
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        add(&quiet, timer.as_fd(), TIMER_KEY)?;
         let (state, heard) = (AtomicU32::new(AWAKE), AtomicU32::new(NOT_LISTENED));
-        Ok(Arc::new(Self { state, heard, sleeps: AtomicU64::new(0), eventfd, set, quiet }))
+        let (sleeps, is_deaf) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Arc::new(Self { state, heard, sleeps, eventfd, set, quiet, timer, is_deaf }))
     }
 
     /// How often the worker has slept.
@@ -121,12 +133,33 @@ impl Bell {
         if self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             return;
         }
-        let limit = limit.map(|limit| Timespec {
-            tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: limit.subsec_nanos().into(),
-        });
-        self.wait(limit.as_ref(), is_deaf);
+        match limit.filter(|_| is_deaf) {
+            Some(limit) => {
+                self.put_off(limit);
+                self.is_deaf.store(true, Ordering::Relaxed);
+                self.wait(None, true);
+                self.is_deaf.store(false, Ordering::Relaxed);
+            }
+            None => {
+                self.wait(limit.map(timespec).as_ref(), is_deaf);
+            }
+        }
         self.sleeps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the worker sleeps in a pause.
+    pub(crate) fn is_deaf(&self) -> bool {
+        self.is_deaf.load(Ordering::Relaxed)
+    }
+
+    /// Somebody has looked at the devices in the worker's stead: it may pause for so long from now on. If it has just begun
+    /// another pause, that ends first.
+    pub(crate) fn put_off(&self, limit: Duration) {
+        // Zero would disarm it.
+        let limit = timespec(limit.max(Duration::from_nanos(1)));
+        let once = Itimerspec { it_interval: NOW, it_value: limit };
+        // A timer of our own takes any time that is not negative.
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
     }
 
     /// Whether it was rung since [`Bell::clear`].
@@ -160,9 +193,7 @@ impl Bell {
         let limit = match limit {
             Some(limit) if is_short(limit) => {
                 // How the wait ended is seen by what the set then holds.
-                if poll(&mut [PollFd::new(set, PollFlags::IN)], Some(limit)) == Ok(0) && is_deaf {
-                    return false;
-                }
+                let _ = poll(&mut [PollFd::new(set, PollFlags::IN)], Some(limit));
                 Some(&NOW)
             }
             limit => limit,
@@ -189,6 +220,10 @@ impl Bell {
             let _ = rustix::io::write(self.eventfd.as_fd(), &1u64.to_ne_bytes());
         }
     }
+}
+
+fn timespec(limit: Duration) -> Timespec {
+    Timespec { tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: limit.subsec_nanos().into() }
 }
 
 /// By edges.

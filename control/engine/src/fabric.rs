@@ -12,8 +12,8 @@ use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
 use firelane_lane::{
-    Backlogs, Fault, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Mode, MovingQueue, Notice, Outlet,
-    Question, Refused, Secrets, Squeue, StreamInfo, Wake,
+    Backlogs, Fault, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Looked, Mode, MovingQueue, Notice,
+    Outlet, Question, Refused, Secrets, Squeue, StreamInfo, Wake,
 };
 use firelane_socket::{ConnRef, Ready, SocketToken};
 use firelane_units::{Bytes, Instant, LaneId};
@@ -223,6 +223,27 @@ impl Fabric {
             self.give_way(lane);
         }
         None
+    }
+
+    /// A thread that is about to wait for a socket of `lane`: if the worker pauses, it looks at the devices itself. Whether it did.
+    pub(crate) fn look(&self, lane: LaneId) -> bool {
+        let bell = self.bell(lane);
+        if !bell.is_deaf() {
+            return false;
+        }
+        let now = self.now();
+        let looked = self.squeue(lane).visit(now, |host| {
+            let looked = host.lane.look(now);
+            if let Looked::Until(until) = looked {
+                // While we are inside: a turn of the worker's that comes after us may say earlier, and is not to be overruled.
+                bell.put_off(until.saturating_since(self.now()));
+            }
+            looked
+        });
+        if looked == Some(Looked::CallWorker) {
+            bell.ring();
+        }
+        looked.is_some_and(|looked| looked != Looked::NoPause)
     }
 
     /// Lets the lanes count the text that applications have carried past them, and the frames that ended before them.

@@ -6,19 +6,49 @@
 //! socket's seat (`sleepers.rs`) and puts it in the poller's list; the list holds a watch at most once.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use firelane_socket::Ready;
+use firelane_units::LaneId;
 
+use crate::engine::Inner;
 use crate::sleepers::Seat;
 
 /// Waits for any of many sockets.
 #[derive(Debug, Default)]
 pub struct Poller {
     list: Arc<List>,
+    homes: Homes,
+}
+
+/// Whose devices bring what the sockets of a poller wait for.
+#[derive(Debug, Default)]
+struct Homes {
+    /// That of the first socket. Those of other engines are left to their workers.
+    engine: OnceLock<Weak<Inner>>,
+    /// A bit for each of its first 64 lanes. Others are left to their workers.
+    lanes: AtomicU64,
+}
+
+impl Homes {
+    fn note(&self, engine: &Arc<Inner>, lane: LaneId) {
+        if Weak::as_ptr(self.engine.get_or_init(|| Arc::downgrade(engine))) == Arc::as_ptr(engine) {
+            self.lanes.fetch_or(1u64.checked_shl(lane.0.into()).unwrap_or_default(), Ordering::Relaxed);
+        }
+    }
+
+    /// Looks at devices that nobody else looks at now.
+    fn look(&self) {
+        let Some(engine) = self.engine.get().and_then(Weak::upgrade) else { return };
+        let mut lanes = self.lanes.load(Ordering::Relaxed);
+        while lanes != 0 {
+            engine.fabric.look(LaneId(lanes.trailing_zeros() as u16));
+            lanes &= lanes - 1;
+        }
+    }
 }
 
 /// A socket has become ready.
@@ -36,7 +66,7 @@ pub trait Source: sealed::Watched {}
 impl<T: sealed::Watched> Source for T {}
 
 pub(crate) mod sealed {
-    use super::{Ready, Seat};
+    use super::{Arc, Inner, LaneId, Ready, Seat};
 
     /// What a watch needs of a socket.
     pub trait Watched {
@@ -44,6 +74,13 @@ pub(crate) mod sealed {
         #[doc(hidden)]
         #[allow(private_interfaces)]
         fn seat(&self) -> &Seat;
+
+        /// The lane whose devices bring what it waits for, if that is one.
+        #[doc(hidden)]
+        #[allow(private_interfaces)]
+        fn home(&self) -> Option<(&Arc<Inner>, LaneId)> {
+            None
+        }
 
         /// Asks to be told of `ready` each time.
         #[doc(hidden)]
@@ -117,7 +154,7 @@ impl Poller {
 
     /// A poller that wakes `waker` when it has events again, for who waits for other things too.
     pub fn waking(waker: Waker) -> Self {
-        Self { list: Arc::new(List { waker: Some(waker), ..List::default() }) }
+        Self { list: Arc::new(List { waker: Some(waker), ..List::default() }), homes: Homes::default() }
     }
 
     /// Reports under `key` when `source` becomes ready for one of `interest`; being closed is always reported. What is
@@ -130,6 +167,9 @@ impl Poller {
         if let Some(other) = source.seat().set_watch(Some(Arc::clone(&watch))) {
             source.seat().set_watch(Some(other));
             return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if let Some((engine, lane)) = source.home() {
+            self.homes.note(engine, lane);
         }
         source.stand(interest | Ready::HANGUP);
         if let Some(list) = watch.ring(interest) {
@@ -152,6 +192,12 @@ impl Poller {
     pub fn wait(&self, events: &mut Vec<Event>, limit: Option<Duration>) {
         events.clear();
         let mut pending = self.list.lock();
+        if pending.watches.is_empty() && limit != Some(Duration::ZERO) {
+            drop(pending);
+            // What waits in a device that is left alone is better fetched than waited for.
+            self.homes.look();
+            pending = self.list.lock();
+        }
         if pending.watches.is_empty() && limit != Some(Duration::ZERO) {
             pending = self.sleep(pending, limit);
         }

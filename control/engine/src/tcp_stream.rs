@@ -19,7 +19,7 @@ use firelane_socket::{
 };
 use firelane_tcp::Keepalive;
 use firelane_tcp::congestion::Algorithm;
-use firelane_units::BitRate;
+use firelane_units::{BitRate, LaneId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::engine::Inner;
@@ -716,6 +716,10 @@ impl AsyncWrite for TcpStream {
 impl Watched for TcpStream {
     fn seat(&self) -> &Seat {
         &self.socket.seat
+    }
+
+    fn home(&self) -> Option<(&Arc<Inner>, LaneId)> {
+        Some((&self.socket.engine, self.socket.shared.get().lane()))
     }
 
     fn stand(&self, ready: Ready) {

@@ -19,7 +19,7 @@ use firelane_socket::{
     Datagram, DatagramEnd, DatagramShared, Flags, Ready, RecvDatagramEnd, SendDatagramEnd, SendDatagramError,
     SocketError, SocketToken, datagram,
 };
-use firelane_units::{LinkId, Port, SocketId};
+use firelane_units::{LaneId, LinkId, Port, SocketId};
 use rustix::io::Errno;
 
 use crate::engine::Inner;
@@ -352,6 +352,11 @@ impl UdpSocket {
         if self.nonblocking.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
+        if self.engine.fabric.look(self.shared.lane())
+            && let Some(result) = check(self)
+        {
+            return result;
+        }
         let result = block_on(limit, |context| self.poll_for(ready, context, &mut check));
         result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
     }
@@ -416,6 +421,10 @@ impl Drop for UdpSocket {
 impl Watched for UdpSocket {
     fn seat(&self) -> &Seat {
         &self.seat
+    }
+
+    fn home(&self) -> Option<(&Arc<Inner>, LaneId)> {
+        Some((&self.engine, self.shared.lane()))
     }
 
     fn stand(&self, ready: Ready) {

@@ -80,6 +80,9 @@ impl Worker {
             // Somebody else is inside and wakes us when he leaves.
             Ok(None) => (None, false),
             Ok(Some(sleep)) if sleep.work_left => {
+                if sleep.yields {
+                    std::thread::yield_now();
+                }
                 if sleep.listens {
                     bell.listen();
                 }

@@ -11,7 +11,7 @@ use firelane_units::{Direction, FlowId, Instant, LinkId};
 
 use crate::common::Common;
 use crate::links::Links;
-use crate::poll::{Fetched, Polling};
+use crate::poll::{Fetched, Load, Polling};
 use crate::ports::Queue;
 
 /// The frames that one queue may bring per round: long enough to pay the round's costs, short enough that they
@@ -46,6 +46,7 @@ impl<D: Driver> Links<D> {
         chain: &mut Chain,
         mut between: impl FnMut(&mut Self, &mut Common<D>),
     ) -> Fetched {
+        self.senders.advance(common.now);
         let mut fetched = Fetched::default();
         let mut nth = 0;
         while nth < self.queues.places() {
@@ -57,10 +58,12 @@ impl<D: Driver> Links<D> {
             {
                 continue;
             }
+            self.load = Load::default();
             let frames = self.fetch_from(common, place, chain);
             if frames > 0 {
                 if is_polled {
                     fetched.polled += frames;
+                    fetched.load += self.load;
                     if !self.is_drained(place) {
                         fetched.before_more += frames;
                     }

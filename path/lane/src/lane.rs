@@ -37,6 +37,8 @@ pub struct Lane<D> {
     pub(crate) has_listened: bool,
     /// The instant that the worker sleeps to, as its last turn said.
     pub(crate) sleeps_until: Option<Instant>,
+    /// The end of the pause in which it sleeps.
+    pub(crate) pause: Option<Instant>,
     /// Some device was full when the lane last sent.
     pub(crate) is_tx_full: bool,
     /// Devices have frames for which there was no buffer in the last turn.
@@ -57,6 +59,7 @@ impl<D: Driver> Lane<D> {
             devices: Devices::default(),
             has_listened: false,
             sleeps_until: None,
+            pause: None,
             is_tx_full: false,
             is_starved: false,
             fetched: Chain::new(),

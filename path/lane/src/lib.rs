@@ -71,6 +71,7 @@ mod message;
 mod moving;
 mod netstack_counters;
 mod outbox;
+mod pauses;
 #[allow(unsafe_code)]
 mod perimeter;
 mod poll;
@@ -108,8 +109,11 @@ pub use message::{
 pub use moving::{Fence, MovingQueue};
 pub use netstack_counters::{NetstackCounters, TcpCounters, UdpCounters};
 pub use outbox::{Notice, Outlet};
+pub use pauses::{PAUSE, PAUSE_ALONE, PAUSE_MAX};
 pub use perimeter::Poisoned;
-pub use poll::{LOADED_AT, PAUSE, PollPolicy, Polling, RESUME_AT, Rest, STAYS_LOADED_AT, STOP_ABOVE};
+pub use poll::{
+    GRACE, LOADED_AT, Load, Looked, PollPolicy, Polling, RESUME_AT, Rest, STAYS_LOADED_AT, STOP_ABOVE,
+};
 pub use squeue::{DRAIN_LIMIT, Entered, Idle, Inside, Mode, Refused, Sleep, Squeue, SqueueStats, Wake};
 pub use stacks::Band;
 pub use steer::{connection_lane, datagram_lane};

@@ -28,6 +28,7 @@ use crate::common::Common;
 use crate::guards;
 use crate::lending::Borrower;
 use crate::message::{PortConfig, PortKind, PortUser, Stage};
+use crate::poll::{Load, Senders};
 use crate::ports::{Dense, FlowPlace, Port, Queue, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
 use crate::probes;
 use crate::shut::{Flood, Shut};
@@ -71,6 +72,9 @@ pub(crate) struct Links<D> {
     /// The number of the chain that is being passed through, and how it came.
     pub(crate) chain: u32,
     pub(crate) arrival: Arrival,
+    /// What the frames that came since this was last emptied were.
+    pub(crate) load: Load,
+    pub(crate) senders: Senders,
     /// A frame that its limit drops, of a flood that the turn may shut out.
     pub(crate) flood: Option<Flood>,
     /// Floods that end at their device's door.
@@ -116,6 +120,8 @@ impl<D> Links<D> {
             loops: Vec::new(),
             chain: 0,
             arrival: Arrival::Local,
+            load: Load::default(),
+            senders: Senders::default(),
             flood: None,
             shut: Vec::new(),
             told: Vec::new(),
@@ -163,6 +169,7 @@ impl<D> Links<D> {
                     common.drop_frame(frame, reason);
                     continue;
                 }
+                self.load.add(&mut self.senders, headers, frame.len());
                 let frame = match is_traced && self.follow(common, &mut frame, headers, Sight::Received) {
                     true => frame,
                     false => match self.enter(common, link, frame, headers) {

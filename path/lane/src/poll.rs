@@ -9,13 +9,26 @@
 //!
 //! We differ: a lane that runs to completion is faster than its devices and finds them empty under any load, where the
 //! original found what had arrived behind its back. So a lane that had [`LOADED_AT`] frames or more since it last slept is
-//! under load. It does not ask for notifications, but comes back [`PAUSE`] after it began, as long as each pause brings
-//! [`STAYS_LOADED_AT`] frames: one wake-up for many frames, and one for those who read them. Where a limit or a guarantee stands it
-//! does not: there somebody is promised not to feel his neighbours, and a load that is another's would make him wait.
+//! under load. It does not ask for notifications, but comes back after a pause, as long as each pause brings
+//! [`STAYS_LOADED_AT`] frames: one wake-up for many frames, and one for those who read them.
+//!
+//! - P1. A pause is as long as a chain takes to come, between [`PAUSE`] and [`PAUSE_ALONE`](crate::PAUSE_ALONE), as long as nobody is
+//!   seen to wait (`pauses.rs`); [`PAUSE`] where requests come, or a connection's text waits for an acknowledgement.
+//! - P2. A thread that is about to wait for a socket looks before it does, and the pause begins anew ([`PollPolicy::looked`]). Where
+//!   somebody looks regularly the worker comes only if he is late. Nothing waits longer than [`PAUSE_MAX`](crate::PAUSE_MAX).
+//! - P3. After a datagram there are no pauses for [`GRACE`], and after many at once the lane lets who reads them run, and looks once
+//!   more before it listens ([`Rest::LookAgain`]).
+//! - P4. Where a limit or a guarantee stands there are none: somebody is promised not to feel his neighbours, and a load that is
+//!   another's would make him wait.
 
+use core::ops::AddAssign;
 use core::time::Duration;
 
+use firelane_classify::Headers;
 use firelane_units::Instant;
+use firelane_wire::{IpProtocol, TcpFlags};
+
+use crate::pauses::Pauses;
 
 /// The backlog above which nothing is fetched (Solaris `mac_soft_ring_min_q_cnt`).
 pub const STOP_ABOVE: usize = 256;
@@ -23,9 +36,11 @@ pub const STOP_ABOVE: usize = 256;
 /// The backlog at which fetching resumes (Solaris `mac_soft_ring_poll_thres`).
 pub const RESUME_AT: usize = 16;
 
-/// From one look at devices that are found empty under load to the next. It is what a frame may wait, and of the order of what
-/// a NIC waits before it interrupts.
-pub const PAUSE: Duration = Duration::from_micros(100);
+/// For how long there are no pauses after a datagram: others of the same conversation come.
+pub const GRACE: Duration = Duration::from_micros(1000);
+
+/// Datagrams of one round after which others are likely to be on their way already.
+const MANY: usize = 3;
 
 /// Frames between two sleeps that are a load: more than few who wait for each other's answers have under way.
 pub const LOADED_AT: usize = 8;
@@ -50,19 +65,107 @@ pub struct Fetched {
     pub before_more: usize,
     /// All frames of devices that are polled.
     pub polled: usize,
+    /// What these were.
+    pub load: Load,
 }
+
+/// What frames tell of who waits for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Load {
+    /// All bytes.
+    pub bytes: usize,
+    /// Frames of what is no stream of TCP's, or begins or ends one.
+    pub pressing: usize,
+    /// Frames that are short, end what a program wrote, and are not the ends of longer texts ([`Senders`]).
+    pub requests: usize,
+    /// Connections have text that waits for an acknowledgement.
+    pub is_awaited: bool,
+}
+
+impl Load {
+    /// What another frame adds.
+    #[inline]
+    pub(crate) fn add(&mut self, senders: &mut Senders, headers: &Headers, len: usize) {
+        self.bytes += len;
+        if headers.protocol != IpProtocol::TCP || headers.tcp_flags.intersects(BEGINS_OR_ENDS) {
+            self.pressing += 1;
+        } else if len >= SHORT_BYTES {
+            senders.lately |= bit(headers);
+        } else if headers.tcp_flags.contains(TcpFlags::PSH) {
+            let is_end = (senders.lately | senders.before) & bit(headers) != 0;
+            self.requests += usize::from(!is_end);
+        }
+    }
+}
+
+/// Who has sent long frames lately: what he sends in a short one ends a longer text, and is no request. A bit for each
+/// pair of ports, and so now and then somebody else's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Senders {
+    lately: u128,
+    before: u128,
+    since: Instant,
+}
+
+impl Senders {
+    /// How long a text may take.
+    const SPAN: Duration = Duration::from_millis(1);
+
+    pub(crate) fn advance(&mut self, now: Instant) {
+        let past = now.saturating_since(self.since);
+        if past >= Self::SPAN {
+            self.before = if past < 2 * Self::SPAN { self.lately } else { 0 };
+            (self.lately, self.since) = (0, now);
+        }
+    }
+}
+
+#[inline]
+fn bit(headers: &Headers) -> u128 {
+    let (from, to) = headers.ports.unwrap_or_default();
+    let mixed = (u32::from(from.0) << 16 | u32::from(to.0)).wrapping_mul(0x9e37_79b9);
+    1 << (mixed >> (u32::BITS - u128::BITS.ilog2()))
+}
+
+impl AddAssign for Load {
+    fn add_assign(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.pressing += other.pressing;
+        self.requests += other.requests;
+        self.is_awaited |= other.is_awaited;
+    }
+}
+
+/// Flags of segments for which somebody waits.
+const BEGINS_OR_ENDS: TcpFlags = TcpFlags::SYN.with(TcpFlags::FIN).with(TcpFlags::RST);
+
+/// Frames up to here are short.
+const SHORT_BYTES: usize = 1500;
 
 /// What the lane does after a round of fetching.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rest {
     /// Fetch again: there may be more.
     PollAgain,
+    /// Let others run who have something to do now, and fetch again before notifications are asked for.
+    LookAgain,
     /// Sleep without notifications: whoever consumes the backlog calls.
     AwaitConsumers,
     /// Sleep until a driver notifies.
     AwaitNotification,
     /// Sleep until then without notifications, and fetch again.
     Pause(Instant),
+}
+
+/// What a thread that is about to wait for a socket has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Looked {
+    /// Nothing: the worker is told of what comes, or is awake.
+    NoPause,
+    /// The worker need not come before then.
+    Until(Instant),
+    /// The worker is to come at once.
+    CallWorker,
 }
 
 /// The polling policy of one lane.
@@ -72,10 +175,16 @@ pub struct PollPolicy {
     stopped: bool,
     /// The drivers were told to be quiet.
     polling: bool,
+    /// The lane looks again before it listens.
+    looks_again: bool,
     /// The end of the last pause, as long as the lane is under load.
     pause: Option<Instant>,
-    /// Frames that were polled since the last sleep.
+    pauses: Pauses,
+    /// Frames that were polled since the last sleep or the last pause began, and what they were.
     polled: usize,
+    load: Load,
+    /// Until then there are no pauses.
+    grace: Option<Instant>,
 }
 
 impl PollPolicy {
@@ -86,7 +195,7 @@ impl PollPolicy {
     }
 
     /// What comes after a fetch that left `backlog` frames unconsumed. `may_pause` says that every device has room for what
-    /// arrives in a pause, and that nobody is promised better; it is asked under load alone.
+    /// arrives in a pause, and that nobody is promised better; it is asked under load and after datagrams alone.
     pub fn after_fetch(
         &mut self,
         now: Instant,
@@ -94,31 +203,71 @@ impl PollPolicy {
         backlog: usize,
         may_pause: impl FnOnce() -> bool,
     ) -> Rest {
-        self.polled += fetched.polled;
+        self.note(now, fetched);
+        self.looks_again = false;
         let rest = match (self.stopped, fetched.before_more, backlog) {
             (true, _, _) => Rest::AwaitConsumers,
             (false, 1.., _) => Rest::PollAgain,
             (false, 0, 1..) => Rest::AwaitConsumers,
-            (false, 0, 0) => self.when_empty(now, may_pause),
+            (false, 0, 0) => self.when_empty(now, fetched.load.pressing >= MANY, may_pause),
         };
         self.polling = rest != Rest::AwaitNotification;
         rest
     }
 
-    fn when_empty(&mut self, now: Instant, may_pause: impl FnOnce() -> bool) -> Rest {
+    fn note(&mut self, now: Instant, fetched: Fetched) {
+        self.polled += fetched.polled;
+        self.load += fetched.load;
+        self.pauses.count(now, fetched.polled, fetched.load.bytes);
+        if fetched.load.pressing > 0 {
+            self.grace = Some(now + GRACE);
+        }
+    }
+
+    fn when_empty(&mut self, now: Instant, are_many: bool, may_pause: impl FnOnce() -> bool) -> Rest {
         let under_way = self.pause.filter(|&until| now < until);
-        let is_load = self.polled >= if self.is_loaded() { STAYS_LOADED_AT } else { LOADED_AT };
-        if under_way.is_none() && !is_load || !may_pause() {
-            (self.pause, self.polled) = (None, 0);
-            return Rest::AwaitNotification;
+        let has_grace = self.grace.is_some_and(|until| now < until);
+        let might_pause = !has_grace && (under_way.is_some() || self.is_load());
+        if (might_pause || are_many) && may_pause() {
+            if are_many {
+                self.looks_again = true;
+                return Rest::LookAgain;
+            }
+            // If one is under way, somebody else woke the lane.
+            return Rest::Pause(under_way.unwrap_or_else(|| self.pause_from(now, false)));
         }
-        if let Some(until) = under_way {
-            // Somebody else woke the lane.
-            return Rest::Pause(until);
+        (self.pause, self.polled, self.load) = (None, 0, Load::default());
+        Rest::AwaitNotification
+    }
+
+    /// Whether what came since the last sleep or pause is a load.
+    const fn is_load(&self) -> bool {
+        self.polled >= if self.is_loaded() { STAYS_LOADED_AT } else { LOADED_AT }
+    }
+
+    /// Begins a pause, whose end is answered. `is_relied_on`: a thread has just looked.
+    fn pause_from(&mut self, now: Instant, is_relied_on: bool) -> Instant {
+        let length = self.pauses.begin(now, self.polled, self.load, is_relied_on);
+        (self.polled, self.load) = (0, Load::default());
+        *self.pause.insert(now + length)
+    }
+
+    /// A thread that is about to wait for a socket has looked, in a pause, and brought this, and there is nothing more to do. When
+    /// the worker is to come: `None` if that is at once.
+    pub fn looked(&mut self, now: Instant, fetched: Fetched, may_pause: bool) -> Option<Instant> {
+        self.note(now, fetched);
+        self.pauses.look(now);
+        let until = self.pause.filter(|_| may_pause && fetched.load.pressing == 0)?;
+        if !self.is_load() {
+            return Some(until);
         }
-        let until = now + PAUSE;
-        (self.pause, self.polled) = (Some(until), 0);
-        Rest::Pause(until)
+        // What is left alone from here on has not waited yet.
+        Some(self.pause_from(now, true))
+    }
+
+    /// Whether the lane looks once more before it listens.
+    pub(crate) const fn looks_again(&self) -> bool {
+        self.looks_again
     }
 
     /// Whether devices are read until they are empty and then left alone for a while, instead of being listened to.
@@ -175,6 +324,8 @@ impl Devices {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pauses::PAUSE;
+    use firelane_units::Port;
 
     #[test]
     fn a_device_that_called_is_read_and_others_are_passed_over_once() {
@@ -216,7 +367,7 @@ mod tests {
         ] {
             let mut policy = PollPolicy::default();
             policy.may_fetch(before);
-            let fetched = Fetched { before_more: fetched, polled: fetched };
+            let fetched = Fetched { before_more: fetched, polled: fetched, load: Load::default() };
             assert_eq!(
                 policy.after_fetch(Instant::ZERO, fetched, after, || false),
                 rest,
@@ -243,20 +394,86 @@ mod tests {
             (420, 500, true, Rest::Pause(at(520))),
             (430, 0, false, Rest::AwaitNotification),
         ] {
-            let fetched = Fetched { before_more: 0, polled };
+            let load = Load { requests: polled, ..Load::default() };
+            let fetched = Fetched { before_more: 0, polled, load };
             assert_eq!(policy.after_fetch(at(now), fetched, 0, || may_pause), rest, "at {now} us");
             assert_eq!(policy.is_loaded(), matches!(rest, Rest::Pause(_)));
         }
     }
 
     #[test]
+    fn datagrams_end_pauses_and_many_are_looked_for_again() {
+        let at = |micros| Instant::ZERO + Duration::from_micros(micros);
+        let brought =
+            |polled, pressing| Fetched { before_more: 0, polled, load: Load { pressing, ..Load::default() } };
+        let mut policy = PollPolicy::default();
+        for (now, polled, pressing, rest) in [
+            (0, 50, 0, Rest::Pause(at(100))),
+            (100, 50, 1, Rest::AwaitNotification),
+            (900, 50, 0, Rest::AwaitNotification),
+            (1101, 50, 0, Rest::Pause(at(1201))),
+            (1150, MANY, MANY, Rest::LookAgain),
+            (1150, 0, 0, Rest::AwaitNotification),
+        ] {
+            assert_eq!(policy.after_fetch(at(now), brought(polled, pressing), 0, || true), rest, "{now}");
+            assert_eq!(policy.looks_again(), rest == Rest::LookAgain);
+        }
+        let rest = policy.after_fetch(at(2000), brought(50, 50), 0, || false);
+        assert_eq!(rest, Rest::AwaitNotification, "somebody is promised better");
+    }
+
+    #[test]
+    fn who_looks_begins_a_pause_anew_if_that_is_worth_it() {
+        let at = |micros| Instant::ZERO + Duration::from_micros(micros);
+        let brought =
+            |polled, pressing| Fetched { before_more: 0, polled, load: Load { pressing, ..Load::default() } };
+        let mut policy = PollPolicy::default();
+        assert_eq!(policy.looked(at(0), brought(50, 0), true), None, "there was no pause");
+        policy.after_fetch(at(0), brought(50, 0), 0, || true);
+        assert_eq!(policy.looked(at(20), brought(STAYS_LOADED_AT - 1, 0), true), Some(at(100)));
+        assert_eq!(policy.looked(at(50), brought(1, 0), true), Some(at(150)), "together they are a load");
+        assert_eq!(policy.looked(at(60), brought(9, 0), false), None);
+        assert_eq!(policy.looked(at(60), brought(9, 1), true), None, "a datagram");
+        assert_eq!(policy.after_fetch(at(61), brought(0, 0), 0, || true), Rest::AwaitNotification);
+    }
+
+    #[test]
     fn frames_of_all_rounds_since_the_last_sleep_count() {
         let mut policy = PollPolicy::default();
         let round = |policy: &mut PollPolicy, before_more, polled| {
-            policy.after_fetch(Instant::ZERO, Fetched { before_more, polled }, 0, || true)
+            let load = Load::default();
+            policy.after_fetch(Instant::ZERO, Fetched { before_more, polled, load }, 0, || true)
         };
         assert_eq!(round(&mut policy, 5, 5), Rest::PollAgain);
         assert_eq!(round(&mut policy, 0, LOADED_AT - 5), Rest::Pause(Instant::ZERO + PAUSE));
+    }
+
+    #[test]
+    fn the_end_of_a_longer_text_is_no_request() {
+        let mut senders = Senders::default();
+        let segment = |from, tcp_flags| {
+            let ports = Some((Port(from), Port(80)));
+            Headers { protocol: IpProtocol::TCP, ports, tcp_flags, ..Headers::EMPTY }
+        };
+        let (text, end) = (TcpFlags::ACK, TcpFlags::ACK.with(TcpFlags::PSH));
+        // When, whose, what, how long, and whether it is a request.
+        for (micros, from, flags, len, is_request) in [
+            (0, 1, end, 100, true),
+            (10, 1, text, 7000, false),
+            (20, 2, end, 100, true),
+            (30, 1, end, 952, false),
+            (1010, 1, end, 952, false),
+            (2020, 1, end, 100, true),
+            (2030, 1, text, 60, false),
+            (2040, 1, end, 7000, false),
+            (9000, 1, end, 100, true),
+        ] {
+            senders.advance(Instant::ZERO + Duration::from_micros(micros));
+            let mut load = Load::default();
+            load.add(&mut senders, &segment(from, flags), len);
+            assert_eq!(load.requests, usize::from(is_request), "{micros}");
+            assert_eq!((load.bytes, load.pressing), (len, 0));
+        }
     }
 
     #[test]

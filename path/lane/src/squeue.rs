@@ -59,6 +59,8 @@ pub struct Sleep {
     pub is_deaf: bool,
     /// There are devices that must have called before they are read: the worker listens even if there is work left.
     pub listens: bool,
+    /// There is work left that others are to run for first: those who were woken, if they share the worker's CPU.
+    pub yields: bool,
 }
 
 /// How the worker is woken. Wake-ups must not be lost between two waits (an eventfd keeps them).
@@ -417,7 +419,7 @@ mod tests {
 
         fn turn(&mut self, _now: Instant, _idle: Idle) -> Sleep {
             self.turns += 1;
-            Sleep { until: None, work_left: false, is_deaf: false, listens: false }
+            Sleep { until: None, work_left: false, is_deaf: false, listens: false, yields: false }
         }
     }
 
@@ -588,7 +590,7 @@ mod model {
         }
 
         fn turn(&mut self, _now: Instant, _idle: Idle) -> Sleep {
-            Sleep { until: None, work_left: false, is_deaf: false, listens: false }
+            Sleep { until: None, work_left: false, is_deaf: false, listens: false, yields: false }
         }
     }
 

@@ -11,7 +11,7 @@ use firelane_units::Instant;
 
 use crate::drive::How;
 use crate::lane::Lane;
-use crate::poll::{Fetched, Rest};
+use crate::poll::{Fetched, Looked, Rest};
 use crate::squeue::{Idle, Sleep};
 
 /// How often netstacks and link side may answer each other within one turn before the worker looks at its
@@ -25,6 +25,37 @@ pub(crate) const TX_RETRY: Duration = Duration::from_micros(100);
 impl<D: Driver> Lane<D> {
     /// The worker's turn. The squeue's waiting items ran before.
     pub fn turn(&mut self, now: Instant, idle: Idle) -> Sleep {
+        let (fetched, more) = self.go_round(now, idle);
+        let (work_left, pause) = self.rest(fetched, more, idle);
+        // Who comes again at once need not know what is due later.
+        let comes_again = work_left || idle == Idle::StaysAwake;
+        self.pause = pause;
+        let until = if comes_again { Some(now) } else { self.next_deadline() };
+        let is_deaf = pause.is_some();
+        self.sleeps_until = until;
+        let listens = self.links.unpolled > 0 && idle == Idle::Sleeps;
+        Sleep { until, work_left, is_deaf, listens, yields: !more && self.policy.looks_again() }
+    }
+
+    /// A thread that is about to wait for a socket of this lane does the worker's work while the worker pauses.
+    pub fn look(&mut self, now: Instant) -> Looked {
+        if !self.policy.is_loaded() {
+            return Looked::NoPause;
+        }
+        let (fetched, more) = self.go_round(now, Idle::Sleeps);
+        let has_more = more || fetched.before_more > 0 || self.common.backlogs.of(self.common.id) > 0;
+        let may_pause = !has_more && self.links.may_pause();
+        let Some(pause) = self.policy.looked(now, fetched, may_pause) else {
+            self.sleeps_until = Some(now);
+            return Looked::CallWorker;
+        };
+        self.pause = Some(pause);
+        self.sleeps_until = self.next_deadline();
+        Looked::Until(self.sleeps_until.unwrap_or(pause))
+    }
+
+    /// Lets time work, fetches, passes through and sends. What was fetched, and whether there is more to do.
+    fn go_round(&mut self, now: Instant, idle: Idle) -> (Fetched, bool) {
         self.common.now = now;
         self.common.counters.turns += 1;
         self.stacks.take_kicks(&mut self.common);
@@ -37,16 +68,11 @@ impl<D: Driver> Lane<D> {
         }
         self.links.release(&mut self.common);
         self.links.let_in(&mut self.common);
-        let fetched = self.fetch(idle);
+        let mut fetched = self.fetch(idle);
         self.links.answer_flood(&mut self.common);
         let more = self.pass_on() | self.flush() | self.stacks.has_patient();
-        let (work_left, pause) = self.rest(fetched, more, idle);
-        // Who comes again at once need not know what is due later.
-        let comes_again = work_left || idle == Idle::StaysAwake;
-        let until = if comes_again { Some(now) } else { self.next_deadline().into_iter().chain(pause).min() };
-        let is_deaf = pause.is_some();
-        self.sleeps_until = until;
-        Sleep { until, work_left, is_deaf, listens: self.links.unpolled > 0 && idle == Idle::Sleeps }
+        fetched.load.is_awaited = self.stacks.are_held_up();
+        (fetched, more)
     }
 
     /// Finishes what an item began: what is to be sent is sent. Answers whether the worker must be woken: there is
@@ -72,8 +98,8 @@ impl<D: Driver> Lane<D> {
         if !self.policy.may_fetch(backlog) {
             return Fetched::default();
         }
-        if self.policy.is_loaded() {
-            // Nobody listens in a pause.
+        if self.policy.is_loaded() || self.policy.looks_again() {
+            // Nobody has listened since.
             self.devices.listened(true);
         }
         // Who never sleeps is told of nothing.
@@ -152,25 +178,23 @@ impl<D: Driver> Lane<D> {
         if pause.is_some() {
             self.links.notify(false);
         }
-        (more || waiting || rest == Rest::PollAgain, pause)
+        (more || waiting || matches!(rest, Rest::PollAgain | Rest::LookAgain), pause)
     }
 
-    /// The earliest instant at which there is something to do without being woken.
+    /// The earliest instant at which there is something to do without being woken. Timers of TCP and of IP end a pause as little as
+    /// frames do: their ticks are coarser, and a pacer makes good what it was late.
     fn next_deadline(&mut self) -> Option<Instant> {
         let is_stuck = self.is_tx_full || self.is_starved || self.stacks.has_dirty();
         let retry = is_stuck.then(|| self.common.now + TX_RETRY);
         let sweep = self.stacks.sweep_at(self.common.now);
         let loan = self.links.lender.next();
-        [
-            self.links.flows.next_release(),
-            loan,
-            self.links.next_event(),
-            self.stacks.next_deadline(),
-            retry,
-            sweep,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        let stacks = match self.pause {
+            Some(_) => self.stacks.next_limit(),
+            None => self.stacks.next_deadline(),
+        };
+        [self.links.flows.next_release(), loan, self.links.next_event(), self.pause, stacks, retry, sweep]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }

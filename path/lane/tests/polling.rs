@@ -47,8 +47,24 @@ impl Scene {
         Self { world, pools, device, sink, sleep, has_news: false, polling, sleeps: 0, waiting: 0 }
     }
 
+    /// Acknowledgements of a stream, which nobody waits for.
     fn bring(&mut self, count: usize) {
-        let mut chain: Chain = (0..count).map(|_| udp_frame(&mut self.pools, 1, 2, (1, 53), 60)).collect();
+        let frames = (0..count).map(|_| {
+            let mut frame = udp_frame(&mut self.pools, 1, 2, (1, 53), 60);
+            let bytes = frame.as_mut_slice();
+            (bytes[23], bytes[46], bytes[47]) = (6, 0x50, 0x10);
+            frame
+        });
+        let chain = frames.collect();
+        self.push(chain, count);
+    }
+
+    fn bring_datagrams(&mut self, count: usize) {
+        let chain = (0..count).map(|_| udp_frame(&mut self.pools, 1, 2, (1, 53), 60)).collect();
+        self.push(chain, count);
+    }
+
+    fn push(&mut self, mut chain: Chain, count: usize) {
         self.device.tx.push_chain(&mut chain);
         assert!(chain.is_empty(), "the device has room");
         self.has_news |= count > 0;
@@ -69,6 +85,22 @@ impl Scene {
 
     fn turn(&mut self) -> usize {
         self.sleep = self.world.lanes[0].turn(self.world.now, Idle::Sleeps);
+        self.take_delivered()
+    }
+
+    /// A thread that is about to wait looks at `now`, and the worker is told what it is told.
+    fn look(&mut self, now: Instant) -> (usize, Looked) {
+        self.world.now = self.world.now.max(now);
+        let looked = self.world.lanes[0].look(self.world.now);
+        match looked {
+            Looked::NoPause => {}
+            Looked::Until(until) => self.sleep.until = Some(until),
+            Looked::CallWorker => self.sleep.work_left = true,
+        }
+        (self.take_delivered(), looked)
+    }
+
+    fn take_delivered(&mut self) -> usize {
         let mut came = Chain::new();
         let delivered = self.sink.rx.pop_into(&mut came, usize::MAX);
         self.waiting -= delivered;
@@ -181,6 +213,59 @@ fn where_a_limit_keeps_neighbours_apart_the_lane_does_not_pause() {
 }
 
 #[test]
+fn who_looks_finds_what_waits_and_the_worker_need_not_come() {
+    let mut scene = Scene::new(Polling::Auto);
+    assert_eq!(scene.look(at(0)), (0, Looked::NoPause), "it listens");
+    scene.bring(LOADED_AT);
+    scene.work(at(0));
+    assert!(scene.sleep.is_deaf);
+    let before = scene.sleeps;
+    for n in 1..50 {
+        scene.bring(STAYS_LOADED_AT);
+        let (found, looked) = scene.look(at(80 * n));
+        assert_eq!(found, STAYS_LOADED_AT);
+        assert!(matches!(looked, Looked::Until(until) if until >= at(80 * n) + PAUSE), "{looked:?}");
+        scene.work(at(80 * n));
+    }
+    assert_eq!(scene.sleeps, before, "the worker has slept all the time");
+    scene.world.check_conservation();
+}
+
+#[test]
+fn who_looks_calls_the_worker_where_a_limit_came_or_a_datagram() {
+    for comes in [true, false] {
+        let mut scene = Scene::new(Polling::Auto);
+        scene.bring(LOADED_AT);
+        scene.work(at(0));
+        assert!(scene.sleep.is_deaf);
+        if comes {
+            scene.bring_datagrams(1);
+        } else {
+            scene.world.all(|| Control::SetMaxbw(FlowId(1), Some(BitRate::from_mbps(1000))));
+            scene.world.all(|| Control::SetHome(FlowId(1), Some(LaneId(0))));
+        }
+        assert_eq!(scene.look(at(10)), (usize::from(comes), Looked::CallWorker));
+        scene.work(at(10));
+        assert!(!scene.sleep.is_deaf, "it listens");
+    }
+}
+
+#[test]
+fn many_datagrams_are_looked_for_again_and_one_is_not() {
+    for (count, looks) in [(1, false), (20, true)] {
+        let mut scene = Scene::new(Polling::Auto);
+        scene.bring_datagrams(count);
+        scene.world.lanes[0].listened(true);
+        assert_eq!(scene.turn(), count);
+        assert_eq!((scene.sleep.work_left, scene.sleep.yields), (looks, looks));
+        scene.bring_datagrams(usize::from(looks));
+        assert_eq!(scene.turn(), usize::from(looks), "though nobody has called");
+        scene.work(at(0));
+        assert!(!scene.sleep.is_deaf && scene.sleep.until.is_none(), "there is no pause");
+    }
+}
+
+#[test]
 fn a_change_holds_for_what_comes_next_and_loses_nothing() {
     let mut scene = Scene::new(Polling::Auto);
     let mut delivered = 0;
@@ -201,27 +286,31 @@ fn a_change_holds_for_what_comes_next_and_loses_nothing() {
 }
 
 proptest! {
-    /// Whatever comes when, and however the device is read: everything is delivered, nothing later than a pause after it came,
-    /// and a lane with nothing to do sleeps without an end.
+    /// Whatever comes when, and however the device is read and by whom: everything is delivered, nothing later than a pause after
+    /// it came, and a lane with nothing to do sleeps without an end.
     #[test]
     fn nothing_waits_longer_than_a_pause(
         is_off in any::<bool>(),
-        gaps in proptest::collection::vec((0u64..400, 0usize..90), 1..60),
+        gaps in proptest::collection::vec((0u64..2500, 0usize..90, 0usize..3, any::<bool>()), 1..60),
     ) {
         let mut scene = Scene::new(if is_off { Polling::Off } else { Polling::Auto });
         let (mut now, mut waiting) = (0, 0);
-        for (gap, count) in gaps {
+        for (gap, count, datagrams, is_looked_for) in gaps {
             scene.bring(count);
-            waiting += count;
+            scene.bring_datagrams(datagrams);
+            waiting += count + datagrams;
             waiting -= scene.work(at(now));
             prop_assert!(waiting == 0 || !is_off);
+            if is_looked_for {
+                waiting -= scene.look(at(now + gap / 2)).0;
+            }
             now += gap;
             waiting -= scene.work(at(now));
-            prop_assert!(waiting == 0 || Duration::from_micros(gap) < PAUSE);
+            prop_assert!(waiting == 0 || Duration::from_micros(gap) < PAUSE_MAX);
         }
-        waiting -= scene.work(at(now) + PAUSE);
+        waiting -= scene.work(at(now) + PAUSE_MAX);
         prop_assert_eq!(waiting, 0);
-        scene.work(at(now) + 3 * PAUSE);
+        scene.work(at(now) + 3 * PAUSE_MAX);
         prop_assert!(!scene.sleep.is_deaf && scene.sleep.until.is_none());
         scene.world.check_conservation();
     }

@@ -23,6 +23,9 @@ const UNDER_WAY_MIN: u64 = 2048;
 /// connection: the CPU that copies does, and it works in a larger ring as far as its caches go.
 const ENOUGH: u64 = 6_250;
 
+/// More than any segment without segmentation offload has.
+const HELD_UP: u64 = 1500;
+
 impl Connection {
     /// Everything was sent: whether the send ring has grown, so that the program may write on. `TCP_NOTSENT_LOWAT` holds
     /// as before: it is about what is not under way.
@@ -30,6 +33,13 @@ impl Connection {
     pub fn tune_sender(&self, rings: &mut Rings<'_>) -> bool {
         let under_way = self.flight.nxt() - self.flight.una();
         self.options.tuning.send && under_way >= UNDER_WAY_MIN && self.grow_sender(under_way, rings)
+    }
+
+    /// Whether an acknowledgement is waited for: by text for a segment or more that a window holds back, not Nagle's rule, or by a
+    /// program whose ring is half full of what is under way.
+    pub fn is_held_up(&self, rings: &Rings<'_>) -> bool {
+        let under_way = self.flight.nxt() - self.flight.una();
+        waits(self.unsent(rings), under_way, rings.send.attached_bytes() as u64)
     }
 
     fn grow_sender(&self, under_way: u64, rings: &mut Rings<'_>) -> bool {
@@ -48,6 +58,11 @@ impl Connection {
                 .filter(|&size| size > storage)
                 .is_some_and(|size| rings.send.grow(size))
     }
+}
+
+/// Whether a sender with so much unsent and under way waits for acknowledgements, in a ring of this storage.
+const fn waits(unsent: u64, under_way: u64, storage: u64) -> bool {
+    unsent >= HELD_UP || under_way > 0 && under_way >= storage / 2
 }
 
 /// Whether a ring carries all that there can be to carry, by the least round trip, if there was a sample.
@@ -79,6 +94,20 @@ mod tests {
             (65_536, micros(0), true),
         ] {
             assert_eq!(is_enough(storage, round_trip), enough, "{storage} {round_trip:?}");
+        }
+    }
+
+    #[test]
+    fn who_waits_for_acknowledgements_is_held_up_by_a_window_or_by_his_ring() {
+        for (unsent, under_way, storage, is_held_up) in [
+            (0, 0, 0, false),
+            (0, 0, 65_536, false),
+            (952, 7240, 65_536, false),
+            (1500, 7240, 65_536, true),
+            (0, 32_767, 65_536, false),
+            (0, 32_768, 65_536, true),
+        ] {
+            assert_eq!(waits(unsent, under_way, storage), is_held_up, "{unsent} {under_way} {storage}");
         }
     }
 

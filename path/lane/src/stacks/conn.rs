@@ -484,6 +484,8 @@ pub(crate) struct Conns {
     pub(super) crosses: bool,
     /// What was carried past TCP and is to be counted.
     pub(super) passed: Vec<Passed>,
+    /// Some have waited for an acknowledgement since this was last asked.
+    pub(crate) are_held_up: bool,
 }
 
 impl Conns {
@@ -502,6 +504,7 @@ impl Conns {
             lent: 0,
             crosses: false,
             passed: Vec::new(),
+            are_held_up: false,
         }
     }
 
@@ -670,7 +673,11 @@ impl Conns {
 
     /// When the next timer or limit is due.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let limited = self.limited.peek().map(|&Reverse((at, _))| at);
-        [self.wheel.next_deadline(), limited].into_iter().flatten().min()
+        [self.wheel.next_deadline(), self.next_limit()].into_iter().flatten().min()
+    }
+
+    /// When a limit lets the next connection go on.
+    pub(crate) fn next_limit(&self) -> Option<Instant> {
+        self.limited.peek().map(|&Reverse((at, _))| at)
     }
 }

@@ -265,6 +265,17 @@ impl Stacks {
         [self.conns.next_deadline(), shards].into_iter().flatten().min()
     }
 
+    /// When a limit lets somebody go on: what is due exactly then. Timers have ticks of a millisecond and are late by one anyway.
+    pub(crate) fn next_limit(&self) -> Option<Instant> {
+        let shards = self.shards.iter().filter_map(Shard::next_limit).min();
+        [self.conns.next_limit(), shards].into_iter().flatten().min()
+    }
+
+    /// Whether a connection's text waited for an acknowledgement since this was last asked.
+    pub(crate) fn are_held_up(&mut self) -> bool {
+        core::mem::take(&mut self.conns.are_held_up)
+    }
+
     /// Frames inside the netstacks.
     pub(crate) fn held(&self) -> u64 {
         self.shards.iter().map(|shard| shard.ip.held()).sum()

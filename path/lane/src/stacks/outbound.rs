@@ -339,11 +339,12 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    /// Everything was sent: if there is room for more than the send ring holds, it grows, and the program may write on.
+    /// Everything was sent that may be: if there is room for more than the send ring holds, it grows, and the program may write on.
     #[inline]
     fn tune_sender(&mut self, id: ConnId) {
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         let (tcp, mut rings) = conn.parts();
+        self.conns.are_held_up |= tcp.is_held_up(&rings);
         if tcp.tune_sender(&mut rings) {
             let token = conn.stream.tell(Ready::WRITABLE);
             self.common.outbox.tell(token, Ready::WRITABLE);

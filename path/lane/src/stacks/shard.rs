@@ -165,11 +165,14 @@ impl Shard {
 
     /// When this shard itself has something to do.
     pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
-        let limited = self.limited_datagrams.front().map(|&(at, _)| at);
-        [self.ip.poll_at(), self.gate.poll_at(), self.time_wait.poll_at(), self.half_open.poll_at(), limited]
-            .into_iter()
-            .flatten()
-            .min()
+        let timers =
+            [self.ip.poll_at(), self.gate.poll_at(), self.time_wait.poll_at(), self.half_open.poll_at()];
+        timers.into_iter().chain([self.next_limit()]).flatten().min()
+    }
+
+    /// When a limit or its pace lets the next socket of datagrams go on.
+    pub(crate) fn next_limit(&self) -> Option<Instant> {
+        self.limited_datagrams.front().map(|&(at, _)| at)
     }
 }
 

@@ -152,26 +152,15 @@ pub(crate) fn run() -> Result<Verdict> {
 }
 
 impl Cast {
-    /// Streams of all clients, and a datagram beside them; the CPUs that others used.
+    /// Streams of all clients and nothing else; the CPUs that others used.
     fn carry(&mut self, cell: &mut Cell) -> Result<f64> {
         let pid = self.server.pid();
-        let mut parties = vec![pid, self.asker.pid()];
+        let mut parties = vec![pid];
         parties.extend(self.clients.iter().map(Peer::pid));
         let (slept, switched) = (self.server.ask("sleeps")?[0], switches(pid)?);
         let before = cpu::process_time(pid);
         let meter = Meter::start(&parties);
-        let Self { clients, asker, .. } = self;
-        let (carried, asked) = std::thread::scope(|scope| {
-            let asked = scope.spawn(|| {
-                std::thread::sleep(SPAN / 4);
-                asker.ask(&format!("ask {DATAGRAMS} 1 {}", SPAN.as_millis() / 2))
-            });
-            let carried = all(clients, |nth| {
-                let way = if nth < READERS { Way::Down } else { Way::Up };
-                format!("{} {STREAMS} {}", way.word(), SPAN.as_millis())
-            });
-            (carried, asked.join().map_err(|_| "the asker's thread panicked".into()).flatten())
-        });
+        let carried = carry(&mut self.clients, SPAN);
         let used = meter.stop();
         let busy = cpu::process_time(pid).saturating_sub(before).as_secs_f64();
         let now = switches(pid)?;
@@ -185,18 +174,35 @@ impl Cast {
         cell.cost.push(per_megabyte(busy * 1e6));
         cell.busy.push(busy / used.wall.as_secs_f64());
         cell.carried.push(bytes * 8e-9 / used.wall.as_secs_f64());
-        cell.loaded.push(&[asked?]);
         Ok(used.foreign())
     }
 
-    /// Datagrams alone: of one client, and of all with ten sockets each.
+    /// Datagrams beside the streams: of one client alone, and of all with ten sockets each.
     fn ask(&mut self, cell: &mut Cell) -> Result<()> {
         let millis = SPAN.as_millis() / 2;
+        let Self { asker, clients, .. } = self;
+        let asked = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| {
+                std::thread::sleep(SPAN / 4);
+                asker.ask(&format!("ask {DATAGRAMS} 1 {millis}"))
+            });
+            carry(clients, SPAN)?;
+            asked.join().map_err(|_| "the asker's thread panicked")?
+        })?;
+        cell.loaded.push(&[asked]);
         cell.alone.push(&[self.clients[0].ask(&format!("ask {DATAGRAMS} 1 {millis}"))?]);
         let command = format!("ask {DATAGRAMS} {} {millis}", load::CONNECTIONS);
         cell.crowd.push(&all(&mut self.clients, |_| command.clone())?);
         Ok(())
     }
+}
+
+/// Bytes that the streams of all clients carry within `span`.
+fn carry(clients: &mut [Peer], span: Duration) -> Result<Vec<Vec<u64>>> {
+    all(clients, |nth| {
+        let way = if nth < READERS { Way::Down } else { Way::Up };
+        format!("{} {STREAMS} {}", way.word(), span.as_millis())
+    })
 }
 
 /// Gives each client its command; their answers.
