@@ -57,6 +57,11 @@ pub trait Driver {
     /// What the device does itself. It may change (an MTU that shrinks); the lane asks once per turn.
     fn capabilities(&self) -> Capabilities;
 
+    /// Which of its device's rings it is; the rings of a device are numbered from zero.
+    fn ring(&self) -> u16 {
+        0
+    }
+
     /// Appends up to `budget` received frames to `out` and returns how many. What the driver itself drops
     /// is counted in `drops`.
     fn receive(

@@ -232,6 +232,11 @@ fn set_link_props(model: &mut Model, name: &LinkName, changes: &[PropChange]) ->
     if let Some(fault) = faults.iter().find(|fault| fault.field.ends_with(".cpus")) {
         return Err(ApiError::new(Status::NotSupported, "cpus", &fault.value, &*fault.allowed));
     }
+    let is_ring = |fault: &&FieldError| [".rxrings", ".txrings"].iter().any(|end| fault.field.ends_with(end));
+    if let Some(fault) = faults.iter().find(is_ring) {
+        let field = fault.field.rsplit('.').next().unwrap_or_default();
+        return Err(ApiError::new(Status::HwRings, field, &fault.value, &*fault.allowed));
+    }
     kept_promises(&faults, changes)?;
     let Some(fault) = faults.into_iter().find(|fault| fault.field.ends_with(".mtu")) else { return Ok(()) };
     let own = fault.field.ends_with(&format!(".{name}.mtu"));

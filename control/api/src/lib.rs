@@ -78,7 +78,7 @@ pub use openapi::openapi_text;
 pub use pools::{ChangePools, PoolChange, PoolsInfo, forget_ended};
 pub use programs::{ProgramReport, SocketFilterInfo, SocketReport};
 pub use props::{set_flow_prop, set_vnic_prop};
-pub use received::LaneReceived;
+pub use received::{LaneReceived, RingStats};
 pub use sockets::{ConnectionInfo, ProgramInfo, SocketInfo, SocketPage};
 pub use status::Status;
 pub use store::Store;
@@ -88,9 +88,10 @@ pub use trace::{
 };
 pub use usage::{Usage, UsageOf, UsageRequest, UsageSample};
 pub use view::{
-    AddrInfo, AddressState, ConfiguredAddress, DeviceInfo, DropInfo, EtherstubInfo, Facts, Finding,
-    FindingState, FlowInfo, FlowStats, IfInfo, IptunInfo, LinkInfo, LinkState, LinkStats, NetstackInfo,
-    PlanReply, PlanStep, Property, ProtocolProperty, Snapshot, StatusInfo, Stopped, Traffic, VnicInfo,
+    AddrInfo, AddressState, ConfiguredAddress, DeviceInfo, DeviceRings, DropInfo, EtherstubInfo, Facts,
+    Finding, FindingState, FlowInfo, FlowStats, IfInfo, IptunInfo, LinkInfo, LinkState, LinkStats,
+    NetstackInfo, PlanReply, PlanStep, Property, ProtocolProperty, Snapshot, StatusInfo, Stopped, Traffic,
+    VnicInfo,
 };
 pub use ways::{NeighbourInfo, RouteInfo};
 pub use wires::{CreateWire, ModifyWire, WireCounts, WireInfo, WireStats, set_wire_prop};

@@ -1,9 +1,12 @@
 //! Properties of links and flows: the one table of names, values, defaults and what is possible.
 
-use firelane_model::{Cpus, Etherstub, Flow, Fusing, Guard, Link, LinkName, Mac, Model, Over, Polling, Vnic};
+use firelane_model::{
+    Cpus, Etherstub, Flow, Fusing, Guard, Link, LinkKind, LinkName, LinkRings, Mac, Model, Over, Polling,
+    Rings, Vnic,
+};
 use firelane_units::{BitRate, MacAddr, Mtu, Priority, Protection, Protections, VlanId};
 
-use crate::{ApiError, LinkState, PropChange, Property, Status, iptun};
+use crate::{ApiError, DeviceRings, LinkState, PropChange, Property, Status, iptun};
 
 pub(crate) fn property(name: &str, perm: &str, value: String, default: &str, possible: &str) -> Property {
     let [property, perm, default, possible] = [name, perm, default, possible].map(str::to_owned);
@@ -40,14 +43,26 @@ pub fn set_vnic_prop(vnic: &mut Vnic, change: &PropChange) -> Result<(), ApiErro
 }
 
 /// The names of the properties that a link has and that cannot be set.
-const READ_ONLY: [&str; 5] = ["state", "speed", "over", "class", "cpus-effective"];
+const READ_ONLY: [&str; 11] = [
+    "state",
+    "speed",
+    "over",
+    "class",
+    "cpus-effective",
+    "rxrings-effective",
+    "rxrings-available",
+    "rxhwclnt-available",
+    "txrings-effective",
+    "txrings-available",
+    "txhwclnt-available",
+];
 /// What can be set of every link.
 const OF_ALL: &str = "maxbw, priority, fusion, mtu";
 /// What can be set of a link with a way out.
-const OF_LINKS: &str = "maxbw, priority, fusion, polling, cpus, mtu";
+const OF_LINKS: &str = "maxbw, priority, fusion, polling, cpus, rxrings, txrings, mtu";
 /// What can be set of a VNIC.
-const OF_VNICS: &str = "maxbw, minbw, priority, fusion, polling, cpus, mtu, mac-address, vlan-id, protection, \
-                        allowed-ips, allowed-dhcp-cids";
+const OF_VNICS: &str = "maxbw, minbw, priority, fusion, polling, cpus, rxrings, txrings, mtu, mac-address, vlan-id, \
+                        protection, allowed-ips, allowed-dhcp-cids";
 
 /// What can be set of a flow.
 const OF_FLOWS: &str = "maxbw, minbw, priority, fusion";
@@ -71,6 +86,8 @@ impl LinkProps<'_> {
                 Self::Vnic(vnic) => set_of_vnic(vnic, name, value)?,
                 Self::Phys(link) if name == "polling" => link.polling = read_polling(value)?,
                 Self::Phys(link) if name == "cpus" => link.cpus = read_cpus(value)?,
+                Self::Phys(link) if name == "rxrings" => link.rings.rx = read_rings(name, value)?,
+                Self::Phys(link) if name == "txrings" => link.rings.tx = read_rings(name, value)?,
                 Self::Phys(_) => return Err(ApiError::new(Status::BadProperty, name, "", OF_LINKS)),
                 Self::Etherstub(_) => return Err(ApiError::new(Status::BadProperty, name, "", OF_ALL)),
             },
@@ -102,6 +119,8 @@ fn set_of_vnic(vnic: &mut Vnic, name: &str, value: Option<&str>) -> Result<(), A
         "minbw" => vnic.minbw = value.map(|text| read_rate(name, text)).transpose()?,
         "polling" => vnic.polling = read_polling(value)?,
         "cpus" => vnic.cpus = read_cpus(value)?,
+        "rxrings" => vnic.rings.rx = read_rings(name, value)?,
+        "txrings" => vnic.rings.tx = read_rings(name, value)?,
         "mac-address" => vnic.mac = value.map_or(Ok(Mac::Auto), read_mac)?,
         "vlan-id" => {
             let wrong = |text: &str| ApiError::new(Status::VidInvalid, name, text, "0 (none) to 4094");
@@ -209,6 +228,33 @@ fn of_device(polling: Polling, cpus: &Cpus, effective: &[usize]) -> [Property; 3
     ]
 }
 
+/// What links and VNICs say of its rings. Frames are classified in software, so no other link has any of them.
+fn of_rings(said: LinkRings, is: &DeviceRings, has_device: bool) -> Vec<Property> {
+    let possible = match is.all {
+        _ if !has_device => "sw".to_owned(),
+        0 => format!("sw,hw,<1-{}>", Rings::MAX),
+        all => format!("sw,hw,<1-{all}>"),
+    };
+    let directions = [("rx", said.rx, is.rx.len()), ("tx", said.tx, is.tx.len())];
+    let of_direction = |(direction, said, used): (&str, Option<Rings>, usize)| {
+        let said = said.map(|it| it.to_string()).unwrap_or_default();
+        let effective = if used == 0 { String::new() } else { used.to_string() };
+        let spare = usize::from(is.all).saturating_sub(used).to_string();
+        [
+            property(&format!("{direction}rings"), "rw", said, "", &possible),
+            property(&format!("{direction}rings-effective"), "r-", effective, "", ""),
+            property(&format!("{direction}rings-available"), "r-", spare, "", ""),
+            property(&format!("{direction}hwclnt-available"), "r-", "0".to_owned(), "", ""),
+        ]
+    };
+    directions.into_iter().flat_map(of_direction).collect()
+}
+
+fn read_rings(name: &str, value: Option<&str>) -> Result<Option<Rings>, ApiError> {
+    let read = |text: &str| text.parse().map_err(|it| ApiError::new(Status::BadValue, name, text, it));
+    value.map(read).transpose()
+}
+
 fn read_priority(text: &str) -> Result<Priority, ApiError> {
     text.parse().map_err(|_| ApiError::new(Status::BadValue, "priority", text, PRIORITIES))
 }
@@ -220,7 +266,7 @@ pub(crate) fn of_link(
     state: LinkState,
     mac: Option<MacAddr>,
     speed: u64,
-    cpus: &[usize],
+    device: (&[usize], &DeviceRings),
 ) -> Vec<Property> {
     let vnic = model.vnics.get(name);
     let (links, stubs) = (model.links.get(name), model.etherstubs.get(name));
@@ -250,27 +296,36 @@ pub(crate) fn of_link(
     if let Some(tunnel) = vnic.and_then(|it| it.over.tunnel()) {
         properties.extend(iptun::shown(tunnel));
     } else if let Some(vnic) = vnic {
-        let Guard { kinds, allowed_ips, allowed_cids } = &vnic.guard;
-        let mac = match vnic.mac {
-            Mac::Fixed(mac) => Some(mac),
-            Mac::Auto | Mac::Random | Mac::Prefixed(_) => mac,
-        };
-        let vid = vnic.vlan.map_or(0, VlanId::id).to_string();
-        properties.push(property("minbw", "rw", shown_rate(vnic.minbw), "", ""));
-        properties.extend(of_device(vnic.polling, &vnic.cpus, cpus));
-        properties.extend([
-            property("mac-address", "rw", mac.map(|it| it.to_string()).unwrap_or_default(), "", ""),
-            property("vlan-id", "rw", vid, "0", "0-4094"),
-            property("protection", "rw", kinds.to_string(), "", KINDS),
-            property("allowed-ips", "rw", list_of(allowed_ips), "", ""),
-            property("allowed-dhcp-cids", "rw", list_of(allowed_cids), "", ""),
-        ]);
+        properties.extend(of_vnic(vnic, mac, device));
     } else if let Some(link) = links {
-        properties.extend(of_device(link.polling, &link.cpus, cpus));
+        properties.extend(of_device(link.polling, &link.cpus, device.0));
+        properties.extend(of_rings(link.rings, device.1, link.kind != LinkKind::Memory));
     }
     properties.extend([
         property("speed", "r-", speed.to_string(), "", ""),
         property("state", "r-", state.word().to_owned(), "up", "up,down"),
+    ]);
+    properties
+}
+
+/// What only VNICs say.
+fn of_vnic(vnic: &Vnic, mac: Option<MacAddr>, (cpus, rings): (&[usize], &DeviceRings)) -> Vec<Property> {
+    let Guard { kinds, allowed_ips, allowed_cids } = &vnic.guard;
+    let mac = match vnic.mac {
+        Mac::Fixed(mac) => Some(mac),
+        Mac::Auto | Mac::Random | Mac::Prefixed(_) => mac,
+    };
+    let vid = vnic.vlan.map_or(0, VlanId::id).to_string();
+    let has_device = vnic.tap().is_some() || vnic.memif().is_some();
+    let mut properties = vec![property("minbw", "rw", shown_rate(vnic.minbw), "", "")];
+    properties.extend(of_device(vnic.polling, &vnic.cpus, cpus));
+    properties.extend(of_rings(vnic.rings, rings, has_device));
+    properties.extend([
+        property("mac-address", "rw", mac.map(|it| it.to_string()).unwrap_or_default(), "", ""),
+        property("vlan-id", "rw", vid, "0", "0-4094"),
+        property("protection", "rw", kinds.to_string(), "", KINDS),
+        property("allowed-ips", "rw", list_of(allowed_ips), "", ""),
+        property("allowed-dhcp-cids", "rw", list_of(allowed_cids), "", ""),
     ]);
     properties
 }

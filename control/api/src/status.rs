@@ -75,6 +75,8 @@ statuses! {
     CpuUnknown = "non-existent processor ID", 400;
     /// The CPU is off line, or not for the daemon.
     CpuOffline = "processor not online", 409;
+    /// The link's device has not the rings that were asked for.
+    HwRings = "request hw rings failed", 409;
     /// There are too many.
     TooMany = "too many elements specified", 400;
     /// Another flow of the link matches the same.

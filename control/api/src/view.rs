@@ -10,11 +10,11 @@ use firelane_units::{IpPrefix, MacAddr, Mtu};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::LaneReceived;
 use crate::{
     AddrProperty, ApiError, LeaseInfo, Leased, ResolverInfo, Status, WireInfo, addr_props, if_props, props,
     protocol_props,
 };
+use crate::{LaneReceived, RingStats};
 
 /// Whether a link passes frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -97,6 +97,17 @@ pub struct LinkInfo {
     pub below: Option<DeviceInfo>,
 }
 
+/// The rings of a link's device, as the link's user sees them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DeviceRings {
+    /// How many there are.
+    pub all: u16,
+    /// Those by which it receives.
+    pub rx: Vec<u16>,
+    /// Those by which it sends.
+    pub tx: Vec<u16>,
+}
+
 /// A device below a link that leads out.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct DeviceInfo {
@@ -105,8 +116,14 @@ pub struct DeviceInfo {
     /// Its own Ethernet address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub macaddress: Option<String>,
-    /// How many rings frames are fetched from, and sent by.
+    /// How many rings it has.
     pub rings: u16,
+    /// Those by which frames are received.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rxrings: Vec<u16>,
+    /// Those by which they are sent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub txrings: Vec<u16>,
     /// The speed in Mb/s that the kernel says it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<u64>,
@@ -346,6 +363,9 @@ pub struct LinkStats {
     /// How its packets came in, in each lane in which any did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lanes: Vec<LaneReceived>,
+    /// What each ring of its device has carried, if it has one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rings: Vec<RingStats>,
 }
 
 /// Frames that link protection has stopped, by its kind.
@@ -498,6 +518,11 @@ pub trait Facts {
     /// The CPUs of lanes of its own that serve the link's device.
     fn cpus(&self, _name: &LinkName) -> Vec<usize> {
         Vec::new()
+    }
+
+    /// The rings of the link's device.
+    fn rings(&self, _name: &LinkName) -> DeviceRings {
+        DeviceRings::default()
     }
 
     /// How far the address is usable.
@@ -793,7 +818,7 @@ impl Snapshot<'_> {
             self.facts.link_state(name),
             self.facts.mac(name),
             self.speed(name),
-            &self.facts.cpus(name),
+            (&self.facts.cpus(name), &self.facts.rings(name)),
         ))
     }
 

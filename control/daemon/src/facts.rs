@@ -2,10 +2,12 @@
 //!
 //! Called by the views of `control/api` through [`Facts`].
 
-use firelane::{MemifStatus, Standing};
-use firelane_api::{AddressState, ConfiguredAddress, DeviceInfo, Facts, Leased, LinkState, ResolverInfo};
+use firelane::{Engine, MemifStatus, Ring, Standing};
+use firelane_api::{
+    AddressState, ConfiguredAddress, DeviceInfo, DeviceRings, Facts, Leased, LinkState, ResolverInfo,
+};
 use firelane_model::{AddrObjName, LinkClass, LinkKind, LinkName, Model, Nic};
-use firelane_units::MacAddr;
+use firelane_units::{LinkId, MacAddr};
 
 use crate::addresses::Addresses;
 use crate::nic;
@@ -57,14 +59,19 @@ impl Facts for Running<'_> {
 
     fn device(&self, name: &LinkName) -> Option<DeviceInfo> {
         let (lower, link) = (self.works.links.get(name)?, self.model.links.get(name)?);
-        Some(match &link.kind {
-            LinkKind::Tap(ifname) | LinkKind::Nic(Nic { ifname, .. }) => {
-                nic::known_of(ifname.as_str(), lower.rings)
-            }
-            LinkKind::Memif(_) | LinkKind::Memory => {
-                DeviceInfo { rings: lower.rings, ..DeviceInfo::default() }
-            }
-        })
+        let known = match &link.kind {
+            LinkKind::Tap(ifname) | LinkKind::Nic(Nic { ifname, .. }) => nic::known_of(ifname.as_str()),
+            LinkKind::Memif(_) | LinkKind::Memory => DeviceInfo::default(),
+        };
+        let DeviceRings { all: rings, rx: rxrings, tx: txrings } =
+            rings_of(&self.works.engine, lower.id, false);
+        Some(DeviceInfo { rings, rxrings, txrings, ..known })
+    }
+
+    fn rings(&self, name: &LinkName) -> DeviceRings {
+        let lower = self.works.links.get(name).map(|it| rings_of(&self.works.engine, it.id, false));
+        let upper = || self.works.vnics.get(name).map(|it| rings_of(&self.works.engine, it.id, true));
+        lower.or_else(upper).unwrap_or_default()
     }
 
     fn cpus(&self, name: &LinkName) -> Vec<usize> {
@@ -92,4 +99,14 @@ impl Facts for Running<'_> {
     fn configured(&self, name: &AddrObjName) -> Vec<ConfiguredAddress> {
         self.addresses.configured(name, self.works)
     }
+}
+
+/// The rings of a link's device. A VNIC receives what is sent to its device.
+fn rings_of(engine: &Engine, id: LinkId, is_vnic: bool) -> DeviceRings {
+    let rings = engine.link_rings(id);
+    let numbers =
+        |is_its: &dyn Fn(&Ring) -> bool| rings.iter().filter(|it| is_its(it)).map(|it| it.ring).collect();
+    let (fetched, sent) = (numbers(&|it| it.fetched), numbers(&|it| it.sent));
+    let (rx, tx) = if is_vnic { (sent, fetched) } else { (fetched, sent) };
+    DeviceRings { all: u16::try_from(rings.len()).unwrap_or(u16::MAX), rx, tx }
 }

@@ -82,6 +82,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) mac: MacAddr,
     /// The largest packet.
     pub(crate) mtu: Mtu,
+    /// How many queues it has at least.
+    pub(crate) rings: u16,
 }
 
 impl Kernel {
@@ -183,7 +185,7 @@ impl Kernel {
             ));
         }
         let config = TapConfig {
-            queues: self.queues,
+            queues: self.queues.max(wanted.rings),
             mtu: wanted.mtu,
             mac: wanted.mac,
             addresses: wanted.tap.addresses.clone(),

@@ -67,17 +67,17 @@ impl Attached {
 }
 
 /// What the kernel says of an interface of the daemon's own namespace.
-pub(crate) fn known_of(name: &str, rings: u16) -> DeviceInfo {
+pub(crate) fn known_of(name: &str) -> DeviceInfo {
     let index = netlink::index_of(name).unwrap_or(0);
     let said = |file: &str| property(name, index, file).filter(|text| !text.is_empty() && text != "unknown");
     DeviceInfo {
         is_interface: true,
         // As Firelane writes addresses.
         macaddress: said("address").and_then(|it| it.parse::<MacAddr>().ok()).map(|mac| mac.to_string()),
-        rings,
         // Minus one is nobody's.
         speed: said("speed").and_then(|it| it.parse().ok()),
         duplex: said("duplex"),
+        ..DeviceInfo::default()
     }
 }
 

@@ -3,10 +3,10 @@
 //! Called by `host.rs`. Inward is towards a VNIC's user; on a link it is what came from outside, on an etherstub
 //! what VNICs sent into it.
 
-use firelane::{EngineSnapshot, Traffic as Counted};
-use firelane_api::{DropInfo, FlowStats, LaneReceived, LinkStats, Stopped, Traffic, UsageOf};
+use firelane::{EngineSnapshot, RingCounters, Traffic as Counted};
+use firelane_api::{DropInfo, FlowStats, LaneReceived, LinkStats, RingStats, Stopped, Traffic, UsageOf};
 use firelane_model::{LinkClass, LinkName, Model};
-use firelane_units::{Direction, DropReason, LinkId};
+use firelane_units::{Direction, DropReason, LaneId, LinkId};
 
 use crate::history::{Subject, Totals};
 use crate::works::Works;
@@ -43,7 +43,8 @@ fn links_in(snapshot: &EngineSnapshot, works: &Works, model: &Model) -> Vec<Link
         let [macspoofed, restricted, ipspoofed, dhcpspoofed] = guard.unwrap_or_default();
         let stopped = Stopped { macspoofed, restricted, ipspoofed, dhcpspoofed };
         let lanes = received(snapshot, &ports(works, model, name, class));
-        LinkStats { name: name.clone(), traffic: traffic.unwrap_or_default(), stopped, lanes }
+        let rings = rings(snapshot, works, name);
+        LinkStats { name: name.clone(), traffic: traffic.unwrap_or_default(), stopped, lanes, rings }
     };
     model.link_names().map(stats).collect()
 }
@@ -99,6 +100,32 @@ fn received(snapshot: &EngineSnapshot, ports: &[(LinkId, Direction)]) -> Vec<Lan
         ports.iter().filter_map(counted).reduce(LaneReceived::and)
     };
     snapshot.lanes.iter().filter_map(in_lane).filter(|it| !it.is_silent()).collect()
+}
+
+/// What each ring of a link's device has carried, as the link's user sees it: who sends to a VNIC's device sends to the VNIC.
+fn rings(snapshot: &EngineSnapshot, works: &Works, name: &LinkName) -> Vec<RingStats> {
+    let upper = works.vnics.get(name).map(|it| (it.id, true));
+    let lower = || works.links.get(name).and_then(|it| it.uplink).map(|id| (id, false));
+    let Some((port, is_vnic)) = upper.or_else(lower) else { return Vec::new() };
+    let stats = |(lane, it): &(LaneId, RingCounters)| {
+        let firelane::RingTraffic { fetched, sent } = it.traffic;
+        let (received, sent) = if is_vnic { (sent, fetched) } else { (fetched, sent) };
+        let arrivals = received.arrivals;
+        RingStats {
+            ring: it.ring,
+            lane: lane.0,
+            ipackets: arrivals.notified + arrivals.polled,
+            rbytes: arrivals.bytes,
+            intrs: arrivals.notified,
+            polls: arrivals.polled,
+            chains: arrivals.chains(),
+            opackets: sent.packets,
+            obytes: sent.bytes,
+        }
+    };
+    let mut rings: Vec<_> = snapshot.rings.iter().filter(|(_, it)| it.port == port).map(stats).collect();
+    rings.sort_by_key(|it| it.ring);
+    rings
 }
 
 /// What passed a virtual switch.

@@ -8,13 +8,14 @@ use std::io;
 use std::path::PathBuf;
 
 use firelane::{
-    AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, RuleError, VnicConfig, VnicUser, Wire,
+    AutoconfConfig, Engine, IfRouting, IidKind, MemifStatus, Queue, Rings, RuleError, VnicConfig, VnicUser,
+    Wire,
 };
 use firelane_api::{ApiError, Status};
 use firelane_model::{
     AddrObjName, Addrconf, Address, Cpus, Dhcp, Etherstub, Filter, Flow, FlowName, Fusing, IfProps, Instance,
-    Interface, Link, LinkKind, LinkName, Mac, Model, NetstackName, Over, Polling, ReversePath, Service,
-    StaticAddress, Switch, Tap, Tunables, Vnic,
+    Interface, Link, LinkKind, LinkName, LinkRings, Mac, Model, NetstackName, Over, Polling, ReversePath,
+    Service, StaticAddress, Switch, Tap, Tunables, Vnic,
 };
 use firelane_plan::{Action, Step, apply_to_model};
 use firelane_units::{BitRate, FlowId, LinkId, MacAddr, Mtu, NetstackId, Priority};
@@ -57,8 +58,6 @@ pub(crate) struct Lower {
     pub(crate) device: Option<Device>,
     pub(crate) memif: Option<MemifStatus>,
     pub(crate) nic: Option<Attached>,
-    /// The queues of what is below it.
-    pub(crate) rings: u16,
 }
 
 /// A VNIC.
@@ -427,26 +426,44 @@ pub(crate) struct Properties<'a> {
     /// Of what has a device.
     pub(crate) polling: Polling,
     pub(crate) cpus: &'a Cpus,
+    pub(crate) rings: Rings,
+    /// What those by which frames come from the device are called, and the others.
+    pub(crate) ring_names: [&'static str; 2],
 }
 
 impl<'a> From<&'a Link> for Properties<'a> {
     fn from(it: &'a Link) -> Self {
-        let &Link { maxbw, priority, fusion, polling, ref cpus, .. } = it;
-        Self { maxbw, minbw: None, priority, fusion, polling, cpus }
+        let &Link { maxbw, priority, fusion, polling, ref cpus, ref kind, rings, .. } = it;
+        let rings = if *kind == LinkKind::Memory { LinkRings::UNSAID } else { rings };
+        let rings = Rings { fetched: counted(rings.rx), sent: counted(rings.tx) };
+        Self { maxbw, minbw: None, priority, fusion, polling, cpus, rings, ..Self::UNLIMITED }
     }
 }
 
 impl From<&Etherstub> for Properties<'_> {
     fn from(it: &Etherstub) -> Self {
         let Etherstub { maxbw, priority, fusion, .. } = *it;
-        Self { maxbw, minbw: None, priority, fusion, polling: Polling::default(), cpus: &NO_CPUS }
+        Self { maxbw, priority, fusion, ..Self::UNLIMITED }
     }
 }
 
 impl<'a> From<&'a Vnic> for Properties<'a> {
     fn from(it: &'a Vnic) -> Self {
-        let &Vnic { maxbw, minbw, priority, fusion, polling, ref cpus, .. } = it;
-        Self { maxbw, minbw, priority, fusion, polling, cpus }
+        let &Vnic { maxbw, minbw, priority, fusion, polling, ref cpus, rings, .. } = it;
+        let has_device = it.tap().is_some() || it.memif().is_some();
+        let rings = if has_device { rings } else { LinkRings::UNSAID };
+        // What its user sends is fetched.
+        let rings = Rings { fetched: counted(rings.tx), sent: counted(rings.rx) };
+        Self { maxbw, minbw, priority, fusion, polling, cpus, rings, ring_names: ["txrings", "rxrings"] }
+    }
+}
+
+/// As the engine counts rings.
+fn counted(rings: Option<firelane_model::Rings>) -> Option<u16> {
+    match rings? {
+        firelane_model::Rings::Software => Some(1),
+        firelane_model::Rings::Hardware => None,
+        firelane_model::Rings::Count(count) => Some(count),
     }
 }
 
@@ -480,7 +497,7 @@ impl Works {
         };
         let tap = Tap { ifname: Some(ifname.clone()), ..Tap::default() };
         let mac = self.macs.choose(name, Mac::Auto, &self.taken());
-        let wanted = Wanted { link: name, tap: &tap, mac, mtu: link.mtu };
+        let wanted = Wanted { link: name, tap: &tap, mac, mtu: link.mtu, rings: link.rings.asked() };
         let (device, queues) = self.kernel.open(&wanted)?;
         let below = Below { device: Some(device), queues, ..Below::default() };
         self.create_lower(name, link.mtu, link.into(), below)
@@ -492,11 +509,10 @@ impl Works {
 
     fn create_lower(&mut self, name: &LinkName, mtu: Mtu, properties: Properties<'_>, below: Below) -> Done {
         let Below { device, memif, nic, queues } = below;
-        let rings = u16::try_from(queues.len()).unwrap_or(u16::MAX);
         let made = self.engine.add_link(mtu).map_err(refused).and_then(|id| {
             let uplink = (!queues.is_empty()).then(|| self.engine.add_uplink(id, queues)).transpose();
             let set = uplink.map_err(refused).and_then(|uplink| {
-                let lower = Lower { id, uplink, device: None, memif, nic, rings };
+                let lower = Lower { id, uplink, device: None, memif, nic };
                 self.limit(id, Properties::UNLIMITED, properties).map(|()| lower)
             });
             set.inspect_err(|_| drop(self.engine.remove_link(id)))
@@ -530,9 +546,12 @@ impl Works {
     /// Changes limit, guarantee, priority, fusion, polling and lanes; on an error they are as before.
     pub(crate) fn limit(&self, id: LinkId, from: Properties<'_>, to: Properties<'_>) -> Done {
         let change = |from: Properties<'_>, to: Properties<'_>| {
-            // First, because a CPU may be refused.
+            // First, because a CPU or a ring may be refused.
             if from.cpus != to.cpus {
                 self.engine.set_link_cpus(id, &to.cpus.numbers().collect::<Vec<_>>())?;
+            }
+            if from.rings != to.rings {
+                self.engine.set_link_rings(id, to.rings)?;
             }
             if from.maxbw != to.maxbw {
                 self.engine.set_link_maxbw(id, to.maxbw)?;
@@ -553,7 +572,7 @@ impl Works {
         };
         change(from, to).map_err(|error| {
             let _ = change(to, from);
-            refused(error)
+            refused_to(error, to)
         })
     }
 
@@ -571,6 +590,8 @@ impl Properties<'_> {
         fusion: Fusing::SameZone,
         polling: Polling::Auto,
         cpus: &NO_CPUS,
+        rings: Rings { fetched: None, sent: None },
+        ring_names: ["rxrings", "txrings"],
     };
 }
 
@@ -593,7 +614,8 @@ impl Works {
             firelane_model::VnicUser::Nobody => VnicUser::Nobody,
             firelane_model::VnicUser::Netstack(netstack) => VnicUser::Netstack(self.netstack(netstack)?),
             firelane_model::VnicUser::Tap(tap) => {
-                let (opened, queues) = self.kernel.open(&Wanted { link: name, tap, mac, mtu })?;
+                let rings = vnic.rings.asked();
+                let (opened, queues) = self.kernel.open(&Wanted { link: name, tap, mac, mtu, rings })?;
                 device = Some(opened);
                 VnicUser::Device(queues)
             }
@@ -718,6 +740,19 @@ fn is_present(cpu: usize) -> bool {
     std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).exists()
 }
 
+/// The same, of a property that is called by another name for other links.
+fn refused_to(error: firelane::ChangeError, to: Properties<'_>) -> ApiError {
+    use firelane::ChangeError as E;
+    let [fetched, sent] = to.ring_names;
+    let (name, asked) = match &error {
+        E::NoRings { fetched: false, asked, .. } => (sent, *asked),
+        E::NoRings { asked, .. } | E::FixedRings { asked, .. } => (fetched, *asked),
+        E::Spread(_) => (fetched, to.rings.fetched.unwrap_or_default()),
+        _ => return refused(error),
+    };
+    ApiError::new(Status::HwRings, name, asked, error.to_string())
+}
+
 /// The engine's refusal in the words of the interface.
 pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
     use firelane::ChangeError as E;
@@ -737,6 +772,7 @@ pub(crate) fn refused(error: firelane::ChangeError) -> ApiError {
         E::NoCpu { cpu, .. } if is_present(*cpu) => Status::CpuOffline,
         E::NoCpu { .. } => Status::CpuUnknown,
         E::NoQueues(_) => Status::NotSupported,
+        E::NoRings { .. } | E::FixedRings { .. } | E::Spread(_) => Status::HwRings,
         E::NoLane(_) => Status::TooMany,
         E::ManyCaptures(_) => Status::TooMany,
         E::Tracing | E::Metering => Status::TooMany,

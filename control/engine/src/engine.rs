@@ -713,8 +713,8 @@ impl Inner {
         self.tell_all(|_| Control::AddPort(config, None))
     }
 
-    /// Adds a port with its queues dealt to the lanes. With fewer queues than lanes different devices begin at
-    /// different lanes, so that they do not crowd in the first.
+    /// Adds a port with its queues dealt to the lanes, round and round. Different devices begin at different lanes, so
+    /// that they do not crowd in the first.
     /// The answer is in which lane each queue is.
     fn add_port(
         &self,
@@ -730,21 +730,20 @@ impl Inner {
             VnicUser::Netstack(netstack) => (PortUser::Netstack(netstack), Vec::new()),
             VnicUser::Device(queues) => (PortUser::Driver { through: LaneId(first as u16) }, queues),
         };
-        let mut dealt: Vec<Option<Queue>> = self.fabric.lane_ids().map(|_| None).collect();
+        let mut dealt: Vec<Vec<Queue>> = self.fabric.lane_ids().map(|_| Vec::new()).collect();
         let mut places = Vec::new();
-        for (nth, queue) in queues.into_iter().take(lanes).enumerate() {
-            let lane = (first + nth) % lanes;
-            dealt[lane] = Some(queue);
-            places.push(LaneId(lane as u16));
-        }
-        for (lane, queue) in self.fabric.lane_ids().zip(&mut dealt) {
-            if let Some(queue) = queue {
-                self.fabric.watch(lane, queue)?;
-            }
+        for (nth, mut queue) in queues.into_iter().enumerate() {
+            let lane = LaneId(((first + nth) % lanes) as u16);
+            self.fabric.watch(lane, &mut queue)?;
+            dealt[lane.index()].push(queue);
+            places.push(lane);
         }
         let config = PortConfig { id, over, kind, user };
-        let mut dealt = self.fabric.lane_ids().zip(dealt);
-        dealt.try_for_each(|(lane, queue)| self.tell(lane, Control::AddPort(config, queue)))?;
+        for (lane, queues) in self.fabric.lane_ids().zip(dealt) {
+            let mut queues = queues.into_iter();
+            self.tell(lane, Control::AddPort(config, queues.next()))?;
+            queues.try_for_each(|queue| self.tell(lane, Control::AddQueue(id, queue)))?;
+        }
         Ok(places)
     }
 }

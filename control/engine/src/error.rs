@@ -51,6 +51,24 @@ pub enum ChangeError {
     },
     /// The link has no device whose queues lanes of its own could serve.
     NoQueues(LinkId),
+    /// The link's device has not as many rings.
+    NoRings {
+        /// For frames that are fetched, or for those that are sent.
+        fetched: bool,
+        /// How many were asked for.
+        asked: u16,
+        /// How many it has.
+        all: u16,
+    },
+    /// The link's device sends by all its rings.
+    FixedRings {
+        /// How many were asked for.
+        asked: u16,
+        /// How many there are.
+        all: u16,
+    },
+    /// The link's device could not be told by which rings it is to send.
+    Spread(io::Error),
     /// There is no lane left for that CPU: an engine has as many for links of their own as it was made with.
     NoLane(usize),
     /// A lane is out of service after a fault of ours.
@@ -92,6 +110,18 @@ impl fmt::Display for ChangeError {
                 )
             }
             Self::NoQueues(id) => write!(f, "link {id} has no device whose queues a lane could serve"),
+            Self::NoRings { all, .. } => {
+                write!(
+                    f,
+                    "its device was made with so many rings: {all}; who is made anew gets as many as are asked for"
+                )
+            }
+            Self::FixedRings { all, .. } => {
+                write!(f, "its device sends by all its {all} rings, and cannot be told otherwise")
+            }
+            Self::Spread(error) => {
+                write!(f, "no program could be loaded that tells its device by which rings to send: {error}")
+            }
             Self::NoLane(cpu) => write!(f, "no lane is left for CPU {cpu}"),
             Self::LaneFailed => f.write_str("a lane is out of service"),
         }
@@ -101,7 +131,7 @@ impl fmt::Display for ChangeError {
 impl std::error::Error for ChangeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Device(error) => Some(error),
+            Self::Device(error) | Self::Spread(error) => Some(error),
             Self::Tap(error) => Some(error),
             _ => None,
         }

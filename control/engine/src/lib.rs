@@ -36,6 +36,7 @@ mod poller;
 mod programs;
 mod queue;
 mod registry;
+mod rings;
 mod sleepers;
 mod snapshot;
 mod socket_filter;
@@ -68,6 +69,7 @@ pub use programs::{
     send as send_reply,
 };
 pub use queue::Queue;
+pub use rings::{Ring, Rings};
 pub use snapshot::EngineSnapshot;
 pub use stack::{Stack, StackBuilder};
 pub use tcp_listener::{ListenConfig, TcpListener};
@@ -101,8 +103,8 @@ pub use firelane_ip::{
 };
 pub use firelane_lane::{
     ConnectionRow, Cursor, FilteredPacket, FuseWith, FusionTuning, LimitedBy, NetstackCounters, Notice,
-    Owner as PacketOwner, Polling, RouteChange, RouteConfig, Seen, Sight, SocketKind, SocketRow, Step,
-    StepCount, StepCounts, StreamInfo, Table, Unfused,
+    Owner as PacketOwner, Polling, RingCounters, RingTraffic, RouteChange, RouteConfig, Seen, Sight,
+    SocketKind, SocketRow, Step, StepCount, StepCounts, StreamInfo, Table, Unfused,
 };
 pub use firelane_nat::{
     NatConfig, NatCounts, NatRow, Phase as NatPhase, RuleCount as NatRuleCount, Tuple as NatTuple,

@@ -31,17 +31,15 @@ impl Engine {
     /// no lane left for it. Then everything is as before.
     pub fn set_link_cpus(&self, link: LinkId, cpus: &[usize]) -> Result<(), ChangeError> {
         let mut registry = self.0.registry();
-        let port = registry.port_of(link)?.ok_or(ChangeError::NoQueues(link))?;
-        let queues = registry.queues.get(&port).filter(|it| !it.lanes.is_empty());
-        let queues = queues.ok_or(ChangeError::NoQueues(link))?;
+        let (port, queues) = registry.queues_of(link)?;
+        let (before, dealt) = (queues.lanes.clone(), queues.dealt.clone());
         let wanted = match cpus {
-            [] => queues.dealt.clone(),
+            [] => dealt,
             _ => {
                 let own = self.own_lanes(cpus, &registry).inspect_err(|_| self.0.rest_lanes(&registry))?;
-                (0..queues.lanes.len()).map(|nth| own[nth % own.len()]).collect()
+                (0..before.len()).map(|nth| own[nth % own.len()]).collect()
             }
         };
-        let before = queues.lanes.clone();
         let moved = self.0.move_queues(&mut registry, port, &wanted);
         if moved.is_err() {
             // What cannot be moved back stays where the registry says.
@@ -129,7 +127,7 @@ impl Inner {
         }
     }
 
-    /// Moves the queues of a port until they are in these lanes, and lets all others send through the first.
+    /// Moves the queues of a port until they are in these lanes, and lets all others send through them.
     fn move_queues(
         &self,
         registry: &mut Registry,
@@ -153,9 +151,7 @@ impl Inner {
             self.move_queue(port, queues.lanes[nth], to)?;
             queues.lanes[nth] = to;
         }
-        let through = wanted.first().copied().unwrap_or_default();
-        self.tell_all(|_| Control::SendThrough(port, through))?;
-        self.settle(port)
+        self.direct(port, queues)
     }
 
     /// Moves one queue, and waits until it is there.
@@ -177,7 +173,7 @@ impl Inner {
     }
 
     /// Waits until no lane keeps frames of the port back.
-    fn settle(&self, port: LinkId) -> Result<(), ChangeError> {
+    pub(crate) fn settle(&self, port: LinkId) -> Result<(), ChangeError> {
         let deadline = Instant::now() + STEP_MAX;
         for lane in self.fabric.lane_ids() {
             while !self.fabric.visit(lane, |_, lane| lane.is_settled(port)).ok_or(ChangeError::LaneFailed)? {

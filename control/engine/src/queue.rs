@@ -1,13 +1,14 @@
 //! Every kind of driver queue as one type, so that a lane is generic over one driver and dispatches
 //! without a table.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use firelane_driver_afxdp::AfXdpQueue;
 use firelane_driver_memif::MemifQueue;
 use firelane_driver_memory::End;
 use firelane_driver_packet::PacketSocket;
-use firelane_driver_tap::TapQueue;
+use firelane_driver_tap::{Spreader, TapQueue};
 use firelane_frame::{Capabilities, Chain, Driver, Pools, Weight};
 use firelane_units::{DropCounters, FlowId, Instant};
 
@@ -29,6 +30,14 @@ pub enum Queue {
 }
 
 impl Queue {
+    /// What tells the device by how many of its rings it is to send, if it can be told.
+    pub(crate) fn spreader(&self) -> Option<io::Result<Spreader>> {
+        match self {
+            Self::Tap(queue) => Some(queue.device().spreader()),
+            Self::Memory(_) | Self::Packet(_) | Self::Memif(_) | Self::AfXdp(_) => None,
+        }
+    }
+
     /// The descriptor that becomes readable when frames arrive, for kernel devices.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
@@ -86,6 +95,10 @@ macro_rules! each {
 impl Driver for Queue {
     fn capabilities(&self) -> Capabilities {
         each!(self, queue => queue.capabilities())
+    }
+
+    fn ring(&self) -> u16 {
+        each!(self, queue => queue.ring())
     }
 
     fn receive(

@@ -14,6 +14,7 @@ use firelane_units::{FlowId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId, Vlan
 
 use crate::error::ChangeError;
 use crate::netstack_config::NetstackConfig;
+use crate::rings::Rings;
 use crate::tunnel::TunnelConfig;
 
 /// A link: what VNICs are attached to.
@@ -53,11 +54,13 @@ pub(crate) struct Queues {
     pub(crate) lanes: Vec<LaneId>,
     /// Where they were at first.
     pub(crate) dealt: Vec<LaneId>,
+    /// How many of them are used.
+    pub(crate) rings: Rings,
 }
 
 impl Queues {
     pub(crate) fn dealt(lanes: Vec<LaneId>) -> Self {
-        Self { dealt: lanes.clone(), lanes }
+        Self { dealt: lanes.clone(), lanes, rings: Rings::default() }
     }
 }
 

@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use firelane_flow::Counters;
-use firelane_lane::{LaneCounters, PortCounters, Snapshot};
+use firelane_lane::{LaneCounters, PortCounters, RingCounters, Snapshot};
 use firelane_switch::GuardCounters;
 use firelane_tcp::{FastOpenCounters, SynCounters};
-use firelane_units::{FlowId, LinkId};
+use firelane_units::{FlowId, LaneId, LinkId};
 
 use crate::fabric::Fabric;
 
@@ -23,6 +23,8 @@ pub struct EngineSnapshot {
     pub held: u64,
     /// Each port's traffic.
     pub ports: BTreeMap<LinkId, PortCounters>,
+    /// Each device's rings, and in which lane they are.
+    pub rings: Vec<(LaneId, RingCounters)>,
     /// What protection has stopped at each port, in the order of `Protection::ALL`.
     pub guards: BTreeMap<LinkId, GuardCounters>,
     /// Each flow's traffic, inward and outward.
@@ -66,6 +68,7 @@ impl EngineSnapshot {
             port.inward.merge(&counters.inward);
             port.outward.merge(&counters.outward);
         }
+        self.rings.extend(lane.rings.iter().map(|ring| (lane.lane, *ring)));
         for (id, counters) in &lane.guards {
             let guard = self.guards.entry(*id).or_default();
             guard.iter_mut().zip(counters).for_each(|(sum, one)| *sum += one);

@@ -24,6 +24,11 @@ impl<D: AsFd> Watched<D> {
         Self { device, bell: None, hearing: Hearing { is_mute: false, is_reminded: false } }
     }
 
+    /// The device.
+    pub(crate) const fn device(&self) -> &D {
+        &self.device
+    }
+
     /// Lets the device wake the worker of `bell`.
     pub(crate) fn watch(&mut self, bell: &Arc<Bell>) -> std::io::Result<()> {
         bell.watch(self.device.as_fd())?;
@@ -53,6 +58,10 @@ impl<D: AsFd> AsFd for Watched<D> {
 impl<D: Driver + AsFd> Driver for Watched<D> {
     fn capabilities(&self) -> Capabilities {
         self.device.capabilities()
+    }
+
+    fn ring(&self) -> u16 {
+        self.device.ring()
     }
 
     fn receive(

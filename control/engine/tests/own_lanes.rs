@@ -7,16 +7,16 @@ use std::thread;
 
 use echoed::{exchange, text};
 use firelane::{
-    ChangeError, Engine, EngineConfig, Queue, Stack, TcpConfig, TcpListener, TcpStream, VnicConfig, VnicUser,
-    WireConfig, wire,
+    ChangeError, Engine, EngineConfig, Queue, Rings, Stack, TcpConfig, TcpListener, TcpStream, VnicConfig,
+    VnicUser, WireConfig, wire,
 };
 use firelane_units::{DropReason, LinkId, Mtu};
 
-/// A netstack over a link that is an end of a wire.
-fn host(n: u8, lanes: usize, reserve: usize, end: Queue) -> (Engine, Stack, LinkId) {
+/// A netstack over a link that is an end of a wire, or of several.
+fn host(n: u8, lanes: usize, reserve: usize, ends: Vec<Queue>) -> (Engine, Stack, LinkId) {
     let engine = Engine::start(&EngineConfig { lanes, reserve, ..EngineConfig::default() }).unwrap();
     let link = engine.add_link(Mtu::ETHERNET).unwrap();
-    engine.add_uplink(link, vec![end]).unwrap();
+    engine.add_uplink(link, ends).unwrap();
     let id = engine.add_netstack(TcpConfig::default()).unwrap();
     let mac = format!("02:08:20:00:00:0{n}").parse().unwrap();
     let vnic = engine.add_vnic(link, &VnicConfig::new(mac), VnicUser::Netstack(id)).unwrap();
@@ -47,8 +47,8 @@ const MOVES: usize = 50;
 fn connections_go_on_while_the_queues_of_their_links_move() {
     let (left, right) = wire(WireConfig::default());
     let cpus = usable();
-    let (one, server, near) = host(1, 2, cpus.len(), left.into());
-    let (other, client, far) = host(2, 1, cpus.len(), right.into());
+    let (one, server, near) = host(1, 2, cpus.len(), vec![left.into()]);
+    let (other, client, far) = host(2, 1, cpus.len(), vec![right.into()]);
     let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
     thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
@@ -93,11 +93,74 @@ fn connections_go_on_while_the_queues_of_their_links_move() {
     }
 }
 
+/// A link of two wires, as a device with two rings.
+#[test]
+fn connections_go_on_while_their_links_send_by_more_rings_and_fewer() {
+    let wires = [(); 2].map(|()| wire(WireConfig::default()));
+    let (left, right): (Vec<_>, Vec<_>) =
+        wires.into_iter().map(|(left, right)| (Queue::from(left), Queue::from(right))).unzip();
+    let cpus = usable();
+    let (one, server, near) = host(1, 2, cpus.len(), left);
+    let (other, client, far) = host(2, 2, cpus.len(), right);
+    let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+    thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
+        }
+    });
+    let by = |sent| Rings { fetched: None, sent };
+    let used = |engine: &Engine, link| engine.link_rings(link).iter().filter(|it| it.sent).count();
+    let (ended, moves) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut nth = 0;
+            while !ended.load(Ordering::Acquire) {
+                for (engine, link) in [(&one, near), (&other, far)] {
+                    engine.set_link_rings(link, by(Some(1))).unwrap();
+                    assert_eq!(used(engine, link), 1);
+                    // Two rings in one lane: it sends by one of them.
+                    let wanted: &[usize] = if nth % 2 == 0 { &cpus[..1] } else { &[] };
+                    engine.set_link_cpus(link, wanted).unwrap();
+                    engine.set_link_rings(link, by([None, Some(2)][nth % 2])).unwrap();
+                    assert_eq!(used(engine, link), if wanted.is_empty() { 2 } else { 1 });
+                }
+                nth += 1;
+                moves.store(nth, Ordering::Release);
+            }
+        });
+        let streams: Vec<_> = (0..4)
+            .map(|seed| {
+                scope.spawn({
+                    let (client, moves) = (&client, &moves);
+                    move || exchange_all(client, seed, moves)
+                })
+            })
+            .collect();
+        streams.into_iter().for_each(|stream| assert!(stream.join().unwrap() > 0));
+        ended.store(true, Ordering::Release);
+    });
+    for (engine, link) in [(&one, near), (&other, far)] {
+        assert!(engine.link_rings(link).iter().all(|it| it.fetched));
+        for wrong in [0, 3] {
+            let refused = engine.set_link_rings(link, by(Some(wrong)));
+            assert!(matches!(refused, Err(ChangeError::NoRings { all: 2, .. })), "{refused:?}");
+        }
+        // Who is at the other end of a wire is not told by which to send.
+        let refused = engine.set_link_rings(link, Rings { fetched: Some(1), sent: None });
+        assert!(matches!(refused, Err(ChangeError::FixedRings { asked: 1, all: 2 })), "{refused:?}");
+        let snapshot = engine.snapshot();
+        for reason in [DropReason::PortFull, DropReason::LaneFull, DropReason::NoPort] {
+            assert_eq!(snapshot.counters.drops.of(reason), 0, "{:?}", snapshot.counters.drops);
+        }
+        assert!(snapshot.lanes.iter().all(|lane| lane.is_conserved()));
+    }
+}
+
 #[test]
 fn what_cannot_be_changes_nothing() {
     let (left, _right) = wire(WireConfig::default());
     let cpus = usable();
-    let (engine, _stack, link) = host(1, 1, 1, left.into());
+    let (engine, _stack, link) = host(1, 1, 1, vec![left.into()]);
     let missing = (0..1024).rev().find(|cpu| !cpus.contains(cpu)).unwrap();
     for wrong in [vec![missing], vec![cpus[0], missing], vec![usize::MAX]] {
         match engine.set_link_cpus(link, &wrong) {

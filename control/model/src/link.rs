@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::fusing::{Fusing, is_same_zone};
 use crate::polling::{self, Polling};
 use crate::value;
-use crate::{Cpus, IfName, Memif, Nic, NicDriver};
+use crate::{Cpus, IfName, LinkRings, Memif, Nic, NicDriver, Rings};
 
 /// What a link is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,6 +42,8 @@ pub struct Link {
     pub polling: Polling,
     /// The CPUs of lanes of its own, which serve its device; without any, all lanes do.
     pub cpus: Cpus,
+    /// By how many rings of its device it receives and sends.
+    pub rings: LinkRings,
 }
 
 impl Link {
@@ -55,6 +57,7 @@ impl Link {
             fusion: Fusing::default(),
             polling: Polling::default(),
             cpus: Cpus::NONE,
+            rings: LinkRings::UNSAID,
         }
     }
 }
@@ -114,6 +117,14 @@ struct LinkTable {
     #[serde(default, skip_serializing_if = "Cpus::is_empty")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "0,2-3"))]
     cpus: Cpus,
+    /// By how many rings of its device it receives: `sw`, `hw` or a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "2"))]
+    rxrings: Option<Rings>,
+    /// By how many it sends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "hw"))]
+    txrings: Option<Rings>,
 }
 
 fn ethernet() -> Mtu {
@@ -136,7 +147,9 @@ impl TryFrom<LinkTable> for Link {
     type Error = &'static str;
 
     fn try_from(table: LinkTable) -> Result<Self, Self::Error> {
-        let LinkTable { kind, ifname, driver, memif, mtu, maxbw, priority, fusion, polling, cpus } = table;
+        let LinkTable { kind, ifname, driver, memif, mtu, maxbw, priority, fusion, polling, cpus, .. } =
+            table;
+        let rings = LinkRings { rx: table.rxrings, tx: table.txrings };
         if driver.is_some() && !matches!(kind, KindWord::Nic) {
             return Err("driver: only kind = \"nic\" has a driver");
         }
@@ -166,13 +179,16 @@ impl TryFrom<LinkTable> for Link {
         if !cpus.is_empty() && matches!(kind, LinkKind::Memory) {
             return Err("cpus: kind = \"memory\" has no device that lanes of its own could serve");
         }
-        Ok(Self { kind, mtu, maxbw, priority, fusion, polling, cpus })
+        if rings.of_device().is_some() && matches!(kind, LinkKind::Memory) {
+            return Err("rxrings and txrings: kind = \"memory\" has no device with rings");
+        }
+        Ok(Self { kind, mtu, maxbw, priority, fusion, polling, cpus, rings })
     }
 }
 
 impl From<Link> for LinkTable {
     fn from(link: Link) -> Self {
-        let Link { kind, mtu, maxbw, priority, fusion, polling, cpus } = link;
+        let Link { kind, mtu, maxbw, priority, fusion, polling, cpus, rings } = link;
         let (kind, ifname, driver, memif) = match kind {
             LinkKind::Tap(ifname) => (KindWord::Tap, Some(ifname), None, None),
             LinkKind::Nic(Nic { ifname, driver }) => {
@@ -181,7 +197,8 @@ impl From<Link> for LinkTable {
             LinkKind::Memif(memif) => (KindWord::Memif, None, None, Some(memif)),
             LinkKind::Memory => (KindWord::Memory, None, None, None),
         };
-        Self { kind, ifname, driver, memif, mtu, maxbw, priority, fusion, polling, cpus }
+        let LinkRings { rx: rxrings, tx: txrings } = rings;
+        Self { kind, ifname, driver, memif, mtu, maxbw, priority, fusion, polling, cpus, rxrings, txrings }
     }
 }
 

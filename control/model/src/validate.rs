@@ -167,6 +167,13 @@ impl Model {
                 "only a VNIC whose user is a tap or a memif has a device that lanes of its own could serve";
             faults.add(format!("vnic.{name}.cpus"), &vnic.cpus, allowed);
         }
+        if let Some((field, rings)) = vnic.rings.of_device()
+            && vnic.tap().is_none()
+            && vnic.memif().is_none()
+        {
+            let allowed = "sw; only a VNIC whose user is a tap or a memif has a device with rings of its own";
+            faults.add(format!("vnic.{name}.{field}"), rings, allowed);
+        }
         let Some(tap) = vnic.tap() else { return };
         if tap.ifname(name).parse::<IfName>().is_err() {
             faults.add(format!("vnic.{name}.tap.ifname"), tap.ifname(name), IfName::ALLOWED);

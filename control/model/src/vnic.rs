@@ -8,7 +8,8 @@ use crate::link::{high, is_high};
 use crate::polling::{self, Polling};
 use crate::value;
 use crate::{
-    ClientId, Cpus, Guard, IfName, Iptun, LinkClass, LinkName, Mac, Memif, NamespaceName, NetstackName, Over,
+    ClientId, Cpus, Guard, IfName, Iptun, LinkClass, LinkName, LinkRings, Mac, Memif, NamespaceName,
+    NetstackName, Over, Rings,
 };
 
 /// A kernel interface in a network namespace, which is the VNIC's other side.
@@ -66,6 +67,8 @@ pub struct Vnic {
     pub polling: Polling,
     /// The CPUs of lanes of its own, which serve its device; without any, all lanes do.
     pub cpus: Cpus,
+    /// By how many rings of its device its user receives and sends.
+    pub rings: LinkRings,
     /// Whether commands call it a VLAN (`dladm create-vlan`); everything else is as of a VNIC.
     pub is_vlan: bool,
     /// How its user is kept from saying that it is somebody else.
@@ -88,6 +91,7 @@ impl Vnic {
             fusion: Fusing::default(),
             polling: Polling::default(),
             cpus: Cpus::NONE,
+            rings: LinkRings::UNSAID,
             is_vlan: false,
             guard: Guard::default(),
             user: VnicUser::Nobody,
@@ -107,6 +111,7 @@ impl Vnic {
             fusion: Fusing::SameZone,
             polling: Polling::Auto,
             cpus: Cpus::NONE,
+            rings: LinkRings::UNSAID,
             is_vlan: false,
             guard: Guard { kinds: Protections::NONE, allowed_ips: Vec::new(), allowed_cids: Vec::new() },
             user: VnicUser::Nobody,
@@ -200,6 +205,14 @@ struct VnicTable {
     #[serde(default, skip_serializing_if = "Cpus::is_empty")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "0,2-3"))]
     cpus: Cpus,
+    /// By how many rings of its device its user receives: `sw`, `hw` or a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "2"))]
+    rxrings: Option<Rings>,
+    /// By how many its user sends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "hw"))]
+    txrings: Option<Rings>,
     /// Whether commands call it a VLAN.
     #[serde(default, skip_serializing_if = "is_false")]
     is_vlan: bool,
@@ -237,22 +250,27 @@ fn is_auto(mac: &Mac) -> bool {
     *mac == Mac::Auto
 }
 
+/// The one user that is named, if any is.
+fn user_of(
+    netstack: Option<NetstackName>,
+    tap: Option<Tap>,
+    memif: Option<Memif>,
+) -> Result<VnicUser, &'static str> {
+    match (netstack, tap, memif) {
+        (None, None, None) => Ok(VnicUser::Nobody),
+        (Some(name), None, None) => Ok(VnicUser::Netstack(name)),
+        (None, Some(tap), None) => Ok(VnicUser::Tap(tap)),
+        (None, None, Some(memif)) => Ok(VnicUser::Memif(memif)),
+        (Some(_), Some(_), None) => Err("netstack and tap: a VNIC has one user, so only one of them"),
+        (_, _, Some(_)) => Err("memif beside netstack or tap: a VNIC has one user, so only one of them"),
+    }
+}
+
 impl TryFrom<VnicTable> for Vnic {
     type Error = &'static str;
 
     fn try_from(table: VnicTable) -> Result<Self, Self::Error> {
-        let user = match (table.netstack, table.tap, table.memif) {
-            (None, None, None) => VnicUser::Nobody,
-            (Some(name), None, None) => VnicUser::Netstack(name),
-            (None, Some(tap), None) => VnicUser::Tap(tap),
-            (None, None, Some(memif)) => VnicUser::Memif(memif),
-            (Some(_), Some(_), None) => {
-                return Err("netstack and tap: a VNIC has one user, so only one of them");
-            }
-            (_, _, Some(_)) => {
-                return Err("memif beside netstack or tap: a VNIC has one user, so only one of them");
-            }
-        };
+        let user = user_of(table.netstack, table.tap, table.memif)?;
         let VnicTable {
             over,
             iptun,
@@ -265,9 +283,12 @@ impl TryFrom<VnicTable> for Vnic {
             fusion,
             polling,
             cpus,
+            rxrings: rx,
+            txrings: tx,
             is_vlan,
             ..
         } = table;
+        let rings = LinkRings { rx, tx };
         let over = match (over, iptun) {
             (Some(over), None) => Over::Link(over),
             (None, Some(iptun)) => Over::Tunnel(iptun),
@@ -291,7 +312,22 @@ impl TryFrom<VnicTable> for Vnic {
             allowed_ips: table.allowed_ips,
             allowed_cids: table.allowed_dhcp_cids,
         };
-        Ok(Self { over, mac, vlan, mtu, maxbw, minbw, priority, fusion, polling, cpus, is_vlan, guard, user })
+        Ok(Self {
+            over,
+            mac,
+            vlan,
+            mtu,
+            maxbw,
+            minbw,
+            priority,
+            fusion,
+            polling,
+            cpus,
+            rings,
+            is_vlan,
+            guard,
+            user,
+        })
     }
 }
 
@@ -308,6 +344,7 @@ impl From<Vnic> for VnicTable {
             fusion,
             polling,
             cpus,
+            rings,
             is_vlan,
             guard,
             user,
@@ -335,6 +372,8 @@ impl From<Vnic> for VnicTable {
             fusion,
             polling,
             cpus,
+            rxrings: rings.rx,
+            txrings: rings.tx,
             is_vlan,
             protection,
             allowed_ips,

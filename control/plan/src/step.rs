@@ -250,6 +250,8 @@ impl Step {
                     change("fusion", &from.fusion.word(), &to.fusion.word()),
                     change("polling", &from.polling.word(), &to.polling.word()),
                     change("cpus", &shown(&from.cpus), &shown(&to.cpus)),
+                    change("rxrings", &optional(from.rings.rx), &optional(to.rings.rx)),
+                    change("txrings", &optional(from.rings.tx), &optional(to.rings.tx)),
                 ];
                 ("link", name, list.to_vec())
             }
@@ -278,6 +280,8 @@ impl Step {
                     change("fusion", &from.fusion.word(), &to.fusion.word()),
                     change("polling", &from.polling.word(), &to.polling.word()),
                     change("cpus", &shown(&from.cpus), &shown(&to.cpus)),
+                    change("rxrings", &optional(from.rings.rx), &optional(to.rings.rx)),
+                    change("txrings", &optional(from.rings.tx), &optional(to.rings.tx)),
                     change("protection", &shown(from.guard.kinds), &shown(to.guard.kinds)),
                     change("allowed-ips", &list_of(&from.guard.allowed_ips), &list_of(&to.guard.allowed_ips)),
                     change(

@@ -22,6 +22,8 @@ const UNWATCHED_CHAIN: usize = 8;
 #[derive(Debug)]
 pub struct AfXdpQueue {
     sockets: Vec<Socket>,
+    /// Which of the link's rings it is.
+    ring: u16,
     /// Readable when a socket is that is in it.
     set: OwnedFd,
     /// Whether the sockets are in the set: the kernel wakes whoever watches a socket for every frame that it has sent,
@@ -51,10 +53,11 @@ impl AfXdpQueue {
         for (nth, socket) in sockets.into_iter().enumerate() {
             dealt[nth % count].push(socket);
         }
-        let make = |sockets: Vec<Socket>| {
+        let make = |(sockets, ring): (Vec<Socket>, u16)| {
             let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
             let mut queue = Self {
                 sockets,
+                ring,
                 set,
                 is_watched: false,
                 notifies: false,
@@ -68,7 +71,7 @@ impl AfXdpQueue {
             queue.watch().map_err(failed)?;
             Ok(queue)
         };
-        dealt.into_iter().map(make).collect()
+        dealt.into_iter().zip(0..).map(make).collect()
     }
 
     /// Puts the sockets into the set.
@@ -104,6 +107,10 @@ impl AsFd for AfXdpQueue {
 }
 
 impl Driver for AfXdpQueue {
+    fn ring(&self) -> u16 {
+        self.ring
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities::plain(self.mtu)
     }

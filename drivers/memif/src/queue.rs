@@ -81,6 +81,10 @@ impl AsFd for MemifQueue {
 }
 
 impl Driver for MemifQueue {
+    fn ring(&self) -> u16 {
+        self.index as u16
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities::plain(self.mtu)
     }

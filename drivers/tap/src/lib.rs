@@ -10,8 +10,10 @@ mod door;
 mod open;
 mod program;
 mod queue;
+mod spread;
 mod sys;
 
 pub use door::probe as probe_door;
 pub use open::{OpenError, TapConfig, open};
 pub use queue::TapQueue;
+pub use spread::Spreader;

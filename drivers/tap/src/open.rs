@@ -116,7 +116,7 @@ fn create(name: &str, ifname: IfName, config: &TapConfig) -> Result<Vec<TapQueue
     // Whoever may make a TAP may often not load programs; then every frame is read, and limits hold all the same.
     let table = fds.first().and_then(|fd| door::hang(fd.as_fd(), config.mtu).ok());
     let door = || table.clone().map(Door::new);
-    Ok(fds.into_iter().map(|fd| TapQueue::new(fd, config.mtu, udp_segmentation, door())).collect())
+    Ok(fds.into_iter().zip(0..).map(|it| TapQueue::new(it, config.mtu, udp_segmentation, door())).collect())
 }
 
 fn configure(name: &str, ifname: IfName, config: &TapConfig) -> Result<(), OpenError> {

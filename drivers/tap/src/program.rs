@@ -155,6 +155,7 @@ const MULTIPLY: u8 = 0x20;
 const XOR: u8 = 0xa0;
 const LEFT: u8 = 0x60;
 const RIGHT: u8 = 0x70;
+const MODULO: u8 = 0x90;
 const EQUAL: u8 = 0x10;
 const NOT_EQUAL: u8 = 0x50;
 const ABOVE: u8 = 0x20;
@@ -227,6 +228,61 @@ pub(crate) fn door(table: i32, frame_max: u32) -> Vec<u64> {
     code.label(Label::Pass);
     code.exit(PASS);
     code.finish()
+}
+
+/// The program that chooses among the first `rings` queues, by addresses and, where a packet has them, ports. What has
+/// no addresses comes by the first.
+pub(crate) fn spread(rings: u16) -> Vec<u64> {
+    let mut code = Code::default();
+    // r6 is the frame, r7 what its conversation is told by.
+    code.copy(6, 1);
+    code.put(0xb7, [7, 0], 0, 0);
+    code.read(HALF, 12);
+    code.jump(EQUAL, 0, 0x86dd, Label::V6);
+    code.jump(NOT_EQUAL, 0, 0x0800, Label::Pass);
+    mix_in(&mut code, [26, 30]);
+    // What is in fragments has no ports behind every header.
+    code.read(HALF, 20);
+    code.alu(AND, 0, 0x3fff);
+    code.jump(NOT_EQUAL, 0, 0, Label::Find);
+    code.read(BYTE, 14);
+    code.jump(NOT_EQUAL, 0, 0x45, Label::Find);
+    code.read(BYTE, 23);
+    ports_follow(&mut code);
+    mix_in(&mut code, [34]);
+    code.jump(ALWAYS, 0, 0, Label::Find);
+    code.label(Label::V6);
+    mix_in(&mut code, [22, 26, 30, 34, 38, 42, 46, 50]);
+    code.read(BYTE, 20);
+    ports_follow(&mut code);
+    mix_in(&mut code, [54]);
+    code.label(Label::Find);
+    code.set(1, 0, FACTOR as i32, (FACTOR >> 32) as i32);
+    code.alu_with(MULTIPLY, 7, 1);
+    code.alu(RIGHT, 7, 32);
+    code.alu(MODULO, 7, i32::from(rings));
+    code.copy(0, 7);
+    code.put(0x95, [0, 0], 0, 0);
+    code.label(Label::Pass);
+    code.exit(0);
+    code.finish()
+}
+
+/// `r7 ^=` the frame's words there.
+fn mix_in<const N: usize>(code: &mut Code, words: [i32; N]) {
+    for at in words {
+        code.read(WORD, at);
+        code.alu_with(XOR, 7, 0);
+    }
+}
+
+/// Goes on only if the protocol in r0 has ports: TCP's and UDP's are where they are looked for.
+fn ports_follow(code: &mut Code) {
+    code.copy(8, 0);
+    code.alu(XOR, 8, 6);
+    code.alu(XOR, 0, 17);
+    code.alu_with(MULTIPLY, 8, 0);
+    code.jump(NOT_EQUAL, 8, 0, Label::Find);
 }
 
 /// `r8 = r8 << 8 | protocol`, if that has ports and answers to loss, or may be a flood.

@@ -12,11 +12,14 @@ use firelane_units::{DropCounters, DropReason, FlowId, Instant, Mtu};
 use rustix::io::Errno;
 
 use crate::door::Door;
+use crate::spread::Spreader;
 
 /// One queue of a TAP interface.
 #[derive(Debug)]
 pub struct TapQueue {
     fd: OwnedFd,
+    /// Which of the TAP's queues it is.
+    ring: u16,
     mtu: Mtu,
     udp_segmentation: bool,
     landing: Landing,
@@ -26,8 +29,21 @@ pub struct TapQueue {
 }
 
 impl TapQueue {
-    pub(crate) fn new(fd: OwnedFd, mtu: Mtu, udp_segmentation: bool, door: Option<Door>) -> Self {
-        Self { fd, mtu, udp_segmentation, landing: Landing::default(), is_drained: false, door }
+    pub(crate) fn new(
+        (fd, ring): (OwnedFd, u16),
+        mtu: Mtu,
+        udp_segmentation: bool,
+        door: Option<Door>,
+    ) -> Self {
+        Self { fd, ring, mtu, udp_segmentation, landing: Landing::default(), is_drained: false, door }
+    }
+
+    /// What says by how many of the TAP's queues its frames come.
+    ///
+    /// # Errors
+    /// There is no descriptor left for it.
+    pub fn spreader(&self) -> std::io::Result<Spreader> {
+        Ok(Spreader::new(self.fd.try_clone()?))
     }
 
     /// Whether frames can end before they are read ([`Driver::shut_out`]).
@@ -45,6 +61,10 @@ impl AsFd for TapQueue {
 impl Driver for TapQueue {
     fn capabilities(&self) -> Capabilities {
         Capabilities { udp_segmentation: self.udp_segmentation, ..Capabilities::full(self.mtu) }
+    }
+
+    fn ring(&self) -> u16 {
+        self.ring
     }
 
     fn receive(

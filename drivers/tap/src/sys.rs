@@ -15,6 +15,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
 const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0;
 const TUNSETVNETHDRSZ: libc::Ioctl = 0x4004_54d8;
+const TUNSETSTEERINGEBPF: libc::Ioctl = 0x8004_54e0;
 const TUNSETFILTEREBPF: libc::Ioctl = 0x8004_54e1;
 
 /// `TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN`.
@@ -152,6 +153,13 @@ pub(crate) fn load_program(code: &[u64]) -> io::Result<OwnedFd> {
 pub(crate) fn set_filter(queue: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let mut descriptor: libc::c_int = program.as_raw_fd();
     ioctl(queue, TUNSETFILTEREBPF, &mut descriptor)
+}
+
+/// Lets a program choose the queue of each frame that the kernel sends by the TAP of this queue; without one, the kernel
+/// chooses. The TAP keeps it.
+pub(crate) fn set_steering(queue: BorrowedFd<'_>, program: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut descriptor: libc::c_int = program.map_or(-1, |it| it.as_raw_fd());
+    ioctl(queue, TUNSETSTEERINGEBPF, &mut descriptor)
 }
 
 /// A map's value in this process' memory.

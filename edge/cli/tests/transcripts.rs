@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use firelane_api::{
     ConnectionInfo, Counter, DeviceInfo, DropInfo, FilterInfo, FlowStats, FpmInfo, GroupInfo, Judged,
     LaneReceived, LinkStats, NatInfo, NatRuleInfo, NatSession, NatTotals, NeighbourInfo, PlanStep,
-    ProgramReport, ProtocolCounters, RefusedInfo, RouteInfo, RuleInfo, SeenInfo, SocketInfo, SocketReport,
-    StateInfo, StepInfo, Stub, TraceReport, Traffic, Usage, UsageSample, WireCounts, WireStats,
+    ProgramReport, ProtocolCounters, RefusedInfo, RingStats, RouteInfo, RuleInfo, SeenInfo, SocketInfo,
+    SocketReport, StateInfo, StepInfo, Stub, TraceReport, Traffic, Usage, UsageSample, WireCounts, WireStats,
 };
 use firelane_cli::{Session, run};
 use firelane_model::Model;
@@ -26,6 +26,25 @@ fn planner(wanted: &Model, present: &Model) -> Vec<PlanStep> {
         .iter()
         .map(|s| PlanStep { effect: s.effect.to_string(), step: s.to_string(), lines: s.lines() })
         .collect()
+}
+
+/// Two rings, by which most of what a link of that traffic was brought and has sent went.
+fn rings_of(traffic: Traffic) -> Vec<RingStats> {
+    let ring = |ring: u16| {
+        let n = u64::from(ring) + 1;
+        RingStats {
+            ring,
+            lane: ring,
+            ipackets: 230 * n,
+            rbytes: 16_000 * n,
+            intrs: 5 * n,
+            polls: 225 * n,
+            chains: [n, n, 2],
+            opackets: traffic.opackets / 4 * n,
+            obytes: traffic.obytes / 4 * n,
+        }
+    };
+    vec![ring(0), ring(1)]
 }
 
 fn host(name: &str) -> Stub {
@@ -72,6 +91,7 @@ fn host(name: &str) -> Stub {
                 fetched_bytes: 50_000 * n,
                 chains: [3, 5 * n, 8],
             }],
+            rings: if store.active.links.contains_key(name) { rings_of(traffic(n)) } else { Vec::new() },
         })
         .collect();
     let counts = |n: u64| WireCounts {
@@ -116,7 +136,9 @@ fn host(name: &str) -> Stub {
         let device = DeviceInfo {
             is_interface: true,
             macaddress: Some("02:08:20:00:0a:01".into()),
-            rings: 2,
+            rings: 3,
+            rxrings: vec![0],
+            txrings: vec![0, 1, 2],
             speed: Some(10_000),
             duplex: Some("full".into()),
         };

@@ -12,7 +12,7 @@ use firelane_flow::FlowError;
 use firelane_ip::LOOPBACK;
 
 use crate::common::Common;
-use crate::counters::PortCounters;
+use crate::counters::{PortCounters, PortTraffic};
 use crate::links::Links;
 use crate::message::{FlowSetup, FuseWith, LinkConfig, PortConfig, PortKind, PortUser, Stage};
 use crate::poll::Polling;
@@ -77,8 +77,17 @@ impl<D: Driver> Links<D> {
             rules,
             guarded,
             counters,
+            settled: PortTraffic::default(),
         };
         self.ports.insert(id.index(), port).map_err(|_| "the port exists")
+    }
+
+    /// Another queue of a port's driver is in this lane, which fetches from it and sends by the first.
+    pub(crate) fn give_one_more(&mut self, id: LinkId, driver: D) -> Result<(), Refusal> {
+        self.changed();
+        self.ports.get(id.index()).ok_or("no such port")?;
+        self.add_queue(Queue::new(driver, id));
+        Ok(())
     }
 
     pub(crate) fn add_queue(&mut self, queue: Queue<D>) -> usize {

@@ -180,6 +180,41 @@ impl PortTraffic {
         self.arrivals.count(weight, arrival, number);
     }
 
+    /// Takes back that a packet was counted, which is counted somewhere else.
+    pub(crate) fn uncount(&mut self, weight: Weight, arrival: Arrival) {
+        // What waited for the device when its ring came from another lane was counted there.
+        let less = |count: &mut u64, by: u64| *count = count.saturating_sub(by);
+        less(&mut self.packets, weight.packets);
+        less(&mut self.bytes, weight.bytes);
+        match arrival {
+            Arrival::Local => return,
+            Arrival::Notified => less(&mut self.arrivals.notified, weight.packets),
+            Arrival::Polled => less(&mut self.arrivals.polled, weight.packets),
+        }
+        less(&mut self.arrivals.bytes, weight.bytes);
+    }
+
+    /// What was counted since it was `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let (now, then) = (&self.arrivals, &before.arrivals);
+        let [mut chains, old] = [now.chains(), then.chains()];
+        chains.iter_mut().zip(old).for_each(|(chains, old)| *chains = chains.saturating_sub(old));
+        let arrivals = Arrivals {
+            notified: now.notified - then.notified,
+            polled: now.polled - then.polled,
+            bytes: now.bytes - then.bytes,
+            chains,
+            last: (0, 0),
+        };
+        Self {
+            packets: self.packets - before.packets,
+            bytes: self.bytes - before.bytes,
+            dropped: self.dropped - before.dropped,
+            fused: self.fused - before.fused,
+            arrivals,
+        }
+    }
+
     /// Adds another lane's.
     pub fn merge(&mut self, other: &Self) {
         self.packets += other.packets;
@@ -188,6 +223,28 @@ impl PortTraffic {
         self.fused += other.fused;
         self.arrivals.merge(&other.arrivals);
     }
+}
+
+/// One ring of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RingTraffic {
+    /// What was fetched from it, whatever became of it then.
+    pub fetched: PortTraffic,
+    /// What was sent by it.
+    pub sent: PortTraffic,
+}
+
+/// A ring, whose it is, and what it has carried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RingCounters {
+    /// The port.
+    pub port: LinkId,
+    /// Which of the rings of the port's device.
+    pub ring: u16,
+    /// Whether the lane in which it is sends by it.
+    pub sends: bool,
+    /// What it has carried, in whatever lane.
+    pub traffic: RingTraffic,
 }
 
 /// What a lane's tables have allocated in bytes, for what is there and to grow; an end of a connection has its
@@ -215,6 +272,8 @@ pub struct Snapshot {
     pub held: u64,
     /// Each port's traffic in this lane.
     pub ports: Vec<(LinkId, PortCounters)>,
+    /// The rings that are served in this lane.
+    pub rings: Vec<RingCounters>,
     /// What the guards of protected ports have stopped in this lane.
     pub guards: Vec<(LinkId, GuardCounters)>,
     /// Each flow's traffic in this lane, inward and outward.

@@ -155,6 +155,7 @@ impl<D: Driver> Links<D> {
         common.counters.received += frames as u64 + (common.counters.drops.total() - dropped);
         if frames > 0 {
             let arrival = if mem::take(&mut queue.notifies) { Arrival::Notified } else { Arrival::Polled };
+            queue.count_fetched(chain, arrival);
             self.take_received(common, port, arrival, chain);
         }
         frames

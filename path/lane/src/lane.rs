@@ -200,6 +200,16 @@ impl<D: Driver> Lane<D> {
         }
     }
 
+    /// A port's queue comes, or goes to another lane.
+    fn deal_queue(&mut self, control: Control<D>) -> Result<(), Refusal> {
+        let Self { common, links, .. } = self;
+        match control {
+            Control::AddQueue(port, driver) => links.give_one_more(port, driver),
+            Control::GiveQueue(port, to) => links.give_queue(common, port, to),
+            _ => Ok(()),
+        }
+    }
+
     fn apply(&mut self, control: Control<D>) -> Result<(), Refusal> {
         let Self { common, links, stacks, departures, .. } = self;
         match control {
@@ -228,14 +238,14 @@ impl<D: Driver> Lane<D> {
             }
             Control::AddFlow(setup) => links.add_flow(common, setup),
             Control::RemoveFlow(flow) => links.remove_flow(common, flow),
+            Control::SetHome(flow, home) => links.set_home(flow, home),
             Control::SetMaxbw(flow, maxbw) => links.set_maxbw(common, flow, maxbw),
             Control::SetMinbw(flow, minbw) => links.set_minbw(common, flow, minbw),
             Control::SetPriority(flow, priority) => links.set_priority(flow, priority),
             Control::SetFusion(flow, fuses) => links.set_fusion(flow, fuses),
             Control::SetPolling(port, polling) => links.set_polling(port, polling),
-            Control::SetHome(flow, home) => links.set_home(flow, home),
-            Control::GiveQueue(port, to) => links.give_queue(common, port, to),
             Control::SendThrough(port, through) => links.send_through(common, port, through),
+            queue @ (Control::AddQueue(..) | Control::GiveQueue(..)) => self.deal_queue(queue),
             Control::AddNetstack(config) => {
                 links.set_steering(config.id, Some(config.steering.clone()));
                 stacks.add(common, config)
@@ -355,6 +365,17 @@ impl<D: Driver> Lane<D> {
         (self.links.queues_of(port), self.links.came_back)
     }
 
+    /// The rings of a port's driver that are here, and whether this lane sends by them.
+    pub fn rings_of(&self, port: LinkId) -> Vec<(u16, bool)> {
+        let rings = self.links.rings();
+        rings.into_iter().filter(|it| it.port == port).map(|it| (it.ring, it.sends)).collect()
+    }
+
+    /// The driver of one of a port's queues that are here.
+    pub fn driver_of(&self, port: LinkId) -> Option<&D> {
+        self.links.driver_of(port)
+    }
+
     /// Whether frames for a port's driver go on as they come: no move of a queue keeps them back.
     pub fn is_settled(&self, port: LinkId) -> bool {
         self.links.is_settled(port)
@@ -434,6 +455,7 @@ impl<D: Driver> Lane<D> {
             counters: self.common.counters.clone(),
             held,
             ports: self.links.ports.iter().map(|port| (port.id, port.counters)).collect(),
+            rings: self.links.rings(),
             guards: self.links.guard_counters(),
             flows,
             connections: self.stacks.connections(),

@@ -95,7 +95,9 @@ mod wheel;
 pub use backlog::Backlogs;
 pub use capture::{CaptureTap, Captured};
 pub use config::{LaneConfig, Secrets};
-pub use counters::{Arrivals, LaneCounters, PortCounters, PortTraffic, Snapshot, TableMemory};
+pub use counters::{
+    Arrivals, LaneCounters, PortCounters, PortTraffic, RingCounters, RingTraffic, Snapshot, TableMemory,
+};
 pub use firelane_udp::Sharing;
 pub use host::Host;
 pub use lane::Lane;

@@ -124,6 +124,8 @@ pub enum Control<D> {
     RemoveLink(LinkId),
     /// A port begins, with this lane's queue of its driver if it has one here.
     AddPort(PortConfig, Option<D>),
+    /// One more queue of a port's driver is here.
+    AddQueue(LinkId, D),
     /// A port ends.
     RemovePort(LinkId),
     /// A port is protected from its user, in another way, or no more. It may come before the port, so that nothing
@@ -199,6 +201,7 @@ impl<D> Control<D> {
             Self::AddLink(_) => "add link",
             Self::RemoveLink(_) => "remove link",
             Self::AddPort(..) => "add port",
+            Self::AddQueue(..) => "add queue",
             Self::RemovePort(_) => "remove port",
             Self::SetGuard(..) => "set guard",
             Self::SetUser(..) => "set user",

@@ -18,6 +18,7 @@ use firelane_units::{DropReason, LaneId, LinkId};
 
 use crate::common::Common;
 use crate::control::Refusal;
+use crate::counters::RingCounters;
 use crate::links::Links;
 use crate::message::{LaneMessage, PortUser, Stage};
 use crate::poll::Polling;
@@ -98,11 +99,9 @@ impl<D: Driver> Links<D> {
         id: LinkId,
         to: LaneId,
     ) -> Result<(), Refusal> {
+        let sends = self.ports.get(id.index()).ok_or("no such port")?.queue;
+        let place = self.spare_queue(id).or(sends).ok_or("no queue here")?;
         let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
-        let is_spare = |&place: &usize| {
-            port.queue != Some(place) && self.queues.get(place).is_some_and(|queue| queue.port == id)
-        };
-        let place = (0..self.queues.places()).rev().find(is_spare).or(port.queue).ok_or("no queue here")?;
         if to == common.id || port.leaving.is_some() {
             return Err("a queue goes to one other lane at a time");
         }
@@ -122,6 +121,7 @@ impl<D: Driver> Links<D> {
     /// The frames that were fetched from a queue are past: it goes to its new lane.
     fn send_off(&mut self, common: &mut Common<D>, id: LinkId, Leaving { to, place, .. }: Leaving) {
         self.changed();
+        self.settle_sent(id);
         let Some((port, mut queue)) = self.ports.get_mut(id.index()).zip(self.queues.remove(place)) else {
             return;
         };
@@ -172,6 +172,7 @@ impl<D: Driver> Links<D> {
                 queue.prepared = 0;
             }
             None => {
+                port.settled = port.counters.inward;
                 let before = mem::replace(&mut port.user, PortUser::Driver { through: common.id });
                 if let PortUser::Driver { through } = before {
                     self.keep_back(common, id, through);
@@ -185,7 +186,7 @@ impl<D: Driver> Links<D> {
         self.count_unpolled();
     }
 
-    /// Frames for a port that has no queue here go to the lane `through` from now on.
+    /// Frames for a port go to the lane `through` from now on; if that is this one, by its own queue.
     pub(crate) fn send_through(
         &mut self,
         common: &mut Common<D>,
@@ -193,13 +194,49 @@ impl<D: Driver> Links<D> {
         through: LaneId,
     ) -> Result<(), Refusal> {
         self.changed();
+        let own = self.spare_queue(id);
         let port = self.ports.get_mut(id.index()).ok_or("no such port")?;
         let PortUser::Driver { through: before } = port.user else { return Err("the port has no driver") };
         port.user = PortUser::Driver { through };
-        if port.queue.is_none() && before != through {
-            self.keep_back(common, id, before);
+        match port.queue {
+            Some(place) if through != common.id => {
+                self.settle_sent(id);
+                self.send_elsewhere(common, id, place, through);
+            }
+            Some(_) => {}
+            None => {
+                port.queue = own.filter(|_| through == common.id);
+                if before != through {
+                    self.keep_back(common, id, before);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// No more is sent by the queue at `place`. What waits for its device goes the new way, before what comes after it.
+    fn send_elsewhere(&mut self, common: &mut Common<D>, id: LinkId, place: usize, through: LaneId) {
+        let Some((port, queue)) = self.ports.get_mut(id.index()).zip(self.queues.get_mut(place)) else {
+            return;
+        };
+        port.queue = None;
+        queue.prepared = 0;
+        while let Some(frame) = queue.tx.pop() {
+            // It is counted where it is sent.
+            port.counters.inward.uncount(frame.weight(), frame.meta().arrival);
+            queue.traffic.sent.uncount(frame.weight(), frame.meta().arrival);
+            common.hand_over(through, Stage::Deliver, id, frame);
+        }
+        port.settled = port.counters.inward;
+    }
+
+    /// Puts what was sent from this lane to the account of the ring by which that was done.
+    fn settle_sent(&mut self, id: LinkId) {
+        let Some(port) = self.ports.get_mut(id.index()) else { return };
+        if let Some(queue) = port.queue.and_then(|place| self.queues.get_mut(place)) {
+            queue.traffic.sent.merge(&port.counters.inward.since(&port.settled));
+        }
+        port.settled = port.counters.inward;
     }
 
     /// Keeps frames back until those before them have come through the lane `before`.
@@ -212,6 +249,20 @@ impl<D: Driver> Links<D> {
                 .later
                 .push((before, LaneMessage::Fence(Fence { port: id, of: common.id, behind: Behind::Sent })));
         }
+    }
+
+    /// The rings that are here, and what they have carried.
+    pub(crate) fn rings(&self) -> Vec<RingCounters> {
+        let ring = |place: usize| {
+            let queue = self.queues.get(place)?;
+            let port = self.ports.get(queue.port.index())?;
+            let (mut traffic, sends) = (queue.traffic, port.queue == Some(place));
+            if sends {
+                traffic.sent.merge(&port.counters.inward.since(&port.settled));
+            }
+            Some(RingCounters { port: queue.port, ring: queue.driver.ring(), sends, traffic })
+        };
+        (0..self.queues.places()).filter_map(ring).collect()
     }
 
     /// A fence has come: it goes on, or has come back and somebody has waited for it.
@@ -252,6 +303,20 @@ impl<D> Links<D> {
                 common.drop_frame(frame, DropReason::PortFull);
             }
         }
+    }
+
+    /// The last queue of a port here by which nothing is sent.
+    pub(crate) fn spare_queue(&self, id: LinkId) -> Option<usize> {
+        let sends = self.ports.get(id.index())?.queue;
+        let is_spare = |&place: &usize| {
+            sends != Some(place) && self.queues.get(place).is_some_and(|queue| queue.port == id)
+        };
+        (0..self.queues.places()).rev().find(is_spare)
+    }
+
+    /// The driver of one of a port's queues that are here.
+    pub(crate) fn driver_of(&self, id: LinkId) -> Option<&D> {
+        self.queues.iter().find(|queue| queue.port == id).map(|queue| &queue.driver)
     }
 
     /// How many queues of a port are here.

@@ -4,11 +4,11 @@
 //! so every look-up is an index.
 
 use firelane_classify::FlowRules;
-use firelane_frame::{Capabilities, Chain, Driver};
+use firelane_frame::{Arrival, Capabilities, Chain, Driver, Weight};
 use firelane_switch::Switch;
 use firelane_units::{Direction, FlowId, Instant, LaneId, LinkId, Mtu, SwitchPortId};
 
-use crate::counters::PortCounters;
+use crate::counters::{PortCounters, PortTraffic, RingTraffic};
 use crate::message::{FuseWith, PortKind, PortUser};
 use crate::moving::Leaving;
 use crate::poll::Polling;
@@ -31,6 +31,8 @@ pub(crate) struct Port {
     /// Whether a guard looks at its frames.
     pub(crate) guarded: bool,
     pub(crate) counters: PortCounters,
+    /// What it had counted inward when another ring became the one by which this lane sends.
+    pub(crate) settled: PortTraffic,
 }
 
 impl Port {
@@ -86,6 +88,10 @@ pub(crate) struct Queue<D> {
     pub(crate) has_more: bool,
     /// Its lane fetches no more from it.
     pub(crate) is_leaving: bool,
+    /// What was fetched from it, and what was sent by it before its lane sent by it last.
+    pub(crate) traffic: RingTraffic,
+    /// The chain that was fetched last, by its number.
+    chain: u32,
 }
 
 impl<D: Driver> Queue<D> {
@@ -102,7 +108,17 @@ impl<D: Driver> Queue<D> {
             polling: Polling::default(),
             has_more: false,
             is_leaving: false,
+            traffic: RingTraffic::default(),
+            chain: 0,
         }
+    }
+
+    /// Counts a chain that was fetched, whatever becomes of its frames.
+    pub(crate) fn count_fetched(&mut self, chain: &Chain, arrival: Arrival) {
+        let mut weight = Weight::NONE;
+        chain.iter().for_each(|frame| weight += frame.weight());
+        self.chain = self.chain.wrapping_add(1);
+        self.traffic.fetched.count(weight, arrival, self.chain);
     }
 
     /// Turns notifications on or off; answers whether frames are waiting already. A device whose port is over its limit stays

@@ -122,7 +122,9 @@ impl<D: Driver> Links<D> {
     }
 
     fn queue_of(&mut self, port: LinkId) -> Option<&mut Queue<D>> {
-        let queue = self.ports.get(port.index())?.queue?;
-        self.queues.get_mut(queue)
+        // One by which nothing is sent has the same door.
+        let sends = self.ports.get(port.index())?.queue;
+        let place = sends.or_else(|| self.spare_queue(port))?;
+        self.queues.get_mut(place)
     }
 }

@@ -171,8 +171,12 @@ impl Chaos {
         self.step_until(|it| it.world.lanes[to.index()].queues_of(port).0 > there);
         self.places[station][which] = to;
         self.settle(port);
-        let through = self.places[station][0];
+        // As many of its rings send as chance likes; who has none that does sends by the first.
+        let senders = 1 + self.below(self.places[station].len());
+        let senders = self.places[station][..senders].to_vec();
         for lane in 0..self.lanes() {
+            let own = LaneId(lane as u16);
+            let through = if senders.contains(&own) { own } else { senders[0] };
             self.tell(lane, Control::SendThrough(port, through));
             for _ in 0..self.below(20) {
                 self.step();
@@ -222,6 +226,22 @@ fn check(lanes: u16, queues: usize, limited: Option<LaneId>, seed: u64, moves: u
     }
     assert_eq!(chaos.came, chaos.sent, "every frame came");
     assert_eq!(chaos.world.counters().drops.total(), 0);
+    // What the rings of a device have carried is what its port has.
+    for station in STATIONS {
+        let id = LinkId(station.into());
+        let snapshots: Vec<_> = chaos.world.lanes.iter().map(Lane::snapshot).collect();
+        let of_rings = snapshots.iter().flat_map(|it| &it.rings).filter(|it| it.port == id);
+        let sums = of_rings.fold([0; 4], |[a, b, c, d], RingCounters { traffic: it, .. }| {
+            let (fetched, sent) = (it.fetched, it.sent);
+            [a + fetched.packets, b + fetched.bytes, c + sent.packets, d + sent.bytes]
+        });
+        let of_port = snapshots.iter().flat_map(|it| &it.ports).filter(|(port, _)| *port == id);
+        let all = of_port.fold([0; 4], |[a, b, c, d], (_, it)| {
+            let (out, inward) = (it.outward, it.inward);
+            [a + out.packets, b + out.bytes, c + inward.packets, d + inward.bytes]
+        });
+        assert_eq!(sums, all, "station {station}");
+    }
     chaos.world.check_conservation();
 }
 

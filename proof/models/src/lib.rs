@@ -11,8 +11,8 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use firelane_model::{
     Address, CongestionControl, Cpus, Etherstub, Flow, FlowMatch, Fpm, Fusing, Guard, IfProps, Interface,
-    Iptun, IptunType, Lanes, Link, LinkKind, LinkName, Mac, Memif, MemifRole, Model, Netstack, Nic,
-    NicDriver, Over, Polling, Prop, ReversePath, Route, RouteEnd, Service, ServiceKind, Switch, Tap,
+    Iptun, IptunType, Lanes, Link, LinkKind, LinkName, LinkRings, Mac, Memif, MemifRole, Model, Netstack,
+    Nic, NicDriver, Over, Polling, Prop, ReversePath, Route, RouteEnd, Service, ServiceKind, Switch, Tap,
     Transport, Vnic, VnicUser, Wire, WireSide,
 };
 use firelane_units::{
@@ -71,6 +71,19 @@ impl Dice<'_> {
     }
 
     /// Only who has a device has lanes for it.
+    fn rings(&mut self) -> LinkRings {
+        let mut one = || ["", "sw", "hw", "1", "2", "128"][self.below(6)].parse().ok();
+        LinkRings { rx: one(), tx: one() }
+    }
+
+    fn rings_of(&mut self, user: &VnicUser) -> LinkRings {
+        if matches!(user, VnicUser::Nobody | VnicUser::Netstack(_)) {
+            LinkRings::UNSAID
+        } else {
+            self.rings()
+        }
+    }
+
     fn cpus_of(&mut self, user: &VnicUser) -> Cpus {
         if matches!(user, VnicUser::Nobody | VnicUser::Netstack(_)) { Cpus::NONE } else { self.cpus() }
     }
@@ -174,8 +187,12 @@ fn roll_lower(model: &mut Model, dice: &mut Dice<'_>) {
                     _ => LinkKind::Memif(dice.memif(number)),
                 };
                 let (mtu, maxbw, fusion) = (dice.mtu(), dice.maybe(Dice::rate), dice.fusing());
-                let cpus = if kind == LinkKind::Memory { Cpus::NONE } else { dice.cpus() };
-                let link = Link { mtu, maxbw, fusion, polling: dice.polling(), cpus, ..Link::new(kind) };
+                let (cpus, rings) = match kind {
+                    LinkKind::Memory => (Cpus::NONE, LinkRings::UNSAID),
+                    _ => (dice.cpus(), dice.rings()),
+                };
+                let link =
+                    Link { mtu, maxbw, fusion, polling: dice.polling(), cpus, rings, ..Link::new(kind) };
                 model.links.insert(name("l", number), link);
             }
             _ => {
@@ -204,6 +221,8 @@ fn roll_wires(model: &mut Model, dice: &mut Dice<'_>) {
     }
 }
 
+const REVERSE_PATHS: [ReversePath; 3] = [ReversePath::Off, ReversePath::Loose, ReversePath::Strict];
+
 fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
     let below: Vec<_> = model.links.keys().chain(model.etherstubs.keys()).cloned().collect();
     if below.is_empty() || dice.below(4) == 0 {
@@ -230,12 +249,11 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
         });
         netstack.addresses.extend(address.map(|address| (addrobj, address)));
         let source = name("v", dice.below(5));
-        let modes = [ReversePath::Off, ReversePath::Loose, ReversePath::Strict];
         let props = IfProps {
             forwarding: dice.maybe(|dice| Switch::from(dice.below(2) == 1)),
             mtu: None,
             usesrc: dice.maybe(|_| source),
-            rpfilter: dice.maybe(|dice| modes[dice.below(3)]),
+            rpfilter: dice.maybe(|dice| REVERSE_PATHS[dice.below(3)]),
         };
         let interface = Interface { ipv4: props, ..Interface::default() };
         if !interface.is_default() {
@@ -259,6 +277,7 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
         fusion: dice.fusing(),
         polling: dice.polling(),
         cpus: dice.cpus_of(&user),
+        rings: dice.rings_of(&user),
         user,
         over: Over::Link(over),
     };

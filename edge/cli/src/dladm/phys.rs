@@ -118,22 +118,27 @@ fn addresses(session: &mut Session<'_>, call: &Call<'_>, links: &[LinkInfo]) -> 
 struct Rings {
     link: String,
     ringtype: &'static str,
-    rings: u16,
-    clients: Vec<String>,
+    rings: Vec<u16>,
+    /// Nobody's, if they are not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clients: Option<Vec<String>>,
 }
 
-/// -H: classification is Firelane's own, so every ring is of the default group, which all VNICs share.
+/// -H: classification is Firelane's own, so every ring that is used is of the default group, which all VNICs share.
 fn rings(session: &mut Session<'_>, call: &Call<'_>, links: &[LinkInfo]) -> Result<(), Failure> {
     let vnics = session.api.vnics(Which::Active)?;
     let rows = links.iter().flat_map(|link| {
         let its = vnics.iter().filter(|vnic| vnic.over == link.name).map(|vnic| vnic.name.to_string());
         let clients: Vec<_> = its.collect();
-        ["RX", "TX"].map(|ringtype| Rings {
-            link: link.name.to_string(),
-            ringtype,
-            rings: below(link).rings,
-            clients: clients.clone(),
-        })
+        let device = below(link);
+        let of = |ringtype, used: &[u16]| {
+            let rings =
+                |rings: Vec<u16>, clients| Rings { link: link.name.to_string(), ringtype, rings, clients };
+            let spare: Vec<_> = (0..device.rings).filter(|ring| !used.contains(ring)).collect();
+            let spare = Some(spare).filter(|it| !it.is_empty()).map(|it| rings(it, None));
+            std::iter::once(rings(used.to_vec(), Some(clients.clone()))).chain(spare).collect::<Vec<_>>()
+        };
+        [of("RX", &device.rxrings), of("TX", &device.txrings)].into_iter().flatten()
     });
     let rows: Vec<_> = rows.collect();
     if call.args.has('j') {
@@ -141,16 +146,22 @@ fn rings(session: &mut Session<'_>, call: &Call<'_>, links: &[LinkInfo]) -> Resu
     }
     let mut table = Table::open(session, PROGRAM, RINGS, "link,ringtype,rings,clients", style(call))?;
     for it in rows {
-        let rings = match it.rings {
-            0 => String::new(),
-            1 => "0".to_owned(),
-            many => format!("0-{}", many - 1),
-        };
         let default = if it.ringtype == "RX" { "<default,mcast>" } else { "<default>" };
-        let clients = format!("{default}{}", it.clients.join(","));
-        table.row(session, &[it.link, it.ringtype.to_owned(), rings, clients])?;
+        let clients = it.clients.map(|clients| format!("{default}{}", clients.join(","))).unwrap_or_default();
+        table.row(session, &[it.link, it.ringtype.to_owned(), ranges(&it.rings), clients])?;
     }
     Ok(())
+}
+
+/// Rings as the original lists them: `0-2,5`.
+fn ranges(rings: &[u16]) -> String {
+    let follows = |a: &u16, b: &u16| *b == *a + 1;
+    let shown = |run: &[u16]| match *run {
+        [one] => one.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => String::new(),
+    };
+    rings.chunk_by(follows).map(shown).collect::<Vec<_>>().join(",")
 }
 
 /// show-ether: links on interfaces of the kernel. What the kernel does not say without being asked by ioctl is shown as unknown.
@@ -217,6 +228,14 @@ pub(super) fn aggr(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rings_are_listed_in_ranges() {
+        for (rings, want) in [(vec![], ""), (vec![0], "0"), (vec![0, 1, 2, 5], "0-2,5"), (vec![1, 3], "1,3")]
+        {
+            assert_eq!(ranges(&rings), want);
+        }
+    }
 
     #[test]
     fn speeds_are_written_as_the_original_does() {

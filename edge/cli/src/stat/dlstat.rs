@@ -1,9 +1,9 @@
 //! `dlstat`: traffic of links.
 //!
-//! Firelane classifies in software: what devices brought is received in lanes of kind `sw`, what this host made in
-//! `local` ones. `-F` shows each of Firelane's lanes in a row of its own, by its number.
+//! What a link receives and sends by a ring of its device is in a row of kind `hw`, with the ring's number; what this host made is
+//! received in `local` ones, and the rest, all of it where there is no device, in `sw` ones. `-F` shows lanes by their numbers.
 
-use firelane_api::{LaneReceived, LinkStats, Status, Stopped, Which};
+use firelane_api::{LaneReceived, LinkStats, RingStats, Status, Stopped, Which};
 use firelane_model::LinkClass;
 
 use super::{LinksBefore, Options, asks_history, dump, fused, history_call};
@@ -94,12 +94,27 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
     if options.call.args.has('l') {
         return Err(die(format!("unrecognized option '-l'\nusage: {USAGE}")));
     }
-    let receive = options.call.args.has('r');
-    let fans_out = options.call.args.has('F');
-    if fans_out && !(view == View::Lanes && receive) {
+    if options.call.args.has('F') && !(view == View::Lanes && options.call.args.has('r')) {
         return Err(die("the option -F is only compatible with show-link -r"));
     }
-    let (template, fields) = match view {
+    let (template, fields) = columns(view, &options);
+    let mut table = Table::open(session, PROGRAM, template, &fields, options.style())?;
+    let mut before = LinksBefore::default();
+    let mut first = true;
+    loop {
+        let mut links = selected(session, &options, view, first)?;
+        first = false;
+        before.subtract(&mut links);
+        report(session, &options, view, &links, &mut table)?;
+        if !options.again(session)? {
+            return Ok(());
+        }
+    }
+}
+
+/// The columns of a view, and those of them that are shown unless others are asked for.
+fn columns(view: View, options: &Options<'_>) -> (&'static [Column], String) {
+    match view {
         View::Total => (
             TOTAL,
             options
@@ -112,27 +127,22 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         ),
         View::Aggr => (AGGR, "link,port,ipkts,rbytes,opkts,obytes".to_owned()),
         View::Lanes | View::Phys => {
-            let template = if receive {
+            let template = if options.call.args.has('r') {
                 RECEIVE
             } else if options.call.args.has('t') {
                 TRANSMIT
             } else {
                 LANES
             };
-            let shown = template.iter().map(|column| column.name).filter(|name| *name != "FOUT" || fans_out);
+            // Of a device there are packets and bytes of each ring, and nothing of lanes.
+            let of_device =
+                ["LINK", "TYPE", "ID", "INDEX", "IPKTS", "RBYTES", "OPKTS", "OBYTES", "PKTS", "BYTES"];
+            let is_shown = |name: &&str| match view {
+                View::Phys => of_device.contains(name),
+                _ => *name != "FOUT" || options.call.args.has('F'),
+            };
+            let shown = template.iter().map(|column| column.name).filter(is_shown);
             (template, shown.collect::<Vec<_>>().join(","))
-        }
-    };
-    let mut table = Table::open(session, PROGRAM, template, &fields, options.style())?;
-    let mut before = LinksBefore::default();
-    let mut first = true;
-    loop {
-        let mut links = selected(session, &options, view, first)?;
-        first = false;
-        before.subtract(&mut links);
-        report(session, &options, view, &links, &mut table)?;
-        if !options.again(session)? {
-            return Ok(());
         }
     }
 }
@@ -192,48 +202,102 @@ fn selected(
 
 fn rows(link: &LinkStats, options: &Options<'_>, view: View) -> Vec<Vec<String>> {
     let (t, scale) = (link.traffic, options.scale);
-    let lane = |kind: &str, rest: Vec<String>| {
-        let names = [link.name.to_string(), kind.to_owned(), "sw".to_owned(), String::new()];
-        names.into_iter().chain(rest).collect::<Vec<_>>()
-    };
-    let unknown = || UNKNOWN.to_owned();
     if view == View::Total {
         let counters = [t.ipackets, t.rbytes, t.opackets, t.obytes, t.rfused, t.ofused, fused(t)];
         let counters = counters.map(|count| scale.show(count));
         return vec![std::iter::once(link.name.to_string()).chain(counters).collect()];
     }
-    let received = || vec![scale.show(t.ipackets), scale.show(t.rbytes)];
-    let sent = || vec![scale.show(t.opackets), scale.show(t.obytes)];
+    let unknown = || UNKNOWN.to_owned();
+    let row = |kind: &str, ring: Option<u16>, rest: Vec<String>| {
+        let id = if ring.is_some() { "hw" } else { "sw" };
+        let index = ring.map(|ring| ring.to_string()).unwrap_or_default();
+        let names = [link.name.to_string(), kind.to_owned(), id.to_owned(), index];
+        names.into_iter().chain(rest).collect::<Vec<_>>()
+    };
+    // What goes by no ring comes last.
+    let by_ring = |kind: &str,
+                   all: [u64; 2],
+                   of_ring: fn(&RingStats) -> [u64; 2],
+                   more: &dyn Fn(bool) -> Vec<String>| {
+        let counted = |counts: [u64; 2], is_rest| {
+            counts.map(|it| scale.show(it)).into_iter().chain(more(is_rest)).collect()
+        };
+        let mut rows: Vec<_> =
+            link.rings.iter().map(|it| row(kind, Some(it.ring), counted(of_ring(it), false))).collect();
+        rows.push(row(kind, None, counted(rest(all, link.rings.iter().map(of_ring)), true)));
+        rows
+    };
+    let sent = |more: &dyn Fn(bool) -> Vec<String>| {
+        by_ring("tx", [t.opackets, t.obytes], |it| [it.opackets, it.obytes], more)
+    };
     if options.call.args.has('r') {
         return received_rows(link, options);
     }
     if options.call.args.has('t') {
-        let rest = [unknown(), unknown(), scale.show(t.oerrors)];
-        return vec![lane("tx", sent().into_iter().chain(rest).collect())];
+        let dropped = |is_rest: bool| scale.show(if is_rest { t.oerrors } else { 0 });
+        return sent(&|is_rest| vec![unknown(), unknown(), dropped(is_rest)]);
     }
-    vec![lane("rx", received()), lane("tx", sent())]
+    let mut rows = by_ring("rx", [t.ipackets, t.rbytes], |it| [it.ipackets, it.rbytes], &|_| Vec::new());
+    rows.append(&mut sent(&|_| Vec::new()));
+    rows
 }
 
-/// `-r`: what this host sent, and what devices brought; with `-F` in each lane.
+/// What of a link's packets and bytes went by none of its rings.
+fn rest(all: [u64; 2], rings: impl Iterator<Item = [u64; 2]>) -> [u64; 2] {
+    rings.fold(all, |[packets, bytes], [p, b]| [packets.saturating_sub(p), bytes.saturating_sub(b)])
+}
+
+/// `-r`: what this host sent, what came by each ring, and what devices brought otherwise; with `-F` in which lane.
 fn received_rows(link: &LinkStats, options: &Options<'_>) -> Vec<Vec<String>> {
     let show = |count| options.scale.show(count);
-    let rows = |fout: String, it: LaneReceived| {
-        let row = |id: &str, counts: [String; 8]| {
-            let names = [link.name.to_string(), "rx".to_owned(), id.to_owned(), String::new(), fout.clone()];
-            names.into_iter().chain(counts).collect::<Vec<_>>()
-        };
-        // Chains are what devices bring.
-        let none = || if options.call.args.has('p') { String::new() } else { format!("{:>8}", "--") };
-        let (packets, bytes) = (it.ipackets - it.fetched(), it.rbytes - it.fetched_bytes);
-        let local = [show(packets), show(bytes), show(0), show(0), show(0), none(), none(), none()];
-        let [few, some, many] = it.chains.map(show);
-        let (packets, bytes) = (show(it.fetched()), show(it.fetched_bytes));
-        let fetched = [packets, bytes, show(it.intrs), show(it.polls), show(it.sdrops), few, some, many];
-        [row("local", local), row("sw", fetched)]
+    // Chains are what devices bring.
+    let none = || if options.call.args.has('p') { String::new() } else { format!("{:>8}", "--") };
+    let row = |[id, index, fout]: [String; 3], counts: [String; 8]| {
+        let names = [link.name.to_string(), "rx".to_owned(), id, index, fout];
+        names.into_iter().chain(counts).collect::<Vec<_>>()
     };
-    if options.call.args.has('F') {
-        return link.lanes.iter().flat_map(|lane| rows(lane.lane.to_string(), *lane)).collect();
-    }
+    let local = |fout: String, it: &LaneReceived| {
+        let (packets, bytes) = (it.ipackets - it.fetched(), it.rbytes - it.fetched_bytes);
+        let counts = [show(packets), show(bytes), show(0), show(0), show(0), none(), none(), none()];
+        row(["local".to_owned(), String::new(), fout], counts)
+    };
+    let fetched = |[id, index, fout]: [String; 3], it: LaneReceived| {
+        let [few, some, many] = it.chains.map(show);
+        let (packets, bytes) = (show(it.ipackets), show(it.rbytes));
+        let counts = [packets, bytes, show(it.intrs), show(it.polls), show(it.sdrops), few, some, many];
+        row([id, index, fout], counts)
+    };
+    let fans_out = options.call.args.has('F');
+    let lane_of = |lane: u16| if fans_out { lane.to_string() } else { String::new() };
     let sum = link.lanes.iter().copied().reduce(LaneReceived::and).unwrap_or_default();
-    rows(String::new(), sum).into()
+    let mut rows: Vec<_> = match fans_out {
+        true => link.lanes.iter().map(|lane| local(lane_of(lane.lane), lane)).collect(),
+        false => vec![local(String::new(), &sum)],
+    };
+    let of_ring = |it: &RingStats| LaneReceived {
+        lane: it.lane,
+        ipackets: it.ipackets,
+        rbytes: it.rbytes,
+        intrs: it.intrs,
+        polls: it.polls,
+        chains: it.chains,
+        ..LaneReceived::default()
+    };
+    for ring in &link.rings {
+        let names = ["hw".to_owned(), ring.ring.to_string(), lane_of(ring.lane)];
+        rows.push(fetched(names, of_ring(ring)));
+    }
+    let sw = |fout: String, it: LaneReceived| {
+        let it = LaneReceived { ipackets: it.fetched(), rbytes: it.fetched_bytes, ..it };
+        fetched(["sw".to_owned(), String::new(), fout], it)
+    };
+    if link.rings.is_empty() && fans_out {
+        rows.extend(link.lanes.iter().map(|lane| sw(lane_of(lane.lane), *lane)));
+    } else if link.rings.is_empty() {
+        rows.push(sw(String::new(), sum));
+    } else {
+        let by_rings = link.rings.iter().map(of_ring).reduce(LaneReceived::and).unwrap_or_default();
+        rows.push(sw(String::new(), sum.without(by_rings)));
+    }
+    rows
 }

@@ -8,7 +8,7 @@ mod scale;
 
 use std::collections::BTreeMap;
 
-use firelane_api::{LaneReceived, LinkStats, Traffic};
+use firelane_api::{LaneReceived, LinkStats, RingStats, Traffic};
 use firelane_model::LinkName;
 
 use crate::common::Call;
@@ -30,18 +30,22 @@ impl Before {
 
 /// The readings before of links, with their lanes.
 #[derive(Default)]
-pub(crate) struct LinksBefore(BTreeMap<LinkName, (Traffic, Vec<LaneReceived>)>);
+pub(crate) struct LinksBefore(BTreeMap<LinkName, (Traffic, Vec<LaneReceived>, Vec<RingStats>)>);
 
 impl LinksBefore {
     /// Leaves of each link's counters what came since its last reading.
     pub(crate) fn subtract(&mut self, links: &mut [LinkStats]) {
         for link in links {
-            let now = (link.traffic, link.lanes.clone());
-            let (traffic, lanes) = self.0.insert(link.name.clone(), now).unwrap_or_default();
+            let now = (link.traffic, link.lanes.clone(), link.rings.clone());
+            let (traffic, lanes, rings) = self.0.insert(link.name.clone(), now).unwrap_or_default();
             link.traffic = link.traffic.since(traffic);
             for lane in &mut link.lanes {
                 let before = lanes.iter().find(|before| before.lane == lane.lane);
                 *lane = lane.since(before.copied().unwrap_or_default());
+            }
+            for ring in &mut link.rings {
+                let before = rings.iter().find(|before| before.ring == ring.ring);
+                *ring = ring.since(before.copied().unwrap_or_default());
             }
             link.lanes.retain(|lane| !lane.is_silent());
         }

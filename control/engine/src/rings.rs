@@ -1,0 +1,127 @@
+//! By how many rings of a link's device frames come and go, changed while they pass.
+//!
+//! A ring is a queue of the device, served by the lane in which it is. *Fetched:* the device is told to send by its first rings alone;
+//! what is in the others already is fetched all the same. *Sent:* each lane sends by one ring at most; with fewer of them
+//! lanes hand their frames to another one that sends, and go over to it behind what they have sent themselves
+//! (`path/lane/src/moving.rs`).
+
+use firelane_lane::Control;
+use firelane_units::{LaneId, LinkId};
+
+use crate::engine::{Engine, Inner};
+use crate::error::ChangeError;
+use crate::queue::Queue;
+use crate::registry::{Queues, Registry};
+
+/// By how many rings frames are fetched and sent; without a number by as many as there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rings {
+    /// By how many they come from the device.
+    pub fetched: Option<u16>,
+    /// By how many they go to it.
+    pub sent: Option<u16>,
+}
+
+/// A ring of a link's device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ring {
+    /// Its number.
+    pub ring: u16,
+    /// The lane that serves it.
+    pub lane: LaneId,
+    /// Whether the device sends by it.
+    pub fetched: bool,
+    /// Whether frames are sent to the device by it.
+    pub sent: bool,
+}
+
+impl Engine {
+    /// Lets frames of a VNIC's device, or of what a link has below, come and go by so many of its rings. Traffic runs on; no
+    /// frame is lost.
+    ///
+    /// # Errors
+    /// The link does not exist or has no device, the device has fewer rings, or it cannot be told to use fewer. Then everything
+    /// is as before.
+    pub fn set_link_rings(&self, link: LinkId, rings: Rings) -> Result<(), ChangeError> {
+        let mut registry = self.0.registry();
+        let (port, queues) = registry.queues_of(link)?;
+        let all = queues.lanes.len() as u16;
+        for (fetched, asked) in [(true, rings.fetched), (false, rings.sent)] {
+            if let Some(asked) = asked.filter(|asked| !(1..=all).contains(asked)) {
+                return Err(ChangeError::NoRings { fetched, asked, all });
+            }
+        }
+        // All of them is what the device does if nothing is said.
+        let few = |count: Option<u16>| count.filter(|&count| count < all);
+        if few(rings.fetched) != few(queues.rings.fetched) {
+            self.0.spread(port, queues, few(rings.fetched))?;
+        }
+        queues.rings = rings;
+        self.0.direct(port, queues)
+    }
+
+    /// The rings of a VNIC's device, or of what a link has below.
+    pub fn link_rings(&self, link: LinkId) -> Vec<Ring> {
+        let mut registry = self.0.registry();
+        let Ok((port, queues)) = registry.queues_of(link) else { return Vec::new() };
+        let fetched = queues.rings.fetched.unwrap_or(u16::MAX);
+        let mut rings = Vec::new();
+        for lane in self.0.fabric.lane_ids() {
+            let here = self.0.fabric.visit(lane, |_, it| it.rings_of(port)).unwrap_or_default();
+            let ring = |(ring, sent)| Ring { ring, lane, fetched: ring < fetched, sent };
+            rings.extend(here.into_iter().map(ring));
+        }
+        rings.sort_by_key(|it| it.ring);
+        rings
+    }
+}
+
+impl Registry {
+    /// The port through which a link has a device, and the device's queues.
+    pub(crate) fn queues_of(&mut self, link: LinkId) -> Result<(LinkId, &mut Queues), ChangeError> {
+        let port = self.port_of(link)?.ok_or(ChangeError::NoQueues(link))?;
+        let queues = self.queues.get_mut(&port).filter(|it| !it.lanes.is_empty());
+        Ok((port, queues.ok_or(ChangeError::NoQueues(link))?))
+    }
+}
+
+impl Queues {
+    /// The lanes that send by a ring of their own.
+    fn senders(&self) -> Vec<LaneId> {
+        let mut senders = Vec::new();
+        for lane in &self.lanes {
+            if !senders.contains(lane) {
+                senders.push(*lane);
+            }
+        }
+        senders.truncate(self.rings.sent.map_or(usize::MAX, usize::from));
+        senders
+    }
+}
+
+impl Inner {
+    /// Tells a device by how many rings it is to send.
+    fn spread(&self, port: LinkId, queues: &Queues, rings: Option<u16>) -> Result<(), ChangeError> {
+        let spreader = |lane: &LaneId| {
+            let ask = |lane: &mut firelane_lane::Lane<Queue>| lane.driver_of(port).and_then(Queue::spreader);
+            self.fabric.visit(*lane, |_, lane| ask(lane)).flatten()
+        };
+        let all = queues.lanes.len() as u16;
+        let fixed = ChangeError::FixedRings { asked: rings.unwrap_or(all), all };
+        let spreader = queues.lanes.iter().find_map(spreader).ok_or(fixed)?;
+        spreader.and_then(|it| it.spread(rings)).map_err(ChangeError::Spread)
+    }
+
+    /// Tells each lane where it sends frames for a port's device, and waits until all do.
+    pub(crate) fn direct(&self, port: LinkId, queues: &Queues) -> Result<(), ChangeError> {
+        let senders = queues.senders();
+        let through = |lane: LaneId| match senders.contains(&lane) {
+            true => lane,
+            false => senders[lane.index() % senders.len()],
+        };
+        for lane in self.fabric.lane_ids() {
+            self.tell(lane, Control::SendThrough(port, through(lane)))?;
+        }
+        self.settle(port)
+    }
+}
