@@ -12,8 +12,8 @@
 //! under load. It does not ask for notifications, but comes back after a pause, as long as each pause brings
 //! [`STAYS_LOADED_AT`] frames: one wake-up for many frames, and one for those who read them.
 //!
-//! - P1. A pause is as long as a chain takes to come, between [`PAUSE`] and [`PAUSE_ALONE`](crate::PAUSE_ALONE), as long as nobody is
-//!   seen to wait (`pauses.rs`); [`PAUSE`] where requests come, or a connection's text waits for an acknowledgement.
+//! - P1. A pause is as long as a chain takes to come, between `PAUSE` and [`PAUSE_ALONE`](crate::PAUSE_ALONE), as long as nobody is
+//!   seen to wait (`pauses.rs`); `PAUSE` where requests come, or a connection's text waits for an acknowledgement.
 //! - P2. A thread that is about to wait for a socket looks before it does, and the pause begins anew ([`PollPolicy::looked`]). Where
 //!   somebody looks regularly the worker comes only if he is late. Nothing waits longer than [`PAUSE_MAX`](crate::PAUSE_MAX).
 //! - P3. After a datagram there are no pauses for [`GRACE`], and after many at once the lane lets who reads them run, and looks once
@@ -76,7 +76,7 @@ pub struct Load {
     pub bytes: usize,
     /// Frames of what is no stream of TCP's, or begins or ends one.
     pub pressing: usize,
-    /// Frames that are short, end what a program wrote, and are not the ends of longer texts ([`Senders`]).
+    /// Frames that are short, end what a program wrote, and are not the ends of longer texts.
     pub requests: usize,
     /// Connections have text that waits for an acknowledgement.
     pub is_awaited: bool,
