@@ -43,13 +43,9 @@ fn exchange_all(client: &Stack, seed: u32, moves: &AtomicUsize) -> usize {
 
 const MOVES: usize = 50;
 
-#[test]
-fn connections_go_on_while_the_queues_of_their_links_move() {
-    let (left, right) = wire(WireConfig::default());
-    let cpus = usable();
-    let (one, server, near) = host(1, 2, cpus.len(), vec![left.into()]);
-    let (other, client, far) = host(2, 1, cpus.len(), vec![right.into()]);
-    let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+/// Changes something again and again, by number, while text goes to the server and back, until enough changes were made.
+fn while_text_is_echoed(server: &Stack, client: &Stack, change: impl Fn(usize) + Sync) {
+    let listener = TcpListener::bind(server, "10.0.0.1:7").unwrap();
     thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
             thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
@@ -61,12 +57,7 @@ fn connections_go_on_while_the_queues_of_their_links_move() {
             // One that fails would let the others run for ever.
             let mut nth = 0;
             while !ended.load(Ordering::Acquire) {
-                for (engine, link) in [(&one, near), (&other, far)] {
-                    let cpu = cpus[nth / 2 % cpus.len()];
-                    let wanted: &[usize] = if nth % 2 == 0 { &[cpu] } else { &[] };
-                    engine.set_link_cpus(link, wanted).unwrap();
-                    assert_eq!(engine.link_cpus(link).is_empty(), wanted.is_empty() && cpus.len() > 1);
-                }
+                change(nth);
                 nth += 1;
                 moves.store(nth, Ordering::Release);
             }
@@ -74,13 +65,29 @@ fn connections_go_on_while_the_queues_of_their_links_move() {
         let streams: Vec<_> = (0..4)
             .map(|seed| {
                 scope.spawn({
-                    let (client, moves) = (&client, &moves);
+                    let moves = &moves;
                     move || exchange_all(client, seed, moves)
                 })
             })
             .collect();
         streams.into_iter().for_each(|stream| assert!(stream.join().unwrap() > 0));
         ended.store(true, Ordering::Release);
+    });
+}
+
+#[test]
+fn connections_go_on_while_the_queues_of_their_links_move() {
+    let (left, right) = wire(WireConfig::default());
+    let cpus = usable();
+    let (one, server, near) = host(1, 2, cpus.len(), vec![left.into()]);
+    let (other, client, far) = host(2, 1, cpus.len(), vec![right.into()]);
+    while_text_is_echoed(&server, &client, |nth| {
+        for (engine, link) in [(&one, near), (&other, far)] {
+            let cpu = cpus[nth / 2 % cpus.len()];
+            let wanted: &[usize] = if nth % 2 == 0 { &[cpu] } else { &[] };
+            engine.set_link_cpus(link, wanted).unwrap();
+            assert_eq!(engine.link_cpus(link).is_empty(), wanted.is_empty() && cpus.len() > 1);
+        }
     });
     for (engine, link) in [(&one, near), (&other, far)] {
         engine.set_link_cpus(link, &[]).unwrap();
@@ -102,42 +109,18 @@ fn connections_go_on_while_their_links_send_by_more_rings_and_fewer() {
     let cpus = usable();
     let (one, server, near) = host(1, 2, cpus.len(), left);
     let (other, client, far) = host(2, 2, cpus.len(), right);
-    let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
-    thread::spawn(move || {
-        while let Ok((stream, _)) = listener.accept() {
-            thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
-        }
-    });
     let by = |sent| Rings { fetched: None, sent };
     let used = |engine: &Engine, link| engine.link_rings(link).iter().filter(|it| it.sent).count();
-    let (ended, moves) = (AtomicBool::new(false), AtomicUsize::new(0));
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut nth = 0;
-            while !ended.load(Ordering::Acquire) {
-                for (engine, link) in [(&one, near), (&other, far)] {
-                    engine.set_link_rings(link, by(Some(1))).unwrap();
-                    assert_eq!(used(engine, link), 1);
-                    // Two rings in one lane: it sends by one of them.
-                    let wanted: &[usize] = if nth % 2 == 0 { &cpus[..1] } else { &[] };
-                    engine.set_link_cpus(link, wanted).unwrap();
-                    engine.set_link_rings(link, by([None, Some(2)][nth % 2])).unwrap();
-                    assert_eq!(used(engine, link), if wanted.is_empty() { 2 } else { 1 });
-                }
-                nth += 1;
-                moves.store(nth, Ordering::Release);
-            }
-        });
-        let streams: Vec<_> = (0..4)
-            .map(|seed| {
-                scope.spawn({
-                    let (client, moves) = (&client, &moves);
-                    move || exchange_all(client, seed, moves)
-                })
-            })
-            .collect();
-        streams.into_iter().for_each(|stream| assert!(stream.join().unwrap() > 0));
-        ended.store(true, Ordering::Release);
+    while_text_is_echoed(&server, &client, |nth| {
+        for (engine, link) in [(&one, near), (&other, far)] {
+            engine.set_link_rings(link, by(Some(1))).unwrap();
+            assert_eq!(used(engine, link), 1);
+            // Two rings in one lane: it sends by one of them.
+            let wanted: &[usize] = if nth % 2 == 0 { &cpus[..1] } else { &[] };
+            engine.set_link_cpus(link, wanted).unwrap();
+            engine.set_link_rings(link, by([None, Some(2)][nth % 2])).unwrap();
+            assert_eq!(used(engine, link), if wanted.is_empty() { 2 } else { 1 });
+        }
     });
     for (engine, link) in [(&one, near), (&other, far)] {
         assert!(engine.link_rings(link).iter().all(|it| it.fetched));

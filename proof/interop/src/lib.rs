@@ -5,12 +5,14 @@
 //! an ordinary user, and leave nothing behind.
 
 mod daemon;
+mod echoes;
 mod frr;
 mod sandbox;
 mod stage;
 mod testpmd;
 
 pub use daemon::{Daemon, binary};
+pub use echoes::ECHOES;
 pub use frr::Frr;
 pub use sandbox::{Output, Sandbox, search_path};
 pub use stage::{BOTH, On, Server, Stage};

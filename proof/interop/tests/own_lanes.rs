@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use firelane_interop::{Daemon, Sandbox};
+use firelane_interop::{Daemon, ECHOES, Sandbox};
 
 const TENANTS: &str = "[daemon]\nlanes = 2\n[etherstub.s0]\n\
     [vnic.alice0]\nover = \"s0\"\ntap = { namespace = \"alice\", addresses = [\"10.0.0.1/24\"] }\n\
@@ -26,16 +26,6 @@ while time.time() < end:
     assert came == text, 'other bytes'
     rounds += 1
 print('rounds', rounds)
-";
-
-const ECHOES: &str = r"
-import socket, threading
-listener = socket.create_server(('10.0.0.2', 7))
-def serve(stream):
-    while part := stream.recv(1 << 16):
-        stream.sendall(part)
-while True:
-    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 ";
 
 /// The first and the last CPU that this process may use.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use firelane_interop::{Daemon, Sandbox};
+use firelane_interop::{Daemon, ECHOES, Sandbox};
 use serde_json::Value;
 
 const TENANTS: &str = "[daemon]\nlanes = 2\n[etherstub.s0]\n\
@@ -36,16 +36,6 @@ threads = [threading.Thread(target=run) for _ in range(8)]
 [it.join() for it in threads]
 assert not wrong and len(rounds) >= 8, wrong
 print('rounds', len(rounds))
-";
-
-const ECHOES: &str = r"
-import socket, threading
-listener = socket.create_server(('10.0.0.2', 7))
-def serve(stream):
-    while part := stream.recv(1 << 16):
-        stream.sendall(part)
-while True:
-    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 ";
 
 fn start<'a>(sandbox: &'a Sandbox, text: &str) -> Daemon<'a> {
