@@ -7,14 +7,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use firelane_ip::{FilterMode, SourceFilter};
 use rustix::io::Errno;
 
-use super::numbers::{ip, ipv6, mcast};
+use super::numbers::{AF_INET, AF_INET6, ip, ipv6, mcast};
 
 /// How many sources one group may name (Linux: `igmp_max_msf`).
 const SOURCES_MAX: usize = 10;
 
-/// `AF_INET` and `AF_INET6`, at the begin of a `sockaddr_storage`, which has so many bytes.
-const AF_INET: u16 = 2;
-const AF_INET6: u16 = 10;
+/// The bytes of a `sockaddr_storage`, which begins with the family.
 const STORAGE: usize = 128;
 /// A `group_req` begins with the number of a link and is aligned.
 const REQUEST_AT: usize = 8;

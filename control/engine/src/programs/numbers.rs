@@ -6,6 +6,10 @@ use firelane_lane::Band;
 use firelane_units::BitRate;
 use rustix::io::Errno;
 
+/// The families of addresses (`linux/socket.h`).
+pub(super) const AF_INET: u16 = 2;
+pub(super) const AF_INET6: u16 = 10;
+
 /// `SOL_SOCKET`, and its options (`asm-generic/socket.h`).
 pub(crate) mod socket {
     pub(crate) const LEVEL: i32 = 1;
@@ -178,9 +182,9 @@ pub(super) fn pacing_shown(limit: Option<BitRate>, len: usize) -> Vec<u8> {
     }
 }
 
-/// `AF_INET6` or `AF_INET`.
-pub(super) const fn domain(is_v6: bool) -> i32 {
-    if is_v6 { 10 } else { 2 }
+/// A socket's family (SO_DOMAIN).
+pub(super) fn domain(is_v6: bool) -> i32 {
+    i32::from(if is_v6 { AF_INET6 } else { AF_INET })
 }
 
 #[cfg(test)]
