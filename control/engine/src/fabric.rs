@@ -13,10 +13,10 @@ use std::time::{Duration, SystemTime};
 
 use firelane_lane::{
     Backlogs, Fault, Host, Idle, Lane, LaneConfig, LaneMessage, Look, Looked, Mode, MovingQueue, Notice,
-    Outlet, Question, Refused, Secrets, Squeue, StreamInfo, Wake,
+    Outlet, Question, Refused, Secrets, SocketCommand, Squeue, StreamInfo, Wake,
 };
 use firelane_socket::{ConnRef, Ready, SocketToken};
-use firelane_units::{Bytes, Instant, LaneId};
+use firelane_units::{Bytes, Instant, LaneId, NetstackId};
 
 use crate::bell::{Bell, Ringer};
 use crate::chance::Chance;
@@ -175,6 +175,19 @@ impl Fabric {
             }
             self.give_way(lane);
         }
+    }
+
+    /// Tells each of a netstack's `lanes` the same of a socket.
+    pub(crate) fn tell_lanes(
+        &self,
+        netstack: NetstackId,
+        lanes: &[LaneId],
+        command: impl Fn() -> SocketCommand,
+    ) -> io::Result<()> {
+        lanes.iter().try_for_each(|&lane| {
+            let message = LaneMessage::Socket(netstack, command());
+            self.enter_surely(lane, message).map_err(|_| lane_failed())
+        })
     }
 
     /// Waits until `lane` has taken what was entered before, so that what is put in a ring now comes after it. A lane

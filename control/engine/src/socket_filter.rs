@@ -6,11 +6,10 @@ use std::io;
 use std::sync::Arc;
 
 use firelane_filter::{FilterConfig, FilterCounts};
-use firelane_lane::{LaneMessage, SocketCommand};
+use firelane_lane::SocketCommand;
 use firelane_units::{FilterRule, IpPrefix, LaneId, LinkId, NetstackId, SocketId};
 
 use crate::engine::Inner;
-use crate::error::lane_failed;
 use crate::filter::config_of;
 use crate::udp_socket::UdpSocket;
 
@@ -46,14 +45,7 @@ pub(crate) fn tell(
     lanes: &[LaneId],
     config: &Arc<FilterConfig>,
 ) -> io::Result<()> {
-    for &lane in lanes {
-        let command = SocketCommand::Filter(socket, Arc::clone(config));
-        engine
-            .fabric
-            .enter_surely(lane, LaneMessage::Socket(netstack, command))
-            .map_err(|_| lane_failed())?;
-    }
-    Ok(())
+    engine.fabric.tell_lanes(netstack, lanes, || SocketCommand::Filter(socket, Arc::clone(config)))
 }
 
 /// What the filter of a socket has counted, summed over its lanes.

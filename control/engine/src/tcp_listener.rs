@@ -21,7 +21,6 @@ use rustix::io::Errno;
 
 use crate::chance::Chance;
 use crate::engine::Inner;
-use crate::error::lane_failed;
 use crate::poller::sealed::Watched;
 use crate::registry::Claim;
 use crate::sleepers::{Seat, Seated, block_on};
@@ -135,7 +134,7 @@ impl TcpListener {
         filter: Option<&Arc<FilterConfig>>,
         make: impl FnOnce(usize) -> (ListenerEnd, ListenerSlot),
     ) -> io::Result<Self> {
-        let Reserved { stack, claim, lanes } = &reserved;
+        let Reserved { stack, claim, .. } = &reserved;
         let engine = Arc::clone(&stack.inner);
         let socket = engine.mint_socket();
         let (end, slot) = make(stack.config()?.sockets.backlog(config.backlog));
@@ -145,17 +144,12 @@ impl TcpListener {
         let Claim { addr: local, v6_only, sharer } = *claim;
         let listen =
             Listen { socket, local, v6_only, shares: sharer.is_some(), slot, rings: config.rings, options };
-        let (id, lanes) = (stack.id, lanes.clone());
         let nonblocking = AtomicBool::new(false);
         let listener = Self { engine, reserved, socket, end, token, seat, nonblocking };
         if let Some(filter) = filter {
             listener.follow(filter)?;
         }
-        for lane in lanes {
-            let command = SocketCommand::Listen(Box::new(listen.clone()));
-            let message = LaneMessage::Socket(id, command);
-            listener.engine.fabric.enter_surely(lane, message).map_err(|_| lane_failed())?;
-        }
+        listener.tell_lanes(|| SocketCommand::Listen(Box::new(listen.clone())))?;
         Ok(listener)
     }
 
@@ -229,13 +223,12 @@ impl TcpListener {
 
     /// With what its next connections are to begin.
     pub(crate) fn start_next_with(&self, started: &Relisten) -> io::Result<()> {
+        self.tell_lanes(|| SocketCommand::Relisten(self.socket, Box::new(*started)))
+    }
+
+    fn tell_lanes(&self, command: impl Fn() -> SocketCommand) -> io::Result<()> {
         let Reserved { stack, lanes, .. } = &self.reserved;
-        for &lane in lanes.iter() {
-            let command = SocketCommand::Relisten(self.socket, Box::new(*started));
-            let message = LaneMessage::Socket(stack.id, command);
-            self.engine.fabric.enter_surely(lane, message).map_err(|_| lane_failed())?;
-        }
-        Ok(())
+        self.engine.fabric.tell_lanes(stack.id, lanes, command)
     }
 
     /// What its filter has counted, summed over its lanes; of rules since they were given.

@@ -7,11 +7,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use firelane_ip::SourceFilter;
-use firelane_lane::{DatagramOption, Join, LaneMessage, SocketCommand};
+use firelane_lane::{DatagramOption, Join, SocketCommand};
 use firelane_units::{LinkId, NetstackId};
 use rustix::io::Errno;
 
-use crate::error::lane_failed;
 use crate::registry::Registry;
 use crate::udp_socket::UdpSocket;
 
@@ -139,10 +138,7 @@ impl UdpSocket {
     fn command_all(&self, command: impl Fn() -> SocketCommand) -> io::Result<()> {
         let id = self.shared.netstack();
         let lanes = self.engine.registry().netstack_mut(id)?.lanes.clone();
-        lanes.into_iter().try_for_each(|lane| {
-            let message = LaneMessage::Socket(id, command());
-            self.engine.fabric.enter_surely(lane, message).map_err(|_| lane_failed())
-        })
+        self.engine.fabric.tell_lanes(id, &lanes, command)
     }
 
     fn check_link(&self, link: Option<LinkId>) -> io::Result<()> {

@@ -387,12 +387,8 @@ impl Datagrams {
         let Member { group, link, ref filter } = *member;
         self.has_joined.store(true, Ordering::Relaxed);
         let lanes = stack.inner.registry().netstack_mut(stack.id())?.lanes.clone();
-        lanes.into_iter().try_for_each(|lane| {
-            let filter = filter.clone();
-            let join = Join { socket: self.socket, group, link: link.map(LinkId), filter };
-            let message = LaneMessage::Socket(stack.id(), SocketCommand::Join(Box::new(join)));
-            stack.inner.fabric.enter_surely(lane, message).map_err(|_| lane_failed())
-        })
+        let join = Join { socket: self.socket, group, link: link.map(LinkId), filter: filter.clone() };
+        stack.inner.fabric.tell_lanes(stack.id(), &lanes, || SocketCommand::Join(Box::new(join.clone())))
     }
 
     /// The last descriptor is gone: what was queued goes first.
