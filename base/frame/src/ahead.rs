@@ -21,6 +21,12 @@ pub fn read_ahead<T>(item: &T) {
     fetch(core::ptr::from_ref(item), Use::Read);
 }
 
+/// The same of an item of which no more than its first line is used.
+#[inline]
+pub fn read_begin_ahead<T>(item: &T) {
+    fetch_bytes(core::ptr::from_ref(item).cast(), LINE_BYTES.min(size_of::<T>()), Use::Read);
+}
+
 /// The same of an item that is used from end to end.
 #[inline]
 pub fn read_all_ahead<T>(item: &T) {

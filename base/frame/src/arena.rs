@@ -7,8 +7,8 @@
 //! A1. A stack's head counts its changes, so a head that was read and came back is recognised.
 //! A2. Who pops an index has it for himself until he pushes it.
 //! A3. Free storage keeps its pages until [`RingArena::give_pages_back`], which somebody calls who is in no hurry: it
-//!     leaves those of a bounded number of bytes. Storage counts with what passed through it since its pages were given
-//!     back, which is at least what was touched: a short connection in a large ring costs a page or two.
+//!     leaves those of a bounded number of bytes. Storage counts with what may have been touched of it since its pages were
+//!     given back ([`Touched`]): a short connection in a large ring costs a page or two, and so do a thousand of them.
 
 use core::any::Any;
 use core::fmt;
@@ -66,8 +66,8 @@ pub struct RingArena {
     fresh_block: AtomicU32,
     classes: [Class; CLASSES],
     page_links: Box<[AtomicU32]>,
-    /// How many pages may have been touched of the storage that begins there.
-    touched: Box<[AtomicU32]>,
+    /// What may have been touched of the storage that begins there ([`Touched`]).
+    touched: Box<[AtomicU64]>,
     fresh_page: AtomicU32,
     kept: AtomicUsize,
     blocks_used: AtomicUsize,
@@ -105,7 +105,7 @@ impl RingArena {
             fresh_block: AtomicU32::new(0),
             classes: core::array::from_fn(|_| Class::default()),
             page_links: links(pages.min(u32::MAX as usize - 1)),
-            touched: links(pages.min(u32::MAX as usize - 1)),
+            touched: zeros(pages.min(u32::MAX as usize - 1)),
             fresh_page: AtomicU32::new(0),
             kept: AtomicUsize::new(0),
             blocks_used: AtomicUsize::new(0),
@@ -193,23 +193,23 @@ impl RingArena {
     /// Takes free storage that has pages.
     fn take_warm(&self, class: usize) -> Option<u32> {
         let page = self.classes[class].warm.pop(&self.page_links)?;
-        self.kept.fetch_sub(self.touched_bytes(page), Ordering::Relaxed);
+        self.kept.fetch_sub(self.touched(page).bytes(class), Ordering::Relaxed);
         Some(page)
     }
 
-    /// Puts free storage of so many touched pages where it belongs.
-    fn put(&self, page: u32, class: usize, touched: u32) {
-        self.touched[page as usize].store(touched, Ordering::Relaxed);
+    /// Puts free storage that was touched so where it belongs.
+    fn put(&self, page: u32, class: usize, touched: Touched) {
+        self.touched[page as usize].store(touched.word(), Ordering::Relaxed);
         let free = &self.classes[class];
-        if touched == 0 {
+        if touched == Touched::default() {
             return free.cold.push(&self.page_links, page);
         }
-        self.kept.fetch_add(self.touched_bytes(page), Ordering::Relaxed);
+        self.kept.fetch_add(touched.bytes(class), Ordering::Relaxed);
         free.warm.push(&self.page_links, page);
     }
 
-    fn touched_bytes(&self, page: u32) -> usize {
-        (self.touched[page as usize].load(Ordering::Relaxed) as usize) << SHIFT_MIN
+    fn touched(&self, page: u32) -> Touched {
+        Touched::of_word(self.touched[page as usize].load(Ordering::Relaxed))
     }
 
     /// Cuts larger free storage up: the first piece is the caller's.
@@ -218,23 +218,21 @@ impl RingArena {
         let links = &self.page_links;
         (class + 1..CLASSES).find_map(|larger| {
             let page = self.take_warm(larger).or_else(|| self.classes[larger].cold.pop(links))?;
-            // Nobody knows which pages they were.
-            let touched = self.touched[page as usize].load(Ordering::Relaxed);
-            (class..larger).for_each(|half| self.put(page + (1 << half), half, touched.min(1 << half)));
-            self.touched[page as usize].store(touched.min(1 << class), Ordering::Relaxed);
+            // Nobody knows which pages they were: each half may have them all.
+            let touched = Touched { begin: 0, beyond: self.touched(page).pages(larger) };
+            (class..larger).for_each(|half| self.put(page + (1 << half), half, touched));
+            self.touched[page as usize].store(touched.word(), Ordering::Relaxed);
             Some(page)
         })
     }
 
-    /// Takes storage back that [`Self::take`] has given for `len`, and through which so many bytes have passed since.
-    pub(crate) fn give(&self, storage: NonNull<u8>, len: usize, passed: u64) {
+    /// Takes storage back that [`Self::take`] has given for `len`, and through which so many bytes have passed since, the first of
+    /// them with the stream's cursor at `from`.
+    pub(crate) fn give(&self, storage: NonNull<u8>, len: usize, from: u64, passed: u64) {
         let Some(class) = class_of(len) else { return };
         let page = ((self.distance(storage) - self.parts.storage_at) >> SHIFT_MIN) as u32;
         self.storage_used.fetch_sub(len, Ordering::Relaxed);
-        let before = u64::from(self.touched[page as usize].load(Ordering::Relaxed));
-        // They need not have begun with a page.
-        let more = if passed == 0 { 0 } else { passed.div_ceil(1 << SHIFT_MIN) + 1 };
-        self.put(page, class, before.saturating_add(more).min(1 << class) as u32);
+        self.put(page, class, self.touched(page).and(class, from, passed));
     }
 
     /// Whether free storage keeps more memory than it should.
@@ -253,7 +251,7 @@ impl RingArena {
                 // SAFETY: the range is storage that nobody else has (A2), to which no references exist; it reads as zeros
                 // from here on. If the kernel refuses, the pages stay, which harms nobody.
                 let _ = unsafe { madvise(storage, bytes_of(class), Advice::LinuxRemove) };
-                self.put(page, class, 0);
+                self.put(page, class, Touched::default());
             }
         }
     }
@@ -271,18 +269,19 @@ impl RingArena {
     /// A block, and storage for two rings of these sizes, powers of two; what they are for is whoever's that takes them.
     /// `None` if there is not all of it.
     pub fn take_pair(self: &Arc<Self>, sizes: [usize; 2]) -> Option<ArenaPair> {
-        let mut pair = ArenaPair {
-            arena: Arc::clone(self),
-            block: self.take_block()?,
-            storage: Vec::new(),
-            passed: [const { AtomicU64::new(u64::MAX) }; 2],
-        };
+        let mut pair = self.take_alone()?;
         for size in sizes {
             // What is there so far goes back with the pair.
             let storage = self.take(size)?;
             pair.storage.push((self.distance(storage), size));
         }
         Some(pair)
+    }
+
+    /// A block without storage.
+    pub fn take_alone(self: &Arc<Self>) -> Option<ArenaPair> {
+        let passed = [const { AtomicU64::new(u64::MAX) }; 2];
+        Some(ArenaPair { arena: Arc::clone(self), block: self.take_block()?, storage: Vec::new(), passed })
     }
 
     /// What it has given out.
@@ -333,7 +332,8 @@ impl Drop for ArenaPair {
     fn drop(&mut self) {
         for ((distance, size), passed) in self.storage.drain(..).zip(&self.passed) {
             let page = (distance - self.arena.parts.storage_at) >> SHIFT_MIN;
-            self.arena.give(self.arena.storage_at(page as u32), size, passed.load(Ordering::Relaxed));
+            // Whoever uses them begins at the begin of each.
+            self.arena.give(self.arena.storage_at(page as u32), size, 0, passed.load(Ordering::Relaxed));
         }
         self.arena.give_block(self.block);
     }
@@ -359,6 +359,55 @@ const fn bytes_of(class: usize) -> usize {
 fn links(count: usize) -> Box<[AtomicU32]> {
     // SAFETY: zeros are atomics.
     unsafe { Box::<[AtomicU32]>::new_zeroed_slice(count).assume_init() }
+}
+
+/// The same, of longer words.
+fn zeros(count: usize) -> Box<[AtomicU64]> {
+    // SAFETY: zeros are atomics.
+    unsafe { Box::<[AtomicU64]>::new_zeroed_slice(count).assume_init() }
+}
+
+/// How many pages of storage may have been touched: no fewer than were. Streams that begin with it touch the same ones, one after the
+/// other; of others nobody knows where they were.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Touched {
+    /// The first ones.
+    begin: u32,
+    /// Others.
+    beyond: u32,
+}
+
+impl Touched {
+    const fn word(self) -> u64 {
+        (self.beyond as u64) << 32 | self.begin as u64
+    }
+
+    const fn of_word(word: u64) -> Self {
+        Self { begin: word as u32, beyond: (word >> 32) as u32 }
+    }
+
+    /// After so many bytes of a stream, from its cursor `from` on. They need not have begun with a page.
+    fn and(self, class: usize, from: u64, passed: u64) -> Self {
+        let all = 1 << class;
+        let bounded = |pages: u64| pages.min(all) as u32;
+        let pages = passed.div_ceil(1 << SHIFT_MIN);
+        match (passed, from) {
+            (0, _) => self,
+            (_, 0) => Self { begin: self.begin.max(bounded(pages)), ..self },
+            _ => Self {
+                beyond: bounded(u64::from(self.beyond).saturating_add(pages).saturating_add(1)),
+                ..self
+            },
+        }
+    }
+
+    fn pages(self, class: usize) -> u32 {
+        self.begin.saturating_add(self.beyond).min(1 << class)
+    }
+
+    fn bytes(self, class: usize) -> usize {
+        (self.pages(class) as usize) << SHIFT_MIN
+    }
 }
 
 /// A stack of indices whose links lie beside it (A1): the count of changes above, the index plus one below.
@@ -462,13 +511,48 @@ pub(crate) mod tests {
         let arena = arena(pages, pages * PAGE);
         let taken: Vec<_> = (0..pages / 16).map(|_| arena.take(16 * PAGE).unwrap()).collect();
         assert!(!arena.hoards(), "it is all in use");
-        taken.into_iter().for_each(|storage| arena.give(storage, 16 * PAGE, 16 * PAGE as u64));
+        taken.into_iter().for_each(|storage| arena.give(storage, 16 * PAGE, 0, 16 * PAGE as u64));
         assert!(arena.hoards());
         arena.give_pages_back();
         assert!(!arena.hoards());
         let again: HashSet<_> =
             (0..pages / 16).map(|_| arena.distance(arena.take(16 * PAGE).unwrap())).collect();
         assert_eq!(again.len(), pages / 16, "all of it is there to be used again, once");
+    }
+
+    #[test]
+    fn short_streams_that_follow_each_other_touch_the_same_page() {
+        let arena = arena(64, 64 * PAGE);
+        let pass = |from, bytes| {
+            let storage = arena.take(64 * PAGE).unwrap();
+            arena.give(storage, 64 * PAGE, from, bytes);
+            arena.kept.load(Ordering::Relaxed) / PAGE
+        };
+        assert_eq!(pass(0, 0), 0);
+        assert!((0..1000).all(|_| pass(0, 1200) == 1), "each begins with the storage");
+        assert_eq!((pass(0, 3 * PAGE as u64), pass(0, 9)), (3, 3));
+        assert_eq!([pass(70_000, 1), pass(70_000, 1)], [5, 7], "one that goes on may be anywhere");
+        assert_eq!([pass(0, u64::MAX), pass(1, u64::MAX)], [64; 2]);
+        arena.give_pages_back();
+        assert_eq!(arena.distance(arena.take(PAGE).unwrap()), PAGE, "it is cut up");
+        assert_eq!(arena.kept.load(Ordering::Relaxed) / PAGE, 63);
+    }
+
+    proptest::proptest! {
+        /// What is counted is never less than what was touched, page by page.
+        #[test]
+        fn law_no_touched_page_is_left_out(
+            class in 0..6_usize,
+            uses in proptest::collection::vec((proptest::bool::ANY, 0..200_000_u64, 0..40_000_u64), 1..40),
+        ) {
+            let (mut touched, mut pages) = (Touched::default(), HashSet::new());
+            for (is_new, from, passed) in uses {
+                let from = if is_new { 0 } else { from };
+                touched = Touched::of_word(touched.and(class, from, passed).word());
+                pages.extend((from..from + passed).map(|at| at as usize % bytes_of(class) / PAGE));
+                proptest::prop_assert!(touched.pages(class) as usize >= pages.len());
+            }
+        }
     }
 
     #[test]
@@ -486,7 +570,7 @@ pub(crate) mod tests {
     fn large_storage_is_cut_up_when_nothing_else_is_left() {
         let arena = arena(8, 8 * PAGE);
         let whole = arena.take(8 * PAGE).unwrap();
-        arena.give(whole, 8 * PAGE, 1);
+        arena.give(whole, 8 * PAGE, 0, 1);
         let pages: HashSet<usize> = (0..8).map(|_| arena.distance(arena.take(PAGE).unwrap())).collect();
         assert_eq!(pages.len(), 8);
         assert!(arena.take(PAGE).is_none());
@@ -509,7 +593,7 @@ pub(crate) mod tests {
                             std::thread::yield_now();
                             assert_eq!((at.as_ptr().read(), at.as_ptr().add(len - 1).read()), (mark, mark));
                         }
-                        arena.give(at, len, len as u64);
+                        arena.give(at, len, 0, len as u64);
                     }
                 });
             }

@@ -550,7 +550,10 @@ impl RingWriter {
         // SAFETY: as in `space_at`; another process may write there too, so no reference is made.
         unsafe {
             one.copy_from_nonoverlapping(head.as_ptr(), first);
-            two.copy_from_nonoverlapping(rest.as_ptr(), second);
+            // Text that goes around the end is rare.
+            if second > 0 {
+                two.copy_from_nonoverlapping(rest.as_ptr(), second);
+            }
         }
         count
     }
@@ -820,7 +823,9 @@ impl RingReader {
         // SAFETY: as in `peek_at`; another process may write there too, so no reference is made.
         unsafe {
             one.copy_to_nonoverlapping(head.as_mut_ptr(), first);
-            two.copy_to_nonoverlapping(rest.as_mut_ptr(), second);
+            if second > 0 {
+                two.copy_to_nonoverlapping(rest.as_mut_ptr(), second);
+            }
         }
         first + second
     }
@@ -877,7 +882,7 @@ impl fmt::Debug for RingReader {
 /// Storage: initialised bytes that the kernel faults in at first touch, and takes back where it is large.
 #[cfg(not(loom))]
 mod memory {
-    use crate::extents;
+    use crate::{extents, small};
     use core::ptr::NonNull;
     use std::alloc::{Layout, handle_alloc_error};
 
@@ -887,7 +892,8 @@ mod memory {
             return extent
                 .unwrap_or_else(|| handle_alloc_error(Layout::array::<u8>(len).expect("at most 4 MiB")));
         }
-        Box::into_raw(vec![0u8; len].into_boxed_slice()).cast()
+        let storage = small::take(len).unwrap_or_else(|| vec![0u8; len].into_boxed_slice());
+        Box::into_raw(storage).cast()
     }
 
     /// # Safety
@@ -897,7 +903,7 @@ mod memory {
             // SAFETY: the caller's promise; what has this length came from there.
             Some(extent) if extents::serves(len) => unsafe { extents::give(extent, len) },
             // SAFETY: the caller's promise.
-            _ => drop(unsafe { Box::from_raw(core::ptr::slice_from_raw_parts_mut(storage, len)) }),
+            _ => small::give(unsafe { Box::from_raw(core::ptr::slice_from_raw_parts_mut(storage, len)) }),
         }
     }
 

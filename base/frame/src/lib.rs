@@ -23,6 +23,7 @@ mod envelope;
 #[cfg(not(loom))]
 mod extents;
 mod frame;
+mod large_pages;
 mod meta;
 mod mpsc;
 pub mod offload;
@@ -31,12 +32,14 @@ mod pool;
 mod pools;
 mod return_stack;
 mod ring;
+#[cfg(not(loom))]
+mod small;
 mod sync;
 pub mod virtio;
 #[cfg(not(loom))]
 mod zeroed;
 
-pub use ahead::{read_ahead, read_all_ahead};
+pub use ahead::{read_ahead, read_all_ahead, read_begin_ahead};
 pub use alike::alike;
 pub use arena::{ArenaPair, ArenaParts, ArenaUse, BLOCK_BYTES, GENERATION_WORD, RingArena};
 pub use byte_ring::{
@@ -48,6 +51,7 @@ pub use chain::Chain;
 pub use driver::{Capabilities, Driver};
 pub use envelope::{Envelope, RECORD_BYTES, SEGMENTS_MAX};
 pub use frame::{Frame, Weight};
+pub use large_pages::prefer_large_pages;
 pub use meta::{Arrival, Checksum, FlowTag, FrameMeta, SegmentKind, Segmentation};
 pub use mpsc::MpscRing;
 pub use parcel::{ParcelConsumer, ParcelProducer, parcel_ring};

@@ -4,7 +4,7 @@
 //! anything was read, and can be fetched for several packets together ([`Index::touch`]), for which a library's table has no
 //! call. The hash has a secret, so peers cannot aim at a place.
 
-use firelane_frame::read_ahead;
+use firelane_frame::{prefer_large_pages, read_ahead};
 
 /// Places by hash.
 #[derive(Debug, Default)]
@@ -24,11 +24,19 @@ const NOWHERE: u32 = u32::MAX;
 const EMPTY: Slot = Slot { hash: 0, at: NOWHERE };
 const SLOTS_LEAST: usize = 8;
 
+/// So many that lead nowhere.
+fn empty(slots: usize) -> Vec<Slot> {
+    let mut empty = Vec::with_capacity(slots);
+    prefer_large_pages(&mut empty);
+    empty.resize(slots, EMPTY);
+    empty
+}
+
 impl Index {
     /// An empty one that takes so many without being moved.
     pub fn with_room(places: usize) -> Self {
         let slots = if places == 0 { 0 } else { (places * 2).next_power_of_two().max(SLOTS_LEAST) };
-        Self { slots: vec![EMPTY; slots], len: 0 }
+        Self { slots: empty(slots), len: 0 }
     }
 
     /// How many places it leads to.
@@ -74,7 +82,7 @@ impl Index {
     pub fn insert(&mut self, hash: u32, at: u32) {
         if (self.len + 1) * 2 > self.slots.len() {
             let slots = (self.slots.len() * 2).max(SLOTS_LEAST);
-            let old = core::mem::replace(&mut self.slots, vec![EMPTY; slots]);
+            let old = core::mem::replace(&mut self.slots, empty(slots));
             old.into_iter().filter(|slot| slot.at != NOWHERE).for_each(|slot| self.put(slot));
         }
         self.put(Slot { hash, at });

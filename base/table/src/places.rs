@@ -1,18 +1,22 @@
 //! Places for what packets make, which ends when nothing comes, and gives way when there are too many.
 //!
-//! Entries in a slab, and a hand that goes round it and takes out what has ended: an entry costs one write per packet and no
-//! list. When all places are taken the half-open entry that waits longest goes first; what both ends have shown to be theirs
+//! Entries in rooms, and a hand that goes round them and takes out what has ended: an entry costs one write per packet and no
+//! list. Each room is as large as all before it together, so that more entries move none of those that are there, and the large ones
+//! are in large pages. When all places are taken the half-open entry that waits longest goes first; what both ends have shown to be theirs
 //! stays. Used by `path/filter` and `path/nat`.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use firelane_frame::prefer_large_pages;
 use firelane_units::Instant;
 
 /// How long the hand takes for all entries, at the most.
 const ROUND: Duration = Duration::from_secs(10);
 /// How many it looks at in one go.
 const LOOKED_AT: usize = 1000;
+/// Places in the first room; a power of two.
+const FIRST_ROOM: usize = 16;
 /// How often it looks, if there are few.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -31,7 +35,9 @@ pub trait Kept {
 /// The places.
 #[derive(Debug)]
 pub struct Places<T> {
-    slab: Vec<Option<T>>,
+    rooms: Vec<Vec<Option<T>>>,
+    /// Places in all rooms, with those that are free.
+    count: usize,
     free: Vec<u32>,
     /// Half-open ones in the order in which they began, by place and number.
     half_open: VecDeque<(u32, u64)>,
@@ -46,7 +52,8 @@ impl<T: Kept> Places<T> {
     /// None as yet, and never more than `most`.
     pub const fn new(most: usize) -> Self {
         Self {
-            slab: Vec::new(),
+            rooms: Vec::new(),
+            count: 0,
             free: Vec::new(),
             half_open: VecDeque::new(),
             hand: 0,
@@ -59,7 +66,7 @@ impl<T: Kept> Places<T> {
     /// How many there are.
     #[inline]
     pub const fn len(&self) -> usize {
-        self.slab.len() - self.free.len()
+        self.count - self.free.len()
     }
 
     /// Whether there are none.
@@ -81,55 +88,77 @@ impl<T: Kept> Places<T> {
     /// What stands there.
     #[inline]
     pub fn get(&self, at: u32) -> Option<&T> {
-        self.slab.get(at as usize)?.as_ref()
+        self.place(at)?.as_ref()
     }
 
     /// What stands there, to be changed.
     #[inline]
     pub fn get_mut(&mut self, at: u32) -> Option<&mut T> {
-        self.slab.get_mut(at as usize)?.as_mut()
+        let (room, nth) = home(at);
+        self.rooms.get_mut(room)?.get_mut(nth)?.as_mut()
     }
 
     /// The place itself, for who reads ahead.
     #[inline]
     pub fn place(&self, at: u32) -> Option<&Option<T>> {
-        self.slab.get(at as usize)
+        let (room, nth) = home(at);
+        self.rooms.get(room)?.get(nth)
     }
 
     /// What stands in the places, in their order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.slab.iter().enumerate().filter_map(|(at, kept)| Some((at as u32, kept.as_ref()?)))
+        self.rooms.iter().flatten().zip(0..).filter_map(|(kept, at)| Some((at, kept.as_ref()?)))
     }
 
     /// How many places there are, with those that are free.
     pub const fn places(&self) -> usize {
-        self.slab.len()
+        self.count
     }
 
     /// Gives it a place; who asks has looked whether there is one ([`is_full`](Self::is_full)).
     pub fn enter(&mut self, kept: T) -> u32 {
         let (is_half_open, number) = (kept.is_half_open(), kept.number());
-        let at = self.free.pop().unwrap_or(self.slab.len() as u32);
-        if at as usize == self.slab.len() {
-            self.slab.push(None);
-        }
-        self.slab[at as usize] = Some(kept);
+        let at = match self.free.pop() {
+            Some(at) => {
+                let (room, nth) = home(at);
+                self.rooms[room][nth] = Some(kept);
+                at
+            }
+            None => self.append(kept),
+        };
         if is_half_open {
             if self.half_open.len() > 2 * self.most {
-                let slab = &self.slab;
-                self.half_open.retain(|&place| half_open_at(slab, place));
+                let mut places = core::mem::take(&mut self.half_open);
+                places.retain(|&place| self.is_half_open_at(place));
+                self.half_open = places;
             }
             self.half_open.push_back((at, number));
         }
         at
     }
 
+    /// The same, in a place that nobody had before.
+    fn append(&mut self, kept: T) -> u32 {
+        let at = self.count as u32;
+        let (room, _) = home(at);
+        if room == self.rooms.len() {
+            let mut next = Vec::with_capacity(FIRST_ROOM << room);
+            prefer_large_pages(&mut next);
+            self.rooms.push(next);
+        }
+        self.rooms[room].push(Some(kept));
+        self.count += 1;
+        at
+    }
+
     /// Takes it out. All memory goes with the last one.
     pub fn take(&mut self, at: u32) -> Option<T> {
-        let kept = self.slab.get_mut(at as usize)?.take()?;
+        let (room, nth) = home(at);
+        let kept = self.rooms.get_mut(room)?.get_mut(nth)?.take()?;
         self.free.push(at);
         if self.is_empty() {
-            (self.slab, self.free, self.hand) = (Vec::new(), Vec::new(), 0);
+            (self.rooms, self.free) = (Vec::new(), Vec::new());
+            (self.count, self.hand) = (0, 0);
             self.half_open = VecDeque::new();
         }
         Some(kept)
@@ -138,7 +167,7 @@ impl<T: Kept> Places<T> {
     /// The half-open one that waits longest: who needs room takes it out.
     pub fn oldest_half_open(&mut self) -> Option<u32> {
         while let Some(place) = self.half_open.pop_front() {
-            if half_open_at(&self.slab, place) {
+            if self.is_half_open_at(place) {
                 return Some(place.0);
             }
         }
@@ -153,16 +182,16 @@ impl<T: Kept> Places<T> {
             return None;
         }
         if self.left == 0 {
-            self.left = LOOKED_AT.min(self.slab.len());
+            self.left = LOOKED_AT.min(self.count);
         }
         while self.left > 0 {
             let at = self.hand;
-            self.hand = (at + 1) % self.slab.len();
+            self.hand = (at + 1) % self.count;
             self.left -= 1;
             if self.left == 0 {
                 self.end_go(now);
             }
-            if self.slab[at].as_ref().is_some_and(|kept| kept.ends() <= now) {
+            if self.get(at as u32).is_some_and(|kept| kept.ends() <= now) {
                 return Some(at as u32);
             }
         }
@@ -171,10 +200,10 @@ impl<T: Kept> Places<T> {
 
     fn end_go(&mut self, now: Instant) {
         // Those that both ends have answered for, or that have ended, need no place in the order.
-        while self.half_open.front().is_some_and(|&place| !half_open_at(&self.slab, place)) {
+        while self.half_open.front().is_some_and(|&place| !self.is_half_open_at(place)) {
             self.half_open.pop_front();
         }
-        let rounds = (self.slab.len() / LOOKED_AT + 1) as u32;
+        let rounds = (self.count / LOOKED_AT + 1) as u32;
         self.look_at = now + (ROUND / rounds).min(LOOK);
     }
 
@@ -183,18 +212,25 @@ impl<T: Kept> Places<T> {
         (!self.is_empty()).then_some(self.look_at)
     }
 
+    /// Whether what was entered there with this number is still there, and half-open.
+    fn is_half_open_at(&self, (at, number): (u32, u64)) -> bool {
+        self.get(at).is_some_and(|kept| kept.number() == number && kept.is_half_open())
+    }
+
     /// The bytes that it takes.
     pub fn allocated_bytes(&self) -> usize {
-        self.slab.capacity() * size_of::<Option<T>>()
+        self.rooms.iter().map(|room| room.capacity() * size_of::<Option<T>>()).sum::<usize>()
             + self.free.capacity() * size_of::<u32>()
             + self.half_open.capacity() * size_of::<(u32, u64)>()
     }
 }
 
-/// Whether what was entered there with this number is still there, and half-open.
-fn half_open_at<T: Kept>(slab: &[Option<T>], (at, number): (u32, u64)) -> bool {
-    let kept = slab.get(at as usize).and_then(Option::as_ref);
-    kept.is_some_and(|kept| kept.number() == number && kept.is_half_open())
+/// The room that a place is in, and the how manieth it is there.
+#[inline]
+const fn home(at: u32) -> (usize, usize) {
+    let nth = at as usize + FIRST_ROOM;
+    let room = nth.ilog2();
+    ((room - FIRST_ROOM.ilog2()) as usize, nth - (1 << room))
 }
 
 #[cfg(test)]
@@ -252,6 +288,38 @@ mod tests {
                 }
             }
             prop_assert_eq!(ended, ends.iter().filter(|ends| **ends <= 10).count());
+        }
+    }
+
+    #[test]
+    fn a_place_is_in_one_room_and_rooms_are_full_before_the_next() {
+        let mut behind = (0, 0);
+        for at in 0..100_000 {
+            assert_eq!(home(at), behind, "{at}");
+            let (room, nth) = behind;
+            behind = if nth + 1 == FIRST_ROOM << room { (room + 1, 0) } else { (room, nth + 1) };
+        }
+        assert_eq!(home(u32::MAX), (28, 15), "the last place that a number names");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_entered_stays_where_it_is(takes in prop::collection::vec(prop::option::of(any::<u32>()), 0..400)) {
+            let (mut places, mut model) = (Places::new(1000), std::collections::BTreeMap::new());
+            for (number, take) in takes.into_iter().enumerate() {
+                let at = take.and_then(|nth| model.keys().nth(nth as usize % model.len().max(1)).copied());
+                match at {
+                    Some(at) => prop_assert_eq!(places.take(at), model.remove(&at)),
+                    None => {
+                        let entry = Entry { number: number as u64, ends: 9, is_half_open: false };
+                        let at = places.enter(entry.clone());
+                        prop_assert_eq!(model.insert(at, entry), None);
+                    }
+                }
+                prop_assert!(places.iter().eq(model.iter().map(|(at, entry)| (*at, entry))));
+                prop_assert_eq!(places.len(), model.len());
+                prop_assert!(model.iter().all(|(at, entry)| places.get(*at) == Some(entry)));
+            }
         }
     }
 

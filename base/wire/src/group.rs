@@ -31,7 +31,7 @@ pub enum GroupProtocol {
 }
 
 impl GroupProtocol {
-    const fn address_len(self) -> usize {
+    pub(crate) const fn address_len(self) -> usize {
         match self {
             Self::Igmp => 4,
             Self::Mld => 16,
@@ -46,7 +46,7 @@ impl GroupProtocol {
         }
     }
 
-    fn address(self, bytes: &[u8]) -> Option<IpAddr> {
+    pub(crate) fn address(self, bytes: &[u8]) -> Option<IpAddr> {
         match self {
             Self::Igmp => bytes.first_chunk::<4>().map(|b| Ipv4Addr::from(*b).into()),
             Self::Mld => bytes.first_chunk::<16>().map(|b| Ipv6Addr::from(*b).into()),

@@ -21,6 +21,7 @@ pub mod ethernet;
 pub mod ext;
 pub mod fragment;
 pub mod group;
+mod group_report;
 pub mod icmp;
 pub mod icmpv4;
 pub mod icmpv6;
@@ -42,6 +43,7 @@ pub use fragment::{FragmentError, FragmentRepr, FragmentView};
 pub use group::{
     GroupError, GroupMessage, GroupProtocol, GroupQuery, GroupRecord, GroupVersion, OldKind, RecordKind,
 };
+pub use group_report::GroupSaying;
 pub use icmp::{QuoteError, Quoted, TimeExceeded};
 pub use icmpv4::{Icmpv4Error, Icmpv4Repr, Icmpv4Unreachable, Icmpv4View};
 pub use icmpv6::{Icmpv6Error, Icmpv6Repr, Icmpv6Unreachable, Icmpv6View};

@@ -13,9 +13,15 @@ use crate::{Api, Change, Traffic, Usage, UsageOf, UsageRequest, UsageSample};
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AccountingChange {
-    /// Of what records are written.
+    /// Of what records are written: `none`, `basic` (links), `extended` (links and flows), or items of records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub net: Option<Tracked>,
+    /// Items that are tracked as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enable: Option<Tracked>,
+    /// Items that are not tracked any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disable: Option<Tracked>,
     /// The file to which they are added; an empty text is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -37,7 +43,8 @@ pub struct ChangeAccounting {
 
 impl AccountingChange {
     pub(crate) fn follow(&self, accounting: &mut Accounting) {
-        accounting.net = self.net.unwrap_or(accounting.net);
+        let net = self.net.unwrap_or(accounting.net).with(self.enable.unwrap_or_default());
+        accounting.net = self.disable.map_or(net, |items| net.without(items));
         accounting.active = self.active.unwrap_or(accounting.active);
         if let Some(file) = &self.file {
             accounting.file = Some(file.clone()).filter(|file| !file.is_empty());
@@ -73,17 +80,23 @@ pub struct NetRecord {
     pub curtime: u64,
     /// How long that was.
     pub seconds: u64,
-    /// Bytes in.
+    /// Bytes in; as all counters, nothing if it is not tracked.
+    #[serde(default)]
     pub ibytes: u64,
     /// Bytes out.
+    #[serde(default)]
     pub obytes: u64,
     /// Packets in.
+    #[serde(default)]
     pub ipkts: u64,
     /// Packets out.
+    #[serde(default)]
     pub opkts: u64,
     /// Packets in that were dropped.
+    #[serde(default)]
     pub ierrpkts: u64,
     /// Packets out that were dropped.
+    #[serde(default)]
     pub oerrpkts: u64,
     /// Bytes that came in no packet.
     #[serde(default)]
@@ -115,6 +128,19 @@ impl NetRecord {
             rfused: it.rfused,
             ofused: it.ofused,
         }
+    }
+
+    /// Its line with the items that are tracked.
+    ///
+    /// # Errors
+    /// None that is known: a record is plain.
+    pub fn line(&self, tracked: Tracked) -> serde_json::Result<String> {
+        let serde_json::Value::Object(mut items) = serde_json::to_value(self)? else {
+            return Ok(String::new());
+        };
+        items
+            .retain(|name, _| Tracked::item(name).is_none_or(|item| tracked.with(Tracked::ALWAYS).has(item)));
+        serde_json::to_string(&items)
     }
 
     fn traffic(&self) -> Traffic {
@@ -252,6 +278,40 @@ mod tests {
         let samples = records.samples("web0", &late).unwrap();
         assert_eq!(samples.iter().map(|it| (it.start, it.seconds)).collect::<Vec<_>>(), [(89_980, 20)]);
         assert_eq!(records.samples("http", &late), None, "a flow is no link");
+    }
+
+    #[test]
+    fn a_record_has_the_items_that_are_tracked() {
+        let it = Traffic { rbytes: 7, obytes: 9, ..Traffic::default() };
+        let record = NetRecord::new(UsageOf::Flows, "http", "web0", 100, 20, it);
+        let only = Tracked::item("obytes").unwrap();
+        let line = record.line(only).unwrap();
+        for has in
+            ["\"net\":\"flow\"", "\"name\":\"http\"", "\"curtime\":100", "\"seconds\":20", "\"obytes\":9"]
+        {
+            assert!(line.contains(has), "{line}");
+        }
+        assert!(!["ibytes", "ipkts", "rfused", "devname"].iter().any(|item| line.contains(item)), "{line}");
+        let all = record.line(Tracked::EXTENDED).unwrap();
+        assert_eq!(NetRecords::read(&(all + "\n")), Ok(NetRecords(vec![record])));
+        let read = NetRecords::read(&(line + "\n")).unwrap();
+        assert_eq!((read.0[0].traffic().obytes, read.0[0].traffic().rbytes), (9, 0));
+    }
+
+    #[test]
+    fn what_is_enabled_and_disabled_is_counted_from_what_was_tracked() {
+        let mut accounting = Accounting::default();
+        let item = |word| Tracked::item(word);
+        AccountingChange { enable: item("ibytes"), ..AccountingChange::default() }.follow(&mut accounting);
+        AccountingChange { enable: item("obytes"), ..AccountingChange::default() }.follow(&mut accounting);
+        assert_eq!(accounting.net.words(), "name,curtime,seconds,ibytes,obytes");
+        let both = AccountingChange {
+            net: Some(Tracked::BASIC),
+            disable: item("ofused"),
+            ..AccountingChange::default()
+        };
+        both.follow(&mut accounting);
+        assert_eq!(accounting.net.rest().items(), "devname,ofused");
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub enum Change {
     ChangeFilter(NetstackName, FilterChange),
     /// Changes the rules of a netstack's address translation.
     ChangeNat(NetstackName, NatChange),
+    /// Sets or resets limits of a netstack's address translation.
+    SetNatLimits(NetstackName, Vec<PropChange>),
     /// Changes the pools that the rules of a netstack's packet filter name.
     ChangePools(NetstackName, PoolChange),
     /// Adds an address; its interface is made as by `CreateIf` if it does not exist.

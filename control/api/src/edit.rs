@@ -47,6 +47,7 @@ pub(crate) fn edit(model: &mut Model, change: &Change) -> Result<(), ApiError> {
         Change::SetNetstackProps(..)
         | Change::ChangeFilter(..)
         | Change::ChangeNat(..)
+        | Change::SetNatLimits(..)
         | Change::ChangePools(..) => edit_netstack(model, change)?,
         Change::CreateIf(name, netstack) => create_if(model, name, netstack)?,
         Change::DeleteIf(name) => delete_if(model, name)?,
@@ -91,6 +92,10 @@ fn edit_netstack(model: &mut Model, change: &Change) -> Result<(), ApiError> {
         Change::ChangeNat(name, change) => {
             let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
             change.follow(&mut netstack.nat).refusal("nat", RULE_WORDS)?;
+        }
+        Change::SetNatLimits(name, changes) => {
+            let limits = &mut model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?.nat_limits;
+            changes.iter().try_for_each(|it| limits.set(&it.name, it.value.as_deref()))?;
         }
         Change::ChangePools(name, change) => {
             let netstack = model.netstacks.get_mut(name).ok_or_else(|| no_netstack(name))?;
@@ -153,7 +158,7 @@ fn create_vnic(model: &mut Model, name: &LinkName, vnic: &Vnic) -> Result<(), Ap
         return Err(ApiError::new(Status::MacInUse, "mac", mac, ""));
     }
     model.vnics.insert(name.clone(), vnic.clone());
-    Ok(())
+    has_device(&model.validate())
 }
 
 /// The VNIC is taken out and made again with what changes, so that it is checked as a new one is.
@@ -219,6 +224,17 @@ fn delete_vnic(model: &mut Model, name: &LinkName) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// Lanes and rings are those of a device; who has none is refused in the original's words.
+fn has_device(faults: &[FieldError]) -> Result<(), ApiError> {
+    if let Some(fault) = faults.iter().find(|fault| fault.field.ends_with(".cpus")) {
+        return Err(ApiError::new(Status::NotSupported, "cpus", &fault.value, &*fault.allowed));
+    }
+    let is_ring = |fault: &&FieldError| [".rxrings", ".txrings"].iter().any(|end| fault.field.ends_with(end));
+    let Some(fault) = faults.iter().find(is_ring) else { return Ok(()) };
+    let field = fault.field.rsplit('.').next().unwrap_or_default();
+    Err(ApiError::new(Status::HwRings, field, &fault.value, &*fault.allowed))
+}
+
 fn set_link_props(model: &mut Model, name: &LinkName, changes: &[PropChange]) -> Result<(), ApiError> {
     let mut slots = props::slots(model, name.as_str()).ok_or(Status::NotFound)?;
     for change in changes {
@@ -229,14 +245,7 @@ fn set_link_props(model: &mut Model, name: &LinkName, changes: &[PropChange]) ->
     if let Some(fault) = faults.iter().find(|fault| fault.field.ends_with(".mac")) {
         return Err(ApiError::new(Status::MacInUse, "mac-address", &fault.value, ""));
     }
-    if let Some(fault) = faults.iter().find(|fault| fault.field.ends_with(".cpus")) {
-        return Err(ApiError::new(Status::NotSupported, "cpus", &fault.value, &*fault.allowed));
-    }
-    let is_ring = |fault: &&FieldError| [".rxrings", ".txrings"].iter().any(|end| fault.field.ends_with(end));
-    if let Some(fault) = faults.iter().find(is_ring) {
-        let field = fault.field.rsplit('.').next().unwrap_or_default();
-        return Err(ApiError::new(Status::HwRings, field, &fault.value, &*fault.allowed));
-    }
+    has_device(&faults)?;
     kept_promises(&faults, changes)?;
     let Some(fault) = faults.into_iter().find(|fault| fault.field.ends_with(".mtu")) else { return Ok(()) };
     let own = fault.field.ends_with(&format!(".{name}.mtu"));

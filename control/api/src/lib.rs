@@ -73,7 +73,7 @@ pub use error::ApiError;
 pub use filter::{ChangeFilter, FilterChange, FilterInfo, Judged, RuleDirection, RuleInfo, StateInfo};
 pub use fpm::{FpmInfo, RefusedInfo};
 pub use lease::{LeaseAction, LeaseInfo, Leased, ResolverInfo, TellClient, leased_object};
-pub use nat::{ChangeNat, Flushed, NatChange, NatInfo, NatRuleInfo, NatSession, NatTotals};
+pub use nat::{ChangeNat, Flushed, NatChange, NatInfo, NatLimitInfo, NatRuleInfo, NatSession, NatTotals};
 pub use openapi::openapi_text;
 pub use pools::{ChangePools, PoolChange, PoolsInfo, forget_ended};
 pub use programs::{ProgramReport, SocketFilterInfo, SocketReport};
@@ -88,10 +88,10 @@ pub use trace::{
 };
 pub use usage::{Usage, UsageOf, UsageRequest, UsageSample};
 pub use view::{
-    AddrInfo, AddressState, ConfiguredAddress, DeviceInfo, DeviceRings, DropInfo, EtherstubInfo, Facts,
-    Finding, FindingState, FlowInfo, FlowStats, IfInfo, IptunInfo, LinkInfo, LinkState, LinkStats,
+    AddrInfo, AddressState, ConfiguredAddress, DeviceInfo, DeviceModes, DeviceRings, DropInfo, EtherstubInfo,
+    Facts, Finding, FindingState, FlowInfo, FlowStats, IfInfo, IptunInfo, LinkInfo, LinkState, LinkStats,
     NetstackInfo, PlanReply, PlanStep, Property, ProtocolProperty, Snapshot, StatusInfo, Stopped, Traffic,
-    VnicInfo,
+    VnicInfo, device_speed,
 };
 pub use ways::{NeighbourInfo, RouteInfo};
 pub use wires::{CreateWire, ModifyWire, WireCounts, WireInfo, WireStats, set_wire_prop};

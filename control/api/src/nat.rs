@@ -5,7 +5,7 @@
 
 use std::net::Ipv4Addr;
 
-use firelane_model::IpnatRule;
+use firelane_model::{IpnatRule, NatLimits};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -56,6 +56,30 @@ pub struct NatInfo {
     pub rules: Vec<NatRuleInfo>,
     /// What was counted.
     pub totals: NatTotals,
+    /// How much there may be, and how long it lasts.
+    pub limits: Vec<NatLimitInfo>,
+}
+
+/// A limit of a translation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct NatLimitInfo {
+    /// Its name.
+    pub limit: String,
+    /// What holds.
+    pub current: String,
+    /// What holds if nothing is said.
+    pub default: String,
+    /// What can be said.
+    pub possible: String,
+}
+
+impl NatLimitInfo {
+    /// All that hold.
+    pub fn of(limits: &NatLimits) -> Vec<Self> {
+        let info =
+            |[limit, current, default, possible]: [String; 4]| Self { limit, current, default, possible };
+        limits.lines().into_iter().map(info).collect()
+    }
 }
 
 /// A rule, and what it has made.
@@ -135,15 +159,16 @@ pub struct Flushed {
 }
 
 impl NatInfo {
-    /// The same with these rules, which keep their counts place by place.
+    /// The same with these rules, which keep their counts place by place, and these limits.
     #[must_use]
-    pub fn of_rules(mut self, rules: &[IpnatRule]) -> Self {
+    pub fn of_rules(mut self, rules: &[IpnatRule], limits: &NatLimits) -> Self {
         let mut counted = self.rules.iter().map(|it| (it.made, it.sessions));
         let info = |rule: &IpnatRule| {
             let (made, sessions) = counted.next().unwrap_or_default();
             NatRuleInfo { rule: rule.clone(), made, sessions }
         };
         self.rules = rules.iter().map(info).collect();
+        self.limits = NatLimitInfo::of(limits);
         self
     }
 }

@@ -69,6 +69,8 @@ pub const FILTER: &str = "filter";
 pub const POOLS: &str = "pools";
 /// Follows a netstack's name: its address translation.
 pub const NAT: &str = "nat";
+/// Follows a netstack's name: the limits of its address translation.
+pub const NAT_LIMITS: &str = "nat/limits";
 /// Follows a netstack's name: what its address translation has made.
 pub const NAT_SESSIONS: &str = "nat/sessions";
 

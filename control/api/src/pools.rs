@@ -94,7 +94,8 @@ impl PoolChange {
     }
 
     fn entry(&self, member: &PoolMember) -> PoolEntry {
-        PoolEntry::new(member.network, member.ttl.map(|ttl| self.now.saturating_add(ttl.into())))
+        let until = member.ttl.map(|ttl| self.now.saturating_add(ttl.into()));
+        PoolEntry::new(member.network, until).excepting(member.is_exception)
     }
 
     fn add(&self, number: PoolNumber, pool: &mut Pool, members: &[PoolMember], left: &mut Left<String>) {
@@ -138,6 +139,7 @@ impl PoolsInfo {
         let member = |it: &PoolEntry| PoolMember {
             network: it.network,
             ttl: it.until.map(|until| u32::try_from(until - now).unwrap_or(u32::MAX)),
+            is_exception: it.is_exception,
         };
         let members =
             |pool: &Pool| pool.entries().iter().filter(|it| !it.has_ended(now)).map(member).collect();

@@ -2,7 +2,7 @@
 
 use firelane_model::{
     Cpus, Etherstub, Flow, Fusing, Guard, Link, LinkKind, LinkName, LinkRings, Mac, Model, Over, Polling,
-    Rings, Vnic,
+    Rings, Switch, Vnic,
 };
 use firelane_units::{BitRate, MacAddr, Mtu, Priority, Protection, Protections, VlanId};
 
@@ -62,7 +62,7 @@ const OF_ALL: &str = "maxbw, priority, fusion, mtu";
 const OF_LINKS: &str = "maxbw, priority, fusion, polling, cpus, rxrings, txrings, mtu";
 /// What can be set of a VNIC.
 const OF_VNICS: &str = "maxbw, minbw, priority, fusion, polling, cpus, rxrings, txrings, mtu, mac-address, vlan-id, \
-                        protection, allowed-ips, allowed-dhcp-cids";
+                        promisc-filtered, protection, allowed-ips, allowed-dhcp-cids";
 
 /// What can be set of a flow.
 const OF_FLOWS: &str = "maxbw, minbw, priority, fusion";
@@ -131,6 +131,11 @@ fn set_of_vnic(vnic: &mut Vnic, name: &str, value: Option<&str>) -> Result<(), A
                 return Err(wrong(&id.to_string()));
             }
             vnic.vlan = vlan;
+        }
+        "promisc-filtered" => {
+            let wrong = |text: &str| ApiError::new(Status::BadValue, name, text, Switch::POSSIBLE);
+            let read = |text: &str| Switch::from_word(text).ok_or_else(|| wrong(text));
+            vnic.promisc_filtered = value.map_or(Ok(Switch::On), read)?;
         }
         "protection" => {
             let read = |all: Protections, word: &str| {
@@ -323,6 +328,7 @@ fn of_vnic(vnic: &Vnic, mac: Option<MacAddr>, (cpus, rings): (&[usize], &DeviceR
     properties.extend([
         property("mac-address", "rw", mac.map(|it| it.to_string()).unwrap_or_default(), "", ""),
         property("vlan-id", "rw", vid, "0", "0-4094"),
+        property("promisc-filtered", "rw", vnic.promisc_filtered.word().to_owned(), "on", Switch::POSSIBLE),
         property("protection", "rw", kinds.to_string(), "", KINDS),
         property("allowed-ips", "rw", list_of(allowed_ips), "", ""),
         property("allowed-dhcp-cids", "rw", list_of(allowed_cids), "", ""),

@@ -6,7 +6,7 @@ use crate::dispatch::{Call, body};
 use crate::error::Problem;
 use crate::handlers::{Reply, change};
 use crate::nat::{ChangeNat, Flushed};
-use crate::{Api, Change, ChangeFilter, ChangePools, FilterInfo, NatInfo, NatSession, PoolsInfo};
+use crate::{Api, Change, ChangeFilter, ChangePools, FilterInfo, NatInfo, NatSession, PoolsInfo, SetProps};
 
 /// The packet filter of a netstack, and what it has counted.
 #[utoipa::path(get, path = "/v1/netstacks/{name}/filter",
@@ -63,6 +63,16 @@ pub(crate) fn change_nat(api: &dyn Api, call: &Call<'_>) -> Reply {
     call.no_flags()?;
     let request: ChangeNat = call.json()?;
     change(api, request.temporary, Change::ChangeNat(call.parsed("netstack")?, request.change))
+}
+
+/// Sets or resets limits of a netstack's address translation.
+#[utoipa::path(patch, path = "/v1/netstacks/{name}/nat/limits", request_body = SetProps,
+    params(("name" = String, Path, description = "the netstack")),
+    responses((status = 200), (status = "4XX", body = Problem)))]
+pub(crate) fn set_nat_limits(api: &dyn Api, call: &Call<'_>) -> Reply {
+    call.no_flags()?;
+    let request: SetProps = call.json()?;
+    change(api, request.temporary, Change::SetNatLimits(call.parsed("netstack")?, request.changes()))
 }
 
 /// The sessions that a netstack's address translation has made.

@@ -51,6 +51,8 @@ pub struct SocketInfo {
 /// The program that a socket belongs to.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ProgramInfo {
+    /// Its user: the name that the host's own files have for it, or its number.
+    pub user: String,
     /// Its process.
     pub pid: u32,
     /// Its command.

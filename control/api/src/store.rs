@@ -152,6 +152,7 @@ fn only_persistent(change: &Change, error: ApiError) -> ApiError {
         | Change::SetLinkProps(..)
         | Change::SetFlowProps(..)
         | Change::SetNetstackProps(..)
+        | Change::SetNatLimits(..)
             if error.status == Status::NotFound =>
         {
             Status::TemporaryOnly.into()

@@ -294,7 +294,7 @@ impl Api for Stub {
         let store = self.lock();
         let netstack = store.active.netstacks.get(name);
         let netstack = netstack.ok_or_else(|| ApiError::new(Status::NotFound, "netstack", name, ""))?;
-        Ok(self.translated.clone().of_rules(&netstack.nat))
+        Ok(self.translated.clone().of_rules(&netstack.nat, &netstack.nat_limits))
     }
 
     fn nat_sessions(&self, name: &str) -> Result<Vec<NatSession>, ApiError> {

@@ -130,6 +130,37 @@ pub struct DeviceInfo {
     /// `full` or `half`, as the kernel says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplex: Option<String>,
+    /// Whether that was negotiated, if its driver says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autoneg: Option<bool>,
+    /// Pause frames in use, if its driver has a say on them: `bi`, `rx`, `tx` or `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<String>,
+    /// What it could do, if its driver says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capable: Option<DeviceModes>,
+    /// What it tells the other end of its cable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adv: Option<DeviceModes>,
+    /// What the other end told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peeradv: Option<DeviceModes>,
+}
+
+/// What one end of a cable could do, or tells the other.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct DeviceModes {
+    /// Whether it negotiates.
+    pub autoneg: bool,
+    /// Speeds and duplex, the fastest first: `1G-f`, `100M-fh`.
+    pub speeds: Vec<String>,
+    /// Pause frames: `bi`, `rx`, `tx` or `none`.
+    pub pause: String,
+}
+
+/// A speed in Mb/s as the original writes it: `1G`, `2500M`.
+pub fn device_speed(mbps: u64) -> String {
+    if mbps >= 1000 && mbps.is_multiple_of(1000) { format!("{}G", mbps / 1000) } else { format!("{mbps}M") }
 }
 
 /// A VNIC.

@@ -65,6 +65,11 @@ impl Accounts {
         self.users.lines().find(has)?.split(':').next()
     }
 
+    /// A user's name, or the number of who has none.
+    pub(crate) fn spelled(&self, user: u32) -> String {
+        self.name_of(user).map_or_else(|| user.to_string(), str::to_owned)
+    }
+
     /// Why `peer` is not admitted.
     pub(crate) fn refusal(&self, peer: Peer, netstack: &str, programs: &Programs) -> String {
         let user = peer.user;
@@ -110,6 +115,11 @@ mod tests {
     fn programs(users: &[&str], groups: &[&str]) -> Programs {
         let all = |names: &[&str]| names.iter().map(|it| it.parse().unwrap()).collect();
         Programs { users: all(users), groups: all(groups), ..Programs::default() }
+    }
+
+    #[test]
+    fn a_user_is_spelled_by_name_if_there_is_one() {
+        assert_eq!([0, 1001, 7].map(|user| accounts().spelled(user)), ["root", "bob", "7"]);
     }
 
     #[test]

@@ -4,9 +4,11 @@
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use firelane::{probe_afxdp, probe_door};
 use firelane_api::{Finding, FindingState, LinkState};
+use firelane_model::Slice;
 
 use crate::text::plain;
 use crate::works::Works;
@@ -16,16 +18,17 @@ const FILES_WANTED: u64 = 16_384;
 /// Where it is tried whether programs can be loaded; nothing is attached.
 const PROBED: &str = "lo";
 
-/// Looks at everything. `problems` is what the configuration asks for in vain.
-pub(crate) fn examine(works: &Works, lanes: usize, problems: &[String]) -> Vec<Finding> {
-    let mut findings = vec![
-        kernel(),
-        cpus(lanes, &works.engine.lane_cpus()),
+/// Looks at everything. `returned` is what lanes came back to, `problems` what the configuration asks for in vain.
+pub(crate) fn examine(works: &Works, lanes: usize, returned: &[String], problems: &[String]) -> Vec<Finding> {
+    let mut findings = vec![kernel(), cpus(lanes, &works.engine.lane_cpus())];
+    findings.extend(returned.iter().map(|it| finding("cpus", FindingState::Note, it.clone())));
+    findings.extend([
+        slices(&works.engine.lane_slices()),
         tap(),
         door(probe_door(), &works.doorless().collect::<Vec<_>>()),
         afxdp(),
         files(),
-    ];
+    ]);
     for (name, lower) in &works.links {
         let Some(interface) = &lower.nic else { continue };
         let state = match (interface.state(), interface.detour()) {
@@ -69,6 +72,21 @@ fn cpus(lanes: usize, of_lanes: &[Vec<usize>]) -> Finding {
         return finding("cpus", FindingState::Note, text);
     }
     finding("cpus", FindingState::Ok, format!("{cpus} for {lanes} lanes{where_bound}"))
+}
+
+/// How long lanes run at a time where others want their CPUs.
+fn slices(of_lanes: &[Duration]) -> Finding {
+    match of_lanes.iter().max() {
+        Some(&longest) if !longest.is_zero() => {
+            let slice = Slice::Of(longest);
+            finding("slice", FindingState::Ok, format!("lanes run for {slice} at a time where others want their CPUs"))
+        }
+        _ => finding(
+            "slice",
+            FindingState::Note,
+            "the kernel has one for all threads (before Linux 6.12): beside programs that compute, lanes wait longer".to_owned(),
+        ),
+    }
 }
 
 fn tap() -> Finding {

@@ -11,7 +11,7 @@ use firelane::{
     Verdict,
 };
 use firelane_api::{ApiError, FilterInfo, Judged, PoolsInfo, RuleInfo, SocketFilterInfo, StateInfo, Status};
-use firelane_model::{Filter, IpfRule, LinkName, Model, Pool, PoolNumber};
+use firelane_model::{Filter, IpfRule, LinkName, Model, Pool, PoolEntry, PoolNumber};
 use firelane_plan::{Action, Step};
 use firelane_units::{Direction, FilterRule, Instant, LinkId, NetstackId};
 
@@ -48,14 +48,18 @@ pub(crate) fn pool_changes(
     let numbers: BTreeSet<_> = from.pools.keys().chain(to.pools.keys()).collect();
     for number in numbers {
         let [before, after] = [from, to].map(|it| it.pools.get(number).unwrap_or(&none));
-        let change = |network, until| PoolChange { pool: number.0, network, until };
+        let change = |&PoolEntry { network, is_exception, .. }: &PoolEntry, until| PoolChange {
+            pool: number.0,
+            network,
+            until,
+            is_exception,
+        };
         let comes = after.entries().iter().filter(|it| before.get(it.network) != Some(it));
         // What has ended by now comes no more.
-        coming.extend(
-            comes.filter_map(|it| Some(change(it.network, Some(it.until.map_or(Some(FOREVER), &moment)?)))),
-        );
+        coming
+            .extend(comes.filter_map(|it| Some(change(it, Some(it.until.map_or(Some(FOREVER), &moment)?)))));
         let goes = before.entries().iter().filter(|it| after.get(it.network).is_none());
-        going.extend(goes.map(|it| change(it.network, None)));
+        going.extend(goes.map(|it| change(it, None)));
     }
     (coming, going)
 }
@@ -177,7 +181,10 @@ mod tests {
             BTreeMap::from([("web0".parse().unwrap(), upper(5)), ("web1".parse().unwrap(), upper(7))]);
         let links: Vec<_> = rules(&filter, &vnics).unwrap().into_iter().map(|rule| rule.link).collect();
         assert_eq!(links, [Some(LinkId(5)), None, Some(LinkId(7))]);
-        let come = |network: &str, until| PoolChange { pool: 7, network: network.parse().unwrap(), until };
+        let come = |network: &str, until| {
+            let (is_exception, network) = network.strip_prefix('!').map_or((false, network), |it| (true, it));
+            PoolChange { pool: 7, network: network.parse().unwrap(), until, is_exception }
+        };
         let moment = |until: u64| (until > 50).then(|| Instant::from_secs(until - 50));
         assert_eq!(
             pool_changes(&Filter::default(), &filter, moment),
@@ -194,6 +201,16 @@ mod tests {
             (vec![come("10.0.0.0/8", Some(Instant::from_secs(20)))], vec![come("192.0.2.1/32", None)])
         );
         assert_eq!(pool_changes(&filter, &filter, moment), (vec![], vec![]));
+        let mut contrary = filter.clone();
+        contrary.pools = BTreeMap::from([(
+            PoolNumber(7),
+            serde_json::from_str(r#"["!10.0.0.0/8", "192.0.2.1/32 until 60"]"#).unwrap(),
+        )]);
+        assert_eq!(
+            pool_changes(&filter, &contrary, moment),
+            (vec![come("!10.0.0.0/8", Some(FOREVER))], vec![]),
+            "an exception is another thing"
+        );
         assert_eq!(pool_changes(&Filter::default(), &next, |_| None), (vec![], vec![]), "it has ended");
         vnics.remove("web1");
         let error = rules(&filter, &vnics).unwrap_err();

@@ -19,7 +19,7 @@ use firelane_api::{
     leased_object,
 };
 use firelane_model::{
-    Accounting, Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules,
+    Accounting, Daemon, Instance, Lanes, LinkName, Mac, Model, NetstackName, Programs as Rules, Slice,
 };
 use firelane_plan::{Action, Effect, Step, apply_to_model, plan};
 use firelane_shm::control::{ADDRESSES_MAX, Interface};
@@ -30,9 +30,12 @@ use crate::explain::{Known, Process};
 use crate::facts::{Running, Stored};
 use crate::history::{History, Totals};
 use crate::programs::Programs;
+use crate::resources::Returns;
 use crate::state::State;
 use crate::works::Works;
-use crate::{calendar, capture, counted, doctor, filter, nat, netns, rebuild, sockets, stats, trace, ways};
+use crate::{
+    calendar, capture, counted, doctor, filter, nat, netns, rebuild, resources, sockets, stats, trace, ways,
+};
 
 /// The netstack of programs that do not say which, if it is there.
 const DEFAULT_NETSTACK: &str = "default";
@@ -40,6 +43,8 @@ const DEFAULT_NETSTACK: &str = "default";
 const ADDRESSES_TIME: Duration = Duration::from_secs(2);
 /// Between two looks.
 const ADDRESSES_POLL: Duration = Duration::from_millis(10);
+/// Between two looks at which CPUs there are. The kernel tells nobody that a process may use one again.
+const CPUS_POLL: Duration = Duration::from_secs(1);
 
 /// A running host.
 #[derive(Debug)]
@@ -62,7 +67,9 @@ struct Inner {
     /// What went wrong before there was a configuration.
     early: Vec<String>,
     /// Steps of the start that failed.
-    failed: Vec<(Step, ApiError)>,
+    failed: Vec<(Step, String)>,
+    /// Lanes that came back to CPUs that they had lost.
+    returns: Returns,
     /// What is wrong with the history.
     history_fault: Option<String>,
     /// Why no records are written although they should be.
@@ -84,15 +91,15 @@ impl Host {
     pub(crate) fn start(parts: Parts, wanted: &Model) -> Self {
         let Parts { instance, lanes_given, works, state, early } = parts;
         // Lanes run already.
-        // As many lanes as are wanted run; on which CPUs is the first thing that is carried out.
+        // As many lanes as are wanted run; on which CPUs, and how long at a time, is the first thing that is carried out.
         let lanes = wanted.daemon.lanes;
-        let daemon = Daemon { lanes, ..Daemon::default() };
+        let daemon = Daemon { lanes, slice: Slice::Kernel, ..Daemon::default() };
         let active = Model { daemon, ..Model::default() };
         let store = Store { active, persistent: wanted.clone() };
         let addresses = Addresses::default();
-        let (failed, history_fault, accounting_fault) = (Vec::new(), None, None);
+        let (failed, returns, history_fault, accounting_fault) = (Vec::new(), Returns::default(), None, None);
         let mut inner =
-            Inner { store, works, state, addresses, early, failed, history_fault, accounting_fault };
+            Inner { store, works, state, addresses, early, failed, returns, history_fault, accounting_fault };
         inner.begin(wanted);
         inner.await_addresses();
         let (programs, history) = (Mutex::default(), Mutex::default());
@@ -230,8 +237,9 @@ impl Host {
         let inner = self.lock();
         let mut interfaces = Vec::new();
         let own = inner.store.active.vnics.iter().filter(|(_, vnic)| vnic.netstack() == Some(netstack));
-        for (index, (name, _)) in (1u32..).zip(own) {
+        for (name, _) in own {
             let Some(upper) = inner.works.vnics.get(name) else { continue };
+            let index = upper.id.0 + 1;
             let mtu = inner.store.active.mtu_of(name.as_str()).map_or(0, |mtu| u32::from(mtu.bytes()));
             let with = |address| Interface { name: name.to_string(), index, mtu, mac: upper.mac.0, address };
             let its = known.iter().filter(|it| it.name.interface() == name.as_str());
@@ -263,12 +271,22 @@ impl Inner {
 
     /// A step failed and the rest goes on: what can be done of it is done.
     fn fall_short(&mut self, step: Step, error: ApiError) {
-        if let Some(rest) = filter::as_far_as(&step, &self.store.active)
-            && let Err(error) = self.carry_out(&rest)
-        {
-            tracing::error!("{rest}: {error}");
+        let mut why = error.to_string();
+        let left = |step: &Step, error: &ApiError, present: &Model| {
+            filter::as_far_as(step, present).or_else(|| resources::without(step, error))
+        };
+        let mut rest = left(&step, &error, &self.store.active);
+        // Each of them asks for less than the one before.
+        while let Some(tried) = rest.take() {
+            match self.carry_out(&tried) {
+                Ok(()) => why.push_str("; the rest of it runs"),
+                Err(error) => {
+                    tracing::error!("{tried}: {error}");
+                    rest = left(&tried, &error, &self.store.active);
+                }
+            }
         }
-        self.failed.push((step, error));
+        self.failed.push((step, why));
     }
 
     fn carry_out(&mut self, step: &Step) -> Result<(), ApiError> {
@@ -371,7 +389,7 @@ impl Inner {
     fn problems(&self, lanes_given: bool, lanes_alive: usize) -> Vec<String> {
         let mut problems = self.early.clone();
         let failed = self.failed.iter().filter(|(step, _)| self.is_missing(step));
-        problems.extend(failed.map(|(step, error)| format!("{step}: {error}")));
+        problems.extend(failed.map(|(step, why)| format!("{step}: {why}")));
         problems.extend(self.addresses.duplicates());
         problems.extend(self.works.kernel.fault().map(str::to_owned));
         problems.extend(self.history_fault.clone());
@@ -382,7 +400,8 @@ impl Inner {
             let lost = all - lanes_alive;
             problems.push(format!("lanes: {lost} of {all} out of service after a fault; the log says more"));
         }
-        problems.extend(self.lanes_elsewhere());
+        problems.extend(resources::lanes_elsewhere(&self.works, &self.store.active));
+        problems.extend(resources::links_elsewhere(&self.works, &self.store.active));
         if let Daemon { lanes: Lanes::Count(wanted), .. } = self.store.active.daemon
             && usize::from(wanted) != running
             && !lanes_given
@@ -392,20 +411,20 @@ impl Inner {
         problems
     }
 
-    /// Lanes that do not run on the CPU that they have: it went off line since, or somebody has moved them.
-    fn lanes_elsewhere(&self) -> Vec<String> {
-        let wanted: Vec<usize> = self.store.active.daemon.cpus.numbers().collect();
-        if wanted.is_empty() {
-            return Vec::new();
+    /// CPUs come and go: lanes return to theirs, and what was refused at the start is tried again.
+    fn look_at_cpus(&mut self) {
+        self.returns.look(&self.works.engine);
+        for nth in (0..self.failed.len()).rev() {
+            let step = &self.failed[nth].0;
+            if !self.is_missing(step) {
+                continue;
+            }
+            let again = resources::again(&self.works, step, &self.store.active);
+            // What is refused for another reason stands among the problems already.
+            if again.is_some_and(|step| self.carry_out(&step).is_ok()) {
+                self.failed.remove(nth);
+            }
         }
-        let lanes = self.works.engine.lane_cpus().into_iter().zip(wanted.iter().cycle()).enumerate();
-        let elsewhere = lanes.filter(|(_, (cpus, wanted))| cpus.as_slice() != core::slice::from_ref(*wanted));
-        elsewhere
-            .map(|(lane, (cpus, wanted))| {
-                let cpus = cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-                format!("cpus: lane {lane} may run on {cpus}, not on {wanted} alone, which went off line, or it was moved")
-            })
-            .collect()
     }
 
     /// Whether what `step` makes is still wanted and still not there.
@@ -433,6 +452,19 @@ pub(crate) async fn follow(host: Arc<Host>) {
         let host = Arc::clone(&host);
         // The lock may be held while a change is made.
         if tokio::task::spawn_blocking(move || host.lock().note_addresses()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Looks again and again which CPUs there are.
+pub(crate) async fn watch_cpus(host: Arc<Host>) {
+    let mut looks = tokio::time::interval(CPUS_POLL);
+    loop {
+        looks.tick().await;
+        let host = Arc::clone(&host);
+        // The lock may be held while a change is made.
+        if tokio::task::spawn_blocking(move || host.lock().look_at_cpus()).await.is_err() {
             return;
         }
     }
@@ -483,7 +515,10 @@ impl Api for Host {
     fn plan(&self, wanted: &Model) -> Result<PlanReply, ApiError> {
         let inner = self.lock();
         let next = inner.store.replaced(wanted, true)?;
-        Ok(shown(&plan(&next.active, &inner.store.active), &inner.store.active))
+        let present = &inner.store.active;
+        let steps = plan(&next.active, present);
+        steps.iter().try_for_each(|step| resources::check(&inner.works, step, present))?;
+        Ok(shown(&steps, present))
     }
 
     fn apply(&self, wanted: &Model, temporary: bool) -> Result<PlanReply, ApiError> {
@@ -633,8 +668,8 @@ impl Api for Host {
         let inner = self.lock();
         let absent = || ApiError::new(Status::NotFound, "netstack", name, "");
         let netstack = inner.works.netstacks.get(name).copied().ok_or_else(absent)?;
-        let rules = &inner.store.active.netstacks.get(name).ok_or_else(absent)?.nat;
-        nat::info(&inner.works.engine, netstack, rules)
+        let said = inner.store.active.netstacks.get(name).ok_or_else(absent)?;
+        nat::info(&inner.works.engine, netstack, said)
     }
 
     fn nat_sessions(&self, name: &str) -> Result<Vec<NatSession>, ApiError> {
@@ -732,6 +767,7 @@ impl Api for Host {
         let inner = self.lock();
         let lanes = inner.works.engine.snapshot().lanes.len();
         let common = lanes.min(inner.works.engine.lanes());
-        Ok(doctor::examine(&inner.works, common, &inner.problems(self.lanes_given, lanes)))
+        let returned = inner.returns.told(inner.works.engine.lanes());
+        Ok(doctor::examine(&inner.works, common, &returned, &inner.problems(self.lanes_given, lanes)))
     }
 }

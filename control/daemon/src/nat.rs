@@ -3,20 +3,21 @@
 //! Called by `host.rs`.
 
 use firelane::{Engine, IpProtocol, NatCounts, NatRow, NatTuple};
-use firelane_api::{ApiError, NatInfo, NatRuleInfo, NatSession, NatTotals};
-use firelane_model::IpnatRule;
+use firelane_api::{ApiError, NatInfo, NatLimitInfo, NatRuleInfo, NatSession, NatTotals};
+use firelane_model::{IpnatRule, Netstack};
 use firelane_units::{FilterProtocol, Instant, NatAction, NatPorts, NetstackId};
 
 use crate::works::refused;
 
-/// What the translation of `rules` has counted.
-pub(crate) fn info(engine: &Engine, netstack: NetstackId, rules: &[IpnatRule]) -> Result<NatInfo, ApiError> {
+/// What the translation of a netstack has counted, and may have made.
+pub(crate) fn info(engine: &Engine, netstack: NetstackId, said: &Netstack) -> Result<NatInfo, ApiError> {
     let counted = engine.nat_counts(netstack).map_err(refused)?;
     let rule = |(place, rule): (usize, &IpnatRule)| {
         let made = counted.rules.get(place).copied().unwrap_or_default();
         NatRuleInfo { rule: rule.clone(), made: made.hits, sessions: made.active }
     };
-    Ok(NatInfo { rules: rules.iter().enumerate().map(rule).collect(), totals: totals(&counted) })
+    let rules = said.nat.iter().enumerate().map(rule).collect();
+    Ok(NatInfo { rules, totals: totals(&counted), limits: NatLimitInfo::of(&said.nat_limits) })
 }
 
 fn totals(it: &NatCounts) -> NatTotals {

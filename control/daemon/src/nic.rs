@@ -8,8 +8,11 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use firelane::{AfXdpConfig, AfXdpError, AfXdpRefused, PacketSocket, Promiscuity, Queue, open_afxdp};
-use firelane_api::{ApiError, DeviceInfo, LinkState, Status};
+use firelane::{
+    AfXdpConfig, AfXdpError, AfXdpRefused, LinkModes, LinkSettings, LinkSpeed, PacketSocket, PauseFrames,
+    Promiscuity, Queue, link_settings, open_afxdp,
+};
+use firelane_api::{ApiError, DeviceInfo, DeviceModes, LinkState, Status, device_speed};
 use firelane_model::{Nic, NicDriver};
 use firelane_units::{MacAddr, Mtu};
 
@@ -77,6 +80,36 @@ pub(crate) fn known_of(name: &str) -> DeviceInfo {
         // Minus one is nobody's.
         speed: said("speed").and_then(|it| it.parse().ok()),
         duplex: said("duplex"),
+        ..settings_of(name)
+    }
+}
+
+/// What its driver says of both ends of its cable.
+fn settings_of(name: &str) -> DeviceInfo {
+    let Some(LinkSettings { autoneg, pause, capable, advertised, peer }) = link_settings(name) else {
+        return DeviceInfo::default();
+    };
+    let word = |pause: PauseFrames| match (pause.rx, pause.tx) {
+        (true, true) => "bi".to_owned(),
+        (true, false) => "rx".to_owned(),
+        (false, true) => "tx".to_owned(),
+        (false, false) => "none".to_owned(),
+    };
+    let speed = |it: &LinkSpeed| {
+        let duplex = [(it.full, "f"), (it.half, "h")].map(|(goes, letter)| if goes { letter } else { "" });
+        format!("{}-{}", device_speed(it.mbps.into()), duplex.concat())
+    };
+    let modes = |it: LinkModes| DeviceModes {
+        autoneg: it.autoneg,
+        speeds: it.speeds.iter().map(speed).collect(),
+        pause: word(it.pause),
+    };
+    DeviceInfo {
+        autoneg: Some(autoneg),
+        pause: pause.map(word),
+        capable: capable.map(modes),
+        adv: advertised.map(modes),
+        peeradv: peer.map(modes),
         ..DeviceInfo::default()
     }
 }

@@ -27,6 +27,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::accounts::{Accounts, Peer};
+use crate::devices;
 use crate::host::Host;
 
 /// Programs that wait for the daemon to take them in.
@@ -368,11 +369,10 @@ impl Door {
                 Answer::Interfaces { addresses: self.host.interfaces(&session.netstack) }.into()
             }
             (Stage::There(session), request) => {
-                let mut hub = lock(&self.hub);
-                let reply = hub.request(session.number, request, fds.into_inner());
+                let reply = answer(&self.hub, &self.host, session, request, fds.into_inner());
                 if !guest.is_warned
                     && reply.answer == Reply::from(Errno::MFILE).answer
-                    && let Some(most) = hub.limit_reached(session.number)
+                    && let Some(most) = lock(&self.hub).limit_reached(session.number)
                 {
                     guest.is_warned = true;
                     let (Owner { pid, command, .. }, name) = (&guest.owner, &session.netstack);
@@ -455,6 +455,21 @@ impl Drop for Door {
         std::mem::take(&mut self.guests)
             .into_values()
             .for_each(|guest| end_control(guest.control, guest.peer.user, &self.closer));
+    }
+}
+
+/// What the hub answers to a session's request. Devices have names for programs, and numbers for the hub.
+fn answer(hub: &Mutex<Hub>, host: &Host, session: &Session, request: Request, fds: Vec<OwnedFd>) -> Reply {
+    let interfaces = || host.interfaces(&session.netstack);
+    let room = if let Request::GetOption { len, .. } = request { len } else { 0 };
+    let (request, wants_name) = match devices::by_number(request, interfaces) {
+        Ok(known) => known,
+        Err(errno) => return errno.into(),
+    };
+    let reply = lock(hub).request(session.number, request, fds);
+    match wants_name {
+        true => devices::by_name(reply.answer, room, interfaces).map_or_else(Reply::from, Reply::from),
+        false => reply,
     }
 }
 

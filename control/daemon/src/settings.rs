@@ -109,6 +109,7 @@ fn tcp(tunables: &Tunables) -> TcpConfig {
         window_scaling: tunables.number(Prop::WscaleAlways) != 0,
         default_mss: [mss(Prop::MssDefault4), mss(Prop::MssDefault6)],
         syn_cookies: SynCookies::from_word(tunables.word(Prop::SynCookies)).unwrap_or(SynCookies::Pressure),
+        half_open_max: tunables.number(Prop::ConnReqMaxQ0),
         mtu_probing: MtuProbing::from_word(tunables.word(Prop::MtuProbing)).unwrap_or(MtuProbing::Doubt),
         fast_open: FastOpenPolicy::new(tunables.number(Prop::FastOpen)),
         ..TcpConfig::of(Profile::from_word(tunables.word(Prop::Profile)).unwrap_or_default())
@@ -116,6 +117,10 @@ fn tcp(tunables: &Tunables) -> TcpConfig {
     if tunables.get(Prop::TcpMaxBuf).is_some() {
         config.max_buffer = tunables.number(Prop::TcpMaxBuf);
     }
+    if let Some(segments) = u16::try_from(tunables.number(Prop::SlowStartInitial)).ok().filter(|&it| it > 0) {
+        config.flight.initial_segments = segments;
+    }
+    config.flight.slow_start_after_idle = tunables.number(Prop::SlowStartAfterIdle) != 0;
     config.flight.rto =
         RtoLimits::new(millis(Prop::RexmitInitial), millis(Prop::RexmitMin), millis(Prop::RexmitMax));
     let algorithm = tunables.word(Prop::CongestionControl);

@@ -2,6 +2,7 @@
 //!
 //! Called by `host.rs` without its lock: a page waits for lanes, and configuration must not wait for it.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,6 +14,8 @@ use firelane::{
 use firelane_api::{ApiError, ConnectionInfo, ProgramInfo, SocketInfo, SocketPage, Status};
 use firelane_model::NetstackName;
 use firelane_units::{Bytes, NetstackId};
+
+use crate::accounts::Accounts;
 
 /// The sockets of a page: some hundred kilobytes of JSON.
 const ON_A_PAGE: usize = 1024;
@@ -45,13 +48,14 @@ pub(crate) fn page(
     let key = |netstack, local, remote: Option<SocketAddr>| (netstack, plain(local), remote.map(plain));
     let owners: HashMap<_, &ProgramSocket> =
         programs.iter().filter_map(|it| Some((key(it.netstack, it.local?, it.remote), it))).collect();
+    let accounts = LazyCell::new(Accounts::read);
     let owned = |row: &SocketRow| {
         let owner = owners.get(&key(row.netstack, row.local, row.remote));
         let mut info = info(name(row.netstack)?, row);
         if let Some(tcp) = &mut info.tcp {
             tcp.fused_bytes = owner.and_then(|it| it.fused);
         }
-        Some(SocketInfo { program: owner.map(|it| program(it)), ..info })
+        Some(SocketInfo { program: owner.map(|it| program(it, &accounts)), ..info })
     };
     let sockets = rows.iter().filter_map(owned).collect();
     Ok(SocketPage { sockets, next: next.map(spell_cursor) })
@@ -62,10 +66,17 @@ fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-fn program(it: &ProgramSocket) -> ProgramInfo {
+fn program(it: &ProgramSocket, accounts: &Accounts) -> ProgramInfo {
     let [sent, received] = it.carried;
-    let Owner { pid, command, .. } = it.owner.clone();
-    ProgramInfo { pid, command, lane: it.lane.map(|lane| lane.0), sent, received }
+    let Owner { pid, command, user, .. } = it.owner.clone();
+    ProgramInfo {
+        user: accounts.spelled(user),
+        pid,
+        command,
+        lane: it.lane.map(|lane| lane.0),
+        sent,
+        received,
+    }
 }
 
 /// `lane.table.netstack.place`

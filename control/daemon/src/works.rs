@@ -106,10 +106,13 @@ impl Works {
             Action::SetDaemon(from, to) => {
                 // Its writer follows by itself.
                 accounting::check(&to.accounting)?;
-                match from.cpus == to.cpus {
-                    true => Ok(()),
-                    false => self.engine.set_cpus(&to.cpus.numbers().collect::<Vec<_>>()).map_err(refused),
+                if from.cpus != to.cpus {
+                    self.engine.set_cpus(&to.cpus.numbers().collect::<Vec<_>>()).map_err(refused)?;
                 }
+                if from.slice != to.slice {
+                    self.engine.set_slice(to.slice.duration()).map_err(refused)?;
+                }
+                Ok(())
             }
             Action::CreateNetstack(name, tunables) => self.create_netstack(name, tunables),
             Action::SetTunables(name, _, tunables) => self.set_tunables(name, tunables),
@@ -427,6 +430,8 @@ pub(crate) struct Properties<'a> {
     pub(crate) polling: Polling,
     pub(crate) cpus: &'a Cpus,
     pub(crate) rings: Rings,
+    /// Of VNICs alone: whether its user sees what is for others.
+    pub(crate) looks_on: bool,
     /// What those by which frames come from the device are called, and the others.
     pub(crate) ring_names: [&'static str; 2],
 }
@@ -449,12 +454,13 @@ impl From<&Etherstub> for Properties<'_> {
 
 impl<'a> From<&'a Vnic> for Properties<'a> {
     fn from(it: &'a Vnic) -> Self {
-        let &Vnic { maxbw, minbw, priority, fusion, polling, ref cpus, rings, .. } = it;
+        let &Vnic { maxbw, minbw, priority, fusion, polling, ref cpus, rings, promisc_filtered, .. } = it;
         let has_device = it.tap().is_some() || it.memif().is_some();
         let rings = if has_device { rings } else { LinkRings::UNSAID };
         // What its user sends is fetched.
         let rings = Rings { fetched: counted(rings.tx), sent: counted(rings.rx) };
-        Self { maxbw, minbw, priority, fusion, polling, cpus, rings, ring_names: ["txrings", "rxrings"] }
+        let (looks_on, ring_names) = (!promisc_filtered.is_on(), ["txrings", "rxrings"]);
+        Self { maxbw, minbw, priority, fusion, polling, cpus, rings, looks_on, ring_names }
     }
 }
 
@@ -568,6 +574,9 @@ impl Works {
             if from.polling != to.polling {
                 self.engine.set_link_polling(id, settings::polling(to.polling))?;
             }
+            if from.looks_on != to.looks_on {
+                self.engine.set_promisc_filtered(id, !to.looks_on)?;
+            }
             Ok(())
         };
         change(from, to).map_err(|error| {
@@ -591,6 +600,7 @@ impl Properties<'_> {
         polling: Polling::Auto,
         cpus: &NO_CPUS,
         rings: Rings { fetched: None, sent: None },
+        looks_on: false,
         ring_names: ["rxrings", "txrings"],
     };
 }
@@ -741,7 +751,7 @@ fn is_present(cpu: usize) -> bool {
 }
 
 /// The same, of a property that is called by another name for other links.
-fn refused_to(error: firelane::ChangeError, to: Properties<'_>) -> ApiError {
+pub(crate) fn refused_to(error: firelane::ChangeError, to: Properties<'_>) -> ApiError {
     use firelane::ChangeError as E;
     let [fetched, sent] = to.ring_names;
     let (name, asked) = match &error {

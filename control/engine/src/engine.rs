@@ -150,7 +150,7 @@ impl Engine {
             next_lane: AtomicU32::new(0),
             stop: Arc::default(),
             threads: Mutex::default(),
-            lane_threads: Mutex::new(Threads::of(Vec::new(), Vec::new())),
+            lane_threads: Mutex::new(Threads::of(Vec::new(), &[], Vec::new())),
             notices: Mutex::new(receiver),
             noted: Mutex::default(),
             stable_secret: config.stable_secret,
@@ -194,7 +194,7 @@ impl Engine {
         lanes.sort_unstable_by_key(|&(lane, _)| lane);
         let mut threads: Vec<_> = lanes.into_iter().map(|(_, thread)| thread).collect();
         let own = threads.split_off(config.lanes.min(threads.len()));
-        *self.lane_threads() = Threads::of(threads, own);
+        *self.0.lane_threads() = Threads::of(threads, &config.cpus, own);
         Ok(())
     }
 
@@ -390,6 +390,16 @@ impl Engine {
     pub fn set_link_polling(&self, link: LinkId, polling: Polling) -> Result<(), ChangeError> {
         let registry = self.0.registry();
         registry.port_of(link)?.map_or(Ok(()), |port| self.0.tell_all(|_| Control::SetPolling(port, polling)))
+    }
+
+    /// Says whether the user of a VNIC gets only what is for it; else he sees all that the stations of its VLAN over the
+    /// same link send each other, as much as its limit lets pass: a device gets it, a netstack's captures see it.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub fn set_promisc_filtered(&self, vnic: LinkId, is_filtered: bool) -> Result<(), ChangeError> {
+        self.0.registry().vnics.get(&vnic).ok_or(ChangeError::NoLink(vnic))?;
+        self.0.tell_all(|_| Control::SetOnlooker(vnic, !is_filtered))
     }
 
     /// Says with whom connections may be fused that belong to a VNIC, or to any over a link. Those that run follow.

@@ -176,7 +176,9 @@ pub(crate) fn io_error(error: SocketError) -> io::Error {
         SocketError::AddressInUse => Errno::ADDRINUSE,
         SocketError::MessageTooLong => Errno::MSGSIZE,
         SocketError::NoBuffers => Errno::NOBUFS,
-        SocketError::BroadcastDenied => Errno::ACCESS,
+        SocketError::BroadcastDenied | SocketError::Prohibited => Errno::ACCESS,
+        SocketError::ProtocolUnreachable => Errno::NOPROTOOPT,
+        SocketError::BadParameter => Errno::PROTO,
     };
     number.into()
 }

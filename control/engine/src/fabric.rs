@@ -102,7 +102,7 @@ impl Fabric {
                 let id = LaneId(u16::try_from(index).expect("the engine has at most 256 lanes"));
                 let mut config = LaneConfig::new(id, secrets, Arc::clone(&backlogs), clock.now());
                 config.pools = configs.pools;
-                let outlet = FabricOutlet { fabric: fabric.clone(), lists: Vec::new() };
+                let outlet = FabricOutlet { fabric: fabric.clone(), told: Vec::new(), lists: Vec::new() };
                 let host = Host { lane: Lane::new(config), outlet };
                 let squeue = Squeue::new(host, SQUEUE_ITEMS, Ringer(Arc::clone(&bell)));
                 Place { squeue, bell }
@@ -164,6 +164,19 @@ impl Fabric {
         }
     }
 
+    /// Enters `lane` with what must not be lost. If this thread is the lane's worker, its next turn does it, together with
+    /// what else the program began and ended meanwhile.
+    pub(crate) fn enter_soon(&self, lane: LaneId, message: Message) -> Result<(), EnterError> {
+        if WORKER_OF.get() != Some(lane) {
+            return self.enter_surely(lane, message);
+        }
+        match self.squeue(lane).fill(message) {
+            Ok(_) => Ok(()),
+            Err(Refused::Full(message)) => self.enter_surely(lane, message),
+            Err(Refused::Poisoned(_)) => Err(EnterError::LaneFailed),
+        }
+    }
+
     /// Enters `lane` and waits for room if its squeue is full: for changes, which must not be lost.
     pub(crate) fn enter_surely(&self, lane: LaneId, message: Message) -> Result<(), EnterError> {
         let mut message = message;
@@ -207,7 +220,7 @@ impl Fabric {
         if WORKER_OF.get() == Some(lane) {
             // A lane that has failed says so when it is entered.
             let _ = self.squeue(lane).work(Idle::StaysAwake, &|| self.clock.now());
-        } else {
+        } else if !self.squeue(lane).help(&|| self.clock.now()) {
             std::thread::yield_now();
         }
     }
@@ -323,6 +336,8 @@ pub(crate) struct LaneSizes {
 #[derive(Debug)]
 pub(crate) struct FabricOutlet {
     fabric: Weak<Fabric>,
+    /// Sockets that have become ready, and for what.
+    told: Vec<(SocketToken, Ready)>,
     /// Pollers whose threads are to be called when all that is ready is in their lists.
     lists: Vec<Arc<List>>,
 }
@@ -351,15 +366,18 @@ impl Outlet<Queue> for FabricOutlet {
     }
 
     fn ready(&mut self, token: SocketToken, ready: Ready) {
-        if let Some(fabric) = self.fabric.upgrade()
-            && !fabric.programs.tell(&fabric, token, ready)
-            && let Some(list) = fabric.sleepers.wake(token, ready)
-        {
-            self.lists.push(list);
-        }
+        self.told.push((token, ready));
     }
 
     fn all_ready(&mut self) {
+        if self.told.is_empty() {
+            return;
+        }
+        if let Some(fabric) = self.fabric.upgrade() {
+            self.told.retain(|&(token, ready)| !fabric.programs.tell(&fabric, token, ready));
+            fabric.sleepers.wake_all(&self.told, &mut self.lists);
+        }
+        self.told.clear();
         self.lists.drain(..).for_each(|list| list.call());
     }
 

@@ -56,6 +56,7 @@ mod wires;
 mod worker;
 
 pub use capture::{Capture, CaptureOf};
+pub use cpus::CpuNews;
 pub use desk::{IpTables, SocketCursor, SocketPage};
 pub use echo_socket::{Echo, EchoSocket};
 pub use engine::{Engine, EngineConfig, VnicConfig, VnicUser};
@@ -83,8 +84,9 @@ pub use worker::{Ran, Worker};
 
 pub use firelane_classify::{FlowMatch, Headers, L3, RuleError};
 pub use firelane_driver_afxdp::{
-    AfXdpConfig, AfXdpError, AfXdpQueue, Attached, Claim, Mode as AfXdpMode, Refused as AfXdpRefused,
-    Wish as AfXdpWish, open as open_afxdp, probe as probe_afxdp,
+    AfXdpConfig, AfXdpError, AfXdpQueue, Attached, Claim, LinkModes, LinkSettings, LinkSpeed,
+    Mode as AfXdpMode, PauseFrames, Refused as AfXdpRefused, Wish as AfXdpWish, link_settings,
+    open as open_afxdp, probe as probe_afxdp,
 };
 pub use firelane_driver_memif::{
     MemifConfig, MemifQueue, MemifStatus, OpenError as MemifError, Role as MemifRole, Secret as MemifSecret,

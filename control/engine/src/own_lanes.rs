@@ -5,13 +5,14 @@
 //! `path/lane/src/moving.rs`; here one follows the other, and each is waited for.
 
 use std::collections::BTreeSet;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use firelane_lane::{Control, Lane};
 use firelane_units::{LaneId, LinkId};
-use rustix::thread::{CpuSet, sched_getaffinity};
+use rustix::thread::sched_getaffinity;
 
-use crate::cpus::{bind, listed};
+use crate::cpus::{Thread, Threads, listed};
 use crate::engine::{Engine, Inner};
 use crate::error::ChangeError;
 use crate::queue::Queue;
@@ -56,18 +57,13 @@ impl Engine {
         let port = registry.port_of(link).ok().flatten();
         let Some(queues) = port.and_then(|port| registry.queues.get(&port)) else { return Vec::new() };
         let threads = self.lane_threads();
-        let thread_of = |lane: &LaneId| match lane.index().checked_sub(threads.lanes.len()) {
-            Some(own) => threads.own.get(own).map(|&(thread, _)| thread),
-            None => threads.lanes.get(lane.index()).copied(),
-        };
-        let sets =
-            queues.lanes.iter().filter_map(thread_of).filter_map(|it| sched_getaffinity(Some(it)).ok());
         let mut cpus = BTreeSet::new();
-        for set in sets {
-            if set == threads.whole && listed(&set).len() > 1 {
+        for lane in &queues.lanes {
+            let Some(thread) = threads.lanes.iter().chain(&threads.own).nth(lane.index()) else { continue };
+            if thread.cpu.is_none() {
                 return Vec::new();
             }
-            cpus.extend(listed(&set));
+            cpus.extend(sched_getaffinity(Some(thread.pid)).iter().flat_map(listed));
         }
         cpus.into_iter().collect()
     }
@@ -80,25 +76,20 @@ impl Engine {
     /// A lane in reserve for each CPU: the one that is there, or one that rests.
     fn own_lanes(&self, cpus: &[usize], registry: &Registry) -> Result<Vec<LaneId>, ChangeError> {
         let mut threads = self.lane_threads();
+        threads.check(cpus)?;
         let whole = threads.whole;
-        let is_usable = |&&cpu: &&usize| cpu < CpuSet::MAX_CPU && whole.is_set(cpu);
-        if let Some(&cpu) = cpus.iter().find(|cpu| !is_usable(cpu)) {
-            return Err(ChangeError::NoCpu { cpu, usable: listed(&whole) });
-        }
         let used = registry.lanes_with_queues();
         let first = threads.lanes.len();
         let lane_at = |nth: usize| LaneId((first + nth) as u16);
         let mut own = Vec::new();
         for &cpu in cpus {
-            let there = threads.own.iter().position(|&(_, on)| on == Some(cpu));
-            let rests =
-                |(nth, &(_, on)): (usize, &(_, Option<usize>))| on.is_none() && !used.contains(&lane_at(nth));
+            let there = threads.own.iter().position(|it| it.cpu == Some(cpu));
+            let rests = |(nth, it): (usize, &Thread)| it.cpu.is_none() && !used.contains(&lane_at(nth));
             let nth = there.or_else(|| threads.own.iter().enumerate().position(rests));
             let nth = nth.ok_or(ChangeError::NoLane(cpu))?;
-            let (thread, on) = &mut threads.own[nth];
-            if on.is_none() {
-                bind(*thread, Some(cpu), &whole)?;
-                *on = Some(cpu);
+            let thread = &mut threads.own[nth];
+            if thread.cpu.is_none() {
+                thread.bind(Some(cpu), &whole)?;
             }
             own.push(lane_at(nth));
         }
@@ -113,16 +104,23 @@ impl Registry {
 }
 
 impl Inner {
+    /// The lanes' threads, which know what CPUs there are now.
+    pub(crate) fn lane_threads(&self) -> MutexGuard<'_, Threads> {
+        let mut threads = self.lane_threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.renew();
+        threads
+    }
+
     /// Lets lanes in reserve that serve nobody rest, wherever the kernel likes.
     pub(crate) fn rest_lanes(&self, registry: &Registry) {
         let used = registry.lanes_with_queues();
-        let mut threads = self.lane_threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut threads = self.lane_threads();
         let whole = threads.whole;
-        for (lane, (thread, on)) in self.fabric.reserve().zip(&mut threads.own) {
-            if on.is_some() && !used.contains(&lane) {
+        for (lane, thread) in self.fabric.reserve().zip(&mut threads.own) {
+            if thread.cpu.is_some() && !used.contains(&lane) {
                 // One that stays bound sleeps there.
-                let _ = bind(*thread, None, &whole);
-                *on = None;
+                let _ = thread.bind(None, &whole);
+                thread.cpu = None;
             }
         }
     }

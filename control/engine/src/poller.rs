@@ -6,7 +6,7 @@
 //! socket's seat (`sleepers.rs`) and puts it in the poller's list; the list holds a watch at most once.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -88,10 +88,10 @@ pub(crate) mod sealed {
     }
 }
 
-/// What is ready and was not yet reported.
+/// What is watched, and what of it is ready and was not yet reported.
 #[derive(Debug, Default)]
 pub(crate) struct List {
-    ready: Mutex<Pending>,
+    pending: Mutex<Pending>,
     bell: Condvar,
     /// Woken when something enters the empty list, for who sleeps elsewhere.
     waker: Option<Waker>,
@@ -99,18 +99,30 @@ pub(crate) struct List {
 
 #[derive(Debug, Default)]
 struct Pending {
-    watches: Vec<Arc<Watch>>,
+    /// By number, in places that are used again.
+    watched: Vec<Watched>,
+    free: Vec<u32>,
+    /// The numbers of those that are ready, each once.
+    ready: Vec<u32>,
     /// Threads that sleep.
     waiting: usize,
 }
 
 /// One watched socket.
 #[derive(Debug)]
+struct Watched {
+    key: u64,
+    /// What it has become ready for since it was last reported: not empty while it is among those that are ready.
+    ready: Ready,
+    /// Nobody watches it any more.
+    is_forgotten: bool,
+}
+
+/// The place of a watched socket, which has this until it is forgotten.
+#[derive(Debug)]
 pub(crate) struct Watch {
     list: Arc<List>,
-    key: u64,
-    /// What it has become ready for since it was last reported: not zero while it is in the list.
-    ready: AtomicU32,
+    number: u32,
 }
 
 impl List {
@@ -125,7 +137,43 @@ impl List {
     }
 
     fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pending {
+    /// A place that is ready for nothing as yet.
+    fn add(&mut self, key: u64) -> u32 {
+        let watched = Watched { key, ready: Ready::NONE, is_forgotten: false };
+        if let Some(number) = self.free.pop() {
+            self.watched[number as usize] = watched;
+            return number;
+        }
+        self.watched.push(watched);
+        // A process ends before it has 2^32 sockets.
+        self.watched.len() as u32 - 1
+    }
+
+    /// Something has become ready. Whether it is the first that waits to be reported.
+    fn ring(&mut self, number: u32, ready: Ready) -> bool {
+        let watched = &mut self.watched[number as usize];
+        let is_news = watched.ready.is_empty() && !ready.is_empty();
+        watched.ready |= ready;
+        if is_news {
+            self.ready.push(number);
+        }
+        is_news && self.ready.len() == 1
+    }
+
+    /// Puts all that is ready into `events`.
+    fn report(&mut self, events: &mut Vec<Event>) {
+        for number in self.ready.drain(..) {
+            let watched = &mut self.watched[number as usize];
+            events.push(Event { key: watched.key, ready: std::mem::take(&mut watched.ready) });
+            if watched.is_forgotten {
+                self.free.push(number);
+            }
+        }
     }
 }
 
@@ -133,16 +181,20 @@ impl Watch {
     /// Something has become ready. Who gets a list calls those who wait for it, at once or when it has put there what else has
     /// become ready.
     #[must_use]
-    pub(crate) fn ring(self: &Arc<Self>, ready: Ready) -> Option<Arc<List>> {
-        // Acquire and release on both sides: who reports it sees what was ready before.
-        if ready.is_empty() || self.ready.fetch_or(ready.bits(), Ordering::AcqRel) != 0 {
-            return None;
-        }
+    pub(crate) fn ring(&self, ready: Ready) -> Option<Arc<List>> {
+        self.list.lock().ring(self.number, ready).then(|| Arc::clone(&self.list))
+    }
+}
+
+impl Drop for Watch {
+    /// What waits to be reported is still reported.
+    fn drop(&mut self) {
         let mut pending = self.list.lock();
-        let was_empty = pending.watches.is_empty();
-        pending.watches.push(Arc::clone(self));
-        // Who put the first one there calls.
-        was_empty.then(|| Arc::clone(&self.list))
+        let watched = &mut pending.watched[self.number as usize];
+        watched.is_forgotten = true;
+        if watched.ready.is_empty() {
+            pending.free.push(self.number);
+        }
     }
 }
 
@@ -163,17 +215,16 @@ impl Poller {
     /// # Errors
     /// `AlreadyExists` if a poller watches it.
     pub fn watch(&self, source: &impl Source, key: u64, interest: Ready) -> io::Result<()> {
-        let watch = Arc::new(Watch { list: Arc::clone(&self.list), key, ready: AtomicU32::new(0) });
-        if let Some(other) = source.seat().set_watch(Some(Arc::clone(&watch))) {
-            source.seat().set_watch(Some(other));
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
+        let number = self.list.lock().add(key);
+        let watch = Watch { list: Arc::clone(&self.list), number };
+        source.seat().set_watch(watch).map_err(|_| io::ErrorKind::AlreadyExists)?;
         if let Some((engine, lane)) = source.home() {
             self.homes.note(engine, lane);
         }
         source.stand(interest | Ready::HANGUP);
-        if let Some(list) = watch.ring(interest) {
-            list.call();
+        let is_first = self.list.lock().ring(number, interest);
+        if is_first {
+            self.list.call();
         }
         Ok(())
     }
@@ -184,7 +235,7 @@ impl Poller {
     /// `NotFound` if no poller watches it.
     pub fn forget(&self, source: &impl Source) -> io::Result<()> {
         source.stand(Ready::NONE);
-        source.seat().set_watch(None).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+        source.seat().take_watch().map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// Waits for at most `limit` (`None`: for ever) until something is ready, and puts it in `events` in place of what
@@ -192,19 +243,16 @@ impl Poller {
     pub fn wait(&self, events: &mut Vec<Event>, limit: Option<Duration>) {
         events.clear();
         let mut pending = self.list.lock();
-        if pending.watches.is_empty() && limit != Some(Duration::ZERO) {
+        if pending.ready.is_empty() && limit != Some(Duration::ZERO) {
             drop(pending);
             // What waits in a device that is left alone is better fetched than waited for.
             self.homes.look();
             pending = self.list.lock();
         }
-        if pending.watches.is_empty() && limit != Some(Duration::ZERO) {
+        if pending.ready.is_empty() && limit != Some(Duration::ZERO) {
             pending = self.sleep(pending, limit);
         }
-        for watch in pending.watches.drain(..) {
-            events
-                .push(Event { key: watch.key, ready: Ready::of_bits(watch.ready.swap(0, Ordering::AcqRel)) });
-        }
+        pending.report(events);
     }
 
     fn sleep<'a>(
@@ -213,7 +261,7 @@ impl Poller {
         limit: Option<Duration>,
     ) -> MutexGuard<'a, Pending> {
         let deadline = limit.map(|limit| Instant::now() + limit);
-        while pending.watches.is_empty() {
+        while pending.ready.is_empty() {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
                 break;
@@ -289,6 +337,26 @@ mod tests {
         assert_eq!(wait(&one), [], "nobody watches");
         two.watch(&source, 2, Ready::READABLE).unwrap();
         assert_eq!(wait(&two).len(), 1);
+    }
+
+    #[test]
+    fn a_place_is_used_again_when_nothing_of_its_watch_is_left_to_report() {
+        let (poller, sources) = (Poller::new(), [Double::default(), Double::default(), Double::default()]);
+        let places = || poller.list.lock().watched.len();
+        poller.watch(&sources[0], 1, Ready::READABLE).unwrap();
+        poller.forget(&sources[0]).unwrap();
+        // Its event waits, so the next watch has another place.
+        poller.watch(&sources[1], 2, Ready::WRITABLE).unwrap();
+        assert_eq!((wait(&poller), places()), (vec![(1, Ready::READABLE), (2, Ready::WRITABLE)], 2));
+        poller.watch(&sources[2], 3, Ready::READABLE).unwrap();
+        assert_eq!((wait(&poller), places()), (vec![(3, Ready::READABLE)], 2));
+        // A socket that ends takes its watch along.
+        drop(sources);
+        let source = Double::default();
+        poller.watch(&source, 4, Ready::NONE).unwrap();
+        assert_eq!((wait(&poller), places()), (vec![], 2));
+        _ = source.0.ring(Ready::HANGUP);
+        assert_eq!(wait(&poller), [(4, Ready::HANGUP)]);
     }
 
     #[test]

@@ -81,12 +81,14 @@ pub(crate) struct Claim {
     pub(crate) v6_only: bool,
     /// The user with whose sockets it is shared, if they say so, too (SO_REUSEPORT).
     pub(crate) sharer: Option<u32>,
+    /// Whether the address need not be the netstack's (IP_FREEBIND).
+    pub(crate) is_free: bool,
 }
 
 impl Claim {
     /// For one socket alone.
     pub(crate) fn alone(addr: SocketAddr, v6_only: bool) -> Self {
-        Self { addr, v6_only, sharer: None }
+        Self { addr, v6_only, sharer: None, is_free: false }
     }
 
     /// Whether both cannot be had at once.
@@ -122,6 +124,11 @@ impl Netstack {
     /// Whether a listener on `wanted` would meet one that is there.
     pub(crate) fn is_taken(&self, wanted: &Claim) -> bool {
         self.listeners.iter().any(|there| there.meets(wanted))
+    }
+
+    /// Whether a socket may have the address that it wants.
+    pub(crate) fn allows(&self, wanted: &Claim) -> bool {
+        wanted.is_free || self.owns(wanted.addr.ip())
     }
 
     /// Whether the netstack may listen on or send from `addr`.
@@ -270,7 +277,7 @@ mod tests {
     fn listeners_meet_on_their_port_and_address() {
         let claim = |text: &str, sharer| {
             let (text, v6_only) = text.strip_prefix('!').map_or((text, false), |text| (text, true));
-            Claim { addr: text.parse().unwrap(), v6_only, sharer }
+            Claim { sharer, ..Claim::alone(text.parse().unwrap(), v6_only) }
         };
         let listening = |claim| Netstack { listeners: vec![claim], ..Netstack::default() };
         // A leading `!` means IPV6_V6ONLY.

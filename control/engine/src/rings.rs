@@ -45,12 +45,7 @@ impl Engine {
     pub fn set_link_rings(&self, link: LinkId, rings: Rings) -> Result<(), ChangeError> {
         let mut registry = self.0.registry();
         let (port, queues) = registry.queues_of(link)?;
-        let all = queues.lanes.len() as u16;
-        for (fetched, asked) in [(true, rings.fetched), (false, rings.sent)] {
-            if let Some(asked) = asked.filter(|asked| !(1..=all).contains(asked)) {
-                return Err(ChangeError::NoRings { fetched, asked, all });
-            }
-        }
+        let all = queues.enough_for(rings)?;
         // All of them is what the device does if nothing is said.
         let few = |count: Option<u16>| count.filter(|&count| count < all);
         if few(rings.fetched) != few(queues.rings.fetched) {
@@ -58,6 +53,14 @@ impl Engine {
         }
         queues.rings = rings;
         self.0.direct(port, queues)
+    }
+
+    /// Whether a link's device has as many rings as that.
+    ///
+    /// # Errors
+    /// Those of [`set_link_rings`](Self::set_link_rings) that are known before anything is done.
+    pub fn check_link_rings(&self, link: LinkId, rings: Rings) -> Result<(), ChangeError> {
+        self.0.registry().queues_of(link)?.1.enough_for(rings).map(drop)
     }
 
     /// The rings of a VNIC's device, or of what a link has below.
@@ -86,6 +89,17 @@ impl Registry {
 }
 
 impl Queues {
+    /// How many there are, if that is enough.
+    fn enough_for(&self, rings: Rings) -> Result<u16, ChangeError> {
+        let all = self.lanes.len() as u16;
+        for (fetched, asked) in [(true, rings.fetched), (false, rings.sent)] {
+            if let Some(asked) = asked.filter(|asked| !(1..=all).contains(asked)) {
+                return Err(ChangeError::NoRings { fetched, asked, all });
+            }
+        }
+        Ok(all)
+    }
+
     /// The lanes that send by a ring of their own.
     fn senders(&self) -> Vec<LaneId> {
         let mut senders = Vec::new();

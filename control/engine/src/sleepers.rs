@@ -31,7 +31,7 @@ pub(crate) struct Wakers {
 #[derive(Debug, Default)]
 struct Crowd {
     others: Vec<(Ready, Waker)>,
-    watch: Option<Arc<Watch>>,
+    watch: Option<Watch>,
 }
 
 impl Wakers {
@@ -53,6 +53,7 @@ impl Wakers {
     }
 
     /// Takes out whoever waits for a direction of `ready`, and tells the poller; answers its list if that begins with it.
+    #[inline]
     fn take(&mut self, ready: Ready) -> (Self, Option<Arc<List>>) {
         let mut taken = Self::default();
         for side in [Ready::READABLE, Ready::WRITABLE] {
@@ -62,11 +63,23 @@ impl Wakers {
         }
         let Some(crowd) = &mut self.crowd else { return (taken, None) };
         let list = crowd.watch.as_ref().and_then(|watch| watch.ring(ready));
-        for (side, waker) in std::mem::take(&mut crowd.others) {
-            let to = if ready.intersects(side | Ready::HANGUP) { &mut taken } else { &mut *self };
-            to.leave(side, &waker);
+        if !crowd.others.is_empty() {
+            let others = std::mem::take(&mut crowd.others);
+            self.take_others(ready, others, &mut taken);
         }
         (taken, list)
+    }
+
+    #[cold]
+    fn take_others(&mut self, ready: Ready, others: Vec<(Ready, Waker)>, taken: &mut Self) {
+        for (side, waker) in others {
+            let to = if ready.intersects(side | Ready::HANGUP) { &mut *taken } else { &mut *self };
+            to.leave(side, &waker);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.readable.is_none() && self.writable.is_none() && self.crowd.is_none()
     }
 
     fn wake(self) {
@@ -92,10 +105,21 @@ impl Seat {
         self.wakers().take(ready)
     }
 
-    /// Lets a poller watch, or takes the watch back; answers the one that was there.
-    pub(crate) fn set_watch(&self, watch: Option<Arc<Watch>>) -> Option<Arc<Watch>> {
+    /// Lets a poller watch; gives the watch back if one does already.
+    pub(crate) fn set_watch(&self, watch: Watch) -> Result<(), Watch> {
         let mut wakers = self.wakers();
-        std::mem::replace(&mut wakers.crowd.get_or_insert_default().watch, watch)
+        match &mut wakers.crowd.get_or_insert_default().watch {
+            Some(_) => Err(watch),
+            none => {
+                *none = Some(watch);
+                Ok(())
+            }
+        }
+    }
+
+    /// No poller watches any more; the watch, if one did.
+    pub(crate) fn take_watch(&self) -> Option<Watch> {
+        self.wakers().crowd.as_mut()?.watch.take()
     }
 }
 
@@ -152,13 +176,37 @@ impl Sleepers {
     #[must_use]
     pub(crate) fn wake(&self, token: SocketToken, ready: Ready) -> Option<Arc<List>> {
         let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
-        let socket = place(token).and_then(|p| seats.places.get(p)).and_then(Option::as_ref);
-        let woken = socket.map(|socket| socket.seat().ring(ready));
+        let woken = seats.ring(token, ready);
         // Who is woken may end a socket at once, which needs the table.
         drop(seats);
         let (woken, list) = woken?;
         woken.wake();
         list
+    }
+
+    /// The same of all that a lane has made ready, with one look at the table. Pollers that are to be called are added to
+    /// `lists`.
+    pub(crate) fn wake_all(&self, told: &[(SocketToken, Ready)], lists: &mut Vec<Arc<List>>) {
+        let mut woken = Vec::new();
+        let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
+        for &(token, ready) in told {
+            let Some((wakers, list)) = seats.ring(token, ready) else { continue };
+            lists.extend(list);
+            if !wakers.is_empty() {
+                woken.push(wakers);
+            }
+        }
+        drop(seats);
+        woken.into_iter().for_each(Wakers::wake);
+    }
+}
+
+impl Seats {
+    /// Takes out whoever waits for `ready` of a socket, and tells its poller.
+    #[inline]
+    fn ring(&self, token: SocketToken, ready: Ready) -> Option<(Wakers, Option<Arc<List>>)> {
+        let socket = self.places.get(place(token)?)?.as_ref()?;
+        Some(socket.seat().ring(ready))
     }
 }
 

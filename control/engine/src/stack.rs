@@ -19,11 +19,12 @@ use firelane_ip::AutoconfConfig;
 use firelane_lane::RouteConfig;
 use firelane_socket::StreamConfig;
 use firelane_tcp::{TcpConfig, Tuning};
-use firelane_units::{IpPrefix, MacAddr, Mtu, NetstackId};
+use firelane_units::{IpPrefix, LinkId, MacAddr, Mtu, NetstackId};
 
 use crate::engine::{Engine, EngineConfig, Inner, VnicConfig, VnicUser};
 use crate::netstack_config::{NetstackConfig, SocketDefaults};
 use crate::queue::Queue;
+use crate::udp_groups::check_link;
 
 /// One IP instance. Clones are the same netstack; the engine runs as long as any of them or a socket does.
 #[derive(Clone, Debug)]
@@ -33,6 +34,11 @@ pub struct Stack {
 }
 
 impl Stack {
+    /// Whether one of its VNICs is this one.
+    pub(crate) fn has_link(&self, link: LinkId) -> bool {
+        check_link(&self.inner.registry_of_now(), self.id, link).is_ok()
+    }
+
     /// Begins an engine with one netstack.
     pub fn builder() -> StackBuilder {
         StackBuilder {

@@ -1,6 +1,12 @@
-//! The CPU's cycle counter: the engine's only unsafe code.
+//! The CPU's cycle counter, and how long a thread may run at a time: the engine's only unsafe code.
 //!
-//! Given to lanes as a function (`watch.rs`); they read it around each step while somebody wants to know what steps cost.
+//! The counter is given to lanes as a function (`watch.rs`); they read it around each step while somebody wants to know what steps
+//! cost. The slice is changed by `cpus.rs`.
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::thread::Pid;
 
 /// Cycles of the time-stamp counter, which runs on at one pace in every CPU of a machine of this kind.
 #[cfg(target_arch = "x86_64")]
@@ -19,12 +25,82 @@ pub(crate) fn cycles() -> u64 {
     START.elapsed().as_nanos() as u64
 }
 
+/// What the scheduler knows of a thread (`struct sched_attr` of Linux 3.14, sched_setattr(2)).
+#[repr(C)]
+#[derive(Default)]
+struct Schedule {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    /// Of a thread of the usual policy its slice in nanoseconds, since Linux 6.12.
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+const SCHEDULE_BYTES: u32 = size_of::<Schedule>() as u32;
+
+fn schedule(thread: Pid) -> Result<Schedule, Errno> {
+    let mut schedule = Schedule::default();
+    // SAFETY: the kernel writes at most as many bytes as it is told, to a live value that any bytes are.
+    done(unsafe {
+        libc::syscall(
+            libc::SYS_sched_getattr,
+            thread.as_raw_nonzero().get(),
+            &raw mut schedule,
+            SCHEDULE_BYTES,
+            0,
+        )
+    })?;
+    Ok(schedule)
+}
+
+fn done(answer: libc::c_long) -> Result<(), Errno> {
+    match answer {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)),
+    }
+}
+
+/// How long a thread of this process may run before others come to their turn; zero where the kernel has one slice for all.
+pub(crate) fn slice(thread: Pid) -> Result<Duration, Errno> {
+    schedule(thread).map(|schedule| Duration::from_nanos(schedule.runtime))
+}
+
+/// Changes that; zero is as long as the kernel likes. What else is known of the thread stays.
+pub(crate) fn set_slice(thread: Pid, slice: Duration) -> Result<(), Errno> {
+    let known = schedule(thread)?;
+    let runtime = u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX);
+    let wanted = Schedule { size: SCHEDULE_BYTES, runtime, ..known };
+    // SAFETY: the kernel reads as many bytes of a live value as that says.
+    done(unsafe {
+        libc::syscall(libc::SYS_sched_setattr, thread.as_raw_nonzero().get(), &raw const wanted, 0)
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn it_runs_on() {
-        let before = super::cycles();
-        std::thread::sleep(std::time::Duration::from_millis(2));
-        assert!(super::cycles() > before + 1000);
+        let before = cycles();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(cycles() > before + 1000);
+    }
+
+    #[test]
+    fn a_slice_is_changed_and_the_rest_stays() {
+        let this = rustix::thread::gettid();
+        let before = schedule(this).unwrap();
+        set_slice(this, Duration::from_micros(300)).unwrap();
+        let now = schedule(this).unwrap();
+        assert_eq!((now.policy, now.nice, now.priority), (before.policy, before.nice, before.priority));
+        // A kernel that has one slice for all says nothing of it.
+        assert!(before.runtime == 0 || now.runtime == 300_000, "{} -> {}", before.runtime, now.runtime);
+        set_slice(this, Duration::ZERO).unwrap();
+        assert_eq!(schedule(this).unwrap().runtime, before.runtime);
     }
 }

@@ -141,7 +141,7 @@ impl TcpListener {
         let seat = Arc::new(Seat::default());
         let token = engine.fabric.sleepers.sit(Arc::clone(&seat) as Arc<dyn Seated>);
         end.words().set_token(token);
-        let Claim { addr: local, v6_only, sharer } = *claim;
+        let Claim { addr: local, v6_only, sharer, .. } = *claim;
         let listen =
             Listen { socket, local, v6_only, shares: sharer.is_some(), slot, rings: config.rings, options };
         let nonblocking = AtomicBool::new(false);
@@ -271,7 +271,7 @@ impl Reserved {
         let addr = wanted.addr;
         let mut registry = stack.inner.registry_of_now();
         let netstack = registry.netstack_mut(stack.id)?;
-        if !netstack.owns(addr.ip()) {
+        if !netstack.allows(&wanted) {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
         let claim = if addr.port() == 0 {
@@ -297,7 +297,7 @@ impl Reserved {
     pub(crate) fn address(stack: &Stack, claim: Claim) -> io::Result<Self> {
         let mut registry = stack.inner.registry_of_now();
         let netstack = registry.netstack_mut(stack.id)?;
-        if !netstack.owns(claim.addr.ip()) {
+        if !netstack.allows(&claim) {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
         Ok(Self { stack: stack.clone(), claim, lanes: netstack.lanes.clone() })

@@ -206,10 +206,8 @@ impl TcpStream {
         let options = StreamOptions { tuning, fast_open, unsent_limit, ..options };
         let connect = Connect { remote, local, stream: slot, options };
         let command = SocketCommand::Connect(Box::new(connect));
-        engine
-            .fabric
-            .enter_surely(lane, LaneMessage::Socket(stack.id, command))
-            .map_err(|_| lane_failed())?;
+        let message = LaneMessage::Socket(stack.id, command);
+        engine.fabric.enter_soon(lane, message).map_err(|_| lane_failed())?;
         Ok((socket, count))
     }
 
@@ -645,8 +643,12 @@ impl Socket {
             Some(conn) => SocketCommand::Close(conn),
             None => SocketCommand::CloseUnmade(self.shared.clone()),
         };
+        let shared = self.shared.get();
+        // Its token is another socket's from here on, who must not be called for what happens to this one.
+        shared.words().watch(Ready::NONE);
+        let message = LaneMessage::Socket(shared.netstack(), command);
         // A lane that has failed has no connections left to close.
-        let _ = self.command(command);
+        let _ = self.engine.fabric.enter_soon(shared.lane(), message);
         self.engine.fabric.sleepers.stand_up(self.shared.get().words().token());
     }
 }

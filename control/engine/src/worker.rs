@@ -24,8 +24,9 @@ pub struct Worker {
     spin: Spin,
 }
 
-/// The most looks before sleeping: about what being woken takes.
-const LOOKS_MAX: u32 = 256;
+/// The most looks before sleeping: what being woken on a CPU that sleeps takes. None where those whom it waits for need its CPU
+/// ([`crate::programs::Programs::await_news`]).
+const LOOKS_MAX: u32 = 2048;
 
 /// What [`Worker::run_once`] found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +42,7 @@ pub enum Ran {
 impl Worker {
     pub(crate) fn new(fabric: Arc<Fabric>, lane: LaneId, stop: Arc<AtomicBool>) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self { fabric, lane, stop, spin: Spin::at_most(LOOKS_MAX, cpus) }
+        Self { fabric, lane, stop, spin: Spin::in_bursts(LOOKS_MAX, cpus) }
     }
 
     /// Which lane it runs.

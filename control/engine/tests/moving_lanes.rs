@@ -1,12 +1,14 @@
-//! Lanes that move between CPUs while their connections carry text: nothing is lost, and wrong CPUs change nothing.
+//! Lanes that move between CPUs while their connections carry text: nothing is lost, and wrong CPUs change nothing. And how long they
+//! run at a time.
 
 mod echoed;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
-use echoed::{exchange, text};
-use firelane::{ChangeError, Engine, Stack, TcpListener, TcpStream, WireConfig, wire};
+use echoed::exchange_eight;
+use firelane::{ChangeError, Engine, Stack, TcpListener, WireConfig, wire};
 
 fn pair(lanes: usize) -> (Stack, Stack) {
     let (left, right) = wire(WireConfig::default());
@@ -50,13 +52,7 @@ fn connections_go_on_while_their_lanes_move() {
             }
             moves
         });
-        let streams: Vec<_> = (0..8u32)
-            .map(|seed| {
-                let stream = TcpStream::connect(&client, "10.0.0.1:7").unwrap();
-                scope.spawn(move || exchange(stream, &text(seed)))
-            })
-            .collect();
-        streams.into_iter().for_each(|stream| stream.join().unwrap());
+        exchange_eight(&client);
         ended.store(true, Ordering::Release);
         mover.join().unwrap()
     });
@@ -84,4 +80,19 @@ fn a_cpu_that_does_not_exist_is_refused_and_no_lane_moves() {
         }
         assert_eq!(engine.lane_cpus(), before, "{wrong:?}");
     }
+}
+
+#[test]
+fn lanes_have_the_slice_that_is_said_and_the_kernels_again() {
+    let (server, _client) = pair(2);
+    let engine = server.engine();
+    let before = engine.lane_slices();
+    for wanted in [300, 100, 3000].map(Duration::from_micros) {
+        engine.set_slice(Some(wanted)).unwrap();
+        // A kernel that has one slice for all says nothing of it.
+        let expected = if before[0].is_zero() { Duration::ZERO } else { wanted };
+        assert_eq!(engine.lane_slices(), [expected; 2]);
+    }
+    engine.set_slice(None).unwrap();
+    assert_eq!(engine.lane_slices(), before);
 }

@@ -5,7 +5,9 @@ use std::net::Shutdown;
 use std::thread;
 use std::time::Duration;
 
-use firelane::{Event, Poller, Ready, Stack, TcpListener, TcpStream, UdpSocket, WireConfig, wire};
+use firelane::{
+    Event, Poller, Ready, Stack, StreamConfig, TcpListener, TcpStream, UdpSocket, WireConfig, wire,
+};
 
 const LISTENER: u64 = u64::MAX;
 const DATAGRAMS: u64 = u64::MAX - 1;
@@ -140,4 +142,39 @@ fn a_connection_that_ends_is_reported_and_a_forgotten_one_is_not() {
     (&other).read_exact(&mut [0; 1]).unwrap();
     poller.wait(&mut events, Some(Duration::from_millis(20)));
     assert_eq!(events, []);
+}
+
+/// A closed socket's connection goes on for a while, and what happens to it is nothing to the socket that has its token by now.
+#[test]
+fn who_follows_a_closed_socket_hears_nothing_of_it() {
+    let (left, right) = wire(WireConfig::default());
+    let stack = |end: firelane::Queue, n: u8| {
+        let builder = Stack::builder().driven().interface(end).mac(&format!("02:08:20:00:00:0{n}")).unwrap();
+        builder.address(&format!("10.0.0.{n}/24")).unwrap().build().unwrap()
+    };
+    let (server, client) = (stack(left.into(), 1), stack(right.into(), 2));
+    let mut workers: Vec<_> = [&server, &client].iter().flat_map(|stack| stack.engine().workers()).collect();
+    let mut turns = |count: usize| {
+        for worker in (0..count).flat_map(|_| 0..2) {
+            workers[worker].run_once(Some(Duration::ZERO));
+        }
+    };
+    let listener = TcpListener::bind(&server, "10.0.0.1:7").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let begin = || TcpStream::begin(&client, "10.0.0.1:7".parse().unwrap(), StreamConfig::default()).unwrap();
+    let (poller, mut events) = (Poller::new(), Vec::<Event>::new());
+    let first = begin();
+    poller.watch(&first, 1, Ready::READABLE | Ready::WRITABLE).unwrap();
+    turns(20);
+    let (accepted, _) = listener.accept().unwrap();
+    drop(first);
+    let second = begin();
+    poller.watch(&second, 2, Ready::READABLE).unwrap();
+    turns(20);
+    poller.wait(&mut events, Some(Duration::ZERO));
+    assert!(events.iter().any(|event| event.key == 2), "a watch begins with a look");
+    drop(accepted);
+    turns(20);
+    poller.wait(&mut events, Some(Duration::ZERO));
+    assert!(events.is_empty(), "{events:?}");
 }

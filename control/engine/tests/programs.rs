@@ -166,18 +166,21 @@ fn a_failure_is_told_with_its_number() {
         (Request::Bind { socket, address: "10.0.0.7:1".parse().unwrap() }, failed(99)),
         (Request::Bind { socket, address: taken.1 }, failed(98)),
         (Request::Bind { socket, address: "[::1]:1".parse().unwrap() }, failed(97)),
-        (Request::Connect { socket, address: "[::1]:1".parse().unwrap() }, failed(97)),
+        (Request::Connect { socket, address: "[::1]:1".parse().unwrap(), fast: false }, failed(97)),
         (Request::Listen { socket: SocketId(1), backlog: 1 }, failed(9)),
         (Request::GetOption { socket, level: 6, name: 999, len: 4 }, failed(92)),
         (Request::Attach, failed(9)),
         (Request::Waiter { arena: 999 }, failed(22)),
         (Request::Bind { socket, address: "10.0.0.1:0".parse().unwrap() }, Answer::Done),
         (Request::Bind { socket, address: "10.0.0.1:0".parse().unwrap() }, failed(22)),
-        (Request::Listen { socket, backlog: 0 }, Answer::Done),
-        (Request::Connect { socket, address: "10.0.0.2:1".parse().unwrap() }, failed(106)),
     ] {
         assert_eq!(ask(request.clone()), answer, "{request:?}");
     }
+    let waiting = ask(Request::Listen { socket, backlog: 0 });
+    assert!(matches!(waiting, Answer::Stream { .. }), "{waiting:?}");
+    assert_eq!(ask(Request::Listen { socket, backlog: 1 }), waiting, "it listens already");
+    let address = "10.0.0.2:1".parse().unwrap();
+    assert_eq!(ask(Request::Connect { socket, address, fast: false }), failed(106));
     let stranger = Program::new(&world);
     assert_eq!(stranger.ask(Request::Names { socket }), failed(9), "another session's socket");
     let fd = taken.0.as_fd().try_clone_to_owned().unwrap();
@@ -274,7 +277,8 @@ fn r11_what_one_program_takes_no_other_lacks() {
     let (mut accepted, mut written) = (Vec::new(), 0);
     for reply in &replies {
         let Answer::Sockets { sockets } = &reply.answer else { continue };
-        let connect = Request::Connect { socket: sockets[0], address: listener.local_addr().unwrap() };
+        let connect =
+            Request::Connect { socket: sockets[0], address: listener.local_addr().unwrap(), fast: false };
         let Answer::Stream { place } = greedy.ask(connect) else { panic!("connecting begins") };
         accepted.push(listener.accept().unwrap());
         let end = greedy.end(place.block);
@@ -466,7 +470,7 @@ proptest! {
                 0..=2 => { own.push(program.socket()); Answer::Done }
                 3 => program.ask(Request::Bind { socket, address }),
                 4 => program.ask(Request::Listen { socket, backlog: b.unsigned_abs() }),
-                5 => program.ask(Request::Connect { socket, address }),
+                5 => program.ask(Request::Connect { socket, address, fast: false }),
                 6 => program.ask(Request::SetOption { socket, level: b % 50, name: (c % 70).into(), value }),
                 7 => program.ask(Request::GetOption { socket, level: b % 50, name: (c % 70).into(), len: (c % 200).into() }),
                 8 => program.ask(Request::Names { socket }),

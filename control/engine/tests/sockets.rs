@@ -327,6 +327,49 @@ fn a_driven_lane_answers_its_own_worker() {
     }
 }
 
+/// What the program of a driven lane begins and ends is done in order with the lane's next turn, however much that is.
+#[test]
+fn a_driven_lane_does_what_its_program_wants_with_its_next_turn() {
+    let (end, _other) = wire(WireConfig::default());
+    let builder = Stack::builder().driven().interface(end).mac("02:08:20:00:00:01").unwrap();
+    let stack = builder.address("10.0.0.1/24").unwrap().build().unwrap();
+    let mut worker = stack.engine().workers().pop().unwrap();
+    worker.run_once(Some(Duration::ZERO));
+    let begin = || TcpStream::begin(&stack, "10.0.0.77:7".parse().unwrap(), Default::default()).unwrap();
+    let connections = || stack.engine().snapshot().connections;
+    let kept = begin();
+    drop(begin());
+    assert_eq!(kept.local_addr().unwrap_err().kind(), ErrorKind::NotConnected, "the lane has not turned");
+    worker.run_once(Some(Duration::ZERO));
+    assert_eq!(kept.local_addr().unwrap().ip().to_string(), "10.0.0.1");
+    assert_eq!(connections(), 1);
+    // More than the FIFO holds.
+    (0..5_000).for_each(|_| drop(begin()));
+    drop(kept);
+    worker.run_once(Some(Duration::ZERO));
+    assert_eq!(connections(), 0);
+}
+
+/// A driven lane whose thread has ended without another turn is open to who asks: what waits there is done first.
+#[test]
+fn a_driven_lane_that_nobody_drives_any_more_answers_all_the_same() {
+    let (end, _other) = wire(WireConfig::default());
+    let builder = Stack::builder().driven().interface(end).mac("02:08:20:00:00:01").unwrap();
+    let stack = builder.address("10.0.0.1/24").unwrap().build().unwrap();
+    let driven = stack.clone();
+    let kept = thread::spawn(move || {
+        let mut worker = driven.engine().workers().pop().unwrap();
+        worker.run_once(Some(Duration::ZERO));
+        TcpStream::begin(&driven, "10.0.0.77:7".parse().unwrap(), Default::default()).unwrap()
+    })
+    .join()
+    .unwrap();
+    let (told, answer) = std::sync::mpsc::channel();
+    thread::spawn(move || told.send(stack.engine().snapshot().connections));
+    assert_eq!(answer.recv_timeout(Duration::from_secs(20)).ok(), Some(1));
+    drop(kept);
+}
+
 /// Programs may close what they have only begun to connect, also while the lane is busy: nothing stays.
 #[test]
 fn a_stream_that_is_closed_at_once_leaves_nothing() {

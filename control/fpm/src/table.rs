@@ -324,7 +324,8 @@ fn usable(hops: &[RawHop], is_v4: bool, links: &HashMap<u32, LinkId>) -> Vec<Hop
         let link = || links.get(&hop.index).copied();
         match hop.gateway {
             None => link().map(Hop::OnLink),
-            Some(gateway) if gateway.is_ipv4() != is_v4 => None,
+            // IPv4 may go by IPv6 (RFC 8950).
+            Some(gateway) if gateway.is_ipv4() && !is_v4 => None,
             Some(gateway) if hop.is_on_link || is_link_local(gateway) => {
                 link().map(|link| Hop::Via(gateway, Some(link)))
             }

@@ -316,9 +316,11 @@ fn a_link_local_gateway_is_on_the_link_of_the_daemons_interface() {
     assert_eq!(net.given.to("fd01::/64"), [Hop::OnLink(LinkId(2))]);
     net.links(&[]);
     assert_eq!((net.given.0.len(), net.feed.counts().unresolved), (0, 2));
-    // A gateway of the other family leads nowhere here.
+    // IPv4 may go by an IPv6 gateway (RFC 8950); the other way round leads nowhere.
     net.say(&say::frame(&[say::hop(3, "fd00::1".parse().unwrap()), say::named(prefix("10.0.0.0/8"), 3)]));
-    assert_eq!(net.given.0.len(), 0);
+    assert_eq!(net.given.to("10.0.0.0/8"), [via("fd00::1")]);
+    net.say(&say::frame(&[say::hop(4, "10.0.0.1".parse().unwrap()), say::named(prefix("fd02::/64"), 4)]));
+    assert_eq!(net.given.0.len(), 1);
 }
 
 #[test]

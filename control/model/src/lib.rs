@@ -53,7 +53,7 @@ mod wire;
 pub use accounting::{Accounting, Tracked};
 pub use address::{Addrconf, Address, StaticAddress};
 pub use cpus::Cpus;
-pub use daemon::{Daemon, Lanes};
+pub use daemon::{Daemon, Lanes, Slice};
 pub use dhcp::{Dhcp, HostName};
 pub use error::{FieldError, FileError};
 pub use etherstub::Etherstub;

@@ -9,6 +9,11 @@ use core::time::Duration;
 use firelane_units::NatFiltering;
 use serde::{Deserialize, Serialize};
 
+use crate::FieldError;
+
+/// The one that is no number.
+const FILTERING: &str = "filtering";
+
 /// The limits of a netstack's address translation, as far as they are said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -53,6 +58,16 @@ pub enum NatAnswers {
     AddressAndPortDependent,
 }
 
+impl NatAnswers {
+    /// All of them.
+    pub const ALL: [Self; 3] =
+        [Self::EndpointIndependent, Self::AddressDependent, Self::AddressAndPortDependent];
+
+    fn words() -> [&'static str; 3] {
+        Self::ALL.map(|it| NatFiltering::from(it).word())
+    }
+}
+
 impl From<NatAnswers> for NatFiltering {
     fn from(answers: NatAnswers) -> Self {
         match answers {
@@ -91,6 +106,60 @@ impl NatLimits {
         }
     }
 
+    /// Says one by its name, or takes back what was said. Whether a number can be is asked of the whole model.
+    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), FieldError> {
+        if name == FILTERING {
+            let of_word = |word: &str| {
+                let known = NatAnswers::ALL.into_iter().find(|it| NatFiltering::from(*it).word() == word);
+                known.ok_or_else(|| FieldError::new(FILTERING, word, NatAnswers::words().join(", ")))
+            };
+            self.filtering = value.map(of_word).transpose()?;
+            return Ok(());
+        }
+        let names = Self::default().numbers().map(|(name, ..)| name);
+        let unknown = || FieldError::new("nat_limits", name, format!("{}, {FILTERING}", names.join(", ")));
+        let (_, field) = self.fields().into_iter().find(|(it, _)| *it == name).ok_or_else(unknown)?;
+        let number = |text: &str| {
+            let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+            let number = text.parse().ok().filter(|_| plain);
+            number.ok_or_else(|| FieldError::new(name, text, "a whole number, or usual"))
+        };
+        *field = value.map(number).transpose()?;
+        Ok(())
+    }
+
+    /// Each by its name: what holds, what is usual, and what is possible.
+    pub fn lines(&self) -> Vec<[String; 4]> {
+        let of = |limits: firelane_units::NatLimits| {
+            let seconds = |time: Duration| time.as_secs();
+            [
+                limits.sessions.into(),
+                limits.per_source.into(),
+                seconds(limits.tcp_established),
+                seconds(limits.tcp_transitory),
+                seconds(limits.udp),
+                seconds(limits.icmp),
+                seconds(limits.other),
+            ]
+        };
+        let (is, usual) = (self.in_force(), firelane_units::NatLimits::default());
+        let numbers = self.numbers().into_iter().zip(of(is)).zip(of(usual));
+        let line = |(((name, _, most), is), usual): (((&str, _, u32), u64), u64)| {
+            [name.to_owned(), is.to_string(), usual.to_string(), format!("1-{most}")]
+        };
+        let [is, usual] = [is, usual].map(|it| it.filtering.word().to_owned());
+        let filtering = [FILTERING.to_owned(), is, usual, NatAnswers::words().join(",")];
+        numbers.map(line).chain([filtering]).collect()
+    }
+
+    fn fields(&mut self) -> [(&'static str, &mut Option<u32>); 7] {
+        let names = self.numbers().map(|(name, ..)| name);
+        let Self { sessions, per_source, tcp_established, tcp_transitory, udp, icmp, other, .. } = self;
+        let fields = [sessions, per_source, tcp_established, tcp_transitory, udp, icmp, other];
+        let mut names = names.into_iter();
+        fields.map(|field| (names.next().unwrap_or_default(), field))
+    }
+
     fn numbers(&self) -> [(&'static str, Option<u32>, u32); 7] {
         [
             ("sessions", self.sessions, Self::SESSIONS_MAX),
@@ -117,7 +186,7 @@ impl fmt::Display for NatLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbers =
             self.numbers().into_iter().filter_map(|(field, value, _)| Some((field, value?.to_string())));
-        let filtering = self.filtering.map(|it| ("filtering", NatFiltering::from(it).word().to_owned()));
+        let filtering = self.filtering.map(|it| (FILTERING, NatFiltering::from(it).word().to_owned()));
         let said: Vec<String> =
             numbers.chain(filtering).map(|(field, value)| format!("{field}={value}")).collect();
         f.write_str(if said.is_empty() { "usual" } else { "" })?;
@@ -146,14 +215,39 @@ mod tests {
         assert_eq!((limits.sessions, limits.per_source), (100, 100), "one address has no more than all");
         assert_eq!(limits.filtering, NatFiltering::Anybody);
         assert_eq!(said.to_string(), "sessions=100, udp=30, filtering=endpoint-independent");
-        for answers in [
-            NatAnswers::EndpointIndependent,
-            NatAnswers::AddressDependent,
-            NatAnswers::AddressAndPortDependent,
-        ] {
+        for answers in NatAnswers::ALL {
             let word = NatFiltering::from(answers).word();
             assert_eq!(read(&format!("filtering = \"{word}\"")).unwrap().filtering, Some(answers));
         }
+    }
+
+    #[test]
+    fn each_is_said_shown_and_taken_back_by_its_name() {
+        let mut limits = NatLimits::default();
+        let names = limits.lines().into_iter().map(|[name, ..]| name);
+        for (nth, name) in names.enumerate() {
+            let value = if name == FILTERING { "endpoint-independent" } else { "77" };
+            limits.set(&name, Some(value)).unwrap();
+            assert_eq!(limits.to_string(), format!("{name}={value}"));
+            // One address has no more than all.
+            let changed =
+                limits.lines().into_iter().zip(NatLimits::default().lines()).filter(|(a, b)| a != b);
+            let changed: Vec<_> = changed.map(|([name, is, ..], _)| (name, is)).collect();
+            assert_eq!(changed[0], (name.clone(), value.to_owned()));
+            assert_eq!(changed.len(), if nth == 0 { 2 } else { 1 }, "{changed:?}");
+            limits.set(&name, None).unwrap();
+            assert!(limits.is_default());
+        }
+        for (name, value, told) in [
+            ("colour", "1", "nat_limits: \"colour\": sessions, per_source, tcp_established"),
+            ("udp", "+5", "udp: \"+5\": a whole number, or usual"),
+            ("udp", "", "udp: a whole number"),
+            ("filtering", "none", "filtering: \"none\": endpoint-independent, address-dependent"),
+        ] {
+            let fault = limits.set(name, Some(value)).unwrap_err().to_string();
+            assert!(fault.contains(told), "{fault}");
+        }
+        assert!(limits.is_default());
     }
 
     #[test]

@@ -185,6 +185,8 @@ properties! {
     TcpSmallestPort = Tcp "smallest_anon_port", Number(1024, 65_535), N(32_768);
     /// The most finished connections that wait for one listener.
     ConnReqMaxQ = Tcp "_conn_req_max_q", Number(1, 65_536), N(4096);
+    /// The most half-open connections of one listener on a lane; SYNs beyond it are what `_syn_cookies` says.
+    ConnReqMaxQ0 = Tcp "_conn_req_max_q0", Number(1, 16_384), N(1024);
     /// The least backlog that a listener gets.
     ConnReqMin = Tcp "_conn_req_min", Number(1, 1024), N(1);
     /// How long an acknowledgment may wait for company, in milliseconds (RFC 9293 MUST-58: 500 at the most).
@@ -227,6 +229,11 @@ properties! {
     RstSentRate = Tcp "_rst_sent_rate", Number(0, u32::MAX - 1), N(40);
     /// Whether `_rst_sent_rate` holds.
     RstSentRateEnabled = Tcp "_rst_sent_rate_enabled", Number(0, 1), N(1);
+    /// Whether a connection that rested longer than its retransmission time-out begins again with the initial window
+    /// (RFC 5681 section 4.1; Linux: `tcp_slow_start_after_idle`).
+    SlowStartAfterIdle = Tcp "_slow_start_after_idle", Number(0, 1), N(0);
+    /// The initial congestion window in segments; zero is the profile's (RFC 6928).
+    SlowStartInitial = Tcp "_slow_start_initial", Number(0, 64), N(0);
     /// When SYNs are answered with cookies: beyond the limits of half-open connections (on), never, or always.
     SynCookies = Tcp "_syn_cookies", Words(&["on", "off", "always"]), W("on");
     /// How long a closed connection's ports rest, in milliseconds.
@@ -355,22 +362,22 @@ const ABSENT: &[(Protocol, &[&str], &str)] = &[
         "the size of a socket's buffers is what limits",
     ),
     (Protocol::Tcp, &["_mss_min"], "no segment carries less than 88 bytes on a peer's demand"),
-    (
-        Protocol::Tcp,
-        &["_slow_start_initial", "_slow_start_after_idle"],
-        "the initial window is RFC 6928's, and is kept by a connection that rests",
-    ),
     (Protocol::Tcp, &["_tstamp_if_wscale"], "it is the property _tstamp_always"),
     (
         Protocol::Tcp,
-        &[
-            "_ip_notify_interval",
-            "_ip_notify_cinterval",
-            "_ip_abort_linterval",
-            "_push_timer_interval",
-            "_reass_timeout",
-        ],
-        "there is no such timer",
+        &["_ip_notify_interval", "_ip_notify_cinterval"],
+        "TCP does not report a silent peer to IP, which asks its neighbours itself whether they are there",
+    ),
+    (
+        Protocol::Tcp,
+        &["_ip_abort_linterval"],
+        "a half-open connection ends when its SYN-ACK was repeated five times, after 63 seconds",
+    ),
+    (Protocol::Tcp, &["_push_timer_interval"], "who reads is woken by any text, pushed or not"),
+    (
+        Protocol::Tcp,
+        &["_reass_timeout"],
+        "text that came ahead of its turn stays, within the window and in 64 pieces at the most",
     ),
     (
         Protocol::Tcp,

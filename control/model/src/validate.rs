@@ -163,8 +163,12 @@ impl Model {
             faults.add(format!("vnic.{name}.netstack"), netstack, "there is no netstack of that name");
         }
         if !vnic.cpus.is_empty() && vnic.tap().is_none() && vnic.memif().is_none() {
-            let allowed =
-                "only a VNIC whose user is a tap or a memif has a device that lanes of its own could serve";
+            let allowed = if vnic.netstack().is_some() {
+                "a netstack's connections are spread over the daemon's lanes, which cpus of [daemon] moves; a tap or a memif may \
+                 have lanes of its own"
+            } else {
+                "only a VNIC whose user is a tap or a memif has a device that lanes of its own could serve"
+            };
             faults.add(format!("vnic.{name}.cpus"), &vnic.cpus, allowed);
         }
         if let Some((field, rings)) = vnic.rings.of_device()

@@ -9,7 +9,7 @@ use crate::polling::{self, Polling};
 use crate::value;
 use crate::{
     ClientId, Cpus, Guard, IfName, Iptun, LinkClass, LinkName, LinkRings, Mac, Memif, NamespaceName,
-    NetstackName, Over, Rings,
+    NetstackName, Over, Rings, Switch,
 };
 
 /// A kernel interface in a network namespace, which is the VNIC's other side.
@@ -69,6 +69,8 @@ pub struct Vnic {
     pub cpus: Cpus,
     /// By how many rings of its device its user receives and sends.
     pub rings: LinkRings,
+    /// Whether its user sees only what is for the VNIC, even in promiscuous mode.
+    pub promisc_filtered: Switch,
     /// Whether commands call it a VLAN (`dladm create-vlan`); everything else is as of a VNIC.
     pub is_vlan: bool,
     /// How its user is kept from saying that it is somebody else.
@@ -92,6 +94,7 @@ impl Vnic {
             polling: Polling::default(),
             cpus: Cpus::NONE,
             rings: LinkRings::UNSAID,
+            promisc_filtered: Switch::On,
             is_vlan: false,
             guard: Guard::default(),
             user: VnicUser::Nobody,
@@ -112,6 +115,7 @@ impl Vnic {
             polling: Polling::Auto,
             cpus: Cpus::NONE,
             rings: LinkRings::UNSAID,
+            promisc_filtered: Switch::On,
             is_vlan: false,
             guard: Guard { kinds: Protections::NONE, allowed_ips: Vec::new(), allowed_cids: Vec::new() },
             user: VnicUser::Nobody,
@@ -213,6 +217,10 @@ struct VnicTable {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>, example = "hw"))]
     txrings: Option<Rings>,
+    /// Whether its user sees only what is for the VNIC, even in promiscuous mode.
+    #[serde(default = "on", skip_serializing_if = "is_on")]
+    #[cfg_attr(feature = "schema", schema(value_type = String, default = "on"))]
+    promisc_filtered: Switch,
     /// Whether commands call it a VLAN.
     #[serde(default, skip_serializing_if = "is_false")]
     is_vlan: bool,
@@ -236,6 +244,14 @@ struct VnicTable {
     /// Its user, if that is another process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     memif: Option<Memif>,
+}
+
+const fn on() -> Switch {
+    Switch::On
+}
+
+fn is_on(it: &Switch) -> bool {
+    it.is_on()
 }
 
 fn is_false(it: &bool) -> bool {
@@ -266,6 +282,28 @@ fn user_of(
     }
 }
 
+/// What a tunnel cannot have.
+fn check_tunnel(
+    has_vlan: bool,
+    polling: Polling,
+    promisc_filtered: Switch,
+    user: &VnicUser,
+) -> Result<(), &'static str> {
+    if has_vlan {
+        return Err("vlan: a tunnel has no VLAN of its own");
+    }
+    if polling != Polling::default() {
+        return Err("polling: a tunnel has no device");
+    }
+    if !promisc_filtered.is_on() {
+        return Err("promisc_filtered: a tunnel has no neighbours");
+    }
+    match user {
+        VnicUser::Nobody | VnicUser::Netstack(_) => Ok(()),
+        _ => Err("tap or memif: a tunnel's user is a netstack, whose addresses carry it"),
+    }
+}
+
 impl TryFrom<VnicTable> for Vnic {
     type Error = &'static str;
 
@@ -285,6 +323,7 @@ impl TryFrom<VnicTable> for Vnic {
             cpus,
             rxrings: rx,
             txrings: tx,
+            promisc_filtered,
             is_vlan,
             ..
         } = table;
@@ -297,15 +336,7 @@ impl TryFrom<VnicTable> for Vnic {
             (Some(_), Some(_)) => return Err("over and iptun: a VNIC is over a link or is a tunnel"),
         };
         if let Over::Tunnel(_) = over {
-            if vlan.is_some() || is_vlan {
-                return Err("vlan: a tunnel has no VLAN of its own");
-            }
-            if polling != Polling::default() {
-                return Err("polling: a tunnel has no device");
-            }
-            if !matches!(user, VnicUser::Nobody | VnicUser::Netstack(_)) {
-                return Err("tap or memif: a tunnel's user is a netstack, whose addresses carry it");
-            }
+            check_tunnel(vlan.is_some() || is_vlan, polling, promisc_filtered, &user)?;
         }
         let guard = Guard {
             kinds: table.protection,
@@ -324,6 +355,7 @@ impl TryFrom<VnicTable> for Vnic {
             polling,
             cpus,
             rings,
+            promisc_filtered,
             is_vlan,
             guard,
             user,
@@ -345,6 +377,7 @@ impl From<Vnic> for VnicTable {
             polling,
             cpus,
             rings,
+            promisc_filtered,
             is_vlan,
             guard,
             user,
@@ -374,6 +407,7 @@ impl From<Vnic> for VnicTable {
             cpus,
             rxrings: rings.rx,
             txrings: rings.tx,
+            promisc_filtered,
             is_vlan,
             protection,
             allowed_ips,

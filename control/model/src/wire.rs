@@ -232,6 +232,11 @@ impl Delay {
     /// Longer than any wire; what is under way has to be remembered.
     const MOST: Duration = Duration::from_secs(60);
 
+    /// A time that is known to be short enough.
+    pub(crate) const fn of(time: Duration) -> Self {
+        Self(time)
+    }
+
     /// As a duration.
     pub const fn duration(self) -> Duration {
         self.0

@@ -197,6 +197,7 @@ impl Step {
                 let list = [
                     change("lanes", &from.lanes, &to.lanes),
                     change("cpus", &shown(&from.cpus), &shown(&to.cpus)),
+                    change("slice", &from.slice, &to.slice),
                     change("accounting", &accounted(&from.accounting), &accounted(&to.accounting)),
                 ];
                 write!(f, "set daemon{}", Changes(&list))
@@ -282,6 +283,7 @@ impl Step {
                     change("cpus", &shown(&from.cpus), &shown(&to.cpus)),
                     change("rxrings", &optional(from.rings.rx), &optional(to.rings.rx)),
                     change("txrings", &optional(from.rings.tx), &optional(to.rings.tx)),
+                    change("promisc-filtered", &from.promisc_filtered.word(), &to.promisc_filtered.word()),
                     change("protection", &shown(from.guard.kinds), &shown(to.guard.kinds)),
                     change("allowed-ips", &list_of(&from.guard.allowed_ips), &list_of(&to.guard.allowed_ips)),
                     change(
@@ -388,7 +390,7 @@ fn rate(rate: Option<BitRate>) -> String {
 /// Of what records go where.
 fn accounted(it: &Accounting) -> String {
     let state = if it.active { "active" } else { "inactive" };
-    format!("{state},{},{}", it.net.word(), it.file.as_deref().unwrap_or("no file"))
+    format!("{state},{},{}", it.net.words(), it.file.as_deref().unwrap_or("no file"))
 }
 
 fn listed(names: &BTreeSet<AccountName>) -> String {

@@ -71,8 +71,11 @@ impl Interface {
         let change = || {
             let probe = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
             use std::os::fd::AsFd;
-            let flags = sys::ethtool(probe.as_fd(), &far, ETHTOOL_GET_FLAGS, 0)?;
-            sys::ethtool(probe.as_fd(), &far, ETHTOOL_SET_FLAGS, flags & !FLAG_TX_VLAN)
+            let mut words = [0; sys::ETHTOOL_WORDS];
+            words[0] = ETHTOOL_GET_FLAGS;
+            sys::ethtool(probe.as_fd(), &far, &mut words)?;
+            (words[0], words[1]) = (ETHTOOL_SET_FLAGS, words[1] & !FLAG_TX_VLAN);
+            sys::ethtool(probe.as_fd(), &far, &mut words)
         };
         let error = change().err()?;
         Some(format!("VLAN tags get lost: ethtool -K {far} txvlan off: {error}"))

@@ -284,16 +284,23 @@ pub(crate) fn set_option(
     if result < 0 { Err(last_error()) } else { Ok(()) }
 }
 
-/// `struct ethtool_value`: asks or changes one of an interface's old-style flags.
-pub(crate) fn ethtool(socket: BorrowedFd<'_>, name: &str, command: u32, data: u32) -> Result<u32, Errno> {
-    let mut value = [command, data];
+/// The words of the longest question to ethtool that is asked here: link settings with three maps of 127 words each.
+pub(crate) const ETHTOOL_WORDS: usize = 12 + 3 * 127;
+
+/// Asks ethtool about an interface, or changes it: the first word is the command, and the answer comes in the same place. Only
+/// commands whose structure is not longer than that, whatever the kernel finds in it.
+pub(crate) fn ethtool(
+    socket: BorrowedFd<'_>,
+    name: &str,
+    words: &mut [u32; ETHTOOL_WORDS],
+) -> Result<(), Errno> {
     // SAFETY: `ifreq` is plain old data for which all zeroes is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes()) {
         *to = from.cast_signed();
     }
-    request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
-    // SAFETY: SIOCETHTOOL reads the request and, for these commands, reads or writes the two words that it points to.
+    request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+    // SAFETY: SIOCETHTOOL reads the request and, for these commands, reads or writes at most the words that it points to.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, ptr::from_mut(&mut request)) };
-    if result < 0 { Err(last_error()) } else { Ok(value[1]) }
+    if result < 0 { Err(last_error()) } else { Ok(()) }
 }

@@ -5,7 +5,7 @@
 
 use core::fmt;
 use core::task::Waker;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firelane_frame::{
     Capabilities, Chain, Checksum, Driver, FlowTag, Frame, ParcelConsumer, ParcelProducer, Pools,
@@ -13,6 +13,7 @@ use firelane_frame::{
 };
 use firelane_units::{DropCounters, DropReason, Instant};
 
+use crate::bell::Bell;
 use crate::chance::Random;
 use crate::conditions::{Conditions, WireConfig};
 use crate::direction::{Direction, WireCounters};
@@ -38,7 +39,7 @@ pub fn wire(config: WireConfig) -> (End, End) {
             Way::Rings { outward: back_in, inward: forth_out },
         )
     };
-    let bells = [Arc::new(OnceLock::new()), Arc::new(OnceLock::new())];
+    let bells = [Arc::new(Bell::default()), Arc::new(Bell::default())];
     let end = |way, mine: usize| End {
         way,
         capabilities,
@@ -53,8 +54,8 @@ pub fn wire(config: WireConfig) -> (End, End) {
 pub struct End {
     way: Way,
     capabilities: Capabilities,
-    bell: Arc<OnceLock<Waker>>,
-    peer_bell: Arc<OnceLock<Waker>>,
+    bell: Arc<Bell>,
+    peer_bell: Arc<Bell>,
     counters: EndCounters,
 }
 
@@ -100,7 +101,7 @@ impl Timed {
 #[derive(Clone)]
 pub struct Control {
     timed: Arc<Timed>,
-    receiver_bell: Arc<OnceLock<Waker>>,
+    receiver_bell: Arc<Bell>,
 }
 
 impl Control {
@@ -112,7 +113,7 @@ impl Control {
     /// Sets all conditions. What has left keeps its time of arrival; what waits leaves at the new rate.
     pub fn set(&self, conditions: Conditions) {
         self.timed.lock().direction.set_conditions(conditions);
-        ring(&self.receiver_bell);
+        self.receiver_bell.ring();
     }
 
     /// Changes some conditions.
@@ -139,10 +140,10 @@ impl End {
         }
     }
 
-    /// Names who is woken when this end has asked for it and a frame was sent to it, or when a full ring
-    /// has room again. Set once; returns whether it was.
-    pub fn set_waker(&self, waker: Waker) -> bool {
-        self.bell.set(waker).is_ok()
+    /// Names who is woken, in place of whoever was before, when this end has asked for it and a frame was sent to it, or when a
+    /// full ring has room again.
+    pub fn set_waker(&self, waker: Waker) {
+        self.bell.set(waker);
     }
 
     /// What went through.
@@ -180,12 +181,6 @@ impl End {
     }
 }
 
-fn ring(bell: &OnceLock<Waker>) {
-    if let Some(waker) = bell.get() {
-        waker.wake_by_ref();
-    }
-}
-
 /// What a sender knew about a frame stays with the sender.
 fn forget_sender(frame: &mut Frame) {
     let meta = frame.meta_mut();
@@ -210,7 +205,7 @@ impl Driver for End {
             Way::Rings { inward, .. } => {
                 let frames = inward.pop_into(pools, budget, out, forget_sender);
                 if frames > 0 && inward.take_room_wish() {
-                    ring(&self.peer_bell);
+                    self.peer_bell.ring();
                 }
                 frames
             }
@@ -256,7 +251,7 @@ impl Driver for End {
         self.counters.frames_out += (frames_before - chain.len()) as u64;
         self.counters.bytes_out += (bytes_before - chain.bytes()).0;
         if wake {
-            ring(&self.peer_bell);
+            self.peer_bell.ring();
         }
     }
 

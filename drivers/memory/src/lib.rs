@@ -13,6 +13,7 @@
 //! has a lock, so that a [`Control`] can change its conditions while two lanes use it.
 #![forbid(unsafe_code)]
 
+mod bell;
 mod chance;
 mod conditions;
 mod direction;

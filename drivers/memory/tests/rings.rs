@@ -115,8 +115,7 @@ fn the_bell_rings_once_for_each_wish() {
     for simulated in [false, true] {
         let (mut one, mut two) = wire(WireConfig { timed: simulated, ..WireConfig::default() });
         let bell = Arc::new(Bell::default());
-        assert!(two.set_waker(Waker::from(Arc::clone(&bell))));
-        assert!(!two.set_waker(Waker::from(Arc::clone(&bell))), "once");
+        two.set_waker(Waker::from(Arc::clone(&bell)));
         let rung = || bell.0.load(Ordering::Relaxed);
         let mut pools = pools();
         let mut drops = DropCounters::default();
@@ -134,6 +133,24 @@ fn the_bell_rings_once_for_each_wish() {
         assert!(!two.notify(false));
         one.transmit(&mut chain(&mut pools, 0..2), &mut drops);
         assert_eq!(rung(), 1, "the wish was taken back");
+    }
+}
+
+/// As when an end moves from one lane to another.
+#[test]
+fn whoever_has_the_end_now_is_woken() {
+    for simulated in [false, true] {
+        let (mut one, mut two) = wire(WireConfig { timed: simulated, ..WireConfig::default() });
+        let bells = [(); 2].map(|()| Arc::new(Bell::default()));
+        let mut pools = pools();
+        let mut drops = DropCounters::default();
+        for bell in &bells {
+            two.set_waker(Waker::from(Arc::clone(bell)));
+            two.receive(&mut pools, 9, &mut Chain::new(), &mut drops);
+            assert!(!two.notify(true));
+            one.transmit(&mut chain(&mut pools, 0..1), &mut drops);
+        }
+        assert_eq!(bells.map(|bell| bell.0.load(Ordering::Relaxed)), [1, 1]);
     }
 }
 

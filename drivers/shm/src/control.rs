@@ -3,8 +3,8 @@
 //! A session is one SOCK_SEQPACKET connection; each packet is one message, at most [`MESSAGE_MAX`] bytes, with its
 //! descriptors beside it. Every request but [`Request::Child`] and [`Request::Closed`] gets one answer, with the request's number:
 //! [`Answer::Failed`] with a number of errno(3), or the one that belongs to it. A socket is named by the inode of the program's descriptor ([`SocketId`]);
-//! the daemon looks only at sockets that the session holds. What a listener has accepted comes by the listener's own
-//! descriptor, as [`Arrived`].
+//! the daemon looks only at sockets that the session holds. What a listener has accepted waits in its words, or comes by the
+//! listener's own descriptor, as [`Arrived`].
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -24,6 +24,13 @@ pub const ADDRESSES_MAX: usize = 80;
 pub const OWN_LEVEL: i32 = 0x464c;
 /// See [`OWN_LEVEL`].
 pub const OWN_FILTER: i32 = 1;
+/// At [`OWN_LEVEL`]: of what the descriptor's owner is signalled, [`SIGNAL_IO`] and [`SIGNAL_URGENT`] as an `int`. The preloaded library
+/// says so when the program has set an owner or O_ASYNC.
+pub const OWN_SIGNALS: i32 = 2;
+/// SIGIO, of all that happens.
+pub const SIGNAL_IO: u8 = 1;
+/// SIGURG, of urgent text.
+pub const SIGNAL_URGENT: u8 = 2;
 /// The most bytes of a program's filter.
 pub const FILTER_MAX: usize = 4096;
 const NAME_MAX: usize = 64;
@@ -106,7 +113,8 @@ pub enum Request {
         /// To what.
         address: SocketAddr,
     },
-    /// listen(2). [`Answer::Done`].
+    /// listen(2). [`Answer::Stream`] with the place of the listener's [`AcceptQueue`](crate::AcceptQueue), or [`Answer::Done`] if it has
+    /// none. Of a listener: what waits there goes to the descriptor if somebody watches that.
     Listen {
         /// Which socket.
         socket: SocketId,
@@ -119,6 +127,9 @@ pub enum Request {
         socket: SocketId,
         /// To whom.
         address: SocketAddr,
+        /// Whether text goes with the SYN if the peer takes it (MSG_FASTOPEN): then the stream is
+        /// [`DEFERRED`](crate::layout::DEFERRED).
+        fast: bool,
     },
     /// setsockopt(2), for what the stream's words do not have. [`Answer::Done`].
     SetOption {
@@ -255,7 +266,7 @@ pub enum Answer {
         /// Their names.
         sockets: Vec<SocketId>,
     },
-    /// A stream has its words there.
+    /// A stream has its words there, or a listener.
     Stream {
         /// Where.
         place: Place,
@@ -317,7 +328,7 @@ pub struct Interface {
     pub address: Option<(IpAddr, u8)>,
 }
 
-/// A connection that waits at a listener: a message of [`Arrived::BYTES`] on the listener's own descriptor. Who reads it takes the
+/// A connection that waits at a listener of whom somebody watches the descriptor: a message of [`Arrived::BYTES`] on the listener's own descriptor. Who reads it takes the
 /// connection by a new socket of his session, whose name he writes into the stream's words ([`taken_as`](crate::Block::taken_as)).
 /// His session must have the listener's arena. Without a socket he asks for one ([`Request::Take`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -432,8 +443,11 @@ impl Request {
             Self::Socket { family, kind, count } => {
                 out.u8(family_byte(*family)).u8(kind_byte(*kind)).u32(*count);
             }
-            Self::Bind { socket, address } | Self::Connect { socket, address } => {
+            Self::Bind { socket, address } => {
                 out.u64(socket.0).address(*address);
+            }
+            Self::Connect { socket, address, fast } => {
+                out.u64(socket.0).address(*address).u8((*fast).into());
             }
             Self::Listen { socket, backlog } => {
                 out.u64(socket.0).u32(*backlog);
@@ -526,7 +540,11 @@ impl Request {
             }
             3 => Self::Bind { socket: socket(from)?, address: from.address("address")? },
             4 => Self::Listen { socket: socket(from)?, backlog: from.u32("backlog")? },
-            5 => Self::Connect { socket: socket(from)?, address: from.address("address")? },
+            5 => Self::Connect {
+                socket: socket(from)?,
+                address: from.address("address")?,
+                fast: from.u8("fast")? != 0,
+            },
             6 => Self::SetOption {
                 socket: socket(from)?,
                 level: from.i32("level")?,

@@ -13,7 +13,7 @@ use crate::wait::Sleep;
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"firelane");
 /// The version of layout and messages. Two ends of different versions do not talk.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 16;
 /// The unit in which storage is given out, and the kernel's page.
 pub const PAGE: u64 = 4096;
 /// The most blocks of an arena: what the three levels of an inbox name.
@@ -126,7 +126,11 @@ pub struct Inbox {
     naps: AtomicU32,
     /// A waiter's: how often the slot was given out. Who has its descriptor for an earlier owner asks anew.
     pub owners: AtomicU32,
-    _rest: [u32; 13],
+    /// A lane's: one above the CPU on which its worker last was, and one above that of the program that last told it something;
+    /// zero is not known. Hints: who is on the CPU of whom he waits for does not look, for that one needs it.
+    cpu: AtomicU32,
+    told_on: AtomicU32,
+    _rest: [u32; 11],
     /// Which blocks.
     pub news: Bits,
 }
@@ -172,6 +176,39 @@ impl Inbox {
     pub fn wake_up(&self) {
         self.sleeping.store(0, Ordering::SeqCst);
     }
+
+    /// A lane's worker is on this CPU.
+    pub fn is_on(&self, cpu: u16) {
+        note(&self.cpu, cpu);
+    }
+
+    /// Whether it was on this one when it last said so.
+    pub fn was_on(&self, cpu: u16) -> bool {
+        self.cpu.load(Ordering::Relaxed) == u32::from(cpu) + 1
+    }
+
+    /// Where it last was, as it said.
+    pub fn last_on(&self) -> Option<u32> {
+        self.cpu.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// A program that is on this CPU tells a lane something.
+    pub fn is_told_on(&self, cpu: u16) {
+        note(&self.told_on, cpu);
+    }
+
+    /// Where the program was that told it something last, as that one said.
+    pub fn last_told_on(&self) -> Option<u32> {
+        self.told_on.load(Ordering::Relaxed).checked_sub(1)
+    }
+}
+
+/// Writes one more than the CPU's number, unless it is there: the line is in others' caches.
+fn note(word: &AtomicU32, cpu: u16) {
+    let here = u32::from(cpu) + 1;
+    if word.load(Ordering::Relaxed) != here {
+        word.store(here, Ordering::Relaxed);
+    }
 }
 
 /// Loom takes sequentially consistent accesses for acquiring and releasing ones, and only such a fence for what it is.
@@ -200,7 +237,7 @@ pub struct Block {
     pub recv_timeout: AtomicU64,
     /// For the program's side alone: how long a write waits (SO_SNDTIMEO).
     pub send_timeout: AtomicU64,
-    /// For the program's side alone: SO_RCVLOWAT and SO_SNDLOWAT.
+    /// SO_RCVLOWAT, for the program's side alone, and TCP_NOTSENT_LOWAT, which the daemon sets; zero is none (`unsent.rs`).
     pub low_water: [AtomicU32; 2],
     /// For the program's side alone: the mark of urgent text that its reader has seen, and whether the byte before it was read
     /// (`urgent.rs`).
@@ -278,9 +315,10 @@ pub mod request {
     /// The program has closed the socket, of which nobody has a copy: the connection ends, and its descriptor makes a new
     /// socket. It stays set for this use of the block.
     pub const CLOSE: u64 = 64;
-    /// A block that was offered ([`super::Offers`]) is to be a connection, to the address that the program has left in it.
+    /// A block that was offered ([`super::Offers`]) is to be a connection, to the address that the program has left in it; or one that
+    /// was [`super::DEFERRED`], to the address that connect(2) gave.
     pub const CONNECT: u64 = 128;
-    /// With [`CONNECT`]: the port, above.
+    /// With [`CONNECT`], where the daemon does not know the address: the port, above.
     pub const PORT_SHIFT: u32 = 48;
     /// The options below have changed.
     pub const OPTIONS: u64 = 4;
@@ -290,6 +328,8 @@ pub mod request {
     pub const CORK: u64 = 1 << 9;
     /// TCP_QUICKACK is on.
     pub const QUICKACK: u64 = 1 << 10;
+    /// As much is written and unsent as the program wants (TCP_NOTSENT_LOWAT). The daemon takes it back once less is.
+    pub const FULL: u64 = 1 << 11;
 }
 
 /// In the word `file`: the program has accepted the connection. One that nobody has accepted when its listener closes is
@@ -301,6 +341,18 @@ pub const LINGERS: u64 = 1 << 3;
 
 /// In the word `file`: urgent text is read with the stream (SO_OOBINLINE). Set by the daemon when the program asks.
 pub const OOB_INLINE: u64 = 1 << 4;
+
+/// In the word `file`: the connection has yet to begin, with the first text that is written ([`crate::StreamEnd::begin_early`]).
+/// Set by the daemon before the program sees the block, cleared by whoever of the program writes first.
+pub const DEFERRED: u64 = 1 << 5;
+
+/// In the word `file`: the program has asked for signals about the socket, so that bytes may lie at its descriptor which say nothing
+/// and are to be read away. Set by the daemon.
+pub const SIGNALLED: u64 = 1 << 6;
+
+/// In the word `file`, where [`SIGNALLED`] is: the program's side has found no room to write. The daemon takes it back when it signals that
+/// there is some.
+pub const REFUSED: u64 = 1 << 7;
 
 /// In the word `file` of a datagram socket: what its program is told with each datagram, and what it cuts by. Set by the
 /// daemon when the program asks.

@@ -10,11 +10,13 @@
 //! - `joint.rs`: what two programs share whose connection is fused.
 //! - `doorbell.rs`: what wakes a waiter of many streams.
 //! - `stream.rs`: the program's end of a stream; `owner.rs`: who of many is inside. `wait.rs`: spinning and sleeping.
+//! - `accept_queue.rs`: connections that wait at a listener. `early.rs`: text that goes with a SYN.
 //! - `urgent.rs`: urgent text. `fault.rs`: datagrams that did not arrive.
 //! - `control.rs`: the messages; `codec.rs`: their bytes; `carry.rs`: how they travel with descriptors.
 //!
 //! Used by the engine and the daemon on one side, by the preloaded library on the other.
 
+mod accept_queue;
 mod arena;
 mod bits;
 pub mod carry;
@@ -22,6 +24,7 @@ mod codec;
 pub mod control;
 mod datagram;
 pub mod doorbell;
+mod early;
 mod fault;
 pub mod joint;
 pub mod layout;
@@ -31,9 +34,11 @@ mod sync;
 mod sys;
 #[cfg(all(test, loom))]
 mod tests;
+mod unsent;
 mod urgent;
 mod wait;
 
+pub use accept_queue::{AcceptQueue, Feeder};
 pub use arena::{Arena, ArenaError, AttachError};
 pub use bits::Bits;
 pub use codec::Malformed;

@@ -156,10 +156,21 @@ impl<'a> StreamEnd<'a> {
         self.beside
     }
 
-    /// Tells the lane that there is work. The lane whose bell must be rung, if it sleeps.
-    pub fn kick(&self) -> Option<u32> {
-        let lane = (self.rings().margin[margin::PLACE].load(Ordering::Relaxed) & 0xffff) as u32;
-        self.memory.lane(lane)?.tell(self.number).then_some(lane)
+    fn lane(&self) -> u32 {
+        (self.rings().margin[margin::PLACE].load(Ordering::Relaxed) & 0xffff) as u32
+    }
+
+    /// Tells the lane that there is work, from this CPU. The lane whose bell must be rung, if it sleeps.
+    pub fn kick(&self, cpu: u16) -> Option<u32> {
+        let lane = self.lane();
+        let inbox = self.memory.lane(lane)?;
+        inbox.is_told_on(cpu);
+        inbox.tell(self.number).then_some(lane)
+    }
+
+    /// Whether the lane's worker was last on this CPU.
+    pub fn has_lane_on(&self, cpu: u16) -> bool {
+        self.memory.lane(self.lane()).is_some_and(|inbox| inbox.was_on(cpu))
     }
 }
 
@@ -228,6 +239,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
             count => {
                 let tail = &self.rings().one.tail;
                 tail.store(tail.load(Ordering::Relaxed).wrapping_add(count as u64), Ordering::Release);
+                self.note_unsent();
                 Ok(count)
             }
         }
@@ -261,7 +273,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         let storage = ours.storage.load(Ordering::Relaxed).addr() as u64;
         let (tail, head) = (ours.tail.load(Ordering::Relaxed), theirs.head.load(Ordering::Acquire));
         let (size, limit) = (held.size(), room_in(held.state, self.capacity(0)));
-        let room = limit.saturating_sub(tail.wrapping_sub(head) as usize);
+        let room = limit.saturating_sub(tail.wrapping_sub(head) as usize).min(self.unsent_room());
         let len = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(room);
         if !copy_in(self.memory, (storage, size), tail, len, pieces, 0) {
             return 0;
@@ -388,7 +400,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     }
 
     /// Bytes that the lane has and the peer has not acknowledged.
-    fn undelivered(&self) -> usize {
+    pub(crate) fn undelivered(&self) -> usize {
         let head = self.rings().two.head.load(Ordering::Acquire);
         self.rings().one.tail.load(Ordering::Relaxed).wrapping_sub(head) as usize
     }
@@ -402,7 +414,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
     /// Bytes that can be written now; none without storage.
     pub fn room(&self) -> usize {
         let credit = self.beside.as_ref().and_then(Beside::credit).unwrap_or(usize::MAX);
-        self.room_and_unread().0.min(credit)
+        self.room_and_unread().0.min(credit).min(self.unsent_room())
     }
 
     /// Room to write, and what lies before it in the same ring.
@@ -447,7 +459,10 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
         add(self.has_urgent(), Readiness::URGENT);
         if events & Readiness::WRITABLE != 0 && status & status::CONNECTED != 0 {
             let (room, unread) = self.room_and_unread();
-            add(is_roomy(room as u64, unread as u64), Readiness::WRITABLE);
+            add(is_roomy(room as u64, unread as u64) && self.unsent_room() > 0, Readiness::WRITABLE);
+        } else if status == 0 && self.is_deferred() {
+            // Its program is to write, for that begins the connection.
+            add(true, Readiness::WRITABLE);
         }
         Readiness(ready)
     }
@@ -461,6 +476,7 @@ impl<'a, M: Storage> StreamEnd<'a, M> {
             rings.one.state.load(Ordering::Acquire) & ATTACHED,
             rings.margin[margin::MARK].load(Ordering::Acquire),
             self.status(),
+            self.block.requests.load(Ordering::Acquire) & request::FULL,
         ];
         let beside = self.beside.as_ref().map_or([0; 4], Beside::progress);
         // Fibonacci hashing, each word after the other.

@@ -14,6 +14,7 @@ use firelane_frame::{ArenaParts, RingArena};
 use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::accept_queue::AcceptQueue;
 use crate::joint::Joint;
 use crate::layout::{Block, Header, Inbox, Layout, Offers, SLOTS};
 
@@ -81,7 +82,7 @@ impl Mapping {
     fn at<T>(&self, offset: u64) -> &T {
         debug_assert!(offset + size_of::<T>() as u64 <= self.layout.len());
         // SAFETY: callers stay within the layout, whose length is mapped; every part begins on a page and has parts
-        // that are multiples of their alignment; `T` is one of the structures of `layout.rs` and `joint.rs`, atomics and padding,
+        // that are multiples of their alignment; `T` is one of the structures of `layout.rs`, `accept_queue.rs` and `joint.rs`, atomics and padding,
         // which any bytes are; nobody makes a unique reference.
         unsafe { self.base.add(offset as usize).cast::<T>().as_ref() }
     }
@@ -113,6 +114,13 @@ impl Mapping {
     #[inline]
     pub fn block(&self, block: u32) -> Option<&Block> {
         let at = self.layout.blocks_at() + u64::from(block) * size_of::<Block>() as u64;
+        (block < self.layout.blocks).then(|| self.at(at))
+    }
+
+    /// A listener's words.
+    #[cfg(not(loom))]
+    pub fn accept_queue(&self, block: u32) -> Option<&AcceptQueue> {
+        let at = self.layout.blocks_at() + u64::from(block) * size_of::<AcceptQueue>() as u64;
         (block < self.layout.blocks).then(|| self.at(at))
     }
 

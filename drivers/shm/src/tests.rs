@@ -8,6 +8,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
+use crate::accept_queue::{AcceptQueue, Feeder};
 use crate::joint::{Beside, Joint, SideConfig, way};
 use crate::layout::{Block, Inbox, margin, request, status};
 use crate::owner::Holder;
@@ -73,6 +74,46 @@ fn model_news_of_two_are_taken_and_none_is_lost() {
         program.join().unwrap();
         take(&mut all);
         assert_eq!((all, inbox.news.any()), (0b110, false));
+    });
+}
+
+#[test]
+fn model_a_connection_is_found_by_who_is_about_to_wait_or_told_to_him() {
+    loom::model(|| {
+        let words = Arc::new(AcceptQueue::default());
+        let mut feeder = Feeder::begin(&words, 80);
+        words.begin();
+        let theirs = Arc::clone(&words);
+        let daemon = thread::spawn(move || {
+            if feeder.put(&theirs, 5, 5).is_err() {
+                return true;
+            }
+            feeder.is_watched(&theirs) && feeder.take_back(&theirs).is_some()
+        });
+        words.watch();
+        let is_found = words.take() == Some(5);
+        let is_told = daemon.join().unwrap();
+        assert!(is_found != is_told, "found {is_found}, told {is_told}");
+    });
+}
+
+#[test]
+fn model_a_connection_is_had_by_one_of_two() {
+    loom::model(|| {
+        let words = Arc::new(AcceptQueue::default());
+        let mut feeder = Feeder::begin(&words, 80);
+        words.begin();
+        feeder.put(&words, 1, 1).unwrap();
+        let theirs = Arc::clone(&words);
+        let other = thread::spawn(move || theirs.take());
+        // The place of the first may be used again as soon as it was taken.
+        let put = [2, 3].map(|block| feeder.put(&words, block, block).is_ok());
+        let mine = words.take();
+        let mut all =
+            [mine, other.join().unwrap(), words.take(), words.take()].map(Option::unwrap_or_default);
+        all.sort_unstable();
+        let expected = if put[1] { [0, 1, 2, 3] } else { [0, 0, 1, 2] };
+        assert_eq!(all, expected);
     });
 }
 

@@ -1,7 +1,8 @@
 //! `acctadm`: accounting of links and flows to a file.
 //!
-//! Of the original's types of accounting there is `net`; of its resources the two groups. The daemon keeps a history of all links and
-//! flows in any case (`show-usage`): this is for records that somebody else reads, in a place that the operator chooses.
+//! Of the original's types of accounting there is `net`; its resources are two groups of items, and the items. The daemon keeps a
+//! history of all links and flows in any case (`show-usage`): this is for records that somebody else reads, in a place that the
+//! operator chooses.
 
 use std::path::absolute;
 
@@ -26,12 +27,6 @@ const OPTIONS: &[Opt] = &[
     flag('j', "json"),
     flag('t', "temporary"),
 ];
-
-/// What a record has, as the original calls it where it has it.
-const BASIC: &str = "name,curtime,seconds,ibytes,obytes,ipkts,opkts,ierrpkts,oerrpkts,rfused,ofused";
-/// What those of flows have besides.
-const EXTENDED: &str =
-    "name,devname,curtime,seconds,ibytes,obytes,ipkts,opkts,ierrpkts,oerrpkts,rfused,ofused";
 
 /// Runs `acctadm` with the words after its name.
 pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
@@ -84,25 +79,41 @@ fn resources(session: &mut Session<'_>, call: &Call<'_>, changes: bool) -> Resul
     if call.args.operands.is_empty() {
         writeln!(session.out, "net:")?;
     }
-    writeln!(session.out, "extended {EXTENDED}")?;
-    Ok(writeln!(session.out, "basic    {BASIC}")?)
+    writeln!(session.out, "extended {}", Tracked::EXTENDED.items())?;
+    Ok(writeln!(session.out, "basic    {}", Tracked::BASIC.items())?)
 }
 
-/// The group that a list of resources names.
-fn group(list: &str) -> Result<Tracked, Failure> {
-    let mut most = Tracked::None;
+/// What a list of resources names: a group, if there is one, and single items.
+fn resource_list(list: &str) -> Result<(Option<Tracked>, Tracked), Failure> {
+    let (mut group, mut items) = (None, Tracked::NONE);
     for word in list.split(',') {
-        most = most.max(match word {
-            "basic" => Tracked::Basic,
-            "extended" => Tracked::Extended,
-            _ if EXTENDED.split(',').any(|field| field == word) => {
-                let why = "a record has all of its items; basic or extended";
-                return Err(die(format!("{word}: {} ({why})", Status::NotSupported.text())));
+        match (word, Tracked::item(word)) {
+            ("basic", _) => group = group.or(Some(Tracked::BASIC)),
+            ("extended", _) => group = Some(Tracked::EXTENDED),
+            (_, Some(item)) => items = items.with(item),
+            _ => {
+                let all = Tracked::ITEMS.join(", ");
+                return Err(die(format!("unknown net resource '{word}' (basic, extended, {all})")));
             }
-            _ => return Err(die(format!("unknown net resource '{word}' (basic or extended)"))),
-        });
+        }
     }
-    Ok(most)
+    Ok((group, items))
+}
+
+/// What `-d` takes away: a group has the links, without which nothing is left.
+fn disabled(list: &str) -> Result<Tracked, Failure> {
+    let (group, items) = resource_list(list)?;
+    if group.is_some() {
+        return Ok(Tracked::EXTENDED);
+    }
+    let is_kept = |word: &&str| Tracked::item(word).is_some_and(|item| Tracked::ALWAYS.has(item));
+    match list.split(',').find(is_kept) {
+        None => Ok(items),
+        Some(word) => {
+            let why = "a record says whose it is and of when: name, curtime, seconds";
+            Err(die(format!("{word}: {} ({why})", Status::NotSupported.text())))
+        }
+    }
 }
 
 fn change(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
@@ -114,12 +125,12 @@ fn change(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     }
     let mut change = AccountingChange::default();
     if let Some(list) = call.args.value('e') {
-        change.net = Some(group(list)?);
+        let (group, items) = resource_list(list)?;
+        change.net = group;
+        change.enable = Some(items).filter(|items| *items != Tracked::NONE);
     }
     if let Some(list) = call.args.value('d') {
-        // Each group has the links, without which nothing is left.
-        group(list)?;
-        change.net = Some(Tracked::None);
+        change.disable = Some(disabled(list)?);
     }
     if let Some(file) = call.args.value('f') {
         // The daemon has another folder.
@@ -148,17 +159,16 @@ fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
     }
     let it = &info.accounting;
     let (tracked, untracked) = match it.net {
-        Tracked::None => ("none", "extended"),
-        // The flows.
-        Tracked::Basic => ("basic", "extended"),
-        Tracked::Extended => ("extended", "none"),
+        Tracked::NONE | Tracked::BASIC => (it.net.words(), "extended".to_owned()),
+        Tracked::EXTENDED => (it.net.words(), "none".to_owned()),
+        some => (some.items(), some.rest().items()),
     };
     let active = if it.active { "active" } else { "inactive" };
     let rows = [
         ("Net accounting", active),
         ("Net accounting file", it.file.as_deref().unwrap_or("none")),
-        ("Tracked net resources", tracked),
-        ("Untracked net resources", untracked),
+        ("Tracked net resources", &tracked),
+        ("Untracked net resources", &untracked),
     ];
     for (name, value) in rows {
         writeln!(session.out, "{name:>27}: {value}")?;

@@ -267,6 +267,9 @@ impl Client {
             Change::ChangeNat(name, change) => {
                 self.change_rules(&name, paths::NAT, &ChangeNat { change, temporary })
             }
+            Change::SetNatLimits(name, changes) => {
+                self.change_rules(&name, paths::NAT_LIMITS, &props(&changes, temporary))
+            }
             _ => Err(Status::BadArg.into()),
         }
     }
@@ -374,9 +377,10 @@ impl Api for Client {
                 set(format!("{}/{name}/{}", paths::NETSTACKS, paths::PROPS), &changes)
             }
             Change::SetAddrProps(name, changes) => set(format!("{}/{name}", paths::ADDR_PROPS), &changes),
-            rules @ (Change::ChangeFilter(..) | Change::ChangePools(..) | Change::ChangeNat(..)) => {
-                self.change_filter(rules, temporary)
-            }
+            rules @ (Change::ChangeFilter(..)
+            | Change::ChangePools(..)
+            | Change::ChangeNat(..)
+            | Change::SetNatLimits(..)) => self.change_filter(rules, temporary),
             ip @ (Change::CreateIf(..)
             | Change::DeleteIf(_)
             | Change::SetIfProps(..)

@@ -9,10 +9,11 @@
 use std::path::{Path, PathBuf};
 
 use firelane_api::{
-    ConnectionInfo, Counter, DeviceInfo, DropInfo, FilterInfo, FlowStats, FpmInfo, GroupInfo, Judged,
-    LaneReceived, LinkStats, NatInfo, NatRuleInfo, NatSession, NatTotals, NeighbourInfo, PlanStep,
-    ProgramReport, ProtocolCounters, RefusedInfo, RingStats, RouteInfo, RuleInfo, SeenInfo, SocketInfo,
-    SocketReport, StateInfo, StepInfo, Stub, TraceReport, Traffic, Usage, UsageSample, WireCounts, WireStats,
+    ConnectionInfo, Counter, DeviceInfo, DeviceModes, DropInfo, FilterInfo, FlowStats, FpmInfo, GroupInfo,
+    Judged, LaneReceived, LinkStats, NatInfo, NatRuleInfo, NatSession, NatTotals, NeighbourInfo, PlanStep,
+    ProgramInfo, ProgramReport, ProtocolCounters, RefusedInfo, RingStats, RouteInfo, RuleInfo, SeenInfo,
+    SocketInfo, SocketReport, StateInfo, StepInfo, Stub, TraceReport, Traffic, Usage, UsageSample,
+    WireCounts, WireStats,
 };
 use firelane_cli::{Session, run};
 use firelane_model::Model;
@@ -141,6 +142,11 @@ fn host(name: &str) -> Stub {
             txrings: vec![0, 1, 2],
             speed: Some(10_000),
             duplex: Some("full".into()),
+            autoneg: Some(true),
+            pause: Some("none".into()),
+            capable: Some(modes(true, &["10G-f", "1G-f", "100M-fh"], "bi")),
+            adv: Some(modes(true, &["10G-f", "1G-f"], "rx")),
+            peeradv: None,
         };
         stub.devices.insert("net0".parse().unwrap(), device);
     }
@@ -225,7 +231,7 @@ fn host(name: &str) -> Stub {
         flushed: 2,
         ..NatTotals::default()
     };
-    stub.translated = NatInfo { rules: [40, 3, 1].map(made).into(), totals };
+    stub.translated = NatInfo { rules: [40, 3, 1].map(made).into(), totals, limits: Vec::new() };
     let session = |kind: &str, protocol: &str, ports: [u16; 3], phase: &str| NatSession {
         kind: kind.into(),
         protocol: protocol.into(),
@@ -277,6 +283,10 @@ fn watched() -> (TraceReport, Vec<StepInfo>) {
 }
 
 /// A program on a netstack, and one that is not.
+fn modes(autoneg: bool, speeds: &[&str], pause: &str) -> DeviceModes {
+    DeviceModes { autoneg, speeds: speeds.iter().map(|it| (*it).into()).collect(), pause: pause.into() }
+}
+
 fn fpm() -> Vec<FpmInfo> {
     let refused = |reason: &str, messages| RefusedInfo { reason: reason.into(), messages };
     let connected = FpmInfo {
@@ -402,9 +412,18 @@ fn sockets() -> Vec<SocketInfo> {
         rack: 0x1234_5678,
         ..ConnectionInfo::default()
     };
+    let program = Some(ProgramInfo {
+        user: "www-data".to_owned(),
+        pid: 4711,
+        command: "nginx".to_owned(),
+        lane: Some(0),
+        sent: 268_435_456,
+        received: 1_250_007,
+    });
     let mut all = vec![
         SocketInfo { backlog: Some([2, 1024]), ..socket("tcp", "LISTEN", "[::]:80", None) },
         SocketInfo {
+            program,
             tcp: Some(Box::new(known(1))),
             ..socket("tcp", "ESTABLISHED", "10.0.0.10:80", Some("10.0.0.1:43210"))
         },
@@ -524,6 +543,27 @@ fn every_transcript_replays() {
         }
     }
     assert!(stale.is_empty(), "{stale:#?}");
+}
+
+/// The time is another in each run, so no transcript can have it.
+#[test]
+fn each_report_of_netstat_has_its_time() {
+    let stub = host("two-tenants");
+    let folder = std::env::temp_dir();
+    for report in ["-n -f inet -P tcp", "-rn -f inet", "-i", "-s -P udp"] {
+        let plain = say(&stub, &folder, &format!("netstat {report}"));
+        let said = say(&stub, &folder, &format!("netstat -T u {report} 1 2"));
+        let mut rest = said.as_str();
+        for _ in 0..2 {
+            let (time, after) = rest.split_once('\n').expect("a line with the time");
+            assert!(time.parse::<u64>().is_ok_and(|seconds| seconds > 1_700_000_000), "{said}");
+            rest = after.strip_prefix(plain.as_str()).unwrap_or_else(|| panic!("{report}: {said}"));
+        }
+        assert_eq!(rest, "");
+        let dated = say(&stub, &folder, &format!("netstat -T d {report}"));
+        let (date, after) = dated.split_once('\n').expect("a line with the date");
+        assert_eq!((date.len(), &date[10..11], &date[19..], after), (20, "T", "Z", plain.as_str()));
+    }
 }
 
 #[test]

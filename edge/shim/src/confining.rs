@@ -33,6 +33,7 @@ pub(crate) fn prepare() {
     }
     session::number();
     thread::spinning(|_| ());
+    thread::spinning_for_lane(|_| ());
     thread::spinning_beside(|_| ());
     let Ok(mut waiter) = Waiter::take() else { return };
     for fd in table::ours() {

@@ -3,35 +3,83 @@
 //! A new socket that is this process' alone takes a block that the session's arena offers, and its lane reads there whom to connect to.
 //! Any other asks the daemon.
 
+use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
 use crate::socket::Held;
-use crate::{arenas, kept, options, process, session};
+use crate::stream::Stream;
+use crate::table::Word;
+use crate::{accept_queue, arenas, kept, options, process, session};
 
 /// The next connection is asked for.
 static ASKS: AtomicBool = AtomicBool::new(false);
+/// The next connection to each of these ports is, a bit each.
+static ASKED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
 /// This program closes a listener, which the daemon hears of by and by: before it answers a question it has looked. So who
 /// connects there now is refused, as he is to be.
-pub(crate) fn listener_closes() {
-    ASKS.store(true, Ordering::Relaxed);
+pub(crate) fn listener_closes(word: Word) {
+    match accept_queue::of(word) {
+        Some(queue) => {
+            let (place, bit) = bit_of(queue.port());
+            place.fetch_or(bit, Ordering::Relaxed);
+        }
+        None => ASKS.store(true, Ordering::Relaxed),
+    }
 }
 
-/// Begins a connection, and waits for its outcome unless the socket does not block.
+fn bit_of(port: u16) -> (&'static AtomicU64, u64) {
+    (&ASKED[usize::from(port / 64)], 1 << (port % 64))
+}
+
+/// Whether the next connection to this port is asked for. It is then.
+fn asks(port: u16) -> bool {
+    let (place, bit) = bit_of(port);
+    let is_asked =
+        place.load(Ordering::Relaxed) & bit != 0 && place.fetch_and(!bit, Ordering::Relaxed) & bit != 0;
+    is_asked || ASKS.load(Ordering::Relaxed) && ASKS.swap(false, Ordering::Relaxed)
+}
+
+/// Begins a connection, and waits for its outcome unless the socket does not block. One that the first write begins
+/// (TCP_FASTOPEN_CONNECT) waits for nothing.
 pub(crate) fn begin(socket: &Held, to: SocketAddr) -> Result<(), Errno> {
     let is_nonblocking = socket.is_nonblocking()?;
     let offered = by_an_offer(socket, to);
     let is_offered = offered.is_some();
-    let (arena, block) = offered.map_or_else(|| session::connect(socket, to), Ok)?;
-    let stream = socket.becomes_stream(arena, block).stream().ok_or(Errno::PROTO)?;
-    stream.set_nonblocking(is_nonblocking);
+    let place = offered.map_or_else(|| session::connect(socket, to, false), Ok)?;
+    let stream = becomes(socket, place, is_nonblocking)?;
     if is_offered {
         stream.kick();
     }
+    if stream.is_deferred() {
+        return Ok(());
+    }
+    conclude(&stream, is_nonblocking)
+}
+
+/// sendto(2) with MSG_FASTOPEN, of a socket without a connection: what is to be written to. Where the SYN carries no text, that is
+/// a connection whose outcome was waited for.
+pub(crate) fn begin_fast(socket: &Held, to: SocketAddr, flags: c_int) -> Result<Stream, Errno> {
+    let is_nonblocking = socket.is_nonblocking()?;
+    let stream = becomes(socket, session::connect(socket, to, true)?, is_nonblocking)?;
+    if !stream.is_deferred() {
+        conclude(&stream, is_nonblocking || flags & libc::MSG_DONTWAIT != 0)?;
+    }
+    Ok(stream)
+}
+
+/// The socket is the stream that the daemon or an offer has made of it.
+fn becomes(socket: &Held, (arena, block): (u16, u32), is_nonblocking: bool) -> Result<Stream, Errno> {
+    let stream = socket.becomes_stream(arena, block).stream().ok_or(Errno::PROTO)?;
+    stream.set_nonblocking(is_nonblocking);
     options::hand_times(socket, &stream)?;
+    Ok(stream)
+}
+
+fn conclude(stream: &Stream, is_nonblocking: bool) -> Result<(), Errno> {
     if is_nonblocking {
         // As Linux answers, also where the outcome is there at once: it is told when it is asked for.
         return Err(Errno::INPROGRESS);
@@ -47,7 +95,7 @@ fn by_an_offer(socket: &Held, to: SocketAddr) -> Option<(u16, u32)> {
         SocketAddr::V4(_) => !socket.is_v6(),
         SocketAddr::V6(to) => socket.is_v6() && to.scope_id() == 0,
     };
-    if ASKS.load(Ordering::Relaxed) && ASKS.swap(false, Ordering::Relaxed) {
+    if asks(to.port()) {
         return None;
     }
     let arena = session::own_arena().filter(|_| is_plain && !process::is_borrowed())?;
@@ -69,11 +117,28 @@ pub(crate) fn again(socket: &Held) -> Result<(), Errno> {
         Some(Ok(())) if stream.tell_connected() => Ok(()),
         Some(Ok(())) => Err(Errno::ISCONN),
         Some(Err(errno)) => Err(errno),
+        None if stream.is_deferred() => Err(Errno::ISCONN),
         None if stream.is_nonblocking() => Err(Errno::ALREADY),
         None => {
             stream.wait_connected()?;
             stream.tell_connected();
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_connection_to_a_closed_port_is_asked_for_and_no_other() {
+        for port in [0, 63, 64, u16::MAX] {
+            let (place, bit) = bit_of(port);
+            place.fetch_or(bit, Ordering::Relaxed);
+            assert_eq!([port ^ 1, port, port].map(asks), [false, true, false], "{port}");
+        }
+        ASKS.store(true, Ordering::Relaxed);
+        assert_eq!([9, 9].map(asks), [true, false]);
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn connect(socket: &Held, to: Given) -> Result<(), Errno> {
         Given::Unspecified => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         to => destination(socket, to)?,
     };
-    let place = session::connect(socket, address)?;
+    let place = session::connect(socket, address, false)?;
     if socket.kind() == Kind::Fresh {
         settled(socket, place)?;
     }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::socket::{Held, Kind};
 use crate::table::Word;
-use crate::{connecting, epoll, kept, lingering, process, session, socket, sys, table};
+use crate::{connecting, epoll, kept, lingering, process, session, signals, socket, sys, table};
 
 /// Before `fd` is closed. A descriptor of this library's own is not there for the program.
 pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
@@ -41,14 +41,15 @@ pub(crate) fn closing(fd: c_int) -> Option<Result<c_int, Errno>> {
 /// The table knows `fd` no more.
 fn forget_one(fd: c_int) {
     if let Some(word) = table::take(fd) {
-        gone(word);
+        gone(fd, word);
     }
 }
 
 /// What the table knew as this is closed.
-fn gone(word: Word) {
+fn gone(fd: c_int, word: Word) {
     if socket::kind(word) == Kind::Listener {
-        connecting::listener_closes();
+        connecting::listener_closes(word);
+        epoll::listener_closed(fd, word);
     }
     epoll::closed(word);
 }
@@ -132,7 +133,7 @@ pub(crate) fn copied_over(
     let answer = copy();
     match old {
         Some(old) if answer < 0 => table::put(to, old),
-        Some(old) => gone(old),
+        Some(old) => gone(to, old),
         None => {}
     }
     let answer = copied(fd, answer);
@@ -153,8 +154,11 @@ pub(crate) fn controlled(
     let answer = control();
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => Some(Ok(copied(fd, answer))),
-        libc::F_SETFL if answer == 0 => {
-            socket.set_nonblocking(argument as c_int & libc::O_NONBLOCK != 0);
+        _ if answer == 0 => {
+            if command == libc::F_SETFL {
+                socket.set_nonblocking(argument as c_int & libc::O_NONBLOCK != 0);
+            }
+            signals::controlled(&socket, command, argument);
             Some(Ok(0))
         }
         _ => Some(Ok(answer)),

@@ -1,6 +1,6 @@
 //! Epoll sets with sockets of ours in them.
 //!
-//! The kernel's descriptor keeps what is the kernel's, listeners too, and the bells of the set's waiter.
+//! The kernel's descriptor keeps what is the kernel's, listeners too (`listeners.rs`), and the bells of the set's waiter.
 //! Streams are in a list of the set's own (`interests.rs`). The lane leaves word of which have news in the waiter's
 //! inbox; those are put in line and looked at, and what is ready of them is told. So a set inside a set, or polled,
 //! works by the kernel: a bell makes its descriptor readable. News that nobody in the set has asked for ring the bell,
@@ -25,13 +25,15 @@ use crate::sys::{self, Limit};
 use crate::table::{self, Word};
 use crate::wait::Deadline;
 use crate::waiter::{BELLS_MAX, Waiter};
-use crate::{arenas, elsewhere, process, session, thread};
+use crate::{accept_queue, arenas, elsewhere, process, session, thread};
 
 mod interests;
+mod listeners;
 mod nested;
 
 pub(crate) use interests::Interest;
 use interests::Interests;
+use listeners::Listeners;
 use nested::Nested;
 
 /// The kernel's own limit for one call.
@@ -61,6 +63,7 @@ struct Set {
     fd: c_int,
     interests: Interests,
     nested: Nested,
+    listeners: Listeners,
     waiter: Option<Waiter>,
     /// Somebody waits for the set's own descriptor, so the bell must ring also while nobody waits inside.
     is_watched: bool,
@@ -93,33 +96,50 @@ pub(crate) fn closed(word: Word) {
     if socket::kind(word) == Kind::Epoll && is_last && number < SETS_MAX {
         // Closed by a handler in the middle of a call at it, a set keeps its place: nobody can look at it any more.
         let Some(set) = SETS[number].enter().map(|mut set| set.take()) else { return };
-        if let Some(Set { interests, waiter: Some(waiter), .. }) = set {
-            interests.each(|_, word| waiter.unwatch(word));
+        if let Some(Set { interests, listeners, waiter, .. }) = set {
+            listeners.close();
+            waiter.iter().for_each(|waiter| interests.each(|_, word| waiter.unwatch(word)));
         }
         USED[number / 64].fetch_and(!(1 << (number % 64)), Ordering::AcqRel);
     }
 }
 
+/// Does something with every set.
+fn each(mut with: impl FnMut(&mut Set)) {
+    for number in (0..SETS_MAX).filter(|n| USED[n / 64].load(Ordering::Relaxed) >> (n % 64) & 1 != 0) {
+        let mut set = SETS[number].enter();
+        set.iter_mut().filter_map(|set| set.as_mut()).for_each(&mut with);
+    }
+}
+
 /// A descriptor has become another kind of socket: `connect` and `listen` do that.
 pub(crate) fn changed(fd: c_int, from: Word, to: Word) {
-    for number in (0..SETS_MAX).filter(|n| USED[n / 64].load(Ordering::Relaxed) >> (n % 64) & 1 != 0) {
-        let Some(mut set) = SETS[number].enter() else { continue };
-        let Some(set) = set.as_mut() else { continue };
+    each(|set| {
         if let Some(event) = set.interests.remove(fd, from) {
             // A failure here would be one of memory; the socket is then not told of any more.
             let _ = set.add(fd, to, event);
         }
-    }
+    });
 }
 
 /// Nobody is told of this listener any more.
 pub(crate) fn silence(fd: c_int) {
-    for number in (0..SETS_MAX).filter(|n| USED[n / 64].load(Ordering::Relaxed) >> (n % 64) & 1 != 0) {
-        let set = SETS[number].enter();
-        if let Some(set) = set.as_ref().and_then(|set| set.as_ref()) {
-            // In most sets it is not.
-            let _ = sys::epoll_ctl(set.fd, libc::EPOLL_CTL_DEL, fd, epoll_event { events: 0, u64: 0 });
-        }
+    each(|set| {
+        set.listeners.remove(fd);
+        // In most sets it is not.
+        let _ = sys::epoll_ctl(set.fd, libc::EPOLL_CTL_DEL, fd, epoll_event { events: 0, u64: 0 });
+    });
+}
+
+/// A listener's descriptor is closed. As long as there is a copy, the kernel's sets have it still.
+pub(crate) fn listener_closed(fd: c_int, word: Word) {
+    let mut was_in = false;
+    each(|set| was_in |= set.listeners.remove(fd));
+    if was_in
+        && socket::is_shared(word)
+        && let Some(copy) = table::ours().find(|&fd| table::get(fd) == Some(word))
+    {
+        accept_queue::end(copy, word);
     }
 }
 
@@ -157,6 +177,7 @@ pub(crate) fn arm(word: Word) {
         && let Some(set) = set.as_mut()
     {
         set.is_watched = true;
+        set.listeners.is_watched();
         set.arm();
     }
 }
@@ -178,7 +199,10 @@ pub(crate) fn change(
             let mut set = set.0.enter().ok_or(INSIDE)?;
             set.as_mut().ok_or(Errno::BADF)?.change_nested(epoll, what, fd, word, event)
         })),
-        Kind::Listener => Some(change_listener(epoll, what, fd, event)),
+        Kind::Listener => Some(event_or_none(what, event).and_then(|event| {
+            let mut set = set.0.enter().ok_or(INSIDE)?;
+            set.as_mut().ok_or(Errno::BADF)?.change_listener(epoll, what, fd, word, event)
+        })),
         // To the program it is in the set; in the kernel's it would be ready for ever.
         Kind::Ended => Some(event_or_none(what, event).map(|_| ())),
         Kind::Fresh | Kind::Stream => Some(event_or_none(what, event).and_then(|event| {
@@ -196,18 +220,6 @@ fn event_or_none(
     if what == libc::EPOLL_CTL_DEL { Ok(epoll_event { events: 0, u64: 0 }) } else { event() }
 }
 
-/// A listener is never writable, whatever is behind it.
-fn change_listener(
-    epoll: c_int,
-    what: c_int,
-    fd: c_int,
-    event: impl FnOnce() -> Result<epoll_event, Errno>,
-) -> Result<(), Errno> {
-    let mut event = event_or_none(what, event)?;
-    event.events &= !(libc::EPOLLOUT as u32);
-    sys::epoll_ctl(epoll, what, fd, event)
-}
-
 impl SetRef {
     /// Waits for events.
     pub(crate) fn wait(
@@ -217,16 +229,13 @@ impl SetRef {
         mask: Option<&sigset_t>,
     ) -> Result<c_int, Errno> {
         let deadline = Deadline::of(limit.filter(|limit| !limit.is_zero()));
+        let sleeps = limit != Some(Duration::ZERO);
         loop {
-            let (fd, found, asks_kernel) = self.look(events, limit != Some(Duration::ZERO))?;
+            let (fd, found, asks_kernel) = self.look(events, sleeps)?;
             if found > 0 && !asks_kernel {
                 return Ok(found as c_int);
             }
-            let left = if found > 0 || limit == Some(Duration::ZERO) {
-                Some(Duration::ZERO)
-            } else {
-                deadline.map(Deadline::left)
-            };
+            let left = if found > 0 || !sleeps { Some(Duration::ZERO) } else { deadline.map(Deadline::left) };
             let told = if found < events.len() {
                 sys::epoll_pwait(fd, &mut events[found..], left, mask)
             } else {
@@ -235,17 +244,18 @@ impl SetRef {
             let told = match told {
                 Ok(told) => {
                     let told = without_ours(&mut events[found..found + told]);
-                    self.without_vain(fd, &mut events[found..found + told])
+                    let told = self.without_vain(fd, &mut events[found..found + told]);
+                    self.without_told(&mut events[..found + told], found)
                 }
                 // What was found is told, whatever became of the rest.
                 Err(_) if found > 0 => 0,
                 Err(errno) => {
-                    self.wake_up();
+                    self.wake_up(sleeps);
                     return Err(errno);
                 }
             };
             let count = found + told;
-            let more = if found == 0 { self.woken(&mut events[count..]) } else { 0 };
+            let more = if found == 0 { self.woken(&mut events[count..], sleeps) } else { 0 };
             if count + more > 0 || left.is_some_and(|left| left.is_zero()) {
                 return Ok((count + more) as c_int);
             }
@@ -262,12 +272,20 @@ impl SetRef {
             set.begin_anew()?;
         }
         let mut found = set.collect(events);
+        if found == events.len() && set.listeners.is_any_asleep() {
+            // He has taken the news of what he has no room for.
+            set.arm();
+        }
         if found == 0 && sleeps && set.spin() {
             found = set.collect(events);
         }
-        if found == 0 && sleeps && (!set.fall_asleep() || set.is_sharing()) {
-            found = set.collect(events);
+        if found == 0 && sleeps {
+            set.listeners.fall_asleep();
+            if !set.fall_asleep() || set.is_sharing() || set.listeners.has_some() {
+                found = set.collect(events);
+            }
             if found > 0 {
+                set.listeners.wake_up();
                 set.rest();
             }
         }
@@ -278,13 +296,17 @@ impl SetRef {
         Ok((set.fd, found, found == 0 || set.turns.is_multiple_of(TURNS)))
     }
 
-    /// After a sleep: what has become ready of ours.
-    fn woken(self, events: &mut [epoll_event]) -> usize {
+    /// After a call of the kernel, and a sleep if `slept`: what has become ready of ours.
+    fn woken(self, events: &mut [epoll_event], slept: bool) -> usize {
         let Some(mut guard) = self.0.enter() else { return 0 };
         guard.as_mut().map_or(0, |set| {
-            set.rest();
+            if slept {
+                set.listeners.wake_up();
+            }
             set.look_around();
-            set.collect(events)
+            let found = set.collect(events);
+            set.rest();
+            found
         })
     }
 
@@ -297,8 +319,25 @@ impl SetRef {
         })
     }
 
-    fn wake_up(self) {
+    /// Takes the listeners out of the kernel's events that stand among those that were `found` before; how many events are left behind
+    /// those.
+    fn without_told(self, events: &mut [epoll_event], found: usize) -> usize {
+        let (told, events) = events.split_at_mut(found);
+        if told.is_empty() || events.is_empty() {
+            return events.len();
+        }
+        let guard = self.0.enter();
+        match guard.as_ref().and_then(|set| set.as_ref()) {
+            Some(set) => keep(events, |event| !set.listeners.is_told(event, told)),
+            None => events.len(),
+        }
+    }
+
+    fn wake_up(self, slept: bool) {
         if let Some(set) = self.0.enter().as_mut().and_then(|set| set.as_mut()) {
+            if slept {
+                set.listeners.wake_up();
+            }
             set.rest();
         }
     }
@@ -306,8 +345,8 @@ impl SetRef {
 
 impl Set {
     fn new(fd: c_int) -> Self {
-        let (interests, nested) = (Interests::new(), Nested::new());
-        Self { fd, interests, nested, waiter: None, is_watched: false, turns: 0 }
+        let (interests, nested, listeners) = (Interests::new(), Nested::new(), Listeners::new());
+        Self { fd, interests, nested, listeners, waiter: None, is_watched: false, turns: 0 }
     }
 
     /// The kernel watches a set inside this one; here is kept what for.
@@ -321,6 +360,30 @@ impl Set {
     ) -> Result<(), Errno> {
         sys::epoll_ctl(epoll, what, fd, event)?;
         self.nested.changed(what, fd, word, event);
+        Ok(())
+    }
+
+    /// The kernel watches a listener, and here is kept what for. It is never writable, whatever is behind it.
+    fn change_listener(
+        &mut self,
+        epoll: c_int,
+        what: c_int,
+        fd: c_int,
+        word: Word,
+        event: epoll_event,
+    ) -> Result<(), Errno> {
+        let event = epoll_event { events: event.events & !(libc::EPOLLOUT as u32), ..event };
+        sys::epoll_ctl(epoll, what, fd, event)?;
+        if what == libc::EPOLL_CTL_DEL {
+            self.listeners.remove(fd);
+            return Ok(());
+        }
+        self.listeners.put(fd, word, event);
+        if self.listeners.wants_a_bell() {
+            // Another thread waits inside, whom the kernel tells nothing of what is there already.
+            self.waiter()?;
+            self.ring();
+        }
         Ok(())
     }
 
@@ -350,7 +413,7 @@ impl Set {
 
     fn add(&mut self, fd: c_int, word: Word, event: epoll_event) -> Result<(), Errno> {
         if socket::kind(word) == Kind::Listener {
-            return sys::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, fd, event);
+            return self.change_listener(self.fd, libc::EPOLL_CTL_ADD, fd, word, event);
         }
         self.waiter()?.watch(fd, word)?;
         self.interests.add(fd, word, event)?;
@@ -414,17 +477,24 @@ impl Set {
 
     fn collect(&mut self, events: &mut [epoll_event]) -> usize {
         self.take_news();
-        self.interests.tell(events)
+        // Who takes one event at a time gets to all of them.
+        if self.turns.is_multiple_of(2) {
+            let found = self.listeners.tell(events);
+            return found + self.interests.tell(&mut events[found..]);
+        }
+        let found = self.interests.tell(events);
+        found + self.listeners.tell(&mut events[found..])
     }
 
     fn is_ready(&mut self) -> bool {
         self.take_news();
-        self.interests.is_any_ready()
+        self.interests.is_any_ready() || self.listeners.has_some()
     }
 
     /// Looks for a while whether news come. Whether some came.
     fn spin(&self) -> bool {
-        self.waiter.as_ref().is_some_and(|waiter| thread::spinning(|spin| spin.until(|| waiter.has_news())))
+        let has_news = |waiter: &Waiter| waiter.has_news() || self.listeners.has_some();
+        self.waiter.as_ref().is_some_and(|waiter| thread::spinning(|spin| spin.until(|| has_news(waiter))))
     }
 
     /// From here on the bell rings. Whether there are no news as yet.
@@ -445,9 +515,10 @@ impl Set {
         }
     }
 
-    /// Nobody waits inside any more; the bell need not ring, unless somebody watches the descriptor.
+    /// One who waited inside does not any more; the bell need not ring, unless others still do, or watch the descriptor. For them it
+    /// rings at once if he leaves anything.
     fn rest(&mut self) {
-        if self.is_watched {
+        if self.is_watched || self.listeners.is_any_asleep() {
             self.arm();
         } else if let Some(waiter) = &self.waiter {
             waiter.wake_up();

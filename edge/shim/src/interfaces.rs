@@ -123,6 +123,14 @@ pub(crate) fn is_asked(fd: c_int, request: c_ulong) -> bool {
     asks && session::is_wanted() && is_internets()
 }
 
+/// Whether the kernel answers a request about an interface on a socket of any family, as is the one behind a socket of ours.
+pub(crate) fn is_for_any(request: c_ulong) -> bool {
+    matches!(
+        request,
+        libc::SIOCGIFNAME | libc::SIOCGIFINDEX | libc::SIOCGIFFLAGS | libc::SIOCGIFMTU | libc::SIOCGIFHWADDR
+    )
+}
+
 /// The entries of SIOCGIFCONF: a `struct ifreq` for each IPv4 address.
 pub(crate) fn configured() -> Result<Vec<[u8; IFREQ_BYTES]>, Errno> {
     let known = session::interfaces()?;

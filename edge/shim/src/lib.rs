@@ -10,11 +10,12 @@
 //!   processes have made of a socket.
 //! - `session.rs`: the daemon, asked for what is rare. `wanted.rs`: whether there is to be one. `arenas.rs`: mappings.
 //!   `pool.rs`: sockets that it has made ahead. `kept.rs`: those that the program has closed, and their descriptors.
+//! - `accept_queue.rs`: connections that wait at listeners.
 //! - `connecting.rs`, `listener.rs`, `stream.rs`, `names.rs`, `options.rs`, `ioctl.rs`, `copying.rs`, `splicing.rs`, `stdio.rs`:
 //!   calls.
 //! - `fused.rs`: streams whose bytes go past the daemon.
 //! - `lingering.rs`: close(2) that waits. `corking.rs`: datagrams that are written in parts.
-//! - `faults.rs`: datagrams that did not arrive. `echoes.rs`: `ping`.
+//! - `faults.rs`: datagrams that did not arrive. `echoes.rs`: `ping`. `signals.rs`: SIGIO and SIGURG.
 //! - `interfaces.rs`: what `getifaddrs` shows.
 //! - `poll.rs`, `select.rs`, `epoll.rs`: waiting for many; `ready.rs`: for what; `waiter.rs`: by what. `wait.rs`: how long.
 //! - `address.rs`, `buffers.rs`: what programs point to. `memory.rs`, `lock.rs`, `sys.rs`, `thread.rs`: the ground.
@@ -27,6 +28,7 @@
 // In its own tests the library stands in front of nothing, so what hooks call is not called.
 #![cfg_attr(test, allow(dead_code))]
 
+mod accept_queue;
 mod address;
 mod answer;
 mod arenas;
@@ -60,6 +62,7 @@ mod ready;
 mod real;
 mod select;
 mod session;
+mod signals;
 mod socket;
 mod splicing;
 mod stdio;

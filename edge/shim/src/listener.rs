@@ -1,18 +1,20 @@
-//! `accept`: connections come over the listener's own descriptor, as messages. Who reads one takes the connection by a socket of
-//! his own, whose name he leaves in its words.
+//! `accept`, and the end of it: connections wait in the listener's accept queue, or come over its own descriptor, as messages, while
+//! anybody waits for that. Who finds one takes the connection by a socket of his own, whose name he leaves in its words.
 //!
-//! So waiting, O_NONBLOCK, signals, several processes at one listener and `poll` are the kernel's, as for any descriptor.
+//! So waiting, O_NONBLOCK, signals and several processes at one listener are the kernel's, as for any descriptor.
 
 use core::ffi::c_int;
+use core::net::SocketAddr;
 use core::time::Duration;
 
 use firelane_shm::carry;
-use firelane_shm::control::Arrived;
+use firelane_shm::control::{Arrived, Place};
 use rustix::io::Errno;
 
+use crate::accept_queue::Watching;
 use crate::address::Shown;
-use crate::socket::{Held, Kind};
-use crate::{session, sys};
+use crate::socket::{self, Held, Kind};
+use crate::{accept_queue, arenas, connecting, names, session, sys};
 
 /// How long a blocking `accept` takes at a listener that has ended: less than the second within which all calls return.
 const ENDED: Duration = Duration::from_millis(500);
@@ -31,7 +33,7 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
     if listener.kind() == Kind::Ended {
         return Err(ended(listener));
     }
-    let arrived = loop {
+    let (place, remote) = loop {
         match next(listener) {
             Err(Errno::INTR) => crate::wait::interrupted(false)?,
             Err(Errno::NETDOWN) => {
@@ -41,8 +43,8 @@ pub(crate) fn accept(listener: &Held, flags: c_int) -> Result<Accepted, Errno> {
             other => break other?,
         }
     };
-    let fd = session::take_arrival(listener, arrived.place, flags)?;
-    Ok(Accepted { fd, peer: Shown::new(arrived.remote, listener.is_v6()) })
+    let fd = session::take_arrival(listener, place, flags)?;
+    Ok(Accepted { fd, peer: Shown::new(remote, listener.is_v6()) })
 }
 
 /// What `accept` says of a dead daemon's listener from the second time on. Programs take it for an error of one
@@ -55,8 +57,48 @@ fn ended(listener: &Held) -> Errno {
     Errno::NETDOWN
 }
 
+/// A listener's program takes no more connections: the daemon sees the end, as if it were closed. Nobody gets those that wait.
+pub(crate) fn stop(listener: &Held, how: c_int) -> Result<(), Errno> {
+    if how == libc::SHUT_WR {
+        return Ok(());
+    }
+    connecting::listener_closes(listener.word);
+    accept_queue::drain(listener.word);
+    rustix::net::shutdown(sys::borrow(listener.fd), rustix::net::Shutdown::Both)?;
+    let mut unread = [0; Arrived::BYTES];
+    while carry::receive(sys::borrow(listener.fd), &mut unread, &mut Vec::new(), false)
+        .is_ok_and(|len| len > 0)
+    {}
+    Ok(())
+}
+
+/// Where the next connection's words are, and its peer.
+fn next(listener: &Held) -> Result<(Place, SocketAddr), Errno> {
+    let Some(queue) = accept_queue::of(listener.word) else {
+        return receive(listener).map(|arrived| (arrived.place, arrived.remote));
+    };
+    if let Some(block) = queue.take() {
+        return waited(listener, block);
+    }
+    let _watching = Watching::one(queue);
+    if let Some(block) = queue.take() {
+        return waited(listener, block);
+    }
+    let arrived = receive(listener)?;
+    queue.note_read();
+    Ok((arrived.place, arrived.remote))
+}
+
+/// A connection of the accept queue.
+fn waited(listener: &Held, block: u32) -> Result<(Place, SocketAddr), Errno> {
+    let arena = socket::arena(listener.word);
+    let words = arenas::get(arena).and_then(|memory| memory.block(block)).ok_or(Errno::PROTO)?;
+    let place = Place { arena: arenas::number(arena).ok_or(Errno::PROTO)?, block };
+    Ok((place, names::remote(words).ok_or(Errno::PROTO)?))
+}
+
 /// Receives one message.
-fn next(listener: &Held) -> Result<Arrived, Errno> {
+fn receive(listener: &Held) -> Result<Arrived, Errno> {
     let mut bytes = [0; Arrived::BYTES];
     match carry::receive(sys::borrow(listener.fd), &mut bytes, &mut Vec::new(), true) {
         Ok(Arrived::BYTES) => Arrived::decode(&bytes).map_err(|_| Errno::PROTO),

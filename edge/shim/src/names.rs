@@ -28,7 +28,7 @@ pub(crate) fn peer(socket: &Held) -> Result<Shown, Errno> {
     if socket.is_datagram() && !stream.end().block().has_peer() {
         return Err(Errno::NOTCONN);
     }
-    let address = match words(stream.end().block(), margin::REMOTE, 48) {
+    let address = match remote(stream.end().block()) {
         Some(address) => Some(address),
         None => session::names(socket)?.1,
     };
@@ -37,10 +37,15 @@ pub(crate) fn peer(socket: &Held) -> Result<Shown, Errno> {
     Ok(shown(socket, address.ok_or(Errno::NOTCONN)?))
 }
 
+/// The peer of a connection, as its words have it.
+pub(crate) fn remote(block: &firelane_shm::Block) -> Option<SocketAddr> {
+    words(block, margin::REMOTE, 48)
+}
+
 /// The peer of a datagram socket, as its words have it.
 pub(crate) fn peer_of(socket: &Held) -> Option<SocketAddr> {
     let stream = socket.stream().filter(|stream| stream.end().block().has_peer())?;
-    words(stream.end().block(), margin::REMOTE, 48)
+    remote(stream.end().block())
 }
 
 fn shown(socket: &Held, address: SocketAddr) -> Shown {

@@ -56,8 +56,6 @@ pub(crate) fn get(socket: &Held, level: c_int, name: c_int, value: &mut [u8]) ->
         }
         (SOL_SOCKET, libc::SO_ACCEPTCONN) => socket.is_listener().into(),
         (SOL_SOCKET, libc::SO_ERROR) => socket.stream().map_or(0, |stream| stream.end().take_error()),
-        // It is bound to none, and that is what Linux says of such a socket.
-        (SOL_SOCKET, libc::SO_BINDTODEVICE) => return Ok(0),
         (SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => return get_time(socket, name, value),
         (SOL_SOCKET, libc::SO_RCVLOWAT) => low_water(socket),
         (IPPROTO_TCP, _) if let Some((stream, bit)) = lane_bit(socket, name) => stream.option(bit).into(),
@@ -90,7 +88,8 @@ pub(crate) fn set(socket: &Held, level: c_int, name: c_int, value: &[u8]) -> Res
         return Err(Errno::NOPROTOOPT);
     }
     let takes_text = level == IPPROTO_TCP && [libc::TCP_CONGESTION, libc::TCP_ULP].contains(&name);
-    if level == SOL_SOCKET || level == IPPROTO_TCP && !takes_text {
+    let takes_name = level == SOL_SOCKET && name == libc::SO_BINDTODEVICE;
+    if level == SOL_SOCKET && !takes_name || level == IPPROTO_TCP && !takes_text {
         value.first_chunk::<INT>().ok_or(Errno::INVAL)?;
     }
     match (level, name) {

@@ -34,7 +34,7 @@ fn adopt(fd: c_int, attached: &Attached) {
         }
         (_, None) if attached.is_datagram => socket::datagram_word(attached.is_v6, attached.is_echo),
         (State::Connected, Some((arena, block))) => socket::stream_word(attached.is_v6, arena, block),
-        (State::Listening, _) => socket::listener_word(attached.is_v6),
+        (State::Listening, queue) => socket::listener_word(attached.is_v6, queue),
         _ => socket::fresh_word(attached.is_v6),
     };
     options::note_times();

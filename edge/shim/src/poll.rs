@@ -11,6 +11,7 @@ use firelane_shm::{SLICE, Woken};
 use libc::{pollfd, sigset_t};
 use rustix::io::Errno;
 
+use crate::accept_queue::Watching;
 use crate::memory::Pages;
 use crate::socket::{self, Kind};
 use crate::stream::Stream;
@@ -20,6 +21,7 @@ use crate::wait::Deadline;
 use crate::waiter::{BELLS_MAX, Waiter};
 use crate::{elsewhere, epoll, ready, session};
 
+const WRITABLE: c_short = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND;
 /// Lists up to this length are copied to the stack.
 const SHORT: usize = 64 + BELLS_MAX;
 
@@ -69,6 +71,10 @@ fn wait_with(
         return answer;
     }
     let mut waiter = Waiter::take()?;
+    let mut watching = Watching::none();
+    fds.iter()
+        .filter_map(|entry| Some((entry.fd, ours(entry)?)))
+        .for_each(|(fd, word)| watching.add(fd, word));
     let watched = watch(fds, &mut waiter);
     let answer = watched.and_then(|()| sleep(fds, list, deadline, mask, &waiter));
     fds.iter().filter_map(ours).for_each(|word| waiter.unwatch(word));
@@ -141,7 +147,8 @@ fn sleep(
 /// What the kernel is asked of a descriptor. Of ours it is told by a hang-up alone, when the daemon dies.
 fn for_kernel(entry: &pollfd) -> pollfd {
     let (fd, events) = match ours(entry).map(socket::kind) {
-        Some(Kind::Listener) => (entry.fd, entry.events & !libc::POLLOUT),
+        // It is never writable, whatever is behind it.
+        Some(Kind::Listener) => (entry.fd, entry.events & !WRITABLE),
         Some(Kind::Fresh | Kind::Stream) => (entry.fd, 0),
         // Its hang-up has been told.
         Some(Kind::Ended) => (-1, 0),
@@ -179,6 +186,8 @@ fn merge(fds: &mut [pollfd], list: &[pollfd]) -> c_int {
         match ours(entry).map(socket::kind) {
             // The descriptor behind it says that it is not open, and nothing else.
             Some(Kind::Fresh | Kind::Stream) => entry.revents |= copy.revents & libc::POLLNVAL,
+            // What is in its accept queue was found by looking.
+            Some(Kind::Listener) => entry.revents |= copy.revents,
             Some(Kind::Epoll) => entry.revents |= worth_telling(entry.fd, copy.revents),
             _ => entry.revents = copy.revents,
         }

@@ -7,7 +7,7 @@ use firelane_shm::Readiness;
 use crate::socket::{self, Kind};
 use crate::stream::Stream;
 use crate::table::Word;
-use crate::{epoll, session};
+use crate::{accept_queue, epoll, session};
 
 /// All that happens to a socket whose daemon is gone.
 const DEAD: u32 =
@@ -17,7 +17,7 @@ const DEAD: u32 =
 const ALSO_READABLE: u32 = libc::POLLRDNORM as u32;
 const ALSO_WRITABLE: u32 = libc::POLLWRNORM as u32;
 
-/// What is ready. A listener's connections are the kernel's to tell.
+/// What is ready. The kernel tells of a listener's connections, too, those that come by messages.
 #[inline]
 pub(crate) fn of(fd: c_int, word: Word) -> u32 {
     let ready = bare(fd, word);
@@ -49,6 +49,7 @@ fn bare(fd: c_int, word: Word) -> u32 {
         Kind::Fresh if socket::is_datagram(word) => Readiness::WRITABLE,
         Kind::Fresh => Readiness::WRITABLE | Readiness::HANGUP,
         Kind::Epoll if epoll::is_ready(word) => Readiness::READABLE,
+        Kind::Listener if accept_queue::has_some(word) => Readiness::READABLE,
         Kind::Epoll | Kind::Listener | Kind::Ended | Kind::Private => 0,
     }
 }

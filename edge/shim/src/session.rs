@@ -114,7 +114,7 @@ pub(crate) fn number() -> u32 {
 /// Tells a stream's lane that there is work, and wakes it if it sleeps.
 #[inline]
 pub(crate) fn kick(end: &StreamEnd<'_>) {
-    if let Some(lane) = end.kick() {
+    if let Some(lane) = end.kick(sys::cpu()) {
         ring(lane);
     }
 }
@@ -505,15 +505,19 @@ pub(crate) fn bind(socket: &Held, address: SocketAddr) -> Result<(), Errno> {
     done(&ask_about(socket, |socket| Request::Bind { socket, address })?)
 }
 
-/// Makes a socket a listener.
-pub(crate) fn listen(socket: &Held, backlog: c_int) -> Result<(), Errno> {
+/// Makes a socket a listener: where its accept queue is, if it has one here.
+pub(crate) fn listen(socket: &Held, backlog: c_int) -> Result<Option<(u16, u32)>, Errno> {
     // Linux takes a negative number as a large one.
-    done(&ask_about(socket, |socket| Request::Listen { socket, backlog: backlog.cast_unsigned() })?)
+    match ask_about(socket, |socket| Request::Listen { socket, backlog: backlog.cast_unsigned() })? {
+        Answer::Stream { place } => Ok(arenas::find(place.arena).map(|arena| (arena, place.block))),
+        other => done(&other).map(|()| None),
+    }
 }
 
-/// Begins to connect: where the stream's words are, as a place of this process.
-pub(crate) fn connect(socket: &Held, address: SocketAddr) -> Result<(u16, u32), Errno> {
-    placed(&ask_about(socket, |socket| Request::Connect { socket, address })?)
+/// Begins to connect, with text in the SYN if there is some to be `fast` with: where the stream's words are, as a place of this
+/// process.
+pub(crate) fn connect(socket: &Held, address: SocketAddr, fast: bool) -> Result<(u16, u32), Errno> {
+    placed(&ask_about(socket, |socket| Request::Connect { socket, address, fast })?)
 }
 
 /// Gives a datagram socket an address: where its words are.
@@ -613,15 +617,6 @@ pub(crate) fn attach(fd: c_int) -> Result<Attached, Errno> {
         }
         (other, _) => Err(refusal(&other)),
     }
-}
-
-/// A listener's program takes no more connections: the daemon sees the end, as if it were closed.
-pub(crate) fn stop_listening(socket: &Held, how: c_int) -> Result<(), Errno> {
-    if how == libc::SHUT_WR {
-        return Ok(());
-    }
-    crate::connecting::listener_closes();
-    rustix::net::shutdown(sys::borrow(socket.fd), rustix::net::Shutdown::Both)
 }
 
 /// Moves a descriptor of ours away from a number that the program has chosen.

@@ -1,13 +1,14 @@
 //! A socket of ours as one call sees it, and the words of the table that say what stands behind a descriptor.
 //!
 //! What a socket can do depends on what it is by now: *fresh* (TCP, neither connecting nor listening; the daemon has all
-//! that is known of it), a *listener* (its connections come over its own descriptor), a *stream* (a block in an
+//! that is known of it), a *listener* (its connections wait in its accept queue, or come over its own descriptor), a *stream* (a block in an
 //! arena), or a *datagram* socket. Each kind's calls are in a file of their own; here is who is asked.
 
 use core::ffi::c_int;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use firelane_shm::AcceptQueue;
 use rustix::io::Errno;
 
 use crate::address::{Given, Shown};
@@ -16,7 +17,8 @@ use crate::datagram::Extra;
 use crate::stream::Stream;
 use crate::table::{self, Word};
 use crate::{
-    connecting, datagram, echoes, elsewhere, faults, kept, listener, names, options, process, session,
+    accept_queue, connecting, datagram, echoes, elsewhere, faults, kept, listener, names, options, process,
+    session, signals,
 };
 
 /// What a descriptor of ours is.
@@ -37,12 +39,14 @@ pub(crate) enum Kind {
     Private,
 }
 
-// A word: kind, flags, arena (by its place in this process) and block, or the number of an epoll set.
+// A word: kind, flags, arena (by its place in this process) and block, or the number of an epoll set. Places are small numbers.
 const KIND: u64 = 0xf;
 const V6: u64 = 1 << 4;
 const SHARED: u64 = 1 << 5;
 const DATAGRAMS: u64 = 1 << 6;
 const ECHOES: u64 = 1 << 7;
+/// Of a listener: arena and number are those of its accept queue.
+const QUEUED: u64 = 1 << 24;
 const ARENA_SHIFT: u32 = 8;
 const NUMBER_SHIFT: u32 = 32;
 
@@ -88,6 +92,11 @@ pub(crate) fn number(word: Word) -> u32 {
 /// The arena of a word, by its place in this process.
 pub(crate) fn arena(word: Word) -> u16 {
     (word.bits() >> ARENA_SHIFT) as u16
+}
+
+/// Whether it is a listener's with an accept queue ([`arena`] and [`number`] say where).
+pub(crate) fn is_queued(word: Word) -> bool {
+    word.bits() & QUEUED != 0
 }
 
 /// Whether a socket's family is AF_INET6.
@@ -202,9 +211,16 @@ pub(crate) fn is_datagram(word: Word) -> bool {
     word.bits() & DATAGRAMS != 0
 }
 
-/// The word of a listener.
-pub(crate) fn listener_word(is_v6: bool) -> Word {
-    word(Kind::Listener, family(is_v6), 0, next_name())
+/// The word of a listener, with the place of its accept queue if it has one.
+pub(crate) fn listener_word(is_v6: bool, queue: Option<(u16, u32)>) -> Word {
+    listening(family(is_v6), queue, next_name)
+}
+
+fn listening(flags: u64, queue: Option<(u16, u32)>, name: impl FnOnce() -> u32) -> Word {
+    match queue {
+        Some((arena, block)) => word(Kind::Listener, flags | QUEUED, arena, block),
+        None => word(Kind::Listener, flags, 0, name()),
+    }
 }
 
 /// The word of a stream.
@@ -242,13 +258,14 @@ impl Held {
     }
 
     /// The socket has become a listener.
-    pub(crate) fn becomes_listener(&self) -> Held {
-        self.becomes(word(Kind::Listener, self.word.bits() & (V6 | SHARED), 0, number(self.word)))
+    pub(crate) fn becomes_listener(&self, queue: Option<(u16, u32)>) -> Held {
+        self.becomes(listening(self.word.bits() & (V6 | SHARED), queue, || number(self.word)))
     }
 
     /// The listener's daemon is gone, and its program knows now.
     pub(crate) fn ends(&self) {
-        let to = self.becomes(word(Kind::Ended, self.word.bits() & (V6 | SHARED), 0, number(self.word))).word;
+        let kept = self.word.bits() & (V6 | SHARED);
+        let to = self.becomes(word(Kind::Ended, kept, arena(self.word), number(self.word))).word;
         table::ours().filter(|&fd| table::get(fd) == Some(to)).for_each(crate::epoll::silence);
     }
 
@@ -310,9 +327,12 @@ impl Held {
         if self.kind() == Kind::Stream {
             return Err(Errno::INVAL);
         }
-        session::listen(self, backlog)?;
+        let queue = session::listen(self, backlog)?;
         if self.kind() == Kind::Fresh {
-            self.becomes_listener();
+            let listener = self.becomes_listener(queue);
+            // Who is signalled for its connections gets them by messages.
+            let queue = accept_queue::of(listener.word).filter(|_| !signals::is_async(self.fd));
+            queue.into_iter().for_each(AcceptQueue::begin);
         }
         Ok(())
     }
@@ -347,7 +367,7 @@ impl Held {
         match (self.kind(), self.stream()) {
             _ if self.is_datagram() => datagram::shutdown(self, how),
             (_, Some(stream)) => stream.shutdown(how),
-            (Kind::Listener, _) => session::stop_listening(self, how),
+            (Kind::Listener, _) => listener::stop(self, how),
             (Kind::Fresh, _) if let Some(by_now) = elsewhere::changed(self) => by_now.shutdown(how),
             _ => Err(Errno::NOTCONN),
         }
@@ -382,9 +402,29 @@ impl Held {
     ) -> Result<usize, Errno> {
         match self.stream() {
             _ if self.is_datagram() => datagram::send(self, source, flags, to, extra),
+            Some(stream) if flags & libc::MSG_FASTOPEN != 0 => {
+                // As if connect(2) came first (`tcp_sendmsg_fastopen` of Linux).
+                if !stream.is_deferred() {
+                    connecting::again(self)?;
+                }
+                stream.send(source, flags)
+            }
             Some(stream) => stream.send(source, flags),
             None if let Some(by_now) = elsewhere::changed(self) => by_now.send_with(source, flags, to, extra),
+            None if flags & libc::MSG_FASTOPEN != 0 => self.send_fast(source, flags, to),
             None => Err(broken_pipe(flags)),
+        }
+    }
+
+    /// Connects with text in the SYN, if the peer takes that.
+    fn send_fast(&self, source: Source<'_>, flags: c_int, to: Option<Given>) -> Result<usize, Errno> {
+        match (self.kind(), to) {
+            (_, Some(Given::Unspecified)) => Err(Errno::OPNOTSUPP),
+            (Kind::Fresh, None) => Err(Errno::INVAL),
+            (Kind::Fresh, Some(to)) => {
+                connecting::begin_fast(self, self.address_of(to)?, flags)?.send(source, flags)
+            }
+            _ => Err(Errno::ISCONN),
         }
     }
 

@@ -1,8 +1,11 @@
-//! `splice` between a pipe and a stream of ours: by copying through this process.
+//! `splice` between a pipe and a socket of ours: by copying through this process.
 //!
 //! The kernel moves pages, and none is lost whatever ends the call. So bytes are taken out of a socket when they are in the
 //! pipe, and out of a pipe when the socket has room for them. Who else reads from the same end meanwhile can get
 //! bytes twice, or in another order than the kernel would give them: splice has no way to hold a pipe still.
+//!
+//! A call moves one datagram: what a pipe holds is one, as far as the call goes, and one that is received goes into the pipe.
+//! We differ: it waits for room there, while the kernel cuts it.
 
 use core::ffi::{c_int, c_short};
 use core::time::Duration;
@@ -14,7 +17,7 @@ use rustix::io::Errno;
 use crate::buffers::{Sink, Source};
 use crate::socket::{self, Held, broken_pipe};
 use crate::stream::{Stop, Stream, Waiting};
-use crate::sys;
+use crate::{names, sys};
 
 /// The flags that there are.
 const FLAGS: u32 = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
@@ -22,6 +25,8 @@ const FLAGS: u32 = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_
 const PAGE: usize = 4096;
 /// How much goes from a pipe to a socket at a time.
 const CHUNK: usize = 32 << 10;
+/// No datagram is longer.
+const DATAGRAM: usize = 64 << 10;
 
 /// Moves up to `len` bytes, if one of the two is ours.
 pub(crate) fn splice(
@@ -45,11 +50,16 @@ pub(crate) fn splice(
         match (source, sink) {
             (Some(socket), None) => {
                 let pipe = Pipe::new(to, OFlags::RDONLY, to_offset, from_offset)?;
-                to_pipe(&socket, pipe, len, waits && pipe.waits)
+                let moves = if socket.is_datagram() { datagram_to_pipe } else { to_pipe };
+                moves(&socket, pipe, len, waits && pipe.waits)
             }
             (None, Some(socket)) => {
                 let pipe = Pipe::new(from, OFlags::WRONLY, from_offset, to_offset)?;
-                from_pipe(&socket, pipe, len, waits)
+                let waits = waits && pipe.waits;
+                match socket.is_datagram() {
+                    true => pipe_to_datagram(&socket, pipe, len, (waits, flags)),
+                    false => from_pipe(&socket, pipe, len, waits),
+                }
             }
             _ => Err(Errno::INVAL),
         }
@@ -82,6 +92,15 @@ impl Pipe {
         Ok(Self { fd, waits: !flags.contains(OFlags::NONBLOCK) })
     }
 
+    /// Waits for room, or says that there is none.
+    fn wait_for_room(self, waits: bool) -> Result<(), Errno> {
+        match self.look(libc::POLLOUT, waits)? {
+            ready if ready & libc::POLLERR != 0 => Err(broken_pipe(0)),
+            ready if ready & libc::POLLOUT == 0 => Err(Errno::AGAIN),
+            _ => Ok(()),
+        }
+    }
+
     /// What poll(2) says of it, at once or when there is something.
     fn look(self, events: c_short, waits: bool) -> Result<c_short, Errno> {
         let mut entry = [pollfd { fd: self.fd, events, revents: 0 }];
@@ -92,9 +111,6 @@ impl Pipe {
 
 /// As much as there is, and the pipe has room for. Both are waited for until the first byte has passed.
 fn to_pipe(socket: &Held, pipe: Pipe, len: usize, waits: bool) -> Result<usize, Errno> {
-    if socket.is_datagram() {
-        return Err(Errno::INVAL);
-    }
     let mut buffer = [0; PAGE];
     let mut done = 0;
     while done < len {
@@ -116,13 +132,7 @@ fn one_page(
     waits_for_room: bool,
     waits_for_text: bool,
 ) -> Result<usize, Errno> {
-    let ready = pipe.look(libc::POLLOUT, waits_for_room)?;
-    if ready & libc::POLLERR != 0 {
-        return Err(broken_pipe(0));
-    }
-    if ready & libc::POLLOUT == 0 {
-        return Err(Errno::AGAIN);
-    }
+    pipe.wait_for_room(waits_for_room)?;
     let later = if waits_for_text { 0 } else { libc::MSG_DONTWAIT };
     let there = socket.receive(&mut Sink::of(buffer).sink(), libc::MSG_PEEK | later)?.bytes;
     let count = rustix::io::write(sys::borrow(pipe.fd), &buffer[..there])?;
@@ -135,9 +145,6 @@ fn one_page(
 /// As much as there is, and the socket takes. A pipe's bytes are waited for until the first has passed; room is, unless the
 /// socket does not block.
 fn from_pipe(socket: &Held, pipe: Pipe, len: usize, waits: bool) -> Result<usize, Errno> {
-    if socket.is_datagram() {
-        return Err(Errno::INVAL);
-    }
     let mut buffer = [0; CHUNK];
     let mut done = 0;
     while done < len {
@@ -163,8 +170,48 @@ fn from_pipe(socket: &Held, pipe: Pipe, len: usize, waits: bool) -> Result<usize
     Ok(done)
 }
 
+/// One datagram. Of a longer one the rest is lost, as with recv(2).
+fn datagram_to_pipe(socket: &Held, pipe: Pipe, len: usize, waits: bool) -> Result<usize, Errno> {
+    pipe.wait_for_room(waits)?;
+    let mut buffer = vec![0; len.min(DATAGRAM)];
+    let there = socket.receive(&mut Sink::of(&mut buffer).sink(), 0)?.bytes;
+    let mut done = 0;
+    while done < there {
+        match rustix::io::write(sys::borrow(pipe.fd), &buffer[done..there]) {
+            Ok(count) => done += count,
+            // It is out of the socket, so it is not given up.
+            Err(Errno::AGAIN | Errno::INTR) => sys::nap(),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(there)
+}
+
+/// One datagram of what there is in the pipe.
+fn pipe_to_datagram(
+    socket: &Held,
+    pipe: Pipe,
+    len: usize,
+    (waits, flags): (bool, u32),
+) -> Result<usize, Errno> {
+    let ready = pipe.look(libc::POLLIN, waits)?;
+    if ready & libc::POLLIN == 0 {
+        return if ready & libc::POLLHUP != 0 { Ok(0) } else { Err(Errno::AGAIN) };
+    }
+    // What leaves the pipe has somebody to go to.
+    names::peer_of(socket).ok_or(Errno::DESTADDRREQ)?;
+    let mut buffer = vec![0; len.min(DATAGRAM)];
+    let count = rustix::io::read(sys::borrow(pipe.fd), &mut buffer[..])?;
+    let more = if flags & libc::SPLICE_F_MORE != 0 { libc::MSG_MORE } else { 0 };
+    socket.send(Source::of(&buffer[..count]).source(), more, None)
+}
+
 /// How much a stream takes now; waits for some, unless the socket does not block.
 fn room_in(stream: &Stream) -> Result<usize, Errno> {
+    if stream.is_deferred() {
+        // What is written begins the connection, and waits for that.
+        return Ok(stream.end().room());
+    }
     let mut wait = Waiting::new(stream, false, 0);
     loop {
         // A write of nothing says whether there could be one.

@@ -6,10 +6,11 @@
 
 use core::cell::Cell;
 use core::ffi::c_int;
+use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
-use firelane_shm::layout::{TAKEN, request, status};
+use firelane_shm::layout::{REFUSED, SIGNALLED, TAKEN, request, status};
 use firelane_shm::{Busy, ReadError, Readiness, SLICE, Spin, StreamEnd, UrgentError, Woken, WriteError};
 use firelane_units::Instant;
 use rustix::io::Errno;
@@ -17,7 +18,7 @@ use rustix::io::Errno;
 use crate::buffers::{Sink, Source};
 use crate::socket::{Received, broken_pipe};
 use crate::wait::{self, Deadline};
-use crate::{arenas, fused, session, sys, thread};
+use crate::{arenas, fused, session, signals, sys, thread};
 
 /// How many pieces go to the ring at once. More go one batch after the other.
 const BATCH: usize = 16;
@@ -51,8 +52,7 @@ impl Stream {
 
     /// A time of its lane by `CLOCK_MONOTONIC`.
     pub(crate) fn on_our_clock(&self, at: Instant) -> Instant {
-        let start = arenas::get(self.arena)
-            .map_or(0, |it| it.header().clock_start.load(core::sync::atomic::Ordering::Relaxed));
+        let start = arenas::get(self.arena).map_or(0, |it| it.header().clock_start.load(Ordering::Relaxed));
         Instant::from_nanos(at.nanos().saturating_add(start))
     }
 
@@ -76,8 +76,19 @@ impl Stream {
             return ready;
         }
         self.ask_for_room();
+        self.is_refused();
         // There may have been some before it was asked for, of which nobody tells.
         self.end().readiness()
+    }
+
+    /// There is no room, and whoever is signalled about the stream wants to know when there is. Look once more.
+    #[inline]
+    fn is_refused(&self) -> bool {
+        if self.has(SIGNALLED) {
+            self.end().block().file.fetch_or(REFUSED, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+        }
+        self.has(SIGNALLED)
     }
 
     /// Tells the lane that there is work, and wakes it if it sleeps.
@@ -87,7 +98,7 @@ impl Stream {
     }
 
     fn has(&self, bit: u64) -> bool {
-        self.end().block().file.load(core::sync::atomic::Ordering::Relaxed) & bit != 0
+        self.end().block().file.load(Ordering::Relaxed) & bit != 0
     }
 
     fn mark(&self, bit: u64, on: bool) {
@@ -162,7 +173,7 @@ impl Stream {
     fn limit(&self, reads: bool) -> Option<Duration> {
         let block = self.end().block();
         let word = if reads { &block.recv_timeout } else { &block.send_timeout };
-        let nanos = word.load(core::sync::atomic::Ordering::Relaxed);
+        let nanos = word.load(Ordering::Relaxed);
         (nanos != 0).then(|| Duration::from_nanos(nanos))
     }
 
@@ -237,7 +248,7 @@ impl Stream {
         if flags & libc::MSG_WAITALL != 0 {
             return len;
         }
-        let low = self.end().block().low_water[0].load(core::sync::atomic::Ordering::Relaxed) as usize;
+        let low = self.end().block().low_water[0].load(Ordering::Relaxed) as usize;
         low.clamp(1, len)
     }
 
@@ -274,10 +285,14 @@ impl Stream {
             // There may be room in the ring, but nobody takes anything out of it.
             return Err(Errno::NETDOWN);
         }
+        let early = if self.is_deferred() { self.send_early(source, flags)? } else { 0 };
         let is_urgent = flags & libc::MSG_OOB != 0;
         let mut wait = Waiting::new(self, false, flags);
+        if early > 0 && (!wait.blocks || early >= source.len()) {
+            return Ok(early);
+        }
         // The lane hears of what was written when there is nothing more to write, or no more room.
-        let (mut done, mut told) = (0, 0);
+        let (mut done, mut told) = (early, early);
         let stopped = loop {
             let written = match is_urgent {
                 true => self.write_urgent(source, done),
@@ -302,6 +317,37 @@ impl Stream {
             }
         };
         if done > 0 { Ok(done) } else { Err(stopped) }
+    }
+
+    /// Whether its connection begins with the first write.
+    #[inline]
+    pub(crate) fn is_deferred(&self) -> bool {
+        self.end().is_deferred()
+    }
+
+    /// The first write of a connection that was deferred: it goes with the SYN. A call that blocks waits for the outcome. How much
+    /// was written; zero if another thread has begun the connection.
+    #[cold]
+    fn send_early(&self, source: Source<'_>, flags: c_int) -> Result<usize, Errno> {
+        if source.is_faulty() {
+            return Err(Errno::FAULT);
+        }
+        let (pieces, count) = batch(source, 0);
+        let Some(early) = self.end().begin_early(&pieces[..count]) else { return Ok(0) };
+        self.kick();
+        if !Waiting::new(self, false, flags).blocks {
+            // Without text the SYN leaves alone, and the call is a connect(2).
+            return if early > 0 { Ok(early) } else { Err(Errno::INPROGRESS) };
+        }
+        match self.wait_connected() {
+            Ok(()) => {
+                self.tell_connected();
+                Ok(early)
+            }
+            // Its time is over, or a signal has come, and some of it is on its way.
+            Err(Errno::INPROGRESS | Errno::INTR) if early > 0 => Ok(early),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Tells the lane, or the peer's program, of what was written since they were `told`.
@@ -424,7 +470,7 @@ impl Stream {
     /// Reads such an option.
     pub(crate) fn option(&self, bit: u64) -> bool {
         debug_assert!([request::NODELAY, request::CORK, request::QUICKACK].contains(&bit));
-        self.end().block().requests.load(core::sync::atomic::Ordering::Relaxed) & bit != 0
+        self.end().block().requests.load(Ordering::Relaxed) & bit != 0
     }
 }
 
@@ -467,15 +513,20 @@ pub(crate) struct Waiting<'a> {
     limit: Option<Duration>,
     deadline: Option<Deadline>,
     is_over: bool,
+    /// It has said once that it found no room.
+    is_refused: bool,
 }
 
 impl<'a> Waiting<'a> {
     /// Of a call with these flags, which reads or writes.
     pub(crate) fn new(stream: &'a Stream, reads: bool, flags: c_int) -> Self {
         let events = if reads { Readiness::READABLE } else { Readiness::WRITABLE };
+        if stream.has(SIGNALLED) {
+            signals::drain(stream.fd);
+        }
         let blocks = flags & libc::MSG_DONTWAIT == 0 && !stream.is_nonblocking();
         let limit = if blocks { stream.limit(reads) } else { None };
-        Self { stream, events, blocks, limit, deadline: None, is_over: false }
+        Self { stream, events, blocks, limit, deadline: None, is_over: false, is_refused: false }
     }
 
     /// Whether it has ended, so that nothing more is waited for.
@@ -504,8 +555,15 @@ impl<'a> Waiting<'a> {
         if !self.blocks {
             // Who was refused and waits for an edge is told of none that came before he asked.
             let end = self.stream.end();
-            let has_room = || writes && end.beside().is_some() && end.readiness().has(Readiness::WRITABLE);
-            return if has_room() || asked && self.stream.gets_room() { Ok(()) } else { Err(Errno::AGAIN) };
+            let is_writable = || end.readiness().has(Readiness::WRITABLE);
+            let has_room = || writes && end.beside().is_some() && is_writable();
+            let comes_to_signal = writes && !self.is_refused && self.stream.is_refused() && is_writable();
+            self.is_refused |= writes;
+            return if comes_to_signal || has_room() || asked && self.stream.gets_room() {
+                Ok(())
+            } else {
+                Err(Errno::AGAIN)
+            };
         }
         if self.deadline.is_none() {
             self.deadline = Deadline::of(self.limit);
@@ -527,7 +585,9 @@ impl Stream {
     pub(crate) fn sleep(&self, events: u32, left: Duration) -> Woken {
         let end = self.end();
         match end.beside() {
-            None => thread::spinning(|spin| end.wait(events, left, spin)),
+            // The lane needs the CPU on which it is woken.
+            None if end.has_lane_on(sys::cpu()) => end.wait(events, left, &mut Spin::new(1)),
+            None => thread::spinning_for_lane(|spin| end.wait(events, left, spin)),
             Some(beside) => thread::spinning_beside(|spin| match beside.meet(sys::cpu(), spin) {
                 true => end.wait(events, left, spin),
                 false => end.wait(events, left, &mut Spin::new(1)),
@@ -545,8 +605,10 @@ impl Stream {
     pub(crate) fn wait_connected(&self) -> Result<(), Errno> {
         let limit = self.limit(false);
         let deadline = Deadline::of(limit);
-        // A peer on this host answers in less time than a wake-up takes.
-        thread::spinning_to_connect(|spin| spin.until(|| self.end().status() != 0));
+        // A peer on this host answers in less time than a wake-up takes, unless the lane needs this very CPU.
+        if !self.end().has_lane_on(sys::cpu()) {
+            thread::spinning_to_connect(|spin| spin.until(|| self.end().status() != 0));
+        }
         loop {
             if let Some(outcome) = self.outcome() {
                 return outcome;

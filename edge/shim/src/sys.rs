@@ -99,6 +99,20 @@ pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Result<(
     unsafe { syscall6(libc::SYS_close_range, args) }.map(|_| ())
 }
 
+/// fcntl(2)'s requests about who is signalled, which libc names for glibc alone.
+pub(crate) const F_SETOWN_EX: c_int = 15;
+const F_GETOWN_EX: c_int = 16;
+
+/// Whether anybody is signalled for a descriptor.
+pub(crate) fn has_owner(fd: c_int) -> bool {
+    // `struct f_owner_ex`: what kind of one, and its number.
+    let mut owner = [0 as c_int; 2];
+    let args = [fd as usize, F_GETOWN_EX as usize, owner.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel writes the two numbers, which live through the call.
+    let asked = unsafe { syscall6(libc::SYS_fcntl, args) };
+    asked.is_ok() && owner[1] != 0
+}
+
 /// Sends a signal to the calling thread, as the kernel does with SIGPIPE.
 pub(crate) fn raise(signal: c_int) {
     // SAFETY: no memory is involved; the signal goes to the caller alone.

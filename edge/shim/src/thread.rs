@@ -18,6 +18,7 @@ static LAST: AtomicU32 = AtomicU32::new(0);
 thread_local! {
     static NAME: Cell<u32> = const { Cell::new(0) };
     static SPIN: RefCell<Option<Spin>> = const { RefCell::new(None) };
+    static LANE: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static BESIDE: RefCell<Option<Spin>> = const { RefCell::new(None) };
     static CONNECTING: RefCell<Option<Spin>> = const { RefCell::new(None) };
 }
@@ -51,9 +52,14 @@ fn cpus() -> usize {
     *CPUS.get_or_init(|| rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize))
 }
 
-/// Lets `wait` look and learn how long that pays, where a lane is waited for.
+/// Lets `wait` look and learn how long that pays, where it is not known on which CPU who is waited for is.
 pub(crate) fn spinning<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
     with(&SPIN, || Spin::new(cpus()), wait)
+}
+
+/// The same where it is known that the lane was last on another CPU, though this process may have a single one.
+pub(crate) fn spinning_for_lane<T>(wait: impl FnOnce(&mut Spin) -> T) -> T {
+    with(&LANE, || Spin::new(online_cpus()), wait)
 }
 
 /// The same where another program is waited for, which may have another CPU though this one has a single one.

@@ -13,7 +13,6 @@
 //! whose tuples collide there makes its own packets take the table, and no worse.
 
 use core::cell::Cell;
-use core::hash::Hasher;
 use firelane_table::Index;
 use firelane_units::ConnId;
 use siphasher::sip::SipHasher13;
@@ -74,14 +73,21 @@ impl ConnTable {
         {
             return Some(found.conn);
         }
-        let found = self.find(tuple, is_named)?;
-        recent.set(Some(Entry { hash: mixed, conn: found }));
-        Some(found)
+        self.lookup_under(hash(&self.hasher, tuple), tuple, is_named)
     }
 
-    fn find(&self, tuple: &Tuple, is_named: impl Fn(ConnId) -> bool) -> Option<ConnId> {
-        let hash = hash(&self.hasher, tuple);
-        self.table.find(hash, |conn| is_named(ConnId(conn))).map(ConnId)
+    /// The same under the hash of `tuple`, which [`ConnTable::foresee`] has told.
+    #[inline]
+    pub fn lookup_under(
+        &self,
+        hash: u32,
+        tuple: &Tuple,
+        is_named: impl Fn(ConnId) -> bool,
+    ) -> Option<ConnId> {
+        let found = self.table.find(hash, |conn| is_named(ConnId(conn))).map(ConnId)?;
+        let (recent, mixed) = self.recent(tuple);
+        recent.set(Some(Entry { hash: mixed, conn: found }));
+        Some(found)
     }
 
     /// Where the connection of `tuple` will be looked for; begins to fetch the table's part of it.
@@ -163,9 +169,7 @@ impl ConnTable {
 
 #[inline]
 fn hash(hasher: &SipHasher13, tuple: &Tuple) -> u32 {
-    let mut hasher = *hasher;
-    hasher.write(&tuple.to_bytes());
-    hasher.finish() as u32
+    hasher.hash(&tuple.to_bytes()) as u32
 }
 
 #[cfg(test)]
@@ -211,6 +215,9 @@ mod tests {
                     _ => {
                         let foreseen = table.foreseen(&key, table.foresee(&key)).filter(|&conn| has(n)(conn));
                         prop_assert_eq!(foreseen, model.get(&key).copied());
+                        if let Sought::Under(hash) = table.foresee(&key) {
+                            prop_assert_eq!(table.lookup_under(hash, &key, has(n)), model.get(&key).copied());
+                        }
                         prop_assert_eq!(table.lookup(&key, has(n)), model.get(&key).copied());
                     }
                 }

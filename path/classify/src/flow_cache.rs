@@ -37,8 +37,9 @@ pub struct FlowCache<V> {
     taken: usize,
 }
 
-/// Of flows that find no free place, each so manieth gets one nevertheless: who has one may have ended.
-const LATE_TAKEN: u32 = 8;
+/// Of flows that find no free place, each so manieth gets one nevertheless: who has one may have ended. Not more, as another's place
+/// is rarely near, and is written as a whole.
+const LATE_TAKEN: u32 = 32;
 
 /// Where a flow may be.
 #[derive(Clone, Copy, Debug)]
@@ -114,25 +115,31 @@ impl<V: Copy + Default> FlowCache<V> {
         Foreseen(nth.map(|nth| (set * WAYS + nth) as u32))
     }
 
-    /// Enters a flow, if a place is free or it takes another's.
+    /// Enters a flow, if a place is free or it takes another's. Where all are taken a flow that has one may keep what it has.
     pub fn insert(&mut self, link: LinkId, tuple: &Tuple, generation: u32, value: V) {
         self.begin(generation);
+        // Where all are taken most of those that come find no place: they do not look for one, either.
+        let is_full = self.taken == PLACES;
+        if is_full && !self.lets_in() {
+            return;
+        }
         let (set, tag) = home(link, tuple);
-        let tags = &mut self.sets[set];
-        let free = |tags: &Tags| if self.taken == PLACES { None } else { tags.free(tag) };
-        let nth = match tags.find(tag).or_else(|| free(tags)) {
+        let tags = self.sets[set];
+        let nth = match tags.find(tag).or_else(|| tags.free(tag)) {
             Some(nth) => nth,
-            None => {
-                self.late = self.late.wrapping_add(1);
-                if !self.late.is_multiple_of(LATE_TAKEN) {
-                    return;
-                }
-                (self.late / LATE_TAKEN) as usize % WAYS
-            }
+            None if is_full || self.lets_in() => (self.late / LATE_TAKEN) as usize % WAYS,
+            None => return,
         };
+        let tags = &mut self.sets[set];
         self.taken += usize::from(tags.0[nth] == 0);
         tags.0[nth] = tag;
         self.places[set * WAYS + nth] = Place { tuple: *tuple, link, value };
+    }
+
+    /// Whether a flow that finds no free place takes another's.
+    const fn lets_in(&mut self) -> bool {
+        self.late = self.late.wrapping_add(1);
+        self.late.is_multiple_of(LATE_TAKEN)
     }
 
     /// What is entered from here on counts in `generation`, and what was entered in another does not.

@@ -68,6 +68,19 @@ impl Tuple {
         }
     }
 
+    /// Whether both ends are IPv4's.
+    #[inline]
+    pub const fn is_v4(&self) -> bool {
+        self.local[0] == 0 && self.local[1] >> 32 == (MAPPED >> 32) as u64
+    }
+
+    /// The connection between two ends as [`Tuple::halves`] has them.
+    #[inline]
+    pub const fn of_halves(protocol: IpProtocol, [local, remote]: [Address; 2], ports: [Port; 2]) -> Self {
+        let [local_port, remote_port] = ports;
+        Self { local, remote, local_port, remote_port, protocol }
+    }
+
     /// The local address.
     pub fn local(&self) -> IpAddr {
         address(self.local)

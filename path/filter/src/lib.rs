@@ -19,12 +19,12 @@ use firelane_units::{BlockAnswer, Direction, FilterAction, FilterRule, Instant, 
 pub use packet::{Packet, Piece};
 pub use pools::{FOREVER, PoolChange};
 pub use rules::RuleCount;
-pub use states::{FORESEEN_MAX, FlowNames, STATES_MAX, StateCounts, StateRef, Whole};
+pub use states::{FORESEEN_MAX, FlowNames, STATES_MAX, Sought, StateCounts, StateRef, Whole};
 
 use frags::Frags;
 use pools::Pools;
 use rules::Rules;
-use states::{Belongs, NoState, States};
+use states::{Belongs, Follows, NoState, States};
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -164,7 +164,7 @@ impl Filter {
         self.pools.clear();
         for (pool, entries) in pools {
             for (prefix, until) in entries {
-                self.pools.insert(pool, prefix, until);
+                self.pools.insert(pool, prefix, until, false);
             }
         }
         self.expire_at = self.pools.expire(now);
@@ -180,9 +180,9 @@ impl Filter {
 
     /// Networks come into pools and go. A pool is there as soon as something is in it.
     pub fn change_pools(&mut self, changes: &[PoolChange]) {
-        for &PoolChange { pool, network, until } in changes {
+        for &PoolChange { pool, network, until, is_exception } in changes {
             match until {
-                Some(until) => self.pools.insert(pool, network, until),
+                Some(until) => self.pools.insert(pool, network, until, is_exception),
                 None => self.pools.remove(pool, network),
             }
         }
@@ -267,15 +267,25 @@ impl Filter {
     }
 
     /// The next packet of a flow whose state is known, as [`judge`](Self::judge) would rule about it, without a search for the
-    /// state. Nothing if it does not simply pass by its state; then nothing was counted, and `judge` is to be asked.
+    /// state; and, if it is to be passed on, about it on its way out. Nothing if it does not simply pass by its state; then nothing was
+    /// counted, and `judge` is to be asked, as about the way out alone if of that nothing is said.
     #[inline]
-    pub fn follow(&mut self, state: StateRef, whole: &Whole<'_>, now: Instant) -> Option<Followed> {
-        let (rule, is_news) = self.states.follow(state, whole, now)?;
+    pub fn follow(
+        &mut self,
+        state: StateRef,
+        whole: &Whole<'_>,
+        now: Instant,
+    ) -> Option<(Followed, Option<Followed>)> {
+        let Follows { rule, is_news, onward } = self.states.follow(state, whole, now)?;
+        let gates = 1 + u32::from(onward.is_some());
         if let Some(rule) = rule {
-            self.rules.count(rule, whole.bytes);
+            self.rules.count_times(rule, whole.bytes, gates);
         }
         self.passed[whole.direction.index()] += 1;
-        Some(Followed { rule, is_logged: self.logs_all(rule), is_news })
+        self.passed[Direction::Out.index()] += u64::from(onward.is_some());
+        let is_logged = self.logs_all(rule);
+        let followed = |is_news| Followed { rule, is_logged, is_news };
+        Some((followed(is_news), onward.map(followed)))
     }
 
     /// Whether the packets of a rule's states are told of.
@@ -290,10 +300,23 @@ impl Filter {
         self.states.len() > 0
     }
 
-    /// Finds the states of several flows together and tells `found` of each by its number; of more than [`FORESEEN_MAX`] flows
-    /// only so many are looked at.
-    pub fn foresee(&self, flows: &[FlowNames], found: impl FnMut(usize, StateRef)) {
-        self.states.foresee(flows, found);
+    /// Begins to look for the states of several flows together; then [`approach`](Self::approach) goes on, and [`found`](Self::found)
+    /// tells. Who does something else in between does not wait for memory. Of more than [`FORESEEN_MAX`] flows only so many are looked
+    /// for.
+    pub fn seek(&self, flows: impl Iterator<Item = FlowNames>) -> Sought {
+        self.states.seek(flows)
+    }
+
+    /// Goes on to where the states most likely are.
+    #[inline]
+    pub fn approach(&self, sought: &mut Sought) {
+        self.states.approach(sought);
+    }
+
+    /// The state of the `nth` flow that was looked for, which has these names, if it has one.
+    #[inline]
+    pub fn found(&self, sought: &Sought, nth: usize, flow: FlowNames) -> Option<StateRef> {
+        self.states.found(sought, nth, flow)
     }
 
     /// A packet of this state will be judged soon: what that needs is read before.

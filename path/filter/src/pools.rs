@@ -34,8 +34,15 @@ pub(crate) struct Pools {
 
 #[derive(Debug, Default)]
 struct Pool {
-    /// Networks by length, IPv4's and IPv6's apart; each with its end.
-    lengths: BTreeMap<(bool, u8), HashMap<IpAddr, Instant, Keyed>>,
+    /// Networks by length, IPv4's and IPv6's apart.
+    lengths: BTreeMap<(bool, u8), HashMap<IpAddr, Node, Keyed>>,
+}
+
+/// What is said of a network.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    until: Instant,
+    is_exception: bool,
 }
 
 /// What an entry without an end has for one.
@@ -52,6 +59,8 @@ pub struct PoolChange {
     pub network: IpPrefix,
     /// Until when it is in there, [`FOREVER`] being without end; nothing if it goes.
     pub until: Option<Instant>,
+    /// Its addresses are not in the pool, whatever larger network they are of (`!`).
+    pub is_exception: bool,
 }
 
 impl Pools {
@@ -67,14 +76,14 @@ impl Pools {
         self.ends.clear();
     }
 
-    /// Enters a prefix until then; again to give it another end.
-    pub(crate) fn insert(&mut self, pool: u32, prefix: IpPrefix, until: Instant) {
+    /// Enters a prefix until then; again to give it another end, or to say the contrary of it.
+    pub(crate) fn insert(&mut self, pool: u32, prefix: IpPrefix, until: Instant, is_exception: bool) {
         let network = prefix.network();
         let length = (network.addr().is_ipv4(), network.prefix_len());
         let table = self.by_number.entry(pool).or_default().lengths.entry(length);
         let table = table.or_insert_with(|| HashMap::with_hasher(self.hasher.clone()));
-        if let Some(before) = table.insert(network.addr(), until) {
-            self.ends.remove(&(before, pool, network));
+        if let Some(before) = table.insert(network.addr(), Node { until, is_exception }) {
+            self.ends.remove(&(before.until, pool, network));
         }
         if until != FOREVER {
             self.ends.insert((until, pool, network));
@@ -94,11 +103,11 @@ impl Pools {
         let lengths = &mut self.by_number.get_mut(&pool)?.lengths;
         let length = (network.addr().is_ipv4(), network.prefix_len());
         let table = lengths.get_mut(&length)?;
-        let until = table.remove(&network.addr());
+        let node = table.remove(&network.addr());
         if table.is_empty() {
             lengths.remove(&length);
         }
-        until
+        node.map(|node| node.until)
     }
 
     /// Whether an address is in a pool now. A pool that nobody made is empty.
@@ -130,12 +139,14 @@ impl Pools {
 }
 
 impl Pool {
+    /// The longest network that the address is of decides, as in the original's trees.
     fn contains(&self, address: IpAddr, now: Instant) -> bool {
-        self.lengths.iter().any(|(&(is_v4, length), table)| {
-            let network = || Some(IpPrefix::new(address, length)?.network().addr());
-            is_v4 == address.is_ipv4()
-                && network().and_then(|it| table.get(&it)).is_some_and(|until| *until > now)
-        })
+        let is_v4 = address.is_ipv4();
+        let mut nodes = self.lengths.range((is_v4, 0)..=(is_v4, u8::MAX)).rev().filter_map(|(key, table)| {
+            let network = IpPrefix::new(address, key.1)?.network().addr();
+            table.get(&network).filter(|node| node.until > now)
+        });
+        nodes.next().is_some_and(|node| !node.is_exception)
     }
 }
 
@@ -148,10 +159,10 @@ mod tests {
         let mut pools = Pools::new((1, 2));
         let prefix = |text: &str| text.parse().unwrap();
         let at = Instant::from_secs;
-        pools.insert(1, prefix("10.1.2.3/8"), FOREVER);
-        pools.insert(1, prefix("192.0.2.7/32"), at(10));
-        pools.insert(1, prefix("fd00::/8"), FOREVER);
-        pools.insert(2, prefix("0.0.0.0/0"), FOREVER);
+        pools.insert(1, prefix("10.1.2.3/8"), FOREVER, false);
+        pools.insert(1, prefix("192.0.2.7/32"), at(10), false);
+        pools.insert(1, prefix("fd00::/8"), FOREVER, false);
+        pools.insert(2, prefix("0.0.0.0/0"), FOREVER, false);
         let is_in =
             |pools: &Pools, pool, text: &str, now| pools.contains(pool, text.parse().unwrap(), at(now));
         assert!(is_in(&pools, 1, "10.200.0.1", 99) && is_in(&pools, 1, "fd12::1", 99));
@@ -164,18 +175,51 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_network_of_an_address_decides_whether_it_is_in_a_pool() {
+        let mut pools = Pools::new((1, 2));
+        let prefix = |text: &str| text.parse().unwrap();
+        let at = Instant::from_secs;
+        pools.insert(1, prefix("10.0.0.0/8"), FOREVER, false);
+        pools.insert(1, prefix("10.1.0.0/16"), at(10), true);
+        pools.insert(1, prefix("10.1.2.0/24"), at(20), false);
+        pools.insert(1, prefix("fd00::/64"), FOREVER, true);
+        pools.insert(1, prefix("fd00::/8"), FOREVER, false);
+        let is_in = |pools: &Pools, text: &str, now| pools.contains(1, text.parse().unwrap(), at(now));
+        for (address, now, wanted) in [
+            ("10.200.0.1", 1, true),
+            ("10.1.9.9", 1, false),
+            ("10.1.2.9", 1, true),
+            ("10.1.9.9", 10, true),
+            ("10.1.2.9", 10, true),
+            ("10.1.2.9", 20, true),
+            ("192.0.2.1", 1, false),
+            ("fd00::7", 1, false),
+            ("fd00:0:0:1::7", 1, true),
+        ] {
+            assert_eq!(is_in(&pools, address, now), wanted, "{address} at {now}");
+        }
+        pools.insert(1, prefix("10.1.0.0/16"), FOREVER, true);
+        assert!(!is_in(&pools, "10.1.9.9", 99), "it has another end");
+        pools.insert(1, prefix("10.1.0.0/16"), FOREVER, false);
+        assert!(is_in(&pools, "10.1.9.9", 99), "and the contrary is said of it");
+        pools.insert(2, prefix("192.0.2.0/24"), FOREVER, true);
+        assert!(!pools.contains(2, "192.0.2.1".parse().unwrap(), at(1)));
+        assert!(!pools.contains(2, "192.0.3.1".parse().unwrap(), at(1)), "exceptions alone hold nobody");
+    }
+
+    #[test]
     fn an_entry_has_one_end_whatever_was_said_of_it_before() {
         let mut pools = Pools::new((1, 2));
         let network: IpPrefix = "192.0.2.7/24".parse().unwrap();
         let inside = "192.0.2.99".parse().unwrap();
         let at = Instant::from_secs;
-        pools.insert(1, network, at(10));
-        pools.insert(1, network, at(20));
+        pools.insert(1, network, at(10), false);
+        pools.insert(1, network, at(20), false);
         assert_eq!(pools.expire(at(10)), Some(at(20)));
         assert!(pools.contains(1, inside, at(19)));
-        pools.insert(1, network, FOREVER);
+        pools.insert(1, network, FOREVER, false);
         assert_eq!((pools.expire(at(30)), pools.contains(1, inside, at(30))), (None, true));
-        pools.insert(1, network, at(40));
+        pools.insert(1, network, at(40), false);
         pools.remove(2, network);
         pools.remove(1, network);
         assert_eq!((pools.next_end(), pools.len(), pools.contains(1, inside, at(31))), (None, 0, false));
@@ -186,7 +230,7 @@ mod tests {
     fn a_hundred_thousand_ends_are_forgotten_some_at_a_time() {
         let mut pools = Pools::new((3, 4));
         let host = |n: u32| IpPrefix::host(IpAddr::V4((0x0a00_0000 + n).into()));
-        (0..100_000).for_each(|n| pools.insert(7, host(n), Instant::from_secs(5)));
+        (0..100_000).for_each(|n| pools.insert(7, host(n), Instant::from_secs(5), false));
         let now = Instant::from_secs(6);
         assert!(!pools.contains(7, "10.0.0.1".parse().unwrap(), now), "it has ended, forgotten or not");
         let mut goes = 0;
@@ -204,7 +248,7 @@ mod tests {
     fn a_hundred_thousand_addresses_are_found_one_by_one() {
         let mut pools = Pools::new((3, 4));
         let address = |n: u32| IpAddr::V4((0x0a00_0000 + 2 * n).into());
-        (0..100_000).for_each(|n| pools.insert(7, IpPrefix::host(address(n)), FOREVER));
+        (0..100_000).for_each(|n| pools.insert(7, IpPrefix::host(address(n)), FOREVER, false));
         assert!((0..100_000).all(|n| pools.contains(7, address(n), Instant::ZERO)));
         assert!(!pools.contains(7, "10.0.0.1".parse().unwrap(), Instant::ZERO));
     }

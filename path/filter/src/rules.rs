@@ -114,9 +114,15 @@ impl Rules {
 
     /// A packet was let through, or not, by a rule.
     pub(crate) fn count(&mut self, nth: u32, bytes: u32) {
+        self.count_times(nth, bytes, 1);
+    }
+
+    /// The same at so many gates.
+    #[inline]
+    pub(crate) fn count_times(&mut self, nth: u32, bytes: u32, gates: u32) {
         if let Some(count) = self.counts.get_mut(nth as usize) {
-            count.packets += 1;
-            count.bytes += u64::from(bytes);
+            count.packets += u64::from(gates);
+            count.bytes += u64::from(bytes) * u64::from(gates);
         }
     }
 

@@ -3,19 +3,18 @@
 //! They stand in [`Places`], with an index with a secret hash by the two ends. When all places are taken the half-open entry that
 //! waits longest goes first; what both ends have shown to be theirs stays, and the newcomer is refused.
 
-use firelane_frame::read_ahead;
+use firelane_frame::{read_ahead, read_begin_ahead};
 use firelane_table::{Index, Places};
 use firelane_units::{Direction, Instant, KeepState, LinkId, Port};
 use firelane_wire::{IpProtocol, TcpView};
-use siphasher::sip::SipHasher13;
 
 use crate::packet::Packet;
-use crate::state::{Going, Key, RuleId, State, asks, query};
+use crate::state::{Going, Key, RuleId, Secret, State, asks, query};
 
 /// How many states there may be, unless said otherwise.
 pub const STATES_MAX: usize = 1 << 20;
 
-/// How many flows [`Filter::foresee`](crate::Filter::foresee) looks at.
+/// How many flows [`Filter::seek`](crate::Filter::seek) looks for.
 pub const FORESEEN_MAX: usize = 64;
 
 /// Where a state is, and which of its ways a packet goes; good until the state ends, which is noticed.
@@ -33,6 +32,8 @@ pub struct Whole<'a> {
     pub direction: Direction,
     /// By which link.
     pub link: LinkId,
+    /// By which link it goes out of the netstack then, if it came in to be passed on.
+    pub onward: Option<LinkId>,
     /// All of its bytes, from the IP header on.
     pub bytes: u32,
     /// The segment, if it is one.
@@ -51,6 +52,33 @@ pub struct FlowNames {
     /// What it is.
     pub protocol: IpProtocol,
 }
+
+impl FlowNames {
+    /// No flow's.
+    pub const NOBODY: Self =
+        Self { src: [0; 2], dst: [0; 2], ports: (Port(0), Port(0)), protocol: IpProtocol(0) };
+
+    #[inline]
+    const fn key(&self) -> Key {
+        let Self { src, dst, ports: (from, to), protocol } = *self;
+        Key::of_halves(src, dst, protocol, [from.0, to.0], 0)
+    }
+}
+
+/// States that are looked for: little beside what a lane handles meanwhile, all of which has to stay near.
+#[derive(Debug)]
+pub struct Sought {
+    /// The hash of each flow's names, and the place that most likely has them.
+    flows: [(u32, u32); FORESEEN_MAX],
+    /// A bit for each whose state's first line says all.
+    brief: u64,
+    count: usize,
+}
+
+const _: () = assert!(FORESEEN_MAX as u32 == u64::BITS);
+
+/// The place of none.
+const NOWHERE: u32 = u32::MAX;
 
 /// Why no state was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +107,16 @@ pub(crate) enum Belongs {
     },
     /// By its names, but it is outside the window.
     OutOfWindow,
+}
+
+/// What the state of a flow says of its next packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Follows {
+    /// As [`Belongs::To`] has it.
+    pub(crate) rule: Option<u32>,
+    pub(crate) is_news: bool,
+    /// It goes out as it came in: whether it is news there.
+    pub(crate) onward: Option<bool>,
 }
 
 /// What states have counted.
@@ -165,18 +203,18 @@ impl Owners {
 pub(crate) struct States {
     places: Places<State>,
     index: Index,
-    hasher: SipHasher13,
+    secret: Secret,
     rules: Owners,
     counts: StateCounts,
 }
 
 impl States {
     /// None as yet, and never more than `most`.
-    pub(crate) fn new(key: (u64, u64), most: usize) -> Self {
+    pub(crate) fn new(secret: Secret, most: usize) -> Self {
         Self {
             places: Places::new(most),
             index: Index::default(),
-            hasher: SipHasher13::new_with_keys(key.0, key.1),
+            secret,
             rules: Owners::default(),
             counts: StateCounts::default(),
         }
@@ -232,69 +270,70 @@ impl States {
         Belongs::To { rule, is_news, state: Some(StateRef::new(at, way, number)) }
     }
 
-    /// A packet of a flow whose state is known: what [`take`](Self::take) says of it, its rule and whether it is news, if it
-    /// belongs to the state.
-    /// Otherwise nothing was counted and nothing has changed that `take` would not change.
+    /// A packet of a flow whose state is known: what [`take`](Self::take) says of it, and then of the same packet on its way out, if it
+    /// is to be passed on. Nothing if it does not simply belong to the state; then nothing was counted and nothing has changed
+    /// that `take` would not change. If only its way out is unusual, that is to be asked about alone.
     #[inline]
-    pub(crate) fn follow(
-        &mut self,
-        known: StateRef,
-        whole: &Whole<'_>,
-        now: Instant,
-    ) -> Option<(Option<u32>, bool)> {
+    pub(crate) fn follow(&mut self, known: StateRef, whole: &Whole<'_>, now: Instant) -> Option<Follows> {
         let (at, way) = known.place();
         let state = self.places.get_mut(at).filter(|state| state.number == known.number)?;
-        let segment = whole.segment;
-        let is_segment = state.protocol() == IpProtocol::TCP;
-        if state.ends <= now || is_segment != segment.is_some() || state.is_over(segment) {
+        let Whole { direction, link, onward, segment, .. } = *whole;
+        if !state.takes(Going { way, direction, link }, segment, now) {
             return None;
         }
-        let is_its = state.is_by_link(Going { way, direction: whole.direction, link: whole.link })
-            && segment.is_none_or(|segment| state.tcp.take(way, segment));
-        if !is_its {
-            return None;
-        }
-        self.counts.hits += 1;
-        Some((self.rules.rule(state.rule), state.renew(way, now)))
+        let is_news = state.renew(way, now);
+        let onward = onward.filter(|&link| {
+            let going = Going { way, direction: Direction::Out, link };
+            state.takes(going, segment, now)
+        });
+        let onward = onward.map(|_| state.renew(way, now));
+        self.counts.hits += 1 + u64::from(onward.is_some());
+        Some(Follows { rule: self.rules.rule(state.rule), is_news, onward })
     }
 
-    /// Finds the states of several flows before their packets are judged, and tells `found` of each by its number: the
-    /// memory is waited for once and not once per packet. Of more than [`FORESEEN_MAX`] only so many are looked at.
-    pub(crate) fn foresee(&self, flows: &[FlowNames], mut found: impl FnMut(usize, StateRef)) {
-        let flows = &flows[..flows.len().min(FORESEEN_MAX)];
-        let mut keys = [(Key::NOBODY, 0); FORESEEN_MAX];
-        for (key, flow) in keys.iter_mut().zip(flows) {
-            let FlowNames { src, dst, ports: (from, to), protocol } = *flow;
-            key.0 = Key::of_halves(src, dst, protocol, [from.0, to.0], 0);
-            key.1 = key.0.hash(&self.hasher);
+    /// Begins to look for the states of several flows; what [`approach`](Self::approach) needs is on its way from memory then, and what
+    /// [`found`](Self::found) needs after that, so that who does something else in between does not wait. Of more than [`FORESEEN_MAX`] only so many are looked for.
+    pub(crate) fn seek(&self, flows: impl Iterator<Item = FlowNames>) -> Sought {
+        let mut sought = Sought { flows: [(0, NOWHERE); FORESEEN_MAX], brief: 0, count: 0 };
+        for ((hash, _), flow) in sought.flows.iter_mut().zip(flows) {
+            let key = flow.key();
+            *hash = key.hash(self.secret);
+            sought.brief |= u64::from(key.is_brief()) << sought.count;
+            sought.count += 1;
         }
-        let keys = &keys[..flows.len()];
-        keys.iter().for_each(|&(_, hash)| self.index.touch(hash));
-        // Where the hash leads to nearly always has the names: it is read before they are compared.
-        let mut places = [None; FORESEEN_MAX];
-        for (place, &(_, hash)) in places.iter_mut().zip(keys) {
-            *place = self.index.find(hash, |_| true);
-        }
-        places.iter().flatten().for_each(|&at| self.touch(at));
-        for (nth, (key, hash)) in keys.iter().enumerate() {
-            if places[nth].is_some()
-                && let Some((at, way)) = self.find_hashed(key, *hash)
-                && let Some(state) = self.places.get(at)
-            {
-                found(nth, StateRef::new(at, way, state.number));
+        // Close together, so that what leads to their pages is waited for side by side, too.
+        sought.flows[..sought.count].iter().for_each(|(hash, _)| self.index.touch(*hash));
+        sought
+    }
+
+    /// Goes on to the places, after something else was done.
+    pub(crate) fn approach(&self, sought: &mut Sought) {
+        for (nth, (hash, at)) in sought.flows[..sought.count].iter_mut().enumerate() {
+            // Where the hash leads to nearly always has the names: it is fetched before they are compared.
+            *at = self.index.find(*hash, |_| true).unwrap_or(NOWHERE);
+            let Some(place) = self.places.place(*at) else { continue };
+            match sought.brief >> nth & 1 != 0 {
+                true => read_begin_ahead(place),
+                false => read_ahead(place),
             }
         }
+    }
+
+    /// The state of the `nth` flow that was looked for, which has these names.
+    #[inline]
+    pub(crate) fn found(&self, sought: &Sought, nth: usize, flow: FlowNames) -> Option<StateRef> {
+        let &(hash, at) = sought.flows[..sought.count].get(nth)?;
+        let key = flow.key();
+        let way = |state: &State| Some((at, state.way_of(&key)?));
+        let found = self.places.get(at)?;
+        let (at, way) = way(found).or_else(|| self.find_hashed(&key, hash))?;
+        Some(StateRef::new(at, way, self.places.get(at)?.number))
     }
 
     /// Begins to fetch what a packet of a state will ask for.
     #[inline]
     pub(crate) fn touch_known(&self, known: StateRef) {
-        self.touch(known.place().0);
-    }
-
-    #[inline]
-    fn touch(&self, at: u32) {
-        self.places.place(at).iter().for_each(|state| read_ahead(*state));
+        self.places.place(known.place().0).iter().for_each(|state| read_ahead(*state));
     }
 
     /// An ICMP error about a packet of a state, from its other end or from somebody between.
@@ -358,7 +397,7 @@ impl States {
     }
 
     fn enter(&mut self, state: State) -> StateRef {
-        let (number, hash) = (state.number, state.key.hash(&self.hasher));
+        let (number, hash) = (state.number, state.key().hash(self.secret));
         if let Some(count) = self.rules.count(state.rule) {
             *count += 1;
         }
@@ -370,23 +409,18 @@ impl States {
 
     /// Which state has these names, and whether the packet goes its way (0) or back (1).
     fn find(&self, key: &Key) -> Option<(u32, usize)> {
-        self.find_hashed(key, key.hash(&self.hasher))
+        self.find_hashed(key, key.hash(self.secret))
     }
 
     fn find_hashed(&self, key: &Key, hash: u32) -> Option<(u32, usize)> {
-        let reversed = key.reversed();
-        let is_one = |at: u32| {
-            let state = self.places.get(at);
-            state.is_some_and(|state| state.key == *key || state.key == reversed)
-        };
-        let at = self.index.find(hash, is_one)?;
-        let way = usize::from(self.places.get(at)?.key != *key);
-        Some((at, way))
+        let way_of = |at: u32| self.places.get(at)?.way_of(key);
+        let at = self.index.find(hash, |at| way_of(at).is_some())?;
+        Some((at, way_of(at)?))
     }
 
     fn remove(&mut self, at: u32) {
         let Some(state) = self.places.take(at) else { return };
-        let hash = state.key.hash(&self.hasher);
+        let hash = state.key().hash(self.secret);
         self.index.remove(hash, at);
         if let Some(count) = self.rules.count(state.rule) {
             *count -= 1;

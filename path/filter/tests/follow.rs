@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 
 use common::*;
 use firelane_filter::{
-    FORESEEN_MAX, Filter, FilterConfig, FlowNames, Packet, Ruling, StateRef, Verdict, Whole,
+    FORESEEN_MAX, Filter, FilterConfig, FlowNames, Followed, Packet, Ruling, StateRef, Verdict, Whole,
 };
 use firelane_units::{Direction, FilterLog, FilterRule, Instant, KeepState, LinkId};
 use firelane_wire::{IpProtocol, TcpFlags};
@@ -30,46 +30,71 @@ fn rules(which: u8) -> Vec<FilterRule<LinkId>> {
     }
 }
 
+/// What is said of a packet, and of the same on its way out, if it may be passed on by a link.
+type Said = (Ruling, Option<Ruling>);
+
+/// Asks by the packet.
+fn ask(filter: &mut Filter, packet: &Packet<'_>, onward: Option<&Packet<'_>>, now: Instant) -> Said {
+    let ruling = filter.judge(packet, now);
+    let onward = onward.filter(|_| ruling.verdict == Verdict::Pass);
+    (ruling, onward.map(|packet| filter.judge(packet, now)))
+}
+
 /// Asks by the state of which is known, if there is one, and by the packet else.
 fn ask_known(
     filter: &mut Filter,
     known: &mut HashMap<Vec<u8>, StateRef>,
-    packet: &Packet<'_>,
+    (packet, onward): (&Packet<'_>, Option<&Packet<'_>>),
     names: Vec<u8>,
     now: Instant,
-) -> (Ruling, bool) {
+) -> (Said, bool) {
     let segment = packet.segment();
     let whole = Whole {
         direction: packet.direction,
         link: packet.link,
+        onward: onward.map(|packet| packet.link),
         bytes: packet.bytes,
         segment: segment.as_ref(),
     };
     let followed = known.get(&names).and_then(|state| filter.follow(*state, &whole, now));
     let state = known.get(&names).copied();
-    let ruling = match followed {
-        // It is the state that was named.
-        Some(followed) => Ruling { state, ..followed.ruling() },
-        None => filter.judge(packet, now),
+    // It is the state that was named.
+    let by_state = |followed: Followed| Ruling { state, ..followed.ruling() };
+    let said = match (followed, onward) {
+        (Some((followed, None)), Some(onward)) => (by_state(followed), Some(filter.judge(onward, now))),
+        (Some((followed, onward)), _) => (by_state(followed), onward.map(by_state)),
+        (None, _) => ask(filter, packet, onward, now),
     };
-    if let Some(state) = ruling.state {
+    if let Some(state) = said.0.state {
         known.insert(names, state);
     }
-    (ruling, followed.is_some())
+    (said, followed.is_some())
 }
 
 #[derive(Clone, Debug)]
 enum Event {
-    Packet { is_in: bool, link: u32, ends: u8, protocol: u8, flags: u8, seq: u8, ack: u8, len: u8 },
+    Packet {
+        is_in: bool,
+        link: u32,
+        onward: Option<u32>,
+        ends: u8,
+        protocol: u8,
+        flags: u8,
+        seq: u8,
+        ack: u8,
+        len: u8,
+    },
     Later(u64),
     Rules(u8),
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let packet = (any::<(bool, bool, u8)>(), 0..4_u8, any::<(u8, u8, u8)>(), 0..30_u8).prop_map(
-        |((is_in, is_other, ends), protocol, (flags, seq, ack), len)| Event::Packet {
+    let ends = (any::<(bool, bool, u8)>(), prop::option::of(2..4_u32));
+    let packet = (ends, 0..4_u8, any::<(u8, u8, u8)>(), 0..30_u8).prop_map(
+        |(((is_in, is_other, ends), onward), protocol, (flags, seq, ack), len)| Event::Packet {
             is_in,
             link: 1 + u32::from(is_other),
+            onward: onward.filter(|_| is_in),
             ends: ends & 15,
             protocol,
             flags,
@@ -100,7 +125,7 @@ proptest! {
                         filter.set(config, Instant::from_secs(now));
                     }
                 }
-                Event::Packet { is_in, link, ends, protocol, flags, seq, ack, len } => {
+                Event::Packet { is_in, link, onward, ends, protocol, flags, seq, ack, len } => {
                     let end = |bits: u8| format!("10.0.0.{}:{}", bits & 1, 1 + (bits >> 1 & 1));
                     let [src, dst] = [end(ends), end(ends >> 2)];
                     let is_tcp = protocol > 0;
@@ -118,9 +143,11 @@ proptest! {
                     };
                     let direction = if is_in { Direction::In } else { Direction::Out };
                     let packet = Packet::read(direction, LinkId(link), &bytes).unwrap();
-                    let at = Instant::from_secs(now);
-                    let searched = plain.judge(&packet, at);
-                    let (followed, _) = ask_known(&mut knowing, &mut known, &packet, vec![ends, is_tcp.into()], at);
+                    let onward = onward.and_then(|link| Packet::read(Direction::Out, LinkId(link), &bytes));
+                    let (at, names) = (Instant::from_secs(now), vec![ends, is_tcp.into()]);
+                    let searched = ask(&mut plain, &packet, onward.as_ref(), at);
+                    let packets = (&packet, onward.as_ref());
+                    let (followed, _) = ask_known(&mut knowing, &mut known, packets, names, at);
                     prop_assert_eq!(searched, followed);
                 }
             }
@@ -147,7 +174,8 @@ fn the_usual_packet_is_followed_and_the_unusual_is_not() {
     let mut known = HashMap::new();
     let mut ask = |filter: &mut Filter, bytes: &[u8], direction, link, secs| {
         let packet = Packet::read(direction, link, bytes).unwrap();
-        let (ruling, is_followed) = ask_known(filter, &mut known, &packet, vec![0], Instant::from_secs(secs));
+        let at = Instant::from_secs(secs);
+        let ((ruling, _), is_followed) = ask_known(filter, &mut known, (&packet, None), vec![0], at);
         (ruling.verdict, is_followed)
     };
     let datagram = udp("10.0.0.1:1", "192.0.2.7:53");
@@ -166,12 +194,17 @@ fn many_flows_find_their_states_together() {
     let datagrams: Vec<_> = (0..flows).map(|n| udp(&format!("10.0.0.1:{}", n + 1), "192.0.2.7:53")).collect();
     let packets: Vec<_> = datagrams.iter().map(|it| Packet::read(IN, LINK, it).unwrap()).collect();
     let all: Vec<_> = packets.iter().map(names).collect();
-    filter.foresee(&all, |nth, _| panic!("{nth} has none"));
+    let look = |filter: &Filter| {
+        let mut sought = filter.seek(all.iter().copied());
+        filter.approach(&mut sought);
+        sought
+    };
+    let sought = look(&filter);
+    assert!((0..=flows).all(|nth| filter.found(&sought, nth, all[nth % flows]).is_none()));
     let even: Vec<_> = packets.iter().step_by(2).map(|it| filter.judge(it, Instant::ZERO).state).collect();
-    let mut found = vec![None; flows];
-    filter.foresee(&all, |nth, state| found[nth] = Some(state));
-    for (nth, found) in found.into_iter().enumerate() {
+    let sought = look(&filter);
+    for nth in 0..flows {
         let wanted = even[nth / 2].filter(|_| nth % 2 == 0 && nth < FORESEEN_MAX);
-        assert_eq!(found, wanted, "{nth}");
+        assert_eq!(filter.found(&sought, nth, all[nth]), wanted, "{nth}");
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use firelane_filter::{Filter, Verdict};
-use firelane_units::{Direction, FilterLog, KeepState, LinkId};
+use firelane_units::{Direction, FilterLog, Instant, KeepState, LinkId};
 use firelane_wire::{Icmpv4Repr, Icmpv4Unreachable, IpProtocol, TcpFlags};
 use proptest::prelude::*;
 use std::num::NonZeroU32;
@@ -306,5 +306,36 @@ proptest! {
         prop_assert_eq!(filter.allocated_bytes(), 0);
         let states = filter.counts().states;
         prop_assert!(states.added >= states.expired + states.evicted);
+    }
+}
+
+#[test]
+fn a_state_is_of_its_two_ends_and_of_no_others_whichever_half_of_them_differs() {
+    let families = [
+        &["10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1"][..],
+        &[
+            "[fd00::1]:1",
+            "[fd00::1]:2",
+            "[fd00::2]:1",
+            "[fd00:1::1]:1",
+            "[::a00:1]:1",
+            "[fd00::ffff:a00:1]:1",
+        ],
+    ];
+    let pairs: Vec<_> = families
+        .iter()
+        .flat_map(|ends| ends.iter().flat_map(|a| ends.iter().map(move |b| (*a, *b))))
+        .collect();
+    for &(from, to) in pairs.iter().filter(|(from, to)| from != to) {
+        let mut filter = common::filter(vec![rule(IN, BLOCK), rule(OUT, BLOCK), rule(IN, PASS).keep()]);
+        assert_eq!(ask(&mut filter, IN, &udp(from, to)), Verdict::Pass);
+        for &(a, b) in &pairs {
+            let is_its = (a, b) == (from, to) || (b, a) == (from, to);
+            let verdict = ask(&mut filter, OUT, &udp(a, b));
+            assert_eq!(verdict == Verdict::Pass, is_its, "{a} to {b}, of {from} to {to}");
+        }
+        filter.on_time(Instant::from_secs(500));
+        assert_eq!(filter.counts().states.active, 0, "it is found by its names when it ends");
+        assert_eq!(filter.allocated_bytes(), 0);
     }
 }

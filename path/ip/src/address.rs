@@ -139,8 +139,9 @@ const ADDRESSES_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Addresses {
     list: Vec<Address>,
-    /// The addresses as numbers, in order, each at its place in `list`: searched for every packet, so they lie close.
-    keys: Vec<(bool, u128)>,
+    /// The addresses as numbers, in order, IPv4's and behind them IPv6's as in `list`: searched for every packet, so they lie close.
+    v4: Vec<u32>,
+    v6: Vec<u128>,
     /// The subnets' broadcast addresses, in order: asked for every packet.
     broadcasts: Vec<Ipv4Addr>,
     dad: DadConfig,
@@ -152,7 +153,15 @@ pub(crate) struct Addresses {
 
 impl Addresses {
     pub(crate) const fn new(dad: DadConfig) -> Self {
-        Self { list: Vec::new(), keys: Vec::new(), broadcasts: Vec::new(), dad, version: 0, next: None }
+        Self {
+            list: Vec::new(),
+            v4: Vec::new(),
+            v6: Vec::new(),
+            broadcasts: Vec::new(),
+            dad,
+            version: 0,
+            next: None,
+        }
     }
 
     /// Adds an address, whose test begins.
@@ -253,7 +262,10 @@ impl Addresses {
             return Err(AddressError::Missing);
         }
         let gone = self.list.remove(at);
-        self.keys.remove(at);
+        match at.checked_sub(self.v4.len()) {
+            None => drop(self.v4.remove(at)),
+            Some(at) => drop(self.v6.remove(at)),
+        }
         self.list_broadcasts();
         Ok(gone)
     }
@@ -383,23 +395,25 @@ impl Addresses {
     }
 
     fn insert(&mut self, at: usize, address: Address) {
-        self.keys.insert(at, key(address.prefix.addr()));
+        match address.prefix.addr() {
+            IpAddr::V4(v4) => self.v4.insert(at, v4.to_bits()),
+            IpAddr::V6(v6) => self.v6.insert(at - self.v4.len(), v6.to_bits()),
+        }
         self.list.insert(at, address);
         self.list_broadcasts();
     }
 
+    /// Where an address is, or would be. A mapped IPv6 address from the wire is no IPv4 address of ours.
     #[inline]
     fn position(&self, addr: IpAddr) -> Result<usize, usize> {
-        self.keys.binary_search(&key(addr))
-    }
-}
-
-/// An address as a number, in the order of addresses. A mapped IPv6 address from the wire is no IPv4 address of ours.
-#[inline]
-fn key(addr: IpAddr) -> (bool, u128) {
-    match addr {
-        IpAddr::V4(v4) => (false, v4.to_bits().into()),
-        IpAddr::V6(v6) => (true, v6.to_bits()),
+        let before = self.v4.len();
+        match addr {
+            IpAddr::V4(v4) => self.v4.binary_search(&v4.to_bits()),
+            IpAddr::V6(v6) => match self.v6.binary_search(&v6.to_bits()) {
+                Ok(at) => Ok(before + at),
+                Err(at) => Err(before + at),
+            },
+        }
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Egress {
     pub hops: u8,
     /// What the route's operator has to say to transports; zero is nothing.
     pub hint: u8,
+    /// The only link that its user speaks over, if there is one ([`Ip::egress_over`]).
+    pub bound: Option<LinkId>,
     /// The generation in which this was found.
     pub generation: u32,
     /// Packets that come by this link from the destination to the source are in order.
@@ -94,7 +96,13 @@ pub(crate) struct Way {
 impl Ip {
     /// The way to `dst`, from `src` or from the address that suits best.
     pub fn egress(&mut self, now: Instant, src: Option<IpAddr>, dst: IpAddr) -> Result<Egress, RouteError> {
-        self.egress_by(now, None, src, dst)
+        let Some(named) = src else { return self.egress_by(now, None, None, dst) };
+        if let Some(recent) = self.recent_way(now, named, dst) {
+            return Ok(recent);
+        }
+        let found = self.egress_by(now, None, src, dst)?;
+        self.remember_way(&found);
+        Ok(found)
     }
 
     /// The same; packets to a group, to everybody, or to a neighbour by its link-local address leave by `link` if
@@ -114,6 +122,70 @@ impl Ip {
         if let Some(link) = link.filter(|_| is_everywhere && way.link != LOOPBACK) {
             way.link = link;
         }
+        self.leave_by(now, way, src, dst)
+    }
+
+    /// The way to `dst` of who speaks over `link` alone (SO_BINDTODEVICE of socket(7)): by the best of the routes over it, or, as in
+    /// Linux, as to a neighbour if there is none. What is for an address of the link itself comes back to us, and no other of
+    /// ours is beyond the link. (We differ there: Linux looks for a neighbour that has it.)
+    pub fn egress_over(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        src: Option<IpAddr>,
+        dst: IpAddr,
+    ) -> Result<Egress, RouteError> {
+        if let Some(src) = src {
+            self.check_source(src, dst)?;
+        }
+        let way = self.way_over(link, src, dst).ok_or(RouteError::NoRoute)?;
+        let egress = self.leave_by(now, way, src, dst)?;
+        Ok(Egress { bound: Some(link), ..egress })
+    }
+
+    /// [`Ip::egress_over`] for who is bound to a link, and [`Ip::egress`] for all others.
+    #[inline]
+    pub fn egress_for(
+        &mut self,
+        now: Instant,
+        bound: Option<LinkId>,
+        src: Option<IpAddr>,
+        dst: IpAddr,
+    ) -> Result<Egress, RouteError> {
+        match bound {
+            None => self.egress(now, src, dst),
+            Some(link) => self.egress_over(now, link, src, dst),
+        }
+    }
+
+    fn way_over(&self, link: LinkId, src: Option<IpAddr>, dst: IpAddr) -> Option<Way> {
+        if dst.is_unspecified() || self.is_local(dst) {
+            return self.way(src, dst).filter(|_| self.link_of(dst) == Some(link));
+        }
+        let to_all = match dst {
+            _ if dst.is_multicast() => Some(ethernet::group_mac(dst)),
+            IpAddr::V4(v4) if self.addresses.is_broadcast(v4) => Some(MacAddr::BROADCAST),
+            _ => None,
+        };
+        if to_all.is_some() {
+            return Some(Way { link, next_hop: dst, mac: to_all, hint: 0 });
+        }
+        match self.routed((src, Some(link)), None, Some(link), dst) {
+            _ if is_link_local(dst) => {}
+            Ok(way) => return Some(way),
+            Err(NoWay::Ends(_)) => return None,
+            Err(NoWay::NoRoute) => {}
+        }
+        Some(Way { link, next_hop: dst, mac: self.interfaces.peer(link), hint: 0 })
+    }
+
+    fn leave_by(
+        &mut self,
+        now: Instant,
+        way: Way,
+        src: Option<IpAddr>,
+        dst: IpAddr,
+    ) -> Result<Egress, RouteError> {
         let src = match src {
             Some(src) => src,
             None => self.choose_source(way, dst).ok_or(RouteError::NoSource)?,
@@ -133,6 +205,7 @@ impl Ip {
             mtu: self.paths.mtu(dst, self.interfaces.mtu(way.link, dst).unwrap_or(interface.mtu)),
             hops: self.hops(way.link, dst),
             hint: way.hint,
+            bound: None,
             generation: self.generation,
             leads_back: self.is_way_back(way.link, src, dst),
             neighbour: neighbour.map(|(id, _)| id),
@@ -155,6 +228,7 @@ impl Ip {
             mtu: interface.mtu,
             hops: self.config.hops.v4,
             hint: 0,
+            bound: Some(link),
             generation: self.generation,
             // Nobody answers to no address.
             leads_back: false,
@@ -228,20 +302,21 @@ impl Ip {
             let link = self.group_link(src_link, dst)?;
             return Some(Way { link, next_hop: dst, mac: self.interfaces.peer(link), hint: 0 });
         }
-        self.routed((src, src_link), None, dst).ok()
+        self.routed((src, src_link), None, None, dst).ok()
     }
 
     /// Where a packet of another station goes next, that is for none of ours: as far as routes say so.
     pub(crate) fn way_onward(&self, flow: u32, src: IpAddr, dst: IpAddr) -> Result<Way, NoWay> {
-        self.routed((Some(src), None), Some(flow), dst)
+        self.routed((Some(src), None), Some(flow), None, dst)
     }
 
     /// By the longest matching route; of several alike, by the one over the source's own link, whose limits
-    /// the source's packets are subject to.
+    /// the source's packets are subject to. `over` is the only link that counts.
     fn routed<'a>(
         &'a self,
         (src, src_link): (Option<IpAddr>, Option<LinkId>),
         flow: Option<u32>,
+        over: Option<LinkId>,
         dst: IpAddr,
     ) -> Result<Way, NoWay> {
         let score = |route: &Route| {
@@ -249,7 +324,8 @@ impl Ip {
                 return Some((route.is_administered(), Standing::Silent, false));
             }
             let link = self.route_link(route)?;
-            Some((route.is_administered(), self.standing(route, link), src_link == Some(link)))
+            let counts = over.is_none_or(|over| over == link);
+            counts.then(|| (route.is_administered(), self.standing(route, link), src_link == Some(link)))
         };
         let best = |routes: &'a Routes| match flow {
             Some(flow) => routes.best_for_flow(dst, flow, score),
@@ -297,7 +373,7 @@ impl Ip {
             let is_his = !matches!(route.origin, Origin::Router(_));
             is_his && route.gateway == Some(ip) && self.route_link(route) == Some(link)
         };
-        if self.routes.defaults(ip).iter().any(is_gateway) && !self.suspects.contains(&(link, ip)) {
+        if self.routes.defaults().any(is_gateway) && !self.suspects.contains(&(link, ip)) {
             self.suspects.push((link, ip));
         }
     }

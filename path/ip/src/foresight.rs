@@ -1,12 +1,13 @@
 //! The ways onward of many new flows, found together (RFC 1812 §5.2.4).
 //!
 //! A flow's first packet finds its way alone (`forward.rs`) and waits for the memory at each step of the table.
-//! [`Ip::foresee`] goes through the table with all new flows of a chain side by side, so that it is waited for once. It
-//! answers what most flows of a router have: addresses that may be forwarded, one route, and a gateway that is known.
+//! [`Ip::foresee`] goes through the table with all new flows of a chain side by side, so that it is waited for once. Before, and
+//! without memory that has to be waited for, [`Ip::going_onward`] says which of them may be forwarded at all. Both together
+//! answer what most flows of a router have: addresses that may be forwarded, one route, and a gateway that is known.
 //! About others it says nothing, and their first packet takes the long way. What it answers is what the long way finds
 //! (`tests/forwarding.rs`).
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use firelane_units::{Instant, LinkId};
 
@@ -31,6 +32,13 @@ pub struct NewFlow {
 
 /// How many new flows are foreseen at once.
 pub const FORESEEN_MAX: usize = MANY;
+
+/// New flows that are forwarded if there is a way, by their numbers.
+#[derive(Debug)]
+pub struct GoingOnward {
+    to: [(usize, IpAddr); FORESEEN_MAX],
+    count: usize,
+}
 
 /// The adjacencies of the table's gateways by their numbers, each good in its generation: what gives a number to another gateway
 /// begins another generation.
@@ -58,18 +66,23 @@ impl KnownGateways {
 }
 
 impl Ip {
-    /// Tells `found` the way of each of `flows`, by its number, that is as most are. Of more than [`FORESEEN_MAX`] only
-    /// so many are looked at.
-    pub fn foresee(&mut self, now: Instant, flows: &[NewFlow], mut found: impl FnMut(usize, &Adjacency)) {
-        let mut onward = [(0, IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED)); FORESEEN_MAX];
-        let mut count = 0;
-        for (nth, flow) in flows.iter().take(FORESEEN_MAX).enumerate() {
-            if self.goes_onward(flow) {
-                onward[count] = (nth, flow.dst);
-                count += 1;
+    /// Which of `flows` may be forwarded. Of more than [`FORESEEN_MAX`] only so many are looked at.
+    #[inline]
+    pub fn going_onward(&self, flows: impl Iterator<Item = NewFlow>) -> GoingOnward {
+        let nowhere = (0, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let mut going = GoingOnward { to: [nowhere; FORESEEN_MAX], count: 0 };
+        for (nth, flow) in flows.take(FORESEEN_MAX).enumerate() {
+            if self.goes_onward(&flow) {
+                going.to[going.count] = (nth, flow.dst);
+                going.count += 1;
             }
         }
-        let onward = &onward[..count];
+        going
+    }
+
+    /// Tells `found` the way of each of these flows, by its number, that is as most are.
+    pub fn foresee(&mut self, now: Instant, going: &GoingOnward, mut found: impl FnMut(usize, &Adjacency)) {
+        let onward = &going.to[..going.count];
         let mut gateways = [GatewayId::NONE; FORESEEN_MAX];
         self.routes.gateways(onward, &mut gateways);
         for (&(nth, dst), &gateway) in onward.iter().zip(&gateways) {
@@ -108,9 +121,16 @@ impl Ip {
     fn learn_gateway(&mut self, now: Instant, gateway: GatewayId) -> Option<()> {
         let (ip, link) = self.routes.gateway(gateway)?;
         let link = self.link_towards(link, Some(ip))?;
-        let interface = *self.interfaces.get(link)?;
+        let src_mac = self.interfaces.mac(link)?;
         let (_, dst_mac) = self.neighbours.resolve(now, link, ip)?;
-        let (src_mac, mtu, generation) = (interface.mac, interface.mtu, self.generation);
+        let [of_v4, of_v6] = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)]
+            .map(|family| self.interfaces.mtu(link, family));
+        let mtu = match ip {
+            IpAddr::V4(_) => of_v4?,
+            // Packets of both families go by it, and are foreseen only where they may be as large.
+            IpAddr::V6(_) => of_v6.filter(|_| of_v4 == of_v6)?,
+        };
+        let generation = self.generation;
         self.gateways.put(gateway, Adjacency { link, src_mac, dst_mac, mtu, generation });
         Some(())
     }

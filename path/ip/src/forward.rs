@@ -220,14 +220,14 @@ enum Fit {
 }
 
 /// A flow's number: both addresses, the protocol and, where they can be read, the ports.
-fn flow_v4(view: &Ipv4View<'_>) -> u32 {
+pub(crate) fn flow_v4(view: &Ipv4View<'_>) -> u32 {
     let is_whole = view.fragment_offset() == 0 && !view.more_fragments();
     let ports = if is_whole { ports(view.protocol(), view.payload()) } else { 0 };
     mix([view.src().to_bits(), view.dst().to_bits(), view.protocol().0.into(), ports])
 }
 
 /// The same; extension headers hide the ports, and then the flow label tells flows apart (RFC 6438 §3).
-fn flow_v6(view: &Ipv6View<'_>) -> u32 {
+pub(crate) fn flow_v6(view: &Ipv6View<'_>) -> u32 {
     let folded = |addr: core::net::Ipv6Addr| {
         let bits = addr.to_bits();
         mix([(bits >> 96) as u32, (bits >> 64) as u32, (bits >> 32) as u32, bits as u32])

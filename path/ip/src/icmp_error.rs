@@ -8,8 +8,8 @@ use core::net::IpAddr;
 use firelane_frame::Pools;
 use firelane_units::{Instant, Mtu};
 use firelane_wire::{
-    Ecn, Icmpv4Repr, Icmpv4Unreachable, Icmpv4View, Icmpv6Repr, Icmpv6Unreachable, IpProtocol, Ipv4View,
-    Ipv6View, Quoted, TimeExceeded, ext, icmpv4, icmpv6,
+    Icmpv4Repr, Icmpv4Unreachable, Icmpv4View, Icmpv6Repr, Icmpv6Unreachable, IpProtocol, Ipv4View, Ipv6View,
+    Quoted, TimeExceeded, ext, icmpv4, icmpv6,
 };
 
 use crate::icmp_limit::IcmpKind;
@@ -156,14 +156,15 @@ impl Ip {
         if let Name::Theirs(address) = name {
             egress.src = address;
         }
-        if !self.icmp_limit.allow(now, IcmpKind::Error, to, &mut self.random) {
+        // As in Linux, what a netstack tells its own programs is not limited: nobody else hears it.
+        if !self.is_local(to) && !self.icmp_limit.allow(now, IcmpKind::Error, to, &mut self.random) {
             self.counts.of(to).icmp.limited += 1;
             return;
         }
         let Some(mut frame) = pools.take(len) else { return };
         emit(frame.append(len), &egress);
         let protocol = if to.is_ipv4() { IpProtocol::ICMPV4 } else { IpProtocol::ICMPV6 };
-        let upper = Upper { protocol, ecn: Ecn::NotCapable, dont_fragment: false, hops: None, dscp: 0 };
+        let upper = Upper { protocol, ..Upper::udp() };
         match self.send(now, &mut egress, frame, upper, pools) {
             Sent::Out | Sent::Held => {
                 self.made.messages += 1;

@@ -7,7 +7,7 @@ use core::net::IpAddr;
 
 use firelane_frame::{Frame, FrameMeta, Pools, offload};
 use firelane_units::{DropReason, Instant, Port};
-use firelane_wire::{Ecn, Icmpv4Repr, Icmpv4Unreachable, Icmpv4View, IpProtocol, QuoteError, Quoted, icmpv4};
+use firelane_wire::{Icmpv4Repr, Icmpv4Unreachable, Icmpv4View, IpProtocol, QuoteError, Quoted, icmpv4};
 
 use crate::config::LOOPBACK;
 use crate::event::{ErrorKind, IpEvent, QuotedText, Said, TransportError};
@@ -131,7 +131,7 @@ impl Ip {
         if !is_ours || is_broadcast_or_multicast {
             return Input::Drop(frame, DropReason::BadIcmp);
         }
-        if !self.icmp_limit.allow(now, IcmpKind::Echo, src, &mut self.random) {
+        if link != LOOPBACK && !self.icmp_limit.allow(now, IcmpKind::Echo, src, &mut self.random) {
             self.counts.of(src).icmp.limited += 1;
             return Input::Drop(frame, DropReason::IcmpLimit);
         }
@@ -143,7 +143,7 @@ impl Ip {
             IpAddr::V4(_) => icmpv4::answer_echo(frame.as_mut_slice()),
             IpAddr::V6(_) => firelane_wire::icmpv6::answer_echo(frame.as_mut_slice()),
         }
-        let upper = Upper { protocol, ecn: Ecn::NotCapable, dont_fragment: false, hops: None, dscp: 0 };
+        let upper = Upper { protocol, ..Upper::udp() };
         match self.send(now, &mut egress, frame, upper, pools) {
             Sent::Out | Sent::Held => {
                 self.made.messages += 1;

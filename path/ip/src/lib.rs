@@ -26,6 +26,7 @@ mod config;
 mod counts;
 mod egress;
 mod event;
+mod flow_label;
 mod foresight;
 mod forward;
 mod fragment;
@@ -55,6 +56,7 @@ mod prefixes;
 mod ra;
 mod random;
 mod reassembly;
+mod recent_ways;
 mod refused;
 mod resolve;
 mod resolvers;
@@ -82,7 +84,7 @@ pub use egress::{Egress, RouteError};
 pub use event::{
     Configured, ErrorKind, IpEvent, LinkParameters, QuotedText, RouterFlags, Said, TransportError,
 };
-pub use foresight::{FORESEEN_MAX, NewFlow};
+pub use foresight::{FORESEEN_MAX, GoingOnward, NewFlow};
 pub use groups::{FilterMode, JoinError, Member, Membership, SourceFilter};
 pub use iid::IidKind;
 pub use input::{Delivered, Input};

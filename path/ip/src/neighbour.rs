@@ -5,6 +5,7 @@
 //! without answer and waiting frames are each bounded (RFC 6583): a scan of a subnet cannot push out
 //! neighbours that are there.
 
+use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
@@ -154,12 +155,30 @@ struct Entry {
     queue: Chain,
 }
 
+/// Whose entry it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Station(LinkId, IpAddr);
+
+impl Hash for Station {
+    /// In one piece: asked for each new flow, and pieces cost more than what is in them.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self(link, ip) = self;
+        let mut bytes = [0; 21];
+        bytes[..4].copy_from_slice(&link.0.to_ne_bytes());
+        match ip {
+            IpAddr::V4(v4) => bytes[4..8].copy_from_slice(&v4.octets()),
+            IpAddr::V6(v6) => bytes[5..].copy_from_slice(&v6.octets()),
+        }
+        state.write(&bytes);
+    }
+}
+
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     slots: Vec<Option<Entry>>,
     free: Vec<u32>,
-    map: HashMap<(LinkId, IpAddr), u32, Keyed>,
+    map: HashMap<Station, u32, Keyed>,
     agenda: BTreeSet<(Instant, u32)>,
     /// Entries without an answer, oldest first.
     incomplete: VecDeque<u32>,
@@ -204,7 +223,7 @@ impl Neighbours {
     /// How good a gateway is as far as this table knows (RFC 4861 §6.3.6): one that answers, one that is not
     /// known, one that does not answer.
     pub(crate) fn standing(&self, link: LinkId, ip: IpAddr) -> Standing {
-        let entry = self.map.get(&(link, ip)).and_then(|&slot| self.slots[slot as usize].as_ref());
+        let entry = self.map.get(&Station(link, ip)).and_then(|&slot| self.slots[slot as usize].as_ref());
         match entry.map(|entry| (entry.state, entry.probes)) {
             Some((NeighbourState::Unreachable, _)) => Standing::Silent,
             Some((NeighbourState::Incomplete, probes)) if probes > 1 => Standing::Silent,
@@ -220,7 +239,23 @@ impl Neighbours {
         link: LinkId,
         ip: IpAddr,
     ) -> Option<(NeighbourId, MacAddr)> {
-        let slot = *self.map.get(&(link, ip))?;
+        let slot = *self.map.get(&Station(link, ip))?;
+        self.use_slot(now, slot)
+    }
+
+    /// The same of one whose place is known, if it is still there.
+    pub(crate) fn resolve_again(
+        &mut self,
+        now: Instant,
+        id: NeighbourId,
+        link: LinkId,
+        ip: IpAddr,
+    ) -> Option<(NeighbourId, MacAddr)> {
+        let entry = self.slots.get(id.0 as usize)?.as_ref()?;
+        if (entry.link, entry.ip) == (link, ip) { self.use_slot(now, id.0) } else { None }
+    }
+
+    fn use_slot(&mut self, now: Instant, slot: u32) -> Option<(NeighbourId, MacAddr)> {
         let entry = self.entry(slot);
         if entry.state == NeighbourState::Incomplete {
             return None;
@@ -236,7 +271,7 @@ impl Neighbours {
     /// Lets a frame wait for the answer of a neighbour whose address is not known.
     pub(crate) fn wait(&mut self, now: Instant, link: LinkId, ip: IpAddr, frame: Frame) -> Wait {
         let mut wait = Wait::default();
-        let slot = match self.map.get(&(link, ip)) {
+        let slot = match self.map.get(&Station(link, ip)) {
             Some(&slot) => Some(slot),
             None => self.begin(now, link, ip, &mut wait),
         };
@@ -280,7 +315,7 @@ impl Neighbours {
         mac: Option<MacAddr>,
         evidence: Evidence,
     ) -> Learnt {
-        match (self.map.get(&(link, ip)).copied(), mac) {
+        match (self.map.get(&Station(link, ip)).copied(), mac) {
             (Some(slot), mac) if self.entry(slot).state != NeighbourState::Incomplete => {
                 self.update(now, slot, mac, evidence)
             }
@@ -509,7 +544,7 @@ impl Neighbours {
             self.slots.push(None);
         }
         self.slots[slot as usize] = Some(entry);
-        self.map.insert((link, ip), slot);
+        self.map.insert(Station(link, ip), slot);
         Some(slot)
     }
 
@@ -534,7 +569,7 @@ impl Neighbours {
 
     fn remove(&mut self, slot: u32) -> Entry {
         let entry = self.slots[slot as usize].take().expect("only entries that exist are removed");
-        self.map.remove(&(entry.link, entry.ip));
+        self.map.remove(&Station(entry.link, entry.ip));
         if let Some(timer) = entry.timer {
             self.agenda.remove(&(timer, slot));
         }

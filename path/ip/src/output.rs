@@ -29,17 +29,19 @@ pub struct Upper {
     pub hops: Option<u8>,
     /// Its differentiated services code point, 0 to 63.
     pub dscp: u8,
+    /// What tells its flow apart over IPv6 ([`Ip::flow_label`]); zero tells nothing.
+    pub flow_label: u32,
 }
 
 impl Upper {
     /// A TCP segment: never cut, since TCP finds the path's MTU (RFC 1191 §6.4).
     pub const fn tcp(ecn: Ecn) -> Self {
-        Self { protocol: IpProtocol::TCP, ecn, dont_fragment: true, hops: None, dscp: 0 }
+        Self { protocol: IpProtocol::TCP, ecn, dont_fragment: true, hops: None, dscp: 0, flow_label: 0 }
     }
 
     /// A UDP datagram: may be cut.
     pub const fn udp() -> Self {
-        Self { protocol: IpProtocol::UDP, ecn: Ecn::NotCapable, dont_fragment: false, hops: None, dscp: 0 }
+        Self { protocol: IpProtocol::UDP, dont_fragment: false, ..Self::tcp(Ecn::NotCapable) }
     }
 }
 
@@ -88,7 +90,7 @@ impl Ip {
         pools: &mut Pools,
     ) -> Sent {
         if !self.is_current(egress) || egress.dst_mac.is_none() {
-            match self.egress(now, Some(egress.src), egress.dst) {
+            match self.egress_for(now, egress.bound, Some(egress.src), egress.dst) {
                 Ok(current) => *egress = current,
                 Err(_) => return Sent::Drop(frame, DropReason::NoRoute),
             }
@@ -189,7 +191,7 @@ impl Ip {
             Ok(()) => {
                 pools.put(frame);
                 self.made.fragments += pieces.len() as u64;
-                let counts = self.counts.of(hop.next_hop);
+                let counts = self.counts.version(pieces.front().is_some_and(is_v4));
                 counts.cut += 1;
                 counts.pieces += pieces.len() as u64;
             }
@@ -225,7 +227,9 @@ impl Ip {
     #[inline]
     pub(crate) fn emit(&mut self, now: Instant, hop: &Hop, mut frame: Frame, pools: &mut Pools) -> Sent {
         let dst = hop.dst_mac.unwrap_or(MacAddr::ZERO);
-        prepend_ethernet(&mut frame, hop.src_mac, dst, hop.next_hop.is_ipv4());
+        // RFC 8950: the next hop of an IPv4 packet may have no address but IPv6's.
+        let is_v4 = is_v4(&frame);
+        prepend_ethernet(&mut frame, hop.src_mac, dst, is_v4);
         frame.meta_mut().ingress = hop.link;
         if hop.dst_mac.is_some() {
             self.out.push(frame);
@@ -264,6 +268,7 @@ pub(crate) const fn header_v6(src: Ipv6Addr, dst: Ipv6Addr, upper: Upper, hops: 
     let mut header = Ipv6Repr::new(src, dst, upper.protocol, len as u16);
     header.ecn = upper.ecn;
     header.dscp = upper.dscp;
+    header.flow_label = upper.flow_label;
     header.hop_limit = hops;
     header
 }
@@ -275,6 +280,12 @@ pub(crate) const fn header_of(egress: &Egress) -> (usize, usize) {
         IpAddr::V4(_) => (Ipv4View::HEADER_LEN, PAYLOAD_V4_MAX),
         IpAddr::V6(_) => (Ipv6View::HEADER_LEN, PAYLOAD_V6_MAX),
     }
+}
+
+/// Whether a packet is IPv4's.
+#[inline]
+fn is_v4(packet: &Frame) -> bool {
+    packet.as_slice().first().is_some_and(|byte| byte >> 4 == 4)
 }
 
 /// Puts an IPv4 header in front of a payload.

@@ -113,7 +113,7 @@ impl Route {
 /// Why a route is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RouteTableError {
-    /// Destination, gateway and source are of different families.
+    /// Destination and source are of different families, or IPv6's destination has a gateway of IPv4.
     Family,
     /// Neither gateway nor link, or a gateway that is no station's address, or any of them where packets end.
     Gateway,
@@ -379,10 +379,10 @@ impl Routes {
         self.gateways.get(id)
     }
 
-    /// The default routes of the family of `addr`.
-    pub(crate) fn defaults(&self, addr: IpAddr) -> &[Route] {
-        let word = if addr.is_ipv4() { self.v4.get(0, 0) } else { self.v6.get(0, 0) };
-        word.map_or(&[], |word| self.same[Entry::from_word(word).place() as usize].as_slice())
+    /// The default routes of both families.
+    pub(crate) fn defaults(&self) -> impl Iterator<Item = &Route> {
+        let words = [self.v4.get(0, 0), self.v6.get(0, 0)].into_iter().flatten();
+        words.flat_map(|word| self.same[Entry::from_word(word).place() as usize].as_slice())
     }
 
     /// All routes to the longest network that `addr` is in.
@@ -428,7 +428,8 @@ fn check(route: &Route) -> Result<(), RouteTableError> {
     let Some(gateway) = route.gateway else {
         return route.link.map(|_| ()).ok_or(RouteTableError::Gateway);
     };
-    if gateway.is_ipv4() != route.destination.addr().is_ipv4() {
+    // RFC 8950: IPv4's packets may go by a router that is known by its IPv6 address.
+    if gateway.is_ipv4() && !route.destination.addr().is_ipv4() {
         return Err(RouteTableError::Family);
     }
     let is_station = !gateway.is_multicast() && !gateway.is_unspecified() && !gateway.is_loopback();
@@ -549,7 +550,7 @@ mod tests {
         let mut table = routes();
         for (bad, error) in [
             (route("10.0.0.0/8", None, None), RouteTableError::Gateway),
-            (route("10.0.0.0/8", Some("fd00::1"), None), RouteTableError::Family),
+            (route("fd00::/8", Some("10.0.0.1"), None), RouteTableError::Family),
             (route("10.0.0.0/8", Some("224.0.0.1"), None), RouteTableError::Gateway),
         ] {
             assert_eq!(table.add(bad), Err(error));

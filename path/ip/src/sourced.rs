@@ -66,6 +66,11 @@ impl SourcedRoutes {
         self.tables.iter().filter(move |(source, _)| is_its(source)).map(|(_, table)| table)
     }
 
+    /// Whether no source has.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
     /// Whether a source has routes of its own.
     pub(crate) fn has(&self, src: IpAddr) -> bool {
         self.of(Some(src)).next().is_some()

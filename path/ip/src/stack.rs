@@ -15,6 +15,7 @@ use crate::autoconf::Autoconf;
 use crate::config::{Forwarding, HopLimits, IfConfig, IfRouting, IpConfig};
 use crate::counts::{IpCounts, packets};
 use crate::event::{Configured, IpEvent};
+use crate::flow_label::FlowLabels;
 use crate::foresight::KnownGateways;
 use crate::group_io::LinkReports;
 use crate::groups::Groups;
@@ -25,6 +26,7 @@ use crate::neighbour::{Due, Evidence, Neighbour, Neighbours};
 use crate::pmtu::Paths;
 use crate::random::{Keyed, Random};
 use crate::reassembly::Reassembly;
+use crate::recent_ways::RecentWays;
 use crate::refused::Refused;
 use crate::route::{Origin, Route, RouteKind, RouteTableError, Routes};
 use crate::sourced::SourcedRoutes;
@@ -64,6 +66,7 @@ pub struct Ip {
     /// Routers that have not answered, until they are heard again (RFC 4861 §6.3.6, RFC 1122 §3.3.1.4).
     pub(crate) suspects: Vec<(LinkId, IpAddr)>,
     pub(crate) identifications: Identifications,
+    pub(crate) labels: FlowLabels,
     pub(crate) icmp_limit: IcmpLimit,
     /// What other lanes were told of neighbours lately.
     pub(crate) news: Bucket,
@@ -72,6 +75,7 @@ pub struct Ip {
     /// The next stations of routes.
     pub(crate) gateways: KnownGateways,
     pub(crate) generation: u32,
+    pub(crate) recent_ways: RecentWays,
     pub(crate) out: Chain,
     /// Storage for the pieces of a datagram that is being cut.
     pub(crate) pieces: Chain,
@@ -103,12 +107,14 @@ impl Ip {
             refused: Refused::default(),
             suspects: Vec::new(),
             identifications: Identifications::new(keyed(4), &mut random),
+            labels: FlowLabels::new(keyed(7)),
             icmp_limit: IcmpLimit::new(keyed(5)),
             news: Bucket::default(),
             reassembly: Reassembly::new(keyed(6)),
             random,
             gateways: KnownGateways::default(),
             generation: 1,
+            recent_ways: RecentWays::default(),
             out: Chain::default(),
             pieces: Chain::default(),
             made: Made::default(),

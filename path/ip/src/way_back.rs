@@ -16,6 +16,7 @@ use firelane_wire::{Ecn, EtherType, EthernetRepr, EthernetView, IpProtocol, Ipv4
 use crate::config::LOOPBACK;
 use crate::counts::packets;
 use crate::egress::Egress;
+use crate::input::Delivered;
 use crate::input_v4::Cast;
 use crate::output::{Upper, header_of, header_v4, header_v6, move_offsets};
 use crate::stack::Ip;
@@ -25,6 +26,10 @@ const FRONT_MAX: usize = EthernetView::HEADER_LEN + Ipv6View::HEADER_LEN;
 
 const V4_LEN: usize = Ipv4View::HEADER_LEN;
 const V6_LEN: usize = Ipv6View::HEADER_LEN;
+
+/// Where the headers have their TTL and their hop limit.
+const TTL_AT: usize = 8;
+const HOP_LIMIT_AT: usize = 7;
 
 /// More fragments, and the offset of one.
 const FRAGMENT_BITS: u16 = 0x3fff;
@@ -154,6 +159,38 @@ impl Ip {
             _ => return None,
         };
         Some(l3_offset + start..l3_offset + end)
+    }
+}
+
+impl Ip {
+    /// Takes a packet that [`Ip::returned`] would take, as [`Ip::input`] would deliver it. Gives the frame back otherwise.
+    #[inline]
+    pub fn input_returned(
+        &mut self,
+        egress: &Egress,
+        link: LinkId,
+        frame: Frame,
+        l3_offset: usize,
+    ) -> Result<Delivered, Frame> {
+        let Some(payload) = self.returned(egress, link, frame.as_slice(), l3_offset) else {
+            return Err(frame);
+        };
+        let is_v4 = egress.dst.is_ipv4();
+        self.count_returned(is_v4, &frame);
+        let mut packet = Delivered {
+            protocol: IpProtocol::TCP,
+            src: egress.dst,
+            dst: egress.src,
+            payload,
+            ecn: Ecn::NotCapable,
+            ttl: frame.as_slice()[l3_offset + if is_v4 { TTL_AT } else { HOP_LIMIT_AT }],
+            is_broadcast_or_multicast: false,
+            link,
+            l3_offset,
+            frame,
+        };
+        packet.ecn = Ecn::from_bits(packet.traffic_class());
+        Ok(packet)
     }
 }
 

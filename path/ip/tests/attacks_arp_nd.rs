@@ -1,4 +1,4 @@
-//! Attacks on address resolution (conformance A01 to A07): expected behaviour, and the counter that rises.
+//! Attacks on address resolution (conformance A01 to A07, A10): expected behaviour, and the counter that rises.
 
 mod attack;
 mod common;
@@ -12,7 +12,8 @@ use craft::*;
 use firelane_ip::Upper;
 use firelane_units::DropReason;
 use firelane_wire::{
-    ArpOperation, ArpRepr, EtherType, IpProtocol, Ipv6Repr, NdpMessage, NdpOption, RouterPreference, ndp,
+    ArpOperation, ArpRepr, EtherType, FragmentRepr, IpProtocol, Ipv6Repr, Ipv6View, NdpMessage, NdpOption,
+    RouterPreference, ndp,
 };
 
 const LIAR: firelane_units::MacAddr = mac(0x66);
@@ -176,4 +177,48 @@ fn a07_router_advertisements_to_a_host_that_listens_to_none_change_nothing() {
     let router = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
     let frames = [ndp_frame(router, ALL_NODES, message, &[NdpOption::Mtu(1280)])];
     silent("a07", &frames, DropReason::BadNdp);
+}
+
+/// The packet of a frame in fragments of so many bytes; one that is whole gets a fragment header all the same.
+fn fragments(frame: &[u8], bytes: usize) -> Vec<Vec<u8>> {
+    let header = Ipv6Repr::parse(&Ipv6View::parse(&frame[L3..]).unwrap());
+    let body = &frame[L3 + 40..];
+    let count = body.len().div_ceil(bytes);
+    let piece = |(nth, piece): (usize, &[u8])| {
+        let (offset, more) = ((nth * bytes) as u16, nth + 1 < count);
+        let fragment = FragmentRepr { next_header: IpProtocol::ICMPV6, offset, more, identification: 7 };
+        let mut payload = vec![0; fragment.emitted_len()];
+        fragment.emit(&mut payload);
+        payload.extend_from_slice(piece);
+        v6(&Ipv6Repr { next_header: IpProtocol::FRAGMENT, ..header }, &payload)
+    };
+    body.chunks(bytes).enumerate().map(piece).collect()
+}
+
+/// RFC 6980 §5: whoever guards a link from false advertisements could not read them.
+#[test]
+fn a10_neighbour_discovery_in_fragments_is_dropped() {
+    let target = VICTIM_V6;
+    let options = [NdpOption::SourceLinkLayer(ATTACKER_MAC)];
+    let asked = ndp_frame(
+        ATTACKER_V6,
+        ndp::solicited_node(target),
+        NdpMessage::NeighbourSolicit { target },
+        &options,
+    );
+    for whole in [
+        asked,
+        advert(VICTIM_V6, ATTACKER_V6, LIAR, true, true),
+        advert(VICTIM_V6, ATTACKER_V6, LIAR, false, true),
+    ] {
+        // Put together it is one packet, counted once; alone, the fragment header is enough.
+        for bytes in [8, 16, 64] {
+            let pieces = fragments(&whole, bytes);
+            let mut attacked = Attacked::new();
+            attacked.give(&pieces);
+            assert_eq!(attacked.sent, [] as [Vec<u8>; 0], "{bytes}");
+            attacked.assert_counted("a10", DropReason::BadNdp, 1);
+            attacked.assert_recovered("a10");
+        }
+    }
 }

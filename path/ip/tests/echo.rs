@@ -7,10 +7,10 @@ use core::net::IpAddr;
 use common::{Station, exchange, ip};
 use firelane_ip::{Sent, Upper};
 use firelane_units::Instant;
-use firelane_wire::{Ecn, Icmpv4Repr, Icmpv6Repr, IpProtocol, icmpv6};
+use firelane_wire::{Icmpv4Repr, Icmpv6Repr, IpProtocol, icmpv6};
 
 fn upper(protocol: IpProtocol) -> Upper {
-    Upper { protocol, ecn: Ecn::NotCapable, dont_fragment: false, hops: None, dscp: 0 }
+    Upper { protocol, ..Upper::udp() }
 }
 
 fn request_v4(data: &[u8]) -> Vec<u8> {

@@ -384,6 +384,7 @@ proptest! {
         strict in any::<bool>(),
         closed in any::<bool>(),
         sourced in any::<bool>(),
+        sizes in any::<[bool; 2]>(),
     ) {
         let mut router = router();
         for (net, gateway) in [
@@ -393,6 +394,7 @@ proptest! {
             ("198.51.100.0/24", "10.0.0.8"),
             ("10.99.0.0/16", "10.0.0.77"),
             ("2001:db8::/32", "fd02::9"),
+            ("203.0.113.0/29", "fd02::9"),
             ("0.0.0.0/0", "10.2.0.9"),
         ] {
             router.ip.add_route(prefix(net), Some(ip(gateway)), None).unwrap();
@@ -409,8 +411,9 @@ proptest! {
         }
         let reverse_path = if strict { ReversePath::Strict } else { ReversePath::Off };
         let forwards_v4 = closed.then_some(false);
-        router.ip.set_routing(B, both(reverse_path));
-        router.ip.set_routing(A, IfRouting { forwards_v4, ..IfRouting::default() });
+        let (mtu_v4, mtu_v6) = (Mtu::new(600).filter(|_| sizes[0]), Mtu::new(1300).filter(|_| sizes[1]));
+        router.ip.set_routing(B, IfRouting { mtu_v4, mtu_v6, ..both(reverse_path) });
+        router.ip.set_routing(A, IfRouting { forwards_v4, mtu_v4, mtu_v6, ..IfRouting::default() });
         let name = |is_v4: bool, n: usize| if is_v4 { EVERYWHERE[n] } else { EVERYWHERE_V6[n % 9] };
         let flows: Vec<_> = pairs
             .iter()
@@ -420,7 +423,8 @@ proptest! {
             })
             .collect();
         let mut foreseen = vec![None; flows.len()];
-        router.ip.foresee(NOW, &flows, |nth, adjacency| foreseen[nth] = Some(*adjacency));
+        let going = router.ip.going_onward(flows.iter().copied());
+        router.ip.foresee(NOW, &going, |nth, adjacency| foreseen[nth] = Some(*adjacency));
         for (nth, (flow, said)) in flows.iter().zip(foreseen).enumerate() {
             let packet = datagram(&flow.src.to_string(), &flow.dst.to_string(), 64, 10);
             let found = match give(&mut router, flow.link, &packet) {
@@ -430,7 +434,9 @@ proptest! {
             while router.ip.poll_output().is_some() {}
             prop_assert!(said.is_none() || said == found, "{flow:?}: {said:?}, but {found:?}");
             // Nothing is said only of those that are not as most are.
-            let is_usual = ["192.0.2.7", "2001:db8::7"].map(ip).contains(&flow.dst) && nth < FORESEEN_MAX;
+            let usual = ["192.0.2.7", "203.0.113.5", "2001:db8::7"].map(ip);
+            let is_by_v6 = flow.dst != usual[0];
+            let is_usual = usual.contains(&flow.dst) && nth < FORESEEN_MAX && !(is_by_v6 && sizes.contains(&true));
             let has_own = sourced && own.iter().any(|source| source.contains(flow.src));
             prop_assert!(!is_usual || has_own || said == found, "{flow:?} goes {found:?}");
         }
@@ -470,4 +476,40 @@ fn a_routing_daemons_routes_come_after_all_others_to_the_same_network() {
     assert_eq!(of(&mut router), "forwarded");
     router.ip.delete_route(learned("10.0.0.9")).unwrap();
     assert_eq!(of(&mut router), "ip_prohibited");
+}
+
+/// RFC 8950: a router that is known by its IPv6 address alone takes IPv4's packets, too.
+#[test]
+fn the_next_hop_of_ipv4_may_be_known_by_an_ipv6_address() {
+    let mut router = router();
+    for (net, gateway, link) in [("192.0.2.0/24", "fd02::9", None), ("198.51.100.0/24", "fe80::77", Some(B))]
+    {
+        router.ip.add_route(prefix(net), Some(ip(gateway)), link).unwrap();
+    }
+    let known = datagram("10.0.0.9", "192.0.2.1", 64, 10);
+    let Fate::Forwarded(Some(way)) = give(&mut router, A, &known) else { panic!("the gateway is known") };
+    assert_eq!((way.link, way.dst_mac), (B, mac(9)));
+    let passed = router.ip.poll_output().unwrap();
+    assert_eq!((&passed.as_slice()[..6], &passed.as_slice()[12..14]), (&mac(9).0[..], &[8, 0][..]));
+    assert_eq!(passed.as_slice()[L3 + 20..], known[L3 + 20..]);
+    // One that is not known is asked for by neighbour discovery, and packets wait for it.
+    let waiting = datagram("10.0.0.9", "198.51.100.1", 64, 10);
+    assert!(matches!(give(&mut router, A, &waiting), Fate::Other));
+    let asked = router.ip.poll_output().unwrap();
+    assert_eq!((&asked.as_slice()[12..14], asked.as_slice()[L3 + 40]), (&[0x86, 0xdd][..], 135));
+    router.ip.on_neighbour_learned(NOW, B, ip("fe80::77"), mac(7));
+    let passed = router.ip.poll_output().unwrap();
+    assert_eq!((&passed.as_slice()[..6], &passed.as_slice()[12..14]), (&mac(7).0[..], &[8, 0][..]));
+    assert_eq!(passed.as_slice()[L3 + 20..], waiting[L3 + 20..]);
+    // The other way round there is nothing to follow.
+    assert!(router.ip.add_route(prefix("2001:db8::/32"), Some(ip("10.0.0.9")), None).is_err());
+    // What leaves in pieces is counted where it belongs.
+    router.ip.set_routing(B, IfRouting { mtu_v4: Mtu::new(576), ..IfRouting::default() });
+    let mut large = datagram("10.0.0.9", "192.0.2.1", 64, 1000);
+    let [src, dst] = ["10.0.0.9", "192.0.2.1"].map(|it| it.parse().unwrap());
+    let mut header = Ipv4Repr::new(src, dst, IpProtocol::UDP, 1008);
+    header.dont_fragment = false;
+    header.emit(&mut large[L3..]);
+    give(&mut router, A, &large);
+    assert_eq!((router.ip.counts().v4.cut, router.ip.counts().v6.cut), (1, 0));
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{LINK, Station, exchange, ip};
 use firelane_ip::{DadConfig, Sent, Upper};
-use firelane_units::{DropReason, Instant};
+use firelane_units::{DropReason, Instant, Mtu};
 use firelane_wire::{
     Ecn, EtherType, EthernetRepr, FragmentRepr, Icmpv4Repr, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr,
     Ipv6View,
@@ -35,13 +35,7 @@ fn an_echo_of_64_kib_comes_back_whole() {
     let request = Icmpv4Repr::EchoRequest { identifier: 1, sequence: 2, data: &data };
     let mut bytes = vec![0; request.emitted_len()];
     request.emit(&mut bytes);
-    let upper = Upper {
-        protocol: IpProtocol::ICMPV4,
-        ecn: Ecn::NotCapable,
-        dont_fragment: false,
-        hops: None,
-        dscp: 0,
-    };
+    let upper = Upper { protocol: IpProtocol::ICMPV4, ..Upper::udp() };
     assert!(matches!(a.send(NOW, "10.0.0.2", &bytes, upper), Sent::Out));
     let wire = exchange(NOW, &mut [&mut a, &mut b]);
     assert_eq!(wire.len(), 90, "45 fragments each way");
@@ -345,4 +339,19 @@ fn what_condemned_datagrams_held_is_free_again() {
     assert_eq!(b.input_bytes(NOW, &udp(9999, 0, 1480, true)), "held");
     assert_eq!(b.ip.take_drops().of(DropReason::ReassemblyLimit), 0);
     assert_eq!(b.input_bytes(NOW, &udp(3, 1480, 8, false)), "drop", "the condemned are remembered");
+}
+
+proptest! {
+    /// RFC 8021: however small a router says that its link is, a packet that fits 1,280 bytes has no fragment header, and what
+    /// has one is not alone.
+    #[test]
+    fn rfc8021_no_fragment_is_the_only_one(claimed in 576u16..1600, len in 1_100usize..1_600) {
+        let (mut a, _) = pair(&["fd00::1/64"], &["fd00::2/64"]);
+        a.ip.confirm_path_mtu(NOW, ip("fd00::2"), Mtu::new(claimed).unwrap());
+        let _ = a.send(NOW, "fd00::2", &data(len), Upper::udp());
+        let frames = a.outputs(NOW);
+        let pieces = frames.iter().filter(|frame| Ipv6View::parse(&frame[14..]).unwrap().next_header() == IpProtocol::FRAGMENT);
+        let fits = 40 + len <= usize::from(claimed.clamp(1280, 1500));
+        prop_assert_eq!((frames.len(), pieces.count()), if fits { (1, 0) } else { (2, 2) });
+    }
 }

@@ -50,9 +50,10 @@ proptest! {
         ecn in prop::sample::select(&[Ecn::NotCapable, Ecn::Capable0, Ecn::Capable1, Ecn::Congested][..]),
         hops in prop::option::of(1u8..),
         dscp in 0u8..64,
+        flow_label in 0u32..1 << 20,
     ) {
         let (mut us, _, mut there, _) = pair(is_v4);
-        let upper = Upper { hops, dscp, ..Upper::tcp(ecn) };
+        let upper = Upper { hops, dscp, flow_label, ..Upper::tcp(ecn) };
         let front = us.ip.front(&there, upper).expect("the peer is known");
         let (ready, whole) = (segment(&mut us, len, is_cut), segment(&mut us, len, is_cut));
         let by_front = us.ip.send_behind(&front, ready, ecn);
@@ -88,14 +89,28 @@ proptest! {
             bytes[24..26].copy_from_slice(&sum.to_be_bytes());
         }
         let link = if by_loopback { LOOPBACK } else { LINK };
-        let short = us.ip.returned(&there, link, &bytes, ETHERNET);
-        let frame = us.frame(&bytes);
-        let long = us.ip.input(NOW, link, frame, ETHERNET, &mut us.pools);
-        if let Some(short) = short {
-            let Input::Deliver(long) = long else { panic!("{long:?}") };
-            prop_assert_eq!(short, long.payload);
-            prop_assert!(!long.is_broadcast_or_multicast);
-        }
+        let range = us.ip.returned(&there, link, &bytes, ETHERNET);
+        let (one, two) = (us.frame(&bytes), us.frame(&bytes));
+        let before = us.ip.counts();
+        let short = us.ip.input_returned(&there, link, one, ETHERNET);
+        let between = us.ip.counts();
+        let long = us.ip.input(NOW, link, two, ETHERNET, &mut us.pools);
+        prop_assert_eq!(range.is_some(), short.is_ok());
+        let Ok(short) = short else {
+            prop_assert_eq!(before.v4, between.v4);
+            prop_assert_eq!(before.v6, between.v6);
+            return Ok(());
+        };
+        let Input::Deliver(long) = long else { panic!("{long:?}") };
+        prop_assert_eq!(range, Some(long.payload.clone()));
+        prop_assert_eq!(format!("{short:?}"), format!("{long:?}"));
+        let after = us.ip.counts();
+        let delivered = |counts: &firelane_ip::IpCounts| {
+            [counts.v4.received, counts.v4.delivered, counts.v6.received, counts.v6.delivered]
+        };
+        let [by_short, by_long] = [(&before, &between), (&between, &after)]
+            .map(|(from, to)| core::array::from_fn::<u64, 4, _>(|n| delivered(to)[n] - delivered(from)[n]));
+        prop_assert_eq!(by_short, by_long);
     }
 }
 

@@ -2,17 +2,20 @@
 
 mod common;
 
+use core::time::Duration;
+
 use common::{Station, exchange, ip, mac};
-use firelane_frame::{Checksum, SegmentKind, Segmentation};
+use firelane_frame::{Checksum, Pools, PoolsConfig, SegmentKind, Segmentation};
 use firelane_ip::{
-    AddressError, DadConfig, IfConfig, Ip, IpConfig, IpEvent, LOOPBACK, RouteError, RouteTableError, Sent,
-    Upper,
+    AddressError, DadConfig, IfConfig, Ip, IpConfig, IpEvent, LOOPBACK, Route, RouteError, RouteKind,
+    RouteTableError, Sent, Upper,
 };
 use firelane_units::{DropReason, Instant, IpPrefix, LinkId, MacAddr, Mtu};
 use firelane_wire::{
     Ecn, EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View, Sum, TcpFlags, TcpRepr,
     tcp,
 };
+use proptest::prelude::*;
 
 const NOW: Instant = Instant::from_secs(100);
 const A: LinkId = LinkId(1);
@@ -404,4 +407,84 @@ fn c06_a_later_fragment_that_cannot_go_on_is_not_reported() {
         let (result, out) = route(&mut router, &bytes);
         assert_eq!((result, out.len()), ("drop", answers));
     }
+}
+
+/// What may happen between two questions for a way.
+#[derive(Clone, Debug)]
+enum Change {
+    Nothing,
+    Time(u16),
+    Address(usize, bool),
+    Route(usize, bool),
+    RouteOfSource(usize, bool),
+    Neighbour(usize, u8),
+    PathMtu(usize, u16),
+}
+
+const OWN: [(LinkId, &str); 5] =
+    [(A, "10.0.0.1/16"), (A, "10.0.0.2/16"), (B, "10.0.0.3/16"), (A, "fd00::1/64"), (B, "fd00:2::1/64")];
+const PEERS: [&str; 6] = ["10.0.0.9", "10.0.1.9", "192.0.2.1", "fd00::9", "2001:db8::1", "127.0.0.1"];
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        Just(Change::Nothing),
+        any::<u16>().prop_map(Change::Time),
+        (0..OWN.len(), any::<bool>()).prop_map(|(which, on)| Change::Address(which, on)),
+        (0..2usize, any::<bool>()).prop_map(|(which, on)| Change::Route(which, on)),
+        (0..2usize, any::<bool>()).prop_map(|(which, on)| Change::RouteOfSource(which, on)),
+        (0..PEERS.len(), 0..4u8).prop_map(|(which, last)| Change::Neighbour(which, last)),
+        (0..PEERS.len(), 600..1600u16).prop_map(|(which, mtu)| Change::PathMtu(which, mtu)),
+    ]
+}
+
+proptest! {
+    /// A way that was found lately is the one that a search finds, whatever has happened since.
+    #[test]
+    fn who_asks_again_is_told_what_a_search_would_find(
+        steps in prop::collection::vec((change(), 0..OWN.len(), 0..PEERS.len()), 1..80),
+    ) {
+        let mut stack = two(&OWN);
+        let mut pools = Pools::new(PoolsConfig { small_slots: 64, large_slots: 4 });
+        let mut now = NOW;
+        for (change, src, dst) in steps {
+            happen(&mut stack, &mut pools, &mut now, change);
+            let (src, dst) = (prefix(OWN[src].1).addr(), ip(PEERS[dst]));
+            let told = stack.egress(now, Some(src), dst);
+            prop_assert_eq!(told, stack.egress_by(now, None, Some(src), dst));
+        }
+    }
+}
+
+fn happen(stack: &mut Ip, pools: &mut Pools, now: &mut Instant, change: Change) {
+    let gateways = [("0.0.0.0/0", "10.0.0.9"), ("::/0", "fd00::9")].map(|(to, by)| (prefix(to), ip(by)));
+    match change {
+        Change::Nothing => {}
+        Change::Time(millis) => *now += Duration::from_millis(u64::from(millis)),
+        Change::Address(which, is_added) => {
+            let (link, address) = (OWN[which].0, prefix(OWN[which].1));
+            // It may be there already, or not.
+            let _ = match is_added {
+                true => stack.add_address(*now, link, address),
+                false => stack.remove_address(link, address.addr()).map(drop),
+            };
+        }
+        Change::Route(which, is_added) => {
+            let (to, by) = gateways[which];
+            let _ = match is_added {
+                true => stack.add_route(to, Some(by), None),
+                false => stack.remove_route(to, Some(by), None),
+            };
+        }
+        Change::RouteOfSource(which, is_added) => {
+            let (source, to) = [("10.0.0.2/32", "10.0.1.0/24"), ("fd00::1/128", "2001:db8::/32")][which];
+            let by = gateways[which].1;
+            let unicast = Route::ending(prefix(to), RouteKind::Unicast);
+            let route = Route { source: Some(prefix(source)), gateway: Some(by), ..unicast };
+            let _ = if is_added { stack.insert_route(route) } else { stack.delete_route(route) };
+        }
+        Change::Neighbour(which, last) => stack.on_neighbour_learned(*now, A, ip(PEERS[which]), mac(last)),
+        Change::PathMtu(which, mtu) => stack.on_path_mtu(*now, ip(PEERS[which]), Mtu::new(mtu).unwrap()),
+    }
+    stack.on_timer(*now, pools);
+    while stack.poll_output().is_some() {}
 }

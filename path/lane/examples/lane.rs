@@ -3,15 +3,12 @@
 //! `cargo run --release -p firelane-lane --example lane [forward|stream|request-response|idle]` prints nanoseconds
 //! per 64-byte frame, gigabits per second between two sockets of one lane, requests per second, and memory.
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::time::{Duration, Instant as Clock};
 
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
 use firelane_units::{FlowId, Instant, LaneId, LinkId, Mtu};
-use support::*;
+use firelane_world::*;
 
 const CHAIN: usize = 256;
 

@@ -5,9 +5,9 @@
 
 use std::vec;
 
-use firelane_classify::Headers;
+use firelane_classify::{Headers, Sought};
 use firelane_frame::Frame;
-use firelane_units::{ConnId, LinkId, NetstackId};
+use firelane_units::{LinkId, NetstackId};
 
 use crate::stacks::Foreseen;
 
@@ -19,8 +19,8 @@ pub(crate) struct Arrival {
     pub(crate) headers: Headers,
     /// What a look ahead has found of its forwarded flow.
     pub(crate) foreseen: Option<Foreseen>,
-    /// The connection that it has found.
-    pub(crate) conn: Option<ConnId>,
+    /// Where it has looked for its connection.
+    pub(crate) sought: Option<Sought>,
 }
 
 impl Arrival {
@@ -29,7 +29,7 @@ impl Arrival {
         link: LinkId(0),
         headers: Headers::EMPTY,
         foreseen: None,
-        conn: None,
+        sought: None,
     };
 }
 
@@ -50,7 +50,7 @@ impl Arrivals {
         }
         // Written where it stays, field by field: made elsewhere and moved here, its move would wait for its fields.
         let known = &mut self.known[nth];
-        (known.netstack, known.link, known.foreseen, known.conn) = (netstack, link, None, None);
+        (known.netstack, known.link, known.foreseen, known.sought) = (netstack, link, None, None);
         known.headers = *headers;
         self.frames.push(frame);
     }

@@ -66,6 +66,19 @@ impl Taps {
         self.0.is_empty()
     }
 
+    /// Whether somebody looks at the port `link` itself.
+    pub(crate) fn want_port(&self, link: LinkId) -> bool {
+        self.0.iter().any(|tap| tap.link == Some(link))
+    }
+
+    /// A frame that is not for the port `link` is shown there.
+    pub(crate) fn see_beside(&mut self, now: Instant, link: LinkId, frame: &Frame) {
+        let direction = Direction::In;
+        for tap in self.0.iter_mut().filter(|tap| tap.link == Some(link)) {
+            tap.record(&Captured { at: now, link, direction, reason: None, len: frame.len() }, frame);
+        }
+    }
+
     /// Whether somebody looks at what passes the port `link` of the link `over` and belongs to `flow`.
     pub(crate) fn want(&self, (link, over): (LinkId, LinkId), flow: Option<FlowId>) -> bool {
         self.0.iter().any(|tap| match tap.link {

@@ -17,7 +17,7 @@ use crate::config::LaneConfig;
 use crate::control::Refusal;
 use crate::counters::Snapshot;
 use crate::links::Links;
-use crate::message::{Control, Frames, LaneMessage, PortUser, Stage};
+use crate::message::{Control, Frames, LaneMessage, PortUser, Stage, StreamOptions};
 use crate::netstack_counters::NetstackCounters;
 use crate::outbox::{Notice, Outlet};
 use crate::poll::{Devices, PollPolicy};
@@ -99,6 +99,7 @@ impl<D: Driver> Lane<D> {
                 self.stacks.on_learned(&mut self.common, netstack, *learned);
             }
             LaneMessage::Lesson(link, lesson) => self.links.learn(link, lesson),
+            LaneMessage::Heard(link, saying) => drop(self.links.hear(link, saying)),
             LaneMessage::Queue(moving) => self.links.take_queue(&mut self.common, *moving),
             LaneMessage::Fence(fence) => self.links.pass_fence(&mut self.common, fence),
             LaneMessage::Errand(errand) => self.links.run(&mut self.common, *errand),
@@ -244,6 +245,7 @@ impl<D: Driver> Lane<D> {
             Control::SetPriority(flow, priority) => links.set_priority(flow, priority),
             Control::SetFusion(flow, fuses) => links.set_fusion(flow, fuses),
             Control::SetPolling(port, polling) => links.set_polling(port, polling),
+            Control::SetOnlooker(port, looks_on) => links.set_onlooker(port, looks_on),
             Control::SendThrough(port, through) => links.send_through(common, port, through),
             queue @ (Control::AddQueue(..) | Control::GiveQueue(..)) => self.deal_queue(queue),
             Control::AddNetstack(config) => {
@@ -255,9 +257,7 @@ impl<D: Driver> Lane<D> {
                 stacks.remove(common, links, departures, id)
             }
             Control::AddAddress(id, link, address) => stacks.add_address(common, id, link, address),
-            Control::SetAddress(id, link, address, is_deprecated) => {
-                stacks.set_address(id, link, address, is_deprecated)
-            }
+            Control::SetAddress(id, link, addr, is_old) => stacks.set_address(id, link, addr, is_old),
             addresses @ (Control::RemoveAddress(..)
             | Control::SuspendAddress(..)
             | Control::AbortAddress(..)) => self.end_address(addresses),
@@ -275,10 +275,11 @@ impl<D: Driver> Lane<D> {
     /// has to be tried again. Lanes are told before the engine is: who hears of an address may use it at once, by any
     /// lane.
     pub fn empty_outbox(&mut self, outlet: &mut impl Outlet<D>) -> bool {
-        let Common { id, outbox, backlogs, counters, pools, .. } = &mut self.common;
-        if outbox.is_empty() {
+        if self.common.outbox.is_empty() {
             return false;
         }
+        self.tell_listeners(outlet);
+        let Common { id, outbox, backlogs, counters, pools, .. } = &mut self.common;
         // The backlog counts the frames before anybody can consume them.
         outbox.seal(*id, |frames| backlogs.add(*id, frames));
         let mut messages = outbox.take_messages();
@@ -304,6 +305,14 @@ impl<D: Driver> Lane<D> {
             outbox.pass_notices_on(*id, outlet);
         }
         is_left
+    }
+
+    /// Tells listeners of their connections, and lets programs that have those by now carry their text past the lane.
+    fn tell_listeners(&mut self, outlet: &mut impl Outlet<D>) {
+        self.common.outbox.tell_listeners(outlet);
+        while let Some((_, id)) = self.common.outbox.accepted.pop() {
+            self.stacks.join_accepted(&mut self.common, &self.links, id);
+        }
     }
 
     /// Follows frames from here on, or none any more. What the trace before has seen is forgotten.
@@ -396,6 +405,19 @@ impl<D: Driver> Lane<D> {
         remote: SocketAddr,
     ) -> Option<LaneId> {
         self.stacks.lane_of_connect(&self.common, now, id, (local, remote))
+    }
+
+    /// From which address a connection that opens fast goes, with these options, if its SYN would carry text: the netstack allows it,
+    /// and the peer has given a cookie, or none is asked for.
+    pub fn opens_with_text(
+        &mut self,
+        now: Instant,
+        id: NetstackId,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        options: &StreamOptions,
+    ) -> Option<IpAddr> {
+        self.stacks.opens_with_text(now, id, (local, remote), options)
     }
 
     /// What the way between two stations carries, as far as this lane knows; `None` if there is none.

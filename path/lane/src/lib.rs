@@ -70,6 +70,7 @@ mod loops;
 mod message;
 mod moving;
 mod netstack_counters;
+mod onlookers;
 mod outbox;
 mod pauses;
 #[allow(unsafe_code)]
@@ -80,6 +81,7 @@ mod ports;
 mod probes;
 mod shut;
 mod slab;
+mod snoop;
 mod squeue;
 mod stacks;
 mod steer;

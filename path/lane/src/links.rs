@@ -32,6 +32,7 @@ use crate::poll::{Load, Senders};
 use crate::ports::{Dense, FlowPlace, Port, Queue, SwitchedLink, TX_QUEUE_BUSY, TX_QUEUE_MAX};
 use crate::probes;
 use crate::shut::{Flood, Shut};
+use crate::snoop;
 use crate::steer::lane_of;
 use crate::watch::Sight;
 use crate::ways::Ways;
@@ -87,8 +88,8 @@ pub(crate) struct Links<D> {
     pub(crate) granted: Vec<((Borrower, Limits), Bytes)>,
     /// Storage of what the limits release.
     released: Vec<(Direction, FlowId, Frame)>,
-    /// Storage of a flood's copies.
-    copies: Vec<(SwitchPortId, Frame)>,
+    /// Storage of copies: of a flood, and for those that look on.
+    pub(crate) copies: Vec<(SwitchPortId, Frame)>,
     /// Storage of headers that are read ahead.
     ahead: Vec<(Headers, Result<(), DropReason>)>,
 }
@@ -316,7 +317,15 @@ impl<D> Links<D> {
         };
         common.taps.see(common.now, (ingress, over), Direction::Out, &frame);
         let l2 = l2(headers);
-        match link.switch.forward(from, &l2, &frame) {
+        let decided = link.switch.forward(from, &l2, &frame);
+        let is_shown = link.switch.has_onlookers();
+        if is_shown {
+            self.show(common, over, (from, &l2, decided), &frame);
+        }
+        let Some(link) = self.switches.get_mut(over.index()) else {
+            return common.drop_frame(frame, DropReason::NoPort);
+        };
+        match decided {
             Destination::Port(at) => {
                 let before = frame.len();
                 link.port(at).into_iter().for_each(|to| common.see(frame.meta().trace, Sight::Switched(to)));
@@ -325,13 +334,19 @@ impl<D> Links<D> {
                     // A tag was set or stripped: the headers lie elsewhere.
                     Some(to) if frame.len() != before => self.resume(common, Stage::In, to, frame),
                     Some(to) => {
-                        self.remember(common, ingress, headers, (from, at), to);
+                        // Whoever looks on is shown each frame.
+                        if !is_shown {
+                            self.remember(common, ingress, headers, (from, at), to);
+                        }
                         self.inward(common, to, frame, headers);
                     }
                     None => common.drop_frame(frame, DropReason::NoPort),
                 }
             }
-            Destination::Flood => self.flood(common, over, from, frame, &l2),
+            Destination::Flood => {
+                snoop::listen(self, common, ingress, &frame, headers);
+                self.flood(common, over, from, frame, &l2);
+            }
             Destination::Drop(reason) => self.drop_at(common, ingress, Direction::Out, frame, reason),
         }
     }
@@ -576,6 +591,11 @@ impl<D> Links<D> {
     pub(crate) fn is_busy(&self, to: LinkId) -> bool {
         let queue = self.ports.get(to.index()).and_then(|port| self.queues.get(port.queue?));
         queue.is_some_and(|queue| queue.tx.len() >= TX_QUEUE_BUSY)
+    }
+
+    /// The same of any device.
+    pub(crate) fn is_any_busy(&self) -> bool {
+        self.queues.iter().any(|queue| queue.tx.len() >= TX_QUEUE_BUSY)
     }
 }
 

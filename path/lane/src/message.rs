@@ -31,6 +31,7 @@ use firelane_units::{
     BitRate, Bytes, Direction, FilterRule, FlowId, IpPrefix, LaneId, LinkId, MacAddr, Mss, Mtu, NetstackId,
     Priority, SocketId, VlanId,
 };
+use firelane_wire::GroupSaying;
 
 use crate::capture::CaptureTap;
 use crate::lending::Errand;
@@ -69,6 +70,8 @@ pub enum LaneMessage<D> {
     Learned(NetstackId, Box<Learned>),
     /// What the guard of a port has learned in another lane.
     Lesson(LinkId, Lesson),
+    /// The user of a port has said something of groups in another lane.
+    Heard(LinkId, GroupSaying),
     /// A connection's question for credit, or the answer.
     Errand(Box<Errand>),
     /// A driver's queue that another lane has given to this one, or that comes back.
@@ -147,6 +150,8 @@ pub enum Control<D> {
     SetFusion(FlowId, FuseWith),
     /// Whether a port's device is read without having called changes.
     SetPolling(LinkId, Polling),
+    /// Whether a VNIC's port looks on at what others of its VLAN send each other changes.
+    SetOnlooker(LinkId, bool),
     /// Gives a queue of a port's driver to another lane.
     GiveQueue(LinkId, LaneId),
     /// Frames for a port whose driver has no queue here go to another lane than before.
@@ -212,6 +217,7 @@ impl<D> Control<D> {
             Self::SetPriority(..) => "set priority",
             Self::SetFusion(..) => "set fusion",
             Self::SetPolling(..) => "set polling",
+            Self::SetOnlooker(..) => "set onlooker",
             Self::GiveQueue(..) => "give queue",
             Self::SendThrough(..) => "send through",
             Self::SetHome(..) => "set home",
@@ -623,15 +629,23 @@ pub struct StreamOptions {
     pub unsent_limit: Option<u32>,
     /// A connect's SYN may carry what stands in its send ring (TCP_FASTOPEN_CONNECT).
     pub fast_open: bool,
+    /// Text goes with a SYN, and is taken from one, also without a cookie (TCP_FASTOPEN_NO_COOKIE).
+    pub fast_open_trusts: bool,
     /// How many connections a listener lets begin with the text of their SYNs, in each lane, before their handshakes are
     /// over (TCP_FASTOPEN); zero leaves it to the netstack.
     pub fast_open_queue: u32,
+    /// The only link that it speaks over (SO_BINDTODEVICE): by which it sends, and by which a listener's connections come.
+    pub link: Option<LinkId>,
     /// How often a SYN is repeated (TCP_SYNCNT).
     pub syn_retries: Option<u8>,
     /// How long FIN-WAIT-2 lasts once the socket is closed (TCP_LINGER2).
     pub fin_wait_2: Option<Duration>,
     /// The largest segment that is announced, and sent (TCP_MAXSEG).
     pub mss_limit: Option<Mss>,
+    /// The largest window that is announced (TCP_WINDOW_CLAMP).
+    pub window_clamp: Option<u32>,
+    /// Whether ICMP errors are its program's to hear at once, of IPv4 and of IPv6 (IP_RECVERR, IPV6_RECVERR).
+    pub hears_errors: [bool; 2],
     /// For how many seconds a listener's connections wait for text before it hears of them (TCP_DEFER_ACCEPT).
     pub defer: u32,
 }
@@ -665,6 +679,10 @@ pub enum StreamOption {
     SynRetries(Option<u8>),
     /// TCP_LINGER2.
     FinWait2(Option<Duration>),
+    /// TCP_WINDOW_CLAMP.
+    WindowClamp(Option<u32>),
+    /// IP_RECVERR and IPV6_RECVERR.
+    HearsErrors([bool; 2]),
     /// SO_PRIORITY.
     Band(Band),
 }

@@ -10,7 +10,7 @@ use firelane_filter::Verdict;
 use firelane_frame::{Chain, Frame};
 use firelane_ip::{Configured, Resolvers, RouterFlags};
 use firelane_socket::{Ready, SocketToken};
-use firelane_units::{Bytes, IpPrefix, LaneId, LinkId, MacAddr, NetstackId};
+use firelane_units::{Bytes, ConnId, IpPrefix, LaneId, LinkId, MacAddr, NetstackId};
 
 use crate::backlog::Backlogs;
 use crate::look::Look;
@@ -94,8 +94,8 @@ pub(crate) enum Join {
 #[derive(Debug)]
 pub(crate) struct Outbox<D> {
     pub(crate) messages: Vec<(LaneId, LaneMessage<D>)>,
-    /// Listeners to whom connections have come.
-    pub(crate) accepted: Vec<SocketToken>,
+    /// Listeners to whom connections have come, and these.
+    pub(crate) accepted: Vec<(SocketToken, ConnId)>,
     pub(crate) ready: Vec<(SocketToken, Ready)>,
     pub(crate) joins: Vec<Join>,
     pub(crate) faults: Vec<(SocketToken, Fault)>,
@@ -179,21 +179,21 @@ impl<D> Outbox<D> {
             && self.later.is_empty()
     }
 
+    /// Tells listeners of the connections that have come to them: before anybody else is told anything, so that who hears that he is
+    /// connected, and listens there too, finds the connection. The caller takes them out.
+    pub(crate) fn tell_listeners(&mut self, outlet: &mut impl Outlet<D>) {
+        if !self.accepted.is_empty() {
+            self.accepted.iter().for_each(|&(token, _)| outlet.ready(token, Ready::READABLE));
+            outlet.all_ready();
+        }
+    }
+
     /// Passes readiness, wake-ups and answers on.
     pub(crate) fn pass_on(&mut self, outlet: &mut impl Outlet<D>) {
         // Before the news, so that who is woken finds them.
         for (token, fault) in self.faults.drain(..) {
             outlet.fault(token, &fault);
         }
-        // Who is told that he is connected, and listens there too, finds the connection that he may accept.
-        if !self.accepted.is_empty() {
-            self.accepted.drain(..).for_each(|token| outlet.ready(token, Ready::READABLE));
-            outlet.all_ready();
-        }
-        for (token, ready) in self.ready.drain(..) {
-            outlet.ready(token, ready);
-        }
-        outlet.all_ready();
         for join in self.joins.drain(..) {
             match join {
                 Join::Joined { ends, unread_min } => outlet.join(ends, unread_min),
@@ -202,6 +202,10 @@ impl<D> Outbox<D> {
                 Join::Lent(token, bytes) => outlet.lend(token, bytes),
             }
         }
+        for (token, ready) in self.ready.drain(..) {
+            outlet.ready(token, ready);
+        }
+        outlet.all_ready();
         for lane in self.wakes.drain(..) {
             outlet.wake(lane);
         }

@@ -177,6 +177,18 @@ impl<S: Inside<T>, T, W: Wake> Squeue<S, T, W> {
         Ok(Some(sleep))
     }
 
+    /// A thread that is not the worker and finds the lane closed runs what waits, unless somebody is inside: a worker that a
+    /// program drives may not come again. Whether nothing waits any more.
+    pub fn help(&self, clock: &impl Fn() -> Instant) -> bool {
+        if self.waiting() > 0
+            && let Some(owner) = self.perimeter.own()
+        {
+            self.drain(owner, clock);
+            return self.waiting() == 0;
+        }
+        false
+    }
+
     /// Runs `inside` in the lane if nobody is inside and nothing waits: the way for a question that needs
     /// an answer at once. `None` means that the caller has to send an item instead.
     pub fn visit<R>(&self, now: Instant, inside: impl FnOnce(&mut S) -> R) -> Option<R> {
@@ -458,6 +470,19 @@ mod tests {
         assert_eq!((stats.queued_fill, stats.drained_by_worker, stats.longest), (2, 2, 2));
         let log = queue.into_state();
         assert_eq!((log.ran, log.turns, log.leaves), (vec![1, 2], 1, 0));
+    }
+
+    #[test]
+    fn who_finds_items_that_no_worker_comes_for_runs_them() {
+        let queue = queue();
+        queue.fill(1).unwrap();
+        queue.fill(2).unwrap();
+        assert_eq!(queue.visit(Instant::ZERO, |_| ()), None);
+        assert!(queue.help(&still));
+        assert_eq!((queue.waiting(), queue.stats().drained_by_others), (0, 2));
+        assert_eq!(queue.visit(Instant::ZERO, |_| ()), Some(()));
+        assert!(!queue.help(&still), "nothing waits");
+        assert_eq!(queue.into_state().ran, vec![1, 2]);
     }
 
     #[test]

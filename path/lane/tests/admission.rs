@@ -1,7 +1,5 @@
 //! Filters of single sockets: who may begin a connection with a listener, and whose datagrams a socket gets.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +9,7 @@ use firelane_socket::SocketError;
 use firelane_units::{
     BlockAnswer, Direction, DropReason, FilterAction, FilterRule, LinkId, Mtu, NetstackId, SocketId,
 };
-use support::*;
+use firelane_world::*;
 
 const SERVER: NetstackId = NetstackId(2);
 const SOCKET: SocketId = SocketId(9);

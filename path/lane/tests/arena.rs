@@ -1,7 +1,5 @@
 //! Connections of programs that share an arena with the lanes: the same bytes, and what lies do.
 
-mod support;
-
 use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::Ordering;
@@ -12,7 +10,7 @@ use firelane_shm::layout::{PAGE, request, status};
 use firelane_shm::{Arena, Block, Holder, Layout, Mapping, ReadError, StreamEnd, WriteError};
 use firelane_socket::{AnyEnd, ArenaEnd, ListenerEnd, listener_in, stream_in};
 use firelane_units::{LaneId, Mtu, NetstackId};
-use support::*;
+use firelane_world::*;
 
 const LAYOUT: Layout = Layout { lanes: 4, blocks: 64, storage_bytes: 4096 * PAGE };
 
@@ -110,12 +108,12 @@ impl Program {
         let stream = self.stream(block);
         match stream.write(&[IoSlice::new(bytes)]) {
             Ok(count) => {
-                stream.kick();
+                stream.kick(0);
                 count
             }
             Err(WriteError::WouldBlock) => {
                 stream.asks_for_storage();
-                stream.kick();
+                stream.kick(0);
                 0
             }
             Err(error) => panic!("{error:?}"),
@@ -127,7 +125,7 @@ impl Program {
         match stream.read(&mut [IoSliceMut::new(bytes)], false) {
             Ok((count, kick)) => {
                 if kick {
-                    stream.kick();
+                    stream.kick(0);
                 }
                 Some(count)
             }
@@ -176,7 +174,7 @@ fn bytes_travel_both_ways_and_everything_comes_back() {
         program.transfer(&mut world, client, server, &pattern(1_000_000));
         program.transfer(&mut world, server, client, &pattern(300_000));
         program.stream(client).shut_write();
-        program.stream(client).kick();
+        program.stream(client).kick(0);
         program.turn(&mut world);
         program.turn(&mut world);
         assert_eq!(program.read(server, &mut [0]), Some(0), "the end");
@@ -265,10 +263,10 @@ fn a_lie_resets_the_connection_that_it_is_about_and_no_other() {
         program.transfer(&mut world, liar, server, b"true");
         program.transfer(&mut world, server, liar, b"true");
         // The lane has seen all that is true.
-        program.stream(liar).kick();
+        program.stream(liar).kick(0);
         program.turn(&mut world);
         lie(program.block(liar));
-        program.stream(liar).kick();
+        program.stream(liar).kick(0);
         for _ in 0..3 {
             program.turn(&mut world);
         }

@@ -1,8 +1,6 @@
 //! Limits, rules and homes of flows that change again and again under load: nothing is lost, nothing is stuck, no frame
 //! overtakes another, and what passes follows the limit of the moment.
 
-mod support;
-
 use std::time::Duration;
 
 use firelane_classify::FlowMatch;
@@ -11,7 +9,7 @@ use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
 use firelane_socket::StreamEnd;
 use firelane_units::{BitRate, DropReason, FlowId, LaneId, LinkId, Mtu, Priority};
-use support::*;
+use firelane_world::*;
 
 /// Bob's VNIC, its own limit, and the flow of what goes to port 53 there, part of it.
 const BOB: LinkId = LinkId(2);

@@ -1,12 +1,10 @@
 //! What a netstack says that it has counted is what happened, in one lane and in several.
 
-mod support;
-
 use std::time::Duration;
 
 use firelane_lane::{NetstackCounters, SocketCommand};
 use firelane_units::{DropReason, Mtu, NetstackId};
-use support::*;
+use firelane_world::*;
 
 /// A netstack's counters over all lanes.
 fn counted(world: &World, netstack: u16) -> NetstackCounters {

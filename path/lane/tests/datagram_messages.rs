@@ -1,75 +1,17 @@
 //! What goes beside a datagram's payload, the largest datagrams, and several in one record.
 
-mod support;
-
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU8;
-use std::sync::{Arc, OnceLock};
 
 use firelane_driver_memory::WireConfig;
 use firelane_frame::{Capabilities, Envelope};
-use firelane_lane::{ConnectDatagrams, DatagramOption, LaneMessage, Sharing, SocketCommand, UdpCounters};
-use firelane_socket::{Datagram, DatagramEnd, Ready, SendDatagramError, SocketError, SocketToken, datagram};
-use firelane_units::{LaneId, Mtu, NetstackId, SocketId};
-use support::*;
+use firelane_lane::DatagramOption;
+use firelane_socket::{Datagram, DatagramEnd, Ready, SendDatagramError, SocketError, SocketToken};
+use firelane_units::{Mtu, NetstackId};
+use firelane_world::*;
 
 const FAMILIES: [(&str, &str, usize); 2] =
     [("0.0.0.0", "10.0.0.2:9", 65_507), ("[::]", "[fd00::2]:9", 65_527)];
-
-impl World {
-    /// A socket with room for the largest datagrams.
-    fn bind_large(&mut self, netstack: u16, socket: u32, local: &str) -> DatagramEnd {
-        let local: SocketAddr = local.parse().unwrap();
-        let lane = LaneId(0);
-        let (end, slot) = datagram(1 << 20, 1 << 20, lane, NetstackId(netstack));
-        let socket = SocketId(socket);
-        let bind = firelane_lane::Bind {
-            socket,
-            local,
-            v6_only: false,
-            sharing: Sharing::default(),
-            remote: None,
-            kind: firelane_lane::DatagramKind::Udp,
-            link: None,
-            slot,
-        };
-        self.socket(netstack, SocketCommand::Bind(Box::new(bind)));
-        end
-    }
-
-    fn socket(&mut self, netstack: u16, command: SocketCommand) {
-        self.lanes[0].on_message(self.now, LaneMessage::Socket(NetstackId(netstack), command));
-    }
-
-    fn set(&mut self, netstack: u16, socket: u32, option: DatagramOption) {
-        self.socket(netstack, SocketCommand::SetDatagramOption(SocketId(socket), option));
-    }
-
-    fn connect_datagrams(
-        &mut self,
-        netstack: u16,
-        socket: u32,
-        remote: Option<&str>,
-    ) -> Result<SocketAddr, SocketError> {
-        let outcome = Arc::new(OnceLock::new());
-        let remote = remote.map(|remote| remote.parse().unwrap());
-        let connect = ConnectDatagrams { socket: SocketId(socket), remote, outcome: Arc::clone(&outcome) };
-        self.socket(netstack, SocketCommand::ConnectDatagrams(Box::new(connect)));
-        *outcome.get().expect("it is carried out at once")
-    }
-
-    fn udp(&self, netstack: u16) -> UdpCounters {
-        self.lanes[0].netstack_counters(NetstackId(netstack)).expect("it has this netstack").udp
-    }
-
-    fn send_msg(&mut self, end: &mut DatagramEnd, socket: u32, envelope: Envelope, bytes: &[u8]) {
-        end.send.send_with(&envelope, bytes).expect("the queue has room");
-        if end.send.kick() {
-            let (netstack, socket) = (end.send.shared().netstack(), SocketId(socket));
-            self.lanes[0].on_message(self.now, LaneMessage::KickDatagrams { netstack, socket });
-        }
-    }
-}
 
 fn to(peer: &str) -> Envelope {
     Envelope::to(peer.parse().unwrap())

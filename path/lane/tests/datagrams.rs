@@ -1,13 +1,11 @@
 //! Datagrams between two netstacks of one process, with one, two and four lanes.
 
-mod support;
-
 use firelane_frame::RECORD_BYTES;
 use firelane_ip::DadConfig;
 use firelane_lane::{Idle, Notice};
 use firelane_socket::{Ready, SocketError, SocketToken};
 use firelane_units::{DropReason, Mtu, NetstackId};
-use support::*;
+use firelane_world::*;
 
 #[test]
 fn a_question_and_its_answer() {

@@ -3,8 +3,6 @@
 //! Random packets, in chains, through a router that remembers, through one that is watched and so walks the steps one by one, and
 //! past a filter alone that is asked about each packet on its way in and then on its way out.
 
-mod support;
-
 use std::sync::Arc;
 
 use firelane_filter::{Filter, FilterConfig, FilterCounts, Packet, Verdict};
@@ -15,9 +13,9 @@ use firelane_units::{
     FilterRule, KeepState, LinkId, Port, TcpFlagsMatch,
 };
 use firelane_wire::{EtherType, EthernetRepr, IpProtocol, Ipv4Repr, ipv4};
+use firelane_world::router::*;
+use firelane_world::*;
 use proptest::prelude::*;
-use support::router::*;
-use support::*;
 
 /// The router's leg on a side.
 const LEGS: [LinkId; 2] = [LinkId(1), LinkId(11)];

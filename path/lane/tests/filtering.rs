@@ -1,7 +1,5 @@
 //! A netstack's filter at both gates: what its rules say counts for every packet, from the next one on, and books balance.
 
-mod support;
-
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -15,8 +13,8 @@ use firelane_units::{
     KeepState, LinkId, Mtu, NetstackId, Port,
 };
 use firelane_wire::IpProtocol;
-use support::router::*;
-use support::*;
+use firelane_world::router::*;
+use firelane_world::*;
 
 const PASS: FilterAction = FilterAction::Pass;
 const BLOCK: FilterAction = FilterAction::Block(BlockAnswer::Silent);

@@ -1,7 +1,5 @@
 //! Floods against a listener from sources that nobody can reach back: R01, R02 and R08 of the attack list.
 
-mod support;
-
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -13,7 +11,7 @@ use firelane_wire::{
     ArpRepr, ArpView, EtherType, EthernetRepr, EthernetView, IpProtocol, Ipv4Repr, Ipv4View, TcpFlags,
     TcpOptions, TcpRepr, TcpView, tcp,
 };
-use support::*;
+use firelane_world::*;
 
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);

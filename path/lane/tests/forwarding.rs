@@ -1,7 +1,5 @@
 //! A netstack that forwards between two etherstubs: known flows, changes, and books that balance.
 
-mod support;
-
 use std::net::{IpAddr, Ipv4Addr};
 
 use firelane_frame::Chain;
@@ -9,8 +7,8 @@ use firelane_ip::{IfRouting, RouteKind};
 use firelane_lane::*;
 use firelane_units::{DropReason, LinkId};
 use firelane_wire::Ipv4View;
-use support::router::*;
-use support::*;
+use firelane_world::router::*;
+use firelane_world::*;
 
 #[test]
 fn every_packet_of_a_flow_is_forwarded_alike() {

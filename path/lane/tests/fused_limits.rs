@@ -1,7 +1,5 @@
 //! Limits on fused connections of one process: the lane grants credit, and every window of 100 ms is exact.
 
-mod support;
-
 use std::time::Duration;
 
 use firelane_classify::FlowMatch;
@@ -10,8 +8,8 @@ use firelane_lane::{Control, FlowSetup, FuseWith, FusionTuning, NetstackConfig, 
 use firelane_socket::{Flags, StreamEnd};
 use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId, Port, Priority};
 use firelane_wire::IpProtocol;
+use firelane_world::*;
 use proptest::prelude::*;
-use support::*;
 
 const WINDOW: Duration = Duration::from_millis(100);
 

@@ -1,7 +1,5 @@
 //! TCP Fusion between two sockets of a netstack: everything about TCP stays true, and nothing passes the lane.
 
-mod support;
-
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -19,8 +17,8 @@ use firelane_socket::{
 };
 use firelane_tcp::Keepalive;
 use firelane_units::{FlowId, LinkId, Mtu, NetstackId, Priority};
+use firelane_world::*;
 use proptest::prelude::*;
-use support::*;
 
 /// What a stream holds when it is fused: both buffers.
 const BOTH: usize = RINGS.send_capacity + RINGS.recv_capacity;

@@ -1,7 +1,5 @@
 //! TCP Fusion between two netstacks whose VNICs are on one switch (`fusion=on` at both).
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +10,8 @@ use firelane_socket::{Flags, ListenerEnd, ReadError, SocketError, StreamEnd};
 use firelane_units::{
     BitRate, Direction, FilterAction, FilterRule, FlowId, IpPrefix, LaneId, LinkId, Mtu, NetstackId, Priority,
 };
+use firelane_world::*;
 use proptest::prelude::*;
-use support::*;
 
 /// The flow of the etherstub that both VNICs are on.
 const STUB: FlowId = FlowId(9);
@@ -335,6 +333,17 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (1..=2_u32, with).prop_map(|(netstack, with)| Step::Say { netstack, with }),
         1 => (0..300_u64).prop_map(Step::Run),
     ]
+}
+
+#[test]
+fn whoever_looks_on_at_their_switch_sees_segments() {
+    let mut pair = pair(1, "10.0.0.2:80", &BOTH);
+    for (looks_on, why) in [(false, None), (true, Some(Unfused::Captured)), (false, None)] {
+        pair.change(|| Control::SetOnlooker(LinkId(1), looks_on));
+        pair.carries(1000);
+        assert_eq!(pair.why(), [why; 2]);
+        assert_eq!(pair.carries(100_000), looks_on);
+    }
 }
 
 proptest! {

@@ -1,7 +1,5 @@
 //! Which multicast frames the VNIC of a netstack gets: those of the groups that its sockets have joined on it, in every lane.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -10,8 +8,8 @@ use firelane_ip::SourceFilter;
 use firelane_lane::*;
 use firelane_units::{DropReason, FlowId, LinkId, MacAddr, NetstackId, SocketId};
 use firelane_wire::ethernet::group_mac;
+use firelane_world::*;
 use proptest::prelude::*;
-use support::*;
 
 /// A device on an etherstub, one queue in each lane, and netstacks 1 and 2 with a VNIC of the same number each.
 struct Scene {
@@ -136,6 +134,83 @@ fn a_device_gets_every_group_and_a_new_user_begins_anew() {
     let mut near = near;
     assert_eq!(near.rx.pop_into(&mut Chain::new(), 9), 1, "a device has not said what it wants");
     scene.world.check_conservation();
+}
+
+/// A scene with another device, 4, whose only queue is in lane 0.
+fn with_neighbour(lanes: u16) -> (Scene, RingDriver) {
+    let mut scene = Scene::new(lanes);
+    scene.world.add_flow(plain_flow(FlowId(4), LinkId(4), None, None));
+    let (near, far) = wire(Capabilities::plain(MTU));
+    let user = PortUser::Driver { through: firelane_units::LaneId(0) };
+    scene.world.add_port(vnic(4, 0, 4, 4, user), vec![far.into()]);
+    (scene, near)
+}
+
+/// An IPv4 packet for many from device 4, with a hop limit of one; of nobody if the source is none.
+fn say(scene: &mut Scene, device: &mut RingDriver, (protocol, source): (u8, u8), dst: IpAddr, body: &[u8]) {
+    let IpAddr::V4(to) = dst else { panic!("{dst}") };
+    let mut frame = udp_frame(&mut scene.pools, 4, 9, (0, 0), 34 + body.len());
+    let bytes = frame.as_mut_slice();
+    bytes[..6].copy_from_slice(&group_mac(dst).0);
+    let total = (20 + body.len()) as u16;
+    bytes[16..18].copy_from_slice(&total.to_be_bytes());
+    (bytes[22], bytes[23]) = (1, protocol);
+    bytes[26..30].copy_from_slice(&if source == 0 { [0; 4] } else { [10, 0, 0, source] });
+    bytes[30..34].copy_from_slice(&to.octets());
+    bytes[34..34 + body.len()].copy_from_slice(body);
+    device.tx.push_chain(&mut Chain::from_iter([frame]));
+    scene.world.run();
+}
+
+/// An IGMPv2 message of device 4.
+fn tell_igmp(scene: &mut Scene, device: &mut RingDriver, kind: u8, about: IpAddr) {
+    let IpAddr::V4(about) = about else { panic!("{about}") };
+    let mut body = [&[kind, 0, 0, 0][..], &about.octets()].concat();
+    let words = body.chunks(2).map(|it| u32::from(u16::from_be_bytes([it[0], it[1]]))).sum::<u32>();
+    let sum = !((words & 0xffff) + (words >> 16)) as u16;
+    body[2..4].copy_from_slice(&sum.to_be_bytes());
+    say(scene, device, (2, 4), [224, 0, 0, 2].into(), &body);
+}
+
+/// Whether device 4 gets a frame for a group that device 3 sends by the queue of a lane.
+fn hears(scene: &mut Scene, device: &mut RingDriver, lane: usize, group: IpAddr) -> bool {
+    device.rx.pop_into(&mut Chain::new(), usize::MAX);
+    scene.send(lane, group_mac(group));
+    device.rx.pop_into(&mut Chain::new(), usize::MAX) > 0
+}
+
+#[test]
+fn a_device_gets_what_it_reports_and_what_nobody_is_known_to_listen_to() {
+    for lanes in [1, 2] {
+        let (mut scene, mut device) = with_neighbour(lanes);
+        let last = usize::from(lanes) - 1;
+        scene.join(1, 70, group(3), &SourceFilter::any());
+        assert!(hears(&mut scene, &mut device, last, group(3)), "it has said nothing yet");
+        tell_igmp(&mut scene, &mut device, 0x16, group(5));
+        assert!(!hears(&mut scene, &mut device, last, group(3)), "that is the netstack's");
+        assert!(hears(&mut scene, &mut device, last, group(5)));
+        assert!(hears(&mut scene, &mut device, last, group(6)), "nobody's");
+        assert!(hears(&mut scene, &mut device, last, [224, 0, 0, 251].into()), "it stays on the link");
+        tell_igmp(&mut scene, &mut device, 0x16, group(3));
+        assert!(hears(&mut scene, &mut device, last, group(3)));
+        tell_igmp(&mut scene, &mut device, 0x17, group(3));
+        assert!(!hears(&mut scene, &mut device, last, group(3)));
+        // A switch that asks is no router; a router gets all.
+        say(&mut scene, &mut device, (2, 0), [224, 0, 0, 1].into(), &[0x11, 0, 0xee, 0xff, 0, 0, 0, 0]);
+        assert!(!hears(&mut scene, &mut device, last, group(3)));
+        say(&mut scene, &mut device, (2, 4), [224, 0, 0, 1].into(), &[0x11, 0, 0xee, 0, 0, 0, 0, 0]);
+        assert!(!hears(&mut scene, &mut device, last, group(3)), "its checksum is wrong");
+        say(&mut scene, &mut device, (103, 4), [224, 0, 0, 13].into(), &[0x20, 0, 0, 0]);
+        assert!(hears(&mut scene, &mut device, last, group(3)));
+        // Whoever has the port next says for himself what he listens to.
+        scene
+            .world
+            .all(|| Control::SetUser(LinkId(4), PortUser::Driver { through: firelane_units::LaneId(0) }));
+        assert!(hears(&mut scene, &mut device, last, group(3)));
+        tell_igmp(&mut scene, &mut device, 0x17, group(9));
+        assert!(!hears(&mut scene, &mut device, last, group(3)));
+        scene.world.check_conservation();
+    }
 }
 
 proptest! {

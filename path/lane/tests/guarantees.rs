@@ -1,15 +1,13 @@
 //! What a VNIC is guaranteed of its link's limit, from ring to ring: it has that beside a VNIC of a higher priority that sends
 //! without pause, in each direction, in any number of lanes, and live; what it does not use is the other's.
 
-mod support;
-
 use std::time::Duration;
 
 use firelane_flow::FlowConfig;
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
 use firelane_units::{BitRate, FlowId, LaneId, LinkId, Priority};
-use support::*;
+use firelane_world::*;
 
 const LINK: FlowId = FlowId(0);
 const ALICE: FlowId = FlowId(1);

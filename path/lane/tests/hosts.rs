@@ -1,14 +1,12 @@
 //! Two hosts on a simulated wire, in virtual time: what a peer sees that has only frames to judge by.
 
-mod support;
-
 use std::time::Duration;
 
 use firelane_driver_memory::{Chance, Conditions, Loss, Reorder, WireConfig};
 use firelane_lane::SocketCommand;
 use firelane_socket::StreamEnd;
 use firelane_units::BitRate;
-use support::*;
+use firelane_world::*;
 
 /// Two worlds with one clock.
 struct Pair {

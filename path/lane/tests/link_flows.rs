@@ -1,7 +1,5 @@
 //! Flows of what passes a link's wire, in both directions, beside those of its VNICs: limits, counters, changes under load.
 
-mod support;
-
 use std::time::Duration;
 
 use firelane_classify::FlowMatch;
@@ -9,7 +7,7 @@ use firelane_flow::FlowConfig;
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
 use firelane_units::{BitRate, Direction, DropReason, FlowId, LaneId, LinkId, Priority};
-use support::*;
+use firelane_world::*;
 
 const LINK: LinkId = LinkId(0);
 const UPLINK: LinkId = LinkId(9);

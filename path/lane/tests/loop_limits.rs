@@ -1,7 +1,5 @@
 //! What a netstack sends to itself in segments and datagrams: limits hold there, and it is counted, as on a switch.
 
-mod support;
-
 use std::time::Duration;
 
 use firelane_classify::FlowMatch;
@@ -10,7 +8,7 @@ use firelane_lane::{Control, FlowSetup, FusionTuning, NetstackConfig};
 use firelane_socket::StreamEnd;
 use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId, Port, Priority};
 use firelane_wire::IpProtocol;
-use support::*;
+use firelane_world::*;
 
 const WINDOW: Duration = Duration::from_millis(100);
 

@@ -1,13 +1,11 @@
 //! More connections than a lane's caches hold: their segments, kicks and timers are looked for ahead, together (`stacks/ahead.rs`).
 
-mod support;
-
 use std::time::Duration;
 
 use firelane_lane::SocketCommand;
 use firelane_socket::StreamEnd;
 use firelane_units::Mtu;
-use support::*;
+use firelane_world::*;
 
 /// Both ends of each are in the lanes' tables.
 const CONNECTIONS: usize = 300;

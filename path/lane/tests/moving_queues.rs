@@ -1,15 +1,13 @@
 //! Queues of devices move between lanes while frames pass: every frame arrives once, each sender's in their order, and books balance.
 
-mod support;
-
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
 use firelane_units::{BitRate, DropReason, FlowId, LaneId, LinkId};
+use firelane_world::*;
 use proptest::prelude::*;
-use support::*;
 
 /// Stations of one etherstub, each a device with one queue or two.
 const STATIONS: [u8; 3] = [1, 2, 3];

@@ -2,15 +2,13 @@
 //!
 //! A worker is played who does what the turn says: sleeps until somebody calls, pauses, or comes again.
 
-mod support;
-
 use std::time::Duration;
 
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
 use firelane_units::{BitRate, FlowId, Instant, LaneId, LinkId};
+use firelane_world::*;
 use proptest::prelude::*;
-use support::*;
 
 /// One lane, with a device from which frames come and a ring where they go.
 struct Scene {

@@ -1,8 +1,6 @@
 //! A flood of one flow ends at its device's door: the lane reads little of it, its neighbours lose nothing, the limit stays
 //! exact, and every frame is counted as if it had been read.
 
-mod support;
-
 use std::time::Duration;
 
 use firelane_classify::FlowMatch;
@@ -10,7 +8,7 @@ use firelane_flow::FlowConfig;
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
 use firelane_units::{BitRate, DropReason, FlowId, LinkId, Priority};
-use support::*;
+use firelane_world::*;
 
 /// Alice's VNIC, and the flow of what she sends to port 53.
 const ALICE: LinkId = LinkId(1);

@@ -1,13 +1,11 @@
 //! A lane without buffers waits for some, and does not ask its devices again and again for what it cannot take.
 
-mod support;
-
 use std::time::Duration;
 
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
 use firelane_units::{FlowId, Instant, LaneId, LinkId};
-use support::*;
+use firelane_world::*;
 
 const SLOTS: u32 = 32;
 

@@ -1,7 +1,5 @@
 //! A station that is no Firelane: raw frames into a netstack, and what comes back. And frames of any bytes.
 
-mod support;
-
 use std::net::Ipv4Addr;
 
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
@@ -10,8 +8,8 @@ use firelane_units::{DropReason, FlowId, LaneId, LinkId};
 use firelane_wire::{
     ArpOperation, ArpRepr, EtherType, EthernetRepr, Icmpv4Repr, IpProtocol, Ipv4Repr, UdpRepr,
 };
+use firelane_world::*;
 use proptest::prelude::*;
-use support::*;
 
 /// Station 7 on the same etherstub as netstack 2.
 struct Station {

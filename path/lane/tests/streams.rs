@@ -1,14 +1,12 @@
 //! Connections between two netstacks of one process, over an etherstub, with one, two and four lanes.
 
-mod support;
-
 use std::time::Duration;
 
 use firelane_frame::PoolsConfig;
 use firelane_lane::{Control, Idle, LaneMessage, SocketCommand};
 use firelane_socket::{Flags, ReadError, SocketError, StreamEnd, WriteError, stream};
 use firelane_units::{BitRate, FlowId, LaneId, LinkId, Mtu, NetstackId};
-use support::*;
+use firelane_world::*;
 
 const REMOTES: [(&str, &str); 2] = [("10.0.0.2:80", "10.0.0.2:80"), ("[fd00::2]:80", "[fd00::2]:80")];
 
@@ -118,6 +116,17 @@ fn nobody_listens() {
     world.check_conservation();
 }
 
+/// No time passes here: resets to others are limited by the second.
+#[test]
+fn who_connects_to_his_own_netstack_is_refused_as_often_as_he_tries() {
+    for remote in ["127.0.0.1:81", "10.0.0.1:81", "[::1]:81"] {
+        let mut world = two_stacks(1, Mtu::ETHERNET);
+        let clients: Vec<StreamEnd> = (0..500).map(|_| world.connect(1, 0, remote)).collect();
+        world.run();
+        assert!(clients.iter().all(|it| it.poll_connected() == Err(SocketError::Refused)), "{remote}");
+    }
+}
+
 #[test]
 fn nobody_answers() {
     let mut world = two_stacks(1, Mtu::ETHERNET);
@@ -176,6 +185,19 @@ fn what_nobody_accepts_goes_with_its_listener() {
         assert!(client.shared().words().flags().contains(Flags::CLOSED));
     }
     assert_eq!(sum(&world, |s| s.connections), 0);
+}
+
+#[test]
+fn who_comes_before_lanes_hear_of_a_close_is_refused() {
+    for lanes in [1, 2] {
+        let mut world = two_stacks(lanes, Mtu::ETHERNET);
+        drop(world.listen(2, 5, "10.0.0.2:80", 8));
+        let late = world.connect(1, lanes - 1, "10.0.0.2:80");
+        world.run();
+        assert_eq!(late.poll_connected(), Err(SocketError::Refused));
+        assert_eq!(sum(&world, |s| s.connections), 0);
+        world.check_conservation();
+    }
 }
 
 #[test]

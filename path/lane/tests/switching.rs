@@ -1,7 +1,5 @@
 //! Frames between drivers through one, two and four lanes: where they go, what limits do, that none is lost.
 
-mod support;
-
 use std::time::Duration;
 
 use firelane_classify::FlowMatch;
@@ -9,7 +7,7 @@ use firelane_flow::FlowConfig;
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
 use firelane_lane::*;
 use firelane_units::{BitRate, DropReason, FlowId, LaneId, LinkId, Port, Priority};
-use support::*;
+use firelane_world::*;
 
 /// An etherstub with two TAP-like VNICs of one queue each, in the lanes 0 and the last.
 struct Stub {

@@ -1,8 +1,6 @@
 //! A netstack's translation at its doors, in lanes: what leaves has another source and its answers find back, what is known of a flow
 //! changes nothing, sockets of the netstack itself go on, and books balance.
 
-mod support;
-
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -13,9 +11,9 @@ use firelane_units::{
     LinkId, NatAction, NatEnd, NatLimits, NatPorts, NatRedirect, NatRule, NatTarget, Port,
 };
 use firelane_wire::{EtherType, EthernetRepr, IpProtocol, Ipv4Repr, Ipv4View, UdpView};
+use firelane_world::router::*;
+use firelane_world::*;
 use proptest::prelude::*;
-use support::router::*;
-use support::*;
 
 /// The leg behind which outside is, and the router's address there.
 const WAN: LinkId = LinkId(11);

@@ -1,8 +1,6 @@
 //! A netstack with tunnels, and a tester on the wire that speaks with it frame by frame: what goes through, what is told, and what ends
 //! for which reason.
 
-mod support;
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use firelane_frame::{Capabilities, Chain, Pools, PoolsConfig};
@@ -13,7 +11,7 @@ use firelane_wire::{
     ArpRepr, Ecn, EtherType, EthernetRepr, EthernetView, Icmpv4Repr, Icmpv4Unreachable, Icmpv4View,
     Icmpv6Repr, Icmpv6View, IpProtocol, Ipv4Repr, Ipv4View, Ipv6Repr, Ipv6View, icmpv6,
 };
-use support::*;
+use firelane_world::*;
 
 const HOST: NetstackId = NetstackId(1);
 /// The wire's link and the netstack's port there.
@@ -60,7 +58,7 @@ impl Net {
     fn new(lanes: u16, config: Config) -> Self {
         let mut world = World::new(lanes);
         let capabilities = Capabilities::plain(Mtu::ETHERNET);
-        let (wire, theirs) = support::wire(capabilities);
+        let (wire, theirs) = firelane_world::wire(capabilities);
         world.all(|| Control::AddLink(LinkConfig { link: LinkId(0), mtu: Mtu::ETHERNET }));
         let (kind, user) = (PortKind::Uplink, PortUser::Driver { through: LaneId(0) });
         let uplink = PortConfig { id: LinkId(9), over: LinkId(0), kind, user };
@@ -264,6 +262,20 @@ fn echoes_go_through_every_kind_of_tunnel() {
         let port = snapshot.ports.iter().find(|(id, _)| *id == TUNNEL_VNIC).unwrap().1;
         assert!(port.inward.packets >= 3 && port.outward.packets >= 3, "the link has counted them");
     }
+}
+
+/// RFC 6438 §3: outside, the label is all that tells the flows inside apart.
+#[test]
+fn a_flow_inside_has_a_label_of_its_own_outside() {
+    let mut net = Net::new(1, config(Kind::Ip, false));
+    let mut label = |inner_v4: bool| {
+        let packet = net.cover(&ping(inner_v4, 10));
+        let back = net.send(&packet);
+        Ipv6View::parse(&back[0]).unwrap().flow_label()
+    };
+    let labels = [true, true, false, false].map(&mut label);
+    assert!(labels[0] == labels[1] && labels[2] == labels[3] && labels[0] != labels[2], "{labels:x?}");
+    assert!(!labels.contains(&0), "{labels:x?}");
 }
 
 #[test]

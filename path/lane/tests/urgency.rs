@@ -1,13 +1,11 @@
 //! Which socket sends first where there is too much (SO_PRIORITY), and how fast a datagram socket may (SO_MAX_PACING_RATE).
 
-mod support;
-
 use std::time::Duration;
 
 use firelane_lane::{Band, Control, DatagramOption, LaneMessage, SocketCommand, StreamOption};
 use firelane_socket::{DatagramEnd, StreamEnd};
 use firelane_units::{BitRate, FlowId, LaneId, Mtu, NetstackId, SocketId};
-use support::*;
+use firelane_world::*;
 
 const SERVER: &str = "10.0.0.2:9";
 

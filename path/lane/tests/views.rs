@@ -1,7 +1,5 @@
 //! What a lane tells of its sockets, and tunables that change while connections run.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +9,7 @@ use firelane_lane::{Control, NetstackConfig, PLACES_PER_ANSWER, SocketCommand, S
 use firelane_socket::StreamEnd;
 use firelane_tcp::{State, TcpConfig};
 use firelane_units::{Mtu, NetstackId};
-use support::*;
+use firelane_world::*;
 
 /// Connections from stack 1 to a listener of stack 2, opened in every lane in turn.
 fn connections(world: &mut World, lanes: u16, count: u16) -> Vec<(StreamEnd, StreamEnd)> {

@@ -1,7 +1,5 @@
 //! A trace says what becomes of a frame, station by station, and changes nothing; steps are counted while somebody looks.
 
-mod support;
-
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +9,7 @@ use firelane_ip::{Forwarding, RouteKind};
 use firelane_lane::*;
 use firelane_units::{Direction, DropReason, FlowId, IpPrefix, LaneId, LinkId, NetstackId};
 use firelane_wire::{EtherType, EthernetRepr, IpProtocol, Ipv4Repr};
-use support::*;
+use firelane_world::*;
 
 const HOST: NetstackId = NetstackId(1);
 /// The netstack's VNIC, a device's VNIC, and the etherstub of both.

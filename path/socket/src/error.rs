@@ -33,11 +33,17 @@ pub enum SocketError {
     NoBuffers,
     /// The socket was not allowed to send to everybody.
     BroadcastDenied,
+    /// The peer's host does not have the protocol.
+    ProtocolUnreachable,
+    /// Somebody on the way forbids it.
+    Prohibited,
+    /// Somebody on the way did not understand a header.
+    BadParameter,
 }
 
 impl SocketError {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Refused,
         Self::Reset,
         Self::TimedOut,
@@ -50,6 +56,9 @@ impl SocketError {
         Self::MessageTooLong,
         Self::NoBuffers,
         Self::BroadcastDenied,
+        Self::ProtocolUnreachable,
+        Self::Prohibited,
+        Self::BadParameter,
     ];
 
     /// The error's number in the error word; zero means none.
@@ -78,6 +87,9 @@ impl fmt::Display for SocketError {
             Self::MessageTooLong => "message too long",
             Self::NoBuffers => "no buffer space available",
             Self::BroadcastDenied => "the socket may not send to everybody",
+            Self::ProtocolUnreachable => "the host does not have the protocol",
+            Self::Prohibited => "somebody on the way forbids it",
+            Self::BadParameter => "somebody on the way did not understand a header",
         })
     }
 }

@@ -173,6 +173,9 @@ impl Words<'_> {
     /// Application: asks to be told of `ready` each time, until [`Words::watch`] of something else (R1).
     pub fn watch(self, ready: Ready) {
         self.state.fetch_and(!STANDING, Ordering::Relaxed);
+        if ready.is_empty() {
+            return;
+        }
         self.state.fetch_or(u64::from(ready.0) << STANDING_SHIFT, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }

@@ -143,6 +143,13 @@ impl<'a> StreamShared<'a> {
         self.ports() == ports && ends.all(|([high, low], at)| word(at + 1) == low && word(at) == high)
     }
 
+    /// The two ends as [`StreamShared::is_between`] has them; `None` while the lane has not made the connection.
+    pub fn ends(self) -> Option<([[u64; 2]; 2], [u16; 2])> {
+        self.conn()?;
+        let halves = |at: usize| [at, at + 1].map(|n| self.0[n].load(Ordering::Relaxed));
+        Some((word::ADDRESSES.map(halves), self.ports()))
+    }
+
     /// The two ends' addresses; `None` while the lane has not made the connection.
     pub fn names(self) -> Option<Names> {
         self.conn()?;

@@ -4,7 +4,7 @@
 //! copy are counted; the frame itself is always delivered.
 
 use firelane_frame::{Frame, Pools};
-use firelane_units::{DropCounters, DropReason, SwitchPortId, VlanId};
+use firelane_units::{DropCounters, DropReason, MacAddr, SwitchPortId, VlanId};
 
 use crate::port::{Port, Role};
 use crate::switch::{L2, Switch};
@@ -70,10 +70,11 @@ impl Switch {
             pools.put(frame);
             return flooded;
         };
+        let has_members = self.has_members(vlan, l2.dst);
         let mut last = None;
         for nth in 0..self.vlans.0[vlan].1.len() {
             let member = self.vlans.0[vlan].1[nth];
-            if member == ingress || !self.listens(member, l2) {
+            if member == ingress || !self.listens(member, l2.dst, has_members) {
                 continue;
             }
             // One receiver late, so that the last one is known to be the last.
@@ -100,11 +101,23 @@ impl Switch {
         flooded
     }
 
-    fn listens(&self, member: SwitchPortId, l2: &L2) -> bool {
-        matches!(self.ports.get(member.index()), Some(Some(port)) if port.config.groups.wants(l2.dst))
+    /// Whether a group's frames come to a port.
+    pub(crate) fn listens(&self, member: SwitchPortId, group: MacAddr, has_members: bool) -> bool {
+        matches!(self.ports.get(member.index()), Some(Some(port)) if port.wants(group, has_members))
     }
 
-    fn copy_for(
+    /// Whether any port of the VLAN at that place is known to listen to a group.
+    fn has_members(&self, vlan: usize, group: MacAddr) -> bool {
+        let ports = self.vlans.0[vlan].1.iter().filter_map(|id| self.ports.get(id.index())?.as_ref());
+        !group.is_broadcast() && ports.into_iter().any(|port| port.is_member(group))
+    }
+
+    /// The same of a VLAN.
+    pub(crate) fn has_members_in(&self, vlan: Option<VlanId>, group: MacAddr) -> bool {
+        self.vlans.of(vlan).is_some_and(|place| self.has_members(place, group))
+    }
+
+    pub(crate) fn copy_for(
         &mut self,
         ingress: SwitchPortId,
         receiver: SwitchPortId,

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Per frame the lane calls [`Switch::forward`] and then, for each port that gets it, [`Switch::deliver`], which
-//! counts it and sets or strips the VLAN tag; [`Switch::flood`] does both for all receivers of a group. Inside a
+//! counts it and sets or strips the VLAN tag; [`Switch::flood`] does both for all receivers of a group, and
+//! [`Switch::show`] for ports that look on. Inside a
 //! station's port frames carry no tag: the port's VLAN is a fact of the port. A [`Guard`] stands before a port whose
 //! user may not say just anything of itself.
 #![forbid(unsafe_code)]
@@ -21,7 +22,9 @@ mod counters;
 mod dhcp;
 mod flood;
 mod guard;
+mod heard;
 mod known;
+mod onlookers;
 mod port;
 mod switch;
 mod tag;

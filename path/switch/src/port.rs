@@ -3,6 +3,7 @@
 use firelane_units::{MacAddr, SwitchPortId, VlanId};
 
 use crate::counters::PortCounters;
+use crate::heard::Heard;
 
 /// How a port is attached.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,7 +43,7 @@ pub enum Role {
 /// its IPv6 address (RFC 4291 §2.7.1): who tests an address for duplicates is asked before he may have it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum GroupFilter {
-    /// Every group.
+    /// What its user says in reports, once he says anything; until then every group.
     #[default]
     All,
     /// These groups, sorted.
@@ -67,7 +68,7 @@ impl GroupFilter {
     }
 }
 
-fn is_solicited_node(group: MacAddr) -> bool {
+pub(crate) fn is_solicited_node(group: MacAddr) -> bool {
     group.0.starts_with(&[0x33, 0x33, 0xff])
 }
 
@@ -88,9 +89,26 @@ pub enum PortError {
 pub(crate) struct Port {
     pub(crate) config: PortConfig,
     pub(crate) counters: PortCounters,
+    pub(crate) heard: Heard,
 }
 
 impl Port {
+    /// Whether a group's frames come here; `has_members` says whether any port is known to listen to it.
+    pub(crate) fn wants(&self, group: MacAddr, has_members: bool) -> bool {
+        match &self.config.groups {
+            GroupFilter::All => self.heard.wants(group, has_members),
+            only @ GroupFilter::Only(_) => only.wants(group),
+        }
+    }
+
+    /// Whether it is known to listen to a group.
+    pub(crate) fn is_member(&self, group: MacAddr) -> bool {
+        match &self.config.groups {
+            GroupFilter::All => self.heard.is_member(group),
+            GroupFilter::Only(groups) => groups.binary_search(&group).is_ok(),
+        }
+    }
+
     /// Whether frames of a VLAN may leave here.
     pub(crate) fn carries(&self, vlan: Option<VlanId>) -> bool {
         match self.config.role {

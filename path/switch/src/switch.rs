@@ -9,6 +9,7 @@ use firelane_units::{DropReason, MacAddr, SwitchPortId, VlanId};
 use crate::address_table::AddressTable;
 use crate::counters::PortCounters;
 use crate::flood::Vlans;
+use crate::heard::Heard;
 use crate::port::{GroupFilter, Port, PortConfig, PortError, Role};
 use crate::tag;
 
@@ -43,6 +44,8 @@ pub struct Switch {
     addresses: AddressTable,
     pub(crate) vlans: Vlans,
     uplink: Option<SwitchPortId>,
+    /// Ports that look on, in order.
+    pub(crate) onlookers: Vec<SwitchPortId>,
 }
 
 impl Default for Switch {
@@ -54,7 +57,8 @@ impl Default for Switch {
 impl Switch {
     /// A switch without ports.
     pub fn new() -> Self {
-        Self { ports: vec![], addresses: AddressTable::new(), vlans: Vlans::default(), uplink: None }
+        let (ports, addresses, vlans) = (vec![], AddressTable::new(), Vlans::default());
+        Self { ports, addresses, vlans, uplink: None, onlookers: vec![] }
     }
 
     /// Where a frame from `ingress` goes. Counts it for that port.
@@ -139,7 +143,8 @@ impl Switch {
         if self.ports.len() <= id.index() {
             self.ports.resize_with(id.index() + 1, || None);
         }
-        self.ports[id.index()] = Some(Port { config, counters: PortCounters::default() });
+        self.ports[id.index()] =
+            Some(Port { config, counters: PortCounters::default(), heard: Heard::default() });
         self.vlans.rebuild(&self.ports);
         Ok(())
     }
@@ -170,6 +175,7 @@ impl Switch {
     pub fn remove_port(&mut self, id: SwitchPortId) -> Option<PortCounters> {
         let port = self.ports.get_mut(id.index())?.take()?;
         self.addresses.remove_port(id);
+        self.onlookers.retain(|&port| port != id);
         if self.uplink == Some(id) {
             self.uplink = None;
         }
@@ -177,11 +183,12 @@ impl Switch {
         Some(port.counters)
     }
 
-    /// Changes which groups a port gets. `false` if there is no such port.
+    /// Changes which groups a port gets; what was heard of its user is forgotten. `false` if there is no such port.
     pub fn set_groups(&mut self, id: SwitchPortId, groups: GroupFilter) -> bool {
         match self.ports.get_mut(id.index()) {
             Some(Some(port)) => {
                 port.config.groups = groups;
+                port.heard = Heard::default();
                 true
             }
             _ => false,

@@ -240,6 +240,98 @@ fn refusals() {
     assert_eq!(switch.add_port(id, station(1, 7)), Ok(()));
 }
 
+/// Which ports a frame is shown to, beside those that get it.
+fn shown(switch: &mut Switch, pools: &mut Pools, (from, dst, tag): (u32, MacAddr, Option<u16>)) -> Vec<u32> {
+    let (sent, l2) = frame(pools, mac(200), dst, tag);
+    let (from, mut drops, mut got) = (SwitchPortId(from), DropCounters::default(), vec![]);
+    let decided = switch.forward(from, &l2, &sent);
+    let all = |_| true;
+    let told = switch.show((from, &l2, decided), &sent, pools, &mut drops, all, |port, copy| {
+        assert_eq!(tag_of(&copy), None, "a station's frames carry no tag");
+        got.push(port.0);
+    });
+    assert_eq!((told, drops.total()), (Flooded { delivered: got.len(), missed: 0 }, 0));
+    got
+}
+
+#[test]
+fn who_looks_on_is_shown_what_is_for_others() {
+    let (mut switch, mut pools) = (switch(true), pools());
+    assert!(!switch.has_onlookers());
+    for (port, there) in [(2, true), (4, true), (9, false), (0, false)] {
+        assert_eq!(switch.set_onlooker(SwitchPortId(port), true), there, "{port}");
+    }
+    assert!(switch.set_groups(SwitchPortId(4), GroupFilter::only(vec![])));
+    let link_local = MacAddr([1, 0x80, 0xc2, 0, 0, 0x0e]);
+    for (sent, wanted) in [
+        // From port, to address, with tag.
+        ((1, mac(99), None), vec![2]),
+        ((1, mac(2), None), vec![]),
+        ((2, mac(1), None), vec![]),
+        ((0, mac(1), None), vec![2]),
+        ((0, mac(99), None), vec![2]),
+        ((0, mac(3), Some(5)), vec![4]),
+        ((0, mac(99), Some(5)), vec![4]),
+        ((3, mac(6), None), vec![4]),
+        ((6, mac(99), None), vec![]),
+        // All get it, but port 4, which does not listen to the group.
+        ((1, GROUP, None), vec![]),
+        ((3, GROUP, None), vec![4]),
+        ((3, MacAddr::BROADCAST, None), vec![]),
+        // What may not pass is shown to nobody.
+        ((1, mac(3), Some(5)), vec![]),
+        ((1, link_local, None), vec![]),
+        ((9, mac(1), None), vec![]),
+    ] {
+        assert_eq!(shown(&mut switch, &mut pools, sent), wanted, "{sent:?}");
+    }
+    assert_eq!(pools.small.free(), 16, "every copy goes home");
+    assert!(switch.set_onlooker(SwitchPortId(2), false));
+    assert_eq!(shown(&mut switch, &mut pools, (1, mac(99), None)), []);
+    switch.remove_port(SwitchPortId(4)).unwrap();
+    switch.add_port(SwitchPortId(4), station(4, 5)).unwrap();
+    assert!(!switch.has_onlookers(), "whoever is attached anew does not look on");
+}
+
+proptest! {
+    /// A port that looks on sees each frame of its VLAN once, but its own, and none of another VLAN.
+    #[test]
+    fn who_looks_on_sees_each_frame_of_its_vlan_once(
+        onlooker in prop::sample::select(vec![1u32, 2, 3, 4, 6]),
+        filters: bool,
+        from in prop::sample::select(vec![0u32, 1, 2, 3, 4, 6]),
+        to in prop::sample::select(vec![1u8, 2, 3, 4, 6, 99, 255]),
+        tag in prop::option::of(prop::sample::select(vec![5u16, 6, 7])),
+    ) {
+        let (mut switch, mut pools, mut drops) = (switch(true), pools(), DropCounters::default());
+        let id = SwitchPortId(onlooker);
+        prop_assert!(switch.set_onlooker(id, true));
+        if filters {
+            switch.set_groups(id, GroupFilter::only(vec![]));
+        }
+        let tag = tag.filter(|_| from == 0);
+        let dst = if to == 255 { GROUP } else { mac(to) };
+        let (sent, l2) = frame(&mut pools, mac(200), dst, tag);
+        let from = SwitchPortId(from);
+        let decided = switch.forward(from, &l2, &sent);
+        let mut seen = 0;
+        switch.show((from, &l2, decided), &sent, &mut pools, &mut drops, |_| true, |port, _| {
+            seen += u32::from(port == id);
+        });
+        match decided {
+            Destination::Port(port) => seen += u32::from(port == id),
+            Destination::Flood => {
+                switch.flood(from, &l2, sent, &mut pools, &mut drops, |port, _| seen += u32::from(port == id));
+            }
+            Destination::Drop(_) => {}
+        }
+        let vlan_of = |port: u32| [None, None, None, Some(5), Some(5), None, Some(6)][port as usize];
+        let in_vlan = if from == UPLINK { tag } else { vlan_of(from.0) };
+        let is_its = in_vlan == vlan_of(onlooker) && from != id;
+        prop_assert_eq!(seen, u32::from(is_its), "{:?}", decided);
+    }
+}
+
 proptest! {
     /// Unicast goes where a search of the list of ports would send it; a VLAN is never left; the sums add up.
     #[test]

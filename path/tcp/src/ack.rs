@@ -63,7 +63,7 @@ impl Connection {
                 duplicate,
                 congested: seg.has(TcpFlags::ECE) && self.ecn.is_on(),
             };
-            let digested = self.flight.on_ack(now, &ack_in);
+            let digested = self.flight.take_ack(now, &ack_in);
             self.counts.on_ack(&digested);
         }
         self.send.update_window(seg.seq, ack, window);

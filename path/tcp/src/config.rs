@@ -52,6 +52,8 @@ pub struct TcpConfig {
     pub ecn: Willing,
     /// When a SYN is answered with a cookie.
     pub syn_cookies: SynCookies,
+    /// How many half-open connections a listener has on one lane before that (`_conn_req_max_q0`; Solaris adds the backlog).
+    pub half_open_max: u32,
     /// Who uses Fast Open (RFC 7413).
     pub fast_open: FastOpenPolicy,
     /// Loss detection and congestion control.
@@ -187,6 +189,7 @@ impl Default for TcpConfig {
             max_buffer: 6 << 20,
             ecn: Willing::Passive,
             syn_cookies: SynCookies::Pressure,
+            half_open_max: 1024,
             fast_open: FastOpenPolicy::default(),
             flight: FlightConfig {
                 algorithm: Algorithm::Cubic,

@@ -41,9 +41,9 @@ pub struct Rings<'a> {
 /// What a connection is born with, beside its configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Birth {
-    /// The initial sequence number ([`crate::Secret::initial_sequence`]).
+    /// The initial sequence number ([`crate::Secret::numbers`]).
     pub iss: SeqNum,
-    /// The timestamp clock ([`crate::Secret::timestamp_clock`]).
+    /// The timestamp clock ([`crate::Secret::numbers`]).
     pub clock: TimestampClock,
     /// The largest segment that our side of the path takes: what we announce, and the most we send.
     pub mss: Mss,
@@ -108,6 +108,8 @@ pub(crate) struct SocketOptions {
     pub(crate) tuning: Tuning,
     /// The program closed the socket: nobody will read.
     pub(crate) orphan: bool,
+    /// ICMP errors are the program's to hear at once, of IPv4 and of IPv6 (`IP_RECVERR`, `IPV6_RECVERR`).
+    hears_errors: [bool; 2],
     /// What few sockets ask for; most connections do not pay for it.
     rare: Option<Box<RareOptions>>,
 }
@@ -132,6 +134,8 @@ struct RareOptions {
     syn_retries: Option<u8>,
     /// `TCP_LINGER2`.
     fin_wait_2: Option<Duration>,
+    /// `TCP_WINDOW_CLAMP`.
+    window_clamp: Option<u32>,
     /// It opened fast, or tried to.
     fast_open: Option<Box<FastOpenState>>,
 }
@@ -168,6 +172,11 @@ impl SocketOptions {
 
     pub(crate) fn syn_retries(&self) -> Option<u8> {
         self.rare.as_ref()?.syn_retries
+    }
+
+    #[inline]
+    pub(crate) fn window_clamp(&self) -> Option<u32> {
+        self.rare.as_ref()?.window_clamp
     }
 
     fn fin_wait_2(&self) -> Option<Duration> {
@@ -580,6 +589,28 @@ impl Connection {
         self.options.fin_wait_2().unwrap_or(self.config.fin_wait_2_timeout)
     }
 
+    /// `TCP_WINDOW_CLAMP`: the most that is announced of what the receive ring has free; `None` is all of it. What has been
+    /// announced is not taken back (RFC 9293 SHLD-14): it shrinks with the text that comes.
+    pub fn set_window_clamp(&mut self, clamp: Option<u32>) {
+        if clamp != self.options.window_clamp() {
+            self.options.rare().window_clamp = clamp;
+        }
+        // A connection that took the text of a SYN has yet to announce anything.
+        if let (Some(clamp), true) = (clamp, self.pending.syn && self.syn_retries == 0) {
+            self.receive.promised = self.receive.promised.min(self.receive.nxt + u64::from(clamp));
+        }
+    }
+
+    /// `IP_RECVERR` and `IPV6_RECVERR`, in this order: the program hears of ICMP errors at once.
+    pub fn set_hears_errors(&mut self, hears: [bool; 2]) {
+        self.options.hears_errors = hears;
+    }
+
+    /// Whether the program hears at once of ICMP errors, of IPv6 or of IPv4.
+    pub fn hears_errors(&self, is_v6: bool) -> bool {
+        self.options.hears_errors[usize::from(is_v6)]
+    }
+
     /// How much may be written and unsent, if the program wants a limit.
     #[inline]
     pub fn unsent_limit(&self) -> Option<u32> {
@@ -604,7 +635,7 @@ impl Connection {
     /// congestion control.
     pub fn set_config(&mut self, config: Arc<TcpConfig>) {
         let before = self.flight.rtt().rto();
-        self.flight.set_rto_limits(config.flight.rto);
+        self.flight.follow(&config.flight);
         if let SendTimer::Syn(at) = &mut self.timers.send {
             *at = self.flight.rtt().rto().instead_of(before, *at);
         }

@@ -119,7 +119,7 @@ impl Cookies {
 
     fn word(&self, tuple: &Tuple, count: Option<u32>) -> u32 {
         let mut hasher = SipHasher24::new_with_key(&self.key);
-        tuple.feed(&mut hasher);
+        hasher.write(&tuple.to_bytes());
         if let Some(count) = count {
             hasher.write_u32(count);
         }

@@ -325,10 +325,13 @@ impl Flight {
         &self.rtt
     }
 
-    /// Other bounds of the retransmission time-out; one that runs is as long as if it had begun with them.
-    pub(crate) fn set_rto_limits(&mut self, limits: RtoLimits) {
+    /// Other bounds of the retransmission time-out; one that runs is as long as if it had begun with them. Another initial
+    /// window is for who has yet to be connected or to rest.
+    pub(crate) fn follow(&mut self, config: &FlightConfig) {
+        self.initial_segments = config.initial_segments;
+        self.slow_start_after_idle = config.slow_start_after_idle;
         let before = self.rtt.rto();
-        self.rtt.set_limits(limits);
+        self.rtt.set_limits(config.rto);
         if let Some(recovery) = &mut self.recovery {
             recovery.on_limits_changed(before, self.rtt.rto());
         }
@@ -580,6 +583,14 @@ impl Flight {
             self.timeouts = 0;
         }
         out
+    }
+
+    /// An acknowledgement arrived, of whatever kind.
+    #[inline]
+    pub fn take_ack(&mut self, now: Instant, ack: &AckIn<'_>) -> AckOut {
+        let may_be_calm = ack.sack.is_empty() && !ack.congested;
+        let calm = if may_be_calm { self.on_calm_ack(now, ack.ack) } else { None };
+        calm.unwrap_or_else(|| self.on_ack(now, ack))
     }
 
     /// An acknowledgement without SACK blocks and marks arrived. If nothing is suspicious and it covers all that is

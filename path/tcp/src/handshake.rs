@@ -274,6 +274,7 @@ impl Connection {
     /// How much of the free `room` our SYN or SYN-ACK announces.
     pub(crate) fn syn_window(&self, room: usize) -> usize {
         let stamped = self.state == State::SynReceived && self.stamps.is_on();
+        let room = self.options.window_clamp().map_or(room, |clamp| room.min(clamp as usize));
         self.config.profile.syn_window(room, self.receive.mss, stamped)
     }
 
@@ -286,7 +287,7 @@ impl Connection {
         let seq = self.send.space.seq(self.flight.nxt());
         let mut out = SegmentOut::control(seq, Some(ack), TcpFlags::EMPTY);
         out.options.timestamps = self.stamps.option(now);
-        out.window = self.receive.announce(rings.recv);
+        out.window = self.receive.announce(rings.recv, self.options.window_clamp());
         self.receive.ack.on_ack_sent(false);
         Some(out)
     }

@@ -4,7 +4,6 @@
 //! netstack, so that an incarnation opened in another lane still begins after the last one). Called by
 //! `handshake` once per connection; [`TimestampClock`] is kept and read per segment.
 
-use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 
 use firelane_units::{Instant, SeqNum};
@@ -13,8 +12,8 @@ use siphasher::sip::SipHasher24;
 /// The secret of a netstack.
 #[derive(Clone)]
 pub struct Secret {
-    sequence: [u8; 16],
-    timestamp: [u8; 16],
+    numbers: [u8; 16],
+    ports: [u8; 16],
 }
 
 impl core::fmt::Debug for Secret {
@@ -26,41 +25,43 @@ impl core::fmt::Debug for Secret {
 impl Secret {
     /// A secret from 32 random bytes.
     pub fn new(random: [u8; 32]) -> Self {
-        let (sequence, timestamp) = random.split_at(16);
+        let (numbers, ports) = random.split_at(16);
         let key = |half: &[u8]| core::array::from_fn(|i| half[i]);
-        Self { sequence: key(sequence), timestamp: key(timestamp) }
+        Self { numbers: key(numbers), ports: key(ports) }
     }
 
-    /// The initial sequence number: `M + F(local, remote, secret)`, where M ticks every 4 µs
-    /// (RFC 6528 §3, RFC 9293 MUST-8 and SHLD-1).
-    pub fn initial_sequence(&self, now: Instant, local: SocketAddr, remote: SocketAddr) -> SeqNum {
+    /// What a connection begins with: the initial sequence number, `M + F(local, remote, secret)`, where M ticks every 4 µs
+    /// (RFC 6528 §3, RFC 9293 MUST-8 and SHLD-1), and its timestamp clock, whose offset depends on the four-tuple alone, so
+    /// that timestamps grow from one incarnation to the next and TIME-WAIT may be reused (RFC 6191). Both are halves of one
+    /// keyed hash, of which neither tells anything of the other.
+    pub fn numbers(&self, now: Instant, local: SocketAddr, remote: SocketAddr) -> (SeqNum, TimestampClock) {
+        let word = hash(&self.numbers, local, remote);
         let ticks = (now.micros() / 4) as u32;
-        SeqNum(ticks.wrapping_add(hash(&self.sequence, local, remote)))
+        (SeqNum(ticks.wrapping_add(word as u32)), TimestampClock { offset: (word >> 32) as u32 })
     }
 
     /// Where the search for a local port towards a peer begins: F(local address, remote address and port, secret) of
-    /// RFC 6056 §3.3.3. A clock's tuple has a local port, so port zero makes this a function of its own.
+    /// RFC 6056 §3.3.3.
     pub fn port_offset(&self, local: IpAddr, remote: SocketAddr) -> u32 {
-        hash(&self.timestamp, SocketAddr::new(local, 0), remote)
-    }
-
-    /// The timestamp clock of a connection. Its offset depends on the four-tuple alone, so timestamps grow
-    /// from one incarnation to the next and TIME-WAIT may be reused (RFC 6191).
-    pub fn timestamp_clock(&self, local: SocketAddr, remote: SocketAddr) -> TimestampClock {
-        TimestampClock { offset: hash(&self.timestamp, local, remote) }
+        hash(&self.ports, SocketAddr::new(local, 0), remote) as u32
     }
 }
 
-fn hash(key: &[u8; 16], local: SocketAddr, remote: SocketAddr) -> u32 {
-    let mut hasher = SipHasher24::new_with_key(key);
+fn hash(key: &[u8; 16], local: SocketAddr, remote: SocketAddr) -> u64 {
+    // Two ends of one family; the longest is an IPv6 address and a port.
+    let (mut bytes, mut len) = ([0; 36], 0);
+    let mut add = |piece: &[u8]| {
+        bytes[len..len + piece.len()].copy_from_slice(piece);
+        len += piece.len();
+    };
     for end in [local, remote] {
         match end.ip() {
-            IpAddr::V4(v4) => hasher.write(&v4.octets()),
-            IpAddr::V6(v6) => hasher.write(&v6.octets()),
+            IpAddr::V4(v4) => add(&v4.octets()),
+            IpAddr::V6(v6) => add(&v6.octets()),
         }
-        hasher.write(&end.port().to_be_bytes());
+        add(&end.port().to_be_bytes());
     }
-    hasher.finish() as u32
+    SipHasher24::new_with_key(key).hash(&bytes[..len])
 }
 
 /// A connection's timestamp clock: one tick per millisecond from a secret offset (RFC 7323 §5.4).
@@ -107,6 +108,12 @@ mod tests {
         Secret::new(core::array::from_fn(|i| byte.wrapping_mul(31).wrapping_add(i as u8)))
     }
 
+    impl Secret {
+        fn initial_sequence(&self, now: Instant, local: SocketAddr, remote: SocketAddr) -> SeqNum {
+            self.numbers(now, local, remote).0
+        }
+    }
+
     fn end(last: u8, port: u16) -> SocketAddr {
         SocketAddr::new(Ipv4Addr::new(10, 0, 0, last).into(), port)
     }
@@ -148,7 +155,7 @@ mod tests {
             let numbers: Vec<u32> =
                 (0..=u16::MAX).map(|port| secret.initial_sequence(now, end(1, 80), end(2, port)).0).collect();
             let offsets: Vec<u32> = (0..=u16::MAX)
-                .map(|port| secret.timestamp_clock(end(1, 80), end(2, port)).value(now))
+                .map(|port| secret.numbers(now, end(1, 80), end(2, port)).1.value(now))
                 .collect();
             for values in [numbers, offsets] {
                 for bit in 0..32 {

@@ -61,7 +61,6 @@ mod timers;
 mod timestamps;
 pub mod tlp;
 mod tuple;
-mod tuple_index;
 #[cfg(test)]
 mod twin;
 mod undo;
@@ -84,7 +83,7 @@ pub use rest::AtRest;
 pub use segment::{CloseReason, Disposition, Events, SegmentIn, SegmentOut};
 pub use send::TransmitLimits;
 pub use state::{Event, State};
-pub use syn::{HalfOpen, Opening, SynAnswer, SynCounters, SynLimits, SynTable, deferred_repeats};
+pub use syn::{HALF_OPEN_TOTAL, HalfOpen, Opening, SynAnswer, SynCounters, SynTable, deferred_repeats};
 pub use tcp_info::{Surroundings, TCP_INFO_LEN};
 pub use time_wait::{Reopening, TimeWaitAnswer, TimeWaitRecord, TimeWaitTable};
 pub use tuple::Tuple;

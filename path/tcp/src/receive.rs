@@ -162,9 +162,17 @@ impl ReceiveSide {
         start >= self.nxt as i64 && start < self.promised.max(self.nxt + 1) as i64
     }
 
+    /// What may be offered of the ring: what of it is free, and all of it, at most `clamp` (`TCP_WINDOW_CLAMP`). The least
+    /// that a scaled field can say goes even so: a window of nothing would never open.
+    fn room(&self, ring: &RingWriter, clamp: Option<u32>) -> (Bytes, Bytes) {
+        let most = clamp.map_or(u64::MAX, |clamp| u64::from(clamp).max(1 << self.scale));
+        let at_most = |size: usize| Bytes(Bytes::from(size).0.min(most));
+        (at_most(ring.free()), at_most(ring.capacity()))
+    }
+
     /// The window field of the next segment, and with it the promise.
-    pub(crate) fn announce(&mut self, ring: &RingWriter) -> u16 {
-        let (free, capacity) = (Bytes::from(ring.free()), Bytes::from(ring.capacity()));
+    pub(crate) fn announce(&mut self, ring: &RingWriter, clamp: Option<u32>) -> u16 {
+        let (free, capacity) = self.room(ring, clamp);
         let edge = right_edge(self.promised, self.nxt, free, capacity, self.mss);
         let span = edge - self.nxt;
         let mut field = span >> self.scale;
@@ -194,8 +202,8 @@ impl ReceiveSide {
 
     /// Whether the reader made room that the peer must hear of. While at least a segment is left, the window
     /// must double first, as in Linux: until then the ACKs of what arrives tell it early enough.
-    pub(crate) fn owes_update(&self, ring: &RingWriter) -> bool {
-        let (free, capacity) = (Bytes::from(ring.free()), Bytes::from(ring.capacity()));
+    pub(crate) fn owes_update(&self, ring: &RingWriter, clamp: Option<u32>) -> bool {
+        let (free, capacity) = self.room(ring, clamp);
         // Of room beyond what the window field can hold the peer cannot be told.
         let free = Bytes(free.0.min(u64::from(u16::MAX) << self.scale));
         let left = self.promised.saturating_sub(self.nxt);
@@ -570,7 +578,8 @@ impl Connection {
     /// The program has read: the peer may have to hear that there is room.
     pub fn window_opened(&mut self, now: Instant, rings: &Rings<'_>) {
         self.timers.note_traffic(now);
-        if self.state.may_receive_text() && self.receive.owes_update(rings.recv) {
+        if self.state.may_receive_text() && self.receive.owes_update(rings.recv, self.options.window_clamp())
+        {
             self.receive.ack.demand();
         }
     }
@@ -580,20 +589,50 @@ impl Connection {
 mod tests {
     use super::*;
     use firelane_frame::byte_ring;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However text comes and is read, and wherever the clamp moves: no new promise goes beyond it (nor beyond the ring),
+        /// and none is taken back.
+        #[test]
+        fn what_is_promised_anew_is_within_the_clamp(
+            scale in 0u8..8,
+            steps in prop::collection::vec((0usize..3_000, 0usize..3_000, 1_152u32..20_000), 1..60),
+        ) {
+            let (mut ring, mut reader) = byte_ring(16_384);
+            let mut side = ReceiveSide { scale, ..ReceiveSide::new(Mss::clamped(1000)) };
+            for (came, taken, clamp) in steps {
+                let before = side.promised;
+                side.announce(&ring, Some(clamp));
+                prop_assert!(side.promised >= before);
+                let free = ring.free() as u64;
+                prop_assert!(side.promised == before || side.promised - side.nxt <= u64::from(clamp).min(free));
+                let came = came.min((side.promised - side.nxt) as usize);
+                prop_assert_eq!(ring.write(&vec![0; came]), came);
+                side.nxt += came as u64;
+                reader.release(taken.min(reader.available()));
+            }
+            reader.release(reader.available());
+            side.nxt = side.promised.max(side.nxt);
+            prop_assert!(side.owes_update(&ring, Some(1_152)), "a closed window opens");
+            side.announce(&ring, Some(1_152));
+            prop_assert!(side.promised > side.nxt);
+        }
+    }
 
     /// While the edge stays where it is, a coarse field is rounded up, so that the edge does not slip left.
     #[test]
     fn an_edge_that_stays_does_not_slip() {
         let (mut ring, mut reader) = byte_ring(4096);
         let mut side = ReceiveSide { scale: 4, ..ReceiveSide::new(Mss::clamped(1000)) };
-        assert_eq!(side.announce(&ring), 256);
+        assert_eq!(side.announce(&ring, None), 256);
         ring.write(&[0; 2000]);
         side.nxt = 2000;
         reader.release(900);
         // 2,096 octets are promised: no multiple of 16 less than that may be said while there is room.
         side.nxt = 2001;
         ring.write(&[0; 1]);
-        assert_eq!(side.announce(&ring), 131);
+        assert_eq!(side.announce(&ring, None), 131);
         assert!(side.promised >= 4096 && side.promised <= ring.cursor() + ring.free() as u64);
     }
 }

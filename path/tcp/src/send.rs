@@ -270,11 +270,16 @@ impl Connection {
         self.poll_bare(now, rings)
     }
 
-    /// Whether [`Connection::poll_transmit`] would find nothing: all text was sent once, none is lost, no ACK is
-    /// due, no probe. It spares the asking where that is frequent; in doubt, and while anything closes, it
-    /// says no.
+    /// Whether [`Connection::poll_transmit`] would find nothing: the SYN is under way, or all text was sent once, a FIN behind
+    /// it, none is lost, no ACK is due, no probe. It spares the asking where that is frequent; in doubt it says no.
+    #[inline]
     pub fn is_quiet(&self, now: Instant, rings: &Rings<'_>) -> bool {
-        self.state == State::Established && !self.receive.owes_bare_ack(now) && self.owes_no_more(rings)
+        match self.state {
+            State::SynSent => self.pending.is_empty(),
+            State::SynReceived => false,
+            State::Closed => true,
+            _ => !self.receive.owes_bare_ack(now) && !self.owes_fin() && self.owes_nothing_else(rings),
+        }
     }
 
     /// Whether [`Connection::poll_transmit`] would find nothing but an ACK that does not hold the peer up. Whoever asks
@@ -288,8 +293,13 @@ impl Connection {
     /// Whether there is nothing to send beside ACKs.
     #[inline]
     fn owes_no_more(&self, rings: &Rings<'_>) -> bool {
-        self.send.fin == NOWHERE
-            && self.flight.nxt() == self.text_end(rings)
+        self.send.fin == NOWHERE && self.owes_nothing_else(rings)
+    }
+
+    /// Whether there is nothing to send beside ACKs and a FIN.
+    #[inline]
+    fn owes_nothing_else(&self, rings: &Rings<'_>) -> bool {
+        self.flight.nxt() >= self.text_end(rings)
             && self.flight.owes_nothing()
             && self.pending.is_empty()
             && self.timers.send == SendTimer::Off
@@ -481,7 +491,7 @@ impl Connection {
         if self.receive.has_report() && self.send.sack {
             self.report_ranges(&mut out.options);
         }
-        out.window = self.receive.announce(rings.recv);
+        out.window = self.receive.announce(rings.recv, self.options.window_clamp());
         self.receive.ack.on_ack_sent(with_text);
         out
     }

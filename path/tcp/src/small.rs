@@ -36,7 +36,7 @@ impl Connection {
         self.timers.send = SendTimer::Off;
         self.flight.on_last_sent(now, range.clone());
         self.counts.on_small_sent();
-        let window = self.receive.announce(rings.recv);
+        let window = self.receive.announce(rings.recv, self.options.window_clamp());
         self.receive.ack.on_ack_sent(true);
         Some(SegmentOut {
             seq: self.send.space.seq(range.start),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use core::time::Duration;
 
+use firelane_table::Index;
 use firelane_units::{DropReason, Instant, SocketId};
 use firelane_wire::TcpFlags;
 
@@ -23,8 +24,7 @@ use crate::connection::Birth;
 use crate::cookie::{Cookies, Offer};
 use crate::handshake::SynAckSent;
 use crate::segment::{SegmentIn, SegmentOut};
-use crate::tuple::Tuple;
-use crate::tuple_index::{NIL, Tag, TupleIndex};
+use crate::tuple::{KeyedHash, Tuple};
 
 /// How often a SYN-ACK is repeated (Linux: `tcp_synack_retries`), at 1, 2, 4, 8 and 16 s.
 pub(crate) const RETRIES_MAX: usize = 5;
@@ -32,23 +32,13 @@ pub(crate) const RETRIES_MAX: usize = 5;
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long after a listener's last cookie an ACK may still be one (Linux: `TCP_SYNCOOKIE_VALID`).
 const COOKIES_VALID: Duration = Duration::from_secs(120);
+/// No place.
+const NIL: u32 = u32::MAX;
 /// An empty table keeps the memory of so many entries.
 const KEPT_WHEN_EMPTY: usize = 1024;
 
-/// How many half-open connections there may be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SynLimits {
-    /// Of one listener (Solaris: backlog + `_conn_req_max_q0`, 1024).
-    pub per_listener: u32,
-    /// Of the whole lane.
-    pub total: u32,
-}
-
-impl Default for SynLimits {
-    fn default() -> Self {
-        Self { per_listener: 1024, total: 16_384 }
-    }
-}
+/// How many half-open connections a lane may have; of one listener, [`TcpConfig::half_open_max`] says.
+pub const HALF_OPEN_TOTAL: u32 = 16_384;
 
 /// What is known beside a segment that may open a connection.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +118,7 @@ struct Place {
     /// `None` in the free list.
     entry: Option<HalfOpen>,
     tuple: Tuple,
-    tag: Tag,
+    hash: u32,
     retries: u8,
     /// When the SYN-ACK is repeated, or the entry forgotten.
     due: Instant,
@@ -155,27 +145,30 @@ struct OfListener {
 /// The half-open connections of a lane.
 #[derive(Debug)]
 pub struct SynTable {
-    limits: SynLimits,
+    /// How many there may be.
+    most: u32,
     cookies: Cookies,
     counters: SynCounters,
     places: Vec<Place>,
     free: u32,
-    index: TupleIndex,
+    index: Index,
+    hash: KeyedHash,
     /// By retries: each list waits equally long, so it is in order of time.
     lists: [List; RETRIES_MAX + 1],
     listeners: Vec<OfListener>,
 }
 
 impl SynTable {
-    /// An empty table, hashed with one secret `key`, its cookies made with another.
-    pub fn new(key: [u8; 16], cookie_key: [u8; 16], limits: SynLimits) -> Self {
+    /// An empty table for at most `most` of them, hashed with one secret `key`, its cookies made with another.
+    pub fn new(key: [u8; 16], cookie_key: [u8; 16], most: u32) -> Self {
         Self {
-            limits,
+            most,
             cookies: Cookies::new(cookie_key),
             counters: SynCounters::default(),
             places: Vec::new(),
             free: NIL,
-            index: TupleIndex::new(key),
+            index: Index::default(),
+            hash: KeyedHash::new(key),
             lists: [List { first: NIL, last: NIL }; RETRIES_MAX + 1],
             listeners: Vec::new(),
         }
@@ -188,7 +181,7 @@ impl SynTable {
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.index.len() == 0
+        self.index.is_empty()
     }
 
     /// How many `listener` has.
@@ -221,7 +214,7 @@ impl SynTable {
         if self.wants_cookie(opening.listener, opening.config) && !opening.reopens {
             return Ok(self.answer_with_cookie(now, &opening.tuple, entry));
         }
-        let has_enough = self.has_enough(opening.listener) && !opening.reopens;
+        let has_enough = self.has_enough(opening.listener, opening.config) && !opening.reopens;
         if has_enough || (self.is_full() && !self.evict()) {
             return Err(DropReason::HalfOpenFull);
         }
@@ -235,17 +228,18 @@ impl SynTable {
     pub fn wants_cookie(&self, listener: SocketId, config: &TcpConfig) -> bool {
         match config.syn_cookies {
             SynCookies::Off => false,
-            SynCookies::Pressure => self.has_enough(listener) || self.is_full(),
+            SynCookies::Pressure => self.has_enough(listener, config) || self.is_full(),
             SynCookies::Always => true,
         }
     }
 
-    fn has_enough(&self, listener: SocketId) -> bool {
-        self.len_of(listener) >= self.limits.per_listener
+    /// Asked with the configuration of now, so a changed limit holds for listeners that are there, too.
+    fn has_enough(&self, listener: SocketId, config: &TcpConfig) -> bool {
+        self.len_of(listener) >= config.half_open_max
     }
 
     fn is_full(&self) -> bool {
-        self.len() >= self.limits.total as usize
+        self.len() >= self.most as usize
     }
 
     /// The SYN-ACK that remembers the SYN itself.
@@ -418,8 +412,7 @@ impl SynTable {
         if self.is_empty() {
             return None;
         }
-        let tag = self.index.tag(tuple);
-        self.index.find(tag, |position| self.places[position as usize].tuple == *tuple)
+        self.index.find(self.hash.short(tuple), |position| self.places[position as usize].tuple == *tuple)
     }
 
     fn of_listener(&mut self, listener: SocketId) -> &mut OfListener {
@@ -433,8 +426,8 @@ impl SynTable {
 
     fn insert(&mut self, now: Instant, tuple: Tuple, entry: HalfOpen) {
         self.of_listener(entry.listener).half_open += 1;
-        let tag = self.index.tag(&tuple);
-        let place = Place { entry: Some(entry), tuple, tag, retries: 0, due: now, previous: NIL, next: NIL };
+        let hash = self.hash.short(&tuple);
+        let place = Place { entry: Some(entry), tuple, hash, retries: 0, due: now, previous: NIL, next: NIL };
         let position = match self.places.get_mut(self.free as usize) {
             Some(free) => {
                 let position = self.free;
@@ -448,7 +441,7 @@ impl SynTable {
             }
         };
         self.link(now, position, 0);
-        self.index.insert(tag, position);
+        self.index.insert(hash, position);
     }
 
     /// An entry ends that became no connection.
@@ -459,8 +452,8 @@ impl SynTable {
     fn remove(&mut self, position: u32) -> Option<HalfOpen> {
         let place = self.places.get_mut(position as usize)?;
         let entry = place.entry.take()?;
-        let tag = place.tag;
-        self.index.remove(tag, position);
+        let hash = place.hash;
+        self.index.remove(hash, position);
         self.unlink(position);
         self.places[position as usize].next = self.free;
         self.free = position;
@@ -468,7 +461,7 @@ impl SynTable {
         if self.is_empty() && self.places.capacity() > KEPT_WHEN_EMPTY {
             // What a flood has taken comes back when it is over.
             (self.places, self.free) = (Vec::new(), NIL);
-            self.index.shrink_if_empty();
+            self.index = Index::default();
         }
         Some(entry)
     }

@@ -3,7 +3,7 @@
 //! Addresses of both families in one form (an IPv4 address is its mapped IPv6 one), so that a key has one layout
 //! and 36 bytes. Used by the tables of what is not yet a connection (`syn.rs`) or was one (`time_wait.rs`).
 
-use core::hash::{BuildHasher, Hasher};
+use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use firelane_units::Port;
@@ -51,11 +51,15 @@ impl Tuple {
         Self { local, remote, local_port, remote_port }
     }
 
-    /// Gives a keyed hash its 36 bytes.
-    pub(crate) fn feed(&self, hasher: &mut impl Hasher) {
-        hasher.write(&self.local);
-        hasher.write(&self.remote);
-        hasher.write_u32(u32::from(self.local_port.0) << 16 | u32::from(self.remote_port.0));
+    /// Its 36 bytes, for a keyed hash.
+    #[inline]
+    pub(crate) fn to_bytes(self) -> [u8; 36] {
+        let mut bytes = [0; 36];
+        bytes[..16].copy_from_slice(&self.local);
+        bytes[16..32].copy_from_slice(&self.remote);
+        bytes[32..34].copy_from_slice(&self.local_port.0.to_ne_bytes());
+        bytes[34..].copy_from_slice(&self.remote_port.0.to_ne_bytes());
+        bytes
     }
 }
 
@@ -72,11 +76,11 @@ fn address(octets: [u8; 16]) -> IpAddr {
 
 /// Keyed hashing, so that a peer who chooses ports cannot choose buckets (R09 of the attack list).
 #[derive(Clone)]
-pub(crate) struct KeyedHash([u8; 16]);
+pub(crate) struct KeyedHash(SipHasher13);
 
 impl KeyedHash {
     pub(crate) fn new(key: [u8; 16]) -> Self {
-        Self(key)
+        Self(SipHasher13::new_with_key(&key))
     }
 }
 
@@ -90,15 +94,18 @@ impl BuildHasher for KeyedHash {
     type Hasher = SipHasher13;
 
     fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_key(&self.0)
+        self.0
     }
 }
 
 impl KeyedHash {
+    /// As many bits as an index takes.
+    pub(crate) fn short(&self, tuple: &Tuple) -> u32 {
+        self.of(tuple) as u32
+    }
+
     pub(crate) fn of(&self, tuple: &Tuple) -> u64 {
-        let mut hasher = self.build_hasher();
-        tuple.feed(&mut hasher);
-        hasher.finish()
+        self.0.hash(&tuple.to_bytes())
     }
 }
 

@@ -57,6 +57,7 @@ impl End {
 
     fn poll(&mut self, now: Instant) -> Option<Packet> {
         let is_short = self.is_short;
+        let is_quiet = self.call(|tcp, rings| tcp.is_quiet(now, rings));
         let (out, was_short) = self.call(|tcp, rings| match is_short {
             true => match tcp.poll_small(now, rings) {
                 Some(out) => (Some(out), true),
@@ -65,6 +66,7 @@ impl End {
             false => (tcp.poll_any(now, rings, &LIMITS), false),
         });
         self.shortened.1 += usize::from(was_short);
+        assert!(!is_quiet || out.is_none(), "it was quiet and has something to send: {out:?}");
         let out = out?;
         let mut text = vec![0; out.payload_len()];
         if !text.is_empty() {

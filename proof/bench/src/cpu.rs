@@ -44,12 +44,25 @@ pub(crate) fn bind_process(pid: u32, cpu: &str) -> Result<()> {
 
 /// The CPU with this number (modulo how many there are), or all of them.
 fn set_of(cpu: Option<usize>) -> Result<rustix::thread::CpuSet> {
+    let Some(cpu) = cpu else { return Ok(rustix::thread::sched_getaffinity(None)?) };
+    Ok(set_among(&allowed()?, cpu))
+}
+
+/// The CPUs that the calling thread may be on. Once it is bound that is one.
+pub(crate) fn allowed() -> Result<Vec<usize>> {
     let allowed = rustix::thread::sched_getaffinity(None)?;
-    let Some(cpu) = cpu else { return Ok(allowed) };
-    let cpus: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&n| allowed.is_set(n)).collect();
+    Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|&n| allowed.is_set(n)).collect())
+}
+
+/// Binds the calling thread to one of these (modulo their number), wherever it was bound before.
+pub(crate) fn bind_among(cpus: &[usize], nth: usize) -> Result<()> {
+    Ok(rustix::thread::sched_setaffinity(None, &set_among(cpus, nth))?)
+}
+
+fn set_among(cpus: &[usize], nth: usize) -> rustix::thread::CpuSet {
     let mut set = rustix::thread::CpuSet::new();
-    set.set(cpus[cpu % cpus.len()]);
-    Ok(set)
+    set.set(cpus[nth % cpus.len()]);
+    set
 }
 
 /// The CPU time that a process has used, by all its threads, those that have ended included.

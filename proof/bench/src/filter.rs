@@ -103,8 +103,7 @@ pub(crate) fn run() -> Result<Verdict> {
         table.row(&format!("{what}: with"), &filtered.rates, "M/CPU-s");
         let ratio = filtered.rates.median() / plain.rates.median();
         table.at_most("  slower by", 1.0 - ratio, most, "of it");
-        let allocations = filtered.allocations as f64 / filtered.frames as f64;
-        table.at_most("  allocations per frame", allocations, 0.0, "(counted)");
+        table.no_allocations("  allocations per million frames", filtered.allocations, filtered.frames);
         if worst.as_ref().is_none_or(|worst| ratio < worst.ratio) {
             let told = |rates: &Samples| format!("{} Mpps", number(rates.median()));
             let (firelane, peer) = (told(&filtered.rates), told(&plain.rates));

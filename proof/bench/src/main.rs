@@ -11,6 +11,7 @@ mod alone;
 mod bridge;
 mod bulk;
 mod burst;
+mod computing;
 mod conn_memory;
 mod conn_rate;
 mod cpu;
@@ -151,6 +152,11 @@ const BENCHES: &[Bench] = &[
         name: "polling",
         about: "wake-ups and context switches under a load of five clients, devices polled beside notified",
         run: polling::run,
+    },
+    Bench {
+        name: "computing",
+        about: "echoes of a lane while programs compute on every CPU, with a slice of its own beside the kernel's",
+        run: computing::run,
     },
     Bench {
         name: "lanes-scale",

@@ -43,6 +43,12 @@ impl FromIterator<f64> for Samples {
     }
 }
 
+impl Extend<f64> for Samples {
+    fn extend<I: IntoIterator<Item = f64>>(&mut self, iter: I) {
+        self.0.extend(iter);
+    }
+}
+
 /// A table in text, printed row by row as the figures become known.
 #[derive(Debug)]
 pub(crate) struct Table;
@@ -84,6 +90,12 @@ impl Table {
     /// A quantity against what is allowed of it at most.
     pub(crate) fn at_most(&self, what: &str, value: f64, wanted: f64, unit: &str) {
         self.wanted(what, value, wanted, unit, "at most", value <= wanted);
+    }
+
+    /// Whether nothing is allocated for frames. Chains keep their storage and grow a few times in their lives, when what a router says
+    /// of itself leaves beside a full chain, however many frames pass.
+    pub(crate) fn no_allocations(&self, what: &str, allocations: u64, frames: u64) {
+        self.at_most(what, 1e6 * allocations as f64 / frames as f64, 1.0, "(counted)");
     }
 
     fn wanted(&self, what: &str, value: f64, wanted: f64, unit: &str, word: &str, is_met: bool) {

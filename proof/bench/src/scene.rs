@@ -149,6 +149,13 @@ impl Scene {
         self.tell(&["dladm", "reset-linkprop", "-t", "-p", "maxbw", link])
     }
 
+    /// Gives the usual scene's daemon these settings in place of others.
+    pub(crate) fn set_daemon(&self, settings: &str) -> Result<()> {
+        let path = self.sandbox.folder().join("set.toml");
+        fs::write(&path, format!("[daemon]\n{settings}\n{CONFIG}"))?;
+        self.tell(&["apply", &path.to_string_lossy()])
+    }
+
     /// A command of `firelane` to this daemon.
     pub(crate) fn firelane(&self) -> Result<Command> {
         let mut command = self.sandbox.command(beside("firelane")?);

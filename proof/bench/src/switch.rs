@@ -82,7 +82,7 @@ pub(crate) fn run() -> Result<Verdict> {
     );
     let firelane = rate(&ours).median();
     table.at_least("firelane lane", firelane, WANTED_MPPS, "Mpps");
-    table.at_most("allocations per frame", allocations as f64 / frames as f64, 0.0, "(counted)");
+    table.no_allocations("allocations per million frames", allocations, frames);
     table.note(&format!(
         "{allocations} allocations in {frames} frames; every frame came out where it belonged"
     ));

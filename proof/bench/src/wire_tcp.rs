@@ -29,7 +29,7 @@ const WARM_UP_SPAN: Duration = Duration::from_millis(100);
 /// How long anything may take that should be immediate.
 const PATIENCE: Duration = Duration::from_secs(5);
 const WANTED_GBPS: f64 = 20.0;
-const WANTED_MILLIONS: f64 = 1.0;
+const WANTED_MILLIONS: f64 = 2.0;
 const BULK_ADDRESS: &str = "127.0.0.1:5001";
 const RR_ADDRESS: &str = "127.0.0.1:5002";
 

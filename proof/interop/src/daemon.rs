@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use crate::cpuset::Cpuset;
 use crate::sandbox::{Output, Sandbox, finish};
 
 /// How long the daemon may take to answer after its start.
@@ -29,14 +30,43 @@ impl<'a> Daemon<'a> {
         Self::start_with(sandbox, &["--config", &config.to_string_lossy()])
     }
 
+    /// Starts `firelaned` with a configuration in words and waits until it answers.
+    ///
+    /// # Panics
+    /// As [`Daemon::start`].
+    pub fn start_as(sandbox: &'a Sandbox, config: &str) -> Self {
+        let path = sandbox.folder().join("host.toml");
+        std::fs::write(&path, config).expect("the sandbox's folder is writable");
+        Self::start(sandbox, &path)
+    }
+
     /// Starts `firelaned` with `args` and waits until it answers. The same sandbox means the same folders.
     ///
     /// # Panics
     /// As [`Daemon::start`].
     pub fn start_with(sandbox: &'a Sandbox, args: &[&str]) -> Self {
-        let runtime = Self::runtime_in(sandbox);
         let mut command = sandbox.command(binary("firelaned"));
-        command.args(args).arg("--runtime-dir").arg(&runtime);
+        command.args(args);
+        Self::await_start(sandbox, command)
+    }
+
+    /// Starts `firelaned` with a configuration in words, as a process of a cpuset, waits until it answers, and gives the file
+    /// to which it writes its log.
+    ///
+    /// # Panics
+    /// As [`Daemon::start`].
+    pub fn start_in(sandbox: &'a Sandbox, cpuset: &Cpuset, config: &str) -> (Self, PathBuf) {
+        let [config_path, log] = ["host.toml", "log"].map(|name| sandbox.folder().join(name));
+        std::fs::write(&config_path, config).expect("the sandbox's folder is writable");
+        let mut command = sandbox.command("sh");
+        command.args(["-c", "echo 0 >\"$1\" && log=$2 && shift 2 && exec \"$@\" 2>\"$log\"", "sh"]);
+        command.arg(cpuset.door()).arg(&log).arg(binary("firelaned")).arg("--config").arg(&config_path);
+        (Self::await_start(sandbox, command), log)
+    }
+
+    fn await_start(sandbox: &'a Sandbox, mut command: Command) -> Self {
+        let runtime = Self::runtime_in(sandbox);
+        command.arg("--runtime-dir").arg(&runtime);
         let child = command.stdin(Stdio::null()).spawn().expect("firelaned starts");
         let daemon = Self { sandbox, child, runtime };
         let deadline = Instant::now() + START_TIMEOUT;

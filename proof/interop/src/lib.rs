@@ -4,6 +4,7 @@
 //! happens to it; [`Daemon`] is a real `firelaned` inside one. Tests run beside each other, as root and as
 //! an ordinary user, and leave nothing behind.
 
+mod cpuset;
 mod daemon;
 mod echoes;
 mod frr;
@@ -11,8 +12,9 @@ mod sandbox;
 mod stage;
 mod testpmd;
 
+pub use cpuset::{Cpuset, cpu_ends};
 pub use daemon::{Daemon, binary};
-pub use echoes::ECHOES;
+pub use echoes::{COMPARES, ECHOES};
 pub use frr::Frr;
 pub use sandbox::{Output, Sandbox, search_path};
 pub use stage::{BOTH, On, Server, Stage};

@@ -15,12 +15,6 @@ const CONFIG: &str = "[etherstub.vswitch1]\n\
     tap = { namespace = \"bob\", addresses = [\"10.0.0.2/24\"] }\n\
     [flow.pings]\nlink = \"bob0\"\nmatch = { transport = \"icmp\" }\n";
 
-fn start(sandbox: &Sandbox) -> Daemon<'_> {
-    let path = sandbox.folder().join("two.toml");
-    std::fs::write(&path, CONFIG).expect("the sandbox's folder is writable");
-    Daemon::start(sandbox, &path)
-}
-
 /// Pings bob from alice in the background until the value is dropped.
 struct Pings<'a>(&'a Sandbox, std::process::Child);
 
@@ -44,7 +38,7 @@ impl Drop for Pings<'_> {
 #[test]
 fn tcpdump_reads_what_was_captured_into_a_file() {
     let sandbox = Sandbox::new();
-    let daemon = start(&sandbox);
+    let daemon = Daemon::start_as(&sandbox, CONFIG);
     let pings = Pings::start(&sandbox);
     let file = sandbox.folder().join("alice0.pcapng");
     let file = file.to_string_lossy().into_owned();
@@ -58,7 +52,7 @@ fn tcpdump_reads_what_was_captured_into_a_file() {
 #[test]
 fn tcpdump_reads_a_flow_from_a_pipe_and_ends_the_capture() {
     let sandbox = Sandbox::new();
-    let daemon = start(&sandbox);
+    let daemon = Daemon::start_as(&sandbox, CONFIG);
     let _pings = Pings::start(&sandbox);
     let pipe = "$FIRELANE capture -f pings -s 96 -w - | tcpdump -Z root -c 4 -nr -";
     let mut command = sandbox.command("sh");
@@ -100,7 +94,7 @@ fn a_real_and_an_invented_frame_are_followed_to_their_ends() {
 #[test]
 fn mistakes_are_one_line_and_capture_nothing() {
     let sandbox = Sandbox::new();
-    let daemon = start(&sandbox);
+    let daemon = Daemon::start_as(&sandbox, CONFIG);
     for (args, code, said) in [
         (&["capture", "-l", "nobody0", "-w", "-"][..], 2, "nobody0"),
         (&["capture", "-f", "nothing"], 1, "nothing"),

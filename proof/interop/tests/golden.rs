@@ -3,7 +3,8 @@
 //! A golden file is read from top to bottom against one daemon in a sandbox of its own. `$ ` begins a command line (its
 //! first word is `firelane` or one of the Solaris commands), `! ` a line of the error output, `~` is an empty line,
 //! `exit N` ends a command that failed. `# host: NAME` starts the daemon with `golden/hosts/NAME.toml`, `# restart`
-//! ends it and starts it again with what it remembers; other lines that begin with `#` are for the reader.
+//! ends it and starts it again with what it remembers; other lines that begin with `#` are for the reader. `@/` is the folder
+//! `golden/files`.
 //! `FIRELANE_BLESS=1 cargo test -p firelane-interop --test golden` rewrites what commands say; the diff is then the review.
 
 use std::fs;
@@ -36,6 +37,7 @@ goldens!(
     iptuns,
     names,
     protection,
+    running,
     link_properties,
     ip_properties,
     flows,
@@ -113,9 +115,12 @@ fn replay(text: &str) -> String {
 
 /// What one command says, as golden files write it.
 fn said(daemon: &Daemon<'_>, command: &str) -> String {
+    let files = format!("{}/", folder().join("files").display());
+    let command = command.replace("@/", &files);
     let words: Vec<&str> = command.split(' ').filter(|&word| word != "firelane").collect();
     let output = daemon.firelane(&words);
-    let (stdout, stderr, code) = (&output.stdout, &output.stderr, output.code());
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|it| it.replace(&files, "@/"));
+    let code = output.code();
     assert!(stdout.is_empty() || stdout.ends_with('\n'), "{command}: {stdout:?}");
     let mut said = String::new();
     for line in stdout.lines() {

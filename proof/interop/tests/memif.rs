@@ -5,11 +5,12 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use firelane_driver_memif::{MemifConfig, MemifQueue, Role, Secret, Standing, open};
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig};
-use firelane_interop::{Daemon, Sandbox, Testpmd};
+use firelane_interop::{Daemon, Sandbox, Testpmd, cpu_ends};
 use firelane_units::DropCounters;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -171,6 +172,20 @@ fn a_vnic_whose_user_is_testpmd_answers_pings_from_a_namespace() {
     }
     let ping = || sandbox.run(Some("alice"), "ping", &["-c", "1", "-W", "20", "10.0.0.7"]);
     ping().expect_success();
+    // Its queue goes from lane to lane, and no ping is lost.
+    let mut pings = sandbox.command("ip");
+    pings.args(["netns", "exec", "alice", "ping", "-q", "-i", "0.01", "-c", "300", "-W", "5", "10.0.0.7"]);
+    let mut pings = pings.stdout(Stdio::piped()).spawn().expect("ping is installed");
+    let (first, last) = cpu_ends();
+    let mut moves = 0;
+    while pings.try_wait().expect("our own child").is_none() {
+        let prop = format!("cpus={}", if moves % 2 == 0 { &first } else { &last });
+        daemon.firelane(&["dladm", "set-linkprop", "-t", "-p", &prop, "dp0"]).expect_success();
+        daemon.firelane(&["dladm", "reset-linkprop", "-t", "-p", "cpus", "dp0"]).expect_success();
+        moves += 1;
+    }
+    let told = String::from_utf8_lossy(&pings.wait_with_output().expect("it has ended").stdout).into_owned();
+    assert!(told.contains("300 received") && moves >= 10, "{moves} moves: {told}");
     drop(peer);
     while state() != "down\n" {
         assert!(begin.elapsed() < LIMIT);

@@ -181,9 +181,7 @@ fn limits_of_the_file_hold_and_change_while_it_runs() {
 #[test]
 fn iperf3_passes_translated() {
     let sandbox = Sandbox::new();
-    let path = sandbox.folder().join("nat.toml");
-    std::fs::write(&path, CONFIG).expect("the sandbox's folder is writable");
-    let _daemon = Daemon::start(&sandbox, &path);
+    let _daemon = Daemon::start_as(&sandbox, CONFIG);
     sandbox.run(Some("alice"), "ip", &["route", "add", "default", "via", "10.1.0.1"]).expect_success();
     let mut command = sandbox.command("ip");
     command.args(["netns", "exec", "bob", "iperf3", "-s"]).stdout(Stdio::null());

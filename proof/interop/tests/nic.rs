@@ -3,9 +3,10 @@
 //! The interface is an end of a veth pair; at the other end is a namespace of the kernel's. As root; otherwise each test
 //! says why it is skipped.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{Daemon, Output, Sandbox};
+use firelane_interop::{COMPARES, Daemon, Output, Sandbox, cpu_ends};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -134,6 +135,57 @@ fn its_own_address_and_speed_are_those_that_the_kernel_says() {
         "a packet socket is one ring"
     );
     assert_eq!(dladm(&["show-ether", "-p", "-o", "speed-duplex,state"]), "10G-f:up\n", "as every veth says");
+    // What a veth's driver does not know of any cable is not made up; ethtool, the judge, says "Not reported" there.
+    let judged = sandbox.run(None, "ethtool", &["near"]).expect_success();
+    assert!(
+        judged.contains("Auto-negotiation: off") && judged.contains("Supported link modes:   Not reported"),
+        "{judged}"
+    );
+    let ends = "net0:current:no:10G-f\n:capable:?:?\n:adv:?:?\n:peeradv:?:?\n";
+    assert_eq!(dladm(&["show-ether", "-x", "-p", "-o", "link,ptype,auto,speed-duplex"]), ends);
+}
+
+#[test]
+fn its_queue_goes_from_lane_to_lane_while_text_is_compared() {
+    for driver in ["auto", "packet"] {
+        let sandbox = Sandbox::new();
+        if !veth(&sandbox) {
+            return;
+        }
+        sandbox
+            .run(None, "ip", &["-n", "out", "address", "add", "10.0.0.1/24", "dev", "far"])
+            .expect_success();
+        let text = format!(
+            "[daemon]\nlanes = 2\n[link.net0]\nkind = \"nic\"\nifname = \"near\"\ndriver = \"{driver}\"\n\
+             [vnic.web0]\nover = \"net0\"\nnetstack = \"web\"\n\
+             [netstack.web.addresses]\n\"web0/v4\" = \"10.0.0.2/24\"\n\
+             [service.echo1]\nkind = \"echo\"\nnetstack = \"web\"\nport = 7\n"
+        );
+        let daemon = Daemon::start_as(&sandbox, &text);
+        let mut compares = sandbox.command("ip");
+        compares.args(["netns", "exec", "out", "python3", "-c", COMPARES, "4", "4"]).stdout(Stdio::piped());
+        let mut compares = compares.spawn().expect("ip is installed");
+        let (first, last) = cpu_ends();
+        let wanted =
+            [format!("cpus={first}"), "cpus=".to_owned(), format!("cpus={last}"), "cpus=".to_owned()];
+        let mut moves = 0;
+        while compares.try_wait().expect("our own child").is_none() {
+            let prop = &wanted[moves % wanted.len()];
+            let words: &[&str] = match prop.as_str() {
+                "cpus=" => &["dladm", "reset-linkprop", "-t", "-p", "cpus", "net0"],
+                _ => &["dladm", "set-linkprop", "-t", "-p", prop, "net0"],
+            };
+            daemon.firelane(words).expect_success();
+            let words = ["dladm", "show-linkprop", "-c", "-o", "value", "-p", "cpus-effective", "net0"];
+            let shown = daemon.firelane(&words).expect_success();
+            assert_eq!(format!("cpus={}", shown.trim()), *prop, "{driver}");
+            moves += 1;
+        }
+        let compared = compares.wait_with_output().expect("it has ended");
+        let told = String::from_utf8_lossy(&compared.stdout).into_owned();
+        assert!(compared.status.success() && told.starts_with("rounds"), "{driver}: {told}");
+        assert!(moves >= 20, "{driver}: {moves} moves");
+    }
 }
 
 #[test]

@@ -3,45 +3,14 @@
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
-use firelane_interop::{Daemon, ECHOES, Sandbox};
+use firelane_interop::{COMPARES, Daemon, ECHOES, Sandbox, cpu_ends};
 
 const TENANTS: &str = "[daemon]\nlanes = 2\n[etherstub.s0]\n\
     [vnic.alice0]\nover = \"s0\"\ntap = { namespace = \"alice\", addresses = [\"10.0.0.1/24\"] }\n\
     [vnic.bob0]\nover = \"s0\"\ntap = { namespace = \"bob\", addresses = [\"10.0.0.2/24\"] }\n\
     [vnic.web0]\nover = \"s0\"\nnetstack = \"web\"\n[netstack.web.addresses]\n\"web0/v4\" = \"10.0.0.10/24\"\n";
-
-/// Sends a megabyte after the other to the echo service and compares what comes back, for so many seconds.
-const COMPARES: &str = r"
-import os, socket, sys, threading, time
-stream = socket.create_connection(('10.0.0.2', 7))
-text, end, rounds = os.urandom(1 << 20), time.time() + float(sys.argv[1]), 0
-while time.time() < end:
-    threading.Thread(target=stream.sendall, args=(text,)).start()
-    came = bytearray()
-    while len(came) < len(text):
-        part = stream.recv(1 << 16)
-        assert part, 'the connection ended'
-        came += part
-    assert came == text, 'other bytes'
-    rounds += 1
-print('rounds', rounds)
-";
-
-/// The first and the last CPU that this process may use.
-fn ends() -> (String, String) {
-    let status = fs::read_to_string("/proc/self/status").expect("readable");
-    let all =
-        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("Linux tells").trim();
-    let numbers: Vec<&str> = all.split([',', '-']).collect();
-    (numbers[0].to_owned(), numbers[numbers.len() - 1].to_owned())
-}
-
-fn start(sandbox: &Sandbox) -> Daemon<'_> {
-    let path = sandbox.folder().join("tenants.toml");
-    fs::write(&path, TENANTS).expect("the sandbox's folder is writable");
-    Daemon::start(sandbox, &path)
-}
 
 fn effective(daemon: &Daemon<'_>, link: &str) -> String {
     let words = ["dladm", "show-linkprop", "-c", "-o", "value", "-p", "cpus-effective", link];
@@ -51,8 +20,8 @@ fn effective(daemon: &Daemon<'_>, link: &str) -> String {
 #[test]
 fn connections_of_programs_go_on_while_their_links_get_lanes_of_their_own_and_lose_them() {
     let sandbox = Sandbox::new();
-    let daemon = start(&sandbox);
-    let (first, last) = ends();
+    let daemon = Daemon::start_as(&sandbox, TENANTS);
+    let (first, last) = cpu_ends();
     let program = |namespace: &str, words: &[&str]| {
         let mut command = sandbox.command("ip");
         command.args(["netns", "exec", namespace]).args(words).stdout(Stdio::piped());
@@ -66,7 +35,7 @@ fn connections_of_programs_go_on_while_their_links_get_lanes_of_their_own_and_lo
     while !(listens("7") && listens("5201")) {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let compares = program("alice", &["python3", "-c", COMPARES, "8"]);
+    let compares = program("alice", &["python3", "-c", COMPARES, "8", "1"]);
     // So slow that no buffer of the kernel's overflows meanwhile.
     let datagrams =
         ["iperf3", "-c", "10.0.0.2", "-u", "-b", "20M", "-l", "1200", "-w", "1M", "-t", "7", "-J"];
@@ -106,8 +75,8 @@ fn connections_of_programs_go_on_while_their_links_get_lanes_of_their_own_and_lo
 #[test]
 fn the_file_says_it_too_and_what_cannot_be_changes_nothing() {
     let sandbox = Sandbox::new();
-    let daemon = start(&sandbox);
-    let (first, last) = ends();
+    let daemon = Daemon::start_as(&sandbox, TENANTS);
+    let (first, last) = cpu_ends();
     let wanted = sandbox.folder().join("wanted.toml");
     let text = TENANTS.replace("[vnic.bob0]\n", &format!("[vnic.bob0]\ncpus = \"{last}\"\n"));
     fs::write(&wanted, text).expect("writable");
@@ -137,4 +106,62 @@ fn the_file_says_it_too_and_what_cannot_be_changes_nothing() {
     assert!(!daemon.firelane(&["status"]).expect_success().contains("problem"));
     daemon.firelane(&["dladm", "reset-linkprop", "-p", "cpus", "bob0"]).expect_success();
     assert!(effective(&daemon, "bob0").is_empty() || first == last);
+}
+
+#[test]
+fn a_link_whose_cpu_or_rings_are_gone_at_the_start_runs_without_and_it_is_told() {
+    let sandbox = Sandbox::new();
+    let text = TENANTS.replace("[vnic.bob0]\n", "[vnic.bob0]\ncpus = \"1023\"\nmaxbw = \"500M\"\n");
+    let daemon = Daemon::start_as(&sandbox, &text);
+    sandbox.run(Some("alice"), "ping", &["-c", "1", "-W", "5", "10.0.0.2"]).expect_success();
+    assert!(effective(&daemon, "bob0").is_empty());
+    let shown = |words: &[&str]| daemon.firelane(words).expect_success();
+    let value = |prop: &str| shown(&["dladm", "show-linkprop", "-c", "-o", "value", "-p", prop, "bob0"]);
+    assert_eq!((value("cpus").as_str(), value("maxbw").as_str()), ("\n", "500\n"));
+    let lasting = ["dladm", "show-linkprop", "-P", "-c", "-o", "value", "-p", "cpus", "bob0"];
+    assert_eq!(shown(&lasting), "1023\n", "it is wanted still");
+    for words in [&["status"][..], &["doctor"]] {
+        let said = daemon.firelane(words).stdout;
+        assert!(said.contains("create vnic bob0") && said.contains("the rest of it runs"), "{said}");
+    }
+    daemon.firelane(&["dladm", "reset-linkprop", "-p", "cpus", "bob0"]).expect_success();
+    assert!(!daemon.firelane(&["status"]).expect_success().contains("problem"));
+}
+
+#[test]
+fn a_lane_that_is_moved_off_its_cpu_returns_and_a_plan_refuses_what_cannot_be() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start_as(&sandbox, TENANTS);
+    let (first, last) = cpu_ends();
+    daemon.firelane(&["dladm", "set-linkprop", "-t", "-p", &format!("cpus={last}"), "bob0"]).expect_success();
+    assert!(!daemon.firelane(&["status"]).expect_success().contains("problem"));
+    if first != last {
+        let (all, pid) = (format!("{first},{last}"), daemon.pid().to_string());
+        sandbox.run(None, "taskset", &["-a", "-c", "-p", &all, &pid]).expect_success();
+        let returns = || {
+            daemon.firelane(&["doctor"]).stdout.contains("a link's own, had to leave its CPU and came back")
+        };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !returns() {
+            assert!(Instant::now() < deadline, "{}", daemon.firelane(&["doctor"]).stdout);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(effective(&daemon, "bob0"), last);
+        daemon.firelane(&["dladm", "reset-linkprop", "-t", "-p", "cpus", "bob0"]).expect_success();
+        assert!(!daemon.firelane(&["status"]).expect_success().contains("problem"));
+    }
+    let wanted = sandbox.folder().join("wanted.toml");
+    let path = wanted.to_string_lossy().into_owned();
+    for (prop, said) in [
+        ("rxrings = \"100\"", "request hw rings failed"),
+        ("txrings = \"3\"", "request hw rings failed"),
+        ("cpus = \"1023\"", "non-existent processor ID"),
+    ] {
+        fs::write(&wanted, TENANTS.replace("[vnic.bob0]\n", &format!("[vnic.bob0]\n{prop}\n")))
+            .expect("writable");
+        for verb in ["plan", "apply"] {
+            let refused = daemon.firelane(&[verb, &path]);
+            assert!(refused.code() != 0 && refused.stderr.contains(said), "{verb} {prop}: {refused:?}");
+        }
+    }
 }

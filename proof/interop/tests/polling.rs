@@ -15,12 +15,6 @@ netstack = "web"
 "web0/v4" = "10.0.0.10/24"
 "#;
 
-fn start(sandbox: &Sandbox) -> Daemon<'_> {
-    let path = sandbox.folder().join("polling.toml");
-    std::fs::write(&path, CONFIG).expect("the sandbox's folder is writable");
-    Daemon::start(sandbox, &path)
-}
-
 /// Packets of alice's that the netstack got: those of a first chain after a call of her TAP, and others.
 fn arrivals(daemon: &Daemon<'_>) -> [u64; 2] {
     let words = ["dlstat", "show-link", "-r", "-p", "-o", "id,intrs,polls", "web0"];
@@ -62,7 +56,7 @@ fn ping(sandbox: &Sandbox, daemon: &Daemon<'_>, count: &str) {
 #[test]
 fn a_device_that_is_not_polled_is_told_of_chain_by_chain_and_changes_lose_nothing() {
     let sandbox = Sandbox::new();
-    let daemon = start(&sandbox);
+    let daemon = Daemon::start_as(&sandbox, CONFIG);
     let shown = ["dladm", "show-linkprop", "-c", "-o", "value,default,possible", "-p", "polling", "alice0"];
     assert_eq!(daemon.firelane(&shown).expect_success(), "off:auto:auto,off\n");
     ping(&sandbox, &daemon, "2000");
@@ -88,7 +82,7 @@ fn a_device_that_is_not_polled_is_told_of_chain_by_chain_and_changes_lose_nothin
 #[test]
 fn what_has_no_device_has_no_such_property() {
     let sandbox = Sandbox::new();
-    let daemon = start(&sandbox);
+    let daemon = Daemon::start_as(&sandbox, CONFIG);
     for (link, prop, said) in [
         ("alice0", "polling=on", "link property 'polling' must be one of: auto,off"),
         ("s1", "polling=off", "invalid link property 'polling'"),

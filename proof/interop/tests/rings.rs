@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use firelane_interop::{Daemon, ECHOES, Sandbox};
+use firelane_interop::{COMPARES, Daemon, ECHOES, Sandbox};
 use serde_json::Value;
 
 const TENANTS: &str = "[daemon]\nlanes = 2\n[etherstub.s0]\n\
@@ -13,35 +13,8 @@ const TENANTS: &str = "[daemon]\nlanes = 2\n[etherstub.s0]\n\
     [vnic.bob0]\nover = \"s0\"\ntap = { namespace = \"bob\", addresses = [\"10.0.0.2/24\"] }\n\
     [vnic.web0]\nover = \"s0\"\nnetstack = \"web\"\n[netstack.web.addresses]\n\"web0/v4\" = \"10.0.0.10/24\"\n";
 
-/// Sends text by eight connections to the echo service and compares what comes back, for so many seconds.
-const COMPARES: &str = r"
-import os, socket, sys, threading, time
-end, rounds, wrong = time.time() + float(sys.argv[1]), [], []
-def run():
-    stream = socket.create_connection(('10.0.0.2', 7))
-    text = os.urandom(1 << 18)
-    while time.time() < end:
-        threading.Thread(target=stream.sendall, args=(text,)).start()
-        came = bytearray()
-        while len(came) < len(text):
-            part = stream.recv(1 << 16)
-            if not part:
-                return wrong.append('the connection ended')
-            came += part
-        if came != text:
-            return wrong.append('other bytes')
-        rounds.append(1)
-threads = [threading.Thread(target=run) for _ in range(8)]
-[it.start() for it in threads]
-[it.join() for it in threads]
-assert not wrong and len(rounds) >= 8, wrong
-print('rounds', len(rounds))
-";
-
 fn start<'a>(sandbox: &'a Sandbox, text: &str) -> Daemon<'a> {
-    let path = sandbox.folder().join("tenants.toml");
-    fs::write(&path, text).expect("the sandbox's folder is writable");
-    Daemon::start(sandbox, &path)
+    Daemon::start_as(sandbox, text)
 }
 
 fn value(daemon: &Daemon<'_>, link: &str, prop: &str) -> String {
@@ -85,7 +58,7 @@ fn connections_of_programs_go_on_while_their_links_get_more_rings_and_fewer() {
     while sandbox.run(Some("bob"), "ss", &["-ltnH", "sport", "=", "7"]).stdout.trim().is_empty() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let compares = program("alice", &["python3", "-c", COMPARES, "6"]);
+    let compares = program("alice", &["python3", "-c", COMPARES, "6", "8"]);
     let set = |link: &str, prop: &str| {
         daemon.firelane(&["dladm", "set-linkprop", "-t", "-p", prop, link]).expect_success();
     };
@@ -115,7 +88,7 @@ fn connections_of_programs_go_on_while_their_links_get_more_rings_and_fewer() {
     // One that is not used carries nothing more.
     set("bob0", "rxrings=1,txrings=1");
     let (_, before) = counted(&daemon, "bob0");
-    let quiet = program("alice", &["python3", "-c", COMPARES, "0.5"]);
+    let quiet = program("alice", &["python3", "-c", COMPARES, "0.5", "8"]);
     assert!(quiet.wait_with_output().expect("it ends").status.success());
     let (_, after) = counted(&daemon, "bob0");
     for field in ["ipackets", "opackets"] {

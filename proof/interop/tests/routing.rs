@@ -1,6 +1,7 @@
 //! FRR drives a netstack's routes over zebra's FPM stream: static routes that change under traffic, a zebra that dies and comes back,
-//! and somebody who writes garbage. As root; without FRR each test says why it is skipped.
+//! somebody who writes garbage, and somebody who floods. As root; without FRR each test says why it is skipped.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use firelane_interop::{Daemon, Frr, Output, Sandbox};
@@ -294,4 +295,42 @@ fn garbage_is_refused_and_counted_and_the_rest_goes_on() {
     net.frr_begins("ip route 198.51.100.0/24 10.2.0.3\n");
     net.within("zebra's are all that is left", |net| net.count("routes") == 1 && net.count("stale") == 0);
     assert!(net.reaches("198.51.100.1"));
+}
+
+/// Tens of thousands of routes that come, go and come again as fast as they can be written, from somebody who dies at once.
+const FLOOD: &str = "\
+import struct
+def route(n, kind):
+  body = struct.pack('BBBBBBBBI', 2, 24, 0, 0, 254, 196, 0, 1, 0)
+  body += struct.pack('HH', 8, 1) + struct.pack('!I', (100 << 24) + (n << 8))
+  body += struct.pack('HH', 8, 5) + bytes([10, 2, 0, 2])
+  message = struct.pack('IHHII', 16 + len(body), kind, 0, 0, 0) + body
+  return struct.pack('!BBH', 1, 1, 4 + len(message)) + message
+for kind in 24, 25, 24, 25, 24:
+  s.sendall(b''.join(route(n, kind) for n in range(20000)))
+";
+
+#[test]
+fn a_daemon_that_floods_and_dies_hinders_no_packet() {
+    let sandbox = Sandbox::new();
+    let Some(net) = Net::start(&sandbox, 1) else { return };
+    net.within("bob answers", |net| net.reaches("10.2.0.2"));
+    let mut pings = sandbox.command("ip");
+    pings.args(["netns", "exec", "alice", "ping", "-nq", "-i", "0.01", "10.2.0.2"]);
+    let pings = pings.stdout(Stdio::piped()).spawn().expect("ip is installed");
+    net.somebody_writes(FLOOD);
+    net.within("all is judged", |net| net.count("messages") == 100_000);
+    net.within("its routes end with it", |net| net.count("routes") == 0 && net.count("swept") == 20_000);
+    assert_eq!(net.count("installed"), 0);
+    let pid = rustix::process::Pid::from_child(&pings);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("our own child");
+    let said = pings.wait_with_output().expect("our own child").stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let numbers: Vec<u64> = said
+        .lines()
+        .filter(|line| line.contains("packets transmitted"))
+        .flat_map(|line| line.split(' ').filter_map(|word| word.parse().ok()))
+        .collect();
+    // The last one may be under way.
+    assert!(numbers.len() >= 2 && numbers[0] > 100 && numbers[0] - numbers[1] <= 1, "{said}");
 }

@@ -103,6 +103,11 @@ fn a_port_is_free_as_soon_as_its_listener_is_closed() {
 }
 
 #[test]
+fn who_connects_behind_another_process_close_is_refused() {
+    as_the_kernels("closed.py", 2);
+}
+
+#[test]
 fn ports_are_shared_as_in_the_kernel() {
     for lanes in [1, 2] {
         let sandbox = Sandbox::new();
@@ -224,6 +229,11 @@ fn urgent_data_are_the_kernels() {
 }
 
 #[test]
+fn programs_are_signalled_as_by_the_kernel() {
+    as_the_kernels("signals.py", 80);
+}
+
+#[test]
 fn urgent_data_pass_between_the_kernel_and_programs() {
     let sandbox = Sandbox::new();
     let stage = Stage::new(&sandbox, 2);
@@ -249,6 +259,11 @@ fn datagrams_in_parts_and_what_is_said_of_one_are_the_kernels() {
 #[test]
 fn what_options_of_streams_bring_about_is_the_kernels() {
     as_the_kernels("chosen.py", 20);
+}
+
+#[test]
+fn who_wants_little_to_be_unsent_is_held_up_as_in_the_kernel() {
+    as_the_kernels_with(&["off"], "unsent.py", 15);
 }
 
 #[test]
@@ -398,6 +413,9 @@ fn each_socket_of_a_process_is_explained() {
         ]
     );
     assert_eq!(rows("local")[0], format!("{}:5001", Stage::FIRELANE));
+    let shown = stage.daemon().firelane(&["netstat", "-anu"]).expect_success();
+    let whose = shown.lines().filter(|line| line.contains(&format!(" root     {pid:>6} python3        ")));
+    assert_eq!(whose.count(), 3, "{shown}");
     assert_eq!(rows("remote")[1], format!("{}:5000", Stage::KERNEL));
     let headline = |pid: &str| {
         let all = stage.daemon().firelane(&["explain", pid]).expect_success();

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firelane_interop::{On, Sandbox, Stage, search_path};
+use firelane_interop::{On, Sandbox, Server, Stage, search_path};
 
 fn script(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shim").join(name).to_string_lossy().into_owned()
@@ -51,6 +51,148 @@ fn sockets_that_were_closed_make_the_next_ones() {
         let (ours, some) = ask(On::Firelane, Stage::FIRELANE);
         assert_eq!(ours, kernels, "{lanes} lanes");
         assert!(all == 200 && some < 80, "{some} of {all}");
+        stage.wait_until_nothing_is_left();
+    }
+}
+
+/// Marks are root's to set, and so is the choice of another user.
+#[test]
+fn marks_and_addresses_that_are_nobodys_are_the_kernels() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    as_the_kernels("freely.py", 25);
+}
+
+#[test]
+fn who_listens_where_the_netstack_is_not_yet_is_found_when_it_is() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    let server = "import socket
+one = socket.socket()
+one.setsockopt(socket.IPPROTO_IP, 15, 1)
+one.bind(('10.0.0.77', 7077))
+one.listen()
+print('ready', flush=True)
+one.accept()[0].sendall(b'at last')";
+    let server = stage.serve(On::Firelane, &["/usr/bin/python3", "-c", server]);
+    wait_for_log(&server, "ready");
+    let words = ["ipadm", "create-addr", "-t", "-T", "static", "-a", "10.0.0.77/24", "web0/later"];
+    stage.daemon().firelane(&words).expect_success();
+    let client = "import socket; print(socket.create_connection(('10.0.0.77', 7077)).recv(9))";
+    assert_eq!(stage.wait_for(&server, On::Kernel, &["/usr/bin/python3", "-c", client]), "b'at last'\n");
+    server.expect_success();
+    stage.wait_until_nothing_is_left();
+}
+
+fn wait_for_log(server: &Server, text: &str) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !server.log().contains(text) {
+        assert!(Instant::now() < deadline, "{}", server.log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Each side asks the other to call back, and to send back what it gets.
+#[test]
+fn sockets_speak_over_one_device_as_the_kernels() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        let script = script("bound.py");
+        let ask = |on, host, other, peer| {
+            let server = stage.serve(other, &["/usr/bin/python3", &script, peer, host, "peer"]);
+            wait_for_log(&server, "ready");
+            let told = stage.ask(on, &["/usr/bin/python3", &script, host, peer]);
+            server.expect_success();
+            told
+        };
+        let kernels = ask(On::Kernel, Stage::KERNEL, On::Firelane, Stage::FIRELANE);
+        assert!(kernels.lines().count() > 20, "{kernels}");
+        let ours = ask(On::Firelane, Stage::FIRELANE, On::Kernel, Stage::KERNEL);
+        assert_eq!(ours, kernels, "{lanes} lanes");
+        stage.wait_until_nothing_is_left();
+    }
+}
+
+/// What the kernel has counted in the namespace of its programs.
+fn counted_by_the_kernel(stage: &Stage<'_>, name: &str) -> u64 {
+    let text = stage.ask(On::Kernel, &["/bin/cat", "/proc/net/netstat"]);
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let named = |names: &Vec<&str>, row: &Vec<&str>| {
+        names.iter().position(|&it| it == name).and_then(|at| row[at].parse().ok())
+    };
+    rows.chunks(2).find_map(|pair| named(&pair[0], &pair[1])).expect("the kernel counts it")
+}
+
+/// curl brings its request with the SYN, in both directions: the cookie is Linux' or ours, and so is what takes the text.
+#[test]
+fn curl_opens_fast_by_the_device_that_it_is_told() {
+    let sandbox = Sandbox::new();
+    let stage = Stage::new(&sandbox, 2);
+    stage.ask(On::Kernel, &["/bin/sh", "-c", "echo 3 > /proc/sys/net/ipv4/tcp_fastopen"]);
+    stage
+        .daemon()
+        .firelane(&["ipadm", "set-prop", "-t", "-N", "web", "-p", "_fastopen=3", "tcp"])
+        .expect_success();
+    let places = [(On::Firelane, Stage::FIRELANE, "web0"), (On::Kernel, Stage::KERNEL, "kernel0")];
+    for ((client, own, device), (server, host, _), counter) in
+        [(places[0], places[1], "TCPFastOpenPassive"), (places[1], places[0], "TCPFastOpenActive")]
+    {
+        let serve = format!(
+            "import http.server as http
+one = http.HTTPServer(('{host}', 8080), http.SimpleHTTPRequestHandler, bind_and_activate=False)
+one.socket.setsockopt(6, 23, 5)
+one.server_bind()
+one.server_activate()
+print('ready', flush=True)
+one.serve_forever()"
+        );
+        let serving = stage.serve(server, &["/usr/bin/python3", "-c", &serve]);
+        wait_for_log(&serving, "ready");
+        let url = format!("http://{host}:8080/");
+        let words = ["/usr/bin/curl", "-sS", "-m", "20", "-o", "/dev/null", "-w", "%{http_code} %{local_ip}"];
+        let more = ["--tcp-fastopen", "--interface", device, &url];
+        let words: Vec<&str> = words.into_iter().chain(more).collect();
+        for fast in 0..3 {
+            assert_eq!(stage.ask(client, &words), format!("200 {own}"));
+            assert_eq!(counted_by_the_kernel(&stage, counter), fast, "{client:?}: all but the first");
+        }
+    }
+    stage.wait_until_nothing_is_left();
+}
+
+/// What may be opened fast is the netstack's to say, as it is the namespace's in the kernel.
+#[test]
+fn text_goes_with_the_syn_of_a_connect_as_in_the_kernel() {
+    for lanes in [1, 2] {
+        let sandbox = Sandbox::new();
+        let stage = Stage::new(&sandbox, lanes);
+        let set = |property: &str| {
+            let words = ["ipadm", "set-prop", "-t", "-N", "web", "-p", property, "tcp"];
+            stage.daemon().firelane(&words).expect_success();
+        };
+        for (policy, more) in [("3", None), ("2", Some("off"))] {
+            let write = format!("echo {policy} > /proc/sys/net/ipv4/tcp_fastopen");
+            stage.ask(On::Kernel, &["/bin/sh", "-c", &write]);
+            set(&format!("_fastopen={policy}"));
+            let ask = |on, host| {
+                let script = script("fast.py");
+                let words: Vec<&str> = ["/usr/bin/python3", &script, host].into_iter().chain(more).collect();
+                stage.ask(on, &words)
+            };
+            let kernels = ask(On::Kernel, Stage::KERNEL);
+            assert!(kernels.lines().count() >= if more.is_some() { 3 } else { 50 }, "{kernels}");
+            for fusion in ["on", "off"] {
+                set(&format!("_fusion={fusion}"));
+                assert_eq!(ask(On::Firelane, Stage::FIRELANE), kernels, "{lanes} lanes, fusion={fusion}");
+            }
+        }
         stage.wait_until_nothing_is_left();
     }
 }
@@ -114,4 +256,10 @@ fn ping_finds_who_is_there() {
 #[test]
 fn priorities_and_paces_are_the_kernels() {
     as_the_kernels("priority.py", 30);
+}
+
+/// What arrives while nobody waits for a listener waits in memory, and else comes by its descriptor: nobody is to see a difference.
+#[test]
+fn connections_are_accepted_as_the_kernels_however_one_waits_for_them() {
+    as_the_kernels("accepting.py", 80);
 }

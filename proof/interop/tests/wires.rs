@@ -25,12 +25,6 @@ seed = 42
 both = { delay = "20ms" }
 "#;
 
-fn start(sandbox: &Sandbox) -> Daemon<'_> {
-    let path = sandbox.folder().join("wires.toml");
-    std::fs::write(&path, CONFIG).expect("the sandbox's folder is writable");
-    Daemon::start(sandbox, &path)
-}
-
 fn modify(daemon: &Daemon<'_>, props: &str, side: Option<&str>) {
     let side: Vec<&str> = side.map_or(Vec::new(), |side| vec!["-d", side]);
     daemon
@@ -62,7 +56,7 @@ fn shortest(sandbox: &Sandbox) -> f64 {
 #[test]
 fn ping_shows_the_delay_of_each_direction() {
     let sandbox = Sandbox::new();
-    let daemon = start(&sandbox);
+    let daemon = Daemon::start_as(&sandbox, CONFIG);
     // The first one asks for neighbours, too.
     shortest(&sandbox);
     let there_and_back = shortest(&sandbox);
@@ -78,7 +72,7 @@ fn ping_shows_the_delay_of_each_direction() {
 #[test]
 fn ping_shows_what_is_lost_and_what_comes_twice() {
     let sandbox = Sandbox::new();
-    let daemon = start(&sandbox);
+    let daemon = Daemon::start_as(&sandbox, CONFIG);
     modify(&daemon, "delay=0", None);
     ping(&sandbox, &["-c", "3", "-i", "0.05"]);
     modify(&daemon, "loss=20%", Some("forth"));
@@ -135,7 +129,7 @@ fn received(sandbox: &Sandbox, args: &[&str]) -> f64 {
 #[test]
 fn iperf3_shows_the_rate_and_what_finds_the_queue_full_is_counted() {
     let sandbox = Sandbox::new();
-    let daemon = start(&sandbox);
+    let daemon = Daemon::start_as(&sandbox, CONFIG);
     let mut command = sandbox.command("ip");
     command.args(["netns", "exec", "bob", "iperf3", "-s"]).stdout(Stdio::null());
     let _server = Server(command.spawn().expect("ip"));

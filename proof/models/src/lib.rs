@@ -223,13 +223,8 @@ fn roll_wires(model: &mut Model, dice: &mut Dice<'_>) {
 
 const REVERSE_PATHS: [ReversePath; 3] = [ReversePath::Off, ReversePath::Loose, ReversePath::Strict];
 
-fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
-    let below: Vec<_> = model.links.keys().chain(model.etherstubs.keys()).cloned().collect();
-    if below.is_empty() || dice.below(4) == 0 {
-        return;
-    }
-    let vnic: LinkName = name("v", number);
-    let user = match dice.below(4) {
+fn roll_user(dice: &mut Dice<'_>, number: usize) -> VnicUser {
+    match dice.below(4) {
         0 => VnicUser::Nobody,
         3 => VnicUser::Memif(dice.memif(number)),
         1 => VnicUser::Tap(Tap {
@@ -238,7 +233,16 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
             addresses: dice.maybe(|dice| dice.prefix(number)).into_iter().collect(),
         }),
         _ => VnicUser::Netstack(name("n", dice.below(3))),
-    };
+    }
+}
+
+fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
+    let below: Vec<_> = model.links.keys().chain(model.etherstubs.keys()).cloned().collect();
+    if below.is_empty() || dice.below(4) == 0 {
+        return;
+    }
+    let vnic: LinkName = name("v", number);
+    let user = roll_user(dice, number);
     if let VnicUser::Netstack(user) = &user
         && let Some(netstack) = model.netstacks.get_mut(user)
     {
@@ -278,6 +282,7 @@ fn roll_vnic(model: &mut Model, dice: &mut Dice<'_>, number: usize) {
         polling: dice.polling(),
         cpus: dice.cpus_of(&user),
         rings: dice.rings_of(&user),
+        promisc_filtered: (dice.below(4) > 0).into(),
         user,
         over: Over::Link(over),
     };

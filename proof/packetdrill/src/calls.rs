@@ -162,6 +162,10 @@ impl Plugin {
             let file = files.get(fd)?;
             let is_nonblocking = nonblocking(file, flags);
             let patience = file.kind.stored().map_err(|_| Errno(libc::EINVAL))?.recv_timeout;
+            let target = match flags & libc::MSG_WAITALL {
+                0 => file.kind.stored()?.chosen.low_water().min(len),
+                _ => len,
+            };
             let wants = len - so_far.as_ref().map_or(0, |got| got.len);
             let got = match &mut file.kind {
                 Kind::Stream(socket) => socket.read(world, wants, flags),
@@ -175,8 +179,8 @@ impl Plugin {
                     all.len += got.len;
                     all.bytes.extend(got.bytes);
                     (all.from, all.is_cut) = (got.from, got.is_cut);
-                    let waits = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0;
-                    if !waits || is_nonblocking || is_end || all.len >= len || all.from.is_some() {
+                    let peeks = flags & (libc::MSG_PEEK | libc::MSG_OOB) != 0;
+                    if peeks || is_nonblocking || is_end || all.len >= target || all.from.is_some() {
                         return Ok(Attempt::Done(all));
                     }
                     so_far = Some(all);

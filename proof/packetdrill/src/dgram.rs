@@ -69,7 +69,17 @@ impl DatagramSocket {
             return Err(error.into());
         }
         self.open = Some(Open { end, id });
+        self.tell_header(world);
         Ok(())
+    }
+
+    /// What its packets' headers are like from here on.
+    pub(crate) fn tell_header(&self, world: &mut World) {
+        for option in self.stored.chosen.datagram_header() {
+            if let Some(open) = &self.open {
+                world.command(SocketCommand::SetDatagramOption(open.id, option));
+            }
+        }
     }
 
     fn any(&self) -> SocketAddr {

@@ -27,7 +27,9 @@ impl From<SocketError> for Errno {
             SocketError::AddressInUse => libc::EADDRINUSE,
             SocketError::MessageTooLong => libc::EMSGSIZE,
             SocketError::NoBuffers => libc::ENOBUFS,
-            SocketError::BroadcastDenied => libc::EACCES,
+            SocketError::BroadcastDenied | SocketError::Prohibited => libc::EACCES,
+            SocketError::ProtocolUnreachable => libc::ENOPROTOOPT,
+            SocketError::BadParameter => libc::EPROTO,
         })
     }
 }

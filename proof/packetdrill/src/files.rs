@@ -39,6 +39,15 @@ impl Kind {
         }
     }
 
+    /// Its packets' headers have changed.
+    pub(crate) fn tell_header(&self, world: &mut World) {
+        match self {
+            Self::Stream(socket) => socket.tell_header(world),
+            Self::Datagram(socket) => socket.tell_header(world),
+            Self::Epoll(_) => {}
+        }
+    }
+
     pub(crate) fn take_error(&mut self) -> Sys<Option<Errno>> {
         match self {
             Self::Stream(socket) => Ok(socket.take_error()),

@@ -17,6 +17,7 @@
 #[allow(unsafe_code)]
 pub mod abi;
 mod calls;
+mod chosen;
 mod dgram;
 mod errno;
 mod files;

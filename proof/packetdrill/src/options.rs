@@ -7,7 +7,7 @@ use core::str::FromStr;
 use core::time::Duration;
 
 use firelane_tcp::congestion::Algorithm;
-use firelane_tcp::{Profile, TcpConfig, Willing};
+use firelane_tcp::{FastOpenPolicy, Profile, TcpConfig, Willing};
 use firelane_units::{IpPrefix, Mtu};
 
 /// What the plug-in is made from.
@@ -49,7 +49,7 @@ impl core::error::Error for ParseError {}
 /// Every option's name.
 const NAMES: &str = "an option is local, mtu, cc, ecn, timestamps, sack, wscale, iw, recv_buf, send_buf, max_buf, \
     delayed_ack, connect_timeout, abort_timeout, fin_wait_2, time_wait, challenge_interval, slow_start_after_idle, \
-    profile, patience or seed";
+    fast_open, profile, patience or seed";
 
 impl Default for Options {
     /// Linux' first receive window, and a send buffer that its tuning would have reached.
@@ -117,6 +117,9 @@ impl Options {
             "wscale" => tcp.window_scaling = switch(name, value)?,
             "slow_start_after_idle" => tcp.flight.slow_start_after_idle = switch(name, value)?,
             "iw" => tcp.flight.initial_segments = number(name, value, "a number of segments")?,
+            "fast_open" => {
+                tcp.fast_open = FastOpenPolicy::new(number(name, value, "a number as of tcp_fastopen")?)
+            }
             "recv_buf" => self.recv_buf = number(name, value, BYTES)?,
             "send_buf" => self.send_buf = number(name, value, BYTES)?,
             "max_buf" => tcp.max_buffer = number(name, value, BYTES)?,

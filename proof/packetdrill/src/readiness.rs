@@ -14,6 +14,7 @@ pub(crate) struct Mask(u32);
 impl Mask {
     pub(crate) const NONE: Self = Self(0);
     pub(crate) const IN: Self = Self((libc::EPOLLIN | libc::EPOLLRDNORM) as u32);
+    pub(crate) const PRI: Self = Self(libc::EPOLLPRI as u32);
     pub(crate) const OUT: Self = Self((libc::EPOLLOUT | libc::EPOLLWRNORM) as u32);
     pub(crate) const ERR: Self = Self(libc::EPOLLERR as u32);
     pub(crate) const HUP: Self = Self(libc::EPOLLHUP as u32);

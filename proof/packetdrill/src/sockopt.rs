@@ -11,6 +11,7 @@ use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{Keepalive, Tuning};
 use firelane_units::BitRate;
 
+use crate::chosen::Chosen;
 use crate::errno::{Errno, Sys, fail};
 use crate::files::Kind;
 use crate::tcp_info;
@@ -47,6 +48,7 @@ pub(crate) struct Stored {
     /// As getsockopt tells it: twice what was asked for.
     send_buffer: i32,
     recv_buffer: i32,
+    pub(crate) chosen: Chosen,
     /// What the rings get.
     pub(crate) send_ring: usize,
     pub(crate) recv_ring: usize,
@@ -76,6 +78,7 @@ impl Stored {
             send_timeout: None,
             send_buffer: told(options.send_buf),
             recv_buffer: told(options.recv_buf),
+            chosen: Chosen::default(),
             send_ring: options.send_buf,
             recv_ring: options.recv_buf,
         }
@@ -83,7 +86,7 @@ impl Stored {
 
     /// What a connection starts with.
     pub(crate) fn stream_options(&self) -> StreamOptions {
-        StreamOptions {
+        self.chosen.begin(StreamOptions {
             // Scripts expect the windows of the buffer that they have.
             tuning: Tuning::default(),
             nodelay: self.nodelay,
@@ -92,7 +95,7 @@ impl Stored {
             congestion: self.congestion,
             pacing_limit: self.pacing_limit,
             ..StreamOptions::default()
-        }
+        })
     }
 
     fn asks(&self) -> Option<Keepalive> {
@@ -127,6 +130,11 @@ pub(crate) fn set(world: &mut World, kind: &mut Kind, level: i32, name: i32, val
                 return fail(libc::ENOPROTOOPT);
             }
             stored.v6_only = on;
+            Ok(())
+        }
+        libc::IPPROTO_IP | libc::IPPROTO_IPV6 => {
+            kind.stored()?.chosen.set_header(level, name, int(value)?)?;
+            kind.tell_header(world);
             Ok(())
         }
         _ => fail(libc::ENOPROTOOPT),
@@ -167,8 +175,13 @@ fn set_socket(world: &mut World, kind: &mut Kind, name: i32, value: &[u8]) -> Sy
             let asks = stored.asks();
             kind.tell(world, StreamOption::Keepalive(asks));
         }
-        // Urgent text always stays in the stream (RFC 6093), which is what SO_OOBINLINE asks for.
-        libc::SO_OOBINLINE if on => {}
+        libc::SO_RCVLOWAT => stored.chosen.set_low_water(number),
+        libc::SO_OOBINLINE => {
+            stored.chosen.oob_inline = on;
+            if let Kind::Stream(socket) = kind {
+                socket.heed_urgent();
+            }
+        }
         libc::SO_TYPE | libc::SO_ERROR | libc::SO_ACCEPTCONN | libc::SO_PROTOCOL | libc::SO_DOMAIN => {
             return fail(libc::ENOPROTOOPT);
         }
@@ -217,7 +230,12 @@ fn set_tcp(world: &mut World, kind: &mut Kind, name: i32, value: &[u8]) -> Sys<(
         libc::TCP_KEEPINTVL => times.interval = seconds()?,
         libc::TCP_KEEPCNT if !(1..=MAX_KEEPALIVE_PROBES).contains(&number) => return fail(libc::EINVAL),
         libc::TCP_KEEPCNT => times.probes = number as u8,
-        _ => return fail(libc::ENOPROTOOPT),
+        _ => {
+            if let Some(option) = stored.chosen.set_tcp(name, number)? {
+                kind.tell(world, option);
+            }
+            return Ok(());
+        }
     }
     if let Some(asks) = stored.asks() {
         kind.tell(world, StreamOption::Keepalive(Some(asks)));
@@ -281,6 +299,9 @@ pub(crate) fn get(world: &World, kind: &mut Kind, level: i32, name: i32) -> Sys<
         }
         (libc::IPPROTO_TCP, _) => get_tcp(world, kind, name),
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Ok(bytes_of(kind.stored()?.v6_only.into())),
+        (libc::IPPROTO_IP | libc::IPPROTO_IPV6, _) => {
+            Ok(bytes_of(kind.stored()?.chosen.get_header(level, name)?))
+        }
         _ => fail(libc::ENOPROTOOPT),
     }
 }
@@ -314,7 +335,8 @@ fn get_socket(kind: &mut Kind, name: i32) -> Sys<Vec<u8>> {
         libc::SO_SNDBUF => stored.send_buffer,
         libc::SO_RCVBUF => stored.recv_buffer,
         libc::SO_KEEPALIVE => stored.keepalive.into(),
-        libc::SO_OOBINLINE => 1,
+        libc::SO_OOBINLINE => stored.chosen.oob_inline.into(),
+        libc::SO_RCVLOWAT => i32::try_from(stored.chosen.low_water()).unwrap_or(i32::MAX),
         libc::SO_TYPE => {
             if is_stream {
                 libc::SOCK_STREAM
@@ -353,9 +375,8 @@ fn get_tcp(world: &World, kind: &mut Kind, name: i32) -> Sys<Vec<u8>> {
         libc::TCP_KEEPIDLE => seconds(stored.keepalive_times.idle),
         libc::TCP_KEEPINTVL => seconds(stored.keepalive_times.interval),
         libc::TCP_KEEPCNT => stored.keepalive_times.probes.into(),
-        // A socket without a connection answers with the least that every path carries (`TCP_MSS_DEFAULT`).
-        libc::TCP_MAXSEG => mss.unwrap_or(536).into(),
-        _ => return fail(libc::ENOPROTOOPT),
+        libc::TCP_MAXSEG if mss.is_some() => mss.unwrap_or_default().into(),
+        _ => stored.chosen.get_tcp(name, &world.options.tcp).ok_or(Errno(libc::ENOPROTOOPT))?,
     }))
 }
 

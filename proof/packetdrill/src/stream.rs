@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use firelane_lane::{Connect, Listen, SocketCommand, StreamInfo, StreamOption};
 use firelane_socket::{
-    Accepted, ConnRef, Flags, ListenerEnd, ReadError, SocketError, StreamConfig, StreamEnd, WriteError,
-    listener, stream,
+    Accepted, ConnRef, Flags, ListenerEnd, ReadError, SocketError, StreamConfig, StreamEnd, UrgentError,
+    UrgentMode, WriteError, listener, stream,
 };
 use firelane_units::SocketId;
 
@@ -132,9 +132,7 @@ impl StreamSocket {
             return Err(error.into());
         }
         self.state = State::Connected(Box::new(conn));
-        if self.stored.cork {
-            self.set_option(world, StreamOption::Cork(true));
-        }
+        self.begin(world);
         fail(libc::EINPROGRESS)
     }
 
@@ -190,11 +188,33 @@ impl StreamSocket {
         let Some(Accepted { stream: end, names }) = end.accept() else { return Ok(None) };
         let conn = Conn::new(end, false);
         let state = State::Connected(Box::new(conn));
-        let socket = Self { stored: self.stored.clone(), bound: Some(names.local), state };
-        if self.stored.cork {
-            socket.set_option(world, StreamOption::Cork(true));
-        }
+        let mut socket = Self { stored: self.stored.clone(), bound: Some(names.local), state };
+        socket.begin(world);
         Ok(Some((socket, names.remote)))
+    }
+
+    /// What a connection is told as soon as it is there.
+    fn begin(&mut self, world: &mut World) {
+        if self.stored.cork {
+            self.set_option(world, StreamOption::Cork(true));
+        }
+        self.tell_header(world);
+        self.heed_urgent();
+    }
+
+    /// What its packets' headers are like from here on.
+    pub(crate) fn tell_header(&self, world: &mut World) {
+        for option in self.stored.chosen.stream_header() {
+            self.set_option(world, option);
+        }
+    }
+
+    /// Urgent text is apart, as in Linux, or stays in its place (SO_OOBINLINE).
+    pub(crate) fn heed_urgent(&mut self) {
+        let is_inline = self.stored.chosen.oob_inline;
+        if let State::Connected(conn) = &mut self.state {
+            conn.end.recv.heed_urgent(if is_inline { UrgentMode::Inline } else { UrgentMode::OutOfBand });
+        }
     }
 
     pub(crate) fn read(&mut self, world: &mut World, len: usize, flags: i32) -> Sys<Option<Received>> {
@@ -205,8 +225,11 @@ impl StreamSocket {
             };
         };
         if flags & libc::MSG_OOB != 0 {
-            // Urgent text stays in its place in the stream (RFC 6093 §6), so there is none apart.
-            return fail(libc::EINVAL);
+            return match conn.end.recv.read_urgent(flags & libc::MSG_PEEK != 0) {
+                Ok(octet) => Ok(Some(Received { bytes: vec![octet], len: 1, ..Received::default() })),
+                Err(UrgentError::NotYet) => fail(libc::EAGAIN),
+                Err(UrgentError::Nothing) => fail(libc::EINVAL),
+            };
         }
         if flags & libc::MSG_ERRQUEUE != 0 {
             return fail(libc::EAGAIN);
@@ -240,7 +263,7 @@ impl StreamSocket {
                 _ => fail(libc::EPIPE),
             };
         };
-        if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
+        if flags & libc::MSG_FASTOPEN != 0 {
             return fail(libc::EOPNOTSUPP);
         }
         let holds = flags & libc::MSG_MORE != 0;
@@ -253,9 +276,14 @@ impl StreamSocket {
         let State::Connected(conn) = &mut self.state else { return fail(libc::EPIPE) };
         let result = conn.end.send.write(bytes);
         let kick = result.is_ok() && conn.end.send.nudge().kick;
-        let reference = conn.reference();
-        if kick && let Some(reference) = reference {
-            world.kick(reference);
+        if let Some(reference) = conn.reference() {
+            // The last byte is the urgent one, and the lane hears of it before it sends.
+            if flags & libc::MSG_OOB != 0 && result == Ok(bytes.len()) {
+                world.command(SocketCommand::Urgent(reference, conn.end.send.cursor()));
+            }
+            if kick {
+                world.kick(reference);
+            }
         }
         let answer = match result {
             Ok(count) => Ok(Some(count)),
@@ -379,7 +407,7 @@ impl StreamSocket {
             State::Fresh { .. } => Mask::OUT | Mask::HUP,
             State::Listening { end, .. } if end.waiting() > 0 => Mask::IN,
             State::Listening { .. } => Mask::NONE,
-            State::Connected(conn) => conn_mask(conn),
+            State::Connected(conn) => conn_mask(conn, self.stored.chosen.low_water()),
         }
     }
 
@@ -389,7 +417,7 @@ impl StreamSocket {
             State::Fresh { .. } => (0, 0),
             State::Listening { end, .. } => (end.waiting() as u64, 0),
             State::Connected(conn) => {
-                let mask = conn_mask(conn);
+                let mask = conn_mask(conn, self.stored.chosen.low_water());
                 if conn.wants_room && mask.contains(Mask::OUT) {
                     conn.wants_room = false;
                     conn.rooms += 1;
@@ -401,7 +429,7 @@ impl StreamSocket {
     }
 }
 
-fn conn_mask(conn: &Conn) -> Mask {
+fn conn_mask(conn: &Conn, low_water: usize) -> Mask {
     let flags = conn.flags();
     let mut mask = Mask::NONE;
     let peer_closed = flags.contains(Flags::PEER_CLOSED) || conn.is_read_shut || conn.is_closed();
@@ -412,12 +440,16 @@ fn conn_mask(conn: &Conn) -> Mask {
         mask |= Mask::IN | Mask::RDHUP;
     }
     if conn.is_up() || conn.is_closed() {
-        if conn.end.recv.available() > 0 {
+        if conn.end.recv.available() >= low_water {
             mask |= Mask::IN;
         }
+        if conn.end.recv.has_urgent() {
+            mask |= Mask::PRI;
+        }
         let (room, used) = (conn.end.send.room(), conn.end.send.unacknowledged());
-        // `sk_stream_is_writeable`: at least half as much room as is in use.
-        if conn.is_write_shut || conn.is_closed() || room >= (used / 2).max(1) {
+        // `sk_stream_is_writeable`: at least half as much room as is in use, and less unsent than TCP_NOTSENT_LOWAT.
+        let takes = room >= (used / 2).max(1) && !conn.end.shared().words().is_full();
+        if conn.is_write_shut || conn.is_closed() || takes {
             mask |= Mask::OUT;
         }
     }

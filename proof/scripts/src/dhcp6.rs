@@ -8,14 +8,15 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use firelane_dhcp::v6::{Action, Client, ClientConfig, Lease, Loss, Network, Wanted};
+use firelane_dhcp::v6::{Action, Client, ClientConfig, Lease, Network, Wanted};
 use firelane_units::Instant;
 
+use crate::lease::{self, Did, Kinds, Line, exact, expect_counter, kind_of, lost, message, number};
 use crate::run::Failure;
-use crate::timed::{Came, Played, play};
+use crate::timed::{Played, play};
 
 /// RFC 8415 §7.3.
-const KINDS: [(u8, &str); 10] = [
+const KINDS: &Kinds = &[
     (1, "solicit"),
     (2, "advertise"),
     (3, "request"),
@@ -50,14 +51,6 @@ const DUID: [u8; 10] = [0, 3, 0, 1, 2, 8, 0x20, 0, 0, 1];
 /// Runs a script.
 pub fn run_dhcp6(text: &str) -> Result<(), Failure> {
     play::<Servers>(text)
-}
-
-/// What the client sent or did.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Did {
-    Message(Sent),
-    /// In words.
-    Other(String),
 }
 
 /// A message of the client's.
@@ -98,7 +91,7 @@ struct Servers {
 }
 
 impl Played for Servers {
-    type Came = Did;
+    type Came = Did<Sent>;
     const TOLERANCE: Duration = Duration::from_millis(1);
 
     fn new(settings: &[&str]) -> Result<(Self, Instant), String> {
@@ -119,7 +112,7 @@ impl Played for Servers {
         self.client.poll_at()
     }
 
-    fn advance(&mut self, now: Instant) -> Result<Vec<Did>, String> {
+    fn advance(&mut self, now: Instant) -> Result<Vec<Did<Sent>>, String> {
         let mut done = Vec::new();
         while self.client.poll_at().is_some_and(|at| at <= now) {
             match self.client.poll(now) {
@@ -132,7 +125,7 @@ impl Played for Servers {
     }
 
     fn hear(&mut self, now: Instant, words: &str) -> Result<(), String> {
-        let bytes = self.message(words)?;
+        let bytes = message(words, KINDS, |kind| Answer { kind, xid: self.xid, ..Answer::default() })?;
         self.client.on_message(now, &bytes);
         Ok(())
     }
@@ -145,20 +138,7 @@ impl Played for Servers {
             ["taken", addr] => self.client.on_tested(now, number(addr)?, false),
             ["release"] => self.client.release(now),
             ["refresh"] => self.client.refresh(now),
-            ["counter", name, count] => {
-                let counters = self.client.counters();
-                let value = match *name {
-                    "unasked" => counters.unasked,
-                    "unusable" => counters.unusable,
-                    "malformed" => counters.malformed,
-                    "refused" => counters.refused,
-                    "declined" => counters.declined,
-                    _ => return Err(format!("there is no counter `{name}`")),
-                };
-                if value != number::<u64>(count)? {
-                    return Err(format!("expected {name} {count}, got {value}"));
-                }
-            }
+            ["counter", name, count] => expect_counter(&self.client.counters(), name, count)?,
             _ => return Err(format!("`{words}` is no event")),
         }
         Ok(())
@@ -169,7 +149,7 @@ impl Servers {
     /// What is in a message of the client's, by its bytes.
     fn read(&mut self, bytes: &[u8]) -> Result<Sent, String> {
         let (&[kind, a, b, c], rest) = bytes.split_first_chunk::<4>().ok_or("a message without a head")?;
-        let kind = KINDS.iter().find(|(it, _)| *it == kind).ok_or(format!("a message of type {kind}"))?.1;
+        let kind = kind_of(KINDS, kind)?;
         let mut sent = Sent {
             kind,
             is_new: self.xid != [a, b, c],
@@ -198,30 +178,11 @@ impl Servers {
         }
         Ok(sent)
     }
-
-    /// A server's message.
-    fn message(&self, text: &str) -> Result<Vec<u8>, String> {
-        let mut words = text.split_whitespace();
-        let kind = words.next().ok_or("a message is missing")?;
-        if kind == "bytes" {
-            let hex = words.next().unwrap_or_default();
-            let byte = |at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
-            let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(byte).collect();
-            return bytes.ok_or(format!("`{hex}` are no bytes"));
-        }
-        let kind = KINDS.iter().find(|(_, word)| *word == kind).ok_or(format!("`{kind}` is no message"))?.0;
-        let mut answer = Answer { xid: self.xid, ..Answer::default() };
-        while let Some(word) = words.next() {
-            answer.take(word, &mut words)?;
-        }
-        let mut bytes = vec![kind];
-        bytes.extend(answer.emit());
-        Ok(bytes)
-    }
 }
 
 /// A server's message, as far as lines say what is in it.
 struct Answer {
+    kind: u8,
     xid: [u8; 3],
     client: Vec<u8>,
     server: Option<u8>,
@@ -238,6 +199,7 @@ struct Answer {
 impl Default for Answer {
     fn default() -> Self {
         Self {
+            kind: 0,
             xid: [0; 3],
             client: DUID.to_vec(),
             server: Some(1),
@@ -253,6 +215,12 @@ impl Default for Answer {
 }
 
 impl Answer {
+    fn put(&mut self, code: u16, value: &[u8]) {
+        self.more.push((code, value.to_vec()));
+    }
+}
+
+impl lease::Answer for Answer {
     fn take<'a>(&mut self, word: &str, words: &mut impl Iterator<Item = &'a str>) -> Result<(), String> {
         let mut next = || words.next().ok_or(format!("`{word}` has no value"));
         match word {
@@ -285,12 +253,9 @@ impl Answer {
         Ok(())
     }
 
-    fn put(&mut self, code: u16, value: &[u8]) {
-        self.more.push((code, value.to_vec()));
-    }
-
     fn emit(&self) -> Vec<u8> {
-        let mut bytes = self.xid.to_vec();
+        let mut bytes = vec![self.kind];
+        bytes.extend(self.xid);
         add(&mut bytes, option::CLIENT_ID, &self.client);
         if let Some(server) = self.server {
             add(&mut bytes, option::SERVER_ID, &server_id(server));
@@ -331,10 +296,6 @@ fn options(mut bytes: &[u8]) -> Result<Vec<(u16, &[u8])>, String> {
     if bytes.is_empty() { Ok(found) } else { Err("bytes behind the options".into()) }
 }
 
-fn exact<const N: usize>(value: &[u8]) -> Result<[u8; N], String> {
-    value.try_into().map_err(|_| format!("an option of {} bytes", value.len()))
-}
-
 /// The address that an association of the client's is about (§21.4, §21.6): times are the server's to say.
 fn association(value: &[u8]) -> Result<Option<Ipv6Addr>, String> {
     let (head, rest) = value.split_first_chunk::<12>().ok_or("an association that is cut off")?;
@@ -369,26 +330,13 @@ fn lease_of_before(addr: Ipv6Addr) -> Lease {
     }
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("`{text}` is no number or address that belongs here"))
-}
-
 fn described(action: &Action) -> String {
     match action {
         Action::Send(_) => "send".to_owned(),
         Action::Test(lease) => format!("test {}", lease.addr),
         Action::Bound(held) => format!("bound {}", held.lease.addr),
         Action::Retire(lease) => format!("retire {}", lease.addr),
-        Action::Lost(lease, why) => {
-            let why = match why {
-                Loss::Expired => "expired",
-                Loss::Refused => "refused",
-                Loss::Conflict => "conflict",
-                Loss::Released => "released",
-                Loss::Replaced => "replaced",
-            };
-            format!("lost {} {why}", lease.addr)
-        }
+        Action::Lost(lease, why) => lost(lease.addr, *why),
         Action::Informed(network) => {
             let servers: Vec<String> = network.name_servers.iter().map(Ipv6Addr::to_string).collect();
             format!("informed {}", servers.join(",")).trim_end().to_owned()
@@ -396,37 +344,26 @@ fn described(action: &Action) -> String {
     }
 }
 
-impl fmt::Display for Did {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Message(sent) => sent.fmt(f),
-            Self::Other(what) => f.write_str(what),
-        }
+impl lease::Sent for Sent {
+    fn kind(&self) -> &'static str {
+        self.kind
     }
-}
 
-impl Came for Did {
-    /// Of a message, what the line leaves out is not compared, but for server and association.
-    fn is_as(&self, expected: &str) -> bool {
-        let sent = match self {
-            Self::Other(what) => return what == expected,
-            Self::Message(sent) => sent,
-        };
-        let words: Vec<&str> = expected.split_whitespace().collect();
-        let value =
-            |name: &str| words.iter().position(|it| *it == name).and_then(|at| words.get(at + 1).copied());
-        let server = value("server").and_then(|it| it.parse().ok());
-        let association = match value("addr") {
+    fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// What the line leaves out is not compared, but for server and association.
+    fn has(&self, line: &Line<'_>) -> bool {
+        let server = line.value("server").and_then(|it| it.parse().ok());
+        let association = match line.value("addr") {
             Some(addr) => addr.parse().ok().map(Some),
-            None => words.contains(&"any").then_some(None),
+            None => line.says("any").then_some(None),
         };
-        let asked = sent.asked.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
-        words.first() == Some(&sent.kind)
-            && sent.server == server
-            && sent.association == association
-            && value("elapsed").is_none_or(|it| it.parse().ok() == sent.elapsed)
-            && value("asks").is_none_or(|it| it == asked)
-            && (sent.is_new || !words.contains(&"new"))
-            && (!sent.is_new || !words.contains(&"same"))
+        let asked = self.asked.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+        self.server == server
+            && self.association == association
+            && line.value("elapsed").is_none_or(|it| it.parse().ok() == self.elapsed)
+            && line.value("asks").is_none_or(|it| it == asked)
     }
 }

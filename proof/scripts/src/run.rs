@@ -69,6 +69,7 @@ impl<'a> Runner<'a> {
         let stack: StackId = sim.stack(host, &settings.stack(THEIR_NUMBER));
         let end = sim.dangle(host, mtu);
         let mut station = Station::new(end, family.is_v6());
+        station.expect_labels();
         let sockets = Sockets::new(stack, family.is_v6(), station.ip);
         if let Some(congestion) = settings.route_congestion {
             let through = RouteConfig::via(IpPrefix::host(station.ip), station.ip);

@@ -87,6 +87,8 @@ impl Settings {
             ["fast_open_queue", n] => self.options.fast_open_queue = number(n)?,
             ["user_timeout", n] => self.options.user_timeout = Some(span(n)?),
             ["mss_limit", n] => self.options.mss_limit = Some(Mss::clamped(number(n)?)),
+            ["window_clamp", n] => self.options.window_clamp = Some(number(n)?),
+            ["hears_errors", word] => self.options.hears_errors = [on(word)?; 2],
             ["syn_retries", n] => self.options.syn_retries = Some(number(n)?),
             ["fin_wait_2", n] => self.options.fin_wait_2 = Some(span(n)?),
             ["defer", n] => self.options.defer = number(n)?,

@@ -373,6 +373,9 @@ fn stream_option(option: &str, values: &[&str]) -> Result<StreamOption, String> 
             StreamOption::Congestion(algorithm.ok_or(format!("`{word}` is no congestion control"))?)
         }
         ("syn_retries", [n]) => StreamOption::SynRetries(Some(number(n)?)),
+        ("window_clamp", ["off"]) => StreamOption::WindowClamp(None),
+        ("window_clamp", [n]) => StreamOption::WindowClamp(Some(number(n)?)),
+        ("hears_errors", [word]) => StreamOption::HearsErrors([on(word)?; 2]),
         ("fin_wait_2", ["off"]) => StreamOption::FinWait2(None),
         ("fin_wait_2", [seconds]) => StreamOption::FinWait2(Some(span(seconds)?)),
         ("unsent_limit", ["off"]) => StreamOption::UnsentLimit(None),

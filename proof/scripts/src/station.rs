@@ -13,6 +13,7 @@ use firelane_wire::{
     icmpv6,
 };
 
+use crate::labels::Labels;
 use crate::packet::{Envelope, describe};
 
 /// The last byte of the station's addresses, and of the netstack's.
@@ -50,6 +51,8 @@ pub(crate) struct Station<D> {
     has_spoken: bool,
     /// Answers to its own ARP requests that have come.
     arp_replies: u64,
+    /// The flow labels that have come, if the other end is held to them.
+    labels: Option<Labels>,
 }
 
 /// The address of a station by its number: the simulation's numbering, which every script relies on.
@@ -75,7 +78,13 @@ impl<D: Driver> Station<D> {
             mac: station_mac(NUMBER),
             has_spoken: false,
             arp_replies: 0,
+            labels: None,
         }
+    }
+
+    /// Whatever comes over IPv6 from here on has its flow's label, or is shown as wrong.
+    pub(crate) fn expect_labels(&mut self) {
+        self.labels = Some(Labels::default());
     }
 
     /// Asks for the netstack's Ethernet address. Who answers has dealt with all that came before the question.
@@ -192,6 +201,11 @@ impl<D: Driver> Station<D> {
                 {
                     let (from, len) = (usize::from(piece.offset()), piece.payload().len());
                     return other(&fragment(from, len, piece.more()));
+                }
+                if let Some(labels) = &mut self.labels
+                    && let Err(what) = labels.note(&ip)
+                {
+                    return other(&what);
                 }
                 let class = Class { ecn: ip.ecn(), ttl: ip.hop_limit(), dscp: ip.dscp() };
                 self.on_packet(now, ends, ip.next_header(), class, ip.payload())

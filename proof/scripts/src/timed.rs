@@ -1,7 +1,7 @@
 //! Scripts of what has a clock of its own and no connection: clients that lease or choose addresses.
 //!
 //! The same times, settings and expectations as in packet scripts (`text.rs`, `run.rs`), over whatever [`Played`] is:
-//! `dhcp6.rs` and `link_local.rs`. Whatever comes must be expected by some line.
+//! `dhcp4.rs`, `dhcp6.rs` and `link_local.rs`. Whatever comes must be expected by some line.
 
 use std::collections::VecDeque;
 use std::fmt::Display;

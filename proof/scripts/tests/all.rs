@@ -4,7 +4,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use firelane_scripts::{Failure, Family, Script, run, run_dhcp6, run_link_local};
+use firelane_scripts::{Failure, Family, Script, run, run_dhcp4, run_dhcp6, run_link_local};
 
 fn collect(folder: &Path, wanted: &str, scripts: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("the folder can be read") {
@@ -59,6 +59,11 @@ fn every_script_is_true() {
 }
 
 #[test]
+fn dhcpv4s_client_does_what_every_script_says() {
+    every_script("dhcp4", "msg", |name, text| told(name, run_dhcp4(text)));
+}
+
+#[test]
 fn dhcpv6s_client_does_what_every_script_says() {
     every_script("dhcp6", "msg", |name, text| told(name, run_dhcp6(text)));
 }
@@ -66,6 +71,15 @@ fn dhcpv6s_client_does_what_every_script_says() {
 #[test]
 fn addresses_of_the_link_are_chosen_as_every_script_says() {
     every_script("linklocal", "msg", |name, text| told(name, run_link_local(text)));
+}
+
+#[track_caller]
+fn expect_failure(text: &str, outcome: Result<(), Failure>, what: &str) {
+    let failures = told("a.msg", outcome);
+    assert!(
+        failures.first().is_some_and(|it| it.starts_with(&format!("a.msg:{what}"))),
+        "{text}: {failures:?}"
+    );
 }
 
 #[test]
@@ -86,11 +100,19 @@ fn a_script_of_clients_that_is_wrong_fails_at_its_line() {
         ("+0 < shout", "1: `shout` is no message"),
         ("set colour 1\n+0 quiet", "1: `colour 1`: the setting is"),
     ] {
-        let failures = told("a.msg", run_dhcp6(text));
-        assert!(
-            failures.first().is_some_and(|it| it.starts_with(&format!("a.msg:{what}"))),
-            "{text}: {failures:?}"
-        );
+        expect_failure(text, run_dhcp6(text), what);
+    }
+    for (text, what) in [
+        ("+0 > discover asks 10.0.0.5", "1: expected `discover asks 10.0.0.5`, got `discover new secs 0`"),
+        ("+0 > discover to 10.0.0.1", "1: expected `discover to 10.0.0.1`, got"),
+        ("+0 > discover secs 9", "1: expected `discover secs 9`, got"),
+        ("+0 > discover\n+9 quiet", "2: expected nothing, got `discover same"),
+        ("+0 > discover\n+0 < offer loud", "2: `loud` is nothing that a server says"),
+        ("+0 > discover\n+0 holds /24", "2: no lease is in force"),
+        ("+0 > discover\n+0 counter unasked 1", "2: expected unasked 1, got 0"),
+        ("set colour 1\n+0 quiet", "1: `colour 1`: the settings are"),
+    ] {
+        expect_failure(text, run_dhcp4(text), what);
     }
     let failures = told("a.msg", run_link_local("+0 alone\n+10~+11 > announce A"));
     assert!(failures[0].starts_with("a.msg:2: expected `announce A`, got `probe A`"), "{failures:?}");

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use firelane_dhcp::v4::{Action, Client, ClientConfig, Loss, Message, MessageType, Phase};
-use firelane_dhcp::{LinkLocal, Step};
+use firelane_dhcp::v4::{Action, Client, ClientConfig, Message, MessageType, Phase};
+use firelane_dhcp::{LinkLocal, Loss, Step};
 use firelane_driver_memory::{Chance, Conditions, Loss as WireLoss};
 use firelane_ip::DadConfig;
 use firelane_lane::{Control, Notice};

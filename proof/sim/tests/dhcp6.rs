@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
+use firelane_dhcp::Loss;
 use firelane_dhcp::v6::{
-    Action, Client, ClientConfig, Loss, Message, MessageType, Network, Options, Phase, Wanted,
+    Action, Client, ClientConfig, Message, MessageType, Network, Options, Phase, Wanted,
 };
 use firelane_driver_memory::{Chance, Conditions, End, Loss as WireLoss};
 use firelane_frame::{Chain, Driver, Pools, PoolsConfig};

@@ -1,15 +1,17 @@
 //! Goodput over paths that lose and reorder, as `make bench B=loss` measures it, in virtual time.
 
+mod endless;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use firelane_driver_memory::{Chance, Conditions, Loss, Reorder};
 use firelane_frame::PoolsConfig;
-use firelane_sim::{App, Cx, HostConfig, Listener, Next, Sim, SocketConfig, StackConfig, StackId, Stream};
-use firelane_socket::WriteError;
-use firelane_tcp::Counts;
+use firelane_sim::{HostConfig, Sim, SocketConfig, StackConfig};
 use firelane_units::{BitRate, Bytes, Mtu};
+
+use endless::{Sink, Source};
 
 const WARM_UP: Duration = Duration::from_millis(1500);
 const SPAN: Duration = Duration::from_secs(6);
@@ -24,78 +26,6 @@ struct Sums {
     repeated: u64,
     duplicates: u64,
     timeouts: u64,
-}
-
-/// Writes for ever.
-struct Source {
-    from: StackId,
-    to: StackId,
-    sockets: SocketConfig,
-    stream: Option<Stream>,
-    /// What each sender did, this one's in place `n`.
-    counts: Rc<RefCell<Vec<Counts>>>,
-    n: usize,
-}
-
-impl App for Source {
-    fn turn(&mut self, cx: &mut Cx<'_>) -> Next {
-        let Self { from, to, sockets, .. } = *self;
-        if let Some(stream) = &self.stream
-            && let Some(info) = stream.info(cx.sim())
-        {
-            self.counts.borrow_mut()[self.n] = info.tcp.counts;
-        }
-        let stream = self
-            .stream
-            .get_or_insert_with(|| cx.connect(from, to.at(false, 80), sockets.rings, sockets.options));
-        if !stream.poll_connected().expect("the path carries") {
-            return Next::Wait;
-        }
-        let text = [7; 1 << 14];
-        loop {
-            match stream.write(cx, &text) {
-                Ok(_) => {}
-                Err(WriteError::WouldBlock) => return Next::Wait,
-                Err(error) => panic!("{error:?}"),
-            }
-        }
-    }
-
-    fn describe(&self) -> String {
-        "a source".to_owned()
-    }
-}
-
-/// Reads everything, and counts.
-struct Sink {
-    at: StackId,
-    sockets: SocketConfig,
-    listener: Option<Listener>,
-    streams: Vec<Stream>,
-    count: Rc<RefCell<u64>>,
-}
-
-impl App for Sink {
-    fn turn(&mut self, cx: &mut Cx<'_>) -> Next {
-        let Self { at, sockets, .. } = *self;
-        let listener = self
-            .listener
-            .get_or_insert_with(|| cx.listen(at, at.at(false, 80), 128, sockets.rings, sockets.options));
-        while let Some(stream) = listener.accept(cx) {
-            self.streams.push(stream);
-        }
-        let mut buffer = [0; 1 << 16];
-        for stream in &mut self.streams {
-            while let Ok(count @ 1..) = stream.read(cx, &mut buffer) {
-                *self.count.borrow_mut() += count as u64;
-            }
-        }
-        Next::Wait
-    }
-
-    fn describe(&self) -> String {
-        "a sink".to_owned()
-    }
 }
 
 /// A path, and how many connections share it. The queue holds a round trip.
@@ -130,17 +60,25 @@ impl Cell {
         let mut sockets = SocketConfig::of(4 << 20);
         sockets.options.keepalive = None;
         let count = Rc::new(RefCell::new(0));
-        let sink = Sink { at: to, sockets, listener: None, streams: Vec::new(), count: Rc::clone(&count) };
+        let sink = Sink {
+            v6: false,
+            at: to,
+            sockets,
+            listener: None,
+            streams: Vec::new(),
+            count: Rc::clone(&count),
+        };
         sim.spawn(Box::new(sink));
         sim.settle();
-        let all = Rc::new(RefCell::new(vec![Counts::default(); self.connections as usize]));
+        let all = Rc::new(RefCell::new(vec![None; self.connections as usize]));
         for n in 0..self.connections {
             sim.spawn(Box::new(Source {
+                v6: false,
                 from,
                 to,
                 sockets,
                 stream: None,
-                counts: Rc::clone(&all),
+                known: Rc::clone(&all),
                 n: n as usize,
             }));
         }
@@ -148,7 +86,7 @@ impl Cell {
         let before = *count.borrow();
         sim.run_for(SPAN);
         let mut sums = Sums::default();
-        for it in all.borrow().iter() {
+        for it in all.borrow().iter().flatten().map(|it| it.tcp.counts) {
             sums.sent += u64::from(it.text_out);
             sums.repeated += u64::from(it.repeated);
             sums.duplicates += u64::from(it.duplicates);

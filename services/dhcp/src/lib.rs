@@ -10,6 +10,7 @@
 //! - `identity.rs`: who a client says it is.
 //! - `link_local.rs`: an IPv4 address of the link alone while there is no server (RFC 3927).
 //! - `names.rs`: domain names, of which only what is harmless passes.
+//! - `outcome.rs`: what becomes of an address, and what was seen.
 //! - `random.rs`: chance, seeded.
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ mod clock;
 mod identity;
 mod link_local;
 mod names;
+mod outcome;
 mod random;
 mod task;
 pub mod v4;
@@ -24,4 +26,5 @@ pub mod v6;
 
 pub use identity::{Duid, iaid};
 pub use link_local::{LinkLocal, Step};
+pub use outcome::{Counters, Loss};
 pub use task::{Keep, Remembered, Report, Running};

@@ -18,7 +18,8 @@ use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, seconds_of};
 use crate::link_local::{LinkLocal, Step};
-use crate::v4::{Action, Client, ClientConfig, Counters, Lease, Loss, Phase};
+use crate::outcome::{Counters, Loss};
+use crate::v4::{Action, Client, ClientConfig, Lease, Phase};
 
 /// RFC 2131 §4.1.
 const SERVER_PORT: u16 = 67;

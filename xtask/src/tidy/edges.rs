@@ -73,6 +73,7 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
 const PROOF: &[&str] = &[
     "firelane-models",
     "firelane-sim",
+    "firelane-world",
     "firelane-scripts",
     "firelane-packetdrill",
     "firelane-interop",

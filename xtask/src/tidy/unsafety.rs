@@ -22,6 +22,7 @@ const PERMITTED: &[&str] = &[
     "base/frame/src/alike.rs",
     "base/frame/src/arena.rs",
     "base/frame/src/extents.rs",
+    "base/frame/src/large_pages.rs",
     "base/frame/src/zeroed.rs",
     "path/lane/src/perimeter.rs",
     "path/lane/src/probes.rs",

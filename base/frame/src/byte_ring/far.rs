@@ -100,9 +100,10 @@ impl Far {
 
     /// Gives the storage of a ring of `own` back.
     fn give(&self, own: &RingWords, ring: usize) {
+        let from = self.begun[ring].load(Ordering::Relaxed);
         let passed = match ring == OURS && self.is_scattered.load(Ordering::Relaxed) {
             true => u64::MAX,
-            false => self.tail(own, ring).wrapping_sub(self.begun[ring].load(Ordering::Relaxed)),
+            false => self.tail(own, ring).wrapping_sub(from),
         };
         let own = side(own, ring);
         let state = own.state.load(Ordering::Relaxed);
@@ -110,7 +111,7 @@ impl Far {
         if state & ATTACHED != 0
             && let Some(storage) = NonNull::new(own.storage.load(Ordering::Relaxed))
         {
-            self.arena.give(storage, size_in(state), passed);
+            self.arena.give(storage, size_in(state), from, passed);
         }
     }
 

@@ -64,7 +64,7 @@ impl RingReader {
         let hidden =
             shown.state.compare_exchange(seen, seen & !ATTACHED, Ordering::AcqRel, Ordering::Relaxed);
         if hidden.is_err() {
-            far.arena.give(storage, wanted, 0);
+            far.arena.give(storage, wanted, 0, 0);
             return false;
         }
         let (cursor, unread) = (self.cursor(), self.available());
@@ -79,7 +79,7 @@ impl RingReader {
         far.show_grown(shown, storage, size | GROWN);
         if let Some(old_storage) = NonNull::new(old.storage) {
             // It was full.
-            far.arena.give(old_storage, old.len, u64::MAX);
+            far.arena.give(old_storage, old.len, 0, u64::MAX);
         }
         true
     }

@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 
 use firelane_api::{ApiError, NetRecord, NetRecords, RECORD_SECONDS, Status, Traffic, UsageOf};
-use firelane_model::{Accounting, Tracked};
+use firelane_model::Accounting;
 
 use super::{Subject, Totals};
 use crate::text::plain;
@@ -70,7 +70,7 @@ impl Writer {
         let Some(path) = self.wanted.writes_to().map(str::to_owned) else { return Ok(()) };
         // What came within one second was carried in it.
         let seconds = now.saturating_sub(self.since).max(1);
-        let is_tracked = |of| of == UsageOf::Links || self.wanted.net == Tracked::Extended;
+        let is_tracked = |of| of == UsageOf::Links || self.wanted.net.is_of_flows();
         let mut lines = String::new();
         let present = totals.iter().map(|(subject, total)| {
             (subject, total.since(self.last.get(subject).copied().unwrap_or_default()))
@@ -82,7 +82,7 @@ impl Writer {
             }
             let Subject { of, name, link } = subject;
             let record = NetRecord::new(*of, name, link, now, seconds, came);
-            lines += &serde_json::to_string(&record).map_err(|error| format!("{path}: {error}"))?;
+            lines += &record.line(self.wanted.net).map_err(|error| format!("{path}: {error}"))?;
             lines.push('\n');
         }
         if !lines.is_empty() {
@@ -107,7 +107,7 @@ impl Writer {
 
 /// Whether records may be added to the file that is wanted: it is new, empty, or has some.
 pub(crate) fn check(wanted: &Accounting) -> Result<(), ApiError> {
-    let Some(path) = wanted.writes_to() else { return Ok(()) };
+    let Some(path) = wanted.begins_with() else { return Ok(()) };
     let refused = |status, why: String| ApiError::new(status, "file", path, why);
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::PermissionDenied => refused(Status::Denied, String::new()),
@@ -134,6 +134,7 @@ mod tests {
     use super::*;
     use crate::folder::tests::Scratch;
     use firelane_api::UsageRequest;
+    use firelane_model::Tracked;
 
     fn totals(rbytes: u64) -> Totals {
         let traffic = Traffic { rbytes, ..Traffic::default() };
@@ -158,14 +159,14 @@ mod tests {
     fn what_came_while_it_was_active_is_written_every_twenty_seconds_and_at_the_end() {
         let folder = Scratch::new();
         let mut writer = Writer::default();
-        let active = wanted(&folder, Tracked::Extended, true);
+        let active = wanted(&folder, Tracked::EXTENDED, true);
         assert_eq!(writer.follow(&Accounting::default(), 100, &totals(500)), Ok(()));
         for second in 101..150 {
             assert_eq!(writer.follow(&active, second, &totals(500 + second)), Ok(()));
         }
         assert_eq!(carried(&folder, UsageOf::Links), [(40, 40)], "from 101 to 141");
         assert_eq!(carried(&folder, UsageOf::Flows), [(40, 40)]);
-        let basic = wanted(&folder, Tracked::Basic, true);
+        let basic = wanted(&folder, Tracked::BASIC, true);
         assert_eq!(writer.follow(&basic, 150, &totals(700)), Ok(()));
         assert_eq!(carried(&folder, UsageOf::Links), [(49, 99)], "what was left");
         for second in 151..200 {
@@ -177,17 +178,32 @@ mod tests {
         );
         assert_eq!(writer.end(200, &totals(1100)), Ok(()));
         assert_eq!(carried(&folder, UsageOf::Links), [(79, 499)]);
-        let off = wanted(&folder, Tracked::Basic, false);
+        let off = wanted(&folder, Tracked::BASIC, false);
         assert_eq!(writer.follow(&off, 201, &totals(1100)), Ok(()));
         assert_eq!(writer.follow(&off, 300, &totals(9000)), Ok(()));
         assert_eq!(carried(&folder, UsageOf::Links), [(79, 499)], "nobody asks for it any more");
     }
 
     #[test]
+    fn records_have_the_items_that_are_tracked_at_their_time() {
+        let folder = Scratch::new();
+        let mut writer = Writer::default();
+        let only = wanted(&folder, Tracked::NONE.with(Tracked::item("obytes").unwrap()), true);
+        assert_eq!(writer.follow(&only, 100, &totals(0)), Ok(()));
+        assert_eq!(writer.follow(&only, 120, &totals(5)), Ok(()));
+        let text = std::fs::read_to_string(folder.path().join("net.log")).unwrap();
+        assert_eq!(
+            text,
+            "{\"curtime\":120,\"name\":\"web0\",\"net\":\"link\",\"obytes\":0,\"seconds\":20}\n"
+        );
+        assert_eq!(carried(&folder, UsageOf::Links), [(20, 0)], "it is read, and knows no more");
+    }
+
+    #[test]
     fn what_was_deleted_between_two_records_is_in_the_next_one() {
         let folder = Scratch::new();
         let mut writer = Writer::default();
-        let active = wanted(&folder, Tracked::Basic, true);
+        let active = wanted(&folder, Tracked::BASIC, true);
         assert_eq!(writer.follow(&active, 100, &totals(0)), Ok(()));
         assert_eq!(writer.follow(&active, 101, &totals(30)), Ok(()));
         assert_eq!(writer.follow(&active, 102, &Totals::new()), Ok(()));
@@ -202,11 +218,13 @@ mod tests {
     #[test]
     fn a_file_of_something_else_is_refused_and_one_that_cannot_be_written_is_told_of() {
         let folder = Scratch::new();
-        let active = wanted(&folder, Tracked::Basic, true);
+        let active = wanted(&folder, Tracked::BASIC, true);
         assert_eq!(check(&active), Ok(()), "it is new");
         std::fs::write(folder.path().join("net.log"), "127.0.0.1 localhost\n").unwrap();
         assert_eq!(check(&active).unwrap_err().status, Status::BadArg);
-        assert_eq!(check(&wanted(&folder, Tracked::None, true)), Ok(()), "nobody writes to it");
+        let untracked = wanted(&folder, Tracked::NONE, true);
+        assert_eq!(check(&untracked).unwrap_err().status, Status::BadArg, "records may begin at any time");
+        assert_eq!(check(&Accounting { active: false, ..untracked }), Ok(()), "nobody writes to it");
         let nowhere =
             Accounting { file: Some(folder.path().join("no/net.log").to_str().unwrap().into()), ..active };
         assert_eq!(check(&nowhere).unwrap_err().status, Status::Io);

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use firelane_frame::RingArena;
+use firelane_frame::{ArenaPair, RingArena};
 use firelane_shm::layout::Inbox;
 use firelane_shm::{Arena, Block, Layout, Mapping};
 use firelane_units::{Instant, LaneId};
@@ -14,6 +14,7 @@ use firelane_units::{Instant, LaneId};
 use super::WORDS_PER_TURN;
 use super::datagrams::DatagramTable;
 use super::segment::Joined;
+use super::signals::Signals;
 use super::stream::Stream;
 use super::waiters::Waiters;
 use crate::fabric::Message;
@@ -27,8 +28,13 @@ pub(crate) struct ProgramArena {
     streams: RwLock<Vec<Option<Arc<Stream>>>>,
     pub(super) datagrams: DatagramTable,
     pub(super) waiters: Waiters,
+    /// Which programs are signalled.
+    pub(super) signals: Signals,
     /// Streams that programs have closed by their words, for who keeps the books of sockets.
     left: Mutex<Vec<u32>>,
+    /// Blocks of listeners that are closed. Only another listener gets one: a program's thread may still be on its way out of
+    /// `accept`, and the words that it changes are no stream's.
+    queues: Mutex<Vec<ArenaPair>>,
     /// Somebody is on his way to give memory back.
     is_called: AtomicBool,
 }
@@ -46,7 +52,9 @@ impl ProgramArena {
             streams: RwLock::default(),
             datagrams: DatagramTable::default(),
             waiters: Waiters::default(),
+            signals: Signals::default(),
             left: Mutex::default(),
+            queues: Mutex::default(),
             is_called: AtomicBool::new(false),
         })
     }
@@ -135,8 +143,15 @@ impl ProgramArena {
         drop((streams, gone));
     }
 
-    /// What programs have kicked `lane` for is given to it. How many streams were closed so.
-    pub(super) fn take_kicks(&self, lane: LaneId, now: Instant, mut give: impl FnMut(Message)) -> usize {
+    /// What programs have kicked `lane` for is given to it. How many streams were closed so. Connections that it may not begin are left
+    /// to the hub.
+    pub(super) fn take_kicks(
+        &self,
+        lane: LaneId,
+        now: Instant,
+        may_begin: impl Fn() -> bool,
+        mut give: impl FnMut(Message),
+    ) -> usize {
         let mut closed = 0;
         let Some(inbox) = self.inbox(lane) else { return closed };
         for _ in 0..WORDS_PER_TURN {
@@ -150,7 +165,7 @@ impl ProgramArena {
                 if let Some(stream) = stream.filter(|stream| stream.lane() == lane)
                     && let Some(block) = self.mapping().block(number)
                 {
-                    if stream.obey(now, block, &mut give) {
+                    if stream.obey(now, block, &may_begin, &mut give) {
                         self.left().push(number);
                         closed += 1;
                     }
@@ -164,6 +179,17 @@ impl ProgramArena {
             }
         }
         closed
+    }
+
+    /// A block for a listener's words ([`firelane_shm::AcceptQueue`]), if there is any.
+    pub(super) fn take_queue(&self) -> Option<ArenaPair> {
+        let earlier = self.queues.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        earlier.or_else(|| self.rings().take_alone())
+    }
+
+    /// The listener is closed.
+    pub(super) fn give_queue(&self, block: ArenaPair) {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner).push(block);
     }
 
     fn left(&self) -> MutexGuard<'_, Vec<u32>> {

@@ -5,7 +5,6 @@
 //! and tells nobody. That is found when the socket is asked about, or closed ([`Arrivals::take_named`]). A name is a
 //! program's word: `hub.rs` judges whose it is. Owned by `hub.rs`.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -127,15 +126,11 @@ impl Arrivals {
     }
 
     /// To be called every half a second while it is suspected that connections are nobody's, which [`Arrivals::has_suspects`]
-    /// tells: takes those out that are.
-    pub(super) fn take_nobodys<'a>(
-        &mut self,
-        ours: impl Fn(SocketId) -> Option<&'a OwnedFd>,
-    ) -> Vec<Arrival> {
+    /// tells: takes those out that are. `is_all_read` knows of a listener whether its program has been told of all connections.
+    pub(super) fn take_nobodys(&mut self, is_all_read: impl Fn(SocketId) -> bool) -> Vec<Arrival> {
         let is_nobodys = |it: &mut Arrival| {
             let Some(looks) = &mut it.suspected else { return false };
-            let queue = it.from.and_then(|(listener, _)| ours(listener));
-            let is_queue_empty = queue.is_none_or(|fd| firelane_shm::carry::is_all_read(fd).unwrap_or(true));
+            let is_queue_empty = it.from.is_none_or(|(listener, _)| is_all_read(listener));
             *looks = if is_queue_empty { *looks + 1 } else { 0 };
             *looks >= LOOKS
         };

@@ -10,6 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use rustix::event::epoll;
+
 /// With so many that are not closed yet a user gets nothing more.
 const BEHIND: usize = 256;
 
@@ -91,9 +93,12 @@ impl Drop for Foreign {
     }
 }
 
-/// Closes a socket whose other end programs have. Only one with something in its queue can keep whoever closes it.
-pub(super) fn close_end(closer: &Closer, user: u32, ours: OwnedFd) {
+/// Closes a socket whose other end programs have, and which is in `set`. Only one with something in its queue can keep whoever closes
+/// it; meanwhile the set says nothing of it.
+pub(super) fn close_end(closer: &Closer, user: u32, ours: OwnedFd, set: &OwnedFd) {
     if rustix::io::ioctl_fionread(ours.as_fd()) != Ok(0) {
+        // One that is not there any more is nothing to take out.
+        let _ = epoll::delete(set, ours.as_fd());
         closer.close(user, ours);
     }
 }
@@ -149,10 +154,20 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         firelane_shm::carry::send(&theirs, b"x", &[fd.as_fd()], true).unwrap();
         drop(fd);
-        close_end(&closer, 1, ours.into());
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        epoll::add(&set, &ours, epoll::EventData::new_u64(1), epoll::EventFlags::IN).unwrap();
+        let is_told = || {
+            let mut events = [const { std::mem::MaybeUninit::uninit() }; 1];
+            let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+            let (events, _) = epoll::wait(&set, &mut events, Some(&now)).unwrap();
+            !events.is_empty()
+        };
+        assert!(is_told());
+        close_end(&closer, 1, ours.into(), &set);
+        assert!(!is_told(), "it is nothing for the set any more");
         assert!(closer.lock().contains_key(&1));
         let (ours, _theirs) = UnixStream::pair().unwrap();
-        close_end(&closer, 2, ours.into());
+        close_end(&closer, 2, ours.into(), &set);
         assert!(!closer.lock().contains_key(&2), "it is closed already");
         drop(peer);
         until(|| closer.lock().is_empty());

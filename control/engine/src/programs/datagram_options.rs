@@ -12,6 +12,7 @@ use firelane_shm::layout::file;
 use firelane_units::{BitRate, LinkId};
 use rustix::io::Errno;
 
+use super::alike::Alike;
 use super::inert::Inert;
 use super::memberships::{Member, Memberships, address_v4, interface_v4};
 use super::numbers::{
@@ -66,6 +67,7 @@ pub(super) struct DatagramOptions {
     /// Seconds of SO_LINGER, which has no meaning here as in Linux.
     linger: Option<i32>,
     inert: Inert,
+    pub(super) alike: Alike,
     /// What its datagrams are.
     pub(super) kind: DatagramKind,
     /// Which datagrams it gets.
@@ -84,6 +86,7 @@ impl DatagramOptions {
             faults: [false; 2],
             linger: None,
             inert: Inert::DATAGRAM,
+            alike: Alike::default(),
             v6_only: false,
             reuse_address: false,
             reuse_port: false,
@@ -271,7 +274,7 @@ impl DatagramOptions {
                 self.set_bit(bit, on);
                 Setting::Program(self.bits)
             }
-            _ if self.inert.set(level, name, on) => Setting::Nothing,
+            _ if self.alike.set(level, name, value) || self.inert.set(level, name, on) => Setting::Nothing,
             _ => {
                 let bit = told_bit(level, name).ok_or(Errno::NOPROTOOPT)?;
                 self.set_bit(bit, on);
@@ -298,6 +301,7 @@ impl DatagramOptions {
             flags.into_iter().filter(|(on, _)| *on).map(|(_, word)| word.to_owned()).collect();
         words.extend((self.priority != 0).then(|| format!("priority={}", self.priority)));
         words.extend(self.pacing.map(|rate| format!("max_pacing_rate={}bps", rate.bps())));
+        words.extend(self.alike.spelled());
         words.extend((lost_faults > 0).then(|| format!("recverr_lost={lost_faults}")));
         words
     }
@@ -362,7 +366,7 @@ impl DatagramOptions {
             (udp::LEVEL, udp::SEGMENT) => ((self.bits & file::SEGMENT) >> file::SEGMENT_SHIFT) as i32,
             (udp::LEVEL, udp::CORK) => (self.bits & file::CORK != 0).into(),
             (udp::LEVEL, udp::GRO) => (self.bits & file::GRO != 0).into(),
-            _ => match self.inert.get(level, name) {
+            _ => match self.alike.get(level, name).or(self.inert.get(level, name)) {
                 Some(number) => number,
                 None => (self.bits & told_bit(level, name).ok_or(Errno::NOPROTOOPT)? != 0).into(),
             },
@@ -423,7 +427,11 @@ mod tests {
             (0, 10, 9, Err(Errno::INVAL)),
             (0, 11, 1, Ok(1)),
             (41, 25, 1, Ok(1)),
-            (0, 15, 1, Err(Errno::NOPROTOOPT)),
+            (0, 15, 2, Ok(1)),
+            (41, 78, 0, Ok(0)),
+            (1, 36, 5, Ok(5)),
+            (1, 49, 1, Err(Errno::NOPROTOOPT)),
+            (1, 62, 3, Ok(3)),
             (0, 33, 4, Ok(4)),
             (41, 49, 1, Ok(1)),
             (1, 12, 3, Ok(3)),

@@ -26,6 +26,7 @@ use super::arena::ProgramArena;
 use super::datagram_options::Setting;
 use super::faults::{self, Faults};
 use super::memberships::Member;
+use super::signals::{self, Seen};
 use crate::error::{io_error, lane_failed};
 use crate::fabric::{Fabric, Message};
 use crate::socket_filter;
@@ -61,6 +62,10 @@ pub(crate) struct Datagrams {
 pub(super) struct Wanted<'a> {
     pub(super) local: SocketAddr,
     pub(super) v6_only: bool,
+    /// Whether the address need not be the netstack's (IP_FREEBIND).
+    pub(super) is_free: bool,
+    /// The only link that it speaks over.
+    pub(super) link: Option<LinkId>,
     /// Over which protocol.
     pub(super) kind: DatagramKind,
     /// Which others may be bound to the same.
@@ -78,8 +83,9 @@ impl Datagrams {
             let mut registry = stack.inner.registry_of_now();
             let netstack = registry.netstack_mut(stack.id())?;
             // A group's address is anybody's: what is sent to the group arrives there.
-            if !wanted.local.ip().is_multicast() && !netstack.owns(wanted.local.ip()) && !is_everybody(wanted)
-            {
+            let local = wanted.local.ip();
+            let is_nobodys = wanted.is_free || local.is_multicast() || is_everybody(wanted);
+            if !is_nobodys && !netstack.owns(local) {
                 return Err(Errno::ADDRNOTAVAIL.into());
             }
             netstack.config.udp_ports.clone()
@@ -163,12 +169,11 @@ impl Datagrams {
         let words = self.hold.shared().words();
         words.set_token(Place { arena: arena.place, block: number }.token());
         words.watch(Ready::ALL);
-        let Wanted { local, v6_only, kind, sharing, filter, .. } = wanted;
+        let Wanted { local, v6_only, kind, sharing, filter, link, .. } = wanted;
         if let Some(filter) = filter {
             self.follow(fabric, filter)?;
         }
-        let (remote, link) = (None, None);
-        let bind = Bind { socket: self.socket, local, v6_only, sharing, remote, kind, link, slot };
+        let bind = Bind { socket: self.socket, local, v6_only, sharing, remote: None, kind, link, slot };
         self.command(fabric, SocketCommand::Bind(Box::new(bind)))?;
         loop {
             if let Some(local) = self.hold.shared().local() {
@@ -286,6 +291,14 @@ impl Datagrams {
             return;
         }
         arena.tell_waiters(self.number(), block);
+        let look = || (self.seen(), self.has_room_again(block));
+        arena.signals.tell(self.number(), error != 0, look);
+    }
+
+    /// How far it has come, of what its program may be signalled for.
+    pub(super) fn seen(&self) -> Seen {
+        let [_, received] = self.hold.passed();
+        Seen { received, mark: 0 }
     }
 
     /// The number of an error that the lane has noted.
@@ -308,6 +321,7 @@ impl Datagrams {
         block.tell(there | errno << status::ERROR_SHIFT);
         drop(faults);
         arena.tell_waiters(self.number(), block);
+        arena.signals.tell(self.number(), true, || (self.seen(), false));
     }
 
     /// The fault that has waited longest.
@@ -323,6 +337,13 @@ impl Datagrams {
     /// How many faults had no room.
     pub(super) fn lost_faults(&self) -> u64 {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).lost()
+    }
+
+    /// Whether there is room which its program has not found; it is signalled once.
+    fn has_room_again(&self, block: &Block) -> bool {
+        let [sent, _] = self.hold.passed();
+        let [queued, limit] = self.hold.queued_behind(sent);
+        is_roomy(limit.saturating_sub(queued), queued) && signals::ends_refusal(block)
     }
 
     /// Whether there may be somebody to wake: a datagram came, or there is room where there was none.

@@ -1,5 +1,5 @@
-//! Handing on: whoever is inside the lane that has finished a handshake tells the listener's program of the connection, by a message
-//! over the listener's descriptor, and calls nobody to do it for him.
+//! Handing on: whoever is inside the lane that has finished a handshake tells the listener's program of the connection, in the listener's
+//! words or, if somebody waits for its descriptor, by a message over that, and calls nobody to do it for him.
 //!
 //! Owned by `hub.rs`, which adds listeners and takes them away, and gets to know later what was handed on ([`Handing::take_handed`]).
 //! Several lanes may finish handshakes of one listener at a time: one goes through all that is ready, and the others leave it to
@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use firelane_shm::carry;
 use firelane_shm::control::{Arrived, Family, Place, SocketId};
+use firelane_shm::{AcceptQueue, Feeder, carry};
 use firelane_socket::{AnyEnd, Names, Ready};
 
 use super::Owner;
@@ -58,8 +58,10 @@ pub(super) struct Queue {
     pub(super) owner: Arc<Owner>,
     /// A copy of our end of the listener's pair. It goes before the other does, for closing that one may take long.
     pub(super) ours: OwnedFd,
+    /// What puts connections into the listener's words, if it has any.
+    pub(super) feeder: Option<Feeder<Arrived>>,
     /// A connection that the descriptor had no room for.
-    pub(super) waiting: Option<Arrived>,
+    pub(super) unsent: Option<Arrived>,
 }
 
 /// Called by lanes that have finished handshakes.
@@ -104,7 +106,7 @@ impl Handing {
         drop(gone);
     }
 
-    /// The descriptor of a listener has room again.
+    /// The descriptor of a listener has room again, or its program waits there from now on.
     pub(super) fn go_on(&self, name: SocketId) {
         self.queues.change(|queues| queues.again.push(name), |queues| self.hand_on(queues));
         self.queues.call(|queues| self.hand_on(queues));
@@ -141,28 +143,45 @@ impl Handing {
 impl Queue {
     /// Hands on what the listener has accepted. Whether there is more and the descriptor has no room.
     fn hand_on(&mut self, name: SocketId, handed: &Mutex<Vec<Arrival>>) -> bool {
-        loop {
-            let arrived = match self.waiting.take() {
-                Some(waiting) => waiting,
-                None => match self.accept(name) {
-                    None => return false,
-                    Some((arrival, arrived)) => {
-                        // Before the program can know of it: what it asks about the connection finds it.
-                        lock(handed).push(arrival);
-                        arrived
-                    }
-                },
-            };
+        while let Some(arrived) = self.next_to_send(name, handed) {
             match carry::send(&self.ours, &arrived.encode(), &[], false) {
-                Ok(()) => {}
+                Ok(()) => self.feeder.iter_mut().for_each(Feeder::note_sent),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.waiting = Some(arrived);
+                    self.unsent = Some(arrived);
                     return true;
                 }
                 // The listener hangs up, and what waits there ends with it.
                 Err(_) => return false,
             }
         }
+        false
+    }
+
+    /// The next connection of which a message is to be sent. What has arrived before it waits in the words.
+    fn next_to_send(&mut self, name: SocketId, handed: &Mutex<Vec<Arrival>>) -> Option<Arrived> {
+        if let Some(unsent) = self.unsent.take() {
+            return Some(unsent);
+        }
+        loop {
+            if let Some((feeder, words)) = self.words()
+                && feeder.is_watched(words)
+                && let Some(arrived) = feeder.take_back(words)
+            {
+                return Some(arrived);
+            }
+            let (arrival, arrived) = self.accept(name)?;
+            // Before the program can know of it: what it asks about the connection finds it.
+            lock(handed).push(arrival);
+            let Some((feeder, words)) = self.words() else { return Some(arrived) };
+            if let Err(arrived) = feeder.put(words, arrived.place.block, arrived) {
+                return Some(arrived);
+            }
+        }
+    }
+
+    fn words(&mut self) -> Option<(&mut Feeder<Arrived>, &AcceptQueue)> {
+        let words = self.listening.waiting.as_ref()?.words()?;
+        Some((self.feeder.as_mut()?, words))
     }
 
     /// The connection that has waited longest, and the message about it.

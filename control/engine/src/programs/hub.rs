@@ -3,13 +3,14 @@
 //! The daemon calls it from one thread, after it has decided who may use which netstack, and waits on its descriptor.
 //! Whatever a program sends ends in an answer; what it names must be a socket that its session made or attached.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Waker;
+use std::task::{Wake, Waker};
 
 use firelane_lane::DatagramKind;
 use firelane_shm::control::{Answer, Family, Kind, OWN_FILTER, OWN_LEVEL, Place, Request, SocketId};
@@ -99,6 +100,7 @@ impl Hub {
         epoll::add(&set, bell.as_fd(), epoll::EventData::new_u64(BELL_KEY), epoll::EventFlags::IN)?;
         let handing = Handing::new(Waker::from(Arc::clone(&bell)));
         engine.0.fabric.programs.set_idler(Waker::from(Arc::clone(&bell)));
+        engine.0.fabric.programs.hangups.are_in(Some(set.try_clone()?));
         Ok(Self {
             engine,
             read_filter,
@@ -181,7 +183,8 @@ impl Hub {
 
     fn answer(&mut self, number: u32, request: Request, fds: Foreign) -> Result<Reply, Errno> {
         self.sessions.get(&number).ok_or(Errno::NETDOWN)?;
-        if matches!(request, Request::Bind { .. } | Request::Connect { .. }) {
+        let asks_of_ports = matches!(request, Request::Bind { .. } | Request::Connect { .. });
+        if asks_of_ports || self.engine.0.fabric.programs.hangups.are_held() {
             // Who has closed a listener finds its port free, and nobody there.
             self.look();
             self.end_left();
@@ -199,13 +202,8 @@ impl Hub {
             | Request::Segment { .. }
             | Request::Bell { .. } => self.answer_waiter(number, request, fds),
             Request::Bind { socket, address } => Ok(self.socket(number, socket)?.bind(address)?.into()),
-            Request::Listen { socket, backlog } => {
-                if let Some(queue) = self.socket(number, socket)?.listen(backlog)? {
-                    self.handing.add(socket, queue);
-                }
-                Ok(Answer::Done.into())
-            }
-            Request::Connect { socket, address } => self.connect(number, socket, address),
+            Request::Listen { socket, backlog } => self.listen(number, socket, backlog),
+            Request::Connect { socket, address, fast } => self.connect(number, socket, address, fast),
             Request::SetOption { socket, level: OWN_LEVEL, name: OWN_FILTER, value } => {
                 let text = std::str::from_utf8(&value).map_err(|_| Errno::INVAL)?;
                 let rules = (self.read_filter)(text.trim_end_matches('\0')).ok_or(Errno::INVAL)?;
@@ -235,9 +233,26 @@ impl Hub {
         }
     }
 
-    fn connect(&mut self, number: u32, name: SocketId, address: SocketAddr) -> Result<Reply, Errno> {
+    fn listen(&mut self, number: u32, name: SocketId, backlog: u32) -> Result<Reply, Errno> {
         let socket = self.socket(number, name)?;
-        let answer = socket.connect(address);
+        let queue = socket.listen(backlog)?;
+        let place = socket.listens_at();
+        match queue {
+            Some(queue) => self.handing.add(name, queue),
+            None => self.handing.go_on(name),
+        }
+        Ok(place.map_or(Answer::Done, |place| Answer::Stream { place }).into())
+    }
+
+    fn connect(
+        &mut self,
+        number: u32,
+        name: SocketId,
+        address: SocketAddr,
+        fast: bool,
+    ) -> Result<Reply, Errno> {
+        let socket = self.socket(number, name)?;
+        let answer = socket.connect(address, fast);
         socket.stream().inspect(|stream| stream.is_of(name));
         if let Some(session) = self.sessions.get_mut(&number)
             && session.offers.note_question()
@@ -393,18 +408,33 @@ impl Hub {
             programs.make_segments(self.engine.0.fabric.now());
             self.handing.take_full().into_iter().for_each(|it| self.watch(it, epoll::EventFlags::OUT));
             self.end_left();
+            self.begin_held();
+        }
+    }
+
+    /// Begins what lanes have left, once what has hung up has ended.
+    fn begin_held(&mut self) {
+        if self.engine.0.fabric.programs.hangups.take_held() {
+            self.end_hung_up();
+            self.settle();
         }
     }
 
     /// Closes what has hung up, lets go on what a listener's descriptor had no room for, and answers calls.
     pub fn look(&mut self) {
+        self.end_hung_up();
+        self.answer_calls();
+    }
+
+    fn end_hung_up(&mut self) {
         let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let found: Vec<_> = match epoll::wait(&self.set, &mut events, Some(&now)) {
+        let programs = &self.engine.0.fabric.programs;
+        let found: Vec<_> = programs.hangups.look(|| match epoll::wait(&self.set, &mut events, Some(&now)) {
             Ok((events, _)) => events.iter().map(|event| (event.data.u64(), event.flags)).collect(),
             // A signal; whoever waits comes again.
-            Err(_) => return,
-        };
+            Err(_) => Vec::new(),
+        });
         for (key, flags) in found {
             if key == BELL_KEY {
                 let _ = rustix::io::read(self.bell.as_fd(), &mut [0; 8]);
@@ -418,7 +448,7 @@ impl Hub {
                 self.handing.go_on(name);
             }
         }
-        self.answer_calls();
+        self.engine.0.fabric.programs.hangups.have_ended();
     }
 
     /// What lanes have handed on is known from here on.
@@ -429,9 +459,27 @@ impl Hub {
     /// Connections become those of the sockets under whose names programs say that they have taken them. A name is a program's
     /// word: it must be that of a new socket of a session that has the arena.
     fn settle(&mut self) {
+        // Who asks about a socket is not to find that it has no connection as yet; who is ending what has hung up goes on with that first.
+        if !self.settle_what_may_begin() && !self.engine.0.fabric.programs.hangups.is_ending() {
+            self.end_hung_up();
+            self.settle_what_may_begin();
+        }
+    }
+
+    /// The same, but for connections that wait for what has hung up. Whether there are none.
+    fn settle_what_may_begin(&mut self) -> bool {
         self.gather();
-        let fabric = &self.engine.0.fabric;
-        for begun in self.sessions.values_mut().flat_map(|session| session.take_begun(fabric)) {
+        let (fabric, bell, waits) = (&self.engine.0.fabric, &self.bell, Cell::new(false));
+        // A listener that is closed is to be gone before somebody is connected who has asked after that.
+        let may_begin = || {
+            let holds = fabric.programs.hangups.holds();
+            if holds {
+                waits.set(true);
+                bell.wake_by_ref();
+            }
+            !holds
+        };
+        for begun in self.sessions.values_mut().flat_map(|session| session.take_begun(fabric, &may_begin)) {
             self.arrivals.add(begun);
         }
         self.arrivals.take_nameless().into_iter().for_each(|it| self.end_arrival(it));
@@ -450,6 +498,7 @@ impl Hub {
                 _ => self.end_arrival(arrival),
             }
         }
+        !waits.get()
     }
 
     /// The same before something is done with a socket that may be one of those.
@@ -500,7 +549,8 @@ impl Hub {
     /// The last descriptor of a socket is gone.
     fn close(&mut self, name: SocketId) {
         self.settle_for(name);
-        let Some(socket) = self.sockets.remove(&name) else { return };
+        let Some(mut socket) = self.sockets.remove(&name) else { return };
+        socket.end_signals();
         if matches!(socket.role, Role::Listening(_)) {
             self.handing.remove(name);
         }
@@ -514,7 +564,7 @@ impl Hub {
             self.lingering.add(name, sessions, stream, limit);
         }
         let resets = socket.resets();
-        close_end(&self.closer, socket.owner.user, socket.ours);
+        close_end(&self.closer, socket.owner.user, socket.ours, &self.set);
         if matches!(socket.role, Role::Listening(_)) {
             self.settle();
             self.arrivals.take_of(name).into_iter().for_each(|it| self.end_arrival(it));
@@ -637,7 +687,7 @@ impl Hub {
         self.ending = ending;
         let nobodys = {
             let sockets = &self.sockets;
-            self.arrivals.take_nobodys(|listener| Some(&sockets.get(&listener)?.ours))
+            self.arrivals.take_nobodys(|listener| sockets.get(&listener).is_none_or(|it| it.is_all_read()))
         };
         nobodys.into_iter().for_each(|it| self.end_arrival(it));
         let live: BTreeSet<u32> = self.sessions.values().map(|it| it.arena.place).collect();
@@ -698,6 +748,7 @@ impl Hub {
 impl Drop for Hub {
     /// Closes everything.
     fn drop(&mut self) {
+        self.engine.0.fabric.programs.hangups.are_in(None);
         for session in self.sessions.keys().copied().collect::<Vec<_>>() {
             self.end(session);
         }

@@ -9,13 +9,15 @@
 //! - `datagrams.rs`, `datagram_options.rs`: a datagram socket. `faults.rs`: what it is told of datagrams that did not arrive.
 //! - `segment.rs`: what two programs share whose connections are fused. `waiters.rs`: whom to wake.
 //! - `pairs.rs`: the descriptors behind sockets. `arrivals.rs`: connections that no socket has as yet. `handing.rs`: telling
-//!   listeners' programs of them.
+//!   listeners' programs of them; `waiting.rs`: where they wait for those.
 //! - `offers.rs`: blocks that are made ready to connect. `leaving.rs`: streams that were closed by their words.
+//! - `hangups.rs`: listeners that are closed and that lanes still have.
 //! - `hub.rs`, `hub_bell.rs`: sessions and requests, and what wakes who serves them; `session.rs`: a program's session.
 //! - `socket.rs`, `options.rs`: a socket before it is a stream, and its options.
 //! - `numbers.rs`: what both kinds of options have in common.
-//! - `shown.rs`: sockets as they are shown.
+//! - `shown.rs`: sockets as they are shown. `signals.rs`: SIGIO and SIGURG.
 
+mod alike;
 mod arena;
 mod arrivals;
 mod closer;
@@ -23,6 +25,7 @@ mod datagram_options;
 mod datagrams;
 mod faults;
 mod handing;
+mod hangups;
 mod hub;
 mod hub_bell;
 mod inert;
@@ -36,9 +39,11 @@ mod pairs;
 mod segment;
 mod session;
 mod shown;
+mod signals;
 mod socket;
 mod stream;
 mod waiters;
+mod waiting;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -47,12 +52,14 @@ use std::time::Duration;
 
 use firelane_lane::Fault;
 use firelane_shm::Spin;
+use firelane_shm::layout::Inbox;
 use firelane_socket::{Ready, SocketToken};
 use firelane_units::{Bytes, Instant, LaneId};
 
 use crate::bell::Bell;
 use crate::fabric::{Fabric, Message};
 use arena::ProgramArena;
+use hangups::Hangups;
 use leaving::Leaving;
 use segment::{Bond, Joined, Segments, Wanted};
 use stream::Stream;
@@ -83,6 +90,7 @@ pub(crate) struct Programs {
     lanes: Box<[LaneSide]>,
     segments: Segments,
     leaving: Leaving,
+    hangups: Hangups,
     /// Woken when memory may go back to the kernel, which is nothing for a lane.
     idler: Mutex<Option<Waker>>,
 }
@@ -91,6 +99,10 @@ pub(crate) struct Programs {
 #[derive(Debug)]
 struct LaneSide {
     bell: Arc<Bell>,
+    /// On which CPUs programs are that were told something since the worker last had nothing to do, a bit each, modulo 64.
+    told: AtomicU64,
+    /// Whether the last ones of these were on the worker's CPU. The worker's own.
+    shares: AtomicBool,
     known: Mutex<Known>,
 }
 
@@ -123,7 +135,12 @@ impl Place {
 impl Programs {
     /// For lanes with these bells.
     pub(crate) fn new<'a>(bells: impl Iterator<Item = &'a Arc<Bell>>) -> Self {
-        let side = |bell: &Arc<Bell>| LaneSide { bell: Arc::clone(bell), known: Mutex::default() };
+        let side = |bell: &Arc<Bell>| LaneSide {
+            bell: Arc::clone(bell),
+            told: AtomicU64::new(0),
+            shares: AtomicBool::new(false),
+            known: Mutex::default(),
+        };
         Self {
             used: AtomicBool::new(false),
             arenas: RwLock::default(),
@@ -132,6 +149,7 @@ impl Programs {
             lanes: bells.map(side).collect(),
             segments: Segments::default(),
             leaving: Leaving::default(),
+            hangups: Hangups::default(),
             idler: Mutex::default(),
         }
     }
@@ -177,10 +195,27 @@ impl Programs {
         let Some(Place { arena, block }) = Place::of_token(token) else { return false };
         let arenas = self.arenas.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(Some(arena)) = arenas.get(arena as usize) {
-            arena.with_stream(block, |stream| stream.tell(fabric, arena, ready));
-            arena.datagrams.with(block, |socket| socket.tell(arena, ready));
+            arena.with_stream(block, |stream| {
+                stream.tell(fabric, arena, ready);
+                self.note_told(arena, stream.lane());
+            });
+            arena.datagrams.with(block, |socket| {
+                socket.tell(arena, ready);
+                self.note_told(arena, socket.lane());
+            });
         }
         true
+    }
+
+    /// A lane has told a program something, and waits for what it does next.
+    fn note_told(&self, arena: &ProgramArena, lane: LaneId) {
+        let told_on = arena.inbox(lane).and_then(Inbox::last_told_on);
+        if let (Some(cpu), Some(side)) = (told_on, self.lanes.get(lane.index())) {
+            let bit = bit_of(cpu);
+            if side.told.load(Ordering::Relaxed) & bit == 0 {
+                side.told.fetch_or(bit, Ordering::Relaxed);
+            }
+        }
     }
 
     /// A datagram of a program did not arrive.
@@ -302,8 +337,15 @@ impl Programs {
 
     /// A worker, inside its lane: what programs have kicked for is given to the lane.
     pub(crate) fn take_kicks(&self, lane: LaneId, now: Instant, mut give: impl FnMut(Message)) {
+        let may_begin = || {
+            let holds = self.hangups.holds();
+            if holds {
+                self.call_idler();
+            }
+            !holds
+        };
         let take_all = |arenas: &[Arc<ProgramArena>]| {
-            arenas.iter().map(|arena| arena.take_kicks(lane, now, &mut give)).sum()
+            arenas.iter().map(|arena| arena.take_kicks(lane, now, may_begin, &mut give)).sum()
         };
         let closed = self.with_known(lane, take_all).unwrap_or(0);
         if self.leaving.note(now, closed) {
@@ -327,19 +369,25 @@ impl Programs {
     }
 
     /// A worker that has nothing to do looks for what comes next: an answer that a program is about to give costs neither
-    /// side a wake-up then. Whether something came. How long is for `spin` to say, by what it has been worth.
+    /// side a wake-up then. Whether something came. How long is for `spin` to say, by what it has been worth. Where a program that it
+    /// has told something is on its own CPU, it does not look, for that one needs the CPU.
     pub(crate) fn await_news(&self, lane: LaneId, spin: &mut Spin, is_deaf: bool) -> bool {
         self.with_known(lane, |arenas| {
             if arenas.is_empty() || arenas.len() > ARENAS_LOOKED_AT {
                 return false;
             }
             let Some(side) = self.lanes.get(lane.index()) else { return false };
+            let has_news = || {
+                side.bell.is_rung()
+                    || arenas.iter().any(|it| it.inbox(lane).is_some_and(|inbox| inbox.news.any()))
+            };
+            if side.shares_cpu(here()) {
+                return has_news();
+            }
             let mut looks = 0u32;
             spin.until(|| {
                 looks += 1;
-                side.bell.is_rung()
-                    || arenas.iter().any(|it| it.inbox(lane).is_some_and(|inbox| inbox.news.any()))
-                    || (looks.is_multiple_of(LOOKS_PER_GLANCE) && side.bell.glance(is_deaf))
+                has_news() || (looks.is_multiple_of(LOOKS_PER_GLANCE) && side.bell.glance(is_deaf))
             })
         })
         .unwrap_or(false)
@@ -359,14 +407,83 @@ impl Programs {
     /// A worker that is awake again.
     pub(crate) fn wake_up(&self, lane: LaneId) {
         self.with_known(lane, |arenas| {
-            arenas.iter().filter_map(|arena| arena.inbox(lane)).for_each(|inbox| inbox.wake_up());
+            let cpu = here();
+            for inbox in arenas.iter().filter_map(|arena| arena.inbox(lane)) {
+                inbox.wake_up();
+                inbox.is_on(cpu);
+            }
         });
     }
+}
+
+impl LaneSide {
+    /// A worker that has nothing to do: whether programs that it has told something are on its CPU.
+    fn shares_cpu(&self, cpu: u16) -> bool {
+        let told = self.told.swap(0, Ordering::Relaxed);
+        if told != 0 {
+            self.shares.store(told & bit_of(cpu.into()) != 0, Ordering::Relaxed);
+        }
+        self.shares.load(Ordering::Relaxed)
+    }
+}
+
+/// A CPU among 64 of them; others that have the same bit cost a look, or a wake-up.
+const fn bit_of(cpu: u32) -> u64 {
+    1 << (cpu % u64::BITS)
+}
+
+/// The CPU on which the caller is.
+fn here() -> u16 {
+    u16::try_from(rustix::thread::sched_getcpu()).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_knows_whether_those_it_has_told_something_are_on_its_cpu() {
+        let programs = Programs::new([Bell::new().unwrap()].iter());
+        let arenas = [(); 2].map(|()| programs.add_arena(1 << 20, Duration::ZERO).unwrap());
+        let (lane, side) = (LaneId(0), &programs.lanes[0]);
+        let tell = |nth: usize| programs.note_told(&arenas[nth], lane);
+        tell(0);
+        assert!(!side.shares_cpu(0), "it has not said where it is");
+        arenas[0].inbox(lane).unwrap().is_told_on(3);
+        arenas[1].inbox(lane).unwrap().is_told_on(4);
+        tell(0);
+        assert!(side.shares_cpu(3) && side.shares_cpu(3), "nobody else was told anything since");
+        tell(1);
+        assert!(!side.shares_cpu(3));
+        tell(0);
+        tell(1);
+        assert!(side.shares_cpu(4), "one of them is");
+        programs.note_told(&arenas[0], LaneId(7));
+        assert!(side.shares_cpu(4), "no such lane");
+    }
+
+    #[test]
+    fn a_worker_does_not_look_while_a_program_needs_its_cpu() {
+        let programs = Programs::new([Bell::new().unwrap()].iter());
+        let arena = programs.add_arena(1 << 20, Duration::ZERO).unwrap();
+        let (lane, side) = (LaneId(0), &programs.lanes[0]);
+        let inbox = arena.inbox(lane).unwrap();
+        // What is left of the trials shows whether it has looked in vain.
+        let mut spin = Spin::at_most(2048, 2);
+        side.bell.clear();
+        side.told.store(u64::MAX, Ordering::Relaxed);
+        let before = format!("{spin:?}");
+        assert!(!programs.await_news(lane, &mut spin, true));
+        assert_eq!(format!("{spin:?}"), before, "it has not looked");
+        inbox.tell(5);
+        assert!(programs.await_news(lane, &mut spin, true), "what is there already is taken");
+        while inbox.news.take_word().is_some() {}
+        side.shares.store(false, Ordering::Relaxed);
+        assert!(!programs.await_news(lane, &mut spin, true));
+        assert_ne!(format!("{spin:?}"), before, "it has looked");
+        programs.wake_up(lane);
+        assert!((0..=u16::MAX).any(|cpu| inbox.was_on(cpu)), "programs know where it is");
+    }
 
     #[test]
     fn tokens_of_streams_are_no_others() {

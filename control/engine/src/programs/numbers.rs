@@ -30,9 +30,13 @@ pub(crate) mod socket {
     pub(crate) const SNDBUFFORCE: i32 = 32;
     pub(crate) const RCVBUFFORCE: i32 = 33;
     pub(crate) const TIMESTAMPNS: i32 = 35;
+    pub(crate) const MARK: i32 = 36;
     pub(crate) const PROTOCOL: i32 = 38;
     pub(crate) const DOMAIN: i32 = 39;
     pub(crate) const MAX_PACING_RATE: i32 = 47;
+    pub(crate) const INCOMING_CPU: i32 = 49;
+    pub(crate) const INCOMING_NAPI_ID: i32 = 56;
+    pub(crate) const BINDTOIFINDEX: i32 = 62;
 }
 
 /// `IPPROTO_TCP`, and its options (`linux/tcp.h`).
@@ -47,11 +51,15 @@ pub(crate) mod tcp {
     pub(crate) const SYNCNT: i32 = 7;
     pub(crate) const LINGER2: i32 = 8;
     pub(crate) const DEFER_ACCEPT: i32 = 9;
+    pub(crate) const WINDOW_CLAMP: i32 = 10;
     pub(crate) const INFO: i32 = 11;
     pub(crate) const QUICKACK: i32 = 12;
     pub(crate) const CONGESTION: i32 = 13;
     pub(crate) const USER_TIMEOUT: i32 = 18;
     pub(crate) const FASTOPEN: i32 = 23;
+    pub(crate) const NOTSENT_LOWAT: i32 = 25;
+    pub(crate) const FASTOPEN_CONNECT: i32 = 30;
+    pub(crate) const FASTOPEN_NO_COOKIE: i32 = 34;
 }
 
 /// `IPPROTO_UDP`, and its options (`linux/udp.h`).
@@ -74,6 +82,7 @@ pub(crate) mod ip {
     pub(crate) const MTU_DISCOVER: i32 = 10;
     pub(crate) const RECVERR: i32 = 11;
     pub(crate) const MTU: i32 = 14;
+    pub(crate) const FREEBIND: i32 = 15;
     pub(crate) const RECVTTL: i32 = 12;
     pub(crate) const RECVTOS: i32 = 13;
     pub(crate) const BIND_ADDRESS_NO_PORT: i32 = 24;
@@ -109,6 +118,7 @@ pub(crate) mod ipv6 {
     pub(crate) const DONTFRAG: i32 = 62;
     pub(crate) const RECVTCLASS: i32 = 66;
     pub(crate) const TCLASS: i32 = 67;
+    pub(crate) const FREEBIND: i32 = 78;
 }
 
 /// Options of groups that both families have (RFC 3678 §5, `linux/in.h`).

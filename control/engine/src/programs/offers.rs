@@ -35,9 +35,17 @@ impl Offers {
         self.asked == FEW
     }
 
-    /// Takes those out of which connections were made, also where the lane has not looked yet.
-    pub(super) fn take_begun(&mut self, fabric: &Fabric, arena: &ProgramArena) -> Vec<Arc<Stream>> {
-        let is_begun = |it: &mut Arc<Stream>| it.begin_if_asked(fabric, arena);
+    /// Takes those out of which connections were made; where the lane has not looked yet they are made, if they may be.
+    pub(super) fn take_begun(
+        &mut self,
+        fabric: &Fabric,
+        arena: &ProgramArena,
+        may_begin: &impl Fn() -> bool,
+    ) -> Vec<Arc<Stream>> {
+        let is_begun = |it: &mut Arc<Stream>| match it.is_asked(arena) {
+            true => may_begin() && it.begin_if_asked(fabric, arena),
+            false => it.is_begun(),
+        };
         self.streams.iter_mut().filter_map(|place| place.take_if(is_begun)).collect()
     }
 
@@ -46,13 +54,14 @@ impl Offers {
         &mut self,
         stack: &Stack,
         arena: &ProgramArena,
-        options: &Options,
+        mut options: Arc<Options>,
     ) -> io::Result<()> {
-        let usual = stack.sockets()?.stream;
+        let config = stack.config()?;
+        Options::follow(&mut options, &config);
         self.streams.resize(OFFERS, None);
         for (nth, place) in self.streams.iter_mut().enumerate() {
             if place.is_none() {
-                let rings = options.rings(usual);
+                let rings = options.rings(config.sockets.stream);
                 let stream = Stream::offer(stack, arena, rings, options.first(), options.beginning())?;
                 arena.mapping().offers().put(nth, stream.number());
                 *place = Some(stream);

@@ -16,12 +16,13 @@ use firelane_tcp::{Keepalive, TcpConfig, Tuning, deferred_repeats};
 use firelane_units::{BitRate, Mss};
 use rustix::io::Errno;
 
+use super::alike::Alike;
 use super::inert::Inert;
 use super::numbers::{
     band_of, buffer_of, buffer_shown, domain, ip, ipv6, pacing_of, pacing_shown, priority_of_tos, socket, tcp,
 };
 use super::stream::{Asked, Beginning};
-use crate::netstack_config::SocketDefaults;
+use crate::netstack_config::{NetstackConfig, SocketDefaults};
 
 /// How many ticks Linux' own limits of keep-alive are (`MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPCNT`).
 const KEEP_SECONDS_MAX: i32 = 32_767;
@@ -29,6 +30,8 @@ const KEEP_COUNT_MAX: i32 = 127;
 /// Linux' limits of repeated SYNs (`MAX_TCP_SYNCNT`), of FIN-WAIT-2 (`TCP_FIN_TIMEOUT_MAX`) and of segments.
 const SYN_RETRIES_MAX: i32 = 127;
 const FIN_WAIT_2_MAX: i32 = 120;
+/// Linux' least clamp of a window, half of its least buffer (`SOCK_MIN_RCVBUF`).
+const CLAMP_MIN: i32 = 1152;
 const SEGMENT_MIN: i32 = Mss::FLOOR as i32;
 const SEGMENT_MAX: i32 = 32_767;
 
@@ -43,7 +46,7 @@ pub(super) struct Options {
     oob_inline: bool,
     pub(super) v6_only: bool,
     keepalive: bool,
-    keep: Keepalive,
+    keep: KeepTimes,
     /// Seconds that close(2) lingers; zero resets.
     linger: Option<u32>,
     buffers: [Option<usize>; 2],
@@ -56,12 +59,22 @@ pub(super) struct Options {
     /// TCP_FASTOPEN and TCP_DEFER_ACCEPT; zero leaves it to the netstack.
     fast_open: u32,
     defer: u32,
+    /// Text goes with the SYN of a connect (TCP_FASTOPEN_CONNECT), or without a cookie (TCP_FASTOPEN_NO_COOKIE).
+    fast_connect: bool,
+    fast_trusts: bool,
     syn_retries: Option<u8>,
     /// TCP_LINGER2, in seconds; less than zero is not at all, zero as long as the netstack says.
     fin_wait_2: i32,
+    /// TCP_NOTSENT_LOWAT, and what the netstack says where that is zero; zero is no limit.
+    unsent: [u32; 2],
+    /// TCP_WINDOW_CLAMP.
+    clamp: Option<u32>,
+    /// IP_RECVERR and IPV6_RECVERR.
+    hears_errors: [bool; 2],
     /// TCP_MAXSEG, of a connection that is to come.
     segment: Option<Mss>,
     inert: Inert,
+    pub(super) alike: Alike,
     hops: Option<NonZeroU8>,
     traffic_class: u8,
     priority: i32,
@@ -69,6 +82,29 @@ pub(super) struct Options {
     discover: i32,
     /// Who may begin a connection, once it listens.
     pub(super) filter: Option<Arc<FilterConfig>>,
+}
+
+/// When a silent peer is asked: what the program has said, and what the netstack says where that is nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct KeepTimes {
+    idle: Option<Duration>,
+    interval: Option<Duration>,
+    probes: Option<u8>,
+    usual: Keepalive,
+}
+
+impl KeepTimes {
+    fn times(&self) -> Keepalive {
+        self.over(self.usual)
+    }
+
+    fn over(&self, usual: Keepalive) -> Keepalive {
+        Keepalive {
+            idle: self.idle.unwrap_or(usual.idle),
+            interval: self.interval.unwrap_or(usual.interval),
+            probes: self.probes.unwrap_or(usual.probes),
+        }
+    }
 }
 
 /// What else a getsockopt(2) may be about.
@@ -127,11 +163,12 @@ impl Options {
             }
             (tcp::LEVEL, tcp::KEEPIDLE | tcp::KEEPINTVL) if (1..=KEEP_SECONDS_MAX).contains(&value) => {
                 let span = Duration::from_secs(u64::from(value.unsigned_abs()));
-                *(if name == tcp::KEEPIDLE { &mut self.keep.idle } else { &mut self.keep.interval }) = span;
+                *(if name == tcp::KEEPIDLE { &mut self.keep.idle } else { &mut self.keep.interval }) =
+                    Some(span);
                 return Ok(self.keepalive.then(|| self.keep_option()));
             }
             (tcp::LEVEL, tcp::KEEPCNT) if (1..=KEEP_COUNT_MAX).contains(&value) => {
-                self.keep.probes = value as u8;
+                self.keep.probes = Some(value as u8);
                 return Ok(self.keepalive.then(|| self.keep_option()));
             }
             (tcp::LEVEL, tcp::KEEPIDLE | tcp::KEEPINTVL | tcp::KEEPCNT) => return Err(Errno::INVAL),
@@ -164,6 +201,8 @@ impl Options {
     fn set_of_connecting(&mut self, name: i32, value: i32) -> Result<Option<StreamOption>, Errno> {
         match (name, value) {
             (tcp::FASTOPEN, 0..) => self.fast_open = value.unsigned_abs(),
+            (tcp::FASTOPEN_CONNECT, 0..=1) => self.fast_connect = value != 0,
+            (tcp::FASTOPEN_NO_COOKIE, 0..=1) => self.fast_trusts = value != 0,
             (tcp::DEFER_ACCEPT, _) => self.defer = value.max(0).unsigned_abs(),
             (tcp::SYNCNT, 1..=SYN_RETRIES_MAX) => {
                 self.syn_retries = Some(value as u8);
@@ -173,9 +212,22 @@ impl Options {
                 self.fin_wait_2 = value.clamp(-1, FIN_WAIT_2_MAX);
                 return Ok(Some(StreamOption::FinWait2(self.fin_wait_2())));
             }
+            (tcp::NOTSENT_LOWAT, _) => {
+                self.unsent[0] = value.cast_unsigned();
+                return Ok(Some(StreamOption::UnsentLimit(self.unsent_limit())));
+            }
+            (tcp::WINDOW_CLAMP, _) => {
+                self.clamp = (value != 0).then(|| value.max(CLAMP_MIN).unsigned_abs());
+                return Ok(Some(StreamOption::WindowClamp(self.clamp)));
+            }
             (tcp::MAXSEG, 0) => self.segment = None,
             (tcp::MAXSEG, SEGMENT_MIN..=SEGMENT_MAX) => self.segment = Some(Mss::clamped(value as u16)),
-            (tcp::FASTOPEN | tcp::SYNCNT | tcp::MAXSEG, _) => return Err(Errno::INVAL),
+            (
+                tcp::FASTOPEN | tcp::SYNCNT | tcp::MAXSEG | tcp::FASTOPEN_CONNECT | tcp::FASTOPEN_NO_COOKIE,
+                _,
+            ) => {
+                return Err(Errno::INVAL);
+            }
             _ => return Err(Errno::NOPROTOOPT),
         }
         Ok(None)
@@ -183,6 +235,20 @@ impl Options {
 
     fn fin_wait_2(&self) -> Option<Duration> {
         (self.fin_wait_2 != 0).then(|| Duration::from_secs(self.fin_wait_2.max(0).unsigned_abs().into()))
+    }
+
+    /// How much may be written and unsent, if that is limited.
+    pub(super) fn unsent_limit(&self) -> Option<u32> {
+        self.unsent.into_iter().find(|&limit| limit != 0)
+    }
+
+    /// Takes over what the netstack says of sockets that say nothing themselves.
+    pub(super) fn follow(own: &mut Arc<Self>, config: &NetstackConfig) {
+        let (limit, keep) = (config.sockets.unsent_limit().unwrap_or(0), config.tcp.keepalive);
+        if own.unsent[1] != limit || own.keep.usual != keep {
+            let own = Arc::make_mut(own);
+            (own.unsent[1], own.keep.usual) = (limit, keep);
+        }
     }
 
     /// What its packets are like and when they go.
@@ -209,18 +275,22 @@ impl Options {
                 0..=5 => return Err(Errno::NOPROTOOPT),
                 _ => return Err(Errno::INVAL),
             },
+            (ip::LEVEL, ip::RECVERR) | (ipv6::LEVEL, ipv6::RECVERR) => {
+                self.hears_errors[usize::from(level == ipv6::LEVEL)] = value != 0;
+                return Ok(Some(StreamOption::HearsErrors(self.hears_errors)));
+            }
             (socket::LEVEL, socket::PRIORITY) => {
                 self.priority = value;
                 return Ok(Some(StreamOption::Band(band_of(value))));
             }
-            _ if self.inert.set(level, name, value != 0) => {}
+            _ if self.alike.set(level, name, value) || self.inert.set(level, name, value != 0) => {}
             _ => return Err(Errno::NOPROTOOPT),
         }
         Ok(None)
     }
 
     fn keep_option(&self) -> StreamOption {
-        StreamOption::Keepalive(self.keepalive.then_some(self.keep))
+        StreamOption::Keepalive(self.keepalive.then(|| self.keep.times()))
     }
 
     /// getsockopt(2), at most `len` bytes.
@@ -269,15 +339,23 @@ impl Options {
             (tcp::LEVEL, tcp::NODELAY) => self.nodelay.into(),
             (tcp::LEVEL, tcp::CORK) => self.cork.into(),
             (tcp::LEVEL, tcp::QUICKACK) => self.quickack.into(),
-            (tcp::LEVEL, tcp::KEEPIDLE) => seconds(self.keep.idle),
-            (tcp::LEVEL, tcp::KEEPINTVL) => seconds(self.keep.interval),
-            (tcp::LEVEL, tcp::KEEPCNT) => self.keep.probes.into(),
+            (tcp::LEVEL, tcp::KEEPIDLE) => seconds(self.keep_of(about).idle),
+            (tcp::LEVEL, tcp::KEEPINTVL) => seconds(self.keep_of(about).interval),
+            (tcp::LEVEL, tcp::KEEPCNT) => self.keep_of(about).probes.into(),
             (tcp::LEVEL, tcp::MAXSEG) => {
                 let begins = self.segment.unwrap_or(Mss::DEFAULT_V4);
                 info().map_or(begins, |info| info.tcp.send_mss).bytes().into()
             }
+            // What a connection could announce at most; Linux knows that of none before it stands.
+            (tcp::LEVEL, tcp::WINDOW_CLAMP) => {
+                let most = info().map(|info| u32::try_from(info.receive_buffer.0).unwrap_or(u32::MAX));
+                self.clamp.into_iter().chain(most).min().unwrap_or(0).cast_signed()
+            }
             (tcp::LEVEL, tcp::FASTOPEN) => self.fast_open.cast_signed(),
+            (tcp::LEVEL, tcp::FASTOPEN_CONNECT) => self.fast_connect.into(),
+            (tcp::LEVEL, tcp::FASTOPEN_NO_COOKIE) => self.fast_trusts.into(),
             (tcp::LEVEL, tcp::DEFER_ACCEPT) => (1 << deferred_repeats(self.defer)) - 1,
+            (tcp::LEVEL, tcp::NOTSENT_LOWAT) => self.unsent[0].cast_signed(),
             (tcp::LEVEL, tcp::SYNCNT) => self.syn_retries.unwrap_or_else(|| about.tcp.syn_repeats()).into(),
             (tcp::LEVEL, tcp::LINGER2) if self.fin_wait_2 != 0 => self.fin_wait_2,
             (tcp::LEVEL, tcp::LINGER2) => seconds(about.tcp.fin_wait_2_timeout),
@@ -288,10 +366,18 @@ impl Options {
                 self.hops.map_or(64, |it| it.get().into())
             }
             (ip::LEVEL, ip::TOS) | (ipv6::LEVEL, ipv6::TCLASS) => self.traffic_class.into(),
+            (ip::LEVEL, ip::RECVERR) => self.hears_errors[0].into(),
+            (ipv6::LEVEL, ipv6::RECVERR) => self.hears_errors[1].into(),
             (ipv6::LEVEL, ipv6::V6ONLY) => self.v6_only.into(),
             (ip::LEVEL, ip::BIND_ADDRESS_NO_PORT) => self.port_later.into(),
-            _ => self.inert.get(level, name).ok_or(Errno::NOPROTOOPT)?,
+            _ => self.alike.get(level, name).or(self.inert.get(level, name)).ok_or(Errno::NOPROTOOPT)?,
         })
+    }
+
+    /// When its peer is asked: a socket that has begun nothing yet will take over what the netstack says then.
+    fn keep_of(&self, about: &About<'_>) -> Keepalive {
+        let has_begun = about.is_listening || about.stream.is_some();
+        if has_begun { self.keep.times() } else { self.keep.over(about.tcp.keepalive) }
     }
 
     /// Which buffers grow by themselves: those that the program has not set.
@@ -305,14 +391,20 @@ impl Options {
         StreamOptions {
             tuning: self.tuning(),
             nodelay: self.nodelay,
-            keepalive: self.keepalive.then_some(self.keep),
+            keepalive: self.keepalive.then(|| self.keep.times()),
             user_timeout: self.user_timeout,
             congestion: self.congestion,
             pacing_limit: self.pacing,
+            link: self.alike.link,
+            fast_open: self.fast_connect,
+            fast_open_trusts: self.fast_trusts,
             fast_open_queue: self.fast_open,
             syn_retries: self.syn_retries,
             fin_wait_2: self.fin_wait_2(),
             mss_limit: self.segment,
+            window_clamp: self.clamp,
+            hears_errors: self.hears_errors,
+            unsent_limit: self.unsent_limit(),
             defer: self.defer,
             ..StreamOptions::default()
         }
@@ -328,7 +420,13 @@ impl Options {
 
     /// What goes beside that.
     pub(super) fn beginning(&self) -> Beginning {
-        Beginning { bits: self.bits(), shown: self.shown(), later: self.later(), resets: self.resets() }
+        Beginning {
+            bits: self.bits(),
+            shown: self.shown(),
+            unsent: self.unsent_limit(),
+            later: self.later(),
+            resets: self.resets(),
+        }
     }
 
     /// What the program's side of a stream is to know.
@@ -361,6 +459,9 @@ impl Options {
             (self.oob_inline, "oobinline"),
             (self.v6_only, "v6only"),
             (self.port_later, "bind_address_no_port"),
+            (self.fast_connect, "fastopen_connect"),
+            (self.fast_trusts, "fastopen_no_cookie"),
+            (self.hears_errors != [false; 2], "recverr"),
             (has(request::NODELAY), "nodelay"),
             (has(request::CORK), "cork"),
             (has(request::QUICKACK), "quickack"),
@@ -369,7 +470,7 @@ impl Options {
             flags.into_iter().filter(|(on, _)| *on).map(|(_, word)| word.to_owned()).collect();
         let mut add =
             |name: &str, value: Option<String>| words.extend(value.map(|it| format!("{name}={it}")));
-        let Keepalive { idle, interval, probes } = self.keep;
+        let Keepalive { idle, interval, probes } = self.keep.times();
         let keep = || format!("{}s,{}s,{probes}", idle.as_secs(), interval.as_secs());
         add("keepalive", self.keepalive.then(keep));
         add("linger", self.linger.map(|seconds| format!("{seconds}s")));
@@ -385,8 +486,11 @@ impl Options {
         add("defer_accept", some(self.defer).map(|seconds| format!("{seconds}s")));
         add("syncnt", self.syn_retries.map(|most| most.to_string()));
         add("linger2", (self.fin_wait_2 != 0).then(|| format!("{}s", self.fin_wait_2)));
+        add("notsent_lowat", some(self.unsent[0]));
+        add("window_clamp", self.clamp.map(|most| most.to_string()));
         add("maxseg", self.segment.map(|segment| segment.bytes().to_string()));
         add("tos", (self.traffic_class != 0).then(|| format!("{:#04x}", self.traffic_class)));
+        words.extend(self.alike.spelled());
         words
     }
 
@@ -425,6 +529,7 @@ fn int(value: &[u8]) -> Result<i32, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelane_units::LinkId;
 
     fn usual() -> SocketDefaults {
         let stream = StreamConfig { send_capacity: 1000, recv_capacity: 2000 };
@@ -440,6 +545,29 @@ mod tests {
             assert_eq!(options.get(6, name, 4, &about), Ok(i32::to_ne_bytes(got).to_vec()), "{name}");
         }
         assert_eq!(options.get(1, 19, 4, &about), Ok(i32::to_ne_bytes(1).to_vec()), "SO_SNDLOWAT");
+    }
+
+    /// `_keepalive_interval` of ipadm, and TCP_KEEPIDLE and its like, which count more.
+    #[test]
+    fn keepalive_is_as_the_netstack_has_it_where_the_program_says_nothing() {
+        let secs = Duration::from_secs;
+        let mut config = NetstackConfig::default();
+        config.tcp.keepalive = Keepalive { idle: secs(90), interval: secs(9), probes: 3 };
+        let about =
+            |tcp| About { is_v6: false, is_listening: false, stream: None, usual: &config.sockets, tcp };
+        let (said, older) = (config.tcp.clone(), TcpConfig::default());
+        let mut options = Arc::new(Options::default());
+        assert_eq!(options.get(6, tcp::KEEPIDLE, 4, &about(&said)), Ok(i32::to_ne_bytes(90).to_vec()));
+        Arc::make_mut(&mut options).set(1, socket::KEEPALIVE, &1i32.to_ne_bytes()).unwrap();
+        Options::follow(&mut options, &config);
+        assert_eq!(options.first().keepalive, Some(config.tcp.keepalive));
+        let told = Arc::make_mut(&mut options).set(6, tcp::KEEPINTVL, &5i32.to_ne_bytes());
+        let chosen = Keepalive { interval: secs(5), ..config.tcp.keepalive };
+        assert_eq!(told, Ok(Some(StreamOption::Keepalive(Some(chosen)))));
+        let listening = About { is_listening: true, ..about(&older) };
+        for (name, got) in [(tcp::KEEPIDLE, 90), (tcp::KEEPINTVL, 5), (tcp::KEEPCNT, 3)] {
+            assert_eq!(options.get(6, name, 4, &listening), Ok(i32::to_ne_bytes(got).to_vec()), "{name}");
+        }
     }
 
     #[test]
@@ -479,10 +607,26 @@ mod tests {
             (6, 9, -1, Ok(0)),
             (6, 9, 30, Ok(31)),
             (6, 9, 1000, Ok(31)),
+            (6, 10, -1, Ok(1152)),
+            (6, 10, 100, Ok(1152)),
+            (6, 10, 0, Ok(0)),
+            (6, 10, 5000, Ok(5000)),
+            (0, 11, 7, Ok(1)),
+            (41, 25, 1, Ok(1)),
+            (41, 25, 0, Ok(0)),
             (6, 23, -1, Err(Errno::INVAL)),
             (6, 23, 5, Ok(5)),
-            (6, 25, 16_384, Err(Errno::NOPROTOOPT)),
-            (6, 30, 1, Err(Errno::NOPROTOOPT)),
+            (6, 25, 16_384, Ok(16_384)),
+            (6, 30, 1, Ok(1)),
+            (6, 30, 2, Err(Errno::INVAL)),
+            (6, 34, 1, Ok(1)),
+            (6, 34, -1, Err(Errno::INVAL)),
+            (6, 33, 1, Err(Errno::NOPROTOOPT)),
+            (1, 36, 5, Ok(5)),
+            (1, 49, 1, Err(Errno::NOPROTOOPT)),
+            (1, 62, 3, Ok(3)),
+            (0, 15, 2, Ok(1)),
+            (41, 78, 0, Ok(0)),
             (17, 1, 1, Err(Errno::NOPROTOOPT)),
         ] {
             let set = options.set(level, name, &i32::to_ne_bytes(value)).map(|_| ());
@@ -500,11 +644,14 @@ mod tests {
         let first = options.first();
         assert_eq!(first.tuning, Tuning { send: true, receive: false }, "SO_RCVBUF was set");
         assert_eq!((first.fast_open_queue, first.defer), (5, 1000));
+        assert_eq!((first.fast_open, first.fast_open_trusts, first.link), (true, true, Some(LinkId(2))));
         assert_eq!((first.syn_retries, first.mss_limit), (Some(3), Some(Mss::clamped(1000))));
+        assert_eq!((first.window_clamp, first.hears_errors), (Some(5000), [true, false]));
         assert_eq!(first.fin_wait_2, Some(Duration::from_secs(120)));
         assert_eq!(options.bits(), request::NODELAY);
-        let words = "reuseaddr v6only bind_address_no_port cork keepalive=30s,60s,8 linger=0s rcvbuf=2048 congestion=bbr ttl=255 priority=6 \
-                     fastopen=5 defer_accept=1000s syncnt=3 linger2=120s maxseg=1000";
+        let words = "reuseaddr v6only bind_address_no_port fastopen_connect fastopen_no_cookie recverr cork \
+                     keepalive=30s,60s,8 linger=0s rcvbuf=2048 congestion=bbr ttl=255 priority=6 \
+                     fastopen=5 defer_accept=1000s syncnt=3 linger2=120s notsent_lowat=16384 window_clamp=5000 maxseg=1000 mark=0x5 bindtodevice=3";
         assert_eq!(options.spelled(request::CORK).join(" "), words);
         assert_eq!(options.band(), Band::Urgent);
         let own = Arc::new(options);

@@ -170,6 +170,8 @@ pub(super) struct Bond {
     ends: [End; 2],
     /// Whose program has left.
     closed: [AtomicBool; 2],
+    /// Whose program wants all to go by the lane.
+    apart: [AtomicBool; 2],
     counted: Mutex<Counted>,
     /// What limits allow each end to write.
     credit: [Mutex<Credit>; 2],
@@ -241,8 +243,8 @@ impl Bond {
             conn: conns.next().unwrap_or(first),
         });
         let counted = Mutex::new(Counted { at: now, written: [0; 2] });
-        let (closed, credit) = Default::default();
-        Some(Arc::new(Self { segment, pair, ends, closed, counted, credit }))
+        let (closed, apart, credit) = Default::default();
+        Some(Arc::new(Self { segment, pair, ends, closed, apart, counted, credit }))
     }
 
     fn joint(&self) -> &Joint {
@@ -289,8 +291,21 @@ impl Joined {
 
     /// Both ends may use it.
     pub(super) fn offer(&self) {
-        if self.bond.closed.iter().all(|closed| !closed.load(Ordering::Acquire)) {
+        let is_apart = || self.bond.apart.iter().any(|apart| apart.load(Ordering::SeqCst));
+        if self.bond.closed.iter().all(|closed| !closed.load(Ordering::Acquire)) && !is_apart() {
             self.joint().offer();
+            // Who has wanted it otherwise meanwhile may have parted them before.
+            if is_apart() {
+                self.joint().part();
+            }
+        }
+    }
+
+    /// From now on this end's program wants all to go by the lane, or does not any more.
+    pub(super) fn keep_apart(&self, is_apart: bool) {
+        let was = self.bond.apart[self.at].swap(is_apart, Ordering::SeqCst);
+        if is_apart && !was {
+            self.part();
         }
     }
 

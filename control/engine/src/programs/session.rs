@@ -96,16 +96,18 @@ impl Session {
             options: self.options(),
             is_arrival: false,
             is_ahead: false,
+            signals: 0,
             role: Role::Fresh(None),
         }
     }
 
-    /// Connections that its program has begun with what it was offered, since this was last asked; it is offered as many again.
-    pub(super) fn take_begun(&mut self, fabric: &Fabric) -> Vec<Arrival> {
+    /// Connections that its program has begun with what it was offered, since this was last asked; it is offered as many again. Those that
+    /// no lane has begun as yet are, if they may.
+    pub(super) fn take_begun(&mut self, fabric: &Fabric, may_begin: &impl Fn() -> bool) -> Vec<Arrival> {
         if !self.offers.are_there() {
             return Vec::new();
         }
-        let begun = self.offers.take_begun(fabric, &self.arena);
+        let begun = self.offers.take_begun(fabric, &self.arena, may_begin);
         let options = self.options();
         let arrival = |stream| {
             let words = (Arc::clone(&self.arena), stream);
@@ -120,7 +122,7 @@ impl Session {
 
     /// Offers blocks to its program, as many as there is room for. Who is offered none asks.
     pub(super) fn offer(&mut self) {
-        let _ = self.offers.refill(&self.stack, &self.arena, &self.options());
+        let _ = self.offers.refill(&self.stack, &self.arena, self.options());
     }
 
     /// What a new socket's are.

@@ -11,12 +11,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firelane_filter::{FilterConfig, FilterCounts};
 use firelane_lane::{DatagramKind, Relisten, Sharing, StreamOption};
-use firelane_shm::control::{Answer, Family, Kind, Place, SocketId, State};
+use firelane_shm::AcceptQueue;
+use firelane_shm::control::{Answer, Family, Kind, OWN_LEVEL, OWN_SIGNALS, Place, SocketId, State};
 use firelane_shm::layout::TAKEN;
 use firelane_socket::StreamConfig;
+use firelane_tcp::FastOpenPolicy;
+use firelane_units::LaneId;
 use rustix::io::Errno;
 
 use super::Owner;
+use super::alike::link_of;
 use super::arena::ProgramArena;
 use super::arrivals::Arrival;
 use super::datagram_options::{DatagramOptions, Setting};
@@ -26,6 +30,7 @@ use super::numbers::{ip, ipv6, may_have_priority, socket, tcp};
 use super::options::{About, Options};
 use super::session::Session;
 use super::stream::{Asked, Stream};
+use super::waiting::Waiting;
 use crate::registry::Claim;
 use crate::stack::Stack;
 use crate::tcp_listener::{ListenConfig, Reserved, TcpListener};
@@ -44,6 +49,8 @@ pub(super) struct Socket {
     pub(super) is_arrival: bool,
     /// Made ahead, for a program that may yet want it: it is nothing to show.
     pub(super) is_ahead: bool,
+    /// Of what its program is signalled (`signals.rs`).
+    pub(super) signals: u8,
     pub(super) role: Role,
 }
 
@@ -57,13 +64,15 @@ pub(super) enum Role {
     /// A datagram socket, with the word of its program once it has one.
     Datagrams(Option<Arc<Datagrams>>, Box<DatagramOptions>),
     /// A connection, with the address that it was bound to.
-    Stream(Arc<Stream>, #[expect(dead_code, reason = "it is held")] Option<Box<Reserved>>),
+    Stream(Arc<Stream>, Option<Box<Reserved>>),
 }
 
 /// A listener.
 #[derive(Debug)]
 pub(super) struct Listening {
     pub(super) listener: TcpListener,
+    /// Where its connections wait, if there is such a place.
+    pub(super) waiting: Option<Waiting>,
     next: Mutex<Next>,
 }
 
@@ -80,6 +89,16 @@ impl Listening {
     /// What its next connection begins with.
     pub(super) fn next(&self) -> Next {
         self.lock().clone()
+    }
+
+    /// Where its connections wait.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.waiting.as_ref()?.place()
+    }
+
+    /// Whether none waits there.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.as_ref().and_then(Waiting::words).is_none_or(AcceptQueue::is_empty)
     }
 
     fn start_next_with(&self, options: &Arc<Options>, rings: StreamConfig) {
@@ -125,7 +144,8 @@ impl Socket {
         let spread = options.reuse_port.then_some(self.owner.user);
         let sharing = Sharing { shared: options.reuse_address, spread };
         let (kind, queues, filter) = (options.kind, options.queues(usual), options.filter.as_ref());
-        let wanted = Wanted { local, v6_only, kind, sharing, queues, filter };
+        let (is_free, link) = (options.alike.binds_freely, options.alike.link);
+        let wanted = Wanted { local, v6_only, is_free, link, kind, sharing, queues, filter };
         let made = Datagrams::bind(&self.stack, &self.arena, wanted).map_err(errno)?;
         let done = options.all().iter().try_for_each(|it| made.set(&self.stack, &self.arena, it));
         if let Err(error) = done {
@@ -137,6 +157,7 @@ impl Socket {
         if let Role::Datagrams(socket, _) = &mut self.role {
             *socket = Some(made);
         }
+        self.show_signals(true).map_err(errno)?;
         Ok(Answer::Stream { place })
     }
 
@@ -178,10 +199,12 @@ impl Socket {
         if !self.may_bind() {
             // Linux judges the address first.
             let owns = self.stack.owns(canonical(address).ip()).map_err(errno)?;
-            return Err(if owns { Errno::INVAL } else { Errno::ADDRNOTAVAIL });
+            let may = owns || self.options.alike.binds_freely;
+            return Err(if may { Errno::INVAL } else { Errno::ADDRNOTAVAIL });
         }
         let sharer = self.options.reuse_port.then_some(self.owner.user);
-        let claim = Claim { addr: canonical(address), v6_only: self.options.v6_only, sharer };
+        let is_free = self.options.alike.binds_freely;
+        let claim = Claim { addr: canonical(address), v6_only: self.options.v6_only, sharer, is_free };
         let leaves_port = self.options.port_later && address.port() == 0;
         let take = if leaves_port { Reserved::address } else { Reserved::take };
         self.role = Role::Fresh(Some(Box::new(take(&self.stack, claim).map_err(errno)?)));
@@ -216,10 +239,13 @@ impl Socket {
                 Reserved::take(&self.stack, claim).map_err(errno)?
             }
         };
-        let usual = self.stack.sockets().map_err(errno)?.stream;
+        let port = reserved.local().port();
+        let own = self.stack.config().map_err(errno)?;
+        Options::follow(&mut self.options, &own);
+        let usual = &own.sockets;
         let config = ListenConfig {
             backlog: usize::try_from(backlog).unwrap_or(usize::MAX),
-            rings: self.options.rings(usual),
+            rings: self.options.rings(usual.stream),
             v6_only: self.options.v6_only,
             keepalive: false,
             fast_open: 0,
@@ -227,7 +253,9 @@ impl Socket {
         let (first, filter) = (self.options.first(), self.options.filter.as_ref());
         let listener = TcpListener::listen_in(self.arena.rings(), reserved, config, first, filter);
         let next = Mutex::new(Next { options: Arc::clone(&self.options), rings: config.rings });
-        let listening = Arc::new(Listening { listener: listener.map_err(errno)?, next });
+        let waiting = Waiting::new(&self.arena);
+        let feeder = waiting.as_ref().and_then(|waiting| waiting.feeder(port));
+        let listening = Arc::new(Listening { listener: listener.map_err(errno)?, waiting, next });
         self.role = Role::Listening(Arc::clone(&listening));
         Ok(Some(Queue {
             listening,
@@ -236,28 +264,47 @@ impl Socket {
             arena: Arc::clone(&self.arena),
             owner: Arc::clone(&self.owner),
             ours,
-            waiting: None,
+            feeder,
+            unsent: None,
         }))
     }
 
-    /// connect(2): begins it.
-    pub(super) fn connect(&mut self, address: SocketAddr) -> Result<Answer, Errno> {
+    /// connect(2): begins it; `fast` if text is there that may go with the SYN (MSG_FASTOPEN).
+    pub(super) fn connect(&mut self, address: SocketAddr, fast: bool) -> Result<Answer, Errno> {
         if matches!(self.role, Role::Datagrams(..)) {
             return self.connect_datagrams(address);
         }
-        let Role::Fresh(bound) = &mut self.role else { return Err(Errno::ISCONN) };
+        if fast {
+            self.may_open_fast()?;
+        }
+        let Role::Fresh(bound) = &self.role else { return Err(Errno::ISCONN) };
         if !fits(self.family, address) {
             return Err(Errno::AFNOSUPPORT);
         }
         let remote = reachable(canonical(address));
-        let local = bound.as_ref().map(|bound| bound.local());
-        let rings = self.options.rings(self.stack.sockets().map_err(errno)?.stream);
-        let (first, beginning) = (self.options.first(), self.options.beginning());
-        let begun = Stream::connect(&self.stack, &self.arena, (local, remote), rings, first, beginning);
+        let mut local = bound.as_ref().map(|bound| bound.local());
+        let own = self.stack.config().map_err(errno)?;
+        Options::follow(&mut self.options, &own);
+        let usual = &own.sockets;
+        let rings = self.options.rings(usual.stream);
+        let (mut first, beginning) = (self.options.first(), self.options.beginning());
+        first.fast_open |= fast;
+        let source = Stream::source_of_text(&self.stack, (local, remote), &first).map_err(errno)?;
+        // Who waits for text has a name, as one whose SYN has left.
+        let mut named = None;
+        if let Some(source) = source.filter(|_| local.is_none_or(|it| it.port() == 0)) {
+            let claim = Claim::alone(SocketAddr::new(source, 0), true);
+            let reserved = Reserved::take(&self.stack, claim).map_err(errno)?;
+            local = Some(reserved.local());
+            named = Some(Box::new(reserved));
+        }
+        let (ends, defers) = ((local, remote), source.is_some());
+        let begun = Stream::connect(&self.stack, &self.arena, ends, rings, first, beginning, defers);
         let stream = begun.map_err(errno)?;
         let place = self.place(&stream);
         let Role::Fresh(bound) = &mut self.role else { return Err(Errno::ISCONN) };
-        self.role = Role::Stream(stream, bound.take());
+        self.role = Role::Stream(stream, named.or(bound.take()));
+        self.show_signals(true).map_err(errno)?;
         Ok(Answer::Stream { place })
     }
 
@@ -281,6 +328,17 @@ impl Socket {
         self.stream().map(|stream| self.place(stream))
     }
 
+    /// Where its connections wait, if it is a listener.
+    pub(super) fn listens_at(&self) -> Option<Place> {
+        if let Role::Listening(listening) = &self.role { listening.place() } else { None }
+    }
+
+    /// Whether the program has been told of all its connections, as far as it has read that.
+    pub(super) fn is_all_read(&self) -> bool {
+        let is_empty = if let Role::Listening(listening) = &self.role { listening.is_empty() } else { true };
+        is_empty && firelane_shm::carry::is_all_read(&self.ours).unwrap_or(true)
+    }
+
     /// Whether it is a stream of which its program's words say that it is closed, so that it is a new socket.
     pub(super) fn is_left(&self) -> bool {
         self.stream().is_some_and(|stream| stream.is_left(&self.arena))
@@ -300,6 +358,7 @@ impl Socket {
 
     /// It becomes a new one of a session's; what it was, and where its words are.
     pub(super) fn begin_anew(&mut self, session: &Session) -> (Role, Arc<ProgramArena>) {
+        self.end_signals();
         (self.stack, self.owner) = (session.stack.clone(), Arc::clone(&session.owner));
         (self.options, self.is_arrival, self.is_ahead) = (session.options(), false, true);
         let role = std::mem::replace(&mut self.role, Role::Fresh(None));
@@ -308,9 +367,16 @@ impl Socket {
 
     /// setsockopt(2).
     pub(super) fn set_option(&mut self, level: i32, name: i32, value: &[u8]) -> Result<Answer, Errno> {
+        if self.is_of_other_family(level) {
+            return Err(Errno::NOPROTOOPT);
+        }
         let name = match (level, name) {
+            (OWN_LEVEL, OWN_SIGNALS) => return self.set_signals(value),
             // Root may have buffers beyond what others may; here all have the same bound.
-            (socket::LEVEL, socket::SNDBUFFORCE | socket::RCVBUFFORCE) if self.owner.user != 0 => {
+            // Nor has Linux marks for others.
+            (socket::LEVEL, socket::SNDBUFFORCE | socket::RCVBUFFORCE | socket::MARK)
+                if self.owner.user != 0 =>
+            {
                 return Err(Errno::PERM);
             }
             (socket::LEVEL, socket::SNDBUFFORCE) => socket::SNDBUF,
@@ -325,17 +391,21 @@ impl Socket {
         {
             return Err(Errno::PERM);
         }
+        if (level, name) == (socket::LEVEL, socket::BINDTOIFINDEX) {
+            self.check_link(value)?;
+        }
         if matches!(self.role, Role::Datagrams(..)) {
             return self.set_datagram_option(level, name, value);
         }
-        if (level, name) == (tcp::LEVEL, tcp::FASTOPEN) && self.stream().is_some() {
-            return Err(Errno::INVAL);
+        if level == tcp::LEVEL {
+            self.check_time(name, value)?;
         }
         let told = Arc::make_mut(&mut self.options).set(level, name, value)?;
         match &self.role {
             Role::Stream(stream, _) => {
                 stream.show(&self.arena, self.options.shown());
                 stream.set_resets(self.options.resets());
+                stream.limit_unsent(&self.arena, self.options.unsent_limit());
             }
             Role::Listening(listening) => {
                 let rings = self.options.rings(self.stack.sockets().map_err(errno)?.stream);
@@ -352,6 +422,50 @@ impl Socket {
             }
         }
         Ok(Answer::Done)
+    }
+
+    /// Which options of TCP it takes by now. As in Linux, that it is not allowed to connect fast comes before that it is too late.
+    fn check_time(&self, name: i32, value: &[u8]) -> Result<(), Errno> {
+        let is_late = match name {
+            // A clamp is taken away only from what is closed.
+            tcp::WINDOW_CLAMP => {
+                value.first_chunk() == Some(&0i32.to_ne_bytes()) && !matches!(self.role, Role::Fresh(_))
+            }
+            tcp::FASTOPEN | tcp::FASTOPEN_NO_COOKIE => self.stream().is_some(),
+            tcp::FASTOPEN_CONNECT => {
+                let value = value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
+                if value.is_some_and(|it| (0..=1).contains(&it)) {
+                    self.may_open_fast()?;
+                }
+                !matches!(self.role, Role::Fresh(_))
+            }
+            _ => false,
+        };
+        if is_late { Err(Errno::INVAL) } else { Ok(()) }
+    }
+
+    /// Whether it may speak over a link alone from now on (SO_BINDTODEVICE): only root leaves one, and what has a peer, or a name among
+    /// datagram sockets, stays as it is.
+    fn check_link(&self, value: &[u8]) -> Result<(), Errno> {
+        let index = value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
+        let (alike, is_late) = match &self.role {
+            Role::Datagrams(made, options) => (&options.alike, made.is_some()),
+            role => (&self.options.alike, matches!(role, Role::Stream(..))),
+        };
+        match link_of(index) {
+            _ if index < 0 => Err(Errno::INVAL),
+            _ if alike.link.is_some() && self.owner.user != 0 => Err(Errno::PERM),
+            link if link == alike.link => Ok(()),
+            Some(link) if !self.stack.has_link(link) => Err(Errno::NODEV),
+            _ if is_late => Err(Errno::INVAL),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether programs of the netstack may send text in their SYNs.
+    fn may_open_fast(&self) -> Result<(), Errno> {
+        let policy = self.stack.config().map_err(errno)?.tcp.fast_open;
+        if policy.allows(FastOpenPolicy::CLIENT) { Ok(()) } else { Err(Errno::OPNOTSUPP) }
     }
 
     /// Gives it a filter in place of the one that it has; without rules it has none. A connection has no use for one.
@@ -398,6 +512,9 @@ impl Socket {
 
     /// getsockopt(2).
     pub(super) fn get_option(&self, level: i32, name: i32, len: u32) -> Result<Answer, Errno> {
+        if self.is_of_other_family(level) {
+            return Err(Errno::OPNOTSUPP);
+        }
         if [(ip::LEVEL, ip::MTU), (ipv6::LEVEL, ipv6::MTU)].contains(&(level, name)) {
             let mut value = self.mtu()?.to_ne_bytes().to_vec();
             value.truncate(len as usize);
@@ -405,6 +522,12 @@ impl Socket {
         }
         if (level, name) == (ip::LEVEL, ip::OPTIONS) {
             return Ok(Answer::Option { value: Vec::new() });
+        }
+        if (level, name) == (socket::LEVEL, socket::INCOMING_CPU)
+            && let Some(cpu) = self.cpu()
+        {
+            let value = cpu.to_ne_bytes().into_iter().take(len as usize).collect();
+            return Ok(Answer::Option { value });
         }
         if let Role::Datagrams(_, options) = &self.role {
             let value = options.get(level, name, len as usize, self.datagram_queues()?)?;
@@ -422,6 +545,11 @@ impl Socket {
         Ok(Answer::Option { value })
     }
 
+    /// Whether these options are IPv6's alone: a socket of IPv4 has none of them, while one of IPv6 has those of both.
+    fn is_of_other_family(&self, level: i32) -> bool {
+        level == ipv6::LEVEL && self.family == Family::V4
+    }
+
     /// What the way to its peer carries (IP_MTU, IPV6_MTU).
     fn mtu(&self) -> Result<i32, Errno> {
         let [local, remote] = match &self.role {
@@ -433,15 +561,24 @@ impl Socket {
             _ => [None; 2],
         };
         let (local, remote) = local.zip(remote).ok_or(Errno::NOTCONN)?;
-        let lane = match &self.role {
-            Role::Datagrams(Some(made), _) => made.lane(),
-            Role::Stream(stream, _) => stream.lane(),
-            _ => return Err(Errno::NOTCONN),
-        };
+        let lane = self.lane().ok_or(Errno::NOTCONN)?;
         let ends = (local.ip().to_canonical(), remote.ip().to_canonical());
         let (id, fabric) = (self.stack.id(), &self.stack.inner.fabric);
         let mtu = fabric.visit(lane, |now, lane| lane.way_mtu(now, id, ends)).flatten();
         mtu.map(|mtu| mtu.bytes().into()).ok_or(Errno::NOTCONN)
+    }
+
+    fn lane(&self) -> Option<LaneId> {
+        match &self.role {
+            Role::Datagrams(Some(made), _) => Some(made.lane()),
+            Role::Stream(stream, _) => Some(stream.lane()),
+            _ => None,
+        }
+    }
+
+    /// On which CPU what arrives for it is handled, as far as that is known (SO_INCOMING_CPU).
+    fn cpu(&self) -> Option<u32> {
+        self.arena.inbox(self.lane()?)?.last_on()
     }
 
     /// The options that the program keeps in its stream's words; before there is one, those that it begins with.
@@ -463,9 +600,10 @@ impl Socket {
             Role::Fresh(bound) => (bound.as_ref().map(|bound| bound.local()), None),
             Role::Listening(listening) => (listening.listener.local_addr().ok(), None),
             Role::Datagrams(socket, _) => socket.as_ref().map_or((None, None), |it| it.names().into()),
-            Role::Stream(stream, _) => {
+            Role::Stream(stream, bound) => {
                 let names = stream.names();
-                (names.map(|names| names.local), names.map(|names| names.remote))
+                let bound = || bound.as_ref().map(|bound| bound.local());
+                (names.map(|names| names.local).or_else(bound), names.map(|names| names.remote))
             }
         };
         [local, remote].map(|name| name.map(|name| shown(self.family, name)))
@@ -475,7 +613,7 @@ impl Socket {
     pub(super) fn attached(&self, socket: SocketId) -> Answer {
         let (state, place) = match &self.role {
             Role::Fresh(_) => (State::Fresh, None),
-            Role::Listening(..) => (State::Listening, None),
+            Role::Listening(listening) => (State::Listening, listening.place()),
             Role::Stream(stream, _) => (State::Connected, Some(self.place(stream))),
             Role::Datagrams(made, options) => {
                 let kind = if options.kind == DatagramKind::Echo { Kind::Echo } else { Kind::Datagram };

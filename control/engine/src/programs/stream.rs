@@ -6,14 +6,14 @@
 //! request about its own stream.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use firelane_lane::{Connect, Lane, LaneMessage, SocketCommand, StreamInfo, StreamOption, StreamOptions};
 use firelane_shm::control::SocketId;
 use firelane_shm::joint::Lie;
-use firelane_shm::layout::{LINGERS, OOB_INLINE, request, status};
+use firelane_shm::layout::{DEFERRED, LINGERS, OOB_INLINE, margin, request, status};
 use firelane_shm::{Block, Holder, is_roomy};
 use firelane_socket::{
     ArenaEnd, ConnRef, Flags, Names, Ready, SocketError, StreamConfig, StreamSlot, stream_in,
@@ -24,6 +24,7 @@ use rustix::io::Errno;
 use super::Place;
 use super::arena::ProgramArena;
 use super::segment::Joined;
+use super::signals::{self, Seen};
 use super::socket::reachable;
 use crate::error::{io_error, lane_failed};
 use crate::fabric::{EnterError, Fabric, Message};
@@ -52,6 +53,12 @@ const CLOSED: u32 = 4;
 const LIMITED: u32 = 8;
 /// Closing it is to reset the connection (SO_LINGER without time).
 const RESETS: u32 = 16;
+/// The lane knows that as much is written and unsent as the program wants.
+const FULL: u32 = 32;
+/// All that it carries goes by the lane, which tells of it.
+const APART: u32 = 64;
+/// What a program is signalled for, beside what arrives.
+const SIGNALS: u64 = (Flags::CONNECTED.bits() as u64 | Flags::PEER_CLOSED.bits() as u64) << FLAGS_SHIFT;
 
 /// A program's stream.
 #[derive(Debug)]
@@ -79,6 +86,8 @@ pub(crate) struct Stream {
 struct Offered {
     slot: StreamSlot,
     options: StreamOptions,
+    /// From where and to whom, if its program has said so: it was deferred until there is text for its SYN.
+    ends: Option<(Option<SocketAddr>, SocketAddr)>,
 }
 
 /// What a stream begins with beside its rings.
@@ -88,6 +97,8 @@ pub(super) struct Beginning {
     pub(super) bits: u64,
     /// What its program's side is told of options that the daemon keeps ([`LINGERS`], [`OOB_INLINE`]).
     pub(super) shown: u64,
+    /// How much may be written and unsent.
+    pub(super) unsent: Option<u32>,
     /// Those that only a connection takes.
     pub(super) later: Vec<StreamOption>,
     /// Whether closing it is to reset the connection.
@@ -95,7 +106,7 @@ pub(super) struct Beginning {
 }
 
 impl Stream {
-    /// Begins to connect from `local`, if the program has bound that.
+    /// Begins to connect from `local`, if the program has bound that. One that `defers` waits for text for its SYN ([`DEFERRED`]).
     pub(super) fn connect(
         stack: &Stack,
         arena: &ProgramArena,
@@ -103,12 +114,22 @@ impl Stream {
         rings: StreamConfig,
         options: StreamOptions,
         beginning: Beginning,
+        defers: bool,
     ) -> io::Result<Arc<Self>> {
         let (local, remote) = ends;
         let engine = &stack.inner;
         let lane = engine.lane_to_connect(stack.id, local, remote)?;
         let made = stream_in(arena.rings(), rings, lane, stack.id);
-        let (hold, slot) = made.ok_or(Errno::NOBUFS)?;
+        let (hold, mut slot) = made.ok_or(Errno::NOBUFS)?;
+        // Without room for the text it goes behind the handshake.
+        if defers && slot.attach() {
+            let stream = Self::begin(arena, hold, rings, beginning);
+            *stream.offered() = Some(Box::new(Offered { slot, options, ends: Some(ends) }));
+            if let Some(block) = arena.mapping().block(stream.number()) {
+                block.file.fetch_or(DEFERRED, Ordering::Release);
+            }
+            return Ok(stream);
+        }
         let stream = Self::begin(arena, hold, rings, beginning);
         let command = SocketCommand::Connect(Box::new(Connect { remote, local, stream: slot, options }));
         let entered = engine.fabric.enter_surely(lane, LaneMessage::Socket(stack.id, command));
@@ -117,6 +138,20 @@ impl Stream {
             return Err(lane_failed());
         }
         Ok(stream)
+    }
+
+    /// From which address it would connect with text in its SYN, if that is so.
+    pub(super) fn source_of_text(
+        stack: &Stack,
+        (local, remote): (Option<SocketAddr>, SocketAddr),
+        options: &StreamOptions,
+    ) -> io::Result<Option<IpAddr>> {
+        if !options.fast_open {
+            return Ok(None);
+        }
+        let lane = stack.inner.lane_to_begin(stack.id)?;
+        let ask = |now, lane: &mut Lane<Queue>| lane.opens_with_text(now, stack.id, local, remote, options);
+        Ok(stack.inner.fabric.visit(lane, ask).flatten())
     }
 
     /// Makes one ready that connects when its program says where to.
@@ -130,7 +165,7 @@ impl Stream {
         let lane = stack.inner.lane_to_begin(stack.id)?;
         let (hold, slot) = stream_in(arena.rings(), rings, lane, stack.id).ok_or(Errno::NOBUFS)?;
         let stream = Self::begin(arena, hold, rings, beginning);
-        *stream.offered() = Some(Box::new(Offered { slot, options }));
+        *stream.offered() = Some(Box::new(Offered { slot, options, ends: None }));
         Ok(stream)
     }
 
@@ -143,11 +178,17 @@ impl Stream {
         if !block.asks_to_connect() {
             return None;
         }
-        let Offered { slot, options } = *self.offered().take()?;
+        let Offered { slot, options, ends } = *self.offered().take()?;
         let (ip, port) = block.take_address();
-        let remote = reachable(SocketAddr::new(ip.to_canonical(), port));
-        let connect = Connect { remote, local: None, stream: slot, options };
+        let left = || (None, reachable(SocketAddr::new(ip.to_canonical(), port)));
+        let (local, remote) = ends.unwrap_or_else(left);
+        let connect = Connect { remote, local, stream: slot, options };
         Some(self.message(SocketCommand::Connect(Box::new(connect))))
+    }
+
+    /// Whether its program was offered it, has taken it, and it is not begun. The hub begins such ones, too.
+    fn is_asked_for(&self, block: &Block) -> bool {
+        block.asks_to_connect() && self.offered().as_ref().is_some_and(|it| it.ends.is_none())
     }
 
     /// Whether it is a connection by now. If its program has asked for one and the lane has not looked yet, it is begun.
@@ -157,6 +198,16 @@ impl Stream {
             // A lane that has failed begins nothing, and has no connection left.
             let _ = fabric.enter_surely(self.lane(), connect);
         }
+        self.is_begun()
+    }
+
+    /// Whether its program asks for a connection that is not begun.
+    pub(super) fn is_asked(&self, arena: &ProgramArena) -> bool {
+        arena.mapping().block(self.number()).is_some_and(|block| self.is_asked_for(block))
+    }
+
+    /// Whether it is a connection by now, without beginning it.
+    pub(super) fn is_begun(&self) -> bool {
         self.offered().is_none()
     }
 
@@ -204,6 +255,7 @@ impl Stream {
         if let Some(block) = arena.mapping().block(number) {
             block.requests.store(beginning.bits, Ordering::Relaxed);
             block.file.fetch_or(beginning.shown, Ordering::Relaxed);
+            block.low_water[1].store(beginning.unsent.unwrap_or(0), Ordering::Relaxed);
             for (word, capacity) in block.capacity.iter().zip(capacities) {
                 word.store(capacity, Ordering::Relaxed);
             }
@@ -298,13 +350,49 @@ impl Stream {
             self.call(arena);
         }
         if let Some(joined) = self.joined() {
-            // The lane may have said so when there was no joint to say it to.
+            // The lane may have said so when there was no joint to say it to, and the program, too.
             fence(Ordering::SeqCst);
+            if self.has(APART) {
+                joined.keep_apart(true);
+            }
             if self.has(LIMITED) {
                 joined.limit(true);
             }
             joined.offer();
         }
+    }
+
+    /// From now on nothing is carried past the lane, or may be again.
+    pub(super) fn keep_apart(&self, is_apart: bool) {
+        match is_apart {
+            true => self.state.fetch_or(APART, Ordering::SeqCst),
+            false => self.state.fetch_and(!APART, Ordering::SeqCst),
+        };
+        fence(Ordering::SeqCst);
+        if let Some(joined) = self.joined() {
+            joined.keep_apart(is_apart);
+        }
+    }
+
+    /// How far it has come, of what its program may be signalled for.
+    pub(super) fn seen(&self, arena: &ProgramArena) -> Seen {
+        let [_, received] = self.hold.passed();
+        let block = arena.mapping().block(self.number());
+        let mark = block.map_or(0, |block| block.rings.margin[margin::MARK].load(Ordering::Acquire));
+        Seen { received, mark }
+    }
+
+    /// Whether there is room which its program has not found; it is signalled once.
+    fn has_room_again(&self, block: &Block) -> bool {
+        let [acknowledged, _] = self.hold.passed();
+        let [written, limit] = self.hold.written_behind(acknowledged);
+        let is_full = self.hold.shared().words().is_full();
+        !is_full && is_roomy(limit.saturating_sub(written), written) && signals::ends_refusal(block)
+    }
+
+    /// Whether its program has been told that it is connected, or could not be.
+    pub(super) fn has_outcome(&self) -> bool {
+        self.told.load(Ordering::Relaxed) != 0
     }
 
     /// From now on its program needs credit for what it carries past the lane, or needs none any more.
@@ -378,15 +466,19 @@ impl Stream {
             self.settle(fabric, arena, block);
         }
         let error = words.take_error().map_or(0, |error| self.number_of(error));
-        let is_new = flags & !self.told.load(Ordering::Relaxed) != 0;
-        if is_new || error != 0 {
+        let new = flags & !self.told.load(Ordering::Relaxed);
+        let is_relieved = self.is_relieved(block);
+        let is_new = new != 0 || error != 0;
+        if is_new {
             self.told.fetch_or(flags, Ordering::Relaxed);
             block.tell(flags | error << status::ERROR_SHIFT);
-        } else if !self.has_moved(ready) {
-            return;
         }
-        self.wake(block);
-        arena.tell_waiters(self.number(), block);
+        if is_new || self.has_moved(ready) || is_relieved {
+            self.wake(block);
+            arena.tell_waiters(self.number(), block);
+        }
+        let is_ready = error != 0 || new & SIGNALS != 0;
+        arena.signals.tell(self.number(), is_ready, || (self.seen(arena), self.has_room_again(block)));
     }
 
     fn number_of(&self, error: SocketError) -> u64 {
@@ -415,6 +507,16 @@ impl Stream {
         had_no_storage || (!roomy(written.wrapping_add(more), old_limit) && roomy(written, limit))
     }
 
+    /// Whether so much was sent that the program, which wanted no more to be unsent, may write on. It sees so.
+    fn is_relieved(&self, block: &Block) -> bool {
+        let is_relieved = self.has(FULL) && !self.hold.shared().words().is_full();
+        if is_relieved {
+            self.state.fetch_and(!FULL, Ordering::AcqRel);
+            block.requests.fetch_and(!request::FULL, Ordering::AcqRel);
+        }
+        is_relieved
+    }
+
     /// The connection may have been made: shows its names, sets its options, and does what was asked for before.
     fn settle(&self, fabric: &Fabric, arena: &ProgramArena, block: &Block) {
         if !self.hold.publish_names() {
@@ -438,13 +540,23 @@ impl Stream {
 
     /// The program has kicked: what it asks for goes to the lane. Whether it has begun the connection so, or closed the socket, and that
     /// was not known.
-    pub(super) fn obey(&self, now: Instant, block: &Block, mut give: impl FnMut(Message)) -> bool {
+    pub(super) fn obey(
+        &self,
+        now: Instant,
+        block: &Block,
+        may_begin: impl Fn() -> bool,
+        mut give: impl FnMut(Message),
+    ) -> bool {
         let begun = match self.hold.shared().conn() {
             Some(_) => None,
+            None if self.is_asked_for(block) && !may_begin() => return false,
             None => self.take_offer(block).map(&mut give),
         };
         // Requests stay where they are until there is a connection.
-        let Some(conn) = self.hold.shared().conn() else { return begun.is_some() };
+        let Some(conn) = self.hold.shared().conn() else {
+            let is_closed = block.requests.load(Ordering::Acquire) & request::CLOSE != 0;
+            return begun.is_some() || is_closed && self.drops_deferred();
+        };
         let mut asked = block.requests.load(Ordering::Acquire);
         if asked & ONCE != 0 {
             // Options are read again once the bit is cleared, so a change after this look brings it back.
@@ -463,6 +575,26 @@ impl Stream {
                 give(self.message(SocketCommand::SetOption(conn, option)));
             }
         }
+        self.obey_beside(conn, asked, &mut give);
+        if asked & request::RESET != 0 {
+            // The lane resets a connection of whose memory was lied, and counts it.
+            self.hold.note_lie();
+        }
+        if asked & request::FULL != 0 && !self.has(FULL) {
+            // In this order: who tells the program something meanwhile takes back only what the lane has seen.
+            self.hold.shared().words().fill();
+            self.state.fetch_or(FULL, Ordering::AcqRel);
+        }
+        give(LaneMessage::Kick { netstack: self.hold.shared().netstack(), conn });
+        if asked & request::SHUT_WRITE != 0 {
+            self.hold.shared().words().set_flags(Flags::WRITE_CLOSED);
+            give(self.message(SocketCommand::Shutdown(conn)));
+        }
+        (asked & request::CLOSE != 0 && self.leave(now, conn, give)) || begun.is_some()
+    }
+
+    /// What the program asks for about what it shares with its peer.
+    fn obey_beside(&self, conn: ConnRef, asked: u64, give: &mut impl FnMut(Message)) {
         if asked & request::TELL_PEER != 0
             && let Some(joined) = self.joined()
         {
@@ -477,16 +609,6 @@ impl Stream {
         {
             give(self.message(SocketCommand::Borrow { conn, lacks, carried }));
         }
-        if asked & request::RESET != 0 {
-            // The lane resets a connection of whose memory was lied, and counts it.
-            self.hold.note_lie();
-        }
-        give(LaneMessage::Kick { netstack: self.hold.shared().netstack(), conn });
-        if asked & request::SHUT_WRITE != 0 {
-            self.hold.shared().words().set_flags(Flags::WRITE_CLOSED);
-            give(self.message(SocketCommand::Shutdown(conn)));
-        }
-        (asked & request::CLOSE != 0 && self.leave(now, conn, give)) || begun.is_some()
     }
 
     /// The same as [`Stream::close`] for the lane's worker, inside its lane. Whether nobody had done it.
@@ -502,6 +624,16 @@ impl Stream {
         }
         closing(conn, leaves_text || self.has(RESETS)).for_each(|command| give(self.message(command)));
         true
+    }
+
+    /// Nobody has the socket any more: if it was deferred and nobody has written, there is no connection to close. Whether that was
+    /// so.
+    fn drops_deferred(&self) -> bool {
+        let is_deferred = self.offered().take_if(|it| it.ends.is_some()).is_some();
+        if is_deferred {
+            self.state.fetch_or(CLOSED, Ordering::AcqRel);
+        }
+        is_deferred
     }
 
     /// Whether the program says by its words that it has closed the socket, whose descriptor makes another one.
@@ -530,6 +662,15 @@ impl Stream {
         block.file.fetch_and(shown | !(LINGERS | OOB_INLINE), Ordering::Relaxed);
     }
 
+    /// So much may be written and unsent from now on; the lane is told beside this.
+    pub(super) fn limit_unsent(&self, arena: &ProgramArena, limit: Option<u32>) {
+        let Some(block) = arena.mapping().block(self.number()) else { return };
+        let limit = limit.unwrap_or(0);
+        if block.low_water[1].swap(limit, Ordering::SeqCst) != limit {
+            self.call(arena);
+        }
+    }
+
     /// Whether closing it is to reset the connection.
     pub(super) fn set_resets(&self, resets: bool) {
         match resets {
@@ -552,6 +693,9 @@ impl Stream {
     pub(super) fn close(&self, fabric: &Fabric, resets: bool) -> bool {
         let shared = self.hold.shared();
         if self.has(CLOSED) {
+            return true;
+        }
+        if self.drops_deferred() {
             return true;
         }
         let Some(conn) = shared.conn() else { return shared.words().flags().contains(Flags::CLOSED) };

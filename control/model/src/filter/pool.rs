@@ -38,12 +38,20 @@ pub struct PoolEntry {
     pub network: IpPrefix,
     /// From then on it is not in the pool, in seconds since 1970; nothing is without end.
     pub until: Option<u64>,
+    /// Its addresses are not in the pool, whatever larger network they are of.
+    pub is_exception: bool,
 }
 
 impl PoolEntry {
     /// A network, without host bits, and when it ends.
     pub fn new(network: IpPrefix, until: Option<u64>) -> Self {
-        Self { network: network.network(), until }
+        Self { network: network.network(), until, is_exception: false }
+    }
+
+    /// The same, or the same as an exception.
+    #[must_use]
+    pub fn excepting(self, is_exception: bool) -> Self {
+        Self { is_exception, ..self }
     }
 
     /// Whether it has ended.
@@ -54,23 +62,26 @@ impl PoolEntry {
 
 impl fmt::Display for PoolEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_exception { "!" } else { "" })?;
         self.network.fmt(f)?;
         self.until.map_or(Ok(()), |until| write!(f, " until {until}"))
     }
 }
 
 impl TextValue for PoolEntry {
-    const ALLOWED: &'static str =
-        "an IP address with a prefix length or without, and \"until SECONDS-SINCE-1970\" if it ends";
+    const ALLOWED: &'static str = "an IP address with a prefix length or without, ! before \
+         it if it is an exception, and \"until SECONDS-SINCE-1970\" if it ends";
 
     fn read(text: &str) -> Option<Self> {
+        let (is_exception, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
         let (network, until) = match text.split_once(" until ") {
             Some((network, until)) => (network, Some(until)),
             None => (text, None),
         };
         let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let until = until.map(|text| Some(text).filter(is_number)?.parse().ok());
-        Some(Self::new(IpPrefix::read(network)?, until.map_or(Some(None), |it: Option<u64>| it.map(Some))?))
+        let until = until.map_or(Some(None), |it: Option<u64>| it.map(Some))?;
+        Some(Self::new(IpPrefix::read(network)?, until).excepting(is_exception))
     }
 
     fn write(&self) -> String {
@@ -83,10 +94,12 @@ impl TextValue for PoolEntry {
 pub struct Pool(Vec<PoolEntry>);
 
 impl Pool {
-    /// The pool of these networks. Of one that comes more than once the latest end counts.
+    /// The pool of these networks. Of one that comes more than once the exception counts, and the latest end.
     pub fn new(entries: impl IntoIterator<Item = PoolEntry>) -> Self {
         let mut entries: Vec<_> = entries.into_iter().collect();
-        entries.sort_unstable_by_key(|it| (it.network, it.until.is_some(), core::cmp::Reverse(it.until)));
+        let order =
+            |it: &PoolEntry| (it.network, !it.is_exception, it.until.is_some(), core::cmp::Reverse(it.until));
+        entries.sort_unstable_by_key(order);
         entries.dedup_by_key(|it| it.network);
         Self(entries)
     }
@@ -156,13 +169,22 @@ mod tests {
             ("10.1.2.3/8", "10.0.0.0/8"),
             ("192.0.2.7", "192.0.2.7/32"),
             ("fd00::1/64 until 1795400000", "fd00::/64 until 1795400000"),
+            ("!10.1.2.3/16", "!10.1.0.0/16"),
+            ("!192.0.2.7 until 7", "!192.0.2.7/32 until 7"),
         ] {
             assert_eq!(entry(text).write(), written);
             assert_eq!(entry(written), entry(text));
         }
-        for bad in
-            ["", "10.0.0.0/33", "10.0.0.1 until", "10.0.0.1 until ", "10.0.0.1 until -1", "10.0.0.1  until 1"]
-        {
+        for bad in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0.1 until",
+            "10.0.0.1 until ",
+            "10.0.0.1 until -1",
+            "10.0.0.1  until 1",
+            "!",
+            "!!10.0.0.1",
+        ] {
             assert_eq!(PoolEntry::read(bad), None, "{bad:?}");
         }
         let ends = entry("10.0.0.1 until 7");
@@ -179,6 +201,9 @@ mod tests {
         pool.extend(["10.0.0.3 until 5", "10.0.0.1"].map(entry));
         assert_eq!(said(&pool), "10.0.0.1/32, 10.0.0.2/32, 10.0.0.3/32 until 5, 10.0.0.9/32");
         assert_eq!(pool.get(entry("10.0.0.3").network), Some(&entry("10.0.0.3 until 5")));
+        pool.extend([entry("!10.0.0.1"), entry("10.0.0.1")]);
+        assert_eq!(pool.get(entry("10.0.0.1").network), Some(&entry("!10.0.0.1")), "of both the exception");
+        pool.extend([entry("10.0.0.1")]);
         pool.retain(|it| !it.has_ended(5));
         assert_eq!(said(&pool), "10.0.0.1/32, 10.0.0.2/32, 10.0.0.9/32");
     }

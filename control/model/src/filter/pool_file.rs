@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! table role = ipf type = tree number = 13
-//!     { 10.0.0.0/8; 192.0.2.0/255.255.255.0; 192.0.2.9 ttl 300; };
+//!     { 10.0.0.0/8; !10.1.0.0/16; 192.0.2.0/255.255.255.0; 192.0.2.9 ttl 300; };
 //! ```
 //!
 //! White space and ends of lines mean nothing, `#` begins a comment. Trees and hash tables are the same here, so `size` and `seed`
-//! are read and have no effect. `ttl` is ours. What the original knows and we do not follow (`!`, `group-map`, other roles) is
-//! refused.
+//! are read and have no effect. `ttl` is ours. The longest network of an address decides: with `!` it is not in the
+//! pool. What the original knows and we do not follow (`group-map`, other roles) is refused.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -33,6 +33,8 @@ pub struct PoolMember {
     pub network: IpPrefix,
     /// It ends so many seconds after it came; nothing is without end.
     pub ttl: Option<u32>,
+    /// Its addresses are not in the pool, whatever larger network they are of.
+    pub is_exception: bool,
 }
 
 impl PoolMember {
@@ -57,21 +59,22 @@ impl PoolMember {
 
 impl fmt::Display for PoolMember {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_exception { "!" } else { "" })?;
         self.network.fmt(f)?;
         self.ttl.map_or(Ok(()), |ttl| write!(f, " ttl {ttl}"))
     }
 }
 
 impl TextValue for PoolMember {
-    const ALLOWED: &'static str = "ADDRESS[/LENGTH or MASK] [ttl SECONDS]";
+    const ALLOWED: &'static str = "[!]ADDRESS[/LENGTH or MASK] [ttl SECONDS]";
 
     fn read(text: &str) -> Option<Self> {
-        match text.split_once(" ttl ") {
-            Some((network, ttl)) => {
-                Some(Self { network: Self::network(network)?, ttl: Some(Self::ttl(ttl)?) })
-            }
-            None => Some(Self { network: Self::network(text)?, ttl: None }),
-        }
+        let (is_exception, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
+        let (network, ttl) = match text.split_once(" ttl ") {
+            Some((network, ttl)) => (network, Some(Self::ttl(ttl)?)),
+            None => (text, None),
+        };
+        Some(Self { network: Self::network(network)?, ttl, is_exception })
     }
 
     fn write(&self) -> String {
@@ -212,10 +215,11 @@ impl<'a> Reader<'a> {
     }
 
     fn entry(&mut self, word: &str) -> Result<PoolMember, RuleError> {
-        if word == "!" {
-            return Err(self.refuse("not supported: a pool has no exceptions, a rule before may have them"));
+        let is_exception = word == "!";
+        if is_exception {
+            self.at += 1;
         }
-        let network = PoolMember::network(word);
+        let network = self.peek().and_then(PoolMember::network);
         let network =
             network.ok_or_else(|| self.refuse("an address, with the length of its prefix or a mask"))?;
         self.at += 1;
@@ -227,7 +231,7 @@ impl<'a> Reader<'a> {
             self.at += 1;
         }
         match self.peek() {
-            Some(";" | "," | "}") | None => Ok(PoolMember { network, ttl }),
+            Some(";" | "," | "}") | None => Ok(PoolMember { network, ttl, is_exception }),
             Some(_) => Err(self.refuse("ttl SECONDS, ; or }")),
         }
     }
@@ -244,7 +248,7 @@ mod tests {
     #[test]
     fn tables_are_read_however_they_are_written() {
         let text = "# mine\ntable role = ipf type = tree number = 13\n\t{ 10.1.2.3/8; 192.0.2.0/255.255.255.0;\n fd00::1; };\n\
-                    table role=ipf type=hash number=2 size=31 seed = 7 {1.1.1.1/32,2.2.2.2 ttl 300}; table number = 0 { };";
+                    table role=ipf type=hash number=2 size=31 seed = 7 {1.1.1.1/32,! 1.0.0.0/8,!2.2.2.2 ttl 300}; table number = 0 { };";
         let pools = read_pools("f", text).unwrap();
         let said: Vec<_> = pools
             .iter()
@@ -254,7 +258,11 @@ mod tests {
             .collect();
         assert_eq!(
             said,
-            ["0: ", "2: 1.1.1.1/32 2.2.2.2/32 ttl 300", "13: 10.0.0.0/8 192.0.2.0/24 fd00::1/128"]
+            [
+                "0: ",
+                "2: 1.1.1.1/32 !1.0.0.0/8 !2.2.2.2/32 ttl 300",
+                "13: 10.0.0.0/8 192.0.2.0/24 fd00::1/128"
+            ]
         );
         assert_eq!(read_pools("f", " # nothing\n").unwrap(), PoolFile::new());
     }
@@ -264,11 +272,11 @@ mod tests {
         let table = |entries: &str| format!("table role = ipf type = tree number = 1\n{{ {entries} }};");
         assert_eq!(
             faults(&table(
-                "1.1.1.1/33; 2.2.2.2;\n!3.3.3.3; 4.4.4.4 ttl 0; 5.5.5.5 6.6.6.6; 1.1.1.1/255.0.255.0;"
+                "1.1.1.1/33; 2.2.2.2;\n!!3.3.3.3; 4.4.4.4 ttl 0; 5.5.5.5 6.6.6.6; 1.1.1.1/255.0.255.0;"
             )),
             [
                 "f:2: \"1.1.1.1/33\": an address, with the length of its prefix or a mask",
-                "f:3: \"!\": not supported: a pool has no exceptions, a rule before may have them",
+                "f:3: \"!\": an address, with the length of its prefix or a mask",
                 "f:3: \"0\": seconds, from 1 to 4294967295",
                 "f:3: \"6.6.6.6\": ttl SECONDS, ; or }",
                 "f:3: \"1.1.1.1/255.0.255.0\": an address, with the length of its prefix or a mask",

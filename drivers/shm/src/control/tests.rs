@@ -34,7 +34,7 @@ fn requests() -> Vec<Request> {
         Request::Interfaces,
     ];
     all.extend(addresses().map(|address| Request::Bind { socket, address }));
-    all.extend(addresses().map(|address| Request::Connect { socket, address }));
+    all.extend(addresses().map(|address| Request::Connect { socket, address, fast: address.is_ipv6() }));
     all
 }
 

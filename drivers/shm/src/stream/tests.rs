@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::UrgentError;
-use crate::layout::{Layout, PAGE};
+use crate::layout::{DEFERRED, Layout, PAGE};
 use crate::{Arena, Mapping};
 use core::ptr::without_provenance_mut;
 use firelane_frame::ring_state::SIZE_SHIFT;
@@ -116,6 +116,34 @@ fn a_full_ring_takes_no_more_and_the_window_is_told_by_quarters() {
 }
 
 #[test]
+fn who_wants_little_to_be_unsent_is_full_until_the_lane_says_otherwise() {
+    let world = World::new();
+    let (end, block) = (world.end(), world.block());
+    let is_full = || block.requests.load(Ordering::Relaxed) & request::FULL != 0;
+    block.low_water[1].store(1000, Ordering::Relaxed);
+    assert_eq!((write(&end, &[1; 400]), is_full(), end.room()), (Ok(400), false, 3696));
+    assert_eq!(
+        (write(&end, &[1; 1000]), is_full(), end.room()),
+        (Ok(1000), true, 0),
+        "what was begun is filled"
+    );
+    let before = end.progress();
+    world.take();
+    assert_eq!(write(&end, &[1; 1]), Err(WriteError::WouldBlock), "the lane knows what was sent");
+    assert!(!end.readiness().has(Readiness::WRITABLE));
+    block.requests.fetch_and(!request::FULL, Ordering::Relaxed);
+    assert_ne!(end.progress(), before);
+    assert!(end.readiness().has(Readiness::WRITABLE));
+    assert_eq!((write(&end, &[1; 1000]), is_full()), (Ok(1000), true));
+    block.low_water[1].store(0, Ordering::Relaxed);
+    assert_eq!(
+        (write(&end, &[1; 3000]), is_full()),
+        (Ok(3000), true),
+        "without a limit the word means nothing"
+    );
+}
+
+#[test]
 fn peeking_leaves_what_is_there() {
     let world = World::new();
     world.deliver(b"hello");
@@ -182,12 +210,28 @@ fn options_are_levels() {
 fn a_kick_reaches_the_lane_and_rings_only_a_sleeper() {
     let world = World::new();
     let inbox = world.arena.mapping().lane(0).unwrap();
-    assert_eq!(world.end().kick(), None);
+    assert_eq!((inbox.last_told_on(), world.end().kick(6)), (None, None));
     assert_eq!((inbox.news.take_word(), inbox.news.take_word()), (Some((0, 1 << 3)), None));
     assert!(inbox.fall_asleep());
-    assert_eq!(world.end().kick(), Some(0));
+    assert_eq!(
+        (inbox.last_told_on(), world.end().kick(0), inbox.last_told_on()),
+        (Some(6), Some(0), Some(0))
+    );
     world.block().rings.margin[margin::PLACE].store(9, Ordering::Relaxed);
-    assert_eq!(world.end().kick(), None, "no such lane");
+    assert_eq!(world.end().kick(0), None, "no such lane");
+}
+
+#[test]
+fn both_know_on_which_cpu_the_other_was() {
+    let world = World::new();
+    let inbox = world.arena.mapping().lane(0).unwrap();
+    assert!(!world.end().has_lane_on(0), "it has said nothing");
+    inbox.is_on(0);
+    assert!(world.end().has_lane_on(0) && !world.end().has_lane_on(1));
+    inbox.is_on(u16::MAX);
+    assert!(world.end().has_lane_on(u16::MAX));
+    world.block().rings.margin[margin::PLACE].store(9, Ordering::Relaxed);
+    assert!(!world.end().has_lane_on(u16::MAX), "no such lane");
 }
 
 #[test]
@@ -327,4 +371,28 @@ fn the_lane_knows_the_mark_before_it_sees_the_byte() {
     assert_eq!(urgent(b"e", Ok(())), Ok(1));
     assert_eq!((world.take(), told), (b"e".to_vec(), vec![(3, 0), (4, 3), (4, 0)]));
     assert_eq!(world.block().rings.one.state.load(Ordering::Relaxed) & HELD, 0);
+}
+
+#[test]
+fn a_deferred_connection_begins_once_and_with_what_has_room() {
+    let arena = Arena::create(LAYOUT, 1).unwrap();
+    let program = Mapping::attach(&arena).unwrap().0;
+    let world = World { arena, program };
+    let (end, block) = (world.end(), world.block());
+    block.capacity.iter().for_each(|word| word.store(PAGE as u32, Ordering::Relaxed));
+    let asks = || block.requests.load(Ordering::Relaxed) & request::CONNECT != 0;
+    assert!(!end.is_deferred() && end.begin_early(&[IoSlice::new(b"text")]).is_none() && !asks());
+    // Without storage it begins without text.
+    block.file.fetch_or(DEFERRED, Ordering::Relaxed);
+    assert!(end.is_deferred() && end.readiness() == Readiness(Readiness::WRITABLE));
+    assert_eq!((end.begin_early(&[IoSlice::new(b"text")]), asks()), (Some(0), true));
+    block.requests.store(0, Ordering::Relaxed);
+    world.attach(&block.rings.one, 0);
+    block.file.fetch_or(DEFERRED, Ordering::Relaxed);
+    assert_eq!(write(&end, b"text"), Err(WriteError::WouldBlock), "there is no connection");
+    let text: Vec<u8> = (0..5000).map(|n| n as u8).collect();
+    let (a, b) = text.split_at(700);
+    assert_eq!((end.begin_early(&[IoSlice::new(a), IoSlice::new(b)]), asks()), (Some(PAGE as usize), true));
+    assert_eq!((end.begin_early(&[IoSlice::new(b"more")]), end.readiness()), (None, Readiness(0)));
+    assert_eq!(world.take(), text[..PAGE as usize]);
 }

@@ -1,6 +1,6 @@
 //! `dladm` verbs that make and remove links.
 
-use firelane_api::{ApiError, Change, ChangeRequest, Status, VnicChange, Which, set_vnic_prop};
+use firelane_api::{ApiError, Change, ChangeRequest, LinkInfo, Status, VnicChange, Which, set_vnic_prop};
 use firelane_model::{Etherstub, LinkClass, LinkName, Mac, Vnic};
 use firelane_units::VlanId;
 
@@ -38,6 +38,12 @@ pub(super) fn create_vnic(session: &mut Session<'_>, call: &Call<'_>) -> Result<
     let name = link_name(call.operand()?, "link")?;
     let what = format!("vnic creation over {over} failed");
     let mut vnic = Vnic::new(link_name(over, "link")?);
+    // Which addresses a link offers is asked of one that is there.
+    if call.args.value('m') == Some("factory")
+        && !known(session)?.iter().any(|link| vnic.over.is(link.name.as_str()))
+    {
+        return Err(no_link(over));
+    }
     vnic.mac = mac(call).map_err(|error| die_status(&what, &error))?;
     if let Some(text) = call.args.value('v') {
         vnic.vlan = Some(vlan_id(text)?);
@@ -53,9 +59,20 @@ pub(super) fn create_vnic(session: &mut Session<'_>, call: &Call<'_>) -> Result<
     }
     let request = ChangeRequest { temporary: temporary(call), change: Change::CreateVnic(name, vnic) };
     session.api.change(&request).map_err(|error| match (error.status, error.field.as_str()) {
-        (Status::LinkInvalid, "over") => die(format!("invalid link name '{over}' (a link or an etherstub)")),
+        (Status::LinkInvalid, "over") => no_link(over),
         _ => die_status(&what, &error),
     })
+}
+
+/// The links of both configurations.
+fn known(session: &Session<'_>) -> Result<Vec<LinkInfo>, ApiError> {
+    let mut known = session.api.links(Which::Active)?;
+    known.extend(session.api.links(Which::Persistent)?);
+    Ok(known)
+}
+
+fn no_link(over: &str) -> Failure {
+    die(format!("invalid link name '{over}' (a link or an etherstub)"))
 }
 
 /// create-vlan: a VNIC that is called a VLAN.
@@ -72,7 +89,7 @@ pub(super) fn create_vlan(session: &mut Session<'_>, call: &Call<'_>) -> Result<
     let vnic = Vnic { vlan: Some(vlan), is_vlan: true, ..Vnic::new(lower) };
     let request = ChangeRequest { temporary: temporary(call), change: Change::CreateVnic(name, vnic) };
     session.api.change(&request).map_err(|error| match (error.status, error.field.as_str()) {
-        (Status::LinkInvalid, "over") => die(format!("invalid link name '{over}' (a link or an etherstub)")),
+        (Status::LinkInvalid, "over") => no_link(over),
         _ => die_status(&format!("vlan creation over {over} failed"), &error),
     })
 }
@@ -108,9 +125,7 @@ fn delete_of_class(
     call.no_root()?;
     let name = link_name(call.operand()?, "link")?;
     // What is only in one of the configurations is deleted there.
-    let mut known = session.api.links(Which::Active)?;
-    known.extend(session.api.links(Which::Persistent)?);
-    if known.iter().any(|link| link.name == name && link.class != class) {
+    if known(session)?.iter().any(|link| link.name == name && link.class != class) {
         return Err(die_status(&format!("{what} failed"), &Status::LinkInvalid.into()));
     }
     change(session, call, Change::DeleteVnic(name), what)

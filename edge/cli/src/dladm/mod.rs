@@ -72,6 +72,9 @@ const SHOW: &[Opt] = &[
     value('i', "interval"),
     flag('j', "json"),
 ];
+/// Of what has no counters of its own.
+const SHOW_PLAIN: &[Opt] =
+    &[flag('p', "parsable"), flag('P', "persistent"), value('o', "output"), flag('j', "json")];
 const SHOW_PHYS: &[Opt] = &[
     flag('p', "parsable"),
     flag('P', "persistent"),
@@ -133,7 +136,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         names: &["show-ether"],
-        usage: "show-ether       [[-p] -o <field>,..] [-j] [<link>]",
+        usage: "show-ether       [-x] [[-p] -o <field>,..] [-j] [<link>]",
         options: SHOW_ETHER,
         run: phys::ether,
     },
@@ -202,7 +205,7 @@ const VERBS: &[Verb] = &[
     Verb {
         names: &["show-vlan"],
         usage: "show-vlan        [-P] [[-p] -o <field>,..] [-j] [<vlan-link>]",
-        options: SHOW,
+        options: SHOW_PLAIN,
         run: show::vlans,
     },
     Verb {
@@ -220,7 +223,7 @@ const VERBS: &[Verb] = &[
     Verb {
         names: &["show-etherstub"],
         usage: "show-etherstub   [-P] [[-p] -o <field>,..] [-j] [<etherstub-link>]",
-        options: SHOW,
+        options: SHOW_PLAIN,
         run: show::etherstubs,
     },
     Verb {
@@ -268,7 +271,7 @@ const VERBS: &[Verb] = &[
     Verb {
         names: &["show-iptun"],
         usage: "show-iptun       [-P] [[-p] -o <field>,..] [-j] [<link>]",
-        options: SHOW,
+        options: SHOW_PLAIN,
         run: iptun::show,
     },
     Verb {

@@ -1,7 +1,7 @@
 //! `dladm` verbs about what is below links that lead out: devices, their addresses and rings, and aggregations, of which there are
 //! none.
 
-use firelane_api::{DeviceInfo, LinkInfo, Status, Which};
+use firelane_api::{DeviceInfo, DeviceModes, LinkInfo, Status, Which, device_speed};
 use firelane_model::LinkClass;
 use serde::Serialize;
 
@@ -164,11 +164,8 @@ fn ranges(rings: &[u16]) -> String {
     rings.chunk_by(follows).map(shown).collect::<Vec<_>>().join(",")
 }
 
-/// show-ether: links on interfaces of the kernel. What the kernel does not say without being asked by ioctl is shown as unknown.
+/// show-ether: links on interfaces of the kernel. What their drivers do not say is shown as unknown.
 pub(super) fn ether(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Failure> {
-    if call.args.has('x') {
-        return Err(die(format!("-x: {} (nobody is asked what it could do)", Status::NotSupported.text())));
-    }
     let mut links = phys(session, call)?;
     if let ([link], true) = (links.as_slice(), call.optional_operand()?.is_some())
         && !below(link).is_interface
@@ -182,29 +179,41 @@ pub(super) fn ether(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fa
     let fields = "link,ptype,state,auto,speed-duplex,pause";
     let mut table = Table::open(session, PROGRAM, ETHER, fields, style(call))?;
     for link in &links {
-        let unknown = || UNKNOWN.to_owned();
-        let row = [
-            link.name.to_string(),
-            "current".to_owned(),
-            link.state.word().to_owned(),
-            unknown(),
-            speed_duplex(&below(link)),
-            unknown(),
-            unknown(),
-        ];
-        table.row(session, &row)?;
+        let device = below(link);
+        let row = |name: &str, ptype: &str, state: &str, [auto, speed, pause]: [String; 3]| {
+            // Linux tells of no fault at the other end.
+            [name, ptype, state, &auto, &speed, &pause, UNKNOWN].map(str::to_owned)
+        };
+        let current = [yes_no(device.autoneg), speed_duplex(&device), said(device.pause.clone())];
+        table.row(session, &row(link.name.as_str(), "current", link.state.word(), current))?;
+        if call.args.has('x') {
+            let ends = [("capable", device.capable), ("adv", device.adv), ("peeradv", device.peeradv)];
+            for (ptype, modes) in ends {
+                table.row(session, &row("", ptype, "", end_of_cable(modes)))?;
+            }
+        }
     }
     Ok(())
+}
+
+/// Whether an end negotiates, its speeds, and its pause frames.
+fn end_of_cable(modes: Option<DeviceModes>) -> [String; 3] {
+    let speeds = modes.as_ref().map(|it| it.speeds.join(","));
+    [yes_no(modes.as_ref().map(|it| it.autoneg)), said(speeds), said(modes.map(|it| it.pause))]
+}
+
+fn said(text: Option<String>) -> String {
+    text.unwrap_or_else(|| UNKNOWN.to_owned())
+}
+
+fn yes_no(is_so: Option<bool>) -> String {
+    said(is_so.map(|is_so| if is_so { "yes" } else { "no" }.to_owned()))
 }
 
 /// As the original writes it: `1G-f`, `100M-h`.
 fn speed_duplex(device: &DeviceInfo) -> String {
     let Some(speed) = device.speed else { return UNKNOWN.to_owned() };
-    let speed = if speed >= 1000 && speed.is_multiple_of(1000) {
-        format!("{}G", speed / 1000)
-    } else {
-        format!("{speed}M")
-    };
+    let speed = device_speed(speed);
     match device.duplex.as_deref() {
         Some("full") => format!("{speed}-f"),
         Some("half") => format!("{speed}-h"),

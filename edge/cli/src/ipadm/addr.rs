@@ -265,7 +265,12 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
     }
     match parts.transpose()? {
         None => {}
-        Some((interface, "")) => addrs.retain(|addr| addr.name.interface() == interface),
+        Some((interface, "")) => {
+            addrs.retain(|addr| addr.name.interface() == interface);
+            if addrs.is_empty() {
+                is_interface(session, which, interface)?;
+            }
+        }
         Some(_) => {
             addrs.retain(|addr| Some(addr.name.as_str()) == name);
             if addrs.is_empty() {
@@ -282,6 +287,15 @@ pub(super) fn show(session: &mut Session<'_>, call: &Call<'_>) -> Result<(), Fai
         table.row(session, &row(addr))?;
     }
     Ok(())
+}
+
+/// An interface may be without addresses; one that is not there is told.
+fn is_interface(session: &Session<'_>, which: Which, name: &str) -> Result<(), Failure> {
+    let ifs = session.api.ifs(which).map_err(|error| die_status("Could not get address", &error))?;
+    match ifs.iter().any(|it| it.name.as_str() == name) {
+        true => Ok(()),
+        false => Err(die(format!("Could not get address: {}", Status::NoIf.text()))),
+    }
 }
 
 /// Flags: U up, u unnumbered, p private, t temporary, d deprecated.

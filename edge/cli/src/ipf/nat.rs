@@ -2,10 +2,14 @@
 //!
 //! All that one command says happens at once, as with `ipf`: first what goes (`-C`, `-r`), then what comes; sessions are ended
 //! (`-F`) before the rules change. Lists are those of the original, line by line.
+//!
+//! Limits are tuned with `-T`, as the original's are with that option of its `ipf`; here each netstack has its own.
 
 use std::path::Path;
 
-use firelane_api::{Change, ChangeRequest, NatChange, NatInfo, NatSession, NatTotals};
+use firelane_api::{
+    Change, ChangeRequest, NatChange, NatInfo, NatLimitInfo, NatSession, NatTotals, PropChange,
+};
 use firelane_model::{IpnatFile, MODEL_TEXT_MAX, NetstackName};
 use serde::Serialize;
 
@@ -14,7 +18,8 @@ use crate::common::{Call, netstack, read_text};
 use crate::getopt::{Opt, flag, value};
 use crate::session::{Failure, Session, die, die_status};
 
-const USAGE: &str = "ipnat [-CFhlnrstv] [-z netstack] [-f file] [-j]";
+const USAGE: &str = "ipnat [-CFhlnrstv] [-z netstack] [-f file] [-j]\n\
+                     \x20      ipnat -T list|limit[=value],... [-nt] [-z netstack] [-j]";
 
 const OPTIONS: &[Opt] = &[
     flag('C', "clear"),
@@ -27,6 +32,7 @@ const OPTIONS: &[Opt] = &[
     flag('r', "remove"),
     flag('s', "statistics"),
     flag('t', "temporary"),
+    value('T', "tune"),
     flag('v', "verbose"),
     value('z', "netstack"),
 ];
@@ -35,6 +41,12 @@ const OPTIONS: &[Opt] = &[
 pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Failure> {
     let call = call_of(OPTIONS, USAGE, words)?;
     let has = |letter| call.args.has(letter);
+    if let Some(list) = call.args.value('T') {
+        if [shows_or_acts(&call), has('h'), has('r'), has('v')].contains(&true) {
+            return Err(call.misused());
+        }
+        return tune(session, &call, list);
+    }
     let (shows, acts) = (has('l') || has('s'), has('C') || has('F') || has('f'));
     let alone = (has('r') || has('t')) && !has('f') && !has('C');
     if !shows && !acts || alone || has('r') && !has('f') || (has('h') || has('j')) && !shows {
@@ -51,6 +63,57 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         change(session, &call, &netstack, file.as_ref())?;
     }
     if shows { show(session, &call, &netstack) } else { Ok(()) }
+}
+
+fn shows_or_acts(call: &Call<'_>) -> bool {
+    ['l', 's', 'C', 'F', 'f'].iter().any(|letter| call.args.has(*letter))
+}
+
+/// `-T`: shows the limits that are named, or all for `list`, and sets those that have a value; `usual` takes it back.
+fn tune(session: &mut Session<'_>, call: &Call<'_>, list: &str) -> Result<(), Failure> {
+    let netstack = netstack(session, 'z', call.args.value('z'))?;
+    let (set, shown): (Vec<&str>, Vec<&str>) = list.split(',').partition(|part| part.contains('='));
+    if !set.is_empty() && call.args.has('j') || set.is_empty() && (call.args.has('n') || call.args.has('t')) {
+        return Err(call.misused());
+    }
+    let before = get(session, &netstack)?.limits;
+    let is_known = |name: &str| name == "list" || before.iter().any(|it| it.limit == name);
+    if let Some(name) = shown.iter().find(|name| !is_known(name)) {
+        let names: Vec<&str> = before.iter().map(|it| it.limit.as_str()).collect();
+        return Err(die(format!("-T {name}: list, {}", names.join(", "))));
+    }
+    if !set.is_empty() {
+        let of = |part: &&str| {
+            let (name, value) = part.split_once('=').unwrap_or_default();
+            PropChange {
+                name: name.to_owned(),
+                value: Some(value).filter(|it| *it != "usual").map(str::to_owned),
+            }
+        };
+        let change = Change::SetNatLimits(netstack.clone(), set.iter().map(of).collect());
+        let request = ChangeRequest { temporary: call.args.has('t'), change };
+        let only_asks = call.args.has('n');
+        let done = if only_asks { would_change(session, &request) } else { session.api.change(&request) };
+        done.map_err(|error| {
+            die_status(&format!("cannot tune the translation of netstack {netstack}"), &error)
+        })?;
+    }
+    let mut limits = get(session, &netstack)?.limits;
+    limits.retain(|it| shown.iter().any(|name| *name == "list" || *name == it.limit));
+    if call.args.has('j') {
+        return session.json("nat", &Limits { netstack: &netstack, limits }, false);
+    }
+    for NatLimitInfo { limit, current, default, possible } in limits {
+        writeln!(session.out, "{limit}\tcurrent {current}\tdefault {default}\tpossible {possible}")?;
+    }
+    Ok(())
+}
+
+/// What a program gets of `-T`.
+#[derive(Serialize)]
+struct Limits<'a> {
+    netstack: &'a NetstackName,
+    limits: Vec<NatLimitInfo>,
 }
 
 /// Reads a file; every fault is one line.

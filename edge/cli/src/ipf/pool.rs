@@ -15,7 +15,7 @@ use crate::common::{Call, netstack, read_text};
 use crate::getopt::{Opt, flag, value};
 use crate::session::{Failure, Session, die, die_status};
 
-const USAGE: &str = "ippool -a [-dnvx] -m pool [-o role] [-t type] [-T ttl] -i address[/netmask] [-z netstack]\n\
+const USAGE: &str = "ippool -a [-dnvx] -m pool [-o role] [-t type] [-T ttl] -i [!]address[/netmask] [-z netstack]\n\
                      \x20      ippool -A [-dnvx] -m pool [-o role] [-S seed] [-t type] [-z netstack]\n\
                      \x20      ippool [-F] -f file [-dnuvx] [-z netstack]\n\
                      \x20      ippool -F [-dnvx] [-o role] [-t type] [-z netstack]\n\
@@ -142,13 +142,14 @@ fn change_of(session: &mut Session<'_>, call: &Call<'_>, act: char) -> Result<Op
 
 /// The network of `-i`, in the pool of `-m`.
 fn node(call: &Call<'_>) -> Result<BTreeMap<PoolNumber, Vec<PoolMember>>, Failure> {
-    let text = call.args.value('i').unwrap_or_default();
-    let wrong = || die(format!("-i {text}: an address, with the length of its prefix or a mask"));
+    let said = call.args.value('i').unwrap_or_default();
+    let (is_exception, text) = said.strip_prefix('!').map_or((false, said), |rest| (true, rest));
+    let wrong = || die(format!("-i {said}: an address, with the length of its prefix or a mask"));
     let network = PoolMember::network(text).ok_or_else(wrong)?;
     let ttl = call.args.value('T').map(|text| {
         PoolMember::ttl(text).ok_or_else(|| die(format!("-T {text}: seconds, from 1 to 4294967295")))
     });
-    let member = PoolMember { network, ttl: ttl.transpose()? };
+    let member = PoolMember { network, ttl: ttl.transpose()?, is_exception };
     Ok(number(call)?.into_iter().map(|number| (number, vec![member])).collect())
 }
 

@@ -116,6 +116,9 @@ impl<'a> Options<'a> {
         if has('p') && call.args.value('o').is_some_and(|fields| fields.eq_ignore_ascii_case("all")) {
             return Err(die("\"-o all\" is invalid with -p"));
         }
+        if has('A') && has('a') {
+            return Err(die("the option -a and -A are not compatible"));
+        }
         if has('A') && ['r', 't', 'p', 'o', 'u', 'i'].into_iter().any(has) {
             return Err(die("the option -A is not compatible with -r, -t, -p, -o, -u, -i"));
         }

@@ -1,9 +1,8 @@
 //! `connstat`: TCP connections with what TCP knows of each, in columns of the caller's choice.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use firelane_api::SocketInfo;
 
+use super::stamp::Stamp;
 use super::{JsonList, each_page};
 use crate::common::Call;
 use crate::getopt::{self, Opt, OptError, flag, value};
@@ -70,7 +69,7 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
         return Err(die(format!("unexpected operand '{}'\nusage: {USAGE}", call.args.operands[0])));
     }
     let filter = Filter::of(&call)?;
-    let stamp = Stamp::of(&call)?;
+    let stamp = Stamp::of(&call, "= ")?;
     let interval = call.interval()?;
     let mut left = count(&call)?;
     let parsable = call.args.has('P');
@@ -114,52 +113,6 @@ fn json(session: &mut Session<'_>, filter: &Filter) -> Result<(), Failure> {
         sockets.iter().filter(|it| filter.shows(it)).try_for_each(|it| list.push(session, it))
     })?;
     list.close(session)
-}
-
-/// The line with the time before each report.
-enum Stamp {
-    None,
-    /// `-T d`: as date(1) says it.
-    Date,
-    /// `-T u`: seconds since the epoch.
-    Seconds,
-}
-
-impl Stamp {
-    fn of(call: &Call<'_>) -> Result<Self, Failure> {
-        match call.args.value('T') {
-            None => Ok(Self::None),
-            Some("d") => Ok(Self::Date),
-            Some("u") => Ok(Self::Seconds),
-            Some(other) => Err(die(format!("invalid -T value '{other}': d or u"))),
-        }
-    }
-
-    fn print(&self, session: &mut Session<'_>) -> Result<(), Failure> {
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        match self {
-            Self::None => Ok(()),
-            Self::Seconds => Ok(writeln!(session.out, "= {seconds}")?),
-            Self::Date => Ok(writeln!(session.out, "= {}", utc(seconds))?),
-        }
-    }
-}
-
-/// `2026-11-21T20:41:02Z`: date(1)'s words depend on the language, and programs read this.
-fn utc(seconds: u64) -> String {
-    let (days, clock) = (seconds / 86_400, seconds % 86_400);
-    // Howard Hinnant's civil_from_days: years begin in March, so a leap day ends one.
-    let days = days + 719_468;
-    let era = days / 146_097;
-    let of_era = days % 146_097;
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * march + 2) / 5 + 1;
-    let month = if march < 10 { march + 3 } else { march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (clock / 3600, clock / 60 % 60, clock % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// Which connections are shown.
@@ -252,22 +205,4 @@ fn row(socket: &SocketInfo) -> Vec<String> {
         it.fused_bytes.map_or([unknown.clone(), unknown], |counts| counts.map(|count| count.to_string())),
     );
     row
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn days_become_dates() {
-        for (seconds, wanted) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_399, "2000-02-28T23:59:59Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_763_757_662, "2025-11-21T20:41:02Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(utc(seconds), wanted);
-        }
-    }
 }

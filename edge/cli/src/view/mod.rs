@@ -6,6 +6,7 @@
 pub(crate) mod connstat;
 mod counters;
 pub(crate) mod netstat;
+mod stamp;
 mod tables;
 
 use firelane_api::{ApiError, SocketInfo};

@@ -5,23 +5,25 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use firelane_api::SocketInfo;
+use firelane_api::{ProgramInfo, SocketInfo};
 use firelane_model::NetstackName;
 
 use super::counters::{Shown, Watched};
+use super::stamp::Stamp;
 use super::{JsonList, counters, each_page, tables};
 use crate::common::Call;
 use crate::getopt::{self, Opt, OptError, flag, value};
 use crate::session::{Failure, Session, die};
 
-const USAGE: &str = "netstat [-anv] [-f inet|inet6] [-P tcp|udp] [-N netstack] [-j] [interval [count]]\n\
-                     \x20      netstat -r|-p|-g|-i [-n] [-f inet|inet6] [-N netstack] [-j] [interval [count]]\n\
-                     \x20      netstat -s [-f inet|inet6] [-P protocol] [-N netstack] [-j] [interval [count]]\n\
-                     \x20      netstat -I link [-j] [interval [count]]";
+const USAGE: &str = "netstat [-anuv] [-f inet|inet6] [-P tcp|udp] [-N netstack] [-T d|u] [-j] [interval [count]]\n\
+                     \x20      netstat -r|-p|-g|-i [-n] [-f inet|inet6] [-N netstack] [-T d|u] [-j] [interval [count]]\n\
+                     \x20      netstat -s [-f inet|inet6] [-P protocol] [-N netstack] [-T d|u] [-j] [interval [count]]\n\
+                     \x20      netstat -I link [-T d|u] [-j] [interval [count]]";
 
 const OPTIONS: &[Opt] = &[
     flag('a', "all"),
     flag('n', "numeric"),
+    flag('u', "user"),
     flag('v', "verbose"),
     flag('r', "route"),
     flag('p', "arp"),
@@ -32,6 +34,7 @@ const OPTIONS: &[Opt] = &[
     value('f', "family"),
     value('P', "protocol"),
     value('N', "netstack"),
+    value('T', "timestamp"),
     flag('j', "json"),
 ];
 
@@ -44,7 +47,10 @@ pub(crate) fn run(session: &mut Session<'_>, words: &[String]) -> Result<(), Fai
     let call = Call { args, usage: USAGE };
     let mut report = Report::of(&call)?;
     let mut repeat = Repeat::of(&call)?;
+    // Without the sign that connstat has: the original's netstat writes the bare time.
+    let stamp = Stamp::of(&call, "")?;
     loop {
+        stamp.print(session)?;
         report.make(session, &call)?;
         if !repeat.again(session)? {
             return Ok(());
@@ -154,9 +160,29 @@ impl Repeat {
 /// Which sockets are shown.
 struct Filter {
     all: bool,
-    verbose: bool,
+    columns: Columns,
     netstack: Option<String>,
     sections: Vec<Section>,
+}
+
+/// What stands in a row beside the usual.
+#[derive(Clone, Copy)]
+struct Columns {
+    verbose: bool,
+    users: bool,
+}
+
+impl Columns {
+    /// Whose a socket is: the names of the columns, or the line below them, or what stands there for a program.
+    fn of_user(self, [user, pid, command]: [&str; 3]) -> String {
+        if self.users { format!("{user:<8} {pid:>6} {command:<14} ") } else { String::new() }
+    }
+
+    /// Nobody's are sockets of the daemon itself and connections that their programs have closed.
+    fn of_program(self, program: Option<&ProgramInfo>) -> String {
+        let Some(ProgramInfo { user, pid, command, .. }) = program else { return self.of_user(["-"; 3]) };
+        self.of_user([user, &pid.to_string(), command])
+    }
 }
 
 /// A table of the report.
@@ -180,7 +206,8 @@ impl Filter {
             .flat_map(|&is_tcp| families.iter().map(move |&is_v6| Section { is_tcp, is_v6 }))
             .collect();
         let netstack = call.args.value('N').map(str::to_owned);
-        Ok(Self { all: call.args.has('a'), verbose: call.args.has('v'), netstack, sections })
+        let columns = Columns { verbose: call.args.has('v'), users: call.args.has('u') };
+        Ok(Self { all: call.args.has('a'), columns, netstack, sections })
     }
 
     fn shows(&self, socket: &SocketInfo) -> bool {
@@ -208,57 +235,54 @@ impl Section {
     }
 
     /// The lines above the rows.
-    fn heading(self, verbose: bool) -> String {
+    fn heading(self, columns: Columns) -> String {
         let width = self.address_width();
         // Names stand three places to the right of what they name.
         let short = width - 3;
         let rule = |width: usize| "-".repeat(width);
-        let (local, remote) = ("Local Address", "Remote Address");
+        let (local, remote, title) = ("Local Address", "Remote Address", self.title());
+        let whose = columns.of_user(["User", "Pid", "Command"]);
+        let whose_rule = columns.of_user([8, 6, 14].map(rule).each_ref().map(String::as_str));
+        let places = format!("   {local:<short$}    {remote:<short$} {whose}");
+        let place_rules = format!("{} {} {whose_rule}", rule(width), rule(width));
         if !self.is_tcp {
-            let names = format!("   {local:<short$}    {remote:<short$}    State");
-            return format!("{}\n{names}\n{} {} {}", self.title(), rule(width), rule(width), rule(10));
+            return format!("{title}\n{places}   State\n{place_rules}{}", rule(10));
         }
         let names = ["Swind", "Send-Q", "Rwind", "Recv-Q"];
         let counts = names.map(|name| format!("{name:>6}")).join(" ");
         let rules = names.map(|_| rule(6)).join(" ");
-        if verbose {
+        if columns.verbose {
             let numbers = ["Snext", "Suna", "Rnext", "Rack", "Rto", "Mss"];
             let widths = [8, 8, 8, 8, 5, 5];
             let column = |(name, width): (&&str, usize)| format!("{name:<width$}");
             let more = numbers.iter().zip(widths).map(column).collect::<Vec<_>>().join(" ");
             let more_rules = widths.map(rule).join(" ");
             return format!(
-                "{}\n{local}/{remote}\n{counts} {more} State\n{rules} {more_rules} {}",
-                self.title(),
+                "{title}\n{local}/{remote}\n{whose}{counts} {more} State\n{whose_rule}{rules} {more_rules} {}",
                 rule(11)
             );
         }
-        format!(
-            "{}\n   {local:<short$}    {remote:<short$} {counts}    State\n{} {} {rules} {}",
-            self.title(),
-            rule(width),
-            rule(width),
-            rule(11)
-        )
+        format!("{title}\n{places}{counts}    State\n{place_rules}{rules} {}", rule(11))
     }
 
-    fn row(self, socket: &SocketInfo, verbose: bool) -> String {
+    fn row(self, socket: &SocketInfo, columns: Columns) -> String {
         let width = self.address_width();
         let remote = socket.remote.map_or_else(|| self.nobody(), address);
         let local = address(socket.local);
+        let whose = columns.of_program(socket.program.as_ref());
         if !self.is_tcp {
-            return format!("{local:<width$} {remote:<width$} {}", socket.state);
+            return format!("{local:<width$} {remote:<width$} {whose}{}", socket.state);
         }
         let it = socket.tcp.clone().unwrap_or_default();
         let state = format!("{}{}", socket.state, if it.fused { " (fused)" } else { "" });
         let counts = [it.swnd, it.sendq, it.rwnd, it.recvq].map(|count| format!("{count:>6}")).join(" ");
-        if verbose {
+        if columns.verbose {
             let numbers =
                 [it.snxt, it.suna_seq, it.rnxt, it.rack].map(|number| format!("{number:08x}")).join(" ");
             let rto = it.rto_us / 1000;
-            return format!("{local}\n{remote}\n{counts} {numbers} {rto:>5} {:>5} {state}", it.mss);
+            return format!("{local}\n{remote}\n{whose}{counts} {numbers} {rto:>5} {:>5} {state}", it.mss);
         }
-        format!("{local:<width$} {remote:<width$} {counts} {state}")
+        format!("{local:<width$} {remote:<width$} {whose}{counts} {state}")
     }
 
     /// What stands for the peer that a socket does not have.
@@ -283,9 +307,9 @@ fn sockets(session: &mut Session<'_>, filter: &Filter) -> Result<(), Failure> {
         each_page(session, filter.netstack.as_deref(), |session, sockets| {
             for socket in sockets.iter().filter(|it| Section::of(it) == *section && filter.shows(it)) {
                 if !core::mem::replace(&mut is_open, true) {
-                    writeln!(session.out, "\n{}", section.heading(filter.verbose))?;
+                    writeln!(session.out, "\n{}", section.heading(filter.columns))?;
                 }
-                writeln!(session.out, "{}", section.row(socket, filter.verbose))?;
+                writeln!(session.out, "{}", section.row(socket, filter.columns))?;
             }
             Ok(())
         })?;

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::interfaces::IFREQ_BYTES;
 use crate::real::hooks;
-use crate::{buffers, descriptors, interfaces, ioctl, socket, stdio};
+use crate::{buffers, descriptors, interfaces, ioctl, signals, socket, stdio};
 
 hooks! {
     fn close(fd: c_int) -> c_int = descriptors::closing(fd);
@@ -45,7 +45,20 @@ hooks! {
         let bytes = ioctl::argument_bytes(request);
         if interfaces::is_asked(fd, request) {
             // SAFETY: the caller's promise about the argument of this request.
-            Some(unsafe { about_interfaces(request, argument) }.map(|()| 0))
+            match unsafe { about_interfaces(request, argument) } {
+                // Netlink names and numbers the kernel's, and who has them from there asks on.
+                Err(Errno::NODEV) if interfaces::is_for_any(request) => None,
+                done => Some(done.map(|()| 0)),
+            }
+        } else if signals::is_about(request) {
+            socket::at(fd).map(|s| {
+                // SAFETY: the caller's arguments are handed on.
+                let answer = unsafe { next::ioctl(fd, request, argument) };
+                if answer == 0 {
+                    signals::changed(&s);
+                }
+                Ok(answer)
+            })
         } else {
             socket::at(fd).filter(|_| bytes > 0).map(|s| {
                 // SAFETY: the caller's promise about the argument of this request.

@@ -171,6 +171,10 @@ impl Stacks {
         if !links.share_switch(here, there) {
             return Some(Unfused::Away);
         }
+        // Who looks on sees segments.
+        if links.has_onlookers(here) {
+            return Some(Unfused::Captured);
+        }
         let fuses = |(link, tuple, direction): (LinkId, &Tuple, Direction)| {
             links.flow_at(link, tuple, direction).is_some_and(|flow| links.crosses_at(flow))
         };

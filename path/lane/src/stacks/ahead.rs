@@ -5,7 +5,7 @@
 //! chain of segments (`inbound.rs`), kicks of programs or timers that are due, asks for each of these pieces for all before he takes
 //! the first, and waits for each kind once. Forwarded flows have the same in `onward.rs`.
 
-use firelane_classify::Tuple;
+use firelane_classify::{Sought, Tuple};
 use firelane_socket::ConnRef;
 use firelane_units::{ConnId, Instant, NetstackId};
 use firelane_wire::IpProtocol;
@@ -97,11 +97,12 @@ impl Stacks {
         let mut next = Next::default();
         for (arrival, sought) in arrivals.iter_mut().zip(sought) {
             let shard = self.shards.get(arrival.netstack.index());
-            arrival.conn = shard
+            let found = shard
                 .zip(sought)
                 .zip(tuple_of(arrival))
                 .and_then(|((shard, sought), tuple)| shard.conns.foreseen(&tuple, sought));
-            arrival.conn.into_iter().for_each(|id| next.push(id));
+            arrival.sought = found.map(Sought::Found).or(sought);
+            found.into_iter().for_each(|id| next.push(id));
         }
         self.conns.look_ahead(&next);
     }

@@ -44,30 +44,9 @@ impl<D> Inside<'_, D> {
             }
             SocketCommand::Abort(conn) => self.command(conn, Self::abort),
             SocketCommand::Borrow { conn, lacks, carried } => self.conns.borrow(conn, [lacks, carried]),
-            SocketCommand::SetOption(conn, option) => self.command(conn, |inside, id| {
-                let now = inside.common.now;
-                let conn = inside.conns.slab.get_mut(id)?;
-                match option {
-                    StreamOption::Tuning(tuning) => conn.tcp().set_tuning(tuning),
-                    StreamOption::Nodelay(on) => conn.tcp().set_nodelay(on),
-                    StreamOption::Cork(on) => conn.tcp().set_cork(on),
-                    StreamOption::QuickAck(on) => conn.tcp().set_quickack(on),
-                    StreamOption::Keepalive(keepalive) => conn.tcp().set_keepalive(now, keepalive),
-                    StreamOption::UserTimeout(timeout) => conn.tcp().set_user_timeout(timeout),
-                    StreamOption::Congestion(algorithm) => conn.tcp().set_algorithm(now, algorithm),
-                    StreamOption::PacingLimit(limit) => conn.tcp().set_pacing_limit(limit),
-                    StreamOption::SynRetries(most) => conn.tcp().set_syn_retries(most),
-                    StreamOption::FinWait2(timeout) => conn.tcp().set_fin_wait_2(timeout),
-                    StreamOption::UnsentLimit(limit) => {
-                        conn.limit_unsent(limit);
-                        inside.relieve(id);
-                    }
-                    StreamOption::Band(band) => conn.band = band,
-                    StreamOption::Hops(hops) => conn.set_hops(hops),
-                    StreamOption::Dscp(dscp) => conn.set_dscp(dscp & DSCP_MAX),
-                }
-                Some(Disposition::default())
-            }),
+            SocketCommand::SetOption(conn, option) => {
+                self.command(conn, |inside, id| inside.set_stream_option(id, option));
+            }
             SocketCommand::Bind(bind) => self.bind(*bind),
             SocketCommand::ConnectDatagrams(connect) => self.connect_datagrams(&connect),
             SocketCommand::CloseDatagrams(socket) => self.close_datagrams(socket),
@@ -75,6 +54,33 @@ impl<D> Inside<'_, D> {
             SocketCommand::Join(join) => self.join(*join),
             SocketCommand::LeaveGroups(socket) => self.leave_groups(socket),
         }
+    }
+
+    fn set_stream_option(&mut self, id: ConnId, option: StreamOption) -> Option<Disposition> {
+        let now = self.common.now;
+        let conn = self.conns.slab.get_mut(id)?;
+        match option {
+            StreamOption::Tuning(tuning) => conn.tcp().set_tuning(tuning),
+            StreamOption::Nodelay(on) => conn.tcp().set_nodelay(on),
+            StreamOption::Cork(on) => conn.tcp().set_cork(on),
+            StreamOption::QuickAck(on) => conn.tcp().set_quickack(on),
+            StreamOption::Keepalive(keepalive) => conn.tcp().set_keepalive(now, keepalive),
+            StreamOption::UserTimeout(timeout) => conn.tcp().set_user_timeout(timeout),
+            StreamOption::Congestion(algorithm) => conn.tcp().set_algorithm(now, algorithm),
+            StreamOption::PacingLimit(limit) => conn.tcp().set_pacing_limit(limit),
+            StreamOption::SynRetries(most) => conn.tcp().set_syn_retries(most),
+            StreamOption::FinWait2(timeout) => conn.tcp().set_fin_wait_2(timeout),
+            StreamOption::WindowClamp(clamp) => conn.tcp().set_window_clamp(clamp),
+            StreamOption::HearsErrors(hears) => conn.tcp().set_hears_errors(hears),
+            StreamOption::UnsentLimit(limit) => {
+                conn.limit_unsent(limit);
+                self.relieve(id);
+            }
+            StreamOption::Band(band) => conn.band = band,
+            StreamOption::Hops(hops) => conn.set_hops(hops),
+            StreamOption::Dscp(dscp) => conn.set_dscp(dscp & DSCP_MAX),
+        }
+        Some(Disposition::default())
     }
 
     /// The application wrote, or read.
@@ -128,7 +134,7 @@ impl<D> Inside<'_, D> {
     fn listen(&mut self, listen: Listen) {
         let Listen { socket, local, v6_only, shares, slot, rings, options } = listen;
         let address = LocalAddr::of(local.ip(), v6_only);
-        let listening = Listening { address, port: port(local), slot, rings, options };
+        let listening = Listening { address, port: port(local), slot, shares, rings, options };
         if self.shard.listeners.insert(address, port(local), socket, shares).is_err() {
             return self.refuse("listen", "another socket listens there");
         }

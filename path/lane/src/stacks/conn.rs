@@ -6,7 +6,6 @@
 //! its place, and the rest of its state exists while it is awake.
 
 use core::cmp::Reverse;
-use core::net::SocketAddr;
 use core::num::NonZeroU8;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -244,15 +243,17 @@ impl Conn {
 
     /// Has the headers for its segments ready from here on, if their way leads somewhere.
     pub(crate) fn make_front(&mut self, ip: &Ip) {
-        let upper = self.upper(Ecn::NotCapable);
+        let upper = self.upper(ip, Ecn::NotCapable);
         let awake = self.awake();
         awake.front = awake.route.as_ref().and_then(|route| ip.front(route, upper));
     }
 
     /// What IP has to know of a segment.
-    pub(crate) fn upper(&self, ecn: Ecn) -> Upper {
+    pub(crate) fn upper(&self, ip: &Ip, ecn: Ecn) -> Upper {
         let hops = self.hops.map(NonZeroU8::get);
-        Upper { hops, dscp: self.dscp, ..Upper::tcp(ecn) }
+        let label = |Names { local, remote }| ip.flow_label(IpProtocol::TCP, local, remote);
+        let flow_label = self.stream.shared().names().map_or(0, label);
+        Upper { hops, dscp: self.dscp, flow_label, ..Upper::tcp(ecn) }
     }
 
     /// Its packets may take so many hops; `None` leaves it to the link.
@@ -317,9 +318,8 @@ impl Conn {
 
     /// Its tuple; `None` before it is in the tables.
     pub(crate) fn tuple(&self) -> Option<Tuple> {
-        let names = self.stream.shared().names()?;
-        let end = |end: SocketAddr| (end.ip(), Port(end.port()));
-        Tuple::new(IpProtocol::TCP, end(names.local), end(names.remote))
+        let (halves, ports) = self.stream.shared().ends()?;
+        Some(Tuple::of_halves(IpProtocol::TCP, halves, ports.map(Port)))
     }
 
     /// When it has something to do by itself.
@@ -348,8 +348,10 @@ impl Conn {
         {
             let waits =
                 self.awake.as_ref().is_some_and(|awake| awake.listener.is_some()) && !self.is_accepted();
+            // Its way says by which link alone it goes.
+            let is_bound = self.route().is_some_and(|route| route.bound.is_some());
             spares.take_connection(core::mem::replace(&mut self.tcp, Tcp::AtRest(rest)));
-            if !waits {
+            if !waits && !is_bound {
                 spares.take_awake(self.awake.take());
             }
         }
@@ -372,8 +374,14 @@ impl Conn {
     /// Whether it has nothing to send and does not end: asked where most connections are.
     #[inline]
     pub(crate) fn is_quiet(&mut self, now: Instant) -> bool {
+        self.leaving == Leaving::No && self.has_sent_all(now)
+    }
+
+    /// Whether it has nothing to send as it is now.
+    #[inline]
+    pub(crate) fn has_sent_all(&mut self, now: Instant) -> bool {
         let (tcp, rings) = self.parts();
-        tcp.is_quiet(now, &rings) && self.leaving == Leaving::No
+        tcp.is_quiet(now, &rings)
     }
 
     /// Whether all that it has to send is an ACK that the program's answer may carry.
@@ -508,11 +516,9 @@ impl Conns {
         }
     }
 
-    /// Takes a new connection in; it is dirty.
+    /// Takes a new connection in.
     pub(crate) fn insert(&mut self, conn: Conn) -> ConnRef {
-        let reference = self.slab.insert(conn);
-        self.touch(reference.conn);
-        reference
+        self.slab.insert(conn)
     }
 
     /// Whether a connection has a tuple.

@@ -21,6 +21,14 @@ use crate::common::Common;
 use crate::message::{Bind, ConnectDatagrams, DatagramKind, DatagramOption, Fault};
 use crate::steer::datagram_lane;
 
+/// The way of a socket's datagrams to a peer, and what each says of where it comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub(super) egress: Egress,
+    pub(super) local: SocketAddr,
+    pub(super) flow_label: u32,
+}
+
 /// A datagram socket.
 #[derive(Debug)]
 pub(crate) struct DatagramSocket {
@@ -30,7 +38,7 @@ pub(crate) struct DatagramSocket {
     pub(super) local: SocketAddr,
     unconnected: Binding,
     /// The way to the peer that was sent to last.
-    pub(super) route: Option<(SocketAddr, Egress)>,
+    pub(super) route: Option<(SocketAddr, Way)>,
     pub(super) kind: DatagramKind,
     /// The only link that it speaks over.
     pub(super) link: Option<LinkId>,
@@ -211,8 +219,11 @@ impl<D> Inside<'_, D> {
                 binding = binding.connected(remote).map_err(|_| SocketError::AddressNotAvailable)?;
             }
             if local.ip().is_unspecified() {
-                let link = place.link.or(place.options.multicast_link);
-                let egress = shard.ip.core.egress_by(self.common.now, link, None, remote.ip());
+                let (now, ip, link) = (self.common.now, &mut shard.ip.core, place.options.multicast_link);
+                let egress = match place.link {
+                    Some(link) => ip.egress_over(now, link, None, remote.ip()),
+                    None => ip.egress_by(now, link, None, remote.ip()),
+                };
                 local.set_ip(egress.map_err(super::route_error)?.src);
                 binding = binding.at_address(local.ip());
             }
@@ -263,7 +274,8 @@ impl<D> Inside<'_, D> {
         if packet.is_broadcast_or_multicast {
             return self.datagram_to_many(packet, local, remote, &datagram);
         }
-        let Some(socket) = self.shard.udp.lookup(packet.link, local, remote) else {
+        let link = self.shard.link_of_arrival(packet.link, local.ip());
+        let Some(socket) = self.shard.udp.lookup(link, local, remote) else {
             self.shard.ip.core.unreachable_port(self.common.now, &packet, &mut self.common.pools);
             self.shard.ip.touch();
             return self.drop_frame(packet.frame, DropReason::NoSocket);

@@ -15,7 +15,7 @@ use firelane_udp::{ChecksumWork, append_payload, encode};
 use firelane_units::{Bytes, Direction, DropReason, Instant, Port, SocketId};
 use firelane_wire::{Ecn, IpProtocol, Ipv4View, Ipv6View, UdpView};
 
-use super::datagrams::{DatagramOptions, DatagramSocket};
+use super::datagrams::{DatagramOptions, DatagramSocket, Way};
 use super::echoes;
 use super::inbound::Inside;
 use crate::links::Links;
@@ -158,7 +158,7 @@ impl<D> Inside<'_, D> {
         uncharged: &mut Bytes,
     ) -> Result<(), Unsent> {
         envelope.peer.set_ip(envelope.peer.ip().to_canonical());
-        let (mut egress, local) = self.way_of(socket, &envelope)?;
+        let Way { mut egress, local, flow_label } = self.way_of(socket, &envelope)?;
         let place = self.shard.datagrams.get(socket.index()).ok_or(SocketError::Aborted)?;
         if let Some(until) = place.pace.not_before(self.common.now) {
             return Err(Unsent::Until(until));
@@ -182,7 +182,7 @@ impl<D> Inside<'_, D> {
         }
         check_segments(&envelope, len, &egress)?;
         let is_multicast = egress.dst.is_multicast();
-        let mut upper = upper(&options, &envelope, is_multicast);
+        let mut upper = Upper { flow_label, ..upper(&options, &envelope, is_multicast) };
         if place.kind == DatagramKind::Echo {
             upper.protocol = echoes::protocol(egress.dst);
         }
@@ -230,17 +230,17 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    /// The way of a socket's record, and the local name that it carries.
-    fn way_of(&mut self, socket: SocketId, envelope: &Envelope) -> Result<(Egress, SocketAddr), SocketError> {
+    /// The way of a socket's record, and the local name and the label that it carries.
+    fn way_of(&mut self, socket: SocketId, envelope: &Envelope) -> Result<Way, SocketError> {
         let place = self.shard.datagrams.get_mut(socket.index()).ok_or(SocketError::Aborted)?;
         let port = place.local.port();
         let is_usual = envelope.local.is_none() && envelope.link.is_none();
-        if let Some((last, egress)) = &place.route
+        if let Some((last, way)) = &place.route
             && is_usual
             && *last == envelope.peer
-            && self.shard.ip.core.is_current(egress)
+            && self.shard.ip.core.is_current(&way.egress)
         {
-            return Ok((*egress, SocketAddr::new(egress.src, port)));
+            return Ok(*way);
         }
         let chosen = envelope.local.map(|local| local.to_canonical());
         let src = chosen.filter(|ip| !ip.is_unspecified()).or(place.src());
@@ -248,13 +248,22 @@ impl<D> Inside<'_, D> {
         let (dst, ip) = (envelope.peer.ip(), &mut self.shard.ip.core);
         let egress = match place.link {
             Some(link) if src.is_none() && dst == Ipv4Addr::BROADCAST => ip.egress_without_source(link),
-            _ => ip.egress_by(self.common.now, link, src, dst),
+            Some(link) => ip.egress_over(self.common.now, link, src, dst),
+            None => ip.egress_by(self.common.now, link, src, dst),
         };
         let egress = egress.map_err(super::route_error)?;
+        let local = SocketAddr::new(egress.src, port);
+        let flow_label = match place.kind {
+            DatagramKind::Udp => {
+                ip.flow_label(IpProtocol::UDP, local, SocketAddr::new(egress.dst, envelope.peer.port()))
+            }
+            DatagramKind::Echo => 0,
+        };
+        let way = Way { egress, local, flow_label };
         if is_usual {
-            place.route = Some((envelope.peer, egress));
+            place.route = Some((envelope.peer, way));
         }
-        Ok((egress, SocketAddr::new(egress.src, port)))
+        Ok(way)
     }
 
     /// What limits say of a datagram.
@@ -272,7 +281,7 @@ impl<D> Inside<'_, D> {
             let to = SocketAddr::new(envelope.peer.ip().to_canonical(), envelope.peer.port());
             if error == SocketError::MessageTooLong
                 && place.hears_faults(to.ip())
-                && let Ok((egress, _)) = self.way_of(socket, &Envelope { peer: to, ..*envelope })
+                && let Ok(Way { egress, .. }) = self.way_of(socket, &Envelope { peer: to, ..*envelope })
             {
                 self.tell_fault(socket, Fault::TooLong { to, mtu: egress.mtu });
             }

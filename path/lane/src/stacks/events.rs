@@ -19,7 +19,7 @@ impl<D> Inside<'_, D> {
         let Disposition { events, reply, closed, dropped: _ } = told;
         let Some(conn) = self.conns.slab.get_mut(id) else { return };
         conn.show_state(&mut self.shard.tcp_counters);
-        if events.contains(Events::CONNECTED) && !on_connected(conn, &self.shard.listening, self.common) {
+        if events.contains(Events::CONNECTED) && !on_connected(id, conn, &self.shard.listening, self.common) {
             let told = conn.tcp().abort(self.common.now);
             return self.conclude(id, told);
         }
@@ -49,6 +49,11 @@ impl<D> Inside<'_, D> {
             on_closed(conn, reason);
         } else if events.contains(Events::TIME_WAIT) {
             conn.leaving = Leaving::TimeWait;
+            // Where its record goes is there when the last acknowledgment is sent.
+            let names = conn.stream.shared().names();
+            names.iter().for_each(|it| {
+                self.shard.time_wait.look_ahead(&firelane_tcp::Tuple::new(it.local, it.remote))
+            });
         }
         self.tell(id, events, readiness(events, closed));
         if let Some(reply) = reply
@@ -121,7 +126,12 @@ fn readiness(events: Events, closed: Option<CloseReason>) -> Ready {
 
 /// The handshake is over: an active opener may write, a passive connection goes to its listener. `false` if
 /// nobody accepts it.
-fn on_connected<D>(conn: &mut Conn, listening: &Dense<Listening>, common: &mut Common<D>) -> bool {
+fn on_connected<D>(
+    id: ConnId,
+    conn: &mut Conn,
+    listening: &Dense<Listening>,
+    common: &mut Common<D>,
+) -> bool {
     let words = conn.stream.shared().words();
     if words.flags().contains(Flags::CONNECTED) {
         // It began with the text of its SYN, and now its handshake is over, too.
@@ -137,7 +147,7 @@ fn on_connected<D>(conn: &mut Conn, listening: &Dense<Listening>, common: &mut C
     let names = stream.shared().names().expect("a passive connection is bound when it is made");
     match listening.slot.finish(Accepted { stream, names }) {
         Ok(token) => {
-            common.outbox.accepted.extend(token);
+            common.outbox.accepted.extend(token.map(|token| (token, id)));
             true
         }
         Err(ListenerClosed) => false,

@@ -3,18 +3,44 @@
 //! Asked by `open.rs` when connections begin, and by `events.rs` when their handshakes are over. Cookies are told to the
 //! netstack's other lanes, as neighbours are; the server needs to tell nobody, because every lane makes the same ones.
 
+use core::net::{IpAddr, SocketAddr};
+
 use firelane_ip::Egress;
 use firelane_socket::Names;
 use firelane_tcp::{
     Birth, CloseReason, Connection, FastOpenAnswer, FastOpenOffer, FastOpenPolicy, Rings, SegmentIn, Tuple,
 };
-use firelane_units::{ConnId, DropReason, SocketId};
+use firelane_units::{ConnId, DropReason, Instant, NetstackId, SocketId};
 use firelane_wire::FastOpen;
 
+use super::Stacks;
 use super::conn::Conn;
 use super::inbound::{Inside, TABLED};
 use super::open::{set_congestion, set_options};
 use crate::message::{Learned, StreamOptions};
+
+impl Stacks {
+    /// From which address a connect that asks for Fast Open would go, if its SYN would carry text by now, so that its program does
+    /// well to wait with it until there is some. Where there is no way to the peer, the connect says so.
+    pub(crate) fn opens_with_text(
+        &mut self,
+        now: Instant,
+        id: NetstackId,
+        (local, remote): (Option<SocketAddr>, SocketAddr),
+        options: &StreamOptions,
+    ) -> Option<IpAddr> {
+        let shard = self.shards.get_mut(id.index())?;
+        let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+        let from = local.map(|it| it.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
+        let found = shard.ip.core.egress_for(now, options.link, from, remote.ip());
+        let egress = found.ok()?;
+        let config = &shard.config.tcp;
+        let default = config.default_mss[usize::from(remote.is_ipv6())];
+        let policy = config.fast_open.trusting(options.fast_open_trusts);
+        let tuple = Tuple::new(SocketAddr::new(egress.src, 0), remote);
+        shard.fast_opens.offer(now, &tuple, policy, default).filter(|offer| offer.text).map(|_| egress.src)
+    }
+}
 
 impl<D> Inside<'_, D> {
     /// What the SYN of a connect may carry, if its program asked.
@@ -29,7 +55,8 @@ impl<D> Inside<'_, D> {
         let config = &self.shard.config.tcp;
         let default = config.default_mss[usize::from(names.remote.is_ipv6())];
         let tuple = Tuple::new(names.local, names.remote);
-        self.shard.fast_opens.offer(self.common.now, &tuple, config.fast_open, default)
+        let policy = config.fast_open.trusting(options.fast_open_trusts);
+        self.shard.fast_opens.offer(self.common.now, &tuple, policy, default)
     }
 
     /// What a listener does with a SYN.
@@ -55,8 +82,9 @@ impl<D> Inside<'_, D> {
             return FastOpenAnswer::Ordinary;
         }
         let tuple = Tuple::new(names.local, names.remote);
+        let policy = config.fast_open.trusting(listening.options.fast_open_trusts);
         let server = &mut self.shard.fast_open_server;
-        server.on_syn(self.common.now, &tuple, (listener, limit), config.fast_open, seg)
+        server.on_syn(self.common.now, &tuple, (listener, limit), policy, seg)
     }
 
     /// A SYN with a good cookie: its connection begins, and waits in the accept queue with the SYN's text.

@@ -190,6 +190,14 @@ impl Stacks {
         }
     }
 
+    /// A program's listener has been told of a connection, so somebody answers for it: it is joined with its peer before that one hears
+    /// that it is connected.
+    pub(crate) fn join_accepted<D>(&mut self, common: &mut Common<D>, links: &Links<D>, id: ConnId) {
+        if self.conns.slab.get(id).is_some_and(|conn| conn.stream.is_far()) {
+            self.join_one(common, links, id);
+        }
+    }
+
     /// Whether [`Stacks::join`] has anything to do.
     pub(crate) fn has_to_join(&self) -> bool {
         let Conns { wishes, bereaved, passed, asking, .. } = &self.conns;

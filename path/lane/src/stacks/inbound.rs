@@ -6,7 +6,7 @@
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 
-use firelane_classify::{Fragment, Headers, Tuple};
+use firelane_classify::{Fragment, Headers, Sought, Tuple};
 use firelane_frame::Frame;
 use firelane_ip::{Delivered, LOOPBACK};
 use firelane_tcp::{AtListener, Disposition, SegmentIn, SegmentOut, SynAnswer, TimeWaitAnswer, reset_for};
@@ -14,8 +14,8 @@ use firelane_units::{ConnId, Direction, DropReason, LaneId, LinkId};
 use firelane_wire::{Ecn, IpProtocol, TcpFlags, TcpView};
 
 use super::Stacks;
-use super::conn::Conns;
-use super::shard::Shard;
+use super::conn::{Conn, Conns};
+use super::shard::{Listening, Shard};
 use crate::arrivals::Arrival;
 use crate::common::Common;
 use crate::message::Stage;
@@ -77,10 +77,11 @@ impl Stacks {
             },
             false => (frame, None),
         };
+        let is_changed = changed.is_some();
         let headers = changed.as_ref().unwrap_or(headers);
         if headers.protocol == IpProtocol::TCP
             && let Some(tuple) = headers.tuple()
-            && let Some(conn) = inside.lookup_foreseen(arrival.conn, &tuple)
+            && let Some(conn) = inside.lookup_sought(arrival.sought.filter(|_| !is_changed), &tuple)
         {
             let frame = match WATCHED {
                 true => Err(frame),
@@ -111,14 +112,20 @@ impl<D> Inside<'_, D> {
         self.shard.conns.lookup(tuple, |id| self.conns.is_named(id, tuple))
     }
 
-    /// The same, if a look ahead has perhaps found it.
+    /// The same, if a look ahead has perhaps looked for it. What came before it in its chain may have changed that.
     #[inline]
-    fn lookup_foreseen(&self, foreseen: Option<ConnId>, tuple: &Tuple) -> Option<ConnId> {
-        let is_it = |&id: &ConnId| {
+    fn lookup_sought(&self, sought: Option<Sought>, tuple: &Tuple) -> Option<ConnId> {
+        let is_it = |id| {
             let conn = self.conns.slab.get(id);
             conn.is_some_and(|conn| conn.netstack == self.shard.config.id && conn.is_named(tuple))
         };
-        foreseen.filter(is_it).or_else(|| self.lookup(tuple))
+        match sought {
+            Some(Sought::Found(id)) if is_it(id) => Some(id),
+            Some(Sought::Under(hash)) => {
+                self.shard.conns.lookup_under(hash, tuple, |id| self.conns.is_named(id, tuple))
+            }
+            _ => self.lookup(tuple),
+        }
     }
 
     /// The next segment of a connection whose list has the steps of TCP alone: its walk in one piece. Gives the frame
@@ -141,7 +148,7 @@ impl<D> Inside<'_, D> {
         let (tcp, mut rings) = conn.parts();
         let Some(told) = tcp.on_expected(self.common.now, &view, &mut rings) else { return Err(frame) };
         probes::tcp_receive(|| Some(*tuple), &view);
-        self.shard.ip.core.count_returned(tuple.local().is_ipv4(), &frame);
+        self.shard.ip.core.count_returned(tuple.is_v4(), &frame);
         self.shard.tcp_counters.on_received(&frame);
         match told.dropped {
             None => self.common.deliver(frame),
@@ -164,7 +171,7 @@ impl<D> Inside<'_, D> {
     /// One step of a segment's way in.
     fn pass_in(&mut self, step: Step, conn: ConnId, travel: &mut Travel<'_>) -> Onward {
         self.step(step, Direction::In, travel.trace, |inside| match step {
-            Step::Ip => inside.pass_ip(travel),
+            Step::Ip => inside.pass_ip(conn, travel),
             Step::Tcp => inside.pass_tcp(conn, travel),
             Step::Socket => inside.pass_socket(conn, travel),
             Step::Fused => inside.pass_fused(conn, travel),
@@ -189,9 +196,17 @@ impl<D> Inside<'_, D> {
         result
     }
 
-    fn pass_ip(&mut self, travel: &mut Travel<'_>) -> Onward {
+    fn pass_ip(&mut self, conn: ConnId, travel: &mut Travel<'_>) -> Onward {
         let Some(frame) = travel.frame.take() else { return Onward::Ended };
-        travel.packet = self.shard.ip.input(self.common, travel.link, frame, travel.headers.l3_offset);
+        let (ip, link, l3_offset) = (&mut self.shard.ip, travel.link, travel.headers.l3_offset);
+        let judged = match self.conns.slab.get(conn).and_then(Conn::route) {
+            Some(route) => ip.core.input_returned(route, link, frame, usize::from(l3_offset)),
+            None => Err(frame),
+        };
+        travel.packet = match judged {
+            Ok(packet) => Some(packet),
+            Err(frame) => ip.input(self.common, link, frame, l3_offset),
+        };
         if travel.packet.is_some() { Onward::Next } else { Onward::Ended }
     }
 
@@ -296,7 +311,7 @@ impl<D> Inside<'_, D> {
                 let remote = SocketAddr::new(packet.src, view.src_port().0);
                 let segment = segment_in(&view, packet.ecn);
                 match self.admits_segment(&packet, &segment, (local, remote)) {
-                    true => self.answer_stray(&segment, (local, remote)),
+                    true => self.answer_stray(&segment, (local, remote), packet.link),
                     false => Err(DropReason::FilterSocket),
                 }
             }
@@ -312,6 +327,7 @@ impl<D> Inside<'_, D> {
         &mut self,
         seg: &SegmentIn<'_>,
         (local, remote): (SocketAddr, SocketAddr),
+        link: LinkId,
     ) -> Result<(), DropReason> {
         let names = firelane_tcp::Tuple::new(local, remote);
         let now = self.common.now;
@@ -328,21 +344,29 @@ impl<D> Inside<'_, D> {
             TimeWaitAnswer::Reply(reply) => return self.answer(local, remote, &reply),
             TimeWaitAnswer::Reuse { least_iss } => Some(least_iss),
         };
-        if self.shard.listener(local, remote).is_some() {
+        let is_own = link == LOOPBACK;
+        let link = self.shard.link_of_arrival(link, local.ip());
+        let hears =
+            |(_, it): (_, &Listening)| !it.is_gone() && it.options.link.is_none_or(|bound| bound == link);
+        let is_heard = self.shard.listener(local, remote).is_some_and(hears);
+        if is_heard {
             match AtListener::of(seg) {
                 AtListener::Open => return self.on_syn(seg, local, remote, least_iss),
                 AtListener::Ignore => return Err(DropReason::Unacceptable),
                 AtListener::Reset => {}
             }
         }
-        let refused = match self.read_cookie(seg, local, remote) {
+        let read =
+            if is_heard { self.read_cookie(seg, local, remote) } else { Err(DropReason::NoConnection) };
+        let refused = match read {
             Ok(half_open) => return self.promote(&half_open, seg, local, remote),
             Err(DropReason::ListenFull) => return Err(DropReason::ListenFull),
             Err(reason) => reason,
         };
-        // RFC 9293 §3.10.7.1: a segment for nobody is answered with a RST, a RST with nothing.
+        // RFC 9293 §3.10.7.1: a segment for nobody is answered with a RST, a RST with nothing. The limit is for others: who connects to
+        // his own netstack is refused as often as he tries.
         if let Some(reply) = reset_for(seg)
-            && self.shard.resets.allow(self.common.now)
+            && (is_own || self.shard.resets.allow(self.common.now))
         {
             self.send_loose(local, remote, &reply);
         }

@@ -135,7 +135,15 @@ impl<D> Inside<'_, D> {
             }
             return;
         }
-        let told = conn.tcp().on_unreachable(quoted, is_hard(error.kind));
+        // Who wants to hear of errors gives up a connection that does not stand yet for any of them, as in Linux; one that
+        // stands is told, and stays.
+        let hears = conn.tcp().hears_errors(error.dst.is_ipv6());
+        let told = conn.tcp().on_unreachable(quoted, hears || is_hard(error.kind));
+        if hears && (told.closed.is_some() || conn.tcp().has_in_flight(quoted)) {
+            conn.stream.fail(failure_of(error));
+            let token = conn.stream.tell(Ready::ALL);
+            self.common.outbox.tell(token, Ready::ALL);
+        }
         self.conclude(id, told);
     }
 
@@ -162,6 +170,22 @@ impl<D> Inside<'_, D> {
             place.fail(failure);
             self.tell_datagrams(socket, Ready::ALL);
         }
+    }
+}
+
+/// What a program is told of an error: Linux' `icmp_err_convert` of both families.
+fn failure_of(error: &TransportError) -> SocketError {
+    match error.kind {
+        ErrorKind::NetworkUnreachable => SocketError::NetworkUnreachable,
+        ErrorKind::HostUnreachable | ErrorKind::TimeExceeded => SocketError::HostUnreachable,
+        ErrorKind::ProtocolUnreachable => SocketError::ProtocolUnreachable,
+        ErrorKind::PortUnreachable => SocketError::Refused,
+        ErrorKind::Prohibited if error.dst.is_ipv6() => SocketError::Prohibited,
+        // RFC 1122 §3.2.2.1: code 9 is about the network, 10 and 13 are about the host.
+        ErrorKind::Prohibited if error.said.icmp[1] == 9 => SocketError::NetworkUnreachable,
+        ErrorKind::Prohibited => SocketError::HostUnreachable,
+        ErrorKind::ParameterProblem => SocketError::BadParameter,
+        ErrorKind::TooBig { .. } => SocketError::MessageTooLong,
     }
 }
 

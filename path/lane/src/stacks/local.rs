@@ -86,6 +86,7 @@ impl Stacks {
             Control::SetMaxbw(..) => true,
             // Two netstacks may have somebody between them now who was not there before.
             Control::RemovePort(_)
+            | Control::SetOnlooker(..)
             | Control::SetUser(..)
             | Control::RemoveAddress(..)
             | Control::SuspendAddress(..)

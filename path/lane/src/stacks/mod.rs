@@ -37,7 +37,7 @@ pub use bands::Band;
 
 use core::net::IpAddr;
 
-use firelane_frame::{Chain, Driver, Frame};
+use firelane_frame::{Chain, Driver, Frame, read_ahead};
 use firelane_ip::{
     AddressError, AutoconfConfig, IfConfig, IfRouting, IpConfig, Origin, Route, RouteError, RouteTableError,
 };
@@ -83,6 +83,8 @@ pub(crate) struct Stacks {
 
 const NO_NETSTACK: Refusal = "no such netstack";
 
+/// How many frames ahead a packet's headers are asked for: what was found of a chain has pushed them out of the innermost cache.
+const SOON: usize = 2;
 /// Connections whose timers one turn serves: some hundred microseconds of work.
 const TIMERS_PER_TURN: usize = 512;
 
@@ -117,7 +119,10 @@ impl Stacks {
             self.look_for_flows(common.now, chain);
             for part in chain.chunks_mut(ahead::MOST) {
                 self.look_for_connections(part);
-                for (arrival, frame) in part.iter().zip(&mut frames) {
+                for arrival in part {
+                    let Some(frame) = frames.next() else { return };
+                    let soon = frames.as_slice().get(SOON).and_then(|frame| frame.as_slice().first());
+                    soon.iter().for_each(|byte| read_ahead(*byte));
                     self.arrive_one::<_, WATCHED>(common, frame, arrival);
                 }
             }

@@ -5,12 +5,11 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use firelane_classify::{FlowCache, Headers, Tuple};
+use firelane_classify::{FlowCache, Foreseen as Place, Headers, Tuple};
 use firelane_filter::{FlowNames, Ruling};
 use firelane_frame::Frame;
 use firelane_ip::{Adjacency, FORESEEN_MAX, LOOPBACK, NewFlow};
-use firelane_units::{Direction, Instant, LinkId, Port, StepListId};
-use firelane_wire::IpProtocol;
+use firelane_units::{Direction, Instant, LinkId, StepListId};
 
 use super::Stacks;
 use super::inbound::Inside;
@@ -52,6 +51,9 @@ pub(crate) struct Foreseen {
     generation: u32,
     known: Known,
 }
+
+/// The tuple of an arrival that may belong to a forwarded flow, and where that would be remembered.
+type Asked = Option<(Place, Tuple)>;
 
 impl Default for Known {
     fn default() -> Self {
@@ -138,7 +140,7 @@ impl Shard {
     /// Says of each arrival for this netstack what is known of its flow. New flows that are as most are, are known from
     /// here on.
     fn foresee(&mut self, now: Instant, ahead: &mut [Arrival]) {
-        let (mut asked, mut new) = ([None; AHEAD], [0; AHEAD]);
+        let (mut asked, mut new): ([Asked; AHEAD], _) = ([None; AHEAD], [0_u8; AHEAD]);
         let mut count = 0;
         let Self { ip, forwarded, config, gate, .. } = self;
         for (arrival, asked) in ahead.iter().zip(&mut asked) {
@@ -155,58 +157,58 @@ impl Shard {
                     gate.touch(known.judged);
                 }
                 None => {
-                    new[count] = nth;
+                    new[count] = nth as u8;
                     count += 1;
                 }
             }
         }
         // Where addresses are translated, a new flow goes where its translation says.
         if count > 0 && forwarded.is_learning && !gate.has_nat() {
-            self.foresee_new(now, &new[..count], ahead);
+            self.foresee_new(now, &new[..count], &asked, ahead);
         }
     }
 
     /// The same for the flows that are not known.
-    fn foresee_new(&mut self, now: Instant, new: &[usize], ahead: &mut [Arrival]) {
-        let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        let mut flows = [NewFlow { link: LOOPBACK, src: nobody, dst: nobody }; AHEAD];
-        for (flow, &nth) in flows.iter_mut().zip(new) {
-            let Arrival { link, headers, .. } = &ahead[nth];
-            if let Some(tuple) = headers.tuple() {
-                *flow = NewFlow { link: *link, src: tuple.remote(), dst: tuple.local() };
-            }
-        }
-        let (steps, judged) = (self.forward_steps(), self.states_of(new, ahead));
-        let Self { ip, forwarded, .. } = self;
+    fn foresee_new(&mut self, now: Instant, new: &[u8], asked: &[Asked; AHEAD], ahead: &mut [Arrival]) {
+        // What leads to their states comes from memory while it is seen which may be forwarded, and states while the ways are found.
+        let flows = || new.iter().map(|&nth| (&asked[usize::from(nth)], ahead[usize::from(nth)].link));
+        let all_names = || flows().map(|(asked, _)| names(asked));
+        let mut sought = self.gate.has_states().then(|| self.gate.filter().seek(all_names()));
+        let going = self.ip.core.going_onward(flows().map(|(asked, link)| new_flow(asked, link)));
+        let steps = self.forward_steps();
+        let Self { ip, forwarded, gate, .. } = self;
+        sought.iter_mut().for_each(|sought| gate.filter().approach(sought));
         forwarded.is_learning = false;
-        ip.core.foresee(now, &flows[..new.len()], |nth, adjacency| {
-            let arrival = &mut ahead[new[nth]];
-            let Some(tuple) = arrival.headers.tuple() else { return };
-            let (judged, generation) = (judged[nth], adjacency.generation);
-            if let Some(adjacency) = forwarded.learn(arrival.link, &tuple, (steps, judged), adjacency) {
+        ip.core.foresee(now, &going, |nth, adjacency| {
+            let at = usize::from(new[nth]);
+            let (Some((_, tuple)), arrival) = (&asked[at], &mut ahead[at]) else { return };
+            let found = |sought| gate.filter().found(sought, nth, names(&asked[at]));
+            let judged = sought.as_ref().and_then(found).map_or_else(Judged::default, Judged::state);
+            let generation = adjacency.generation;
+            if let Some(adjacency) = forwarded.learn(arrival.link, tuple, (steps, judged), adjacency) {
                 arrival.foreseen = Some(Foreseen { generation, known: Known { steps, adjacency, judged } });
             }
         });
         ip.touch();
     }
+}
 
-    /// The states of flows that are not known, where the filter has some.
-    fn states_of(&mut self, new: &[usize], ahead: &[Arrival]) -> [Judged; AHEAD] {
-        let mut judged = [Judged::default(); AHEAD];
-        if self.gate.has_states() {
-            let (nobody, ports) = ([0; 2], (Port(0), Port(0)));
-            let mut flows = [FlowNames { src: nobody, dst: nobody, ports, protocol: IpProtocol(0) }; AHEAD];
-            for (flow, &nth) in flows.iter_mut().zip(new) {
-                if let Some(tuple) = ahead[nth].headers.tuple() {
-                    let ([dst, src], protocol) = (tuple.halves(), tuple.protocol());
-                    let ports = (tuple.remote_port(), tuple.local_port());
-                    *flow = FlowNames { src, dst, ports, protocol };
-                }
-            }
-            self.gate.filter().foresee(&flows[..new.len()], |nth, state| judged[nth] = Judged::state(state));
-        }
-        judged
+/// What decides about an arrival's flow; about none that nothing is forwarded from.
+#[inline]
+fn new_flow(asked: &Asked, link: LinkId) -> NewFlow {
+    let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    match asked {
+        Some((_, tuple)) => NewFlow { link, src: tuple.remote(), dst: tuple.local() },
+        None => NewFlow { link: LOOPBACK, src: nobody, dst: nobody },
     }
+}
+
+/// The names of an arrival's flow, for the filter.
+#[inline]
+fn names(asked: &Asked) -> FlowNames {
+    let Some((_, tuple)) = asked else { return FlowNames::NOBODY };
+    let ([dst, src], protocol) = (tuple.halves(), tuple.protocol());
+    FlowNames { src, dst, ports: (tuple.remote_port(), tuple.local_port()), protocol }
 }
 
 impl<D> Inside<'_, D> {

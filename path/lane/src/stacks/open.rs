@@ -7,7 +7,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use firelane_classify::{SteeringKey, Tuple};
-use firelane_ip::Egress;
+use firelane_ip::{Egress, LOOPBACK};
 use firelane_socket::{Flags, Names, Ready, SocketError};
 use firelane_tcp::congestion::Algorithm;
 use firelane_tcp::{
@@ -19,6 +19,7 @@ use super::Stacks;
 use super::conn::Conn;
 use super::inbound::{Inside, TABLED};
 use super::outbound::mss_of;
+use super::shard::Listening;
 use crate::common::Common;
 use crate::message::{Connect, StreamOptions};
 use crate::steer::connection_lane;
@@ -57,7 +58,7 @@ impl<D> Inside<'_, D> {
         let Connect { remote, local, stream, options } = connect;
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         let src = local.map(|l| l.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
-        let opened = match self.shard.ip.core.egress(self.common.now, src, remote.ip()) {
+        let opened = match self.shard.ip.core.egress_for(self.common.now, options.link, src, remote.ip()) {
             // RFC 9293 MUST-46: nobody connects to a group.
             Ok(egress) if egress.dst_mac.is_some_and(|mac| !mac.is_unicast()) => {
                 Err(SocketError::NetworkUnreachable)
@@ -92,7 +93,8 @@ impl<D> Inside<'_, D> {
             conn.limit_unsent(options.unsent_limit);
         }
         self.shard.tcp_counters.active_opens += 1;
-        self.enter(conn, &tuple, names);
+        let id = self.enter(conn, &tuple, names);
+        self.conns.touch(id);
     }
 
     /// A SYN for a listener: it costs an entry of the half-open table, no connection.
@@ -108,8 +110,8 @@ impl<D> Inside<'_, D> {
         if !listening.slot.has_room() {
             return Err(DropReason::ListenFull);
         }
-        let (room, options) = (listening.rings.recv_capacity as u32, listening.options);
-        let egress = self.shard.ip.core.egress(now, Some(local.ip()), remote.ip());
+        let (room, options) = (room_of(listening), listening.options);
+        let egress = self.shard.ip.core.egress_for(now, options.link, Some(local.ip()), remote.ip());
         let mut egress = egress.map_err(|_| DropReason::NoRoute)?;
         let names = Names { local, remote };
         let birth = self.birth(&egress, &names, least_iss, options.mss_limit);
@@ -149,9 +151,9 @@ impl<D> Inside<'_, D> {
         if !self.shard.half_open.expects_cookie(self.common.now, socket) {
             return Err(DropReason::NoConnection);
         }
-        let (room, has_room) = (listening.rings.recv_capacity as u32, listening.slot.has_room());
-        let mss_limit = listening.options.mss_limit;
-        let egress = self.shard.ip.core.egress(self.common.now, Some(local.ip()), remote.ip());
+        let (room, has_room) = (room_of(listening), listening.slot.has_room());
+        let (mss_limit, link) = (listening.options.mss_limit, listening.options.link);
+        let egress = self.shard.ip.core.egress_for(self.common.now, link, Some(local.ip()), remote.ip());
         let egress = egress.map_err(|_| DropReason::NoRoute)?;
         let opening = Opening {
             tuple: firelane_tcp::Tuple::new(local, remote),
@@ -179,7 +181,8 @@ impl<D> Inside<'_, D> {
             return Err(DropReason::NoConnection);
         };
         let tuple = Self::tuple(local, remote).ok_or(DropReason::BadSegment)?;
-        let route = self.shard.ip.core.egress(self.common.now, Some(local.ip()), remote.ip()).ok();
+        let (now, link) = (self.common.now, listening.options.link);
+        let route = self.shard.ip.core.egress_for(now, link, Some(local.ip()), remote.ip()).ok();
         let made = listening.slot.stream(listening.rings, self.common.id, self.shard.config.id);
         // The program's arena is full, as its backlog may be.
         let (end, stream) = made.ok_or(DropReason::ListenFull)?;
@@ -202,7 +205,7 @@ impl<D> Inside<'_, D> {
         dropped.map_or(Ok(()), Err)
     }
 
-    /// Takes a new connection into the tables.
+    /// Takes a new connection into the tables. Whether it has something to send at once is its caller's to say.
     pub(super) fn enter(&mut self, conn: Conn, tuple: &Tuple, names: Names) -> ConnId {
         let reference = self.conns.insert(conn);
         let (conns, id) = (&*self.conns, reference.conn);
@@ -221,10 +224,9 @@ impl<D> Inside<'_, D> {
         mss_limit: Option<Mss>,
     ) -> Birth {
         let Names { local, remote } = *names;
-        let iss = self.shard.secret.initial_sequence(self.common.now, local, remote);
+        let (iss, clock) = self.shard.secret.numbers(self.common.now, local, remote);
         // RFC 6191 §2: beyond everything that the incarnation before has sent.
         let iss = least_iss.filter(|&least| iss.before(least)).unwrap_or(iss);
-        let clock = self.shard.secret.timestamp_clock(local, remote);
         let peer_default = self.shard.config.tcp.default_mss[usize::from(remote.is_ipv6())];
         let mss = mss_limit.map_or(mss_of(egress), |limit| limit.min(mss_of(egress)));
         Birth { iss, clock, mss, peer_default }
@@ -239,12 +241,12 @@ impl<D> Inside<'_, D> {
         remote: SocketAddr,
         port: u16,
     ) -> Result<(Tuple, Option<SeqNum>), SocketError> {
-        let local = egress.src;
+        let (local, is_here) = (egress.src, egress.link == LOOPBACK);
         let key = self.common.secrets.steering();
         if port != 0 {
             let local = SocketAddr::new(local, port);
             let tuple = Self::tuple(local, remote).ok_or(SocketError::NetworkUnreachable)?;
-            let least_iss = self.claim(&tuple, local, remote).ok_or(SocketError::AddressInUse)?;
+            let least_iss = self.claim(&tuple, (local, remote), is_here).ok_or(SocketError::AddressInUse)?;
             return Ok((tuple, least_iss));
         }
         let range = self.shard.config.tcp_ports.clone();
@@ -256,7 +258,7 @@ impl<D> Inside<'_, D> {
             let local = SocketAddr::new(local, first + step as u16);
             let Some(tuple) = Self::tuple(local, remote) else { break };
             if self.is_mine(&tuple, &key)
-                && let Some(least_iss) = self.claim(&tuple, local, remote)
+                && let Some(least_iss) = self.claim(&tuple, (local, remote), is_here)
             {
                 return Ok((tuple, least_iss));
             }
@@ -269,14 +271,21 @@ impl<D> Inside<'_, D> {
     }
 
     /// Takes a tuple, unless a connection has it, a listener of the same address has its local end, or it must stay in
-    /// TIME-WAIT.
-    fn claim(&mut self, tuple: &Tuple, local: SocketAddr, remote: SocketAddr) -> Option<Option<SeqNum>> {
+    /// TIME-WAIT, which it need not where the peer `is_here`.
+    fn claim(
+        &mut self,
+        tuple: &Tuple,
+        (local, remote): (SocketAddr, SocketAddr),
+        is_here: bool,
+    ) -> Option<Option<SeqNum>> {
+        let names = firelane_tcp::Tuple::new(local, remote);
+        self.shard.time_wait.look_ahead(&names);
         if self.lookup(tuple).is_some()
             || self.shard.listeners.lookup(tuple.local(), tuple.local_port(), || 0).is_some()
         {
             return None;
         }
-        match self.shard.time_wait.reopen(self.common.now, &firelane_tcp::Tuple::new(local, remote)) {
+        match self.shard.time_wait.reopen(self.common.now, &names, is_here) {
             Reopening::Free => Some(None),
             Reopening::After(least_iss) => Some(Some(least_iss)),
             Reopening::Waits => None,
@@ -293,6 +302,13 @@ pub(super) fn set_options(tcp: &mut Connection, options: &StreamOptions, config:
     tcp.set_pacing_limit(options.pacing_limit);
     tcp.set_syn_retries(options.syn_retries);
     tcp.set_fin_wait_2(options.fin_wait_2);
+    tcp.set_window_clamp(options.window_clamp);
+    tcp.set_hears_errors(options.hears_errors);
+}
+
+/// What its connections announce at first.
+fn room_of(listening: &Listening) -> u32 {
+    (listening.rings.recv_capacity as u32).min(listening.options.window_clamp.unwrap_or(u32::MAX))
 }
 
 /// What a socket asks for counts, then what its route says, then the netstack's own.

@@ -67,12 +67,14 @@ impl Stacks {
     /// Lets connections that are dirty at this moment send their share, one round's worth of them.
     pub(crate) fn transmit_streams<D>(&mut self, common: &mut Common<D>, links: &mut Links<D>) {
         self.conns.wake(common.now, |port| links.is_busy(port));
+        // What this round makes reaches the devices behind it.
+        let is_any_busy = links.is_any_busy();
         for _ in 0..self.conns.dirty().min(CONNECTIONS_PER_ROUND) {
             let Some(id) = self.conns.next_dirty() else { return };
             let Some(netstack) = self.conns.slab.get(id).map(|conn| conn.netstack) else { continue };
             let Some(shard) = self.shards.get_mut(netstack.index()) else { continue };
             let mut inside = Inside { common, shard, conns: &mut self.conns };
-            let pause = inside.send_share(id, &self.steps, links);
+            let pause = inside.send_share(id, &self.steps, links, is_any_busy);
             match pause {
                 Pause::Again => inside.conns.touch(id),
                 Pause::Empty => {
@@ -94,8 +96,17 @@ impl Stacks {
 
 impl<D> Inside<'_, D> {
     /// One connection's share of a turn: walks of its outbound steps, one segment each.
-    fn send_share(&mut self, id: ConnId, lists: &StepLists, links: &mut Links<D>) -> Pause {
-        if let Some(port) = self.busy_port(id, links) {
+    fn send_share(
+        &mut self,
+        id: ConnId,
+        lists: &StepLists,
+        links: &mut Links<D>,
+        is_any_busy: bool,
+    ) -> Pause {
+        if self.conns.slab.get_mut(id).is_some_and(|conn| conn.has_sent_all(self.common.now)) {
+            return Pause::Empty;
+        }
+        if is_any_busy && let Some(port) = self.busy_port(id, links) {
             self.conns.wait_for_device(id, port);
             return Pause::Waits;
         }
@@ -116,7 +127,7 @@ impl<D> Inside<'_, D> {
             if let Some(pause) = outgoing.pause {
                 return pause;
             }
-            if self.conns.slab.get_mut(id).is_some_and(|conn| conn.is_quiet(self.common.now)) {
+            if self.conns.slab.get_mut(id).is_some_and(|conn| conn.has_sent_all(self.common.now)) {
                 return Pause::Empty;
             }
             if outgoing.is_limited {
@@ -232,6 +243,9 @@ impl<D> Inside<'_, D> {
     /// were lost; without a way there is no hurry.
     #[inline]
     fn send_segment(&mut self, id: ConnId, out: &SegmentOut) -> Result<(), Pause> {
+        if self.conns.slab.get(id).is_none_or(|conn| conn.front(&self.shard.ip.core).is_none()) {
+            self.make_front(id)?;
+        }
         let Some(conn) = self.conns.slab.get(id) else { return Err(Pause::Empty) };
         let Some(front) = conn.front(&self.shard.ip.core) else { return self.send_in_full(id, out) };
         let way = TcpWay { is_v4: front.is_v4(), pseudo: front.pseudo(0) };
@@ -244,11 +258,20 @@ impl<D> Inside<'_, D> {
         }
     }
 
-    /// The same for the first segment of a way.
-    fn send_in_full(&mut self, id: ConnId, out: &SegmentOut) -> Result<(), Pause> {
-        let Some(egress) = self.route_of(id) else { return Err(Pause::Empty) };
+    /// The way of a connection's segments is new: their headers are made ready for it, if it leads to somebody who is known.
+    fn make_front(&mut self, id: ConnId) -> Result<(), Pause> {
+        if !self.has_route(id) {
+            return Err(Pause::Empty);
+        }
         let Some(conn) = self.conns.slab.get_mut(id) else { return Err(Pause::Empty) };
         conn.make_front(&self.shard.ip.core);
+        Ok(())
+    }
+
+    /// The same for a way whose next station has yet to answer.
+    fn send_in_full(&mut self, id: ConnId, out: &SegmentOut) -> Result<(), Pause> {
+        let Some(egress) = self.route_of(id) else { return Err(Pause::Empty) };
+        let Some(conn) = self.conns.slab.get(id) else { return Err(Pause::Empty) };
         let Some(frame) = build(conn, &TcpWay::of(&egress), out, self.common) else {
             return self.refuse_segment();
         };
@@ -263,7 +286,8 @@ impl<D> Inside<'_, D> {
             return Err(Pause::Empty);
         };
         // What ends here is as good as lost: TCP sends it again.
-        let _ = self.shard.ip.send(self.common, &mut egress, frame, conn.upper(ecn));
+        let upper = conn.upper(&self.shard.ip.core, ecn);
+        let _ = self.shard.ip.send(self.common, &mut egress, frame, upper);
         Ok(())
     }
 
@@ -294,7 +318,8 @@ impl<D> Inside<'_, D> {
     fn find_route(&mut self, id: ConnId) -> Option<()> {
         let conn = self.conns.slab.get_mut(id)?;
         let Names { local, remote } = conn.stream.shared().names()?;
-        let egress = self.shard.ip.core.egress(self.common.now, Some(local.ip()), remote.ip()).ok()?;
+        let (now, bound) = (self.common.now, conn.route().and_then(|route| route.bound));
+        let egress = self.shard.ip.core.egress_for(now, bound, Some(local.ip()), remote.ip()).ok()?;
         conn.tcp().set_path_mss(mss_of(&egress));
         conn.set_route(egress);
         Some(())
@@ -324,8 +349,10 @@ impl<D> Inside<'_, D> {
         let Some(mut frame) = self.common.pools.take(0) else { return };
         TcpWay::of(egress).prepend((Port(local.port()), Port(remote.port())), &mut frame, out);
         self.shard.tcp_counters.on_sent(out);
+        let flow_label = self.shard.ip.core.flow_label(IpProtocol::TCP, local, remote);
         // Who waits for it asks again.
-        let _ = self.shard.ip.send(self.common, egress, frame, Upper::tcp(out.ecn));
+        let upper = Upper { flow_label, ..Upper::tcp(out.ecn) };
+        let _ = self.shard.ip.send(self.common, egress, frame, upper);
     }
 
     /// A program that wants little to be unsent hears that it may write on, once less than that is.

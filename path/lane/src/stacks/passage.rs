@@ -141,12 +141,10 @@ impl<D> Inside<'_, D> {
         let Some(usual) = adjacency.usual(&frame) else { return Err(frame) };
         let segment = segment(frame.as_slice(), headers);
         let (now, bytes) = (self.common.now, packet_bytes(headers));
-        let whole = |direction, link| Whole { direction, link, bytes, segment: segment.as_ref() };
-        let filter = self.shard.gate.filter();
-        let Some(inward) = filter.follow(state, &whole(Direction::In, arrival.link), now) else {
-            return Err(frame);
-        };
-        let outward = filter.follow(state, &whole(Direction::Out, adjacency.link), now);
+        let (link, onward) = (arrival.link, Some(adjacency.link));
+        let whole = Whole { direction: Direction::In, link, onward, bytes, segment: segment.as_ref() };
+        let followed = self.shard.gate.filter().follow(state, &whole, now);
+        let Some((inward, outward)) = followed else { return Err(frame) };
         if inward.is_told() {
             self.heed(Direction::In, arrival.link, frame.as_slice(), headers, inward.ruling());
         }

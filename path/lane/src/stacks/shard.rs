@@ -3,14 +3,15 @@
 //! Everything that all lanes must agree on (addresses, routes, neighbours, listeners, tunables) is a replica,
 //! changed by message; connections and datagram sockets exist in one shard only.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
 use firelane_classify::{ConnTable, Listeners, LocalAddr, SteeringKey};
+use firelane_ip::LOOPBACK;
 use firelane_socket::{ListenerSlot, StreamConfig};
 use firelane_tcp::{
-    ChallengeBudget, FastOpenCache, FastOpenServer, ResetBudget, Secret, SegmentIn, SynAnswer, SynLimits,
-    SynTable, TimeWaitTable, Tuple,
+    ChallengeBudget, FastOpenCache, FastOpenServer, HALF_OPEN_TOTAL, ResetBudget, Secret, SegmentIn,
+    SynAnswer, SynTable, TimeWaitTable, Tuple,
 };
 use firelane_udp::UdpTable;
 use firelane_units::{DropCounters, Instant, LaneId, LinkId, Port, SocketId};
@@ -86,8 +87,18 @@ pub(crate) struct Listening {
     pub(crate) address: LocalAddr,
     pub(crate) port: Port,
     pub(crate) slot: ListenerSlot,
+    /// Others may listen there, too.
+    pub(crate) shares: bool,
     pub(crate) rings: StreamConfig,
     pub(crate) options: StreamOptions,
+}
+
+impl Listening {
+    /// Its application has closed it, and it is nobody at once, not only when the lane is told: whoever connects then is refused.
+    /// Where others share its address he is not: he asks again, and is theirs then.
+    pub(crate) fn is_gone(&self) -> bool {
+        !self.shares && self.slot.is_closed()
+    }
 }
 
 impl Shard {
@@ -103,7 +114,7 @@ impl Shard {
             steering_key: secrets.steering(),
             listening: Dense::new(),
             socket_filters: SocketFilters::new(),
-            half_open: SynTable::new(secrets.time_wait(), secrets.cookie(), SynLimits::default()),
+            half_open: SynTable::new(secrets.time_wait(), secrets.cookie(), HALF_OPEN_TOTAL),
             time_wait: TimeWaitTable::new(secrets.time_wait(), config.time_wait, TIME_WAIT_MAX),
             fast_opens: FastOpenCache::new(secrets.time_wait()),
             fast_open_server: FastOpenServer::new(secrets.fast_open()),
@@ -136,6 +147,12 @@ impl Shard {
         };
         let socket = self.listeners.lookup(local.ip(), Port(local.port()), hash)?;
         Some((socket, self.listening.get(socket.index())?))
+    }
+
+    /// The link by which a packet has come for who hears one alone: what the netstack sends to itself comes, as in Linux, by the link
+    /// that has the address.
+    pub(crate) fn link_of_arrival(&self, link: LinkId, local: IpAddr) -> LinkId {
+        if link == LOOPBACK { self.ip.core.link_of(local).unwrap_or(link) } else { link }
     }
 
     /// What its table of half-open connections says to a segment.

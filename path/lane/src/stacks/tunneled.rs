@@ -150,11 +150,13 @@ impl<D> Inside<'_, D> {
             Ok(decided) => decided,
             Err(refusal) => return self.refuse_entry(frame, refusal),
         };
+        let packet = frame.as_slice().get(L3..).unwrap_or_default();
+        let flow_label = self.shard.ip.core.flow_label_around(egress.dst, packet);
         let Some(frame) = self.covered(frame, &outer) else { return };
         // Inside it has reached its end; outside it is the netstack's own.
         self.common.counters.delivered += 1;
         let Outer { protocol, ecn, dscp, dont_fragment, hops, .. } = outer;
-        let upper = Upper { protocol, ecn, dont_fragment, hops: Some(hops), dscp };
+        let upper = Upper { protocol, ecn, dont_fragment, hops: Some(hops), dscp, flow_label };
         // What cannot be sent is dropped and counted there.
         let _ = self.shard.ip.send(self.common, &mut egress, frame, upper);
         self.shard.tunnels.ways.insert(link, egress);

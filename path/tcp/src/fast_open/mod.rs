@@ -36,6 +36,13 @@ impl FastOpenPolicy {
         Self(bits & Self::MAX)
     }
 
+    /// The same, with what one socket asks for itself: no cookies in either direction (TCP_FASTOPEN_NO_COOKIE).
+    #[must_use]
+    pub const fn trusting(self, trusts: bool) -> Self {
+        let both = Self::CLIENT_WITHOUT_COOKIE.0 | Self::SERVER_WITHOUT_COOKIE.0;
+        Self(self.0 | if trusts { both } else { 0 })
+    }
+
     /// Whether all of `other` is allowed.
     pub const fn allows(self, other: Self) -> bool {
         self.0 & other.0 == other.0

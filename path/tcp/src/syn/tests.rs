@@ -41,12 +41,16 @@ fn at(secs: u64) -> Instant {
     Instant::from_secs(1000 + secs)
 }
 
-fn table(per_listener: u32, total: u32) -> SynTable {
-    SynTable::new([1; 16], [2; 16], SynLimits { per_listener, total })
+fn table(most: u32) -> SynTable {
+    SynTable::new([1; 16], [2; 16], most)
 }
 
 fn config(syn_cookies: SynCookies) -> Arc<TcpConfig> {
-    Arc::new(TcpConfig { syn_cookies, ..TcpConfig::default() })
+    limited(syn_cookies, TcpConfig::default().half_open_max)
+}
+
+fn limited(syn_cookies: SynCookies, half_open_max: u32) -> Arc<TcpConfig> {
+    Arc::new(TcpConfig { syn_cookies, half_open_max, ..TcpConfig::default() })
 }
 
 fn opening(config: &Arc<TcpConfig>, port: u16) -> Opening<'_> {
@@ -76,7 +80,7 @@ fn answers() {
         (70_000, None, rst, "drop", 1),
         (0, None, rst, "drop", 1),
     ] {
-        let mut table = table(10, 10);
+        let mut table = table(10);
         open(&mut table, at(0), 1).expect("room");
         let seg = seg(IRS + seq, acked.map(|ahead| ISS + ahead), flags, TcpOptions::EMPTY);
         let said = match table.on_segment(at(0), &tuple(1), &seg, |listener| listener == LISTENER) {
@@ -99,7 +103,7 @@ fn answers() {
 /// R08: with the accept queue full the last ACK is dropped, not answered with a RST; the entry waits.
 #[test]
 fn r08_a_full_accept_queue_drops_the_last_ack() {
-    let mut table = table(10, 10);
+    let mut table = table(10);
     open(&mut table, at(0), 1).expect("room");
     let ack = seg(IRS + 1, Some(ISS + 1), TcpFlags::ACK, TcpOptions::EMPTY);
     for _ in 0..3 {
@@ -114,7 +118,7 @@ fn r08_a_full_accept_queue_drops_the_last_ack() {
 
 #[test]
 fn the_answer_repeats_what_both_agree_on() {
-    let out = open(&mut table(1, 1), at(0), 1).expect("room");
+    let out = open(&mut table(1), at(0), 1).expect("room");
     assert_eq!((out.seq, out.ack, out.window), (ISS, Some(SeqNum(101)), 64_240));
     assert_eq!((out.options.mss, out.options.window_scale), (Some(1460), Some(7)));
     assert_eq!((out.options.timestamps, out.options.sack_permitted), (None, false));
@@ -122,7 +126,7 @@ fn the_answer_repeats_what_both_agree_on() {
 
 #[test]
 fn a_syn_ack_is_repeated_five_times_and_forgotten() {
-    let mut table = table(10, 10);
+    let mut table = table(10);
     open(&mut table, at(0), 1).expect("room");
     let mut sent = Vec::new();
     while let Some(due) = table.poll_at() {
@@ -136,14 +140,34 @@ fn a_syn_ack_is_repeated_five_times_and_forgotten() {
     assert_eq!(table.counters().failed, 1, "the attempt has failed (RFC 4022 tcpAttemptFails)");
 }
 
+/// `_conn_req_max_q0` is asked with every SYN: a listener that waits follows at once, upwards and downwards.
+#[test]
+fn a_changed_limit_holds_for_a_listener_that_is_there() {
+    let mut small = table(10);
+    let mut syn_at = |port, most| {
+        let answer = small.on_syn(at(0), &opening(&limited(SynCookies::Off, most), port), &syn());
+        (answer.err(), small.len())
+    };
+    let full = Some(DropReason::HalfOpenFull);
+    let steps = [
+        (1, 2, None, 1),
+        (2, 2, None, 2),
+        (3, 2, full, 2),
+        (3, 3, None, 3),
+        (4, 3, full, 3),
+        (4, 1, full, 3),
+    ];
+    for (port, most, refused, len) in steps {
+        assert_eq!(syn_at(port, most), (refused, len), "{port} {most}");
+    }
+    let config = limited(SynCookies::Off, 1);
+    let other = Opening { listener: SocketId(8), ..opening(&config, 5) };
+    assert!(small.on_syn(at(0), &other, &syn()).is_ok(), "each listener by itself");
+}
+
 #[test]
 fn limits_hold_and_an_unanswered_entry_gives_way() {
-    let mut small = table(2, 10);
-    open(&mut small, at(0), 1).expect("room");
-    open(&mut small, at(0), 2).expect("room");
-    assert_eq!(open(&mut small, at(0), 3), Err(DropReason::HalfOpenFull));
-
-    let mut full = table(10, 2);
+    let mut full = table(2);
     open(&mut full, at(0), 1).expect("room");
     assert!(open(&mut full, at(1), 2).is_ok());
     assert_eq!(open(&mut full, at(1), 3), Err(DropReason::HalfOpenFull));
@@ -159,7 +183,7 @@ fn limits_hold_and_an_unanswered_entry_gives_way() {
 
 #[test]
 fn only_what_becomes_a_connection_is_no_failed_attempt() {
-    let mut table = table(10, 10);
+    let mut table = table(10);
     let (answer, _) = (open(&mut table, at(0), 1).expect("room"), open(&mut table, at(0), 2).expect("room"));
     let reset = seg(IRS + 1, None, TcpFlags::RST, TcpOptions::EMPTY);
     assert!(matches!(table.on_segment(at(0), &tuple(2), &reset, |_| true), SynAnswer::Drop(_)));
@@ -187,7 +211,7 @@ fn a_cookie_remembers_mss_and_by_timestamps_the_rest() {
         (syn(), (None, false, false), (1300, 0, false, false)),
         (stamped_syn(), (Some(7), true, true), (1300, 3, true, true)),
     ] {
-        let mut table = table(10, 10);
+        let mut table = table(10);
         let answer = table.on_syn(at(0), &opening(&config, 1), &syn).expect("a cookie needs no room");
         let options = answer.options;
         assert_eq!((options.window_scale, options.sack_permitted, options.timestamps.is_some()), offered);
@@ -204,7 +228,7 @@ fn a_cookie_remembers_mss_and_by_timestamps_the_rest() {
 /// R01: a flood fills the listener's entries and nothing more; who answers gets his connection all the same.
 #[test]
 fn r01_beyond_the_limit_a_syn_costs_nothing() {
-    let (mut table, config) = (table(8, 16), config(SynCookies::Pressure));
+    let (mut table, config) = (table(16), limited(SynCookies::Pressure, 8));
     let mut places = 0;
     for port in 1..50_000 {
         let answer = table.on_syn(at(0), &opening(&config, port), &stamped_syn()).expect("always answered");
@@ -228,7 +252,7 @@ fn r01_beyond_the_limit_a_syn_costs_nothing() {
 /// R02: an ACK is looked at as a cookie only for two minutes after the last one.
 #[test]
 fn r02_without_cookies_out_an_ack_is_nobodys() {
-    let (mut table, config) = (table(0, 0), config(SynCookies::Pressure));
+    let (mut table, config) = (table(0), limited(SynCookies::Pressure, 0));
     let ack = seg(IRS + 1, Some(ISS + 1), TcpFlags::ACK, TcpOptions::EMPTY);
     assert!(table.on_cookie(at(0), &opening(&config, 1), &ack).is_none());
     table.on_syn(at(0), &opening(&config, 1), &syn()).expect("a cookie");
@@ -246,7 +270,7 @@ fn r02_without_cookies_out_an_ack_is_nobodys() {
 
 #[test]
 fn who_reopens_from_time_wait_gets_an_entry() {
-    let (mut table, config) = (table(1, 10), config(SynCookies::Pressure));
+    let (mut table, config) = (table(10), limited(SynCookies::Pressure, 1));
     for (port, reopens, len) in [(1, false, 1), (2, false, 1), (3, true, 2)] {
         let opening = Opening { reopens, ..opening(&config, port) };
         table.on_syn(at(0), &opening, &syn()).expect("answered");
@@ -256,9 +280,9 @@ fn who_reopens_from_time_wait_gets_an_entry() {
 
 #[test]
 fn an_empty_table_gives_its_memory_back() {
-    let mut table = table(100_000, 100_000);
+    let (mut table, config) = (table(100_000), limited(SynCookies::Off, 100_000));
     for port in 1..5000 {
-        open(&mut table, at(0), port).expect("room");
+        table.on_syn(at(0), &opening(&config, port), &syn()).expect("room");
     }
     let rst = seg(IRS + 1, None, TcpFlags::RST, TcpOptions::EMPTY);
     for port in 1..5000 {
@@ -279,7 +303,7 @@ fn a_listener_that_wants_text_first_gets_no_connection_for_a_bare_ack() {
     // After how many seconds an ACK without text is enough, for each value of the option.
     for (seconds, repeats, from) in [(1, 1, 1), (2, 2, 3), (3, 2, 3), (4, 3, 7), (30, 5, 31), (9999, 5, 31)] {
         assert_eq!(deferred_repeats(seconds), repeats, "{seconds}");
-        let mut table = table(8, 8);
+        let mut table = table(8);
         let deferring = Opening { defer: repeats, ..opening(&config, 1) };
         table.on_syn(at(0), &deferring, &syn()).unwrap();
         let mut sent = Vec::new();
@@ -297,7 +321,7 @@ fn a_listener_that_wants_text_first_gets_no_connection_for_a_bare_ack() {
     }
     assert_eq!(deferred_repeats(0), 0);
     for (payload, flags) in [(&b"GET"[..], TcpFlags::EMPTY), (b"", TcpFlags::FIN)] {
-        let mut table = table(8, 8);
+        let mut table = table(8);
         table.on_syn(at(0), &Opening { defer: 5, ..opening(&config, 1) }, &syn()).unwrap();
         let waits = table.on_segment(at(0), &tuple(1), &ack(b"", TcpFlags::EMPTY), |_| true);
         assert!(matches!(waits, SynAnswer::Waits));
@@ -309,7 +333,7 @@ fn a_listener_that_wants_text_first_gets_no_connection_for_a_bare_ack() {
 #[test]
 fn one_who_answers_and_then_says_nothing_is_forgotten_like_all_others() {
     let config = config(SynCookies::Off);
-    let mut table = table(8, 8);
+    let mut table = table(8);
     table.on_syn(at(0), &Opening { defer: 5, ..opening(&config, 1) }, &syn()).unwrap();
     let ack = seg(IRS + 1, Some(ISS + 1), TcpFlags::EMPTY, TcpOptions::EMPTY);
     assert!(matches!(table.on_segment(at(0), &tuple(1), &ack, |_| true), SynAnswer::Waits));

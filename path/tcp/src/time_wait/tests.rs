@@ -71,8 +71,69 @@ fn a_record_takes_at_most_64_bytes_with_its_index_and_all_memory_comes_back() {
         let known = table.on_segment(at(1), &far_record(n).tuple, &seg(2000, TcpFlags::ACK, Some(50)));
         assert_ne!(known, TimeWaitAnswer::Unknown);
     }
-    table.on_timer(at(62));
+    for _ in 0..200_000 / AT_ONCE + 1 {
+        assert!(table.poll_at().is_some_and(|due| due <= at(62)));
+        table.on_timer(at(62));
+    }
     assert_eq!((table.len(), table.allocated_bytes()), (0, empty));
+}
+
+/// A lane that closed many connections in one second goes on with others when that second's records end.
+#[test]
+fn what_ends_together_is_forgotten_bit_by_bit() {
+    let mut table = TimeWaitTable::new([5; 16], Duration::from_secs(60), 600_000);
+    let many = 3 * AT_ONCE as u32;
+    assert!((0..many).all(|n| table.insert(at(0), far_record(n))));
+    table.on_timer(at(62));
+    assert_eq!(table.len(), 2 * AT_ONCE);
+    // Who comes meanwhile stays, in whatever place.
+    assert!((0..10).all(|n| table.insert(at(62), far_record(many + n))));
+    (0..2).for_each(|_| table.on_timer(at(62)));
+    assert_eq!((table.len(), table.poll_at().map(|due| due > at(120))), (10, Some(true)));
+    (0..4).for_each(|_| table.on_timer(at(124)));
+    assert!(table.is_empty());
+}
+
+/// An index that grows again and again still finds everybody, and nobody who was forgotten.
+#[test]
+fn growth_keeps_who_is_there_and_only_him() {
+    let mut table = TimeWaitTable::new([5; 16], Duration::from_secs(60), 600_000);
+    let syn = seg(3000, TcpFlags::SYN, None);
+    for n in 0..50_000 {
+        assert!(table.insert(at(0), far_record(n)));
+        if n % 3 == 0 {
+            let answer = table.on_segment(at(0), &far_record(n).tuple, &syn);
+            assert!(matches!(answer, TimeWaitAnswer::Reuse { .. }));
+        }
+    }
+    let ack = seg(2000, TcpFlags::ACK, Some(50));
+    for n in 0..50_000 {
+        let known = table.on_segment(at(0), &far_record(n).tuple, &ack) != TimeWaitAnswer::Unknown;
+        assert_eq!(known, n % 3 != 0, "{n}");
+    }
+}
+
+/// What an index says of an entry's distance is so, also after others before it were taken out, and of some it cannot say it.
+#[test]
+fn every_entry_knows_how_far_from_home_it_is() {
+    let mut table = TimeWaitTable::new([5; 16], Duration::from_secs(60), 600_000);
+    let syn = seg(3000, TcpFlags::SYN, None);
+    let mut far = 0;
+    for n in 0..49_152 {
+        assert!(table.insert(at(0), far_record(n)));
+    }
+    for gone in [5, 3, 2] {
+        for (slot, entry) in table.index.iter().enumerate().filter(|(_, entry)| **entry != Slot::EMPTY) {
+            let home = table.home(table.hash.of(&table.tuple_at(entry.position() as u32)));
+            let distance = slot.wrapping_sub(home) & (table.index.len() - 1);
+            assert_eq!(entry.distance(), (distance < Slot::FAR).then_some(distance));
+            far += usize::from(distance >= Slot::FAR);
+        }
+        for n in (0..49_152).step_by(gone) {
+            let _ = table.on_segment(at(0), &far_record(n).tuple, &syn);
+        }
+    }
+    assert!(far > 0);
 }
 
 /// RFC 6191: pairs that are used again at once, over and over, take no more places than there are pairs.
@@ -98,23 +159,32 @@ fn who_is_reused_leaves_its_place() {
     assert!(table.is_empty());
 }
 
-/// R07: our own program gets the tuple again after a second if both ends use timestamps, else after the whole time.
+/// R07: our own program gets the tuple again after a second if both ends use timestamps, else after the whole time; and at once if
+/// the peer is here.
 #[test]
 fn r07_the_tuple_is_ours_again_after_a_second_with_timestamps() {
-    for (has_timestamps, secs, answer) in [
-        (true, 0, Reopening::Waits),
-        (true, 2, Reopening::After(SeqNum(1000) + INCARNATIONS_APART)),
-        (false, 2, Reopening::Waits),
-        (false, 59, Reopening::Waits),
-        (false, 62, Reopening::Free),
+    let after = Reopening::After(SeqNum(1000) + INCARNATIONS_APART);
+    for (has_timestamps, is_here, secs, answer) in [
+        (true, false, 0, Reopening::Waits),
+        (true, false, 2, after),
+        (false, false, 2, Reopening::Waits),
+        (false, false, 59, Reopening::Waits),
+        (false, false, 62, Reopening::Free),
+        (true, true, 0, after),
+        (false, true, 0, after),
+        (true, true, 62, Reopening::Free),
     ] {
         let mut table = table();
-        assert_eq!(table.reopen(at(0), &tuple(1)), Reopening::Free);
+        assert_eq!(table.reopen(at(0), &tuple(1), is_here), Reopening::Free);
         assert!(table.insert(at(0), TimeWaitRecord { has_timestamps, ..record(1) }));
         table.on_timer(at(secs));
-        assert_eq!(table.reopen(at(secs), &tuple(1)), answer, "{has_timestamps} after {secs} s");
+        assert_eq!(
+            table.reopen(at(secs), &tuple(1), is_here),
+            answer,
+            "{has_timestamps} {is_here} after {secs} s"
+        );
         let left = usize::from(answer == Reopening::Waits);
-        assert_eq!(table.len(), left, "{has_timestamps} after {secs} s");
+        assert_eq!(table.len(), left, "{has_timestamps} {is_here} after {secs} s");
     }
 }
 

@@ -125,3 +125,32 @@ fn changed_bounds_move_the_time_out_that_runs() {
     let (lines, _) = lab.wait(ms(600));
     assert!(lines[0].starts_with("500 S"), "{lines:?}");
 }
+
+/// `_slow_start_initial` and `_slow_start_after_idle`: how much a connection begins with, and whether it begins again after a
+/// rest, also one that was there before the property was set.
+#[test]
+fn a_connection_that_rested_begins_again_if_it_is_told_so() {
+    for (is_on, after) in [(false, 8_000), (true, 2_000)] {
+        let mut lab = Lab::established_with(restarting(false), TcpOptions::EMPTY, 10_000);
+        let window = |lab: &Lab| lab.connection.info(lab.now).congestion_window.0;
+        lab.get(Peer::new(ACK, 1).acks(1).win(60_000));
+        let mut acked = 1;
+        for round in [2_000, 4_000] {
+            assert_eq!(window(&lab), round);
+            lab.write(round as usize);
+            assert_eq!(lab.sent().len() as u64, round / 1_000);
+            acked += round as u32;
+            lab.get(Peer::new(ACK, 1).acks(acked).win(60_000));
+        }
+        lab.connection.set_config(Arc::new(restarting(is_on)));
+        lab.wait(ms(900));
+        lab.write(10_000);
+        assert_eq!((lab.sent().len() as u64 * 1_000, window(&lab)), (after, after), "{is_on}");
+    }
+}
+
+fn restarting(slow_start_after_idle: bool) -> TcpConfig {
+    let mut config = plain();
+    (config.flight.initial_segments, config.flight.slow_start_after_idle) = (2, slow_start_after_idle);
+    config
+}

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use firelane_frame::byte_ring;
 use firelane_tcp::{
-    Birth, HalfOpen, Opening, Rings, SegmentIn, SegmentOut, SynAnswer, SynCookies, SynLimits, SynTable,
-    TcpConfig, TimeWaitTable, TimestampClock, TransmitLimits, Tuple,
+    Birth, HalfOpen, Opening, Rings, SegmentIn, SegmentOut, SynAnswer, SynCookies, SynTable, TcpConfig,
+    TimeWaitTable, TimestampClock, TransmitLimits, Tuple,
 };
 use firelane_units::{Bytes, Instant, Mss, SeqNum, SocketId};
 use firelane_wire::{Ecn, TcpFlags, TcpOptions};
@@ -17,7 +17,8 @@ use firelane_wire::{Ecn, TcpFlags, TcpOptions};
 use crate::feedback::note;
 use crate::input::Input;
 
-const LIMITS: SynLimits = SynLimits { per_listener: 4, total: 6 };
+const OF_ONE_LISTENER: u32 = 4;
+const IN_ALL: u32 = 6;
 const TIME_WAIT_LIMIT: usize = 3;
 
 struct Tables {
@@ -32,11 +33,11 @@ struct Tables {
 pub fn target_tcp_tables(data: &[u8]) {
     let mut input = Input::new(data);
     let mut tables = Tables {
-        syn: SynTable::new([7; 16], [9; 16], LIMITS),
+        syn: SynTable::new([7; 16], [9; 16], IN_ALL),
         time_wait: TimeWaitTable::new([8; 16], Duration::from_secs(60), TIME_WAIT_LIMIT),
         configs: core::array::from_fn(|n| {
             let syn_cookies = [SynCookies::Off, SynCookies::Pressure][n & 1];
-            Arc::new(TcpConfig { syn_cookies, ..TcpConfig::default() })
+            Arc::new(TcpConfig { syn_cookies, half_open_max: OF_ONE_LISTENER, ..TcpConfig::default() })
         }),
         now: Instant::from_secs(1000),
     };
@@ -231,7 +232,7 @@ impl Tables {
     }
 
     fn check(&self) {
-        assert!(self.syn.len() <= LIMITS.total as usize);
+        assert!(self.syn.len() <= IN_ALL as usize);
         assert!(self.time_wait.len() <= TIME_WAIT_LIMIT);
         let by_listener: u32 = (0..2).map(|n| self.syn.len_of(SocketId(n))).sum();
         assert_eq!(by_listener as usize, self.syn.len());

@@ -4,7 +4,8 @@ import errno, select, socket, struct, sys, time
 HOST = sys.argv[1]
 SOCKET, TCP, IP, IPV6 = socket.SOL_SOCKET, socket.IPPROTO_TCP, socket.IPPROTO_IP, socket.IPPROTO_IPV6
 SNDLOWAT, SNDBUFFORCE, FASTOPEN = 19, 32, 23
-OPTIONS, PKTINFO, RECVTTL = 4, 8, 12
+OPTIONS, PKTINFO, RECVTTL, RECVERR = 4, 8, 12, 11
+RECVERR_6, MSG_ERRQUEUE = 25, 0x2000
 
 
 def tried(call, *arguments):
@@ -101,7 +102,45 @@ def kept():
     print("by", datagram.getsockopt(IP, socket.IP_MULTICAST_IF, 4) == socket.inet_aton(HOST))
 
 
+def clamped():
+    clamp = (TCP, socket.TCP_WINDOW_CLAMP)
+    for most in (0, 1, -5, 1151, 1152, 5000, 1 << 30):
+        fresh = socket.socket()
+        print("clamp", most, fresh.getsockopt(*clamp), tried(fresh.setsockopt, *clamp, most), fresh.getsockopt(*clamp),
+              tried(fresh.setsockopt, *clamp, 0), fresh.getsockopt(*clamp))
+    for name, ends in (("client's", pair(listener(), (*clamp, 20_000))), ("listener's", pair(listener((*clamp, 20_000)))[::-1])):
+        print(f"the {name} clamp", ends[0].getsockopt(*clamp), ends[1].getsockopt(*clamp) > 20_000)
+        print("on a connection", [(tried(ends[0].setsockopt, *clamp, most), ends[0].getsockopt(*clamp)) for most in (0, -1, 9000, 0)])
+        # After this Linux tells another clamp: its own right-sizing of the buffer forgets it.
+        ends[1].sendall(bytes(50_000))
+        left = 50_000
+        while left:
+            left -= len(ends[0].recv(left))
+    passive = listener((*clamp, 9000))
+    print("a listener", tried(passive.setsockopt, *clamp, 0), passive.getsockopt(*clamp))
+    print("datagrams", tried(socket.socket(type=socket.SOCK_DGRAM).setsockopt, *clamp, 9000))
+
+
+def told_of_errors():
+    for family in (socket.AF_INET, socket.AF_INET6):
+        fresh = socket.socket(family)
+        for level, name in ((IP, RECVERR), (IPV6, RECVERR_6)):
+            print("errors", family.name, level, tried(fresh.getsockopt, level, name), tried(fresh.setsockopt, level, name, 3),
+                  tried(fresh.getsockopt, level, name), tried(fresh.setsockopt, level, name, 0), tried(fresh.getsockopt, level, name))
+    client, server = pair(listener((IP, RECVERR, 1)), (IP, RECVERR, 1))
+    for end in (client, server):
+        print("errors", end.getsockopt(IP, RECVERR), tried(end.recv, 9, MSG_ERRQUEUE), tried(end.recv, 9, MSG_ERRQUEUE | socket.MSG_DONTWAIT),
+              end.getsockopt(SOCKET, socket.SO_ERROR), is_ready(end, 0))
+    client.sendall(b"all is well")
+    print("errors", server.recv(99), tried(socket.socket().recv, 9, MSG_ERRQUEUE))
+    nobody = socket.socket()
+    nobody.setsockopt(IP, RECVERR, 1)
+    print("errors", tried(nobody.connect, (HOST, 9)), tried(nobody.recv, 9, MSG_ERRQUEUE))
+
+
 deferred()
 segments()
+clamped()
+told_of_errors()
 inherited()
 kept()

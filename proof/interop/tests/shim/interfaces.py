@@ -24,6 +24,7 @@ def test_requests():
             raise AssertionError("there is none")
         except OSError as error:
             assert error.errno == errno.ENODEV
+        assert struct.unpack_from("H", ask(s, "FLAGS", b"lo"), 16)[0] & 8, "what netlink names is known, too"
 
 
 def test_list():

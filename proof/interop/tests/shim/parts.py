@@ -151,6 +151,20 @@ def stamps(host):
         yield [it[:2] for it in two.recvmsg(99, 200)[1]]
 
 
-for name, case in [("stamps", stamps(HOST)), ("stamps v6", stamps("::1")), ("v4", parts(HOST)), ("v6", parts("::1")), ("beside v4", beside_v4()), ("beside v6", beside_v6())]:
+def refused(host):
+    """Nobody has the port, and who asks often is told as often."""
+    gone = bound(host)
+    place = gone.getsockname()
+    gone.close()
+    one = bound(host)
+    one.connect(place)
+    told = []
+    for _ in range(300):
+        one.send(b"x")
+        told.append(tried(one.recv, 9))
+    yield {it: told.count(it) for it in set(told)}
+
+
+for name, case in [("refused", refused(HOST)), ("refused v6", refused("::1")), ("stamps", stamps(HOST)), ("stamps v6", stamps("::1")), ("v4", parts(HOST)), ("v6", parts("::1")), ("beside v4", beside_v4()), ("beside v6", beside_v6())]:
     for line in case:
         print(name, *line, flush=True)

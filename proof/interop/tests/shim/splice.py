@@ -163,6 +163,43 @@ def a_relay():
     yield "whole", got.digest() == hashlib.sha256(data).digest()
 
 
-for case in (wrong_calls, what_is_there, full_ones, gone_ones, a_relay):
+def datagrams():
+    one, other, lone = (socket.socket(type=socket.SOCK_DGRAM) for _ in range(3))
+    read, write = os.pipe()
+    os.write(write, b"kept")
+    yield "to nobody", tried(read, lone.fileno(), 9), os.read(read, 9)
+    one.bind((HOST, 0))
+    other.bind((HOST, 0))
+    one.connect(other.getsockname())
+    for text in b"one", b"second", b"", bytes(9000):
+        one.send(text)
+    s = other.fileno()
+    yield "each by itself", [(tried(s, write, most), os.read(read, 10000) == text) for most, text in ((99, b"one"), (2, b"se"))]
+    yield "nothing", tried(s, write, 9)
+    yield "a long one", tried(s, write, 1 << 16), os.read(read, 10000) == bytes(9000)
+    other.setblocking(False)
+    yield "none is there", tried(s, write, 9)
+    other.setblocking(True)
+    later(lambda: one.send(b"late"))
+    yield "waits", tried(s, write, 9), os.read(read, 9)
+    for text in b"ab", b"cd":
+        os.write(write, text)
+    yield "what is there", tried(read, one.fileno(), 3), other.recv(9), tried(read, one.fileno(), 9), other.recv(9)
+    os.write(write, bytes(20000))
+    yield "a long one", tried(read, one.fileno(), 1 << 16), other.recv(1 << 16) == bytes(20000)
+    os.write(write, b"one ")
+    yield "a part", tried(read, one.fileno(), 9, flags=MORE), one.send(b"whole"), other.recv(99)
+    os.set_blocking(read, False)
+    stream, _peer = pair()
+    yield "an empty pipe", tried(read, one.fileno(), 9), tried(read, stream.fileno(), 9)
+    os.close(write)
+    yield "nobody writes", tried(read, one.fileno(), 9)
+    read, write = os.pipe()
+    os.close(read)
+    one.send(b"kept")
+    yield "nobody reads", tried(s, write, 9), other.recv(9)
+
+
+for case in (wrong_calls, what_is_there, full_ones, gone_ones, a_relay, datagrams):
     for line in case():
         print(case.__name__, *line, flush=True)

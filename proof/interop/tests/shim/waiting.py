@@ -50,6 +50,40 @@ def test_poll():
     assert one.poll(0) == [(fresh.fileno(), select.POLLOUT | select.POLLHUP)]
 
 
+def test_threads_of_one_set():
+    """Who was told of one socket and is busy with it leaves the others to the threads that wait still."""
+    pairs = [pair() for _ in range(2)]
+    set_of_both = select.epoll()
+    by_number = {a.fileno(): a for a, _ in pairs}
+    for number in by_number:
+        set_of_both.register(number, select.EPOLLIN)
+    told, is_over = [], threading.Event()
+
+    def serve():
+        while not is_over.is_set():
+            for number, _ in set_of_both.poll(20, 1):
+                try:
+                    told.append(by_number[number].recv(9, socket.MSG_DONTWAIT))
+                    return is_over.wait(20)
+                except BlockingIOError:
+                    # Of a level that was not read as yet both may be told.
+                    pass
+
+    threads = [threading.Thread(target=serve) for _ in pairs]
+    for thread in threads:
+        thread.start()
+    for nth, (_, b) in enumerate(pairs):
+        time.sleep(0.1)
+        b.send(b"%d" % nth)
+    began = time.monotonic()
+    while len(told) < 2 and time.monotonic() - began < 10:
+        time.sleep(0.01)
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert told == [b"0", b"1"] and time.monotonic() - began < 10, told
+
+
 def test_many():
     pairs = [pair() for _ in range(100)]
     p = select.poll()

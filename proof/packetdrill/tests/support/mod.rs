@@ -254,7 +254,7 @@ impl Drill {
         }
     }
 
-    /// A segment of the peer's. `seq` counts from its first.
+    /// A segment of the peer's. `seq` counts from its first; with URG, its last byte is urgent.
     pub fn peer(&self, ports: (u16, u16), flags: TcpFlags, seq: u32, ack: Option<u32>, text: &[u8]) {
         let mut options = TcpOptions::default();
         if flags.contains(TcpFlags::SYN) {
@@ -267,7 +267,7 @@ impl Drill {
             ack: ack.map(SeqNum),
             flags,
             window: 65_535,
-            urgent: 0,
+            urgent: if flags.contains(TcpFlags::URG) { text.len() as u16 } else { 0 },
             options,
         };
         let mut segment = vec![0; repr.emitted_len()];

@@ -77,6 +77,7 @@ impl Virtual {
         let stack: StackId = sim.stack(host, &settings.stack(THEIR_NUMBER));
         let end = sim.dangle(host, mtu);
         let mut station = Station::new(end, family.is_v6());
+        station.expect_labels();
         let sockets = Sockets::new(stack, family.is_v6(), station.ip);
         sim.settle();
         // The announcements of the netstack's addresses.

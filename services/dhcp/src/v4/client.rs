@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 
 use firelane_units::{Instant, MacAddr};
 
+use crate::outcome::{Counters, Loss};
 use crate::random::Random;
 use crate::v4::lease::{Lease, Unusable};
 use crate::v4::message::{Message, MessageType, option};
@@ -85,21 +86,6 @@ pub enum Phase {
     Released,
 }
 
-/// Why an address is given up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Loss {
-    /// Its time is over and no server has given more.
-    Expired,
-    /// A server says that it is not ours.
-    Refused,
-    /// Another station has it.
-    Conflict,
-    /// The operator gave it back.
-    Released,
-    /// The server has given another one.
-    Replaced,
-}
-
 /// What is to be done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
@@ -113,25 +99,6 @@ pub enum Action {
     Bound(Held),
     /// Take everything of this lease away.
     Lost(Lease, Loss),
-}
-
-/// What a client has seen, by name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
-    /// Messages sent.
-    pub sent: u64,
-    /// Messages that were for us and were used.
-    pub used: u64,
-    /// Bytes that were no message.
-    pub malformed: u64,
-    /// Messages of somebody else's exchange, of a server that was not asked, or at the wrong time.
-    pub unasked: u64,
-    /// Offers and acknowledgments of what no station can use.
-    pub unusable: u64,
-    /// Refusals that were believed.
-    pub refused: u64,
-    /// Addresses that another station had.
-    pub declined: u64,
 }
 
 /// One exchange: its number, and when it is asked again.
@@ -332,13 +299,13 @@ impl Client {
             State::Rebooting(it, held) if it.sent >= REBOOT_REQUESTS => self.use_again(now, held),
             State::Rebooting(it, held) => self.ask_again(now, it, held),
             State::Testing(_) => self.lose(now, Loss::Expired),
+            State::Bound(held) | State::Renewing(_, held) if held.rebind_at <= now => {
+                let it = self.exchange(now);
+                self.rebind(now, it, held);
+            }
             State::Bound(held) => {
                 let it = self.exchange(now);
                 self.renew(now, it, held);
-            }
-            State::Renewing(_, held) if held.rebind_at <= now => {
-                let it = self.exchange(now);
-                self.rebind(now, it, held);
             }
             State::Renewing(it, held) => {
                 let it = self.extend(now, it, &held, Some(held.lease.server));
@@ -402,7 +369,12 @@ impl Client {
         if held.until <= now {
             return self.begin(now);
         }
-        self.test(held);
+        // T2 is where the server said; whom the lease came from is asked at once until then, because nobody has confirmed it.
+        let rebind_at = held.lease.time.map_or(Instant::FAR_FUTURE, |time| {
+            let behind = time.saturating_sub(held.lease.rebind);
+            now + held.until.saturating_since(now).saturating_sub(behind)
+        });
+        self.test(Held { renew_at: now, rebind_at, ..held });
     }
 
     fn renew(&mut self, now: Instant, it: Exchange, held: Held) {

@@ -4,6 +4,6 @@ mod client;
 mod lease;
 mod message;
 
-pub use client::{Action, Client, ClientConfig, Counters, Held, Loss, Phase};
+pub use client::{Action, Client, ClientConfig, Held, Phase};
 pub use lease::{Lease, Route, Unusable};
 pub use message::{Malformed, Message, MessageType};

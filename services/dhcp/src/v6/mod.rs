@@ -6,7 +6,7 @@ mod message;
 mod pace;
 mod task;
 
-pub use client::{Action, Client, ClientConfig, Counters, Held, Loss, Phase, Wanted};
+pub use client::{Action, Client, ClientConfig, Held, Phase, Wanted};
 pub use lease::{Lease, Network, Unusable};
 pub use message::{Malformed, Message, MessageType, Options};
 pub use task::{Keep, Remembered, Report, Running};

@@ -17,7 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, seconds_of};
-use crate::v6::{Action, Client, ClientConfig, Counters, Lease, Network, Phase, Wanted};
+use crate::outcome::Counters;
+use crate::v6::{Action, Client, ClientConfig, Lease, Network, Phase, Wanted};
 
 /// RFC 8415 §7.1 and §7.2.
 const SERVERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);

@@ -10,22 +10,28 @@ use firelane_wire::{
     ArpOperation, ArpRepr, EtherType, EthernetRepr, Icmpv4Repr, Icmpv4Unreachable, IpProtocol, Ipv4Repr,
 };
 
-use super::*;
+use crate::{AnyDriver, MTU, RingDriver, World, mac, plain_flow, vnic, wire};
 
+/// The netstack that forwards.
 pub const ROUTER: NetstackId = NetstackId(1);
 
 /// Stations 7 of 10.1.0.0/24 and 8 of 10.2.0.0/24, each on its own etherstub with the router's address 1 there.
 pub struct Net {
+    /// The router's lanes.
     pub world: World,
+    /// What the stations are at.
     pub wires: [RingDriver; 2],
+    /// The frames of the stations.
     pub pools: Pools,
 }
 
+/// The station at a side, and the last byte of its MAC address.
 pub fn station(side: usize) -> (Ipv4Addr, u8) {
     [(Ipv4Addr::new(10, 1, 0, 7), 7), (Ipv4Addr::new(10, 2, 0, 8), 8)][side]
 }
 
 impl Net {
+    /// A router that knows its stations' networks and nothing else.
     pub fn new(lanes: u16) -> Self {
         let mut world = World::new(lanes);
         let steering = firelane_classify::Steering::even(&world.lane_ids());
@@ -83,6 +89,7 @@ impl Net {
         self.send(1, &bytes);
     }
 
+    /// A station sends a frame.
     pub fn send(&mut self, side: usize, bytes: &[u8]) {
         let mut chain = Chain::new();
         chain.push(self.pools.copy_of(bytes).unwrap());
@@ -90,6 +97,7 @@ impl Net {
         self.world.run();
     }
 
+    /// What a station has got.
     pub fn received(&mut self, side: usize) -> Vec<Vec<u8>> {
         let mut chain = Chain::new();
         self.wires[side].rx.pop_into(&mut chain, 1000);
@@ -144,11 +152,13 @@ impl Net {
         bytes
     }
 
+    /// Changes something in all lanes.
     pub fn change(&mut self, change: impl Fn() -> Control<AnyDriver>) {
         self.world.all(change);
         self.world.run();
     }
 
+    /// How many frames were lost so.
     pub fn drops(&self, reason: DropReason) -> u64 {
         self.world.counters().drops.of(reason)
     }

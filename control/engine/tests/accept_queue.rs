@@ -1,0 +1,181 @@
+//! Connections that wait in a listener's words: taken there, or told by messages while somebody waits for the descriptor.
+
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use firelane::TcpStream;
+use firelane_shm::AcceptQueue;
+use firelane_shm::control::{Answer, Place, Request, SocketId};
+use support::{Program, World, is_over, until, wait_for_one};
+
+mod support;
+
+/// A listener with its name, where connections wait, and its address.
+fn listen(program: &Program<'_>) -> (OwnedFd, SocketId, Place, std::net::SocketAddr) {
+    let (fd, socket) = program.socket();
+    let address = "10.0.0.1:0".parse().unwrap();
+    assert_eq!(program.ask(Request::Bind { socket, address }), Answer::Done);
+    let Answer::Stream { place } = program.ask(Request::Listen { socket, backlog: 256 }) else {
+        panic!("it has a place")
+    };
+    assert_eq!(place.arena, program.arena);
+    (fd, socket, place, program.names(socket)[0].unwrap())
+}
+
+fn words<'a>(program: &'a Program<'_>, place: Place) -> &'a AcceptQueue {
+    program.mapping.accept_queue(place.block).unwrap()
+}
+
+fn connect(world: &World, to: std::net::SocketAddr) -> TcpStream {
+    TcpStream::connect(&world.peer, to).unwrap()
+}
+
+/// Takes what waits longest in the words under a name of its own.
+fn take(program: &Program<'_>, place: Place) -> (OwnedFd, u32) {
+    let mut block = None;
+    until(|| {
+        block = words(program, place).take();
+        block.is_some()
+    });
+    let (fd, socket) = program.socket();
+    program.take(Place { block: block.unwrap(), ..place }, socket);
+    (fd, block.unwrap())
+}
+
+fn greet(program: &Program<'_>, block: u32, peer: &mut TcpStream, nth: u8) {
+    program.write(block, &[nth]);
+    let mut byte = [0];
+    peer.read_exact(&mut byte).unwrap();
+    assert_eq!(byte, [nth]);
+}
+
+#[test]
+fn connections_wait_in_their_order_and_come_by_messages_when_somebody_waits() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let (listener, _, place, address) = listen(&program);
+    let mut first = connect(&world, address);
+    greet(&program, program.accept(&listener).1, &mut first, 1);
+    words(&program, place).begin();
+    words(&program, place).note_read();
+    // More than there is room for, and then more by messages.
+    let mut peers: Vec<_> = (0..50).map(|_| connect(&world, address)).collect();
+    wait_for_one(&listener);
+    let mut taken = Vec::new();
+    for (nth, peer) in peers.iter_mut().enumerate() {
+        let (fd, block) = if words(&program, place).is_empty() {
+            let next = program.accept(&listener);
+            words(&program, place).note_read();
+            next
+        } else {
+            take(&program, place)
+        };
+        greet(&program, block, peer, nth as u8);
+        taken.push(fd);
+    }
+    // All is read, so the next one waits in the words, until somebody is about to wait for the descriptor.
+    let mut late = connect(&world, address);
+    until(|| !words(&program, place).is_empty());
+    words(&program, place).watch();
+    let mut next = connect(&world, address);
+    greet(&program, program.accept(&listener).1, &mut late, 7);
+    greet(&program, program.accept(&listener).1, &mut next, 8);
+    assert!(words(&program, place).is_empty());
+}
+
+#[test]
+fn who_is_told_of_nothing_asks_again_and_what_waits_comes() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let (listener, socket, place, address) = listen(&program);
+    words(&program, place).begin();
+    let mut peer = connect(&world, address);
+    until(|| !words(&program, place).is_empty());
+    words(&program, place).watch();
+    assert_eq!(program.ask(Request::Listen { socket, backlog: 0 }), Answer::Stream { place });
+    greet(&program, program.accept(&listener).1, &mut peer, 3);
+}
+
+#[test]
+fn what_nobody_has_taken_is_reset_when_the_listener_closes_and_its_words_serve_the_next() {
+    let world = World::new();
+    let program = Program::new(&world);
+    let mut places = Vec::new();
+    for nth in 0..3 {
+        let (listener, _, place, address) = listen(&program);
+        words(&program, place).begin();
+        assert!(words(&program, place).is_empty());
+        let mut peers: Vec<_> = (0..4).map(|_| connect(&world, address)).collect();
+        let (_fd, block) = take(&program, place);
+        greet(&program, block, &mut peers[0], nth);
+        drop(listener);
+        let mut left = peers.split_off(1);
+        until(|| left.iter_mut().all(is_over));
+        greet(&program, block, &mut peers[0], nth);
+        world.wait_for(|[_, sockets, ..]| sockets == 1);
+        places.push(place);
+    }
+    assert!(places.windows(2).all(|two| two[0] == two[1]), "{places:?}");
+    drop(program);
+    world.wait_for(|counts| counts == [0; 4]);
+}
+
+#[test]
+fn a_connection_waits_for_another_program_that_has_the_listener() {
+    let world = World::new();
+    let (program, other) = (Program::new(&world), Program::new(&world));
+    let (listener, _, place, address) = listen(&program);
+    words(&program, place).begin();
+    let fds = vec![listener.as_fd().try_clone_to_owned().unwrap()];
+    let attached = world.hub.lock().unwrap().request(other.session, Request::Attach, fds);
+    assert!(matches!(attached.answer, Answer::Attached { place: Some(it), .. } if it == place));
+    let (shared, _) = firelane_shm::Mapping::attach(&attached.fds[0]).unwrap();
+    let mut peers: Vec<_> = (0..2).map(|_| connect(&world, address)).collect();
+    until(|| !words(&program, place).is_empty());
+    // One program takes a connection and dies before it says as what; what still waits is the other's.
+    assert!(words(&program, place).take().is_some());
+    until(|| !words(&program, place).is_empty());
+    drop(program);
+    for _ in 0..10 {
+        world.hub.lock().unwrap().tidy();
+    }
+    assert!(!is_over(&mut peers[0]), "the other may have taken it a moment ago");
+    let queue = shared.accept_queue(place.block).unwrap();
+    let mut waiting = None;
+    until(|| {
+        waiting = queue.take();
+        waiting.is_some()
+    });
+    let block = waiting.unwrap();
+    let (_fd, socket) = other.socket();
+    shared.block(block).unwrap().file.fetch_or(firelane_shm::layout::TAKEN, Ordering::Relaxed);
+    shared.block(block).unwrap().taken_as.store(socket.0, Ordering::Release);
+    until(|| {
+        world.hub.lock().unwrap().tidy();
+        is_over(&mut peers[0])
+    });
+    assert!(!is_over(&mut peers[1]), "that one is had");
+    assert!(other.names(socket)[1].is_some());
+}
+
+/// Two programs that share a segment already carry their text past the lane from the first byte on.
+#[test]
+fn who_is_connected_shares_his_connection_with_its_peer() {
+    let world = World::new();
+    let (program, client) = (Program::new(&world), Program::new(&world));
+    let (listener, _, place, address) = listen(&program);
+    words(&program, place).begin();
+    let segment = |block| client.mapping.block(block).unwrap().segment.load(Ordering::SeqCst);
+    let (_first, block) = client.connect(address);
+    until(|| segment(block) != 0);
+    for nth in 0..20 {
+        if nth == 10 {
+            words(&program, place).watch();
+        }
+        let (_fd, block) = client.connect(address);
+        // Nothing is written. The lane's own thread begins it if it is at work just then.
+        until(|| segment(block) != 0);
+    }
+    drop(listener);
+}

@@ -1,0 +1,87 @@
+//! Accept queues as this process uses them: it looks there first, and whoever waits in the kernel for a listener watches its queue
+//! meanwhile.
+//!
+//! Used by `accept` (`listener.rs`), by `poll`, and by epoll sets (`epoll/listeners.rs`).
+
+use core::ffi::c_int;
+
+use firelane_shm::AcceptQueue;
+
+use crate::socket::{self, Held, Kind};
+use crate::table::Word;
+use crate::{arenas, session};
+
+/// So many listeners of one `poll` are watched while it waits.
+const WATCHED: usize = 16;
+
+/// The accept queue of a listener, if it has one.
+#[inline]
+pub(crate) fn of(word: Word) -> Option<&'static AcceptQueue> {
+    if socket::kind(word) != Kind::Listener || !socket::is_queued(word) {
+        return None;
+    }
+    arenas::get(socket::arena(word))?.accept_queue(socket::number(word))
+}
+
+/// Whether connections wait there.
+pub(crate) fn has_some(word: Word) -> bool {
+    of(word).is_some_and(|queue| !queue.is_empty())
+}
+
+/// From now on, until the caller unwatches the queue, all connections of a listener are told by messages, for somebody may wait in the
+/// kernel of whom nobody here knows.
+pub(crate) fn end(fd: c_int, word: Word) {
+    let Some(queue) = of(word) else { return };
+    queue.watch();
+    if !queue.is_empty() {
+        // The daemon looks, and takes back what waits there. If it is gone, so is the listener.
+        let _ = session::listen(&Held { fd, word }, 0);
+    }
+}
+
+/// Nothing waits there any more: who has taken it does nothing with it.
+pub(crate) fn drain(word: Word) {
+    let Some(queue) = of(word) else { return };
+    queue.watch();
+    while queue.take().is_some() {}
+}
+
+/// Who waits in the kernel: he watches some queues until this is dropped.
+pub(crate) struct Watching {
+    queues: [Option<&'static AcceptQueue>; WATCHED],
+    count: usize,
+}
+
+impl Watching {
+    /// Nobody's as yet.
+    pub(crate) const fn none() -> Self {
+        Self { queues: [None; WATCHED], count: 0 }
+    }
+
+    /// One queue's.
+    pub(crate) fn one(queue: &'static AcceptQueue) -> Self {
+        let mut watching = Self::none();
+        queue.watch();
+        (watching.queues[0], watching.count) = (Some(queue), 1);
+        watching
+    }
+
+    /// A listener's, too. Look once more before you wait.
+    pub(crate) fn add(&mut self, fd: c_int, word: Word) {
+        let Some(queue) = of(word) else { return };
+        match self.queues.get_mut(self.count) {
+            Some(place) => {
+                queue.watch();
+                *place = Some(queue);
+                self.count += 1;
+            }
+            None => end(fd, word),
+        }
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.queues.iter().take(self.count).flatten().for_each(|queue| queue.unwatch());
+    }
+}

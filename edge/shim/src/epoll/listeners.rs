@@ -1,0 +1,179 @@
+//! The listeners of an epoll set, for their accept queues. The kernel's set has them too, and tells of those connections that come by
+//! messages.
+//!
+//! Who waits in the kernel for the set watches all their queues, each as often as there are such threads; so the daemon sends
+//! messages meanwhile. Edges and one-shots are the kernel's business alone: of such a listener everything is told by messages, as of
+//! one in a set that others watch. Used by `epoll.rs`, which holds the set.
+
+use core::ffi::c_int;
+
+use firelane_shm::AcceptQueue;
+use libc::epoll_event;
+
+use crate::table::{self, Word};
+use crate::{accept_queue, process, session, socket};
+
+/// More listeners of a set are told of by messages.
+const MOST: usize = 16;
+
+const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+/// What is not asked of a level.
+const KERNELS: u32 = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
+
+#[derive(Clone, Copy)]
+struct Listener {
+    fd: c_int,
+    word: Word,
+    event: epoll_event,
+    /// Whether its queue is watched as long as it is in the set.
+    is_held: bool,
+}
+
+impl Listener {
+    /// The set, in which so many threads wait in the kernel, has it no more.
+    fn unwatch(&self, asleep: u32) {
+        if let Some(queue) = accept_queue::of(self.word) {
+            (0..asleep + u32::from(self.is_held)).for_each(|_| queue.unwatch());
+        }
+    }
+
+    fn asked(&self) -> u32 {
+        self.event.events & READABLE
+    }
+
+    /// Whether connections wait of which the set is to tell. One that was closed past every hook is nobody's.
+    fn has_some(&self) -> bool {
+        let is_current = || table::get(self.fd).map(socket::shared) == Some(socket::shared(self.word));
+        self.asked() != 0 && !self.is_held && accept_queue::has_some(self.word) && is_current()
+    }
+}
+
+/// The listeners of a set.
+pub(super) struct Listeners {
+    all: [Option<Listener>; MOST],
+    /// How many threads wait in the kernel.
+    asleep: u32,
+    /// Of which session they are: a child's copy of them is nobody.
+    session: u32,
+    /// Others watch the set, so everything is told by messages.
+    is_watched: bool,
+}
+
+impl Listeners {
+    pub(super) const fn new() -> Self {
+        Self { all: [None; MOST], asleep: 0, session: 0, is_watched: false }
+    }
+
+    /// What was asked of a listener in the kernel's set is this now.
+    pub(super) fn put(&mut self, fd: c_int, word: Word, event: epoll_event) {
+        self.begin_anew();
+        self.remove(fd);
+        let Some(queue) = accept_queue::of(word) else { return };
+        let is_held = self.is_watched || event.events & KERNELS != 0;
+        let place = self.all.iter_mut().find(|place| place.is_none());
+        if is_held || place.is_none() {
+            accept_queue::end(fd, word);
+        }
+        if let Some(place) = place {
+            *place = Some(Listener { fd, word, event, is_held });
+            (0..self.asleep).for_each(|_| queue.watch());
+        }
+    }
+
+    /// Nothing is asked of it any more. Whether anything was.
+    pub(super) fn remove(&mut self, fd: c_int) -> bool {
+        let Some(place) = self.all.iter().position(|place| place.is_some_and(|it| it.fd == fd)) else {
+            return false;
+        };
+        self.begin_anew();
+        let asleep = self.asleep;
+        self.all[place].take().into_iter().for_each(|it| it.unwatch(asleep));
+        true
+    }
+
+    /// Those that wait are not this process', which is the child of theirs; what is held its parent holds for itself, and this one
+    /// from here on, too.
+    fn begin_anew(&mut self) {
+        if !self.is_own() {
+            self.asleep = 0;
+            self.session = session::number();
+            let held = self.all.iter().flatten().filter(|it| it.is_held);
+            held.filter_map(|it| accept_queue::of(it.word)).for_each(AcceptQueue::watch);
+        }
+    }
+
+    fn is_own(&self) -> bool {
+        process::has_session() && self.session == session::number()
+    }
+
+    /// The set is closed.
+    pub(super) fn close(self) {
+        let is_own = self.is_own();
+        self.all.into_iter().flatten().filter(|_| is_own).for_each(|it| it.unwatch(self.asleep));
+    }
+
+    /// The accept queues.
+    fn queues(&self) -> impl Iterator<Item = &'static AcceptQueue> {
+        self.all.iter().flatten().filter_map(|it| accept_queue::of(it.word))
+    }
+
+    /// The caller is about to wait in the kernel. Look once more first.
+    pub(super) fn fall_asleep(&mut self) {
+        self.begin_anew();
+        self.queues().for_each(AcceptQueue::watch);
+        self.asleep += 1;
+    }
+
+    /// He does not any more.
+    pub(super) fn wake_up(&mut self) {
+        self.begin_anew();
+        if let Some(left) = self.asleep.checked_sub(1) {
+            self.queues().for_each(AcceptQueue::unwatch);
+            self.asleep = left;
+        }
+    }
+
+    /// Whether any thread of this process waits in the kernel.
+    pub(super) fn is_any_asleep(&self) -> bool {
+        self.asleep > 0 && self.is_own()
+    }
+
+    /// Others watch the set from now on.
+    pub(super) fn is_watched(&mut self) {
+        if !self.is_watched {
+            self.is_watched = true;
+            for it in self.all.iter_mut().flatten().filter(|it| !it.is_held) {
+                accept_queue::end(it.fd, it.word);
+                it.is_held = true;
+            }
+        }
+    }
+
+    /// Whether somebody waits in the kernel while connections wait here.
+    pub(super) fn wants_a_bell(&self) -> bool {
+        self.asleep > 0 && self.has_some()
+    }
+
+    /// Whether connections wait in any of the queues.
+    pub(super) fn has_some(&self) -> bool {
+        self.all.iter().flatten().any(Listener::has_some)
+    }
+
+    /// Tells of those where connections wait, as far as there is room; how many.
+    pub(super) fn tell(&self, events: &mut [epoll_event]) -> usize {
+        let ready = self.all.iter().flatten().filter(|it| it.has_some());
+        let mut count = 0;
+        for (it, place) in ready.zip(events) {
+            *place = epoll_event { events: it.asked(), u64: it.event.u64 };
+            count += 1;
+        }
+        count
+    }
+
+    /// Whether an event of the kernel's set is that of a listener that was told already.
+    pub(super) fn is_told(&self, event: &epoll_event, told: &[epoll_event]) -> bool {
+        let data = event.u64;
+        let is_its = |it: &Listener| it.event.u64 == data;
+        self.all.iter().flatten().any(is_its) && told.iter().any(|it| it.u64 == data)
+    }
+}

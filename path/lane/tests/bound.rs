@@ -1,0 +1,105 @@
+//! Sockets that speak over one link alone (SO_BINDTODEVICE): two netstacks that meet on two networks.
+
+use std::time::Duration;
+
+use firelane_lane::{
+    Connect, Control, LaneMessage, LinkConfig, Listen, PortUser, Relisten, RouteConfig, SocketCommand,
+    StreamOptions,
+};
+use firelane_socket::{ListenerEnd, StreamEnd, listener, stream};
+use firelane_units::{FlowId, LaneId, LinkId, Mtu, NetstackId, SocketId};
+use firelane_world::*;
+
+/// The second network's links: its own, and each netstack's VNIC.
+const BESIDE: LinkId = LinkId(10);
+const OVER_BESIDE: [LinkId; 2] = [LinkId(11), LinkId(12)];
+
+/// Netstacks 1 and 2 are at 10.0.0.1 and .2 on one network (VNICs 1 and 2), and at 10.0.1.1 and .2 on another.
+fn two_networks(lanes: u16) -> World {
+    let mut world = two_stacks(lanes, Mtu::ETHERNET);
+    world.all(|| Control::AddLink(LinkConfig { link: BESIDE, mtu: Mtu::ETHERNET }));
+    for (n, link) in [(1, OVER_BESIDE[0]), (2, OVER_BESIDE[1])] {
+        world.add_flow(plain_flow(FlowId(link.0), link, None, None));
+        let user = PortUser::Netstack(NetstackId(n));
+        world.add_port(vnic(link.0, BESIDE.0, link.0 as u8, link.0, user), vec![]);
+        let address = format!("10.0.1.{n}/24").parse().unwrap();
+        world.all(|| Control::AddAddress(NetstackId(n), link, address));
+    }
+    world
+}
+
+fn over(link: Option<LinkId>) -> StreamOptions {
+    StreamOptions { link, ..StreamOptions::default() }
+}
+
+fn listening(world: &mut World, socket: u32, link: Option<LinkId>) -> ListenerEnd {
+    let (end, slot) = listener(8);
+    let (local, options) = ("0.0.0.0:80".parse().unwrap(), over(link));
+    let (rings, socket) = (RINGS, SocketId(socket));
+    let listen = Listen { socket, local, v6_only: false, shares: false, slot, rings, options };
+    for lane in &mut world.lanes {
+        let command = SocketCommand::Listen(Box::new(listen.clone()));
+        lane.on_message(world.now, LaneMessage::Socket(NetstackId(2), command));
+    }
+    end
+}
+
+/// A connection of netstack `from`; what became of it.
+fn connects(world: &mut World, from: u16, link: Option<LinkId>, remote: &str) -> (StreamEnd, Option<bool>) {
+    let (end, slot) = stream(RINGS, LaneId(0), NetstackId(from));
+    let connect = Connect { remote: remote.parse().unwrap(), local: None, stream: slot, options: over(link) };
+    let command = SocketCommand::Connect(Box::new(connect));
+    world.lanes[0].on_message(world.now, LaneMessage::Socket(NetstackId(from), command));
+    world.run_for(Duration::from_millis(100));
+    let outcome = end.poll_connected().ok();
+    (end, outcome)
+}
+
+#[test]
+fn a_listener_hears_what_comes_by_its_link() {
+    for lanes in [1, 2] {
+        let mut world = two_networks(lanes);
+        let passive = listening(&mut world, 1, Some(OVER_BESIDE[1]));
+        // From outside, and what the netstack sends to itself, which comes by the link that has the address.
+        for from in [1, 2] {
+            for (remote, outcome) in [("10.0.1.2:80", Some(true)), ("10.0.0.2:80", None)] {
+                let (_client, told) = connects(&mut world, from, None, remote);
+                assert_eq!(told, outcome, "{lanes} lanes, {from} to {remote}");
+                assert_eq!(passive.accept().is_some(), outcome.is_some(), "{from} to {remote}");
+            }
+        }
+        // Told later that it hears all.
+        for lane in &mut world.lanes {
+            let all = Box::new(Relisten { rings: RINGS, options: over(None) });
+            let command = SocketCommand::Relisten(SocketId(1), all);
+            lane.on_message(world.now, LaneMessage::Socket(NetstackId(2), command));
+        }
+        assert_eq!(connects(&mut world, 1, None, "10.0.0.2:80").1, Some(true));
+        world.check_conservation();
+    }
+}
+
+#[test]
+fn a_connection_keeps_to_its_link_whatever_routes_say_and_after_it_has_rested() {
+    for lanes in [1, 2] {
+        let mut world = two_networks(lanes);
+        let passive = listening(&mut world, 1, None);
+        // Nobody there has the address.
+        assert_eq!(connects(&mut world, 1, Some(LinkId(1)), "10.0.1.2:80").1, Some(false));
+        let (mut client, told) = connects(&mut world, 1, Some(OVER_BESIDE[0]), "10.0.1.2:80");
+        assert_eq!(told, Some(true));
+        let mut server = passive.accept().unwrap().stream;
+        // From now on others are led to a station that is not there.
+        let dead = RouteConfig::via("10.0.1.2/32".parse().unwrap(), "10.0.0.99".parse().unwrap());
+        for round in 0..2 {
+            world.transfer(&mut client, &mut server, &[round; 20_000]);
+            world.transfer(&mut server, &mut client, &[round; 20_000]);
+            if round == 0 {
+                world.all(|| Control::AddRoute(NetstackId(1), dead));
+            }
+            world.run_for(Duration::from_secs(10));
+        }
+        world.transfer(&mut client, &mut server, b"still there");
+        assert_eq!(connects(&mut world, 1, None, "10.0.1.2:80").1, Some(false));
+    }
+}
